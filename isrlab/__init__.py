@@ -1,0 +1,1 @@
+"""isrlab: how Apache Kafka keeps replicas in sync, version by version."""

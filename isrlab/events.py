@@ -26,6 +26,7 @@ KINDS: dict[str, str] = {
     "crash": "a broker died, was stopped or fenced; `replica` is that broker",
     "restart": "a broker came back; `replica` is that broker",
     "produce_error": "a produce was refused or timed out; `detail.error` says which",
+    "produce_ack": "a produce was acknowledged to its client",
     "lost": "a committed record is gone from the leader's log",
     "diverged": "two replicas hold different records at one offset",
     "notify": "a leader announced ISR changes to the controller",

@@ -64,7 +64,10 @@ def last_caught_up_time_ms(
 
 
 def isr_check_period_ms(replica_lag_time_max_ms: int, checks_per_lag_time: int) -> int:
-    """How often the isr-expiration task runs. Source: RM 0.8.2.2:138 (lag), 0.10.2.2:221 (lag/2)."""
+    """How often the isr-expiration task runs.
+
+    Source: RM 0.8.2.2:138 (lag), 0.10.2.2:221 (lag/2).
+    """
     return max(1, replica_lag_time_max_ms // checks_per_lag_time)
 
 
@@ -180,7 +183,7 @@ def next_high_watermark(
     isr_size: int,
     effective_min: int,
 ) -> int:
-    """The leader's high watermark: the minimum of the end offsets, never back, and held under min ISR.
+    """The leader's high watermark: the minimum end offset, never back, and held under min ISR.
 
     `isr_size` counts the committed ISR. Source: P 2.5.1:772-783; P 3.7.1:1166-1185 (KAFKA-15583).
     """
@@ -205,8 +208,10 @@ def follower_high_watermark(log_end_offset: int, leader_high_watermark: int) -> 
     return min(log_end_offset, leader_high_watermark)
 
 
-def has_diverged(end_epoch: int, end_offset: int, last_fetched_epoch: int, fetch_offset: int) -> bool:
-    """The leader's answer (end_epoch, end_offset) for the follower's last epoch shows two histories.
+def has_diverged(
+    end_epoch: int, end_offset: int, last_fetched_epoch: int, fetch_offset: int
+) -> bool:
+    """The leader's answer (end_epoch, end_offset) shows that the follower has another history.
 
     Source: readRecords, P 3.7.1:1523-1553 (KIP-595).
     """
@@ -255,7 +260,10 @@ def needs_another_round(
 
 
 def announces_isr_change(now_ms: int, last_change_ms: int, last_announcement_ms: int) -> bool:
-    """A ZooKeeper-era leader tells the controller of its ISR changes now. Source: RM 0.9.0.1:169-180."""
+    """A ZooKeeper-era leader tells the controller of its ISR changes now.
+
+    Source: RM 0.9.0.1:169-180.
+    """
     return (
         last_change_ms + ISR_CHANGE_QUIET_MS < now_ms
         or last_announcement_ms + ISR_CHANGE_BLACKOUT_MS < now_ms

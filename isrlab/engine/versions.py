@@ -1,10 +1,10 @@
 """Every generation of Kafka's replication rules as one frozen record of choices and defaults.
 
-Theory of operation. Kafka's rules changed many times between 0.8.2 and 4.x, but always one rule at a
-time. A `KafkaVersion` is therefore a row of choices: each field names one rule, its value says which
-form of the rule that release has, and `rules.py` holds the forms. Nothing else in isrlab asks "which
-version is this?". The letters are the columns of the preset matrix; fifteen are distinguishable, and
-`PRESETS` holds those that are modelled so far.
+Theory of operation. Kafka's rules changed many times between 0.8.2 and 4.x, but always one rule
+at a time. A `KafkaVersion` is therefore a row of choices: each field names one rule, its value
+says which form of the rule that release has, and `rules.py` holds the forms. Nothing else in
+isrlab asks "which version is this?". The letters are the columns of the preset matrix; fifteen
+are distinguishable, and `PRESETS` holds those that are modelled so far.
 
 Source of every value: the apache/kafka repository at the tag named in `tag`; the KIP or JIRA that
 changed a rule stands beside the field.
@@ -122,12 +122,17 @@ class KafkaVersion:
     isr_write: IsrWrite
     truncation: Truncation
     epoch_entry: EpochEntry
-    pushes_high_watermark: bool  # a fetch is answered at once if the high watermark is news (KIP-392)
+    pushes_high_watermark: (
+        bool  # a fetch is answered at once if the high watermark is news (KIP-392)
+    )
     epoch_bump_on_isr_shrink: bool  # KRaft until metadata version 3.6 (KAFKA-15021)
     logs_expanding_isr: bool  # the broker log has an "Expanding ISR" line
     fences_stale_leader_epoch: bool  # requests carry the leader epoch they expect (KIP-320)
     halts_on_log_end_past_leader: bool  # a follower ahead of a clean leader stops its broker (≤1.1)
     notices_fast_bounce: bool  # broker epochs: no restart is too fast for the controller (KIP-380)
+    keeps_last_isr_member: bool  # when it dies, even with unclean election (1.1)
+    accepts_any_acks: bool  # acks=2 and more wait for that many copies (0.8)
+    not_leader_error: str  # what a broker that does not lead answers
     kraft: bool
 
     unclean_leader_election_enable: bool  # KIP-106 made it false
@@ -145,7 +150,9 @@ class KafkaVersion:
         if isinstance(name, KafkaVersion):
             return name
         numbers = _release_numbers(name)
-        column = next((c for low, c in reversed(_FIRST_RELEASES) if numbers and numbers >= low), None)
+        column = next(
+            (c for low, c in reversed(_FIRST_RELEASES) if numbers and numbers >= low), None
+        )
         known = ", ".join(v.releases for v in PRESETS.values())
         if column is None or numbers[1] > _LAST_MINOR.get(numbers[0], -1):
             raise ValueError(f"unknown Kafka version {name!r}; known: {known}")
@@ -221,6 +228,9 @@ _A = KafkaVersion(
     fences_stale_leader_epoch=False,
     halts_on_log_end_past_leader=True,
     notices_fast_bounce=False,
+    keeps_last_isr_member=False,
+    accepts_any_acks=True,
+    not_leader_error="NOT_LEADER_FOR_PARTITION",
     kraft=False,
     unclean_leader_election_enable=True,
     replica_lag_time_max_ms=10_000,
@@ -238,6 +248,7 @@ _B = replace(
     clock_reset=ClockReset.NEVER,
     shrink_rule=ShrinkRule.TIME,
     isr_write=IsrWrite.ZOOKEEPER_NOTIFY,
+    accepts_any_acks=False,
     replica_lag_max_messages=None,
 )
 _C = replace(
@@ -276,6 +287,7 @@ _G = replace(
     fences_stale_leader_epoch=True,
     halts_on_log_end_past_leader=False,
     notices_fast_bounce=True,
+    keeps_last_isr_member=True,
     replica_lag_time_max_ms=30_000,
     session_timeout_ms=18_000,
 )
@@ -295,6 +307,7 @@ _N = replace(
     epoch_entry=EpochEntry.ON_EPOCH_BUMP,
     pushes_high_watermark=False,
     logs_expanding_isr=False,
+    not_leader_error="NOT_LEADER_OR_FOLLOWER",
     kraft=True,
     session_timeout_ms=9_000,
     producer_acks=-1,

@@ -1,0 +1,157 @@
+"""The command line: `python -m isrlab report | play | versions`.
+
+Libraries are imported by the command that needs them, so that help is quick and works without Java.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import IO, NoReturn
+
+import click
+
+INTERRUPTED = 130
+CHECKOUT = Path(__file__).resolve().parent.parent
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="isrlab", message="isrlab %(version)s")
+def main() -> None:
+    """How Apache Kafka keeps replicas in sync, version by version."""
+
+
+@main.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option(
+    "-p",
+    "parameters",
+    nargs=2,
+    multiple=True,
+    metavar="NAME VALUE",
+    help="Set a parameter in every chosen notebook that has it. Twice the same: one run for each.",
+)
+@click.option(
+    "-f",
+    "file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Parameters from YAML, for all or under a notebook's name. A list: one run for each.",
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("reports"),
+    show_default=True,
+    help="Where index.html and the pages go.",
+)
+@click.option("--resume", is_flag=True, help="Keep the runs that are done and still valid.")
+@click.option(
+    "--notebooks",
+    "folder",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=CHECKOUT / "notebooks",
+    show_default="those of this checkout",
+    help="The folder of the notebooks.",
+)
+def report(
+    names: tuple[str, ...],
+    *,
+    parameters: tuple[tuple[str, str], ...],
+    file: Path | None,
+    out: Path,
+    resume: bool,
+    folder: Path,
+) -> None:
+    """Run notebooks (all, or those named) and write pages that open without a network.
+
+    \b
+    Examples:
+      python -m isrlab report
+      python -m isrlab report 02 -p version 2.5
+      python -m isrlab report data_loss -p version 0.10.2 -p version 3.7
+      python -m isrlab report -f data/reports/nightly.yaml --out /tmp/nightly --resume
+    """
+    from isrlab import gallery, notebooks, report
+
+    progress = report.Progress()
+    try:
+        runs = notebooks.plan(notebooks.find(folder.resolve(), names), parameters, file)
+        gallery.write_index(out)
+        with report.interrupts():
+            records = report.run_all(runs, out, resume=resume, progress=progress)
+    except notebooks.NotebookError as error:
+        _stop(str(error), 2)
+    except OSError as error:
+        _stop(f"cannot write the report to {out}: {error}", 1)
+    except KeyboardInterrupt:
+        done = ", ".join(record.slug for record in progress.records) or "none"
+        _stop(
+            f"interrupted. Done: {done}; their pages are in {out}. "
+            "Continue with the same command and --resume.",
+            INTERRUPTED,
+        )
+    click.echo(f"{out / 'index.html'}: {_summary([record.status for record in records])}")
+    sys.exit(any(record.status != gallery.OK for record in records))
+
+
+@main.command()
+@click.argument("file", type=click.File("r", encoding="utf-8"))
+@click.option("--version", "version", metavar="V", help="Play it under the rules of this release.")
+@click.option("--trace", is_flag=True, help="Show every message and tick as well.")
+def play(file: IO[str], version: str | None, trace: bool) -> None:
+    """Play a scenario (a file, or - for standard input) and print what happens.
+
+    \b
+    Examples:
+      python -m isrlab play data/scenarios/data_loss.txt
+      python -m isrlab play data/scenarios/data_loss.txt --version 3.7 --trace
+      cat mine.txt | python -m isrlab play -
+    """
+    from isrlab import scenario
+
+    try:
+        run = scenario.play(file.read(), version=version)
+    except (scenario.ScriptError, ValueError) as error:
+        _stop(f"{file.name}: {error}", 2)
+    click.echo(run.printed, nl=False)
+
+
+@main.command()
+@click.argument("release", required=False)
+def versions(release: str | None) -> None:
+    """List the generations of Kafka that are modelled, and what each rule is since when.
+
+    \b
+    Examples:
+      python -m isrlab versions
+      python -m isrlab versions 2.5
+    """
+    from isrlab.engine.versions import PRESETS, KafkaVersion
+
+    try:
+        shown = [KafkaVersion.of(release)] if release else list(PRESETS.values())
+    except ValueError as error:
+        _stop(str(error), 2)
+    for generation in shown:
+        click.echo(f"{generation.column}  {generation.name:<8} rules of {generation.releases}")
+    for name in list(KafkaVersion.__dataclass_fields__)[4:]:
+        click.echo(f"\n{name}")
+        before = None
+        for generation in shown:
+            value = getattr(generation, name)
+            if value != before or generation is shown[0]:
+                click.echo(f"  {generation.name:<8} {getattr(value, 'name', value)}")
+            before = value
+
+
+def _summary(statuses: list[str]) -> str:
+    return ", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses))
+
+
+def _stop(message: str, status: int) -> NoReturn:
+    click.echo(f"isrlab: {message}", err=True)
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m isrlab")

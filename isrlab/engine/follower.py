@@ -1,0 +1,243 @@
+"""What a follower does: find the offset it shares with its leader, then copy, for ever.
+
+Theory of operation. A follower has one request on its way at any time. When it gets a leader it may
+first have to shorten its log, by one of four rules (`Truncation`): to its own high watermark, by
+asking where its last epoch ends (once, or again for each epoch the leader does not know), or by
+fetching and letting the leader say where the logs diverge. Then it fetches at its log end offset;
+the next fetch confirms what it appended. Its high watermark is what the leader's was when the
+leader read for it, and so is old news; it may go back.
+
+A request that fails is sent again after a pause; one that is fenced waits for the controller.
+
+Left out: throttling, and 0.8.2's habit of dropping its whole log on any offset out of range that is
+not beyond the leader's end.
+
+Source: Abstract/ReplicaFetcherThread.scala; makeFollower in Partition.scala.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from isrlab.engine import rules
+from isrlab.engine.high_watermark import Step
+from isrlab.engine.leader import on_losing_leadership
+from isrlab.engine.log import Log
+from isrlab.engine.messages import (
+    After,
+    Disconnected,
+    EpochEndOffset,
+    Fetch,
+    FetchResponse,
+    Halt,
+    LeaderAndIsr,
+    ListOffsets,
+    ListOffsetsResponse,
+    Message,
+    OffsetsForLeaderEpoch,
+    Output,
+    RetryRequest,
+    Send,
+)
+from isrlab.engine.model import NO_LEADER, Broker, Follower, Leader, RemoteReplica
+from isrlab.engine.versions import Truncation
+
+
+def follower_of(broker: Broker) -> Follower:
+    """The broker's follower role; raises TypeError when it is not a follower."""
+    if not isinstance(broker.role, Follower):
+        raise TypeError(f"broker {broker.id} is not a follower")
+    return broker.role
+
+
+# Becoming follower
+
+
+def become_follower(broker: Broker, order: LeaderAndIsr, now_ms: int) -> Step:
+    """Follow `order.leader`: from scratch if that is news, else only note the new epoch."""
+    former = broker.role
+    outputs: tuple[Output, ...] = ()
+    if isinstance(former, Leader):
+        outputs = on_losing_leadership(broker)
+        broker = replace(broker, remembered=former.remotes)
+    elif former is None:
+        fresh = (RemoteReplica(i, last_caught_up_time_ms=now_ms) for i in order.replicas)
+        broker = replace(broker, remembered=tuple(fresh))
+    role = Follower(order.leader, order.leader_epoch, order.partition_epoch)
+    broker = replace(broker, role=role, replicas=order.replicas)
+    if order.leader == NO_LEADER:
+        return replace(broker, role=replace(role, is_waiting=True)), outputs
+    if isinstance(former, Follower) and not _starts_over(broker, former, order):
+        kept = replace(
+            former, leader_epoch=order.leader_epoch, partition_epoch=order.partition_epoch
+        )
+        return replace(broker, role=kept), outputs
+    broker, sent = _start(broker)
+    return broker, (*outputs, *sent)
+
+
+def _starts_over(broker: Broker, former: Follower, order: LeaderAndIsr) -> bool:
+    """Up to 2.0 only another leader counts; with KIP-320 every new epoch does."""
+    if former.leader != order.leader:
+        return True
+    return broker.version.fences_stale_leader_epoch and order.leader_epoch > former.leader_epoch
+
+
+def _start(broker: Broker) -> Step:
+    """Go to the offset shared with the leader; a log without epochs falls back to the old rule."""
+    has_epochs = broker.log.epochs.latest_epoch != rules.UNKNOWN_EPOCH
+    truncation = broker.version.truncation
+    if truncation == Truncation.HIGH_WATERMARK or not has_epochs:
+        return _fetch(_with_log(broker, broker.log.truncate_to(broker.log.high_watermark)))
+    return _fetch(broker) if truncation == Truncation.ON_FETCH else _ask_epoch(broker)
+
+
+def _with_log(broker: Broker, log: Log) -> Broker:
+    return replace(broker, log=log)
+
+
+# Requests
+
+
+def _request(broker: Broker, is_truncating: bool = False) -> Broker:
+    """The broker with a new request number, which makes every older answer stale."""
+    number = broker.last_request + 1
+    role = replace(
+        follower_of(broker), request=number, is_truncating=is_truncating, is_waiting=False
+    )
+    return replace(broker, role=role, last_request=number)
+
+
+def _sent(broker: Broker, message: Message) -> tuple[Output, ...]:
+    """`message` to the leader, and a look whether it was answered before the socket times out."""
+    role = follower_of(broker)
+    timeout = broker.settings.replica_socket_timeout_ms
+    return Send(role.leader, message), After(timeout, RetryRequest(role.request))
+
+
+def _expected_epoch(broker: Broker) -> int:
+    fences = broker.version.fences_stale_leader_epoch
+    return broker.leader_epoch if fences else rules.UNKNOWN_EPOCH
+
+
+def _fetch(broker: Broker) -> Step:
+    broker = _request(broker)
+    on_fetch = broker.version.truncation == Truncation.ON_FETCH
+    fetch = Fetch(
+        replica=broker.id,
+        request=follower_of(broker).request,
+        offset=broker.log.log_end_offset,
+        leader_epoch=_expected_epoch(broker),
+        last_fetched_epoch=broker.log.epochs.latest_epoch if on_fetch else rules.UNKNOWN_EPOCH,
+        broker_epoch=broker.broker_epoch if broker.version.kraft else rules.UNKNOWN_EPOCH,
+        max_wait_ms=broker.settings.replica_fetch_wait_max_ms,
+    )
+    return broker, _sent(broker, fetch)
+
+
+def _ask_epoch(broker: Broker) -> Step:
+    broker = _request(broker, is_truncating=True)
+    question = OffsetsForLeaderEpoch(
+        broker.id,
+        follower_of(broker).request,
+        broker.log.epochs.latest_epoch,
+        _expected_epoch(broker),
+    )
+    return broker, _sent(broker, question)
+
+
+def _ask_offsets(broker: Broker) -> Step:
+    broker = _request(broker)
+    return broker, _sent(broker, ListOffsets(broker.id, follower_of(broker).request))
+
+
+def on_retry_request(broker: Broker, retry: RetryRequest, now_ms: int) -> Step:
+    role = follower_of(broker)
+    if role.is_waiting or role.request != retry.request:
+        return broker, ()
+    return _ask_epoch(broker) if role.is_truncating else _fetch(broker)
+
+
+def on_disconnected(broker: Broker, event: Disconnected, now_ms: int) -> Step:
+    role = follower_of(broker)
+    if role.is_waiting or role.leader != event.peer:
+        return broker, ()
+    return _back_off(broker)
+
+
+def _back_off(broker: Broker) -> Step:
+    retry = RetryRequest(follower_of(broker).request)
+    return broker, (After(broker.settings.replica_fetch_backoff_ms, retry),)
+
+
+def _on_error(broker: Broker, error: str) -> Step:
+    if error == "FENCED_LEADER_EPOCH":
+        return replace(broker, role=replace(follower_of(broker), is_waiting=True)), ()
+    return _back_off(broker)
+
+
+def _is_stale(broker: Broker, request: int) -> bool:
+    role = follower_of(broker)
+    return role.is_waiting or role.request != request
+
+
+# Answers
+
+
+def on_fetch_response(broker: Broker, answer: FetchResponse, now_ms: int) -> Step:
+    """Append and fetch on; or cut the log where the leader says that the histories part."""
+    if _is_stale(broker, answer.request):
+        return broker, ()
+    if answer.error == "OFFSET_OUT_OF_RANGE":
+        return _ask_offsets(broker)
+    if answer.error:
+        return _on_error(broker, answer.error)
+    if answer.diverging:
+        log, _ = truncated_by_epoch(broker, *answer.diverging)
+        return _fetch(_with_log(broker, log))
+    if answer.base_offset != broker.log.log_end_offset:
+        raise ValueError(
+            f"broker {broker.id} fetched at {broker.log.log_end_offset} "
+            f"but got records at {answer.base_offset}"
+        )
+    log = broker.log.append(answer.records, broker.version)
+    high_watermark = rules.follower_high_watermark(log.log_end_offset, answer.high_watermark)
+    return _fetch(_with_log(broker, log.with_high_watermark(high_watermark)))
+
+
+def on_epoch_end_offset(broker: Broker, answer: EpochEndOffset, now_ms: int) -> Step:
+    """The leader said where the epoch ends: cut there, and perhaps ask about the one before."""
+    if _is_stale(broker, answer.request):
+        return broker, ()
+    if answer.error:
+        return _on_error(broker, answer.error)
+    log, is_done = truncated_by_epoch(broker, answer.epoch, answer.end_offset)
+    broker = _with_log(broker, log)
+    return _fetch(broker) if is_done else _ask_epoch(broker)
+
+
+def truncated_by_epoch(broker: Broker, epoch: int, end_offset: int) -> tuple[Log, bool]:
+    """The log cut as the leader's (epoch, end offset) asks, and whether that was the last round."""
+    log = broker.log
+    own = log.epochs.end_offset_for(epoch, log.log_end_offset, broker.version)
+    cut = rules.truncation_offset(log.log_end_offset, log.high_watermark, epoch, end_offset, *own)
+    return log.truncate_to(cut), not rules.needs_another_round(epoch, end_offset, *own)
+
+
+def on_list_offsets_response(broker: Broker, answer: ListOffsetsResponse, now_ms: int) -> Step:
+    """After an offset out of range: cut to the leader's end, or start anew at its start."""
+    if _is_stale(broker, answer.request):
+        return broker, ()
+    if answer.error:
+        return _on_error(broker, answer.error)
+    log = broker.log
+    if answer.log_end_offset < log.log_end_offset:
+        settings = broker.settings
+        if broker.version.halts_on_log_end_past_leader and (
+            not settings.unclean_leader_election_enable
+        ):
+            return broker, (Halt("log truncation is not allowed"),)
+        return _fetch(_with_log(broker, log.truncate_to(answer.log_end_offset)))
+    if answer.log_start_offset > log.log_end_offset:
+        return _fetch(_with_log(broker, log.restart_at(answer.log_start_offset)))
+    return _fetch(broker)

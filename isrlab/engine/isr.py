@@ -1,0 +1,196 @@
+"""Who is in sync: leaving, joining, and making an ISR change durable.
+
+Theory of operation. An ISR change is a request (`AlterPartition`). Until 2.6 the leader itself
+writes ZooKeeper and waits, so the answer comes before anything else and nothing is ever pending
+for longer. Later the controller decides, and until its answer the leader counts with the larger
+of both sets (`maximal_isr`): either may turn out to be the truth. The leader never removes
+itself, and no setting of min.insync.replicas stops a shrink.
+
+Left out: several partitions in one request (a batch of ISR changes waits for its slowest).
+
+Source: maybeShrinkIsr, maybeExpandIsr, submitAlterPartition (Partition.scala),
+AlterPartitionManager.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from isrlab.engine import rules
+from isrlab.engine.high_watermark import Step, is_eligible, settle
+from isrlab.engine.messages import (
+    CONTROLLER,
+    After,
+    AlterPartition,
+    AlterPartitionResponse,
+    IsrChangeNotification,
+    RetryAlterPartition,
+    Send,
+)
+from isrlab.engine.model import (
+    Broker,
+    CommittedIsr,
+    PendingExpandIsr,
+    PendingShrinkIsr,
+    RemoteReplica,
+)
+from isrlab.engine.reading import leader_of
+from isrlab.engine.versions import AfterShrink, IsrWrite
+
+ALTER_PARTITION_RETRY_MS = 50
+# Answers after which the leader takes its request back (P 3.7.1:1892-1944)
+REVERTING_ERRORS = ("OPERATION_NOT_ATTEMPTED", "INELIGIBLE_REPLICA")
+# and those after which it keeps the larger set until the controller tells it more
+FINAL_ERRORS = (
+    "UNKNOWN_TOPIC_OR_PARTITION",
+    "UNKNOWN_TOPIC_ID",
+    "FENCED_LEADER_EPOCH",
+    "INVALID_UPDATE_VERSION",
+    "INVALID_REQUEST",
+    "NEW_LEADER_ELECTED",
+)
+
+
+def out_of_sync_replicas(broker: Broker, now_ms: int) -> tuple[int, ...]:
+    """The ISR members that the leader would drop now (getOutOfSyncReplicas)."""
+    role = leader_of(broker)
+    settings = broker.settings
+    return tuple(
+        r.id
+        for r in role.remotes
+        if r.id in role.isr
+        and rules.is_out_of_sync(
+            broker.version.shrink_rule,
+            r.log_end_offset,
+            broker.log.log_end_offset,
+            r.last_caught_up_time_ms,
+            now_ms,
+            settings.replica_lag_time_max_ms,
+            settings.replica_lag_max_messages,
+        )
+    )
+
+
+def on_expire_isr(broker: Broker, now_ms: int) -> Step:
+    """The isr-expiration task: ask for an ISR without those that are out of sync."""
+    role = leader_of(broker)
+    leaving = out_of_sync_replicas(broker, now_ms)
+    if not leaving or is_pending(broker):
+        return broker, ()
+    return _ask(broker, PendingShrinkIsr(role.isr, leaving, broker.last_request + 1))
+
+
+def maybe_expand_isr(broker: Broker, remote: RemoteReplica) -> Step:
+    """Ask for an ISR with this follower if it has caught up. Time plays no part."""
+    role = leader_of(broker)
+    joins = (
+        remote.id not in role.maximal_isr
+        and not is_pending(broker)
+        and rules.can_join_isr(
+            broker.version.expand_rule,
+            remote.log_end_offset,
+            broker.log.high_watermark,
+            role.leader_epoch_start_offset,
+        )
+        and is_eligible(broker, remote)
+    )
+    if not joins:
+        return broker, ()
+    return _ask(broker, PendingExpandIsr(role.isr, remote.id, broker.last_request + 1))
+
+
+def _ask(broker: Broker, state: PendingExpandIsr | PendingShrinkIsr) -> Step:
+    role = replace(leader_of(broker), isr_state=state)
+    broker = replace(broker, role=role, last_request=state.request)
+    return broker, (_alter_partition(broker),)
+
+
+def _alter_partition(broker: Broker) -> Send:
+    """The request that the pending state stands for."""
+    role, state = leader_of(broker), pending(broker)
+    isr = tuple(i for i in state.maximal_isr if i not in getattr(state, "leaving", ()))
+    epochs = {r.id: r.broker_epoch for r in role.remotes} | {broker.id: broker.broker_epoch}
+    request = AlterPartition(
+        broker=broker.id,
+        request=state.request,
+        leader_epoch=role.leader_epoch,
+        partition_epoch=role.partition_epoch,
+        isr=isr,
+        broker_epochs=tuple(epochs[i] for i in isr),
+    )
+    return Send(CONTROLLER, request)
+
+
+def pending(broker: Broker) -> PendingExpandIsr | PendingShrinkIsr:
+    """The ISR change that is on its way; raises TypeError when there is none."""
+    state = leader_of(broker).isr_state
+    if isinstance(state, CommittedIsr):
+        raise TypeError(f"broker {broker.id} has no ISR change on its way")
+    return state
+
+
+def is_pending(broker: Broker) -> bool:
+    return not isinstance(leader_of(broker).isr_state, CommittedIsr)
+
+
+def on_alter_partition_response(
+    broker: Broker, answer: AlterPartitionResponse, now_ms: int
+) -> Step:
+    """The ISR change is stored, or refused: by which error decides what the leader believes."""
+    if not is_pending(broker) or pending(broker).request != answer.request:
+        return broker, ()
+    role = leader_of(broker)
+    if broker.version.isr_write <= IsrWrite.ZOOKEEPER_NOTIFY:
+        return _on_zookeeper_answer(broker, answer, now_ms)
+    if answer.error in REVERTING_ERRORS:
+        return _commit(broker, role.isr, role.partition_epoch), ()
+    if answer.error in FINAL_ERRORS:
+        return broker, ()
+    if answer.error:
+        return broker, (_alter_partition(broker),)
+    if answer.leader_epoch != role.leader_epoch or answer.partition_epoch < role.partition_epoch:
+        return broker, ()
+    broker = _commit(broker, answer.isr, answer.partition_epoch)
+    looks = broker.version.high_watermark_after_shrink == AfterShrink.ON_COMMIT
+    return settle(broker, now_ms, advance=looks)
+
+
+def _on_zookeeper_answer(broker: Broker, answer: AlterPartitionResponse, now_ms: int) -> Step:
+    """The conditional write took place, or the node had another version: then nothing changed."""
+    role = leader_of(broker)
+    if answer.error:
+        return settle(_commit(broker, role.isr, role.partition_epoch), now_ms)
+    broker = _commit(broker, answer.isr, answer.partition_epoch)
+    if broker.version.isr_write == IsrWrite.ZOOKEEPER_NOTIFY:
+        broker = replace(broker, last_isr_change_ms=now_ms, has_unannounced_change=True)
+    return settle(broker, now_ms)
+
+
+def _commit(broker: Broker, isr: tuple[int, ...], partition_epoch: int) -> Broker:
+    role = replace(leader_of(broker), isr_state=CommittedIsr(isr), partition_epoch=partition_epoch)
+    return replace(broker, role=role)
+
+
+def on_retry_alter_partition(broker: Broker, now_ms: int) -> Step:
+    return broker, (_alter_partition(broker),) if is_pending(broker) else ()
+
+
+def on_controller_unreachable(broker: Broker, now_ms: int) -> Step:
+    """An ISR change did not reach the controller. Without its session ZooKeeper refuses it."""
+    if not is_pending(broker):
+        return broker, ()
+    if broker.version.isr_write <= IsrWrite.ZOOKEEPER_NOTIFY:
+        refusal = AlterPartitionResponse(pending(broker).request, error="SESSION_EXPIRED")
+        return _on_zookeeper_answer(broker, refusal, now_ms)
+    return broker, (After(ALTER_PARTITION_RETRY_MS, RetryAlterPartition()),)
+
+
+def on_propagate_isr_changes(broker: Broker, now_ms: int) -> Step:
+    """The isr-change-propagation task: tell the controller, once the changes have calmed down."""
+    announces = broker.has_unannounced_change and rules.announces_isr_change(
+        now_ms, broker.last_isr_change_ms, broker.last_isr_announcement_ms
+    )
+    if not announces:
+        return broker, ()
+    told = replace(broker, has_unannounced_change=False, last_isr_announcement_ms=now_ms)
+    return told, (Send(CONTROLLER, IsrChangeNotification(broker.id)),)

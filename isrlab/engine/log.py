@@ -1,0 +1,190 @@
+"""One replica's log: its records, its leader-epoch cache, and what of it is on disk.
+
+Theory of operation. A log is the records from `log_start_offset` up to, but not including,
+`log_end_offset`. Each record has an identity besides its offset: the protocol compares offsets and
+epochs only, so two replicas may hold different records at one offset, and only the identity shows
+it.
+
+Two things make a restart interesting. Records reach the page cache when they are appended and the
+disk when the operating system writes them back; `flushed_end_offset` is how far that has come. A
+killed process loses nothing of the page cache, a power failure loses everything beyond the flush.
+And the high watermark reaches the disk only as a checkpoint, a few seconds old.
+
+Left out: segments and the offset index, batches, compaction, retention, transactions. Up to 2.3 a
+log that was cut below its high watermark kept the old value until the next fetch; here, as from
+2.4, the cut lowers it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from isrlab.engine.rules import UNKNOWN_EPOCH, UNKNOWN_OFFSET
+from isrlab.engine.versions import EpochEntry, KafkaVersion, Truncation
+
+
+class OffsetOutOfRangeError(ValueError):
+    """A read before the log start offset or beyond the log end offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record: the name a reader gives it and the epoch of the leader that appended it."""
+
+    id: str
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderEpochCache:
+    """Where each leader epoch begins: (epoch, start offset) pairs, both ascending.
+
+    Source: LeaderEpochFileCache, 0.11.0.2:59-165, 2.0.1:51-190, 3.7.1 (Java):60-340.
+    """
+
+    entries: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def latest_epoch(self) -> int:
+        return self.entries[-1][0] if self.entries else UNKNOWN_EPOCH
+
+    @property
+    def previous_epoch(self) -> int:
+        return self.entries[-2][0] if len(self.entries) > 1 else UNKNOWN_EPOCH
+
+    def assign(self, epoch: int, start_offset: int, version: KafkaVersion) -> LeaderEpochCache:
+        """Note that `epoch` begins at `start_offset`; 2.0.1+ drops what contradicts it."""
+        if version.epoch_entry == EpochEntry.NONE:
+            return self
+        last_epoch, last_start = self.entries[-1] if self.entries else (UNKNOWN_EPOCH, 0)
+        if version.epoch_entry == EpochEntry.ON_APPEND:
+            if epoch <= last_epoch or start_offset < last_start:
+                return self
+            return LeaderEpochCache((*self.entries, (epoch, start_offset)))
+        if self.entries and epoch == last_epoch and start_offset >= last_start:
+            return self
+        kept = tuple((e, s) for e, s in self.entries if e < epoch and s < start_offset)
+        return LeaderEpochCache((*kept, (epoch, start_offset)))
+
+    def end_offset_for(
+        self, epoch: int, log_end_offset: int, version: KafkaVersion
+    ) -> tuple[int, int]:
+        """The largest known epoch up to `epoch`, and where it ends; (-1, -1) if that is unknown.
+
+        The answer of 0.11-1.1 has no epoch, and none for an epoch before the first.
+        """
+        if not self.entries or epoch == UNKNOWN_EPOCH:
+            return UNKNOWN_EPOCH, UNKNOWN_OFFSET
+        one_round = version.truncation == Truncation.EPOCH_ONE_ROUND
+        if epoch == self.latest_epoch:
+            return UNKNOWN_EPOCH if one_round else epoch, log_end_offset
+        later = [start for e, start in self.entries if e > epoch]
+        earlier = [e for e, _ in self.entries if e <= epoch]
+        if not later or (one_round and not earlier):
+            return UNKNOWN_EPOCH, UNKNOWN_OFFSET
+        if one_round:
+            return UNKNOWN_EPOCH, later[0]
+        return earlier[-1] if earlier else epoch, later[0]
+
+    def truncate_from_end(self, end_offset: int) -> LeaderEpochCache:
+        return LeaderEpochCache(tuple((e, s) for e, s in self.entries if s < end_offset))
+
+    def truncate_from_start(self, start_offset: int) -> LeaderEpochCache:
+        """Drop epochs before `start_offset`; the newest of them now begins there."""
+        kept = tuple((e, s) for e, s in self.entries if s >= start_offset)
+        dropped = [e for e, s in self.entries if s < start_offset]
+        if dropped and not (kept and kept[0][1] == start_offset):
+            kept = ((dropped[-1], start_offset), *kept)
+        return LeaderEpochCache(kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A replica's log. End offsets and the high watermark are exclusive."""
+
+    records: tuple[Record, ...] = ()
+    log_start_offset: int = 0
+    high_watermark: int = 0
+    flushed_end_offset: int = 0
+    checkpointed_high_watermark: int = 0
+    epochs: LeaderEpochCache = LeaderEpochCache()
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.log_start_offset + len(self.records)
+
+    def record_at(self, offset: int) -> Record | None:
+        index = offset - self.log_start_offset
+        return self.records[index] if 0 <= index < len(self.records) else None
+
+    def read(self, offset: int, end_offset: int) -> tuple[Record, ...]:
+        """The records of [offset, end_offset). Raises OffsetOutOfRangeError outside the log."""
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRangeError(
+                f"offset {offset} is not within {self.log_start_offset}..{self.log_end_offset}"
+            )
+        first = offset - self.log_start_offset
+        return self.records[first : max(first, end_offset - self.log_start_offset)]
+
+    def append(self, records: Iterable[Record], version: KafkaVersion) -> Log:
+        """The log with `records` at its end; the first record of an epoch opens that epoch."""
+        added = tuple(records)
+        epochs = self.epochs
+        for offset, record in enumerate(added, start=self.log_end_offset):
+            if record.leader_epoch != epochs.latest_epoch:
+                epochs = epochs.assign(record.leader_epoch, offset, version)
+        return replace(self, records=self.records + added, epochs=epochs)
+
+    def truncate_to(self, end_offset: int) -> Log:
+        """The log without what is at or beyond `end_offset`; itself if it ends before."""
+        if end_offset >= self.log_end_offset:
+            return self
+        end = max(end_offset, self.log_start_offset)
+        return replace(
+            self,
+            records=self.records[: end - self.log_start_offset],
+            high_watermark=min(self.high_watermark, end),
+            flushed_end_offset=min(self.flushed_end_offset, end),
+            epochs=self.epochs.truncate_from_end(end),
+        )
+
+    def restart_at(self, start_offset: int) -> Log:
+        """An empty log that begins at `start_offset` (truncateFullyAndStartAt)."""
+        return Log(
+            log_start_offset=start_offset,
+            high_watermark=start_offset,
+            flushed_end_offset=start_offset,
+            checkpointed_high_watermark=self.checkpointed_high_watermark,
+        )
+
+    def with_high_watermark(self, high_watermark: int) -> Log:
+        if not self.log_start_offset <= high_watermark <= self.log_end_offset:
+            raise ValueError(
+                f"high watermark {high_watermark} is not within the log "
+                f"({self.log_start_offset}..{self.log_end_offset})"
+            )
+        return replace(self, high_watermark=high_watermark)
+
+    def flush(self) -> Log:
+        return replace(self, flushed_end_offset=self.log_end_offset)
+
+    def checkpoint(self) -> Log:
+        """The high watermark is written to replication-offset-checkpoint."""
+        return replace(self, checkpointed_high_watermark=self.high_watermark)
+
+    def after_power_loss(self) -> Log:
+        """What the disk still holds: nothing beyond the last write-back."""
+        return self.truncate_to(self.flushed_end_offset)
+
+    def load(self) -> Log:
+        """The log as a starting broker finds it.
+
+        Source: P 0.8.2.2:90-95; UL 3.7.1 (constructor).
+        """
+        end = self.log_end_offset
+        return replace(
+            self,
+            high_watermark=max(self.log_start_offset, min(self.checkpointed_high_watermark, end)),
+            epochs=self.epochs.truncate_from_end(end),
+        )

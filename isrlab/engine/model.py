@@ -1,0 +1,191 @@
+"""The nouns: everything the transitions of this package read and write.
+
+All of it is frozen and comparable, so a state before and after a step can be printed, kept and put
+side by side. A broker holds one partition: replication of a partition never looks at another.
+Roles and ISR states are types; a follower simply has no ISR.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+
+from isrlab.engine.log import Log
+from isrlab.engine.messages import BrokerInfo, Fetch
+from isrlab.engine.rules import UNKNOWN_EPOCH, UNKNOWN_OFFSET
+from isrlab.engine.versions import KafkaVersion
+
+NO_LEADER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The configuration of brokers and topic; names are Kafka's with dots as underscores."""
+
+    min_insync_replicas: int
+    unclean_leader_election_enable: bool
+    replica_lag_time_max_ms: int
+    replica_lag_max_messages: int
+    session_timeout_ms: int
+    replica_fetch_wait_max_ms: int = 500
+    replica_fetch_backoff_ms: int = 1_000
+    replica_socket_timeout_ms: int = 30_000
+    replica_high_watermark_checkpoint_interval_ms: int = 5_000
+    request_timeout_ms: int = 30_000
+
+    @classmethod
+    def of(cls, version: KafkaVersion, **changes: object) -> Settings:
+        """The defaults of `version` with `changes`; raises ValueError for a bad name or value."""
+        defaults = cls(
+            min_insync_replicas=1,
+            unclean_leader_election_enable=version.unclean_leader_election_enable,
+            replica_lag_time_max_ms=version.replica_lag_time_max_ms,
+            replica_lag_max_messages=version.replica_lag_max_messages or 0,
+            session_timeout_ms=version.session_timeout_ms,
+        )
+        known = [f.name for f in fields(cls)]
+        for name, value in changes.items():
+            if name not in known:
+                raise ValueError(
+                    f"unknown setting {name.replace('_', '.')!r}; "
+                    f"known: {', '.join(k.replace('_', '.') for k in known)}"
+                )
+            if not isinstance(value, bool) and isinstance(value, int) and value < 1:
+                raise ValueError(f"{name.replace('_', '.')}={value} must be at least 1")
+        return replace(defaults, **changes)  # type: ignore[arg-type]
+
+
+# What a leader knows of its followers and of its ISR
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteReplica:
+    """A follower as its leader sees it. Source: Replica.scala 0.10.2.2:39-84, 3.7.1:26-60."""
+
+    id: int
+    log_end_offset: int = UNKNOWN_OFFSET
+    last_caught_up_time_ms: int = 0
+    last_fetch_leader_end_offset: int = 0
+    last_fetch_time_ms: int = 0
+    broker_epoch: int = UNKNOWN_EPOCH
+    last_sent_high_watermark: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedIsr:
+    """The ISR is stored and nothing is on its way."""
+
+    isr: tuple[int, ...]
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        return self.isr
+
+
+@dataclass(frozen=True, slots=True)
+class PendingExpandIsr:
+    """The leader asked for `joining` to be added; until the answer, both sets may be the truth."""
+
+    isr: tuple[int, ...]
+    joining: int
+    request: int
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        return (*self.isr, self.joining)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingShrinkIsr:
+    """The leader asked for `leaving` to be removed; until the answer they still count."""
+
+    isr: tuple[int, ...]
+    leaving: tuple[int, ...]
+    request: int
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        return self.isr
+
+
+IsrState = CommittedIsr | PendingExpandIsr | PendingShrinkIsr
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedFetch:
+    """A follower's fetch that found nothing to read and waits at the leader."""
+
+    fetch: Fetch
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedProduce:
+    """An appended acks=all (or, in 0.8, acks>1) request that waits for its followers."""
+
+    request: int
+    acks: int
+    base_offset: int
+    required_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The role of the one replica that takes writes."""
+
+    leader_epoch: int
+    leader_epoch_start_offset: int
+    partition_epoch: int  # KRaft's partition epoch, or the version of the ZooKeeper state node
+    isr_state: IsrState
+    remotes: tuple[RemoteReplica, ...]
+    parked: tuple[ParkedFetch, ...] = ()
+    delayed: tuple[DelayedProduce, ...] = ()
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        return self.isr_state.isr
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        return self.isr_state.maximal_isr
+
+    def remote(self, broker: int) -> RemoteReplica | None:
+        return next((r for r in self.remotes if r.id == broker), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Follower:
+    """The role of a replica that copies its leader. One request is on its way at any time."""
+
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    request: int = 0  # the number of the request it waits for; an answer to another is stale
+    is_truncating: bool = False
+    is_waiting: bool = False  # fenced or backing off: nothing is on its way
+
+    @property
+    def is_fetching(self) -> bool:
+        return not self.is_truncating and not self.is_waiting
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """One broker and its replica of the partition."""
+
+    id: int
+    version: KafkaVersion
+    settings: Settings
+    replicas: tuple[int, ...]  # the assignment, preferred leader first
+    log: Log = field(default_factory=Log)
+    role: Leader | Follower | None = None  # None until the controller says
+    broker_epoch: int = 0
+    last_request: int = 0
+    metadata: tuple[BrokerInfo, ...] = ()
+    remembered: tuple[RemoteReplica, ...] = ()  # followers as an earlier leadership knew them
+    last_isr_change_ms: int = 0
+    last_isr_announcement_ms: int = 0
+    has_unannounced_change: bool = False
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.role.leader_epoch if self.role else UNKNOWN_EPOCH

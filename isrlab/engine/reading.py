@@ -1,0 +1,79 @@
+"""How a leader reads its log for a follower, and when it refuses.
+
+Nothing here changes any state: a fetch that was parked is read again when it completes, and gets
+what is true then.
+
+Source: fetchRecords and readRecords, Partition.scala 3.7.1:1425-1560; fetchMessages,
+ReplicaManager.scala 0.10.2.2:542-570.
+"""
+
+from __future__ import annotations
+
+from isrlab.engine import rules
+from isrlab.engine.messages import Fetch, FetchResponse
+from isrlab.engine.model import Broker, Leader
+from isrlab.engine.versions import Truncation
+
+
+def leader_of(broker: Broker) -> Leader:
+    """The broker's leader role; raises TypeError when it is not the leader."""
+    if not isinstance(broker.role, Leader):
+        raise TypeError(f"broker {broker.id} is not the leader")
+    return broker.role
+
+
+def epoch_error(broker: Broker, epoch: int) -> str | None:
+    """Why this broker does not serve a request that expects `epoch` (KIP-320)."""
+    if not isinstance(broker.role, Leader):
+        return broker.version.not_leader_error
+    if epoch == rules.UNKNOWN_EPOCH or epoch == broker.role.leader_epoch:
+        return None
+    return "FENCED_LEADER_EPOCH" if epoch < broker.role.leader_epoch else "UNKNOWN_LEADER_EPOCH"
+
+
+def examine_fetch(broker: Broker, fetch: Fetch) -> tuple[str | None, tuple[int, int] | None]:
+    """The error or the diverging epoch that answers this fetch; (None, None) lets it be read."""
+    error = epoch_error(broker, fetch.leader_epoch)
+    if error:
+        return error, None
+    if leader_of(broker).remote(fetch.replica) is None:
+        known_epoch = fetch.leader_epoch != rules.UNKNOWN_EPOCH
+        return "UNKNOWN_LEADER_EPOCH" if known_epoch else broker.version.not_leader_error, None
+    if _is_stale_incarnation(broker, fetch):
+        return broker.version.not_leader_error, None
+    log = broker.log
+    if (
+        broker.version.truncation == Truncation.ON_FETCH
+        and fetch.last_fetched_epoch != rules.UNKNOWN_EPOCH
+    ):
+        end = log.epochs.end_offset_for(
+            fetch.last_fetched_epoch, log.log_end_offset, broker.version
+        )
+        if end[1] == rules.UNKNOWN_OFFSET or fetch.offset < log.log_start_offset:
+            return "OFFSET_OUT_OF_RANGE", None
+        if rules.has_diverged(*end, fetch.last_fetched_epoch, fetch.offset):
+            return None, end
+    if not log.log_start_offset <= fetch.offset <= log.log_end_offset:
+        return "OFFSET_OUT_OF_RANGE", None
+    return None, None
+
+
+def _is_stale_incarnation(broker: Broker, fetch: Fetch) -> bool:
+    """The fetch is from before its broker's last restart. Source: R 3.7.1:108-125 (KAFKA-15221)."""
+    if not broker.version.kraft or fetch.broker_epoch == rules.UNKNOWN_EPOCH:
+        return False
+    known = next((b.broker_epoch for b in broker.metadata if b.id == fetch.replica), None)
+    return known is not None and fetch.broker_epoch < known
+
+
+def read(broker: Broker, fetch: Fetch) -> FetchResponse:
+    log = broker.log
+    records = log.read(fetch.offset, log.log_end_offset)
+    return FetchResponse(fetch.request, fetch.offset, records, log.high_watermark)
+
+
+def reread(broker: Broker, fetch: Fetch) -> FetchResponse:
+    error, diverging = examine_fetch(broker, fetch)
+    if error or diverging:
+        return FetchResponse(fetch.request, fetch.offset, diverging=diverging, error=error)
+    return read(broker, fetch)

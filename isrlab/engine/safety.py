@@ -1,0 +1,166 @@
+"""What must hold, by name, asked of the whole cluster after every step.
+
+A property takes what an all-seeing observer knows and answers with None, or with the sentence that
+says what is wrong. Each of them is broken by something real: a version, a fault, or (the first
+three) only by a mistake in the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from isrlab.engine.controller import Controller
+from isrlab.engine.messages import ACKS_ALL
+from isrlab.engine.model import NO_LEADER, Broker, Leader
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What an all-seeing observer knows after a step."""
+
+    brokers: Mapping[int, Broker]  # those alive
+    before: Mapping[int, Broker]  # the same before the step
+    controller: Controller
+    committed: Mapping[int, str] = field(
+        default_factory=dict
+    )  # offset -> record that was committed
+    acknowledged: Mapping[str, int] = field(default_factory=dict)  # record -> acks it was sent with
+    disks_lost: int = 0  # brokers that lost unflushed data, ever
+
+    @property
+    def leader(self) -> Broker | None:
+        """The broker that leads in the newest epoch, if it is alive and knows it."""
+        broker = self.brokers.get(self.controller.leader)
+        is_current = (
+            broker is not None
+            and isinstance(broker.role, Leader)
+            and broker.role.leader_epoch == self.controller.leader_epoch
+        )
+        return broker if is_current else None
+
+
+def high_watermark_within_log(view: View) -> str | None:
+    """No high watermark is above its replica's log end offset."""
+    for broker in view.brokers.values():
+        log = broker.log
+        if log.high_watermark > log.log_end_offset:
+            return f"broker {broker.id} has hw {log.high_watermark} > leo {log.log_end_offset}"
+    return None
+
+
+def high_watermark_never_back(view: View) -> str | None:
+    """A leader's high watermark never goes back within its epoch."""
+    for number, broker in view.brokers.items():
+        before = view.before.get(number)
+        if before is None or not _leads_on(before, broker):
+            continue
+        old, new = before.log.high_watermark, broker.log.high_watermark
+        if new < old:
+            return f"leader {number} moved its hw back from {old} to {new}"
+    return None
+
+
+def _leads_on(before: Broker, after: Broker) -> bool:
+    return (
+        isinstance(before.role, Leader)
+        and isinstance(after.role, Leader)
+        and before.role.leader_epoch == after.role.leader_epoch
+        and before.broker_epoch == after.broker_epoch
+    )
+
+
+def leader_in_isr(view: View) -> str | None:
+    """A leader is a member of its own ISR, at the broker and in the stored state."""
+    controller = view.controller
+    if controller.leader != NO_LEADER and controller.leader not in controller.isr:
+        return f"stored leader {controller.leader} is not in the stored ISR {controller.isr}"
+    for number, broker in view.brokers.items():
+        if isinstance(broker.role, Leader) and number not in broker.role.isr:
+            return f"leader {number} is not in its ISR {broker.role.isr}"
+    return None
+
+
+def committed_records_survive(view: View) -> str | None:
+    """What was below a leader's high watermark is in the log of every later leader."""
+    missing = list(missing_committed(view))
+    return f"committed {_names(missing)} not in the log of leader" if missing else None
+
+
+def missing_committed(view: View) -> Iterator[str]:
+    """The committed records that the present leader does not have."""
+    if view.leader is None:
+        return
+    log = view.leader.log
+    for offset, record_id in view.committed.items():
+        here = log.record_at(offset)
+        if offset >= log.log_start_offset and (here is None or here.id != record_id):
+            yield record_id
+
+
+def logs_agree(view: View) -> str | None:
+    """A follower holds, up to where the leader believes it is, the very records of the leader."""
+    for number, offset in disagreements(view):
+        assert view.leader is not None
+        ours = view.leader.log.record_at(offset)
+        theirs = view.brokers[number].log.record_at(offset)
+        assert ours is not None and theirs is not None
+        return (
+            f"offset {offset} is {ours.id} on leader {view.leader.id} "
+            f"but {theirs.id} on follower {number}"
+        )
+    return None
+
+
+def disagreements(view: View) -> Iterator[tuple[int, int]]:
+    """(follower, first offset) where a follower the leader counts on differs from it."""
+    leader = view.leader
+    if leader is None or not isinstance(leader.role, Leader):
+        return
+    for remote in leader.role.remotes:
+        follower = view.brokers.get(remote.id)
+        if follower is None:
+            continue
+        end = min(remote.log_end_offset, follower.log.log_end_offset)
+        start = max(leader.log.log_start_offset, follower.log.log_start_offset)
+        pairs = ((o, leader.log.record_at(o), follower.log.record_at(o)) for o in range(start, end))
+        first = next((o for o, ours, theirs in pairs if ours != theirs), None)
+        if first is not None:
+            yield remote.id, first
+
+
+def acknowledged_records_survive(view: View) -> str | None:
+    """An acks=all record survives while fewer than min.insync.replicas disks lost data."""
+    if view.leader is None or view.disks_lost >= view.controller.settings.min_insync_replicas:
+        return None
+    missing = list(missing_acknowledged(view, ACKS_ALL))
+    return (
+        f"acknowledged (acks=all) {_names(missing)} not in the log of leader" if missing else None
+    )
+
+
+def missing_acknowledged(view: View, acks: int | None = None) -> Iterator[str]:
+    """The acknowledged records (of one level of acks, or of any) that the leader does not have."""
+    if view.leader is None:
+        return
+    held = {r.id for r in view.leader.log.records}
+    for record_id, level in view.acknowledged.items():
+        if record_id not in held and acks in (None, level):
+            yield record_id
+
+
+def _names(ids: list[str]) -> str:
+    return " ".join(ids) if len(ids) <= 6 else f"{ids[0]}..{ids[-1]} ({len(ids)} records)"
+
+
+PROPERTIES: dict[str, Callable[[View], str | None]] = {
+    f.__name__: f
+    for f in (
+        high_watermark_within_log,
+        high_watermark_never_back,
+        leader_in_isr,
+        committed_records_survive,
+        logs_agree,
+        acknowledged_records_survive,
+    )
+}

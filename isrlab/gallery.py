@@ -1,0 +1,167 @@
+"""The pages of a report: one for each run, and the index that shows them all.
+
+Theory of operation. A run leaves three files in `runs/`: the executed notebook, its page, and a
+small JSON record. The index is drawn from the records that are there, so it can be written again
+after every run, and what an earlier or interrupted report made stays in it. A file appears under
+its name only when it is complete. Pages hold everything they show; their content security policy
+forbids the browser to run a script or to load anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import io
+import json
+import os
+import re
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from nbconvert import HTMLExporter
+from nbformat import NotebookNode
+from PIL import Image
+
+TEMPLATES = Path(__file__).with_name("templates")
+THUMBNAIL_PIXELS = (480, 400)
+WIDGET = "application/vnd.jupyter.widget-view+json"
+WIDGET_NOTE = (
+    '<p class="note">Interactive in JupyterLab; the static figure beside it shows the same.</p>'
+)
+OK, FAILED, NOT_RUN = "ok", "failed", "not run"
+
+
+@dataclass(frozen=True)
+class Record:
+    """What the index shows of one run, and what tells whether it must be run again."""
+
+    slug: str
+    notebook: str
+    title: str
+    parameters: dict[str, Any]
+    given: list[str]  # names of the parameters that are not the notebook's own defaults
+    versions: dict[str, str]
+    kafka: str | None
+    seed: int | None
+    key: str  # digest of all that the result depends on
+    status: str = NOT_RUN
+    finding: str = ""
+    error: str = ""
+    seconds: float = 0.0
+    ended: str = ""
+    thumbnail: str = field(default="", repr=False)
+
+    @property
+    def reason(self) -> str:
+        """The line of the error that names it; Java's go on for pages."""
+        return next(iter(self.error.strip().splitlines()), "")
+
+
+def write_run(record: Record, notebook: NotebookNode, out: Path) -> None:
+    """Store the executed notebook, its page and then its record, and redraw the index."""
+    stem = out / "runs" / record.slug
+    if record.status != NOT_RUN:
+        _write(stem.with_name(f"{record.slug}.ipynb"), json.dumps(notebook, indent=1))
+    _write(stem.with_name(f"{record.slug}.html"), page(record, notebook))
+    _write(stem.with_name(f"{record.slug}.json"), json.dumps(asdict(record), indent=1))
+    write_index(out)
+
+
+def write_index(out: Path) -> None:
+    """Draw `index.html` from the records in `runs/`."""
+    runs = read_records(out)
+    counts = Counter(run.status for run in runs)
+    html = _template("index").render(title="isrlab reports", runs=runs, counts=counts)
+    _write(out / "index.html", html)
+
+
+def read_records(out: Path) -> list[Record]:
+    """The records of earlier runs, by notebook; what is no record of ours is left alone."""
+    records = []
+    for path in sorted((out / "runs").glob("*.json")):
+        try:
+            records.append(Record(**json.loads(path.read_text(encoding="utf-8"))))
+        except (OSError, ValueError, TypeError):
+            continue
+    return sorted(records, key=lambda run: (run.notebook, run.slug))
+
+
+def page(record: Record, notebook: NotebookNode) -> str:
+    """The run as one HTML file."""
+    exporter = HTMLExporter(
+        template_name="basic",
+        exclude_input_prompt=True,
+        exclude_output_prompt=True,
+        embed_images=True,
+    )
+    cells, _ = exporter.from_notebook_node(_without_widgets(notebook))
+    failed = next((f"cell-id={c.id}" for c in notebook.cells if _outputs(c, "error")), "")
+    return _template("page").render(
+        title=f"{record.title} · isrlab", run=record, cells=cells, error_cell=failed
+    )
+
+
+def finding(notebook: NotebookNode) -> str:
+    """What the cell tagged `finding` says, on one line."""
+    for cell in notebook.cells:
+        if "finding" in cell.metadata.get("tags", []):
+            said = [_text(output) for output in cell.get("outputs", [])]
+            return " ".join(" ".join(said).split())
+    return ""
+
+
+def thumbnail(notebook: NotebookNode) -> str:
+    """The first figure of the notebook, made small, as a data URI; empty if it has none."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            if png := output.get("data", {}).get("image/png"):
+                image = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB")
+                image.thumbnail(THUMBNAIL_PIXELS)
+                small = io.BytesIO()
+                image.save(small, "PNG", optimize=True)
+                return "data:image/png;base64," + base64.b64encode(small.getvalue()).decode()
+    return ""
+
+
+def _text(output: NotebookNode) -> str:
+    """The text of one output. A displayed str is a repr: its quotes are not part of the finding."""
+    if output.output_type == "stream":
+        return output.text if output.name == "stdout" else ""
+    shown = output.get("data", {})
+    plain = shown.get("text/markdown") or shown.get("text/plain", "")
+    quoted = re.fullmatch(r"""(['"])(.*)\1""", plain, re.DOTALL)
+    return quoted.group(2) if quoted else plain
+
+
+def _without_widgets(notebook: NotebookNode) -> NotebookNode:
+    """A copy in which a note stands where JupyterLab would show controls."""
+    notebook = copy.deepcopy(notebook)
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            if WIDGET in output.get("data", {}):
+                output.data = NotebookNode({"text/html": WIDGET_NOTE})
+    return notebook
+
+
+def _outputs(cell: NotebookNode, kind: str) -> list[NotebookNode]:
+    return [output for output in cell.get("outputs", []) if output.output_type == kind]
+
+
+@cache
+def _template(name: str) -> jinja2.Template:
+    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True)
+    environment.globals["style"] = (TEMPLATES / "style.css").read_text(encoding="utf-8")
+    environment.filters["literal"] = repr
+    return environment.get_template(f"{name}.html.j2")
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file so that a reader, or an interrupt, never sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text, encoding="utf-8")
+    os.replace(part, path)

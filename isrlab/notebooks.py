@@ -1,0 +1,237 @@
+"""The notebooks of the workbook: what they are called, which parameters they have, how to choose.
+
+Theory of operation. A notebook says what it can be given in its one cell tagged `parameters`.
+`plan` turns names and parameter texts into runs, and refuses whatever is wrong before anything has
+run: an unknown notebook or parameter, a value of another type than the notebook's own. A value is
+text until the type of the default says how to read it; it is never evaluated.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import io
+import itertools
+import json
+import re
+import tokenize
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import yaml
+from nbconvert.preprocessors import ClearOutputPreprocessor
+from nbformat import NotebookNode
+
+KINDS = {bool: "true or false", int: "a whole number", float: "a number", list: "a list"}
+USES_SPARK = re.compile(
+    r"^\s*(from|import) isrlab\.spark\b|^\s*from isrlab import\s*(\([^)]*|[^\n#]*)\bspark\b",
+    re.MULTILINE,
+)
+
+
+class NotebookError(Exception):
+    """What was asked for cannot be run; the message says what was given and what is valid."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One assignment of the parameters cell."""
+
+    name: str
+    default: Any
+    comment: str
+
+
+@dataclass(frozen=True)
+class Notebook:
+    """A notebook and what its cells say about it."""
+
+    path: Path
+    node: NotebookNode
+    parameters: dict[str, Parameter]
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    @property
+    def title(self) -> str:
+        prose = "\n".join(c.source for c in self.node.cells if c.cell_type == "markdown")
+        heading = re.search(r"^#+\s+(.+)$", prose, re.MULTILINE)
+        return re.sub(r"[*`]", "", heading.group(1)).strip() if heading else self.name
+
+    @property
+    def needs_spark(self) -> bool:
+        """A code cell is tagged `spark`, or imports `isrlab.spark`."""
+        code = [c for c in self.node.cells if c.cell_type == "code"]
+        return any("spark" in tags(c) or USES_SPARK.search(c.source) for c in code)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A notebook with the parameters it is given; the others keep their defaults."""
+
+    notebook: Notebook
+    given: dict[str, Any]
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return {p.name: p.default for p in self.notebook.parameters.values()} | self.given
+
+    @property
+    def slug(self) -> str:
+        """The name of the run's files: readable, unique, a plain file name."""
+        if not self.given:
+            return self.notebook.name
+        text = json.dumps(self.given, sort_keys=True)
+        words = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-.")[:40]
+        return f"{self.notebook.name}-{words}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+
+
+def find(folder: Path, names: Iterable[str] = ()) -> list[Notebook]:
+    """The notebooks of a folder, or those named "02", "data_loss" or "02_data_loss".
+
+    Raises NotebookError for a name that is none of them, and for a file that is no notebook.
+    """
+    known = {path.stem: path for path in sorted(folder.glob("[0-9]*_*.ipynb"))}
+    if not known:
+        raise NotebookError(f"no notebooks (NN_name.ipynb) in {folder}")
+    chosen = [_full_name(name, known) for name in names] or list(known)
+    return [read(known[name]) for name in sorted(set(chosen))]
+
+
+def read(path: Path) -> Notebook:
+    """One notebook without stored outputs. Raises NotebookError if it cannot be read."""
+    try:
+        node = nbformat.read(path, as_version=4)
+        ClearOutputPreprocessor().preprocess(node, {})
+        cells = [cell.source for cell in node.cells if "parameters" in tags(cell)]
+        parameters = {p.name: p for cell in cells for p in read_parameters(cell)}
+    except (OSError, ValueError, AttributeError, SyntaxError) as error:
+        raise NotebookError(f"cannot read notebook {path}: {error}") from error
+    return Notebook(path, node, parameters)
+
+
+def read_parameters(source: str) -> Iterator[Parameter]:
+    """The `name = literal  # comment` lines of a parameters cell.
+
+    papermill's own reader skips a line whose comment has an equals sign, hence this one.
+    """
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    comments = {t.start[0]: t.string.lstrip("# ") for t in tokens if t.type == tokenize.COMMENT}
+    for statement in ast.parse(source).body:
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            default = ast.literal_eval(statement.value)
+            comment = comments.get(statement.end_lineno or 0, "")
+            yield Parameter(statement.targets[0].id, default, comment)
+
+
+def tags(cell: NotebookNode) -> list[str]:
+    """The tags of a cell."""
+    return list(cell.metadata.get("tags", []))
+
+
+def plan(
+    notebooks: list[Notebook], options: Iterable[tuple[str, str]] = (), file: Path | None = None
+) -> list[Run]:
+    """One run for each notebook, or one for each choice where a parameter has several values.
+
+    `options` are (name, text) and override the file. Raises NotebookError on anything unknown.
+    """
+    typed: dict[str, Any] = {}
+    for name, text in options:
+        typed.setdefault(name, []).append(text)
+    general, nested = read_choices(file, notebooks) if file else ({}, {})
+    for name in [*general, *typed]:
+        if not any(name in notebook.parameters for notebook in notebooks):
+            raise _unknown(name, notebooks)
+    return [
+        Run(notebook, given)
+        for notebook in notebooks
+        for given in _given(notebook, general | nested.get(notebook.name, {}) | typed)
+    ]
+
+
+def read_choices(
+    file: Path, notebooks: list[Notebook]
+) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """The parameters of a YAML file: those for every notebook, and those under a notebook's name.
+
+    All values are text here, so that `version: 2.10` stays 2.10. A list means one run for each.
+    """
+    try:
+        loaded = yaml.load(file.read_text(encoding="utf-8"), yaml.BaseLoader) or {}
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise NotebookError(f"cannot read parameters from {file}: {error}") from error
+    if not isinstance(loaded, dict):
+        raise NotebookError(f"{file} must hold `parameter: value` lines, optionally by notebook")
+    general = {k: _as_list(v) for k, v in loaded.items() if not isinstance(v, dict)}
+    known = {path.stem: path for path in notebooks[0].path.parent.glob("[0-9]*_*.ipynb")}
+    nested = {}
+    for name, choices in ((k, v) for k, v in loaded.items() if isinstance(v, dict)):
+        notebook = read(known[_full_name(name, known)])
+        for unknown in sorted(choices.keys() - notebook.parameters.keys()):
+            raise _unknown(unknown, [notebook])
+        nested[notebook.name] = {k: _as_list(v) for k, v in choices.items()}
+    return general, nested
+
+
+def parse(value: Any, parameter: Parameter) -> Any:
+    """A text (or a list of texts) as the type of the parameter's default.
+
+    Raises NotebookError if it is of another type.
+    """
+    default = parameter.default
+    try:
+        if isinstance(default, list):
+            items = value if isinstance(value, list) else yaml.load(value, yaml.BaseLoader)
+            like = replace(parameter, default=default[0] if default else None)
+            return [parse(item, like) for item in {list: items}[type(items)]]
+        if isinstance(default, bool):
+            return {"true": True, "false": False}[value.lower()]
+        if default is None:
+            scalar = yaml.safe_load(value)
+            return scalar if isinstance(scalar, bool | int | float | None) else value
+        return type(default)({str: value}[type(value)])
+    except (ValueError, KeyError, AttributeError, yaml.YAMLError) as error:
+        comment = f"; {parameter.comment}" if parameter.comment else ""
+        raise NotebookError(
+            f"parameter {parameter.name}: {value!r} is not {KINDS.get(type(default), 'text')}"
+            f" (default {default!r}{comment})"
+        ) from error
+
+
+def describe(notebooks: list[Notebook]) -> str:
+    """The parameters of each notebook, with default and comment."""
+    lines = []
+    for notebook in notebooks:
+        lines.append(f"  {notebook.name}" + ("" if notebook.parameters else " has none"))
+        for p in notebook.parameters.values():
+            lines.append(f"    {p.name} = {p.default!r}  # {p.comment}".removesuffix("  # "))
+    return "\n".join(lines)
+
+
+def _given(notebook: Notebook, choices: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
+    """Every combination of the values chosen for the parameters that this notebook has."""
+    names = [name for name in notebook.parameters if name in choices]
+    for values in itertools.product(*(choices[name] for name in names)):
+        pairs = zip(names, values, strict=True)
+        yield {name: parse(value, notebook.parameters[name]) for name, value in pairs}
+
+
+def _full_name(name: str, known: Iterable[str]) -> str:
+    for full in known:
+        if name in (full, full.partition("_")[0], full.partition("_")[2]):
+            return full
+    raise NotebookError(f"unknown notebook {name!r}; known: {', '.join(sorted(known))}")
+
+
+def _unknown(name: str, notebooks: list[Notebook]) -> NotebookError:
+    return NotebookError(f"unknown parameter {name!r}; known:\n{describe(notebooks)}")
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

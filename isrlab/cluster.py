@@ -70,6 +70,13 @@ class Envelope:
 
 
 @dataclass(frozen=True, slots=True)
+class Fault:
+    """What a person or an accident did to a machine, in place of a message."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Frame:
     """The whole cluster after one step: what a figure draws and a slider moves through."""
 
@@ -285,6 +292,10 @@ class Cluster:
         self._frame(envelope)
         self._emit(CONTROLLER, outputs)
 
+    def controller_fails_over(self, live: tuple[BrokerInfo, ...]) -> None:
+        self.controller, outputs = controller_machine.fail_over(self.controller, live)
+        self._emit(CONTROLLER, outputs)
+
     def _has_expired(self, message: SessionExpired) -> bool:
         since = self.out_of_reach.get(message.broker)
         return since is not None and self.now_ms - since >= self.settings.session_timeout_ms
@@ -320,6 +331,10 @@ class Cluster:
     def _note(self, row: observe.Row) -> None:
         where = {"run": "", "ts_ms": self.now_ms, "topic": "t", "partition": 0}
         self.journal.append(where | row)
+
+    def mark(self, machine: int, text: str) -> None:
+        """A fault has struck a machine: that is a step, too."""
+        self._frame(Envelope(self.now_ms, self._next(), machine, machine, Fault(text)))
 
     def _frame(self, envelope: Envelope, was_lost: bool = False) -> None:
         """Keep what the cluster looks like now; a very long run keeps only its messages."""
@@ -394,6 +409,7 @@ class Cluster:
         self.paused.pop(broker, None)
         self.held = [e for e in self.held if e.target != broker]
         self.epochs[broker] += 1
+        self.mark(broker, f"stops ({how})")
         self._note({"kind": "crash", "broker": broker, "replica": broker, "detail": {"by": how}})
 
     def _halt(self, broker: int, reason: str) -> None:

@@ -29,7 +29,7 @@ def print_news(run: Run) -> None:
         if isinstance(entry, Frame):
             if run.is_tracing and entry.source != entry.target:
                 run.lines.append(trace.message_line(entry))
-        elif entry["kind"] not in _QUIET:
+        elif entry["kind"] not in _QUIET or trace.is_halt(entry):
             run.lines.append(trace.event_line(entry))
     run.told = len(run.world.journal)
 
@@ -212,6 +212,8 @@ def _messages(run: Run, command: Command) -> list[Envelope]:
         raise command.fail("on which link? for example: deliver 1>2, or: drop 2>controller 2")
     source, target = (_broker(run, command, w, True) for w in link.split(">"))
     waiting = run.cluster.on_link(source, target)
+    if command.arguments[1:] == ["all"]:
+        return waiting
     most = _count(command, command.arguments[1], 1000) if len(command.arguments) > 1 else 1
     if len(waiting) < most:
         raise command.fail(f"{len(waiting)} messages are on their way on {link}; {_on_way(run)}")
@@ -268,8 +270,18 @@ def _on_live(fault: Callable[[Cluster, int], None]) -> Callable[[Run, Command], 
     return lambda run, command: fault(run.cluster, _live_broker(run, command))
 
 
+def _hard_bounce(run: Run, command: Command) -> None:
+    if command.arguments == ["controller"]:
+        faults.controller_bounce(run.cluster)
+    else:
+        faults.hard_bounce(run.cluster, _live_broker(run, command))
+
+
 def _power_loss(run: Run, command: Command) -> None:
-    faults.power_loss(run.cluster, _one_broker(run, command))
+    if command.arguments == ["controller"]:
+        faults.controller_power_loss(run.cluster)
+    else:
+        faults.power_loss(run.cluster, _one_broker(run, command))
 
 
 def _flush(run: Run, command: Command) -> None:
@@ -344,7 +356,7 @@ COMMANDS: dict[str, Callable[[Run, Command], None]] = {
     "kill": _on_live(faults.hard_shutdown),
     "power_loss": _power_loss,
     "clean_shutdown": _on_live(faults.clean_shutdown),
-    "hard_bounce": _on_live(faults.hard_bounce),
+    "hard_bounce": _hard_bounce,
     "clean_bounce": _on_live(faults.clean_bounce),
     "start": _start,
     "cut": _cut,

@@ -51,6 +51,7 @@ def start(cluster: Cluster, broker: int) -> None:
     """The broker starts on its disk and registers with the controller."""
     cluster.out_of_reach.pop(broker, None)
     cluster.start_process(broker)
+    cluster.mark(broker, "starts")
     cluster._note({"kind": "restart", "broker": broker, "replica": broker})
     cluster.reset_connections(broker)
     cluster.tell(broker, CONTROLLER, RegisterBroker(broker, cluster.epochs[broker]))
@@ -70,6 +71,7 @@ def clean_bounce(cluster: Cluster, broker: int) -> None:
 def pause(cluster: Cluster, broker: int, what: str = "process") -> None:
     """SIGSTOP: the whole process stands still. Or only its fetcher, while its session lives on."""
     cluster.paused[broker] = what
+    cluster.mark(broker, f"{what} pauses")
     if what == "process":
         cluster.lose_session(broker)
 
@@ -77,6 +79,7 @@ def pause(cluster: Cluster, broker: int, what: str = "process") -> None:
 def resume(cluster: Cluster, broker: int) -> None:
     """It goes on, and handles what has piled up in the order it came."""
     what = cluster.paused.pop(broker)
+    cluster.mark(broker, f"{what} goes on")
     held = [e for e in cluster.held if e.target == broker]
     cluster.held = [e for e in cluster.held if e.target != broker]
     for envelope in held:
@@ -94,6 +97,7 @@ def resume(cluster: Cluster, broker: int) -> None:
 def network_partition(cluster: Cluster, one: int, other: int) -> None:
     """No message passes between two machines. `other` may be the controller."""
     cluster.cuts.add(frozenset((one, other)))
+    cluster.mark(one, f"is cut off from {other or 'the controller'}")
     for broker in {one, other} - {CONTROLLER}:
         if CONTROLLER in (one, other):
             cluster.lose_session(broker)
@@ -102,6 +106,7 @@ def network_partition(cluster: Cluster, one: int, other: int) -> None:
 def heal(cluster: Cluster, one: int, other: int) -> None:
     """Messages pass again. Requests that had no answer are sent anew."""
     cluster.cuts.discard(frozenset((one, other)))
+    cluster.mark(one, f"reaches {other or 'the controller'} again")
     for broker in {one, other} - {CONTROLLER}:
         if CONTROLLER in (one, other):
             _return(cluster, broker)
@@ -120,6 +125,19 @@ def flush(cluster: Cluster, broker: int) -> None:
     if live is not None:
         cluster.brokers[broker] = replace(live, log=live.log.flush())
     cluster.disks[broker] = cluster.disks[broker].flush()
+
+
+def controller_bounce(cluster: Cluster) -> None:
+    """The controller fails over. A KRaft controller knows its brokers from the metadata log."""
+    if cluster.version.kraft:
+        return
+    live = [b for b in cluster.controller.alive if b.id not in cluster.out_of_reach]
+    cluster.controller_fails_over(tuple(live))
+
+
+def controller_power_loss(cluster: Cluster) -> None:
+    """The controller dies with the brokers of its site and knows nobody when it returns."""
+    cluster.controller_fails_over(())
 
 
 def notice(cluster: Cluster) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields
 
-from isrlab.cluster import START_MS, Cluster, Frame
+from isrlab.cluster import START_MS, Cluster, Fault, Frame
 from isrlab.engine.log import Log, Record
 from isrlab.engine.messages import CLIENT, CONTROLLER, FetchResponse, Message
 from isrlab.engine.model import Broker, Leader, PendingExpandIsr
@@ -42,6 +42,8 @@ def names(records: tuple[Record, ...]) -> str:
 
 def describe(message: Message) -> str:
     """A message as one line: its kind, then what of it is not obvious."""
+    if isinstance(message, Fault):
+        return message.text
     if isinstance(message, FetchResponse):
         return _describe_fetch_response(message)
     shown = []
@@ -115,6 +117,11 @@ _SENTENCES: dict[str, Callable[[Row], str]] = {
     "notify": lambda r: "announces its isr changes to the controller",
     "metadata": lambda r: "learns which brokers are alive",
 }
+
+
+def is_halt(row: Row) -> bool:
+    """The broker stopped itself."""
+    return row["kind"] == "crash" and _detail(row, "by").startswith("halt")
 
 
 def event_line(row: Row) -> str:

@@ -42,6 +42,9 @@ from isrlab.engine.rules import UNKNOWN_EPOCH
 from isrlab.engine.versions import KafkaVersion
 
 
+Step = tuple["Controller", tuple[Output, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class Controller:
     """The stored state of the partition and the controller's view of the brokers."""
@@ -69,7 +72,20 @@ class Controller:
         )
 
 
-Step = tuple[Controller, tuple[Output, ...]]
+def fail_over(controller: Controller, live: tuple[BrokerInfo, ...]) -> Step:
+    """Another controller takes over, with the stored state and the brokers it finds alive.
+
+    A dead follower that the former controller had not noticed stays in the ISR: a new controller
+    acts on brokers that it sees dying, not on those that are gone. A leader that is gone is
+    replaced. Source: initializeReplicaState, ReplicaStateMachine.scala 0.10.2.2:325-340, and
+    onControllerFailover.
+    """
+    controller = replace(controller, alive=live)
+    before = controller
+    if not controller.is_alive(controller.leader):
+        controller = _elect(controller)
+    told = orders(controller) if controller != before else ()
+    return controller, (*metadata_orders(controller), *told)
 
 
 def step(controller: Controller, message: Message, now_ms: int) -> Step:
@@ -157,7 +173,7 @@ def _on_register(controller: Controller, message: RegisterBroker) -> Step:
     info = BrokerInfo(message.broker, message.broker_epoch)
     controller = replace(controller, alive=tuple(sorted((*others, info), key=lambda b: b.id)))
     before = controller
-    if controller.leader == NO_LEADER:
+    if not controller.is_alive(controller.leader):
         controller = _elect(controller)
     told = orders(controller) if controller != before else ()
     known = () if told else (Send(message.broker, controller.order),)

@@ -97,7 +97,7 @@ def report(
 @main.command()
 @click.argument("file", type=click.File("r", encoding="utf-8"))
 @click.option("--version", "version", metavar="V", help="Play it under the rules of this release.")
-@click.option("--trace", is_flag=True, help="Show every message and tick as well.")
+@click.option("--trace", is_flag=True, help="Show every message as well.")
 def play(file: IO[str], version: str | None, trace: bool) -> None:
     """Play a scenario (a file, or - for standard input) and print what happens.
 
@@ -110,7 +110,10 @@ def play(file: IO[str], version: str | None, trace: bool) -> None:
     from isrlab import scenario
 
     try:
-        run = scenario.play(file.read(), version=version)
+        text = file.read()
+        run = scenario.play(text, version=version)
+        if trace:  # only a second time, so that an error names the line of the file
+            run = scenario.play("trace on\n" + text, version=version)
     except (scenario.ScriptError, ValueError) as error:
         _stop(f"{file.name}: {error}", 2)
     click.echo(run.printed, nl=False)

@@ -85,6 +85,7 @@ class Frame:
     target: int
     message: Message
     brokers: dict[int, Broker]
+    disks: dict[int, Log]  # of all brokers, dead ones too
     controller: Controller
     was_lost: bool = False
 
@@ -346,6 +347,7 @@ class Cluster:
                 envelope.target,
                 envelope.message,
                 dict(self.brokers) if is_kept else {},
+                dict(self.disks) if is_kept else {},
                 self.controller,
                 was_lost,
             )

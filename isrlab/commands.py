@@ -56,9 +56,8 @@ def _one_broker(run: Run, command: Command) -> int:
 def _live_broker(run: Run, command: Command) -> int:
     broker = _one_broker(run, command)
     if broker not in run.cluster.brokers:
-        raise command.fail(
-            f"broker {broker} is dead; alive: {trace.ids(sorted(run.cluster.brokers))}"
-        )
+        alive = trace.ids(sorted(run.cluster.brokers)) or "none"
+        raise command.fail(f"broker {broker} is dead; alive: {alive}")
     return broker
 
 
@@ -126,6 +125,7 @@ def _partition(run: Run, command: Command) -> None:
     latency = _duration_ms(command, options.get("latency", "0ms"))
     run.world = Cluster(version, replicas, leader, isr, latency, **changes)
     run.told = len(run.world.journal)
+    run.first_frame = len(run.world.frames) - 1
 
 
 def _ids(command: Command, text: str) -> tuple[int, ...]:
@@ -181,10 +181,9 @@ def _consume(run: Run, command: Command) -> None:
         run.lines.append(f"            client    {broker.version.not_leader_error}")
         return
     end = broker.log.high_watermark
-    records = broker.log.read(broker.log.log_start_offset, end)
-    run.lines.append(
-        f"            client    reads up to offset {end} (exclusive): {trace.names(records)}".rstrip()
-    )
+    readable = trace.names(broker.log.read(broker.log.log_start_offset, end))
+    line = f"            client    reads up to offset {end} (exclusive): {readable}"
+    run.lines.append(line.rstrip())
 
 
 def _fetch(run: Run, command: Command) -> None:

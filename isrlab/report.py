@@ -33,7 +33,7 @@ from ipykernel.kernelspec import get_kernel_dict
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 from nbformat import NotebookNode
-from papermill.exceptions import PapermillException, PapermillExecutionError
+from papermill.exceptions import PapermillExecutionError
 from papermill.execute import remove_error_markers
 
 from isrlab import gallery, spark
@@ -93,7 +93,7 @@ def run_all(runs: list[Run], out: Path, *, resume: bool, progress: Progress) -> 
             continue
         node = run.notebook.node
         if java and run.notebook.needs_spark:
-            record = replace(record, error=f"not run: needs Java. {java}", ended=_now())
+            record = replace(record, error=f"needs Java: {java}", ended=_now())
         else:
             progress.start(run)
             node, record = execute(run, record, progress)
@@ -118,16 +118,16 @@ def execute(run: Run, record: Record, progress: Progress) -> tuple[NotebookNode,
                 progress_bar=False,
                 cwd=run.notebook.path.parent,
                 kernel_manager_class=ThisInterpreter,
-                store_widget_state=False,
                 on_cell_start=progress.on_cell,
             )
         except PapermillExecutionError as failure:
             error = f"{failure.ename}: {failure.evalue}"
-        except (PapermillException, RuntimeError, OSError) as failure:
+        except Exception as failure:  # whatever it is, the other notebooks still run
             error = f"{type(failure).__name__}: {failure}"
         node = nbformat.read(executed, as_version=4) if executed.exists() else run.notebook.node
     node = remove_error_markers(node)
-    node.metadata.pop("papermill", None)  # it holds paths of this machine
+    for volatile in ("papermill", "widgets"):  # paths of this machine; the state of controls
+        node.metadata.pop(volatile, None)
     return node, replace(
         record,
         status=FAILED if error else OK,

@@ -17,11 +17,35 @@ are quiet but for what they change; `status` shows every replica, `trace on` sho
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
+
 from isrlab.commands import COMMANDS, SYNONYMS, print_news
-from isrlab.engine.versions import KafkaVersion
+from isrlab.engine.versions import PRESETS, KafkaVersion
 from isrlab.script import Command, Run, ScriptError, parse
 
-__all__ = ["COMMANDS", "Run", "ScriptError", "play"]
+__all__ = ["COMMANDS", "Run", "ScriptError", "outcomes", "play", "read"]
+
+LIBRARY = Path(__file__).resolve().parent.parent / "data" / "scenarios"
+
+
+def read(name: str) -> str:
+    """The text of a scenario in `data/scenarios`. Raises ValueError with the known names."""
+    known = sorted(p.stem for p in LIBRARY.glob("*.txt"))
+    if name not in known:
+        raise ValueError(f"no scenario {name!r}; known: {', '.join(known)}")
+    return (LIBRARY / f"{name}.txt").read_text()
+
+
+def outcomes(
+    scripts: dict[str, str], versions: Iterable[str | KafkaVersion] | None = None
+) -> dict[str, dict[str, str]]:
+    """The same schedules in every version: for each label, the word of each version's outcome."""
+    asked = [KafkaVersion.of(v) for v in versions or PRESETS.values()]
+    return {
+        label: {v.name: play(text, version=v).outcome.word for v in asked}
+        for label, text in scripts.items()
+    }
 
 
 def play(text: str, version: str | KafkaVersion | None = None) -> Run:

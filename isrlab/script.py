@@ -105,6 +105,7 @@ class Run:
     next_record: int = 1
     lines: list[str] = field(default_factory=list)
     told: int = 0  # journal entries already printed
+    first_frame: int = 0  # the frames before it show the cluster being set up
 
     @property
     def cluster(self) -> Cluster:

@@ -7,7 +7,7 @@ from dataclasses import fields
 
 from isrlab.cluster import START_MS, Cluster, Fault, Frame
 from isrlab.engine.log import Log, Record
-from isrlab.engine.messages import CLIENT, CONTROLLER, FetchResponse, Message
+from isrlab.engine.messages import CLIENT, CONTROLLER, FetchResponse, Message, OffsetsForLeaderEpoch
 from isrlab.engine.model import Broker, Leader, PendingExpandIsr
 from isrlab.observe import Row
 
@@ -52,7 +52,10 @@ def describe(message: Message) -> str:
         if part.name in _SILENT or value in (None, -1, ()) or part.name in ("brokers", "replicas"):
             continue
         text = ids(value) if isinstance(value, tuple) else value
-        shown.append(f"{_SHORT.get(part.name, part.name)}={text}")
+        name = _SHORT.get(part.name, part.name)
+        if isinstance(message, OffsetsForLeaderEpoch) and name == "epoch" != part.name:
+            name = "expects"  # the epoch it believes in, not the one it asks about
+        shown.append(f"{name}={text}")
     return f"{type(message).__name__:<15} {' '.join(shown)}".rstrip()
 
 
@@ -135,6 +138,20 @@ def event_line(row: Row) -> str:
     stamp = row["ts_ms"]
     assert isinstance(stamp, int)
     return f"{_clock(stamp)}  {who:<8}  {_SENTENCES[kind](row)}"
+
+
+def readers(broker: Broker) -> list[str]:
+    """Who may read how much of a leader's log. Source: FetchParams and UnifiedLog.read, 3.7.1."""
+    log = broker.log
+    bounds = {
+        "a follower": ("LEO", log.log_end_offset),
+        "a consumer": ("HW", log.high_watermark),
+        "a debugging consumer": ("LEO", log.log_end_offset),
+    }
+    return [
+        f"  {who:<21} offsets {log.log_start_offset}..{end - 1}  (below the {name}, {end})"
+        for who, (name, end) in bounds.items()
+    ]
 
 
 def status(cluster: Cluster) -> list[str]:

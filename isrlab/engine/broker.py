@@ -120,6 +120,8 @@ def _on_leader_and_isr(broker: Broker, order: LeaderAndIsr, now_ms: int) -> Step
         )
         if is_old or is_again:
             return broker, ()
+    else:  # a process has just started: so have its clocks (RM 0.9.0.1:116-117)
+        broker = replace(broker, last_isr_change_ms=now_ms, last_isr_announcement_ms=now_ms)
     if order.leader == broker.id:
         return leader.become_leader(broker, order, now_ms)
     return follower.become_follower(broker, order, now_ms)

@@ -41,7 +41,6 @@ from isrlab.engine.model import NO_LEADER, Settings
 from isrlab.engine.rules import UNKNOWN_EPOCH
 from isrlab.engine.versions import KafkaVersion
 
-
 Step = tuple["Controller", tuple[Output, ...]]
 
 

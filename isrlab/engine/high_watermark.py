@@ -85,10 +85,17 @@ def _complete_produces(broker: Broker) -> Step:
     role = leader_of(broker)
     done = tuple(d for d in role.delayed if _is_satisfied(broker, d))
     left = tuple(d for d in role.delayed if d not in done)
-    enough = rules.admits_acks_all(len(role.maximal_isr), min_isr(broker))
-    error = None if enough else "NOT_ENOUGH_REPLICAS_AFTER_APPEND"
-    answers = tuple(Send(CLIENT, ProduceResponse(d.request, d.base_offset, error)) for d in done)
+    answers = tuple(
+        Send(CLIENT, ProduceResponse(d.request, d.base_offset, _late_error(broker, d)))
+        for d in done
+    )
     return replace(broker, role=replace(role, delayed=left)), answers
+
+
+def _late_error(broker: Broker, delayed: DelayedProduce) -> str | None:
+    """What acks=all says when the ISR has become too small meanwhile; the records stay."""
+    enough = rules.admits_acks_all(len(leader_of(broker).maximal_isr), min_isr(broker))
+    return None if enough or delayed.acks != ACKS_ALL else "NOT_ENOUGH_REPLICAS_AFTER_APPEND"
 
 
 def _is_satisfied(broker: Broker, delayed: DelayedProduce) -> bool:

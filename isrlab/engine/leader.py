@@ -107,6 +107,7 @@ def _reset_remote(
         caught_up = now_ms
     else:
         caught_up = now_ms if in_isr else 0
+    has_fetched = in_isr or version.clock_reset != ClockReset.ON_EPOCH_BUMP
     forgets_offset = is_new_leader or version.lag_clock == LagClock.LAST_FETCH
     if not forgets_offset and version.clock_reset == ClockReset.NEVER:
         return replace(remote, last_caught_up_time_ms=caught_up)
@@ -115,7 +116,7 @@ def _reset_remote(
             remote,
             last_caught_up_time_ms=caught_up,
             last_fetch_leader_end_offset=broker.log.log_end_offset,
-            last_fetch_time_ms=now_ms,
+            last_fetch_time_ms=now_ms if has_fetched else 0,
         )
     return RemoteReplica(
         remote.id,
@@ -148,10 +149,10 @@ def on_produce(broker: Broker, produce: Produce, now_ms: int) -> Step:
 
 def _produce_refusal(broker: Broker, produce: Produce) -> str | None:
     version = broker.version
-    if not isinstance(broker.role, Leader):
-        return version.not_leader_error
     if produce.acks not in (0, 1, ACKS_ALL) and not version.accepts_any_acks:
         return "INVALID_REQUIRED_ACKS"
+    if not isinstance(broker.role, Leader):
+        return version.not_leader_error
     admitted = rules.admits_acks_all(len(broker.role.isr), min_isr(broker))
     return None if produce.acks != ACKS_ALL or admitted else "NOT_ENOUGH_REPLICAS"
 

@@ -1,0 +1,48 @@
+"""The cell magic `%%scenario`: a script typed into a notebook is played and drawn.
+
+%load_ext isrlab
+%%scenario --version 2.5 --name run
+partition replicas=1,2
+produce 1 m1
+status
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from typing import TYPE_CHECKING
+
+from isrlab import scenario
+from isrlab.show.replicas import plot_replicas
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="%%scenario", add_help=False, exit_on_error=False)
+    parser.add_argument("--version", default=None)
+    parser.add_argument("--name", default="run")
+    return parser
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """Register `%%scenario` with an IPython shell."""
+
+    def play_cell(line: str, cell: str) -> None:
+        """Play the cell. Options: --version V overrides the script's, --name NAME keeps the run."""
+        options, rest = _options().parse_known_args(shlex.split(line))
+        if rest:
+            print(f"%%scenario does not know {rest[0]!r}; known: --version V, --name NAME")
+            return
+        try:
+            run = scenario.play(cell, version=options.version)
+        except ValueError as error:
+            print(error)
+            return
+        shell.user_ns[options.name] = run
+        print(run.printed, end="")
+        plot_replicas(run.frames[-1])
+
+    shell.register_magic_function(play_cell, magic_kind="cell", magic_name="scenario")

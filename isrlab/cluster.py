@@ -13,7 +13,7 @@ are delivered within the step. The clock starts at `START_MS` because Kafka's cl
 from __future__ import annotations
 
 import bisect
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from isrlab import observe
 from isrlab.engine import broker as broker_machine
@@ -42,6 +42,7 @@ from isrlab.engine.messages import (
 )
 from isrlab.engine.model import NO_LEADER, Broker, Follower, Leader, Settings
 from isrlab.engine.versions import IsrWrite, KafkaVersion
+from isrlab.world import Envelope, Fault, Frame, Outcome, Request
 
 START_MS = 1_000_000_000_000
 MOST_STEPS = 1_000_000  # in one call; a run that needs more does not settle
@@ -51,54 +52,6 @@ REQUESTS = (Fetch, OffsetsForLeaderEpoch, ListOffsets)
 
 class NotSettledError(RuntimeError):
     """Messages kept begetting messages for longer than any real exchange would."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Envelope:
-    """A message on its way. `incarnation` ties a timer to the process that set it."""
-
-    due_ms: int
-    sequence: int
-    source: int = field(compare=False)
-    target: int = field(compare=False)
-    message: Message = field(compare=False)
-    incarnation: int | None = field(compare=False, default=None)
-
-    @property
-    def is_timer(self) -> bool:
-        return self.source == self.target
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """What a person or an accident did to a machine, in place of a message."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """The whole cluster after one step: what a figure draws and a slider moves through."""
-
-    now_ms: int
-    source: int
-    target: int
-    message: Message
-    brokers: dict[int, Broker]
-    disks: dict[int, Log]  # of all brokers, dead ones too
-    controller: Controller
-    was_lost: bool = False
-
-
-@dataclass(slots=True)
-class Request:
-    """A produce request as its client sees it."""
-
-    broker: int
-    ids: tuple[str, ...]
-    acks: int
-    error: str | None = None
-    is_answered: bool = False
 
 
 class Cluster:
@@ -451,26 +404,6 @@ class Cluster:
             has_leader=self.controller.leader != NO_LEADER,
             violations=dict(self.violations),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of the data at the end of a run."""
-
-    lost: tuple[str, ...]  # committed records that the leader does not have
-    lost_acknowledged: tuple[str, ...]  # acknowledged ones, of whatever acks
-    diverged: tuple[tuple[int, int], ...]  # (follower, first offset) that differs from the leader
-    has_leader: bool
-    violations: dict[str, str]
-
-    @property
-    def word(self) -> str:
-        """diverged, lost, offline or safe: the worst of what happened to committed records."""
-        if self.diverged:
-            return "diverged"
-        if self.lost:
-            return "lost"
-        return "safe" if self.has_leader else "offline"
 
 
 _KIND = {"logs_agree": "diverged"}

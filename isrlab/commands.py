@@ -9,12 +9,13 @@ from collections.abc import Callable
 from dataclasses import fields
 
 from isrlab import faults, trace
-from isrlab.cluster import Cluster, Envelope, Frame
+from isrlab.cluster import Cluster
 from isrlab.engine import safety
 from isrlab.engine.messages import ACKS_ALL, CLIENT, CONTROLLER, Fetch
 from isrlab.engine.model import Follower, Leader, Settings
 from isrlab.engine.versions import KafkaVersion
 from isrlab.script import Command, Run
+from isrlab.world import Envelope, Frame
 
 MOST_RECORDS = 100_000
 _QUIET = ("restart", "crash", "metadata", "notify")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, field
 
-from isrlab.cluster import Cluster, Frame, Outcome
+from isrlab.cluster import Cluster
 from isrlab.engine.versions import KafkaVersion
+from isrlab.world import Frame, Outcome
 
 SEPARATOR = "----"
 

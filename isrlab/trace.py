@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields
 
-from isrlab.cluster import START_MS, Cluster, Fault, Frame
+from isrlab.cluster import START_MS, Cluster
 from isrlab.engine.log import Log, Record
 from isrlab.engine.messages import CLIENT, CONTROLLER, FetchResponse, Message, OffsetsForLeaderEpoch
 from isrlab.engine.model import Broker, Leader, PendingExpandIsr
 from isrlab.observe import Row
+from isrlab.world import Fault, Frame
 
 MOST_NAMES = 12
 _ADDRESSES = {CLIENT: "client", CONTROLLER: "controller"}

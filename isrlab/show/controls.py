@@ -10,9 +10,9 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
 from isrlab import trace
-from isrlab.cluster import Frame
 from isrlab.script import Run
 from isrlab.show.replicas import plot_replicas
+from isrlab.world import Frame
 
 
 def step_slider(run: Run) -> widgets.VBox:

@@ -12,12 +12,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from isrlab import trace
-from isrlab.cluster import Frame
 from isrlab.engine.log import Log
 from isrlab.engine.messages import Fetch, FetchResponse
 from isrlab.engine.model import Broker, Leader
 from isrlab.script import Run
 from isrlab.show.style import INK, LOST, OUTCOMES, bare, broker_colour, plain
+from isrlab.world import Frame
 
 _PLUMBING = ("RegisterBroker", "UpdateMetadata", "Disconnected")
 MOST_OFFSETS = 16  # drawn of a log; older ones are left out

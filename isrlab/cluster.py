@@ -27,6 +27,7 @@ from isrlab.engine.messages import (
     CONTROLLER,
     After,
     AlterPartition,
+    AlterPartitionResponse,
     BrokerInfo,
     Disconnected,
     Fetch,
@@ -37,7 +38,6 @@ from isrlab.engine.messages import (
     Output,
     Produce,
     ProduceResponse,
-    Send,
     SessionExpired,
 )
 from isrlab.engine.model import NO_LEADER, Broker, Follower, Leader, Settings
@@ -48,6 +48,8 @@ START_MS = 1_000_000_000_000
 MOST_STEPS = 1_000_000  # in one call; a run that needs more does not settle
 MOST_FRAMES = 5_000
 REQUESTS = (Fetch, OffsetsForLeaderEpoch, ListOffsets)
+_ZOOKEEPER_TALK = (AlterPartition, AlterPartitionResponse)
+_KIND = {"logs_agree": "diverged"}  # of the event that a broken property makes; else "lost"
 
 
 class NotSettledError(RuntimeError):
@@ -83,7 +85,7 @@ class Cluster:
         self.requests: list[Request] = []
         self.journal: list[Frame | observe.Row] = []  # what happened, in order
         self.violations: dict[str, str] = {}
-        self.committed: dict[int, str] = {}
+        self.committed: dict[str, int] = {}
         self.acknowledged: dict[str, int] = {}
         self.disks_lost: set[int] = set()
         self._sequence = 0
@@ -102,9 +104,9 @@ class Cluster:
         self.controller = replace(self.controller, alive=alive)
         for number in self.replicas:
             self.start_process(number)
-            self._note({"kind": "restart", "broker": number, "replica": number})
+            self.note({"kind": "restart", "broker": number, "replica": number})
         told = (*controller_machine.metadata_orders(self.controller),)
-        self._emit(CONTROLLER, (*told, *controller_machine.orders(self.controller)))
+        self.emit(CONTROLLER, (*told, *controller_machine.orders(self.controller)))
         self.stabilize()
 
     # Time and delivery
@@ -149,24 +151,22 @@ class Cluster:
         self._sequence += 1
         return self._sequence
 
-    def _emit(self, source: int, outputs: tuple[Output, ...]) -> None:
+    def emit(self, source: int, outputs: tuple[Output, ...]) -> None:
         for output in outputs:
             if isinstance(output, Halt):
                 self._halt(source, output.reason)
             elif isinstance(output, After):
                 due = self.now_ms + output.delay_ms
-                self._queue(due, source, source, output.message, self.epochs.get(source))
+                self.post(due, source, source, output.message, self.epochs.get(source))
             elif output.to == CLIENT:
                 self._on_answer(source, output.message)
-            elif (isinstance(output.message, AlterPartition) and self._is_zookeeper) or (
-                source == CONTROLLER and self._is_zookeeper_answer(output)
-            ):
+            elif self._is_zookeeper and isinstance(output.message, _ZOOKEEPER_TALK):
                 self.tell(source, output.to, output.message)
             else:
                 due = self.now_ms + self.latency(source, output.to)
-                self._queue(due, source, output.to, output.message)
+                self.post(due, source, output.to, output.message)
 
-    def _queue(
+    def post(
         self, due_ms: int, source: int, target: int, message: Message, process: int | None = None
     ) -> None:
         envelope = Envelope(due_ms, self._next(), source, target, message, process)
@@ -175,10 +175,6 @@ class Cluster:
     @property
     def _is_zookeeper(self) -> bool:
         return self.version.isr_write <= IsrWrite.ZOOKEEPER_NOTIFY
-
-    def _is_zookeeper_answer(self, output: Send) -> bool:
-        kind = type(output.message).__name__
-        return self._is_zookeeper and kind == "AlterPartitionResponse"
 
     def latency(self, source: int, target: int) -> int:
         return self.latencies.get(frozenset((source, target)), self.latency_ms)
@@ -232,11 +228,11 @@ class Cluster:
         self.disks[after.id] = after.log
         self._frame(envelope)
         for row in observe.changes(before, after, envelope.message, outputs):
-            self._note(row)
+            self.note(row)
         self._remember_commits(before, after)
         if before is not after:
             self._ask_safety(before_all)
-        self._emit(after.id, outputs)
+        self.emit(after.id, outputs)
 
     def _step_controller(self, envelope: Envelope) -> None:
         message = envelope.message
@@ -244,11 +240,11 @@ class Cluster:
             return
         self.controller, outputs = controller_machine.step(self.controller, message, self.now_ms)
         self._frame(envelope)
-        self._emit(CONTROLLER, outputs)
+        self.emit(CONTROLLER, outputs)
 
     def controller_fails_over(self, live: tuple[BrokerInfo, ...]) -> None:
         self.controller, outputs = controller_machine.fail_over(self.controller, live)
-        self._emit(CONTROLLER, outputs)
+        self.emit(CONTROLLER, outputs)
 
     def _has_expired(self, message: SessionExpired) -> bool:
         since = self.out_of_reach.get(message.broker)
@@ -262,7 +258,7 @@ class Cluster:
         for offset in range(max(start, after.log.log_start_offset), after.log.high_watermark):
             record = after.log.record_at(offset)
             if record is not None:
-                self.committed.setdefault(offset, record.id)
+                self.committed.setdefault(record.id, offset)
 
     def view(self, before: dict[int, Broker] | None = None) -> safety.View:
         return safety.View(
@@ -280,9 +276,9 @@ class Cluster:
             wrong = None if name in self.violations else holds(view)
             if wrong is not None:
                 self.violations[name] = wrong
-                self._note({"kind": _KIND.get(name, "lost"), "detail": {name: wrong}})
+                self.note({"kind": _KIND.get(name, "lost"), "detail": {name: wrong}})
 
-    def _note(self, row: observe.Row) -> None:
+    def note(self, row: observe.Row) -> None:
         where = {"run": "", "ts_ms": self.now_ms, "topic": "t", "partition": 0}
         self.journal.append(where | row)
 
@@ -335,13 +331,13 @@ class Cluster:
             return
         request.is_answered = True
         detail = {"records": " ".join(request.ids), "acks": str(request.acks)}
-        self._note({"kind": "produce_ack", "broker": request.broker, "detail": detail})
+        self.note({"kind": "produce_ack", "broker": request.broker, "detail": detail})
         self.acknowledged |= dict.fromkeys(request.ids, request.acks)
 
     def _refuse(self, request: Request, error: str) -> None:
         request.error, request.is_answered = error, True
         detail = {"error": error, "records": " ".join(request.ids)}
-        self._note({"kind": "produce_error", "broker": request.broker, "detail": detail})
+        self.note({"kind": "produce_error", "broker": request.broker, "detail": detail})
 
     # Processes and connections (the faults of `faults.py` are made of these)
 
@@ -356,7 +352,7 @@ class Cluster:
             self.epochs[broker],
         )
         self.brokers[broker] = started
-        self._emit(broker, outputs)
+        self.emit(broker, outputs)
 
     def stop_process(self, broker: int, how: str) -> None:
         """The process is gone; its log stays as its disk and page cache have it."""
@@ -365,7 +361,7 @@ class Cluster:
         self.held = [e for e in self.held if e.target != broker]
         self.epochs[broker] += 1
         self.mark(broker, f"stops ({how})")
-        self._note({"kind": "crash", "broker": broker, "replica": broker, "detail": {"by": how}})
+        self.note({"kind": "crash", "broker": broker, "replica": broker, "detail": {"by": how}})
 
     def _halt(self, broker: int, reason: str) -> None:
         self.stop_process(broker, f"halt: {reason}")
@@ -379,14 +375,14 @@ class Cluster:
         if known is not None:
             due = self.now_ms + self.settings.session_timeout_ms
             expiry = SessionExpired(broker, known.broker_epoch)
-            self._queue(due, CONTROLLER, CONTROLLER, expiry)
+            self.post(due, CONTROLLER, CONTROLLER, expiry)
 
     def reset_connections(self, broker: int) -> None:
         """Peers that wait for an answer of this broker see their connection break."""
         for number, other in list(self.brokers.items()):
             is_waiting = isinstance(other.role, Follower) and other.role.leader == broker
             if number != broker and is_waiting and not self.is_cut(number, broker):
-                self._queue(self.now_ms, broker, number, Disconnected(broker))
+                self.post(self.now_ms, broker, number, Disconnected(broker))
 
     # Answers about the whole
 
@@ -404,6 +400,3 @@ class Cluster:
             has_leader=self.controller.leader != NO_LEADER,
             violations=dict(self.violations),
         )
-
-
-_KIND = {"logs_agree": "diverged"}

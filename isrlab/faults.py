@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from isrlab.cluster import Cluster
+from isrlab.engine.controller import orders_for
 from isrlab.engine.messages import (
     CONTROLLER,
     ControlledShutdown,
@@ -52,7 +53,7 @@ def start(cluster: Cluster, broker: int) -> None:
     cluster.out_of_reach.pop(broker, None)
     cluster.start_process(broker)
     cluster.mark(broker, "starts")
-    cluster._note({"kind": "restart", "broker": broker, "replica": broker})
+    cluster.note({"kind": "restart", "broker": broker, "replica": broker})
     cluster.reset_connections(broker)
     cluster.tell(broker, CONTROLLER, RegisterBroker(broker, cluster.epochs[broker]))
 
@@ -83,7 +84,7 @@ def resume(cluster: Cluster, broker: int) -> None:
     held = [e for e in cluster.held if e.target == broker]
     cluster.held = [e for e in cluster.held if e.target != broker]
     for envelope in held:
-        cluster._queue(
+        cluster.post(
             cluster.now_ms,
             envelope.source,
             envelope.target,
@@ -160,9 +161,12 @@ def _expire_now(cluster: Cluster, broker: int) -> None:
 
 
 def _return(cluster: Cluster, broker: int) -> None:
-    """The controller hears of the broker again; if it had given it up, the broker registers."""
+    """The controller reaches the broker again: it repeats its orders, or, having given the broker
+    up, waits for it to register."""
     if broker not in cluster.brokers or cluster.is_cut(broker, CONTROLLER):
         return
     cluster.out_of_reach.pop(broker, None)
-    if not cluster.controller.is_alive(broker):
+    if cluster.controller.is_alive(broker):
+        cluster.emit(CONTROLLER, orders_for(cluster.controller, broker))
+    else:
         cluster.tell(broker, CONTROLLER, RegisterBroker(broker, cluster.epochs[broker]))

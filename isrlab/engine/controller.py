@@ -289,6 +289,11 @@ def orders(controller: Controller) -> tuple[Output, ...]:
     return tuple(Send(r, controller.order) for r in controller.replicas if controller.is_alive(r))
 
 
+def orders_for(controller: Controller, broker: int) -> tuple[Output, ...]:
+    """All that one broker must know, for one that may have missed it."""
+    return Send(broker, UpdateMetadata(controller.alive)), Send(broker, controller.order)
+
+
 def metadata_orders(controller: Controller) -> tuple[Output, ...]:
     """Which brokers are alive, for every live broker."""
     return tuple(Send(b.id, UpdateMetadata(controller.alive)) for b in controller.alive)

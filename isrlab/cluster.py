@@ -19,6 +19,7 @@ from isrlab import observe
 from isrlab.engine import broker as broker_machine
 from isrlab.engine import controller as controller_machine
 from isrlab.engine import safety
+from isrlab.engine.choices import IsrWrite
 from isrlab.engine.controller import Controller
 from isrlab.engine.log import Log
 from isrlab.engine.messages import (
@@ -41,7 +42,8 @@ from isrlab.engine.messages import (
     SessionExpired,
 )
 from isrlab.engine.model import NO_LEADER, Broker, Follower, Leader, Settings
-from isrlab.engine.versions import IsrWrite, KafkaVersion
+from isrlab.engine.partition import PartitionState
+from isrlab.engine.versions import KafkaVersion
 from isrlab.world import Envelope, Fault, Frame, Outcome, Request
 
 START_MS = 1_000_000_000_000
@@ -88,13 +90,16 @@ class Cluster:
         self.committed: dict[str, int] = {}
         self.acknowledged: dict[str, int] = {}
         self.disks_lost: set[int] = set()
+        self.clean: set[int] = set()  # brokers whose last shutdown left its marker
         self._sequence = 0
         self.controller = Controller(
             self.version,
             self.settings,
             replicas,
-            leader=replicas[0] if leader is None else leader,
-            isr=replicas if isr is None else isr,
+            PartitionState(
+                leader=replicas[0] if leader is None else leader,
+                isr=replicas if isr is None else isr,
+            ),
         )
         self._boot()
 
@@ -357,6 +362,7 @@ class Cluster:
     def stop_process(self, broker: int, how: str) -> None:
         """The process is gone; its log stays as its disk and page cache have it."""
         self.disks[broker] = self.brokers.pop(broker).log
+        self.clean.discard(broker)
         self.paused.pop(broker, None)
         self.held = [e for e in self.held if e.target != broker]
         self.epochs[broker] += 1

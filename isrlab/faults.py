@@ -26,6 +26,7 @@ def clean_shutdown(cluster: Cluster, broker: int) -> None:
     cluster.stabilize()
     cluster.stop_process(broker, "clean_shutdown")
     cluster.disks[broker] = cluster.disks[broker].flush().checkpoint()
+    cluster.clean.add(broker)
     cluster.reset_connections(broker)
     _expire_now(cluster, broker)
 
@@ -55,7 +56,8 @@ def start(cluster: Cluster, broker: int) -> None:
     cluster.mark(broker, "starts")
     cluster.note({"kind": "restart", "broker": broker, "replica": broker})
     cluster.reset_connections(broker)
-    cluster.tell(broker, CONTROLLER, RegisterBroker(broker, cluster.epochs[broker]))
+    was_clean = broker in cluster.clean
+    cluster.tell(broker, CONTROLLER, RegisterBroker(broker, cluster.epochs[broker], was_clean))
 
 
 def hard_bounce(cluster: Cluster, broker: int) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from isrlab.engine import follower, isr, leader, rules
+from isrlab.engine.choices import IsrWrite
 from isrlab.engine.high_watermark import Step
 from isrlab.engine.log import Log
 from isrlab.engine.messages import (
@@ -38,7 +39,7 @@ from isrlab.engine.messages import (
     UpdateMetadata,
 )
 from isrlab.engine.model import Broker, Follower, Leader, Settings
-from isrlab.engine.versions import IsrWrite, KafkaVersion
+from isrlab.engine.versions import KafkaVersion
 
 # Requests that any broker answers, if only with "not the leader"
 _ANY_ROLE: dict[type, Callable[..., Step]] = {
@@ -77,6 +78,7 @@ def start(
         replicas,
         (log or Log()).load(),
         broker_epoch=broker_epoch,
+        last_request=broker_epoch * _REQUESTS_OF_A_PROCESS,
     )
     tasks = [After(_isr_period_ms(broker), ExpireIsr()), After(_checkpoint_ms(broker), _CHECKPOINT)]
     if version.isr_write == IsrWrite.ZOOKEEPER_NOTIFY:
@@ -152,6 +154,8 @@ def _on_disconnected(broker: Broker, event: Disconnected, now_ms: int) -> Step:
 
 
 _CHECKPOINT = CheckpointHighWatermark()
+# More than a process ever sends: an answer to the former process is none to the present one
+_REQUESTS_OF_A_PROCESS = 1 << 32
 
 
 def _checkpoint_ms(broker: Broker) -> int:

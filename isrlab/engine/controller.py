@@ -1,27 +1,28 @@
-"""The controller: who leads, who is in the ISR, and which brokers are alive.
+"""The controller: who leads, who is in the ISR, which brokers are alive, and whom it tells.
 
-Theory of operation. The stored state of the partition is leader, leader epoch, ISR and a version of
-the whole (`partition_epoch`: the version of the ZooKeeper node, or KRaft's partition epoch). Only
-conditional writes change it. Up to 2.6 leaders write ISR changes into ZooKeeper themselves and the
-controller learns of them later; from 2.7 they ask the controller. Elections, and the removal of
-dead brokers from the ISR, are the controller's own writes. It tells brokers by `LeaderAndIsr`.
+Theory of operation. The stored state of the partition is changed by conditional writes only. Up to
+2.6 leaders write ISR changes into ZooKeeper themselves and the controller learns of them later;
+from 2.7 they ask the controller. Elections, and the removal of dead brokers from the ISR, are the
+controller's own writes, by the rules of `zookeeper.py` or `kraft.py`. It tells brokers by
+`LeaderAndIsr`; in KRaft they read the same from the metadata log.
 
 A broker that restarts faster than its session expires is noticed only since broker epochs exist
 (KIP-380). Before, this model lets the stored state stand and sends it to the broker again, as a
 controller that fails over in that moment does. In KRaft the registration of the new incarnation
 fences the former at once; a real one waits for the former's session to end.
 
-Left out: several controllers, reassignment, topic deletion, ELR (KIP-966), and in KRaft the pause
-between registration and unfencing.
+Left out: several controllers, reassignment, topic deletion, and in KRaft the pause between
+registration and unfencing.
 
-Source: ReplicaStateMachine.scala, PartitionLeaderSelector.scala, KafkaController.scala (0.8.2-3.9);
-PartitionChangeBuilder.java and ReplicationControlManager.java (KRaft).
+Source: KafkaController.scala (0.8.2-3.9), ReplicationControlManager.java (KRaft).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from isrlab.engine import kraft, zookeeper
+from isrlab.engine.choices import IsrWrite
 from isrlab.engine.messages import (
     AlterPartition,
     AlterPartitionResponse,
@@ -37,8 +38,9 @@ from isrlab.engine.messages import (
     SessionExpired,
     UpdateMetadata,
 )
-from isrlab.engine.model import NO_LEADER, Settings
-from isrlab.engine.rules import UNKNOWN_EPOCH
+from isrlab.engine.model import Settings
+from isrlab.engine.partition import PartitionState
+from isrlab.engine.rules import UNKNOWN_EPOCH, effective_min_isr
 from isrlab.engine.versions import KafkaVersion
 
 Step = tuple["Controller", tuple[Output, ...]]
@@ -51,40 +53,59 @@ class Controller:
     version: KafkaVersion
     settings: Settings
     replicas: tuple[int, ...]  # assigned, preferred leader first
-    leader: int
-    isr: tuple[int, ...]
-    leader_epoch: int = 0
-    partition_epoch: int = 0
+    state: PartitionState
     alive: tuple[BrokerInfo, ...] = ()
-    last_unclean_epoch: int = UNKNOWN_EPOCH  # the newest epoch whose leader was outside the ISR
+
+    @property
+    def leader(self) -> int:
+        return self.state.leader
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        return self.state.isr
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.state.leader_epoch
+
+    @property
+    def partition_epoch(self) -> int:
+        return self.state.partition_epoch
 
     def is_alive(self, broker: int) -> bool:
         return any(b.id == broker for b in self.alive)
 
-    def is_available(self, broker: int) -> bool:
-        return any(b.id == broker and b.is_active for b in self.alive)
+    @property
+    def available(self) -> tuple[int, ...]:
+        """The brokers that may lead: alive, and not shutting down."""
+        return tuple(b.id for b in self.alive if b.is_active)
 
     @property
     def order(self) -> LeaderAndIsr:
+        state = self.state
         return LeaderAndIsr(
-            self.leader, self.leader_epoch, self.isr, self.partition_epoch, self.replicas
+            state.leader, state.leader_epoch, state.isr, state.partition_epoch, self.replicas
         )
 
+    @property
+    def kraft_rules(self) -> kraft.Rules:
+        least = effective_min_isr(self.settings.min_insync_replicas, len(self.replicas))
+        version = self.version
+        return kraft.Rules(
+            self.replicas,
+            least,
+            has_elr=version.eligible_leader_replicas,
+            bumps_epoch_on_shrink=version.epoch_bump_on_isr_shrink,
+        )
 
-def fail_over(controller: Controller, live: tuple[BrokerInfo, ...]) -> Step:
-    """Another controller takes over, with the stored state and the brokers it finds alive.
-
-    A dead follower that the former controller had not noticed stays in the ISR: a new controller
-    acts on brokers that it sees dying, not on those that are gone. A leader that is gone is
-    replaced. Source: initializeReplicaState, ReplicaStateMachine.scala 0.10.2.2:325-340, and
-    onControllerFailover.
-    """
-    controller = replace(controller, alive=live)
-    before = controller
-    if not controller.is_alive(controller.leader):
-        controller = _elect(controller)
-    told = orders(controller) if controller != before else ()
-    return controller, (*metadata_orders(controller), *told)
+    def site(self, allows_unclean: bool | None = None) -> zookeeper.Site:
+        allowed = self.settings.unclean_leader_election_enable
+        return zookeeper.Site(
+            self.replicas,
+            self.available,
+            allowed if allows_unclean is None else allows_unclean,
+            self.version.keeps_last_isr_member,
+        )
 
 
 def step(controller: Controller, message: Message, now_ms: int) -> Step:
@@ -105,40 +126,83 @@ def step(controller: Controller, message: Message, now_ms: int) -> Step:
     raise TypeError(f"not a message for the controller: {message!r}")
 
 
+def _changed(
+    controller: Controller,
+    target_isr: tuple[int, ...],
+    election: str | None = None,
+    unclean_shutdown: tuple[int, ...] = (),
+) -> Controller:
+    """A KRaft change towards `target_isr`, with the election that the settings allow."""
+    allowed = "unclean" if controller.settings.unclean_leader_election_enable else "online"
+    state = kraft.change(
+        controller.state,
+        controller.kraft_rules,
+        target_isr,
+        controller.available,
+        election or allowed,
+        unclean_shutdown,
+    )
+    return replace(controller, state=state)
+
+
+def _told(before: Controller, after: Controller) -> tuple[Output, ...]:
+    """Metadata to everyone, and the new decision to every replica if there is one."""
+    news = orders(after) if after.state != before.state else ()
+    return (*metadata_orders(after), *news)
+
+
 # ISR changes that leaders ask for
 
 
 def _on_alter_partition(controller: Controller, request: AlterPartition) -> Step:
-    check = _kraft_refusal if controller.version.kraft else _zookeeper_refusal
-    error = check(controller, request)
+    error = _refusal(controller, request)
     if error:
         refusal = AlterPartitionResponse(request.request, error=error)
         return controller, (Send(request.broker, refusal),)
+    before = controller
     if set(request.isr) != set(controller.isr):
-        controller = replace(
-            controller, isr=request.isr, partition_epoch=controller.partition_epoch + 1
-        )
+        controller = _with_isr(controller, request.isr)
     answer = AlterPartitionResponse(
         request.request, controller.leader_epoch, controller.partition_epoch, controller.isr
     )
-    return controller, (Send(request.broker, answer),)
+    is_new_epoch = controller.leader_epoch != before.leader_epoch
+    news = orders(controller) if is_new_epoch else ()
+    return controller, (Send(request.broker, answer), *news)
 
 
-def _zookeeper_refusal(controller: Controller, request: AlterPartition) -> str | None:
-    """The conditional write fails, unless the node already says what it should."""
-    if request.partition_epoch == controller.partition_epoch:
+def _with_isr(controller: Controller, isr: tuple[int, ...]) -> Controller:
+    if controller.version.kraft:
+        return _changed(controller, isr)
+    epoch = controller.partition_epoch + 1
+    return replace(controller, state=replace(controller.state, isr=isr, partition_epoch=epoch))
+
+
+def _refusal(controller: Controller, request: AlterPartition) -> str | None:
+    if controller.version.kraft:
+        return _kraft_refusal(controller, request)
+    if request.leader_epoch < controller.leader_epoch and not _writes_zookeeper(controller):
+        return "FENCED_LEADER_EPOCH"
+    if request.partition_epoch == controller.partition_epoch or _is_there(controller, request):
         return None
-    is_there = (
+    return "BADVERSION" if _writes_zookeeper(controller) else "INVALID_UPDATE_VERSION"
+
+
+def _writes_zookeeper(controller: Controller) -> bool:
+    return controller.version.isr_write <= IsrWrite.ZOOKEEPER_NOTIFY
+
+
+def _is_there(controller: Controller, request: AlterPartition) -> bool:
+    """The stored state already says what the leader wants: a retry after a lost answer."""
+    return (
         set(request.isr) == set(controller.isr)
         and request.leader_epoch == controller.leader_epoch
         and request.broker == controller.leader
     )
-    return None if is_there else "BADVERSION"
 
 
 def _kraft_refusal(controller: Controller, request: AlterPartition) -> str | None:
     """Source: validateAlterPartitionData, ReplicationControlManager.java trunk:1150-1254."""
-    state = controller
+    state = controller.state
     newer = (
         request.leader_epoch > state.leader_epoch or request.partition_epoch > state.partition_epoch
     )
@@ -147,9 +211,9 @@ def _kraft_refusal(controller: Controller, request: AlterPartition) -> str | Non
         (request.leader_epoch < state.leader_epoch, "FENCED_LEADER_EPOCH"),
         (request.broker != state.leader, "INVALID_REQUEST"),
         (request.partition_epoch < state.partition_epoch, "INVALID_UPDATE_VERSION"),
-        (not set(request.isr) <= set(state.replicas), "INVALID_REQUEST"),
+        (not set(request.isr) <= set(controller.replicas), "INVALID_REQUEST"),
         (state.leader not in request.isr, "INVALID_REQUEST"),
-        (not _are_eligible(state, request), "INELIGIBLE_REPLICA"),
+        (not _are_eligible(controller, request), "INELIGIBLE_REPLICA"),
     )
     return next((error for fails, error in checks if fails), None)
 
@@ -171,12 +235,24 @@ def _on_register(controller: Controller, message: RegisterBroker) -> Step:
     others = tuple(b for b in controller.alive if b.id != message.broker)
     info = BrokerInfo(message.broker, message.broker_epoch)
     controller = replace(controller, alive=tuple(sorted((*others, info), key=lambda b: b.id)))
-    before = controller
-    if not controller.is_alive(controller.leader):
-        controller = _elect(controller)
-    told = orders(controller) if controller != before else ()
-    known = () if told else (Send(message.broker, controller.order),)
-    return controller, (*outputs, *metadata_orders(controller), *told, *known)
+    after = _returned(controller, message)
+    told = _told(controller, after)
+    known = () if after.state != controller.state else (Send(message.broker, after.order),)
+    return after, (*outputs, *told, *known)
+
+
+def _returned(controller: Controller, message: RegisterBroker) -> Controller:
+    """What a returning broker changes: who may lead and, with ELR, whether it is trusted."""
+    if not controller.version.kraft:
+        if controller.is_alive(controller.leader):
+            return controller
+        return replace(controller, state=zookeeper.elect(controller.state, controller.site()))
+    untrusted = () if message.was_clean else (message.broker,)
+    if not controller.version.eligible_leader_replicas:
+        untrusted = ()
+    alive = tuple(i for i in controller.isr if i in controller.available and i not in untrusted)
+    target = alive if controller.version.eligible_leader_replicas else alive or controller.isr
+    return _changed(controller, target, unclean_shutdown=untrusted)
 
 
 def _on_session_expired(controller: Controller, message: SessionExpired) -> Step:
@@ -187,98 +263,60 @@ def _on_session_expired(controller: Controller, message: SessionExpired) -> Step
 
 
 def _lose_broker(controller: Controller, broker: int) -> Step:
-    """A broker is dead: elect another leader if it led, and take it out of the ISR."""
+    """A broker is dead, or fenced."""
     before = controller
     controller = replace(controller, alive=tuple(b for b in controller.alive if b.id != broker))
-    if controller.leader == broker:
-        controller = _elect(controller)
-    if broker in controller.isr and len(controller.isr) > 1:
-        controller = _without(controller, broker)
-    changed = controller.partition_epoch != before.partition_epoch
-    return controller, (
-        *metadata_orders(controller),
-        *(orders(controller) if changed else ()),
-    )
-
-
-def _without(controller: Controller, broker: int) -> Controller:
-    """The ISR without `broker`. ZooKeeper's controller raises the leader epoch with every write."""
-    return replace(
-        controller,
-        isr=tuple(i for i in controller.isr if i != broker),
-        partition_epoch=controller.partition_epoch + 1,
-        leader_epoch=controller.leader_epoch + (0 if controller.version.kraft else 1),
-    )
+    if controller.version.kraft:
+        controller = _changed(controller, tuple(i for i in controller.isr if i != broker))
+    else:
+        state = zookeeper.lose(controller.state, broker, controller.site())
+        controller = replace(controller, state=state)
+    return controller, _told(before, controller)
 
 
 def _on_controlled_shutdown(controller: Controller, message: ControlledShutdown) -> Step:
-    """A broker wants to stop: move its leadership, then take it out of the ISR."""
+    """A broker wants to stop: its leadership moves, then it leaves the ISR."""
     broker = message.broker
-    controller = replace(
-        controller,
-        alive=tuple(replace(b, is_active=False) if b.id == broker else b for b in controller.alive),
-    )
     before = controller
-    if controller.leader == broker:
-        successor = _first_in_sync(controller)
-        if successor == NO_LEADER:
-            return controller, metadata_orders(controller)
-        left = tuple(i for i in controller.isr if i != broker)
-        controller = _with_leader(controller, successor, left)
-    elif broker in controller.isr and len(controller.isr) > 1:
-        controller = _without(controller, broker)
-    told = orders(controller) if controller != before else ()
-    return controller, (*metadata_orders(controller), *told)
+    alive = tuple(replace(b, is_active=False) if b.id == broker else b for b in before.alive)
+    controller = replace(controller, alive=alive)
+    if controller.version.kraft:
+        controller = _changed(controller, tuple(i for i in controller.isr if i != broker))
+    else:
+        state = zookeeper.shut_down(controller.state, broker, controller.site())
+        controller = replace(controller, state=state)
+    return controller, _told(before, controller)
 
 
-# Elections
+def fail_over(controller: Controller, live: tuple[BrokerInfo, ...]) -> Step:
+    """Another controller takes over, with the stored state and the brokers it finds alive.
+
+    A dead follower that the former controller had not noticed stays in the ISR: a new controller
+    acts on brokers that it sees dying, not on those that are gone. A leader that is gone is
+    replaced. Source: initializeReplicaState, ReplicaStateMachine.scala 0.10.2.2:325-340, and
+    onControllerFailover.
+    """
+    before = replace(controller, alive=live)
+    after = before
+    if not before.version.kraft and not before.is_alive(before.leader):
+        after = replace(before, state=zookeeper.elect(before.state, before.site()))
+    return after, _told(before, after)
 
 
 def _on_elect_leaders(controller: Controller, message: ElectLeaders) -> Step:
+    """An operator asks for the preferred leader, or for any leader at all."""
     before = controller
-    if message.kind == "preferred":
-        head = controller.replicas[0]
-        if controller.leader != head and controller.is_available(head) and head in controller.isr:
-            controller = _with_leader(controller, head, controller.isr)
+    is_preferred = message.kind == "preferred"
+    if controller.version.kraft:
+        controller = _changed(controller, controller.isr, message.kind)
+    elif is_preferred:
+        state = zookeeper.elect_preferred(controller.state, controller.site())
+        controller = replace(controller, state=state)
     elif not controller.is_alive(controller.leader):
-        controller = _elect(controller, allows_unclean=True)
-    return controller, orders(controller) if controller != before else ()
-
-
-def _first_in_sync(controller: Controller) -> int:
-    """The first assigned replica that is available and in the ISR."""
-    candidates = (
-        r for r in controller.replicas if r in controller.isr and controller.is_available(r)
-    )
-    return next(candidates, NO_LEADER)
-
-
-def _elect(controller: Controller, allows_unclean: bool | None = None) -> Controller:
-    """A leader from the ISR; else, if unclean election is allowed, any live replica; else none."""
-    leader = _first_in_sync(controller)
-    if leader != NO_LEADER:
-        isr = tuple(i for i in controller.isr if controller.is_alive(i))
-        return _with_leader(controller, leader, isr)
-    if allows_unclean is None:
-        allows_unclean = controller.settings.unclean_leader_election_enable
-    leader = next((r for r in controller.replicas if controller.is_available(r)), NO_LEADER)
-    if leader != NO_LEADER and allows_unclean:
-        elected = _with_leader(controller, leader, (leader,))
-        return replace(elected, last_unclean_epoch=elected.leader_epoch)
-    if controller.leader == NO_LEADER:
-        return controller
-    keeps = controller.version.keeps_last_isr_member or not allows_unclean
-    return _with_leader(controller, NO_LEADER, controller.isr if keeps else ())
-
-
-def _with_leader(controller: Controller, leader: int, isr: tuple[int, ...]) -> Controller:
-    return replace(
-        controller,
-        leader=leader,
-        isr=isr,
-        leader_epoch=controller.leader_epoch + 1,
-        partition_epoch=controller.partition_epoch + 1,
-    )
+        state = zookeeper.elect(controller.state, controller.site(allows_unclean=True))
+        controller = replace(controller, state=state)
+    news = orders(controller) if controller.state != before.state else ()
+    return controller, news
 
 
 # Telling the brokers

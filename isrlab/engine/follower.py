@@ -20,6 +20,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from isrlab.engine import rules
+from isrlab.engine.choices import Truncation
 from isrlab.engine.high_watermark import Step
 from isrlab.engine.leader import on_losing_leadership
 from isrlab.engine.log import Log
@@ -40,7 +41,6 @@ from isrlab.engine.messages import (
     Send,
 )
 from isrlab.engine.model import NO_LEADER, Broker, Follower, Leader, RemoteReplica
-from isrlab.engine.versions import Truncation
 
 
 def follower_of(broker: Broker) -> Follower:

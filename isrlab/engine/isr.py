@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from isrlab.engine import rules
+from isrlab.engine.choices import AfterShrink, IsrWrite
 from isrlab.engine.high_watermark import Step, is_eligible, settle
 from isrlab.engine.messages import (
     CONTROLLER,
@@ -35,7 +36,6 @@ from isrlab.engine.model import (
     RemoteReplica,
 )
 from isrlab.engine.reading import leader_of
-from isrlab.engine.versions import AfterShrink, IsrWrite
 
 ALTER_PARTITION_RETRY_MS = 50
 # Answers after which the leader takes its request back (P 3.7.1:1892-1944)
@@ -80,7 +80,24 @@ def on_expire_isr(broker: Broker, now_ms: int) -> Step:
     return _ask(broker, PendingShrinkIsr(role.isr, leaving, broker.last_request + 1))
 
 
-def maybe_expand_isr(broker: Broker, remote: RemoteReplica) -> Step:
+def _waits_under_min_isr(broker: Broker, remote: RemoteReplica, now_ms: int) -> bool:
+    """The proposed KAFKA-19996: under min ISR, reaching a high watermark at rest is not enough."""
+    role, settings = leader_of(broker), broker.settings
+    least = rules.effective_min_isr(settings.min_insync_replicas, len(broker.replicas))
+    return (
+        broker.version.expand_waits_under_min_isr
+        and len(role.isr) < least
+        and not rules.is_caught_up(
+            remote.log_end_offset,
+            broker.log.log_end_offset,
+            remote.last_caught_up_time_ms,
+            now_ms,
+            settings.replica_lag_time_max_ms,
+        )
+    )
+
+
+def maybe_expand_isr(broker: Broker, remote: RemoteReplica, now_ms: int) -> Step:
     """Ask for an ISR with this follower if it has caught up. Time plays no part."""
     role = leader_of(broker)
     joins = (
@@ -93,6 +110,7 @@ def maybe_expand_isr(broker: Broker, remote: RemoteReplica) -> Step:
             role.leader_epoch_start_offset,
         )
         and is_eligible(broker, remote)
+        and not _waits_under_min_isr(broker, remote, now_ms)
     )
     if not joins:
         return broker, ()

@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from isrlab.engine import rules
+from isrlab.engine.choices import ClockReset, EpochEntry, IsrWrite, LagClock
 from isrlab.engine.high_watermark import Step, min_isr, settle
 from isrlab.engine.isr import maybe_expand_isr
 from isrlab.engine.log import Record
@@ -47,7 +48,6 @@ from isrlab.engine.model import (
     RemoteReplica,
 )
 from isrlab.engine.reading import epoch_error, examine_fetch, leader_of, read, reread
-from isrlab.engine.versions import ClockReset, EpochEntry, IsrWrite, LagClock
 
 
 def become_leader(broker: Broker, order: LeaderAndIsr, now_ms: int) -> Step:
@@ -181,7 +181,7 @@ def on_fetch(broker: Broker, fetch: Fetch, now_ms: int) -> Step:
     )
     after = _with_fetch(broker, before, fetch, now_ms)
     broker = _with_remote(broker, after)
-    broker, asked = maybe_expand_isr(broker, after)
+    broker, asked = maybe_expand_isr(broker, after, now_ms)
     moved = after.log_end_offset != before.log_end_offset
     if answer.records or is_news or fetch.max_wait_ms <= 0:
         outputs: tuple[Output, ...] = (Send(fetch.replica, answer), *asked)

@@ -20,8 +20,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from isrlab.engine.choices import EpochEntry, Truncation
 from isrlab.engine.rules import UNKNOWN_EPOCH, UNKNOWN_OFFSET
-from isrlab.engine.versions import EpochEntry, KafkaVersion, Truncation
+from isrlab.engine.versions import KafkaVersion
 
 
 class OffsetOutOfRangeError(ValueError):

@@ -144,6 +144,7 @@ class IsrChangeNotification:
 class RegisterBroker:
     broker: int
     broker_epoch: int
+    was_clean: bool = True  # the former process left its clean-shutdown marker
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ ReplicaManager.scala 0.10.2.2:542-570.
 from __future__ import annotations
 
 from isrlab.engine import rules
+from isrlab.engine.choices import Truncation
 from isrlab.engine.messages import Fetch, FetchResponse
 from isrlab.engine.model import Broker, Leader
-from isrlab.engine.versions import Truncation
 
 
 def leader_of(broker: Broker) -> Leader:
@@ -60,7 +60,7 @@ def examine_fetch(broker: Broker, fetch: Fetch) -> tuple[str | None, tuple[int, 
 
 def _is_stale_incarnation(broker: Broker, fetch: Fetch) -> bool:
     """The fetch is from before its broker's last restart. Source: R 3.7.1:108-125 (KAFKA-15221)."""
-    if not broker.version.kraft or fetch.broker_epoch == rules.UNKNOWN_EPOCH:
+    if not broker.version.refuses_former_incarnation or fetch.broker_epoch == rules.UNKNOWN_EPOCH:
         return False
     known = next((b.broker_epoch for b in broker.metadata if b.id == fetch.replica), None)
     return known is not None and fetch.broker_epoch < known

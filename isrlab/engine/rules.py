@@ -15,13 +15,7 @@ R = Replica.scala, RM = ReplicaManager.scala, RFT/AFT = Replica/AbstractFetcherT
 
 from __future__ import annotations
 
-from isrlab.engine.versions import (
-    Eligibility,
-    ExpandRule,
-    HighWatermarkSet,
-    LagClock,
-    ShrinkRule,
-)
+from isrlab.engine.choices import Eligibility, ExpandRule, HighWatermarkSet, LagClock, ShrinkRule
 
 UNKNOWN_OFFSET = -1
 UNKNOWN_EPOCH = -1
@@ -137,6 +131,18 @@ def is_isr_eligible(
         or fetched_broker_epoch == UNKNOWN_EPOCH
         or fetched_broker_epoch == known_broker_epoch
     )
+
+
+def is_caught_up(
+    follower_end_offset: int,
+    leader_end_offset: int,
+    last_caught_up_ms: int,
+    now_ms: int,
+    replica_lag_time_max_ms: int,
+) -> bool:
+    """At the leader's end, or there within the lag time. Source: isCaughtUp, R 3.3.2:61-70."""
+    is_fresh = now_ms - last_caught_up_ms <= replica_lag_time_max_ms
+    return follower_end_offset == leader_end_offset or is_fresh
 
 
 # The leader's high watermark

@@ -4,7 +4,7 @@ Theory of operation. Kafka's rules changed many times between 0.8.2 and 4.x, but
 at a time. A `KafkaVersion` is therefore a row of choices: each field names one rule, its value
 says which form of the rule that release has, and `rules.py` holds the forms. Nothing else in
 isrlab asks "which version is this?". The letters are the columns of the preset matrix; fifteen
-are distinguishable, and `PRESETS` holds those that are modelled so far.
+are distinguishable, and `PRESETS` holds one version for each.
 
 Source of every value: the apache/kafka repository at the tag named in `tag`; the KIP or JIRA that
 changed a rule stands beside the field.
@@ -13,91 +13,19 @@ changed a rule stands beside the field.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import IntEnum
 
-
-class LagClock(IntEnum):
-    """What a follower must do for its clock `last_caught_up_time_ms` to be set."""
-
-    LAST_FETCH = 0  # any fetch at all (0.8)
-    READ_TO_LOG_END = 1  # a fetch at the leader's log end offset (KAFKA-1546)
-    CAUGHT_UP_TO_PREVIOUS_FETCH = 2  # or at the end offset the previous fetch saw (KAFKA-4485)
-
-
-class ClockReset(IntEnum):
-    """When a broker that becomes leader restarts its followers' clocks."""
-
-    ALWAYS = 0  # at every LeaderAndIsr, even one sent again
-    NEVER = 1  # an old clock survives: the first check may drop a healthy follower
-    ON_EPOCH_BUMP = 2  # only when the leader epoch rises (KAFKA-13790)
-
-
-class ShrinkRule(IntEnum):
-    """What makes an ISR member out of sync."""
-
-    STUCK_OR_MESSAGES = 0  # no fetch for the lag time, or too many messages behind
-    TIME = 1  # not caught up for the lag time (KAFKA-1546)
-    TIME_UNLESS_AT_LOG_END = 2  # the same, but never at the leader's log end offset (KAFKA-7152)
-
-
-class ExpandRule(IntEnum):
-    """What lets a fetching replica into the ISR."""
-
-    HIGH_WATERMARK = 0  # its end offset has reached the high watermark
-    EPOCH_START = 1  # and the start of the leader's epoch (KAFKA-7128)
-
-
-class Eligibility(IntEnum):
-    """What else the leader must believe about the broker of a replica that would join."""
-
-    ANY = 0
-    NOT_FENCED = 1  # neither fenced nor shutting down (KIP-841)
-    BROKER_EPOCH = 2  # and still the incarnation that fetched (KIP-903)
-
-
-class HighWatermarkSet(IntEnum):
-    """Whose end offsets the high watermark is the minimum of (the leader always counts)."""
-
-    ISR = 0
-    ISR_OR_FRESH_CLOCK = 1  # and replicas whose lag clock is fresh (KAFKA-4485)
-    MAXIMAL_ISR_OR_FRESH_CLOCK = 2  # the ISR as if every change in flight had grown it (KIP-497)
-    MAXIMAL_ISR_OR_CAUGHT_UP = 3  # fresh clock, or at the leader's end offset (KAFKA-13790)
-    MAXIMAL_ISR_OR_CAUGHT_UP_AND_ELIGIBLE = 4  # and allowed to join (KAFKA-15021)
-
-
-class AfterShrink(IntEnum):
-    """When a leader that shrank the ISR looks at its high watermark again."""
-
-    AT_ONCE = 0
-    NEVER = 1  # KAFKA-13091: it waits for the next append or fetch
-    ON_COMMIT = 2
-
-
-class IsrWrite(IntEnum):
-    """How a leader makes an ISR change durable."""
-
-    ZOOKEEPER = 0  # conditional write of the state znode; nobody is told
-    ZOOKEEPER_NOTIFY = 1  # and a change notification for the controller, delayed (0.9)
-    ALTER_ISR = 2  # a request to the controller (KIP-497)
-    ALTER_PARTITION = 3  # the same, renamed, with the leader's recovery state (KIP-704)
-
-
-class Truncation(IntEnum):
-    """How a follower finds the offset it shares with a new leader."""
-
-    HIGH_WATERMARK = 0  # it cuts its log at its own high watermark
-    EPOCH_ONE_ROUND = 1  # it asks the leader once where its last epoch ends (KIP-101)
-    EPOCH_ITERATIVE = 2  # it asks again for each epoch the leader does not know (KIP-279)
-    ON_FETCH = 3  # the leader's fetch response says where the logs diverge (KIP-595)
-
-
-class EpochEntry(IntEnum):
-    """When a leader writes its epoch and start offset into the leader-epoch cache."""
-
-    NONE = 0
-    ON_APPEND = 1  # with the first record of the epoch (KIP-101)
-    ON_BECOMING_LEADER = 2  # before any record (KAFKA-7415)
-    ON_EPOCH_BUMP = 3  # the same, unless only the partition epoch changed (KAFKA-13790)
+from isrlab.engine.choices import (
+    AfterShrink,
+    ClockReset,
+    Eligibility,
+    EpochEntry,
+    ExpandRule,
+    HighWatermarkSet,
+    IsrWrite,
+    LagClock,
+    ShrinkRule,
+    Truncation,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +43,7 @@ class KafkaVersion:
     isr_checks_per_lag_time: int  # 2 since 0.10.2: followers leave after 1.0-1.5 lag times, not 1-2
     expand_rule: ExpandRule
     eligibility: Eligibility
+    expand_waits_under_min_isr: bool  # KAFKA-19996, proposed: in no release
     high_watermark_set: HighWatermarkSet
     high_watermark_held_under_min_isr: bool  # KAFKA-15583
     high_watermark_after_shrink: AfterShrink
@@ -128,12 +57,14 @@ class KafkaVersion:
     epoch_bump_on_isr_shrink: bool  # KRaft until metadata version 3.6 (KAFKA-15021)
     logs_expanding_isr: bool  # the broker log has an "Expanding ISR" line
     fences_stale_leader_epoch: bool  # requests carry the leader epoch they expect (KIP-320)
+    refuses_former_incarnation: bool  # a fetch from before its broker's restart (KAFKA-15221)
     halts_on_log_end_past_leader: bool  # a follower ahead of a clean leader stops its broker (≤1.1)
     notices_fast_bounce: bool  # broker epochs: no restart is too fast for the controller (KIP-380)
     keeps_last_isr_member: bool  # when it dies, even with unclean election (1.1)
     accepts_any_acks: bool  # acks=2 and more wait for that many copies (0.8)
     not_leader_error: str  # what a broker that does not lead answers
-    kraft: bool
+    kraft: bool  # the usual mode; 2.8-3.2 had it as a preview, 3.3-3.9 kept ZooKeeper as well
+    eligible_leader_replicas: bool  # KIP-966, on by default for new clusters
 
     unclean_leader_election_enable: bool  # KIP-106 made it false
     replica_lag_time_max_ms: int  # KIP-537 made it 30 s
@@ -143,22 +74,18 @@ class KafkaVersion:
 
     @classmethod
     def of(cls, name: str | KafkaVersion) -> KafkaVersion:
-        """The generation of a release as a user types it: "0.10.2", "2.5.1", "3.9".
+        """The rules of a release as a user types it: "0.10.2", "2.5.1", "3.9".
 
-        Raises ValueError for a release that is not modelled yet, and for one that does not exist.
+        Raises ValueError for a release that does not exist.
         """
         if isinstance(name, KafkaVersion):
             return name
         numbers = _release_numbers(name)
-        column = next(
-            (c for low, c in reversed(_FIRST_RELEASES) if numbers and numbers >= low), None
-        )
-        known = ", ".join(v.releases for v in PRESETS.values())
-        if column is None or numbers[1] > _LAST_MINOR.get(numbers[0], -1):
+        found = [v for first, v in RELEASES if numbers and numbers >= first]
+        if not found or numbers[1] > _LAST_MINOR.get(numbers[0], -1):
+            known = ", ".join(v.releases for _, v in RELEASES)
             raise ValueError(f"unknown Kafka version {name!r}; known: {known}")
-        if column not in PRESETS:
-            raise ValueError(f"Kafka {name} is not modelled yet; modelled: {known}")
-        return PRESETS[column]
+        return found[-1]
 
     def with_(self, **choices: object) -> KafkaVersion:
         """The same generation with some choices switched by hand, named so that it shows."""
@@ -184,26 +111,9 @@ def _release_numbers(name: str) -> tuple[int, ...]:
 
 _LAST_MINOR = {0: 11, 1: 1, 2: 8, 3: 9, 4: 3}  # of each major release
 
-# The first release of each column. 2.0.0 stands between D and E and counts as E, whose iterative
-# truncation it has; 0.8.0 and 0.8.1 had the rules of 0.8.2 without min.insync.replicas.
-_FIRST_RELEASES: tuple[tuple[tuple[int, ...], str], ...] = (
-    ((0, 8), "A"),
-    ((0, 9), "B"),
-    ((0, 10, 2), "C"),
-    ((0, 11), "D"),
-    ((2, 0), "E"),
-    ((2, 4), "F"),
-    ((2, 5), "G"),
-    ((2, 6), "H"),
-    ((2, 7), "I"),
-    ((2, 8), "J"),
-    ((3, 1), "K"),
-    ((3, 3), "L"),
-    ((3, 6), "M"),
-    ((3, 7), "N"),
-    ((4, 0), "O"),
-)
-
+# Each generation says what it changed; everything else is as in the one before. A letter is a
+# column of the preset matrix; some changes within a column have a row of their own (1.1, 3.0 ...).
+# 0.8.0 and 0.8.1 had the rules of 0.8.2 without min.insync.replicas; 2.0.0 counts as 2.0.1.
 _A = KafkaVersion(
     column="A",
     name="0.8.2",
@@ -215,6 +125,7 @@ _A = KafkaVersion(
     isr_checks_per_lag_time=1,
     expand_rule=ExpandRule.HIGH_WATERMARK,
     eligibility=Eligibility.ANY,
+    expand_waits_under_min_isr=False,
     high_watermark_set=HighWatermarkSet.ISR,
     high_watermark_held_under_min_isr=False,
     high_watermark_after_shrink=AfterShrink.AT_ONCE,
@@ -226,12 +137,14 @@ _A = KafkaVersion(
     epoch_bump_on_isr_shrink=False,
     logs_expanding_isr=True,
     fences_stale_leader_epoch=False,
+    refuses_former_incarnation=False,
     halts_on_log_end_past_leader=True,
     notices_fast_bounce=False,
     keeps_last_isr_member=False,
     accepts_any_acks=True,
     not_leader_error="NOT_LEADER_FOR_PARTITION",
     kraft=False,
+    eligible_leader_replicas=False,
     unclean_leader_election_enable=True,
     replica_lag_time_max_ms=10_000,
     replica_lag_max_messages=4_000,
@@ -266,51 +179,152 @@ _D = replace(
     _C,
     column="D",
     name="0.11",
-    releases="0.11-1.1",
+    releases="0.11-1.0",
     tag="0.11.0.2",
     truncation=Truncation.EPOCH_ONE_ROUND,
     epoch_entry=EpochEntry.ON_APPEND,
     unclean_leader_election_enable=False,
 )
+_D_1_1 = replace(_D, name="1.1", releases="1.1", tag="1.1.1", keeps_last_isr_member=True)
+_E = replace(
+    _D_1_1,
+    column="E",
+    name="2.0",
+    releases="2.0",
+    tag="2.0.1",
+    expand_rule=ExpandRule.EPOCH_START,
+    truncation=Truncation.EPOCH_ITERATIVE,
+    epoch_entry=EpochEntry.ON_BECOMING_LEADER,
+    halts_on_log_end_past_leader=False,
+)
+_E_2_1 = replace(
+    _E,
+    name="2.1",
+    releases="2.1",
+    tag="2.1.1",
+    shrink_rule=ShrinkRule.TIME_UNLESS_AT_LOG_END,
+    fences_stale_leader_epoch=True,
+)
+_E_2_2 = replace(_E_2_1, name="2.2", releases="2.2-2.3", tag="2.2.2", notices_fast_bounce=True)
+_F = replace(
+    _E_2_2,
+    column="F",
+    name="2.4",
+    releases="2.4",
+    tag="2.4.1",
+    high_watermark_only_if_follower_moved=True,
+    pushes_high_watermark=True,
+)
 _G = replace(
-    _D,
+    _F,
     column="G",
     name="2.5",
     releases="2.5",
     tag="2.5.1",
-    shrink_rule=ShrinkRule.TIME_UNLESS_AT_LOG_END,
-    expand_rule=ExpandRule.EPOCH_START,
-    high_watermark_only_if_follower_moved=True,
-    truncation=Truncation.EPOCH_ITERATIVE,
-    epoch_entry=EpochEntry.ON_BECOMING_LEADER,
-    pushes_high_watermark=True,
-    fences_stale_leader_epoch=True,
-    halts_on_log_end_past_leader=False,
-    notices_fast_bounce=True,
-    keeps_last_isr_member=True,
     replica_lag_time_max_ms=30_000,
     session_timeout_ms=18_000,
 )
-_N = replace(
+_H = replace(
     _G,
+    column="H",
+    name="2.6",
+    releases="2.6",
+    tag="2.6.3",
+    pushes_high_watermark=False,
+    not_leader_error="NOT_LEADER_OR_FOLLOWER",
+)
+_I = replace(
+    _H,
+    column="I",
+    name="2.7",
+    releases="2.7",
+    tag="2.7.2",
+    isr_write=IsrWrite.ALTER_ISR,
+    high_watermark_set=HighWatermarkSet.MAXIMAL_ISR_OR_FRESH_CLOCK,
+    high_watermark_after_shrink=AfterShrink.NEVER,
+    logs_expanding_isr=False,
+)
+_J = replace(
+    _I,
+    column="J",
+    name="2.8",
+    releases="2.8",
+    tag="2.8.2",
+    truncation=Truncation.ON_FETCH,
+    epoch_bump_on_isr_shrink=True,
+)
+_J_3_0 = replace(_J, name="3.0", releases="3.0", tag="3.0.2", producer_acks=-1)
+_K = replace(
+    _J_3_0,
+    column="K",
+    name="3.1",
+    releases="3.1",
+    tag="3.1.2",
+    high_watermark_after_shrink=AfterShrink.ON_COMMIT,
+)
+_K_3_2 = replace(_K, name="3.2", releases="3.2", tag="3.2.3", isr_write=IsrWrite.ALTER_PARTITION)
+_L = replace(
+    _K_3_2,
+    column="L",
+    name="3.3",
+    releases="3.3-3.4",
+    tag="3.3.2",
+    clock_reset=ClockReset.ON_EPOCH_BUMP,
+    eligibility=Eligibility.NOT_FENCED,
+    high_watermark_set=HighWatermarkSet.MAXIMAL_ISR_OR_CAUGHT_UP,
+    epoch_entry=EpochEntry.ON_EPOCH_BUMP,
+    kraft=True,
+    session_timeout_ms=9_000,
+)
+_L_3_5 = replace(_L, name="3.5", releases="3.5", tag="3.5.2", eligibility=Eligibility.BROKER_EPOCH)
+_M = replace(
+    _L_3_5,
+    column="M",
+    name="3.6",
+    releases="3.6",
+    tag="3.6.2",
+    high_watermark_set=HighWatermarkSet.MAXIMAL_ISR_OR_CAUGHT_UP_AND_ELIGIBLE,
+    epoch_bump_on_isr_shrink=False,
+)
+_N = replace(
+    _M,
     column="N",
     name="3.7",
     releases="3.7-3.9",
     tag="3.7.1",
-    clock_reset=ClockReset.ON_EPOCH_BUMP,
-    eligibility=Eligibility.BROKER_EPOCH,
-    high_watermark_set=HighWatermarkSet.MAXIMAL_ISR_OR_CAUGHT_UP_AND_ELIGIBLE,
     high_watermark_held_under_min_isr=True,
-    high_watermark_after_shrink=AfterShrink.ON_COMMIT,
-    isr_write=IsrWrite.ALTER_PARTITION,
-    truncation=Truncation.ON_FETCH,
-    epoch_entry=EpochEntry.ON_EPOCH_BUMP,
-    pushes_high_watermark=False,
-    logs_expanding_isr=False,
-    not_leader_error="NOT_LEADER_OR_FOLLOWER",
-    kraft=True,
-    session_timeout_ms=9_000,
-    producer_acks=-1,
+    refuses_former_incarnation=True,
+)
+_O = replace(_N, column="O", name="4.0", releases="4.0", tag="trunk of 2024-10-25")
+_O_4_1 = replace(_O, name="4.1", releases="4.1-4.3", eligible_leader_replicas=True)
+
+# The first release of each row, ascending; `KafkaVersion.of` takes the last that is not newer.
+RELEASES: tuple[tuple[tuple[int, ...], KafkaVersion], ...] = (
+    ((0, 8), _A),
+    ((0, 9), _B),
+    ((0, 10, 2), _C),
+    ((0, 11), _D),
+    ((1, 1), _D_1_1),
+    ((2, 0), _E),
+    ((2, 1), _E_2_1),
+    ((2, 2), _E_2_2),
+    ((2, 4), _F),
+    ((2, 5), _G),
+    ((2, 6), _H),
+    ((2, 7), _I),
+    ((2, 8), _J),
+    ((3, 0), _J_3_0),
+    ((3, 1), _K),
+    ((3, 2), _K_3_2),
+    ((3, 3), _L),
+    ((3, 5), _L_3_5),
+    ((3, 6), _M),
+    ((3, 7), _N),
+    ((4, 0), _O),
+    ((4, 1), _O_4_1),
 )
 
-PRESETS: dict[str, KafkaVersion] = {v.column: v for v in (_A, _B, _C, _D, _G, _N)}
+# One version for each column of the preset matrix.
+PRESETS: dict[str, KafkaVersion] = {
+    v.column: v for v in (_A, _B, _C, _D, _E_2_2, _F, _G, _H, _I, _J, _K, _L, _M, _N, _O_4_1)
+}

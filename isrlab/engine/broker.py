@@ -77,6 +77,7 @@ def start(
         replicas,
         (log or Log()).load(),
         broker_epoch=broker_epoch,
+        last_request=broker_epoch * _REQUESTS_OF_A_PROCESS,
     )
     tasks = [After(_isr_period_ms(broker), ExpireIsr()), After(_checkpoint_ms(broker), _CHECKPOINT)]
     if version.isr_write == IsrWrite.ZOOKEEPER_NOTIFY:
@@ -152,6 +153,8 @@ def _on_disconnected(broker: Broker, event: Disconnected, now_ms: int) -> Step:
 
 
 _CHECKPOINT = CheckpointHighWatermark()
+# More than a process ever sends: an answer to the former process is none to the present one
+_REQUESTS_OF_A_PROCESS = 1 << 32
 
 
 def _checkpoint_ms(broker: Broker) -> int:

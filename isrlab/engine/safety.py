@@ -22,9 +22,7 @@ class View:
     brokers: Mapping[int, Broker]  # those alive
     before: Mapping[int, Broker]  # the same before the step
     controller: Controller
-    committed: Mapping[int, str] = field(
-        default_factory=dict
-    )  # offset -> record that was committed
+    committed: Mapping[str, int] = field(default_factory=dict)  # record -> where it was committed
     acknowledged: Mapping[str, int] = field(default_factory=dict)  # record -> acks it was sent with
     disks_lost: int = 0  # brokers that lost unflushed data, ever
 
@@ -92,7 +90,7 @@ def missing_committed(view: View) -> Iterator[str]:
     if view.leader is None:
         return
     log = view.leader.log
-    for offset, record_id in view.committed.items():
+    for record_id, offset in view.committed.items():
         here = log.record_at(offset)
         if offset >= log.log_start_offset and (here is None or here.id != record_id):
             yield record_id

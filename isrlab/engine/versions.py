@@ -125,6 +125,7 @@ class KafkaVersion:
     pushes_high_watermark: (
         bool  # a fetch is answered at once if the high watermark is news (KIP-392)
     )
+    cleans_epochs_at_log_end: bool  # a cut that cuts nothing drops empty epochs (KAFKA-10706)
     epoch_bump_on_isr_shrink: bool  # KRaft until metadata version 3.6 (KAFKA-15021)
     logs_expanding_isr: bool  # the broker log has an "Expanding ISR" line
     fences_stale_leader_epoch: bool  # requests carry the leader epoch they expect (KIP-320)
@@ -222,6 +223,7 @@ _A = KafkaVersion(
     isr_write=IsrWrite.ZOOKEEPER,
     truncation=Truncation.HIGH_WATERMARK,
     epoch_entry=EpochEntry.NONE,
+    cleans_epochs_at_log_end=False,
     pushes_high_watermark=False,
     epoch_bump_on_isr_shrink=False,
     logs_expanding_isr=True,
@@ -305,6 +307,7 @@ _N = replace(
     isr_write=IsrWrite.ALTER_PARTITION,
     truncation=Truncation.ON_FETCH,
     epoch_entry=EpochEntry.ON_EPOCH_BUMP,
+    cleans_epochs_at_log_end=True,
     pushes_high_watermark=False,
     logs_expanding_isr=False,
     not_leader_error="NOT_LEADER_OR_FOLLOWER",

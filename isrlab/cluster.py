@@ -321,7 +321,7 @@ class Cluster:
         """A client sends records to a broker. The answer may come now, later, or never."""
         request = Request(broker, ids, acks)
         self.requests.append(request)
-        if broker not in self.brokers or broker in self.paused:
+        if broker not in self.brokers or self.paused.get(broker) == "process":
             is_dead = broker not in self.brokers
             self._refuse(request, "NETWORK_EXCEPTION" if is_dead else "REQUEST_TIMED_OUT")
         else:

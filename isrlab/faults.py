@@ -51,7 +51,8 @@ def power_loss(cluster: Cluster, broker: int) -> None:
 
 def start(cluster: Cluster, broker: int) -> None:
     """The broker starts on its disk and registers with the controller."""
-    cluster.out_of_reach.pop(broker, None)
+    if not cluster.is_cut(broker, CONTROLLER):
+        cluster.out_of_reach.pop(broker, None)
     cluster.start_process(broker)
     cluster.mark(broker, "starts")
     cluster.note({"kind": "restart", "broker": broker, "replica": broker})
@@ -165,7 +166,8 @@ def _expire_now(cluster: Cluster, broker: int) -> None:
 def _return(cluster: Cluster, broker: int) -> None:
     """The controller reaches the broker again: it repeats its orders, or, having given the broker
     up, waits for it to register."""
-    if broker not in cluster.brokers or cluster.is_cut(broker, CONTROLLER):
+    is_silent = broker not in cluster.brokers or cluster.paused.get(broker) == "process"
+    if is_silent or cluster.is_cut(broker, CONTROLLER):
         return
     cluster.out_of_reach.pop(broker, None)
     if cluster.controller.is_alive(broker):

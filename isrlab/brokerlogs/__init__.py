@@ -1,0 +1,7 @@
+"""Real broker logs of any Kafka version, read into the events table and written from it."""
+
+from isrlab.brokerlogs.files import LogDirError
+from isrlab.brokerlogs.lines import Unread, read_line
+from isrlab.brokerlogs.read import BrokerLogs, read
+
+__all__ = ["BrokerLogs", "LogDirError", "Unread", "read", "read_line"]

@@ -7,7 +7,9 @@ fetching and letting the leader say where the logs diverge. Then it fetches at i
 the next fetch confirms what it appended. Its high watermark is what the leader's was when the
 leader read for it, and so is old news; it may go back.
 
-A request that fails is sent again after a pause; one that is fenced waits for the controller.
+A request that fails is sent again after a pause; one that is fenced waits for the controller. Until
+2.6.0 a question about an epoch without records can be answered such that nothing is cut, and is
+then asked again for ever (KAFKA-10706); here there is a pause between.
 
 Left out: throttling, and 0.8.2's habit of dropping its whole log on any offset out of range that is
 not beyond the leader's end.
@@ -212,6 +214,8 @@ def on_epoch_end_offset(broker: Broker, answer: EpochEndOffset, now_ms: int) -> 
     if answer.error:
         return _on_error(broker, answer.error)
     log, is_done = truncated_by_epoch(broker, answer.epoch, answer.end_offset)
+    if not is_done and log == broker.log:
+        return _back_off(broker)
     broker = _with_log(broker, log)
     return _fetch(broker) if is_done else _ask_epoch(broker)
 
@@ -221,7 +225,9 @@ def truncated_by_epoch(broker: Broker, epoch: int, end_offset: int) -> tuple[Log
     log = broker.log
     own = log.epochs.end_offset_for(epoch, log.log_end_offset, broker.version)
     cut = rules.truncation_offset(log.log_end_offset, log.high_watermark, epoch, end_offset, *own)
-    return log.truncate_to(cut), not rules.needs_another_round(epoch, end_offset, *own)
+    is_done = not rules.needs_another_round(epoch, end_offset, *own)
+    log = log.truncate_to(cut)
+    return log.without_empty_epochs() if broker.version.cleans_epochs_at_log_end else log, is_done
 
 
 def on_list_offsets_response(broker: Broker, answer: ListOffsetsResponse, now_ms: int) -> Step:

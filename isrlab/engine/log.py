@@ -150,6 +150,10 @@ class Log:
             epochs=self.epochs.truncate_from_end(end),
         )
 
+    def without_empty_epochs(self) -> Log:
+        """Without epochs of which this log has no record: the next leader may know them not."""
+        return replace(self, epochs=self.epochs.truncate_from_end(self.log_end_offset))
+
     def restart_at(self, start_offset: int) -> Log:
         """An empty log that begins at `start_offset` (truncateFullyAndStartAt)."""
         return Log(

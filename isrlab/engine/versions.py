@@ -51,6 +51,7 @@ class KafkaVersion:
     isr_write: IsrWrite
     truncation: Truncation
     epoch_entry: EpochEntry
+    cleans_epochs_at_log_end: bool  # a cut that cuts nothing drops empty epochs (KAFKA-10706)
     pushes_high_watermark: (
         bool  # a fetch is answered at once if the high watermark is news (KIP-392)
     )
@@ -133,6 +134,7 @@ _A = KafkaVersion(
     isr_write=IsrWrite.ZOOKEEPER,
     truncation=Truncation.HIGH_WATERMARK,
     epoch_entry=EpochEntry.NONE,
+    cleans_epochs_at_log_end=False,
     pushes_high_watermark=False,
     epoch_bump_on_isr_shrink=False,
     logs_expanding_isr=True,
@@ -231,6 +233,7 @@ _H = replace(
     releases="2.6",
     tag="2.6.3",
     pushes_high_watermark=False,
+    cleans_epochs_at_log_end=True,
     not_leader_error="NOT_LEADER_OR_FOLLOWER",
 )
 _I = replace(

@@ -1,0 +1,261 @@
+"""Reads one line of a broker log: an event, or why it could not be read, or nothing of interest.
+
+Theory of operation. A line is head and message. A search for a few words lets most lines go at
+once. Then the formats are asked in the order of the table, each only if its longest piece of fixed
+text occurs in the message. What no format reads is unread if a replication logger printed it and it
+speaks of replication, and is let go otherwise. Lines without a head follow one that has a head: the
+stack traces of Java. They count only if they tell of a refused produce, or are a line torn off its
+head.
+
+Brokers print local time without a zone, so the zone is an argument of the reader.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from isrlab.brokerlogs.fields import COLUMNS, CONTROLLER_PREFIX, FIELDS, NUMBER, Values
+from isrlab.brokerlogs.grammar import Format
+from isrlab.brokerlogs.grammar_cluster import FORMATS, IMPOSSIBLE, NO_NEWS, PRODUCE_LINES
+
+Event = dict[str, object]
+
+_FIELD = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A line that tells of replication, or might, and could not be read."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What stands before and after a message; `ts_ms` is UTC."""
+
+    ts_ms: int
+    level: str
+    message: str
+    logger: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A format made ready to read with: its expression, its fields, and a text it always holds."""
+
+    format: Format
+    regex: re.Pattern[str]
+    fields: tuple[str, ...]
+    landmark: str
+
+
+def compiled(form: Format) -> Pattern:
+    """The pattern of a format: fixed text as it is, a field as what it may hold."""
+    pieces = _FIELD.split(form.template)
+    fixed, names = pieces[0::2], pieces[1::2]
+    expression, seen = re.escape(fixed[0]), []
+    for name, text in zip(names, fixed[1:], strict=True):
+        if name in seen:
+            expression += f"(?P={name})"
+        elif name == "controller":
+            expression += CONTROLLER_PREFIX
+            seen.append("broker")
+        else:
+            expression += f"(?P<{name}>{FIELDS.get(name, NUMBER).pattern})"
+            seen.append(name)
+        expression += re.escape(text)
+    return Pattern(form, re.compile(expression), tuple(seen), max(fixed, key=len))
+
+
+PATTERNS: tuple[Pattern, ...] = tuple(compiled(form) for form in FORMATS)
+_PRODUCE: tuple[Pattern, ...] = tuple(compiled(form) for form in PRODUCE_LINES)
+
+_HEAD = re.compile(
+    r"(?:\S{1,80} +\| |\S{15,40} (?:stdout|stderr) [FP] )?"  # what docker and kubelet put before
+    r"\[(?P<hour>\d{4}-\d\d-\d\d[ T]\d\d):(?P<minute>\d\d):(?P<second>\d\d)[,.](?P<ms>\d{3})\] "
+    r"(?P<level>[A-Z]{4,5})[:\s]+(?P<rest>.*)",
+    re.DOTALL,
+)
+_LOGGER = re.compile(r" \((?P<logger>[A-Za-z_][\w.$]*)\)$")
+_SOURCE = re.compile(
+    r"[\[ ](?:broker[= ]|Broker |Controller |id=|brokerId=|replicaId=|Server )(\d+)"
+)
+
+# Words without which a line cannot be of interest; bytes, because most lines end here.
+INTERESTING = re.compile(
+    rb"ISR|[Tt]runcat|eader [Ee]poch|LeaderAndIsr|become-|nlineP|[Ff]etch offset|of range|Halting"
+    rb"|started|STARTED|SHUTDOWN|shut down completed|brokers: |Broker failure|enc(?:ing|ed) broker"
+    rb"|modifying the registration|alter partition|AlterPartition|partition change for"
+    rb"|new partition |Created partition|unclean election|min\.isr|insync replicas|isr-expiration"
+    rb"|last offset|lagging behind"
+)
+_ABOUT_ISR = re.compile(r"Shrinking ISR|Expanding ISR|ISR updated|skip updating ISR")
+_REPLICATION = re.compile(
+    r"\bISR\b|Truncating|out of range|reset fetch offset|[Ll]eader [Ee]poch|LeaderAndIsr|become-"
+    r"|Fencing broker|partition change|isr-expiration|min\.isr|lagging behind|OnlinePartition"
+)
+_LOGGERS = re.compile(
+    r"kafka\.cluster\.|state\.change\.logger|kafka\.controller\.|FetcherThread$|FetcherManager$"
+    r"|\.(?:Unified|Local)?Log$|kafka\.server\.(?:Replica|Alter|KafkaServer)|KafkaScheduler$"
+)
+_NO_NEWS = re.compile("|".join(NO_NEWS))
+_IMPOSSIBLE = tuple((re.compile(pattern), why) for pattern, why in IMPOSSIBLE)
+
+
+@dataclass(slots=True)
+class LineReader:
+    """Reads the lines of one file in order, and remembers the head that the next may belong to."""
+
+    time_zone: str = "UTC"
+    after: Head | None = None
+    _passed: bytes = b""
+    _hours: dict[str, int] = field(default_factory=dict)
+
+    def read(self, line: str) -> Event | Unread | None:
+        """The event that a line tells, or why it is unread, or None for one that tells nothing."""
+        try:
+            head = self.head(line)
+        except ValueError:
+            return Unread("no such date or time")
+        if head is None:
+            return self._without_head(line)
+        self.after, self._passed = head, b""
+        return read_message(head)
+
+    def pass_by(self, line: bytes) -> None:
+        """Take note of a line without a word of interest: what follows may need its head."""
+        if line[:1] == b"[":
+            self._passed = line
+
+    def head(self, line: str) -> Head | None:
+        """The parts of a line that begins with a time; ValueError if there is no such time."""
+        found = _HEAD.match(line)
+        if found is None:
+            return None
+        minute, second = int(found["minute"]), int(found["second"])
+        if minute > 59 or second > 59:
+            raise ValueError(found[0])
+        ts_ms = self._hour_ms(found["hour"]) + (minute * 60 + second) * 1000 + int(found["ms"])
+        rest = found["rest"].rstrip()
+        logger = _LOGGER.search(rest)
+        message = rest[: logger.start()] if logger else rest
+        return Head(ts_ms, found["level"], message, logger["logger"] if logger else None)
+
+    def _hour_ms(self, hour: str) -> int:
+        """Milliseconds since the epoch at the start of a local hour."""
+        if hour not in self._hours:
+            local = datetime.fromisoformat(f"{hour}:00:00").replace(tzinfo=ZoneInfo(self.time_zone))
+            self._hours[hour] = int(local.timestamp()) * 1000
+        return self._hours[hour]
+
+    def _head_before(self) -> Head | None:
+        if self._passed:
+            self.after, self._passed = self.head(self._passed.decode("utf-8", "replace")), b""
+        return self.after
+
+    def _without_head(self, line: str) -> Event | Unread | None:
+        for pattern in _PRODUCE:
+            if pattern.landmark in line and (found := pattern.regex.fullmatch(line.strip())):
+                head = self._head_before()
+                return _event(pattern, found, head) if head else Unread("an error without a time")
+        if _ABOUT_ISR.search(line):
+            return Unread("no time at the beginning of the line")
+        return None
+
+
+def read_line(line: str, time_zone: str = "UTC") -> Event | Unread | None:
+    """One line by itself: the event that it tells, why it is unread, or None if it tells nothing.
+
+    The event has the columns of `events.SCHEMA` that the line knows, without `run`.
+    """
+    return LineReader(time_zone).read(line)
+
+
+def read_message(head: Head) -> Event | Unread | None:
+    """The event of a message whose head is known."""
+    message = head.message
+    for regex, why in _IMPOSSIBLE:
+        if regex.search(message):
+            return Unread(f"no broker prints this: {why}")
+    for pattern in PATTERNS:
+        if pattern.landmark in message and (found := pattern.regex.fullmatch(message)):
+            event = _event(pattern, found, head)
+            return _doubt(event, head) or event
+    return _remainder(head)
+
+
+def _event(pattern: Pattern, found: re.Match[str], head: Head) -> Event:
+    values: Values = {}
+    for name in pattern.fields:
+        # Later fields do not overrule earlier ones: the line's own words come before nested states.
+        new = FIELDS.get(name, NUMBER).read(name, found[name] or "")
+        values.update({key: value for key, value in new.items() if key not in values})
+    detail = dict(pattern.format.fixed)
+    event: Event = {"ts_ms": head.ts_ms, "kind": pattern.format.kind}
+    for name, value in values.items():
+        if name in COLUMNS:
+            event[name] = value
+        else:
+            detail[name] = str(value)
+    event["detail"] = detail
+    if "broker" not in event and (source := _SOURCE.search(head.message)):
+        event["broker"] = int(source[1])
+    return _completed(event, detail)
+
+
+def _completed(event: Event, detail: dict[str, str]) -> Event:
+    """The event with what its kind implies: who leads, who died, who came back."""
+    if event["kind"] == "isr_commit" and "isr" not in event:  # a controller changed the leader only
+        event["kind"] = "leader"
+    kind = event["kind"]
+    if kind in ("crash", "restart") and "brokers" not in detail:
+        event.setdefault("replica", event.get("broker"))
+    if kind == "leader":
+        event.setdefault("replica", int(detail.pop("leader", -1)))
+        if event["replica"] == -1 and "said_by" not in detail:
+            event["replica"] = event.get("broker")
+        elif event["replica"] == -1:  # a controller found no leader
+            event["kind"] = "metadata"
+            del event["replica"]
+            detail["leader"] = "-1"
+    if event["kind"] == "leader" and detail.get("unclean"):
+        event.setdefault("isr", [event["replica"]])
+    if kind == "metadata" and "leader" not in detail and "said_by" not in detail:
+        detail["leader"] = str(event.get("broker"))
+    return event
+
+
+def _doubt(event: Event, head: Head) -> Unread | None:
+    """Why no broker can have printed this line although it has the right form."""
+    kind, after, before = event["kind"], event.get("isr"), event.get("isr_before")
+    is_of_leader = "said_by" not in dict(event["detail"])  # type: ignore[call-overload]
+    if not is_of_leader or kind not in ("isr_shrink", "isr_expand", "isr_commit"):
+        return None
+    if head.level not in ("INFO", "TRACE"):
+        return Unread(f"no broker prints this: ISR lines are INFO or TRACE, never {head.level}")
+    if not isinstance(after, list) or not isinstance(before, list):
+        return None
+    small, large = (after, before) if kind == "isr_shrink" else (before, after)
+    if not set(small) < set(large):
+        return Unread("no broker prints this: the lists do not fit the word before them")
+    return None
+
+
+def _remainder(head: Head) -> Unread | None:
+    """A message that no format reads: unread if it speaks of replication, else let go."""
+    message = head.message
+    if _ABOUT_ISR.search(message):
+        if "#" in message:
+            return Unread("masked: a # stands where a number belongs")
+        return Unread("an ISR line of no known form")
+    if head.logger is None or not _LOGGERS.search(head.logger):
+        return None
+    if not _REPLICATION.search(message) or _NO_NEWS.search(message):
+        return None
+    if "isr-expiration" in message:
+        return Unread("the task that checks the ISR failed; the line names no partition")
+    return Unread("speaks of replication in no known form")

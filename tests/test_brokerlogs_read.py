@@ -1,0 +1,198 @@
+"""A folder of logs becomes events, whatever is in it; what cannot be read is counted and shown."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+
+import pytest
+
+from isrlab import brokerlogs
+from isrlab.brokerlogs import files
+from isrlab.brokerlogs.read import UNREAD_KEPT
+from isrlab.events import spark_schema
+
+pyspark = pytest.importorskip("pyspark")
+
+STARTED = "[2024-07-01 10:00:00,000] INFO [KafkaServer id=1] started (kafka.server.KafkaServer)"
+SHRINK = (
+    "[2024-07-01 10:00:01,000] INFO [Partition t-0 broker=1] Shrinking ISR from 1,2 to 1. Leader: "
+    "(highWatermark: 90, endOffset: 120). Out of sync replicas: (brokerId: 2, endOffset: 90). "
+    "(kafka.cluster.Partition)"
+)
+COMMIT = (
+    "[2024-07-01 10:00:02,000] INFO [Partition t-0 broker=1] ISR updated to 1 and version updated "
+    "to "
+    "[5] (kafka.cluster.Partition)"
+)
+CUT = "[2024-07-01 10:00:03,000] INFO [Log partition=t-0, dir=/d] Truncating to offset 7 "
+"(kafka.log.Log)"
+GOOD = "\n".join([STARTED, SHRINK, COMMIT, CUT]) + "\n"
+
+
+@pytest.fixture
+def log_dir(tmp_path):
+    (tmp_path / "server.log").write_text(GOOD)
+    return tmp_path
+
+
+def kinds(logs):
+    return [row.kind for row in logs.events.collect()]
+
+
+def reasons(logs):
+    return {(row.file, row.line): row.reason for row in logs.unread.collect()}
+
+
+def test_events_have_the_schema_and_the_order_of_time(spark, log_dir):
+    logs = brokerlogs.read(spark, log_dir, run="r")
+    rows = logs.events.collect()
+    assert logs.events.schema == spark_schema()
+    assert [row.kind for row in rows] == ["restart", "isr_shrink", "isr_commit", "truncate"]
+    assert {row.run for row in rows} == {"r"}
+    assert rows[1].detail["line"] == "2" and rows[1].detail["out_of_sync"] == "2"
+    assert rows[3].broker == 1  # the line names none: the other lines of the file do
+    assert logs.unread.count() == 0
+
+
+def test_a_broker_that_cannot_be_known_is_null(spark, tmp_path):
+    lines = [STARTED, STARTED.replace("id=1", "id=2"), CUT]
+    (tmp_path / "server.log").write_text("\n".join(lines))
+    rows = brokerlogs.read(spark, tmp_path).events.where("kind = 'truncate'").collect()
+    assert [row.broker for row in rows] == [None]
+
+
+def test_rotated_zipped_and_nested_logs_of_several_brokers(spark, log_dir):
+    for broker in (1, 2):
+        folder = log_dir / f"broker-{broker}"
+        folder.mkdir()
+        with gzip.open(folder / "server.log.2024-07-01-09.gz", "wb") as file:
+            file.write(GOOD.encode())
+        (folder / "controller.log.1").write_text(STARTED.replace("\n", "\r\n") + "\r\n")
+    logs = brokerlogs.read(spark, log_dir)
+    assert logs.events.count() == 4 + 2 * (4 + 1)
+    assert {row.status for row in logs.files.collect()} == {"read"}
+
+
+def test_one_file_may_be_given(spark, log_dir):
+    assert len(kinds(brokerlogs.read(spark, log_dir / "server.log"))) == 4
+
+
+def test_a_line_that_names_several_brokers_is_an_event_for_each(spark, tmp_path):
+    (tmp_path / "controller.log").write_text(
+        "[2024-07-01 10:00:00,000] INFO [Controller id=3] Broker failure callback for 1,2 "
+        "(kafka.controller.KafkaController)\n"
+    )
+    rows = brokerlogs.read(spark, tmp_path).events.collect()
+    told = [(row.kind, row.broker, row.replica) for row in rows]
+    assert told == [("crash", 3, 1), ("crash", 3, 2)]
+
+
+def test_a_cut_archive_gives_the_lines_before_the_cut(spark, tmp_path):
+    noise = random.Random(0).randbytes(200_000).hex()
+    whole = gzip.compress((GOOD + noise).encode())
+    (tmp_path / "server.log.gz").write_bytes(whole[: len(whole) // 2])
+    logs = brokerlogs.read(spark, tmp_path)
+    assert len(kinds(logs)) == 4
+    assert [r for r in reasons(logs).values() if "truncated gzip" in r]
+    assert "truncated gzip" in logs.files.first().status
+
+
+def test_a_damaged_archive_is_counted(spark, log_dir):
+    (log_dir / "server.log.gz").write_bytes(b"\x1f\x8b" + b"garbage" * 100)
+    (log_dir / "server.log.1.gz").write_bytes(gzip.compress(GOOD.encode()) + b"tail")
+    logs = brokerlogs.read(spark, log_dir)
+    assert len(kinds(logs)) == 8
+    assert {r.split(":")[0] for r in reasons(logs).values()} == {"broken off"}
+
+
+def test_binary_garbage_is_counted_and_shown_not_fatal(spark, log_dir):
+    (log_dir / "server.log.2").write_bytes(
+        b"\0" * 5000 + GOOD.encode() + b"\xff\xfe ISR \xff\n\x01\x02\n"
+    )
+    (log_dir / "00000000000000000000.log").write_bytes(b"\0\1\2" * 5000)
+    logs = brokerlogs.read(spark, log_dir)
+    assert len(kinds(logs)) == 8
+    found = {reason for (file, _), reason in reasons(logs).items() if file == "server.log.2"}
+    assert found == {"a hole of zero bytes", "bytes that are not UTF-8", "bytes that are not text"}
+    statuses = {row.file: row.status for row in logs.files.collect()}
+    assert statuses["00000000000000000000.log"] == "skipped: binary, not text"
+
+
+def test_much_garbage_of_one_reason_is_counted_beyond_the_first(spark, log_dir):
+    (log_dir / "server.log.3").write_bytes(b"\x01 bad\n" * 1000)
+    unread = brokerlogs.read(spark, log_dir).unread
+    assert unread.count() == UNREAD_KEPT + 1
+    assert unread.groupBy().sum("lines").first()[0] == 1000
+
+
+def test_a_line_without_end_is_cut(spark, log_dir):
+    (log_dir / "server.log.4").write_bytes((SHRINK + " ").encode() + b"x" * 3_000_000)
+    logs = brokerlogs.read(spark, log_dir)
+    assert any("longer than" in reason for reason in reasons(logs).values())
+    assert len(kinds(logs)) == 4
+
+
+def test_links_that_lead_out_are_not_followed(spark, log_dir, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other")
+    (other / "server.log").write_text(GOOD)
+    os.symlink(other, log_dir / "linked")
+    os.symlink(other / "server.log", log_dir / "server.log.9")
+    logs = brokerlogs.read(spark, log_dir)
+    assert len(kinds(logs)) == 4
+    assert {row.status for row in logs.files.collect()} == {
+        "read",
+        "skipped: a link to a folder",
+        "skipped: a link that leads out of log_dir",
+    }
+
+
+def test_topic_names_stay_as_they_are(spark, tmp_path):
+    topic = "$x^2$<b>&_a.b-c"
+    (tmp_path / "server.log").write_text(SHRINK.replace("t-0", f"{topic}-0"))
+    assert brokerlogs.read(spark, tmp_path).events.first().topic == topic
+
+
+@pytest.mark.parametrize("given", ["", "/nonexistent/logs", "bad\0path"])
+def test_a_log_dir_that_is_not_there(spark, given):
+    with pytest.raises(brokerlogs.LogDirError, match=r"(?s)log_dir.*Give a folder"):
+        brokerlogs.read(spark, given)
+
+
+def test_a_log_dir_without_logs_says_what_is_in_it(spark, tmp_path):
+    with pytest.raises(brokerlogs.LogDirError, match="it is empty"):
+        brokerlogs.read(spark, tmp_path)
+    (tmp_path / "photo.jpg").write_bytes(b"\xff\xd8")
+    with pytest.raises(brokerlogs.LogDirError, match=r"photo\.jpg: not named like a log"):
+        brokerlogs.read(spark, tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_an_unreadable_log_dir(spark, log_dir):
+    log_dir.chmod(0)
+    try:
+        with pytest.raises(brokerlogs.LogDirError, match="cannot be read"):
+            brokerlogs.read(spark, log_dir)
+    finally:
+        log_dir.chmod(0o755)
+
+
+def test_an_unknown_zone(spark, log_dir):
+    with pytest.raises(brokerlogs.LogDirError, match=r"Mars/Olympus"):
+        brokerlogs.read(spark, log_dir, time_zone="Mars/Olympus")
+
+
+def test_a_notebook_shows_the_message_without_a_traceback():
+    assert files.LogDirError("what, and what instead")._render_traceback_() == [
+        "LogDirError: what, and what instead"
+    ]
+
+
+def test_lines_of_a_file_are_numbered_and_bounded(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"one\r\n\ntwo" + b"x" * 200_000)
+    got = list(files.lines(str(path)))
+    assert [line.number for line in got] == [1, 2, 3]
+    assert (got[0].text, got[1].text, len(got[2].text)) == (b"one", b"", files.MAX_LINE_BYTES)
+    assert [line.is_cut for line in got] == [False, False, True]

@@ -30,11 +30,14 @@ from typing import Any, TextIO
 import nbformat
 import papermill
 from ipykernel.kernelspec import get_kernel_dict
+from jupyter_client.asynchronous import AsyncKernelClient
+from jupyter_client.channels import AsyncZMQSocketChannel
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 from nbformat import NotebookNode
 from papermill.exceptions import PapermillExecutionError
 from papermill.execute import remove_error_markers
+from traitlets import Type
 
 from isrlab import gallery, spark
 from isrlab.gallery import FAILED, NOT_RUN, OK, Record
@@ -139,11 +142,34 @@ def execute(run: Run, record: Record, progress: Progress) -> tuple[NotebookNode,
     )
 
 
+class PatientChannel(AsyncZMQSocketChannel):
+    """Waits for a kernel's reply in steps of a second, looking anew each time.
+
+    nbclient answers an Output widget on the socket it waits on, behind asyncio's back; that can eat
+    the wake-up for the reply, and the notebook would hang for ever.
+    """
+
+    async def get_msg(  # type: ignore[override]
+        self, timeout: float | None = None
+    ) -> dict[str, Any]:
+        while timeout is None and not await self.socket.poll(1000):
+            pass
+        return await super().get_msg(timeout)
+
+
+class PatientClient(AsyncKernelClient):
+    """A kernel client that does not miss replies."""
+
+    shell_channel_class = Type(PatientChannel)
+
+
 class ThisInterpreter(AsyncKernelManager):
     """Starts kernels of the Python that runs this, whatever kernels the machine has installed.
 
     What cells print reaches the notebook; what else a kernel and its JVM say would garble progress.
     """
+
+    client_factory = Type(PatientClient)
 
     @property
     def kernel_spec(self) -> KernelSpec:

@@ -1,0 +1,57 @@
+# Two commands on a fresh machine with Python 3.11+, Java 17+ and make: `make report`, `make test`.
+#
+#   make report ARGS="02 -p version 2.5"     arguments of `python -m isrlab report`
+#   make test ARGS="-k rules"                arguments of pytest
+#   make test PYTHON=python3.12 VENV=/tmp/v  another interpreter, another environment
+
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+TUTORIALS := $(wildcard notebooks/0[1-3]_*.ipynb)
+
+.DEFAULT_GOAL := help
+.PHONY: help report test lab bench notebooks clean
+
+help: ## list these targets
+	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 18
+
+report: $(INSTALLED) ## run every notebook and write reports/index.html
+	$(BIN)/python -m isrlab report $(ARGS)
+
+# One pytest run for everything; tests/conftest.py puts what is slow last. nbval runs the tutorials in
+# this environment's kernel and compares all outputs but pictures with the stored ones.
+test: $(INSTALLED) ## ruff and mypy on isrlab, then all tests, nbval on the tutorials included
+	$(BIN)/ruff check isrlab
+	$(BIN)/mypy
+	$(BIN)/python -m pytest --nbval --nbval-current-env tests $(TUTORIALS) $(ARGS)
+
+lab: $(INSTALLED) ## open the notebooks in JupyterLab
+	$(BIN)/jupyter lab $(ARGS) notebooks
+
+bench: $(INSTALLED) ## run the benchmarks
+	@set -e; for file in benchmarks/*.py; do echo "$$file"; $(BIN)/python "$$file" $(ARGS); done
+
+notebooks: $(INSTALLED) ## run the tutorials again and store their outputs
+	$(BIN)/jupyter nbconvert --to notebook --execute --inplace \
+	  --ExecutePreprocessor.record_timing=False \
+	  --ClearMetadataPreprocessor.enabled=True \
+	  --ClearMetadataPreprocessor.preserve_cell_metadata_mask=tags \
+	  --ClearMetadataPreprocessor.preserve_nb_metadata_mask=kernelspec \
+	  $(TUTORIALS)
+
+clean: ## remove what the targets above made, except the environment
+	rm -rf reports build .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+
+# The stamp makes the second time quick: it is older than pyproject.toml only when that has changed.
+$(INSTALLED): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "isrlab needs Python 3.11 or newer, and '$(PYTHON)' is none." \
+	         "Install one, then name it: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -c 'import ensurepip, venv' || \
+	  { echo "$(PYTHON) cannot make virtual environments: its venv module is missing." \
+	         "On Debian: apt-get install python3-venv" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@

@@ -1,0 +1,176 @@
+"""In a real browser: a tutorial's slider moves its figure, and reports need no network.
+
+JupyterLab runs on loopback with a copy of the notebooks; the browser may reach nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SMALL = Path(__file__).parent / "notebooks"
+TUTORIAL = next((ROOT / "notebooks").glob("01_*.ipynb"), SMALL / "slider.ipynb")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+# As root in a container Chromium has no sandbox; the rest keeps it from talking to its maker.
+FLAGS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update"),
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+)
+LAB_SETTINGS = {
+    "@jupyterlab/apputils-extension:notification": {
+        "checkForUpdates": False,
+        "fetchNews": "false",
+        "doNotDisturbMode": True,
+    },
+    "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
+}
+# Resolves to the milliseconds from the next key to the next change of the slider's picture.
+MEASURE = """
+slider => {
+  const cell = slider.closest('.jp-OutputArea').parentElement.closest('.jp-Cell');
+  const picture = () => [...cell.querySelectorAll('img, svg, canvas')]
+    .map(e => e.currentSrc || e.outerHTML).join();
+  const before = picture();
+  let pressed;
+  slider.addEventListener('keydown', () => pressed = performance.now(), {once: true});
+  window.changed = new Promise((resolve, reject) => {
+    const look = () => {
+      if (picture() && picture() !== before) resolve(performance.now() - pressed);
+      else requestAnimationFrame(look);
+    };
+    look();
+    setTimeout(() => reject(new Error('the figure did not change')), 20000);
+  });
+}
+"""
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """The system's Chromium, with an empty profile, that can reach this machine only."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if not path:
+        pytest.skip("no Chromium on the path: on Debian 'apt-get install chromium'")
+    with playwright.sync_playwright() as driver:
+        context = driver.chromium.launch_persistent_context(
+            tmp_path_factory.mktemp("profile"), executable_path=path, headless=True, args=FLAGS
+        )
+        context.route("**/*", only_this_machine)
+        yield context
+        context.close()
+
+
+def only_this_machine(route) -> None:
+    if route.request.url.startswith(("http://127.0.0.1:", "file://", "data:", "blob:")):
+        route.continue_()
+    else:
+        route.abort()
+
+
+@pytest.fixture
+def lab(tmp_path):
+    """JupyterLab on a copy of the notebooks: (address of a notebook, token) for `goto`."""
+    shutil.copytree(TUTORIAL.parent, tmp_path / "project" / "notebooks")
+    if (ROOT / "data").exists() and TUTORIAL.parent != SMALL:
+        (tmp_path / "project" / "data").symlink_to(ROOT / "data")
+    settings = tmp_path / "config" / "labconfig" / "default_setting_overrides.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(json.dumps(LAB_SETTINGS))
+    private = {"JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "IPYTHONDIR": "ipython"}
+    port, token = free_port(), secrets.token_hex(16)
+    server = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"),
+            *("--ip=127.0.0.1", f"--port={port}", f"--IdentityProvider.token={token}"),
+            *("--LabApp.expose_app_in_browser=True", "--LabApp.news_url=None"),
+            f"--ServerApp.root_dir={tmp_path / 'project' / 'notebooks'}",
+        ],
+        env={**os.environ, **{k: str(tmp_path / v) for k, v in private.items()}},
+        stdout=subprocess.DEVNULL,
+        stderr=(tmp_path / "lab.log").open("w"),
+    )
+    try:
+        wait_until_up(f"http://127.0.0.1:{port}/api?token={token}", server, tmp_path / "lab.log")
+        yield f"http://127.0.0.1:{port}/lab/tree/{TUTORIAL.name}?token={token}"
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_until_up(url: str, server: subprocess.Popen, log: Path) -> None:
+    for _ in range(300):
+        assert server.poll() is None, log.read_text()
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+            return
+        except OSError:
+            time.sleep(0.2)
+    raise AssertionError(f"JupyterLab did not start:\n{log.read_text()}")
+
+
+def test_a_key_on_the_slider_changes_the_figure(browser, lab, capsys):
+    page = browser.new_page()
+    page.set_default_timeout(60_000)
+    page.goto(lab)
+    page.wait_for_selector(".jp-Notebook .jp-Cell")
+    page.wait_for_function("window.jupyterapp?.shell.currentWidget?.context?.isReady")
+    page.evaluate(
+        "async () => { const panel = window.jupyterapp.shell.currentWidget;"
+        " await panel.sessionContext.ready;"
+        " await window.jupyterapp.commands.execute('notebook:run-all-cells'); }"
+    )
+    slider = page.locator(".jp-OutputArea [role=slider]").first
+    slider.wait_for()
+    slider.scroll_into_view_if_needed()
+    times_ms = []
+    for key in ("ArrowRight", "ArrowRight", "ArrowRight", "ArrowLeft"):
+        before = slider.get_attribute("aria-valuenow") or slider.get_attribute("aria-valuetext")
+        slider.focus()
+        slider.evaluate(MEASURE)
+        page.keyboard.press(key)
+        times_ms.append(page.evaluate("window.changed"))
+        after = slider.get_attribute("aria-valuenow") or slider.get_attribute("aria-valuetext")
+        assert after != before
+    page.close()
+    with capsys.disabled():
+        shown = ", ".join(f"{ms:.0f}" for ms in times_ms)
+        print(f"\n{TUTORIAL.name}: from key to picture {shown} ms (a plain slider took 120 ms)")
+
+
+def test_reports_open_without_any_request(browser, tmp_path):
+    command = [sys.executable, "-m", "isrlab", "report", "01", "--out", str(tmp_path)]
+    subprocess.run([*command, "--notebooks", str(SMALL)], capture_output=True, check=True)
+    page = browser.new_page()
+    requested, complaints = [], []
+    page.on("request", lambda request: requested.append(request.url.partition(":")[0]))
+    page.on("console", lambda message: complaints.append(message.text))
+    page.goto((tmp_path / "index.html").as_uri())
+    page.get_by_role("link", name="A small run that works").click()
+    page.wait_for_url("**/runs/01_works.html")
+    pictures = page.locator("img")
+    assert pictures.count() >= 1
+    assert pictures.evaluate_all("all => all.every(e => e.complete && e.naturalWidth > 0)")
+    assert set(requested) <= {"file", "data"}
+    assert complaints == []
+    page.close()

@@ -1,0 +1,66 @@
+"""pyproject.toml is the one list of dependencies; environment.yml and all imports agree with it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+ENVIRONMENT = yaml.safe_load((ROOT / "environment.yml").read_text())
+OWN = ("isrlab", "tests", "benchmarks")
+NOT_PYTHON_LIBRARIES = {"python", "openjdk", "make", "pip"}
+
+
+def distribution(requirement: str) -> str:
+    """The normalized name in "Jupyter_Client>=8.6"."""
+    name = re.match(r"[A-Za-z0-9._-]+", requirement).group()
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+RUN = {distribution(r) for r in PROJECT["dependencies"]}
+TEST = {distribution(r) for r in PROJECT["optional-dependencies"]["test"]}
+
+
+def test_environment_lists_no_library_but_installs_the_project():
+    plain = [d for d in ENVIRONMENT["dependencies"] if isinstance(d, str)]
+    assert {distribution(d) for d in plain} == NOT_PYTHON_LIBRARIES
+    assert [d for d in ENVIRONMENT["dependencies"] if not isinstance(d, str)] == [
+        {"pip": ["-e .[test]"]}
+    ]
+
+
+def test_environment_has_the_python_of_the_project_and_a_java_that_spark_runs_on():
+    assert f"python{PROJECT['requires-python']}" in ENVIRONMENT["dependencies"]
+    java = next(d for d in ENVIRONMENT["dependencies"] if str(d).startswith("openjdk"))
+    assert java.removeprefix("openjdk=") in {"17", "21"}
+
+
+@pytest.mark.parametrize(
+    ("folder", "listed"), [("isrlab", RUN), ("tests", RUN | TEST), ("benchmarks", RUN | TEST)]
+)
+def test_every_imported_library_is_listed(folder, listed):
+    distributions = packages_distributions()
+    own = {path.stem for name in OWN for path in (ROOT / name).rglob("*")} | set(OWN)
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        for module in imported(path) - own - sys.stdlib_module_names:
+            names = {distribution(name) for name in distributions.get(module, [module])}
+            assert names & listed, f"{path.name} imports {module}: add it to pyproject.toml"
+
+
+def imported(path: Path) -> set[str]:
+    """The top-level names that a file imports."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.partition(".")[0])
+    return found

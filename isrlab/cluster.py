@@ -91,6 +91,7 @@ class Cluster:
         self.acknowledged: dict[str, int] = {}
         self.disks_lost: set[int] = set()
         self.clean: set[int] = set()  # brokers whose last shutdown left its marker
+        self.writes_zookeeper = self.version.isr_write <= IsrWrite.ZOOKEEPER_NOTIFY
         self._sequence = 0
         self.controller = Controller(
             self.version,
@@ -110,8 +111,8 @@ class Cluster:
         for number in self.replicas:
             self.start_process(number)
             self.note({"kind": "restart", "broker": number, "replica": number})
-        told = (*controller_machine.metadata_orders(self.controller),)
-        self.emit(CONTROLLER, (*told, *controller_machine.orders(self.controller)))
+        self.emit(CONTROLLER, controller_machine.metadata_orders(self.controller))
+        self.emit(CONTROLLER, controller_machine.orders(self.controller))
         self.stabilize()
 
     # Time and delivery
@@ -165,7 +166,7 @@ class Cluster:
                 self.post(due, source, source, output.message, self.epochs.get(source))
             elif output.to == CLIENT:
                 self._on_answer(source, output.message)
-            elif self._is_zookeeper and isinstance(output.message, _ZOOKEEPER_TALK):
+            elif self.writes_zookeeper and isinstance(output.message, _ZOOKEEPER_TALK):
                 self.tell(source, output.to, output.message)
             else:
                 due = self.now_ms + self.latency(source, output.to)
@@ -176,10 +177,6 @@ class Cluster:
     ) -> None:
         envelope = Envelope(due_ms, self._next(), source, target, message, process)
         bisect.insort(self.queue, envelope)
-
-    @property
-    def _is_zookeeper(self) -> bool:
-        return self.version.isr_write <= IsrWrite.ZOOKEEPER_NOTIFY
 
     def latency(self, source: int, target: int) -> int:
         return self.latencies.get(frozenset((source, target)), self.latency_ms)
@@ -348,14 +345,9 @@ class Cluster:
 
     def start_process(self, broker: int) -> None:
         """A broker process starts on its disk; it is not known to the controller yet."""
-        started, outputs = broker_machine.start(
-            broker,
-            self.version,
-            self.settings,
-            self.replicas,
-            self.disks[broker],
-            self.epochs[broker],
-        )
+        log, epoch = self.disks[broker], self.epochs[broker]
+        found = Broker(broker, self.version, self.settings, self.replicas, log, broker_epoch=epoch)
+        started, outputs = broker_machine.start(found)
         self.brokers[broker] = started
         self.emit(broker, outputs)
 

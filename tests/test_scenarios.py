@@ -52,7 +52,7 @@ def test_rewriting_is_stable() -> None:
         ("partition min.insync.replicas=0", 1, ("min.insync.replicas=0", "at least 1")),
         ("partition unclean.leader.election.enable=yes", 1, ("yes", "true or false")),
         ("version 7.1\npartition", 1, ("7.1", "0.10.2", "3.7-3.9")),
-        ("version 2.7\npartition", 1, ("2.7", "not modelled yet")),
+        ("version 3.10\npartition", 1, ("3.10", "3.7-3.9")),
         ("kill 1", 1, ("'partition' line",)),
         ("partition\npartition", 2, ("already",)),
         ("partition\nproduce 1 m1\nproduce 1 m1", 3, ("'m1'",)),

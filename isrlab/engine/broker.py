@@ -13,7 +13,6 @@ from dataclasses import replace
 from isrlab.engine import follower, isr, leader, rules
 from isrlab.engine.choices import IsrWrite
 from isrlab.engine.high_watermark import Step
-from isrlab.engine.log import Log
 from isrlab.engine.messages import (
     CONTROLLER,
     After,
@@ -38,8 +37,7 @@ from isrlab.engine.messages import (
     RetryRequest,
     UpdateMetadata,
 )
-from isrlab.engine.model import Broker, Follower, Leader, Settings
-from isrlab.engine.versions import KafkaVersion
+from isrlab.engine.model import Broker, Follower, Leader
 
 # Requests that any broker answers, if only with "not the leader"
 _ANY_ROLE: dict[type, Callable[..., Step]] = {
@@ -62,26 +60,15 @@ _FOLLOWER: dict[type, Callable[..., Step]] = {
 }
 
 
-def start(
-    broker_id: int,
-    version: KafkaVersion,
-    settings: Settings,
-    replicas: tuple[int, ...],
-    log: Log | None = None,
-    broker_epoch: int = 0,
-) -> Step:
-    """A broker process that has just started on what its disk holds, with its schedule."""
-    broker = Broker(
-        broker_id,
-        version,
-        settings,
-        replicas,
-        (log or Log()).load(),
-        broker_epoch=broker_epoch,
-        last_request=broker_epoch * _REQUESTS_OF_A_PROCESS,
+def start(broker: Broker) -> Step:
+    """A broker process that has just started on the log it finds, with its schedule."""
+    broker = replace(
+        broker,
+        log=broker.log.load(),
+        last_request=broker.broker_epoch * _REQUESTS_OF_A_PROCESS,
     )
     tasks = [After(_isr_period_ms(broker), ExpireIsr()), After(_checkpoint_ms(broker), _CHECKPOINT)]
-    if version.isr_write == IsrWrite.ZOOKEEPER_NOTIFY:
+    if broker.version.isr_write == IsrWrite.ZOOKEEPER_NOTIFY:
         tasks.append(After(rules.ISR_CHANGE_TICK_MS, PropagateIsrChanges()))
     return broker, tuple(tasks)
 

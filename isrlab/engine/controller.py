@@ -134,14 +134,8 @@ def _changed(
 ) -> Controller:
     """A KRaft change towards `target_isr`, with the election that the settings allow."""
     allowed = "unclean" if controller.settings.unclean_leader_election_enable else "online"
-    state = kraft.change(
-        controller.state,
-        controller.kraft_rules,
-        target_isr,
-        controller.available,
-        election or allowed,
-        unclean_shutdown,
-    )
+    wanted = kraft.Change(target_isr, controller.available, election or allowed, unclean_shutdown)
+    state = kraft.change(controller.state, controller.kraft_rules, wanted)
     return replace(controller, state=state)
 
 

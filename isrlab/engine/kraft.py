@@ -16,7 +16,6 @@ whether the last known leader is alive is that of KAFKA-19522, which mended it.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from isrlab.engine.model import NO_LEADER
@@ -34,20 +33,21 @@ class Rules:
     remembers_last_leader: bool = True  # one last known leader, instead of all last known members
 
 
-def change(
-    state: PartitionState,
-    rules: Rules,
-    target_isr: tuple[int, ...],
-    acceptable: Collection[int],
-    election: str = "online",
-    unclean_shutdown: Collection[int] = (),
-) -> PartitionState:
-    """The stored state after a change; the same object if nothing changes.
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is wanted: another ISR, perhaps another leader."""
 
-    `acceptable` are the brokers that may lead; `election` is "online", "preferred" or "unclean".
-    """
-    elr, last_known = _target_elr(state, rules, target_isr, unclean_shutdown)
-    leader, is_unclean = _elect(state, rules, target_isr, elr, acceptable, election)
+    target_isr: tuple[int, ...]
+    acceptable: tuple[int, ...]  # the brokers that may lead
+    election: str = "online"  # or "preferred", or "unclean"
+    unclean_shutdown: tuple[int, ...] = ()  # brokers whose disks may have lost data
+
+
+def change(state: PartitionState, rules: Rules, wanted: Change) -> PartitionState:
+    """The stored state after a change; the same object if nothing changes."""
+    target_isr = wanted.target_isr
+    elr, last_known = _target_elr(state, rules, wanted)
+    leader, is_unclean = _elect(state, rules, wanted, elr)
     if leader != state.leader and leader in elr and not is_unclean:
         target_isr, elr = (leader,), tuple(r for r in elr if r != leader)
     if is_unclean:
@@ -73,64 +73,38 @@ def change(
 
 
 def _target_elr(
-    state: PartitionState,
-    rules: Rules,
-    target_isr: tuple[int, ...],
-    unclean_shutdown: Collection[int],
+    state: PartitionState, rules: Rules, wanted: Change
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """(ELR, last known ELR): who left the ISR while it was too small, and who of them is
-    doubtful."""
-    if not rules.has_elr or len(target_isr) >= rules.min_isr:
+    """(ELR, last known ELR): who left too small an ISR, and who of them is doubtful."""
+    if not rules.has_elr or len(wanted.target_isr) >= rules.min_isr:
         return (), ()
-    candidates = (*state.elr, *(r for r in state.isr if r not in state.elr))
-    outside = [r for r in candidates if r not in target_isr]
-    elr = tuple(sorted(r for r in outside if r not in unclean_shutdown))
-    known = {*outside, *state.last_known_elr} - set(target_isr) - set(elr)
+    outside = {*state.elr, *state.isr} - set(wanted.target_isr)
+    elr = tuple(sorted(outside - set(wanted.unclean_shutdown)))
+    known = (outside | set(state.last_known_elr)) - set(wanted.target_isr) - set(elr)
     return elr, tuple(sorted(known))
 
 
 def _elect(
-    state: PartitionState,
-    rules: Rules,
-    isr: tuple[int, ...],
-    elr: tuple[int, ...],
-    acceptable: Collection[int],
-    election: str,
+    state: PartitionState, rules: Rules, wanted: Change, elr: tuple[int, ...]
 ) -> tuple[int, bool]:
     """(leader, whether the election is unclean): in assignment order, the present leader first."""
-    eligible = [r for r in isr or elr if r in acceptable]
-    preferred = rules.replicas[0]
-    if election == "preferred" and preferred in eligible:
-        return preferred, False
+    acceptable = wanted.acceptable
+    eligible = [r for r in wanted.target_isr or elr if r in acceptable]
+    if wanted.election == "preferred" and rules.replicas[0] in eligible:
+        return rules.replicas[0], False
     if state.leader in eligible:
         return state.leader, False
     first = next((r for r in rules.replicas if r in eligible), NO_LEADER)
     if first != NO_LEADER:
         return first, False
-    if _can_lead_again(state, rules, isr, elr, acceptable):
-        return state.last_known_elr[0], True
-    if election == "unclean":
+    is_last_hope = rules.has_elr and rules.remembers_last_leader and not wanted.target_isr
+    last = state.last_known_elr
+    if is_last_hope and not elr and len(last) == 1 and last[0] in acceptable:
+        return last[0], True
+    if wanted.election == "unclean":
         alive = next((r for r in rules.replicas if r in acceptable), NO_LEADER)
         return alive, alive != NO_LEADER
     return NO_LEADER, False
-
-
-def _can_lead_again(
-    state: PartitionState,
-    rules: Rules,
-    isr: tuple[int, ...],
-    elr: tuple[int, ...],
-    acceptable: Collection[int],
-) -> bool:
-    """Nobody is left but the last known leader, and it is back."""
-    return (
-        rules.has_elr
-        and rules.remembers_last_leader
-        and not isr
-        and not elr
-        and len(state.last_known_elr) == 1
-        and state.last_known_elr[0] in acceptable
-    )
 
 
 def _last_leader(state: PartitionState, isr: tuple[int, ...], leader: int) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 The package ships itself to the workers, so a cluster needs no installation of isrlab (it does need
 the libraries that isrlab imports). Times are UTC throughout. Console progress is off: it would end
 up in the stored output of notebooks. So would the greetings of the Java process; what that
-writes goes to a file in the temporary folder (`isrlab-spark-<process>.log`) instead.
+writes goes to a file in the temporary folder (`isrlab-spark-*.log`) instead.
 """
 
 from __future__ import annotations
@@ -65,9 +65,8 @@ def session(master: str | None = None, app_name: str = "isrlab") -> SparkSession
 @contextlib.contextmanager
 def _java_talks_to_a_file() -> Iterator[None]:
     """A Java process that is started meanwhile inherits a file as its standard error."""
-    path = Path(tempfile.gettempdir()) / f"isrlab-spark-{os.getpid()}.log"
     kept = os.dup(2)
-    with open(path, "ab") as file:
+    with tempfile.NamedTemporaryFile(prefix="isrlab-spark-", suffix=".log", delete=False) as file:
         os.dup2(file.fileno(), 2)
         try:
             yield

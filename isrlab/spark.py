@@ -2,15 +2,18 @@
 
 The package ships itself to the workers, so a cluster needs no installation of isrlab (it does need
 the libraries that isrlab imports). Times are UTC throughout. Console progress is off: it would end
-up in the stored output of notebooks.
+up in the stored output of notebooks. So would the greetings of the Java process; what that
+writes goes to a file in the temporary folder (`isrlab-spark-*.log`) instead.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,10 +55,24 @@ def session(master: str | None = None, app_name: str = "isrlab") -> SparkSession
     builder = SparkSession.builder.master(master).appName(app_name)
     for key, value in options.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    with _java_talks_to_a_file():
+        spark = builder.getOrCreate()
     if not master.startswith("local"):
         spark.sparkContext.addPyFile(package_archive())
     return spark
+
+
+@contextlib.contextmanager
+def _java_talks_to_a_file() -> Iterator[None]:
+    """A Java process that is started meanwhile inherits a file as its standard error."""
+    kept = os.dup(2)
+    with tempfile.NamedTemporaryFile(prefix="isrlab-spark-", suffix=".log", delete=False) as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
 
 
 def require_java() -> None:

@@ -1,0 +1,34 @@
+"""Fleets: thousands of partitions under load for hours, by the same rules as the engine.
+
+`FleetConfig` says what runs; `simulate_local`, `simulate` and `stored` turn it into events;
+`trace` looks at one partition closely; `questions` holds what only a simulation can answer.
+"""
+
+from isrlab.fleet.config import LOADS, FleetConfig, sweep, versions
+from isrlab.fleet.questions import alarms, compared, evictions
+from isrlab.fleet.simulate import (
+    read,
+    runs,
+    simulate,
+    simulate_local,
+    stored,
+)
+from isrlab.fleet.trace import Trace, most_evicting, trace
+
+__all__ = [
+    "LOADS",
+    "FleetConfig",
+    "Trace",
+    "alarms",
+    "compared",
+    "evictions",
+    "most_evicting",
+    "read",
+    "runs",
+    "simulate",
+    "simulate_local",
+    "stored",
+    "sweep",
+    "trace",
+    "versions",
+]

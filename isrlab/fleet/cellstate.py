@@ -1,0 +1,192 @@
+"""The tables of the fleet kernel: what a cell is given, what it remembers, what it writes.
+
+A *cell* is one leader broker, the partitions it leads, and the fetcher threads of other brokers
+that read from it. Cells do not touch each other: whatever comes from outside (arrivals, stalls,
+the phase of the expiry task) is an input array. A *slot* is the place of a follower in a
+partition's replica list (0 is the first follower); sets of followers are bit masks over slots, and
+the leader is always in its own ISR, so it has no bit. A *thread* is one fetcher thread: one
+follower broker times one of its `num.replica.fetchers`.
+
+The tuples hold numpy arrays and numbers only, so numba compiles functions that take them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Bits = NDArray[np.uint64]
+
+SHRINK, EXPAND, COMMIT = 0, 1, 2  # kinds of row in `Out.events`
+NOT_PENDING, PENDING = 0, 1
+
+# Columns of `Out.events`
+(
+    TS_MS,
+    KIND,
+    PARTITION,
+    CHANGED,  # mask of the followers that leave or join; for a commit, the difference
+    ISR_BEFORE,
+    ISR_AFTER,
+    HIGH_WATERMARK,
+    LOG_END_OFFSET,
+    PARTITION_EPOCH,  # of the committed ISR
+    LAG_RECORDS,  # furthest behind of `CHANGED`, as the leader knows it
+    SINCE_FETCH_MS,  # since the last fetch of the one that fetched last
+    SINCE_CAUGHT_UP_MS,  # since the one that had everything last had everything
+) = range(12)
+EVENT_COLUMNS = 12
+
+# Places in `State.scalars`
+EVENT_COUNT, SAMPLE_COUNT, FETCHES, READS, COVERED, TURN, NEXT_ARRIVAL, NEXT_TICK_MS = range(8)
+BATCH_SENT_MS, BATCH_DUE_MS, QUEUE_HEAD, QUEUE_COUNT, NEXT_SAMPLE_MS, APPENDED = range(8, 14)
+SCALARS = 14
+
+
+class Rules(NamedTuple):
+    """The choices of one Kafka version as numbers, and the settings the rules compare with."""
+
+    lag_clock: int
+    shrink_rule: int
+    expand_rule: int
+    eligibility: int
+    high_watermark_set: int
+    high_watermark_held_under_min_isr: bool
+    high_watermark_after_shrink: int
+    high_watermark_only_if_follower_moved: bool
+    waits_for_controller: bool  # ISR changes are requests to the controller (since 2.7)
+    replica_lag_time_max_ms: int
+    replica_lag_max_messages: int
+    isr_check_period_ms: int
+    effective_min_isr: int
+    isr_commit_ms: int  # from an AlterPartition request to its answer
+
+
+class Links(NamedTuple):
+    """How records travel to followers."""
+
+    latency_ms: int  # one way, at least 1
+    fetch_max_bytes: int
+    response_max_bytes: int
+    fetch_wait_max_ms: int
+
+
+class Arrivals(NamedTuple):
+    """Produced batches in order of time, then partition."""
+
+    ts_ms: Ints  # int64[batches]
+    partition: NDArray[np.int32]  # int32[batches]
+    records: NDArray[np.int32]  # int32[batches], at least 1
+
+
+PARTITION_ROW = np.dtype(
+    [
+        ("log_end_offset", np.int64),  # of the leader
+        ("high_watermark", np.int64),
+        ("isr", np.int64),  # committed, mask over slots
+        ("maximal_isr", np.int64),  # as if every change in flight had grown it
+        ("pending", np.int64),  # 1 while a change is in flight
+        ("pending_isr", np.int64),
+        ("due_ms", np.int64),  # when the change in flight is answered
+        ("partition_epoch", np.int64),
+        ("record_bytes", np.int64),
+    ]
+)
+FOLLOWER_ROW = np.dtype(
+    [
+        ("end", np.int64),  # what the follower has, or is being sent
+        ("seen_end", np.int64),  # what the leader knows of it
+        ("last_caught_up_ms", np.int64),  # by the version's lag clock
+        ("had_all_ms", np.int64),  # by the lag clock of today's Kafka
+        ("last_fetch_ms", np.int64),
+        ("last_fetch_leader_end", np.int64),
+        ("turn", np.int64),  # who was served longest ago has the lowest
+        ("thread", np.int64),  # that reads for it
+    ]
+)
+THREAD_ROW = np.dtype(
+    [
+        ("fetch_ms", np.int64),  # last fetch that reached the leader
+        ("next_ms", np.int64),  # next fetch to arrive, or the end of the wait
+        ("is_parked", np.int64),  # the leader holds the thread's fetch
+        ("has_data", np.int64),  # and can answer it
+        ("partitions", np.int64),  # how many it reads
+        ("bytes_per_s", np.int64),  # what it can receive and write
+        ("stall_from", np.int64),  # first row of its stalls
+        ("stall_to", np.int64),  # one past the last
+    ]
+)
+
+
+class Out(NamedTuple):
+    """What a run writes. A full buffer is counted on, not written on: so its size is known."""
+
+    events: Ints  # int64[capacity, EVENT_COLUMNS]
+    samples: Ints  # int64[capacity, 4 + slots]: ts, log end, high watermark, ISR, followers' ends
+    watched: int  # partition that is sampled, -1 for none
+    sample_ms: int
+
+
+class State(NamedTuple):
+    """Everything a cell remembers; a run can be continued with the next window of arrivals."""
+
+    partitions: NDArray[np.void]  # PARTITION_ROW[partitions]
+    followers: NDArray[np.void]  # FOLLOWER_ROW[partitions, slots]
+    threads: NDArray[np.void]  # THREAD_ROW[threads]
+    active: Bits  # uint64[threads, words], partitions that a fetch must look at
+    stalls: Ints  # int64[stalls, 2], start and end (exclusive) ms, ascending for each thread
+    queue: Ints  # int64[partitions], ring of partitions with a change in flight
+    scratch: Ints  # int64[partitions]
+    scalars: Ints  # int64[SCALARS]
+    rules: Rules
+    links: Links
+    out: Out
+
+
+class Setup(NamedTuple):
+    """What makes one cell different from another."""
+
+    rules: Rules
+    links: Links
+    thread_of: Ints  # int64[partitions, slots], number of the thread that reads for a follower
+    bytes_per_s: Ints  # int64[threads], what a thread can receive and write
+    stalls: list[Ints]  # int64[n, 2] for each thread: start, end (exclusive) ms, ascending
+    record_bytes: int
+    first_tick_ms: int
+
+
+def new_state(setup: Setup, out: Out) -> State:
+    """A cell at time 0: logs empty, everybody in sync, every thread's first fetch on its way."""
+    thread_of, stalls = setup.thread_of, setup.stalls
+    count, slots = thread_of.shape
+    partitions = np.zeros(count, dtype=PARTITION_ROW)
+    partitions["isr"] = partitions["maximal_isr"] = (1 << slots) - 1
+    partitions["record_bytes"] = setup.record_bytes
+    followers = np.zeros((count, slots), dtype=FOLLOWER_ROW)
+    followers["thread"] = thread_of
+    threads = np.zeros(len(stalls), dtype=THREAD_ROW)
+    threads["next_ms"] = setup.links.latency_ms
+    threads["partitions"] = np.bincount(thread_of.ravel(), minlength=len(stalls))
+    threads["bytes_per_s"] = setup.bytes_per_s
+    ends = np.cumsum([len(rows) for rows in stalls])
+    threads["stall_to"] = ends
+    threads["stall_from"][1:] = ends[:-1]
+    scalars = np.zeros(SCALARS, dtype=np.int64)
+    scalars[NEXT_TICK_MS] = setup.first_tick_ms
+    scalars[[BATCH_SENT_MS, BATCH_DUE_MS]] = -1
+    return State(
+        partitions=partitions,
+        followers=followers,
+        threads=threads,
+        active=np.zeros((len(stalls), (count + 63) // 64), dtype=np.uint64),
+        stalls=np.concatenate(stalls).astype(np.int64),
+        queue=np.zeros(count, dtype=np.int64),
+        scratch=np.zeros(count, dtype=np.int64),
+        scalars=scalars,
+        rules=setup.rules,
+        links=setup.links,
+        out=out,
+    )

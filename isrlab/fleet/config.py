@@ -1,0 +1,201 @@
+"""What a simulated fleet is: one frozen record of numbers with units, checked when it is built."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from isrlab.engine.rules import effective_min_isr, isr_check_period_ms
+from isrlab.engine.versions import IsrWrite, KafkaVersion
+from isrlab.fleet.cellstate import Links, Rules
+
+LOADS: dict[str, str] = {
+    "steady": "batches at random, nothing else",
+    "bursts": "and bursts, each partition on its own",
+    "heavy": "bursts of very different height: most low, few up to fifty times as high",
+    "together": "bursts that hit many partitions of the cluster at the same moment",
+}
+NO_MESSAGE_LIMIT = 2**62
+DAY_MINUTES = 1440.0
+
+
+def _number(default: Any, unit: str, low: float, high: float) -> Any:
+    return field(default=default, metadata={"unit": unit, "low": low, "high": high})
+
+
+@dataclass(frozen=True)
+class FleetConfig:
+    """A cluster under load for some minutes. A limit of None is the default of the version.
+
+    Raises ValueError, which names the offending value and the valid range.
+    """
+
+    version: str = "0.8.2"
+    name: str = ""  # the `run` of its events; "" is the version
+    partitions: int = _number(1_000, "partitions", 1, 1_000_000)
+    brokers: int = _number(3, "brokers", 2, 10_000)
+    replication_factor: int = _number(3, "replicas", 2, 9)
+    minutes: float = _number(60.0, "minutes", 0.01, 14 * DAY_MINUTES)
+    seed: int = _number(1, "", 0, 2**63 - 1)
+
+    replica_lag_time_max_ms: int | None = _number(None, "ms", 1, 86_400_000)
+    replica_lag_max_messages: int | None = _number(None, "records", 0, 2**53)
+    min_insync_replicas: int = _number(1, "replicas", 1, 9)
+    num_replica_fetchers: int = _number(1, "threads for each pair of brokers", 1, 64)
+    replica_fetch_max_bytes: int = _number(1_048_576, "bytes", 1, 2**31 - 1)
+    replica_fetch_response_max_bytes: int = _number(10_485_760, "bytes", 1, 2**31 - 1)
+    replica_fetch_wait_max_ms: int = _number(500, "ms", 1, 60_000)
+
+    load: str = "bursts"
+    records_per_s: float = _number(5.0, "records/s for each partition", 0, 1e6)
+    batch_every_ms: int = _number(1_000, "ms between batches, on average", 1, 3_600_000)
+    record_bytes: int = _number(500, "bytes", 1, 1_000_000)
+    burst_records: int = _number(30_000, "records in a burst of one partition", 0, 10**8)
+    burst_s: float = _number(1.0, "s", 0, 3_600)
+    burst_every_s: float = _number(1_800.0, "s between bursts, on average", 1, 86_400 * 14)
+    burst_share: float = _number(0.3, "share of partitions hit together", 0, 1)
+
+    fetch_latency_ms: int = _number(2, "ms one way", 1, 60_000)
+    follower_bytes_per_s: int = _number(10_000_000, "bytes/s for each thread", 1, 10**12)
+    follower_spread: float = _number(0.2, "share by which brokers differ from it", 0, 0.9)
+    stall_s: float = _number(20.0, "s that a follower's fetchers stand still", 0, 86_400)
+    stall_every_s: float = _number(3_600.0, "s between stalls of a broker", 1, 86_400 * 14)
+    isr_commit_ms: int = _number(10, "ms from AlterPartition to its answer", 1, 3_600_000)
+
+    def __post_init__(self) -> None:
+        KafkaVersion.of(self.version)
+        if self.load not in LOADS:
+            raise ValueError(f"unknown load {self.load!r}; known: {', '.join(LOADS)}")
+        for item in fields(self):
+            _check(item.name, getattr(self, item.name), item.metadata)
+        if self.replication_factor > self.brokers:
+            raise ValueError(
+                f"replication_factor={self.replication_factor} needs as many brokers; "
+                f"valid: 2 to brokers={self.brokers}"
+            )
+
+    @property
+    def run(self) -> str:
+        """What its events carry in the column `run`."""
+        return self.name or self.version
+
+    @property
+    def duration_ms(self) -> int:
+        """How long it runs."""
+        return round(self.minutes * 60_000)
+
+    @property
+    def kafka(self) -> KafkaVersion:
+        """The generation of its rules."""
+        return KafkaVersion.of(self.version)
+
+    @property
+    def lag_time_ms(self) -> int:
+        """replica.lag.time.max.ms, given or by default."""
+        return self.replica_lag_time_max_ms or self.kafka.replica_lag_time_max_ms
+
+    @property
+    def lag_messages(self) -> int | None:
+        """replica.lag.max.messages, given or by default; None where there is no such rule."""
+        if self.kafka.replica_lag_max_messages is None:
+            return None
+        if self.replica_lag_max_messages is not None:
+            return self.replica_lag_max_messages
+        return self.kafka.replica_lag_max_messages
+
+    @property
+    def isr_check_period_ms(self) -> int:
+        """How often the isr-expiration task runs."""
+        return isr_check_period_ms(self.lag_time_ms, self.kafka.isr_checks_per_lag_time)
+
+    def with_(self, **changes: Any) -> FleetConfig:
+        """The same fleet with some numbers changed."""
+        known = [item.name for item in fields(self)]
+        unknown = sorted(set(changes) - set(known))
+        if unknown:
+            raise ValueError(f"unknown setting {unknown[0]!r}; known: {', '.join(known)}")
+        return replace(self, **changes)
+
+    def rules(self) -> Rules:
+        """The version's choices as the kernel takes them."""
+        kafka = self.kafka
+        messages = self.lag_messages
+        return Rules(
+            lag_clock=int(kafka.lag_clock),
+            shrink_rule=int(kafka.shrink_rule),
+            expand_rule=int(kafka.expand_rule),
+            eligibility=int(kafka.eligibility),
+            high_watermark_set=int(kafka.high_watermark_set),
+            high_watermark_held_under_min_isr=kafka.high_watermark_held_under_min_isr,
+            high_watermark_after_shrink=int(kafka.high_watermark_after_shrink),
+            high_watermark_only_if_follower_moved=kafka.high_watermark_only_if_follower_moved,
+            waits_for_controller=kafka.isr_write >= IsrWrite.ALTER_ISR,
+            replica_lag_time_max_ms=self.lag_time_ms,
+            replica_lag_max_messages=NO_MESSAGE_LIMIT if messages is None else messages,
+            isr_check_period_ms=self.isr_check_period_ms,
+            effective_min_isr=effective_min_isr(self.min_insync_replicas, self.replication_factor),
+            isr_commit_ms=self.isr_commit_ms,
+        )
+
+    def links(self) -> Links:
+        """How its records travel, as the kernel takes it."""
+        return Links(
+            latency_ms=self.fetch_latency_ms,
+            fetch_max_bytes=self.replica_fetch_max_bytes,
+            response_max_bytes=self.replica_fetch_response_max_bytes,
+            fetch_wait_max_ms=self.replica_fetch_wait_max_ms,
+        )
+
+    def to_json(self) -> str:
+        """All fields as one line of JSON."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> FleetConfig:
+        """The fleet that `to_json` wrote."""
+        return cls(**json.loads(text))
+
+
+def versions(config: FleetConfig, names: Iterable[str]) -> list[FleetConfig]:
+    """The same fleet, load and seed under several Kafka versions; each run is named for its own.
+
+    Of releases with the same rules only the first is kept.
+    """
+    first: dict[str, FleetConfig] = {}
+    for name in names:
+        first.setdefault(KafkaVersion.of(name).name, config.with_(version=name, name=""))
+    return list(first.values())
+
+
+def sweep(
+    configs: FleetConfig | Iterable[FleetConfig], setting: str, values: Iterable[Any]
+) -> list[FleetConfig]:
+    """Each fleet once for each value of one setting; runs are named "0.8.2 burst_records=5000"."""
+    return [
+        config.with_(**{setting: value, "name": f"{config.run} {setting}={value}"})
+        for config in listed(configs)
+        for value in values
+    ]
+
+
+def listed(configs: FleetConfig | Iterable[FleetConfig]) -> list[FleetConfig]:
+    """One fleet or several, as a list of several; raises ValueError if two runs share a name."""
+    several = [configs] if isinstance(configs, FleetConfig) else list(configs)
+    names = [config.run for config in several]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"two runs are named {twice[0]!r}; give each FleetConfig its own name")
+    return several
+
+
+def _check(name: str, value: Any, limits: Any) -> None:
+    """Raise ValueError unless a numeric field is a number within its limits."""
+    if not limits or value is None:
+        return
+    low, high, unit = limits["low"], limits["high"], limits["unit"]
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not low <= value <= high:
+        where = f" {unit}" if unit else ""
+        raise ValueError(f"{name}={value!r} is out of range; valid: {low:,} to {high:,}{where}")

@@ -1,0 +1,44 @@
+"""Which broker holds which replica, and which fetcher thread reads which partition.
+
+Brokers are numbered from 1. Source: AdminUtils.assignReplicasToBrokers 0.8.2.2 (first replica on
+broker 1, no racks); AbstractFetcherManager.getFetcherId 0.8.2.2 (hash of topic and partition).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from isrlab.fleet.cellstate import Ints
+
+TOPIC = "load"
+
+
+@lru_cache(maxsize=8)
+def assignment(partitions: int, brokers: int, replication_factor: int) -> Ints:
+    """Broker of each replica, int64[partitions, replication_factor]; column 0 is the leader."""
+    number = np.arange(partitions)
+    first = number % brokers
+    shift = number // brokers
+    replicas = np.empty((partitions, replication_factor), dtype=np.int64)
+    replicas[:, 0] = first
+    for copy in range(1, replication_factor):
+        step = 1 + (shift + copy - 1) % (brokers - 1)
+        replicas[:, copy] = (first + step) % brokers
+    replicas += 1
+    replicas.flags.writeable = False
+    return replicas
+
+
+def fetcher_id(partition: int, num_replica_fetchers: int, topic: str = TOPIC) -> int:
+    """Which of a broker's fetcher threads reads a partition."""
+    return abs(31 * _java_hash(topic) + partition) % num_replica_fetchers
+
+
+def _java_hash(text: str) -> int:
+    """String.hashCode, as a signed 32-bit number."""
+    value = 0
+    for char in text:
+        value = (31 * value + ord(char)) & 0xFFFFFFFF
+    return value - 2**32 if value >= 2**31 else value

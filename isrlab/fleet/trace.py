@@ -1,0 +1,101 @@
+"""One partition of a fleet under the magnifying glass: what its leader knows, every few ms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isrlab.fleet import load
+from isrlab.fleet.cell import run_cell
+from isrlab.fleet.cellstate import Ints
+from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.layout import assignment
+from isrlab.fleet.simulate import simulate_local
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A partition over time. Ends of followers are as the leader knows them from their fetches."""
+
+    config: FleetConfig
+    leader: int
+    ts_ms: Ints  # int64[n]
+    log_end_offset: Ints  # int64[n], of the leader
+    high_watermark: Ints  # int64[n]
+    followers: dict[int, Ints]  # broker -> its log end offset, int64[n]
+    in_isr: dict[int, NDArray[np.bool_]]  # broker -> is in the committed ISR, bool[n]
+    ticks_ms: Ints  # when the isr-expiration task ran
+
+    @property
+    def lag_records(self) -> dict[int, Ints]:
+        """Broker -> records behind the leader, int64[n]."""
+        return {broker: self.log_end_offset - end for broker, end in self.followers.items()}
+
+    @property
+    def most_lag_records(self) -> Ints:
+        """Records that the follower furthest behind lacks, int64[n]."""
+        return np.max(list(self.lag_records.values()), axis=0)
+
+    @property
+    def isr_size(self) -> Ints:
+        """Members of the committed ISR with the leader, int64[n]."""
+        return 1 + np.sum(list(self.in_isr.values()), axis=0)
+
+    def evictions_ms(self) -> Ints:
+        """When somebody left the ISR, int64[k]."""
+        return self.ts_ms[1:][np.diff(self.isr_size) < 0]
+
+    def spared_ms(self, records: int) -> Ints:
+        """Moments of a lag above `records` with no eviction within ten seconds, int64[k]."""
+        behind = self.ts_ms[self.most_lag_records > records]
+        evicted = self.evictions_ms()
+        if len(evicted) == 0:
+            return behind
+        apart = np.abs(behind[:, None] - evicted[None, :]).min(axis=1)
+        return behind[apart > 10_000]
+
+    def around(self, ts_ms: int, before_ms: int = 3_000, after_ms: int = 4_000) -> Trace:
+        """The part of it from `before_ms` before to `after_ms` after a moment."""
+        keep = (self.ts_ms >= ts_ms - before_ms) & (self.ts_ms <= ts_ms + after_ms)
+        ticks = self.ticks_ms
+        return replace(
+            self,
+            ts_ms=self.ts_ms[keep],
+            log_end_offset=self.log_end_offset[keep],
+            high_watermark=self.high_watermark[keep],
+            followers={broker: end[keep] for broker, end in self.followers.items()},
+            in_isr={broker: member[keep] for broker, member in self.in_isr.items()},
+            ticks_ms=ticks[(ticks >= ts_ms - before_ms) & (ticks <= ts_ms + after_ms)],
+        )
+
+
+def most_evicting(config: FleetConfig) -> int:
+    """The partition whose ISR shrinks most often (the first of them); 0 if none ever does."""
+    events = simulate_local(config)
+    partitions = np.asarray(events["partition"])[np.asarray(events["kind"]) == "isr_shrink"]
+    return int(np.bincount(partitions, minlength=1).argmax())
+
+
+def trace(config: FleetConfig, partition: int = 0, sample_ms: int = 20) -> Trace:
+    """One partition, looked at every `sample_ms`; its whole cell is simulated.
+
+    Raises ValueError if there is no such partition.
+    """
+    if not 0 <= partition < config.partitions:
+        raise ValueError(f"partition={partition} out of range; valid: 0 to {config.partitions - 1}")
+    replicas = assignment(config.partitions, config.brokers, config.replication_factor)
+    leader, *followers = replicas[partition].tolist()
+    samples = run_cell(config, leader, partition, sample_ms).samples
+    first_ms = load.first_tick_ms(config, leader)
+    return Trace(
+        config=config,
+        leader=leader,
+        ts_ms=samples[:, 0],
+        log_end_offset=samples[:, 1],
+        high_watermark=samples[:, 2],
+        followers={b: samples[:, 4 + slot] for slot, b in enumerate(followers)},
+        in_isr={b: (samples[:, 3] >> slot) & 1 == 1 for slot, b in enumerate(followers)},
+        ticks_ms=np.arange(first_ms, config.duration_ms, config.isr_check_period_ms),
+    )

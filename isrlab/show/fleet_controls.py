@@ -1,0 +1,110 @@
+"""A small fleet under a slider: move the burst, and see who is evicted by which rule.
+
+Each move simulates one partition closely and a small fleet in three versions, here in this process,
+and sends one picture. `plot_burst` is the same picture for paper.
+"""
+
+from __future__ import annotations
+
+import io
+
+import ipywidgets as widgets
+import numpy as np
+from matplotlib.figure import Figure
+
+from isrlab import fleet
+from isrlab.fleet.config import FleetConfig
+from isrlab.show.fleet import FALSE_ALARM, REAL, plot_lag
+from isrlab.show.style import bare, plain
+
+VERSIONS = ("0.8.2", "0.9.0", "0.10.2")
+HEIGHTS = (1_000, 2_000, 5_000, 10_000, 15_000, 20_000, 30_000, 50_000, 100_000, 200_000)
+LENGTHS_S = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0)
+LIMITS = (500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000)
+SMALL = FleetConfig(partitions=30, minutes=10, burst_every_s=100, stall_s=0, seed=1)
+SAMPLE_MS = 20
+DPI = 90
+
+
+def burst_controls(config: FleetConfig = SMALL) -> widgets.VBox:
+    """Sliders for burst height, burst length and message limit, and the picture they make."""
+    height = _slider("burst height (records)", HEIGHTS, config.burst_records)
+    length = _slider("burst length (s)", LENGTHS_S, config.burst_s)
+    limit = _slider("lag.max.messages", LIMITS, config.with_(version="0.8.2").lag_messages)
+    picture = widgets.Image(format="png", layout=widgets.Layout(max_width="900px"))
+
+    def draw(_: object = None) -> None:
+        moved = config.with_(
+            burst_records=height.value, burst_s=length.value, replica_lag_max_messages=limit.value
+        )
+        picture.value = burst_png(moved)
+
+    for slider in (height, length, limit):
+        slider.observe(draw, names="value")
+    draw()
+    return widgets.VBox([height, length, limit, picture])
+
+
+def burst_png(config: FleetConfig) -> bytes:
+    """The picture of `plot_burst` as PNG."""
+    buffer = io.BytesIO()
+    plot_burst(config).savefig(buffer, format="png", dpi=DPI)
+    return buffer.getvalue()
+
+
+def plot_burst(config: FleetConfig = SMALL) -> Figure:
+    """Left: a partition in a burst that evicts under 0.8.2, if any does. Right: the fleet."""
+    figure = Figure(figsize=(9.6, 3.0), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=[1.7, 1])
+    old = config.with_(version=VERSIONS[0], name="")
+    seen = fleet.trace(old, fleet.most_evicting(old), SAMPLE_MS)
+    evicted = seen.evictions_ms()
+    moment = evicted[0] if len(evicted) else seen.ts_ms[seen.most_lag_records.argmax()]
+    plot_lag(seen.around(int(moment), 3_000, 4_000), ax=left)
+    _plot_counts(config, right)
+    return figure
+
+
+def _plot_counts(config: FleetConfig, ax: object) -> None:
+    """Evictions per hour in each version, false alarms apart."""
+    false, real = [], []
+    for one in fleet.versions(config, VERSIONS):
+        alarms, evictions = false_alarms(one)
+        false.append(alarms * 60 / one.minutes)
+        real.append((evictions - alarms) * 60 / one.minutes)
+    names = [plain(name) for name in VERSIONS]
+    ax.bar(names, false, color=FALSE_ALARM, label="false alarms")  # type: ignore[attr-defined]
+    ax.bar(names, real, bottom=false, color=REAL, label="real")  # type: ignore[attr-defined]
+    _dress(ax, false, real, config)
+
+
+def _dress(ax, false, real, config) -> None:  # type: ignore[no-untyped-def]
+    totals = np.add(false, real)
+    for place, (alarms, total) in enumerate(zip(false, totals, strict=True)):
+        ax.annotate(f"{alarms:,.0f}", (place, total), ha="center", va="bottom", fontsize=8)
+    ax.set_ylim(0, max(1.0, totals.max() * 1.15))
+    ax.set_ylabel("ISR shrinks per hour")
+    ax.set_title(f"False alarms, {config.partitions} partitions", loc="left", fontsize=10)
+    bare(ax, "left", "bottom")
+
+
+def false_alarms(config: FleetConfig) -> tuple[int, int]:
+    """False alarms and all evictions of a fleet, by the measure of `fleet.evictions`."""
+    details = fleet.simulate_local(config)["detail"].to_pylist()
+    ages = [int(dict(detail)["since_caught_up_ms"]) for detail in details if detail]
+    return sum(age <= config.lag_time_ms for age in ages), len(ages)
+
+
+def _slider(
+    description: str, options: tuple[float, ...], value: float | None
+) -> widgets.SelectionSlider:
+    """A slider over fixed values that moves by mouse or arrow keys and speaks when released."""
+    values = sorted({*options, value}) if value is not None else list(options)
+    return widgets.SelectionSlider(
+        options=[(f"{option:,}", option) for option in values],
+        value=value,
+        description=description,
+        continuous_update=False,
+        style={"description_width": "160px"},
+        layout=widgets.Layout(width="560px"),
+    )

@@ -1,0 +1,265 @@
+"""A second, deliberately dumb fleet: millisecond by millisecond, every partition in every fetch.
+
+It shares nothing with the kernel but the description of the model: the rules are written out again,
+the state is dictionaries, nothing is skipped and nothing is remembered for later. It is the judge
+in `test_fleet_kernel.py` and the slow half of the benchmark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+SAMPLE_MS = 10
+
+
+@dataclass
+class Follower:
+    """One follower of one partition, as the leader and as itself see it."""
+
+    end: int = 0  # its own log end
+    seen: int = 0  # the log end the leader knows
+    clock: int = 0  # last caught up, by the version's rule
+    today: int = 0  # last caught up, by the rule of 0.10.2 and later
+    fetched: int = 0  # last fetch
+    leader_end: int = 0  # the leader's log end at that fetch
+    turn: int = 0
+    thread: int = 0
+
+
+@dataclass
+class Partition:
+    """One partition of the leader."""
+
+    end: int = 0
+    high_watermark: int = 0
+    isr: set[int] = field(default_factory=set)
+    wanted: set[int] | None = None  # ISR of the change in flight
+    epoch: int = 0
+    followers: list[Follower] = field(default_factory=list)
+
+
+@dataclass
+class Thread:
+    """One fetcher thread."""
+
+    stalls: list[tuple[int, int]]
+    next_ms: int
+    parked: bool = False
+
+
+class NaiveCell:
+    """A leader and its followers, run one millisecond at a time.
+
+    `thread_of[partition][slot]` names the thread; `arrivals` are (ms, partition, records).
+    """
+
+    def __init__(self, column, settings, thread_of, stalls, arrivals, record_bytes):
+        self.column, self.settings, self.record_bytes = column, settings, record_bytes
+        slots = len(thread_of[0])
+        self.partitions = [
+            Partition(isr=set(range(slots)), followers=[Follower(thread=t) for t in row])
+            for row in thread_of
+        ]
+        self.threads = [Thread(rows, settings["latency_ms"]) for rows in stalls]
+        self.arrivals: dict[int, list[tuple[int, int]]] = {}
+        for ms, partition, records in arrivals:
+            self.arrivals.setdefault(ms, []).append((partition, records))
+        self.events, self.turns, self.partition_fetches = [], 0, 0
+        self.samples = []
+        self.in_flight, self.waiting, self.answer_ms = [], [], None
+
+    def run(self, until_ms, first_tick_ms):
+        """All rows, in the kernel's order of columns."""
+        period = self.settings["lag_ms"] // (1 if self.column in "AB" else 2)
+        period = max(1, period)
+        for now in range(until_ms):
+            self.controller(now)
+            for partition, records in self.arrivals.get(now, []):
+                self.partitions[partition].end += records
+                self.look_at_high_watermark(partition, now)
+            for number, thread in enumerate(self.threads):
+                self.turn_of_thread(number, thread, now)
+            if now >= first_tick_ms and (now - first_tick_ms) % period == 0:
+                for partition in range(len(self.partitions)):
+                    self.expire(partition, now)
+            if now % SAMPLE_MS == 0:
+                self.look(now)
+        return self.events
+
+    def look(self, now):
+        """Partition 0 as it is at the end of this millisecond."""
+        first = self.partitions[0]
+        ends = (follower.seen for follower in first.followers)
+        self.samples.append((now, first.end, first.high_watermark, bits(first.isr), *ends))
+
+    def turn_of_thread(self, number, thread, now):
+        """A parked fetch is answered when there is data or its wait is over; or one comes in."""
+        mine = [p for p in self.partitions if any(f.thread == number for f in p.followers)]
+        if thread.parked:
+            if self.any_data(number, mine) or now >= thread.next_ms:
+                self.answer(number, thread, mine, now)
+        elif now >= thread.next_ms:
+            for index, partition in enumerate(self.partitions):
+                for slot, follower in enumerate(partition.followers):
+                    if follower.thread == number:
+                        self.position(index, slot, now)
+            if self.any_data(number, mine):
+                self.answer(number, thread, mine, now)
+            else:
+                thread.parked = True
+                thread.next_ms = now + self.settings["wait_ms"]
+
+    def any_data(self, number, mine):
+        return any(f.end < p.end for p in mine for f in p.followers if f.thread == number)
+
+    def position(self, index, slot, now):
+        """What the leader does with one partition of a fetch."""
+        self.partition_fetches += 1
+        partition, follower = self.partitions[index], None
+        follower = partition.followers[slot]
+        offset, end = follower.end, partition.end
+        modern = follower.today
+        if offset >= end:
+            modern = now
+        elif offset >= follower.leader_end:
+            modern = max(modern, follower.fetched)
+        if self.column == "A":
+            follower.clock = now
+        elif self.column == "B":
+            follower.clock = now if offset >= end else follower.clock
+        else:
+            follower.clock = modern
+        follower.today, follower.fetched, follower.leader_end = modern, now, end
+        moved, follower.seen = follower.seen != offset, offset
+        may_join = slot not in partition.isr and partition.wanted is None
+        if may_join and offset >= partition.high_watermark:
+            self.change(index, partition.isr | {slot}, 1, now)
+        if moved or self.column in "ABCD":
+            self.look_at_high_watermark(index, now)
+
+    def look_at_high_watermark(self, index, now):
+        partition = self.partitions[index]
+        least = partition.end
+        for slot, follower in enumerate(partition.followers):
+            member = slot in partition.isr | (partition.wanted or set())
+            fresh = now - follower.clock <= self.settings["lag_ms"]
+            if self.column == "N":
+                counts = member or fresh or follower.seen == partition.end
+            elif self.column in "CDG":
+                counts = member or fresh
+            else:
+                counts = member
+            if counts:
+                least = min(least, follower.seen)
+        if self.column == "N" and 1 + len(partition.isr) < self.settings["min_isr"]:
+            return
+        partition.high_watermark = max(partition.high_watermark, least)
+
+    def expire(self, index, now):
+        partition = self.partitions[index]
+        if partition.wanted is not None:
+            return
+        stay = {s for s in partition.isr if not self.is_out(partition, partition.followers[s], now)}
+        if stay != partition.isr:
+            self.change(index, stay, 0, now)
+            if self.column != "N":
+                self.look_at_high_watermark(index, now)
+
+    def is_out(self, partition, follower, now):
+        late = now - follower.clock > self.settings["lag_ms"]
+        if self.column == "A":
+            return late or partition.end - follower.seen > self.settings["lag_messages"]
+        if self.column in "GN" and follower.seen == partition.end:
+            return False
+        return late
+
+    def change(self, index, isr, kind, now):
+        partition = self.partitions[index]
+        self.emit(index, kind, partition.isr, isr, now)
+        if self.column != "N":
+            self.commit(index, isr, now)
+            return
+        partition.wanted = isr
+        self.waiting.append(index)
+        self.send(now)
+
+    def commit(self, index, isr, now):
+        partition = self.partitions[index]
+        before, partition.isr, partition.wanted = partition.isr, set(isr), None
+        partition.epoch += 1
+        self.emit(index, 2, before, partition.isr, now)
+
+    def send(self, now):
+        """One request at a time."""
+        if not self.in_flight and self.waiting:
+            self.in_flight, self.waiting = self.waiting, []
+            self.answer_ms = now + self.settings["commit_ms"]
+
+    def controller(self, now):
+        if self.in_flight and now >= self.answer_ms:
+            answered, self.in_flight = self.in_flight, []
+            for index in answered:
+                self.commit(index, self.partitions[index].wanted, now)
+                self.look_at_high_watermark(index, now)
+            self.send(now)
+
+    def answer(self, number, thread, mine, now):
+        """Fill a response, longest unserved first, and find when the next fetch comes in."""
+        limit, size = self.settings["response_bytes"], self.record_bytes
+        mine = [(f.turn, i, p, f) for i, p in enumerate(mine) for f in p.followers]
+        mine = [row for row in mine if row[3].thread == number and row[3].end < row[2].end]
+        most = max(1, self.settings["fetch_bytes"] // size)
+        wanted = sum(min(most, p.end - f.end) for _, _, p, f in mine)
+        if wanted * size > limit:
+            mine.sort(key=lambda row: row[:2])
+        sent = 0
+        for _, _, partition, follower in mine:
+            room = max((limit - sent) // size, 1 if sent == 0 else 0)
+            records = min(most, partition.end - follower.end, room)
+            if records <= 0:
+                break
+            follower.end += records
+            sent += records * size
+            self.turns += 1
+            follower.turn = self.turns
+        latency, rate = self.settings["latency_ms"], self.settings["bytes_per_s"][number]
+        work = -(-sent * 1000 // rate)
+        thread.parked = False
+        thread.next_ms = work_until(now + latency, work, thread.stalls) + latency
+
+    def emit(self, index, kind, before, after, now):
+        partition = self.partitions[index]
+        changed = [partition.followers[s] for s in before ^ after]
+        self.events.append(
+            (
+                now,
+                kind,
+                index,
+                bits(before ^ after),
+                bits(before),
+                bits(after),
+                partition.high_watermark,
+                partition.end,
+                partition.epoch,
+                max(partition.end - f.seen for f in changed),
+                min(now - f.fetched for f in changed),
+                min(now - f.today for f in changed),
+            )
+        )
+
+
+def work_until(start, work, stalls):
+    """Count down the work in milliseconds that are not stalled; leave only outside a stall."""
+    now = start
+    while True:
+        stalled = any(begin <= now < end for begin, end in stalls)
+        if work == 0 and not stalled:
+            return now
+        if not stalled:
+            work -= 1
+        now += 1
+
+
+def bits(slots):
+    """The set as a mask."""
+    return sum(1 << slot for slot in slots)

@@ -1,0 +1,311 @@
+"""Fleets: settings, load, events, and that the rows do not depend on how the work is divided."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from isrlab import churn, fleet
+from isrlab.events import SCHEMA
+from isrlab.fleet import load
+from isrlab.fleet.cell import FIRST_CAPACITY, cell, leaders, run_cell, to_arrow
+from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.layout import assignment, fetcher_id
+from isrlab.spark import package_archive
+
+SMALL = FleetConfig(partitions=12, minutes=10, burst_every_s=60, stall_every_s=300, seed=7)
+BUSY = FleetConfig(partitions=60, minutes=20, burst_every_s=40, stall_every_s=200, seed=3)
+
+
+def rows_of(frame):
+    """All rows as plain text, sorted: equal iff the same rows."""
+    return sorted(str(row) for row in frame.collect())
+
+
+def kinds(config):
+    return Counter(fleet.simulate_local(config)["kind"].to_pylist())
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "said"),
+    [
+        ("partitions", 0, "partitions=0 is out of range; valid: 1 to 1,000,000 partitions"),
+        ("minutes", -1, "minutes=-1 is out of range; valid: 0.01 to 20,160.0"),
+        ("seed", 1.5e300, "seed=1.5e+300 is out of range"),
+        ("replica_lag_time_max_ms", 0, "valid: 1 to 86,400,000 ms"),
+        ("burst_records", "many", "burst_records='many' is out of range"),
+        ("load", "daily", "unknown load 'daily'; known: steady, bursts, heavy, together"),
+        ("version", "7.0", "unknown Kafka version '7.0'"),
+        ("replication_factor", 4, "replication_factor=4 needs as many brokers"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_its_range(setting, value, said):
+    with pytest.raises(ValueError, match=said.replace("+", r"\+").replace("(", r"\(")):
+        FleetConfig(**{setting: value})
+
+
+def test_an_unknown_setting_is_refused():
+    with pytest.raises(ValueError, match="unknown setting 'partition'; known: version, name"):
+        FleetConfig().with_(partition=1)
+
+
+def test_two_runs_may_not_share_a_name():
+    with pytest.raises(ValueError, match=r"two runs are named '0\.8\.2'"):
+        fleet.simulate_local([SMALL, SMALL.with_(seed=8)])
+
+
+def test_limits_default_to_those_of_the_version():
+    old, new = FleetConfig(version="0.8.2"), FleetConfig(version="2.5")
+    assert (old.lag_time_ms, old.lag_messages, old.isr_check_period_ms) == (10_000, 4_000, 10_000)
+    assert (new.lag_time_ms, new.lag_messages, new.isr_check_period_ms) == (30_000, None, 15_000)
+    assert FleetConfig(version="2.5", replica_lag_max_messages=7).lag_messages is None
+
+
+def test_settings_survive_json():
+    config = SMALL.with_(replica_lag_time_max_ms=5_000, load="together")
+    assert FleetConfig.from_json(config.to_json()) == config
+
+
+def test_a_sweep_names_its_runs():
+    both = fleet.versions(SMALL, ["0.8.2", "0.9.0"])
+    names = [config.run for config in fleet.sweep(both, "burst_s", [1.0, 2.0])]
+    assert names == [
+        "0.8.2 burst_s=1.0",
+        "0.8.2 burst_s=2.0",
+        "0.9.0 burst_s=1.0",
+        "0.9.0 burst_s=2.0",
+    ]
+
+
+# Who holds what
+
+
+def test_replicas_are_on_different_brokers_and_spread_evenly():
+    replicas = assignment(120, 5, 3)
+    assert all(len(set(row)) == 3 for row in replicas.tolist())
+    assert set(Counter(replicas.ravel().tolist()).values()) == {72}
+
+
+def test_a_fetcher_is_found_by_the_hash_of_topic_and_partition():
+    assert [fetcher_id(p, 2, "a") for p in range(4)] == [1, 0, 1, 0]  # "a".hashCode() is 97
+
+
+def test_each_follower_has_exactly_one_thread_of_its_own_broker():
+    one = cell(FleetConfig(partitions=40, brokers=4, num_replica_fetchers=3), 2)
+    brokers = np.array(one.thread_brokers)
+    assert (brokers[one.thread_of] == one.followers).all()
+    assert one.leader not in brokers
+
+
+# Load
+
+
+def test_versions_see_the_same_load():
+    loads = [load.arrivals(SMALL.with_(version=v), np.arange(12)) for v in ("0.8.2", "3.7")]
+    assert all((a == b).all() for a, b in zip(*loads, strict=True))
+
+
+def test_a_partition_has_the_same_load_in_any_company():
+    alone = load.arrivals(SMALL, np.array([5]))
+    among = load.arrivals(SMALL, np.array([2, 5, 9]))
+    mine = among.partition == 1
+    assert (alone.ts_ms == among.ts_ms[mine]).all()
+    assert (alone.records == among.records[mine]).all()
+
+
+@pytest.mark.parametrize("kind", sorted(fleet.LOADS))
+def test_arrivals_are_in_order_and_within_the_run(kind):
+    arrivals = load.arrivals(SMALL.with_(load=kind), np.arange(12))
+    assert (np.diff(arrivals.ts_ms) >= 0).all()
+    assert arrivals.ts_ms.min() >= 0
+    assert arrivals.ts_ms.max() < SMALL.duration_ms
+    assert arrivals.records.min() >= 1
+
+
+def test_a_burst_holds_its_records_and_lasts_its_seconds():
+    config = SMALL.with_(records_per_s=0, burst_records=1_234, burst_s=2.0, burst_every_s=1e6)
+    config = config.with_(minutes=14 * 1440.0, seed=11)
+    starts = load.burst_starts_ms(config, 0).astype(int)
+    ts_ms, records = load.partition_arrivals(config, 0, np.zeros(0))
+    assert records.sum() == 1_234 * len(starts) > 0
+    assert starts[0] <= ts_ms[0] < starts[0] + 10
+    assert ts_ms[ts_ms < starts[0] + 3_000].max() <= starts[0] + 2_000
+
+
+def test_heavy_bursts_differ_and_keep_the_mean():
+    config = SMALL.with_(load="heavy", records_per_s=0, burst_s=0, burst_every_s=10, minutes=5_000)
+    records = load.partition_arrivals(config, 0, np.zeros(0))[1]
+    assert 0.5 < records.mean() / config.burst_records < 1.5
+    assert np.median(records) < 0.7 * config.burst_records < records.max() / 5
+
+
+def test_together_means_at_the_same_moment():
+    config = SMALL.with_(load="together", burst_share=1.0)
+    starts = [load.burst_starts_ms(config, p).tolist() for p in range(3)]
+    assert starts[0] == starts[1] == starts[2] != []
+
+
+def test_stalls_do_not_overlap_and_belong_to_the_broker():
+    starts, ends = load.stalls(BUSY.with_(minutes=600), 2)
+    assert len(starts) > 50
+    assert (starts[1:] > ends[:-1]).all()
+    assert starts.tolist() != load.stalls(BUSY.with_(minutes=600), 3)[0].tolist()
+
+
+# Events
+
+
+def test_events_have_the_schema_and_come_as_request_and_commit():
+    table = fleet.simulate_local(SMALL)
+    assert table.schema.equals(SCHEMA)
+    counts = Counter(table["kind"].to_pylist())
+    assert counts["isr_shrink"] > 0
+    assert counts["isr_commit"] == counts["isr_shrink"] + counts["isr_expand"]
+
+
+def test_each_change_starts_from_the_isr_before():
+    isr = {}
+    for row in fleet.simulate_local(BUSY).to_pylist():
+        if row["kind"] == "isr_commit":
+            before = isr.get(row["partition"], row["isr_before"])
+            assert row["isr_before"] == before
+            assert row["isr"][0] == row["broker"]  # the leader never leaves its own ISR
+            isr[row["partition"]] = row["isr"]
+            assert row["high_watermark"] <= row["log_end_offset"]
+
+
+def test_nothing_happens_without_bursts_and_stalls():
+    quiet = BUSY.with_(load="steady", stall_s=0)
+    assert all(not kinds(config) for config in fleet.versions(quiet, ["0.8.2", "0.10.2", "3.7"]))
+
+
+def test_bursts_alone_evict_under_the_message_rule_and_not_under_the_time_rule():
+    calm = BUSY.with_(stall_s=0, burst_every_s=300)
+    assert kinds(calm)["isr_shrink"] > 5
+    assert not kinds(calm.with_(version="0.9.0", name=""))
+
+
+def test_stalls_longer_than_the_limit_evict_under_both_rules():
+    stalled = SMALL.with_(load="steady", stall_s=25)
+    assert kinds(stalled)["isr_shrink"] > 5
+    assert kinds(stalled.with_(version="0.10.2", name=""))["isr_shrink"] > 5
+    assert not kinds(stalled.with_(version="2.5", name=""))  # its limit is 30 s
+
+
+def test_a_commit_takes_its_time_where_the_controller_decides():
+    config = BUSY.with_(version="3.7", replica_lag_time_max_ms=5_000, isr_commit_ms=40)
+    rows = fleet.simulate_local(config).to_pylist()
+    asked = {(r["partition"], r["ts_ms"]) for r in rows if r["kind"] == "isr_shrink"}
+    done = {(r["partition"], r["ts_ms"]) for r in rows if r["kind"] == "isr_commit"}
+    assert asked
+    latest_ms = config.duration_ms - 80  # one request may have to wait for the one before
+    for partition, ts_ms in asked:
+        answers = {(partition, ts_ms + wait_ms) for wait_ms in range(40, 81)}
+        assert answers & done or ts_ms > latest_ms
+
+
+def test_a_run_longer_than_the_first_buffer_is_complete():
+    config = BUSY.with_(partitions=300, burst_every_s=600, stall_every_s=40)
+    result = run_cell(config, 1)
+    assert len(result.events) > FIRST_CAPACITY
+    assert result.events[-1, 0] > config.duration_ms / 2
+
+
+def test_a_trace_shows_the_burst_the_lag_and_the_eviction():
+    seen = fleet.trace(BUSY.with_(stall_s=0), partition=4, sample_ms=50)
+    ends = np.array(list(seen.followers.values()))
+    assert ((seen.log_end_offset - ends).max(axis=1) > 4_000).all()
+    assert (ends <= seen.log_end_offset).all()
+    assert (seen.high_watermark <= seen.log_end_offset).all()
+    assert min(isr.min() for isr in seen.in_isr.values()) == 0
+    assert np.diff(seen.ticks_ms).tolist() == [10_000] * (len(seen.ticks_ms) - 1)
+
+
+def test_a_trace_of_no_partition_is_refused():
+    with pytest.raises(ValueError, match="partition=60 out of range; valid: 0 to 59"):
+        fleet.trace(BUSY, partition=60)
+
+
+# However the work is divided
+
+
+def test_a_cell_does_not_depend_on_what_ran_before_it():
+    alone = to_arrow(BUSY, run_cell(BUSY, 3))
+    for leader in leaders(BUSY):
+        last = to_arrow(BUSY, run_cell(BUSY, leader))
+    assert alone.equals(last)
+
+
+def test_same_seed_same_rows_for_one_task_or_many(spark):
+    configs = fleet.versions(BUSY, ["0.8.2", "3.7"])
+    one = rows_of(fleet.simulate(spark, configs, tasks=1))
+    assert one == rows_of(fleet.simulate(spark, configs, tasks=64))
+    local = spark.createDataFrame(fleet.simulate_local(configs))
+    assert one == rows_of(local.to(fleet.simulate(spark, configs).schema))
+    assert one != rows_of(fleet.simulate(spark, [c.with_(seed=4) for c in configs]))
+
+
+def test_stored_runs_come_back_with_a_manifest(spark, tmp_path):
+    configs = fleet.versions(SMALL, ["0.8.2", "0.9.0"])
+    events = fleet.stored(spark, configs, tmp_path / "runs")
+    assert rows_of(events) == rows_of(fleet.simulate(spark, configs))
+    assert {p.name for p in (tmp_path / "runs").glob("run=*")} == {"run=0.8.2", "run=0.9.0"}
+    said = json.loads((tmp_path / "runs" / "manifest.json").read_text())
+    assert [FleetConfig(**said["runs"][c.run]) for c in configs] == configs
+    with pytest.raises(FileExistsError, match="is not empty"):
+        fleet.stored(spark, configs, tmp_path / "runs")
+
+
+def test_questions_find_false_alarms_and_agree_with_the_general_ones(spark):
+    configs = fleet.versions(BUSY.with_(burst_every_s=200), ["0.8.2", "0.9.0"])
+    events = spark.createDataFrame(fleet.simulate_local(configs)).cache()
+    runs = fleet.runs(spark, configs)
+    evictions = fleet.evictions(events, runs)
+    changes, absences = churn.changes_by_partition(events), churn.under_replicated(events)
+    old, new = fleet.compared(runs, evictions, changes, absences).collect()
+    assert old.false_alarms > 10 * max(1, new.false_alarms)
+    for row, config in zip((old, new), configs, strict=True):
+        assert row.run == config.run
+        assert row.shrinks == kinds(config)["isr_shrink"]
+        assert row.shrinks == row.false_alarms + row.real_evictions
+        assert row.shrinks_per_hour == 3 * row.shrinks
+
+
+# Where the package may lie
+
+
+def test_the_kernel_works_out_of_a_zip_and_without_a_place_for_its_cache(tmp_path):
+    archive = package_archive()
+    assert any(n.endswith("fleet/kernel.py") for n in zipfile.ZipFile(archive).namelist())
+    code = (
+        f"import sys; sys.path.insert(0, {archive!r})\n"
+        "import isrlab.fleet as f; assert '.zip' in f.__file__, f.__file__\n"
+        "print(f.simulate_local(f.FleetConfig(partitions=2, minutes=0.1)).num_rows)"
+    )
+    nowhere = tmp_path / "file"
+    nowhere.touch()
+    places = dict.fromkeys(("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "TMPDIR"), str(nowhere))
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=places, capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "0"
+
+
+def test_the_arrow_lists_are_what_the_masks_say():
+    table = fleet.simulate_local(SMALL)
+    for row in table.slice(0, 50).to_pylist():
+        difference = set(row["isr"]) ^ set(row["isr_before"])
+        assert row["replica"] == (difference.pop() if len(difference) == 1 else None)
+        assert (row["detail"] is not None) == (row["kind"] == "isr_shrink")
+    assert isinstance(table, pa.Table)

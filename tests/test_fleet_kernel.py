@@ -1,0 +1,231 @@
+"""The compiled fleet against the dumb one, on drawn cells: the same events to the millisecond."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from naive_fleet import SAMPLE_MS, NaiveCell, work_until
+
+from isrlab.engine import rules
+from isrlab.engine.versions import PRESETS
+from isrlab.fleet import leader
+from isrlab.fleet.cellstate import EVENT_COLUMNS, Arrivals, Links, Out, Setup, new_state
+from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.kernel import _end_of_work, run
+
+DURATION_MS = 2_000
+
+BATCHES = st.lists(
+    st.tuples(st.integers(0, DURATION_MS - 1), st.integers(0, 2), st.integers(1, 60)), max_size=60
+)
+BURSTS = st.lists(
+    st.tuples(
+        st.integers(0, DURATION_MS - 1),
+        st.integers(0, 2),
+        st.integers(1, 40),  # batches
+        st.integers(1, 30),  # ms between them
+        st.integers(1, 120),  # records in each
+    ),
+    max_size=4,
+)
+STALLS = st.lists(st.tuples(st.integers(1, 600), st.integers(1, 600)), max_size=6)
+
+
+def stall_rows(gaps):
+    """(gap, length) pairs as ascending rows of start and end that do not overlap."""
+    rows, now = [], 0
+    for gap, length in gaps:
+        rows.append((now + gap, now + gap + length))
+        now += gap + length
+    return rows
+
+
+@st.composite
+def cells(draw):
+    """A small cell: settings, wiring, stalls and arrivals."""
+    bursts = draw(BURSTS)
+    arrivals = draw(BATCHES) + [
+        (start + index * gap, partition, records)
+        for start, partition, count, gap, records in bursts
+        for index in range(count)
+    ]
+    partitions = draw(st.integers(1, 3))
+    slots = draw(st.integers(1, 3))
+    threads = slots + draw(st.integers(0, 1))
+    return {
+        "column": draw(st.sampled_from(sorted(PRESETS))),
+        "lag_ms": draw(st.sampled_from([97, 200, 450])),
+        "lag_messages": draw(st.sampled_from([0, 5, 50, 300])),
+        "min_isr": draw(st.integers(1, 3)),
+        "latency_ms": draw(st.integers(1, 7)),
+        "bytes_per_s": [draw(st.sampled_from([500, 2_000, 10_000, 10**9])) for _ in range(threads)],
+        "fetch_bytes": draw(st.sampled_from([1, 30, 200, 10**6])),
+        "response_bytes": draw(st.sampled_from([5, 40, 300, 10**6])),
+        "wait_ms": draw(st.sampled_from([20, 150, 500])),
+        "commit_ms": draw(st.sampled_from([1, 60, 333])),
+        "record_bytes": draw(st.sampled_from([1, 7])),
+        "first_tick_ms": draw(st.integers(0, 300)),
+        "thread_of": [
+            draw(st.permutations(range(threads)).map(lambda p: list(p)[:slots]))
+            for _ in range(partitions)
+        ],
+        "stalls": [stall_rows(draw(STALLS)) for _ in range(threads)],
+        "arrivals": sorted(a for a in arrivals if a[0] < DURATION_MS and a[1] < partitions),
+    }
+
+
+def naive_events(cell):
+    """What the dumb fleet says: events, and partition 0 as it is every few milliseconds."""
+    naive = NaiveCell(
+        cell["column"],
+        cell,
+        cell["thread_of"],
+        cell["stalls"],
+        cell["arrivals"],
+        cell["record_bytes"],
+    )
+    events = naive.run(DURATION_MS, cell["first_tick_ms"])
+    return events, naive.samples
+
+
+def kernel_events(cell, capacity=20_000, windows=(DURATION_MS,)):
+    """What the compiled fleet says: events, partition 0, and how many events there are."""
+    config = FleetConfig(
+        version=PRESETS[cell["column"]].name,
+        replica_lag_time_max_ms=cell["lag_ms"],
+        replica_lag_max_messages=cell["lag_messages"],
+        min_insync_replicas=cell["min_isr"],
+        isr_commit_ms=cell["commit_ms"],
+    )
+    slots = len(cell["thread_of"][0])
+    # FleetConfig knows the replication factor of whole fleets; a drawn cell may have another
+    rule = config.rules()._replace(
+        effective_min_isr=rules.effective_min_isr(cell["min_isr"], 1 + slots)
+    )
+    links = Links(
+        cell["latency_ms"],
+        cell["fetch_bytes"],
+        cell["response_bytes"],
+        cell["wait_ms"],
+    )
+    setup = Setup(
+        rules=rule,
+        links=links,
+        thread_of=np.array(cell["thread_of"], dtype=np.int64),
+        bytes_per_s=np.array(cell["bytes_per_s"]),
+        stalls=[np.array(rows, dtype=np.int64).reshape(-1, 2) for rows in cell["stalls"]],
+        record_bytes=cell["record_bytes"],
+        first_tick_ms=cell["first_tick_ms"],
+    )
+    samples = np.zeros((DURATION_MS // SAMPLE_MS, 4 + slots), np.int64)
+    out = Out(np.zeros((capacity, EVENT_COLUMNS), np.int64), samples, 0, SAMPLE_MS)
+    state = new_state(setup, out)
+    table = np.array(cell["arrivals"], dtype=np.int64).reshape(-1, 3)
+    arrivals = Arrivals(
+        table[:, 0].copy(), table[:, 1].astype(np.int32), table[:, 2].astype(np.int32)
+    )
+    for until_ms in windows:
+        count = run(state, arrivals, until_ms)
+    seen = [tuple(row) for row in samples.tolist()]
+    return [tuple(row) for row in out.events[:count].tolist()], seen, count
+
+
+def judged(cell):
+    """The naive events, with its min ISR made effective as the kernel's caller does."""
+    slots = len(cell["thread_of"][0])
+    return naive_events({**cell, "min_isr": min(cell["min_isr"], 1 + slots)})
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(cells())
+@example(
+    {  # a follower catches up while the shrink that evicts it is in flight: it must still rejoin
+        "column": "N",
+        "lag_ms": 200,
+        "lag_messages": 0,
+        "min_isr": 1,
+        "latency_ms": 2,
+        "bytes_per_s": [10**9, 10**9],
+        "fetch_bytes": 10**6,
+        "response_bytes": 10**6,
+        "wait_ms": 20,
+        "commit_ms": 333,
+        "record_bytes": 1,
+        "first_tick_ms": 0,
+        "thread_of": [[0, 1]],
+        "stalls": [[(80, 500)], []],
+        "arrivals": [(100, 0, 9)],
+    }
+)
+@example(
+    {  # a fresh follower outside the ISR stalls: the high watermark waits while it is fresh
+        "column": "C",
+        "lag_ms": 200,
+        "lag_messages": 0,
+        "min_isr": 1,
+        "latency_ms": 2,
+        "bytes_per_s": [10**9, 500],
+        "fetch_bytes": 10**6,
+        "response_bytes": 10**6,
+        "wait_ms": 20,
+        "commit_ms": 1,
+        "record_bytes": 1,
+        "first_tick_ms": 0,
+        "thread_of": [[0, 1]],
+        "stalls": [[], [(80, 500), (595, 1_500)]],
+        "arrivals": [(100, 0, 9), *((ms, 0, 3) for ms in range(480, 620, 2))],
+    }
+)
+def test_kernel_and_naive_fleet_agree_to_the_millisecond(cell):
+    assert kernel_events(cell)[:2] == judged(cell)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@given(cells(), st.integers(1, DURATION_MS - 1))
+def test_a_run_in_two_windows_is_the_run_in_one(cell, first_ms):
+    assert kernel_events(cell, windows=(first_ms, DURATION_MS)) == kernel_events(cell)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 3_000), st.integers(0, 500), STALLS)
+def test_work_stands_still_in_a_stall(start_ms, work_ms, gaps):
+    rows = stall_rows(gaps)
+    config = FleetConfig()
+    stalls = [np.array(rows, dtype=np.int64).reshape(-1, 2)]
+    setup = Setup(
+        config.rules(), config.links(), np.zeros((1, 1), np.int64), np.ones(1), stalls, 1, 0
+    )
+    none = np.zeros((0, EVENT_COLUMNS), np.int64)
+    state = new_state(setup, Out(none, none, -1, 0))
+    assert _end_of_work(state, 0, start_ms, work_ms) == work_until(start_ms, work_ms, rows)
+
+
+def test_a_full_buffer_is_counted_on_and_says_how_large_it_should_be():
+    cell = {
+        "column": "A",
+        "lag_ms": 200,
+        "lag_messages": 0,
+        "min_isr": 1,
+        "latency_ms": 2,
+        "bytes_per_s": [500, 500],
+        "fetch_bytes": 30,
+        "response_bytes": 10**6,
+        "wait_ms": 500,
+        "commit_ms": 10,
+        "record_bytes": 7,
+        "first_tick_ms": 50,
+        "thread_of": [[0, 1]],
+        "stalls": [[], []],
+        "arrivals": [(ms, 0, 3) for ms in range(0, DURATION_MS, 150)],
+    }
+    rows, _, count = kernel_events(cell)
+    short, _, same_count = kernel_events(cell, capacity=3)
+    assert count == len(rows) > 10
+    assert same_count == count
+    assert short == rows[:3]
+
+
+def test_the_kernel_calls_the_rules_and_does_not_restate_them():
+    for name in ("_is_out_of_sync", "_can_join_isr", "_next_high_watermark"):
+        assert getattr(leader, name).py_func is getattr(rules, name[1:])

@@ -1,0 +1,119 @@
+"""Random schedules in every generation: what must hold whatever happens, and what may break where.
+
+A failure prints the schedule as a scenario text. Schedules are drawn without chance (the same in
+every run), and few; what longer searches found is kept at the end, made short.
+"""
+
+from __future__ import annotations
+
+import pytest
+from cases import scenes
+from cases.player import Player
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from isrlab import scenario
+from isrlab.engine.model import Leader
+from isrlab.engine.versions import PRESETS
+
+ALL = [v.name for v in PRESETS.values()]
+SINCE_KIP_101 = ALL[3:]
+ALWAYS = ("high_watermark_within_log", "high_watermark_never_back", "leader_in_isr")
+EVERY_POWER = ("power", "unclean", "controller")
+
+QUICK = settings(
+    max_examples=25,
+    derandomize=True,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
+)
+schedules = st.lists(st.tuples(st.integers(0, 999), st.integers(0, 999)), min_size=4, max_size=30)
+partitions = st.builds(
+    "partition replicas={} min.insync.replicas={} latency={}ms".format,
+    st.sampled_from(["1,2", "1,2,3"]),
+    st.sampled_from([1, 2]),
+    st.sampled_from([0, 5]),
+)
+
+
+def play(version: str, partition: str, schedule: list, powers: tuple = ()) -> Player:
+    """Play a schedule; without the power to elect uncleanly nobody else may, either."""
+    if "unclean" not in powers:
+        partition += " unclean.leader.election.enable=false"
+    player = Player(version, partition, powers)
+    try:
+        for kind, which in schedule:
+            player.choose(kind, which)
+    finally:
+        note(player.text)
+    return player
+
+
+@pytest.mark.parametrize("version", ALL)
+@QUICK
+@given(partition=partitions, schedule=schedules)
+def test_whatever_happens(version: str, partition: str, schedule: list) -> None:
+    """No fault of any kind makes the engine stumble, nor breaks what only the engine could."""
+    player = play(version, partition, schedule, EVERY_POWER)
+    assert not set(ALWAYS) & set(player.cluster.violations)
+    for frame in player.cluster.frames[-1:]:
+        for broker in frame.brokers.values():
+            assert broker.log.high_watermark <= broker.log.log_end_offset
+            assert not isinstance(broker.role, Leader) or broker.id in broker.role.isr
+
+
+@pytest.mark.parametrize("version", ALL)
+@QUICK
+@given(partition=partitions, schedule=schedules)
+def test_same_schedule_same_run(version: str, partition: str, schedule: list) -> None:
+    """A schedule, played again as a scenario text, gives the same journal, word for word."""
+    player = play(version, partition, schedule, EVERY_POWER)
+    again = scenario.play(player.text)
+    assert again.cluster.journal == player.cluster.journal
+    assert again.lines == player.run.lines
+
+
+@pytest.mark.parametrize("version", SINCE_KIP_101)
+@QUICK
+@given(partition=partitions, schedule=schedules)
+def test_clean_elections_lose_nothing_since_0_11(
+    version: str, partition: str, schedule: list
+) -> None:
+    """Without power loss and without unclean election no property breaks (KIP-101)."""
+    player = play(version, partition, schedule, ("controller",))
+    assert player.cluster.violations == {}
+
+
+@pytest.mark.parametrize("version", ["2.5", "3.7"])
+@QUICK
+@given(partition=partitions, schedule=schedules)
+def test_logs_converge_after_repair(version: str, partition: str, schedule: list) -> None:
+    """All links healed, all brokers up, 40 seconds: every replica has the leader's log."""
+    player = play(version, partition, schedule)
+    player.repair()
+    note(player.text)
+    cluster = player.cluster
+    assert cluster.leader is not None
+    expected = cluster.leader.log.records
+    assert [log.records for log in cluster.disks.values()] == [expected] * len(cluster.disks)
+    assert set(cluster.leader.role.isr) == set(cluster.replicas)
+    assert cluster.leader.log.high_watermark == len(expected)
+
+
+# What longer searches found, and in which generations it goes how
+
+
+FOUND = (  # in 0.8.2, 0.9.0, 0.10.2, 0.11, 2.5, 3.7
+    (scenes.FOUND_LOSS_BY_A_BOUNCE, "lost lost lost safe safe safe"),
+    (scenes.FOUND_LOSS_OF_THREE, "lost lost lost safe safe safe"),
+    # 0.11 knows nothing of an epoch before the leader's first, and trusts the high watermark again
+    (scenes.FOUND_DIVERGENCE, "diverged diverged diverged diverged lost lost"),
+    (scenes.FOUND_KIP_279, "lost lost lost diverged lost lost"),
+    (scenes.FOUND_SAME_EPOCH_TWICE, "diverged diverged diverged diverged safe safe"),
+)
+
+
+@pytest.mark.parametrize(("text", "words"), FOUND)
+def test_what_the_search_found(text: str, words: str) -> None:
+    assert [scenario.play(text, version=v).outcome.word for v in ALL] == words.split()

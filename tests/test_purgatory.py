@@ -1,0 +1,337 @@
+"""Timing wheels, the purgatory, and when a waiting fetch or produce completes.
+
+J19 is a case of TimerTest; the id is ours.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isrlab.engine.purgatory import (
+    Cause,
+    FetchPart,
+    Operation,
+    PolledQueue,
+    Purgatory,
+    Task,
+    Timer,
+    WaitingFetch,
+    WaitingProduce,
+    parked_fetch,
+)
+from isrlab.engine.segment import Batch, Reader, SegmentedLog
+
+START_MS = 1_000_000_000_007  # no multiple of anything
+
+
+def ran(moves) -> Counter:
+    return Counter(move.task.id for move in moves if move.runs)
+
+
+# J19, and what a wheel does step by step
+
+
+@pytest.mark.parametrize("step_ms", [1, 7, 50, 2_000])
+def test_j19_every_task_runs_once(step_ms):
+    """Delays 0-4 once, 10-99 twice, 100-499 once; tick 1 ms, 3 slots."""
+    delays = [*range(5), *range(10, 100), *range(10, 100), *range(100, 500)]
+    timer, done = Timer.at(START_MS, tick_ms=1, size=3), Counter()
+    for number, delay in enumerate(delays):
+        timer, move = timer.add(Task(f"{number}", START_MS + delay), START_MS)
+        done += ran([move])
+    assert len(done) == 1  # a delay of 0 ms has expired already
+    for now in range(START_MS, START_MS + 500 + step_ms, step_ms):
+        timer, moves = timer.advance(now)
+        done += ran(moves)
+    assert done == Counter(str(number) for number in range(len(delays)))
+    assert timer.tasks == ()
+
+
+def test_already_expired_tasks_run_at_once():
+    """testAlreadyExpiredTask: delays -5 to -1."""
+    for delay in range(-5, 0):
+        timer, move = Timer.at(START_MS).add(Task("t", START_MS + delay), START_MS)
+        assert move.runs
+        assert timer.tasks == ()
+
+
+@pytest.mark.parametrize(
+    ("delay", "place", "wheels"),
+    [
+        (1, (0, 1), 1),
+        (19, (0, 19), 1),
+        (20, (1, 1), 2),
+        (399, (1, 19), 2),
+        (400, (2, 1), 3),
+        (7_999, (2, 19), 3),
+        (8_000, (3, 1), 4),
+        (30_000, (3, 3), 4),
+        (160_000, (4, 1), 5),
+    ],
+)
+def test_which_wheel_and_slot(delay, place, wheels):
+    timer, move = Timer.at(0).add(Task("t", delay), 0)
+    assert move.target == place
+    assert len(timer.wheels) == wheels
+    assert [w.tick_ms for w in timer.wheels] == [20**k for k in range(wheels)]
+
+
+def test_a_task_falls_from_wheel_to_wheel():
+    """500 ms: 400-799 in the third wheel, then 500-519 in the second, where it is on time."""
+    timer, _ = Timer.at(0).add(Task("t", 509), 0)
+    _, moves = timer.advance(600)
+    assert [(m.at_ms, m.source, m.target) for m in moves] == [
+        (400, (2, 1), (1, 5)),  # slot 5 of the second wheel: 500-519
+        (500, (1, 5), (0, 9)),
+        (509, (0, 9), None),
+    ]
+
+
+def test_the_clock_is_rounded_down():
+    timer, _ = Timer.at(57).add(Task("t", 10_057), 57)
+    assert [w.current_ms for w in timer.wheels] == [57, 40, 0, 0]
+
+
+def test_an_idle_wheel_keeps_its_clock():
+    """Only a due slot moves it: a task added late takes a detour and is on time all the same."""
+    timer, moves = Timer.at(0).advance(1_000)
+    assert (timer.wheels[0].current_ms, moves) == (0, ())
+    timer, move = timer.add(Task("t", 1_005), 1_000)
+    assert move.target == (2, 2)
+    timer, moves = timer.advance(1_004)
+    assert not any(m.runs for m in moves)
+    timer, moves = timer.advance(1_005)
+    assert [m.at_ms for m in moves if m.runs] == [1_005]
+
+
+def test_cancelled_tasks_leave_the_wheel_and_not_the_queue():
+    timer, _ = Timer.at(0).add(Task("t", 500), 0)
+    assert timer.cancel("t").tasks == ()
+    assert ran(timer.cancel("t").advance(1_000)[1]) == Counter()
+    queue, _ = PolledQueue().add(Task("t", 500), 0)
+    assert len(queue.cancel("t").tasks) == 1
+    assert queue.cancel("t").purge(lambda task: False).tasks == ()
+
+
+def test_a_coarse_tick_runs_early():
+    """With a tick above 1 ms the task would run when its tick begins."""
+    timer, _ = Timer.at(0, tick_ms=5).add(Task("t", 8), 0)
+    assert [m.at_ms for m in timer.advance(8)[1]] == [5]
+
+
+tasks = st.lists(st.tuples(st.integers(0, 20_000), st.integers(0, 300)), max_size=40)
+
+
+@settings(max_examples=80, deadline=None)
+@given(tasks, st.integers(2, 25), st.integers(1, 10**6), st.lists(st.integers(1, 900), max_size=9))
+def test_every_task_runs_once_and_on_time(delays, size, start, steps):
+    """Never early, and at most one tick late: with a tick of 1 ms, exactly on time."""
+    timer, now, moves = Timer.at(start, size=size), start, []
+    expirations = {}
+    for number, (delay, pause) in enumerate(delays):
+        now += pause
+        timer, passed = timer.advance(now)
+        expirations[str(number)] = now + delay
+        timer, move = timer.add(Task(str(number), now + delay), now)
+        moves += [*passed, move]
+    for step in [*steps, 20_000]:
+        now += step
+        timer, passed = timer.advance(now)
+        moves += passed
+    assert timer.tasks == ()
+    assert {m.task.id: m.at_ms for m in moves if m.runs} == expirations
+    assert set(ran(moves).values()) <= {1}
+
+
+@settings(max_examples=60, deadline=None)
+@given(tasks, st.integers(2, 10), st.integers(2, 9))
+def test_a_coarse_tick_is_early_by_less_than_a_tick(delays, size, tick):
+    timer, moves = Timer.at(START_MS, tick, size), []
+    for number, (delay, _) in enumerate(delays):
+        timer, move = timer.add(Task(str(number), START_MS + delay), START_MS)
+        moves.append(move)
+    timer, passed = timer.advance(START_MS + 30_000)
+    late = [m.at_ms - m.task.expiration_ms for m in (*moves, *passed) if m.runs]
+    assert len(late) == len(delays)
+    assert all(-tick < ms <= 0 for ms in late)
+
+
+@settings(max_examples=60, deadline=None)
+@given(tasks, st.integers(1, 500))
+def test_the_queue_of_0_8_2_is_on_time_too(delays, step):
+    """It polls for 200 ms, but an expired task ends the poll: wheel and queue agree."""
+    timer, queue, runs = Timer.at(START_MS), PolledQueue(), ([], [])
+    for number, (delay, _) in enumerate(delays):
+        task = Task(str(number), START_MS + 1 + delay)
+        timer, queue = timer.add(task, START_MS)[0], queue.add(task, START_MS)[0]
+    for now in range(START_MS, START_MS + 20_001 + step, step):
+        timer, fired = timer.advance(now)
+        queue, polled = queue.advance(now)
+        runs[0].extend((m.at_ms, m.task.id) for m in fired if m.runs)
+        runs[1].extend((m.at_ms, m.task.id) for m in polled if m.runs)
+    assert sorted(runs[0]) == sorted(runs[1])
+
+
+# When a waiting operation completes
+
+
+def log(batches: int, high_watermark: int = 0, segment_bytes: int = 10**9) -> SegmentedLog:
+    made = SegmentedLog.empty(segment_bytes=segment_bytes)
+    for offset in range(batches):
+        made = made.append(Batch(offset, offset, 100))
+    return replace(made, high_watermark=high_watermark)
+
+
+def fetch(log: SegmentedLog, reader: Reader, offset: int, min_bytes: int = 1) -> Operation:
+    return parked_fetch("f", {"t-0": log}, [("t-0", reader, offset, 250)], 500, min_bytes)
+
+
+@pytest.mark.parametrize(
+    ("reader", "min_bytes", "now", "completes"),
+    [
+        (Reader.FOLLOWER, 1, log(3, 3), False),
+        (Reader.FOLLOWER, 1, log(4, 3), True),  # an append
+        (Reader.CONSUMER, 1, log(4, 3), False),  # is nothing to a consumer
+        (Reader.CONSUMER, 1, log(4, 4), True),  # a new high watermark is
+        (Reader.READ_COMMITTED, 1, replace(log(4, 4), open_transaction=3), False),
+        (Reader.READ_COMMITTED, 1, replace(log(5, 5), open_transaction=4), True),
+        (Reader.FOLLOWER, 200, log(4, 3), False),
+        (Reader.FOLLOWER, 200, log(5, 3), True),
+        (Reader.FOLLOWER, 300, log(9, 3), False),  # no partition counts for more than its limit
+    ],
+)
+def test_when_a_fetch_completes(reader, min_bytes, now, completes):
+    condition = fetch(log(3, 3), reader, 3, min_bytes).condition
+    assert condition.is_satisfied({"t-0": now}) is completes
+
+
+def test_a_fetch_completes_when_its_partition_is_gone():
+    assert fetch(log(3, 3), Reader.FOLLOWER, 3).condition.is_satisfied({})
+
+
+def test_a_fetch_completes_when_the_log_end_is_on_another_segment():
+    """Rolled, or cut by truncation: min.bytes does not matter then."""
+    before = log(3, segment_bytes=300)
+    condition = fetch(before, Reader.FOLLOWER, 3, 10_000).condition
+    assert not condition.is_satisfied({"t-0": before})
+    assert condition.is_satisfied({"t-0": log(4, segment_bytes=300)})
+    later = fetch(log(5, segment_bytes=300), Reader.FOLLOWER, 5, 10_000).condition
+    assert later.is_satisfied({"t-0": log(2, segment_bytes=300)})
+
+
+def test_bytes_of_all_partitions_count():
+    logs = {"t-0": log(3), "t-1": log(3)}
+    asked = [(name, Reader.FOLLOWER, 3, 1_000) for name in logs]
+    condition = parked_fetch("f", logs, asked, 500, min_bytes=200).condition
+    assert not condition.is_satisfied(logs | {"t-0": log(4)})
+    assert condition.is_satisfied({"t-0": log(4), "t-1": log(4)})
+
+
+def test_a_produce_waits_for_every_high_watermark():
+    condition = WaitingProduce((("t-0", 3), ("t-1", 2)))
+    assert not condition.is_satisfied({"t-0": log(3, 3), "t-1": log(3, 1)})
+    assert condition.is_satisfied({"t-0": log(3, 3), "t-1": log(3, 2)})
+
+
+# The purgatory
+
+
+def waiting(number: int, *keys: str, deadline: int = 500) -> Operation:
+    parts = tuple(FetchPart(key, Reader.FOLLOWER, 0, (0, 0), 100) for key in keys)
+    return Operation(str(number), keys, deadline, WaitingFetch(parts))
+
+
+def never(operation: Operation) -> bool:
+    return False
+
+
+def always(operation: Operation) -> bool:
+    return True
+
+
+@pytest.mark.parametrize("timer", [Timer.at(0), PolledQueue()], ids=["wheel", "queue"])
+def test_expiry_completes_once(timer):
+    purgatory, now = Purgatory(timer).watch(waiting(1, "a", "b"), never, 0)
+    assert now == ()
+    purgatory, done = purgatory.advance(499)
+    assert done == ()
+    purgatory, (done,) = purgatory.advance(500)
+    assert (done.at_ms, done.cause) == (500, Cause.EXPIRY)
+    purgatory, again = purgatory.check("a", always, Cause.APPEND, 501)
+    assert again == ()
+
+
+@pytest.mark.parametrize("timer", [Timer.at(0), PolledQueue()], ids=["wheel", "queue"])
+def test_an_append_completes_once(timer):
+    purgatory, _ = Purgatory(timer).watch(waiting(1, "a", "b"), never, 0)
+    purgatory, none = purgatory.check("other", always, Cause.APPEND, 10)
+    assert none == ()
+    purgatory, (done,) = purgatory.check("a", always, Cause.APPEND, 12)
+    assert (done.at_ms, done.cause) == (12, Cause.APPEND)
+    assert purgatory.watched == 1  # still on the list of b
+    purgatory, none = purgatory.check("b", always, Cause.APPEND, 13)
+    assert (none, purgatory.watched) == ((), 0)
+    assert purgatory.advance(1_000)[1] == ()
+
+
+def test_what_need_not_wait():
+    purgatory, (done,) = Purgatory(Timer.at(0)).watch(waiting(1, "a"), always, 3)
+    assert (done.cause, purgatory.waiting) == (Cause.AT_ONCE, {})
+    purgatory, (done,) = Purgatory(Timer.at(0)).watch(waiting(1, "a", deadline=0), never, 0)
+    assert (done.cause, purgatory.waiting) == (Cause.EXPIRY, {})
+
+
+@pytest.mark.parametrize("timer", [Timer.at(0), PolledQueue()], ids=["wheel", "queue"])
+def test_watch_lists_are_purged(timer):
+    """Completed by b, and still watched under a, until there are too many of them."""
+    purgatory = Purgatory(timer, purge_interval=5)
+    for number in range(6):
+        purgatory, _ = purgatory.watch(waiting(number, "a", "b"), never, 0)
+        purgatory, _ = purgatory.check("b", always, Cause.APPEND, 1)
+        assert purgatory.watched == number + 1
+    purgatory, _ = purgatory.advance(2)
+    assert (purgatory.watched, purgatory.timer.tasks) == (0, ())
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("watch"), st.sets(st.sampled_from("abc"), min_size=1), st.integers(0, 999)
+        ),
+        st.tuples(st.just("check"), st.sampled_from("abc"), st.sets(st.integers(0, 40))),
+        st.tuples(st.just("advance"), st.integers(0, 400), st.none()),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(steps, st.booleans(), st.integers(0, 8))
+def test_each_operation_completes_exactly_once(script, has_wheel, purge_interval):
+    purgatory = Purgatory(
+        Timer.at(0) if has_wheel else PolledQueue(), purge_interval=purge_interval
+    )
+    now, made, done = 0, 0, []
+    for action, one, other in script:
+        if action == "watch":
+            made += 1
+            operation = waiting(made, *sorted(one), deadline=now + other)
+            purgatory, more = purgatory.watch(operation, never, now)
+        elif action == "check":
+            wanted = {str(n) for n in other}
+            purgatory, more = purgatory.check(one, lambda o: o.id in wanted, Cause.APPEND, now)  # noqa: B023
+        else:
+            now += one
+            purgatory, more = purgatory.advance(now)
+        done += more
+        assert len(purgatory.waiting) + len(done) == made
+    purgatory, more = purgatory.advance(now + 2_000)
+    done += more
+    assert Counter(c.operation.id for c in done) == Counter(str(n + 1) for n in range(made))
+    expired = [c for c in done if c.cause == Cause.EXPIRY]
+    assert all(c.at_ms == c.operation.deadline_ms for c in expired)

@@ -1,0 +1,132 @@
+"""Every safety property has teeth: something real, or a corrupted state, that it catches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from cases import scenes
+from cases.leader_bench import LeaderBench, log_of
+
+from isrlab import scenario
+from isrlab.cluster import Cluster
+from isrlab.engine import safety
+from isrlab.engine.versions import PRESETS
+
+COMMITTED, ACKNOWLEDGED = "committed_records_survive", "acknowledged_records_survive"
+ALL = tuple(v.name for v in PRESETS.values())
+
+# property, the scenario, where it is broken; everywhere else it must hold
+BROKEN_BY = (
+    (COMMITTED, "unclean election", scenes.UNCLEAN_LOSS, ALL),
+    (COMMITTED, "cut to the high watermark", scenes.KIP_101_LOSS, ALL[:3]),
+    (COMMITTED, "power loss", scenes.KIP_101_DIVERGENCE, ALL),
+    (COMMITTED, "acks=1", scenes.ACKS_1_LOSS, ()),
+    ("logs_agree", "power loss", scenes.KIP_101_DIVERGENCE, ALL[:3]),
+    ("logs_agree", "unclean election", scenes.UNCLEAN_DIVERGENCE, ALL[:3]),
+    ("logs_agree", "KIP-279", scenes.KIP_279, ALL[:4]),
+    ("logs_agree", "clean marker deleted", scenes.I2_DIVERGENT_LOGS, ALL[:3]),
+    (ACKNOWLEDGED, "unclean election", scenes.UNCLEAN_LOSS, ALL),
+    (ACKNOWLEDGED, "cut to the high watermark", scenes.KIP_101_LOSS, ALL[:3]),
+    (ACKNOWLEDGED, "last replica standing", scenes.LAST_REPLICA_STANDING, ALL),
+    (ACKNOWLEDGED, "acks=1", scenes.ACKS_1_LOSS, ()),  # no promise was made
+)
+
+
+@pytest.mark.parametrize("version", ALL)
+@pytest.mark.parametrize(
+    ("name", "why", "text", "where"), BROKEN_BY, ids=[f"{n}-{w}" for n, w, _, _ in BROKEN_BY]
+)
+def test_property_breaks_where_it_should(name, why, text, where, version):
+    violations = scenario.play(text, version=version).cluster.violations
+    assert (name in violations) is (version in where), violations
+
+
+def test_every_property_is_covered() -> None:
+    by_scenario = {name for name, _, _, where in BROKEN_BY if where}
+    by_hand = {"high_watermark_within_log", "high_watermark_never_back", "leader_in_isr"}
+    assert by_scenario | by_hand == set(safety.PROPERTIES)
+
+
+@pytest.mark.parametrize("version", ALL)
+def test_acknowledged_is_not_committed(version: str) -> None:
+    """acks=1 loses an acknowledged record that never was committed: two things, not one."""
+    run = scenario.play(scenes.ACKS_1_LOSS, version=version)
+    assert run.outcome.lost == ()
+    assert run.outcome.lost_acknowledged == ("m1",)
+    assert run.outcome.violations == {}
+
+
+def test_what_the_observer_says() -> None:
+    run = scenario.play(scenes.KIP_101_DIVERGENCE, version="0.10.2")
+    assert run.cluster.violations == {
+        COMMITTED: "committed m2 not in the log of leader",
+        "logs_agree": "offset 1 is m3 on leader 2 but m2 on follower 1",
+    }
+    kinds = [e["kind"] for e in run.cluster.events if e["kind"] in ("lost", "diverged")]
+    assert kinds == ["lost", "diverged"]
+
+
+def test_a_record_that_replaced_a_lost_one_counts_too() -> None:
+    """Offset 10 was committed twice: m11 in epoch 1, m21 in epoch 2. Epoch 3 loses m21."""
+    run = scenario.play(scenes.KIP_279, version="2.5")
+    assert run.outcome.lost == ("m21", "m22", "m23", "m24", "m25")
+    assert run.outcome.word == "lost"
+
+
+# The first three by hand: no version and no fault breaks them
+
+
+def view(broker: object, before: object = None, **stored: object) -> safety.View:
+    cluster = Cluster("3.7", (1, 2))
+    controller = replace(cluster.controller, **stored)
+    return safety.View({1: broker}, {1: before or broker}, controller)
+
+
+def test_high_watermark_beyond_the_log() -> None:
+    broker = LeaderBench("N", leo=3).broker
+    assert safety.high_watermark_within_log(view(broker)) is None
+    wrong = replace(broker, log=replace(broker.log, high_watermark=4))
+    found = safety.high_watermark_within_log(view(wrong))
+    assert found == "broker 1 has hw 4 > leo 3"
+    with pytest.raises(ValueError, match="not within the log"):
+        broker.log.with_high_watermark(4)
+
+
+def test_high_watermark_goes_back() -> None:
+    bench = LeaderBench("N", leo=3, hw=2)
+    lower = replace(bench.broker, log=replace(bench.broker.log, high_watermark=1))
+    found = safety.high_watermark_never_back(view(lower, before=bench.broker))
+    assert found == "leader 1 moved its hw back from 2 to 1"
+    assert safety.high_watermark_never_back(view(bench.broker, before=lower)) is None
+    bench.order(6, 2, (1, 2))  # in another epoch it may
+    assert safety.high_watermark_never_back(view(lower, before=bench.broker)) is None
+
+
+def test_leader_outside_its_isr() -> None:
+    bench = LeaderBench("N", leo=3)
+    assert safety.leader_in_isr(view(bench.broker)) is None
+    assert "stored leader 1" in safety.leader_in_isr(view(bench.broker, isr=(2,)))
+    bench.order(5, 2, (2,))
+    assert safety.leader_in_isr(view(bench.broker)) == "leader 1 is not in its ISR (2,)"
+
+
+def test_disagreement_ends_where_the_leader_believes_the_follower_is() -> None:
+    """What a follower has beyond its last fetch is not counted on, so it may differ."""
+    cluster = Cluster("3.7", (1, 2))
+    cluster.produce(1, ("a", "b"), acks=1)
+    cluster.stabilize()
+    other = log_of(cluster.version, (0, 4))
+    cluster.brokers[2] = replace(cluster.brokers[2], log=other)
+    assert list(safety.disagreements(cluster.view())) == [(2, 0)]
+    longer = replace(other, records=cluster.brokers[1].log.records + other.records[2:])
+    cluster.brokers[2] = replace(cluster.brokers[2], log=longer)
+    assert list(safety.disagreements(cluster.view())) == []
+
+
+def test_promise_ends_when_too_many_disks_lost_data() -> None:
+    run = scenario.play(scenes.LAST_REPLICA_STANDING, version="3.7")
+    one = run.cluster.view()
+    assert one.disks_lost == 1
+    assert safety.acknowledged_records_survive(one) is not None
+    assert safety.acknowledged_records_survive(replace(one, disks_lost=2)) is None

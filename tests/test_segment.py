@@ -1,0 +1,387 @@
+"""Segments, the sparse index and bounded reads: Kafka's own cases, then properties.
+
+The numbers of J1 to J17 are those of LogSegmentTest and OffsetIndexTest; the ids are ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isrlab.engine.purgatory import read_partitions
+from isrlab.engine.segment import (
+    Batch,
+    IndexEntry,
+    InvalidOffsetError,
+    LogSegment,
+    OffsetIndex,
+    OffsetOverflowError,
+    Reader,
+    ReadRules,
+    SegmentedLog,
+)
+
+RELEASES = ("0.8.2", "0.9.0", "0.10.0", "0.10.1", "0.11", "1.1", "2.0", "2.3", "2.4", "3.7")
+
+
+def segment(base: int = 0, *batches: tuple[int, int, int], interval: int = 10) -> LogSegment:
+    made = LogSegment(base, OffsetIndex(base), interval)
+    for batch in batches:
+        made = made.append(Batch(*batch))
+    return made
+
+
+def index(base: int, *entries: tuple[int, int], most: int = 30) -> OffsetIndex:
+    made = OffsetIndex(base, max_entries=most)
+    for entry in entries:
+        made = made.append(*entry)
+    return made
+
+
+def log(version: str = "3.7", count: int = 20, size: int = 100, **options: int) -> SegmentedLog:
+    """`count` batches of 5 records; an index entry about every third batch."""
+    made = SegmentedLog.empty(version, index_interval_bytes=250, **options)
+    for first in range(0, 5 * count, 5):
+        made = made.append(Batch(first, first + 4, size))
+    return made
+
+
+# J: Kafka's own cases
+
+READS = [  # (base, batches, start, size) -> first offset read, or None
+    ("J1", 40, (), 40, 300, None),
+    ("before-first", 40, ((50, 53, 80),), 41, 300, 50),
+    ("J3", 40, ((50, 51, 40),), 52, 200, None),
+    ("gap", 40, ((50, 51, 40), (60, 61, 40)), 55, 200, 60),
+]
+
+
+@pytest.mark.parametrize(("case", "base", "batches", "start", "size", "first"), READS)
+def test_read_of_a_segment(case, base, batches, start, size, first):
+    found = segment(base, *batches).read(start, size)
+    assert (found and found.batches[0].base_offset) == first
+
+
+def test_j5_truncate():
+    made = segment(40)
+    for offset in range(40, 70):
+        made = made.append(Batch(offset, offset, 30)).append(Batch(offset + 1, offset + 1, 30))
+        assert [b.base_offset for b in made.read(offset, 10_000).batches] == [offset, offset + 1]
+        made = made.truncate_to(offset + 1)
+        assert [b.base_offset for b in made.read(offset, 10_000).batches] == [offset]
+
+
+def test_j7_next_offset():
+    assert segment(40).next_offset == 40
+    assert segment(40, (50, 52, 60)).next_offset == 53
+
+
+def test_j9_recovery_mends_a_corrupt_index():
+    made = segment(0, *((i, i, 70) for i in range(100)))
+    corrupt = replace(made, index=replace(made.index, entries=(IndexEntry(3, 5),)))
+    with pytest.raises(ValueError, match="corrupt index"):
+        corrupt.read(50, 1, min_one_message=True)
+    mended = corrupt.recover()
+    assert mended.index == made.index
+    for offset in range(100):
+        found = mended.read(offset, 1, min_one_message=True)
+        assert [b.base_offset for b in found.batches] == [offset]
+
+
+@pytest.mark.parametrize(
+    ("base", "last"),
+    [
+        (0, -(2**31)),
+        (0, 2**31),
+        (1, 0),
+        (100, 10),
+        (2**31, 0),
+        (-(2**31), 0),
+        (2**31, 2**32),
+    ],
+)
+def test_j11_offset_overflow(base, last):
+    with pytest.raises(OffsetOverflowError):
+        segment(base).append(Batch(0, last, 50))
+
+
+def test_j13_lookup_at_the_ends():
+    assert index(45).lookup(45) == (45, 0)
+    full = index(45, *((45 + i + 1, i) for i in range(30)))
+    assert full.lookup(45) == (45, 0)
+    assert full.lookup(75) == (75, 29)
+
+
+def test_j15_truncate_index():
+    made = index(0, *((i, i) for i in range(1, 10)), most=10)
+    for cut, last, again in ((12, 9, 10), (10, 9, 10), (9, 8, 9), (5, 4, 5)):
+        made = made.truncate_to(cut)
+        assert made.lookup(10) == (last, last)
+        assert made.entries[-1].offset == last
+        made = made.append(again, again)
+    made = made.truncate_to(0)
+    assert made.entries == ()
+    assert made.append(0, 0).entries == ((0, 0),)
+
+
+def test_index_is_full():
+    made = index(45, *((45 + i + 1, i) for i in range(30)))
+    with pytest.raises(ValueError, match="full"):
+        made.append(76, 1)
+
+
+def test_index_offsets_grow():
+    with pytest.raises(InvalidOffsetError):
+        index(45, (51, 0)).append(50, 1)
+    with pytest.raises(InvalidOffsetError):
+        index(45, (51, 0)).append(51, 1)
+
+
+@pytest.mark.parametrize(
+    ("start", "size", "upper"),
+    [(0, 5, 46), (0, 10, 46), (0, 22, 47), (0, 23, 47), (0, 200, None), (1, 24, 48), (3, 1, None)],
+)
+def test_j17_fetch_upper_bound(start, size, upper):
+    entries = ((45, 0), (46, 10), (47, 23), (48, 37))
+    assert index(45).fetch_upper_bound(IndexEntry(45, 0), 5) is None
+    found = index(45, *entries).fetch_upper_bound(IndexEntry(*entries[start]), size)
+    assert (found and found.offset) == upper
+
+
+# What stands in the index
+
+
+@pytest.mark.parametrize(
+    ("version", "key"), [("0.8.2", "base_offset"), ("1.1", "base_offset"), ("2.0", "last_offset")]
+)
+def test_index_key(version, key):
+    made = log(version).segments[0]
+    numbers = [3, 6, 9, 12, 15, 18]  # 300 bytes is the first sum above 250
+    assert made.index.entries == tuple(
+        (getattr(made.batches[n], key), made.positions[n]) for n in numbers
+    )
+
+
+def test_interval_is_strictly_exceeded():
+    exact = segment(0, (0, 0, 250), (1, 1, 250), (2, 2, 250), interval=250)
+    assert exact.index.entries == ((2, 500),)  # the first batch is never indexed
+
+
+def test_one_entry_for_a_write_of_many_batches():
+    """A follower writes what one fetch brought: its index is sparser than its leader's."""
+    batches = [Batch(i, i, 100) for i in range(20)]
+    leader, follower = segment(interval=150), segment(interval=150)
+    for batch in batches:
+        leader = leader.append(batch)
+    for first in range(0, 20, 10):
+        follower = follower.append(*batches[first : first + 10])
+    assert (leader.batches, leader.positions) == (follower.batches, follower.positions)
+    assert (len(leader.index.entries), len(follower.index.entries)) == (9, 1)
+    assert follower.recover().index == leader.index
+
+
+def test_offsets_of_a_segment_grow():
+    with pytest.raises(ValueError, match="written before"):
+        segment(0, (0, 4, 10)).append(Batch(4, 5, 10))
+
+
+# Sizes
+
+
+@pytest.mark.parametrize(
+    ("version", "size", "batches", "size_bytes", "incomplete"),
+    [
+        ("3.7", 0, 1, 100, False),
+        ("3.7", 1, 1, 100, False),
+        ("3.7", 250, 2, 250, False),  # the third batch is cut
+        ("0.10.0", 0, 0, 0, False),
+        ("0.10.0", 1, 0, 1, True),  # one byte, of no use: the reader is stuck
+    ],
+)
+def test_size_limit(version, size, batches, size_bytes, incomplete):
+    found = log(version).read(Reader.FOLLOWER, 7, size).found
+    assert (len(found.batches), found.size_bytes) == (batches, size_bytes)
+    assert found.first_entry_incomplete is incomplete
+
+
+def test_negative_size_is_refused():
+    with pytest.raises(ValueError, match="invalid max size"):
+        log().read(Reader.FOLLOWER, 0, -1)
+
+
+@pytest.mark.parametrize(
+    ("version", "limits", "response", "sizes"),
+    [
+        ("3.7", (300, 300, 300), 500, (300, 200, 0)),
+        ("3.7", (300, 300, 300), 50, (100, 0, 0)),  # the first may exceed, once
+        ("3.7", (300, 300, 300), 350, (300, 0, 0)),  # 50 bytes hold no batch
+        ("3.7", (1, 1, 1), 1000, (100, 0, 0)),
+        ("0.10.0", (300, 300, 300), 500, (300, 300, 300)),  # no limit for the response
+    ],
+)
+def test_partitions_share_the_bytes_of_a_response(version, limits, response, sizes):
+    asked = [(log(version), Reader.FOLLOWER, 0, limit) for limit in limits]
+    answers = read_partitions(asked, response)
+    assert tuple(a.found.size_bytes if a.found else 0 for a in answers) == sizes
+
+
+def test_an_empty_partition_does_not_use_up_the_first_batch():
+    asked = [(log(), Reader.FOLLOWER, 100, 10), (log(), Reader.FOLLOWER, 0, 10)]
+    assert [len(a.batches) for a in read_partitions(asked, 10)] == [0, 1]
+
+
+# Bounds
+
+BOUNDED = {"high_watermark": 70, "open_transaction": 40}
+
+
+@pytest.mark.parametrize("version", RELEASES)
+def test_readers_stop_at_their_bound(version):
+    made = replace(log(version), **BOUNDED)
+    ends = {reader: made.read(reader, 0, 10_000) for reader in made.rules.readers}
+    seen = {reader.name: read.batches[-1].last_offset + 1 for reader, read in ends.items()}
+    wanted = {"FOLLOWER": 100, "CONSUMER": 70, "READ_COMMITTED": 40, "DEBUGGING": 100}
+    if "READ_COMMITTED" not in seen:
+        del wanted["READ_COMMITTED"]
+    assert seen == wanted
+    assert all(read.bound == read.batches[-1].last_offset + 1 for read in ends.values())
+
+
+def test_read_committed_came_with_transactions():
+    with pytest.raises(ValueError, match="READ_COMMITTED"):
+        log("0.10.2").read(Reader.READ_COMMITTED, 0, 100)
+
+
+def test_last_stable_offset_is_never_above_the_high_watermark():
+    assert replace(log(), high_watermark=30, open_transaction=40).last_stable_offset == 30
+
+
+@pytest.mark.parametrize("version", RELEASES)
+@pytest.mark.parametrize("offset", [-1, 101])
+def test_out_of_range(version, offset):
+    read = replace(log(version), **BOUNDED).read(Reader.CONSUMER, offset, 100)
+    assert (read.error, read.batches) == ("OFFSET_OUT_OF_RANGE", ())
+
+
+@pytest.mark.parametrize("version", RELEASES)
+def test_between_bound_and_log_end(version):
+    made = replace(log(version), **BOUNDED)
+    error = "UNKNOWN" if version in ("0.8.2", "0.9.0") else None
+    reads = [made.read(Reader.CONSUMER, offset, 100) for offset in (70, 71, 99, 100)]
+    assert [r.error for r in reads] == [None, error, error, None]
+    assert all(r.batches == () for r in reads)
+
+
+@pytest.mark.parametrize("version", ["", "3", "latest", "3.x", "0.7", "5.0", "3..7"])
+def test_unknown_release(version):
+    with pytest.raises(ValueError, match="unknown Kafka version"):
+        ReadRules.of(version)
+
+
+# Segments
+
+
+def test_rolling_by_size_and_reading_across():
+    made = log(segment_bytes=300)
+    assert [s.base_offset for s in made.segments] == list(range(0, 100, 15))
+    for start in range(100):
+        read = made.read(Reader.FOLLOWER, start, 10_000)
+        assert read.batches[0].base_offset == start - start % 5
+        assert read.segment.base_offset == start - start % 15  # a read never crosses a segment
+
+
+def test_rolling_by_a_full_index_and_by_offset():
+    first = LogSegment(0, OffsetIndex(0, max_entries=1), 10)
+    made = SegmentedLog((first,))
+    for offset in (0, 1, 2, 2**31 + 5):
+        made = made.append(Batch(offset, offset, 100))
+    assert [s.base_offset for s in made.segments] == [0, 2, 2**31 + 5]
+
+
+def test_a_gap_at_the_end_of_a_segment_is_read_from_the_next():
+    made = SegmentedLog((segment(0, (0, 4, 10)), segment(20, (20, 24, 10))))
+    assert made.read(Reader.FOLLOWER, 10, 100).batches == ((20, 24, 10),)
+
+
+def test_truncating_a_log():
+    made = replace(log(segment_bytes=300), high_watermark=70).truncate_to(35)
+    assert (made.log_end_offset, made.high_watermark) == (35, 35)
+    assert [s.base_offset for s in made.segments] == [0, 15, 30]
+
+
+# Properties
+
+shapes = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 2), st.integers(1, 90)), max_size=40)
+
+
+def built(shape, version="3.7", interval=100, segment_bytes=10**9) -> SegmentedLog:
+    """Batches of `records` after a gap in the offsets, of some size."""
+    made = SegmentedLog.empty(version, interval, segment_bytes)
+    offset = 0
+    for records, gap, size in shape:
+        made = made.append(Batch(offset + gap, offset + gap + records - 1, size))
+        offset = made.log_end_offset
+    return made
+
+
+@settings(max_examples=60, deadline=None)
+@given(shapes, st.sampled_from(RELEASES), st.integers(0, 300), st.integers(1, 400))
+def test_index_and_scan_find_what_a_linear_scan_finds(shape, version, interval, segment_bytes):
+    made = built(shape, version, interval, segment_bytes)
+    batches = [b for s in made.segments for b in s.batches]
+    for start in range(made.log_end_offset):
+        read = made.read(Reader.FOLLOWER, start, 1 if made.rules.has_min_one_message else 10**6)
+        assert read.batches[0] == next(b for b in batches if b.last_offset >= start)
+
+
+@settings(max_examples=60, deadline=None)
+@given(shapes, st.integers(0, 300))
+def test_index_entries_are_sparse_and_grow(shape, interval):
+    entries = built(shape, interval=interval).segments[0].index.entries
+    for before, after in pairwise(((-1, 0), *entries)):
+        assert after[0] > before[0]
+        assert after[1] - before[1] > interval
+
+
+@settings(max_examples=60, deadline=None)
+@given(shapes, st.data())
+def test_no_reader_gets_anything_beyond_its_bound(shape, data):
+    for version in RELEASES:
+        made = built(shape, version, segment_bytes=200)
+        high_watermark = data.draw(st.integers(0, made.log_end_offset))
+        made = replace(
+            made,
+            high_watermark=high_watermark,
+            open_transaction=data.draw(st.none() | st.integers(0, made.log_end_offset)),
+        )
+        start = data.draw(st.integers(0, made.log_end_offset))
+        for reader in made.rules.readers:
+            read = made.read(reader, start, data.draw(st.integers(0, 500)))
+            assert all(b.last_offset < read.bound for b in read.batches)
+
+
+@settings(max_examples=40, deadline=None)
+@given(shapes, st.data())
+def test_every_release_reads_the_same_bytes_with_room_enough(shape, data):
+    """Offset or position, first or last offset in the index: other ways to the same batches."""
+    high_watermark = data.draw(st.integers(0, built(shape).log_end_offset))
+    start = data.draw(st.integers(0, high_watermark))
+    reads = set()
+    for version in RELEASES:
+        made = replace(built(shape, version, segment_bytes=200), high_watermark=high_watermark)
+        reads.add(made.read(Reader.CONSUMER, start, 10_000).batches)
+    assert len(reads) == 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(shapes, st.data())
+def test_truncated_and_recovered_index_points_at_batches(shape, data):
+    made = built(shape, data.draw(st.sampled_from(RELEASES))).segments[0]
+    cut = made.truncate_to(data.draw(st.integers(0, made.next_offset)))
+    for one in (cut, cut.recover()):
+        assert {e.position for e in one.index.entries} <= {*one.positions, one.size_bytes}
+        assert all(one.locate(o) is not None for o in range(one.next_offset) if one.batches)

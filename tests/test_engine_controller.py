@@ -13,6 +13,7 @@ from isrlab.engine import controller as machine
 from isrlab.engine import messages as m
 from isrlab.engine.controller import Controller
 from isrlab.engine.model import NO_LEADER, Settings
+from isrlab.engine.partition import PartitionState
 from isrlab.engine.versions import PRESETS
 
 ALL = "ABCDGN"
@@ -30,7 +31,7 @@ def controller(
     version = PRESETS[column]
     settings = Settings.of(version, unclean_leader_election_enable=unclean, min_insync_replicas=2)
     live = tuple(m.BrokerInfo(i, 7) for i in alive)
-    return Controller(version, settings, replicas, leader, isr, 100, 200, live)
+    return Controller(version, settings, replicas, PartitionState(leader, isr, 100, 200), live)
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def wants(isr: tuple[int, ...], epochs: tuple[int, ...] | None = None) -> m.Alte
 
 UNCLEAN = {"unclean": True}
 LAST_ONE = {"replicas": (1, 2), "isr": (1,), "alive": (1, 2)}
-SHUTDOWN_OF_THE_LAST = Row("last-member-stays", ALL, LAST_ONE, m.ControlledShutdown(1), 1, (1,), 0)
+LAST_STOPS = m.ControlledShutdown(1)
 
 ROWS = (
     Row(
@@ -165,7 +166,8 @@ ROWS = (
     Row("leader-moves-on", ALL, {}, m.ControlledShutdown(1), 2, (2, 3), 1),
     Row("follower-goes", "ABCDG", {}, m.ControlledShutdown(3), 1, (2, 1), 1),
     Row("follower-goes", "N", {}, m.ControlledShutdown(3), 1, (2, 1), 0),
-    SHUTDOWN_OF_THE_LAST,
+    Row("last-member-stays", "ABCDG", LAST_ONE, LAST_STOPS, 1, (1,), 0),
+    Row("last-member-stays", "N", LAST_ONE, LAST_STOPS, NO_LEADER, (1,), 1),
     # A restart before the session ended (KAFKA-1120, KIP-380)
     Row("fast-bounce-unseen", "ABCD", {}, m.RegisterBroker(1, 8), 1, (2, 1, 3), 0),
     Row("fast-bounce-seen", "GN", {}, m.RegisterBroker(1, 8), 2, (2, 3), 1),
@@ -188,7 +190,7 @@ def test_decision(row: Row, column: str) -> None:
     assert after.leader_epoch - before.leader_epoch == row.bumps
     has_changed = (after.leader, after.isr) != (before.leader, before.isr)
     assert (after.partition_epoch > before.partition_epoch) is has_changed
-    assert (after.last_unclean_epoch == after.leader_epoch) is row.is_unclean
+    assert (after.leader not in (NO_LEADER, *before.isr)) is row.is_unclean
 
 
 def test_l12_shrink_and_expand() -> None:

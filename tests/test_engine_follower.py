@@ -11,6 +11,7 @@ from cases.table import Case, in_every_column, play
 
 from isrlab.engine import broker as machine
 from isrlab.engine import messages as m
+from isrlab.engine.model import Broker
 
 ALL = "ABCDGN"
 NOT_LEADER = dict.fromkeys("ABCDG", "NOT_LEADER_FOR_PARTITION") | {"N": "NOT_LEADER_OR_FOLLOWER"}
@@ -286,7 +287,9 @@ def test_answers_to_a_former_process_are_stale() -> None:
     """A request number of one process is never that of the next, which asks anew."""
     first = FollowerBench("N")
     disk = first.broker.log
-    again, _ = machine.start(2, first.version, first.broker.settings, (1, 2), disk, 1)
+    again, _ = machine.start(
+        Broker(2, first.version, first.broker.settings, (1, 2), disk, broker_epoch=1)
+    )
     again, _ = machine.step(again, m.LeaderAndIsr(1, 9, (1, 2), 1, (1, 2)), 0)
     late = m.FetchResponse(first.request, 0, (m.Record("late", 9),), 0)
     assert machine.step(again, late, 0) == (again, ())

@@ -11,7 +11,7 @@ from cases.table import Case, in_every_column, play
 
 from isrlab.engine import broker as machine
 from isrlab.engine import messages as m
-from isrlab.engine.model import Settings
+from isrlab.engine.model import Broker, Settings
 from isrlab.engine.rules import last_caught_up_time_ms
 from isrlab.engine.versions import PRESETS, LagClock
 
@@ -312,7 +312,7 @@ def test_schedule_of_a_broker(column: str, lag_ms: int, checks_ms: int) -> None:
     version = PRESETS[column]
     settings = Settings.of(version)
     assert settings.replica_lag_time_max_ms == lag_ms
-    broker, tasks = machine.start(1, version, settings, (1, 2))
+    broker, tasks = machine.start(Broker(1, version, settings, (1, 2)))
     notifies = [m.After(2_500, m.PropagateIsrChanges())] if column in "BCDG" else []
     expected = [m.After(checks_ms, m.ExpireIsr()), m.After(5_000, m.CheckpointHighWatermark())]
     assert list(tasks) == expected + notifies

@@ -116,4 +116,5 @@ FOUND = (  # in 0.8.2, 0.9.0, 0.10.2, 0.11, 2.5, 3.7
 
 @pytest.mark.parametrize(("text", "words"), FOUND)
 def test_what_the_search_found(text: str, words: str) -> None:
-    assert [scenario.play(text, version=v).outcome.word for v in ALL] == words.split()
+    six = ("0.8.2", "0.9.0", "0.10.2", "0.11", "2.5", "3.7")
+    assert [scenario.play(text, version=v).outcome.word for v in six] == words.split()

@@ -11,7 +11,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from isrlab.engine.purgatory import (
     Cause,
     FetchPart,

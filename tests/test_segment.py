@@ -11,7 +11,6 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from isrlab.engine.purgatory import read_partitions
 from isrlab.engine.segment import (
     Batch,

@@ -30,7 +30,7 @@ class FollowerBench:
         disk = replace(log_of(self.version, *log), checkpointed_high_watermark=hw)
         chosen = Settings.of(self.version, **settings)
         self.broker: Broker
-        self.broker, _ = machine.start(FOLLOWER, self.version, chosen, (1, 2), disk)
+        self.broker, _ = machine.start(Broker(FOLLOWER, self.version, chosen, (1, 2), disk))
         self.outputs: tuple[object, ...] = ()
         self.order(epoch)
 
@@ -151,7 +151,7 @@ class PairBench:
     ) -> None:
         version, chosen = PRESETS[column], Settings.of(PRESETS[column])
         self.brokers = {
-            i: machine.start(i, version, chosen, (1, 2), log)[0]
+            i: machine.start(Broker(i, version, chosen, (1, 2), log))[0]
             for i, log in ((1, leader), (2, follower))
         }
         self.most = most

@@ -52,7 +52,7 @@ class LeaderBench:
         disk = replace(disk, checkpointed_high_watermark=hw)
         chosen = Settings.of(self.version, **settings)
         self.broker: Broker
-        self.broker, _ = machine.start(LEADER, self.version, chosen, replicas, disk)
+        self.broker, _ = machine.start(Broker(LEADER, self.version, chosen, replicas, disk))
         self.now_ms = T0
         self.cas_fails = False
         self.requests: list[m.AlterPartition] = []
@@ -150,7 +150,7 @@ class LeaderBench:
         """The ISR test alone, on what the leader knows of the replica now."""
         remote = self.role.remote(replica)
         assert remote is not None
-        self.broker, outputs = maybe_expand_isr(self.broker, remote)
+        self.broker, outputs = maybe_expand_isr(self.broker, remote, self.now_ms)
         assert not outputs
 
     def look(self) -> None:

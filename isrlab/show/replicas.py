@@ -356,12 +356,12 @@ def plot_outcomes(
 ) -> Axes:
     """A matrix: one row for each schedule, one column for each version, a word in each cell."""
     rows, columns = list(outcomes), list(next(iter(outcomes.values())))
-    ax = ax or plt.subplots(figsize=(2.6 + 1.15 * len(columns), 0.9 + 0.5 * len(rows)))[1]
+    ax = ax or plt.subplots(figsize=(2.4 + 0.72 * len(columns), 0.9 + 0.45 * len(rows)))[1]
     for y, row in enumerate(rows):
         for x, column in enumerate(columns):
             colour, word = OUTCOMES[outcomes[row][column]]
             ax.add_patch(Rectangle((x, y), 1, 1, facecolor=colour, edgecolor="white", linewidth=2))
-            ax.text(x + 0.5, y + 0.5, word, ha="center", va="center", fontsize=9, color=INK)
+            ax.text(x + 0.5, y + 0.5, word, ha="center", va="center", fontsize=8, color=INK)
     ax.set_xlim(0, len(columns))
     ax.set_ylim(len(rows), 0)
     ax.set_xticks([x + 0.5 for x in range(len(columns))], [plain(c) for c in columns])
@@ -374,14 +374,20 @@ def plot_outcomes(
 
 
 def outcome_finding(outcomes: dict[str, dict[str, str]]) -> str:
-    """Up to which version the worst of a matrix happens."""
+    """Up to which version something bad happens, and from which on everything is safe."""
     columns = list(next(iter(outcomes.values())))
-    words = {word for row in outcomes.values() for word in row.values()}
-    if not words & {"diverged", "lost"}:
+    bad = _last_with(outcomes, {"lost", "diverged"})
+    if bad is None:
         return "No version loses anything"
-    worst, verb = (
-        ("diverged", "Logs diverge") if "diverged" in words else ("lost", "Records are lost")
-    )
-    bad = [c for c in columns if any(row[c] == worst for row in outcomes.values())]
-    after = columns[columns.index(bad[-1]) + 1 :]
-    return f"{verb} up to {bad[-1]}" + (f", and not from {after[0]} on" if after else "")
+    if bad + 1 < len(columns):
+        return f"Records are lost up to {columns[bad]}; all is safe from {columns[bad + 1]} on"
+    split = _last_with(outcomes, {"diverged"})
+    if split is None or split + 1 == len(columns):
+        return f"Even {columns[bad]} can lose committed records"
+    return f"Logs diverge up to {columns[split]}, and not from {columns[split + 1]} on"
+
+
+def _last_with(outcomes: dict[str, dict[str, str]], words: set[str]) -> int | None:
+    """The place of the last column in which any row has one of the words."""
+    hits = [i for row in outcomes.values() for i, word in enumerate(row.values()) if word in words]
+    return max(hits, default=None)

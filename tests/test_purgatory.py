@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+import matplotlib.pyplot as plt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from isrlab import scenario
 from isrlab.engine.purgatory import (
     Cause,
     FetchPart,
@@ -24,6 +27,8 @@ from isrlab.engine.purgatory import (
     parked_fetch,
 )
 from isrlab.engine.segment import Batch, Reader, SegmentedLog
+from isrlab.engine.versions import PRESETS
+from isrlab.show import wheel
 
 START_MS = 1_000_000_000_007  # no multiple of anything
 
@@ -223,6 +228,13 @@ def test_a_fetch_completes_when_the_log_end_is_on_another_segment():
     assert later.is_satisfied({"t-0": log(2, segment_bytes=300)})
 
 
+def test_a_rolled_segment_alone_does_not_complete_a_consumers_fetch():
+    """Its bound is the offset it waits at, only in another file now."""
+    condition = fetch(log(3, 3, segment_bytes=300), Reader.CONSUMER, 3).condition
+    assert not condition.is_satisfied({"t-0": log(4, 3, segment_bytes=300)})
+    assert condition.is_satisfied({"t-0": log(4, 4, segment_bytes=300)})
+
+
 def test_bytes_of_all_partitions_count():
     logs = {"t-0": log(3), "t-1": log(3)}
     asked = [(name, Reader.FOLLOWER, 3, 1_000) for name in logs]
@@ -334,3 +346,38 @@ def test_each_operation_completes_exactly_once(script, has_wheel, purge_interval
     assert Counter(c.operation.id for c in done) == Counter(str(n + 1) for n in range(made))
     expired = [c for c in done if c.cause == Cause.EXPIRY]
     assert all(c.at_ms == c.operation.deadline_ms for c in expired)
+
+
+# Parked fetches of the engine's runs, as the figures see them
+
+SCRIPT = (
+    "partition replicas=1,2,3 latency=5\nproduce 1 m1\nadvance 700ms\nproduce 1 m2\nadvance 1200ms"
+)
+
+
+@pytest.mark.parametrize("version", PRESETS.values(), ids=str)
+def test_what_ends_the_waits_of_a_run(version):
+    run = scenario.play(SCRIPT, version=version)
+    found = wheel.waits(run)
+    ended = [w for w in found if w.end_ms is not None]
+    assert {w.cause for w in ended} - {"high watermark"} == {"append", "expiry"}
+    assert any(w.cause == "high watermark" for w in ended) is version.pushes_high_watermark
+    assert all(w.end_ms == w.deadline_ms for w in ended if w.cause == "expiry")
+    assert all(w.end_ms <= w.deadline_ms for w in ended)
+    delays = wheel.news_delays_ms(run)
+    assert max(delays) == (5 if version.pushes_high_watermark else 505)
+
+
+def test_figures_draw_what_they_are_given():
+    timer, names = Timer.at(0), ["a", "b", "c"]
+    for name, delay in zip(names, (7, 45, 500), strict=True):
+        timer, _ = timer.add(Task(name, delay), 0)
+    found = wheel.turns(timer, (0, 7, 400, 500))
+    assert wheel.turning_finding(found).startswith("3 tasks run, each in its millisecond")
+    wheel.plot_turning(found)
+    assert wheel.plot_wheel(found[1], names).get_title() == "runs: a at 7 ms"
+    ax = wheel.plot_waits(scenario.play(SCRIPT, version="2.5"))
+    assert "by a new high watermark" in ax.get_title(loc="left")
+    ax = wheel.plot_news({"idle": {"2.5": 5, "3.7": 505}})
+    assert ax.get_title(loc="left") == "2.5: 5 ms, all others 505 ms (idle)"
+    plt.close("all")

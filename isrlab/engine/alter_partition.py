@@ -1,0 +1,205 @@
+"""How a broker sends the ISR changes of all its partitions to the controller, in batches.
+
+Theory of operation. A leader submits an ISR change for its partition. The broker keeps at most one
+change for each partition, and at most one request on its way; a request takes all changes there
+are. While it is on its way, later changes wait for the answer. The answer to a whole request may be
+an error (or nothing may arrive): then every change is kept and all are sent again after 50 ms, for
+ever. Otherwise each partition has its own answer, which goes to its leader; a partition that the
+answer left out stays and is sent again.
+
+So one slow answer delays every other partition of the broker. The machine for a single partition is
+`isr.py`; this one holds several. `step` takes a `Submit`, an `AlterPartitionsResponse`, or the
+timer's `SendChanges`, and answers with what to send, and whom to tell what.
+
+Left out: topic ids, wire versions, broker epochs, the ZooKeeper form of the same interface.
+
+Source: AlterIsrManager.scala 2.7.2:65-215, 2.8.2:131-277, 3.1.2:130-295;
+AlterPartitionManager.scala 3.7.1:155-380. KAFKA-14010 is in 3.2.1, not in 3.2.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from isrlab.engine.messages import CONTROLLER, After, Output, Send
+
+PERIOD_MS = 50  # of the sending task (2.7)
+RETRY_MS = 50  # after an error of the whole request (2.8+)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchingRules:
+    """The forms of the batching, by release."""
+
+    sends_at_once: bool = True  # 2.8; in 2.7 a task looks every 50 ms
+    frees_before_answering: bool = (
+        True  # 3.2.1: a leader may resubmit from its answer (KAFKA-14010)
+    )
+    refusal_throws: bool = False  # up to 2.8, in the middle of a batch; 3.0 only writes a line
+
+    @classmethod
+    def of(cls, release: str) -> BatchingRules:
+        """The rules of "2.7.2", "3.7", ... Raises ValueError before 2.7: there is no such request.
+
+        A release without its third number means its last one: "3.2" is 3.2.3.
+        """
+        parts = release.split(".")
+        if not 2 <= len(parts) <= 4 or not all(p.isascii() and p.isdigit() for p in parts):
+            raise ValueError(f"unknown Kafka version {release!r}; for example: 2.7, 3.1, 3.7")
+        numbers = tuple(int(p) for p in (*parts, "99"))
+        if numbers < (2, 7):
+            raise ValueError(f"Kafka {release} writes ISR changes into ZooKeeper, one by one")
+        return cls(
+            sends_at_once=numbers >= (2, 8),
+            frees_before_answering=numbers >= (3, 2, 1),
+            refusal_throws=numbers < (3,),
+        )
+
+    @property
+    def refusal(self) -> str:
+        return "ILLEGAL_STATE" if self.refusal_throws else "OPERATION_NOT_ATTEMPTED"
+
+
+# Messages
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChange:
+    """What a leader asks for."""
+
+    partition: str
+    isr: tuple[int, ...]
+    leader_epoch: int = 0
+    partition_epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    change: IsrChange
+
+
+@dataclass(frozen=True, slots=True)
+class SendChanges:
+    """The 50 ms timer."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartitions:
+    """One request with the changes of several partitions."""
+
+    changes: tuple[IsrChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartitionsResponse:
+    """An answer of the controller. `error` is that of the whole request; `results` are pairs of
+    partition and error (None: stored). Partitions may be missing.
+    """
+
+    results: tuple[tuple[str, str | None], ...] = ()
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a leader is told about its change."""
+
+    change: IsrChange
+    error: str | None = None
+
+
+# The machine
+
+Resubmit = Callable[[Answer], IsrChange | None]
+Step = tuple["IsrChanges", tuple[Output | Answer, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChanges:
+    """The changes that no answer has settled yet, oldest first, and those of them on their way."""
+
+    rules: BatchingRules = BatchingRules()
+    unsettled: tuple[IsrChange, ...] = ()
+    in_flight: tuple[IsrChange, ...] = field(default=())
+
+    def holds(self, partition: str) -> bool:
+        return any(change.partition == partition for change in self.unsettled)
+
+
+def start(rules: BatchingRules) -> Step:
+    """A broker starts: in 2.7 its sending task, too."""
+    return IsrChanges(rules), () if rules.sends_at_once else (After(PERIOD_MS, SendChanges()),)
+
+
+def step(
+    changes: IsrChanges,
+    message: Submit | AlterPartitionsResponse | SendChanges,
+    resubmit: Resubmit = lambda answer: None,
+) -> Step:
+    """`resubmit` is what a leader submits at once, from within its answer."""
+    if isinstance(message, Submit):
+        return on_submit(changes, message.change)
+    if isinstance(message, SendChanges):
+        return on_send_changes(changes)
+    return on_response(changes, message, resubmit)
+
+
+def on_submit(changes: IsrChanges, change: IsrChange) -> Step:
+    """Take the change, unless its partition has one already."""
+    if changes.holds(change.partition):
+        return changes, (Answer(change, changes.rules.refusal),)
+    taken = replace(changes, unsettled=(*changes.unsettled, change))
+    return _send(taken) if changes.rules.sends_at_once else (taken, ())
+
+
+def on_send_changes(changes: IsrChanges) -> Step:
+    sent, outputs = _send(changes)
+    is_periodic = not changes.rules.sends_at_once
+    return sent, (*outputs, After(PERIOD_MS, SendChanges())) if is_periodic else outputs
+
+
+def _send(changes: IsrChanges) -> Step:
+    """All unsettled changes in one request, if none is on its way."""
+    if changes.in_flight or not changes.unsettled:
+        return changes, ()
+    request = AlterPartitions(changes.unsettled)
+    return replace(changes, in_flight=changes.unsettled), (Send(CONTROLLER, request),)
+
+
+def on_response(changes: IsrChanges, response: AlterPartitionsResponse, resubmit: Resubmit) -> Step:
+    """Settle what the answer names, tell the leaders, then send what is left or new.
+
+    A leader that throws (up to 2.8, when it resubmits) ends that: the rest of the batch is neither
+    answered nor freed, and 2.8 sends nothing until the next change. Raises ValueError when no
+    request is on its way.
+    """
+    if not changes.in_flight:
+        raise ValueError("an answer, but no request is on its way")
+    at_once = changes.rules.sends_at_once
+    if response.error:
+        back_off = (After(RETRY_MS, SendChanges()),) if at_once else ()
+        return replace(changes, in_flight=()), back_off
+    results = dict(response.results)
+    answers: list[Output | Answer] = []
+    for sent in changes.in_flight:
+        if sent.partition in results:
+            answer = Answer(sent, results[sent.partition])
+            changes, told = _settle(changes, answer, resubmit(answer))
+            answers.extend(told)
+            if len(told) > 1 and changes.rules.refusal_throws:
+                return replace(changes, in_flight=()), tuple(answers)
+    changes = replace(changes, in_flight=())
+    changes, outputs = _send(changes) if at_once else (changes, ())
+    return changes, (*answers, *outputs)
+
+
+def _settle(changes: IsrChanges, answer: Answer, again: IsrChange | None) -> Step:
+    """Free the partition and answer. Up to 3.2.0 it is freed too late for a change from within."""
+    freed = replace(changes, unsettled=tuple(c for c in changes.unsettled if c != answer.change))
+    if again is None:
+        return freed, (answer,)
+    seen = freed if changes.rules.frees_before_answering else changes
+    if seen.holds(again.partition):
+        return freed, (answer, Answer(again, changes.rules.refusal))
+    return replace(freed, unsettled=(*freed.unsettled, again)), (answer,)

@@ -1,0 +1,400 @@
+"""A log as files: segments of batches, the sparse offset index, and who may read how far.
+
+Theory of operation. A log is a row of segments, each named by its base offset. A segment's file is
+batches one after the other; its index knows the byte position of only a few of them, one for every
+`index.interval.bytes` written. A read finds the greatest index entry up to the offset it wants,
+scans forward from there to the batch that contains it, and takes bytes up to the smallest of three
+limits: the size asked for, the end of the segment, the reader's bound. What it returns says how it
+was found. Sizes and positions are bytes, offsets are 0-based, bounds are exclusive.
+
+Left out: the time and transaction indexes, rolling by time, compaction, retention, throttling,
+reading from a follower (KIP-392).
+
+Source: LogSegment and OffsetIndex, 0.8.2.2, 0.10.2.2, 2.0.1 (Scala), 3.7.1 (Java); Log.scala
+2.3.1:1233; LocalLog.scala 3.7.1:355-407; UnifiedLog.scala 3.7.1:1234-1245.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from itertools import accumulate
+from typing import NamedTuple
+
+from isrlab.engine.versions import KafkaVersion
+
+MOST_RELATIVE_OFFSET = 2**31 - 1  # an index entry keeps offset - base offset in 4 bytes
+MOST_INDEX_ENTRIES = 10 * 1024 * 1024 // 8  # segment.index.bytes, 8 bytes an entry
+
+
+class InvalidOffsetError(ValueError):
+    """An index entry whose offset is not larger than the one before."""
+
+
+class OffsetOverflowError(ValueError):
+    """An offset that does not fit into 4 bytes relative to the segment's base offset."""
+
+
+class Reader(IntEnum):
+    """Who asks, and thereby how far it may read."""
+
+    FOLLOWER = 0  # up to the log end offset: else nothing would ever be committed
+    CONSUMER = 1  # up to the high watermark
+    READ_COMMITTED = 2  # up to the last stable offset: no open transaction before it
+    DEBUGGING = 3  # up to the log end offset; replica id -2
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRules:
+    """What of writing the index and of reading depends on the release."""
+
+    indexes_last_offset: bool = True  # of what is written; up to 1.1 its first (KAFKA-6530)
+    bounds_by_position: bool = True  # 2.4: the reader's bound is a byte position, not an offset
+    refuses_start_beyond_bound: bool = False  # up to 0.9; since then it reads nothing
+    has_min_one_message: bool = True  # 0.10.1: a first batch of any size is read (KIP-74)
+    has_read_committed: bool = True  # 0.11 (KIP-98)
+
+    @classmethod
+    def of(cls, version: KafkaVersion | str) -> ReadRules:
+        """The rules of a release ("0.10.1", "3.7"). Raises ValueError for what is no release."""
+        name = version if isinstance(version, str) else version.releases.partition("-")[0]
+        release = tuple(int(p) for p in name.split(".") if p.isascii() and p.isdigit())
+        if not 2 <= len(release) == name.count(".") + 1 or not (0, 8) <= release < (5,):
+            raise ValueError(f"unknown Kafka version {name!r}; for example: 0.8.2, 0.10.1, 3.7")
+        return cls(
+            indexes_last_offset=release >= (2, 0),
+            bounds_by_position=release >= (2, 4),
+            refuses_start_beyond_bound=release < (0, 10),
+            has_min_one_message=release >= (0, 10, 1),
+            has_read_committed=release >= (0, 11),
+        )
+
+    @property
+    def readers(self) -> tuple[Reader, ...]:
+        return tuple(r for r in Reader if r != Reader.READ_COMMITTED or self.has_read_committed)
+
+
+class Batch(NamedTuple):
+    """Records written together: one of them cannot be read without the others."""
+
+    base_offset: int
+    last_offset: int
+    size_bytes: int
+
+
+# The index
+
+
+class IndexEntry(NamedTuple):
+    offset: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetIndex:
+    """(offset, byte position) pairs, both ascending: a few of the segment's batches."""
+
+    base_offset: int
+    entries: tuple[IndexEntry, ...] = ()
+    max_entries: int = MOST_INDEX_ENTRIES
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.entries) >= self.max_entries
+
+    def append(self, offset: int, position: int) -> OffsetIndex:
+        """Raises InvalidOffsetError if `offset` does not grow, ValueError if the index is full."""
+        if self.is_full:
+            raise ValueError(f"the index is full ({len(self.entries)} entries)")
+        if self.entries and offset <= self.entries[-1].offset:
+            raise InvalidOffsetError(f"{offset} is not larger than {self.entries[-1].offset}")
+        return replace(self, entries=(*self.entries, IndexEntry(offset, position)))
+
+    def lookup(self, target: int) -> IndexEntry:
+        """The greatest entry up to `target`; the start of the file if there is none."""
+        behind = bisect.bisect_right(self.entries, target, key=lambda e: e.offset)
+        return self.entries[behind - 1] if behind else IndexEntry(self.base_offset, 0)
+
+    def truncate_to(self, offset: int) -> OffsetIndex:
+        return replace(self, entries=tuple(e for e in self.entries if e.offset < offset))
+
+    def fetch_upper_bound(self, start: IndexEntry, size_bytes: int) -> IndexEntry | None:
+        """The first entry at or behind the end of a fetch; None if the index ends before that."""
+        end = start.position + size_bytes
+        slot = bisect.bisect_left(self.entries, end, key=lambda e: e.position)
+        return self.entries[slot] if slot < len(self.entries) else None
+
+
+# One segment
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Where an offset was found: from which index entry on, over which batches."""
+
+    entry: IndexEntry
+    first_scanned: int  # number of the batch that the scan began at
+    found: int  # number of the first batch that ends at or behind the offset
+
+    @property
+    def batches_scanned(self) -> int:
+        return self.found - self.first_scanned + 1
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRead:
+    """The bytes of one read, and how their start was found."""
+
+    lookup: Lookup
+    start_position: int
+    size_bytes: int
+    batches: tuple[Batch, ...]  # those that are whole; bytes of one that is cut are of no use
+    first_entry_incomplete: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LogSegment:
+    """One file of batches and its index. `positions` says where each batch begins."""
+
+    base_offset: int
+    index: OffsetIndex
+    index_interval_bytes: int = 4096
+    indexes_last_offset: bool = True
+    batches: tuple[Batch, ...] = ()
+    positions: tuple[int, ...] = ()
+    bytes_since_last_index_entry: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        return self.positions[-1] + self.batches[-1].size_bytes if self.batches else 0
+
+    @property
+    def next_offset(self) -> int:
+        return self.batches[-1].last_offset + 1 if self.batches else self.base_offset
+
+    def append(self, *batches: Batch) -> LogSegment:
+        """The segment with one more write, of one batch (a leader) or several (a follower).
+
+        A write gets at most one index entry, whatever it holds: a follower's index is sparser.
+        Raises OffsetOverflowError, and ValueError for offsets that do not grow.
+        Source: LogSegment.append 0.10.2.2:101-125, 2.0.1:124-150, 3.7.1 (Java):245-275.
+        """
+        last = batches[-1].last_offset
+        if not 0 <= last - self.base_offset <= MOST_RELATIVE_OFFSET:
+            raise OffsetOverflowError(f"{last} does not fit a segment of base {self.base_offset}")
+        if batches[0].base_offset < self.next_offset:
+            raise ValueError(f"offset {batches[0].base_offset} was written before")
+        index, since = self.index, self.bytes_since_last_index_entry
+        if since > self.index_interval_bytes:
+            index, since = index.append(self._key(batches), self.size_bytes), 0
+        *starts, end = accumulate((b.size_bytes for b in batches), initial=self.size_bytes)
+        return replace(
+            self,
+            index=index,
+            batches=(*self.batches, *batches),
+            positions=(*self.positions, *starts),
+            bytes_since_last_index_entry=since + end - self.size_bytes,
+        )
+
+    def _key(self, batches: tuple[Batch, ...]) -> int:
+        return batches[-1].last_offset if self.indexes_last_offset else batches[0].base_offset
+
+    def blank(self, base_offset: int) -> LogSegment:
+        index = OffsetIndex(base_offset, max_entries=self.index.max_entries)
+        return LogSegment(base_offset, index, self.index_interval_bytes, self.indexes_last_offset)
+
+    def locate(self, offset: int, from_position: int = 0) -> Lookup | None:
+        """The first batch that ends at or behind `offset`, if any: index entry, then scan.
+
+        Raises ValueError if the index points between two batches. Source: translateOffset.
+        """
+        entry = self.index.lookup(offset)
+        position = max(entry.position, from_position)
+        if position == self.size_bytes:
+            return None
+        first = bisect.bisect_left(self.positions, position)
+        if first == len(self.positions) or self.positions[first] != position:
+            raise ValueError(f"corrupt index: no batch begins at byte {position}")
+        scanned = range(first, len(self.batches))
+        found = next((i for i in scanned if self.batches[i].last_offset >= offset), None)
+        return None if found is None else Lookup(entry, first, found)
+
+    def read(
+        self,
+        start: int,
+        max_bytes: int,
+        *,
+        max_offset: int | None = None,
+        max_position: int | None = None,
+        min_one_message: bool = False,
+    ) -> SegmentRead | None:
+        """Bytes from the batch with `start` on; the last may be cut. None: nothing is behind it.
+
+        The bound is `max_offset` (up to 2.3) or `max_position`. Raises ValueError: max_bytes < 0.
+        """
+        if max_bytes < 0:
+            raise ValueError(f"invalid max size {max_bytes}")
+        lookup = self.locate(start)
+        if lookup is None:
+            return None
+        position = self.positions[lookup.found]
+        first_bytes = self.batches[lookup.found].size_bytes
+        limit = max(max_bytes, first_bytes) if min_one_message else max_bytes
+        end = self.size_bytes if max_position is None else max_position
+        if max_offset is not None:
+            last = self.locate(max_offset, position)
+            end = min(end, self.positions[last.found] if last else self.size_bytes)
+        size = max(0, min(end - position, limit))
+        behind = zip(self.positions[lookup.found :], self.batches[lookup.found :], strict=True)
+        whole = tuple(b for p, b in behind if p + b.size_bytes <= position + size)
+        return SegmentRead(lookup, position, size, whole, 0 < limit < first_bytes)
+
+    def truncate_to(self, offset: int) -> LogSegment:
+        """The segment without the batch that contains `offset` and all behind it.
+
+        The index counts its interval from 0 again. Source: truncateTo 3.7.1 (Java):556-590.
+        """
+        lookup = self.locate(offset)
+        kept = len(self.batches) if lookup is None else lookup.found
+        return replace(
+            self,
+            index=self.index.truncate_to(offset),
+            batches=self.batches[:kept],
+            positions=self.positions[:kept],
+            bytes_since_last_index_entry=0,
+        )
+
+    def recover(self) -> LogSegment:
+        """The segment with its index made anew from the file, an entry for a batch.
+
+        Source: LogSegment.recover 0.10.2.2:215-255, 3.7.1 (Java):480-540.
+        """
+        index, indexed = replace(self.index, entries=()), 0
+        for position, batch in zip(self.positions, self.batches, strict=True):
+            if position - indexed > self.index_interval_bytes:
+                index, indexed = index.append(self._key((batch,)), position), position
+        return replace(self, index=index)
+
+
+# The log
+
+
+@dataclass(frozen=True, slots=True)
+class LogRead:
+    """What a reader gets, or why it gets nothing."""
+
+    reader: Reader
+    start: int
+    bound: int  # exclusive
+    segment: LogSegment | None = None
+    found: SegmentRead | None = None
+    error: str | None = None
+
+    @property
+    def batches(self) -> tuple[Batch, ...]:
+        return self.found.batches if self.found else ()
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentedLog:
+    """A row of segments, and the offsets that bound its readers."""
+
+    segments: tuple[LogSegment, ...]
+    rules: ReadRules = ReadRules()
+    segment_bytes: int = 1024**3
+    log_start_offset: int = 0
+    high_watermark: int = 0
+    open_transaction: int | None = None  # the first offset of the oldest one
+
+    @classmethod
+    def empty(
+        cls,
+        version: KafkaVersion | str = "3.7",
+        index_interval_bytes: int = 4096,
+        segment_bytes: int = 1024**3,
+    ) -> SegmentedLog:
+        rules = ReadRules.of(version)
+        first = LogSegment(0, OffsetIndex(0), index_interval_bytes, rules.indexes_last_offset)
+        return cls((first,), rules, segment_bytes)
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.segments[-1].next_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where the oldest open transaction begins, but never above the high watermark."""
+        opened = self.open_transaction
+        return self.high_watermark if opened is None else min(opened, self.high_watermark)
+
+    def bound(self, reader: Reader) -> int:
+        """The offset that `reader` may read up to; raises ValueError if there is no such reader."""
+        if reader not in self.rules.readers:
+            raise ValueError(f"this release has no reader {reader.name}")
+        if reader in (Reader.FOLLOWER, Reader.DEBUGGING):
+            return self.log_end_offset
+        return self.high_watermark if reader == Reader.CONSUMER else self.last_stable_offset
+
+    def append(self, *batches: Batch) -> SegmentedLog:
+        """The log with one more write, in a new segment if the last one has no room for it.
+
+        Source: shouldRoll, LogSegment 2.0.1:65-73, 3.7.1 (Java):172-178 (size, index full, offset).
+        """
+        active, size = self.segments[-1], sum(b.size_bytes for b in batches)
+        is_far = batches[-1].last_offset - active.base_offset > MOST_RELATIVE_OFFSET
+        has_room = active.size_bytes <= self.segment_bytes - size
+        if active.batches and (is_far or active.index.is_full or not has_room):
+            rolled = active.blank(batches[0].base_offset)
+            return replace(self, segments=(*self.segments, rolled.append(*batches)))
+        return replace(self, segments=(*self.segments[:-1], active.append(*batches)))
+
+    def truncate_to(self, offset: int) -> SegmentedLog:
+        """The log without what is at or behind `offset`; the high watermark goes down with it."""
+        kept = [s for s in self.segments if s.base_offset < offset] or [self.segments[0]]
+        segments = (*kept[:-1], kept[-1].truncate_to(offset))
+        end = segments[-1].next_offset
+        return replace(self, segments=segments, high_watermark=min(self.high_watermark, end))
+
+    def place_of(self, offset: int) -> tuple[int, int]:
+        """(base offset of the segment, byte position) of an offset of the log or of its end."""
+        for segment in self._from(offset):
+            lookup = segment.locate(offset) if offset < self.log_end_offset else None
+            if lookup:
+                return segment.base_offset, segment.positions[lookup.found]
+        return self.segments[-1].base_offset, self.segments[-1].size_bytes
+
+    def _from(self, offset: int) -> Sequence[LogSegment]:
+        """The segment that `offset` belongs to, and those after it."""
+        later = bisect.bisect_right(self.segments, offset, key=lambda s: s.base_offset)
+        return self.segments[max(0, later - 1) :]
+
+    def read(
+        self, reader: Reader, start: int, max_bytes: int, *, min_one_message: bool = True
+    ) -> LogRead:
+        """What `reader` gets from `start` on; `min_one_message` counts only where KIP-74 holds.
+
+        Errors: OFFSET_OUT_OF_RANGE outside the log; up to 0.9 UNKNOWN for a start beyond the bound.
+        """
+        rules, bound = self.rules, self.bound(reader)
+        answer = LogRead(reader, start, bound)
+        if not self.log_start_offset <= start <= self.log_end_offset:
+            return replace(answer, error="OFFSET_OUT_OF_RANGE")
+        if rules.refuses_start_beyond_bound and bound < start < self.log_end_offset:
+            return replace(answer, error="UNKNOWN")
+        if start >= bound:
+            return answer
+        place = self.place_of(bound)
+        for segment in self._from(start):
+            is_last = rules.bounds_by_position and place[0] == segment.base_offset
+            found = segment.read(
+                start,
+                max_bytes,
+                max_offset=None if rules.bounds_by_position else bound,
+                max_position=place[1] if is_last else None,
+                min_one_message=min_one_message and rules.has_min_one_message,
+            )
+            if found:
+                return replace(answer, segment=segment, found=found)
+        return answer

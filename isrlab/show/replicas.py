@@ -37,10 +37,9 @@ def plot_replicas(
     brokers = sorted(frame.disks)
     end = max(log.log_end_offset for log in frame.disks.values())
     start = max(min(log.log_start_offset for log in frame.disks.values()), end - MOST_OFFSETS + 1)
-    leader = _leader(frame)
     for row, number in enumerate(brokers):
         broker = frame.brokers.get(number)
-        _draw_log(ax, row, frame.disks[number], broker, leader, start)
+        _draw_log(ax, row, frame, number, start)
         if broker:
             _draw_marks(ax, row, broker, inclusive)
         ax.text(
@@ -82,9 +81,8 @@ def _label(number: int, broker: Broker | None) -> str:
     return f"{number}  Follower\nof {broker.role.leader}" if broker.role.leader > 0 else f"{number}"
 
 
-def _draw_log(
-    ax: Axes, row: int, log: Log, broker: Broker | None, leader: Broker | None, start: int
-) -> None:
+def _draw_log(ax: Axes, row: int, frame: Frame, number: int, start: int) -> None:
+    log, broker, leader = frame.disks[number], frame.brokers.get(number), _leader(frame)
     colour = broker_colour(broker.id) if broker else "#999999"
     high_watermark = log.high_watermark if broker else log.checkpointed_high_watermark
     for offset in range(max(start, log.log_start_offset), log.log_end_offset):

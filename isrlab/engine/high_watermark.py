@@ -78,12 +78,16 @@ def _advance_high_watermark(broker: Broker, now_ms: int) -> Broker:
         len(role.isr),
         rules.effective_min_isr(broker.settings.min_insync_replicas, len(broker.replicas)),
     )
+    if high_watermark == log.high_watermark:
+        return broker
     return replace(broker, log=log.with_high_watermark(high_watermark))
 
 
 def _complete_produces(broker: Broker) -> Step:
     role = leader_of(broker)
     done = tuple(d for d in role.delayed if _is_satisfied(broker, d))
+    if not done:
+        return broker, ()
     left = tuple(d for d in role.delayed if d not in done)
     answers = tuple(
         Send(CLIENT, ProduceResponse(d.request, d.base_offset, _late_error(broker, d)))
@@ -111,6 +115,8 @@ def _is_satisfied(broker: Broker, delayed: DelayedProduce) -> bool:
 def _complete_fetches(broker: Broker) -> Step:
     role = leader_of(broker)
     done = tuple(p for p in role.parked if _has_news(broker, p.fetch))
+    if not done:
+        return broker, ()
     left = tuple(p for p in role.parked if p not in done)
     answers = tuple(Send(p.fetch.replica, reread(broker, p.fetch)) for p in done)
     return replace(broker, role=replace(role, parked=left)), answers

@@ -38,6 +38,12 @@ def main() -> None:
     help="Parameters from YAML, for all or under a notebook's name. A list: one run for each.",
 )
 @click.option(
+    "--grid",
+    "grid_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A sweep from YAML: a page for each combination of values, and one that shows them all.",
+)
+@click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("reports"),
@@ -58,6 +64,7 @@ def report(
     *,
     parameters: tuple[tuple[str, str], ...],
     file: Path | None,
+    grid_file: Path | None,
     out: Path,
     resume: bool,
     folder: Path,
@@ -70,12 +77,20 @@ def report(
       python -m isrlab report 02 -p version 2.5
       python -m isrlab report data_loss -p version 0.10.2 -p version 3.7
       python -m isrlab report -f data/reports/nightly.yaml --out /tmp/nightly --resume
+      python -m isrlab report --grid data/reports/lag_limit.yaml
     """
     from isrlab import gallery, notebooks, report
 
     progress = report.Progress()
+    page = "index.html"
     try:
-        runs = notebooks.plan(notebooks.find(folder.resolve(), names), parameters, file)
+        if grid_file:
+            if names or parameters or file:
+                raise notebooks.NotebookError("--grid says it all: no NAME, -p or -f beside it")
+            grid = notebooks.read_grid(grid_file, folder.resolve())
+            runs, page = grid.runs, gallery.keep_grid(grid, out).page
+        else:
+            runs = notebooks.plan(notebooks.find(folder.resolve(), names), parameters, file)
         gallery.write_index(out)
         with report.interrupts():
             records = report.run_all(runs, out, resume=resume, progress=progress)
@@ -90,7 +105,7 @@ def report(
             "Continue with the same command and --resume.",
             INTERRUPTED,
         )
-    click.echo(f"{out / 'index.html'}: {_summary([record.status for record in records])}")
+    click.echo(f"{out / page}: {_summary([record.status for record in records])}")
     sys.exit(any(record.status != gallery.OK for record in records))
 
 
@@ -121,14 +136,21 @@ def play(file: IO[str], version: str | None, trace: bool) -> None:
 
 @main.command()
 @click.argument("release", required=False)
-def versions(release: str | None) -> None:
+@click.option("--markdown", is_flag=True, help="All generations as one table (data/versions.md).")
+def versions(release: str | None, markdown: bool) -> None:
     """List the generations of Kafka that are modelled, and what each rule is since when.
 
     \b
     Examples:
       python -m isrlab versions
       python -m isrlab versions 2.5
+      python -m isrlab versions --markdown > data/versions.md
     """
+    if markdown:
+        from isrlab.show import version_table
+
+        click.echo(version_table.markdown(), nl=False)
+        return
     from isrlab.engine.versions import PRESETS, KafkaVersion
 
     try:

@@ -39,6 +39,7 @@ from isrlab.engine.messages import (
     Output,
     Produce,
     ProduceResponse,
+    RetryRequest,
     SessionExpired,
 )
 from isrlab.engine.model import NO_LEADER, Broker, Follower, Leader, Settings
@@ -68,6 +69,8 @@ class Cluster:
         leader: int | None = None,
         isr: tuple[int, ...] | None = None,
         latency_ms: int = 0,
+        *,
+        log_start_offset: int = 0,
         **settings: object,
     ) -> None:
         self.version = KafkaVersion.of(version)
@@ -76,7 +79,7 @@ class Cluster:
         self.latency_ms = latency_ms
         self.now_ms = START_MS
         self.brokers: dict[int, Broker] = {}
-        self.disks: dict[int, Log] = {b: Log() for b in replicas}
+        self.disks: dict[int, Log] = {b: Log().restart_at(log_start_offset) for b in replicas}
         self.epochs: dict[int, int] = dict.fromkeys(replicas, 0)
         self.queue: list[Envelope] = []
         self.held: list[Envelope] = []  # for brokers that are paused
@@ -93,15 +96,8 @@ class Cluster:
         self.clean: set[int] = set()  # brokers whose last shutdown left its marker
         self.writes_zookeeper = self.version.isr_write <= IsrWrite.ZOOKEEPER_NOTIFY
         self._sequence = 0
-        self.controller = Controller(
-            self.version,
-            self.settings,
-            replicas,
-            PartitionState(
-                leader=replicas[0] if leader is None else leader,
-                isr=replicas if isr is None else isr,
-            ),
-        )
+        stored = PartitionState(leader or replicas[0], replicas if isr is None else isr)
+        self.controller = Controller(self.version, self.settings, replicas, stored)
         self._boot()
 
     def _boot(self) -> None:
@@ -201,12 +197,12 @@ class Cluster:
             self._step_broker(envelope)
 
     def _is_paused(self, envelope: Envelope) -> bool:
-        """A paused process handles nothing; a paused fetcher handles no answers of its leader."""
+        """A paused process handles nothing; a paused fetcher hears no leader and asks nothing."""
         what = self.paused.get(envelope.target)
         if what == "fetcher":
             role = self.brokers[envelope.target].role
             from_leader = isinstance(role, Follower) and envelope.source == role.leader
-            return from_leader and not envelope.is_timer
+            return from_leader or isinstance(envelope.message, RetryRequest)
         return what == "process"
 
     def _lose(self, envelope: Envelope) -> None:
@@ -326,7 +322,9 @@ class Cluster:
         return request
 
     def _on_answer(self, broker: int, answer: Message) -> None:
-        assert isinstance(answer, ProduceResponse)
+        if not isinstance(answer, ProduceResponse):  # the controller's, to an operator
+            self._frame(Envelope(self.now_ms, self._next(), broker, CLIENT, answer))
+            return
         request = self.requests[answer.request]
         if answer.error:
             self._refuse(request, answer.error)
@@ -357,6 +355,8 @@ class Cluster:
         self.clean.discard(broker)
         self.paused.pop(broker, None)
         self.held = [e for e in self.held if e.target != broker]
+        for order in self.on_link(CONTROLLER, broker):  # the next process will not hear them
+            self.queue.remove(order)
         self.epochs[broker] += 1
         self.mark(broker, f"stops ({how})")
         self.note({"kind": "crash", "broker": broker, "replica": broker, "detail": {"by": how}})

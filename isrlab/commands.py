@@ -19,6 +19,7 @@ from isrlab.world import Envelope, Frame
 
 MOST_RECORDS = 100_000
 _QUIET = ("restart", "crash", "metadata", "notify")
+_ISR_NEWS = ("isr_shrink", "isr_expand", "isr_commit", "isr_rejected", "notify", "leader")
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
 
@@ -30,6 +31,9 @@ def print_news(run: Run) -> None:
         if isinstance(entry, Frame):
             if run.is_tracing and entry.source != entry.target:
                 run.lines.append(trace.message_line(entry))
+        elif run.shows_isr_only:
+            if entry["kind"] in _ISR_NEWS:
+                run.lines.append(trace.event_line(entry))
         elif entry["kind"] not in _QUIET or trace.is_halt(entry):
             run.lines.append(trace.event_line(entry))
     run.told = len(run.world.journal)
@@ -107,7 +111,7 @@ def _partition(run: Run, command: Command) -> None:
     if run.world is not None:
         raise command.fail("there is a partition already")
     settings = {f.name.replace("_", "."): f for f in fields(Settings)}
-    own = ("leader", "replicas", "isr", "latency")
+    own = ("leader", "replicas", "isr", "latency", "start")
     options = _known_options(command, *own, *settings)
     version = run.forced_version or run.version or KafkaVersion.of("3.7")
     replicas = _ids(command, options.get("replicas", "1,2,3"))
@@ -124,7 +128,8 @@ def _partition(run: Run, command: Command) -> None:
         if name in settings
     }
     latency = _duration_ms(command, options.get("latency", "0ms"))
-    run.world = Cluster(version, replicas, leader, isr, latency, **changes)
+    first = _count(command, options["start"], 2**62) if "start" in options else 0
+    run.world = Cluster(version, replicas, leader, isr, latency, log_start_offset=first, **changes)
     run.told = len(run.world.journal)
     run.first_frame = len(run.world.frames) - 1
 
@@ -145,8 +150,11 @@ def _setting(command: Command, name: str, text: str) -> int | bool:
 
 
 def _produce(run: Run, command: Command) -> None:
-    options = _known_options(command, "count", "acks")
+    options = _known_options(command, "count", "acks", "every", "for")
     broker = _one_broker(run, command)
+    if "every" in options or "for" in options:
+        _produce_steadily(run, command, broker)
+        return
     given = tuple(command.arguments[1:])
     if "count" in options:
         number = _count(command, options["count"], MOST_RECORDS)
@@ -156,6 +164,24 @@ def _produce(run: Run, command: Command) -> None:
     _new_names(run, command, given)
     run.next_record += len(given)
     run.cluster.produce(broker, given, _acks(run, command, options.get("acks")))
+
+
+def _produce_steadily(run: Run, command: Command, broker: int) -> None:
+    """`every=100ms for=30s`: the same produce again and again, while time passes."""
+    options = command.options
+    if command.arguments[1:] or not {"every", "for"} <= set(options):
+        raise command.fail("a steady producer names no records: produce 1 every=100ms for=30s")
+    every_ms = max(1, _duration_ms(command, options["every"]))
+    number = _count(command, options.get("count", "1"), MOST_RECORDS)
+    rounds = _duration_ms(command, options["for"]) // every_ms
+    acks = _acks(run, command, options.get("acks"))
+    if rounds * number > MOST_RECORDS:
+        raise command.fail(f"{rounds * number} records; at most {MOST_RECORDS}")
+    for _ in range(rounds):
+        ids = tuple(f"m{run.next_record + i}" for i in range(number))
+        run.next_record += number
+        run.cluster.produce(broker, ids, acks)
+        run.cluster.advance(every_ms)
 
 
 def _new_names(run: Run, command: Command, given: tuple[str, ...]) -> None:
@@ -336,9 +362,11 @@ def _check(run: Run, command: Command) -> None:
 
 
 def _trace(run: Run, command: Command) -> None:
-    if command.arguments not in (["on"], ["off"]):
-        raise command.fail("trace on, or trace off")
+    """Show every message (on), what changes (off), or of that only what concerns the ISR (isr)."""
+    if command.arguments not in (["on"], ["off"], ["isr"]):
+        raise command.fail("trace on, trace off, or trace isr")
     run.is_tracing = command.arguments == ["on"]
+    run.shows_isr_only = command.arguments == ["isr"]
 
 
 COMMANDS: dict[str, Callable[[Run, Command], None]] = {

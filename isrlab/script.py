@@ -103,6 +103,7 @@ class Run:
     version: KafkaVersion | None = None
     world: Cluster | None = None
     is_tracing: bool = False
+    shows_isr_only: bool = False
     next_record: int = 1
     lines: list[str] = field(default_factory=list)
     told: int = 0  # journal entries already printed

@@ -36,9 +36,13 @@ def ids(values: tuple[int, ...] | list[int]) -> str:
 
 def names(records: tuple[Record, ...]) -> str:
     """Record names, the middle left out when there are many."""
-    if len(records) <= MOST_NAMES:
-        return " ".join(r.id for r in records)
-    return f"{records[0].id} {records[1].id} .. {records[-1].id} ({len(records)} records)"
+    return _few([r.id for r in records])
+
+
+def _few(words: list[str]) -> str:
+    if len(words) <= MOST_NAMES:
+        return " ".join(words)
+    return f"{words[0]} {words[1]} .. {words[-1]} ({len(words)} records)"
 
 
 def describe(message: Message) -> str:
@@ -51,6 +55,8 @@ def describe(message: Message) -> str:
     for part in fields(message):  # type: ignore[arg-type]
         value = getattr(message, part.name)
         if part.name in _SILENT or value in (None, -1, ()) or part.name in ("brokers", "replicas"):
+            continue
+        if part.name == "is_recovering" and not value:
             continue
         text = ids(value) if isinstance(value, tuple) else value
         name = _SHORT.get(part.name, part.name)
@@ -85,6 +91,10 @@ def _detail(row: Row, key: str) -> str:
     return str(detail.get(key, "")) if isinstance(detail, dict) else ""
 
 
+def _records(row: Row) -> str:
+    return _few(_detail(row, "records").split())
+
+
 def _isr(row: Row, key: str = "isr") -> str:
     value = row.get(key)
     return ids(value) if isinstance(value, list) else ""
@@ -114,8 +124,8 @@ _SENTENCES: dict[str, Callable[[Row], str]] = {
     "high_watermark": lambda r: f"hw={r['high_watermark']}",
     "crash": lambda r: f"stops ({_detail(r, 'by')})",
     "restart": lambda r: "starts",
-    "produce_error": lambda r: f"{_detail(r, 'records')} refused: {_detail(r, 'error')}",
-    "produce_ack": lambda r: f"{_detail(r, 'records')} acknowledged (acks={_acks(r)})",
+    "produce_error": lambda r: f"{_records(r)} refused: {_detail(r, 'error')}",
+    "produce_ack": lambda r: f"{_records(r)} acknowledged (acks={_acks(r)})",
     "lost": _violation,
     "diverged": _violation,
     "notify": lambda r: "announces its isr changes to the controller",

@@ -30,6 +30,7 @@ FLOORS = (
     "fleet",
     "brokerlogs",
     "churn",
+    "claims",
     "show",
     "magic",
     "notebooks",

@@ -80,6 +80,14 @@ class Truncation(IntEnum):
     ON_FETCH = 3  # the leader's fetch response says where the logs diverge (KIP-595)
 
 
+class FollowAgain(IntEnum):
+    """When a follower that is told of its own leader again looks for their shared offset again."""
+
+    OTHER_LEADER = 0  # never: only another leader counts
+    AFTER_A_GAP = 1  # when it missed an epoch (KAFKA-7164)
+    EVERY_EPOCH = 2  # in every new epoch (KIP-320)
+
+
 class EpochEntry(IntEnum):
     """When a leader writes its epoch and start offset into the leader-epoch cache."""
 

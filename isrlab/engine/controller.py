@@ -24,11 +24,13 @@ from dataclasses import dataclass, replace
 from isrlab.engine import kraft, zookeeper
 from isrlab.engine.choices import IsrWrite
 from isrlab.engine.messages import (
+    CLIENT,
     AlterPartition,
     AlterPartitionResponse,
     BrokerInfo,
     ControlledShutdown,
     ElectLeaders,
+    ElectLeadersResponse,
     IsrChangeNotification,
     LeaderAndIsr,
     Message,
@@ -38,7 +40,7 @@ from isrlab.engine.messages import (
     SessionExpired,
     UpdateMetadata,
 )
-from isrlab.engine.model import Settings
+from isrlab.engine.model import NO_LEADER, Settings
 from isrlab.engine.partition import PartitionState
 from isrlab.engine.rules import UNKNOWN_EPOCH, effective_min_isr
 from isrlab.engine.versions import KafkaVersion
@@ -84,7 +86,12 @@ class Controller:
     def order(self) -> LeaderAndIsr:
         state = self.state
         return LeaderAndIsr(
-            state.leader, state.leader_epoch, state.isr, state.partition_epoch, self.replicas
+            state.leader,
+            state.leader_epoch,
+            state.isr,
+            state.partition_epoch,
+            self.replicas,
+            state.is_recovering,
         )
 
     @property
@@ -96,6 +103,7 @@ class Controller:
             least,
             has_elr=version.eligible_leader_replicas,
             bumps_epoch_on_shrink=version.epoch_bump_on_isr_shrink,
+            marks_recovery=version.isr_write == IsrWrite.ALTER_PARTITION,
         )
 
     def site(self, allows_unclean: bool | None = None) -> zookeeper.Site:
@@ -131,10 +139,13 @@ def _changed(
     target_isr: tuple[int, ...],
     election: str | None = None,
     unclean_shutdown: tuple[int, ...] = (),
+    is_recovering: bool | None = None,
 ) -> Controller:
     """A KRaft change towards `target_isr`, with the election that the settings allow."""
     allowed = "unclean" if controller.settings.unclean_leader_election_enable else "online"
-    wanted = kraft.Change(target_isr, controller.available, election or allowed, unclean_shutdown)
+    wanted = kraft.Change(
+        target_isr, controller.available, election or allowed, unclean_shutdown, is_recovering
+    )
     state = kraft.change(controller.state, controller.kraft_rules, wanted)
     return replace(controller, state=state)
 
@@ -154,21 +165,24 @@ def _on_alter_partition(controller: Controller, request: AlterPartition) -> Step
         refusal = AlterPartitionResponse(request.request, error=error)
         return controller, (Send(request.broker, refusal),)
     before = controller
-    if set(request.isr) != set(controller.isr):
-        controller = _with_isr(controller, request.isr)
+    if set(request.isr) != set(controller.isr) or controller.state.is_recovering:
+        controller = _with_isr(controller, request)
     answer = AlterPartitionResponse(
         request.request, controller.leader_epoch, controller.partition_epoch, controller.isr
     )
     is_new_epoch = controller.leader_epoch != before.leader_epoch
     news = orders(controller) if is_new_epoch else ()
-    return controller, (Send(request.broker, answer), *news)
+    # KC 2.7.2:2325 tells everyone at once; in KRaft they read it from the metadata log
+    told = () if _writes_zookeeper(controller) else metadata_orders(controller)
+    return controller, (Send(request.broker, answer), *told, *news)
 
 
-def _with_isr(controller: Controller, isr: tuple[int, ...]) -> Controller:
+def _with_isr(controller: Controller, request: AlterPartition) -> Controller:
+    """The ISR that a leader asked for; in KRaft also what it says of its recovery."""
     if controller.version.kraft:
-        return _changed(controller, isr)
-    epoch = controller.partition_epoch + 1
-    return replace(controller, state=replace(controller.state, isr=isr, partition_epoch=epoch))
+        return _changed(controller, request.isr, is_recovering=request.is_recovering)
+    state = replace(controller.state, isr=request.isr)
+    return replace(controller, state=replace(state, partition_epoch=state.partition_epoch + 1))
 
 
 def _refusal(controller: Controller, request: AlterPartition) -> str | None:
@@ -207,6 +221,8 @@ def _kraft_refusal(controller: Controller, request: AlterPartition) -> str | Non
         (request.partition_epoch < state.partition_epoch, "INVALID_UPDATE_VERSION"),
         (not set(request.isr) <= set(controller.replicas), "INVALID_REQUEST"),
         (state.leader not in request.isr, "INVALID_REQUEST"),
+        (request.is_recovering and len(request.isr) > 1, "INVALID_REQUEST"),
+        (request.is_recovering and not state.is_recovering, "INVALID_REQUEST"),
         (not _are_eligible(controller, request), "INELIGIBLE_REPLICA"),
     )
     return next((error for fails, error in checks if fails), None)
@@ -287,18 +303,24 @@ def fail_over(controller: Controller, live: tuple[BrokerInfo, ...]) -> Step:
 
     A dead follower that the former controller had not noticed stays in the ISR: a new controller
     acts on brokers that it sees dying, not on those that are gone. A leader that is gone is
-    replaced. Source: initializeReplicaState, ReplicaStateMachine.scala 0.10.2.2:325-340, and
-    onControllerFailover.
+    replaced. All live replicas are told the state anew. Source: startup, initializeReplicaState,
+    ReplicaStateMachine.scala 0.10.2.2:68-83 and 325-340, and onControllerFailover. In KRaft those
+    that are gone are fenced: here all at once, really one by one, as their sessions expire.
     """
     before = replace(controller, alive=live)
     after = before
-    if not before.version.kraft and not before.is_alive(before.leader):
+    if before.version.kraft:
+        after = _changed(before, tuple(i for i in before.isr if before.is_alive(i)))
+    elif not before.is_alive(before.leader):
         after = replace(before, state=zookeeper.elect(before.state, before.site()))
-    return after, _told(before, after)
+    return after, (*metadata_orders(after), *orders(after))
 
 
 def _on_elect_leaders(controller: Controller, message: ElectLeaders) -> Step:
-    """An operator asks for the preferred leader, or for any leader at all."""
+    """An operator asks for the preferred leader, or for any leader at all.
+
+    Source: electLeader, RCM trunk:1480-1530; onReplicaElection, KC 2.7.2:2140-2190.
+    """
     before = controller
     is_preferred = message.kind == "preferred"
     if controller.version.kraft:
@@ -309,8 +331,19 @@ def _on_elect_leaders(controller: Controller, message: ElectLeaders) -> Step:
     elif not controller.is_alive(controller.leader):
         state = zookeeper.elect(controller.state, controller.site(allows_unclean=True))
         controller = replace(controller, state=state)
+    answer = Send(CLIENT, ElectLeadersResponse(_election_error(before, controller, message)))
     news = orders(controller) if controller.state != before.state else ()
-    return controller, news
+    return controller, (*news, answer)
+
+
+def _election_error(before: Controller, after: Controller, asked: ElectLeaders) -> str | None:
+    is_preferred = asked.kind == "preferred"
+    has_it = before.leader == before.replicas[0] if is_preferred else before.leader != NO_LEADER
+    if has_it:
+        return "ELECTION_NOT_NEEDED"
+    if after.state != before.state:
+        return None
+    return "PREFERRED_LEADER_NOT_AVAILABLE" if is_preferred else "ELIGIBLE_LEADERS_NOT_AVAILABLE"
 
 
 # Telling the brokers
@@ -323,9 +356,14 @@ def orders(controller: Controller) -> tuple[Output, ...]:
 
 def orders_for(controller: Controller, broker: int) -> tuple[Output, ...]:
     """All that one broker must know, for one that may have missed it."""
-    return Send(broker, UpdateMetadata(controller.alive)), Send(broker, controller.order)
+    return Send(broker, metadata(controller)), Send(broker, controller.order)
 
 
 def metadata_orders(controller: Controller) -> tuple[Output, ...]:
-    """Which brokers are alive, for every live broker."""
-    return tuple(Send(b.id, UpdateMetadata(controller.alive)) for b in controller.alive)
+    """Which brokers are alive and who is in sync, for every live broker."""
+    return tuple(Send(b.id, metadata(controller)) for b in controller.alive)
+
+
+def metadata(controller: Controller) -> UpdateMetadata:
+    """The stored state as it is now: before it tells, a controller reads what leaders wrote."""
+    return UpdateMetadata(controller.alive, controller.isr, controller.partition_epoch)

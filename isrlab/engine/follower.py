@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from isrlab.engine import rules
-from isrlab.engine.choices import Truncation
+from isrlab.engine.choices import FollowAgain, Truncation
 from isrlab.engine.high_watermark import Step
 from isrlab.engine.leader import on_losing_leadership
 from isrlab.engine.log import Log
@@ -79,10 +79,13 @@ def become_follower(broker: Broker, order: LeaderAndIsr, now_ms: int) -> Step:
 
 
 def _starts_over(broker: Broker, former: Follower, order: LeaderAndIsr) -> bool:
-    """Up to 2.0 only another leader counts; with KIP-320 every new epoch does."""
+    """Another leader, or news of the same. Source: P 2.0.0:346, 2.0.1:366, 2.1.0:447."""
+    rule = broker.version.follow_again
     if former.leader != order.leader:
         return True
-    return broker.version.fences_stale_leader_epoch and order.leader_epoch > former.leader_epoch
+    if rule == FollowAgain.AFTER_A_GAP:
+        return order.leader_epoch > former.leader_epoch + 1
+    return rule == FollowAgain.EVERY_EPOCH and order.leader_epoch > former.leader_epoch
 
 
 def _start(broker: Broker) -> Step:

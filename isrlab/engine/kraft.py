@@ -31,6 +31,7 @@ class Rules:
     has_elr: bool = False
     bumps_epoch_on_shrink: bool = False
     remembers_last_leader: bool = True  # one last known leader, instead of all last known members
+    marks_recovery: bool = True  # after an unclean election (KIP-704, 3.2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class Change:
     acceptable: tuple[int, ...]  # the brokers that may lead
     election: str = "online"  # or "preferred", or "unclean"
     unclean_shutdown: tuple[int, ...] = ()  # brokers whose disks may have lost data
+    is_recovering: bool | None = None  # what the leader says of itself
 
 
 def change(state: PartitionState, rules: Rules, wanted: Change) -> PartitionState:
@@ -57,6 +59,7 @@ def change(state: PartitionState, rules: Rules, wanted: Change) -> PartitionStat
     if rules.has_elr and rules.remembers_last_leader:
         last_known = _last_leader(state, target_isr, leader)
     is_shrunk = not set(state.isr) <= set(target_isr)
+    recovering = state.is_recovering if wanted.is_recovering is None else wanted.is_recovering
     bumps = leader != state.leader or (rules.bumps_epoch_on_shrink and is_shrunk)
     changed = replace(
         state,
@@ -65,7 +68,7 @@ def change(state: PartitionState, rules: Rules, wanted: Change) -> PartitionStat
         leader_epoch=state.leader_epoch + bumps,
         elr=elr,
         last_known_elr=last_known,
-        is_recovering=state.is_recovering or is_unclean,
+        is_recovering=(is_unclean and rules.marks_recovery) or recovering,
     )
     if changed == state:
         return state

@@ -73,7 +73,7 @@ class LeaderEpochCache:
     ) -> tuple[int, int]:
         """The largest known epoch up to `epoch`, and where it ends; (-1, -1) if that is unknown.
 
-        The answer of 0.11-1.1 has no epoch, and none for an epoch before the first.
+        The answer of 0.11-1.1 has no epoch; up to 2.0.0 there is none for one before the first.
         """
         if not self.entries or epoch == UNKNOWN_EPOCH:
             return UNKNOWN_EPOCH, UNKNOWN_OFFSET
@@ -82,7 +82,7 @@ class LeaderEpochCache:
             return UNKNOWN_EPOCH if one_round else epoch, log_end_offset
         later = [start for e, start in self.entries if e > epoch]
         earlier = [e for e, _ in self.entries if e <= epoch]
-        if not later or (one_round and not earlier):
+        if not later or (version.epoch_entry == EpochEntry.ON_APPEND and not earlier):
             return UNKNOWN_EPOCH, UNKNOWN_OFFSET
         if one_round:
             return UNKNOWN_EPOCH, later[0]

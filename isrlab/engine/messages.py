@@ -105,6 +105,7 @@ class AlterPartition:
     partition_epoch: int
     isr: tuple[int, ...]
     broker_epochs: tuple[int, ...] = ()  # of the members of `isr`; -1 is unknown
+    is_recovering: bool = False  # no real leader says so: it recovers nothing (P 3.7.1:742-755)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +126,19 @@ class LeaderAndIsr:
     isr: tuple[int, ...]
     partition_epoch: int
     replicas: tuple[int, ...]
+    is_recovering: bool = False  # the leader was elected uncleanly (KIP-704)
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateMetadata:
+    """What the controller tells everyone: who is alive and, of the partition, the ISR as it is.
+
+    No rule of replication reads that ISR: clients and monitoring do.
+    """
+
     brokers: tuple[BrokerInfo, ...]
+    isr: tuple[int, ...] = ()
+    partition_epoch: int = UNKNOWN_EPOCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +170,11 @@ class ControlledShutdown:
 @dataclass(frozen=True, slots=True)
 class ElectLeaders:
     kind: str  # "preferred" or "unclean"
+
+
+@dataclass(frozen=True, slots=True)
+class ElectLeadersResponse:
+    error: str | None = None
 
 
 # What a broker tells itself: its schedule, and what its network layer notices

@@ -15,6 +15,7 @@ from isrlab.engine.rules import UNKNOWN_EPOCH, UNKNOWN_OFFSET
 from isrlab.engine.versions import KafkaVersion
 
 NO_LEADER = -1
+RECORD_BYTES = 1_024  # records have no content here; for the limit of a fetch, each has this size
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class Settings:
     replica_lag_max_messages: int
     session_timeout_ms: int
     replica_fetch_wait_max_ms: int = 500
+    replica_fetch_max_bytes: int = 1_048_576  # a record has RECORD_BYTES
     replica_fetch_backoff_ms: int = 1_000
     replica_socket_timeout_ms: int = 30_000
     replica_high_watermark_checkpoint_interval_ms: int = 5_000

@@ -12,7 +12,7 @@ from __future__ import annotations
 from isrlab.engine import rules
 from isrlab.engine.choices import Truncation
 from isrlab.engine.messages import Fetch, FetchResponse
-from isrlab.engine.model import Broker, Leader
+from isrlab.engine.model import RECORD_BYTES, Broker, Leader
 
 
 def leader_of(broker: Broker) -> Leader:
@@ -67,8 +67,10 @@ def _is_stale_incarnation(broker: Broker, fetch: Fetch) -> bool:
 
 
 def read(broker: Broker, fetch: Fetch) -> FetchResponse:
+    """The records from the fetch's offset on, as many as a response holds, and at least one."""
     log = broker.log
-    records = log.read(fetch.offset, log.log_end_offset)
+    most = max(1, broker.settings.replica_fetch_max_bytes // RECORD_BYTES)
+    records = log.read(fetch.offset, min(log.log_end_offset, fetch.offset + most))
     return FetchResponse(fetch.request, fetch.offset, records, log.high_watermark)
 
 

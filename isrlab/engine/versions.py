@@ -20,6 +20,7 @@ from isrlab.engine.choices import (
     Eligibility,
     EpochEntry,
     ExpandRule,
+    FollowAgain,
     HighWatermarkSet,
     IsrWrite,
     LagClock,
@@ -50,16 +51,15 @@ class KafkaVersion:
     high_watermark_only_if_follower_moved: bool  # KAFKA-8841
     isr_write: IsrWrite
     truncation: Truncation
+    follow_again: FollowAgain
     epoch_entry: EpochEntry
     cleans_epochs_at_log_end: bool  # a cut that cuts nothing drops empty epochs (KAFKA-10706)
-    pushes_high_watermark: (
-        bool  # a fetch is answered at once if the high watermark is news (KIP-392)
-    )
+    pushes_high_watermark: bool  # news of it answers a waiting fetch at once (KIP-392)
     epoch_bump_on_isr_shrink: bool  # KRaft until metadata version 3.6 (KAFKA-15021)
     logs_expanding_isr: bool  # the broker log has an "Expanding ISR" line
     fences_stale_leader_epoch: bool  # requests carry the leader epoch they expect (KIP-320)
     refuses_former_incarnation: bool  # a fetch from before its broker's restart (KAFKA-15221)
-    halts_on_log_end_past_leader: bool  # a follower ahead of a clean leader stops its broker (≤1.1)
+    halts_on_log_end_past_leader: bool  # a follower ahead of a clean leader halts (up to 2.0.0)
     notices_fast_bounce: bool  # broker epochs: no restart is too fast for the controller (KIP-380)
     keeps_last_isr_member: bool  # when it dies, even with unclean election (1.1)
     accepts_any_acks: bool  # acks=2 and more wait for that many copies (0.8)
@@ -96,25 +96,34 @@ class KafkaVersion:
                 f"unknown rule {unknown[0]!r}; known: {', '.join(self.__dataclass_fields__)}"
             )
         switched = ", ".join(f"{k}={getattr(v, 'name', v)}" for k, v in choices.items())
-        return replace(self, **{"name": f"{self.name} ({switched})", **choices})  # type: ignore[arg-type]
+        named = {"name": f"{self.name} ({switched})", **choices}
+        return replace(self, **named)  # type: ignore[arg-type]
 
     def __str__(self) -> str:
         return self.name
 
 
 def _release_numbers(name: str) -> tuple[int, ...]:
-    """(0, 10, 2) for "0.10.2.2"; empty if it is no dotted number of two to four parts."""
+    """(0, 10, 2, 2) for "0.10.2.2"; empty if it is no dotted number of two to four parts.
+
+    Without its last number a name means the last such release: "2.0" is 2.0.1, "2.6" is 2.6.3.
+    """
     parts = str(name).strip().removeprefix("v").split(".")
     if not 2 <= len(parts) <= 4 or not all(p.isascii() and p.isdigit() for p in parts):
         return ()
-    return tuple(int(p) for p in parts)
+    numbers = tuple(int(p) for p in parts)
+    is_short = len(numbers) == (3 if numbers[0] == 0 else 2)
+    return (*numbers, _LAST) if is_short else numbers
 
 
+_LAST = 99  # of the releases that differ in their last number only
 _LAST_MINOR = {0: 11, 1: 1, 2: 8, 3: 9, 4: 3}  # of each major release
 
 # Each generation says what it changed; everything else is as in the one before. A letter is a
-# column of the preset matrix; some changes within a column have a row of their own (1.1, 3.0 ...).
-# 0.8.0 and 0.8.1 had the rules of 0.8.2 without min.insync.replicas; 2.0.0 counts as 2.0.1.
+# column of the preset matrix; some changes within a column have a row of their own (2.0.0, 3.0).
+# Left out: 0.8.0 and 0.8.1 had no min.insync.replicas; 0.11.0-1.0.1 and 1.1.0 cut nothing when both
+# logs are without epochs (KAFKA-6857: upgrades only); 2.7.0 and 2.7.1 took an answer with their own
+# partition epoch for an old one.
 _A = KafkaVersion(
     column="A",
     name="0.8.2",
@@ -133,6 +142,7 @@ _A = KafkaVersion(
     high_watermark_only_if_follower_moved=False,
     isr_write=IsrWrite.ZOOKEEPER,
     truncation=Truncation.HIGH_WATERMARK,
+    follow_again=FollowAgain.OTHER_LEADER,
     epoch_entry=EpochEntry.NONE,
     cleans_epochs_at_log_end=False,
     pushes_high_watermark=False,
@@ -188,15 +198,22 @@ _D = replace(
     unclean_leader_election_enable=False,
 )
 _D_1_1 = replace(_D, name="1.1", releases="1.1", tag="1.1.1", keeps_last_isr_member=True)
-_E = replace(
+_D_2_0_0 = replace(
     _D_1_1,
+    name="2.0.0",
+    releases="2.0.0",
+    tag="2.0.0",
+    truncation=Truncation.EPOCH_ITERATIVE,
+)
+_E = replace(
+    _D_2_0_0,
     column="E",
     name="2.0",
-    releases="2.0",
+    releases="2.0.1",
     tag="2.0.1",
     expand_rule=ExpandRule.EPOCH_START,
-    truncation=Truncation.EPOCH_ITERATIVE,
     epoch_entry=EpochEntry.ON_BECOMING_LEADER,
+    follow_again=FollowAgain.AFTER_A_GAP,
     halts_on_log_end_past_leader=False,
 )
 _E_2_1 = replace(
@@ -205,6 +222,7 @@ _E_2_1 = replace(
     releases="2.1",
     tag="2.1.1",
     shrink_rule=ShrinkRule.TIME_UNLESS_AT_LOG_END,
+    follow_again=FollowAgain.EVERY_EPOCH,
     fences_stale_leader_epoch=True,
 )
 _E_2_2 = replace(_E_2_1, name="2.2", releases="2.2-2.3", tag="2.2.2", notices_fast_bounce=True)
@@ -226,15 +244,21 @@ _G = replace(
     replica_lag_time_max_ms=30_000,
     session_timeout_ms=18_000,
 )
-_H = replace(
+_H_2_6_0 = replace(
     _G,
     column="H",
-    name="2.6",
-    releases="2.6",
-    tag="2.6.3",
+    name="2.6.0",
+    releases="2.6.0",
+    tag="2.6.0",
     pushes_high_watermark=False,
-    cleans_epochs_at_log_end=True,
     not_leader_error="NOT_LEADER_OR_FOLLOWER",
+)
+_H = replace(
+    _H_2_6_0,
+    name="2.6",
+    releases="2.6.1-2.6.3",
+    tag="2.6.3",
+    cleans_epochs_at_log_end=True,
 )
 _I = replace(
     _H,
@@ -308,12 +332,14 @@ RELEASES: tuple[tuple[tuple[int, ...], KafkaVersion], ...] = (
     ((0, 10, 2), _C),
     ((0, 11), _D),
     ((1, 1), _D_1_1),
-    ((2, 0), _E),
+    ((2, 0), _D_2_0_0),
+    ((2, 0, 1), _E),
     ((2, 1), _E_2_1),
     ((2, 2), _E_2_2),
     ((2, 4), _F),
     ((2, 5), _G),
-    ((2, 6), _H),
+    ((2, 6), _H_2_6_0),
+    ((2, 6, 1), _H),
     ((2, 7), _I),
     ((2, 8), _J),
     ((3, 0), _J_3_0),

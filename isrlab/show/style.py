@@ -19,6 +19,8 @@ OUTCOMES = {
     "lost": ("#F6C28B", "lost"),
     "diverged": ("#E58A8A", "diverged"),
     "offline": ("#D9D9D9", "offline"),
+    "stalled": ("#CFC3E6", "stalled"),
+    "flapping": ("#F3E79B", "flapping"),
 }
 
 

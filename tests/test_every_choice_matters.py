@@ -1,0 +1,273 @@
+"""Each field of `KafkaVersion` matters: a schedule in which switching only that field shows.
+
+A row is a field, a version, another value of that field, and a schedule: a scenario of the library
+by its name, or a script. What is compared is what the script prints, and what is stored about the
+partition step by step. Every form that a rule has had must be on one side of some row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from enum import IntEnum
+from itertools import product
+
+import pytest
+from cases import scenes
+
+from isrlab import scenario
+from isrlab.brokerlogs import write
+from isrlab.engine import rules
+from isrlab.engine.choices import (
+    AfterShrink,
+    ClockReset,
+    Eligibility,
+    EpochEntry,
+    ExpandRule,
+    FollowAgain,
+    HighWatermarkSet,
+    IsrWrite,
+    LagClock,
+    ShrinkRule,
+    Truncation,
+)
+from isrlab.engine.log import LeaderEpochCache
+from isrlab.engine.versions import RELEASES, KafkaVersion
+from isrlab.world import Frame
+
+# An old fetch arrives after its broker has restarted
+LATE_FETCH = """
+partition replicas=1,2
+produce 1 m1 acks=1
+advance 1s
+degraded_network 1 2 300ms
+trace on
+advance 900ms
+hard_bounce 2
+advance 2s
+"""
+# The same for a replica outside the ISR, whose old fetch is at the high watermark (KIP-903)
+LATE_JOIN = """
+partition replicas=1,2
+cut 1 2
+produce 1 m1 acks=1
+advance 70s
+degraded_network 1 2 300ms
+heal 1 2
+trace on
+advance 1700ms
+hard_bounce 2
+advance 1s
+"""
+# 2 leads an epoch without a record, then follows 1 in two more
+EMPTY_EPOCHS = """
+partition replicas=1,2,3
+produce 1 m1 acks=1
+advance 1s
+clean_shutdown 1
+start 1
+advance 1s
+elect preferred
+stabilize
+trace on
+kill 3
+elect
+stabilize
+"""
+# 3 is gone, but its clock is fresh
+GONE_BUT_FRESH = """
+partition replicas=1,2,3
+advance 1s
+pause 3 fetcher
+produce 1 m1 acks=1
+stabilize
+kill 3
+elect
+stabilize
+produce 1 m2 acks=1
+stabilize
+status
+"""
+# 2 has reached the high watermark, not the log end; its joining is in flight when 3 moves on
+JOIN_IN_FLIGHT = """
+partition replicas=1,2,3 replica.fetch.max.bytes=1024 replica.lag.time.max.ms=10000
+produce 1 count=5 acks=1
+advance 1s
+cut 1 2
+produce 1 count=5 acks=1
+advance 20s
+pause 3 fetcher
+produce 1 count=5 acks=1
+degraded_network 1 controller 2s
+degraded_network 1 2 100ms
+heal 1 2
+advance 2150ms
+pause 2 fetcher
+resume 3
+advance 1s
+status
+"""
+# 2 is elected uncleanly, and takes 1 into its ISR
+RECOVERY = """
+partition replicas=1,2 unclean.leader.election.enable=true
+cut 1 2
+produce 1 m1 acks=1
+advance 70s
+kill 1
+heal 1 2
+advance 20s
+start 1
+stabilize
+"""
+RESTART = "partition replicas=1,2\nproduce 1 acks=1\nadvance 1s\ntrace on\nhard_bounce 2\nstabilize"
+ALL_DEAD = (
+    "partition replicas=1,2 unclean.leader.election.enable=true\nkill 2\nelect\nkill 1\nelect"
+)
+FOLLOWER_DIES = "partition replicas=1,2\nproduce 1 acks=1\nkill 2\nproduce 1 acks=1\nadvance 30s"
+LEADER_DIES = """
+partition replicas=1,2
+cut 1 2
+produce 1 m1 acks=1
+advance 70s
+kill 1
+heal 1 2
+advance 20s
+status
+"""
+BOUNCE = "partition replicas=1,2\nproduce 1 acks=1\nadvance 1s\nhard_bounce 1\nadvance 1s\nstatus"
+BURST = """
+partition replicas=1,2
+degraded_network 1 2 50ms
+advance 9990ms
+produce 1 count=10 acks=1
+advance 10s
+"""
+RULES = (
+    ("lag_clock", "0.8.2", LagClock.READ_TO_LOG_END, "steady_with_pauses"),
+    ("lag_clock", "0.9.0", LagClock.CAUGHT_UP_TO_PREVIOUS_FETCH, "steady_with_pauses"),
+    ("clock_reset", "0.9.0", ClockReset.ALWAYS, "lost_race"),
+    ("clock_reset", "0.9.0", ClockReset.ON_EPOCH_BUMP, "lost_race"),
+    ("shrink_rule", "0.8.2", ShrinkRule.TIME, "message_burst"),
+    ("shrink_rule", "1.1", ShrinkRule.TIME_UNLESS_AT_LOG_END, "idle_pauses"),
+    ("isr_checks_per_lag_time", "0.10.2", 1, "stalled"),
+    ("expand_rule", "2.0.1", ExpandRule.HIGH_WATERMARK, "joined_too_early"),
+    ("eligibility", "3.3", Eligibility.ANY, "shutting_down"),
+    ("eligibility", "3.5", Eligibility.NOT_FENCED, LATE_JOIN),
+    ("expand_waits_under_min_isr", "3.7", True, "flapping"),
+    ("high_watermark_set", "0.10.2", HighWatermarkSet.ISR, "catching_up"),
+    ("high_watermark_set", "2.7", HighWatermarkSet.ISR_OR_FRESH_CLOCK, JOIN_IN_FLIGHT),
+    (
+        "high_watermark_set",
+        "3.6",
+        HighWatermarkSet.MAXIMAL_ISR_OR_CAUGHT_UP,
+        GONE_BUT_FRESH,
+    ),
+    ("high_watermark_held_under_min_isr", "3.7", False, "under_min_isr"),
+    ("high_watermark_after_shrink", "3.1", AfterShrink.NEVER, "stalled"),
+    ("high_watermark_after_shrink", "3.1", AfterShrink.AT_ONCE, "shrink_stall"),
+    ("high_watermark_only_if_follower_moved", "2.7", False, "three_replicas"),
+    ("isr_write", "0.9.0", IsrWrite.ZOOKEEPER, "steady_with_pauses"),
+    ("isr_write", "2.7", IsrWrite.ZOOKEEPER_NOTIFY, "shrink_stall"),
+    ("isr_write", "3.7", IsrWrite.ALTER_ISR, RECOVERY),
+    ("truncation", "0.11", Truncation.HIGH_WATERMARK, "loss_three_replicas"),
+    ("truncation", "2.0.0", Truncation.EPOCH_ONE_ROUND, "fast_leader_change"),
+    ("truncation", "2.8", Truncation.EPOCH_ITERATIVE, RESTART),
+    ("follow_again", "2.1", FollowAgain.OTHER_LEADER, "shutting_down"),
+    ("follow_again", "2.1", FollowAgain.AFTER_A_GAP, "shutting_down"),
+    ("epoch_entry", "0.11", EpochEntry.NONE, "loss_three_replicas"),
+    ("epoch_entry", "2.0.1", EpochEntry.ON_APPEND, scenes.FOUND_DIVERGENCE),
+    ("cleans_epochs_at_log_end", "2.6.1", False, EMPTY_EPOCHS),
+    ("pushes_high_watermark", "2.4", False, "idle_push"),
+    ("epoch_bump_on_isr_shrink", "3.5", False, "stalled"),
+    ("fences_stale_leader_epoch", "2.1", False, "fenced_follower"),
+    ("refuses_former_incarnation", "3.7", False, LATE_FETCH),
+    ("halts_on_log_end_past_leader", "0.10.2", False, "loss_then_halt"),
+    ("notices_fast_bounce", "2.2", False, BOUNCE),
+    ("keeps_last_isr_member", "1.1", False, ALL_DEAD),
+    ("accepts_any_acks", "0.8.2", False, "partition replicas=1,2\nproduce 1 acks=2\nstabilize"),
+    ("not_leader_error", "2.6", "NOT_LEADER_FOR_PARTITION", "partition\nproduce 2"),
+    ("kraft", "3.7", False, FOLLOWER_DIES),
+    ("eligible_leader_replicas", "4.1", False, "last_replica_standing"),
+)
+DEFAULTS = (
+    ("unclean_leader_election_enable", "2.5", True, LEADER_DIES),
+    ("replica_lag_time_max_ms", "2.5", 10_000, "stalled"),
+    ("replica_lag_max_messages", "0.8.2", 5, BURST),
+    ("session_timeout_ms", "2.5", 6_000, FOLLOWER_DIES),
+    ("producer_acks", "2.8", -1, "partition replicas=1,2\nproduce 1\nadvance 1s"),
+)
+ROWS = RULES + DEFAULTS
+NAMES = [f.name for f in fields(KafkaVersion)][4:]  # without column, name, releases, tag
+ELSEWHERE = {"logs_expanding_isr"}  # no rule of the engine: see below
+
+
+def seen(script: str, version: KafkaVersion) -> tuple:
+    """What a reader sees of a run: what it prints, and what is stored after each step."""
+    known = {p.stem for p in scenario.LIBRARY.glob("*.txt")}
+    run = scenario.play(scenario.read(script) if script in known else script, version=version)
+    steps = (entry for entry in run.cluster.journal if isinstance(entry, Frame))
+    return run.printed, tuple(dict.fromkeys(step.controller.state for step in steps))
+
+
+@pytest.mark.parametrize(("field", "version", "value", "script"), ROWS)
+def test_switching_only_this_shows(field, version, value, script) -> None:
+    base = KafkaVersion.of(version)
+    assert getattr(base, field) != value
+    assert seen(script, base) != seen(script, base.with_(**{field: value}))
+
+
+def test_no_field_and_no_form_is_forgotten() -> None:
+    assert {row[0] for row in ROWS} | ELSEWHERE == set(NAMES)
+    shown = {(row[0], row[2]) for row in ROWS}
+    shown |= {(row[0], getattr(KafkaVersion.of(row[1]), row[0])) for row in ROWS}
+    forms = {(f, v) for f in NAMES for v in _all_values(f) if isinstance(v, bool | IntEnum)}
+    assert forms - shown - SAME_EFFECT - {(f, v) for f, v in forms if f in ELSEWHERE} == set()
+
+
+def _all_values(field: str) -> set:
+    used = {getattr(version, field) for _, version in RELEASES}
+    example = next(iter(used))
+    return set(type(example)) if isinstance(example, IntEnum) else used
+
+
+def test_every_form_is_that_of_some_release() -> None:
+    """But for KAFKA-19996, which is proposed and in none."""
+    for field in NAMES:
+        used = {getattr(version, field) for _, version in RELEASES}
+        if field == "expand_waits_under_min_isr":
+            assert used == {False}
+        else:
+            assert used == _all_values(field) and len(used) > 1, field
+
+
+# Differs in Kafka's text only: an epoch that has its entry is given none again
+SAME_EFFECT = {("epoch_entry", EpochEntry.ON_EPOCH_BUMP)}
+
+
+def test_a_replica_at_the_leaders_end_never_holds_the_high_watermark_back() -> None:
+    """So 3.3 changed the text of this rule, but nothing that it does."""
+    older = HighWatermarkSet.MAXIMAL_ISR_OR_FRESH_CLOCK
+    newer = HighWatermarkSet.MAXIMAL_ISR_OR_CAUGHT_UP
+    for in_maximal, end, caught_up_ms in product((False, True), (3, 7), (0, 90)):
+        facts = (False, in_maximal, True, end, 7, caught_up_ms, 100, 30)
+        minima = {
+            min([7, end] if rules.holds_back_high_watermark(form, *facts) else [7])
+            for form in (older, newer)
+        }
+        assert len(minima) == 1
+
+
+def test_an_epoch_that_has_its_entry_is_given_none_again() -> None:
+    version = KafkaVersion.of("3.2")
+    cache = LeaderEpochCache(((0, 0), (4, 10)))
+    assert cache.assign(4, 25, version) is cache
+
+
+@pytest.mark.parametrize("version", [v for _, v in RELEASES], ids=str)
+def test_expanding_isr_lines(version) -> None:
+    """No rule of the engine: what the reader and the writer of broker logs know of a release.
+
+    2.7 has the line for ISR changes written to ZooKeeper only, and its leaders ask the controller.
+    """
+    release = version.name if version.name.count(".") < 3 else version.name.rsplit(".", 1)[0]
+    is_printed = bool(write.forms("isr_expand", release))
+    assert is_printed is (version.logs_expanding_isr or version.name == "2.7")

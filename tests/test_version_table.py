@@ -1,0 +1,158 @@
+"""The table of generations: what readers see is what the code does, and what Kafka's tags say.
+
+A fact is one boundary, from both sides: looked up in Kafka's source at the two tags of its row, or
+(4.x, and when KRaft became the usual mode) in its documentation.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from isrlab.engine.choices import (
+    AfterShrink,
+    ClockReset,
+    Eligibility,
+    EpochEntry,
+    ExpandRule,
+    FollowAgain,
+    HighWatermarkSet,
+    IsrWrite,
+    LagClock,
+    ShrinkRule,
+    Truncation,
+)
+from isrlab.engine.versions import PRESETS, RELEASES, KafkaVersion
+from isrlab.show import version_table
+
+DOCUMENT = Path(__file__).parent.parent / "data" / "versions.md"
+SET = HighWatermarkSet
+
+FACTS = (  # rule, last release with the first form, that form, first release with the next, it
+    ("lag_clock", "0.8.2.2", LagClock.LAST_FETCH, "0.9.0.0", LagClock.READ_TO_LOG_END),
+    ("lag_clock", "0.10.1.1", LagClock.READ_TO_LOG_END, "0.10.2.0", LagClock(2)),
+    ("clock_reset", "0.8.2.2", ClockReset.ALWAYS, "0.9.0.0", ClockReset.NEVER),
+    ("clock_reset", "0.10.1.1", ClockReset.NEVER, "0.10.2.0", ClockReset.ALWAYS),
+    ("clock_reset", "3.2.3", ClockReset.ALWAYS, "3.3.0", ClockReset.ON_EPOCH_BUMP),
+    ("shrink_rule", "0.8.2.2", ShrinkRule.STUCK_OR_MESSAGES, "0.9.0.0", ShrinkRule.TIME),
+    ("shrink_rule", "2.0.1", ShrinkRule.TIME, "2.1.0", ShrinkRule.TIME_UNLESS_AT_LOG_END),
+    ("isr_checks_per_lag_time", "0.10.1.1", 1, "0.10.2.0", 2),
+    ("expand_rule", "2.0.0", ExpandRule.HIGH_WATERMARK, "2.0.1", ExpandRule.EPOCH_START),
+    ("eligibility", "3.2.3", Eligibility.ANY, "3.3.0", Eligibility.NOT_FENCED),
+    ("eligibility", "3.4.1", Eligibility.NOT_FENCED, "3.5.0", Eligibility.BROKER_EPOCH),
+    ("high_watermark_set", "0.10.1.1", SET.ISR, "0.10.2.0", SET.ISR_OR_FRESH_CLOCK),
+    ("high_watermark_set", "2.6.3", SET.ISR_OR_FRESH_CLOCK, "2.7.0", SET(2)),
+    ("high_watermark_set", "3.2.3", SET(2), "3.3.0", SET.MAXIMAL_ISR_OR_CAUGHT_UP),
+    ("high_watermark_set", "3.5.2", SET.MAXIMAL_ISR_OR_CAUGHT_UP, "3.6.0", SET(4)),
+    ("high_watermark_held_under_min_isr", "3.6.2", False, "3.7.0", True),
+    ("high_watermark_after_shrink", "2.6.3", AfterShrink.AT_ONCE, "2.7.0", AfterShrink.NEVER),
+    ("high_watermark_after_shrink", "3.0.2", AfterShrink.NEVER, "3.1.0", AfterShrink.ON_COMMIT),
+    ("high_watermark_only_if_follower_moved", "2.3.1", False, "2.4.0", True),
+    ("isr_write", "0.8.2.2", IsrWrite.ZOOKEEPER, "0.9.0.0", IsrWrite.ZOOKEEPER_NOTIFY),
+    ("isr_write", "2.6.3", IsrWrite.ZOOKEEPER_NOTIFY, "2.7.0", IsrWrite.ALTER_ISR),
+    ("isr_write", "3.1.2", IsrWrite.ALTER_ISR, "3.2.0", IsrWrite.ALTER_PARTITION),
+    ("truncation", "0.10.2.2", Truncation.HIGH_WATERMARK, "0.11.0.0", Truncation(1)),
+    ("truncation", "1.1.1", Truncation.EPOCH_ONE_ROUND, "2.0.0", Truncation.EPOCH_ITERATIVE),
+    ("truncation", "2.7.2", Truncation.EPOCH_ITERATIVE, "2.8.0", Truncation.ON_FETCH),
+    ("follow_again", "2.0.0", FollowAgain.OTHER_LEADER, "2.0.1", FollowAgain.AFTER_A_GAP),
+    ("follow_again", "2.0.1", FollowAgain.AFTER_A_GAP, "2.1.0", FollowAgain.EVERY_EPOCH),
+    ("epoch_entry", "0.10.2.2", EpochEntry.NONE, "0.11.0.0", EpochEntry.ON_APPEND),
+    ("epoch_entry", "2.0.0", EpochEntry.ON_APPEND, "2.0.1", EpochEntry.ON_BECOMING_LEADER),
+    ("epoch_entry", "3.2.3", EpochEntry.ON_BECOMING_LEADER, "3.3.0", EpochEntry.ON_EPOCH_BUMP),
+    ("cleans_epochs_at_log_end", "2.6.0", False, "2.6.1", True),
+    ("pushes_high_watermark", "2.3.1", False, "2.4.0", True),
+    ("pushes_high_watermark", "2.5.1", True, "2.6.0", False),
+    ("epoch_bump_on_isr_shrink", "2.7.2", False, "2.8.0", True),
+    ("epoch_bump_on_isr_shrink", "3.5.2", True, "3.6.0", False),
+    ("logs_expanding_isr", "2.6.3", True, "2.8.0", False),
+    ("fences_stale_leader_epoch", "2.0.1", False, "2.1.0", True),
+    ("refuses_former_incarnation", "3.6.2", False, "3.7.0", True),
+    ("halts_on_log_end_past_leader", "2.0.0", True, "2.0.1", False),
+    ("notices_fast_bounce", "2.1.1", False, "2.2.0", True),
+    ("keeps_last_isr_member", "1.0.2", False, "1.1.0", True),
+    ("accepts_any_acks", "0.8.2.2", True, "0.9.0.0", False),
+    ("not_leader_error", "2.5.1", "NOT_LEADER_FOR_PARTITION", "2.6.0", "NOT_LEADER_OR_FOLLOWER"),
+    ("kraft", "3.2.3", False, "3.3.0", True),
+    ("eligible_leader_replicas", "4.0.0", False, "4.1.0", True),
+    ("unclean_leader_election_enable", "0.10.2.2", True, "0.11.0.0", False),
+    ("replica_lag_time_max_ms", "2.4.1", 10_000, "2.5.0", 30_000),
+    ("replica_lag_max_messages", "0.8.2.2", 4_000, "0.9.0.0", None),
+    ("session_timeout_ms", "2.4.1", 6_000, "2.5.0", 18_000),
+    ("session_timeout_ms", "3.2.3", 18_000, "3.3.0", 9_000),
+    ("producer_acks", "2.8.2", 1, "3.0.0", -1),
+)
+
+
+def test_the_document_is_what_the_code_makes() -> None:
+    """Write it anew: python -m isrlab versions --markdown > data/versions.md"""
+    assert DOCUMENT.read_text(encoding="utf-8") == version_table.markdown()
+
+
+def test_the_table_read_back_is_every_generation() -> None:
+    """The cells, with each `=` replaced by what stands to its left, are the fields of the code."""
+    lines = [x for x in DOCUMENT.read_text(encoding="utf-8").splitlines() if x.startswith("|")]
+    head, _, *rows = [[cell.strip() for cell in x.strip("|").split("|")] for x in lines]
+    assert head[1:] == [f"{v.column} {v.name}" for v in PRESETS.values()]
+    assert [row[0] for row in rows[1:]] == [r.replace("_", " ") for r in version_table.rule_names()]
+    for name, *cells in rows[1:]:
+        value = ""
+        for cell, version in zip(cells, PRESETS.values(), strict=True):
+            value = value if cell == "=" else cell
+            assert value == version_table.form(version, name.replace(" ", "_")), (name, version)
+
+
+@pytest.mark.parametrize(("rule", "last", "before", "first", "after"), FACTS)
+def test_boundary(rule, last, before, first, after) -> None:
+    assert getattr(KafkaVersion.of(last), rule) == before
+    assert getattr(KafkaVersion.of(first), rule) == after
+
+
+def test_every_change_of_a_rule_is_a_fact_above() -> None:
+    """No rule changes at a boundary that nobody has looked up."""
+    known = {(rule, KafkaVersion.of(first)) for rule, *_, first, _ in FACTS}
+    known.add(("logs_expanding_isr", KafkaVersion.of("2.7")))  # ZooKeeper path only: see 2.8
+    everyone = [version for _, version in RELEASES]
+    for before, version in pairwise(everyone):
+        for rule in version_table.rule_names():
+            if getattr(before, rule) != getattr(version, rule):
+                assert (rule, version) in known, f"{rule} changes in {version}"
+
+
+@pytest.mark.parametrize(
+    ("typed", "column", "lag_ms", "session_ms", "unclean", "acks"),
+    [
+        ("0.8.2.2", "A", 10_000, 6_000, True, 1),
+        ("0.10.1.1", "B", 10_000, 6_000, True, 1),
+        ("0.10.2", "C", 10_000, 6_000, True, 1),
+        ("2.0.0", "D", 10_000, 6_000, False, 1),
+        ("2.0", "E", 10_000, 6_000, False, 1),
+        ("2.4", "F", 10_000, 6_000, False, 1),
+        ("2.5.0", "G", 30_000, 18_000, False, 1),
+        ("2.6.0", "H", 30_000, 18_000, False, 1),
+        ("2.7.1", "I", 30_000, 18_000, False, 1),
+        ("3.0.2", "J", 30_000, 18_000, False, -1),
+        ("3.2.3", "K", 30_000, 18_000, False, -1),
+        ("3.5.1", "L", 30_000, 9_000, False, -1),
+        ("3.6.1", "M", 30_000, 9_000, False, -1),
+        ("v3.9", "N", 30_000, 9_000, False, -1),
+        ("4.1", "O", 30_000, 9_000, False, -1),
+    ],
+)
+def test_defaults_by_exact_version(typed, column, lag_ms, session_ms, unclean, acks) -> None:
+    version = KafkaVersion.of(typed)
+    assert version.column == column
+    assert (version.replica_lag_time_max_ms, version.session_timeout_ms) == (lag_ms, session_ms)
+    assert (version.unclean_leader_election_enable, version.producer_acks) == (unclean, acks)
+
+
+def test_fifteen_generations_each_under_its_name() -> None:
+    assert "".join(PRESETS) == "ABCDEFGHIJKLMNO"
+    for _, version in RELEASES:
+        assert KafkaVersion.of(version.name) is version
+
+
+def test_proposed_rule_is_in_no_release() -> None:
+    assert not any(version.expand_waits_under_min_isr for _, version in RELEASES)
+    assert KafkaVersion.of("4.1").with_(expand_waits_under_min_isr=True).name.startswith("4.1 (")

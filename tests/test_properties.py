@@ -17,7 +17,8 @@ from isrlab.engine.model import Leader
 from isrlab.engine.versions import PRESETS
 
 ALL = [v.name for v in PRESETS.values()]
-SINCE_KAFKA_7128 = ALL[4:]  # before, a replica could join too early: data/scenarios/joined_too_early
+# Before, a replica could join too early: data/scenarios/joined_too_early.txt
+SINCE_KAFKA_7128 = ALL[4:]
 ALWAYS = ("high_watermark_within_log", "high_watermark_never_back", "leader_in_isr")
 EVERY_POWER = ("power", "unclean", "controller")
 

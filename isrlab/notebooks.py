@@ -13,6 +13,7 @@ import hashlib
 import io
 import itertools
 import json
+import math
 import re
 import tokenize
 from collections.abc import Iterable, Iterator
@@ -30,6 +31,10 @@ USES_SPARK = re.compile(
     r"^\s*(from|import) isrlab\.spark\b|^\s*from isrlab import\s*(\([^)]*|[^\n#]*)\bspark\b",
     re.MULTILINE,
 )
+
+
+GRID_KEYS = ("notebook", "title", "parameters", "grid")
+MOST_POINTS = 100  # of a grid; each takes up to a minute
 
 
 class NotebookError(Exception):
@@ -64,6 +69,13 @@ class Notebook:
         return re.sub(r"[*`]", "", heading.group(1)).strip() if heading else self.name
 
     @property
+    def questions(self) -> tuple[int, ...]:
+        """The numbers in the line "Operators' questions: 1, 22" of the first markdown cell."""
+        prose = next((c.source for c in self.node.cells if c.cell_type == "markdown"), "")
+        line = re.search(r"^Operators' questions: *([\d, ]+)", prose, re.MULTILINE)
+        return tuple(map(int, re.findall(r"\d+", line.group(1)))) if line else ()
+
+    @property
     def needs_spark(self) -> bool:
         """A code cell is tagged `spark`, or imports `isrlab.spark`."""
         code = [c for c in self.node.cells if c.cell_type == "code"]
@@ -89,6 +101,16 @@ class Run:
         text = json.dumps(self.given, sort_keys=True)
         words = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-.")[:40]
         return f"{self.notebook.name}-{words}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Runs of one notebook with every combination of some values, and the page that shows them."""
+
+    name: str
+    title: str
+    axes: dict[str, list[Any]]
+    runs: list[Run]
 
 
 def find(folder: Path, names: Iterable[str] = ()) -> list[Notebook]:
@@ -177,6 +199,55 @@ def read_choices(
             raise _unknown(unknown, [notebook])
         nested[notebook.name] = {k: _as_list(v) for k, v in choices.items()}
     return general, nested
+
+
+def read_grid(file: Path, folder: Path) -> Grid:
+    """The grid of a YAML file: `notebook`, `grid` (lists of values by parameter), and optionally
+    `title` and `parameters` (those that all points share).
+
+    Raises NotebookError for whatever is wrong, and for more than MOST_POINTS combinations.
+    """
+    try:
+        loaded = yaml.load(file.read_text(encoding="utf-8"), yaml.BaseLoader)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise NotebookError(f"cannot read the grid {file}: {error}") from error
+    if not isinstance(loaded, dict):
+        raise NotebookError(f"{file} must hold the keys {', '.join(GRID_KEYS)}")
+    for key in loaded.keys() - set(GRID_KEYS):
+        raise NotebookError(f"{file}: unknown key {key!r}; known: {', '.join(GRID_KEYS)}")
+    (notebook,) = find(folder, [str(loaded.get("notebook", ""))])
+    given, axes = (_named_values(loaded.get(key) or {}, key, notebook) for key in GRID_KEYS[2:])
+    for name in sorted(given.keys() & axes.keys()):
+        raise NotebookError(f"{file}: {name} is in `parameters` and in `grid`; keep one of them")
+    axes = {name: _values(value, notebook.parameters[name]) for name, value in axes.items()}
+    points = math.prod(map(len, axes.values()))
+    if not axes or not 1 <= points <= MOST_POINTS:
+        sizes = " x ".join(f"{len(values)} {name}" for name, values in axes.items()) or "no values"
+        raise NotebookError(f"{file}: {sizes} make {points} points; valid: 1 to {MOST_POINTS}")
+    fixed = {name: parse(value, notebook.parameters[name]) for name, value in given.items()}
+    runs = [
+        Run(notebook, fixed | dict(zip(axes, values, strict=True)))
+        for values in itertools.product(*axes.values())
+    ]
+    if len({run.slug for run in runs}) < len(runs):
+        raise NotebookError(f"{file}: a value is there twice")
+    return Grid(file.stem, str(loaded.get("title") or notebook.title), axes, runs)
+
+
+def _named_values(values: Any, key: str, notebook: Notebook) -> dict[str, Any]:
+    """The values under a key of a grid file, once all of them are parameters of the notebook."""
+    if not isinstance(values, dict):
+        raise NotebookError(f"`{key}` of a grid must hold `parameter: value` lines")
+    for name in values.keys() - notebook.parameters.keys():
+        raise _unknown(name, [notebook])
+    return values
+
+
+def _values(value: Any, parameter: Parameter) -> list[Any]:
+    """The values of an axis; raises NotebookError if they are no list."""
+    if not isinstance(value, list):
+        raise NotebookError(f"grid: {parameter.name} needs a list of values, not {value!r}")
+    return [parse(each, parameter) for each in value]
 
 
 def parse(value: Any, parameter: Parameter) -> Any:

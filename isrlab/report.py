@@ -190,6 +190,7 @@ def blank_record(run: Run) -> Record:
         slug=run.slug,
         notebook=run.notebook.name,
         title=run.notebook.title,
+        questions=list(run.notebook.questions),
         parameters=parameters,
         given=sorted(run.given),
         versions=versions(),

@@ -26,7 +26,9 @@ from isrlab.churn.history import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from collections.abc import Callable
+
+    from pyspark.sql import Column, DataFrame
 
 
 def isr_intervals(events: DataFrame, end_ms: int | None = None) -> DataFrame:
@@ -134,7 +136,7 @@ def under_replicated(
     ]
     return (
         isr_intervals(events, end_ms)
-        .join(_most_replicas(events), on=list(PARTITION), how="inner")
+        .join(most_replicas(events), on=list(PARTITION), how="inner")
         .withColumn("replicas", count.cast("int"))
         .groupBy(*PARTITION, "replicas")
         .agg(*times)
@@ -157,7 +159,7 @@ def flaps(events: DataFrame, within_ms: int = 60_000) -> DataFrame:
     """
     if within_ms < 0:
         raise ValueError(f"within_ms must be 0 or more, not {within_ms}")
-    return _absences(events).where(F.col("out_ms") <= within_ms).orderBy("left_ms", *PARTITION)
+    return absences(events).where(F.col("out_ms") <= within_ms).orderBy("left_ms", *PARTITION)
 
 
 def slowest_expansions(events: DataFrame, most: int = 10) -> DataFrame:
@@ -169,7 +171,7 @@ def slowest_expansions(events: DataFrame, most: int = 10) -> DataFrame:
     if most < 0:
         raise ValueError(f"most must be 0 or more, not {most}")
     longest = [F.desc("out_ms"), "left_ms", *PARTITION, "replica"]
-    return _absences(events).orderBy(*longest).limit(most)
+    return absences(events).orderBy(*longest).limit(most)
 
 
 def commit_delay(events: DataFrame) -> DataFrame:
@@ -198,13 +200,14 @@ def commit_delay(events: DataFrame) -> DataFrame:
     )
 
 
-def _absences(events: DataFrame) -> DataFrame:
+def absences(events: DataFrame) -> DataFrame:
     """Each time a replica left an ISR and came back: when, when, and the milliseconds between."""
-    history = isr_history(events)
-    left = F.explode(F.array_except("isr_before", "isr")).alias("replica")
-    back = F.explode(F.array_except("isr", "isr_before")).alias("replica")
-    moves = history.select(*PARTITION, "ts_ms", left, F.lit(True).alias("is_left")).unionByName(
-        history.select(*PARTITION, "ts_ms", back, F.lit(False).alias("is_left"))
+    left = F.transform(F.array_except("isr_before", "isr"), _move(True))
+    back = F.transform(F.array_except("isr", "isr_before"), _move(False))
+    moves = (
+        isr_history(events)
+        .select(*PARTITION, "ts_ms", F.explode(F.concat(left, back)).alias("move"))
+        .select(*PARTITION, "ts_ms", "move.*")
     )
     order = Window.partitionBy(*PARTITION, "replica").orderBy("ts_ms", "is_left")
     left_ms = F.when(F.lag("is_left").over(order), F.lag("ts_ms").over(order))
@@ -221,7 +224,12 @@ def _absences(events: DataFrame) -> DataFrame:
     )
 
 
-def _most_replicas(events: DataFrame) -> DataFrame:
+def _move(is_left: bool) -> Callable[[Column], Column]:
+    """A replica as one that left, or as one that came back."""
+    return lambda replica: F.struct(replica.alias("replica"), F.lit(is_left).alias("is_left"))
+
+
+def most_replicas(events: DataFrame) -> DataFrame:
     """The most replicas that any event of a partition names, in an ISR or in an assignment."""
     assigned = F.size(F.split(detail("replicas"), ","))
     sizes = [F.coalesce(F.size(name), F.lit(0)) for name in ("isr", "isr_before")]

@@ -1,0 +1,132 @@
+"""A grid is planned whole or refused with what is valid; its page shows every point."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from nbformat.v4 import new_markdown_cell, new_notebook
+from test_report import NOTEBOOKS, make_report, text_of
+
+from isrlab import gallery, notebooks
+from isrlab.notebooks import NotebookError
+
+ROOT = Path(__file__).parent.parent
+GOOD = """
+title: Limits and versions
+notebook: works
+parameters: {seed: 3}
+grid:
+  version: [0.9.0, 2.10]
+  lag_ms: [100, 200, 300]
+"""
+
+
+def read(tmp_path, text, name="limits.yaml"):
+    file = tmp_path / name
+    file.write_text(text)
+    return notebooks.read_grid(file, NOTEBOOKS)
+
+
+def test_every_combination_is_a_run(tmp_path):
+    grid = read(tmp_path, GOOD)
+    assert (grid.name, grid.title) == ("limits", "Limits and versions")
+    assert grid.axes == {"version": ["0.9.0", "2.10"], "lag_ms": [100, 200, 300]}
+    assert [(run.given["version"], run.given["lag_ms"]) for run in grid.runs] == [
+        ("0.9.0", 100), ("0.9.0", 200), ("0.9.0", 300),
+        ("2.10", 100), ("2.10", 200), ("2.10", 300),
+    ]  # fmt: skip
+    assert {run.given["seed"] for run in grid.runs} == {3}
+    assert len({run.slug for run in grid.runs}) == 6
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("- 1", "must hold the keys notebook, title, parameters, grid"),
+        ("notebook: [", "cannot read the grid"),
+        (GOOD + "gird: 1", "unknown key 'gird'; known: notebook, title"),
+        (GOOD.replace("works", "worked"), "unknown notebook 'worked'; known: 01_works"),
+        (GOOD.replace("lag_ms", "lag"), "unknown parameter 'lag'; known:\n  01_works"),
+        (GOOD.replace("seed", "sed"), "unknown parameter 'sed'; known:\n  01_works"),
+        (GOOD.replace("seed", "version"), "version is in `parameters` and in `grid`"),
+        (GOOD.replace("[100, 200, 300]", "soon"), "lag_ms needs a list of values"),
+        (GOOD.replace("200", "soon"), "'soon' is not a whole number"),
+        (GOOD.replace("200", "100"), "a value is there twice"),
+        (GOOD.replace("[100, 200, 300]", "[]"), "2 version x 0 lag_ms make 0 points"),
+        (GOOD.replace("[100, 200, 300]", str(list(range(51)))), "make 102 points; valid: 1 to 100"),
+        ("notebook: works", "no values make 1 points"),
+        ("notebook: works\ngrid: 3", "`grid` of a grid must hold"),
+    ],
+)
+def test_a_bad_grid_is_refused_with_what_is_valid(text, message, tmp_path):
+    with pytest.raises(NotebookError, match=message):
+        read(tmp_path, text)
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "data" / "reports").glob("*.yaml")))
+def test_the_grids_of_the_project_are_valid(file):
+    if "\ngrid:" in file.read_text():
+        assert 1 < len(notebooks.read_grid(file, ROOT / "notebooks").runs) <= notebooks.MOST_POINTS
+
+
+def test_a_page_shows_also_the_points_that_are_still_to_come(tmp_path):
+    sheet = gallery.keep_grid(read(tmp_path, GOOD), tmp_path)
+    gallery.write_index(tmp_path)
+    assert sheet.columns == 3
+    page = text_of(tmp_path, "grid-limits.html")
+    assert page.count("not run yet") == 6
+    assert 'href="grid-limits.html"' in text_of(tmp_path, "index.html")
+
+
+@pytest.mark.slow
+def test_a_grid_makes_a_page_for_each_point_and_one_for_all(tmp_path):
+    file = tmp_path / "a grid <b>.yaml"
+    file.write_text(GOOD.replace("[0.9.0, 2.10]", "['0.10.2']").replace(", 300", ""))
+    out = tmp_path / "out"
+    done = make_report(out, "--grid", str(file))
+    assert done.returncode == 0, done.stderr
+    (page,) = out.glob("grid-*.html")
+    text = page.read_text(encoding="utf-8")
+    assert page.name in done.stdout
+    assert "<b>" not in text
+    assert text.count("data:image/png;base64,") == 2
+    assert "lag_ms = 100" in text and "lag_ms = 200" in text
+    assert text.count("Version 0.10.2 took") == 2
+    assert len(list((out / "runs").glob("*.html"))) == 2
+    again = make_report(out, "--grid", str(file), "--resume")
+    assert again.stderr.count("kept: nothing it depends on has changed") == 2
+
+
+def test_a_grid_goes_with_nothing_else(tmp_path):
+    file = tmp_path / "limits.yaml"
+    file.write_text(GOOD)
+    done = make_report(tmp_path / "out", "01", "--grid", str(file))
+    assert done.returncode == 2
+    assert "--grid says it all" in done.stderr
+
+
+def test_a_notebook_says_which_questions_it_answers(tmp_path):
+    cells = [new_markdown_cell("# Title\n\nOperators' questions: 4, 22\n\nMore 7.")]
+    notebook = notebooks.Notebook(tmp_path, new_notebook(cells=cells), {})
+    assert notebook.questions == (4, 22)
+    assert notebooks.Notebook(tmp_path, new_notebook(), {}).questions == ()
+
+
+def test_questions_are_shown_on_the_index(tmp_path):
+    record = gallery.Record(
+        slug="01_a", notebook="01_a", title="A", parameters={}, given=[], versions={"isrlab": "1"},
+        kafka=None, seed=None, key="", questions=[22],
+    )  # fmt: skip
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "01_a.json").write_text(json.dumps(record.__dict__))
+    gallery.write_index(tmp_path)
+    index = text_of(tmp_path, "index.html")
+    assert gallery.OPERATORS_QUESTIONS[22] in index
+    assert gallery.OPERATORS_QUESTIONS[21] not in index
+
+
+def test_questions_of_the_notebooks_are_known():
+    asked = {number for each in notebooks.find(ROOT / "notebooks") for number in each.questions}
+    assert asked <= gallery.OPERATORS_QUESTIONS.keys()

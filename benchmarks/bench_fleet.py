@@ -1,98 +1,233 @@
-"""How fast the fleet is: kernel, kernel against the naive fleet, and 1,000 partitions for an hour.
+"""How fast the fleet is: against SimPy and plain Python, as partitions double, and on Spark.
 
-Run from the root of the repository: `python -m benchmarks.bench_fleet`. Times are processor times
-of one core; a *partition-fetch* is one partition in one fetch request, which the naive fleet looks
-at every time and the kernel only if there is something new.
+Run it by `make bench`, or `make bench ARGS=--long` for a day of 10,000 partitions as well. A
+*partition-fetch* is one partition in one fetch request; SimPy and plain Python look at it each
+time, the kernel only where there is something new. One core means processor time. What must not
+share a process with anything else (memory, Spark with one and two cores) runs in a process of its
+own: this file again, with `--part`. Nothing here passes or fails; it prints.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import resource
+import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
-
-from isrlab.fleet import FleetConfig, load
-from isrlab.fleet.cell import cell, leaders, run_cell, setup, to_arrow
-from isrlab.fleet.cellstate import COVERED, EVENT_COLUMNS, Out, new_state
-from isrlab.fleet.kernel import run
-
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+import numpy as np
+import pyarrow as pa
+from models.cells import Timed, arrivals_of, by_kernel, by_python
 from naive_fleet import NaiveCell
 
-HOUR = FleetConfig(partitions=1_000, minutes=60)
+from isrlab.fleet import FleetConfig, simulate
+from isrlab.fleet.cell import leaders, run_cell, run_cell_in_windows, to_arrow
+from isrlab.spark import JavaMissingError, require_java, session
+
+Figures = dict[str, float]
 SMALL = FleetConfig(
-    partitions=90, minutes=1, burst_every_s=200, stall_every_s=60, replica_lag_time_max_ms=4_000
+    partitions=900, minutes=0.5, burst_every_s=200, stall_every_s=60, replica_lag_time_max_ms=4_000
 )
-
-
-def kernel_speed(config: FleetConfig) -> tuple[float, float, int]:
-    """Seconds, partition-fetches and events of the first cell."""
-    out = Out(np.zeros((100_000, EVENT_COLUMNS), np.int64), np.zeros((0, 6), np.int64), -1, 0)
-    one = cell(config, 1)
-    state = new_state(setup(config, one), out)
-    arrivals = load.arrivals(config, one.partitions)
-    began = time.process_time()
-    events = run(state, arrivals, config.duration_ms)
-    return time.process_time() - began, int(state.scalars[COVERED]), events
-
-
-def naive_speed(config: FleetConfig) -> tuple[float, float, int]:
-    """The same cell by the naive fleet."""
-    one = cell(config, 1)
-    rule, links = config.rules(), config.links()
-    settings = {
-        "lag_ms": rule.replica_lag_time_max_ms,
-        "lag_messages": rule.replica_lag_max_messages,
-        "min_isr": rule.effective_min_isr,
-        "latency_ms": links.latency_ms,
-        "bytes_per_s": [load.follower_bytes_per_s(config, b) for b in one.thread_brokers],
-        "fetch_bytes": links.fetch_max_bytes,
-        "response_bytes": links.response_max_bytes,
-        "wait_ms": links.fetch_wait_max_ms,
-        "commit_ms": rule.isr_commit_ms,
-    }
-    stalls = [np.column_stack(load.stalls(config, b)).tolist() for b in one.thread_brokers]
-    arrivals = load.arrivals(config, one.partitions)
-    rows = list(zip(*(column.tolist() for column in arrivals), strict=True))
-    naive = NaiveCell(
-        config.kafka.column, settings, one.thread_of.tolist(), stalls, rows, config.record_bytes
-    )
-    began = time.process_time()
-    events = naive.run(config.duration_ms, load.first_tick_ms(config, 1))
-    return time.process_time() - began, naive.partition_fetches, len(events)
+DENSE = SMALL.with_(partitions=300, batch_every_ms=20, records_per_s=100, burst_records=3_000)
+MIDDLE = SMALL.with_(burst_every_s=2_000, burst_records=5_000, minutes=0.1)
+SPARSE = SMALL.with_(partitions=2_000)
+PARTITIONS_OF_A_BROKER = 333
+GROWING_MINUTES = 10
+GROWING = [1_000 * 2**doubling for doubling in range(6)]
+DAY = FleetConfig(partitions=10_000, brokers=30, minutes=1_440)
+SPARK_JOB = FleetConfig(partitions=4_000, brokers=24, minutes=540)
 
 
 def main() -> None:
     """Print the figures."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--long", action="store_true", help="also a day of 10,000 partitions")
+    parser.add_argument("--part", nargs=2, metavar=("NAME", "ARGUMENT"), help=argparse.SUPPRESS)
+    wanted = parser.parse_args()
+    if wanted.part:
+        name, argument = wanted.part
+        print(json.dumps(PARTS[name](int(argument))))
+        return
     began = time.perf_counter()
     run_cell(SMALL, 1)
     print(f"ready (compiled, or read from the cache) after {time.perf_counter() - began:.1f} s")
+    compare()
+    grow()
+    on_spark()
+    if wanted.long:
+        print("A day of 10,000 partitions on 30 brokers, RF 3, Spark on 2 cores:")
+        print_spark(in_own_process("day", 2))
+    print(f"\nall of this took {time.perf_counter() - began:.0f} s")
 
-    fast_s, fetches, events = kernel_speed(SMALL)
-    slow_s, same_fetches, same_events = naive_speed(SMALL)
-    assert (fetches, events) == (same_fetches, same_events)
-    print(f"small cell, {fetches:,} partition-fetches, {events} events, both the same:")
-    print(f"  naive  {slow_s:8.3f} s  {fetches / slow_s:14,.0f} partition-fetches/s")
-    print(f"  kernel {fast_s:8.4f} s  {fetches / fast_s:14,.0f} partition-fetches/s")
-    print(f"  ratio  {slow_s / fast_s:8.0f}")
 
-    total_s, total_fetches, rows, evaluated = 0.0, 0, 0, 0
-    for leader in leaders(HOUR):
-        began = time.process_time()
-        result = run_cell(HOUR, leader)
-        rows += to_arrow(HOUR, result).num_rows
-        total_s += time.process_time() - began
-        total_fetches += result.counts["partition_fetches"]
-        evaluated += result.counts["positions_evaluated"]
-    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print("1,000 partitions, RF 3, one hour, load and Arrow included, one core:")
-    print(f"  {total_s:.2f} s, peak memory {peak_mb:.0f} MB, {rows:,} events")
-    print(f"  {total_fetches / total_s:,.0f} partition-fetches/s, of which ", end="")
-    print(f"{evaluated / total_s:,.0f}/s had something new")
+def in_own_process(part: str, argument: int) -> Figures:
+    """The figures of a part that runs alone in a process."""
+    command = [sys.executable, __file__, "--part", part, str(argument)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{part} {argument} failed:\n{done.stderr[-2_000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
 
+
+def peak_mb() -> float:
+    """The largest memory this process has had, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+# Against SimPy and plain Python
+
+
+def compare() -> None:
+    """One cell by three implementations, under a dense load and with most partitions idle."""
+    try:
+        from models.simpy_cell import SimpyCell
+    except ImportError:
+        SimpyCell = None
+        print("simpy is not installed: no comparison with it (pip install simpy)")
+    print("\nOne cell (a leader, its partitions, two followers), one core, the same events by all:")
+    print(
+        f"  {'load':<22}{'partitions':>10}{'fetches':>13}{'kernel':>17}"
+        f"{'SimPy':>13}{'ratio':>8}{'Python':>13}{'ratio':>8}"
+    )
+    for name, config, busy_share in (
+        ("dense", DENSE, 1.0),
+        ("a batch each second", MIDDLE, 1.0),
+        ("95 % idle", SPARSE, 0.05),
+    ):
+        arrivals = arrivals_of(config, busy_share)
+        kernel = by_kernel(config, arrivals)
+        row = f"  {name:<22}{config.partitions // 3:>10,}{kernel.partition_fetches:>13,}"
+        row += f"{kernel.rate:>15,.0f}/s"
+        for model in (SimpyCell, NaiveCell):
+            row += _compared(kernel, model and by_python(model, config, arrivals))
+        print(row, flush=True)
+    print("  fetches are partition-fetches; all rates are partition-fetches per second")
+
+
+def _compared(kernel: Timed, other: Timed | None) -> str:
+    if other is None:
+        return f"{'-':>13}{'-':>8}"
+    same = kernel[1:] == other[1:]
+    return f"{other.rate:>11,.0f}/s{other.seconds / kernel.seconds:>8,.0f}{'' if same else ' !'}"
+
+
+# As partitions double
+
+
+def grow() -> None:
+    """Time and memory from 1,000 to 32,000 partitions, with brokers in proportion."""
+    print(f"\n{GROWING_MINUTES} minutes of load, {PARTITIONS_OF_A_BROKER} partitions led by each")
+    print("broker, RF 3, all cells one after another in one process, drawing and Arrow included:")
+    print(f"  {'partitions':>10}{'one core':>12}{'for each 1,000':>16}{'memory':>10}{'events':>11}")
+    each = []
+    for partitions in GROWING:
+        seen = in_own_process("grow", partitions)
+        each.append(seen["seconds"] * 1_000 / partitions)
+        print(
+            f"  {partitions:>10,}{seen['seconds']:>10.2f} s{each[-1]:>14.3f} s"
+            f"{seen['peak_mb']:>7.0f} MB{seen['events']:>11,.0f}",
+            flush=True,
+        )
+    middle = float(np.median(each))
+    print(f"  furthest from linear: {max(abs(e / middle - 1) for e in each):.0%} off the median")
+
+
+def part_grow(partitions: int) -> Figures:
+    """All cells of one fleet in this process; the mean of as many runs as fill some seconds."""
+    run_cell(SMALL, 1)
+    brokers = max(3, round(partitions / PARTITIONS_OF_A_BROKER))
+    config = FleetConfig(partitions=partitions, brokers=brokers, minutes=GROWING_MINUTES)
+    runs, events, began = 0, 0, time.process_time()
+    while time.process_time() - began < 2:
+        for leader in leaders(config):
+            for piece in run_cell_in_windows(config, leader):
+                events += to_arrow(config, piece).num_rows
+        runs += 1
+    seconds = (time.process_time() - began) / runs
+    return {"seconds": seconds, "peak_mb": peak_mb(), "events": events / runs}
+
+
+# Spark
+
+
+def on_spark() -> None:
+    """The same job with one core and with two, and what it costs to begin at all."""
+    try:
+        require_java()
+    except JavaMissingError as error:
+        print(f"\nno figures for Spark: {error}")
+        return
+    job, hours = SPARK_JOB, SPARK_JOB.minutes / 60
+    print(f"\nSpark, {job.partitions:,} partitions on {job.brokers} brokers, {hours:.0f} hours:")
+    one, two = in_own_process("spark", 1), in_own_process("spark", 2)
+    for seen in (one, two):
+        print_spark(seen)
+    print(f"  scaling: {one['job_s'] / two['job_s']:.2f} times as fast on two cores")
+
+
+def print_spark(seen: Figures) -> None:
+    start_s = seen["session_s"] + seen["worker_s"]
+    print(
+        f"  {seen['cores']:.0f} core{'s' if seen['cores'] > 1 else ' '}: job {seen['job_s']:.1f} s"
+        f" for {seen['events']:,.0f} events; before it, Spark {seen['session_s']:.1f} s and Python "
+        f"workers {seen['worker_s']:.1f} s, {start_s / (start_s + seen['job_s']):.0%} of the whole"
+        f"; largest worker {seen['worker_mb']:.0f} MB",
+        flush=True,
+    )
+
+
+def part_spark(cores: int) -> Figures:
+    """The hours, on this many cores."""
+    return _spark_job(SPARK_JOB, cores)
+
+
+def part_day(cores: int) -> Figures:
+    """The day, on this many cores."""
+    return _spark_job(DAY, cores)
+
+
+def _spark_job(config: FleetConfig, cores: int) -> Figures:
+    """Start Spark, start workers on almost nothing, then run; all in seconds of the wall clock."""
+    began = time.perf_counter()
+    spark = session(master=f"local[{cores}]")
+    spark.range(1).count()
+    session_s = time.perf_counter() - began
+    began = time.perf_counter()
+    simulate(spark, SMALL.with_(minutes=0.01), tasks=cores).count()
+    worker_s = time.perf_counter() - began
+    began = time.perf_counter()
+    events = simulate(spark, config).count()
+    job_s = time.perf_counter() - began
+    memory = spark.range(cores * 4).repartition(cores * 4).mapInArrow(_memory, "mb double")
+    worker_mb = max(row.mb for row in memory.collect())
+    spark.stop()
+    return {
+        "cores": cores,
+        "session_s": session_s,
+        "worker_s": worker_s,
+        "job_s": job_s,
+        "events": events,
+        "worker_mb": worker_mb,
+    }
+
+
+def _memory(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The largest memory that this worker has had, once for each of its batches."""
+    for _ in batches:
+        yield pa.RecordBatch.from_pydict({"mb": [peak_mb()]})
+
+
+PARTS: dict[str, Callable[[int], Figures]] = {
+    "grow": part_grow,
+    "spark": part_spark,
+    "day": part_day,
+}
 
 if __name__ == "__main__":
     main()

@@ -11,6 +11,17 @@ from dataclasses import dataclass, field
 
 SAMPLE_MS = 10
 
+# Which columns of the preset matrix have which form of a rule, written out once more
+CHECKS_ONCE_PER_LAG_TIME = "AB"
+COUNTS_FRESH_CLOCKS = "CDEFGHIJKLMNO"
+COUNTS_WHO_IS_AT_THE_END = "LMNO"
+HOLDS_UNDER_MIN_ISR = "NO"
+SPARES_WHO_IS_AT_THE_END = "EFGHIJKLMNO"
+LOOKS_AT_EVERY_FETCH = "ABCDE"
+PUSHES_HIGH_WATERMARK = "FG"
+WRITES_ZOOKEEPER = "ABCDEFGH"
+LOOKS_AFTER_ANSWER = "KLMNO"
+
 
 @dataclass
 class Follower:
@@ -22,6 +33,7 @@ class Follower:
     today: int = 0  # last caught up, by the rule of 0.10.2 and later
     fetched: int = 0  # last fetch
     leader_end: int = 0  # the leader's log end at that fetch
+    told: int = 0  # the high watermark that the leader read at that fetch
     turn: int = 0
     thread: int = 0
 
@@ -45,6 +57,7 @@ class Thread:
     stalls: list[tuple[int, int]]
     next_ms: int
     parked: bool = False
+    news: bool = False  # a high watermark that the parked fetch has not seen
 
 
 class NaiveCell:
@@ -70,7 +83,7 @@ class NaiveCell:
 
     def run(self, until_ms, first_tick_ms):
         """All rows, in the kernel's order of columns."""
-        period = self.settings["lag_ms"] // (1 if self.column in "AB" else 2)
+        period = self.settings["lag_ms"] // (1 if self.column in CHECKS_ONCE_PER_LAG_TIME else 2)
         period = max(1, period)
         for now in range(until_ms):
             self.controller(now)
@@ -79,9 +92,11 @@ class NaiveCell:
                 self.look_at_high_watermark(partition, now)
             for number, thread in enumerate(self.threads):
                 self.turn_of_thread(number, thread, now)
+            self.answer_news(now)
             if now >= first_tick_ms and (now - first_tick_ms) % period == 0:
                 for partition in range(len(self.partitions)):
                     self.expire(partition, now)
+            self.answer_news(now)
             if now % SAMPLE_MS == 0:
                 self.look(now)
         return self.events
@@ -94,20 +109,30 @@ class NaiveCell:
 
     def turn_of_thread(self, number, thread, now):
         """A parked fetch is answered when there is data or its wait is over; or one comes in."""
-        mine = [p for p in self.partitions if any(f.thread == number for f in p.followers)]
+        mine = self.read_by(number)
         if thread.parked:
-            if self.any_data(number, mine) or now >= thread.next_ms:
+            if thread.news or self.any_data(number, mine) or now >= thread.next_ms:
                 self.answer(number, thread, mine, now)
         elif now >= thread.next_ms:
+            thread.news = False
             for index, partition in enumerate(self.partitions):
                 for slot, follower in enumerate(partition.followers):
                     if follower.thread == number:
                         self.position(index, slot, now)
-            if self.any_data(number, mine):
+            if thread.news or self.any_data(number, mine):
                 self.answer(number, thread, mine, now)
             else:
                 thread.parked = True
                 thread.next_ms = now + self.settings["wait_ms"]
+
+    def answer_news(self, now):
+        """Whoever is parked and was overtaken by a high watermark is answered in the same ms."""
+        for number, thread in enumerate(self.threads):
+            if thread.parked and thread.news:
+                self.answer(number, thread, self.read_by(number), now)
+
+    def read_by(self, number):
+        return [p for p in self.partitions if any(f.thread == number for f in p.followers)]
 
     def any_data(self, number, mine):
         return any(f.end < p.end for p in mine for f in p.followers if f.thread == number)
@@ -131,10 +156,13 @@ class NaiveCell:
             follower.clock = modern
         follower.today, follower.fetched, follower.leader_end = modern, now, end
         moved, follower.seen = follower.seen != offset, offset
+        if self.column in PUSHES_HIGH_WATERMARK and follower.told < partition.high_watermark:
+            self.threads[follower.thread].news = True
+        follower.told = partition.high_watermark
         may_join = slot not in partition.isr and partition.wanted is None
         if may_join and offset >= partition.high_watermark:
             self.change(index, partition.isr | {slot}, 1, now)
-        if moved or self.column in "ABCD":
+        if moved or self.column in LOOKS_AT_EVERY_FETCH:
             self.look_at_high_watermark(index, now)
 
     def look_at_high_watermark(self, index, now):
@@ -143,17 +171,18 @@ class NaiveCell:
         for slot, follower in enumerate(partition.followers):
             member = slot in partition.isr | (partition.wanted or set())
             fresh = now - follower.clock <= self.settings["lag_ms"]
-            if self.column == "N":
-                counts = member or fresh or follower.seen == partition.end
-            elif self.column in "CDG":
-                counts = member or fresh
-            else:
-                counts = member
+            counts = member or (fresh and self.column in COUNTS_FRESH_CLOCKS)
+            if self.column in COUNTS_WHO_IS_AT_THE_END and follower.seen == partition.end:
+                counts = True
             if counts:
                 least = min(least, follower.seen)
-        if self.column == "N" and 1 + len(partition.isr) < self.settings["min_isr"]:
+        is_small = 1 + len(partition.isr) < self.settings["min_isr"]
+        if least <= partition.high_watermark or (is_small and self.column in HOLDS_UNDER_MIN_ISR):
             return
-        partition.high_watermark = max(partition.high_watermark, least)
+        partition.high_watermark = least
+        if self.column in PUSHES_HIGH_WATERMARK:
+            for follower in partition.followers:
+                self.threads[follower.thread].news = True
 
     def expire(self, index, now):
         partition = self.partitions[index]
@@ -162,21 +191,21 @@ class NaiveCell:
         stay = {s for s in partition.isr if not self.is_out(partition, partition.followers[s], now)}
         if stay != partition.isr:
             self.change(index, stay, 0, now)
-            if self.column != "N":
+            if self.column not in LOOKS_AFTER_ANSWER:
                 self.look_at_high_watermark(index, now)
 
     def is_out(self, partition, follower, now):
         late = now - follower.clock > self.settings["lag_ms"]
         if self.column == "A":
             return late or partition.end - follower.seen > self.settings["lag_messages"]
-        if self.column in "GN" and follower.seen == partition.end:
+        if self.column in SPARES_WHO_IS_AT_THE_END and follower.seen == partition.end:
             return False
         return late
 
     def change(self, index, isr, kind, now):
         partition = self.partitions[index]
         self.emit(index, kind, partition.isr, isr, now)
-        if self.column != "N":
+        if self.column in WRITES_ZOOKEEPER:
             self.commit(index, isr, now)
             return
         partition.wanted = isr
@@ -200,7 +229,8 @@ class NaiveCell:
             answered, self.in_flight = self.in_flight, []
             for index in answered:
                 self.commit(index, self.partitions[index].wanted, now)
-                self.look_at_high_watermark(index, now)
+                if self.column in LOOKS_AFTER_ANSWER:
+                    self.look_at_high_watermark(index, now)
             self.send(now)
 
     def answer(self, number, thread, mine, now):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
@@ -14,8 +15,16 @@ import pytest
 
 from isrlab import churn, fleet
 from isrlab.events import SCHEMA
+from isrlab.fleet import cell as cells
 from isrlab.fleet import load
-from isrlab.fleet.cell import FIRST_CAPACITY, cell, leaders, run_cell, to_arrow
+from isrlab.fleet.cell import (
+    FIRST_CAPACITY,
+    cell,
+    leaders,
+    run_cell,
+    run_cell_in_windows,
+    to_arrow,
+)
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.layout import assignment, fetcher_id
 from isrlab.spark import package_archive
@@ -130,6 +139,33 @@ def test_arrivals_are_in_order_and_within_the_run(kind):
     assert arrivals.ts_ms.min() >= 0
     assert arrivals.ts_ms.max() < SMALL.duration_ms
     assert arrivals.records.min() >= 1
+
+
+@pytest.mark.parametrize("kind", sorted(fleet.LOADS))
+@pytest.mark.parametrize("batches", [200, 3_333])
+def test_the_load_does_not_depend_on_the_windows_it_is_drawn_in(kind, batches):
+    config = SMALL.with_(load=kind, minutes=40, burst_s=20)
+    pieces = list(load.windows(config, np.arange(12), batches))
+    assert len(pieces) > 5
+    assert pieces[-1][0] == config.duration_ms
+    starts_ms = [0, *(end_ms for end_ms, _ in pieces)]
+    for start_ms, (end_ms, piece) in zip(starts_ms, pieces, strict=False):
+        assert ((piece.ts_ms >= start_ms) & (piece.ts_ms < end_ms)).all()
+    whole = load.arrivals(config, np.arange(12))
+    for name in whole._fields:
+        joined = np.concatenate([getattr(piece, name) for _, piece in pieces])
+        assert (joined == getattr(whole, name)).all()
+
+
+def test_the_windows_of_a_run_do_not_change_its_rows(monkeypatch):
+    whole = run_cell(BUSY, 2)
+    monkeypatch.setattr(load, "windows", functools.partial(load.windows, batches=500))
+    monkeypatch.setattr(cells, "FIRST_CAPACITY", 3)
+    pieces = list(run_cell_in_windows(BUSY, 2))
+    assert len(pieces) > 20
+    assert max(len(piece.events) for piece in pieces) > 3
+    assert (np.concatenate([piece.events for piece in pieces]) == whole.events).all()
+    assert pieces[-1].counts == whole.counts
 
 
 def test_a_burst_holds_its_records_and_lasts_its_seconds():

@@ -58,7 +58,7 @@ class AfterShrink(IntEnum):
     """When a leader that shrank the ISR looks at its high watermark again."""
 
     AT_ONCE = 0
-    NEVER = 1  # KAFKA-13091: it waits for the next append or fetch
+    NEVER = 1  # KAFKA-13091: only on asking, when the old ISR still counts; then at the next fetch
     ON_COMMIT = 2
 
 

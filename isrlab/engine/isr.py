@@ -77,7 +77,10 @@ def on_expire_isr(broker: Broker, now_ms: int) -> Step:
     leaving = out_of_sync_replicas(broker, now_ms)
     if not leaving or is_pending(broker):
         return broker, ()
-    return _ask(broker, PendingShrinkIsr(role.isr, leaving, broker.last_request + 1))
+    broker, asked = _ask(broker, PendingShrinkIsr(role.isr, leaving, broker.last_request + 1))
+    if broker.version.high_watermark_after_shrink != AfterShrink.NEVER:
+        return broker, asked
+    return settle(broker, now_ms, asked)  # 2.7-3.0 look now, while the old ISR still counts
 
 
 def _waits_under_min_isr(broker: Broker, remote: RemoteReplica, now_ms: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from isrlab.fleet.cellstate import (
     CHANGED,
     COVERED,
     EVENT_COLUMNS,
+    EVENT_COUNT,
     FETCHES,
     HIGH_WATERMARK,
     ISR_AFTER,
@@ -23,6 +25,7 @@ from isrlab.fleet.cellstate import (
     KIND,
     LAG_RECORDS,
     LOG_END_OFFSET,
+    NEXT_ARRIVAL,
     PARTITION,
     PARTITION_EPOCH,
     READS,
@@ -30,10 +33,12 @@ from isrlab.fleet.cellstate import (
     SINCE_CAUGHT_UP_MS,
     SINCE_FETCH_MS,
     TS_MS,
+    Arrivals,
     Ints,
     Out,
     Setup,
     State,
+    copied,
     new_state,
 )
 from isrlab.fleet.config import FleetConfig
@@ -110,18 +115,42 @@ def run_cell(
 ) -> CellRun:
     """Run one cell. `watched` is a partition of it, looked at every `sample_ms`."""
     one = cell(config, leader)
-    arrivals = load.arrivals(config, one.partitions)
     place = -1 if watched is None else int(np.flatnonzero(one.partitions == watched)[0])
     rows = 0 if watched is None else -(-config.duration_ms // sample_ms)
     samples = np.zeros((rows, 4 + one.followers.shape[1]), dtype=np.int64)
-    capacity = FIRST_CAPACITY
-    while True:
-        out = Out(np.zeros((capacity, EVENT_COLUMNS), np.int64), samples, place, sample_ms)
-        state = new_state(setup(config, one), out)
-        count = run_kernel(state, arrivals, config.duration_ms)
-        if count <= capacity:
-            return CellRun(one, out.events[:count], samples, _counts(state, len(arrivals.ts_ms)))
-        capacity = count
+    runs = list(_run_windows(config, one, samples, Out(_buffer(), samples, place, sample_ms)))
+    return CellRun(one, np.concatenate([run.events for run in runs]), samples, runs[-1].counts)
+
+
+def run_cell_in_windows(config: FleetConfig, leader: int) -> Iterator[CellRun]:
+    """Run one cell and give its events a window at a time; the counts are those up to then."""
+    one = cell(config, leader)
+    samples = np.zeros((0, 4 + one.followers.shape[1]), dtype=np.int64)
+    return _run_windows(config, one, samples, Out(_buffer(), samples, -1, 0))
+
+
+def _run_windows(config: FleetConfig, one: Cell, samples: Ints, out: Out) -> Iterator[CellRun]:
+    state = new_state(setup(config, one), out)
+    batches = 0
+    for until_ms, arrivals in load.windows(config, one.partitions):
+        state, events = _run_window(state, arrivals, until_ms)
+        batches += len(arrivals.ts_ms)
+        yield CellRun(one, events, samples, _counts(state, batches))
+
+
+def _run_window(state: State, arrivals: Arrivals, until_ms: int) -> tuple[State, Ints]:
+    """The state at `until_ms` and the events up to then; a buffer that is too small is replaced."""
+    state.scalars[[NEXT_ARRIVAL, EVENT_COUNT]] = 0
+    before = copied(state)
+    count = run_kernel(state, arrivals, until_ms)
+    if count > len(state.out.events):
+        state = before._replace(out=before.out._replace(events=_buffer(2 * count)))
+        count = run_kernel(state, arrivals, until_ms)
+    return state, state.out.events[:count].copy()
+
+
+def _buffer(capacity: int = 0) -> Ints:
+    return np.zeros((capacity or FIRST_CAPACITY, EVENT_COLUMNS), np.int64)
 
 
 def _counts(state: State, batches: int) -> dict[str, int]:

@@ -22,6 +22,7 @@ Bits = NDArray[np.uint64]
 
 SHRINK, EXPAND, COMMIT = 0, 1, 2  # kinds of row in `Out.events`
 NOT_PENDING, PENDING = 0, 1
+UNLIMITED_BYTES_PER_S = 0  # receiving and writing take no time
 
 # Columns of `Out.events`
 (
@@ -57,6 +58,7 @@ class Rules(NamedTuple):
     high_watermark_held_under_min_isr: bool
     high_watermark_after_shrink: int
     high_watermark_only_if_follower_moved: bool
+    pushes_high_watermark: bool  # news of it answers a fetch at once
     waits_for_controller: bool  # ISR changes are requests to the controller (since 2.7)
     replica_lag_time_max_ms: int
     replica_lag_max_messages: int
@@ -103,6 +105,7 @@ FOLLOWER_ROW = np.dtype(
         ("had_all_ms", np.int64),  # by the lag clock of today's Kafka
         ("last_fetch_ms", np.int64),
         ("last_fetch_leader_end", np.int64),
+        ("sent_high_watermark", np.int64),  # that of its last fetch (2.4 and 2.5 compare with it)
         ("turn", np.int64),  # who was served longest ago has the lowest
         ("thread", np.int64),  # that reads for it
     ]
@@ -114,7 +117,7 @@ THREAD_ROW = np.dtype(
         ("is_parked", np.int64),  # the leader holds the thread's fetch
         ("has_data", np.int64),  # and can answer it
         ("partitions", np.int64),  # how many it reads
-        ("bytes_per_s", np.int64),  # what it can receive and write
+        ("bytes_per_s", np.int64),  # what it can receive and write, 0 for no limit
         ("stall_from", np.int64),  # first row of its stalls
         ("stall_to", np.int64),  # one past the last
     ]
@@ -152,7 +155,7 @@ class Setup(NamedTuple):
     rules: Rules
     links: Links
     thread_of: Ints  # int64[partitions, slots], number of the thread that reads for a follower
-    bytes_per_s: Ints  # int64[threads], what a thread can receive and write
+    bytes_per_s: Ints  # int64[threads], what a thread can receive and write, 0 for no limit
     stalls: list[Ints]  # int64[n, 2] for each thread: start, end (exclusive) ms, ascending
     record_bytes: int
     first_tick_ms: int
@@ -190,3 +193,9 @@ def new_state(setup: Setup, out: Out) -> State:
         links=setup.links,
         out=out,
     )
+
+
+def copied(state: State) -> State:
+    """The same moment once more; what is given from outside, and what is written, is shared."""
+    changed = ("partitions", "followers", "threads", "active", "queue", "scratch", "scalars")
+    return state._replace(**{name: getattr(state, name).copy() for name in changed})

@@ -131,6 +131,7 @@ class FleetConfig:
             high_watermark_held_under_min_isr=kafka.high_watermark_held_under_min_isr,
             high_watermark_after_shrink=int(kafka.high_watermark_after_shrink),
             high_watermark_only_if_follower_moved=kafka.high_watermark_only_if_follower_moved,
+            pushes_high_watermark=kafka.pushes_high_watermark,
             waits_for_controller=kafka.isr_write >= IsrWrite.ALTER_ISR,
             replica_lag_time_max_ms=self.lag_time_ms,
             replica_lag_max_messages=NO_MESSAGE_LIMIT if messages is None else messages,

@@ -2,9 +2,10 @@
 
 Theory of operation. Time jumps from one thing to the next, in whole milliseconds. A fetcher thread
 sends a fetch for all its partitions, each at its log end; it reaches the leader one latency later.
-If any partition has records, the leader answers at once, else it parks the fetch until a record
-comes or `replica.fetch.wait.max.ms` is over (the log is then read again, but clocks, ISR and high
-watermark are not touched: Kafka does that only when a fetch comes in). The answer holds at most
+If any partition has records, the leader answers at once (in 2.4 and 2.5 also if it has a higher
+high watermark than at the last fetch), else it parks the fetch until that is so or
+`replica.fetch.wait.max.ms` is over (the log is then read again, but clocks, ISR and high watermark
+are not touched: Kafka does that only when a fetch comes in). The answer holds at most
 `replica.fetch.max.bytes` of each partition and `replica.fetch.response.max.bytes` in all, in the
 order of who was served longest ago; at least one record. It travels one latency, is received and
 written at `bytes_per_s`, rounded up to a millisecond, and the next fetch leaves. A stalled thread's
@@ -15,10 +16,10 @@ order of thread, then the expiry task. Only the order is a choice; none of it is
 
 Left out: record batches (a fetch may end at any record), log segments, quotas, request queues and
 the time the leader's disk needs, min bytes above 1, incremental fetch sessions (they change sizes,
-not times), the faster answer to a fetch that lacks the high watermark in 2.4 and 2.5, the
-controller's own removal of a broker whose session ends, and elections. Loops are therefore a little
-too regular: do not read latencies below some ten milliseconds off this model. ISR membership is
-decided on scales of seconds, and that is what it is for.
+not times), the controller's own removal of a broker whose session ends, elections, and the leader
+epoch that a shrink raises in KRaft from 3.3 to 3.5. Loops are therefore a little too regular: do
+not read latencies below some ten milliseconds off this model. ISR membership is decided on scales
+of seconds, and that is what it is for.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from isrlab.fleet.cellstate import (
     READS,
     SAMPLE_COUNT,
     TURN,
+    UNLIMITED_BYTES_PER_S,
     Arrivals,
     State,
 )
@@ -113,15 +115,15 @@ def _on_fetch(state: State, now_ms: int, thread: int) -> None:
     state.threads[thread].fetch_ms = now_ms
     state.scalars[FETCHES] += 1
     state.scalars[COVERED] += state.threads[thread].partitions
-    available = 0
+    is_answered = False
     for word_index in range(state.active.shape[1]):
         word = state.active[thread, word_index]
         while word != _ZERO:
             partition = (word_index << 6) + lowest_bit(word)
             word &= word - _ONE
             state.scalars[READS] += 1
-            available += on_follower_position(state, now_ms, thread, partition)
-    if available > 0:
+            is_answered |= on_follower_position(state, now_ms, thread, partition)
+    if is_answered:
         _answer(state, now_ms, thread)
     else:
         state.threads[thread].is_parked = True
@@ -134,7 +136,9 @@ def _answer(state: State, now_ms: int, thread: int) -> None:
     """Send what there is, and set the time at which the thread's next fetch comes in."""
     sent_bytes = _read_log(state, thread)
     bytes_per_s = state.threads[thread].bytes_per_s
-    write_ms = (sent_bytes * 1000 + bytes_per_s - 1) // bytes_per_s
+    write_ms = 0
+    if bytes_per_s != UNLIMITED_BYTES_PER_S:
+        write_ms = (sent_bytes * 1000 + bytes_per_s - 1) // bytes_per_s
     done_ms = _end_of_work(state, thread, now_ms + state.links.latency_ms, write_ms)
     state.threads[thread].is_parked = False
     state.threads[thread].next_ms = done_ms + state.links.latency_ms
@@ -201,8 +205,10 @@ def _turn(state: State, thread: int, partition: int) -> int:
 def _readable(state: State, partition: int, slot: int) -> int:
     """Records that one response may hold of this partition; at least one if there is any."""
     behind = state.partitions[partition].log_end_offset - state.followers[partition, slot].end
-    most = max(1, state.links.fetch_max_bytes // state.partitions[partition].record_bytes)
-    return min(behind, most)
+    record_bytes = state.partitions[partition].record_bytes
+    if behind * record_bytes <= state.links.fetch_max_bytes:  # a division costs more than the rest
+        return behind
+    return max(1, state.links.fetch_max_bytes // record_bytes)
 
 
 @inlined
@@ -210,7 +216,9 @@ def _send(state: State, thread: int, partition: int, left_bytes: int) -> int:
     """Move the follower's end by what fits into `left_bytes`; the bytes."""
     slot = slot_of(state, thread, partition)
     size = state.partitions[partition].record_bytes
-    records = max(0, min(_readable(state, partition, slot), left_bytes // size))
+    records = _readable(state, partition, slot)
+    if records * size > left_bytes:
+        records = max(0, left_bytes // size)
     if records > 0:
         state.followers[partition, slot].end += records
         state.scalars[TURN] += 1

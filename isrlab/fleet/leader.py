@@ -51,7 +51,6 @@ _holds_back_high_watermark = inlined(rules.holds_back_high_watermark)
 _next_high_watermark = inlined(rules.next_high_watermark)
 
 _TODAYS_CLOCK = int(LagClock.CAUGHT_UP_TO_PREVIOUS_FETCH)
-_AT_ONCE = int(AfterShrink.AT_ONCE)
 _ON_COMMIT = int(AfterShrink.ON_COMMIT)
 _LEADER_EPOCH_START = 0  # one leader for the whole run
 _ONE = np.uint64(1)
@@ -115,6 +114,10 @@ def _rest_if_quiet(state: State, thread: int, partition: int, slot: int) -> None
         and state.partitions[partition].high_watermark == end
         and state.partitions[partition].pending == NOT_PENDING
         and (state.partitions[partition].isr >> slot) & 1 == 1
+        and (
+            not state.rules.pushes_high_watermark
+            or state.followers[partition, slot].sent_high_watermark == end
+        )
     ):
         state.active[thread, partition >> 6] &= ~(_ONE << np.uint64(partition & 63))
 
@@ -174,13 +177,28 @@ def raise_high_watermark(state: State, now_ms: int, p: int) -> None:
             state.rules.replica_lag_time_max_ms,
         ):
             minimum = min(minimum, state.followers[p, slot].seen_end)
+    before = state.partitions[p].high_watermark
     state.partitions[p].high_watermark = _next_high_watermark(
-        state.partitions[p].high_watermark,
+        before,
         minimum,
         state.rules.high_watermark_held_under_min_isr,
         isr_size,
         state.rules.effective_min_isr,
     )
+    if state.rules.pushes_high_watermark and state.partitions[p].high_watermark > before:
+        _push_high_watermark(state, now_ms, p)
+
+
+@compiled
+def _push_high_watermark(state: State, now_ms: int, partition: int) -> None:
+    """Parked fetches of the partition are due: they were told of a lower high watermark.
+
+    Source: DelayedFetch.scala 2.5.1:124-129 (KIP-392).
+    """
+    for slot in range(state.followers.shape[1]):
+        thread = state.followers[partition, slot].thread
+        if state.threads[thread].is_parked:
+            state.threads[thread].next_ms = now_ms
 
 
 @inlined
@@ -202,14 +220,15 @@ def on_follower_position(
     now_ms: int,
     thread: int,
     partition: int,
-) -> int:
-    """One partition of a fetch: clocks, ISR expansion, high watermark; the records it can have.
+) -> bool:
+    """One partition of a fetch: clocks, ISR expansion, high watermark; is there an answer for it?
 
     The follower is active. Order as in Partition.updateFollowerFetchState.
     """
     slot = slot_of(state, thread, partition)
     fetch_offset = state.followers[partition, slot].end
     end = state.partitions[partition].log_end_offset
+    high_watermark = state.partitions[partition].high_watermark
     _set_clocks(state, now_ms, partition, slot)
     has_moved = state.followers[partition, slot].seen_end != fetch_offset
     state.followers[partition, slot].seen_end = fetch_offset
@@ -228,8 +247,13 @@ def on_follower_position(
         _change_isr(state, now_ms, EXPAND, partition, isr)
     if has_moved or not state.rules.high_watermark_only_if_follower_moved:
         raise_high_watermark(state, now_ms, partition)
+    is_news = state.rules.pushes_high_watermark and (
+        state.followers[partition, slot].sent_high_watermark
+        < state.partitions[partition].high_watermark
+    )
+    state.followers[partition, slot].sent_high_watermark = high_watermark
     _rest_if_quiet(state, thread, partition, slot)
-    return end - fetch_offset
+    return is_news or fetch_offset < end
 
 
 @inlined
@@ -269,7 +293,11 @@ def _change_isr(
     partition: int,
     isr: int,
 ) -> None:
-    """Ask for another ISR: stored at once in ZooKeeper, or in flight to the controller."""
+    """Ask for another ISR: stored at once in ZooKeeper, or in flight to the controller.
+
+    2.7 to 3.0 look at the high watermark when they ask for a shrink, too early for the shrink to
+    count (KAFKA-13091), and then no more. Source: maybeShrinkIsr, Partition.scala 2.7.2:952-981.
+    """
     _wake_all(state, partition)
     emit(state, now_ms, kind, partition, isr)
     if state.rules.waits_for_controller:
@@ -279,7 +307,7 @@ def _change_isr(
         _enqueue(state, now_ms, partition)
     else:
         _commit(state, now_ms, partition, isr)
-    if kind == SHRINK and state.rules.high_watermark_after_shrink == _AT_ONCE:
+    if kind == SHRINK and state.rules.high_watermark_after_shrink != _ON_COMMIT:
         raise_high_watermark(state, now_ms, partition)
 
 

@@ -6,10 +6,14 @@ very same load, and a fleet gives the same rows however it is cut into tasks.
 
 Between bursts a partition gets batches at exponential intervals. A burst spreads its records evenly
 over its length in one batch every `BURST_BATCH_MS`, so that a producer with many clients is always
-at it; a length of 0 is one single batch. Left out: daily cycles, traces, keys that move.
+at it; a length of 0 is one single batch. Long runs are drawn a window at a time, so that memory
+does not grow with them; the windows do not change what is drawn. Left out: daily cycles, traces,
+keys that move.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.random import Generator, Philox, SeedSequence
@@ -21,6 +25,8 @@ from isrlab.fleet.config import FleetConfig
 BURST_BATCH_MS = 10
 PARETO_SHAPE = 1.5  # of heavy-tailed bursts: finite mean, no variance to speak of
 PARETO_MOST = 50.0  # times `burst_records`
+CHUNK_BATCHES = 1_024  # of one partition, drawn at once
+WINDOW_BATCHES = 1_000_000  # of a cell, in memory at once
 
 _ARRIVALS, _BURSTS, _TOGETHER, _STALLS, _PHASE, _HIT, _RATE = range(7)
 
@@ -35,37 +41,137 @@ def arrivals(config: FleetConfig, partitions: Ints) -> Arrivals:
 
     `partitions` int64[n]: their numbers in the topic. Times are ms in [0, duration).
     """
-    together = _together(config)
-    times, places, records = [], [], []
-    for place, partition in enumerate(partitions.tolist()):
-        ts_ms, count = partition_arrivals(config, partition, together)
-        times.append(ts_ms)
-        places.append(np.full(len(ts_ms), place, dtype=np.int32))
-        records.append(count)
-    ts_ms = np.concatenate(times) if times else np.zeros(0, dtype=np.int64)
-    order = np.argsort(ts_ms, kind="stable")
-    return Arrivals(
-        ts_ms=ts_ms[order],
-        partition=_joined(places)[order],
-        records=_joined(records)[order],
-    )
+    return Load(config, partitions).until(config.duration_ms)
 
 
-def _joined(parts: list[NDArray[np.int32]]) -> NDArray[np.int32]:
-    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int32)
+def windows(
+    config: FleetConfig, partitions: Ints, batches: int = WINDOW_BATCHES
+) -> Iterator[tuple[int, Arrivals]]:
+    """The same, a piece at a time: (end of the window in ms, its batches).
+
+    A window is as long as about `batches` batches of the cell are on average.
+    """
+    load = Load(config, partitions)
+    bursts = 0.0 if config.load == "steady" else _burst_batches(config) / config.burst_every_s
+    per_ms = len(partitions) * (1 / config.batch_every_ms + bursts / 1000)
+    window_ms = max(1, int(batches / per_ms)) if per_ms else config.duration_ms
+    for start_ms in range(0, config.duration_ms, window_ms):
+        end_ms = min(start_ms + window_ms, config.duration_ms)
+        yield end_ms, load.until(end_ms)
 
 
 def partition_arrivals(
     config: FleetConfig, partition: int, together: NDArray[np.float64]
 ) -> tuple[Ints, NDArray[np.int32]]:
     """Times (ms, ascending) and records (at least 1) of one partition's batches."""
-    base_ms, base_records = _base(config, partition)
-    burst_ms, burst_records = _bursts(config, partition, together)
-    ts_ms = np.concatenate([base_ms, burst_ms])
-    records = np.concatenate([base_records, burst_records])
-    keep = (ts_ms < config.duration_ms) & (records > 0)
-    order = np.argsort(ts_ms[keep], kind="stable")
-    return ts_ms[keep][order], records[keep][order].astype(np.int32)
+    return PartitionLoad(config, partition, together).until(config.duration_ms)
+
+
+class Load:
+    """The batches of a cell, drawn as far as they are asked for; they do not depend on how far."""
+
+    def __init__(self, config: FleetConfig, partitions: Ints) -> None:
+        together = _together(config)
+        self._each = [PartitionLoad(config, p, together) for p in partitions.tolist()]
+
+    def until(self, end_ms: int) -> Arrivals:
+        """What comes before `end_ms` and has not been handed out."""
+        rows = [each.until(end_ms) for each in self._each]
+        if not rows:
+            nothing = np.zeros(0, dtype=np.int32)
+            return Arrivals(np.zeros(0, dtype=np.int64), nothing, nothing)
+        ts_ms = np.concatenate([times for times, _ in rows])
+        counts = [len(times) for times, _ in rows]
+        places = np.repeat(np.arange(len(rows), dtype=np.int32), counts)
+        order = np.argsort(ts_ms, kind="stable")
+        records = np.concatenate([records for _, records in rows])
+        return Arrivals(ts_ms[order], places[order], records[order])
+
+
+class PartitionLoad:
+    """The batches of one partition: a base drawn in chunks, and bursts drawn at once."""
+
+    def __init__(self, config: FleetConfig, partition: int, together: NDArray[np.float64]) -> None:
+        self._base = _Base(config, partition)
+        self._bursts = _bursts(config, partition, together)
+
+    def until(self, end_ms: int) -> tuple[Ints, NDArray[np.int32]]:
+        """Times (ms, ascending) and records of what comes before `end_ms` and is not yet told."""
+        base_ms, base_records = self._base.until(end_ms)
+        burst_ms, burst_records = self._bursts.until(end_ms)
+        if len(burst_ms) == 0:
+            return base_ms, base_records
+        ts_ms = np.concatenate([base_ms, burst_ms])
+        records = np.concatenate([base_records, burst_records])
+        order = np.argsort(ts_ms, kind="stable")
+        return ts_ms[order], records[order]
+
+
+class _Base:
+    """Batches at exponential intervals; records around their mean.
+
+    All gaps come out of the stream before all records. To have both a chunk at a time there are two
+    copies of the stream, and one of them has the gaps drawn, and thrown away, beforehand.
+    """
+
+    def __init__(self, config: FleetConfig, partition: int) -> None:
+        self._gap_ms = config.batch_every_ms
+        self._mean_records = config.records_per_s * config.batch_every_ms / 1000
+        self._left = _enough(config.duration_ms / self._gap_ms) if self._mean_records else 0
+        self._chunk = min(self._left, CHUNK_BATCHES)
+        self._reached_ms = 0.0
+        self._ts_ms = np.zeros(0, dtype=np.int64)
+        self._records = np.zeros(0, dtype=np.int32)
+        if self._left:
+            self._gaps = stream(config.seed, _ARRIVALS, partition)
+            self._counts = self._gaps
+            if self._left > self._chunk:
+                self._counts = stream(config.seed, _ARRIVALS, partition)
+                self._counts.exponential(self._gap_ms, self._left)
+
+    def until(self, end_ms: int) -> tuple[Ints, NDArray[np.int32]]:
+        drawn = [(self._ts_ms, self._records)]
+        while self._reached_ms < end_ms and self._left:
+            drawn.append(self._draw())
+        ts_ms = np.concatenate([times for times, _ in drawn])
+        records = np.concatenate([counts for _, counts in drawn])
+        split = int(np.searchsorted(ts_ms, end_ms))
+        self._ts_ms, self._records = ts_ms[split:], records[split:]
+        return ts_ms[:split], records[:split]
+
+    def _draw(self) -> tuple[Ints, NDArray[np.int32]]:
+        """One more chunk, without the batches that hold nothing."""
+        count = min(self._left, self._chunk)
+        gaps = self._gaps.exponential(self._gap_ms, count)
+        gaps[0] += self._reached_ms
+        ts_ms = np.cumsum(gaps)
+        records = self._counts.poisson(self._mean_records, count).astype(np.int32)
+        self._left -= count
+        self._reached_ms = float(ts_ms[-1])
+        keep = records > 0
+        return ts_ms[keep].astype(np.int64), records[keep]
+
+
+class _Bursts:
+    """Bursts one after another: each spreads its records evenly over its length."""
+
+    def __init__(self, starts: Ints, heights: NDArray[np.float64], batches: int) -> None:
+        self._starts, self._heights = starts, heights  # int64[n] ms, float64[n] records
+        self._offsets = np.arange(batches) * BURST_BATCH_MS
+        self._reached_ms = 0
+
+    def until(self, end_ms: int) -> tuple[Ints, NDArray[np.int32]]:
+        """Not in order of time where two bursts overlap."""
+        from_ms, self._reached_ms = self._reached_ms, end_ms
+        first = np.searchsorted(self._starts, from_ms - self._offsets[-1])
+        last = np.searchsorted(self._starts, end_ms)
+        if first == last:
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32)
+        ts_ms = (self._starts[first:last, None] + self._offsets[None, :]).ravel()
+        ends = np.linspace(0, self._heights[first:last], len(self._offsets) + 1)
+        records = np.diff(np.round(ends).astype(np.int64), axis=0).T.ravel()
+        keep = (ts_ms >= from_ms) & (ts_ms < end_ms) & (records > 0)
+        return ts_ms[keep], records[keep].astype(np.int32)
 
 
 def burst_starts_ms(config: FleetConfig, partition: int) -> NDArray[np.float64]:
@@ -104,22 +210,8 @@ def first_tick_ms(config: FleetConfig, broker: int) -> int:
     return int(phase * config.isr_check_period_ms)
 
 
-def _base(config: FleetConfig, partition: int) -> tuple[Ints, Ints]:
-    """Batches at exponential intervals; records around their mean."""
-    mean_records = config.records_per_s * config.batch_every_ms / 1000
-    if mean_records == 0:
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    draws = stream(config.seed, _ARRIVALS, partition)
-    count = _enough(config.duration_ms / config.batch_every_ms)
-    ts_ms = np.cumsum(draws.exponential(config.batch_every_ms, count)).astype(np.int64)
-    records = draws.poisson(mean_records, count).astype(np.int64)
-    return ts_ms, records
-
-
-def _bursts(
-    config: FleetConfig, partition: int, together: NDArray[np.float64]
-) -> tuple[Ints, Ints]:
-    """The batches of all bursts of a partition."""
+def _bursts(config: FleetConfig, partition: int, together: NDArray[np.float64]) -> _Bursts:
+    """All bursts of a partition."""
     if config.load == "together":
         starts = together[_is_hit(config, partition, len(together))]
     else:
@@ -129,11 +221,11 @@ def _bursts(
         draws = stream(config.seed, _HIT, partition)
         scale = (PARETO_SHAPE - 1) / PARETO_SHAPE  # so that the mean is burst_records
         heights *= np.minimum(scale * (1 + draws.pareto(PARETO_SHAPE, len(starts))), PARETO_MOST)
-    batches = max(1, round(config.burst_s * 1000 / BURST_BATCH_MS))
-    offsets = np.arange(batches) * BURST_BATCH_MS
-    ts_ms = (starts.astype(np.int64)[:, None] + offsets[None, :]).ravel()
-    sent = np.round(np.linspace(0, heights, batches + 1)).astype(np.int64)
-    return ts_ms, np.diff(sent, axis=0).T.ravel()
+    return _Bursts(starts.astype(np.int64), heights, _burst_batches(config))
+
+
+def _burst_batches(config: FleetConfig) -> int:
+    return max(1, round(config.burst_s * 1000 / BURST_BATCH_MS))
 
 
 def _together(config: FleetConfig) -> NDArray[np.float64]:

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from isrlab.events import COLUMNS, SCHEMA, spark_schema
-from isrlab.fleet.cell import leaders, run_cell, to_arrow
+from isrlab.fleet.cell import leaders, run_cell, run_cell_in_windows, to_arrow
 from isrlab.fleet.config import FleetConfig, listed
 from isrlab.fleet.progress import shown
 
@@ -103,8 +103,8 @@ def _run_plan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for row in batch.to_pylist():
             config = FleetConfig.from_json(row["config"])
-            table = to_arrow(config, run_cell(config, row["leader"]))
-            yield from table.to_batches(max_chunksize=BATCH_ROWS)
+            for piece in run_cell_in_windows(config, row["leader"]):
+                yield from to_arrow(config, piece).to_batches(max_chunksize=BATCH_ROWS)
 
 
 def stored(

@@ -1,0 +1,164 @@
+"""The engine as one cell of a fleet: a cluster that is driven millisecond by millisecond.
+
+The fleet kernel and the engine are two models of one thing; here the engine is given what the
+kernel is given. Time 0 is the moment at which the broker learns that it leads. Both leave open in
+which order things of one millisecond happen, so the kernel's order is taken: answers of the
+controller, the append, fetches by follower, the isr-expiration task. What the engine does in each
+of them, and what follows from it, is its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from isrlab import faults
+from isrlab.cluster import START_MS, Cluster
+from isrlab.engine.messages import CONTROLLER, ExpireFetch, ExpireIsr, Fetch
+from isrlab.engine.model import RECORD_BYTES
+from isrlab.engine.versions import PRESETS, KafkaVersion
+from isrlab.world import Envelope
+
+LEADER = 1
+ASKED = {"isr_shrink": 0, "isr_expand": 1, "isr_commit": 2}
+NO_WAIT_FOR_AN_ANSWER_MS = 10**9  # a socket's timeout: a fetcher that stands still asks only once
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One partition, its followers, and what comes from outside. Times are ms from 0."""
+
+    column: str  # of the preset matrix
+    followers: int
+    lag_ms: int
+    lag_messages: int
+    min_isr: int
+    latency_ms: int
+    controller_latency_ms: int
+    wait_ms: int
+    fetch_records: int  # in one response
+    first_tick_ms: int
+    arrivals: tuple[tuple[int, int], ...]  # (ms, records), ascending, one for each ms at most
+    pauses: tuple[tuple[tuple[int, int], ...], ...]  # of each follower: (start, end) ms, ascending
+
+    @property
+    def version(self) -> KafkaVersion:
+        """Its rules. A shrink that raises the leader epoch (KRaft 3.3-3.5) is not the kernel's."""
+        return PRESETS[self.column].with_(epoch_bump_on_isr_shrink=False)
+
+    @property
+    def first_ms(self) -> int:
+        """The first fetches come in; nothing may happen up to then."""
+        return self.latency_ms
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What both models are compared by."""
+
+    changes: list[tuple[int, int, int, int]]  # (ms, kind, ISR before, after) as masks of followers
+    high_watermarks: list[tuple[int, int]]  # (ms, value at the end of it), where it changed
+    ends: list[int]  # of the leader, then of the followers as it knows them, when all is over
+
+
+def play(scene: Scene, until_ms: int) -> Seen:
+    """Run the engine up to `until_ms`, exclusive."""
+    cluster = started(scene)
+    high_watermarks, high_watermark = [], 0
+    for now_ms in range(scene.first_ms + 1, until_ms):
+        _one_millisecond(cluster, scene, now_ms)
+        log = cluster.brokers[LEADER].log
+        if log.high_watermark != high_watermark:
+            high_watermark = log.high_watermark
+            high_watermarks.append((now_ms, high_watermark))
+    role = cluster.brokers[LEADER].role
+    ends = [log.log_end_offset, *(role.remote(b).log_end_offset for b in _followers(scene))]
+    assert not cluster.violations, cluster.violations
+    return Seen(_changes(cluster, scene), high_watermarks, ends)
+
+
+def started(scene: Scene) -> Cluster:
+    """A cluster whose first fetches have just come in, with its expiry task moved to its phase."""
+    cluster = Cluster(
+        scene.version,
+        replicas=(LEADER, *_followers(scene)),
+        latency_ms=scene.latency_ms,
+        min_insync_replicas=scene.min_isr,
+        replica_lag_time_max_ms=scene.lag_ms,
+        replica_fetch_wait_max_ms=scene.wait_ms,
+        replica_fetch_max_bytes=scene.fetch_records * RECORD_BYTES,
+        replica_socket_timeout_ms=NO_WAIT_FOR_AN_ANSWER_MS,
+        **({"replica_lag_max_messages": scene.lag_messages} if scene.lag_messages else {}),
+    )
+    assert cluster.now_ms == _clock(scene, scene.first_ms)
+    link = frozenset((LEADER, CONTROLLER))
+    cluster.latencies[link] = scene.controller_latency_ms
+    for envelope in list(cluster.queue):
+        if envelope.target == LEADER and isinstance(envelope.message, ExpireIsr):
+            cluster.queue.remove(envelope)
+    tick_ms = _clock(scene, scene.first_tick_ms)
+    cluster.post(tick_ms, LEADER, LEADER, ExpireIsr(), cluster.epochs[LEADER])
+    return cluster
+
+
+def _clock(scene: Scene, now_ms: int) -> int:
+    """The engine's clock: orders take one latency to arrive."""
+    return START_MS + scene.latency_ms + now_ms
+
+
+def _followers(scene: Scene) -> range:
+    return range(LEADER + 1, LEADER + 1 + scene.followers)
+
+
+def _one_millisecond(cluster: Cluster, scene: Scene, now_ms: int) -> None:
+    cluster.now_ms = _clock(scene, now_ms)
+    for broker, pauses in zip(_followers(scene), scene.pauses, strict=True):
+        if any(end == now_ms for _, end in pauses):
+            faults.resume(cluster, broker)
+        if any(start == now_ms for start, _ in pauses):
+            faults.pause(cluster, broker, "fetcher")
+    _deliver_due(cluster, before=_APPEND)
+    for records in (count for ms, count in scene.arrivals if ms == now_ms):
+        ids = tuple(f"{now_ms}.{number}" for number in range(records))
+        cluster.produce(LEADER, ids, acks=1)
+    _deliver_due(cluster, before=_LAST)
+
+
+_CONTROL, _ANSWER, _APPEND, _FETCH, _TICK, _LAST = range(6)
+
+
+def _turn(envelope: Envelope) -> tuple[int, int, Envelope]:
+    """Whose turn it is within one millisecond."""
+    message = envelope.message
+    if CONTROLLER in (envelope.source, envelope.target):
+        return _CONTROL, 0, envelope
+    if isinstance(message, Fetch | ExpireFetch):
+        return _FETCH, message.replica, envelope
+    return (_TICK if isinstance(message, ExpireIsr) else _ANSWER), 0, envelope
+
+
+def _deliver_due(cluster: Cluster, before: int) -> None:
+    """Deliver all that is due and whose turn comes before `before`, and what it brings about."""
+    while True:
+        due = [_turn(e) for e in cluster.queue if e.due_ms <= cluster.now_ms]
+        due = [turn for turn in due if turn[0] < before]
+        if not due:
+            return
+        cluster.deliver(min(due)[2])
+
+
+def _changes(cluster: Cluster, scene: Scene) -> list[tuple[int, int, int, int]]:
+    zero_ms = _clock(scene, 0)
+    return [
+        (
+            row["ts_ms"] - zero_ms,
+            ASKED[row["kind"]],
+            _mask(row["isr_before"]),
+            _mask(row["isr"]),
+        )
+        for row in cluster.events
+        if row["kind"] in ASKED
+    ]
+
+
+def _mask(isr: list[int]) -> int:
+    return sum(1 << (broker - LEADER - 1) for broker in isr if broker != LEADER)

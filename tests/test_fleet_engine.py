@@ -1,0 +1,219 @@
+"""The engine against the kernel: the same arrivals and pauses, the same ISR changes, to the ms.
+
+Both call the functions of `engine/rules.py`; all around those is written twice: who fetches when,
+what a leader remembers, what waits for the controller, when the high watermark is looked at. A
+partition of the engine is a cell of the kernel with one partition and a thread for each follower.
+Receiving and writing take no time here, and the only limit of a response is that of a partition.
+
+`ISRLAB_SCENES=5000` in the environment looks at that many scenes, other ones each time.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from cases.fleet_engine import Scene, Seen, play
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from isrlab.engine import rules
+from isrlab.engine.model import RECORD_BYTES
+from isrlab.engine.versions import PRESETS
+from isrlab.fleet.cellstate import (
+    EVENT_COLUMNS,
+    ISR_AFTER,
+    ISR_BEFORE,
+    KIND,
+    TS_MS,
+    UNLIMITED_BYTES_PER_S,
+    Arrivals,
+    Links,
+    Out,
+    Setup,
+    new_state,
+)
+from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.kernel import run
+
+DURATION_MS = 700
+MOST_EVENTS = 5_000
+WANTED_SCENES = os.environ.get("ISRLAB_SCENES")
+
+GAPS = st.lists(st.tuples(st.integers(1, 250), st.integers(1, 250)), max_size=5)
+SINGLE = st.lists(st.tuples(st.integers(0, DURATION_MS), st.integers(1, 12)), max_size=12)
+SERIES = st.lists(
+    st.tuples(
+        st.integers(0, DURATION_MS),
+        st.integers(1, 40),  # batches
+        st.integers(1, 30),  # ms between them
+        st.integers(1, 5),  # records in each
+    ),
+    max_size=3,
+)
+
+
+def pause_rows(gaps, first_ms):
+    """(gap, length) pairs as ascending (start, end) that do not overlap."""
+    rows, now = [], first_ms
+    for gap, length in gaps:
+        rows.append((now + gap, now + gap + length))
+        now += gap + length
+    return tuple(rows)
+
+
+@st.composite
+def scenes(draw, columns=tuple(PRESETS)):
+    """A partition with one or two followers, and what happens to it."""
+    latency_ms = draw(st.integers(1, 9))
+    followers = draw(st.integers(1, 2))
+    lag_ms = draw(st.sampled_from([40, 75, 150]))
+    records = {}
+    for ms, count in draw(SINGLE):
+        records[ms] = records.get(ms, 0) + count
+    for start, batches, gap, count in draw(SERIES):
+        for index in range(batches):
+            records[start + index * gap] = records.get(start + index * gap, 0) + count
+    return Scene(
+        column=draw(st.sampled_from(columns)),
+        followers=followers,
+        lag_ms=lag_ms,
+        lag_messages=draw(st.sampled_from([1, 4, 20])),
+        min_isr=draw(st.integers(1, 3)),
+        latency_ms=latency_ms,
+        controller_latency_ms=draw(st.sampled_from([1, 5, 40, 130])),
+        wait_ms=draw(st.sampled_from([10, 60, 200])),
+        fetch_records=draw(st.sampled_from([1, 3, 10, 1000])),
+        first_tick_ms=latency_ms + draw(st.integers(1, lag_ms)),
+        arrivals=tuple(
+            (ms, n) for ms, n in sorted(records.items()) if latency_ms < ms < DURATION_MS
+        ),
+        pauses=tuple(pause_rows(draw(GAPS), latency_ms) for _ in range(followers)),
+    )
+
+
+def kernel_setup(scene):
+    """The cell that the scene is."""
+    config = FleetConfig(
+        version=PRESETS[scene.column].name,
+        replica_lag_time_max_ms=scene.lag_ms,
+        replica_lag_max_messages=scene.lag_messages,
+        isr_commit_ms=2 * scene.controller_latency_ms,
+    )
+    least = rules.effective_min_isr(scene.min_isr, 1 + scene.followers)
+    return Setup(
+        rules=config.rules()._replace(effective_min_isr=least),
+        links=Links(scene.latency_ms, scene.fetch_records * RECORD_BYTES, 2**40, scene.wait_ms),
+        thread_of=np.arange(scene.followers)[None, :],
+        bytes_per_s=np.full(scene.followers, UNLIMITED_BYTES_PER_S),
+        stalls=[np.array(rows, dtype=np.int64).reshape(-1, 2) for rows in scene.pauses],
+        record_bytes=RECORD_BYTES,
+        first_tick_ms=scene.first_tick_ms,
+    )
+
+
+def kernel_play(scene):
+    """The same by the kernel, with the partition looked at every millisecond."""
+    samples = np.zeros((DURATION_MS, 4 + scene.followers), np.int64)
+    out = Out(np.zeros((MOST_EVENTS, EVENT_COLUMNS), np.int64), samples, 0, 1)
+    state = new_state(kernel_setup(scene), out)
+    table = np.array(scene.arrivals, dtype=np.int64).reshape(-1, 2)
+    partition = np.zeros(len(table), np.int32)
+    arrivals = Arrivals(table[:, 0].copy(), partition, table[:, 1].astype(np.int32))
+    count = run(state, arrivals, DURATION_MS)
+    rows = out.events[:count][:, [TS_MS, KIND, ISR_BEFORE, ISR_AFTER]]
+    moved = np.flatnonzero(np.diff(samples[:, 2], prepend=0))
+    return Seen(
+        changes=[tuple(row) for row in rows.tolist()],
+        high_watermarks=[tuple(row) for row in samples[moved][:, [0, 2]].tolist()],
+        ends=[samples[-1, 1], *samples[-1, 4:]],
+    )
+
+
+@settings(
+    max_examples=int(WANTED_SCENES or 120),
+    derandomize=WANTED_SCENES is None,
+    database=None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+@given(scenes())
+def test_engine_and_kernel_agree_to_the_millisecond(scene):
+    assert kernel_play(scene) == play(scene, DURATION_MS)
+
+
+def fresh_outsider(column):
+    """Follower 2 is outside the ISR, has a fresh clock, and stalls for good below the others.
+
+    It was evicted, came back, and fetched what had been the log end at its fetch before: that sets
+    its clock to 201. But follower 1 has taken the high watermark past it, so it does not join.
+    """
+    return Scene(
+        column=column,
+        followers=2,
+        lag_ms=75,
+        lag_messages=20,
+        min_isr=1,
+        latency_ms=1,
+        controller_latency_ms=1,
+        wait_ms=10,
+        fetch_records=1000,
+        first_tick_ms=5,
+        arrivals=((20, 1), (150, 9), (203, 3), (210, 3), (400, 2)),
+        pauses=((), ((10, 200), (202, 206), (208, 600))),
+    )
+
+
+@pytest.mark.parametrize("column", PRESETS)
+def test_a_fresh_outsider_holds_the_high_watermark_until_somebody_looks_again(column):
+    scene = fresh_outsider(column)
+    seen = kernel_play(scene)
+    assert seen == play(scene, DURATION_MS)
+    passed_ms = next(ms for ms, value in seen.high_watermarks if value == 16)
+    if column in "AB":
+        assert passed_ms == 212  # only the ISR counts
+    elif column in "CDE":
+        assert 201 + scene.lag_ms < passed_ms < 201 + scene.lag_ms + 20  # the next fetch of anybody
+    else:
+        assert passed_ms == 400  # the next append
+
+
+def shrink_past_a_stale_outsider(column):
+    """The same, and follower 1 stalls too: at its eviction the outsider has become stale."""
+    return replace(
+        fresh_outsider(column),
+        arrivals=((20, 1), (150, 9), (203, 3), (210, 3), (270, 2)),
+        pauses=(((213, 600),), ((10, 200), (202, 206), (208, 600))),
+    )
+
+
+@pytest.mark.parametrize(
+    ("column", "at_the_shrink"), [("H", 18), ("I", 16), ("J", 16), ("K", None)]
+)
+def test_when_a_leader_asks_for_a_shrink_it_looks_at_its_high_watermark(column, at_the_shrink):
+    seen = kernel_play(shrink_past_a_stale_outsider(column))
+    shrink_ms = next(ms for ms, kind, before, _ in seen.changes if kind == 0 and before == 1)
+    assert dict(seen.high_watermarks).get(shrink_ms) == at_the_shrink
+
+
+@pytest.mark.parametrize("column", ["H", "I", "J", "K"])
+def test_engine_and_kernel_agree_on_a_shrink_past_a_stale_outsider(column):
+    scene = shrink_past_a_stale_outsider(column)
+    assert kernel_play(scene) == play(scene, DURATION_MS)
+
+
+def test_scenes_are_eventful():
+    """The property is not vacuous: what it draws makes ISRs change and high watermarks wait."""
+    found = []
+
+    @settings(max_examples=60, derandomize=True, database=None, phases=[Phase.generate])
+    @given(scenes())
+    def look(scene):
+        found.append(kernel_play(scene))
+
+    look()
+    kinds = {change[1] for seen in found for change in seen.changes}
+    assert kinds == {0, 1, 2}
+    assert sum(len(seen.changes) > 2 for seen in found) > len(found) / 4

@@ -1,4 +1,4 @@
-"""The command line: `python -m isrlab report | play | versions`.
+"""The command line: `python -m isrlab report | play | search | versions`.
 
 Libraries are imported by the command that needs them, so that help is quick and works without Java.
 """
@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO, Any, NoReturn
 
 import click
 
 INTERRUPTED = 130
+POWERS = ("power", "unclean", "controller")
 CHECKOUT = Path(__file__).resolve().parent.parent
 
 
@@ -118,8 +119,8 @@ def play(file: IO[str], version: str | None, trace: bool) -> None:
 
     \b
     Examples:
-      python -m isrlab play data/scenarios/data_loss.txt
-      python -m isrlab play data/scenarios/data_loss.txt --version 3.7 --trace
+      python -m isrlab play data/scenarios/loss_bounce.txt
+      python -m isrlab play data/scenarios/loss_bounce.txt --version 3.7 --trace
       cat mine.txt | python -m isrlab play -
     """
     from isrlab import scenario
@@ -132,6 +133,35 @@ def play(file: IO[str], version: str | None, trace: bool) -> None:
     except (scenario.ScriptError, ValueError) as error:
         _stop(f"{file.name}: {error}", 2)
     click.echo(run.printed, nl=False)
+
+
+@main.command()
+@click.option("--property", "name", default="committed_records_survive", show_default=True)
+@click.option("--version", "version", default="0.10.2", show_default=True, metavar="V")
+@click.option("--unless", metavar="V", help="A release in which the schedule must be harmless.")
+@click.option("--partition", default="partition replicas=1,2", show_default=True, metavar="LINE")
+@click.option("--power", "powers", multiple=True, type=click.Choice(POWERS), help="More faults.")
+@click.option("--word", "words", multiple=True, metavar="COMMAND", help="Only these commands.")
+@click.option("--seeds", default=2_000, show_default=True, type=click.IntRange(1), metavar="N")
+def search(seeds: int, name: str, **wanted: Any) -> None:
+    """Look for a schedule that breaks a promise, and print the shortest form of the first found.
+
+    \b
+    Examples:
+      python -m isrlab search --version 0.10.2 --unless 0.11
+      python -m isrlab search --property logs_agree --power power --unless 0.11
+    """
+    from isrlab import search as searching
+
+    try:
+        hunt = searching.Hunt(name, **wanted)
+        with click.progressbar(range(seeds), label="seeds", file=sys.stderr) as tried:
+            seed, text = next(searching.find(hunt, tried), (None, ""))
+    except ValueError as error:
+        _stop(str(error), 2)
+    if seed is None:
+        _stop(f"none of {seeds} seeds breaks {name} in {hunt.version}", 1)
+    click.echo(f"# seed {seed} breaks {name}\nversion {hunt.version}\n{text}")
 
 
 @main.command()

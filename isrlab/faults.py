@@ -24,6 +24,8 @@ def clean_shutdown(cluster: Cluster, broker: int) -> None:
     """The broker moves its leadership, leaves the ISR, flushes its log and stops."""
     cluster.tell(broker, CONTROLLER, ControlledShutdown(broker))
     cluster.stabilize()
+    if broker not in cluster.brokers:
+        return  # it has halted meanwhile
     cluster.stop_process(broker, "clean_shutdown")
     cluster.disks[broker] = cluster.disks[broker].flush().checkpoint()
     cluster.clean.add(broker)

@@ -14,7 +14,7 @@ KRAFT_ERROR = "NOT_LEADER_OR_FOLLOWER"
 LAG_CLOCK = (
     Case(
         "A1",
-        "N",
+        "LMNO",
         {"isr": (1,)},
         (
             (
@@ -25,7 +25,7 @@ LAG_CLOCK = (
     ),
     Case(  # the second fetch reaches what was the end at the first
         "A3",
-        "CDGN",
+        "CDEFGHIJKLMNO",
         {"leo": 10, "isr": (1,)},
         (
             (("at", 100), {}),
@@ -40,7 +40,7 @@ LAG_CLOCK = (
     ),
     Case(
         "A5",
-        "CDGN",
+        "CDEFGHIJKLMNO",
         {"leo": 11},
         (
             (("fetch", 2, 5), {"2.leo": 5}),
@@ -53,7 +53,7 @@ LAG_CLOCK = (
     ),
     Case(
         "A7",
-        "CDGN",
+        "CDEFGHIJKLMNO",
         {"leo": 11},
         (
             (("fetch", 2, 5), {"2.leo": 5}),
@@ -67,7 +67,7 @@ LAG_CLOCK = (
     ),
     Case(
         "A9",
-        "GN",
+        "EFGHIJKLMNO",
         {"leo": 10},
         (
             (("fetch", 2, 10), {"2.caught_up": 0}),
@@ -78,7 +78,7 @@ LAG_CLOCK = (
     ),
     Case(
         "A11",
-        "N",
+        "NO",
         {"leo": 10},
         (
             (("brokers", {2: (2, True)}), {}),
@@ -130,7 +130,7 @@ SHRINK = (
     ),
     Case(
         "B8",
-        "GN",
+        "EFGHIJKLMNO",
         {"leo": 20, "replica_lag_time_max_ms": 100},
         (
             (("fetch", 2, 19), {}),
@@ -141,7 +141,7 @@ SHRINK = (
     ),
     Case(
         "B10",
-        "GN",
+        "EFGHIJKLMNO",
         {"leo": 20, "replica_lag_time_max_ms": 100},
         (
             (("fetch", 2, 18), {}),
@@ -159,7 +159,7 @@ SHRINK = (
     ),
     Case(  # 10,001 ms after t0, yet caught up as of the fetch at 5,000 ms
         "B12",
-        "CDGN",
+        "CDEFGHIJKLMNO",
         {"leo": 10, "replica_lag_time_max_ms": 10_000},
         (
             (("at", 5_000), {}),
@@ -184,7 +184,7 @@ SHRINK = (
     ),
     Case(
         "B16",
-        "N",
+        "IJKLMNO",
         {"leo": 10},
         (
             (("wait", 30_001), {}),
@@ -200,7 +200,7 @@ SHRINK = (
 EXPAND = (
     Case(
         "C2",
-        "N",
+        "IJKLMNO",
         {"leo": 10, "isr": (1,)},
         (
             (("fetch", 2, 10), {"pending": (1, 2), "isr": (1,)}),
@@ -212,7 +212,7 @@ EXPAND = (
     ),
     Case(
         "C4",
-        "N",
+        "LMNO",
         {"leo": 10, "isr": (1,)},
         (
             (("fetch", 2, 10), {"pending": (1, 2)}),
@@ -226,7 +226,7 @@ EXPAND = (
     ),
     Case(  # the fetch was the former incarnation's: the registered one has not fetched yet
         "C6",
-        "N",
+        "MNO",
         {"leo": 10, "replicas": (1, 2, 3), "isr": (1, 3)},
         (
             (("brokers", {2: (7, False)}), {}),
@@ -241,7 +241,7 @@ EXPAND = (
     ),
     Case(
         "C8",
-        "N",
+        "IJKLMNO",
         {"leo": 10, "replicas": (1, 2, 3, 4), "isr": (1, 2, 3)},
         (
             (("fetch", 4, 10), {"requests": 1, "pending": (1, 2, 3, 4)}),
@@ -251,7 +251,7 @@ EXPAND = (
     ),
     Case(  # the other way round: another replica may not join meanwhile either
         "C8-expand",
-        "N",
+        "IJKLMNO",
         {"leo": 10, "replicas": (1, 2, 3), "isr": (1,)},
         (
             (("fetch", 2, 10), {"requests": 1, "pending": (1, 2)}),
@@ -262,7 +262,7 @@ EXPAND = (
     ),
     Case(
         "C10",
-        "N",
+        "KLMNO",
         {"leo": 10, "replicas": (1, 2, 3, 4), "isr": (1, 2, 3)},
         (
             (("fetch", 4, 10), {"requests": 1}),
@@ -275,11 +275,11 @@ EXPAND = (
 HIGH_WATERMARK = (
     Case(
         "D1",
-        "ABCDGN",
+        "ABCDEFGHIJKLMNO",
         {"leo": 10, "replicas": (1, 2, 3), "isr": (1, 2), "min_insync_replicas": 3},
         ((("fetch", 2, 10), {"hw": 10}),),
         only={
-            "N": (
+            "NO": (
                 (("fetch", 2, 10), {"hw": 0}),
                 (("fetch", 3, 10), {"isr": (1, 2), "maximal": (1, 2, 3), "hw": 0}),
                 (("answer",), {"isr": (1, 2, 3), "hw": 10}),
@@ -288,7 +288,7 @@ HIGH_WATERMARK = (
     ),
     Case(
         "D3",
-        "GN",
+        "EFGHIJKLMNO",
         {"replicas": (1, 2, 3), "isr": (1, 3), "epoch": 8},
         (
             (("append", 3), {}),
@@ -299,22 +299,22 @@ HIGH_WATERMARK = (
             (("fetch", 3, 2), {"maximal": (1, 2, 3), "hw": 2, "leo": 5}),
         ),
     ),
-    Case("D5", "ABCDGN", {"leo": 6, "hw": 4}, ((("look",), {"leo": 6, "hw": 4}),)),
+    Case("D5", "ABCDEFGHIJKLMNO", {"leo": 6, "hw": 4}, ((("look",), {"leo": 6, "hw": 4}),)),
     Case(
         "D9-at-min",
-        "ABCDGN",
+        "ABCDEFGHIJKLMNO",
         {"isr": (1,), "min_insync_replicas": 1},
         ((("append", 1, -1), {"leo": 1, "produced": [None]}),),
     ),
     Case(
         "D9-above",
-        "ABCDGN",
+        "ABCDEFGHIJKLMNO",
         {"isr": (1, 2), "min_insync_replicas": 2},
         ((("append", 1, -1), {"leo": 1, "produced": []}),),
     ),
     Case(
         "D9-under",
-        "ABCDGN",
+        "ABCDEFGHIJKLMNO",
         {"isr": (1,), "min_insync_replicas": 2},
         ((("append", 1, -1), {"leo": 0, "produced": ["NOT_ENOUGH_REPLICAS"]}),),
     ),
@@ -323,13 +323,13 @@ HIGH_WATERMARK = (
 BECOMING_LEADER = (
     Case(
         "E1",
-        "GN",
+        "EFGHIJKLMNO",
         {"log": ((0, 2), (5, 2)), "epoch": 8},
         ((("look",), {"leo": 4, "end_of_epoch": (8, 4), "epochs": ((0, 0), (5, 2), (8, 4))}),),
     ),
     Case(
         "E3",
-        "N",
+        "LMNO",
         {"leo": 10, "epoch": 1},
         (
             (("at", 100), {}),
@@ -343,13 +343,13 @@ BECOMING_LEADER = (
     ),
     Case(
         "E5",
-        "N",
+        "LMNO",
         {"epoch": 8},
         ((("order", 8, 0, (1,)), {"partition_epoch": 1, "epoch": 8, "isr": (1, 2)}),),
     ),
     Case(
         "E7",
-        "N",
+        "LMNO",
         {"replicas": (1, 3)},
         (
             (("fetch", 2, 0, -1, 5), {"verdict": "UNKNOWN_LEADER_EPOCH"}),
@@ -363,7 +363,7 @@ BECOMING_LEADER = (
 ZOOKEEPER_TWINS = (
     Case(  # also in older columns: no version but the last two had a pending state
         "N1",
-        "G",
+        "FGH",
         {"leo": 10, "isr": (1,)},
         (
             (("fetch", 2, 3), {"isr": (1,), "requests": 0}),
@@ -372,12 +372,22 @@ ZOOKEEPER_TWINS = (
     ),
     Case(
         "N3",
-        "G",
+        "FGH",
         {"leo": 10},
         (
             (("check",), {"isr": (1, 2), "hw": 0}),
             (("wait", 30_001), {}),
             (("check",), {"isr": (1,), "hw": 10, "pending": None}),
+        ),
+    ),
+    Case(  # one request, and until its answer nothing has changed (KAFKA-13091)
+        "N5",
+        "I",
+        {"leo": 10},
+        (
+            (("check",), {"isr": (1, 2), "hw": 0}),
+            (("wait", 30_001), {}),
+            (("check",), {"isr": (1, 2), "maximal": (1, 2), "hw": 0, "requests": 1}),
         ),
     ),
 )

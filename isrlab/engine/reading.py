@@ -10,7 +10,6 @@ ReplicaManager.scala 0.10.2.2:542-570.
 from __future__ import annotations
 
 from isrlab.engine import rules
-from isrlab.engine.choices import Truncation
 from isrlab.engine.messages import Fetch, FetchResponse
 from isrlab.engine.model import RECORD_BYTES, Broker, Leader
 
@@ -42,10 +41,7 @@ def examine_fetch(broker: Broker, fetch: Fetch) -> tuple[str | None, tuple[int, 
     if _is_stale_incarnation(broker, fetch):
         return broker.version.not_leader_error, None
     log = broker.log
-    if (
-        broker.version.truncation == Truncation.ON_FETCH
-        and fetch.last_fetched_epoch != rules.UNKNOWN_EPOCH
-    ):
+    if fetch.last_fetched_epoch != rules.UNKNOWN_EPOCH:  # 2.7+ check it, followers from 2.8 say it
         end = log.epochs.end_offset_for(
             fetch.last_fetched_epoch, log.log_end_offset, broker.version
         )

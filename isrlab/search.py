@@ -1,16 +1,25 @@
-"""Random scenarios: of all the lines that make sense now, one is chosen by two numbers.
+"""Search: random schedules that break a promise, made as short as they get, as scenario text.
 
-What was played is a scenario text, so a failure is one, too. What the controller sends is not
-dropped: a real one repeats it until it arrives.
+Theory of operation. A seed plays a schedule: of all the lines that make sense in the present state
+one is chosen, again and again. When a safety property breaks, what was played so far is a scenario
+that shows it, and lines are taken out of it as long as it still does. A search can be told a
+version in which the same schedule must be harmless: then what it finds is what that version
+repaired.
+
+What the controller sends is not dropped: a real one repeats it until it arrives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
-from isrlab.cluster import Cluster
+from isrlab import scenario
+from isrlab.cluster import Cluster, NotSettledError
 from isrlab.commands import COMMANDS, print_news
 from isrlab.engine.messages import CLIENT
+from isrlab.engine.safety import PROPERTIES
 from isrlab.script import Command, Run
 from isrlab.trace import address
 
@@ -41,9 +50,9 @@ class Player:
         COMMANDS[command.words[0]](self.run, command)
         print_news(self.run)
 
-    def choose(self, kind: int, which: int) -> None:
-        """Play one of the lines that make sense now."""
-        offers = [lines for lines in self.offers() if lines]
+    def choose(self, kind: int, which: int, words: tuple[str, ...] = ()) -> None:
+        """Play one of the lines that make sense now; of those commands only, if any are named."""
+        offers = [ls for ls in self.offers() if ls and (not words or ls[0].split()[0] in words)]
         lines = offers[kind % len(offers)]
         self.play(lines[which % len(lines)])
 
@@ -122,3 +131,85 @@ class Player:
                 self.play(f"start {broker}")
         self.play("advance 40s")
         self.play("stabilize")
+
+
+@dataclass(frozen=True, slots=True)
+class Hunt:
+    """What is looked for, and where."""
+
+    property: str  # of engine/safety.py
+    version: str  # in which it is to break
+    unless: str | None = None  # a version in which the same schedule must keep it
+    partition: str = "partition replicas=1,2"
+    powers: tuple[str, ...] = ()  # faults beyond the usual: "power", "unclean", "controller"
+    words: tuple[str, ...] = ()  # the commands to draw from; none: all of them
+    length: int = 40  # lines of a schedule, at most
+
+    def __post_init__(self) -> None:
+        if self.property not in PROPERTIES:
+            raise ValueError(f"no property {self.property!r}; known: {', '.join(PROPERTIES)}")
+        for version in (self.version, self.unless or self.version):
+            scenario.play(self.partition, version=version)
+        unknown = [word for word in self.words if word not in COMMANDS]
+        if unknown:
+            raise ValueError(f"no command {unknown[0]!r}; known: {', '.join(COMMANDS)}")
+
+
+def find(hunt: Hunt, seeds: Iterable[int]) -> Iterator[tuple[int, str]]:
+    """(seed, shortest scenario) for each of `seeds` whose schedule breaks the property."""
+    for seed in seeds:
+        lines = wander(hunt, seed)
+        if lines and is_hit(hunt, lines):
+            yield seed, "\n".join(shorten(hunt, lines))
+
+
+def wander(hunt: Hunt, seed: int) -> list[str]:
+    """The schedule of a seed up to the break, without its version line; empty if nothing broke."""
+    chance = random.Random(seed)
+    player = Player(hunt.version, hunt.partition, hunt.powers)
+    for _ in range(hunt.length):
+        try:
+            player.choose(chance.randrange(1 << 30), chance.randrange(1 << 30), hunt.words)
+        except (ValueError, NotSettledError):
+            return []
+        if hunt.property in player.cluster.violations:
+            return player.lines[1:]
+    return []
+
+
+def is_hit(hunt: Hunt, lines: list[str]) -> bool:
+    """The schedule breaks the property in the one version, and not in the other."""
+    return _breaks(hunt, hunt.version, lines) and not (
+        hunt.unless and _breaks(hunt, hunt.unless, lines)
+    )
+
+
+def _breaks(hunt: Hunt, version: str, lines: list[str]) -> bool:
+    try:
+        run = scenario.play("\n".join(lines), version=version)
+    except (ValueError, NotSettledError):
+        return False
+    return hunt.property in run.cluster.violations
+
+
+def shorten(hunt: Hunt, lines: list[str]) -> list[str]:
+    """The schedule without any line that it can do without; the first line stays."""
+    size = len(lines) // 2
+    while size:
+        shorter = _without_runs(hunt, lines, size)
+        if size > 1 or len(shorter) == len(lines):
+            size //= 2
+        lines = shorter
+    return lines
+
+
+def _without_runs(hunt: Hunt, lines: list[str], size: int) -> list[str]:
+    """The schedule without any run of `size` lines that it can do without, from the front."""
+    start = 1
+    while start < len(lines):
+        left = lines[:start] + lines[start + size :]
+        if is_hit(hunt, left):
+            lines = left
+        else:
+            start += size
+    return lines

@@ -1,0 +1,75 @@
+"""The search finds the historic losses by itself: each committed find, from its seed, again."""
+
+from __future__ import annotations
+
+import pytest
+
+from isrlab import scenario
+from isrlab.engine.versions import PRESETS
+from isrlab.search import Hunt, find
+
+CLEAN = "partition replicas=1,2 unclean.leader.election.enable=false"
+UNCLEAN = "partition replicas=1,2 unclean.leader.election.enable=true"
+ELECTIONS = ("produce", "kill", "start", "elect", "stabilize")
+FINDS = {  # scenario: its seed, and what was looked for
+    "found_loss": (
+        294,
+        Hunt("committed_records_survive", "0.10.2", "0.11", CLEAN, ("controller",)),
+    ),
+    "found_divergence": (
+        405,
+        Hunt("logs_agree", "0.10.2", "0.11", UNCLEAN, ("power", "controller")),
+    ),
+    "found_fast_leader_change": (
+        11,
+        Hunt("logs_agree", "0.11", "2.0.1", UNCLEAN, words=ELECTIONS, length=60),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FINDS)
+def test_the_seed_finds_the_scenario_again(name: str) -> None:
+    seed, hunt = FINDS[name]
+    (found,) = find(hunt, [seed])
+    text = scenario.read(name)
+    assert f"seed {seed}" in text
+    played = [line for line in text.splitlines() if line and line[0] not in "# -"]
+    assert found == (seed, "\n".join(line for line in played if not line.startswith("version")))
+
+
+@pytest.mark.parametrize("name", FINDS)
+def test_every_line_of_a_find_is_needed(name: str) -> None:
+    _, hunt = FINDS[name]
+    lines = [c.text for b in scenario.play(scenario.read(name)).blocks for c in b.commands]
+    lines = [line for line in lines if not line.startswith("version")]
+    for left_out in range(1, len(lines)):
+        shorter = "\n".join(lines[:left_out] + lines[left_out + 1 :])
+        try:
+            run = scenario.play(shorter, version=hunt.version)
+        except ValueError:
+            continue
+        harmless = scenario.play(shorter, version=hunt.unless).cluster.violations
+        is_hit = hunt.property in run.cluster.violations and hunt.property not in harmless
+        assert not is_hit, f"without {lines[left_out]!r} it is found as well"
+
+
+@pytest.mark.parametrize("version", PRESETS.values(), ids=str)
+def test_no_high_watermark_above_its_log(version: object) -> None:
+    powers = ("power", "unclean", "controller")
+    hunt = Hunt("high_watermark_within_log", str(version), partition=UNCLEAN, powers=powers)
+    assert not list(find(hunt, range(40)))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"property": "luck"}, "known: high_watermark_within_log"),
+        ({"version": "9.1"}, "unknown Kafka version '9.1'"),
+        ({"unless": "soon"}, "unknown Kafka version 'soon'"),
+        ({"partition": "partition replicas=1,1"}, "1,1"),
+        ({"words": ("explode",)}, "no command 'explode'"),
+    ],
+)
+def test_a_wrong_hunt_says_what_would_be_right(wrong: dict, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Hunt(**{"property": "logs_agree", "version": "0.11"} | wrong)

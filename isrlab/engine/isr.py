@@ -6,7 +6,7 @@ for longer. Later the controller decides, and until its answer the leader counts
 of both sets (`maximal_isr`): either may turn out to be the truth. The leader never removes
 itself, and no setting of min.insync.replicas stops a shrink.
 
-Left out: several partitions in one request (a batch of ISR changes waits for its slowest).
+Left out: several partitions in one request; `alter_partition.py` models that queue by itself.
 
 Source: maybeShrinkIsr, maybeExpandIsr, submitAlterPartition (Partition.scala),
 AlterPartitionManager.

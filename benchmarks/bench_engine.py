@@ -1,6 +1,6 @@
 """Steps of the engine per second on one core: one produce, then a fetch of each follower, again.
 
-    python -m benchmarks.bench_engine [SECONDS]
+    make bench, or: python benchmarks/bench_engine.py [--long]
 
 The log is started anew every 100 records, as scenarios are short; the generations are compared.
 """
@@ -52,4 +52,4 @@ def main(seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else 1.0)
+    main(5.0 if "--long" in sys.argv else 1.0)

@@ -76,12 +76,12 @@ def _isr_events(before: Broker, after: Broker, message: Message, base: Row) -> I
         not isinstance(old, Leader) or old.isr_state != state
     )
     if isinstance(state, PendingExpandIsr) and is_asked:
-        asked = {"isr": list(state.maximal_isr), "isr_before": list(state.isr)}
+        asked = {"isr": list(state.proposed_isr), "isr_before": list(state.isr)}
         yield base | asked | {"kind": "isr_expand", "replica": state.joining}
     elif isinstance(state, PendingShrinkIsr) and is_asked:
-        left = [i for i in state.isr if i not in state.leaving]
-        asked = {"isr": left, "isr_before": list(state.isr)}
-        yield base | asked | {"kind": "isr_shrink", "replica": state.leaving[0]}
+        asked = {"isr": list(state.proposed_isr), "isr_before": list(state.isr)}
+        only = state.leaving[0] if len(state.leaving) == 1 else None
+        yield base | asked | {"kind": "isr_shrink", "replica": only}
     if isinstance(message, AlterPartitionResponse) and message.error:
         yield base | {"kind": "isr_rejected", "detail": {"error": message.error}}
     if isinstance(old, Leader) and old.leader_epoch == new.leader_epoch and old.isr != new.isr:

@@ -129,7 +129,7 @@ def _ask(broker: Broker, state: PendingExpandIsr | PendingShrinkIsr) -> Step:
 def _alter_partition(broker: Broker) -> Send:
     """The request that the pending state stands for."""
     role, state = leader_of(broker), pending(broker)
-    isr = tuple(i for i in state.maximal_isr if i not in getattr(state, "leaving", ()))
+    isr = state.proposed_isr
     epochs = {r.id: r.broker_epoch for r in role.remotes} | {broker.id: broker.broker_epoch}
     request = AlterPartition(
         broker=broker.id,

@@ -95,6 +95,10 @@ class PendingExpandIsr:
     def maximal_isr(self) -> tuple[int, ...]:
         return (*self.isr, self.joining)
 
+    @property
+    def proposed_isr(self) -> tuple[int, ...]:
+        return self.maximal_isr
+
 
 @dataclass(frozen=True, slots=True)
 class PendingShrinkIsr:
@@ -107,6 +111,10 @@ class PendingShrinkIsr:
     @property
     def maximal_isr(self) -> tuple[int, ...]:
         return self.isr
+
+    @property
+    def proposed_isr(self) -> tuple[int, ...]:
+        return tuple(i for i in self.isr if i not in self.leaving)
 
 
 IsrState = CommittedIsr | PendingExpandIsr | PendingShrinkIsr

@@ -22,7 +22,7 @@ from isrlab import scenario
 from isrlab.cluster import START_MS
 from isrlab.engine.versions import KafkaVersion
 from isrlab.script import Run
-from isrlab.show.style import INK, LOST, PALE, bare, broker_colour, plain
+from isrlab.show.style import INK, LOST, PALE, bare, broker_colour, draw_matrix, plain
 from isrlab.world import Frame
 
 STOPS = ("kill", "power_loss", "clean_shutdown")
@@ -126,20 +126,10 @@ def table_finding(found: Table) -> str:
 
 def plot_table(found: Table, *, ax: Axes | None = None, title: str | None = None) -> Axes:
     """A word in each cell: writes go on, writes stop, or something acknowledged is lost."""
-    rows, columns = list(found), list(next(iter(found.values())))
-    ax = ax or plt.subplots(figsize=(1.6 + 1.3 * len(columns), 1.4 + 0.42 * len(rows)))[1]
-    for y, row in enumerate(rows):
-        for x, column in enumerate(columns):
-            colour, text = WORDS[found[row][column]]
-            ax.add_patch(Rectangle((x, y), 1, 1, facecolor=colour, edgecolor="white", linewidth=2))
-            ax.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=8, color=INK)
-    ax.set_xlim(0, len(columns))
-    ax.set_ylim(len(rows), 0)
-    ax.set_xticks([x + 0.5 for x in range(len(columns))], [plain(c) for c in columns])
-    ax.set_yticks([y + 0.5 for y in range(len(rows))], [plain(r) for r in rows])
-    ax.xaxis.tick_top()
-    ax.tick_params(length=0, labelsize=8.5)
-    bare(ax)
+    columns = next(iter(found.values()))
+    ax = ax or plt.subplots(figsize=(1.6 + 1.3 * len(columns), 1.4 + 0.42 * len(found)))[1]
+    shades = {r: {c: WORDS[word] for c, word in row.items()} for r, row in found.items()}
+    draw_matrix(ax, shades)
     ax.set_title(plain(title or table_finding(found)), fontsize=11, loc="left", pad=12)
     return ax
 

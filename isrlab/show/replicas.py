@@ -16,7 +16,7 @@ from isrlab.engine.log import Log
 from isrlab.engine.messages import Fetch, FetchResponse
 from isrlab.engine.model import Broker, Leader
 from isrlab.script import Run
-from isrlab.show.style import INK, LOST, OUTCOMES, bare, broker_colour, plain
+from isrlab.show.style import INK, LOST, OUTCOMES, bare, broker_colour, draw_matrix, plain
 from isrlab.world import Frame
 
 _PLUMBING = ("RegisterBroker", "UpdateMetadata", "Disconnected")
@@ -353,20 +353,10 @@ def plot_outcomes(
     outcomes: dict[str, dict[str, str]], *, ax: Axes | None = None, title: str | None = None
 ) -> Axes:
     """A matrix: one row for each schedule, one column for each version, a word in each cell."""
-    rows, columns = list(outcomes), list(next(iter(outcomes.values())))
-    ax = ax or plt.subplots(figsize=(2.4 + 0.72 * len(columns), 0.9 + 0.45 * len(rows)))[1]
-    for y, row in enumerate(rows):
-        for x, column in enumerate(columns):
-            colour, word = OUTCOMES[outcomes[row][column]]
-            ax.add_patch(Rectangle((x, y), 1, 1, facecolor=colour, edgecolor="white", linewidth=2))
-            ax.text(x + 0.5, y + 0.5, word, ha="center", va="center", fontsize=8, color=INK)
-    ax.set_xlim(0, len(columns))
-    ax.set_ylim(len(rows), 0)
-    ax.set_xticks([x + 0.5 for x in range(len(columns))], [plain(c) for c in columns])
-    ax.set_yticks([y + 0.5 for y in range(len(rows))], [plain(r) for r in rows])
-    ax.xaxis.tick_top()
-    ax.tick_params(length=0, labelsize=9)
-    bare(ax)
+    columns = next(iter(outcomes.values()))
+    ax = ax or plt.subplots(figsize=(2.4 + 0.72 * len(columns), 0.9 + 0.45 * len(outcomes)))[1]
+    shades = {r: {c: OUTCOMES[word] for c, word in row.items()} for r, row in outcomes.items()}
+    draw_matrix(ax, shades)
     ax.set_title(plain(title or outcome_finding(outcomes)), fontsize=11, loc="left", pad=12)
     return ax
 

@@ -8,6 +8,7 @@ would read a dollar sign as mathematics.
 from __future__ import annotations
 
 from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
 
 # Okabe and Ito's palette, without black and yellow
 _BROKER_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
@@ -37,3 +38,20 @@ def bare(ax: Axes, *sides: str) -> None:
     """Leave only the named spines."""
     for name, spine in ax.spines.items():
         spine.set_visible(name in sides)
+
+
+def draw_matrix(ax: Axes, cells: dict[str, dict[str, tuple[str, str]]]) -> None:
+    """A field for each row and column, in its (colour, word); the columns' names stand above."""
+    rows, columns = list(cells), list(next(iter(cells.values())))
+    for y, row in enumerate(rows):
+        for x, column in enumerate(columns):
+            colour, word = cells[row][column]
+            ax.add_patch(Rectangle((x, y), 1, 1, facecolor=colour, edgecolor="white", linewidth=2))
+            ax.text(x + 0.5, y + 0.5, word, ha="center", va="center", fontsize=8, color=INK)
+    ax.set_xlim(0, len(columns))
+    ax.set_ylim(len(rows), 0)
+    ax.set_xticks([x + 0.5 for x in range(len(columns))], [plain(c) for c in columns])
+    ax.set_yticks([y + 0.5 for y in range(len(rows))], [plain(r) for r in rows])
+    ax.xaxis.tick_top()
+    ax.tick_params(length=0, labelsize=9)
+    bare(ax)

@@ -127,7 +127,7 @@ def table_finding(found: Table) -> str:
 def plot_table(found: Table, *, ax: Axes | None = None, title: str | None = None) -> Axes:
     """A word in each cell: writes go on, writes stop, or something acknowledged is lost."""
     columns = next(iter(found.values()))
-    ax = ax or plt.subplots(figsize=(1.6 + 1.3 * len(columns), 1.4 + 0.42 * len(found)))[1]
+    ax = ax or plt.subplots(figsize=(1.6 + 1.5 * len(columns), 1.4 + 0.42 * len(found)))[1]
     shades = {r: {c: WORDS[word] for c, word in row.items()} for r, row in found.items()}
     draw_matrix(ax, shades)
     ax.set_title(plain(title or table_finding(found)), fontsize=11, loc="left", pad=12)

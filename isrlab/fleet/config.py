@@ -47,6 +47,7 @@ class FleetConfig:
     replica_fetch_max_bytes: int = _number(1_048_576, "bytes", 1, 2**31 - 1)
     replica_fetch_response_max_bytes: int = _number(10_485_760, "bytes", 1, 2**31 - 1)
     replica_fetch_wait_max_ms: int = _number(500, "ms", 1, 60_000)
+    replica_fetch_min_bytes: int = _number(1, "bytes", 1, 2**31 - 1)
 
     load: str = "bursts"
     records_per_s: float = _number(5.0, "records/s for each partition", 0, 1e6)
@@ -56,12 +57,27 @@ class FleetConfig:
     burst_s: float = _number(1.0, "s", 0, 3_600)
     burst_every_s: float = _number(1_800.0, "s between bursts, on average", 1, 86_400 * 14)
     burst_share: float = _number(0.3, "share of partitions hit together", 0, 1)
+    hot_partitions: int = _number(0, "partitions, the first ones, with more load", 0, 1_000_000)
+    hot_times: float = _number(10.0, "times as many records in a hot partition", 0, 1e6)
+    daily_swing: float = _number(0.0, "share by which the load swings over a day", 0, 1)
+
+    acks_all_share: float = _number(1.0, "share of partitions with acks=all", 0, 1)
+    request_timeout_ms: int = _number(30_000, "ms that a produce may wait", 1, 3_600_000)
+    delivery_timeout_ms: int = _number(120_000, "ms of retries, 0 for none", 0, 86_400_000)
 
     fetch_latency_ms: int = _number(2, "ms one way", 1, 60_000)
     follower_bytes_per_s: int = _number(10_000_000, "bytes/s for each thread", 1, 10**12)
     follower_spread: float = _number(0.2, "share by which brokers differ from it", 0, 0.9)
     stall_s: float = _number(20.0, "s that a follower's fetchers stand still", 0, 86_400)
     stall_every_s: float = _number(3_600.0, "s between stalls of a broker", 1, 86_400 * 14)
+    stall_speed: float = _number(0.0, "share of its speed left in a stall", 0, 1)
+    leader_bytes_per_s: int = _number(0, "bytes/s to all followers, 0 for no limit", 0, 10**12)
+    leader_stall_s: float = _number(0.0, "s that a leader's reads stand still", 0, 86_400)
+    leader_stall_every_s: float = _number(3_600.0, "s between such stalls", 1, 86_400 * 14)
+    restart_s: float = _number(0.0, "s that a broker is down in a rolling restart", 0, 86_400)
+    restart_every_s: float = _number(600.0, "s from one restart to the next", 1, 86_400 * 14)
+    new_broker: int = _number(0, "broker whose replicas begin empty, 0 for none", 0, 10_000)
+    backlog_records: int = _number(0, "records in each partition at the start", 0, 10**12)
     isr_commit_ms: int = _number(10, "ms from AlterPartition to its answer", 1, 3_600_000)
 
     def __post_init__(self) -> None:

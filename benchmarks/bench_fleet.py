@@ -27,7 +27,8 @@ from models.cells import Timed, arrivals_of, by_kernel, by_python
 from naive_fleet import NaiveCell
 
 from isrlab.fleet import FleetConfig, simulate
-from isrlab.fleet.cell import leaders, run_cell, run_cell_in_windows, to_arrow
+from isrlab.fleet.arrow import tables
+from isrlab.fleet.cell import leaders, run_cell, run_cell_in_windows
 from isrlab.spark import JavaMissingError, require_java, session
 
 Figures = dict[str, float]
@@ -146,8 +147,8 @@ def part_grow(partitions: int) -> Figures:
     runs, events, began = 0, 0, time.process_time()
     while time.process_time() - began < 2:
         for leader in leaders(config):
-            for piece in run_cell_in_windows(config, leader):
-                events += to_arrow(config, piece).num_rows
+            for table in tables(config, run_cell_in_windows(config, leader)):
+                events += table.num_rows
         runs += 1
     seconds = (time.process_time() - began) / runs
     return {"seconds": seconds, "peak_mb": peak_mb(), "events": events / runs}

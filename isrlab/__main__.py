@@ -5,11 +5,14 @@ Libraries are imported by the command that needs them, so that help is quick and
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
 import click
+
+from isrlab.spark import MASTER_VARIABLE, MasterError, require_master
 
 INTERRUPTED = 130
 POWERS = ("power", "unclean", "controller")
@@ -20,6 +23,16 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 @click.version_option(package_name="isrlab", message="isrlab %(version)s")
 def main() -> None:
     """How Apache Kafka keeps replicas in sync, version by version."""
+
+
+def _use_master(context: click.Context, option: click.Parameter, master: str | None) -> None:
+    """Let the kernels of the notebooks know the master, if it is one."""
+    if master:
+        try:
+            require_master(master)
+        except MasterError as error:
+            _stop(str(error), 2)
+        os.environ[MASTER_VARIABLE] = master
 
 
 @main.command()
@@ -60,6 +73,15 @@ def main() -> None:
     show_default="those of this checkout",
     help="The folder of the notebooks.",
 )
+@click.option(
+    "--master",
+    metavar="URL",
+    envvar=MASTER_VARIABLE,
+    show_envvar=True,
+    callback=_use_master,
+    expose_value=False,
+    help="Where Spark runs: local[N], spark://host:port, yarn, k8s://... Default: all cores here.",
+)
 def report(
     names: tuple[str, ...],
     *,
@@ -79,6 +101,7 @@ def report(
       python -m isrlab report data_loss -p version 0.10.2 -p version 3.7
       python -m isrlab report -f data/reports/nightly.yaml --out /tmp/nightly --resume
       python -m isrlab report --grid data/reports/lag_limit.yaml
+      python -m isrlab report 05 --master spark://host:7077
     """
     from isrlab import gallery, notebooks, report
 

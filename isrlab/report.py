@@ -249,9 +249,8 @@ def commit() -> str:
 @cache
 def package_digest() -> str:
     """Digest of the package's sources and of the scenarios that notebooks play."""
-    files = [*PACKAGE.rglob("*.py"), *CHECKOUT.glob("data/scenarios/*")]
-    digest = hashlib.sha256()
-    for file in sorted(f for f in files if f.is_file()):
+    digest = hashlib.sha256(spark.source_digest().encode())
+    for file in sorted(CHECKOUT.glob("data/scenarios/*")):
         digest.update(file.name.encode() + file.read_bytes())
     return digest.hexdigest()
 

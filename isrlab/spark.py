@@ -8,19 +8,38 @@ writes goes to a file in the temporary folder (`isrlab-spark-*.log`) instead.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
+import hashlib
 import os
+import re
 import shutil
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
     from pyspark.sql import SparkSession
 
 MASTER_VARIABLE = "ISRLAB_SPARK_MASTER"
+MASTER_FORMS = "local, local[N], local[*], spark://host:port, yarn, k8s://https://host:port"
+_MASTER = re.compile(
+    r"local(\[(\*|[1-9]\d*)(,[1-9]\d*)?\])?"  # the second number: failures until a task is given up
+    r"|spark://(?P<addresses>[^/\s,]+:\d{1,5}(,[^/\s,]+:\d{1,5})*)"
+    r"|yarn|k8s://\S+"
+)
+ANSWER_WITHIN_S = 5.0
+
+
+class MasterError(ValueError):
+    """The address of a Spark master has no known form, or nobody answers there."""
 
 
 class JavaMissingError(RuntimeError):
@@ -30,12 +49,13 @@ class JavaMissingError(RuntimeError):
 def session(master: str | None = None, app_name: str = "isrlab") -> SparkSession:
     """The running session, or a new one on `master`, `$ISRLAB_SPARK_MASTER` or `local[*]`.
 
-    Raises JavaMissingError when no Java runtime is found.
+    Raises JavaMissingError when no Java runtime is found, MasterError as `require_master` does.
     """
     require_java()
+    master = master or os.environ.get(MASTER_VARIABLE) or "local[*]"
+    require_master(master)
     from pyspark.sql import SparkSession
 
-    master = master or os.environ.get(MASTER_VARIABLE) or "local[*]"
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -57,7 +77,7 @@ def session(master: str | None = None, app_name: str = "isrlab") -> SparkSession
         builder = builder.config(key, value)
     with _java_talks_to_a_file():
         spark = builder.getOrCreate()
-    if not master.startswith("local"):
+    if not spark.sparkContext.master.startswith("local"):
         spark.sparkContext.addPyFile(package_archive())
     return spark
 
@@ -91,8 +111,55 @@ def require_java() -> None:
     )
 
 
+def require_master(master: str) -> None:
+    """Raise MasterError unless Spark takes this address and, for spark://, somebody answers there.
+
+    Spark itself tries for a minute, and then reports a context that was stopped.
+    """
+    match = _MASTER.fullmatch(master)
+    if not match:
+        raise MasterError(f"{master!r} is no Spark master; valid: {MASTER_FORMS}")
+    problems = [_problem(each) for each in (match["addresses"] or "").split(",") if each]
+    if problems and all(problems):
+        raise MasterError(
+            f"no Spark master answers at {master} ({problems[0]}); start one there, or leave out "
+            f"the master (--master, {MASTER_VARIABLE}) to run on this machine"
+        )
+
+
+def _problem(address: str) -> str:
+    """Why host:port takes no connection; empty if it does."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), ANSWER_WITHIN_S).close()
+    except (OSError, OverflowError) as error:
+        return str(error)
+    return ""
+
+
+@functools.cache
 def package_archive() -> str:
-    """The isrlab package as a zip that Spark ships to its workers; its path."""
+    """The isrlab package as a zip that Spark ships to its workers; its path until this ends."""
     root = Path(__file__).resolve().parent
-    stem = Path(tempfile.mkdtemp(prefix="isrlab-ship-")) / "isrlab"
-    return shutil.make_archive(str(stem), "zip", root_dir=root.parent, base_dir=root.name)
+    folder = tempfile.mkdtemp(prefix="isrlab-ship-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    stem = str(Path(folder) / "isrlab")
+    return shutil.make_archive(stem, "zip", root_dir=root.parent, base_dir=root.name)
+
+
+def source_digest(*parts: str) -> str:
+    """SHA-256 of the package's sources, all or those parts ("engine"); also out of a zip."""
+    digest = hashlib.sha256()
+    root = files("isrlab")
+    for part in parts or ("",):
+        for source in _sources(root.joinpath(part) if part else root):
+            digest.update(source.name.encode() + source.read_bytes())
+    return digest.hexdigest()
+
+
+def _sources(node: Traversable) -> Iterator[Traversable]:
+    if node.is_file():
+        yield from [node] if node.name.endswith(".py") else []
+    else:
+        for child in sorted(node.iterdir(), key=lambda child: child.name):
+            yield from _sources(child)

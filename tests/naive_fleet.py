@@ -47,27 +47,46 @@ class Partition:
     isr: set[int] = field(default_factory=set)
     wanted: set[int] | None = None  # ISR of the change in flight
     epoch: int = 0
+    acks_all: bool = False
     followers: list[Follower] = field(default_factory=list)
+    waiting: list[tuple[int, int, int]] = field(default_factory=list)  # sent, tried, offset
+    held: list[tuple[int, int]] = field(default_factory=list)  # sent, records
 
 
 @dataclass
 class Thread:
     """One fetcher thread."""
 
-    stalls: list[tuple[int, int]]
+    stalls: list[tuple[int, ...]]
     next_ms: int
     parked: bool = False
     news: bool = False  # a high watermark that the parked fetch has not seen
+    down_until_ms: int = 0
+
+
+ORDINARY = {
+    "min_bytes": 1,
+    "leader_bytes_per_s": 0,
+    "leader_stalls": [],
+    "restarts": [],
+    "acks_all": False,
+    "timeout_ms": 30_000,
+    "delivery_ms": 0,
+    "backlog": 0,
+    "empty": (),
+}
+NEVER_MS = -(2**40)
 
 
 class NaiveCell:
     """A leader and its followers, run one millisecond at a time.
 
-    `thread_of[partition][slot]` names the thread; `arrivals` are (ms, partition, records).
+    `thread_of[partition][slot]` names the thread; `arrivals` are (ms, partition, records). What
+    `settings` leaves out is as in `ORDINARY`.
     """
 
     def __init__(self, column, settings, thread_of, stalls, arrivals, record_bytes):
-        self.column, self.settings, self.record_bytes = column, settings, record_bytes
+        self.column, self.settings, self.record_bytes = column, ORDINARY | settings, record_bytes
         slots = len(thread_of[0])
         self.partitions = [
             Partition(isr=set(range(slots)), followers=[Follower(thread=t) for t in row])
@@ -80,16 +99,32 @@ class NaiveCell:
         self.events, self.turns, self.partition_fetches = [], 0, 0
         self.samples = []
         self.in_flight, self.waiting, self.answer_ms = [], [], None
+        self.sent_us, self.waited = 0, []
+        for partition in self.partitions:
+            self.begin(partition)
+
+    def begin(self, partition):
+        """Everybody has the backlog, but for new replicas."""
+        partition.acks_all = self.settings["acks_all"]
+        partition.end = partition.high_watermark = self.settings["backlog"]
+        for slot, follower in enumerate(partition.followers):
+            if follower.thread in self.settings["empty"]:
+                partition.isr.discard(slot)
+                follower.clock = follower.today = follower.fetched = NEVER_MS
+            else:
+                follower.end = follower.seen = follower.told = partition.end
 
     def run(self, until_ms, first_tick_ms):
         """All rows, in the kernel's order of columns."""
         period = self.settings["lag_ms"] // (1 if self.column in CHECKS_ONCE_PER_LAG_TIME else 2)
         period = max(1, period)
         for now in range(until_ms):
+            self.give_up(now)
             self.controller(now)
+            for number in (thread for ms, thread, _ in self.settings["restarts"] if ms == now):
+                self.restart(number, now)
             for partition, records in self.arrivals.get(now, []):
-                self.partitions[partition].end += records
-                self.look_at_high_watermark(partition, now)
+                self.produce(partition, records, now)
             for number, thread in enumerate(self.threads):
                 self.turn_of_thread(number, thread, now)
             self.answer_news(now)
@@ -107,8 +142,62 @@ class NaiveCell:
         ends = (follower.seen for follower in first.followers)
         self.samples.append((now, first.end, first.high_watermark, bits(first.isr), *ends))
 
+    def produce(self, index, records, now):
+        """A batch: refused if the ISR is too small for its producer, else appended."""
+        partition = self.partitions[index]
+        if partition.acks_all and 1 + len(partition.isr) < self.settings["min_isr"]:
+            self.fail(now, 4, index, -1)
+            if self.settings["delivery_ms"]:
+                partition.held.append((now, records))
+        else:
+            self.append(index, records, now, now)
+
+    def append(self, index, records, sent, now):
+        partition = self.partitions[index]
+        partition.end += records
+        if partition.acks_all:
+            partition.waiting.append((sent, now, partition.end))
+        self.look_at_high_watermark(index, now)
+
+    def give_up(self, now):
+        """Produces that have waited too long."""
+        for index, partition in enumerate(self.partitions):
+            for produce in list(partition.waiting):
+                if produce[1] + self.settings["timeout_ms"] <= now:
+                    partition.waiting.remove(produce)
+                    self.fail(now, 6, index, produce[2])
+            for produce in list(partition.held):
+                if produce[0] + self.settings["delivery_ms"] <= now:
+                    partition.held.remove(produce)
+                    self.fail(now, 7, index, -1)
+
+    def fail(self, now, kind, index, end):
+        self.events.append((now, kind, index, 0, 0, 0, -1, end, 0, 0, 0, 0))
+
+    def restart(self, number, now):
+        """The broker of a thread goes down; the controller takes it out of every ISR."""
+        self.threads[number].down_until_ms = next(
+            end for ms, thread, end in self.settings["restarts"] if (ms, thread) == (now, number)
+        )
+        for index, partition in enumerate(self.partitions):
+            slots = {s for s, f in enumerate(partition.followers) if f.thread == number}
+            if partition.wanted is not None:
+                partition.wanted -= slots
+            if slots & partition.isr:
+                partition.epoch += 1
+                self.emit(index, 3, partition.isr, partition.isr - slots, now)
+                partition.isr -= slots
+            if slots:
+                self.look_at_high_watermark(index, now)
+
+    def is_busy(self, now):
+        """The leader does not get to reading."""
+        return any(start <= now < end for start, end in self.settings["leader_stalls"])
+
     def turn_of_thread(self, number, thread, now):
         """A parked fetch is answered when there is data or its wait is over; or one comes in."""
+        if self.is_busy(now):
+            return
         mine = self.read_by(number)
         if thread.parked:
             if thread.news or self.any_data(number, mine) or now >= thread.next_ms:
@@ -126,16 +215,22 @@ class NaiveCell:
                 thread.next_ms = now + self.settings["wait_ms"]
 
     def answer_news(self, now):
-        """Whoever is parked and was overtaken by a high watermark is answered in the same ms."""
+        """Whoever is parked and was overtaken, by data or news, is answered in the same ms."""
         for number, thread in enumerate(self.threads):
-            if thread.parked and thread.news:
-                self.answer(number, thread, self.read_by(number), now)
+            mine = self.read_by(number)
+            has_news = thread.news or self.any_data(number, mine)
+            if thread.parked and has_news and not self.is_busy(now):
+                self.answer(number, thread, mine, now)
 
     def read_by(self, number):
         return [p for p in self.partitions if any(f.thread == number for f in p.followers)]
 
     def any_data(self, number, mine):
-        return any(f.end < p.end for p in mine for f in p.followers if f.thread == number)
+        """As many bytes as a fetch asks for."""
+        most = max(1, self.settings["fetch_bytes"] // self.record_bytes)
+        behind = [p.end - f.end for p in mine for f in p.followers if f.thread == number]
+        found = sum(min(most, records) for records in behind) * self.record_bytes
+        return found >= min(self.settings["min_bytes"], self.settings["response_bytes"])
 
     def position(self, index, slot, now):
         """What the leader does with one partition of a fetch."""
@@ -160,6 +255,8 @@ class NaiveCell:
             self.threads[follower.thread].news = True
         follower.told = partition.high_watermark
         may_join = slot not in partition.isr and partition.wanted is None
+        if self.threads[follower.thread].down_until_ms > now:
+            may_join = False
         if may_join and offset >= partition.high_watermark:
             self.change(index, partition.isr | {slot}, 1, now)
         if moved or self.column in LOOKS_AT_EVERY_FETCH:
@@ -180,9 +277,20 @@ class NaiveCell:
         if least <= partition.high_watermark or (is_small and self.column in HOLDS_UNDER_MIN_ISR):
             return
         partition.high_watermark = least
+        self.acknowledge(index, now)
         if self.column in PUSHES_HIGH_WATERMARK:
             for follower in partition.followers:
                 self.threads[follower.thread].news = True
+
+    def acknowledge(self, index, now):
+        """Answer the produces that the high watermark has reached."""
+        partition = self.partitions[index]
+        while partition.waiting and partition.waiting[0][2] <= partition.high_watermark:
+            sent, _, end = partition.waiting.pop(0)
+            if 1 + len(partition.isr | (partition.wanted or set())) < self.settings["min_isr"]:
+                self.fail(now, 5, index, end)
+            else:
+                self.waited.append(now - sent)
 
     def expire(self, index, now):
         partition = self.partitions[index]
@@ -217,6 +325,9 @@ class NaiveCell:
         before, partition.isr, partition.wanted = partition.isr, set(isr), None
         partition.epoch += 1
         self.emit(index, 2, before, partition.isr, now)
+        while partition.held and 1 + len(partition.isr) >= self.settings["min_isr"]:
+            sent, records = partition.held.pop(0)
+            self.append(index, records, sent, now)
 
     def send(self, now):
         """One request at a time."""
@@ -255,7 +366,16 @@ class NaiveCell:
         latency, rate = self.settings["latency_ms"], self.settings["bytes_per_s"][number]
         work = -(-sent * 1000 // rate)
         thread.parked = False
-        thread.next_ms = work_until(now + latency, work, thread.stalls) + latency
+        left = self.end_of_sending(sent, now)
+        thread.next_ms = work_until(left + latency, work, thread.stalls) + latency
+
+    def end_of_sending(self, sent, now):
+        """One queue for what goes to all followers, in microseconds."""
+        rate = self.settings["leader_bytes_per_s"]
+        if not rate:
+            return now
+        self.sent_us = max(self.sent_us, now * 1000) + -(-sent * 1_000_000 // rate)
+        return -(-self.sent_us // 1000)
 
     def emit(self, index, kind, before, after, now):
         partition = self.partitions[index]
@@ -271,23 +391,29 @@ class NaiveCell:
                 partition.high_watermark,
                 partition.end,
                 partition.epoch,
-                max(partition.end - f.seen for f in changed),
-                min(now - f.fetched for f in changed),
-                min(now - f.today for f in changed),
+                max([0, *(partition.end - f.seen for f in changed)]),
+                min([now, *(now - f.fetched for f in changed)]),  # at most since the beginning
+                min([now, *(now - f.today for f in changed)]),
             )
         )
 
 
 def work_until(start, work, stalls):
-    """Count down the work in milliseconds that are not stalled; leave only outside a stall."""
-    now = start
+    """Count down the work a millisecond at a time; leave only where there is any speed.
+
+    A stall is (begin, end, thousandths of speed left); without the third nothing is left. After a
+    stall the work still to do is rounded up to whole milliseconds.
+    """
+    now, left = start, work * 1000
     while True:
-        stalled = any(begin <= now < end for begin, end in stalls)
-        if work == 0 and not stalled:
+        speeds = [rest[0] if rest else 0 for begin, end, *rest in stalls if begin <= now < end]
+        speed = speeds[0] if speeds else 1000
+        if left <= 0 and speed:
             return now
-        if not stalled:
-            work -= 1
+        left -= speed
         now += 1
+        if any(end == now for _, end, *_ in stalls):
+            left = -(-max(0, left) // 1000) * 1000
 
 
 def bits(slots):

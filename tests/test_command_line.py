@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ from click.testing import CliRunner
 
 from isrlab.__main__ import main
 from isrlab.engine.versions import PRESETS
+from isrlab.spark import MASTER_VARIABLE, require_master
 
 NOTEBOOKS = str(Path(__file__).parent / "notebooks")
 HEAVY = ("pyspark", "numba", "matplotlib", "papermill", "nbconvert", "pandas", "pyarrow")
@@ -56,6 +59,9 @@ def test_versions_of_one_release():
         (["report", "-p", "lag_ms", "x", "--notebooks", NOTEBOOKS], "'x' is not a whole number"),
         (["report", "-f", "/nonexistent.yaml"], "'/nonexistent.yaml' does not exist"),
         (["report", "--out", __file__], "is a file"),
+        (["report", "--master", "spark:/host"], "'spark:/host' is no Spark master; valid: local, "),
+        (["report", "--master", "local[0]"], "valid: local, local[N], local[*], spark://host:port"),
+        (["report", "--master", "spark://127.0.0.1:1"], "no Spark master answers at spark://127"),
         (["play", "/nonexistent.txt"], "'/nonexistent.txt': No such file"),
     ],
 )
@@ -64,6 +70,31 @@ def test_bad_input_is_one_message_and_status_2(arguments, message):
     assert done.exit_code == 2
     assert message in done.stderr
     assert "Traceback" not in done.output
+
+
+def test_a_wrong_master_in_the_environment_is_named_too(monkeypatch):
+    monkeypatch.setenv(MASTER_VARIABLE, "here")
+    done = run("report", "--notebooks", NOTEBOOKS)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "'here' is no Spark master" in done.stderr
+
+
+def test_the_master_reaches_the_kernels(monkeypatch, tmp_path):
+    seen = []
+    monkeypatch.setenv(MASTER_VARIABLE, "local[2]")  # also so that it is restored
+    monkeypatch.setattr(
+        "isrlab.report.run_all", lambda *_, **__: seen.append(os.environ[MASTER_VARIABLE]) or []
+    )
+    arguments = ("report", "--notebooks", NOTEBOOKS, "--out", str(tmp_path))
+    assert run(*arguments, "--master", "local[3]").exit_code == 0
+    assert seen == ["local[3]"]
+
+
+def test_forms_of_masters():
+    for master in ("local", "local[4]", "local[*]", "local[2,9]", "yarn", "k8s://https://h:6443"):
+        require_master(master)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        require_master(f"spark://127.0.0.1:1,127.0.0.1:{server.getsockname()[1]}")  # one is enough
 
 
 def test_a_folder_that_cannot_be_written_is_one_message(tmp_path):

@@ -59,7 +59,7 @@ def by_python(kind: type, config: FleetConfig, arrivals: Arrivals) -> Timed:
     settings = {
         "lag_ms": rule.replica_lag_time_max_ms,
         "lag_messages": rule.replica_lag_max_messages,
-        "min_isr": rule.effective_min_isr,
+        "min_isr": rule.min_isr,
         "latency_ms": links.latency_ms,
         "bytes_per_s": [load.follower_bytes_per_s(config, b) for b in one.thread_brokers],
         "fetch_bytes": links.fetch_max_bytes,

@@ -2,17 +2,13 @@
 
 `FleetConfig` says what runs; `simulate_local`, `simulate` and `stored` turn it into events;
 `trace` looks at one partition closely; `questions` holds what only a simulation can answer.
+Load is drawn (load.py) or was recorded (`load="trace"`, recorded.py).
 """
 
 from isrlab.fleet.config import LOADS, FleetConfig, sweep, versions
 from isrlab.fleet.questions import alarms, compared, evictions
-from isrlab.fleet.simulate import (
-    read,
-    runs,
-    simulate,
-    simulate_local,
-    stored,
-)
+from isrlab.fleet.simulate import runs, simulate, simulate_local
+from isrlab.fleet.store import read, stored
 from isrlab.fleet.trace import Trace, most_evicting, trace
 
 __all__ = [

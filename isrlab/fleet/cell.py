@@ -1,4 +1,4 @@
-"""One cell from its settings to its events: draw, wire, run the kernel, turn rows into Arrow."""
+"""One cell from its settings to its rows: draw, wire, run the kernel a window at a time."""
 
 from __future__ import annotations
 
@@ -6,33 +6,18 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from isrlab.events import SCHEMA
 from isrlab.fleet import load
 from isrlab.fleet.cellstate import (
     APPENDED,
-    CHANGED,
     COVERED,
     EVENT_COLUMNS,
     EVENT_COUNT,
     FETCHES,
-    HIGH_WATERMARK,
-    ISR_AFTER,
-    ISR_BEFORE,
-    KIND,
-    LAG_RECORDS,
-    LOG_END_OFFSET,
     NEXT_ARRIVAL,
-    PARTITION,
-    PARTITION_EPOCH,
+    PRODUCE_COLUMNS,
+    PRODUCES_USED,
     READS,
-    SHRINK,
-    SINCE_CAUGHT_UP_MS,
-    SINCE_FETCH_MS,
-    TS_MS,
     Arrivals,
     Ints,
     Out,
@@ -42,15 +27,12 @@ from isrlab.fleet.cellstate import (
     new_state,
 )
 from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.kernel import is_compiled
 from isrlab.fleet.kernel import run as run_kernel
-from isrlab.fleet.layout import TOPIC, assignment, fetcher_id
+from isrlab.fleet.layout import assignment, fetcher_id
+from isrlab.fleet.progress import shown
+from isrlab.fleet.recorded import Recorded, of_cell
 
-KIND_NAMES = pa.array(["isr_shrink", "isr_expand", "isr_commit"])
-DETAILS = (
-    ("lag_records", LAG_RECORDS),
-    ("since_fetch_ms", SINCE_FETCH_MS),
-    ("since_caught_up_ms", SINCE_CAUGHT_UP_MS),
-)
 FIRST_CAPACITY = 4_096
 
 
@@ -62,6 +44,7 @@ class Cell(NamedTuple):
     followers: Ints  # int64[n, slots], broker of each follower
     thread_of: Ints  # int64[n, slots], number of the fetcher thread that reads for each follower
     thread_brokers: list[int]  # broker of each thread
+    recorded: Recorded | None  # its load, if that is a trace
 
 
 class CellRun(NamedTuple):
@@ -70,7 +53,9 @@ class CellRun(NamedTuple):
     cell: Cell
     events: Ints  # int64[events, EVENT_COLUMNS]
     samples: Ints  # int64[samples, 4 + slots]
+    latencies: Ints  # int64[hours, BUCKETS], of acks=all since the start
     counts: dict[str, int]
+    until_ms: int  # the end of it
 
 
 def leaders(config: FleetConfig) -> list[int]:
@@ -78,8 +63,11 @@ def leaders(config: FleetConfig) -> list[int]:
     return list(range(1, min(config.brokers, config.partitions) + 1))
 
 
-def cell(config: FleetConfig, leader: int) -> Cell:
-    """Wire one leader broker to the fetcher threads of its followers."""
+def cell(config: FleetConfig, leader: int, recorded: Recorded | None = None) -> Cell:
+    """Wire one leader broker to the fetcher threads of its followers.
+
+    `recorded`: its share of a trace; without it the trace is read.
+    """
     replicas = assignment(config.partitions, config.brokers, config.replication_factor)
     partitions = np.flatnonzero(replicas[:, 0] == leader)
     followers = replicas[partitions, 1:]
@@ -94,20 +82,53 @@ def cell(config: FleetConfig, leader: int) -> Cell:
         [[number[b, f] for b in row] for row, f in zip(followers.tolist(), fetchers, strict=True)],
         dtype=np.int64,
     )
-    return Cell(leader, partitions, followers, thread_of, [broker for broker, _ in readers])
+    brokers = [broker for broker, _ in readers]
+    share = recorded or of_cell(config, leader)
+    return Cell(leader, partitions, followers, thread_of, brokers, share)
 
 
 def setup(config: FleetConfig, one: Cell) -> Setup:
     """What the kernel needs to know of a cell."""
+    brokers = one.thread_brokers
     return Setup(
         rules=config.rules(),
         links=config.links(),
         thread_of=one.thread_of,
-        bytes_per_s=np.array([load.follower_bytes_per_s(config, b) for b in one.thread_brokers]),
-        stalls=[np.column_stack(load.stalls(config, broker)) for broker in one.thread_brokers],
-        record_bytes=config.record_bytes,
+        bytes_per_s=np.array([load.follower_bytes_per_s(config, b) for b in brokers]),
+        stalls=[_stalls(config, broker) for broker in brokers],
+        record_bytes=one.recorded.record_bytes if one.recorded else config.record_bytes,
         first_tick_ms=load.first_tick_ms(config, one.leader),
+        leader_stalls=np.column_stack(load.leader_stalls(config, one.leader)),
+        restarts=_restarts(config, brokers),
+        acks_all=load.acks_all(config, one.partitions),
+        backlog_records=config.backlog_records,
+        empty_threads=tuple(t for t, broker in enumerate(brokers) if broker == config.new_broker),
+        duration_ms=config.duration_ms,
     )
+
+
+def _stalls(config: FleetConfig, broker: int) -> Ints:
+    """Stalls and restarts of a broker, int64[n, 3]: start, end, speed left in thousandths.
+
+    A restart ends the stall that it falls into, and none begins before it is over.
+    """
+    starts, ends = load.stalls(config, broker)
+    rows = np.column_stack([starts, ends, np.full(len(starts), round(1000 * config.stall_speed))])
+    for start, end in zip(*load.restarts(config, broker), strict=True):
+        rows[:, 1] = np.where(rows[:, 0] < start, np.minimum(rows[:, 1], start), rows[:, 1])
+        rows[:, 0] = np.where(rows[:, 0] >= start, np.maximum(rows[:, 0], end), rows[:, 0])
+        rows = np.vstack([rows[rows[:, 0] < rows[:, 1]], [[start, end, 0]]])
+    return rows[np.argsort(rows[:, 0], kind="stable")]
+
+
+def _restarts(config: FleetConfig, brokers: list[int]) -> Ints:
+    """When each thread goes down with its broker, int64[n, 3]: start, thread, end; ascending."""
+    rows = [
+        (start, thread, end)
+        for thread, broker in enumerate(brokers)
+        for start, end in zip(*load.restarts(config, broker), strict=True)
+    ]
+    return np.array(sorted(rows), dtype=np.int64).reshape(-1, 3)
 
 
 def run_cell(
@@ -119,12 +140,14 @@ def run_cell(
     rows = 0 if watched is None else -(-config.duration_ms // sample_ms)
     samples = np.zeros((rows, 4 + one.followers.shape[1]), dtype=np.int64)
     runs = list(_run_windows(config, one, samples, Out(_buffer(), samples, place, sample_ms)))
-    return CellRun(one, np.concatenate([run.events for run in runs]), samples, runs[-1].counts)
+    return runs[-1]._replace(events=np.concatenate([run.events for run in runs]))
 
 
-def run_cell_in_windows(config: FleetConfig, leader: int) -> Iterator[CellRun]:
+def run_cell_in_windows(
+    config: FleetConfig, leader: int, recorded: Recorded | None = None
+) -> Iterator[CellRun]:
     """Run one cell and give its events a window at a time; the counts are those up to then."""
-    one = cell(config, leader)
+    one = cell(config, leader, recorded)
     samples = np.zeros((0, 4 + one.followers.shape[1]), dtype=np.int64)
     return _run_windows(config, one, samples, Out(_buffer(), samples, -1, 0))
 
@@ -132,21 +155,36 @@ def run_cell_in_windows(config: FleetConfig, leader: int) -> Iterator[CellRun]:
 def _run_windows(config: FleetConfig, one: Cell, samples: Ints, out: Out) -> Iterator[CellRun]:
     state = new_state(setup(config, one), out)
     batches = 0
-    for until_ms, arrivals in load.windows(config, one.partitions):
+    recorded = one.recorded.arrivals if one.recorded else None
+    for until_ms, arrivals in load.windows(config, one.partitions, recorded=recorded):
         state, events = _run_window(state, arrivals, until_ms)
         batches += len(arrivals.ts_ms)
-        yield CellRun(one, events, samples, _counts(state, batches))
+        yield CellRun(one, events, samples, state.latencies, _counts(state, batches), until_ms)
 
 
 def _run_window(state: State, arrivals: Arrivals, until_ms: int) -> tuple[State, Ints]:
-    """The state at `until_ms` and the events up to then; a buffer that is too small is replaced."""
+    """The state at `until_ms` and the events up to then; tables that are too small are replaced."""
     state.scalars[[NEXT_ARRIVAL, EVENT_COUNT]] = 0
     before = copied(state)
-    count = run_kernel(state, arrivals, until_ms)
-    if count > len(state.out.events):
-        state = before._replace(out=before.out._replace(events=_buffer(2 * count)))
-        count = run_kernel(state, arrivals, until_ms)
-    return state, state.out.events[:count].copy()
+    while True:
+        count = _run(state, arrivals, until_ms)
+        produces = int(state.scalars[PRODUCES_USED])
+        if count <= len(state.out.events) and produces <= len(state.produces):
+            return state, state.out.events[:count].copy()
+        if count > len(before.out.events):
+            before = before._replace(out=before.out._replace(events=_buffer(2 * count)))
+        if produces > len(before.produces):
+            more = np.zeros((2 * produces - len(before.produces), PRODUCE_COLUMNS), np.int64)
+            before = before._replace(produces=np.vstack([before.produces, more]))
+        state = copied(before)
+
+
+def _run(state: State, arrivals: Arrivals, until_ms: int) -> int:
+    """Run the kernel; the first time on a machine it is compiled."""
+    if is_compiled():
+        return run_kernel(state, arrivals, until_ms)
+    with shown(lambda: "compiling the kernel, once on this machine"):
+        return run_kernel(state, arrivals, until_ms)
 
 
 def _buffer(capacity: int = 0) -> Ints:
@@ -161,59 +199,3 @@ def _counts(state: State, batches: int) -> dict[str, int]:
         "partition_fetches": int(state.scalars[COVERED]),
         "positions_evaluated": int(state.scalars[READS]),
     }
-
-
-def to_arrow(config: FleetConfig, result: CellRun) -> pa.Table:
-    """The kernel's rows as a table of the events schema.
-
-    `replica` is set when one follower left or joined; `detail` has the largest lag (records) of
-    those that changed, and the shortest times since one fetched and since one had everything.
-    """
-    rows = result.events
-    places = rows[:, PARTITION]
-    followers = result.cell.followers[places].astype(np.int32)
-    changed = _members(rows[:, CHANGED], followers.shape[1])
-    only = changed.sum(axis=1) == 1
-    replica = np.where(changed, followers, 0).sum(axis=1)
-    count = len(rows)
-    columns = {
-        "run": pa.array([config.run] * count, pa.string()),
-        "ts_ms": pa.array(rows[:, TS_MS]),
-        "broker": pa.array(np.full(count, result.cell.leader, np.int32)),
-        "topic": pa.array([TOPIC] * count, pa.string()),
-        "partition": pa.array(result.cell.partitions[places].astype(np.int32)),
-        "leader_epoch": pa.array(np.zeros(count, np.int32)),
-        "partition_epoch": pa.array(rows[:, PARTITION_EPOCH].astype(np.int32)),
-        "kind": KIND_NAMES.take(pa.array(rows[:, KIND])),
-        "replica": pa.array(replica.astype(np.int32), mask=~only),
-        "isr": _isr(result.cell.leader, followers, rows[:, ISR_AFTER]),
-        "isr_before": _isr(result.cell.leader, followers, rows[:, ISR_BEFORE]),
-        "high_watermark": pa.array(rows[:, HIGH_WATERMARK]),
-        "log_end_offset": pa.array(rows[:, LOG_END_OFFSET]),
-        "detail": _details(rows),
-    }
-    return pa.table(columns, schema=SCHEMA)
-
-
-def _members(masks: Ints, slots: int) -> NDArray[np.bool_]:
-    """bool[rows, slots] of a column of bit masks."""
-    return (masks[:, None] >> np.arange(slots)) & 1 == 1
-
-
-def _isr(leader: int, followers: NDArray[np.int32], masks: Ints) -> pa.Array:
-    """Broker lists, leader first, then followers in the order of assignment."""
-    brokers = np.hstack([np.full((len(masks), 1), leader, np.int32), followers])
-    is_member = np.hstack([np.ones((len(masks), 1), np.bool_), _members(masks, followers.shape[1])])
-    offsets = np.concatenate([[0], np.cumsum(is_member.sum(axis=1))]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(brokers[is_member]))
-
-
-def _details(rows: Ints) -> pa.Array:
-    """Maps for shrinks, nulls for the rest."""
-    is_shrink = rows[:, KIND] == SHRINK
-    size = len(DETAILS)
-    offsets = np.concatenate([[0], np.cumsum(is_shrink * size)]).astype(np.int32)
-    values = rows[is_shrink][:, [column for _, column in DETAILS]].ravel()
-    keys = pa.array([name for name, _ in DETAILS] * int(is_shrink.sum()), pa.string())
-    marks = pa.array(offsets, mask=np.append(~is_shrink, False))
-    return pa.MapArray.from_arrays(marks, keys, pc.cast(pa.array(values), pa.string()))

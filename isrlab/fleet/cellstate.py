@@ -20,8 +20,11 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Bits = NDArray[np.uint64]
 
-SHRINK, EXPAND, COMMIT = 0, 1, 2  # kinds of row in `Out.events`
+# Kinds of row in `Out.events`: what a leader asks for and what is stored; a member that the
+# controller takes out because its broker stops; then what becomes of a produce with acks=all.
+SHRINK, EXPAND, COMMIT, REMOVAL, REFUSED, TOO_FEW, TIMED_OUT, GIVEN_UP = range(8)
 NOT_PENDING, PENDING = 0, 1
+NOBODY = 0  # end of a list of produces; their rows count from 1
 UNLIMITED_BYTES_PER_S = 0  # receiving and writing take no time
 
 # Columns of `Out.events`
@@ -44,7 +47,26 @@ EVENT_COLUMNS = 12
 # Places in `State.scalars`
 EVENT_COUNT, SAMPLE_COUNT, FETCHES, READS, COVERED, TURN, NEXT_ARRIVAL, NEXT_TICK_MS = range(8)
 BATCH_SENT_MS, BATCH_DUE_MS, QUEUE_HEAD, QUEUE_COUNT, NEXT_SAMPLE_MS, APPENDED = range(8, 14)
-SCALARS = 14
+NEXT_RESTART, LEADER_STALL, LEADER_FREE_US, PRODUCES_USED, PRODUCES_FREE = range(14, 19)
+NEXT_THREAD_MS = 19  # no thread is due before
+SCALARS = 20
+
+# Columns of `State.produces`
+(
+    SENT_MS,
+    TRIED_MS,  # sent again after a refusal
+    REQUIRED,  # offset to be committed; of a held one, its records
+    NEXT,
+) = range(4)
+PRODUCE_COLUMNS = 4
+
+# Latencies are counted exactly up to 16 ms, then in eighths of a doubling, up to 24 days.
+EXACT_MS = 16
+STEPS = 8
+BUCKETS = EXACT_MS + STEPS * 27
+HOUR_MS = 3_600_000
+LONG_AGO_MS = -(2**40)
+FIRST_PRODUCES = 1_024
 
 
 class Rules(NamedTuple):
@@ -63,8 +85,10 @@ class Rules(NamedTuple):
     replica_lag_time_max_ms: int
     replica_lag_max_messages: int
     isr_check_period_ms: int
-    effective_min_isr: int
+    min_isr: int  # of the ISR that acks=all demands
     isr_commit_ms: int  # from an AlterPartition request to its answer
+    request_timeout_ms: int  # how long a produce waits for its followers
+    delivery_timeout_ms: int  # how long a producer tries again after a refusal, 0 for not at all
 
 
 class Links(NamedTuple):
@@ -74,6 +98,8 @@ class Links(NamedTuple):
     fetch_max_bytes: int
     response_max_bytes: int
     fetch_wait_max_ms: int
+    fetch_min_bytes: int  # a fetch that finds less is parked
+    leader_bytes_per_s: int  # to all followers together, 0 for no limit
 
 
 class Arrivals(NamedTuple):
@@ -95,6 +121,11 @@ PARTITION_ROW = np.dtype(
         ("due_ms", np.int64),  # when the change in flight is answered
         ("partition_epoch", np.int64),
         ("record_bytes", np.int64),
+        ("acks_all", np.int64),  # 1 if its producers wait for the ISR
+        ("waiting", np.int64),  # first and last of its produces that wait for the high watermark
+        ("waiting_last", np.int64),
+        ("held", np.int64),  # first and last of those that were refused and are tried again
+        ("held_last", np.int64),
     ]
 )
 FOLLOWER_ROW = np.dtype(
@@ -115,7 +146,8 @@ THREAD_ROW = np.dtype(
         ("fetch_ms", np.int64),  # last fetch that reached the leader
         ("next_ms", np.int64),  # next fetch to arrive, or the end of the wait
         ("is_parked", np.int64),  # the leader holds the thread's fetch
-        ("has_data", np.int64),  # and can answer it
+        ("ready_bytes", np.int64),  # that it could answer with; kept if fetch_min_bytes asks
+        ("down_until_ms", np.int64),  # its broker restarts
         ("partitions", np.int64),  # how many it reads
         ("bytes_per_s", np.int64),  # what it can receive and write, 0 for no limit
         ("stall_from", np.int64),  # first row of its stalls
@@ -140,7 +172,11 @@ class State(NamedTuple):
     followers: NDArray[np.void]  # FOLLOWER_ROW[partitions, slots]
     threads: NDArray[np.void]  # THREAD_ROW[threads]
     active: Bits  # uint64[threads, words], partitions that a fetch must look at
-    stalls: Ints  # int64[stalls, 2], start and end (exclusive) ms, ascending for each thread
+    stalls: Ints  # int64[stalls, 3]: start, end (exclusive) ms, speed left in thousandths
+    leader_stalls: Ints  # int64[n, 2]: start, end (exclusive) ms in which nothing is read
+    restarts: Ints  # int64[n, 3]: ms, thread, ms of the end; ascending
+    produces: Ints  # int64[capacity, PRODUCE_COLUMNS], lists of produces that are not done
+    latencies: Ints  # int64[hours, BUCKETS]: produces with acks=all by how long they took
     queue: Ints  # int64[partitions], ring of partitions with a change in flight
     scratch: Ints  # int64[partitions]
     scalars: Ints  # int64[SCALARS]
@@ -156,36 +192,38 @@ class Setup(NamedTuple):
     links: Links
     thread_of: Ints  # int64[partitions, slots], number of the thread that reads for a follower
     bytes_per_s: Ints  # int64[threads], what a thread can receive and write, 0 for no limit
-    stalls: list[Ints]  # int64[n, 2] for each thread: start, end (exclusive) ms, ascending
-    record_bytes: int
+    stalls: list[Ints]  # int64[n, 3] for each thread, as in `State`, ascending
+    record_bytes: int | Ints  # of all partitions, or int64[partitions]
     first_tick_ms: int
+    leader_stalls: Ints = np.zeros((0, 2), np.int64)
+    restarts: Ints = np.zeros((0, 3), np.int64)
+    acks_all: bool | NDArray[np.bool_] = False  # bool[partitions]: producers wait for the ISR
+    backlog_records: int = 0  # in every log at the start
+    empty_threads: tuple[int, ...] = ()  # that read for replicas with an empty log
+    duration_ms: int = 0  # of the run, for the hours of `latencies`
 
 
 def new_state(setup: Setup, out: Out) -> State:
-    """A cell at time 0: logs empty, everybody in sync, every thread's first fetch on its way."""
-    thread_of, stalls = setup.thread_of, setup.stalls
-    count, slots = thread_of.shape
-    partitions = np.zeros(count, dtype=PARTITION_ROW)
-    partitions["isr"] = partitions["maximal_isr"] = (1 << slots) - 1
-    partitions["record_bytes"] = setup.record_bytes
-    followers = np.zeros((count, slots), dtype=FOLLOWER_ROW)
-    followers["thread"] = thread_of
-    threads = np.zeros(len(stalls), dtype=THREAD_ROW)
-    threads["next_ms"] = setup.links.latency_ms
-    threads["partitions"] = np.bincount(thread_of.ravel(), minlength=len(stalls))
-    threads["bytes_per_s"] = setup.bytes_per_s
-    ends = np.cumsum([len(rows) for rows in stalls])
-    threads["stall_to"] = ends
-    threads["stall_from"][1:] = ends[:-1]
+    """A cell at time 0: everybody in sync, every thread's first fetch on its way.
+
+    Only the replicas of `empty_threads` lack the backlog, and are not in the ISR.
+    """
+    partitions, followers = _replicas(setup)
+    count = len(partitions)
     scalars = np.zeros(SCALARS, dtype=np.int64)
     scalars[NEXT_TICK_MS] = setup.first_tick_ms
     scalars[[BATCH_SENT_MS, BATCH_DUE_MS]] = -1
+    scalars[PRODUCES_USED] = 1
     return State(
         partitions=partitions,
         followers=followers,
-        threads=threads,
-        active=np.zeros((len(stalls), (count + 63) // 64), dtype=np.uint64),
-        stalls=np.concatenate(stalls).astype(np.int64),
+        threads=_threads(setup),
+        active=_active(setup),
+        stalls=np.concatenate(setup.stalls).astype(np.int64),
+        leader_stalls=setup.leader_stalls,
+        restarts=setup.restarts,
+        produces=np.zeros((FIRST_PRODUCES, PRODUCE_COLUMNS), dtype=np.int64),
+        latencies=np.zeros((setup.duration_ms // HOUR_MS + 1, BUCKETS), dtype=np.int64),
         queue=np.zeros(count, dtype=np.int64),
         scratch=np.zeros(count, dtype=np.int64),
         scalars=scalars,
@@ -195,7 +233,50 @@ def new_state(setup: Setup, out: Out) -> State:
     )
 
 
+def _replicas(setup: Setup) -> tuple[NDArray[np.void], NDArray[np.void]]:
+    """PARTITION_ROW[partitions] and FOLLOWER_ROW[partitions, slots] at time 0."""
+    count, slots = setup.thread_of.shape
+    is_full = ~np.isin(setup.thread_of, setup.empty_threads)
+    partitions = np.zeros(count, dtype=PARTITION_ROW)
+    partitions["isr"] = partitions["maximal_isr"] = is_full @ (1 << np.arange(slots))
+    partitions["log_end_offset"] = partitions["high_watermark"] = setup.backlog_records
+    partitions["record_bytes"] = setup.record_bytes
+    partitions["acks_all"] = setup.acks_all
+    followers = np.zeros((count, slots), dtype=FOLLOWER_ROW)
+    followers["thread"] = setup.thread_of
+    followers["end"] = followers["seen_end"] = is_full * setup.backlog_records
+    followers["sent_high_watermark"] = is_full * setup.backlog_records
+    for clock in ("last_caught_up_ms", "had_all_ms", "last_fetch_ms"):
+        followers[clock][~is_full] = LONG_AGO_MS
+    return partitions, followers
+
+
+def _threads(setup: Setup) -> NDArray[np.void]:
+    """THREAD_ROW[threads] at time 0."""
+    threads = np.zeros(len(setup.stalls), dtype=THREAD_ROW)
+    threads["next_ms"] = setup.links.latency_ms
+    threads["partitions"] = np.bincount(setup.thread_of.ravel(), minlength=len(threads))
+    threads["bytes_per_s"] = setup.bytes_per_s
+    ends = np.cumsum([len(rows) for rows in setup.stalls])
+    threads["stall_to"] = ends
+    threads["stall_from"][1:] = ends[:-1]
+    return threads
+
+
+def _active(setup: Setup) -> Bits:
+    """uint64[threads, words]: a bit for each replica that begins empty."""
+    count = len(setup.thread_of)
+    active = np.zeros((len(setup.stalls), (count + 63) // 64), dtype=np.uint64)
+    for thread in setup.empty_threads:
+        for partition in np.flatnonzero((setup.thread_of == thread).any(axis=1)):
+            active[thread, partition >> 6] |= np.uint64(1) << np.uint64(partition & 63)
+    return active
+
+
 def copied(state: State) -> State:
     """The same moment once more; what is given from outside, and what is written, is shared."""
-    changed = ("partitions", "followers", "threads", "active", "queue", "scratch", "scalars")
+    changed = (
+        *("partitions", "followers", "threads", "active", "queue", "scratch", "scalars"),
+        *("produces", "latencies"),
+    )
     return state._replace(**{name: getattr(state, name).copy() for name in changed})

@@ -2,31 +2,34 @@
 
 numba keeps a compiled function until *its own* file changes. The kernel inlines the rules of
 `engine/rules.py`, so a changed rule would silently not reach a cached kernel. Therefore the cache
-lives in a folder named after a digest of every source that goes into the machine code. Where no
-folder can be written, or the package comes out of a zip that Spark shipped, each process compiles
-again (about ten seconds); nothing else changes.
+is a folder named after a digest of every source that can go into the machine code, and nothing
+else is asked: it does not matter where the sources lie, and a worker that has them out of a zip
+finds what another process compiled. Where no folder can be written, each process compiles again
+(some twenty seconds); nothing else changes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import pkgutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import numba
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
+
+from isrlab.spark import source_digest
 
 F = TypeVar("F", bound=Callable[..., object])
 
+# Whatever is compiled, and what that imports (a test compares).
 SOURCES = (
-    ("isrlab.engine", "rules.py"),
-    ("isrlab.engine", "versions.py"),
-    ("isrlab.fleet", "cellstate.py"),
-    ("isrlab.fleet", "leader.py"),
-    ("isrlab.fleet", "kernel.py"),
+    *("engine/choices.py", "engine/rules.py", "engine/versions.py"),
+    *("fleet/cellstate.py", "fleet/compiled.py", "fleet/kernel.py", "fleet/leader.py"),
+    *("fleet/log.py", "fleet/membership.py", "fleet/partitioner.py", "fleet/produces.py"),
+    *("fleet/resting.py", "fleet/rows.py"),
 )
 
 
@@ -35,12 +38,10 @@ def compiled(function: F, forceinline: bool = False) -> F:
 
     `_nrt=False` leaves out numba's reference counts: nothing compiled here may allocate.
     """
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = _CACHE
-    try:
-        return numba.njit(cache=bool(_CACHE), forceinline=forceinline, _nrt=False)(function)
-    finally:
-        numba.config.CACHE_DIR = before
+    dispatcher = numba.njit(forceinline=forceinline, _nrt=False)(function)
+    if _CACHE:
+        dispatcher._cache = _Cache(function)
+    return dispatcher
 
 
 def inlined(function: F) -> F:
@@ -51,18 +52,16 @@ def inlined(function: F) -> F:
     return compiled(function, forceinline=True)
 
 
-def source_digest() -> str:
-    """A short digest of all sources that end up in the kernel, also inside a zip."""
-    digest = hashlib.sha256(numba.__version__.encode())
-    for package, name in SOURCES:
-        digest.update(pkgutil.get_data(package, name) or b"")
-    return digest.hexdigest()[:16]
+def is_ready(function: object) -> bool:
+    """Machine code is at hand, here or from another process."""
+    name = function.py_func.__qualname__  # type: ignore[attr-defined]
+    return bool(function.signatures or list(Path(_CACHE).glob(f"*.{name}-*.nbc")))  # type: ignore[attr-defined]
 
 
 def cache_folder() -> str:
-    """A writable folder for this very kernel, or "" if there is none (or no source file)."""
-    if not Path(__file__).exists():
-        return ""
+    """A writable folder for this very kernel, or "" if there is none."""
+    decides = f"{numba.__version__} {source_digest(*SOURCES)}"
+    kernel = hashlib.sha256(decides.encode()).hexdigest()[:16]
     candidates = [
         os.environ.get("NUMBA_CACHE_DIR"),
         os.environ.get("XDG_CACHE_HOME"),
@@ -70,7 +69,7 @@ def cache_folder() -> str:
         tempfile.gettempdir(),
     ]
     for base in filter(None, candidates):
-        folder = Path(base) / "isrlab" / f"kernel-{source_digest()}"
+        folder = Path(base) / "isrlab" / f"kernel-{kernel}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=folder):
@@ -78,6 +77,37 @@ def cache_folder() -> str:
         except OSError:
             continue
     return ""
+
+
+class _Place:
+    """Tells numba where a function's machine code is; the folder's name is stamp enough."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        self.line = function.__code__.co_firstlineno
+
+    @classmethod
+    def from_function(cls, function: Callable[..., object], file: str) -> _Place:
+        return cls(function)
+
+    def ensure_cache_path(self) -> None:
+        Path(_CACHE).mkdir(parents=True, exist_ok=True)
+
+    def get_cache_path(self) -> str:
+        return _CACHE
+
+    def get_source_stamp(self) -> str:
+        return ""
+
+    def get_disambiguator(self) -> str:
+        return str(self.line)
+
+
+class _CacheFiles(CompileResultCacheImpl):
+    _locator_classes: ClassVar = [_Place]
+
+
+class _Cache(FunctionCache):
+    _impl_class = _CacheFiles
 
 
 _CACHE = cache_folder()

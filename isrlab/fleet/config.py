@@ -17,7 +17,9 @@ LOADS: dict[str, str] = {
     "heavy": "bursts of very different height: most low, few up to fifty times as high",
     "together": "bursts that hit many partitions of the cluster at the same moment",
 }
+TRACE = "trace"  # the load that is not drawn but read from `trace_file`
 NO_MESSAGE_LIMIT = 2**62
+MOST_BATCH_RECORDS = 10**9  # counts of records in a batch have 32 bits
 DAY_MINUTES = 1440.0
 
 
@@ -61,6 +63,9 @@ class FleetConfig:
     hot_times: float = _number(10.0, "times as many records in a hot partition", 0, 1e6)
     daily_swing: float = _number(0.0, "share by which the load swings over a day", 0, 1)
 
+    trace_file: str = ""  # CSV (also .csv.gz) or Parquet; see isrlab/fleet/recorded.py
+    trace_columns: str = ""  # such as "time=TIMESTAMP records=ContextTokens"
+
     acks_all_share: float = _number(1.0, "share of partitions with acks=all", 0, 1)
     request_timeout_ms: int = _number(30_000, "ms that a produce may wait", 1, 3_600_000)
     delivery_timeout_ms: int = _number(120_000, "ms of retries, 0 for none", 0, 86_400_000)
@@ -81,9 +86,10 @@ class FleetConfig:
     isr_commit_ms: int = _number(10, "ms from AlterPartition to its answer", 1, 3_600_000)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "trace_file", str(self.trace_file))  # a Path has no JSON
         KafkaVersion.of(self.version)
-        if self.load not in LOADS:
-            raise ValueError(f"unknown load {self.load!r}; known: {', '.join(LOADS)}")
+        if self.load not in (*LOADS, TRACE):
+            raise ValueError(f"unknown load {self.load!r}; known: {', '.join([*LOADS, TRACE])}")
         for item in fields(self):
             _check(item.name, getattr(self, item.name), item.metadata)
         if self.replication_factor > self.brokers:
@@ -91,6 +97,7 @@ class FleetConfig:
                 f"replication_factor={self.replication_factor} needs as many brokers; "
                 f"valid: 2 to brokers={self.brokers}"
             )
+        _check_load(self)
 
     @property
     def run(self) -> str:
@@ -152,9 +159,17 @@ class FleetConfig:
             replica_lag_time_max_ms=self.lag_time_ms,
             replica_lag_max_messages=NO_MESSAGE_LIMIT if messages is None else messages,
             isr_check_period_ms=self.isr_check_period_ms,
-            effective_min_isr=effective_min_isr(self.min_insync_replicas, self.replication_factor),
+            min_isr=self.min_isr(self.replication_factor),
             isr_commit_ms=self.isr_commit_ms,
+            request_timeout_ms=self.request_timeout_ms,
+            delivery_timeout_ms=self.delivery_timeout_ms,
         )
+
+    def min_isr(self, replicas: int) -> int:
+        """How many of so many replicas acks=all demands; from 3.7 never more than there are."""
+        if not self.kafka.high_watermark_held_under_min_isr:
+            return self.min_insync_replicas
+        return effective_min_isr(self.min_insync_replicas, replicas)
 
     def links(self) -> Links:
         """How its records travel, as the kernel takes it."""
@@ -163,6 +178,10 @@ class FleetConfig:
             fetch_max_bytes=self.replica_fetch_max_bytes,
             response_max_bytes=self.replica_fetch_response_max_bytes,
             fetch_wait_max_ms=self.replica_fetch_wait_max_ms,
+            fetch_min_bytes=min(
+                self.replica_fetch_min_bytes, self.replica_fetch_response_max_bytes
+            ),
+            leader_bytes_per_s=self.leader_bytes_per_s,
         )
 
     def to_json(self) -> str:
@@ -205,6 +224,26 @@ def listed(configs: FleetConfig | Iterable[FleetConfig]) -> list[FleetConfig]:
     if twice:
         raise ValueError(f"two runs are named {twice[0]!r}; give each FleetConfig its own name")
     return several
+
+
+def _check_load(config: FleetConfig) -> None:
+    """Raise ValueError unless the settings of the load go together."""
+    hot, batch = config.hot_partitions, config.records_per_s * config.batch_every_ms / 1000
+    if hot > config.partitions:
+        raise ValueError(
+            f"hot_partitions={hot} is out of range; valid: 0 to partitions={config.partitions}"
+        )
+    largest = batch * (config.hot_times if hot else 1) * (1 + config.daily_swing)
+    if largest > MOST_BATCH_RECORDS:
+        raise ValueError(
+            f"batches of {largest:,.0f} records (records_per_s, batch_every_ms, hot_times) "
+            f"are too large; valid: up to {MOST_BATCH_RECORDS:,}"
+        )
+    if (config.load == TRACE) != bool(config.trace_file):
+        raise ValueError(
+            f"load={config.load!r} with trace_file={config.trace_file!r}; "
+            "valid: load='trace' with a file, or another load without"
+        )
 
 
 def _check(name: str, value: Any, limits: Any) -> None:

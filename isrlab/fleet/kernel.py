@@ -30,8 +30,11 @@ from isrlab.fleet.cellstate import (
     COVERED,
     EVENT_COUNT,
     FETCHES,
+    LEADER_FREE_US,
+    LEADER_STALL,
     NEXT_ARRIVAL,
     NEXT_SAMPLE_MS,
+    NEXT_THREAD_MS,
     NEXT_TICK_MS,
     READS,
     SAMPLE_COUNT,
@@ -40,16 +43,18 @@ from isrlab.fleet.cellstate import (
     Arrivals,
     State,
 )
-from isrlab.fleet.compiled import compiled, inlined
-from isrlab.fleet.leader import (
-    lowest_bit,
+from isrlab.fleet.compiled import compiled, inlined, is_ready
+from isrlab.fleet.leader import on_follower_position
+from isrlab.fleet.log import on_append
+from isrlab.fleet.membership import (
     next_answer_ms,
-    on_append,
+    next_restart_ms,
     on_controller_answers,
-    on_follower_position,
     on_isr_expiration,
-    slot_of,
+    on_restarts,
 )
+from isrlab.fleet.produces import tell_timeouts
+from isrlab.fleet.resting import lowest_bit, slot_of
 
 _NEVER_MS = 2**62
 _ZERO = np.uint64(0)
@@ -66,16 +71,13 @@ def run(state: State, arrivals: Arrivals, until_ms: int) -> int:
     while True:
         now_ms = _next_ms(state, arrivals)
         if now_ms >= until_ms:
+            tell_timeouts(state, until_ms)
             return state.scalars[EVENT_COUNT]
         on_controller_answers(state, now_ms)
+        on_restarts(state, now_ms)
         _append_due(state, arrivals, now_ms)
-        for thread in range(len(state.threads)):
-            if state.threads[thread].is_parked and (
-                state.threads[thread].has_data or state.threads[thread].next_ms <= now_ms
-            ):
-                _answer(state, now_ms, thread)
-            elif state.threads[thread].next_ms <= now_ms:
-                _on_fetch(state, now_ms, thread)
+        if state.scalars[NEXT_THREAD_MS] <= now_ms:
+            _run_threads(state, now_ms)
         if state.scalars[NEXT_TICK_MS] <= now_ms:
             on_isr_expiration(state, now_ms)
             state.scalars[NEXT_TICK_MS] += state.rules.isr_check_period_ms
@@ -83,18 +85,52 @@ def run(state: State, arrivals: Arrivals, until_ms: int) -> int:
             _sample(state)
 
 
+def is_compiled() -> bool:
+    """The machine code of `run` is at hand, here or from another process."""
+    return is_ready(run)
+
+
 @inlined
 def _next_ms(state: State, arrivals: Arrivals) -> int:
     """The time of the next thing that happens."""
     next_ms = min(state.scalars[NEXT_TICK_MS], next_answer_ms(state, _NEVER_MS))
+    next_ms = min(next_ms, next_restart_ms(state, _NEVER_MS))
     arrival = state.scalars[NEXT_ARRIVAL]
     if arrival < len(arrivals.ts_ms):
         next_ms = min(next_ms, arrivals.ts_ms[arrival])
-    for thread in range(len(state.threads)):
-        next_ms = min(next_ms, state.threads[thread].next_ms)
+    next_ms = min(next_ms, state.scalars[NEXT_THREAD_MS])
     if state.out.watched >= 0:
         next_ms = min(next_ms, state.scalars[NEXT_SAMPLE_MS])
     return next_ms
+
+
+@inlined
+def _run_threads(state: State, now_ms: int) -> None:
+    """Every thread that is due, in order; what one does can make those before it due again."""
+    free_ms = _leader_free_ms(state, now_ms)
+    state.scalars[NEXT_THREAD_MS] = _NEVER_MS
+    for thread in range(len(state.threads)):
+        if state.threads[thread].next_ms <= now_ms:
+            if free_ms > now_ms:
+                state.threads[thread].next_ms = free_ms
+            elif state.threads[thread].is_parked:
+                _answer(state, now_ms, thread)
+            else:
+                _on_fetch(state, now_ms, thread)
+        next_ms = min(state.scalars[NEXT_THREAD_MS], state.threads[thread].next_ms)
+        state.scalars[NEXT_THREAD_MS] = next_ms
+
+
+@compiled
+def _leader_free_ms(state: State, now_ms: int) -> int:
+    """The end of the leader's stall if it is in one, else a time that is over."""
+    place = state.scalars[LEADER_STALL]
+    while place < len(state.leader_stalls) and state.leader_stalls[place, 1] <= now_ms:
+        place += 1
+    state.scalars[LEADER_STALL] = place
+    if place < len(state.leader_stalls) and state.leader_stalls[place, 0] <= now_ms:
+        return state.leader_stalls[place, 1]
+    return 0
 
 
 @inlined
@@ -102,8 +138,8 @@ def _append_due(state: State, arrivals: Arrivals, now_ms: int) -> None:
     """Append every batch that arrives by `now_ms`."""
     arrival = state.scalars[NEXT_ARRIVAL]
     while arrival < len(arrivals.ts_ms) and arrivals.ts_ms[arrival] <= now_ms:
-        partition = int(arrivals.partition[arrival])
-        records = int(arrivals.records[arrival])
+        partition = int(np.int64(arrivals.partition[arrival]))
+        records = int(np.int64(arrivals.records[arrival]))
         on_append(state, now_ms, partition, records)
         arrival += 1
     state.scalars[NEXT_ARRIVAL] = arrival
@@ -115,6 +151,7 @@ def _on_fetch(state: State, now_ms: int, thread: int) -> None:
     state.threads[thread].fetch_ms = now_ms
     state.scalars[FETCHES] += 1
     state.scalars[COVERED] += state.threads[thread].partitions
+    state.threads[thread].ready_bytes = 0
     is_answered = False
     for word_index in range(state.active.shape[1]):
         word = state.active[thread, word_index]
@@ -123,11 +160,14 @@ def _on_fetch(state: State, now_ms: int, thread: int) -> None:
             word &= word - _ONE
             state.scalars[READS] += 1
             is_answered |= on_follower_position(state, now_ms, thread, partition)
-    if is_answered:
+            if state.links.fetch_min_bytes > 1:
+                slot = slot_of(state, thread, partition)
+                size = state.partitions[partition].record_bytes
+                state.threads[thread].ready_bytes += _readable(state, partition, slot) * size
+    if is_answered or state.threads[thread].ready_bytes >= state.links.fetch_min_bytes:
         _answer(state, now_ms, thread)
     else:
         state.threads[thread].is_parked = True
-        state.threads[thread].has_data = False
         state.threads[thread].next_ms = now_ms + state.links.fetch_wait_max_ms
 
 
@@ -139,7 +179,8 @@ def _answer(state: State, now_ms: int, thread: int) -> None:
     write_ms = 0
     if bytes_per_s != UNLIMITED_BYTES_PER_S:
         write_ms = (sent_bytes * 1000 + bytes_per_s - 1) // bytes_per_s
-    done_ms = _end_of_work(state, thread, now_ms + state.links.latency_ms, write_ms)
+    left_ms = _end_of_sending(state, now_ms, sent_bytes)
+    done_ms = _end_of_work(state, thread, left_ms + state.links.latency_ms, write_ms)
     state.threads[thread].is_parked = False
     state.threads[thread].next_ms = done_ms + state.links.latency_ms
 
@@ -227,14 +268,35 @@ def _send(state: State, thread: int, partition: int, left_bytes: int) -> int:
 
 
 @inlined
+def _end_of_sending(state: State, now_ms: int, sent_bytes: int) -> int:
+    """When the leader has sent the last byte; what it sends to all followers is one queue."""
+    rate = state.links.leader_bytes_per_s
+    if rate == UNLIMITED_BYTES_PER_S:
+        return now_ms
+    begin_us = max(state.scalars[LEADER_FREE_US], now_ms * 1000)
+    end_us = begin_us + (sent_bytes * 1_000_000 + rate - 1) // rate
+    state.scalars[LEADER_FREE_US] = end_us
+    return (end_us + 999) // 1000
+
+
+@inlined
 def _end_of_work(state: State, thread: int, start_ms: int, work_ms: int) -> int:
-    """When work begun at `start_ms` is done, if nothing is done while the thread stalls."""
+    """When work begun at `start_ms` is done, if the thread is slower, or stands still, in a stall.
+
+    Work that ends just as a stall of speed 0 begins leaves after it.
+    """
     done_ms = start_ms + work_ms
     for index in range(state.threads[thread].stall_from, state.threads[thread].stall_to):
-        if state.stalls[index, 0] > done_ms:
+        begin_ms = max(state.stalls[index, 0], start_ms)
+        end_ms, speed = state.stalls[index, 1], state.stalls[index, 2]
+        if begin_ms > done_ms:
             break
-        if state.stalls[index, 1] > start_ms:
-            done_ms += state.stalls[index, 1] - max(state.stalls[index, 0], start_ms)
+        if end_ms <= begin_ms:
+            continue
+        left, can = (done_ms - begin_ms) * 1000, (end_ms - begin_ms) * speed
+        if speed > 0 and left <= can:
+            return begin_ms + (left + speed - 1) // speed
+        done_ms = end_ms + (left - can + 999) // 1000
     return done_ms
 
 

@@ -4,11 +4,13 @@ Every draw has its own stream, keyed by what it belongs to (seed and partition, 
 seed and cluster) and by nothing else: not by version, task, host or order. So two versions see the
 very same load, and a fleet gives the same rows however it is cut into tasks.
 
-Between bursts a partition gets batches at exponential intervals. A burst spreads its records evenly
-over its length in one batch every `BURST_BATCH_MS`, so that a producer with many clients is always
-at it; a length of 0 is one single batch. Long runs are drawn a window at a time, so that memory
-does not grow with them; the windows do not change what is drawn. Left out: daily cycles, traces,
-keys that move.
+Between bursts a partition gets batches at exponential intervals; those of a hot partition hold
+`hot_times` as many records. A burst spreads its records evenly over its length in one batch every
+`BURST_BATCH_MS`, so that a producer with many clients is always at it; a length of 0 is one single
+batch. Time 0 is midnight UTC. With a daily swing the records of a batch and the height of a burst
+follow the hour: most at 15:00, least at 03:00, over a whole day as many as without. Long runs are
+drawn a window at a time, so that memory does not grow with them; the windows do not change what is
+drawn. A trace (recorded.py) is not drawn but handed in. Left out: weekends, keys that move.
 """
 
 from __future__ import annotations
@@ -20,15 +22,19 @@ from numpy.random import Generator, Philox, SeedSequence
 from numpy.typing import NDArray
 
 from isrlab.fleet.cellstate import Arrivals, Ints
-from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.config import TRACE, FleetConfig
 
 BURST_BATCH_MS = 10
 PARETO_SHAPE = 1.5  # of heavy-tailed bursts: finite mean, no variance to speak of
 PARETO_MOST = 50.0  # times `burst_records`
 CHUNK_BATCHES = 1_024  # of one partition, drawn at once
 WINDOW_BATCHES = 1_000_000  # of a cell, in memory at once
+HOUR_MS = 3_600_000
+PEAK_HOUR = 15  # of the day, UTC
 
+# New kinds go to the end: the numbers decide what is drawn.
 _ARRIVALS, _BURSTS, _TOGETHER, _STALLS, _PHASE, _HIT, _RATE = range(7)
+_ACKS, _LEADER_STALLS, _SPREAD = range(7, 10)
 
 
 def stream(seed: int, kind: int, key: int = 0) -> Generator:
@@ -45,12 +51,19 @@ def arrivals(config: FleetConfig, partitions: Ints) -> Arrivals:
 
 
 def windows(
-    config: FleetConfig, partitions: Ints, batches: int = WINDOW_BATCHES
+    config: FleetConfig,
+    partitions: Ints,
+    batches: int = WINDOW_BATCHES,
+    recorded: Arrivals | None = None,
 ) -> Iterator[tuple[int, Arrivals]]:
     """The same, a piece at a time: (end of the window in ms, its batches).
 
-    A window is as long as about `batches` batches of the cell are on average.
+    A window is as long as about `batches` batches of the cell are on average; one of a trace, whose
+    batches are `recorded`, holds so many.
     """
+    if recorded is not None:
+        yield from _cut(recorded, config.duration_ms, batches)
+        return
     load = Load(config, partitions)
     bursts = 0.0 if config.load == "steady" else _burst_batches(config) / config.burst_every_s
     per_ms = len(partitions) * (1 / config.batch_every_ms + bursts / 1000)
@@ -58,6 +71,21 @@ def windows(
     for start_ms in range(0, config.duration_ms, window_ms):
         end_ms = min(start_ms + window_ms, config.duration_ms)
         yield end_ms, load.until(end_ms)
+
+
+def _cut(recorded: Arrivals, run_ms: int, batches: int) -> Iterator[tuple[int, Arrivals]]:
+    """Windows of a trace; batches of one millisecond stay together."""
+    first = end_ms = 0
+    while end_ms < run_ms:
+        ahead = recorded.ts_ms[first + batches :]
+        end_ms = max(end_ms + 1, int(ahead[0])) if len(ahead) else run_ms
+        last = int(np.searchsorted(recorded.ts_ms, end_ms))
+        piece = slice(first, last)
+        yield (
+            end_ms,
+            Arrivals(recorded.ts_ms[piece], recorded.partition[piece], recorded.records[piece]),
+        )
+        first = last
 
 
 def partition_arrivals(
@@ -71,6 +99,8 @@ class Load:
     """The batches of a cell, drawn as far as they are asked for; they do not depend on how far."""
 
     def __init__(self, config: FleetConfig, partitions: Ints) -> None:
+        if config.load == TRACE:
+            raise ValueError("a trace is not drawn; isrlab.fleet.recorded reads it")
         together = _together(config)
         self._each = [PartitionLoad(config, p, together) for p in partitions.tolist()]
 
@@ -115,8 +145,11 @@ class _Base:
     """
 
     def __init__(self, config: FleetConfig, partition: int) -> None:
+        self._config = config
         self._gap_ms = config.batch_every_ms
         self._mean_records = config.records_per_s * config.batch_every_ms / 1000
+        if partition < config.hot_partitions:
+            self._mean_records *= config.hot_times
         self._left = _enough(config.duration_ms / self._gap_ms) if self._mean_records else 0
         self._chunk = min(self._left, CHUNK_BATCHES)
         self._reached_ms = 0.0
@@ -145,7 +178,8 @@ class _Base:
         gaps = self._gaps.exponential(self._gap_ms, count)
         gaps[0] += self._reached_ms
         ts_ms = np.cumsum(gaps)
-        records = self._counts.poisson(self._mean_records, count).astype(np.int32)
+        means = self._mean_records * _swing(self._config, ts_ms)
+        records = self._counts.poisson(means, count).astype(np.int32)
         self._left -= count
         self._reached_ms = float(ts_ms[-1])
         keep = records > 0
@@ -185,17 +219,36 @@ def burst_starts_ms(config: FleetConfig, partition: int) -> NDArray[np.float64]:
 
 
 def stalls(config: FleetConfig, broker: int) -> tuple[Ints, Ints]:
-    """Starts and ends (exclusive) of a broker's stalls, int64[n] ms, apart from each other."""
-    length_ms = round(config.stall_s * 1000)
-    if length_ms == 0:
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    """Starts and ends (exclusive) of the stalls of a broker's fetchers, int64[n] ms, apart."""
     draws = stream(config.seed, _STALLS, broker)
-    mean_ms = config.stall_every_s * 1000
-    count = _enough(config.duration_ms / (mean_ms + length_ms))
-    gaps = draws.exponential(mean_ms, count) + length_ms
-    starts = np.floor(np.cumsum(gaps) - length_ms).astype(np.int64)
-    starts = starts[starts < config.duration_ms]
+    return _apart(draws, config.stall_s, config.stall_every_s, config.duration_ms)
+
+
+def leader_stalls(config: FleetConfig, broker: int) -> tuple[Ints, Ints]:
+    """Starts and ends (exclusive) of the times when a broker answers no fetch, int64[n] ms."""
+    draws = stream(config.seed, _LEADER_STALLS, broker)
+    return _apart(draws, config.leader_stall_s, config.leader_stall_every_s, config.duration_ms)
+
+
+def restarts(config: FleetConfig, broker: int) -> tuple[Ints, Ints]:
+    """Start and end (exclusive) of a broker's part in a rolling restart, int64[0 or 1] ms.
+
+    Brokers (1, 2, ...) go down one after another, once each, the first after `restart_every_s`.
+    """
+    length_ms = round(config.restart_s * 1000)
+    start_ms = round(broker * config.restart_every_s * 1000)
+    happens = length_ms > 0 and start_ms < config.duration_ms
+    starts = np.array([start_ms] if happens else [], dtype=np.int64)
     return starts, starts + length_ms
+
+
+def acks_all(config: FleetConfig, partitions: Ints) -> NDArray[np.bool_]:
+    """Which partitions' producers use acks=all, bool[n]; a larger share keeps those of a smaller.
+
+    `partitions` int64[n]: their numbers in the topic.
+    """
+    draws = [stream(config.seed, _ACKS, partition).random() for partition in partitions.tolist()]
+    return np.array(draws) < config.acks_all_share
 
 
 def follower_bytes_per_s(config: FleetConfig, broker: int) -> int:
@@ -210,18 +263,39 @@ def first_tick_ms(config: FleetConfig, broker: int) -> int:
     return int(phase * config.isr_check_period_ms)
 
 
+def spread(config: FleetConfig, rows: int) -> Ints:
+    """Partitions for the rows of a trace that name none, int64[rows], each as likely."""
+    return stream(config.seed, _SPREAD).integers(0, config.partitions, rows)
+
+
 def _bursts(config: FleetConfig, partition: int, together: NDArray[np.float64]) -> _Bursts:
     """All bursts of a partition."""
     if config.load == "together":
         starts = together[_is_hit(config, partition, len(together))]
     else:
         starts = burst_starts_ms(config, partition)
-    heights = np.full(len(starts), config.burst_records, dtype=np.float64)
+    heights = config.burst_records * _swing(config, starts)
     if config.load == "heavy":
         draws = stream(config.seed, _HIT, partition)
         scale = (PARETO_SHAPE - 1) / PARETO_SHAPE  # so that the mean is burst_records
         heights *= np.minimum(scale * (1 + draws.pareto(PARETO_SHAPE, len(starts))), PARETO_MOST)
     return _Bursts(starts.astype(np.int64), heights, _burst_batches(config))
+
+
+def _swing(config: FleetConfig, ts_ms: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What the hour of the day multiplies the load by, float64[n] from 0 to 2."""
+    angles = (ts_ms / HOUR_MS - PEAK_HOUR) * (2 * np.pi / 24)
+    return 1 + config.daily_swing * np.cos(angles)
+
+
+def _apart(draws: Generator, length_s: float, every_s: float, run_ms: int) -> tuple[Ints, Ints]:
+    """Starts and ends (exclusive) of equally long times that do not touch, int64[n] ms."""
+    length_ms, mean_ms = round(length_s * 1000), every_s * 1000
+    count = _enough(run_ms / (mean_ms + length_ms)) if length_ms else 0
+    gaps = draws.exponential(mean_ms, count) + length_ms
+    starts = np.floor(np.cumsum(gaps) - length_ms).astype(np.int64)
+    starts = starts[starts < run_ms]
+    return starts, starts + length_ms
 
 
 def _burst_batches(config: FleetConfig) -> int:

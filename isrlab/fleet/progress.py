@@ -9,53 +9,45 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 QUIET_S = 2.0
 EVERY_S = 0.5
 
 
 @contextmanager
-def shown(spark: SparkSession, what: str, tasks: int) -> Iterator[None]:
-    """Show how many of `tasks` Spark tasks are done while the body runs."""
-    stop = threading.Event()
+def shown(text: Callable[[], str]) -> Iterator[None]:
+    """Show what `text` says while the body runs."""
     line = _line()
-    watcher = threading.Thread(
-        target=_watch, args=(spark.sparkContext, f"{what}: {{}} of {tasks} cells", line, stop)
-    )
-    watcher.daemon = True
-    if line is not None:
-        watcher.start()
+    if line is None:
+        yield
+        return
+    stop = threading.Event()
+    watcher = threading.Thread(target=_watch, args=(text, line, stop), daemon=True)
+    watcher.start()
     try:
         yield
     finally:
         stop.set()
-        if line is not None:
-            watcher.join(timeout=5)
+        watcher.join(timeout=5)
 
 
-def _watch(context, text, line, stop) -> None:  # type: ignore[no-untyped-def]
-    """Poll Spark until told to stop; begin to speak after two seconds."""
+def _watch(
+    text: Callable[[], str], line: Callable[[str], None], stop: threading.Event
+) -> None:
+    """Ask again and again until told to stop; begin to speak after two seconds."""
     began = time.monotonic()
     spoke = False
     while not stop.wait(EVERY_S):
-        if time.monotonic() - began < QUIET_S:
-            continue
-        tracker = context.statusTracker()
-        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-        done = max((stage.numCompletedTasks for stage in stages if stage), default=0)
-        line(text.format(done))
-        spoke = True
+        if time.monotonic() - began >= QUIET_S:
+            line(text())
+            spoke = True
     if spoke:
         line("")
 
 
-def _line():  # type: ignore[no-untyped-def]
+def _line() -> Callable[[str], None] | None:
     """A function that shows one line in place of the last; None where nobody would see it."""
     if "ipykernel" in sys.modules:
         from IPython.display import clear_output

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from isrlab.fleet import load
@@ -74,8 +75,8 @@ class Trace:
 def most_evicting(config: FleetConfig) -> int:
     """The partition whose ISR shrinks most often (the first of them); 0 if none ever does."""
     events = simulate_local(config)
-    partitions = np.asarray(events["partition"])[np.asarray(events["kind"]) == "isr_shrink"]
-    return int(np.bincount(partitions, minlength=1).argmax())
+    shrinks = events.filter(pc.equal(events["kind"], "isr_shrink"))
+    return int(np.bincount(shrinks["partition"], minlength=1).argmax())
 
 
 def trace(config: FleetConfig, partition: int = 0, sample_ms: int = 20) -> Trace:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from isrlab import faults
 from isrlab.cluster import START_MS, Cluster
-from isrlab.engine.messages import CONTROLLER, ExpireFetch, ExpireIsr, Fetch
+from isrlab.engine.messages import ACKS_ALL, CONTROLLER, ExpireFetch, ExpireIsr, Fetch
 from isrlab.engine.model import RECORD_BYTES
 from isrlab.engine.versions import PRESETS, KafkaVersion
 from isrlab.world import Envelope
@@ -39,6 +39,8 @@ class Scene:
     first_tick_ms: int
     arrivals: tuple[tuple[int, int], ...]  # (ms, records), ascending, one for each ms at most
     pauses: tuple[tuple[tuple[int, int], ...], ...]  # of each follower: (start, end) ms, ascending
+    acks: int = 1
+    timeout_ms: int = 30_000  # that a produce may wait
 
     @property
     def version(self) -> KafkaVersion:
@@ -58,6 +60,8 @@ class Seen:
     changes: list[tuple[int, int, int, int]]  # (ms, kind, ISR before, after) as masks of followers
     high_watermarks: list[tuple[int, int]]  # (ms, value at the end of it), where it changed
     ends: list[int]  # of the leader, then of the followers as it knows them, when all is over
+    failures: list[tuple[int, str]]  # (ms, error) of produces with acks=all, ascending
+    waits_ms: list[int]  # of those acknowledged, ascending
 
 
 def play(scene: Scene, until_ms: int) -> Seen:
@@ -73,7 +77,7 @@ def play(scene: Scene, until_ms: int) -> Seen:
     role = cluster.brokers[LEADER].role
     ends = [log.log_end_offset, *(role.remote(b).log_end_offset for b in _followers(scene))]
     assert not cluster.violations, cluster.violations
-    return Seen(_changes(cluster, scene), high_watermarks, ends)
+    return Seen(_changes(cluster, scene), high_watermarks, ends, *_produces(cluster, scene))
 
 
 def started(scene: Scene) -> Cluster:
@@ -86,6 +90,7 @@ def started(scene: Scene) -> Cluster:
         replica_lag_time_max_ms=scene.lag_ms,
         replica_fetch_wait_max_ms=scene.wait_ms,
         replica_fetch_max_bytes=scene.fetch_records * RECORD_BYTES,
+        request_timeout_ms=scene.timeout_ms,
         replica_socket_timeout_ms=NO_WAIT_FOR_AN_ANSWER_MS,
         **({"replica_lag_max_messages": scene.lag_messages} if scene.lag_messages else {}),
     )
@@ -119,7 +124,7 @@ def _one_millisecond(cluster: Cluster, scene: Scene, now_ms: int) -> None:
     _deliver_due(cluster, before=_APPEND)
     for records in (count for ms, count in scene.arrivals if ms == now_ms):
         ids = tuple(f"{now_ms}.{number}" for number in range(records))
-        cluster.produce(LEADER, ids, acks=1)
+        cluster.produce(LEADER, ids, acks=scene.acks)
     _deliver_due(cluster, before=_LAST)
 
 
@@ -158,6 +163,19 @@ def _changes(cluster: Cluster, scene: Scene) -> list[tuple[int, int, int, int]]:
         for row in cluster.events
         if row["kind"] in ASKED
     ]
+
+
+def _produces(cluster: Cluster, scene: Scene) -> tuple[list[tuple[int, str]], list[int]]:
+    """What became of produces with acks=all; their records are named for when they were sent."""
+    zero_ms = _clock(scene, 0)
+    failures, waits_ms = [], []
+    for row in cluster.events:
+        if row["kind"] == "produce_error":
+            failures.append((row["ts_ms"] - zero_ms, row["detail"]["error"]))
+        elif row["kind"] == "produce_ack" and scene.acks == ACKS_ALL:
+            sent_ms = int(row["detail"]["records"].split(".")[0])
+            waits_ms.append(row["ts_ms"] - zero_ms - sent_ms)
+    return sorted(failures), sorted(waits_ms)
 
 
 def _mask(isr: list[int]) -> int:

@@ -1,0 +1,169 @@
+"""How the ISR of a partition changes: asked for, in flight, stored, or cut by the controller."""
+
+from __future__ import annotations
+
+from isrlab.engine import rules
+from isrlab.engine.versions import AfterShrink
+from isrlab.fleet.cellstate import (
+    BATCH_DUE_MS,
+    BATCH_SENT_MS,
+    COMMIT,
+    NEXT_RESTART,
+    NOBODY,
+    NOT_PENDING,
+    PENDING,
+    QUEUE_COUNT,
+    QUEUE_HEAD,
+    REMOVAL,
+    SHRINK,
+    State,
+)
+from isrlab.fleet.compiled import compiled, inlined
+from isrlab.fleet.log import look_at_high_watermark, retry_held
+from isrlab.fleet.resting import is_active, slot_of, wake_all
+from isrlab.fleet.rows import emit
+
+_is_out_of_sync = inlined(rules.is_out_of_sync)
+
+_ON_COMMIT = int(AfterShrink.ON_COMMIT)
+
+
+@compiled
+def change_isr(
+    state: State,
+    now_ms: int,
+    kind: int,
+    partition: int,
+    isr: int,
+) -> None:
+    """Ask for another ISR: stored at once in ZooKeeper, or in flight to the controller.
+
+    2.7 to 3.0 look at the high watermark when they ask for a shrink, too early for the shrink to
+    count (KAFKA-13091), and then no more. Source: maybeShrinkIsr, Partition.scala 2.7.2:952-981.
+    """
+    wake_all(state, partition)
+    emit(state, now_ms, kind, partition, isr)
+    if state.rules.waits_for_controller:
+        state.partitions[partition].pending = PENDING
+        state.partitions[partition].pending_isr = isr
+        state.partitions[partition].maximal_isr = state.partitions[partition].isr | isr
+        _enqueue(state, now_ms, partition)
+    else:
+        _commit(state, now_ms, partition, isr)
+    if kind == SHRINK and state.rules.high_watermark_after_shrink != _ON_COMMIT:
+        look_at_high_watermark(state, now_ms, partition)
+
+
+@compiled
+def _commit(state: State, now_ms: int, partition: int, isr: int) -> None:
+    state.partitions[partition].partition_epoch += 1
+    emit(state, now_ms, COMMIT, partition, isr)
+    state.partitions[partition].isr = isr
+    state.partitions[partition].maximal_isr = isr
+    if state.partitions[partition].held != NOBODY:
+        retry_held(state, now_ms, partition)
+
+
+@compiled
+def _enqueue(state: State, now_ms: int, partition: int) -> None:
+    """When the controller answers: one request of this broker is in flight, the rest waits for it.
+
+    Source: AlterPartitionManager.scala 3.7.1:155-231 (since 2.8).
+    """
+    due_ms = state.scalars[BATCH_DUE_MS]
+    if state.scalars[BATCH_SENT_MS] <= now_ms:  # the latest request has left
+        sent_ms = max(now_ms, due_ms)
+        due_ms = sent_ms + state.rules.isr_commit_ms
+        state.scalars[BATCH_SENT_MS] = sent_ms
+        state.scalars[BATCH_DUE_MS] = due_ms
+    state.partitions[partition].due_ms = due_ms
+    count = state.scalars[QUEUE_COUNT]
+    state.queue[(state.scalars[QUEUE_HEAD] + count) % len(state.queue)] = partition
+    state.scalars[QUEUE_COUNT] = count + 1
+
+
+@compiled
+def next_answer_ms(state: State, never_ms: int) -> int:
+    """When the controller answers next."""
+    if state.scalars[QUEUE_COUNT] == 0:
+        return never_ms
+    return state.partitions[state.queue[state.scalars[QUEUE_HEAD]]].due_ms
+
+
+@compiled
+def on_controller_answers(state: State, now_ms: int) -> None:
+    """Every ISR change that is answered by `now_ms` takes effect."""
+    while next_answer_ms(state, now_ms + 1) <= now_ms:
+        partition = state.queue[state.scalars[QUEUE_HEAD]]
+        state.scalars[QUEUE_HEAD] = (state.scalars[QUEUE_HEAD] + 1) % len(state.queue)
+        state.scalars[QUEUE_COUNT] -= 1
+        state.partitions[partition].pending = NOT_PENDING
+        _commit(state, now_ms, partition, state.partitions[partition].pending_isr)
+        if state.rules.high_watermark_after_shrink == _ON_COMMIT:
+            look_at_high_watermark(state, now_ms, partition)
+
+
+@compiled
+def on_isr_expiration(state: State, now_ms: int) -> None:
+    """The isr-expiration task: drop who is out of sync, except while a change is in flight."""
+    partitions, slots = state.followers.shape
+    for partition in range(partitions):
+        if state.partitions[partition].pending != NOT_PENDING:
+            continue
+        isr = state.partitions[partition].isr
+        end = state.partitions[partition].log_end_offset
+        for slot in range(slots):
+            thread = state.followers[partition, slot].thread
+            clock_ms = state.followers[partition, slot].last_caught_up_ms
+            if not is_active(state, thread, partition):
+                clock_ms = state.threads[thread].fetch_ms
+            if (state.partitions[partition].isr >> slot) & 1 and _is_out_of_sync(
+                state.rules.shrink_rule,
+                state.followers[partition, slot].seen_end,
+                end,
+                clock_ms,
+                now_ms,
+                state.rules.replica_lag_time_max_ms,
+                state.rules.replica_lag_max_messages,
+            ):
+                isr &= ~(1 << slot)
+        if isr != state.partitions[partition].isr:
+            change_isr(state, now_ms, SHRINK, partition, isr)
+
+
+@compiled
+def next_restart_ms(state: State, never_ms: int) -> int:
+    """When a follower's broker goes down next."""
+    place = state.scalars[NEXT_RESTART]
+    return state.restarts[place, 0] if place < len(state.restarts) else never_ms
+
+
+@compiled
+def on_restarts(state: State, now_ms: int) -> None:
+    """Brokers go down in good order: the controller takes them out of the ISRs at once.
+
+    A change in flight goes through without them (Kafka would refuse it, and the leader ask again).
+    """
+    while next_restart_ms(state, now_ms + 1) <= now_ms:
+        place = state.scalars[NEXT_RESTART]
+        state.scalars[NEXT_RESTART] = place + 1
+        thread = state.restarts[place, 1]
+        state.threads[thread].down_until_ms = state.restarts[place, 2]
+        for partition in range(len(state.partitions)):
+            slot = slot_of(state, thread, partition)
+            if slot >= 0:
+                _remove(state, now_ms, partition, slot)
+
+
+@compiled
+def _remove(state: State, now_ms: int, partition: int, slot: int) -> None:
+    wake_all(state, partition)
+    others = ~(1 << slot)
+    isr = state.partitions[partition].isr & others
+    state.partitions[partition].pending_isr &= others
+    if isr != state.partitions[partition].isr:
+        state.partitions[partition].partition_epoch += 1
+        emit(state, now_ms, REMOVAL, partition, isr)
+        state.partitions[partition].isr = isr
+    state.partitions[partition].maximal_isr &= others
+    look_at_high_watermark(state, now_ms, partition)

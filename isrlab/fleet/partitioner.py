@@ -1,0 +1,65 @@
+"""Where a producer sends a record with a key: Kafka's default partitioner.
+
+Source: org.apache.kafka.clients.producer.internals.BuiltInPartitioner.partitionForKey (3.3 and
+later, DefaultPartitioner before), with the 32-bit murmur2 of org.apache.kafka.common.utils.Utils.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from isrlab.fleet.cellstate import Ints
+from isrlab.fleet.compiled import compiled
+
+SEED = np.uint32(0x9747B28C)
+MIX = np.uint32(0x5BD1E995)
+
+
+def partition_of_keys(keys: pa.Array, partitions: int) -> Ints:
+    """The partition of each key, int64[n]; -1 for none or an empty one, which may go anywhere.
+
+    `keys` are strings (their UTF-8 bytes count) or binary.
+    """
+    plain = keys.cast(pa.large_binary())
+    _, offsets, content = plain.buffers()
+    ends = np.frombuffer(offsets, dtype=np.int64)[plain.offset : plain.offset + len(plain) + 1]
+    letters = np.frombuffer(content or b"\0", dtype=np.uint8)
+    found = np.full(len(plain), -1, dtype=np.int64)
+    _fill(letters, ends, partitions, found)
+    return found
+
+
+def murmur2(letters: NDArray[np.uint8], start: int, end: int) -> int:
+    """The hash of letters[start:end], as the 32 bits without a sign."""
+    length = end - start
+    whole = length - length % 4
+    mixed = SEED ^ np.uint32(length)
+    for at in range(start, start + whole, 4):
+        word = np.uint32(0)
+        for byte in range(4):
+            word |= np.uint32(letters[at + byte]) << np.uint32(8 * byte)
+        word = np.uint32(word * MIX)
+        word ^= word >> np.uint32(24)
+        mixed = np.uint32(mixed * MIX) ^ np.uint32(word * MIX)
+    if length > whole:
+        for byte in range(length - whole):
+            mixed ^= np.uint32(letters[start + whole + byte]) << np.uint32(8 * byte)
+        mixed = np.uint32(mixed * MIX)
+    mixed ^= mixed >> np.uint32(13)
+    mixed = np.uint32(mixed * MIX)
+    return int(mixed ^ (mixed >> np.uint32(15)))
+
+
+_murmur2 = compiled(murmur2)
+
+
+def _fill_all(letters: NDArray[np.uint8], ends: Ints, partitions: int, found: Ints) -> None:
+    for key in range(len(found)):
+        if ends[key + 1] > ends[key]:
+            positive = _murmur2(letters, ends[key], ends[key + 1]) & np.uint32(0x7FFFFFFF)
+            found[key] = positive % partitions
+
+
+_fill = compiled(_fill_all)

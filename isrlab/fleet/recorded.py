@@ -1,0 +1,184 @@
+"""Recorded load (`load="trace"`): from the rows of a trace file to the batches of each cell.
+
+The driver reads the file (tracefile.py) once and cuts it into cells; a worker gets its cell's share
+within its row of the plan, and needs no file. Each row is one batch. The earliest is time 0; rows
+at or after the end of the run are left out, and counted; a run that is longer ends idle. A row
+without partition and key goes to a partition drawn for its place in the file. Within a partition
+all records have one size, the mean over its rows, because the kernel counts bytes by records;
+without bytes it is `record_bytes`. The settings of drawn loads do not apply. Left out: what the
+producers would have done had the cluster answered otherwise.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from isrlab.fleet import tracefile
+from isrlab.fleet.cellstate import Arrivals, Ints
+from isrlab.fleet.config import TRACE, FleetConfig
+from isrlab.fleet.layout import assignment
+from isrlab.fleet.load import spread
+from isrlab.fleet.tracefile import Rows, TraceError
+
+MOST_BYTES = 10**18  # of all partitions together
+DECIDES = (
+    *("load", "trace_file", "trace_columns", "partitions", "brokers", "replication_factor"),
+    *("minutes", "seed", "record_bytes"),
+)  # the settings that decide who gets which batches
+PACKED = pa.schema([(n, pa.list_(pa.int64())) for n in (*Arrivals._fields, "record_bytes")])
+
+
+class Recorded(NamedTuple):
+    """The share of one cell."""
+
+    arrivals: Arrivals  # by time, then by place of the partition in the cell
+    record_bytes: Ints  # int64[partitions of the cell]
+
+
+class Recording(NamedTuple):
+    """A trace file, cut for a fleet."""
+
+    sha256: str  # of the file
+    rows: int
+    left_out: int  # of them, at or after the end of the run
+    by_leader: dict[int, Recorded]
+
+
+class Description(NamedTuple):
+    """A trace file in few numbers."""
+
+    rows: int
+    span_s: float  # from the first row to the last
+    minutes: float  # of the shortest run that leaves out none of it
+    records: int
+    records_per_s: float  # over the span
+    peak_to_mean: float  # records of the busiest second, against those of a mean one
+    gap_variation: float  # standard deviation of the gaps between rows / their mean; 1 if Poisson
+
+
+def describe(path: str | Path, columns: str = "") -> Description:
+    """How long a trace is, how much it holds, and how bursty it is.
+
+    `columns` as `trace_columns`. Raises TraceError.
+    """
+    rows = tracefile.read(str(path), columns)
+    last_ms, records = int(rows.ts_ms.max()), int(rows.records.sum(dtype=np.int64))
+    rate = records * 1000 / max(last_ms, 1)
+    peak = np.bincount(rows.ts_ms // 1000, weights=rows.records).max()
+    gaps = np.diff(np.sort(rows.ts_ms))
+    return Description(
+        rows=len(rows.ts_ms),
+        span_s=last_ms / 1000,
+        minutes=max((last_ms + 1) / 60_000, 0.01),
+        records=records,
+        records_per_s=rate,
+        peak_to_mean=float(peak / rate),
+        gap_variation=float(gaps.std() / gaps.mean()) if gaps.any() else 0.0,
+    )
+
+
+def of_cell(config: FleetConfig, leader: int) -> Recorded | None:
+    """The share of one cell; None if the load is not a trace. Raises TraceError."""
+    return recording(config).by_leader[leader] if config.load == TRACE else None
+
+
+def recording(config: FleetConfig) -> Recording:
+    """The trace of a fleet; the last two are kept as long as their files do not change."""
+    only = FleetConfig(**{name: getattr(config, name) for name in DECIDES})
+    try:
+        stat = Path(config.trace_file).stat()
+        return _recording(only, (stat.st_mtime_ns, stat.st_size))
+    except OSError:
+        return _recording(only, (0, 0))
+
+
+def summary(config: FleetConfig) -> dict[str, str | int]:
+    """What a manifest says of the trace: its path, rows, rows left out, SHA-256 of the file."""
+    found = recording(config)
+    return {
+        "trace_file": config.trace_file,
+        "sha256": found.sha256,
+        "rows": found.rows,
+        "left_out": found.left_out,
+    }
+
+
+@functools.lru_cache(maxsize=2)
+def _recording(config: FleetConfig, version: tuple[int, int]) -> Recording:
+    """`version` of the file: read again when it changes."""
+    rows = tracefile.read(config.trace_file, config.trace_columns, config.partitions)
+    anywhere = spread(config, len(rows.ts_ms))
+    rows = rows._replace(partition=np.where(rows.partition < 0, anywhere, rows.partition))
+    keep = np.flatnonzero(rows.ts_ms < config.duration_ms)
+    by_time = keep[
+        np.argsort(rows.ts_ms[keep] * config.partitions + rows.partition[keep], kind="stable")
+    ]
+    with open(config.trace_file, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    count = len(rows.ts_ms)
+    return Recording(digest, count, count - len(keep), _shares(config, rows, by_time))
+
+
+def _shares(config: FleetConfig, rows: Rows, by_time: Ints) -> dict[int, Recorded]:
+    """The rows (by time, then partition) of each leader."""
+    leader_of = assignment(config.partitions, config.brokers, config.replication_factor)[:, 0]
+    sizes = _record_bytes(config, rows, by_time)
+    leaders = leader_of[rows.partition[by_time]].astype(np.uint16)
+    by_leader = by_time[np.argsort(leaders, kind="stable")]
+    ends = np.cumsum(np.bincount(leaders, minlength=config.brokers + 1))
+    place_of = np.zeros(config.partitions, dtype=np.int32)
+    shares = {}
+    for leader in np.unique(leader_of).tolist():
+        mine = by_leader[ends[leader - 1] : ends[leader]]
+        partitions = np.flatnonzero(leader_of == leader)
+        place_of[partitions] = np.arange(len(partitions))
+        arrivals = Arrivals(rows.ts_ms[mine], place_of[rows.partition[mine]], rows.records[mine])
+        shares[leader] = Recorded(arrivals, sizes[partitions])
+    return shares
+
+
+def _record_bytes(config: FleetConfig, rows: Rows, kept: Ints) -> Ints:
+    """Mean size of a partition's records, at least 1, int64[partitions]. Raises TraceError."""
+    sizes = np.full(config.partitions, config.record_bytes, dtype=np.int64)
+    where = rows.partition[kept]
+    records = np.bincount(where, weights=rows.records[kept], minlength=config.partitions)
+    if rows.bytes is not None:
+        total = np.bincount(where, weights=rows.bytes[kept], minlength=config.partitions)
+        has = records > 0
+        sizes[has] = np.maximum(1, np.round(total[has] / records[has]))
+    everything = float(records @ sizes)
+    if everything > MOST_BYTES:
+        raise TraceError(
+            f"{config.trace_file} holds {everything:,.0f} bytes; valid: up to {MOST_BYTES:,}"
+        )
+    return sizes
+
+
+def packed(recorded: Recorded | None) -> bytes | None:
+    """A cell's share as compressed bytes (Arrow IPC), for its row of the plan."""
+    if recorded is None:
+        return None
+    arrays = [np.diff(recorded.arrivals.ts_ms, prepend=0), *recorded.arrivals[1:]]
+    values = [pa.array(array, pa.int64()) for array in (*arrays, recorded.record_bytes)]
+    lists = [pa.ListArray.from_arrays([0, len(value)], value) for value in values]
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, PACKED, options=options) as writer:
+        writer.write_batch(pa.record_batch(lists, schema=PACKED))
+    return sink.getvalue().to_pybytes()
+
+
+def unpacked(content: bytes | None) -> Recorded | None:
+    """What `packed` packed."""
+    if content is None:
+        return None
+    batch = pa.ipc.open_stream(content).read_next_batch()
+    gaps, places, records, record_bytes = (np.asarray(column.values) for column in batch.columns)
+    arrivals = Arrivals(np.cumsum(gaps), places.astype(np.int32), records.astype(np.int32))
+    return Recorded(arrivals, record_bytes)

@@ -1,0 +1,83 @@
+"""Who has nothing to do: the bits that let a fetch skip most of its partitions.
+
+A follower of a partition is *at rest* when it and the high watermark are at the leader's log end,
+it is in the ISR, and no change is in flight. A fetch then changes nothing but clocks, and all of
+them become the time of that fetch, which the thread remembers once for all its partitions.
+`State.active` holds a bit for every follower that is not at rest; `wake` writes the remembered time
+down before anything else happens to it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from isrlab.fleet.cellstate import NOT_PENDING, State
+from isrlab.fleet.compiled import compiled, inlined
+
+_ONE = np.uint64(1)
+
+_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
+_TOP_SIX = np.uint64(58)
+_BIT_PLACES = np.zeros(64, dtype=np.int64)
+for _place in range(64):
+    _BIT_PLACES[((int(_DE_BRUIJN) << _place) % 2**64) >> 58] = _place
+
+
+@inlined
+def lowest_bit(word: int) -> int:
+    """The place of the lowest bit that is set in a word that is not 0 (de Bruijn's product)."""
+    return _BIT_PLACES[((word & (~word + _ONE)) * _DE_BRUIJN) >> _TOP_SIX]
+
+
+@inlined
+def is_active(state: State, thread: int, partition: int) -> bool:
+    """The follower's bit is set: a fetch of `thread` must look at `partition`."""
+    word = state.active[thread, partition >> 6]
+    return (word >> np.uint64(partition & 63)) & _ONE != 0
+
+
+@inlined
+def slot_of(state: State, thread: int, partition: int) -> int:
+    """The slot of `partition` that `thread` fills; -1 if it does not read the partition."""
+    for slot in range(state.followers.shape[1]):
+        if state.followers[partition, slot].thread == thread:
+            return slot
+    return -1
+
+
+@inlined
+def wake(state: State, partition: int, slot: int) -> None:
+    """Write down the clocks of a follower at rest and set its bit."""
+    thread = state.followers[partition, slot].thread
+    if is_active(state, thread, partition):
+        return
+    at_ms = state.threads[thread].fetch_ms
+    follower = state.followers[partition, slot]
+    follower.last_caught_up_ms = at_ms
+    follower.had_all_ms = at_ms
+    follower.last_fetch_ms = at_ms
+    follower.last_fetch_leader_end = state.partitions[partition].log_end_offset
+    state.active[thread, partition >> 6] |= _ONE << np.uint64(partition & 63)
+
+
+@compiled
+def wake_all(state: State, partition: int) -> None:
+    for slot in range(state.followers.shape[1]):
+        wake(state, partition, slot)
+
+
+@inlined
+def rest_if_quiet(state: State, thread: int, partition: int, slot: int) -> None:
+    """Clear the follower's bit if a further fetch would change nothing but clocks."""
+    end = state.partitions[partition].log_end_offset
+    if (
+        state.followers[partition, slot].seen_end == end
+        and state.partitions[partition].high_watermark == end
+        and state.partitions[partition].pending == NOT_PENDING
+        and (state.partitions[partition].isr >> slot) & 1 == 1
+        and (
+            not state.rules.pushes_high_watermark
+            or state.followers[partition, slot].sent_high_watermark == end
+        )
+    ):
+        state.active[thread, partition >> 6] &= ~(_ONE << np.uint64(partition & 63))

@@ -66,6 +66,9 @@ def by_python(kind: type, config: FleetConfig, arrivals: Arrivals) -> Timed:
         "response_bytes": links.response_max_bytes,
         "wait_ms": links.fetch_wait_max_ms,
         "commit_ms": rule.isr_commit_ms,
+        "acks_all": config.acks_all_share == 1,
+        "timeout_ms": rule.request_timeout_ms,
+        "delivery_ms": rule.delivery_timeout_ms,
     }
     stalls = [np.column_stack(load.stalls(config, b)).tolist() for b in one.thread_brokers]
     rows = list(zip(*(column.tolist() for column in arrivals), strict=True))

@@ -18,7 +18,8 @@ _THREAD = 0.000_1  # threads come one after another
 class SimpyCell(NaiveCell):
     """The same input as the naive fleet's; `run` goes from event to event, not from ms to ms.
 
-    Left out: the pushed high watermark of 2.4 and 2.5.
+    Left out: the pushed high watermark of 2.4 and 2.5, slow leaders, restarts, produces that time
+    out.
     """
 
     def run(self, until_ms, first_tick_ms):
@@ -49,10 +50,8 @@ class SimpyCell(NaiveCell):
         for now in sorted(self.arrivals):
             yield self._until(now + _APPEND)
             for index, records in self.arrivals[now]:
-                partition = self.partitions[index]
-                partition.end += records
-                self.look_at_high_watermark(index, now)
-                for follower in partition.followers:
+                self.produce(index, records, now)
+                for follower in self.partitions[index].followers:
                     parked = self.wanted[follower.thread]
                     if parked is not None and not parked.triggered:
                         parked.succeed()

@@ -90,8 +90,9 @@ def _dress(ax, false, real, config) -> None:  # type: ignore[no-untyped-def]
 
 def false_alarms(config: FleetConfig) -> tuple[int, int]:
     """False alarms and all evictions of a fleet, by the measure of `fleet.evictions`."""
-    details = fleet.simulate_local(config)["detail"].to_pylist()
-    ages = [int(dict(detail)["since_caught_up_ms"]) for detail in details if detail]
+    rows = fleet.simulate_local(config).select(["kind", "detail"]).to_pylist()
+    details = [dict(row["detail"]) for row in rows if row["kind"] == "isr_shrink"]
+    ages = [int(detail["since_caught_up_ms"]) for detail in details]
     return sum(age <= config.lag_time_ms for age in ages), len(ages)
 
 

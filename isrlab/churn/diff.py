@@ -1,0 +1,114 @@
+"""What one run has that another has not: their ISR changes, matched one to one.
+
+A change is one replica that leaves or joins the ISR of one partition, as `isr_history` tells it,
+so two runs can be compared whoever wrote their events and however many lines tell of a change. Two
+changes match if partition, replica and direction are the same and each is the other's nearest in
+time, within a tolerance (of two equally near the earlier counts). Changes for which no ISR before
+is known are left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from isrlab.churn.history import PARTITION, isr_history
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pyspark.sql import Column, DataFrame
+
+FATES = {
+    "same": "in both runs, at the same millisecond",
+    "moved": "in both runs, at another time within the tolerance",
+    "gone": "only in the run before",
+    "new": "only in the run after",
+}
+CHANGES = ("leaves", "joins")
+_KEY = ("was", "now", "topic", "partition", "replica", "change")
+
+
+def diff(
+    events: DataFrame, pairs: Iterable[tuple[str, str]], tolerance_ms: int = 10_000
+) -> DataFrame:
+    """One row for each ISR change of each pair of runs (before, after), with its fate of `FATES`.
+
+    `was_ms` and `now_ms` are its times in the two runs, null where it is missing; `moved_ms` is how
+    much later it is. A run without events has no changes. Raises ValueError if `tolerance_ms` is
+    negative.
+    """
+    if tolerance_ms < 0:
+        raise ValueError(f"tolerance_ms must be 0 or more, not {tolerance_ms}")
+    sides = [(*pair, *side) for pair in pairs for side in zip(("was", "now"), pair, strict=True)]
+    asked = events.sparkSession.createDataFrame(
+        sides, "was string, now string, side string, run string"
+    )
+    is_match = F.col("rows") == 2
+    was_ms = F.when(is_match | (F.col("side") == "was"), F.col("was_ms"))
+    now_ms = F.when(is_match | (F.col("side") == "now"), F.col("now_ms"))
+    moved_ms = now_ms - was_ms
+    fate = (
+        F.when(moved_ms == 0, "same")
+        .when(is_match, "moved")
+        .when(F.col("side") == "was", "gone")
+        .otherwise("new")
+    )
+    return (
+        isr_moves(events)
+        .join(F.broadcast(asked), on="run", how="inner")
+        .select(*_KEY, "side", *[_nearest(side, tolerance_ms) for side in ("was", "now")])
+        .groupBy(*_KEY, "was_ms", "now_ms")
+        .agg(F.count("*").alias("rows"), F.min("side").alias("side"))
+        .select(
+            *_KEY,
+            fate.alias("fate"),
+            was_ms.alias("was_ms"),
+            now_ms.alias("now_ms"),
+            moved_ms.alias("moved_ms"),
+        )
+        .orderBy(*_KEY[:4], F.coalesce("was_ms", "now_ms"), *_KEY[4:])
+    )
+
+
+def diff_counts(diffs: DataFrame) -> DataFrame:
+    """Each pair of runs and direction of change: how many of each fate, and by how much they moved.
+
+    `median_moved_ms` is of those that moved, null if none did.
+    """
+    counts = [F.count_if(F.col("fate") == fate).alias(fate) for fate in FATES]
+    moved = F.median(F.when(F.col("fate") == "moved", F.col("moved_ms")))
+    return (
+        diffs.groupBy("was", "now", "change")
+        .agg(*counts, moved.alias("median_moved_ms"))
+        .orderBy("was", "now", F.desc("change"))
+        .select("was", "now", "change", *FATES, "median_moved_ms")
+    )
+
+
+def isr_moves(events: DataFrame) -> DataFrame:
+    """Each replica that leaves or joins an ISR: run, topic, partition, replica, change, ts_ms."""
+    left = F.transform(F.array_except("isr_before", "isr"), _as(CHANGES[0]))
+    joined = F.transform(F.array_except("isr", "isr_before"), _as(CHANGES[1]))
+    return (
+        isr_history(events)
+        .select(*PARTITION, "ts_ms", F.explode(F.concat(left, joined)).alias("move"))
+        .select(*PARTITION, "move.*", "ts_ms")
+    )
+
+
+def _as(change: str) -> Callable[[Column], Column]:
+    """A replica with what it does."""
+    return lambda replica: F.struct(replica.alias("replica"), F.lit(change).alias("change"))
+
+
+def _nearest(side: str, tolerance_ms: int) -> Column:
+    """When this change comes on one side, at the time nearest to this row; on its own side, now."""
+    window = Window.partitionBy(*_KEY).orderBy("ts_ms")
+    there = F.when(F.col("side") == side, F.col("ts_ms"))
+    earlier = F.max(there).over(window.rangeBetween(-tolerance_ms, 0))
+    later = F.min(there).over(window.rangeBetween(0, tolerance_ms))
+    is_later = later - F.col("ts_ms") < F.col("ts_ms") - earlier
+    return F.when(is_later, later).otherwise(F.coalesce(earlier, later)).alias(f"{side}_ms")

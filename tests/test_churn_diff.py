@@ -1,0 +1,92 @@
+"""The diff of two runs: ten changes in, the fates expected."""
+
+from __future__ import annotations
+
+import pytest
+
+from isrlab import churn
+from isrlab import events as events_table
+
+pytest.importorskip("pyspark")
+from pyspark.testing import assertDataFrameEqual
+
+FULL = [1, 2, 3]
+
+
+def change(run, ts_ms, before, after, partition=0):
+    kind = "isr_shrink" if len(after) < len(before) else "isr_expand"
+    place = {"broker": 1, "topic": "t", "partition": partition}
+    return {"run": run, "ts_ms": ts_ms, "kind": kind, "isr_before": before, "isr": after, **place}
+
+
+TEN = [
+    change("old", 1_000, FULL, [1, 2]),  # the same in both
+    change("new", 1_000, FULL, [1, 2]),
+    change("old", 4_000, [1, 2], FULL),  # 10 ms later
+    change("new", 4_010, [1, 2], FULL),
+    change("old", 30_000, FULL, [1]),  # two at once; one of them leaves 5 s later, one not at all
+    change("new", 35_000, FULL, [1, 2]),
+    change("old", 31_000, FULL, [1, 3], partition=1),  # too far apart to be the same
+    change("new", 61_000, FULL, [1, 3], partition=1),
+    change("new", 70_000, [1, 3], FULL, partition=1),
+    change("new", 1_000, FULL, [1, 2], partition=2),  # another partition
+]
+
+
+@pytest.fixture
+def ten(spark):
+    return spark.createDataFrame(events_table.table(TEN))
+
+
+def same(found, rows, columns):
+    chosen = found.select(*columns.split())
+    assertDataFrameEqual(chosen, chosen.sparkSession.createDataFrame(rows, chosen.schema))
+
+
+def test_each_change_has_a_fate(ten):
+    rows = [
+        (0, 3, "leaves", "same", 1_000, 1_000, 0),
+        (0, 3, "joins", "moved", 4_000, 4_010, 10),
+        (0, 2, "leaves", "gone", 30_000, None, None),
+        (0, 3, "leaves", "moved", 30_000, 35_000, 5_000),
+        (1, 2, "leaves", "gone", 31_000, None, None),
+        (1, 2, "leaves", "new", None, 61_000, None),
+        (1, 2, "joins", "new", None, 70_000, None),
+        (2, 3, "leaves", "new", None, 1_000, None),
+    ]
+    columns = "partition replica change fate was_ms now_ms moved_ms"
+    same(churn.diff(ten, [("old", "new")]), rows, columns)
+
+
+def test_fates_are_counted(ten):
+    rows = [("leaves", 1, 1, 2, 2, 5_000.0), ("joins", 0, 1, 0, 1, 10.0)]
+    columns = "change same moved gone new median_moved_ms"
+    same(churn.diff_counts(churn.diff(ten, [("old", "new")])), rows, columns)
+
+
+def test_the_tolerance_decides_what_has_moved(ten):
+    strict = churn.diff_counts(churn.diff(ten, [("old", "new")], tolerance_ms=9))
+    same(strict, [("leaves", 1, 0, 3, 3), ("joins", 0, 0, 1, 2)], "change same moved gone new")
+    loose = churn.diff_counts(churn.diff(ten, [("old", "new")], tolerance_ms=30_000))
+    same(loose, [("leaves", 1, 2, 1, 1), ("joins", 0, 1, 0, 1)], "change same moved gone new")
+    with pytest.raises(ValueError, match="tolerance_ms must be 0 or more, not -1"):
+        churn.diff(ten, [("old", "new")], tolerance_ms=-1)
+
+
+def test_several_pairs_backwards_and_a_run_without_events(ten):
+    pairs = [("new", "old"), ("old", "calm"), ("old", "old")]
+    found = churn.diff_counts(churn.diff(ten, pairs)).where("change = 'leaves'")
+    rows = [("new", "old", 1, 1, 2, 2), ("old", "calm", 0, 0, 4, 0), ("old", "old", 4, 0, 0, 0)]
+    same(found, rows, "was now same moved gone new")
+
+
+def test_of_two_in_reach_the_nearer_matches(spark):
+    rows = [
+        change("old", 1_000, FULL, [1, 2]),
+        change("old", 2_000, [1, 2], FULL),
+        change("old", 9_000, FULL, [1, 2]),
+        change("new", 8_000, FULL, [1, 2]),
+    ]
+    events = spark.createDataFrame(events_table.table(rows))
+    found = churn.diff(events, [("old", "new")]).where("change = 'leaves'")
+    same(found, [("gone", 1_000, None), ("moved", 9_000, 8_000)], "fate was_ms now_ms")

@@ -57,6 +57,8 @@ def kinds(config):
     [
         ("partitions", 0, "partitions=0 is out of range; valid: 1 to 1,000,000 partitions"),
         ("minutes", -1, "minutes=-1 is out of range; valid: 0.01 to 20,160.0"),
+        ("brokers", 3.5, "brokers=3.5 is not whole; valid: 2 to 10,000 brokers"),
+        ("minutes", float("nan"), "minutes=nan is out of range"),
         ("seed", 1.5e300, "seed=1.5e+300 is out of range"),
         ("replica_lag_time_max_ms", 0, "valid: 1 to 86,400,000 ms"),
         ("burst_records", "many", "burst_records='many' is out of range"),
@@ -68,6 +70,26 @@ def kinds(config):
 def test_a_wrong_setting_is_named_with_its_range(setting, value, said):
     with pytest.raises(ValueError, match=said.replace("+", r"\+").replace("(", r"\(")):
         FleetConfig(**{setting: value})
+
+
+def test_whole_numbers_become_ints():
+    brokers = FleetConfig(brokers=6.0).brokers
+    assert (brokers, type(brokers)) == (6, int)
+
+
+def test_settings_are_read_from_text():
+    text = "num_replica_fetchers=2 stall_s=1.5 load=together replica_lag_time_max_ms=None"
+    found = fleet.settings(text)
+    assert found == {
+        "num_replica_fetchers": 2,
+        "stall_s": 1.5,
+        "load": "together",
+        "replica_lag_time_max_ms": None,
+    }
+    assert FleetConfig().with_(**found).num_replica_fetchers == 2
+    assert fleet.settings("") == {}
+    with pytest.raises(ValueError, match=r"'brokers' is no setting; valid: NAME=VALUE"):
+        fleet.settings("brokers")
 
 
 def test_an_unknown_setting_is_refused():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shlex
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import Field, asdict, dataclass, field, fields, replace
 from typing import Any
 
 from isrlab.engine.rules import effective_min_isr, isr_check_period_ms
@@ -91,7 +93,7 @@ class FleetConfig:
         if self.load not in (*LOADS, TRACE):
             raise ValueError(f"unknown load {self.load!r}; known: {', '.join([*LOADS, TRACE])}")
         for item in fields(self):
-            _check(item.name, getattr(self, item.name), item.metadata)
+            object.__setattr__(self, item.name, _checked(item, getattr(self, item.name)))
         if self.replication_factor > self.brokers:
             raise ValueError(
                 f"replication_factor={self.replication_factor} needs as many brokers; "
@@ -216,6 +218,27 @@ def sweep(
     ]
 
 
+def settings(text: str) -> dict[str, Any]:
+    """Settings by name, out of "num_replica_fetchers=2 load=together"; a number where it is one.
+
+    Raises ValueError for what is not NAME=VALUE; `with_` checks names and ranges.
+    """
+    found: dict[str, Any] = {}
+    for part in shlex.split(text):
+        name, equals, value = part.partition("=")
+        if not equals:
+            raise ValueError(f"{part!r} is no setting; valid: NAME=VALUE, such as brokers=6")
+        found[name] = _value(value)
+    return found
+
+
+def _value(text: str) -> int | float | str | None:
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return None if text == "None" else text
+
+
 def listed(configs: FleetConfig | Iterable[FleetConfig]) -> list[FleetConfig]:
     """One fleet or several, as a list of several; raises ValueError if two runs share a name."""
     several = [configs] if isinstance(configs, FleetConfig) else list(configs)
@@ -246,12 +269,18 @@ def _check_load(config: FleetConfig) -> None:
         )
 
 
-def _check(name: str, value: Any, limits: Any) -> None:
-    """Raise ValueError unless a numeric field is a number within its limits."""
-    if not limits or value is None:
-        return
+def _checked(item: Field[Any], value: Any) -> Any:
+    """The value, whole where the field is; raises ValueError unless it is within the limits."""
+    limits = item.metadata
+    if not limits or (value is None and item.default is None):
+        return value
     low, high, unit = limits["low"], limits["high"], limits["unit"]
+    valid = f"valid: {low:,} to {high:,}{f' {unit}' if unit else ''}"
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not is_number or not low <= value <= high:
-        where = f" {unit}" if unit else ""
-        raise ValueError(f"{name}={value!r} is out of range; valid: {low:,} to {high:,}{where}")
+        raise ValueError(f"{item.name}={value!r} is out of range; {valid}")
+    if isinstance(item.default, float):
+        return value
+    if value != int(value):
+        raise ValueError(f"{item.name}={value!r} is not whole; {valid}")
+    return int(value)

@@ -74,6 +74,19 @@ def test_refused_produce(ten):
     same(churn.refused_produce(ten), rows, "partition error produces first_ms last_ms")
 
 
+def test_refused_produce_by_other_keys(ten):
+    same(churn.refused_produce(ten, ("run", "hour")), [("r", 0, 2)], "run hour produces")
+    with pytest.raises(ValueError, match="valid: one or more of run, "):
+        churn.refused_produce(ten, ("colour",))
+
+
+def test_a_produce_that_is_given_up_was_refused_before_and_counts_once(spark):
+    rows = [event(6_000, "produce_error", detail={"error": e}) for e in (
+        "NOT_ENOUGH_REPLICAS", "DELIVERY_TIMEOUT", "REQUEST_TIMED_OUT")]  # fmt: skip
+    measured = churn.metrics(frame(spark, [*rows, event(0, "notify")]), to_ms=10_000)
+    assert measured.first().RefusedProducesPerSec == 0.2
+
+
 def test_rejoin_times(ten):
     rows = [(3, 1_100, 10_000, 8_900, 700), (2, 5_600, 9_100, 3_500, 40)]
     same(churn.rejoin_times(ten), rows, "replica left_ms back_ms out_ms lag_records")
@@ -104,6 +117,20 @@ def test_since_2_8_an_expansion_is_a_request_that_no_line_announces(spark):
 def test_time_until_known(ten):
     rows = [(1, 1_100, 2, 30)]
     same(churn.time_until_known(ten), rows, "partition_epoch committed_ms brokers until_known_ms")
+
+
+def test_one_row_of_metadata_can_tell_of_many_brokers(spark):
+    rows = [
+        event(100, "isr_commit", [1, 2], FULL, partition_epoch=1),
+        event(120, "metadata", partition_epoch=1, detail={"brokers": "40"}),
+        event(200, "isr_commit", [1], [1, 2], partition_epoch=2),
+        event(230, "metadata", broker=2, partition_epoch=2),
+        event(240, "metadata", broker=3, partition_epoch=2),
+    ]
+    events = frame(spark, rows)
+    same(churn.controller_load(events), [("r", 42)], "run metadata_updates")
+    rows = [(1, 40, 20), (2, 2, 40)]
+    same(churn.time_until_known(events), rows, "partition_epoch brokers until_known_ms")
 
 
 def test_rates(ten):
@@ -254,6 +281,7 @@ def test_no_events_no_answers(spark, stalls):
         churn.rejoin_times(nothing),
         churn.controller_load(nothing),
         churn.time_until_known(nothing),
+        churn.commit_latency(nothing),
         churn.rates(nothing),
         churn.metrics(nothing),
         churn.judged_evictions(nothing, stalls, 0),

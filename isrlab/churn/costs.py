@@ -57,11 +57,14 @@ def under_min_isr(
     )
 
 
-def refused_produce(events: DataFrame) -> DataFrame:
+def refused_produce(events: DataFrame, by: Sequence[str] = PARTITION) -> DataFrame:
     """Produces that were refused or timed out: how many of each error, from when to when.
 
-    `error` is Kafka's name, null where the line does not tell it.
+    `by` is any of run, topic, partition, broker and hour. `error` is Kafka's name, null where the
+    line does not tell it; DELIVERY_TIMEOUT (of fleets) is a producer that gives up a produce which
+    was refused and tried again, so that one counts under both.
     """
+    keys = keys_of(by)
     totals = [
         F.count("*").alias("produces"),
         F.min("ts_ms").alias("first_ms"),
@@ -69,10 +72,11 @@ def refused_produce(events: DataFrame) -> DataFrame:
     ]
     return (
         events.where("kind = 'produce_error'")
-        .groupBy(*PARTITION, detail("error").alias("error"))
+        .withColumns({"hour": hour(), "error": detail("error")})
+        .groupBy(*keys, "error")
         .agg(*totals)
-        .orderBy(F.desc("produces"), *PARTITION, "error")
-        .select(*PARTITION, "error", "produces", "first_ms", "last_ms")
+        .orderBy(F.desc("produces"), *keys, "error")
+        .select(*keys, "error", "produces", "first_ms", "last_ms")
     )
 
 
@@ -103,6 +107,7 @@ def controller_load(events: DataFrame, by: Sequence[str] = ("run",)) -> DataFram
     (AlterPartition since 2.7, a write to ZooKeeper before); `rejected` those refused;
     `notifications` announcements of changes through ZooKeeper; `metadata_updates` what brokers
     then learned from the controller, one for each broker and partition.
+    A row that tells of several brokers (`detail.brokers`, as fleets write it) counts for them all.
     """
     order = Window.partitionBy(*PARTITION, "broker").orderBy("ts_ms", "place")
     is_answer = F.lag("kind").over(order).isin(*REQUESTS)
@@ -117,7 +122,7 @@ def controller_load(events: DataFrame, by: Sequence[str] = ("run",)) -> DataFram
         F.count_if("asks").alias("isr_requests"),
         F.count_if(F.col("kind") == "isr_rejected").alias("rejected"),
         F.count_if(F.col("kind") == "notify").alias("notifications"),
-        F.count_if(F.col("kind") == "metadata").alias("metadata_updates"),
+        F.sum(F.when(F.col("kind") == "metadata", _told()).otherwise(0)).alias("metadata_updates"),
     ]
     return (
         counted.withColumn("hour", hour())
@@ -131,14 +136,18 @@ def controller_load(events: DataFrame, by: Sequence[str] = ("run",)) -> DataFram
 def time_until_known(events: DataFrame) -> DataFrame:
     """From the commit of an ISR until the last broker that says so had learned of it.
 
-    `brokers` is how many said so. Clocks of brokers differ: a difference can be negative.
+    `brokers` is how many said so, or how many a row says it tells of (`detail.brokers`), if more.
+    Clocks of brokers differ: a difference can be negative.
     """
     keys = [*PARTITION, "partition_epoch"]
     is_metadata = F.col("kind") == "metadata"
     totals = [
         F.min(F.when(~is_metadata, F.col("ts_ms"))).alias("committed_ms"),
         F.max(F.when(is_metadata, F.col("ts_ms"))).alias("known_ms"),
-        F.count_distinct(F.when(is_metadata, F.col("broker"))).alias("brokers"),
+        F.greatest(
+            F.count_distinct(F.when(is_metadata, F.col("broker"))),
+            F.max(F.when(is_metadata, _told())),
+        ).alias("brokers"),
     ]
     return (
         events.where("kind in ('isr_commit', 'metadata') and partition_epoch is not null")
@@ -154,6 +163,11 @@ def time_until_known(events: DataFrame) -> DataFrame:
             (F.col("known_ms") - F.col("committed_ms")).alias("until_known_ms"),
         )
     )
+
+
+def _told() -> Column:
+    """How many brokers a row of metadata tells of."""
+    return F.coalesce(detail("brokers").try_cast("long"), F.lit(1))
 
 
 def hour() -> Column:

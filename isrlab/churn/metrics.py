@@ -2,6 +2,8 @@
 
 Where Kafka has a metric for it, it bears that name. Kafka's gauges count partitions at a moment;
 here they are the average over the run. Kafka's meters are rates; here too, over the whole run.
+RemoteTimeMs is `kafka.network:type=RequestMetrics,name=RemoteTimeMs,request=Produce`; Kafka's has
+the produces with acks=1, which do not wait, among the others.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ import numpy as np
 from pyspark.sql import functions as F
 
 from isrlab.churn.costs import HOUR_MS, controller_load, hour, isr_times, keys_of
-from isrlab.churn.history import is_expand, is_shrink, isr_history
+from isrlab.churn.history import detail, is_expand, is_shrink, isr_history
+from isrlab.churn.latency import commit_latency
 from isrlab.churn.questions import absences
 
 if TYPE_CHECKING:
@@ -33,9 +36,12 @@ METRICS: dict[str, str] = {
     "MedianRejoinSeconds": "time out of the ISR before a return, median",
     "LongestRejoinSeconds": "time out of the ISR before a return, longest",
     "RefusedProducesPerSec": "produces refused or timed out, per second",
+    "RemoteTimeMs50thPercentile": "ms that a produce with acks=all waited for the ISR, median",
+    "RemoteTimeMs99thPercentile": "the same, 99th percentile",
     "IsrRequestsPerSec": "ISR changes asked of the controller (or ZooKeeper), per second",
 }
 FLAP_MS = 60_000
+GIVEN_UP = "DELIVERY_TIMEOUT"  # of a produce that has been counted when it was refused
 
 
 def rates(
@@ -95,9 +101,8 @@ def metrics(
             (F.max("out_ms") / 1000).alias("longest_s"),
         )
     )
-    refused = events.groupBy("run").agg(
-        F.count_if(F.col("kind") == "produce_error").alias("refused")
-    )
+    is_refused = (F.col("kind") == "produce_error") & ~detail("error").eqNullSafe(GIVEN_UP)
+    refused = events.groupBy("run").agg(F.count_if(is_refused).alias("refused"))
     names = ["under_replicated_ms", "one_copy_ms", "at_min_isr_ms", "under_min_isr_ms"]
     times = isr_times(events, min_insync_replicas, replicas=replicas, end_ms=to_ms)
     times = times.groupBy("run").agg(*[F.sum(name).alias(name) for name in names])
@@ -111,7 +116,7 @@ def metrics(
             "to_ms": F.coalesce("to_ms", F.lit(to_ms).cast("long")),
         }
     )
-    for part in (changes, times, out, refused, asked):
+    for part in (changes, times, out, refused, commit_latency(events), asked):
         rows = rows.join(part, on="run", how="left")
     return rows.select(
         "run",
@@ -125,6 +130,8 @@ def metrics(
         F.col("median_s").alias("MedianRejoinSeconds"),
         F.col("longest_s").alias("LongestRejoinSeconds"),
         _or_zero(F.col("refused") / seconds, "RefusedProducesPerSec"),
+        F.col("p50_ms").cast("double").alias("RemoteTimeMs50thPercentile"),
+        F.col("p99_ms").cast("double").alias("RemoteTimeMs99thPercentile"),
         _or_zero(F.col("isr_requests") / seconds, "IsrRequestsPerSec"),
     ).orderBy("run")
 

@@ -15,7 +15,7 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numba
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
@@ -52,10 +52,10 @@ def inlined(function: F) -> F:
     return compiled(function, forceinline=True)
 
 
-def is_ready(function: object) -> bool:
+def is_ready(function: Any) -> bool:
     """Machine code is at hand, here or from another process."""
-    name = function.py_func.__qualname__  # type: ignore[attr-defined]
-    return bool(function.signatures or list(Path(_CACHE).glob(f"*.{name}-*.nbc")))  # type: ignore[attr-defined]
+    name = function.py_func.__qualname__
+    return bool(function.signatures or list(Path(_CACHE).glob(f"*.{name}-*.nbc")))
 
 
 def cache_folder() -> str:

@@ -2,24 +2,26 @@
 
 Theory of operation. Time jumps from one thing to the next, in whole milliseconds. A fetcher thread
 sends a fetch for all its partitions, each at its log end; it reaches the leader one latency later.
-If any partition has records, the leader answers at once (in 2.4 and 2.5 also if it has a higher
-high watermark than at the last fetch), else it parks the fetch until that is so or
+If there are `replica.fetch.min.bytes`, the leader answers at once (in 2.4 and 2.5 also if it has a
+higher high watermark than at the last fetch), else it parks the fetch until that is so or
 `replica.fetch.wait.max.ms` is over (the log is then read again, but clocks, ISR and high watermark
 are not touched: Kafka does that only when a fetch comes in). The answer holds at most
 `replica.fetch.max.bytes` of each partition and `replica.fetch.response.max.bytes` in all, in the
-order of who was served longest ago; at least one record. It travels one latency, is received and
-written at `bytes_per_s`, rounded up to a millisecond, and the next fetch leaves. A stalled thread's
-work stands still and goes on afterwards.
+order of who was served longest ago (as in a fetch session); at least one record. The leader sends
+its answers one after another, if its rate is limited. An answer travels one latency, is received
+and written at `bytes_per_s`, rounded up to a millisecond, and the next fetch leaves. A stalled
+thread's work stands still, or is slower, and goes on afterwards. A stalled leader reads nothing
+until it is over; appends, the expiry task and the controller go on.
 
-Within one millisecond: the controller's answers, appends in order of partition, then fetches in
-order of thread, then the expiry task. Only the order is a choice; none of it is chance.
+Within one millisecond: the controller's answers, restarts, appends in order of partition, then
+fetches in order of thread, then the expiry task. Only the order is a choice; none of it is chance.
 
-Left out: record batches (a fetch may end at any record), log segments, quotas, request queues and
-the time the leader's disk needs, min bytes above 1, incremental fetch sessions (they change sizes,
-not times), the controller's own removal of a broker whose session ends, elections, and the leader
-epoch that a shrink raises in KRaft from 3.3 to 3.5. Loops are therefore a little too regular: do
-not read latencies below some ten milliseconds off this model. ISR membership is decided on scales
-of seconds, and that is what it is for.
+Left out: record batches (a fetch may end at any record), log segments, quotas, request queues,
+the sizes that incremental fetch sessions save, a leader that pauses as a whole, the controller's
+own removal of a broker whose session ends, elections (also those of a restart: leaders stay where
+they are), and the leader epoch that a shrink raises in KRaft from 3.3 to 3.5. Loops are therefore a
+little too regular: do not read latencies below some ten milliseconds off this model. ISR membership
+is decided on scales of seconds, and that is what it is for.
 """
 
 from __future__ import annotations

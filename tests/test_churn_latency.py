@@ -1,0 +1,97 @@
+"""Commit latency: a few rows of counts in, quantiles out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from isrlab import churn, fleet
+from isrlab import events as events_table
+from isrlab.fleet.cell import leaders, run_cell
+from isrlab.fleet.rows import bucket_starts
+
+pytest.importorskip("pyspark")
+from pyspark.testing import assertDataFrameEqual
+
+HOUR = 3_600_000
+QUANTILES = "p50_ms p90_ms p99_ms p999_ms max_ms"
+
+
+def ack(latency_ms, count=None, **more):
+    detail = {"acks": "-1", "latency_ms": str(latency_ms)}
+    detail |= {} if count is None else {"count": str(count)}
+    row = {"run": "r", "ts_ms": 0, "kind": "produce_ack", "broker": 1, "topic": "t"}
+    return row | {"detail": detail} | more
+
+
+TEN = [
+    ack(2, 400),
+    ack(2, 100, broker=2),
+    ack(4, 400, ts_ms=HOUR),
+    ack(40, 90),
+    ack(300, 9, broker=2),
+    ack(9_000),  # says nothing of a count: one
+    ack(7, 3, run="s", partition=5),
+    {"run": "r", "ts_ms": 5, "kind": "produce_ack", "detail": {"records": "8"}},  # of the engine
+    {"run": "r", "ts_ms": 6, "kind": "produce_error", "detail": {"error": "REQUEST_TIMED_OUT"}},
+    {"run": "q", "ts_ms": 7, "kind": "isr_commit", "isr": [1], "topic": "t", "partition": 0},
+]
+
+
+def frame(spark, rows):
+    return spark.createDataFrame(events_table.table(rows))
+
+
+def same(found, rows, columns):
+    chosen = found.select(*columns.split())
+    assertDataFrameEqual(chosen, chosen.sparkSession.createDataFrame(rows, chosen.schema))
+
+
+def test_commit_latency_weighs_each_class_with_its_count(spark):
+    found = churn.commit_latency(frame(spark, TEN))
+    rows = [("r", 1_000, 2, 4, 40, 300, 9_000), ("s", 3, 7, 7, 7, 7, 7)]
+    same(found, rows, f"run count {QUANTILES}")
+
+
+def test_one_produce_more_moves_the_quantile(spark):
+    found = churn.commit_latency(frame(spark, [*TEN, ack(40, 1)]))
+    assert found.first().p50_ms == 4, "501 of 1,001 are needed, and 500 took 2 ms"
+
+
+def test_commit_latency_by_other_keys(spark):
+    ten = frame(spark, TEN)
+    by_broker = churn.commit_latency(ten, ("run", "broker")).where("run = 'r'")
+    same(by_broker, [(1, 891, 4, 9_000), (2, 109, 2, 300)], "broker count p50_ms max_ms")
+    by_hour = churn.commit_latency(ten, ("hour",))
+    same(by_hour, [(0, 603, 2), (1, 400, 4)], "hour count p50_ms")
+    by_partition = churn.commit_latency(ten, ("topic", "partition"))
+    same(by_partition, [(None, 1_000), (5, 3)], "partition count")
+
+
+def test_latency_histogram(spark):
+    rows = [(2, 500), (4, 400), (40, 90), (300, 9), (9_000, 1)]
+    found = churn.latency_histogram(frame(spark, TEN)).where("run = 'r'")
+    same(found, rows, "latency_ms count")
+
+
+def test_unknown_keys_are_refused(spark):
+    with pytest.raises(ValueError, match="valid: one or more of run, topic, partition"):
+        churn.commit_latency(frame(spark, TEN), ("colour",))
+
+
+def test_metrics_name_the_latency_as_kafka_does(spark):
+    (q, r, s) = churn.metrics(frame(spark, TEN)).collect()
+    assert (r.RemoteTimeMs50thPercentile, r.RemoteTimeMs99thPercentile) == (2.0, 40.0)
+    assert s.RemoteTimeMs50thPercentile == 7.0
+    assert q.RemoteTimeMs50thPercentile is None
+
+
+def test_a_fleet_is_counted_to_the_last_produce(spark):
+    config = fleet.FleetConfig(version="3.7", partitions=6, minutes=3, stall_every_s=60)
+    found = churn.commit_latency(spark.createDataFrame(fleet.simulate_local(config))).first()
+    counts = sum(run_cell(config, leader).latencies.sum(axis=0) for leader in leaders(config))
+    waits = np.repeat(bucket_starts(), counts)
+    middle, slow = np.quantile(waits, [0.5, 0.99], method="inverted_cdf")
+    assert (found["count"], found.p50_ms, found.p99_ms) == (len(waits), middle, slow)
+    assert found.max_ms == waits.max()
+    assert found.p50_ms < 20 < found.max_ms

@@ -16,6 +16,7 @@ CHECKS_ONCE_PER_LAG_TIME = "AB"
 COUNTS_FRESH_CLOCKS = "CDEFGHIJKLMNO"
 COUNTS_WHO_IS_AT_THE_END = "LMNO"
 HOLDS_UNDER_MIN_ISR = "NO"
+FORGETS_WHO_IS_DOWN = "MNO"
 SPARES_WHO_IS_AT_THE_END = "EFGHIJKLMNO"
 LOOKS_AT_EVERY_FETCH = "ABCDE"
 PUSHES_HIGH_WATERMARK = "FG"
@@ -271,6 +272,9 @@ class NaiveCell:
             counts = member or (fresh and self.column in COUNTS_FRESH_CLOCKS)
             if self.column in COUNTS_WHO_IS_AT_THE_END and follower.seen == partition.end:
                 counts = True
+            is_down = self.threads[follower.thread].down_until_ms > now
+            if is_down and self.column in FORGETS_WHO_IS_DOWN:
+                counts = member
             if counts:
                 least = min(least, follower.seen)
         is_small = 1 + len(partition.isr) < self.settings["min_isr"]

@@ -52,7 +52,7 @@ def raise_high_watermark(state: State, now_ms: int, p: int) -> None:
             state.rules.high_watermark_set,
             in_isr,
             (state.partitions[p].maximal_isr >> slot) & 1 == 1,
-            True,
+            state.threads[thread].down_until_ms <= now_ms,
             state.followers[p, slot].seen_end,
             end,
             clock_ms,

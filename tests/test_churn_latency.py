@@ -8,7 +8,7 @@ import pytest
 from isrlab import churn, fleet
 from isrlab import events as events_table
 from isrlab.fleet.cell import leaders, run_cell
-from isrlab.fleet.rows import bucket_starts
+from isrlab.fleet.kernel.rows import bucket_starts
 
 pytest.importorskip("pyspark")
 from pyspark.testing import assertDataFrameEqual

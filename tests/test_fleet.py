@@ -27,8 +27,8 @@ from isrlab.fleet.cell import (
     run_cell,
     run_cell_in_windows,
 )
-from isrlab.fleet.compiled import SOURCES
 from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.kernel.compiled import SOURCES
 from isrlab.fleet.layout import assignment, fetcher_id
 from isrlab.spark import package_archive
 
@@ -341,8 +341,9 @@ def test_questions_find_false_alarms_and_agree_with_the_general_ones(spark):
 
 def test_the_cache_is_named_after_all_that_is_compiled_and_what_that_imports():
     package = Path(isrlab.__file__).parent
-    found = {package / "fleet" / "compiled.py"}
-    open_files = [f for f in package.glob("fleet/*.py") if "fleet.compiled import" in f.read_text()]
+    found = {package / "fleet" / "kernel" / "compiled.py"}
+    files = package.glob("fleet/**/*.py")
+    open_files = [f for f in files if "kernel.compiled import" in f.read_text()]
     while open_files:
         file = open_files.pop()
         if file.is_file() and file not in found:
@@ -356,7 +357,7 @@ def test_the_cache_is_named_after_all_that_is_compiled_and_what_that_imports():
 
 def test_the_kernel_works_out_of_a_zip_and_without_a_place_for_its_cache(tmp_path):
     archive = package_archive()
-    assert any(n.endswith("fleet/kernel.py") for n in zipfile.ZipFile(archive).namelist())
+    assert any(n.endswith("fleet/kernel/clock.py") for n in zipfile.ZipFile(archive).namelist())
     code = (
         f"import sys; sys.path.insert(0, {archive!r})\n"
         "import isrlab.fleet as f; assert '.zip' in f.__file__, f.__file__\n"

@@ -23,7 +23,10 @@ from isrlab.engine.messages import ACKS_ALL
 from isrlab.engine.model import RECORD_BYTES
 from isrlab.engine.versions import PRESETS
 from isrlab.fleet.arrow import ONE_DETAIL
-from isrlab.fleet.cellstate import (
+from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.kernel.clock import run
+from isrlab.fleet.kernel.rows import bucket, bucket_starts
+from isrlab.fleet.kernel.state import (
     COMMIT,
     EVENT_COLUMNS,
     ISR_AFTER,
@@ -37,9 +40,6 @@ from isrlab.fleet.cellstate import (
     Setup,
     new_state,
 )
-from isrlab.fleet.config import FleetConfig
-from isrlab.fleet.kernel import run
-from isrlab.fleet.rows import bucket, bucket_starts
 
 DURATION_MS = 700
 MOST_EVENTS = 5_000

@@ -11,11 +11,11 @@ from naive_fleet import HOLDS_UNDER_MIN_ISR, ORDINARY, SAMPLE_MS, NaiveCell, wor
 
 from isrlab.engine import rules
 from isrlab.engine.versions import PRESETS
-from isrlab.fleet import leader, log, membership, produces
-from isrlab.fleet.cellstate import EVENT_COLUMNS, Arrivals, Links, Out, Setup, new_state
 from isrlab.fleet.config import FleetConfig
-from isrlab.fleet.kernel import _end_of_work, run
-from isrlab.fleet.rows import bucket
+from isrlab.fleet.kernel import leader, log, membership, produces
+from isrlab.fleet.kernel.clock import _end_of_work, run
+from isrlab.fleet.kernel.rows import bucket
+from isrlab.fleet.kernel.state import EVENT_COLUMNS, Arrivals, Links, Out, Setup, new_state
 
 DURATION_MS = 2_000
 

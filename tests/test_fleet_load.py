@@ -15,11 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from isrlab import fleet
-from isrlab.fleet import load, recorded, tracefile
+from isrlab.fleet import load, recorded
 from isrlab.fleet.cell import cell, leaders, run_cell, setup
 from isrlab.fleet.config import FleetConfig
-from isrlab.fleet.partitioner import partition_of_keys
-from isrlab.fleet.tracefile import TraceError
+from isrlab.fleet.recorded import file
+from isrlab.fleet.recorded.file import TraceError
+from isrlab.fleet.recorded.partitioner import partition_of_keys
 
 HOUR_MS = 3_600_000
 SMALL = FleetConfig(partitions=6, minutes=20, burst_every_s=60, seed=5)
@@ -177,7 +178,7 @@ def config_of(path, **settings):
     ids=["seconds", "ms", "zones", "blank lines and other columns", "windows"],
 )
 def test_one_trace_written_in_many_ways(tmp_path, text):
-    rows = tracefile.read(written(tmp_path, text), partitions=6)
+    rows = file.read(written(tmp_path, text), partitions=6)
     order = np.argsort(rows.ts_ms)
     assert rows.ts_ms[order].tolist() == [0, 250, 2_500]
     assert rows.partition[order].tolist() == [1, 0, 5]
@@ -196,7 +197,7 @@ def test_csv_gzip_and_parquet_hold_the_same(tmp_path):
     table = table.set_column(1, "key", table["key"].dictionary_encode())
     pq.write_table(table, tmp_path / "trace.parquet")
     first, *others = (
-        tracefile.read(path, partitions=6) for path in (plain, packed, f"{plain[:-3]}parquet")
+        file.read(path, partitions=6) for path in (plain, packed, f"{plain[:-3]}parquet")
     )
     assert set(first.partition.tolist()) == set(range(6))
     for other in others:
@@ -206,7 +207,7 @@ def test_csv_gzip_and_parquet_hold_the_same(tmp_path):
 def test_columns_can_be_named(tmp_path):
     path = written(tmp_path, "When sent,Tokens,time,Pod\n3000,7,x,2\n1000,5,y,1\n")
     columns = "time_ms='When sent' records=Tokens partition=pod"
-    rows = tracefile.read(path, columns, partitions=6)
+    rows = file.read(path, columns, partitions=6)
     assert [column.tolist() for column in rows[:3]] == [[2_000, 0], [2, 1], [7, 5]]
 
 
@@ -330,25 +331,25 @@ def test_a_broken_file_says_what_and_where(tmp_path, case):
     text, said = BROKEN[case]
     path = written(tmp_path, text)
     with pytest.raises(TraceError) as error:
-        tracefile.read(path, partitions=6)
+        file.read(path, partitions=6)
     assert path in str(error.value)
     assert said in str(error.value)
 
 
 def test_every_bad_row_is_counted_also_beyond_a_block(tmp_path, monkeypatch):
-    monkeypatch.setattr(tracefile, "BLOCK_BYTES", 1_000)
+    monkeypatch.setattr(file, "BLOCK_BYTES", 1_000)
     lines = [f"{i},{-1 if i >= 900 and i % 10 == 0 else 1}" for i in range(3_000)]
     lines[500] = lines[2_500] = "1,2,3"
     lines[400] = ""
     with pytest.raises(
         TraceError, match=r"line 502: 3 values instead of 2: '1,2,3' \(more bad lines: 210"
     ):
-        tracefile.read(written(tmp_path, "time,records\n" + "\n".join(lines)))
+        file.read(written(tmp_path, "time,records\n" + "\n".join(lines)))
     lines[500] = "1,1"
     with pytest.raises(
         TraceError, match=r"line 902: column 'records' has '-1'.*\(more bad lines: 209"
     ):
-        tracefile.read(written(tmp_path, "time,records\n" + "\n".join(lines)))
+        file.read(written(tmp_path, "time,records\n" + "\n".join(lines)))
 
 
 @pytest.mark.parametrize(
@@ -362,7 +363,7 @@ def test_every_bad_row_is_counted_also_beyond_a_block(tmp_path, monkeypatch):
 )
 def test_a_wrong_mapping_is_named(tmp_path, columns, said):
     with pytest.raises(TraceError) as error:
-        tracefile.read(written(tmp_path, "time,records\n1,2\n"), columns)
+        file.read(written(tmp_path, "time,records\n1,2\n"), columns)
     assert said in str(error.value)
 
 
@@ -402,7 +403,7 @@ def test_files_that_are_none_or_only_half(tmp_path):
 def test_wrong_parquet(tmp_path, columns, said):
     pq.write_table(pa.table(columns), tmp_path / "trace.parquet")
     with pytest.raises(TraceError) as error:
-        tracefile.read(str(tmp_path / "trace.parquet"), partitions=6)
+        file.read(str(tmp_path / "trace.parquet"), partitions=6)
     assert said in str(error.value)
 
 
@@ -450,7 +451,7 @@ def test_all_records_of_a_trace_are_appended_and_a_partition_can_be_watched(burs
     counts = [run_cell(bursty, leader).counts["records"] for leader in leaders(bursty)]
     assert sum(counts) == recorded.describe(bursty.trace_file).records
     watched = fleet.trace(bursty, partition=2)
-    rows = tracefile.read(bursty.trace_file, partitions=6)
+    rows = file.read(bursty.trace_file, partitions=6)
     assert watched.log_end_offset[-1] == rows.records[rows.partition == 2].sum()
 
 

@@ -9,9 +9,11 @@ import pytest
 
 from isrlab import fleet
 from isrlab.fleet import cell as cells
-from isrlab.fleet import cellstate, load
+from isrlab.fleet import load
 from isrlab.fleet.cell import CellRun, cell, run_cell
-from isrlab.fleet.cellstate import (
+from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.kernel import state
+from isrlab.fleet.kernel.state import (
     COMMIT,
     EVENT_COLUMNS,
     KIND,
@@ -20,7 +22,6 @@ from isrlab.fleet.cellstate import (
     REMOVAL,
     TS_MS,
 )
-from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.telling import Telling
 
 QUIET = FleetConfig(
@@ -167,7 +168,7 @@ def test_a_stall_longer_than_the_timeout_but_within_the_lag_limit_times_out():
 def test_room_for_produces_grows(monkeypatch):
     busy = QUIET.with_(stall_s=30, stall_every_s=100)
     expected = fleet.simulate_local(busy)
-    monkeypatch.setattr(cellstate, "FIRST_PRODUCES", 2)
+    monkeypatch.setattr(state, "FIRST_PRODUCES", 2)
     assert fleet.simulate_local(busy).equals(expected)
 
 

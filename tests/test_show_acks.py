@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from isrlab import fleet
-from isrlab.fleet.rows import bucket_starts
+from isrlab.fleet.kernel.rows import bucket_starts
 from isrlab.show import acks
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from isrlab.fleet import FleetConfig, load
 from isrlab.fleet.cell import cell, setup
-from isrlab.fleet.cellstate import COVERED, EVENT_COLUMNS, Arrivals, Out, new_state
-from isrlab.fleet.kernel import run
+from isrlab.fleet.kernel.clock import run
+from isrlab.fleet.kernel.state import COVERED, EVENT_COLUMNS, Arrivals, Out, new_state
 
 LEADER = 1
 LEAST_S = 0.3  # the kernel is repeated until it has run for this long

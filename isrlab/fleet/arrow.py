@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from isrlab.events import SCHEMA, table
 from isrlab.fleet.cell import CellRun
-from isrlab.fleet.cellstate import (
+from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.kernel.rows import bucket_starts
+from isrlab.fleet.kernel.state import (
     CHANGED,
     GIVEN_UP,
     HIGH_WATERMARK,
@@ -37,9 +39,7 @@ from isrlab.fleet.cellstate import (
     TS_MS,
     Ints,
 )
-from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.layout import TOPIC
-from isrlab.fleet.rows import bucket_starts
 from isrlab.fleet.telling import Telling
 
 KIND_NAMES = pa.array(

@@ -8,7 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from isrlab.fleet import load
-from isrlab.fleet.cellstate import (
+from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.kernel.clock import is_compiled
+from isrlab.fleet.kernel.clock import run as run_kernel
+from isrlab.fleet.kernel.state import (
     APPENDED,
     COVERED,
     EVENT_COLUMNS,
@@ -26,9 +29,6 @@ from isrlab.fleet.cellstate import (
     copied,
     new_state,
 )
-from isrlab.fleet.config import FleetConfig
-from isrlab.fleet.kernel import is_compiled
-from isrlab.fleet.kernel import run as run_kernel
 from isrlab.fleet.layout import assignment, fetcher_id
 from isrlab.fleet.progress import shown
 from isrlab.fleet.recorded import Recorded, of_cell

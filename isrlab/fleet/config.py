@@ -11,7 +11,7 @@ from typing import Any
 
 from isrlab.engine.rules import effective_min_isr, isr_check_period_ms
 from isrlab.engine.versions import IsrWrite, KafkaVersion
-from isrlab.fleet.cellstate import Links, Rules
+from isrlab.fleet.kernel.state import Links, Rules
 
 LOADS: dict[str, str] = {
     "steady": "batches at random, nothing else",

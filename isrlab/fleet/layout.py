@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from isrlab.fleet.cellstate import Ints
+from isrlab.fleet.kernel.state import Ints
 
 TOPIC = "load"
 

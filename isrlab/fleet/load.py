@@ -21,8 +21,8 @@ import numpy as np
 from numpy.random import Generator, Philox, SeedSequence
 from numpy.typing import NDArray
 
-from isrlab.fleet.cellstate import Arrivals, Ints
 from isrlab.fleet.config import TRACE, FleetConfig
+from isrlab.fleet.kernel.state import Arrivals, Ints
 
 BURST_BATCH_MS = 10
 PARETO_SHAPE = 1.5  # of heavy-tailed bursts: finite mean, no variance to speak of

@@ -18,8 +18,8 @@ from isrlab.engine import rules
 from isrlab.engine.versions import IsrWrite
 from isrlab.events import SCHEMA
 from isrlab.fleet.cell import CellRun
-from isrlab.fleet.cellstate import COMMIT, KIND, PARTITION, PARTITION_EPOCH, REMOVAL, TS_MS, Ints
 from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.kernel.state import COMMIT, KIND, PARTITION, PARTITION_EPOCH, REMOVAL, TS_MS, Ints
 from isrlab.fleet.layout import TOPIC
 
 _PERIOD_MS = rules.ISR_CHANGE_TICK_MS

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from isrlab.fleet import load
 from isrlab.fleet.cell import run_cell
-from isrlab.fleet.cellstate import Ints
 from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.kernel.state import Ints
 from isrlab.fleet.layout import assignment
 from isrlab.fleet.simulate import simulate_local
 

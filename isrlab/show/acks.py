@@ -22,7 +22,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from isrlab import fleet
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
-from isrlab.fleet.rows import EXACT_MS, STEPS
+from isrlab.fleet.kernel.rows import EXACT_MS, STEPS
 from isrlab.show.style import INK, PALE, bare, broker_colour, plain
 
 ANSWER, FETCH, WAIT = "#0072B2", "#D55E00", "#CFC3E6"

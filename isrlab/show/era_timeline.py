@@ -20,8 +20,8 @@ from isrlab import fleet
 from isrlab.fleet import load
 from isrlab.fleet.arrow import to_arrow
 from isrlab.fleet.cell import leaders, run_cell
-from isrlab.fleet.cellstate import Rules
 from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.kernel.state import Rules
 from isrlab.fleet.layout import assignment
 from isrlab.show.eras import GENERATIONS, REASONS, draw_legend, reason
 from isrlab.show.style import INK, PALE, bare, plain

@@ -21,8 +21,8 @@ from matplotlib.ticker import FuncFormatter
 
 from isrlab.fleet import load
 from isrlab.fleet.cell import cell, run_cell
-from isrlab.fleet.cellstate import KIND, PARTITION, SHRINK
 from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.kernel.state import KIND, PARTITION, SHRINK
 from isrlab.fleet.layout import assignment, fetcher_id
 from isrlab.fleet.trace import Trace
 from isrlab.show.style import INK, bare, plain

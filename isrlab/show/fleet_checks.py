@@ -17,9 +17,9 @@ from matplotlib.axes import Axes
 
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.kernel.rows import STEPS
 from isrlab.fleet.layout import assignment
-from isrlab.fleet.rows import STEPS
-from isrlab.fleet.tracewriter import write_trace
+from isrlab.fleet.recorded.writer import write_trace
 from isrlab.show.style import INK, PALE, bare, plain
 
 FINER = 10  # times

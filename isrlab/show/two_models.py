@@ -19,7 +19,10 @@ from isrlab.cluster import START_MS, Cluster
 from isrlab.engine.messages import ACKS_ALL, ExpireIsr
 from isrlab.engine.model import RECORD_BYTES
 from isrlab.engine.versions import IsrWrite
-from isrlab.fleet.cellstate import (
+from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.kernel.clock import run
+from isrlab.fleet.kernel.rows import bucket_starts
+from isrlab.fleet.kernel.state import (
     COMMIT,
     EVENT_COLUMNS,
     ISR_AFTER,
@@ -31,9 +34,6 @@ from isrlab.fleet.cellstate import (
     Setup,
     new_state,
 )
-from isrlab.fleet.config import FleetConfig
-from isrlab.fleet.kernel import run
-from isrlab.fleet.rows import bucket_starts
 
 LEADER, STANDING = 1, 3
 

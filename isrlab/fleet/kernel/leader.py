@@ -1,18 +1,18 @@
 """What a leader makes of one partition of a fetch: clocks, ISR, high watermark, an answer.
 
 The decisions are `engine/rules.py`, compiled; here is only the bookkeeping around them, on the
-arrays of `cellstate.State`.
+arrays of `state.State`.
 """
 
 from __future__ import annotations
 
 from isrlab.engine import rules
 from isrlab.engine.versions import LagClock
-from isrlab.fleet.cellstate import EXPAND, NOT_PENDING, State
-from isrlab.fleet.compiled import inlined
-from isrlab.fleet.log import raise_high_watermark
-from isrlab.fleet.membership import change_isr
-from isrlab.fleet.resting import rest_if_quiet, slot_of
+from isrlab.fleet.kernel.compiled import inlined
+from isrlab.fleet.kernel.log import raise_high_watermark
+from isrlab.fleet.kernel.membership import change_isr
+from isrlab.fleet.kernel.resting import rest_if_quiet, slot_of
+from isrlab.fleet.kernel.state import EXPAND, NOT_PENDING, State
 
 _last_caught_up_time_ms = inlined(rules.last_caught_up_time_ms)
 _can_join_isr = inlined(rules.can_join_isr)

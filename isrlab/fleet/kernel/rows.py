@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from isrlab.fleet.cellstate import (
+from isrlab.fleet.kernel.compiled import compiled
+from isrlab.fleet.kernel.state import (
     BUCKETS,
     CHANGED,
     EVENT_COUNT,
@@ -28,7 +29,6 @@ from isrlab.fleet.cellstate import (
     Ints,
     State,
 )
-from isrlab.fleet.compiled import compiled
 
 
 @compiled

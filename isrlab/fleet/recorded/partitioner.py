@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from isrlab.fleet.cellstate import Ints
-from isrlab.fleet.compiled import compiled
+from isrlab.fleet.kernel.compiled import compiled
+from isrlab.fleet.kernel.state import Ints
 
 SEED = np.uint32(0x9747B28C)
 MIX = np.uint32(0x5BD1E995)

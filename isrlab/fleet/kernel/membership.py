@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from isrlab.engine import rules
 from isrlab.engine.versions import AfterShrink
-from isrlab.fleet.cellstate import (
+from isrlab.fleet.kernel.compiled import compiled, inlined
+from isrlab.fleet.kernel.log import look_at_high_watermark, retry_held
+from isrlab.fleet.kernel.resting import is_active, slot_of, wake_all
+from isrlab.fleet.kernel.rows import emit
+from isrlab.fleet.kernel.state import (
     BATCH_DUE_MS,
     BATCH_SENT_MS,
     COMMIT,
@@ -18,10 +22,6 @@ from isrlab.fleet.cellstate import (
     SHRINK,
     State,
 )
-from isrlab.fleet.compiled import compiled, inlined
-from isrlab.fleet.log import look_at_high_watermark, retry_held
-from isrlab.fleet.resting import is_active, slot_of, wake_all
-from isrlab.fleet.rows import emit
 
 _is_out_of_sync = inlined(rules.is_out_of_sync)
 

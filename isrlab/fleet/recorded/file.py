@@ -27,8 +27,8 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from isrlab.fleet.cellstate import Ints
-from isrlab.fleet.tracecolumns import Bools, Column, Keys, Reader, Times, Whole
+from isrlab.fleet.kernel.state import Ints
+from isrlab.fleet.recorded.columns import Bools, Column, Keys, Reader, Times, Whole
 
 NAMES = {
     "time": ("time", "timestamp", "ts", "datetime"),

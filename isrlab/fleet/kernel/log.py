@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from isrlab.engine import rules
-from isrlab.fleet.cellstate import (
+from isrlab.fleet.kernel.compiled import compiled, inlined
+from isrlab.fleet.kernel.produces import (
+    add_held,
+    add_waiting,
+    complete,
+    has_enough,
+    next_held,
+    take_held,
+)
+from isrlab.fleet.kernel.resting import is_active, wake
+from isrlab.fleet.kernel.rows import emit_produce
+from isrlab.fleet.kernel.state import (
     APPENDED,
     NEXT_THREAD_MS,
     NOBODY,
@@ -12,17 +23,6 @@ from isrlab.fleet.cellstate import (
     SENT_MS,
     State,
 )
-from isrlab.fleet.compiled import compiled, inlined
-from isrlab.fleet.produces import (
-    add_held,
-    add_waiting,
-    complete,
-    has_enough,
-    next_held,
-    take_held,
-)
-from isrlab.fleet.resting import is_active, wake
-from isrlab.fleet.rows import emit_produce
 
 _holds_back_high_watermark = inlined(rules.holds_back_high_watermark)
 _next_high_watermark = inlined(rules.next_high_watermark)

@@ -28,7 +28,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from isrlab.fleet.cellstate import (
+from isrlab.fleet.kernel.compiled import compiled, inlined, is_ready
+from isrlab.fleet.kernel.leader import on_follower_position
+from isrlab.fleet.kernel.log import on_append
+from isrlab.fleet.kernel.membership import (
+    next_answer_ms,
+    next_restart_ms,
+    on_controller_answers,
+    on_isr_expiration,
+    on_restarts,
+)
+from isrlab.fleet.kernel.produces import tell_timeouts
+from isrlab.fleet.kernel.resting import lowest_bit, slot_of
+from isrlab.fleet.kernel.state import (
     COVERED,
     EVENT_COUNT,
     FETCHES,
@@ -45,18 +57,6 @@ from isrlab.fleet.cellstate import (
     Arrivals,
     State,
 )
-from isrlab.fleet.compiled import compiled, inlined, is_ready
-from isrlab.fleet.leader import on_follower_position
-from isrlab.fleet.log import on_append
-from isrlab.fleet.membership import (
-    next_answer_ms,
-    next_restart_ms,
-    on_controller_answers,
-    on_isr_expiration,
-    on_restarts,
-)
-from isrlab.fleet.produces import tell_timeouts
-from isrlab.fleet.resting import lowest_bit, slot_of
 
 _NEVER_MS = 2**62
 _ZERO = np.uint64(0)

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from isrlab.fleet.cellstate import Ints
-from isrlab.fleet.partitioner import partition_of_keys
+from isrlab.fleet.kernel.state import Ints
+from isrlab.fleet.recorded.partitioner import partition_of_keys
 
 Bools = NDArray[np.bool_]
 

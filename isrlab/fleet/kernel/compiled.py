@@ -27,9 +27,10 @@ F = TypeVar("F", bound=Callable[..., object])
 # Whatever is compiled, and what that imports (a test compares).
 SOURCES = (
     *("engine/choices.py", "engine/rules.py", "engine/versions.py"),
-    *("fleet/cellstate.py", "fleet/compiled.py", "fleet/kernel.py", "fleet/leader.py"),
-    *("fleet/log.py", "fleet/membership.py", "fleet/partitioner.py", "fleet/produces.py"),
-    *("fleet/resting.py", "fleet/rows.py"),
+    *("fleet/kernel/clock.py", "fleet/kernel/compiled.py", "fleet/kernel/leader.py"),
+    *("fleet/kernel/log.py", "fleet/kernel/membership.py", "fleet/kernel/produces.py"),
+    *("fleet/kernel/resting.py", "fleet/kernel/rows.py", "fleet/kernel/state.py"),
+    "fleet/recorded/partitioner.py",
 )
 
 

@@ -13,7 +13,9 @@ again (a real producer would, and since 3.0 by default the log would not take th
 from __future__ import annotations
 
 from isrlab.engine import rules
-from isrlab.fleet.cellstate import (
+from isrlab.fleet.kernel.compiled import compiled, inlined
+from isrlab.fleet.kernel.rows import count_latency, emit_produce
+from isrlab.fleet.kernel.state import (
     GIVEN_UP,
     NEXT,
     NOBODY,
@@ -26,8 +28,6 @@ from isrlab.fleet.cellstate import (
     TRIED_MS,
     State,
 )
-from isrlab.fleet.compiled import compiled, inlined
-from isrlab.fleet.rows import count_latency, emit_produce
 
 _admits_acks_all = inlined(rules.admits_acks_all)
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from isrlab.fleet.cellstate import NOT_PENDING, State
-from isrlab.fleet.compiled import compiled, inlined
+from isrlab.fleet.kernel.compiled import compiled, inlined
+from isrlab.fleet.kernel.state import NOT_PENDING, State
 
 _ONE = np.uint64(1)
 

@@ -1,6 +1,6 @@
 """Recorded load (`load="trace"`): from the rows of a trace file to the batches of each cell.
 
-The driver reads the file (tracefile.py) once and cuts it into cells; a worker gets its cell's share
+The driver reads the file (file.py) once and cuts it into cells; a worker gets its cell's share
 within its row of the plan, and needs no file. Each row is one batch. The earliest is time 0; rows
 at or after the end of the run are left out, and counted; a run that is longer ends idle. A row
 without partition and key goes to a partition drawn for its place in the file. Within a partition
@@ -19,12 +19,12 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from isrlab.fleet import tracefile
-from isrlab.fleet.cellstate import Arrivals, Ints
 from isrlab.fleet.config import TRACE, FleetConfig
+from isrlab.fleet.kernel.state import Arrivals, Ints
 from isrlab.fleet.layout import assignment
 from isrlab.fleet.load import spread
-from isrlab.fleet.tracefile import Rows, TraceError
+from isrlab.fleet.recorded import file
+from isrlab.fleet.recorded.file import Rows, TraceError
 
 MOST_BYTES = 10**18  # of all partitions together
 DECIDES = (
@@ -67,7 +67,7 @@ def describe(path: str | Path, columns: str = "") -> Description:
 
     `columns` as `trace_columns`. Raises TraceError.
     """
-    rows = tracefile.read(str(path), columns)
+    rows = file.read(str(path), columns)
     last_ms, records = int(rows.ts_ms.max()), int(rows.records.sum(dtype=np.int64))
     rate = records * 1000 / max(last_ms, 1)
     peak = np.bincount(rows.ts_ms // 1000, weights=rows.records).max()
@@ -112,15 +112,15 @@ def summary(config: FleetConfig) -> dict[str, str | int]:
 @functools.lru_cache(maxsize=2)
 def _recording(config: FleetConfig, version: tuple[int, int]) -> Recording:
     """`version` of the file: read again when it changes."""
-    rows = tracefile.read(config.trace_file, config.trace_columns, config.partitions)
+    rows = file.read(config.trace_file, config.trace_columns, config.partitions)
     anywhere = spread(config, len(rows.ts_ms))
     rows = rows._replace(partition=np.where(rows.partition < 0, anywhere, rows.partition))
     keep = np.flatnonzero(rows.ts_ms < config.duration_ms)
     by_time = keep[
         np.argsort(rows.ts_ms[keep] * config.partitions + rows.partition[keep], kind="stable")
     ]
-    with open(config.trace_file, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    with open(config.trace_file, "rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
     count = len(rows.ts_ms)
     return Recording(digest, count, count - len(keep), _shares(config, rows, by_time))
 

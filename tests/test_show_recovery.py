@@ -97,3 +97,17 @@ def test_the_controls_draw():
     assert len(seen) == 3
     figure = restart.plot_restart(recovery.rolling(restart.SMALL, 0.6, 60, 1.25))
     assert figure.axes[1].get_title(loc="left") == "0 returns come after the next restart"
+
+
+@pytest.mark.parametrize(
+    ("version", "longest_s", "timed_out"),
+    [("0.9.0", (0, 2), 0), ("0.10.2", (5, 10), 0), ("3.3", (20, 30), 1), ("3.6", (0, 2), 0)],
+)
+def test_from_0_10_2_to_3_5_produces_wait_for_a_broker_that_has_gone(version, longest_s, timed_out):
+    base = fleet.FleetConfig(
+        version=version, partitions=24, brokers=4, load="steady", stall_s=0, follower_spread=0,
+        batch_every_ms=200, min_insync_replicas=2, seed=1,
+    )  # fmt: skip
+    (row,) = restart.waits_for_the_gone([recovery.rolling(base, 0.6, 60, 1.3)]).itertuples()
+    assert longest_s[0] <= row.longest_wait_s < longest_s[1]
+    assert bool(row.timed_out) == bool(timed_out)

@@ -13,10 +13,12 @@ cluster). Left out: object stores, which have no rename.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import platform
 import re
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -55,12 +57,12 @@ def stored(
 ) -> DataFrame:
     """Run the fleets, keep their events as Parquet in `folder`, and read them back.
 
-    By default the folder is a new temporary one. One that holds these very fleets, complete or
-    not, is completed; raises FileExistsError if it holds anything else, naming what differs.
+    By default the folder is a temporary one, gone with this process. One that holds these very
+    fleets, complete or not, is completed; raises FileExistsError if it holds anything else, naming
+    what differs.
     """
     several = listed(configs)
-    target = Path(folder) if folder is not None else Path(tempfile.mkdtemp(prefix="isrlab-fleet-"))
-    target = target.resolve()
+    target = Path(folder if folder is not None else _temporary()).resolve()
     _claim(target, manifest(several))
     total = _cells(several)
     if len(_files(target)) < total:
@@ -76,6 +78,12 @@ def stored(
     for leftover in target.glob("run=*/.*"):
         leftover.unlink(missing_ok=True)
     return read(spark, target)
+
+
+def _temporary() -> str:
+    folder = tempfile.mkdtemp(prefix="isrlab-fleet-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def read(spark: SparkSession, folder: str | Path) -> DataFrame:

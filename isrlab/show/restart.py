@@ -6,10 +6,12 @@ Each move simulates a small fleet here and sends one picture; `plot_restart` is 
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 
 import ipywidgets as widgets
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -112,3 +114,18 @@ def restart_png(config: FleetConfig) -> bytes:
     plot_restart(config, figure=figure)
     figure.savefig(buffer, format="png")
     return buffer.getvalue()
+
+
+def waits_for_the_gone(configs: Sequence[FleetConfig]) -> pd.DataFrame:
+    """For each fleet: how long produces waited at most (s), and how many timed out.
+
+    Latencies are those of `produce_ack` rows, so they are the least of a class.
+    """
+    rows = []
+    for config in configs:
+        events = fleet.simulate_local(config).select(["kind", "detail"]).to_pylist()
+        details = [(row["kind"], dict(row["detail"] or ())) for row in events]
+        waits = [int(said["latency_ms"]) for kind, said in details if kind == "produce_ack"]
+        errors = [said["error"] for kind, said in details if kind == "produce_error"]
+        rows.append((config.run, max(waits) / 1000, errors.count("REQUEST_TIMED_OUT")))
+    return pd.DataFrame(rows, columns=["run", "longest_wait_s", "timed_out"])

@@ -140,14 +140,15 @@ def grow() -> None:
 
 
 def part_grow(partitions: int) -> Figures:
-    """All cells of one fleet in this process; the mean of as many runs as fill some seconds."""
+    """All cells of one fleet in this process; the mean over as many seeds as fill some seconds."""
     run_cell(SMALL, 1)
     brokers = max(3, round(partitions / PARTITIONS_OF_A_BROKER))
     config = FleetConfig(partitions=partitions, brokers=brokers, minutes=GROWING_MINUTES)
     runs, events, began = 0, 0, time.process_time()
-    while time.process_time() - began < 2:
-        for leader in leaders(config):
-            for table in tables(config, run_cell_in_windows(config, leader)):
+    while time.process_time() - began < 5:
+        seeded = config.with_(seed=1 + runs)
+        for leader in leaders(seeded):
+            for table in tables(seeded, run_cell_in_windows(seeded, leader)):
                 events += table.num_rows
         runs += 1
     seconds = (time.process_time() - began) / runs

@@ -88,6 +88,7 @@ def _push_high_watermark(state: State, now_ms: int, partition: int) -> None:
     Source: DelayedFetch.scala 2.5.1:124-129 (KIP-392).
     """
     for slot in range(state.followers.shape[1]):
+        wake(state, partition, slot)
         thread = state.followers[partition, slot].thread
         if state.threads[thread].is_parked:
             make_due(state, now_ms, thread)

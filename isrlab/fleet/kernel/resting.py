@@ -1,8 +1,9 @@
 """Who has nothing to do: the bits that let a fetch skip most of its partitions.
 
-A follower of a partition is *at rest* when it and the high watermark are at the leader's log end,
-it is in the ISR, and no change is in flight. A fetch then changes nothing but clocks, and all of
-them become the time of that fetch, which the thread remembers once for all its partitions.
+A follower of a partition is *at rest* when it is in the ISR and known to be at the leader's log
+end, no change is in flight, and no fetch of its own can move the high watermark (which may wait for
+others). A fetch then changes nothing but clocks, and all of them become the time of that fetch,
+which the thread remembers once for all its partitions.
 `State.active` holds a bit for every follower that is not at rest; `wake` writes the remembered time
 down before anything else happens to it.
 """
@@ -11,10 +12,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from isrlab.engine.choices import HighWatermarkSet
 from isrlab.fleet.kernel.compiled import compiled, inlined
 from isrlab.fleet.kernel.state import NOT_PENDING, State
 
 _ONE = np.uint64(1)
+_ISR_ONLY = int(HighWatermarkSet.ISR)
 
 _DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
 _TOP_SIX = np.uint64(58)
@@ -69,15 +72,28 @@ def wake_all(state: State, partition: int) -> None:
 @inlined
 def rest_if_quiet(state: State, thread: int, partition: int, slot: int) -> None:
     """Clear the follower's bit if a further fetch would change nothing but clocks."""
-    end = state.partitions[partition].log_end_offset
     if (
-        state.followers[partition, slot].seen_end == end
-        and state.partitions[partition].high_watermark == end
+        state.followers[partition, slot].seen_end == state.partitions[partition].log_end_offset
         and state.partitions[partition].pending == NOT_PENDING
         and (state.partitions[partition].isr >> slot) & 1 == 1
-        and (
-            not state.rules.pushes_high_watermark
-            or state.followers[partition, slot].sent_high_watermark == end
-        )
+        and _leaves_high_watermark(state, partition, slot)
     ):
         state.active[thread, partition >> 6] &= ~(_ONE << np.uint64(partition & 63))
+
+
+@inlined
+def _leaves_high_watermark(state: State, partition: int, slot: int) -> bool:
+    """A further fetch of an ISR member at the log end cannot move the high watermark, nor be told.
+
+    It could where the leader looks at it in every fetch, and a replica that is not in the ISR
+    holds it back only as long as its clock is fresh.
+    """
+    high_watermark = state.partitions[partition].high_watermark
+    if state.rules.pushes_high_watermark:
+        return state.followers[partition, slot].sent_high_watermark == high_watermark
+    return (
+        state.rules.high_watermark_only_if_follower_moved
+        or state.rules.high_watermark_set == _ISR_ONLY
+        or state.partitions[partition].isr == (1 << state.followers.shape[1]) - 1
+        or high_watermark == state.partitions[partition].log_end_offset
+    )

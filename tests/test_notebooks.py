@@ -70,7 +70,7 @@ def test_prose_goes_with_code(path):
     assert len(cells(path, "markdown")) >= len(cells(path))
 
 
-@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+@every
 def test_is_stored_with_the_outputs_of_one_clean_run(path):
     code = cells(path)
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))

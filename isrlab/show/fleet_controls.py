@@ -54,8 +54,10 @@ def burst_png(config: FleetConfig) -> bytes:
 
 def plot_burst(config: FleetConfig = SMALL) -> Figure:
     """Left: a partition in a burst that evicts under 0.8.2, if any does. Right: the fleet."""
-    figure = Figure(figsize=(9.6, 3.0), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=[1.7, 1])
+    figure = Figure(figsize=(9.6, 3.0))
+    # margins by hand: a layout costs 80 ms
+    grid = {"left": 0.1, "right": 0.985, "top": 0.9, "bottom": 0.17, "wspace": 0.2}
+    left, right = figure.subplots(1, 2, width_ratios=[1.7, 1], gridspec_kw=grid)
     old = config.with_(version=VERSIONS[0], name="")
     seen = fleet.trace(old, fleet.most_evicting(old), SAMPLE_MS)
     evicted = seen.evictions_ms()

@@ -7,7 +7,6 @@ batch and ends when the high watermark reaches its end: what Kafka calls RemoteT
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +22,7 @@ from isrlab import fleet
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.kernel.rows import EXACT_MS, STEPS
+from isrlab.show.controls import choice, png, redrawn
 from isrlab.show.style import INK, PALE, bare, broker_colour, plain
 
 ANSWER, FETCH, WAIT = "#0072B2", "#D55E00", "#CFC3E6"
@@ -332,38 +332,21 @@ def waits_here(config: FleetConfig) -> pd.DataFrame:
 
 def wait_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     """Sliders for network latency and the length of stalls, and the histogram that they make."""
-    way = _slider("message, one way (ms)", LATENCIES_MS, config.fetch_latency_ms)
-    stall = _slider("stalls of brokers (s)", STALLS_S, config.stall_s)
-    picture = widgets.Image(format="png", layout=widgets.Layout(max_width="760px"))
-
-    def draw(_: object = None) -> None:
-        picture.value = waits_png(config.with_(fetch_latency_ms=way.value, stall_s=stall.value))
-
-    for slider in (way, stall):
-        slider.observe(draw, names="value")
-    draw()
-    return widgets.VBox([way, stall, picture])
+    way = choice("message, one way (ms)", LATENCIES_MS, config.fetch_latency_ms, "{:g}".format)
+    stall = choice("stalls of brokers (s)", STALLS_S, config.stall_s, "{:g}".format)
+    return redrawn(
+        (way, stall),
+        lambda: waits_png(config.with_(fetch_latency_ms=way.value, stall_s=stall.value)),
+    )
 
 
 def waits_png(config: FleetConfig) -> bytes:
     """The picture of `plot_histogram` for a small fleet, as PNG."""
-    figure = Figure(figsize=(7.6, 2.8))
+    figure = Figure(figsize=(7.6, 2.8), dpi=90)
     figure.subplots_adjust(left=0.09, right=0.98, top=0.9, bottom=0.19)  # quicker than a layout
     plot_histogram(waits_here(config), ax=figure.subplots())
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=90)
-    return buffer.getvalue()
+    return png(figure)
 
-
-def _slider(name: str, options: tuple[float, ...], value: float) -> widgets.SelectionSlider:
-    return widgets.SelectionSlider(
-        options=[(f"{option:g}", option) for option in sorted({*options, value})],
-        value=value,
-        description=name,
-        continuous_update=False,
-        style={"description_width": "160px"},
-        layout=widgets.Layout(width="560px"),
-    )
 
 
 def _time_axis(ax: Axes) -> None:

@@ -7,7 +7,6 @@ of the two roles is in trouble.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,7 @@ from isrlab import brokerlogs, fleet
 from isrlab.claims import recorded
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
+from isrlab.show.controls import choice, png, redrawn
 from isrlab.show.style import INK, bare
 
 if TYPE_CHECKING:
@@ -260,37 +260,24 @@ def plot_trouble(config: FleetConfig = SMALL, *, figure: Figure | None = None) -
 
 def trouble_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     """Who stands still, for how long, and under which lag limit; and the picture of it."""
-    style, layout = {"description_width": "130px"}, widgets.Layout(width="520px")
     role = widgets.Dropdown(
         options=[("a leader's reads", "leader"), ("a follower's fetchers", "follower")],
-        description="what stands still", style=style, layout=layout,
-    )  # fmt: skip
-    sliders = [
-        widgets.SelectionSlider(
-            options=options, value=value, description=name, continuous_update=False,
-            style=style, layout=layout,
-        )
-        for name, options, value in (("for (s)", LENGTHS_S, 45), ("lag limit (s)", LIMITS_S, 30))
-    ]  # fmt: skip
-    picture = widgets.Image(format="png", layout=widgets.Layout(max_width="900px"))
-
-    def draw(_: object = None) -> None:
-        length_s, limit_s = (slider.value for slider in sliders)
-        picture.value = trouble_png(config, role.value, length_s, limit_s)
-
-    for control in (role, *sliders):
-        control.observe(draw, names="value")
-    draw()
-    return widgets.VBox([role, *sliders, picture])
+        description="what stands still",
+        style={"description_width": "160px"},
+        layout=widgets.Layout(width="560px"),
+    )
+    length, limit = choice("for (s)", LENGTHS_S, 45), choice("lag limit (s)", LIMITS_S, 30)
+    return redrawn(
+        (role, length, limit),
+        lambda: trouble_png(config, role.value, length.value, limit.value),
+    )
 
 
 def trouble_png(config: FleetConfig, role: str, length_s: float, limit_s: float) -> bytes:
     """The picture of `plot_trouble` as PNG."""
     moved = in_trouble(config, role, length_s, config.stall_every_s)
-    figure, buffer = Figure(figsize=SIZE, dpi=80), io.BytesIO()
-    plot_trouble(moved.with_(replica_lag_time_max_ms=round(limit_s * 1000)), figure=figure)
-    figure.savefig(buffer, format="png")
-    return buffer.getvalue()
+    limited = moved.with_(replica_lag_time_max_ms=round(limit_s * 1000))
+    return png(plot_trouble(limited, figure=Figure(figsize=SIZE, dpi=80)))
 
 
 def plot_limits(

@@ -6,7 +6,6 @@ what the picture shows, computed from the same numbers.
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
@@ -19,6 +18,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from isrlab import fleet
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
+from isrlab.show.controls import choice, png, redrawn
 from isrlab.show.style import INK, bare, broker_colour, plain
 from isrlab.show.timeline import table
 
@@ -165,27 +165,21 @@ def plot_stall(config: FleetConfig = PAIR, *, ax: Axes | None = None) -> Axes:
 
 def stall_controls(config: FleetConfig = PAIR) -> widgets.VBox:
     """Sliders for the lag limit and the length of a stall, and the picture they make."""
-    limit = _slider("lag limit (s)", LIMITS_S, config.lag_time_ms // 1000)
-    length = _slider("stall (s)", LENGTHS_S, int(config.stall_s))
-    picture = widgets.Image(format="png", layout=widgets.Layout(max_width="760px"))
+    limit = choice("lag limit (s)", LIMITS_S, config.lag_time_ms // 1000)
+    length = choice("stall (s)", LENGTHS_S, int(config.stall_s))
 
-    def draw(_: object = None) -> None:
+    def draw() -> bytes:
         moved = config.with_(replica_lag_time_max_ms=1000 * limit.value, stall_s=length.value)
-        picture.value = stall_png(moved)
+        return stall_png(moved)
 
-    for slider in (limit, length):
-        slider.observe(draw, names="value")
-    draw()
-    return widgets.VBox([limit, length, picture])
+    return redrawn((limit, length), draw)
 
 
 def stall_png(config: FleetConfig) -> bytes:
     """The picture of `plot_stall` as PNG."""
     figure = Figure(figsize=(7.2, 3.2), layout="constrained", dpi=100)
     plot_stall(config, ax=figure.subplots())
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png")
-    return buffer.getvalue()
+    return png(figure)
 
 
 def changes_table(compared: pd.DataFrame) -> HTML:
@@ -355,15 +349,6 @@ def _percent(was: Any, change: Any) -> str:
         return "the same" if change == 0 else "new"
     return f"{100 * change / was:+.0f} %" if change else "the same"
 
-
-def _slider(description: str, options: tuple[int, ...], value: int) -> widgets.SelectionSlider:
-    return widgets.SelectionSlider(
-        options=sorted({*options, value}),
-        value=value,
-        description=description,
-        continuous_update=False,
-        layout=widgets.Layout(width="480px"),
-    )
 
 
 def _axes(width: float, height: float) -> Axes:

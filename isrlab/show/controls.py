@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import io
+from collections.abc import Callable, Sequence
 
 import ipywidgets as widgets
 import matplotlib.pyplot as plt
@@ -38,6 +39,44 @@ def step_slider(run: Run) -> widgets.VBox:
     slider.observe(lambda change: draw(change["new"]), names="value")
     draw(0)
     return widgets.VBox([slider, caption, picture])
+
+
+def choice(
+    description: str,
+    options: Sequence[float],
+    value: float | None,
+    form: Callable[[float], str] = "{:,}".format,
+) -> widgets.SelectionSlider:
+    """A slider over fixed values that moves by mouse or arrow keys and speaks when released."""
+    values = sorted({*options, value} if value is not None else {*options})
+    return widgets.SelectionSlider(
+        options=[(form(option), option) for option in values],
+        value=value,
+        description=description,
+        continuous_update=False,
+        style={"description_width": "160px"},
+        layout=widgets.Layout(width="560px"),
+    )
+
+
+def redrawn(controls: Sequence[widgets.Widget], draw: Callable[[], bytes]) -> widgets.VBox:
+    """Controls above a picture (PNG) that is drawn again whenever one of them has a new value."""
+    picture = widgets.Image(format="png", layout=widgets.Layout(max_width="900px"))
+
+    def redraw(_: object = None) -> None:
+        picture.value = draw()
+
+    for control in controls:
+        control.observe(redraw, names="value")
+    redraw()
+    return widgets.VBox([*controls, picture])
+
+
+def png(figure: Figure) -> bytes:
+    """A figure as PNG; quick to make, not small."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", pil_kwargs={"compress_level": 1})
+    return buffer.getvalue()
 
 
 def _steps(run: Run) -> list[Frame]:

@@ -6,7 +6,6 @@ are the same for a fleet are simulated once.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -23,6 +22,7 @@ from isrlab.fleet.cell import leaders, run_cell
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.kernel.state import Rules
 from isrlab.fleet.layout import assignment
+from isrlab.show.controls import choice, png, redrawn
 from isrlab.show.eras import GENERATIONS, REASONS, draw_legend, reason
 from isrlab.show.style import INK, PALE, bare, plain
 
@@ -207,19 +207,15 @@ def _eras_title(rows: list[tuple[list[str], list[Absence]]], partition: int) -> 
 
 def era_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     """Sliders for burst height and length of stall, and one partition in a `FEW` generations."""
-    height = _slider("burst height (records)", HEIGHTS, config.burst_records)
-    stall = _slider("stall (s)", STALLS_S, int(config.stall_s))
-    picture = widgets.Image(format="png", layout=widgets.Layout(max_width="900px"))
+    height = choice("burst height (records)", HEIGHTS, config.burst_records)
+    stall = choice("stall (s)", STALLS_S, int(config.stall_s))
     partition = most_telling(config, FEW)
 
-    def draw(_: object = None) -> None:
+    def draw() -> bytes:
         moved = config.with_(burst_records=height.value, stall_s=stall.value)
-        picture.value = eras_png(moved, partition)
+        return eras_png(moved, partition)
 
-    for slider in (height, stall):
-        slider.observe(draw, names="value")
-    draw()
-    return widgets.VBox([height, stall, picture])
+    return redrawn((height, stall), draw)
 
 
 def eras_png(config: FleetConfig, partition: int) -> bytes:
@@ -227,17 +223,4 @@ def eras_png(config: FleetConfig, partition: int) -> bytes:
     figure = Figure(figsize=(9.6, 4.6), dpi=90)  # margins by hand: a layout costs 80 ms
     axes = figure.subplots(gridspec_kw={"left": 0.19, "right": 0.98, "top": 0.93, "bottom": 0.25})
     plot_eras(config, partition, FEW, ax=axes)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", pil_kwargs={"compress_level": 1})
-    return buffer.getvalue()
-
-
-def _slider(description: str, options: tuple[int, ...], value: int) -> widgets.SelectionSlider:
-    return widgets.SelectionSlider(
-        options=[(f"{option:,}", option) for option in sorted({*options, value})],
-        value=value,
-        description=description,
-        continuous_update=False,
-        style={"description_width": "160px"},
-        layout=widgets.Layout(width="560px"),
-    )
+    return png(figure)

@@ -7,7 +7,6 @@ has the same leader as the first hot one, partition 0: others are fetched by oth
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 
 import ipywidgets as widgets
@@ -25,6 +24,7 @@ from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.kernel.state import KIND, PARTITION, SHRINK
 from isrlab.fleet.layout import assignment, fetcher_id
 from isrlab.fleet.trace import Trace
+from isrlab.show.controls import choice, png, redrawn
 from isrlab.show.style import INK, bare, plain
 
 MB = 2**20
@@ -297,19 +297,15 @@ def _threads_title(config: FleetConfig, evicted: set[int]) -> str:
 
 def fetcher_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     """Sliders for threads, heat and response size, and who is evicted."""
-    threads = _slider("num.replica.fetchers", [(str(n), n) for n in THREADS], 2)
-    heat = _slider("hot / one thread", [(f"{share:g}", share) for share in SHARES], 1.1)
-    size = _slider("max bytes (MiB)", [(str(mb), mb) for mb in SIZES_MB], 200)
-    picture = widgets.Image(format="png", layout=widgets.Layout(max_width="760px"))
+    threads = choice("num.replica.fetchers", THREADS, 2)
+    heat = choice("hot / one thread", SHARES, 1.1, "{:g}".format)
+    size = choice("max bytes (MiB)", SIZES_MB, 200)
 
-    def draw(_: object = None) -> None:
+    def draw() -> bytes:
         moved = heated(sized(config, size.value), heat.value)
-        picture.value = threads_png(moved.with_(num_replica_fetchers=threads.value))
+        return threads_png(moved.with_(num_replica_fetchers=threads.value))
 
-    for slider in (threads, heat, size):
-        slider.observe(draw, names="value")
-    draw()
-    return widgets.VBox([threads, heat, size, picture])
+    return redrawn((threads, heat, size), draw)
 
 
 def threads_png(config: FleetConfig) -> bytes:
@@ -317,9 +313,7 @@ def threads_png(config: FleetConfig) -> bytes:
     figure = Figure(figsize=(8.0, 3.8), dpi=90)  # margins by hand: a layout costs 80 ms
     axes = figure.subplots(gridspec_kw={"left": 0.03, "right": 0.98, "top": 0.87, "bottom": 0.25})
     plot_threads(config, ax=axes)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png")
-    return buffer.getvalue()
+    return png(figure)
 
 
 def finding(several: dict[str, pd.DataFrame]) -> str:
@@ -366,18 +360,6 @@ def _legend(ax: Axes, looks: list[str]) -> None:
         loc="upper left", bbox_to_anchor=(0, -0.14),
     )  # fmt: skip
 
-
-def _slider(
-    description: str, options: list[tuple[str, float]], value: float
-) -> widgets.SelectionSlider:
-    return widgets.SelectionSlider(
-        options=options,
-        value=value,
-        description=description,
-        continuous_update=False,
-        style={"description_width": "160px"},
-        layout=widgets.Layout(width="560px"),
-    )
 
 
 def _axes(width: float, height: float) -> Axes:

@@ -6,14 +6,13 @@ and sends one picture. `plot_burst` is the same picture for paper.
 
 from __future__ import annotations
 
-import io
-
 import ipywidgets as widgets
 import numpy as np
 from matplotlib.figure import Figure
 
 from isrlab import fleet
 from isrlab.fleet.config import FleetConfig
+from isrlab.show.controls import choice, png, redrawn
 from isrlab.show.fleet import FALSE_ALARM, REAL, plot_lag
 from isrlab.show.style import bare, plain
 
@@ -28,33 +27,30 @@ DPI = 90
 
 def burst_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     """Sliders for burst height, burst length and message limit, and the picture they make."""
-    height = _slider("burst height (records)", HEIGHTS, config.burst_records)
-    length = _slider("burst length (s)", LENGTHS_S, config.burst_s)
-    limit = _slider("lag.max.messages", LIMITS, config.with_(version="0.8.2").lag_messages)
-    picture = widgets.Image(format="png", layout=widgets.Layout(max_width="900px"))
+    height = choice("burst height (records)", HEIGHTS, config.burst_records)
+    length = choice("burst length (s)", LENGTHS_S, config.burst_s)
+    limit = choice("lag.max.messages", LIMITS, config.with_(version="0.8.2").lag_messages)
 
-    def draw(_: object = None) -> None:
-        moved = config.with_(
-            burst_records=height.value, burst_s=length.value, replica_lag_max_messages=limit.value
+    def draw() -> bytes:
+        return burst_png(
+            config.with_(
+                burst_records=height.value,
+                burst_s=length.value,
+                replica_lag_max_messages=limit.value,
+            )
         )
-        picture.value = burst_png(moved)
 
-    for slider in (height, length, limit):
-        slider.observe(draw, names="value")
-    draw()
-    return widgets.VBox([height, length, limit, picture])
+    return redrawn((height, length, limit), draw)
 
 
 def burst_png(config: FleetConfig) -> bytes:
     """The picture of `plot_burst` as PNG."""
-    buffer = io.BytesIO()
-    plot_burst(config).savefig(buffer, format="png", dpi=DPI)
-    return buffer.getvalue()
+    return png(plot_burst(config))
 
 
 def plot_burst(config: FleetConfig = SMALL) -> Figure:
     """Left: a partition in a burst that evicts under 0.8.2, if any does. Right: the fleet."""
-    figure = Figure(figsize=(9.6, 3.0))
+    figure = Figure(figsize=(9.6, 3.0), dpi=DPI)
     # margins by hand: a layout costs 80 ms
     grid = {"left": 0.1, "right": 0.985, "top": 0.9, "bottom": 0.17, "wspace": 0.2}
     left, right = figure.subplots(1, 2, width_ratios=[1.7, 1], gridspec_kw=grid)
@@ -96,18 +92,3 @@ def false_alarms(config: FleetConfig) -> tuple[int, int]:
     details = [dict(row["detail"]) for row in rows if row["kind"] == "isr_shrink"]
     ages = [int(detail["since_caught_up_ms"]) for detail in details]
     return sum(age <= config.lag_time_ms for age in ages), len(ages)
-
-
-def _slider(
-    description: str, options: tuple[float, ...], value: float | None
-) -> widgets.SelectionSlider:
-    """A slider over fixed values that moves by mouse or arrow keys and speaks when released."""
-    values = sorted({*options, value}) if value is not None else list(options)
-    return widgets.SelectionSlider(
-        options=[(f"{option:,}", option) for option in values],
-        value=value,
-        description=description,
-        continuous_update=False,
-        style={"description_width": "160px"},
-        layout=widgets.Layout(width="560px"),
-    )

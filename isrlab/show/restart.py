@@ -5,7 +5,6 @@ Each move simulates a small fleet here and sends one picture; `plot_restart` is 
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 
 import ipywidgets as widgets
@@ -20,6 +19,7 @@ from isrlab import churn, fleet
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
 from isrlab.show.blame import SIZE, plot_isr_sizes
+from isrlab.show.controls import choice, png, redrawn
 from isrlab.show.recovery import FORMULA, rolling
 from isrlab.show.style import INK, bare, broker_colour
 
@@ -83,37 +83,18 @@ def _first_returns_s(events: pa.Table, config: FleetConfig) -> dict[int, np.ndar
 
 def restart_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     """Sliders for downtime, load and wait, and the whole rolling restart."""
-    style, layout = {"description_width": "130px"}, widgets.Layout(width="520px")
-    choices = (
-        ("down for (s)", [(str(s), s) for s in DOWN_S], 60),
-        ("load (% of fetch rate)", [(f"{100 * s:.0f}", s) for s in SHARES], 0.6),
-        ("wait / safe wait", [(f"{w:g}", w) for w in WAITS], 0.75),
+    down = choice("down for (s)", DOWN_S, 60)
+    share = choice("load (% of fetch rate)", SHARES, 0.6, lambda value: f"{100 * value:.0f}")
+    wait = choice("wait / safe wait", WAITS, 0.75, "{:g}".format)
+    return redrawn(
+        (down, share, wait),
+        lambda: restart_png(rolling(config, share.value, down.value, wait.value)),
     )
-    sliders = [
-        widgets.SelectionSlider(
-            options=options, value=value, description=name, continuous_update=False,
-            style=style, layout=layout,
-        )
-        for name, options, value in choices
-    ]  # fmt: skip
-    picture = widgets.Image(format="png", layout=widgets.Layout(max_width="900px"))
-
-    def draw(_: object = None) -> None:
-        down_s, share, wait = (slider.value for slider in sliders)
-        picture.value = restart_png(rolling(config, share, down_s, wait))
-
-    for slider in sliders:
-        slider.observe(draw, names="value")
-    draw()
-    return widgets.VBox([*sliders, picture])
 
 
 def restart_png(config: FleetConfig) -> bytes:
     """The picture of `plot_restart` as PNG."""
-    figure, buffer = Figure(figsize=SIZE, dpi=80), io.BytesIO()
-    plot_restart(config, figure=figure)
-    figure.savefig(buffer, format="png")
-    return buffer.getvalue()
+    return png(plot_restart(config, figure=Figure(figsize=SIZE, dpi=80)))
 
 
 def waits_for_the_gone(configs: Sequence[FleetConfig]) -> pd.DataFrame:

@@ -350,9 +350,18 @@ class NaiveCell:
 
     def answer(self, number, thread, mine, now):
         """Fill a response, longest unserved first, and find when the next fetch comes in."""
-        limit, size = self.settings["response_bytes"], self.record_bytes
         mine = [(f.turn, i, p, f) for i, p in enumerate(mine) for f in p.followers]
-        mine = [row for row in mine if row[3].thread == number and row[3].end < row[2].end]
+        sent = self.fill([row for row in mine if row[3].thread == number])
+        latency, rate = self.settings["latency_ms"], self.settings["bytes_per_s"][number]
+        work = -(-sent * 1000 // rate)
+        thread.parked = False
+        left = self.end_of_sending(sent, now)
+        thread.next_ms = work_until(left + latency, work, thread.stalls) + latency
+
+    def fill(self, mine):
+        """Move the ends of (turn, place, partition, follower) by one response; its bytes."""
+        limit, size = self.settings["response_bytes"], self.record_bytes
+        mine = [row for row in mine if row[3].end < row[2].end]
         most = max(1, self.settings["fetch_bytes"] // size)
         wanted = sum(min(most, p.end - f.end) for _, _, p, f in mine)
         if wanted * size > limit:
@@ -367,11 +376,7 @@ class NaiveCell:
             sent += records * size
             self.turns += 1
             follower.turn = self.turns
-        latency, rate = self.settings["latency_ms"], self.settings["bytes_per_s"][number]
-        work = -(-sent * 1000 // rate)
-        thread.parked = False
-        left = self.end_of_sending(sent, now)
-        thread.next_ms = work_until(left + latency, work, thread.stalls) + latency
+        return sent
 
     def end_of_sending(self, sent, now):
         """One queue for what goes to all followers, in microseconds."""

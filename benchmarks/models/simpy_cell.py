@@ -82,27 +82,9 @@ class SimpyCell(NaiveCell):
                 now = int(self.env.now)
                 if self.env.now < now + turn:
                     yield self._until(now + turn)
-            work = -(-self._send(covered) * 1000 // self.settings["bytes_per_s"][number])
+            sent = self.fill([(f.turn, i, p, f) for i, _, p, f in covered])
+            work = -(-sent * 1000 // self.settings["bytes_per_s"][number])
             now = work_until_next(now + latency, work, self.threads[number].stalls) + latency
-
-    def _send(self, covered):
-        """Move the followers' ends by one response; its bytes."""
-        limit, size = self.settings["response_bytes"], self.record_bytes
-        most = max(1, self.settings["fetch_bytes"] // size)
-        behind = [(f.turn, i, p, f) for i, _, p, f in covered if f.end < p.end]
-        if sum(min(most, p.end - f.end) for _, _, p, f in behind) * size > limit:
-            behind.sort(key=lambda row: row[:2])
-        sent = 0
-        for _, _, partition, follower in behind:
-            room = max((limit - sent) // size, 1 if sent == 0 else 0)
-            records = min(most, partition.end - follower.end, room)
-            if records <= 0:
-                break
-            follower.end += records
-            sent += records * size
-            self.turns += 1
-            follower.turn = self.turns
-        return sent
 
     def send(self, now):
         """One request to the controller at a time."""

@@ -45,10 +45,8 @@ def has_enough(state: State, members: int) -> bool:
 def add_waiting(state: State, p: int, sent_ms: int, tried_ms: int, end: int) -> None:
     """A batch has been appended up to `end`, and waits for the high watermark."""
     row = _new_row(state, sent_ms, tried_ms, end)
-    if state.partitions[p].waiting == NOBODY:
-        state.partitions[p].waiting = row
-    else:
-        state.produces[state.partitions[p].waiting_last, NEXT] = row
+    first, last = state.partitions[p].waiting, state.partitions[p].waiting_last
+    state.partitions[p].waiting = _linked(state, first, last, row)
     state.partitions[p].waiting_last = row
 
 
@@ -56,11 +54,18 @@ def add_waiting(state: State, p: int, sent_ms: int, tried_ms: int, end: int) -> 
 def add_held(state: State, p: int, sent_ms: int, records: int) -> None:
     """A batch of `records` was refused, and will be tried again."""
     row = _new_row(state, sent_ms, sent_ms, records)
-    if state.partitions[p].held == NOBODY:
-        state.partitions[p].held = row
-    else:
-        state.produces[state.partitions[p].held_last, NEXT] = row
+    first, last = state.partitions[p].held, state.partitions[p].held_last
+    state.partitions[p].held = _linked(state, first, last, row)
     state.partitions[p].held_last = row
+
+
+@inlined
+def _linked(state: State, first: int, last: int, row: int) -> int:
+    """Put a row behind the last of a list; the first of the list."""
+    if first == NOBODY:
+        return row
+    state.produces[last, NEXT] = row
+    return first
 
 
 @compiled

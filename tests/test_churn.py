@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cases.tables import frame
 
 from isrlab import churn
 from isrlab import events as events_table
@@ -46,10 +47,6 @@ SIMULATED = [
 @pytest.fixture
 def simulated(spark):
     return frame(spark, SIMULATED)
-
-
-def frame(spark, rows):
-    return spark.createDataFrame(events_table.table(rows))
 
 
 def history(spark, rows):

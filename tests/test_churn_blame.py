@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from cases.tables import frame, same
 
 from isrlab import churn, fleet
-from isrlab import events as events_table
 
 pytest.importorskip("pyspark")
-from pyspark.testing import assertDataFrameEqual
 
 FULL = [1, 2, 3]
 CONFIG = fleet.FleetConfig(
@@ -36,15 +35,6 @@ TEN = [
     shrink(500_000, 4, 10, [4, 5], [4, 5, 6]),
     shrink(900_000, 1, 11, [1, 2], kind="isr_commit", detail={"said_by": "controller"}),
 ]
-
-
-def frame(spark, rows):
-    return spark.createDataFrame(events_table.table(rows))
-
-
-def same(found, rows, columns):
-    chosen = found.select(*columns.split())
-    assertDataFrameEqual(chosen, chosen.sparkSession.createDataFrame(rows, chosen.schema))
 
 
 def test_blame(spark):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
+from cases.tables import frame, same
 
 from isrlab import churn, fleet
 from isrlab import events as events_table
 
 pytest.importorskip("pyspark")
-from pyspark.testing import assertDataFrameEqual
 
 FULL = [1, 2, 3]
 HOUR = 3_600_000
@@ -41,18 +41,9 @@ TEN = [
 ]  # fmt: skip
 
 
-def frame(spark, rows):
-    return spark.createDataFrame(events_table.table(rows))
-
-
 @pytest.fixture
 def ten(spark):
     return frame(spark, TEN)
-
-
-def same(found, rows, columns):
-    chosen = found.select(*columns.split())
-    assertDataFrameEqual(chosen, chosen.sparkSession.createDataFrame(rows, chosen.schema))
 
 
 def test_at_min_isr(ten):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from cases.tables import same
 
 from isrlab import churn
 from isrlab import events as events_table
 
 pytest.importorskip("pyspark")
-from pyspark.testing import assertDataFrameEqual
 
 FULL = [1, 2, 3]
 
@@ -36,11 +36,6 @@ TEN = [
 @pytest.fixture
 def ten(spark):
     return spark.createDataFrame(events_table.table(TEN))
-
-
-def same(found, rows, columns):
-    chosen = found.select(*columns.split())
-    assertDataFrameEqual(chosen, chosen.sparkSession.createDataFrame(rows, chosen.schema))
 
 
 def test_each_change_has_a_fate(ten):

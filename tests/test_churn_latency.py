@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from cases.tables import frame, same
 
 from isrlab import churn, fleet
-from isrlab import events as events_table
 from isrlab.fleet.cell import leaders, run_cell
 from isrlab.fleet.kernel.rows import bucket_starts
 
 pytest.importorskip("pyspark")
-from pyspark.testing import assertDataFrameEqual
 
 HOUR = 3_600_000
 QUANTILES = "p50_ms p90_ms p99_ms p999_ms max_ms"
@@ -36,15 +35,6 @@ TEN = [
     {"run": "r", "ts_ms": 6, "kind": "produce_error", "detail": {"error": "REQUEST_TIMED_OUT"}},
     {"run": "q", "ts_ms": 7, "kind": "isr_commit", "isr": [1], "topic": "t", "partition": 0},
 ]
-
-
-def frame(spark, rows):
-    return spark.createDataFrame(events_table.table(rows))
-
-
-def same(found, rows, columns):
-    chosen = found.select(*columns.split())
-    assertDataFrameEqual(chosen, chosen.sparkSession.createDataFrame(rows, chosen.schema))
 
 
 def test_commit_latency_weighs_each_class_with_its_count(spark):

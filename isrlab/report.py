@@ -46,7 +46,7 @@ from isrlab.notebooks import Run
 PACKAGE = Path(__file__).resolve().parent
 CHECKOUT = PACKAGE.parent
 LIBRARIES = ("pyspark", "numba", "numpy", "pandas", "matplotlib", "papermill")
-KAFKA_PARAMETERS = ("version", "versions", "kafka_version")
+KAFKA_PARAMETERS = ("version", "versions", "kafka_version", "version_was", "version_now")
 QUIET_SECONDS = 10.0  # a log that is no terminal hears of a running notebook this often
 
 
@@ -183,7 +183,6 @@ class ThisInterpreter(AsyncKernelManager):
 def blank_record(run: Run) -> Record:
     """What is known of a run before it starts."""
     parameters = run.parameters
-    kafka = next((parameters[name] for name in KAFKA_PARAMETERS if name in parameters), None)
     digest = hashlib.sha256(package_digest().encode())
     digest.update(json.dumps([run.notebook.node, parameters], sort_keys=True).encode())
     return Record(
@@ -194,11 +193,18 @@ def blank_record(run: Run) -> Record:
         parameters=parameters,
         given=sorted(run.given),
         versions=versions(),
-        kafka=", ".join(map(str, kafka)) if isinstance(kafka, list) else kafka and str(kafka),
+        kafka=_kafka(parameters),
         seed=parameters.get("seed"),
         key=digest.hexdigest(),
         status=NOT_RUN,
     )
+
+
+def _kafka(parameters: dict[str, Any]) -> str | None:
+    """The Kafka versions among a run's parameters; None if there is none."""
+    found = [parameters[name] for name in KAFKA_PARAMETERS if name in parameters]
+    each = [one for value in found for one in (value if isinstance(value, list) else [value])]
+    return ", ".join(str(one) for one in each if one) or None
 
 
 @contextmanager

@@ -341,3 +341,17 @@ def test_a_checkout_whose_path_has_braces_works(tmp_path):
     folder.mkdir()
     shutil.copy(NOTEBOOKS / "05_waits.ipynb", folder)
     assert make_report(tmp_path / "out", folder=folder).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"version": "3.7", "seed": 1}, "3.7"),
+        ({"versions": ["2.4", "3.7"]}, "2.4, 3.7"),
+        ({"version_was": "2.4", "version_now": "2.5"}, "2.4, 2.5"),
+        ({"version": None}, None),
+        ({"log_dir": "logs"}, None),
+    ],
+)
+def test_a_page_names_the_kafka_versions_among_its_parameters(parameters, said):
+    assert report._kafka(parameters) == said

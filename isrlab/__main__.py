@@ -103,9 +103,9 @@ def report(
       python -m isrlab report --grid data/reports/lag_limit.yaml
       python -m isrlab report 05 --master spark://host:7077
     """
-    from isrlab import gallery, notebooks, report
+    from isrlab.report import gallery, notebooks, run
 
-    progress = report.Progress()
+    progress = run.Progress()
     page = "index.html"
     try:
         if grid_file:
@@ -116,8 +116,8 @@ def report(
         else:
             runs = notebooks.plan(notebooks.find(folder.resolve(), names), parameters, file)
         gallery.write_index(out)
-        with report.interrupts():
-            records = report.run_all(runs, out, resume=resume, progress=progress)
+        with run.interrupts():
+            records = run.run_all(runs, out, resume=resume, progress=progress)
     except notebooks.NotebookError as error:
         _stop(str(error), 2)
     except OSError as error:
@@ -146,7 +146,7 @@ def play(file: IO[str], version: str | None, trace: bool) -> None:
       python -m isrlab play data/scenarios/loss_bounce.txt --version 3.7 --trace
       cat mine.txt | python -m isrlab play -
     """
-    from isrlab import scenario
+    from isrlab.world import scenario
 
     try:
         text = file.read()
@@ -174,7 +174,7 @@ def search(seeds: int, name: str, **wanted: Any) -> None:
       python -m isrlab search --version 0.10.2 --unless 0.11
       python -m isrlab search --property logs_agree --power power --unless 0.11
     """
-    from isrlab import search as searching
+    from isrlab.world import search as searching
 
     try:
         hunt = searching.Hunt(name, **wanted)

@@ -13,8 +13,8 @@ import argparse
 import shlex
 from typing import TYPE_CHECKING
 
-from isrlab import scenario
 from isrlab.show.replicas import plot_replicas
+from isrlab.world import scenario
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell

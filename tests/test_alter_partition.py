@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isrlab.engine import alter_partition as ap
+from isrlab.closeups import batching as ap
 from isrlab.engine.messages import After, Send
 
 TIMER = ap.SendChanges()

@@ -11,7 +11,7 @@ import pytest
 from isrlab import brokerlogs
 from isrlab.brokerlogs import files
 from isrlab.brokerlogs.read import UNREAD_KEPT
-from isrlab.events import spark_schema
+from isrlab.events.schema import spark_schema
 
 pyspark = pytest.importorskip("pyspark")
 

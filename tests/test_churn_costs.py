@@ -7,7 +7,7 @@ import pytest
 from cases.tables import frame, same
 
 from isrlab import churn, fleet
-from isrlab import events as events_table
+from isrlab.events import schema as events_table
 
 pytest.importorskip("pyspark")
 

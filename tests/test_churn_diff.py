@@ -6,7 +6,7 @@ import pytest
 from cases.tables import same
 
 from isrlab import churn
-from isrlab import events as events_table
+from isrlab.events import schema as events_table
 
 pytest.importorskip("pyspark")
 

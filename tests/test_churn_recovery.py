@@ -7,7 +7,7 @@ import math
 import pytest
 
 from isrlab import churn, fleet
-from isrlab import events as events_table
+from isrlab.events import schema as events_table
 
 CALM = fleet.FleetConfig(
     version="3.7", partitions=12, brokers=3, minutes=5, load="steady", stall_s=0,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from isrlab import scenario
-from isrlab.claims import CLAIMS, THEMES, Claim, Finding, Kind, of_theme
-from isrlab.claims.model import By, Case, Statement, spans
-from isrlab.claims.recorded import KAFKA, absences, events
 from isrlab.engine import rules
-from isrlab.show import claims as show
+from isrlab.workbook import what_the_sources_say as show
+from isrlab.workbook.claims import CLAIMS, THEMES, Claim, Finding, Kind, of_theme
+from isrlab.workbook.claims.model import By, Case, Statement, spans
+from isrlab.workbook.claims.recorded import KAFKA, absences, events
+from isrlab.world import scenario
 
 RIGHT, SOME, PARTLY, WRONG, NOTE = Kind
 # The class of every row, and some words of its verdict: a change of the engine shows here.

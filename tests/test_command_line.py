@@ -83,7 +83,7 @@ def test_the_master_reaches_the_kernels(monkeypatch, tmp_path):
     seen = []
     monkeypatch.setenv(MASTER_VARIABLE, "local[2]")  # also so that it is restored
     monkeypatch.setattr(
-        "isrlab.report.run_all", lambda *_, **__: seen.append(os.environ[MASTER_VARIABLE]) or []
+        "isrlab.report.run.run_all", lambda *_, **__: seen.append(os.environ[MASTER_VARIABLE]) or []
     )
     arguments = ("report", "--notebooks", NOTEBOOKS, "--out", str(tmp_path))
     assert run(*arguments, "--master", "local[3]").exit_code == 0

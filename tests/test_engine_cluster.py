@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from isrlab import scenario
 from isrlab.engine.versions import PRESETS
+from isrlab.world import scenario
 
 PARTITION = "partition leader=1 replicas=1,2,3\n"
 

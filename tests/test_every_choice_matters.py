@@ -14,7 +14,6 @@ from itertools import product
 import pytest
 from cases import scenes
 
-from isrlab import scenario
 from isrlab.brokerlogs import write
 from isrlab.engine import rules
 from isrlab.engine.choices import (
@@ -32,7 +31,8 @@ from isrlab.engine.choices import (
 )
 from isrlab.engine.log import LeaderEpochCache
 from isrlab.engine.versions import RELEASES, KafkaVersion
-from isrlab.world import Frame
+from isrlab.world import scenario
+from isrlab.world.frames import Frame
 
 # An old fetch arrives after its broker has restarted
 LATE_FETCH = """

@@ -16,7 +16,7 @@ import pytest
 
 import isrlab
 from isrlab import churn, fleet
-from isrlab.events import SCHEMA
+from isrlab.events.schema import SCHEMA
 from isrlab.fleet import cell as cells
 from isrlab.fleet import load
 from isrlab.fleet.arrow import to_arrow

@@ -82,26 +82,32 @@ def cells(draw):
     partitions = draw(st.integers(1, 3))
     slots = draw(st.integers(1, 3))
     threads = slots + draw(st.integers(0, 1))
-    return ORDINARY | (draw(troubles(threads)) if draw(st.booleans()) else {}) | {
-        "column": draw(st.sampled_from(sorted(PRESETS))),
-        "lag_ms": draw(st.sampled_from([97, 200, 450])),
-        "lag_messages": draw(st.sampled_from([0, 5, 50, 300])),
-        "min_isr": draw(st.integers(1, 3)),
-        "latency_ms": draw(st.integers(1, 7)),
-        "bytes_per_s": [draw(st.sampled_from([500, 2_000, 10_000, 10**9])) for _ in range(threads)],
-        "fetch_bytes": draw(st.sampled_from([1, 30, 200, 10**6])),
-        "response_bytes": draw(st.sampled_from([5, 40, 300, 10**6])),
-        "wait_ms": draw(st.sampled_from([20, 150, 500])),
-        "commit_ms": draw(st.sampled_from([1, 60, 333])),
-        "record_bytes": draw(st.sampled_from([1, 7])),
-        "first_tick_ms": draw(st.integers(0, 300)),
-        "thread_of": [
-            draw(st.permutations(range(threads)).map(lambda p: list(p)[:slots]))
-            for _ in range(partitions)
-        ],
-        "stalls": [stall_rows(draw(STALLS)) for _ in range(threads)],
-        "arrivals": sorted(a for a in arrivals if a[0] < DURATION_MS and a[1] < partitions),
-    }
+    return (
+        ORDINARY
+        | (draw(troubles(threads)) if draw(st.booleans()) else {})
+        | {
+            "column": draw(st.sampled_from(sorted(PRESETS))),
+            "lag_ms": draw(st.sampled_from([97, 200, 450])),
+            "lag_messages": draw(st.sampled_from([0, 5, 50, 300])),
+            "min_isr": draw(st.integers(1, 3)),
+            "latency_ms": draw(st.integers(1, 7)),
+            "bytes_per_s": [
+                draw(st.sampled_from([500, 2_000, 10_000, 10**9])) for _ in range(threads)
+            ],
+            "fetch_bytes": draw(st.sampled_from([1, 30, 200, 10**6])),
+            "response_bytes": draw(st.sampled_from([5, 40, 300, 10**6])),
+            "wait_ms": draw(st.sampled_from([20, 150, 500])),
+            "commit_ms": draw(st.sampled_from([1, 60, 333])),
+            "record_bytes": draw(st.sampled_from([1, 7])),
+            "first_tick_ms": draw(st.integers(0, 300)),
+            "thread_of": [
+                draw(st.permutations(range(threads)).map(lambda p: list(p)[:slots]))
+                for _ in range(partitions)
+            ],
+            "stalls": [stall_rows(draw(STALLS)) for _ in range(threads)],
+            "arrivals": sorted(a for a in arrivals if a[0] < DURATION_MS and a[1] < partitions),
+        }
+    )
 
 
 def naive_events(cell):

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from isrlab import fleet
-from isrlab.show import fleet as figures
-from isrlab.show import fleet_controls
+from isrlab.workbook import fleet_controls
+from isrlab.workbook import isr_churn as figures
 
 SMALL = fleet_controls.SMALL
 

@@ -9,8 +9,8 @@ import pytest
 from nbformat.v4 import new_markdown_cell, new_notebook
 from test_report import NOTEBOOKS, make_report, text_of
 
-from isrlab import gallery, notebooks
-from isrlab.notebooks import NotebookError
+from isrlab.report import gallery, notebooks
+from isrlab.report.notebooks import NotebookError
 
 ROOT = Path(__file__).parent.parent
 GOOD = """

@@ -8,9 +8,9 @@ from __future__ import annotations
 import pytest
 from cases import scenes
 
-from isrlab import scenario
 from isrlab.engine.choices import IsrWrite
 from isrlab.engine.versions import PRESETS
+from isrlab.world import scenario
 
 NAMES = [v.name for v in PRESETS.values()]
 SAFE, LOST, SPLIT = "safe", "lost", "diverged"

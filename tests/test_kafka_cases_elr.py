@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from isrlab import scenario
 from isrlab.engine import controller as machine
 from isrlab.engine import kraft
 from isrlab.engine import messages as m
@@ -19,6 +18,7 @@ from isrlab.engine.model import NO_LEADER, Settings
 from isrlab.engine.partition import PartitionState
 from isrlab.engine.rules import effective_min_isr
 from isrlab.engine.versions import PRESETS, KafkaVersion
+from isrlab.world import scenario
 
 ALL = (1, 2, 3, 4)
 RULES = kraft.Rules(ALL, min_isr=3, has_elr=True, remembers_last_leader=False)

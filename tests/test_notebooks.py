@@ -11,7 +11,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from isrlab import notebooks, report
+from isrlab.report import notebooks, run
 
 ROOT = Path(__file__).parent.parent
 PATHS = sorted((ROOT / "notebooks").glob("[0-9]*_*.ipynb"))
@@ -97,7 +97,7 @@ def test_nbval_does_not_compare_controls(path):
 @pytest.mark.slow
 @pytest.mark.parametrize("path", OTHERS, ids=lambda path: path.stem)
 def test_runs_as_a_report(path, tmp_path):
-    if notebooks.read(path).needs_spark and (problem := report.java_problem()):
+    if notebooks.read(path).needs_spark and (problem := run.java_problem()):
         pytest.skip(problem)
     file = ["-f", str(TEST_PARAMETERS)] if TEST_PARAMETERS.exists() else []
     command = [sys.executable, "-m", "isrlab", "report", path.stem, *file, "--out", str(tmp_path)]

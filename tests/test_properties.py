@@ -11,10 +11,10 @@ from cases import scenes
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from isrlab import scenario
 from isrlab.engine.model import Leader
 from isrlab.engine.versions import PRESETS
-from isrlab.search import Player
+from isrlab.world import scenario
+from isrlab.world.search import Player
 
 ALL = [v.name for v in PRESETS.values()]
 # Before, a replica could join too early: data/scenarios/joined_too_early.txt

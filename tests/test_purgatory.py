@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isrlab import scenario
-from isrlab.engine.purgatory import (
+from isrlab.closeups.purgatory import (
     Cause,
     FetchPart,
     Operation,
@@ -26,9 +25,10 @@ from isrlab.engine.purgatory import (
     WaitingProduce,
     parked_fetch,
 )
-from isrlab.engine.segment import Batch, Reader, SegmentedLog
+from isrlab.closeups.segment import Batch, Reader, SegmentedLog
 from isrlab.engine.versions import PRESETS
-from isrlab.show import wheel
+from isrlab.workbook import parked_fetches
+from isrlab.world import scenario
 
 START_MS = 1_000_000_000_007  # no multiple of anything
 
@@ -358,13 +358,13 @@ SCRIPT = (
 @pytest.mark.parametrize("version", PRESETS.values(), ids=str)
 def test_what_ends_the_waits_of_a_run(version):
     run = scenario.play(SCRIPT, version=version)
-    found = wheel.waits(run)
+    found = parked_fetches.waits(run)
     ended = [w for w in found if w.end_ms is not None]
     assert {w.cause for w in ended} - {"high watermark"} == {"append", "expiry"}
     assert any(w.cause == "high watermark" for w in ended) is version.pushes_high_watermark
     assert all(w.end_ms == w.deadline_ms for w in ended if w.cause == "expiry")
     assert all(w.end_ms <= w.deadline_ms for w in ended)
-    delays = wheel.news_delays_ms(run)
+    delays = parked_fetches.news_delays_ms(run)
     assert max(delays) == (5 if version.pushes_high_watermark else 505)
 
 
@@ -372,12 +372,12 @@ def test_figures_draw_what_they_are_given():
     timer, names = Timer.at(0), ["a", "b", "c"]
     for name, delay in zip(names, (7, 45, 500), strict=True):
         timer, _ = timer.add(Task(name, delay), 0)
-    found = wheel.turns(timer, (0, 7, 400, 500))
-    assert wheel.turning_finding(found).startswith("3 tasks run, each in its millisecond")
-    wheel.plot_turning(found)
-    assert wheel.plot_wheel(found[1], names).get_title() == "runs: a at 7 ms"
-    ax = wheel.plot_waits(scenario.play(SCRIPT, version="2.5"))
+    found = parked_fetches.turns(timer, (0, 7, 400, 500))
+    assert parked_fetches.turning_finding(found).startswith("3 tasks run, each in its millisecond")
+    parked_fetches.plot_turning(found)
+    assert parked_fetches.plot_wheel(found[1], names).get_title() == "runs: a at 7 ms"
+    ax = parked_fetches.plot_waits(scenario.play(SCRIPT, version="2.5"))
     assert "by a new high watermark" in ax.get_title(loc="left")
-    ax = wheel.plot_news({"idle": {"2.5": 5, "3.7": 505}})
+    ax = parked_fetches.plot_news({"idle": {"2.5": 5, "3.7": 505}})
     assert ax.get_title(loc="left") == "2.5: 5 ms, all others 505 ms (idle)"
     plt.close("all")

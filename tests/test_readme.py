@@ -6,7 +6,7 @@ import re
 import textwrap
 from pathlib import Path
 
-from isrlab import scenario
+from isrlab.world import scenario
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

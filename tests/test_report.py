@@ -17,8 +17,8 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
-from isrlab import notebooks, report
-from isrlab.notebooks import NotebookError, Parameter, Run
+from isrlab.report import notebooks, run
+from isrlab.report.notebooks import NotebookError, Parameter, Run
 
 NOTEBOOKS = Path(__file__).parent / "notebooks"
 NO_JAVA = {**os.environ, "JAVA_HOME": "/nonexistent"}
@@ -152,8 +152,8 @@ def test_a_reply_lost_behind_an_output_widget_does_not_hang_the_report(tmp_path)
 @pytest.mark.slow
 def test_resume_keeps_what_succeeded_and_is_still_valid(tmp_path, monkeypatch):
     def said(*options: tuple[str, str]) -> str:
-        progress = report.Progress(io.StringIO())
-        report.run_all(runs(*options, names=("02", "05")), tmp_path, resume=True, progress=progress)
+        progress = run.Progress(io.StringIO())
+        run.run_all(runs(*options, names=("02", "05")), tmp_path, resume=True, progress=progress)
         return progress.stream.getvalue()
 
     assert "kept" not in said()
@@ -162,7 +162,7 @@ def test_resume_keeps_what_succeeded_and_is_still_valid(tmp_path, monkeypatch):
     assert "(kept: nothing it depends on has changed)" in again
     assert "02_fails: 5 cells" in again, "what failed runs again"
     assert "kept" not in said(("seconds", "0")), "another parameter is another run"
-    monkeypatch.setattr(report, "package_digest", lambda: "another package")
+    monkeypatch.setattr(run, "package_digest", lambda: "another package")
     assert "kept" not in said()
 
 
@@ -354,4 +354,4 @@ def test_a_checkout_whose_path_has_braces_works(tmp_path):
     ],
 )
 def test_a_page_names_the_kafka_versions_among_its_parameters(parameters, said):
-    assert report._kafka(parameters) == said
+    assert run._kafka(parameters) == said

@@ -8,10 +8,10 @@ import pytest
 from cases import scenes
 from cases.leader_bench import LeaderBench, log_of
 
-from isrlab import scenario
-from isrlab.cluster import Cluster
 from isrlab.engine import safety
 from isrlab.engine.versions import PRESETS
+from isrlab.world import scenario
+from isrlab.world.cluster import Cluster
 
 COMMITTED, ACKNOWLEDGED = "committed_records_survive", "acknowledged_records_survive"
 ALL = tuple(v.name for v in PRESETS.values())

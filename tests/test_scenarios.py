@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from isrlab import scenario
 from isrlab.engine.versions import PRESETS
+from isrlab.world import scenario
 
 SCENARIOS = sorted((Path(__file__).parent.parent / "data" / "scenarios").glob("*.txt"))
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from isrlab import scenario
 from isrlab.engine.versions import PRESETS
-from isrlab.search import Hunt, find
+from isrlab.world import scenario
+from isrlab.world.search import Hunt, find
 
 CLEAN = "partition replicas=1,2 unclean.leader.election.enable=false"
 UNCLEAN = "partition replicas=1,2 unclean.leader.election.enable=true"

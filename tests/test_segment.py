@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isrlab.engine.purgatory import read_partitions
-from isrlab.engine.segment import (
+from isrlab.closeups.purgatory import read_partitions
+from isrlab.closeups.segment import (
     Batch,
     IndexEntry,
     InvalidOffsetError,
@@ -26,7 +26,7 @@ from isrlab.engine.segment import (
     SegmentedLog,
 )
 from isrlab.engine.versions import PRESETS
-from isrlab.show import reading
+from isrlab.workbook import reading_a_log
 
 RELEASES = ("0.8.2", "0.9.0", "0.10.0", "0.10.1", "0.11", "1.1", "2.0", "2.3", "2.4", "3.7")
 
@@ -401,15 +401,15 @@ def test_truncated_and_recovered_index_points_at_batches(shape, data):
 def test_figures_say_what_was_found():
     made = replace(log(), **BOUNDED)
     first = made.segments[0]
-    ax = reading.plot_lookup(first, 47)
+    ax = reading_a_log.plot_lookup(first, 47)
     assert ax.get_title(loc="left").startswith("Offset 47: entry 34 → byte 600, 4 batches")
-    assert reading.plot_lookup(first, 3).get_title(loc="left").count("start of the file")
-    assert reading.scan_lengths(first)[47] == 4
+    assert reading_a_log.plot_lookup(first, 3).get_title(loc="left").count("start of the file")
+    assert reading_a_log.scan_lengths(first)[47] == 4
     reads = [made.read(reader, 0, 10_000) for reader in Reader]
-    title = reading.plot_readers(made, reads).get_title(loc="left")
+    title = reading_a_log.plot_readers(made, reads).get_title(loc="left")
     assert "consumer 70, read_committed 40" in title
     answers = read_partitions([(made, Reader.FOLLOWER, 0, 250)] * 3, 600)
-    title = reading.plot_response("abc", answers, 600).get_title(loc="left")
+    title = reading_a_log.plot_response("abc", answers, 600).get_title(loc="left")
     assert title == "3 of 3 partitions get data; 600 bytes sent, 500 of use"
-    reading.plot_scans({"a": first, "b": first})
+    reading_a_log.plot_scans({"a": first, "b": first})
     plt.close("all")

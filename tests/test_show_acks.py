@@ -13,7 +13,7 @@ import pytest
 
 from isrlab import fleet
 from isrlab.fleet.kernel.rows import bucket_starts
-from isrlab.show import acks
+from isrlab.workbook import what_acks_all_costs
 
 
 @pytest.fixture(autouse=True)
@@ -24,38 +24,42 @@ def _close():
 
 @pytest.fixture(scope="module")
 def seen():
-    return fleet.trace(acks.PAIR, 0, sample_ms=1)
+    return fleet.trace(what_acks_all_costs.PAIR, 0, sample_ms=1)
 
 
 def test_waits_of_a_trace_are_those_that_the_fleet_counts(seen):
-    each = acks.waits(seen)["wait_ms"]
-    counted = acks.waits_here(acks.PAIR)
+    each = what_acks_all_costs.waits(seen)["wait_ms"]
+    counted = what_acks_all_costs.waits_here(what_acks_all_costs.PAIR)
     classes = bucket_starts()[np.searchsorted(bucket_starts(), each, side="right") - 1]
     found = pd.Series(classes).value_counts().to_dict()
     assert found == dict(zip(counted["latency_ms"], counted["count"], strict=True))
-    way = acks.PAIR.fetch_latency_ms
+    way = what_acks_all_costs.PAIR.fetch_latency_ms
     assert 2 * way < each.min() < 2 * way + 5, "a parked fetch: there, written, and back"
     assert 4 * way < each.max() < 4 * way + 10, "just missed: one round more"
 
 
 def test_a_produce_is_drawn_with_the_messages_it_waits_for(seen):
-    ax = acks.plot_produce(seen, 0)
+    ax = what_acks_all_costs.plot_produce(seen, 0)
     assert ax.get_title(loc="left") == "A fetch was parked: it waits 21 ms, 2.1 times the 10 ms way"
-    long = acks.plot_produce(seen, 1)
+    long = what_acks_all_costs.plot_produce(seen, 1)
     assert "just been answered: it waits 44 ms" in long.get_title(loc="left")
     assert len(long.texts) > len(ax.texts), "one round more"
 
 
 def test_lag_is_rate_times_wait():
-    one = acks.PAIR.with_(brokers=3, replication_factor=3, minutes=0.2, batch_every_ms=10)
-    rows = acks.high_watermark_lag([one.with_(fetch_latency_ms=ms) for ms in (2, 50)])
+    one = what_acks_all_costs.PAIR.with_(
+        brokers=3, replication_factor=3, minutes=0.2, batch_every_ms=10
+    )
+    rows = what_acks_all_costs.high_watermark_lag(
+        [one.with_(fetch_latency_ms=ms) for ms in (2, 50)]
+    )
     assert rows["lag_records"].tolist() == pytest.approx(rows["rate_x_wait"].tolist(), rel=0.03)
     assert rows["lag_records"][1] > 10 * rows["lag_records"][0]
 
 
 def test_a_histogram_draws_each_class_as_wide_as_it_is():
     table = pd.DataFrame({"latency_ms": [0, 4, 20, 1_024], "count": [10, 80, 9, 1]})
-    ax = acks.plot_histogram(table, subject="x$: ")
+    ax = what_acks_all_costs.plot_histogram(table, subject="x$: ")
     title = ax.get_title(loc="left")
     assert title == r"x\$: Half within 4 ms, 99 % within 20 ms, 99.9 % within 1.0 s"
     widths = [round(bar.get_width(), 1) for bar in ax.patches]
@@ -66,10 +70,10 @@ def test_a_histogram_draws_each_class_as_wide_as_it_is():
 
 def test_tails_and_networks_name_their_numbers():
     rows = pd.DataFrame({"run": ["a", "a", "b"], "latency_ms": [4, 9_000, 6], "count": [99, 1, 5]})
-    ax = acks.plot_tails(rows, {"a": "limit 10 s", "b": "limit 5 s"})
+    ax = what_acks_all_costs.plot_tails(rows, {"a": "limit 10 s", "b": "limit 5 s"})
     assert ax.get_title(loc="left").endswith("limit 10 s: 9.0 s; limit 5 s: 6 ms")
     table = pd.DataFrame({"fetch_latency_ms": [1, 10], "p50_ms": [3, 21], "p99_ms": [5, 40]})
-    title = acks.plot_by_network(table).get_title(loc="left")
+    title = what_acks_all_costs.plot_by_network(table).get_title(loc="left")
     assert title == "Half of the produces wait 2.1 to 3.0 times the way or less"
 
 
@@ -82,24 +86,29 @@ def test_the_summary_says_what_each_promise_costs():
     failed = [("all 2", "NOT_ENOUGH_REPLICAS", 4), ("all 3", "REQUEST_TIMED_OUT", 7)]
     refused = pd.DataFrame(failed, columns=["run", "error", "produces"])
     alone = pd.DataFrame({"run": [c.run for c in configs], "under_min_isr_ms": 90_000})
-    table = acks.summary(latency, refused, alone, configs)
+    table = what_acks_all_costs.summary(latency, refused, alone, configs)
     assert table["one copy accepts (min/h)"].tolist() == [3.0, 3.0, 0.0, 0.0]
     assert table["refused/h"].tolist() == [0.0, 0.0, 8.0, 0.0]
     assert table["timed out/h"].tolist() == [0.0, 0.0, 0.0, 14.0]
     assert table["p999_ms"].tolist() == [0.0, 9_000.0, 9_000.0, 9_000.0]
-    assert "and 1 in 1,000 9.0 s; min ISR 1 accepts one copy for 3.0" in acks.finding(table)
-    assert acks.finding(table).endswith("min ISR 2 refuses 8 tries instead, min ISR 3 0.")
+    assert (
+        "and 1 in 1,000 9.0 s; min ISR 1 accepts one copy for 3.0"
+        in what_acks_all_costs.finding(table)
+    )
+    assert what_acks_all_costs.finding(table).endswith(
+        "min ISR 2 refuses 8 tries instead, min ISR 3 0."
+    )
 
 
 def test_settings_are_put_before_a_table_in_the_order_of_the_fleets():
     configs = fleet.sweep(fleet.FleetConfig(version="4.1"), "fetch_latency_ms", [9, 1])
     table = pd.DataFrame({"run": [c.run for c in reversed(configs)], "p50_ms": [3, 20]})
-    found = acks.with_settings(table, configs, "fetch_latency_ms")
+    found = what_acks_all_costs.with_settings(table, configs, "fetch_latency_ms")
     assert found.values.tolist() == [[9, 20], [1, 3]]
 
 
 def test_a_slider_redraws():
-    box = acks.wait_controls(acks.SMALL.with_(minutes=1))
+    box = what_acks_all_costs.wait_controls(what_acks_all_costs.SMALL.with_(minutes=1))
     way, stall, picture = box.children
     before = bytes(picture.value)
     way.value = 50
@@ -110,8 +119,16 @@ def test_a_slider_redraws():
 
 
 def test_longer_stalls_make_the_tail_and_a_longer_way_the_median():
-    calm = acks.waits_here(acks.SMALL.with_(stall_s=0))
-    slow = acks.waits_here(acks.SMALL.with_(stall_s=30))
-    far = acks.waits_here(acks.SMALL.with_(stall_s=0, fetch_latency_ms=50))
-    assert acks.quantile(slow, 0.99) > 1_000 > acks.quantile(calm, 1.0)
-    assert acks.quantile(slow, 0.5) == acks.quantile(calm, 0.5) < acks.quantile(far, 0.5)
+    calm = what_acks_all_costs.waits_here(what_acks_all_costs.SMALL.with_(stall_s=0))
+    slow = what_acks_all_costs.waits_here(what_acks_all_costs.SMALL.with_(stall_s=30))
+    far = what_acks_all_costs.waits_here(
+        what_acks_all_costs.SMALL.with_(stall_s=0, fetch_latency_ms=50)
+    )
+    assert (
+        what_acks_all_costs.quantile(slow, 0.99) > 1_000 > what_acks_all_costs.quantile(calm, 1.0)
+    )
+    assert (
+        what_acks_all_costs.quantile(slow, 0.5)
+        == what_acks_all_costs.quantile(calm, 0.5)
+        < what_acks_all_costs.quantile(far, 0.5)
+    )

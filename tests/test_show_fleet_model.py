@@ -15,7 +15,7 @@ import pytest
 
 from isrlab import fleet
 from isrlab.fleet import load, recorded
-from isrlab.show import fleet_checks, fleet_settings, two_models
+from isrlab.workbook import fleet_settings, the_fleet_model, two_models
 
 SMALL = fleet.FleetConfig(
     version="4.1", partitions=6, minutes=10, burst_every_s=120, stall_every_s=120,
@@ -77,7 +77,7 @@ def test_engine_and_kernel_tell_one_scene_alike(version):
 
 def test_a_finer_clock_is_the_same_fleet():
     calm = SMALL.with_(load="steady")
-    events = [fleet.simulate_local(c).to_pandas() for c in (calm, fleet_checks.finer(calm))]
+    events = [fleet.simulate_local(c).to_pandas() for c in (calm, the_fleet_model.finer(calm))]
     changes = [table[table["kind"].str.startswith("isr_")] for table in events]
     assert len(changes[0]) == len(changes[1]) > 10
     apart = changes[1]["ts_ms"].to_numpy() / 10 - changes[0]["ts_ms"].to_numpy()
@@ -85,7 +85,7 @@ def test_a_finer_clock_is_the_same_fleet():
 
 
 def test_smaller_records_are_the_same_bytes():
-    one, other = SMALL, fleet_checks.smaller(SMALL.with_(version="0.8.2"))
+    one, other = SMALL, the_fleet_model.smaller(SMALL.with_(version="0.8.2"))
     assert other.records_per_s * other.record_bytes == one.records_per_s * one.record_bytes
     assert other.burst_records * other.record_bytes == one.burst_records * one.record_bytes
     assert other.lag_messages == 40_000
@@ -114,8 +114,13 @@ def test_a_trace_that_cannot_be_written_says_why(tmp_path):
 @pytest.fixture
 def found():
     """Answers of a base, its checks and two seeds: only fencing and one latency matter."""
-    names = [fleet_checks.BASE, *(check.name for check in fleet_checks.CHECKS), "seed 2", "seed 3"]
-    table = pd.DataFrame(100.0, index=names, columns=list(fleet_checks.ANSWERS))
+    names = [
+        the_fleet_model.BASE,
+        *(check.name for check in the_fleet_model.CHECKS),
+        "seed 2",
+        "seed 3",
+    ]
+    table = pd.DataFrame(100.0, index=names, columns=list(the_fleet_model.ANSWERS))
     table.loc["seed 2"], table.loc["seed 3"] = 80.0, 110.0
     table.loc["stalled brokers fenced", "under-replicated"] = 170.0
     table.loc["clock ten times finer", ["p50", "old shrinks"]] = [50.0, 101.0]
@@ -124,38 +129,38 @@ def found():
 
 
 def test_what_is_beyond_the_seeds_is_told(found):
-    percent = fleet_checks.sensitivity(found)
-    table = fleet_checks.beyond(percent).set_index("answer")
+    percent = the_fleet_model.sensitivity(found)
+    table = the_fleet_model.beyond(percent).set_index("answer")
     assert table.loc["new shrinks"].tolist() == ["-20 to +10 %", "none"]
     assert table.loc["under-replicated", "beyond them"] == "stalled brokers fenced +70 %"
     assert table.loc["p50", "beyond them"] == "clock ten times finer -50 %"
     assert table.loc["p99", "beyond them"] == "none"
-    said = fleet_checks.finding(percent)
+    said = the_fleet_model.finding(percent)
     assert "by 1.0 % at the most, another seed by up to 20 %" in said
     assert "median wait by -50 %" in said and "under-replicated by +70 %" in said
-    ax = fleet_checks.plot_sensitivity(percent, {"old": "0.8.2", "new": "4.1"})
+    ax = the_fleet_model.plot_sensitivity(percent, {"old": "0.8.2", "new": "4.1"})
     assert ax.get_title(loc="left").startswith("A finer clock changes shrinks by 1.0 %")
-    assert len(fleet_checks.of_seeds(found)) == 3
+    assert len(the_fleet_model.of_seeds(found)) == 3
 
 
 def test_answers_are_in_units_of_the_base():
-    start = fleet_checks.bases(SMALL, "0.8.2")
-    runs = [c.run for c in fleet_checks.fleets(start, seeds=2)]
-    assert len(runs) == len(set(runs)) == 3 * (2 + len(fleet_checks.CHECKS))
+    start = the_fleet_model.bases(SMALL, "0.8.2")
+    runs = [c.run for c in the_fleet_model.fleets(start, seeds=2)]
+    assert len(runs) == len(set(runs)) == 3 * (2 + len(the_fleet_model.CHECKS))
     alarms = pd.DataFrame({"run": runs, "minutes": 60.0, "shrinks_per_hour": 7.0})
     absences = pd.DataFrame({"run": runs, "under_replicated_ms": 180_000})
     latency = pd.DataFrame({"run": runs, "p50_ms": 50, "p99_ms": 80})
-    found = fleet_checks.answers(alarms, absences, latency)
+    found = the_fleet_model.answers(alarms, absences, latency)
     assert found.loc["base"].tolist() == [7.0, 7.0, 3.0, 50.0, 80.0, 50.0]
     assert found.loc["clock ten times finer"].tolist() == [70.0, 70.0, 3.0, 5.0, 8.0, 5.0]
 
 
 def test_bursts_that_come_together_coincide():
-    alone = fleet_checks.coincidences(SMALL.with_(partitions=1))
+    alone = the_fleet_model.coincidences(SMALL.with_(partitions=1))
     assert alone["leaders_at_once"].tolist() == [0, 1]
     assert alone["percent_of_time"].sum() == pytest.approx(100)
     hit = SMALL.with_(partitions=6, load="together", burst_share=1.0)
-    table = fleet_checks.coincidences(hit)
+    table = the_fleet_model.coincidences(hit)
     assert table["leaders_at_once"].tolist() == [0, 1, 2, 3]
     assert table["percent_of_time"].tolist()[1:3] == [0, 0]
     assert table["percent_of_time"][3] > 0
@@ -165,14 +170,14 @@ def test_retries_lengthen_the_mean_by_what_was_held():
     latency = pd.DataFrame({"run": ["a", "b"], "count": [100, 50], "p50_ms": 5})
     rows = [("a", "NOT_ENOUGH_REPLICAS", 12), ("a", "DELIVERY_TIMEOUT", 2)]
     refused = pd.DataFrame(rows, columns=["run", "error", "produces"])
-    table = fleet_checks.retry_bound(latency, refused, retry_ms=1_000)
+    table = the_fleet_model.retry_bound(latency, refused, retry_ms=1_000)
     assert table["held"].tolist() == [10.0, 0.0]
     assert table["mean_longer_by_ms"].tolist() == [100.0, 0.0]
 
 
 def test_loads_are_drawn_by_time():
     swing = SMALL.with_(minutes=1440, load="steady", batch_every_ms=60_000, daily_swing=0.9)
-    ax = fleet_checks.plot_loads([swing.with_(name="swing")])
+    ax = the_fleet_model.plot_loads([swing.with_(name="swing")])
     (line,) = ax.lines
     assert 12 < line.get_xdata()[np.argmax(line.get_ydata())] < 18
     assert "swing 1." in ax.get_title(loc="left") or "swing 2." in ax.get_title(loc="left")

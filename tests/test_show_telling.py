@@ -5,8 +5,8 @@ from __future__ import annotations
 import matplotlib.pyplot as plt
 import pytest
 
-from isrlab import scenario
-from isrlab.show import isr_flow, telling
+from isrlab.workbook import isr_flow, telling_the_cluster
+from isrlab.world import scenario
 
 
 @pytest.fixture(autouse=True)
@@ -20,22 +20,26 @@ def play(name, version=None):
 
 
 def test_a_quiet_change_is_known_after_5_to_7_5_seconds_from_0_9_to_2_6():
-    delays = telling.quiet_delays("2.6", 6)
+    delays = telling_the_cluster.quiet_delays("2.6", 6)
     assert all(5_000 < d <= 7_510 for d in delays)
     assert max(delays) - min(delays) > 1_500
 
 
 def test_before_nobody_is_told_and_since_2_7_at_once():
-    assert telling.quiet_delays("0.8.2", 1) == [None]
-    assert telling.quiet_delays("2.7", 1) == telling.quiet_delays("3.7", 1) == [5]
+    assert telling_the_cluster.quiet_delays("0.8.2", 1) == [None]
+    assert (
+        telling_the_cluster.quiet_delays("2.7", 1)
+        == telling_the_cluster.quiet_delays("3.7", 1)
+        == [5]
+    )
 
 
 def test_constant_churn_is_announced_once_a_minute():
-    run = scenario.play(telling.churn_script(3), version="2.5")
+    run = scenario.play(telling_the_cluster.churn_script(3), version="2.5")
     told = [e["ts_ms"] for e in run.cluster.events if e["kind"] == "notify"]
     assert len(told) == 2
     assert 60_000 < told[1] - told[0] <= 62_500
-    assert max(telling.churn_delays("2.5", 3)) > 50_000
+    assert max(telling_the_cluster.churn_delays("2.5", 3)) > 50_000
 
 
 def test_a_lost_race_is_refused_once():
@@ -90,12 +94,12 @@ def test_one_request_at_a_time_takes_all_that_waits(release, failures, sent):
 def test_every_picture_says_what_it_shows():
     run = play("isr_change_told")
     known = "1 ISR change: every broker knows after 7.5 s"
-    assert telling.plot_sequence(run).get_title(loc="left") == known
-    assert telling.plot_knowledge(run).get_title(loc="left").startswith(known)
+    assert telling_the_cluster.plot_sequence(run).get_title(loc="left") == known
+    assert telling_the_cluster.plot_knowledge(run).get_title(loc="left").startswith(known)
     title = isr_flow.plot_flow(run).get_title(loc="left")
     assert title == "2.5: 6 looks at the ISR, 1 change asked for: 1 stored, 0 refused"
     delays = {"2.6": {"one": [5_000, 7_000]}, "0.8.2": {"one": [None]}}
-    ax = telling.plot_delays(delays)
+    ax = telling_the_cluster.plot_delays(delays)
     assert ax.get_title(loc="left") == "Until every broker knows: up to 7.0 s in 2.6"
     submitted = {"a": 10}
     drawn = isr_flow.plot_batches(submitted, isr_flow.batches("3.7", submitted))
@@ -103,7 +107,7 @@ def test_every_picture_says_what_it_shows():
 
 
 def test_the_choice_of_a_version_draws_anew():
-    choice, picture = telling.version_choice(
+    choice, picture = telling_the_cluster.version_choice(
         ("2.5", "3.7"), scenario.read("isr_change_told"), "2.5"
     ).children
     before = bytes(picture.value)

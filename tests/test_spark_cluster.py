@@ -22,7 +22,7 @@ import pyspark
 import pytest
 
 from isrlab import fleet
-from isrlab.events import SCHEMA
+from isrlab.events.schema import SCHEMA
 from isrlab.fleet.cell import leaders
 from isrlab.fleet.config import FleetConfig
 from isrlab.spark import JavaMissingError, require_java

@@ -8,6 +8,7 @@ controller.log and state-change.log of every node to OUT.  OUT/timeline.csv says
 the millisecond (UTC) what was done.  The log lines stay exactly as Kafka wrote them.
 Needs Java 17 and Maven and about five minutes; uses the standard library only.
 """
+
 import argparse
 import csv
 import gzip
@@ -25,11 +26,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 CONFIG = Path(__file__).resolve().parent / "config"
-WORK = Path("/tmp/kafka")           # a neutral path: it appears in the logs
+WORK = Path("/tmp/kafka")  # a neutral path: it appears in the logs
 NODES = (1, 2, 3)
 BOOTSTRAP = ",".join(f"127.0.0.1:1909{n}" for n in NODES)
 CLUSTER_ID = "aXNybGFiLXJlY29yZGluZw"
-TOPICS = {                          # partitions, seconds on, seconds off, records/s
+TOPICS = {  # partitions, seconds on, seconds off, records/s
     "orders": (6, 3, 3, 200),
     "payments": (3, 2, 8, 60),
 }
@@ -71,11 +72,18 @@ class Recording:
 
     # -- programs ---------------------------------------------------------
     def install(self):
-        jars = [("org.apache.kafka", "kafka_2.13", self.version),
-                ("org.apache.kafka", "kafka-tools", self.version), self.binding]
+        jars = [
+            ("org.apache.kafka", "kafka_2.13", self.version),
+            ("org.apache.kafka", "kafka-tools", self.version),
+            self.binding,
+        ]
         (WORK / "pom.xml").write_text(POM.format("".join(JAR.format(*jar) for jar in jars)))
-        subprocess.run(["mvn", "-q", "-B", "dependency:copy-dependencies",
-                        f"-DoutputDirectory={WORK}/lib"], cwd=WORK, check=True, timeout=600)
+        subprocess.run(
+            ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={WORK}/lib"],
+            cwd=WORK,
+            check=True,
+            timeout=600,
+        )
 
     def java(self, name, main, *args, heap="128m", **popen):
         """Start a program of Kafka's; what it prints goes to WORK/name/console.out."""
@@ -84,9 +92,21 @@ class Recording:
         with open(home / "console.out", "ab") as console:
             popen = {"stdout": console, "stderr": console, **popen}
             return subprocess.Popen(
-                ["java", f"-Xmx{heap}", "-Duser.timezone=UTC", f"-Dkafka.logs.dir={home}/logs",
-                 self.logging, "-cp", f"{WORK}/lib/*", main, *args],
-                cwd=home, start_new_session=True, **popen)
+                [
+                    "java",
+                    f"-Xmx{heap}",
+                    "-Duser.timezone=UTC",
+                    f"-Dkafka.logs.dir={home}/logs",
+                    self.logging,
+                    "-cp",
+                    f"{WORK}/lib/*",
+                    main,
+                    *args,
+                ],
+                cwd=home,
+                start_new_session=True,
+                **popen,
+            )
 
     def tool(self, main, *args):
         """Run a command-line tool to its end; return (exit code, output)."""
@@ -98,8 +118,9 @@ class Recording:
         return process.returncode, output.decode()
 
     def topics(self, *args):
-        return self.tool("org.apache.kafka.tools.TopicCommand",
-                         "--bootstrap-server", BOOTSTRAP, *args)
+        return self.tool(
+            "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", BOOTSTRAP, *args
+        )
 
     def format(self, node):
         """Write a node's configuration and format its storage."""
@@ -107,24 +128,45 @@ class Recording:
         home.mkdir()
         template = string.Template((CONFIG / "server.properties").read_text())
         (home / "server.properties").write_text(template.safe_substitute(node=node, home=home))
-        code, output = self.tool("kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID,
-                                 "--config", f"{home}/server.properties")
+        code, output = self.tool(
+            "kafka.tools.StorageTool",
+            "format",
+            "--cluster-id",
+            CLUSTER_ID,
+            "--config",
+            f"{home}/server.properties",
+        )
         if code:
             raise RuntimeError(f"formatting the storage failed:\n{output}")
 
     def start(self, node):
         self.note("start", node, f"Kafka {self.version}")
-        self.nodes[node] = self.java(f"broker-{node}", "kafka.Kafka", "server.properties",
-                                     heap="384m")
+        self.nodes[node] = self.java(
+            f"broker-{node}", "kafka.Kafka", "server.properties", heap="384m"
+        )
 
     def produce(self, topic):
         """Start a console producer and a thread that feeds it bursts of keyed records."""
         _, on, off, rate = TOPICS[topic]
-        producer = self.java(f"producer-{topic}", self.console_producer,
-                             "--bootstrap-server", BOOTSTRAP, "--topic", topic,
-                             "--request-required-acks", "all", "--request-timeout-ms", "5000",
-                             "--message-send-max-retries", "1000", "--timeout", "50",
-                             "--property", "parse.key=true", stdin=subprocess.PIPE)
+        producer = self.java(
+            f"producer-{topic}",
+            self.console_producer,
+            "--bootstrap-server",
+            BOOTSTRAP,
+            "--topic",
+            topic,
+            "--request-required-acks",
+            "all",
+            "--request-timeout-ms",
+            "5000",
+            "--message-send-max-retries",
+            "1000",
+            "--timeout",
+            "50",
+            "--property",
+            "parse.key=true",
+            stdin=subprocess.PIPE,
+        )
         self.producers.append(producer)
         dice = random.Random(topic)
 
@@ -134,13 +176,13 @@ class Recording:
                     end = time.monotonic() + on * dice.uniform(0.5, 1.5)
                     while time.monotonic() < end:
                         for _ in range(rate // 10):
-                            key = dice.randrange(10 ** 6)
+                            key = dice.randrange(10**6)
                             producer.stdin.write(b"%d\t%s\n" % (key, b"x" * 200))
                         producer.stdin.flush()
                         time.sleep(0.1)
                     time.sleep(off * dice.uniform(0.5, 1.5))
             except OSError:
-                pass                # the producer has been stopped
+                pass  # the producer has been stopped
 
         threading.Thread(target=feed, daemon=True).start()
 
@@ -161,7 +203,7 @@ class Recording:
             hour = datetime.now(timezone.utc).strftime("%Y-%m-%d-%H")
             with gzip.open(f"{log}.{hour}.gz", "wb") as packed:
                 packed.write(log.read_bytes())
-            os.truncate(log, 0)     # Kafka has it open for appending
+            os.truncate(log, 0)  # Kafka has it open for appending
 
     def settle(self, seconds):
         """Wait until no partition is under-replicated, then some seconds more."""
@@ -198,18 +240,25 @@ class Recording:
         for n in NODES:
             self.start(n)
         for topic, (partitions, *_) in TOPICS.items():
-            while self.topics("--create", "--topic", topic, "--partitions", str(partitions),
-                              "--replication-factor", "3")[0]:
-                self.wait(2)        # not all three brokers are registered yet
+            while self.topics(
+                "--create",
+                "--topic",
+                topic,
+                "--partitions",
+                str(partitions),
+                "--replication-factor",
+                "3",
+            )[0]:
+                self.wait(2)  # not all three brokers are registered yet
             self.note("topic created", detail=topic)
             self.produce(topic)
         self.settle(40)
-        third = self.controller()   # pausing the first may well move that role
+        third = self.controller()  # pausing the first may well move that role
         first, second = (n for n in NODES if n != third)
-        if "pause" in faults:       # longer than the lag limit and the session
+        if "pause" in faults:  # longer than the lag limit and the session
             self.pause(first, 20)
             self.settle(20)
-        if "flap" in faults:        # longer than the lag limit, shorter than the session
+        if "flap" in faults:  # longer than the lag limit, shorter than the session
             for _ in range(2):
                 self.pause(first, 7)
                 self.settle(15)
@@ -224,7 +273,7 @@ class Recording:
 
     def stop(self):
         for process in [*self.producers, *self.nodes.values()]:
-            process.kill()          # ends a paused process, too
+            process.kill()  # ends a paused process, too
 
     def harvest(self):
         """Copy the logs, pack those that Kafka itself rolled on the hour, write timeline.csv."""
@@ -238,23 +287,34 @@ class Recording:
                 log.unlink()
         with open(self.out / "timeline.csv", "w", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows(
-                [("time_utc", "action", "broker", "detail"), *self.timeline])
+                [("time_utc", "action", "broker", "detail"), *self.timeline]
+            )
 
 
 def main():
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="example: python3 record.py --version 3.9.2 --out kafka-3.9")
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="example: python3 record.py --version 3.9.2 --out kafka-3.9",
+    )
     parser.add_argument("--version", required=True, help="Kafka version, 3.9.x or 4.x")
     parser.add_argument("--out", required=True, type=Path, help="directory for the recording")
-    parser.add_argument("--faults", default="pause,flap,kill,term",
-                        help="which faults, always in this order (default: %(default)s)")
-    parser.add_argument("--limit", type=float, default=900, metavar="SECONDS",
-                        help="give up after so many seconds (default: %(default)s)")
+    parser.add_argument(
+        "--faults",
+        default="pause,flap,kill,term",
+        help="which faults, always in this order (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--limit",
+        type=float,
+        default=900,
+        metavar="SECONDS",
+        help="give up after so many seconds (default: %(default)s)",
+    )
     args = parser.parse_args()
     if WORK.exists():
         parser.error(f"{WORK} exists: remove it first")
-    for name in (signal.SIGTERM, signal.SIGHUP):    # so that `finally` is reached
+    for name in (signal.SIGTERM, signal.SIGHUP):  # so that `finally` is reached
         signal.signal(name, lambda *_: sys.exit("stopped by a signal"))
     WORK.mkdir()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -264,7 +324,7 @@ def main():
     finally:
         recording.stop()
     recording.harvest()
-    shutil.rmtree(WORK)             # kept when the run failed, to see why
+    shutil.rmtree(WORK)  # kept when the run failed, to see why
 
 
 if __name__ == "__main__":

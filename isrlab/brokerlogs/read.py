@@ -28,9 +28,9 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from isrlab import events as events_table
 from isrlab.brokerlogs.files import DamagedFileError, Line, LogDirError, find, lines
 from isrlab.brokerlogs.lines import INTERESTING, Event, LineReader, Unread
+from isrlab.events import schema as events_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -6,11 +6,11 @@ Load is drawn (load.py) or was recorded (`load="trace"`, recorded.py).
 """
 
 from isrlab.fleet.config import LOADS, FleetConfig, settings, sweep, versions
+from isrlab.fleet.lens import Trace, most_evicting, trace
 from isrlab.fleet.questions import alarms, compared, evictions
 from isrlab.fleet.recorded.writer import write_trace
 from isrlab.fleet.simulate import runs, simulate, simulate_local
 from isrlab.fleet.store import read, stored
-from isrlab.fleet.trace import Trace, most_evicting, trace
 
 __all__ = [
     "LOADS",

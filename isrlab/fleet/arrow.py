@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from isrlab.events import SCHEMA, table
+from isrlab.events.schema import SCHEMA, table
 from isrlab.fleet.cell import CellRun
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.kernel.rows import bucket_starts

@@ -33,9 +33,7 @@ def shown(text: Callable[[], str]) -> Iterator[None]:
         watcher.join(timeout=5)
 
 
-def _watch(
-    text: Callable[[], str], line: Callable[[str], None], stop: threading.Event
-) -> None:
+def _watch(text: Callable[[], str], line: Callable[[str], None], stop: threading.Event) -> None:
     """Ask again and again until told to stop; begin to speak after two seconds."""
     began = time.monotonic()
     spoke = False

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from isrlab.events import COLUMNS, spark_schema
+from isrlab.events.schema import COLUMNS, spark_schema
 from isrlab.fleet.arrow import tables
 from isrlab.fleet.cell import leaders, run_cell, run_cell_in_windows
 from isrlab.fleet.config import FleetConfig, listed

@@ -32,7 +32,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from isrlab.events import COLUMNS, SCHEMA, spark_schema
+from isrlab.events.schema import COLUMNS, SCHEMA, spark_schema
 from isrlab.fleet.cell import leaders
 from isrlab.fleet.config import TRACE, FleetConfig, listed
 from isrlab.fleet.progress import shown

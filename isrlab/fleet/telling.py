@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from isrlab.engine import rules
 from isrlab.engine.versions import IsrWrite
-from isrlab.events import SCHEMA
+from isrlab.events.schema import SCHEMA
 from isrlab.fleet.cell import CellRun
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.kernel.state import COMMIT, KIND, PARTITION, PARTITION_EPOCH, REMOVAL, TS_MS, Ints

@@ -10,10 +10,10 @@ import ipywidgets as widgets
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from isrlab import trace
-from isrlab.script import Run
 from isrlab.show.replicas import plot_replicas
-from isrlab.world import Frame
+from isrlab.world import words
+from isrlab.world.frames import Frame
+from isrlab.world.script import Run
 
 
 def step_slider(run: Run) -> widgets.VBox:
@@ -34,7 +34,7 @@ def step_slider(run: Run) -> widgets.VBox:
         if step not in cache:
             cache[step] = _png(frames[step])
         picture.value = cache[step]
-        caption.value = f"<code>{html.escape(trace.message_line(frames[step]))}</code>"
+        caption.value = f"<code>{html.escape(words.message_line(frames[step]))}</code>"
 
     slider.observe(lambda change: draw(change["new"]), names="value")
     draw(0)

@@ -11,13 +11,13 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from isrlab import trace
 from isrlab.engine.log import Log
 from isrlab.engine.messages import Fetch, FetchResponse
 from isrlab.engine.model import Broker, Leader
-from isrlab.script import Run
 from isrlab.show.style import INK, LOST, OUTCOMES, bare, broker_colour, draw_matrix, plain
-from isrlab.world import Frame
+from isrlab.world import words
+from isrlab.world.frames import Frame
+from isrlab.world.script import Run
 
 _PLUMBING = ("RegisterBroker", "UpdateMetadata", "Disconnected")
 MOST_OFFSETS = 16  # drawn of a log; older ones are left out
@@ -77,7 +77,7 @@ def _label(number: int, broker: Broker | None) -> str:
     if broker.role is None:
         return f"{number}  idle"
     if isinstance(broker.role, Leader):
-        return f"{number}  Leader\nISR {trace.ids(broker.role.isr)}  epoch {broker.leader_epoch}"
+        return f"{number}  Leader\nISR {words.ids(broker.role.isr)}  epoch {broker.leader_epoch}"
     return f"{number}  Follower\nof {broker.role.leader}" if broker.role.leader > 0 else f"{number}"
 
 
@@ -158,7 +158,7 @@ def finding(frame: Frame) -> str:
         return "No leader: nothing can be written or read"
     other = [n for n in sorted(frame.disks) if _differs(frame.disks[n], leader.log)]
     if other:
-        return f"Replica {trace.ids(other)} holds other records than leader {leader.id}"
+        return f"Replica {words.ids(other)} holds other records than leader {leader.id}"
     end, high_watermark = leader.log.log_end_offset, leader.log.high_watermark
     behind = [
         b.id
@@ -166,7 +166,7 @@ def finding(frame: Frame) -> str:
         if b.id != leader.id and b.log.high_watermark < high_watermark
     ]
     text = f"Committed: {high_watermark} of {end} records"
-    return text + (f"; replica {trace.ids(behind)} does not know it yet" if behind else "")
+    return text + (f"; replica {words.ids(behind)} does not know it yet" if behind else "")
 
 
 def _differs(log: Log, other: Log) -> bool:
@@ -227,7 +227,7 @@ def plot_messages(
     for x, machine in enumerate(lanes):
         colour = broker_colour(machine) if machine > 0 else INK
         ax.plot([x, x], [-0.6, len(frames) - 0.3], color=colour, linewidth=1.4, zorder=1)
-        ax.text(x, -0.85, trace.address(machine), ha="center", color=colour, fontweight="bold")
+        ax.text(x, -0.85, words.address(machine), ha="center", color=colour, fontweight="bold")
     for y, (frame, news) in enumerate(frames):
         _draw_message(ax, y, frame, lanes)
         if news:
@@ -268,7 +268,7 @@ def _says_the_same(one: Frame, other: Frame) -> bool:
         one.source == other.source
         and one.target == other.target
         and isinstance(one.message, Fetch | FetchResponse)
-        and trace.describe(one.message) == trace.describe(other.message)
+        and words.describe(one.message) == words.describe(other.message)
     )
 
 
@@ -319,7 +319,7 @@ def _draw_message(ax: Axes, y: int, frame: Frame, lanes: list[int]) -> None:
             "linestyle": ":" if frame.was_lost else "-",
         },
     )
-    text = " ".join(trace.describe(frame.message).split())
+    text = " ".join(words.describe(frame.message).split())
     ax.text(
         (start + end) / 2,
         y - 0.12,
@@ -345,7 +345,7 @@ def _changes(before: Frame, after: Frame) -> str:
         and isinstance(new.role, Leader)
         and old.role.isr != new.role.isr
     ):
-        parts.append(f"ISR {trace.ids(old.role.isr)} → {trace.ids(new.role.isr)}")
+        parts.append(f"ISR {words.ids(old.role.isr)} → {words.ids(new.role.isr)}")
     return "   ".join(parts)
 
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from isrlab import faults
-from isrlab.cluster import START_MS, Cluster
 from isrlab.engine.messages import ACKS_ALL, CONTROLLER, ExpireFetch, ExpireIsr, Fetch
 from isrlab.engine.model import RECORD_BYTES
 from isrlab.engine.versions import PRESETS, KafkaVersion
-from isrlab.world import Envelope
+from isrlab.world import faults
+from isrlab.world.cluster import START_MS, Cluster
+from isrlab.world.frames import Envelope
 
 LEADER = 1
 ASKED = {"isr_shrink": 0, "isr_expand": 1, "isr_commit": 2}

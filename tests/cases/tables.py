@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pyspark.testing import assertDataFrameEqual
 
-from isrlab import events
+from isrlab.events import schema
 
 
 def frame(spark, rows):
     """Events, given as rows that leave out what is null."""
-    return spark.createDataFrame(events.table(rows))
+    return spark.createDataFrame(schema.table(rows))
 
 
 def same(found, rows, columns):

@@ -1,0 +1,400 @@
+"""Requests that wait: the purgatory, and the timing wheels that let them expire.
+
+Theory of operation. A fetch that finds too little, and a produce whose records are not committed
+yet, wait in a purgatory. Each waiting operation is on the watch list of every partition it is
+about. Whatever happens to a partition (an append, a new high watermark, a fetch of a follower) has
+its watch list looked through; an operation whose condition holds completes. One that nothing
+completes is completed by the timer. So each completes exactly once, and its cause is known.
+
+The timer is a row of wheels. A wheel has `size` slots of `tick_ms` each; a task goes into the slot
+of its expiration in the finest wheel that reaches so far. When a slot of a coarser wheel is due,
+its tasks are added again, and so fall to a finer wheel or run. A wheel's clock moves only when a
+slot is due. Up to 0.8.2 a queue ordered by expiration stood in its place.
+
+Times are milliseconds. Left out: threads and locks, the 512 shards of the watch lists (2.2),
+throttled replicas, and what completes a fetch besides bytes (fencing, diverging epochs,
+KIP-392): those are in `high_watermark.py`, for one partition.
+
+Source: TimingWheel, SystemTimer, TimerTaskList (Java) 3.7.1; DelayedOperation.scala 0.9.0.1, 3.7.1;
+DelayedFetch.scala 3.7.1:73-157; RequestPurgatory.scala 0.8.2.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from isrlab.closeups.segment import LogRead, Reader, SegmentedLog
+
+NEVER_MS = -1
+MOST_SLOTS = 100_000  # emptied in one call
+Place = tuple[int, int]  # number of the wheel (0 is the finest), number of the slot
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    id: str
+    expiration_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A task is put into a slot, or runs: then it has no target. New tasks have no source."""
+
+    task: Task
+    at_ms: int
+    source: Place | None
+    target: Place | None
+
+    @property
+    def runs(self) -> bool:
+        return self.target is None
+
+
+# The wheels
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Tasks of one tick; `expiration_ms` is when the tick begins, kept until the slot is due."""
+
+    expiration_ms: int = NEVER_MS
+    tasks: tuple[Task, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wheel:
+    """One circle of slots. Its clock, `current_ms`, is a multiple of its tick."""
+
+    tick_ms: int
+    current_ms: int
+    slots: tuple[Slot, ...]
+
+    @classmethod
+    def at(cls, now_ms: int, tick_ms: int, size: int) -> Wheel:
+        return cls(tick_ms, now_ms - now_ms % tick_ms, (Slot(),) * size)
+
+    @property
+    def interval_ms(self) -> int:
+        return self.tick_ms * len(self.slots)
+
+    def put(self, task: Task) -> tuple[Wheel, int]:
+        """The wheel with the task, and the slot that it is in."""
+        tick = task.expiration_ms // self.tick_ms
+        number = tick % len(self.slots)
+        filled = Slot(tick * self.tick_ms, (*self.slots[number].tasks, task))
+        return self.with_slot(number, filled), number
+
+    def with_slot(self, number: int, slot: Slot) -> Wheel:
+        slots = (*self.slots[:number], slot, *self.slots[number + 1 :])
+        return replace(self, slots=slots)
+
+    def advance(self, now_ms: int) -> Wheel:
+        if now_ms < self.current_ms + self.tick_ms:
+            return self
+        return replace(self, current_ms=now_ms - now_ms % self.tick_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """The wheels, finest first; coarser ones are made when a task needs them (0.9+)."""
+
+    wheels: tuple[Wheel, ...]
+
+    @classmethod
+    def at(cls, now_ms: int, tick_ms: int = 1, size: int = 20) -> Timer:
+        return cls((Wheel.at(now_ms, tick_ms, size),))
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        return tuple(t for wheel in self.wheels for slot in wheel.slots for t in slot.tasks)
+
+    def add(self, task: Task, now_ms: int, source: Place | None = None) -> tuple[Timer, Move]:
+        """The timer with the task in its slot. A task that has expired already runs instead."""
+        finest = self.wheels[0]
+        if task.expiration_ms < finest.current_ms + finest.tick_ms:
+            return self, Move(task, now_ms, source, None)
+        wheels = list(self.wheels)
+        level = 0
+        while task.expiration_ms >= wheels[level].current_ms + wheels[level].interval_ms:
+            level += 1
+            if level == len(wheels):
+                lower = wheels[-1]
+                wheels.append(Wheel.at(lower.current_ms, lower.interval_ms, len(lower.slots)))
+        wheels[level], slot = wheels[level].put(task)
+        return Timer(tuple(wheels)), Move(task, now_ms, source, (level, slot))
+
+    def advance(self, now_ms: int) -> tuple[Timer, tuple[Move, ...]]:
+        """Let every slot that is due be emptied, the earliest first: its tasks are added again."""
+        timer = self
+        moves: list[Move] = []
+        for _ in range(MOST_SLOTS):
+            due = timer._first_due(now_ms)
+            if due is None:
+                return timer, tuple(moves)
+            level, number = due
+            slot = timer.wheels[level].slots[number]
+            wheels = [wheel.advance(slot.expiration_ms) for wheel in timer.wheels]
+            wheels[level] = wheels[level].with_slot(number, Slot())
+            timer = Timer(tuple(wheels))
+            for task in slot.tasks:
+                timer, move = timer.add(task, slot.expiration_ms, due)
+                moves.append(move)
+        raise RuntimeError(f"more than {MOST_SLOTS} slots are due by {now_ms} ms")
+
+    def _first_due(self, now_ms: int) -> Place | None:
+        due = [
+            (slot.expiration_ms, level, number)
+            for level, wheel in enumerate(self.wheels)
+            for number, slot in enumerate(wheel.slots)
+            if NEVER_MS < slot.expiration_ms <= now_ms
+        ]
+        return min(due)[1:] if due else None
+
+    def cancel(self, task_id: str) -> Timer:
+        """The task is gone at once. Its slot stays due: the wheel's clock moves all the same."""
+        return Timer(tuple(_without(wheel, task_id) for wheel in self.wheels))
+
+
+def _without(wheel: Wheel, task_id: str) -> Wheel:
+    slots = tuple(
+        replace(slot, tasks=tuple(t for t in slot.tasks if t.id != task_id)) for slot in wheel.slots
+    )
+    return replace(wheel, slots=slots)
+
+
+@dataclass(frozen=True, slots=True)
+class PolledQueue:
+    """0.8.2: one queue ordered by expiration. Its thread looks for at most 200 ms at a time, but
+    the queue wakes it as soon as something expires: 200 ms is no resolution.
+
+    A completed task stays in the queue until it expires, or until a purge.
+    """
+
+    tasks: tuple[Task, ...] = ()
+
+    def add(self, task: Task, now_ms: int) -> tuple[PolledQueue, Move]:
+        queue = sorted((*self.tasks, task), key=lambda t: t.expiration_ms)
+        return PolledQueue(tuple(queue)), Move(task, now_ms, None, (0, 0))
+
+    def advance(self, now_ms: int) -> tuple[PolledQueue, tuple[Move, ...]]:
+        due = tuple(t for t in self.tasks if t.expiration_ms <= now_ms)
+        moves = tuple(Move(t, t.expiration_ms, (0, 0), None) for t in due)
+        return PolledQueue(self.tasks[len(due) :]), moves
+
+    def cancel(self, task_id: str) -> PolledQueue:
+        return self
+
+    def purge(self, is_waiting: Callable[[str], bool]) -> PolledQueue:
+        return PolledQueue(tuple(t for t in self.tasks if is_waiting(t.id)))
+
+
+# What waits, and for what
+
+
+@dataclass(frozen=True, slots=True)
+class FetchPart:
+    """One partition of a waiting fetch. `place` is where its offset was when it was parked."""
+
+    partition: str
+    reader: Reader
+    offset: int
+    place: tuple[int, int]  # base offset of the segment, byte position in it
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingFetch:
+    """Complete once `min_bytes` can be read, all partitions together."""
+
+    parts: tuple[FetchPart, ...]
+    min_bytes: int = 1
+
+    def is_satisfied(self, logs: Mapping[str, SegmentedLog]) -> bool:
+        """A partition that is gone, or on another segment than the offset, satisfies it, too."""
+        bytes_ready = 0
+        for part in self.parts:
+            log = logs.get(part.partition)
+            if log is None:
+                return True
+            end = log.bound(part.reader)
+            segment, position = log.place_of(end)
+            if end != part.offset and segment != part.place[0]:
+                return True
+            if end > part.offset:
+                bytes_ready += min(position - part.place[1], part.max_bytes)
+        return bytes_ready >= self.min_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingProduce:
+    """Complete once each partition's high watermark has reached the end of what was appended."""
+
+    required_offsets: tuple[tuple[str, int], ...]
+
+    def is_satisfied(self, logs: Mapping[str, SegmentedLog]) -> bool:
+        return all(
+            partition not in logs or logs[partition].high_watermark >= offset
+            for partition, offset in self.required_offsets
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A request that waits. Its keys are the partitions whose changes may complete it."""
+
+    id: str
+    keys: tuple[str, ...]
+    deadline_ms: int
+    condition: WaitingFetch | WaitingProduce
+
+
+def parked_fetch(
+    id: str,
+    logs: Mapping[str, SegmentedLog],
+    asked: Sequence[tuple[str, Reader, int, int]],
+    deadline_ms: int,
+    min_bytes: int = 1,
+) -> Operation:
+    """A fetch of (partition, reader, offset, max bytes), as it is when it is parked."""
+    parts = tuple(
+        FetchPart(name, reader, offset, logs[name].place_of(offset), max_bytes)
+        for name, reader, offset, max_bytes in asked
+    )
+    return Operation(
+        id, tuple(p.partition for p in parts), deadline_ms, WaitingFetch(parts, min_bytes)
+    )
+
+
+# The purgatory
+
+
+class Cause(StrEnum):
+    AT_ONCE = "at once"
+    APPEND = "append"
+    HIGH_WATERMARK = "high watermark"
+    FOLLOWER_FETCH = "follower fetch"
+    EXPIRY = "expiry"
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    operation: Operation
+    at_ms: int
+    cause: Cause
+
+
+IsSatisfied = Callable[[Operation], bool]
+Step = tuple["Purgatory", tuple[Completion, ...]]
+
+
+def satisfied_by(logs: Mapping[str, SegmentedLog]) -> IsSatisfied:
+    return lambda operation: operation.condition.is_satisfied(logs)
+
+
+@dataclass(frozen=True, slots=True)
+class Purgatory:
+    """Waiting operations, who watches which partition, and the timer.
+
+    A completed operation stays on the watch lists of its other keys until they are looked through,
+    or until more than `purge_interval` such entries are believed to exist.
+    """
+
+    timer: Timer | PolledQueue
+    waiting: dict[str, Operation] = field(default_factory=dict)
+    watchers: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    estimated_operations: int = 0
+    purge_interval: int = 1_000
+
+    @property
+    def watched(self) -> int:
+        return sum(len(ids) for ids in self.watchers.values())
+
+    def watch(self, operation: Operation, is_satisfied: IsSatisfied, now_ms: int) -> Step:
+        """Complete the operation now, or let it wait (tryCompleteElseWatch)."""
+        if is_satisfied(operation):
+            return self, (Completion(operation, now_ms, Cause.AT_ONCE),)
+        lists = {key: (*self.watchers.get(key, ()), operation.id) for key in operation.keys}
+        timer, move = self.timer.add(Task(operation.id, operation.deadline_ms), now_ms)
+        purgatory = replace(
+            self,
+            timer=timer,
+            waiting=self.waiting | {operation.id: operation},
+            watchers=self.watchers | lists,
+            estimated_operations=self.estimated_operations + 1,
+        )
+        if move.runs:
+            return purgatory._complete([operation], now_ms, Cause.EXPIRY)
+        return purgatory, ()
+
+    def check(self, key: str, is_satisfied: IsSatisfied, cause: Cause, now_ms: int) -> Step:
+        """Something happened to a partition: complete what that satisfies (checkAndComplete)."""
+        watching = [self.waiting[i] for i in self.watchers.get(key, ()) if i in self.waiting]
+        done = [operation for operation in watching if is_satisfied(operation)]
+        left = tuple(o.id for o in watching if o not in done)
+        others = {k: ids for k, ids in self.watchers.items() if k != key}
+        looked = replace(self, watchers=others | ({key: left} if left else {}))
+        return looked._complete(done, now_ms, cause)
+
+    def advance(self, now_ms: int) -> Step:
+        """Complete what has expired, then purge the watch lists if they have grown too long."""
+        timer, moves = self.timer.advance(now_ms)
+        purgatory = replace(self, timer=timer)
+        completions: list[Completion] = []
+        for move in moves:
+            operation = purgatory.waiting.get(move.task.id)
+            if move.runs and operation:
+                purgatory, done = purgatory._complete([operation], move.at_ms, Cause.EXPIRY)
+                completions.extend(done)
+        return purgatory._purge(), tuple(completions)
+
+    def _complete(self, done: Sequence[Operation], now_ms: int, cause: Cause) -> Step:
+        timer = self.timer
+        for operation in done:
+            timer = timer.cancel(operation.id)
+        gone = {operation.id for operation in done}
+        waiting = {i: o for i, o in self.waiting.items() if i not in gone}
+        completions = tuple(Completion(operation, now_ms, cause) for operation in done)
+        return replace(self, timer=timer, waiting=waiting), completions
+
+    def _purge(self) -> Purgatory:
+        delayed, queue = len(self.timer.tasks), self.timer
+        if isinstance(queue, PolledQueue):
+            is_long = self.watched >= self.purge_interval
+            if delayed >= self.purge_interval:
+                queue = queue.purge(self.waiting.__contains__)
+        else:
+            is_long = self.estimated_operations - delayed > self.purge_interval
+        if not is_long:
+            return replace(self, timer=queue)
+        lists = {k: tuple(i for i in ids if i in self.waiting) for k, ids in self.watchers.items()}
+        return replace(
+            self,
+            timer=queue,
+            watchers={key: ids for key, ids in lists.items() if ids},
+            estimated_operations=delayed,
+        )
+
+
+def read_partitions(
+    asked: Sequence[tuple[SegmentedLog, Reader, int, int]], response_max_bytes: int
+) -> tuple[LogRead, ...]:
+    """Read (log, reader, start, max bytes) one after the other; they share the response's bytes.
+
+    Only the first that finds anything may exceed the limits, by one batch; a later one whose first
+    batch does not fit gets nothing. Before KIP-74 there was no limit for the response.
+    Source: readFromLocalLog, RM 0.10.2.2:598-610.
+    """
+    answers: list[LogRead] = []
+    left = response_max_bytes
+    for log, reader, start, max_bytes in asked:
+        is_shared = log.rules.has_min_one_message
+        is_first = not any(a.found and a.found.size_bytes for a in answers)
+        limit = min(max_bytes, left) if is_shared else max_bytes
+        answer = log.read(reader, start, limit, min_one_message=is_first)
+        if is_shared and answer.found and answer.found.first_entry_incomplete:
+            answer = replace(answer, found=None)
+        left = max(0, left - (answer.found.size_bytes if answer.found else 0))
+        answers.append(answer)
+    return tuple(answers)

@@ -1,0 +1,255 @@
+"""The pages of a report: one for each run, and the index that shows them all.
+
+Theory of operation. A run leaves three files in `runs/`: the executed notebook, its page, and a
+small JSON record. The index is drawn from the records that are there, so it can be written again
+after every run, and what an earlier or interrupted report made stays in it. A grid leaves the list
+of its runs in `grids/`; its page is drawn from the same records at the same times. A file appears
+under its name only when it is complete. Pages hold everything they show; their content security
+policy forbids the browser to run a script or to load anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import io
+import json
+import os
+import re
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jinja2
+from nbconvert import HTMLExporter
+from nbformat import NotebookNode
+from PIL import Image
+
+from isrlab.report.notebooks import Grid
+
+TEMPLATES = Path(__file__).with_name("templates")
+THUMBNAIL_PIXELS = (480, 400)
+MOST_COLUMNS = 6
+WIDGET = "application/vnd.jupyter.widget-view+json"
+WIDGET_NOTE = (
+    '<p class="note">Interactive in JupyterLab; the static figure beside it shows the same.</p>'
+)
+OK, FAILED, NOT_RUN = "ok", "failed", "not run"
+OPERATORS_QUESTIONS = {
+    1: "Why does one large batch set off under-replicated alarms?",
+    2: "Why does the ISR shrink and expand all the time?",
+    3: "Why does a follower that keeps up leave the ISR under a steady high rate?",
+    4: "Why do idle partitions flap?",
+    5: "Why does a follower enter and leave the ISR while it is under min ISR?",
+    6: "Are followers evicted because the leader is slow?",
+    7: "Can a slow leader hand over instead of shrinking its ISR?",
+    8: "Why do followers that have caught up wait to rejoin?",
+    9: "Why does a broker say “Cached zkVersion not equal” and never recover?",
+    10: "Why is a broker alone in its ISRs and stays so: is it stuck, or slow?",
+    11: "How many failures until writes stop, and until data are lost?",
+    12: "What is lost when the last replica standing fails?",
+    13: "How do replicas come to hold different records at one offset?",
+    14: "Which timeouts in the wrong order leave no eligible leader?",
+    15: "Why does an ISR shrink right after an election?",
+    16: "What does it cost to move the preferred leader back early?",
+    17: "Why do produces time out during a controlled shutdown?",
+    18: "How long must a rolling restart wait for each broker?",
+    19: "What does acks=all cost?",
+    20: "How likely is a partition lost when several brokers go at once?",
+    21: "Is there enough headroom to catch up after a failure?",
+    22: "Which replica.lag.time.max.ms should I set?",
+    23: "MaxLag is in records: when will it evict me?",
+    24: "How likely is a partition offline, given its time under-replicated?",
+}
+
+
+@dataclass(frozen=True)
+class Record:
+    """What the index shows of one run, and what tells whether it must be run again."""
+
+    slug: str
+    notebook: str
+    title: str
+    parameters: dict[str, Any]
+    given: list[str]  # names of the parameters that are not the notebook's own defaults
+    versions: dict[str, str]
+    kafka: str | None
+    seed: int | None
+    key: str  # digest of all that the result depends on
+    status: str = NOT_RUN
+    finding: str = ""
+    error: str = ""
+    seconds: float = 0.0
+    ended: str = ""
+    thumbnail: str = field(default="", repr=False)
+    questions: list[int] = field(default_factory=list)  # numbers in OPERATORS_QUESTIONS
+
+    @property
+    def reason(self) -> str:
+        """The line of the error that names it; Java's go on for pages."""
+        return next(iter(self.error.strip().splitlines()), "")
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """What the page of a grid shows: its runs in order, the last axis from left to right."""
+
+    name: str
+    title: str
+    axes: dict[str, list[Any]]
+    slugs: list[str]
+
+    @property
+    def columns(self) -> int:
+        """How many runs stand side by side: one for each value of the last axis, if they fit."""
+        width = len(list(self.axes.values())[-1])
+        return width if len(self.axes) > 1 and width <= MOST_COLUMNS else min(width, 3)
+
+    @property
+    def page(self) -> str:
+        return f"grid-{self.name}.html"
+
+
+def keep_grid(grid: Grid, out: Path) -> Sheet:
+    """Store the list of a grid's runs; from now on its page is drawn along with the index."""
+    slugs = [run.slug for run in grid.runs]
+    sheet = Sheet(re.sub(r"[^\w.-]+", "-", grid.name), grid.title, grid.axes, slugs)
+    _write(out / "grids" / f"{sheet.name}.json", json.dumps(asdict(sheet), indent=1))
+    return sheet
+
+
+def write_run(record: Record, notebook: NotebookNode, out: Path) -> None:
+    """Store the executed notebook, its page and then its record, and redraw the index."""
+    stem = out / "runs" / record.slug
+    if record.status != NOT_RUN:
+        _write(stem.with_name(f"{record.slug}.ipynb"), json.dumps(notebook, indent=1))
+    _write(stem.with_name(f"{record.slug}.html"), page(record, notebook))
+    _write(stem.with_name(f"{record.slug}.json"), json.dumps(asdict(record), indent=1))
+    write_index(out)
+
+
+def write_index(out: Path) -> None:
+    """Draw `index.html` and the pages of grids from the records in `runs/`."""
+    runs = read_records(out)
+    sheets = _read(out / "grids", Sheet)
+    answers = {
+        question: [run for run in runs if number in run.questions]
+        for number, question in OPERATORS_QUESTIONS.items()
+    }
+    _write(
+        out / "index.html",
+        _template("index").render(
+            title="isrlab reports",
+            runs=runs,
+            counts=Counter(run.status for run in runs),
+            sheets=sheets,
+            answers={question: found for question, found in answers.items() if found},
+        ),
+    )
+    known = {run.slug: run for run in runs}
+    for sheet in sheets:
+        points = [known.get(slug) for slug in sheet.slugs]
+        html = _template("grid").render(title=f"{sheet.title} · isrlab", sheet=sheet, points=points)
+        _write(out / sheet.page, html)
+
+
+def read_records(out: Path) -> list[Record]:
+    """The records of earlier runs, by notebook; what is no record of ours is left alone."""
+    return sorted(_read(out / "runs", Record), key=lambda run: (run.notebook, run.slug))
+
+
+def page(record: Record, notebook: NotebookNode) -> str:
+    """The run as one HTML file."""
+    exporter = HTMLExporter(
+        template_name="basic",
+        exclude_input_prompt=True,
+        exclude_output_prompt=True,
+        embed_images=True,
+    )
+    cells, _ = exporter.from_notebook_node(_without_widgets(notebook))
+    failed = next((f"cell-id={c.id}" for c in notebook.cells if _outputs(c, "error")), "")
+    return _template("page").render(
+        title=f"{record.title} · isrlab", run=record, cells=cells, error_cell=failed
+    )
+
+
+def finding(notebook: NotebookNode) -> str:
+    """What the cell tagged `finding` says, on one line."""
+    for cell in notebook.cells:
+        if "finding" in cell.metadata.get("tags", []):
+            said = [_text(output) for output in cell.get("outputs", [])]
+            return " ".join(" ".join(said).split())
+    return ""
+
+
+def thumbnail(notebook: NotebookNode) -> str:
+    """A figure of the notebook, made small, as a data URI; empty if it has none.
+
+    That of a cell tagged `thumbnail` if there is one, else the first.
+    """
+    chosen = [c for c in notebook.cells if "thumbnail" in c.metadata.get("tags", [])]
+    for cell in chosen + notebook.cells:
+        for output in cell.get("outputs", []):
+            if png := output.get("data", {}).get("image/png"):
+                image = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB")
+                image.thumbnail(THUMBNAIL_PIXELS)
+                small = io.BytesIO()
+                image.save(small, "PNG", optimize=True)
+                return "data:image/png;base64," + base64.b64encode(small.getvalue()).decode()
+    return ""
+
+
+Kept = TypeVar("Kept")
+
+
+def _text(output: NotebookNode) -> str:
+    """The text of one output. A displayed str is a repr: its quotes are not part of the finding."""
+    if output.output_type == "stream":
+        return output.text if output.name == "stdout" else ""
+    shown = output.get("data", {})
+    plain = shown.get("text/markdown") or shown.get("text/plain", "")
+    quoted = re.fullmatch(r"""(['"])(.*)\1""", plain, re.DOTALL)
+    return quoted.group(2) if quoted else plain
+
+
+def _without_widgets(notebook: NotebookNode) -> NotebookNode:
+    """A copy in which a note stands where JupyterLab would show controls."""
+    notebook = copy.deepcopy(notebook)
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            if WIDGET in output.get("data", {}):
+                output.data = NotebookNode({"text/html": WIDGET_NOTE})
+    return notebook
+
+
+def _outputs(cell: NotebookNode, kind: str) -> list[NotebookNode]:
+    return [output for output in cell.get("outputs", []) if output.output_type == kind]
+
+
+@cache
+def _template(name: str) -> jinja2.Template:
+    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True)
+    environment.globals["style"] = (TEMPLATES / "style.css").read_text(encoding="utf-8")
+    environment.filters["literal"] = repr
+    return environment.get_template(f"{name}.html.j2")
+
+
+def _read(folder: Path, kind: type[Kept]) -> list[Kept]:
+    """What `asdict` made of a `kind` in each JSON file of a folder, as far as it is that."""
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            found.append(kind(**json.loads(path.read_text(encoding="utf-8"))))
+        except (OSError, ValueError, TypeError):
+            continue
+    return found
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file so that a reader, or an interrupt, never sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text, encoding="utf-8")
+    os.replace(part, path)

@@ -1,0 +1,400 @@
+"""The clocked world around the engine: a queue, a network, and what an observer remembers.
+
+Everything that happens is taken from one queue, ordered by (time, sequence), so a run has no ties
+and no chance. A message for a broker goes through `engine.broker.step`, one for the controller
+through `engine.controller.step`; what they send is put back into the queue. After every step the
+safety properties are asked, and the changes are noted as rows of the events table.
+
+Up to 2.6 a leader writes ISR changes into ZooKeeper and waits for the answer: those two messages
+are delivered within the step. The clock starts at `START_MS` because Kafka's clocks use 0 for
+"never".
+"""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import replace
+
+from isrlab.engine import broker as broker_machine
+from isrlab.engine import controller as controller_machine
+from isrlab.engine import safety
+from isrlab.engine.choices import IsrWrite
+from isrlab.engine.controller import Controller
+from isrlab.engine.log import Log
+from isrlab.engine.messages import (
+    ACKS_ALL,
+    CLIENT,
+    CONTROLLER,
+    After,
+    AlterPartition,
+    AlterPartitionResponse,
+    BrokerInfo,
+    Disconnected,
+    Fetch,
+    Halt,
+    ListOffsets,
+    Message,
+    OffsetsForLeaderEpoch,
+    Output,
+    Produce,
+    ProduceResponse,
+    RetryRequest,
+    SessionExpired,
+)
+from isrlab.engine.model import NO_LEADER, Broker, Follower, Leader, Settings
+from isrlab.engine.partition import PartitionState
+from isrlab.engine.versions import KafkaVersion
+from isrlab.world import observer
+from isrlab.world.frames import Envelope, Fault, Frame, Outcome, Request
+
+START_MS = 1_000_000_000_000
+MOST_STEPS = 1_000_000  # in one call; a run that needs more does not settle
+MOST_FRAMES = 5_000
+REQUESTS = (Fetch, OffsetsForLeaderEpoch, ListOffsets)
+_ZOOKEEPER_TALK = (AlterPartition, AlterPartitionResponse)
+_KIND = {"logs_agree": "diverged"}  # of the event that a broken property makes; else "lost"
+
+
+class NotSettledError(RuntimeError):
+    """Messages kept begetting messages for longer than any real exchange would."""
+
+
+class Cluster:
+    """One partition on a few brokers, with a network that can be cut and brokers that can die."""
+
+    def __init__(
+        self,
+        version: KafkaVersion | str,
+        replicas: tuple[int, ...],
+        leader: int | None = None,
+        isr: tuple[int, ...] | None = None,
+        latency_ms: int = 0,
+        *,
+        log_start_offset: int = 0,
+        **settings: object,
+    ) -> None:
+        self.version = KafkaVersion.of(version)
+        self.settings = Settings.of(self.version, **settings)
+        self.replicas = replicas
+        self.latency_ms = latency_ms
+        self.now_ms = START_MS
+        self.brokers: dict[int, Broker] = {}
+        self.disks: dict[int, Log] = {b: Log().restart_at(log_start_offset) for b in replicas}
+        self.epochs: dict[int, int] = dict.fromkeys(replicas, 0)
+        self.queue: list[Envelope] = []
+        self.held: list[Envelope] = []  # for brokers that are paused
+        self.paused: dict[int, str] = {}  # broker -> "process" or "fetcher"
+        self.cuts: set[frozenset[int]] = set()
+        self.latencies: dict[frozenset[int], int] = {}
+        self.out_of_reach: dict[int, int] = {}  # broker -> since when the controller hears nothing
+        self.requests: list[Request] = []
+        self.journal: list[Frame | observer.Row] = []  # what happened, in order
+        self.violations: dict[str, str] = {}
+        self.committed: dict[str, int] = {}
+        self.acknowledged: dict[str, int] = {}
+        self.disks_lost: set[int] = set()
+        self.clean: set[int] = set()  # brokers whose last shutdown left its marker
+        self.writes_zookeeper = self.version.isr_write <= IsrWrite.ZOOKEEPER_NOTIFY
+        self._sequence = 0
+        stored = PartitionState(leader or replicas[0], replicas if isr is None else isr)
+        self.controller = Controller(self.version, self.settings, replicas, stored)
+        self._boot()
+
+    def _boot(self) -> None:
+        """All brokers start at once and learn who leads."""
+        alive = tuple(BrokerInfo(b, 0) for b in sorted(self.replicas))
+        self.controller = replace(self.controller, alive=alive)
+        for number in self.replicas:
+            self.start_process(number)
+            self.note({"kind": "restart", "broker": number, "replica": number})
+        self.emit(CONTROLLER, controller_machine.metadata_orders(self.controller))
+        self.emit(CONTROLLER, controller_machine.orders(self.controller))
+        self.stabilize()
+
+    # Time and delivery
+
+    def stabilize(self) -> None:
+        """Deliver until no message is on its way; what waits for a timer stays."""
+        for _ in range(MOST_STEPS):
+            if not any(not e.is_timer for e in self.queue):
+                return
+            self._deliver(self.queue.pop(0))
+        raise NotSettledError(f"still busy after {MOST_STEPS} steps")
+
+    def advance(self, duration_ms: int) -> None:
+        """Let time pass: timers fire and messages arrive when they are due."""
+        until = self.now_ms + duration_ms
+        for _ in range(MOST_STEPS):
+            if not self.queue or self.queue[0].due_ms > until:
+                self.now_ms = until
+                return
+            self._deliver(self.queue.pop(0))
+        raise NotSettledError(f"more than {MOST_STEPS} steps in {duration_ms} ms")
+
+    def on_link(self, source: int, target: int) -> list[Envelope]:
+        """The messages on their way from one machine to another, in order."""
+        return [e for e in self.queue if e.source == source and e.target == target != source]
+
+    def deliver(self, envelope: Envelope) -> None:
+        """Deliver one chosen message now, before others that are due."""
+        self.queue.remove(envelope)
+        self._deliver(replace(envelope, due_ms=self.now_ms))
+
+    def drop(self, envelope: Envelope) -> None:
+        """One message is lost; its sender's socket notices."""
+        self.queue.remove(envelope)
+        self._lose(envelope)
+
+    def tell(self, source: int, target: int, message: Message) -> None:
+        """Hand a message over at once, before anything in the queue."""
+        self._deliver(Envelope(self.now_ms, self._next(), source, target, message))
+
+    def _next(self) -> int:
+        self._sequence += 1
+        return self._sequence
+
+    def emit(self, source: int, outputs: tuple[Output, ...]) -> None:
+        for output in outputs:
+            if isinstance(output, Halt):
+                self._halt(source, output.reason)
+            elif isinstance(output, After):
+                due = self.now_ms + output.delay_ms
+                self.post(due, source, source, output.message, self.epochs.get(source))
+            elif output.to == CLIENT:
+                self._on_answer(source, output.message)
+            elif self.writes_zookeeper and isinstance(output.message, _ZOOKEEPER_TALK):
+                self.tell(source, output.to, output.message)
+            else:
+                due = self.now_ms + self.latency(source, output.to)
+                self.post(due, source, output.to, output.message)
+
+    def post(
+        self, due_ms: int, source: int, target: int, message: Message, process: int | None = None
+    ) -> None:
+        envelope = Envelope(due_ms, self._next(), source, target, message, process)
+        bisect.insort(self.queue, envelope)
+
+    def latency(self, source: int, target: int) -> int:
+        return self.latencies.get(frozenset((source, target)), self.latency_ms)
+
+    def is_cut(self, one: int, other: int) -> bool:
+        return frozenset((one, other)) in self.cuts
+
+    def _deliver(self, envelope: Envelope) -> None:
+        self.now_ms = max(self.now_ms, envelope.due_ms)
+        target = envelope.target
+        if envelope.is_timer and envelope.incarnation != self.epochs.get(target):
+            return
+        if not envelope.is_timer and self.is_cut(envelope.source, target):
+            self._lose(envelope)
+        elif target == CONTROLLER:
+            self._step_controller(envelope)
+        elif target not in self.brokers:
+            self._lose(envelope)
+        elif self._is_paused(envelope):
+            self.held.append(envelope)
+        else:
+            self._step_broker(envelope)
+
+    def _is_paused(self, envelope: Envelope) -> bool:
+        """A paused process handles nothing; a paused fetcher hears no leader and asks nothing."""
+        what = self.paused.get(envelope.target)
+        if what == "fetcher":
+            role = self.brokers[envelope.target].role
+            from_leader = isinstance(role, Follower) and envelope.source == role.leader
+            return from_leader or isinstance(envelope.message, RetryRequest)
+        return what == "process"
+
+    def _lose(self, envelope: Envelope) -> None:
+        """A message does not arrive. The connection is gone; a waiting requester sees that."""
+        self._frame(envelope, was_lost=True)
+        requester, peer = envelope.source, envelope.target
+        if not isinstance(envelope.message, (*REQUESTS, AlterPartition)):
+            requester, peer = peer, requester
+        if requester in self.brokers and not isinstance(envelope.message, Disconnected):
+            self._step_broker(
+                Envelope(self.now_ms, self._next(), requester, requester, Disconnected(peer))
+            )
+
+    # Steps
+
+    def _step_broker(self, envelope: Envelope) -> None:
+        before_all = dict(self.brokers)
+        before = self.brokers[envelope.target]
+        after, outputs = broker_machine.step(before, envelope.message, self.now_ms)
+        self.brokers[after.id] = after
+        self.disks[after.id] = after.log
+        self._frame(envelope)
+        for row in observer.changes(before, after, envelope.message, outputs):
+            self.note(row)
+        self._remember_commits(before, after)
+        if before is not after:
+            self._ask_safety(before_all)
+        self.emit(after.id, outputs)
+
+    def _step_controller(self, envelope: Envelope) -> None:
+        message = envelope.message
+        if isinstance(message, SessionExpired) and not self._has_expired(message):
+            return
+        self.controller, outputs = controller_machine.step(self.controller, message, self.now_ms)
+        self._frame(envelope)
+        self.emit(CONTROLLER, outputs)
+
+    def controller_fails_over(self, live: tuple[BrokerInfo, ...]) -> None:
+        self.controller, outputs = controller_machine.fail_over(self.controller, live)
+        self.emit(CONTROLLER, outputs)
+
+    def _has_expired(self, message: SessionExpired) -> bool:
+        since = self.out_of_reach.get(message.broker)
+        return since is not None and self.now_ms - since >= self.settings.session_timeout_ms
+
+    def _remember_commits(self, before: Broker, after: Broker) -> None:
+        """A record is committed once a leader's high watermark has passed it."""
+        if not isinstance(after.role, Leader):
+            return
+        start = before.log.high_watermark if isinstance(before.role, Leader) else 0
+        for offset in range(max(start, after.log.log_start_offset), after.log.high_watermark):
+            record = after.log.record_at(offset)
+            if record is not None:
+                self.committed.setdefault(record.id, offset)
+
+    def view(self, before: dict[int, Broker] | None = None) -> safety.View:
+        return safety.View(
+            self.brokers,
+            self.brokers if before is None else before,
+            self.controller,
+            self.committed,
+            self.acknowledged,
+            len(self.disks_lost),
+        )
+
+    def _ask_safety(self, before: dict[int, Broker]) -> None:
+        view = self.view(before)
+        for name, holds in safety.PROPERTIES.items():
+            wrong = None if name in self.violations else holds(view)
+            if wrong is not None:
+                self.violations[name] = wrong
+                self.note({"kind": _KIND.get(name, "lost"), "detail": {name: wrong}})
+
+    def note(self, row: observer.Row) -> None:
+        where = {"run": "", "ts_ms": self.now_ms, "topic": "t", "partition": 0}
+        self.journal.append(where | row)
+
+    def mark(self, machine: int, text: str) -> None:
+        """A fault has struck a machine: that is a step, too."""
+        self._frame(Envelope(self.now_ms, self._next(), machine, machine, Fault(text)))
+
+    def _frame(self, envelope: Envelope, was_lost: bool = False) -> None:
+        """Keep what the cluster looks like now; a very long run keeps only its messages."""
+        is_kept = len(self.journal) < MOST_FRAMES
+        self.journal.append(
+            Frame(
+                self.now_ms,
+                envelope.source,
+                envelope.target,
+                envelope.message,
+                dict(self.brokers) if is_kept else {},
+                dict(self.disks) if is_kept else {},
+                self.controller,
+                was_lost,
+            )
+        )
+
+    @property
+    def frames(self) -> list[Frame]:
+        return [entry for entry in self.journal if isinstance(entry, Frame) and entry.brokers]
+
+    @property
+    def events(self) -> list[observer.Row]:
+        return [entry for entry in self.journal if not isinstance(entry, Frame)]
+
+    # Clients
+
+    def produce(self, broker: int, ids: tuple[str, ...], acks: int = ACKS_ALL) -> Request:
+        """A client sends records to a broker. The answer may come now, later, or never."""
+        request = Request(broker, ids, acks)
+        self.requests.append(request)
+        if broker not in self.brokers or self.paused.get(broker) == "process":
+            is_dead = broker not in self.brokers
+            self._refuse(request, "NETWORK_EXCEPTION" if is_dead else "REQUEST_TIMED_OUT")
+        else:
+            self.tell(CLIENT, broker, Produce(len(self.requests) - 1, ids, acks))
+        return request
+
+    def _on_answer(self, broker: int, answer: Message) -> None:
+        if not isinstance(answer, ProduceResponse):  # the controller's, to an operator
+            self._frame(Envelope(self.now_ms, self._next(), broker, CLIENT, answer))
+            return
+        request = self.requests[answer.request]
+        if answer.error:
+            self._refuse(request, answer.error)
+            return
+        request.is_answered = True
+        detail = {"records": " ".join(request.ids), "acks": str(request.acks)}
+        self.note({"kind": "produce_ack", "broker": request.broker, "detail": detail})
+        self.acknowledged |= dict.fromkeys(request.ids, request.acks)
+
+    def _refuse(self, request: Request, error: str) -> None:
+        request.error, request.is_answered = error, True
+        detail = {"error": error, "records": " ".join(request.ids)}
+        self.note({"kind": "produce_error", "broker": request.broker, "detail": detail})
+
+    # Processes and connections (the faults of `faults.py` are made of these)
+
+    def start_process(self, broker: int) -> None:
+        """A broker process starts on its disk; it is not known to the controller yet."""
+        log, epoch = self.disks[broker], self.epochs[broker]
+        found = Broker(broker, self.version, self.settings, self.replicas, log, broker_epoch=epoch)
+        started, outputs = broker_machine.start(found)
+        self.brokers[broker] = started
+        self.emit(broker, outputs)
+
+    def stop_process(self, broker: int, how: str) -> None:
+        """The process is gone; its log stays as its disk and page cache have it."""
+        self.disks[broker] = self.brokers.pop(broker).log
+        self.clean.discard(broker)
+        self.paused.pop(broker, None)
+        self.held = [e for e in self.held if e.target != broker]
+        for order in self.on_link(CONTROLLER, broker):  # the next process will not hear them
+            self.queue.remove(order)
+        self.epochs[broker] += 1
+        self.mark(broker, f"stops ({how})")
+        self.note({"kind": "crash", "broker": broker, "replica": broker, "detail": {"by": how}})
+
+    def _halt(self, broker: int, reason: str) -> None:
+        self.stop_process(broker, f"halt: {reason}")
+        self.reset_connections(broker)
+        self.lose_session(broker)
+
+    def lose_session(self, broker: int) -> None:
+        """From now on the controller hears nothing of this broker; after the timeout it acts."""
+        self.out_of_reach.setdefault(broker, self.now_ms)
+        known = next((b for b in self.controller.alive if b.id == broker), None)
+        if known is not None:
+            due = self.now_ms + self.settings.session_timeout_ms
+            expiry = SessionExpired(broker, known.broker_epoch)
+            self.post(due, CONTROLLER, CONTROLLER, expiry)
+
+    def reset_connections(self, broker: int) -> None:
+        """Peers that wait for an answer of this broker see their connection break."""
+        for number, other in list(self.brokers.items()):
+            is_waiting = isinstance(other.role, Follower) and other.role.leader == broker
+            if number != broker and is_waiting and not self.is_cut(number, broker):
+                self.post(self.now_ms, broker, number, Disconnected(broker))
+
+    # Answers about the whole
+
+    @property
+    def leader(self) -> Broker | None:
+        """The broker that leads in the newest epoch, if there is one."""
+        return self.view().leader
+
+    @property
+    def outcome(self) -> Outcome:
+        return Outcome(
+            lost=tuple(safety.missing_committed(self.view())),
+            lost_acknowledged=tuple(safety.missing_acknowledged(self.view())),
+            diverged=tuple(safety.disagreements(self.view())),
+            has_leader=self.controller.leader != NO_LEADER,
+            violations=dict(self.violations),
+        )

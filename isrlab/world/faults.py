@@ -1,0 +1,178 @@
+"""What can go wrong in a cluster, in the words of Kafka's own system tests.
+
+Each fault is a function of the cluster and a broker. A process that dies loses nothing it wrote; a
+power failure loses what the operating system had not written back. The controller notices a dead,
+paused or unreachable broker when its session expires, not before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from isrlab.engine.controller import orders_for
+from isrlab.engine.messages import (
+    CONTROLLER,
+    ControlledShutdown,
+    ElectLeaders,
+    RegisterBroker,
+    SessionExpired,
+)
+from isrlab.world.cluster import Cluster
+
+
+def clean_shutdown(cluster: Cluster, broker: int) -> None:
+    """The broker moves its leadership, leaves the ISR, flushes its log and stops."""
+    cluster.tell(broker, CONTROLLER, ControlledShutdown(broker))
+    cluster.stabilize()
+    if broker not in cluster.brokers:
+        return  # it has halted meanwhile
+    cluster.stop_process(broker, "clean_shutdown")
+    cluster.disks[broker] = cluster.disks[broker].flush().checkpoint()
+    cluster.clean.add(broker)
+    cluster.reset_connections(broker)
+    _expire_now(cluster, broker)
+
+
+def hard_shutdown(cluster: Cluster, broker: int) -> None:
+    """The process is killed: the page cache survives it."""
+    cluster.stop_process(broker, "hard_shutdown")
+    cluster.reset_connections(broker)
+    cluster.lose_session(broker)
+
+
+def power_loss(cluster: Cluster, broker: int) -> None:
+    """The machine loses power: records that were not written back are gone, and nobody is told."""
+    if broker in cluster.brokers:
+        cluster.stop_process(broker, "power_loss")
+        cluster.lose_session(broker)
+    before = cluster.disks[broker].log_end_offset
+    cluster.disks[broker] = cluster.disks[broker].after_power_loss()
+    if cluster.disks[broker].log_end_offset < before:
+        cluster.disks_lost.add(broker)
+
+
+def start(cluster: Cluster, broker: int) -> None:
+    """The broker starts on its disk and registers with the controller."""
+    if not cluster.is_cut(broker, CONTROLLER):
+        cluster.out_of_reach.pop(broker, None)
+    cluster.start_process(broker)
+    cluster.mark(broker, "starts")
+    cluster.note({"kind": "restart", "broker": broker, "replica": broker})
+    cluster.reset_connections(broker)
+    was_clean = broker in cluster.clean
+    cluster.tell(broker, CONTROLLER, RegisterBroker(broker, cluster.epochs[broker], was_clean))
+
+
+def hard_bounce(cluster: Cluster, broker: int) -> None:
+    """Killed and started again before the controller can notice."""
+    hard_shutdown(cluster, broker)
+    start(cluster, broker)
+
+
+def clean_bounce(cluster: Cluster, broker: int) -> None:
+    clean_shutdown(cluster, broker)
+    start(cluster, broker)
+
+
+def pause(cluster: Cluster, broker: int, what: str = "process") -> None:
+    """SIGSTOP: the whole process stands still. Or only its fetcher, while its session lives on."""
+    cluster.paused[broker] = what
+    cluster.mark(broker, f"{what} pauses")
+    if what == "process":
+        cluster.lose_session(broker)
+
+
+def resume(cluster: Cluster, broker: int) -> None:
+    """It goes on, and handles what has piled up in the order it came."""
+    what = cluster.paused.pop(broker)
+    cluster.mark(broker, f"{what} goes on")
+    held = [e for e in cluster.held if e.target == broker]
+    cluster.held = [e for e in cluster.held if e.target != broker]
+    for envelope in held:
+        cluster.post(
+            cluster.now_ms,
+            envelope.source,
+            envelope.target,
+            envelope.message,
+            envelope.incarnation,
+        )
+    if what == "process":
+        _return(cluster, broker)
+
+
+def network_partition(cluster: Cluster, one: int, other: int) -> None:
+    """No message passes between two machines. `other` may be the controller."""
+    cluster.cuts.add(frozenset((one, other)))
+    cluster.mark(one, f"is cut off from {other or 'the controller'}")
+    for broker in {one, other} - {CONTROLLER}:
+        if CONTROLLER in (one, other):
+            cluster.lose_session(broker)
+
+
+def heal(cluster: Cluster, one: int, other: int) -> None:
+    """Messages pass again. Requests that had no answer are sent anew."""
+    cluster.cuts.discard(frozenset((one, other)))
+    cluster.mark(one, f"reaches {other or 'the controller'} again")
+    for broker in {one, other} - {CONTROLLER}:
+        if CONTROLLER in (one, other):
+            _return(cluster, broker)
+        else:
+            cluster.reset_connections(broker)
+
+
+def degraded_network(cluster: Cluster, one: int, other: int, latency_ms: int) -> None:
+    """Messages between two machines take this long, each way."""
+    cluster.latencies[frozenset((one, other))] = latency_ms
+
+
+def flush(cluster: Cluster, broker: int) -> None:
+    """The operating system writes the log's dirty pages back to disk."""
+    live = cluster.brokers.get(broker)
+    if live is not None:
+        cluster.brokers[broker] = replace(live, log=live.log.flush())
+    cluster.disks[broker] = cluster.disks[broker].flush()
+
+
+def controller_bounce(cluster: Cluster) -> None:
+    """The controller fails over. A KRaft controller knows its brokers from the metadata log."""
+    if cluster.version.kraft:
+        return
+    live = [b for b in cluster.controller.alive if b.id not in cluster.out_of_reach]
+    cluster.controller_fails_over(tuple(live))
+
+
+def controller_power_loss(cluster: Cluster) -> None:
+    """The controller dies with the brokers of its site and knows nobody when it returns."""
+    cluster.controller_fails_over(())
+
+
+def notice(cluster: Cluster) -> None:
+    """The controller notices now every broker that it cannot reach, as if sessions had expired."""
+    for broker in sorted(cluster.out_of_reach):
+        _expire_now(cluster, broker)
+
+
+def elect(cluster: Cluster, kind: str) -> None:
+    """An operator asks for an election: "preferred" or "unclean"."""
+    cluster.tell(CONTROLLER, CONTROLLER, ElectLeaders(kind))
+
+
+def _expire_now(cluster: Cluster, broker: int) -> None:
+    known = next((b for b in cluster.controller.alive if b.id == broker), None)
+    if known is not None:
+        longest = cluster.settings.session_timeout_ms
+        cluster.out_of_reach[broker] = cluster.now_ms - longest
+        cluster.tell(CONTROLLER, CONTROLLER, SessionExpired(broker, known.broker_epoch))
+
+
+def _return(cluster: Cluster, broker: int) -> None:
+    """The controller reaches the broker again: it repeats its orders, or, having given the broker
+    up, waits for it to register."""
+    is_silent = broker not in cluster.brokers or cluster.paused.get(broker) == "process"
+    if is_silent or cluster.is_cut(broker, CONTROLLER):
+        return
+    cluster.out_of_reach.pop(broker, None)
+    if cluster.controller.is_alive(broker):
+        cluster.emit(CONTROLLER, orders_for(cluster.controller, broker))
+    else:
+        cluster.tell(broker, CONTROLLER, RegisterBroker(broker, cluster.epochs[broker]))

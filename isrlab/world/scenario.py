@@ -1,0 +1,82 @@
+"""Scenarios are text: commands, `----`, and what they print.
+
+    # A comment says what happens and why it is interesting.
+    version 0.10.2
+    partition leader=1 replicas=1,2
+    produce 1 m1 m2 acks=1
+    stabilize
+    status
+    ----
+      1  Leader    leo=2 hw=2 isr=1,2   m1 m2
+      2  Follower  leo=2 hw=0           m1 m2
+
+A block is one or more commands, one a line, then `----`, then what the whole block prints, up to an
+empty line. Tests compare that with what it prints now (`pytest --rewrite` writes it anew). Commands
+are quiet but for what they change; `status` shows every replica, `trace on` shows every message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from isrlab.engine.versions import PRESETS, KafkaVersion
+from isrlab.world.commands import COMMANDS, SYNONYMS, print_news
+from isrlab.world.script import Command, Run, ScriptError, parse
+
+__all__ = ["COMMANDS", "Run", "ScriptError", "outcomes", "play", "read"]
+
+LIBRARY = Path(__file__).resolve().parents[2] / "data" / "scenarios"
+
+
+def read(name: str) -> str:
+    """The text of a scenario in `data/scenarios`. Raises ValueError with the known names."""
+    known = sorted(p.stem for p in LIBRARY.glob("*.txt"))
+    if name not in known:
+        raise ValueError(f"no scenario {name!r}; known: {', '.join(known)}")
+    return (LIBRARY / f"{name}.txt").read_text()
+
+
+def outcomes(
+    scripts: dict[str, str], versions: Iterable[str | KafkaVersion] | None = None
+) -> dict[str, dict[str, str]]:
+    """The same schedules in every version: for each label, the word of each version's outcome."""
+    asked = [KafkaVersion.of(v) for v in versions or PRESETS.values()]
+    return {
+        label: {v.name: play(text, version=v).outcome.word for v in asked}
+        for label, text in scripts.items()
+    }
+
+
+def play(text: str, version: str | KafkaVersion | None = None) -> Run:
+    """Play a script; `version` overrides its own. Raises ScriptError with the line at fault."""
+    forced = KafkaVersion.of(version) if version is not None else None
+    run = Run(parse(text), forced)
+    if not run.blocks:
+        raise ScriptError(1, text[:60], f"no command; known: {', '.join(COMMANDS)}")
+    for block in run.blocks:
+        start = len(run.world.frames) if run.world else 0
+        run.lines = []
+        for command in block.commands:
+            _obey(run, command)
+        block.printed = "\n".join(run.lines) or "ok"
+        block.frames = (start, len(run.cluster.frames)) if run.world else (0, 0)
+    if run.world is None:
+        raise run.blocks[-1].commands[-1].fail("the script ends without a 'partition' line")
+    return run
+
+
+def _obey(run: Run, command: Command) -> None:
+    name = command.words[0]
+    handler = COMMANDS.get(SYNONYMS.get(name, name))
+    if handler is None:
+        raise command.fail(f"unknown command {name!r}; known: {', '.join(COMMANDS)}")
+    if run.world is None and name not in ("version", "partition", "trace"):
+        raise command.fail("a script begins with a 'partition' line (and may name a 'version')")
+    try:
+        handler(run, command)
+    except ScriptError:
+        raise
+    except ValueError as error:
+        raise command.fail(str(error)) from None
+    print_news(run)

@@ -1,0 +1,215 @@
+"""Search: random schedules that break a promise, made as short as they get, as scenario text.
+
+Theory of operation. A seed plays a schedule: of all the lines that make sense in the present state
+one is chosen, again and again. When a safety property breaks, what was played so far is a scenario
+that shows it, and lines are taken out of it as long as it still does. A search can be told a
+version in which the same schedule must be harmless: then what it finds is what that version
+repaired.
+
+What the controller sends is not dropped: a real one repeats it until it arrives.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from isrlab.engine.messages import CLIENT
+from isrlab.engine.safety import PROPERTIES
+from isrlab.world import scenario
+from isrlab.world.cluster import Cluster, NotSettledError
+from isrlab.world.commands import COMMANDS, print_news
+from isrlab.world.script import Command, Run
+from isrlab.world.words import address
+
+WAITS = ("100ms", "600ms", "6s", "20s", "50s")
+
+
+class Player:
+    """A cluster and the lines it has played so far; `powers` are faults beyond the usual ones."""
+
+    def __init__(self, version: str, partition: str, powers: Iterable[str] = ()) -> None:
+        self.run = Run([])
+        self.powers = frozenset(powers)
+        self.lines: list[str] = []
+        for line in (f"version {version}", partition):
+            self.play(line)
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.run.cluster
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+    def play(self, line: str) -> None:
+        self.lines.append(line)
+        command = Command(len(self.lines), line)
+        COMMANDS[command.words[0]](self.run, command)
+        print_news(self.run)
+
+    def choose(self, kind: int, which: int, words: tuple[str, ...] = ()) -> None:
+        """Play one of the lines that make sense now; of those commands only, if any are named."""
+        offers = [ls for ls in self.offers() if ls and (not words or ls[0].split()[0] in words)]
+        lines = offers[kind % len(offers)]
+        self.play(lines[which % len(lines)])
+
+    def offers(self) -> list[list[str]]:
+        """The lines that make sense now, by kind; a kind that is there twice comes more often."""
+        cluster = self.cluster
+        live = sorted(cluster.brokers)
+        leaders = [b for b in live if b == cluster.controller.leader] or live
+        produce = [f"produce {b} acks={acks}" for acks in ("1", "all") for b in leaders]
+        waits = [f"advance {duration}" for duration in WAITS]
+        return [
+            produce,
+            produce,
+            ["stabilize"],
+            ["stabilize"],
+            waits,
+            waits,
+            ["elect"],
+            ["elect preferred"],
+            *self._offers_of_links(),
+            *self._offers_of_brokers(live),
+            [f"power_loss {b}" for b in live if "power" in self.powers],
+            ["elect unclean"] if "unclean" in self.powers else [],
+            ["hard_bounce controller"] if "controller" in self.powers else [],
+        ]
+
+    def _offers_of_links(self) -> list[list[str]]:
+        cluster = self.cluster
+        waiting = {
+            f"{address(e.source)}>{address(e.target)}"
+            for e in cluster.queue
+            if not e.is_timer and e.source != CLIENT
+        }
+        machines = [*cluster.replicas, 0]
+        pairs = [(a, b) for a in cluster.replicas for b in machines if a != b and (a < b or b == 0)]
+        names = {p: f"{p[0]} {address(p[1])}" for p in pairs}
+        cut = [p for p in pairs if cluster.is_cut(*p)]
+        deliver = [f"deliver {link}" for link in sorted(waiting)]
+        return [
+            deliver,
+            deliver,
+            deliver,
+            [f"drop {link}" for link in sorted(waiting) if not link.startswith("controller")],
+            [f"cut {names[p]}" for p in pairs if p not in cut],
+            [f"heal {names[p]}" for p in cut],
+            [f"heal {names[p]}" for p in cut],
+        ]
+
+    def _offers_of_brokers(self, live: list[int]) -> list[list[str]]:
+        cluster = self.cluster
+        dead = [b for b in cluster.replicas if b not in cluster.brokers]
+        running = [b for b in live if b not in cluster.paused]
+        faults = ("kill", "clean_shutdown", "hard_bounce", "clean_bounce")
+        start = [f"start {b}" for b in dead]
+        resume = [f"resume {b}" for b in sorted(cluster.paused)]
+        return [
+            [f"{fault} {b}" for fault in faults for b in live],
+            [f"kill {b}" for b in live],
+            start,
+            start,
+            [f"pause {b} {what}" for what in ("process", "fetcher") for b in running],
+            resume,
+            resume,
+            [f"flush {b}" for b in cluster.replicas if "power" in self.powers],
+        ]
+
+    def repair(self) -> None:
+        """Heal every link, resume and start every broker, and let 40 seconds pass."""
+        for pair in sorted(self.cluster.cuts, key=sorted):
+            one, other = sorted(pair)
+            self.play(f"heal {other} {address(one)}")
+        for broker in sorted(self.cluster.paused):
+            self.play(f"resume {broker}")
+        for broker in self.cluster.replicas:
+            if broker not in self.cluster.brokers:
+                self.play(f"start {broker}")
+        self.play("advance 40s")
+        self.play("stabilize")
+
+
+@dataclass(frozen=True, slots=True)
+class Hunt:
+    """What is looked for, and where."""
+
+    property: str  # of engine/safety.py
+    version: str  # in which it is to break
+    unless: str | None = None  # a version in which the same schedule must keep it
+    partition: str = "partition replicas=1,2"
+    powers: tuple[str, ...] = ()  # faults beyond the usual: "power", "unclean", "controller"
+    words: tuple[str, ...] = ()  # the commands to draw from; none: all of them
+    length: int = 40  # lines of a schedule, at most
+
+    def __post_init__(self) -> None:
+        if self.property not in PROPERTIES:
+            raise ValueError(f"no property {self.property!r}; known: {', '.join(PROPERTIES)}")
+        for version in (self.version, self.unless or self.version):
+            scenario.play(self.partition, version=version)
+        unknown = [word for word in self.words if word not in COMMANDS]
+        if unknown:
+            raise ValueError(f"no command {unknown[0]!r}; known: {', '.join(COMMANDS)}")
+
+
+def find(hunt: Hunt, seeds: Iterable[int]) -> Iterator[tuple[int, str]]:
+    """(seed, shortest scenario) for each of `seeds` whose schedule breaks the property."""
+    for seed in seeds:
+        lines = wander(hunt, seed)
+        if lines and is_hit(hunt, lines):
+            yield seed, "\n".join(shorten(hunt, lines))
+
+
+def wander(hunt: Hunt, seed: int) -> list[str]:
+    """The schedule of a seed up to the break, without its version line; empty if nothing broke."""
+    chance = random.Random(seed)
+    player = Player(hunt.version, hunt.partition, hunt.powers)
+    for _ in range(hunt.length):
+        try:
+            player.choose(chance.randrange(1 << 30), chance.randrange(1 << 30), hunt.words)
+        except (ValueError, NotSettledError):
+            return []
+        if hunt.property in player.cluster.violations:
+            return player.lines[1:]
+    return []
+
+
+def is_hit(hunt: Hunt, lines: list[str]) -> bool:
+    """The schedule breaks the property in the one version, and not in the other."""
+    return _breaks(hunt, hunt.version, lines) and not (
+        hunt.unless and _breaks(hunt, hunt.unless, lines)
+    )
+
+
+def _breaks(hunt: Hunt, version: str, lines: list[str]) -> bool:
+    try:
+        run = scenario.play("\n".join(lines), version=version)
+    except (ValueError, NotSettledError):
+        return False
+    return hunt.property in run.cluster.violations
+
+
+def shorten(hunt: Hunt, lines: list[str]) -> list[str]:
+    """The schedule without any line that it can do without; the first line stays."""
+    size = len(lines) // 2
+    while size:
+        shorter = _without_runs(hunt, lines, size)
+        if size > 1 or len(shorter) == len(lines):
+            size //= 2
+        lines = shorter
+    return lines
+
+
+def _without_runs(hunt: Hunt, lines: list[str], size: int) -> list[str]:
+    """The schedule without any run of `size` lines that it can do without, from the front."""
+    start = 1
+    while start < len(lines):
+        left = lines[:start] + lines[start + size :]
+        if is_hit(hunt, left):
+            lines = left
+        else:
+            start += size
+    return lines

@@ -307,9 +307,10 @@ def test_a_simulated_shrink_is_printed_without_log_details():
     ]
 
 
-def test_an_unknown_release_is_refused():
-    with pytest.raises(ValueError, match="no dotted number"):
-        forms("leader", "latest")
+@pytest.mark.parametrize("release", ["latest", "3", "2.9", "5.0"])
+def test_an_unknown_release_is_refused(release):
+    with pytest.raises(ValueError, match="unknown Kafka version"):
+        forms("leader", release)
 
 
 def test_formats_have_no_two_of_one_template_for_one_release():

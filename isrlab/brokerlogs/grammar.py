@@ -132,7 +132,7 @@ ISR_LINES = (
 )
 
 # An ISR change is refused. Up to 2.7 by ZooKeeper, afterwards by the controller.
-_BAD_VERSION = {"error": "BAD_VERSION"}
+_BAD_VERSION = {"error": "BADVERSION"}  # ZooKeeper's name, as the engine has it
 _UNKNOWN = {"error": "UNKNOWN_TOPIC_OR_PARTITION"}
 _FENCED = {"error": "FENCED_LEADER_EPOCH"}
 _OLD_VERSION = {"error": "INVALID_UPDATE_VERSION"}

@@ -122,13 +122,14 @@ def read_local(
         for row in _file_rows(source.path, source.name, run, time_zone)
         if row["row"] == "event"
     ]
-    brokers = defaultdict(set)
+    brokers: dict[str, set[int]] = defaultdict(set)
     for row in rows:
-        for place in (row["file"], os.path.dirname(row["file"])):
-            brokers[place].add(row.get("broker"))
+        if row.get("broker") is not None:
+            brokers[row["file"]].add(row["broker"])
+            brokers[os.path.dirname(row["file"])].add(row["broker"])
     for row in rows:
         if row.get("broker") is None:
-            places = (brokers[p] - {None} for p in (row["file"], os.path.dirname(row["file"])))
+            places = (brokers[row["file"]], brokers[os.path.dirname(row["file"])])
             row["broker"] = next((min(names) for names in places if len(names) == 1), None)
         if row["kind"] in OF_ITSELF and row.get("replica") is None:
             row["replica"] = row["broker"]

@@ -287,3 +287,13 @@ def test_isr_notification_spreads_metadata_and_no_order() -> None:
 def test_impossible_message_raises() -> None:
     with pytest.raises(TypeError, match="not a message for the controller"):
         machine.step(controller("N"), "hello", 0)
+
+
+@pytest.mark.parametrize(
+    ("column", "hears"), [("C", []), ("J", []), ("L", [1, 2, 3]), ("O", [1, 2, 3])]
+)
+def test_who_hears_of_an_isr_change_by_an_order(column: str, hears: list[int]) -> None:
+    """In KRaft every replica reads it from the metadata log; else only its leader knows, by the answer."""
+    _, outputs = machine.step(controller(column), wants((2, 1)), 0)
+    orders = [o.to for o in outputs if isinstance(o.message, m.LeaderAndIsr)]
+    assert sorted(orders) == hears

@@ -170,9 +170,10 @@ def _on_alter_partition(controller: Controller, request: AlterPartition) -> Step
     answer = AlterPartitionResponse(
         request.request, controller.leader_epoch, controller.partition_epoch, controller.isr
     )
-    is_new_epoch = controller.leader_epoch != before.leader_epoch
-    news = orders(controller) if is_new_epoch else ()
-    # KC 2.7.2:2325 tells everyone at once; in KRaft they read it from the metadata log
+    # In KRaft the replicas read every change of the partition from the metadata log
+    is_news = controller.version.kraft and controller.state != before.state
+    news = orders(controller) if is_news else ()
+    # KC 2.7.2:2325 tells everyone who is in sync at once
     told = () if _writes_zookeeper(controller) else metadata_orders(controller)
     return controller, (Send(request.broker, answer), *told, *news)
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from isrlab.engine.versions import KafkaVersion
+from isrlab.events import table
 from isrlab.world.cluster import Cluster
 from isrlab.world.frames import Frame, Outcome
 
@@ -122,6 +125,10 @@ class Run:
     @property
     def outcome(self) -> Outcome:
         return self.cluster.outcome
+
+    def events(self) -> pa.Table:
+        """What happened, as a table of `events.SCHEMA`; the clock begins at `START_MS`."""
+        return table(self.cluster.events)
 
     @property
     def printed(self) -> str:

@@ -49,8 +49,8 @@ class Format:
         Raises ValueError for a release that does not exist.
         """
         numbers = versions.release(release)
-        last = versions.series(self.until) if self.until else numbers
-        return versions.series(self.since) <= numbers and numbers[: len(last)] <= last
+        last = versions.release(self.until) if self.until else numbers
+        return versions.release(self.since, rest=0) <= numbers <= last
 
     def filled(self, texts: dict[str, str]) -> str:
         """The template with a text for each field; of texts to choose from the first."""
@@ -93,8 +93,8 @@ def format_of(entry: Entry) -> Format:
             raise ValueError(f"{place}: unknown {word!r}; known: {', '.join(known)}")
     logger, *details = shlex.split(head["rest"])
     try:
-        first_release, last = versions.series(head["since"]), head["until"] or None
-        if last and versions.series(last) < first_release:
+        first_release, last = versions.release(head["since"], rest=0), head["until"] or None
+        if last and versions.release(last) < first_release:
             raise ValueError(f"{head['since']} is newer than {last}")
         fixed = dict(detail.split("=", 1) for detail in details)
         regex, fields, landmark = _compiled(template)

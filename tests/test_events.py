@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from isrlab.brokerlogs.grammar_cluster import FORMATS
 
 from isrlab import fleet
-from isrlab.brokerlogs.grammar_cluster import FORMATS
 from isrlab.brokerlogs.lines import Head, read_message
 from isrlab.engine.versions import PRESETS
 from isrlab.events import SCHEMA, exact, table

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 
 from isrlab.engine.log import Log
-from isrlab.engine.messages import BrokerInfo, Fetch
+from isrlab.engine.messages import AlterPartition, BrokerInfo, Fetch
 from isrlab.engine.rules import UNKNOWN_EPOCH, UNKNOWN_OFFSET
 from isrlab.engine.versions import KafkaVersion
 
@@ -189,9 +189,11 @@ class Broker:
     log: Log = field(default_factory=Log)
     role: Leader | Follower | None = None  # None until the controller says
     broker_epoch: int = 0
+    is_shutting_down: bool = False  # controlled: it starts no fetcher any more (not in KRaft)
     last_request: int = 0
     metadata: tuple[BrokerInfo, ...] = ()
     remembered: tuple[RemoteReplica, ...] = ()  # followers as an earlier leadership knew them
+    unanswered: AlterPartition | None = None  # the one ISR change that is on its way
     last_isr_change_ms: int = 0
     last_isr_announcement_ms: int = 0
     has_unannounced_change: bool = False

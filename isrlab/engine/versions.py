@@ -140,6 +140,14 @@ class KafkaVersion:
     session_timeout_ms: int  # ZooKeeper session, or KRaft broker session
     producer_acks: int  # of the Java producer; -1 is "all" (KIP-679)
 
+    @property
+    def removal_raises_leader_epoch(self) -> bool:
+        """The leader epoch rises when the controller takes a follower out of the ISR.
+
+        Every write of a ZooKeeper controller raises it; in KRaft, a shrink did up to 3.5.
+        """
+        return not self.kraft or self.epoch_bump_on_isr_shrink
+
     @classmethod
     def of(cls, name: str | KafkaVersion) -> KafkaVersion:
         """The rules of a release as a user types it: "0.10.2", "2.5.1", "3.9".
@@ -194,14 +202,18 @@ def release(text: str, rest: int = LAST) -> tuple[int, ...]:
     """The numbers of a release, for comparisons: (0, 10, 2, 99) for "0.10.2", (2, 8, 99) for "2.8".
 
     A name means its last release: "2.0" is 2.0.1, so 2.0 >= (2, 0, 1). Where it begins a range
-    ("since 2.0"), ask with `rest=0`. Raises ValueError for what is no release of Kafka so far.
+    ("since 2.0"), ask with `rest=0`. Raises ValueError for what is no release of Kafka so far, and
+    for a generation: its releases may differ in what no rule of the engine asks for.
     """
+    if isinstance(text, KafkaVersion):
+        raise ValueError(unknown(f"{text.releases} (a generation)"))
     parts = str(text).strip().removeprefix("v").split(".")
     if not 2 <= len(parts) <= 4 or not all(p.isascii() and p.isdigit() for p in parts):
         raise ValueError(unknown(text))
     major, minor, *others = map(int, parts)
     ends = [end for version in GENERATIONS for end in (version.first, version.last)]
-    if minor > max((end[1] for end in ends if end[0] == major), default=-1):
+    last_minor = max((end[1] for end in ends if end[0] == major), default=-1)
+    if minor > last_minor or (major, minor) < GENERATIONS[0].first[:2]:
         raise ValueError(unknown(text))
     return (major, minor, *others, rest)
 

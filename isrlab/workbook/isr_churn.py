@@ -37,7 +37,9 @@ def plot_lag(seen: Trace, *, ax: Axes | None = None) -> Axes:
     away = [Span(*seconds[[start, end - 1]], "out", "a follower is out of the ISR")
             for start, end in edges.reshape(-1, 2).tolist()]  # fmt: skip
     curves = {
-        f"broker {broker}": Curve(seconds, lag, look=(broker_colour(broker), ""), width=3 / (1 + 1.5 * place))
+        f"broker {broker}": Curve(
+            seconds, lag, look=(broker_colour(broker), ""), width=3 / (1 + 1.5 * place)
+        )
         for place, (broker, lag) in enumerate(seen.lag_records.items())
     }
     top = 1.12 * max(1.0, float(seen.most_lag_records.max()), 1.3 * (limit or 0))
@@ -87,7 +89,9 @@ def plot_versions(compared: pd.DataFrame) -> Axes:
     real = compared["shrinks_per_hour"].to_numpy(float) - false
     title = f"{false[0]:,.0f} false alarms an hour in every version"
     if false.min() < false.max():
-        least, most = (compared["version"].iloc[place] for place in (false.argmin(), false.argmax()))
+        least, most = (
+            compared["version"].iloc[place] for place in (false.argmin(), false.argmax())
+        )
         title = (
             f"The same load: {false.max():,.0f} false alarms an hour in {most}, "
             f"{false.min():,.0f} in {least}"
@@ -106,7 +110,9 @@ def _plot_alarms(
 def plot_under_replicated(compared: pd.DataFrame) -> Axes:
     """Partition-minutes with fewer replicas in the ISR than there are."""
     minutes = compared.set_index("run")["under_replicated_minutes"].astype(float)
-    title = f"Most time under-replicated: {minutes.idxmax()}, {minutes.max():,.0f} partition-minutes"
+    title = (
+        f"Most time under-replicated: {minutes.idxmax()}, {minutes.max():,.0f} partition-minutes"
+    )
     notes = [f"{value:,.1f}" if value < 10 else f"{value:,.0f}" for value in minutes]
     label = "under-replicated partition-minutes"
     return plot_bars([*minutes.index], {"out": minutes}, title, label, notes=notes)
@@ -134,12 +140,10 @@ def plot_evictions(evictions: pd.DataFrame) -> Axes:
 
 def plot_sweep(by_height: pd.DataFrame) -> Axes:
     """False alarms per hour against the height of bursts, a line for each version."""
-    groups = by_height.sort_values("burst_records").groupby("version", sort=False)
-    versions = dict.fromkeys(by_height["version"])
-    curves = {}
-    for version in versions:
-        rows = groups.get_group(version)
-        curves[version] = Curve(rows["burst_records"], rows["false_alarms_per_hour"])
+    rates = by_height.pivot(
+        index="burst_records", columns="version", values="false_alarms_per_hour"
+    )
+    curves = {v: Curve(rates.index, rates[v]) for v in by_height["version"].unique()}
     scales = Scale("burst height (records)"), Scale("false alarms per hour")
     return plot_curves(curves, _sweep_title(by_height), scales)
 

@@ -6,10 +6,7 @@ come from files that nobody here has written: figures and tables show them escap
 
 from __future__ import annotations
 
-from typing import Any
-
 import ipywidgets as widgets
-import numpy as np
 import pandas as pd
 from IPython.display import HTML
 from matplotlib.axes import Axes
@@ -19,14 +16,19 @@ from isrlab.show.bands import Span, plot_bands, utc_axis
 from isrlab.show.controls import pick, redrawn
 from isrlab.show.curves import Curve, Scale, plot_bars, plot_curves
 from isrlab.show.style import (
-    BLUE, ISR_SIZES, VERMILION, counted, duration, printable, thousands,
+    BLUE,
+    ISR_SIZES,
+    VERMILION,
+    counted,
+    duration,
+    printable,
+    thousands,
 )  # fmt: skip
 from isrlab.show.table import html_table, table
 
 __all__ = ["table"]  # as it is in show
 
 MOST_PARTITIONS = 30
-UNCERTAIN = {"not known": "not known: lines missing"}
 NO_ISR = "The logs tell no ISR of any partition"
 
 
@@ -48,25 +50,25 @@ def plot_isr_timeline(intervals: pd.DataFrame, most: int = MOST_PARTITIONS) -> A
     return _plot_spans(drawn, rows, title if named else NO_ISR)
 
 
-def plot_members(intervals: pd.DataFrame) -> Axes:
+def plot_members(intervals: pd.DataFrame, partition: str | None = None) -> Axes:
     """Who is in the ISR of one partition over time, and who leads: a row for each replica.
 
-    `intervals` are the rows of one partition.
+    Without a name it is the partition whose ISR changed most.
     """
-    if intervals.empty:
-        return _plot_spans({}, {}, NO_ISR)
-    replicas = sorted({replica for isr in intervals["isr"] for replica in isr})
+    named = partitions(intervals)
+    name = partition or next(iter(named), "")
+    data = named.get(name, intervals)
+    replicas = sorted({replica for isr in data["isr"] for replica in isr})
     rows = {
         f"broker {replica}": [
             "leads" if replica == leader else "in sync" if replica in isr else "out"
-            for isr, leader in zip(intervals["isr"], intervals["leader"], strict=True)
+            for isr, leader in zip(data["isr"], data["leader"], strict=True)
         ]
         for replica in replicas
     }
-    (name,) = partitions(intervals)
-    title = f"{name}: {counted(len(intervals) - 1, 'change')}, "
-    title += f"never fewer than {intervals['isr_size'].min()} in the ISR"
-    return _plot_spans(dict.fromkeys(rows, intervals), rows, title)
+    title = f"{name}: {counted(len(data) - 1, 'change')}, "
+    title += f"never fewer than {data['isr_size'].min()} in the ISR"
+    return _plot_spans(dict.fromkeys(rows, data), rows, title if rows else NO_ISR)
 
 
 def plot_changes_over_time(changes: pd.DataFrame, bucket_ms: int = 60_000) -> Axes:
@@ -118,16 +120,12 @@ def partitions(intervals: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return {f"{topic}-{number}": rows for (topic, number), rows in groups}
 
 
-def busiest_partition(intervals: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the partition whose ISR changed most; no rows if there is no partition."""
-    return next(iter(partitions(intervals).values()), intervals)
-
-
 def choose_partition(intervals: pd.DataFrame) -> widgets.VBox:
     """A control: `plot_members` for the partition that the reader picks from a list."""
-    named = partitions(intervals)
-    picker = pick("partition", [(printable(name, 80), name) for name in named], next(iter(named), None))
-    return redrawn([picker], lambda: plot_members(named.get(picker.value, intervals)))
+    names = [*partitions(intervals)]
+    options = [(printable(name, 80), name) for name in names]
+    picker = pick("partition", options, names[0] if names else None)
+    return redrawn([picker], lambda: plot_members(intervals, picker.value))
 
 
 def files_table(files: pd.DataFrame, most: int = 20) -> HTML:
@@ -137,7 +135,9 @@ def files_table(files: pd.DataFrame, most: int = 20) -> HTML:
     reasons = rest.groupby("status").agg(
         files=("file", "size"), first=("file", "first"), bytes=("bytes", "sum")
     )
-    listed = table(reasons.reset_index(), most).data if len(rest) else "<p>No file was left out.</p>"
+    listed = (
+        table(reasons.reset_index(), most).data if len(rest) else "<p>No file was left out.</p>"
+    )
     return HTML(f"<p>{sums}.</p>{listed}")
 
 
@@ -194,8 +194,9 @@ def _plot_spans(data: dict[str, pd.DataFrame], states: dict[str, list[str]], tit
         ]
         for name in data
     }  # fmt: skip
-    names: dict[str, Any] = {name: name for name in ("leads", "in sync", "out", *ISR_SIZES)}
-    return utc_axis(plot_bands(rows, title, legend=names | UNCERTAIN), start_ms)
+    legend = {name: name for name in ("leads", "in sync", "out", *ISR_SIZES)}
+    legend["not known"] = "not known: lines missing"
+    return utc_axis(plot_bands(rows, title, legend=legend), start_ms)
 
 
 def _size_state(size: int, full: int) -> str:

@@ -201,5 +201,5 @@ def duration(ms: float) -> str:
 
 
 def thousands(value: float, _: object = None) -> str:
-    """A tick label: 12,000; 0.5."""
-    return f"{value:,.0f}" if abs(value) >= 10 or value == int(value) else f"{value:g}"
+    """A tick label: 12,000; 12.5; 0.5."""
+    return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.3g}"

@@ -28,7 +28,7 @@ _CHARACTERS_PER_INCH = 12.5  # of a title
 # Okabe and Ito's palette, without black and yellow
 BLUE, ORANGE, GREEN = "#0072B2", "#E69F00", "#009E73"
 PINK, SKY, VERMILION = "#CC79A7", "#56B4E9", "#D55E00"
-INK, GREY, PALE, WHITE = "#333333", "#8A9BA8", "#DDDDDD", "#FFFFFF"
+INK, GREY, PALE, FAINT, WHITE = "#333333", "#8A9BA8", "#DDDDDD", "#F1F3F4", "#FFFFFF"
 LOST = VERMILION
 SERIES = (BLUE, VERMILION, GREEN, PINK, ORANGE, SKY)  # of what is neither broker nor version
 MARKERS = ("o", "s", "D", "^", "v", "P")

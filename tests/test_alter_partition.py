@@ -193,7 +193,8 @@ def test_an_answer_to_nothing_is_impossible():
 
 
 @pytest.mark.parametrize(
-    ("release", "problem"), [("2.6", "ZooKeeper"), ("trunk", "unknown"), ("3", "unknown")]
+    ("release", "problem"),
+    [("2.6", "ZooKeeper"), ("trunk", "unknown"), ("3", "unknown"), ("7.3", "unknown")],
 )
 def test_releases_without_it(release, problem):
     with pytest.raises(ValueError, match=problem):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +13,9 @@ from isrlab.brokerlogs.fields import COLUMNS
 from isrlab.brokerlogs.grammar_cluster import FORMATS, PRODUCE_LINES
 from isrlab.brokerlogs.lines import PATTERNS, LineReader, Unread, compiled, read_line
 from isrlab.brokerlogs.write import KINDS, forms, write, write_line
+from isrlab.world import scenario
 
+SCENARIOS = Path(__file__).parents[1] / "data" / "scenarios"
 HEAD = "[2024-07-01 10:00:00,001] INFO "
 PARTITION = " (kafka.cluster.Partition)"
 RELEASES = [
@@ -273,6 +278,16 @@ def test_what_is_written_is_read_as_the_same(event, release):
     assert read["kind"] == event["kind"]
 
 
+def test_an_error_has_one_name_in_a_simulation_and_in_a_log():
+    """So that one table of both can be grouped by error: the engine's own ISR change that fails."""
+    run = scenario.play((SCENARIOS / "cached_zkversion.txt").read_text(), version="2.5")
+    own = [{"topic": "t", "partition": 0} | row for row in run.cluster.events]
+    refused = [event for event in own if event["kind"] == "isr_rejected"]
+    read = [read_line(line) for line in write(refused, "2.5")]
+    errors = Counter(event["detail"]["error"] for event in [*refused, *read])
+    assert errors == {"BADVERSION": 2 * len(refused)}
+
+
 def test_since_2_8_no_leader_announces_an_expansion():
     assert forms("isr_expand", "2.7") and not forms("isr_expand", "2.8")
 
@@ -307,9 +322,10 @@ def test_a_simulated_shrink_is_printed_without_log_details():
     ]
 
 
-def test_an_unknown_release_is_refused():
-    with pytest.raises(ValueError, match="no dotted number"):
-        forms("leader", "latest")
+@pytest.mark.parametrize("release", ["latest", "3", "2.9", "5.0"])
+def test_an_unknown_release_is_refused(release):
+    with pytest.raises(ValueError, match="unknown Kafka version"):
+        forms("leader", release)
 
 
 def test_formats_have_no_two_of_one_template_for_one_release():

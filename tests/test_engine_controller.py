@@ -14,7 +14,8 @@ from isrlab.engine import messages as m
 from isrlab.engine.controller import Controller
 from isrlab.engine.model import NO_LEADER, Settings
 from isrlab.engine.partition import PartitionState
-from isrlab.engine.versions import PRESETS
+from isrlab.engine.versions import PRESETS, KafkaVersion
+from isrlab.world import scenario
 
 ALL = "ABCDGN"
 
@@ -287,3 +288,26 @@ def test_isr_notification_spreads_metadata_and_no_order() -> None:
 def test_impossible_message_raises() -> None:
     with pytest.raises(TypeError, match="not a message for the controller"):
         machine.step(controller("N"), "hello", 0)
+
+
+@pytest.mark.parametrize(
+    ("column", "hears"), [("C", []), ("J", []), ("L", [1, 2, 3]), ("O", [1, 2, 3])]
+)
+def test_who_hears_of_an_isr_change_by_an_order(column: str, hears: list[int]) -> None:
+    """In KRaft every replica reads it from the metadata log; else only its leader knows, by the answer."""
+    _, outputs = machine.step(controller(column), wants((2, 1)), 0)
+    orders = [o.to for o in outputs if isinstance(o.message, m.LeaderAndIsr)]
+    assert sorted(orders) == hears
+
+
+@pytest.mark.parametrize("version", PRESETS.values(), ids=str)
+@pytest.mark.parametrize("broker", [1, 2], ids=["leader", "follower"])
+def test_clean_bounce_is_one_leader_epoch(broker: int, version: KafkaVersion) -> None:
+    """The broker that shuts down stays out of the ISR, and comes back without another epoch."""
+    bumps = broker == 1 or not version.kraft or version.epoch_bump_on_isr_shrink
+    script = f"partition replicas=1,2 latency=5ms\nadvance 1s\nclean_shutdown {broker}"
+    stopped = scenario.play(script, version=version).cluster.controller
+    assert (stopped.isr, stopped.leader_epoch) == ((3 - broker,), int(bumps))
+    again = scenario.play(f"{script}\nstart {broker}\nadvance 1s", version=version)
+    assert set(again.cluster.controller.isr) == {1, 2}
+    assert again.cluster.controller.leader_epoch == int(bumps)

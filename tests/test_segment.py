@@ -25,7 +25,7 @@ from isrlab.closeups.segment import (
     ReadRules,
     SegmentedLog,
 )
-from isrlab.engine.versions import PRESETS
+from isrlab.engine.versions import KafkaVersion
 from isrlab.workbook import reading_a_log
 
 RELEASES = ("0.8.2", "0.9.0", "0.10.0", "0.10.1", "0.11", "1.1", "2.0", "2.3", "2.4", "3.7")
@@ -279,15 +279,19 @@ def test_between_bound_and_log_end(version):
     assert all(r.batches == () for r in reads)
 
 
-@pytest.mark.parametrize("version", ["", "3", "latest", "3.x", "0.7", "5.0", "3..7"])
+@pytest.mark.parametrize(
+    "version", ["", "3", "latest", "3.x", "0.7", "0.12", "2.9", "4.99.7", "5.0", "3..7"]
+)
 def test_unknown_release(version):
     with pytest.raises(ValueError, match="unknown Kafka version"):
         ReadRules.of(version)
 
 
-@pytest.mark.parametrize("version", PRESETS.values(), ids=str)
-def test_a_generation_reads_as_its_first_release(version):
-    assert ReadRules.of(version) == ReadRules.of(version.releases.partition("-")[0])
+def test_a_generation_is_no_release():
+    """0.9.0-0.10.1 is one generation of the engine, and KIP-74 came with 0.10.1."""
+    assert ReadRules.of("0.10.1") != ReadRules.of("0.10.0")
+    with pytest.raises(ValueError, match=r"0\.9\.0-0\.10\.1 \(a generation\)"):
+        ReadRules.of(KafkaVersion.of("0.10.1"))
 
 
 # Segments

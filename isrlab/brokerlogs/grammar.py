@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from isrlab.engine import versions
+
 PARTITION = "kafka.cluster.Partition"
 STATE_CHANGE = "state.change.logger"
 CONTROLLER = "kafka.controller.KafkaController"
@@ -27,7 +29,7 @@ QUORUM = "org.apache.kafka.controller.ReplicationControlManager"
 CLUSTER = "org.apache.kafka.controller.ClusterControlManager"
 FETCHER = "kafka.server.ReplicaFetcherThread"
 SERVER = "kafka.server.KafkaServer"
-NEWEST = "4.99"
+NEWEST = "4.3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,8 @@ class Format:
 
     def is_printed_by(self, release: str) -> bool:
         """A broker of this release, such as "0.10.2" or "3.9", prints this form."""
-        numbers = tuple(map(int, release.split(".")))
-        first = tuple(map(int, self.since.split(".")))
-        last = tuple(map(int, self.until.split(".")))
-        return numbers >= first and numbers[: len(last)] <= last
+        numbers, last = versions.release(release), versions.series(self.until)
+        return numbers >= versions.series(self.since) and numbers[: len(last)] <= last
 
 
 P08 = "Partition [{topic},{partition}] on broker {broker}: "
@@ -132,7 +132,7 @@ ISR_LINES = (
 )
 
 # An ISR change is refused. Up to 2.7 by ZooKeeper, afterwards by the controller.
-_BAD_VERSION = {"error": "BAD_VERSION"}
+_BAD_VERSION = {"error": "BADVERSION"}  # ZooKeeper's name, as the engine has it
 _UNKNOWN = {"error": "UNKNOWN_TOPIC_OR_PARTITION"}
 _FENCED = {"error": "FENCED_LEADER_EPOCH"}
 _OLD_VERSION = {"error": "INVALID_UPDATE_VERSION"}

@@ -28,9 +28,10 @@ _FIELD = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A line that tells of replication, or might, and could not be read."""
+    """A line that tells of replication, or might, and could not be read; `text` may show it."""
 
     reason: str
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)

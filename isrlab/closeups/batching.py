@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from isrlab.engine import versions
 from isrlab.engine.messages import CONTROLLER, After, Output, Send
 
 PERIOD_MS = 50  # of the sending task (2.7)
@@ -40,14 +41,10 @@ class BatchingRules:
 
     @classmethod
     def of(cls, release: str) -> BatchingRules:
-        """The rules of "2.7.2", "3.7", ... Raises ValueError before 2.7: there is no such request.
-
-        A release without its third number means its last one: "3.2" is 3.2.3.
+        """The rules of "2.7.2", "3.7", ... Raises ValueError for what is no release, and for those
+        before 2.7, which have no such request.
         """
-        parts = release.split(".")
-        if not 2 <= len(parts) <= 4 or not all(p.isascii() and p.isdigit() for p in parts):
-            raise ValueError(f"unknown Kafka version {release!r}; for example: 2.7, 3.1, 3.7")
-        numbers = tuple(int(p) for p in (*parts, "99"))
+        numbers = versions.release(release)
         if numbers < (2, 7):
             raise ValueError(f"Kafka {release} writes ISR changes into ZooKeeper, one by one")
         return cls(

@@ -23,7 +23,7 @@ from enum import IntEnum
 from itertools import accumulate
 from typing import NamedTuple
 
-from isrlab.engine.versions import KafkaVersion
+from isrlab.engine import versions
 
 MOST_RELATIVE_OFFSET = 2**31 - 1  # an index entry keeps offset - base offset in 4 bytes
 MOST_INDEX_ENTRIES = 10 * 1024 * 1024 // 8  # segment.index.bytes, 8 bytes an entry
@@ -57,18 +57,15 @@ class ReadRules:
     has_read_committed: bool = True  # 0.11 (KIP-98)
 
     @classmethod
-    def of(cls, version: KafkaVersion | str) -> ReadRules:
+    def of(cls, release: str) -> ReadRules:
         """The rules of a release ("0.10.1", "3.7"). Raises ValueError for what is no release."""
-        name = version if isinstance(version, str) else version.releases.partition("-")[0]
-        release = tuple(int(p) for p in name.split(".") if p.isascii() and p.isdigit())
-        if not 2 <= len(release) == name.count(".") + 1 or not (0, 8) <= release < (5,):
-            raise ValueError(f"unknown Kafka version {name!r}; for example: 0.8.2, 0.10.1, 3.7")
+        numbers = versions.release(release)
         return cls(
-            indexes_last_offset=release >= (2, 0),
-            bounds_by_position=release >= (2, 4),
-            refuses_start_beyond_bound=release < (0, 10),
-            has_min_one_message=release >= (0, 10, 1),
-            has_read_committed=release >= (0, 11),
+            indexes_last_offset=numbers >= (2, 0),
+            bounds_by_position=numbers >= (2, 4),
+            refuses_start_beyond_bound=numbers < (0, 10),
+            has_min_one_message=numbers >= (0, 10, 1),
+            has_read_committed=numbers >= (0, 11),
         )
 
     @property
@@ -311,11 +308,11 @@ class SegmentedLog:
     @classmethod
     def empty(
         cls,
-        version: KafkaVersion | str = "3.7",
+        release: str = "3.7",
         index_interval_bytes: int = 4096,
         segment_bytes: int = 1024**3,
     ) -> SegmentedLog:
-        rules = ReadRules.of(version)
+        rules = ReadRules.of(release)
         first = LogSegment(0, OffsetIndex(0), index_interval_bytes, rules.indexes_last_offset)
         return cls((first,), rules, segment_bytes)
 

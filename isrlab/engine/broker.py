@@ -35,6 +35,7 @@ from isrlab.engine.messages import (
     PropagateIsrChanges,
     RetryAlterPartition,
     RetryRequest,
+    StopReplica,
     UpdateMetadata,
 )
 from isrlab.engine.model import Broker, Follower, Leader
@@ -57,6 +58,7 @@ _FOLLOWER: dict[type, Callable[..., Step]] = {
     EpochEndOffset: follower.on_epoch_end_offset,
     ListOffsetsResponse: follower.on_list_offsets_response,
     RetryRequest: follower.on_retry_request,
+    StopReplica: follower.on_stop_replica,
 }
 
 

@@ -38,6 +38,7 @@ from isrlab.engine.messages import (
     RegisterBroker,
     Send,
     SessionExpired,
+    StopReplica,
     UpdateMetadata,
 )
 from isrlab.engine.model import NO_LEADER, Settings
@@ -170,9 +171,10 @@ def _on_alter_partition(controller: Controller, request: AlterPartition) -> Step
     answer = AlterPartitionResponse(
         request.request, controller.leader_epoch, controller.partition_epoch, controller.isr
     )
-    is_new_epoch = controller.leader_epoch != before.leader_epoch
-    news = orders(controller) if is_new_epoch else ()
-    # KC 2.7.2:2325 tells everyone at once; in KRaft they read it from the metadata log
+    # In KRaft the replicas read every change of the partition from the metadata log
+    is_news = controller.version.kraft and controller.state != before.state
+    news = orders(controller) if is_news else ()
+    # KC 2.7.2:2325 tells everyone who is in sync at once
     told = () if _writes_zookeeper(controller) else metadata_orders(controller)
     return controller, (Send(request.broker, answer), *told, *news)
 
@@ -285,17 +287,26 @@ def _lose_broker(controller: Controller, broker: int) -> Step:
 
 
 def _on_controlled_shutdown(controller: Controller, message: ControlledShutdown) -> Step:
-    """A broker wants to stop: its leadership moves, then it leaves the ISR."""
+    """A broker wants to stop: its leadership moves, then it leaves the ISR.
+
+    In the ZooKeeper era a follower is first told to stop fetching, and is not told that it has left
+    the ISR: neither may bring it back. Source: KC 0.8.2.2:261-270, 2.5.1:1141-1151;
+    ReplicaStateMachine 2.5.1:213-226.
+    """
     broker = message.broker
     before = controller
     alive = tuple(replace(b, is_active=False) if b.id == broker else b for b in before.alive)
     controller = replace(controller, alive=alive)
     if controller.version.kraft:
         controller = _changed(controller, tuple(i for i in controller.isr if i != broker))
-    else:
-        state = zookeeper.shut_down(controller.state, broker, controller.site())
-        controller = replace(controller, state=state)
-    return controller, _told(before, controller)
+        return controller, _told(before, controller)
+    state = zookeeper.shut_down(controller.state, broker, controller.site())
+    controller = replace(controller, state=state)
+    told = _told(before, controller)
+    if before.leader == broker:
+        return controller, told
+    is_order = {Send(broker, controller.order)}
+    return controller, (Send(broker, StopReplica()), *(o for o in told if o not in is_order))
 
 
 def fail_over(controller: Controller, live: tuple[BrokerInfo, ...]) -> Step:

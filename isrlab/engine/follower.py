@@ -41,6 +41,7 @@ from isrlab.engine.messages import (
     Output,
     RetryRequest,
     Send,
+    StopReplica,
 )
 from isrlab.engine.model import NO_LEADER, Broker, Follower, Leader, RemoteReplica
 
@@ -74,8 +75,21 @@ def become_follower(broker: Broker, order: LeaderAndIsr, now_ms: int) -> Step:
             former, leader_epoch=order.leader_epoch, partition_epoch=order.partition_epoch
         )
         return replace(broker, role=kept), outputs
+    if broker.is_shutting_down and not broker.version.kraft:
+        return _idle(broker), outputs
     broker, sent = _start(broker)
     return broker, (*outputs, *sent)
+
+
+def _idle(broker: Broker) -> Broker:
+    """A follower without a fetcher, which up to 0.10.2 has cut its log (RM 0.10.2.2:854-875)."""
+    if broker.version.truncation == Truncation.HIGH_WATERMARK:
+        broker = _with_log(broker, broker.log.truncate_to(broker.log.high_watermark))
+    return replace(broker, role=replace(follower_of(broker), is_waiting=True))
+
+
+def on_stop_replica(broker: Broker, order: StopReplica, now_ms: int) -> Step:
+    return replace(broker, role=replace(follower_of(broker), is_waiting=True)), ()
 
 
 def _starts_over(broker: Broker, former: Follower, order: LeaderAndIsr) -> bool:

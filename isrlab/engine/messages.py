@@ -130,6 +130,11 @@ class LeaderAndIsr:
 
 
 @dataclass(frozen=True, slots=True)
+class StopReplica:
+    """The controller tells a follower that shuts down to fetch no more (not in KRaft)."""
+
+
+@dataclass(frozen=True, slots=True)
 class UpdateMetadata:
     """What the controller tells everyone: who is alive and, of the partition, the ISR as it is.
 

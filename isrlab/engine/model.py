@@ -189,6 +189,7 @@ class Broker:
     log: Log = field(default_factory=Log)
     role: Leader | Follower | None = None  # None until the controller says
     broker_epoch: int = 0
+    is_shutting_down: bool = False  # controlled: it starts no fetcher any more (not in KRaft)
     last_request: int = 0
     metadata: tuple[BrokerInfo, ...] = ()
     remembered: tuple[RemoteReplica, ...] = ()  # followers as an earlier leadership knew them

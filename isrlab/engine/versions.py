@@ -81,12 +81,8 @@ class KafkaVersion:
         """
         if isinstance(name, KafkaVersion):
             return name
-        numbers = _release_numbers(name)
-        found = [v for first, v in RELEASES if numbers and numbers >= first]
-        if not found or numbers[1] > _LAST_MINOR.get(numbers[0], -1):
-            known = ", ".join(v.releases for _, v in RELEASES)
-            raise ValueError(f"unknown Kafka version {name!r}; known: {known}")
-        return found[-1]
+        numbers = release(name)
+        return [v for first, v in RELEASES if numbers >= first][-1]
 
     def with_(self, **choices: object) -> KafkaVersion:
         """The same generation with some choices switched by hand, named so that it shows."""
@@ -103,17 +99,33 @@ class KafkaVersion:
         return self.name
 
 
-def _release_numbers(name: str) -> tuple[int, ...]:
-    """(0, 10, 2, 2) for "0.10.2.2"; empty if it is no dotted number of two to four parts.
+def release(name: str) -> tuple[int, ...]:
+    """The numbers of a release, to be compared: (0, 10, 2, 2) for "0.10.2.2".
 
     Without its last number a name means the last such release: "2.0" is 2.0.1, "2.6" is 2.6.3.
+    Raises ValueError for a release that does not exist, and for a generation: some have releases
+    that differ in what no rule of the engine asks for (0.10.0 and 0.10.1).
     """
-    parts = str(name).strip().removeprefix("v").split(".")
-    if not 2 <= len(parts) <= 4 or not all(p.isascii() and p.isdigit() for p in parts):
-        return ()
-    numbers = tuple(int(p) for p in parts)
+    numbers = series(name)
     is_short = len(numbers) == (3 if numbers[0] == 0 else 2)
     return (*numbers, _LAST) if is_short else numbers
+
+
+def series(name: str) -> tuple[int, ...]:
+    """The numbers of a release or of a series of releases, as written: (2, 6) for "2.6".
+
+    So it also is the first of a series: `release("2.6.1") >= series("2.6")`. Raises ValueError for
+    what has not two to four numbers, or has numbers of no release.
+    """
+    parts = str(name).strip().removeprefix("v").split(".")
+    is_dotted = 2 <= len(parts) <= 4 and all(p.isascii() and p.isdigit() for p in parts)
+    numbers = tuple(int(p) for p in parts) if is_dotted else ()
+    is_known = RELEASES[0][0] <= numbers and numbers[1] <= _LAST_MINOR.get(numbers[0], -1)
+    if isinstance(name, KafkaVersion) or not is_known:
+        known = ", ".join(v.releases for _, v in RELEASES)
+        shown = f"{name.releases} (a generation)" if isinstance(name, KafkaVersion) else name
+        raise ValueError(f"unknown Kafka version {shown!r}; known: {known}")
+    return numbers
 
 
 _LAST = 99  # of the releases that differ in their last number only

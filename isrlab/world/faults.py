@@ -22,6 +22,8 @@ from isrlab.world.cluster import Cluster
 
 def clean_shutdown(cluster: Cluster, broker: int) -> None:
     """The broker moves its leadership, leaves the ISR, flushes its log and stops."""
+    live = cluster.brokers[broker]
+    cluster.brokers[broker] = replace(live, is_shutting_down=True)
     cluster.tell(broker, CONTROLLER, ControlledShutdown(broker))
     cluster.stabilize()
     if broker not in cluster.brokers:

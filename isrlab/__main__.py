@@ -204,7 +204,7 @@ def versions(release: str | None, markdown: bool) -> None:
 
         click.echo(version_table.markdown(), nl=False)
         return
-    from isrlab.engine.versions import PRESETS, KafkaVersion
+    from isrlab.engine.versions import PRESETS, RULES, KafkaVersion
 
     try:
         shown = [KafkaVersion.of(release)] if release else list(PRESETS.values())
@@ -212,7 +212,7 @@ def versions(release: str | None, markdown: bool) -> None:
         _stop(str(error), 2)
     for generation in shown:
         click.echo(f"{generation.column}  {generation.name:<8} rules of {generation.releases}")
-    for name in list(KafkaVersion.__dataclass_fields__)[4:]:
+    for name in RULES:
         click.echo(f"\n{name}")
         before = None
         for generation in shown:

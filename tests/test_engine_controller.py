@@ -294,7 +294,7 @@ def test_impossible_message_raises() -> None:
     ("column", "hears"), [("C", []), ("J", []), ("L", [1, 2, 3]), ("O", [1, 2, 3])]
 )
 def test_who_hears_of_an_isr_change_by_an_order(column: str, hears: list[int]) -> None:
-    """In KRaft every replica reads it from the metadata log; else only its leader knows, by the answer."""
+    """In KRaft every replica reads it from the metadata log; else only its leader knows."""
     _, outputs = machine.step(controller(column), wants((2, 1)), 0)
     orders = [o.to for o in outputs if isinstance(o.message, m.LeaderAndIsr)]
     assert sorted(orders) == hears

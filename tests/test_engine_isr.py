@@ -363,3 +363,22 @@ def test_constant_churn_is_announced_every_minute(column: str) -> None:
         bench.tick()
         told += [now_ms] * (bench.notices - before)
     assert told == [62_500, 125_000]
+
+
+@pytest.mark.parametrize("column", "IJKLMNO")
+@pytest.mark.parametrize("epoch", [5, 6], ids=["same epoch", "new epoch"])
+def test_order_does_not_free_the_slot(column: str, epoch: int) -> None:
+    """One request is on its way, whatever the leader believes; the next follows its answer."""
+    bench = LeaderBench(column, leo=3, isr=(1,))
+    bench.fetch(2, 3)
+    bench.order(epoch, 2, (1,))
+    bench.fetch(2, 3)
+    assert (bench.see("requests"), bench.see("isr")) == (1, (1,))
+    is_reset = column >= "L" or epoch == 6  # without KRaft an order of the same epoch is an old one
+    assert bench.see("is_committed") is is_reset
+    bench.step(m.Disconnected(m.CONTROLLER))
+    bench.step(m.RetryAlterPartition())  # the same one, not what the leader would ask for now
+    assert bench.requests[0] == bench.requests[1]
+    bench.answer("FENCED_LEADER_EPOCH")
+    bench.fetch(2, 3)
+    assert bench.see("requests") == (3 if is_reset else 2)

@@ -17,13 +17,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from isrlab.brokerlogs.fields import COLUMNS, CONTROLLER_PREFIX, FIELDS, NUMBER, Values
-from isrlab.brokerlogs.grammar import Format
-from isrlab.brokerlogs.grammar_cluster import FORMATS, IMPOSSIBLE, NO_NEWS, PRODUCE_LINES
+from isrlab.brokerlogs.fields import COLUMNS, FIELDS, Values
+from isrlab.brokerlogs.formats import FORMATS, IMPOSSIBLE, NO_NEWS, Format
 
 Event = dict[str, object]
-
-_FIELD = re.compile(r"\{(\w+)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,36 +41,7 @@ class Head:
     logger: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
-    """A format made ready to read with: its expression, its fields, and a text it always holds."""
-
-    format: Format
-    regex: re.Pattern[str]
-    fields: tuple[str, ...]
-    landmark: str
-
-
-def compiled(form: Format) -> Pattern:
-    """The pattern of a format: fixed text as it is, a field as what it may hold."""
-    pieces = _FIELD.split(form.template)
-    fixed, names = pieces[0::2], pieces[1::2]
-    expression, seen = re.escape(fixed[0]), []
-    for name, text in zip(names, fixed[1:], strict=True):
-        if name in seen:
-            expression += f"(?P={name})"
-        elif name == "controller":
-            expression += CONTROLLER_PREFIX
-            seen.append("broker")
-        else:
-            expression += f"(?P<{name}>{FIELDS.get(name, NUMBER).pattern})"
-            seen.append(name)
-        expression += re.escape(text)
-    return Pattern(form, re.compile(expression), tuple(seen), max(fixed, key=len))
-
-
-PATTERNS: tuple[Pattern, ...] = tuple(compiled(form) for form in FORMATS)
-_PRODUCE: tuple[Pattern, ...] = tuple(compiled(form) for form in PRODUCE_LINES)
+_EXCEPTIONS = tuple(form for form in FORMATS if form.kind == "produce_error")
 
 _HEAD = re.compile(
     r"(?:\S{1,80} +\| |\S{15,40} (?:stdout|stderr) [FP] )?"  # what docker and kubelet put before
@@ -103,8 +71,6 @@ _LOGGERS = re.compile(
     r"kafka\.cluster\.|state\.change\.logger|kafka\.controller\.|FetcherThread$|FetcherManager$"
     r"|\.(?:Unified|Local)?Log$|kafka\.server\.(?:Replica|Alter|KafkaServer)|KafkaScheduler$"
 )
-_NO_NEWS = re.compile("|".join(NO_NEWS))
-_IMPOSSIBLE = tuple((re.compile(pattern), why) for pattern, why in IMPOSSIBLE)
 
 
 @dataclass(slots=True)
@@ -159,10 +125,10 @@ class LineReader:
         return self.after
 
     def _without_head(self, line: str) -> Event | Unread | None:
-        for pattern in _PRODUCE:
-            if pattern.landmark in line and (found := pattern.regex.fullmatch(line.strip())):
+        for form in _EXCEPTIONS:
+            if form.landmark in line and (found := form.regex.fullmatch(line.strip())):
                 head = self._head_before()
-                return _event(pattern, found, head) if head else Unread("an error without a time")
+                return _event(form, found, head) if head else Unread("an error without a time")
         if _ABOUT_ISR.search(line):
             return Unread("no time at the beginning of the line")
         return None
@@ -179,24 +145,24 @@ def read_line(line: str, time_zone: str = "UTC") -> Event | Unread | None:
 def read_message(head: Head) -> Event | Unread | None:
     """The event of a message whose head is known."""
     message = head.message
-    for regex, why in _IMPOSSIBLE:
+    for regex, why in IMPOSSIBLE:
         if regex.search(message):
             return Unread(f"no broker prints this: {why}")
-    for pattern in PATTERNS:
-        if pattern.landmark in message and (found := pattern.regex.fullmatch(message)):
-            event = _event(pattern, found, head)
+    for form in FORMATS:
+        if form.landmark in message and (found := form.regex.fullmatch(message)):
+            event = _event(form, found, head)
             return _doubt(event, head) or event
     return _remainder(head)
 
 
-def _event(pattern: Pattern, found: re.Match[str], head: Head) -> Event:
+def _event(form: Format, found: re.Match[str], head: Head) -> Event:
     values: Values = {}
-    for name in pattern.fields:
+    for name in form.fields:
         # Later fields do not overrule earlier ones: the line's own words come before nested states.
-        new = FIELDS.get(name, NUMBER).read(name, found[name] or "")
+        new = FIELDS[name].read(name, found[name] or "")
         values.update({key: value for key, value in new.items() if key not in values})
-    detail = dict(pattern.format.fixed)
-    event: Event = {"ts_ms": head.ts_ms, "kind": pattern.format.kind}
+    detail = dict(form.fixed)
+    event: Event = {"ts_ms": head.ts_ms, "kind": form.kind}
     for name, value in values.items():
         if name in COLUMNS:
             event[name] = value
@@ -255,7 +221,7 @@ def _remainder(head: Head) -> Unread | None:
         return Unread("an ISR line of no known form")
     if head.logger is None or not _LOGGERS.search(head.logger):
         return None
-    if not _REPLICATION.search(message) or _NO_NEWS.search(message):
+    if not _REPLICATION.search(message) or NO_NEWS.search(message):
         return None
     if "isr-expiration" in message:
         return Unread("the task that checks the ISR failed; the line names no partition")

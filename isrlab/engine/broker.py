@@ -40,18 +40,19 @@ from isrlab.engine.messages import (
 )
 from isrlab.engine.model import Broker, Follower, Leader
 
-# Requests that any broker answers, if only with "not the leader"
+# What any broker handles: requests, if only with "not the leader", and answers to an ISR change
 _ANY_ROLE: dict[type, Callable[..., Step]] = {
     Produce: leader.on_produce,
     Fetch: leader.on_fetch,
     OffsetsForLeaderEpoch: leader.on_offsets_for_leader_epoch,
     ListOffsets: leader.on_list_offsets,
+    AlterPartitionResponse: isr.on_alter_partition_response,
+    RetryAlterPartition: isr.on_retry_alter_partition,
 }
 # What means something to a leader only, and to a follower only; late ones are ignored
 _LEADER: dict[type, Callable[..., Step]] = {
     ExpireFetch: leader.on_expire_fetch,
     ExpireProduce: leader.on_expire_produce,
-    AlterPartitionResponse: isr.on_alter_partition_response,
 }
 _FOLLOWER: dict[type, Callable[..., Step]] = {
     FetchResponse: follower.on_fetch_response,
@@ -95,9 +96,6 @@ def step(broker: Broker, message: Message, now_ms: int) -> Step:
             return _on_schedule(broker, message, now_ms)
         case Disconnected():
             return _on_disconnected(broker, message, now_ms)
-        case RetryAlterPartition():
-            is_leader = isinstance(broker.role, Leader)
-            return isr.on_retry_alter_partition(broker, now_ms) if is_leader else (broker, ())
     raise TypeError(f"not a message for a broker: {message!r}")
 
 
@@ -134,9 +132,8 @@ def _on_schedule(broker: Broker, task: Message, now_ms: int) -> Step:
 
 
 def _on_disconnected(broker: Broker, event: Disconnected, now_ms: int) -> Step:
-    if isinstance(broker.role, Leader):
-        lost = event.peer == CONTROLLER
-        return isr.on_controller_unreachable(broker, now_ms) if lost else (broker, ())
+    if event.peer == CONTROLLER:
+        return isr.on_controller_unreachable(broker, now_ms)
     if isinstance(broker.role, Follower):
         return follower.on_disconnected(broker, event, now_ms)
     return broker, ()

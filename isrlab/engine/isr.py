@@ -6,7 +6,8 @@ for longer. Later the controller decides, and until its answer the leader counts
 of both sets (`maximal_isr`): either may turn out to be the truth. The leader never removes
 itself, and no setting of min.insync.replicas stops a shrink.
 
-Left out: several partitions in one request; `alter_partition.py` models that queue by itself.
+Left out: several partitions in one request (`closeups/batching.py` models that queue by itself);
+and that in 2.7 and 2.8 an order freed the slot, after which the next change was never sent.
 
 Source: maybeShrinkIsr, maybeExpandIsr, submitAlterPartition (Partition.scala),
 AlterPartitionManager.
@@ -31,6 +32,7 @@ from isrlab.engine.messages import (
 from isrlab.engine.model import (
     Broker,
     CommittedIsr,
+    Leader,
     PendingExpandIsr,
     PendingShrinkIsr,
     RemoteReplica,
@@ -121,13 +123,20 @@ def maybe_expand_isr(broker: Broker, remote: RemoteReplica, now_ms: int) -> Step
 
 
 def _ask(broker: Broker, state: PendingExpandIsr | PendingShrinkIsr) -> Step:
+    """Ask for a change, unless an earlier request is unanswered.
+
+    There is one slot for a partition, and an order does not free it: the manager refuses another
+    request (OPERATION_NOT_ATTEMPTED), and the ISR stays as it was. Source: submit,
+    AlterIsrManager 3.0.2:115, AlterPartitionManager 3.7.1:155-170.
+    """
+    if broker.unanswered is not None:
+        return broker, ()
     role = replace(leader_of(broker), isr_state=state)
-    broker = replace(broker, role=role, last_request=state.request)
-    return broker, (_alter_partition(broker),)
+    return _submit(replace(broker, role=role, last_request=state.request))
 
 
-def _alter_partition(broker: Broker) -> Send:
-    """The request that the pending state stands for."""
+def _submit(broker: Broker) -> Step:
+    """Send the request that the pending state stands for."""
     role, state = leader_of(broker), pending(broker)
     isr = state.proposed_isr
     epochs = {r.id: r.broker_epoch for r in role.remotes} | {broker.id: broker.broker_epoch}
@@ -139,7 +148,7 @@ def _alter_partition(broker: Broker) -> Send:
         isr=isr,
         broker_epochs=tuple(epochs[i] for i in isr),
     )
-    return Send(CONTROLLER, request)
+    return replace(broker, unanswered=request), (Send(CONTROLLER, request),)
 
 
 def pending(broker: Broker) -> PendingExpandIsr | PendingShrinkIsr:
@@ -151,13 +160,21 @@ def pending(broker: Broker) -> PendingExpandIsr | PendingShrinkIsr:
 
 
 def is_pending(broker: Broker) -> bool:
-    return not isinstance(leader_of(broker).isr_state, CommittedIsr)
+    """This broker leads, and has an ISR change on its way."""
+    role = broker.role
+    return isinstance(role, Leader) and not isinstance(role.isr_state, CommittedIsr)
 
 
 def on_alter_partition_response(
     broker: Broker, answer: AlterPartitionResponse, now_ms: int
 ) -> Step:
-    """The ISR change is stored, or refused: by which error decides what the leader believes."""
+    """The ISR change is stored, or refused: by which error decides what the leader believes.
+
+    It may have been reset by an order, or the leadership lost, meanwhile.
+    """
+    if broker.unanswered is None or broker.unanswered.request != answer.request:
+        return broker, ()
+    broker = replace(broker, unanswered=None)
     if not is_pending(broker) or pending(broker).request != answer.request:
         return broker, ()
     role = leader_of(broker)
@@ -168,7 +185,7 @@ def on_alter_partition_response(
     if answer.error in FINAL_ERRORS:
         return broker, ()
     if answer.error:
-        return broker, (_alter_partition(broker),)
+        return _submit(broker)
     if answer.leader_epoch != role.leader_epoch or answer.partition_epoch < role.partition_epoch:
         return broker, ()
     broker = _commit(broker, answer.isr, answer.partition_epoch)
@@ -192,17 +209,18 @@ def _commit(broker: Broker, isr: tuple[int, ...], partition_epoch: int) -> Broke
     return replace(broker, role=role)
 
 
-def on_retry_alter_partition(broker: Broker, now_ms: int) -> Step:
-    return broker, (_alter_partition(broker),) if is_pending(broker) else ()
+def on_retry_alter_partition(broker: Broker, retry: RetryAlterPartition, now_ms: int) -> Step:
+    return broker, (Send(CONTROLLER, broker.unanswered),) if broker.unanswered else ()
 
 
 def on_controller_unreachable(broker: Broker, now_ms: int) -> Step:
     """An ISR change did not reach the controller. Without its session ZooKeeper refuses it."""
-    if not is_pending(broker):
+    request = broker.unanswered
+    if request is None:
         return broker, ()
     if broker.version.isr_write <= IsrWrite.ZOOKEEPER_NOTIFY:
-        refusal = AlterPartitionResponse(pending(broker).request, error="SESSION_EXPIRED")
-        return _on_zookeeper_answer(broker, refusal, now_ms)
+        refusal = AlterPartitionResponse(request.request, error="SESSION_EXPIRED")
+        return on_alter_partition_response(broker, refusal, now_ms)
     return broker, (After(ALTER_PARTITION_RETRY_MS, RetryAlterPartition()),)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 
 from isrlab.engine.log import Log
-from isrlab.engine.messages import BrokerInfo, Fetch
+from isrlab.engine.messages import AlterPartition, BrokerInfo, Fetch
 from isrlab.engine.rules import UNKNOWN_EPOCH, UNKNOWN_OFFSET
 from isrlab.engine.versions import KafkaVersion
 
@@ -193,6 +193,7 @@ class Broker:
     last_request: int = 0
     metadata: tuple[BrokerInfo, ...] = ()
     remembered: tuple[RemoteReplica, ...] = ()  # followers as an earlier leadership knew them
+    unanswered: AlterPartition | None = None  # the one ISR change that is on its way
     last_isr_change_ms: int = 0
     last_isr_announcement_ms: int = 0
     has_unannounced_change: bool = False

@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 
 from isrlab.engine.high_watermark import settle
 from isrlab.engine.log import Log
-from isrlab.engine.versions import PRESETS, RELEASES, KafkaVersion
+from isrlab.engine.versions import GENERATIONS, PRESETS, KafkaVersion
 from isrlab.show.replicas import plot_outcomes, plot_story, story_finding
 from isrlab.show.style import INK, LOST, PALE, bare, broker_colour, plain
 from isrlab.world import scenario
@@ -157,14 +157,13 @@ def repaired(matrix: Matrix, rungs: Iterable[Rung] = RUNGS) -> dict[str, str]:
 def repairs(matrix: Matrix, rungs: Iterable[Rung] = RUNGS) -> dict[str, str]:
     """The same to the very release: those within a column are played as well."""
     found = repaired(matrix, rungs)
-    everyone = [version for _, version in RELEASES]
     for rung in rungs:
         if not found[rung.label]:
             continue
-        good = everyone.index(KafkaVersion.of(found[rung.label]))
-        while good and word(play(rung.scenario, everyone[good - 1])) != rung.word:
+        good = GENERATIONS.index(KafkaVersion.of(found[rung.label]))
+        while good and word(play(rung.scenario, GENERATIONS[good - 1])) != rung.word:
             good -= 1
-        found[rung.label] = everyone[good].releases
+        found[rung.label] = GENERATIONS[good].releases
     return found
 
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis.internal.conjecture import providers
 from nbval.kernel import RunningKernel
 
 from isrlab import spark as isrlab_spark
 
 collect_ignore_glob = ["notebooks/*"]  # small notebooks for the report's tests; some are broken
+
+
+# Hypothesis mixes the constants of all local modules that happen to be imported into its draws, so
+# a property met other examples alone than together with other tests. Here there are none.
+providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_addoption(parser):

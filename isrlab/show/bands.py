@@ -7,12 +7,13 @@ request that waits; what a span's state means is in the legend. An ISR is `isr_r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import matplotlib.dates as mdates
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
-from matplotlib.patches import Patch
 
 from isrlab.events.exact import IsrSpan
 from isrlab.show.style import (
@@ -146,6 +147,29 @@ def _draw_span(ax: Axes, y: int, span: Span, last: float) -> None:
                 color=WHITE if is_dark else INK, clip_on=True)  # fmt: skip
 
 
+def shade(ax: Axes, spans: Iterable[Span]) -> Axes:
+    """Spans behind whatever else is drawn on the axes; their texts are in its legend, once each."""
+    named: set[str] = set()
+    for span in spans:
+        label = "" if span.text in named else plain(span.text)
+        named.add(span.text)
+        ax.axvspan(span.start_s, span.end_s, color=state_colour(span.state), alpha=0.2,
+                   linewidth=0, label=label)  # fmt: skip
+    return ax
+
+
+def utc_axis(ax: Axes, start_ms: float) -> Axes:
+    """The horizontal axis, in s since `start_ms`, labelled with UTC time instead."""
+    ends = np.array(ax.get_xlim()) / 86_400 + start_ms / 86_400_000
+    locator = mdates.AutoDateLocator(minticks=3, maxticks=8)
+    ticks = np.asarray(locator.tick_values(*mdates.num2date(ends)))
+    ticks = ticks[(ticks >= ends[0]) & (ticks <= ends[1])]
+    formatter = mdates.ConciseDateFormatter(locator)
+    ax.set_xticks((ticks * 86_400_000 - start_ms) / 1000, formatter.format_ticks(ticks))
+    ax.set_xlabel(f"time (UTC) from {mdates.num2date(ends[0]):%Y-%m-%d %H:%M}")
+    return ax
+
+
 def _legend(ax: Axes, rows: Mapping[str, Sequence[Span]], legend: Mapping[str, str] | None) -> None:
     """The states that occur, each with its meaning."""
     states = dict.fromkeys(span.state for row in rows.values() for span in row)
@@ -156,7 +180,8 @@ def _legend(ax: Axes, rows: Mapping[str, Sequence[Span]], legend: Mapping[str, s
         if state == "out":
             ax.plot([], [], color=STATES["out"], linewidth=1.2, label=f"{meaning} of the ISR")
         elif state == HATCHED:
-            ax.add_patch(Patch(color="#AAAAAA", fill=False, hatch="////", label=meaning))
+            ax.bar(0, 0, color=state_colour(state), edgecolor="#AAAAAA", hatch="////",
+                   linewidth=0, label=meaning)  # fmt: skip
         else:
             ax.bar(0, 0, color=state_colour(state), label=meaning)
     legend_below(ax)

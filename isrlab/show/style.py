@@ -16,6 +16,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.transforms import offset_copy
 
 from isrlab.engine.versions import PRESETS, KafkaVersion
 
@@ -137,7 +138,11 @@ def bare(ax: Axes, *sides: str) -> None:
 def legend_below(ax: Axes, columns: int = 3) -> None:
     """The legend under the axes and their label, where it hides nothing."""
     handles, labels = ax.get_legend_handles_labels()
-    if handles:
+    if handles and len(ax.figure.axes) > 1:  # each panel has its own
+        below = offset_copy(ax.transAxes, ax.get_figure(root=True), y=-30, units="points")
+        ax.legend(handles, labels, loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=below,
+                  ncols=columns, borderaxespad=0)  # fmt: skip
+    elif handles:
         ax.figure.legend(
             handles, labels, loc="outside lower left", ncols=columns, fontsize=8, frameon=False
         )
@@ -155,12 +160,15 @@ def mark(ax: Axes, x: float, text: str, *, side: str = "left") -> None:
 
 def plain(text: object, most: int = 400) -> str:
     """Text that matplotlib draws as it is: no formulas, no control characters, not too long."""
-    printable = "".join(
+    return printable(text, most).replace("\\", "\\\\").replace("$", r"\$")
+
+
+def printable(text: object, most: int = 400) -> str:
+    """Text without control characters, and not too long."""
+    shown = "".join(
         c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in str(text)
     )
-    if len(printable) > most:
-        printable = printable[: most // 2] + "…" + printable[-(most // 2) :]
-    return printable.replace("\\", "\\\\").replace("$", r"\$")
+    return shown[: most // 2] + "…" + shown[-(most // 2) :] if len(shown) > most else shown
 
 
 def listed(names: Sequence[object], most: int = MOST_NAMES) -> str:

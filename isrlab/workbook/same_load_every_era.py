@@ -152,7 +152,7 @@ def plot_ladder(steps: pd.DataFrame) -> Axes:
                 parts[name], colours[name] = sign * steps[f"{fate} {why}"], colour
     notes = []
     for step in steps.itertuples():
-        moved = f", {step.moved:,} moved (median {duration(1000 * step.moved_s)})"
+        moved = f", {step.moved:,} moved (median {step.moved_s:.2g} s)"
         counts = f"−{step.gone:,} +{step.new:,}, {step.same:,} the same"
         rules = textwrap.fill(step.rules or "no rule that this fleet feels", 80)
         notes.append(f"{rules}\n{counts}{moved if step.moved else ''}")

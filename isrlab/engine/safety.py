@@ -8,22 +8,21 @@ three) only by a mistake in the engine.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 
 from isrlab.engine.controller import Controller
+from isrlab.engine.frozen import Frozen
 from isrlab.engine.messages import ACKS_ALL
 from isrlab.engine.model import NO_LEADER, Broker, Leader
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Frozen):
     """What an all-seeing observer knows after a step."""
 
     brokers: Mapping[int, Broker]  # those alive
     before: Mapping[int, Broker]  # the same before the step
     controller: Controller
-    committed: Mapping[str, int] = field(default_factory=dict)  # record -> where it was committed
-    acknowledged: Mapping[str, int] = field(default_factory=dict)  # record -> acks it was sent with
+    committed: Mapping[str, int] = {}  # record -> where it was committed
+    acknowledged: Mapping[str, int] = {}  # record -> acks it was sent with
     disks_lost: int = 0  # brokers that lost unflushed data, ever
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
@@ -18,6 +18,7 @@ from isrlab.closeups import batching as batching
 from isrlab.engine import broker as broker_machine
 from isrlab.engine import controller as controller_machine
 from isrlab.engine.choices import AfterShrink, IsrWrite
+from isrlab.engine.frozen import replace
 from isrlab.engine.isr import FINAL_ERRORS, REVERTING_ERRORS, is_pending, pending
 from isrlab.engine.messages import (
     After,

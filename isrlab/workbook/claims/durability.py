@@ -30,7 +30,7 @@ def _answer(acks: str, least: int) -> str:
 def _owner() -> str:
     """Who says min.insync.replicas: a field of the request, or a setting of the topic."""
     name = "min_insync_replicas"
-    is_sent = name in {f.name for f in fields(Produce)}
+    is_sent = name in set(Produce.__struct_fields__)
     is_set = name in {f.name for f in fields(Settings)}
     return "producer" if is_sent else "topic or broker" if is_set else "nobody"
 

@@ -97,6 +97,7 @@ class Cluster:
         self.clean: set[int] = set()  # brokers whose last shutdown left its marker
         self.writes_zookeeper = self.version.isr_write <= IsrWrite.ZOOKEEPER_NOTIFY
         self._sequence = 0
+        self._verified = safety.Verified()
         stored = PartitionState(leader or replicas[0], replicas if isr is None else isr)
         self.controller = Controller(self.version, self.settings, replicas, stored)
         self._boot()
@@ -267,6 +268,7 @@ class Cluster:
             self.committed,
             self.acknowledged,
             len(self.disks_lost),
+            self._verified,
         )
 
     def _ask_safety(self, before: dict[int, Broker]) -> None:

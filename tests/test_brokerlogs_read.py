@@ -9,9 +9,9 @@ import random
 import pytest
 
 from isrlab import brokerlogs
-from isrlab.brokerlogs import files
+from isrlab.brokerlogs import files, recordings
 from isrlab.brokerlogs.read import UNREAD_KEPT
-from isrlab.events.schema import spark_schema
+from isrlab.events.schema import SCHEMA, spark_schema
 
 pyspark = pytest.importorskip("pyspark")
 
@@ -46,7 +46,7 @@ def reasons(logs):
 
 
 def test_events_have_the_schema_and_the_order_of_time(spark, log_dir):
-    logs = brokerlogs.read(spark, log_dir, run="r")
+    logs = brokerlogs.read(spark, log_dir / "server.log", run="r")  # one file may be given
     rows = logs.events.collect()
     assert logs.events.schema == spark_schema()
     assert [row.kind for row in rows] == ["restart", "isr_shrink", "isr_commit", "truncate"]
@@ -54,6 +54,29 @@ def test_events_have_the_schema_and_the_order_of_time(spark, log_dir):
     assert rows[1].detail["line"] == "2" and rows[1].detail["out_of_sync"] == "2"
     assert rows[3].broker == 1  # the line names none: the other lines of the file do
     assert logs.unread.count() == 0
+
+
+@pytest.mark.parametrize("release", recordings.RUNS)
+def test_without_spark_the_events_are_the_same(spark, release):
+    folder = recordings.folder(release)
+    expected = [row.asDict() for row in brokerlogs.read(spark, folder).events.collect()]
+    table = brokerlogs.read_local(folder)
+    assert table.schema == SCHEMA
+    assert [row | {"detail": dict(row["detail"])} for row in table.to_pylist()] == expected
+
+
+@pytest.mark.parametrize(("release", "shrinks", "outages"), [("3.9", 24, 5), ("4.1", 15, 2)])
+def test_recordings_are_read_as_their_readme_says(release, shrinks, outages):
+    kinds = recordings.events(release)["kind"].to_pylist()
+    assert kinds.count("isr_shrink") == shrinks
+    assert len(recordings.outages(release)) == outages
+    assert len(recordings.outages(release, "SIGKILL")) == 1
+    assert all(away.start_ms < away.end_ms for away in recordings.outages(release))
+
+
+def test_an_unknown_recording():
+    with pytest.raises(ValueError, match=r"no recording of Kafka '3\.8'; there are: 3\.9, 4\.1"):
+        recordings.events("3.8")
 
 
 def test_a_broker_that_cannot_be_known_is_null(spark, tmp_path):
@@ -73,10 +96,6 @@ def test_rotated_zipped_and_nested_logs_of_several_brokers(spark, log_dir):
     logs = brokerlogs.read(spark, log_dir)
     assert logs.events.count() == 4 + 2 * (4 + 1)
     assert {row.status for row in logs.files.collect()} == {"read"}
-
-
-def test_one_file_may_be_given(spark, log_dir):
-    assert len(kinds(brokerlogs.read(spark, log_dir / "server.log"))) == 4
 
 
 def test_a_line_that_names_several_brokers_is_an_event_for_each(spark, tmp_path):

@@ -24,7 +24,7 @@ from isrlab.engine.choices import (
     ShrinkRule,
     Truncation,
 )
-from isrlab.engine.versions import PRESETS, RELEASES, KafkaVersion
+from isrlab.engine.versions import GENERATIONS, PRESETS, RULES, KafkaVersion
 from isrlab.show import version_table
 
 DOCUMENT = Path(__file__).parent.parent / "data" / "versions.md"
@@ -95,12 +95,12 @@ def test_the_table_read_back_is_every_generation() -> None:
     lines = [x for x in DOCUMENT.read_text(encoding="utf-8").splitlines() if x.startswith("|")]
     head, _, *rows = [[cell.strip() for cell in x.strip("|").split("|")] for x in lines]
     assert head[1:] == [f"{v.column} {v.name}" for v in PRESETS.values()]
-    assert [row[0] for row in rows[1:]] == [r.replace("_", " ") for r in version_table.rule_names()]
+    assert [row[0] for row in rows[1:]] == [r.replace("_", " ") for r in RULES]
     for name, *cells in rows[1:]:
         value = ""
         for cell, version in zip(cells, PRESETS.values(), strict=True):
             value = value if cell == "=" else cell
-            assert value == version_table.form(version, name.replace(" ", "_")), (name, version)
+            assert value == version.form(name.replace(" ", "_")), (name, version)
 
 
 @pytest.mark.parametrize(("rule", "last", "before", "first", "after"), FACTS)
@@ -113,9 +113,8 @@ def test_every_change_of_a_rule_is_a_fact_above() -> None:
     """No rule changes at a boundary that nobody has looked up."""
     known = {(rule, KafkaVersion.of(first)) for rule, *_, first, _ in FACTS}
     known.add(("logs_expanding_isr", KafkaVersion.of("2.7")))  # ZooKeeper path only: see 2.8
-    everyone = [version for _, version in RELEASES]
-    for before, version in pairwise(everyone):
-        for rule in version_table.rule_names():
+    for before, version in pairwise(GENERATIONS):
+        for rule in RULES:
             if getattr(before, rule) != getattr(version, rule):
                 assert (rule, version) in known, f"{rule} changes in {version}"
 
@@ -147,12 +146,12 @@ def test_defaults_by_exact_version(typed, column, lag_ms, session_ms, unclean, a
     assert (version.unclean_leader_election_enable, version.producer_acks) == (unclean, acks)
 
 
-def test_fifteen_generations_each_under_its_name() -> None:
+def test_each_generation_is_under_its_name() -> None:
     assert "".join(PRESETS) == "ABCDEFGHIJKLMNO"
-    for _, version in RELEASES:
+    for version in GENERATIONS:
         assert KafkaVersion.of(version.name) is version
 
 
 def test_proposed_rule_is_in_no_release() -> None:
-    assert not any(version.expand_waits_under_min_isr for _, version in RELEASES)
+    assert not any(version.expand_waits_under_min_isr for version in GENERATIONS)
     assert KafkaVersion.of("4.1").with_(expand_waits_under_min_isr=True).name.startswith("4.1 (")

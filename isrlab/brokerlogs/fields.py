@@ -11,30 +11,46 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from isrlab.events import schema
+
 Values = dict[str, object]
-
-COLUMNS = frozenset(
-    [
-        "broker",
-        "topic",
-        "partition",
-        "leader_epoch",
-        "partition_epoch",
-        "replica",
-        "isr",
-        "isr_before",
-        "high_watermark",
-        "log_end_offset",
-    ]
-)
+COLUMNS = frozenset(schema.COLUMNS) - {"run", "ts_ms", "kind", "detail"}
 
 
-def _int_list(text: str) -> list[int]:
-    return [int(number) for number in re.findall(r"-?\d+", text)]
+def _value(name: str, text: str) -> Values:
+    """A field by itself: a list, a number or a text for its column, or a text for `detail`."""
+    if name in ("isr", "isr_before"):
+        return {name: [int(number) for number in re.findall(r"-?\d+", text)]}
+    if name in COLUMNS and name != "topic":
+        return {name: int(text)}
+    return {name: text} if text else {}
 
 
-def _joined(values: object) -> str:
-    return ",".join(map(str, values)) if isinstance(values, (list, tuple)) else str(values or "")
+def _plain(name: str, values: Values) -> str | None:
+    value = values.get(name)
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return None if value is None else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """`pattern` is what it may look like; `read` gives its values; `write` its text for the values
+    of an event, or None if those lack it."""
+
+    pattern: str
+    read: Callable[[str, str], Values] = _value
+    write: Callable[[str, Values], str | None] = _plain
+
+
+def _or_blank(pattern: str) -> Field:
+    """A field that an event need not have."""
+    return Field(pattern, write=lambda name, values: _plain(name, values) or "")
+
+
+def _unkept(pattern: str, written: str = "") -> Field:
+    """Text that is not kept; `written` stands in its place."""
+    return Field(pattern, lambda *_: {}, lambda *_: written)
 
 
 _OUT_OF_SYNC = re.compile(
@@ -42,32 +58,33 @@ _OUT_OF_SYNC = re.compile(
 )
 
 
-def _read_out_of_sync(text: str) -> Values:
-    rows = _OUT_OF_SYNC.findall(text)
-    values: Values = {
-        "out_of_sync": ",".join(row[0] for row in rows),
-        "out_of_sync_end_offset": ",".join(row[1] for row in rows),
-    }
-    if any(row[2] for row in rows):
-        values["last_caught_up_time_ms"] = ",".join(row[2] for row in rows)
-    return values
+def _read_out_of_sync(_: str, text: str) -> Values:
+    replicas, offsets, clocks = zip(*_OUT_OF_SYNC.findall(text), strict=True)
+    names = {"out_of_sync": replicas, "out_of_sync_end_offset": offsets}
+    names |= {"last_caught_up_time_ms": clocks} if any(clocks) else {}
+    return {name: ",".join(texts) for name, texts in names.items()}
 
 
-def _print_out_of_sync(values: Values, with_clocks: bool) -> str:
+def _write_out_of_sync(name: str, values: Values) -> str | None:
+    if "out_of_sync" not in values:
+        return None
     replicas = str(values["out_of_sync"]).split(",")
-    offsets = str(values["out_of_sync_end_offset"]).split(",")
     unknown = ",".join("unknown" for _ in replicas)
-    clocks = str(values.get("last_caught_up_time_ms", unknown)).split(",")
+    offsets, clocks = (
+        str(values.get(key, unknown)).split(",")
+        for key in ("out_of_sync_end_offset", "last_caught_up_time_ms")
+    )
+    texts = zip(replicas, offsets, clocks, strict=True)
+    if name == "out_of_sync":
+        return " ".join(f"(brokerId: {r}, endOffset: {o})" for r, o, _ in texts)
     return " ".join(
-        f"(brokerId: {replica}, endOffset: {offset}"
-        + (f", lastCaughtUpTimeMs: {clock})" if with_clocks else ")")
-        for replica, offset, clock in zip(replicas, offsets, clocks, strict=True)
+        f"(brokerId: {r}, endOffset: {o}, lastCaughtUpTimeMs: {c})" for r, o, c in texts
     )
 
 
 # A partition's state as the releases print it: Scala and Java records, JSON, 0.8's own format.
 _IDS = r"\[[\d, ]*\]|List\([\d, ]*\)|Set\([\d, ]*\)|\d+(?:,\d+)*"
-_STATE: dict[str, re.Pattern[str]] = {
+_STATE = {
     "leader": re.compile(r'\b[Ll]eader"?[:=] ?(-?\d+)'),
     "leader_epoch": re.compile(r'\b(?:leaderEpoch|LeaderEpoch|leader_epoch)"?[:=] ?(-?\d+)'),
     "partition_epoch": re.compile(r"\b(?:zkVersion|ZkVersion|partitionEpoch)[:=] ?(-?\d+)"),
@@ -79,142 +96,75 @@ _STATE: dict[str, re.Pattern[str]] = {
 _BROKER_STATES = re.compile(r"isrWithBrokerEpoch=List\((.*?\))\)")
 
 
-def _read_state(text: str) -> Values:
-    values: Values = {}
-    for name, pattern in _STATE.items():
-        if found := pattern.search(text):
-            values[name] = found.group(1)
+def _read_state(_: str, text: str) -> Values:
+    texts = {name: found[1] for name, regex in _STATE.items() if (found := regex.search(text))}
     if found := _BROKER_STATES.search(text):
-        values["isr"] = ",".join(re.findall(r"brokerId=(-?\d+)", found.group(1)))
-    for name in ("isr", "replicas"):
-        if name in values:
-            values[name] = _int_list(str(values[name]))
-    if "replicas" in values:
-        values["replicas"] = _joined(values["replicas"])
-    for name in ("leader_epoch", "partition_epoch", "partition"):
-        if name in values:
-            values[name] = int(str(values[name]))
+        texts["isr"] = ",".join(re.findall(r"brokerId=(-?\d+)", found[1]))
+    if "replicas" in texts:
+        texts["replicas"] = ",".join(re.findall(r"\d+", texts["replicas"]))
+    values: Values = {}
+    for name, value in texts.items():
+        values |= _value(name, value)
     return values
 
 
 _DIFF = re.compile(
     r"(isr|leader|leaderEpoch|partitionEpoch|elr): (\[[\d, ]*\]|-?\d+) -> (\[[\d, ]*\]|-?\d+)"
 )
+_DIFF_COLUMNS = {"leaderEpoch": "leader_epoch", "partitionEpoch": "partition_epoch"}
 
 
-def _read_diff(text: str) -> Values:
+def _read_diff(_: str, text: str) -> Values:
     values: Values = {}
     for name, before, after in _DIFF.findall(text):
         if name == "isr":
-            values |= {"isr_before": _int_list(before), "isr": _int_list(after)}
-        elif name == "leaderEpoch":
-            values["leader_epoch"] = int(after)
-        elif name == "partitionEpoch":
-            values["partition_epoch"] = int(after)
+            values |= _value("isr_before", before) | _value("isr", after)
+        elif name in _DIFF_COLUMNS:
+            values |= _value(_DIFF_COLUMNS[name], after)
         else:
             values[name] = after.strip("[]")
     return values
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """`pattern` is what it may look like; `read` gives its values, `write` its text for an
-    event."""
-
-    pattern: str
-    read: Callable[[str, str], Values]
-    write: Callable[[str, Values], str]
-
-
-def _word(name: str, text: str) -> Values:
-    return {name: text} if text else {}
-
-
-def _plain(name: str, values: Values) -> str:
-    return str(values.get(name, ""))
-
-
-def _nothing(name: str, text: str) -> Values:
-    return {}
-
-
-def _number(name: str, text: str) -> Values:
-    return {name: int(text)} if name in COLUMNS else {name: text}
-
-
-def _ids(name: str, text: str) -> Values:
-    return {name: _int_list(text)} if name in COLUMNS else _word(name, text)
-
-
-def _under_min_isr(name: str, text: str) -> Values:
-    return {name: "true"} if text else {}
-
-
-NUMBER = Field(r"-?\d+", _number, _plain)
-WORD = Field(r"\S+", _word, _plain)
-TEXT = Field(r".*?", _word, _plain)
-IDS = Field(r"(?:-?\d+(?:, ?-?\d+)*)?", _ids, lambda name, values: _joined(values.get(name)))
+_INTEGERS = (
+    "leader_epoch", "partition_epoch", "replica", "high_watermark", "log_end_offset", "leader",
+    "answered_epoch", "broker_epoch", "controller_epoch", "controller_id", "correlation", "count",
+    "fetch_offset", "fetcher", "leader_end_offset", "min_insync_replicas", "minimum",
+    "previous_leader_epoch", "removed",
+)  # fmt: skip
+_WORDS = ("topic_id", "previous_leader", "completed", "from_state", "to_state", "transition")
+_LIST = r"(?:-?\d+(?:, ?-?\d+)*)?"
 _ITEMS = r"\(brokerId: [^()]*\)(?: \(brokerId: [^()]*\))*"
+CONTROLLER_PREFIX = r"\[(?:QuorumController id=|Controller id=|Controller )(?P<broker>\d+)\]:? "
 
 FIELDS: dict[str, Field] = {
-    "topic": Field(r"[^\s\[\],]+", _word, _plain),
-    "partition": Field(r"\d+", _number, _plain),
-    "broker": Field(r"\d+", _number, _plain),
-    "isr": IDS,
-    "isr_before": IDS,
-    "adding": IDS,
-    "removing": IDS,
-    "brokers": Field(r"\d+(?:,\d+)*", _word, _plain),
-    "deleted": IDS,
-    "bounced": IDS,
-    "live": IDS,
+    **dict.fromkeys(_INTEGERS, Field(r"-?\d+")),
+    **dict.fromkeys(_WORDS, Field(r"\S+")),
+    **dict.fromkeys(["isr", "isr_before"], Field(_LIST)),
+    **dict.fromkeys(["adding", "removing", "deleted", "bounced", "live"], _or_blank(_LIST)),
+    **dict.fromkeys(["dir", "asked", "reset_to"], Field(r".*?")),
+    **dict.fromkeys(["reason", "answer"], Field(r".*")),
+    "topic": Field(r"[^\s\[\],]+"),
+    **dict.fromkeys(["partition", "broker"], Field(r"\d+")),
+    "brokers": Field(r"\d+(?:,\d+)*"),
+    "error": Field(r"[A-Z][A-Z_]+"),
+    "which_end": Field(r"latest|start|local log start"),
     "under_min_isr": Field(
         r"(?:\(under-min-isr\))?",
-        _under_min_isr,
+        lambda name, text: {name: "true"} if text else {},
         lambda name, values: "(under-min-isr)" if values.get(name) else "",
     ),
-    "out_of_sync": Field(
-        _ITEMS, lambda _, text: _read_out_of_sync(text), lambda _, v: _print_out_of_sync(v, False)
-    ),
-    "out_of_sync_since": Field(
-        _ITEMS, lambda _, text: _read_out_of_sync(text), lambda _, v: _print_out_of_sync(v, True)
-    ),
-    "state": Field(r".*?", lambda _, text: _read_state(text), _plain),
-    "diff": Field(r".*", lambda _, text: _read_diff(text), _plain),
-    "topic_id": WORD,
-    "previous_leader": WORD,
-    "completed": WORD,
-    "error": Field(r"[A-Z][A-Z_]+", _word, _plain),
-    "from_state": WORD,
-    "to_state": WORD,
-    "transition": WORD,
-    "dir": TEXT,
-    "text": Field(r".*", _nothing, _plain),
-    "asked": TEXT,
-    "reset_to": TEXT,
-    "reason": Field(r".*", _word, _plain),
-    "answer": Field(r".*", _word, _plain),
-    "truncation_state": Field(
-        r"(?:Offset)?TruncationState", _nothing, lambda *_: "TruncationState"
-    ),
-    "who": Field(r"\S+'s|\S+ \S+'s", _nothing, lambda *_: "replica's"),
-    "whom": Field(r"replica|follower|.*?", _nothing, lambda *_: "replica"),
-    "which_end": Field(r"latest|start|local log start", _word, _plain),
-    "fully": Field(r"R|Truncate fully and r", _nothing, lambda *_: "R"),
-    "the": Field(r"(?:the )?", _nothing, lambda *_: ""),
-    "failed_to": Field(r"Failed to|Controller failed to", _nothing, lambda *_: "Failed to"),
-    "zk": Field(r"(?:zk )?", _nothing, lambda *_: ""),
-    "alter": Field(r"alterIsr|AlterPartition", _nothing, lambda *_: "AlterPartition"),
-    "created": Field(
-        r"Created partition|Replayed PartitionRecord for new partition",
-        _nothing,
-        lambda *_: "Replayed PartitionRecord for new partition",
-    ),
-    "at_epoch": Field(r"(?: at epoch -?\d+)?", _nothing, lambda *_: ""),
-    "same": Field(r"-?\d+", _nothing, _plain),
-    "exception": Field(r"(?:Caused by: )?[\w.$]*", _nothing, lambda *_: ""),
-    "isr_set": Field(r"(?:Set\([\d, ]*\)|\[[\d, ]*\]|: \d+)", _nothing, _plain),
-    "live_replicas": Field(r"(?:, live replica\(s\) broker\.id are : .*|\.?)", _nothing, _plain),
-    "any_prefix": Field(r"(?:\[[^\]]*\][,:]? ?)?", _nothing, lambda *_: ""),
+    "out_of_sync": Field(_ITEMS, _read_out_of_sync, _write_out_of_sync),
+    "out_of_sync_since": Field(_ITEMS, _read_out_of_sync, _write_out_of_sync),
+    "state": Field(r".*?", _read_state),
+    "diff": Field(r".*", _read_diff),
+    "controller": Field(CONTROLLER_PREFIX),
+    "any_prefix": _unkept(r"(?:\[[^\]]*\][,:]? ?)?"),
+    "at_epoch": _unkept(r"(?: at epoch -?\d+)?"),
+    "exception": _unkept(r"(?:Caused by: )?[\w.$]*"),
+    "isr_set": _unkept(r"(?:Set\([\d, ]*\)|\[[\d, ]*\]|: \d+)"),
+    "live_replicas": _unkept(r"(?:, live replica\(s\) broker\.id are : .*|\.?)"),
+    "text": _unkept(r".*"),
+    "who": _unkept(r"\S+'s|\S+ \S+'s", "replica's"),
+    "whom": _unkept(r".*?", "replica"),
 }
-CONTROLLER_PREFIX = r"\[(?:QuorumController id=|Controller id=|Controller )(?P<broker>\d+)\]:? "

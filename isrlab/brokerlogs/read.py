@@ -14,21 +14,25 @@ Several logs tell of one change: the leader asks (server.log), the controller st
 (controller.log), other brokers learn it (state-change.log). All of them stay events, each with the
 broker that says so in `broker` and, where that is not the leader itself, `detail.said_by`.
 `churn.isr_history` makes one history of them.
+
+A line that does not name its broker has it from its file, if all lines there name the same one,
+else from its folder, likewise, else not at all. `read_local` does the same for a small folder
+without Spark, for events only.
 """
 
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from isrlab.brokerlogs.files import DamagedFileError, Line, LogDirError, find, lines
+from isrlab.brokerlogs.files import DamagedFileError, Line, LogDirError, Source, find, lines
 from isrlab.brokerlogs.lines import INTERESTING, Event, LineReader, Unread
 from isrlab.events import schema as events_table
 
@@ -38,20 +42,17 @@ if TYPE_CHECKING:
 ROWS_PER_BATCH = 5_000
 UNREAD_KEPT = 200  # rows per file and reason that are kept one by one
 SHOWN_CHARACTERS = 300  # of an unread line
+OF_ITSELF = ("leader", "crash", "restart")  # kinds whose replica is their broker, if not named
 
+_TEXTS, _NUMBERS = ("row", "file", "reason", "text"), ("line", "lines", "bytes")
 _RAW = pa.schema(
     [
         *events_table.SCHEMA,
-        pa.field("row", pa.string()),
-        pa.field("file", pa.string()),
-        pa.field("line", pa.int64()),
-        pa.field("reason", pa.string()),
-        pa.field("text", pa.string()),
-        pa.field("lines", pa.int64()),
-        pa.field("bytes", pa.int64()),
+        *(pa.field(name, pa.string()) for name in _TEXTS),
+        *(pa.field(name, pa.int64()) for name in _NUMBERS),
     ]
 )
-PLAN_SCHEMA = "number int, path string, file string, run string, time_zone string"
+_PLAN = "number int, path string, file string, run string, time_zone string"
 
 
 class BrokerLogs(NamedTuple):
@@ -76,15 +77,9 @@ def read(
     or the zone is unknown.
     """
     from pyspark.sql import functions as F
+    from pyspark.sql.pandas.types import from_arrow_schema
 
-    try:
-        ZoneInfo(time_zone)
-    except (OSError, ValueError) as error:  # ZoneInfoNotFoundError is a KeyError below
-        raise LogDirError(f"time_zone {time_zone!r} is unknown; give one such as 'UTC'") from error
-    except KeyError as error:
-        raise LogDirError(f"time_zone {time_zone!r} is unknown; give one such as 'UTC'") from error
-    sources = find(log_dir)
-    run = run or Path(log_dir).resolve().name
+    sources, run = _found(log_dir, run, time_zone)
     plan = [
         (number, source.path, source.name, run, time_zone)
         for number, source in enumerate(sources)
@@ -92,9 +87,9 @@ def read(
     ]
     tasks = min(len(plan), 4 * spark.sparkContext.defaultParallelism)
     raw = (
-        spark.createDataFrame(plan, PLAN_SCHEMA)
+        spark.createDataFrame(plan, _PLAN)
         .repartitionByRange(tasks, "number")
-        .mapInArrow(_read_files, _raw_schema())
+        .mapInArrow(_read_files, from_arrow_schema(_RAW))
         .persist()
     )
     skipped = spark.createDataFrame(
@@ -112,18 +107,50 @@ def read(
     )
 
 
-def _raw_schema() -> object:
-    from pyspark.sql.pandas.types import from_arrow_schema
+def read_local(
+    log_dir: str | os.PathLike[str], run: str | None = None, time_zone: str = "UTC"
+) -> pa.Table:
+    """The events of `read`, the same rows in the same order, read in this process.
 
-    return from_arrow_schema(_RAW)
+    For a few thousand lines; what could not be read is left out. Raises as `read` does.
+    """
+    sources, run = _found(log_dir, run, time_zone)
+    rows = [
+        row
+        for source in sources
+        if source.skipped is None
+        for row in _file_rows(source.path, source.name, run, time_zone)
+        if row["row"] == "event"
+    ]
+    brokers: dict[str, set[int]] = defaultdict(set)
+    for row in rows:
+        if row.get("broker") is not None:
+            brokers[row["file"]].add(row["broker"])
+            brokers[os.path.dirname(row["file"])].add(row["broker"])
+    for row in rows:
+        if row.get("broker") is None:
+            places = (brokers[row["file"]], brokers[os.path.dirname(row["file"])])
+            row["broker"] = next((min(names) for names in places if len(names) == 1), None)
+        if row["kind"] in OF_ITSELF and row.get("replica") is None:
+            row["replica"] = row["broker"]
+        row["detail"] = {"file": row["file"], "line": str(row["line"]), **row["detail"]}
+    rows.sort(key=lambda row: (row["ts_ms"], row["file"], row["line"]))
+    return pa.Table.from_pylist(rows, schema=events_table.SCHEMA)
+
+
+def _found(
+    log_dir: str | os.PathLike[str], run: str | None, time_zone: str
+) -> tuple[list[Source], str]:
+    """The files of a folder, and the name of the run."""
+    try:
+        ZoneInfo(time_zone)
+    except (OSError, ValueError, KeyError) as error:  # an unknown zone is a KeyError
+        raise LogDirError(f"time_zone {time_zone!r} is unknown; give one such as 'UTC'") from error
+    return find(log_dir), run or Path(log_dir).resolve().name
 
 
 def _events(raw: DataFrame) -> DataFrame:
-    """The event rows as events.SCHEMA, in order of time, file and line.
-
-    A line that does not name its broker has it from its file, if all lines there name the same one,
-    else from its folder, likewise, else not at all.
-    """
+    """The event rows as events.SCHEMA, in order of time, file and line."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -132,18 +159,15 @@ def _events(raw: DataFrame) -> DataFrame:
     by_folder = Window.partitionBy("run", folder)
 
     def only(window: object) -> object:
-        return F.when(
-            F.min("broker").over(window) == F.max("broker").over(window),
-            F.min("broker").over(window),
-        )
+        first, last = F.min("broker").over(window), F.max("broker").over(window)
+        return F.when(first == last, first)
 
     broker = F.coalesce("broker", only(by_file), only(by_folder))
     place = F.create_map(F.lit("file"), F.col("file"), F.lit("line"), F.col("line").cast("string"))
+    is_of_itself = F.col("kind").isin(*OF_ITSELF)
     named = {
         "broker": broker,
-        "replica": F.when(
-            F.col("kind").isin("leader", "crash", "restart"), F.coalesce("replica", broker)
-        ).otherwise(F.col("replica")),
+        "replica": F.coalesce("replica", F.when(is_of_itself, broker)),
         "detail": F.map_concat(place, "detail"),
     }
     chosen = [named.get(name, F.col(name)).alias(name) for name in events_table.COLUMNS]
@@ -152,41 +176,72 @@ def _events(raw: DataFrame) -> DataFrame:
     return rows.orderBy("ts_ms", "file", "line").select(*events_table.COLUMNS).to(schema)
 
 
-@dataclass(slots=True)
-class _Tally:
-    """Collects the rows of one file; repeated reasons are counted beyond `UNREAD_KEPT`."""
+def _read_files(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The task: rows of `_RAW` for each file of the plan."""
+    for batch in batches:
+        for entry in batch.to_pylist():
+            rows = _file_rows(entry["path"], entry["file"], entry["run"], entry["time_zone"])
+            while chunk := list(islice(rows, ROWS_PER_BATCH)):
+                yield pa.RecordBatch.from_pylist(chunk, schema=_RAW)
 
-    run: str
-    file: str
-    rows: list[dict[str, object]] = field(default_factory=list)
-    seen: Counter[str] = field(default_factory=Counter)
-    first_uncounted: dict[str, int] = field(default_factory=dict)
-    events: int = 0
 
-    def event(self, line: int, event: Event) -> None:
-        for one in _one_for_each_broker(event):
-            self.rows.append(self._row("event") | {"line": line} | one)
-            self.events += 1
+def _file_rows(path: str, file: str, run: str, time_zone: str) -> Iterator[dict]:
+    """Of one file: its events, its unread lines, a row for the file itself."""
+    base = {"run": run, "ts_ms": 0, "kind": "", "file": file}
+    reader, counts, first_uncounted = LineReader(time_zone), Counter[str](), dict[str, int]()
+    number, status = 0, "read"
+    try:
+        for line in lines(path):
+            number = line.number
+            for told in _read_line(line, reader):
+                if not isinstance(told, Unread):
+                    yield base | told | {"row": "event", "line": number}
+                    continue
+                counts[told.reason] += 1
+                if counts[told.reason] > UNREAD_KEPT:
+                    first_uncounted.setdefault(told.reason, number)
+                else:
+                    yield base | _unread(number, told.reason, told.text)
+    except (DamagedFileError, OSError) as error:
+        why = "broken off" if isinstance(error, DamagedFileError) else "not read"
+        status = f"{why}: {error}"
+        yield base | _unread(number + 1, status, "")
+    for reason, first in first_uncounted.items():
+        more = counts[reason] - UNREAD_KEPT
+        yield base | _unread(first, reason, "(and more like these)", more)
+    size = os.path.getsize(path) if os.path.exists(path) else 0
+    yield base | {"row": "file", "lines": number, "bytes": size, "reason": status}
 
-    def unread(self, line: int, reason: str, text: str) -> None:
-        self.seen[reason] += 1
-        if self.seen[reason] > UNREAD_KEPT:
-            self.first_uncounted.setdefault(reason, line)
-            return
-        self._add_unread(line, reason, text[:SHOWN_CHARACTERS], 1)
 
-    def close(self, lines_read: int, size: int, status: str) -> None:
-        for reason, line in self.first_uncounted.items():
-            self._add_unread(line, reason, "(and more like these)", self.seen[reason] - UNREAD_KEPT)
-        self.rows.append(self._row("file") | {"lines": lines_read, "bytes": size, "reason": status})
+def _unread(line: int, reason: str, text: str, count: int = 1) -> Event:
+    shown = text[:SHOWN_CHARACTERS]
+    return {"row": "unread", "line": line, "reason": reason, "text": shown, "lines": count}
 
-    def _add_unread(self, line: int, reason: str, text: str, count: int) -> None:
-        self.rows.append(
-            self._row("unread") | {"line": line, "reason": reason, "text": text, "lines": count}
-        )
 
-    def _row(self, row: str) -> dict[str, object]:
-        return {"run": self.run, "ts_ms": 0, "kind": "", "row": row, "file": self.file}
+def _read_line(line: Line, reader: LineReader) -> Iterator[Event | Unread]:
+    """What a line tells: nothing, an event, several, or why it is unread."""
+    data = line.text
+    text = data.lstrip(b"\0")
+    if len(text) < len(data) and b"\0" not in text:  # a machine stopped while writing
+        yield Unread("a hole of zero bytes", f"{len(data) - len(text):,} zero bytes")
+        data = text
+    if INTERESTING.search(data) is None:
+        if _is_garbage(data):
+            yield Unread("bytes that are not text", _shown(data))
+        reader.pass_by(data)
+        return
+    try:
+        message = data.decode("utf-8")
+    except UnicodeDecodeError:
+        yield Unread("bytes that are not UTF-8", _shown(data))
+        return
+    told = reader.read(message)
+    if isinstance(told, Unread):
+        yield Unread(told.reason, message)
+    elif told is not None:
+        yield from _one_for_each_broker(told)
+    if told is not None and line.is_cut:
+        yield Unread("longer than 65,536 bytes; only its beginning was read", message)
 
 
 def _one_for_each_broker(event: Event) -> Iterator[Event]:
@@ -200,85 +255,14 @@ def _one_for_each_broker(event: Event) -> Iterator[Event]:
         yield event | {"replica": int(replica), "detail": rest}
 
 
-def _read_files(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The task: rows of `_RAW` for each file of the plan."""
-    for batch in batches:
-        for entry in batch.to_pylist():
-            yield from _read_file(entry)
-
-
-def _read_file(entry: dict[str, str]) -> Iterator[pa.RecordBatch]:
-    tally = _Tally(entry["run"], entry["file"])
-    reader = LineReader(entry["time_zone"])
-    number, status = 0, "read"
-    try:
-        for line in lines(entry["path"]):
-            number = line.number
-            _read_one(line, reader, tally)
-            if len(tally.rows) >= ROWS_PER_BATCH:
-                yield _batch(tally)
-    except (DamagedFileError, OSError) as error:
-        status = (
-            f"broken off: {error}" if isinstance(error, DamagedFileError) else f"not read: {error}"
-        )
-        tally.unread(number + 1, status, "")
-    try:
-        size = os.path.getsize(entry["path"])
-    except OSError:
-        size = 0
-    tally.close(number, size, status)
-    yield _batch(tally)
-
-
-def _batch(tally: _Tally) -> pa.RecordBatch:
-    rows, tally.rows = tally.rows, []
-    return pa.RecordBatch.from_pylist(rows, schema=_RAW)
-
-
-def _read_one(line: Line, reader: LineReader, tally: _Tally) -> None:
-    data = line.text
-    if b"\0" in data:
-        data = _without_hole(line, tally)
-    if INTERESTING.search(data) is None:
-        if _is_garbage(data):
-            tally.unread(line.number, "bytes that are not text", _shown(data))
-        reader.pass_by(data)
-        return
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError:
-        tally.unread(line.number, "bytes that are not UTF-8", _shown(data))
-        return
-    result = reader.read(text)
-    if isinstance(result, Unread):
-        tally.unread(line.number, result.reason, text)
-    elif result is not None:
-        tally.event(line.number, result)
-    elif line.is_cut:
-        return
-    if line.is_cut:
-        tally.unread(line.number, "longer than 65,536 bytes; only its beginning was read", text)
-
-
-def _without_hole(line: Line, tally: _Tally) -> bytes:
-    """The text of a line with zero bytes, which a machine that stopped while writing leaves."""
-    rest = line.text.lstrip(b"\0")
-    zeros = len(line.text) - len(rest)
-    if zeros and b"\0" not in rest:
-        tally.unread(line.number, "a hole of zero bytes", f"{zeros:,} zero bytes")
-        return rest
-    return line.text
-
-
 _CONTROL = bytes(set(range(32)) - {9, 10, 12, 13, 27})
 
 
 def _is_garbage(data: bytes) -> bool:
     """No broker wrote this: control characters, or bytes that are no UTF-8."""
     sample = data[:4096]
-    if sample.isascii():
-        return len(sample.translate(None, _CONTROL)) != len(sample)
-    return "\ufffd" in sample.decode("utf-8", "replace")[:-1]
+    is_printed = len(sample.translate(None, _CONTROL)) == len(sample)
+    return not is_printed or "\ufffd" in sample.decode("utf-8", "replace")[:-1]
 
 
 def _shown(data: bytes) -> str:

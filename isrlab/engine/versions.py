@@ -3,16 +3,18 @@
 Theory of operation. Kafka's rules changed many times between 0.8.2 and 4.x, but always one rule
 at a time. A `KafkaVersion` is therefore a row of choices: each field names one rule, its value
 says which form of the rule that release has, and `rules.py` holds the forms. Nothing else in
-isrlab asks "which version is this?". The letters are the columns of the preset matrix; fifteen
-are distinguishable, and `PRESETS` holds one version for each.
+isrlab asks "which version is this?". `GENERATIONS` is the one table of them; all that is known of
+releases derives from it. A letter is a column of the preset matrix, which shows one row for each.
 
 Source of every value: the apache/kafka repository at the tag named in `tag`; the KIP or JIRA that
-changed a rule stands beside the field.
+changed a rule stands in the label of its form.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from itertools import accumulate
+from typing import Annotated, Any, get_type_hints
 
 from isrlab.engine.choices import (
     AfterShrink,
@@ -21,6 +23,7 @@ from isrlab.engine.choices import (
     EpochEntry,
     ExpandRule,
     FollowAgain,
+    Form,
     HighWatermarkSet,
     IsrWrite,
     LagClock,
@@ -28,15 +31,23 @@ from isrlab.engine.choices import (
     Truncation,
 )
 
+LAST = 99  # of the releases that differ in their last number only
+
 
 @dataclass(frozen=True, slots=True)
 class KafkaVersion:
-    """One generation: the form of each rule, then the defaults that changed with releases."""
+    """One generation: the form of each rule, then the defaults that changed with releases.
+
+    A rule that is on or off says in words what it means to be off, and to be on.
+    """
 
     column: str  # letter in the preset matrix
     name: str  # the shortest name that a user would type
-    releases: str  # every release with these rules
+    releases: str  # every release with these rules, as "3.6" or "3.7-3.9"
     tag: str  # the tag the rules were read at
+    first: tuple[int, ...]  # the numbers of the first of `releases`
+    last: tuple[int, ...]
+    in_matrix: bool  # it stands for its column there; changes within a column have rows, too
 
     lag_clock: LagClock
     clock_reset: ClockReset
@@ -44,91 +55,196 @@ class KafkaVersion:
     isr_checks_per_lag_time: int  # 2 since 0.10.2: followers leave after 1.0-1.5 lag times, not 1-2
     expand_rule: ExpandRule
     eligibility: Eligibility
-    expand_waits_under_min_isr: bool  # KAFKA-19996, proposed: in no release
+    expand_waits_under_min_isr: Annotated[  # in no release
+        bool,
+        "the ISR also grows under min ISR",
+        "under min ISR a replica that would leave again may not join (KAFKA-19996)",
+    ]
     high_watermark_set: HighWatermarkSet
-    high_watermark_held_under_min_isr: bool  # KAFKA-15583
+    high_watermark_held_under_min_isr: Annotated[
+        bool,
+        "high watermark also moves under min ISR",
+        "high watermark held under min ISR (KAFKA-15583)",
+    ]
     high_watermark_after_shrink: AfterShrink
-    high_watermark_only_if_follower_moved: bool  # KAFKA-8841
+    high_watermark_only_if_follower_moved: Annotated[
+        bool,
+        "high watermark checked at every fetch",
+        "high watermark checked only when a follower has moved (KAFKA-8841)",
+    ]
     isr_write: IsrWrite
     truncation: Truncation
     follow_again: FollowAgain
     epoch_entry: EpochEntry
-    cleans_epochs_at_log_end: bool  # a cut that cuts nothing drops empty epochs (KAFKA-10706)
-    pushes_high_watermark: bool  # news of it answers a waiting fetch at once (KIP-392)
-    epoch_bump_on_isr_shrink: bool  # KRaft until metadata version 3.6 (KAFKA-15021)
-    logs_expanding_isr: bool  # the broker log has an "Expanding ISR" line
-    fences_stale_leader_epoch: bool  # requests carry the leader epoch they expect (KIP-320)
-    refuses_former_incarnation: bool  # a fetch from before its broker's restart (KAFKA-15221)
-    halts_on_log_end_past_leader: bool  # a follower ahead of a clean leader halts (up to 2.0.0)
-    notices_fast_bounce: bool  # broker epochs: no restart is too fast for the controller (KIP-380)
-    keeps_last_isr_member: bool  # when it dies, even with unclean election (1.1)
-    accepts_any_acks: bool  # acks=2 and more wait for that many copies (0.8)
+    cleans_epochs_at_log_end: Annotated[
+        bool,
+        "a truncation to the log end keeps empty epochs",
+        "a truncation to the log end drops empty epochs (KAFKA-10706)",
+    ]
+    pushes_high_watermark: Annotated[
+        bool,
+        "a new high watermark answers no fetch",
+        "a new high watermark answers waiting fetches (KIP-392)",
+    ]
+    epoch_bump_on_isr_shrink: Annotated[  # KRaft until metadata version 3.6
+        bool,
+        "a shrink leaves the leader epoch as it is (KAFKA-15021)",
+        "KRaft: a shrink raises the leader epoch",
+    ]
+    logs_expanding_isr: Annotated[
+        bool, 'no "Expanding ISR" line in the log', 'an "Expanding ISR" line in the log'
+    ]
+    fences_stale_leader_epoch: Annotated[
+        bool,
+        "requests carry no leader epoch",
+        "requests carry the leader epoch they expect (KIP-320)",
+    ]
+    refuses_former_incarnation: Annotated[
+        bool,
+        "a fetch from before its broker's restart is served",
+        "a fetch from before its broker's restart is refused (KAFKA-15221)",
+    ]
+    halts_on_log_end_past_leader: Annotated[
+        bool,
+        "a follower ahead of its leader truncates",
+        "a follower ahead of a clean leader halts",
+    ]
+    notices_fast_bounce: Annotated[
+        bool,
+        "a fast restart goes unnoticed by the controller",
+        "no restart is too fast for the controller (KIP-380)",
+    ]
+    keeps_last_isr_member: Annotated[
+        bool,
+        "with unclean election, the ISR may become empty",
+        "the last ISR member stays in when it dies, even with unclean election",
+    ]
+    accepts_any_acks: Annotated[
+        bool, "acks are 0, 1 or all", "acks=2 and more wait for that many copies"
+    ]
     not_leader_error: str  # what a broker that does not lead answers
-    kraft: bool  # the usual mode; 2.8-3.2 had it as a preview, 3.3-3.9 kept ZooKeeper as well
-    eligible_leader_replicas: bool  # KIP-966, on by default for new clusters
+    kraft: Annotated[  # the usual mode; 2.8-3.2 had it as a preview, 3.3-3.9 kept ZooKeeper as well
+        bool, "ZooKeeper is the usual mode", "KRaft is the usual mode"
+    ]
+    eligible_leader_replicas: Annotated[
+        bool,
+        "no eligible leader replicas",
+        "eligible leader replicas, for new clusters (KIP-966)",
+    ]
 
-    unclean_leader_election_enable: bool  # KIP-106 made it false
+    unclean_leader_election_enable: Annotated[
+        bool, "unclean election is off (KIP-106)", "unclean election is on"
+    ]
     replica_lag_time_max_ms: int  # KIP-537 made it 30 s
     replica_lag_max_messages: int | None  # 0.8 only
     session_timeout_ms: int  # ZooKeeper session, or KRaft broker session
     producer_acks: int  # of the Java producer; -1 is "all" (KIP-679)
 
+    @property
+    def removal_raises_leader_epoch(self) -> bool:
+        """The leader epoch rises when the controller takes a follower out of the ISR.
+
+        Every write of a ZooKeeper controller raises it; in KRaft, a shrink did up to 3.5.
+        """
+        return not self.kraft or self.epoch_bump_on_isr_shrink
+
     @classmethod
     def of(cls, name: str | KafkaVersion) -> KafkaVersion:
         """The rules of a release as a user types it: "0.10.2", "2.5.1", "3.9".
 
-        Raises ValueError for a release that does not exist.
+        Raises ValueError for a release that does not exist, or is older than 0.8.2.
         """
         if isinstance(name, KafkaVersion):
             return name
-        numbers = _release_numbers(name)
-        found = [v for first, v in RELEASES if numbers and numbers >= first]
-        if not found or numbers[1] > _LAST_MINOR.get(numbers[0], -1):
-            known = ", ".join(v.releases for _, v in RELEASES)
-            raise ValueError(f"unknown Kafka version {name!r}; known: {known}")
+        numbers = release(name)
+        found = [v for v in GENERATIONS if v.first <= numbers]
+        if not found:
+            raise ValueError(unknown(name))
         return found[-1]
 
     def with_(self, **choices: object) -> KafkaVersion:
         """The same generation with some choices switched by hand, named so that it shows."""
-        unknown = sorted(set(choices) - set(self.__dataclass_fields__))
-        if unknown:
-            raise ValueError(
-                f"unknown rule {unknown[0]!r}; known: {', '.join(self.__dataclass_fields__)}"
-            )
+        unknown_rules = sorted(set(choices) - {field.name for field in fields(self)})
+        if unknown_rules:
+            raise ValueError(f"unknown rule {unknown_rules[0]!r}; known: {', '.join(RULES)}")
         switched = ", ".join(f"{k}={getattr(v, 'name', v)}" for k, v in choices.items())
         named = {"name": f"{self.name} ({switched})", **choices}
         return replace(self, **named)  # type: ignore[arg-type]
+
+    def label(self, rule: str) -> str:
+        """The form of one rule in words, with the KIP or JIRA that brought it."""
+        value = getattr(self, rule)
+        if isinstance(value, Form):
+            return value.label
+        if isinstance(value, bool):
+            return str(get_type_hints(KafkaVersion, include_extras=True)[rule].__metadata__[value])
+        return f"{rule.replace('_', ' ')}: {self.form(rule)}"
+
+    def form(self, rule: str) -> str:
+        """The form of one rule in a word or a number: "read to log end", "yes", "10,000"."""
+        value = getattr(self, rule)
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if isinstance(value, Form):
+            return value.name.lower().replace("_", " ")
+        if rule == "producer_acks" and value == -1:
+            return "all"
+        return "none" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
     def __str__(self) -> str:
         return self.name
 
 
-def _release_numbers(name: str) -> tuple[int, ...]:
-    """(0, 10, 2, 2) for "0.10.2.2"; empty if it is no dotted number of two to four parts.
+RULES = tuple(field.name for field in fields(KafkaVersion))[7:]  # what does not name a generation
 
-    Without its last number a name means the last such release: "2.0" is 2.0.1, "2.6" is 2.6.3.
+
+def release(text: str, rest: int = LAST) -> tuple[int, ...]:
+    """The numbers of a release, for comparisons: (0, 10, 2, 99) for "0.10.2", (2, 8, 99) for "2.8".
+
+    A name means its last release: "2.0" is 2.0.1, so 2.0 >= (2, 0, 1). Where it begins a range
+    ("since 2.0"), ask with `rest=0`. Raises ValueError for what is no release of Kafka so far, and
+    for a generation: its releases may differ in what no rule of the engine asks for.
     """
-    parts = str(name).strip().removeprefix("v").split(".")
+    if isinstance(text, KafkaVersion):
+        raise ValueError(unknown(f"{text.releases} (a generation)"))
+    parts = str(text).strip().removeprefix("v").split(".")
     if not 2 <= len(parts) <= 4 or not all(p.isascii() and p.isdigit() for p in parts):
-        return ()
-    numbers = tuple(int(p) for p in parts)
-    is_short = len(numbers) == (3 if numbers[0] == 0 else 2)
-    return (*numbers, _LAST) if is_short else numbers
+        raise ValueError(unknown(text))
+    major, minor, *others = map(int, parts)
+    ends = [end for version in GENERATIONS for end in (version.first, version.last)]
+    last_minor = max((end[1] for end in ends if end[0] == major), default=-1)
+    if minor > last_minor or (major, minor) < GENERATIONS[0].first[:2]:
+        raise ValueError(unknown(text))
+    return (major, minor, *others, rest)
 
 
-_LAST = 99  # of the releases that differ in their last number only
-_LAST_MINOR = {0: 11, 1: 1, 2: 8, 3: 9, 4: 3}  # of each major release
+def unknown(text: object) -> str:
+    known = ", ".join(version.releases for version in GENERATIONS)
+    return f"unknown Kafka version {text!r}; known: {known}"
 
-# Each generation says what it changed; everything else is as in the one before. A letter is a
-# column of the preset matrix; some changes within a column have a row of their own (2.0.0, 3.0).
-# Left out: 0.8.0 and 0.8.1 had no min.insync.replicas; 0.11.0-1.0.1 and 1.1.0 cut nothing when both
-# logs are without epochs (KAFKA-6857: upgrades only); 2.7.0 and 2.7.1 took an answer with their own
-# partition epoch for an old one.
-_A = KafkaVersion(
-    column="A",
-    name="0.8.2",
-    releases="0.8.2",
-    tag="0.8.2.2",
+
+def row(
+    names: tuple[str, str, str, str], *, in_matrix: bool = True, **changes: Any
+) -> dict[str, Any]:
+    """What a generation changed; `names` are its column, name, releases and tag."""
+    column, name, releases, tag = names
+    first, _, last = releases.partition("-")
+    ends = [tuple(map(int, end.split("."))) for end in (first, last or first)]
+    named = {"column": column, "name": name, "releases": releases, "tag": tag}
+    return {**named, "first": ends[0], "last": ends[1], "in_matrix": in_matrix, **changes}
+
+
+def after(before: KafkaVersion, changes: dict[str, Any]) -> KafkaVersion:
+    """The generation that a row makes of the one before it: all it does not name stays."""
+    return replace(before, **changes)
+
+
+# Some changes within a column have a row of their own (2.0.0, 3.0). Left out: 0.8.0 and 0.8.1 had
+# no min.insync.replicas; 0.11.0-1.0.1 and 1.1.0 cut nothing when both logs are without epochs
+# (KAFKA-6857: upgrades only); 2.7.0 and 2.7.1 took an answer with their own partition epoch for an
+# old one.
+FIRST = KafkaVersion(
+    **row(("A", "0.8.2", "0.8.2", "0.8.2.2")),
     lag_clock=LagClock.LAST_FETCH,
     clock_reset=ClockReset.ALWAYS,
     shrink_rule=ShrinkRule.STUCK_OR_MESSAGES,
@@ -163,197 +279,96 @@ _A = KafkaVersion(
     session_timeout_ms=6_000,
     producer_acks=1,
 )
-_B = replace(
-    _A,
-    column="B",
-    name="0.9.0",
-    releases="0.9.0-0.10.1",
-    tag="0.9.0.1",
-    lag_clock=LagClock.READ_TO_LOG_END,
-    clock_reset=ClockReset.NEVER,
-    shrink_rule=ShrinkRule.TIME,
-    isr_write=IsrWrite.ZOOKEEPER_NOTIFY,
-    accepts_any_acks=False,
-    replica_lag_max_messages=None,
-)
-_C = replace(
-    _B,
-    column="C",
-    name="0.10.2",
-    releases="0.10.2",
-    tag="0.10.2.2",
-    lag_clock=LagClock.CAUGHT_UP_TO_PREVIOUS_FETCH,
-    clock_reset=ClockReset.ALWAYS,
-    isr_checks_per_lag_time=2,
-    high_watermark_set=HighWatermarkSet.ISR_OR_FRESH_CLOCK,
-)
-_D = replace(
-    _C,
-    column="D",
-    name="0.11",
-    releases="0.11-1.0",
-    tag="0.11.0.2",
-    truncation=Truncation.EPOCH_ONE_ROUND,
-    epoch_entry=EpochEntry.ON_APPEND,
-    unclean_leader_election_enable=False,
-)
-_D_1_1 = replace(_D, name="1.1", releases="1.1", tag="1.1.1", keeps_last_isr_member=True)
-_D_2_0_0 = replace(
-    _D_1_1,
-    name="2.0.0",
-    releases="2.0.0",
-    tag="2.0.0",
-    truncation=Truncation.EPOCH_ITERATIVE,
-)
-_E = replace(
-    _D_2_0_0,
-    column="E",
-    name="2.0",
-    releases="2.0.1",
-    tag="2.0.1",
-    expand_rule=ExpandRule.EPOCH_START,
-    epoch_entry=EpochEntry.ON_BECOMING_LEADER,
-    follow_again=FollowAgain.AFTER_A_GAP,
-    halts_on_log_end_past_leader=False,
-)
-_E_2_1 = replace(
-    _E,
-    name="2.1",
-    releases="2.1",
-    tag="2.1.1",
-    shrink_rule=ShrinkRule.TIME_UNLESS_AT_LOG_END,
-    follow_again=FollowAgain.EVERY_EPOCH,
-    fences_stale_leader_epoch=True,
-)
-_E_2_2 = replace(_E_2_1, name="2.2", releases="2.2-2.3", tag="2.2.2", notices_fast_bounce=True)
-_F = replace(
-    _E_2_2,
-    column="F",
-    name="2.4",
-    releases="2.4",
-    tag="2.4.1",
-    high_watermark_only_if_follower_moved=True,
-    pushes_high_watermark=True,
-)
-_G = replace(
-    _F,
-    column="G",
-    name="2.5",
-    releases="2.5",
-    tag="2.5.1",
-    replica_lag_time_max_ms=30_000,
-    session_timeout_ms=18_000,
-)
-_H_2_6_0 = replace(
-    _G,
-    column="H",
-    name="2.6.0",
-    releases="2.6.0",
-    tag="2.6.0",
-    pushes_high_watermark=False,
-    not_leader_error="NOT_LEADER_OR_FOLLOWER",
-)
-_H = replace(
-    _H_2_6_0,
-    name="2.6",
-    releases="2.6.1-2.6.3",
-    tag="2.6.3",
-    cleans_epochs_at_log_end=True,
-)
-_I = replace(
-    _H,
-    column="I",
-    name="2.7",
-    releases="2.7",
-    tag="2.7.2",
-    isr_write=IsrWrite.ALTER_ISR,
-    high_watermark_set=HighWatermarkSet.MAXIMAL_ISR_OR_FRESH_CLOCK,
-    high_watermark_after_shrink=AfterShrink.NEVER,
-    logs_expanding_isr=False,
-)
-_J = replace(
-    _I,
-    column="J",
-    name="2.8",
-    releases="2.8",
-    tag="2.8.2",
-    truncation=Truncation.ON_FETCH,
-    epoch_bump_on_isr_shrink=True,
-)
-_J_3_0 = replace(_J, name="3.0", releases="3.0", tag="3.0.2", producer_acks=-1)
-_K = replace(
-    _J_3_0,
-    column="K",
-    name="3.1",
-    releases="3.1",
-    tag="3.1.2",
-    high_watermark_after_shrink=AfterShrink.ON_COMMIT,
-)
-_K_3_2 = replace(_K, name="3.2", releases="3.2", tag="3.2.3", isr_write=IsrWrite.ALTER_PARTITION)
-_L = replace(
-    _K_3_2,
-    column="L",
-    name="3.3",
-    releases="3.3-3.4",
-    tag="3.3.2",
-    clock_reset=ClockReset.ON_EPOCH_BUMP,
-    eligibility=Eligibility.NOT_FENCED,
-    high_watermark_set=HighWatermarkSet.MAXIMAL_ISR_OR_CAUGHT_UP,
-    epoch_entry=EpochEntry.ON_EPOCH_BUMP,
-    kraft=True,
-    session_timeout_ms=9_000,
-)
-_L_3_5 = replace(_L, name="3.5", releases="3.5", tag="3.5.2", eligibility=Eligibility.BROKER_EPOCH)
-_M = replace(
-    _L_3_5,
-    column="M",
-    name="3.6",
-    releases="3.6",
-    tag="3.6.2",
-    high_watermark_set=HighWatermarkSet.MAXIMAL_ISR_OR_CAUGHT_UP_AND_ELIGIBLE,
-    epoch_bump_on_isr_shrink=False,
-)
-_N = replace(
-    _M,
-    column="N",
-    name="3.7",
-    releases="3.7-3.9",
-    tag="3.7.1",
-    high_watermark_held_under_min_isr=True,
-    refuses_former_incarnation=True,
-)
-_O = replace(_N, column="O", name="4.0", releases="4.0", tag="trunk of 2024-10-25")
-_O_4_1 = replace(_O, name="4.1", releases="4.1-4.3", eligible_leader_replicas=True)
-
-# The first release of each row, ascending; `KafkaVersion.of` takes the last that is not newer.
-RELEASES: tuple[tuple[tuple[int, ...], KafkaVersion], ...] = (
-    ((0, 8), _A),
-    ((0, 9), _B),
-    ((0, 10, 2), _C),
-    ((0, 11), _D),
-    ((1, 1), _D_1_1),
-    ((2, 0), _D_2_0_0),
-    ((2, 0, 1), _E),
-    ((2, 1), _E_2_1),
-    ((2, 2), _E_2_2),
-    ((2, 4), _F),
-    ((2, 5), _G),
-    ((2, 6), _H_2_6_0),
-    ((2, 6, 1), _H),
-    ((2, 7), _I),
-    ((2, 8), _J),
-    ((3, 0), _J_3_0),
-    ((3, 1), _K),
-    ((3, 2), _K_3_2),
-    ((3, 3), _L),
-    ((3, 5), _L_3_5),
-    ((3, 6), _M),
-    ((3, 7), _N),
-    ((4, 0), _O),
-    ((4, 1), _O_4_1),
+CHANGES = (
+    row(
+        ("B", "0.9.0", "0.9.0-0.10.1", "0.9.0.1"),
+        lag_clock=LagClock.READ_TO_LOG_END,
+        clock_reset=ClockReset.NEVER,
+        shrink_rule=ShrinkRule.TIME,
+        isr_write=IsrWrite.ZOOKEEPER_NOTIFY,
+        accepts_any_acks=False,
+        replica_lag_max_messages=None,
+    ),
+    row(
+        ("C", "0.10.2", "0.10.2", "0.10.2.2"),
+        lag_clock=LagClock.CAUGHT_UP_TO_PREVIOUS_FETCH,
+        clock_reset=ClockReset.ALWAYS,
+        isr_checks_per_lag_time=2,
+        high_watermark_set=HighWatermarkSet.ISR_OR_FRESH_CLOCK,
+    ),
+    row(
+        ("D", "0.11", "0.11-1.0", "0.11.0.2"),
+        truncation=Truncation.EPOCH_ONE_ROUND,
+        epoch_entry=EpochEntry.ON_APPEND,
+        unclean_leader_election_enable=False,
+    ),
+    row(("D", "1.1", "1.1", "1.1.1"), in_matrix=False, keeps_last_isr_member=True),
+    row(("D", "2.0.0", "2.0.0", "2.0.0"), in_matrix=False, truncation=Truncation.EPOCH_ITERATIVE),
+    row(
+        ("E", "2.0", "2.0.1", "2.0.1"),
+        in_matrix=False,
+        expand_rule=ExpandRule.EPOCH_START,
+        epoch_entry=EpochEntry.ON_BECOMING_LEADER,
+        follow_again=FollowAgain.AFTER_A_GAP,
+        halts_on_log_end_past_leader=False,
+    ),
+    row(
+        ("E", "2.1", "2.1", "2.1.1"),
+        in_matrix=False,
+        shrink_rule=ShrinkRule.TIME_UNLESS_AT_LOG_END,
+        follow_again=FollowAgain.EVERY_EPOCH,
+        fences_stale_leader_epoch=True,
+    ),
+    row(("E", "2.2", "2.2-2.3", "2.2.2"), notices_fast_bounce=True),
+    row(
+        ("F", "2.4", "2.4", "2.4.1"),
+        high_watermark_only_if_follower_moved=True,
+        pushes_high_watermark=True,
+    ),
+    row(("G", "2.5", "2.5", "2.5.1"), replica_lag_time_max_ms=30_000, session_timeout_ms=18_000),
+    row(
+        ("H", "2.6.0", "2.6.0", "2.6.0"),
+        in_matrix=False,
+        pushes_high_watermark=False,
+        not_leader_error="NOT_LEADER_OR_FOLLOWER",
+    ),
+    row(("H", "2.6", "2.6.1-2.6.3", "2.6.3"), cleans_epochs_at_log_end=True),
+    row(
+        ("I", "2.7", "2.7", "2.7.2"),
+        isr_write=IsrWrite.ALTER_ISR,
+        high_watermark_set=HighWatermarkSet.MAXIMAL_ISR_OR_FRESH_CLOCK,
+        high_watermark_after_shrink=AfterShrink.NEVER,
+        logs_expanding_isr=False,
+    ),
+    row(
+        ("J", "2.8", "2.8", "2.8.2"), truncation=Truncation.ON_FETCH, epoch_bump_on_isr_shrink=True
+    ),
+    row(("J", "3.0", "3.0", "3.0.2"), in_matrix=False, producer_acks=-1),
+    row(("K", "3.1", "3.1", "3.1.2"), high_watermark_after_shrink=AfterShrink.ON_COMMIT),
+    row(("K", "3.2", "3.2", "3.2.3"), in_matrix=False, isr_write=IsrWrite.ALTER_PARTITION),
+    row(
+        ("L", "3.3", "3.3-3.4", "3.3.2"),
+        clock_reset=ClockReset.ON_EPOCH_BUMP,
+        eligibility=Eligibility.NOT_FENCED,
+        high_watermark_set=HighWatermarkSet.MAXIMAL_ISR_OR_CAUGHT_UP,
+        epoch_entry=EpochEntry.ON_EPOCH_BUMP,
+        kraft=True,
+        session_timeout_ms=9_000,
+    ),
+    row(("L", "3.5", "3.5", "3.5.2"), in_matrix=False, eligibility=Eligibility.BROKER_EPOCH),
+    row(
+        ("M", "3.6", "3.6", "3.6.2"),
+        high_watermark_set=HighWatermarkSet.MAXIMAL_ISR_OR_CAUGHT_UP_AND_ELIGIBLE,
+        epoch_bump_on_isr_shrink=False,
+    ),
+    row(
+        ("N", "3.7", "3.7-3.9", "3.7.1"),
+        high_watermark_held_under_min_isr=True,
+        refuses_former_incarnation=True,
+    ),
+    row(("O", "4.0", "4.0", "trunk of 2024-10-25"), in_matrix=False),
+    row(("O", "4.1", "4.1-4.3", "trunk of 2024-10-25"), eligible_leader_replicas=True),
 )
 
-# One version for each column of the preset matrix.
-PRESETS: dict[str, KafkaVersion] = {
-    v.column: v for v in (_A, _B, _C, _D, _E_2_2, _F, _G, _H, _I, _J, _K, _L, _M, _N, _O_4_1)
-}
+GENERATIONS: tuple[KafkaVersion, ...] = tuple(accumulate(CHANGES, after, initial=FIRST))
+PRESETS: dict[str, KafkaVersion] = {v.column: v for v in GENERATIONS if v.in_matrix}

@@ -1,5 +1,5 @@
 """The one table that every producer writes, and what its rows mean."""
 
-from isrlab.events.schema import COLUMNS, KINDS, SCHEMA, spark_schema, table
+from isrlab.events.schema import COLUMNS, DETAIL, KINDS, SCHEMA, spark_schema, table
 
-__all__ = ["COLUMNS", "KINDS", "SCHEMA", "spark_schema", "table"]
+__all__ = ["COLUMNS", "DETAIL", "KINDS", "SCHEMA", "spark_schema", "table"]

@@ -1,0 +1,16 @@
+"""Pictures by concept. One concept is drawn one way, in every notebook.
+
+replicas   the logs of all replicas at one moment, and a scenario block by block
+messages   who said what to whom: arrows between lanes, time downwards
+offsets    log end offsets, high watermark and ISR in time; the age of a lag clock
+bands      what held when, a row each: an ISR over time, absences, requests that wait
+matrix     a word for each schedule (row) in each version (column)
+curves     lines with bands, bars, ticks, points
+waits      a histogram of waits, and its tail
+table      DataFrames as escaped HTML
+controls   a slider through a run; any figure redrawn as values change
+style      colours of brokers, versions and states; titles, numbers, names
+
+A picture is given tables, runs and numbers; it plays and simulates nothing. Its title is the
+finding, worded by whoever has the numbers. What only one notebook draws is in its workbook file.
+"""

@@ -1,13 +1,16 @@
-"""Widgets around the figures: a slider through a run, redrawn as the reader moves it."""
+"""Widgets around the figures: a slider through a run, and any figure redrawn as values change."""
 
 from __future__ import annotations
 
 import html
 import io
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
 
 import ipywidgets as widgets
 import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from isrlab.show.replicas import plot_replicas
@@ -15,30 +18,28 @@ from isrlab.world import words
 from isrlab.world.frames import Frame
 from isrlab.world.script import Run
 
+_WIDE = widgets.Layout(width="560px")
+_STYLE = {"description_width": "160px"}
+
 
 def step_slider(run: Run) -> widgets.VBox:
     """A slider through every step of a run: the message, and the replicas after it."""
     frames = _steps(run)
-    cache: dict[int, bytes] = {}
-    picture = widgets.Image(format="png", layout=widgets.Layout(max_width="760px"))
-    caption = widgets.HTML()
     slider = widgets.IntSlider(
-        value=0,
-        min=0,
-        max=len(frames) - 1,
-        description="step",
-        layout=widgets.Layout(width="560px"),
+        value=0, min=0, max=len(frames) - 1, description="step", style=_STYLE, layout=_WIDE
     )
+    caption = widgets.HTML()
 
-    def draw(step: int) -> None:
-        if step not in cache:
-            cache[step] = _png(frames[step])
-        picture.value = cache[step]
-        caption.value = f"<code>{html.escape(words.message_line(frames[step]))}</code>"
+    @lru_cache(maxsize=len(frames))
+    def picture(step: int) -> bytes:
+        return png(plot_replicas(frames[step]))
 
-    slider.observe(lambda change: draw(change["new"]), names="value")
-    draw(0)
-    return widgets.VBox([slider, caption, picture])
+    def draw() -> bytes:
+        line = words.message_line(frames[slider.value])
+        caption.value = f"<code>{html.escape(line)}</code>"
+        return picture(slider.value)
+
+    return redrawn((slider, caption), draw)
 
 
 def choice(
@@ -54,28 +55,48 @@ def choice(
         value=value,
         description=description,
         continuous_update=False,
-        style={"description_width": "160px"},
-        layout=widgets.Layout(width="560px"),
+        style=_STYLE,
+        layout=_WIDE,
     )
 
 
-def redrawn(controls: Sequence[widgets.Widget], draw: Callable[[], bytes]) -> widgets.VBox:
-    """Controls above a picture (PNG) that is drawn again whenever one of them has a new value."""
+def pick(description: str, options: Sequence[Any], value: Any) -> widgets.Dropdown:
+    """A list to choose from: values, or (name, value) pairs; `value` is added if it is missing."""
+    values = [option[1] if isinstance(option, tuple) else option for option in options]
+    return widgets.Dropdown(
+        options=[*options, *([] if value in values else [value])],
+        value=value,
+        description=description,
+        style=_STYLE,
+        layout=_WIDE,
+    )
+
+
+def redrawn(
+    controls: Sequence[widgets.Widget], draw: Callable[[], Figure | Axes | bytes]
+) -> widgets.VBox:
+    """Controls above a picture that is drawn again whenever one of them has a new value."""
     picture = widgets.Image(format="png", layout=widgets.Layout(max_width="900px"))
 
     def redraw(_: object = None) -> None:
-        picture.value = draw()
+        picture.value = png(draw())
 
     for control in controls:
-        control.observe(redraw, names="value")
+        if not isinstance(control, widgets.HTML):  # a caption that `draw` fills
+            control.observe(redraw, names="value")
     redraw()
     return widgets.VBox([*controls, picture])
 
 
-def png(figure: Figure) -> bytes:
-    """A figure as PNG; quick to make, not small."""
+def png(drawn: Figure | Axes | bytes) -> bytes:
+    """A picture as PNG, quick to make, not small; the figure is closed."""
+    if isinstance(drawn, bytes):
+        return drawn
+    figure = drawn.get_figure(root=True) if isinstance(drawn, Axes) else drawn
+    assert figure is not None
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", pil_kwargs={"compress_level": 1})
+    plt.close(figure)
     return buffer.getvalue()
 
 
@@ -91,13 +112,3 @@ def _steps(run: Run) -> list[Frame]:
         or before.brokers != frame.brokers
     ]
     return kept or frames
-
-
-def _png(frame: Frame) -> bytes:
-    figure = Figure(figsize=(7.2, 0.8 + 0.78 * len(frame.disks)), dpi=100)
-    plot_replicas(frame, ax=figure.subplots())
-    figure.tight_layout()
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png")
-    plt.close(figure)
-    return buffer.getvalue()

@@ -5,12 +5,11 @@ Made from `KafkaVersion` and nothing else, so it cannot say what the engine does
 
 from __future__ import annotations
 
-from dataclasses import fields
 from itertools import pairwise
 
-from isrlab.engine.versions import PRESETS, RELEASES, KafkaVersion
+from isrlab.engine import versions
+from isrlab.engine.versions import RULES, KafkaVersion
 
-NO_RULES = ("column", "name", "releases", "tag")
 SAME = "="
 HEAD = """# Kafka's replication rules, generation by generation
 
@@ -27,48 +26,30 @@ A column shows one release of its generation; some generations have more than on
 """
 
 
-def rule_names() -> list[str]:
-    return [f.name for f in fields(KafkaVersion) if f.name not in NO_RULES]
-
-
-def form(version: KafkaVersion, rule: str) -> str:
-    """The value of one rule in words."""
-    value = getattr(version, rule)
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if hasattr(value, "name"):
-        return str(value.name).lower().replace("_", " ")
-    if rule == "producer_acks" and value == -1:
-        return "all"
-    return "none" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
-
-
 def markdown() -> str:
     """The whole document."""
-    return f"{HEAD}\n{_table(list(PRESETS.values()))}{CHANGES}\n{_changes()}"
+    shown = [version for version in versions.GENERATIONS if version.in_matrix]
+    return f"{HEAD}\n{_table(shown)}{CHANGES}\n{_changes()}"
 
 
-def _table(versions: list[KafkaVersion]) -> str:
-    head = ["rule", *(f"{v.column} {v.name}" for v in versions)]
-    rows = [["releases", *(v.releases for v in versions)]]
-    rows += [[rule.replace("_", " "), *_row(versions, rule)] for rule in rule_names()]
+def _table(shown: list[KafkaVersion]) -> str:
+    head = ["rule", *(f"{v.column} {v.name}" for v in shown)]
+    rows = [["releases", *(v.releases for v in shown)]]
+    rows += [[rule.replace("_", " "), *_row(shown, rule)] for rule in RULES]
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
-def _row(versions: list[KafkaVersion], rule: str) -> list[str]:
-    forms = [form(v, rule) for v in versions]
-    before = [None, *forms]
-    return [SAME if now == old else now for now, old in zip(forms, before, strict=False)]
+def _row(shown: list[KafkaVersion], rule: str) -> list[str]:
+    forms = [version.form(rule) for version in shown]
+    return [forms[0], *(SAME if now == old else now for old, now in pairwise(forms))]
 
 
 def _changes() -> str:
     lines = []
-    for before, version in pairwise(version for _, version in RELEASES):
+    for before, version in pairwise(versions.GENERATIONS):
         changed = [
-            f"{rule.replace('_', ' ')}: {form(version, rule)}"
-            for rule in rule_names()
-            if getattr(version, rule) != getattr(before, rule)
+            version.label(rule) for rule in RULES if getattr(version, rule) != getattr(before, rule)
         ]
         what = "; ".join(changed) or "none of these rules"
         lines.append(f"- **{version.releases}** (column {version.column}): {what}\n")

@@ -17,31 +17,12 @@ import dataclasses
 
 from isrlab.engine import broker as broker_machine
 from isrlab.engine import controller as controller_machine
+from isrlab.engine import messages as m
 from isrlab.engine import safety
 from isrlab.engine.choices import IsrWrite
 from isrlab.engine.controller import Controller
 from isrlab.engine.frozen import replace
 from isrlab.engine.log import Log
-from isrlab.engine.messages import (
-    ACKS_ALL,
-    CLIENT,
-    CONTROLLER,
-    After,
-    AlterPartition,
-    AlterPartitionResponse,
-    BrokerInfo,
-    Disconnected,
-    Fetch,
-    Halt,
-    ListOffsets,
-    Message,
-    OffsetsForLeaderEpoch,
-    Output,
-    Produce,
-    ProduceResponse,
-    RetryRequest,
-    SessionExpired,
-)
 from isrlab.engine.model import NO_LEADER, Broker, Follower, Leader, Settings
 from isrlab.engine.partition import PartitionState
 from isrlab.engine.versions import KafkaVersion
@@ -49,10 +30,11 @@ from isrlab.world import observer
 from isrlab.world.frames import Envelope, Fault, Frame, Outcome, Request
 
 START_MS = 1_000_000_000_000
+TOPIC = "t"
 MOST_STEPS = 1_000_000  # in one call; a run that needs more does not settle
 MOST_FRAMES = 5_000
-REQUESTS = (Fetch, OffsetsForLeaderEpoch, ListOffsets)
-_ZOOKEEPER_TALK = (AlterPartition, AlterPartitionResponse)
+REQUESTS = (m.Fetch, m.OffsetsForLeaderEpoch, m.ListOffsets)
+_ZOOKEEPER_TALK = (m.AlterPartition, m.AlterPartitionResponse)
 _KIND = {"logs_agree": "diverged"}  # of the event that a broken property makes; else "lost"
 
 
@@ -104,13 +86,13 @@ class Cluster:
 
     def _boot(self) -> None:
         """All brokers start at once and learn who leads."""
-        alive = tuple(BrokerInfo(b, 0) for b in sorted(self.replicas))
+        alive = tuple(m.BrokerInfo(b, 0) for b in sorted(self.replicas))
         self.controller = replace(self.controller, alive=alive)
         for number in self.replicas:
             self.start_process(number)
             self.note({"kind": "restart", "broker": number, "replica": number})
-        self.emit(CONTROLLER, controller_machine.metadata_orders(self.controller))
-        self.emit(CONTROLLER, controller_machine.orders(self.controller))
+        self.emit(m.CONTROLLER, controller_machine.metadata_orders(self.controller))
+        self.emit(m.CONTROLLER, controller_machine.orders(self.controller))
         self.stabilize()
 
     # Time and delivery
@@ -147,7 +129,7 @@ class Cluster:
         self.queue.remove(envelope)
         self._lose(envelope)
 
-    def tell(self, source: int, target: int, message: Message) -> None:
+    def tell(self, source: int, target: int, message: m.Message) -> None:
         """Hand a message over at once, before anything in the queue."""
         self._deliver(Envelope(self.now_ms, self._next(), source, target, message))
 
@@ -155,14 +137,14 @@ class Cluster:
         self._sequence += 1
         return self._sequence
 
-    def emit(self, source: int, outputs: tuple[Output, ...]) -> None:
+    def emit(self, source: int, outputs: tuple[m.Output, ...]) -> None:
         for output in outputs:
-            if isinstance(output, Halt):
+            if isinstance(output, m.Halt):
                 self._halt(source, output.reason)
-            elif isinstance(output, After):
+            elif isinstance(output, m.After):
                 due = self.now_ms + output.delay_ms
                 self.post(due, source, source, output.message, self.epochs.get(source))
-            elif output.to == CLIENT:
+            elif output.to == m.CLIENT:
                 self._on_answer(source, output.message)
             elif self.writes_zookeeper and isinstance(output.message, _ZOOKEEPER_TALK):
                 self.tell(source, output.to, output.message)
@@ -171,7 +153,7 @@ class Cluster:
                 self.post(due, source, output.to, output.message)
 
     def post(
-        self, due_ms: int, source: int, target: int, message: Message, process: int | None = None
+        self, due_ms: int, source: int, target: int, message: m.Message, process: int | None = None
     ) -> None:
         envelope = Envelope(due_ms, self._next(), source, target, message, process)
         bisect.insort(self.queue, envelope)
@@ -189,7 +171,7 @@ class Cluster:
             return
         if not envelope.is_timer and self.is_cut(envelope.source, target):
             self._lose(envelope)
-        elif target == CONTROLLER:
+        elif target == m.CONTROLLER:
             self._step_controller(envelope)
         elif target not in self.brokers:
             self._lose(envelope)
@@ -204,18 +186,18 @@ class Cluster:
         if what == "fetcher":
             role = self.brokers[envelope.target].role
             from_leader = isinstance(role, Follower) and envelope.source == role.leader
-            return from_leader or isinstance(envelope.message, RetryRequest)
+            return from_leader or isinstance(envelope.message, m.RetryRequest)
         return what == "process"
 
     def _lose(self, envelope: Envelope) -> None:
         """A message does not arrive. The connection is gone; a waiting requester sees that."""
         self._frame(envelope, was_lost=True)
         requester, peer = envelope.source, envelope.target
-        if not isinstance(envelope.message, (*REQUESTS, AlterPartition)):
+        if not isinstance(envelope.message, (*REQUESTS, m.AlterPartition)):
             requester, peer = peer, requester
-        if requester in self.brokers and not isinstance(envelope.message, Disconnected):
+        if requester in self.brokers and not isinstance(envelope.message, m.Disconnected):
             self._step_broker(
-                Envelope(self.now_ms, self._next(), requester, requester, Disconnected(peer))
+                Envelope(self.now_ms, self._next(), requester, requester, m.Disconnected(peer))
             )
 
     # Steps
@@ -227,7 +209,7 @@ class Cluster:
         self.brokers[after.id] = after
         self.disks[after.id] = after.log
         self._frame(envelope)
-        for row in observer.changes(before, after, envelope.message, outputs):
+        for row in observer.changes(before, after, envelope.message, outputs, self.now_ms):
             self.note(row)
         self._remember_commits(before, after)
         if before is not after:
@@ -236,17 +218,17 @@ class Cluster:
 
     def _step_controller(self, envelope: Envelope) -> None:
         message = envelope.message
-        if isinstance(message, SessionExpired) and not self._has_expired(message):
+        if isinstance(message, m.SessionExpired) and not self._has_expired(message):
             return
         self.controller, outputs = controller_machine.step(self.controller, message, self.now_ms)
         self._frame(envelope)
-        self.emit(CONTROLLER, outputs)
+        self.emit(m.CONTROLLER, outputs)
 
-    def controller_fails_over(self, live: tuple[BrokerInfo, ...]) -> None:
+    def controller_fails_over(self, live: tuple[m.BrokerInfo, ...]) -> None:
         self.controller, outputs = controller_machine.fail_over(self.controller, live)
-        self.emit(CONTROLLER, outputs)
+        self.emit(m.CONTROLLER, outputs)
 
-    def _has_expired(self, message: SessionExpired) -> bool:
+    def _has_expired(self, message: m.SessionExpired) -> bool:
         since = self.out_of_reach.get(message.broker)
         return since is not None and self.now_ms - since >= self.settings.session_timeout_ms
 
@@ -277,10 +259,11 @@ class Cluster:
             wrong = None if name in self.violations else holds(view)
             if wrong is not None:
                 self.violations[name] = wrong
-                self.note({"kind": _KIND.get(name, "lost"), "detail": {name: wrong}})
+                detail = {"property": name, "text": wrong}
+                self.note({"kind": _KIND.get(name, "lost"), "detail": detail})
 
     def note(self, row: observer.Row) -> None:
-        where = {"run": "", "ts_ms": self.now_ms, "topic": "t", "partition": 0}
+        where = {"run": "", "ts_ms": self.now_ms, "topic": TOPIC, "partition": 0}
         self.journal.append(where | row)
 
     def mark(self, machine: int, text: str) -> None:
@@ -313,27 +296,31 @@ class Cluster:
 
     # Clients
 
-    def produce(self, broker: int, ids: tuple[str, ...], acks: int = ACKS_ALL) -> Request:
+    def produce(self, broker: int, ids: tuple[str, ...], acks: int = m.ACKS_ALL) -> Request:
         """A client sends records to a broker. The answer may come now, later, or never."""
-        request = Request(broker, ids, acks)
+        request = Request(broker, ids, acks, self.now_ms)
         self.requests.append(request)
         if broker not in self.brokers or self.paused.get(broker) == "process":
             is_dead = broker not in self.brokers
             self._refuse(request, "NETWORK_EXCEPTION" if is_dead else "REQUEST_TIMED_OUT")
         else:
-            self.tell(CLIENT, broker, Produce(len(self.requests) - 1, ids, acks))
+            self.tell(m.CLIENT, broker, m.Produce(len(self.requests) - 1, ids, acks))
         return request
 
-    def _on_answer(self, broker: int, answer: Message) -> None:
-        if not isinstance(answer, ProduceResponse):  # the controller's, to an operator
-            self._frame(Envelope(self.now_ms, self._next(), broker, CLIENT, answer))
+    def _on_answer(self, broker: int, answer: m.Message) -> None:
+        if not isinstance(answer, m.ProduceResponse):  # the controller's, to an operator
+            self._frame(Envelope(self.now_ms, self._next(), broker, m.CLIENT, answer))
             return
         request = self.requests[answer.request]
         if answer.error:
             self._refuse(request, answer.error)
             return
         request.is_answered = True
-        detail = {"records": " ".join(request.ids), "acks": str(request.acks)}
+        detail = {
+            "records": " ".join(request.ids),
+            "acks": str(request.acks),
+            "latency_ms": str(self.now_ms - request.sent_ms),
+        }
         self.note({"kind": "produce_ack", "broker": request.broker, "detail": detail})
         self.acknowledged |= dict.fromkeys(request.ids, request.acks)
 
@@ -358,7 +345,7 @@ class Cluster:
         self.clean.discard(broker)
         self.paused.pop(broker, None)
         self.held = [e for e in self.held if e.target != broker]
-        for order in self.on_link(CONTROLLER, broker):  # the next process will not hear them
+        for order in self.on_link(m.CONTROLLER, broker):  # the next process will not hear them
             self.queue.remove(order)
         self.epochs[broker] += 1
         self.mark(broker, f"stops ({how})")
@@ -375,15 +362,15 @@ class Cluster:
         known = next((b for b in self.controller.alive if b.id == broker), None)
         if known is not None:
             due = self.now_ms + self.settings.session_timeout_ms
-            expiry = SessionExpired(broker, known.broker_epoch)
-            self.post(due, CONTROLLER, CONTROLLER, expiry)
+            expiry = m.SessionExpired(broker, known.broker_epoch)
+            self.post(due, m.CONTROLLER, m.CONTROLLER, expiry)
 
     def reset_connections(self, broker: int) -> None:
         """Peers that wait for an answer of this broker see their connection break."""
         for number, other in list(self.brokers.items()):
             is_waiting = isinstance(other.role, Follower) and other.role.leader == broker
             if number != broker and is_waiting and not self.is_cut(number, broker):
-                self.post(self.now_ms, broker, number, Disconnected(broker))
+                self.post(self.now_ms, broker, number, m.Disconnected(broker))
 
     # Answers about the whole
 

@@ -54,6 +54,7 @@ class Request:
     broker: int
     ids: tuple[str, ...]
     acks: int
+    sent_ms: int = 0
     error: str | None = None
     is_answered: bool = False
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from isrlab.engine.versions import KafkaVersion
-from isrlab.world.cluster import Cluster
+from isrlab.events import table
+from isrlab.world.cluster import TOPIC, Cluster
 from isrlab.world.frames import Frame, Outcome
+from isrlab.world.observer import Row, stored_isr
 
 SEPARATOR = "----"
 
@@ -118,6 +122,23 @@ class Run:
     @property
     def frames(self) -> list[Frame]:
         return self.cluster.frames
+
+    def events(self, name: str | None = None) -> pa.Table:
+        """What happened, as a table of `events.SCHEMA` in order; `name` is its `run`.
+
+        Times are those of the run's own clock, which starts at `START_MS`. The default name is the
+        version's.
+        """
+        frame: Frame | None = None
+        rows: list[Row | None] = []
+        for entry in self.cluster.journal:
+            if isinstance(entry, Frame):
+                rows.append(stored_isr(frame, entry))
+                frame = entry
+            else:
+                rows.append(entry)
+        where = {"run": name or self.cluster.version.name, "topic": TOPIC, "partition": 0}
+        return table([row | where for row in rows if row])
 
     @property
     def outcome(self) -> Outcome:

@@ -100,9 +100,7 @@ def _isr(row: Row, key: str = "isr") -> str:
 
 
 def _violation(row: Row) -> str:
-    detail = row.get("detail")
-    pairs = detail.items() if isinstance(detail, dict) else ()
-    return "; ".join(f"{name} is broken: {why}" for name, why in pairs)
+    return f"{_detail(row, 'property')} is broken: {_detail(row, 'text')}"
 
 
 def _acks(row: Row) -> str:

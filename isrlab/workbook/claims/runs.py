@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from isrlab.engine.log import Log
 from isrlab.engine.model import Leader, RemoteReplica
-from isrlab.engine.versions import RELEASES, KafkaVersion
+from isrlab.engine.versions import GENERATIONS, KafkaVersion
 from isrlab.workbook.claims.model import By, Case, Statement
 from isrlab.world import scenario
 from isrlab.world.cluster import START_MS
@@ -19,7 +19,7 @@ from isrlab.world.frames import Frame
 from isrlab.world.observer import Row
 from isrlab.world.script import Run
 
-VERSIONS: tuple[KafkaVersion, ...] = tuple(v for _, v in RELEASES)
+VERSIONS = GENERATIONS
 Measure = Callable[[KafkaVersion], object]
 
 

@@ -1,0 +1,140 @@
+"""The text tables beside it, formats.txt, no_news.txt and impossible.txt; each says what it holds.
+
+An entry is a line, and below it a fixed number of indented lines; `#` begins a comment.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from importlib.resources import files
+
+from isrlab.brokerlogs.fields import FIELDS
+from isrlab.engine import versions
+from isrlab.events import schema
+
+Entry = tuple[str, list[str], str]  # its first line, those below it, where it stands
+LEVELS = ("FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE")
+_FIELD = re.compile(r"\{([^{}]*)\}")
+_HEAD = re.compile(
+    r"(?P<kind>\w+) (?P<since>[\d.]+)-(?P<until>[\d.]*) (?P<level>[A-Z]+) (?P<rest>.+)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One form of one line; `since` and `until` are the first and last release that print it."""
+
+    kind: str  # of the event it tells
+    since: str
+    until: str | None  # None: the newest releases print it
+    level: str
+    logger: str
+    template: str
+    example: str  # a message of this form, without time, level and logger
+    fixed: dict[str, str]  # what the form itself says, to `detail`
+    regex: re.Pattern[str]
+    fields: tuple[str, ...]
+    landmark: str  # a text that every such message holds
+
+    @property
+    def name(self) -> str:
+        """For messages and tests, such as "isr_shrink 2.2-3.5"."""
+        return f"{self.kind} {self.since}-{self.until or ''}"
+
+    def is_printed_by(self, release: str) -> bool:
+        """A broker of this release, such as "0.10.2" or "3.9", prints this form.
+
+        Raises ValueError for a release that does not exist.
+        """
+        numbers = versions.release(release)
+        last = versions.release(self.until) if self.until else numbers
+        return versions.release(self.since, rest=0) <= numbers <= last
+
+    def filled(self, texts: dict[str, str]) -> str:
+        """The template with a text for each field; of texts to choose from the first."""
+        return _FIELD.sub(lambda f: texts.get(f[1], f[1].split("|")[0]), self.template)
+
+
+def entries(name: str, text: str, below: int) -> list[Entry]:
+    """The entries of a text table, each with `below` indented lines.
+
+    Raises ValueError for an entry with more or fewer, with its place in the table.
+    """
+    found: list[Entry] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        if not line.startswith("  "):
+            found.append((line, [], f"{name}:{number}"))
+        elif found:
+            found[-1][1].append(line.strip())
+        else:
+            raise ValueError(f"{name}:{number}: an indented line before the first entry")
+    for first, indented, place in found:
+        if len(indented) != below:
+            raise ValueError(f"{place}: {first!r} has {len(indented)} indented lines, not {below}")
+    return found
+
+
+def format_of(entry: Entry) -> Format:
+    """A format from its head, template and example.
+
+    Raises ValueError, with the place in the table, for a head of another form, an unknown kind,
+    release, level or field, and an example that the template does not read.
+    """
+    first, (template, example), place = entry
+    head = _HEAD.fullmatch(first)
+    if head is None:
+        raise ValueError(f"{place}: {first!r} is not 'kind since-until LEVEL logger detail=...'")
+    for word, known in ((head["kind"], schema.KINDS), (head["level"], LEVELS)):
+        if word not in known:
+            raise ValueError(f"{place}: unknown {word!r}; known: {', '.join(known)}")
+    logger, *details = shlex.split(head["rest"])
+    try:
+        first_release, last = versions.release(head["since"], rest=0), head["until"] or None
+        if last and versions.release(last) < first_release:
+            raise ValueError(f"{head['since']} is newer than {last}")
+        fixed = dict(detail.split("=", 1) for detail in details)
+        regex, fields, landmark = _compiled(template)
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from error
+    if regex.fullmatch(example) is None:
+        raise ValueError(f"{place}: the template does not read its example")
+    return Format(
+        head["kind"], head["since"], last, head["level"], logger, template, example, fixed,
+        regex, fields, landmark,
+    )  # fmt: skip
+
+
+def _compiled(template: str) -> tuple[re.Pattern[str], tuple[str, ...], str]:
+    """The pattern of a template: fixed text as it is, a field as what it may hold."""
+    pieces = _FIELD.split(template)
+    expression, fields = re.escape(pieces[0]), dict[str, None]()
+    for name, text in zip(pieces[1::2], pieces[2::2], strict=True):
+        if "|" in name:
+            expression += f"(?:{'|'.join(map(re.escape, name.split('|')))})"
+        elif name not in FIELDS:
+            raise ValueError(f"unknown field {name!r}; known: {', '.join(FIELDS)}")
+        elif name == "controller":  # its prefix holds the number of the broker
+            expression += FIELDS[name].pattern
+            fields["broker"] = None
+        elif name in fields:
+            expression += f"(?P={name})"
+        else:
+            expression += f"(?P<{name}>{FIELDS[name].pattern})"
+            fields[name] = None
+        expression += re.escape(text)
+    return re.compile(expression), tuple(fields), max(pieces[0::2], key=len)
+
+
+def _read(name: str, below: int) -> list[Entry]:
+    return entries(name, files(__package__).joinpath(name).read_text("utf-8"), below)
+
+
+FORMATS = tuple(format_of(entry) for entry in _read("formats.txt", below=2))
+NO_NEWS = re.compile("|".join(first for first, _, _ in _read("no_news.txt", below=0)))
+IMPOSSIBLE = tuple(
+    (re.compile(first), why) for first, (why,), _ in _read("impossible.txt", below=1)
+)

@@ -1,0 +1,98 @@
+"""The recordings in `data/recordings`: logs of real Kafka brokers, and what was done to them.
+
+Two KRaft clusters, 3.9 and 4.1, of three brokers each, lag limit 5 s; the README there tells all.
+What was done is known to the millisecond: it is the truth that readers of the logs are held to.
+"""
+
+from __future__ import annotations
+
+import csv
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+from isrlab.brokerlogs.read import read_local
+from isrlab.events import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+RUNS = {"3.9": "kafka-3.9", "4.1": "kafka-4.1"}  # release: folder, and name of the run
+LAG_TIME_MS = 5_000  # replica.lag.time.max.ms of both
+_ROOT = Path(__file__).resolve().parents[2] / "data" / "recordings"
+_ENDS = {"SIGSTOP": "SIGCONT", "SIGKILL": "start", "SIGTERM": "start"}
+
+
+class Action(NamedTuple):
+    """A row of a timeline: what was done, to which broker (0: to none)."""
+
+    ts_ms: int
+    action: str
+    broker: int
+    detail: str
+
+
+class Outage(NamedTuple):
+    """A broker was away from `start_ms` to `end_ms`; `signal` says how, such as "SIGSTOP"."""
+
+    broker: int
+    start_ms: int
+    end_ms: int
+    signal: str
+
+
+def folder(release: str) -> Path:
+    """Where the recording of "3.9" or "4.1" lies. Raises ValueError for another release, and if
+    isrlab is installed without its data."""
+    if release not in RUNS:
+        raise ValueError(f"no recording of Kafka {release!r}; there are: {', '.join(RUNS)}")
+    path = _ROOT / RUNS[release]
+    if not path.is_dir():
+        raise ValueError(f"{path} does not exist: recordings come with a clone of isrlab only")
+    return path
+
+
+def timeline(release: str) -> list[Action]:
+    """All that was done during a recording, in order."""
+    rows = csv.DictReader((folder(release) / "timeline.csv").read_text().splitlines())
+    return [
+        Action(
+            round(datetime.fromisoformat(row["time_utc"]).timestamp() * 1000),
+            row["action"],
+            int(row["broker"] or 0),
+            row["detail"],
+        )
+        for row in rows
+    ]
+
+
+def outages(release: str, *signals: str) -> list[Outage]:
+    """Who was stopped (SIGSTOP), killed (SIGKILL) or shut down (SIGTERM), all or those signals.
+
+    An outage ends with SIGCONT, or with the start of the process.
+    """
+    found, actions = [], timeline(release)
+    for index, (ts_ms, action, broker, _) in enumerate(actions):
+        if action in (signals or _ENDS):
+            end = (broker, _ENDS[action])
+            back_ms = next(a.ts_ms for a in actions[index:] if (a.broker, a.action) == end)
+            found.append(Outage(broker, ts_ms, back_ms, action))
+    return found
+
+
+@cache
+def events(release: str) -> pa.Table:
+    """The events of a recording, in order of time, read without Spark; the run is `RUNS[release]`.
+
+    All logs of all brokers: what a controller says has `detail.said_by`, and `detail.file` names
+    the log.
+    """
+    return read_local(folder(release), run=RUNS[release])
+
+
+def dataframe(spark: SparkSession) -> DataFrame:
+    """The events of all recordings, for questions to Spark."""
+    return spark.createDataFrame(pa.concat_tables(map(events, RUNS)), spark_schema())

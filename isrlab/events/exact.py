@@ -1,0 +1,170 @@
+"""Exact answers of a small table of events, in plain Python: who was in the ISR when, and why not.
+
+For tables whose rows are all of one clock: a scenario (`Run.events()`) or a simulated fleet. There
+`isr_commit` rows tell every stored ISR and nothing contradicts them, so two rules do where real
+logs need the five of `churn.isr_history`; a property test holds the answers equal.
+
+1. A row of an older partition epoch than a row before it is late news, and does not count; nor one
+   that names the members known already.
+2. A change is the leader's if the leader says so itself, or if the controller stores what a leader
+   asked it for; else it is the controller's (an election, a fenced broker).
+
+Times are milliseconds on the clock of the table. With `end_ms`, what happens later does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+class Key(NamedTuple):
+    run: str
+    topic: str
+    partition: int
+
+
+class IsrSpan(NamedTuple):
+    start_ms: int
+    end_ms: int
+    isr: tuple[int, ...]
+
+
+class Move(NamedTuple):
+    key: Key
+    ts_ms: int
+    replica: int
+    joined: bool  # into the stored ISR, or out of it
+
+
+class Absence(NamedTuple):
+    """A replica out of the ISR; if a leader evicted it, who did, and what that leader knew."""
+
+    key: Key
+    replica: int
+    start_ms: int
+    end_ms: int | None  # None: it did not come back
+    leader: int | None = None  # None: the controller took it out
+    lag_records: int | None = None  # these three are None where the shrink does not say it
+    since_caught_up_ms: int | None = None
+    since_fetch_ms: int | None = None
+
+
+class Wait(NamedTuple):
+    """How long some produces with acks=all waited; in fleets, the least of a class."""
+
+    run: str
+    ts_ms: int
+    leader: int
+    latency_ms: int
+    produces: int
+
+
+# key, ms, the ISR before (None: not known) and after, and of a leader's shrink the last four fields
+# of Absence
+_Change = tuple[Key, int, list[int] | None, list[int], dict[str, Any]]
+
+
+def isr_spans(
+    events: pa.Table, end_ms: int | None = None, start_ms: int | None = None
+) -> dict[Key, list[IsrSpan]]:
+    """The stored ISRs of each partition, from the first known one to `end_ms`.
+
+    `end_ms` defaults to the last event of the run. With `start_ms` there is also a span from then
+    to the first change, if that says which ISR was before.
+    """
+    last = events.group_by("run").aggregate([("ts_ms", "max")]).to_pylist()
+    ends = {row["run"]: row["ts_ms_max"] if end_ms is None else end_ms for row in last}
+    points: dict[Key, list[tuple[int, list[int]]]] = {}
+    for key, ts_ms, before, isr, _ in _changes(events, end_ms):
+        if key not in points:
+            points[key] = [] if start_ms is None or before is None else [(start_ms, before)]
+        points[key].append((ts_ms, isr))
+    return {
+        key: [
+            IsrSpan(start, end, tuple(isr))
+            for (start, isr), (end, _) in pairwise([*found, (ends[key.run], [])])
+        ]
+        for key, found in points.items()
+    }
+
+
+def moves(events: pa.Table, end_ms: int | None = None) -> list[Move]:
+    """Every replica that left or joined, in order of time; of one moment, who left comes first."""
+    return [move for move, _ in _moves(events, end_ms)]
+
+
+def absences(events: pa.Table, end_ms: int | None = None) -> list[Absence]:
+    """Every time that a replica left an ISR, in order of leaving."""
+    found: list[Absence] = []
+    places: dict[tuple[Key, int], int] = {}  # of those that are out now
+    for (key, ts_ms, replica, joined), evictor in _moves(events, end_ms):
+        if not joined:
+            places[key, replica] = len(found)
+            found.append(Absence(key, replica, ts_ms, None, **evictor))
+        elif (key, replica) in places:
+            place = places.pop((key, replica))
+            found[place] = found[place]._replace(end_ms=ts_ms)
+    return found
+
+
+def evictions(events: pa.Table, end_ms: int | None = None) -> list[Absence]:
+    """The absences that a leader's own shrink began."""
+    return [absence for absence in absences(events, end_ms) if absence.leader is not None]
+
+
+def waits(events: pa.Table) -> list[Wait]:
+    """What the rows of kind `latency` and, of a scenario, `produce_ack` say of acks=all."""
+    rows = _rows(events, "latency", "produce_ack")
+    details = [(row, row["detail"]) for row in rows if row["detail"].get("acks") == "-1"]
+    return [
+        Wait(r["run"], r["ts_ms"], r["broker"], int(d["latency_ms"]), int(d.get("count", 1)))
+        for r, d in details
+    ]
+
+
+def _rows(events: pa.Table, *kinds: str) -> list[dict[str, Any]]:
+    """The rows of these kinds in order of time, `detail` as a dict."""
+    chosen = events.filter(pc.is_in(events["kind"], pa.array(kinds))).to_pylist()
+    rows = [row | {"detail": dict(row["detail"] or ())} for row in chosen]
+    return sorted(rows, key=lambda row: row["ts_ms"])
+
+
+def _moves(events: pa.Table, end_ms: int | None) -> Iterator[tuple[Move, dict[str, Any]]]:
+    for key, ts_ms, before, isr, evictor in _changes(events, end_ms):
+        moved = set(isr if before is None else before) ^ set(isr)
+        for replica in sorted(moved, key=lambda r: (r in isr, r)):
+            yield Move(key, ts_ms, replica, replica in isr), evictor
+
+
+def _changes(events: pa.Table, end_ms: int | None) -> Iterator[_Change]:
+    """The changes of the stored ISR, in order of time."""
+    known: dict[Key, tuple[list[int], int]] = {}  # the ISR, and its partition epoch
+    requests: dict[Key, dict[str, Any]] = {}
+    for row in _rows(events, "isr_shrink", "isr_commit"):
+        key = Key(row["run"], row["topic"], row["partition"])
+        if end_ms is not None and row["ts_ms"] > end_ms:
+            return
+        if row["kind"] == "isr_shrink":
+            requests[key] = row
+            continue
+        before, epoch = known.get(key, (row["isr_before"], -1))
+        new_epoch = epoch if row["partition_epoch"] is None else row["partition_epoch"]
+        if new_epoch >= epoch:
+            known[key] = row["isr"], new_epoch
+            if before is None or set(before) != set(row["isr"]):
+                yield key, row["ts_ms"], before, row["isr"], _evictor(row, requests.get(key))
+
+
+def _evictor(commit: dict[str, Any], shrink: dict[str, Any] | None) -> dict[str, Any]:
+    """Who evicted and what it knew, if this is what a leader's shrink asked for."""
+    said_by, asked_by = (commit["detail"].get(key) for key in ("said_by", "asked_by"))
+    is_leaders = said_by != "controller" or asked_by == "leader"
+    if shrink is None or not is_leaders or set(shrink["isr"]) != set(commit["isr"]):
+        return {}
+    knew = {key: int(shrink["detail"][key]) for key in Absence._fields if key in shrink["detail"]}
+    return {"leader": shrink["broker"], **knew}

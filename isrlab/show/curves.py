@@ -158,11 +158,12 @@ def plot_ticks(
 ) -> Axes:
     """Single measurements: a tick for each, in rows, each row's groups beside each other.
 
-    `ranges` are shaded: between which a rule says that they lie (default: the measured ones).
+    A group without a name has the row's colour. `ranges` are shaded: between which a rule says that
+    they lie (default: the measured ones).
     """
     ax = ax or axes(9.0, 1.1 + 0.5 * max(len(rows), 2))
     groups = list(dict.fromkeys(group for row in rows.values() for group in row))
-    chosen = looks(groups)
+    chosen = looks([*groups, *rows])
     for y, (name, row) in enumerate(rows.items()):
         values = np.concatenate([np.asarray(v, float) for v in row.values()] or [np.zeros(0)])
         low, high = (ranges or {}).get(name) or (
@@ -173,7 +174,7 @@ def plot_ticks(
             numbers = np.asarray(row.get(group, ()), float)
             lift = 0.22 * (nth - (len(groups) - 1) / 2) if len(groups) > 1 else 0.0
             ax.plot(numbers, np.full(len(numbers), y + lift), "|",
-                    color=STATES.get(group) or chosen[group][0],
+                    color=STATES.get(group) or chosen[group or name][0],
                     markersize=14 if len(groups) == 1 else 8,
                     markeredgewidth=1.2 if len(numbers) > 3 else 2.5,
                     label=plain(group) if y == 0 else None)  # fmt: skip
@@ -202,8 +203,8 @@ def plot_points(
     chosen = looks(groups)
     for name, (x, y) in groups.items():
         colour, marker = chosen[name]
-        ax.scatter(x, y, s=14, alpha=0.45, color=colour, marker=marker, linewidths=0,
-                   label=f"{plain(name)} ({len(x):,})")  # fmt: skip
+        ax.scatter(x, y, s=14, alpha=0.45, color=colour, marker=marker, linewidths=0)
+        ax.plot([], [], marker, color=colour, label=f"{plain(name)} ({len(x):,})")
     for place in marks:
         ax.axvline(place, color=INK, linewidth=0.8, linestyle=":")
     for place in limits:

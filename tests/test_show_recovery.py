@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from isrlab import churn, fleet
-from isrlab.fleet import load
+from isrlab import fleet
+from isrlab.fleet import load, recovery
 from isrlab.workbook import restart, rolling_restart
 
 BASE = restart.SMALL.with_(restart_s=60.0)
@@ -24,7 +24,7 @@ def test_one_restart_is_one_with_time_to_come_back():
     one = rolling_restart.one_restart(BASE, 0.8, 60)
     assert [len(load.restarts(one, broker)[0]) for broker in range(1, 5)] == [1, 0, 0, 0]
     left_s = one.minutes * 60 - one.restart_every_s - 60
-    assert left_s > churn.expected_rejoin_s(one, 1) == pytest.approx(240)
+    assert left_s > recovery.expected_rejoin_s(one, 1) == pytest.approx(240)
 
 
 def test_producers_are_refused_below_the_safe_wait_only():
@@ -40,16 +40,18 @@ def test_a_wait_is_never_shorter_than_the_downtime():
 
 def test_a_new_replica_has_the_backlog_that_was_asked_for():
     one = rolling_restart.new_replica(BASE, 0.5, 100)
-    assert churn.expected_rejoin_s(one, 1) == pytest.approx(200, rel=0.001)
-    assert churn.expected_rejoin_s(one, 2) == 0
+    assert recovery.expected_rejoin_s(one, 1) == pytest.approx(200, rel=0.001)
+    assert recovery.expected_rejoin_s(one, 2) == 0
 
 
 def test_fewer_machines_carry_more_each():
-    many = rolling_restart.on_machines(churn.loaded(BASE.with_(partitions=60), 0.1), 6, 5e7, "many")
+    many = rolling_restart.on_machines(
+        recovery.loaded(BASE.with_(partitions=60), 0.1), 6, 5e7, "many"
+    )
     few = rolling_restart.on_machines(many, 3, 4e7, "few")
-    assert churn.load_share(few, 1) == pytest.approx(churn.load_share(many, 1) * 2 * 5 / 4)
+    assert recovery.load_share(few, 1) == pytest.approx(recovery.load_share(many, 1) * 2 * 5 / 4)
     hopeless = rolling_restart.on_machines(many, 3, 1e6, "hopeless")
-    assert churn.expected_rejoin_s(hopeless, 1) == float("inf")
+    assert recovery.expected_rejoin_s(hopeless, 1) == float("inf")
 
 
 @pytest.mark.parametrize("share", [0, 1, 1.5])

@@ -87,7 +87,7 @@ def _dress(ax, false, real, config) -> None:  # type: ignore[no-untyped-def]
 
 
 def false_alarms(config: FleetConfig) -> tuple[int, int]:
-    """False alarms and all evictions of a fleet, by the measure of `fleet.evictions`."""
+    """False alarms and all evictions of a fleet, by the measure of `truth.evictions`."""
     rows = fleet.simulate_local(config).select(["kind", "detail"]).to_pylist()
     details = [dict(row["detail"]) for row in rows if row["kind"] == "isr_shrink"]
     ages = [int(detail["since_caught_up_ms"]) for detail in details]

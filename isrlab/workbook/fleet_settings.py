@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -15,54 +17,6 @@ from isrlab.fleet import load
 from isrlab.fleet.cell import cell
 from isrlab.fleet.config import LOADS, TRACE, FleetConfig
 from isrlab.show.style import INK, bare, broker_colour, plain
-
-MEANINGS = {  # Kafka's own settings have its names, with underscores
-    "version": "Kafka version whose rules apply",
-    "name": "what the events carry in the column `run`; empty: the version",
-    "partitions": "of the one topic; each has a leader and followers in turn over the brokers",
-    "brokers": "of the cluster",
-    "replication_factor": "replicas of each partition, the leader among them",
-    "minutes": "how long the fleet runs",
-    "seed": "decides all draws; nothing else does",
-    "replica_lag_time_max_ms": "a follower that is behind for longer leaves the ISR",
-    "replica_lag_max_messages": "one that lacks more records leaves at once (up to 0.8.2)",
-    "min_insync_replicas": "ISR that acks=all demands; fewer: refused",
-    "num_replica_fetchers": "threads from each broker to each leader; partitions share them",
-    "replica_fetch_max_bytes": "of one partition in one response",
-    "replica_fetch_response_max_bytes": "of one response",
-    "replica_fetch_wait_max_ms": "how long a leader parks a fetch that finds nothing",
-    "replica_fetch_min_bytes": "what a fetch must find to be answered at once",
-    "load": "steady, bursts, heavy, together, or trace",
-    "records_per_s": "mean rate outside bursts",
-    "batch_every_ms": "mean gap between batches, exponential",
-    "record_bytes": "size of every record",
-    "burst_records": "height of a burst (of heavy ones: the mean)",
-    "burst_s": "over which it is spread, a batch every 10 ms; 0: one batch",
-    "burst_every_s": "mean time between bursts of a partition, exponential",
-    "burst_share": "of the partitions that a common burst hits (load=together)",
-    "hot_partitions": "that get more load outside bursts",
-    "hot_times": "how much more",
-    "daily_swing": "most load at 15:00 UTC, least at 03:00; a run begins at midnight",
-    "trace_file": "recorded load: CSV, CSV.GZ or Parquet (load=trace)",
-    "trace_columns": "which columns of it to read, if their names do not tell",
-    "acks_all_share": "of the partitions whose producers use acks=all; the others acks=1",
-    "request_timeout_ms": "after which a produce that waits for the ISR fails",
-    "delivery_timeout_ms": "for which a refused produce is tried again",
-    "fetch_latency_ms": "of every message between brokers",
-    "follower_bytes_per_s": "what a fetcher thread can receive and write",
-    "follower_spread": "brokers are drawn this much slower or faster, evenly",
-    "stall_s": "length of a stall of a broker's fetchers (garbage collection, disk)",
-    "stall_every_s": "mean time between them, exponential",
-    "stall_speed": "0: they stand still; 0.5: they work at half speed",
-    "leader_bytes_per_s": "what a leader can send, one queue for all followers",
-    "leader_stall_s": "length of a time in which a leader answers no fetch",
-    "leader_stall_every_s": "mean time between those",
-    "restart_s": "rolling restart: how long each broker's followers are down",
-    "restart_every_s": "from one broker's turn to the next; the first comes after this",
-    "new_broker": "its replicas begin empty, outside the ISR",
-    "backlog_records": "in every log at the start",
-    "isr_commit_ms": "from asking for an ISR change to its being stored",
-}
 
 
 def settings() -> pd.DataFrame:
@@ -77,7 +31,7 @@ def settings() -> pd.DataFrame:
                 "default": _readable("by version" if default is None else default),
                 "unit": limits.get("unit", ""),
                 "valid": _valid(item.name, limits),
-                "what it does": MEANINGS[item.name],
+                "what it does": limits["meaning"],
             }
         )
     return pd.DataFrame(rows)
@@ -175,9 +129,9 @@ def _box(ax: Axes, corner: tuple[float, float], width: float, height: float, edg
     ax.add_patch(box)
 
 
-def _valid(name: str, limits: object) -> str:
-    if limits:
-        return f"{_readable(limits['low'])} to {_readable(limits['high'])}"  # type: ignore[index]
+def _valid(name: str, limits: Mapping[str, Any]) -> str:
+    if "low" in limits:
+        return f"{_readable(limits['low'])} to {_readable(limits['high'])}"
     if name == "version":
         names = [version.name for version in PRESETS.values()]
         return f"{names[0]} to {names[-1]}"

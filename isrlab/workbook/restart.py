@@ -15,8 +15,8 @@ import pyarrow as pa
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from isrlab import churn, fleet
-from isrlab.fleet import load
+from isrlab import fleet
+from isrlab.fleet import load, recovery
 from isrlab.fleet.config import FleetConfig
 from isrlab.show.controls import choice, png, redrawn
 from isrlab.show.style import INK, bare, broker_colour
@@ -54,7 +54,7 @@ def plot_rejoins(events: pa.Table, config: FleetConfig, *, ax: Axes | None = Non
         place = np.full(len(times), broker)
         ax.plot(times, place, "o", color=broker_colour(broker), markersize=4, alpha=0.6)
     brokers = range(1, config.brokers + 1)
-    expected = [churn.expected_rejoin_s(config, broker) for broker in brokers]
+    expected = [recovery.expected_rejoin_s(config, broker) for broker in brokers]
     ax.plot(expected, brokers, "|", color=INK, markersize=18, label="formula")
     ax.axvline(limit_s, color=FORMULA, linewidth=1, label="next broker goes down")
     ax.set_ylim(config.brokers + 0.9, 0.5)
@@ -100,13 +100,13 @@ def restart_png(config: FleetConfig) -> bytes:
 def waits_for_the_gone(configs: Sequence[FleetConfig]) -> pd.DataFrame:
     """For each fleet: how long produces waited at most (s), and how many timed out.
 
-    Latencies are those of `produce_ack` rows, so they are the least of a class.
+    Latencies are those of `latency` rows, so they are the least of a class.
     """
     rows = []
     for config in configs:
         events = fleet.simulate_local(config).select(["kind", "detail"]).to_pylist()
         details = [(row["kind"], dict(row["detail"] or ())) for row in events]
-        waits = [int(said["latency_ms"]) for kind, said in details if kind == "produce_ack"]
+        waits = [int(said["latency_ms"]) for kind, said in details if kind == "latency"]
         errors = [said["error"] for kind, said in details if kind == "produce_error"]
         rows.append((config.run, max(waits) / 1000, errors.count("REQUEST_TIMED_OUT")))
     return pd.DataFrame(rows, columns=["run", "longest_wait_s", "timed_out"])

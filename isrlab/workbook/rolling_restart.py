@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
 from isrlab import churn
-from isrlab.fleet import load
+from isrlab.fleet import load, recovery
 from isrlab.fleet.config import FleetConfig
 from isrlab.show.style import INK, bare, plain
 from isrlab.workbook.claims import recorded
@@ -36,8 +36,8 @@ def one_restart(config: FleetConfig, share: float, down_s: float) -> FleetConfig
     Raises ValueError unless `share` is above 0 and below 1: at 1 there is no coming back.
     """
     _require_share(share)
-    after_s = 60 + 1.5 * churn.catch_up_s(share, down_s)
-    moved = churn.loaded(config, share)
+    after_s = 60 + 1.5 * recovery.catch_up_s(share, down_s)
+    moved = recovery.loaded(config, share)
     return moved.with_(
         restart_s=float(down_s),
         restart_every_s=down_s + after_s,
@@ -49,13 +49,13 @@ def one_restart(config: FleetConfig, share: float, down_s: float) -> FleetConfig
 def rolling(config: FleetConfig, share: float, down_s: float, wait: float) -> FleetConfig:
     """The fleet, loaded by `share`, with a restart of every broker one after another.
 
-    `wait`: from one restart to the next, as a multiple of `churn.safe_restart_every_s`; it is at
+    `wait`: from one restart to the next, as a multiple of `recovery.safe_restart_every_s`; it is at
     least as long as a broker is down. Raises ValueError as `one_restart`.
     """
     _require_share(share)
-    every_s = max(float(down_s), wait * churn.safe_restart_every_s(share, down_s))
-    end_s = config.brokers * every_s + down_s + 60 + 1.5 * churn.catch_up_s(share, down_s)
-    return churn.loaded(config, share).with_(
+    every_s = max(float(down_s), wait * recovery.safe_restart_every_s(share, down_s))
+    end_s = config.brokers * every_s + down_s + 60 + 1.5 * recovery.catch_up_s(share, down_s)
+    return recovery.loaded(config, share).with_(
         restart_s=float(down_s),
         restart_every_s=every_s,
         minutes=end_s / 60,
@@ -74,7 +74,7 @@ def on_machines(
     moved = config.with_(
         brokers=brokers, follower_bytes_per_s=round(machine_bytes_per_s / threads), name=name
     )
-    rejoin_s = churn.expected_rejoin_s(moved, 1)
+    rejoin_s = recovery.expected_rejoin_s(moved, 1)
     every_s = config.restart_s + 60 + (1.5 * rejoin_s if np.isfinite(rejoin_s) else 3_600)
     return moved.with_(restart_every_s=every_s, minutes=(2 * every_s - 1) / 60)
 
@@ -86,12 +86,12 @@ def new_replica(config: FleetConfig, share: float, backlog_s: float) -> FleetCon
     `one_restart`.
     """
     _require_share(share)
-    one = churn.loaded(config.with_(restart_s=0.0), share)
+    one = recovery.loaded(config.with_(restart_s=0.0), share)
     unit = one.with_(new_broker=1, backlog_records=1_000)
-    records = 1_000 * backlog_s / ((1 - share) * churn.expected_rejoin_s(unit, 1))
+    records = 1_000 * backlog_s / ((1 - share) * recovery.expected_rejoin_s(unit, 1))
     return unit.with_(
         backlog_records=round(records),
-        minutes=(30 + 1.5 * churn.catch_up_s(share, 0, backlog_s)) / 60,
+        minutes=(30 + 1.5 * recovery.catch_up_s(share, 0, backlog_s)) / 60,
         name=f"share={share:g} backlog={backlog_s:g}s",
     )
 
@@ -110,9 +110,9 @@ def compared(measured: pd.DataFrame, configs: Sequence[FleetConfig]) -> pd.DataF
         {
             "run": measured["run"],
             "broker": measured["broker"],
-            "share": [churn.load_share(fleets[run], broker) for run, broker in keys],
+            "share": [recovery.load_share(fleets[run], broker) for run, broker in keys],
             "down_s": (measured["up_ms"] - measured["down_ms"]) / 1000,
-            "formula_s": [churn.expected_rejoin_s(fleets[run], broker) for run, broker in keys],
+            "formula_s": [recovery.expected_rejoin_s(fleets[run], broker) for run, broker in keys],
             "partitions": measured["partitions"],
             "still_out": measured["still_out"],
         }
@@ -172,7 +172,7 @@ def plot_rejoin_times(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     ax = ax or _axes(7.2, 3.8)
     down_s = float(table["down_s"].iloc[0])
     shares = np.linspace(0.01, 0.995, 400)
-    line = [churn.catch_up_s(share, down_s) for share in shares]
+    line = [recovery.catch_up_s(share, down_s) for share in shares]
     ax.plot(shares * 100, line, color=FORMULA, label="formula: down × share / (1 − share)")
     x = table["share"] * 100
     ax.vlines(x, table["first_s"], table["last_s"], color=MEASURED, linewidth=2, alpha=0.5)
@@ -237,11 +237,11 @@ def waits(
     """
     rows = []
     for one in configs:
-        share = churn.load_share(one, 1)
+        share = recovery.load_share(one, 1)
         errors = refused[refused["run"] == one.run].groupby("error")["produces"].sum()
         failed = [sum(int(errors.get(name, 0)) for name in kind) for kind in ERRORS.values()]
         minutes = under.loc[under["run"] == one.run, "under_min_isr_ms"].sum() / 60_000
-        wait = one.restart_every_s / churn.safe_restart_every_s(share, one.restart_s)
+        wait = one.restart_every_s / recovery.safe_restart_every_s(share, one.restart_s)
         rows.append((one.run, share, one.restart_every_s, wait, minutes, *failed))
     names = ["run", "share", "every_s", "wait", "under_min_isr_minutes", *ERRORS]
     return pd.DataFrame(rows, columns=names)
@@ -278,7 +278,9 @@ def plot_headroom(table: pd.DataFrame, down_s: float, *, ax: Axes | None = None)
     ax = ax or _axes(7.2, 3.4)
     times = 1 / table["share"].to_numpy(float)
     rates = np.geomspace(1.005, 1.3 * times.max(), 300)
-    ax.plot(rates, [churn.catch_up_s(1 / r, down_s) for r in rates], color=FORMULA, label="formula")
+    ax.plot(
+        rates, [recovery.catch_up_s(1 / r, down_s) for r in rates], color=FORMULA, label="formula"
+    )
     ax.plot(times, table["last_s"], "o", color=MEASURED, label="last partition back, simulated")
     ax.axvline(1, color=INK, linewidth=0.8, linestyle=":")
     ax.set_xscale("log")

@@ -94,7 +94,7 @@ def by_step(
 ) -> pd.DataFrame:
     """A row for each generation and its predecessor: fates of evictions, by reason.
 
-    `diffs` is `churn.diff` of neighbours, `evictions` that of `fleet.evictions`, for all runs.
+    `diffs` is `churn.diff` of neighbours, `evictions` that of `truth.evictions`, for all runs.
     """
     leaves = _with_reasons(diffs, evictions)
     rows = []

@@ -67,7 +67,7 @@ def under_limits(config: FleetConfig, limits_s: Sequence[float]) -> list[FleetCo
 
 
 def stopped(spark: SparkSession) -> DataFrame:
-    """Who was paused or killed in the recordings: as `churn.troubles`, in every role at once."""
+    """Who was paused or killed in the recordings: as `truth.troubles`, in every role at once."""
     rows = [
         (run, f"{role} {one.broker}", one.broker, one.start_ms, one.end_ms)
         for kafka, run in recorded.KAFKA.items()
@@ -96,7 +96,7 @@ def verdict_counts(judged: pd.DataFrame) -> pd.DataFrame:
 
 
 def spared_counts(evictions: pd.DataFrame) -> pd.DataFrame:
-    """Of `churn.spared`, for each run: evictions, those spared, those right after a stall."""
+    """Of `truth.spared`, for each run: evictions, those spared, those right after a stall."""
     of_run = evictions.groupby("run")
     counts = {
         "evictions": of_run.size(),

@@ -21,7 +21,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from isrlab import fleet
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
-from isrlab.fleet.kernel.rows import EXACT_MS, STEPS
+from isrlab.fleet.kernel.state import EXACT_MS, STEPS
 from isrlab.show.controls import choice, png, redrawn
 from isrlab.show.style import INK, PALE, bare, broker_colour, plain
 
@@ -322,7 +322,7 @@ def duration(ms: float) -> str:
 def waits_here(config: FleetConfig) -> pd.DataFrame:
     """The histogram of a small fleet, computed in this process: `latency_ms`, `count`."""
     rows = fleet.simulate_local(config).select(["kind", "detail"]).to_pylist()
-    told = [dict(row["detail"]) for row in rows if row["kind"] == "produce_ack"]
+    told = [dict(row["detail"]) for row in rows if row["kind"] == "latency"]
     table = pd.DataFrame(
         [(int(one["latency_ms"]), int(one["count"])) for one in told],
         columns=["latency_ms", "count"],

@@ -64,12 +64,9 @@ class Wait(NamedTuple):
     produces: int
 
 
-class _Change(NamedTuple):
-    key: Key
-    ts_ms: int
-    before: tuple[int, ...] | None  # None: not known
-    isr: tuple[int, ...]
-    evictor: dict[str, Any]  # the fields of Absence from `leader` on, if it is a leader's shrink
+# key, ms, the ISR before (None: not known) and after, and of a leader's shrink the last four fields
+# of Absence
+_Change = tuple[Key, int, list[int] | None, list[int], dict[str, Any]]
 
 
 def isr_spans(
@@ -82,34 +79,36 @@ def isr_spans(
     """
     last = events.group_by("run").aggregate([("ts_ms", "max")]).to_pylist()
     ends = {row["run"]: row["ts_ms_max"] if end_ms is None else end_ms for row in last}
-    points: dict[Key, list[tuple[int, tuple[int, ...]]]] = {}
+    points: dict[Key, list[tuple[int, list[int]]]] = {}
     for key, ts_ms, before, isr, _ in _changes(events, end_ms):
         if key not in points:
             points[key] = [] if start_ms is None or before is None else [(start_ms, before)]
         points[key].append((ts_ms, isr))
     return {
-        key: [IsrSpan(a, b, isr) for (a, isr), (b, _) in pairwise([*found, (ends[key.run], ())])]
+        key: [
+            IsrSpan(start, end, tuple(isr))
+            for (start, isr), (end, _) in pairwise([*found, (ends[key.run], [])])
+        ]
         for key, found in points.items()
     }
 
 
 def moves(events: pa.Table, end_ms: int | None = None) -> list[Move]:
     """Every replica that left or joined, in order of time; of one moment, who left comes first."""
-    return [move for change in _changes(events, end_ms) for move in _moves(change)]
+    return [move for move, _ in _moves(events, end_ms)]
 
 
 def absences(events: pa.Table, end_ms: int | None = None) -> list[Absence]:
     """Every time that a replica left an ISR, in order of leaving."""
     found: list[Absence] = []
     places: dict[tuple[Key, int], int] = {}  # of those that are out now
-    for change in _changes(events, end_ms):
-        for key, ts_ms, replica, joined in _moves(change):
-            if not joined:
-                places[key, replica] = len(found)
-                found.append(Absence(key, replica, ts_ms, None, **change.evictor))
-            elif (key, replica) in places:
-                place = places.pop((key, replica))
-                found[place] = found[place]._replace(end_ms=ts_ms)
+    for (key, ts_ms, replica, joined), evictor in _moves(events, end_ms):
+        if not joined:
+            places[key, replica] = len(found)
+            found.append(Absence(key, replica, ts_ms, None, **evictor))
+        elif (key, replica) in places:
+            place = places.pop((key, replica))
+            found[place] = found[place]._replace(end_ms=ts_ms)
     return found
 
 
@@ -135,9 +134,16 @@ def _rows(events: pa.Table, *kinds: str) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["ts_ms"])
 
 
+def _moves(events: pa.Table, end_ms: int | None) -> Iterator[tuple[Move, dict[str, Any]]]:
+    for key, ts_ms, before, isr, evictor in _changes(events, end_ms):
+        moved = set(isr if before is None else before) ^ set(isr)
+        for replica in sorted(moved, key=lambda r: (r in isr, r)):
+            yield Move(key, ts_ms, replica, replica in isr), evictor
+
+
 def _changes(events: pa.Table, end_ms: int | None) -> Iterator[_Change]:
-    """The changes of the stored ISR in order of time; each partition's first is "from unknown"."""
-    known: dict[Key, tuple[tuple[int, ...], int]] = {}  # the ISR, and its partition epoch
+    """The changes of the stored ISR, in order of time."""
+    known: dict[Key, tuple[list[int], int]] = {}  # the ISR, and its partition epoch
     requests: dict[Key, dict[str, Any]] = {}
     for row in _rows(events, "isr_shrink", "isr_commit"):
         key = Key(row["run"], row["topic"], row["partition"])
@@ -149,23 +155,16 @@ def _changes(events: pa.Table, end_ms: int | None) -> Iterator[_Change]:
         before, epoch = known.get(key, (row["isr_before"], -1))
         new_epoch = epoch if row["partition_epoch"] is None else row["partition_epoch"]
         if new_epoch >= epoch:
-            known[key] = tuple(row["isr"]), new_epoch
+            known[key] = row["isr"], new_epoch
             if before is None or set(before) != set(row["isr"]):
-                was = None if before is None else tuple(before)
-                evictor = _evictor(row, requests.get(key))
-                yield _Change(key, row["ts_ms"], was, tuple(row["isr"]), evictor)
+                yield key, row["ts_ms"], before, row["isr"], _evictor(row, requests.get(key))
 
 
 def _evictor(commit: dict[str, Any], shrink: dict[str, Any] | None) -> dict[str, Any]:
+    """Who evicted and what it knew, if this is what a leader's shrink asked for."""
     said_by, asked_by = (commit["detail"].get(key) for key in ("said_by", "asked_by"))
     is_leaders = said_by != "controller" or asked_by == "leader"
     if shrink is None or not is_leaders or set(shrink["isr"]) != set(commit["isr"]):
         return {}
     knew = {key: int(shrink["detail"][key]) for key in Absence._fields if key in shrink["detail"]}
     return {"leader": shrink["broker"], **knew}
-
-
-def _moves(change: _Change) -> Iterator[Move]:
-    before = set(change.isr if change.before is None else change.before)
-    for replica in sorted(before ^ set(change.isr), key=lambda r: (r in change.isr, r)):
-        yield Move(change.key, change.ts_ms, replica, replica in change.isr)

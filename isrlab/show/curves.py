@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from isrlab.show.style import INK, PALE, STATES, axes, finish, legend_below, looks, plain, thousands
 from isrlab.show.style import mark as draw_mark
 
-Numbers = Sequence[float] | np.ndarray[Any, Any]
+Numbers: TypeAlias = "Sequence[float] | np.ndarray[Any, Any] | pd.Series[Any] | pd.Index[Any]"
 _THOUSANDS = FuncFormatter(thousands)
 
 
@@ -25,7 +26,8 @@ _THOUSANDS = FuncFormatter(thousands)
 class Curve:
     """Points of one line; `low` and `high` are its band, `look` its colour and marker.
 
-    `style` is matplotlib's for the line ("" for points only); `is_step`: it holds until the next.
+    `style` is matplotlib's for the line ("" for points only); `is_step`: it holds until the next;
+    `texts` are words beside its points.
     """
 
     x: Numbers
@@ -35,6 +37,8 @@ class Curve:
     look: tuple[str, str] | None = None
     style: str = "-"
     is_step: bool = False
+    width: float | None = None
+    texts: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,7 @@ class Scale:
 
     label: str
     kind: str = "linear"
-    ticks: Sequence[float] | None = None
+    ticks: Numbers | None = None
     names: Sequence[str] | None = None
     low: float | None = None
     high: float | None = None
@@ -72,8 +76,10 @@ def plot_curves(
         ax.plot(
             curve.x, curve.y, color=colour, linestyle=curve.style or "none", label=plain(name),
             marker=None if is_dense and curve.style else marker,
-            drawstyle="steps-post" if curve.is_step else "default",
+            drawstyle="steps-post" if curve.is_step else "default", linewidth=curve.width,
         )  # fmt: skip
+        for x, y, text in zip(curve.x, curve.y, curve.texts, strict=False):
+            ax.annotate(plain(text), (x, y), (4, 4), textcoords="offset points", fontsize=7)
     for axis, scale in (("x", scales[0]), ("y", scales[1])):
         _scale(ax, axis, scale)
     for x, text in (marks or {}).items():
@@ -153,11 +159,12 @@ def plot_ticks(
 ) -> Axes:
     """Single measurements: a tick for each, in rows, each row's groups beside each other.
 
-    `ranges` are shaded: between which a rule says that they lie (default: the measured ones).
+    A group without a name has the row's colour. `ranges` are shaded: between which a rule says that
+    they lie (default: the measured ones).
     """
     ax = ax or axes(9.0, 1.1 + 0.5 * max(len(rows), 2))
     groups = list(dict.fromkeys(group for row in rows.values() for group in row))
-    chosen = looks(groups)
+    chosen = looks([*groups, *rows])
     for y, (name, row) in enumerate(rows.items()):
         values = np.concatenate([np.asarray(v, float) for v in row.values()] or [np.zeros(0)])
         low, high = (ranges or {}).get(name) or (
@@ -167,8 +174,10 @@ def plot_ticks(
         for nth, group in enumerate(groups):
             numbers = np.asarray(row.get(group, ()), float)
             lift = 0.22 * (nth - (len(groups) - 1) / 2) if len(groups) > 1 else 0.0
-            ax.plot(numbers, np.full(len(numbers), y + lift), "|", color=chosen[group][0],
-                    markersize=14 if len(groups) == 1 else 8, markeredgewidth=1.2,
+            ax.plot(numbers, np.full(len(numbers), y + lift), "|",
+                    color=STATES.get(group) or chosen[group or name][0],
+                    markersize=14 if len(groups) == 1 else 8,
+                    markeredgewidth=1.2 if len(numbers) > 3 else 2.5,
                     label=plain(group) if y == 0 else None)  # fmt: skip
         if notes and name in notes:
             ax.text(1.01, y, plain(notes[name]), fontsize=8, va="center",
@@ -186,8 +195,8 @@ def plot_points(
     title: str,
     scales: tuple[Scale, Scale],
     *,
-    marks: Sequence[float] = (),
-    limits: Sequence[float] = (),
+    marks: Numbers = (),
+    limits: Numbers = (),
     ax: Axes | None = None,
 ) -> Axes:
     """A point for each (x, y) of a group; `marks` and `limits` are dotted lines."""
@@ -195,8 +204,8 @@ def plot_points(
     chosen = looks(groups)
     for name, (x, y) in groups.items():
         colour, marker = chosen[name]
-        ax.scatter(x, y, s=14, alpha=0.45, color=colour, marker=marker, linewidths=0,
-                   label=f"{plain(name)} ({len(x):,})")  # fmt: skip
+        ax.scatter(x, y, s=14, alpha=0.45, color=colour, marker=marker, linewidths=0)
+        ax.plot([], [], marker, color=colour, label=f"{plain(name)} ({len(x):,})")
     for place in marks:
         ax.axvline(place, color=INK, linewidth=0.8, linestyle=":")
     for place in limits:

@@ -64,6 +64,14 @@ def _use_master(context: click.Context, option: click.Parameter, master: str | N
     show_default=True,
     help="Where index.html and the pages go.",
 )
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    default=min(2, os.cpu_count() or 1),
+    show_default=True,
+    metavar="N",
+    help="How many notebooks run at a time. One on Spark takes about 3 GB.",
+)
 @click.option("--resume", is_flag=True, help="Keep the runs that are done and still valid.")
 @click.option(
     "--notebooks",
@@ -89,6 +97,7 @@ def report(
     file: Path | None,
     grid_file: Path | None,
     out: Path,
+    jobs: int,
     resume: bool,
     folder: Path,
 ) -> None:
@@ -117,7 +126,7 @@ def report(
             runs = notebooks.plan(notebooks.find(folder.resolve(), names), parameters, file)
         gallery.write_index(out)
         with run.interrupts():
-            records = run.run_all(runs, out, resume=resume, progress=progress)
+            records = run.run_all(runs, out, resume=resume, progress=progress, jobs=jobs)
     except notebooks.NotebookError as error:
         _stop(str(error), 2)
     except OSError as error:

@@ -22,6 +22,13 @@ LOOKS_AT_EVERY_FETCH = "ABCDE"
 PUSHES_HIGH_WATERMARK = "FG"
 WRITES_ZOOKEEPER = "ABCDEFGH"
 LOOKS_AFTER_ANSWER = "KLMNO"
+NEW_EPOCH_WHEN_REMOVED = "ABCDEFGHIJKL"
+KEEPS_CLOCKS_IN_NEW_EPOCH = "B"
+FORGETS_ENDS_IN_NEW_EPOCH = "A"
+FORGETS_FETCHES_OF_OUTSIDERS = "L"
+JOINS_FROM_START_OF_EPOCH = "EFGHIJKLMNO"
+FETCHES_WHEN_REMOVED = "LMNO"
+SENDS_AWAY_FORMER_EPOCH = "EFGHIJKLMNO"
 
 
 @dataclass
@@ -33,7 +40,8 @@ class Follower:
     clock: int = 0  # last caught up, by the version's rule
     today: int = 0  # last caught up, by the rule of 0.10.2 and later
     fetched: int = 0  # last fetch
-    leader_end: int = 0  # the leader's log end at that fetch
+    counted: int = 0  # the same for the clocks, or when the leader's epoch began
+    leader_end: int = 0  # the leader's log end then
     told: int = 0  # the high watermark that the leader read at that fetch
     turn: int = 0
     thread: int = 0
@@ -48,6 +56,8 @@ class Partition:
     isr: set[int] = field(default_factory=set)
     wanted: set[int] | None = None  # ISR of the change in flight
     epoch: int = 0
+    leader_epoch: int = 0
+    epoch_start: int = 0  # log end when the leader's epoch began
     acks_all: bool = False
     followers: list[Follower] = field(default_factory=list)
     waiting: list[tuple[int, int, int]] = field(default_factory=list)  # sent, tried, offset
@@ -112,6 +122,7 @@ class NaiveCell:
             if follower.thread in self.settings["empty"]:
                 partition.isr.discard(slot)
                 follower.clock = follower.today = follower.fetched = NEVER_MS
+                follower.counted = NEVER_MS
             else:
                 follower.end = follower.seen = follower.told = partition.end
 
@@ -173,13 +184,17 @@ class NaiveCell:
                     self.fail(now, 7, index, -1)
 
     def fail(self, now, kind, index, end):
-        self.events.append((now, kind, index, 0, 0, 0, -1, end, 0, 0, 0, 0))
+        self.events.append((now, kind, index, 0, 0, 0, -1, end, 0, 0, 0, 0, 0))
 
     def restart(self, number, now):
         """The broker of a thread goes down; the controller takes it out of every ISR."""
-        self.threads[number].down_until_ms = next(
-            end for ms, thread, end in self.settings["restarts"] if (ms, thread) == (now, number)
+        thread = self.threads[number]
+        thread.down_until_ms = next(
+            end for ms, down, end in self.settings["restarts"] if (ms, down) == (now, number)
         )
+        if self.column not in FETCHES_WHEN_REMOVED and not thread.parked:
+            back_ms = thread.down_until_ms + self.settings["latency_ms"]
+            thread.next_ms = max(thread.next_ms, back_ms)
         for index, partition in enumerate(self.partitions):
             slots = {s for s, f in enumerate(partition.followers) if f.thread == number}
             if partition.wanted is not None:
@@ -188,8 +203,29 @@ class NaiveCell:
                 partition.epoch += 1
                 self.emit(index, 3, partition.isr, partition.isr - slots, now)
                 partition.isr -= slots
+                if self.column in NEW_EPOCH_WHEN_REMOVED:
+                    self.begin_epoch(partition, now)
             if slots:
                 self.look_at_high_watermark(index, now)
+
+    def begin_epoch(self, partition, now):
+        """The leader is told to lead on: clocks of ISR members begin now, all others long ago."""
+        partition.leader_epoch += 1
+        partition.epoch_start = partition.end
+        for slot, follower in enumerate(partition.followers):
+            thread = self.threads[follower.thread]
+            if thread.parked and self.column in SENDS_AWAY_FORMER_EPOCH:
+                thread.next_ms = now
+            if self.column in KEEPS_CLOCKS_IN_NEW_EPOCH:
+                continue
+            is_outside = slot not in partition.isr
+            follower.leader_end, follower.counted, follower.clock = partition.end, now, now
+            if self.column in FORGETS_ENDS_IN_NEW_EPOCH:
+                follower.seen = -1
+            elif is_outside:
+                follower.clock = NEVER_MS
+            if is_outside and self.column in FORGETS_FETCHES_OF_OUTSIDERS:
+                follower.counted = NEVER_MS
 
     def is_busy(self, now):
         """The leader does not get to reading."""
@@ -239,18 +275,15 @@ class NaiveCell:
         partition, follower = self.partitions[index], None
         follower = partition.followers[slot]
         offset, end = follower.end, partition.end
-        modern = follower.today
-        if offset >= end:
-            modern = now
-        elif offset >= follower.leader_end:
-            modern = max(modern, follower.fetched)
+        today = self.caught_up(follower, follower.today, end, now)
         if self.column == "A":
             follower.clock = now
         elif self.column == "B":
             follower.clock = now if offset >= end else follower.clock
         else:
-            follower.clock = modern
-        follower.today, follower.fetched, follower.leader_end = modern, now, end
+            follower.clock = self.caught_up(follower, follower.clock, end, now)
+        follower.today, follower.leader_end = today, end
+        follower.fetched = follower.counted = now
         moved, follower.seen = follower.seen != offset, offset
         if self.column in PUSHES_HIGH_WATERMARK and follower.told < partition.high_watermark:
             self.threads[follower.thread].news = True
@@ -258,10 +291,18 @@ class NaiveCell:
         may_join = slot not in partition.isr and partition.wanted is None
         if self.threads[follower.thread].down_until_ms > now:
             may_join = False
-        if may_join and offset >= partition.high_watermark:
+        start = partition.epoch_start if self.column in JOINS_FROM_START_OF_EPOCH else 0
+        if may_join and offset >= max(partition.high_watermark, start):
             self.change(index, partition.isr | {slot}, 1, now)
         if moved or self.column in LOOKS_AT_EVERY_FETCH:
             self.look_at_high_watermark(index, now)
+
+    @staticmethod
+    def caught_up(follower, clock, end, now):
+        """A lag clock of 0.10.2 or later after a fetch."""
+        if follower.end >= end:
+            return now
+        return max(clock, follower.counted) if follower.end >= follower.leader_end else clock
 
     def look_at_high_watermark(self, index, now):
         partition = self.partitions[index]
@@ -399,6 +440,7 @@ class NaiveCell:
                 bits(after),
                 partition.high_watermark,
                 partition.end,
+                partition.leader_epoch,
                 partition.epoch,
                 max([0, *(partition.end - f.seen for f in changed)]),
                 min([now, *(now - f.fetched for f in changed)]),  # at most since the beginning

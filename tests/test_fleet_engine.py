@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cases.fleet_engine import Scene, Seen, play
+from cases.fleet_engine import Scene, Seen, Shutdown, changes, play
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -32,6 +32,7 @@ from isrlab.fleet.kernel.state import (
     ISR_AFTER,
     ISR_BEFORE,
     KIND,
+    REFUSED,
     TS_MS,
     UNLIMITED_BYTES_PER_S,
     Arrivals,
@@ -43,6 +44,7 @@ from isrlab.fleet.kernel.state import (
 
 DURATION_MS = 700
 MOST_EVENTS = 5_000
+FOR_GOOD_MS = 10**6
 WANTED_SCENES = os.environ.get("ISRLAB_SCENES")
 
 GAPS = st.lists(st.tuples(st.integers(1, 250), st.integers(1, 250)), max_size=5)
@@ -104,6 +106,21 @@ def kernel_stalls(rows):
     return np.array([(*row, 0) for row in rows], dtype=np.int64).reshape(-1, 3)
 
 
+def kernel_pauses(scene):
+    """Of each follower: one that shuts down stands still for good."""
+    pauses = list(scene.pauses)
+    if scene.shutdown:
+        slot, stops_ms = scene.shutdown.slot, scene.shutdown.stops_ms(scene)
+        pauses[slot] = (*pauses[slot], (stops_ms, FOR_GOOD_MS))
+    return pauses
+
+
+def kernel_restarts(scene):
+    if not scene.shutdown:
+        return np.zeros((0, 3), np.int64)
+    return np.array([(scene.shutdown.removed_ms(scene), scene.shutdown.slot, FOR_GOOD_MS)])
+
+
 def kernel_setup(scene):
     """The cell that the scene is."""
     config = FleetConfig(
@@ -122,7 +139,8 @@ def kernel_setup(scene):
         ),
         thread_of=np.arange(scene.followers)[None, :],
         bytes_per_s=np.full(scene.followers, UNLIMITED_BYTES_PER_S),
-        stalls=[kernel_stalls(rows) for rows in scene.pauses],
+        stalls=[kernel_stalls(rows) for rows in kernel_pauses(scene)],
+        restarts=kernel_restarts(scene),
         record_bytes=RECORD_BYTES,
         first_tick_ms=scene.first_tick_ms,
         acks_all=scene.acks == ACKS_ALL,
@@ -139,17 +157,17 @@ def kernel_play(scene):
     arrivals = Arrivals(table[:, 0].copy(), partition, table[:, 1].astype(np.int32))
     count = run(state, arrivals, DURATION_MS)
     rows = out.events[:count]
-    is_change = rows[:, KIND] <= COMMIT
-    changes = rows[is_change][:, [TS_MS, KIND, ISR_BEFORE, ISR_AFTER]]
-    failures = rows[~is_change][:, [TS_MS, KIND]].tolist()
-    starts = bucket_starts()
-    moved = np.flatnonzero(np.diff(samples[:, 2], prepend=0))
+    is_change, is_failure = rows[:, KIND] <= COMMIT, rows[:, KIND] >= REFUSED
+    asked = rows[is_change][:, [TS_MS, KIND, ISR_BEFORE, ISR_AFTER]]
+    failures = rows[is_failure][:, [TS_MS, KIND]].tolist()
+    times, high_watermarks, isrs = samples[:, [0, 2, 3]].T.tolist()
     return Seen(
-        changes=[tuple(row) for row in changes.tolist()],
-        high_watermarks=[tuple(row) for row in samples[moved][:, [0, 2]].tolist()],
+        changes=[tuple(row) for row in asked.tolist()],
+        isrs=changes(times, isrs),
+        high_watermarks=changes(times, high_watermarks),
         ends=[samples[-1, 1], *samples[-1, 4:]],
         failures=sorted((ms, ONE_DETAIL[kind][1]) for ms, kind in failures),
-        waits_ms=np.repeat(starts, state.latencies.sum(axis=0)).tolist(),
+        waits_ms=np.repeat(bucket_starts(), state.latencies.sum(axis=0)).tolist(),
     )
 
 
@@ -230,6 +248,62 @@ def test_when_a_leader_asks_for_a_shrink_it_looks_at_its_high_watermark(column, 
 def test_engine_and_kernel_agree_on_a_shrink_past_a_stale_outsider(column):
     scene = shrink_past_a_stale_outsider(column)
     assert kernel_play(scene) == engine_play(scene)
+
+
+def broker_gone(column, is_clean, gap_ms):
+    """All is calm; follower 2 shuts down, or is killed; `gap_ms` after its removal a record comes.
+
+    The lag limit is 200 ms: whoever waits for the follower that is gone waits about so long.
+    """
+    shutdown = Shutdown(at_ms=300, slot=1, is_clean=is_clean, fetches_ms=25, session_ms=50)
+    calm = Scene(
+        column=column,
+        followers=2,
+        lag_ms=200,
+        lag_messages=20,
+        min_isr=1,
+        latency_ms=2,
+        controller_latency_ms=5,
+        wait_ms=60,
+        fetch_records=1000,
+        first_tick_ms=50,
+        arrivals=(),
+        pauses=((), ()),
+        acks=ACKS_ALL,
+        shutdown=shutdown,
+    )
+    removed_ms = shutdown.removed_ms(calm)
+    return replace(calm, arrivals=((20, 1), (250, 2), (removed_ms + gap_ms, 3), (620, 4)))
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "killed"])
+@pytest.mark.parametrize("column", PRESETS)
+def test_who_waits_for_a_broker_that_the_controller_removed(column, is_clean):
+    """Only a leader of 3.3 to 3.5, for a broker that fetches on while it shuts down."""
+    scene = broker_gone(column, is_clean, gap_ms=30)
+    kernel, engine = kernel_play(scene), engine_play(scene)
+    assert replace(kernel, changes=[]) == replace(engine, changes=[])
+    assert kernel.isrs == [(scene.shutdown.removed_ms(scene), 0b01)]
+    waits = [4, 4, 4, 256] if column == "L" and is_clean else [4, 4, 4, 4]
+    assert kernel.waits_ms == waits
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "killed"])
+@pytest.mark.parametrize("column", PRESETS)
+@pytest.mark.parametrize("gap_ms", [-4, -1, 1, 8])
+def test_a_record_about_the_time_of_the_removal(column, is_clean, gap_ms):
+    """Followers that are told of a new epoch ask where the former one ends; the kernel does not."""
+    scene = broker_gone(column, is_clean, gap_ms)
+    kernel, engine = kernel_play(scene), engine_play(scene)
+    assert kernel.isrs == engine.isrs
+    assert [value for _, value in kernel.high_watermarks] == [
+        value for _, value in engine.high_watermarks
+    ]
+    apart = [
+        abs(ours[0] - theirs[0])
+        for ours, theirs in zip(kernel.high_watermarks, engine.high_watermarks, strict=True)
+    ]
+    assert max(apart) <= 10
 
 
 def test_scenes_are_eventful():

@@ -44,8 +44,8 @@ def test_every_combination_is_a_run(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("- 1", "must hold the keys notebook, title, parameters, grid"),
-        ("notebook: [", "cannot read the grid"),
+        ("- 1", "must hold `name: value` lines"),
+        ("notebook: [", "cannot read .*limits.yaml"),
         (GOOD + "gird: 1", "unknown key 'gird'; known: notebook, title"),
         (GOOD.replace("works", "worked"), "unknown notebook 'worked'; known: 01_works"),
         (GOOD.replace("lag_ms", "lag"), "unknown parameter 'lag'; known:\n  01_works"),
@@ -57,7 +57,7 @@ def test_every_combination_is_a_run(tmp_path):
         (GOOD.replace("[100, 200, 300]", "[]"), "2 version x 0 lag_ms make 0 points"),
         (GOOD.replace("[100, 200, 300]", str(list(range(51)))), "make 102 points; valid: 1 to 100"),
         ("notebook: works", "no values make 1 points"),
-        ("notebook: works\ngrid: 3", "`grid` of a grid must hold"),
+        ("notebook: works\ngrid: 3", "parameters and grid must hold"),
     ],
 )
 def test_a_bad_grid_is_refused_with_what_is_valid(text, message, tmp_path):
@@ -123,10 +123,10 @@ def test_questions_are_shown_on_the_index(tmp_path):
     (tmp_path / "runs" / "01_a.json").write_text(json.dumps(record.__dict__))
     gallery.write_index(tmp_path)
     index = text_of(tmp_path, "index.html")
-    assert gallery.OPERATORS_QUESTIONS[22] in index
-    assert gallery.OPERATORS_QUESTIONS[21] not in index
+    assert gallery.questions()[22] in index
+    assert gallery.questions()[21] not in index
 
 
 def test_questions_of_the_notebooks_are_known():
     asked = {number for each in notebooks.find(ROOT / "notebooks") for number in each.questions}
-    assert asked <= gallery.OPERATORS_QUESTIONS.keys()
+    assert asked <= gallery.questions().keys()

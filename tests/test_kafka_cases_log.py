@@ -246,6 +246,7 @@ def test_assignment(column, case, assigned, entries):
         ("H18", ((0, 0), (1, 7), (2, 10)), "truncate_from_start", 5, ((0, 5), (1, 7), (2, 10))),
         ("at-a-start", ((0, 0), (1, 7), (2, 10)), "truncate_from_start", 7, ((1, 7), (2, 10))),
         ("nothing", ((2, 6), (3, 8)), "truncate_from_end", 9, ((2, 6), (3, 8))),
+        ("negative", ((2, 6), (3, 8)), "truncate_from_end", -1, ((2, 6), (3, 8))),
     ],
 )
 def test_cut_of_the_cache(case, assigned, method, offset, entries):

@@ -170,25 +170,46 @@ def test_resume_keeps_what_succeeded_and_is_still_valid(tmp_path, monkeypatch):
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are read from /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupt_keeps_what_is_done_and_ends_the_children(number, tmp_path):
-    command = [sys.executable, "-m", "isrlab", "report", "01", "05", "-p", "seconds", "600"]
+    command = [sys.executable, "-m", "isrlab", "report", "01", "05", "--jobs", "2"]
+    command += ["-p", "seconds", "600", "-p", "seconds", "601"]  # 05 is there twice
     running = subprocess.Popen(
         [*command, "--notebooks", str(NOTEBOOKS), "--out", str(tmp_path)],
         stderr=subprocess.PIPE,
         text=True,
     )
     for line in running.stderr:
-        if line.startswith("05_waits"):
+        if line.startswith("01_works: ok"):
             break
-    children = wait_for(lambda: descendants(running.pid, "sleep"))
+    wait_for(lambda: len(descendants(running.pid, "sleep")) == 2)
+    children = descendants(running.pid, "sleep")
     running.send_signal(number)
-    _, said = running.communicate(timeout=30)
+    _, said = running.communicate(timeout=60)
     assert running.returncode == 130
-    assert "interrupted. Done: 01_works" in said
+    assert said.count("interrupted. Done: 01_works; their pages") == 1
     assert "--resume" in said
     assert "Traceback" not in said
     assert "A small run that works" in text_of(tmp_path, "index.html")
-    assert children
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_has_one_line_for_all_that_run():
+    progress = run.Progress(Terminal())
+    jobs = [run.Running(each, run.blank_record(each)) for each in runs(names=("01", "02"))]
+    for job in jobs:
+        progress.start(job)
+    progress.on_cell(jobs[1], 2)
+    assert progress.stream.getvalue().endswith(
+        "\r\x1b[K01_works: cell 1/10, 0 s · 02_fails: cell 3/5, 0 s"
+    )
+    progress.end(run.replace(jobs[0].record, status="ok", seconds=1.5))
+    assert progress.stream.getvalue().endswith(
+        "\r\x1b[K01_works: ok, 1.5 s\n\r\x1b[K02_fails: cell 3/5, 0 s"
+    )
 
 
 def descendants(pid: int, name: str) -> list[int]:
@@ -317,8 +338,8 @@ def test_several_values_make_one_run_each(tmp_path):
         ("lag: 3", "unknown parameter 'lag'"),
         ("01:\n  lag: 3", "unknown parameter 'lag'"),
         ("09_other:\n  lag_ms: 3", "unknown notebook '09_other'"),
-        ("- 1", "must hold"),
-        ("a: [", "cannot read parameters"),
+        ("- 1", "must hold `name: value` lines"),
+        ("a: [", "cannot read .*params.yaml"),
         ("lag_ms: x", "is not a whole number"),
     ],
 )

@@ -13,8 +13,10 @@ Brokers print local time without a zone, so the zone is an argument of the reade
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from isrlab.brokerlogs.fields import COLUMNS, FIELDS, Values
@@ -23,16 +25,14 @@ from isrlab.brokerlogs.formats import FORMATS, IMPOSSIBLE, NO_NEWS, Format
 Event = dict[str, object]
 
 
-@dataclass(frozen=True, slots=True)
-class Unread:
+class Unread(NamedTuple):
     """A line that tells of replication, or might, and could not be read; `text` may show it."""
 
     reason: str
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     """What stands before and after a message; `ts_ms` is UTC."""
 
     ts_ms: int
@@ -78,19 +78,18 @@ class LineReader:
     """Reads the lines of one file in order, and remembers the head that the next may belong to."""
 
     time_zone: str = "UTC"
-    after: Head | None = None
+    _after: Head | None = None
     _passed: bytes = b""
-    _hours: dict[str, int] = field(default_factory=dict)
 
     def read(self, line: str) -> Event | Unread | None:
         """The event that a line tells, or why it is unread, or None for one that tells nothing."""
         try:
-            head = self.head(line)
+            head = self._head(line)
         except ValueError:
             return Unread("no such date or time")
         if head is None:
             return self._without_head(line)
-        self.after, self._passed = head, b""
+        self._after, self._passed = head, b""
         return read_message(head)
 
     def pass_by(self, line: bytes) -> None:
@@ -98,7 +97,7 @@ class LineReader:
         if line[:1] == b"[":
             self._passed = line
 
-    def head(self, line: str) -> Head | None:
+    def _head(self, line: str) -> Head | None:
         """The parts of a line that begins with a time; ValueError if there is no such time."""
         found = _HEAD.match(line)
         if found is None:
@@ -106,32 +105,31 @@ class LineReader:
         minute, second = int(found["minute"]), int(found["second"])
         if minute > 59 or second > 59:
             raise ValueError(found[0])
-        ts_ms = self._hour_ms(found["hour"]) + (minute * 60 + second) * 1000 + int(found["ms"])
+        hour_ms = _hour_ms(found["hour"], self.time_zone)
+        ts_ms = hour_ms + (minute * 60 + second) * 1000 + int(found["ms"])
         rest = found["rest"].rstrip()
         logger = _LOGGER.search(rest)
         message = rest[: logger.start()] if logger else rest
         return Head(ts_ms, found["level"], message, logger["logger"] if logger else None)
 
-    def _hour_ms(self, hour: str) -> int:
-        """Milliseconds since the epoch at the start of a local hour."""
-        if hour not in self._hours:
-            local = datetime.fromisoformat(f"{hour}:00:00").replace(tzinfo=ZoneInfo(self.time_zone))
-            self._hours[hour] = int(local.timestamp()) * 1000
-        return self._hours[hour]
-
-    def _head_before(self) -> Head | None:
-        if self._passed:
-            self.after, self._passed = self.head(self._passed.decode("utf-8", "replace")), b""
-        return self.after
-
     def _without_head(self, line: str) -> Event | Unread | None:
         for form in _EXCEPTIONS:
             if form.landmark in line and (found := form.regex.fullmatch(line.strip())):
-                head = self._head_before()
-                return _event(form, found, head) if head else Unread("an error without a time")
-        if _ABOUT_ISR.search(line):
-            return Unread("no time at the beginning of the line")
-        return None
+                if self._passed:
+                    self._after = self._head(self._passed.decode("utf-8", "replace"))
+                    self._passed = b""
+                if self._after is None:
+                    return Unread("an error without a time")
+                return _event(form, found, self._after)
+        is_torn = _ABOUT_ISR.search(line) is not None
+        return Unread("no time at the beginning of the line") if is_torn else None
+
+
+@lru_cache(maxsize=1024)
+def _hour_ms(hour: str, time_zone: str) -> int:
+    """Milliseconds since the epoch at the start of a local hour."""
+    local = datetime.fromisoformat(f"{hour}:00:00").replace(tzinfo=ZoneInfo(time_zone))
+    return int(local.timestamp()) * 1000
 
 
 def read_line(line: str, time_zone: str = "UTC") -> Event | Unread | None:
@@ -159,40 +157,34 @@ def _event(form: Format, found: re.Match[str], head: Head) -> Event:
     values: Values = {}
     for name in form.fields:
         # Later fields do not overrule earlier ones: the line's own words come before nested states.
-        new = FIELDS[name].read(name, found[name] or "")
-        values.update({key: value for key, value in new.items() if key not in values})
-    detail = dict(form.fixed)
+        values = FIELDS[name].read(name, found[name] or "") | values
     event: Event = {"ts_ms": head.ts_ms, "kind": form.kind}
-    for name, value in values.items():
-        if name in COLUMNS:
-            event[name] = value
-        else:
-            detail[name] = str(value)
-    event["detail"] = detail
+    event |= {name: value for name, value in values.items() if name in COLUMNS}
+    detail = form.fixed | {n: str(value) for n, value in values.items() if n not in COLUMNS}
     if "broker" not in event and (source := _SOURCE.search(head.message)):
         event["broker"] = int(source[1])
-    return _completed(event, detail)
+    return _completed(event, detail) | {"detail": detail}
 
 
 def _completed(event: Event, detail: dict[str, str]) -> Event:
     """The event with what its kind implies: who leads, who died, who came back."""
+    broker, is_own = event.get("broker"), "said_by" not in detail
     if event["kind"] == "isr_commit" and "isr" not in event:  # a controller changed the leader only
         event["kind"] = "leader"
     kind = event["kind"]
     if kind in ("crash", "restart") and "brokers" not in detail:
-        event.setdefault("replica", event.get("broker"))
+        event.setdefault("replica", broker)
+    if kind == "metadata" and is_own:
+        detail.setdefault("leader", str(broker))
     if kind == "leader":
-        event.setdefault("replica", int(detail.pop("leader", -1)))
-        if event["replica"] == -1 and "said_by" not in detail:
-            event["replica"] = event.get("broker")
-        elif event["replica"] == -1:  # a controller found no leader
+        leader = int(detail.pop("leader", -1))
+        event.setdefault("replica", broker if is_own and leader == -1 else leader)
+        if event["replica"] == -1:  # a controller found no leader
             event["kind"] = "metadata"
             del event["replica"]
             detail["leader"] = "-1"
-    if event["kind"] == "leader" and detail.get("unclean"):
-        event.setdefault("isr", [event["replica"]])
-    if kind == "metadata" and "leader" not in detail and "said_by" not in detail:
-        detail["leader"] = str(event.get("broker"))
+        elif detail.get("unclean"):
+            event.setdefault("isr", [event["replica"]])
     return event
 
 
@@ -204,11 +196,10 @@ def _doubt(event: Event, head: Head) -> Unread | None:
         return None
     if head.level not in ("INFO", "TRACE"):
         return Unread(f"no broker prints this: ISR lines are INFO or TRACE, never {head.level}")
-    if not isinstance(after, list) or not isinstance(before, list):
-        return None
-    small, large = (after, before) if kind == "isr_shrink" else (before, after)
-    if not set(small) < set(large):
-        return Unread("no broker prints this: the lists do not fit the word before them")
+    if isinstance(after, list) and isinstance(before, list):
+        small, large = (after, before) if kind == "isr_shrink" else (before, after)
+        if not set(small) < set(large):
+            return Unread("no broker prints this: the lists do not fit the word before them")
     return None
 
 

@@ -261,9 +261,8 @@ _CONTROL = bytes(set(range(32)) - {9, 10, 12, 13, 27})
 def _is_garbage(data: bytes) -> bool:
     """No broker wrote this: control characters, or bytes that are no UTF-8."""
     sample = data[:4096]
-    if sample.isascii():
-        return len(sample.translate(None, _CONTROL)) != len(sample)
-    return "\ufffd" in sample.decode("utf-8", "replace")[:-1]
+    is_printed = len(sample.translate(None, _CONTROL)) == len(sample)
+    return not is_printed or "\ufffd" in sample.decode("utf-8", "replace")[:-1]
 
 
 def _shown(data: bytes) -> str:

@@ -7,14 +7,18 @@ What was done is known to the millisecond: it is the truth that readers of the l
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
 from isrlab.brokerlogs.read import read_local
+from isrlab.events import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 RUNS = {"3.9": "kafka-3.9", "4.1": "kafka-4.1"}  # release: folder, and name of the run
 LAG_TIME_MS = 5_000  # replica.lag.time.max.ms of both
@@ -22,18 +26,16 @@ _ROOT = Path(__file__).resolve().parents[2] / "data" / "recordings"
 _ENDS = {"SIGSTOP": "SIGCONT", "SIGKILL": "start", "SIGTERM": "start"}
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
-    """A row of a timeline: what was done, to which broker (None: to no broker)."""
+class Action(NamedTuple):
+    """A row of a timeline: what was done, to which broker (0: to none)."""
 
     ts_ms: int
     action: str
-    broker: int | None
+    broker: int
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class Outage:
+class Outage(NamedTuple):
     """A broker was away from `start_ms` to `end_ms`; `signal` says how, such as "SIGSTOP"."""
 
     broker: int
@@ -55,16 +57,16 @@ def folder(release: str) -> Path:
 
 def timeline(release: str) -> list[Action]:
     """All that was done during a recording, in order."""
-    with (folder(release) / "timeline.csv").open() as file:
-        return [
-            Action(
-                round(datetime.fromisoformat(row["time_utc"]).timestamp() * 1000),
-                row["action"],
-                int(row["broker"]) if row["broker"] else None,
-                row["detail"],
-            )
-            for row in csv.DictReader(file)
-        ]
+    rows = csv.DictReader((folder(release) / "timeline.csv").read_text().splitlines())
+    return [
+        Action(
+            round(datetime.fromisoformat(row["time_utc"]).timestamp() * 1000),
+            row["action"],
+            int(row["broker"] or 0),
+            row["detail"],
+        )
+        for row in rows
+    ]
 
 
 def outages(release: str, *signals: str) -> list[Outage]:
@@ -72,28 +74,25 @@ def outages(release: str, *signals: str) -> list[Outage]:
 
     An outage ends with SIGCONT, or with the start of the process.
     """
-    actions = timeline(release)
-    return [
-        Outage(
-            done.broker,
-            done.ts_ms,
-            next(
-                later.ts_ms
-                for later in actions[index:]
-                if (later.broker, later.action) == (done.broker, _ENDS[done.action])
-            ),
-            done.action,
-        )
-        for index, done in enumerate(actions)
-        if done.broker and done.action in (signals or _ENDS)
-    ]
+    found, actions = [], timeline(release)
+    for index, (ts_ms, action, broker, _) in enumerate(actions):
+        if action in (signals or _ENDS):
+            end = (broker, _ENDS[action])
+            back_ms = next(a.ts_ms for a in actions[index:] if (a.broker, a.action) == end)
+            found.append(Outage(broker, ts_ms, back_ms, action))
+    return found
 
 
 @cache
 def events(release: str) -> pa.Table:
     """The events of a recording, in order of time, read without Spark; the run is `RUNS[release]`.
 
-    All logs of all brokers: what a controller or a state-change log says has `detail.said_by` or
-    the file in `detail.file`.
+    All logs of all brokers: what a controller says has `detail.said_by`, and `detail.file` names
+    the log.
     """
     return read_local(folder(release), run=RUNS[release])
+
+
+def dataframe(spark: SparkSession) -> DataFrame:
+    """The events of all recordings, for questions to Spark."""
+    return spark.createDataFrame(pa.concat_tables(map(events, RUNS)), spark_schema())

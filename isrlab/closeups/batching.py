@@ -20,7 +20,8 @@ AlterPartitionManager.scala 3.7.1:155-380. KAFKA-14010 is in 3.2.1, not in 3.2.0
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from isrlab.engine import versions
 from isrlab.engine.messages import CONTROLLER, After, Output, Send
@@ -34,9 +35,7 @@ class BatchingRules:
     """The forms of the batching, by release."""
 
     sends_at_once: bool = True  # 2.8; in 2.7 a task looks every 50 ms
-    frees_before_answering: bool = (
-        True  # 3.2.1: a leader may resubmit from its answer (KAFKA-14010)
-    )
+    frees_before_answering: bool = True  # 3.2.1: a leader's answer may resubmit (KAFKA-14010)
     refusal_throws: bool = False  # up to 2.8, in the middle of a batch; 3.0 only writes a line
 
     @classmethod
@@ -47,11 +46,7 @@ class BatchingRules:
         numbers = versions.release(release)
         if numbers < (2, 7):
             raise ValueError(f"Kafka {release} writes ISR changes into ZooKeeper, one by one")
-        return cls(
-            sends_at_once=numbers >= (2, 8),
-            frees_before_answering=numbers >= (3, 2, 1),
-            refusal_throws=numbers < (3,),
-        )
+        return cls(numbers >= (2, 8), numbers >= (3, 2, 1), numbers < (3,))
 
     @property
     def refusal(self) -> str:
@@ -61,8 +56,7 @@ class BatchingRules:
 # Messages
 
 
-@dataclass(frozen=True, slots=True)
-class IsrChange:
+class IsrChange(NamedTuple):
     """What a leader asks for."""
 
     partition: str
@@ -71,25 +65,21 @@ class IsrChange:
     partition_epoch: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Submit:
+class Submit(NamedTuple):
     change: IsrChange
 
 
-@dataclass(frozen=True, slots=True)
-class SendChanges:
+class SendChanges(NamedTuple):
     """The 50 ms timer."""
 
 
-@dataclass(frozen=True, slots=True)
-class AlterPartitions:
+class AlterPartitions(NamedTuple):
     """One request with the changes of several partitions."""
 
     changes: tuple[IsrChange, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AlterPartitionsResponse:
+class AlterPartitionsResponse(NamedTuple):
     """An answer of the controller. `error` is that of the whole request; `results` are pairs of
     partition and error (None: stored). Partitions may be missing.
     """
@@ -98,8 +88,7 @@ class AlterPartitionsResponse:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What a leader is told about its change."""
 
     change: IsrChange
@@ -118,7 +107,7 @@ class IsrChanges:
 
     rules: BatchingRules = BatchingRules()
     unsettled: tuple[IsrChange, ...] = ()
-    in_flight: tuple[IsrChange, ...] = field(default=())
+    in_flight: tuple[IsrChange, ...] = ()
 
     def holds(self, partition: str) -> bool:
         return any(change.partition == partition for change in self.unsettled)
@@ -135,25 +124,16 @@ def step(
     resubmit: Resubmit = lambda answer: None,
 ) -> Step:
     """`resubmit` is what a leader submits at once, from within its answer."""
-    if isinstance(message, Submit):
-        return on_submit(changes, message.change)
-    if isinstance(message, SendChanges):
-        return on_send_changes(changes)
-    return on_response(changes, message, resubmit)
-
-
-def on_submit(changes: IsrChanges, change: IsrChange) -> Step:
-    """Take the change, unless its partition has one already."""
-    if changes.holds(change.partition):
-        return changes, (Answer(change, changes.rules.refusal),)
-    taken = replace(changes, unsettled=(*changes.unsettled, change))
-    return _send(taken) if changes.rules.sends_at_once else (taken, ())
-
-
-def on_send_changes(changes: IsrChanges) -> Step:
-    sent, outputs = _send(changes)
     is_periodic = not changes.rules.sends_at_once
-    return sent, (*outputs, After(PERIOD_MS, SendChanges())) if is_periodic else outputs
+    if isinstance(message, AlterPartitionsResponse):
+        return on_response(changes, message, resubmit)
+    if isinstance(message, SendChanges):
+        sent, outputs = _send(changes)
+        return sent, (*outputs, After(PERIOD_MS, SendChanges())) if is_periodic else outputs
+    if changes.holds(message.change.partition):
+        return changes, (Answer(message.change, changes.rules.refusal),)
+    taken = replace(changes, unsettled=(*changes.unsettled, message.change))
+    return (taken, ()) if is_periodic else _send(taken)
 
 
 def _send(changes: IsrChanges) -> Step:
@@ -177,14 +157,13 @@ def on_response(changes: IsrChanges, response: AlterPartitionsResponse, resubmit
     if response.error:
         back_off = (After(RETRY_MS, SendChanges()),) if at_once else ()
         return replace(changes, in_flight=()), back_off
-    results = dict(response.results)
-    answers: list[Output | Answer] = []
+    results, answers = dict(response.results), list[Output | Answer]()
     for sent in changes.in_flight:
         if sent.partition in results:
             answer = Answer(sent, results[sent.partition])
-            changes, told = _settle(changes, answer, resubmit(answer))
-            answers.extend(told)
-            if len(told) > 1 and changes.rules.refusal_throws:
+            changes, outputs = _settle(changes, answer, resubmit(answer))
+            answers.extend(outputs)
+            if len(outputs) > 1 and changes.rules.refusal_throws:
                 return replace(changes, in_flight=()), tuple(answers)
     changes = replace(changes, in_flight=())
     changes, outputs = _send(changes) if at_once else (changes, ())

@@ -2,9 +2,9 @@
 
 Theory of operation. A fetch that finds too little, and a produce whose records are not committed
 yet, wait in a purgatory. Each waiting operation is on the watch list of every partition it is
-about. Whatever happens to a partition (an append, a new high watermark, a fetch of a follower) has
-its watch list looked through; an operation whose condition holds completes. One that nothing
-completes is completed by the timer. So each completes exactly once, and its cause is known.
+about. Whatever happens to a partition (an append, a new high watermark) has its watch list looked
+through; an operation whose condition holds completes. What nothing completes, the timer does. So
+each completes exactly once, and its cause is known.
 
 The timer is a row of wheels. A wheel has `size` slots of `tick_ms` each; a task goes into the slot
 of its expiration in the finest wheel that reaches so far. When a slot of a coarser wheel is due,
@@ -12,8 +12,8 @@ its tasks are added again, and so fall to a finer wheel or run. A wheel's clock 
 slot is due. Up to 0.8.2 a queue ordered by expiration stood in its place.
 
 Times are milliseconds. Left out: threads and locks, the 512 shards of the watch lists (2.2),
-throttled replicas, and what completes a fetch besides bytes (fencing, diverging epochs,
-KIP-392): those are in `high_watermark.py`, for one partition.
+throttled replicas, and what completes a fetch besides bytes (fencing, diverging epochs, KIP-392):
+those are in the engine's `high_watermark.py`, for one partition.
 
 Source: TimingWheel, SystemTimer, TimerTaskList (Java) 3.7.1; DelayedOperation.scala 0.9.0.1, 3.7.1;
 DelayedFetch.scala 3.7.1:73-157; RequestPurgatory.scala 0.8.2.2.
@@ -24,22 +24,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import NamedTuple
 
-from isrlab.closeups.segment import LogRead, Reader, SegmentedLog
+from isrlab.closeups.segment import Reader, SegmentedLog
 
-NEVER_MS = -1
 MOST_SLOTS = 100_000  # emptied in one call
 Place = tuple[int, int]  # number of the wheel (0 is the finest), number of the slot
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(NamedTuple):
     id: str
     expiration_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(NamedTuple):
     """A task is put into a slot, or runs: then it has no target. New tasks have no source."""
 
     task: Task
@@ -55,40 +53,37 @@ class Move:
 # The wheels
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """Tasks of one tick; `expiration_ms` is when the tick begins, kept until the slot is due."""
+class Slot(NamedTuple):
+    """Tasks of one tick; `expiration_ms` is when the tick begins."""
 
-    expiration_ms: int = NEVER_MS
+    expiration_ms: int
     tasks: tuple[Task, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
-    """One circle of slots. Its clock, `current_ms`, is a multiple of its tick."""
+    """One circle of slots. Its clock, `current_ms`, is a multiple of its tick.
+
+    `slots` holds by number those that are still to be due, even if their tasks are cancelled.
+    """
 
     tick_ms: int
+    size: int
     current_ms: int
-    slots: tuple[Slot, ...]
+    slots: dict[int, Slot] = field(default_factory=dict)
 
     @classmethod
     def at(cls, now_ms: int, tick_ms: int, size: int) -> Wheel:
-        return cls(tick_ms, now_ms - now_ms % tick_ms, (Slot(),) * size)
+        return cls(tick_ms, size, now_ms - now_ms % tick_ms)
 
     @property
     def interval_ms(self) -> int:
-        return self.tick_ms * len(self.slots)
+        return self.tick_ms * self.size
 
-    def put(self, task: Task) -> tuple[Wheel, int]:
-        """The wheel with the task, and the slot that it is in."""
-        tick = task.expiration_ms // self.tick_ms
-        number = tick % len(self.slots)
-        filled = Slot(tick * self.tick_ms, (*self.slots[number].tasks, task))
-        return self.with_slot(number, filled), number
-
-    def with_slot(self, number: int, slot: Slot) -> Wheel:
-        slots = (*self.slots[:number], slot, *self.slots[number + 1 :])
-        return replace(self, slots=slots)
+    @property
+    def hand(self) -> int:
+        """The number of the slot that the clock is in."""
+        return self.current_ms // self.tick_ms % self.size
 
     def advance(self, now_ms: int) -> Wheel:
         if now_ms < self.current_ms + self.tick_ms:
@@ -108,64 +103,64 @@ class Timer:
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        return tuple(t for wheel in self.wheels for slot in wheel.slots for t in slot.tasks)
+        return tuple(
+            t for wheel in self.wheels for slot in wheel.slots.values() for t in slot.tasks
+        )
 
     def add(self, task: Task, now_ms: int, source: Place | None = None) -> tuple[Timer, Move]:
         """The timer with the task in its slot. A task that has expired already runs instead."""
-        finest = self.wheels[0]
-        if task.expiration_ms < finest.current_ms + finest.tick_ms:
+        wheels, level = list(self.wheels), 0
+        if task.expiration_ms < wheels[0].current_ms + wheels[0].tick_ms:
             return self, Move(task, now_ms, source, None)
-        wheels = list(self.wheels)
-        level = 0
         while task.expiration_ms >= wheels[level].current_ms + wheels[level].interval_ms:
             level += 1
             if level == len(wheels):
                 lower = wheels[-1]
-                wheels.append(Wheel.at(lower.current_ms, lower.interval_ms, len(lower.slots)))
-        wheels[level], slot = wheels[level].put(task)
-        return Timer(tuple(wheels)), Move(task, now_ms, source, (level, slot))
+                wheels.append(Wheel.at(lower.current_ms, lower.interval_ms, lower.size))
+        wheel = wheels[level]
+        tick = task.expiration_ms // wheel.tick_ms
+        number = tick % wheel.size
+        others = wheel.slots[number].tasks if number in wheel.slots else ()
+        slot = Slot(tick * wheel.tick_ms, (*others, task))
+        wheels[level] = replace(wheel, slots=wheel.slots | {number: slot})
+        return Timer(tuple(wheels)), Move(task, now_ms, source, (level, number))
 
     def advance(self, now_ms: int) -> tuple[Timer, tuple[Move, ...]]:
         """Let every slot that is due be emptied, the earliest first: its tasks are added again."""
-        timer = self
-        moves: list[Move] = []
+        timer, moves = self, list[Move]()
         for _ in range(MOST_SLOTS):
-            due = timer._first_due(now_ms)
-            if due is None:
+            due = [
+                (slot.expiration_ms, level, number)
+                for level, wheel in enumerate(timer.wheels)
+                for number, slot in wheel.slots.items()
+                if slot.expiration_ms <= now_ms
+            ]
+            if not due:
                 return timer, tuple(moves)
-            level, number = due
-            slot = timer.wheels[level].slots[number]
-            wheels = [wheel.advance(slot.expiration_ms) for wheel in timer.wheels]
-            wheels[level] = wheels[level].with_slot(number, Slot())
+            expiration_ms, level, number = min(due)
+            wheels = [wheel.advance(expiration_ms) for wheel in timer.wheels]
+            left = dict(wheels[level].slots)
+            slot = left.pop(number)
+            wheels[level] = replace(wheels[level], slots=left)
             timer = Timer(tuple(wheels))
             for task in slot.tasks:
-                timer, move = timer.add(task, slot.expiration_ms, due)
+                timer, move = timer.add(task, expiration_ms, (level, number))
                 moves.append(move)
         raise RuntimeError(f"more than {MOST_SLOTS} slots are due by {now_ms} ms")
 
-    def _first_due(self, now_ms: int) -> Place | None:
-        due = [
-            (slot.expiration_ms, level, number)
-            for level, wheel in enumerate(self.wheels)
-            for number, slot in enumerate(wheel.slots)
-            if NEVER_MS < slot.expiration_ms <= now_ms
-        ]
-        return min(due)[1:] if due else None
-
     def cancel(self, task_id: str) -> Timer:
         """The task is gone at once. Its slot stays due: the wheel's clock moves all the same."""
-        return Timer(tuple(_without(wheel, task_id) for wheel in self.wheels))
+        wheels = []
+        for wheel in self.wheels:
+            left = {
+                number: slot._replace(tasks=tuple(t for t in slot.tasks if t.id != task_id))
+                for number, slot in wheel.slots.items()
+            }
+            wheels.append(replace(wheel, slots=left))
+        return Timer(tuple(wheels))
 
 
-def _without(wheel: Wheel, task_id: str) -> Wheel:
-    slots = tuple(
-        replace(slot, tasks=tuple(t for t in slot.tasks if t.id != task_id)) for slot in wheel.slots
-    )
-    return replace(wheel, slots=slots)
-
-
-@dataclass(frozen=True, slots=True)
-class PolledQueue:
+class PolledQueue(NamedTuple):
     """0.8.2: one queue ordered by expiration. Its thread looks for at most 200 ms at a time, but
     the queue wakes it as soon as something expires: 200 ms is no resolution.
 
@@ -193,8 +188,7 @@ class PolledQueue:
 # What waits, and for what
 
 
-@dataclass(frozen=True, slots=True)
-class FetchPart:
+class FetchPart(NamedTuple):
     """One partition of a waiting fetch. `place` is where its offset was when it was parked."""
 
     partition: str
@@ -240,8 +234,7 @@ class WaitingProduce:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(NamedTuple):
     """A request that waits. Its keys are the partitions whose changes may complete it."""
 
     id: str
@@ -262,9 +255,8 @@ def parked_fetch(
         FetchPart(name, reader, offset, logs[name].place_of(offset), max_bytes)
         for name, reader, offset, max_bytes in asked
     )
-    return Operation(
-        id, tuple(p.partition for p in parts), deadline_ms, WaitingFetch(parts, min_bytes)
-    )
+    keys = tuple(part.partition for part in parts)
+    return Operation(id, keys, deadline_ms, WaitingFetch(parts, min_bytes))
 
 
 # The purgatory
@@ -274,12 +266,10 @@ class Cause(StrEnum):
     AT_ONCE = "at once"
     APPEND = "append"
     HIGH_WATERMARK = "high watermark"
-    FOLLOWER_FETCH = "follower fetch"
     EXPIRY = "expiry"
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
+class Completion(NamedTuple):
     operation: Operation
     at_ms: int
     cause: Cause
@@ -324,9 +314,9 @@ class Purgatory:
             watchers=self.watchers | lists,
             estimated_operations=self.estimated_operations + 1,
         )
-        if move.runs:
-            return purgatory._complete([operation], now_ms, Cause.EXPIRY)
-        return purgatory, ()
+        return (
+            purgatory._complete([operation], now_ms, Cause.EXPIRY) if move.runs else (purgatory, ())
+        )
 
     def check(self, key: str, is_satisfied: IsSatisfied, cause: Cause, now_ms: int) -> Step:
         """Something happened to a partition: complete what that satisfies (checkAndComplete)."""
@@ -340,8 +330,7 @@ class Purgatory:
     def advance(self, now_ms: int) -> Step:
         """Complete what has expired, then purge the watch lists if they have grown too long."""
         timer, moves = self.timer.advance(now_ms)
-        purgatory = replace(self, timer=timer)
-        completions: list[Completion] = []
+        purgatory, completions = replace(self, timer=timer), list[Completion]()
         for move in moves:
             operation = purgatory.waiting.get(move.task.id)
             if move.runs and operation:
@@ -350,51 +339,24 @@ class Purgatory:
         return purgatory._purge(), tuple(completions)
 
     def _complete(self, done: Sequence[Operation], now_ms: int, cause: Cause) -> Step:
-        timer = self.timer
+        timer, waiting = self.timer, dict(self.waiting)
         for operation in done:
             timer = timer.cancel(operation.id)
-        gone = {operation.id for operation in done}
-        waiting = {i: o for i, o in self.waiting.items() if i not in gone}
+            del waiting[operation.id]
         completions = tuple(Completion(operation, now_ms, cause) for operation in done)
         return replace(self, timer=timer, waiting=waiting), completions
 
     def _purge(self) -> Purgatory:
-        delayed, queue = len(self.timer.tasks), self.timer
-        if isinstance(queue, PolledQueue):
+        delayed, timer = len(self.timer.tasks), self.timer
+        if isinstance(timer, PolledQueue):
             is_long = self.watched >= self.purge_interval
             if delayed >= self.purge_interval:
-                queue = queue.purge(self.waiting.__contains__)
+                timer = timer.purge(self.waiting.__contains__)
         else:
             is_long = self.estimated_operations - delayed > self.purge_interval
+        purged = replace(self, timer=timer)
         if not is_long:
-            return replace(self, timer=queue)
+            return purged
         lists = {k: tuple(i for i in ids if i in self.waiting) for k, ids in self.watchers.items()}
-        return replace(
-            self,
-            timer=queue,
-            watchers={key: ids for key, ids in lists.items() if ids},
-            estimated_operations=delayed,
-        )
-
-
-def read_partitions(
-    asked: Sequence[tuple[SegmentedLog, Reader, int, int]], response_max_bytes: int
-) -> tuple[LogRead, ...]:
-    """Read (log, reader, start, max bytes) one after the other; they share the response's bytes.
-
-    Only the first that finds anything may exceed the limits, by one batch; a later one whose first
-    batch does not fit gets nothing. Before KIP-74 there was no limit for the response.
-    Source: readFromLocalLog, RM 0.10.2.2:598-610.
-    """
-    answers: list[LogRead] = []
-    left = response_max_bytes
-    for log, reader, start, max_bytes in asked:
-        is_shared = log.rules.has_min_one_message
-        is_first = not any(a.found and a.found.size_bytes for a in answers)
-        limit = min(max_bytes, left) if is_shared else max_bytes
-        answer = log.read(reader, start, limit, min_one_message=is_first)
-        if is_shared and answer.found and answer.found.first_entry_incomplete:
-            answer = replace(answer, found=None)
-        left = max(0, left - (answer.found.size_bytes if answer.found else 0))
-        answers.append(answer)
-    return tuple(answers)
+        kept = {key: ids for key, ids in lists.items() if ids}
+        return replace(purged, watchers=kept, estimated_operations=delayed)

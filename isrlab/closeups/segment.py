@@ -29,14 +29,6 @@ MOST_RELATIVE_OFFSET = 2**31 - 1  # an index entry keeps offset - base offset in
 MOST_INDEX_ENTRIES = 10 * 1024 * 1024 // 8  # segment.index.bytes, 8 bytes an entry
 
 
-class InvalidOffsetError(ValueError):
-    """An index entry whose offset is not larger than the one before."""
-
-
-class OffsetOverflowError(ValueError):
-    """An offset that does not fit into 4 bytes relative to the segment's base offset."""
-
-
 class Reader(IntEnum):
     """Who asks, and thereby how far it may read."""
 
@@ -59,14 +51,8 @@ class ReadRules:
     @classmethod
     def of(cls, release: str) -> ReadRules:
         """The rules of a release ("0.10.1", "3.7"). Raises ValueError for what is no release."""
-        numbers = versions.release(release)
-        return cls(
-            indexes_last_offset=numbers >= (2, 0),
-            bounds_by_position=numbers >= (2, 4),
-            refuses_start_beyond_bound=numbers < (0, 10),
-            has_min_one_message=numbers >= (0, 10, 1),
-            has_read_committed=numbers >= (0, 11),
-        )
+        at = versions.release(release)
+        return cls(at >= (2, 0), at >= (2, 4), at < (0, 10), at >= (0, 10, 1), at >= (0, 11))
 
     @property
     def readers(self) -> tuple[Reader, ...]:
@@ -102,11 +88,11 @@ class OffsetIndex:
         return len(self.entries) >= self.max_entries
 
     def append(self, offset: int, position: int) -> OffsetIndex:
-        """Raises InvalidOffsetError if `offset` does not grow, ValueError if the index is full."""
+        """Raises ValueError if `offset` does not grow, or the index is full."""
         if self.is_full:
             raise ValueError(f"the index is full ({len(self.entries)} entries)")
         if self.entries and offset <= self.entries[-1].offset:
-            raise InvalidOffsetError(f"{offset} is not larger than {self.entries[-1].offset}")
+            raise ValueError(f"index offset {offset} is not above {self.entries[-1].offset}")
         return replace(self, entries=(*self.entries, IndexEntry(offset, position)))
 
     def lookup(self, target: int) -> IndexEntry:
@@ -114,21 +100,11 @@ class OffsetIndex:
         behind = bisect.bisect_right(self.entries, target, key=lambda e: e.offset)
         return self.entries[behind - 1] if behind else IndexEntry(self.base_offset, 0)
 
-    def truncate_to(self, offset: int) -> OffsetIndex:
-        return replace(self, entries=tuple(e for e in self.entries if e.offset < offset))
-
-    def fetch_upper_bound(self, start: IndexEntry, size_bytes: int) -> IndexEntry | None:
-        """The first entry at or behind the end of a fetch; None if the index ends before that."""
-        end = start.position + size_bytes
-        slot = bisect.bisect_left(self.entries, end, key=lambda e: e.position)
-        return self.entries[slot] if slot < len(self.entries) else None
-
 
 # One segment
 
 
-@dataclass(frozen=True, slots=True)
-class Lookup:
+class Lookup(NamedTuple):
     """Where an offset was found: from which index entry on, over which batches."""
 
     entry: IndexEntry
@@ -140,8 +116,7 @@ class Lookup:
         return self.found - self.first_scanned + 1
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentRead:
+class SegmentRead(NamedTuple):
     """The bytes of one read, and how their start was found."""
 
     lookup: Lookup
@@ -175,17 +150,17 @@ class LogSegment:
         """The segment with one more write, of one batch (a leader) or several (a follower).
 
         A write gets at most one index entry, whatever it holds: a follower's index is sparser.
-        Raises OffsetOverflowError, and ValueError for offsets that do not grow.
+        Raises ValueError for offsets that do not grow, or overflow the 4 bytes of an index entry.
         Source: LogSegment.append 0.10.2.2:101-125, 2.0.1:124-150, 3.7.1 (Java):245-275.
         """
         last = batches[-1].last_offset
         if not 0 <= last - self.base_offset <= MOST_RELATIVE_OFFSET:
-            raise OffsetOverflowError(f"{last} does not fit a segment of base {self.base_offset}")
+            raise ValueError(f"offset {last} overflows a segment of base {self.base_offset}")
         if batches[0].base_offset < self.next_offset:
             raise ValueError(f"offset {batches[0].base_offset} was written before")
         index, since = self.index, self.bytes_since_last_index_entry
         if since > self.index_interval_bytes:
-            index, since = index.append(self._key(batches), self.size_bytes), 0
+            index, since = index.append(self._key(*batches), self.size_bytes), 0
         *starts, end = accumulate((b.size_bytes for b in batches), initial=self.size_bytes)
         return replace(
             self,
@@ -195,12 +170,8 @@ class LogSegment:
             bytes_since_last_index_entry=since + end - self.size_bytes,
         )
 
-    def _key(self, batches: tuple[Batch, ...]) -> int:
+    def _key(self, *batches: Batch) -> int:
         return batches[-1].last_offset if self.indexes_last_offset else batches[0].base_offset
-
-    def blank(self, base_offset: int) -> LogSegment:
-        index = OffsetIndex(base_offset, max_entries=self.index.max_entries)
-        return LogSegment(base_offset, index, self.index_interval_bytes, self.indexes_last_offset)
 
     def locate(self, offset: int, from_position: int = 0) -> Lookup | None:
         """The first batch that ends at or behind `offset`, if any: index entry, then scan.
@@ -219,14 +190,9 @@ class LogSegment:
         return None if found is None else Lookup(entry, first, found)
 
     def read(
-        self,
-        start: int,
-        max_bytes: int,
-        *,
-        max_offset: int | None = None,
-        max_position: int | None = None,
-        min_one_message: bool = False,
-    ) -> SegmentRead | None:
+        self, start: int, max_bytes: int, *, max_offset: int | None = None,
+        max_position: int | None = None, min_one_message: bool = False,
+    ) -> SegmentRead | None:  # fmt: skip
         """Bytes from the batch with `start` on; the last may be cut. None: nothing is behind it.
 
         The bound is `max_offset` (up to 2.3) or `max_position`. Raises ValueError: max_bytes < 0.
@@ -248,21 +214,6 @@ class LogSegment:
         whole = tuple(b for p, b in behind if p + b.size_bytes <= position + size)
         return SegmentRead(lookup, position, size, whole, 0 < limit < first_bytes)
 
-    def truncate_to(self, offset: int) -> LogSegment:
-        """The segment without the batch that contains `offset` and all behind it.
-
-        The index counts its interval from 0 again. Source: truncateTo 3.7.1 (Java):556-590.
-        """
-        lookup = self.locate(offset)
-        kept = len(self.batches) if lookup is None else lookup.found
-        return replace(
-            self,
-            index=self.index.truncate_to(offset),
-            batches=self.batches[:kept],
-            positions=self.positions[:kept],
-            bytes_since_last_index_entry=0,
-        )
-
     def recover(self) -> LogSegment:
         """The segment with its index made anew from the file, an entry for a batch.
 
@@ -271,15 +222,14 @@ class LogSegment:
         index, indexed = replace(self.index, entries=()), 0
         for position, batch in zip(self.positions, self.batches, strict=True):
             if position - indexed > self.index_interval_bytes:
-                index, indexed = index.append(self._key((batch,)), position), position
+                index, indexed = index.append(self._key(batch), position), position
         return replace(self, index=index)
 
 
 # The log
 
 
-@dataclass(frozen=True, slots=True)
-class LogRead:
+class LogRead(NamedTuple):
     """What a reader gets, or why it gets nothing."""
 
     reader: Reader
@@ -307,10 +257,7 @@ class SegmentedLog:
 
     @classmethod
     def empty(
-        cls,
-        release: str = "3.7",
-        index_interval_bytes: int = 4096,
-        segment_bytes: int = 1024**3,
+        cls, release: str = "3.7", index_interval_bytes: int = 4096, segment_bytes: int = 1024**3
     ) -> SegmentedLog:
         rules = ReadRules.of(release)
         first = LogSegment(0, OffsetIndex(0), index_interval_bytes, rules.indexes_last_offset)
@@ -343,16 +290,13 @@ class SegmentedLog:
         is_far = batches[-1].last_offset - active.base_offset > MOST_RELATIVE_OFFSET
         has_room = active.size_bytes <= self.segment_bytes - size
         if active.batches and (is_far or active.index.is_full or not has_room):
-            rolled = active.blank(batches[0].base_offset)
+            base = batches[0].base_offset
+            index = OffsetIndex(base, max_entries=active.index.max_entries)
+            rolled = LogSegment(
+                base, index, active.index_interval_bytes, active.indexes_last_offset
+            )
             return replace(self, segments=(*self.segments, rolled.append(*batches)))
         return replace(self, segments=(*self.segments[:-1], active.append(*batches)))
-
-    def truncate_to(self, offset: int) -> SegmentedLog:
-        """The log without what is at or behind `offset`; the high watermark goes down with it."""
-        kept = [s for s in self.segments if s.base_offset < offset] or [self.segments[0]]
-        segments = (*kept[:-1], kept[-1].truncate_to(offset))
-        end = segments[-1].next_offset
-        return replace(self, segments=segments, high_watermark=min(self.high_watermark, end))
 
     def place_of(self, offset: int) -> tuple[int, int]:
         """(base offset of the segment, byte position) of an offset of the log or of its end."""
@@ -377,21 +321,42 @@ class SegmentedLog:
         rules, bound = self.rules, self.bound(reader)
         answer = LogRead(reader, start, bound)
         if not self.log_start_offset <= start <= self.log_end_offset:
-            return replace(answer, error="OFFSET_OUT_OF_RANGE")
+            return answer._replace(error="OFFSET_OUT_OF_RANGE")
         if rules.refuses_start_beyond_bound and bound < start < self.log_end_offset:
-            return replace(answer, error="UNKNOWN")
+            return answer._replace(error="UNKNOWN")
         if start >= bound:
             return answer
         place = self.place_of(bound)
         for segment in self._from(start):
             is_last = rules.bounds_by_position and place[0] == segment.base_offset
             found = segment.read(
-                start,
-                max_bytes,
-                max_offset=None if rules.bounds_by_position else bound,
+                start, max_bytes, max_offset=None if rules.bounds_by_position else bound,
                 max_position=place[1] if is_last else None,
                 min_one_message=min_one_message and rules.has_min_one_message,
-            )
+            )  # fmt: skip
             if found:
-                return replace(answer, segment=segment, found=found)
+                return answer._replace(segment=segment, found=found)
         return answer
+
+
+def read_partitions(
+    asked: Sequence[tuple[SegmentedLog, Reader, int, int]], response_max_bytes: int
+) -> tuple[LogRead, ...]:
+    """Read (log, reader, start, max bytes) one after the other; they share the response's bytes.
+
+    Only the first that finds anything may exceed the limits, by one batch; a later one whose first
+    batch does not fit gets nothing. Before KIP-74 there was no limit for the response.
+    Source: readFromLocalLog, RM 0.10.2.2:598-610.
+    """
+    answers: list[LogRead] = []
+    left = response_max_bytes
+    for log, reader, start, max_bytes in asked:
+        is_shared = log.rules.has_min_one_message
+        is_first = not any(a.found and a.found.size_bytes for a in answers)
+        limit = min(max_bytes, left) if is_shared else max_bytes
+        answer = log.read(reader, start, limit, min_one_message=is_first)
+        if is_shared and answer.found and answer.found.first_entry_incomplete:
+            answer = answer._replace(found=None)
+        left = max(0, left - (answer.found.size_bytes if answer.found else 0))
+        answers.append(answer)
+    return tuple(answers)

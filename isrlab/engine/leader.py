@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from isrlab.engine import rules
-from isrlab.engine.choices import ClockReset, EpochEntry, IsrWrite, LagClock
+from isrlab.engine.choices import ClockReset, EpochEntry, IsrWrite
 from isrlab.engine.high_watermark import Step, min_isr, settle
 from isrlab.engine.isr import maybe_expand_isr
 from isrlab.engine.log import Record
@@ -48,6 +48,8 @@ from isrlab.engine.model import (
     RemoteReplica,
 )
 from isrlab.engine.reading import epoch_error, examine_fetch, leader_of, read, reread
+
+NEVER_MS = 0  # the time of what has not happened
 
 
 def become_leader(broker: Broker, order: LeaderAndIsr, now_ms: int) -> Step:
@@ -100,29 +102,28 @@ def _reset_remotes(broker: Broker, order: LeaderAndIsr, now_ms: int) -> tuple[Re
 def _reset_remote(
     broker: Broker, remote: RemoteReplica, in_isr: bool, is_new_leader: bool, now_ms: int
 ) -> RemoteReplica:
-    version = broker.version
-    if version.clock_reset == ClockReset.NEVER:
-        caught_up = remote.last_caught_up_time_ms or now_ms
-    elif version.lag_clock == LagClock.LAST_FETCH:
-        caught_up = now_ms
-    else:
-        caught_up = now_ms if in_isr else 0
-    has_fetched = in_isr or version.clock_reset != ClockReset.ON_EPOCH_BUMP
-    forgets_offset = is_new_leader or version.lag_clock == LagClock.LAST_FETCH
-    if not forgets_offset and version.clock_reset == ClockReset.NEVER:
-        return replace(remote, last_caught_up_time_ms=caught_up)
-    if not forgets_offset:
-        return replace(
-            remote,
+    version, reset = broker.version, broker.version.clock_reset
+    clock_ms = remote.last_caught_up_time_ms or now_ms
+    caught_up = rules.lag_clock_in_new_epoch(
+        reset, version.lag_clock, in_isr, clock_ms, now_ms, NEVER_MS
+    )
+    if rules.forgets_end_offset(version.lag_clock, is_new_leader):
+        return RemoteReplica(
+            remote.id,
             last_caught_up_time_ms=caught_up,
-            last_fetch_leader_end_offset=broker.log.log_end_offset,
-            last_fetch_time_ms=now_ms if has_fetched else 0,
+            last_fetch_leader_end_offset=rules.UNKNOWN_OFFSET,
+            last_fetch_time_ms=NEVER_MS,
         )
-    return RemoteReplica(
-        remote.id,
+    if reset == ClockReset.NEVER:
+        return replace(remote, last_caught_up_time_ms=caught_up)
+    fetched_ms = remote.last_fetch_time_ms
+    return replace(
+        remote,
         last_caught_up_time_ms=caught_up,
-        last_fetch_leader_end_offset=rules.UNKNOWN_OFFSET,
-        last_fetch_time_ms=0,
+        last_fetch_leader_end_offset=broker.log.log_end_offset,
+        last_fetch_time_ms=rules.last_fetch_time_in_new_epoch(
+            reset, in_isr, fetched_ms, now_ms, NEVER_MS
+        ),
     )
 
 

@@ -89,6 +89,9 @@ class LeaderEpochCache:
         return earlier[-1] if earlier else epoch, later[0]
 
     def truncate_from_end(self, end_offset: int) -> LeaderEpochCache:
+        """Without the epochs that begin at or beyond `end_offset`; a negative one is ignored."""
+        if end_offset < 0:
+            return self
         return LeaderEpochCache(tuple((e, s) for e, s in self.entries if s < end_offset))
 
     def truncate_from_start(self, start_offset: int) -> LeaderEpochCache:

@@ -15,7 +15,14 @@ R = Replica.scala, RM = ReplicaManager.scala, RFT/AFT = Replica/AbstractFetcherT
 
 from __future__ import annotations
 
-from isrlab.engine.choices import Eligibility, ExpandRule, HighWatermarkSet, LagClock, ShrinkRule
+from isrlab.engine.choices import (
+    ClockReset,
+    Eligibility,
+    ExpandRule,
+    HighWatermarkSet,
+    LagClock,
+    ShrinkRule,
+)
 
 UNKNOWN_OFFSET = -1
 UNKNOWN_EPOCH = -1
@@ -52,6 +59,48 @@ def last_caught_up_time_ms(
     ):
         return max(last_caught_up_ms, last_fetch_time_ms)
     return last_caught_up_ms
+
+
+def lag_clock_in_new_epoch(
+    clock_reset: int,
+    lag_clock: int,
+    in_isr: bool,
+    last_caught_up_ms: int,
+    now_ms: int,
+    long_ago_ms: int,
+) -> int:
+    """The follower's lag clock when its leader is told to lead on in a new leader epoch.
+
+    Who is not in the ISR is as if it had never caught up, so that the high watermark does not wait
+    for it. Source: R 0.8.2.2:50 (every replica, now); 0.10.2.2:80, 3.7.1:150-186 (ISR now, else 0).
+    """
+    if clock_reset == ClockReset.NEVER:
+        return last_caught_up_ms
+    if in_isr or lag_clock == LagClock.LAST_FETCH:
+        return now_ms
+    return long_ago_ms
+
+
+def last_fetch_time_in_new_epoch(
+    clock_reset: int, in_isr: bool, last_fetch_time_ms: int, now_ms: int, long_ago_ms: int
+) -> int:
+    """The last fetch that the lag clock counts from then on, unless `forgets_end_offset`.
+
+    Source: as `lag_clock_in_new_epoch`.
+    """
+    if clock_reset == ClockReset.NEVER:
+        return last_fetch_time_ms
+    if in_isr or clock_reset != ClockReset.ON_EPOCH_BUMP:
+        return now_ms
+    return long_ago_ms
+
+
+def forgets_end_offset(lag_clock: int, is_new_leader: bool) -> bool:
+    """In a new epoch the leader does not know where its followers' logs end until they fetch.
+
+    Source: as `lag_clock_in_new_epoch`; a leader that goes on leading forgets it in 0.8 only.
+    """
+    return is_new_leader or lag_clock == LagClock.LAST_FETCH
 
 
 # In or out of sync

@@ -140,6 +140,14 @@ class KafkaVersion:
     session_timeout_ms: int  # ZooKeeper session, or KRaft broker session
     producer_acks: int  # of the Java producer; -1 is "all" (KIP-679)
 
+    @property
+    def removal_raises_leader_epoch(self) -> bool:
+        """The leader epoch rises when the controller takes a follower out of the ISR.
+
+        Every write of a ZooKeeper controller raises it; in KRaft, a shrink did up to 3.5.
+        """
+        return not self.kraft or self.epoch_bump_on_isr_shrink
+
     @classmethod
     def of(cls, name: str | KafkaVersion) -> KafkaVersion:
         """The rules of a release as a user types it: "0.10.2", "2.5.1", "3.9".

@@ -34,6 +34,7 @@ from isrlab.fleet.progress import shown
 from isrlab.fleet.recorded import Recorded, of_cell
 
 FIRST_CAPACITY = 4_096
+KRAFT_STOP_MS = 100  # from the removal of a broker that shuts down until its fetchers stop
 
 
 class Cell(NamedTuple):
@@ -110,14 +111,18 @@ def setup(config: FleetConfig, one: Cell) -> Setup:
 def _stalls(config: FleetConfig, broker: int) -> Ints:
     """Stalls and restarts of a broker, int64[n, 3]: start, end, speed left in thousandths.
 
-    A restart ends the stall that it falls into, and none begins before it is over.
+    A restart ends the stall that it falls into, and none begins before it is over. The fetchers of
+    a broker that shuts down stop when the controller removes it (StopReplica comes first, in
+    ReplicaStateMachine 2.5.1:224); in KRaft they go on until its process ends.
     """
+    after_ms = KRAFT_STOP_MS if config.kafka.kraft else 0
     starts, ends = load.stalls(config, broker)
     rows = np.column_stack([starts, ends, np.full(len(starts), round(1000 * config.stall_speed))])
     for start, end in zip(*load.restarts(config, broker), strict=True):
-        rows[:, 1] = np.where(rows[:, 0] < start, np.minimum(rows[:, 1], start), rows[:, 1])
-        rows[:, 0] = np.where(rows[:, 0] >= start, np.maximum(rows[:, 0], end), rows[:, 0])
-        rows = np.vstack([rows[rows[:, 0] < rows[:, 1]], [[start, end, 0]]])
+        stop = min(start + after_ms, end)
+        rows[:, 1] = np.where(rows[:, 0] < stop, np.minimum(rows[:, 1], stop), rows[:, 1])
+        rows[:, 0] = np.where(rows[:, 0] >= stop, np.maximum(rows[:, 0], end), rows[:, 0])
+        rows = np.vstack([rows[rows[:, 0] < rows[:, 1]], [[stop, end, 0]]])
     return rows[np.argsort(rows[:, 0], kind="stable")]
 
 

@@ -111,7 +111,7 @@ def manifest(configs: Configs) -> dict[str, Any]:
         "events": SCHEMA.names,
         "versions": {name: version(name) for name in LIBRARIES}
         | {"python": platform.python_version()},
-        "code": source_digest("engine", "fleet", "events.py"),
+        "code": source_digest("engine", "events", "fleet"),
     }
 
 

@@ -19,10 +19,20 @@ from isrlab.engine.versions import IsrWrite
 from isrlab.events.schema import SCHEMA
 from isrlab.fleet.cell import CellRun
 from isrlab.fleet.config import FleetConfig
-from isrlab.fleet.kernel.state import COMMIT, KIND, PARTITION, PARTITION_EPOCH, REMOVAL, TS_MS, Ints
+from isrlab.fleet.kernel.state import (
+    COMMIT,
+    KIND,
+    LEADER_EPOCH,
+    PARTITION,
+    PARTITION_EPOCH,
+    REMOVAL,
+    TS_MS,
+    Ints,
+)
 from isrlab.fleet.layout import TOPIC
 
 _PERIOD_MS = rules.ISR_CHANGE_TICK_MS
+_NEWS = [TS_MS, PARTITION, LEADER_EPOCH, PARTITION_EPOCH]
 
 
 class Telling:
@@ -30,7 +40,7 @@ class Telling:
 
     def __init__(self, config: FleetConfig) -> None:
         self._config = config
-        self._untold: dict[int, int] = {}  # place of the partition -> epoch of its ISR
+        self._untold: dict[int, tuple[int, int]] = {}  # place of the partition -> epochs of its ISR
         self._changed_ms = self._told_ms = 0
 
     def rows(self, piece: CellRun) -> pa.Table:
@@ -40,32 +50,32 @@ class Telling:
             return SCHEMA.empty_table()
         stored = piece.events[(kinds == COMMIT) | (kinds == REMOVAL)]
         if write != IsrWrite.ZOOKEEPER_NOTIFY:
-            return self._learned(piece, stored[:, [TS_MS, PARTITION, PARTITION_EPOCH]])
-        at_once = stored[stored[:, KIND] == REMOVAL][:, [TS_MS, PARTITION, PARTITION_EPOCH]]
+            return self._learned(piece, stored[:, _NEWS])
+        at_once = stored[stored[:, KIND] == REMOVAL][:, _NEWS]
         told_ms, later = self._announcements(stored[stored[:, KIND] == COMMIT], piece.until_ms)
         learned = self._learned(piece, np.vstack([at_once, later]))
         return pa.concat_tables([_announced(self._config, piece, told_ms), learned])
 
     def _announcements(self, stored: Ints, until_ms: int) -> tuple[list[int], Ints]:
-        """When the leader announces, and what brokers learn: int64[n, 3] of ms, place, epoch."""
+        """When the leader announces, and what brokers learn: int64[n, 4] of ms, place, epochs."""
         told_ms: list[int] = []
-        learned: list[tuple[int, int, int]] = []
-        for ts_ms, place, epoch in stored[:, [TS_MS, PARTITION, PARTITION_EPOCH]].tolist():
+        learned: list[tuple[int, int, int, int]] = []
+        for ts_ms, place, *epochs in stored[:, _NEWS].tolist():
             self._run_task(ts_ms, told_ms, learned)
-            self._untold[place] = epoch
+            self._untold[place] = tuple(epochs)
             self._changed_ms = ts_ms
         self._run_task(until_ms, told_ms, learned)
-        return told_ms, np.array(learned, dtype=np.int64).reshape(-1, 3)
+        return told_ms, np.array(learned, dtype=np.int64).reshape(-1, 4)
 
     def _run_task(
-        self, until_ms: int, told_ms: list[int], learned: list[tuple[int, int, int]]
+        self, until_ms: int, told_ms: list[int], learned: list[tuple[int, int, int, int]]
     ) -> None:
         """Run the task as often as it is due before `until_ms`, if there is anything to tell."""
         now_ms = -(-max(self._changed_ms, self._told_ms + 1) // _PERIOD_MS) * _PERIOD_MS
         while self._untold and now_ms < until_ms:
             if rules.announces_isr_change(now_ms, self._changed_ms, self._told_ms):
                 at_ms = now_ms + self._config.isr_commit_ms
-                learned += [(at_ms, *news) for news in self._untold.items()]
+                learned += [(at_ms, place, *epochs) for place, epochs in self._untold.items()]
                 told_ms.append(now_ms)
                 self._untold, self._told_ms = {}, now_ms
             now_ms += _PERIOD_MS
@@ -81,8 +91,8 @@ class Telling:
             broker=pa.array(np.full(count, piece.cell.leader, np.int32)),
             topic=pa.array([TOPIC] * count, pa.string()),
             partition=pa.array(piece.cell.partitions[news[:, 1]].astype(np.int32)),
-            leader_epoch=pa.array(np.zeros(count, np.int32)),
-            partition_epoch=pa.array(news[:, 2].astype(np.int32)),
+            leader_epoch=pa.array(news[:, 2].astype(np.int32)),
+            partition_epoch=pa.array(news[:, 3].astype(np.int32)),
             kind=pa.array(["metadata"] * count, pa.string()),
             detail=pa.array(brokers, SCHEMA.field("detail").type),
         )

@@ -27,7 +27,7 @@ from nbconvert import HTMLExporter
 from nbformat import NotebookNode
 from PIL import Image
 
-from isrlab.report.notebooks import Grid
+from isrlab.report.notebooks import Grid, read_yaml
 
 TEMPLATES = Path(__file__).with_name("templates")
 THUMBNAIL_PIXELS = (480, 400)
@@ -37,32 +37,7 @@ WIDGET_NOTE = (
     '<p class="note">Interactive in JupyterLab; the static figure beside it shows the same.</p>'
 )
 OK, FAILED, NOT_RUN = "ok", "failed", "not run"
-OPERATORS_QUESTIONS = {
-    1: "Why does one large batch set off under-replicated alarms?",
-    2: "Why does the ISR shrink and expand all the time?",
-    3: "Why does a follower that keeps up leave the ISR under a steady high rate?",
-    4: "Why do idle partitions flap?",
-    5: "Why does a follower enter and leave the ISR while it is under min ISR?",
-    6: "Are followers evicted because the leader is slow?",
-    7: "Can a slow leader hand over instead of shrinking its ISR?",
-    8: "Why do followers that have caught up wait to rejoin?",
-    9: "Why does a broker say “Cached zkVersion not equal” and never recover?",
-    10: "Why is a broker alone in its ISRs and stays so: is it stuck, or slow?",
-    11: "How many failures until writes stop, and until data are lost?",
-    12: "What is lost when the last replica standing fails?",
-    13: "How do replicas come to hold different records at one offset?",
-    14: "Which timeouts in the wrong order leave no eligible leader?",
-    15: "Why does an ISR shrink right after an election?",
-    16: "What does it cost to move the preferred leader back early?",
-    17: "Why do produces time out during a controlled shutdown?",
-    18: "How long must a rolling restart wait for each broker?",
-    19: "What does acks=all cost?",
-    20: "How likely is a partition lost when several brokers go at once?",
-    21: "Is there enough headroom to catch up after a failure?",
-    22: "Which replica.lag.time.max.ms should I set?",
-    23: "MaxLag is in records: when will it evict me?",
-    24: "How likely is a partition offline, given its time under-replicated?",
-}
+QUESTIONS = Path(__file__).resolve().parents[2] / "data" / "questions.yaml"
 
 
 @dataclass(frozen=True)
@@ -84,7 +59,7 @@ class Record:
     seconds: float = 0.0
     ended: str = ""
     thumbnail: str = field(default="", repr=False)
-    questions: list[int] = field(default_factory=list)  # numbers in OPERATORS_QUESTIONS
+    questions: list[int] = field(default_factory=list)  # numbers in QUESTIONS
 
     @property
     def reason(self) -> str:
@@ -136,7 +111,7 @@ def write_index(out: Path) -> None:
     sheets = _read(out / "grids", Sheet)
     answers = {
         question: [run for run in runs if number in run.questions]
-        for number, question in OPERATORS_QUESTIONS.items()
+        for number, question in questions().items()
     }
     _write(
         out / "index.html",
@@ -145,7 +120,7 @@ def write_index(out: Path) -> None:
             runs=runs,
             counts=Counter(run.status for run in runs),
             sheets=sheets,
-            answers={question: found for question, found in answers.items() if found},
+            answers={question: pages for question, pages in answers.items() if pages},
         ),
     )
     known = {run.slug: run for run in runs}
@@ -153,6 +128,12 @@ def write_index(out: Path) -> None:
         points = [known.get(slug) for slug in sheet.slugs]
         html = _template("grid").render(title=f"{sheet.title} · isrlab", sheet=sheet, points=points)
         _write(out / sheet.page, html)
+
+
+@cache
+def questions() -> dict[int, str]:
+    """What operators ask, by number."""
+    return {int(number): question for number, question in read_yaml(QUESTIONS).items()}
 
 
 def read_records(out: Path) -> list[Record]:
@@ -179,8 +160,8 @@ def finding(notebook: NotebookNode) -> str:
     """What the cell tagged `finding` says, on one line."""
     for cell in notebook.cells:
         if "finding" in cell.metadata.get("tags", []):
-            said = [_text(output) for output in cell.get("outputs", [])]
-            return " ".join(" ".join(said).split())
+            texts = [_text(output) for output in cell.get("outputs", [])]
+            return " ".join(" ".join(texts).split())
     return ""
 
 
@@ -238,13 +219,13 @@ def _template(name: str) -> jinja2.Template:
 
 def _read(folder: Path, kind: type[Kept]) -> list[Kept]:
     """What `asdict` made of a `kind` in each JSON file of a folder, as far as it is that."""
-    found = []
+    kept = []
     for path in sorted(folder.glob("*.json")):
         try:
-            found.append(kind(**json.loads(path.read_text(encoding="utf-8"))))
+            kept.append(kind(**json.loads(path.read_text(encoding="utf-8"))))
         except (OSError, ValueError, TypeError):
             continue
-    return found
+    return kept
 
 
 def _write(path: Path, text: str) -> None:

@@ -31,8 +31,7 @@ USES_SPARK = re.compile(
     r"^\s*(from|import) isrlab\.spark\b|^\s*from isrlab import\s*(\([^)]*|[^\n#]*)\bspark\b",
     re.MULTILINE,
 )
-
-
+FILES = "[0-9]*_*.ipynb"
 GRID_KEYS = ("notebook", "title", "parameters", "grid")
 MOST_POINTS = 100  # of a grid; each takes up to a minute
 
@@ -118,7 +117,7 @@ def find(folder: Path, names: Iterable[str] = ()) -> list[Notebook]:
 
     Raises NotebookError for a name that is none of them, and for a file that is no notebook.
     """
-    known = {path.stem: path for path in sorted(folder.glob("[0-9]*_*.ipynb"))}
+    known = {path.stem: path for path in sorted(folder.glob(FILES))}
     if not known:
         raise NotebookError(f"no notebooks (NN_name.ipynb) in {folder}")
     chosen = [_full_name(name, known) for name in names] or list(known)
@@ -166,38 +165,44 @@ def plan(
     typed: dict[str, Any] = {}
     for name, text in options:
         typed.setdefault(name, []).append(text)
-    general, nested = read_choices(file, notebooks) if file else ({}, {})
+    general, nested = _read_choices(file, notebooks) if file else ({}, {})
     for name in [*general, *typed]:
         if not any(name in notebook.parameters for notebook in notebooks):
             raise _unknown(name, notebooks)
-    return [
-        Run(notebook, given)
-        for notebook in notebooks
-        for given in _given(notebook, general | nested.get(notebook.name, {}) | typed)
-    ]
+    runs = []
+    for notebook in notebooks:
+        choices = general | nested.get(notebook.name, {}) | typed
+        axes = {name: choices[name] for name in notebook.parameters if name in choices}
+        runs += _combinations(notebook, axes)
+    return runs
 
 
-def read_choices(
-    file: Path, notebooks: list[Notebook]
-) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """The parameters of a YAML file: those for every notebook, and those under a notebook's name.
-
-    All values are text here, so that `version: 2.10` stays 2.10. A list means one run for each.
-    """
+def read_yaml(file: Path) -> dict[str, Any]:
+    """What a YAML file holds; all values are text, so that `version: 2.10` stays 2.10."""
     try:
         loaded = yaml.load(file.read_text(encoding="utf-8"), yaml.BaseLoader) or {}
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise NotebookError(f"cannot read parameters from {file}: {error}") from error
+        raise NotebookError(f"cannot read {file}: {error}") from error
     if not isinstance(loaded, dict):
-        raise NotebookError(f"{file} must hold `parameter: value` lines, optionally by notebook")
-    general = {k: _as_list(v) for k, v in loaded.items() if not isinstance(v, dict)}
-    known = {path.stem: path for path in notebooks[0].path.parent.glob("[0-9]*_*.ipynb")}
-    nested = {}
-    for name, choices in ((k, v) for k, v in loaded.items() if isinstance(v, dict)):
-        notebook = read(known[_full_name(name, known)])
-        for unknown in sorted(choices.keys() - notebook.parameters.keys()):
-            raise _unknown(unknown, [notebook])
-        nested[notebook.name] = {k: _as_list(v) for k, v in choices.items()}
+        raise NotebookError(f"{file} must hold `name: value` lines")
+    return loaded
+
+
+def _read_choices(
+    file: Path, notebooks: list[Notebook]
+) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """The parameters of a file: those for every notebook, and those under a notebook's name.
+
+    A list means one run for each of its values.
+    """
+    general, nested = {}, {}
+    known = {path.stem: path for path in notebooks[0].path.parent.glob(FILES)}
+    for name, value in read_yaml(file).items():
+        if isinstance(value, dict):
+            notebook = read(known[_full_name(name, known)])
+            nested[notebook.name] = {k: _as_list(v) for k, v in _named(value, notebook).items()}
+        else:
+            general[name] = _as_list(value)
     return general, nested
 
 
@@ -207,47 +212,40 @@ def read_grid(file: Path, folder: Path) -> Grid:
 
     Raises NotebookError for whatever is wrong, and for more than MOST_POINTS combinations.
     """
-    try:
-        loaded = yaml.load(file.read_text(encoding="utf-8"), yaml.BaseLoader)
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise NotebookError(f"cannot read the grid {file}: {error}") from error
-    if not isinstance(loaded, dict):
-        raise NotebookError(f"{file} must hold the keys {', '.join(GRID_KEYS)}")
+    loaded = read_yaml(file)
     for key in loaded.keys() - set(GRID_KEYS):
         raise NotebookError(f"{file}: unknown key {key!r}; known: {', '.join(GRID_KEYS)}")
     (notebook,) = find(folder, [str(loaded.get("notebook", ""))])
-    given, axes = (_named_values(loaded.get(key) or {}, key, notebook) for key in GRID_KEYS[2:])
-    for name in sorted(given.keys() & axes.keys()):
-        raise NotebookError(f"{file}: {name} is in `parameters` and in `grid`; keep one of them")
-    axes = {name: _values(value, notebook.parameters[name]) for name, value in axes.items()}
+    given, axes = (loaded.get(key) or {} for key in GRID_KEYS[2:])
+    if not isinstance(given, dict) or not isinstance(axes, dict):
+        raise NotebookError(f"{file}: {GRID_KEYS[2]} and grid must hold `name: value` lines")
+    for name, value in (_named(given, notebook) | _named(axes, notebook)).items():
+        if name in given and name in axes:
+            raise NotebookError(f"{file}: {name} is in `parameters` and in `grid`; keep one")
+        if name in axes and not isinstance(value, list):
+            raise NotebookError(f"{file}: {name} needs a list of values, not {value!r}")
     points = math.prod(map(len, axes.values()))
     if not axes or not 1 <= points <= MOST_POINTS:
         sizes = " x ".join(f"{len(values)} {name}" for name, values in axes.items()) or "no values"
         raise NotebookError(f"{file}: {sizes} make {points} points; valid: 1 to {MOST_POINTS}")
-    fixed = {name: parse(value, notebook.parameters[name]) for name, value in given.items()}
-    runs = [
-        Run(notebook, fixed | dict(zip(axes, values, strict=True)))
-        for values in itertools.product(*axes.values())
-    ]
+    runs = _combinations(notebook, {name: [value] for name, value in given.items()} | axes)
     if len({run.slug for run in runs}) < len(runs):
         raise NotebookError(f"{file}: a value is there twice")
-    return Grid(file.stem, str(loaded.get("title") or notebook.title), axes, runs)
+    typed = {k: [parse(each, notebook.parameters[k]) for each in axes[k]] for k in axes}
+    return Grid(file.stem, str(loaded.get("title") or notebook.title), typed, runs)
 
 
-def _named_values(values: Any, key: str, notebook: Notebook) -> dict[str, Any]:
-    """The values under a key of a grid file, once all of them are parameters of the notebook."""
-    if not isinstance(values, dict):
-        raise NotebookError(f"`{key}` of a grid must hold `parameter: value` lines")
-    for name in values.keys() - notebook.parameters.keys():
+def _named(values: dict[str, Any], notebook: Notebook) -> dict[str, Any]:
+    """The same values, once all of them are known as parameters of the notebook."""
+    for name in sorted(values.keys() - notebook.parameters.keys()):
         raise _unknown(name, [notebook])
     return values
 
 
-def _values(value: Any, parameter: Parameter) -> list[Any]:
-    """The values of an axis; raises NotebookError if they are no list."""
-    if not isinstance(value, list):
-        raise NotebookError(f"grid: {parameter.name} needs a list of values, not {value!r}")
-    return [parse(each, parameter) for each in value]
+def _combinations(notebook: Notebook, axes: dict[str, list[Any]]) -> list[Run]:
+    """A run for every combination of texts, the last axis first."""
+    typed = [[parse(each, notebook.parameters[name]) for each in axes[name]] for name in axes]
+    return [Run(notebook, dict(zip(axes, v, strict=True))) for v in itertools.product(*typed)]
 
 
 def parse(value: Any, parameter: Parameter) -> Any:
@@ -283,14 +281,6 @@ def describe(notebooks: list[Notebook]) -> str:
         for p in notebook.parameters.values():
             lines.append(f"    {p.name} = {p.default!r}  # {p.comment}".removesuffix("  # "))
     return "\n".join(lines)
-
-
-def _given(notebook: Notebook, choices: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
-    """Every combination of the values chosen for the parameters that this notebook has."""
-    names = [name for name in notebook.parameters if name in choices]
-    for values in itertools.product(*(choices[name] for name in names)):
-        pairs = zip(names, values, strict=True)
-        yield {name: parse(value, notebook.parameters[name]) for name, value in pairs}
 
 
 def _full_name(name: str, known: Iterable[str]) -> str:

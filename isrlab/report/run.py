@@ -1,8 +1,10 @@
-"""Run notebooks with papermill and keep what each makes as soon as it is done.
+"""Run notebooks, a few at a time, and keep what each makes as soon as it is done.
 
-Theory of operation. Every run gets a fresh kernel of this interpreter and leaves a page, whether it
-succeeded, failed, or could not start because Java is missing. An interrupt therefore loses the
-current run only, and `resume` skips the runs whose notebook, parameters and package are unchanged.
+Theory of operation. Every run has a process of its own with a fresh kernel in it, and leaves a page
+whether it succeeded, failed, or could not start because Java is missing. Only this process writes:
+the others send it the cell they are at and in the end the notebook. An interrupt therefore loses
+no more than the runs that are under way, and `resume` skips those whose notebook, parameters and
+package are unchanged.
 """
 
 from __future__ import annotations
@@ -10,175 +12,175 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import multiprocessing
 import platform
-import re
+import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
-import nbformat
-import papermill
-from ipykernel.kernelspec import get_kernel_dict
-from jupyter_client.asynchronous import AsyncKernelClient
-from jupyter_client.channels import AsyncZMQSocketChannel
-from jupyter_client.kernelspec import KernelSpec
-from jupyter_client.manager import AsyncKernelManager
 from nbformat import NotebookNode
-from papermill.exceptions import PapermillExecutionError
-from papermill.execute import remove_error_markers
-from traitlets import Type
 
 from isrlab import spark
-from isrlab.report import gallery
-from isrlab.report.gallery import FAILED, NOT_RUN, OK, Record
+from isrlab.report import gallery, kernel
+from isrlab.report.gallery import FAILED, OK, Record
 from isrlab.report.notebooks import Run
 
-PACKAGE = Path(__file__).resolve().parent.parent
-CHECKOUT = PACKAGE.parent
+CHECKOUT = Path(__file__).resolve().parents[2]
 LIBRARIES = ("pyspark", "numba", "numpy", "pandas", "matplotlib", "papermill")
 KAFKA_PARAMETERS = ("version", "versions", "kafka_version", "version_was", "version_now")
 QUIET_SECONDS = 10.0  # a log that is no terminal hears of a running notebook this often
+PROCESSES: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+
+
+@dataclass
+class Running:
+    """A run that is under way: which cell it has reached, and since when it runs."""
+
+    run: Run
+    record: Record
+    process: Any = None
+    cell: int = 0
+    started: float = 0.0
+    spoken: float = 0.0
+
+    def __str__(self) -> str:
+        cells = len(self.run.notebook.node.cells)
+        seconds = time.monotonic() - self.started
+        # papermill puts one more cell in front when it is given parameters
+        return f"{self.run.slug}: cell {min(self.cell + 1, cells)}/{cells}, {seconds:.0f} s"
 
 
 class Progress:
     """Says what is running: a line that rewrites itself on a terminal, plain lines elsewhere."""
 
-    def __init__(self, stream: TextIO | None = None, resume: str = "") -> None:
+    def __init__(self, stream: TextIO | None = None) -> None:
         self.stream = stream or sys.stderr
-        self.resume = resume
         self.records: list[Record] = []
+        self.running: list[Running] = []
 
-    def start(self, run: Run) -> None:
-        self.slug, self.cells = run.slug, len(run.notebook.node.cells)
-        self.started = self.spoken = time.monotonic()
-        self.say(f"{self.slug}: {self.cells} cells")
+    def start(self, job: Running) -> None:
+        job.started = job.spoken = time.monotonic()
+        self.running.append(job)
+        self.say(f"{job.run.slug}: {len(job.run.notebook.node.cells)} cells")
 
-    def on_cell(self, cell: NotebookNode, cell_index: int) -> None:
-        now = time.monotonic()
-        if self.stream.isatty() or now - self.spoken > QUIET_SECONDS:
-            self.spoken = now
-            # papermill puts one more cell in front when it is given parameters
-            reached = min(cell_index + 1, self.cells)
-            self.say(f"{self.slug}: cell {reached}/{self.cells}, {now - self.started:.0f} s")
+    def on_cell(self, job: Running, cell: int) -> None:
+        job.cell = cell
+        if self.stream.isatty():
+            self.say("")
+        elif time.monotonic() - job.spoken > QUIET_SECONDS:
+            job.spoken = time.monotonic()
+            self.say(str(job))
 
     def end(self, record: Record, note: str = "") -> None:
         self.records.append(record)
+        self.running = [job for job in self.running if job.record.slug != record.slug]
         result = f"{record.status}, {record.seconds:.1f} s" if record.seconds else record.status
         why = f": {record.reason}" if record.error else ""
         self.say(f"{record.slug}: {result}{note}{why}")
-        if self.stream.isatty():
-            print(file=self.stream)
 
     def say(self, line: str) -> None:
-        start, end = ("\r\x1b[K", "") if self.stream.isatty() else ("", "\n")
-        print(f"{start}{line}", end=end, file=self.stream, flush=True)
+        if self.stream.isatty():
+            under_way = " · ".join(map(str, self.running))[: shutil.get_terminal_size().columns - 1]
+            line = f"\r\x1b[K{line}\n" * bool(line) + f"\r\x1b[K{under_way}"
+        print(line, end="" if self.stream.isatty() else "\n", file=self.stream, flush=True)
 
 
-def run_all(runs: list[Run], out: Path, *, resume: bool, progress: Progress) -> list[Record]:
-    """Execute the runs (with `resume`: those that are not done yet), writing each to `out`."""
+def run_all(
+    runs: list[Run], out: Path, *, resume: bool, progress: Progress, jobs: int = 1
+) -> list[Record]:
+    """Execute the runs (with `resume`: those that are not done yet), writing each to `out`.
+
+    The records are in the order of the runs, those of `progress` in the order of their ends.
+    """
     done = {r.key: r for r in gallery.read_records(out) if resume and r.status == OK}
     java = java_problem()
-    logging.getLogger("papermill").addHandler(logging.NullHandler())  # errors are told below
+    waiting = []
     for run in runs:
         record = blank_record(run)
         if record.key in done:
             progress.end(done[record.key], " (kept: nothing it depends on has changed)")
-            continue
-        node = run.notebook.node
-        if java and run.notebook.needs_spark:
+        elif java and run.notebook.needs_spark:
             record = replace(record, error=f"needs Java: {java}", ended=_now())
+            gallery.write_run(record, run.notebook.node, out)
+            progress.end(record)
         else:
-            progress.start(run)
-            node, record = execute(run, record, progress)
-        gallery.write_run(record, node, out)
-        progress.end(record)
-    return progress.records
+            waiting.append(Running(run, record))
+    with closing(_executed(waiting, jobs, progress)) as results:
+        for node, record in results:
+            gallery.write_run(record, node, out)
+            progress.end(record)
+    order = [run.slug for run in runs]
+    return sorted(progress.records, key=lambda record: order.index(record.slug))
 
 
-def execute(run: Run, record: Record, progress: Progress) -> tuple[NotebookNode, Record]:
-    """Run a notebook in a fresh kernel: the notebook as far as it came, and its record."""
-    started = time.monotonic()
-    error = ""
-    with tempfile.TemporaryDirectory(prefix="isrlab-") as scratch:
-        executed = Path(scratch) / "executed.ipynb"
-        try:
-            papermill.execute_notebook(
-                re.sub(r"([{}])", r"\1\1", str(run.notebook.path)),  # papermill formats its paths
-                executed,
-                run.given,
-                kernel_name="python3",
-                language="python",
-                progress_bar=False,
-                cwd=run.notebook.path.parent,
-                kernel_manager_class=ThisInterpreter,
-                on_cell_start=progress.on_cell,
-            )
-        except PapermillExecutionError as failure:
-            error = f"{failure.ename}: {failure.evalue}"
-        except Exception as failure:  # whatever it is, the other notebooks still run
-            error = f"{type(failure).__name__}: {failure}"
-        node = nbformat.read(executed, as_version=4) if executed.exists() else run.notebook.node
-    node = remove_error_markers(node)
-    for volatile in ("papermill", "widgets"):  # paths of this machine; the state of controls
-        node.metadata.pop(volatile, None)
-    return node, replace(
-        record,
+def _executed(
+    waiting: list[Running], jobs: int, progress: Progress
+) -> Generator[tuple[NotebookNode, Record], None, None]:
+    """Each executed notebook with its record, as they come; at most `jobs` run at a time.
+
+    Whatever ends this ends the processes that it has started, and they their kernels.
+    """
+    running: dict[Connection, Running] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                job, (here, there) = waiting.pop(0), PROCESSES.Pipe(duplex=False)
+                job.process = PROCESSES.Process(target=_work, args=(job.run, there))
+                running[here] = job
+                job.process.start()
+                there.close()
+                progress.start(job)
+            for pipe in wait(list(running)):
+                assert isinstance(pipe, Connection)
+                try:
+                    message = pipe.recv()
+                except EOFError:
+                    message = running[pipe].run.notebook.node, "ProcessDied: the run has no result"
+                if isinstance(message, int):
+                    progress.on_cell(running[pipe], message)
+                else:
+                    job = running.pop(pipe)
+                    job.process.join()
+                    yield message[0], _result(job, *message)
+    finally:
+        for job in running.values():
+            job.process.terminate()
+        for job in running.values():
+            job.process.join()
+
+
+def _work(run: Run, parent: Connection) -> None:
+    """In a process of its own: execute the run, and tell the parent how it goes."""
+    logging.getLogger("papermill").addHandler(logging.NullHandler())  # the parent tells of errors
+    try:
+        with interrupts():
+            parent.send(kernel.execute(run, parent.send))
+    except KeyboardInterrupt:
+        sys.exit(1)
+
+
+def _result(job: Running, node: NotebookNode, error: str) -> Record:
+    return replace(
+        job.record,
         status=FAILED if error else OK,
         error=error,
         finding=gallery.finding(node),
-        seconds=round(time.monotonic() - started, 2),
+        seconds=round(time.monotonic() - job.started, 2),
         ended=_now(),
         thumbnail=gallery.thumbnail(node),
     )
-
-
-class PatientChannel(AsyncZMQSocketChannel):
-    """Waits for a kernel's reply in steps of a second, looking anew each time.
-
-    nbclient answers an Output widget on the socket it waits on, behind asyncio's back; that can eat
-    the wake-up for the reply, and the notebook would hang for ever.
-    """
-
-    async def get_msg(  # type: ignore[override]
-        self, timeout: float | None = None
-    ) -> dict[str, Any]:
-        while timeout is None and not await self.socket.poll(1000):
-            pass
-        return await super().get_msg(timeout)
-
-
-class PatientClient(AsyncKernelClient):
-    """A kernel client that does not miss replies."""
-
-    shell_channel_class = Type(PatientChannel)
-
-
-class ThisInterpreter(AsyncKernelManager):
-    """Starts kernels of the Python that runs this, whatever kernels the machine has installed.
-
-    What cells print reaches the notebook; what else a kernel and its JVM say would garble progress.
-    """
-
-    client_factory = Type(PatientClient)
-
-    @property
-    def kernel_spec(self) -> KernelSpec:
-        return KernelSpec(**get_kernel_dict())
-
-    async def start_kernel(self, **options: Any) -> None:  # type: ignore[override]
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        await super().start_kernel(**options, **quiet)
 
 
 def blank_record(run: Run) -> Record:
@@ -197,15 +199,14 @@ def blank_record(run: Run) -> Record:
         kafka=_kafka(parameters),
         seed=parameters.get("seed"),
         key=digest.hexdigest(),
-        status=NOT_RUN,
     )
 
 
 def _kafka(parameters: dict[str, Any]) -> str | None:
     """The Kafka versions among a run's parameters; None if there is none."""
-    found = [parameters[name] for name in KAFKA_PARAMETERS if name in parameters]
-    each = [one for value in found for one in (value if isinstance(value, list) else [value])]
-    return ", ".join(str(one) for one in each if one) or None
+    values = [parameters[name] for name in KAFKA_PARAMETERS if name in parameters]
+    releases = [r for value in values for r in (value if isinstance(value, list) else [value])]
+    return ", ".join(str(release) for release in releases if release) or None
 
 
 @contextmanager
@@ -238,8 +239,8 @@ def java_problem() -> str:
 @cache
 def versions() -> dict[str, str]:
     """Of isrlab (and its commit, if this is a checkout), Python and the libraries that count."""
-    found = {"isrlab": version("isrlab"), "commit": commit(), "Python": platform.python_version()}
-    return {k: v for k, v in found.items() if v} | {name: version(name) for name in LIBRARIES}
+    known = {"isrlab": version("isrlab"), "commit": commit(), "Python": platform.python_version()}
+    return {k: v for k, v in known.items() if v} | {name: version(name) for name in LIBRARIES}
 
 
 def commit() -> str:
@@ -255,10 +256,11 @@ def commit() -> str:
 
 @cache
 def package_digest() -> str:
-    """Digest of the package's sources and of the scenarios that notebooks play."""
+    """Digest of the package's sources and of the data that notebooks read."""
     digest = hashlib.sha256(spark.source_digest().encode())
-    for file in sorted(CHECKOUT.glob("data/scenarios/*")):
-        digest.update(file.name.encode() + file.read_bytes())
+    for file in sorted(CHECKOUT.glob("data/**/*")):
+        if file.is_file():
+            digest.update(file.name.encode() + file.read_bytes())
     return digest.hexdigest()
 
 

@@ -25,7 +25,8 @@ _THOUSANDS = FuncFormatter(thousands)
 class Curve:
     """Points of one line; `low` and `high` are its band, `look` its colour and marker.
 
-    `style` is matplotlib's for the line ("" for points only); `is_step`: it holds until the next.
+    `style` is matplotlib's for the line ("" for points only); `is_step`: it holds until the next;
+    `texts` are words beside its points.
     """
 
     x: Numbers
@@ -35,6 +36,8 @@ class Curve:
     look: tuple[str, str] | None = None
     style: str = "-"
     is_step: bool = False
+    width: float | None = None
+    texts: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +75,10 @@ def plot_curves(
         ax.plot(
             curve.x, curve.y, color=colour, linestyle=curve.style or "none", label=plain(name),
             marker=None if is_dense and curve.style else marker,
-            drawstyle="steps-post" if curve.is_step else "default",
+            drawstyle="steps-post" if curve.is_step else "default", linewidth=curve.width,
         )  # fmt: skip
+        for x, y, text in zip(curve.x, curve.y, curve.texts, strict=False):
+            ax.annotate(plain(text), (x, y), (4, 4), textcoords="offset points", fontsize=7)
     for axis, scale in (("x", scales[0]), ("y", scales[1])):
         _scale(ax, axis, scale)
     for x, text in (marks or {}).items():
@@ -153,11 +158,12 @@ def plot_ticks(
 ) -> Axes:
     """Single measurements: a tick for each, in rows, each row's groups beside each other.
 
-    `ranges` are shaded: between which a rule says that they lie (default: the measured ones).
+    A group without a name has the row's colour. `ranges` are shaded: between which a rule says that
+    they lie (default: the measured ones).
     """
     ax = ax or axes(9.0, 1.1 + 0.5 * max(len(rows), 2))
     groups = list(dict.fromkeys(group for row in rows.values() for group in row))
-    chosen = looks(groups)
+    chosen = looks([*groups, *rows])
     for y, (name, row) in enumerate(rows.items()):
         values = np.concatenate([np.asarray(v, float) for v in row.values()] or [np.zeros(0)])
         low, high = (ranges or {}).get(name) or (
@@ -167,8 +173,10 @@ def plot_ticks(
         for nth, group in enumerate(groups):
             numbers = np.asarray(row.get(group, ()), float)
             lift = 0.22 * (nth - (len(groups) - 1) / 2) if len(groups) > 1 else 0.0
-            ax.plot(numbers, np.full(len(numbers), y + lift), "|", color=chosen[group][0],
-                    markersize=14 if len(groups) == 1 else 8, markeredgewidth=1.2,
+            ax.plot(numbers, np.full(len(numbers), y + lift), "|",
+                    color=STATES.get(group) or chosen[group or name][0],
+                    markersize=14 if len(groups) == 1 else 8,
+                    markeredgewidth=1.2 if len(numbers) > 3 else 2.5,
                     label=plain(group) if y == 0 else None)  # fmt: skip
         if notes and name in notes:
             ax.text(1.01, y, plain(notes[name]), fontsize=8, va="center",
@@ -195,8 +203,8 @@ def plot_points(
     chosen = looks(groups)
     for name, (x, y) in groups.items():
         colour, marker = chosen[name]
-        ax.scatter(x, y, s=14, alpha=0.45, color=colour, marker=marker, linewidths=0,
-                   label=f"{plain(name)} ({len(x):,})")  # fmt: skip
+        ax.scatter(x, y, s=14, alpha=0.45, color=colour, marker=marker, linewidths=0)
+        ax.plot([], [], marker, color=colour, label=f"{plain(name)} ({len(x):,})")
     for place in marks:
         ax.axvline(place, color=INK, linewidth=0.8, linestyle=":")
     for place in limits:

@@ -54,10 +54,10 @@ def plot_arrows(
         colour = LOST if arrow.was_lost else _colour(arrow.source)
         style = ":" if arrow.was_lost or arrow.is_inner else "-"
         look = {"arrowstyle": "-|>", "color": colour, "linewidth": 1.5, "linestyle": style}
-        ax.annotate("", (end, y + 0.18), (start, y - 0.18), arrowprops=look)
+        ax.annotate("", (end, y + 0.2), (start, y - 0.06), arrowprops=look)
         text = f"{arrow.text}  LOST" if arrow.was_lost else arrow.text
         x, side = ((start + end) / 2, "center") if not arrow.is_inner else (start - 0.05, "right")
-        ax.text(x, y - 0.14, plain(text), ha=side, va="bottom", fontsize=8,
+        ax.text(x, y - 0.1, plain(text), ha=side, va="bottom", fontsize=8,
                 color=LOST if arrow.was_lost else INK, bbox=back)  # fmt: skip
         if arrow.news:
             ax.text(end + 0.06, y + 0.3, plain(arrow.news), fontsize=8, color=INK, bbox=back)

@@ -16,6 +16,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.transforms import offset_copy
 
 from isrlab.engine.versions import PRESETS, KafkaVersion
 
@@ -28,7 +29,7 @@ _CHARACTERS_PER_INCH = 12.5  # of a title
 # Okabe and Ito's palette, without black and yellow
 BLUE, ORANGE, GREEN = "#0072B2", "#E69F00", "#009E73"
 PINK, SKY, VERMILION = "#CC79A7", "#56B4E9", "#D55E00"
-INK, GREY, PALE, WHITE = "#333333", "#8A9BA8", "#DDDDDD", "#FFFFFF"
+INK, GREY, PALE, FAINT, WHITE = "#333333", "#8A9BA8", "#DDDDDD", "#F1F3F4", "#FFFFFF"
 LOST = VERMILION
 SERIES = (BLUE, VERMILION, GREEN, PINK, ORANGE, SKY)  # of what is neither broker nor version
 MARKERS = ("o", "s", "D", "^", "v", "P")
@@ -134,10 +135,16 @@ def bare(ax: Axes, *sides: str) -> None:
     ax.tick_params(left="left" in sides, bottom="bottom" in sides)
 
 
-def legend_below(ax: Axes, columns: int = 3) -> None:
+def legend_below(ax: Axes) -> None:
     """The legend under the axes and their label, where it hides nothing."""
     handles, labels = ax.get_legend_handles_labels()
-    if handles:
+    longest = max((len(label) for label in labels), default=1)
+    columns = max(1, min(4, int(ax.get_figure(root=True).get_figwidth() * 13 / (longest + 8))))
+    if handles and len(ax.figure.axes) > 1:  # each panel has its own
+        below = offset_copy(ax.transAxes, ax.get_figure(root=True), y=-30, units="points")
+        ax.legend(handles, labels, loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=below,
+                  ncols=columns, borderaxespad=0)  # fmt: skip
+    elif handles:
         ax.figure.legend(
             handles, labels, loc="outside lower left", ncols=columns, fontsize=8, frameon=False
         )
@@ -155,12 +162,15 @@ def mark(ax: Axes, x: float, text: str, *, side: str = "left") -> None:
 
 def plain(text: object, most: int = 400) -> str:
     """Text that matplotlib draws as it is: no formulas, no control characters, not too long."""
-    printable = "".join(
+    return printable(text, most).replace("\\", "\\\\").replace("$", r"\$")
+
+
+def printable(text: object, most: int = 400) -> str:
+    """Text without control characters, and not too long."""
+    shown = "".join(
         c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in str(text)
     )
-    if len(printable) > most:
-        printable = printable[: most // 2] + "…" + printable[-(most // 2) :]
-    return printable.replace("\\", "\\\\").replace("$", r"\$")
+    return shown[: most // 2] + "…" + shown[-(most // 2) :] if len(shown) > most else shown
 
 
 def listed(names: Sequence[object], most: int = MOST_NAMES) -> str:
@@ -193,5 +203,5 @@ def duration(ms: float) -> str:
 
 
 def thousands(value: float, _: object = None) -> str:
-    """A tick label: 12,000; 0.5."""
-    return f"{value:,.0f}" if abs(value) >= 10 or value == int(value) else f"{value:g}"
+    """A tick label: 12,000; 12.5; 0.5."""
+    return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.3g}"

@@ -106,7 +106,7 @@ def plot_catching_up(version: str) -> Figure:
         ax.plot(ends, marks, "--", color=INK, linewidth=2, label="high watermark")
         ax.plot(ends, confirmed, "s-", color=broker_colour(2), label="follower's end offset")
         joined = runs.rows(run, "isr_expand", replica=2)
-        verdict = f"it joins at {joined[0]['log_end_offset']}" if joined else "it never joins"
+        verdict = f"it joins at {joined[0].log_end_offset}" if joined else "it never joins"
         ax.set_title(plain(f"{label}: {verdict}"), fontsize=10, loc="left")
         ax.set_xlabel("records in the leader's log")
         bare(ax, "left", "bottom")

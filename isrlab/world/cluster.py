@@ -24,7 +24,7 @@ from isrlab.engine.log import Log
 from isrlab.engine.model import Broker, Follower, Settings
 from isrlab.engine.partition import PartitionState
 from isrlab.engine.versions import KafkaVersion
-from isrlab.world.frames import Envelope, Fault, Request
+from isrlab.world.frames import Envelope, Event, Fault, Frame, Request
 from isrlab.world.observer import Observer
 
 START_MS = 1_000_000_000_000
@@ -74,7 +74,8 @@ class Cluster:
         self.controller = Controller(self.version, self.settings, replicas, stored)
         self.observer = Observer(self)
         self.events, self.frames = self.observer.events, self.observer.frames
-        self.violations = self.observer.violations
+        self.violations, self.committed = self.observer.violations, self.observer.committed
+        self.acknowledged = self.observer.acknowledged
         self._boot()
 
     def _boot(self) -> None:
@@ -265,7 +266,7 @@ class Cluster:
             "latency_ms": str(self.now_ms - request.sent_ms),
         }
         self.observer.note("produce_ack", request.broker, detail=detail)
-        self.observer.acknowledged |= dict.fromkeys(request.ids, request.acks)
+        self.acknowledged |= dict.fromkeys(request.ids, request.acks)
 
     def _refuse(self, request: Request, error: str) -> None:
         request.error, request.is_answered = error, True
@@ -314,6 +315,11 @@ class Cluster:
             is_waiting = isinstance(other.role, Follower) and other.role.leader == broker
             if number != broker and is_waiting and not self.is_cut(number, broker):
                 self.post(self.now_ms, broker, number, m.Disconnected(broker))
+
+    @property
+    def journal(self) -> list[Frame | Event]:
+        """Frames and events in order."""
+        return list(self.observer.since(0))
 
     @property
     def leader(self) -> Broker | None:

@@ -11,7 +11,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from isrlab.engine.messages import ACKS_ALL, CONTROLLER, ExpireFetch, ExpireIsr, Fetch
+from isrlab.engine.messages import (
+    ACKS_ALL,
+    CONTROLLER,
+    ControlledShutdown,
+    ExpireFetch,
+    ExpireIsr,
+    Fetch,
+)
 from isrlab.engine.model import RECORD_BYTES
 from isrlab.engine.versions import PRESETS, KafkaVersion
 from isrlab.world import faults
@@ -21,6 +28,26 @@ from isrlab.world.frames import Envelope
 LEADER = 1
 ASKED = {"isr_shrink": 0, "isr_expand": 1, "isr_commit": 2}
 NO_WAIT_FOR_AN_ANSWER_MS = 10**9  # a socket's timeout: a fetcher that stands still asks only once
+
+
+@dataclass(frozen=True)
+class Shutdown:
+    """A follower's broker that stops for good. Times are ms from 0."""
+
+    at_ms: int  # it asks the controller for its removal, or is killed
+    slot: int
+    is_clean: bool
+    fetches_ms: int  # in KRaft: how long it still fetches after it has asked
+    session_ms: int  # after which the controller notices that it has been killed
+
+    def removed_ms(self, scene: Scene) -> int:
+        """The leader hears of its removal."""
+        silent_ms = 0 if self.is_clean else self.session_ms
+        return self.at_ms + silent_ms + scene.controller_latency_ms
+
+    def stops_ms(self, scene: Scene) -> int:
+        """Its last fetch has been sent."""
+        return self.at_ms + (self.fetches_ms if self.is_clean and scene.version.kraft else 0)
 
 
 @dataclass(frozen=True)
@@ -41,11 +68,14 @@ class Scene:
     pauses: tuple[tuple[tuple[int, int], ...], ...]  # of each follower: (start, end) ms, ascending
     acks: int = 1
     timeout_ms: int = 30_000  # that a produce may wait
+    shutdown: Shutdown | None = None
 
     @property
     def version(self) -> KafkaVersion:
-        """Its rules. A shrink that raises the leader epoch (KRaft 3.3-3.5) is not the kernel's."""
-        return PRESETS[self.column].with_(epoch_bump_on_isr_shrink=False)
+        """Its rules. In the kernel a removal raises the leader epoch (KRaft 3.3-3.5), not a shrink
+        that the leader asks for; a scene has one or the other."""
+        version = PRESETS[self.column]
+        return version if self.shutdown else version.with_(epoch_bump_on_isr_shrink=False)
 
     @property
     def first_ms(self) -> int:
@@ -58,7 +88,8 @@ class Seen:
     """What both models are compared by."""
 
     changes: list[tuple[int, int, int, int]]  # (ms, kind, ISR before, after) as masks of followers
-    high_watermarks: list[tuple[int, int]]  # (ms, value at the end of it), where it changed
+    isrs: list[tuple[int, int]]  # (ms, committed ISR at the end of it as a mask), where it changed
+    high_watermarks: list[tuple[int, int]]  # the same
     ends: list[int]  # of the leader, then of the followers as it knows them, when all is over
     failures: list[tuple[int, str]]  # (ms, error) of produces with acks=all, ascending
     waits_ms: list[int]  # of those acknowledged, ascending
@@ -67,17 +98,31 @@ class Seen:
 def play(scene: Scene, until_ms: int) -> Seen:
     """Run the engine up to `until_ms`, exclusive."""
     cluster = started(scene)
-    high_watermarks, high_watermark = [], 0
+    values: list[tuple[int, int]] = [(_mask(_isr(cluster)), 0)]
+    times = [scene.first_ms]
     for now_ms in range(scene.first_ms + 1, until_ms):
         _one_millisecond(cluster, scene, now_ms)
-        log = cluster.brokers[LEADER].log
-        if log.high_watermark != high_watermark:
-            high_watermark = log.high_watermark
-            high_watermarks.append((now_ms, high_watermark))
+        values.append((_mask(_isr(cluster)), cluster.brokers[LEADER].log.high_watermark))
+        times.append(now_ms)
     role = cluster.brokers[LEADER].role
+    log = cluster.brokers[LEADER].log
     ends = [log.log_end_offset, *(role.remote(b).log_end_offset for b in _followers(scene))]
     assert not cluster.violations, cluster.violations
-    return Seen(_changes(cluster, scene), high_watermarks, ends, *_produces(cluster, scene))
+    isrs, high_watermarks = (changes(times, column) for column in zip(*values, strict=True))
+    return Seen(_changes(cluster, scene), isrs, high_watermarks, ends, *_produces(cluster, scene))
+
+
+def changes(times, values):
+    """(time, value) wherever a value is not the one before."""
+    return [
+        (now, value)
+        for now, value, before in zip(times[1:], values[1:], values, strict=False)
+        if value != before
+    ]
+
+
+def _isr(cluster: Cluster) -> tuple[int, ...]:
+    return cluster.brokers[LEADER].role.isr
 
 
 def started(scene: Scene) -> Cluster:
@@ -92,11 +137,12 @@ def started(scene: Scene) -> Cluster:
         replica_fetch_max_bytes=scene.fetch_records * RECORD_BYTES,
         request_timeout_ms=scene.timeout_ms,
         replica_socket_timeout_ms=NO_WAIT_FOR_AN_ANSWER_MS,
+        **({"session_timeout_ms": scene.shutdown.session_ms} if scene.shutdown else {}),
         **({"replica_lag_max_messages": scene.lag_messages} if scene.lag_messages else {}),
     )
     assert cluster.now_ms == _clock(scene, scene.first_ms)
-    link = frozenset((LEADER, CONTROLLER))
-    cluster.latencies[link] = scene.controller_latency_ms
+    for broker in (LEADER, *_followers(scene)):
+        cluster.latencies[frozenset((broker, CONTROLLER))] = scene.controller_latency_ms
     for envelope in list(cluster.queue):
         if envelope.target == LEADER and isinstance(envelope.message, ExpireIsr):
             cluster.queue.remove(envelope)
@@ -121,11 +167,24 @@ def _one_millisecond(cluster: Cluster, scene: Scene, now_ms: int) -> None:
             faults.resume(cluster, broker)
         if any(start == now_ms for start, _ in pauses):
             faults.pause(cluster, broker, "fetcher")
+    if scene.shutdown:
+        _shut_down(cluster, scene, scene.shutdown, now_ms)
     _deliver_due(cluster, before=_APPEND)
     for records in (count for ms, count in scene.arrivals if ms == now_ms):
         ids = tuple(f"{now_ms}.{number}" for number in range(records))
         cluster.produce(LEADER, ids, acks=scene.acks)
     _deliver_due(cluster, before=_LAST)
+
+
+def _shut_down(cluster: Cluster, scene: Scene, shutdown: Shutdown, now_ms: int) -> None:
+    broker = _followers(scene)[shutdown.slot]
+    if now_ms == shutdown.at_ms and shutdown.is_clean:
+        cluster.tell(broker, CONTROLLER, ControlledShutdown(broker))
+    if now_ms == shutdown.stops_ms(scene):
+        if shutdown.is_clean:
+            cluster.stop_process(broker, "clean_shutdown")
+        else:
+            faults.hard_shutdown(cluster, broker)
 
 
 _CONTROL, _ANSWER, _APPEND, _FETCH, _TICK, _LAST = range(6)
@@ -155,13 +214,13 @@ def _changes(cluster: Cluster, scene: Scene) -> list[tuple[int, int, int, int]]:
     zero_ms = _clock(scene, 0)
     return [
         (
-            row["ts_ms"] - zero_ms,
-            ASKED[row["kind"]],
-            _mask(row["isr_before"]),
-            _mask(row["isr"]),
+            event.ts_ms - zero_ms,
+            ASKED[event.kind],
+            _mask(event.isr_before),
+            _mask(event.isr),
         )
-        for row in cluster.events
-        if row["kind"] in ASKED
+        for event in cluster.events
+        if event.kind in ASKED and not event.is_stored_state
     ]
 
 
@@ -169,14 +228,14 @@ def _produces(cluster: Cluster, scene: Scene) -> tuple[list[tuple[int, str]], li
     """What became of produces with acks=all; their records are named for when they were sent."""
     zero_ms = _clock(scene, 0)
     failures, waits_ms = [], []
-    for row in cluster.events:
-        if row["kind"] == "produce_error":
-            failures.append((row["ts_ms"] - zero_ms, row["detail"]["error"]))
-        elif row["kind"] == "produce_ack" and scene.acks == ACKS_ALL:
-            sent_ms = int(row["detail"]["records"].split(".")[0])
-            waits_ms.append(row["ts_ms"] - zero_ms - sent_ms)
+    for event in cluster.events:
+        if event.kind == "produce_error":
+            failures.append((event.ts_ms - zero_ms, event.detail["error"]))
+        elif event.kind == "produce_ack" and scene.acks == ACKS_ALL:
+            sent_ms = int(event.detail["records"].split(".")[0])
+            waits_ms.append(event.ts_ms - zero_ms - sent_ms)
     return sorted(failures), sorted(waits_ms)
 
 
-def _mask(isr: list[int]) -> int:
+def _mask(isr: tuple[int, ...]) -> int:
     return sum(1 << (broker - LEADER - 1) for broker in isr if broker != LEADER)

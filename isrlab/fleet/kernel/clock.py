@@ -19,9 +19,10 @@ fetches in order of thread, then the expiry task. Only the order is a choice; no
 Left out: record batches (a fetch may end at any record), log segments, quotas, request queues,
 the sizes that incremental fetch sessions save, a leader that pauses as a whole, the controller's
 own removal of a broker whose session ends, elections (also those of a restart: leaders stay where
-they are), and the leader epoch that a shrink raises in KRaft from 3.3 to 3.5. Loops are therefore a
-little too regular: do not read latencies below some ten milliseconds off this model. ISR membership
-is decided on scales of seconds, and that is what it is for.
+they are), the round in which followers ask where the former epoch ends when a removal has begun a
+new one, and the leader epoch that a leader's own shrink raises in KRaft from 3.3 to 3.5. Loops are
+therefore a little too regular: do not read latencies below some ten milliseconds off this model.
+ISR membership is decided on scales of seconds, and that is what it is for.
 """
 
 from __future__ import annotations

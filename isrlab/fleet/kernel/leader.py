@@ -19,7 +19,6 @@ _can_join_isr = inlined(rules.can_join_isr)
 _is_isr_eligible = inlined(rules.is_isr_eligible)
 
 _TODAYS_CLOCK = int(LagClock.CAUGHT_UP_TO_PREVIOUS_FETCH)
-_LEADER_EPOCH_START = 0  # one leader for the whole run
 
 
 @inlined
@@ -47,7 +46,7 @@ def on_follower_position(
             state.rules.expand_rule,
             fetch_offset,
             state.partitions[partition].high_watermark,
-            _LEADER_EPOCH_START,
+            state.partitions[partition].epoch_start,
         )
         and _is_isr_eligible(state.rules.eligibility, True, -1, -1)
         and state.threads[thread].down_until_ms <= now_ms
@@ -72,7 +71,7 @@ def _set_clocks(state: State, now_ms: int, partition: int, slot: int) -> None:
     fetch_offset = state.followers[partition, slot].end
     end = state.partitions[partition].log_end_offset
     previous_end = state.followers[partition, slot].last_fetch_leader_end
-    previous_ms = state.followers[partition, slot].last_fetch_ms
+    previous_ms = state.followers[partition, slot].counted_fetch_ms
     state.followers[partition, slot].last_caught_up_ms = _last_caught_up_time_ms(
         state.rules.lag_clock,
         fetch_offset,
@@ -92,4 +91,5 @@ def _set_clocks(state: State, now_ms: int, partition: int, slot: int) -> None:
         now_ms,
     )
     state.followers[partition, slot].last_fetch_ms = now_ms
+    state.followers[partition, slot].counted_fetch_ms = now_ms
     state.followers[partition, slot].last_fetch_leader_end = end

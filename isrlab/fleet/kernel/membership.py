@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from isrlab.engine import rules
-from isrlab.engine.versions import AfterShrink
+from isrlab.engine.choices import AfterShrink, ClockReset
 from isrlab.fleet.kernel.compiled import compiled, inlined
-from isrlab.fleet.kernel.log import look_at_high_watermark, retry_held
+from isrlab.fleet.kernel.log import look_at_high_watermark, make_due, retry_held
 from isrlab.fleet.kernel.resting import is_active, slot_of, wake_all
 from isrlab.fleet.kernel.rows import emit
 from isrlab.fleet.kernel.state import (
     BATCH_DUE_MS,
     BATCH_SENT_MS,
     COMMIT,
+    LONG_AGO_MS,
     NEXT_RESTART,
     NOBODY,
     NOT_PENDING,
@@ -24,8 +25,12 @@ from isrlab.fleet.kernel.state import (
 )
 
 _is_out_of_sync = inlined(rules.is_out_of_sync)
+_lag_clock_in_new_epoch = compiled(rules.lag_clock_in_new_epoch)
+_last_fetch_time_in_new_epoch = compiled(rules.last_fetch_time_in_new_epoch)
+_forgets_end_offset = compiled(rules.forgets_end_offset)
 
 _ON_COMMIT = int(AfterShrink.ON_COMMIT)
+_NEVER_RESET = int(ClockReset.NEVER)
 
 
 @compiled
@@ -143,12 +148,17 @@ def on_restarts(state: State, now_ms: int) -> None:
     """Brokers go down in good order: the controller takes them out of the ISRs at once.
 
     A change in flight goes through without them (Kafka would refuse it, and the leader ask again).
+    Unless it `fetches_after_removal`, a broker is told to stop first, and its last fetch is in.
     """
     while next_restart_ms(state, now_ms + 1) <= now_ms:
         place = state.scalars[NEXT_RESTART]
         state.scalars[NEXT_RESTART] = place + 1
         thread = state.restarts[place, 1]
-        state.threads[thread].down_until_ms = state.restarts[place, 2]
+        up_ms = state.restarts[place, 2]
+        state.threads[thread].down_until_ms = up_ms
+        if not state.rules.fetches_after_removal and not state.threads[thread].is_parked:
+            back_ms = up_ms + state.links.latency_ms
+            state.threads[thread].next_ms = max(state.threads[thread].next_ms, back_ms)
         for partition in range(len(state.partitions)):
             slot = slot_of(state, thread, partition)
             if slot >= 0:
@@ -165,5 +175,39 @@ def _remove(state: State, now_ms: int, partition: int, slot: int) -> None:
         state.partitions[partition].partition_epoch += 1
         emit(state, now_ms, REMOVAL, partition, isr)
         state.partitions[partition].isr = isr
+        if state.rules.removal_raises_leader_epoch:
+            _begin_epoch(state, now_ms, partition)
     state.partitions[partition].maximal_isr &= others
     look_at_high_watermark(state, now_ms, partition)
+
+
+@compiled
+def _begin_epoch(state: State, now_ms: int, partition: int) -> None:
+    """The leader is told to lead on in a new epoch: what it knows of its followers begins anew.
+
+    Who asked in the epoch before is sent away, and fetches again. All followers are awake.
+    Source: makeLeader, Partition.scala 0.10.2.2:160-210, 3.3.2:530-625.
+    """
+    rule, end = state.rules, state.partitions[partition].log_end_offset
+    state.partitions[partition].leader_epoch += 1
+    state.partitions[partition].epoch_start = end
+    for slot in range(state.followers.shape[1]):
+        in_isr = (state.partitions[partition].isr >> slot) & 1 == 1
+        follower = state.followers[partition, slot]
+        follower.last_caught_up_ms = _lag_clock_in_new_epoch(
+            rule.clock_reset,
+            rule.lag_clock,
+            in_isr,
+            follower.last_caught_up_ms,
+            now_ms,
+            LONG_AGO_MS,
+        )
+        follower.counted_fetch_ms = _last_fetch_time_in_new_epoch(
+            rule.clock_reset, in_isr, follower.counted_fetch_ms, now_ms, LONG_AGO_MS
+        )
+        if _forgets_end_offset(rule.lag_clock, False):
+            follower.seen_end = rules.UNKNOWN_OFFSET
+        if rule.clock_reset != _NEVER_RESET:
+            follower.last_fetch_leader_end = end
+        if rule.fences_stale_leader_epoch and state.threads[follower.thread].is_parked:
+            make_due(state, now_ms, follower.thread)

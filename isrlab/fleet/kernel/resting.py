@@ -59,6 +59,7 @@ def wake(state: State, partition: int, slot: int) -> None:
     follower.last_caught_up_ms = at_ms
     follower.had_all_ms = at_ms
     follower.last_fetch_ms = at_ms
+    follower.counted_fetch_ms = at_ms
     follower.last_fetch_leader_end = state.partitions[partition].log_end_offset
     state.active[thread, partition >> 6] |= _ONE << np.uint64(partition & 63)
 

@@ -19,6 +19,7 @@ from isrlab.fleet.kernel.state import (
     ISR_BEFORE,
     KIND,
     LAG_RECORDS,
+    LEADER_EPOCH,
     LOG_END_OFFSET,
     PARTITION,
     PARTITION_EPOCH,
@@ -55,6 +56,7 @@ def emit(state: State, now_ms: int, kind: int, partition: int, after: int) -> No
     state.out.events[row, ISR_AFTER] = after
     state.out.events[row, HIGH_WATERMARK] = state.partitions[partition].high_watermark
     state.out.events[row, LOG_END_OFFSET] = end
+    state.out.events[row, LEADER_EPOCH] = state.partitions[partition].leader_epoch
     state.out.events[row, PARTITION_EPOCH] = state.partitions[partition].partition_epoch
     state.out.events[row, LAG_RECORDS] = lag
     state.out.events[row, SINCE_FETCH_MS] = since_fetch

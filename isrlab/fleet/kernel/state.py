@@ -37,12 +37,13 @@ UNLIMITED_BYTES_PER_S = 0  # receiving and writing take no time
     ISR_AFTER,
     HIGH_WATERMARK,
     LOG_END_OFFSET,
+    LEADER_EPOCH,
     PARTITION_EPOCH,  # of the committed ISR
     LAG_RECORDS,  # furthest behind of `CHANGED`, as the leader knows it
     SINCE_FETCH_MS,  # since the last fetch of the one that fetched last
     SINCE_CAUGHT_UP_MS,  # since the one that had everything last had everything
-) = range(12)
-EVENT_COLUMNS = 12
+) = range(13)
+EVENT_COLUMNS = 13
 
 # Places in `State.scalars`
 EVENT_COUNT, SAMPLE_COUNT, FETCHES, READS, COVERED, TURN, NEXT_ARRIVAL, NEXT_TICK_MS = range(8)
@@ -82,6 +83,10 @@ class Rules(NamedTuple):
     high_watermark_only_if_follower_moved: bool
     pushes_high_watermark: bool  # news of it answers a fetch at once
     waits_for_controller: bool  # ISR changes are requests to the controller (since 2.7)
+    removal_raises_leader_epoch: bool
+    fetches_after_removal: bool  # KRaft sends a broker that shuts down no StopReplica first
+    clock_reset: int  # of the followers' lag clocks, in a new leader epoch
+    fences_stale_leader_epoch: bool  # a new leader epoch answers the fetches that are parked
     replica_lag_time_max_ms: int
     replica_lag_max_messages: int
     isr_check_period_ms: int
@@ -120,6 +125,8 @@ PARTITION_ROW = np.dtype(
         ("pending_isr", np.int64),
         ("due_ms", np.int64),  # when the change in flight is answered
         ("partition_epoch", np.int64),
+        ("leader_epoch", np.int64),
+        ("epoch_start", np.int64),  # log end offset when the leader epoch began
         ("record_bytes", np.int64),
         ("acks_all", np.int64),  # 1 if its producers wait for the ISR
         ("waiting", np.int64),  # first and last of its produces that wait for the high watermark
@@ -131,11 +138,12 @@ PARTITION_ROW = np.dtype(
 FOLLOWER_ROW = np.dtype(
     [
         ("end", np.int64),  # what the follower has, or is being sent
-        ("seen_end", np.int64),  # what the leader knows of it
+        ("seen_end", np.int64),  # what the leader knows of it, -1 for nothing
         ("last_caught_up_ms", np.int64),  # by the version's lag clock
         ("had_all_ms", np.int64),  # by the lag clock of today's Kafka
         ("last_fetch_ms", np.int64),
-        ("last_fetch_leader_end", np.int64),
+        ("last_fetch_leader_end", np.int64),  # the leader's log end then
+        ("counted_fetch_ms", np.int64),  # the fetch that clocks count; a new epoch sets both
         ("sent_high_watermark", np.int64),  # that of its last fetch (2.4 and 2.5 compare with it)
         ("turn", np.int64),  # who was served longest ago has the lowest
         ("thread", np.int64),  # that reads for it
@@ -246,7 +254,7 @@ def _replicas(setup: Setup) -> tuple[NDArray[np.void], NDArray[np.void]]:
     followers["thread"] = setup.thread_of
     followers["end"] = followers["seen_end"] = is_full * setup.backlog_records
     followers["sent_high_watermark"] = is_full * setup.backlog_records
-    for clock in ("last_caught_up_ms", "had_all_ms", "last_fetch_ms"):
+    for clock in ("last_caught_up_ms", "had_all_ms", "last_fetch_ms", "counted_fetch_ms"):
         followers[clock][~is_full] = LONG_AGO_MS
     return partitions, followers
 

@@ -80,7 +80,7 @@ def _electable() -> Finding:
         "a third replica, no restart": runs.library("loss_three_replicas", "0.10.2").outcome.word,
         "restart noticed, election clean": noticed.outcome.word,
     }
-    elected = [row["broker"] for row in runs.rows(noticed, "leader")]
+    elected = [row.broker for row in runs.rows(noticed, "leader")]
     return Finding(
         (runs.situations("m2 is lost", *((k, "lost", v) for k, v in words.items())),),
         "A controller that sees the follower die takes it out of the ISR: with clean elections "
@@ -93,12 +93,12 @@ def _electable() -> Finding:
 
 def fate(run: Run) -> str:
     """What becomes of broker 1, the old leader, when it returns."""
-    if any(is_halt(row) and row["broker"] == 1 for row in run.cluster.events):
+    if any(is_halt(row) and row.broker == 1 for row in run.cluster.events):
         return "its broker stops"
     if run.outcome.diverged:
         return "keeps its record"
     cuts = runs.rows(run, "truncate", broker=1)
-    return f"cut to {cuts[-1]['log_end_offset']}" if cuts else "keeps its log"
+    return f"cut to {cuts[-1].log_end_offset}" if cuts else "keeps its log"
 
 
 def cause_of_cut(name: str) -> str:

@@ -15,8 +15,7 @@ from isrlab.engine.versions import GENERATIONS, KafkaVersion
 from isrlab.workbook.claims.model import By, Case, Statement
 from isrlab.world import scenario
 from isrlab.world.cluster import START_MS
-from isrlab.world.frames import Frame
-from isrlab.world.observer import Row
+from isrlab.world.frames import Event, Frame
 from isrlab.world.script import Run
 
 VERSIONS = GENERATIONS
@@ -68,12 +67,14 @@ def library(name: str, version: KafkaVersion | str) -> Run:
 # Events
 
 
-def rows(run: Run, kind: str, **wanted: object) -> list[Row]:
+def rows(run: Run, kind: str, **wanted: object) -> list[Event]:
     """The events of a kind with these values, in order."""
     return [
         row
         for row in run.cluster.events
-        if row["kind"] == kind and all(row.get(k) == v for k, v in wanted.items())
+        if row.kind == kind
+        and not row.is_stored_state
+        and all(getattr(row, k) == v for k, v in wanted.items())
     ]
 
 
@@ -83,30 +84,21 @@ def when(run: Run, kind: str, **wanted: object) -> int | None:
     return since_start(found[0]) if found else None
 
 
-def since_start(row: Row) -> int:
-    stamp = row["ts_ms"]
-    assert isinstance(stamp, int)
-    return stamp - START_MS
+def since_start(row: Event) -> int:
+    return row.ts_ms - START_MS
 
 
 def acknowledged_ms(run: Run, name: str) -> int | None:
     """When the producer of a record had its answer."""
     for row in rows(run, "produce_ack"):
-        if name in _names(row):
+        if name in row.detail["records"].split():
             return since_start(row)
     return None
 
 
-def _names(row: Row) -> list[str]:
-    detail = row.get("detail")
-    return str(detail.get("records", "")).split() if isinstance(detail, dict) else []
-
-
-def cause_of(run: Run, row: Row) -> Frame:
+def cause_of(run: Run, row: Event) -> Frame:
     """The step in which an event happened."""
-    journal = run.cluster.journal
-    index = next(i for i, entry in enumerate(journal) if entry is row)
-    return next(e for e in reversed(journal[:index]) if isinstance(e, Frame))
+    return next(frame for frame in reversed(run.frames) if frame.place < row.place)
 
 
 # States

@@ -81,7 +81,7 @@ def _why_it_waits() -> Finding:
         ),
         f"With the rule off the follower is still out when the leader has {end} records, and no "
         f"ISR member is ever behind the high watermark; with it, it is in when the leader has "
-        f"{joined['log_end_offset']}.",
+        f"{joined.log_end_offset}.",
     )
 
 
@@ -118,7 +118,7 @@ def _formula(text: str) -> tuple[int, int]:
     frame = run.frames[-1]
     role = frame.brokers[1].role
     assert isinstance(role, Leader)
-    marks = [0, *(row["high_watermark"] for row in runs.rows(run, "high_watermark", broker=1))]
+    marks = [0, *(row.high_watermark for row in runs.rows(run, "high_watermark", broker=1))]
     current = int(str(marks[-2]))
     told = max(current, min(r.log_end_offset for r in role.remotes))
     return told, runs.high_watermark(frame)

@@ -207,10 +207,9 @@ def _copies(frame: Frame, record: str) -> int:
 @measure
 def copies_when_acknowledged(trial: Trial, record: str) -> int:
     """How many replicas have a record in the step in which the first producer has its answer."""
-    journal = trial.run.cluster.journal
-    kinds = [None if isinstance(entry, Frame) else entry["kind"] for entry in journal]
-    before = journal[: kinds.index("produce_ack")]
-    return _copies(next(e for e in reversed(before) if isinstance(e, Frame)), record)
+    answer = next(e for e in trial.run.cluster.events if e.kind == "produce_ack")
+    before = [frame for frame in trial.run.frames if frame.place < answer.place]
+    return _copies(before[-1], record)
 
 
 @measure

@@ -191,7 +191,7 @@ class Cluster:
 
     def _lose(self, envelope: Envelope) -> None:
         """A message does not arrive. The connection is gone; a waiting requester sees that."""
-        self.observer.keep(envelope, was_lost=True)
+        self.observer.keep(envelope.source, envelope.target, envelope.message, was_lost=True)
         requester, peer = envelope.source, envelope.target
         if not isinstance(envelope.message, (*REQUESTS, m.AlterPartition)):
             requester, peer = peer, requester
@@ -208,7 +208,7 @@ class Cluster:
         after, outputs = broker_machine.step(before, envelope.message, self.now_ms)
         self.brokers[after.id] = after
         self.disks[after.id] = after.log
-        self.observer.keep(envelope)
+        self.observer.keep(envelope.source, envelope.target, envelope.message)
         self.observer.compare(before, after, envelope.message, outputs)
         if before is not after:
             self.observer.ask_safety(before_all)
@@ -220,7 +220,7 @@ class Cluster:
             return
         before = self.controller
         self.controller, outputs = controller_machine.step(before, message, self.now_ms)
-        self.observer.keep(envelope)
+        self.observer.keep(envelope.source, envelope.target, envelope.message)
         self.observer.compare_stored(before, message)
         self.emit(m.CONTROLLER, outputs)
 
@@ -237,7 +237,7 @@ class Cluster:
 
     def mark(self, machine: int, text: str) -> None:
         """A fault has struck a machine: that is a step, too."""
-        self.observer.keep(Envelope(self.now_ms, self._next(), machine, machine, Fault(text)))
+        self.observer.keep(machine, machine, Fault(text))
 
     # Clients
 
@@ -254,7 +254,7 @@ class Cluster:
 
     def _on_answer(self, broker: int, answer: m.Message) -> None:
         if not isinstance(answer, m.ProduceResponse):  # the controller's, to an operator
-            self.observer.keep(Envelope(self.now_ms, self._next(), broker, m.CLIENT, answer))
+            self.observer.keep(broker, m.CLIENT, answer)
             return
         request = self.requests[answer.request]
         if answer.error:

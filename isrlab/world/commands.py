@@ -49,7 +49,7 @@ def obey(run: Run, command: Command) -> None:
         values = _read_words(run, form, command.arguments)
         form.does(run, *values, *([options] if form.options else []))
     except ValueError as error:
-        usage = f"{name} {form.words} {form.options}".rstrip()
+        usage = " ".join(word for word in (name, form.words, form.options) if word)
         raise command.fail(f"{error}\n  usage: {usage}") from None
     print_news(run)
 
@@ -83,7 +83,7 @@ def _read_words(run: Run, form: Form, given: Sequence[str]) -> list[Any]:
     while slots and (given or not slots[0].startswith("[")):
         slot = slots[0].strip("[].")
         if not given:
-            raise ValueError(_QUESTIONS.get(slot, _QUESTIONS["LIVE"]).format(run=run))
+            raise ValueError(_QUESTIONS.get(slot) or f"which broker? {_brokers(run)}")
         values.append(_read(run, slot, given[0]))
         given = given[1:]
         if ".." not in slots[0] or not given:
@@ -116,10 +116,13 @@ def _read_options(run: Run, form: Form, given: dict[str, str]) -> dict[str, Any]
     return {name: _read(run, known[name], text) for name, text in given.items()}
 
 
+def _brokers(run: Run) -> str:
+    return f"brokers: {words.ids(sorted(run.cluster.replicas))}"
+
+
 def _broker(run: Run, word: str) -> int:
-    known = sorted(run.cluster.replicas)
-    if not word.isdigit() or int(word) not in known:
-        raise ValueError(f"no broker {word!r}; brokers: {words.ids(known)}")
+    if not word.isdigit() or int(word) not in run.cluster.replicas:
+        raise ValueError(f"no broker {word!r}; {_brokers(run)}")
     return int(word)
 
 
@@ -190,7 +193,6 @@ _READERS: dict[str, _Reader] = {
 }
 _MACHINE, _ONE_OF_TWO = "BROKER|controller", "controller|BROKER"
 _QUESTIONS = {  # where a word is missing
-    "LIVE": "which broker? brokers: {run.cluster.replicas}",
     _ONE_OF_TWO: "between which two? for example: 1 2, or: 1 controller",
     "LINK": "on which link? for example: 1>2, or: 2>controller",
     "TIME": "how long? for example: 10s",

@@ -36,7 +36,7 @@ def test_before_nobody_is_told_and_since_2_7_at_once():
 
 def test_constant_churn_is_announced_once_a_minute():
     run = scenario.play(telling_the_cluster.churn_script(3), version="2.5")
-    told = [e["ts_ms"] for e in run.cluster.events if e["kind"] == "notify"]
+    told = [e.ts_ms for e in run.cluster.events if e.kind == "notify"]
     assert len(told) == 2
     assert 60_000 < told[1] - told[0] <= 62_500
     assert max(telling_the_cluster.churn_delays("2.5", 3)) > 50_000

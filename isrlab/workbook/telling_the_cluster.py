@@ -216,14 +216,19 @@ EDGES = (  # from, to, answer, what is counted
 def flow(run: Run) -> Counter[str]:
     """How often leaders took each branch of the chart; refusals also by `error <its name>`."""
     taken: Counter[str] = Counter()
-    for before, after in pairwise(run.frames):
-        taken.update(_looks(before, after))
-    told = [event for event in run.cluster.events if not event.is_stored_state]
-    taken.update(event.kind for event in told)
-    taken.update(f"error {e.detail['error']}" for e in told if e.kind == "isr_rejected")
-    for last, event in pairwise(told):
-        if (last.kind, event.kind) == ("isr_commit", "high_watermark"):
-            taken["moves"] += event.place == last.place + 1
+    before = None
+    for last, entry in pairwise([None, *run.cluster.journal]):
+        if isinstance(entry, Frame):
+            taken.update(_looks(before, entry) if before else ())
+            before = entry
+            continue
+        if entry is None or entry.is_stored_state:
+            continue
+        taken[entry.kind] += 1
+        if entry.kind == "isr_rejected":
+            taken[f"error {entry.detail['error']}"] += 1
+        if entry.kind == "high_watermark" and getattr(last, "kind", None) == "isr_commit":
+            taken["moves"] += 1
     taken["asked"] = taken["isr_shrink"] + taken["isr_expand"]
     taken["keep"] = taken["check"] - taken["isr_shrink"]
     taken["stay"] = taken["fetch"] - taken["isr_expand"]

@@ -264,7 +264,7 @@ def plot_catching_up(version: str) -> Figure:
             "high watermark": Curve(ends, marks, look=(INK, ""), style="--"),
             "follower's end offset": Curve(ends, acked, look=(broker_colour(2), "s")),
         }
-        joins = [r["log_end_offset"] for r in run.cluster.events if r["kind"] == "isr_expand"]
+        joins = [e.log_end_offset for e in run.cluster.events if e.kind == "isr_expand"]
         verdict = f"it joins at {joins[0]}" if joins else "it never joins"
         plot_curves(curves, f"{name}: {verdict}", scales, ax=ax)
     figure.legends.pop()  # both panels have the same

@@ -207,9 +207,9 @@ def _copies(frame: Frame, record: str) -> int:
 @measure
 def copies_when_acknowledged(trial: Trial, record: str) -> int:
     """How many replicas have a record in the step in which the first producer has its answer."""
-    run = trial.run
-    place = next(e.place for e in run.cluster.events if e.kind == "produce_ack")
-    return _copies([frame for frame in run.frames if frame.place < place][-1], record)
+    answer = next(e for e in trial.run.cluster.events if e.kind == "produce_ack")
+    before = [frame for frame in trial.run.frames if frame.place < answer.place]
+    return _copies(before[-1], record)
 
 
 @measure

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+from typing import Any
 
 from isrlab.engine import broker as broker_machine
 from isrlab.engine import controller as controller_machine
@@ -268,7 +269,8 @@ class Cluster:
 
     def mark(self, machine: int, text: str) -> None:
         """A fault has struck a machine: that is a step, too."""
-        self._frame(Envelope(self.now_ms, self._next(), machine, machine, Fault(text)))
+        fault: Any = Fault(text)  # in place of a message
+        self._frame(Envelope(self.now_ms, self._next(), machine, machine, fault))
 
     def _frame(self, envelope: Envelope, was_lost: bool = False) -> None:
         """Keep what the cluster looks like now; a very long run keeps only its messages."""

@@ -1,12 +1,15 @@
-"""The rules of the ISR, version by version: lag clock, leaving, joining, telling the controller.
+"""A broker, version by version: the cases of tests/cases/*.txt, and what does not fit into them.
 
-Broker 1 leads, 2 and 3 follow; times are milliseconds since the leadership began.
+The kafka_* files are Kafka's own tests. Broker 1 leads, 2 and 3 follow (or broker 2 follows broker
+1); times are milliseconds since the leadership began.
 """
 
 from __future__ import annotations
 
 import pytest
-from cases.leader_bench import T0, LeaderBench
+from cases.follower_bench import FollowerBench
+from cases.leader_bench import T0, LeaderBench, log_of
+from cases.table import Case, in_every_column, play
 
 from isrlab.engine import broker as machine
 from isrlab.engine import messages as m
@@ -14,8 +17,77 @@ from isrlab.engine.model import Broker, Settings
 from isrlab.engine.rules import last_caught_up_time_ms
 from isrlab.engine.versions import PRESETS, LagClock
 
-ALL = "ABCDGN"
-UNTIL_D, UNTIL_G = "ABCD", "ABCDG"
+ALL, UNTIL_G = "ABCDGN", "ABCDG"
+
+
+@in_every_column("leader", "isr", "kafka_leader")
+def test_leader(case: Case, column: str) -> None:
+    play(LeaderBench(column, **case.setup), case.steps)
+
+
+@in_every_column("follower", "kafka_truncation")
+def test_follower(case: Case, column: str) -> None:
+    play(FollowerBench(column, **case.setup), case.steps)
+
+
+# Produce
+
+
+@pytest.mark.parametrize(
+    ("columns", "replicas", "isr", "min_isr", "acks", "leo", "produced"),
+    [
+        (ALL, (1, 2), (1, 2), 2, 0, 1, []),
+        (ALL, (1, 2), (1, 2), 2, 1, 1, [None]),
+        (ALL, (1, 2), (1, 2), 2, -1, 1, []),  # waits for the high watermark
+        (ALL, (1, 2), (1, 2), 1, -1, 1, []),  # for every member, not for min ISR of them
+        (ALL, (1, 2), (1,), 1, -1, 1, [None]),
+        (ALL, (1, 2), (1,), 2, 0, 1, []),  # min.insync.replicas is a matter of acks=all alone
+        (ALL, (1, 2), (1,), 2, 1, 1, [None]),
+        (ALL, (1, 2), (1,), 2, -1, 0, ["NOT_ENOUGH_REPLICAS"]),
+        (ALL, (1, 2, 3), (1, 2), 3, -1, 0, ["NOT_ENOUGH_REPLICAS"]),
+        (UNTIL_G, (1,), (1,), 2, -1, 0, ["NOT_ENOUGH_REPLICAS"]),
+        ("N", (1,), (1,), 2, -1, 1, [None]),  # never more than there are replicas
+        ("A", (1, 2), (1, 2), 1, 2, 1, []),
+        ("A", (1, 2), (1,), 1, 2, 1, []),
+        ("BCDGN", (1, 2), (1, 2), 1, 2, 0, ["INVALID_REQUIRED_ACKS"]),
+    ],
+)
+def test_produce_by_acks_min_isr_and_isr(columns, replicas, isr, min_isr, acks, leo, produced):
+    for column in columns:
+        bench = LeaderBench(column, replicas=replicas, isr=isr, min_insync_replicas=min_isr)
+        bench.append(1, acks)
+        assert (bench.see("leo"), bench.see("produced")) == (leo, produced), column
+
+
+# With the older set the follower that is one fetch behind never joins
+
+
+@pytest.mark.parametrize(("rule", "joins"), [(0, False), (1, True)])
+def test_why_a_fresh_clock_counts(rule: int, joins: bool) -> None:
+    bench = LeaderBench("C", leo=10, hw=10, isr=(1,), rules={"high_watermark_set": rule})
+    bench.fetch(2, 5)
+    for offset in range(10, 60, 5):
+        bench.append(5)
+        bench.fetch(2, offset)
+        if bench.see("isr") == (1, 2):
+            break
+    assert (bench.see("isr") == (1, 2)) is joins
+
+
+# Checkpoints
+
+
+@pytest.mark.parametrize("column", ALL)
+def test_checkpoints_of_two_partitions_d7(column: str) -> None:
+    """D7: each log keeps its own."""
+    one, other = (log_of(PRESETS[column], (0, 20)) for _ in range(2))
+    one = one.with_high_watermark(5).checkpoint()
+    assert one.checkpointed_high_watermark == 5
+    other = other.with_high_watermark(15).checkpoint()
+    one = one.with_high_watermark(10)
+    assert one.checkpointed_high_watermark == 5
+    found = [log.checkpoint().load().high_watermark for log in (other, one)]
+    assert found == [15, 10]
 
 
 # The lag clock
@@ -40,9 +112,6 @@ def test_lag_clock_never_goes_back():
     for clock in (LagClock.READ_TO_LOG_END, LagClock.CAUGHT_UP_TO_PREVIOUS_FETCH):
         assert last_caught_up_time_ms(clock, 10, 10, 10, 40, 60, 50) == 60
     assert last_caught_up_time_ms(LagClock.CAUGHT_UP_TO_PREVIOUS_FETCH, 9, 10, 9, 40, 60, 50) == 60
-
-
-# Leaving and joining
 
 
 # Answers of the controller
@@ -163,3 +232,47 @@ def test_order_does_not_free_the_slot(column: str, epoch: int) -> None:
     bench.answer("FENCED_LEADER_EPOCH")
     bench.fetch(2, 3)
     assert bench.see("requests") == (3 if is_reset else 2)
+
+
+NOT_LEADER = dict.fromkeys("ABCDG", "NOT_LEADER_FOR_PARTITION") | {"N": "NOT_LEADER_OR_FOLLOWER"}
+
+
+BEYOND_THE_LEADER = {"log": ((0, 10),), "hw": 10}
+
+
+@pytest.mark.parametrize("column", ALL)
+def test_a_follower_serves_nobody(column: str) -> None:
+    bench = FollowerBench(column)
+    questions = (
+        m.Fetch(3, 1, 0),
+        m.OffsetsForLeaderEpoch(3, 1, 0),
+        m.ListOffsets(3, 1),
+        m.Produce(1, ("a",), 1),
+    )
+    for question in questions:
+        after, outputs = machine.step(bench.broker, question, 0)
+        assert outputs[0].message.error == NOT_LEADER[column]
+        assert after == bench.broker
+    assert machine.step(bench.broker, m.Produce(1, ("a",), 0), 0) == (bench.broker, ())
+
+
+def test_impossible_messages_raise_and_change_nothing() -> None:
+    bench = FollowerBench("N")
+    before = bench.broker
+    with pytest.raises(TypeError, match="not a message"):
+        bench.step("hello")
+    with pytest.raises(ValueError, match="fetched at 0 but got records at 7"):
+        bench.step(m.FetchResponse(bench.request, 7, (), 0))
+    assert bench.broker == before
+
+
+def test_answers_to_a_former_process_are_stale() -> None:
+    """A request number of one process is never that of the next, which asks anew."""
+    first = FollowerBench("N")
+    disk = first.broker.log
+    again, _ = machine.start(
+        Broker(2, first.version, first.broker.settings, (1, 2), disk, broker_epoch=1)
+    )
+    again, _ = machine.step(again, m.LeaderAndIsr(1, 9, (1, 2), 1, (1, 2)), 0)
+    late = m.FetchResponse(first.request, 0, (m.Record("late", 9),), 0)
+    assert machine.step(again, late, 0) == (again, ())

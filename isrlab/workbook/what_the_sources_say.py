@@ -229,10 +229,11 @@ def plot_catching_up(version: str) -> Figure:
     figure, grid = panels(1, 2, (11, 3.4), sharey=True)
     scales = Scale("records in the leader's log", low=2), Scale("offset")
     for ax, (name, rule) in zip(grid.flat, rules.items(), strict=True):
-        run = scenario.play(CLAIMS[4].script, version=rule)
-        frames = run.frames[run.blocks[1].frames[0] :]
+        trial = CLAIMS[4].trial("", rule)
+        frames = trial.run.frames[trial.run.blocks[1].frames[0] :]
+        sizes = [frame.disks[1].log_end_offset for frame in frames]
         grown = [
-            f for before, f in pairwise(frames) if f.disks[1].records > before.disks[1].records
+            f for f, (was, size) in zip(frames[1:], pairwise(sizes), strict=True) if size > was
         ]
         ends = [frame.disks[1].log_end_offset for frame in grown]
         marks = [frame.disks[1].high_watermark for frame in grown]
@@ -242,7 +243,7 @@ def plot_catching_up(version: str) -> Figure:
             "high watermark": Curve(ends, marks, look=(INK, ""), style="--"),
             "follower's end offset": Curve(ends, acked, look=(broker_colour(2), "s")),
         }
-        joins = [r["log_end_offset"] for r in run.cluster.events if r["kind"] == "isr_expand"]
+        joins = [row["log_end_offset"] for row in measures.events(trial, "isr_expand")]
         verdict = f"it joins at {joins[0]}" if joins else "it never joins"
         plot_curves(curves, f"{name}: {verdict}", scales, ax=ax)
     return figure

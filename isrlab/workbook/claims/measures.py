@@ -191,7 +191,7 @@ def outcome(trial: Trial) -> str:
 
 @measure
 def committed(trial: Trial, record: str) -> bool:
-    return record in trial.run.cluster.committed
+    return record in trial.run.cluster.observer.committed
 
 
 @measure
@@ -207,9 +207,10 @@ def _copies(frame: Frame, record: str) -> int:
 @measure
 def copies_when_acknowledged(trial: Trial, record: str) -> int:
     """How many replicas have a record in the step in which the first producer has its answer."""
-    answer = next(e for e in trial.run.cluster.events if e.kind == "produce_ack")
-    before = [frame for frame in trial.run.frames if frame.place < answer.place]
-    return _copies(before[-1], record)
+    events = trial.run.cluster.events
+    answer = next(event for event in events if event.kind == "produce_ack")
+    frames = (frame for frame in reversed(trial.run.frames) if frame.place < answer.place)
+    return _copies(next(frames), record)
 
 
 @measure

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import matplotlib.pyplot as plt
 import pytest
 from hypothesis.internal.conjecture import providers
 from nbval.kernel import RunningKernel
@@ -49,6 +50,13 @@ def spark():
         pytest.skip(str(error))
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    """No test leaves figures behind: they would pile up."""
+    yield
+    plt.close("all")
 
 
 def _is_notebook(item) -> bool:

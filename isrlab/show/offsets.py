@@ -169,8 +169,10 @@ def plot_clocks(
         for span in away:
             start, end = span.start_ms / 1000, span.end_ms / 1000
             ax.axvspan(start, end, color=STATES["out"], alpha=0.18, linewidth=0)
-            ax.text(start, highest * 0.14, " out of the ISR", fontsize=8, color=STATES["out"],
-                    clip_on=True)  # fmt: skip
+        if away:
+            start, is_late = away[0].start_ms / 1000, away[0].start_ms / 1000 > 0.85 * x[-1]
+            ax.text(start, highest * 0.14, " out of the ISR ", fontsize=8, color=STATES["out"],
+                    ha="right" if is_late else "left")  # fmt: skip
         ax.set(ylim=(0, highest), xlim=(0, x[-1]))
         ax.set_ylabel("age (s)", fontsize=8)
         finish(ax, plain(name))

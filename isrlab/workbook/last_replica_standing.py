@@ -57,7 +57,7 @@ COLOURS = {
     "writes stop": style.OUTCOMES["offline"],
     "1 record lost": style.OUTCOMES["lost"],
     "2 records lost": style.ORANGE,
-    "3 records lost": style.VERMILION,
+    "3 records lost": style.ORANGE,
 }
 PLACES = {
     "ISR": style.OUTCOMES["safe"],

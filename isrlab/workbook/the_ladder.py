@@ -208,6 +208,7 @@ def plot_extents(run: Run, title: str | None = None) -> Axes:
         for name, (first, last) in zip(names, pairwise(places), strict=True):
             parts[name].append(last - first)
         notes.append(f"other records from {other[0]:,}" if other[0] < end else f"ends at {end:,}")
+    parts = {name: lengths for name, lengths in parts.items() if any(lengths)}
     colours = dict(zip(names, (style.GREEN, style.LOST, style.SKY), strict=True))
     label = f"offset, counted from {min(log.log_start_offset for log in disks.values()):,}"
     rows = [f"broker {number}" for number in disks]

@@ -12,10 +12,9 @@ import pandas as pd
 import pytest
 
 from isrlab import fleet
-from isrlab.workbook import fleet_controls
 from isrlab.workbook import isr_churn as figures
 
-SMALL = fleet_controls.SMALL
+SMALL = figures.SMALL
 
 
 @pytest.fixture(autouse=True)
@@ -104,7 +103,7 @@ def test_the_finding_is_one_sentence_of_numbers():
 
 
 def test_a_slider_redraws_when_it_is_let_go():
-    controls = fleet_controls.burst_controls(SMALL)
+    controls = figures.burst_controls(SMALL)
     height, *_, picture = controls.children
     before = bytes(picture.value)
     assert before.startswith(b"\x89PNG")
@@ -114,6 +113,6 @@ def test_a_slider_redraws_when_it_is_let_go():
 
 
 def test_the_picture_of_the_sliders_counts_as_the_questions_do():
-    alarms, evictions = fleet_controls.false_alarms(SMALL)
+    alarms, evictions = figures.false_alarms(SMALL)
     assert alarms == evictions > 0  # no stalls: bursts alone
-    assert fleet_controls.false_alarms(SMALL.with_(version="0.10.2")) == (0, 0)
+    assert figures.false_alarms(SMALL.with_(version="0.10.2")) == (0, 0)

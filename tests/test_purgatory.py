@@ -374,8 +374,12 @@ def test_figures_draw_what_they_are_given():
         timer, _ = timer.add(Task(name, delay), 0)
     found = parked_fetches.turns(timer, (0, 7, 400, 500))
     assert parked_fetches.turning_finding(found).startswith("3 tasks run, each in its millisecond")
-    parked_fetches.plot_turning(found)
-    assert parked_fetches.plot_wheel(found[1], names).get_title() == "runs: a at 7 ms"
+    assert [ax.get_title() for ax in parked_fetches.plot_turning(found).axes[:4]] == [
+        "3 tasks left",
+        "runs: a at 7 ms",
+        "runs: b at 45 ms; finer wheel: b, c",
+        "runs: c at 500 ms",
+    ]
     ax = parked_fetches.plot_waits(scenario.play(SCRIPT, version="2.5"))
     assert "by a new high watermark" in ax.get_title(loc="left")
     ax = parked_fetches.plot_news({"idle": {"2.5": 5, "3.7": 505}})

@@ -364,7 +364,7 @@ def test_figures_say_what_was_found():
     made = replace(log(), **BOUNDED)
     first = made.segments[0]
     ax = reading_a_log.plot_lookup(first, 47)
-    assert ax.get_title(loc="left").startswith("Offset 47: entry 34 → byte 600, 4 batches")
+    assert ax.get_title(loc="left").startswith("Offset 47: entry 34 → byte 600, 4 batches checked")
     assert reading_a_log.plot_lookup(first, 3).get_title(loc="left").count("start of the file")
     assert reading_a_log.scan_lengths(first)[47] == 4
     reads = [made.read(reader, 0, 10_000) for reader in Reader]

@@ -203,8 +203,8 @@ def plot_points(
     chosen = looks(groups)
     for name, (x, y) in groups.items():
         colour, marker = chosen[name]
-        ax.scatter(x, y, s=14, alpha=0.45, color=colour, marker=marker, linewidths=0,
-                   label=f"{plain(name)} ({len(x):,})")  # fmt: skip
+        ax.scatter(x, y, s=14, alpha=0.45, color=colour, marker=marker, linewidths=0)
+        ax.plot([], [], marker, color=colour, label=f"{plain(name)} ({len(x):,})")
     for place in marks:
         ax.axvline(place, color=INK, linewidth=0.8, linestyle=":")
     for place in limits:

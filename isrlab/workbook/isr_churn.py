@@ -1,298 +1,211 @@
-"""Figures of fleets: one partition in a burst, then thousands compared by version.
+"""05 ISR churn: one partition in a burst, then fleets compared by version, and a fleet to try.
 
-Each `plot_` function draws on one Axes and returns it; the title is what the picture shows, taken
-from the same numbers. Tables come as pandas, from `isrlab.fleet.questions`.
+Tables come as pandas. A false alarm is an eviction of a follower that was caught up within the lag
+time. The sliders simulate one partition closely and a small fleet in three versions.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import matplotlib.pyplot as plt
+import ipywidgets as widgets
+import numpy as np
 import pandas as pd
-from matplotlib.ticker import FuncFormatter
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
+from isrlab import fleet
+from isrlab.events import exact
+from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.lens import Trace
-from isrlab.show.style import INK, bare, broker_colour, plain
+from isrlab.show import offsets
+from isrlab.show.bands import Span, shade
+from isrlab.show.controls import choice, redrawn
+from isrlab.show.curves import Curve, Scale, plot_bars, plot_curves, plot_points
+from isrlab.show.style import axes, broker_colour, counted, listed, panels
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-FALSE_ALARM, REAL = "#D55E00", "#8A9BA8"
-RUN_COLOURS = ("#D55E00", "#E69F00", "#0072B2", "#009E73", "#CC79A7", "#56B4E9")
-WIDTHS = (3.0, 1.2, 0.8, 0.6, 0.5, 0.4, 0.3, 0.3)  # of followers: one may lie upon another
-RUN_MARKERS = ("o", "s", "D", "^", "v", "P")
-_THOUSANDS = FuncFormatter(lambda value, _: f"{value:,.0f}")
-
-
-def _axes(width: float = 7.2, height: float = 3.0) -> Axes:
-    return plt.subplots(figsize=(width, height), layout="constrained")[1]
-
-
-def plot_offsets(seen: Trace, *, ax: Axes | None = None) -> Axes:
-    """The leader's and the followers' log end offsets and the high watermark over time."""
-    ax = ax or _axes()
-    seconds = seen.ts_ms / 1000
-    base = int(seen.log_end_offset[0])
-    leader = seen.log_end_offset - base
-    ax.fill_between(
-        seconds,
-        seen.high_watermark - base,
-        leader,
-        facecolor="none",
-        edgecolor="0.75",
-        hatch="////",
-        linewidth=0,
-        label="not committed",
-    )
-    colour = broker_colour(seen.leader)
-    ax.plot(seconds, leader, color=colour, label=f"broker {seen.leader} (leader), log end")
-    for (broker, end), width in zip(seen.followers.items(), WIDTHS, strict=False):
-        name = f"broker {broker}, log end"
-        ax.plot(seconds, end - base, color=broker_colour(broker), linewidth=width, label=name)
-    ax.plot(seconds, seen.high_watermark - base, color=INK, linestyle="--", label="high watermark")
-    ax.set_xlabel("time (s)")
-    ax.set_ylabel("offset since then (records)")
-    ax.yaxis.set_major_formatter(_THOUSANDS)
-    ax.set_title(_offsets_title(seen), loc="left", fontsize=10)
-    ax.legend(frameon=False, fontsize=8)
-    bare(ax, "left", "bottom")
-    return ax
-
-
-def _offsets_title(seen: Trace) -> str:
-    """What an eviction does to the high watermark, if there is one."""
-    step = int((seen.isr_size[1:] - seen.isr_size[:-1]).argmin()) + 1
-    best = max(int(end[step]) for end in seen.followers.values())
-    alone = int(seen.high_watermark[step]) - best
-    if seen.isr_size[step] < seen.isr_size[step - 1] and alone > 0:
-        return f"{plain(seen.config.version)}: {alone:,} records commit that only the leader has"
-    behind = int(seen.most_lag_records.max())
-    return f"{plain(seen.config.version)}: followers fall {behind:,} records behind and return"
+VERSIONS = ("0.8.2", "0.9.0", "0.10.2")
+HEIGHTS = (1_000, 2_000, 5_000, 10_000, 15_000, 20_000, 30_000, 50_000, 100_000, 200_000)
+LENGTHS_S = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0)
+LIMITS = (500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000)
+SMALL = FleetConfig(partitions=30, minutes=10, burst_every_s=100, stall_s=0, seed=1)
 
 
 def plot_lag(seen: Trace, *, ax: Axes | None = None) -> Axes:
-    """How far each follower is behind, the message limit, and the ticks that alone look at it."""
-    ax = ax or _axes()
-    seconds = seen.ts_ms / 1000
-    limit = seen.config.lag_messages
-    for (broker, lag), width in zip(seen.lag_records.items(), WIDTHS, strict=False):
-        name = f"broker {broker}"
-        ax.plot(seconds, lag, color=broker_colour(broker), linewidth=width, label=name)
-    top = max(1.0, float(seen.most_lag_records.max()), 1.3 * (limit or 0)) * 1.12
-    if limit is not None:
-        ax.axhline(limit, color=FALSE_ALARM, linewidth=1)
-        text = f"replica.lag.max.messages = {limit:,}"
-        ax.annotate(
-            text,
-            (seconds[-1], limit),
-            (-2, 3),
-            textcoords="offset points",
-            ha="right",
-            fontsize=8,
-            color=INK,
+    """How far each follower is behind, the message limit, and the checks that alone look at it."""
+    ax = ax or axes(7.6, 3.2)
+    seconds, limit = seen.ts_ms / 1000, seen.config.lag_messages
+    edges = np.flatnonzero(np.diff(_is_out(seen), prepend=False, append=False))
+    away = [Span(*seconds[[start, end - 1]], "out", "a follower is out of the ISR")
+            for start, end in edges.reshape(-1, 2).tolist()]  # fmt: skip
+    curves = {
+        f"broker {broker}": Curve(
+            seconds, lag, look=(broker_colour(broker), ""), width=3 / (1 + 1.5 * place)
         )
-    for tick in seen.ticks_ms / 1000:
-        ax.axvline(tick, color=INK, linewidth=1, linestyle=":")
-        ax.annotate(
-            "ISR check",
-            (tick, top),
-            (3, -9),
-            textcoords="offset points",
-            fontsize=8,
-            color=INK,
-        )
-    out = seen.isr_size < 1 + len(seen.followers)
-    ax.fill_between(seconds, 0, top, where=out, color=FALSE_ALARM, alpha=0.18, linewidth=0)
-    ax.set_ylim(0, top)
-    ax.set_xlim(seconds[0], seconds[-1])
-    ax.set_xlabel("time (s); shaded: a follower is out of the ISR")
-    ax.set_ylabel("lag (records)")
-    ax.yaxis.set_major_formatter(_THOUSANDS)
-    ax.set_title(_lag_title(seen), loc="left", fontsize=10)
-    ax.legend(frameon=False, fontsize=8, loc="upper left")
-    bare(ax, "left", "bottom")
+        for place, (broker, lag) in enumerate(seen.lag_records.items())
+    }
+    top = 1.12 * max(1.0, float(seen.most_lag_records.max()), 1.3 * (limit or 0))
+    plot_curves(
+        curves,
+        _lag_title(seen),
+        (Scale("time (s)", low=seconds[0], high=seconds[-1]), Scale("lag (records)", high=top)),
+        marks=dict.fromkeys((seen.ticks_ms / 1000).tolist(), "ISR check"),
+        limits={} if limit is None else {limit: f"replica.lag.max.messages = {limit:,}"},
+        ax=shade(ax, away),
+    )
     return ax
+
+
+def _is_out(seen: Trace) -> np.ndarray:
+    return seen.isr_size < 1 + len(seen.followers)
 
 
 def _lag_title(seen: Trace) -> str:
     """Who left, when, and for how long; or that nobody did."""
-    evicted = seen.evictions_ms()
-    version = plain(seen.config.version)
-    behind = int(seen.most_lag_records.max())
-    if len(evicted) == 0:
+    evicted_ms, version = seen.evictions_ms(), seen.config.version
+    if len(evicted_ms) == 0:
+        behind = int(seen.most_lag_records.max())
         return f"{version}: up to {behind:,} records behind, and no check evicts anybody"
-    step_ms = int(seen.ts_ms[1] - seen.ts_ms[0])
-    out_s = float((seen.isr_size < 1 + len(seen.followers)).sum()) * step_ms / 1000
-    leave = sorted(b for b, member in seen.in_isr.items() if not member.all())
-    who = ("broker " if len(leave) == 1 else "brokers ") + " and ".join(map(str, leave))
-    return f"{version}: the check at {evicted[0] / 1000:.1f} s evicts {who} for {out_s:.1f} s"
+    out_s = float(_is_out(seen).sum() * (seen.ts_ms[1] - seen.ts_ms[0])) / 1000
+    leave = [broker for broker, member in seen.in_isr.items() if not member.all()]
+    who = f"broker{'s' * (len(leave) > 1)} {' and '.join(map(str, sorted(leave)))}"
+    return f"{version}: the check at {evicted_ms[0] / 1000:.1f} s evicts {who} for {out_s:.1f} s"
 
 
-def plot_versions(compared: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+def plot_offsets(seen: Trace) -> Axes:
+    """Log end offsets and high watermark; the title says what an eviction does to the latter."""
+    data = offsets.Offsets(
+        seen.ts_ms / 1000, seen.leader, seen.log_end_offset, seen.high_watermark, seen.followers
+    )
+    step = int(np.diff(seen.isr_size).argmin()) + 1
+    alone = int(seen.high_watermark[step]) - max(int(end[step]) for end in seen.followers.values())
+    text = f"followers fall {int(seen.most_lag_records.max()):,} records behind and return"
+    if seen.isr_size[step] < seen.isr_size[step - 1] and alone > 0:
+        text = f"{alone:,} records commit that only the leader has"
+    return offsets.plot_offsets(data, f"{seen.config.version}: {text}")
+
+
+def plot_versions(compared: pd.DataFrame) -> Axes:
     """Evictions per hour of each run, false alarms apart from real ones."""
-    ax = ax or _axes(7.2, 0.9 + 0.45 * len(compared))
-    rows = compared.iloc[::-1]
-    false = rows["false_alarms_per_hour"].to_numpy()
-    real = (rows["shrinks_per_hour"] - rows["false_alarms_per_hour"]).to_numpy()
-    names = [plain(run) for run in rows["run"]]
-    ax.barh(names, false, color=FALSE_ALARM, label="false alarms: caught up within the lag time")
-    ax.barh(names, real, left=false, color=REAL, label="really behind for longer")
-    for place, (one, other) in enumerate(zip(false, real, strict=True)):
-        ax.annotate(
-            f"{one:,.0f} false + {other:,.0f} real",
-            (one + other, place),
-            (4, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=8,
+    false = compared["false_alarms_per_hour"].to_numpy(float)
+    real = compared["shrinks_per_hour"].to_numpy(float) - false
+    title = f"{false[0]:,.0f} false alarms an hour in every version"
+    if false.min() < false.max():
+        least, most = (
+            compared["version"].iloc[place] for place in (false.argmin(), false.argmax())
         )
-    ax.set_xlabel("ISR shrinks per hour in the fleet")
-    ax.xaxis.set_major_formatter(_THOUSANDS)
-    ax.margins(x=0.22)
-    ax.set_title(_versions_title(compared), loc="left", fontsize=10)
-    ax.legend(frameon=False, fontsize=8, loc="lower right")
-    bare(ax, "bottom")
-    ax.tick_params(left=False)
-    return ax
-
-
-def _versions_title(compared: pd.DataFrame) -> str:
-    by_alarms = compared.sort_values("false_alarms_per_hour", kind="stable")
-    best, worst = by_alarms.iloc[0], by_alarms.iloc[-1]
-    if worst["false_alarms_per_hour"] == best["false_alarms_per_hour"]:
-        return f"{best['false_alarms_per_hour']:,.0f} false alarms an hour in every version"
-    most, least = worst["false_alarms_per_hour"], best["false_alarms_per_hour"]
-    return (
-        f"The same load: {most:,.0f} false alarms an hour in {plain(worst['version'])}, "
-        f"{least:,.0f} in {plain(best['version'])}"
-    )
-
-
-def plot_under_replicated(compared: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Partition-minutes with fewer replicas in the ISR than there are."""
-    ax = ax or _axes(7.2, 0.9 + 0.4 * len(compared))
-    rows = compared.iloc[::-1]
-    minutes = rows["under_replicated_minutes"].to_numpy(float)
-    ax.barh([plain(run) for run in rows["run"]], minutes, color=REAL)
-    for place, value in enumerate(minutes):
-        text = f"{value:,.1f}" if value < 10 else f"{value:,.0f}"
-        ax.annotate(
-            text, (value, place), (4, 0), textcoords="offset points", va="center", fontsize=8
+        title = (
+            f"The same load: {false.max():,.0f} false alarms an hour in {most}, "
+            f"{false.min():,.0f} in {least}"
         )
-    ax.set_xlabel("under-replicated partition-minutes")
-    ax.margins(x=0.1)
-    most = compared.sort_values("under_replicated_minutes").iloc[-1]
-    ax.set_title(
-        f"Most time under-replicated: {plain(most['run'])}, "
-        f"{most['under_replicated_minutes']:,.0f} partition-minutes",
-        loc="left",
-        fontsize=10,
-    )
-    bare(ax, "bottom")
-    ax.tick_params(left=False)
-    return ax
+    return _plot_alarms([*compared["run"]], false, real, title)
 
 
-def plot_evictions(evictions: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Every eviction: for how long the follower had lacked something, and how much it lacked."""
-    ax = ax or _axes(7.2, 3.8)
-    runs = list(dict.fromkeys(evictions["run"]))
-    for run, colour, marker in zip(runs, RUN_COLOURS, RUN_MARKERS, strict=False):
-        rows = evictions[evictions["run"] == run]
-        ax.scatter(
-            rows["since_caught_up_ms"] / 1000,
-            rows["lag_records"].clip(lower=1),
-            s=14,
-            alpha=0.45,
-            color=colour,
-            marker=marker,
-            linewidths=0,
-            label=f"{plain(run)} ({len(rows):,})",
-        )
-    for limit in sorted(set(evictions["lag_time_ms"])):
-        ax.axvline(limit / 1000, color=INK, linewidth=0.8, linestyle=":")
-    for limit in sorted(set(evictions["lag_messages"].dropna())):
-        ax.axhline(limit, color=INK, linewidth=0.8, linestyle=":")
-    ax.set_yscale("log")
-    ax.set_xlim(left=0)
-    ax.yaxis.set_major_formatter(_THOUSANDS)
-    ax.set_xlabel("time since the evicted follower had everything (s); dotted: the limits")
-    ax.set_ylabel("its lag (records)")
-    ax.set_title(_evictions_title(evictions), loc="left", fontsize=10)
-    if runs:
-        for handle in ax.legend(frameon=False, fontsize=8).legend_handles:
-            if handle is not None:
-                handle.set_alpha(1)
-    bare(ax, "left", "bottom")
-    return ax
-
-
-def _evictions_title(evictions: pd.DataFrame) -> str:
-    if evictions.empty:
-        return "Nobody is evicted"
-    alarms = evictions.groupby("run", sort=False)["is_false_alarm"].sum()
-    run, false = str(alarms.idxmax()), int(alarms.max())
-    total = int((evictions["run"] == run).sum())
-    return (
-        f"{plain(run)}: {false:,} of {total:,} evictions hit a follower that had kept up until then"
-    )
-
-
-def plot_sweep(
-    compared: pd.DataFrame,
-    setting: str = "burst_records",
-    label: str = "burst height (records)",
-    *,
-    ax: Axes | None = None,
+def _plot_alarms(
+    runs: list[str], false: np.ndarray, real: np.ndarray, title: str, ax: Axes | None = None
 ) -> Axes:
-    """False alarms per hour against one setting, a line for each version."""
-    ax = ax or _axes(7.2, 3.4)
-    versions = list(dict.fromkeys(compared["version"]))
-    for version, colour, marker in zip(versions, RUN_COLOURS, RUN_MARKERS, strict=False):
-        rows = compared[compared["version"] == version].sort_values(setting)
-        alarms = rows["false_alarms_per_hour"].to_numpy(float)
-        ax.plot(
-            rows[setting], alarms, color=colour, marker=marker, markersize=5, label=plain(version)
-        )
-    ax.set_xlabel(label)
-    ax.set_ylabel("false alarms per hour")
-    ax.xaxis.set_major_formatter(_THOUSANDS)
-    ax.yaxis.set_major_formatter(_THOUSANDS)
-    ax.set_ylim(bottom=0)
-    ax.set_title(_sweep_title(compared, setting), loc="left", fontsize=10)
-    ax.legend(frameon=False, fontsize=8, title="version", title_fontsize=8)
-    bare(ax, "left", "bottom")
-    return ax
+    notes = [f"{f:,.0f} false + {r:,.0f} real" for f, r in zip(false, real, strict=True)]
+    parts = {"false alarm": false, "real": real}
+    return plot_bars(runs, parts, title, "ISR shrinks per hour in the fleet", notes=notes, ax=ax)
 
 
-def _sweep_title(compared: pd.DataFrame, setting: str) -> str:
-    """The value at which each rule begins to raise false alarms."""
-    alarms = compared[compared["false_alarms"] > 0].groupby("version")[setting].min()
-    least = compared[setting].min()
-    if alarms.empty:
-        return f"No false alarm up to {setting} = {compared[setting].max():,}"
-    said = [
-        f"{plain(version)} {'at every value' if value == least else f'from {value:,}'}"
-        for version, value in alarms.sort_values(kind="stable").items()
+def plot_under_replicated(compared: pd.DataFrame) -> Axes:
+    """Partition-minutes with fewer replicas in the ISR than there are."""
+    minutes = compared.set_index("run")["under_replicated_minutes"].astype(float)
+    title = (
+        f"Most time under-replicated: {minutes.idxmax()}, {minutes.max():,.0f} partition-minutes"
+    )
+    notes = [f"{value:,.1f}" if value < 10 else f"{value:,.0f}" for value in minutes]
+    label = "under-replicated partition-minutes"
+    return plot_bars([*minutes.index], {"out": minutes}, title, label, notes=notes)
+
+
+def plot_evictions(evictions: pd.DataFrame) -> Axes:
+    """Every eviction: for how long the follower had lacked something, and how much it lacked."""
+    runs = evictions.groupby("run", sort=False)
+    groups = {
+        run: (rows["since_caught_up_ms"] / 1000, rows["lag_records"].clip(lower=1))
+        for run, rows in runs
+    }
+    title, alarms = "Nobody is evicted", runs["is_false_alarm"].sum()
+    if groups:
+        run, total = alarms.idxmax(), len(groups[alarms.idxmax()][0])
+        title = f"{run}: {alarms.max():,} of {total:,} evictions hit a follower that had kept up"
+        title += " until then"
+    since = Scale("time since the evicted follower had everything (s); dotted: the limits")
+    return plot_points(
+        groups, title, (since, Scale("its lag (records)", "log")),
+        marks=[ms / 1000 for ms in evictions["lag_time_ms"].unique()],
+        limits=evictions["lag_messages"].dropna().unique(),
+    )  # fmt: skip
+
+
+def plot_sweep(by_height: pd.DataFrame) -> Axes:
+    """False alarms per hour against the height of bursts, a line for each version."""
+    rates = by_height.pivot(
+        index="burst_records", columns="version", values="false_alarms_per_hour"
+    )
+    curves = {v: Curve(rates.index, rates[v]) for v in by_height["version"].unique()}
+    scales = Scale("burst height (records)"), Scale("false alarms per hour")
+    return plot_curves(curves, _sweep_title(by_height), scales)
+
+
+def _sweep_title(by_height: pd.DataFrame) -> str:
+    """The height at which each rule begins to raise false alarms."""
+    heights = by_height["burst_records"]
+    first = by_height[by_height["false_alarms"] > 0].groupby("version")["burst_records"].min()
+    if first.empty:
+        return f"No false alarm up to burst_records = {heights.max():,}"
+    parts = [
+        f"{version} {'at every value' if height == heights.min() else f'from {height:,}'}"
+        for version, height in first.sort_values(kind="stable").items()
     ]
-    return f"False alarms: {', '.join(said)}" + _never(compared, alarms.index.tolist())
-
-
-def _never(compared: pd.DataFrame, alarming: list[str]) -> str:
-    calm = [v for v in dict.fromkeys(compared["version"]) if v not in alarming]
-    return f"; never in {', '.join(plain(v) for v in calm)}" if calm else ""
+    calm = [version for version in dict.fromkeys(by_height["version"]) if version not in first]
+    return f"False alarms: {', '.join(parts)}" + (f"; never in {listed(calm)}" if calm else "")
 
 
 def finding(compared: pd.DataFrame) -> str:
     """The fleets compared, in one sentence."""
-    said = [
-        f"{row['run']}: {row['shrinks']:,.0f} ISR shrinks, {row['false_alarms']:,.0f} false alarms"
-        for _, row in compared.iterrows()
+    parts = [
+        f"{row.run}: {row.shrinks:,.0f} ISR shrinks, {row.false_alarms:,.0f} false alarms"
+        for row in compared.itertuples()
     ]
-    one = compared.iloc[0]
+    first = compared.iloc[0]
     return (
-        f"{one['partitions']:,} partitions, {one['minutes']:g} minutes, bursts of "
-        f"{one['burst_records']:,} records in {one['burst_s']:g} s, the same for all: "
-        f"{'; '.join(said)}."
+        f"{counted(first['partitions'], 'partition')}, {first['minutes']:g} minutes, bursts of "
+        f"{first['burst_records']:,} records in {first['burst_s']:g} s, the same for all: "
+        f"{'; '.join(parts)}."
     )
+
+
+def plot_burst(config: FleetConfig = SMALL) -> Figure:
+    """Left: a partition in a burst that evicts under 0.8.2, if any does. Right: the fleet."""
+    figure, grid = panels(1, 2, (11.0, 3.4), width_ratios=[1.5, 1])
+    old = config.with_(version=VERSIONS[0], name="")
+    seen = fleet.trace(old, fleet.most_evicting(old))
+    evicted_ms = seen.evictions_ms()
+    moment = evicted_ms[0] if len(evicted_ms) else seen.ts_ms[seen.most_lag_records.argmax()]
+    plot_lag(seen.around(int(moment)), ax=grid[0, 0])
+    counts = np.array([false_alarms(each) for each in fleet.versions(config, VERSIONS)])
+    false, total = counts.T * 60 / config.minutes
+    title = f"False alarms, {counted(config.partitions, 'partition')}"
+    _plot_alarms([*VERSIONS], false, total - false, title, grid[0, 1])
+    return figure
+
+
+def burst_controls(config: FleetConfig = SMALL) -> widgets.VBox:
+    """Sliders for burst height, burst length and message limit, and the picture they make."""
+    height = choice("burst height (records)", HEIGHTS, config.burst_records)
+    length = choice("burst length (s)", LENGTHS_S, config.burst_s)
+    limit = choice("lag.max.messages", LIMITS, config.with_(version=VERSIONS[0]).lag_messages)
+    names = {"burst_records": height, "burst_s": length, "replica_lag_max_messages": limit}
+
+    def draw() -> Figure:
+        return plot_burst(config.with_(**{name: each.value for name, each in names.items()}))
+
+    return redrawn([height, length, limit], draw)
+
+
+def false_alarms(config: FleetConfig) -> tuple[int, int]:
+    """False alarms and all evictions of a fleet; followers that leave together count as one."""
+    evictions = exact.evictions(fleet.simulate_local(config))
+    ages = {(e.key, e.start_ms): e.since_caught_up_ms for e in evictions}
+    return sum(age <= config.lag_time_ms for age in ages.values()), len(ages)

@@ -1,281 +1,180 @@
-"""Pictures and short tables of ISR churn: the same for real logs and for simulations.
+"""04 Your cluster: what broker logs say about their ISRs, in figures, tables and a sentence.
 
-Each `plot_` function draws on one Axes and returns it; the title is what the picture shows. Topic
-names and log lines come from files nobody here has written, so they are drawn as they are: nothing
-in them is taken for mathematics, and `unread_table` escapes them for HTML.
+Data are the answers of `isrlab.churn` and `isrlab.brokerlogs` as pandas. Topic names and log lines
+come from files that nobody here has written: figures and tables show them escaped.
 """
 
 from __future__ import annotations
 
-import html
-from typing import TYPE_CHECKING, Any
-
-import matplotlib.dates as mdates
-import matplotlib.pyplot as plt
-import numpy as np
+import ipywidgets as widgets
 import pandas as pd
 from IPython.display import HTML
-from matplotlib.patches import Patch
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from isrlab.show.bands import Span, plot_bands, utc_axis
+from isrlab.show.controls import pick, redrawn
+from isrlab.show.curves import Curve, Scale, plot_bars, plot_curves
+from isrlab.show.style import (
+    BLUE,
+    ISR_SIZES,
+    VERMILION,
+    counted,
+    duration,
+    printable,
+    thousands,
+)  # fmt: skip
+from isrlab.show.table import html_table, table
 
-FULL, ONE_MISSING, FEWER, ONE_LEFT = "#d4d4d4", "#f0b94d", "#d9783f", "#9b2d58"
-UNCERTAIN = "#ffffff"
-LEADS, IN_ISR = "#3b75af", "#a9c4e0"
-SHRINK, EXPAND = "#d9783f", "#3b75af"
+__all__ = ["table"]  # as it is in show
+
 MOST_PARTITIONS = 30
-_LABEL_CHARACTERS = 40
-_UNCERTAIN_STYLE: dict[str, Any] = {
-    "facecolor": UNCERTAIN,
-    "edgecolor": "0.75",
-    "hatch": "////",
-    "linewidth": 0,
-}
+NO_ISR = "The logs tell no ISR of any partition"
 
 
-def plain(text: object, most: int = _LABEL_CHARACTERS) -> str:
-    """Text that matplotlib draws as it is: no formulas, no control characters, not too long."""
-    printable = _printable(text)
-    if len(printable) > most:
-        printable = printable[: most // 2] + "…" + printable[-(most // 2) :]
-    return printable.replace("\\", "\\\\").replace("$", r"\$")
+def plot_isr_timeline(intervals: pd.DataFrame, most: int = MOST_PARTITIONS) -> Axes:
+    """The size of every ISR over time: a row for each partition, those with most changes on top.
 
-
-def _printable(text: object) -> str:
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
-
-
-def partition_label(row: pd.Series) -> str:
-    """ "orders-3", as Kafka writes a partition."""
-    return plain(f"{row['topic']}-{row['partition']}")
-
-
-def plot_isr_timeline(
-    intervals: pd.DataFrame, *, most: int = MOST_PARTITIONS, ax: Axes | None = None
-) -> Axes:
-    """The size of every ISR over time: one row for each partition, those with most changes on top.
-
-    `intervals` is `churn.isr_intervals` as pandas. A partition's full size is its largest ISR
-    there. Hatched is the time in which the logs miss changes. At most `most` partitions are drawn;
-    the title says how many there are.
+    `intervals` is `churn.isr_intervals`. A partition's full size is its largest ISR there. At most
+    `most` partitions are drawn; the title says how many there are.
     """
-    ax = ax or _axes(intervals, most)
-    if intervals.empty:
-        return _nothing(ax, "The logs tell no ISR of any partition")
-    data = _with_time(intervals, "from_ms", "to_ms")
-    data["full"] = data.groupby(["topic", "partition"])["isr_size"].transform("max")
-    chosen = _most_changing(data, most)
-    for y, (_, rows) in enumerate(chosen):
-        certain = rows[rows.is_certain]
-        colours = [_shade(*sizes) for sizes in zip(certain.isr_size, certain.full, strict=True)]
-        ax.broken_barh(_spans(certain), (y - 0.4, 0.8), facecolors=colours, linewidth=0)
-        ax.broken_barh(_spans(rows[~rows.is_certain]), (y - 0.4, 0.8), **_UNCERTAIN_STYLE)
-    ax.set_yticks(range(len(chosen)), [partition_label(rows.iloc[0]) for _, rows in chosen])
-    ax.set_ylim(len(chosen) - 0.4, -0.6)
-    ax.set_title(_timeline_title(data, len(chosen)), loc="left")
-    _legend(ax)
-    return _time_axis(ax, data["from"].min(), data["to"].max())
+    full = intervals.groupby(["topic", "partition"])["isr_size"].transform("max")
+    data = intervals.assign(state=[*map(_size_state, intervals["isr_size"], full)])
+    known = data[data["is_certain"]]
+    touched = len(known[known["state"] != "full ISR"].groupby(["topic", "partition"]))
+    named = partitions(data)
+    drawn = dict([*named.items()][:most])
+    title = f"{touched:,} of {len(named):,} partitions were under-replicated at some time"
+    title += "" if len(drawn) == len(named) else f"\nThe {most} with most changes"
+    rows = {name: [*map(str, rows["state"])] for name, rows in drawn.items()}
+    return _plot_spans(drawn, rows, title if named else NO_ISR)
 
 
-def plot_changes_over_time(
-    changes: pd.DataFrame, *, bucket_ms: int = 60_000, ax: Axes | None = None
-) -> Axes:
-    """Shrinks (down) and expands (up) in each interval of `bucket_ms`.
+def plot_members(intervals: pd.DataFrame, partition: str | None = None) -> Axes:
+    """Who is in the ISR of one partition over time, and who leads: a row for each replica.
 
-    `changes` is `churn.changes_over_time` as pandas, made with the same `bucket_ms`.
+    Without a name it is the partition whose ISR changed most.
     """
-    ax = ax or plt.subplots(figsize=(9, 3), layout="constrained")[1]
-    if changes.empty:
-        return _nothing(ax, "No ISR changed in these logs")
-    data = _with_time(changes.groupby("from_ms", as_index=False).sum(numeric_only=True), "from_ms")
-    seconds = (data.from_ms.max() - data.from_ms.min()) / 1000 + bucket_ms / 1000
-    width_days = max(bucket_ms / 1000, seconds / 300) / 86_400
-    at = data["from"]
-    ax.bar(at, data.expands, width_days, align="edge", color=EXPAND, label="expands")
-    ax.bar(at, -data.shrinks, width_days, align="edge", color=SHRINK, label="shrinks")
-    ax.axhline(0, color="0.4", linewidth=0.8)
-    ax.yaxis.set_major_locator(plt.MaxNLocator(integer=True))
-    ax.yaxis.set_major_formatter(lambda value, _: f"{abs(value):g}")
-    ax.set_ylabel(f"changes per {_duration(bucket_ms)}")
-    worst = data.iloc[int((data.shrinks + data.expands).to_numpy().argmax())]
-    ax.set_title(
-        f"{data.shrinks.sum():,} shrinks and {data.expands.sum():,} expands, most of them "
-        f"({worst.shrinks + worst.expands:,}) at {worst['from']:%Y-%m-%d %H:%M} UTC",
-        loc="left",
-    )
-    ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
-    width = pd.Timedelta(days=width_days)
-    return _time_axis(ax, at.min() - width, at.max() + 2 * width)
+    named = partitions(intervals)
+    name = partition or next(iter(named), "")
+    data = named.get(name, intervals)
+    replicas = sorted({replica for isr in data["isr"] for replica in isr})
+    rows = {
+        f"broker {replica}": [
+            "leads" if replica == leader else "in sync" if replica in isr else "out"
+            for isr, leader in zip(data["isr"], data["leader"], strict=True)
+        ]
+        for replica in replicas
+    }
+    title = f"{name}: {counted(len(data) - 1, 'change')}, "
+    title += f"never fewer than {data['isr_size'].min()} in the ISR"
+    return _plot_spans(dict.fromkeys(rows, data), rows, title if rows else NO_ISR)
 
 
-def plot_time_out(absences: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """How long replicas were out of the ISR before they rejoined, longest first.
-
-    `absences` is `churn.slowest_expansions` as pandas.
-    """
-    ax = (
-        ax or plt.subplots(figsize=(9, 1.2 + 0.32 * max(1, len(absences))), layout="constrained")[1]
-    )
-    if absences.empty:
-        return _nothing(ax, "No replica is seen to leave an ISR and come back")
-    seconds = absences.out_ms / 1000
-    places = range(len(absences))
-    ax.barh(places, seconds, color=EXPAND)
-    labels = [
-        f"{partition_label(row)}, replica {row['replica']}, left "
-        f"{pd.to_datetime(row['left_ms'], unit='ms'):%m-%d %H:%M:%S}"
-        for _, row in absences.iterrows()
-    ]
-    ax.set_yticks(places, labels)
-    ax.invert_yaxis()
-    ax.set_xlabel("time out of the ISR (s)")
-    ax.set_xlim(0, seconds.max() * 1.12 or 1)
-    for y, out_ms in zip(places, absences.out_ms, strict=True):
-        ax.annotate(
-            _duration(out_ms),
-            (out_ms / 1000, y),
-            (4, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=8,
+def plot_changes_over_time(changes: pd.DataFrame, bucket_ms: int = 60_000) -> Axes:
+    """Shrinks (down) and expands (up) in each interval; from `churn.changes_over_time`."""
+    data = changes.groupby("from_ms")[["shrinks", "expands"]].sum()
+    start_ms = data.index.min() if len(data) else 0
+    moments = sorted({*data.index - bucket_ms, *data.index, *data.index + bucket_ms})
+    steps = data.reindex(moments, fill_value=0)
+    seconds = (steps.index.to_numpy(float) - start_ms) / 1000
+    curves = {
+        name: Curve(seconds, sign * steps[name], 0 * seconds, sign * steps[name],
+                    look=(colour, ""), is_step=True, width=0.8)
+        for name, sign, colour in (("expands", 1, BLUE), ("shrinks", -1, VERMILION))
+    }  # fmt: skip
+    title = "No ISR changed in these logs"
+    if len(data):
+        worst = data.sum(axis=1).idxmax()
+        title = (
+            f"{data['shrinks'].sum():,} shrinks and {data['expands'].sum():,} expands, most of "
+            f"them ({data.loc[worst].sum():,}) at {pd.to_datetime(worst, unit='ms'):%F %H:%M} UTC"
         )
-    ax.set_title(
-        f"The slowest replica came back after {_duration(seconds.max() * 1000)}", loc="left"
-    )
-    return _tidy(ax)
+    low, high = -1.1 * max(1, data["shrinks"].max()), 1.1 * max(1, data["expands"].max())
+    scales = Scale("", low=None), Scale(f"changes per {duration(bucket_ms)}", low=low, high=high)
+    ax = plot_curves(curves, title, scales)
+    ax.yaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: thousands(abs(value))))
+    return utc_axis(ax, start_ms)
 
 
-def plot_members(intervals: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Who is in the ISR of one partition over time: a band for each replica, darker while it leads.
-
-    `intervals` are the rows of one partition from `churn.isr_intervals` as pandas.
-    """
-    replicas = sorted({replica for isr in intervals.isr for replica in isr})
-    ax = ax or plt.subplots(figsize=(9, 1.3 + 0.35 * len(replicas)), layout="constrained")[1]
-    if intervals.empty:
-        return _nothing(ax, "The logs tell no ISR of any partition")
-    data = _with_time(intervals, "from_ms", "to_ms")
-    for y, replica in enumerate(replicas):
-        rows = data[[replica in isr for isr in data.isr]]
-        colours = [LEADS if leader == replica else IN_ISR for leader in rows.leader]
-        ax.broken_barh(_spans(rows), (y - 0.35, 0.7), facecolors=colours, linewidth=0)
-    ax.set_yticks(range(len(replicas)), [f"broker {replica}" for replica in replicas])
-    ax.set_ylim(len(replicas) - 0.5, -0.5)
-    least = int(data.isr_size.min())
-    times = f"{len(data) - 1:,} change{'' if len(data) == 2 else 's'}"
-    label = partition_label(data.iloc[0])
-    ax.set_title(f"{label}: {times}, never fewer than {least} in the ISR", loc="left")
-    handles = [Patch(color=LEADS, label="leads"), Patch(color=IN_ISR, label="in the ISR")]
-    ax.legend(handles=handles, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
-    return _time_axis(ax, data["from"].min(), data["to"].max())
+def plot_time_out(absences: pd.DataFrame) -> Axes:
+    """How long replicas were out of the ISR before they rejoined: `churn.slowest_expansions`."""
+    left = pd.to_datetime(absences["left_ms"], unit="ms").dt.strftime("%m-%d %H:%M:%S")
+    names = absences["topic"].astype(str).str.cat(absences["partition"].astype(str), "-")
+    rows = [
+        f"{name}, replica {replica}, left {moment}"
+        for name, replica, moment in zip(names, absences["replica"], left, strict=True)
+    ]
+    title = "No replica is seen to leave an ISR and come back"
+    if rows:
+        title = f"The slowest replica came back after {duration(absences['out_ms'].max())}"
+    seconds = {"out": absences["out_ms"].to_numpy(float) / 1000}
+    notes = [*map(duration, absences["out_ms"])]
+    return plot_bars(rows, seconds, title, "time out of the ISR (s)", notes=notes)
 
 
 def partitions(intervals: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """The rows of each partition under its name, the partition with most changes first."""
-    groups = _most_changing(intervals, len(intervals)) if len(intervals) else []
+    groups = sorted(intervals.groupby(["topic", "partition"]), key=lambda g: (-len(g[1]), g[0]))
     return {f"{topic}-{number}": rows for (topic, number), rows in groups}
 
 
-def busiest_partition(intervals: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the partition whose ISR changed most; no rows if there is no partition."""
-    return next(iter(partitions(intervals).values()), intervals)
-
-
-def choose_partition(intervals: pd.DataFrame) -> object:
+def choose_partition(intervals: pd.DataFrame) -> widgets.VBox:
     """A control: `plot_members` for the partition that the reader picks from a list."""
-    from ipywidgets import Dropdown, interactive
-
-    choices = partitions(intervals)
-    names = [(plain(name, 80), name) for name in choices]
-    picker = Dropdown(options=names, description="partition", disabled=not names)
-
-    def draw(partition: str | None) -> None:
-        plot_members(choices.get(partition or "", intervals))
-        plt.show()
-
-    return interactive(draw, partition=picker)
-
-
-# Tables and sentences
-
-
-def table(data: pd.DataFrame, most: int = 50) -> HTML:
-    """The first `most` rows, every cell escaped; a `..._ms` that is a moment as UTC time."""
-    if data.empty:
-        return HTML("<p>None.</p>")
-    rest = len(data) - most
-    note = f"<p>and {rest:,} more rows</p>" if rest > 0 else ""
-    shown = data.head(most).drop(columns=[name for name in ("run",) if name in data])
-    return HTML(_html_table(shown.apply(_readable)) + note)
-
-
-def _readable(column: pd.Series) -> pd.Series:
-    name = str(column.name)
-    if name in ("ts_ms", "from_ms", "to_ms", "left_ms", "back_ms", "asked_ms", "committed_ms"):
-        times = pd.to_datetime(column, unit="ms")
-        return times.dt.strftime("%Y-%m-%d %H:%M:%S.").str.cat(times.dt.strftime("%f").str[:3])
-    if name in ("isr", "isr_before"):
-        return column.map(lambda isr: "" if isr is None else ", ".join(map(str, isr)))
-    if pd.api.types.is_integer_dtype(column) and name not in ("partition", "replica", "broker"):
-        return column.map("{:,}".format)
-    return column
+    names = [*partitions(intervals)]
+    options = [(printable(name, 80), name) for name in names]
+    picker = pick("partition", options, names[0] if names else None)
+    return redrawn([picker], lambda: plot_members(intervals, picker.value))
 
 
 def files_table(files: pd.DataFrame, most: int = 20) -> HTML:
     """Which files were read, how much is in them, and which were not read and why."""
-    read = files[files.status == "read"]
-    sums = f"{len(read):,} files read: {read.lines.sum():,} lines, {read.bytes.sum():,} bytes"
-    rest = (
-        files[files.status != "read"]
-        .groupby("status")
-        .agg(files=("file", "size"), first=("file", "first"), bytes=("bytes", "sum"))
+    read, rest = files[files["status"] == "read"], files[files["status"] != "read"]
+    sums = f"{len(read):,} files read: {read['lines'].sum():,} lines, {read['bytes'].sum():,} bytes"
+    reasons = rest.groupby("status").agg(
+        files=("file", "size"), first=("file", "first"), bytes=("bytes", "sum")
     )
-    listed = table(rest.reset_index(), most).data if len(rest) else "<p>No file was left out.</p>"
+    listed = (
+        table(reasons.reset_index(), most).data if len(rest) else "<p>No file was left out.</p>"
+    )
     return HTML(f"<p>{sums}.</p>{listed}")
 
 
 def unread_table(unread: pd.DataFrame, shown: int = 5) -> HTML:
-    """Each reason for which lines were not read, how many, and the first `shown` of all.
-
-    `unread` is `BrokerLogs.unread` as pandas. Everything from the files is escaped.
-    """
+    """Why lines were not read (`BrokerLogs.unread`), how many, and the first `shown` of all."""
     if unread.empty:
         return HTML("<p>0 lines were not read.</p>")
     reasons = unread.groupby("reason").agg(lines=("lines", "sum"), files=("file", "nunique"))
     reasons = reasons.sort_values("lines", ascending=False).reset_index()
-    first = unread.head(shown)[["file", "line", "reason", "text"]].copy()
-    first["text"] = first["text"].str.slice(0, 160)
-    count = f"{unread['lines'].sum():,} line{'' if unread['lines'].sum() == 1 else 's'}"
+    first = unread.head(shown)[["file", "line", "reason", "text"]]
+    first = first.assign(text=first["text"].str.slice(0, 160))
     return HTML(
-        f"<p>Not read: {count}.</p>"
-        + _html_table(reasons)
-        + f"<p>The first {len(first)} of them:</p>"
-        + _html_table(first)
+        f"<p>Not read: {counted(unread['lines'].sum(), 'line')}.</p>{html_table(reasons)}"
+        f"<p>The first {len(first)} of them:</p>{html_table(first)}"
     )
 
 
 def finding(changes: pd.DataFrame, times: pd.DataFrame, flaps: pd.DataFrame, unread: int) -> str:
-    """One sentence: how much churn there is, how much of it is flapping, and what it cost.
+    """How much churn there is, how much of it is flapping, and what it cost.
 
-    `changes`, `times` and `flaps` are `churn.changes_by_partition`, `under_replicated` and `flaps`
-    as pandas; `unread` is the number of lines that could not be read.
+    `changes`, `times` and `flaps` are `churn.changes_by_partition`, `under_replicated` and `flaps`;
+    `unread` is the number of lines that could not be read.
     """
-    shrinks, expands = int(changes.shrinks.sum()), int(changes.expands.sum())
-    lines = "1 line" if unread == 1 else f"{unread:,} lines"
-    rest = f"; {lines} could not be read" if unread else ""
+    shrinks, expands = int(changes["shrinks"].sum()), int(changes["expands"].sum())
+    rest = f"; {counted(unread, 'line')} could not be read" if unread else ""
     if shrinks + expands == 0:
         return f"No ISR of the {len(changes):,} partitions in these logs changed{rest}."
-    out_ms, alone_ms = times.under_replicated_ms.sum(), times.time_with_one_copy_ms.sum()
-    if times.uncertain_ms.sum():
-        rest = f"; for {_duration(times.uncertain_ms.sum())} the logs do not tell the ISR{rest}"
-    busiest = changes.assign(all=changes.shrinks + changes.expands).nlargest(1, "all").iloc[0]
+    if times["uncertain_ms"].sum():
+        unknown = duration(times["uncertain_ms"].sum())
+        rest = f"; for {unknown} the logs do not tell the ISR{rest}"
+    busiest = changes.assign(all=changes["shrinks"] + changes["expands"]).nlargest(1, "all").iloc[0]
     return (
         f"The ISRs of {len(changes):,} partitions shrank {_times(shrinks)} and expanded "
-        f"{_times(expands)} "
-        f"({len(flaps):,} of these were flaps); partitions were under-replicated for "
-        f"{_duration(out_ms)} in sum, {_duration(alone_ms)} of it with a single copy, and "
-        f"{_printable(busiest['topic'])}-{busiest['partition']} changed most "
+        f"{_times(expands)} ({len(flaps):,} of these were flaps); partitions were under-replicated "
+        f"for {duration(times['under_replicated_ms'].sum())} in sum, "
+        f"{duration(times['time_with_one_copy_ms'].sum())} of it with a single copy, and "
+        f"{printable(busiest['topic'])}-{busiest['partition']} changed most "
         f"({_times(busiest['all'])}){rest}."
     )
 
@@ -284,104 +183,25 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count:,} times"
 
 
-def _html_table(data: pd.DataFrame) -> str:
-    head = "".join(f"<th>{html.escape(str(name))}</th>" for name in data.columns)
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(str(value))}</td>" for value in row) + "</tr>"
-        for row in data.itertuples(index=False)
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+def _plot_spans(data: dict[str, pd.DataFrame], states: dict[str, list[str]], title: str) -> Axes:
+    """A row for each name: the intervals of `data`, each in its state, on a UTC axis."""
+    start_ms = min((rows["from_ms"].min() for rows in data.values()), default=0)
+    rows = {
+        name: [
+            Span((row.from_ms - start_ms) / 1000, (row.to_ms - start_ms) / 1000,
+                 state if row.is_certain else "not known")
+            for row, state in zip(data[name].itertuples(), states[name], strict=True)
+        ]
+        for name in data
+    }  # fmt: skip
+    legend = {name: name for name in ("leads", "in sync", "out", *ISR_SIZES)}
+    legend["not known"] = "not known: lines missing"
+    return utc_axis(plot_bands(rows, title, legend=legend), start_ms)
 
 
-# What the pictures share
-
-
-def _axes(intervals: pd.DataFrame, most: int) -> Axes:
-    count = min(most, len(intervals.groupby(["topic", "partition"])) if len(intervals) else 1)
-    return plt.subplots(figsize=(9, 1.4 + 0.26 * max(2, count)), layout="constrained")[1]
-
-
-def _with_time(data: pd.DataFrame, *columns: str) -> pd.DataFrame:
-    """A copy with a UTC time for each column of milliseconds: `from_ms` gives `from`."""
-    times = {name.removesuffix("_ms"): pd.to_datetime(data[name], unit="ms") for name in columns}
-    return data.assign(**times)
-
-
-def _most_changing(data: pd.DataFrame, most: int) -> list[tuple[Any, pd.DataFrame]]:
-    groups = list(data.groupby(["topic", "partition"]))
-    return sorted(groups, key=lambda group: (-len(group[1]), group[0]))[:most]
-
-
-def _spans(rows: pd.DataFrame) -> list[tuple[float, float]]:
-    """Start and width of each interval on matplotlib's time axis."""
-    starts = mdates.date2num(rows["from"])
-    widths = np.maximum(mdates.date2num(rows["to"]) - starts, 0)
-    return list(zip(starts, widths, strict=True))
-
-
-def _shade(size: int, full: int) -> str:
+def _size_state(size: int, full: int) -> str:
     if size >= full:
-        return FULL
+        return "full ISR"
     if size <= 1:
-        return ONE_LEFT
-    return ONE_MISSING if size == full - 1 else FEWER
-
-
-def _timeline_title(data: pd.DataFrame, drawn: int) -> str:
-    count = len(data.groupby(["topic", "partition"]))
-    is_under = (data.isr_size < data.full) & data.is_certain
-    touched = len(data.loc[is_under, ["topic", "partition"]].drop_duplicates())
-    shown = "" if drawn == count else f"\nThe {drawn} with most changes"
-    return f"{touched:,} of {count:,} partitions were under-replicated at some time{shown}"
-
-
-def _legend(ax: Axes) -> None:
-    names = {
-        "full ISR": FULL,
-        "one missing": ONE_MISSING,
-        "more missing": FEWER,
-        "one copy left": ONE_LEFT,
-    }
-    handles = [Patch(color=colour, label=name) for name, colour in names.items()]
-    handles.append(Patch(label="not known: lines missing", **_UNCERTAIN_STYLE))
-    ax.legend(handles=handles, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
-
-
-def _nothing(ax: Axes, why: str) -> Axes:
-    ax.set_title(why, loc="left")
-    ax.set_axis_off()
-    return ax
-
-
-def _time_axis(ax: Axes, start: pd.Timestamp, end: pd.Timestamp) -> Axes:
-    if end <= start:
-        end = start + pd.Timedelta(seconds=1)
-    ax.set_xlim(mdates.date2num(start), mdates.date2num(end))
-    locator = mdates.AutoDateLocator(minticks=3, maxticks=8)
-    ax.xaxis.set_major_locator(locator)
-    ax.xaxis.set_major_formatter(mdates.ConciseDateFormatter(locator))
-    ax.set_xlabel("time (UTC)")
-    return _tidy(ax)
-
-
-def _tidy(ax: Axes) -> Axes:
-    ax.spines[["top", "right"]].set_visible(False)
-    return ax
-
-
-def _duration(ms: float) -> str:
-    """ "340 ms", "12.4 s", "3 min 5 s", "2 h 10 min", "3 d 4 h"."""
-    seconds = ms / 1000
-    if seconds < 1:
-        return f"{ms:.0f} ms"
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    for size, unit, smaller, small in (
-        (86_400, "d", 3600, "h"),
-        (3600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if seconds >= size:
-            whole, rest = int(seconds // size), int(seconds % size // smaller)
-            return f"{whole} {unit} {rest} {small}" if rest else f"{whole} {unit}"
-    raise AssertionError(ms)
+        return "one copy left"
+    return "one missing" if size == full - 1 else "more missing"

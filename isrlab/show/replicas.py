@@ -129,8 +129,8 @@ def _draw_marks(ax: Axes, row: int, broker: Broker, start: int, inclusive: bool)
     middle = (len(broker.role.remotes) - 1) / 2
     for nth, remote in enumerate(broker.role.remotes):
         if remote.log_end_offset >= start:
-            x = remote.log_end_offset + 0.09 * (nth - middle)
-            ax.plot(x, row - 0.33, marker="v", markersize=6, color=broker_colour(remote.id))
+            nudge = 0.09 * (nth - middle)
+            ax.plot(remote.log_end_offset + nudge, row - 0.33, marker="v", markersize=6, color=broker_colour(remote.id))
 
 
 def finding(frame: Frame) -> str:

@@ -118,9 +118,10 @@ def plot_knowledge(run: Run) -> Axes:
     members = {epoch: f"ISR {isr}" for _, epoch, isr in changes}
     truth = [(ms, epoch) for ms, epoch, _ in changes]
     rows: dict[str, list[bands.Span]] = {}
-    for name, known in {"stored": truth, **news(run)}.items():
+    sources = {f"broker {number} knows": known for number, known in news(run).items()}
+    for name, known in {"stored": truth, **sources}.items():
         times = sorted({0, end_ms, *(ms for ms, _ in known + truth)})
-        row = rows[name if known is truth else f"broker {name} knows"] = []
+        row = rows[name] = []
         shown = 0
         for start, end in pairwise(times):
             now, newest = (max((e for t, e in k if t <= start), default=0) for k in (known, truth))
@@ -366,6 +367,7 @@ def batches(
             if isinstance(output, m.After):
                 heapq.heappush(queue, (now_ms + output.delay_ms, next(order), output.message))
             elif isinstance(output, m.Send):
+                assert isinstance(output.message, batching.AlterPartitions)
                 names = tuple(change.partition for change in output.message.changes)
                 error = "STALE_BROKER_EPOCH" if len(requests) < failures else None
                 requests.append(Batch(now_ms, names, now_ms + round_trip_ms, error))

@@ -52,6 +52,14 @@ def test_broken_promises_are_of_scenarios_and_properties() -> None:
     assert {row[1] for row in BROKEN} <= set(safety.PROPERTIES)
 
 
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda p: p.stem)
+def test_scenario_twice_gives_the_same(path: Path) -> None:
+    first, again = (scenario.play(path.read_text()) for _ in range(2))
+    assert first.printed == again.printed
+    assert first.frames == again.frames
+    assert first.cluster.events == again.cluster.events
+
+
 def test_rewriting_is_stable() -> None:
     text = "# why\npartition replicas=1,2\nstatus\n----\nwrong\n\nproduce 1 a acks=1\n----\n"
     rewritten = scenario.play(text).rewritten

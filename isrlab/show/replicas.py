@@ -130,7 +130,13 @@ def _draw_marks(ax: Axes, row: int, broker: Broker, start: int, inclusive: bool)
     for nth, remote in enumerate(broker.role.remotes):
         if remote.log_end_offset >= start:
             nudge = 0.09 * (nth - middle)
-            ax.plot(remote.log_end_offset + nudge, row - 0.33, marker="v", markersize=6, color=broker_colour(remote.id))
+            ax.plot(
+                remote.log_end_offset + nudge,
+                row - 0.33,
+                marker="v",
+                markersize=6,
+                color=broker_colour(remote.id),
+            )
 
 
 def finding(frame: Frame) -> str:

@@ -68,6 +68,13 @@ def test_the_clock_of_a_follower_that_hangs_is_a_saw_tooth():
     assert figure.get_suptitle() == "Stays: 3.7"
 
 
+def test_the_panels_of_clocks_reach_to_the_end_of_the_longest_run():
+    runs = [offsets.offsets_of(play(name)) for name in ("idle_topic", "saw_tooth")]
+    figure = offsets.plot_clocks(dict(zip(("long", "short"), runs, strict=True)), 10.0)
+    ends = {ax.get_xlim()[1] for ax in figure.axes}
+    assert ends == {max(seen.times_s[-1] for seen in runs)}
+
+
 @pytest.mark.parametrize(
     ("name", "finding"),
     [

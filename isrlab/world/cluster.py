@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-from typing import Any
 
 from isrlab.engine import broker as broker_machine
 from isrlab.engine import controller as controller_machine
@@ -238,32 +237,7 @@ class Cluster:
 
     def mark(self, machine: int, text: str) -> None:
         """A fault has struck a machine: that is a step, too."""
-        fault: Any = Fault(text)  # in place of a message
-        self._frame(Envelope(self.now_ms, self._next(), machine, machine, fault))
-
-    def _frame(self, envelope: Envelope, was_lost: bool = False) -> None:
-        """Keep what the cluster looks like now; a very long run keeps only its messages."""
-        is_kept = len(self.journal) < MOST_FRAMES
-        self.journal.append(
-            Frame(
-                self.now_ms,
-                envelope.source,
-                envelope.target,
-                envelope.message,
-                dict(self.brokers) if is_kept else {},
-                dict(self.disks) if is_kept else {},
-                self.controller,
-                was_lost,
-            )
-        )
-
-    @property
-    def frames(self) -> list[Frame]:
-        return [entry for entry in self.journal if isinstance(entry, Frame) and entry.brokers]
-
-    @property
-    def events(self) -> list[observer.Row]:
-        return [entry for entry in self.journal if not isinstance(entry, Frame)]
+        self.observer.keep(machine, machine, Fault(text))
 
     # Clients
 

@@ -18,8 +18,8 @@ from isrlab.world.frames import Frame
 from isrlab.world.words import START_MS
 
 _CAUSES = {
-    m.LeaderAndIsr: "its own high watermark",
-    m.ListOffsetsResponse: "its fetch was out of range",
+    "LeaderAndIsr": "its own high watermark",
+    "ListOffsetsResponse": "its fetch was out of range",
 }
 
 
@@ -230,7 +230,7 @@ def cause_of_truncation(trial: Trial, broker: int) -> str:
     """Why a broker last truncated its log: by the message with which it did."""
     ends = [(f.message, f.disks[broker].log_end_offset) for f in trial.run.frames]
     causes = [message for (_, end), (message, after) in pairwise(ends) if after < end]
-    return _CAUSES[type(causes[-1])]
+    return _CAUSES[type(causes[-1]).__name__]
 
 
 # Epochs and messages

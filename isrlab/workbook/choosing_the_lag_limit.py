@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from IPython.display import HTML
     from matplotlib.axes import Axes
 
-COSTS = {  # columns of `churn.lag_limit_costs`: colour, marker, what it is
+COSTS = {  # columns of `truth.lag_limit_costs`: colour, marker, what it is
     "stalled_minutes": ("#D55E00", "s", "stalled follower in the ISR: producers wait"),
     "under_replicated_minutes": ("#0072B2", "o", "under-replicated: a copy is missing"),
     "at_risk_minutes": (INK, "D", "at risk: either of them"),
@@ -194,7 +194,7 @@ def changes_table(compared: pd.DataFrame) -> HTML:
 
 
 def hidden_table(risk: pd.DataFrame) -> HTML:
-    """What `churn.time_at_risk` found, in partition-minutes of each run, was before now."""
+    """What `truth.time_at_risk` found, in partition-minutes of each run, was before now."""
     rows = {
         "stalled_ms": "producers wait: a follower stands still in the ISR",
         "under_replicated_ms": "a follower is out of the ISR",

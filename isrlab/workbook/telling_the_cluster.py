@@ -20,7 +20,7 @@ import ipywidgets as widgets
 from matplotlib.axes import Axes
 
 from isrlab.closeups import batching
-from isrlab.engine import broker, controller, isr
+from isrlab.engine import broker, controller, frozen, isr
 from isrlab.engine import messages as m
 from isrlab.engine.choices import AfterShrink, IsrWrite
 from isrlab.engine.model import CommittedIsr, Leader
@@ -318,10 +318,11 @@ def reactions(version: str) -> dict[str, str]:
 def validation_order(version: str = "3.7") -> list[tuple[str, str]]:
     """A request wrong in every way, mended one thing at a time: (mended, KRaft's answer)."""
     known = scenario.play("partition replicas=1,2,3", version=version).cluster.controller
-    known = replace(known, state=replace(known.state, leader_epoch=5, partition_epoch=7))
+    state = frozen.replace(known.state, leader_epoch=5, partition_epoch=7)
+    known = frozen.replace(known, state=state)
     request, answers = m.AlterPartition(2, 1, 4, 8, (9,), (99,)), []
     for mended, fields in MENDED.items():
-        request = replace(request, **fields)
+        request = frozen.replace(request, **fields)
         output: Any = controller.step(known, request, 0)[1][0]
         answers.append((mended, output.message.error or "stored"))
     return answers

@@ -254,7 +254,7 @@ def plot_catching_up(version: str) -> Figure:
         run = scenario.play(CLAIMS[4].script, version=rule)
         frames = run.frames[run.blocks[1].frames[0] :]
         grown = [
-            f for before, f in pairwise(frames) if f.disks[1].records > before.disks[1].records
+            f for before, f in pairwise(frames) if f.disks[1].log_end_offset > before.disks[1].log_end_offset
         ]
         ends = [frame.disks[1].log_end_offset for frame in grown]
         marks = [frame.disks[1].high_watermark for frame in grown]

@@ -153,7 +153,7 @@ def play(file: IO[str], version: str | None, trace: bool) -> None:
 @click.option("--version", "version", default="0.10.2", show_default=True, metavar="V")
 @click.option("--unless", metavar="V", help="A release in which the schedule must be harmless.")
 @click.option("--partition", default="partition replicas=1,2", show_default=True, metavar="LINE")
-@click.option("--power", "powers", multiple=True, type=click.Choice(POWERS), help="More faults.")
+@click.option("--power", "faults", multiple=True, type=click.Choice(POWERS), help="More faults.")
 @click.option("--word", "words", multiple=True, metavar="COMMAND", help="Only these commands.")
 @click.option("--seeds", default=2_000, show_default=True, type=click.IntRange(1), metavar="N")
 def search(seeds: int, name: str, **wanted: Any) -> None:
@@ -167,14 +167,14 @@ def search(seeds: int, name: str, **wanted: Any) -> None:
     from isrlab.world import search as searching
 
     try:
-        hunt = searching.Hunt(name, **wanted)
+        goal = searching.Goal(name, **wanted)
         with click.progressbar(range(seeds), label="seeds", file=sys.stderr) as tried:
-            seed, text = next(searching.find(hunt, tried), (None, ""))
+            seed, text = next(searching.find(goal, tried), (None, ""))
     except ValueError as error:
         _stop(str(error), 2)
     if seed is None:
-        _stop(f"none of {seeds} seeds breaks {name} in {hunt.version}", 1)
-    click.echo(f"# seed {seed} breaks {name}\nversion {hunt.version}\n{text}")
+        _stop(f"none of {seeds} seeds breaks {name} in {goal.version}", 1)
+    click.echo(f"# seed {seed} breaks {name}\nversion {goal.version}\n{text}")
 
 
 @main.command()

@@ -1,14 +1,17 @@
-"""What all tests share: one Spark session, the `--rewrite` option, and the order of the tests."""
+"""What all tests share: Spark, `--rewrite`, figures, and the order of the tests."""
 
 from __future__ import annotations
 
+import sys
+
+import matplotlib
 import pytest
 from hypothesis.internal.conjecture import providers
-from nbval.kernel import RunningKernel
 
 from isrlab import spark as isrlab_spark
 
 collect_ignore_glob = ["notebooks/*"]  # small notebooks for the report's tests; some are broken
+matplotlib.use("Agg")
 
 
 # Hypothesis mixes the constants of all local modules that happen to be imported into its draws, so
@@ -22,22 +25,19 @@ def pytest_addoption(parser):
     )
 
 
-def pytest_configure():
-    """Let nbval run cells as JupyterLab does.
+def pytest_collection_modifyitems(config, items):
+    """What is slow goes last; with several processes (-n) first, as they then end together.
 
-    It asks for cells to be left out of the history; IPython then takes no notice of the semicolon
-    that hides a cell's value, and what is stored never equals what is computed.
+    What shares something stays in one process: the Spark session, the executed notebooks, a file.
     """
-
-    def execute_cell_input(kernel, source, allow_stdin=None):
-        return kernel.kc.execute(source, allow_stdin=allow_stdin, stop_on_error=False)
-
-    RunningKernel.execute_cell_input = execute_cell_input
-
-
-def pytest_collection_modifyitems(items):
-    """What is quick goes first, then the notebooks (nbval), then what is marked slow."""
-    items.sort(key=lambda item: (item.get_closest_marker("slow") is not None, _is_notebook(item)))
+    for item in items:
+        if "spark" in item.fixturenames:
+            item.add_marker(pytest.mark.slow)
+    in_processes = config.getoption("numprocesses", None) or hasattr(config, "workerinput")
+    items.sort(key=lambda item: (item.get_closest_marker("slow") is None) is bool(in_processes))
+    for item in items:
+        shared = {"spark", "executed"} & set(item.fixturenames)
+        item.add_marker(pytest.mark.xdist_group(min(shared, default=item.path.stem)))
 
 
 @pytest.fixture(scope="session")
@@ -51,5 +51,8 @@ def spark():
     session.stop()
 
 
-def _is_notebook(item) -> bool:
-    return item.path.suffix == ".ipynb"
+@pytest.fixture(autouse=True)
+def _no_figure_stays_open():
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")

@@ -10,11 +10,15 @@ import csv
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
 from isrlab.brokerlogs.read import read_local
+from isrlab.events import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 RUNS = {"3.9": "kafka-3.9", "4.1": "kafka-4.1"}  # release: folder, and name of the run
 LAG_TIME_MS = 5_000  # replica.lag.time.max.ms of both
@@ -87,3 +91,8 @@ def events(release: str) -> pa.Table:
     the log.
     """
     return read_local(folder(release), run=RUNS[release])
+
+
+def dataframe(spark: SparkSession) -> DataFrame:
+    """The events of all recordings, for questions to Spark."""
+    return spark.createDataFrame(pa.concat_tables(map(events, RUNS)), spark_schema())

@@ -101,6 +101,12 @@ DETAIL: dict[str, dict[str, str]] = {
     for kind in KINDS
 }
 
+# `detail.error` of a failed produce: what its producer sees of it
+PRODUCE_FAILURES: dict[str, tuple[str, ...]] = {
+    "refused": ("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"),
+    "timed_out": ("REQUEST_TIMED_OUT", "DELIVERY_TIMEOUT"),
+}
+
 SCHEMA = pa.schema(
     [
         pa.field("run", pa.string(), nullable=False),

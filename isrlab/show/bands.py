@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import matplotlib.dates as mdates
 import numpy as np
@@ -19,7 +20,9 @@ from isrlab.events.exact import IsrSpan
 from isrlab.show.style import (
     INK,
     ISR_SIZES,
+    ORANGE,
     STATES,
+    VERMILION,
     WHITE,
     axes,
     broker_colour,
@@ -185,3 +188,42 @@ def _legend(ax: Axes, rows: Mapping[str, Sequence[Span]], legend: Mapping[str, s
         else:
             ax.bar(0, 0, color=state_colour(state), label=meaning)
     legend_below(ax)
+
+
+def plot_isr_sizes(
+    partitions: Mapping[Any, Sequence[IsrSpan]],
+    sizes: tuple[int, int, int],
+    *,
+    away: Sequence[tuple[str, float, float]] = (),
+    ax: Axes | None = None,
+) -> Axes:
+    """How many partitions have a short ISR, over time (s), by its size; the title says the worst.
+
+    `sizes`: partitions in all, replicas of each, and min.insync.replicas. `away`: (name, from, to)
+    of brokers that were away, in s, drawn above.
+    """
+    total, replicas, min_isr = sizes
+    spans = [span for several in partitions.values() for span in several]
+    end_ms = max((span.end_ms for span in spans), default=0)
+    times = sorted({0, end_ms, *(t for s in spans for t in (s.start_ms, s.end_ms))})
+    place = {ms: index for index, ms in enumerate(times)}
+    counts = np.zeros((replicas, len(times)), int)  # by size; 0: no ISR is known
+    for span in spans:
+        if len(span.isr) < replicas:
+            counts[len(span.isr), place[span.start_ms] : place[span.end_ms]] += 1
+    under_ms = sum(s.end_ms - s.start_ms for s in spans if len(s.isr) < min_isr)
+    short = counts[1:]
+    ax = ax or axes(6.8, 3.2)
+    labels = ["leader alone", *[f"{size} in the ISR" for size in range(2, replicas)]]
+    colours = [VERMILION, ORANGE, ISR_SIZES["one missing"]][: len(labels)]
+    ax.stackplot(np.array(times) / 1000, short, colors=colours, labels=labels, step="post")
+    top = max(5.0, 1.3 * float(short.sum(axis=0).max()))
+    for name, start_s, end_s in away:
+        ax.plot([start_s, end_s], [0.92 * top] * 2, color=INK, linewidth=5)
+        ax.annotate(name, ((start_s + end_s) / 2, 0.92 * top), (0, 4), ha="center", fontsize=8,
+                    textcoords="offset points")  # fmt: skip
+    ax.set(xlim=(0, end_ms / 1000), ylim=(0, top), ylabel="partitions with a short ISR")
+    ax.set_xlabel("time since the start (s); bar above: that broker is away")
+    legend_below(ax)
+    worst = f"{int(short.sum(axis=0).max())} of {total} partitions under-replicated"
+    return finish(ax, f"{worst}; {under_ms / 60_000:.1f} partition-minutes under min ISR")

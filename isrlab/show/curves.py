@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullLocator
 
@@ -49,7 +50,7 @@ class Scale:
 
     label: str
     kind: str = "linear"
-    ticks: Sequence[float] | None = None
+    ticks: Numbers | None = None
     names: Sequence[str] | None = None
     low: float | None = None
     high: float | None = None
@@ -161,11 +162,12 @@ def plot_ticks(
 ) -> Axes:
     """Single measurements: a tick for each, in rows, each row's groups beside each other.
 
-    `ranges` are shaded: between which a rule says that they lie (default: the measured ones).
+    A group without a name has the row's colour. `ranges` are shaded: between which a rule says that
+    they lie (default: the measured ones).
     """
     ax = ax or axes(9.0, 1.1 + 0.5 * max(len(rows), 2))
     groups = list(dict.fromkeys(group for row in rows.values() for group in row))
-    chosen = looks(groups)
+    chosen = looks([*groups, *rows])
     for y, (name, row) in enumerate(rows.items()):
         values = np.concatenate([np.asarray(v, float) for v in row.values()] or [np.zeros(0)])
         low, high = (ranges or {}).get(name) or (
@@ -176,7 +178,7 @@ def plot_ticks(
             numbers = np.asarray(row.get(group, ()), float)
             lift = 0.22 * (nth - (len(groups) - 1) / 2) if len(groups) > 1 else 0.0
             ax.plot(numbers, np.full(len(numbers), y + lift), "|",
-                    color=STATES.get(group) or chosen[group][0],
+                    color=STATES.get(group) or chosen[group or name][0],
                     markersize=14 if len(groups) == 1 else 8,
                     markeredgewidth=1.2 if len(numbers) > 3 else 2.5,
                     label=plain(group) if y == 0 else None)  # fmt: skip
@@ -196,8 +198,8 @@ def plot_points(
     title: str,
     scales: tuple[Scale, Scale],
     *,
-    marks: Sequence[float] = (),
-    limits: Sequence[float] = (),
+    marks: Numbers = (),
+    limits: Numbers = (),
     ax: Axes | None = None,
 ) -> Axes:
     """A point for each (x, y) of a group; `marks` and `limits` are dotted lines."""

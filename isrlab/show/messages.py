@@ -54,16 +54,18 @@ def plot_arrows(
         colour = LOST if arrow.was_lost else _colour(arrow.source)
         style = ":" if arrow.was_lost or arrow.is_inner else "-"
         look = {"arrowstyle": "-|>", "color": colour, "linewidth": 1.5, "linestyle": style}
-        ax.annotate("", (end, y + 0.18), (start, y - 0.18), arrowprops=look)
+        ax.annotate("", (end, y + 0.2), (start, y - 0.06), arrowprops=look)
         text = f"{arrow.text}  LOST" if arrow.was_lost else arrow.text
         x, side = ((start + end) / 2, "center") if not arrow.is_inner else (start - 0.05, "right")
-        ax.text(x, y - 0.14, plain(text), ha=side, va="bottom", fontsize=8,
+        ax.text(x, y - 0.1, plain(text), ha=side, va="bottom", fontsize=8,
                 color=LOST if arrow.was_lost else INK, bbox=back)  # fmt: skip
         if arrow.news:
-            ax.text(end + 0.06, y + 0.3, plain(arrow.news), fontsize=8, color=INK, bbox=back)
+            x, side = (end - 0.06, "right") if end < start else (end + 0.06, "left")
+            ax.text(x, y + 0.3, plain(arrow.news), ha=side, fontsize=8, color=INK, bbox=back)
         if arrow.when:
             ax.text(-0.72, y, plain(arrow.when), fontsize=7.5, va="center", color=INK)
-    ax.set_xlim(-0.75 if any(a.when for a in arrows) else -0.35, len(lanes) - 0.45)
+    needs_margin = any(a.when or (a.news and places[a.target] == 0) for a in arrows)
+    ax.set_xlim(-0.75 if needs_margin else -0.35, len(lanes) - 0.45)
     ax.set_ylim(len(arrows) - 0.2, -1.2)
     ax.axis("off")
     return finish(ax, title, spines=())

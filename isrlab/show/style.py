@@ -29,7 +29,7 @@ _CHARACTERS_PER_INCH = 12.5  # of a title
 # Okabe and Ito's palette, without black and yellow
 BLUE, ORANGE, GREEN = "#0072B2", "#E69F00", "#009E73"
 PINK, SKY, VERMILION = "#CC79A7", "#56B4E9", "#D55E00"
-INK, GREY, PALE, WHITE = "#333333", "#8A9BA8", "#DDDDDD", "#FFFFFF"
+INK, GREY, PALE, FAINT, WHITE = "#333333", "#8A9BA8", "#DDDDDD", "#F1F3F4", "#FFFFFF"
 LOST = VERMILION
 SERIES = (BLUE, VERMILION, GREEN, PINK, ORANGE, SKY)  # of what is neither broker nor version
 MARKERS = ("o", "s", "D", "^", "v", "P")
@@ -135,9 +135,11 @@ def bare(ax: Axes, *sides: str) -> None:
     ax.tick_params(left="left" in sides, bottom="bottom" in sides)
 
 
-def legend_below(ax: Axes, columns: int = 3) -> None:
+def legend_below(ax: Axes) -> None:
     """The legend under the axes and their label, where it hides nothing."""
     handles, labels = ax.get_legend_handles_labels()
+    longest = max((len(label) for label in labels), default=1)
+    columns = max(1, min(4, int(ax.figure.bbox.width / ax.figure.dpi * 13 / (longest + 8))))
     if handles and len(ax.figure.axes) > 1:  # each panel has its own
         below = offset_copy(ax.transAxes, ax.get_figure(root=True), y=-30, units="points")
         ax.legend(handles, labels, loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=below,

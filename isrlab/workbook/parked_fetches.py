@@ -1,41 +1,39 @@
-"""Pictures of waiting: timing wheels and how they turn, parked fetches of a run, late news."""
+"""07: timing wheels and how they turn, parked fetches of a run, and when followers learn news."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import ipywidgets as widgets
-import matplotlib.pyplot as plt
+import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
-from matplotlib.patches import Wedge
+from matplotlib.projections import PolarAxes
 
 from isrlab.closeups.purgatory import Move, Timer
-from isrlab.engine.messages import ExpireFetch, Fetch, Produce
+from isrlab.engine import messages as m
 from isrlab.engine.model import Leader, ParkedFetch
-from isrlab.show.style import INK, bare, broker_colour, plain
-from isrlab.workbook.reading_a_log import png
+from isrlab.show import controls, style
+from isrlab.show.bands import Event, Span, plot_bands
+from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.world.frames import Frame
 from isrlab.world.script import Run
 
-HUB, RING, GAP = 0.8, 0.62, 0.12  # radii: where the finest wheel begins, its width, the space
-CAUSES = {  # colour and mark of what completes a parked fetch
-    "append": (broker_colour(3), "o", "new records"),
-    "high watermark": (broker_colour(1), "D", "a new high watermark"),
-    "expiry": (broker_colour(2), "^", "timeout"),
-    "other": ("#777777", "s", "something else"),
+CAUSES = {  # what completes a parked fetch: colour, mark, words
+    "append": (style.GREEN, "o", "new records"),
+    "high watermark": (style.BLUE, "D", "a new high watermark"),
+    "expiry": (style.ORANGE, "^", "timeout"),
+    "other": (style.GREY, "s", "something else"),
+    "": (style.PALE, "", "still waits"),
 }
 
 
 # Wheels
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(NamedTuple):
     """The wheels at one moment, and what moved since the moment before."""
 
     now_ms: int
@@ -52,100 +50,55 @@ def turns(timer: Timer, times_ms: Iterable[int]) -> list[Turn]:
     return found
 
 
-def plot_wheel(turn: Turn, names: Sequence[str], *, ax: Axes | None = None) -> Axes:
-    """The wheels as rings, the finest inside; slot 0 is at the top, time goes clockwise.
+def plot_turning(found: Sequence[Turn], names: Sequence[str] = ()) -> Figure:
+    """The wheels at some moments, the finest inside; slot 0 is at the top, time goes clockwise.
 
-    The grey slot is where a wheel's clock is. A dot is a task; `names` gives each its colour.
+    The grey slot is where a wheel's clock is. A dot is a task; `names` gives each its colour
+    (default: those of the first moment, in order).
     """
-    ax = ax or plt.subplots(figsize=(5.2, 5.6))[1]
+    columns = min(3, len(found))
+    rows = -(-len(found) // columns)
+    names = names or sorted(task.id for task in found[0].timer.tasks)
+    size = (max(4.2, 3.7 * columns), 4.2 * rows)
+    figure, grid = style.panels(rows, columns, size, subplot_kw={"projection": "polar"})
+    for ax in grid.flat[len(found) :]:
+        ax.axis("off")
+    for turn, ax in zip(found, grid.flat, strict=False):
+        _draw_wheels(ax, turn, names)
+    return style.headline(figure, turning_finding(found)) if len(found) > 1 else figure
+
+
+def _draw_wheels(ax: PolarAxes, turn: Turn, names: Sequence[str]) -> None:
+    """A ring of bars for each wheel, 1 wide, from radius 1.2 on."""
+    ax.set_theta_zero_location("N")
+    ax.set_theta_direction(-1)
     for level, wheel in enumerate(turn.timer.wheels):
-        hand = wheel.current_ms // wheel.tick_ms % len(wheel.slots)
-        for number, slot in enumerate(wheel.slots):
-            _draw_slot(ax, level, (number, len(wheel.slots)), number == hand)
-            for index, task in enumerate(slot.tasks):
-                angle = _angle(number + 0.5, len(wheel.slots))
-                radius = _inner(level) + RING * (index + 0.5) / len(slot.tasks)
-                _draw_task(ax, radius, angle, task.id, names)
-        ax.text(
-            0,
-            _inner(level) + RING + GAP / 2,
-            f"{wheel.tick_ms:,} ms a slot".replace(",", " "),
-            ha="center",
-            va="center",
-            fontsize=6.5,
-            color=INK,
-            zorder=4,
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4},
-        )
-    ax.text(0, 0, f"{turn.now_ms} ms", ha="center", va="center", fontsize=11, color=INK)
-    edge = _inner(len(turn.timer.wheels)) + 0.1
-    ax.set_xlim(-edge, edge)
-    ax.set_ylim(-edge, edge)
-    ax.set_aspect("equal")
+        bottom, step = 1.2 + 1.2 * level, 2 * np.pi / wheel.size
+        colours = ["#BBBBBB" if n == wheel.hand else style.WHITE for n in range(wheel.size)]
+        ax.bar(np.arange(wheel.size) * step, 1, step, bottom, align="edge", color=colours,
+               edgecolor=style.GREY, linewidth=0.6)  # fmt: skip
+        for number, slot in wheel.slots.items():
+            for nth, task in enumerate(slot.tasks):
+                at = (number + 0.5) * step, bottom + (nth + 0.5) / len(slot.tasks)
+                colour = style.broker_colour(names.index(task.id) + 1)
+                box = {"boxstyle": "circle", "facecolor": colour, "edgecolor": style.WHITE}
+                ax.text(*at, style.plain(task.id), ha="center", va="center", fontsize=7,
+                        fontweight="bold", color=style.WHITE, bbox=box)  # fmt: skip
+        ground = {"facecolor": style.WHITE, "edgecolor": "none", "pad": 0.4}
+        ax.text(0, bottom + 1.1, f"{wheel.tick_ms:,} ms a slot", ha="center", va="center",
+                fontsize=6.5, bbox=ground)  # fmt: skip
+    ax.text(0, 0, f"{turn.now_ms} ms", ha="center", va="center", fontsize=10)
     ax.axis("off")
-    ax.set_title(plain(turn_finding(turn)), fontsize=9, color=INK)
-    return ax
-
-
-def _inner(level: int) -> float:
-    return HUB + level * (RING + GAP)
-
-
-def _angle(slot: float, size: int) -> float:
-    return math.radians(90 - 360 * slot / size)
-
-
-def _draw_slot(ax: Axes, level: int, slot: tuple[int, int], is_current: bool) -> None:
-    number, size = slot
-    ax.add_patch(
-        Wedge(
-            (0, 0),
-            _inner(level) + RING,
-            90 - 360 * (number + 1) / size,
-            90 - 360 * number / size,
-            width=RING,
-            facecolor="#BBBBBB" if is_current else "white",
-            edgecolor="#888888",
-            linewidth=0.6,
-        )
-    )
-
-
-def _draw_task(ax: Axes, radius: float, angle: float, name: str, names: Sequence[str]) -> None:
-    x, y = radius * math.cos(angle), radius * math.sin(angle)
-    colour = broker_colour(names.index(name) + 1)
-    pale = to_rgba(colour, 0.5)
-    ax.plot(x, y, marker="o", markersize=10, color="white", zorder=5)
-    ax.plot(x, y, marker="o", markersize=10, color=pale, markeredgecolor=colour, zorder=5)
-    ax.text(x, y, plain(name), ha="center", va="center", fontsize=7, fontweight="bold", zorder=6)
+    ax.set_title(style.plain(turn_finding(turn)), fontsize=9, loc="center")
 
 
 def turn_finding(turn: Turn) -> str:
     """What has moved since the last picture, in one sentence."""
     ran = [f"{m.task.id} at {m.at_ms} ms" for m in turn.moves if m.runs]
     fell = sorted({m.task.id for m in turn.moves if not m.runs})
-    parts = [f"runs: {', '.join(ran)}"] if ran else []
-    parts += [f"finer wheel: {', '.join(fell)}"] if fell else []
-    return "; ".join(parts) or f"{len(turn.timer.tasks)} tasks wait"
-
-
-def plot_turning(found: Sequence[Turn], *, columns: int = 3) -> Figure:
-    """The wheels at several moments, side by side: the static twin of the slider."""
-    names = task_names(found)
-    rows = -(-len(found) // columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(3.7 * columns, 4.0 * rows), squeeze=False)
-    for ax in axes.flat[len(found) :]:
-        ax.axis("off")
-    for turn, ax in zip(found, axes.flat, strict=False):
-        plot_wheel(turn, names, ax=ax)
-    figure.suptitle(plain(turning_finding(found)), x=0.01, ha="left", fontsize=12, color=INK)
-    figure.tight_layout()
-    return figure
-
-
-def task_names(found: Sequence[Turn]) -> list[str]:
-    held = {t.id for turn in found for t in turn.timer.tasks}
-    return sorted(held | {m.task.id for turn in found for m in turn.moves})
+    parts = [f"runs: {style.listed(ran)}"] if ran else []
+    parts += [f"finer wheel: {style.listed(fell)}"] if fell else []
+    return "; ".join(parts) or f"{style.counted(len(turn.timer.tasks), 'task')} left"
 
 
 def turning_finding(found: Sequence[Turn]) -> str:
@@ -153,43 +106,31 @@ def turning_finding(found: Sequence[Turn]) -> str:
     runs = [m for turn in found for m in turn.moves if m.runs]
     late = max((abs(m.at_ms - m.task.expiration_ms) for m in runs), default=0)
     falls = sum(not m.runs for turn in found for m in turn.moves)
-    left = len(found[-1].timer.tasks)
     timing = "each in its millisecond" if late == 0 else f"up to {late} ms off"
-    return f"{len(runs)} tasks run, {timing}, after {falls} moves to finer wheels; {left} wait"
+    left = len(found[-1].timer.tasks)
+    return f"{len(runs)} tasks run, {timing}, after {falls} moves to finer wheels; {left} left"
 
 
 def wheel_slider(timer: Timer, until_ms: int, step_ms: int = 1) -> widgets.VBox:
     """A slider through time, in ms; the wheels are redrawn as the reader moves it."""
-    picture = widgets.Image(format="png", layout=widgets.Layout(max_width="480px"))
     slider = widgets.IntSlider(
-        value=0,
-        min=0,
-        max=until_ms,
-        step=step_ms,
-        description="ms",
+        value=0, min=0, max=until_ms, step=step_ms, description="ms",
         layout=widgets.Layout(width="560px"),
-    )
-    names = task_names([Turn(0, timer)])
-    cache: dict[int, bytes] = {}
+    )  # fmt: skip
 
-    def draw(now_ms: int) -> None:
-        if now_ms not in cache:
-            before = timer.advance(max(0, now_ms - step_ms))[0] if now_ms else timer
-            figure = Figure(figsize=(5, 5.3), dpi=85)
-            plot_wheel(turns(before, [now_ms])[0], names, ax=figure.subplots())
-            cache[now_ms] = png(figure)
-        picture.value = cache[now_ms]
+    names = sorted(task.id for task in timer.tasks)
 
-    slider.observe(lambda change: draw(change["new"]), names="value")
-    draw(0)
-    return widgets.VBox([slider, picture])
+    def draw() -> Figure:
+        before = timer.advance(slider.value - step_ms)[0] if slider.value else timer
+        return plot_turning(turns(before, [slider.value]), names)
+
+    return controls.redrawn((slider,), draw)
 
 
 # Parked fetches of a run
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(NamedTuple):
     """One fetch at the leader, from being parked to being answered (None: it still waits)."""
 
     replica: int
@@ -201,23 +142,20 @@ class Wait:
 
 def waits(run: Run) -> list[Wait]:
     """Every fetch that was parked in a run, by what completed it; times are since its start."""
-    frames = run.frames
-    start = frames[run.first_frame].now_ms
-    since: dict[ParkedFetch, int] = dict.fromkeys(_parked(frames[0]), frames[0].now_ms)
-    found = []
-    for before, after in pairwise(frames):
+    start = run.frames[run.first_frame].now_ms
+    since: dict[ParkedFetch, int] = dict.fromkeys(_parked(run.frames[0]), run.frames[0].now_ms)
+    ends: list[tuple[ParkedFetch, int, int | None, str]] = []
+    for before, after in pairwise(run.frames):
         for parked in _parked(before) - _parked(after):
             begun = since.pop(parked, before.now_ms)
-            found.append(_wait(parked, begun - start, after.now_ms - start, _cause(parked, after)))
+            ends.append((parked, begun - start, after.now_ms - start, _cause(parked, after)))
         since |= dict.fromkeys(_parked(after) - _parked(before), after.now_ms)
-    found += [_wait(parked, begun - start, None, "") for parked, begun in since.items()]
-    is_seen = [w for w in found if w.end_ms is None or w.end_ms >= 0]
-    return sorted(is_seen, key=lambda w: (w.replica, w.start_ms))
-
-
-def _wait(parked: ParkedFetch, start_ms: int, end_ms: int | None, cause: str) -> Wait:
-    deadline = start_ms + parked.fetch.max_wait_ms
-    return Wait(parked.fetch.replica, start_ms, deadline, end_ms, cause)
+    ends += [(parked, begun - start, None, "") for parked, begun in since.items()]
+    return sorted(
+        Wait(parked.fetch.replica, begun, begun + parked.fetch.max_wait_ms, end, cause)
+        for parked, begun, end, cause in ends
+        if end is None or end >= 0
+    )
 
 
 def _parked(frame: Frame) -> set[ParkedFetch]:
@@ -226,86 +164,59 @@ def _parked(frame: Frame) -> set[ParkedFetch]:
 
 
 def _cause(parked: ParkedFetch, frame: Frame) -> str:
-    if isinstance(frame.message, ExpireFetch):
+    if isinstance(frame.message, m.ExpireFetch):
         return "expiry"
     leader = frame.brokers.get(frame.target)
     if leader is None or not isinstance(leader.role, Leader):
         return "other"
     if parked.fetch.offset < leader.log.log_end_offset:
         return "append"
-    is_own = isinstance(frame.message, Fetch) and frame.message.replica == parked.fetch.replica
+    is_own = isinstance(frame.message, m.Fetch) and frame.message.replica == parked.fetch.replica
     return "other" if is_own else "high watermark"
 
 
-def plot_waits(run: Run, *, ax: Axes | None = None) -> Axes:
-    """Parked fetches over time: a bar is a wait, the mark at its end is what ended it.
+def plot_waits(run: Run) -> Axes:
+    """Parked fetches over time: a bar is a wait, its colour and the mark at its end what ended it.
 
-    The leader's row shows appends and (dashed) each new high watermark, the followers' rows when
-    each of them learns it.
+    Above them the appends and the high watermark of the leader; in each follower's row a bar where
+    it learns the high watermark.
     """
-    found = waits(run)
-    lanes = sorted({wait.replica for wait in found})
-    ax = ax or plt.subplots(figsize=(11, 1.6 + 0.85 * len(lanes)))[1]
-    start = run.frames[run.first_frame].now_ms
-    end = run.frames[-1].now_ms - start
+    found, frames = waits(run), run.frames[run.first_frame :]
+    leader, last_ms = frames[-1].controller.leader, frames[-1].now_ms - frames[0].now_ms
+    names = {leader: f"leader {leader}: high watermark"}
+    names |= {number: f"fetches of {number}" for number in sorted({w.replica for w in found})}
+    appends = f"leader {leader}: appends"
+    rows: dict[str, list[Span]] = {appends: [], **{name: [] for name in names.values()}}
+    events: dict[str, list[Event]] = {name: [] for name in rows}
     for wait in found:
-        _draw_wait(ax, lanes.index(wait.replica) + 1, wait, end)
-    _draw_news(ax, run, lanes, start)
-    for cause in dict.fromkeys(w.cause for w in found if w.cause):
-        colour, mark, text = CAUSES[cause]
-        ax.plot([], [], marker=mark, color=colour, linestyle="", label=f"ended by {text}")
-    ax.plot([], [], marker="|", color="#777777", linestyle="", label="deadline that was not needed")
-    ax.plot([], [], color=INK, linewidth=2, label="append")
-    ax.legend(fontsize=8, frameon=False, ncol=6, loc="upper left", bbox_to_anchor=(0, -0.22))
-    leader = run.frames[-1].controller.leader
-    ax.set_yticks(
-        range(len(lanes) + 1), [f"leader {leader}"] + [f"fetches of {n}" for n in lanes], fontsize=9
-    )
-    ax.tick_params(axis="y", length=0)
-    ax.set_ylim(len(lanes) + 0.6, -0.7)
-    ax.set_xlim(-0.01 * max(end, 1), end * 1.04)
-    ax.set_xlabel("ms since the start", fontsize=9)
-    bare(ax, "bottom")
-    ax.set_title(waits_finding(found), fontsize=11, loc="left", color=INK)
-    return ax
-
-
-def _draw_wait(ax: Axes, row: int, wait: Wait, end: int) -> None:
-    colour, mark, _ = CAUSES.get(wait.cause, ("#777777", "", ""))
-    start, stop = max(wait.start_ms, 0), end if wait.end_ms is None else wait.end_ms
-    ax.barh(row, stop - start, left=start, height=0.34, color=to_rgba(colour, 0.3))
-    if wait.deadline_ms <= end and stop < wait.deadline_ms:
-        ax.plot(wait.deadline_ms, row + 0.27, marker="|", color="#777777", markersize=5)
-    if wait.end_ms is not None:
-        ax.plot(stop, row, marker=mark, color=colour, markersize=6)
-
-
-def _draw_news(ax: Axes, run: Run, lanes: Sequence[int], start: int) -> None:
-    """Appends, and every new high watermark at its replica."""
-    frames = run.frames[run.first_frame :]
-    leader = frames[-1].controller.leader
-    texts: dict[tuple[int, int], str] = {}
+        colour, marker, _ = CAUSES[wait.cause]
+        end_ms = last_ms if wait.end_ms is None else wait.end_ms
+        rows[names[wait.replica]].append(Span(max(wait.start_ms, 0) / 1000, end_ms / 1000, colour))
+        if wait.cause:
+            events[names[wait.replica]].append(Event(end_ms / 1000, marker, colour))
     for before, after in pairwise(frames):
-        now = after.now_ms - start
-        if isinstance(after.message, Produce) and after.target == leader:
-            ax.plot([now] * 2, [-0.3, 0.15], color=INK, linewidth=2)
+        now_s = (after.now_ms - frames[0].now_ms) / 1000
+        if isinstance(after.message, m.Produce) and after.target == leader:
+            events[appends].append(Event(now_s, "v", style.INK))
         for number, log in after.disks.items():
-            if log.high_watermark != before.disks[number].high_watermark:
-                row = lanes.index(number) + 1 if number in lanes else 0
-                texts[now, row] = f"HW {log.high_watermark}"
-    for (now, row), text in texts.items():
-        low, high = (-0.1, 0.3) if row == 0 else (row - 0.36, row + 0.3)
-        ax.plot([now] * 2, [low, high], color=INK, linewidth=1.3, linestyle=(0, (2, 1.4)))
-        y = -0.42 if row == 0 else row - 0.42
-        ax.annotate(text, (now, y), (2, 0), textcoords="offset points", fontsize=7, color=INK)
+            if number in names and log.high_watermark != before.disks[number].high_watermark:
+                text = f"HW {log.high_watermark}"
+                events[names[number]].append(Event(now_s, "|", style.INK, text))
+    legend = {c: f"ended by {text}" if marker else text for c, marker, text in CAUSES.values()}
+    ax = plot_bands(rows, waits_finding(found), events=events, legend=legend)
+    ax.set_xlim(-0.01 * last_ms / 1000, 1.04 * last_ms / 1000)
+    return ax
 
 
 def waits_finding(found: Sequence[Wait]) -> str:
     """What ended the waits, in one sentence."""
-    ended = [w for w in found if w.end_ms is not None]
-    counts = {cause: sum(w.cause == cause for w in ended) for cause in CAUSES}
-    texts = [f"{n} by {CAUSES[cause][2]}" for cause, n in counts.items() if n]
-    return f"{len(ended)} parked fetches answered: {', '.join(texts)}" if ended else "All wait"
+    ended = [w.cause for w in found if w.end_ms is not None]
+    texts = [f"{n} by {CAUSES[cause][2]}" for cause in CAUSES if (n := ended.count(cause))]
+    return (
+        f"{len(ended)} parked fetches answered: {', '.join(texts)}"
+        if ended
+        else "No fetch is answered"
+    )
 
 
 # When the follower learns the high watermark
@@ -315,54 +226,28 @@ def news_delays_ms(run: Run) -> list[int]:
     """For each high watermark of the leader, ms until every live replica knows as much."""
     frames = run.frames[run.first_frame :]
     leader, delays = frames[-1].controller.leader, []
-    for i in range(1, len(frames)):
-        goal = frames[i].disks[leader].high_watermark
-        if goal <= frames[i - 1].disks[leader].high_watermark:
-            continue
-        known = (f.now_ms for f in frames[i:] if _all_know(f, goal))
-        learnt = next(known, None)
-        if learnt is not None:
-            delays.append(learnt - frames[i].now_ms)
+    for i, (before, after) in enumerate(pairwise(frames), start=1):
+        goal = after.disks[leader].high_watermark
+        if goal > before.disks[leader].high_watermark:
+            known = [all(b.log.high_watermark >= goal for b in f.brokers.values()) for f in frames]
+            if True in known[i:]:
+                delays.append(frames[known.index(True, i)].now_ms - after.now_ms)
     return delays
 
 
-def _all_know(frame: Frame, goal: int) -> bool:
-    return all(broker.log.high_watermark >= goal for broker in frame.brokers.values())
-
-
-def plot_news(delays_ms: dict[str, dict[str, float]], *, ax: Axes | None = None) -> Axes:
+def plot_news(delays_ms: Mapping[str, Mapping[str, float]]) -> Axes:
     """Delays in ms: for each producer (key) and each version, until the followers know."""
-    producers, versions = list(delays_ms), list(next(iter(delays_ms.values())))
-    ax = ax or plt.subplots(figsize=(9, 1.2 + 0.27 * len(versions) * len(producers)))[1]
-    height = 0.8 / len(producers)
-    most = max(max(by_version.values()) for by_version in delays_ms.values()) or 1
-    for number, producer in enumerate(producers):
-        colour = broker_colour(number + 1)
-        rows = [y + (number - (len(producers) - 1) / 2) * height for y in range(len(versions))]
-        values = [delays_ms[producer][v] for v in versions]
-        hatch = "" if number == 0 else "////"
-        ax.barh(
-            rows,
-            values,
-            height=height * 0.9,
-            color=to_rgba(colour, 0.6),
-            edgecolor=colour,
-            hatch=hatch,
-            label=plain(producer),
-        )
-        for row, value in zip(rows, values, strict=True):
-            ax.text(value + 0.01 * most, row, f"{value:.0f} ms", va="center", fontsize=8)
-    ax.set_yticks(range(len(versions)), [plain(v) for v in versions])
-    ax.invert_yaxis()
-    ax.set_xlim(0, most * 1.15)
-    ax.set_xlabel("ms from the leader's high watermark to the followers'")
-    ax.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
-    bare(ax, "left", "bottom")
-    ax.set_title(plain(news_finding(delays_ms)), fontsize=11, loc="left", color=INK)
-    return ax
+    versions = list(next(iter(delays_ms.values())))
+    curves = {
+        producer: Curve(range(len(versions)), list(delays.values()), style=":")
+        for producer, delays in delays_ms.items()
+    }
+    places = Scale("Kafka version", ticks=range(len(versions)), names=versions, low=-0.5)
+    delay = Scale("ms from the leader's high watermark\nto the followers'")
+    return plot_curves(curves, news_finding(delays_ms), (places, delay), ax=style.axes(9, 3.6))
 
 
-def news_finding(delays_ms: dict[str, dict[str, float]]) -> str:
+def news_finding(delays_ms: Mapping[str, Mapping[str, float]]) -> str:
     """Which versions are quickest, in one sentence."""
     first = next(iter(delays_ms))
     worst = max(delays_ms[first].values())
@@ -370,4 +255,4 @@ def news_finding(delays_ms: dict[str, dict[str, float]]) -> str:
     if not quick:
         return f"Every version: {worst:.0f} ms ({first})"
     ms = max(delays_ms[first][version] for version in quick)
-    return f"{', '.join(quick)}: {ms:.0f} ms, all others {worst:.0f} ms ({first})"
+    return f"{style.listed(quick)}: {ms:.0f} ms, all others {worst:.0f} ms ({first})"

@@ -1,44 +1,52 @@
-"""A rolling restart: how long brokers need to come back, and when the next one may go down.
+"""Notebook 18: how long brokers need to come back, and when the next one may go down.
 
-Tables come as pandas, from `isrlab.churn`; times are in seconds from when a broker is back.
+Times are in seconds from when a broker is back. `share` is the load by what a fetcher thread can
+fetch: above 0, below 1, since at 1 there is no coming back (ValueError).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import matplotlib.pyplot as plt
+import ipywidgets as widgets
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter
+from matplotlib.figure import Figure
 
-from isrlab import churn
-from isrlab.fleet import load
+from isrlab import churn, fleet
+from isrlab.brokerlogs import recordings
+from isrlab.events import exact
+from isrlab.events.schema import PRODUCE_FAILURES
+from isrlab.fleet import load, recovery
 from isrlab.fleet.config import FleetConfig
-from isrlab.show.style import INK, bare, plain
-from isrlab.workbook.claims import recorded
-from isrlab.workbook.slow_leader import ERRORS
+from isrlab.show.bands import plot_isr_sizes
+from isrlab.show.controls import choice, redrawn
+from isrlab.show.curves import Curve, Scale, plot_curves, plot_ticks
+from isrlab.show.style import INK, STATES, panels
+from isrlab.show.style import mark as draw_mark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FORMULA = "#D55E00"
-MEASURED = "#0072B2"
-_SECONDS = FuncFormatter(lambda value, _: f"{value:,.3g}" if value < 10 else f"{value:,.0f}")
+MEASURED, FORMULA = (STATES["measured"], "o"), (STATES["formula"], "")
 RECORDED_PER_S = 260  # of all producers of the recordings in a burst, see data/recordings/README.md
+SMALL = FleetConfig(
+    version="3.7", partitions=12, brokers=4, load="steady", min_insync_replicas=2, stall_s=0,
+    follower_spread=0, batch_every_ms=500,
+)  # fmt: skip
+
+
+# Fleets
 
 
 def one_restart(config: FleetConfig, share: float, down_s: float) -> FleetConfig:
-    """The fleet, loaded by `share`, with one restart, of broker 1, and time enough to come back.
-
-    Raises ValueError unless `share` is above 0 and below 1: at 1 there is no coming back.
-    """
+    """The fleet, loaded by `share`, with one restart, of broker 1, and time enough to come back."""
     _require_share(share)
-    after_s = 60 + 1.5 * churn.catch_up_s(share, down_s)
-    moved = churn.loaded(config, share)
-    return moved.with_(
+    after_s = 60 + 1.5 * recovery.catch_up_s(share, down_s)
+    return recovery.loaded(config, share).with_(
         restart_s=float(down_s),
         restart_every_s=down_s + after_s,
         minutes=(2 * (down_s + after_s) - 1) / 60,
@@ -49,13 +57,13 @@ def one_restart(config: FleetConfig, share: float, down_s: float) -> FleetConfig
 def rolling(config: FleetConfig, share: float, down_s: float, wait: float) -> FleetConfig:
     """The fleet, loaded by `share`, with a restart of every broker one after another.
 
-    `wait`: from one restart to the next, as a multiple of `churn.safe_restart_every_s`; it is at
-    least as long as a broker is down. Raises ValueError as `one_restart`.
+    `wait`: from one restart to the next, as a multiple of `recovery.safe_restart_every_s`; it is at
+    least as long as a broker is down.
     """
     _require_share(share)
-    every_s = max(float(down_s), wait * churn.safe_restart_every_s(share, down_s))
-    end_s = config.brokers * every_s + down_s + 60 + 1.5 * churn.catch_up_s(share, down_s)
-    return churn.loaded(config, share).with_(
+    every_s = max(float(down_s), wait * recovery.safe_restart_every_s(share, down_s))
+    end_s = config.brokers * every_s + down_s + 60 + 1.5 * recovery.catch_up_s(share, down_s)
+    return recovery.loaded(config, share).with_(
         restart_s=float(down_s),
         restart_every_s=every_s,
         minutes=end_s / 60,
@@ -70,11 +78,9 @@ def on_machines(
 
     All fetcher threads of a broker divide it; `config.restart_s` decides how long it runs.
     """
-    threads = (brokers - 1) * config.num_replica_fetchers
-    moved = config.with_(
-        brokers=brokers, follower_bytes_per_s=round(machine_bytes_per_s / threads), name=name
-    )
-    rejoin_s = churn.expected_rejoin_s(moved, 1)
+    rate = round(machine_bytes_per_s / ((brokers - 1) * config.num_replica_fetchers))
+    moved = config.with_(brokers=brokers, follower_bytes_per_s=rate, name=name)
+    rejoin_s = recovery.expected_rejoin_s(moved, 1)
     every_s = config.restart_s + 60 + (1.5 * rejoin_s if np.isfinite(rejoin_s) else 3_600)
     return moved.with_(restart_every_s=every_s, minutes=(2 * every_s - 1) / 60)
 
@@ -82,56 +88,52 @@ def on_machines(
 def new_replica(config: FleetConfig, share: float, backlog_s: float) -> FleetConfig:
     """The fleet, loaded by `share`, with a broker 1 that begins empty.
 
-    The rest has so much that an idle thread would fetch it in `backlog_s`. Raises ValueError as
-    `one_restart`.
+    The rest has so much that an idle thread would fetch it in `backlog_s`.
     """
     _require_share(share)
-    one = churn.loaded(config.with_(restart_s=0.0), share)
-    unit = one.with_(new_broker=1, backlog_records=1_000)
-    records = 1_000 * backlog_s / ((1 - share) * churn.expected_rejoin_s(unit, 1))
+    loaded = recovery.loaded(config.with_(restart_s=0.0), share)
+    unit = loaded.with_(new_broker=1, backlog_records=1_000)
+    records = 1_000 * backlog_s / ((1 - share) * recovery.expected_rejoin_s(unit, 1))
     return unit.with_(
         backlog_records=round(records),
-        minutes=(30 + 1.5 * churn.catch_up_s(share, 0, backlog_s)) / 60,
+        minutes=(30 + 1.5 * recovery.catch_up_s(share, 0, backlog_s)) / 60,
         name=f"share={share:g} backlog={backlog_s:g}s",
     )
 
 
+def _require_share(share: float) -> None:
+    if not 0 < share < 1:
+        raise ValueError(f"share={share} is out of range; valid: above 0, below 1")
+
+
+# Tables
+
+
 def compared(measured: pd.DataFrame, configs: Sequence[FleetConfig]) -> pd.DataFrame:
     """The rows of `churn.rejoins` for some fleets, in their order: seconds, share, formula."""
-    fleets = {one.run: one for one in configs}
-    place = measured["run"].map({run: index for index, run in enumerate(fleets)})
-    measured = (
-        measured.assign(place=place)
-        .dropna(subset="place")
-        .sort_values(["place", "down_ms"], ignore_index=True)
+    fleets = {config.run: config for config in configs}
+    rows = measured[measured["run"].isin(fleets)].copy()
+    rows["run"] = pd.Categorical(rows["run"], list(fleets))
+    rows = rows.sort_values(["run", "down_ms"], ignore_index=True).astype({"run": str})
+    keys = list(zip(rows["run"], rows["broker"], strict=True))
+    table = rows[["run", "broker"]].assign(
+        share=[recovery.load_share(fleets[run], broker) for run, broker in keys],
+        down_s=(rows["up_ms"] - rows["down_ms"]) / 1000,
+        formula_s=[recovery.expected_rejoin_s(fleets[run], broker) for run, broker in keys],
+        partitions=rows["partitions"],
+        still_out=rows["still_out"],
     )
-    keys = list(zip(measured["run"], measured["broker"], strict=True))
-    table = pd.DataFrame(
-        {
-            "run": measured["run"],
-            "broker": measured["broker"],
-            "share": [churn.load_share(fleets[run], broker) for run, broker in keys],
-            "down_s": (measured["up_ms"] - measured["down_ms"]) / 1000,
-            "formula_s": [churn.expected_rejoin_s(fleets[run], broker) for run, broker in keys],
-            "partitions": measured["partitions"],
-            "still_out": measured["still_out"],
-        }
-    )
-    for name in ("first", "median", "last"):
-        table[f"{name}_s"] = measured[f"{name}_ms"].astype(float) / 1000
-    return table
+    names = ("first", "median", "last")
+    return table.assign(**{f"{n}_s": rows[f"{n}_ms"].astype(float) / 1000 for n in names})
 
 
 def recorded_outages(spark: SparkSession) -> DataFrame:
     """When brokers of the recordings were stopped or killed, and started again, for `rejoins`."""
-    rows = []
-    for run in recorded.KAFKA.values():
-        done = pd.read_csv(recorded.RECORDINGS / run / "timeline.csv")
-        done["ms"] = pd.to_datetime(done["time_utc"]).astype("int64") // 1_000_000
-        for one in done[done["action"].isin(["SIGKILL", "SIGTERM"])].itertuples():
-            again = (done["action"] == "start") & (done["broker"] == one.broker)
-            up_ms = done.loc[again & (done["ms"] > one.ms), "ms"].min()
-            rows.append((run, int(one.broker), int(one.ms), int(up_ms)))  # type: ignore[arg-type]
+    rows = [
+        (run, outage.broker, outage.start_ms, outage.end_ms)
+        for release, run in recordings.RUNS.items()
+        for outage in recordings.outages(release, "SIGKILL", "SIGTERM")
+    ]
     return spark.createDataFrame(rows, churn.OUTAGES_SCHEMA)
 
 
@@ -149,82 +151,28 @@ def recorded_rejoins(measured: pd.DataFrame, taken_back: pd.DataFrame) -> pd.Dat
 
     `most_records`: as many as were produced at most while it was away, for all partitions together.
     """
-    rows = []
-    for one in measured.itertuples():
-        is_same = (taken_back["run"] == one.run) & (taken_back["broker"] == one.broker)
-        stamps = taken_back.loc[is_same & (taken_back["ts_ms"] > one.up_ms), "ts_ms"]
-        rows.append((one.run, one.broker, one.partitions, one.down_ms, one.up_ms, stamps.min()))
-    names = ["run", "broker", "partitions", "down_ms", "up_ms", "unfenced_ms"]
-    table = pd.DataFrame(rows, columns=names)
-    down_s = (table["up_ms"] - table["down_ms"]) / 1000
-    found: dict[str, pd.Series | np.ndarray] = {
-        "down_s": down_s,
-        "most_records": (down_s * RECORDED_PER_S).round().astype(int),
-        "unfenced_s": (table["unfenced_ms"] - table["up_ms"]) / 1000,
-        "first_s": measured["first_ms"].to_numpy(float) / 1000,
-        "last_s": measured["last_ms"].to_numpy(float) / 1000,
-    }
-    return table[names[:3]].assign(**found)
+    back_ms = [
+        taken_back.query("run == @row.run and broker == @row.broker and ts_ms > @row.up_ms")[
+            "ts_ms"
+        ].min()
+        for row in measured.itertuples()
+    ]
+    down_s = (measured["up_ms"] - measured["down_ms"]) / 1000
+    return measured[["run", "broker", "partitions"]].assign(
+        down_s=down_s,
+        most_records=(down_s * RECORDED_PER_S).round().astype(int),
+        unfenced_s=(pd.Series(back_ms, measured.index) - measured["up_ms"]) / 1000,
+        first_s=measured["first_ms"].astype(float) / 1000,
+        last_s=measured["last_ms"].astype(float) / 1000,
+    )
 
 
-def plot_rejoin_times(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Rejoin time by load: from the first to the last partition, and the formula as a line."""
-    ax = ax or _axes(7.2, 3.8)
-    down_s = float(table["down_s"].iloc[0])
-    shares = np.linspace(0.01, 0.995, 400)
-    line = [churn.catch_up_s(share, down_s) for share in shares]
-    ax.plot(shares * 100, line, color=FORMULA, label="formula: down × share / (1 − share)")
-    x = table["share"] * 100
-    ax.vlines(x, table["first_s"], table["last_s"], color=MEASURED, linewidth=2, alpha=0.5)
-    ax.plot(x, table["last_s"], "o", color=MEASURED, markersize=5, label="last partition back")
-    ax.plot(x, table["median_s"], "_", color=MEASURED, markersize=10, label="half of them back")
-    ax.set_xlim(0, 100)
-    ax.set_ylim(0, 1.25 * float(table["last_s"].max()))
-    ax.set_xlabel("produced, as a share of what a fetcher thread can fetch (%)")
-    ax.set_ylabel("s after the broker is back")
-    ax.yaxis.set_major_formatter(_SECONDS)
-    off = (table["last_s"] / table["formula_s"] - 1).abs().max() * 100
-    said = f"Down for {down_s:g} s: the last partition is back within {off:.0f} % of the formula"
-    ax.set_title(said, loc="left", fontsize=10)
-    ax.legend(frameon=False, fontsize=8, loc="upper left")
-    bare(ax, "left", "bottom")
-    return ax
-
-
-def plot_returns(several: dict[str, pd.DataFrame], *, ax: Axes | None = None) -> Axes:
-    """Which share of a broker's partitions is back, over time, for several fleets.
-
-    Each table: `back_ms` and `left_ms` of `churn.rejoin_times`, for one outage.
-    """
-    ax = ax or _axes(7.2, 3.2)
-    said = []
-    for (name, times), colour, style in zip(
-        several.items(), (MEASURED, FORMULA, "#009E73"), ("-", "--", ":"), strict=False
-    ):
-        seconds = np.sort(times["after_s"].to_numpy(float))
-        share = np.arange(1, len(seconds) + 1) / len(seconds) * 100
-        ax.step(
-            [0, *seconds], [0, *share], where="post", color=colour, linestyle=style,
-            label=plain(name),
-        )  # fmt: skip
-        half, last = np.median(seconds), seconds[-1]
-        said.append(f"{plain(name)}: half after {half:,.0f} s, all after {last:,.0f} s")
-    ax.set_xlim(left=0)
-    ax.set_ylim(0, 103)
-    ax.set_xlabel("s after the broker is back")
-    ax.set_ylabel("partitions back in sync (%)")
-    ax.set_title("; ".join(said), loc="left", fontsize=9)
-    ax.legend(frameon=False, fontsize=8, loc="lower right")
-    bare(ax, "left", "bottom")
-    return ax
-
-
-def after_return(times: pd.DataFrame, config: FleetConfig, broker: int = 1) -> pd.DataFrame:
-    """Of `churn.rejoin_times`, the first return to each partition after a broker's restart."""
+def after_return(times: pd.DataFrame, config: FleetConfig, broker: int = 1) -> pd.Series:
+    """Of `churn.rejoin_times`, s until the first return to each partition after a restart."""
     up_ms = load.restarts(config, broker)[1][0]
     mine = times[(times["run"] == config.run) & (times["replica"] == broker)]
     back = mine[mine["back_ms"] > up_ms].groupby("partition")["back_ms"].min()
-    return pd.DataFrame({"after_s": (back - up_ms) / 1000})
+    return (back - up_ms) / 1000
 
 
 def waits(
@@ -236,68 +184,156 @@ def waits(
     `restart_every_s` by the safe one.
     """
     rows = []
-    for one in configs:
-        share = churn.load_share(one, 1)
-        errors = refused[refused["run"] == one.run].groupby("error")["produces"].sum()
-        failed = [sum(int(errors.get(name, 0)) for name in kind) for kind in ERRORS.values()]
-        minutes = under.loc[under["run"] == one.run, "under_min_isr_ms"].sum() / 60_000
-        wait = one.restart_every_s / churn.safe_restart_every_s(share, one.restart_s)
-        rows.append((one.run, share, one.restart_every_s, wait, minutes, *failed))
-    names = ["run", "share", "every_s", "wait", "under_min_isr_minutes", *ERRORS]
+    for config in configs:
+        share = recovery.load_share(config, 1)
+        errors = refused[refused["run"] == config.run].groupby("error")["produces"].sum()
+        failed = [sum(int(errors.get(e, 0)) for e in names) for names in PRODUCE_FAILURES.values()]
+        minutes = under.loc[under["run"] == config.run, "under_min_isr_ms"].sum() / 60_000
+        wait = config.restart_every_s / recovery.safe_restart_every_s(share, config.restart_s)
+        rows.append((config.run, share, config.restart_every_s, wait, minutes, *failed))
+    names = ["run", "share", "every_s", "wait", "under_min_isr_minutes", *PRODUCE_FAILURES]
     return pd.DataFrame(rows, columns=names)
 
 
-def plot_waits(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+def waits_for_the_gone(configs: Sequence[FleetConfig]) -> pd.DataFrame:
+    """For each fleet: how long produces waited at most (s), and how many timed out.
+
+    Waits are counted in classes, so each is the least of its class.
+    """
+    rows = []
+    for config in configs:
+        events = fleet.simulate_local(config)
+        longest_ms = max((wait.latency_ms for wait in exact.waits(events)), default=0)
+        details = events.filter(pa.compute.equal(events["kind"], "produce_error"))["detail"]
+        errors = [dict(detail)["error"] for detail in details.to_pylist()]
+        rows.append((config.run, longest_ms / 1000, errors.count("REQUEST_TIMED_OUT")))
+    return pd.DataFrame(rows, columns=["run", "longest_wait_s", "timed_out"])
+
+
+# Pictures
+
+
+def plot_rejoin_times(table: pd.DataFrame) -> Axes:
+    """Rejoin time by load: from the first to the last partition, and the formula as a line."""
+    down_s = float(table["down_s"].iloc[0])
+    shares = np.linspace(0.01, 0.995, 400)
+    line = np.array([recovery.catch_up_s(share, down_s) for share in shares])
+    percent = table["share"] * 100
+    off = (table["last_s"] / table["formula_s"] - 1).abs().max() * 100
+    curves = {
+        "formula: down × share / (1 − share)": Curve(shares * 100, line, look=FORMULA),
+        "last partition back": Curve(
+            percent, table["last_s"], table["first_s"], table["last_s"], MEASURED, ""
+        ),
+        "half of them back": Curve(percent, table["median_s"], look=(MEASURED[0], "_"), style=""),
+    }
+    scales = (
+        Scale("produced, as a share of what a fetcher thread can fetch (%)", high=100),
+        Scale("s after the broker is back", high=1.25 * float(table["last_s"].max())),
+    )
+    title = f"Down for {down_s:g} s: the last partition is back within {off:.0f} % of the formula"
+    return plot_curves(curves, title, scales)
+
+
+def plot_returns(times_s: Mapping[str, pd.Series]) -> Axes:
+    """Which share of a broker's partitions is back, over time, for several fleets."""
+    curves, parts = {}, []
+    for name, times in times_s.items():
+        seconds = np.sort(times.to_numpy(float))
+        back = np.arange(len(seconds) + 1) / len(seconds) * 100
+        curves[name] = Curve([0, *seconds], back, is_step=True)
+        half, last = np.median(seconds), seconds[-1]
+        parts.append(f"{name}: half after {half:,.0f} s, all after {last:,.0f} s")
+    scales = Scale("s after the broker is back"), Scale("partitions back in sync (%)", high=103)
+    return plot_curves(curves, "; ".join(parts), scales)
+
+
+def plot_waits(table: pd.DataFrame) -> Axes:
     """Partition-minutes under min ISR by the wait between two restarts, a line for each load."""
-    ax = ax or _axes(7.2, 3.2)
-    looks = zip(("#56B4E9", "#0072B2", "#D55E00", "#CC79A7"), "osD^", strict=True)
-    for (share, rows), (colour, marker) in zip(
-        table.groupby(table["share"].round(3)), looks, strict=False
-    ):
-        ax.plot(
-            rows["wait"], rows["under_min_isr_minutes"], color=colour, marker=marker,
-            markersize=5, label=f"load {100 * share:.0f} %",
-        )  # fmt: skip
-    ax.axvline(1, color=INK, linewidth=0.8, linestyle=":")
-    ax.text(1, 0.98, " down / (1 − share)", fontsize=8, va="top",
-            transform=ax.get_xaxis_transform())  # fmt: skip
-    ax.set_ylim(bottom=0)
-    ax.set_xlabel("from one restart to the next, as a multiple of the safe wait")
-    ax.set_ylabel("partition-minutes\nunder min ISR")
-    early = table[table["wait"] < 0.999]["under_min_isr_minutes"].sum()
-    late = table[table["wait"] >= 0.999]["under_min_isr_minutes"].sum()
-    said = f"Partition-minutes under min ISR: {early:,.0f} below the safe wait, {late:,.0f} from it"
-    ax.set_title(f"{said} on", loc="left", fontsize=10)
-    ax.legend(frameon=False, fontsize=8)
-    bare(ax, "left", "bottom")
-    return ax
+    curves = {
+        f"load {100 * float(share):.0f} %": Curve(rows["wait"], rows["under_min_isr_minutes"])
+        for share, rows in table.groupby(table["share"].round(3))
+    }
+    is_early = table["wait"] < 0.999
+    early, late = (table.loc[w, "under_min_isr_minutes"].sum() for w in (is_early, ~is_early))
+    title = (
+        f"Partition-minutes under min ISR: {early:,.0f} below the safe wait, {late:,.0f} from it on"
+    )
+    scales = (
+        Scale("from one restart to the next, as a multiple of the safe wait"),
+        Scale("partition-minutes\nunder min ISR"),
+    )
+    return plot_curves(curves, title, scales, marks={1: "down / (1 − share)"})
 
 
-def plot_headroom(table: pd.DataFrame, down_s: float, *, ax: Axes | None = None) -> Axes:
+def plot_headroom(table: pd.DataFrame, down_s: float) -> Axes:
     """Rejoin time by fetch rate, the load the same: both axes by factors."""
-    ax = ax or _axes(7.2, 3.4)
     times = 1 / table["share"].to_numpy(float)
     rates = np.geomspace(1.005, 1.3 * times.max(), 300)
-    ax.plot(rates, [churn.catch_up_s(1 / r, down_s) for r in rates], color=FORMULA, label="formula")
-    ax.plot(times, table["last_s"], "o", color=MEASURED, label="last partition back, simulated")
-    ax.axvline(1, color=INK, linewidth=0.8, linestyle=":")
-    ax.set_xscale("log")
-    ax.set_yscale("log")
+    formula = np.array([recovery.catch_up_s(1 / rate, down_s) for rate in rates])
+    curves = {
+        "formula": Curve(rates, formula, look=FORMULA),
+        "last partition back, simulated": Curve(times, table["last_s"], look=MEASURED, style=""),
+    }
     ticks = [tick for tick in (1, 1.25, 1.5, 2, 3, 5, 10, 20, 50) if tick <= rates.max()]
-    ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    ax.minorticks_off()
-    ax.yaxis.set_major_formatter(_SECONDS)
-    ax.set_xlabel("fetch rate, in multiples of the produce rate")
-    ax.set_ylabel("s until back in sync")
+    scales = (
+        Scale("fetch rate, in multiples of the produce rate", "log", ticks=ticks),
+        Scale("s until back in sync", "log"),
+    )
     least, most = table["last_s"].min(), table["last_s"].max()
-    ax.set_title(
+    title = (
         f"Down for {down_s:g} s: back after {least:,.0f} s with {times.max():.3g} times the "
-        f"produce rate, after {most:,.0f} s with {times.min():.3g} times",
-        loc="left", fontsize=9,
-    )  # fmt: skip
-    ax.legend(frameon=False, fontsize=8)
-    bare(ax, "left", "bottom")
-    return ax
+        f"produce rate, after {most:,.0f} s with {times.min():.3g} times"
+    )
+    return plot_curves(curves, title, scales)
+
+
+def plot_restart(config: FleetConfig) -> Figure:
+    """A rolling restart: short ISRs over time, and each broker's return beside the formula."""
+    figure, grid = panels(1, 2, (11, 3.6), width_ratios=[2, 1])
+    events = fleet.simulate_local(config)
+    sizes = config.partitions, config.replication_factor, config.min_isr(config.replication_factor)
+    brokers = range(1, config.brokers + 1)
+    down = {b: (load.restarts(config, b)[0][0], load.restarts(config, b)[1][0]) for b in brokers}
+    away = [(str(b), start / 1000, end / 1000) for b, (start, end) in down.items()]
+    spans = exact.isr_spans(events, config.duration_ms, 0)
+    plot_isr_sizes(spans, sizes, away=away, ax=grid[0, 0])
+    returns = _first_returns_s(events, {b: end for b, (_, end) in down.items()})
+    limit_s = config.restart_every_s - config.restart_s
+    late = sum(sum(t > limit_s for t in times) for b, times in returns.items() if b < len(brokers))
+    right = plot_ticks(
+        {f"broker {b}": {"": times} for b, times in returns.items()},
+        f"{late} returns come after the next restart",
+        Scale("s after it is back: in sync again"),
+        ax=grid[0, 1],
+    )
+    expected = [recovery.expected_rejoin_s(config, broker) for broker in brokers]
+    right.plot(expected, range(len(expected)), "d", color=INK, label="formula")
+    draw_mark(right, limit_s, "next broker goes down")
+    right.legend(loc="lower right")
+    return figure
+
+
+def _first_returns_s(events: pa.Table, up_ms: Mapping[int, int]) -> dict[int, list[float]]:
+    """For each broker, when it was first back in each ISR after its restart, s."""
+    found: dict[int, dict[exact.Key, float]] = {broker: {} for broker in up_ms}
+    for move in exact.moves(events):
+        if move.joined and move.ts_ms > up_ms[move.replica]:
+            after_s = (move.ts_ms - up_ms[move.replica]) / 1000
+            found[move.replica].setdefault(move.key, after_s)
+    return {broker: list(times.values()) for broker, times in found.items()}
+
+
+def restart_controls(config: FleetConfig = SMALL) -> widgets.VBox:
+    """Sliders for downtime, load and wait, and the whole rolling restart."""
+    down = choice("down for (s)", (10, 20, 30, 45, 60, 90), 60)
+    shares = (0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9)
+    share = choice("load (% of fetch rate)", shares, 0.6, lambda value: f"{100 * value:.0f}")
+    wait = choice("wait / safe wait", (0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25), 0.75, "{:g}".format)
+    return redrawn(
+        (down, share, wait),
+        lambda: plot_restart(rolling(config, share.value, down.value, wait.value)),
+    )
 
 
 def finding(table: pd.DataFrame, waited: pd.DataFrame, real: pd.DataFrame) -> str:
@@ -311,12 +347,3 @@ def finding(table: pd.DataFrame, waited: pd.DataFrame, real: pd.DataFrame) -> st
         f"{safe['refused'].sum():,} in {len(safe)}; real brokers with little to fetch were back "
         f"{real['last_s'].min():.1f} to {real['last_s'].max():.1f} s after their start."
     )
-
-
-def _require_share(share: float) -> None:
-    if not 0 < share < 1:
-        raise ValueError(f"share={share} is out of range; valid: above 0, below 1")
-
-
-def _axes(width: float, height: float) -> Axes:
-    return plt.subplots(figsize=(width, height), layout="constrained")[1]

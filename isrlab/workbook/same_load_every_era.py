@@ -1,55 +1,62 @@
-"""The same load in every era: which step of Kafka's rules ended which evictions.
+"""Notebook 15: the same load in every era; which step of Kafka's rules ended which evictions.
 
-Tables come as pandas, from `isrlab.churn.diff` and `isrlab.fleet.evictions`. Each eviction has a
-*reason*, told from what the leader knew when it evicted, by the measure of today's lag clock, so
-that all versions are judged alike.
+Each eviction has a *reason*, told from what the leader knew when it evicted, by the measure of
+today's lag clock, so that all versions are judged alike. The small fleet under the sliders is
+simulated here; generations whose rules are the same for a fleet are simulated once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
-import matplotlib.pyplot as plt
+import ipywidgets as widgets
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter
 
-from isrlab.engine.versions import PRESETS
+from isrlab import fleet
+from isrlab.engine.versions import PRESETS, RULES
+from isrlab.events import exact
+from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
-from isrlab.show.style import INK, bare, plain
+from isrlab.fleet.kernel.state import Rules
+from isrlab.fleet.layout import assignment
+from isrlab.show.bands import Span, plot_bands
+from isrlab.show.controls import choice, redrawn
+from isrlab.show.curves import plot_bars
+from isrlab.show.style import (
+    GREY,
+    INK,
+    ORANGE,
+    PINK,
+    SKY,
+    STATES,
+    VERMILION,
+    axes,
+    counted,
+    duration,
+)
 
 GENERATIONS = tuple(version.name for version in PRESETS.values())
 REASONS = {  # colour of each, and what the leader knew
-    "messages": ("#D55E00", "caught up a moment ago, but too many records behind"),
-    "clock": ("#E69F00", "caught up a moment ago, but never at the log end"),
-    "idle": ("#56B4E9", "stood still, but lacked nothing"),
-    "early": ("#CC79A7", "let in while behind, and not caught up since"),
-    "behind": ("#8A9BA8", "behind for longer than the limit"),
+    "messages": (VERMILION, "caught up a moment ago, but too many records behind"),
+    "clock": (ORANGE, "caught up a moment ago, but never at the log end"),
+    "idle": (SKY, "stalled, but lacked nothing"),
+    "early": (PINK, "let in while behind, and not caught up since"),
+    "behind": (GREY, "behind for longer than the limit"),
 }
-RULES = {  # what each rule of the kernel became, by its value; others are shown as they are
-    ("shrink_rule", 1): "no limit in records (KAFKA-1546)",
-    ("shrink_rule", 2): "who lacks nothing stays (KAFKA-7152)",
-    ("lag_clock", 1): "clock: at the log end (KAFKA-1546)",
-    ("lag_clock", 2): "clock: or at the end one fetch ago (KAFKA-4485)",
-    ("expand_rule", 1): "joins from the epoch's start on (KAFKA-7128)",
-    ("eligibility", 1): "the fenced may not join (KIP-841)",
-    ("eligibility", 2): "nor a former incarnation (KIP-903)",
-    ("high_watermark_set", 1): "high watermark waits for fresh clocks",
-    ("high_watermark_set", 2): "high watermark by the maximal ISR",
-    ("high_watermark_set", 3): "high watermark waits for who is caught up (KAFKA-13790)",
-    ("high_watermark_set", 4): "only for who may join (KAFKA-15021)",
-    ("high_watermark_only_if_follower_moved", 1): "no move, no new high watermark (KAFKA-8841)",
-    ("pushes_high_watermark", 1): "a new one answers fetches (KIP-392)",
-    ("pushes_high_watermark", 0): "a new high watermark answers no fetch",
-    ("waits_for_controller", 1): "ISR changes ask the controller (KIP-497)",
-    ("high_watermark_after_shrink", 1): "no look after a shrink",
-    ("high_watermark_after_shrink", 2): "a look at the high watermark after a shrink (KAFKA-13091)",
-    ("high_watermark_held_under_min_isr", 1): "high watermark held under min ISR (KAFKA-15583)",
-}
+FEW = ("0.8.2", "0.9.0", "0.10.2", "2.2", "2.7", "3.1", "3.7")  # enough for a slider
+HEIGHTS = (1_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 300_000, 400_000)
+STALLS_S = (0, 5, 8, 12, 16, 20, 25, 30, 40, 60)
+ALIKE_MS = 500  # within which two histories are drawn as one
+SMALL = FleetConfig(
+    partitions=3, minutes=6, burst_records=200_000, burst_s=20, burst_every_s=150,
+    batch_every_ms=20_000, stall_s=20, stall_every_s=150, min_insync_replicas=2,
+    replica_lag_time_max_ms=10_000, seed=8,
+)  # fmt: skip
 
 
 def reason(
@@ -71,17 +78,17 @@ def reason(
 def rules_changed(was: FleetConfig, now: FleetConfig) -> str:
     """In words, what one fleet's rules have that the other's had not; "" if they are the same."""
     before, after = was.rules()._asdict(), now.rules()._asdict()
-    words = {
-        "isr_check_period_ms": f"checks every {now.isr_check_period_ms / 1000:g} s",
-        "replica_lag_time_max_ms": f"limit {now.lag_time_ms / 1000:g} s",
-        "replica_lag_max_messages": "",  # told by the shrink rule
+    words = {rule: now.kafka.label(rule) for rule in Rules._fields if rule in RULES} | {
+        "isr_check_period_ms": f"checks every {duration(now.isr_check_period_ms)}",
+        "replica_lag_time_max_ms": f"limit {duration(now.lag_time_ms)}",
+        "replica_lag_max_messages": "",  # the label of the shrink rule says it
+        "waits_for_controller": now.kafka.label("isr_write"),
     }
-    changed = [name for name in after if after[name] != before[name]]
-    said = [
-        words.get(n, RULES.get((n, int(after[n])), f"{n.replace('_', ' ')} {after[n]}"))
-        for n in changed
-    ]
-    return ", ".join(word for word in said if word)
+    changed = [words.get(n, f"{n} {after[n]}") for n in after if after[n] != before[n]]
+    return ", ".join(word for word in changed if word)
+
+
+# The fleet: each generation against its predecessor
 
 
 def neighbours(configs: Sequence[FleetConfig]) -> list[tuple[str, str]]:
@@ -94,25 +101,23 @@ def by_step(
 ) -> pd.DataFrame:
     """A row for each generation and its predecessor: fates of evictions, by reason.
 
-    `diffs` is `churn.diff` of neighbours, `evictions` that of `fleet.evictions`, for all runs.
+    `diffs` is `churn.diff` of neighbours, `evictions` those of the simulation, for all runs.
     """
     leaves = _with_reasons(diffs, evictions)
     rows = []
     for was, now in pairwise(configs):
         part = leaves[(leaves["was"] == was.run) & (leaves["now"] == now.run)]
-        moved_s = part.loc[part["fate"] == "moved", "moved_ms"].abs().median() / 1000
-        counts = {
-            f"{fate} {why}": int(((part["fate"] == fate) & (part["reason"] == why)).sum())
-            for fate in ("gone", "new")
-            for why in REASONS
-        }
-        fates = {fate: int((part["fate"] == fate).sum()) for fate in ("same", "moved")}
-        step = {"was": was.kafka.name, "now": now.kafka.name, "rules": rules_changed(was, now)}
-        rows.append({**step, **fates, "moved_s": moved_s, **counts})
-    table = pd.DataFrame(rows)
-    for fate in ("gone", "new"):
-        table[fate] = table[[f"{fate} {why}" for why in REASONS]].sum(axis=1)
-    return table
+        fates, reasons = part["fate"], part["reason"]
+        row: dict[str, Any] = {"was": was.kafka.name, "now": now.kafka.name}
+        row |= {"rules": rules_changed(was, now), "same": int((fates == "same").sum())}
+        row |= {"moved": int((fates == "moved").sum())}
+        row |= {"moved_s": part.loc[fates == "moved", "moved_ms"].abs().median() / 1000}
+        for fate in ("gone", "new"):
+            row[fate] = int((fates == fate).sum())
+            for why in REASONS:
+                row[f"{fate} {why}"] = int(((fates == fate) & (reasons == why)).sum())
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def _with_reasons(diffs: pd.DataFrame, evictions: pd.DataFrame) -> pd.DataFrame:
@@ -136,73 +141,51 @@ def _with_reasons(diffs: pd.DataFrame, evictions: pd.DataFrame) -> pd.DataFrame:
     return left.assign(reason=[reason(*row) for row in zip(*known, strict=True)])
 
 
-def plot_ladder(steps: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+def plot_ladder(steps: pd.DataFrame) -> Axes:
     """Each step of the generations: evictions that it ends (left) and brings (right), by reason."""
-    ax = ax or _axes(10.5, 1.2 + 0.42 * len(steps))
-    places = np.arange(len(steps))
-    for side, fate in ((-1, "gone"), (1, "new")):
-        start = np.zeros(len(steps))
-        for why, (colour, _) in REASONS.items():
-            size = side * steps[f"{fate} {why}"].to_numpy(float)
-            ax.barh(places, size, left=start, color=colour, height=0.62)
-            start += size
-        for place, end in zip(places, start, strict=True):
-            if end:
-                ax.annotate(
-                    f"{end:+,.0f}".replace("-", "−"), (end, place), (5 * side, 0),
-                    textcoords="offset points", va="center", fontsize=8, color=INK,
-                    ha="right" if side < 0 else "left",
-                )  # fmt: skip
-    for place, row in zip(places, steps.itertuples(), strict=True):
-        text = plain(row.rules) or "no rule that this fleet feels"
-        ax.annotate(
-            f"{text}\n{_kept(row)}", (1.02, place), xycoords=ax.get_yaxis_transform(),
-            va="center", fontsize=7.5, color=INK if row.rules else "0.6",
-        )  # fmt: skip
+    parts: dict[str, Any] = {}
+    colours = {}
+    for why, (colour, meaning) in REASONS.items():
+        for fate, sign in (("gone", -1), ("new", 1)):
+            if steps[f"{fate} {why}"].any():
+                name = f"_{meaning}" if meaning in parts else meaning  # _: once in the legend
+                parts[name], colours[name] = sign * steps[f"{fate} {why}"], colour
+    notes = []
+    for step in steps.itertuples():
+        moved = f", {step.moved:,} moved (median {step.moved_s:.2g} s)"
+        counts = f"−{step.gone:,} +{step.new:,}, {step.same:,} the same"
+        rules = textwrap.fill(str(step.rules) or "no rule that this fleet feels", 80)
+        notes.append(f"{rules}\n{counts}{moved if step.moved else ''}")
+    names = [f"{step.was} → {step.now}" for step in steps.itertuples()]
+    label = "evictions that the step ends (left) and brings (right)"
+    ax = axes(13, 1.2 + 0.55 * len(steps))
+    plot_bars(names, parts, _ladder_title(steps), label, notes=notes, colours=colours, ax=ax)
     ax.axvline(0, color=INK, linewidth=0.8)
-    ax.set_yticks(places, [f"{plain(s.was)} → {plain(s.now)}" for s in steps.itertuples()])
-    ax.set_ylim(len(steps) - 0.5, -0.5)
-    ends, brings = steps["gone"].max(), steps["new"].max()
-    ax.set_xlim(-ends - 0.12 * (ends + brings + 1), brings + 0.12 * (ends + brings + 1))
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{abs(value):,.0f}"))
-    ax.set_xlabel("evictions that the step ends (left) and brings (right)")
-    ax.set_title(_ladder_title(steps), loc="left", fontsize=10)
-    draw_legend(ax, [w for w in REASONS if steps[[f"gone {w}", f"new {w}"]].to_numpy().any()])
-    bare(ax, "bottom")
-    ax.tick_params(left=False)
     return ax
 
 
-def _kept(row: object) -> str:
-    same, moved, moved_s = (getattr(row, name) for name in ("same", "moved", "moved_s"))
-    by = "" if not moved else f", {moved:,} moved (median {_seconds(moved_s)})"
-    return f"{same:,} the same{by}"
-
-
-def _seconds(value: float) -> str:
-    return f"{1000 * value:.0f} ms" if value < 1 else f"{value:.1f} s"
+def _felt(steps: pd.DataFrame) -> pd.DataFrame:
+    return steps[(steps["gone"] > 0) | (steps["new"] > 0)]
 
 
 def _ladder_title(steps: pd.DataFrame) -> str:
-    felt = steps[(steps["gone"] > 0) | (steps["new"] > 0)]
-    if felt.empty:
+    if _felt(steps).empty:
         return f"None of {len(steps)} steps changes who leaves the ISR"
     most = steps.iloc[int(steps["gone"].to_numpy().argmax())]
-    said = f"{len(felt)} of {len(steps)} steps change who leaves the ISR"
-    return f"{said}; {plain(most['now'])} ends most evictions ({most['gone']:,})"
+    count = f"{len(_felt(steps))} of {len(steps)} steps change who leaves the ISR"
+    return f"{count}; {most['now']} ends most evictions ({most['gone']:,})"
 
 
 def finding(steps: pd.DataFrame, released: pd.DataFrame) -> str:
     """What each step that is felt ends and brings under one limit; and the largest as released."""
-    felt = steps[(steps["gone"] > 0) | (steps["new"] > 0)].to_dict("records")
-    said = [
+    parts = [
         f"{step['now']} ends {_by_reason(step, 'gone')} and brings {_by_reason(step, 'new')}"
-        for step in felt
+        for step in _felt(steps).to_dict("records")
     ]
-    calm = f"{len(steps) - len(felt)} of {len(steps)} steps change nobody"
+    calm = f"{len(steps) - len(parts)} of {len(steps)} steps change nobody"
     most = released.iloc[int(released["gone"].to_numpy().argmax())]
     return (
-        f"With one limit, {'; '.join(said) or 'no step is felt'}; {calm}. As released, "
+        f"With one limit, {'; '.join(parts) or 'no step is felt'}; {calm}. As released, "
         f"{most['now']} ends most: {most['gone']:,} evictions ({most['rules']})."
     )
 
@@ -212,15 +195,126 @@ def _by_reason(step: dict[Any, Any], fate: str) -> str:
     return f"{step[fate]:,} ({', '.join(named)})" if named else "none"
 
 
-def draw_legend(ax: Axes, whys: list[str], below: float = -0.1) -> None:
-    """The reasons, under the axes by a share of their height."""
-    patches = [Patch(color=REASONS[why][0], label=REASONS[why][1]) for why in whys]
-    if patches:
-        ax.legend(
-            handles=patches, frameon=False, fontsize=8, ncols=2,
-            loc="upper left", bbox_to_anchor=(0, below),
-        )  # fmt: skip
+# One partition
 
 
-def _axes(width: float, height: float) -> Axes:
-    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+class Away(NamedTuple):
+    """A replica out of the ISR of a partition, and why it was evicted."""
+
+    partition: int
+    replica: int
+    start_ms: int
+    end_ms: int
+    reason: str
+
+
+def absences(config: FleetConfig) -> list[Away]:
+    """Every time that a leader of the fleet evicted a replica; those at the end last until then."""
+    joined_ms: dict[tuple[int, int], int] = {}
+    found = []
+    for out in exact.evictions(fleet.simulate_local(config)):
+        place = out.key.partition, out.replica
+        knew = out.lag_records or 0, out.since_caught_up_ms or 0
+        since_joined_ms = out.start_ms - joined_ms[place] if place in joined_ms else np.inf
+        why = reason(*knew, config.lag_time_ms, config.lag_messages, since_joined_ms)
+        end_ms = config.duration_ms if out.end_ms is None else out.end_ms
+        found.append(Away(*place, out.start_ms, end_ms, why))
+        joined_ms[place] = end_ms
+    return found
+
+
+def most_telling(config: FleetConfig, names: Iterable[str] = GENERATIONS) -> int:
+    """The partition with evictions for most reasons in these versions; of several the busiest."""
+    found = [away for _, era in _eras(config, names) for away in era]
+    whys = [{a.reason for a in found if a.partition == p} for p in range(config.partitions)]
+    times = [sum(a.partition == p for a in found) for p in range(config.partitions)]
+    return max(range(config.partitions), key=lambda p: (len(whys[p]), times[p]))
+
+
+def _eras(config: FleetConfig, names: Iterable[str]) -> list[tuple[list[str], list[Away]]]:
+    """The versions that run by the same rules, and what happens to all partitions under them."""
+    alike: dict[Rules, list[FleetConfig]] = {}
+    for version in fleet.versions(config, names):
+        alike.setdefault(version.rules(), []).append(version)
+    return [([c.kafka.name for c in same], absences(same[0])) for same in alike.values()]
+
+
+def plot_eras(
+    config: FleetConfig = SMALL, partition: int = 0, names: Iterable[str] = GENERATIONS
+) -> Axes:
+    """One partition under the same load in several versions: who is out of the ISR, and why.
+
+    Neighbouring versions in which the same happens to it share their rows, one for each follower.
+    On top, what happens to all of them: its bursts, and the stalls of its followers. Raises
+    ValueError if there is no such partition.
+    """
+    if not 0 <= partition < config.partitions:
+        raise ValueError(f"partition={partition} out of range; valid: 0 to {config.partitions - 1}")
+    eras: list[tuple[list[str], list[Away]]] = []
+    for versions, fates in _eras(config, names):
+        era = [away for away in fates if away.partition == partition]
+        if eras and _is_alike(eras[-1][1], era):
+            eras[-1][0].extend(versions)
+        else:
+            eras.append((versions, era))
+    placed = assignment(config.partitions, config.brokers, config.replication_factor)
+    followers = placed[partition].tolist()[1:]
+    rows, notes = _causes(config, partition, followers), {}
+    for versions, era in eras:
+        for broker in followers:
+            away = [out for out in era if out.replica == broker]
+            name = f"{_span(versions)}: replica {broker}"
+            rows[name] = [
+                Span(a.start_ms / 1000, a.end_ms / 1000, REASONS[a.reason][0]) for a in away
+            ]
+            notes[name] = f"{len(away)}×, {sum(a.end_ms - a.start_ms for a in away) / 1000:.0f} s"
+    legend = {STATES["away"]: "stall", INK: "burst", **dict(REASONS.values())}
+    ax = plot_bands(rows, _eras_title(eras, partition), notes=notes, legend=legend)
+    ax.set_xlabel("time since the start (s); coloured: out of the ISR")
+    return ax
+
+
+def _causes(config: FleetConfig, partition: int, followers: list[int]) -> dict[str, list[Span]]:
+    starts = load.burst_starts_ms(config, partition).tolist()
+    bursts = [Span(s / 1000, s / 1000 + max(config.burst_s, 1), INK) for s in starts]
+    rows = {"bursts": bursts}
+    for broker in followers:
+        stalls = zip(*load.stalls(config, broker), strict=True)
+        rows[f"stalls of {broker}"] = [Span(a / 1000, b / 1000, STATES["away"]) for a, b in stalls]
+    return rows
+
+
+def _is_alike(era: list[Away], other: list[Away]) -> bool:
+    """The same, but for the milliseconds of a round trip to the controller."""
+    near = [
+        (a.replica, a.reason) == (b.replica, b.reason)
+        and abs(a.start_ms - b.start_ms) + abs(a.end_ms - b.end_ms) < ALIKE_MS
+        for a, b in zip(era, other, strict=False)
+    ]
+    return len(era) == len(other) and all(near)
+
+
+def _span(versions: list[str]) -> str:
+    return versions[0] if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
+
+
+def _eras_title(eras: list[tuple[list[str], list[Away]]], partition: int) -> str:
+    counts = [len(era) for _, era in eras]
+    if len(eras) == 1:
+        return f"Partition {partition}: {counts[0]} evictions, the same in every version"
+    most, least = int(np.argmax(counts)), int(np.argmin(counts))
+    ends = [f"{counted(counts[i], 'eviction')} in {_span(eras[i][0])}" for i in (most, least)]
+    return f"Partition {partition}, the same load with {len(eras)} endings: {', '.join(ends)}"
+
+
+def era_controls(config: FleetConfig = SMALL) -> widgets.VBox:
+    """Sliders for burst height and length of stall, and one partition in a `FEW` generations."""
+    height = choice("burst height (records)", HEIGHTS, config.burst_records)
+    stall = choice("stall (s)", STALLS_S, int(config.stall_s))
+    partition = most_telling(config, FEW)
+
+    def draw() -> Axes:
+        moved = config.with_(burst_records=height.value, stall_s=stall.value)
+        return plot_eras(moved, partition, FEW)
+
+    return redrawn((height, stall), draw)

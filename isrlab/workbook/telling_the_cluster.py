@@ -1,351 +1,391 @@
-"""Telling the cluster: when each broker learns of an ISR change, and who said what to whom.
+"""Notebook 09: who stores an ISR change, who may refuse it, and when every broker knows of it.
 
-An ISR change is known to a broker once the controller's metadata with it (or with a later one) has
-arrived there. Up to 2.6 the leader writes ZooKeeper itself, and the controller learns of it by an
-announcement; in the model ZooKeeper and the controller share an address, so a picture that shows
-both draws the controller's reading as a step of its own.
+A broker knows of a change once the controller's metadata with it, or with a later one, has arrived.
+Up to 2.6 the leader writes ZooKeeper itself and announces the change later; in the model ZooKeeper
+and the controller share an address, so what the controller reads is drawn as a step of its own.
+Times are in ms since the start of a run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+import heapq
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import count, pairwise
+from math import inf
+from typing import Any, NamedTuple
 
 import ipywidgets as widgets
-import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from isrlab.engine.messages import (
-    CONTROLLER,
-    AlterPartition,
-    AlterPartitionResponse,
-    IsrChangeNotification,
-    LeaderAndIsr,
-    UpdateMetadata,
-)
-from isrlab.show.style import INK, LOST, PALE, bare, broker_colour, plain
-from isrlab.workbook.in_or_out_of_sync import redrawn
+from isrlab.closeups import batching
+from isrlab.engine import broker, controller, frozen, isr
+from isrlab.engine import messages as m
+from isrlab.engine.choices import AfterShrink, IsrWrite
+from isrlab.engine.model import CommittedIsr, Leader
+from isrlab.show import bands, controls, curves, style
+from isrlab.show.messages import Arrow, plot_arrows
 from isrlab.world import scenario, words
-from isrlab.world.cluster import START_MS
 from isrlab.world.frames import Frame
 from isrlab.world.script import Run
+from isrlab.world.words import START_MS
 
 ZOOKEEPER = -2  # a lane of its own in pictures
-NEVER = "never"
-_TOLD, _OLD = "#C7E9DC", "#F6C28B"
-_NAMES = {"AlterPartition": "write of the state", "AlterPartitionResponse": "answer"}
-
+NEVER_S = 300  # where a delay without an end is drawn
+TICKS = {0.01: "10 ms", 0.1: "100 ms", 1: "1 s", 5: "5", 10: "10 s", 60: "60 s", NEVER_S: "never"}
+PARTITION = "partition replicas=1,2,3 latency=5ms replica.lag.time.max.ms="
+HANG = "\npause 3 fetcher\nproduce 1 acks=1\nadvance {}ms"
+RETURN = "\nresume 3\nadvance {}ms"
 
 # When each broker knows
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A stored ISR change, and when each live broker was told of it or of a later one."""
-
-    stored_ms: int
-    isr: tuple[int, ...]
-    partition_epoch: int
-    told_ms: dict[int, int]
-    brokers: tuple[int, ...]
-
-    @property
-    def delay_ms(self) -> int | None:
-        """Until every broker knew; None if that never came in this run."""
-        if any(b not in self.told_ms for b in self.brokers):
-            return None
-        return max(self.told_ms.values()) - self.stored_ms
+def news(run: Run) -> dict[int, list[tuple[int, int]]]:
+    """The metadata that each live broker got: (when, partition epoch)."""
+    heard: dict[int, list[tuple[int, int]]] = {number: [] for number in sorted(run.cluster.brokers)}
+    for frame in run.frames[run.first_frame :]:
+        order, is_known = frame.message, frame.target in heard and not frame.was_lost
+        if isinstance(order, m.UpdateMetadata) and is_known:
+            heard[frame.target].append((frame.now_ms - START_MS, order.partition_epoch))
+    return heard
 
 
-def frames(run: Run) -> list[Frame]:
-    """All messages of a run, those too that came after it stopped to keep states."""
-    found = [e for e in run.cluster.journal if isinstance(e, Frame)]
-    return found[max(run.first_frame, 0) :]
-
-
-def stored_changes(run: Run) -> list[Change]:
-    """Every ISR change of a run in the order in which they were stored."""
-    found: list[Change] = []
-    seen = frames(run)
-    news = {b: _believed(seen, b) for b in sorted(run.cluster.brokers)}
-    epoch, isr = seen[0].controller.partition_epoch, seen[0].controller.isr
-    for frame in seen:
-        if frame.controller.partition_epoch > epoch and set(frame.controller.isr) != set(isr):
-            found.append(_change(frame, news))
-        epoch, isr = frame.controller.partition_epoch, frame.controller.isr
-    return found
-
-
-def _change(stored: Frame, news: dict[int, list[tuple[int, int]]]) -> Change:
-    epoch = stored.controller.partition_epoch
-    firsts = {b: next((ms for ms, e in told if e >= epoch), None) for b, told in news.items()}
-    told = {b: ms for b, ms in firsts.items() if ms is not None}
-    return Change(stored.now_ms - START_MS, stored.controller.isr, epoch, told, brokers=tuple(news))
-
-
-def _believed(seen: list[Frame], broker: int) -> list[tuple[int, int]]:
-    """(since when, partition epoch) of the metadata that a broker has."""
+def stored(run: Run) -> list[tuple[int, int, str]]:
+    """The changes of the stored ISR: (when, partition epoch, its members)."""
     return [
-        (f.now_ms - START_MS, f.message.partition_epoch)
-        for f in seen
-        if isinstance(f.message, UpdateMetadata) and f.target == broker and not f.was_lost
+        (event.ts_ms - START_MS, event.partition_epoch or 0, words.ids(sorted(event.isr or ())))
+        for event in run.cluster.events
+        if event.kind == "isr_commit" and event.is_stored_state and event.isr_before
     ]
 
 
-def quiet_script(begin_ms: int, latency_ms: int = 5) -> str:
-    """One replica leaves, and much later comes back, at a moment that `begin_ms` shifts."""
-    return "\n".join(
-        (
-            f"partition replicas=1,2,3 latency={latency_ms}ms replica.lag.time.max.ms=10000",
-            "pause 3 fetcher",
-            "produce 1 acks=1",
-            f"advance {20_000 + begin_ms}ms",
-            "resume 3",
-            "advance 10s",
-        )
-    )
+def delays(run: Run, from_ms: float = 0, to_ms: float = inf) -> list[float]:
+    """For each change stored in that time, how long until every broker knew; `inf` for never."""
+    heard = news(run).values()
+    return [
+        max(next((at for at, newer in known if newer >= epoch), inf) for known in heard) - ms
+        for ms, epoch, _ in stored(run)
+        if from_ms <= ms < to_ms
+    ]
 
 
-def churn_script(minutes: int = 4, latency_ms: int = 5) -> str:
-    """A follower that hangs for 3 s, comes back for 1 s, and so on; the lag limit is 2 s."""
-    tooth = ["pause 3 fetcher", "produce 1 acks=1", "advance 3s", "resume 3", "advance 1s"]
-    head = f"partition replicas=1,2,3 latency={latency_ms}ms replica.lag.time.max.ms=2000"
-    return "\n".join([head, *tooth * (minutes * 15)])
+def quiet_delays(version: str, samples: int = 12) -> list[float]:
+    """Of a replica that returns after some 20 s, at moments spread over 2.5 s."""
+    text = PARTITION + "10000" + HANG + RETURN.format(10_000)
+    ends = [20_000 + sample * 2_500 // samples for sample in range(samples)]
+    return [delays(scenario.play(text.format(end), version=version))[-1] for end in ends]
 
 
-def quiet_delays(version: str, samples: int = 12) -> list[int | None]:
-    """Until everyone knows that a replica joined, for changes at evenly spread moments."""
-    period = 2_500
-    runs = (
-        scenario.play(quiet_script(i * period // samples), version=version) for i in range(samples)
-    )
-    return [stored_changes(run)[-1].delay_ms for run in runs]
+def churn(version: str, minutes: int = 4) -> Run:
+    """A follower that hangs for 3 s, returns for 1 s, and so on; the lag limit is 2 s."""
+    tooth = HANG.format(3_000) + RETURN.format(1_000)
+    return scenario.play(PARTITION + "2000" + tooth * (minutes * 15), version=version)
 
 
-def churn_delays(version: str, minutes: int = 4) -> list[int | None]:
-    """The same for every change of constant churn; the last 70 s are left to be told of."""
-    run = scenario.play(churn_script(minutes), version=version)
-    last = run.cluster.now_ms - START_MS - 70_000
-    return [c.delay_ms for c in stored_changes(run) if c.stored_ms < last]
+def churn_delays(version: str, minutes: int = 4) -> list[float]:
+    """Of every change of such a run but for its last 70 s."""
+    run = churn(version, minutes)
+    return delays(run, to_ms=run.cluster.now_ms - START_MS - 70_000)
 
 
-def plot_delays(delays: dict[str, dict[str, list[int | None]]], *, ax: Axes | None = None) -> Axes:
-    """Until every broker knows, one dot a change: rows are versions, colours are loads."""
-    ax = ax or plt.subplots(figsize=(9.5, 1.3 + 0.55 * len(delays)))[1]
-    loads = list(next(iter(delays.values())))
-    for row, values in enumerate(delays.values()):
-        for nth, load in enumerate(loads):
-            colour = broker_colour(nth + 1)
-            y = row + 0.22 * (nth - (len(loads) - 1) / 2)
-            known = [max(v, 1) / 1000 for v in values[load] if v is not None]
-            ax.plot(known, [y] * len(known), "o", color=colour, markersize=4, alpha=0.35, mew=0)
-            if len(known) < len(values[load]):
-                ax.plot(300, y, "x", color=colour, markersize=6)
-            ax.plot([], [], "o", color=colour, markersize=4, label=load if row == 0 else None)
-    ax.set_xscale("log")
-    ax.set_xlim(0.003, 600)
-    ticks = {0.01: "10 ms", 0.1: "100 ms", 1: "1 s", 5: "5", 10: "10 s", 60: "60 s", 300: NEVER}
-    ax.set_xticks(list(ticks), list(ticks.values()))
-    ax.minorticks_off()
-    ax.grid(axis="x", color=PALE, linewidth=0.6)
-    ax.set_yticks(range(len(delays)), [plain(label) for label in delays])
-    ax.set_ylim(len(delays) - 0.5, -0.6)
-    ax.tick_params(axis="y", length=0)
-    ax.set_xlabel("from the stored ISR change until every broker knows it")
-    ax.legend(loc="upper left", bbox_to_anchor=(0, -0.16), ncols=3, fontsize=8, frameon=False)
-    bare(ax, "bottom")
-    ax.set_title(plain(delays_finding(delays)), fontsize=10, loc="left")
-    return ax
+def duration(ms: float) -> str:
+    return f"{ms:g} ms" if ms < 1000 else f"{ms / 1000:.1f} s"
 
 
-def delays_finding(delays: dict[str, dict[str, list[int | None]]]) -> str:
-    """The longest delay of the slowest and of the fastest version, never aside."""
-    worst = {
-        label: max(v for values in loads.values() for v in values if v is not None)
-        for label, loads in delays.items()
-        if any(v is not None for values in loads.values() for v in values)
-    }
+def plot_delays(measured: Mapping[str, Mapping[str, Sequence[float]]]) -> Axes:
+    """Until every broker knows, a tick for each change: rows are versions, colours are loads."""
+    rows, worst = {}, {}
+    for version, loads in measured.items():
+        rows[version] = {k: [min(max(ms, 1) / 1000, NEVER_S) for ms in v] for k, v in loads.items()}
+        if known := [ms for values in loads.values() for ms in values if ms < inf]:
+            worst[version] = max(known)
     slow, fast = max(worst, key=worst.__getitem__), min(worst, key=worst.__getitem__)
-    text = f"Until every broker knows: up to {span(worst[slow])} in {slow}"
-    return f"{text}, {span(worst[fast])} in {fast}" if fast != slow else text
+    title = f"Until every broker knows: up to {duration(worst[slow])} in {slow}"
+    title += f", {duration(worst[fast])} in {fast}" if fast != slow else ""
+    label = "from the stored ISR change until every broker knows it"
+    scale = curves.Scale(label, "log", tuple(TICKS), tuple(TICKS.values()), 0.003, 600)
+    return curves.plot_ticks(rows, title, scale)
 
 
-def span(duration_ms: float | None) -> str:
-    """A duration for reading."""
-    if duration_ms is None:
-        return NEVER
-    return f"{duration_ms:g} ms" if duration_ms < 1000 else f"{duration_ms / 1000:.1f} s"
+def plot_knowledge(run: Run) -> Axes:
+    """What each broker's metadata says in time: the stored ISR, or one that is out of date."""
+    changes, end_ms = stored(run), run.cluster.now_ms - START_MS
+    members = {epoch: f"ISR {isr}" for _, epoch, isr in changes}
+    truth = [(ms, epoch) for ms, epoch, _ in changes]
+    rows: dict[str, list[bands.Span]] = {}
+    sources = {f"broker {number} knows": known for number, known in news(run).items()}
+    for name, known in {"stored": truth, **sources}.items():
+        times = sorted({0, end_ms, *(ms for ms, _ in known + truth)})
+        row = rows[name] = []
+        shown = 0
+        for start, end in pairwise(times):
+            now, newest = (max((e for t, e in k if t <= start), default=0) for k in (known, truth))
+            text = members.get(now, "") if now != shown else ""
+            state, shown = "in sync" if now >= newest else "stale", now
+            row.append(bands.Span(start / 1000, end / 1000, state, text))
+    stale_s = max(sum(s.end_s - s.start_s for s in r if s.state == "stale") for r in rows.values())
+    share = f"metadata out of date {1000 * stale_s / end_ms:.0%} of the time"
+    legend = {"in sync": "the ISR that is stored", "stale": "an earlier one"}
+    return bands.plot_bands(rows, f"{finding(delays(run))} ({share})", legend=legend)
 
 
-def plot_knowledge(run: Run, *, ax: Axes | None = None) -> Axes:
-    """What each broker's metadata says in time: green is the stored ISR, orange an older one."""
-    known = stored_changes(run)
-    brokers = sorted(run.cluster.brokers)
-    ax = ax or plt.subplots(figsize=(9.5, 1.2 + 0.45 * (len(brokers) + 1)))[1]
-    end = run.cluster.now_ms - START_MS
-    rows = {"stored": [(c.stored_ms, c.partition_epoch) for c in known]}
-    rows |= {f"broker {b} knows": _believed(frames(run), b) for b in brokers}
-    isrs = {c.partition_epoch: c.isr for c in known}
-    stale = 0.0
-    for y, beliefs in enumerate(rows.values()):
-        pieces = _pieces(known, beliefs, end)
-        _draw_beliefs(ax, y, pieces, isrs, end)
-        stale = max(stale, sum(b - a for a, b, _, is_right in pieces if not is_right) / end)
-    ax.set_ylim(len(rows) - 0.4, -0.6)
-    ax.set_xlim(0, end / 1000)
-    ax.set_yticks(range(len(rows)), list(rows))
-    ax.tick_params(axis="y", length=0)
-    ax.set_xlabel("time since the start (s)")
-    bare(ax, "bottom")
-    text = f"{knowledge_finding(known)} (metadata out of date {stale:.0%} of the time)"
-    ax.set_title(plain(text), fontsize=10, loc="left")
-    return ax
-
-
-def _pieces(
-    known: list[Change], beliefs: list[tuple[int, int]], end: int
-) -> list[tuple[int, int, int, bool]]:
-    """(from, to, believed epoch, whether that is the stored one) between any two news."""
-    times = sorted({0, end, *(c.stored_ms for c in known), *(t for t, _ in beliefs)})
-    pieces = []
-    for start, stop in pairwise(times):
-        stored = max((c.partition_epoch for c in known if c.stored_ms <= start), default=0)
-        believed = max((e for t, e in beliefs if t <= start), default=0)
-        pieces.append((start, stop, believed, believed >= stored))
-    return pieces
-
-
-def _draw_beliefs(
-    ax: Axes,
-    y: int,
-    pieces: list[tuple[int, int, int, bool]],
-    isrs: dict[int, tuple[int, ...]],
-    end: int,
-) -> None:
-    last = None
-    for start, stop, epoch, is_right in pieces:
-        colour = _TOLD if is_right else _OLD
-        ax.barh(y, (stop - start) / 1000, left=start / 1000, height=0.7, color=colour)
-        if epoch != last and epoch in isrs and stop - start > end / 25:
-            text = f" ISR {words.ids(sorted(isrs[epoch]))}"
-            ax.text(start / 1000, y, text, fontsize=7.5, va="center", color=INK)
-        last = epoch
-
-
-def knowledge_finding(known: list[Change]) -> str:
-    """How long it took until every broker knew, at most."""
-    delays = [c.delay_ms for c in known]
-    told = [d for d in delays if d is not None]
-    if not known:
-        return "The ISR does not change"
-    text = count = f"{len(known)} ISR change{'' if len(known) == 1 else 's'}"
-    if told:
-        text = f"{count}: every broker knows after {span(min(told))}"
-        text += f" to {span(max(told))}" if max(told) != min(told) else ""
-    if len(told) < len(delays):
-        text += f"{'; ' if told else ', '}{len(delays) - len(told)} not told to all by the end"
+def finding(waits: Sequence[float]) -> str:
+    """How long it took until every broker knew."""
+    known = [ms for ms in waits if ms < inf]
+    text = style.counted(len(waits), "ISR change") if waits else "The ISR does not change"
+    if known:
+        text += f": every broker knows after {duration(min(known))}"
+        text += f" to {duration(max(known))}" if max(known) != min(known) else ""
+    if len(known) < len(waits):
+        text += f"{'; ' if known else ', '}{len(waits) - len(known)} not told to all by the end"
     return text
 
 
 def version_choice(versions: Sequence[str], script: str, value: str) -> widgets.VBox:
     """Choose a version: what every broker knows, and when."""
-
-    def draw(version: str) -> Figure:
-        figure, ax = plt.subplots(figsize=(9.5, 3.0))
-        plot_knowledge(scenario.play(script, version=version), ax=ax)
-        return figure
-
-    options = list(dict.fromkeys([*versions, value]))
-    return redrawn(widgets.Dropdown(options=options, value=value, description="version"), draw)
+    chosen = controls.pick("version", versions, value)
+    return controls.redrawn([chosen], lambda: plot_knowledge(scenario.play(script, chosen.value)))
 
 
 # Who said what to whom
 
 
-def plot_sequence(
-    run: Run, *, from_ms: int = 0, to_ms: int | None = None, ax: Axes | None = None
-) -> Axes:
-    """The messages about ISR changes as arrows between lanes, time downwards (not to scale)."""
-    arrows = _arrows(run, from_ms, to_ms)
-    lanes = [*sorted(run.cluster.replicas), CONTROLLER]
-    if run.cluster.writes_zookeeper:
-        lanes.insert(-1, ZOOKEEPER)
-    ax = ax or plt.subplots(figsize=(9.5, 0.9 + 0.44 * len(arrows)))[1]
-    for x, machine in enumerate(lanes):
-        colour = broker_colour(machine) if machine > 0 else INK
-        ax.plot([x, x], [-0.5, len(arrows) - 0.3], color=colour, linewidth=1.4, zorder=1)
-        name = "ZooKeeper" if machine == ZOOKEEPER else words.address(machine)
-        name += " (leader)" if machine == run.cluster.controller.leader else ""
-        ax.text(x, -0.75, name, ha="center", color=colour, fontweight="bold")
-    for y, arrow in enumerate(arrows):
-        _draw_arrow(ax, y, arrow, lanes)
-    ax.set_xlim(-0.75, len(lanes) - 0.6)
-    ax.set_ylim(len(arrows) - 0.2, -1.1)
-    ax.axis("off")
-    ax.set_title(plain(knowledge_finding(_within(run, from_ms, to_ms))), fontsize=10, loc="left")
-    return ax
+def plot_sequence(run: Run, from_ms: int = 0) -> Axes:
+    """The messages about ISR changes from some ms on, and when everyone knew."""
+    leader, has_zookeeper = run.cluster.controller.leader, run.cluster.writes_zookeeper
+    lanes = {b: f"{b} (leader)" if b == leader else str(b) for b in sorted(run.cluster.replicas)}
+    lanes |= ({ZOOKEEPER: "ZooKeeper"} if has_zookeeper else {}) | {m.CONTROLLER: "controller"}
+    shown = [frame for frame in run.frames[run.first_frame :] if frame.now_ms - START_MS >= from_ms]
+    arrows = [arrow for frame in shown for arrow in _arrows(frame, has_zookeeper)]
+    return plot_arrows(arrows, finding(delays(run, from_ms)), lanes=lanes)
 
 
-@dataclass(frozen=True, slots=True)
-class Arrow:
-    """One line of a sequence diagram; `is_drawn_in` marks what the model does within one step."""
-
-    ms: int
-    source: int
-    target: int
-    text: str
-    was_lost: bool = False
-    is_drawn_in: bool = False
-
-
-def _within(run: Run, from_ms: int, to_ms: int | None) -> list[Change]:
-    last = run.cluster.now_ms - START_MS if to_ms is None else to_ms
-    return [c for c in stored_changes(run) if from_ms <= c.stored_ms <= last]
-
-
-def _arrows(run: Run, from_ms: int, to_ms: int | None) -> list[Arrow]:
-    kinds = (
-        AlterPartition,
-        AlterPartitionResponse,
-        IsrChangeNotification,
-        UpdateMetadata,
-        LeaderAndIsr,
-    )
-    found: list[Arrow] = []
-    for frame in frames(run):
-        ms = frame.now_ms - START_MS
-        if isinstance(frame.message, kinds) and from_ms <= ms <= (ms if to_ms is None else to_ms):
-            found += _lines(frame, ms, run.cluster.writes_zookeeper)
-    return found
-
-
-def _lines(frame: Frame, ms: int, has_zookeeper: bool) -> list[Arrow]:
-    """A message as one arrow; the announcement also as what the controller does about it."""
-    text = " ".join(words.describe(frame.message).split())
-    if not has_zookeeper:
-        return [Arrow(ms, frame.source, frame.target, text, frame.was_lost)]
-    kind = type(frame.message).__name__
-    if isinstance(frame.message, AlterPartition | AlterPartitionResponse):
-        text = text.replace(kind, _NAMES[kind]).replace("partition_epoch", "version")
-        ends = [ZOOKEEPER if m == CONTROLLER else m for m in (frame.source, frame.target)]
-        return [Arrow(ms, ends[0], ends[1], text, frame.was_lost)]
-    if isinstance(frame.message, IsrChangeNotification):
-        note = Arrow(ms, frame.source, ZOOKEEPER, "isr_change_notification", frame.was_lost)
+def _arrows(frame: Frame, has_zookeeper: bool) -> Iterator[Arrow]:
+    """A message about the ISR; an announcement to ZooKeeper also as what it makes happen."""
+    text, when = " ".join(words.describe(frame.message).split()), f"{frame.now_ms - START_MS:,} ms"
+    arrow = Arrow(frame.source, frame.target, text, when=when, was_lost=frame.was_lost)
+    kind, _, rest = text.partition(" ")
+    if kind == "IsrChangeNotification":
+        yield replace(arrow, target=ZOOKEEPER, text="isr_change_notification")
         reads = "a watch fires: read notice and state, tell all, delete the notice"
-        return [note, Arrow(ms, ZOOKEEPER, CONTROLLER, reads, is_drawn_in=True)]
-    return [Arrow(ms, frame.source, frame.target, text, frame.was_lost)]
+        yield Arrow(ZOOKEEPER, m.CONTROLLER, reads, when=when, is_inner=True)
+    elif kind.startswith("AlterPartition") and has_zookeeper:
+        ends = [ZOOKEEPER if end == m.CONTROLLER else end for end in (frame.source, frame.target)]
+        name = "answer" if kind.endswith("Response") else "write of the state"
+        text = f"{name} {rest.replace('partition_epoch', 'version')}"
+        yield replace(arrow, source=ends[0], target=ends[1], text=text)
+    elif kind.startswith(("AlterPartition", "UpdateMetadata", "LeaderAndIsr")):
+        yield arrow
 
 
-def _draw_arrow(ax: Axes, y: int, arrow: Arrow, lanes: list[int]) -> None:
-    start, end = lanes.index(arrow.source), lanes.index(arrow.target)
-    colour = LOST if arrow.was_lost else broker_colour(arrow.source) if arrow.source > 0 else INK
-    style = ":" if arrow.was_lost or arrow.is_drawn_in else "-"
-    look = {"arrowstyle": "-|>", "color": colour, "linewidth": 1.4, "linestyle": style}
-    ax.annotate("", (end, y + 0.12), (start, y - 0.12), arrowprops=look)
-    text = f"{arrow.text}{'  LOST' if arrow.was_lost else ''}"
-    back = {"facecolor": "white", "edgecolor": "none", "pad": 0.4, "alpha": 0.85}
-    x, side = ((start + end) / 2, "center") if not arrow.is_drawn_in else (start - 0.05, "right")
-    ax.text(x, y - 0.12, plain(text), ha=side, va="bottom", fontsize=7.5, color=INK, bbox=back)
-    ax.text(-0.72, y, f"{arrow.ms:,} ms", fontsize=7.5, va="center", color=INK)
+# The leader's decisions, as a chart
+
+BOXES = {  # name -> place, text
+    "check": (2.2, 0, "a check of the ISR:\nis a member out of sync?"),
+    "fetch": (7.2, 0, "a fetch from outside the ISR:\nmay it join?"),
+    "flight": (4.7, 1.35, "is a change in flight?"),
+    "ask": (4.7, 2.5, "ask the controller"),
+    "stored": (4.7, 3.65, "is it stored?"),
+    "watermark": (4.7, 4.85, "can the high watermark move?"),
+    "tell": (4.7, 6.05, "the controller tells every broker at once"),
+    "nothing": (0.2, 1.35, "nothing"),
+    "outside": (9.4, 1.35, "stays outside"),
+    "later": (8.2, 2.5, "waits for the answer"),
+    "refused": (8.5, 3.65, "the ISR stays"),
+    "moves": (1.0, 4.85, "it moves; whoever\nwaited is answered"),
+}
+EDGES = (  # from, to, answer, what is counted
+    ("check", "nothing", "no", "keep"),
+    ("check", "flight", "yes", "isr_shrink"),
+    ("fetch", "flight", "yes", "isr_expand"),
+    ("fetch", "outside", "no", "stay"),
+    ("flight", "later", "yes", "busy"),
+    ("flight", "ask", "no", "asked"),
+    ("ask", "stored", "", "asked"),
+    ("stored", "refused", "no", "isr_rejected"),
+    ("stored", "watermark", "yes", "isr_commit"),
+    ("watermark", "moves", "yes", "moves"),
+    ("watermark", "tell", "", "isr_commit"),
+)
+
+
+def flow(run: Run) -> Counter[str]:
+    """How often leaders took each branch of the chart; refusals also by `error <its name>`."""
+    events = [event for event in run.cluster.events if not event.is_stored_state]
+    taken = Counter(event.kind for event in events)
+    taken.update(f"error {e.detail['error']}" for e in events if e.kind == "isr_rejected")
+    taken.update(_look(before, frame) for before, frame in pairwise(run.frames))
+    taken["moves"] = sum(
+        last.kind == "isr_commit" and event.kind == "high_watermark"
+        for last, event in pairwise(events)
+        if event.place == last.place + 1  # of one step
+    )
+    taken["asked"] = taken["isr_shrink"] + taken["isr_expand"]
+    taken["keep"] = taken["check"] - taken["isr_shrink"]
+    taken["stay"] = taken["fetch"] - taken["isr_expand"]
+    return taken
+
+
+def _look(before: Frame, frame: Frame) -> str:
+    """A leader looks at its ISR for a check or a fetch from outside, if no change is in flight."""
+    leader, message = before.brokers.get(frame.target), frame.message
+    if leader is None or not isinstance(leader.role, Leader) or frame.was_lost:
+        return "none"
+    is_fetch = isinstance(message, m.Fetch) and message.replica not in leader.role.maximal_isr
+    look = "check" if isinstance(message, m.ExpireIsr) else "fetch" if is_fetch else "none"
+    is_busy = look != "none" and not isinstance(leader.role.isr_state, CommittedIsr)
+    return "busy" if is_busy else look
+
+
+def plot_flow(run: Run) -> Axes:
+    """The leader's decisions about its ISR, with how often this run took each branch."""
+    taken, ax, boxes = flow(run), style.axes(9.5, 6.2), {}
+    looks = {True: (style.BLUE, style.INK, "-"), False: (style.PALE, style.GREY, "--")}
+    reached = {"check", "fetch"} | {end for _, end, _, key in EDGES if taken[key]}
+    texts = {name: text for name, (_, _, text) in BOXES.items()} | _texts(run, taken)
+    for name, text in texts.items():
+        colour, ink, _ = looks[name in reached]
+        box = {"boxstyle": "round,pad=0.45", "edgecolor": colour, "facecolor": style.WHITE}
+        boxes[name] = ax.text(*BOXES[name][:2], style.plain(text), ha="center", va="center",
+                              fontsize=8.5, bbox=box, color=ink, zorder=1)  # fmt: skip
+    for start, end, answer, key in EDGES:
+        (x0, y0, _), (x1, y1, _), number = BOXES[start], BOXES[end], taken[key]
+        colour, ink, line = looks[number > 0]
+        arrow = {"arrowstyle": "-|>", "color": colour, "linewidth": 1.6, "linestyle": line}
+        arrow |= {"patchA": boxes[start].get_bbox_patch(), "patchB": boxes[end].get_bbox_patch()}
+        ax.annotate("", (x1, y1), (x0, y0), arrowprops=arrow, zorder=2)
+        label = f"{answer} ×{number:,}".strip() if number else answer
+        back = {"facecolor": style.WHITE, "edgecolor": "none", "pad": 0.4}
+        ax.text((x0 + x1) / 2, (y0 + y1) / 2, label, ha="center", va="center", fontsize=8,
+                color=ink, zorder=3, bbox=back if label else None)  # fmt: skip
+    ax.set(xlim=(-0.7, 10.4), ylim=(6.6, -0.5))
+    ax.axis("off")
+    number = taken["check"] + taken["fetch"] + taken["busy"]
+    title = f"{run.cluster.version.name}: {number:,} looks at the ISR, "
+    title += f"{style.counted(taken['asked'], 'change')} asked for: "
+    title += f"{taken['isr_commit']} stored, {taken['isr_rejected']} refused"
+    return style.finish(ax, title, spines=())
+
+
+def _texts(run: Run, taken: Counter[str]) -> dict[str, str]:
+    """What the boxes say that is not the same in every version."""
+    version, texts = run.cluster.version, {}
+    if run.cluster.writes_zookeeper:
+        texts["ask"] = "write ZooKeeper, if its version is v"
+        number = style.counted(taken["notify"], "announcement")
+        waits = f"announced when 5 s are quiet, or after 60 s:\n{number}"
+        texts["tell"] = "nobody is told" if version.isr_write == IsrWrite.ZOOKEEPER else waits
+    if version.high_watermark_after_shrink == AfterShrink.NEVER:
+        texts["watermark"] = "nobody looks at the\nhigh watermark (KAFKA-13091)"
+    errors = [f"{key[6:]} ×{n}" for key, n in taken.items() if key.startswith("error ")]
+    return texts | {"refused": "\n".join(["the ISR stays", *errors])}
+
+
+# What a leader does about each answer, and in which order a controller gives them
+
+MENDED: dict[str, dict[str, Any]] = {  # a request that is wrong in every way, and what mends it
+    "nothing": {},
+    "not newer than the controller": {"partition_epoch": 6},
+    "the present leader epoch": {"leader_epoch": 5},
+    "from the leader": {"broker": 1},
+    "the present partition epoch": {"partition_epoch": 7},
+    "only assigned replicas": {"isr": (2, 3), "broker_epochs": (99, 0)},
+    "with the leader": {"isr": (1, 2, 3), "broker_epochs": (0, 99, 0)},
+    "every member's present incarnation": {"broker_epochs": (0, 0, 0)},
+}
+
+
+def reactions(version: str) -> dict[str, str]:
+    """Error -> what a leader with an ISR change in flight does about it, tried on the engine."""
+    text = PARTITION.replace("5ms", "10ms") + "10000" + HANG.format(14_000)
+    cluster = scenario.play(text, version=version).cluster
+    cluster.advance(START_MS + 15_005 - cluster.now_ms)  # a check at 15 s asks
+    if cluster.writes_zookeeper:
+        raise ValueError(f"{version} writes ZooKeeper itself; nothing is in flight for long")
+    leader, answers = cluster.brokers[1], {}
+    others = "NOT_CONTROLLER", "UNKNOWN_SERVER_ERROR"
+    for error in (*isr.REVERTING_ERRORS, *isr.FINAL_ERRORS, *others):
+        answer = m.AlterPartitionResponse(isr.pending(leader).request, error=error)
+        after, outputs = broker.step(leader, answer, cluster.now_ms)
+        asks = any(isinstance(getattr(o, "message", None), m.AlterPartition) for o in outputs)
+        kept = "keeps the larger set, and waits to be told more"
+        rest = kept if isr.is_pending(after) else "takes its request back"
+        answers[error] = "asks again at once" if asks else rest
+    return answers
+
+
+def validation_order(version: str = "3.7") -> list[tuple[str, str]]:
+    """A request wrong in every way, mended one thing at a time: (mended, KRaft's answer)."""
+    known = scenario.play("partition replicas=1,2,3", version=version).cluster.controller
+    state = frozen.replace(known.state, leader_epoch=5, partition_epoch=7)
+    known = frozen.replace(known, state=state)
+    request, answers = m.AlterPartition(2, 1, 4, 8, (9,), (99,)), []
+    for mended, fields in MENDED.items():
+        request = frozen.replace(request, **fields)
+        output: Any = controller.step(known, request, 0)[1][0]
+        answers.append((mended, output.message.error or "stored"))
+    return answers
+
+
+# Several partitions of one broker
+
+
+class Batch(NamedTuple):
+    """One request with the changes of several partitions."""
+
+    sent_ms: int
+    partitions: tuple[str, ...]
+    answered_ms: int
+    error: str | None = None
+
+
+def batches(
+    release: str, submitted: Mapping[str, int], round_trip_ms: int = 100, failures: int = 0
+) -> list[Batch]:
+    """The requests of one broker whose partitions submit a change at these times (ms).
+
+    The first `failures` requests are answered with an error of the whole request.
+    """
+    state, outputs = batching.start(batching.BatchingRules.of(release))
+    changes = {name: batching.IsrChange(name, (1,)) for name in submitted}
+    queue: list[tuple[int, int, Any]] = sorted(
+        (ms, n, batching.Submit(changes[name])) for n, (name, ms) in enumerate(submitted.items())
+    )
+    order, requests, answered, now_ms = count(len(queue)), list[Batch](), 0, 0
+    while True:
+        for output in outputs:
+            if isinstance(output, m.After):
+                heapq.heappush(queue, (now_ms + output.delay_ms, next(order), output.message))
+            elif isinstance(output, m.Send):
+                assert isinstance(output.message, batching.AlterPartitions)
+                names = tuple(change.partition for change in output.message.changes)
+                error = "STALE_BROKER_EPOCH" if len(requests) < failures else None
+                requests.append(Batch(now_ms, names, now_ms + round_trip_ms, error))
+                results = () if error else tuple((name, None) for name in names)
+                answer = batching.AlterPartitionsResponse(results, error)
+                heapq.heappush(queue, (now_ms + round_trip_ms, next(order), answer))
+            else:
+                answered += 1
+        if answered == len(submitted) or not queue:
+            return requests
+        now_ms, _, message = heapq.heappop(queue)
+        state, outputs = batching.step(state, message)
+
+
+def plot_batches(submitted: Mapping[str, int], requests: Sequence[Batch]) -> Axes:
+    """Each partition's change: how long it waits to be sent, and which request takes it."""
+    rows: dict[str, list[bands.Span]] = {name: [] for name in submitted}
+    ready = dict(submitted)
+    for nth, batch in enumerate(requests):
+        sent_s, answered_s = batch.sent_ms / 1000, batch.answered_ms / 1000
+        text = f"request {nth + 1}{' fails' if batch.error else ''}"
+        for name in batch.partitions:
+            rows[name].append(bands.Span(ready[name] / 1000, sent_s, "waits"))
+            rows[name].append(bands.Span(sent_s, answered_s, style.SERIES[nth % 6], text))
+            ready[name] = batch.answered_ms
+    waits = {name: ready[name] - ms for name, ms in submitted.items()}
+    last = max(waits, key=waits.__getitem__)
+    title = f"{len(submitted)} changes in {len(requests)} requests, one at a time: "
+    title += f"{last} waits longest, {waits[last]} ms"
+    return bands.plot_bands(rows, title, legend={"waits": "waits to be sent"})

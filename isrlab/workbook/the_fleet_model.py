@@ -23,7 +23,8 @@ from isrlab.engine.versions import PRESETS
 from isrlab.events import exact
 from isrlab.fleet import cell, load
 from isrlab.fleet.config import LOADS, TRACE, FleetConfig
-from isrlab.fleet.kernel.rows import STEPS, bucket_starts
+from isrlab.fleet.kernel.rows import bucket_starts
+from isrlab.fleet.kernel.state import STEPS
 from isrlab.fleet.layout import assignment
 from isrlab.show.curves import Curve, Scale, plot_bars, plot_curves
 from isrlab.show.messages import Arrow, plot_arrows
@@ -168,7 +169,7 @@ def plot_sensitivity(percent: pd.DataFrame, names: dict[str, str]) -> Axes:
     ticks = (-100, -10, -1, 0, 1, 10, 100, 1000)
     high = max(30.0, 1.6 * np.nanmax(percent))
     x = Scale("change of the answer (%), linear within 1 %", "symlog", ticks,
-              [f"{tick:+d}" for tick in ticks], low=-150, high=high)  # fmt: skip
+              [f"{tick:+d}" if tick else "0" for tick in ticks], low=-150, high=high)  # fmt: skip
     checks = Scale("", ticks=range(len(rows) + 1), names=[*rows.index, "other seeds (range)"],
                    low=len(rows) + 0.5, high=-0.5)  # fmt: skip
     title = (

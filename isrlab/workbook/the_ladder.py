@@ -1,4 +1,4 @@
-"""The ladder: the same schedules climb through every generation, and what each does to them.
+"""Notebook 11: the same schedules climb through every generation, and what each does to them.
 
 A cell is one run of one schedule under the rules of one version. To what became of the records
 (diverged, lost, offline, safe) two words are added for what became of the service: *stalled*, when
@@ -9,27 +9,20 @@ and leaves the ISR again and again. A click on a cell (here: two lists to choose
 from __future__ import annotations
 
 import html
-import io
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import cast
 
 import ipywidgets as widgets
-import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
 from isrlab.engine.high_watermark import settle
 from isrlab.engine.log import Log
 from isrlab.engine.versions import GENERATIONS, PRESETS, KafkaVersion
-from isrlab.show.replicas import plot_outcomes, plot_story, story_finding
-from isrlab.show.style import INK, LOST, PALE, bare, broker_colour, plain
+from isrlab.events import exact
+from isrlab.show import bands, controls, curves, offsets, replicas, style
 from isrlab.world import scenario
-from isrlab.world.cluster import START_MS
-from isrlab.world.frames import Frame
 from isrlab.world.script import Run
 
 MOST_RECORDS = 100  # of a log that is drawn record by record
@@ -72,9 +65,8 @@ Matrix = dict[str, dict[str, str]]
 
 def word(run: Run) -> str:
     """The worst that a run shows: diverged, lost, offline, stalled, flapping, or safe."""
-    of_records = run.outcome.word
-    if of_records != "safe":
-        return of_records
+    if run.outcome.word != "safe":
+        return run.outcome.word
     if is_stalled(run):
         return "stalled"
     return "flapping" if flapping(run) else "safe"
@@ -90,22 +82,18 @@ def is_stalled(run: Run) -> bool:
 
 
 def flapping(run: Run) -> dict[int, int]:
-    """How often each replica that flaps was taken in by a leader and dropped again."""
-    joined: set[int] = set()
+    """How often each replica that flaps was taken into the ISR and then evicted by its leader."""
+    events = run.events()
+    evictions = {(absence.replica, absence.start_ms) for absence in exact.evictions(events)}
     times: Counter[int] = Counter()
-    for event in run.cluster.events:
-        before, after = (_members(event, key) for key in ("isr_before", "isr"))
-        if event["kind"] == "isr_expand":
-            joined |= after - before
-        elif event["kind"] == "isr_shrink":
-            times.update((before - after) & joined)
-            joined -= before - after
+    joined: set[int] = set()
+    for move in exact.moves(events):
+        if move.joined:
+            joined.add(move.replica)
+        elif move.replica in joined:
+            joined.remove(move.replica)
+            times[move.replica] += (move.replica, move.ts_ms) in evictions
     return {replica: count for replica, count in times.items() if count >= FLAPS}
-
-
-def _members(event: dict[str, object], key: str) -> set[int]:
-    value = event.get(key)
-    return set(value) if isinstance(value, list) else set()
 
 
 def play(name: str, version: str | KafkaVersion) -> Run:
@@ -117,10 +105,10 @@ def play(name: str, version: str | KafkaVersion) -> Run:
 
 def sentence(run: Run) -> str:
     """What happened in a cell."""
-    found, outcome = word(run), run.outcome
-    count = len(outcome.lost)
+    what, outcome = word(run), run.outcome
+    lost = style.counted(len(outcome.lost), "committed record")
     end = {
-        "lost": f"{count} committed record{'s' * (count != 1)} not in the log of the leader",
+        "lost": f"{lost} not in the log of the leader",
         "offline": "no replica may lead",
         "stalled": "records that could be committed wait until somebody writes again",
         "flapping": f"a follower is taken in and dropped {sum(flapping(run).values())} times",
@@ -129,42 +117,41 @@ def sentence(run: Run) -> str:
     if outcome.diverged:
         follower, offset = outcome.diverged[0]
         end["diverged"] = f"replica {follower} differs from its leader from offset {offset:,} on"
-    return f"{found.capitalize()} in {run.cluster.version.name}: {end[found]}"
+    return f"{what.capitalize()} in {run.cluster.version.name}: {end[what]}"
 
 
 # The whole
 
 
-def climb(
-    versions: Iterable[str | KafkaVersion] | None = None, rungs: Iterable[Rung] = RUNGS
-) -> Matrix:
+def climb() -> Matrix:
     """The word of every cell: a row for each schedule, a column for each version."""
-    asked = [KafkaVersion.of(v) for v in versions or PRESETS.values()]
-    return {rung.label: {v.name: word(play(rung.scenario, v)) for v in asked} for rung in rungs}
+    return {
+        rung.label: {v.name: word(play(rung.scenario, v)) for v in PRESETS.values()}
+        for rung in RUNGS
+    }
 
 
-def repaired(matrix: Matrix, rungs: Iterable[Rung] = RUNGS) -> dict[str, str]:
+def repaired(matrix: Matrix) -> dict[str, str]:
     """For each schedule the first version from which on its own word no longer appears, or ''."""
-    found = {}
-    for rung in rungs:
+    firsts = {}
+    for rung in RUNGS:
         row = matrix[rung.label]
-        names = list(row)
-        last = max((i for i, name in enumerate(names) if row[name] == rung.word), default=-1)
-        found[rung.label] = names[last + 1] if last + 1 < len(names) else ""
-    return found
+        last = max((i for i, cell in enumerate(row.values()) if cell == rung.word), default=-1)
+        firsts[rung.label] = [*row, ""][last + 1]
+    return firsts
 
 
-def repairs(matrix: Matrix, rungs: Iterable[Rung] = RUNGS) -> dict[str, str]:
+def repairs(matrix: Matrix) -> dict[str, str]:
     """The same to the very release: those within a column are played as well."""
-    found = repaired(matrix, rungs)
-    for rung in rungs:
-        if not found[rung.label]:
+    ends = repaired(matrix)
+    for rung in RUNGS:
+        if not ends[rung.label]:
             continue
-        good = GENERATIONS.index(KafkaVersion.of(found[rung.label]))
+        good = GENERATIONS.index(KafkaVersion.of(ends[rung.label]))
         while good and word(play(rung.scenario, GENERATIONS[good - 1])) != rung.word:
             good -= 1
-        found[rung.label] = GENERATIONS[good].releases
-    return found
+        ends[rung.label] = GENERATIONS[good].releases
+    return ends
 
 
 def finding(matrix: Matrix) -> str:
@@ -176,135 +163,61 @@ def finding(matrix: Matrix) -> str:
     return f"{len(done)} of {len(matrix)} issues are repaired in Kafka {last}{rest}"
 
 
-def plot_ladder(
-    matrix: Matrix, *, chosen: tuple[str, str] | None = None, ax: Axes | None = None
-) -> Axes:
-    """The matrix; `chosen` (a scenario and a version's name) is outlined."""
-    columns = list(next(iter(matrix.values())))
-    title = finding(matrix)
-    ax = ax or plt.subplots(figsize=(4.2 + 0.72 * len(columns), 1.1 + 0.42 * len(matrix)))[1]
-    plot_outcomes(matrix, ax=ax, title=title)
-    if chosen:
-        y = list(matrix).index(BY_SCENARIO[chosen[0]].label)
-        x = columns.index(chosen[1])
-        ax.add_patch(plt.Rectangle((x, y), 1, 1, fill=False, edgecolor=INK, linewidth=2.4))
-    return ax
-
-
 def cell_chooser(matrix: Matrix, name: str = "stalled", version: str = "2.7") -> widgets.VBox:
-    """Two lists: a schedule and a version. Below, the run of that cell, picture and text."""
-    columns = list(next(iter(matrix.values())))
-    layout = widgets.Layout(width="380px")
-    schedules = widgets.Dropdown(
-        options=[(rung.label, rung.scenario) for rung in RUNGS],
-        value=name,
-        description="schedule",
-        layout=layout,
-    )
-    versions = widgets.Dropdown(
-        options=columns, value=version, description="version", layout=layout
-    )
-    picture = widgets.Image(format="png", layout=widgets.Layout(max_width="900px"))
+    """Two lists: a schedule and a version. Below, the run of that cell, text and picture."""
+    rows = [(rung.label, rung.scenario) for rung in RUNGS]
+    schedules = controls.pick("schedule", rows, name)
+    versions = controls.pick("version", list(next(iter(matrix.values()))), version)
     text = widgets.HTML()
 
-    def draw(_: object = None) -> None:
+    def draw() -> Figure | Axes:
         run = play(schedules.value, versions.value)
-        picture.value = _png(schedules.value, run)
-        printed = html.escape(f"{sentence(run)}\n\n{run.printed}")
-        text.value = f"<pre>{printed}</pre>"
+        text.value = f"<pre>{html.escape(sentence(run))}\n\n{html.escape(run.printed)}</pre>"
+        return plot_cell(schedules.value, run)
 
-    for chooser in (schedules, versions):
-        chooser.observe(draw, names="value")
-    draw()
-    return widgets.VBox([widgets.HBox([schedules, versions]), picture, text])
+    return controls.redrawn([schedules, versions, text], draw)
 
 
-def _png(name: str, run: Run) -> bytes:
-    figure = plot_cell(name, run)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=80)
-    plt.close(figure)
-    return buffer.getvalue()
-
-
-def plot_cell(name: str, run: Run) -> Figure:
+def plot_cell(name: str, run: Run) -> Figure | Axes:
     """One cell: who was in sync when, if that is its point; else the logs, long ones as bars."""
     if BY_SCENARIO[name].word == "flapping":
-        ax = plot_in_and_out(run)
-        ax.set_title(plain(sentence(run)), fontsize=11, loc="left")
-        return cast(Figure, ax.figure)
+        return plot_members(run, sentence(run))
     if max(len(log.records) for log in run.cluster.disks.values()) > MOST_RECORDS:
-        ax = plot_extents(run)
-        ax.set_title(plain(sentence(run)), fontsize=11, loc="left")
-        return cast(Figure, ax.figure)
-    figure = plot_story(run)
-    figure.suptitle(plain(sentence(run)), x=0.01, ha="left", fontsize=12)
-    return figure
+        return plot_extents(run, sentence(run))
+    return style.headline(replicas.plot_story(run), sentence(run))
 
 
-def plot_in_and_out(run: Run, *, ax: Axes | None = None) -> Axes:
+def plot_members(run: Run, title: str | None = None) -> Axes:
     """When each replica was in the stored ISR."""
-    replicas = sorted(run.cluster.replicas)
-    ax = ax or plt.subplots(figsize=(9.5, 1.0 + 0.5 * len(replicas)))[1]
-    changes: list[tuple[int, tuple[int, ...]]] = []
-    for step in (entry for entry in run.cluster.journal if isinstance(entry, Frame)):
-        if not changes or changes[-1][1] != step.controller.isr:
-            changes.append((step.now_ms - START_MS, step.controller.isr))
-    end = run.cluster.now_ms - START_MS
-    for (since, isr), (until, _) in pairwise([*changes, (end, ())]):
-        for y, number in enumerate(replicas):
-            if number in isr:
-                length = (until - since) / 1000
-                ax.barh(y, length, 0.55, left=since / 1000, color=broker_colour(number))
-    ax.set_yticks(range(len(replicas)), [f"broker {number}" for number in replicas])
-    ax.set_ylim(len(replicas) - 0.5, -0.5)
-    ax.set_xlim(0, end / 1000)
-    ax.set_xlabel("time in s; a bar: in the stored ISR", fontsize=8)
-    ax.tick_params(length=0, labelsize=8)
-    bare(ax, "bottom")
-    count = len(changes) - 1
-    title = f"{run.cluster.version.name}: {count} change{'s' * (count != 1)} of the ISR"
-    ax.set_title(plain(f"{title} in {end / 1000:g} s"), fontsize=11, loc="left")
-    return ax
+    spans = offsets.isr_of(run)
+    seconds = spans[-1].end_ms / 1000
+    count = f"{run.cluster.version.name}: {style.counted(len(spans) - 1, 'change')} of the ISR"
+    rows = bands.isr_rows(spans, sorted(run.cluster.replicas))
+    return bands.plot_bands(rows, title or f"{count} in {seconds:g} s")
 
 
-def plot_extents(run: Run, *, ax: Axes | None = None) -> Axes:
+def plot_extents(run: Run, title: str | None = None) -> Axes:
     """Each replica's log as a bar: where it holds the leader's records, and where others."""
     disks = dict(sorted(run.cluster.disks.items()))
-    ax = ax or plt.subplots(figsize=(9.5, 1.1 + 0.7 * len(disks)))[1]
-    start = min(log.log_start_offset for log in disks.values())
     leader = disks.get(run.cluster.controller.leader)
-    marks = set()
-    for y, (number, log) in enumerate(disks.items()):
-        for first, last, agrees in _stretches(log, leader):
-            colour = to_rgba(broker_colour(number), 0.35) if agrees else LOST
-            ax.barh(y, last - first, 0.5, left=first - start, color=colour, edgecolor=INK)
-            what = "as the leader" if agrees else "other records than the leader"
-            text = what if number != run.cluster.controller.leader else "leader"
-            if last - first > len(log.records) // 8:
-                ax.text((first + last) / 2 - start, y, text, ha="center", va="center", fontsize=8)
-            marks |= {first, last}
-    ends = sorted(mark for mark in marks if mark != start)
-    for row, mark in enumerate(ends):
-        ax.axvline(mark - start, color=PALE, linewidth=0.8, zorder=0)
-        ax.text(mark - start, -0.45 - 0.18 * (row % 3), f"{mark:,}", ha="right", fontsize=7.5)
-    ax.set_yticks(range(len(disks)), [f"broker {number}" for number in disks])
-    ax.set_ylim(len(disks) - 0.5, -1.05)
-    ax.set_xlabel(f"offset, counted from {start:,}", fontsize=8)
-    ax.tick_params(length=0, labelsize=8)
-    bare(ax, "bottom")
-    ax.set_title(plain(story_finding(run)), fontsize=11, loc="left")
-    return ax
+    names = "as the leader", "other records than the leader", "as the leader again"
+    parts: dict[str, list[int]] = {name: [] for name in names}
+    notes = []
+    for log in disks.values():
+        start, end = log.log_start_offset, log.log_end_offset
+        other = [offset for offset in range(start, end) if _differs(log, leader, offset)] or [end]
+        places = start, other[0], min(other[-1] + 1, end), end
+        for name, (first, last) in zip(names, pairwise(places), strict=True):
+            parts[name].append(last - first)
+        notes.append(f"other records from {other[0]:,}" if other[0] < end else f"ends at {end:,}")
+    parts = {name: lengths for name, lengths in parts.items() if any(lengths)}
+    colours = dict(zip(names, (style.GREEN, style.LOST, style.SKY), strict=True))
+    label = f"offset, counted from {min(log.log_start_offset for log in disks.values()):,}"
+    rows = [f"broker {number}" for number in disks]
+    title = title or replicas.story_finding(run)
+    return curves.plot_bars(rows, parts, title, label, notes=notes, colours=colours)
 
 
-def _stretches(log: Log, leader: Log | None) -> list[tuple[int, int, bool]]:
-    """(first, end, whether it agrees with the leader) of each stretch of a log."""
-    found: list[tuple[int, int, bool]] = []
-    for offset, record in enumerate(log.records, start=log.log_start_offset):
-        theirs = leader.record_at(offset) if leader else None
-        agrees = theirs is None or theirs == record
-        if found and found[-1][2] == agrees:
-            found[-1] = (found[-1][0], offset + 1, agrees)
-        else:
-            found.append((offset, offset + 1, agrees))
-    return found
+def _differs(log: Log, leader: Log | None, offset: int) -> bool:
+    theirs = leader.record_at(offset) if leader else None
+    return theirs is not None and theirs != log.record_at(offset)

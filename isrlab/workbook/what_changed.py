@@ -1,6 +1,6 @@
 """14 What changed: two runs of a cluster, metric by metric, and what the ISR hides.
 
-`compared` is `churn.compare` and `risk` is `churn.time_at_risk`, both as pandas.
+`compared` is `churn.compare` and `risk` is `truth.time_at_risk`, both as pandas.
 """
 
 from __future__ import annotations

@@ -1,0 +1,91 @@
+"""How long a broker needs to come back: from its start until it is in all its ISRs again.
+
+Theory of operation. While a broker is down, its replicas fall behind by what is produced; when it
+is back they fetch that, and what is produced meanwhile. So the time is the backlog by the *spare*
+rate: fetch rate less produce rate. With a constant load, which takes up a share `s` of the fetch
+rate, a broker that was down for `d` needs `d * s / (1 - s)` more, and the next broker must not go
+down before `d / (1 - s)` after the first. Both grow without limit as `s` comes near 1.
+
+A replica is let back in when it reaches the high watermark, and the high watermark waits for a
+follower that had everything within the lag limit (`rules.holds_back_high_watermark`). So it returns
+when what it lacks fits into one response, a little before it lacks nothing.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from isrlab.fleet import load
+from isrlab.fleet.cell import cell, leaders
+from isrlab.fleet.config import FleetConfig
+
+
+def load_share(config: FleetConfig, broker: int) -> float:
+    """What is produced for the busiest fetcher thread of a broker, by what it can fetch.
+
+    The mean load without bursts, at no time of day. Raises ValueError if the broker is not there.
+    """
+    most = max(produced for produced, _ in _threads(config, broker))
+    return most / load.follower_bytes_per_s(config, broker)
+
+
+def expected_rejoin_s(config: FleetConfig, broker: int) -> float:
+    """Seconds from a broker's return until its slowest fetcher thread has caught up, as computed.
+
+    After its restart in a rolling restart, or as a new broker. Infinite if it never catches up.
+    """
+    rate = load.follower_bytes_per_s(config, broker)
+    is_new = broker == config.new_broker
+    lacks = config.backlog_records * config.record_bytes * is_new
+    down_s = 0.0 if is_new else config.restart_s
+    return max(
+        catch_up_s(produced / rate, down_s, partitions * lacks / rate)
+        for produced, partitions in _threads(config, broker)
+    )
+
+
+def loaded(config: FleetConfig, share: float) -> FleetConfig:
+    """The fleet with so many records per second that its busiest thread is loaded by `share`.
+
+    Raises ValueError unless `share` is positive.
+    """
+    if share <= 0:
+        raise ValueError(f"share must be above 0, not {share}")
+    unit = config.with_(records_per_s=1.0)
+    most = max(load_share(unit, broker) for broker in range(1, config.brokers + 1))
+    return config.with_(records_per_s=share / most)
+
+
+def catch_up_s(share: float, down_s: float, backlog_s: float = 0.0) -> float:
+    """Seconds until a follower has caught up; infinite if it never does.
+
+    `share`: produced bytes by bytes that it can fetch; `down_s`: how long it was away, in seconds;
+    `backlog_s`: what else it lacks, in seconds of fetching at full speed.
+    """
+    return (share * down_s + backlog_s) / (1 - share) if share < 1 else math.inf
+
+
+def safe_restart_every_s(share: float, down_s: float) -> float:
+    """From one broker's restart to the next, so that the first has caught up, in seconds."""
+    return down_s + catch_up_s(share, down_s)
+
+
+def _threads(config: FleetConfig, broker: int) -> list[tuple[float, int]]:
+    """For each fetcher thread of a broker, bytes per second that are produced for it; partitions.
+
+    The first has nothing to do: a broker may follow nobody.
+    """
+    if not 1 <= broker <= config.brokers:
+        raise ValueError(f"broker={broker} is out of range; valid: 1 to brokers={config.brokers}")
+    found = [(0.0, 0)]
+    for leader in leaders(config):
+        one = cell(config, leader)
+        times = np.where(one.partitions < config.hot_partitions, config.hot_times, 1.0)
+        for thread, follower in enumerate(one.thread_brokers):
+            if follower == broker:
+                reads = (one.thread_of == thread).any(axis=1)
+                records = float(times[reads].sum()) * config.records_per_s
+                found.append((records * config.record_bytes, int(reads.sum())))
+    return found

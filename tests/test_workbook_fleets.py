@@ -1,0 +1,418 @@
+"""Notebooks 15 to 19: experiments, tables and pictures of their workbook files, on small fleets.
+
+The controls are moved once: another value, another picture.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from isrlab import fleet
+from isrlab.events import exact
+from isrlab.fleet import load, recovery
+from isrlab.fleet.kernel.rows import bucket_starts
+from isrlab.show import waits
+from isrlab.workbook import rolling_restart as rolling
+from isrlab.workbook import same_load_every_era as eras
+from isrlab.workbook import shared_fetchers as fetchers
+from isrlab.workbook import slow_leader as trouble
+from isrlab.workbook import what_acks_all_costs as acks
+
+BASE = rolling.SMALL.with_(restart_s=60.0)
+REJOINS = "run broker down_ms up_ms partitions still_out first_ms median_ms last_ms"
+
+
+def title_of(ax):
+    return " ".join(ax.get_title(loc="left").split())
+
+
+def table(columns, *rows):
+    return pd.DataFrame(rows, columns=columns.split())
+
+
+@pytest.mark.parametrize(
+    ("controls", "moves"),
+    [
+        (lambda: eras.era_controls(eras.SMALL.with_(minutes=3)), {1: 60}),
+        (fetchers.fetcher_controls, {0: 3}),
+        (trouble.trouble_controls, {0: "follower", 1: 90}),
+        (rolling.restart_controls, {1: 0.3, 2: 1.25}),
+        (lambda: acks.wait_controls(acks.SMALL.with_(minutes=1)), {0: 50, 1: 0}),
+    ],
+    ids=["eras", "fetchers", "trouble", "restart", "acks"],
+)
+def test_controls_redraw(controls, moves):
+    *inputs, picture = controls().children
+    seen = {bytes(picture.value)}
+    for place, value in moves.items():
+        inputs[place].value = value
+        seen.add(bytes(picture.value))
+    assert len(seen) == 1 + len(moves)
+    assert all(image.startswith(b"\x89PNG") for image in seen)
+
+
+# 15: eras
+
+
+@pytest.mark.parametrize(
+    ("knew", "reason"),
+    [
+        ((5_000, 900, 10_000, 4_000, np.inf), "messages"),
+        ((5_000, 900, 10_000, np.nan, np.inf), "clock"),
+        ((0, 12_000, 10_000, None, np.inf), "idle"),
+        ((70, 12_000, 10_000, None, 20_000), "behind"),
+        ((70, 12_000, 10_000, None, 7_000), "early"),
+    ],
+)
+def test_the_reason_is_what_the_leader_knew(knew, reason):
+    assert eras.reason(*knew) == reason
+
+
+def test_rules_that_change_are_named_by_their_labels():
+    first, second, *rest = fleet.versions(fleet.FleetConfig(), ["0.8.2", "0.9.0", "2.4", "2.5"])
+    assert eras.rules_changed(first, second) == (
+        "clock: a fetch at the log end (KAFKA-1546), no limit in records (KAFKA-1546), "
+        "clocks never restart: the first check may drop a healthy follower"
+    )
+    assert eras.rules_changed(*rest) == "limit 30 s, checks every 15 s"
+    assert eras.rules_changed(first, first) == ""
+
+
+def test_a_ladder_counts_what_each_step_ends_and_brings():
+    configs = fleet.versions(fleet.FleetConfig(), ["0.8.2", "0.9.0", "0.10.2"])
+    diffs = table(
+        "was now change fate was_ms now_ms moved_ms",
+        ("0.8.2", "0.9.0", "leaves", "gone", 1_000, None, None),
+        ("0.8.2", "0.9.0", "joins", "moved", 3_000, 3_500, 500),
+        ("0.8.2", "0.9.0", "leaves", "new", None, 8_000, None),
+        ("0.9.0", "0.10.2", "leaves", "moved", 8_000, 8_010, 10),
+    ).assign(topic="t", partition=0, replica=2)
+    knew = {"run": ["0.8.2", "0.9.0"], "partition": 0, "ts_ms": [1_000, 7_990]}
+    ages = {"lag_records": [5_000, 70], "since_caught_up_ms": [900, 12_000], "lag_time_ms": 10_000}
+    evictions = pd.DataFrame({**knew, **ages, "lag_messages": [4_000.0, np.nan]})
+    steps = eras.by_step(diffs, evictions, configs)
+    first, second = steps.to_dict("records")
+    assert (first["gone messages"], first["new early"], first["same"]) == (1, 1, 0)
+    assert (first["gone"], first["new"], second["gone"], second["new"]) == (1, 1, 0, 0)
+    assert (second["moved"], second["moved_s"]) == (1, 0.01)
+    ax = eras.plot_ladder(steps)
+    assert title_of(ax) == "1 of 2 steps change who leaves the ISR; 0.9.0 ends most evictions (1)"
+    assert sorted(bar.get_width() for bar in ax.patches if bar.get_width()) == [-1, 1]
+    finding = eras.finding(steps, steps)
+    assert "0.9.0 ends 1 (1 messages) and brings 1 (1 early); 1 of 2 steps change nobody" in finding
+
+
+def test_a_partition_is_drawn_once_for_generations_in_which_the_same_happens():
+    ax = eras.plot_eras(eras.SMALL, 0, ["0.8.2", "0.9.0", "0.10.2", "0.11"])
+    labels = [text.get_text() for text in ax.get_yticklabels()]
+    assert labels[:3] == ["bursts", "stalls of 2", "stalls of 3"]
+    assert labels[3::2] == [f"{v}: replica 2" for v in ("0.8.2", "0.9.0", "0.10.2 to 0.11")]
+    assert "evictions in 0.9.0" in title_of(ax)
+    with pytest.raises(ValueError, match="partition=3 out of range; valid: 0 to 2"):
+        eras.plot_eras(eras.SMALL, 3)
+
+
+def test_absences_agree_with_the_events():
+    config = eras.SMALL.with_(version="2.2")
+    events = fleet.simulate_local(config).to_pylist()
+    left = [e for e in events if e["kind"] == "isr_commit" and len(e["isr"]) < len(e["isr_before"])]
+    found = eras.absences(config)
+    assert len(found) == sum(len(e["isr_before"]) - len(e["isr"]) for e in left) > 0
+    assert all(away.start_ms < away.end_ms <= config.duration_ms for away in found)
+
+
+# 16: shared fetchers
+
+
+def test_a_thread_carries_the_partitions_that_hash_to_it():
+    loads = fetchers.thread_loads(fetchers.SMALL)  # 16 partitions of a leader, 8 for each thread
+    assert loads["produced_bytes_per_s"].tolist() == [11_070_000, 80_000] * 2
+    assert loads["share"].round(3).tolist() == [1.107, 0.008] * 2
+    assert fetchers.longest_loop_s(fetchers.SMALL) == 200 * fetchers.MB / 10_000_000
+
+
+def test_threads_that_share_a_factor_with_the_brokers_are_wasted():
+    sharing = {
+        n: fetchers.neighbours(fetchers.SMALL.with_(num_replica_fetchers=n))[0]
+        for n in (1, 2, 3, 6)
+    }
+    assert [len(near) for near in sharing.values()] == [15, 7, 15, 7]
+    assert sharing[1] == sharing[3]
+
+
+@pytest.mark.parametrize(("size_mb", "harmed"), [(1, 0), (200, 7)])
+def test_only_large_responses_harm_neighbours_and_only_on_the_same_thread(size_mb, harmed):
+    config = fetchers.sized(fetchers.SMALL, size_mb)
+    title = title_of(fetchers.plot_threads(config))
+    assert title.startswith(f"{harmed} of 15 neighbours evicted")
+    sharing, _ = fetchers.neighbours(config)
+    left = {out.key.partition for out in exact.evictions(fleet.simulate_local(config))}
+    assert left == {0, *(sharing if harmed else [])}
+
+
+def test_grid_costs_and_symptoms_count_neighbours_apart():
+    runs = [fetchers.SMALL.with_(name=f"n{n}", num_replica_fetchers=n) for n in (1, 2)]
+    left = {"run": ["n1", "n1", "n2"], "partition": [0, 3, 0]}
+    knew = {"lag_records": [900, 4, 800], "since_fetch_ms": 21_000, "since_caught_up_ms": 42_000}
+    evictions = pd.DataFrame({**left, **knew})
+    out = pd.DataFrame({**left, "under_replicated_ms": [120_000, 60_000, 30_000]})
+    ax = fetchers.plot_grid(evictions, runs)
+    assert title_of(ax) == "Neighbours evicted, by number of threads: 1, 0"
+    assert [text.get_text() for text in ax.texts if text.get_text()] == ["1×", "1×", "1×"]
+    costs = fetchers.costs(evictions, out, runs)  # of five minutes, for an hour
+    assert costs["neighbour_evictions"].tolist() == [12, 0]
+    assert costs["hot_minutes"].tolist() == [24, 6]
+    assert title_of(fetchers.plot_costs({"own": costs})) == "Fewest to most threads: own 12 → 0"
+    assert fetchers.symptoms(evictions, runs).loc[("n1", "other"), "lag_records"] == 4
+    text = "1 to 2 threads take neighbours' evictions from 12 to 0"
+    assert text in fetchers.finding({"own": costs})
+
+
+# 17: slow leader or slow follower
+
+
+@pytest.mark.parametrize(("role", "smallest"), [("leader", 1), ("follower", 2)])
+def test_the_small_fleet_has_one_trouble_of_broker_3(role, smallest):
+    config = trouble.in_trouble(trouble.SMALL, role, 45, trouble.SMALL.stall_every_s)
+    assert [name for name, *_ in trouble.troubles_of(config)] == ["3"]
+    events = fleet.simulate_local(config)
+    evictions = exact.evictions(events)
+    assert {out.leader if role == "leader" else out.replica for out in evictions} == {3}
+    assert len(evictions) == 10
+    sizes = [len(s.isr) for spans in exact.isr_spans(events).values() for s in spans]
+    assert min(sizes) == smallest
+    left, right = trouble.plot_trouble(config).axes
+    who = "by 1 leader, of 5 replicas" if role == "leader" else "by 5 leaders, of 1 replica"
+    assert title_of(left) == f"10 evictions: {who}"
+    worst = 5 if role == "leader" else 10
+    assert title_of(right).startswith(f"{worst} of 30 partitions under-replicated; 0.")
+
+
+def test_in_trouble_knows_two_roles():
+    with pytest.raises(ValueError, match="unknown role 'both'; known: leader, follower"):
+        trouble.in_trouble(trouble.SMALL, "both", 1, 60)
+
+
+def test_nobody_is_evicted_in_a_calm_fleet():
+    calm = trouble.SMALL.with_(seed=1, minutes=1, stall_every_s=80_000)
+    assert title_of(trouble.plot_pairs(fleet.simulate_local(calm), 6)) == "Nobody is evicted"
+
+
+def test_costs_are_for_each_trouble():
+    config = trouble.in_trouble(trouble.SMALL.with_(minutes=240), "leader", 45, 1_200)
+    count = len(trouble.troubles_of(config))
+    assert count > 1
+    costs = trouble.costs(
+        [config],
+        table("run error produces", (config.run, "NOT_ENOUGH_REPLICAS", 5 * count),
+              (config.run, "REQUEST_TIMED_OUT", 3 * count), ("other", "REQUEST_TIMED_OUT", 9)),
+        table("run under_min_isr_ms", (config.run, 120_000 * count), ("other", 1)),
+        table("run evictions", (config.run, 2 * count), ("other", 7)),
+    )  # fmt: skip
+    assert costs.iloc[0].tolist() == ["slow leader", 30.0, count, 2.0, 2.0, 5.0, 3.0]
+
+
+def test_verdicts_and_spared_evictions_are_counted_by_run():
+    judged = table(
+        "run verdict is_right",
+        ("a", "leader 1", True), ("a", "unclear", False), ("b", "leader 1", False),
+    )  # fmt: skip
+    counts = trouble.verdict_counts(judged)
+    assert list(counts) == ["right", "unclear", "wrong"]
+    assert counts.to_numpy().tolist() == [[1, 1, 0], [0, 0, 1]]
+    rows = table("run is_spared is_after", ("a", True, False), ("a", False, True), ("b", False, 0))
+    assert trouble.spared_counts(rows).to_numpy().tolist() == [[2, 1, 1], [1, 0, 0]]
+
+
+def test_what_a_trouble_costs_in_one_sentence():
+    names = "run lag_limit_s troubles evictions under_min_isr_minutes refused timed_out"
+    rows = table(names, ("slow leader limit=30s", 30.0, 4, 20.0, 1.5, 66.0, 140.0))
+    counts = table("right unclear wrong", (7, 2, 1))
+    assert trouble.finding({"slow leader": rows}, 30.0, counts) == (
+        "For each trouble, limit 30 s, slow leader: 20.0 evictions, 1.5 partition-minutes under "
+        "min ISR, 66 produces refused, 140 timed out; 7 of 10 incidents blamed on the right "
+        "broker in the right role, 1 on a wrong one."
+    )
+
+
+# 18: rolling restart
+
+
+def test_one_restart_is_one_with_time_to_come_back():
+    config = rolling.one_restart(BASE, 0.8, 60)
+    assert [len(load.restarts(config, broker)[0]) for broker in range(1, 5)] == [1, 0, 0, 0]
+    left_s = config.minutes * 60 - config.restart_every_s - 60
+    assert left_s > recovery.expected_rejoin_s(config, 1) == pytest.approx(240)
+
+
+@pytest.mark.parametrize(("wait", "is_refused"), [(0.6, True), (1.2, False)])
+def test_producers_are_refused_below_the_safe_wait_only(wait, is_refused):
+    config = rolling.rolling(BASE, 0.6, 60, wait)
+    assert config.restart_every_s == pytest.approx(wait * 150)
+    rows = fleet.simulate_local(config).select(["kind", "detail"]).to_pylist()
+    errors = [dict(row["detail"])["error"] for row in rows if row["kind"] == "produce_error"]
+    assert (errors.count("NOT_ENOUGH_REPLICAS") > 100) is is_refused
+    assert bool(errors.count("NOT_ENOUGH_REPLICAS")) is is_refused
+
+
+def test_a_wait_is_never_shorter_than_the_downtime():
+    assert rolling.rolling(BASE, 0.1, 60, 0.25).restart_every_s == 60
+
+
+def test_a_new_replica_has_the_backlog_that_was_asked_for():
+    config = rolling.new_replica(BASE, 0.5, 100)
+    assert recovery.expected_rejoin_s(config, 1) == pytest.approx(200, rel=0.001)
+    assert recovery.expected_rejoin_s(config, 2) == 0
+
+
+def test_fewer_machines_carry_more_each():
+    many = rolling.on_machines(recovery.loaded(BASE.with_(partitions=60), 0.1), 6, 5e7, "many")
+    few = rolling.on_machines(many, 3, 4e7, "few")
+    assert recovery.load_share(few, 1) == pytest.approx(recovery.load_share(many, 1) * 2 * 5 / 4)
+    hopeless = rolling.on_machines(many, 3, 1e6, "hopeless")
+    assert recovery.expected_rejoin_s(hopeless, 1) == float("inf")
+
+
+@pytest.mark.parametrize("share", [0, 1, 1.5])
+def test_a_share_without_spare_is_refused(share):
+    with pytest.raises(ValueError, match=f"^share={share} is out of range"):
+        rolling.rolling(BASE, share, 60, 1)
+
+
+def test_rejoins_are_compared_with_the_formula_and_waits_with_the_safe_one():
+    config = rolling.one_restart(BASE, 0.5, 60)
+    measured = table(REJOINS, (config.run, 1, 0, 60_000, 6, 0, 1_000, 50_000.0, 61_000))
+    row = rolling.compared(measured, [config]).iloc[0]
+    assert (row["share"], row["down_s"], row["last_s"]) == (pytest.approx(0.5), 60, 61)
+    assert row["formula_s"] == pytest.approx(60)
+    roll = rolling.rolling(BASE, 0.5, 60, 0.75)
+    refused = table(
+        "run error produces",
+        (roll.run, "NOT_ENOUGH_REPLICAS", 7), (roll.run, "REQUEST_TIMED_OUT", 2),
+    )  # fmt: skip
+    under = table("run under_min_isr_ms", (roll.run, 120_000))
+    row = rolling.waits([roll], refused, under).iloc[0]
+    assert row["wait"] == pytest.approx(0.75)
+    assert row[["under_min_isr_minutes", "refused", "timed_out"]].tolist() == [2, 7, 2]
+
+
+def test_real_brokers_are_timed_from_their_start():
+    measured = table(REJOINS, ("k", 3, 0, 20_000, 9, 0, 2_100, 2_200.0, 2_300))
+    back = table("run broker ts_ms", ("k", 3, 500), ("k", 3, 21_800), ("k", 3, 21_900),
+                 ("k", 1, 20_001))  # fmt: skip
+    row = rolling.recorded_rejoins(measured, back).iloc[0]
+    times = row[["down_s", "unfenced_s", "first_s", "last_s"]].tolist()
+    assert times == pytest.approx([20, 1.8, 2.1, 2.3])
+    assert row["most_records"] == 5_200
+
+
+def test_no_return_is_late_after_a_long_wait():
+    figure = rolling.plot_restart(rolling.rolling(rolling.SMALL, 0.6, 60, 1.25))
+    assert title_of(figure.axes[1]) == "0 returns come after the next restart"
+
+
+@pytest.mark.parametrize(
+    ("version", "longest_s", "timed_out"),
+    [("0.9.0", (0, 3), 0), ("0.10.2", (0, 3), 0), ("2.8", (0, 3), 0), ("3.3", (20, 30), 1),
+     ("3.6", (0, 3), 0)],
+)  # fmt: skip
+def test_only_from_3_3_to_3_5_produces_wait_for_a_broker_that_has_gone(
+    version, longest_s, timed_out
+):
+    base = fleet.FleetConfig(
+        version=version, partitions=24, brokers=4, load="steady", stall_s=0, follower_spread=0,
+        batch_every_ms=200, min_insync_replicas=2, seed=1,
+    )  # fmt: skip
+    (row,) = rolling.waits_for_the_gone([rolling.rolling(base, 0.6, 60, 1.3)]).itertuples()
+    assert longest_s[0] <= row.longest_wait_s < longest_s[1]
+    assert bool(row.timed_out) == bool(timed_out)
+
+
+# 19: what acks=all costs
+
+
+@pytest.fixture(scope="module")
+def seen():
+    return fleet.trace(acks.PAIR, 0, sample_ms=1)
+
+
+def test_waits_of_a_trace_are_those_that_the_fleet_counts(seen):
+    each = acks.waits(seen)["wait_ms"]
+    counted = acks.waits_here(acks.PAIR)
+    classes = bucket_starts()[np.searchsorted(bucket_starts(), each, side="right") - 1]
+    by_class = pd.Series(classes).value_counts().to_dict()
+    assert by_class == dict(zip(counted["latency_ms"], counted["count"], strict=True))
+    delay = acks.PAIR.fetch_latency_ms
+    assert 2 * delay < each.min() < 2 * delay + 5, "a parked fetch: there, written, and back"
+    assert 4 * delay < each.max() < 4 * delay + 10, "just missed: one round more"
+
+
+def test_a_produce_is_drawn_with_the_messages_it_waits_for(seen):
+    ax = acks.plot_produce(seen, 0)
+    once = "A fetch was parked: it waits 21 ms, 2.1 times the one-way delay of 10 ms"
+    assert title_of(ax) == once
+    long = acks.plot_produce(seen, 1)
+    assert "just been answered: it waits 44 ms" in title_of(long)
+    assert len(long.texts) > len(ax.texts), "one round more"
+
+
+def test_lag_is_rate_times_wait():
+    config = acks.PAIR.with_(brokers=3, replication_factor=3, minutes=0.2, batch_every_ms=10)
+    rows = acks.high_watermark_lag([config.with_(fetch_latency_ms=ms) for ms in (2, 50)])
+    assert rows["lag_records"].tolist() == pytest.approx(rows["rate_x_wait"].tolist(), rel=0.03)
+    assert rows["lag_records"][1] > 10 * rows["lag_records"][0]
+
+
+def test_a_histogram_draws_each_class_as_wide_as_it_is():
+    counted = table("latency_ms count", (0, 10), (4, 80), (20, 9), (1_024, 1))
+    ax = waits.plot_histogram(acks.with_widths(counted), subject="x$: ")
+    assert title_of(ax) == r"x\$: Half within 4 ms, 99 % within 20 ms, 99.9 % within 1.02 s"
+    widths = [round(bar.get_width(), 1) for bar in ax.patches]
+    starts = bucket_starts()
+    assert widths[1:] == [np.diff(starts)[np.searchsorted(starts, s)] for s in (4, 20, 1_024)]
+    assert sum(bar.get_height() for bar in ax.patches) == pytest.approx(100)
+
+
+def test_tails_and_networks_name_their_numbers():
+    rows = table("run latency_ms count", ("a", 4, 99), ("a", 9_000, 1), ("b", 6, 5))
+    ax = waits.plot_tails(acks.tails(rows, {"a": "limit 10 s", "b": "limit 5 s"}))
+    assert title_of(ax).endswith("limit 10 s: 9 s; limit 5 s: 6 ms")
+    by_network = table("fetch_latency_ms p50_ms p99_ms", (1, 3, 5), (10, 21, 40))
+    expected = "Half of the produces wait 2.1 to 3.0 times the one-way delay or less"
+    assert title_of(acks.plot_by_network(by_network)) == expected
+
+
+def test_the_summary_says_what_each_promise_costs():
+    base = fleet.FleetConfig(version="4.1", partitions=6, minutes=30)
+    configs = [base.with_(name="one", acks_all_share=0.0)]
+    configs += [base.with_(name=f"all {n}", min_insync_replicas=n) for n in (1, 2, 3)]
+    names = "run count p50_ms p99_ms p999_ms"
+    latency = table(names, *((f"all {n}", 9, 5, 80, 9_000) for n in (1, 2, 3)))
+    failed = ("all 2", "NOT_ENOUGH_REPLICAS", 4), ("all 3", "REQUEST_TIMED_OUT", 7)
+    alone = pd.DataFrame({"run": [c.run for c in configs], "under_min_isr_ms": 90_000})
+    summary = acks.summary(latency, table("run error produces", *failed), alone, configs)
+    assert summary["one copy accepts (min/h)"].tolist() == [3.0, 3.0, 0.0, 0.0]
+    assert summary["refused/h"].tolist() == [0.0, 0.0, 8.0, 0.0]
+    assert summary["timed out/h"].tolist() == [0.0, 0.0, 0.0, 14.0]
+    assert summary["p999_ms"].tolist() == [0.0, 9_000.0, 9_000.0, 9_000.0]
+    finding = acks.finding(summary)
+    assert "and 1 in 1,000 9 s; min ISR 1 accepts one copy for 3.0" in finding
+    assert finding.endswith("min ISR 2 refuses 8 tries instead, min ISR 3 0.")
+
+
+def test_settings_are_put_before_a_table_in_the_order_of_the_fleets():
+    configs = fleet.sweep(fleet.FleetConfig(version="4.1"), "fetch_latency_ms", [9, 1])
+    by_run = pd.DataFrame({"run": [c.run for c in reversed(configs)], "p50_ms": [3, 20]})
+    settings = acks.with_settings(by_run, configs, "fetch_latency_ms")
+    assert settings.values.tolist() == [[9, 20], [1, 3]]
+
+
+def test_longer_stalls_make_the_tail_and_a_longer_delay_the_median():
+    calm, slow, far = (
+        acks.waits_here(acks.SMALL.with_(**changes))
+        for changes in ({"stall_s": 0}, {"stall_s": 30}, {"stall_s": 0, "fetch_latency_ms": 50})
+    )
+    assert waits.quantile(slow, 0.99) > 1_000 > waits.quantile(calm, 1.0)
+    assert waits.quantile(slow, 0.5) == waits.quantile(calm, 0.5) < waits.quantile(far, 0.5)

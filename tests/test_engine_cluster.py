@@ -1,4 +1,4 @@
-"""The world around the engine: who is believed to be alive when faults overlap; what frames keep."""
+"""The world around the engine: who is believed alive when faults overlap; what frames keep."""
 
 from __future__ import annotations
 

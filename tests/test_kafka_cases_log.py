@@ -6,14 +6,13 @@ LeaderEpochFileCacheTest; the ids are ours.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from cases.follower_bench import FollowerBench, PairBench
 from cases.leader_bench import LeaderBench, log_of
 from cases.table import Case, in_every_column, play
 
 from isrlab.engine import messages as m
+from isrlab.engine.frozen import replace
 from isrlab.engine.log import LeaderEpochCache, Log
 from isrlab.engine.rules import needs_another_round, truncation_offset
 from isrlab.engine.versions import PRESETS

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from cases import scenes
 from cases.leader_bench import LeaderBench, log_of
 
 from isrlab.engine import safety
+from isrlab.engine.frozen import replace
 from isrlab.engine.versions import PRESETS
 from isrlab.world import scenario
 from isrlab.world.cluster import Cluster

@@ -13,13 +13,14 @@ are delivered within the step. The clock starts at `START_MS` because Kafka's cl
 from __future__ import annotations
 
 import bisect
-from dataclasses import replace
+import dataclasses
 
 from isrlab.engine import broker as broker_machine
 from isrlab.engine import controller as controller_machine
 from isrlab.engine import messages as m
 from isrlab.engine.choices import IsrWrite
 from isrlab.engine.controller import Controller
+from isrlab.engine.frozen import replace
 from isrlab.engine.log import Log
 from isrlab.engine.model import Broker, Follower, Settings
 from isrlab.engine.partition import PartitionState
@@ -115,7 +116,7 @@ class Cluster:
 
     def deliver(self, envelope: Envelope) -> None:
         """Deliver one chosen message now, before others that are due."""
-        self._deliver(replace(self._take(envelope), due_ms=self.now_ms))
+        self._deliver(dataclasses.replace(self._take(envelope), due_ms=self.now_ms))
 
     def drop(self, envelope: Envelope) -> None:
         """One message is lost; its sender's socket notices."""

@@ -7,9 +7,8 @@ paused or unreachable broker when its session expires, not before.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from isrlab.engine.controller import orders_for
+from isrlab.engine.frozen import replace
 from isrlab.engine.messages import (
     CONTROLLER,
     ControlledShutdown,

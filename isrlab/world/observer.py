@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from heapq import merge
 from operator import attrgetter
 from typing import Any, Protocol, cast
@@ -17,6 +16,7 @@ from typing import Any, Protocol, cast
 from isrlab.engine import messages as m
 from isrlab.engine import safety
 from isrlab.engine.controller import Controller
+from isrlab.engine.frozen import replace
 from isrlab.engine.log import Log, Record
 from isrlab.engine.model import (
     NO_LEADER,
@@ -51,6 +51,7 @@ class Observer:
         self.committed: dict[str, int] = {}  # record -> offset
         self.acknowledged: dict[str, int] = {}  # record -> acks
         self.disks_lost: set[int] = set()  # brokers that have lost unflushed records
+        self._verified = safety.Verified()
         self.violations: dict[str, str] = {}
         self._records: dict[int, list[Record]] = {}  # of each disk; frames share them
         self._logs: dict[int, tuple[Log, Log]] = {}  # of each disk: as it is, and as frames keep it
@@ -192,6 +193,7 @@ class Observer:
             self.committed,
             self.acknowledged,
             len(self.disks_lost),
+            self._verified,
         )
 
     def ask_safety(self, before: dict[int, Broker]) -> None:

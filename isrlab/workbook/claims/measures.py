@@ -207,10 +207,9 @@ def _copies(frame: Frame, record: str) -> int:
 @measure
 def copies_when_acknowledged(trial: Trial, record: str) -> int:
     """How many replicas have a record in the step in which the first producer has its answer."""
-    events = trial.run.cluster.events
-    answer = next(event for event in events if event.kind == "produce_ack")
-    frames = (frame for frame in reversed(trial.run.frames) if frame.place < answer.place)
-    return _copies(next(frames), record)
+    run = trial.run
+    place = next(e.place for e in run.cluster.events if e.kind == "produce_ack")
+    return _copies([frame for frame in run.frames if frame.place < place][-1], record)
 
 
 @measure

@@ -1,0 +1,16 @@
+"""Frozen, the base of every record of this package, and `replace`, the only way to change one.
+
+A struct of msgspec: slots, comparison and hash as in a frozen dataclass, made in a fraction of the
+time. Nothing frozen can refer to itself, so the garbage collector need not look at it.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+__all__ = ["Frozen", "replace"]
+
+
+class Frozen(Struct, frozen=True, gc=False):
+    """A record whose fields are set once."""

@@ -6,11 +6,14 @@ time. Nothing frozen can refer to itself, so the garbage collector need not look
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import dataclass_transform
+
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 __all__ = ["Frozen", "replace"]
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class Frozen(Struct, frozen=True, gc=False):
     """A record whose fields are set once."""

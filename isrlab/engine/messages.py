@@ -6,6 +6,8 @@ request's timeout) is a message a broker sends to itself, so time is never asked
 
 from __future__ import annotations
 
+from typing import Any
+
 from isrlab.engine.frozen import Frozen
 from isrlab.engine.log import Record
 from isrlab.engine.rules import UNKNOWN_EPOCH, UNKNOWN_OFFSET
@@ -201,50 +203,28 @@ class Disconnected(Frozen):
     peer: int
 
 
-# All of the classes above
-Message = (
-    Produce
-    | ProduceResponse
-    | Fetch
-    | FetchResponse
-    | OffsetsForLeaderEpoch
-    | EpochEndOffset
-    | ListOffsets
-    | ListOffsetsResponse
-    | AlterPartition
-    | AlterPartitionResponse
-    | LeaderAndIsr
-    | StopReplica
-    | UpdateMetadata
-    | IsrChangeNotification
-    | RegisterBroker
-    | SessionExpired
-    | ControlledShutdown
-    | ElectLeaders
-    | ElectLeadersResponse
-    | ExpireIsr
-    | CheckpointHighWatermark
-    | PropagateIsrChanges
-    | ExpireFetch
-    | ExpireProduce
-    | RetryRequest
-    | RetryAlterPartition
-    | Disconnected
-)
+_Request = Produce | Fetch | OffsetsForLeaderEpoch | ListOffsets | AlterPartition
+_Response = ProduceResponse | FetchResponse | EpochEndOffset | ListOffsetsResponse
+_FromController = AlterPartitionResponse | LeaderAndIsr | StopReplica | UpdateMetadata
+_OfBrokers = IsrChangeNotification | RegisterBroker | SessionExpired | ControlledShutdown
+_OfOperators = ElectLeaders | ElectLeadersResponse
+_Task = ExpireIsr | CheckpointHighWatermark | PropagateIsrChanges
+_Alarm = ExpireFetch | ExpireProduce | RetryRequest | RetryAlterPartition | Disconnected
+Message = _Request | _Response | _FromController | _OfBrokers | _OfOperators | _Task | _Alarm
 
 
 class Send(Frozen):
     """A message that leaves for another machine."""
 
     to: int
-    message: Message
+    message: Any  # a Message, or one of a model of its own (closeups/batching.py)
 
 
 class After(Frozen):
     """A message to itself, later."""
 
     delay_ms: int
-    message: Message
+    message: Any  # the same
 
 
 class Halt(Frozen):

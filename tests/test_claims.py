@@ -1,57 +1,49 @@
-"""The claims: every row is there, every verdict computes, and each is of the class it was."""
+"""The claims: what their files say is what comes out, and a file that is wrong says where."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from isrlab.engine import rules
 from isrlab.workbook import what_the_sources_say as show
-from isrlab.workbook.claims import CLAIMS, THEMES, Claim, Finding, Kind, of_theme
-from isrlab.workbook.claims.model import By, Case, Statement, spans
-from isrlab.workbook.claims.recorded import KAFKA, absences, events
+from isrlab.workbook.claims import (
+    CLAIMS,
+    LIBRARY,
+    THEMES,
+    Claim,
+    ClaimError,
+    asking,
+    of_theme,
+    read,
+    recorded,
+)
+from isrlab.workbook.claims.verdicts import By, Case, Kind, Statement, kind_of, spans
 from isrlab.world import scenario
 
 RIGHT, SOME, PARTLY, WRONG, NOTE = Kind
-# The class of every row, and some words of its verdict: a change of the engine shows here.
-EXPECTED = {
-    1: (PARTLY, "000: off by one; 003: right"),
-    2: (SOME, "001, 10 s and 5 s: right in 0.10.2-2.4 only"),
-    3: (
-        SOME,
-        "002, set at the end only: right in 0.9.0-0.10.1 only",
-    ),
-    4: (SOME, "the ISR alone: right up to 0.10.1 only"),
-    5: (PARTLY, "passes an ISR member: wrong; 000, else a follower never comes back: right"),
-    6: (PARTLY, "leaving: right; it decides joining: wrong"),
-    7: (WRONG, "off by one"),
-    8: (SOME, "right up to 2.0"),
-    9: (SOME, "right up to 3.6 only"),
-    10: (PARTLY, "idle producer: right; busy producer: wrong"),
-    11: (PARTLY, "right only: all replicas in the ISR"),
-    12: (PARTLY, "only with weak settings: wrong"),
-    13: (PARTLY, "right only: unclean election allowed"),
-    14: (PARTLY, "right only: nothing written since"),
-    15: (PARTLY, "right only: no election between"),
-    16: (SOME, "the last replica loses power: right from 4.1 on only"),
-    17: (PARTLY, "whose setting it is: wrong"),
-    18: (PARTLY, "right only: ISR of 2"),
-    19: (PARTLY, "a burst drops followers: right only: a look falls into it"),
-    20: (PARTLY, "name: wrong; new in 0.9: wrong; default 10 s: right up to 2.4 only"),
-    21: (SOME, "always one fetch behind: out: right in 0.9.0-0.10.1 only"),
-    22: (PARTLY, "lost before 0.11: right"),
-    23: (WRONG, "the response is lost: wrong; it arrives: wrong"),
-    24: (NOTE, "the answer is yes"),
-    25: (PARTLY, "002, MetadataRequest: wrong"),
-    26: (PARTLY, "by release: right; with an older inter.broker.protocol.version: wrong"),
-    27: (SOME, "right from 3.1 on only"),
-    28: (PARTLY, "lag time raised in 2.5: right; it alone: wrong"),
-    29: (SOME, "right in 0.10.1-2.3 only"),
-    30: (SOME, "records of an older format: right in 2.4-2.5 only"),
-    31: (WRONG, "wrong"),
-    32: (RIGHT, "right"),
-    33: (RIGHT, "the idle topic stays whole: right"),
-    34: (RIGHT, "right"),
-}
+IDLE = LIBRARY / "08_idle_follower.txt"
+of_every_claim = pytest.mark.parametrize("claim", CLAIMS.values(), ids=lambda c: str(c.number))
+
+
+# The files
+
+
+@of_every_claim
+def test_every_case_in_every_version_is_as_the_file_says(
+    claim: Claim, request: pytest.FixtureRequest
+) -> None:
+    new, old = claim.rewritten, claim.path.read_text()
+    if request.config.getoption("--rewrite"):
+        claim.path.write_text(new)
+    elif new != old:
+        lines = zip(new.splitlines(), old.splitlines(), strict=False)
+        number, (now, expected) = next(
+            (n, pair) for n, pair in enumerate(lines, start=1) if pair[0] != pair[1]
+        )
+        where = f"{claim.path.name} line {number}"
+        pytest.fail(f"{where}\nexpected: {expected}\nnow:      {now}", pytrace=False)
 
 
 def test_every_row_is_there_once() -> None:
@@ -59,35 +51,89 @@ def test_every_row_is_there_once() -> None:
     assert sorted(c.number for t in THEMES for c in of_theme(t)) == list(CLAIMS)
 
 
-@pytest.mark.parametrize("number", CLAIMS)
-def test_verdict(number: int) -> None:
-    finding, (kind, words) = CLAIMS[number].verdict, EXPECTED[number]
-    assert finding.kind == kind, finding.word
-    assert words in finding.word
-    assert finding.evidence.endswith((".", ".)"))
+@of_every_claim
+def test_a_claim_is_computed_but_for_what_no_run_can_decide(claim: Claim) -> None:
+    assert any(s.by != By.RECORD for s in claim.statements)
+    assert all(bool(s.cases) != bool(s.citation) for s in claim.statements)
+    assert claim.evidence.endswith((".", ".)"))
+    assert not claim.script or scenario.play(claim.script, version=claim.version).blocks
 
 
-@pytest.mark.parametrize("claim", CLAIMS.values(), ids=lambda c: str(c.number))
-def test_only_what_no_run_can_decide_is_a_matter_of_record(claim: Claim) -> None:
-    decided = [s for s in claim.verdict.statements if s.by != By.RECORD]
-    assert decided, "at least one statement is computed"
-    assert all(s.cases for s in decided)
-    assert all(s.citation for s in claim.verdict.statements if s.by == By.RECORD)
+def changed(path: Path, folder: Path, old: str, new: str) -> Path:
+    """A copy of a claim's file with one change."""
+    text = path.read_text()
+    assert old in text
+    copy = folder / path.name
+    copy.write_text(text.replace(old, new, 1))
+    return copy
 
 
-@pytest.mark.parametrize("claim", [c for c in CLAIMS.values() if c.script], ids=lambda c: c.number)
-def test_scripts_can_be_shown(claim: Claim) -> None:
-    scenario.play(claim.script, version=claim.version)
-
-
-def test_an_unknown_theme_names_the_known() -> None:
-    with pytest.raises(ValueError, match="high watermark"):
-        of_theme("colours")
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("08_idle_follower", "claimed: yes", "claimed: no"),
+        ("04_who_counts", "claimed: 5", "claimed: 6"),
+        ("02_lag_limits", "from 2.5: 30000", "from 2.4: 30000"),
+        ("14_old_leader_returns", "| truncated to 1 |", "| its broker stops |"),
+        ("25_announcing_a_change", "5000 to 7500", "5000 to 7400"),
+        ("34_growing_isr", "Kafka 4.1 | 0", "Kafka 4.1 | 1"),
+    ],
+)
+def test_a_claim_with_another_expected_value_fails(
+    name: str, old: str, new: str, tmp_path: Path
+) -> None:
+    copy = changed(LIBRARY / f"{name}.txt", tmp_path, old, new)
+    assert read(copy).rewritten != copy.read_text()
 
 
 def test_a_verdict_turns_with_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "can_join_isr", lambda _, end, mark, start: end > mark)
-    assert CLAIMS[7].decide().word == "right"
+    asking._answer.cache_clear()
+    assert read(LIBRARY / "07_joining_offset.txt").statements[0].word == "right"
+    asking._answer.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (
+            "theme: lag clock and membership",
+            "theme: clocks",
+            "line 2: unknown theme 'clocks'; known",
+        ),
+        ("theme: ", "topic: ", "line 2: unknown 'topic' here; known: claim, theme"),
+        ("claim 8", "claim 9", "line 1: 'claim 9' in a file of another number"),
+        ("source: articles", "articles", "line 3: 'articles 000 to 004 .* is no 'key: value'"),
+        ("source: articles", "# articles", "line 1: no 'source'; a claim has claim, theme"),
+        ("evidence: ", "statement: ", "line 1: a claim has statements, and ends with its evidence"),
+        ("claim_idle_follower", "idle", "line 6: no scenario 'idle'; known: .*claim_idle_follower"),
+        ("_follower", "_follower, acks=9 -> acks=1", "line 6: 'acks=9 -> acks=1' changes nothing"),
+        ("measure: time ", "measure: tiem ", "line 9: unknown measure 'tiem'; known: .* time"),
+        ("time isr_shrink", "time", "line 9: time: missing a required argument: 'kind'"),
+        ("time isr_shrink", "time isr_grow", "line 9: .* no 'isr_grow'; known: isr_shrink"),
+        ("isr_shrink <", "isr_shrink lag=1 <", "line 9: .* no 'lag'; known: run, ts_ms"),
+        ("isr_shrink <", "isr_shrink script=x <", "line 9: no scenario 'x'; .* in this file: none"),
+        ("isr_shrink <", "isr_shrink lag_clock=SLOW <", "line 9: lag_clock has no form 'SLOW'"),
+        ("claimed: yes", "claimed: yes; later no", "line 10: 'later no' is no change such as"),
+        (
+            "claimed: yes",
+            "claimed: yes\nreleases: from 7.3",
+            "line 11: unknown Kafka version '7.3'",
+        ),
+        ("claimed: yes", "words: yes or no", "line 8: a statement has 'measure' and 'claimed'"),
+        (
+            "measure: ",
+            "cases:\n    here | yes\nmeasure: ",
+            "line 10: a case is: situation [|] claimed",
+        ),
+    ],
+)
+def test_a_wrong_file_says_where_and_what_would_be_right(
+    old: str, new: str, problem: str, tmp_path: Path
+) -> None:
+    copy = changed(IDLE, tmp_path, old, new)
+    with pytest.raises(ClaimError, match=problem):
+        assert read(copy).rewritten
 
 
 # Verdicts follow from cases
@@ -95,8 +141,11 @@ def test_a_verdict_turns_with_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def statement(*agrees: bool, by: By = By.VERSION) -> Statement:
     names = ("0.8.2", "0.9.0-0.10.1", "0.10.2", "0.11-1.0", "1.1")
-    cases = (Case(names[i], "a", "a" if a else "b") for i, a in enumerate(agrees))
-    return Statement("it", tuple(cases), by)
+    return Statement("it", [case(names[i], 1, 1 if a else 3) for i, a in enumerate(agrees)], by)
+
+
+def case(where: str, claimed: int | str, measured: int | str) -> Case:
+    return Case(where, claimed, lambda: measured)
 
 
 @pytest.mark.parametrize(
@@ -117,49 +166,42 @@ def test_word_of_releases(agrees: tuple[bool, ...], kind: Kind, word: str) -> No
 
 def test_word_of_situations_and_numbers() -> None:
     assert statement(True, False, by=By.SITUATION).word == "right only: 0.8.2"
-    off = Statement("it", (Case("a", 7, 6), Case("b", 5, 4)))
+    off = Statement("it", [case("a", 7, 6), case("b", 5, 4)])
     assert (off.kind, off.word) == (WRONG, "off by one")
-    assert Statement("it", (Case("a", 7, 5),)).word == "wrong"
-    assert Statement("it", (Case("a", True, False),)).word == "wrong"
+    assert Statement("it", [case("a", 7, 5)]).word == "wrong"
+    assert Statement("it", [case("a", "yes", "no")]).word == "wrong"
 
 
 def test_spans_do_not_claim_the_beginning_of_history() -> None:
-    cases = (Case("0.11-1.0", 1, 1), Case("1.1", 1, 2))
-    assert spans(cases) == "in 0.11-1.0"
+    assert spans([("0.11-1.0", True), ("1.1", False)]) == "in 0.11-1.0"
+    assert spans([("0.8.2", False)]) == "nowhere"
 
 
 def test_kind_of_several_statements() -> None:
-    right, wrong = statement(True), statement(False)
-    some, noted = statement(True, False), Statement("x", by=By.RECORD, citation="y")
-    assert Finding((right, noted), "e").kind == RIGHT
-    assert Finding((right, some), "e").kind == SOME
-    assert Finding((right, wrong), "e").kind == PARTLY
-    assert Finding((noted,), "e").kind == NOTE
-
-
-# The recordings
-
-
-@pytest.mark.parametrize(("kafka", "asked"), [("3.9", 24), ("4.1", 15)])
-def test_recordings_are_read_as_their_readme_says(kafka: str, asked: int) -> None:
-    assert sum(e["kind"] == "isr_shrink" for e in events(kafka)) == asked
-    assert all(a.start_ms < a.end_ms for a in absences(kafka))
-    assert kafka in KAFKA
+    right, wrong, some = statement(True), statement(False), statement(True, False)
+    noted = Statement("x", by=By.RECORD, citation="y")
+    kinds = [kind_of(all_) for all_ in ((right, noted), (right, some), (right, wrong), (noted,))]
+    assert kinds == [RIGHT, SOME, PARTLY, NOTE]
 
 
 # What is shown
 
 
+def test_an_unknown_theme_names_the_known() -> None:
+    with pytest.raises(ValueError, match="high watermark"):
+        of_theme("colours")
+
+
 @pytest.mark.parametrize("theme", THEMES)
 def test_table_has_every_claim_of_its_theme(theme: str) -> None:
     page = show.table(theme).data
-    assert page.count("<tr>") == len(of_theme(theme)) + 1
+    assert page.count("<tr") == len(of_theme(theme)) + 1
     assert "<script" not in page
 
 
-def test_text_is_escaped() -> None:
-    evil = Statement("<script>", (Case("<b>", "<i>", "<i>"),))
-    page = show.verdict_html(Finding((evil,), "<u>"))
+def test_text_is_escaped(tmp_path: Path) -> None:
+    copy = changed(IDLE, tmp_path, "statement: dropped", "statement: <script>")
+    page = show.verdict_html(read(changed(copy, tmp_path, "evidence: ", "evidence: <u> ")))
     assert "<script>" not in page and "<u>" not in page
 
 
@@ -172,5 +214,25 @@ def test_picker_shows_the_chosen_row() -> None:
 
 def test_overview_has_a_field_for_every_row() -> None:
     ax = show.plot_overview()
-    assert len(ax.patches) == len(CLAIMS)
+    assert {str(n) for n in CLAIMS} <= {text.get_text() for text in ax.texts}
     assert "Of 30 claims" in ax.get_title(loc="left")
+
+
+def test_releases_are_columns_of_one_figure() -> None:
+    statements = {s.says: s for _, s in show.by_release()}
+    read_rule = statements["the code of article 001"]  # its cases are finer than generations
+    held = [v.name for v in show.GENERATIONS if (c := show.case_in(read_rule, v)) and c.agrees]
+    assert held == ["0.10.2", "0.11", "1.1", "2.0.0", "2.0", "2.1", "2.2"]
+    assert "In Kafka 2.3 " in show.plot_by_release("2.3").get_title(loc="left")
+
+
+def test_figures_of_single_rows_say_what_they_show() -> None:
+    removal = show.plot_removal(("0.10.2", "2.5")).get_title(loc="left")
+    assert removal == "A stopped follower stays up to 15 s in 0.10.2, 45 s in 2.5"
+    clocks = show.plot_clock_age(("0.9.0", "0.10.2"))
+    assert "Leaves the ISR: Kafka 0.9.0 (after 2.0 s)" in clocks.get_suptitle()
+    titles = " ".join(ax.get_title(loc="left") for ax in show.plot_catching_up("2.5").axes)
+    assert "it joins" in titles and "it never joins" in titles
+    dropped = recorded.recorded_ages("3.9") + recorded.recorded_ages("4.1")
+    title = show.plot_recorded_ages().get_title(loc="left")
+    assert title.startswith(f"{len(dropped)} of {len(dropped)} followers")

@@ -79,7 +79,8 @@ def test_same_schedule_same_run(version: str, partition: str, schedule: list) ->
     """A schedule, played again as a scenario text, gives the same journal, word for word."""
     player = play(version, partition, schedule, EVERY_POWER)
     again = scenario.play(player.text)
-    assert again.cluster.journal == player.cluster.journal
+    assert again.frames == player.cluster.frames
+    assert again.cluster.events == player.cluster.events
     assert again.lines == player.run.lines
 
 

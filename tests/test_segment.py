@@ -70,6 +70,8 @@ def test_read_of_a_segment(case, base, batches, start, size, first):
 def test_j7_next_offset():
     assert segment(40).next_offset == 40
     assert segment(40, (50, 52, 60)).next_offset == 53
+    with pytest.raises(ValueError, match="written before"):
+        segment(0, (0, 4, 10)).append(Batch(4, 5, 10))
 
 
 def test_j9_recovery_mends_a_corrupt_index():
@@ -86,15 +88,7 @@ def test_j9_recovery_mends_a_corrupt_index():
 
 @pytest.mark.parametrize(
     ("base", "last"),
-    [
-        (0, -(2**31)),
-        (0, 2**31),
-        (1, 0),
-        (100, 10),
-        (2**31, 0),
-        (-(2**31), 0),
-        (2**31, 2**32),
-    ],
+    [(0, -(2**31)), (0, 2**31), (1, 0), (100, 10), (2**31, 0), (-(2**31), 0), (2**31, 2**32)],
 )
 def test_j11_offset_overflow(base, last):
     with pytest.raises(ValueError, match="overflows"):
@@ -108,17 +102,13 @@ def test_j13_lookup_at_the_ends():
     assert full.lookup(75) == (75, 29)
 
 
-def test_index_is_full():
+def test_index_offsets_grow_until_it_is_full():
     made = index(45, *((45 + i + 1, i) for i in range(30)))
     with pytest.raises(ValueError, match="full"):
         made.append(76, 1)
-
-
-def test_index_offsets_grow():
-    with pytest.raises(ValueError, match="not above"):
-        index(45, (51, 0)).append(50, 1)
-    with pytest.raises(ValueError, match="not above"):
-        index(45, (51, 0)).append(51, 1)
+    for offset in (50, 51):
+        with pytest.raises(ValueError, match="not above"):
+            index(45, (51, 0)).append(offset, 1)
 
 
 # What stands in the index
@@ -153,11 +143,6 @@ def test_one_entry_for_a_write_of_many_batches():
     assert follower.recover().index == leader.index
 
 
-def test_offsets_of_a_segment_grow():
-    with pytest.raises(ValueError, match="written before"):
-        segment(0, (0, 4, 10)).append(Batch(4, 5, 10))
-
-
 # Sizes
 
 
@@ -175,11 +160,6 @@ def test_size_limit(version, size, batches, size_bytes, incomplete):
     found = log(version).read(Reader.FOLLOWER, 7, size).found
     assert (len(found.batches), found.size_bytes) == (batches, size_bytes)
     assert found.first_entry_incomplete is incomplete
-
-
-def test_negative_size_is_refused():
-    with pytest.raises(ValueError, match="invalid max size"):
-        log().read(Reader.FOLLOWER, 0, -1)
 
 
 @pytest.mark.parametrize(
@@ -220,8 +200,10 @@ def test_readers_stop_at_their_bound(version):
     assert all(read.bound == read.batches[-1].last_offset + 1 for read in ends.values())
 
 
-def test_read_committed_came_with_transactions():
-    with pytest.raises(ValueError, match="READ_COMMITTED"):
+def test_wrong_reads():
+    with pytest.raises(ValueError, match="invalid max size"):
+        log().read(Reader.FOLLOWER, 0, -1)
+    with pytest.raises(ValueError, match="READ_COMMITTED"):  # it came with transactions
         log("0.10.2").read(Reader.READ_COMMITTED, 0, 100)
 
 
@@ -230,18 +212,11 @@ def test_last_stable_offset_is_never_above_the_high_watermark():
 
 
 @pytest.mark.parametrize("version", RELEASES)
-@pytest.mark.parametrize("offset", [-1, 101])
-def test_out_of_range(version, offset):
-    read = replace(log(version), **BOUNDED).read(Reader.CONSUMER, offset, 100)
-    assert (read.error, read.batches) == ("OFFSET_OUT_OF_RANGE", ())
-
-
-@pytest.mark.parametrize("version", RELEASES)
-def test_between_bound_and_log_end(version):
+def test_beyond_the_bound_and_out_of_range(version):
     made = replace(log(version), **BOUNDED)
-    error = "UNKNOWN" if version in ("0.8.2", "0.9.0") else None
-    reads = [made.read(Reader.CONSUMER, offset, 100) for offset in (70, 71, 99, 100)]
-    assert [r.error for r in reads] == [None, error, error, None]
+    error, out = "UNKNOWN" if version in ("0.8.2", "0.9.0") else None, "OFFSET_OUT_OF_RANGE"
+    reads = [made.read(Reader.CONSUMER, offset, 100) for offset in (-1, 70, 71, 99, 100, 101)]
+    assert [r.error for r in reads] == [out, None, error, error, None, out]
     assert all(r.batches == () for r in reads)
 
 

@@ -58,28 +58,24 @@ _OUT_OF_SYNC = re.compile(
 )
 
 
+_OUT_OF_SYNC_NAMES = ("out_of_sync", "out_of_sync_end_offset", "last_caught_up_time_ms")
+
+
 def _read_out_of_sync(_: str, text: str) -> Values:
-    replicas, offsets, clocks = zip(*_OUT_OF_SYNC.findall(text), strict=True)
-    names = {"out_of_sync": replicas, "out_of_sync_end_offset": offsets}
-    names |= {"last_caught_up_time_ms": clocks} if any(clocks) else {}
-    return {name: ",".join(texts) for name, texts in names.items()}
+    columns = zip(*_OUT_OF_SYNC.findall(text), strict=True)
+    named = zip(_OUT_OF_SYNC_NAMES, columns, strict=True)
+    return {name: ",".join(texts) for name, texts in named if any(texts)}
 
 
 def _write_out_of_sync(name: str, values: Values) -> str | None:
     if "out_of_sync" not in values:
         return None
-    replicas = str(values["out_of_sync"]).split(",")
-    unknown = ",".join("unknown" for _ in replicas)
-    offsets, clocks = (
-        str(values.get(key, unknown)).split(",")
-        for key in ("out_of_sync_end_offset", "last_caught_up_time_ms")
-    )
-    texts = zip(replicas, offsets, clocks, strict=True)
-    if name == "out_of_sync":
-        return " ".join(f"(brokerId: {r}, endOffset: {o})" for r, o, _ in texts)
-    return " ".join(
-        f"(brokerId: {r}, endOffset: {o}, lastCaughtUpTimeMs: {c})" for r, o, c in texts
-    )
+    unknown = re.sub(r"[^,]+", "unknown", str(values["out_of_sync"]))
+    columns = (str(values.get(key, unknown)).split(",") for key in _OUT_OF_SYNC_NAMES)
+    form = "(brokerId: {}, endOffset: {})"
+    if name == "out_of_sync_since":
+        form = "(brokerId: {}, endOffset: {}, lastCaughtUpTimeMs: {})"
+    return " ".join(form.format(*texts) for texts in zip(*columns, strict=True))
 
 
 # A partition's state as the releases print it: Scala and Java records, JSON, 0.8's own format.
@@ -102,10 +98,7 @@ def _read_state(_: str, text: str) -> Values:
         texts["isr"] = ",".join(re.findall(r"brokerId=(-?\d+)", found[1]))
     if "replicas" in texts:
         texts["replicas"] = ",".join(re.findall(r"\d+", texts["replicas"]))
-    values: Values = {}
-    for name, value in texts.items():
-        values |= _value(name, value)
-    return values
+    return {key: value for name in texts for key, value in _value(name, texts[name]).items()}
 
 
 _DIFF = re.compile(

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
+from zoneinfo import ZoneInfo
 
 LOG_NAME = re.compile(r"\.(log|out|gz)([.\-_].*)?$|\.log\b|^(server|controller|state-change)\b")
 BROKER_LOG_NAME = re.compile(r"^(server|controller|state-change)[^/]*log")
@@ -54,11 +55,15 @@ class Line(NamedTuple):
     is_cut: bool
 
 
-def find(log_dir: str | os.PathLike[str]) -> list[Source]:
+def find(log_dir: str | os.PathLike[str], time_zone: str = "UTC") -> list[Source]:
     """Every file of `log_dir`, in order of name; links that lead out of it are not followed.
 
-    Raises LogDirError when there is nothing that could be read.
+    Raises LogDirError when there is nothing that could be read, or no such time zone.
     """
+    try:
+        ZoneInfo(time_zone)
+    except (OSError, ValueError, KeyError) as error:
+        raise LogDirError(f"time_zone {time_zone!r} is unknown; give one such as 'UTC'") from error
     root, given = Path(log_dir), f"log_dir {str(log_dir)!r}"
     if not str(log_dir).strip():
         raise LogDirError(f"log_dir is empty text. {VALID}")

@@ -38,11 +38,6 @@ class Format:
     fields: tuple[str, ...]
     landmark: str  # a text that every such message holds
 
-    @property
-    def name(self) -> str:
-        """For messages and tests, such as "isr_shrink 2.2-3.5"."""
-        return f"{self.kind} {self.since}-{self.until or ''}"
-
     def is_printed_by(self, release: str) -> bool:
         """A broker of this release, such as "0.10.2" or "3.9", prints this form.
 
@@ -64,14 +59,10 @@ def entries(name: str, text: str, below: int) -> list[Entry]:
     """
     found: list[Entry] = []
     for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        if not line.startswith("  "):
-            found.append((line, [], f"{name}:{number}"))
-        elif found:
+        if line.startswith("  ") and found:
             found[-1][1].append(line.strip())
-        else:
-            raise ValueError(f"{name}:{number}: an indented line before the first entry")
+        elif line.strip() and not line.startswith("#"):
+            found.append((line, [], f"{name}:{number}"))
     for first, indented, place in found:
         if len(indented) != below:
             raise ValueError(f"{place}: {first!r} has {len(indented)} indented lines, not {below}")
@@ -92,10 +83,10 @@ def format_of(entry: Entry) -> Format:
         if word not in known:
             raise ValueError(f"{place}: unknown {word!r}; known: {', '.join(known)}")
     logger, *details = shlex.split(head["rest"])
+    since, last = head["since"], head["until"] or None
     try:
-        first_release, last = versions.release(head["since"], rest=0), head["until"] or None
-        if last and versions.release(last) < first_release:
-            raise ValueError(f"{head['since']} is newer than {last}")
+        if versions.release(last or since) < versions.release(since, rest=0):
+            raise ValueError(f"{since} is newer than {last}")
         fixed = dict(detail.split("=", 1) for detail in details)
         regex, fields, landmark = _compiled(template)
     except ValueError as error:
@@ -103,7 +94,7 @@ def format_of(entry: Entry) -> Format:
     if regex.fullmatch(example) is None:
         raise ValueError(f"{place}: the template does not read its example")
     return Format(
-        head["kind"], head["since"], last, head["level"], logger, template, example, fixed,
+        head["kind"], since, last, head["level"], logger, template, example, fixed,
         regex, fields, landmark,
     )  # fmt: skip
 

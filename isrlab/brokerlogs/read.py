@@ -28,11 +28,10 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from isrlab.brokerlogs.files import DamagedFileError, Line, LogDirError, Source, find, lines
+from isrlab.brokerlogs.files import DamagedFileError, Line, find, lines
 from isrlab.brokerlogs.lines import INTERESTING, Event, LineReader, Unread
 from isrlab.events import schema as events_table
 
@@ -44,14 +43,11 @@ UNREAD_KEPT = 200  # rows per file and reason that are kept one by one
 SHOWN_CHARACTERS = 300  # of an unread line
 OF_ITSELF = ("leader", "crash", "restart")  # kinds whose replica is their broker, if not named
 
-_TEXTS, _NUMBERS = ("row", "file", "reason", "text"), ("line", "lines", "bytes")
-_RAW = pa.schema(
-    [
-        *events_table.SCHEMA,
-        *(pa.field(name, pa.string()) for name in _TEXTS),
-        *(pa.field(name, pa.int64()) for name in _NUMBERS),
-    ]
-)
+_OF_A_FILE = {
+    **dict.fromkeys(["row", "file", "reason", "text"], pa.string()),
+    **dict.fromkeys(["line", "lines", "bytes"], pa.int64()),
+}
+_RAW = pa.schema([*events_table.SCHEMA, *_OF_A_FILE.items()])
 _PLAN = "number int, path string, file string, run string, time_zone string"
 
 
@@ -79,7 +75,7 @@ def read(
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    sources, run = _found(log_dir, run, time_zone)
+    sources, run = find(log_dir, time_zone), run or Path(log_dir).resolve().name
     plan = [
         (number, source.path, source.name, run, time_zone)
         for number, source in enumerate(sources)
@@ -114,10 +110,10 @@ def read_local(
 
     For a few thousand lines; what could not be read is left out. Raises as `read` does.
     """
-    sources, run = _found(log_dir, run, time_zone)
+    run = run or Path(log_dir).resolve().name
     rows = [
         row
-        for source in sources
+        for source in find(log_dir, time_zone)
         if source.skipped is None
         for row in _file_rows(source.path, source.name, run, time_zone)
         if row["row"] == "event"
@@ -136,17 +132,6 @@ def read_local(
         row["detail"] = {"file": row["file"], "line": str(row["line"]), **row["detail"]}
     rows.sort(key=lambda row: (row["ts_ms"], row["file"], row["line"]))
     return pa.Table.from_pylist(rows, schema=events_table.SCHEMA)
-
-
-def _found(
-    log_dir: str | os.PathLike[str], run: str | None, time_zone: str
-) -> tuple[list[Source], str]:
-    """The files of a folder, and the name of the run."""
-    try:
-        ZoneInfo(time_zone)
-    except (OSError, ValueError, KeyError) as error:  # an unknown zone is a KeyError
-        raise LogDirError(f"time_zone {time_zone!r} is unknown; give one such as 'UTC'") from error
-    return find(log_dir), run or Path(log_dir).resolve().name
 
 
 def _events(raw: DataFrame) -> DataFrame:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import matplotlib.dates as mdates
 import numpy as np
@@ -190,7 +191,7 @@ def _legend(ax: Axes, rows: Mapping[str, Sequence[Span]], legend: Mapping[str, s
 
 
 def plot_isr_sizes(
-    partitions: Mapping[object, Sequence[IsrSpan]],
+    partitions: Mapping[Any, Sequence[IsrSpan]],
     sizes: tuple[int, int, int],
     *,
     away: Sequence[tuple[str, float, float]] = (),

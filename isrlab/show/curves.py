@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from isrlab.show.style import INK, PALE, STATES, axes, finish, legend_below, looks, plain, thousands
 from isrlab.show.style import mark as draw_mark
 
-Numbers = Sequence[float] | np.ndarray[Any, Any]
+Numbers: TypeAlias = "Sequence[float] | np.ndarray[Any, Any] | pd.Series[Any] | pd.Index[Any]"
 _THOUSANDS = FuncFormatter(thousands)
 
 
@@ -46,7 +47,7 @@ class Scale:
 
     label: str
     kind: str = "linear"
-    ticks: Sequence[float] | None = None
+    ticks: Numbers | None = None
     names: Sequence[str] | None = None
     low: float | None = None
     high: float | None = None
@@ -194,8 +195,8 @@ def plot_points(
     title: str,
     scales: tuple[Scale, Scale],
     *,
-    marks: Sequence[float] = (),
-    limits: Sequence[float] = (),
+    marks: Numbers = (),
+    limits: Numbers = (),
     ax: Axes | None = None,
 ) -> Axes:
     """A point for each (x, y) of a group; `marks` and `limits` are dotted lines."""

@@ -139,7 +139,7 @@ def legend_below(ax: Axes) -> None:
     """The legend under the axes and their label, where it hides nothing."""
     handles, labels = ax.get_legend_handles_labels()
     longest = max((len(label) for label in labels), default=1)
-    columns = max(1, min(4, int(ax.get_figure(root=True).get_figwidth() * 13 / (longest + 8))))
+    columns = max(1, min(4, int(ax.figure.bbox.width / ax.figure.dpi * 13 / (longest + 8))))
     if handles and len(ax.figure.axes) > 1:  # each panel has its own
         below = offset_copy(ax.transAxes, ax.get_figure(root=True), y=-30, units="points")
         ax.legend(handles, labels, loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=below,

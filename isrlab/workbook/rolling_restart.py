@@ -225,7 +225,7 @@ def plot_rejoin_times(table: pd.DataFrame) -> Axes:
         "last partition back": Curve(
             percent, table["last_s"], table["first_s"], table["last_s"], MEASURED, ""
         ),
-        "half of them back": Curve(percent, table["median_s"], look=(STATES["measured"], "_"), style=""),
+        "half of them back": Curve(percent, table["median_s"], look=(MEASURED[0], "_"), style=""),
     }
     scales = (
         Scale("produced, as a share of what a fetcher thread can fetch (%)", high=100),

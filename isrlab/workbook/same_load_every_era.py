@@ -154,7 +154,7 @@ def plot_ladder(steps: pd.DataFrame) -> Axes:
     for step in steps.itertuples():
         moved = f", {step.moved:,} moved (median {step.moved_s:.2g} s)"
         counts = f"−{step.gone:,} +{step.new:,}, {step.same:,} the same"
-        rules = textwrap.fill(step.rules or "no rule that this fleet feels", 80)
+        rules = textwrap.fill(str(step.rules) or "no rule that this fleet feels", 80)
         notes.append(f"{rules}\n{counts}{moved if step.moved else ''}")
     names = [f"{step.was} → {step.now}" for step in steps.itertuples()]
     label = "evictions that the step ends (left) and brings (right)"

@@ -52,7 +52,7 @@ def news(run: Run) -> dict[int, list[tuple[int, int]]]:
 
 
 def _frames(run: Run) -> list[Frame]:
-    return [entry for entry in run.cluster.journal if isinstance(entry, Frame)][run.first_frame :]
+    return run.frames[run.first_frame :]
 
 
 def stored(run: Run) -> list[tuple[int, int, str]]:
@@ -216,19 +216,14 @@ EDGES = (  # from, to, answer, what is counted
 def flow(run: Run) -> Counter[str]:
     """How often leaders took each branch of the chart; refusals also by `error <its name>`."""
     taken: Counter[str] = Counter()
-    journal: list[Any] = run.cluster.journal
-    before = None
-    for last, entry in pairwise([None, *journal]):
-        if isinstance(entry, Frame):
-            taken.update(_looks(before, entry) if before else ())
-            before = entry
-            continue
-        kind = entry["kind"]
-        taken[kind] += 1
-        if kind == "isr_rejected":
-            taken[f"error {entry['detail']['error']}"] += 1
-        if kind == "high_watermark" and isinstance(last, dict) and last["kind"] == "isr_commit":
-            taken["moves"] += 1
+    for before, after in pairwise(run.frames):
+        taken.update(_looks(before, after))
+    told = [event for event in run.cluster.events if not event.is_stored_state]
+    taken.update(event.kind for event in told)
+    taken.update(f"error {e.detail['error']}" for e in told if e.kind == "isr_rejected")
+    for last, event in pairwise(told):
+        if (last.kind, event.kind) == ("isr_commit", "high_watermark"):
+            taken["moves"] += event.place == last.place + 1
     taken["asked"] = taken["isr_shrink"] + taken["isr_expand"]
     taken["keep"] = taken["check"] - taken["isr_shrink"]
     taken["stay"] = taken["fetch"] - taken["isr_expand"]

@@ -1,4 +1,4 @@
-"""Tables and figures of the claims: what is said, what was run, what came out.
+"""Tables and figures of the claims: what is claimed, what was run, what came out.
 
 Text from scenarios and logs is escaped in HTML, and plain in figures.
 """
@@ -6,27 +6,35 @@ Text from scenarios and logs is escaped in HTML, and plain in figures.
 from __future__ import annotations
 
 import html
-from itertools import groupby
+from itertools import pairwise
 
 import ipywidgets as widgets
-import matplotlib.pyplot as plt
 from IPython.display import HTML
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from isrlab.engine.versions import KafkaVersion
-from isrlab.show.style import INK, bare, plain
-from isrlab.workbook.claims import CLAIMS, THEMES, Claim, Finding, Kind, of_theme, runs
-from isrlab.workbook.claims.model import By, Case, Statement
+from isrlab.engine.choices import HighWatermarkSet
+from isrlab.engine.versions import GENERATIONS, KafkaVersion, release
+from isrlab.show import offsets
+from isrlab.show.controls import pick
+from isrlab.show.curves import Curve, Scale, plot_curves, plot_ticks
+from isrlab.show.matrix import plot_matrix
+from isrlab.show.style import INK, OUTCOMES, PALE, WHITE, broker_colour, panels
+from isrlab.workbook.claims import CLAIMS, THEMES, Claim, measures, of_theme, recorded
+from isrlab.workbook.claims.verdicts import By, Case, Kind, Statement, in_words
+from isrlab.world import scenario
 
-# Light to dark, so that they differ without colour; the words are always printed, too
+# The words are always printed, too
 COLOURS = {
-    Kind.RIGHT: "#BFE3D0",
-    Kind.SOME_VERSIONS: "#FFE9A8",
-    Kind.PARTLY: "#F6C28B",
-    Kind.WRONG: "#D97B6C",
-    Kind.NOTE: "#DDDDDD",
+    Kind.RIGHT: OUTCOMES["safe"],
+    Kind.SOME_VERSIONS: OUTCOMES["flapping"],
+    Kind.PARTLY: OUTCOMES["lost"],
+    Kind.WRONG: OUTCOMES["diverged"],
+    Kind.NOTE: PALE,
 }
+OF_ARTICLES = 30  # claims; the others are about our own brokers
+MOST_LINES = 90  # of a run's text
 _CELL = "text-align:left;vertical-align:top;padding:4px 8px;white-space:normal"
 
 
@@ -35,162 +43,132 @@ _CELL = "text-align:left;vertical-align:top;padding:4px 8px;white-space:normal"
 
 def table(theme: str) -> HTML:
     """The claims of one theme: claim, run, verdict. Raises ValueError for an unknown theme."""
-    rows = "".join(_row(claim) for claim in of_theme(theme))
-    head = "".join(
-        f'<th style="{_CELL};width:{width}">{name}</th>'
-        for name, width in (("row", "4%"), ("claim", "32%"), ("run", "20%"), ("verdict", "44%"))
-    )
-    return HTML(
-        f'<table style="width:100%;font-size:90%"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{rows}</tbody></table>"
-    )
+    rows = [
+        (
+            str(claim.number),
+            f"{html.escape(claim.sentence)}<br><small>{html.escape(claim.source)}</small>",
+            html.escape(claim.run),
+            verdict_html(claim),
+        )
+        for claim in of_theme(theme)
+    ]
+    head = (("row", 4), ("claim", 32), ("run", 20), ("verdict", 44))
+    columns = "".join(f'<th style="{_CELL};width:{width}%">{name}</th>' for name, width in head)
+    body = "".join(_row_html(cells) for cells in rows)
+    return HTML(f'<table style="width:100%;font-size:90%"><tr>{columns}</tr>{body}</table>')
 
 
-def _row(claim: Claim) -> str:
-    said = f"{html.escape(claim.sentence)}<br><small>{html.escape(claim.source)}</small>"
-    cells = (str(claim.number), said, html.escape(claim.run), verdict_html(claim.verdict))
-    return "<tr>" + "".join(f'<td style="{_CELL}">{cell}</td>' for cell in cells) + "</tr>"
+def _row_html(cells: tuple[str, ...], style: str = "") -> str:
+    """A table row of cells that are HTML already."""
+    columns = "".join(f'<td style="{_CELL}">{cell}</td>' for cell in cells)
+    return f'<tr style="{style}">{columns}</tr>'
 
 
-def verdict_html(finding: Finding) -> str:
+def verdict_html(claim: Claim) -> str:
     """The class as a coloured word, the verdict on each statement, the evidence."""
-    colour = COLOURS[finding.kind]
-    chip = (
-        f'<span style="background:{colour};color:#222;padding:1px 6px">{finding.kind.value}</span>'
-    )
-    words = "".join(f"<li>{html.escape(_sentence(s))}</li>" for s in finding.statements)
+    words = "".join(f"<li>{html.escape(f'{s.says}: {s.word}')}</li>" for s in claim.statements)
     return (
-        f'{chip}<ul style="margin:4px 0 4px 16px;padding:0">{words}</ul>'
-        f"{html.escape(finding.evidence)}"
+        f'<span style="background:{COLOURS[claim.kind]};color:#222;padding:1px 6px">'
+        f'{claim.kind.value}</span><ul style="margin:4px 0 4px 16px;padding:0">{words}</ul>'
+        f"{html.escape(claim.evidence)}"
     )
-
-
-def _sentence(statement: Statement) -> str:
-    return f"{statement.says}: {statement.word}"
 
 
 def row(number: int) -> HTML:
     """One claim with every case, its scenario and what that prints."""
-    return HTML(_row_html(CLAIMS[number]))
+    return HTML(_page(CLAIMS[number]))
 
 
-def _row_html(claim: Claim) -> str:
-    cases = "".join(_cases_html(s) for s in claim.verdict.statements if s.cases)
+def _page(claim: Claim) -> str:
+    cases = "".join(_cases_html(s) for s in claim.statements if s.cases)
     return (
         f"<p><b>Row {claim.number}</b> ({html.escape(claim.source)}): "
-        f"{html.escape(claim.sentence)}</p>{verdict_html(claim.verdict)}{cases}{_run_html(claim)}"
+        f"{html.escape(claim.sentence)}</p>{verdict_html(claim)}{cases}{_run_html(claim)}"
     )
 
 
 def _cases_html(statement: Statement) -> str:
-    lines = "".join(
-        f'<tr style="background:{COLOURS[Kind.RIGHT if agrees else Kind.WRONG]};color:#222">'
-        + "".join(f'<td style="{_CELL}">{html.escape(text)}</td>' for text in texts)
-        + "</tr>"
-        for agrees, *texts in _grouped(statement)
+    rows = [("", "claimed", "measured", PALE)]
+    for where, case in statement.groups:
+        is_right = case.agrees or statement.by == By.QUESTION
+        colour = COLOURS[Kind.RIGHT if is_right else Kind.WRONG]
+        rows.append((where, in_words(case.claimed), str(case.measured), colour))
+    body = "".join(
+        _row_html(tuple(map(html.escape, cells)), f"background:{colour};color:#222")
+        for *cells, colour in rows
     )
-    head = "".join(f'<th style="{_CELL}">{name}</th>' for name in ("", "told", "shown"))
-    return (
-        f"<p><i>{html.escape(statement.says)}</i></p>"
-        f'<table style="font-size:90%"><tr>{head}</tr>{lines}</table>'
-    )
-
-
-def _grouped(statement: Statement) -> list[tuple[bool, str, str, str]]:
-    """Cases that say the same, releases in a row as one."""
-    found = []
-    for (told, shown), group in groupby(statement.cases, key=lambda c: (str(c.told), str(c.shown))):
-        cases = list(group)
-        where = cases[0].where
-        if statement.by == By.VERSION and len(cases) > 1:
-            where = f"{where.split('-')[0]}-{cases[-1].where.split('-')[-1]}"
-        elif len(cases) > 1:
-            where = ", ".join(c.where for c in cases)
-        agrees = cases[0].agrees or statement.by == By.QUESTION
-        found.append((agrees, where, told, shown))
-    return found
+    return f'<p><i>{html.escape(statement.says)}</i></p><table style="font-size:90%">{body}</table>'
 
 
 def _run_html(claim: Claim) -> str:
     if not claim.script:
         return ""
-    run = runs.play(claim.script, claim.version)
-    text = "\n\n".join("\n".join([*b.source, "----", b.printed]) for b in run.blocks)
-    lines = text.splitlines()
-    shown = lines if len(lines) <= 90 else [*lines[:40], "...", *lines[-40:]]
+    run = scenario.play(claim.script, version=claim.version)
+    lines = run.rewritten.splitlines()
+    if len(lines) > MOST_LINES:
+        lines = [*lines[: MOST_LINES // 2], "...", *lines[-MOST_LINES // 2 :]]
     return (
         f"<details><summary>The run, in Kafka {html.escape(claim.version)}</summary>"
         f'<pre style="font-family:monospace;font-size:85%;line-height:1.25">'
-        f"{html.escape(chr(10).join(shown))}</pre></details>"
+        f"{html.escape(chr(10).join(lines))}</pre></details>"
     )
 
 
 def picker(number: int = 5) -> widgets.VBox:
     """Choose a row and see its cases and its run."""
-    options = [(f"{n}. {c.source}"[:90], n) for n, c in CLAIMS.items()]
-    choice = widgets.Dropdown(
-        options=options, value=number, description="row", layout=widgets.Layout(width="620px")
-    )
-    page = widgets.HTML()
+    choice = pick("row", [(f"{n}. {c.source}"[:90], n) for n, c in CLAIMS.items()], number)
+    page = widgets.HTML(_page(CLAIMS[number]))
 
-    def draw(chosen: int) -> None:
-        page.value = _row_html(CLAIMS[chosen])
+    def draw(change: dict[str, int]) -> None:
+        page.value = _page(CLAIMS[change["new"]])
 
-    choice.observe(lambda change: draw(change["new"]), names="value")
-    draw(number)
+    choice.observe(draw, names="value")
     return widgets.VBox([choice, page])
 
 
 # All rows at once
 
 
-def plot_overview(*, ax: Axes | None = None) -> Axes:
-    """Every row as a field in the colour of its verdict's class, theme by theme."""
-    ax = ax or plt.subplots(figsize=(10, 0.42 * len(THEMES) + 1.6))[1]
-    for y, theme in enumerate(THEMES):
-        for x, claim in enumerate(of_theme(theme)):
-            ax.add_patch(
-                Rectangle(
-                    (x, y), 1, 1, facecolor=COLOURS[claim.verdict.kind], edgecolor="white", lw=2
-                )
-            )
-            ax.text(x + 0.5, y + 0.5, str(claim.number), ha="center", va="center", color=INK)
-    ax.set_xlim(0, max(len(of_theme(theme)) for theme in THEMES))
-    ax.set_ylim(len(THEMES), 0)
-    ax.set_yticks([y + 0.5 for y in range(len(THEMES))], [plain(t) for t in THEMES])
-    ax.set_xticks([])
-    ax.tick_params(length=0)
-    bare(ax)
-    patches = [Patch(color=colour, label=_legend(kind)) for kind, colour in COLOURS.items()]
-    ax.legend(handles=patches, loc="lower right", frameon=False, fontsize=9)
-    ax.set_title(plain(finding()), loc="left", fontsize=11)
-    return ax
-
-
-def _legend(kind: Kind) -> str:
-    return f"{kind.value}: {len(of_kind(kind))}"
-
-
-def of_kind(kind: Kind, last: int = 34) -> list[int]:
+def of_kind(kind: Kind, last: int = len(CLAIMS)) -> list[int]:
     """The rows up to `last` whose verdict is of that class."""
-    return [n for n, c in CLAIMS.items() if n <= last and c.verdict.kind == kind]
+    return [n for n, c in CLAIMS.items() if n <= last and c.kind == kind]
 
 
 def finding() -> str:
     """How many of the articles' claims are right as they stand, in one sentence."""
-    told = 30
-    count = {kind: len(of_kind(kind, told)) for kind in Kind}
+    count = {kind: len(of_kind(kind, OF_ARTICLES)) for kind in Kind}
     return (
-        f"Of {told} claims {count[Kind.RIGHT]} hold as they stand, {count[Kind.SOME_VERSIONS]} in "
-        f"some releases, {count[Kind.PARTLY]} in part, {count[Kind.WRONG]} not at all"
+        f"Of {OF_ARTICLES} claims {count[Kind.RIGHT]} hold as they stand, "
+        f"{count[Kind.SOME_VERSIONS]} in some releases, {count[Kind.PARTLY]} in part, "
+        f"{count[Kind.WRONG]} not at all"
     )
 
 
 def statements_finding() -> str:
     """The same for the single statements that the articles' claims were taken apart into."""
-    kinds = [s.kind for n in range(1, 31) for s in CLAIMS[n].verdict.statements]
+    claims = [claim for number, claim in CLAIMS.items() if number <= OF_ARTICLES]
+    kinds = [s.kind for claim in claims for s in claim.statements]
     parts = (f"{kinds.count(kind)} {kind.value}" for kind in Kind)
     return f"Taken apart, they are {len(kinds)} statements: {', '.join(parts)}."
+
+
+def plot_overview(*, ax: Axes | None = None) -> Axes:
+    """Every row as a field in the colour of its verdict's class, theme by theme."""
+    rows = {theme: [str(claim.number) for claim in of_theme(theme)] for theme in THEMES}
+    places = range(max(len(numbers) for numbers in rows.values()))
+    fields = {
+        theme: {str(place): (numbers[place : place + 1] or [""])[0] for place in places}
+        for theme, numbers in rows.items()
+    }
+    colours = {str(n): COLOURS[claim.kind] for n, claim in CLAIMS.items()}
+    ax = plot_matrix(fields, finding(), colours={"": WHITE, **colours}, ax=ax)
+    ax.set_xticks([])
+    patches = [
+        Patch(color=colour, label=f"{kind.value}: {len(of_kind(kind))}")
+        for kind, colour in COLOURS.items()
+    ]
+    ax.legend(handles=patches, loc="lower right")
+    return ax
 
 
 def by_release() -> list[tuple[Claim, Statement]]:
@@ -198,52 +176,114 @@ def by_release() -> list[tuple[Claim, Statement]]:
     return [
         (claim, s)
         for claim in CLAIMS.values()
-        for s in claim.verdict.statements
-        if s.by == By.VERSION and s.kind == Kind.SOME_VERSIONS
+        for s in claim.statements
+        if s.kind == Kind.SOME_VERSIONS
     ]
 
 
 def case_in(statement: Statement, version: KafkaVersion) -> Case | None:
-    """The case that a release falls into, if the statement has one."""
-    release = _numbers(version.releases.split("-")[0])
-    known = [c for c in statement.cases if _numbers(c.where.split("-")[0]) <= release]
-    end = _numbers(statement.cases[-1].where.split("-")[-1])
-    return known[-1] if known and release <= end else None
-
-
-def _numbers(release: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in release.split("."))
+    """The case that a generation's first release falls into, if the statement has one."""
+    own = (*version.first, 0)
+    cases = [case for case in statement.cases if release(case.where.split("-")[0], 0) <= own]
+    end = release(statement.cases[-1].where.split("-")[-1])
+    return cases[-1] if cases and own <= end else None
 
 
 def plot_by_release(version: str, *, ax: Axes | None = None) -> Axes:
     """Where each statement that depends on the release holds; `version` is framed."""
-    rows, chosen = by_release(), KafkaVersion.of(version)
-    ax = ax or plt.subplots(figsize=(11.5, 0.34 * len(rows) + 1.6))[1]
-    for y, (_, statement) in enumerate(rows):
-        for x, release in enumerate(runs.VERSIONS):
-            case = case_in(statement, release)
-            if case:
-                colour = COLOURS[Kind.RIGHT if case.agrees else Kind.WRONG]
-                ax.add_patch(Rectangle((x, y), 1, 1, facecolor=colour, edgecolor="white", lw=1.5))
-                if not case.agrees:
-                    ax.text(x + 0.5, y + 0.5, "x", ha="center", va="center", fontsize=8, color=INK)
-    frame = runs.VERSIONS.index(chosen)
-    ax.add_patch(Rectangle((frame, 0), 1, len(rows), fill=False, edgecolor=INK, lw=1.6))
-    ax.set_xlim(0, len(runs.VERSIONS))
-    ax.set_ylim(len(rows), 0)
-    names = [v.releases.split("-")[0] for v in runs.VERSIONS]
-    ax.set_xticks([x + 0.5 for x in range(len(names))], names, fontsize=8)
-    ax.xaxis.tick_top()
-    labels = [plain(f"{c.number}  {s.says}") for c, s in rows]
-    ax.set_yticks([y + 0.5 for y in range(len(rows))], labels, fontsize=8)
-    ax.tick_params(length=0)
-    bare(ax)
-    cases = [case_in(s, chosen) for _, s in rows]
-    known = [c.agrees for c in cases if c]
-    ax.set_title(
-        plain(f"In Kafka {version} {sum(known)} of {len(known)} statements hold (x: does not)"),
-        loc="left",
-        fontsize=11,
-        pad=12,
-    )
+    statements, chosen = by_release(), KafkaVersion.of(version)
+    columns = [(v.releases.split("-")[0], v) for v in GENERATIONS]
+    fields = {
+        f"{claim.number}  {s.says}": {name: _mark(case_in(s, v)) for name, v in columns}
+        for claim, s in statements
+    }
+    cases = [case_in(s, chosen) for _, s in statements]
+    holds = [case.agrees for case in cases if case]
+    title = f"In Kafka {version} {sum(holds)} of {len(holds)} statements hold (x: does not)"
+    colours = {" ": WHITE, "": COLOURS[Kind.RIGHT], "x": COLOURS[Kind.WRONG]}
+    ax = plot_matrix(fields, title, colours=colours, size=(0.4, 0.3), ax=ax)
+    place = GENERATIONS.index(chosen)
+    ax.add_patch(Rectangle((place, 0), 1, len(fields), fill=False, edgecolor=INK, lw=1.6))
     return ax
+
+
+def _mark(case: Case | None) -> str:
+    return " " if case is None else "" if case.agrees else "x"
+
+
+# Single rows
+
+
+def plot_removal(versions: tuple[str, ...], *, ax: Axes | None = None) -> Axes:
+    """Row 2: how long a stopped follower stays in the ISR, by release."""
+    trials = [CLAIMS[2].trial("stopped", version) for version in versions]
+    ages = {t.release: [age / 1000 for age in measures.removal_ages(t)] for t in trials}
+    limits = {t.release: t.version.replica_lag_time_max_ms / 1000 for t in trials}
+    first, last = versions[0], versions[-1]
+    return plot_ticks(
+        {name: {"dropped": values} for name, values in ages.items()},
+        f"A stopped follower stays up to {max(ages[first]):g} s in {first}, "
+        f"{max(ages[last]):g} s in {last}",
+        Scale("time since the follower last caught up (s)"),
+        notes={name: f"at most {max(values):g} s" for name, values in ages.items()},
+        ranges={name: (limits[name], max(values)) for name, values in ages.items()},
+        ax=ax,
+    )
+
+
+def plot_clock_age(versions: tuple[str, ...]) -> Figure:
+    """Row 3: the clock of a follower that is always one fetch behind a steady producer."""
+    runs = {}
+    for version in versions:
+        seen = offsets.offsets_of(CLAIMS[3].trial("", version).run)
+        away = [span.start_ms / 1000 for span in seen.isr if 2 not in span.isr]
+        runs[f"Kafka {version}" + (f" (after {away[0]:.1f} s)" if away else "")] = seen
+    return offsets.plot_clocks(runs, limit_s=1.0)
+
+
+def plot_catching_up(version: str) -> Figure:
+    """Rows 4 and 5: the high watermark that a returning follower has to reach, rule on and off."""
+    with_rule = KafkaVersion.of(version)
+    rules = {
+        "ISR and replicas in time count": with_rule,
+        "the ISR alone counts": with_rule.with_(high_watermark_set=HighWatermarkSet.ISR),
+    }
+    figure, grid = panels(1, 2, (11, 3.4), sharey=True)
+    scales = Scale("records in the leader's log", low=2), Scale("offset")
+    for ax, (name, rule) in zip(grid.flat, rules.items(), strict=True):
+        run = scenario.play(CLAIMS[4].script, version=rule)
+        frames = run.frames[run.blocks[1].frames[0] :]
+        grown = [
+            f for before, f in pairwise(frames) if f.disks[1].records > before.disks[1].records
+        ]
+        ends = [frame.disks[1].log_end_offset for frame in grown]
+        marks = [frame.disks[1].high_watermark for frame in grown]
+        acked = [measures.remote(frame, 2).log_end_offset for frame in grown]
+        curves = {
+            "leader's end offset": Curve(ends, ends, look=(broker_colour(1), "o")),
+            "high watermark": Curve(ends, marks, look=(INK, ""), style="--"),
+            "follower's end offset": Curve(ends, acked, look=(broker_colour(2), "s")),
+        }
+        joins = [r["log_end_offset"] for r in run.cluster.events if r["kind"] == "isr_expand"]
+        verdict = f"it joins at {joins[0]}" if joins else "it never joins"
+        plot_curves(curves, f"{name}: {verdict}", scales, ax=ax)
+    figure.legends.pop()  # both panels have the same
+    return figure
+
+
+def plot_recorded_ages(*, ax: Axes | None = None) -> Axes:
+    """Row 32: when real leaders dropped followers, over the range that the engine gives."""
+    limit = recorded.LAG_MS / 1000
+    ages = {
+        f"Kafka {name}": [age / 1000 for age in recorded.recorded_ages(name)]
+        for name in recorded.RELEASES
+    }
+    every = [age for values in ages.values() for age in values]
+    inside = sum(limit < age <= 1.5 * limit for age in every)
+    return plot_ticks(
+        {name: {"dropped": values} for name, values in ages.items()},
+        f"{inside} of {len(every)} followers were dropped within the engine's range",
+        Scale("time since the dropped follower last caught up, s (grey: 1.0 to 1.5 lag times)"),
+        ranges=dict.fromkeys(ages, (limit, 1.5 * limit)),
+        ax=ax,
+    )

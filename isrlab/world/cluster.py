@@ -1,9 +1,9 @@
-"""The clocked world around the engine: a queue, a network, and what an observer remembers.
+"""The clocked world around the engine: a queue, a network, and processes.
 
 Everything that happens is taken from one queue, ordered by (time, sequence), so a run has no ties
 and no chance. A message for a broker goes through `engine.broker.step`, one for the controller
-through `engine.controller.step`; what they send is put back into the queue. After every step the
-safety properties are asked, and the changes are noted as rows of the events table.
+through `engine.controller.step`; what they send is put back into the queue. An observer sees every
+step.
 
 Up to 2.6 a leader writes ISR changes into ZooKeeper and waits for the answer: those two messages
 are delivered within the step. The clock starts at `START_MS` because Kafka's clocks use 0 for
@@ -19,28 +19,24 @@ from typing import Any
 from isrlab.engine import broker as broker_machine
 from isrlab.engine import controller as controller_machine
 from isrlab.engine import messages as m
-from isrlab.engine import safety
 from isrlab.engine.choices import IsrWrite
 from isrlab.engine.controller import Controller
 from isrlab.engine.frozen import replace
 from isrlab.engine.log import Log
-from isrlab.engine.model import NO_LEADER, Broker, Follower, Leader, Settings
+from isrlab.engine.model import Broker, Follower, Settings
 from isrlab.engine.partition import PartitionState
 from isrlab.engine.versions import KafkaVersion
-from isrlab.world import observer
-from isrlab.world.frames import Envelope, Fault, Frame, Outcome, Request
+from isrlab.world.frames import Envelope, Fault, Request
+from isrlab.world.observer import Observer
 
 START_MS = 1_000_000_000_000
-TOPIC = "t"
 MOST_STEPS = 1_000_000  # in one call; a run that needs more does not settle
-MOST_FRAMES = 5_000
 REQUESTS = (m.Fetch, m.OffsetsForLeaderEpoch, m.ListOffsets)
 _ZOOKEEPER_TALK = (m.AlterPartition, m.AlterPartitionResponse)
-_KIND = {"logs_agree": "diverged"}  # of the event that a broken property makes; else "lost"
 
 
 class NotSettledError(RuntimeError):
-    """Messages kept begetting messages for longer than any real exchange would."""
+    """Messages kept causing messages for longer than any real exchange would."""
 
 
 class Cluster:
@@ -72,26 +68,25 @@ class Cluster:
         self.latencies: dict[frozenset[int], int] = {}
         self.out_of_reach: dict[int, int] = {}  # broker -> since when the controller hears nothing
         self.requests: list[Request] = []
-        self.journal: list[Frame | observer.Row] = []  # what happened, in order
-        self.violations: dict[str, str] = {}
-        self.committed: dict[str, int] = {}
-        self.acknowledged: dict[str, int] = {}
-        self.disks_lost: set[int] = set()
         self.clean: set[int] = set()  # brokers whose last shutdown left its marker
         self.writes_zookeeper = self.version.isr_write <= IsrWrite.ZOOKEEPER_NOTIFY
         self._sequence = 0
-        self._verified = safety.Verified()
+        self._on_way = 0  # messages in the queue, without timers
         stored = PartitionState(leader or replicas[0], replicas if isr is None else isr)
         self.controller = Controller(self.version, self.settings, replicas, stored)
+        self.observer = Observer(self)
+        self.events, self.frames = self.observer.events, self.observer.frames
+        self.violations = self.observer.violations
         self._boot()
 
     def _boot(self) -> None:
         """All brokers start at once and learn who leads."""
         alive = tuple(m.BrokerInfo(b, 0) for b in sorted(self.replicas))
         self.controller = replace(self.controller, alive=alive)
+        self.observer.compare_stored(None)
         for number in self.replicas:
             self.start_process(number)
-            self.note({"kind": "restart", "broker": number, "replica": number})
+            self.observer.note("restart", number, replica=number)
         self.emit(m.CONTROLLER, controller_machine.metadata_orders(self.controller))
         self.emit(m.CONTROLLER, controller_machine.orders(self.controller))
         self.stabilize()
@@ -101,9 +96,9 @@ class Cluster:
     def stabilize(self) -> None:
         """Deliver until no message is on its way; what waits for a timer stays."""
         for _ in range(MOST_STEPS):
-            if not any(not e.is_timer for e in self.queue):
+            if not self._on_way:
                 return
-            self._deliver(self.queue.pop(0))
+            self._deliver(self._take(self.queue[0]))
         raise NotSettledError(f"still busy after {MOST_STEPS} steps")
 
     def advance(self, duration_ms: int) -> None:
@@ -113,7 +108,7 @@ class Cluster:
             if not self.queue or self.queue[0].due_ms > until:
                 self.now_ms = until
                 return
-            self._deliver(self.queue.pop(0))
+            self._deliver(self._take(self.queue[0]))
         raise NotSettledError(f"more than {MOST_STEPS} steps in {duration_ms} ms")
 
     def on_link(self, source: int, target: int) -> list[Envelope]:
@@ -122,13 +117,11 @@ class Cluster:
 
     def deliver(self, envelope: Envelope) -> None:
         """Deliver one chosen message now, before others that are due."""
-        self.queue.remove(envelope)
-        self._deliver(dataclasses.replace(envelope, due_ms=self.now_ms))
+        self._deliver(dataclasses.replace(self._take(envelope), due_ms=self.now_ms))
 
     def drop(self, envelope: Envelope) -> None:
         """One message is lost; its sender's socket notices."""
-        self.queue.remove(envelope)
-        self._lose(envelope)
+        self._lose(self._take(envelope))
 
     def tell(self, source: int, target: int, message: m.Message) -> None:
         """Hand a message over at once, before anything in the queue."""
@@ -158,6 +151,12 @@ class Cluster:
     ) -> None:
         envelope = Envelope(due_ms, self._next(), source, target, message, process)
         bisect.insort(self.queue, envelope)
+        self._on_way += not envelope.is_timer
+
+    def _take(self, envelope: Envelope) -> Envelope:
+        self.queue.remove(envelope)
+        self._on_way -= not envelope.is_timer
+        return envelope
 
     def latency(self, source: int, target: int) -> int:
         return self.latencies.get(frozenset((source, target)), self.latency_ms)
@@ -192,7 +191,7 @@ class Cluster:
 
     def _lose(self, envelope: Envelope) -> None:
         """A message does not arrive. The connection is gone; a waiting requester sees that."""
-        self._frame(envelope, was_lost=True)
+        self.observer.keep(envelope, was_lost=True)
         requester, peer = envelope.source, envelope.target
         if not isinstance(envelope.message, (*REQUESTS, m.AlterPartition)):
             requester, peer = peer, requester
@@ -209,92 +208,37 @@ class Cluster:
         after, outputs = broker_machine.step(before, envelope.message, self.now_ms)
         self.brokers[after.id] = after
         self.disks[after.id] = after.log
-        self._frame(envelope)
-        for row in observer.changes(before, after, envelope.message, outputs, self.now_ms):
-            self.note(row)
-        self._remember_commits(before, after)
+        self.observer.keep(envelope)
+        self.observer.compare(before, after, envelope.message, outputs)
         if before is not after:
-            self._ask_safety(before_all)
+            self.observer.ask_safety(before_all)
         self.emit(after.id, outputs)
 
     def _step_controller(self, envelope: Envelope) -> None:
         message = envelope.message
         if isinstance(message, m.SessionExpired) and not self._has_expired(message):
             return
-        self.controller, outputs = controller_machine.step(self.controller, message, self.now_ms)
-        self._frame(envelope)
+        before = self.controller
+        self.controller, outputs = controller_machine.step(before, message, self.now_ms)
+        self.observer.keep(envelope)
+        self.observer.compare_stored(before, message)
         self.emit(m.CONTROLLER, outputs)
 
     def controller_fails_over(self, live: tuple[m.BrokerInfo, ...]) -> None:
-        self.controller, outputs = controller_machine.fail_over(self.controller, live)
+        before = self.controller
+        self.controller, outputs = controller_machine.fail_over(before, live)
+        self.mark(m.CONTROLLER, "fails over")
+        self.observer.compare_stored(before)
         self.emit(m.CONTROLLER, outputs)
 
     def _has_expired(self, message: m.SessionExpired) -> bool:
         since = self.out_of_reach.get(message.broker)
         return since is not None and self.now_ms - since >= self.settings.session_timeout_ms
 
-    def _remember_commits(self, before: Broker, after: Broker) -> None:
-        """A record is committed once a leader's high watermark has passed it."""
-        if not isinstance(after.role, Leader):
-            return
-        start = before.log.high_watermark if isinstance(before.role, Leader) else 0
-        for offset in range(max(start, after.log.log_start_offset), after.log.high_watermark):
-            record = after.log.record_at(offset)
-            if record is not None:
-                self.committed.setdefault(record.id, offset)
-
-    def view(self, before: dict[int, Broker] | None = None) -> safety.View:
-        return safety.View(
-            self.brokers,
-            self.brokers if before is None else before,
-            self.controller,
-            self.committed,
-            self.acknowledged,
-            len(self.disks_lost),
-            self._verified,
-        )
-
-    def _ask_safety(self, before: dict[int, Broker]) -> None:
-        view = self.view(before)
-        for name, holds in safety.PROPERTIES.items():
-            wrong = None if name in self.violations else holds(view)
-            if wrong is not None:
-                self.violations[name] = wrong
-                detail = {"property": name, "text": wrong}
-                self.note({"kind": _KIND.get(name, "lost"), "detail": detail})
-
-    def note(self, row: observer.Row) -> None:
-        where = {"run": "", "ts_ms": self.now_ms, "topic": TOPIC, "partition": 0}
-        self.journal.append(where | row)
-
     def mark(self, machine: int, text: str) -> None:
         """A fault has struck a machine: that is a step, too."""
         fault: Any = Fault(text)  # in place of a message
-        self._frame(Envelope(self.now_ms, self._next(), machine, machine, fault))
-
-    def _frame(self, envelope: Envelope, was_lost: bool = False) -> None:
-        """Keep what the cluster looks like now; a very long run keeps only its messages."""
-        is_kept = len(self.journal) < MOST_FRAMES
-        self.journal.append(
-            Frame(
-                self.now_ms,
-                envelope.source,
-                envelope.target,
-                envelope.message,
-                dict(self.brokers) if is_kept else {},
-                dict(self.disks) if is_kept else {},
-                self.controller,
-                was_lost,
-            )
-        )
-
-    @property
-    def frames(self) -> list[Frame]:
-        return [entry for entry in self.journal if isinstance(entry, Frame) and entry.brokers]
-
-    @property
-    def events(self) -> list[observer.Row]:
-        return [entry for entry in self.journal if not isinstance(entry, Frame)]
+        self.observer.keep(Envelope(self.now_ms, self._next(), machine, machine, fault))
 
     # Clients
 
@@ -311,7 +255,7 @@ class Cluster:
 
     def _on_answer(self, broker: int, answer: m.Message) -> None:
         if not isinstance(answer, m.ProduceResponse):  # the controller's, to an operator
-            self._frame(Envelope(self.now_ms, self._next(), broker, m.CLIENT, answer))
+            self.observer.keep(Envelope(self.now_ms, self._next(), broker, m.CLIENT, answer))
             return
         request = self.requests[answer.request]
         if answer.error:
@@ -323,13 +267,13 @@ class Cluster:
             "acks": str(request.acks),
             "latency_ms": str(self.now_ms - request.sent_ms),
         }
-        self.note({"kind": "produce_ack", "broker": request.broker, "detail": detail})
-        self.acknowledged |= dict.fromkeys(request.ids, request.acks)
+        self.observer.note("produce_ack", request.broker, detail=detail)
+        self.observer.acknowledged |= dict.fromkeys(request.ids, request.acks)
 
     def _refuse(self, request: Request, error: str) -> None:
         request.error, request.is_answered = error, True
         detail = {"error": error, "records": " ".join(request.ids)}
-        self.note({"kind": "produce_error", "broker": request.broker, "detail": detail})
+        self.observer.note("produce_error", request.broker, detail=detail)
 
     # Processes and connections (the faults of `faults.py` are made of these)
 
@@ -348,10 +292,10 @@ class Cluster:
         self.paused.pop(broker, None)
         self.held = [e for e in self.held if e.target != broker]
         for order in self.on_link(m.CONTROLLER, broker):  # the next process will not hear them
-            self.queue.remove(order)
+            self._take(order)
         self.epochs[broker] += 1
         self.mark(broker, f"stops ({how})")
-        self.note({"kind": "crash", "broker": broker, "replica": broker, "detail": {"by": how}})
+        self.observer.note("crash", broker, replica=broker, detail={"by": how})
 
     def _halt(self, broker: int, reason: str) -> None:
         self.stop_process(broker, f"halt: {reason}")
@@ -374,19 +318,7 @@ class Cluster:
             if number != broker and is_waiting and not self.is_cut(number, broker):
                 self.post(self.now_ms, broker, number, m.Disconnected(broker))
 
-    # Answers about the whole
-
     @property
     def leader(self) -> Broker | None:
         """The broker that leads in the newest epoch, if there is one."""
-        return self.view().leader
-
-    @property
-    def outcome(self) -> Outcome:
-        return Outcome(
-            lost=tuple(safety.missing_committed(self.view())),
-            lost_acknowledged=tuple(safety.missing_acknowledged(self.view())),
-            diverged=tuple(safety.disagreements(self.view())),
-            has_leader=self.controller.leader != NO_LEADER,
-            violations=dict(self.violations),
-        )
+        return self.observer.view().leader

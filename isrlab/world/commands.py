@@ -14,7 +14,7 @@ from isrlab.engine.model import Follower, Leader, Settings
 from isrlab.engine.versions import KafkaVersion
 from isrlab.world import faults, words
 from isrlab.world.cluster import Cluster
-from isrlab.world.frames import Envelope, Frame
+from isrlab.world.frames import Envelope, Event, Frame
 from isrlab.world.script import Command, Run
 
 MOST_RECORDS = 100_000
@@ -27,16 +27,19 @@ def print_news(run: Run) -> None:
     """What happened since the last command, as far as it is worth a line."""
     if run.world is None:
         return
-    for entry in run.world.journal[run.told :]:
+    for entry in run.world.observer.since(run.told):
         if isinstance(entry, Frame):
             if run.is_tracing and entry.source != entry.target:
                 run.lines.append(words.message_line(entry))
-        elif run.shows_isr_only:
-            if entry["kind"] in _ISR_NEWS:
+        elif not entry.is_stored_state:
+            is_wanted = entry.kind in _ISR_NEWS if run.shows_isr_only else _is_news(entry)
+            if is_wanted:
                 run.lines.append(words.event_line(entry))
-        elif entry["kind"] not in _QUIET or words.is_halt(entry):
-            run.lines.append(words.event_line(entry))
-    run.told = len(run.world.journal)
+        run.told = entry.place + 1
+
+
+def _is_news(event: Event) -> bool:
+    return event.kind not in _QUIET or words.is_halt(event)
 
 
 # What commands take
@@ -130,7 +133,7 @@ def _partition(run: Run, command: Command) -> None:
     latency = _duration_ms(command, options.get("latency", "0ms"))
     first = _count(command, options["start"], 2**62) if "start" in options else 0
     run.world = Cluster(version, replicas, leader, isr, latency, log_start_offset=first, **changes)
-    run.told = len(run.world.journal)
+    run.told = len(run.world.frames) + len(run.world.events)
     run.first_frame = len(run.world.frames) - 1
 
 
@@ -357,7 +360,7 @@ def _check(run: Run, command: Command) -> None:
     for name in asked:
         if name not in safety.PROPERTIES:
             raise command.fail(f"no property {name!r}; known: {', '.join(safety.PROPERTIES)}")
-        wrong = safety.PROPERTIES[name](run.cluster.view())
+        wrong = safety.PROPERTIES[name](run.cluster.observer.view())
         run.lines.append(f"  {name}: {wrong or 'holds'}")
 
 

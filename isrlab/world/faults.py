@@ -49,7 +49,7 @@ def power_loss(cluster: Cluster, broker: int) -> None:
     before = cluster.disks[broker].log_end_offset
     cluster.disks[broker] = cluster.disks[broker].after_power_loss()
     if cluster.disks[broker].log_end_offset < before:
-        cluster.disks_lost.add(broker)
+        cluster.observer.disks_lost.add(broker)
 
 
 def start(cluster: Cluster, broker: int) -> None:
@@ -58,7 +58,7 @@ def start(cluster: Cluster, broker: int) -> None:
         cluster.out_of_reach.pop(broker, None)
     cluster.start_process(broker)
     cluster.mark(broker, "starts")
-    cluster.note({"kind": "restart", "broker": broker, "replica": broker})
+    cluster.observer.note("restart", broker, replica=broker)
     cluster.reset_connections(broker)
     was_clean = broker in cluster.clean
     cluster.tell(broker, CONTROLLER, RegisterBroker(broker, cluster.epochs[broker], was_clean))

@@ -1,11 +1,13 @@
-"""What a run of a cluster is made of: messages on their way, the state after each step, the end."""
+"""What a run is made of: messages on their way, the state after each step, events, the end."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import overload
 
 from isrlab.engine.controller import Controller
-from isrlab.engine.log import Log
+from isrlab.engine.log import Log, Record
 from isrlab.engine.messages import Message
 from isrlab.engine.model import Broker
 
@@ -33,10 +35,38 @@ class Fault:
     text: str
 
 
+class Prefix(Sequence[Record]):
+    """The first `count` records of a list that only grows: what a log held at one time."""
+
+    __slots__ = ("_count", "_records")
+
+    def __init__(self, records: list[Record], count: int) -> None:
+        self._records, self._count = records, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Record, ...]: ...
+    def __getitem__(self, index: int | slice) -> Record | tuple[Record, ...]:
+        if isinstance(index, slice):
+            return tuple(self._records[i] for i in range(*index.indices(self._count)))
+        return self._records[range(self._count)[index]]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self[:] == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self[:])
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     """The whole cluster after one step: what a figure draws and a slider moves through."""
 
+    place: int  # in the order of all frames and events
     now_ms: int
     source: int
     target: int
@@ -45,6 +75,33 @@ class Frame:
     disks: dict[int, Log]  # of all brokers, dead ones too
     controller: Controller
     was_lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened, with the columns of the events table."""
+
+    place: int  # in the order of all frames and events
+    ts_ms: int
+    kind: str
+    broker: int | None = None
+    leader_epoch: int | None = None
+    partition_epoch: int | None = None
+    replica: int | None = None
+    isr: tuple[int, ...] | None = None
+    isr_before: tuple[int, ...] | None = None
+    high_watermark: int | None = None
+    log_end_offset: int | None = None
+    detail: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_stored_state(self) -> bool:
+        """The controller says it, not a broker."""
+        return self.detail.get("said_by") == "controller"
+
+    @property
+    def row(self) -> dict[str, object]:
+        return {part.name: getattr(self, part.name) for part in fields(self)[1:]}
 
 
 @dataclass(slots=True)

@@ -1,24 +1,25 @@
-"""From a step of the engine to rows of the events table, by comparing before and after.
+"""An all-seeing observer of a cluster: its frames, its events, and what it has promised.
 
 The engine reports nothing: what happened is what changed. So an event can never say anything that
-the state does not. The engine's brokers speak of their own steps; what the stored state of the
-partition says is read from the controller, frame by frame (`stored_isr`).
+the state does not. Brokers speak of their own steps; what the stored state of the partition says is
+read from the controller. After every step of a broker the safety properties are asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from heapq import merge
+from operator import attrgetter
+from typing import Any, Protocol, cast
 
-from isrlab.engine.messages import (
-    AlterPartition,
-    AlterPartitionResponse,
-    IsrChangeNotification,
-    Message,
-    Output,
-    Send,
-    UpdateMetadata,
-)
+from isrlab.engine import messages as m
+from isrlab.engine import safety
+from isrlab.engine.controller import Controller
+from isrlab.engine.frozen import replace
+from isrlab.engine.log import Log, Record
 from isrlab.engine.model import (
+    NO_LEADER,
     Broker,
     CommittedIsr,
     Follower,
@@ -26,111 +27,215 @@ from isrlab.engine.model import (
     PendingExpandIsr,
     PendingShrinkIsr,
 )
-from isrlab.world.frames import Frame
+from isrlab.world.frames import Envelope, Event, Frame, Outcome, Prefix
 
-Row = dict[str, object]
-
-
-def changes(
-    before: Broker, after: Broker, message: Message, outputs: tuple[Output, ...], now_ms: int
-) -> Iterator[Row]:
-    """The events of one step of one broker, without run, time and topic."""
-    base = _position(after)
-    yield from _role_events(before, after, base)
-    yield from _isr_events(before, after, message, base, now_ms)
-    if _is_cut(before, after):
-        yield base | {"kind": "truncate"}
-    if before.log.high_watermark != after.log.high_watermark:
-        yield base | {"kind": "high_watermark"}
-    if any(isinstance(o, Send) and isinstance(o.message, IsrChangeNotification) for o in outputs):
-        yield base | {"kind": "notify"}
-    if isinstance(message, UpdateMetadata) and before.metadata != after.metadata:
-        yield base | {"kind": "metadata"}
+_KIND = {"logs_agree": "diverged"}  # of the event that a broken property makes; else "lost"
 
 
-def _position(broker: Broker) -> Row:
-    row: Row = {
-        "broker": broker.id,
-        "leader_epoch": broker.role.leader_epoch if broker.role else None,
-        "partition_epoch": broker.role.partition_epoch if broker.role else None,
-        "high_watermark": broker.log.high_watermark,
-        "log_end_offset": broker.log.log_end_offset,
-    }
-    if isinstance(broker.role, Leader):
-        row["isr"] = list(broker.role.isr)
-    return row
+class World(Protocol):
+    """What is observed."""
+
+    now_ms: int
+    brokers: dict[int, Broker]
+    disks: dict[int, Log]
+    controller: Controller
 
 
-def _role_events(before: Broker, after: Broker, base: Row) -> Iterator[Row]:
-    if isinstance(after.role, Leader) and before.leader_epoch != after.leader_epoch:
-        yield base | {"kind": "leader"}
-    if isinstance(after.role, Follower) and (
-        not isinstance(before.role, Follower) or before.role.leader != after.role.leader
-    ):
-        yield base | {"kind": "follower", "replica": after.role.leader}
+class Observer:
+    """What an all-seeing observer remembers of a run."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.frames: list[Frame] = []
+        self.events: list[Event] = []
+        self.committed: dict[str, int] = {}  # record -> offset
+        self.acknowledged: dict[str, int] = {}  # record -> acks
+        self.disks_lost: set[int] = set()  # brokers that have lost unflushed records
+        self._verified = safety.Verified()
+        self.violations: dict[str, str] = {}
+        self._records: dict[int, list[Record]] = {}  # of each disk; frames share them
+        self._logs: dict[int, tuple[Log, Log]] = {}  # of each disk: as it is, and as frames keep it
+        self._brokers: dict[int, tuple[Broker, Broker]] = {}
+
+    def note(self, kind: str, broker: int | None = None, **columns: Any) -> None:
+        place = len(self.frames) + len(self.events)
+        self.events.append(Event(place, self.world.now_ms, kind, broker, **columns))
+
+    def keep(self, envelope: Envelope, was_lost: bool = False) -> None:
+        """A frame: what the cluster looks like now."""
+        world, place = self.world, len(self.frames) + len(self.events)
+        disks = {number: self._kept_log(number, log) for number, log in world.disks.items()}
+        brokers = {number: self._kept_broker(broker) for number, broker in world.brokers.items()}
+        way = (envelope.source, envelope.target, envelope.message)
+        state = (brokers, disks, world.controller)
+        self.frames.append(Frame(place, world.now_ms, *way, *state, was_lost))
+
+    def _kept_log(self, number: int, log: Log) -> Log:
+        """The log over records that all frames share while it grows: a long run stays cheap."""
+        if number in self._logs and self._logs[number][0] is log:
+            return self._logs[number][1]
+        shared, count = self._records.get(number, []), len(log.records)
+        if count < len(shared) or (shared and log.records[len(shared) - 1] is not shared[-1]):
+            shared = []
+        shared.extend(log.records[len(shared) :])
+        self._records[number] = shared
+        records = cast("tuple[Record, ...]", Prefix(shared, count))
+        self._logs[number] = log, replace(log, records=records)
+        return self._logs[number][1]
+
+    def _kept_broker(self, broker: Broker) -> Broker:
+        number = broker.id
+        if number not in self._brokers or self._brokers[number][0] is not broker:
+            kept = replace(broker, log=self._kept_log(number, broker.log))
+            self._brokers[number] = broker, kept
+        return self._brokers[number][1]
+
+    def since(self, place: int) -> Iterator[Frame | Event]:
+        """Frames and events from a place on, in order."""
+        parts = (
+            e[bisect_left(e, place, key=attrgetter("place")) :] for e in (self.frames, self.events)
+        )
+        return merge(*parts, key=attrgetter("place"))
+
+    # What a step has changed
+
+    def compare(
+        self, before: Broker, after: Broker, message: m.Message, outputs: tuple[m.Output, ...]
+    ) -> None:
+        """Note the events of one step of one broker."""
+        at: dict[str, Any] = {
+            "broker": after.id,
+            "leader_epoch": after.role.leader_epoch if after.role else None,
+            "partition_epoch": after.role.partition_epoch if after.role else None,
+            "high_watermark": after.log.high_watermark,
+            "log_end_offset": after.log.log_end_offset,
+            "isr": after.role.isr if isinstance(after.role, Leader) else None,
+        }
+        self._compare_roles(before, after, at)
+        self._compare_isr(before, after, message, at)
+        if _is_cut(before.log, after.log):
+            self.note("truncate", **at)
+        if before.log.high_watermark != after.log.high_watermark:
+            self.note("high_watermark", **at)
+        if any(
+            isinstance(o, m.Send) and isinstance(o.message, m.IsrChangeNotification)
+            for o in outputs
+        ):
+            self.note("notify", **at)
+        if isinstance(message, m.UpdateMetadata) and before.metadata != after.metadata:
+            self.note("metadata", **at)
+        self._remember_commits(before, after)
+
+    def _compare_roles(self, before: Broker, after: Broker, at: Mapping[str, Any]) -> None:
+        old, new = before.role, after.role
+        if isinstance(new, Leader) and before.leader_epoch != new.leader_epoch:
+            self.note("leader", **at)
+        if isinstance(new, Follower) and not (
+            isinstance(old, Follower) and old.leader == new.leader
+        ):
+            self.note("follower", **at, replica=new.leader)
+
+    def _compare_isr(
+        self, before: Broker, after: Broker, message: m.Message, at: dict[str, Any]
+    ) -> None:
+        old, new = before.role, after.role
+        if not isinstance(new, Leader):
+            return
+        state = new.isr_state
+        is_asked = not isinstance(old, Leader) or old.isr_state != state
+        if is_asked and not isinstance(state, CommittedIsr):
+            asked = at | {"isr": state.proposed_isr, "isr_before": state.isr}
+            if isinstance(state, PendingExpandIsr):
+                self.note("isr_expand", **asked, replica=state.joining)
+            elif isinstance(state, PendingShrinkIsr):
+                only = state.leaving[0] if len(state.leaving) == 1 else None
+                knew = _knew(after.log, new, state.leaving, self.world.now_ms)
+                self.note("isr_shrink", **asked, replica=only, detail=knew)
+        if isinstance(message, m.AlterPartitionResponse) and message.error:
+            self.note("isr_rejected", **at, detail={"error": message.error})
+        if isinstance(old, Leader) and old.leader_epoch == new.leader_epoch and old.isr != new.isr:
+            self.note("isr_commit", **at, isr_before=old.isr)
+
+    def compare_stored(self, before: Controller | None, message: m.Message = None) -> None:
+        """Note the stored ISR, if the controller's step changed it, as said by the controller."""
+        now = self.world.controller
+        if before is not None and set(before.isr) == set(now.isr):
+            return
+        detail = {"said_by": "controller", "leader": str(now.leader)}
+        if isinstance(message, m.AlterPartition):
+            detail["asked_by"] = "leader"
+        self.note(
+            "isr_commit",
+            leader_epoch=now.leader_epoch,
+            partition_epoch=now.partition_epoch,
+            isr=now.isr,
+            isr_before=before.isr if before else None,
+            detail=detail,
+        )
+
+    # What was promised
+
+    def _remember_commits(self, before: Broker, after: Broker) -> None:
+        """A record is committed once a leader's high watermark has passed it."""
+        if not isinstance(after.role, Leader):
+            return
+        start = before.log.high_watermark if isinstance(before.role, Leader) else 0
+        for offset in range(max(start, after.log.log_start_offset), after.log.high_watermark):
+            record = after.log.record_at(offset)
+            if record is not None:
+                self.committed.setdefault(record.id, offset)
+
+    def view(self, before: dict[int, Broker] | None = None) -> safety.View:
+        return safety.View(
+            self.world.brokers,
+            self.world.brokers if before is None else before,
+            self.world.controller,
+            self.committed,
+            self.acknowledged,
+            len(self.disks_lost),
+            self._verified,
+        )
+
+    def ask_safety(self, before: dict[int, Broker]) -> None:
+        """Note each property that is broken for the first time."""
+        view = self.view(before)
+        for name, holds in safety.PROPERTIES.items():
+            wrong = None if name in self.violations else holds(view)
+            if wrong is not None:
+                self.violations[name] = wrong
+                self.note(_KIND.get(name, "lost"), detail={"property": name, "text": wrong})
+
+    @property
+    def outcome(self) -> Outcome:
+        return Outcome(
+            lost=tuple(safety.missing_committed(self.view())),
+            lost_acknowledged=tuple(safety.missing_acknowledged(self.view())),
+            diverged=tuple(safety.disagreements(self.view())),
+            has_leader=self.world.controller.leader != NO_LEADER,
+            violations=dict(self.violations),
+        )
 
 
-def _isr_events(
-    before: Broker, after: Broker, message: Message, base: Row, now_ms: int
-) -> Iterator[Row]:
-    old, new = before.role, after.role
-    if not isinstance(new, Leader):
-        return
-    state = new.isr_state
-    is_asked = not isinstance(state, CommittedIsr) and (
-        not isinstance(old, Leader) or old.isr_state != state
-    )
-    if isinstance(state, PendingExpandIsr) and is_asked:
-        asked = {"isr": list(state.proposed_isr), "isr_before": list(state.isr)}
-        yield base | asked | {"kind": "isr_expand", "replica": state.joining}
-    elif isinstance(state, PendingShrinkIsr) and is_asked:
-        asked = {"isr": list(state.proposed_isr), "isr_before": list(state.isr)}
-        only = state.leaving[0] if len(state.leaving) == 1 else None
-        detail = _why(after, new, state.leaving, now_ms)
-        yield base | asked | {"kind": "isr_shrink", "replica": only, "detail": detail}
-    if isinstance(message, AlterPartitionResponse) and message.error:
-        yield base | {"kind": "isr_rejected", "detail": {"error": message.error}}
-    if isinstance(old, Leader) and old.leader_epoch == new.leader_epoch and old.isr != new.isr:
-        yield base | {"kind": "isr_commit", "isr_before": list(old.isr)}
-
-
-def _why(broker: Broker, role: Leader, leaving: tuple[int, ...], now_ms: int) -> dict[str, str]:
+def _knew(log: Log, role: Leader, leaving: tuple[int, ...], now_ms: int) -> dict[str, str]:
     """How far behind the leaving replicas are; what the leader never saw is left out."""
     gone = [r for r in role.remotes if r.id in leaving]
-    end = broker.log.log_end_offset
-    fetched = max(r.last_fetch_time_ms for r in gone)
-    caught_up = max(r.last_caught_up_time_ms for r in gone)
-    values = {
-        "lag_records": max(end - max(r.log_end_offset, 0) for r in gone),
-        "since_caught_up_ms": now_ms - caught_up if caught_up > 0 else None,
-        "since_fetch_ms": now_ms - fetched if fetched > 0 else None,
-    }
-    return {key: str(value) for key, value in values.items() if value is not None}
+    caught_up_ms = max(r.last_caught_up_time_ms for r in gone)
+    fetched_ms = max(r.last_fetch_time_ms for r in gone)
+    knew = {"lag_records": max(log.log_end_offset - max(r.log_end_offset, 0) for r in gone)}
+    if caught_up_ms > 0:
+        knew["since_caught_up_ms"] = now_ms - caught_up_ms
+    if fetched_ms > 0:
+        knew["since_fetch_ms"] = now_ms - fetched_ms
+    return {key: str(value) for key, value in knew.items()}
 
 
-def stored_isr(before: Frame | None, after: Frame) -> Row | None:
-    """The stored ISR, if it is another one than in the frame before."""
-    was, now = before.controller if before else None, after.controller
-    if was is not None and set(was.isr) == set(now.isr):
-        return None
-    asked = {"asked_by": "leader"} if isinstance(after.message, AlterPartition) else {}
-    return {
-        "ts_ms": after.now_ms,
-        "kind": "isr_commit",
-        "leader_epoch": now.leader_epoch,
-        "partition_epoch": now.partition_epoch,
-        "isr": list(now.isr),
-        "isr_before": list(was.isr) if was else None,
-        "detail": {"said_by": "controller", "leader": str(now.leader), **asked},
-    }
-
-
-def _is_cut(before: Broker, after: Broker) -> bool:
-    if before.log.records is after.log.records:
+def _is_cut(before: Log, after: Log) -> bool:
+    """Records went; no step both cuts a log and adds to it, so the last one in common tells."""
+    if before.records is after.records:
         return False
-    common = min(len(before.log.records), len(after.log.records))
+    last = len(before.records) - 1
     return (
-        after.log.log_end_offset < before.log.log_end_offset
-        or after.log.log_start_offset != before.log.log_start_offset
-        or before.log.records[:common] != after.log.records[:common]
+        len(after.records) <= last
+        or after.log_start_offset != before.log_start_offset
+        or (last >= 0 and after.records[last] != before.records[last])
     )

@@ -9,9 +9,8 @@ import pyarrow as pa
 
 from isrlab.engine.versions import KafkaVersion
 from isrlab.events import table
-from isrlab.world.cluster import TOPIC, Cluster
+from isrlab.world.cluster import Cluster
 from isrlab.world.frames import Frame, Outcome
-from isrlab.world.observer import Row, stored_isr
 
 SEPARATOR = "----"
 
@@ -110,7 +109,7 @@ class Run:
     shows_isr_only: bool = False
     next_record: int = 1
     lines: list[str] = field(default_factory=list)
-    told: int = 0  # journal entries already printed
+    told: int = 0  # frames and events already printed
     first_frame: int = 0  # the frames before it show the cluster being set up
 
     @property
@@ -129,20 +128,12 @@ class Run:
         Times are those of the run's own clock, which starts at `START_MS`. The default name is the
         version's.
         """
-        frame: Frame | None = None
-        rows: list[Row | None] = []
-        for entry in self.cluster.journal:
-            if isinstance(entry, Frame):
-                rows.append(stored_isr(frame, entry))
-                frame = entry
-            else:
-                rows.append(entry)
-        where = {"run": name or self.cluster.version.name, "topic": TOPIC, "partition": 0}
-        return table([row | where for row in rows if row])
+        where = {"run": name or self.cluster.version.name, "topic": "t", "partition": 0}
+        return table([event.row | where for event in self.cluster.events])
 
     @property
     def outcome(self) -> Outcome:
-        return self.cluster.outcome
+        return self.cluster.observer.outcome
 
     @property
     def printed(self) -> str:

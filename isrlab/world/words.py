@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 from isrlab.engine.log import Log, Record
 from isrlab.engine.messages import CLIENT, CONTROLLER, FetchResponse, Message, OffsetsForLeaderEpoch
-from isrlab.engine.model import Broker, Leader, PendingExpandIsr
+from isrlab.engine.model import NO_LEADER, Broker, Leader, PendingExpandIsr
 from isrlab.world.cluster import START_MS, Cluster
-from isrlab.world.frames import Fault, Frame
-from isrlab.world.observer import Row
+from isrlab.world.frames import Event, Fault, Frame
 
 MOST_NAMES = 12
 _ADDRESSES = {CLIENT: "client", CONTROLLER: "controller"}
@@ -85,67 +84,55 @@ def _clock(now_ms: int) -> str:
     return f"{now_ms - START_MS:>6}ms"
 
 
-def _detail(row: Row, key: str) -> str:
-    detail = row.get("detail")
-    return str(detail.get(key, "")) if isinstance(detail, dict) else ""
+def _records(event: Event) -> str:
+    return _few(event.detail["records"].split())
 
 
-def _records(row: Row) -> str:
-    return _few(_detail(row, "records").split())
+def _asks(event: Event) -> str:
+    return f"asks for isr={ids(event.isr or ())} instead of {ids(event.isr_before or ())}"
 
 
-def _isr(row: Row, key: str = "isr") -> str:
-    value = row.get(key)
-    return ids(value) if isinstance(value, list) else ""
+def _violation(event: Event) -> str:
+    return "{property} is broken: {text}".format(**event.detail)
 
 
-def _violation(row: Row) -> str:
-    return f"{_detail(row, 'property')} is broken: {_detail(row, 'text')}"
+def _acknowledged(event: Event) -> str:
+    acks = event.detail["acks"]
+    return f"{_records(event)} acknowledged (acks={'all' if acks == '-1' else acks})"
 
 
-def _acks(row: Row) -> str:
-    acks = _detail(row, "acks")
-    return "all" if acks == "-1" else acks
-
-
-_SENTENCES: dict[str, Callable[[Row], str]] = {
-    "isr_shrink": lambda r: f"asks for isr={_isr(r)} instead of {_isr(r, 'isr_before')}",
-    "isr_expand": lambda r: f"asks for isr={_isr(r)} instead of {_isr(r, 'isr_before')}",
-    "isr_commit": lambda r: f"isr={_isr(r)} is stored",
-    "isr_rejected": lambda r: f"isr change refused: {_detail(r, 'error')}",
-    "leader": lambda r: (
-        f"leads epoch {r['leader_epoch']} from offset {r['log_end_offset']} with isr={_isr(r)}"
+_SENTENCES: dict[str, Callable[[Event], str]] = {
+    "isr_shrink": _asks,
+    "isr_expand": _asks,
+    "isr_commit": lambda e: f"isr={ids(e.isr or ())} is stored",
+    "isr_rejected": lambda e: f"isr change refused: {e.detail['error']}",
+    "leader": lambda e: (
+        f"leads epoch {e.leader_epoch} from offset {e.log_end_offset} with isr={ids(e.isr or ())}"
     ),
-    "follower": lambda r: f"follows {r['replica']}" if r["replica"] != -1 else "has no leader",
-    "truncate": lambda r: f"truncates its log to {r['log_end_offset']}",
-    "high_watermark": lambda r: f"hw={r['high_watermark']}",
-    "crash": lambda r: f"stops ({_detail(r, 'by')})",
-    "restart": lambda r: "starts",
-    "produce_error": lambda r: f"{_records(r)} refused: {_detail(r, 'error')}",
-    "produce_ack": lambda r: f"{_records(r)} acknowledged (acks={_acks(r)})",
+    "follower": lambda e: "has no leader" if e.replica == NO_LEADER else f"follows {e.replica}",
+    "truncate": lambda e: f"truncates its log to {e.log_end_offset}",
+    "high_watermark": lambda e: f"hw={e.high_watermark}",
+    "crash": lambda e: f"stops ({e.detail['by']})",
+    "restart": lambda e: "starts",
+    "produce_error": lambda e: f"{_records(e)} refused: {e.detail['error']}",
+    "produce_ack": _acknowledged,
     "lost": _violation,
     "diverged": _violation,
-    "notify": lambda r: "announces its isr changes to the controller",
-    "metadata": lambda r: "learns which brokers are alive",
+    "notify": lambda e: "announces its isr changes to the controller",
+    "metadata": lambda e: "learns which brokers are alive",
 }
+_SPEAKERS = {"produce_error": "client", "produce_ack": "client", "lost": "!", "diverged": "!"}
 
 
-def is_halt(row: Row) -> bool:
+def is_halt(event: Event) -> bool:
     """The broker stopped itself."""
-    return row["kind"] == "crash" and _detail(row, "by").startswith("halt")
+    return event.kind == "crash" and event.detail["by"].startswith("halt")
 
 
-def event_line(row: Row) -> str:
+def event_line(event: Event) -> str:
     """An event as one line: when, who, what."""
-    kind = str(row["kind"])
-    who = str(row.get("broker"))
-    if kind.startswith("produce_"):
-        who = "client"
-    elif kind in ("lost", "diverged"):
-        who = "!"
-    stamp = row["ts_ms"]
-    assert isinstance(stamp, int)
-    return f"{_clock(stamp)}  {who:<8}  {_SENTENCES[kind](row)}"
+    who = _SPEAKERS.get(event.kind, str(event.broker))
+    return f"{_clock(event.ts_ms)}  {who:<8}  {_SENTENCES[event.kind](event)}"
 
 
 def readers(broker: Broker) -> list[str]:

@@ -1,30 +1,17 @@
 """What the sources say, put to the test: each claim with the run that decides it.
 
 Rows 1 to 30 are statements of five articles about Kafka's replication, 31 to 34 what two recorded
-clusters have to say about this package. `CLAIMS` holds them by number, `THEMES` their subjects.
+clusters have to say about this package. They are text, in `data/claims`; `reading` says how.
 """
 
-from isrlab.workbook.claims import (
-    counting,
-    durability,
-    history,
-    loss,
-    membership,
-    recorded,
-    spreading,
-    visibility,
-    watermark,
-)
-from isrlab.workbook.claims.model import Claim, Finding, Kind
+from pathlib import Path
 
-_MODULES = (
-    visibility, membership, counting, watermark, loss, durability, spreading, history, recorded,
-)  # fmt: skip
+from isrlab.workbook.claims import known_rules, measures, recorded
+from isrlab.workbook.claims.reading import THEMES, Claim, ClaimError, read
 
-THEMES: tuple[str, ...] = tuple(module.THEME for module in _MODULES if module is not counting)
+LIBRARY = Path(__file__).resolve().parents[3] / "data" / "claims"
 CLAIMS: dict[int, Claim] = {
-    claim.number: claim
-    for claim in sorted((c for m in _MODULES for c in m.CLAIMS), key=lambda c: c.number)
+    claim.number: claim for claim in map(read, sorted(LIBRARY.glob("*.txt")))
 }
 
 
@@ -35,4 +22,7 @@ def of_theme(theme: str) -> list[Claim]:
     return [claim for claim in CLAIMS.values() if claim.theme == theme]
 
 
-__all__ = ["CLAIMS", "THEMES", "Claim", "Finding", "Kind", "of_theme"]
+__all__ = [
+    "CLAIMS", "LIBRARY", "THEMES", "Claim", "ClaimError", "known_rules", "measures", "of_theme",
+    "read", "recorded",
+]  # fmt: skip

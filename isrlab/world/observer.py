@@ -156,7 +156,7 @@ class Observer:
         if isinstance(old, Leader) and old.leader_epoch == new.leader_epoch and old.isr != new.isr:
             self.note("isr_commit", **at, isr_before=old.isr)
 
-    def compare_stored(self, before: Controller | None, message: m.Message = None) -> None:
+    def compare_stored(self, before: Controller | None, message: m.Message | None = None) -> None:
         """Note the stored ISR, if the controller's step changed it, as said by the controller."""
         now = self.world.controller
         if before is not None and set(before.isr) == set(now.isr):

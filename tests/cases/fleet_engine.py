@@ -214,13 +214,13 @@ def _changes(cluster: Cluster, scene: Scene) -> list[tuple[int, int, int, int]]:
     zero_ms = _clock(scene, 0)
     return [
         (
-            row["ts_ms"] - zero_ms,
-            ASKED[row["kind"]],
-            _mask(row["isr_before"]),
-            _mask(row["isr"]),
+            row.ts_ms - zero_ms,
+            ASKED[row.kind],
+            _mask(row.isr_before),
+            _mask(row.isr),
         )
         for row in cluster.events
-        if row["kind"] in ASKED
+        if row.kind in ASKED
     ]
 
 
@@ -229,11 +229,11 @@ def _produces(cluster: Cluster, scene: Scene) -> tuple[list[tuple[int, str]], li
     zero_ms = _clock(scene, 0)
     failures, waits_ms = [], []
     for row in cluster.events:
-        if row["kind"] == "produce_error":
-            failures.append((row["ts_ms"] - zero_ms, row["detail"]["error"]))
-        elif row["kind"] == "produce_ack" and scene.acks == ACKS_ALL:
-            sent_ms = int(row["detail"]["records"].split(".")[0])
-            waits_ms.append(row["ts_ms"] - zero_ms - sent_ms)
+        if row.kind == "produce_error":
+            failures.append((row.ts_ms - zero_ms, row.detail["error"]))
+        elif row.kind == "produce_ack" and scene.acks == ACKS_ALL:
+            sent_ms = int(row.detail["records"].split(".")[0])
+            waits_ms.append(row.ts_ms - zero_ms - sent_ms)
     return sorted(failures), sorted(waits_ms)
 
 

@@ -6,6 +6,7 @@ import pytest
 from cases.tables import frame, same
 
 from isrlab import churn, fleet
+from isrlab.fleet import truth
 
 pytest.importorskip("pyspark")
 
@@ -94,7 +95,7 @@ def test_troubles_and_the_verdicts_they_confirm(spark):
         ],
         "run string, cause string, broker int, from_ms long, to_ms long",
     )
-    judged = churn.judged_blame(churn.blame(frame(spark, TEN[:7])), troubles, after_ms=5_000)
+    judged = truth.judged_blame(churn.blame(frame(spark, TEN[:7])), troubles, after_ms=5_000)
     rows = [("follower 3", ["follower 3"], True), ("leader 1", ["leader 2"], False),
             ("broker 1", ["follower 1", "leader 1"], True)]  # fmt: skip
     same(judged, rows, "verdict causes is_right")
@@ -102,13 +103,13 @@ def test_troubles_and_the_verdicts_they_confirm(spark):
 
 def test_a_fleet_with_slow_leaders_blames_them(spark):
     events = fleet.simulate(spark, CONFIG, tasks=2).cache()
-    troubles = churn.troubles(spark, CONFIG)
+    troubles = truth.troubles(spark, CONFIG)
     assert {row.cause[:6] for row in troubles.collect()} == {"leader"}
-    judged = churn.judged_blame(churn.blame(events), troubles).collect()
+    judged = truth.judged_blame(churn.blame(events), troubles).collect()
     assert len(judged) >= 3
     assert all(row.is_right for row in judged if row.verdict != "unclear")
     assert sum(row.is_right for row in judged) >= 2
-    rows = churn.spared(events, troubles).collect()
+    rows = truth.spared(events, troubles).collect()
     assert len(rows) == sum(row.evictions for row in judged)
     assert all(row.is_spared or row.is_after for row in rows)
 
@@ -135,5 +136,5 @@ def test_spared(spark):
         (1, 3, 60_100, False, True),
         (1, 3, 95_000, False, False),
     ]
-    found = churn.spared(frame(spark, events), troubles)
+    found = truth.spared(frame(spark, events), troubles)
     same(found, rows, "leader replica ts_ms is_spared is_after")

@@ -8,6 +8,7 @@ from cases.tables import frame, same
 
 from isrlab import churn, fleet
 from isrlab.events import schema as events_table
+from isrlab.fleet import truth
 
 pytest.importorskip("pyspark")
 
@@ -236,31 +237,31 @@ def stalls(spark):
 
 
 def test_judged_evictions(spark, stalls):
-    found = churn.judged_evictions(frame(spark, STALLED), stalls, patience_ms=5_000)
+    found = truth.judged_evictions(frame(spark, STALLED), stalls, patience_ms=5_000)
     same(
         found, [(2, 21_000, False), (2, 52_000, True), (3, 60_000, True)], "replica ts_ms is_false"
     )
 
 
 def test_time_at_risk(spark, stalls):
-    found = churn.time_at_risk(frame(spark, STALLED), stalls, 100_000, timeout_ms=10_000)
+    found = truth.time_at_risk(frame(spark, STALLED), stalls, 100_000, timeout_ms=10_000)
     names = "partition at_risk_ms under_replicated_ms stalled_ms timeouts"
     same(found, [(0, 27_000, 14_000, 13_000, 1)], names)
 
 
 def test_time_at_risk_counts_overlapping_followers_once(spark, stalls):
     rows = [event(15_000, "isr_commit", [1, 2], FULL), event(25_000, "isr_commit", FULL, [1, 2])]
-    found = churn.time_at_risk(frame(spark, rows), stalls, 40_000)
+    found = truth.time_at_risk(frame(spark, rows), stalls, 40_000)
     names = "at_risk_ms under_replicated_ms stalled_ms timeouts"
     same(found, [(20_000, 10_000, 20_000, 0)], names)
 
 
 def test_stalls_are_those_of_the_fleet(spark):
     config = fleet.FleetConfig(version="3.7", partitions=6, minutes=20, stall_every_s=200)
-    found = churn.stalls(spark, config)
+    found = truth.stalls(spark, config)
     events = spark.createDataFrame(fleet.simulate_local(config))
     assert found.select("partition", "replica").distinct().count() == 12
-    none = churn.judged_evictions(events, found, patience_ms=0).where("is_false")
+    none = truth.judged_evictions(events, found, patience_ms=0).where("is_false")
     assert none.count() == 0, "20 s is too short for the default of 30 s"
 
 
@@ -275,7 +276,7 @@ def test_no_events_no_answers(spark, stalls):
         churn.commit_latency(nothing),
         churn.rates(nothing),
         churn.metrics(nothing),
-        churn.judged_evictions(nothing, stalls, 0),
+        truth.judged_evictions(nothing, stalls, 0),
     ):
         assert found.count() == 0
-    assert churn.time_at_risk(nothing, stalls, 100_000).first().stalled_ms == 23_000
+    assert truth.time_at_risk(nothing, stalls, 100_000).first().stalled_ms == 23_000

@@ -8,6 +8,7 @@ import pytest
 
 from isrlab import churn, fleet
 from isrlab.events import schema as events_table
+from isrlab.fleet import recovery, truth
 
 CALM = fleet.FleetConfig(
     version="3.7", partitions=12, brokers=3, minutes=5, load="steady", stall_s=0,
@@ -55,40 +56,40 @@ def test_rejoins(spark):
 
 
 def test_simulated_brokers_come_back_when_the_formula_says(spark):
-    configs = [churn.loaded(CALM, share).with_(name=f"{share}") for share in (0.3, 0.6)]
-    new = churn.loaded(CALM, 0.5).with_(
+    configs = [recovery.loaded(CALM, share).with_(name=f"{share}") for share in (0.3, 0.6)]
+    new = recovery.loaded(CALM, 0.5).with_(
         name="new", restart_s=0, new_broker=2, backlog_records=100_000, minutes=3
     )
     events = fleet.simulate(spark, [*configs, new], tasks=2)
-    found = churn.rejoins(events, churn.restarts(spark, [*configs, new])).collect()
+    found = churn.rejoins(events, truth.restarts(spark, [*configs, new])).collect()
     assert [(row.run, row.broker) for row in found] == [("0.3", 1), ("0.6", 1), ("new", 2)]
     for row, config in zip(found, [*configs, new], strict=True):
-        expected_s = churn.expected_rejoin_s(config, row.broker)
+        expected_s = recovery.expected_rejoin_s(config, row.broker)
         assert row.partitions == 8
         assert row.still_out == 0
         assert row.last_ms / 1000 == pytest.approx(expected_s, rel=0.1)
 
 
 def test_the_formula():
-    assert churn.catch_up_s(0.5, 60) == 60
-    assert churn.catch_up_s(0.9, 60) == pytest.approx(540)
-    assert churn.catch_up_s(0.5, 0, backlog_s=100) == 200
-    assert churn.catch_up_s(1.0, 60) == math.inf
-    assert churn.safe_restart_every_s(0.75, 60) == pytest.approx(240)
+    assert recovery.catch_up_s(0.5, 60) == 60
+    assert recovery.catch_up_s(0.9, 60) == pytest.approx(540)
+    assert recovery.catch_up_s(0.5, 0, backlog_s=100) == 200
+    assert recovery.catch_up_s(1.0, 60) == math.inf
+    assert recovery.safe_restart_every_s(0.75, 60) == pytest.approx(240)
 
 
 def test_load_share_is_that_of_the_busiest_thread():
-    fleet_at_half = churn.loaded(CALM, 0.5)
-    assert churn.load_share(fleet_at_half, 2) == pytest.approx(0.5)
+    fleet_at_half = recovery.loaded(CALM, 0.5)
+    assert recovery.load_share(fleet_at_half, 2) == pytest.approx(0.5)
     hot = fleet_at_half.with_(hot_partitions=1, hot_times=5)  # partition 0, led by broker 1
-    assert churn.load_share(hot, 1) == pytest.approx(0.5)
-    assert churn.load_share(hot, 2) == pytest.approx(0.5 * (3 + 5) / 4)
-    assert churn.expected_rejoin_s(hot, 1) == pytest.approx(30)
-    assert churn.expected_rejoin_s(hot, 2) == math.inf
+    assert recovery.load_share(hot, 1) == pytest.approx(0.5)
+    assert recovery.load_share(hot, 2) == pytest.approx(0.5 * (3 + 5) / 4)
+    assert recovery.expected_rejoin_s(hot, 1) == pytest.approx(30)
+    assert recovery.expected_rejoin_s(hot, 2) == math.inf
 
 
 def test_what_is_out_of_range():
     with pytest.raises(ValueError, match="broker=4 is out of range; valid: 1 to brokers=3"):
-        churn.load_share(CALM, 4)
+        recovery.load_share(CALM, 4)
     with pytest.raises(ValueError, match="share must be above 0, not 0"):
-        churn.loaded(CALM, 0)
+        recovery.loaded(CALM, 0)

@@ -1,4 +1,4 @@
-"""The world around the engine: who is believed alive when faults overlap; what frames keep."""
+"""The world around the engine: who is believed to be alive, and what frames keep of a long run."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ def seen(script: str, version: KafkaVersion) -> tuple:
     """What a reader sees of a run: what it prints, and what is stored after each step."""
     known = {p.stem for p in scenario.LIBRARY.glob("*.txt")}
     run = scenario.play(scenario.read(script) if script in known else script, version=version)
-    return run.printed, tuple(dict.fromkeys(step.controller.state for step in run.frames))
+    return run.printed, tuple(dict.fromkeys(frame.controller.state for frame in run.frames))
 
 
 @pytest.mark.parametrize(("field", "version", "value", "script"), ROWS)

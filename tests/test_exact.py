@@ -12,9 +12,6 @@ from collections import Counter
 import pytest
 
 from isrlab import churn, fleet
-from isrlab.churn.blame import evicted
-from isrlab.churn.diff import isr_moves
-from isrlab.churn.questions import absences
 from isrlab.engine.versions import PRESETS
 from isrlab.events import exact
 from isrlab.fleet.config import FleetConfig
@@ -84,7 +81,7 @@ def test_isr_spans(events, frame, end_ms) -> None:
 
 
 def test_moves(events, frame) -> None:
-    rows = isr_moves(frame).collect()
+    rows = churn.moves(frame).collect()
     expected = {(r.run, r.topic, r.partition, r.ts_ms, r.replica, r.change) for r in rows}
     moves = exact.moves(events)
     change = {True: "joins", False: "leaves"}
@@ -93,7 +90,7 @@ def test_moves(events, frame) -> None:
 
 
 def test_absences(events, frame) -> None:
-    rows = absences(frame).collect()
+    rows = churn.absences(frame).collect()
     expected = {(r.run, r.topic, r.partition, r.replica, r.left_ms, r.back_ms) for r in rows}
     found = [a for a in exact.absences(events) if a.end_ms is not None]
     assert {(*a.key, a.replica, a.start_ms, a.end_ms) for a in found} == expected
@@ -101,7 +98,7 @@ def test_absences(events, frame) -> None:
 
 
 def test_evictions(events, frame) -> None:
-    rows = evicted(frame).collect()
+    rows = churn.evictions(frame).collect()
     expected = {(r.run, r.topic, r.partition, r.leader, r.replica, r.ts_ms) for r in rows}
     found = exact.evictions(events)
     assert {(*a.key, a.leader, a.replica, a.start_ms) for a in found} == expected

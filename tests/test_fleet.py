@@ -18,7 +18,7 @@ import isrlab
 from isrlab import churn, fleet
 from isrlab.events.schema import SCHEMA
 from isrlab.fleet import cell as cells
-from isrlab.fleet import load
+from isrlab.fleet import load, truth
 from isrlab.fleet.arrow import to_arrow
 from isrlab.fleet.cell import (
     FIRST_CAPACITY,
@@ -45,7 +45,7 @@ def rows_of(frame):
 def kinds(config):
     """How many events of each kind, but for those that say how long produces took."""
     counts = Counter(fleet.simulate_local(config)["kind"].to_pylist())
-    del counts["produce_ack"]
+    del counts["latency"]
     return counts
 
 
@@ -325,9 +325,9 @@ def test_questions_find_false_alarms_and_agree_with_the_general_ones(spark):
     configs = fleet.versions(BUSY.with_(burst_every_s=200), ["0.8.2", "0.9.0"])
     events = spark.createDataFrame(fleet.simulate_local(configs)).cache()
     runs = fleet.runs(spark, configs)
-    evictions = fleet.evictions(events, runs)
+    evictions = truth.evictions(events, runs)
     changes, absences = churn.changes_by_partition(events), churn.under_replicated(events)
-    old, new = fleet.compared(runs, evictions, changes, absences).collect()
+    old, new = truth.compared(runs, evictions, changes, absences).collect()
     assert old.false_alarms > 10 * max(1, new.false_alarms)
     for row, config in zip((old, new), configs, strict=True):
         assert row.run == config.run
@@ -355,6 +355,7 @@ def test_the_cache_is_named_after_all_that_is_compiled_and_what_that_imports():
     assert sorted(SOURCES) == sorted(file.relative_to(package).as_posix() for file in found)
 
 
+@pytest.mark.slow
 def test_the_kernel_works_out_of_a_zip_and_without_a_place_for_its_cache(tmp_path):
     archive = package_archive()
     assert any(n.endswith("fleet/kernel/clock.py") for n in zipfile.ZipFile(archive).namelist())
@@ -371,7 +372,7 @@ def test_the_kernel_works_out_of_a_zip_and_without_a_place_for_its_cache(tmp_pat
         [sys.executable, "-c", code], env=places, capture_output=True, text=True, cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "{'produce_ack'}"
+    assert done.stdout.strip() == "{'latency'}"
 
 
 def test_the_arrow_lists_are_what_the_masks_say():

@@ -46,7 +46,7 @@ def errors(config):
 def waits(config):
     """Latency class -> how many produces with acks=all took that long."""
     found = Counter()
-    for row in rows(config, "produce_ack"):
+    for row in rows(config, "latency"):
         detail = dict(row["detail"])
         found[int(detail["latency_ms"])] += int(detail["count"])
     return found

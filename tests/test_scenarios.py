@@ -31,7 +31,8 @@ def test_scenario_prints_what_it_says(path: Path, request: pytest.FixtureRequest
     """And the same a second time, frame by frame."""
     run, again = (scenario.play(path.read_text()) for _ in range(2))
     assert run.printed == again.printed
-    assert (run.frames, run.cluster.events) == (again.frames, again.cluster.events)
+    assert run.frames == again.frames
+    assert run.cluster.events == again.cluster.events
     if request.config.getoption("--rewrite"):
         path.write_text(run.rewritten)
         return

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from isrlab import churn, fleet
+from isrlab import fleet
 from isrlab.events import exact
-from isrlab.fleet import load
+from isrlab.fleet import load, recovery
 from isrlab.fleet.kernel.rows import bucket_starts
 from isrlab.show import waits
 from isrlab.workbook import rolling_restart as rolling
@@ -244,7 +244,7 @@ def test_one_restart_is_one_with_time_to_come_back():
     config = rolling.one_restart(BASE, 0.8, 60)
     assert [len(load.restarts(config, broker)[0]) for broker in range(1, 5)] == [1, 0, 0, 0]
     left_s = config.minutes * 60 - config.restart_every_s - 60
-    assert left_s > churn.expected_rejoin_s(config, 1) == pytest.approx(240)
+    assert left_s > recovery.expected_rejoin_s(config, 1) == pytest.approx(240)
 
 
 @pytest.mark.parametrize(("wait", "is_refused"), [(0.6, True), (1.2, False)])
@@ -263,16 +263,16 @@ def test_a_wait_is_never_shorter_than_the_downtime():
 
 def test_a_new_replica_has_the_backlog_that_was_asked_for():
     config = rolling.new_replica(BASE, 0.5, 100)
-    assert churn.expected_rejoin_s(config, 1) == pytest.approx(200, rel=0.001)
-    assert churn.expected_rejoin_s(config, 2) == 0
+    assert recovery.expected_rejoin_s(config, 1) == pytest.approx(200, rel=0.001)
+    assert recovery.expected_rejoin_s(config, 2) == 0
 
 
 def test_fewer_machines_carry_more_each():
-    many = rolling.on_machines(churn.loaded(BASE.with_(partitions=60), 0.1), 6, 5e7, "many")
+    many = rolling.on_machines(recovery.loaded(BASE.with_(partitions=60), 0.1), 6, 5e7, "many")
     few = rolling.on_machines(many, 3, 4e7, "few")
-    assert churn.load_share(few, 1) == pytest.approx(churn.load_share(many, 1) * 2 * 5 / 4)
+    assert recovery.load_share(few, 1) == pytest.approx(recovery.load_share(many, 1) * 2 * 5 / 4)
     hopeless = rolling.on_machines(many, 3, 1e6, "hopeless")
-    assert churn.expected_rejoin_s(hopeless, 1) == float("inf")
+    assert recovery.expected_rejoin_s(hopeless, 1) == float("inf")
 
 
 @pytest.mark.parametrize("share", [0, 1, 1.5])

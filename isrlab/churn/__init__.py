@@ -1,96 +1,50 @@
-"""Churn of in-sync replicas: DataFrame of events in, DataFrame out."""
+"""Churn of in-sync replicas: DataFrame of events in, DataFrame out.
 
-from isrlab.churn.blame import (
-    blame,
-    evicted,
-    evictions_by_pair,
-    judged_blame,
-    spared,
-    troubles,
-    under_replicated_by_leader,
-)
-from isrlab.churn.costs import (
-    at_min_isr,
-    controller_load,
-    refused_produce,
-    rejoin_times,
-    time_until_known,
-    under_min_isr,
-)
-from isrlab.churn.diff import FATES, diff, diff_counts
-from isrlab.churn.history import isr_history
-from isrlab.churn.latency import commit_latency, latency_histogram
-from isrlab.churn.metrics import METRICS, bands, compare, metrics, rates
-from isrlab.churn.questions import (
+Every question takes events (`events.SCHEMA`); its last step is a `select` that says which columns.
+It does not know whether a simulation or a real broker spoke. Whatever is about ISRs asks
+`isr_history`, so that a change which several logs tell counts once: `moves` of replicas, `times` by
+size, `counts`, `metrics` of runs, `diff` of two runs, `blame`.
+"""
+
+from isrlab.churn.blame import blame, evictions_by_pair
+from isrlab.churn.counts import (
     changes_by_partition,
     changes_over_time,
     commit_delay,
-    flaps,
-    isr_intervals,
-    slowest_expansions,
-    under_replicated,
+    commit_latency,
+    controller_load,
+    latency_histogram,
+    refused_produce,
+    time_until_known,
 )
-from isrlab.churn.recovery import (
+from isrlab.churn.diff import FATES, diff, diff_counts
+from isrlab.churn.history import isr_history
+from isrlab.churn.metrics import METRICS, bands, compare, metrics, rates
+from isrlab.churn.moves import (
     OUTAGES_SCHEMA,
-    catch_up_s,
-    expected_rejoin_s,
-    load_share,
-    loaded,
+    absences,
+    evictions,
+    flaps,
+    moves,
+    rejoin_times,
     rejoins,
-    restarts,
-    safe_restart_every_s,
+    removals,
+    slowest_expansions,
 )
-from isrlab.churn.risk import (
-    judged_evictions,
-    lag_limit_costs,
-    lag_limit_fleets,
-    stalls,
-    time_at_risk,
+from isrlab.churn.times import (
+    at_min_isr,
+    isr_intervals,
+    isr_times,
+    under_min_isr,
+    under_replicated,
+    under_replicated_by_leader,
 )
 
 __all__ = [
-    "FATES",
-    "METRICS",
-    "OUTAGES_SCHEMA",
-    "at_min_isr",
-    "bands",
-    "blame",
-    "catch_up_s",
-    "changes_by_partition",
-    "changes_over_time",
-    "commit_delay",
-    "commit_latency",
-    "compare",
-    "controller_load",
-    "diff",
-    "diff_counts",
-    "evicted",
-    "evictions_by_pair",
-    "expected_rejoin_s",
-    "flaps",
-    "isr_history",
-    "isr_intervals",
-    "judged_blame",
-    "judged_evictions",
-    "lag_limit_costs",
-    "lag_limit_fleets",
-    "latency_histogram",
-    "load_share",
-    "loaded",
-    "metrics",
-    "rates",
-    "refused_produce",
-    "rejoin_times",
-    "rejoins",
-    "restarts",
-    "safe_restart_every_s",
-    "slowest_expansions",
-    "spared",
-    "stalls",
-    "time_at_risk",
-    "time_until_known",
-    "troubles",
-    "under_min_isr",
-    "under_replicated",
-    "under_replicated_by_leader",
-]
+    "FATES", "METRICS", "OUTAGES_SCHEMA", "absences", "at_min_isr", "bands", "blame",
+    "changes_by_partition", "changes_over_time", "commit_delay", "commit_latency", "compare",
+    "controller_load", "diff", "diff_counts", "evictions", "evictions_by_pair", "flaps",
+    "isr_history", "isr_intervals", "isr_times", "latency_histogram", "metrics", "moves", "rates",
+    "refused_produce", "rejoin_times", "rejoins", "removals", "slowest_expansions",
+    "time_until_known", "under_min_isr", "under_replicated", "under_replicated_by_leader",
+]  # fmt: skip

@@ -1,7 +1,7 @@
 """What one run has that another has not: their ISR changes, matched one to one.
 
-A change is one replica that leaves or joins the ISR of one partition, as `isr_history` tells it,
-so two runs can be compared whoever wrote their events and however many lines tell of a change. Two
+A change is one replica that leaves or joins the ISR of one partition, as `moves` tells it, so
+two runs can be compared whoever wrote their events and however many lines tell of a change. Two
 changes match if partition, replica and direction are the same and each is the other's nearest in
 time, within a tolerance (of two equally near the earlier counts). Changes for which no ISR before
 is known are left out.
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from isrlab.churn.history import PARTITION, isr_history
+from isrlab.churn.moves import moves
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from pyspark.sql import Column, DataFrame
 
@@ -27,7 +27,6 @@ FATES = {
     "gone": "only in the run before",
     "new": "only in the run after",
 }
-CHANGES = ("leaves", "joins")
 _KEY = ("was", "now", "topic", "partition", "replica", "change")
 
 
@@ -57,7 +56,7 @@ def diff(
         .otherwise("new")
     )
     return (
-        isr_moves(events)
+        moves(events)
         .join(F.broadcast(asked), on="run", how="inner")
         .select(*_KEY, "side", *[_nearest(side, tolerance_ms) for side in ("was", "now")])
         .groupBy(*_KEY, "was_ms", "now_ms")
@@ -86,22 +85,6 @@ def diff_counts(diffs: DataFrame) -> DataFrame:
         .orderBy("was", "now", F.desc("change"))
         .select("was", "now", "change", *FATES, "median_moved_ms")
     )
-
-
-def isr_moves(events: DataFrame) -> DataFrame:
-    """Each replica that leaves or joins an ISR: run, topic, partition, replica, change, ts_ms."""
-    left = F.transform(F.array_except("isr_before", "isr"), _as(CHANGES[0]))
-    joined = F.transform(F.array_except("isr", "isr_before"), _as(CHANGES[1]))
-    return (
-        isr_history(events)
-        .select(*PARTITION, "ts_ms", F.explode(F.concat(left, joined)).alias("move"))
-        .select(*PARTITION, "move.*", "ts_ms")
-    )
-
-
-def _as(change: str) -> Callable[[Column], Column]:
-    """A replica with what it does."""
-    return lambda replica: F.struct(replica.alias("replica"), F.lit(change).alias("change"))
 
 
 def _nearest(side: str, tolerance_ms: int) -> Column:

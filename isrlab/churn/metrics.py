@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pyspark.sql import functions as F
 
-from isrlab.churn.costs import HOUR_MS, controller_load, hour, isr_times, keys_of
+from isrlab.churn.counts import HOUR_MS, commit_latency, controller_load, hour, keys_of
 from isrlab.churn.history import detail, is_expand, is_shrink, isr_history
-from isrlab.churn.latency import commit_latency
-from isrlab.churn.questions import absences
+from isrlab.churn.moves import absences
+from isrlab.churn.times import isr_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,8 +104,9 @@ def metrics(
     is_refused = (F.col("kind") == "produce_error") & ~detail("error").eqNullSafe(GIVEN_UP)
     refused = events.groupBy("run").agg(F.count_if(is_refused).alias("refused"))
     names = ["under_replicated_ms", "one_copy_ms", "at_min_isr_ms", "under_min_isr_ms"]
-    times = isr_times(events, min_insync_replicas, replicas=replicas, end_ms=to_ms)
-    times = times.groupBy("run").agg(*[F.sum(name).alias(name) for name in names])
+    times = isr_times(
+        events, min_insync_replicas, by=("run",), replicas=replicas, end_ms=to_ms
+    ).select("run", *names)
     changes = rates(events, from_ms=from_ms, to_ms=to_ms).drop("seconds")
     asked = controller_load(events).select("run", "isr_requests")
     named = events.sparkSession.createDataFrame([(run,) for run in runs], "run string")

@@ -279,8 +279,8 @@ def _on_controlled_shutdown(controller: Controller, message: m.ControlledShutdow
     told = _told(before, controller)
     if before.leader == broker:
         return controller, told
-    is_order = {m.Send(broker, controller.order)}
-    return controller, (m.Send(broker, m.StopReplica()), *(o for o in told if o not in is_order))
+    kept_from_it = m.Send(broker, controller.order)
+    return controller, (m.Send(broker, m.StopReplica()), *(o for o in told if o != kept_from_it))
 
 
 def fail_over(controller: Controller, live: tuple[m.BrokerInfo, ...]) -> Step:

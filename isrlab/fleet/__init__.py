@@ -1,33 +1,18 @@
 """Fleets: thousands of partitions under load for hours, by the same rules as the engine.
 
-`FleetConfig` says what runs; `simulate_local`, `simulate` and `stored` turn it into events;
-`trace` looks at one partition closely; `questions` holds what only a simulation can answer.
-Load is drawn (load.py) or was recorded (`load="trace"`, recorded.py).
+`FleetConfig` says what runs; `simulate_local`, `simulate` and `stored` turn it into events; `trace`
+looks at one partition closely. Load is drawn (load.py) or was recorded (`load="trace"`, recorded/).
+What only a simulation can answer is in `fleet.truth` (on Spark), what a restart should cost in
+`fleet.recovery`.
 """
 
 from isrlab.fleet.config import LOADS, FleetConfig, settings, sweep, versions
 from isrlab.fleet.lens import Trace, most_evicting, trace
-from isrlab.fleet.questions import alarms, compared, evictions
 from isrlab.fleet.recorded.writer import write_trace
 from isrlab.fleet.simulate import runs, simulate, simulate_local
 from isrlab.fleet.store import read, stored
 
 __all__ = [
-    "LOADS",
-    "FleetConfig",
-    "Trace",
-    "alarms",
-    "compared",
-    "evictions",
-    "most_evicting",
-    "read",
-    "runs",
-    "settings",
-    "simulate",
-    "simulate_local",
-    "stored",
-    "sweep",
-    "trace",
-    "versions",
-    "write_trace",
-]
+    "LOADS", "FleetConfig", "Trace", "most_evicting", "read", "runs", "settings", "simulate",
+    "simulate_local", "stored", "sweep", "trace", "versions", "write_trace",
+]  # fmt: skip

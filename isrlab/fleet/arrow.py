@@ -1,6 +1,6 @@
 """What a cell did as a table of events: ISR changes, failed produces, latencies, news of the ISR.
 
-Times that produces took come as rows of `produce_ack`, one for each leader, hour and class of
+Times that produces took come as rows of kind `latency`, one for each leader, hour and class of
 latency, with how many there were in `detail.count`; `detail.latency_ms` is the least of its class
 (classes are exact below 16 ms, then a step is an eighth of a doubling).
 """
@@ -13,50 +13,29 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from isrlab.events.schema import SCHEMA, table
+from isrlab.events.schema import SCHEMA
 from isrlab.fleet.cell import CellRun
 from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.kernel import state as s
 from isrlab.fleet.kernel.rows import bucket_starts
-from isrlab.fleet.kernel.state import (
-    CHANGED,
-    GIVEN_UP,
-    HIGH_WATERMARK,
-    HOUR_MS,
-    ISR_AFTER,
-    ISR_BEFORE,
-    KIND,
-    LAG_RECORDS,
-    LEADER_EPOCH,
-    LOG_END_OFFSET,
-    PARTITION,
-    PARTITION_EPOCH,
-    REFUSED,
-    REMOVAL,
-    SHRINK,
-    SINCE_CAUGHT_UP_MS,
-    SINCE_FETCH_MS,
-    TIMED_OUT,
-    TOO_FEW,
-    TS_MS,
-    Ints,
-)
 from isrlab.fleet.layout import TOPIC
+from isrlab.fleet.table import rows_table
 from isrlab.fleet.telling import Telling
 
 KIND_NAMES = pa.array(
     ["isr_shrink", "isr_expand", "isr_commit", "isr_commit", *["produce_error"] * 4]
 )
 DETAILS = (  # of a shrink
-    ("lag_records", LAG_RECORDS),
-    ("since_fetch_ms", SINCE_FETCH_MS),
-    ("since_caught_up_ms", SINCE_CAUGHT_UP_MS),
+    ("lag_records", s.LAG_RECORDS),
+    ("since_fetch_ms", s.SINCE_FETCH_MS),
+    ("since_caught_up_ms", s.SINCE_CAUGHT_UP_MS),
 )
 ONE_DETAIL = {  # of other kinds
-    REMOVAL: ("said_by", "controller"),
-    REFUSED: ("error", "NOT_ENOUGH_REPLICAS"),
-    TOO_FEW: ("error", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"),
-    TIMED_OUT: ("error", "REQUEST_TIMED_OUT"),
-    GIVEN_UP: ("error", "DELIVERY_TIMEOUT"),
+    s.REMOVAL: ("said_by", "controller"),
+    s.REFUSED: ("error", "NOT_ENOUGH_REPLICAS"),
+    s.TOO_FEW: ("error", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"),
+    s.TIMED_OUT: ("error", "REQUEST_TIMED_OUT"),
+    s.GIVEN_UP: ("error", "DELIVERY_TIMEOUT"),
 }
 
 
@@ -77,66 +56,60 @@ def to_arrow(config: FleetConfig, result: CellRun) -> pa.Table:
     those that changed, and the shortest times since one fetched and since one had everything.
     """
     rows = result.events
-    places = rows[:, PARTITION]
+    places = rows[:, s.PARTITION]
     followers = result.cell.followers[places].astype(np.int32)
-    changed = _members(rows[:, CHANGED], followers.shape[1])
+    changed = _members(rows[:, s.CHANGED], followers.shape[1])
     only = changed.sum(axis=1) == 1
     replica = np.where(changed, followers, 0).sum(axis=1)
-    is_produce = rows[:, KIND] >= REFUSED
-    count = len(rows)
-    columns = {
-        "run": pa.array([config.run] * count, pa.string()),
-        "ts_ms": pa.array(rows[:, TS_MS]),
-        "broker": pa.array(np.full(count, result.cell.leader, np.int32)),
-        "topic": pa.array([TOPIC] * count, pa.string()),
-        "partition": pa.array(result.cell.partitions[places].astype(np.int32)),
-        "leader_epoch": pa.array(rows[:, LEADER_EPOCH].astype(np.int32), mask=is_produce),
-        "partition_epoch": pa.array(rows[:, PARTITION_EPOCH].astype(np.int32), mask=is_produce),
-        "kind": KIND_NAMES.take(pa.array(rows[:, KIND])),
-        "replica": pa.array(replica.astype(np.int32), mask=~only),
-        "isr": _isr(result.cell.leader, followers, rows[:, ISR_AFTER], is_produce),
-        "isr_before": _isr(result.cell.leader, followers, rows[:, ISR_BEFORE], is_produce),
-        "high_watermark": _offsets(rows[:, HIGH_WATERMARK]),
-        "log_end_offset": _offsets(rows[:, LOG_END_OFFSET]),
-        "detail": _details(rows),
-    }
-    return pa.table(columns, schema=SCHEMA)
+    is_produce = rows[:, s.KIND] >= s.REFUSED
+    return rows_table(
+        config.run,
+        rows[:, s.TS_MS],
+        broker=result.cell.leader,
+        topic=TOPIC,
+        partition=result.cell.partitions[places],
+        leader_epoch=pa.array(rows[:, s.LEADER_EPOCH], mask=is_produce),
+        partition_epoch=pa.array(rows[:, s.PARTITION_EPOCH], mask=is_produce),
+        kind=KIND_NAMES.take(pa.array(rows[:, s.KIND])),
+        replica=pa.array(replica, mask=~only),
+        isr=_isr(result.cell.leader, followers, rows[:, s.ISR_AFTER], is_produce),
+        isr_before=_isr(result.cell.leader, followers, rows[:, s.ISR_BEFORE], is_produce),
+        high_watermark=_offsets(rows[:, s.HIGH_WATERMARK]),
+        log_end_offset=_offsets(rows[:, s.LOG_END_OFFSET]),
+        detail=_details(rows),
+    )
 
 
 def _latencies(config: FleetConfig, result: CellRun) -> pa.Table:
     """How long produces took: a row for each hour and each class in which there are any."""
     hours, places = np.nonzero(result.latencies)
-    starts = bucket_starts()
-    rows: list[dict[str, object]] = [
-        {
-            "run": config.run,
-            "ts_ms": min((hour + 1) * HOUR_MS, config.duration_ms) - 1,
-            "broker": result.cell.leader,
-            "topic": TOPIC,
-            "kind": "produce_ack",
-            "detail": {
-                "acks": "-1",
-                "latency_ms": str(starts[place]),
-                "count": str(result.latencies[hour, place]),
-            },
-        }
-        for hour, place in zip(hours.tolist(), places.tolist(), strict=True)
+    starts, counts = bucket_starts()[places], result.latencies[hours, places]
+    details = [
+        [("acks", "-1"), ("latency_ms", str(start)), ("count", str(count))]
+        for start, count in zip(starts, counts, strict=True)
     ]
-    return table(rows)
+    return rows_table(
+        config.run,
+        np.minimum((hours + 1) * s.HOUR_MS, config.duration_ms) - 1,
+        broker=result.cell.leader,
+        topic=TOPIC,
+        kind="latency",
+        detail=pa.array(details, SCHEMA.field("detail").type),
+    )
 
 
-def _offsets(values: Ints) -> pa.Array:
+def _offsets(values: s.Ints) -> pa.Array:
     """A column of offsets; -1 is unknown."""
     return pa.array(values, mask=values < 0)
 
 
-def _members(masks: Ints, slots: int) -> NDArray[np.bool_]:
+def _members(masks: s.Ints, slots: int) -> NDArray[np.bool_]:
     """bool[rows, slots] of a column of bit masks."""
     return (masks[:, None] >> np.arange(slots)) & 1 == 1
 
 
 def _isr(
-    leader: int, followers: NDArray[np.int32], masks: Ints, is_null: NDArray[np.bool_]
+    leader: int, followers: NDArray[np.int32], masks: s.Ints, is_null: NDArray[np.bool_]
 ) -> pa.Array:
     """Broker lists, leader first, then followers in the order of assignment."""
     brokers = np.hstack([np.full((len(masks), 1), leader, np.int32), followers])
@@ -146,15 +119,15 @@ def _isr(
     return pa.ListArray.from_arrays(offsets, pa.array(brokers[is_member]))
 
 
-def _details(rows: Ints) -> pa.Array:
+def _details(rows: s.Ints) -> pa.Array:
     """Maps by kind of row, nulls where there is nothing more to say."""
-    kinds = rows[:, KIND]
-    sizes = np.select([kinds == SHRINK, kinds >= REMOVAL], [len(DETAILS), 1])
+    kinds = rows[:, s.KIND]
+    sizes = np.select([kinds == s.SHRINK, kinds >= s.REMOVAL], [len(DETAILS), 1])
     keys, values = np.empty((2, int(sizes.sum())), dtype=object)
     firsts = np.cumsum(sizes) - sizes
     for index, (name, column) in enumerate(DETAILS):
-        at = firsts[kinds == SHRINK] + index
-        keys[at], values[at] = name, rows[kinds == SHRINK, column].astype(str)
+        at = firsts[kinds == s.SHRINK] + index
+        keys[at], values[at] = name, rows[kinds == s.SHRINK, column].astype(str)
     for kind, (name, value) in ONE_DETAIL.items():
         at = firsts[kinds == kind]
         keys[at], values[at] = name, value

@@ -9,26 +9,9 @@ import numpy as np
 
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.kernel import state as s
 from isrlab.fleet.kernel.clock import is_compiled
 from isrlab.fleet.kernel.clock import run as run_kernel
-from isrlab.fleet.kernel.state import (
-    APPENDED,
-    COVERED,
-    EVENT_COLUMNS,
-    EVENT_COUNT,
-    FETCHES,
-    NEXT_ARRIVAL,
-    PRODUCE_COLUMNS,
-    PRODUCES_USED,
-    READS,
-    Arrivals,
-    Ints,
-    Out,
-    Setup,
-    State,
-    copied,
-    new_state,
-)
 from isrlab.fleet.layout import assignment, fetcher_id
 from isrlab.fleet.progress import shown
 from isrlab.fleet.recorded import Recorded, of_cell
@@ -41,9 +24,9 @@ class Cell(NamedTuple):
     """A leader broker and what it leads."""
 
     leader: int
-    partitions: Ints  # int64[n], numbers in the topic
-    followers: Ints  # int64[n, slots], broker of each follower
-    thread_of: Ints  # int64[n, slots], number of the fetcher thread that reads for each follower
+    partitions: s.Ints  # int64[n], numbers in the topic
+    followers: s.Ints  # int64[n, slots], broker of each follower
+    thread_of: s.Ints  # int64[n, slots], number of the fetcher thread that reads for each follower
     thread_brokers: list[int]  # broker of each thread
     recorded: Recorded | None  # its load, if that is a trace
 
@@ -52,9 +35,9 @@ class CellRun(NamedTuple):
     """What the kernel made of a cell."""
 
     cell: Cell
-    events: Ints  # int64[events, EVENT_COLUMNS]
-    samples: Ints  # int64[samples, 4 + slots]
-    latencies: Ints  # int64[hours, BUCKETS], of acks=all since the start
+    events: s.Ints  # int64[events, EVENT_COLUMNS]
+    samples: s.Ints  # int64[samples, 4 + slots]
+    latencies: s.Ints  # int64[hours, BUCKETS], of acks=all since the start
     counts: dict[str, int]
     until_ms: int  # the end of it
 
@@ -88,10 +71,10 @@ def cell(config: FleetConfig, leader: int, recorded: Recorded | None = None) -> 
     return Cell(leader, partitions, followers, thread_of, brokers, share)
 
 
-def setup(config: FleetConfig, one: Cell) -> Setup:
+def setup(config: FleetConfig, one: Cell) -> s.Setup:
     """What the kernel needs to know of a cell."""
     brokers = one.thread_brokers
-    return Setup(
+    return s.Setup(
         rules=config.rules(),
         links=config.links(),
         thread_of=one.thread_of,
@@ -108,7 +91,7 @@ def setup(config: FleetConfig, one: Cell) -> Setup:
     )
 
 
-def _stalls(config: FleetConfig, broker: int) -> Ints:
+def _stalls(config: FleetConfig, broker: int) -> s.Ints:
     """Stalls and restarts of a broker, int64[n, 3]: start, end, speed left in thousandths.
 
     A restart ends the stall that it falls into, and none begins before it is over. The fetchers of
@@ -126,7 +109,7 @@ def _stalls(config: FleetConfig, broker: int) -> Ints:
     return rows[np.argsort(rows[:, 0], kind="stable")]
 
 
-def _restarts(config: FleetConfig, brokers: list[int]) -> Ints:
+def _restarts(config: FleetConfig, brokers: list[int]) -> s.Ints:
     """When each thread goes down with its broker, int64[n, 3]: start, thread, end; ascending."""
     rows = [
         (start, thread, end)
@@ -144,7 +127,7 @@ def run_cell(
     place = -1 if watched is None else int(np.flatnonzero(one.partitions == watched)[0])
     rows = 0 if watched is None else -(-config.duration_ms // sample_ms)
     samples = np.zeros((rows, 4 + one.followers.shape[1]), dtype=np.int64)
-    runs = list(_run_windows(config, one, samples, Out(_buffer(), samples, place, sample_ms)))
+    runs = list(_run_windows(config, one, samples, s.Out(_buffer(), samples, place, sample_ms)))
     return runs[-1]._replace(events=np.concatenate([run.events for run in runs]))
 
 
@@ -154,11 +137,11 @@ def run_cell_in_windows(
     """Run one cell and give its events a window at a time; the counts are those up to then."""
     one = cell(config, leader, recorded)
     samples = np.zeros((0, 4 + one.followers.shape[1]), dtype=np.int64)
-    return _run_windows(config, one, samples, Out(_buffer(), samples, -1, 0))
+    return _run_windows(config, one, samples, s.Out(_buffer(), samples, -1, 0))
 
 
-def _run_windows(config: FleetConfig, one: Cell, samples: Ints, out: Out) -> Iterator[CellRun]:
-    state = new_state(setup(config, one), out)
+def _run_windows(config: FleetConfig, one: Cell, samples: s.Ints, out: s.Out) -> Iterator[CellRun]:
+    state = s.new_state(setup(config, one), out)
     batches = 0
     recorded = one.recorded.arrivals if one.recorded else None
     for until_ms, arrivals in load.windows(config, one.partitions, recorded=recorded):
@@ -167,24 +150,24 @@ def _run_windows(config: FleetConfig, one: Cell, samples: Ints, out: Out) -> Ite
         yield CellRun(one, events, samples, state.latencies, _counts(state, batches), until_ms)
 
 
-def _run_window(state: State, arrivals: Arrivals, until_ms: int) -> tuple[State, Ints]:
+def _run_window(state: s.State, arrivals: s.Arrivals, until_ms: int) -> tuple[s.State, s.Ints]:
     """The state at `until_ms` and the events up to then; tables that are too small are replaced."""
-    state.scalars[[NEXT_ARRIVAL, EVENT_COUNT]] = 0
-    before = copied(state)
+    state.scalars[[s.NEXT_ARRIVAL, s.EVENT_COUNT]] = 0
+    before = s.copied(state)
     while True:
         count = _run(state, arrivals, until_ms)
-        produces = int(state.scalars[PRODUCES_USED])
+        produces = int(state.scalars[s.PRODUCES_USED])
         if count <= len(state.out.events) and produces <= len(state.produces):
             return state, state.out.events[:count].copy()
         if count > len(before.out.events):
             before = before._replace(out=before.out._replace(events=_buffer(2 * count)))
         if produces > len(before.produces):
-            more = np.zeros((2 * produces - len(before.produces), PRODUCE_COLUMNS), np.int64)
+            more = np.zeros((2 * produces - len(before.produces), s.PRODUCE_COLUMNS), np.int64)
             before = before._replace(produces=np.vstack([before.produces, more]))
-        state = copied(before)
+        state = s.copied(before)
 
 
-def _run(state: State, arrivals: Arrivals, until_ms: int) -> int:
+def _run(state: s.State, arrivals: s.Arrivals, until_ms: int) -> int:
     """Run the kernel; the first time on a machine it is compiled."""
     if is_compiled():
         return run_kernel(state, arrivals, until_ms)
@@ -192,15 +175,15 @@ def _run(state: State, arrivals: Arrivals, until_ms: int) -> int:
         return run_kernel(state, arrivals, until_ms)
 
 
-def _buffer(capacity: int = 0) -> Ints:
-    return np.zeros((capacity or FIRST_CAPACITY, EVENT_COLUMNS), np.int64)
+def _buffer(capacity: int = 0) -> s.Ints:
+    return np.zeros((capacity or FIRST_CAPACITY, s.EVENT_COLUMNS), np.int64)
 
 
-def _counts(state: State, batches: int) -> dict[str, int]:
+def _counts(state: s.State, batches: int) -> dict[str, int]:
     return {
         "batches": batches,
-        "records": int(state.scalars[APPENDED]),
-        "fetches": int(state.scalars[FETCHES]),
-        "partition_fetches": int(state.scalars[COVERED]),
-        "positions_evaluated": int(state.scalars[READS]),
+        "records": int(state.scalars[s.APPENDED]),
+        "fetches": int(state.scalars[s.FETCHES]),
+        "partition_fetches": int(state.scalars[s.COVERED]),
+        "positions_evaluated": int(state.scalars[s.READS]),
     }

@@ -25,67 +25,112 @@ MOST_BATCH_RECORDS = 10**9  # counts of records in a batch have 32 bits
 DAY_MINUTES = 1440.0
 
 
-def _number(default: Any, unit: str, low: float, high: float) -> Any:
-    return field(default=default, metadata={"unit": unit, "low": low, "high": high})
+def _number(default: Any, unit: str, low: float, high: float, meaning: str) -> Any:
+    limits = {"unit": unit, "low": low, "high": high}
+    return field(default=default, metadata=limits | {"meaning": meaning})
+
+
+def _text(default: str, meaning: str) -> Any:
+    return field(default=default, metadata={"meaning": meaning})
 
 
 @dataclass(frozen=True)
 class FleetConfig:
     """A cluster under load for some minutes. A limit of None is the default of the version.
 
+    Each field's metadata says its `meaning`; of numbers also `unit`, `low` and `high`. Kafka's own
+    settings have its names, with underscores.
+
     Raises ValueError, which names the offending value and the valid range.
     """
 
-    version: str = "0.8.2"
-    name: str = ""  # the `run` of its events; "" is the version
-    partitions: int = _number(1_000, "partitions", 1, 1_000_000)
-    brokers: int = _number(3, "brokers", 2, 10_000)
-    replication_factor: int = _number(3, "replicas", 2, 9)
-    minutes: float = _number(60.0, "minutes", 0.01, 14 * DAY_MINUTES)
-    seed: int = _number(1, "", 0, 2**63 - 1)
+    # fmt: off
+    version: str = _text("0.8.2", "Kafka version whose rules apply")
+    name: str = _text("", "what the events carry in the column `run`; empty: the version")
+    partitions: int = _number(1_000, "partitions", 1, 1_000_000,
+        "of the one topic; each has a leader and followers in turn over the brokers")
+    brokers: int = _number(3, "brokers", 2, 10_000, "of the cluster")
+    replication_factor: int = _number(3, "replicas", 2, 9,
+        "replicas of each partition, the leader among them")
+    minutes: float = _number(60.0, "minutes", 0.01, 14 * DAY_MINUTES, "how long the fleet runs")
+    seed: int = _number(1, "", 0, 2**63 - 1, "decides all draws; nothing else does")
 
-    replica_lag_time_max_ms: int | None = _number(None, "ms", 1, 86_400_000)
-    replica_lag_max_messages: int | None = _number(None, "records", 0, 2**53)
-    min_insync_replicas: int = _number(1, "replicas", 1, 9)
-    num_replica_fetchers: int = _number(1, "threads for each pair of brokers", 1, 64)
-    replica_fetch_max_bytes: int = _number(1_048_576, "bytes", 1, 2**31 - 1)
-    replica_fetch_response_max_bytes: int = _number(10_485_760, "bytes", 1, 2**31 - 1)
-    replica_fetch_wait_max_ms: int = _number(500, "ms", 1, 60_000)
-    replica_fetch_min_bytes: int = _number(1, "bytes", 1, 2**31 - 1)
+    replica_lag_time_max_ms: int | None = _number(None, "ms", 1, 86_400_000,
+        "a follower that is behind for longer leaves the ISR")
+    replica_lag_max_messages: int | None = _number(None, "records", 0, 2**53,
+        "one that lacks more records leaves at once (up to 0.8.2)")
+    min_insync_replicas: int = _number(1, "replicas", 1, 9,
+        "ISR that acks=all demands; fewer: refused")
+    num_replica_fetchers: int = _number(1, "threads for each pair of brokers", 1, 64,
+        "threads from each broker to each leader; partitions share them")
+    replica_fetch_max_bytes: int = _number(1_048_576, "bytes", 1, 2**31 - 1,
+        "of one partition in one response")
+    replica_fetch_response_max_bytes: int = _number(10_485_760, "bytes", 1, 2**31 - 1,
+        "of one response")
+    replica_fetch_wait_max_ms: int = _number(500, "ms", 1, 60_000,
+        "how long a leader parks a fetch that finds nothing")
+    replica_fetch_min_bytes: int = _number(1, "bytes", 1, 2**31 - 1,
+        "what a fetch must find to be answered at once")
 
-    load: str = "bursts"
-    records_per_s: float = _number(5.0, "records/s for each partition", 0, 1e6)
-    batch_every_ms: int = _number(1_000, "ms between batches, on average", 1, 3_600_000)
-    record_bytes: int = _number(500, "bytes", 1, 1_000_000)
-    burst_records: int = _number(30_000, "records in a burst of one partition", 0, 10**8)
-    burst_s: float = _number(1.0, "s", 0, 3_600)
-    burst_every_s: float = _number(1_800.0, "s between bursts, on average", 1, 86_400 * 14)
-    burst_share: float = _number(0.3, "share of partitions hit together", 0, 1)
-    hot_partitions: int = _number(0, "partitions, the first ones, with more load", 0, 1_000_000)
-    hot_times: float = _number(10.0, "times as many records in a hot partition", 0, 1e6)
-    daily_swing: float = _number(0.0, "share by which the load swings over a day", 0, 1)
+    load: str = _text("bursts", "steady, bursts, heavy, together, or trace")
+    records_per_s: float = _number(5.0, "records/s for each partition", 0, 1e6,
+        "mean rate outside bursts")
+    batch_every_ms: int = _number(1_000, "ms between batches, on average", 1, 3_600_000,
+        "mean gap between batches, exponential")
+    record_bytes: int = _number(500, "bytes", 1, 1_000_000, "size of every record")
+    burst_records: int = _number(30_000, "records in a burst of one partition", 0, 10**8,
+        "height of a burst (of heavy ones: the mean)")
+    burst_s: float = _number(1.0, "s", 0, 3_600,
+        "over which it is spread, a batch every 10 ms; 0: one batch")
+    burst_every_s: float = _number(1_800.0, "s between bursts, on average", 1, 86_400 * 14,
+        "mean time between bursts of a partition, exponential")
+    burst_share: float = _number(0.3, "share of partitions hit together", 0, 1,
+        "of the partitions that a common burst hits (load=together)")
+    hot_partitions: int = _number(0, "partitions, the first ones, with more load", 0, 1_000_000,
+        "that get more load outside bursts")
+    hot_times: float = _number(10.0, "times as many records in a hot partition", 0, 1e6,
+        "how much more")
+    daily_swing: float = _number(0.0, "share by which the load swings over a day", 0, 1,
+        "most load at 15:00 UTC, least at 03:00; a run begins at midnight")
 
-    trace_file: str = ""  # CSV (also .csv.gz) or Parquet; see isrlab/fleet/recorded.py
-    trace_columns: str = ""  # such as "time=TIMESTAMP records=ContextTokens"
+    trace_file: str = _text("", "recorded load: CSV, CSV.GZ or Parquet (load=trace)")
+    trace_columns: str = _text("", "which columns of it to read, if their names do not tell")
 
-    acks_all_share: float = _number(1.0, "share of partitions with acks=all", 0, 1)
-    request_timeout_ms: int = _number(30_000, "ms that a produce may wait", 1, 3_600_000)
-    delivery_timeout_ms: int = _number(120_000, "ms of retries, 0 for none", 0, 86_400_000)
+    acks_all_share: float = _number(1.0, "share of partitions with acks=all", 0, 1,
+        "of the partitions whose producers use acks=all; the others acks=1")
+    request_timeout_ms: int = _number(30_000, "ms that a produce may wait", 1, 3_600_000,
+        "after which a produce that waits for the ISR fails")
+    delivery_timeout_ms: int = _number(120_000, "ms of retries, 0 for none", 0, 86_400_000,
+        "for which a refused produce is tried again")
 
-    fetch_latency_ms: int = _number(2, "ms one way", 1, 60_000)
-    follower_bytes_per_s: int = _number(10_000_000, "bytes/s for each thread", 1, 10**12)
-    follower_spread: float = _number(0.2, "share by which brokers differ from it", 0, 0.9)
-    stall_s: float = _number(20.0, "s that a follower's fetchers stand still", 0, 86_400)
-    stall_every_s: float = _number(3_600.0, "s between stalls of a broker", 1, 86_400 * 14)
-    stall_speed: float = _number(0.0, "share of its speed left in a stall", 0, 1)
-    leader_bytes_per_s: int = _number(0, "bytes/s to all followers, 0 for no limit", 0, 10**12)
-    leader_stall_s: float = _number(0.0, "s that a leader's reads stand still", 0, 86_400)
-    leader_stall_every_s: float = _number(3_600.0, "s between such stalls", 1, 86_400 * 14)
-    restart_s: float = _number(0.0, "s that a broker is down in a rolling restart", 0, 86_400)
-    restart_every_s: float = _number(600.0, "s from one restart to the next", 1, 86_400 * 14)
-    new_broker: int = _number(0, "broker whose replicas begin empty, 0 for none", 0, 10_000)
-    backlog_records: int = _number(0, "records in each partition at the start", 0, 10**12)
-    isr_commit_ms: int = _number(10, "ms from AlterPartition to its answer", 1, 3_600_000)
+    fetch_latency_ms: int = _number(2, "ms one way", 1, 60_000, "of every message between brokers")
+    follower_bytes_per_s: int = _number(10_000_000, "bytes/s for each thread", 1, 10**12,
+        "what a fetcher thread can receive and write")
+    follower_spread: float = _number(0.2, "share by which brokers differ from it", 0, 0.9,
+        "brokers are drawn this much slower or faster, evenly")
+    stall_s: float = _number(20.0, "s that a follower's fetchers stand still", 0, 86_400,
+        "length of a stall of a broker's fetchers (garbage collection, disk)")
+    stall_every_s: float = _number(3_600.0, "s between stalls of a broker", 1, 86_400 * 14,
+        "mean time between them, exponential")
+    stall_speed: float = _number(0.0, "share of its speed left in a stall", 0, 1,
+        "0: they stand still; 0.5: they work at half speed")
+    leader_bytes_per_s: int = _number(0, "bytes/s to all followers, 0 for no limit", 0, 10**12,
+        "what a leader can send, one queue for all followers")
+    leader_stall_s: float = _number(0.0, "s that a leader's reads stand still", 0, 86_400,
+        "length of a time in which a leader answers no fetch")
+    leader_stall_every_s: float = _number(3_600.0, "s between such stalls", 1, 86_400 * 14,
+        "mean time between those")
+    restart_s: float = _number(0.0, "s that a broker is down in a rolling restart", 0, 86_400,
+        "rolling restart: how long each broker's followers are down")
+    restart_every_s: float = _number(600.0, "s from one restart to the next", 1, 86_400 * 14,
+        "from one broker's turn to the next; the first comes after this")
+    new_broker: int = _number(0, "broker whose replicas begin empty, 0 for none", 0, 10_000,
+        "its replicas begin empty, outside the ISR")
+    backlog_records: int = _number(0, "records in each partition at the start", 0, 10**12,
+        "in every log at the start")
+    isr_commit_ms: int = _number(10, "ms from AlterPartition to its answer", 1, 3_600_000,
+        "from asking for an ISR change to its being stored")
+    # fmt: on
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "trace_file", str(self.trace_file))  # a Path has no JSON
@@ -276,7 +321,7 @@ def _check_load(config: FleetConfig) -> None:
 def _checked(item: Field[Any], value: Any) -> Any:
     """The value, whole where the field is; raises ValueError unless it is within the limits."""
     limits = item.metadata
-    if not limits or (value is None and item.default is None):
+    if "low" not in limits or (value is None and item.default is None):
         return value
     low, high, unit = limits["low"], limits["high"], limits["unit"]
     valid = f"valid: {low:,} to {high:,}{f' {unit}' if unit else ''}"

@@ -89,7 +89,7 @@ def simulate(spark: SparkSession, configs: Configs, tasks: int | None = None) ->
     on it.
     """
     cells = spread(spark, configs, tasks)
-    return cells.mapInArrow(_run_plan, spark_schema()).select(*COLUMNS)
+    return cells.mapInArrow(run_plan, spark_schema()).select(*COLUMNS)
 
 
 def spread(spark: SparkSession, configs: Configs, tasks: int | None = None) -> DataFrame:
@@ -98,7 +98,7 @@ def spread(spark: SparkSession, configs: Configs, tasks: int | None = None) -> D
     return cells.repartitionByRange(tasks or max(1, cells.count()), "run", "leader")
 
 
-def _run_plan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def run_plan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The events of every cell in a piece of the plan."""
     for batch in batches:
         for row in batch.to_pylist():

@@ -37,7 +37,7 @@ from isrlab.fleet.cell import leaders
 from isrlab.fleet.config import TRACE, FleetConfig, listed
 from isrlab.fleet.progress import shown
 from isrlab.fleet.recorded import summary
-from isrlab.fleet.simulate import BATCH_ROWS, Configs, _run_plan, spread
+from isrlab.fleet.simulate import BATCH_ROWS, Configs, run_plan, spread
 from isrlab.spark import source_digest
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def _write_cells(target: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
             if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with _whole(path) as hidden, pq.ParquetWriter(hidden, FILE_SCHEMA) as writer:
-                    for group in _row_groups(_run_plan(iter([cell]))):
+                    for group in _row_groups(run_plan(iter([cell]))):
                         writer.write_table(group)
             yield pa.record_batch({"cell": [path.name]})
 

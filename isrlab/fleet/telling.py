@@ -19,20 +19,12 @@ from isrlab.engine.versions import IsrWrite
 from isrlab.events.schema import SCHEMA
 from isrlab.fleet.cell import CellRun
 from isrlab.fleet.config import FleetConfig
-from isrlab.fleet.kernel.state import (
-    COMMIT,
-    KIND,
-    LEADER_EPOCH,
-    PARTITION,
-    PARTITION_EPOCH,
-    REMOVAL,
-    TS_MS,
-    Ints,
-)
+from isrlab.fleet.kernel import state as s
 from isrlab.fleet.layout import TOPIC
+from isrlab.fleet.table import rows_table
 
 _PERIOD_MS = rules.ISR_CHANGE_TICK_MS
-_NEWS = [TS_MS, PARTITION, LEADER_EPOCH, PARTITION_EPOCH]
+_NEWS = [s.TS_MS, s.PARTITION, s.LEADER_EPOCH, s.PARTITION_EPOCH]
 
 
 class Telling:
@@ -45,18 +37,22 @@ class Telling:
 
     def rows(self, piece: CellRun) -> pa.Table:
         """What is announced and learned: `notify` and `metadata` rows."""
-        kinds, write = piece.events[:, KIND], self._config.kafka.isr_write
+        kinds, write = piece.events[:, s.KIND], self._config.kafka.isr_write
         if write == IsrWrite.ZOOKEEPER:
             return SCHEMA.empty_table()
-        stored = piece.events[(kinds == COMMIT) | (kinds == REMOVAL)]
+        stored = piece.events[(kinds == s.COMMIT) | (kinds == s.REMOVAL)]
         if write != IsrWrite.ZOOKEEPER_NOTIFY:
             return self._learned(piece, stored[:, _NEWS])
-        at_once = stored[stored[:, KIND] == REMOVAL][:, _NEWS]
-        told_ms, later = self._announcements(stored[stored[:, KIND] == COMMIT], piece.until_ms)
+        at_once = stored[stored[:, s.KIND] == s.REMOVAL][:, _NEWS]
+        told_ms, later = self._announcements(stored[stored[:, s.KIND] == s.COMMIT], piece.until_ms)
         learned = self._learned(piece, np.vstack([at_once, later]))
-        return pa.concat_tables([_announced(self._config, piece, told_ms), learned])
+        moments = np.array(told_ms, dtype=np.int64)
+        leader = piece.cell.leader
+        return pa.concat_tables(
+            [rows_table(self._config.run, moments, broker=leader, kind="notify"), learned]
+        )
 
-    def _announcements(self, stored: Ints, until_ms: int) -> tuple[list[int], Ints]:
+    def _announcements(self, stored: s.Ints, until_ms: int) -> tuple[list[int], s.Ints]:
         """When the leader announces, and what brokers learn: int64[n, 4] of ms, place, epochs."""
         told_ms: list[int] = []
         learned: list[tuple[int, int, int, int]] = []
@@ -80,36 +76,17 @@ class Telling:
                 self._untold, self._told_ms = {}, now_ms
             now_ms += _PERIOD_MS
 
-    def _learned(self, piece: CellRun, news: Ints) -> pa.Table:
+    def _learned(self, piece: CellRun, news: s.Ints) -> pa.Table:
         """A row for each ISR that every broker knows now; `detail.brokers` is how many they are."""
-        count = len(news)
-        brokers = [[("brokers", str(self._config.brokers))]] * count
-        return _table(
-            count,
-            run=pa.array([self._config.run] * count, pa.string()),
-            ts_ms=pa.array(news[:, 0]),
-            broker=pa.array(np.full(count, piece.cell.leader, np.int32)),
-            topic=pa.array([TOPIC] * count, pa.string()),
-            partition=pa.array(piece.cell.partitions[news[:, 1]].astype(np.int32)),
-            leader_epoch=pa.array(news[:, 2].astype(np.int32)),
-            partition_epoch=pa.array(news[:, 3].astype(np.int32)),
-            kind=pa.array(["metadata"] * count, pa.string()),
+        brokers = [[("brokers", str(self._config.brokers))]] * len(news)
+        return rows_table(
+            self._config.run,
+            news[:, 0],
+            broker=piece.cell.leader,
+            topic=TOPIC,
+            partition=piece.cell.partitions[news[:, 1]],
+            leader_epoch=news[:, 2],
+            partition_epoch=news[:, 3],
+            kind="metadata",
             detail=pa.array(brokers, SCHEMA.field("detail").type),
         )
-
-
-def _announced(config: FleetConfig, piece: CellRun, told_ms: list[int]) -> pa.Table:
-    count = len(told_ms)
-    return _table(
-        count,
-        run=pa.array([config.run] * count, pa.string()),
-        ts_ms=pa.array(told_ms, pa.int64()),
-        broker=pa.array(np.full(count, piece.cell.leader, np.int32)),
-        kind=pa.array(["notify"] * count, pa.string()),
-    )
-
-
-def _table(count: int, **columns: pa.Array) -> pa.Table:
-    """A table of events; columns that are not given are null."""
-    nulls = {field.name: pa.nulls(count, field.type) for field in SCHEMA}
-    return pa.table(nulls | columns, schema=SCHEMA)

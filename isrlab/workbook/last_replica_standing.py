@@ -57,7 +57,7 @@ COLOURS = {
     "writes stop": style.OUTCOMES["offline"],
     "1 record lost": style.OUTCOMES["lost"],
     "2 records lost": style.ORANGE,
-    "3 records lost": style.VERMILION,
+    "3 records lost": style.ORANGE,
 }
 PLACES = {
     "ISR": style.OUTCOMES["safe"],
@@ -85,7 +85,7 @@ def word(run: Run) -> str:
     assert run.outcome.has_leader, "after the repair there is a leader"
     if lost := run.outcome.lost_acknowledged:
         return f"{style.counted(len(lost), 'record')} lost"
-    return "writes go on" if "second" in run.cluster.acknowledged else "writes stop"
+    return "writes go on" if "second" in run.cluster.observer.acknowledged else "writes stop"
 
 
 def table(version: str | KafkaVersion) -> Table:

@@ -20,7 +20,7 @@ from isrlab import churn, fleet
 from isrlab.brokerlogs import recordings
 from isrlab.events import exact
 from isrlab.events.schema import PRODUCE_FAILURES
-from isrlab.fleet import load
+from isrlab.fleet import load, recovery
 from isrlab.fleet.config import FleetConfig
 from isrlab.show.bands import plot_isr_sizes
 from isrlab.show.controls import choice, redrawn
@@ -45,8 +45,8 @@ SMALL = FleetConfig(
 def one_restart(config: FleetConfig, share: float, down_s: float) -> FleetConfig:
     """The fleet, loaded by `share`, with one restart, of broker 1, and time enough to come back."""
     _require_share(share)
-    after_s = 60 + 1.5 * churn.catch_up_s(share, down_s)
-    return churn.loaded(config, share).with_(
+    after_s = 60 + 1.5 * recovery.catch_up_s(share, down_s)
+    return recovery.loaded(config, share).with_(
         restart_s=float(down_s),
         restart_every_s=down_s + after_s,
         minutes=(2 * (down_s + after_s) - 1) / 60,
@@ -57,13 +57,13 @@ def one_restart(config: FleetConfig, share: float, down_s: float) -> FleetConfig
 def rolling(config: FleetConfig, share: float, down_s: float, wait: float) -> FleetConfig:
     """The fleet, loaded by `share`, with a restart of every broker one after another.
 
-    `wait`: from one restart to the next, as a multiple of `churn.safe_restart_every_s`; it is at
+    `wait`: from one restart to the next, as a multiple of `recovery.safe_restart_every_s`; it is at
     least as long as a broker is down.
     """
     _require_share(share)
-    every_s = max(float(down_s), wait * churn.safe_restart_every_s(share, down_s))
-    end_s = config.brokers * every_s + down_s + 60 + 1.5 * churn.catch_up_s(share, down_s)
-    return churn.loaded(config, share).with_(
+    every_s = max(float(down_s), wait * recovery.safe_restart_every_s(share, down_s))
+    end_s = config.brokers * every_s + down_s + 60 + 1.5 * recovery.catch_up_s(share, down_s)
+    return recovery.loaded(config, share).with_(
         restart_s=float(down_s),
         restart_every_s=every_s,
         minutes=end_s / 60,
@@ -80,7 +80,7 @@ def on_machines(
     """
     rate = round(machine_bytes_per_s / ((brokers - 1) * config.num_replica_fetchers))
     moved = config.with_(brokers=brokers, follower_bytes_per_s=rate, name=name)
-    rejoin_s = churn.expected_rejoin_s(moved, 1)
+    rejoin_s = recovery.expected_rejoin_s(moved, 1)
     every_s = config.restart_s + 60 + (1.5 * rejoin_s if np.isfinite(rejoin_s) else 3_600)
     return moved.with_(restart_every_s=every_s, minutes=(2 * every_s - 1) / 60)
 
@@ -91,12 +91,12 @@ def new_replica(config: FleetConfig, share: float, backlog_s: float) -> FleetCon
     The rest has so much that an idle thread would fetch it in `backlog_s`.
     """
     _require_share(share)
-    loaded = churn.loaded(config.with_(restart_s=0.0), share)
+    loaded = recovery.loaded(config.with_(restart_s=0.0), share)
     unit = loaded.with_(new_broker=1, backlog_records=1_000)
-    records = 1_000 * backlog_s / ((1 - share) * churn.expected_rejoin_s(unit, 1))
+    records = 1_000 * backlog_s / ((1 - share) * recovery.expected_rejoin_s(unit, 1))
     return unit.with_(
         backlog_records=round(records),
-        minutes=(30 + 1.5 * churn.catch_up_s(share, 0, backlog_s)) / 60,
+        minutes=(30 + 1.5 * recovery.catch_up_s(share, 0, backlog_s)) / 60,
         name=f"share={share:g} backlog={backlog_s:g}s",
     )
 
@@ -117,9 +117,9 @@ def compared(measured: pd.DataFrame, configs: Sequence[FleetConfig]) -> pd.DataF
     rows = rows.sort_values(["run", "down_ms"], ignore_index=True).astype({"run": str})
     keys = list(zip(rows["run"], rows["broker"], strict=True))
     table = rows[["run", "broker"]].assign(
-        share=[churn.load_share(fleets[run], broker) for run, broker in keys],
+        share=[recovery.load_share(fleets[run], broker) for run, broker in keys],
         down_s=(rows["up_ms"] - rows["down_ms"]) / 1000,
-        formula_s=[churn.expected_rejoin_s(fleets[run], broker) for run, broker in keys],
+        formula_s=[recovery.expected_rejoin_s(fleets[run], broker) for run, broker in keys],
         partitions=rows["partitions"],
         still_out=rows["still_out"],
     )
@@ -185,11 +185,11 @@ def waits(
     """
     rows = []
     for config in configs:
-        share = churn.load_share(config, 1)
+        share = recovery.load_share(config, 1)
         errors = refused[refused["run"] == config.run].groupby("error")["produces"].sum()
         failed = [sum(int(errors.get(e, 0)) for e in names) for names in PRODUCE_FAILURES.values()]
         minutes = under.loc[under["run"] == config.run, "under_min_isr_ms"].sum() / 60_000
-        wait = config.restart_every_s / churn.safe_restart_every_s(share, config.restart_s)
+        wait = config.restart_every_s / recovery.safe_restart_every_s(share, config.restart_s)
         rows.append((config.run, share, config.restart_every_s, wait, minutes, *failed))
     names = ["run", "share", "every_s", "wait", "under_min_isr_minutes", *PRODUCE_FAILURES]
     return pd.DataFrame(rows, columns=names)
@@ -217,7 +217,7 @@ def plot_rejoin_times(table: pd.DataFrame) -> Axes:
     """Rejoin time by load: from the first to the last partition, and the formula as a line."""
     down_s = float(table["down_s"].iloc[0])
     shares = np.linspace(0.01, 0.995, 400)
-    line = np.array([churn.catch_up_s(share, down_s) for share in shares])
+    line = np.array([recovery.catch_up_s(share, down_s) for share in shares])
     percent = table["share"] * 100
     off = (table["last_s"] / table["formula_s"] - 1).abs().max() * 100
     curves = {
@@ -270,7 +270,7 @@ def plot_headroom(table: pd.DataFrame, down_s: float) -> Axes:
     """Rejoin time by fetch rate, the load the same: both axes by factors."""
     times = 1 / table["share"].to_numpy(float)
     rates = np.geomspace(1.005, 1.3 * times.max(), 300)
-    formula = np.array([churn.catch_up_s(1 / rate, down_s) for rate in rates])
+    formula = np.array([recovery.catch_up_s(1 / rate, down_s) for rate in rates])
     curves = {
         "formula": Curve(rates, formula, look=FORMULA),
         "last partition back, simulated": Curve(times, table["last_s"], look=MEASURED, style=""),
@@ -307,7 +307,7 @@ def plot_restart(config: FleetConfig) -> Figure:
         Scale("s after it is back: in sync again"),
         ax=grid[0, 1],
     )
-    expected = [churn.expected_rejoin_s(config, broker) for broker in brokers]
+    expected = [recovery.expected_rejoin_s(config, broker) for broker in brokers]
     right.plot(expected, range(len(expected)), "d", color=INK, label="formula")
     draw_mark(right, limit_s, "next broker goes down")
     right.legend(loc="lower right")

@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
-from isrlab.fleet.kernel.rows import STEPS
+from isrlab.fleet.kernel.state import STEPS
 from isrlab.fleet.layout import assignment
 from isrlab.fleet.recorded.writer import write_trace
 from isrlab.show.style import INK, PALE, bare, plain
@@ -125,7 +125,7 @@ def fleets(start: dict[str, FleetConfig], seeds: int) -> list[FleetConfig]:
 def answers(alarms: pd.DataFrame, absences: pd.DataFrame, latency: pd.DataFrame) -> pd.DataFrame:
     """A row for each check (and seed), a column for each of `ANSWERS`, in units of the base.
 
-    From `fleet.alarms`, `churn.under_replicated` (of the new base) and `churn.commit_latency`, for
+    From `truth.alarms`, `churn.under_replicated` (of the new base) and `churn.commit_latency`, for
     the runs of `fleets`.
     """
     out_ms = absences.groupby("run")["under_replicated_ms"].sum()

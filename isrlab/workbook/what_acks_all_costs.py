@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from isrlab import fleet
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
-from isrlab.fleet.kernel.rows import EXACT_MS, STEPS
+from isrlab.fleet.kernel.state import EXACT_MS, STEPS
 from isrlab.show.controls import choice, redrawn
 from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.style import (
@@ -218,7 +218,7 @@ def waits_here(config: FleetConfig) -> pd.DataFrame:
     """The histogram of a small fleet, simulated here: `latency_ms`, `width_ms`, `count`."""
     rows = fleet.simulate_local(config).select(["kind", "detail"]).to_pylist()
     counts: dict[int, int] = {}
-    for detail in (dict(row["detail"]) for row in rows if row["kind"] == "produce_ack"):
+    for detail in (dict(row["detail"]) for row in rows if row["kind"] == "latency"):
         start = int(detail["latency_ms"])
         counts[start] = counts.get(start, 0) + int(detail["count"])
     table = pd.DataFrame(sorted(counts.items()), columns=["latency_ms", "count"])

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-from typing import Any
 
 from isrlab.engine import broker as broker_machine
 from isrlab.engine import controller as controller_machine
@@ -26,7 +25,7 @@ from isrlab.engine.log import Log
 from isrlab.engine.model import Broker, Follower, Settings
 from isrlab.engine.partition import PartitionState
 from isrlab.engine.versions import KafkaVersion
-from isrlab.world.frames import Envelope, Fault, Request
+from isrlab.world.frames import Envelope, Event, Fault, Frame, Request
 from isrlab.world.observer import Observer
 
 START_MS = 1_000_000_000_000
@@ -76,7 +75,8 @@ class Cluster:
         self.controller = Controller(self.version, self.settings, replicas, stored)
         self.observer = Observer(self)
         self.events, self.frames = self.observer.events, self.observer.frames
-        self.violations = self.observer.violations
+        self.violations, self.committed = self.observer.violations, self.observer.committed
+        self.acknowledged = self.observer.acknowledged
         self._boot()
 
     def _boot(self) -> None:
@@ -191,7 +191,7 @@ class Cluster:
 
     def _lose(self, envelope: Envelope) -> None:
         """A message does not arrive. The connection is gone; a waiting requester sees that."""
-        self.observer.keep(envelope, was_lost=True)
+        self.observer.keep(envelope.source, envelope.target, envelope.message, was_lost=True)
         requester, peer = envelope.source, envelope.target
         if not isinstance(envelope.message, (*REQUESTS, m.AlterPartition)):
             requester, peer = peer, requester
@@ -208,7 +208,7 @@ class Cluster:
         after, outputs = broker_machine.step(before, envelope.message, self.now_ms)
         self.brokers[after.id] = after
         self.disks[after.id] = after.log
-        self.observer.keep(envelope)
+        self.observer.keep(envelope.source, envelope.target, envelope.message)
         self.observer.compare(before, after, envelope.message, outputs)
         if before is not after:
             self.observer.ask_safety(before_all)
@@ -220,7 +220,7 @@ class Cluster:
             return
         before = self.controller
         self.controller, outputs = controller_machine.step(before, message, self.now_ms)
-        self.observer.keep(envelope)
+        self.observer.keep(envelope.source, envelope.target, envelope.message)
         self.observer.compare_stored(before, message)
         self.emit(m.CONTROLLER, outputs)
 
@@ -237,8 +237,7 @@ class Cluster:
 
     def mark(self, machine: int, text: str) -> None:
         """A fault has struck a machine: that is a step, too."""
-        fault: Any = Fault(text)  # in place of a message
-        self.observer.keep(Envelope(self.now_ms, self._next(), machine, machine, fault))
+        self.observer.keep(machine, machine, Fault(text))
 
     # Clients
 
@@ -255,7 +254,7 @@ class Cluster:
 
     def _on_answer(self, broker: int, answer: m.Message) -> None:
         if not isinstance(answer, m.ProduceResponse):  # the controller's, to an operator
-            self.observer.keep(Envelope(self.now_ms, self._next(), broker, m.CLIENT, answer))
+            self.observer.keep(broker, m.CLIENT, answer)
             return
         request = self.requests[answer.request]
         if answer.error:
@@ -268,7 +267,7 @@ class Cluster:
             "latency_ms": str(self.now_ms - request.sent_ms),
         }
         self.observer.note("produce_ack", request.broker, detail=detail)
-        self.observer.acknowledged |= dict.fromkeys(request.ids, request.acks)
+        self.acknowledged |= dict.fromkeys(request.ids, request.acks)
 
     def _refuse(self, request: Request, error: str) -> None:
         request.error, request.is_answered = error, True
@@ -317,6 +316,11 @@ class Cluster:
             is_waiting = isinstance(other.role, Follower) and other.role.leader == broker
             if number != broker and is_waiting and not self.is_cut(number, broker):
                 self.post(self.now_ms, broker, number, m.Disconnected(broker))
+
+    @property
+    def journal(self) -> list[Frame | Event]:
+        """Frames and events in order."""
+        return list(self.observer.since(0))
 
     @property
     def leader(self) -> Broker | None:

@@ -70,7 +70,7 @@ class Frame:
     now_ms: int
     source: int
     target: int
-    message: Message
+    message: Message | Fault
     brokers: dict[int, Broker]
     disks: dict[int, Log]  # of all brokers, dead ones too
     controller: Controller

@@ -27,7 +27,7 @@ from isrlab.engine.model import (
     PendingExpandIsr,
     PendingShrinkIsr,
 )
-from isrlab.world.frames import Envelope, Event, Frame, Outcome, Prefix
+from isrlab.world.frames import Event, Fault, Frame, Outcome, Prefix
 
 _KIND = {"logs_agree": "diverged"}  # of the event that a broken property makes; else "lost"
 
@@ -53,6 +53,7 @@ class Observer:
         self.disks_lost: set[int] = set()  # brokers that have lost unflushed records
         self._verified = safety.Verified()
         self.violations: dict[str, str] = {}
+        self._verified = safety.Verified()
         self._records: dict[int, list[Record]] = {}  # of each disk; frames share them
         self._logs: dict[int, tuple[Log, Log]] = {}  # of each disk: as it is, and as frames keep it
         self._brokers: dict[int, tuple[Broker, Broker]] = {}
@@ -61,14 +62,15 @@ class Observer:
         place = len(self.frames) + len(self.events)
         self.events.append(Event(place, self.world.now_ms, kind, broker, **columns))
 
-    def keep(self, envelope: Envelope, was_lost: bool = False) -> None:
+    def keep(
+        self, source: int, target: int, message: m.Message | Fault, was_lost: bool = False
+    ) -> None:
         """A frame: what the cluster looks like now."""
         world, place = self.world, len(self.frames) + len(self.events)
         disks = {number: self._kept_log(number, log) for number, log in world.disks.items()}
         brokers = {number: self._kept_broker(broker) for number, broker in world.brokers.items()}
-        way = (envelope.source, envelope.target, envelope.message)
         state = (brokers, disks, world.controller)
-        self.frames.append(Frame(place, world.now_ms, *way, *state, was_lost))
+        self.frames.append(Frame(place, world.now_ms, source, target, message, *state, was_lost))
 
     def _kept_log(self, number: int, log: Log) -> Log:
         """The log over records that all frames share while it grows: a long run stays cheap."""
@@ -156,7 +158,9 @@ class Observer:
         if isinstance(old, Leader) and old.leader_epoch == new.leader_epoch and old.isr != new.isr:
             self.note("isr_commit", **at, isr_before=old.isr)
 
-    def compare_stored(self, before: Controller | None, message: m.Message | None = None) -> None:
+    def compare_stored(
+        self, before: Controller | None, message: m.Message | Fault | None = None
+    ) -> None:
         """Note the stored ISR, if the controller's step changed it, as said by the controller."""
         now = self.world.controller
         if before is not None and set(before.isr) == set(now.isr):

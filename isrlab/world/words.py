@@ -43,7 +43,7 @@ def _few(words: list[str]) -> str:
     return f"{words[0]} {words[1]} .. {words[-1]} ({len(words)} records)"
 
 
-def describe(message: Message) -> str:
+def describe(message: Message | Fault) -> str:
     """A message as one line: its kind, then what of it is not obvious."""
     if isinstance(message, Fault):
         return message.text

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from isrlab.fleet.kernel import state as s
 from isrlab.fleet.kernel.compiled import compiled, inlined, is_ready
 from isrlab.fleet.kernel.leader import on_follower_position
 from isrlab.fleet.kernel.log import on_append
@@ -41,23 +42,6 @@ from isrlab.fleet.kernel.membership import (
 )
 from isrlab.fleet.kernel.produces import tell_timeouts
 from isrlab.fleet.kernel.resting import lowest_bit, slot_of
-from isrlab.fleet.kernel.state import (
-    COVERED,
-    EVENT_COUNT,
-    FETCHES,
-    LEADER_FREE_US,
-    LEADER_STALL,
-    NEXT_ARRIVAL,
-    NEXT_SAMPLE_MS,
-    NEXT_THREAD_MS,
-    NEXT_TICK_MS,
-    READS,
-    SAMPLE_COUNT,
-    TURN,
-    UNLIMITED_BYTES_PER_S,
-    Arrivals,
-    State,
-)
 
 _NEVER_MS = 2**62
 _ZERO = np.uint64(0)
@@ -65,7 +49,7 @@ _ONE = np.uint64(1)
 
 
 @compiled
-def run(state: State, arrivals: Arrivals, until_ms: int) -> int:
+def run(state: s.State, arrivals: s.Arrivals, until_ms: int) -> int:
     """Carry the cell forward to `until_ms` (exclusive); the number of events so far.
 
     `state` is changed in place. More events than `state.out.events` has rows means that the rest
@@ -75,16 +59,16 @@ def run(state: State, arrivals: Arrivals, until_ms: int) -> int:
         now_ms = _next_ms(state, arrivals)
         if now_ms >= until_ms:
             tell_timeouts(state, until_ms)
-            return state.scalars[EVENT_COUNT]
+            return state.scalars[s.EVENT_COUNT]
         on_controller_answers(state, now_ms)
         on_restarts(state, now_ms)
         _append_due(state, arrivals, now_ms)
-        if state.scalars[NEXT_THREAD_MS] <= now_ms:
+        if state.scalars[s.NEXT_THREAD_MS] <= now_ms:
             _run_threads(state, now_ms)
-        if state.scalars[NEXT_TICK_MS] <= now_ms:
+        if state.scalars[s.NEXT_TICK_MS] <= now_ms:
             on_isr_expiration(state, now_ms)
-            state.scalars[NEXT_TICK_MS] += state.rules.isr_check_period_ms
-        if state.out.watched >= 0 and state.scalars[NEXT_SAMPLE_MS] <= now_ms:
+            state.scalars[s.NEXT_TICK_MS] += state.rules.isr_check_period_ms
+        if state.out.watched >= 0 and state.scalars[s.NEXT_SAMPLE_MS] <= now_ms:
             _sample(state)
 
 
@@ -94,24 +78,24 @@ def is_compiled() -> bool:
 
 
 @inlined
-def _next_ms(state: State, arrivals: Arrivals) -> int:
+def _next_ms(state: s.State, arrivals: s.Arrivals) -> int:
     """The time of the next thing that happens."""
-    next_ms = min(state.scalars[NEXT_TICK_MS], next_answer_ms(state, _NEVER_MS))
+    next_ms = min(state.scalars[s.NEXT_TICK_MS], next_answer_ms(state, _NEVER_MS))
     next_ms = min(next_ms, next_restart_ms(state, _NEVER_MS))
-    arrival = state.scalars[NEXT_ARRIVAL]
+    arrival = state.scalars[s.NEXT_ARRIVAL]
     if arrival < len(arrivals.ts_ms):
         next_ms = min(next_ms, arrivals.ts_ms[arrival])
-    next_ms = min(next_ms, state.scalars[NEXT_THREAD_MS])
+    next_ms = min(next_ms, state.scalars[s.NEXT_THREAD_MS])
     if state.out.watched >= 0:
-        next_ms = min(next_ms, state.scalars[NEXT_SAMPLE_MS])
+        next_ms = min(next_ms, state.scalars[s.NEXT_SAMPLE_MS])
     return next_ms
 
 
 @inlined
-def _run_threads(state: State, now_ms: int) -> None:
+def _run_threads(state: s.State, now_ms: int) -> None:
     """Every thread that is due, in order; what one does can make those before it due again."""
     free_ms = _leader_free_ms(state, now_ms)
-    state.scalars[NEXT_THREAD_MS] = _NEVER_MS
+    state.scalars[s.NEXT_THREAD_MS] = _NEVER_MS
     for thread in range(len(state.threads)):
         if state.threads[thread].next_ms <= now_ms:
             if free_ms > now_ms:
@@ -120,40 +104,40 @@ def _run_threads(state: State, now_ms: int) -> None:
                 _answer(state, now_ms, thread)
             else:
                 _on_fetch(state, now_ms, thread)
-        next_ms = min(state.scalars[NEXT_THREAD_MS], state.threads[thread].next_ms)
-        state.scalars[NEXT_THREAD_MS] = next_ms
+        next_ms = min(state.scalars[s.NEXT_THREAD_MS], state.threads[thread].next_ms)
+        state.scalars[s.NEXT_THREAD_MS] = next_ms
 
 
 @compiled
-def _leader_free_ms(state: State, now_ms: int) -> int:
+def _leader_free_ms(state: s.State, now_ms: int) -> int:
     """The end of the leader's stall if it is in one, else a time that is over."""
-    place = state.scalars[LEADER_STALL]
+    place = state.scalars[s.LEADER_STALL]
     while place < len(state.leader_stalls) and state.leader_stalls[place, 1] <= now_ms:
         place += 1
-    state.scalars[LEADER_STALL] = place
+    state.scalars[s.LEADER_STALL] = place
     if place < len(state.leader_stalls) and state.leader_stalls[place, 0] <= now_ms:
         return state.leader_stalls[place, 1]
     return 0
 
 
 @inlined
-def _append_due(state: State, arrivals: Arrivals, now_ms: int) -> None:
+def _append_due(state: s.State, arrivals: s.Arrivals, now_ms: int) -> None:
     """Append every batch that arrives by `now_ms`."""
-    arrival = state.scalars[NEXT_ARRIVAL]
+    arrival = state.scalars[s.NEXT_ARRIVAL]
     while arrival < len(arrivals.ts_ms) and arrivals.ts_ms[arrival] <= now_ms:
         partition = int(np.int64(arrivals.partition[arrival]))
         records = int(np.int64(arrivals.records[arrival]))
         on_append(state, now_ms, partition, records)
         arrival += 1
-    state.scalars[NEXT_ARRIVAL] = arrival
+    state.scalars[s.NEXT_ARRIVAL] = arrival
 
 
 @inlined
-def _on_fetch(state: State, now_ms: int, thread: int) -> None:
+def _on_fetch(state: s.State, now_ms: int, thread: int) -> None:
     """A fetch reaches the leader: it learns all positions, then answers or parks it."""
     state.threads[thread].fetch_ms = now_ms
-    state.scalars[FETCHES] += 1
-    state.scalars[COVERED] += state.threads[thread].partitions
+    state.scalars[s.FETCHES] += 1
+    state.scalars[s.COVERED] += state.threads[thread].partitions
     state.threads[thread].ready_bytes = 0
     is_answered = False
     for word_index in range(state.active.shape[1]):
@@ -161,7 +145,7 @@ def _on_fetch(state: State, now_ms: int, thread: int) -> None:
         while word != _ZERO:
             partition = (word_index << 6) + lowest_bit(word)
             word &= word - _ONE
-            state.scalars[READS] += 1
+            state.scalars[s.READS] += 1
             is_answered |= on_follower_position(state, now_ms, thread, partition)
             if state.links.fetch_min_bytes > 1:
                 slot = slot_of(state, thread, partition)
@@ -175,12 +159,12 @@ def _on_fetch(state: State, now_ms: int, thread: int) -> None:
 
 
 @inlined
-def _answer(state: State, now_ms: int, thread: int) -> None:
+def _answer(state: s.State, now_ms: int, thread: int) -> None:
     """Send what there is, and set the time at which the thread's next fetch comes in."""
     sent_bytes = _read_log(state, thread)
     bytes_per_s = state.threads[thread].bytes_per_s
     write_ms = 0
-    if bytes_per_s != UNLIMITED_BYTES_PER_S:
+    if bytes_per_s != s.UNLIMITED_BYTES_PER_S:
         write_ms = (sent_bytes * 1000 + bytes_per_s - 1) // bytes_per_s
     left_ms = _end_of_sending(state, now_ms, sent_bytes)
     done_ms = _end_of_work(state, thread, left_ms + state.links.latency_ms, write_ms)
@@ -189,7 +173,7 @@ def _answer(state: State, now_ms: int, thread: int) -> None:
 
 
 @inlined
-def _read_log(state: State, thread: int) -> int:
+def _read_log(state: s.State, thread: int) -> int:
     """Give the thread its records, within the limits; the bytes."""
     count = 0
     wanted_bytes = 0
@@ -212,7 +196,7 @@ def _read_log(state: State, thread: int) -> int:
 
 
 @compiled
-def _serve_in_turn(state: State, thread: int, count: int) -> int:
+def _serve_in_turn(state: s.State, thread: int, count: int) -> int:
     """Fill a response that cannot hold it all: who was served longest ago comes first; the bytes.
 
     The first partition gets at least one record, however large.
@@ -239,14 +223,14 @@ def _serve_in_turn(state: State, thread: int, count: int) -> int:
 
 
 @inlined
-def _turn(state: State, thread: int, partition: int) -> int:
+def _turn(state: s.State, thread: int, partition: int) -> int:
     """Ascends with the time of the last service, then with the number of the partition."""
     slot = slot_of(state, thread, partition)
     return state.followers[partition, slot].turn * len(state.partitions) + partition
 
 
 @inlined
-def _readable(state: State, partition: int, slot: int) -> int:
+def _readable(state: s.State, partition: int, slot: int) -> int:
     """Records that one response may hold of this partition; at least one if there is any."""
     behind = state.partitions[partition].log_end_offset - state.followers[partition, slot].end
     record_bytes = state.partitions[partition].record_bytes
@@ -256,7 +240,7 @@ def _readable(state: State, partition: int, slot: int) -> int:
 
 
 @inlined
-def _send(state: State, thread: int, partition: int, left_bytes: int) -> int:
+def _send(state: s.State, thread: int, partition: int, left_bytes: int) -> int:
     """Move the follower's end by what fits into `left_bytes`; the bytes."""
     slot = slot_of(state, thread, partition)
     size = state.partitions[partition].record_bytes
@@ -265,25 +249,25 @@ def _send(state: State, thread: int, partition: int, left_bytes: int) -> int:
         records = max(0, left_bytes // size)
     if records > 0:
         state.followers[partition, slot].end += records
-        state.scalars[TURN] += 1
-        state.followers[partition, slot].turn = state.scalars[TURN]
+        state.scalars[s.TURN] += 1
+        state.followers[partition, slot].turn = state.scalars[s.TURN]
     return records * size
 
 
 @inlined
-def _end_of_sending(state: State, now_ms: int, sent_bytes: int) -> int:
+def _end_of_sending(state: s.State, now_ms: int, sent_bytes: int) -> int:
     """When the leader has sent the last byte; what it sends to all followers is one queue."""
     rate = state.links.leader_bytes_per_s
-    if rate == UNLIMITED_BYTES_PER_S:
+    if rate == s.UNLIMITED_BYTES_PER_S:
         return now_ms
-    begin_us = max(state.scalars[LEADER_FREE_US], now_ms * 1000)
+    begin_us = max(state.scalars[s.LEADER_FREE_US], now_ms * 1000)
     end_us = begin_us + (sent_bytes * 1_000_000 + rate - 1) // rate
-    state.scalars[LEADER_FREE_US] = end_us
+    state.scalars[s.LEADER_FREE_US] = end_us
     return (end_us + 999) // 1000
 
 
 @inlined
-def _end_of_work(state: State, thread: int, start_ms: int, work_ms: int) -> int:
+def _end_of_work(state: s.State, thread: int, start_ms: int, work_ms: int) -> int:
     """When work begun at `start_ms` is done, if the thread is slower, or stands still, in a stall.
 
     Work that ends just as a stall of speed 0 begins leaves after it.
@@ -304,16 +288,16 @@ def _end_of_work(state: State, thread: int, start_ms: int, work_ms: int) -> int:
 
 
 @compiled
-def _sample(state: State) -> None:
+def _sample(state: s.State) -> None:
     """Write the watched partition as it is at the end of this millisecond."""
-    row = state.scalars[SAMPLE_COUNT]
+    row = state.scalars[s.SAMPLE_COUNT]
     if row < state.out.samples.shape[0]:
         p = state.out.watched
-        state.out.samples[row, 0] = state.scalars[NEXT_SAMPLE_MS]
+        state.out.samples[row, 0] = state.scalars[s.NEXT_SAMPLE_MS]
         state.out.samples[row, 1] = state.partitions[p].log_end_offset
         state.out.samples[row, 2] = state.partitions[p].high_watermark
         state.out.samples[row, 3] = state.partitions[p].isr
         for slot in range(state.followers.shape[1]):
             state.out.samples[row, 4 + slot] = state.followers[p, slot].seen_end
-        state.scalars[SAMPLE_COUNT] = row + 1
-    state.scalars[NEXT_SAMPLE_MS] += state.out.sample_ms
+        state.scalars[s.SAMPLE_COUNT] = row + 1
+    state.scalars[s.NEXT_SAMPLE_MS] += state.out.sample_ms

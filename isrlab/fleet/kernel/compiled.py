@@ -6,6 +6,11 @@ is a folder named after a digest of every source that can go into the machine co
 else is asked: it does not matter where the sources lie, and a worker that has them out of a zip
 finds what another process compiled. Where no folder can be written, each process compiles again
 (some twenty seconds); nothing else changes.
+
+That takes a locator of our own, put into numba's cache by hand. `njit(cache=True)` would do it with
+NUMBA_CACHE_DIR only where sources are files (out of a zip it raises "no locator available"), keeps
+one folder for each place of the sources, and asks each function's own file alone; a locator named
+in NUMBA_CACHE_LOCATOR_CLASSES would apply to every function of the process, not only to these.
 """
 
 from __future__ import annotations

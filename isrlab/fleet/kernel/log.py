@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from isrlab.engine import rules
+from isrlab.fleet.kernel import state as s
 from isrlab.fleet.kernel.compiled import compiled, inlined
 from isrlab.fleet.kernel.produces import (
     add_held,
@@ -14,29 +15,20 @@ from isrlab.fleet.kernel.produces import (
 )
 from isrlab.fleet.kernel.resting import is_active, wake
 from isrlab.fleet.kernel.rows import emit_produce
-from isrlab.fleet.kernel.state import (
-    APPENDED,
-    NEXT_THREAD_MS,
-    NOBODY,
-    REFUSED,
-    REQUIRED,
-    SENT_MS,
-    State,
-)
 
 _holds_back_high_watermark = inlined(rules.holds_back_high_watermark)
 _next_high_watermark = inlined(rules.next_high_watermark)
 
 
 @inlined
-def make_due(state: State, now_ms: int, thread: int) -> None:
+def make_due(state: s.State, now_ms: int, thread: int) -> None:
     """A parked fetch can be answered now."""
     state.threads[thread].next_ms = now_ms
-    state.scalars[NEXT_THREAD_MS] = now_ms
+    state.scalars[s.NEXT_THREAD_MS] = now_ms
 
 
 @inlined
-def raise_high_watermark(state: State, now_ms: int, p: int) -> None:
+def raise_high_watermark(state: s.State, now_ms: int, p: int) -> None:
     """Look at the high watermark of partition `p` again."""
     end = state.partitions[p].log_end_offset
     minimum = end
@@ -71,18 +63,18 @@ def raise_high_watermark(state: State, now_ms: int, p: int) -> None:
     if state.partitions[p].high_watermark > before:
         if state.rules.pushes_high_watermark:
             _push_high_watermark(state, now_ms, p)
-        if state.partitions[p].waiting != NOBODY:
+        if state.partitions[p].waiting != s.NOBODY:
             complete(state, now_ms, p)
 
 
 @compiled
-def look_at_high_watermark(state: State, now_ms: int, p: int) -> None:
+def look_at_high_watermark(state: s.State, now_ms: int, p: int) -> None:
     """The same, where speed does not matter: what is inlined is compiled everywhere again."""
     raise_high_watermark(state, now_ms, p)
 
 
 @compiled
-def _push_high_watermark(state: State, now_ms: int, partition: int) -> None:
+def _push_high_watermark(state: s.State, now_ms: int, partition: int) -> None:
     """Parked fetches of the partition are due: they were told of a lower high watermark.
 
     Source: DelayedFetch.scala 2.5.1:124-129 (KIP-392).
@@ -95,7 +87,7 @@ def _push_high_watermark(state: State, now_ms: int, partition: int) -> None:
 
 
 @inlined
-def on_append(state: State, now_ms: int, partition: int, records: int) -> None:
+def on_append(state: s.State, now_ms: int, partition: int, records: int) -> None:
     """A batch arrives: it is appended, or refused because its producer asks for too much."""
     if state.partitions[partition].acks_all and not has_enough(
         state, state.partitions[partition].isr
@@ -106,14 +98,14 @@ def on_append(state: State, now_ms: int, partition: int, records: int) -> None:
 
 
 @compiled
-def _refuse(state: State, now_ms: int, partition: int, records: int) -> None:
-    emit_produce(state, now_ms, REFUSED, partition, -1)
+def _refuse(state: s.State, now_ms: int, partition: int, records: int) -> None:
+    emit_produce(state, now_ms, s.REFUSED, partition, -1)
     if state.rules.delivery_timeout_ms > 0:
         add_held(state, partition, now_ms, records)
 
 
 @inlined
-def _append(state: State, now_ms: int, partition: int, records: int, sent_ms: int) -> None:
+def _append(state: s.State, now_ms: int, partition: int, records: int, sent_ms: int) -> None:
     """Append; parked fetches that want the records are due, not yet answered."""
     for slot in range(state.followers.shape[1]):
         wake(state, partition, slot)
@@ -122,14 +114,14 @@ def _append(state: State, now_ms: int, partition: int, records: int, sent_ms: in
             make_due(state, now_ms, thread)
     end = state.partitions[partition].log_end_offset + records
     state.partitions[partition].log_end_offset = end
-    state.scalars[APPENDED] += records
+    state.scalars[s.APPENDED] += records
     if state.partitions[partition].acks_all:
         add_waiting(state, partition, sent_ms, now_ms, end)
     raise_high_watermark(state, now_ms, partition)
 
 
 @inlined
-def _is_wanted(state: State, partition: int, slot: int, records: int) -> bool:
+def _is_wanted(state: s.State, partition: int, slot: int, records: int) -> bool:
     """With `records` more, the parked fetch of a follower can be answered."""
     if state.links.fetch_min_bytes <= 1:
         return True
@@ -143,13 +135,13 @@ def _is_wanted(state: State, partition: int, slot: int, records: int) -> bool:
 
 
 @compiled
-def retry_held(state: State, now_ms: int, partition: int) -> None:
+def retry_held(state: s.State, now_ms: int, partition: int) -> None:
     """Let in the produces that were refused, if the ISR is large enough now."""
     if not has_enough(state, state.partitions[partition].isr):
         return
     row = next_held(state, now_ms, partition)
-    while row != NOBODY:
-        sent_ms, records = state.produces[row, SENT_MS], state.produces[row, REQUIRED]
+    while row != s.NOBODY:
+        sent_ms, records = state.produces[row, s.SENT_MS], state.produces[row, s.REQUIRED]
         take_held(state, partition)
         _append(state, now_ms, partition, records, sent_ms)
         row = next_held(state, now_ms, partition)

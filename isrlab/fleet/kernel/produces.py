@@ -13,27 +13,15 @@ again (a real producer would, and since 3.0 by default the log would not take th
 from __future__ import annotations
 
 from isrlab.engine import rules
+from isrlab.fleet.kernel import state as s
 from isrlab.fleet.kernel.compiled import compiled, inlined
 from isrlab.fleet.kernel.rows import count_latency, emit_produce
-from isrlab.fleet.kernel.state import (
-    GIVEN_UP,
-    NEXT,
-    NOBODY,
-    PRODUCES_FREE,
-    PRODUCES_USED,
-    REQUIRED,
-    SENT_MS,
-    TIMED_OUT,
-    TOO_FEW,
-    TRIED_MS,
-    State,
-)
 
 _admits_acks_all = inlined(rules.admits_acks_all)
 
 
 @inlined
-def has_enough(state: State, members: int) -> bool:
+def has_enough(state: s.State, members: int) -> bool:
     """An ISR (the leader, and the mask of `members`) is large enough for acks=all."""
     size = 1
     for slot in range(state.followers.shape[1]):
@@ -42,7 +30,7 @@ def has_enough(state: State, members: int) -> bool:
 
 
 @compiled
-def add_waiting(state: State, p: int, sent_ms: int, tried_ms: int, end: int) -> None:
+def add_waiting(state: s.State, p: int, sent_ms: int, tried_ms: int, end: int) -> None:
     """A batch has been appended up to `end`, and waits for the high watermark."""
     row = _new_row(state, sent_ms, tried_ms, end)
     first, last = state.partitions[p].waiting, state.partitions[p].waiting_last
@@ -51,7 +39,7 @@ def add_waiting(state: State, p: int, sent_ms: int, tried_ms: int, end: int) -> 
 
 
 @compiled
-def add_held(state: State, p: int, sent_ms: int, records: int) -> None:
+def add_held(state: s.State, p: int, sent_ms: int, records: int) -> None:
     """A batch of `records` was refused, and will be tried again."""
     row = _new_row(state, sent_ms, sent_ms, records)
     first, last = state.partitions[p].held, state.partitions[p].held_last
@@ -60,91 +48,91 @@ def add_held(state: State, p: int, sent_ms: int, records: int) -> None:
 
 
 @inlined
-def _linked(state: State, first: int, last: int, row: int) -> int:
+def _linked(state: s.State, first: int, last: int, row: int) -> int:
     """Put a row behind the last of a list; the first of the list."""
-    if first == NOBODY:
+    if first == s.NOBODY:
         return row
-    state.produces[last, NEXT] = row
+    state.produces[last, s.NEXT] = row
     return first
 
 
 @compiled
-def _new_row(state: State, sent_ms: int, tried_ms: int, required: int) -> int:
+def _new_row(state: s.State, sent_ms: int, tried_ms: int, required: int) -> int:
     """A row that nobody uses; `NOBODY` if there is none: it is counted, and the run is void."""
-    row = state.scalars[PRODUCES_FREE]
-    if row != NOBODY:
-        state.scalars[PRODUCES_FREE] = state.produces[row, NEXT]
+    row = state.scalars[s.PRODUCES_FREE]
+    if row != s.NOBODY:
+        state.scalars[s.PRODUCES_FREE] = state.produces[row, s.NEXT]
     else:
-        row = state.scalars[PRODUCES_USED]
-        state.scalars[PRODUCES_USED] = row + 1
+        row = state.scalars[s.PRODUCES_USED]
+        state.scalars[s.PRODUCES_USED] = row + 1
         if row >= len(state.produces):
-            return NOBODY
-    state.produces[row, SENT_MS] = sent_ms
-    state.produces[row, TRIED_MS] = tried_ms
-    state.produces[row, REQUIRED] = required
-    state.produces[row, NEXT] = NOBODY
+            return s.NOBODY
+    state.produces[row, s.SENT_MS] = sent_ms
+    state.produces[row, s.TRIED_MS] = tried_ms
+    state.produces[row, s.REQUIRED] = required
+    state.produces[row, s.NEXT] = s.NOBODY
     return row
 
 
 @compiled
-def _freed(state: State, row: int) -> int:
+def _freed(state: s.State, row: int) -> int:
     """Give a row back; the one after it in its list."""
-    after = state.produces[row, NEXT]
-    state.produces[row, NEXT] = state.scalars[PRODUCES_FREE]
-    state.scalars[PRODUCES_FREE] = row
+    after = state.produces[row, s.NEXT]
+    state.produces[row, s.NEXT] = state.scalars[s.PRODUCES_FREE]
+    state.scalars[s.PRODUCES_FREE] = row
     return after
 
 
 @compiled
-def complete(state: State, now_ms: int, p: int) -> None:
+def complete(state: s.State, now_ms: int, p: int) -> None:
     """Answer the produces that the high watermark has reached.
 
     Source: checkEnoughReplicasReachOffset, Partition.scala 3.7.1:1010-1047.
     """
     row = state.partitions[p].waiting
-    while row != NOBODY and state.produces[row, REQUIRED] <= state.partitions[p].high_watermark:
-        end = state.produces[row, REQUIRED]
-        over_ms = state.produces[row, TRIED_MS] + state.rules.request_timeout_ms
+    while row != s.NOBODY and state.produces[row, s.REQUIRED] <= state.partitions[p].high_watermark:
+        end = state.produces[row, s.REQUIRED]
+        over_ms = state.produces[row, s.TRIED_MS] + state.rules.request_timeout_ms
         if over_ms <= now_ms:
-            emit_produce(state, over_ms, TIMED_OUT, p, end)
+            emit_produce(state, over_ms, s.TIMED_OUT, p, end)
         elif not has_enough(state, state.partitions[p].maximal_isr):
-            emit_produce(state, now_ms, TOO_FEW, p, end)
+            emit_produce(state, now_ms, s.TOO_FEW, p, end)
         else:
-            count_latency(state, now_ms, now_ms - state.produces[row, SENT_MS])
+            count_latency(state, now_ms, now_ms - state.produces[row, s.SENT_MS])
         row = _freed(state, row)
     state.partitions[p].waiting = row
 
 
 @compiled
-def next_held(state: State, now_ms: int, p: int) -> int:
+def next_held(state: s.State, now_ms: int, p: int) -> int:
     """The first held produce that its producer has not given up by now; the others are told of."""
     row = state.partitions[p].held
-    while row != NOBODY:
-        over_ms = state.produces[row, SENT_MS] + state.rules.delivery_timeout_ms
+    while row != s.NOBODY:
+        over_ms = state.produces[row, s.SENT_MS] + state.rules.delivery_timeout_ms
         if over_ms > now_ms:
             break
-        emit_produce(state, over_ms, GIVEN_UP, p, -1)
+        emit_produce(state, over_ms, s.GIVEN_UP, p, -1)
         row = _freed(state, row)
     state.partitions[p].held = row
     return row
 
 
 @compiled
-def take_held(state: State, p: int) -> None:
+def take_held(state: s.State, p: int) -> None:
     """The first held produce is being tried again: take it off the list."""
     state.partitions[p].held = _freed(state, state.partitions[p].held)
 
 
 @compiled
-def tell_timeouts(state: State, until_ms: int) -> None:
+def tell_timeouts(state: s.State, until_ms: int) -> None:
     """Tell of every produce that has waited too long by `until_ms` (exclusive)."""
     for p in range(len(state.partitions)):
         next_held(state, until_ms - 1, p)
         row = state.partitions[p].waiting
-        while row != NOBODY:
-            over_ms = state.produces[row, TRIED_MS] + state.rules.request_timeout_ms
+        while row != s.NOBODY:
+            over_ms = state.produces[row, s.TRIED_MS] + state.rules.request_timeout_ms
             if over_ms >= until_ms:
                 break
-            emit_produce(state, over_ms, TIMED_OUT, p, state.produces[row, REQUIRED])
+            emit_produce(state, over_ms, s.TIMED_OUT, p, state.produces[row, s.REQUIRED])
             row = _freed(state, row)
         state.partitions[p].waiting = row

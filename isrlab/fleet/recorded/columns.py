@@ -1,13 +1,13 @@
-"""The columns of a trace file: their values as numbers, and which of them are bad.
+"""The columns of a trace file: what each may be named and hold, its values as numbers, who is bad.
 
-A reader takes a column of a block (text, or what Parquet has) and gives one `Column` of as many
-values. It asks Arrow to read them all; only if Arrow finds one that it cannot read, pandas, which
-is slower, tells which.
+A reader takes a whole column (text, or what Parquet has). It asks Arrow to read all of it; only if
+Arrow finds a value that it cannot read, pandas, which is slower, tells which.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -22,17 +22,46 @@ from isrlab.fleet.recorded.partitioner import partition_of_keys
 Bools = NDArray[np.bool_]
 
 MOST_SECONDS = 10**11  # since 1970; above are ms that are called seconds
+MOST_RECORDS = 10**9  # of a row
+MOST_BYTES = 10**11  # of a row
 
 
 class Column(NamedTuple):
-    """What a block says of one column."""
+    """The values of a column."""
 
     values: Ints  # int64[n], undefined where bad
     bad: Bools  # bool[n]
-    valid: str
+    valid: str  # what they should be, in words
 
 
-Reader = Callable[[pa.Array], Column]
+class Role(NamedTuple):
+    """What a column can be for."""
+
+    names: tuple[str, ...]  # by which it is found
+    takes: Callable[[pa.DataType], bool]  # such a type
+    types: str  # the same in words
+    read: Callable[[pa.Array, int], Column]  # given how many partitions there are
+
+
+def _is_number_or_text(kind: pa.DataType) -> bool:
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    return is_number or pa.types.is_large_string(kind)
+
+
+def _is_time(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) or _is_number_or_text(kind)
+
+
+def _is_key(kind: pa.DataType) -> bool:
+    return kind in (pa.large_string(), pa.binary(), pa.large_binary())
+
+
+def _whole(array: pa.Array, low: int, high: int) -> Column:
+    """Whole numbers within limits."""
+    numbers = _numbers(array)
+    good = (numbers >= low) & (numbers <= high) & (numbers == np.floor(numbers))
+    valid = f"whole numbers from {low:,} to {high:,}"
+    return Column(np.where(good, numbers, 0).astype(np.int64), ~good, valid)
 
 
 def _numbers(array: pa.Array) -> NDArray[np.float64]:
@@ -43,88 +72,70 @@ def _numbers(array: pa.Array) -> NDArray[np.float64]:
         return np.asarray(pd.to_numeric(array.to_pandas(), errors="coerce"), dtype=np.float64)
 
 
-def _is_number_or_text(kind: pa.DataType) -> bool:
-    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-    return is_number or pa.types.is_string(kind)
+def _keys(array: pa.Array, partitions: int) -> Column:
+    """Keys as the partitions that they go to, -1 for no key."""
+    bad = np.zeros(len(array), dtype=np.bool_)
+    if pa.types.is_large_string(array.type):
+        bad = np.asarray(pc.fill_null(pc.match_substring(array, "\ufffd"), False))
+    return Column(partition_of_keys(array, partitions), bad, "text in UTF-8")
 
 
-class Whole:
-    """Reads whole numbers within limits."""
+def _times(array: pa.Array, partitions: int, unit_us: int) -> Column:
+    """Times as microseconds: timestamps, or numbers of `unit_us`, or text that is one of these.
 
-    def __init__(self, low: int, high: int) -> None:
-        self._low, self._high = low, high
-
-    def __call__(self, array: pa.Array) -> Column:
-        """Raises TypeError, which says what is valid."""
-        valid = f"whole numbers from {self._low:,} to {self._high:,}"
-        if not _is_number_or_text(array.type):
-            raise TypeError(valid)
-        numbers = _numbers(array)
-        good = (numbers >= self._low) & (numbers <= self._high) & (numbers == np.floor(numbers))
-        return Column(np.where(good, numbers, 0).astype(np.int64), ~good, valid)
-
-
-class Keys:
-    """Reads keys as the partitions that they go to, -1 for no key."""
-
-    def __init__(self, partitions: int) -> None:
-        self._partitions = partitions
-
-    def __call__(self, array: pa.Array) -> Column:
-        """Raises TypeError, which says what is valid."""
-        bad = np.zeros(len(array), dtype=np.bool_)
-        if pa.types.is_string(array.type):
-            bad = np.asarray(pc.fill_null(pc.match_substring(array, "\ufffd"), False))
-        elif array.type not in (pa.binary(), pa.large_binary()):
-            raise TypeError("text, or the bytes that the producer sends")
-        return Column(partition_of_keys(array, self._partitions), bad, "text in UTF-8")
+    Of text, most of the first values decide.
+    """
+    if pa.types.is_timestamp(array.type):
+        return _microseconds(array)
+    if pa.types.is_large_string(array.type):
+        given = array.filter(pc.not_equal(array, ""))[:100]
+        if 2 * int(np.isfinite(_numbers(given)).sum()) < len(given):
+            return _written(array)
+    highest = MOST_SECONDS * 1_000_000 // unit_us
+    valid = f"ms from 0 to {highest:,}"
+    if unit_us == 1_000_000:
+        valid = f"s from 0 to {highest:,} (a column of ms has a name that ends in _ms)"
+    numbers = _numbers(array)
+    good = (numbers >= 0) & (numbers <= highest)
+    times = np.round(np.where(good, numbers, 0) * unit_us).astype(np.int64)
+    return Column(times, ~good, valid)
 
 
-class Times:
-    """Reads times as microseconds: timestamps, or numbers, or text that is one or the other."""
+def _written(array: pa.Array) -> Column:
+    """Times in ISO 8601, UTC unless they name their zones."""
+    for zone in (None, "UTC"):
+        try:
+            return _microseconds(array.cast(pa.timestamp("ns", zone)))
+        except pa.ArrowInvalid:
+            continue
+    texts = array.to_pandas()
+    texts = texts.where(texts.str.match(r"\s*\d{4}-\d\d-\d\d", na=False))
+    times = pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce")
+    return _microseconds(pa.Array.from_pandas(times))
 
-    def __init__(self, unit_us: int) -> None:
-        """`unit_us`: what a number counts."""
-        self._unit_us = unit_us
-        self._is_number: bool | None = None  # most of the first values decide
 
-    def __call__(self, array: pa.Array) -> Column:
-        """Raises TypeError, which says what is valid."""
-        if pa.types.is_timestamp(array.type):
-            return self._microseconds(array)
-        if not _is_number_or_text(array.type):
-            raise TypeError("timestamps, numbers or text")
-        if not pa.types.is_string(array.type):
-            return self._counted(array)
-        given = array.filter(pc.not_equal(array, ""))[:100] if self._is_number is None else ()
-        if given:
-            self._is_number = 2 * int(np.isfinite(_numbers(given)).sum()) >= len(given)
-        return self._counted(array) if self._is_number else self._written(array)
+def _microseconds(array: pa.Array) -> Column:
+    times = array.cast(pa.timestamp("us", array.type.tz), safe=False).cast(pa.int64())
+    valid = "timestamps such as 2023-11-16T18:17:03.980"
+    return Column(np.asarray(pc.fill_null(times, 0)), np.asarray(array.is_null()), valid)
 
-    def _counted(self, array: pa.Array) -> Column:
-        highest = MOST_SECONDS * 1_000_000 // self._unit_us
-        valid = f"ms from 0 to {highest:,}"
-        if self._unit_us == 1_000_000:
-            valid = f"s from 0 to {highest:,} (a column of ms has a name that ends in _ms)"
-        numbers = _numbers(array)
-        good = (numbers >= 0) & (numbers <= highest)
-        times = np.round(np.where(good, numbers, 0) * self._unit_us).astype(np.int64)
-        return Column(times, ~good, valid)
 
-    def _written(self, array: pa.Array) -> Column:
-        for zone in (None, "UTC"):
-            try:
-                return self._microseconds(array.cast(pa.timestamp("ns", zone)))
-            except pa.ArrowInvalid:
-                continue
-        texts = array.to_pandas()
-        texts = texts.where(texts.str.match(r"\s*\d{4}-\d\d-\d\d", na=False))
-        times = pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce")
-        return self._microseconds(pa.Array.from_pandas(times))
-
-    @staticmethod
-    def _microseconds(array: pa.Array) -> Column:
-        times = array.cast(pa.timestamp("us", array.type.tz), safe=False).cast(pa.int64())
-        valid = "timestamps such as 2023-11-16T18:17:03.980"
-        bad = np.asarray(array.is_null())
-        return Column(np.asarray(pc.fill_null(times, 0)), bad, valid)
+_TIMES = "timestamps, numbers or text"
+_NUMBERS = "numbers or text"
+_NAMES = ("time", "timestamp", "ts", "datetime")
+ROLES = {
+    "time": Role(_NAMES, _is_time, _TIMES, partial(_times, unit_us=1_000_000)),
+    "time_ms": Role(
+        ("time_ms", "timestamp_ms", "ts_ms"), _is_time, _TIMES, partial(_times, unit_us=1_000)
+    ),
+    "partition": Role(
+        ("partition",), _is_number_or_text, _NUMBERS, lambda a, count: _whole(a, 0, count - 1)
+    ),
+    "key": Role(("key",), _is_key, "text, or the bytes that the producer sends", _keys),
+    "records": Role(
+        ("records", "count"), _is_number_or_text, _NUMBERS, lambda a, _: _whole(a, 1, MOST_RECORDS)
+    ),
+    "bytes": Role(
+        ("bytes", "size"), _is_number_or_text, _NUMBERS, lambda a, _: _whole(a, 0, MOST_BYTES)
+    ),
+}

@@ -1,22 +1,21 @@
 """A file of recorded load, read and checked: who sent how much to which partition, and when.
 
 CSV (also .csv.gz) or Parquet, one row for each batch. Columns are found by their names, upper or
-lower case (`NAMES`), or named in `columns`, such as "time=TIMESTAMP records=ContextTokens"; all
-others are ignored. The time is an ISO timestamp (UTC unless it names its zone), or a number: of
+lower case (`columns.ROLES`), or named in `columns`, such as "time=TIMESTAMP records=ContextTokens";
+all others are ignored. The time is an ISO timestamp (UTC unless it names its zone), or a number: of
 milliseconds if the column's name ends in "_ms" (or the mapping says time_ms=...), else of seconds.
 The earliest row is time 0, and rows need not be sorted. A partition is a number, or that of the
 key (which is ignored if both are there); a row without either has -1. Without records a row is one
 record.
 
 Nothing is dropped: one bad row and the whole file is refused, with the first bad row and how many
-more there are. Only blank lines are passed over. A file is read a block at a time.
+more there are. Only blank lines are passed over. The whole file is in memory at once.
 """
 
 from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,21 +27,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from isrlab.fleet.kernel.state import Ints
-from isrlab.fleet.recorded.columns import Bools, Column, Keys, Reader, Times, Whole
+from isrlab.fleet.recorded.columns import ROLES, Bools, Column
 
-NAMES = {
-    "time": ("time", "timestamp", "ts", "datetime"),
-    "time_ms": ("time_ms", "timestamp_ms", "ts_ms"),
-    "partition": ("partition",),
-    "key": ("key",),
-    "records": ("records", "count"),
-    "bytes": ("bytes", "size"),
-}
 ENDINGS = (".csv", ".csv.gz", ".parquet")
 BLOCK_BYTES = 16_000_000
-BLOCK_ROWS = 500_000
-MOST_RECORDS = 10**9  # of a row
-MOST_BYTES = 10**11  # of a row
 MOST_DAYS = 366  # from the earliest row to the latest
 DAY_US = 86_400 * 10**6
 LIKE_SECONDS = (10**9, 4 * 10**9)  # as s: from 2001 to 2096; as ms: a few weeks in 1970
@@ -62,20 +50,33 @@ class Rows(NamedTuple):
 
 
 class Source(NamedTuple):
-    """An open file."""
+    """A file as it was read."""
 
     path: str
-    unit: str  # "line" or "row", by which its places are counted
-    names: list[str]
-    blocks: Iterator[pa.RecordBatch]
-    ragged: list[tuple[int, str]]  # lines with too few or too many values, so far
+    table: pa.Table
+    is_csv: bool
+    ragged: list[tuple[int, str]]  # lines with a wrong number of values; the first with its text
+
+    @property
+    def unit(self) -> str:
+        """What its places are counted by."""
+        return "line" if self.is_csv else "row"
+
+    def place(self, row: int) -> int:
+        """The line (or row) in the file of a row of the table, from 1."""
+        if not self.is_csv:
+            return row + 1
+        line = row + 2
+        for ragged, _ in self.ragged:
+            line += ragged <= line
+        return line
 
 
 def read(path: str, columns: str = "", partitions: int = 2**31 - 1) -> Rows:
     """All rows of a trace file. Raises TraceError."""
     try:
         source = _opened(path)
-        return _Reading(source, _roles(source, columns), partitions).rows()
+        return _rows(source, _roles(source, columns), partitions)
     except UnicodeDecodeError as error:
         raise TraceError(f"{path} is not text in UTF-8: {error}") from None
     except (pa.ArrowException, OSError) as error:
@@ -90,24 +91,22 @@ def _opened(path: str) -> Source:
     if not path.lower().endswith(ENDINGS):
         raise TraceError(f"trace_file={path!r} has no known ending; valid: {', '.join(ENDINGS)}")
     if path.lower().endswith(".parquet"):
-        file = pq.ParquetFile(pa.OSFile(path))
-        return Source(path, "row", file.schema_arrow.names, file.iter_batches(BLOCK_ROWS), [])
+        return Source(path, pq.ParquetFile(pa.OSFile(path)).read(), False, [])
     if Path(path).stat().st_size == 0:
         raise TraceError(f"{path} is empty; valid: a header line and one line for each batch")
-    names = _csv(path, [], {}).schema.names
     ragged: list[tuple[int, str]] = []
-    types = {name: pa.binary() for name in names}
-    return Source(path, "line", names, iter(_csv(path, ragged, types)), ragged)
+    types = dict.fromkeys(_csv(path, [], {}).schema.names, pa.large_binary())
+    return Source(path, _csv(path, ragged, types).read_all(), True, ragged)
 
 
 def _csv(
     path: str, ragged: list[tuple[int, str]], types: dict[str, pa.DataType]
 ) -> pacsv.CSVStreamingReader:
-    """The blocks of a CSV file; a line with a wrong number of values is put into `ragged`."""
+    """A CSV file; a line with a wrong number of values is put into `ragged`."""
 
     def pass_over(row: pacsv.InvalidRow) -> str:
-        said = f"{row.actual_columns} values instead of {row.expected_columns}: {row.text[:80]!r}"
-        ragged.append((row.number, "" if ragged else said))
+        text = f"{row.actual_columns} values instead of {row.expected_columns}: {row.text[:80]!r}"
+        ragged.append((row.number, "" if ragged else text))
         return "skip"
 
     packed = "gzip" if path.lower().endswith(".gz") else None
@@ -126,11 +125,11 @@ def _roles(source: Source, columns: str) -> dict[str, int]:
     """
     asked = _asked(columns)
     is_time_asked = "time" in asked or "time_ms" in asked
-    has = f"{source.path} has the columns {', '.join(source.names)}"
-    lower = [name.strip().lower() for name in source.names]
+    has = f"{source.path} has the columns {', '.join(source.table.column_names)}"
+    lower = [name.strip().lower() for name in source.table.column_names]
     roles = {}
-    for role, known in NAMES.items():
-        wanted = (asked[role].lower(),) if role in asked else known
+    for role, form in ROLES.items():
+        wanted = (asked[role].lower(),) if role in asked else form.names
         places = [place for place, name in enumerate(lower) if name in wanted]
         if role in asked and not places:
             raise TraceError(f"trace_columns asks for {asked[role]!r}; {has}")
@@ -142,9 +141,10 @@ def _roles(source: Source, columns: str) -> dict[str, int]:
             roles[role] = places[0]
     times = [role for role in ("time", "time_ms") if role in roles]
     if len(times) != 1:
+        known = ", ".join(ROLES["time"].names + ROLES["time_ms"].names)
         raise TraceError(
-            f"{has}, {len(times)} of them with a name for the time; valid: one of "
-            f"{', '.join(NAMES['time'] + NAMES['time_ms'])}, or trace_columns='time=NAME'"
+            f"{has}, {len(times)} of them with a name for the time; valid: one of {known}, "
+            "or trace_columns='time=NAME'"
         )
     place = roles.pop(times[0])
     is_ms = times[0] == "time_ms" or lower[place].endswith("_ms")
@@ -160,125 +160,82 @@ def _asked(columns: str) -> dict[str, str]:
         raise TraceError(f"trace_columns={columns!r} is not known: {error}") from None
     for part in parts:
         role, equals, name = part.partition("=")
-        if role not in NAMES or not equals or not name:
+        if role not in ROLES or not equals or not name:
             raise TraceError(
                 f"trace_columns={columns!r}: {part!r} is not known; "
-                f"valid: NAME=COLUMN, where NAME is one of {', '.join(NAMES)}"
+                f"valid: NAME=COLUMN, where NAME is one of {', '.join(ROLES)}"
             )
         asked[role] = name
     return asked
 
 
-class _Reading:
-    """Goes through a file once, keeps what is good and counts what is bad."""
+def _rows(source: Source, roles: dict[str, int], partitions: int) -> Rows:
+    """All rows but blank lines. Raises TraceError if one is bad or there is none."""
+    arrays = {role: _plain(source, at) for role, at in roles.items()}
+    for role, array in arrays.items():
+        if not ROLES[role].takes(array.type):
+            name = source.table.column_names[roles[role]]
+            raise TraceError(
+                f"{source.path}, column {name!r} has the type {array.type}; "
+                f"valid: {ROLES[role].types}"
+            )
+    columns = {role: ROLES[role].read(array, partitions) for role, array in arrays.items()}
+    keep = ~_is_blank(source) if source.is_csv else np.ones(len(source.table), np.bool_)
+    _refuse_bad(source, roles, columns, keep)
+    values = {role: column.values[keep] for role, column in columns.items()}
+    times = values.get("time_ms", values.get("time"))
+    if times is None or len(times) == 0:
+        raise TraceError(f"{source.path} has no rows; valid: at least one batch")
+    _refuse_far(source, times, np.flatnonzero(keep), is_ms="time_ms" in roles)
+    nowhere = np.full(len(times), -1)
+    return Rows(
+        (times - times.min()) // 1_000,
+        values.get("partition", values.get("key", nowhere)).astype(np.int32),
+        values.get("records", -nowhere).astype(np.int32),
+        values.get("bytes"),
+    )
 
-    def __init__(self, source: Source, roles: dict[str, int], partitions: int) -> None:
-        self._source, self._roles = source, roles
-        self._readers: dict[str, Reader] = {
-            "time": Times(1_000_000),
-            "time_ms": Times(1_000),
-            "partition": Whole(0, partitions - 1),
-            "key": Keys(partitions),
-            "records": Whole(1, MOST_RECORDS),
-            "bytes": Whole(0, MOST_BYTES),
-        }
-        self._kept: dict[str, list[Ints]] = {role: [] for role in roles}
-        self._passed = 0  # rows of earlier blocks, blank lines among them
-        self._blank: list[int] = []  # which of them are blank
-        self._bad = 0
-        self._first: tuple[int, str] | None = None  # place of the first bad row, and what it has
 
-    def rows(self) -> Rows:
-        """All rows. Raises TraceError if one is bad or there is none."""
-        for block in self._source.blocks:
-            self._take(block)
-        self._refuse_bad()
-        kept = {role: np.concatenate(blocks) for role, blocks in self._kept.items() if blocks}
-        times = kept.get("time_ms", kept.get("time", np.zeros(0, dtype=np.int64)))
-        if len(times) == 0:
-            raise TraceError(f"{self._source.path} has no rows; valid: at least one batch")
-        self._refuse_far(times)
-        nowhere = np.full(len(times), -1)
-        return Rows(
-            (times - times.min()) // 1_000,
-            kept.get("partition", kept.get("key", nowhere)).astype(np.int32),
-            kept.get("records", -nowhere).astype(np.int32),
-            kept.get("bytes"),
+def _refuse_bad(
+    source: Source, roles: dict[str, int], columns: dict[str, Column], keep: Bools
+) -> None:
+    """Raise TraceError if a row that is kept is bad, or a line ragged: the first of them."""
+    bad = np.flatnonzero(keep & np.any([column.bad for column in columns.values()], axis=0))
+    faults = source.ragged[:1]
+    if len(bad):
+        row = int(bad[0])
+        role = next(role for role, column in columns.items() if column.bad[row])
+        value = source.table.column(roles[role])[row].as_py()
+        has = "is missing" if value is None or value in ("", b"") else f"has {_shown(value)}"
+        name = source.table.column_names[roles[role]]
+        text = f"column {name!r} {has}; valid: {columns[role].valid}"
+        faults = [*faults, (source.place(row), text)]
+    if faults:
+        where, text = min(faults)
+        more = len(bad) + len(source.ragged) - 1
+        raise TraceError(
+            f"{source.path}, {source.unit} {where}: {text}"
+            + (f" (more bad {source.unit}s: {more:,})" if more else "")
         )
 
-    def _take(self, block: pa.RecordBatch) -> None:
-        """Check one block and keep its values."""
-        keep = ~_is_blank(block) if self._source.unit == "line" else np.ones(len(block), np.bool_)
-        columns = {role: self._column(role, block.column(at)) for role, at in self._roles.items()}
-        for role, column in columns.items():
-            self._kept[role].append(column.values[keep])
-        bad = keep & np.any([column.bad for column in columns.values()], axis=0)
-        if self._first is None and bad.any():
-            self._first = self._fault(block, columns, int(np.argmax(bad)))
-        self._bad += int(bad.sum())
-        self._blank += (self._passed + np.flatnonzero(~keep)).tolist()
-        self._passed += len(block)
 
-    def _column(self, role: str, array: pa.Array) -> Column:
-        is_csv = self._source.unit == "line"
-        try:
-            return self._readers[role](_decoded(array) if is_csv else _plain(array))
-        except TypeError as error:
-            name = self._source.names[self._roles[role]]
-            raise TraceError(
-                f"{self._source.path}, column {name!r} has the type {array.type}; valid: {error}"
-            ) from None
+def _refuse_far(source: Source, times_us: Ints, rows: Ints, is_ms: bool) -> None:
+    """Raise TraceError if the rows are further apart than any load that is one.
 
-    def _fault(
-        self, block: pa.RecordBatch, columns: dict[str, Column], row: int
-    ) -> tuple[int, str]:
-        """Where a bad row is, and what is wrong with it."""
-        role = next(role for role, column in columns.items() if column.bad[row])
-        value = block.column(self._roles[role])[row].as_py()
-        said = "is missing" if value is None or value in ("", b"") else f"has {_shown(value)}"
-        name = self._source.names[self._roles[role]]
-        where = self._passed + row + (2 if self._source.unit == "line" else 1)
-        where = _counting(where, [line for line, _ in self._source.ragged])
-        return where, f"column {name!r} {said}; valid: {columns[role].valid}"
-
-    def _refuse_bad(self) -> None:
-        """Raise TraceError if anything was wrong so far."""
-        ragged = self._source.ragged
-        faults = [*ragged[:1], *([self._first] if self._first else [])]
-        if faults:
-            where, said = min(faults)
-            more = self._bad + len(ragged) - 1
-            raise TraceError(
-                f"{self._source.path}, {self._source.unit} {where}: {said}"
-                + (f" (more bad {self._source.unit}s: {more:,})" if more else "")
-            )
-
-    def _refuse_far(self, times_us: Ints) -> None:
-        """Raise TraceError if the rows are further apart than any load that is one."""
-        moments, unit = times_us.view("datetime64[us]"), self._source.unit
-        first, last = int(times_us.argmin()), int(times_us.argmax())
-        starts = f"{self._source.path} begins at {moments[first]} ({unit} {self._place(first)})"
-        if times_us[last] - times_us[first] > MOST_DAYS * DAY_US:
-            raise TraceError(
-                f"{starts} and ends at {moments[last]} ({unit} {self._place(last)}); valid: up to "
-                f"{MOST_DAYS} days (are there s and ms, or times of 0, in one column?)"
-            )
-        low_ms, high_ms = LIKE_SECONDS
-        if "time_ms" in self._roles and low_ms <= times_us[first] // 1_000 < high_ms:
-            raise TraceError(f"{starts}: these are s, not ms; valid: a name without '_ms'")
-
-    def _place(self, row: int) -> int:
-        """The line or row in the file of one that is kept."""
-        return _counting(row, self._blank) + (2 if self._source.unit == "line" else 1)
-
-
-def _counting(place: int, passed: list[int]) -> int:
-    """A place, counted with those (ascending) that were passed over."""
-    for each in passed:
-        if each > place:
-            break
-        place += 1
-    return place
+    `rows` int64[n]: where the times are in the table.
+    """
+    moments, unit = times_us.view("datetime64[us]"), source.unit
+    first, last = int(times_us.argmin()), int(times_us.argmax())
+    places = [source.place(int(rows[at])) for at in (first, last)]
+    starts = f"{source.path} begins at {moments[first]} ({unit} {places[0]})"
+    if times_us[last] - times_us[first] > MOST_DAYS * DAY_US:
+        raise TraceError(
+            f"{starts} and ends at {moments[last]} ({unit} {places[1]}); valid: up to "
+            f"{MOST_DAYS} days (are there s and ms, or times of 0, in one column?)"
+        )
+    low_ms, high_ms = LIKE_SECONDS
+    if is_ms and low_ms <= times_us[first] // 1_000 < high_ms:
+        raise TraceError(f"{starts}: these are s, not ms; valid: a name without '_ms'")
 
 
 def _shown(value: object) -> str:
@@ -288,27 +245,23 @@ def _shown(value: object) -> str:
     return f"{value[:80]!r}" if isinstance(value, str | bytes) else repr(value)
 
 
-def _is_blank(block: pa.RecordBatch) -> Bools:
+def _is_blank(source: Source) -> Bools:
     """Which rows of a CSV file are blank lines: no value in any column, bool[n]."""
-    blank = np.ones(len(block), dtype=np.bool_)
-    for column in block.columns:
-        if not blank.any():
-            break
+    blank = np.ones(len(source.table), dtype=np.bool_)
+    for column in source.table.columns:
         blank &= np.asarray(pc.equal(pc.binary_length(column), 0))
     return blank
 
 
-def _plain(array: pa.Array) -> pa.Array:
-    """Without dictionaries, views and long offsets."""
+def _plain(source: Source, place: int) -> pa.Array:
+    """A column without dictionaries and views; of a CSV as text, where U+FFFD is not UTF-8."""
+    array = source.table.column(place).combine_chunks()
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    is_text = array.type in (pa.large_string(), pa.string_view())
-    return array.cast(pa.string()) if is_text else array
-
-
-def _decoded(array: pa.Array) -> pa.Array:
-    """Bytes as text; what is not UTF-8 shows as U+FFFD."""
+    if not source.is_csv and array.type not in (pa.string(), pa.string_view()):
+        return array
     try:
-        return array.cast(pa.string())
+        return array.cast(pa.large_string())
     except pa.ArrowInvalid:
-        return pa.array([value.decode("utf-8", "replace") for value in array.to_pylist()])
+        texts = [value.decode("utf-8", "replace") for value in array.to_pylist()]
+        return pa.array(texts, pa.large_string())

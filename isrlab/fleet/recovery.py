@@ -14,80 +14,12 @@ when what it lacks fits into one response, a little before it lacks nothing.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
-from pyspark.sql import Window
-from pyspark.sql import functions as F
 
-from isrlab.churn.diff import CHANGES, isr_moves
-from isrlab.churn.history import PARTITION
 from isrlab.fleet import load
 from isrlab.fleet.cell import cell, leaders
-from isrlab.fleet.config import FleetConfig, listed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pyspark.sql import DataFrame, SparkSession
-
-OUTAGES_SCHEMA = "run string, broker int, down_ms long, up_ms long"
-_OUTAGE = ("run", "broker", "down_ms", "up_ms")
-
-
-def rejoins(events: DataFrame, outages: DataFrame) -> DataFrame:
-    """For each outage of a broker, how long after its return it was back in its ISRs.
-
-    `outages`: run, broker, down_ms, up_ms (both of the events' clock). Whoever took the replicas
-    out, leader or controller, `partitions` are those that the broker had to rejoin when it came up,
-    `still_out` those that it did not rejoin before it went down again. `first_ms`, `median_ms`,
-    `last_ms`: from its return to the first, middle and last of its rejoins (of a partition that it
-    rejoins twice, the first); null if there is none.
-    """
-    of_broker = Window.partitionBy("run", "broker").orderBy("down_ms")
-    until = F.coalesce(F.lead("down_ms").over(of_broker), F.lit(2**62))
-    known = outages.select(*_OUTAGE, until.alias("until_ms"))
-    moves = isr_moves(events).withColumnRenamed("replica", "broker")
-    is_before, is_leave = F.col("ts_ms") <= F.col("up_ms"), F.col("change") == CHANGES[0]
-    last_left = F.max_by(is_leave, F.when(is_before, F.col("ts_ms")))
-    first_joins = F.min_by(~is_leave, F.when(~is_before, F.col("ts_ms")))
-    joined = F.min(F.when(~is_before & ~is_leave, F.col("ts_ms")))
-    was_out = F.coalesce(last_left, first_joins)
-    back = F.col("back_ms") - F.col("up_ms")
-    totals = [
-        F.count("*").alias("partitions"),
-        F.count_if(F.col("back_ms").isNull()).alias("still_out"),
-        F.min(back).alias("first_ms"),
-        F.median(back).alias("median_ms"),
-        F.max(back).alias("last_ms"),
-    ]
-    return (
-        moves.join(F.broadcast(known), on=["run", "broker"], how="inner")
-        .where(F.col("ts_ms") < F.col("until_ms"))
-        .groupBy(*_OUTAGE, *PARTITION[1:])
-        .agg(was_out.alias("was_out"), joined.alias("back_ms"))
-        .where("was_out")
-        .groupBy(*_OUTAGE)
-        .agg(*totals)
-        .orderBy("run", "down_ms", "broker")
-        .select(*_OUTAGE, "partitions", "still_out", "first_ms", "median_ms", "last_ms")
-    )
-
-
-def restarts(spark: SparkSession, configs: FleetConfig | Iterable[FleetConfig]) -> DataFrame:
-    """When the brokers of simulated fleets were down, for `rejoins`.
-
-    A new broker counts as one that comes up at the start.
-    """
-    several = listed(configs)
-    rows = [
-        (config.run, broker, int(start), int(end))
-        for config in several
-        for broker in range(1, config.brokers + 1)
-        for start, end in zip(*load.restarts(config, broker), strict=True)
-    ]
-    new = [(config.run, config.new_broker, 0, 0) for config in several if config.new_broker]
-    return spark.createDataFrame(rows + new, OUTAGES_SCHEMA)
+from isrlab.fleet.config import FleetConfig
 
 
 def load_share(config: FleetConfig, broker: int) -> float:

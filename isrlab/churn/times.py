@@ -1,0 +1,147 @@
+"""How long: the time that each ISR held, added up by its size.
+
+Kafka's gauges (UnderReplicatedPartitions, AtMinIsrPartitionCount, UnderMinIsrPartitionCount) count
+partitions at a moment; these are their integrals, in milliseconds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from isrlab.churn.history import PARTITION, detail, isr_history
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+
+def isr_intervals(events: DataFrame, end_ms: int | None = None) -> DataFrame:
+    """From when to when each ISR held. The last one of a partition holds until `end_ms`.
+
+    `end_ms` (milliseconds since the epoch) defaults to the last event of the run. `is_certain` is
+    false where the logs miss changes before `to_ms`: for a part of it the ISR may have been
+    another.
+    """
+    ends = events.groupBy("run").agg(F.max("ts_ms").alias("end_ms"))
+    order = Window.partitionBy(*PARTITION).orderBy("ts_ms")
+    next_ms = F.lead("ts_ms").over(order)
+    misses_some = next_ms.isNotNull() & F.lead("isr_before").over(order).isNull()
+    end = F.lit(end_ms) if end_ms is not None else F.col("end_ms")
+    return (
+        isr_history(events)
+        .join(F.broadcast(ends), on="run", how="inner")
+        .withColumn("is_certain", ~misses_some)
+        .withColumn("to_ms", F.least(F.coalesce(next_ms, end), end).cast("long"))
+        .withColumnRenamed("ts_ms", "from_ms")
+        .withColumn("isr_size", F.size("isr"))
+        .where("to_ms >= from_ms")
+        .select(*PARTITION, "from_ms", "to_ms", "isr", "isr_size", "leader", "is_certain")
+    )
+
+
+def isr_times(
+    events: DataFrame,
+    min_insync_replicas: int = 1,
+    *,
+    by: Sequence[str] = PARTITION,
+    replicas: int | None = None,
+    end_ms: int | None = None,
+) -> DataFrame:
+    """All times by the size of the ISR, in one pass: `by`, `replicas`, `min_isr`, and milliseconds.
+
+    Only certain time counts (`known_ms`), but for `uncertain_ms`, in which the logs miss changes.
+    A partition's `replicas` are, unless given, the most that any event names: the largest ISR, or
+    an assignment in `detail.replicas`. `one_copy_ms` is the time in which one more failure would
+    have taken it offline (0 for a partition that has a single replica anyway). `min_isr` is
+    `min_insync_replicas`, but no more than there are replicas (Partition.effectiveMinIsr). `by` is
+    run, topic, partition, or run and leader; added up over several partitions, `replicas` and
+    `min_isr` are the most of them. Raises ValueError if `min_insync_replicas` is below 1.
+    """
+    if min_insync_replicas < 1:
+        raise ValueError(f"min_insync_replicas must be 1 or more, not {min_insync_replicas}")
+    count = F.lit(replicas) if replicas is not None else F.col("most")
+    size = F.col("isr_size")
+    conditions = {
+        "known_ms": F.lit(True),
+        "under_replicated_ms": size < F.col("replicas"),
+        "one_copy_ms": (size <= 1) & (size < F.col("replicas")),
+        "at_min_isr_ms": size == F.col("min_isr"),
+        "under_min_isr_ms": size < F.col("min_isr"),
+    }
+    held = {name: holds & F.col("is_certain") for name, holds in conditions.items()}
+    held["uncertain_ms"] = ~F.col("is_certain")
+    length = F.col("to_ms") - F.col("from_ms")
+    times = [F.sum(F.when(holds, length).otherwise(0)).alias(name) for name, holds in held.items()]
+    sizes = [F.max(name).alias(name) for name in ("replicas", "min_isr")]
+    return (
+        isr_intervals(events, end_ms)
+        .join(_most_replicas(events), on=list(PARTITION), how="inner")
+        .withColumn("replicas", count.cast("int"))
+        .withColumn("min_isr", F.least(F.lit(min_insync_replicas), "replicas"))
+        .groupBy(*by)
+        .agg(*sizes, *times)
+        .select(*by, "replicas", "min_isr", *held)
+    )
+
+
+def under_replicated(
+    events: DataFrame, replicas: int | None = None, end_ms: int | None = None
+) -> DataFrame:
+    """How long each partition had fewer replicas in its ISR than it has replicas, in milliseconds.
+
+    Columns and `replicas` as in `isr_times`, with `one_copy_ms` as `time_with_one_copy_ms`.
+    """
+    columns = ["replicas", "known_ms", "under_replicated_ms", "time_with_one_copy_ms"]
+    return (
+        isr_times(events, replicas=replicas, end_ms=end_ms)
+        .withColumnRenamed("one_copy_ms", "time_with_one_copy_ms")
+        .orderBy(F.desc("under_replicated_ms"), *PARTITION)
+        .select(*PARTITION, *columns, "uncertain_ms")
+    )
+
+
+def under_replicated_by_leader(events: DataFrame, end_ms: int | None = None) -> DataFrame:
+    """For each leader, how long its partitions together lacked a replica, or had one copy only.
+
+    What UnderReplicatedPartitions of that broker adds up to, in milliseconds; `end_ms` as in
+    `isr_intervals`.
+    """
+    times = isr_times(events, by=("run", "leader"), end_ms=end_ms)
+    columns = ["run", "leader", "under_replicated_ms", "one_copy_ms"]
+    return times.orderBy("run", "leader").select(*columns)
+
+
+def at_min_isr(events: DataFrame, min_insync_replicas: int, end_ms: int | None = None) -> DataFrame:
+    """How long the ISR of each partition was exactly as large as `min.insync.replicas` demands.
+
+    One replica less, and producers with acks=all are refused. Columns: `min_isr`, `known_ms`,
+    `at_min_isr_ms`. Raises ValueError unless `min_insync_replicas` is 1 or more.
+    """
+    return _longest(events, min_insync_replicas, end_ms, "at_min_isr_ms")
+
+
+def under_min_isr(
+    events: DataFrame, min_insync_replicas: int, end_ms: int | None = None
+) -> DataFrame:
+    """How long the ISR of each partition was too small for producers with acks=all.
+
+    Columns: `min_isr`, `known_ms`, `under_min_isr_ms`; otherwise as `at_min_isr`.
+    """
+    return _longest(events, min_insync_replicas, end_ms, "under_min_isr_ms")
+
+
+def _longest(events: DataFrame, least: int, end_ms: int | None, name: str) -> DataFrame:
+    times = isr_times(events, least, end_ms=end_ms)
+    return times.orderBy(F.desc(name), *PARTITION).select(*PARTITION, "min_isr", "known_ms", name)
+
+
+def _most_replicas(events: DataFrame) -> DataFrame:
+    """The most replicas that any event of a partition names, in an ISR or in an assignment."""
+    assigned = F.size(F.split(detail("replicas"), ","))
+    sizes = [F.coalesce(F.size(name), F.lit(0)) for name in ("isr", "isr_before")]
+    named = F.greatest(*sizes, F.coalesce(assigned, F.lit(0)))
+    return events.groupBy(*PARTITION).agg(F.max(named).alias("most"))

@@ -1,31 +1,40 @@
 # Two commands on a fresh machine with Python 3.11+, Java 17+ and make: `make report`, `make test`.
 #
 #   make report ARGS="02 -p version 2.5"     arguments of `python -m isrlab report`
-#   make test ARGS="-k rules"                arguments of pytest
+#   make test ARGS="-k rules -n 0"           arguments of pytest
+#   make test JOBS=4                         processes, of tests or of notebooks (2)
 #   make test PYTHON=python3.12 VENV=/tmp/v  another interpreter, another environment
 
 PYTHON ?= python3
 VENV ?= .venv
+JOBS ?= 2
 ARGS ?=
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 TUTORIALS := $(wildcard notebooks/0[1-36-9]_*.ipynb notebooks/1[0-2]_*.ipynb)  # those that need no Spark
 
 .DEFAULT_GOAL := help
-.PHONY: help report test lab bench notebooks clean
+.PHONY: help report test check lint types lab bench notebooks clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 18
 
 report: $(INSTALLED) ## run every notebook and write reports/index.html
-	$(BIN)/python -m isrlab report $(ARGS)
+	$(BIN)/python -m isrlab report --jobs $(JOBS) $(ARGS)
 
-# One pytest run for everything; tests/conftest.py puts what is slow last. nbval runs the tutorials in
-# this environment's kernel and compares all outputs but pictures with the stored ones.
-test: $(INSTALLED) ## ruff and mypy on isrlab, then all tests, nbval on the tutorials included
-	$(BIN)/ruff check isrlab
+# The tests execute the notebooks, too, but none that `make report` has run as it is now.
+test: lint types ## ruff, mypy and all tests
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup tests $(ARGS)
+
+check: lint types ## in a minute: ruff, mypy and the quick tests (no Spark, no notebooks, no browser)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow" -q tests $(ARGS)
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check isrlab tests benchmarks
+
+types: $(INSTALLED)
 	$(BIN)/mypy
-	$(BIN)/python -m pytest --nbval --nbval-current-env tests $(TUTORIALS) $(ARGS)
 
 lab: $(INSTALLED) ## open the notebooks in JupyterLab
 	$(BIN)/jupyter lab $(ARGS) notebooks

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import replace
 
 from isrlab.engine.broker import start, step
+from isrlab.engine.frozen import replace
 from isrlab.engine.log import Log
 from isrlab.engine.messages import BrokerInfo, Fetch, LeaderAndIsr, Produce, UpdateMetadata
 from isrlab.engine.model import Broker, Settings

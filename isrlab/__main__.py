@@ -16,7 +16,11 @@ from isrlab.spark import MASTER_VARIABLE, MasterError, require_master
 
 INTERRUPTED = 130
 POWERS = ("power", "unclean", "controller")
-CHECKOUT = Path(__file__).resolve().parent.parent
+NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+JOBS = min(2, os.cpu_count() or 1)
+EACH = "Twice the same, or a list: one run for each."
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -35,62 +39,39 @@ def _use_master(context: click.Context, option: click.Parameter, master: str | N
         os.environ[MASTER_VARIABLE] = master
 
 
-@main.command()
+@main.command("report")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option(
-    "-p",
-    "parameters",
-    nargs=2,
-    multiple=True,
-    metavar="NAME VALUE",
-    help="Set a parameter in every chosen notebook that has it. Twice the same: one run for each.",
-)
+    "-p", "parameters", nargs=2, multiple=True, metavar="NAME VALUE",
+    help=f"Set a parameter in every chosen notebook that has it. {EACH}",
+)  # fmt: skip
 @click.option(
-    "-f",
-    "file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Parameters from YAML, for all or under a notebook's name. A list: one run for each.",
-)
+    "-f", "file", type=FILE,
+    help=f"Parameters from YAML, for all or under a notebook's name. {EACH}",
+)  # fmt: skip
 @click.option(
-    "--grid",
-    "grid_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    "--grid", "grid_file", type=FILE,
     help="A sweep from YAML: a page for each combination of values, and one that shows them all.",
-)
+)  # fmt: skip
 @click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("reports"),
-    show_default=True,
+    "--out", type=FOLDER, default=Path("reports"), show_default=True,
     help="Where index.html and the pages go.",
-)
+)  # fmt: skip
 @click.option(
-    "--jobs",
-    type=click.IntRange(1),
-    default=min(2, os.cpu_count() or 1),
-    show_default=True,
-    metavar="N",
+    "--jobs", type=click.IntRange(1), default=JOBS, show_default=True, metavar="N",
     help="How many notebooks run at a time. One on Spark takes about 3 GB.",
-)
+)  # fmt: skip
 @click.option("--resume", is_flag=True, help="Keep the runs that are done and still valid.")
 @click.option(
-    "--notebooks",
-    "folder",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    default=CHECKOUT / "notebooks",
-    show_default="those of this checkout",
-    help="The folder of the notebooks.",
-)
+    "--notebooks", "folder", type=FOLDER, default=NOTEBOOKS,
+    show_default="those of this checkout", help="The folder of the notebooks.",
+)  # fmt: skip
 @click.option(
-    "--master",
-    metavar="URL",
-    envvar=MASTER_VARIABLE,
-    show_envvar=True,
+    "--master", metavar="URL", envvar=MASTER_VARIABLE, show_envvar=True, expose_value=False,
     callback=_use_master,
-    expose_value=False,
     help="Where Spark runs: local[N], spark://host:port, yarn, k8s://... Default: all cores here.",
-)
-def report(
+)  # fmt: skip
+def make_report(
     names: tuple[str, ...],
     *,
     parameters: tuple[tuple[str, str], ...],
@@ -172,7 +153,7 @@ def play(file: IO[str], version: str | None, trace: bool) -> None:
 @click.option("--version", "version", default="0.10.2", show_default=True, metavar="V")
 @click.option("--unless", metavar="V", help="A release in which the schedule must be harmless.")
 @click.option("--partition", default="partition replicas=1,2", show_default=True, metavar="LINE")
-@click.option("--power", "powers", multiple=True, type=click.Choice(POWERS), help="More faults.")
+@click.option("--power", "faults", multiple=True, type=click.Choice(POWERS), help="More faults.")
 @click.option("--word", "words", multiple=True, metavar="COMMAND", help="Only these commands.")
 @click.option("--seeds", default=2_000, show_default=True, type=click.IntRange(1), metavar="N")
 def search(seeds: int, name: str, **wanted: Any) -> None:
@@ -186,14 +167,14 @@ def search(seeds: int, name: str, **wanted: Any) -> None:
     from isrlab.world import search as searching
 
     try:
-        hunt = searching.Hunt(name, **wanted)
+        goal = searching.Goal(name, **wanted)
         with click.progressbar(range(seeds), label="seeds", file=sys.stderr) as tried:
-            seed, text = next(searching.find(hunt, tried), (None, ""))
+            seed, text = next(searching.find(goal, tried), (None, ""))
     except ValueError as error:
         _stop(str(error), 2)
     if seed is None:
-        _stop(f"none of {seeds} seeds breaks {name} in {hunt.version}", 1)
-    click.echo(f"# seed {seed} breaks {name}\nversion {hunt.version}\n{text}")
+        _stop(f"none of {seeds} seeds breaks {name} in {goal.version}", 1)
+    click.echo(f"# seed {seed} breaks {name}\nversion {goal.version}\n{text}")
 
 
 @main.command()

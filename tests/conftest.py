@@ -30,6 +30,9 @@ def pytest_collection_modifyitems(config, items):
 
     What shares something stays in one process: the Spark session, the executed notebooks, a file.
     """
+    for item in items:
+        if "spark" in item.fixturenames:
+            item.add_marker(pytest.mark.slow)
     in_processes = config.getoption("numprocesses", None) or hasattr(config, "workerinput")
     items.sort(key=lambda item: (item.get_closest_marker("slow") is None) is bool(in_processes))
     for item in items:

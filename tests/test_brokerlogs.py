@@ -180,7 +180,7 @@ def test_what_is_written_is_read_as_the_same(event, release):
 def test_an_error_has_one_name_in_a_simulation_and_in_a_log():
     """So that one table of both can be grouped by error: the engine's own ISR change that fails."""
     run = scenario.play((SCENARIOS / "cached_zkversion.txt").read_text(), version="2.5")
-    own = [{"topic": "t", "partition": 0} | row for row in run.cluster.events]
+    own = [event.row | {"topic": "t", "partition": 0} for event in run.cluster.events]
     refused = [event for event in own if event["kind"] == "isr_rejected"]
     read = [read_line(line) for line in write(refused, "2.5")]
     errors = Counter(event["detail"]["error"] for event in [*refused, *read])

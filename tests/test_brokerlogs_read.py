@@ -23,11 +23,12 @@ SHRINK = (
 )
 COMMIT = (
     "[2024-07-01 10:00:02,000] INFO [Partition t-0 broker=1] ISR updated to 1 and version updated "
-    "to "
-    "[5] (kafka.cluster.Partition)"
+    "to [5] (kafka.cluster.Partition)"
 )
-CUT = "[2024-07-01 10:00:03,000] INFO [Log partition=t-0, dir=/d] Truncating to offset 7 "
-"(kafka.log.Log)"
+CUT = (
+    "[2024-07-01 10:00:03,000] INFO [Log partition=t-0, dir=/d] Truncating to offset 7 "
+    "(kafka.log.Log)"
+)
 GOOD = "\n".join([STARTED, SHRINK, COMMIT, CUT]) + "\n"
 
 
@@ -175,31 +176,32 @@ def test_topic_names_stay_as_they_are(spark, tmp_path):
 
 @pytest.mark.parametrize("given", ["", "/nonexistent/logs", "bad\0path"])
 def test_a_log_dir_that_is_not_there(spark, given):
-    with pytest.raises(brokerlogs.LogDirError, match=r"(?s)log_dir.*Give a folder"):
-        brokerlogs.read(spark, given)
+    for read in (lambda: brokerlogs.read(spark, given), lambda: brokerlogs.read_local(given)):
+        with pytest.raises(brokerlogs.LogDirError, match=r"(?s)log_dir.*Give a folder"):
+            read()
 
 
-def test_a_log_dir_without_logs_says_what_is_in_it(spark, tmp_path):
+def test_a_log_dir_without_logs_says_what_is_in_it(tmp_path):
     with pytest.raises(brokerlogs.LogDirError, match="it is empty"):
-        brokerlogs.read(spark, tmp_path)
+        files.find(tmp_path)
     (tmp_path / "photo.jpg").write_bytes(b"\xff\xd8")
     with pytest.raises(brokerlogs.LogDirError, match=r"photo\.jpg: not named like a log"):
-        brokerlogs.read(spark, tmp_path)
+        files.find(tmp_path)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_an_unreadable_log_dir(spark, log_dir):
+def test_an_unreadable_log_dir(log_dir):
     log_dir.chmod(0)
     try:
         with pytest.raises(brokerlogs.LogDirError, match="cannot be read"):
-            brokerlogs.read(spark, log_dir)
+            files.find(log_dir)
     finally:
         log_dir.chmod(0o755)
 
 
-def test_an_unknown_zone(spark, log_dir):
+def test_an_unknown_zone(log_dir):
     with pytest.raises(brokerlogs.LogDirError, match=r"Mars/Olympus"):
-        brokerlogs.read(spark, log_dir, time_zone="Mars/Olympus")
+        brokerlogs.read_local(log_dir, time_zone="Mars/Olympus")
 
 
 def test_a_notebook_shows_the_message_without_a_traceback():

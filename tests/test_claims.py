@@ -120,6 +120,7 @@ def test_a_verdict_turns_with_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
             "claimed: yes\nreleases: from 7.3",
             "line 11: unknown Kafka version '7.3'",
         ),
+        ("----\nright up", "# right up", "line 12: .* is no .key: value., nor indented"),
         ("claimed: yes", "words: yes or no", "line 8: a statement has 'measure' and 'claimed'"),
         (
             "measure: ",

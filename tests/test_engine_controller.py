@@ -5,9 +5,8 @@ Cases L1 to L16 are those of PartitionChangeBuilderTest and ReplicationControlMa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
+from cases.table import Case, in_every_column, play
 
 from isrlab.engine import controller as machine
 from isrlab.engine import messages as m
@@ -16,8 +15,6 @@ from isrlab.engine.model import NO_LEADER, Settings
 from isrlab.engine.partition import PartitionState
 from isrlab.engine.versions import PRESETS, KafkaVersion
 from isrlab.world import scenario
-
-ALL = "ABCDGN"
 
 
 def controller(
@@ -35,18 +32,28 @@ def controller(
     return Controller(version, settings, replicas, PartitionState(leader, isr, 100, 200), live)
 
 
-@dataclass(frozen=True)
-class Row:
-    """A state, a message, and what is stored then; `bumps` counts leader epochs."""
+class ControllerBench:
+    """What the controller stores after a message; `bumps` counts leader epochs."""
 
-    id: str
-    columns: str
-    state: dict[str, object]
-    message: object
-    leader: int
-    isr: tuple[int, ...]
-    bumps: int
-    is_unclean: bool = False
+    def __init__(self, column: str, **state: object) -> None:
+        self.before = self.after = controller(column, **state)
+
+    def tell(self, kind: str, *fields: object) -> None:
+        self.after, _ = machine.step(self.before, getattr(m, kind)(*fields), 0)
+        has_changed = (self.after.leader, self.after.isr) != (self.before.leader, self.before.isr)
+        assert (self.after.partition_epoch > self.before.partition_epoch) is has_changed
+
+    def see(self, name: str) -> object:
+        if name == "bumps":
+            return self.after.leader_epoch - self.before.leader_epoch
+        if name == "is_unclean":
+            return self.after.leader not in (NO_LEADER, *self.before.isr)
+        return getattr(self.after, name)
+
+
+@in_every_column("controller")
+def test_decision(case: Case, column: str) -> None:
+    play(ControllerBench(column, **case.setup), case.steps)
 
 
 def dies(broker: int) -> m.SessionExpired:
@@ -55,143 +62,6 @@ def dies(broker: int) -> m.SessionExpired:
 
 def wants(isr: tuple[int, ...], epochs: tuple[int, ...] | None = None) -> m.AlterPartition:
     return m.AlterPartition(1, 5, 100, 200, isr, epochs or tuple(7 for _ in isr))
-
-
-UNCLEAN = {"unclean": True}
-LAST_ONE = {"replicas": (1, 2), "isr": (1,), "alive": (1, 2)}
-LAST_STOPS = m.ControlledShutdown(1)
-
-ROWS = (
-    Row(
-        "L2",
-        "N",
-        {"isr": (1, 3), "alive": (1, 2), "leader": -1},
-        m.RegisterBroker(5, 1),
-        1,
-        (1,),
-        1,
-    ),
-    Row(
-        "L4",
-        "N",
-        {"isr": (4,), "replicas": (2, 1, 3, 4), "leader": -1, "alive": (1, 2, 4)},
-        m.ElectLeaders("unclean"),
-        4,
-        (4,),
-        1,
-    ),
-    Row("L6-shrink", "N", {}, wants((2, 1)), 1, (2, 1), 0),
-    Row(
-        "L6-expand",
-        "N",
-        {"replicas": (2, 1, 3, 4), "alive": (1, 2, 3, 4)},
-        wants((2, 1, 3, 4)),
-        1,
-        (2, 1, 3, 4),
-        0,
-    ),
-    Row("L8-isr", "N", {}, wants((2, 1)), 1, (2, 1), 0),
-    Row("L8-leader", "N", {}, dies(1), 2, (2, 3), 1),
-    Row(
-        "L10-offline",
-        "N",
-        {"isr": (1,), "alive": (1,)},
-        dies(1),
-        NO_LEADER,
-        (1,),
-        1,
-    ),
-    Row(
-        "L10-online",
-        "N",
-        {"isr": (1,), "alive": (), "leader": NO_LEADER},
-        m.RegisterBroker(1, 8),
-        1,
-        (1,),
-        1,
-    ),
-    Row(
-        "L16",
-        "N",
-        {"replicas": (1, 2), "isr": (1,), "leader": NO_LEADER, "alive": (2,)} | UNCLEAN,
-        m.ElectLeaders("preferred"),
-        NO_LEADER,
-        (1,),
-        0,
-    ),
-    # Leader offline: the assignment's order decides, not the ISR's
-    Row("assignment-order", ALL, {"replicas": (1, 3, 2), "isr": (1, 2, 3)}, dies(1), 3, (2, 3), 1),
-    Row("out-of-sync-is-passed", ALL, {"isr": (1, 3)}, dies(1), 3, (3,), 1),
-    Row("follower-leaves-the-isr", "ABCDG", {}, dies(3), 1, (2, 1), 1),
-    Row("follower-leaves-the-isr", "N", {}, dies(3), 1, (2, 1), 0),
-    Row("outsider-dies", ALL, {"isr": (1, 2)}, dies(3), 1, (1, 2), 0),
-    Row("another-incarnation", ALL, {}, m.SessionExpired(1, 6), 1, (2, 1, 3), 0),
-    # Nobody in sync is left
-    Row("offline", ALL, {"isr": (1,)}, dies(1), NO_LEADER, (1,), 1),
-    Row("unclean", ALL, {"isr": (1,)} | UNCLEAN, dies(1), 2, (2,), 1, True),
-    Row(
-        "last-disk-gone-isr-empty",
-        "ABCD",
-        {"isr": (1,), "alive": (1,)} | UNCLEAN,
-        dies(1),
-        NO_LEADER,
-        (),
-        1,
-    ),
-    Row(
-        "last-disk-gone-isr-kept",
-        "GN",
-        {"isr": (1,), "alive": (1,)} | UNCLEAN,
-        dies(1),
-        NO_LEADER,
-        (1,),
-        1,
-    ),
-    Row(
-        "operator-elects-uncleanly",
-        ALL,
-        {"isr": (1,), "alive": (3,), "leader": NO_LEADER},
-        m.ElectLeaders("unclean"),
-        3,
-        (3,),
-        1,
-        True,
-    ),
-    Row("nothing-to-elect", ALL, {}, m.ElectLeaders("unclean"), 1, (2, 1, 3), 0),
-    # Preferred
-    Row("preferred", ALL, {}, m.ElectLeaders("preferred"), 2, (2, 1, 3), 1),
-    Row("preferred-out-of-sync", ALL, {"isr": (1, 3)}, m.ElectLeaders("preferred"), 1, (1, 3), 0),
-    Row("preferred-dead", ALL, {"alive": (1, 3)}, m.ElectLeaders("preferred"), 1, (2, 1, 3), 0),
-    Row("preferred-leads", ALL, {"leader": 2}, m.ElectLeaders("preferred"), 2, (2, 1, 3), 0),
-    # Controlled shutdown
-    Row("leader-moves-on", ALL, {}, m.ControlledShutdown(1), 2, (2, 3), 1),
-    Row("follower-goes", "ABCDG", {}, m.ControlledShutdown(3), 1, (2, 1), 1),
-    Row("follower-goes", "N", {}, m.ControlledShutdown(3), 1, (2, 1), 0),
-    Row("last-member-stays", "ABCDG", LAST_ONE, LAST_STOPS, 1, (1,), 0),
-    Row("last-member-stays", "N", LAST_ONE, LAST_STOPS, NO_LEADER, (1,), 1),
-    # A restart before the session ended (KAFKA-1120, KIP-380)
-    Row("fast-bounce-unseen", "ABCD", {}, m.RegisterBroker(1, 8), 1, (2, 1, 3), 0),
-    Row("fast-bounce-seen", "GN", {}, m.RegisterBroker(1, 8), 2, (2, 3), 1),
-)
-
-
-def cases() -> list:
-    return [
-        pytest.param(row, column, id=f"{row.id}[{PRESETS[column].name}]")
-        for row in ROWS
-        for column in row.columns
-    ]
-
-
-@pytest.mark.parametrize(("row", "column"), cases())
-def test_decision(row: Row, column: str) -> None:
-    before = controller(column, **row.state)
-    after, _ = machine.step(before, row.message, 0)
-    assert (after.leader, after.isr) == (row.leader, row.isr)
-    assert after.leader_epoch - before.leader_epoch == row.bumps
-    has_changed = (after.leader, after.isr) != (before.leader, before.isr)
-    assert (after.partition_epoch > before.partition_epoch) is has_changed
-    assert (after.leader not in (NO_LEADER, *before.isr)) is row.is_unclean
 
 
 def test_l12_shrink_and_expand() -> None:

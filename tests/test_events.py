@@ -5,20 +5,29 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from isrlab.brokerlogs.grammar_cluster import FORMATS
 
 from isrlab import fleet
+from isrlab.brokerlogs.formats import FORMATS
 from isrlab.brokerlogs.lines import Head, read_message
 from isrlab.engine.versions import PRESETS
 from isrlab.events import SCHEMA, exact, table
 from isrlab.events.schema import _KEYS, KINDS
 from isrlab.fleet.config import FleetConfig
-from isrlab.workbook.in_or_out_of_sync import isr_history
 from isrlab.world import scenario
 from isrlab.world.cluster import START_MS
+from isrlab.world.script import Run
 
 SCENARIOS = sorted((Path(__file__).parent.parent / "data" / "scenarios").glob("*.txt"))
 ROW = {"run": "r", "ts_ms": 0, "kind": "isr_shrink"}
+
+
+def stored_in_frames(run: Run) -> list[tuple[int, tuple[int, ...]]]:
+    """(since when, members) of the stored ISR, as the controller's state has it after each step."""
+    history = [(0, run.frames[0].controller.isr)]
+    for frame in run.frames:
+        if set(history[-1][1]) != set(frame.controller.isr):
+            history.append((frame.now_ms - START_MS, frame.controller.isr))
+    return history
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda p: p.stem)
@@ -31,7 +40,7 @@ def test_stored_isr_of_a_scenario_is_in_its_events(path: Path) -> None:
         ((key, spans),) = exact.isr_spans(events).items()
         assert key == (version.name, "t", 0)
         history = [(span.start_ms - START_MS, span.isr) for span in spans]
-        assert history == isr_history(run)
+        assert history == stored_in_frames(run)
 
 
 def test_a_scenario_names_its_run() -> None:
@@ -63,7 +72,7 @@ def test_keys_of_fleets_are_listed() -> None:
     assert table(events.to_pylist()) == events
 
 
-@pytest.mark.parametrize("form", FORMATS, ids=lambda f: f"{f.name} {f.level}")
+@pytest.mark.parametrize("form", FORMATS, ids=lambda f: f"{f.kind} {f.since}")
 def test_keys_of_log_lines_are_listed(form) -> None:
     event = read_message(Head(0, form.level, form.example, form.logger))
     place = {"file": "server.log", "line": "1"}

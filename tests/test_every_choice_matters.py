@@ -32,7 +32,6 @@ from isrlab.engine.log import LeaderEpochCache
 from isrlab.engine.versions import GENERATIONS, KafkaVersion
 from isrlab.engine.versions import RULES as NAMES
 from isrlab.world import scenario
-from isrlab.world.frames import Frame
 
 # An old fetch arrives after its broker has restarted
 LATE_FETCH = """
@@ -203,8 +202,7 @@ def seen(script: str, version: KafkaVersion) -> tuple:
     """What a reader sees of a run: what it prints, and what is stored after each step."""
     known = {p.stem for p in scenario.LIBRARY.glob("*.txt")}
     run = scenario.play(scenario.read(script) if script in known else script, version=version)
-    steps = (entry for entry in run.cluster.journal if isinstance(entry, Frame))
-    return run.printed, tuple(dict.fromkeys(step.controller.state for step in steps))
+    return run.printed, tuple(dict.fromkeys(frame.controller.state for frame in run.frames))
 
 
 @pytest.mark.parametrize(("field", "version", "value", "script"), ROWS)

@@ -355,6 +355,7 @@ def test_the_cache_is_named_after_all_that_is_compiled_and_what_that_imports():
     assert sorted(SOURCES) == sorted(file.relative_to(package).as_posix() for file in found)
 
 
+@pytest.mark.slow
 def test_the_kernel_works_out_of_a_zip_and_without_a_place_for_its_cache(tmp_path):
     archive = package_archive()
     assert any(n.endswith("fleet/kernel/clock.py") for n in zipfile.ZipFile(archive).namelist())

@@ -178,6 +178,7 @@ def engine_play(scene):
     return replace(seen, waits_ms=waits)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=int(WANTED_SCENES or 120),
     derandomize=WANTED_SCENES is None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from naive_fleet import HOLDS_UNDER_MIN_ISR, ORDINARY, SAMPLE_MS, NaiveCell, work_until
@@ -189,6 +190,7 @@ def judged(cell):
     return naive_events({**cell, "min_isr": min(cell["min_isr"], replicas if caps else 9)})
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(cells())
 @example(

@@ -99,6 +99,7 @@ def test_a_grid_makes_a_page_for_each_point_and_one_for_all(tmp_path):
     assert again.stderr.count("kept: nothing it depends on has changed") == 2
 
 
+@pytest.mark.slow
 def test_a_grid_goes_with_nothing_else(tmp_path):
     file = tmp_path / "limits.yaml"
     file.write_text(GOOD)

@@ -170,6 +170,6 @@ def test_a_leader_without_controller_keeps_its_isr(version: str) -> None:
     assert set(cluster.brokers[1].role.isr) == {1, 2, 3}
     assert cluster.brokers[1].log.high_watermark == 0
     assert cluster.controller.leader == 2
-    asked = [e["ts_ms"] for e in cluster.events if e["kind"] == "isr_shrink"]
+    asked = [e.ts_ms for e in cluster.events if e.kind == "isr_shrink"]
     asks_the_controller = cluster.version.isr_write >= IsrWrite.ALTER_ISR
     assert len(asked) == 1 if asks_the_controller else len(set(asked)) >= 5

@@ -6,7 +6,7 @@ Min ISR is 3, the assignment (1, 2, 3, 4), leader epoch 100, partition epoch 200
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 
@@ -14,6 +14,7 @@ from isrlab.engine import controller as machine
 from isrlab.engine import kraft
 from isrlab.engine import messages as m
 from isrlab.engine.controller import Controller
+from isrlab.engine.frozen import replace
 from isrlab.engine.model import NO_LEADER, Settings
 from isrlab.engine.partition import PartitionState
 from isrlab.engine.rules import effective_min_isr

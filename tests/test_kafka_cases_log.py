@@ -6,14 +6,12 @@ LeaderEpochFileCacheTest; the ids are ours.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from cases.follower_bench import FollowerBench, PairBench
+from cases.follower_bench import PairBench
 from cases.leader_bench import LeaderBench, log_of
-from cases.table import Case, in_every_column, play
 
 from isrlab.engine import messages as m
+from isrlab.engine.frozen import replace
 from isrlab.engine.log import LeaderEpochCache, Log
 from isrlab.engine.rules import needs_another_round, truncation_offset
 from isrlab.engine.versions import PRESETS
@@ -68,65 +66,6 @@ def test_diverging_answer(column, case, last_epoch, offset, start, answer):
 def test_where_to_cut(case, leo, hw, answer, own, cut, again):
     assert truncation_offset(leo, hw, *answer, *own) == cut
     assert needs_another_round(*answer, *own) is again
-
-
-TRUNCATION = (
-    Case(
-        "G4",
-        "D",
-        {"log": ((5, 200),)},
-        (
-            (("look",), {"asks": ("OffsetsForLeaderEpoch", 5)}),
-            (("epoch_ends", -1, 155), {"leo": 155, "asks": ("Fetch", 155)}),
-        ),
-    ),
-    Case(  # never an epoch request; the high watermark is lowered only by the cut itself
-        "G6",
-        "N",
-        {"log": ((1, 119), (2, 10), (4, 20), (5, 51)), "hw": 115},
-        (
-            (("look",), {"leo": 200, "hw": 115, "asks": ("Fetch", 200), "last_fetched_epoch": 5}),
-            (
-                ("diverging", 4, 140),
-                {"leo": 140, "asks": ("Fetch", 140), "last_fetched_epoch": 4},
-            ),
-            (
-                ("diverging", 3, 130),
-                {"leo": 129, "asks": ("Fetch", 129), "last_fetched_epoch": 2},
-            ),
-            (
-                ("diverging", 2, 120),
-                {"leo": 120, "hw": 115, "asks": ("Fetch", 120), "last_fetched_epoch": 2},
-            ),
-        ),
-    ),
-    Case(
-        "G10",
-        "G",
-        {"log": ((0, 3), (2, 3)), "epoch": 5},
-        (
-            (("look",), {"asks": ("OffsetsForLeaderEpoch", 2)}),
-            (("epoch_ends", 2, 5), {"leo": 5, "asks": ("Fetch", 5)}),
-            (("order", 5), {"leo": 5, "asks": None}),
-            (("order", 6), {"asks": ("OffsetsForLeaderEpoch", 2)}),
-        ),
-    ),
-    Case(
-        "G10",
-        "N",
-        {"log": ((0, 3), (2, 3)), "epoch": 5},
-        (
-            (("diverging", 2, 5), {"leo": 5, "asks": ("Fetch", 5)}),
-            (("order", 5), {"leo": 5, "asks": None}),
-            (("order", 6), {"asks": ("Fetch", 5)}),
-        ),
-    ),
-)
-
-
-@in_every_column(TRUNCATION)
-def test_truncation(case: Case, column: str) -> None:
-    play(FollowerBench(column, **case.setup), case.steps_in(column))
 
 
 @pytest.mark.parametrize("column", "EFGHIJKLMNO")
@@ -251,15 +190,6 @@ def test_assignment(column, case, assigned, entries):
 )
 def test_cut_of_the_cache(case, assigned, method, offset, entries):
     assert getattr(cache_of("N", *assigned), method)(offset).entries == entries
-
-
-def test_h20_previous_epoch() -> None:
-    found, cache = [], LeaderEpochCache()
-    for entry in ((2, 10), (4, 15), (10, 20)):
-        cache = cache.assign(*entry, PRESETS["N"])
-        found.append(cache.previous_epoch)
-    found.append(cache.truncate_from_end(18).previous_epoch)
-    assert found == [-1, 2, 4, 2]
 
 
 @pytest.mark.parametrize("column", "EFGHIJKLMNO")

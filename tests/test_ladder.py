@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import matplotlib.pyplot as plt
 import pytest
+from matplotlib.axes import Axes
 
 from isrlab.engine.versions import PRESETS, KafkaVersion
+from isrlab.show import controls
 from isrlab.workbook import last_replica_standing, the_ladder
 from isrlab.world import scenario
 
@@ -85,58 +86,89 @@ def test_real_offsets() -> None:
 
 
 @pytest.mark.parametrize("name", ["stalled", "flapping", "real_offsets"])
-def test_every_kind_of_cell_is_drawn(name) -> None:
-    figure = the_ladder.plot_cell(name, the_ladder.play(name, "2.7"))
-    figure.canvas.draw()
-    plt.close(figure)
+def test_every_kind_of_cell_is_drawn_under_its_sentence(name) -> None:
+    run = the_ladder.play(name, "0.9.0")
+    drawn = the_ladder.plot_cell(name, run)
+    title = drawn.get_title(loc="left") if isinstance(drawn, Axes) else drawn.get_suptitle()
+    assert title == the_ladder.sentence(run)
+    assert len(controls.png(drawn)) > 1_000
+
+
+def test_the_extent_of_other_records_is_drawn() -> None:
+    ax = the_ladder.plot_extents(the_ladder.play("real_offsets", "0.9.0"))
+    widths = [[bar.get_width() for bar in bars] for bars in ax.containers]
+    assert widths == [[2902, 602], [0, 2228], [0, 72]]
+    assert "other records from 1,239,740,602" in [text.get_text() for text in ax.texts]
 
 
 def test_the_chooser_opens_a_cell(matrix) -> None:
-    box = the_ladder.cell_chooser(matrix, "stalled", "2.7")
-    schedules, versions = box.children[0].children
-    before = box.children[1].value
+    schedules, versions, text, picture = the_ladder.cell_chooser(matrix, "stalled", "2.7").children
+    before = picture.value
     versions.value = "3.1"
-    assert box.children[1].value != before
-    assert "Safe in 3.1" in box.children[2].value
+    assert picture.value != before
+    assert "Safe in 3.1" in text.value
     schedules.value = "loss_three_replicas"
-    ax = the_ladder.plot_ladder(matrix, chosen=("stalled", "2.7"))
-    assert ax.get_title(loc="left").startswith("10 of 11 issues are repaired in Kafka 4.1; 2 of")
-    plt.close("all")
+    assert "Safe in 3.1" in text.value
+    assert the_ladder.finding(matrix).startswith("10 of 11 issues are repaired in Kafka 4.1; 2 of")
 
 
 # Elections
 
-
-def test_table_with_and_without_eligible_leader_replicas() -> None:
-    last = list(last_replica_standing.FAILURES)[5:]
-    before, after = (
-        last_replica_standing.table(v, last)["acks=all, min ISR 2"] for v in ("3.7", "4.1")
-    )
-    assert list(before.values()) == ["lost 1", "lost 1", "lost 1"]
-    assert list(after.values()) == ["stop", "stop", "lost 1"]
+FIRST, LAST = (list(last_replica_standing.FAILURES)[part] for part in (slice(5), slice(5, None)))
 
 
 @pytest.mark.parametrize(
-    ("acks", "least", "words"),
+    ("version", "failures", "acks", "least", "words"),
     [
-        ("1", 2, "go on|go on|go on|lost 1|go on"),
-        ("all", 1, "go on|go on|go on|stop|go on"),
-        ("all", 2, "go on|go on|stop|stop|go on"),
-        ("all", 3, "stop|stop|stop|stop|stop"),
+        ("3.7", LAST, "all", 2, "1 record lost|1 record lost|1 record lost"),
+        ("4.1", LAST, "all", 2, "writes stop|writes stop|1 record lost"),
+        *(
+            (version, FIRST, *rest)
+            for version in ("0.8.2", "2.5", "4.1")
+            for rest in (
+                ("1", 2, "go on|go on|go on|1 record lost|go on"),
+                ("all", 1, "go on|go on|go on|stop|go on"),
+                ("all", 2, "go on|go on|stop|stop|go on"),
+                ("all", 3, "stop|stop|stop|stop|stop"),
+            )
+        ),
     ],
 )
-@pytest.mark.parametrize("version", ["0.8.2", "2.5", "4.1"])
-def test_failures_that_every_version_takes_alike(version, acks, least, words) -> None:
-    first = list(last_replica_standing.FAILURES)[:5]
-    found = [last_replica_standing.trial(version, acks, least, failure).word for failure in first]
-    assert found == words.split("|")
+def test_what_each_failure_brings(version, failures, acks, least, words) -> None:
+    runs = [last_replica_standing.trial(version, acks, least, failure) for failure in failures]
+    outcomes = [last_replica_standing.word(run).removeprefix("writes ") for run in runs]
+    assert outcomes == words.replace("writes ", "").split("|")
 
 
-def test_pictures_of_elections_say_what_they_show() -> None:
-    run = scenario.play(scenario.read("last_replica_standing"), version="4.1")
+@pytest.mark.parametrize(
+    ("version", "title", "last"),
+    [
+        ("3.7", "3.7: the committed m1 is lost", "★ ISR\nno m1"),
+        ("4.1", "4.1: the committed m1 survives", "ISR\nhas m1"),
+    ],
+)
+def test_candidates_are_drawn_change_by_change(version, title, last) -> None:
+    run = scenario.play(scenario.read("last_replica_standing"), version=version)
     ax = last_replica_standing.plot_candidates(run, "m1")
-    assert ax.get_title(loc="left") == "4.1: the committed m1 survives"
-    found = {"acks=all, min ISR 2": {"one": "go on", "two": "lost 1", "three": "stop"}}
-    title = last_replica_standing.plot_table(found).get_title(loc="left")
-    assert "1 record in 3 failures; writes stop in 1 more" in title
-    plt.close("all")
+    assert ax.get_title(loc="left") == title
+    columns = len(ax.get_xticks())
+    words = [text.get_text() for text in ax.texts]
+    assert words[0] == "★ ISR\nhas m1"
+    assert words[columns - 1] == last  # of broker 1
+
+
+def test_candidates_name_the_time_without_a_leader() -> None:
+    script = (
+        "partition replicas=1\nproduce 1 m1 acks=1\nstabilize\nkill 1\nelect\nadvance 4s\nstart 1"
+    )
+    ax = last_replica_standing.plot_candidates(scenario.play(script, version="3.7"), "m1")
+    assert ax.get_title(loc="left") == "3.7: the committed m1 survives; 4 s without a leader"
+
+
+def test_the_table_names_the_settings_that_lose_least() -> None:
+    cells = {
+        "acks=1": {"one": "2 records lost", "two": "writes go on", "three": "writes go on"},
+        "acks=all": {"one": "writes go on", "two": "1 record lost", "three": "writes stop"},
+    }
+    title = last_replica_standing.plot_table(cells).get_title(loc="left")
+    assert title == "acks=all loses least: 1 record in 3 failures; writes stop in 1 more"

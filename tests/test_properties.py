@@ -18,13 +18,13 @@ from hypothesis.internal.conjecture import providers
 from isrlab.engine.model import Leader
 from isrlab.engine.versions import PRESETS
 from isrlab.world import scenario
-from isrlab.world.search import Player
+from isrlab.world.search import Schedule
 
 ALL = [v.name for v in PRESETS.values()]
 # Before, a replica could join too early: data/scenarios/joined_too_early.txt
 SINCE_KAFKA_7128 = ALL[4:]
 ALWAYS = ("high_watermark_within_log", "high_watermark_never_back", "leader_in_isr")
-EVERY_POWER = ("power", "unclean", "controller")
+EVERY_FAULT = ("power", "unclean", "controller")
 
 SEED = int(os.environ.get("ISRLAB_SEED", "1"))
 QUICK = settings(
@@ -48,26 +48,26 @@ def drawn(test):
     return seed(SEED)(QUICK(given(partition=partitions, schedule=schedules)(test)))
 
 
-def play(version: str, partition: str, schedule: list, powers: tuple = ()) -> Player:
+def play(version: str, partition: str, schedule: list, faults: tuple = ()) -> Schedule:
     """Play a schedule; without the power to elect uncleanly nobody else may, either."""
-    if "unclean" not in powers:
+    if "unclean" not in faults:
         partition += " unclean.leader.election.enable=false"
-    player = Player(version, partition, powers)
+    played = Schedule(version, partition, faults)
     try:
         for kind, which in schedule:
-            player.choose(kind, which)
+            played.choose(kind, which)
     finally:
-        note(f"{player.text}\n# drawn with ISRLAB_SEED={SEED}")
-    return player
+        note(f"{played.text}\n# drawn with ISRLAB_SEED={SEED}")
+    return played
 
 
 @pytest.mark.parametrize("version", ALL)
 @drawn
 def test_whatever_happens(version: str, partition: str, schedule: list) -> None:
     """No fault of any kind makes the engine stumble, nor breaks what only the engine could."""
-    player = play(version, partition, schedule, EVERY_POWER)
-    assert not set(ALWAYS) & set(player.cluster.violations)
-    for frame in player.cluster.frames[-1:]:
+    played = play(version, partition, schedule, EVERY_FAULT)
+    assert not set(ALWAYS) & set(played.cluster.violations)
+    for frame in played.cluster.frames[-1:]:
         for broker in frame.brokers.values():
             assert broker.log.high_watermark <= broker.log.log_end_offset
             assert not isinstance(broker.role, Leader) or broker.id in broker.role.isr
@@ -76,12 +76,12 @@ def test_whatever_happens(version: str, partition: str, schedule: list) -> None:
 @pytest.mark.parametrize("version", ALL)
 @drawn
 def test_same_schedule_same_run(version: str, partition: str, schedule: list) -> None:
-    """A schedule, played again as a scenario text, gives the same journal, word for word."""
-    player = play(version, partition, schedule, EVERY_POWER)
-    again = scenario.play(player.text)
-    assert again.frames == player.cluster.frames
-    assert again.cluster.events == player.cluster.events
-    assert again.lines == player.run.lines
+    """A schedule, played again as a scenario text, gives the same frames, events and text."""
+    played = play(version, partition, schedule, EVERY_FAULT)
+    again = scenario.play(played.text)
+    assert again.frames == played.cluster.frames
+    assert again.cluster.events == played.cluster.events
+    assert again.lines == played.run.lines
 
 
 @pytest.mark.parametrize("version", SINCE_KAFKA_7128)
@@ -90,18 +90,18 @@ def test_clean_elections_lose_nothing_since_2_0_1(
     version: str, partition: str, schedule: list
 ) -> None:
     """Without power loss and without unclean election no property breaks (KIP-101, KAFKA-7128)."""
-    player = play(version, partition, schedule, ("controller",))
-    assert player.cluster.violations == {}
+    played = play(version, partition, schedule, ("controller",))
+    assert played.cluster.violations == {}
 
 
 @pytest.mark.parametrize("version", ["2.5", "3.7"])
 @drawn
 def test_logs_converge_after_repair(version: str, partition: str, schedule: list) -> None:
     """All links healed, all brokers up, 40 seconds: every replica has the leader's log."""
-    player = play(version, partition, schedule)
-    player.repair()
-    note(player.text)
-    cluster = player.cluster
+    played = play(version, partition, schedule)
+    played.repair()
+    note(played.text)
+    cluster = played.cluster
     assert cluster.leader is not None
     expected = cluster.leader.log.records
     assert [log.records for log in cluster.disks.values()] == [expected] * len(cluster.disks)

@@ -357,6 +357,7 @@ def test_file_names_of_runs_stay_in_their_folder():
     assert len(slug) < 80
 
 
+@pytest.mark.slow
 def test_a_checkout_whose_path_has_braces_works(tmp_path):
     folder = tmp_path / "{a} b"
     folder.mkdir()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from cases import scenes
 from cases.leader_bench import LeaderBench, log_of
 
 from isrlab.engine import safety
+from isrlab.engine.frozen import replace
 from isrlab.engine.versions import PRESETS
 from isrlab.world import scenario
 from isrlab.world.cluster import Cluster
@@ -63,7 +62,7 @@ def test_what_the_observer_says() -> None:
         COMMITTED: "committed m2 not in the log of leader",
         "logs_agree": "offset 1 is m3 on leader 2 but m2 on follower 1",
     }
-    kinds = [e["kind"] for e in run.cluster.events if e["kind"] in ("lost", "diverged")]
+    kinds = [e.kind for e in run.cluster.events if e.kind in ("lost", "diverged")]
     assert kinds == ["lost", "diverged"]
 
 
@@ -119,15 +118,15 @@ def test_disagreement_ends_where_the_leader_believes_the_follower_is() -> None:
     cluster.stabilize()
     other = log_of(cluster.version, (0, 4))
     cluster.brokers[2] = replace(cluster.brokers[2], log=other)
-    assert list(safety.disagreements(cluster.view())) == [(2, 0)]
+    assert list(safety.disagreements(cluster.observer.view())) == [(2, 0)]
     longer = replace(other, records=cluster.brokers[1].log.records + other.records[2:])
     cluster.brokers[2] = replace(cluster.brokers[2], log=longer)
-    assert list(safety.disagreements(cluster.view())) == []
+    assert list(safety.disagreements(cluster.observer.view())) == []
 
 
 def test_promise_ends_when_too_many_disks_lost_data() -> None:
     run = scenario.play(scenes.LAST_REPLICA_STANDING, version="3.7")
-    one = run.cluster.view()
+    one = run.cluster.observer.view()
     assert one.disks_lost == 1
     assert safety.acknowledged_records_survive(one) is not None
     assert safety.acknowledged_records_survive(replace(one, disks_lost=2)) is None

@@ -6,7 +6,7 @@ import pytest
 
 from isrlab.engine.versions import PRESETS
 from isrlab.world import scenario
-from isrlab.world.search import Hunt, find
+from isrlab.world.search import Goal, find
 
 CLEAN = "partition replicas=1,2 unclean.leader.election.enable=false"
 UNCLEAN = "partition replicas=1,2 unclean.leader.election.enable=true"
@@ -14,23 +14,23 @@ ELECTIONS = ("produce", "kill", "start", "elect", "stabilize")
 FINDS = {  # scenario: its seed, and what was looked for
     "found_loss": (
         294,
-        Hunt("committed_records_survive", "0.10.2", "0.11", CLEAN, ("controller",)),
+        Goal("committed_records_survive", "0.10.2", "0.11", CLEAN, ("controller",)),
     ),
     "found_divergence": (
         405,
-        Hunt("logs_agree", "0.10.2", "0.11", UNCLEAN, ("power", "controller")),
+        Goal("logs_agree", "0.10.2", "0.11", UNCLEAN, ("power", "controller")),
     ),
     "found_fast_leader_change": (
         11,
-        Hunt("logs_agree", "0.11", "2.0.1", UNCLEAN, words=ELECTIONS, length=60),
+        Goal("logs_agree", "0.11", "2.0.1", UNCLEAN, words=ELECTIONS, length=60),
     ),
 }
 
 
 @pytest.mark.parametrize("name", FINDS)
 def test_the_seed_finds_the_scenario_again(name: str) -> None:
-    seed, hunt = FINDS[name]
-    (found,) = find(hunt, [seed])
+    seed, goal = FINDS[name]
+    (found,) = find(goal, [seed])
     text = scenario.read(name)
     assert f"seed {seed}" in text
     played = [line for line in text.splitlines() if line and line[0] not in "# -"]
@@ -39,25 +39,25 @@ def test_the_seed_finds_the_scenario_again(name: str) -> None:
 
 @pytest.mark.parametrize("name", FINDS)
 def test_every_line_of_a_find_is_needed(name: str) -> None:
-    _, hunt = FINDS[name]
+    _, goal = FINDS[name]
     lines = [c.text for b in scenario.play(scenario.read(name)).blocks for c in b.commands]
     lines = [line for line in lines if not line.startswith("version")]
     for left_out in range(1, len(lines)):
         shorter = "\n".join(lines[:left_out] + lines[left_out + 1 :])
         try:
-            run = scenario.play(shorter, version=hunt.version)
+            run = scenario.play(shorter, version=goal.version)
         except ValueError:
             continue
-        harmless = scenario.play(shorter, version=hunt.unless).cluster.violations
-        is_hit = hunt.property in run.cluster.violations and hunt.property not in harmless
+        harmless = scenario.play(shorter, version=goal.unless).cluster.violations
+        is_hit = goal.property in run.cluster.violations and goal.property not in harmless
         assert not is_hit, f"without {lines[left_out]!r} it is found as well"
 
 
 @pytest.mark.parametrize("version", PRESETS.values(), ids=str)
 def test_no_high_watermark_above_its_log(version: object) -> None:
-    powers = ("power", "unclean", "controller")
-    hunt = Hunt("high_watermark_within_log", str(version), partition=UNCLEAN, powers=powers)
-    assert not list(find(hunt, range(40)))
+    faults = ("power", "unclean", "controller")
+    goal = Goal("high_watermark_within_log", str(version), partition=UNCLEAN, faults=faults)
+    assert not list(find(goal, range(40)))
 
 
 @pytest.mark.parametrize(
@@ -70,6 +70,6 @@ def test_no_high_watermark_above_its_log(version: object) -> None:
         ({"words": ("explode",)}, "no command 'explode'"),
     ],
 )
-def test_a_wrong_hunt_says_what_would_be_right(wrong: dict, words: str) -> None:
+def test_a_wrong_goal_says_what_would_be_right(wrong: dict, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        Hunt(**{"property": "logs_agree", "version": "0.11"} | wrong)
+        Goal(**{"property": "logs_agree", "version": "0.11"} | wrong)

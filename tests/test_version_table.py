@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from isrlab.engine import rules, versions
 from isrlab.engine.choices import (
     AfterShrink,
     ClockReset,
@@ -18,6 +19,7 @@ from isrlab.engine.choices import (
     EpochEntry,
     ExpandRule,
     FollowAgain,
+    Form,
     HighWatermarkSet,
     IsrWrite,
     LagClock,
@@ -25,7 +27,10 @@ from isrlab.engine.choices import (
     Truncation,
 )
 from isrlab.engine.versions import GENERATIONS, PRESETS, RULES, KafkaVersion
+from isrlab.fleet.config import FleetConfig
 from isrlab.show import version_table
+from isrlab.workbook import same_load_every_era, the_ladder
+from isrlab.world import scenario
 
 DOCUMENT = Path(__file__).parent.parent / "data" / "versions.md"
 SET = HighWatermarkSet
@@ -155,3 +160,56 @@ def test_each_generation_is_under_its_name() -> None:
 def test_proposed_rule_is_in_no_release() -> None:
     assert not any(version.expand_waits_under_min_isr for version in GENERATIONS)
     assert KafkaVersion.of("4.1").with_(expand_waits_under_min_isr=True).name.startswith("4.1 (")
+
+
+class MadeUp(Form):
+    AFTER_TWICE = 3, "out of sync after twice the lag time (KIP-9999)"
+
+
+TWICE_THE_LAG_TIME = """
+partition leader=1 replicas=1,2 replica.lag.time.max.ms=10000
+produce 1 m1 acks=1
+stabilize
+pause 2 fetcher
+produce 1 m2 acks=1
+trace isr
+advance 18s
+"""
+
+
+@pytest.fixture
+def release_4_4(monkeypatch) -> KafkaVersion:
+    """The example of CONTRIBUTING.md: a row, a form with its label, a branch of its rule."""
+    row = versions.row(("P", "4.4", "4.4", "none"), shrink_rule=MadeUp.AFTER_TWICE)
+    version = versions.after(GENERATIONS[-1], row)
+    is_out_of_sync = rules.is_out_of_sync
+
+    def with_branch(shrink_rule, end, leader_end, caught_up_ms, now_ms, limit_ms, most):
+        limit_ms *= 2 if shrink_rule == MadeUp.AFTER_TWICE else 1
+        return is_out_of_sync(shrink_rule, end, leader_end, caught_up_ms, now_ms, limit_ms, most)
+
+    monkeypatch.setattr(versions, "GENERATIONS", (*GENERATIONS, version))
+    monkeypatch.setitem(PRESETS, "P", version)
+    monkeypatch.setattr(rules, "is_out_of_sync", with_branch)
+    return version
+
+
+def test_a_new_release_is_one_row_one_form_one_branch_and_one_scenario(release_4_4) -> None:
+    """Names, matrix, words, ladder and scripts follow; nothing else knows the releases."""
+    assert KafkaVersion.of("4.4.1") is release_4_4
+    with pytest.raises(ValueError, match=r"unknown Kafka version '4\.5'; known: .*, 4\.4$"):
+        KafkaVersion.of("4.5")
+    lines = version_table.markdown().splitlines()
+    rows = {line.split(" | ")[0]: line for line in lines}
+    assert rows["| rule"].endswith("| P 4.4 |")
+    assert rows["| shrink rule"].endswith("| after twice |")
+    assert lines[-1] == f"- **4.4** (column P): {MadeUp.AFTER_TWICE.label}"
+    fleets = FleetConfig(version="4.3"), FleetConfig(version="4.4")
+    assert same_load_every_era.rules_changed(*fleets) == MadeUp.AFTER_TWICE.label
+    ladder = the_ladder.climb()
+    assert {list(row)[-1] for row in ladder.values()} == {"4.4"}
+    idle_pauses = next(row for name, row in ladder.items() if name.startswith("idle pauses"))
+    assert (idle_pauses["4.1"], idle_pauses["4.4"]) == ("safe", "flapping")
+    asked = "asks for isr=1 instead of 1,2"
+    assert asked in scenario.play(TWICE_THE_LAG_TIME, version="4.3").printed
+    assert asked not in scenario.play(TWICE_THE_LAG_TIME, version="4.4").printed

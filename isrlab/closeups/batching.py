@@ -61,8 +61,6 @@ class IsrChange(NamedTuple):
 
     partition: str
     isr: tuple[int, ...]
-    leader_epoch: int = 0
-    partition_epoch: int = 0
 
 
 class Submit(NamedTuple):

@@ -103,9 +103,8 @@ class Timer:
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        return tuple(
-            t for wheel in self.wheels for slot in wheel.slots.values() for t in slot.tasks
-        )
+        slots = [slot for wheel in self.wheels for slot in wheel.slots.values()]
+        return tuple(task for slot in slots for task in slot.tasks)
 
     def add(self, task: Task, now_ms: int, source: Place | None = None) -> tuple[Timer, Move]:
         """The timer with the task in its slot. A task that has expired already runs instead."""
@@ -150,14 +149,13 @@ class Timer:
 
     def cancel(self, task_id: str) -> Timer:
         """The task is gone at once. Its slot stays due: the wheel's clock moves all the same."""
-        wheels = []
-        for wheel in self.wheels:
-            left = {
-                number: slot._replace(tasks=tuple(t for t in slot.tasks if t.id != task_id))
-                for number, slot in wheel.slots.items()
-            }
-            wheels.append(replace(wheel, slots=left))
-        return Timer(tuple(wheels))
+
+        def without(slot: Slot) -> Slot:
+            return slot._replace(tasks=tuple(t for t in slot.tasks if t.id != task_id))
+
+        kept = ({n: without(s) for n, s in wheel.slots.items()} for wheel in self.wheels)
+        pairs = zip(self.wheels, kept, strict=True)
+        return Timer(tuple(replace(wheel, slots=slots) for wheel, slots in pairs))
 
 
 class PolledQueue(NamedTuple):

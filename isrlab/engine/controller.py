@@ -19,45 +19,29 @@ Source: KafkaController.scala (0.8.2-3.9), ReplicationControlManager.java (KRaft
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from typing import Any
 
 from isrlab.engine import kraft, zookeeper
+from isrlab.engine import messages as m
 from isrlab.engine.choices import IsrWrite
-from isrlab.engine.messages import (
-    CLIENT,
-    AlterPartition,
-    AlterPartitionResponse,
-    BrokerInfo,
-    ControlledShutdown,
-    ElectLeaders,
-    ElectLeadersResponse,
-    IsrChangeNotification,
-    LeaderAndIsr,
-    Message,
-    Output,
-    RegisterBroker,
-    Send,
-    SessionExpired,
-    StopReplica,
-    UpdateMetadata,
-)
+from isrlab.engine.frozen import Frozen, replace
 from isrlab.engine.model import NO_LEADER, Settings
 from isrlab.engine.partition import PartitionState
 from isrlab.engine.rules import UNKNOWN_EPOCH, effective_min_isr
 from isrlab.engine.versions import KafkaVersion
 
-Step = tuple["Controller", tuple[Output, ...]]
+Step = tuple["Controller", tuple[m.Output, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Controller:
+class Controller(Frozen):
     """The stored state of the partition and the controller's view of the brokers."""
 
     version: KafkaVersion
     settings: Settings
     replicas: tuple[int, ...]  # assigned, preferred leader first
     state: PartitionState
-    alive: tuple[BrokerInfo, ...] = ()
+    alive: tuple[m.BrokerInfo, ...] = ()
 
     @property
     def leader(self) -> int:
@@ -84,9 +68,9 @@ class Controller:
         return tuple(b.id for b in self.alive if b.is_active)
 
     @property
-    def order(self) -> LeaderAndIsr:
+    def order(self) -> m.LeaderAndIsr:
         state = self.state
-        return LeaderAndIsr(
+        return m.LeaderAndIsr(
             state.leader,
             state.leader_epoch,
             state.isr,
@@ -117,22 +101,12 @@ class Controller:
         )
 
 
-def step(controller: Controller, message: Message, now_ms: int) -> Step:
+def step(controller: Controller, message: m.Message, now_ms: int) -> Step:
     """The controller after `message`, and whom it tells. Raises TypeError on any other message."""
-    match message:
-        case AlterPartition():
-            return _on_alter_partition(controller, message)
-        case RegisterBroker():
-            return _on_register(controller, message)
-        case SessionExpired():
-            return _on_session_expired(controller, message)
-        case ControlledShutdown():
-            return _on_controlled_shutdown(controller, message)
-        case ElectLeaders():
-            return _on_elect_leaders(controller, message)
-        case IsrChangeNotification():
-            return controller, metadata_orders(controller)
-    raise TypeError(f"not a message for the controller: {message!r}")
+    handler = HANDLERS.get(type(message))
+    if handler is None:
+        raise TypeError(f"not a message for the controller: {message!r}")
+    return handler(controller, message)
 
 
 def _changed(
@@ -151,7 +125,7 @@ def _changed(
     return replace(controller, state=state)
 
 
-def _told(before: Controller, after: Controller) -> tuple[Output, ...]:
+def _told(before: Controller, after: Controller) -> tuple[m.Output, ...]:
     """Metadata to everyone, and the new decision to every replica if there is one."""
     news = orders(after) if after.state != before.state else ()
     return (*metadata_orders(after), *news)
@@ -160,15 +134,15 @@ def _told(before: Controller, after: Controller) -> tuple[Output, ...]:
 # ISR changes that leaders ask for
 
 
-def _on_alter_partition(controller: Controller, request: AlterPartition) -> Step:
+def _on_alter_partition(controller: Controller, request: m.AlterPartition) -> Step:
     error = _refusal(controller, request)
     if error:
-        refusal = AlterPartitionResponse(request.request, error=error)
-        return controller, (Send(request.broker, refusal),)
+        refusal = m.AlterPartitionResponse(request.request, error=error)
+        return controller, (m.Send(request.broker, refusal),)
     before = controller
     if set(request.isr) != set(controller.isr) or controller.state.is_recovering:
         controller = _with_isr(controller, request)
-    answer = AlterPartitionResponse(
+    answer = m.AlterPartitionResponse(
         request.request, controller.leader_epoch, controller.partition_epoch, controller.isr
     )
     # In KRaft the replicas read every change of the partition from the metadata log
@@ -176,10 +150,10 @@ def _on_alter_partition(controller: Controller, request: AlterPartition) -> Step
     news = orders(controller) if is_news else ()
     # KC 2.7.2:2325 tells everyone who is in sync at once
     told = () if _writes_zookeeper(controller) else metadata_orders(controller)
-    return controller, (Send(request.broker, answer), *told, *news)
+    return controller, (m.Send(request.broker, answer), *told, *news)
 
 
-def _with_isr(controller: Controller, request: AlterPartition) -> Controller:
+def _with_isr(controller: Controller, request: m.AlterPartition) -> Controller:
     """The ISR that a leader asked for; in KRaft also what it says of its recovery."""
     if controller.version.kraft:
         return _changed(controller, request.isr, is_recovering=request.is_recovering)
@@ -187,7 +161,7 @@ def _with_isr(controller: Controller, request: AlterPartition) -> Controller:
     return replace(controller, state=replace(state, partition_epoch=state.partition_epoch + 1))
 
 
-def _refusal(controller: Controller, request: AlterPartition) -> str | None:
+def _refusal(controller: Controller, request: m.AlterPartition) -> str | None:
     if controller.version.kraft:
         return _kraft_refusal(controller, request)
     if request.leader_epoch < controller.leader_epoch and not _writes_zookeeper(controller):
@@ -201,7 +175,7 @@ def _writes_zookeeper(controller: Controller) -> bool:
     return controller.version.isr_write <= IsrWrite.ZOOKEEPER_NOTIFY
 
 
-def _is_there(controller: Controller, request: AlterPartition) -> bool:
+def _is_there(controller: Controller, request: m.AlterPartition) -> bool:
     """The stored state already says what the leader wants: a retry after a lost answer."""
     return (
         set(request.isr) == set(controller.isr)
@@ -210,7 +184,7 @@ def _is_there(controller: Controller, request: AlterPartition) -> bool:
     )
 
 
-def _kraft_refusal(controller: Controller, request: AlterPartition) -> str | None:
+def _kraft_refusal(controller: Controller, request: m.AlterPartition) -> str | None:
     """Source: validateAlterPartitionData, ReplicationControlManager.java trunk:1150-1254."""
     state = controller.state
     newer = (
@@ -230,7 +204,7 @@ def _kraft_refusal(controller: Controller, request: AlterPartition) -> str | Non
     return next((error for fails, error in checks if fails), None)
 
 
-def _are_eligible(controller: Controller, request: AlterPartition) -> bool:
+def _are_eligible(controller: Controller, request: m.AlterPartition) -> bool:
     epochs = {b.id: b.broker_epoch for b in controller.alive if b.is_active}
     proposed = zip(request.isr, request.broker_epochs, strict=True)
     return all(i in epochs and e in (UNKNOWN_EPOCH, epochs[i]) for i, e in proposed)
@@ -239,21 +213,21 @@ def _are_eligible(controller: Controller, request: AlterPartition) -> bool:
 # Brokers that come and go
 
 
-def _on_register(controller: Controller, message: RegisterBroker) -> Step:
+def _on_register(controller: Controller, message: m.RegisterBroker) -> Step:
     """A broker process has started. A leaderless partition may have found its leader."""
-    outputs: tuple[Output, ...] = ()
+    outputs: tuple[m.Output, ...] = ()
     if controller.is_alive(message.broker) and controller.version.notices_fast_bounce:
         controller, outputs = _lose_broker(controller, message.broker)
     others = tuple(b for b in controller.alive if b.id != message.broker)
-    info = BrokerInfo(message.broker, message.broker_epoch)
+    info = m.BrokerInfo(message.broker, message.broker_epoch)
     controller = replace(controller, alive=tuple(sorted((*others, info), key=lambda b: b.id)))
     after = _returned(controller, message)
     told = _told(controller, after)
-    known = () if after.state != controller.state else (Send(message.broker, after.order),)
+    known = () if after.state != controller.state else (m.Send(message.broker, after.order),)
     return after, (*outputs, *told, *known)
 
 
-def _returned(controller: Controller, message: RegisterBroker) -> Controller:
+def _returned(controller: Controller, message: m.RegisterBroker) -> Controller:
     """What a returning broker changes: who may lead and, with ELR, whether it is trusted."""
     if not controller.version.kraft:
         if controller.is_alive(controller.leader):
@@ -267,7 +241,7 @@ def _returned(controller: Controller, message: RegisterBroker) -> Controller:
     return _changed(controller, target, unclean_shutdown=untrusted)
 
 
-def _on_session_expired(controller: Controller, message: SessionExpired) -> Step:
+def _on_session_expired(controller: Controller, message: m.SessionExpired) -> Step:
     known = any(
         b.id == message.broker and b.broker_epoch == message.broker_epoch for b in controller.alive
     )
@@ -286,7 +260,7 @@ def _lose_broker(controller: Controller, broker: int) -> Step:
     return controller, _told(before, controller)
 
 
-def _on_controlled_shutdown(controller: Controller, message: ControlledShutdown) -> Step:
+def _on_controlled_shutdown(controller: Controller, message: m.ControlledShutdown) -> Step:
     """A broker wants to stop: its leadership moves, then it leaves the ISR.
 
     In the ZooKeeper era a follower is first told to stop fetching, and is not told that it has left
@@ -305,11 +279,11 @@ def _on_controlled_shutdown(controller: Controller, message: ControlledShutdown)
     told = _told(before, controller)
     if before.leader == broker:
         return controller, told
-    is_order = {Send(broker, controller.order)}
-    return controller, (Send(broker, StopReplica()), *(o for o in told if o not in is_order))
+    kept_from_it = m.Send(broker, controller.order)
+    return controller, (m.Send(broker, m.StopReplica()), *(o for o in told if o != kept_from_it))
 
 
-def fail_over(controller: Controller, live: tuple[BrokerInfo, ...]) -> Step:
+def fail_over(controller: Controller, live: tuple[m.BrokerInfo, ...]) -> Step:
     """Another controller takes over, with the stored state and the brokers it finds alive.
 
     A dead follower that the former controller had not noticed stays in the ISR: a new controller
@@ -327,7 +301,7 @@ def fail_over(controller: Controller, live: tuple[BrokerInfo, ...]) -> Step:
     return after, (*metadata_orders(after), *orders(after))
 
 
-def _on_elect_leaders(controller: Controller, message: ElectLeaders) -> Step:
+def _on_elect_leaders(controller: Controller, message: m.ElectLeaders) -> Step:
     """An operator asks for the preferred leader, or for any leader at all.
 
     Source: electLeader, RCM trunk:1480-1530; onReplicaElection, KC 2.7.2:2140-2190.
@@ -342,12 +316,12 @@ def _on_elect_leaders(controller: Controller, message: ElectLeaders) -> Step:
     elif not controller.is_alive(controller.leader):
         state = zookeeper.elect(controller.state, controller.site(allows_unclean=True))
         controller = replace(controller, state=state)
-    answer = Send(CLIENT, ElectLeadersResponse(_election_error(before, controller, message)))
+    answer = m.Send(m.CLIENT, m.ElectLeadersResponse(_election_error(before, controller, message)))
     news = orders(controller) if controller.state != before.state else ()
     return controller, (*news, answer)
 
 
-def _election_error(before: Controller, after: Controller, asked: ElectLeaders) -> str | None:
+def _election_error(before: Controller, after: Controller, asked: m.ElectLeaders) -> str | None:
     is_preferred = asked.kind == "preferred"
     has_it = before.leader == before.replicas[0] if is_preferred else before.leader != NO_LEADER
     if has_it:
@@ -360,21 +334,31 @@ def _election_error(before: Controller, after: Controller, asked: ElectLeaders) 
 # Telling the brokers
 
 
-def orders(controller: Controller) -> tuple[Output, ...]:
+def orders(controller: Controller) -> tuple[m.Output, ...]:
     """The present decision, for every live replica."""
-    return tuple(Send(r, controller.order) for r in controller.replicas if controller.is_alive(r))
+    return tuple(m.Send(r, controller.order) for r in controller.replicas if controller.is_alive(r))
 
 
-def orders_for(controller: Controller, broker: int) -> tuple[Output, ...]:
+def orders_for(controller: Controller, broker: int) -> tuple[m.Output, ...]:
     """All that one broker must know, for one that may have missed it."""
-    return Send(broker, metadata(controller)), Send(broker, controller.order)
+    return m.Send(broker, metadata(controller)), m.Send(broker, controller.order)
 
 
-def metadata_orders(controller: Controller) -> tuple[Output, ...]:
+def metadata_orders(controller: Controller) -> tuple[m.Output, ...]:
     """Which brokers are alive and who is in sync, for every live broker."""
-    return tuple(Send(b.id, metadata(controller)) for b in controller.alive)
+    return tuple(m.Send(b.id, metadata(controller)) for b in controller.alive)
 
 
-def metadata(controller: Controller) -> UpdateMetadata:
+def metadata(controller: Controller) -> m.UpdateMetadata:
     """The stored state as it is now: before it tells, a controller reads what leaders wrote."""
-    return UpdateMetadata(controller.alive, controller.isr, controller.partition_epoch)
+    return m.UpdateMetadata(controller.alive, controller.isr, controller.partition_epoch)
+
+
+HANDLERS: dict[type, Callable[[Controller, Any], Step]] = {
+    m.AlterPartition: _on_alter_partition,
+    m.RegisterBroker: _on_register,
+    m.SessionExpired: _on_session_expired,
+    m.ControlledShutdown: _on_controlled_shutdown,
+    m.ElectLeaders: _on_elect_leaders,
+    m.IsrChangeNotification: lambda controller, news: (controller, metadata_orders(controller)),
+}

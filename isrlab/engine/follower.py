@@ -19,30 +19,13 @@ Source: Abstract/ReplicaFetcherThread.scala; makeFollower in Partition.scala.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from isrlab.engine import messages as m
 from isrlab.engine import rules
 from isrlab.engine.choices import FollowAgain, Truncation
+from isrlab.engine.frozen import replace
 from isrlab.engine.high_watermark import Step
 from isrlab.engine.leader import on_losing_leadership
 from isrlab.engine.log import Log
-from isrlab.engine.messages import (
-    After,
-    Disconnected,
-    EpochEndOffset,
-    Fetch,
-    FetchResponse,
-    Halt,
-    LeaderAndIsr,
-    ListOffsets,
-    ListOffsetsResponse,
-    Message,
-    OffsetsForLeaderEpoch,
-    Output,
-    RetryRequest,
-    Send,
-    StopReplica,
-)
 from isrlab.engine.model import NO_LEADER, Broker, Follower, Leader, RemoteReplica
 
 
@@ -56,10 +39,10 @@ def follower_of(broker: Broker) -> Follower:
 # Becoming follower
 
 
-def become_follower(broker: Broker, order: LeaderAndIsr, now_ms: int) -> Step:
+def become_follower(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> Step:
     """Follow `order.leader`: from scratch if that is news, else only note the new epoch."""
     former = broker.role
-    outputs: tuple[Output, ...] = ()
+    outputs: tuple[m.Output, ...] = ()
     if isinstance(former, Leader):
         outputs = on_losing_leadership(broker)
         broker = replace(broker, remembered=former.remotes)
@@ -88,11 +71,11 @@ def _idle(broker: Broker) -> Broker:
     return replace(broker, role=replace(follower_of(broker), is_waiting=True))
 
 
-def on_stop_replica(broker: Broker, order: StopReplica, now_ms: int) -> Step:
+def on_stop_replica(broker: Broker, order: m.StopReplica, now_ms: int) -> Step:
     return replace(broker, role=replace(follower_of(broker), is_waiting=True)), ()
 
 
-def _starts_over(broker: Broker, former: Follower, order: LeaderAndIsr) -> bool:
+def _starts_over(broker: Broker, former: Follower, order: m.LeaderAndIsr) -> bool:
     """Another leader, or news of the same. Source: P 2.0.0:346, 2.0.1:366, 2.1.0:447."""
     rule = broker.version.follow_again
     if former.leader != order.leader:
@@ -127,11 +110,11 @@ def _request(broker: Broker, is_truncating: bool = False) -> Broker:
     return replace(broker, role=role, last_request=number)
 
 
-def _sent(broker: Broker, message: Message) -> tuple[Output, ...]:
+def _sent(broker: Broker, message: m.Message) -> tuple[m.Output, ...]:
     """`message` to the leader, and a look whether it was answered before the socket times out."""
     role = follower_of(broker)
     timeout = broker.settings.replica_socket_timeout_ms
-    return Send(role.leader, message), After(timeout, RetryRequest(role.request))
+    return m.Send(role.leader, message), m.After(timeout, m.RetryRequest(role.request))
 
 
 def _expected_epoch(broker: Broker) -> int:
@@ -142,7 +125,7 @@ def _expected_epoch(broker: Broker) -> int:
 def _fetch(broker: Broker) -> Step:
     broker = _request(broker)
     on_fetch = broker.version.truncation == Truncation.ON_FETCH
-    fetch = Fetch(
+    fetch = m.Fetch(
         replica=broker.id,
         request=follower_of(broker).request,
         offset=broker.log.log_end_offset,
@@ -156,7 +139,7 @@ def _fetch(broker: Broker) -> Step:
 
 def _ask_epoch(broker: Broker) -> Step:
     broker = _request(broker, is_truncating=True)
-    question = OffsetsForLeaderEpoch(
+    question = m.OffsetsForLeaderEpoch(
         broker.id,
         follower_of(broker).request,
         broker.log.epochs.latest_epoch,
@@ -167,17 +150,17 @@ def _ask_epoch(broker: Broker) -> Step:
 
 def _ask_offsets(broker: Broker) -> Step:
     broker = _request(broker)
-    return broker, _sent(broker, ListOffsets(broker.id, follower_of(broker).request))
+    return broker, _sent(broker, m.ListOffsets(broker.id, follower_of(broker).request))
 
 
-def on_retry_request(broker: Broker, retry: RetryRequest, now_ms: int) -> Step:
+def on_retry_request(broker: Broker, retry: m.RetryRequest, now_ms: int) -> Step:
     role = follower_of(broker)
     if role.is_waiting or role.request != retry.request:
         return broker, ()
     return _ask_epoch(broker) if role.is_truncating else _fetch(broker)
 
 
-def on_disconnected(broker: Broker, event: Disconnected, now_ms: int) -> Step:
+def on_disconnected(broker: Broker, event: m.Disconnected, now_ms: int) -> Step:
     role = follower_of(broker)
     if role.is_waiting or role.leader != event.peer:
         return broker, ()
@@ -185,8 +168,8 @@ def on_disconnected(broker: Broker, event: Disconnected, now_ms: int) -> Step:
 
 
 def _back_off(broker: Broker) -> Step:
-    retry = RetryRequest(follower_of(broker).request)
-    return broker, (After(broker.settings.replica_fetch_backoff_ms, retry),)
+    retry = m.RetryRequest(follower_of(broker).request)
+    return broker, (m.After(broker.settings.replica_fetch_backoff_ms, retry),)
 
 
 def _on_error(broker: Broker, error: str) -> Step:
@@ -203,7 +186,7 @@ def _is_stale(broker: Broker, request: int) -> bool:
 # Answers
 
 
-def on_fetch_response(broker: Broker, answer: FetchResponse, now_ms: int) -> Step:
+def on_fetch_response(broker: Broker, answer: m.FetchResponse, now_ms: int) -> Step:
     """Append and fetch on; or cut the log where the leader says that the histories part."""
     if _is_stale(broker, answer.request):
         return broker, ()
@@ -224,7 +207,7 @@ def on_fetch_response(broker: Broker, answer: FetchResponse, now_ms: int) -> Ste
     return _fetch(_with_log(broker, log.with_high_watermark(high_watermark)))
 
 
-def on_epoch_end_offset(broker: Broker, answer: EpochEndOffset, now_ms: int) -> Step:
+def on_epoch_end_offset(broker: Broker, answer: m.EpochEndOffset, now_ms: int) -> Step:
     """The leader said where the epoch ends: cut there, and perhaps ask about the one before."""
     if _is_stale(broker, answer.request):
         return broker, ()
@@ -247,7 +230,7 @@ def truncated_by_epoch(broker: Broker, epoch: int, end_offset: int) -> tuple[Log
     return log.without_empty_epochs() if broker.version.cleans_epochs_at_log_end else log, is_done
 
 
-def on_list_offsets_response(broker: Broker, answer: ListOffsetsResponse, now_ms: int) -> Step:
+def on_list_offsets_response(broker: Broker, answer: m.ListOffsetsResponse, now_ms: int) -> Step:
     """After an offset out of range: cut to the leader's end, or start anew at its start."""
     if _is_stale(broker, answer.request):
         return broker, ()
@@ -259,7 +242,7 @@ def on_list_offsets_response(broker: Broker, answer: ListOffsetsResponse, now_ms
         if broker.version.halts_on_log_end_past_leader and (
             not settings.unclean_leader_election_enable
         ):
-            return broker, (Halt("log truncation is not allowed"),)
+            return broker, (m.Halt("log truncation is not allowed"),)
         return _fetch(_with_log(broker, log.truncate_to(answer.log_end_offset)))
     if answer.log_start_offset > log.log_end_offset:
         return _fetch(_with_log(broker, log.restart_at(answer.log_start_offset)))

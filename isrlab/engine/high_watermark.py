@@ -11,19 +11,18 @@ DelayedFetch.scala.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from isrlab.engine import messages as m
+from isrlab.engine import reading, rules
+from isrlab.engine.choices import HighWatermarkSet
+from isrlab.engine.frozen import replace
+from isrlab.engine.model import Broker, DelayedProduce, Leader, ParkedFetch, RemoteReplica
 
-from isrlab.engine import rules
-from isrlab.engine.messages import ACKS_ALL, CLIENT, Fetch, Output, ProduceResponse, Send
-from isrlab.engine.model import Broker, DelayedProduce, RemoteReplica
-from isrlab.engine.reading import examine_fetch, leader_of, reread
-
-Step = tuple[Broker, tuple[Output, ...]]
+Step = tuple[Broker, tuple[m.Output, ...]]
 
 
 def is_eligible(broker: Broker, remote: RemoteReplica) -> bool:
     """The replica's broker may be in the ISR, as far as this broker's metadata says."""
-    known = next((b for b in broker.metadata if b.id == remote.id), None)
+    known = broker.known(remote.id)
     return rules.is_isr_eligible(
         broker.version.eligibility,
         known is not None and known.is_active,
@@ -34,12 +33,14 @@ def is_eligible(broker: Broker, remote: RemoteReplica) -> bool:
 
 def holds_back(broker: Broker, remote: RemoteReplica, now_ms: int) -> bool:
     """The leader's high watermark waits for this follower."""
-    role = leader_of(broker)
+    state = reading.leader_of(broker).isr_state
+    counted = broker.version.high_watermark_set
+    asks = counted == HighWatermarkSet.MAXIMAL_ISR_OR_CAUGHT_UP_AND_ELIGIBLE
     return rules.holds_back_high_watermark(
-        broker.version.high_watermark_set,
-        remote.id in role.isr,
-        remote.id in role.maximal_isr,
-        is_eligible(broker, remote),
+        counted,
+        remote.id in state.isr,
+        remote.id in state.maximal_isr,
+        asks and is_eligible(broker, remote),
         remote.log_end_offset,
         broker.log.log_end_offset,
         remote.last_caught_up_time_ms,
@@ -57,19 +58,28 @@ def min_isr(broker: Broker) -> int:
 
 
 def settle(
-    broker: Broker, now_ms: int, outputs: tuple[Output, ...] = (), advance: bool = True
+    broker: Broker, now_ms: int, outputs: tuple[m.Output, ...] = (), advance: bool = True
 ) -> Step:
     """Move the high watermark if it can, then answer whoever waited for that or for data."""
     if advance:
         broker = _advance_high_watermark(broker, now_ms)
-    broker, produced = _complete_produces(broker)
-    broker, fetched = _complete_fetches(broker)
-    return broker, (*outputs, *produced, *fetched)
+    role = reading.leader_of(broker)
+    produces = [d for d in role.delayed if _is_satisfied(broker, role, d)]
+    fetches = [p for p in role.parked if _has_news(broker, role, p.fetch)]
+    if not produces and not fetches:
+        return broker, outputs
+    role = replace(
+        role,
+        delayed=tuple(d for d in role.delayed if d not in produces),
+        parked=tuple(p for p in role.parked if p not in fetches),
+    )
+    answers = (*(_acknowledge(broker, d) for d in produces), *read_again(broker, fetches))
+    return replace(broker, role=role), (*outputs, *answers)
 
 
 def _advance_high_watermark(broker: Broker, now_ms: int) -> Broker:
     """maybeIncrementLeaderHW: the minimum end offset over everyone who counts."""
-    role, log = leader_of(broker), broker.log
+    role, log = reading.leader_of(broker), broker.log
     ends = [r.log_end_offset for r in role.remotes if holds_back(broker, r, now_ms)]
     high_watermark = rules.next_high_watermark(
         log.high_watermark,
@@ -83,52 +93,34 @@ def _advance_high_watermark(broker: Broker, now_ms: int) -> Broker:
     return replace(broker, log=log.with_high_watermark(high_watermark))
 
 
-def _complete_produces(broker: Broker) -> Step:
-    role = leader_of(broker)
-    done = tuple(d for d in role.delayed if _is_satisfied(broker, d))
-    if not done:
-        return broker, ()
-    left = tuple(d for d in role.delayed if d not in done)
-    answers = tuple(
-        Send(CLIENT, ProduceResponse(d.request, d.base_offset, _late_error(broker, d)))
-        for d in done
-    )
-    return replace(broker, role=replace(role, delayed=left)), answers
-
-
-def _late_error(broker: Broker, delayed: DelayedProduce) -> str | None:
-    """What acks=all says when the ISR has become too small meanwhile; the records stay."""
-    enough = rules.admits_acks_all(len(leader_of(broker).maximal_isr), min_isr(broker))
-    return None if enough or delayed.acks != ACKS_ALL else "NOT_ENOUGH_REPLICAS_AFTER_APPEND"
-
-
-def _is_satisfied(broker: Broker, delayed: DelayedProduce) -> bool:
+def _is_satisfied(broker: Broker, role: Leader, delayed: DelayedProduce) -> bool:
     """checkEnoughReplicasReachOffset; 0.8 also counts copies for acks=2 and more."""
-    if delayed.acks == ACKS_ALL:
+    if delayed.acks == m.ACKS_ALL:
         return broker.log.high_watermark >= delayed.required_offset
-    role = leader_of(broker)
     ends = [r.log_end_offset for r in role.remotes if r.id in role.isr]
     copies = 1 + sum(end >= delayed.required_offset for end in ends)
     return copies >= delayed.acks
 
 
-def _complete_fetches(broker: Broker) -> Step:
-    role = leader_of(broker)
-    done = tuple(p for p in role.parked if _has_news(broker, p.fetch))
-    if not done:
-        return broker, ()
-    left = tuple(p for p in role.parked if p not in done)
-    answers = tuple(Send(p.fetch.replica, reread(broker, p.fetch)) for p in done)
-    return replace(broker, role=replace(role, parked=left)), answers
+def _acknowledge(broker: Broker, delayed: DelayedProduce) -> m.Send:
+    """acks=all is refused late when the ISR has become too small meanwhile; the records stay."""
+    enough = rules.admits_acks_all(len(reading.leader_of(broker).maximal_isr), min_isr(broker))
+    is_refused = delayed.acks == m.ACKS_ALL and not enough
+    error = "NOT_ENOUGH_REPLICAS_AFTER_APPEND" if is_refused else None
+    return m.Send(m.CLIENT, m.ProduceResponse(delayed.request, delayed.base_offset, error))
 
 
-def _has_news(broker: Broker, fetch: Fetch) -> bool:
+def _has_news(broker: Broker, role: Leader, fetch: m.Fetch) -> bool:
     """A parked fetch completes: data, an error, or (2.4-2.5) a high watermark that is news."""
-    if any(examine_fetch(broker, fetch)) or fetch.offset < broker.log.log_end_offset:
+    if fetch.offset < broker.log.log_end_offset or reading.epoch_error(broker, fetch.leader_epoch):
         return True
-    remote = leader_of(broker).remote(fetch.replica)
-    return (
+    remote = role.remote(fetch.replica)
+    return remote is None or (
         broker.version.pushes_high_watermark
-        and remote is not None
         and remote.last_sent_high_watermark < broker.log.high_watermark
     )
+
+
+def read_again(broker: Broker, parked: list[ParkedFetch]) -> tuple[m.Output, ...]:
+    """The answers to fetches that were parked: they carry what is true now."""
+    return tuple(m.Send(p.fetch.replica, reading.answer(broker, p.fetch)) for p in parked)

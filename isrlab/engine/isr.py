@@ -15,20 +15,11 @@ AlterPartitionManager.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from isrlab.engine import messages as m
 from isrlab.engine import rules
 from isrlab.engine.choices import AfterShrink, IsrWrite
+from isrlab.engine.frozen import replace
 from isrlab.engine.high_watermark import Step, is_eligible, settle
-from isrlab.engine.messages import (
-    CONTROLLER,
-    After,
-    AlterPartition,
-    AlterPartitionResponse,
-    IsrChangeNotification,
-    RetryAlterPartition,
-    Send,
-)
 from isrlab.engine.model import (
     Broker,
     CommittedIsr,
@@ -106,7 +97,7 @@ def maybe_expand_isr(broker: Broker, remote: RemoteReplica, now_ms: int) -> Step
     """Ask for an ISR with this follower if it has caught up. Time plays no part."""
     role = leader_of(broker)
     joins = (
-        remote.id not in role.maximal_isr
+        remote.id not in role.isr_state.maximal_isr
         and not is_pending(broker)
         and rules.can_join_isr(
             broker.version.expand_rule,
@@ -140,7 +131,7 @@ def _submit(broker: Broker) -> Step:
     role, state = leader_of(broker), pending(broker)
     isr = state.proposed_isr
     epochs = {r.id: r.broker_epoch for r in role.remotes} | {broker.id: broker.broker_epoch}
-    request = AlterPartition(
+    request = m.AlterPartition(
         broker=broker.id,
         request=state.request,
         leader_epoch=role.leader_epoch,
@@ -148,7 +139,7 @@ def _submit(broker: Broker) -> Step:
         isr=isr,
         broker_epochs=tuple(epochs[i] for i in isr),
     )
-    return replace(broker, unanswered=request), (Send(CONTROLLER, request),)
+    return replace(broker, unanswered=request), (m.Send(m.CONTROLLER, request),)
 
 
 def pending(broker: Broker) -> PendingExpandIsr | PendingShrinkIsr:
@@ -166,7 +157,7 @@ def is_pending(broker: Broker) -> bool:
 
 
 def on_alter_partition_response(
-    broker: Broker, answer: AlterPartitionResponse, now_ms: int
+    broker: Broker, answer: m.AlterPartitionResponse, now_ms: int
 ) -> Step:
     """The ISR change is stored, or refused: by which error decides what the leader believes.
 
@@ -193,7 +184,7 @@ def on_alter_partition_response(
     return settle(broker, now_ms, advance=looks)
 
 
-def _on_zookeeper_answer(broker: Broker, answer: AlterPartitionResponse, now_ms: int) -> Step:
+def _on_zookeeper_answer(broker: Broker, answer: m.AlterPartitionResponse, now_ms: int) -> Step:
     """The conditional write took place, or the node had another version: then nothing changed."""
     role = leader_of(broker)
     if answer.error:
@@ -209,8 +200,8 @@ def _commit(broker: Broker, isr: tuple[int, ...], partition_epoch: int) -> Broke
     return replace(broker, role=role)
 
 
-def on_retry_alter_partition(broker: Broker, retry: RetryAlterPartition, now_ms: int) -> Step:
-    return broker, (Send(CONTROLLER, broker.unanswered),) if broker.unanswered else ()
+def on_retry_alter_partition(broker: Broker, retry: m.RetryAlterPartition, now_ms: int) -> Step:
+    return broker, (m.Send(m.CONTROLLER, broker.unanswered),) if broker.unanswered else ()
 
 
 def on_controller_unreachable(broker: Broker, now_ms: int) -> Step:
@@ -219,9 +210,9 @@ def on_controller_unreachable(broker: Broker, now_ms: int) -> Step:
     if request is None:
         return broker, ()
     if broker.version.isr_write <= IsrWrite.ZOOKEEPER_NOTIFY:
-        refusal = AlterPartitionResponse(request.request, error="SESSION_EXPIRED")
+        refusal = m.AlterPartitionResponse(request.request, error="SESSION_EXPIRED")
         return on_alter_partition_response(broker, refusal, now_ms)
-    return broker, (After(ALTER_PARTITION_RETRY_MS, RetryAlterPartition()),)
+    return broker, (m.After(ALTER_PARTITION_RETRY_MS, m.RetryAlterPartition()),)
 
 
 def on_propagate_isr_changes(broker: Broker, now_ms: int) -> Step:
@@ -232,4 +223,4 @@ def on_propagate_isr_changes(broker: Broker, now_ms: int) -> Step:
     if not announces:
         return broker, ()
     told = replace(broker, has_unannounced_change=False, last_isr_announcement_ms=now_ms)
-    return told, (Send(CONTROLLER, IsrChangeNotification(broker.id)),)
+    return told, (m.Send(m.CONTROLLER, m.IsrChangeNotification(broker.id)),)

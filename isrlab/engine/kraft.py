@@ -16,14 +16,12 @@ whether the last known leader is alive is that of KAFKA-19522, which mended it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
+from isrlab.engine.frozen import Frozen, replace
 from isrlab.engine.model import NO_LEADER
 from isrlab.engine.partition import PartitionState
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Frozen):
     """What of the cluster decides about a change."""
 
     replicas: tuple[int, ...]  # assigned, preferred leader first
@@ -34,8 +32,7 @@ class Rules:
     marks_recovery: bool = True  # after an unclean election (KIP-704, 3.2)
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Frozen):
     """What is wanted: another ISR, perhaps another leader."""
 
     target_isr: tuple[int, ...]

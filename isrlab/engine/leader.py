@@ -14,31 +14,13 @@ Source: Partition.scala and ReplicaManager.scala at the tags of `versions.py`.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from isrlab.engine import messages as m
 from isrlab.engine import rules
 from isrlab.engine.choices import ClockReset, EpochEntry, IsrWrite
-from isrlab.engine.high_watermark import Step, min_isr, settle
+from isrlab.engine.frozen import replace
+from isrlab.engine.high_watermark import Step, min_isr, read_again, settle
 from isrlab.engine.isr import maybe_expand_isr
 from isrlab.engine.log import Record
-from isrlab.engine.messages import (
-    ACKS_ALL,
-    CLIENT,
-    After,
-    EpochEndOffset,
-    ExpireFetch,
-    ExpireProduce,
-    Fetch,
-    FetchResponse,
-    LeaderAndIsr,
-    ListOffsets,
-    ListOffsetsResponse,
-    OffsetsForLeaderEpoch,
-    Output,
-    Produce,
-    ProduceResponse,
-    Send,
-)
 from isrlab.engine.model import (
     Broker,
     CommittedIsr,
@@ -47,22 +29,14 @@ from isrlab.engine.model import (
     ParkedFetch,
     RemoteReplica,
 )
-from isrlab.engine.reading import epoch_error, examine_fetch, leader_of, read, reread
+from isrlab.engine.reading import epoch_error, examine_fetch, leader_of, read
 
 NEVER_MS = 0  # the time of what has not happened
 
 
-def become_leader(broker: Broker, order: LeaderAndIsr, now_ms: int) -> Step:
-    """Take the leadership, or learn a new ISR in an epoch that is already led (makeLeader)."""
+def become_leader(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> Step:
+    """Take the leadership of a new epoch (makeLeader)."""
     former = broker.role if isinstance(broker.role, Leader) else None
-    if former and order.leader_epoch == former.leader_epoch:
-        role = replace(
-            former,
-            partition_epoch=order.partition_epoch,
-            isr_state=CommittedIsr(order.isr),
-            remotes=_known_remotes(former.remotes, order, broker.id),
-        )
-        return settle(replace(broker, role=role, replicas=order.replicas), now_ms)
     end = broker.log.log_end_offset
     log = broker.log
     if broker.version.epoch_entry >= EpochEntry.ON_BECOMING_LEADER:
@@ -79,14 +53,26 @@ def become_leader(broker: Broker, order: LeaderAndIsr, now_ms: int) -> Step:
     return settle(replace(broker, role=role, log=log, replicas=order.replicas), now_ms)
 
 
+def on_new_isr(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> Step:
+    """Learn, in KRaft, what is stored in the epoch that is led: it ends any change on its way."""
+    role = leader_of(broker)
+    role = replace(
+        role,
+        partition_epoch=order.partition_epoch,
+        isr_state=CommittedIsr(order.isr),
+        remotes=_known_remotes(role.remotes, order, broker.id),
+    )
+    return settle(replace(broker, role=role, replicas=order.replicas), now_ms)
+
+
 def _known_remotes(
-    remotes: tuple[RemoteReplica, ...], order: LeaderAndIsr, own_id: int
+    remotes: tuple[RemoteReplica, ...], order: m.LeaderAndIsr, own_id: int
 ) -> tuple[RemoteReplica, ...]:
     known = {r.id: r for r in remotes}
     return tuple(known.get(i, RemoteReplica(i)) for i in order.replicas if i != own_id)
 
 
-def _reset_remotes(broker: Broker, order: LeaderAndIsr, now_ms: int) -> tuple[RemoteReplica, ...]:
+def _reset_remotes(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> tuple[RemoteReplica, ...]:
     """The followers' state when an epoch begins.
 
     Source: R 0.8.2.2:50, 0.10.2.2:80, 3.7.1:150-186.
@@ -127,52 +113,52 @@ def _reset_remote(
     )
 
 
-def on_produce(broker: Broker, produce: Produce, now_ms: int) -> Step:
+def on_produce(broker: Broker, produce: m.Produce, now_ms: int) -> Step:
     """Append, then answer: at once for acks=1, when the high watermark has passed for acks=all."""
     refusal = _produce_refusal(broker, produce)
     if refusal:
-        answer = ProduceResponse(produce.request, error=refusal)
-        return broker, (Send(CLIENT, answer),) if produce.acks else ()
+        answer = m.ProduceResponse(produce.request, error=refusal)
+        return broker, (m.Send(m.CLIENT, answer),) if produce.acks else ()
     role = leader_of(broker)
     base = broker.log.log_end_offset
     records = [Record(i, role.leader_epoch) for i in produce.ids]
     log = broker.log.append(records, broker.version)
-    outputs: tuple[Output, ...] = ()
+    outputs: tuple[m.Output, ...] = ()
     if produce.acks == 1:
-        outputs = (Send(CLIENT, ProduceResponse(produce.request, base)),)
+        outputs = (m.Send(m.CLIENT, m.ProduceResponse(produce.request, base)),)
     elif produce.acks != 0:
         waiting = DelayedProduce(produce.request, produce.acks, base, log.log_end_offset)
         role = replace(role, delayed=(*role.delayed, waiting))
-        expiry = ExpireProduce(produce.request)
-        outputs = (After(broker.settings.request_timeout_ms, expiry),)
+        expiry = m.ExpireProduce(produce.request)
+        outputs = (m.After(broker.settings.request_timeout_ms, expiry),)
     return settle(replace(broker, log=log, role=role), now_ms, outputs)
 
 
-def _produce_refusal(broker: Broker, produce: Produce) -> str | None:
+def _produce_refusal(broker: Broker, produce: m.Produce) -> str | None:
     version = broker.version
-    if produce.acks not in (0, 1, ACKS_ALL) and not version.accepts_any_acks:
+    if produce.acks not in (0, 1, m.ACKS_ALL) and not version.accepts_any_acks:
         return "INVALID_REQUIRED_ACKS"
     if not isinstance(broker.role, Leader):
         return version.not_leader_error
     admitted = rules.admits_acks_all(len(broker.role.isr), min_isr(broker))
-    return None if produce.acks != ACKS_ALL or admitted else "NOT_ENOUGH_REPLICAS"
+    return None if produce.acks != m.ACKS_ALL or admitted else "NOT_ENOUGH_REPLICAS"
 
 
-def on_expire_produce(broker: Broker, expiry: ExpireProduce, now_ms: int) -> Step:
+def on_expire_produce(broker: Broker, expiry: m.ExpireProduce, now_ms: int) -> Step:
     role = leader_of(broker)
     if all(d.request != expiry.request for d in role.delayed):
         return broker, ()
     left = tuple(d for d in role.delayed if d.request != expiry.request)
-    answer = ProduceResponse(expiry.request, error="REQUEST_TIMED_OUT")
-    return replace(broker, role=replace(role, delayed=left)), (Send(CLIENT, answer),)
+    answer = m.ProduceResponse(expiry.request, error="REQUEST_TIMED_OUT")
+    return replace(broker, role=replace(role, delayed=left)), (m.Send(m.CLIENT, answer),)
 
 
-def on_fetch(broker: Broker, fetch: Fetch, now_ms: int) -> Step:
+def on_fetch(broker: Broker, fetch: m.Fetch, now_ms: int) -> Step:
     """Read for a follower, note how far it is, and let that move the ISR and the high watermark."""
     error, diverging = examine_fetch(broker, fetch)
     if error or diverging:
-        answer = FetchResponse(fetch.request, fetch.offset, diverging=diverging, error=error)
-        return broker, (Send(fetch.replica, answer),)
+        answer = m.FetchResponse(fetch.request, fetch.offset, diverging=diverging, error=error)
+        return broker, (m.Send(fetch.replica, answer),)
     answer = read(broker, fetch)  # carries the high watermark of before this fetch
     role = leader_of(broker)
     before = role.remote(fetch.replica)
@@ -181,24 +167,26 @@ def on_fetch(broker: Broker, fetch: Fetch, now_ms: int) -> Step:
         before.last_sent_high_watermark < broker.log.high_watermark
     )
     after = _with_fetch(broker, before, fetch, now_ms)
-    broker = _with_remote(broker, after)
+    parked = role.parked
+    outputs: tuple[m.Output, ...]
+    if answer.records or is_news or fetch.max_wait_ms <= 0:
+        outputs = (m.Send(fetch.replica, answer),)
+    else:
+        others = tuple(p for p in parked if p.fetch.replica != fetch.replica)
+        parked = (*others, ParkedFetch(fetch, now_ms + fetch.max_wait_ms))
+        outputs = (m.After(fetch.max_wait_ms, m.ExpireFetch(fetch.replica, fetch.request)),)
+    remotes = tuple(after if r is before else r for r in role.remotes)
+    broker = replace(broker, role=replace(role, remotes=remotes, parked=parked))
     broker, asked = maybe_expand_isr(broker, after, now_ms)
     moved = after.log_end_offset != before.log_end_offset
-    if answer.records or is_news or fetch.max_wait_ms <= 0:
-        outputs: tuple[Output, ...] = (Send(fetch.replica, answer), *asked)
-    else:
-        parked = ParkedFetch(fetch, now_ms + fetch.max_wait_ms)
-        role = leader_of(broker)
-        others = tuple(p for p in role.parked if p.fetch.replica != fetch.replica)
-        broker = replace(broker, role=replace(role, parked=(*others, parked)))
-        expiry = ExpireFetch(fetch.replica, fetch.request)
-        outputs = (After(fetch.max_wait_ms, expiry), *asked)
     looks = moved or not broker.version.high_watermark_only_if_follower_moved
     is_writing = bool(asked) and broker.version.isr_write <= IsrWrite.ZOOKEEPER_NOTIFY
-    return settle(broker, now_ms, outputs, advance=looks and not is_writing)
+    return settle(broker, now_ms, (*outputs, *asked), advance=looks and not is_writing)
 
 
-def _with_fetch(broker: Broker, remote: RemoteReplica, fetch: Fetch, now_ms: int) -> RemoteReplica:
+def _with_fetch(
+    broker: Broker, remote: RemoteReplica, fetch: m.Fetch, now_ms: int
+) -> RemoteReplica:
     """What this fetch tells about its follower (updateFetchState)."""
     end = broker.log.log_end_offset
     caught_up = rules.last_caught_up_time_ms(
@@ -210,67 +198,59 @@ def _with_fetch(broker: Broker, remote: RemoteReplica, fetch: Fetch, now_ms: int
         remote.last_caught_up_time_ms,
         now_ms,
     )
-    return replace(
-        remote,
-        log_end_offset=fetch.offset,
-        last_caught_up_time_ms=caught_up,
-        last_fetch_leader_end_offset=end,
-        last_fetch_time_ms=now_ms,
-        broker_epoch=fetch.broker_epoch,
-        last_sent_high_watermark=broker.log.high_watermark,
+    return RemoteReplica(
+        remote.id,
+        fetch.offset,
+        caught_up,
+        end,
+        now_ms,
+        fetch.broker_epoch,
+        broker.log.high_watermark,
     )
 
 
-def _with_remote(broker: Broker, remote: RemoteReplica) -> Broker:
-    role = leader_of(broker)
-    remotes = tuple(remote if r.id == remote.id else r for r in role.remotes)
-    return replace(broker, role=replace(role, remotes=remotes))
-
-
-def on_expire_fetch(broker: Broker, expiry: ExpireFetch, now_ms: int) -> Step:
+def on_expire_fetch(broker: Broker, expiry: m.ExpireFetch, now_ms: int) -> Step:
     """A parked fetch has waited long enough: it is read again and so carries the newest state."""
     role = leader_of(broker)
-    due = [
-        p.fetch
-        for p in role.parked
-        if p.fetch.replica == expiry.replica and p.fetch.request == expiry.request
-    ]
-    left = tuple(p for p in role.parked if p.fetch not in due)
-    answers = tuple(Send(f.replica, reread(broker, f)) for f in due)
-    return replace(broker, role=replace(role, parked=left)), answers
+    wanted = (expiry.replica, expiry.request)
+    due = [p for p in role.parked if (p.fetch.replica, p.fetch.request) == wanted]
+    left = tuple(p for p in role.parked if p not in due)
+    return replace(broker, role=replace(role, parked=left)), read_again(broker, due)
 
 
 def on_offsets_for_leader_epoch(
-    broker: Broker, question: OffsetsForLeaderEpoch, now_ms: int
+    broker: Broker, question: m.OffsetsForLeaderEpoch, now_ms: int
 ) -> Step:
     """Where does that epoch end here? (KIP-101, KIP-279)"""
     error = epoch_error(broker, question.leader_epoch)
     epoch, end = broker.log.epochs.end_offset_for(
         question.epoch, broker.log.log_end_offset, broker.version
     )
-    answer = EpochEndOffset(question.request, error=error)
+    answer = m.EpochEndOffset(question.request, error=error)
     if not error:
         answer = replace(answer, epoch=epoch, end_offset=end)
-    return broker, (Send(question.replica, answer),)
+    return broker, (m.Send(question.replica, answer),)
 
 
-def on_list_offsets(broker: Broker, question: ListOffsets, now_ms: int) -> Step:
+def on_list_offsets(broker: Broker, question: m.ListOffsets, now_ms: int) -> Step:
     error = epoch_error(broker, rules.UNKNOWN_EPOCH)
-    answer = ListOffsetsResponse(question.request, error=error)
+    answer = m.ListOffsetsResponse(question.request, error=error)
     if not error:
         log = broker.log
         answer = replace(
             answer, log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset
         )
-    return broker, (Send(question.replica, answer),)
+    return broker, (m.Send(question.replica, answer),)
 
 
-def on_losing_leadership(broker: Broker) -> tuple[Output, ...]:
+def on_losing_leadership(broker: Broker) -> tuple[m.Output, ...]:
     """Answer everyone who still waits: this broker no longer leads."""
     role, error = leader_of(broker), broker.version.not_leader_error
     fetches = tuple(
-        Send(p.fetch.replica, FetchResponse(p.fetch.request, p.fetch.offset, error=error))
+        m.Send(p.fetch.replica, m.FetchResponse(p.fetch.request, p.fetch.offset, error=error))
         for p in role.parked
     )
-    produces = tuple(Send(CLIENT, ProduceResponse(d.request, error=error)) for d in role.delayed)
+    produces = tuple(
+        m.Send(m.CLIENT, m.ProduceResponse(d.request, error=error)) for d in role.delayed
+    )
     return (*fetches, *produces)

@@ -18,9 +18,9 @@ next fetch; here, as from 2.4, the cut lowers it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 
 from isrlab.engine.choices import EpochEntry, Truncation
+from isrlab.engine.frozen import Frozen, replace
 from isrlab.engine.rules import UNKNOWN_EPOCH, UNKNOWN_OFFSET
 from isrlab.engine.versions import KafkaVersion
 
@@ -29,16 +29,14 @@ class OffsetOutOfRangeError(ValueError):
     """A read before the log start offset or beyond the log end offset."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Frozen):
     """One record: the name a reader gives it and the epoch of the leader that appended it."""
 
     id: str
     leader_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderEpochCache:
+class LeaderEpochCache(Frozen):
     """Where each leader epoch begins: (epoch, start offset) pairs, both ascending.
 
     Source: LeaderEpochFileCache, 0.11.0.2:59-165, 2.0.1:51-190, 3.7.1 (Java):60-340.
@@ -49,10 +47,6 @@ class LeaderEpochCache:
     @property
     def latest_epoch(self) -> int:
         return self.entries[-1][0] if self.entries else UNKNOWN_EPOCH
-
-    @property
-    def previous_epoch(self) -> int:
-        return self.entries[-2][0] if len(self.entries) > 1 else UNKNOWN_EPOCH
 
     def assign(self, epoch: int, start_offset: int, version: KafkaVersion) -> LeaderEpochCache:
         """Note that `epoch` begins at `start_offset`; 2.0.1+ drops what contradicts it."""
@@ -103,8 +97,7 @@ class LeaderEpochCache:
         return LeaderEpochCache(kept)
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
+class Log(Frozen):
     """A replica's log. End offsets and the high watermark are exclusive."""
 
     records: tuple[Record, ...] = ()

@@ -6,8 +6,9 @@ request's timeout) is a message a broker sends to itself, so time is never asked
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
+from isrlab.engine.frozen import Frozen
 from isrlab.engine.log import Record
 from isrlab.engine.rules import UNKNOWN_EPOCH, UNKNOWN_OFFSET
 
@@ -16,8 +17,7 @@ CLIENT = -1  # the address of the producer
 ACKS_ALL = -1
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerInfo:
+class BrokerInfo(Frozen):
     """A broker as the cluster's metadata shows it."""
 
     id: int
@@ -28,22 +28,19 @@ class BrokerInfo:
 # Messages between clients, brokers and the controller
 
 
-@dataclass(frozen=True, slots=True)
-class Produce:
+class Produce(Frozen):
     request: int
     ids: tuple[str, ...]
     acks: int  # 0, 1 or ACKS_ALL
 
 
-@dataclass(frozen=True, slots=True)
-class ProduceResponse:
+class ProduceResponse(Frozen):
     request: int
     base_offset: int = UNKNOWN_OFFSET
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Fetch:
+class Fetch(Frozen):
     """A follower asks for what comes after its log; by doing so it confirms what it has."""
 
     replica: int
@@ -55,8 +52,7 @@ class Fetch:
     max_wait_ms: int = 500
 
 
-@dataclass(frozen=True, slots=True)
-class FetchResponse:
+class FetchResponse(Frozen):
     request: int
     base_offset: int
     records: tuple[Record, ...] = ()
@@ -65,38 +61,33 @@ class FetchResponse:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetsForLeaderEpoch:
+class OffsetsForLeaderEpoch(Frozen):
     replica: int
     request: int
     epoch: int
     leader_epoch: int = UNKNOWN_EPOCH
 
 
-@dataclass(frozen=True, slots=True)
-class EpochEndOffset:
+class EpochEndOffset(Frozen):
     request: int
     epoch: int = UNKNOWN_EPOCH
     end_offset: int = UNKNOWN_OFFSET
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ListOffsets:
+class ListOffsets(Frozen):
     replica: int
     request: int
 
 
-@dataclass(frozen=True, slots=True)
-class ListOffsetsResponse:
+class ListOffsetsResponse(Frozen):
     request: int
     log_start_offset: int = UNKNOWN_OFFSET
     log_end_offset: int = UNKNOWN_OFFSET
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AlterPartition:
+class AlterPartition(Frozen):
     """A leader asks for an ISR. Up to 2.6 this is its conditional write of the ZooKeeper node."""
 
     broker: int
@@ -108,8 +99,7 @@ class AlterPartition:
     is_recovering: bool = False  # no real leader says so: it recovers nothing (P 3.7.1:742-755)
 
 
-@dataclass(frozen=True, slots=True)
-class AlterPartitionResponse:
+class AlterPartitionResponse(Frozen):
     request: int
     leader_epoch: int = UNKNOWN_EPOCH
     partition_epoch: int = UNKNOWN_EPOCH
@@ -117,8 +107,7 @@ class AlterPartitionResponse:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderAndIsr:
+class LeaderAndIsr(Frozen):
     """The controller's decision. In KRaft a broker reads the same from the metadata log."""
 
     leader: int
@@ -129,13 +118,11 @@ class LeaderAndIsr:
     is_recovering: bool = False  # the leader was elected uncleanly (KIP-704)
 
 
-@dataclass(frozen=True, slots=True)
-class StopReplica:
+class StopReplica(Frozen):
     """The controller tells a follower that shuts down to fetch no more (not in KRaft)."""
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateMetadata:
+class UpdateMetadata(Frozen):
     """What the controller tells everyone: who is alive and, of the partition, the ISR as it is.
 
     No rule of replication reads that ISR: clients and monitoring do.
@@ -146,114 +133,104 @@ class UpdateMetadata:
     partition_epoch: int = UNKNOWN_EPOCH
 
 
-@dataclass(frozen=True, slots=True)
-class IsrChangeNotification:
+class IsrChangeNotification(Frozen):
     broker: int
 
 
 # What reaches the controller about brokers
 
 
-@dataclass(frozen=True, slots=True)
-class RegisterBroker:
+class RegisterBroker(Frozen):
     broker: int
     broker_epoch: int
     was_clean: bool = True  # the former process left its clean-shutdown marker
 
 
-@dataclass(frozen=True, slots=True)
-class SessionExpired:
+class SessionExpired(Frozen):
     broker: int
     broker_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class ControlledShutdown:
+class ControlledShutdown(Frozen):
     broker: int
 
 
-@dataclass(frozen=True, slots=True)
-class ElectLeaders:
+class ElectLeaders(Frozen):
     kind: str  # "preferred" or "unclean"
 
 
-@dataclass(frozen=True, slots=True)
-class ElectLeadersResponse:
+class ElectLeadersResponse(Frozen):
     error: str | None = None
 
 
 # What a broker tells itself: its schedule, and what its network layer notices
 
 
-@dataclass(frozen=True, slots=True)
-class ExpireIsr:
+class ExpireIsr(Frozen):
     """The isr-expiration task."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointHighWatermark:
+class CheckpointHighWatermark(Frozen):
     """The highwatermark-checkpoint task."""
 
 
-@dataclass(frozen=True, slots=True)
-class PropagateIsrChanges:
+class PropagateIsrChanges(Frozen):
     """The isr-change-propagation task."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExpireFetch:
+class ExpireFetch(Frozen):
     replica: int
     request: int
 
 
-@dataclass(frozen=True, slots=True)
-class ExpireProduce:
+class ExpireProduce(Frozen):
     request: int
 
 
-@dataclass(frozen=True, slots=True)
-class RetryRequest:
+class RetryRequest(Frozen):
     """A follower's back-off is over, or its request went unanswered for too long."""
 
     request: int
 
 
-@dataclass(frozen=True, slots=True)
-class RetryAlterPartition:
+class RetryAlterPartition(Frozen):
     """An ISR change that did not reach the controller is sent again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Disconnected:
+class Disconnected(Frozen):
     """The connection to `peer` broke while a request was unanswered."""
 
     peer: int
 
 
-@dataclass(frozen=True, slots=True)
-class Halt:
-    """The broker stops itself rather than do something it must not."""
+_Request = Produce | Fetch | OffsetsForLeaderEpoch | ListOffsets | AlterPartition
+_Response = ProduceResponse | FetchResponse | EpochEndOffset | ListOffsetsResponse
+_FromController = AlterPartitionResponse | LeaderAndIsr | StopReplica | UpdateMetadata
+_OfBrokers = IsrChangeNotification | RegisterBroker | SessionExpired | ControlledShutdown
+_OfOperators = ElectLeaders | ElectLeadersResponse
+_Task = ExpireIsr | CheckpointHighWatermark | PropagateIsrChanges
+_Alarm = ExpireFetch | ExpireProduce | RetryRequest | RetryAlterPartition | Disconnected
+Message = _Request | _Response | _FromController | _OfBrokers | _OfOperators | _Task | _Alarm
 
-    reason: str
 
-
-Message = object  # any of the classes above
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Frozen):
     """A message that leaves for another machine."""
 
     to: int
-    message: Message
+    message: Any  # a Message, or one of a model of its own (closeups/batching.py)
 
 
-@dataclass(frozen=True, slots=True)
-class After:
+class After(Frozen):
     """A message to itself, later."""
 
     delay_ms: int
-    message: Message
+    message: Any  # the same
+
+
+class Halt(Frozen):
+    """The broker stops itself rather than do something it must not."""
+
+    reason: str
 
 
 Output = Send | After | Halt

@@ -7,8 +7,10 @@ Roles and ISR states are types; a follower simply has no ISR.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+import dataclasses
+from dataclasses import dataclass
 
+from isrlab.engine.frozen import Frozen
 from isrlab.engine.log import Log
 from isrlab.engine.messages import AlterPartition, BrokerInfo, Fetch
 from isrlab.engine.rules import UNKNOWN_EPOCH, UNKNOWN_OFFSET
@@ -44,7 +46,7 @@ class Settings:
             replica_lag_max_messages=version.replica_lag_max_messages or 0,
             session_timeout_ms=version.session_timeout_ms,
         )
-        known = [f.name for f in fields(cls)]
+        known = [f.name for f in dataclasses.fields(cls)]
         for name, value in changes.items():
             if name not in known:
                 raise ValueError(
@@ -53,14 +55,13 @@ class Settings:
                 )
             if not isinstance(value, bool) and isinstance(value, int) and value < 1:
                 raise ValueError(f"{name.replace('_', '.')}={value} must be at least 1")
-        return replace(defaults, **changes)  # type: ignore[arg-type]
+        return dataclasses.replace(defaults, **changes)  # type: ignore[arg-type]
 
 
 # What a leader knows of its followers and of its ISR
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteReplica:
+class RemoteReplica(Frozen):
     """A follower as its leader sees it. Source: Replica.scala 0.10.2.2:39-84, 3.7.1:26-60."""
 
     id: int
@@ -72,8 +73,7 @@ class RemoteReplica:
     last_sent_high_watermark: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedIsr:
+class CommittedIsr(Frozen):
     """The ISR is stored and nothing is on its way."""
 
     isr: tuple[int, ...]
@@ -83,8 +83,7 @@ class CommittedIsr:
         return self.isr
 
 
-@dataclass(frozen=True, slots=True)
-class PendingExpandIsr:
+class PendingExpandIsr(Frozen):
     """The leader asked for `joining` to be added; until the answer, both sets may be the truth."""
 
     isr: tuple[int, ...]
@@ -100,8 +99,7 @@ class PendingExpandIsr:
         return self.maximal_isr
 
 
-@dataclass(frozen=True, slots=True)
-class PendingShrinkIsr:
+class PendingShrinkIsr(Frozen):
     """The leader asked for `leaving` to be removed; until the answer they still count."""
 
     isr: tuple[int, ...]
@@ -120,16 +118,14 @@ class PendingShrinkIsr:
 IsrState = CommittedIsr | PendingExpandIsr | PendingShrinkIsr
 
 
-@dataclass(frozen=True, slots=True)
-class ParkedFetch:
+class ParkedFetch(Frozen):
     """A follower's fetch that found nothing to read and waits at the leader."""
 
     fetch: Fetch
     deadline_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class DelayedProduce:
+class DelayedProduce(Frozen):
     """An appended acks=all (or, in 0.8, acks>1) request that waits for its followers."""
 
     request: int
@@ -138,8 +134,7 @@ class DelayedProduce:
     required_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Leader:
+class Leader(Frozen):
     """The role of the one replica that takes writes."""
 
     leader_epoch: int
@@ -159,11 +154,13 @@ class Leader:
         return self.isr_state.maximal_isr
 
     def remote(self, broker: int) -> RemoteReplica | None:
-        return next((r for r in self.remotes if r.id == broker), None)
+        for remote in self.remotes:
+            if remote.id == broker:
+                return remote
+        return None
 
 
-@dataclass(frozen=True, slots=True)
-class Follower:
+class Follower(Frozen):
     """The role of a replica that copies its leader. One request is on its way at any time."""
 
     leader: int
@@ -173,20 +170,15 @@ class Follower:
     is_truncating: bool = False
     is_waiting: bool = False  # fenced or backing off: nothing is on its way
 
-    @property
-    def is_fetching(self) -> bool:
-        return not self.is_truncating and not self.is_waiting
 
-
-@dataclass(frozen=True, slots=True)
-class Broker:
+class Broker(Frozen):
     """One broker and its replica of the partition."""
 
     id: int
     version: KafkaVersion
     settings: Settings
     replicas: tuple[int, ...]  # the assignment, preferred leader first
-    log: Log = field(default_factory=Log)
+    log: Log = Log()
     role: Leader | Follower | None = None  # None until the controller says
     broker_epoch: int = 0
     is_shutting_down: bool = False  # controlled: it starts no fetcher any more (not in KRaft)
@@ -201,3 +193,10 @@ class Broker:
     @property
     def leader_epoch(self) -> int:
         return self.role.leader_epoch if self.role else UNKNOWN_EPOCH
+
+    def known(self, broker: int) -> BrokerInfo | None:
+        """What this broker's metadata says of another."""
+        for info in self.metadata:
+            if info.id == broker:
+                return info
+        return None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from isrlab.engine.frozen import Frozen
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionState:
+class PartitionState(Frozen):
     """The leader, the ISR, and the numbers by which a change of them is told from an old one."""
 
     leader: int

@@ -41,25 +41,22 @@ def examine_fetch(broker: Broker, fetch: Fetch) -> tuple[str | None, tuple[int, 
     if _is_stale_incarnation(broker, fetch):
         return broker.version.not_leader_error, None
     log = broker.log
+    start, end_offset = log.log_start_offset, log.log_end_offset
     if fetch.last_fetched_epoch != rules.UNKNOWN_EPOCH:  # 2.7+ check it, followers from 2.8 say it
-        end = log.epochs.end_offset_for(
-            fetch.last_fetched_epoch, log.log_end_offset, broker.version
-        )
-        if end[1] == rules.UNKNOWN_OFFSET or fetch.offset < log.log_start_offset:
+        end = log.epochs.end_offset_for(fetch.last_fetched_epoch, end_offset, broker.version)
+        if end[1] == rules.UNKNOWN_OFFSET or fetch.offset < start:
             return "OFFSET_OUT_OF_RANGE", None
         if rules.has_diverged(*end, fetch.last_fetched_epoch, fetch.offset):
             return None, end
-    if not log.log_start_offset <= fetch.offset <= log.log_end_offset:
-        return "OFFSET_OUT_OF_RANGE", None
-    return None, None
+    return (None if start <= fetch.offset <= end_offset else "OFFSET_OUT_OF_RANGE"), None
 
 
 def _is_stale_incarnation(broker: Broker, fetch: Fetch) -> bool:
     """The fetch is from before its broker's last restart. Source: R 3.7.1:108-125 (KAFKA-15221)."""
     if not broker.version.refuses_former_incarnation or fetch.broker_epoch == rules.UNKNOWN_EPOCH:
         return False
-    known = next((b.broker_epoch for b in broker.metadata if b.id == fetch.replica), None)
-    return known is not None and fetch.broker_epoch < known
+    known = broker.known(fetch.replica)
+    return known is not None and fetch.broker_epoch < known.broker_epoch
 
 
 def read(broker: Broker, fetch: Fetch) -> FetchResponse:
@@ -70,7 +67,8 @@ def read(broker: Broker, fetch: Fetch) -> FetchResponse:
     return FetchResponse(fetch.request, fetch.offset, records, log.high_watermark)
 
 
-def reread(broker: Broker, fetch: Fetch) -> FetchResponse:
+def answer(broker: Broker, fetch: Fetch) -> FetchResponse:
+    """What this fetch gets now: an error, a diverging epoch, or records."""
     error, diverging = examine_fetch(broker, fetch)
     if error or diverging:
         return FetchResponse(fetch.request, fetch.offset, diverging=diverging, error=error)

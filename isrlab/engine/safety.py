@@ -9,22 +9,47 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
+
+import msgspec
 
 from isrlab.engine.controller import Controller
+from isrlab.engine.frozen import Frozen
+from isrlab.engine.log import Log
 from isrlab.engine.messages import ACKS_ALL
 from isrlab.engine.model import NO_LEADER, Broker, Leader
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+@dataclass(slots=True)
+class Verified:
+    """How much an observer has found in a leader's log: what only grew still has it."""
+
+    log: Log = field(default_factory=Log)
+    committed: int = 0  # so many of the committed records, in the order they were committed
+    acknowledged: int = 0
+
+    def follow(self, log: Log) -> None:
+        """Start anew unless `log` goes on where the one before ended."""
+        before = self.log.records
+        goes_on = log.records is before or (
+            log.log_start_offset == self.log.log_start_offset
+            and log.records[: len(before)] == before
+        )
+        if not goes_on:
+            self.committed = self.acknowledged = 0
+        self.log = log
+
+
+class View(Frozen):
     """What an all-seeing observer knows after a step."""
 
     brokers: Mapping[int, Broker]  # those alive
     before: Mapping[int, Broker]  # the same before the step
     controller: Controller
-    committed: Mapping[str, int] = field(default_factory=dict)  # record -> where it was committed
-    acknowledged: Mapping[str, int] = field(default_factory=dict)  # record -> acks it was sent with
+    committed: Mapping[str, int] = {}  # record -> where it was committed
+    acknowledged: Mapping[str, int] = {}  # record -> acks it was sent with
     disks_lost: int = 0  # brokers that lost unflushed data, ever
+    verified: Verified = msgspec.field(default_factory=Verified)  # the observer may keep it
 
     @property
     def leader(self) -> Broker | None:
@@ -90,10 +115,15 @@ def missing_committed(view: View) -> Iterator[str]:
     if view.leader is None:
         return
     log = view.leader.log
-    for record_id, offset in view.committed.items():
+    view.verified.follow(log)
+    is_complete = True
+    for record_id, offset in islice(view.committed.items(), view.verified.committed, None):
         here = log.record_at(offset)
         if offset >= log.log_start_offset and (here is None or here.id != record_id):
+            is_complete = False
             yield record_id
+    if is_complete:
+        view.verified.committed = len(view.committed)
 
 
 def logs_agree(view: View) -> str | None:
@@ -121,10 +151,12 @@ def disagreements(view: View) -> Iterator[tuple[int, int]]:
             continue
         end = min(remote.log_end_offset, follower.log.log_end_offset)
         start = max(leader.log.log_start_offset, follower.log.log_start_offset)
-        pairs = ((o, leader.log.record_at(o), follower.log.record_at(o)) for o in range(start, end))
-        first = next((o for o, ours, theirs in pairs if ours != theirs), None)
-        if first is not None:
-            yield remote.id, first
+        if start >= end:
+            continue
+        ours, theirs = leader.log.read(start, end), follower.log.read(start, end)
+        if ours != theirs:
+            pairs = enumerate(zip(ours, theirs, strict=True), start)
+            yield remote.id, next(offset for offset, (a, b) in pairs if a != b)
 
 
 def acknowledged_records_survive(view: View) -> str | None:
@@ -141,10 +173,13 @@ def missing_acknowledged(view: View, acks: int | None = None) -> Iterator[str]:
     """The acknowledged records (of one level of acks, or of any) that the leader does not have."""
     if view.leader is None:
         return
-    held = {r.id for r in view.leader.log.records}
-    for record_id, level in view.acknowledged.items():
-        if record_id not in held and acks in (None, level):
-            yield record_id
+    view.verified.follow(view.leader.log)
+    fresh = list(islice(view.acknowledged.items(), view.verified.acknowledged, None))
+    held = {r.id for r in view.leader.log.records} if fresh else set()
+    missing = [(record_id, level) for record_id, level in fresh if record_id not in held]
+    if not missing:
+        view.verified.acknowledged = len(view.acknowledged)
+    yield from (record_id for record_id, level in missing if acks in (None, level))
 
 
 def _names(ids: list[str]) -> str:

@@ -12,14 +12,13 @@ Source: PartitionLeaderSelector.scala 0.8.2.2:49-98, Election.scala 2.7.2, Repli
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
 
+from isrlab.engine.frozen import Frozen, replace
 from isrlab.engine.model import NO_LEADER
 from isrlab.engine.partition import PartitionState
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(Frozen):
     """What the controller knows of the brokers, and what it may do."""
 
     replicas: tuple[int, ...]  # assigned, preferred leader first

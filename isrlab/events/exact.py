@@ -64,11 +64,6 @@ class Wait(NamedTuple):
     produces: int
 
 
-# key, ms, the ISR before (None: not known) and after, and of a leader's shrink the last four fields
-# of Absence
-_Change = tuple[Key, int, list[int] | None, list[int], dict[str, Any]]
-
-
 def isr_spans(
     events: pa.Table, end_ms: int | None = None, start_ms: int | None = None
 ) -> dict[Key, list[IsrSpan]]:
@@ -84,11 +79,10 @@ def isr_spans(
         if key not in points:
             points[key] = [] if start_ms is None or before is None else [(start_ms, before)]
         points[key].append((ts_ms, isr))
+    for key, found in points.items():
+        found.append((ends[key.run], []))
     return {
-        key: [
-            IsrSpan(start, end, tuple(isr))
-            for (start, isr), (end, _) in pairwise([*found, (ends[key.run], [])])
-        ]
+        key: [IsrSpan(start, end, tuple(isr)) for (start, isr), (end, _) in pairwise(found)]
         for key, found in points.items()
     }
 
@@ -119,11 +113,10 @@ def evictions(events: pa.Table, end_ms: int | None = None) -> list[Absence]:
 
 def waits(events: pa.Table) -> list[Wait]:
     """What the rows of kind `latency` and, of a scenario, `produce_ack` say of acks=all."""
-    rows = _rows(events, "latency", "produce_ack")
-    details = [(row, row["detail"]) for row in rows if row["detail"].get("acks") == "-1"]
     return [
         Wait(r["run"], r["ts_ms"], r["broker"], int(d["latency_ms"]), int(d.get("count", 1)))
-        for r, d in details
+        for r in _rows(events, "latency", "produce_ack")
+        if (d := r["detail"]).get("acks") == "-1" and "latency_ms" in d
     ]
 
 
@@ -141,8 +134,11 @@ def _moves(events: pa.Table, end_ms: int | None) -> Iterator[tuple[Move, dict[st
             yield Move(key, ts_ms, replica, replica in isr), evictor
 
 
-def _changes(events: pa.Table, end_ms: int | None) -> Iterator[_Change]:
-    """The changes of the stored ISR, in order of time."""
+def _changes(
+    events: pa.Table, end_ms: int | None
+) -> Iterator[tuple[Key, int, list[int] | None, list[int], dict[str, Any]]]:
+    """Changes of the stored ISR in order: key, ms, ISR before (None: not known) and after, and of
+    a leader's shrink the last four fields of `Absence`."""
     known: dict[Key, tuple[list[int], int]] = {}  # the ISR, and its partition epoch
     requests: dict[Key, dict[str, Any]] = {}
     for row in _rows(events, "isr_shrink", "isr_commit"):

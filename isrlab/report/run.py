@@ -258,7 +258,8 @@ def commit() -> str:
 def package_digest() -> str:
     """Digest of the package's sources and of the data that notebooks read."""
     digest = hashlib.sha256(spark.source_digest().encode())
-    for file in sorted(CHECKOUT.glob("data/**/*")):
+    texts = (p for p in CHECKOUT.glob("isrlab/*/*") if p.suffix in (".txt", ".mplstyle"))
+    for file in sorted([*texts, *CHECKOUT.glob("data/**/*")]):
         if file.is_file():
             digest.update(file.name.encode() + file.read_bytes())
     return digest.hexdigest()

@@ -8,6 +8,7 @@ matrix     a word for each schedule (row) in each version (column)
 curves     lines with bands, bars, ticks, points
 waits      a histogram of waits, and its tail
 table      DataFrames as escaped HTML
+version_table  every generation of the rules, as Markdown
 controls   a slider through a run; any figure redrawn as values change
 style      colours of brokers, versions and states; titles, numbers, names
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -17,6 +17,9 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from isrlab.show.style import INK, PALE, STATES, axes, finish, legend_below, looks, plain, thousands
 from isrlab.show.style import mark as draw_mark
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Numbers: TypeAlias = "Sequence[float] | np.ndarray[Any, Any] | pd.Series[Any] | pd.Index[Any]"
 _THOUSANDS = FuncFormatter(thousands)

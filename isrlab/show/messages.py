@@ -60,10 +60,12 @@ def plot_arrows(
         ax.text(x, y - 0.1, plain(text), ha=side, va="bottom", fontsize=8,
                 color=LOST if arrow.was_lost else INK, bbox=back)  # fmt: skip
         if arrow.news:
-            ax.text(end + 0.06, y + 0.3, plain(arrow.news), fontsize=8, color=INK, bbox=back)
+            x, side = (end - 0.06, "right") if end < start else (end + 0.06, "left")
+            ax.text(x, y + 0.3, plain(arrow.news), ha=side, fontsize=8, color=INK, bbox=back)
         if arrow.when:
             ax.text(-0.72, y, plain(arrow.when), fontsize=7.5, va="center", color=INK)
-    ax.set_xlim(-0.75 if any(a.when for a in arrows) else -0.35, len(lanes) - 0.45)
+    needs_margin = any(a.when or (a.news and places[a.target] == 0) for a in arrows)
+    ax.set_xlim(-0.75 if needs_margin else -0.35, len(lanes) - 0.45)
     ax.set_ylim(len(arrows) - 0.2, -1.2)
     ax.axis("off")
     return finish(ax, title, spines=())

@@ -21,6 +21,7 @@ from isrlab.events.exact import IsrSpan
 from isrlab.show.bands import isr_rows
 from isrlab.show.curves import Numbers
 from isrlab.show.style import (
+    GREY,
     INK,
     STATES,
     axes,
@@ -109,7 +110,7 @@ def plot_offsets(seen: Offsets, title: str | None = None, *, ax: Axes | None = N
     top = float(max(np.max(seen.log_end_offset), 1))
     ax.fill_between(
         times, np.asarray(seen.high_watermark, float), np.asarray(seen.log_end_offset, float),
-        step="post", facecolor="none", edgecolor="#BBBBBB", hatch="////", linewidth=0,
+        step="post", facecolor="none", edgecolor=GREY, hatch="////", linewidth=0,
         label="not committed",
     )  # fmt: skip
     lines = {seen.leader: seen.log_end_offset, **seen.ends}
@@ -158,10 +159,11 @@ def plot_clocks(
     figure, grid = panels(len(runs), 1, (9.5, 0.9 + 1.5 * len(runs)), sharex=True)
     stays: list[str] = []
     leaves: list[str] = []
+    last_s = max(float(seen.times_s[-1]) for seen in runs.values())
     for ax, (name, seen) in zip(grid.flat, runs.items(), strict=True):
         limit = limit_s if isinstance(limit_s, int | float) else limit_s[name]
         x, y = clock_ages(seen, replica)
-        highest = 1.15 * max(limit, float(np.minimum(y, 3 * limit).max()))
+        highest = 1.25 * max(limit, float(np.minimum(y, 3 * limit).max()))
         ax.plot(x, y, color=broker_colour(replica), linewidth=1.2)
         ax.axhline(limit, color=INK, linestyle=":", linewidth=1)
         ax.text(x[0], limit, " limit", fontsize=7, va="bottom", color=INK)
@@ -169,9 +171,11 @@ def plot_clocks(
         for span in away:
             start, end = span.start_ms / 1000, span.end_ms / 1000
             ax.axvspan(start, end, color=STATES["out"], alpha=0.18, linewidth=0)
-            ax.text(start, highest * 0.14, " out of the ISR", fontsize=8, color=STATES["out"],
-                    clip_on=True)  # fmt: skip
-        ax.set(ylim=(0, highest), xlim=(0, x[-1]))
+        if away:
+            start = away[0].start_ms / 1000
+            ax.text(start, highest, " out of the ISR ", fontsize=8, color=STATES["out"], va="top",
+                    ha="right" if start > 0.85 * last_s else "left")  # fmt: skip
+        ax.set(ylim=(0, highest), xlim=(0, last_s))
         ax.set_ylabel("age (s)", fontsize=8)
         finish(ax, plain(name))
         (leaves if away else stays).append(name)

@@ -50,7 +50,7 @@ def plot_replicas(
         broker = frame.brokers.get(number)
         _draw_log(ax, row, frame, number, start)
         if broker:
-            _draw_marks(ax, row, broker, inclusive)
+            _draw_marks(ax, row, broker, start, inclusive)
         ax.text(
             start - 0.25, row, _label(number, broker), ha="right", va="center", fontsize=9,
             color=broker_colour(number) if broker else STATES["away"], fontweight="bold",
@@ -86,7 +86,9 @@ def _draw_log(ax: Axes, row: int, frame: Frame, number: int, start: int) -> None
     colour = broker_colour(number) if broker else STATES["away"]
     high_watermark = log.high_watermark if broker else log.checkpointed_high_watermark
     first = max(start, log.log_start_offset)
-    for offset, record in enumerate(log.read(first, log.log_end_offset), start=first):
+    for offset in range(first, log.log_end_offset):
+        record = log.record_at(offset)
+        assert record is not None
         theirs = leader.log.record_at(offset) if leader else None
         differs = theirs is not None and theirs.id != record.id
         is_open = offset >= high_watermark
@@ -105,28 +107,28 @@ def _draw_log(ax: Axes, row: int, frame: Frame, number: int, start: int) -> None
         )  # fmt: skip
 
 
-def _draw_marks(ax: Axes, row: int, broker: Broker, inclusive: bool) -> None:
+def _draw_marks(ax: Axes, row: int, broker: Broker, start: int, inclusive: bool) -> None:
     """LEO solid, HW dashed; on a leader, where it believes its followers to be."""
     log, colour = broker.log, broker_colour(broker.id)
     end, high_watermark = log.log_end_offset, log.high_watermark
-    ax.plot([end, end], [row - 0.3, row + 0.38], color=colour, linewidth=2.2)
-    ax.plot([high_watermark] * 2, [row - 0.44, row + 0.3], color=INK, lw=1.6, linestyle=_DASHED)
-    texts = (
-        (end, row + 0.37, f"last offset {end - 1}" if inclusive else f"LEO {end}", colour),
-        (
-            high_watermark,
-            row - 0.42,
-            f"readable up to {high_watermark - 1}" if inclusive else f"HW {high_watermark}",
-            INK,
-        ),
+    leo = f"last offset {end - 1}" if inclusive else f"LEO {end}"
+    hw = f"readable up to {high_watermark - 1}" if inclusive else f"HW {high_watermark}"
+    marks = (
+        (end, leo, (-0.3, 0.38), colour, 2.2, "-"),
+        (high_watermark, hw, (0.3, -0.44), INK, 1.6, _DASHED),
     )
-    for x, y, text, shade in texts:
-        ax.text(x + 0.07, y, text, fontsize=7, color=shade, va="center")
+    for x, text, (far, near), shade, width, line in marks:
+        if x >= start:
+            ax.plot([x] * 2, [row + far, row + near], color=shade, linewidth=width, linestyle=line)
+        shown = text if x >= start else f"← {text}"  # the log ends before what is drawn
+        ax.text(
+            max(x, start) + 0.07, row + 0.97 * near, shown, fontsize=7, color=shade, va="center"
+        )
     if not isinstance(broker.role, Leader) or inclusive:
         return
     middle = (len(broker.role.remotes) - 1) / 2
     for nth, remote in enumerate(broker.role.remotes):
-        if remote.log_end_offset >= 0:
+        if remote.log_end_offset >= start:
             nudge = 0.09 * (nth - middle)
             ax.plot(
                 remote.log_end_offset + nudge,
@@ -188,7 +190,7 @@ def story_finding(run: Run) -> str:
     outcome = run.outcome
     if outcome.diverged:
         follower, offset = outcome.diverged[0]
-        return f"Diverged: replica {follower} differs from its leader from offset {offset} on"
+        return f"Diverged: replica {follower} differs from its leader from offset {offset:,} on"
     if outcome.lost:
         return f"Committed, and lost: {listed(outcome.lost)}"
     if outcome.lost_acknowledged:

@@ -34,7 +34,7 @@ def plot_lag(seen: Trace, *, ax: Axes | None = None) -> Axes:
     ax = ax or axes(7.6, 3.2)
     seconds, limit = seen.ts_ms / 1000, seen.config.lag_messages
     edges = np.flatnonzero(np.diff(_is_out(seen), prepend=False, append=False))
-    away = [Span(*seconds[[start, end - 1]], "out", "a follower is out of the ISR")
+    away = [Span(seconds[start], seconds[end - 1], "out", "a follower is out of the ISR")
             for start, end in edges.reshape(-1, 2).tolist()]  # fmt: skip
     curves = {
         f"broker {broker}": Curve(
@@ -122,19 +122,20 @@ def plot_evictions(evictions: pd.DataFrame) -> Axes:
     """Every eviction: for how long the follower had lacked something, and how much it lacked."""
     runs = evictions.groupby("run", sort=False)
     groups = {
-        run: (rows["since_caught_up_ms"] / 1000, rows["lag_records"].clip(lower=1))
+        str(run): (rows["since_caught_up_ms"] / 1000, rows["lag_records"].clip(lower=1))
         for run, rows in runs
     }
     title, alarms = "Nobody is evicted", runs["is_false_alarm"].sum()
     if groups:
-        run, total = alarms.idxmax(), len(groups[alarms.idxmax()][0])
+        run = str(alarms.idxmax())
+        total = len(groups[run][0])
         title = f"{run}: {alarms.max():,} of {total:,} evictions hit a follower that had kept up"
         title += " until then"
     since = Scale("time since the evicted follower had everything (s); dotted: the limits")
     return plot_points(
         groups, title, (since, Scale("its lag (records)", "log")),
         marks=[ms / 1000 for ms in evictions["lag_time_ms"].unique()],
-        limits=evictions["lag_messages"].dropna().unique(),
+        limits=evictions["lag_messages"].dropna().unique().tolist(),
     )  # fmt: skip
 
 
@@ -207,5 +208,5 @@ def burst_controls(config: FleetConfig = SMALL) -> widgets.VBox:
 def false_alarms(config: FleetConfig) -> tuple[int, int]:
     """False alarms and all evictions of a fleet; followers that leave together count as one."""
     evictions = exact.evictions(fleet.simulate_local(config))
-    ages = {(e.key, e.start_ms): e.since_caught_up_ms for e in evictions}
+    ages = {(e.key, e.start_ms): e.since_caught_up_ms or 0 for e in evictions}
     return sum(age <= config.lag_time_ms for age in ages.values()), len(ages)

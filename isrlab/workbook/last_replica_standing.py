@@ -57,7 +57,7 @@ COLOURS = {
     "writes stop": style.OUTCOMES["offline"],
     "1 record lost": style.OUTCOMES["lost"],
     "2 records lost": style.ORANGE,
-    "3 records lost": style.VERMILION,
+    "3 records lost": style.ORANGE,
 }
 PLACES = {
     "ISR": style.OUTCOMES["safe"],
@@ -85,7 +85,7 @@ def word(run: Run) -> str:
     assert run.outcome.has_leader, "after the repair there is a leader"
     if lost := run.outcome.lost_acknowledged:
         return f"{style.counted(len(lost), 'record')} lost"
-    return "writes go on" if "second" in run.cluster.acknowledged else "writes stop"
+    return "writes go on" if "second" in run.cluster.observer.acknowledged else "writes stop"
 
 
 def table(version: str | KafkaVersion) -> Table:
@@ -132,7 +132,7 @@ def plot_candidates(run: Run, record: str) -> Axes:
             text = f"{signs}{place}\n{'has' if _has(frame, number, record) else 'no'} {record}"
             row[f"{nth}: until\n{(frame.now_ms - START_MS) / 1000:.0f} s"] = text
             colours[text] = PLACES[place]
-    gaps = [b.now_ms - a.now_ms for a, b in pairwise(moments) if b.controller.leader < 0]
+    gaps = [b.now_ms - a.now_ms for a, b in pairwise(run.frames) if a.controller.leader < 0]
     is_lost = record in (*run.outcome.lost, *run.outcome.lost_acknowledged)
     title = f"{run.cluster.version.name}: the committed {record} "
     title += "is lost" if is_lost else "survives"

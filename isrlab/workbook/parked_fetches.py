@@ -226,16 +226,13 @@ def news_delays_ms(run: Run) -> list[int]:
     """For each high watermark of the leader, ms until every live replica knows as much."""
     frames = run.frames[run.first_frame :]
     leader, delays = frames[-1].controller.leader, []
-    for i in range(1, len(frames)):
-        goal = frames[i].disks[leader].high_watermark
-        if goal > frames[i - 1].disks[leader].high_watermark:
-            knows = (f for f in frames[i:] if _all_know(f, goal))
-            delays += [frame.now_ms - frames[i].now_ms for frame in list(knows)[:1]]
+    for i, (before, after) in enumerate(pairwise(frames), start=1):
+        goal = after.disks[leader].high_watermark
+        if goal > before.disks[leader].high_watermark:
+            known = [all(b.log.high_watermark >= goal for b in f.brokers.values()) for f in frames]
+            if True in known[i:]:
+                delays.append(frames[known.index(True, i)].now_ms - after.now_ms)
     return delays
-
-
-def _all_know(frame: Frame, goal: int) -> bool:
-    return all(broker.log.high_watermark >= goal for broker in frame.brokers.values())
 
 
 def plot_news(delays_ms: Mapping[str, Mapping[str, float]]) -> Axes:

@@ -20,7 +20,7 @@ import ipywidgets as widgets
 from matplotlib.axes import Axes
 
 from isrlab.closeups import batching
-from isrlab.engine import broker, controller, isr
+from isrlab.engine import broker, controller, frozen, isr
 from isrlab.engine import messages as m
 from isrlab.engine.choices import AfterShrink, IsrWrite
 from isrlab.engine.model import CommittedIsr, Leader
@@ -44,23 +44,19 @@ RETURN = "\nresume 3\nadvance {}ms"
 def news(run: Run) -> dict[int, list[tuple[int, int]]]:
     """The metadata that each live broker got: (when, partition epoch)."""
     heard: dict[int, list[tuple[int, int]]] = {number: [] for number in sorted(run.cluster.brokers)}
-    for frame in _frames(run):
+    for frame in run.frames[run.first_frame :]:
         order, is_known = frame.message, frame.target in heard and not frame.was_lost
         if isinstance(order, m.UpdateMetadata) and is_known:
             heard[frame.target].append((frame.now_ms - START_MS, order.partition_epoch))
     return heard
 
 
-def _frames(run: Run) -> list[Frame]:
-    return [entry for entry in run.cluster.journal if isinstance(entry, Frame)][run.first_frame :]
-
-
 def stored(run: Run) -> list[tuple[int, int, str]]:
     """The changes of the stored ISR: (when, partition epoch, its members)."""
     return [
-        (row["ts_ms"] - START_MS, row["partition_epoch"], words.ids(sorted(row["isr"])))
-        for row in run.events().to_pylist()
-        if row["isr_before"] is not None and ("said_by", "controller") in (row["detail"] or ())
+        (event.ts_ms - START_MS, event.partition_epoch or 0, words.ids(sorted(event.isr or ())))
+        for event in run.cluster.events
+        if event.kind == "isr_commit" and event.is_stored_state and event.isr_before
     ]
 
 
@@ -118,9 +114,10 @@ def plot_knowledge(run: Run) -> Axes:
     members = {epoch: f"ISR {isr}" for _, epoch, isr in changes}
     truth = [(ms, epoch) for ms, epoch, _ in changes]
     rows: dict[str, list[bands.Span]] = {}
-    for name, known in {"stored": truth, **news(run)}.items():
+    sources = {f"broker {number} knows": known for number, known in news(run).items()}
+    for name, known in {"stored": truth, **sources}.items():
         times = sorted({0, end_ms, *(ms for ms, _ in known + truth)})
-        row = rows[name if known is truth else f"broker {name} knows"] = []
+        row = rows[name] = []
         shown = 0
         for start, end in pairwise(times):
             now, newest = (max((e for t, e in k if t <= start), default=0) for k in (known, truth))
@@ -159,7 +156,7 @@ def plot_sequence(run: Run, from_ms: int = 0) -> Axes:
     leader, has_zookeeper = run.cluster.controller.leader, run.cluster.writes_zookeeper
     lanes = {b: f"{b} (leader)" if b == leader else str(b) for b in sorted(run.cluster.replicas)}
     lanes |= ({ZOOKEEPER: "ZooKeeper"} if has_zookeeper else {}) | {m.CONTROLLER: "controller"}
-    shown = [frame for frame in _frames(run) if frame.now_ms - START_MS >= from_ms]
+    shown = [frame for frame in run.frames[run.first_frame :] if frame.now_ms - START_MS >= from_ms]
     arrows = [arrow for frame in shown for arrow in _arrows(frame, has_zookeeper)]
     return plot_arrows(arrows, finding(delays(run, from_ms)), lanes=lanes)
 
@@ -215,36 +212,30 @@ EDGES = (  # from, to, answer, what is counted
 
 def flow(run: Run) -> Counter[str]:
     """How often leaders took each branch of the chart; refusals also by `error <its name>`."""
-    taken: Counter[str] = Counter()
-    journal: list[Any] = run.cluster.journal
-    before = None
-    for last, entry in pairwise([None, *journal]):
-        if isinstance(entry, Frame):
-            taken.update(_looks(before, entry) if before else ())
-            before = entry
-            continue
-        kind = entry["kind"]
-        taken[kind] += 1
-        if kind == "isr_rejected":
-            taken[f"error {entry['detail']['error']}"] += 1
-        if kind == "high_watermark" and isinstance(last, dict) and last["kind"] == "isr_commit":
-            taken["moves"] += 1
+    events = [event for event in run.cluster.events if not event.is_stored_state]
+    taken = Counter(event.kind for event in events)
+    taken.update(f"error {e.detail['error']}" for e in events if e.kind == "isr_rejected")
+    taken.update(_look(before, frame) for before, frame in pairwise(run.frames))
+    taken["moves"] = sum(
+        last.kind == "isr_commit" and event.kind == "high_watermark"
+        for last, event in pairwise(events)
+        if event.place == last.place + 1  # of one step
+    )
     taken["asked"] = taken["isr_shrink"] + taken["isr_expand"]
     taken["keep"] = taken["check"] - taken["isr_shrink"]
     taken["stay"] = taken["fetch"] - taken["isr_expand"]
     return taken
 
 
-def _looks(before: Frame, frame: Frame) -> Iterator[str]:
+def _look(before: Frame, frame: Frame) -> str:
     """A leader looks at its ISR for a check or a fetch from outside, if no change is in flight."""
     leader, message = before.brokers.get(frame.target), frame.message
     if leader is None or not isinstance(leader.role, Leader) or frame.was_lost:
-        return
-    is_busy = not isinstance(leader.role.isr_state, CommittedIsr)
-    if isinstance(message, m.ExpireIsr):
-        yield "busy" if is_busy else "check"
-    elif isinstance(message, m.Fetch) and message.replica not in leader.role.maximal_isr:
-        yield "busy" if is_busy else "fetch"
+        return "none"
+    is_fetch = isinstance(message, m.Fetch) and message.replica not in leader.role.maximal_isr
+    look = "check" if isinstance(message, m.ExpireIsr) else "fetch" if is_fetch else "none"
+    is_busy = look != "none" and not isinstance(leader.role.isr_state, CommittedIsr)
+    return "busy" if is_busy else look
 
 
 def plot_flow(run: Run) -> Axes:
@@ -327,10 +318,11 @@ def reactions(version: str) -> dict[str, str]:
 def validation_order(version: str = "3.7") -> list[tuple[str, str]]:
     """A request wrong in every way, mended one thing at a time: (mended, KRaft's answer)."""
     known = scenario.play("partition replicas=1,2,3", version=version).cluster.controller
-    known = replace(known, state=replace(known.state, leader_epoch=5, partition_epoch=7))
+    state = frozen.replace(known.state, leader_epoch=5, partition_epoch=7)
+    known = frozen.replace(known, state=state)
     request, answers = m.AlterPartition(2, 1, 4, 8, (9,), (99,)), []
     for mended, fields in MENDED.items():
-        request = replace(request, **fields)
+        request = frozen.replace(request, **fields)
         output: Any = controller.step(known, request, 0)[1][0]
         answers.append((mended, output.message.error or "stored"))
     return answers
@@ -366,6 +358,7 @@ def batches(
             if isinstance(output, m.After):
                 heapq.heappush(queue, (now_ms + output.delay_ms, next(order), output.message))
             elif isinstance(output, m.Send):
+                assert isinstance(output.message, batching.AlterPartitions)
                 names = tuple(change.partition for change in output.message.changes)
                 error = "STALE_BROKER_EPOCH" if len(requests) < failures else None
                 requests.append(Batch(now_ms, names, now_ms + round_trip_ms, error))

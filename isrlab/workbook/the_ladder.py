@@ -88,8 +88,11 @@ def flapping(run: Run) -> dict[int, int]:
     times: Counter[int] = Counter()
     joined: set[int] = set()
     for move in exact.moves(events):
-        times[move.replica] += move.replica in joined and (move.replica, move.ts_ms) in evictions
-        (joined.add if move.joined else joined.discard)(move.replica)
+        if move.joined:
+            joined.add(move.replica)
+        elif move.replica in joined:
+            joined.remove(move.replica)
+            times[move.replica] += (move.replica, move.ts_ms) in evictions
     return {replica: count for replica, count in times.items() if count >= FLAPS}
 
 
@@ -132,10 +135,9 @@ def repaired(matrix: Matrix) -> dict[str, str]:
     """For each schedule the first version from which on its own word no longer appears, or ''."""
     firsts = {}
     for rung in RUNGS:
-        names = ["", *reversed(matrix[rung.label])]  # from the last version back
-        while len(names) > 1 and matrix[rung.label][names[1]] != rung.word:
-            names = [names[1], *names[2:]]
-        firsts[rung.label] = names[0]
+        row = matrix[rung.label]
+        last = max((i for i, cell in enumerate(row.values()) if cell == rung.word), default=-1)
+        firsts[rung.label] = [*row, ""][last + 1]
     return firsts
 
 
@@ -208,6 +210,7 @@ def plot_extents(run: Run, title: str | None = None) -> Axes:
         for name, (first, last) in zip(names, pairwise(places), strict=True):
             parts[name].append(last - first)
         notes.append(f"other records from {other[0]:,}" if other[0] < end else f"ends at {end:,}")
+    parts = {name: lengths for name, lengths in parts.items() if any(lengths)}
     colours = dict(zip(names, (style.GREEN, style.LOST, style.SKY), strict=True))
     label = f"offset, counted from {min(log.log_start_offset for log in disks.values()):,}"
     rows = [f"broker {number}" for number in disks]

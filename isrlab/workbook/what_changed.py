@@ -10,7 +10,7 @@ from IPython.display import HTML
 from matplotlib.axes import Axes
 
 from isrlab.show.curves import Scale, plot_ticks
-from isrlab.show.style import axes
+from isrlab.show.style import axes, counted
 from isrlab.show.table import table
 
 HIDDEN = {
@@ -31,13 +31,14 @@ def plot_changes(compared: pd.DataFrame) -> Axes:
     """Each metric was and now, as shares of the larger of both."""
     known = compared.dropna()
     fell, rose = ((sign * known["change"] > 0).sum() for sign in (-1, 1))
-    title = f"{fell} metrics fell, {rose} rose, {len(known) - fell - rose} stayed the same"
+    same = len(known) - fell - rose
+    title = f"{counted(fell, 'metric')} fell, {rose} rose, {same} stayed the same"
     known = known[(known["was"] != 0) | (known["now"] != 0)]
     rows, notes = {}, {}
-    for row, percent in zip(known.itertuples(), _percents(known), strict=True):
-        top = max(row.was, row.now)
-        rows[row.metric] = {"was": [row.was / top], "now": [row.now / top]}
-        notes[row.metric] = f"{_number(row.was)} → {_number(row.now)}   {percent}"
+    for metric, was, now, percent in _rows(known):
+        top = max(was, now)
+        rows[metric] = {"was": [was / top], "now": [now / top]}
+        notes[metric] = f"{_number(was)} → {_number(now)}   {percent}"
     scale = Scale("share of the larger of the two runs", ticks=(0, 0.5, 1), high=1.02, low=-0.02,
                   names=("0", "50 %", "100 %"))  # fmt: skip
     ax = axes(9.0, 1.1 + 0.36 * max(len(rows), 2))
@@ -51,8 +52,8 @@ def changes_finding(compared: pd.DataFrame) -> str:
     if moved.empty:
         return "Nothing has changed."
     parts = [
-        f"{row.metric} {_number(row.was)} to {_number(row.now)} ({percent})"
-        for row, percent in zip(moved.itertuples(), _percents(moved), strict=True)
+        f"{metric} {_number(was)} to {_number(now)} ({percent})"
+        for metric, was, now, percent in _rows(moved)
     ]
     rest = f" The same: {', '.join(same['metric'])}." if len(same) else ""
     return f"Changed: {', '.join(parts)}.{rest}"
@@ -79,6 +80,12 @@ def _number(value: float, sign: str = "") -> str:
     if pd.isna(value):
         return "unknown"
     return f"{value:{sign},.0f}" if abs(value) >= 100 else f"{value:{sign}.3g}"
+
+
+def _rows(compared: pd.DataFrame) -> list[tuple[str, float, float, str]]:
+    """Of each metric: its name, was, now, and the change in percent."""
+    columns = [compared[name].tolist() for name in ("metric", "was", "now")]
+    return [*zip(*columns, _percents(compared), strict=True)]
 
 
 def _percents(compared: pd.DataFrame) -> list[str]:

@@ -22,7 +22,7 @@ from isrlab.show.curves import Curve, Scale, plot_curves, plot_ticks
 from isrlab.show.matrix import plot_matrix
 from isrlab.show.style import INK, OUTCOMES, PALE, WHITE, broker_colour, panels
 from isrlab.workbook.claims import CLAIMS, THEMES, Claim, measures, of_theme, recorded
-from isrlab.workbook.claims.verdicts import By, Case, Kind, Statement, in_words
+from isrlab.workbook.claims.verdicts import Case, Kind, Statement
 from isrlab.world import scenario
 
 # The words are always printed, too
@@ -34,7 +34,6 @@ COLOURS = {
     Kind.NOTE: PALE,
 }
 OF_ARTICLES = 30  # claims; the others are about our own brokers
-MOST_LINES = 90  # of a run's text
 _CELL = "text-align:left;vertical-align:top;padding:4px 8px;white-space:normal"
 
 
@@ -54,14 +53,9 @@ def table(theme: str) -> HTML:
     ]
     head = (("row", 4), ("claim", 32), ("run", 20), ("verdict", 44))
     columns = "".join(f'<th style="{_CELL};width:{width}%">{name}</th>' for name, width in head)
-    body = "".join(_row_html(cells) for cells in rows)
+    lines = ("".join(f'<td style="{_CELL}">{cell}</td>' for cell in cells) for cells in rows)
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
     return HTML(f'<table style="width:100%;font-size:90%"><tr>{columns}</tr>{body}</table>')
-
-
-def _row_html(cells: tuple[str, ...], style: str = "") -> str:
-    """A table row of cells that are HTML already."""
-    columns = "".join(f'<td style="{_CELL}">{cell}</td>' for cell in cells)
-    return f'<tr style="{style}">{columns}</tr>'
 
 
 def verdict_html(claim: Claim) -> str:
@@ -80,38 +74,22 @@ def row(number: int) -> HTML:
 
 
 def _page(claim: Claim) -> str:
-    cases = "".join(_cases_html(s) for s in claim.statements if s.cases)
-    return (
+    cases = "\n\n".join(f"{s.says}: {s.printed}" for s in claim.statements if s.cases)
+    page = (
         f"<p><b>Row {claim.number}</b> ({html.escape(claim.source)}): "
-        f"{html.escape(claim.sentence)}</p>{verdict_html(claim)}{cases}{_run_html(claim)}"
+        f"{html.escape(claim.sentence)}</p>{verdict_html(claim)}"
+        f"<p>What was measured where, beside what is claimed:</p>{_pre(cases)}"
     )
-
-
-def _cases_html(statement: Statement) -> str:
-    rows = [("", "claimed", "measured", PALE)]
-    for where, case in statement.groups:
-        is_right = case.agrees or statement.by == By.QUESTION
-        colour = COLOURS[Kind.RIGHT if is_right else Kind.WRONG]
-        rows.append((where, in_words(case.claimed), str(case.measured), colour))
-    body = "".join(
-        _row_html(tuple(map(html.escape, cells)), f"background:{colour};color:#222")
-        for *cells, colour in rows
-    )
-    return f'<p><i>{html.escape(statement.says)}</i></p><table style="font-size:90%">{body}</table>'
-
-
-def _run_html(claim: Claim) -> str:
     if not claim.script:
-        return ""
+        return page
     run = scenario.play(claim.script, version=claim.version)
-    lines = run.rewritten.splitlines()
-    if len(lines) > MOST_LINES:
-        lines = [*lines[: MOST_LINES // 2], "...", *lines[-MOST_LINES // 2 :]]
-    return (
-        f"<details><summary>The run, in Kafka {html.escape(claim.version)}</summary>"
-        f'<pre style="font-family:monospace;font-size:85%;line-height:1.25">'
-        f"{html.escape(chr(10).join(lines))}</pre></details>"
-    )
+    title = f"The run, in Kafka {html.escape(claim.version)}"
+    return f"{page}<details><summary>{title}</summary>{_pre(run.rewritten)}</details>"
+
+
+def _pre(text: str) -> str:
+    style = "font-family:monospace;font-size:85%;line-height:1.25"
+    return f'<pre style="{style}">{html.escape(text)}</pre>'
 
 
 def picker(number: int = 5) -> widgets.VBox:
@@ -251,10 +229,11 @@ def plot_catching_up(version: str) -> Figure:
     figure, grid = panels(1, 2, (11, 3.4), sharey=True)
     scales = Scale("records in the leader's log", low=2), Scale("offset")
     for ax, (name, rule) in zip(grid.flat, rules.items(), strict=True):
-        run = scenario.play(CLAIMS[4].script, version=rule)
-        frames = run.frames[run.blocks[1].frames[0] :]
+        trial = CLAIMS[4].trial("", rule)
+        frames = trial.run.frames[trial.run.blocks[1].frames[0] :]
+        sizes = [frame.disks[1].log_end_offset for frame in frames]
         grown = [
-            f for before, f in pairwise(frames) if f.disks[1].records > before.disks[1].records
+            f for f, (was, size) in zip(frames[1:], pairwise(sizes), strict=True) if size > was
         ]
         ends = [frame.disks[1].log_end_offset for frame in grown]
         marks = [frame.disks[1].high_watermark for frame in grown]
@@ -264,10 +243,9 @@ def plot_catching_up(version: str) -> Figure:
             "high watermark": Curve(ends, marks, look=(INK, ""), style="--"),
             "follower's end offset": Curve(ends, acked, look=(broker_colour(2), "s")),
         }
-        joins = [r["log_end_offset"] for r in run.cluster.events if r["kind"] == "isr_expand"]
+        joins = [row["log_end_offset"] for row in measures.events(trial, "isr_expand")]
         verdict = f"it joins at {joins[0]}" if joins else "it never joins"
         plot_curves(curves, f"{name}: {verdict}", scales, ax=ax)
-    figure.legends.pop()  # both panels have the same
     return figure
 
 

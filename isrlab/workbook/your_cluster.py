@@ -6,6 +6,8 @@ come from files that nobody here has written: figures and tables show them escap
 
 from __future__ import annotations
 
+from typing import Any
+
 import ipywidgets as widgets
 import pandas as pd
 from IPython.display import HTML
@@ -25,8 +27,6 @@ from isrlab.show.style import (
     thousands,
 )  # fmt: skip
 from isrlab.show.table import html_table, table
-
-__all__ = ["table"]  # as it is in show
 
 MOST_PARTITIONS = 30
 NO_ISR = "The logs tell no ISR of any partition"
@@ -85,7 +85,7 @@ def plot_changes_over_time(changes: pd.DataFrame, bucket_ms: int = 60_000) -> Ax
     }  # fmt: skip
     title = "No ISR changed in these logs"
     if len(data):
-        worst = data.sum(axis=1).idxmax()
+        worst: Any = data.sum(axis=1).idxmax()
         title = (
             f"{data['shrinks'].sum():,} shrinks and {data['expands'].sum():,} expands, most of "
             f"them ({data.loc[worst].sum():,}) at {pd.to_datetime(worst, unit='ms'):%F %H:%M} UTC"
@@ -150,7 +150,7 @@ def unread_table(unread: pd.DataFrame, shown: int = 5) -> HTML:
     first = unread.head(shown)[["file", "line", "reason", "text"]]
     first = first.assign(text=first["text"].str.slice(0, 160))
     return HTML(
-        f"<p>Not read: {counted(unread['lines'].sum(), 'line')}.</p>{html_table(reasons)}"
+        f"<p>Not read: {counted(int(unread['lines'].sum()), 'line')}.</p>{html_table(reasons)}"
         f"<p>The first {len(first)} of them:</p>{html_table(first)}"
     )
 
@@ -164,13 +164,13 @@ def finding(changes: pd.DataFrame, times: pd.DataFrame, flaps: pd.DataFrame, unr
     shrinks, expands = int(changes["shrinks"].sum()), int(changes["expands"].sum())
     rest = f"; {counted(unread, 'line')} could not be read" if unread else ""
     if shrinks + expands == 0:
-        return f"No ISR of the {len(changes):,} partitions in these logs changed{rest}."
+        return f"No ISR of the {counted(len(changes), 'partition')} in these logs changed{rest}."
     if times["uncertain_ms"].sum():
         unknown = duration(times["uncertain_ms"].sum())
         rest = f"; for {unknown} the logs do not tell the ISR{rest}"
     busiest = changes.assign(all=changes["shrinks"] + changes["expands"]).nlargest(1, "all").iloc[0]
     return (
-        f"The ISRs of {len(changes):,} partitions shrank {_times(shrinks)} and expanded "
+        f"The ISRs of {counted(len(changes), 'partition')} shrank {_times(shrinks)} and expanded "
         f"{_times(expands)} ({len(flaps):,} of these were flaps); partitions were under-replicated "
         f"for {duration(times['under_replicated_ms'].sum())} in sum, "
         f"{duration(times['time_with_one_copy_ms'].sum())} of it with a single copy, and "
@@ -188,9 +188,11 @@ def _plot_spans(data: dict[str, pd.DataFrame], states: dict[str, list[str]], tit
     start_ms = min((rows["from_ms"].min() for rows in data.values()), default=0)
     rows = {
         name: [
-            Span((row.from_ms - start_ms) / 1000, (row.to_ms - start_ms) / 1000,
-                 state if row.is_certain else "not known")
-            for row, state in zip(data[name].itertuples(), states[name], strict=True)
+            Span((from_ms - start_ms) / 1000, (to_ms - start_ms) / 1000,
+                 state if is_certain else "not known")
+            for from_ms, to_ms, is_certain, state in zip(
+                *(data[name][column].tolist() for column in ("from_ms", "to_ms", "is_certain")),
+                states[name], strict=True)
         ]
         for name in data
     }  # fmt: skip

@@ -13,13 +13,15 @@ are delivered within the step. The clock starts at `START_MS` because Kafka's cl
 from __future__ import annotations
 
 import bisect
-from dataclasses import replace
+import dataclasses
+from operator import attrgetter
 
 from isrlab.engine import broker as broker_machine
 from isrlab.engine import controller as controller_machine
 from isrlab.engine import messages as m
 from isrlab.engine.choices import IsrWrite
 from isrlab.engine.controller import Controller
+from isrlab.engine.frozen import replace
 from isrlab.engine.log import Log
 from isrlab.engine.model import Broker, Follower, Settings
 from isrlab.engine.partition import PartitionState
@@ -74,7 +76,8 @@ class Cluster:
         self.controller = Controller(self.version, self.settings, replicas, stored)
         self.observer = Observer(self)
         self.events, self.frames = self.observer.events, self.observer.frames
-        self.violations = self.observer.violations
+        self.violations, self.committed = self.observer.violations, self.observer.committed
+        self.acknowledged = self.observer.acknowledged
         self._boot()
 
     def _boot(self) -> None:
@@ -115,7 +118,7 @@ class Cluster:
 
     def deliver(self, envelope: Envelope) -> None:
         """Deliver one chosen message now, before others that are due."""
-        self._deliver(replace(self._take(envelope), due_ms=self.now_ms))
+        self._deliver(dataclasses.replace(self._take(envelope), due_ms=self.now_ms))
 
     def drop(self, envelope: Envelope) -> None:
         """One message is lost; its sender's socket notices."""
@@ -148,7 +151,7 @@ class Cluster:
         self, due_ms: int, source: int, target: int, message: m.Message, process: int | None = None
     ) -> None:
         envelope = Envelope(due_ms, self._next(), source, target, message, process)
-        bisect.insort(self.queue, envelope)
+        bisect.insort(self.queue, envelope, key=attrgetter("due_ms"))  # later ones go behind
         self._on_way += not envelope.is_timer
 
     def _take(self, envelope: Envelope) -> Envelope:
@@ -189,7 +192,7 @@ class Cluster:
 
     def _lose(self, envelope: Envelope) -> None:
         """A message does not arrive. The connection is gone; a waiting requester sees that."""
-        self.observer.keep(envelope, was_lost=True)
+        self.observer.keep(envelope.source, envelope.target, envelope.message, was_lost=True)
         requester, peer = envelope.source, envelope.target
         if not isinstance(envelope.message, (*REQUESTS, m.AlterPartition)):
             requester, peer = peer, requester
@@ -206,7 +209,7 @@ class Cluster:
         after, outputs = broker_machine.step(before, envelope.message, self.now_ms)
         self.brokers[after.id] = after
         self.disks[after.id] = after.log
-        self.observer.keep(envelope)
+        self.observer.keep(envelope.source, envelope.target, envelope.message)
         self.observer.compare(before, after, envelope.message, outputs)
         if before is not after:
             self.observer.ask_safety(before_all)
@@ -218,7 +221,7 @@ class Cluster:
             return
         before = self.controller
         self.controller, outputs = controller_machine.step(before, message, self.now_ms)
-        self.observer.keep(envelope)
+        self.observer.keep(envelope.source, envelope.target, envelope.message)
         self.observer.compare_stored(before, message)
         self.emit(m.CONTROLLER, outputs)
 
@@ -235,7 +238,7 @@ class Cluster:
 
     def mark(self, machine: int, text: str) -> None:
         """A fault has struck a machine: that is a step, too."""
-        self.observer.keep(Envelope(self.now_ms, self._next(), machine, machine, Fault(text)))
+        self.observer.keep(machine, machine, Fault(text))
 
     # Clients
 
@@ -252,7 +255,7 @@ class Cluster:
 
     def _on_answer(self, broker: int, answer: m.Message) -> None:
         if not isinstance(answer, m.ProduceResponse):  # the controller's, to an operator
-            self.observer.keep(Envelope(self.now_ms, self._next(), broker, m.CLIENT, answer))
+            self.observer.keep(broker, m.CLIENT, answer)
             return
         request = self.requests[answer.request]
         if answer.error:
@@ -265,7 +268,7 @@ class Cluster:
             "latency_ms": str(self.now_ms - request.sent_ms),
         }
         self.observer.note("produce_ack", request.broker, detail=detail)
-        self.observer.acknowledged |= dict.fromkeys(request.ids, request.acks)
+        self.acknowledged |= dict.fromkeys(request.ids, request.acks)
 
     def _refuse(self, request: Request, error: str) -> None:
         request.error, request.is_answered = error, True

@@ -1,12 +1,15 @@
-"""The commands of the scenario language: each reads its words and does one thing to the cluster.
+"""The commands of the scenario language: how each is written, and the one thing that it does.
 
-A word that cannot be right ends in a ScriptError that says which words could be.
+`COMMANDS` says how a line looks: words in capitals are read by `_READERS`, others stand for
+themselves; `A|B` is one of several, `[A]` may be missing, `A..` may come again. What cannot be
+right ends in a ScriptError that says what could be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
+from typing import Any, NamedTuple
 
 from isrlab.engine import safety
 from isrlab.engine.messages import ACKS_ALL, CLIENT, CONTROLLER, Fetch
@@ -20,7 +23,35 @@ from isrlab.world.script import Command, Run
 MOST_RECORDS = 100_000
 _QUIET = ("restart", "crash", "metadata", "notify")
 _ISR_NEWS = ("isr_shrink", "isr_expand", "isr_commit", "isr_rejected", "notify", "leader")
+_Reader = Callable[[Run, str], Any]
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+
+
+class Form(NamedTuple):
+    """How a command is written, and what is called with the run, the values of its words and, if
+    it has options, a dict of those that are given."""
+
+    does: Callable[..., None]
+    words: str = ""
+    options: str = ""
+
+
+def obey(run: Run, command: Command) -> None:
+    """Do what a line says, and print what happened."""
+    name = command.words[0]
+    form = COMMANDS.get(SYNONYMS.get(name, name))
+    if form is None:
+        raise command.fail(f"unknown command {name!r}; known: {', '.join(COMMANDS)}")
+    if run.world is None and name not in ("version", "partition", "trace"):
+        raise command.fail("a script begins with a 'partition' line (and may name a 'version')")
+    try:
+        options = _read_options(run, form, command.options)
+        values = _read_words(run, form, command.arguments)
+        form.does(run, *values, *([options] if form.options else []))
+    except ValueError as error:
+        usage = " ".join(word for word in (name, form.words, form.options) if word)
+        raise command.fail(f"{error}\n  usage: {usage}") from None
+    print_news(run)
 
 
 def print_news(run: Run) -> None:
@@ -28,375 +59,319 @@ def print_news(run: Run) -> None:
     if run.world is None:
         return
     for entry in run.world.observer.since(run.told):
+        run.told = entry.place + 1
         if isinstance(entry, Frame):
             if run.is_tracing and entry.source != entry.target:
                 run.lines.append(words.message_line(entry))
-        elif not entry.is_stored_state:
-            is_wanted = entry.kind in _ISR_NEWS if run.shows_isr_only else _is_news(entry)
-            if is_wanted:
-                run.lines.append(words.event_line(entry))
-        run.told = entry.place + 1
+        elif _is_news(entry, run.shows_isr_only):
+            run.lines.append(words.event_line(entry))
 
 
-def _is_news(event: Event) -> bool:
+def _is_news(event: Event, shows_isr_only: bool) -> bool:
+    if event.is_stored_state:
+        return False
+    if shows_isr_only:
+        return event.kind in _ISR_NEWS
     return event.kind not in _QUIET or words.is_halt(event)
 
 
-# What commands take
+# Reading a line
 
 
-def _broker(run: Run, command: Command, word: str, allow_controller: bool = False) -> int:
-    if allow_controller and word == "controller":
-        return CONTROLLER
-    known = sorted(run.cluster.replicas)
-    if not word.isdigit() or int(word) not in known:
-        also = " or 'controller'" if allow_controller else ""
-        raise command.fail(f"no broker {word!r}; brokers: {words.ids(known)}{also}")
+def _read_words(run: Run, form: Form, given: Sequence[str]) -> list[Any]:
+    values, slots = [], form.words.split()
+    while slots and (given or not slots[0].startswith("[")):
+        slot = slots[0].strip("[].")
+        if not given:
+            raise ValueError(_QUESTIONS.get(slot) or f"which broker? {_brokers(run)}")
+        values.append(_read(run, slot, given[0]))
+        given = given[1:]
+        if ".." not in slots[0] or not given:
+            slots = slots[1:]
+    if given:
+        raise ValueError(f"{given[0]!r} is one word too many")
+    return values
+
+
+def _read(run: Run, slot: str, word: str) -> Any:
+    """The value of a word in a place of a form."""
+    choices = slot.split("|")
+    if word in choices:
+        return CONTROLLER if word == "controller" else word
+    kind = next((choice for choice in choices if choice in _READERS), None)
+    if kind is None:
+        raise ValueError(f"{word!r} is not {' or '.join(choices)}")
+    try:
+        return _READERS[kind](run, word)
+    except ValueError as error:
+        others = [f"'{choice}'" for choice in choices if choice != kind]
+        raise ValueError(" or ".join([str(error), *others])) from None
+
+
+def _read_options(run: Run, form: Form, given: dict[str, str]) -> dict[str, Any]:
+    known = dict(option.split("=", 1) for option in form.options.split())
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise ValueError(f"unknown option {unknown[0]!r}; known: {', '.join(known) or 'none'}")
+    return {name: _read(run, known[name], text) for name, text in given.items()}
+
+
+def _brokers(run: Run) -> str:
+    return f"brokers: {words.ids(sorted(run.cluster.replicas))}"
+
+
+def _broker(run: Run, word: str) -> int:
+    if not word.isdigit() or int(word) not in run.cluster.replicas:
+        raise ValueError(f"no broker {word!r}; {_brokers(run)}")
     return int(word)
 
 
-def _one_broker(run: Run, command: Command) -> int:
-    if not command.arguments:
-        raise command.fail(f"which broker? brokers: {words.ids(sorted(run.cluster.replicas))}")
-    return _broker(run, command, command.arguments[0])
+def _in_state(state: str, opposite: str, members: Callable[[Cluster], Iterable[int]]) -> _Reader:
+    """A reader of brokers that are in a state."""
+
+    def read(run: Run, word: str) -> int:
+        broker, known = _broker(run, word), sorted(members(run.cluster))
+        if broker not in known:
+            raise ValueError(
+                f"broker {broker} is {opposite}; {state}: {words.ids(known) or 'none'}"
+            )
+        return broker
+
+    return read
 
 
-def _live_broker(run: Run, command: Command) -> int:
-    broker = _one_broker(run, command)
-    if broker not in run.cluster.brokers:
-        alive = words.ids(sorted(run.cluster.brokers)) or "none"
-        raise command.fail(f"broker {broker} is dead; alive: {alive}")
-    return broker
+def _link(run: Run, word: str) -> tuple[int, int]:
+    if word.count(">") != 1:
+        raise ValueError(_QUESTIONS["LINK"])
+    source, target = (_read(run, _MACHINE, end) for end in word.split(">"))
+    return source, target
 
 
-def _two_machines(run: Run, command: Command) -> tuple[int, int]:
-    if len(command.arguments) < 2:
-        raise command.fail("between which two? for example: cut 1 2, or: cut 1 controller")
-    one, other = (_broker(run, command, w, True) for w in command.arguments[:2])
-    if one == other:
-        raise command.fail("the two must differ")
-    return one, other
-
-
-def _duration_ms(command: Command, word: str) -> int:
+def _time_ms(run: Run, word: str) -> int:
     number = word.rstrip("msh")
     unit = word[len(number) :] or "ms"
     if not number.isdigit() or unit not in _UNITS:
-        raise command.fail(f"{word!r} is no duration; for example: 500ms, 10s, 2m")
+        raise ValueError(f"{word!r} is no duration; for example: 500ms, 10s, 2m")
     return int(number) * _UNITS[unit]
 
 
-def _count(command: Command, word: str, most: int) -> int:
-    if not word.isdigit() or not 1 <= int(word) <= most:
-        raise command.fail(f"{word!r} is no count between 1 and {most}")
-    return int(word)
+def _up_to(most: int) -> _Reader:
+    def read(run: Run, word: str) -> int:
+        if not word.isdigit() or not 1 <= int(word) <= most:
+            raise ValueError(f"{word!r} is no count between 1 and {most}")
+        return int(word)
+
+    return read
 
 
-def _known_options(command: Command, *known: str) -> dict[str, str]:
-    for name in command.options:
-        if name not in known:
-            raise command.fail(f"unknown option {name!r}; known: {', '.join(known) or 'none'}")
-    return command.options
+def _ids(run: Run, word: str) -> tuple[int, ...]:
+    parts = word.split(",")
+    if not all(w.isdigit() and int(w) > 0 for w in parts) or len(set(parts)) != len(parts):
+        raise ValueError(f"{word!r} is no list of different broker ids such as 1,2,3")
+    return tuple(map(int, parts))
+
+
+def _acks(run: Run, word: str) -> int:
+    if word not in ("all", "-1") and not word.isdigit():
+        raise ValueError(f"acks={word} is none of 0, 1, all")
+    return ACKS_ALL if word in ("all", "-1") else int(word)
+
+
+_READERS: dict[str, _Reader] = {
+    "BROKER": _broker,
+    "LIVE": _in_state("alive", "dead", lambda cluster: cluster.brokers),
+    "DEAD": _in_state("dead", "alive", lambda c: set(c.replicas) - set(c.brokers)),
+    "PAUSED": _in_state("paused", "not paused", lambda cluster: cluster.paused),
+    "LINK": _link,
+    "TIME": _time_ms,
+    "COUNT": _up_to(MOST_RECORDS),
+    "OFFSET": _up_to(2**62),
+    "IDS": _ids,
+    "ACKS": _acks,
+    "NAME": lambda run, word: word,
+    "VERSION": lambda run, word: KafkaVersion.of(word),
+}
+_MACHINE, _ONE_OF_TWO = "BROKER|controller", "controller|BROKER"
+_QUESTIONS = {  # where a word is missing
+    _ONE_OF_TWO: "between which two? for example: 1 2, or: 1 controller",
+    "LINK": "on which link? for example: 1>2, or: 2>controller",
+    "TIME": "how long? for example: 10s",
+    "VERSION": "which version? for example: 2.5",
+    "on|off|isr": "all messages (on), what changes (off), or only of the ISR (isr)?",
+}
 
 
 # The commands
 
 
-def _version(run: Run, command: Command) -> None:
+def _version(run: Run, version: KafkaVersion) -> None:
     if run.world is not None:
-        raise command.fail("the version must stand before the 'partition' line")
-    if len(command.arguments) != 1:
-        raise command.fail("which version? for example: version 2.5")
-    run.version = KafkaVersion.of(command.arguments[0])
+        raise ValueError("the version must stand before the 'partition' line")
+    run.version = version
 
 
-def _partition(run: Run, command: Command) -> None:
+def _partition(run: Run, options: dict[str, Any]) -> None:
     if run.world is not None:
-        raise command.fail("there is a partition already")
-    settings = {f.name.replace("_", "."): f for f in fields(Settings)}
-    own = ("leader", "replicas", "isr", "latency", "start")
-    options = _known_options(command, *own, *settings)
+        raise ValueError("there is a partition already")
     version = run.forced_version or run.version or KafkaVersion.of("3.7")
-    replicas = _ids(command, options.get("replicas", "1,2,3"))
-    isr = _ids(command, options["isr"]) if "isr" in options else None
-    leader = _ids(command, options.get("leader", str(replicas[0])))[0]
+    replicas = options.pop("replicas", (1, 2, 3))
+    isr, (leader, *_) = options.pop("isr", None), options.pop("leader", replicas)
     for number in (leader, *(isr or ())):
         if number not in replicas:
-            raise command.fail(f"{number} is not one of replicas={words.ids(replicas)}")
+            raise ValueError(f"{number} is not one of replicas={words.ids(replicas)}")
     if leader not in (isr or replicas):
-        raise command.fail(f"the leader {leader} is not in isr={words.ids(isr or ())}")
-    changes = {
-        settings[name].name: _setting(command, name, value)
+        raise ValueError(f"the leader {leader} is not in isr={words.ids(isr or ())}")
+    latency_ms, start = options.pop("latency", 0), options.pop("start", 0)
+    settings = {
+        name.replace(".", "_"): value == "true" if value in ("true", "false") else value
         for name, value in options.items()
-        if name in settings
     }
-    latency = _duration_ms(command, options.get("latency", "0ms"))
-    first = _count(command, options["start"], 2**62) if "start" in options else 0
-    run.world = Cluster(version, replicas, leader, isr, latency, log_start_offset=first, **changes)
+    where = (version, replicas, leader, isr, latency_ms)
+    run.world = Cluster(*where, log_start_offset=start, **settings)
     run.told = len(run.world.frames) + len(run.world.events)
     run.first_frame = len(run.world.frames) - 1
 
 
-def _ids(command: Command, text: str) -> tuple[int, ...]:
-    words = text.split(",")
-    if not all(w.isdigit() and int(w) > 0 for w in words) or len(set(words)) != len(words):
-        raise command.fail(f"{text!r} is no list of different broker ids such as 1,2,3")
-    return tuple(int(w) for w in words)
-
-
-def _setting(command: Command, name: str, text: str) -> int | bool:
-    if text in ("true", "false"):
-        return text == "true"
-    if name == "unclean.leader.election.enable":
-        raise command.fail(f"{name} is true or false, not {text!r}")
-    return _duration_ms(command, text)
-
-
-def _produce(run: Run, command: Command) -> None:
-    options = _known_options(command, "count", "acks", "every", "for")
-    broker = _one_broker(run, command)
-    if "every" in options or "for" in options:
-        _produce_steadily(run, command, broker)
+def _produce(run: Run, broker: int, *rest: Any) -> None:
+    """With `every=100ms for=30s` the same again and again, while time passes."""
+    *given, options = rest
+    acks = options.get("acks", run.cluster.version.producer_acks)
+    if "every" not in options and "for" not in options:
+        names = (*given, *_new_names(run, options.get("count", 0 if given else 1)))
+        used = {name for request in run.cluster.requests for name in request.ids}
+        again = next((n for i, n in enumerate(names) if n in used or n in names[:i]), None)
+        if again:
+            raise ValueError(f"there is a record {again!r} already; a name stands for one record")
+        run.next_record += len(given)
+        run.cluster.produce(broker, names, acks)
         return
-    given = tuple(command.arguments[1:])
-    if "count" in options:
-        number = _count(command, options["count"], MOST_RECORDS)
-        given += tuple(f"m{run.next_record + i}" for i in range(number))
-    if not given:
-        given = (f"m{run.next_record}",)
-    _new_names(run, command, given)
-    run.next_record += len(given)
-    run.cluster.produce(broker, given, _acks(run, command, options.get("acks")))
-
-
-def _produce_steadily(run: Run, command: Command, broker: int) -> None:
-    """`every=100ms for=30s`: the same produce again and again, while time passes."""
-    options = command.options
-    if command.arguments[1:] or not {"every", "for"} <= set(options):
-        raise command.fail("a steady producer names no records: produce 1 every=100ms for=30s")
-    every_ms = max(1, _duration_ms(command, options["every"]))
-    number = _count(command, options.get("count", "1"), MOST_RECORDS)
-    rounds = _duration_ms(command, options["for"]) // every_ms
-    acks = _acks(run, command, options.get("acks"))
-    if rounds * number > MOST_RECORDS:
-        raise command.fail(f"{rounds * number} records; at most {MOST_RECORDS}")
+    if given or not {"every", "for"} <= set(options):
+        raise ValueError("a steady producer names no records: produce 1 every=100ms for=30s")
+    every_ms, count = max(1, options["every"]), options.get("count", 1)
+    rounds = options["for"] // every_ms
+    if rounds * count > MOST_RECORDS:
+        raise ValueError(f"{rounds * count} records; at most {MOST_RECORDS}")
     for _ in range(rounds):
-        ids = tuple(f"m{run.next_record + i}" for i in range(number))
-        run.next_record += number
-        run.cluster.produce(broker, ids, acks)
+        run.cluster.produce(broker, _new_names(run, count), acks)
         run.cluster.advance(every_ms)
 
 
-def _new_names(run: Run, command: Command, given: tuple[str, ...]) -> None:
-    used = {name for request in run.cluster.requests for name in request.ids}
-    again = next((n for i, n in enumerate(given) if n in used or n in given[:i]), None)
-    if again:
-        raise command.fail(f"there is a record {again!r} already; a name stands for one record")
+def _new_names(run: Run, count: int) -> tuple[str, ...]:
+    first = run.next_record
+    run.next_record += count
+    return tuple(f"m{number}" for number in range(first, first + count))
 
 
-def _acks(run: Run, command: Command, text: str | None) -> int:
-    if text is None:
-        return run.cluster.version.producer_acks
-    if text in ("all", "-1"):
-        return ACKS_ALL
-    if not text.isdigit():
-        raise command.fail(f"acks={text} is none of 0, 1, all")
-    return int(text)
-
-
-def _consume(run: Run, command: Command) -> None:
+def _consume(run: Run, number: int) -> None:
     """What a consumer may read from this broker: everything below its high watermark."""
-    broker = run.cluster.brokers[_live_broker(run, command)]
-    if not isinstance(broker.role, Leader):
-        run.lines.append(f"            client    {broker.version.not_leader_error}")
-        return
-    end = broker.log.high_watermark
-    readable = words.names(broker.log.read(broker.log.log_start_offset, end))
-    line = f"            client    reads up to offset {end} (exclusive): {readable}"
-    run.lines.append(line.rstrip())
+    broker = run.cluster.brokers[number]
+    text = broker.version.not_leader_error
+    if isinstance(broker.role, Leader):
+        end = broker.log.high_watermark
+        readable = words.names(broker.log.read(broker.log.log_start_offset, end))
+        text = f"reads up to offset {end} (exclusive): {readable}".rstrip()
+    run.lines.append(f"            client    {text}")
 
 
-def _fetch(run: Run, command: Command) -> None:
+def _fetch(run: Run, number: int) -> None:
     """One round of a follower: its answer arrives, and its next fetch reaches the leader."""
-    number = _live_broker(run, command)
     role = run.cluster.brokers[number].role
     if not isinstance(role, Follower):
-        raise command.fail(f"broker {number} is not a follower")
-    leader = role.leader
+        raise ValueError(f"broker {number} is not a follower")
     for _ in range(10):
-        answers = run.cluster.on_link(leader, number)
-        requests = run.cluster.on_link(number, leader)
-        is_fetch = bool(requests) and isinstance(requests[0].message, Fetch)
+        answers = run.cluster.on_link(role.leader, number)
+        requests = run.cluster.on_link(number, role.leader)
         if not answers and not requests:
             return
         run.cluster.deliver((requests or answers)[0])
-        if is_fetch:
+        if requests and isinstance(requests[0].message, Fetch):
             return
 
 
-def _messages(run: Run, command: Command) -> list[Envelope]:
-    """The next messages on a link `1>2`, as many as asked for."""
-    link = command.arguments[0] if command.arguments else ""
-    if link.count(">") != 1:
-        raise command.fail("on which link? for example: deliver 1>2, or: drop 2>controller 2")
-    source, target = (_broker(run, command, w, True) for w in link.split(">"))
-    waiting = run.cluster.on_link(source, target)
-    if command.arguments[1:] == ["all"]:
-        return waiting
-    most = _count(command, command.arguments[1], 1000) if len(command.arguments) > 1 else 1
-    if len(waiting) < most:
-        raise command.fail(f"{len(waiting)} messages are on their way on {link}; {_on_way(run)}")
-    return waiting[:most]
+def _on_each(act: Callable[[Cluster, Envelope], None]) -> Callable[..., None]:
+    """Do something to the next messages on a link: so many, or all."""
+
+    def on_link(run: Run, link: tuple[int, int], count: int | str = 1) -> None:
+        waiting = run.cluster.on_link(*link)
+        most = len(waiting) if count == "all" else int(count)
+        if len(waiting) < most:
+            links = " ".join(links_with_messages(run.cluster)) or "none"
+            raise ValueError(f"{len(waiting)} messages are on their way there; links: {links}")
+        for envelope in waiting[:most]:
+            act(run.cluster, envelope)
+
+    return on_link
 
 
-def _on_way(run: Run) -> str:
-    links = sorted(
-        {
-            f"{words.address(e.source)}>{words.address(e.target)}"
-            for e in run.cluster.queue
-            if not e.is_timer and e.source != CLIENT
-        }
-    )
-    return f"links with messages: {' '.join(links) or 'none'}"
+def links_with_messages(cluster: Cluster) -> list[str]:
+    """The links between machines on which messages are on their way, such as "1>controller"."""
+    waiting = [e for e in cluster.queue if not e.is_timer and e.source != CLIENT]
+    return sorted({f"{words.address(e.source)}>{words.address(e.target)}" for e in waiting})
 
 
-def _deliver(run: Run, command: Command) -> None:
-    for envelope in _messages(run, command):
-        run.cluster.deliver(envelope)
+def _on(act: Callable[..., None]) -> Callable[..., None]:
+    return lambda run, *values: act(run.cluster, *values)
 
 
-def _drop(run: Run, command: Command) -> None:
-    for envelope in _messages(run, command):
-        run.cluster.drop(envelope)
+def _between(fault: Callable[..., None]) -> Callable[..., None]:
+    def between(run: Run, one: int, other: int, *values: int) -> None:
+        if one == other:
+            raise ValueError("the two must differ")
+        fault(run.cluster, one, other, *values)
+
+    return between
 
 
-def _stabilize(run: Run, command: Command) -> None:
-    run.cluster.stabilize()
-
-
-def _advance(run: Run, command: Command) -> None:
-    if len(command.arguments) != 1:
-        raise command.fail("how long? for example: advance 10s")
-    run.cluster.advance(_duration_ms(command, command.arguments[0]))
-
-
-def _pause(run: Run, command: Command) -> None:
-    what = command.arguments[1] if len(command.arguments) > 1 else "process"
-    if what not in ("process", "fetcher"):
-        raise command.fail(f"pause the 'process' or its 'fetcher', not {what!r}")
-    faults.pause(run.cluster, _live_broker(run, command), what)
-
-
-def _resume(run: Run, command: Command) -> None:
-    broker = _live_broker(run, command)
-    if broker not in run.cluster.paused:
-        paused = words.ids(sorted(run.cluster.paused)) or "none"
-        raise command.fail(f"broker {broker} is not paused; paused: {paused}")
-    faults.resume(run.cluster, broker)
-
-
-def _on_live(fault: Callable[[Cluster, int], None]) -> Callable[[Run, Command], None]:
-    return lambda run, command: fault(run.cluster, _live_broker(run, command))
-
-
-def _hard_bounce(run: Run, command: Command) -> None:
-    if command.arguments == ["controller"]:
-        faults.controller_bounce(run.cluster)
-    else:
-        faults.hard_bounce(run.cluster, _live_broker(run, command))
-
-
-def _power_loss(run: Run, command: Command) -> None:
-    if command.arguments == ["controller"]:
-        faults.controller_power_loss(run.cluster)
-    else:
-        faults.power_loss(run.cluster, _one_broker(run, command))
-
-
-def _flush(run: Run, command: Command) -> None:
-    faults.flush(run.cluster, _one_broker(run, command))
-
-
-def _start(run: Run, command: Command) -> None:
-    broker = _one_broker(run, command)
-    if broker in run.cluster.brokers:
-        raise command.fail(f"broker {broker} is alive already")
-    faults.start(run.cluster, broker)
-
-
-def _cut(run: Run, command: Command) -> None:
-    faults.network_partition(run.cluster, *_two_machines(run, command))
-
-
-def _heal(run: Run, command: Command) -> None:
-    faults.heal(run.cluster, *_two_machines(run, command))
-
-
-def _degrade(run: Run, command: Command) -> None:
-    one, other = _two_machines(run, command)
-    if len(command.arguments) != 3:
-        raise command.fail("how slow? for example: degraded_network 1 2 50ms")
-    latency = _duration_ms(command, command.arguments[2])
-    faults.degraded_network(run.cluster, one, other, latency)
-
-
-def _elect(run: Run, command: Command) -> None:
-    kind = command.arguments[0] if command.arguments else ""
-    if kind not in ("", "preferred", "unclean"):
-        raise command.fail(f"elect, elect preferred, or elect unclean; not {kind!r}")
-    faults.notice(run.cluster)
-    if kind:
-        faults.elect(run.cluster, kind)
-
-
-def _status(run: Run, command: Command) -> None:
+def _status(run: Run) -> None:
     print_news(run)
     run.lines += words.status(run.cluster)
 
 
-def _check(run: Run, command: Command) -> None:
+def _check(run: Run, *asked: str) -> None:
     """Name what is broken now; without arguments, every property."""
-    asked = command.arguments or list(safety.PROPERTIES)
-    for name in asked:
-        if name not in safety.PROPERTIES:
-            raise command.fail(f"no property {name!r}; known: {', '.join(safety.PROPERTIES)}")
+    for name in asked or safety.PROPERTIES:
         wrong = safety.PROPERTIES[name](run.cluster.observer.view())
         run.lines.append(f"  {name}: {wrong or 'holds'}")
 
 
-def _trace(run: Run, command: Command) -> None:
+def _trace(run: Run, what: str) -> None:
     """Show every message (on), what changes (off), or of that only what concerns the ISR (isr)."""
-    if command.arguments not in (["on"], ["off"], ["isr"]):
-        raise command.fail("trace on, trace off, or trace isr")
-    run.is_tracing = command.arguments == ["on"]
-    run.shows_isr_only = command.arguments == ["isr"]
+    run.is_tracing, run.shows_isr_only = what == "on", what == "isr"
 
 
-COMMANDS: dict[str, Callable[[Run, Command], None]] = {
-    "version": _version,
-    "partition": _partition,
-    "produce": _produce,
-    "consume": _consume,
-    "fetch": _fetch,
-    "deliver": _deliver,
-    "drop": _drop,
-    "stabilize": _stabilize,
-    "advance": _advance,
-    "pause": _pause,
-    "resume": _resume,
-    "kill": _on_live(faults.hard_shutdown),
-    "power_loss": _power_loss,
-    "clean_shutdown": _on_live(faults.clean_shutdown),
-    "hard_bounce": _hard_bounce,
-    "clean_bounce": _on_live(faults.clean_bounce),
-    "start": _start,
-    "cut": _cut,
-    "heal": _heal,
-    "degraded_network": _degrade,
-    "flush": _flush,
-    "elect": _elect,
-    "status": _status,
-    "check": _check,
-    "trace": _trace,
+_SETTINGS = " ".join(
+    f"{f.name.replace('_', '.')}={'true|false' if f.type in (bool, 'bool') else 'TIME'}"
+    for f in fields(Settings)
+)
+_PRODUCE_OPTIONS = "count=COUNT acks=ACKS every=TIME for=TIME"
+_TWO = f"{_ONE_OF_TWO} {_ONE_OF_TWO}"
+COMMANDS: dict[str, Form] = {
+    "version": Form(_version, "VERSION"),
+    "partition": Form(
+        _partition, "", f"leader=IDS replicas=IDS isr=IDS latency=TIME start=OFFSET {_SETTINGS}"
+    ),
+    "produce": Form(_produce, "BROKER [NAME..]", _PRODUCE_OPTIONS),
+    "consume": Form(_consume, "LIVE"),
+    "fetch": Form(_fetch, "LIVE"),
+    "deliver": Form(_on_each(Cluster.deliver), "LINK [COUNT|all]"),
+    "drop": Form(_on_each(Cluster.drop), "LINK [COUNT|all]"),
+    "stabilize": Form(_on(Cluster.stabilize)),
+    "advance": Form(_on(Cluster.advance), "TIME"),
+    "pause": Form(_on(faults.pause), "LIVE [process|fetcher]"),
+    "resume": Form(_on(faults.resume), "PAUSED"),
+    "kill": Form(_on(faults.hard_shutdown), "LIVE"),
+    "power_loss": Form(_on(faults.power_loss), _MACHINE),
+    "clean_shutdown": Form(_on(faults.clean_shutdown), "LIVE"),
+    "hard_bounce": Form(_on(faults.hard_bounce), "LIVE|controller"),
+    "clean_bounce": Form(_on(faults.clean_bounce), "LIVE"),
+    "start": Form(_on(faults.start), "DEAD"),
+    "cut": Form(_between(faults.network_partition), _TWO),
+    "heal": Form(_between(faults.heal), _TWO),
+    "degraded_network": Form(_between(faults.degraded_network), f"{_TWO} TIME"),
+    "flush": Form(_on(faults.flush), "BROKER"),
+    "elect": Form(_on(faults.elect), "[preferred|unclean]"),
+    "status": Form(_status),
+    "check": Form(_check, f"[{'|'.join(safety.PROPERTIES)}..]"),
+    "trace": Form(_trace, "on|off|isr"),
 }
 SYNONYMS = {"hard_shutdown": "kill", "network_partition": "cut"}

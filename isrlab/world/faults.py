@@ -7,9 +7,8 @@ paused or unreachable broker when its session expires, not before.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from isrlab.engine.controller import orders_for
+from isrlab.engine.frozen import replace
 from isrlab.engine.messages import (
     CONTROLLER,
     ControlledShutdown,
@@ -43,7 +42,13 @@ def hard_shutdown(cluster: Cluster, broker: int) -> None:
 
 
 def power_loss(cluster: Cluster, broker: int) -> None:
-    """The machine loses power: records that were not written back are gone, and nobody is told."""
+    """The machine loses power: records that were not written back are gone, and nobody is told.
+
+    A controller dies with the brokers of its site and knows nobody when it returns.
+    """
+    if broker == CONTROLLER:
+        cluster.controller_fails_over(())
+        return
     if broker in cluster.brokers:
         cluster.stop_process(broker, "power_loss")
         cluster.lose_session(broker)
@@ -66,9 +71,16 @@ def start(cluster: Cluster, broker: int) -> None:
 
 
 def hard_bounce(cluster: Cluster, broker: int) -> None:
-    """Killed and started again before the controller can notice."""
-    hard_shutdown(cluster, broker)
-    start(cluster, broker)
+    """Killed and started again before the controller can notice.
+
+    A controller fails over; one of KRaft knows its brokers from the metadata log.
+    """
+    if broker != CONTROLLER:
+        hard_shutdown(cluster, broker)
+        start(cluster, broker)
+    elif not cluster.version.kraft:
+        live = [b for b in cluster.controller.alive if b.id not in cluster.out_of_reach]
+        cluster.controller_fails_over(tuple(live))
 
 
 def clean_bounce(cluster: Cluster, broker: int) -> None:
@@ -135,28 +147,13 @@ def flush(cluster: Cluster, broker: int) -> None:
     cluster.disks[broker] = cluster.disks[broker].flush()
 
 
-def controller_bounce(cluster: Cluster) -> None:
-    """The controller fails over. A KRaft controller knows its brokers from the metadata log."""
-    if cluster.version.kraft:
-        return
-    live = [b for b in cluster.controller.alive if b.id not in cluster.out_of_reach]
-    cluster.controller_fails_over(tuple(live))
-
-
-def controller_power_loss(cluster: Cluster) -> None:
-    """The controller dies with the brokers of its site and knows nobody when it returns."""
-    cluster.controller_fails_over(())
-
-
-def notice(cluster: Cluster) -> None:
-    """The controller notices now every broker that it cannot reach, as if sessions had expired."""
+def elect(cluster: Cluster, kind: str = "") -> None:
+    """The controller notices now every broker that it cannot reach, as if sessions had expired;
+    then an operator asks for an election, if a `kind` is given: "preferred" or "unclean"."""
     for broker in sorted(cluster.out_of_reach):
         _expire_now(cluster, broker)
-
-
-def elect(cluster: Cluster, kind: str) -> None:
-    """An operator asks for an election: "preferred" or "unclean"."""
-    cluster.tell(CONTROLLER, CONTROLLER, ElectLeaders(kind))
+    if kind:
+        cluster.tell(CONTROLLER, CONTROLLER, ElectLeaders(kind))
 
 
 def _expire_now(cluster: Cluster, broker: int) -> None:

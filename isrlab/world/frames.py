@@ -12,7 +12,7 @@ from isrlab.engine.messages import Message
 from isrlab.engine.model import Broker
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Envelope:
     """A message on its way. `incarnation` ties a timer to the process that set it."""
 
@@ -70,7 +70,7 @@ class Frame:
     now_ms: int
     source: int
     target: int
-    message: Message
+    message: Message | Fault
     brokers: dict[int, Broker]
     disks: dict[int, Log]  # of all brokers, dead ones too
     controller: Controller

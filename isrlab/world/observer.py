@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from heapq import merge
 from operator import attrgetter
 from typing import Any, Protocol, cast
@@ -17,6 +16,7 @@ from typing import Any, Protocol, cast
 from isrlab.engine import messages as m
 from isrlab.engine import safety
 from isrlab.engine.controller import Controller
+from isrlab.engine.frozen import replace
 from isrlab.engine.log import Log, Record
 from isrlab.engine.model import (
     NO_LEADER,
@@ -27,7 +27,7 @@ from isrlab.engine.model import (
     PendingExpandIsr,
     PendingShrinkIsr,
 )
-from isrlab.world.frames import Envelope, Event, Frame, Outcome, Prefix
+from isrlab.world.frames import Event, Fault, Frame, Outcome, Prefix
 
 _KIND = {"logs_agree": "diverged"}  # of the event that a broken property makes; else "lost"
 
@@ -51,7 +51,9 @@ class Observer:
         self.committed: dict[str, int] = {}  # record -> offset
         self.acknowledged: dict[str, int] = {}  # record -> acks
         self.disks_lost: set[int] = set()  # brokers that have lost unflushed records
+        self._verified = safety.Verified()
         self.violations: dict[str, str] = {}
+        self._verified = safety.Verified()
         self._records: dict[int, list[Record]] = {}  # of each disk; frames share them
         self._logs: dict[int, tuple[Log, Log]] = {}  # of each disk: as it is, and as frames keep it
         self._brokers: dict[int, tuple[Broker, Broker]] = {}
@@ -60,14 +62,15 @@ class Observer:
         place = len(self.frames) + len(self.events)
         self.events.append(Event(place, self.world.now_ms, kind, broker, **columns))
 
-    def keep(self, envelope: Envelope, was_lost: bool = False) -> None:
+    def keep(
+        self, source: int, target: int, message: m.Message | Fault, was_lost: bool = False
+    ) -> None:
         """A frame: what the cluster looks like now."""
         world, place = self.world, len(self.frames) + len(self.events)
         disks = {number: self._kept_log(number, log) for number, log in world.disks.items()}
         brokers = {number: self._kept_broker(broker) for number, broker in world.brokers.items()}
-        way = (envelope.source, envelope.target, envelope.message)
         state = (brokers, disks, world.controller)
-        self.frames.append(Frame(place, world.now_ms, *way, *state, was_lost))
+        self.frames.append(Frame(place, world.now_ms, source, target, message, *state, was_lost))
 
     def _kept_log(self, number: int, log: Log) -> Log:
         """The log over records that all frames share while it grows: a long run stays cheap."""
@@ -155,7 +158,9 @@ class Observer:
         if isinstance(old, Leader) and old.leader_epoch == new.leader_epoch and old.isr != new.isr:
             self.note("isr_commit", **at, isr_before=old.isr)
 
-    def compare_stored(self, before: Controller | None, message: m.Message = None) -> None:
+    def compare_stored(
+        self, before: Controller | None, message: m.Message | Fault | None = None
+    ) -> None:
         """Note the stored ISR, if the controller's step changed it, as said by the controller."""
         now = self.world.controller
         if before is not None and set(before.isr) == set(now.isr):
@@ -192,6 +197,7 @@ class Observer:
             self.committed,
             self.acknowledged,
             len(self.disks_lost),
+            self._verified,
         )
 
     def ask_safety(self, before: dict[int, Broker]) -> None:

@@ -21,8 +21,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from isrlab.engine.versions import PRESETS, KafkaVersion
-from isrlab.world.commands import COMMANDS, SYNONYMS, print_news
-from isrlab.world.script import Command, Run, ScriptError, parse
+from isrlab.world.commands import COMMANDS, obey
+from isrlab.world.script import Run, ScriptError, parse
 
 __all__ = ["COMMANDS", "Run", "ScriptError", "outcomes", "play", "read"]
 
@@ -58,25 +58,9 @@ def play(text: str, version: str | KafkaVersion | None = None) -> Run:
         start = len(run.world.frames) if run.world else 0
         run.lines = []
         for command in block.commands:
-            _obey(run, command)
+            obey(run, command)
         block.printed = "\n".join(run.lines) or "ok"
         block.frames = (start, len(run.cluster.frames)) if run.world else (0, 0)
     if run.world is None:
         raise run.blocks[-1].commands[-1].fail("the script ends without a 'partition' line")
     return run
-
-
-def _obey(run: Run, command: Command) -> None:
-    name = command.words[0]
-    handler = COMMANDS.get(SYNONYMS.get(name, name))
-    if handler is None:
-        raise command.fail(f"unknown command {name!r}; known: {', '.join(COMMANDS)}")
-    if run.world is None and name not in ("version", "partition", "trace"):
-        raise command.fail("a script begins with a 'partition' line (and may name a 'version')")
-    try:
-        handler(run, command)
-    except ScriptError:
-        raise
-    except ValueError as error:
-        raise command.fail(str(error)) from None
-    print_news(run)

@@ -15,23 +15,22 @@ import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from isrlab.engine.messages import CLIENT
 from isrlab.engine.safety import PROPERTIES
 from isrlab.world import scenario
 from isrlab.world.cluster import Cluster, NotSettledError
-from isrlab.world.commands import COMMANDS, print_news
+from isrlab.world.commands import COMMANDS, links_with_messages, obey
 from isrlab.world.script import Command, Run
 from isrlab.world.words import address
 
 WAITS = ("100ms", "600ms", "6s", "20s", "50s")
 
 
-class Player:
-    """A cluster and the lines it has played so far; `powers` are faults beyond the usual ones."""
+class Schedule:
+    """A cluster and the lines it has played so far; `faults` are faults beyond the usual ones."""
 
-    def __init__(self, version: str, partition: str, powers: Iterable[str] = ()) -> None:
+    def __init__(self, version: str, partition: str, faults: Iterable[str] = ()) -> None:
         self.run = Run([])
-        self.powers = frozenset(powers)
+        self.faults = frozenset(faults)
         self.lines: list[str] = []
         for line in (f"version {version}", partition):
             self.play(line)
@@ -46,9 +45,7 @@ class Player:
 
     def play(self, line: str) -> None:
         self.lines.append(line)
-        command = Command(len(self.lines), line)
-        COMMANDS[command.words[0]](self.run, command)
-        print_news(self.run)
+        obey(self.run, Command(len(self.lines), line))
 
     def choose(self, kind: int, which: int, words: tuple[str, ...] = ()) -> None:
         """Play one of the lines that make sense now; of those commands only, if any are named."""
@@ -74,28 +71,24 @@ class Player:
             ["elect preferred"],
             *self._offers_of_links(),
             *self._offers_of_brokers(live),
-            [f"power_loss {b}" for b in live if "power" in self.powers],
-            ["elect unclean"] if "unclean" in self.powers else [],
-            ["hard_bounce controller"] if "controller" in self.powers else [],
+            [f"power_loss {b}" for b in live if "power" in self.faults],
+            ["elect unclean"] if "unclean" in self.faults else [],
+            ["hard_bounce controller"] if "controller" in self.faults else [],
         ]
 
     def _offers_of_links(self) -> list[list[str]]:
         cluster = self.cluster
-        waiting = {
-            f"{address(e.source)}>{address(e.target)}"
-            for e in cluster.queue
-            if not e.is_timer and e.source != CLIENT
-        }
+        waiting = links_with_messages(cluster)
         machines = [*cluster.replicas, 0]
         pairs = [(a, b) for a in cluster.replicas for b in machines if a != b and (a < b or b == 0)]
         names = {p: f"{p[0]} {address(p[1])}" for p in pairs}
         cut = [p for p in pairs if cluster.is_cut(*p)]
-        deliver = [f"deliver {link}" for link in sorted(waiting)]
+        deliver = [f"deliver {link}" for link in waiting]
         return [
             deliver,
             deliver,
             deliver,
-            [f"drop {link}" for link in sorted(waiting) if not link.startswith("controller")],
+            [f"drop {link}" for link in waiting if not link.startswith("controller")],
             [f"cut {names[p]}" for p in pairs if p not in cut],
             [f"heal {names[p]}" for p in cut],
             [f"heal {names[p]}" for p in cut],
@@ -116,7 +109,7 @@ class Player:
             [f"pause {b} {what}" for what in ("process", "fetcher") for b in running],
             resume,
             resume,
-            [f"flush {b}" for b in cluster.replicas if "power" in self.powers],
+            [f"flush {b}" for b in cluster.replicas if "power" in self.faults],
         ]
 
     def repair(self) -> None:
@@ -134,14 +127,14 @@ class Player:
 
 
 @dataclass(frozen=True, slots=True)
-class Hunt:
+class Goal:
     """What is looked for, and where."""
 
     property: str  # of engine/safety.py
     version: str  # in which it is to break
     unless: str | None = None  # a version in which the same schedule must keep it
     partition: str = "partition replicas=1,2"
-    powers: tuple[str, ...] = ()  # faults beyond the usual: "power", "unclean", "controller"
+    faults: tuple[str, ...] = ()  # faults beyond the usual: "power", "unclean", "controller"
     words: tuple[str, ...] = ()  # the commands to draw from; none: all of them
     length: int = 40  # lines of a schedule, at most
 
@@ -155,60 +148,60 @@ class Hunt:
             raise ValueError(f"no command {unknown[0]!r}; known: {', '.join(COMMANDS)}")
 
 
-def find(hunt: Hunt, seeds: Iterable[int]) -> Iterator[tuple[int, str]]:
+def find(goal: Goal, seeds: Iterable[int]) -> Iterator[tuple[int, str]]:
     """(seed, shortest scenario) for each of `seeds` whose schedule breaks the property."""
     for seed in seeds:
-        lines = wander(hunt, seed)
-        if lines and is_hit(hunt, lines):
-            yield seed, "\n".join(shorten(hunt, lines))
+        lines = random_schedule(goal, seed)
+        if lines and is_reached(goal, lines):
+            yield seed, "\n".join(shorten(goal, lines))
 
 
-def wander(hunt: Hunt, seed: int) -> list[str]:
+def random_schedule(goal: Goal, seed: int) -> list[str]:
     """The schedule of a seed up to the break, without its version line; empty if nothing broke."""
     chance = random.Random(seed)
-    player = Player(hunt.version, hunt.partition, hunt.powers)
-    for _ in range(hunt.length):
+    schedule = Schedule(goal.version, goal.partition, goal.faults)
+    for _ in range(goal.length):
         try:
-            player.choose(chance.randrange(1 << 30), chance.randrange(1 << 30), hunt.words)
+            schedule.choose(chance.randrange(1 << 30), chance.randrange(1 << 30), goal.words)
         except (ValueError, NotSettledError):
             return []
-        if hunt.property in player.cluster.violations:
-            return player.lines[1:]
+        if goal.property in schedule.cluster.violations:
+            return schedule.lines[1:]
     return []
 
 
-def is_hit(hunt: Hunt, lines: list[str]) -> bool:
+def is_reached(goal: Goal, lines: list[str]) -> bool:
     """The schedule breaks the property in the one version, and not in the other."""
-    return _breaks(hunt, hunt.version, lines) and not (
-        hunt.unless and _breaks(hunt, hunt.unless, lines)
+    return _breaks(goal, goal.version, lines) and not (
+        goal.unless and _breaks(goal, goal.unless, lines)
     )
 
 
-def _breaks(hunt: Hunt, version: str, lines: list[str]) -> bool:
+def _breaks(goal: Goal, version: str, lines: list[str]) -> bool:
     try:
         run = scenario.play("\n".join(lines), version=version)
     except (ValueError, NotSettledError):
         return False
-    return hunt.property in run.cluster.violations
+    return goal.property in run.cluster.violations
 
 
-def shorten(hunt: Hunt, lines: list[str]) -> list[str]:
+def shorten(goal: Goal, lines: list[str]) -> list[str]:
     """The schedule without any line that it can do without; the first line stays."""
     size = len(lines) // 2
     while size:
-        shorter = _without_runs(hunt, lines, size)
+        shorter = _without_runs(goal, lines, size)
         if size > 1 or len(shorter) == len(lines):
             size //= 2
         lines = shorter
     return lines
 
 
-def _without_runs(hunt: Hunt, lines: list[str], size: int) -> list[str]:
+def _without_runs(goal: Goal, lines: list[str], size: int) -> list[str]:
     """The schedule without any run of `size` lines that it can do without, from the front."""
     start = 1
     while start < len(lines):
         left = lines[:start] + lines[start + size :]
-        if is_hit(hunt, left):
+        if is_reached(goal, left):
             lines = left
         else:
             start += size

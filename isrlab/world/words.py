@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
 
 from isrlab.engine.log import Log, Record
 from isrlab.engine.messages import CLIENT, CONTROLLER, FetchResponse, Message, OffsetsForLeaderEpoch
@@ -44,22 +43,22 @@ def _few(words: list[str]) -> str:
     return f"{words[0]} {words[1]} .. {words[-1]} ({len(words)} records)"
 
 
-def describe(message: Message) -> str:
+def describe(message: Message | Fault) -> str:
     """A message as one line: its kind, then what of it is not obvious."""
     if isinstance(message, Fault):
         return message.text
     if isinstance(message, FetchResponse):
         return _describe_fetch_response(message)
     shown = []
-    for part in fields(message):  # type: ignore[arg-type]
-        value = getattr(message, part.name)
-        if part.name in _SILENT or value in (None, -1, ()) or part.name in ("brokers", "replicas"):
+    for part in message.__struct_fields__:
+        value = getattr(message, part)
+        if part in _SILENT or value in (None, -1, ()) or part in ("brokers", "replicas"):
             continue
-        if part.name == "is_recovering" and not value:
+        if part == "is_recovering" and not value:
             continue
         text = ids(value) if isinstance(value, tuple) else value
-        name = _SHORT.get(part.name, part.name)
-        if isinstance(message, OffsetsForLeaderEpoch) and name == "epoch" != part.name:
+        name = _SHORT.get(part, part)
+        if isinstance(message, OffsetsForLeaderEpoch) and name == "epoch" != part:
             name = "expects"  # the epoch it believes in, not the one it asks about
         shown.append(f"{name}={text}")
     return f"{type(message).__name__:<15} {' '.join(shown)}".rstrip()

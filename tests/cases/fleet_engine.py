@@ -213,9 +213,14 @@ def _deliver_due(cluster: Cluster, before: int) -> None:
 def _changes(cluster: Cluster, scene: Scene) -> list[tuple[int, int, int, int]]:
     zero_ms = _clock(scene, 0)
     return [
-        (row.ts_ms - zero_ms, ASKED[row.kind], _mask(row.isr_before), _mask(row.isr))
-        for row in cluster.events
-        if row.kind in ASKED and row.broker == LEADER
+        (
+            event.ts_ms - zero_ms,
+            ASKED[event.kind],
+            _mask(event.isr_before),
+            _mask(event.isr),
+        )
+        for event in cluster.events
+        if event.kind in ASKED and not event.is_stored_state
     ]
 
 
@@ -223,14 +228,14 @@ def _produces(cluster: Cluster, scene: Scene) -> tuple[list[tuple[int, str]], li
     """What became of produces with acks=all; their records are named for when they were sent."""
     zero_ms = _clock(scene, 0)
     failures, waits_ms = [], []
-    for row in cluster.events:
-        if row.kind == "produce_error":
-            failures.append((row.ts_ms - zero_ms, row.detail["error"]))
-        elif row.kind == "produce_ack" and scene.acks == ACKS_ALL:
-            sent_ms = int(row.detail["records"].split(".")[0])
-            waits_ms.append(row.ts_ms - zero_ms - sent_ms)
+    for event in cluster.events:
+        if event.kind == "produce_error":
+            failures.append((event.ts_ms - zero_ms, event.detail["error"]))
+        elif event.kind == "produce_ack" and scene.acks == ACKS_ALL:
+            sent_ms = int(event.detail["records"].split(".")[0])
+            waits_ms.append(event.ts_ms - zero_ms - sent_ms)
     return sorted(failures), sorted(waits_ms)
 
 
-def _mask(isr: list[int]) -> int:
+def _mask(isr: tuple[int, ...]) -> int:
     return sum(1 << (broker - LEADER - 1) for broker in isr if broker != LEADER)

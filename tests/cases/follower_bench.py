@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
 
 from cases.leader_bench import T0, log_of
 from isrlab.engine import broker as machine
 from isrlab.engine import messages as m
+from isrlab.engine.frozen import replace
 from isrlab.engine.log import Log, Record
 from isrlab.engine.model import Broker, Follower, Settings
 from isrlab.engine.versions import PRESETS

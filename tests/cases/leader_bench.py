@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from isrlab.engine import broker as machine
 from isrlab.engine import messages as m
+from isrlab.engine.frozen import replace
 from isrlab.engine.isr import is_pending, maybe_expand_isr, pending
 from isrlab.engine.log import LeaderEpochCache, Log, Record
 from isrlab.engine.model import Broker, CommittedIsr, Leader, Settings

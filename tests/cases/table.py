@@ -1,9 +1,19 @@
-"""A case is a table: what is set up, then steps, each with the numbers to be seen after it."""
+"""A case is text: what is set up, then a step a line, each with the numbers to be seen after it.
+
+    # why it is interesting
+    case ID COLUMNS leo=10 isr=(1,)
+      fetch 2 8 -> hw=8
+      wait 30000
+
+COLUMNS are letters of the preset matrix; what stands for no Python value is a word.
+"""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -15,24 +25,44 @@ Step = tuple[tuple[object, ...], Seen]
 
 @dataclass(frozen=True)
 class Case:
-    """`columns` are letters of the preset matrix; a step is ((action, arguments ...), seen)."""
+    """A step is ((action, arguments ...), seen)."""
 
     id: str
     columns: str
     setup: dict[str, object]
-    steps: tuple[Step, ...]
-    only: dict[str, tuple[Step, ...]] = field(default_factory=dict)  # other numbers in a column
-
-    def steps_in(self, column: str) -> tuple[Step, ...]:
-        found = next((steps for letters, steps in self.only.items() if column in letters), None)
-        return self.steps if found is None else found
+    steps: list[Step]
 
 
-def in_every_column(cases: Iterable[Case]) -> Callable:
-    """Each case in each generation it applies to, named like "B6[0.10.2]"."""
+def read(name: str) -> list[Case]:
+    """The cases of tests/cases/NAME.txt."""
+    cases: list[Case] = []
+    for line in Path(__file__).with_name(f"{name}.txt").read_text().splitlines():
+        done, _, seen = line.partition(" #" if line.startswith(" ") else "#")[0].partition("->")
+        words = done.split()
+        if words[:1] == ["case"]:
+            cases.append(Case(words[1], words[2], _facts(words[3:]), []))
+        elif words:
+            cases[-1].steps.append(((words[0], *map(_value, words[1:])), _facts(seen.split())))
+    return cases
+
+
+def _facts(words: Iterable[str]) -> dict[str, object]:
+    return {name: _value(text) for name, _, text in (w.partition("=") for w in words)}
+
+
+def _value(word: str) -> object:
+    try:
+        return ast.literal_eval(word)
+    except (ValueError, SyntaxError):
+        return word
+
+
+def in_every_column(*names: str) -> Callable:
+    """Each case of these files in each generation it applies to, named like "B6[0.10.2]"."""
     rows = [
         pytest.param(case, column, id=f"{case.id}[{PRESETS[column].name}]")
-        for case in cases
+        for name in names
+        for case in read(name)
         for column in case.columns
     ]
     return pytest.mark.parametrize(("case", "column"), rows)

@@ -1,16 +1,6 @@
-"""What a claim asks: a measure, with the words and options that it takes.
+"""What a claim asks, as the README of `data/claims` says: a measure, its words and its options.
 
-    time isr_shrink broker=1            a measure, a word, an option
-    time isr_shrink < acknowledged m2   comparing two (also =), or - from one to the other
-    outcome is lost                     comparing with a value
-    outcome and committed m1            both, as words
-    where outcome is lost               the releases in which that is so
-    first happens isr_shrink            the first of them
-
-Every measure has the options `script=NAME` (of the claim's file, else of data/scenarios; default:
-the script without a name), `release=2.5`, the rules of `KafkaVersion` (switched by hand, such as
-kraft=false) and what stands in braces in the script ({at} is filled by at=5s). The others are its
-own. Answers are kept, runs only for a moment.
+Answers are kept, runs only for a moment.
 """
 
 from __future__ import annotations
@@ -98,8 +88,12 @@ def parse(text: str, scripts: dict[str, str]) -> Ask:
         left, is_there, right = text.partition(f" {sign} ")
         if is_there:
             one, other = parse(left, scripts), parse(right, scripts)
-            return lambda release, do=combine: do(one(release), other(release))  # type: ignore[misc]
+            return _combined(combine, one, other)
     return _single(text, scripts)
+
+
+def _combined(combine: Callable[[Any, Any], object], one: Ask, other: Ask) -> Ask:
+    return lambda release: combine(one(release), other(release))
 
 
 def _among(word: str, holds: list[tuple[KafkaVersion, bool]]) -> str:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 from isrlab.closeups.segment import Batch, Reader, ReadRules, SegmentedLog
 from isrlab.engine import rules
 from isrlab.engine.messages import Produce
 from isrlab.engine.model import Settings
 from isrlab.engine.versions import RULES, KafkaVersion
 from isrlab.workbook.claims.asking import Trial, measure
-
-_SETTINGS = [field.name for field in fields(Settings)]
 
 
 @measure
@@ -23,16 +19,15 @@ def default(trial: Trial, name: str) -> object:
 @measure
 def setting_name(_: Trial, start: str, end: str) -> str:
     """The full name of the setting that starts and ends so."""
-    names = (name.replace("_", ".") for name in _SETTINGS)
+    names = (name.replace("_", ".") for name in Settings.__annotations__)
     return next(name for name in names if name.startswith(start) and name.endswith(end))
 
 
 @measure
 def owner_of(_: Trial, setting: str) -> str:
     """Who decides a setting: a field of the produce request, or of the topic's settings."""
-    if setting in {field.name for field in fields(Produce)}:
-        return "producer"
-    return "topic or broker" if setting in _SETTINGS else "nobody"
+    owners = {"producer": Produce, "topic or broker": Settings}
+    return next(owner for owner, kind in owners.items() if setting in kind.__annotations__)
 
 
 @measure

@@ -18,8 +18,8 @@ from isrlab.world.frames import Frame
 from isrlab.world.words import START_MS
 
 _CAUSES = {
-    m.LeaderAndIsr: "its own high watermark",
-    m.ListOffsetsResponse: "its fetch was out of range",
+    "LeaderAndIsr": "its own high watermark",
+    "ListOffsetsResponse": "its fetch was out of range",
 }
 
 
@@ -191,7 +191,7 @@ def outcome(trial: Trial) -> str:
 
 @measure
 def committed(trial: Trial, record: str) -> bool:
-    return record in trial.run.cluster.committed
+    return record in trial.run.cluster.observer.committed
 
 
 @measure
@@ -207,10 +207,10 @@ def _copies(frame: Frame, record: str) -> int:
 @measure
 def copies_when_acknowledged(trial: Trial, record: str) -> int:
     """How many replicas have a record in the step in which the first producer has its answer."""
-    journal = trial.run.cluster.journal
-    kinds = [None if isinstance(entry, Frame) else entry["kind"] for entry in journal]
-    before = journal[: kinds.index("produce_ack")]
-    return _copies(next(e for e in reversed(before) if isinstance(e, Frame)), record)
+    events = trial.run.cluster.events
+    answer = next(event for event in events if event.kind == "produce_ack")
+    frames = (frame for frame in reversed(trial.run.frames) if frame.place < answer.place)
+    return _copies(next(frames), record)
 
 
 @measure
@@ -230,7 +230,7 @@ def cause_of_truncation(trial: Trial, broker: int) -> str:
     """Why a broker last truncated its log: by the message with which it did."""
     ends = [(f.message, f.disks[broker].log_end_offset) for f in trial.run.frames]
     causes = [message for (_, end), (message, after) in pairwise(ends) if after < end]
-    return _CAUSES[type(causes[-1])]
+    return _CAUSES[type(causes[-1]).__name__]
 
 
 # Epochs and messages

@@ -1,35 +1,4 @@
-"""Claims are text, a file each in `data/claims`: who says what, the scripts, and what is measured.
-
-    claim 8: A follower that has not caught up for the lag time is dropped, whatever it has.
-    theme: lag clock and membership
-    source: articles 000 to 004 (none makes an exception)
-    run: No writes; a follower with every record stops; then one record (every release).
-    release: 2.1
-    script: claim_idle_follower
-
-    statement: dropped for its time alone
-    measure: time isr_shrink < acknowledged m2
-    claimed: yes
-    ----
-    right up to 2.0.1 only
-      0.8.2-2.0.1  yes
-      2.1-4.3      no (claimed: yes)
-
-    evidence: 2.0 drops the idle follower at {time isr_shrink release=2.0} ms.
-    ----
-    2.0 drops the idle follower at 15000 ms.
-
-`key: value` lines; indented lines go on. What stands after `----` is what the lines before it give,
-and `pytest --rewrite` writes it anew. `release` is the one in which the claim is best seen.
-
-A `script` is the text below it, or a scenario or script named behind the colon, perhaps with
-changes: `script weak: loss_bounce, acks=1 -> acks=all`. One may be without a name.
-
-A `statement` has a `measure` (see `asking`), asked in all `releases` ("from 0.9.0", "up to 2.6",
-"0.11 to 2.8", or a list; default: every generation), and what is `claimed`: a value,
-"5000 to 7500", or "10000; from 2.5: 30000"; a ? asks. `words: joins or stays out` names yes and no.
-Or it has `cases`, a line each: situation | claimed | measure. Or it is a matter of `record`.
-"""
+"""Reads claims: text files in `data/claims`, whose README says how one is written."""
 
 from __future__ import annotations
 
@@ -104,11 +73,6 @@ class Claim:
     def kind(self) -> Kind:
         return kind_of(self.statements)
 
-    @property
-    def word(self) -> str:
-        """The verdicts on all statements, in a few words."""
-        return "; ".join(f"{s.says}: {s.word}" for s in self.statements)
-
     @cached_property
     def evidence(self) -> str:
         """A sentence with the numbers of runs."""
@@ -129,10 +93,11 @@ class Claim:
         outputs = [statement.printed for statement in self.statements]
         outputs.append(textwrap.fill(self.evidence, 100))
         text = re.sub(rf"(?m)^{SEPARATOR}\n(.+\n)*", f"{SEPARATOR}\n", self.path.read_text())
-        return "".join(
-            source + (f"{SEPARATOR}\n{output}\n" if output else "")
-            for source, output in zip(text.split(f"{SEPARATOR}\n"), [*outputs, ""], strict=True)
-        )
+        *sources, rest = text.split(f"{SEPARATOR}\n")
+        if len(sources) != len(outputs):
+            Entry(self.path, 1, "").fail(f"each statement, and the evidence, ends with {SEPARATOR}")
+        pairs = zip(sources, outputs, strict=True)
+        return "".join(f"{source}{SEPARATOR}\n{output}\n" for source, output in pairs) + rest
 
 
 def read(path: Path) -> Claim:

@@ -1,0 +1,19 @@
+"""Frozen, the base of every record of this package, and `replace`, the only way to change one.
+
+A struct of msgspec: slots, comparison and hash as in a frozen dataclass, made in a fraction of the
+time. Nothing frozen can refer to itself, so the garbage collector need not look at it.
+"""
+
+from __future__ import annotations
+
+from typing import dataclass_transform
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+__all__ = ["Frozen", "replace"]
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+class Frozen(Struct, frozen=True, gc=False):
+    """A record whose fields are set once."""

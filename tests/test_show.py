@@ -1,0 +1,204 @@
+"""Pictures by concept: what they draw is what the run says, and they fit on a page."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex, to_rgba
+
+from isrlab.engine.versions import PRESETS
+from isrlab.events import exact
+from isrlab.show import bands, curves, matrix, messages, offsets, replicas, style
+from isrlab.world import scenario
+from isrlab.world.words import START_MS
+
+LONG = "A finding that says very much about " + ", ".join(f"record m{n}" for n in range(60))
+
+
+def play(name, version=None):
+    return scenario.play(scenario.read(name), version=version)
+
+
+def pixels(ax):
+    """Width of the stored picture, which grows with whatever is drawn beyond the figure."""
+    figure = ax.get_figure(root=True)
+    figure.canvas.draw()
+    box = figure.get_tightbbox(figure.canvas.get_renderer())
+    return max(box.width, figure.get_figwidth()) * figure.dpi
+
+
+def bars(ax):
+    """(left, width, row, colour) of every bar, rounded."""
+    return {
+        (round(p.get_x(), 3), round(p.get_width(), 3), round(p.get_y() + p.get_height() / 2),
+         p.get_facecolor())
+        for p in ax.patches if p.get_width()
+    }  # fmt: skip
+
+
+# Offsets and lag clocks
+
+
+@pytest.mark.parametrize("name", ["leave_and_return", "flapping", "catching_up"])
+def test_plotted_offsets_are_those_of_the_run(name):
+    run = play(name)
+    ax = offsets.plot_offsets(offsets.offsets_of(run))
+    drawn = {line.get_label(): line for line in ax.lines}
+    logs = [(f.now_ms, f.disks[1]) for f in run.frames[run.first_frame :]]
+    times = [(ms - START_MS) / 1000 for ms, _ in logs]
+    for label, values in {
+        "LEO of 1 (leader)": [log.log_end_offset for _, log in logs],
+        "high watermark": [log.high_watermark for _, log in logs],
+    }.items():
+        x, y = drawn[label].get_data()
+        np.testing.assert_array_equal(x[:-1], times)
+        np.testing.assert_array_equal(y[:-1], values)
+        assert (x[-1], y[-1]) == ((run.cluster.now_ms - START_MS) / 1000, values[-1])
+
+
+def test_the_clock_of_a_follower_that_hangs_is_a_saw_tooth():
+    seen = offsets.offsets_of(play("saw_tooth"))
+    times, ages = offsets.clock_ages(seen, 2)
+    assert ages.max() == 8.0
+    assert (np.diff(times) >= 0).all()
+    figure = offsets.plot_clocks({"3.7": seen}, 10.0)
+    (ax,) = figure.axes
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), ages)
+    assert ax.lines[1].get_ydata()[0] == 10.0
+    assert figure.get_suptitle() == "Stays: 3.7"
+
+
+def test_the_panels_of_clocks_reach_to_the_end_of_the_longest_run():
+    runs = [offsets.offsets_of(play(name)) for name in ("idle_topic", "saw_tooth")]
+    figure = offsets.plot_clocks(dict(zip(("long", "short"), runs, strict=True)), 10.0)
+    ends = {ax.get_xlim()[1] for ax in figure.axes}
+    assert ends == {max(seen.times_s[-1] for seen in runs)}
+
+
+@pytest.mark.parametrize(
+    ("name", "finding"),
+    [
+        ("leave_and_return", "Replica 3 leaves at 45 s, replica 3 joins at 61 s"),
+        ("flapping", "Replica 2 leaves at 15 s; then the ISR changes 18 more times"),
+        ("saw_tooth", "Nobody leaves the ISR"),
+    ],
+)
+def test_who_left_and_who_joined(name, finding):
+    assert offsets.isr_finding(offsets.isr_of(play(name))) == finding
+
+
+# Bands
+
+
+@pytest.mark.parametrize("name", ["leave_and_return", "flapping"])
+def test_bands_are_the_spans_of_the_events(name):
+    run = play(name)
+    (spans,) = exact.isr_spans(run.events(), end_ms=run.cluster.now_ms).values()
+    ax = bands.plot_bands(bands.isr_rows(offsets.isr_of(run), run.cluster.replicas), "")
+    for row, replica in enumerate(run.cluster.replicas):
+        inside = sum(s.end_ms - s.start_ms for s in spans if replica in s.isr) / 1000
+        drawn = [width for _, width, y, _ in bars(ax) if y == row]
+        assert sum(drawn) == pytest.approx(inside)
+        thin = [line.get_data() for line in ax.lines if len(line.get_xdata())]
+        outside = sum(x[1] - x[0] for x, y in thin if y[0] == row)
+        assert inside + outside == pytest.approx((run.cluster.now_ms - START_MS) / 1000)
+
+
+def test_neighbouring_spans_are_joined_where_only_others_come_and_go():
+    (row,) = bands.isr_rows(offsets.isr_of(play("flapping")), (1,)).values()
+    assert row == [bands.Span(0.0, 60.0, "broker 1")]
+
+
+def test_a_state_and_a_broker_have_their_colours():
+    rows = {"a": [bands.Span(0, 1, "stale"), bands.Span(1, 2, "broker 3")]}
+    colours = {to_hex(colour) for *_, colour in bars(bands.plot_bands(rows, ""))}
+    assert colours == {style.STATES["stale"].lower(), style.broker_colour(3).lower()}
+
+
+# Messages
+
+
+def test_an_arrow_for_each_message_with_its_news():
+    arrows = [
+        messages.Arrow(1, 2, "there", news="LEO 0 → 1"),
+        messages.Arrow(2, 1, "back", was_lost=True),
+    ]
+    ax = messages.plot_arrows(arrows, "two messages")
+    texts = [text.get_text() for text in ax.texts]
+    assert {"1", "2", "there", "LEO 0 → 1", "back  LOST"} <= {*texts}
+    drawn = [note for note in ax.texts if getattr(note, "arrow_patch", None)]
+    assert [(note.xyann[0], note.xy[0]) for note in drawn] == [(0, 1), (1, 0)]
+    assert drawn[1].arrow_patch.get_edgecolor() == to_rgba(style.LOST)
+
+
+def test_messages_of_a_run_are_drawn_in_order_and_rounds_of_nothing_are_left_out():
+    run = play("sync_cycle")
+    ax = messages.plot_messages(run, first=1)
+    texts = [text.get_text().split()[0] for text in ax.texts if text.get_text()]
+    kinds = [text for text in texts if text in ("Produce", "Fetch", "FetchResponse")]
+    assert kinds == ["Produce", "FetchResponse", "Fetch", "FetchResponse"]
+    title = "The followers learn the high watermark (1) 500 ms, 3 message(s) later"
+    assert ax.get_title(loc="left") == title
+
+
+# Replicas
+
+
+def test_a_box_for_each_record_and_lines_where_logs_end():
+    run = play("three_replicas")
+    frame = run.frames[run.blocks[0].frames[1] - 1]
+    ax = replicas.plot_replicas(frame)
+    hatched = [p for p in ax.patches if p.get_hatch()]
+    assert (len(ax.patches), len(hatched)) == (7 + 6 + 5, 2 + 1)
+    words = [text.get_text() for text in ax.texts]
+    assert [w for w in words if w.startswith(("LEO", "HW"))] == [
+        "LEO 7", "HW 5", "LEO 6", "HW 5", "LEO 5", "HW 5",
+    ]  # fmt: skip
+
+
+def test_another_record_than_the_leaders_is_outlined():
+    run = play("divergence_power_loss", "0.10.2")
+    ax = replicas.plot_replicas(run.frames[-1])
+    red = to_rgba(style.LOST)
+    assert sum(patch.get_edgecolor() == red for patch in ax.patches) == 1
+
+
+# On a page
+
+
+CELLS = {v.name: "diverged" for v in PRESETS.values()}
+NOTES = {"a" * 200: "19 ISR changes, 616.0 s out"}
+PICTURES = {
+    "matrix": lambda: matrix.plot_matrix(
+        {f"a long name {n} (KAFKA-1546)": CELLS for n in "ab"}, LONG
+    ),
+    "bands": lambda: bands.plot_bands({"a" * 200: [bands.Span(0, 1, "stale")]}, LONG, notes=NOTES),
+    "arrows": lambda: messages.plot_arrows([messages.Arrow(1, 2, "x")], LONG),
+    "ticks": lambda: curves.plot_ticks({"2.4": {"": [1, 2]}}, LONG, curves.Scale("s")),
+    "offsets": lambda: offsets.plot_offsets(offsets.offsets_of(play("leave_and_return")), LONG),
+    "replicas": lambda: replicas.plot_replicas(play("three_replicas").frames[-1], title=LONG),
+}
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_under_a_long_title_fits_on_a_page(name):
+    assert pixels(PICTURES[name]()) <= style.MOST_PIXELS
+
+
+def test_a_loss_of_thousands_of_records_names_five():
+    run = play("real_offsets", "2.7")
+    finding = replicas.story_finding(run)
+    assert finding == "Committed, and lost: m603, m604, m605, m606, m607 and 2,223 more"
+    assert pixels(replicas.plot_story(run).axes[0]) <= style.MOST_PIXELS
+
+
+def test_rows_of_ticks_without_groups_have_the_looks_of_their_versions():
+    ax = curves.plot_ticks({"2.4": {"": [1]}, "0.8.2": {"": [2]}}, "", curves.Scale("s"))
+    assert [line.get_color() for line in ax.lines] == [
+        style.version_look(version)[0] for version in ("2.4", "0.8.2")
+    ]
+
+
+def test_version_looks_are_all_different():
+    looks = [style.version_look(version) for version in PRESETS.values()]
+    assert len({*looks}) == len(PRESETS)

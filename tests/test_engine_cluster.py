@@ -56,7 +56,7 @@ def test_a_paused_leader_takes_none(version: str) -> None:
 
 
 def test_a_long_run_ends_in_its_last_state() -> None:
-    """Pictures once stopped at 5,000 entries of the journal, while the text went on."""
+    """Pictures once stopped after 5,000 frames and events, while the text went on."""
     text = "partition replicas=1,2\nproduce 1 every=100ms for=130s acks=1\nadvance 1s\nstatus"
     run = scenario.play(text)
     assert "leo=1300 hw=1300" in run.printed

@@ -23,9 +23,9 @@ ROW = {"run": "r", "ts_ms": 0, "kind": "isr_shrink"}
 
 def stored_in_frames(run: Run) -> list[tuple[int, tuple[int, ...]]]:
     """(since when, members) of the stored ISR, as the controller's state has it after each step."""
-    history: list[tuple[int, tuple[int, ...]]] = []
+    history = [(0, run.frames[0].controller.isr)]
     for frame in run.frames:
-        if not history or set(history[-1][1]) != set(frame.controller.isr):
+        if set(history[-1][1]) != set(frame.controller.isr):
             history.append((frame.now_ms - START_MS, frame.controller.isr))
     return history
 

@@ -192,15 +192,6 @@ def test_cut_of_the_cache(case, assigned, method, offset, entries):
     assert getattr(cache_of("N", *assigned), method)(offset).entries == entries
 
 
-def test_h20_previous_epoch() -> None:
-    found, cache = [], LeaderEpochCache()
-    for entry in ((2, 10), (4, 15), (10, 20)):
-        cache = cache.assign(*entry, PRESETS["N"])
-        found.append(cache.previous_epoch)
-    found.append(cache.truncate_from_end(18).previous_epoch)
-    assert found == [-1, 2, 4, 2]
-
-
 @pytest.mark.parametrize("column", "EFGHIJKLMNO")
 def test_h22_epochs_survive_a_restart(column: str) -> None:
     records = log_of(PRESETS[column], (2, 7)).records

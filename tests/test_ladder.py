@@ -157,6 +157,14 @@ def test_candidates_are_drawn_change_by_change(version, title, last) -> None:
     assert words[columns - 1] == last  # of broker 1
 
 
+def test_candidates_name_the_time_without_a_leader() -> None:
+    script = (
+        "partition replicas=1\nproduce 1 m1 acks=1\nstabilize\nkill 1\nelect\nadvance 4s\nstart 1"
+    )
+    ax = last_replica_standing.plot_candidates(scenario.play(script, version="3.7"), "m1")
+    assert ax.get_title(loc="left") == "3.7: the committed m1 survives; 4 s without a leader"
+
+
 def test_the_table_names_the_settings_that_lose_least() -> None:
     cells = {
         "acks=1": {"one": "2 records lost", "two": "writes go on", "three": "writes go on"},

@@ -76,7 +76,7 @@ def test_whatever_happens(version: str, partition: str, schedule: list) -> None:
 @pytest.mark.parametrize("version", ALL)
 @drawn
 def test_same_schedule_same_run(version: str, partition: str, schedule: list) -> None:
-    """A schedule, played again as a scenario text, gives the same journal, word for word."""
+    """A schedule, played again as a scenario text, gives the same frames, events and text."""
     played = play(version, partition, schedule, EVERY_FAULT)
     again = scenario.play(played.text)
     assert again.frames == played.cluster.frames

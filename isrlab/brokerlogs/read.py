@@ -110,10 +110,10 @@ def read_local(
 
     For a few thousand lines; what could not be read is left out. Raises as `read` does.
     """
-    run = run or Path(log_dir).resolve().name
+    sources, run = find(log_dir, time_zone), run or Path(log_dir).resolve().name
     rows = [
         row
-        for source in find(log_dir, time_zone)
+        for source in sources
         if source.skipped is None
         for row in _file_rows(source.path, source.name, run, time_zone)
         if row["row"] == "event"

@@ -19,6 +19,9 @@ Source: KafkaController.scala (0.8.2-3.9), ReplicationControlManager.java (KRaft
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from isrlab.engine import kraft, zookeeper
 from isrlab.engine import messages as m
 from isrlab.engine.choices import IsrWrite
@@ -100,20 +103,10 @@ class Controller(Frozen):
 
 def step(controller: Controller, message: m.Message, now_ms: int) -> Step:
     """The controller after `message`, and whom it tells. Raises TypeError on any other message."""
-    match message:
-        case m.AlterPartition():
-            return _on_alter_partition(controller, message)
-        case m.RegisterBroker():
-            return _on_register(controller, message)
-        case m.SessionExpired():
-            return _on_session_expired(controller, message)
-        case m.ControlledShutdown():
-            return _on_controlled_shutdown(controller, message)
-        case m.ElectLeaders():
-            return _on_elect_leaders(controller, message)
-        case m.IsrChangeNotification():
-            return controller, metadata_orders(controller)
-    raise TypeError(f"not a message for the controller: {message!r}")
+    handler = HANDLERS.get(type(message))
+    if handler is None:
+        raise TypeError(f"not a message for the controller: {message!r}")
+    return handler(controller, message)
 
 
 def _changed(
@@ -286,8 +279,8 @@ def _on_controlled_shutdown(controller: Controller, message: m.ControlledShutdow
     told = _told(before, controller)
     if before.leader == broker:
         return controller, told
-    is_order = {m.Send(broker, controller.order)}
-    return controller, (m.Send(broker, m.StopReplica()), *(o for o in told if o not in is_order))
+    kept_from_it = m.Send(broker, controller.order)
+    return controller, (m.Send(broker, m.StopReplica()), *(o for o in told if o != kept_from_it))
 
 
 def fail_over(controller: Controller, live: tuple[m.BrokerInfo, ...]) -> Step:
@@ -359,3 +352,13 @@ def metadata_orders(controller: Controller) -> tuple[m.Output, ...]:
 def metadata(controller: Controller) -> m.UpdateMetadata:
     """The stored state as it is now: before it tells, a controller reads what leaders wrote."""
     return m.UpdateMetadata(controller.alive, controller.isr, controller.partition_epoch)
+
+
+HANDLERS: dict[type, Callable[[Controller, Any], Step]] = {
+    m.AlterPartition: _on_alter_partition,
+    m.RegisterBroker: _on_register,
+    m.SessionExpired: _on_session_expired,
+    m.ControlledShutdown: _on_controlled_shutdown,
+    m.ElectLeaders: _on_elect_leaders,
+    m.IsrChangeNotification: lambda controller, news: (controller, metadata_orders(controller)),
+}

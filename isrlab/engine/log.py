@@ -48,10 +48,6 @@ class LeaderEpochCache(Frozen):
     def latest_epoch(self) -> int:
         return self.entries[-1][0] if self.entries else UNKNOWN_EPOCH
 
-    @property
-    def previous_epoch(self) -> int:
-        return self.entries[-2][0] if len(self.entries) > 1 else UNKNOWN_EPOCH
-
     def assign(self, epoch: int, start_offset: int, version: KafkaVersion) -> LeaderEpochCache:
         """Note that `epoch` begins at `start_offset`; 2.0.1+ drops what contradicts it."""
         if version.epoch_entry == EpochEntry.NONE:

@@ -170,10 +170,6 @@ class Follower(Frozen):
     is_truncating: bool = False
     is_waiting: bool = False  # fenced or backing off: nothing is on its way
 
-    @property
-    def is_fetching(self) -> bool:
-        return not self.is_truncating and not self.is_waiting
-
 
 class Broker(Frozen):
     """One broker and its replica of the partition."""

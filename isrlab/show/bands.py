@@ -18,6 +18,7 @@ from matplotlib.colors import to_rgba
 
 from isrlab.events.exact import IsrSpan
 from isrlab.show.style import (
+    GREY,
     INK,
     ISR_SIZES,
     ORANGE,
@@ -140,7 +141,7 @@ def _draw_span(ax: Axes, y: int, span: Span, last: float) -> None:
     is_known = span.state != HATCHED
     ax.barh(
         y, max(span.end_s - span.start_s, 0), _HEIGHT, left=span.start_s,
-        color=state_colour(span.state), edgecolor=None if is_known else "#AAAAAA",
+        color=state_colour(span.state), edgecolor=None if is_known else GREY,
         hatch=None if is_known else "////", linewidth=0,
     )  # fmt: skip
     if span.text and span.end_s - span.start_s > last / 30:
@@ -183,7 +184,7 @@ def _legend(ax: Axes, rows: Mapping[str, Sequence[Span]], legend: Mapping[str, s
         if state == "out":
             ax.plot([], [], color=STATES["out"], linewidth=1.2, label=f"{meaning} of the ISR")
         elif state == HATCHED:
-            ax.bar(0, 0, color=state_colour(state), edgecolor="#AAAAAA", hatch="////",
+            ax.bar(0, 0, color=state_colour(state), edgecolor=GREY, hatch="////",
                    linewidth=0, label=meaning)  # fmt: skip
         else:
             ax.bar(0, 0, color=state_colour(state), label=meaning)

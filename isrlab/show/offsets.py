@@ -21,6 +21,7 @@ from isrlab.events.exact import IsrSpan
 from isrlab.show.bands import isr_rows
 from isrlab.show.curves import Numbers
 from isrlab.show.style import (
+    GREY,
     INK,
     STATES,
     axes,
@@ -109,7 +110,7 @@ def plot_offsets(seen: Offsets, title: str | None = None, *, ax: Axes | None = N
     top = float(max(np.max(seen.log_end_offset), 1))
     ax.fill_between(
         times, np.asarray(seen.high_watermark, float), np.asarray(seen.log_end_offset, float),
-        step="post", facecolor="none", edgecolor="#BBBBBB", hatch="////", linewidth=0,
+        step="post", facecolor="none", edgecolor=GREY, hatch="////", linewidth=0,
         label="not committed",
     )  # fmt: skip
     lines = {seen.leader: seen.log_end_offset, **seen.ends}

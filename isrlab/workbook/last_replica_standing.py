@@ -132,7 +132,7 @@ def plot_candidates(run: Run, record: str) -> Axes:
             text = f"{signs}{place}\n{'has' if _has(frame, number, record) else 'no'} {record}"
             row[f"{nth}: until\n{(frame.now_ms - START_MS) / 1000:.0f} s"] = text
             colours[text] = PLACES[place]
-    gaps = [b.now_ms - a.now_ms for a, b in pairwise(moments) if b.controller.leader < 0]
+    gaps = [b.now_ms - a.now_ms for a, b in pairwise(run.frames) if a.controller.leader < 0]
     is_lost = record in (*run.outcome.lost, *run.outcome.lost_acknowledged)
     title = f"{run.cluster.version.name}: the committed {record} "
     title += "is lost" if is_lost else "survives"

@@ -1,4 +1,4 @@
-"""How far the fleet's simplifications can mislead: change one, run again, compare the answers.
+"""20 The fleet's model: its settings, one cell, and how far its simplifications can mislead.
 
 A *base* is a fleet; a *check* changes something that should not matter, or that the model had to
 choose, or leaves out. Its result is the change of each answer in percent. Seeds give the yardstick:
@@ -8,30 +8,33 @@ a change within their scatter says nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from dataclasses import fields
+from typing import Any, NamedTuple
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 from matplotlib.axes import Axes
 
-from isrlab.fleet import load
-from isrlab.fleet.config import FleetConfig
+from isrlab import fleet
+from isrlab.engine.messages import ExpireIsr
+from isrlab.engine.versions import PRESETS
+from isrlab.events import exact
+from isrlab.fleet import cell, load
+from isrlab.fleet.config import LOADS, TRACE, FleetConfig
+from isrlab.fleet.kernel.rows import bucket_starts
 from isrlab.fleet.kernel.state import STEPS
 from isrlab.fleet.layout import assignment
-from isrlab.fleet.recorded.writer import write_trace
-from isrlab.show.style import INK, PALE, bare, plain
+from isrlab.show.curves import Curve, Scale, plot_bars, plot_curves
+from isrlab.show.messages import Arrow, plot_arrows
+from isrlab.show.style import BLUE, INK, ISR_SIZES, PALE, axes, looks, thousands
+from isrlab.world import faults
+from isrlab.world.cluster import START_MS, Cluster
+from isrlab.world.script import Run
 
-FINER = 10  # times
-SMALLER = 10
-TIMES_MS = (
-    *("replica_fetch_wait_max_ms", "batch_every_ms", "fetch_latency_ms", "isr_commit_ms"),
-    *("request_timeout_ms", "delivery_timeout_ms"),
-)
-TIMES_S = (
-    *("minutes", "burst_s", "burst_every_s", "stall_s", "stall_every_s"),
-    *("leader_stall_s", "leader_stall_every_s", "restart_s", "restart_every_s"),
-)
+NAMES = [item.name for item in fields(FleetConfig)]
+TIMES = [n for n in NAMES if n.endswith(("_ms", "_s", "minutes")) and not n.endswith("per_s")]
 ANSWERS = {  # of which base, column, what it is
     "old shrinks": ("old", "shrinks_per_hour", "shrinks, {old}"),
     "new shrinks": ("new", "shrinks_per_hour", "shrinks, {new}"),
@@ -40,167 +43,140 @@ ANSWERS = {  # of which base, column, what it is
     "p99": ("steady", "p99_ms", "99 % wait, no bursts"),
     "p50 bursts": ("new", "p50_ms", "median wait, bursts"),
 }
-COLOURS = ("#D55E00", "#0072B2", "#56B4E9", "#009E73", "#E69F00", "#CC79A7")
-MARKERS = ("s", "o", "D", "^", "v", "P")
 BASE, SEED = "base", "seed"
+SHRINKS = ["old shrinks", "new shrinks"]
 ENDS = ["seeds, lowest", "seeds, highest"]
-CUTS = ("clock ten times finer", "records a tenth the size", "bursts in one batch")
+LEADER = 1
 
 
 class Check(NamedTuple):
-    """What is changed, why, and by how much its times are stretched."""
+    """What is changed, how (or to which settings), and by how much its times are stretched."""
 
     name: str
-    change: Callable[[FleetConfig], FleetConfig]
+    change: Callable[[FleetConfig], FleetConfig] | dict[str, Any]
     stretch: int = 1
 
+    def of(self, config: FleetConfig) -> FleetConfig:
+        return self.change(config) if callable(self.change) else config.with_(**self.change)
 
-def finer(config: FleetConfig) -> FleetConfig:
-    """The same fleet with a clock that ticks ten times as often: all times x 10, all rates / 10."""
-    times = {name: getattr(config, name) * FINER for name in (*TIMES_MS, *TIMES_S)}
+
+def finer(config: FleetConfig, times: int = 10) -> FleetConfig:
+    """The same fleet with a clock that ticks so often: all its times longer, all rates lower."""
+    config = config.with_(replica_lag_time_max_ms=config.lag_time_ms)
     return config.with_(
-        **times,
-        replica_lag_time_max_ms=config.lag_time_ms * FINER,
-        records_per_s=config.records_per_s / FINER,
-        follower_bytes_per_s=config.follower_bytes_per_s // FINER,
-        leader_bytes_per_s=config.leader_bytes_per_s // FINER,
+        **{name: getattr(config, name) * times for name in TIMES},
+        records_per_s=config.records_per_s / times,
+        follower_bytes_per_s=config.follower_bytes_per_s // times,
+        leader_bytes_per_s=config.leader_bytes_per_s // times,
     )
 
 
-def smaller(config: FleetConfig) -> FleetConfig:
-    """The same bytes in ten times as many records, and limits in records to match."""
+def smaller(config: FleetConfig, times: int = 10) -> FleetConfig:
+    """The same bytes in so many times as many records, and limits in records to match."""
     limit = config.lag_messages
     return config.with_(
-        record_bytes=config.record_bytes // SMALLER,
-        records_per_s=config.records_per_s * SMALLER,
-        burst_records=config.burst_records * SMALLER,
-        replica_lag_max_messages=None if limit is None else limit * SMALLER,
-    )
+        record_bytes=config.record_bytes // times, records_per_s=config.records_per_s * times,
+        burst_records=config.burst_records * times,
+        replica_lag_max_messages=None if limit is None else limit * times,
+    )  # fmt: skip
 
 
 def as_trace(config: FleetConfig) -> FleetConfig:
     """The same load, written to a file and read back; it begins at its first batch."""
-    return config.with_(trace_file=str(write_trace(config)), load="trace")
-
-
-def setting(**changes: object) -> Callable[[FleetConfig], FleetConfig]:
-    """A change of settings."""
-    return lambda config: config.with_(**changes)
+    return config.with_(trace_file=str(fleet.write_trace(config)), load=TRACE)
 
 
 CHECKS = (
-    Check("clock ten times finer", finer, FINER),
+    Check("clock ten times finer", finer, 10),
     Check("records a tenth the size", smaller),
     Check("load read from a trace", as_trace),
-    Check("bursts in one batch", setting(burst_s=0.0)),
-    Check("messages 1 ms, not 2", setting(fetch_latency_ms=1)),
-    Check("messages 4 ms, not 2", setting(fetch_latency_ms=4)),
-    Check("controller 100 ms, not 10", setting(isr_commit_ms=100)),
-    Check("followers all alike", setting(follower_spread=0.0)),
-    Check("followers differ by half", setting(follower_spread=0.5)),
-    Check("stalled brokers fenced", setting(replica_lag_time_max_ms=6_000)),
+    Check("bursts in one batch", {"burst_s": 0.0}),
+    Check("messages 1 ms, not 2", {"fetch_latency_ms": 1}),
+    Check("messages 4 ms, not 2", {"fetch_latency_ms": 4}),
+    Check("controller 100 ms, not 10", {"isr_commit_ms": 100}),
+    Check("followers all alike", {"follower_spread": 0.0}),
+    Check("followers differ by half", {"follower_spread": 0.5}),
+    Check("stalled brokers fenced", {"replica_lag_time_max_ms": 6_000}),
 )
+CUTS = [CHECKS[0].name, CHECKS[1].name, CHECKS[3].name]  # of time, records and bursts
 
 
 def bases(config: FleetConfig, old: str) -> dict[str, FleetConfig]:
     """A fleet with bursts under an old version's rules and its own, and one without bursts."""
-    return {
-        "old": config.with_(version=old, name="old"),
-        "new": config.with_(name="new"),
-        "steady": config.with_(name="steady", load="steady"),
-    }
+    return {"old": config.with_(version=old), "new": config, "steady": config.with_(load="steady")}
 
 
 def fleets(start: dict[str, FleetConfig], seeds: int) -> list[FleetConfig]:
     """Each base, once for each check and once for each further seed; runs are "base: check"."""
-    made = []
+    made = {}
     for name, base in start.items():
-        made.append(base.with_(name=f"{name}: {BASE}"))
-        made += [check.change(base).with_(name=f"{name}: {check.name}") for check in CHECKS]
+        made[f"{name}: {BASE}"] = base
+        made |= {f"{name}: {check.name}": check.of(base) for check in CHECKS}
         for seed in range(base.seed + 1, base.seed + seeds):
-            made.append(base.with_(name=f"{name}: {SEED} {seed}", seed=seed))
-    return made
+            made[f"{name}: {SEED} {seed}"] = base.with_(seed=seed)
+    return [config.with_(name=name) for name, config in made.items()]
 
 
 def answers(alarms: pd.DataFrame, absences: pd.DataFrame, latency: pd.DataFrame) -> pd.DataFrame:
     """A row for each check (and seed), a column for each of `ANSWERS`, in units of the base.
 
-    From `truth.alarms`, `churn.under_replicated` (of the new base) and `churn.commit_latency`, for
+    From `fleet.alarms`, `churn.under_replicated` (of the new base) and `churn.commit_latency`, for
     the runs of `fleets`.
     """
-    out_ms = absences.groupby("run")["under_replicated_ms"].sum()
-    table = alarms.merge(latency, on="run", how="left").assign(
-        under_replicated_per_hour=lambda t: t["run"].map(out_ms).fillna(0) / 1000 / t["minutes"]
-    )
-    parts = table["run"].str.split(": ", n=1, expand=True)
-    table = table.assign(base=parts[0], check=parts[1])
-    stretch = table["check"].map({check.name: check.stretch for check in CHECKS}).fillna(1)
-    table["shrinks_per_hour"] *= stretch
-    for name in ("p50_ms", "p99_ms"):
-        table[name] /= stretch
-    columns = {
-        answer: table[table["base"] == base].set_index("check")[column].astype(float)
-        for answer, (base, column, _) in ANSWERS.items()
-    }
-    return pd.DataFrame(columns).loc[list(dict.fromkeys(table["check"]))]
+    out_s = absences.groupby("run")["under_replicated_ms"].sum() / 1000
+    data = alarms.merge(latency, on="run", how="left")
+    data["under_replicated_per_hour"] = data["run"].map(out_s).fillna(0) / data["minutes"]
+    data[["base", "check"]] = data["run"].str.split(": ", n=1, expand=True)
+    stretch = data["check"].map({check.name: check.stretch for check in CHECKS}).fillna(1)
+    data["shrinks_per_hour"] *= stretch
+    data[["p50_ms", "p99_ms"]] = data[["p50_ms", "p99_ms"]].div(stretch, axis=0)
+    by_run = data.pivot(index="check", columns="base")
+    columns = {answer: by_run[column, base] for answer, (base, column, _) in ANSWERS.items()}
+    return pd.DataFrame(columns).astype(float).loc[data["check"].unique()]
 
 
-def sensitivity(found: pd.DataFrame) -> pd.DataFrame:
-    """The change of each answer in percent of the base, a row for each check, seeds last.
+def of_seeds(answered: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the base and of its other seeds, as `churn.bands` takes them: `fleet` is one."""
+    is_seed = [name == BASE or name.startswith(SEED) for name in answered.index]
+    return answered[is_seed].assign(fleet=BASE)
 
-    The rows `seeds, lowest` and `seeds, highest` are the range over the seeds, the base's own too.
+
+def sensitivity(answered: pd.DataFrame) -> pd.DataFrame:
+    """The change of each answer in percent of the base: a row for each check, then `ENDS`.
+
+    `ENDS` are the range over the seeds, the base's own too.
     """
-    percent = 100 * (found / found.loc[BASE] - 1)
-    of_seed = percent[percent.index.str.startswith(SEED)]
-    of_seed = pd.concat([percent.loc[[BASE]], of_seed])
+    percent = 100 * (answered / answered.loc[BASE] - 1)
+    seeds = of_seeds(percent).drop(columns="fleet")
+    ends = pd.DataFrame([seeds.min(), seeds.max()], index=ENDS)
     rows = percent.loc[[check.name for check in CHECKS]]
-    ends = pd.DataFrame([of_seed.min(), of_seed.max()], index=ENDS)
     return pd.concat([rows, ends]).rename_axis("check")
 
 
-def plot_sensitivity(
-    percent: pd.DataFrame, names: dict[str, str], *, ax: Axes | None = None
-) -> Axes:
-    """The changes in percent: a row for each check, a mark for each answer; seeds as bars.
-
-    `names` are what `{old}` and `{new}` stand for in the legend.
-    """
-    ax = ax or plt.subplots(figsize=(9.2, 5.2), layout="constrained")[1]
+def plot_sensitivity(percent: pd.DataFrame, names: dict[str, str]) -> Axes:
+    """A row for each check, a mark for each answer, seeds as bars; `names` of "old" and "new"."""
+    ax = axes(9.4, 5.4)
     rows = percent.drop(ENDS)
-    places = np.arange(len(rows) + 1)[::-1]
-    offsets = np.linspace(0.3, -0.3, len(ANSWERS))
-    for (answer, (_, _, label)), colour, marker, lift in zip(
-        ANSWERS.items(), COLOURS, MARKERS, offsets, strict=True
-    ):
-        low, high = percent.loc[ENDS, answer].to_numpy(float)
-        ax.plot([low, high], [lift, lift], color=colour, linewidth=4, solid_capstyle="butt")
-        text = plain(label.format(**names))
-        ax.plot(
-            rows[answer], places[:-1] + lift, ls="", marker=marker, ms=5, color=colour, label=text
-        )
-    for place in places[:-1] - 0.5:
-        ax.axhline(place, color=PALE, linewidth=0.8, zorder=0)
+    curves = {}
+    for place, (answer, look) in enumerate(looks(ANSWERS).items()):
+        label, lift = ANSWERS[answer][2], -0.3 + 0.12 * place
+        y = np.arange(len(rows)) + lift
+        curves[label.format(**names)] = Curve(rows[answer], y, look=look, style="")
+        ax.plot(percent.loc[ENDS, answer], [len(rows) + lift] * 2, color=look[0], linewidth=4)
+    for place in range(len(rows)):
+        ax.axhline(place + 0.5, color=PALE, linewidth=0.8, zorder=0)
     ax.axvline(0, color=INK, linewidth=1)
-    ax.set_xscale("symlog", linthresh=10)
-    most = float(np.nanmax(np.abs(percent.to_numpy(float))))
-    ticks = [t for t in (-100, -30, -10, -3, 3, 10, 30, 100, 300, 1000) if -100 <= t <= 1.5 * most]
-    ax.set_xlim(-130, max(30.0, 1.6 * float(np.nanmax(percent.to_numpy(float)))))
-    ax.set_xticks([0, *ticks], ["0", *(f"{tick:+d}" for tick in ticks)])
-    ax.set_yticks(places, [*(plain(name) for name in rows.index), "other seeds (range)"])
-    ax.set_xlabel("change of the answer (%), linear within 10 %")
-    ax.set_title(_sensitivity_title(percent), loc="left", fontsize=10)
-    ax.legend(frameon=False, fontsize=8, ncols=3, loc="upper left", bbox_to_anchor=(0, -0.12))
-    bare(ax, "left", "bottom")
-    return ax
-
-
-def _sensitivity_title(percent: pd.DataFrame) -> str:
-    clock = percent.loc["clock ten times finer", ["old shrinks", "new shrinks"]].abs().max()
-    seeds = percent.loc[ENDS, ["old shrinks", "new shrinks"]]
-    return (
-        f"A finer clock changes shrinks by {clock:.1f} % at the most, "
-        f"another seed by up to {seeds.abs().to_numpy().max():.0f} %"
+    ticks = (-100, -10, -1, 0, 1, 10, 100, 1000)
+    high = max(30.0, 1.6 * np.nanmax(percent))
+    x = Scale("change of the answer (%), linear within 1 %", "symlog", ticks,
+              [f"{tick:+d}" if tick else "0" for tick in ticks], low=-150, high=high)  # fmt: skip
+    checks = Scale("", ticks=range(len(rows) + 1), names=[*rows.index, "other seeds (range)"],
+                   low=len(rows) + 0.5, high=-0.5)  # fmt: skip
+    title = (
+        f"A finer clock changes shrinks by {percent.loc[CUTS[0], SHRINKS].abs().max():.1f} % at "
+        f"the most, another seed by up to {percent.loc[ENDS, SHRINKS].abs().max().max():.0f} %"
     )
+    return plot_curves(curves, title, (x, checks), ax=ax)
 
 
 def beyond(percent: pd.DataFrame) -> pd.DataFrame:
@@ -210,35 +186,180 @@ def beyond(percent: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for answer, (_, column, _) in ANSWERS.items():
-        low, high = percent.loc[ENDS, answer].to_numpy(float)
+        low, high = percent.loc[ENDS, answer]
         slack = 100 / STEPS if column.endswith("_ms") else 0.0
-        changes = zip(percent.index[:-2].astype(str), percent[answer][:-2], strict=True)
-        out = [
-            (abs(by), f"{name} {by:+.0f} %")
-            for name, by in changes
-            if not low - slack <= by <= high + slack
-        ]
-        names = ", ".join(text for _, text in sorted(out, reverse=True)) or "none"
+        changes = percent[answer].drop(ENDS).sort_values(key=abs, ascending=False)
+        out = changes[~changes.between(low - slack, high + slack)]
+        names = (
+            ", ".join(f"{name} {by:+.0f} %" for name, by in zip(out.index, out, strict=True))
+            or "none"
+        )
         rows.append((answer, f"{low:+.0f} to {high:+.0f} %", names))
     return pd.DataFrame(rows, columns=["answer", "other seeds", "beyond them"])
 
 
 def finding(percent: pd.DataFrame) -> str:
     """What the cut of time, records and bursts changes, what another seed, and what fencing."""
-    counts = ["old shrinks", "new shrinks", "under-replicated"]
-    median = float(percent["p50"]["clock ten times finer"])
-    fenced = float(percent["under-replicated"]["stalled brokers fenced"])
-    cut = percent.loc[list(CUTS), counts].abs().to_numpy().max()
-    seeds = percent.loc[ENDS, counts].abs().to_numpy().max()
+    counts = percent[[*SHRINKS, "under-replicated"]].abs()
     return (
         f"How time, records and bursts are cut changes shrinks and time under-replicated by "
-        f"{cut:.1f} % at the most, another seed by up to {seeds:.0f} %; a finer clock changes the "
-        f"median wait by {median:+.0f} %, and fencing stalled brokers time under-replicated by "
-        f"{fenced:+.0f} %."
+        f"{counts.loc[CUTS].max().max():.1f} % at the most, another seed by up to "
+        f"{counts.loc[ENDS].max().max():.0f} %; a finer clock changes the median wait by "
+        f"{percent['p50'][CUTS[0]]:+.0f} %, and fencing stalled brokers time under-replicated "
+        f"by {percent['under-replicated'][CHECKS[-1].name]:+.0f} %."
     )
 
 
-# What cells do not know of each other
+def settings() -> pd.DataFrame:
+    """Every setting of `FleetConfig`, a row each: name, default, unit, valid values, meaning."""
+    releases = [version.name for version in PRESETS.values()]
+    words = {"version": f"{releases[0]} to {releases[-1]}", "load": ", ".join([*LOADS, TRACE])}
+    rows = []
+    for item in fields(FleetConfig):
+        limits = item.metadata
+        valid = words.get(item.name, "text")
+        if "low" in limits:
+            valid = f"{_readable(limits['low'])} to {_readable(limits['high'])}"
+        default = "by version" if item.default is None else _readable(item.default)
+        rows.append((item.name, default, limits.get("unit", ""), valid, limits["meaning"]))
+    return pd.DataFrame(rows, columns=["setting", "default", "unit", "valid", "what it does"])
+
+
+def _readable(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:,}" if value < 1e9 else f"{value:.3g}"
+
+
+def plot_cell(config: FleetConfig, leader: int = LEADER) -> Axes:
+    """A round of every fetcher thread (of at most four) that reads from one leader."""
+    wired = cell.cell(config.with_(load="steady", trace_file=""), leader)
+    lanes = {leader: f"broker {leader} leads {len(wired.partitions):,} partitions"}
+    arrows = []
+    ms, parked = config.fetch_latency_ms, config.replica_fetch_wait_max_ms
+    for thread, broker in enumerate(wired.thread_brokers[:4]):
+        reads = int((wired.thread_of == thread).sum())
+        rate = load.follower_bytes_per_s(config, broker) / 1e6
+        lanes[broker] = f"broker {broker} writes {rate:.1f} MB/s"
+        arrows += [
+            Arrow(broker, leader, f"a thread fetches {reads:,} partitions: {ms} ms"),
+            Arrow(leader, broker, f"answer: {ms} ms, or parked up to {parked} ms"),
+        ]
+    title = (
+        f"One of {len(cell.leaders(config))} cells: {len(wired.thread_brokers)} threads read from "
+        f"broker {leader}, which checks the ISR every {config.isr_check_period_ms / 1000:g} s "
+        f"(limit {config.lag_time_ms / 1000:g} s)"
+    )
+    return plot_arrows(arrows, title, lanes=lanes)
+
+
+def fetch_budget(config: FleetConfig, records: int = 1) -> pd.DataFrame:
+    """Where a round of the fastest and of the slowest follower goes, its answer of `records`."""
+    size, way_ms = records * config.record_bytes, config.fetch_latency_ms
+    rates = [load.follower_bytes_per_s(config, broker) for broker in range(1, config.brokers + 1)]
+    sending = size * 1000 / config.leader_bytes_per_s if config.leader_bytes_per_s else 0.0
+    rows = [
+        ("fetch travels", way_ms, way_ms),
+        ("leader parks it, if it has nothing", 0, config.replica_fetch_wait_max_ms),
+        ("leader sends, others wait", sending, sending),
+        ("answer travels", way_ms, way_ms),
+        ("follower receives and writes", *(-(-size * 1000 // r) for r in (max(rates), min(rates)))),
+        ("stall of the follower", 0, 1000 * config.stall_s),
+        ("stall of the leader", 0, 1000 * config.leader_stall_s),
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=["what", "least_ms", "most_ms"]).astype({"most_ms": float})
+
+
+def plot_budget(budget: pd.DataFrame) -> Axes:
+    """The parts of a round, from least to most, on a scale that shows both 1 ms and 20 s."""
+    least, most = budget["least_ms"].to_numpy(float), budget["most_ms"].to_numpy(float)
+    notes = [
+        f"{low:,.0f} ms" if low == high else f"{low:,.0f} to {high:,.0f} ms"
+        for low, high in zip(least, most, strict=True)
+    ]
+    title = f"A round of a fetcher: {least.sum():,.0f} ms if nothing is in its way"
+    parts = {"always": least, "at the most": most - least}
+    colours = {"always": BLUE, "at the most": ISR_SIZES["full ISR"]}
+    ax = plot_bars([*budget["what"]], parts, title, "ms (logarithmic above 1)", notes=notes,
+                   colours=colours)  # fmt: skip
+    ax.set_xscale("symlog", linthresh=1)
+    ticks = [0, *(10**power for power in range(6) if 10**power < 12 * most.max())]
+    ax.set_xticks(ticks, [*map(thousands, ticks)])
+    ax.set_xlim(0, max(100.0, 12 * most.max()))
+    return ax
+
+
+def plot_loads(configs: Iterable[FleetConfig], steps: int = 120) -> Axes:
+    """Records of a whole fleet per second, by time: a line for each fleet."""
+    curves, parts = {}, []
+    for config in configs:
+        step_ms = config.duration_ms / steps
+        drawn = load.arrivals(config, np.arange(config.partitions))
+        places = (drawn.ts_ms / step_ms).astype(int)
+        sums = np.bincount(places, weights=drawn.records, minlength=steps)
+        hours = (np.arange(steps) + 0.5) * step_ms / load.HOUR_MS
+        curves[config.run] = Curve(hours, sums * 1000 / step_ms)
+        parts.append(f"{config.run} {sums.max() / sums.mean():.1f}")
+    scales = Scale("time from the start (hours)"), Scale("records/s")
+    return plot_curves(curves, f"Busiest time against the mean: {', '.join(parts)}", scales)
+
+
+def compared(config: FleetConfig) -> pd.DataFrame:
+    """Engine and fleet with the same batches, stalls and checks; a row for each answer.
+
+    One partition on three brokers, whose followers write as fast as may be: that takes the engine
+    no time, and the fleet the least that it counts, 1 ms. The leader epoch that a shrink raises in
+    KRaft from 3.3 to 3.5 is left out.
+    """
+    config = config.with_(
+        partitions=1, brokers=3, replication_factor=3, load="steady", follower_spread=0.0,
+        follower_bytes_per_s=10**12, isr_commit_ms=2 * config.fetch_latency_ms,
+    )  # fmt: skip
+    tables = {"engine": _play(config), "fleet": fleet.simulate_local(config)}
+    starts, columns = bucket_starts(), {}
+    for name, events in tables.items():
+        own = events.filter(pc.equal(events["broker"], LEADER))  # when the leader knew
+        waits = exact.waits(own)
+        classes = np.searchsorted(starts, [wait.latency_ms for wait in waits], side="right") - 1
+        waits_ms = np.repeat(starts[classes], [wait.produces for wait in waits])
+        rows = {"produces acknowledged": len(waits_ms)}
+        for number, move in enumerate(exact.moves(own), 1):
+            what = f"broker {move.replica} {'joins' if move.joined else 'leaves'}"
+            rows[f"ISR change {number}: {what}, ms"] = move.ts_ms
+        for share in (0.5, 0.9, 1.0):
+            wait_ms = np.quantile(waits_ms, share, method="inverted_cdf")
+            rows[f"{share:.0%} wait at most: class of ms"] = int(wait_ms)
+        columns[name] = rows
+    return pd.DataFrame(columns).rename_axis("answer").reset_index()
+
+
+def _play(config: FleetConfig) -> pa.Table:
+    """The events of the engine under a fleet's load, ms from the fleet's start."""
+    cluster = Cluster(
+        config.kafka.with_(epoch_bump_on_isr_shrink=False), (LEADER, 2, 3),
+        latency_ms=config.fetch_latency_ms, replica_lag_time_max_ms=config.lag_time_ms,
+        replica_socket_timeout_ms=10**9,
+    )  # fmt: skip
+    first_ms = START_MS + config.fetch_latency_ms
+    tick_ms = min(e.due_ms for e in cluster.queue if isinstance(e.message, ExpireIsr))
+    phase_ms = tick_ms - first_ms - load.first_tick_ms(config, LEADER)
+    zero_ms = first_ms + phase_ms % config.isr_check_period_ms  # both check at the same moments
+    acts: list[tuple[int, Callable[..., object], tuple[object, ...]]] = [
+        (ms, cluster.produce, (LEADER, (f"m{number}",)))
+        for number, ms in enumerate(load.arrivals(config, np.arange(1)).ts_ms.tolist())
+    ]
+    for follower in (2, 3):
+        for start, end in zip(*load.stalls(config, follower), strict=True):
+            acts.append((int(start), faults.pause, (cluster, follower, "fetcher")))
+            acts.append((int(end), faults.resume, (cluster, follower)))
+    for ms, act, arguments in sorted(acts, key=lambda timed: timed[0]):
+        if ms < config.duration_ms:
+            cluster.advance(zero_ms + ms - cluster.now_ms)
+            act(*arguments)
+    cluster.advance(zero_ms + config.duration_ms - cluster.now_ms)
+    events = Run([], world=cluster).events()
+    place = events.schema.get_field_index("ts_ms")
+    return events.set_column(place, "ts_ms", pc.subtract(events["ts_ms"], zero_ms))
 
 
 def coincidences(config: FleetConfig) -> pd.DataFrame:
@@ -255,16 +376,11 @@ def coincidences(config: FleetConfig) -> pd.DataFrame:
     for partition, leader in enumerate(replicas[:, 0].tolist()):
         for start in load.burst_starts_ms(config, partition).tolist():
             busy[leader, int(start / 100) : int((start + copy_ms) / 100) + 1] = True
-    at_once = busy.sum(axis=0)
-    counts = np.bincount(at_once, minlength=2)
+    counts = pd.Series(np.bincount(busy.sum(axis=0), minlength=2))
     rate = config.follower_bytes_per_s / 1e6
-    return pd.DataFrame(
-        {
-            "leaders_at_once": np.arange(len(counts)),
-            "percent_of_time": 100 * counts / counts.sum(),
-            "follower_MB_per_s": np.arange(len(counts)) * rate,
-        }
-    )
+    percent = 100 * counts / counts.sum()
+    columns = {"percent_of_time": percent, "follower_MB_per_s": counts.index * rate}
+    return pd.DataFrame(columns).rename_axis("leaders_at_once").reset_index()
 
 
 def retry_bound(latency: pd.DataFrame, refused: pd.DataFrame, retry_ms: int) -> pd.DataFrame:
@@ -273,40 +389,8 @@ def retry_bound(latency: pd.DataFrame, refused: pd.DataFrame, retry_ms: int) -> 
     The model lets a refused produce in as soon as the ISR is large enough; a real one comes up to
     `retry_ms` later. From `churn.commit_latency` and `churn.refused_produce`, by run.
     """
-    tries = refused[refused["error"] == "NOT_ENOUGH_REPLICAS"].set_index("run")["produces"]
-    given_up = refused[refused["error"] == "DELIVERY_TIMEOUT"].set_index("run")["produces"]
-    table = latency[["run", "count", "p50_ms"]].assign(
-        held=lambda t: t["run"].map(tries).fillna(0) - t["run"].map(given_up).fillna(0)
-    )
-    return table.assign(mean_longer_by_ms=table["held"] / table["count"] * retry_ms)
-
-
-# Loads
-
-
-def plot_loads(configs: Iterable[FleetConfig], *, ax: Axes | None = None) -> Axes:
-    """Records of a whole fleet per second, by time: a line for each fleet, in 120 steps."""
-    ax = ax or plt.subplots(figsize=(8.0, 3.0), layout="constrained")[1]
-    said = []
-    for config, colour in zip(configs, COLOURS[1:], strict=False):
-        step_ms = config.duration_ms / 120
-        drawn = load.arrivals(config, np.arange(config.partitions))
-        sums = np.bincount(
-            (drawn.ts_ms / step_ms).astype(int), weights=drawn.records, minlength=120
-        )
-        hours = (np.arange(120) + 0.5) * step_ms / 3_600_000
-        ax.plot(hours, sums * 1000 / step_ms, color=colour, label=plain(config.run))
-        said.append(f"{plain(config.run)} {sums.max() / sums.mean():.1f}")
-    ax.set_ylim(0, None)
-    ax.set_xlabel("time from the start (hours)")
-    ax.set_ylabel("records/s")
-    ax.set_title(f"Busiest time against the mean: {', '.join(said)}", loc="left", fontsize=10)
-    ax.legend(frameon=False, fontsize=8, loc="upper left")
-    bare(ax, "left", "bottom")
-    return ax
-
-
-def of_seeds(found: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the base and of its other seeds, as `churn.bands` takes them: `fleet` is one."""
-    is_seed = [name == BASE or name.startswith(SEED) for name in found.index]
-    return found[is_seed].assign(fleet="base")
+    errors = refused.pivot(index="run", columns="error", values="produces")
+    errors = errors.reindex(latency["run"], columns=["NOT_ENOUGH_REPLICAS", "DELIVERY_TIMEOUT"])
+    tries, given_up = errors.fillna(0).to_numpy(float).T
+    result = latency[["run", "count", "p50_ms"]].assign(held=tries - given_up)
+    return result.assign(mean_longer_by_ms=result["held"] / result["count"] * retry_ms)

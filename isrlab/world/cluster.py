@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+from operator import attrgetter
 
 from isrlab.engine import broker as broker_machine
 from isrlab.engine import controller as controller_machine
@@ -25,7 +26,7 @@ from isrlab.engine.log import Log
 from isrlab.engine.model import Broker, Follower, Settings
 from isrlab.engine.partition import PartitionState
 from isrlab.engine.versions import KafkaVersion
-from isrlab.world.frames import Envelope, Event, Fault, Frame, Request
+from isrlab.world.frames import Envelope, Fault, Request
 from isrlab.world.observer import Observer
 
 START_MS = 1_000_000_000_000
@@ -150,7 +151,7 @@ class Cluster:
         self, due_ms: int, source: int, target: int, message: m.Message, process: int | None = None
     ) -> None:
         envelope = Envelope(due_ms, self._next(), source, target, message, process)
-        bisect.insort(self.queue, envelope)
+        bisect.insort(self.queue, envelope, key=attrgetter("due_ms"))  # later ones go behind
         self._on_way += not envelope.is_timer
 
     def _take(self, envelope: Envelope) -> Envelope:
@@ -316,11 +317,6 @@ class Cluster:
             is_waiting = isinstance(other.role, Follower) and other.role.leader == broker
             if number != broker and is_waiting and not self.is_cut(number, broker):
                 self.post(self.now_ms, broker, number, m.Disconnected(broker))
-
-    @property
-    def journal(self) -> list[Frame | Event]:
-        """Frames and events in order."""
-        return list(self.observer.since(0))
 
     @property
     def leader(self) -> Broker | None:

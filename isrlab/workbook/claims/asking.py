@@ -88,8 +88,12 @@ def parse(text: str, scripts: dict[str, str]) -> Ask:
         left, is_there, right = text.partition(f" {sign} ")
         if is_there:
             one, other = parse(left, scripts), parse(right, scripts)
-            return lambda release, do=combine: do(one(release), other(release))  # type: ignore[misc]
+            return _combined(combine, one, other)
     return _single(text, scripts)
+
+
+def _combined(combine: Callable[[Any, Any], object], one: Ask, other: Ask) -> Ask:
+    return lambda release: combine(one(release), other(release))
 
 
 def _among(word: str, holds: list[tuple[KafkaVersion, bool]]) -> str:

@@ -52,8 +52,9 @@ class Case:
 
     @property
     def agrees(self) -> bool:
-        is_range = isinstance(self.claimed, range)
-        return self.measured in self.claimed if is_range else self.measured == self.claimed  # type: ignore[operator]
+        if isinstance(self.claimed, range):
+            return self.measured in self.claimed
+        return self.measured == self.claimed
 
 
 @dataclass(frozen=True, eq=False)

@@ -58,8 +58,8 @@ def print_news(run: Run) -> None:
     """What happened since the last command, as far as it is worth a line."""
     if run.world is None:
         return
-    for entry in run.world.observer.since(run.told):
-        run.told = entry.place + 1
+    news, run.told = run.world.observer.entries[run.told :], len(run.world.observer.entries)
+    for entry in news:
         if isinstance(entry, Frame):
             if run.is_tracing and entry.source != entry.target:
                 run.lines.append(words.message_line(entry))
@@ -228,7 +228,7 @@ def _partition(run: Run, options: dict[str, Any]) -> None:
     }
     where = (version, replicas, leader, isr, latency_ms)
     run.world = Cluster(*where, log_start_offset=start, **settings)
-    run.told = len(run.world.frames) + len(run.world.events)
+    run.told = len(run.world.observer.entries)
     run.first_frame = len(run.world.frames) - 1
 
 

@@ -12,7 +12,7 @@ controller is no broker there. `DETAIL` lists every key that `detail` may have, 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -135,20 +135,19 @@ def spark_schema() -> StructType:
     return from_arrow_schema(SCHEMA)
 
 
-def table(rows: list[dict[str, object]]) -> pa.Table:
+def table(rows: list[dict[str, Any]]) -> pa.Table:
     """Rows as an Arrow table of the schema.
 
     Raises ValueError on a kind, a column or a key of `detail` that is not listed above.
     """
     for row in rows:
-        kind, detail = str(row["kind"]), row.get("detail") or {}
+        kind = row["kind"]
         _check("event kind", [kind], KINDS)
         _check("event column", row, COLUMNS)
-        _check(f"detail of {kind}", dict(detail), DETAIL[kind])  # type: ignore[call-overload]
+        _check(f"detail of {kind}", dict(row.get("detail") or ()), DETAIL[kind])
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
 def _check(what: str, names: Iterable[str], known: Iterable[str]) -> None:
-    unknown = sorted(set(names) - set(known))
-    if unknown:
-        raise ValueError(f"unknown {what} {unknown[0]!r}; known: {', '.join(known)}")
+    for name in sorted(set(names) - set(known)):
+        raise ValueError(f"unknown {what} {name!r}; known: {', '.join(known)}")

@@ -8,19 +8,8 @@ import pytest
 
 from isrlab.engine import rules
 from isrlab.workbook import what_the_sources_say as show
-from isrlab.workbook.claims import (
-    CLAIMS,
-    LIBRARY,
-    THEMES,
-    Claim,
-    ClaimError,
-    asking,
-    of_theme,
-    read,
-    recorded,
-)
+from isrlab.workbook.claims import CLAIMS, LIBRARY, THEMES, Claim, ClaimError, of_theme, reading
 from isrlab.workbook.claims.verdicts import By, Case, Kind, Statement, kind_of, spans
-from isrlab.world import scenario
 
 RIGHT, SOME, PARTLY, WRONG, NOTE = Kind
 IDLE = LIBRARY / "08_idle_follower.txt"
@@ -56,7 +45,7 @@ def test_a_claim_is_computed_but_for_what_no_run_can_decide(claim: Claim) -> Non
     assert any(s.by != By.RECORD for s in claim.statements)
     assert all(bool(s.cases) != bool(s.citation) for s in claim.statements)
     assert claim.evidence.endswith((".", ".)"))
-    assert not claim.script or scenario.play(claim.script, version=claim.version).blocks
+    assert "" not in claim.scripts or claim.trial("", claim.version).run.blocks
 
 
 def changed(path: Path, folder: Path, old: str, new: str) -> Path:
@@ -83,14 +72,14 @@ def test_a_claim_with_another_expected_value_fails(
     name: str, old: str, new: str, tmp_path: Path
 ) -> None:
     copy = changed(LIBRARY / f"{name}.txt", tmp_path, old, new)
-    assert read(copy).rewritten != copy.read_text()
+    assert Claim(copy).rewritten != copy.read_text()
 
 
 def test_a_verdict_turns_with_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "can_join_isr", lambda _, end, mark, start: end > mark)
-    asking._answer.cache_clear()
-    assert read(LIBRARY / "07_joining_offset.txt").statements[0].word == "right"
-    asking._answer.cache_clear()
+    reading._answer.cache_clear()
+    assert Claim(LIBRARY / "07_joining_offset.txt").statements[0].word == "right"
+    reading._answer.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -103,8 +92,8 @@ def test_a_verdict_turns_with_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         ("theme: ", "topic: ", "line 2: unknown 'topic' here; known: claim, theme"),
         ("claim 8", "claim 9", "line 1: 'claim 9' in a file of another number"),
-        ("source: articles", "articles", "line 3: 'articles 000 to 004 .* is no 'key: value'"),
-        ("source: articles", "# articles", "line 1: no 'source'; a claim has claim, theme"),
+        ("source: all", "all", "line 3: 'all five articles .* is no 'key: value'"),
+        ("source: all", "# all", "line 1: no 'source'; a claim has claim, theme"),
         ("evidence: ", "statement: ", "line 1: a claim has statements, and ends with its evidence"),
         ("claim_idle_follower", "idle", "line 6: no scenario 'idle'; known: .*claim_idle_follower"),
         ("_follower", "_follower, acks=9 -> acks=1", "line 6: 'acks=9 -> acks=1' changes nothing"),
@@ -134,7 +123,7 @@ def test_a_wrong_file_says_where_and_what_would_be_right(
 ) -> None:
     copy = changed(IDLE, tmp_path, old, new)
     with pytest.raises(ClaimError, match=problem):
-        assert read(copy).rewritten
+        assert Claim(copy).rewritten
 
 
 # Verdicts follow from cases
@@ -188,6 +177,10 @@ def test_kind_of_several_statements() -> None:
 # What is shown
 
 
+def test_a_source_has_the_titles_of_its_articles() -> None:
+    assert show.cited("article 003, section 1").startswith("article 003 “High watermark and")
+
+
 def test_an_unknown_theme_names_the_known() -> None:
     with pytest.raises(ValueError, match="high watermark"):
         of_theme("colours")
@@ -202,7 +195,7 @@ def test_table_has_every_claim_of_its_theme(theme: str) -> None:
 
 def test_text_is_escaped(tmp_path: Path) -> None:
     copy = changed(IDLE, tmp_path, "statement: dropped", "statement: <script>")
-    page = show.verdict_html(read(changed(copy, tmp_path, "evidence: ", "evidence: <u> ")))
+    page = show.verdict_html(Claim(changed(copy, tmp_path, "evidence: ", "evidence: <u> ")))
     assert "<script>" not in page and "<u>" not in page
 
 
@@ -220,9 +213,8 @@ def test_overview_has_a_field_for_every_row() -> None:
 
 
 def test_releases_are_columns_of_one_figure() -> None:
-    statements = {s.says: s for _, s in show.by_release()}
-    read_rule = statements["the code of article 001"]  # its cases are finer than generations
-    held = [v.name for v in show.GENERATIONS if (c := show.case_in(read_rule, v)) and c.agrees]
+    row = show.by_release()["29  the code of article 001"]  # cases finer than generations
+    held = [version.name for version, holds in row.items() if holds]
     assert held == ["0.10.2", "0.11", "1.1", "2.0.0", "2.0", "2.1", "2.2"]
     assert "In Kafka 2.3 " in show.plot_by_release("2.3").get_title(loc="left")
 
@@ -234,6 +226,4 @@ def test_figures_of_single_rows_say_what_they_show() -> None:
     assert "Leaves the ISR: Kafka 0.9.0 (after 2.0 s)" in clocks.get_suptitle()
     titles = " ".join(ax.get_title(loc="left") for ax in show.plot_catching_up("2.5").axes)
     assert "it joins" in titles and "it never joins" in titles
-    dropped = recorded.recorded_ages("3.9") + recorded.recorded_ages("4.1")
-    title = show.plot_recorded_ages().get_title(loc="left")
-    assert title.startswith(f"{len(dropped)} of {len(dropped)} followers")
+    assert show.plot_recorded_ages().get_title(loc="left").startswith("31 of 31 followers")

@@ -34,7 +34,7 @@ COLOURS = {
     Kind.WRONG: OUTCOMES["diverged"],
     Kind.NOTE: PALE,
 }
-OF_ARTICLES = 30  # claims; the others are about our own brokers
+OF_ARTICLES = [claim for claim in CLAIMS.values() if claim.theme != "our own brokers"]
 _CELL = "text-align:left;vertical-align:top;padding:4px 8px;white-space:normal"
 
 
@@ -100,28 +100,24 @@ def picker(number: int = 5) -> widgets.VBox:
 # All rows at once
 
 
-def _of_articles() -> list[Claim]:
-    return [claim for number, claim in CLAIMS.items() if number <= OF_ARTICLES]
-
-
 def finding() -> str:
     """How many of the articles' claims are right as they stand, in one sentence."""
-    kinds = [claim.kind for claim in _of_articles()]
+    kinds = [claim.kind for claim in OF_ARTICLES]
     right, some, partly, wrong, _ = (kinds.count(kind) for kind in Kind)
     return (
-        f"Of {OF_ARTICLES} claims {right} hold as they stand, {some} in some releases, "
+        f"Of {len(kinds)} claims {right} hold as they stand, {some} in some releases, "
         f"{partly} in part, {wrong} not at all"
     )
 
 
 def statements_finding() -> str:
     """The same for the single statements that the articles' claims were taken apart into."""
-    kinds = [s.kind for claim in _of_articles() for s in claim.statements]
+    kinds = [s.kind for claim in OF_ARTICLES for s in claim.statements]
     parts = (f"{kinds.count(kind)} {kind.value}" for kind in Kind)
     return f"Taken apart, they are {len(kinds)} statements: {', '.join(parts)}."
 
 
-def plot_overview(*, ax: Axes | None = None) -> Axes:
+def plot_overview() -> Axes:
     """Every row as a field in the colour of its verdict's class, theme by theme."""
     places = [str(n) for n in range(max(len(of_theme(theme)) for theme in THEMES))]
     fields = {theme: dict.fromkeys(places, ("", "")) for theme in THEMES}
@@ -131,7 +127,7 @@ def plot_overview(*, ax: Axes | None = None) -> Axes:
     kinds = [claim.kind for claim in CLAIMS.values()]
     colours = {"": WHITE, **{kind.value: colour for kind, colour in COLOURS.items()}}
     legend = {kind.value: f"{kind.value}: {kinds.count(kind)}" for kind in Kind}
-    ax = plot_matrix(fields, finding(), colours=colours, legend=legend, ax=ax)
+    ax = plot_matrix(fields, finding(), colours=colours, legend=legend)
     ax.set_xticks([])
     return ax
 
@@ -154,7 +150,7 @@ def _holds(statement: Statement, version: KafkaVersion) -> bool | None:
     return begun[-1].agrees if begun and is_inside else None
 
 
-def plot_by_release(version: str, *, ax: Axes | None = None) -> Axes:
+def plot_by_release(version: str) -> Axes:
     """Where each statement that depends on the release holds; `version` is framed."""
     rows, chosen = by_release(), KafkaVersion.of(version)
     marks = {None: " ", True: "", False: "x"}
@@ -165,7 +161,7 @@ def plot_by_release(version: str, *, ax: Axes | None = None) -> Axes:
     holds = [row[chosen] for row in rows.values() if row[chosen] is not None]
     title = f"In Kafka {version} {sum(map(bool, holds))} of {len(holds)} statements hold"
     colours = {" ": WHITE, "": COLOURS[Kind.RIGHT], "x": COLOURS[Kind.WRONG]}
-    ax = plot_matrix(fields, f"{title} (x: does not)", colours=colours, size=(0.4, 0.3), ax=ax)
+    ax = plot_matrix(fields, f"{title} (x: does not)", colours=colours, size=(0.4, 0.3))
     frame = (GENERATIONS.index(chosen), 0), 1, len(rows)
     ax.add_patch(Rectangle(*frame, fill=False, edgecolor=INK, lw=1.6))
     return ax
@@ -174,20 +170,19 @@ def plot_by_release(version: str, *, ax: Axes | None = None) -> Axes:
 # Single rows
 
 
-def plot_removal(versions: tuple[str, ...], *, ax: Axes | None = None) -> Axes:
+def plot_removal(versions: tuple[str, ...]) -> Axes:
     """Row 2: how long a stopped follower stays in the ISR, by release."""
-    trials = [CLAIMS[2].trial("stopped", version) for version in versions]
-    ages = {t.release: [age / 1000 for age in measures.removal_ages(t)] for t in trials}
-    limits = {t.release: t.version.replica_lag_time_max_ms / 1000 for t in trials}
-    first, last = max(ages[versions[0]]), max(ages[versions[-1]])
+    trials = {version: CLAIMS[2].trial("stopped", version) for version in versions}
+    ages = {name: np.divide(measures.removal_ages(t), 1000) for name, t in trials.items()}
+    limits = {name: t.version.replica_lag_time_max_ms / 1000 for name, t in trials.items()}
+    first, *_, last = versions
     return plot_ticks(
         {name: {"dropped": values} for name, values in ages.items()},
-        f"A stopped follower stays up to {first:g} s in {versions[0]}, "
-        f"{last:g} s in {versions[-1]}",
+        f"A stopped follower stays up to {max(ages[first]):g} s in {first}, "
+        f"{max(ages[last]):g} s in {last}",
         Scale("time since the follower last caught up (s)"),
         notes={name: f"at most {max(values):g} s" for name, values in ages.items()},
         ranges={name: (limits[name], max(values)) for name, values in ages.items()},
-        ax=ax,
     )
 
 
@@ -227,16 +222,15 @@ def plot_catching_up(version: str) -> Figure:
     return figure
 
 
-def plot_recorded_ages(*, ax: Axes | None = None) -> Axes:
+def plot_recorded_ages() -> Axes:
     """Row 32: when real leaders dropped followers, over the range that the engine gives."""
-    limits = LAG_TIME_MS / 1000, 1.5 * LAG_TIME_MS / 1000
-    trials = [CLAIMS[32].trial("stopped", name) for name in RUNS]
-    ages = {t.release: [age / 1000 for age in recorded.recorded_ages(t)] for t in trials}
-    inside = [limits[0] < age <= limits[1] for values in ages.values() for age in values]
+    limit = LAG_TIME_MS / 1000
+    trials = {f"Kafka {name}": CLAIMS[32].trial("", name) for name in RUNS}
+    ages = {name: np.divide(recorded.recorded_ages(t), 1000) for name, t in trials.items()}
+    inside = [limit < age <= 1.5 * limit for values in ages.values() for age in values]
     return plot_ticks(
-        {f"Kafka {name}": {"dropped": values} for name, values in ages.items()},
+        {name: {"dropped": values} for name, values in ages.items()},
         f"{sum(inside)} of {len(inside)} followers were dropped within the engine's range",
         Scale("time since the dropped follower last caught up, s (grey: 1.0 to 1.5 lag times)"),
-        ranges={f"Kafka {name}": limits for name in ages},
-        ax=ax,
+        ranges=dict.fromkeys(ages, (limit, 1.5 * limit)),
     )

@@ -37,10 +37,6 @@ def _awake_shrinks(release: str) -> list[Row]:
     return [row for row in _rows(release, "isr_shrink") if not was_paused(row)]
 
 
-def _numbers(row: Row, key: str) -> list[int]:
-    return [int(number) for number in row["detail"][key].split(",")]
-
-
 def lines(trial: Trial, kind: str) -> int:
     """How many lines of that kind leaders wrote."""
     return len(_rows(trial.release, kind))
@@ -63,8 +59,11 @@ def answered(trial: Trial) -> int:
 
 def recorded_ages(trial: Trial) -> list[int]:
     """Of each follower that an awake leader dropped: ms since it had last caught up."""
-    rows = _awake_shrinks(trial.release)
-    return [row["ts_ms"] - at for row in rows for at in _numbers(row, "last_caught_up_time_ms")]
+    times = (
+        (row["ts_ms"], row["detail"]["last_caught_up_time_ms"].split(","))
+        for row in _awake_shrinks(trial.release)
+    )
+    return [ts_ms - int(since_ms) for ts_ms, each in times for since_ms in each]
 
 
 def removals_in_time(trial: Trial) -> int:
@@ -75,9 +74,10 @@ def removals_in_time(trial: Trial) -> int:
 
 def dropped_at_the_end(trial: Trial) -> int:
     """Dropped followers that had every record of their leader."""
-    rows = _rows(trial.release, "isr_shrink")
-    ends = ((end, row) for row in rows for end in _numbers(row, "out_of_sync_end_offset"))
-    return sum(end == row["log_end_offset"] for end, row in ends)
+    return sum(
+        row["detail"]["out_of_sync_end_offset"].split(",").count(str(row["log_end_offset"]))
+        for row in _rows(trial.release, "isr_shrink")
+    )
 
 
 def shrinks_in_last_pause(trial: Trial, topic: str) -> int:

@@ -12,7 +12,7 @@ from isrlab.engine.messages import Message
 from isrlab.engine.model import Broker
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Envelope:
     """A message on its way. `incarnation` ties a timer to the process that set it."""
 

@@ -21,10 +21,8 @@ def test_every_case_in_every_version_is_as_the_file_says(claim, request):
     if request.config.getoption("--rewrite"):
         claim.path.write_text(new)
     elif new != old:
-        lines = zip(new.splitlines(), old.splitlines(), strict=False)
-        number, (now, expected) = next(
-            (n, pair) for n, pair in enumerate(lines, start=1) if pair[0] != pair[1]
-        )
+        pairs = zip(new.splitlines(), old.splitlines(), strict=False)
+        number, now, expected = next((n, *p) for n, p in enumerate(pairs, start=1) if p[0] != p[1])
         where = f"{claim.path.name} line {number}"
         pytest.fail(f"{where}\nexpected: {expected}\nnow:      {now}", pytrace=False)
 
@@ -32,6 +30,8 @@ def test_every_case_in_every_version_is_as_the_file_says(claim, request):
 def test_every_row_is_there_once():
     assert list(CLAIMS) == list(range(1, 35))
     assert sorted(c.number for t in THEMES for c in of_theme(t)) == list(CLAIMS)
+    with pytest.raises(ValueError, match=r"no theme 'colours'; known: .* high watermark"):
+        of_theme("colours")
 
 
 @of_every_claim
@@ -136,23 +136,20 @@ def test_word_of_releases(agrees, kind, word):
     assert (statement(*agrees).kind, statement(*agrees).word) == (kind, word)
 
 
-def test_word_of_situations_and_numbers():
+def test_words_of_situations_numbers_and_spans():
     assert statement(True, False, by=By.SITUATION).word == "right only: 0.8.2"
     off = Statement("it", [case("a", 7, 6), case("b", 5, 4)])
     assert (off.kind, off.word) == (WRONG, "off by one")
     assert Statement("it", [case("a", 7, 5)]).word == "wrong"
     assert Statement("it", [case("a", "yes", "no")]).word == "wrong"
-
-
-def test_spans_do_not_claim_the_beginning_of_history():
-    assert spans([("0.11-1.0", True), ("1.1", False)]) == "in 0.11-1.0"
+    assert spans([("0.11-1.0", True), ("1.1", False)]) == "in 0.11-1.0"  # not "up to"
     assert spans([("0.8.2", False)]) == "nowhere"
 
 
 def test_kind_of_several_statements():
-    right, wrong, some = statement(True), statement(False), statement(True, False)
+    right, wrong, both = statement(True), statement(False), statement(True, False)
     noted = Statement("x", by=By.RECORD, citation="y")
-    kinds = [kind_of(all_) for all_ in ((right, noted), (right, some), (right, wrong), (noted,))]
+    kinds = [kind_of(all_) for all_ in ((right, noted), (right, both), (right, wrong), (noted,))]
     assert kinds == [RIGHT, SOME, PARTLY, NOTE]
 
 
@@ -161,11 +158,6 @@ def test_kind_of_several_statements():
 
 def test_a_source_has_the_titles_of_its_articles():
     assert show.cited("article 003, section 1").startswith("article 003 “High watermark and")
-
-
-def test_an_unknown_theme_names_the_known():
-    with pytest.raises(ValueError, match="high watermark"):
-        of_theme("colours")
 
 
 @pytest.mark.parametrize("theme", THEMES)

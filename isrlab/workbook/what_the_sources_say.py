@@ -103,9 +103,9 @@ def picker(number: int = 5) -> widgets.VBox:
 def finding() -> str:
     """How many of the articles' claims are right as they stand, in one sentence."""
     kinds = [claim.kind for claim in OF_ARTICLES]
-    right, some, partly, wrong, _ = (kinds.count(kind) for kind in Kind)
+    right, at_times, partly, wrong, _ = (kinds.count(kind) for kind in Kind)
     return (
-        f"Of {len(kinds)} claims {right} hold as they stand, {some} in some releases, "
+        f"Of {len(kinds)} claims {right} hold as they stand, {at_times} in some releases, "
         f"{partly} in part, {wrong} not at all"
     )
 

@@ -70,7 +70,8 @@ class Claim:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self.scripts = path, dict[str, str]()  # the nameless one is that to look at
+        self.path = path
+        self.scripts: dict[str, str] = {}  # by name; that without one is the one to look at
         head: dict[str, Entry] = {}
         groups: list[dict[str, Entry]] = []
         for entry in _entries(path):
@@ -108,9 +109,8 @@ class Claim:
     @cached_property
     def evidence(self) -> str:
         """A sentence with the numbers of runs."""
-        entry = self._evidence
-        ask = partial(self._ask, entry, words={})
-        return re.sub(r"\{([^{}]+)\}", lambda match: str(ask(match[1])()), entry.text)
+        ask = partial(self._ask, self._evidence, words={})
+        return re.sub(r"\{([^{}]+)\}", lambda m: str(ask(m[1])()), self._evidence.text)
 
     def trial(self, script: str, version: KafkaVersion | str) -> Trial:
         """One of the claim's scripts in a release."""

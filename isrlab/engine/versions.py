@@ -141,6 +141,11 @@ class KafkaVersion:
     producer_acks: int  # of the Java producer; -1 is "all" (KIP-679)
 
     @property
+    def writes_zookeeper(self) -> bool:
+        """Leaders write ISR changes into ZooKeeper themselves; from 2.7 they ask the controller."""
+        return self.isr_write <= IsrWrite.ZOOKEEPER_NOTIFY
+
+    @property
     def removal_raises_leader_epoch(self) -> bool:
         """The leader epoch rises when the controller takes a follower out of the ISR.
 

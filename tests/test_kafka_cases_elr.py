@@ -25,7 +25,7 @@ LAST_LEADER = (NO_LEADER, (), (), (1,))
 
 @pytest.mark.parametrize(
     ("case", "before", "target", "alive", "doubtful", "stored", "bumps"),
-    [  # stored are leader, ISR, ELR and last known ELR; doubtful are disks after an unclean shutdown
+    [  # stored are leader, ISR, ELR and last known ELR; doubtful are disks after a power loss
         ("M1", (1, ALL), (1, 2), (1, 2, 4), (), (1, (1, 2), (3, 4), ()), 0),
         ("M1-no-elr", (1, ALL), (1, 2), (1, 2, 4), (), (1, (1, 2), (), ()), 0),
         ("M2", M2, (1, 2, 3), (1, 2, 4), (), (1, (1, 2, 3), (), ()), 0),

@@ -1,4 +1,4 @@
-"""The partition as its controller has it: what is stored, and the brokers that it believes alive."""
+"""The partition as its controller has it: what is stored, and which brokers are alive."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Bench:
 
     def submit(self, *partitions: str, isr=(1, 2, 3)) -> None:
         for partition in partitions:
-            self.do(ap.Submit(ap.IsrChange(partition, isr)))
+            self.do(ap.IsrChange(partition, isr))
 
     def respond(self, *stored: str, error: str | None = None) -> None:
         self.do(ap.AlterPartitionsResponse(tuple((p, None) for p in stored), error))

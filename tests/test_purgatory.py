@@ -28,6 +28,15 @@ def ran(moves) -> Counter:
     return Counter(move.task.id for move in moves if move.runs)
 
 
+def filled(timer, delays, now_ms=START_MS):
+    """The timer with tasks "0", "1", .. for these delays (ms), and the moves that add them."""
+    moves = []
+    for number, delay in enumerate(delays):
+        timer, move = timer.add(Task(str(number), now_ms + delay), now_ms)
+        moves.append(move)
+    return timer, moves
+
+
 # J19, and what a wheel does step by step
 
 
@@ -35,10 +44,8 @@ def ran(moves) -> Counter:
 def test_j19_every_task_runs_once(step_ms):
     """Delays 0-4 once, 10-99 twice, 100-499 once; tick 1 ms, 3 slots."""
     delays = [*range(5), *range(10, 100), *range(10, 100), *range(100, 500)]
-    timer, done = Timer.at(START_MS, tick_ms=1, size=3), Counter()
-    for number, delay in enumerate(delays):
-        timer, move = timer.add(Task(f"{number}", START_MS + delay), START_MS)
-        done += ran([move])
+    timer, moves = filled(Timer.at(START_MS, tick_ms=1, size=3), delays)
+    done = ran(moves)
     assert len(done) == 1  # a delay of 0 ms has expired already
     for now in range(START_MS, START_MS + 500 + step_ms, step_ms):
         timer, moves = timer.advance(now)
@@ -47,11 +54,10 @@ def test_j19_every_task_runs_once(step_ms):
     assert timer.tasks == ()
 
 
-@pytest.mark.parametrize("delay", range(-5, 0))
-def test_already_expired_tasks_run_at_once(delay):
+def test_already_expired_tasks_run_at_once():
     """testAlreadyExpiredTask."""
-    timer, move = Timer.at(START_MS).add(Task("t", START_MS + delay), START_MS)
-    assert move.runs and timer.tasks == ()
+    timer, moves = filled(Timer.at(START_MS), range(-5, 0))
+    assert len(ran(moves)) == 5 and timer.tasks == ()
 
 
 PLACES = {  # wheel and slot for a delay in ms
@@ -107,8 +113,7 @@ tasks = st.lists(st.tuples(st.integers(0, 20_000), st.integers(0, 300)), max_siz
 @given(tasks, st.integers(2, 25), st.integers(1, 10**6), st.lists(st.integers(1, 900), max_size=9))
 def test_every_task_runs_once_and_on_time(delays, size, start, steps):
     """Never early, and at most one tick late: with a tick of 1 ms, exactly on time."""
-    timer, now, moves = Timer.at(start, size=size), start, []
-    expirations = {}
+    timer, now, moves, expirations = Timer.at(start, size=size), start, [], {}
     for number, (delay, pause) in enumerate(delays):
         now += pause
         timer, passed = timer.advance(now)
@@ -128,10 +133,7 @@ def test_every_task_runs_once_and_on_time(delays, size, start, steps):
 @given(tasks, st.integers(2, 10), st.integers(2, 9))
 def test_a_coarse_tick_is_early_by_less_than_a_tick(delays, size, tick):
     """The task runs when its tick begins."""
-    timer, moves = Timer.at(START_MS, tick, size), []
-    for number, (delay, _) in enumerate(delays):
-        timer, move = timer.add(Task(str(number), START_MS + delay), START_MS)
-        moves.append(move)
+    timer, moves = filled(Timer.at(START_MS, tick, size), [delay for delay, _ in delays])
     timer, passed = timer.advance(START_MS + 30_000)
     late = [m.at_ms - m.task.expiration_ms for m in (*moves, *passed) if m.runs]
     assert len(late) == len(delays)
@@ -142,16 +144,14 @@ def test_a_coarse_tick_is_early_by_less_than_a_tick(delays, size, tick):
 @given(tasks, st.integers(1, 500))
 def test_the_queue_of_0_8_2_is_on_time_too(delays, step):
     """It polls for 200 ms, but an expired task ends the poll: wheel and queue agree."""
-    timer, queue, runs = Timer.at(START_MS), PolledQueue(), ([], [])
-    for number, (delay, _) in enumerate(delays):
-        task = Task(str(number), START_MS + 1 + delay)
-        timer, queue = timer.add(task, START_MS)[0], queue.add(task, START_MS)[0]
-    for now in range(START_MS, START_MS + 20_001 + step, step):
-        timer, fired = timer.advance(now)
-        queue, polled = queue.advance(now)
-        runs[0].extend((m.at_ms, m.task.id) for m in fired if m.runs)
-        runs[1].extend((m.at_ms, m.task.id) for m in polled if m.runs)
-    assert sorted(runs[0]) == sorted(runs[1])
+    runs = []
+    for timer in (Timer.at(START_MS), PolledQueue()):
+        timer, moves = filled(timer, [1 + delay for delay, _ in delays])[0], []
+        for now in range(START_MS, START_MS + 20_001 + step, step):
+            timer, passed = timer.advance(now)
+            moves += passed
+        runs.append(sorted((move.at_ms, move.task.id) for move in moves if move.runs))
+    assert runs[0] == runs[1] and len(runs[0]) == len(delays)
 
 
 # When a waiting operation completes
@@ -299,8 +299,7 @@ def test_each_operation_completes_exactly_once(script, has_wheel, purge_interval
             purgatory, more = purgatory.advance(now)
         done += more
         assert len(purgatory.waiting) + len(done) == made
-    purgatory, more = purgatory.advance(now + 2_000)
-    done += more
+    done += purgatory.advance(now + 2_000)[1]
     assert Counter(c.operation.id for c in done) == Counter(str(n + 1) for n in range(made))
     expired = [c for c in done if c.cause == Cause.EXPIRY]
     assert all(c.at_ms == c.operation.deadline_ms for c in expired)
@@ -308,16 +307,14 @@ def test_each_operation_completes_exactly_once(script, has_wheel, purge_interval
 
 # Parked fetches of the engine's runs, as the figures see them
 
-SCRIPT = (
-    "partition replicas=1,2,3 latency=5\nproduce 1 m1\nadvance 700ms\nproduce 1 m2\nadvance 1200ms"
-)
+SCRIPT = "partition replicas=1,2,3 latency=5\nproduce 1 m1\nadvance 700ms\nproduce 1 m2\n"
+SCRIPT += "advance 1200ms"
 
 
 @pytest.mark.parametrize("version", PRESETS.values(), ids=str)
 def test_what_ends_the_waits_of_a_run(version):
     run = scenario.play(SCRIPT, version=version)
-    found = parked_fetches.waits(run)
-    ended = [w for w in found if w.end_ms is not None]
+    ended = [wait for wait in parked_fetches.waits(run) if wait.end_ms is not None]
     assert {w.cause for w in ended} - {"high watermark"} == {"append", "expiry"}
     assert any(w.cause == "high watermark" for w in ended) is version.pushes_high_watermark
     waited_ms = [(w.end_ms - w.start_ms, w.cause == "expiry") for w in ended]
@@ -327,17 +324,11 @@ def test_what_ends_the_waits_of_a_run(version):
 
 
 def test_figures_draw_what_they_are_given():
-    timer = Timer.at(0)
-    for name, delay in {"a": 7, "b": 45, "c": 500}.items():
-        timer, _ = timer.add(Task(name, delay), 0)
-    found = parked_fetches.turns(timer, (0, 7, 400, 500))
-    assert parked_fetches.turning_finding(found).startswith("3 tasks run, each in its millisecond")
-    assert [ax.get_title() for ax in parked_fetches.plot_turning(found).axes[:4]] == [
-        "3 tasks left",
-        "runs: a at 7 ms",
-        "runs: b at 45 ms; finer wheel: b, c",
-        "runs: c at 500 ms",
-    ]
+    shown = parked_fetches.turns(filled(Timer.at(0), (7, 45, 500), 0)[0], (0, 7, 400, 500))
+    assert parked_fetches.turning_finding(shown).startswith("3 tasks run, each in its millisecond")
+    titles = [ax.get_title() for ax in parked_fetches.plot_turning(shown).axes[:4]]
+    assert titles[:2] == ["3 tasks left", "runs: 0 at 7 ms"]
+    assert titles[2:] == ["runs: 1 at 45 ms; finer wheel: 1, 2", "runs: 2 at 500 ms"]
     ax = parked_fetches.plot_waits(scenario.play(SCRIPT, version="2.5"))
     assert "by a new high watermark" in ax.get_title(loc="left")
     ax = parked_fetches.plot_news({"idle": {"2.5": 5, "3.7": 505}})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import ipywidgets as widgets
 import numpy as np
@@ -78,7 +78,7 @@ def _draw_wheels(ax: PolarAxes, turn: Turn) -> None:
     """A ring of bars for each wheel, 1 wide, from radius 1.2 on."""
     ax.set_theta_zero_location("N")
     ax.set_theta_direction(-1)
-    middle = {"ha": "center", "va": "center"}
+    middle: dict[str, Any] = {"ha": "center", "va": "center"}
     for level, wheel in enumerate(turn.timer.wheels):
         bottom, step, hand = 1.2 + 1.2 * level, 2 * np.pi / wheel.size, wheel.slot(wheel.current_ms)
         colours = [style.PALE if slot == hand else style.WHITE for slot in range(wheel.size)]

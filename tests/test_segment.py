@@ -133,19 +133,18 @@ def test_one_entry_for_a_write_of_many_batches():
 
 
 @pytest.mark.parametrize(
-    ("version", "size", "batches", "size_bytes", "incomplete"),
+    ("version", "size", "batches", "size_bytes"),
     [
-        ("3.7", 0, 1, 100, False),
-        ("3.7", 1, 1, 100, False),
-        ("3.7", 250, 2, 250, False),  # the third batch is cut
-        ("0.10.0", 0, 0, 0, False),
-        ("0.10.0", 1, 0, 1, True),  # one byte, of no use: the reader is stuck
+        ("3.7", 0, 1, 100),
+        ("3.7", 1, 1, 100),
+        ("3.7", 250, 2, 250),  # the third batch is cut
+        ("0.10.0", 0, 0, 0),
+        ("0.10.0", 1, 0, 1),  # one byte, of no use: the reader is stuck
     ],
 )
-def test_size_limit(version, size, batches, size_bytes, incomplete):
-    found = log(version).read(Reader.FOLLOWER, 7, size).found
-    assert (len(found.batches), found.size_bytes) == (batches, size_bytes)
-    assert found.first_entry_incomplete is incomplete
+def test_size_limit(version, size, batches, size_bytes):
+    read = log(version).read(Reader.FOLLOWER, 7, size)
+    assert (len(read.batches), read.size_bytes) == (batches, size_bytes)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +160,7 @@ def test_size_limit(version, size, batches, size_bytes, incomplete):
 def test_partitions_share_the_bytes_of_a_response(version, limits, response, sizes):
     asked = [(log(version), Reader.FOLLOWER, 0, limit) for limit in limits]
     answers = s.read_partitions(asked, response)
-    assert tuple(a.found.size_bytes if a.found else 0 for a in answers) == sizes
+    assert tuple(a.size_bytes for a in answers) == sizes
 
 
 def test_an_empty_partition_does_not_use_up_the_first_batch():

@@ -6,12 +6,13 @@ file may be missing, a gzip archive may be cut or damaged, a "line" may be a gig
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 from zoneinfo import ZoneInfo
 
 LOG_NAME = re.compile(r"\.(log|out|gz)([.\-_].*)?$|\.log\b|^(server|controller|state-change)\b")
@@ -151,34 +152,18 @@ def lines(path: str) -> Iterator[Line]:
 
 
 def _chunks(path: str) -> Iterator[bytes]:
+    """The contents of a file or of a gzip archive, of one or more members, as far as whole."""
     with open(path, "rb") as file:
-        data = file.read(READ_BYTES)
-        if data.startswith(GZIP_MAGIC):
-            yield from _inflated(file, data)
+        if not file.peek(2).startswith(GZIP_MAGIC):
+            while data := file.read(READ_BYTES):
+                yield data
             return
-        while data:
-            yield data
-            data = file.read(READ_BYTES)
-
-
-def _inflated(file: BinaryIO, data: bytes) -> Iterator[bytes]:
-    """The contents of a gzip file of one or more members, as far as it is whole."""
-    inflate = zlib.decompressobj(wbits=31)
-    while True:
+        archive = gzip.GzipFile(fileobj=file)
         try:
-            yield inflate.decompress(data, READ_BYTES)
-        except zlib.error as error:
+            while data := archive.read1(READ_BYTES):  # not `read`: it drops what precedes damage
+                yield data
+        except EOFError as error:
+            problem = "truncated gzip: the archive ends before its end mark"
+            raise DamagedFileError(problem) from error
+        except (gzip.BadGzipFile, zlib.error) as error:
             raise DamagedFileError(f"damaged gzip: {error}") from error
-        data = inflate.unconsumed_tail
-        if inflate.eof:
-            data = (inflate.unused_data or file.read(READ_BYTES)).lstrip(b"\0")
-            if not data:
-                return
-            if not data.startswith(GZIP_MAGIC[: len(data)]):
-                raise DamagedFileError("bytes that are no gzip after the end of the archive")
-            inflate = zlib.decompressobj(wbits=31)
-        elif not data:
-            data = file.read(READ_BYTES)
-            if not data:
-                yield inflate.flush()
-                raise DamagedFileError("truncated gzip: the archive ends before its end mark")

@@ -31,6 +31,7 @@ from isrlab.closeups.segment import Reader, SegmentedLog
 MOST_SLOTS = 100_000  # emptied in one call
 Place = tuple[int, int]  # number of the wheel (0 is the finest), number of the slot
 Logs: TypeAlias = Mapping[str, SegmentedLog]  # by partition
+Asked = tuple[str, Reader, int, int]  # partition, reader, offset, max bytes
 
 
 class Task(NamedTuple):
@@ -215,13 +216,9 @@ class Operation(NamedTuple):
 
 
 def parked_fetch(
-    id: str,
-    logs: Logs,
-    asked: Sequence[tuple[str, Reader, int, int]],
-    deadline_ms: int,
-    min_bytes: int = 1,
+    id: str, logs: Logs, asked: Sequence[Asked], deadline_ms: int, min_bytes: int = 1
 ) -> Operation:
-    """A fetch of (partition, reader, offset, max bytes), as it is when it is parked."""
+    """A fetch, as it is when it is parked."""
     parts = tuple(
         FetchPart(name, reader, offset, logs[name].place_of(offset), max_bytes)
         for name, reader, offset, max_bytes in asked

@@ -115,7 +115,6 @@ class SegmentRead(NamedTuple):
 
     size_bytes: int
     batches: tuple[Batch, ...]  # those that are whole; bytes of one that is cut are of no use
-    first_entry_incomplete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,13 +189,12 @@ class LogSegment:
         lookup = self.locate(start)
         if lookup is None:
             return None
-        position = self.positions[lookup.found]
-        first_bytes = self.batches[lookup.found].size_bytes
-        limit = max(max_bytes, first_bytes) if min_one_message else max_bytes
+        position, batches = self.positions[lookup.found], self.batches[lookup.found :]
+        limit = max(max_bytes, batches[0].size_bytes) if min_one_message else max_bytes
         size = max(0, min((self.size_bytes if end is None else end) - position, limit))
-        behind = zip(self.positions[lookup.found :], self.batches[lookup.found :], strict=True)
-        whole = tuple(b for p, b in behind if p + b.size_bytes <= position + size)
-        return SegmentRead(size, whole, 0 < limit < first_bytes)
+        ends = accumulate(b.size_bytes for b in batches)
+        whole = tuple(b for b, end in zip(batches, ends, strict=True) if end <= size)
+        return SegmentRead(size, whole)
 
     def recover(self) -> LogSegment:
         """The segment with its index made anew from the file, an entry for a batch.
@@ -216,12 +214,9 @@ class LogRead(NamedTuple):
     reader: Reader
     start: int
     bound: int  # exclusive
-    found: SegmentRead | None = None
     error: str | None = None
-
-    @property
-    def batches(self) -> tuple[Batch, ...]:
-        return self.found.batches if self.found else ()
+    size_bytes: int = 0
+    batches: tuple[Batch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,8 +306,8 @@ class SegmentedLog:
                 last = segment.locate(bound)
                 end = segment.positions[last.found] if last else None
             may_exceed = min_one_message and rules.has_min_one_message
-            if found := segment.read(start, max_bytes, end, may_exceed):
-                return answer._replace(found=found)
+            if read := segment.read(start, max_bytes, end, may_exceed):
+                return answer._replace(size_bytes=read.size_bytes, batches=read.batches)
         return answer
 
 
@@ -328,12 +323,11 @@ def read_partitions(
     answers: list[LogRead] = []
     left = response_max_bytes
     for log, reader, start, max_bytes in asked:
-        is_shared = log.rules.has_min_one_message
-        is_first = not any(a.found and a.found.size_bytes for a in answers)
+        is_shared, is_first = log.rules.has_min_one_message, not any(a.size_bytes for a in answers)
         limit = min(max_bytes, left) if is_shared else max_bytes
         answer = log.read(reader, start, limit, min_one_message=is_first)
-        if is_shared and answer.found and answer.found.first_entry_incomplete:
-            answer = answer._replace(found=None)
-        left = max(0, left - (answer.found.size_bytes if answer.found else 0))
+        if is_shared and not answer.batches:
+            answer = answer._replace(size_bytes=0)
+        left = max(0, left - answer.size_bytes)
         answers.append(answer)
     return tuple(answers)

@@ -142,7 +142,7 @@ def plot_response(names: Sequence[str], reads: Sequence[LogRead], response_max_b
     rows, notes, filled, useful = dict[str, list[Span]](), dict[str, str](), 0, 0
     for nth, (name, read) in enumerate(zip(names, reads, strict=True)):
         row, end, start = list[Span](), filled, filled
-        filled += read.found.size_bytes if read.found else 0
+        filled += read.size_bytes
         for batch in read.batches:
             row.append(Span(end, end + batch.size_bytes - 3, style.SERIES[nth % 6]))
             end += batch.size_bytes

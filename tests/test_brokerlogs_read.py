@@ -21,14 +21,10 @@ SHRINK = (
     "(highWatermark: 90, endOffset: 120). Out of sync replicas: (brokerId: 2, endOffset: 90). "
     "(kafka.cluster.Partition)"
 )
-COMMIT = (
-    "[2024-07-01 10:00:02,000] INFO [Partition t-0 broker=1] ISR updated to 1 and version updated "
-    "to [5] (kafka.cluster.Partition)"
-)
-CUT = (
-    "[2024-07-01 10:00:03,000] INFO [Log partition=t-0, dir=/d] Truncating to offset 7 "
-    "(kafka.log.Log)"
-)
+COMMIT = "[2024-07-01 10:00:02,000] INFO [Partition t-0 broker=1] ISR updated to 1 and version "
+COMMIT += "updated to [5] (kafka.cluster.Partition)"
+CUT = "[2024-07-01 10:00:03,000] INFO [Log partition=t-0, dir=/d] Truncating to offset 7 "
+CUT += "(kafka.log.Log)"
 GOOD = "\n".join([STARTED, SHRINK, COMMIT, CUT]) + "\n"
 
 
@@ -44,6 +40,12 @@ def kinds(logs):
 
 def reasons(logs):
     return {(row.file, row.line): row.reason for row in logs.unread.collect()}
+
+
+def read_only(spark, folder, name, text):
+    """A folder with a single log of this text."""
+    (folder / name).write_text(text)
+    return brokerlogs.read(spark, folder)
 
 
 def test_events_have_the_schema_and_the_order_of_time(spark, log_dir):
@@ -82,9 +84,8 @@ def test_an_unknown_recording():
 
 def test_a_broker_that_cannot_be_known_is_null(spark, tmp_path):
     lines = [STARTED, STARTED.replace("id=1", "id=2"), CUT]
-    (tmp_path / "server.log").write_text("\n".join(lines))
-    rows = brokerlogs.read(spark, tmp_path).events.where("kind = 'truncate'").collect()
-    assert [row.broker for row in rows] == [None]
+    events = read_only(spark, tmp_path, "server.log", "\n".join(lines)).events
+    assert [row.broker for row in events.where("kind = 'truncate'").collect()] == [None]
 
 
 def test_rotated_zipped_and_nested_logs_of_several_brokers(spark, log_dir):
@@ -100,13 +101,11 @@ def test_rotated_zipped_and_nested_logs_of_several_brokers(spark, log_dir):
 
 
 def test_a_line_that_names_several_brokers_is_an_event_for_each(spark, tmp_path):
-    (tmp_path / "controller.log").write_text(
-        "[2024-07-01 10:00:00,000] INFO [Controller id=3] Broker failure callback for 1,2 "
-        "(kafka.controller.KafkaController)\n"
-    )
-    rows = brokerlogs.read(spark, tmp_path).events.collect()
-    told = [(row.kind, row.broker, row.replica) for row in rows]
-    assert told == [("crash", 3, 1), ("crash", 3, 2)]
+    line = "[2024-07-01 10:00:00,000] INFO [Controller id=3] Broker failure callback for 1,2 "
+    line += "(kafka.controller.KafkaController)\n"
+    rows = read_only(spark, tmp_path, "controller.log", line).events.collect()
+    events = [(row.kind, row.broker, row.replica) for row in rows]
+    assert events == [("crash", 3, 1), ("crash", 3, 2)]
 
 
 def test_a_cut_archive_gives_the_lines_before_the_cut(spark, tmp_path):
@@ -128,9 +127,8 @@ def test_a_damaged_archive_is_counted(spark, log_dir):
 
 
 def test_binary_garbage_is_counted_and_shown_not_fatal(spark, log_dir):
-    (log_dir / "server.log.2").write_bytes(
-        b"\0" * 5000 + GOOD.encode() + b"\xff\xfe ISR \xff\n\x01\x02\n"
-    )
+    rest = b"\xff\xfe ISR \xff\n\x01\x02\n"
+    (log_dir / "server.log.2").write_bytes(b"\0" * 5000 + GOOD.encode() + rest)
     (log_dir / "00000000000000000000.log").write_bytes(b"\0\1\2" * 5000)
     logs = brokerlogs.read(spark, log_dir)
     assert len(kinds(logs)) == 8
@@ -161,17 +159,14 @@ def test_links_that_lead_out_are_not_followed(spark, log_dir, tmp_path_factory):
     os.symlink(other / "server.log", log_dir / "server.log.9")
     logs = brokerlogs.read(spark, log_dir)
     assert len(kinds(logs)) == 4
-    assert {row.status for row in logs.files.collect()} == {
-        "read",
-        "skipped: a link to a folder",
-        "skipped: a link that leads out of log_dir",
-    }
+    links = {"skipped: a link to a folder", "skipped: a link that leads out of log_dir"}
+    assert {row.status for row in logs.files.collect()} == {"read", *links}
 
 
 def test_topic_names_stay_as_they_are(spark, tmp_path):
     topic = "$x^2$<b>&_a.b-c"
-    (tmp_path / "server.log").write_text(SHRINK.replace("t-0", f"{topic}-0"))
-    assert brokerlogs.read(spark, tmp_path).events.first().topic == topic
+    logs = read_only(spark, tmp_path, "server.log", SHRINK.replace("t-0", f"{topic}-0"))
+    assert logs.events.first().topic == topic
 
 
 @pytest.mark.parametrize("given", ["", "/nonexistent/logs", "bad\0path"])
@@ -205,9 +200,8 @@ def test_an_unknown_zone(log_dir):
 
 
 def test_a_notebook_shows_the_message_without_a_traceback():
-    assert files.LogDirError("what, and what instead")._render_traceback_() == [
-        "LogDirError: what, and what instead"
-    ]
+    shown = files.LogDirError("what, and what instead")._render_traceback_()
+    assert shown == ["LogDirError: what, and what instead"]
 
 
 def test_lines_of_a_file_are_numbered_and_bounded(tmp_path):

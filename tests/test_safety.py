@@ -53,7 +53,7 @@ def test_acknowledged_is_not_committed(version: str) -> None:
     run = scenario.play(scenes.ACKS_1_LOSS, version=version)
     assert run.outcome.lost == ()
     assert run.outcome.lost_acknowledged == ("m1",)
-    assert run.outcome.violations == {}
+    assert run.cluster.violations == {}
 
 
 def test_what_the_observer_says() -> None:

@@ -104,8 +104,8 @@ def test_a_cell_that_fails_leaves_nothing(tmp_path, monkeypatch):
         yield from list(store_plan(batches))[:1]
         raise OSError("no space left on device")
 
-    store_plan = store._run_plan
-    monkeypatch.setattr(store, "_run_plan", cut_off)
+    store_plan = store.run_plan
+    monkeypatch.setattr(store, "run_plan", cut_off)
     cell = {"run": "0.8.2", "leader": 1, "config": BOTH[0].to_json(), "recorded": None}
     batch = pa.RecordBatch.from_pylist([cell])
     with pytest.raises(OSError, match="no space"):

@@ -24,9 +24,7 @@ _REQUESTS_OF_A_PROCESS = 1 << 32
 def start(broker: Broker) -> Step:
     """A broker process that has just started on the log it finds, with its schedule."""
     broker = replace(
-        broker,
-        log=broker.log.load(),
-        last_request=broker.broker_epoch * _REQUESTS_OF_A_PROCESS,
+        broker, log=broker.log.load(), last_request=broker.broker_epoch * _REQUESTS_OF_A_PROCESS
     )
     tasks = [_again(broker, m.ExpireIsr()), _again(broker, m.CheckpointHighWatermark())]
     if broker.version.isr_write == IsrWrite.ZOOKEEPER_NOTIFY:

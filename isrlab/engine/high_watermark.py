@@ -52,9 +52,8 @@ def holds_back(broker: Broker, remote: RemoteReplica, now_ms: int) -> bool:
 def min_isr(broker: Broker) -> int:
     """min.insync.replicas; from 3.7 never more than the partition has replicas."""
     wanted = broker.settings.min_insync_replicas
-    if not broker.version.high_watermark_held_under_min_isr:
-        return wanted
-    return rules.effective_min_isr(wanted, len(broker.replicas))
+    is_capped = broker.version.high_watermark_held_under_min_isr
+    return rules.effective_min_isr(wanted, len(broker.replicas)) if is_capped else wanted
 
 
 def settle(
@@ -115,10 +114,10 @@ def _has_news(broker: Broker, role: Leader, fetch: m.Fetch) -> bool:
     if fetch.offset < broker.log.log_end_offset or reading.epoch_error(broker, fetch.leader_epoch):
         return True
     remote = role.remote(fetch.replica)
-    return remote is None or (
-        broker.version.pushes_high_watermark
-        and remote.last_sent_high_watermark < broker.log.high_watermark
-    )
+    if remote is None:
+        return True
+    is_news = remote.last_sent_high_watermark < broker.log.high_watermark
+    return is_news and broker.version.pushes_high_watermark
 
 
 def read_again(broker: Broker, parked: list[ParkedFetch]) -> tuple[m.Output, ...]:

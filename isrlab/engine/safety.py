@@ -13,11 +13,11 @@ from itertools import islice
 
 import msgspec
 
-from isrlab.engine.controller import Controller
 from isrlab.engine.frozen import Frozen
 from isrlab.engine.log import Log
 from isrlab.engine.messages import ACKS_ALL
 from isrlab.engine.model import NO_LEADER, Broker, Leader
+from isrlab.engine.partition import Controller
 
 
 @dataclass(slots=True)

@@ -36,12 +36,13 @@ def quantile(histogram: pd.DataFrame, share: float) -> int:
 def plot_histogram(histogram: pd.DataFrame, *, subject: str = "", ax: Axes | None = None) -> Axes:
     """How many produces waited how long, both scales logarithmic, with three quantiles.
 
-    `histogram` has `latency_ms` (the least of its class), `width_ms` and `count`.
+    `histogram` has `latency_ms` (the least of its class: events of kind `latency`) and `count`.
     """
     ax = ax or axes(7.6, 2.9)
     starts = histogram["latency_ms"].to_numpy(float)
     share = 100 * histogram["count"].to_numpy(float) / max(1.0, histogram["count"].sum())
-    widths = np.where(starts == 0, 0.4, histogram["width_ms"].to_numpy(float))
+    eighths = 2 ** np.floor(np.log2(np.maximum(starts, 8))) / 8
+    widths = np.where(starts == 0, 0.4, eighths)
     ax.bar(np.maximum(starts, ZERO_MS), share, width=widths, align="edge", color=SKY)
     within = {name: quantile(histogram, of) for of, name in QUANTILES.items()}
     for value in within.values():
@@ -52,11 +53,11 @@ def plot_histogram(histogram: pd.DataFrame, *, subject: str = "", ax: Axes | Non
     return finish(ax, subject + text[:1].upper() + text[1:])
 
 
-def plot_tails(histograms: Mapping[str, pd.DataFrame], *, ax: Axes | None = None) -> Axes:
-    """The share of produces that wait longer than a time: a line for each name."""
+def plot_tails(histograms: pd.DataFrame, labels: Mapping[str, str]) -> Axes:
+    """The share of produces that wait longer than a time: a line for each `run` in `labels`."""
     curves, worst = {}, []
-    for name, histogram in histograms.items():
-        ordered = histogram.sort_values("latency_ms")
+    for run, name in labels.items():
+        ordered = histograms[histograms["run"] == run].sort_values("latency_ms")
         counts = ordered["count"].to_numpy(float)
         longer = 100 * (1 - (np.cumsum(counts) - counts) / max(1.0, counts.sum()))
         starts = np.maximum(ordered["latency_ms"].to_numpy(float), ZERO_MS)
@@ -67,5 +68,4 @@ def plot_tails(histograms: Mapping[str, pd.DataFrame], *, ax: Axes | None = None
         "1 in 1,000 waits longer than, " + "; ".join(worst),
         (_TIMES, Scale("produces that wait longer (%)", "log", low=0.005, high=140)),
         limits={50: "half", 1: "1 in 100", 0.1: "1 in 1,000"},
-        ax=ax,
     )

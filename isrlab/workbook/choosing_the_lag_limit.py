@@ -1,6 +1,6 @@
 """13 Choosing the lag limit: one stall under a limit, and what each limit costs a fleet.
 
-`bands` is what `churn.bands` makes of `churn.lag_limit_costs`: a row for each limit and metric.
+`bands` is what `churn.bands` makes of `truth.lag_limit_costs`: a row for each limit and metric.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.offsets import Offsets, plot_offsets
 from isrlab.show.style import INK, STATES, axes
 
-COSTS = {  # columns of `churn.lag_limit_costs`: colour and marker, what it is
+COSTS = {  # columns of `truth.lag_limit_costs`: colour and marker, what it is
     "stalled_minutes": ((STATES["waits"], "s"), "stalled follower in the ISR: producers wait"),
     "under_replicated_minutes": ((STATES["out"], "o"), "under-replicated: a copy is missing"),
     "at_risk_minutes": ((INK, "D"), "at risk: either of them"),

@@ -120,7 +120,7 @@ def fleets(start: dict[str, FleetConfig], seeds: int) -> list[FleetConfig]:
 def answers(alarms: pd.DataFrame, absences: pd.DataFrame, latency: pd.DataFrame) -> pd.DataFrame:
     """A row for each check (and seed), a column for each of `ANSWERS`, in units of the base.
 
-    From `fleet.alarms`, `churn.under_replicated` (of the new base) and `churn.commit_latency`, for
+    From `truth.alarms`, `churn.under_replicated` (of the new base) and `churn.commit_latency`, for
     the runs of `fleets`.
     """
     out_s = absences.groupby("run")["under_replicated_ms"].sum() / 1000

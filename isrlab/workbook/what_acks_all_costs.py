@@ -7,7 +7,7 @@ thousands are counted in classes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import ipywidgets as widgets
 import numpy as np
@@ -15,9 +15,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from isrlab import fleet
+from isrlab.events import exact
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
-from isrlab.fleet.kernel.state import EXACT_MS, STEPS
 from isrlab.show.controls import choice, redrawn
 from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.style import (
@@ -135,14 +135,6 @@ def with_settings(table: pd.DataFrame, configs: Sequence[FleetConfig], *names: s
     return settings.merge(table, on="run", how="left").drop(columns="run")
 
 
-def with_widths(histogram: pd.DataFrame) -> pd.DataFrame:
-    """A histogram (`latency_ms`, `count`) with `width_ms` of each class: 1, then by doubling."""
-    starts = histogram["latency_ms"].to_numpy(float)
-    doublings = np.floor(np.log2(np.maximum(starts, EXACT_MS) / EXACT_MS)) + 1
-    widths = np.where(starts < EXACT_MS, 1.0, 2.0**doublings * EXACT_MS / 2 / STEPS)
-    return histogram.assign(width_ms=widths)
-
-
 def plot_by_network(table: pd.DataFrame) -> Axes:
     """Median and 99th percentile of the waits by one-way delay; the band is 2 to 4 delays.
 
@@ -215,14 +207,12 @@ def finding(table: pd.DataFrame) -> str:
 
 
 def waits_here(config: FleetConfig) -> pd.DataFrame:
-    """The histogram of a small fleet, simulated here: `latency_ms`, `width_ms`, `count`."""
-    rows = fleet.simulate_local(config).select(["kind", "detail"]).to_pylist()
-    counts: dict[int, int] = {}
-    for detail in (dict(row["detail"]) for row in rows if row["kind"] == "latency"):
-        start = int(detail["latency_ms"])
-        counts[start] = counts.get(start, 0) + int(detail["count"])
-    table = pd.DataFrame(sorted(counts.items()), columns=["latency_ms", "count"])
-    return with_widths(table)
+    """The histogram of a small fleet, simulated here: `latency_ms`, `count`."""
+    waits = exact.waits(fleet.simulate_local(config))
+    table = pd.DataFrame(
+        [(w.latency_ms, w.produces) for w in waits], columns=["latency_ms", "count"]
+    )
+    return table.groupby("latency_ms", as_index=False).sum()
 
 
 def wait_controls(config: FleetConfig = SMALL) -> widgets.VBox:
@@ -236,8 +226,3 @@ def wait_controls(config: FleetConfig = SMALL) -> widgets.VBox:
         )
 
     return redrawn((delay, stall), draw)
-
-
-def tails(histograms: pd.DataFrame, labels: Mapping[str, str]) -> dict[str, pd.DataFrame]:
-    """The histogram of each run under its label, as `waits.plot_tails` takes them."""
-    return {label: histograms[histograms["run"] == run] for run, label in labels.items()}

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from isrlab.engine import messages as m
 from isrlab.engine.log import Log, Record
-from isrlab.engine.messages import CLIENT, CONTROLLER, FetchResponse, Message, OffsetsForLeaderEpoch
 from isrlab.engine.model import NO_LEADER, Broker, Leader, PendingExpandIsr
 from isrlab.world.cluster import START_MS, Cluster
 from isrlab.world.frames import Event, Fault, Frame
 
 MOST_NAMES = 12
-_ADDRESSES = {CLIENT: "client", CONTROLLER: "controller"}
+_ADDRESSES = {m.CLIENT: "client", m.CONTROLLER: "controller"}
 # Fields that every message of a kind has and that tell a reader nothing
 _SILENT = {"request", "replica", "broker", "max_wait_ms", "broker_epoch", "broker_epochs"}
 _SHORT = {
@@ -43,11 +41,11 @@ def _few(words: list[str]) -> str:
     return f"{words[0]} {words[1]} .. {words[-1]} ({len(words)} records)"
 
 
-def describe(message: Message | Fault) -> str:
+def describe(message: m.Message | Fault) -> str:
     """A message as one line: its kind, then what of it is not obvious."""
     if isinstance(message, Fault):
         return message.text
-    if isinstance(message, FetchResponse):
+    if isinstance(message, m.FetchResponse):
         return _describe_fetch_response(message)
     shown = []
     for part in message.__struct_fields__:
@@ -58,13 +56,13 @@ def describe(message: Message | Fault) -> str:
             continue
         text = ids(value) if isinstance(value, tuple) else value
         name = _SHORT.get(part, part)
-        if isinstance(message, OffsetsForLeaderEpoch) and name == "epoch" != part:
+        if isinstance(message, m.OffsetsForLeaderEpoch) and name == "epoch" != part:
             name = "expects"  # the epoch it believes in, not the one it asks about
         shown.append(f"{name}={text}")
     return f"{type(message).__name__:<15} {' '.join(shown)}".rstrip()
 
 
-def _describe_fetch_response(answer: FetchResponse) -> str:
+def _describe_fetch_response(answer: m.FetchResponse) -> str:
     kind = f"{'FetchResponse':<15} "
     if answer.error:
         return f"{kind}error={answer.error}"
@@ -84,55 +82,41 @@ def _clock(now_ms: int) -> str:
     return f"{now_ms - START_MS:>6}ms"
 
 
-def _records(event: Event) -> str:
-    return _few(event.detail["records"].split())
-
-
-def _asks(event: Event) -> str:
-    return f"asks for isr={ids(event.isr or ())} instead of {ids(event.isr_before or ())}"
-
-
-def _violation(event: Event) -> str:
-    return "{property} is broken: {text}".format(**event.detail)
-
-
-def _acknowledged(event: Event) -> str:
-    acks = event.detail["acks"]
-    return f"{_records(event)} acknowledged (acks={'all' if acks == '-1' else acks})"
-
-
-_SENTENCES: dict[str, Callable[[Event], str]] = {
-    "isr_shrink": _asks,
-    "isr_expand": _asks,
-    "isr_commit": lambda e: f"isr={ids(e.isr or ())} is stored",
-    "isr_rejected": lambda e: f"isr change refused: {e.detail['error']}",
-    "leader": lambda e: (
-        f"leads epoch {e.leader_epoch} from offset {e.log_end_offset} with isr={ids(e.isr or ())}"
-    ),
-    "follower": lambda e: "has no leader" if e.replica == NO_LEADER else f"follows {e.replica}",
-    "truncate": lambda e: f"truncates its log to {e.log_end_offset}",
-    "high_watermark": lambda e: f"hw={e.high_watermark}",
-    "crash": lambda e: f"stops ({e.detail['by']})",
-    "restart": lambda e: "starts",
-    "produce_error": lambda e: f"{_records(e)} refused: {e.detail['error']}",
-    "produce_ack": _acknowledged,
-    "lost": _violation,
-    "diverged": _violation,
-    "notify": lambda e: "announces its isr changes to the controller",
-    "metadata": lambda e: "learns which brokers are alive",
+_ASKS = "asks for isr={isr} instead of {isr_before}"
+_BROKEN = "{property} is broken: {text}"
+_SENTENCES = {  # by kind of event, of its columns and its detail
+    "isr_shrink": _ASKS,
+    "isr_expand": _ASKS,
+    "isr_commit": "isr={isr} is stored",
+    "isr_rejected": "isr change refused: {error}",
+    "leader": "leads epoch {leader_epoch} from offset {log_end_offset} with isr={isr}",
+    "follower": "follows {replica}",
+    "truncate": "truncates its log to {log_end_offset}",
+    "high_watermark": "hw={high_watermark}",
+    "crash": "stops ({by})",
+    "restart": "starts",
+    "produce_error": "{records} refused: {error}",
+    "produce_ack": "{records} acknowledged (acks={acks})",
+    "lost": _BROKEN,
+    "diverged": _BROKEN,
+    "notify": "announces its isr changes to the controller",
+    "metadata": "learns which brokers are alive",
 }
 _SPEAKERS = {"produce_error": "client", "produce_ack": "client", "lost": "!", "diverged": "!"}
-
-
-def is_halt(event: Event) -> bool:
-    """The broker stopped itself."""
-    return event.kind == "crash" and event.detail["by"].startswith("halt")
 
 
 def event_line(event: Event) -> str:
     """An event as one line: when, who, what."""
     who = _SPEAKERS.get(event.kind, str(event.broker))
-    return f"{_clock(event.ts_ms)}  {who:<8}  {_SENTENCES[event.kind](event)}"
+    values = event.row | dict(event.detail)
+    values |= {"isr": ids(event.isr or ()), "isr_before": ids(event.isr_before or ())}
+    values["records"] = _few(event.detail.get("records", "").split())
+    if values.get("acks") == str(m.ACKS_ALL):
+        values["acks"] = "all"
+    sentence = _SENTENCES[event.kind].format(**values)
+    if event.kind == "follower" and event.replica == NO_LEADER:
+        sentence = "has no leader"
+    return f"{_clock(event.ts_ms)}  {who:<8}  {sentence}"
 
 
 def readers(broker: Broker) -> list[str]:

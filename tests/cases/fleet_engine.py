@@ -147,7 +147,7 @@ def started(scene: Scene) -> Cluster:
         if envelope.target == LEADER and isinstance(envelope.message, ExpireIsr):
             cluster.queue.remove(envelope)
     tick_ms = _clock(scene, scene.first_tick_ms)
-    cluster.post(tick_ms, LEADER, LEADER, ExpireIsr(), cluster.epochs[LEADER])
+    cluster.post(Envelope(tick_ms, LEADER, LEADER, ExpireIsr(), cluster.epochs[LEADER]))
     return cluster
 
 
@@ -190,24 +190,26 @@ def _shut_down(cluster: Cluster, scene: Scene, shutdown: Shutdown, now_ms: int) 
 _CONTROL, _ANSWER, _APPEND, _FETCH, _TICK, _LAST = range(6)
 
 
-def _turn(envelope: Envelope) -> tuple[int, int, Envelope]:
+def _turn(envelope: Envelope) -> tuple[int, int]:
     """Whose turn it is within one millisecond."""
     message = envelope.message
     if CONTROLLER in (envelope.source, envelope.target):
-        return _CONTROL, 0, envelope
+        return _CONTROL, 0
     if isinstance(message, Fetch | ExpireFetch):
-        return _FETCH, message.replica, envelope
-    return (_TICK if isinstance(message, ExpireIsr) else _ANSWER), 0, envelope
+        return _FETCH, message.replica
+    return (_TICK if isinstance(message, ExpireIsr) else _ANSWER), 0
 
 
 def _deliver_due(cluster: Cluster, before: int) -> None:
-    """Deliver all that is due and whose turn comes before `before`, and what it brings about."""
+    """Deliver all that is due and whose turn comes before `before`, and what it brings about.
+
+    The queue has its own order: of one turn, the first comes first.
+    """
     while True:
-        due = [_turn(e) for e in cluster.queue if e.due_ms <= cluster.now_ms]
-        due = [turn for turn in due if turn[0] < before]
+        due = [e for e in cluster.queue if e.due_ms <= cluster.now_ms and _turn(e)[0] < before]
         if not due:
             return
-        cluster.deliver(min(due)[2])
+        cluster.deliver(min(due, key=_turn))
 
 
 def _changes(cluster: Cluster, scene: Scene) -> list[tuple[int, int, int, int]]:

@@ -10,7 +10,7 @@ from isrlab.engine.log import LeaderEpochCache, Log, Record
 from isrlab.engine.model import Broker, CommittedIsr, Leader, Settings
 from isrlab.engine.reading import examine_fetch
 from isrlab.engine.rules import UNKNOWN_EPOCH
-from isrlab.engine.versions import PRESETS, IsrWrite, KafkaVersion
+from isrlab.engine.versions import PRESETS, KafkaVersion
 
 T0 = 1_000_000
 LEADER = 1
@@ -171,7 +171,7 @@ class LeaderBench:
             self.notices += 1
         elif isinstance(message, m.AlterPartition):
             self.requests.append(message)
-            if self.version.isr_write <= IsrWrite.ZOOKEEPER_NOTIFY:
+            if self.version.writes_zookeeper:
                 self.answer("BADVERSION" if self.cas_fails else None)
 
     # What may be seen

@@ -6,13 +6,15 @@ clusters have to say about this package. They are text, in `data/claims`; `readi
 
 from pathlib import Path
 
-from isrlab.workbook.claims import known_rules, measures, recorded
-from isrlab.workbook.claims.reading import THEMES, Claim, ClaimError, read
+from isrlab.workbook.claims.reading import THEMES, Claim, ClaimError
 
 LIBRARY = Path(__file__).resolve().parents[3] / "data" / "claims"
-CLAIMS: dict[int, Claim] = {
-    claim.number: claim for claim in map(read, sorted(LIBRARY.glob("*.txt")))
+ARTICLES = {  # number: title
+    line[:3]: line[4:]
+    for line in (LIBRARY / "articles.txt").read_text("utf-8").splitlines()
+    if not line.startswith("#")
 }
+CLAIMS = {claim.number: claim for claim in map(Claim, sorted(LIBRARY.glob("[0-9]*.txt")))}
 
 
 def of_theme(theme: str) -> list[Claim]:
@@ -22,7 +24,4 @@ def of_theme(theme: str) -> list[Claim]:
     return [claim for claim in CLAIMS.values() if claim.theme == theme]
 
 
-__all__ = [
-    "CLAIMS", "LIBRARY", "THEMES", "Claim", "ClaimError", "known_rules", "measures", "of_theme",
-    "read", "recorded",
-]  # fmt: skip
+__all__ = ["ARTICLES", "CLAIMS", "LIBRARY", "THEMES", "Claim", "ClaimError", "of_theme"]

@@ -97,8 +97,9 @@ def read_local(log_dir: PathName, run: str | None = None, time_zone: str = "UTC"
 
     For a few thousand lines; what could not be read is left out. Raises as `read` does.
     """
-    run, rows = run or Path(log_dir).resolve().name, list[dict]()
-    for source in find(log_dir, time_zone):
+    sources, run = find(log_dir, time_zone), run or Path(log_dir).resolve().name
+    rows: list[dict] = []
+    for source in sources:
         if not source.skipped:
             read = _file_rows(source.path, source.name, run, time_zone)
             rows += [row for row in read if row["row"] == "event"]

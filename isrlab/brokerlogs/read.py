@@ -97,8 +97,9 @@ def read_local(log_dir: PathName, run: str | None = None, time_zone: str = "UTC"
 
     For a few thousand lines; what could not be read is left out. Raises as `read` does.
     """
-    run, rows = run or Path(log_dir).resolve().name, list[dict]()
-    for source in find(log_dir, time_zone):
+    sources, run = find(log_dir, time_zone), run or Path(log_dir).resolve().name
+    rows: list[dict] = []
+    for source in sources:
         if not source.skipped:
             read = _file_rows(source.path, source.name, run, time_zone)
             rows += [row for row in read if row["row"] == "event"]
@@ -122,24 +123,18 @@ def _events(raw: DataFrame) -> DataFrame:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    folder = F.regexp_replace("file", r"[^/]*$", "")
-    by_file = Window.partitionBy("run", "file")
-    by_folder = Window.partitionBy("run", folder)
-
-    def only(window: object) -> object:
+    def only(place: object) -> object:
+        window = Window.partitionBy("run", place)
         first, last = F.min("broker").over(window), F.max("broker").over(window)
         return F.when(first == last, first)
 
-    broker = F.coalesce("broker", only(by_file), only(by_folder))
+    folder = F.regexp_replace("file", r"[^/]*$", "")
+    broker = F.coalesce("broker", only(F.col("file")), only(folder))
     place = F.create_map(F.lit("file"), F.col("file"), F.lit("line"), F.col("line").cast("string"))
-    is_of_itself = F.col("kind").isin(*OF_ITSELF)
-    named = {
-        "broker": broker,
-        "replica": F.coalesce("replica", F.when(is_of_itself, broker)),
-        "detail": F.map_concat(place, "detail"),
-    }
-    chosen = [named.get(name, F.col(name)).alias(name) for name in events_table.COLUMNS]
-    rows = raw.where(F.col("row") == "event").select(*chosen, "file", "line")
+    of_itself = F.when(F.col("kind").isin(*OF_ITSELF), F.col("broker"))
+    rows = raw.where(F.col("row") == "event").withColumn("broker", broker)
+    rows = rows.withColumn("replica", F.coalesce("replica", of_itself))
+    rows = rows.withColumn("detail", F.map_concat(place, "detail"))
     schema = events_table.spark_schema()
     return rows.orderBy("ts_ms", "file", "line").select(*events_table.COLUMNS).to(schema)
 

@@ -112,9 +112,9 @@ def _submit(broker: Broker) -> Step:
 def pending(broker: Broker) -> PendingExpandIsr | PendingShrinkIsr:
     """The ISR change that is on its way; raises TypeError when there is none."""
     state = leader_of(broker).isr_state
-    if isinstance(state, PendingExpandIsr | PendingShrinkIsr):
-        return state
-    raise TypeError(f"broker {broker.id} has no ISR change on its way")
+    if isinstance(state, CommittedIsr):
+        raise TypeError(f"broker {broker.id} has no ISR change on its way")
+    return state
 
 
 def is_pending(broker: Broker) -> bool:

@@ -46,7 +46,7 @@ def become_leader(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> Step:
         leader_epoch_start_offset=end,
         partition_epoch=order.partition_epoch,
         isr_state=CommittedIsr(order.isr),
-        remotes=tuple(_in_new_epoch(broker, r, r.id in order.isr, now_ms) for r in known),
+        remotes=tuple(_reset(broker, r, r.id in order.isr, now_ms) for r in known),
         parked=former.parked if former else (),
         delayed=former.delayed if former else (),
     )
@@ -73,9 +73,7 @@ def _known_remotes(broker: Broker, order: m.LeaderAndIsr) -> tuple[RemoteReplica
     return tuple(known.get(i, RemoteReplica(i)) for i in order.replicas if i != broker.id)
 
 
-def _in_new_epoch(
-    broker: Broker, remote: RemoteReplica, in_isr: bool, now_ms: int
-) -> RemoteReplica:
+def _reset(broker: Broker, remote: RemoteReplica, in_isr: bool, now_ms: int) -> RemoteReplica:
     """A follower's state when an epoch begins. Source: R 0.8.2.2:50, 0.10.2.2:80, 3.7.1:150-186."""
     version, reset = broker.version, broker.version.clock_reset
     clock_ms = remote.last_caught_up_time_ms or now_ms
@@ -152,7 +150,7 @@ def on_fetch(broker: Broker, fetch: m.Fetch, now_ms: int) -> Step:
     assert before is not None
     is_news = before.last_sent_high_watermark < broker.log.high_watermark
     pushes = is_news and broker.version.pushes_high_watermark
-    after = _with_fetch(broker, before, fetch, now_ms)
+    after = _fetched(broker, before, fetch, now_ms)
     parked = role.parked
     output: m.Output = m.Send(fetch.replica, response)
     if not (response.records or pushes or fetch.max_wait_ms <= 0):
@@ -168,9 +166,7 @@ def on_fetch(broker: Broker, fetch: m.Fetch, now_ms: int) -> Step:
     return settle(broker, now_ms, (output, *asked), advance=looks and not is_writing)
 
 
-def _with_fetch(
-    broker: Broker, remote: RemoteReplica, fetch: m.Fetch, now_ms: int
-) -> RemoteReplica:
+def _fetched(broker: Broker, remote: RemoteReplica, fetch: m.Fetch, now_ms: int) -> RemoteReplica:
     """What this fetch tells about its follower (updateFetchState)."""
     log = broker.log
     caught_up = rules.last_caught_up_time_ms(

@@ -6,6 +6,7 @@ from math import inf
 
 import pytest
 
+from isrlab.closeups import batching
 from isrlab.engine.versions import PRESETS
 from isrlab.show import bands
 from isrlab.workbook import telling_the_cluster
@@ -85,14 +86,14 @@ def test_kraft_refuses_in_its_order():
 )
 def test_one_request_at_a_time_takes_all_that_waits(release, failures, sent):
     submitted = {"a": 10, "b": 20, "c": 60}
-    requests = telling_the_cluster.batches(release, submitted, 100, failures)
+    requests = batching.play(release, submitted, 100, failures)
     assert [r.sent_ms for r in requests] == sent
     assert {p for r in requests for p in r.partitions} == set(submitted)
 
 
 def test_every_picture_says_what_it_shows():
     run = play("isr_change_told")
-    known = "1 ISR change: every broker knows after 7.5 s"
+    known = "1 ISR change: every broker knows after 7.51 s"
     assert telling_the_cluster.plot_sequence(run).get_title(loc="left") == known
     ax = telling_the_cluster.plot_knowledge(run)
     assert ax.get_title(loc="left").startswith(f"{known} (metadata out of date 24% of")
@@ -100,9 +101,9 @@ def test_every_picture_says_what_it_shows():
     assert title == "2.5: 6 looks at the ISR, 1 change asked for: 1 stored, 0 refused"
     delays = {"2.6": {"once": [5_000, 7_000]}, "0.8.2": {"once": [inf]}}
     ax = telling_the_cluster.plot_delays(delays)
-    assert ax.get_title(loc="left") == "Until every broker knows: up to 7.0 s in 2.6"
+    assert ax.get_title(loc="left") == "Until every broker knows: up to 7 s in 2.6"
     submitted = {"a": 10}
-    ax = telling_the_cluster.plot_batches(submitted, telling_the_cluster.batches("3.7", submitted))
+    ax = telling_the_cluster.plot_batches(submitted, batching.play("3.7", submitted))
     assert "a waits longest, 100 ms" in ax.get_title(loc="left")
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from cases.tables import frame
+from cases.tables import frame, same
 
 from isrlab import churn
 from isrlab.events import schema as events_table
 
 pytest.importorskip("pyspark")
-from pyspark.testing import assertDataFrameEqual
 
 MINUTE = 60_000
 
@@ -52,13 +51,6 @@ def simulated(spark):
 def history(spark, rows):
     found = churn.isr_history(frame(spark, rows)).orderBy("partition", "ts_ms").collect()
     return [(row.ts_ms, row.isr, row.isr_before, row.change, row.by) for row in found]
-
-
-def same(frame, rows, columns):
-    assertDataFrameEqual(
-        frame.select(*columns.split()),
-        frame.sparkSession.createDataFrame(rows, frame.select(*columns.split()).schema),
-    )
 
 
 def test_isr_history(simulated):

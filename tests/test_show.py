@@ -61,7 +61,7 @@ def test_the_clock_of_a_follower_that_hangs_is_a_saw_tooth():
     times, ages = offsets.clock_ages(seen, 2)
     assert ages.max() == 8.0
     assert (np.diff(times) >= 0).all()
-    figure = offsets.plot_clocks({"3.7": seen}, 10.0)
+    figure = offsets.plot_clocks({"3.7": seen}, {"3.7": 10.0})
     (ax,) = figure.axes
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), ages)
     assert ax.lines[1].get_ydata()[0] == 10.0
@@ -70,7 +70,7 @@ def test_the_clock_of_a_follower_that_hangs_is_a_saw_tooth():
 
 def test_the_panels_of_clocks_reach_to_the_end_of_the_longest_run():
     runs = [offsets.offsets_of(play(name)) for name in ("idle_topic", "saw_tooth")]
-    figure = offsets.plot_clocks(dict(zip(("long", "short"), runs, strict=True)), 10.0)
+    figure = offsets.plot_clocks(dict(zip("ab", runs, strict=True)), {"a": 10.0, "b": 10.0})
     ends = {ax.get_xlim()[1] for ax in figure.axes}
     assert ends == {max(seen.times_s[-1] for seen in runs)}
 

@@ -122,22 +122,28 @@ def plot_candidates(run: Run, record: str) -> Axes:
             moments[-1] = frame
         elif moments or any(_has(frame, number, record) for number in frame.disks):
             moments.append(frame)
-    cells: Table = {f"broker {number}": {} for number in sorted(run.cluster.replicas)}
-    colours = {}
-    for nth, frame in enumerate(moments, start=1):
-        state = frame.controller.state
-        for number, row in zip(sorted(run.cluster.replicas), cells.values(), strict=True):
-            place = "ISR" if number in state.isr else "ELR" if number in state.elr else "out"
-            signs = "★ " * (state.leader == number) + "✕ " * (number not in frame.brokers)
-            text = f"{signs}{place}\n{'has' if _has(frame, number, record) else 'no'} {record}"
-            row[f"{nth}: until\n{(frame.now_ms - START_MS) / 1000:.0f} s"] = text
-            colours[text] = PLACES[place]
+    columns = {
+        f"{nth}: until\n{(frame.now_ms - START_MS) / 1000:.0f} s": frame
+        for nth, frame in enumerate(moments, start=1)
+    }
+    cells = {
+        f"broker {number}": {c: _place(frame, number, record) for c, frame in columns.items()}
+        for number in sorted(run.cluster.replicas)
+    }
     gaps = [b.now_ms - a.now_ms for a, b in pairwise(run.frames) if a.controller.leader < 0]
     is_lost = record in (*run.outcome.lost, *run.outcome.lost_acknowledged)
     title = f"{run.cluster.version.name}: the committed {record} "
     title += "is lost" if is_lost else "survives"
     title += f"; {sum(gaps) / 1000:g} s without a leader" if sum(gaps) else ""
-    return plot_matrix(cells, title, colours=colours, size=(0.95, 0.55))
+    return plot_matrix(cells, title, colours=PLACES, size=(0.95, 0.55))
+
+
+def _place(frame: Frame, number: int, record: str) -> tuple[str, str]:
+    """What a field says, and the place of the replica."""
+    state = frame.controller.state
+    place = "ISR" if number in state.isr else "ELR" if number in state.elr else "out"
+    signs = "★ " * (state.leader == number) + "✕ " * (number not in frame.brokers)
+    return f"{signs}{place}\n{'has' if _has(frame, number, record) else 'no'} {record}", place
 
 
 def _has(frame: Frame, number: int, record: str) -> bool:

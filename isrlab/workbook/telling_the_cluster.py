@@ -227,7 +227,8 @@ def _look(before: Frame, frame: Frame) -> str:
 def plot_flow(run: Run) -> Axes:
     """The leader's decisions about its ISR, with how often this run took each branch."""
     taken, ax = flow(run), style.axes(9.5, 6.2)
-    texts, boxes, middle = _texts(run, taken), {}, {"ha": "center", "va": "center"}
+    texts, boxes = _texts(run, taken), {}
+    middle: dict[str, Any] = {"ha": "center", "va": "center"}
     back = {"facecolor": style.WHITE, "edgecolor": "none", "pad": 0.4}
     for name, (x, y, text, *edges) in CHART.items():
         parts = [edge.split(" ") for edge in edges]

@@ -216,7 +216,7 @@ def plot_clock_age(versions: tuple[str, ...]) -> Figure:
         seen = offsets.offsets_of(CLAIMS[3].trial("", version).run)
         away = [span.start_ms / 1000 for span in seen.isr if 2 not in span.isr]
         runs[f"Kafka {version}" + (f" (after {away[0]:.1f} s)" if away else "")] = seen
-    return offsets.plot_clocks(runs, limit_s=1.0)
+    return offsets.plot_clocks(runs, dict.fromkeys(runs, 1.0))
 
 
 def plot_catching_up(version: str) -> Figure:

@@ -106,8 +106,8 @@ def plot_candidates(run: Run, record: str) -> Axes:
     A star leads, a cross is dead. The title: whether the record survived, how long nobody led.
     """
     frames = run.frames[run.first_frame :]
-    has_it = dropwhile(lambda f: not any(_has(f, n, record) for n in f.disks), frames)
-    ends = [[*same][-1] for _, same in groupby(has_it, key=_state)]  # before each change
+    since_written = dropwhile(lambda f: not any(_has(f, n, record) for n in f.disks), frames)
+    ends = [[*same][-1] for _, same in groupby(since_written, key=_state)]  # before each change
     columns = {
         f"{nth}: until\n{(frame.now_ms - START_MS) / 1000:.0f} s": frame
         for nth, frame in enumerate(ends, start=1)

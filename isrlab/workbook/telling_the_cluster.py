@@ -332,6 +332,7 @@ def plot_batches(submitted: Mapping[str, int], requests: Sequence[Request]) -> A
             ready[name] = request.answered_ms
     waits = {name: ready[name] - ms for name, ms in submitted.items()}
     last = max(waits, key=waits.__getitem__)
-    title = f"{len(submitted)} changes in {len(requests)} requests, one at a time: "
+    title = f"{style.counted(len(submitted), 'change')} in "
+    title += f"{style.counted(len(requests), 'request')}, one at a time: "
     title += f"{last} waits longest, {waits[last]} ms"
     return bands.plot_bands(rows, title, legend={"waits": "waits to be sent"})

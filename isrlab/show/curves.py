@@ -93,18 +93,15 @@ def plot_curves(
 
 
 def _scale(ax: Axes, which: str, scale: Scale) -> None:
-    axis = getattr(ax, f"{which}axis")
-    set_scale = getattr(ax, f"set_{which}scale")
-    set_scale(scale.kind, **({"linthresh": 1} if scale.kind == "symlog" else {}))
+    axis, options = getattr(ax, f"{which}axis"), {"linthresh": 1} if scale.kind == "symlog" else {}
+    getattr(ax, f"set_{which}scale")(scale.kind, **options)
     axis.set_major_formatter(_THOUSANDS)
     if scale.ticks is not None:
         names = scale.names or [style.thousands(tick) for tick in scale.ticks]
-        getattr(ax, f"set_{which}ticks")(scale.ticks, names)
+        axis.set_ticks(scale.ticks, names)
         axis.set_minor_locator(NullLocator())
     low = 0.0 if scale.low is None and scale.kind != "log" else scale.low
-    lower, upper = ("left", "right") if which == "x" else ("bottom", "top")
-    getattr(ax, f"set_{which}lim")(**{lower: low, upper: scale.high})
-    getattr(ax, f"set_{which}label")(scale.label)
+    ax.set(**{f"{which}lim": (low, scale.high), f"{which}label": scale.label})
 
 
 def plot_bars(
@@ -162,10 +159,8 @@ def plot_ticks(
     groups = list(dict.fromkeys(group for row in rows.values() for group in row))
     chosen = style.looks([*groups, *rows])
     for y, (name, row) in enumerate(rows.items()):
-        values = np.concatenate([np.asarray(v, float) for v in row.values()] or [np.zeros(0)])
-        low, high = (ranges or {}).get(name) or (
-            (values.min(), values.max()) if len(values) else (0.0, 0.0)
-        )
+        values = [float(value) for numbers in row.values() for value in numbers] or [0.0]
+        low, high = (ranges or {}).get(name, (min(values), max(values)))
         ax.barh(y, high - low, 0.6, left=low, color=style.PALE, zorder=0)
         for nth, group in enumerate(groups):
             numbers = np.asarray(row.get(group, ()), float)

@@ -115,23 +115,23 @@ def finish(ax: Axes, title: str, *, spines: Sequence[str] = ("left", "bottom")) 
     for name, spine in ax.spines.items():
         spine.set_visible(name in spines)
     ax.tick_params(left="left" in spines, bottom="bottom" in spines)
-    ax.set_title(_wrapped(plain(title), ax), loc="left")
+    is_alone = len(ax.figure.axes) == 1
+    ax.set_title(_wrapped(title, ax, 0.95 if is_alone else 0.95 * ax.get_position().width))
     return ax
 
 
 def headline(figure: Figure, title: str) -> Figure:
     """The finding of several panels together."""
-    width = int(figure.get_figwidth() * _CHARACTERS_PER_INCH * 0.9)
-    figure.suptitle("\n".join(textwrap.wrap(plain(title), width)), x=0.01, ha="left", fontsize=11)
+    figure.suptitle(_wrapped(title, figure.axes[0], 0.9), x=0.01, ha="left", fontsize=11)
     return figure
 
 
-def _wrapped(title: str, ax: Axes) -> str:
-    """A title in lines that fit over its axes: the whole figure's if it is the only one."""
-    is_alone = len(ax.figure.axes) == 1
-    share = 0.95 if is_alone else 0.95 * ax.get_position().width
-    width = max(30, int(ax.figure.bbox.width / ax.figure.dpi * share * _CHARACTERS_PER_INCH))
-    return "\n".join(part for line in title.split("\n") for part in textwrap.wrap(line, width))
+def _wrapped(title: str, ax: Axes, share: float) -> str:
+    """A title, escaped, in lines that fit into this share of the figure's width."""
+    inches = ax.figure.bbox.width / ax.figure.dpi
+    width = max(30, int(inches * share * _CHARACTERS_PER_INCH))
+    lines = plain(title).split("\n")
+    return "\n".join(part for line in lines for part in textwrap.wrap(line, width))
 
 
 def legend_below(ax: Axes) -> None:

@@ -327,7 +327,7 @@ def test_real_offsets():
         [2902, 602], [0, 2228], [0, 72],
     ]  # fmt: skip
     assert "other records from 1,239,740,602" in [text.get_text() for text in ax.texts]
-    with pytest.raises(scenario.ScriptError, match="count between"):
+    with pytest.raises(scenario.ScriptError, match="-5"):
         scenario.play("partition replicas=1,2 start=-5")
 
 

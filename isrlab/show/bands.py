@@ -19,6 +19,7 @@ from matplotlib.colors import to_rgba
 from isrlab.events.exact import IsrSpan
 from isrlab.show import style
 
+HATCHED = "not known"  # a state that is hatched
 _THIN: dict[str, Any] = {"color": style.STATES["out"], "linewidth": 1.2}  # of who is out
 
 
@@ -70,13 +71,14 @@ def plot_bands(
     events: Mapping[str, Sequence[Event]] | None = None,
     notes: Mapping[str, str] | None = None,
     legend: Mapping[str, str] | None = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """One row of spans for each name, in s. "out" is a thin line, "not known" hatched.
 
     `events` are marks in a row, `notes` stand at its right end, `legend` says state -> meaning
     (without it the states that are neither brokers nor colours name themselves).
     """
-    ax = style.axes(9.5, 1.1 + 0.36 * max(len(rows), 2))
+    ax = ax or style.axes(9.5, 1.1 + 0.36 * max(len(rows), 2))
     spans = [span for row in rows.values() for span in row]
     ends = [event.at_s for row in (events or {}).values() for event in row]
     start = min((span.start_s for span in spans), default=0.0)
@@ -110,7 +112,7 @@ def _draw_span(ax: Axes, y: int, span: Span, least_s: float) -> None:
 
 
 def _fill(state: str) -> dict[str, Any]:
-    hatched = {"edgecolor": style.GREY, "hatch": "////"} if state == "not known" else {}
+    hatched = {"edgecolor": style.GREY, "hatch": "////"} if state == HATCHED else {}
     return {"color": state_colour(state), "linewidth": 0} | hatched
 
 

@@ -166,7 +166,7 @@ def note(ax: Axes, x: float, y: float, text: str, **options: Any) -> None:
 
 
 def mark(ax: Axes, x: float, text: str = "", *, side: str = "left") -> None:
-    """A dotted vertical line with its name at the top, whose left or right `side` is at the line."""
+    """A dotted vertical line with its name at the top; its left or right `side` is at the line."""
     ax.axvline(x, **_DOTTED)
     ax.text(x, 0.98, f" {plain(text)} ", transform=ax.get_xaxis_transform(), fontsize=7, va="top",
             ha=side)  # fmt: skip

@@ -164,8 +164,8 @@ def test_which_way_a_change_went(name, version, taken):
     assert {key: flow[key] for key in taken} == taken
 
 
-def test_what_came_of_it():
-    assert play("cached_zkversion").cluster.controller.isr == (1,)  # it repeats its orders
+def test_2_7_to_3_0_wait_in_vain_and_the_stuck_loop_ends_with_repeated_orders():
+    assert play("cached_zkversion").cluster.controller.isr == (1,)
     errors = {v: play("shrink_stall", v).cluster.requests[0].error for v in ("2.6", "2.7", "3.1")}
     assert errors == {"2.6": None, "2.7": "REQUEST_TIMED_OUT", "3.1": None}
 

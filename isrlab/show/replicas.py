@@ -110,9 +110,8 @@ def _draw_marks(ax: Axes, row: int, broker: Broker, start: int, inclusive: bool)
         if x >= start:
             ax.plot([x] * 2, [row + far, row + near], color=shade, linewidth=width, linestyle=line)
         shown = text if x >= start else f"← {text}"  # the log ends before what is drawn
-        ax.text(
-            max(x, start) + 0.07, row + 0.97 * near, shown, fontsize=7, color=shade, va="center"
-        )
+        place = max(x, start) + 0.07, row + 0.97 * near
+        ax.text(*place, shown, fontsize=7, color=shade, va="center")
     if not isinstance(broker.role, Leader) or inclusive:
         return
     middle = (len(broker.role.remotes) - 1) / 2

@@ -131,16 +131,16 @@ def test_draws_do_not_depend_on_what_else_is_imported() -> None:
 
 
 FOUND = (  # in 0.8.2, 0.9.0, 0.10.2, 0.11, 2.5, 3.7
-    (scenes.FOUND_LOSS_BY_A_BOUNCE, "lost lost lost safe safe safe"),
-    (scenes.FOUND_LOSS_OF_THREE, "lost lost lost safe safe safe"),
+    ("found_loss_by_a_bounce", "lost lost lost safe safe safe"),
+    ("found_loss_of_three", "lost lost lost safe safe safe"),
     # 0.11 knows nothing of an epoch before the leader's first, and trusts the high watermark again
-    (scenes.FOUND_DIVERGENCE, "diverged diverged diverged diverged lost lost"),
-    (scenes.FOUND_KIP_279, "lost lost lost diverged lost lost"),
-    (scenes.FOUND_SAME_EPOCH_TWICE, "diverged diverged diverged diverged safe safe"),
+    ("found_divergence_of_two", "diverged diverged diverged diverged lost lost"),
+    ("found_kip_279", "lost lost lost diverged lost lost"),
+    ("found_same_epoch_twice", "diverged diverged diverged diverged safe safe"),
 )
 
 
-@pytest.mark.parametrize(("text", "words"), FOUND)
-def test_what_the_search_found(text: str, words: str) -> None:
+@pytest.mark.parametrize(("name", "words"), FOUND)
+def test_what_the_search_found(name: str, words: str) -> None:
     six = ("0.8.2", "0.9.0", "0.10.2", "0.11", "2.5", "3.7")
-    assert [scenario.play(text, version=v).outcome.word for v in six] == words.split()
+    assert [scenes.play(name, v).outcome.word for v in six] == words.split()

@@ -93,11 +93,9 @@ def _is_there(controller: Controller, request: m.AlterPartition) -> bool:
 def _kraft_refusal(controller: Controller, request: m.AlterPartition) -> str | None:
     """Source: validateAlterPartitionData, ReplicationControlManager.java trunk:1150-1254."""
     state = controller.state
-    newer = (
-        request.leader_epoch > state.leader_epoch or request.partition_epoch > state.partition_epoch
-    )
     checks = (
-        (newer, "NOT_CONTROLLER"),
+        (request.leader_epoch > state.leader_epoch, "NOT_CONTROLLER"),
+        (request.partition_epoch > state.partition_epoch, "NOT_CONTROLLER"),
         (request.leader_epoch < state.leader_epoch, "FENCED_LEADER_EPOCH"),
         (request.broker != state.leader, "INVALID_REQUEST"),
         (request.partition_epoch < state.partition_epoch, "INVALID_UPDATE_VERSION"),
@@ -146,10 +144,9 @@ def _returned(controller: Controller, message: m.RegisterBroker) -> Controller:
 
 
 def _on_session_expired(controller: Controller, message: m.SessionExpired) -> Step:
-    known = any(
-        b.id == message.broker and b.broker_epoch == message.broker_epoch for b in controller.alive
-    )
-    return _lose_broker(controller, message.broker) if known else (controller, ())
+    known = {(b.id, b.broker_epoch) for b in controller.alive}
+    is_known = (message.broker, message.broker_epoch) in known
+    return _lose_broker(controller, message.broker) if is_known else (controller, ())
 
 
 def _lose_broker(before: Controller, broker: int) -> Step:

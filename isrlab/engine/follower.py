@@ -58,16 +58,11 @@ def become_follower(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> Step:
         kept = replace(former, leader_epoch=new, partition_epoch=version)
         return replace(broker, role=kept), outputs
     if broker.is_shutting_down and not broker.version.kraft:
-        return _idle(broker), outputs
+        if broker.version.truncation == Truncation.HIGH_WATERMARK:  # RM 0.10.2.2:854-875
+            broker = replace(broker, log=broker.log.truncate_to(broker.log.high_watermark))
+        return _waiting(broker), outputs
     broker, sent = _start(broker)
     return broker, (*outputs, *sent)
-
-
-def _idle(broker: Broker) -> Broker:
-    """A follower without a fetcher, which up to 0.10.2 has cut its log (RM 0.10.2.2:854-875)."""
-    if broker.version.truncation == Truncation.HIGH_WATERMARK:
-        broker = _with_log(broker, broker.log.truncate_to(broker.log.high_watermark))
-    return _waiting(broker)
 
 
 def on_stop_replica(broker: Broker, order: m.StopReplica, now_ms: int) -> Step:
@@ -94,12 +89,8 @@ def _start(broker: Broker) -> Step:
     has_epochs = broker.log.epochs.latest_epoch != rules.UNKNOWN_EPOCH
     truncation = broker.version.truncation
     if truncation == Truncation.HIGH_WATERMARK or not has_epochs:
-        return _fetch(_with_log(broker, broker.log.truncate_to(broker.log.high_watermark)))
+        return _fetch(replace(broker, log=broker.log.truncate_to(broker.log.high_watermark)))
     return _fetch(broker) if truncation == Truncation.ON_FETCH else _ask_epoch(broker)
-
-
-def _with_log(broker: Broker, log: Log) -> Broker:
-    return replace(broker, log=log)
 
 
 # Requests
@@ -147,11 +138,6 @@ def _ask_epoch(broker: Broker) -> Step:
     )
 
 
-def _ask_offsets(broker: Broker) -> Step:
-    broker = _request(broker)
-    return broker, _sent(broker, m.ListOffsets(broker.id, follower_of(broker).request))
-
-
 def on_retry_request(broker: Broker, retry: m.RetryRequest, now_ms: int) -> Step:
     if _is_stale(broker, retry.request):
         return broker, ()
@@ -186,18 +172,19 @@ def on_fetch_response(broker: Broker, answer: m.FetchResponse, now_ms: int) -> S
     if _is_stale(broker, answer.request):
         return broker, ()
     if answer.error == "OFFSET_OUT_OF_RANGE":
-        return _ask_offsets(broker)
+        broker = _request(broker)
+        return broker, _sent(broker, m.ListOffsets(broker.id, follower_of(broker).request))
     if answer.error:
         return _on_error(broker, answer.error)
     if answer.diverging:
         log, _ = truncated_by_epoch(broker, *answer.diverging)
-        return _fetch(_with_log(broker, log))
+        return _fetch(replace(broker, log=log))
     if answer.base_offset != broker.log.log_end_offset:
         at = f"fetched at {broker.log.log_end_offset} but got records at {answer.base_offset}"
         raise ValueError(f"broker {broker.id} {at}")
     log = broker.log.append(answer.records, broker.version)
     high_watermark = rules.follower_high_watermark(log.log_end_offset, answer.high_watermark)
-    return _fetch(_with_log(broker, log.with_high_watermark(high_watermark)))
+    return _fetch(replace(broker, log=log.with_high_watermark(high_watermark)))
 
 
 def on_epoch_end_offset(broker: Broker, answer: m.EpochEndOffset, now_ms: int) -> Step:
@@ -209,7 +196,7 @@ def on_epoch_end_offset(broker: Broker, answer: m.EpochEndOffset, now_ms: int) -
     log, is_done = truncated_by_epoch(broker, answer.epoch, answer.end_offset)
     if not is_done and log == broker.log:
         return _back_off(broker)
-    broker = _with_log(broker, log)
+    broker = replace(broker, log=log)
     return _fetch(broker) if is_done else _ask_epoch(broker)
 
 
@@ -234,7 +221,7 @@ def on_list_offsets_response(broker: Broker, answer: m.ListOffsetsResponse, now_
         is_clean = not broker.settings.unclean_leader_election_enable
         if is_clean and broker.version.halts_on_log_end_past_leader:
             return broker, (m.Halt("log truncation is not allowed"),)
-        return _fetch(_with_log(broker, log.truncate_to(answer.log_end_offset)))
+        return _fetch(replace(broker, log=log.truncate_to(answer.log_end_offset)))
     if answer.log_start_offset > log.log_end_offset:
-        return _fetch(_with_log(broker, log.restart_at(answer.log_start_offset)))
+        return _fetch(replace(broker, log=log.restart_at(answer.log_start_offset)))
     return _fetch(broker)

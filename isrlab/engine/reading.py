@@ -36,10 +36,11 @@ def examine_fetch(broker: Broker, fetch: m.Fetch) -> tuple[str | None, tuple[int
     if error:
         return error, None
     if leader_of(broker).remote(fetch.replica) is None:
-        known_epoch = fetch.leader_epoch != rules.UNKNOWN_EPOCH
-        return "UNKNOWN_LEADER_EPOCH" if known_epoch else broker.version.not_leader_error, None
-    if _is_stale_incarnation(broker, fetch):
-        return broker.version.not_leader_error, None
+        is_fenced = fetch.leader_epoch != rules.UNKNOWN_EPOCH
+        return "UNKNOWN_LEADER_EPOCH" if is_fenced else broker.version.not_leader_error, None
+    known = broker.known(fetch.replica) if broker.version.refuses_former_incarnation else None
+    if known and rules.UNKNOWN_EPOCH < fetch.broker_epoch < known.broker_epoch:
+        return broker.version.not_leader_error, None  # R 3.7.1:108-125 (KAFKA-15221)
     log = broker.log
     start, end_offset = log.log_start_offset, log.log_end_offset
     if fetch.last_fetched_epoch != rules.UNKNOWN_EPOCH:  # 2.7+ check it, followers from 2.8 say it
@@ -49,14 +50,6 @@ def examine_fetch(broker: Broker, fetch: m.Fetch) -> tuple[str | None, tuple[int
         if rules.has_diverged(*end, fetch.last_fetched_epoch, fetch.offset):
             return None, end
     return (None if start <= fetch.offset <= end_offset else "OFFSET_OUT_OF_RANGE"), None
-
-
-def _is_stale_incarnation(broker: Broker, fetch: m.Fetch) -> bool:
-    """The fetch is from before its broker's last restart. Source: R 3.7.1:108-125 (KAFKA-15221)."""
-    if not broker.version.refuses_former_incarnation or fetch.broker_epoch == rules.UNKNOWN_EPOCH:
-        return False
-    known = broker.known(fetch.replica)
-    return known is not None and fetch.broker_epoch < known.broker_epoch
 
 
 def answer(broker: Broker, fetch: m.Fetch) -> m.FetchResponse:

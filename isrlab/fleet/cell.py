@@ -9,6 +9,7 @@ import numpy as np
 
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.kernel import compiled
 from isrlab.fleet.kernel import state as s
 from isrlab.fleet.kernel.clock import is_compiled
 from isrlab.fleet.kernel.clock import run as run_kernel
@@ -171,7 +172,7 @@ def _run(state: s.State, arrivals: s.Arrivals, until_ms: int) -> int:
     """Run the kernel; the first time on a machine it is compiled."""
     if is_compiled():
         return run_kernel(state, arrivals, until_ms)
-    with shown(lambda: "compiling the kernel, once on this machine"):
+    with shown(lambda: "compiling the kernel, once on this machine"), compiled.one_at_a_time():
         return run_kernel(state, arrivals, until_ms)
 
 

@@ -23,7 +23,8 @@ from isrlab.show.curves import Curve, Scale, plot_curves, plot_ticks
 from isrlab.show.matrix import plot_matrix
 from isrlab.show.offsets import offsets_of, plot_clocks
 from isrlab.show.style import INK, OUTCOMES, PALE, WHITE, broker_colour, panels
-from isrlab.workbook.claims import ARTICLES, CLAIMS, THEMES, Claim, measures, of_theme, recorded
+from isrlab.workbook.claims import measures, recorded
+from isrlab.workbook.claims.reading import ARTICLES, CLAIMS, THEMES, Claim, of_theme
 from isrlab.workbook.claims.verdicts import Kind, Statement
 
 # The words are always printed, too

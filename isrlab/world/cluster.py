@@ -203,9 +203,8 @@ class Cluster:
             silent_ms = self.now_ms - self.out_of_reach.get(message.broker, self.now_ms)
             if silent_ms < self.settings.session_timeout_ms:
                 return
-        self.use_controller(
-            controller_machine.step(self.controller, message, self.now_ms), envelope
-        )
+        step = controller_machine.step(self.controller, message, self.now_ms)
+        self.use_controller(step, envelope)
 
     def use_controller(self, step: controller_machine.Step, envelope: Envelope) -> None:
         """The controller has made a step because of a message or a fault."""
@@ -259,8 +258,7 @@ class Cluster:
         """A broker process starts on its disk; it is not known to the controller yet."""
         log, epoch = self.disks[broker], self.epochs[broker]
         found = Broker(broker, self.version, self.settings, self.replicas, log, broker_epoch=epoch)
-        started, outputs = broker_machine.start(found)
-        self.brokers[broker] = started
+        self.brokers[broker], outputs = broker_machine.start(found)
         self.emit(broker, outputs)
         self.observer.note("restart", broker, replica=broker)
 
@@ -282,14 +280,18 @@ class Cluster:
         self.reset_connections(broker)
         self.lose_session(broker)
 
-    def lose_session(self, broker: int) -> None:
-        """From now on the controller hears nothing of this broker; after the timeout it acts."""
+    def lose_session(self, broker: int, at_once: bool = False) -> None:
+        """The controller hears nothing of this broker; it acts after the timeout, or at once."""
+        timeout_ms = self.settings.session_timeout_ms
         self.out_of_reach.setdefault(broker, self.now_ms)
-        known = next((b for b in self.controller.alive if b.id == broker), None)
-        if known is not None:
-            due_ms = self.now_ms + self.settings.session_timeout_ms
+        for known in [b for b in self.controller.alive if b.id == broker]:
             expiry = m.SessionExpired(broker, known.broker_epoch)
-            self.post(Envelope(due_ms, m.CONTROLLER, m.CONTROLLER, expiry))
+            if at_once:
+                self.out_of_reach[broker] = self.now_ms - timeout_ms
+                self.tell(m.CONTROLLER, m.CONTROLLER, expiry)
+            else:
+                due_ms = self.now_ms + timeout_ms
+                self.post(Envelope(due_ms, m.CONTROLLER, m.CONTROLLER, expiry))
 
     def reset_connections(self, broker: int) -> None:
         """Peers that wait for an answer of this broker see their connection break."""

@@ -22,12 +22,10 @@ from isrlab.world.cluster import Cluster
 from isrlab.world.frames import Envelope, Frame
 from isrlab.world.script import Command, Run
 
-MOST_RECORDS = 100_000
 MOST_STEADY_RECORDS = 5_000  # of a producer: frames keep the log as it was after every step
 _QUIET = ("restart", "crash", "metadata", "notify")
 _ISR_NEWS = ("isr_shrink", "isr_expand", "isr_commit", "isr_rejected", "notify", "leader")
 _UNITS_MS = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
-_Reader = Callable[[Run, str], Any]
 
 
 class Form(NamedTuple):
@@ -80,7 +78,8 @@ def _read_words(run: Run, form: Form, given: Sequence[str]) -> list[Any]:
     while slots and (given or not slots[0].startswith("[")):
         slot = slots[0].strip("[].")
         if not given:
-            raise ValueError(_QUESTIONS.get(slot) or f"which broker? {_brokers(run)}")
+            brokers = words.ids(sorted(run.cluster.replicas)) if run.world else "none"
+            raise ValueError(_QUESTIONS.get(slot, f"which broker? brokers: {brokers}"))
         values.append(_read(run, slot, given[0]))
         given = given[1:]
         if ".." not in slots[0] or not given:
@@ -93,16 +92,37 @@ def _read_words(run: Run, form: Form, given: Sequence[str]) -> list[Any]:
 def _read(run: Run, slot: str, word: str) -> Any:
     """The value of a word in a place of a form."""
     choices = slot.split("|")
-    if word in choices and word not in _READERS:
+    kind = next((choice for choice in choices if choice in (*_PLAIN, *_BROKERS, "LINK")), None)
+    if word in choices and word != kind:
         return m.CONTROLLER if word == "controller" else word
-    kind = next((choice for choice in choices if choice in _READERS), None)
     if kind is None:
         raise ValueError(f"{word!r} is not {' or '.join(choices)}")
     try:
-        return _READERS[kind](run, word)
+        return _read_kind(run, kind, word)
     except ValueError as error:
         others = [f"'{choice}'" for choice in choices if choice != kind]
         raise ValueError(" or ".join([str(error), *others])) from None
+
+
+def _read_kind(run: Run, kind: str, word: str) -> Any:
+    if kind in _PLAIN:
+        pattern, value_of, problem = _PLAIN[kind]
+        match = re.fullmatch(pattern, word)
+        value = value_of(*match.groups()) if match else None
+        if value is None:
+            raise ValueError(problem.format(word))
+        return value
+    if kind == "LINK":
+        if word.count(">") != 1:
+            raise ValueError(_QUESTIONS[kind])
+        return tuple(_read(run, _MACHINE, end) for end in word.split(">"))
+    if not word.isdecimal() or int(word) not in run.cluster.replicas:
+        raise ValueError(f"no broker {word!r}; brokers: {words.ids(sorted(run.cluster.replicas))}")
+    state, opposite, members = _BROKERS[kind]
+    known = sorted(members(run.cluster))
+    if int(word) not in known:
+        raise ValueError(f"broker {word} is {opposite}; {state}: {words.ids(known) or 'none'}")
+    return int(word)
 
 
 def _read_options(run: Run, form: Form, given: dict[str, str]) -> dict[str, Any]:
@@ -113,70 +133,35 @@ def _read_options(run: Run, form: Form, given: dict[str, str]) -> dict[str, Any]
     return {name: _read(run, known[name], text) for name, text in given.items()}
 
 
-def _brokers(run: Run) -> str:
-    return f"brokers: {words.ids(sorted(run.cluster.replicas))}"
+def _time_ms(number: str, unit: str) -> int:
+    return int(number) * _UNITS_MS[unit]
 
 
-def _broker(run: Run, word: str) -> int:
-    if not word.isdigit() or int(word) not in run.cluster.replicas:
-        raise ValueError(f"no broker {word!r}; {_brokers(run)}")
-    return int(word)
+def _ids(word: str) -> tuple[int, ...] | None:
+    numbers = tuple(int(part or 0) for part in word.split(","))
+    return numbers if all(numbers) and len(set(numbers)) == len(numbers) else None
 
 
-def _in_state(
-    state: str, opposite: str, members: Callable[[Cluster], Iterable[int]], run: Run, word: str
-) -> int:
-    broker, known = _broker(run, word), sorted(members(run.cluster))
-    if broker not in known:
-        raise ValueError(f"broker {broker} is {opposite}; {state}: {words.ids(known) or 'none'}")
-    return broker
-
-
-def _link(run: Run, word: str) -> tuple[int, ...]:
-    if word.count(">") != 1:
-        raise ValueError(_QUESTIONS["LINK"])
-    return tuple(_read(run, _MACHINE, end) for end in word.split(">"))
-
-
-def _time_ms(run: Run, word: str) -> int:
-    match = re.fullmatch(r"(\d+)(ms|s|m|h|)", word)
-    if not match:
-        raise ValueError(f"{word!r} is no duration; for example: 500ms, 10s, 2m")
-    return int(match[1]) * _UNITS_MS[match[2]]
-
-
-def _count(most: int, run: Run, word: str) -> int:
-    if not word.isdecimal() or not 1 <= int(word) <= most:
-        raise ValueError(f"{word!r} is no count between 1 and {most}")
-    return int(word)
-
-
-def _ids(run: Run, word: str) -> tuple[int, ...]:
-    parts = word.split(",")
-    if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", word) or len(set(parts)) < len(parts):
-        raise ValueError(f"{word!r} is no list of different broker ids such as 1,2,3")
-    return tuple(map(int, parts))
-
-
-def _acks(run: Run, word: str) -> int:
-    if not re.fullmatch(r"all|-1|\d+", word):
-        raise ValueError(f"acks={word} is none of 0, 1, all")
+def _acks(word: str) -> int:
     return m.ACKS_ALL if word == "all" else int(word)
 
 
-_READERS: dict[str, _Reader] = {
-    "BROKER": _broker,
-    "LIVE": partial(_in_state, "alive", "dead", lambda c: c.brokers),
-    "DEAD": partial(_in_state, "dead", "alive", lambda c: set(c.replicas) - set(c.brokers)),
-    "PAUSED": partial(_in_state, "paused", "not paused", lambda c: c.paused),
-    "LINK": _link,
-    "TIME": _time_ms,
-    "COUNT": partial(_count, MOST_RECORDS),
-    "OFFSET": partial(_count, 2**62),
-    "IDS": _ids,
-    "ACKS": _acks,
-    "NAME": lambda run, word: word,
-    "VERSION": lambda run, word: KafkaVersion.of(word),
+_PLAIN: dict[str, tuple[str, Callable[..., Any], str]] = {
+    # how it looks, the value of its groups (None: wrong as well), and what is said of other words
+    "TIME": (r"(\d+)(ms|s|m|h|)", _time_ms, "{!r} is no duration; for example: 500ms, 10s, 2m"),
+    "COUNT": (r"0*([1-9]\d{,4})", int, "{!r} is no count between 1 and 99999"),
+    "NUMBER": (r"(\d{1,18})", int, "{!r} is no whole number of at most 18 digits"),
+    "IDS": (r"([\d,]+)", _ids, "{!r} is no list of different broker ids such as 1,2,3"),
+    "ACKS": (r"(all|-1|\d+)", _acks, "acks={} is none of 0, 1, all"),
+    "NAME": (r"(.*)", str, ""),
+    "VERSION": (r"(.*)", KafkaVersion.of, ""),
+}
+_BROKERS: dict[str, tuple[str, str, Callable[[Cluster], Iterable[int]]]] = {
+    # in which state, in which not, and who is in it
+    "BROKER": ("of the partition", "not", lambda c: c.replicas),
+    "LIVE": ("alive", "dead", lambda c: c.brokers),
+    "DEAD": ("dead", "alive", lambda c: set(c.replicas) - set(c.brokers)),
+    "PAUSED": ("paused", "not paused", lambda c: c.paused),
 }
 _MACHINE, _ONE_OF_TWO = "BROKER|controller", "controller|BROKER"
 _QUESTIONS = {  # where a word is missing
@@ -318,9 +303,12 @@ def _trace(run: Run, what: str) -> None:
     run.is_tracing, run.shows_isr_only = what == "on", what == "isr"
 
 
-_SETTINGS = "leader=IDS replicas=IDS isr=IDS latency=TIME start=OFFSET " + " ".join(
-    f"{f.name.replace('_', '.')}={'true|false' if f.type in (bool, 'bool') else 'TIME'}"
+_TYPES = {
+    f.name.replace("_", "."): "true|false" if f.type in (bool, "bool") else "NUMBER"
     for f in fields(Settings)
+}
+_SETTINGS = "leader=IDS replicas=IDS isr=IDS latency=TIME start=NUMBER " + " ".join(
+    f"{name}={'TIME' if name.endswith('.ms') else kind}" for name, kind in _TYPES.items()
 )
 _PRODUCE_OPTIONS = "count=COUNT acks=ACKS every=TIME for=TIME"
 _TWO = f"{_ONE_OF_TWO} {_ONE_OF_TWO}"

@@ -29,7 +29,7 @@ def clean_shutdown(cluster: Cluster, broker: int) -> None:
     cluster.disks[broker] = cluster.disks[broker].flush().checkpoint()
     cluster.clean.add(broker)
     cluster.reset_connections(broker)
-    _expire_now(cluster, broker)
+    cluster.lose_session(broker, at_once=True)
 
 
 def hard_shutdown(cluster: Cluster, broker: int) -> None:
@@ -139,7 +139,7 @@ def elect(cluster: Cluster, kind: str = "") -> None:
     """The controller notices now every broker that it cannot reach, as if sessions had expired;
     then an operator asks for an election, if a `kind` is given: "preferred" or "unclean"."""
     for broker in sorted(cluster.out_of_reach):
-        _expire_now(cluster, broker)
+        cluster.lose_session(broker, at_once=True)
     if kind:
         cluster.tell(CONTROLLER, CONTROLLER, m.ElectLeaders(kind))
 
@@ -148,14 +148,6 @@ def _fail_over(cluster: Cluster, live: tuple[m.BrokerInfo, ...]) -> None:
     step = controller_machine.fail_over(cluster.controller, live)
     fault = Envelope(cluster.now_ms, CONTROLLER, CONTROLLER, Fault("fails over"))
     cluster.use_controller(step, fault)
-
-
-def _expire_now(cluster: Cluster, broker: int) -> None:
-    known = next((b for b in cluster.controller.alive if b.id == broker), None)
-    if known is not None:
-        longest = cluster.settings.session_timeout_ms
-        cluster.out_of_reach[broker] = cluster.now_ms - longest
-        cluster.tell(CONTROLLER, CONTROLLER, m.SessionExpired(broker, known.broker_epoch))
 
 
 def _return(cluster: Cluster, broker: int) -> None:

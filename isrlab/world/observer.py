@@ -138,16 +138,9 @@ class Observer:
                 self.committed.setdefault(record.id, offset)
 
     def view(self, before: dict[int, Broker] | None = None) -> safety.View:
-        world = self.world
-        return safety.View(
-            world.brokers,
-            world.brokers if before is None else before,
-            world.controller,
-            self.committed,
-            self.acknowledged,
-            len(self.disks_lost),
-            self._verified,
-        )
+        live, controller = self.world.brokers, self.world.controller
+        promised = (self.committed, self.acknowledged, len(self.disks_lost), self._verified)
+        return safety.View(live, live if before is None else before, controller, *promised)
 
     def ask_safety(self, before: dict[int, Broker]) -> None:
         """Note each property that is broken for the first time."""
@@ -167,7 +160,6 @@ class Observer:
             lost_acknowledged=tuple(safety.missing_acknowledged(view)),
             diverged=tuple(safety.disagreements(view)),
             has_leader=self.world.controller.leader != NO_LEADER,
-            violations=dict(self.violations),
         )
 
 

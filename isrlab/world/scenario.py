@@ -24,8 +24,6 @@ from isrlab.engine.versions import PRESETS, KafkaVersion
 from isrlab.world.commands import COMMANDS, obey
 from isrlab.world.script import Run, ScriptError, parse
 
-__all__ = ["COMMANDS", "Run", "ScriptError", "outcomes", "play", "read"]
-
 LIBRARY = Path(__file__).resolve().parents[2] / "data" / "scenarios"
 
 

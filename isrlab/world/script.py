@@ -131,12 +131,3 @@ class Run:
         """The script with what it prints now."""
         parts = [[*(c.text for c in b.source), SEPARATOR, b.printed, ""] for b in self.blocks]
         return "\n".join("\n".join(part) for part in parts)
-
-    @property
-    def first_difference(self) -> str | None:
-        """The first block that prints something else than expected, as text; None if all agree."""
-        for block in self.blocks:
-            if block.expected.rstrip() != block.printed.rstrip():
-                commands = "\n".join(c.text for c in block.commands)
-                return f"{commands}\nexpected:\n{block.expected}\nprinted:\n{block.printed}"
-        return None

@@ -11,7 +11,8 @@ from isrlab.world.frames import Event, Fault, Frame
 MOST_NAMES = 12
 _ADDRESSES = {m.CLIENT: "client", m.CONTROLLER: "controller"}
 # Fields that every message of a kind has and that tell a reader nothing
-_SILENT = {"request", "replica", "broker", "max_wait_ms", "broker_epoch", "broker_epochs"}
+_SILENT = {"request", "max_wait_ms", "broker_epoch", "broker_epochs"}
+_SILENT |= {"replica", "replicas", "broker", "brokers"}  # the link names who talks
 _SHORT = {
     "high_watermark": "hw",
     "log_end_offset": "leo",
@@ -50,9 +51,8 @@ def describe(message: m.Message | Fault) -> str:
     shown = []
     for part in message.__struct_fields__:
         value = getattr(message, part)
-        if part in _SILENT or value in (None, -1, ()) or part in ("brokers", "replicas"):
-            continue
-        if part == "is_recovering" and not value:
+        is_usual = value in (None, -1, ()) or (part == "is_recovering" and not value)
+        if is_usual or part in _SILENT:
             continue
         text = ids(value) if isinstance(value, tuple) else value
         name = _SHORT.get(part, part)
@@ -135,22 +135,17 @@ def readers(broker: Broker) -> list[str]:
 
 def status(cluster: Cluster) -> list[str]:
     """One line for each replica: role, offsets, ISR, records."""
-    rows = [(n, cluster.brokers.get(n), cluster.disks[n]) for n in sorted(cluster.replicas)]
-    width = max(len(_numbers(broker, disk)) for _, broker, disk in rows)
-    return [
-        f"  {_head(cluster, n, broker)}  {_numbers(broker, disk):<{width}}   "
-        f"{names(disk.records)}".rstrip()
-        for n, broker, disk in rows
-    ]
-
-
-def _head(cluster: Cluster, number: int, broker: Broker | None) -> str:
-    role = "dead" if broker is None else type(broker.role).__name__
-    if broker is not None and broker.role is None:
-        role = "idle"
-    if number in cluster.paused:
-        role = "paused"
-    return f"{number}  {role:<8}"
+    rows = []
+    for number in sorted(cluster.replicas):
+        broker, disk = cluster.brokers.get(number), cluster.disks[number]
+        role = "idle" if broker else "dead"
+        if number in cluster.paused:
+            role = "paused"
+        elif broker and broker.role:
+            role = type(broker.role).__name__
+        rows.append((f"  {number}  {role:<8}", _numbers(broker, disk), names(disk.records)))
+    width = max(len(numbers) for _, numbers, _ in rows)
+    return [f"{head}  {numbers:<{width}}   {records}".rstrip() for head, numbers, records in rows]
 
 
 def _numbers(broker: Broker | None, disk: Log) -> str:

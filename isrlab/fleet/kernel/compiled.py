@@ -15,10 +15,11 @@ in NUMBA_CACHE_LOCATOR_CLASSES would apply to every function of the process, not
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -62,6 +63,18 @@ def is_ready(function: Any) -> bool:
     """Machine code is at hand, here or from another process."""
     name = function.py_func.__qualname__
     return bool(function.signatures or list(Path(_CACHE).glob(f"*.{name}-*.nbc")))
+
+
+@contextlib.contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Whoever would compile the same meanwhile waits, and then finds it in the cache."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(ImportError, OSError):  # where nothing can be locked, all compile
+            import fcntl
+
+            file = stack.enter_context(Path(_CACHE or os.devnull, "lock").open("w"))
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def cache_folder() -> str:

@@ -15,9 +15,10 @@ from isrlab.engine.choices import Form
 from isrlab.engine.versions import GENERATIONS, RULES, KafkaVersion, release
 from isrlab.workbook.claims import measures, recorded
 from isrlab.workbook.claims.measures import Trial
-from isrlab.workbook.claims.verdicts import By, Case, Kind, Statement, Value, kind_of, spans
+from isrlab.workbook.claims.verdicts import Case, Kind, Statement, Value, kind_of, spans
 from isrlab.world import scenario
 
+LIBRARY = Path(__file__).resolve().parents[3] / "data" / "claims"
 Question = Callable[[str], Any]  # a release, to the answer there
 THEMES = (
     "offset conventions and visibility",
@@ -154,18 +155,19 @@ class Claim:
     def _statement(self, group: dict[str, Entry]) -> Statement:
         says = group["statement"].text
         if "record" in group:
-            return Statement(says, (), By.RECORD, group["record"].text)
+            return Statement(says, citation=group["record"].text)
         yes_or_no = group["words"].text.split(" or ") if "words" in group else ("yes", "no")
         words = dict(zip(("yes", "no"), yes_or_no, strict=False))
         if "cases" in group:
-            return Statement(says, tuple(self._cases(group["cases"], words)), By.SITUATION)
+            return Statement(says, list(self._cases(group["cases"], words)), is_by_release=False)
         if not {"measure", "claimed"} <= group.keys():
             group["statement"].fail("a statement has 'measure' and 'claimed', 'cases', or 'record'")
         measure, claimed = group["measure"], group["claimed"]
         answer = self._ask(measure, measure.text, words)
         releases = _releases(group.get("releases", Entry(self.path, 1)))
-        cases = (Case(where, _claimed(claimed, r), partial(answer, r)) for where, r in releases)
-        return Statement(says, tuple(cases), By.QUESTION if claimed.text == "?" else By.VERSION)
+        return Statement(
+            says, [Case(name, _claimed(claimed, r), partial(answer, r)) for name, r in releases]
+        )
 
     def _cases(self, entry: Entry, words: dict[str, str]) -> Iterator[Case]:
         for number, line in enumerate(entry.body, start=entry.line + 1):
@@ -322,3 +324,18 @@ def _claimed(entry: Entry, name: str) -> Value:
             entry.fail(f"{change!r} is no change such as 'from 2.5: 30000'")
         claimed = match[2] if release(name) >= release(match[1], 0) else claimed
     return _value(claimed)
+
+
+ARTICLES = {  # number: title
+    line[:3]: line[4:]
+    for line in (LIBRARY / "articles.txt").read_text("utf-8").splitlines()
+    if not line.startswith("#")
+}
+CLAIMS = {claim.number: claim for claim in map(Claim, sorted(LIBRARY.glob("[0-9]*.txt")))}
+
+
+def of_theme(theme: str) -> list[Claim]:
+    """The claims about one subject. Raises ValueError with the known subjects."""
+    if theme not in THEMES:
+        raise ValueError(f"no theme {theme!r}; known: {', '.join(THEMES)}")
+    return [claim for claim in CLAIMS.values() if claim.theme == theme]

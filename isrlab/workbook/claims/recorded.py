@@ -28,13 +28,12 @@ def _rows(release: str, kind: str) -> list[Row]:
 
 def _awake_shrinks(release: str) -> list[Row]:
     """The shrinks of leaders that had not been paused."""
-    pauses = recordings.outages(release, "SIGSTOP")
-
-    def was_paused(row: Row) -> bool:
-        ends = [(p.start_ms, p.end_ms + AWAKE_MS) for p in pauses if p.broker == row["broker"]]
-        return any(start_ms <= row["ts_ms"] <= end_ms for start_ms, end_ms in ends)
-
-    return [row for row in _rows(release, "isr_shrink") if not was_paused(row)]
+    times = [
+        (pause.broker, range(pause.start_ms, pause.end_ms + AWAKE_MS + 1))
+        for pause in recordings.outages(release, "SIGSTOP")
+    ]
+    rows = _rows(release, "isr_shrink")
+    return [r for r in rows if not any(b == r["broker"] and r["ts_ms"] in t for b, t in times)]
 
 
 def lines(trial: Trial, kind: str) -> int:

@@ -29,15 +29,6 @@ class Kind(Enum):
     NOTE = "a matter of record"
 
 
-class By(Enum):
-    """What the cases of a statement are."""
-
-    VERSION = "version"  # releases, in order
-    SITUATION = "situation"
-    QUESTION = "question"  # the source asks, the run answers
-    RECORD = "record"  # no run: a citation
-
-
 @dataclass(frozen=True, eq=False)
 class Case:
     """What the source says of one release or situation, and what shows what is so there."""
@@ -55,12 +46,6 @@ class Case:
         claimed = self.claimed
         return self.measured in (claimed if isinstance(claimed, range) else (claimed,))
 
-    @property
-    def is_off_by_one(self) -> bool:
-        """The counting differs, not the mechanism."""
-        a, b = self.claimed, self.measured
-        return isinstance(a, int) and isinstance(b, int) and abs(a - b) == 1
-
 
 @dataclass(frozen=True, eq=False)
 class Statement:
@@ -68,45 +53,52 @@ class Statement:
 
     says: str
     cases: Sequence[Case] = ()
-    by: By = By.VERSION
-    citation: str = ""
+    citation: str = ""  # of what no run decides
+    is_by_release: bool = True  # the cases are releases in order, not situations
+
+    @property
+    def is_question(self) -> bool:
+        """The source asks, the run answers."""
+        return any(case.claimed == "?" for case in self.cases)
 
     @property
     def kind(self) -> Kind:
-        if self.by in (By.QUESTION, By.RECORD):
+        if self.citation or self.is_question:
             return Kind.NOTE
         agree = {case.agrees for case in self.cases}
         if len(agree) == 1:
             return Kind.RIGHT if agree.pop() else Kind.WRONG
-        return Kind.SOME_VERSIONS if self.by == By.VERSION else Kind.PARTLY
+        return Kind.SOME_VERSIONS if self.is_by_release else Kind.PARTLY
 
     @property
     def word(self) -> str:
         """The verdict on this statement, in a few words."""
-        if self.by == By.RECORD:
+        if self.citation:
             return f"{Kind.NOTE.value} ({self.citation})"
-        if self.by == By.QUESTION:
+        if self.is_question:
             return f"the answer is {_joined(dict.fromkeys(str(c.measured) for c in self.cases))}"
         if self.kind == Kind.SOME_VERSIONS:
             return f"right {spans([(c.where, c.agrees) for c in self.cases])} only"
         if self.kind == Kind.PARTLY:
             return f"right only: {_joined(c.where for c in self.cases if c.agrees)}"
-        return "off by one" if all(c.is_off_by_one for c in self.cases) else self.kind.value
+        pairs = [(case.claimed, case.measured) for case in self.cases]
+        are_near = (isinstance(a, int) and isinstance(b, int) and abs(a - b) == 1 for a, b in pairs)
+        return "off by one" if all(are_near) else self.kind.value
 
     @property
     def printed(self) -> str:
         """The verdict, and what was measured where; releases that say the same are one line."""
         rows = {case.where: case for case in self.cases}
-        if self.by != By.SITUATION:
+        if self.is_by_release:
             groups = groupby(self.cases, key=lambda c: (c.claimed, c.measured))
             same = (list(group) for _, group in groups)
             rows = {_range([case.where for case in cases]): cases[0] for cases in same}
         width = max(map(len, rows), default=0)
         lines = [self.word]
         for where, case in rows.items():
-            limits, is_right = case.claimed, case.agrees or self.by == By.QUESTION
+            limits = case.claimed
             words = _range(limits, " to ") if isinstance(limits, range) else limits
-            note = "" if is_right else f" (claimed: {words})"
+            note = "" if case.agrees or self.is_question else f" (claimed: {words})"
             lines.append(f"  {where:{width}}  {case.measured}{note}")
         return "\n".join(lines)
 

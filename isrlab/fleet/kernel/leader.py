@@ -7,7 +7,7 @@ arrays of `state.State`.
 from __future__ import annotations
 
 from isrlab.engine import rules
-from isrlab.engine.versions import LagClock
+from isrlab.engine.choices import LagClock
 from isrlab.fleet.kernel.compiled import inlined
 from isrlab.fleet.kernel.log import raise_high_watermark
 from isrlab.fleet.kernel.membership import change_isr

@@ -10,6 +10,7 @@ from isrlab.show import controls
 from isrlab.workbook import last_replica_standing, the_ladder
 from isrlab.world import scenario
 
+pytestmark = pytest.mark.slow  # the whole ladder is climbed
 LETTERS = {"s": "safe", "l": "lost", "d": "diverged", "f": "flapping", "x": "stalled"}
 ROWS = {  # columns A to O
     "message_burst": "fssssssssssssss",

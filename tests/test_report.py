@@ -127,19 +127,19 @@ def test_a_reply_lost_behind_an_output_widget_does_not_hang_the_report(tmp_path)
 
 @pytest.mark.slow
 def test_resume_keeps_what_succeeded_and_is_still_valid(tmp_path, monkeypatch):
-    def said(*options: tuple[str, str]) -> str:
+    def output_of(*options: tuple[str, str]) -> str:
         progress = run.Progress(io.StringIO())
         run.run_all(runs(*options, names=("02", "05")), tmp_path, resume=True, progress=progress)
         return progress.stream.getvalue()
 
-    assert "kept" not in said()
-    again = said()
+    assert "kept" not in output_of()
+    again = output_of()
     assert "05_waits: ok" in again
     assert "(kept: nothing it depends on has changed)" in again
     assert "02_fails: 5 cells" in again, "what failed runs again"
-    assert "kept" not in said(("seconds", "0")), "another parameter is another run"
+    assert "kept" not in output_of(("seconds", "0")), "another parameter is another run"
     monkeypatch.setattr(run, "package_digest", lambda: "another package")
-    assert "kept" not in said()
+    assert "kept" not in output_of()
 
 
 @pytest.mark.slow

@@ -212,9 +212,9 @@ def read_grid(file: Path, folder: Path) -> Grid:
     for key in loaded.keys() - set(GRID_KEYS):
         raise NotebookError(f"{file}: unknown key {key!r}; known: {', '.join(GRID_KEYS)}")
     (notebook,) = find(folder, [str(loaded.get("notebook", ""))])
-    given, axes = (loaded.get(key) or {} for key in GRID_KEYS[2:])
+    given, axes = loaded.get("parameters") or {}, loaded.get("grid") or {}
     if not isinstance(given, dict) or not isinstance(axes, dict):
-        raise NotebookError(f"{file}: {GRID_KEYS[2]} and grid must hold `name: value` lines")
+        raise NotebookError(f"{file}: parameters and grid must hold `name: value` lines")
     for name, value in (_named(given, notebook) | _named(axes, notebook)).items():
         if name in given and name in axes:
             raise NotebookError(f"{file}: {name} is in `parameters` and in `grid`; keep one")

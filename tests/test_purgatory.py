@@ -140,6 +140,7 @@ def test_a_coarse_tick_is_early_by_less_than_a_tick(delays, size, tick):
     assert all(-tick < ms <= 0 for ms in late)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(tasks, st.integers(1, 500))
 def test_the_queue_of_0_8_2_is_on_time_too(delays, step):
@@ -282,6 +283,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(steps, st.booleans(), st.integers(0, 8))
 def test_each_operation_completes_exactly_once(script, has_wheel, purge_interval):

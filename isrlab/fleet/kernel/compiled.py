@@ -32,7 +32,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 # Whatever is compiled, and what that imports (a test compares).
 SOURCES = (
-    *("engine/choices.py", "engine/rules.py", "engine/versions.py"),
+    *("engine/choices.py", "engine/rules.py"),
     *("fleet/kernel/clock.py", "fleet/kernel/compiled.py", "fleet/kernel/leader.py"),
     *("fleet/kernel/log.py", "fleet/kernel/membership.py", "fleet/kernel/produces.py"),
     *("fleet/kernel/resting.py", "fleet/kernel/rows.py", "fleet/kernel/state.py"),

@@ -10,8 +10,8 @@ import numpy as np
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.kernel import state as s
-from isrlab.fleet.kernel.clock import is_compiled
 from isrlab.fleet.kernel.clock import run as run_kernel
+from isrlab.fleet.kernel.compiled import is_ready
 from isrlab.fleet.layout import assignment, fetcher_id
 from isrlab.fleet.progress import shown
 from isrlab.fleet.recorded import Recorded, of_cell
@@ -169,7 +169,7 @@ def _run_window(state: s.State, arrivals: s.Arrivals, until_ms: int) -> tuple[s.
 
 def _run(state: s.State, arrivals: s.Arrivals, until_ms: int) -> int:
     """Run the kernel; the first time on a machine it is compiled."""
-    if is_compiled():
+    if is_ready(run_kernel):
         return run_kernel(state, arrivals, until_ms)
     with shown(lambda: "compiling the kernel, once on this machine"):
         return run_kernel(state, arrivals, until_ms)

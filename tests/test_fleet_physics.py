@@ -12,17 +12,8 @@ from isrlab.fleet import cell as cells
 from isrlab.fleet import load
 from isrlab.fleet.cell import CellRun, cell, run_cell
 from isrlab.fleet.config import FleetConfig
-from isrlab.fleet.kernel import state
-from isrlab.fleet.kernel.state import (
-    COMMIT,
-    EVENT_COLUMNS,
-    KIND,
-    PARTITION,
-    PARTITION_EPOCH,
-    REMOVAL,
-    TS_MS,
-)
-from isrlab.fleet.telling import Telling
+from isrlab.fleet.kernel import state as s
+from isrlab.fleet.tables import Telling
 
 QUIET = FleetConfig(
     version="3.7",
@@ -170,7 +161,7 @@ def test_a_stall_longer_than_the_timeout_but_within_the_lag_limit_times_out():
 def test_room_for_produces_grows(monkeypatch):
     busy = QUIET.with_(stall_s=30, stall_every_s=100)
     expected = fleet.simulate_local(busy)
-    monkeypatch.setattr(state, "FIRST_PRODUCES", 2)
+    monkeypatch.setattr(s, "FIRST_PRODUCES", 2)
     assert fleet.simulate_local(busy).equals(expected)
 
 
@@ -180,10 +171,10 @@ def test_room_for_produces_grows(monkeypatch):
 def told(version, commits, until_ms=100_000, removals=()):
     """(kind, ms, partition) of what is announced and learned of commits (ms, partition)."""
     config = QUIET.with_(version=version, brokers=5)
-    events = np.zeros((len(commits) + len(removals), EVENT_COLUMNS), np.int64)
-    kinds = [COMMIT] * len(commits) + [REMOVAL] * len(removals)
+    events = np.zeros((len(commits) + len(removals), s.EVENT_COLUMNS), np.int64)
+    kinds = [s.COMMIT] * len(commits) + [s.REMOVAL] * len(removals)
     for row, kind, (ms, place) in zip(events, kinds, [*commits, *removals], strict=True):
-        row[[TS_MS, KIND, PARTITION, PARTITION_EPOCH]] = ms, kind, place, ms
+        row[[s.TS_MS, s.KIND, s.PARTITION, s.PARTITION_EPOCH]] = ms, kind, place, ms
     none = np.zeros((0, 0), np.int64)
     piece = CellRun(cell(config, 1), events, none, none, {}, until_ms)
     return [

@@ -215,12 +215,7 @@ def _deliver_due(cluster: Cluster, before: int) -> None:
 def _changes(cluster: Cluster, scene: Scene) -> list[tuple[int, int, int, int]]:
     zero_ms = _clock(scene, 0)
     return [
-        (
-            event.ts_ms - zero_ms,
-            ASKED[event.kind],
-            _mask(event.isr_before),
-            _mask(event.isr),
-        )
+        (event.ts_ms - zero_ms, ASKED[event.kind], _mask(event.isr_before), _mask(event.isr))
         for event in cluster.events
         if event.kind in ASKED and not event.is_stored_state
     ]

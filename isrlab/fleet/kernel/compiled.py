@@ -94,4 +94,4 @@ class _Cache(FunctionCache):
     _impl_class = _CacheFiles
 
 
-_CACHE = _cache_folder()
+_CACHE: str = _cache_folder()

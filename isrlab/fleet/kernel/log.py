@@ -97,7 +97,11 @@ def on_append(state: s.State, now_ms: int, partition: int, records: int) -> None
 def _refuse(state: s.State, now_ms: int, partition: int, records: int) -> None:
     emit_produce(state, now_ms, s.REFUSED, partition, -1)
     if state.rules.delivery_timeout_ms > 0:
-        _add_held(state, partition, now_ms, records)
+        leader = state.partitions[partition]
+        last = leader.held_last if leader.held != s.NOBODY else s.NOBODY
+        leader.held_last = _new_row(state, last, now_ms, now_ms, records)
+        if leader.held == s.NOBODY:
+            leader.held = leader.held_last
 
 
 @inlined
@@ -112,7 +116,10 @@ def _append(state: s.State, now_ms: int, partition: int, records: int, sent_ms: 
     leader.log_end_offset += records
     state.scalars[s.APPENDED] += records
     if leader.acks_all:
-        _add_waiting(state, partition, sent_ms, now_ms, leader.log_end_offset)
+        last = leader.waiting_last if leader.waiting != s.NOBODY else s.NOBODY
+        leader.waiting_last = _new_row(state, last, sent_ms, now_ms, leader.log_end_offset)
+        if leader.waiting == s.NOBODY:
+            leader.waiting = leader.waiting_last
     raise_high_watermark(state, now_ms, partition)
 
 
@@ -152,33 +159,11 @@ def _has_enough(state: s.State, members: int) -> bool:
 
 
 @compiled
-def _add_waiting(state: s.State, p: int, sent_ms: int, tried_ms: int, end: int) -> None:
-    """A batch has been appended up to `end`, and waits for the high watermark."""
-    leader, row = state.partitions[p], _new_row(state, sent_ms, tried_ms, end)
-    leader.waiting = _linked(state, leader.waiting, leader.waiting_last, row)
-    leader.waiting_last = row
+def _new_row(state: s.State, last: int, sent_ms: int, tried_ms: int, required: int) -> int:
+    """A row that nobody uses, put behind the last of a list (`NOBODY`: the list is empty).
 
-
-@compiled
-def _add_held(state: s.State, p: int, sent_ms: int, records: int) -> None:
-    """A batch of `records` was refused, and will be tried again."""
-    leader, row = state.partitions[p], _new_row(state, sent_ms, sent_ms, records)
-    leader.held = _linked(state, leader.held, leader.held_last, row)
-    leader.held_last = row
-
-
-@inlined
-def _linked(state: s.State, first: int, last: int, row: int) -> int:
-    """Put a row behind the last of a list; the first of the list."""
-    if first == s.NOBODY:
-        return row
-    state.produces[last, s.NEXT] = row
-    return first
-
-
-@compiled
-def _new_row(state: s.State, sent_ms: int, tried_ms: int, required: int) -> int:
-    """A row that nobody uses; `NOBODY` if there is none: it is counted, and the run is void."""
+    `NOBODY` if there is none: it is counted, and the run is void.
+    """
     row = state.scalars[s.PRODUCES_FREE]
     if row != s.NOBODY:
         state.scalars[s.PRODUCES_FREE] = state.produces[row, s.NEXT]
@@ -186,8 +171,9 @@ def _new_row(state: s.State, sent_ms: int, tried_ms: int, required: int) -> int:
         row = state.scalars[s.PRODUCES_USED]
         state.scalars[s.PRODUCES_USED] = row + 1
         if row >= len(state.produces):
-            return s.NOBODY
+            row = s.NOBODY
     state.produces[row] = (sent_ms, tried_ms, required, s.NOBODY)
+    state.produces[last, s.NEXT] = row
     return row
 
 

@@ -175,8 +175,7 @@ class FleetConfig:
     def with_(self, **changes: Any) -> FleetConfig:
         """The same fleet with some numbers changed."""
         known = [item.name for item in fields(self)]
-        unknown = sorted(set(changes) - set(known))
-        if unknown:
+        if unknown := sorted(set(changes) - set(known)):
             raise ValueError(f"unknown setting {unknown[0]!r}; known: {', '.join(known)}")
         return replace(self, **changes)
 
@@ -194,7 +193,10 @@ class FleetConfig:
             "replica_lag_max_messages": NO_MESSAGE_LIMIT if messages is None else messages,
             "min_isr": self.min_isr(self.replication_factor),
         }
-        return Rules(**{n: v if isinstance(v, bool) else int(v) for n, v in values.items()})
+        numbers: dict[str, Any] = {
+            n: v if isinstance(v, bool) else int(v) for n, v in values.items()
+        }
+        return Rules(**numbers)
 
     def min_isr(self, replicas: int) -> int:
         """How many of so many replicas acks=all demands; from 3.7 never more than there are."""
@@ -256,23 +258,18 @@ def settings(text: str) -> dict[str, Any]:
         name, equals, value = part.partition("=")
         if not equals:
             raise ValueError(f"{part!r} is no setting; valid: NAME=VALUE, such as brokers=6")
-        found[name] = _value(value)
+        found[name] = None if value == "None" else value
+        for kind in (float, int):
+            with contextlib.suppress(ValueError):
+                found[name] = kind(value)
     return found
-
-
-def _value(text: str) -> int | float | str | None:
-    for kind in (int, float):
-        with contextlib.suppress(ValueError):
-            return kind(text)
-    return None if text == "None" else text
 
 
 def listed(configs: FleetConfig | Iterable[FleetConfig]) -> list[FleetConfig]:
     """One fleet or several, as a list of several; raises ValueError if two runs share a name."""
     several = [configs] if isinstance(configs, FleetConfig) else list(configs)
     names = [config.run for config in several]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
+    if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"two runs are named {twice[0]!r}; give each FleetConfig its own name")
     return several
 

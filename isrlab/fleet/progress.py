@@ -17,11 +17,20 @@ EVERY_S = 0.5
 
 @contextmanager
 def shown(text: Callable[[], str]) -> Iterator[None]:
-    """Show what `text` says while the body runs."""
-    stop = threading.Event()
-    show = _in_notebook if "ipykernel" in sys.modules else _in_terminal
-    watcher = threading.Thread(target=_watch, args=(text, show, stop), daemon=True)
-    if show is _in_notebook or sys.stderr.isatty():
+    """Show what `text` says while the body runs, from the third second on."""
+    is_notebook, stop = "ipykernel" in sys.modules, threading.Event()
+    show = _in_notebook if is_notebook else _in_terminal
+
+    def watch() -> None:
+        if stop.wait(QUIET_S):
+            return
+        show(text())
+        while not stop.wait(EVERY_S):
+            show(text())
+        show("")
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    if is_notebook or sys.stderr.isatty():
         watcher.start()
     try:
         yield
@@ -29,16 +38,6 @@ def shown(text: Callable[[], str]) -> Iterator[None]:
         stop.set()
         if watcher.ident:  # it was started
             watcher.join(timeout=5)
-
-
-def _watch(text: Callable[[], str], show: Callable[[str], None], stop: threading.Event) -> None:
-    """Ask again and again until told to stop; begin to speak after two seconds."""
-    if stop.wait(QUIET_S):
-        return
-    show(text())
-    while not stop.wait(EVERY_S):
-        show(text())
-    show("")
 
 
 def _in_notebook(text: str) -> None:

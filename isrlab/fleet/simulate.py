@@ -53,13 +53,12 @@ def simulate_local(configs: Configs) -> pa.Table:
 
 def runs(spark: SparkSession, configs: Configs) -> DataFrame:
     """One row for each run, in the given order, with the settings that one compares runs by."""
-    kinds = dict(part.split() for part in SETTINGS.split(", "))
+    casts = {"int": int, "long": int, "double": float, "string": str}
+    kinds = [part.split() for part in SETTINGS.split(", ")]
     rows = [
-        (
-            *(place, c.run, c.kafka.name, c.lag_time_ms, c.lag_messages),
-            *(float(v) if kinds[n] == "double" else v for n in kinds for v in [getattr(c, n)]),
-        )
+        (place, c.run, c.kafka.name, c.lag_time_ms, c.lag_messages, *own)
         for place, c in enumerate(listed(configs))
+        for own in [[casts[kind](getattr(c, name)) for name, kind in kinds]]
     ]
     return spark.createDataFrame(rows, RUNS)
 

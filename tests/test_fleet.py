@@ -21,7 +21,7 @@ from isrlab.fleet import cell as cells
 from isrlab.fleet import load, truth
 from isrlab.fleet.cell import FIRST_CAPACITY, cell, leaders, run_cell, run_cell_in_windows
 from isrlab.fleet.config import FleetConfig
-from isrlab.fleet.kernel.compiled import SOURCES
+from isrlab.fleet.kernel.compiled import SOURCES, one_at_a_time
 from isrlab.fleet.layout import assignment, fetcher_id
 from isrlab.fleet.tables import to_arrow
 from isrlab.spark import package_archive
@@ -328,6 +328,16 @@ def test_the_cache_is_named_after_all_that_is_compiled_and_what_that_imports():
     assert found <= named
     spare = {f.relative_to(package).as_posix() for f in named - found if f.suffix == ".py"}
     assert spare == {"fleet/kernel/__init__.py"}
+
+
+@pytest.mark.slow
+def test_processes_that_would_compile_the_same_do_so_one_after_the_other():
+    code = "from isrlab.fleet.kernel import compiled\nwith compiled.one_at_a_time(): print('in')"
+    with one_at_a_time():
+        other = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        with pytest.raises(subprocess.TimeoutExpired):
+            other.wait(timeout=3)
+    assert other.communicate(timeout=60)[0] == "in\n"
 
 
 @pytest.mark.slow

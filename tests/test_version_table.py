@@ -6,6 +6,7 @@ A fact is one boundary, from both sides: looked up in Kafka's source at the two 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -181,7 +182,7 @@ advance 18s
 def release_4_4(monkeypatch) -> KafkaVersion:
     """The example of CONTRIBUTING.md: a row, a form with its label, a branch of its rule."""
     row = versions.row(("P", "4.4", "4.4", "none"), shrink_rule=MadeUp.AFTER_TWICE)
-    version = versions.after(GENERATIONS[-1], row)
+    version = replace(GENERATIONS[-1], **row)
     is_out_of_sync = rules.is_out_of_sync
 
     def with_branch(shrink_rule, end, leader_end, caught_up_ms, now_ms, limit_ms, most):

@@ -4,8 +4,8 @@ Theory of operation. A log is a row of segments, each named by its base offset. 
 batches one after the other; its index knows the byte position of only a few of them, one for every
 `index.interval.bytes` written. A read finds the greatest index entry up to the offset it wants,
 scans forward from there to the batch that contains it, and takes bytes up to the smallest of three
-limits: the size asked for, the end of the segment, the reader's bound. What it returns says how it
-was found. Sizes and positions are bytes, offsets are 0-based, bounds are exclusive.
+limits: the size asked for, the end of the segment, the reader's bound. `locate` says how an offset
+is found. Sizes and positions are bytes, offsets are 0-based, bounds are exclusive.
 
 Left out: the time and transaction indexes, rolling by time, compaction, retention, throttling,
 reading from a follower (KIP-392).
@@ -67,9 +67,6 @@ class Batch(NamedTuple):
     size_bytes: int
 
 
-# The index
-
-
 class IndexEntry(NamedTuple):
     offset: int
     position: int
@@ -101,9 +98,6 @@ class OffsetIndex:
         return self.entries[behind - 1] if behind else IndexEntry(self.base_offset, 0)
 
 
-# One segment
-
-
 class Lookup(NamedTuple):
     """Where an offset was found: from which index entry on, over which batches."""
 
@@ -117,13 +111,10 @@ class Lookup(NamedTuple):
 
 
 class SegmentRead(NamedTuple):
-    """The bytes of one read, and how their start was found."""
+    """The bytes of one read of one segment."""
 
-    lookup: Lookup
-    start_position: int
     size_bytes: int
     batches: tuple[Batch, ...]  # those that are whole; bytes of one that is cut are of no use
-    first_entry_incomplete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,46 +164,37 @@ class LogSegment:
     def _key(self, *batches: Batch) -> int:
         return batches[-1].last_offset if self.indexes_last_offset else batches[0].base_offset
 
-    def locate(self, offset: int, from_position: int = 0) -> Lookup | None:
+    def locate(self, offset: int) -> Lookup | None:
         """The first batch that ends at or behind `offset`, if any: index entry, then scan.
 
         Raises ValueError if the index points between two batches. Source: translateOffset.
         """
         entry = self.index.lookup(offset)
-        position = max(entry.position, from_position)
-        if position == self.size_bytes:
-            return None
-        first = bisect.bisect_left(self.positions, position)
-        if first == len(self.positions) or self.positions[first] != position:
-            raise ValueError(f"corrupt index: no batch begins at byte {position}")
+        if self.batches and entry.position not in self.positions:
+            raise ValueError(f"corrupt index: no batch begins at byte {entry.position}")
+        first = bisect.bisect_left(self.positions, entry.position)
         scanned = range(first, len(self.batches))
         found = next((i for i in scanned if self.batches[i].last_offset >= offset), None)
         return None if found is None else Lookup(entry, first, found)
 
     def read(
-        self, start: int, max_bytes: int, *, max_offset: int | None = None,
-        max_position: int | None = None, min_one_message: bool = False,
-    ) -> SegmentRead | None:  # fmt: skip
-        """Bytes from the batch with `start` on; the last may be cut. None: nothing is behind it.
+        self, start: int, max_bytes: int, end: int | None = None, min_one_message: bool = False
+    ) -> SegmentRead | None:
+        """Bytes from the batch with `start` on, up to the byte `end`; the last batch may be cut.
 
-        The bound is `max_offset` (up to 2.3) or `max_position`. Raises ValueError: max_bytes < 0.
+        None: nothing is at or behind `start`. Raises ValueError for `max_bytes` below 0.
         """
         if max_bytes < 0:
             raise ValueError(f"invalid max size {max_bytes}")
         lookup = self.locate(start)
         if lookup is None:
             return None
-        position = self.positions[lookup.found]
-        first_bytes = self.batches[lookup.found].size_bytes
-        limit = max(max_bytes, first_bytes) if min_one_message else max_bytes
-        end = self.size_bytes if max_position is None else max_position
-        if max_offset is not None:
-            last = self.locate(max_offset, position)
-            end = min(end, self.positions[last.found] if last else self.size_bytes)
-        size = max(0, min(end - position, limit))
-        behind = zip(self.positions[lookup.found :], self.batches[lookup.found :], strict=True)
-        whole = tuple(b for p, b in behind if p + b.size_bytes <= position + size)
-        return SegmentRead(lookup, position, size, whole, 0 < limit < first_bytes)
+        position, batches = self.positions[lookup.found], self.batches[lookup.found :]
+        limit = max(max_bytes, batches[0].size_bytes) if min_one_message else max_bytes
+        size = max(0, min((self.size_bytes if end is None else end) - position, limit))
+        ends = accumulate(b.size_bytes for b in batches)
+        whole = tuple(b for b, end in zip(batches, ends, strict=True) if end <= size)
+        return SegmentRead(size, whole)
 
     def recover(self) -> LogSegment:
         """The segment with its index made anew from the file, an entry for a batch.
@@ -226,22 +208,15 @@ class LogSegment:
         return replace(self, index=index)
 
 
-# The log
-
-
 class LogRead(NamedTuple):
     """What a reader gets, or why it gets nothing."""
 
     reader: Reader
     start: int
     bound: int  # exclusive
-    segment: LogSegment | None = None
-    found: SegmentRead | None = None
     error: str | None = None
-
-    @property
-    def batches(self) -> tuple[Batch, ...]:
-        return self.found.batches if self.found else ()
+    size_bytes: int = 0
+    batches: tuple[Batch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,17 +261,15 @@ class SegmentedLog:
 
         Source: shouldRoll, LogSegment 2.0.1:65-73, 3.7.1 (Java):172-178 (size, index full, offset).
         """
-        active, size = self.segments[-1], sum(b.size_bytes for b in batches)
+        *older, active = self.segments
         is_far = batches[-1].last_offset - active.base_offset > MOST_RELATIVE_OFFSET
-        has_room = active.size_bytes <= self.segment_bytes - size
-        if active.batches and (is_far or active.index.is_full or not has_room):
-            base = batches[0].base_offset
+        is_large = active.size_bytes + sum(b.size_bytes for b in batches) > self.segment_bytes
+        if active.batches and (is_far or active.index.is_full or is_large):
+            older, base = [*older, active], batches[0].base_offset
             index = OffsetIndex(base, max_entries=active.index.max_entries)
-            rolled = LogSegment(
-                base, index, active.index_interval_bytes, active.indexes_last_offset
-            )
-            return replace(self, segments=(*self.segments, rolled.append(*batches)))
-        return replace(self, segments=(*self.segments[:-1], active.append(*batches)))
+            interval, is_last = active.index_interval_bytes, active.indexes_last_offset
+            active = LogSegment(base, index, interval, is_last)
+        return replace(self, segments=(*older, active.append(*batches)))
 
     def place_of(self, offset: int) -> tuple[int, int]:
         """(base offset of the segment, byte position) of an offset of the log or of its end."""
@@ -326,16 +299,15 @@ class SegmentedLog:
             return answer._replace(error="UNKNOWN")
         if start >= bound:
             return answer
-        place = self.place_of(bound)
+        base, position = self.place_of(bound)
         for segment in self._from(start):
-            is_last = rules.bounds_by_position and place[0] == segment.base_offset
-            found = segment.read(
-                start, max_bytes, max_offset=None if rules.bounds_by_position else bound,
-                max_position=place[1] if is_last else None,
-                min_one_message=min_one_message and rules.has_min_one_message,
-            )  # fmt: skip
-            if found:
-                return answer._replace(segment=segment, found=found)
+            end = position if base == segment.base_offset else None
+            if not rules.bounds_by_position:
+                last = segment.locate(bound)
+                end = segment.positions[last.found] if last else None
+            may_exceed = min_one_message and rules.has_min_one_message
+            if read := segment.read(start, max_bytes, end, may_exceed):
+                return answer._replace(size_bytes=read.size_bytes, batches=read.batches)
         return answer
 
 
@@ -351,12 +323,11 @@ def read_partitions(
     answers: list[LogRead] = []
     left = response_max_bytes
     for log, reader, start, max_bytes in asked:
-        is_shared = log.rules.has_min_one_message
-        is_first = not any(a.found and a.found.size_bytes for a in answers)
+        is_shared, is_first = log.rules.has_min_one_message, not any(a.size_bytes for a in answers)
         limit = min(max_bytes, left) if is_shared else max_bytes
         answer = log.read(reader, start, limit, min_one_message=is_first)
-        if is_shared and answer.found and answer.found.first_entry_incomplete:
-            answer = answer._replace(found=None)
-        left = max(0, left - (answer.found.size_bytes if answer.found else 0))
+        if is_shared and not answer.batches:
+            answer = answer._replace(size_bytes=0)
+        left = max(0, left - answer.size_bytes)
         answers.append(answer)
     return tuple(answers)

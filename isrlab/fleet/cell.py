@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 from typing import NamedTuple
 
 import numpy as np
 
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.kernel import compiled
 from isrlab.fleet.kernel import state as s
 from isrlab.fleet.kernel.clock import run as run_kernel
-from isrlab.fleet.kernel.compiled import is_ready
 from isrlab.fleet.layout import assignment, fetcher_id
 from isrlab.fleet.progress import shown
 from isrlab.fleet.recorded import Recorded, of_cell
 
 FIRST_CAPACITY = 4_096
-COMPILING = "compiling the kernel, once on this machine"
 COUNTS = {  # name -> place in `State.scalars`
     "records": s.APPENDED,
     "fetches": s.FETCHES,
@@ -155,8 +153,7 @@ def _run_window(state: s.State, arrivals: s.Arrivals, until_ms: int) -> tuple[s.
     state.scalars[[s.NEXT_ARRIVAL, s.EVENT_COUNT]] = 0
     before = s.copied(state)
     while True:
-        with nullcontext() if is_ready(run_kernel) else shown(lambda: COMPILING):
-            count = run_kernel(state, arrivals, until_ms)
+        count = _run(state, arrivals, until_ms)
         produces = int(state.scalars[s.PRODUCES_USED])
         if count <= len(state.out.events) and produces <= len(state.produces):
             return state, state.out.events[:count].copy()
@@ -166,6 +163,14 @@ def _run_window(state: s.State, arrivals: s.Arrivals, until_ms: int) -> tuple[s.
             more = np.zeros((2 * produces - len(before.produces), s.PRODUCE_COLUMNS), np.int64)
             before = before._replace(produces=np.vstack([before.produces, more]))
         state = s.copied(before)
+
+
+def _run(state: s.State, arrivals: s.Arrivals, until_ms: int) -> int:
+    """Run the kernel; the first time on a machine it is compiled."""
+    if compiled.is_ready(run_kernel):
+        return run_kernel(state, arrivals, until_ms)
+    with shown(lambda: "compiling the kernel, once on this machine"), compiled.one_at_a_time():
+        return run_kernel(state, arrivals, until_ms)
 
 
 def _buffer(capacity: int = 0) -> s.Ints:

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from dataclasses import Field, asdict, dataclass, field, fields, replace
 from typing import Any
 
+from isrlab.engine.choices import IsrWrite
 from isrlab.engine.rules import effective_min_isr, isr_check_period_ms
-from isrlab.engine.versions import IsrWrite, KafkaVersion
+from isrlab.engine.versions import KafkaVersion
 from isrlab.fleet.kernel.state import Links, Rules
 
 LOADS: dict[str, str] = {

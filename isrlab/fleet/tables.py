@@ -22,7 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from isrlab.engine import rules
-from isrlab.engine.versions import IsrWrite
+from isrlab.engine.choices import IsrWrite
 from isrlab.events.schema import SCHEMA
 from isrlab.fleet.cell import CellRun
 from isrlab.fleet.config import FleetConfig

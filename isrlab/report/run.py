@@ -13,7 +13,6 @@ import hashlib
 import json
 import logging
 import multiprocessing
-import os
 import platform
 import shutil
 import signal
@@ -42,9 +41,6 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 LIBRARIES = ("pyspark", "numba", "numpy", "pandas", "matplotlib", "papermill")
 KAFKA_PARAMETERS = ("version", "versions", "kafka_version", "version_was", "version_now")
 QUIET_SECONDS = 10.0  # a log that is no terminal hears of a running notebook this often
-# A notebook is over before Java's second compiler and its parallel collector have paid off: without
-# them the JVM needs half the CPU time. For long runs set the variable otherwise.
-SHORT_LIVED_JAVA = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 PROCESSES: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
 
 
@@ -168,7 +164,6 @@ def _executed(
 def _work(run: Run, parent: Connection) -> None:
     """In a process of its own: execute the run, and tell the parent how it goes."""
     logging.getLogger("papermill").addHandler(logging.NullHandler())  # the parent tells of errors
-    os.environ.update(SHORT_LIVED_JAVA | os.environ)
     try:
         with interrupts():
             parent.send(kernel.execute(run, parent.send))

@@ -301,16 +301,18 @@ def plot_restart(config: FleetConfig) -> Figure:
     returns = _first_returns_s(events, {b: end for b, (_, end) in down.items()})
     limit_s = config.restart_every_s - config.restart_s
     late = sum(sum(t > limit_s for t in times) for b, times in returns.items() if b < len(brokers))
+    expected = [recovery.expected_rejoin_s(config, broker) for broker in brokers]
+    last = max([limit_s, *expected, *(t for times in returns.values() for t in times)])
     right = plot_ticks(
         {f"broker {b}": {"": times} for b, times in returns.items()},
         f"{late} returns come after the next restart",
-        Scale("s after it is back: in sync again"),
+        Scale("s after it is back (diamond: formula)", high=1.1 * last),
         ax=grid[0, 1],
     )
-    expected = [recovery.expected_rejoin_s(config, broker) for broker in brokers]
-    right.plot(expected, range(len(expected)), "d", color=INK, label="formula")
-    draw_mark(right, limit_s, "next broker goes down")
-    right.legend(loc="lower right")
+    right.plot(expected, range(len(expected)), "d", color=INK)
+    draw_mark(
+        right, limit_s, "next broker goes down", side="right" if limit_s > last / 2 else "left"
+    )
     return figure
 
 

@@ -48,6 +48,10 @@ REASONS = {  # colour of each, and what the leader knew
     "early": (PINK, "let in while behind, and not caught up since"),
     "behind": (GREY, "behind for longer than the limit"),
 }
+AFTER_REMOVAL = (  # rules that a fleet feels only if the controller removes a broker
+    "clock_reset", "fences_stale_leader_epoch", "fetches_after_removal",
+    "removal_raises_leader_epoch",
+)  # fmt: skip
 FEW = ("0.8.2", "0.9.0", "0.10.2", "2.2", "2.7", "3.1", "3.7")  # enough for a slider
 HEIGHTS = (1_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 300_000, 400_000)
 STALLS_S = (0, 5, 8, 12, 16, 20, 25, 30, 40, 60)
@@ -84,8 +88,10 @@ def rules_changed(was: FleetConfig, now: FleetConfig) -> str:
         "replica_lag_max_messages": "",  # the label of the shrink rule says it
         "waits_for_controller": now.kafka.label("isr_write"),
     }
-    changed = [words.get(n, f"{n} {after[n]}") for n in after if after[n] != before[n]]
-    return ", ".join(word for word in changed if word)
+    felt = [name for name in after if after[name] != before[name]]
+    if not now.restart_s:
+        felt = [name for name in felt if name not in AFTER_REMOVAL]
+    return ", ".join(filter(None, (words.get(name, f"{name} {after[name]}") for name in felt)))
 
 
 # The fleet: each generation against its predecessor
@@ -158,7 +164,7 @@ def plot_ladder(steps: pd.DataFrame) -> Axes:
         notes.append(f"{rules}\n{counts}{moved if step.moved else ''}")
     names = [f"{step.was} → {step.now}" for step in steps.itertuples()]
     label = "evictions that the step ends (left) and brings (right)"
-    ax = axes(13, 1.2 + 0.55 * len(steps))
+    ax = axes(13, 1.2 + 0.62 * len(steps))
     plot_bars(names, parts, _ladder_title(steps), label, notes=notes, colours=colours, ax=ax)
     ax.axvline(0, color=INK, linewidth=0.8)
     return ax

@@ -350,7 +350,7 @@ def batches(
     state, outputs = batching.start(batching.BatchingRules.of(release))
     changes = {name: batching.IsrChange(name, (1,)) for name in submitted}
     queue: list[tuple[int, int, Any]] = sorted(
-        (ms, n, batching.Submit(changes[name])) for n, (name, ms) in enumerate(submitted.items())
+        (ms, n, changes[name]) for n, (name, ms) in enumerate(submitted.items())
     )
     order, requests, answered, now_ms = count(len(queue)), list[Batch](), 0, 0
     while True:

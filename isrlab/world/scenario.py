@@ -24,8 +24,6 @@ from isrlab.engine.versions import PRESETS, KafkaVersion
 from isrlab.world.commands import COMMANDS, obey
 from isrlab.world.script import Run, ScriptError, parse
 
-__all__ = ["COMMANDS", "Run", "ScriptError", "outcomes", "play", "read"]
-
 LIBRARY = Path(__file__).resolve().parents[2] / "data" / "scenarios"
 
 
@@ -50,8 +48,7 @@ def outcomes(
 
 def play(text: str, version: str | KafkaVersion | None = None) -> Run:
     """Play a script; `version` overrides its own. Raises ScriptError with the line at fault."""
-    forced = KafkaVersion.of(version) if version is not None else None
-    run = Run(parse(text), forced)
+    run = Run(parse(text), None if version is None else KafkaVersion.of(version))
     if not run.blocks:
         raise ScriptError(1, text[:60], f"no command; known: {', '.join(COMMANDS)}")
     for block in run.blocks:

@@ -139,7 +139,7 @@ def started(scene: Scene) -> Cluster:
         if envelope.target == LEADER and isinstance(envelope.message, m.ExpireIsr):
             cluster.queue.remove(envelope)
     tick_ms = _clock(scene, scene.first_tick_ms)
-    cluster.post(tick_ms, LEADER, LEADER, m.ExpireIsr(), cluster.epochs[LEADER])
+    cluster.post(Envelope(tick_ms, LEADER, LEADER, m.ExpireIsr(), cluster.epochs[LEADER]))
     return cluster
 
 

@@ -12,10 +12,11 @@ function's file and place, and NUMBA_CACHE_LOCATOR_CLASSES applies to all functi
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -27,10 +28,7 @@ from isrlab.spark import source_digest
 F = TypeVar("F", bound=Callable[..., object])
 
 # Whatever is compiled, and what that imports (a test compares).
-SOURCES = (
-    *("engine/choices.py", "engine/rules.py", "engine/versions.py"),
-    *("fleet/kernel", "fleet/recorded/partitioner.py"),
-)
+SOURCES = ("engine/choices.py", "engine/rules.py", "fleet/kernel", "fleet/recorded/partitioner.py")
 
 
 def compiled(function: F, forceinline: bool = False) -> F:
@@ -56,6 +54,18 @@ def is_ready(function: Any) -> bool:
     """Machine code is at hand, here or from another process."""
     name = function.py_func.__qualname__
     return bool(function.signatures or list(Path(_CACHE).glob(f"*.{name}-*.nbc")))
+
+
+@contextlib.contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Whoever would compile the same meanwhile waits, and then finds it in the cache."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(ImportError, OSError):  # where nothing can be locked, all compile
+            import fcntl
+
+            file = stack.enter_context(Path(_CACHE or os.devnull, "lock").open("w"))
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _cache_folder() -> str:

@@ -7,8 +7,7 @@ arrays of `state.State`.
 from __future__ import annotations
 
 from isrlab.engine import rules
-from isrlab.engine.choices import AfterShrink, ClockReset
-from isrlab.engine.versions import LagClock
+from isrlab.engine.choices import AfterShrink, ClockReset, LagClock
 from isrlab.fleet.kernel import log, resting
 from isrlab.fleet.kernel import state as s
 from isrlab.fleet.kernel.compiled import compiled, inlined

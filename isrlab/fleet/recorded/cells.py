@@ -31,7 +31,6 @@ DECIDES = (
     *("load", "trace_file", "trace_columns", "partitions", "brokers", "replication_factor"),
     *("minutes", "seed", "record_bytes"),
 )  # the settings that decide who gets which batches
-PACKED = pa.schema([(n, pa.list_(pa.int64())) for n in (*Arrivals._fields, "record_bytes")])
 
 
 class Recorded(NamedTuple):
@@ -70,17 +69,12 @@ def describe(path: str | Path, columns: str = "") -> Description:
     rows = file.read(str(path), columns)
     last_ms, records = int(rows.ts_ms.max()), int(rows.records.sum(dtype=np.int64))
     rate = records * 1000 / max(last_ms, 1)
-    peak = np.bincount(rows.ts_ms // 1000, weights=rows.records).max()
+    peak = float(np.bincount(rows.ts_ms // 1000, weights=rows.records).max())
     gaps = np.diff(np.sort(rows.ts_ms))
-    return Description(
-        rows=len(rows.ts_ms),
-        span_s=last_ms / 1000,
-        minutes=max((last_ms + 1) / 60_000, 0.01),
-        records=records,
-        records_per_s=rate,
-        peak_to_mean=float(peak / rate),
-        gap_variation=float(gaps.std() / gaps.mean()) if gaps.any() else 0.0,
-    )
+    variation = float(gaps.std() / gaps.mean()) if gaps.any() else 0.0
+    minutes = max((last_ms + 1) / 60_000, 0.01)
+    numbers = (last_ms / 1000, minutes, records, rate, peak / rate, variation)
+    return Description(len(rows.ts_ms), *numbers)
 
 
 def of_cell(config: FleetConfig, leader: int) -> Recorded | None:
@@ -91,37 +85,29 @@ def of_cell(config: FleetConfig, leader: int) -> Recorded | None:
 def recording(config: FleetConfig) -> Recording:
     """The trace of a fleet; the last two are kept as long as their files do not change."""
     only = FleetConfig(**{name: getattr(config, name) for name in DECIDES})
-    try:
-        stat = Path(config.trace_file).stat()
-        return _recording(only, (stat.st_mtime_ns, stat.st_size))
-    except OSError:
-        return _recording(only, (0, 0))
+    path = Path(config.trace_file)
+    stat = path.stat() if path.exists() else None
+    return _recording(only, stat and (stat.st_mtime_ns, stat.st_size))
 
 
 def summary(config: FleetConfig) -> dict[str, str | int]:
     """What a manifest says of the trace: its path, rows, rows left out, SHA-256 of the file."""
-    found = recording(config)
-    return {
-        "trace_file": config.trace_file,
-        "sha256": found.sha256,
-        "rows": found.rows,
-        "left_out": found.left_out,
-    }
+    trace = recording(config)._asdict()
+    return {"trace_file": config.trace_file} | {n: trace[n] for n in ("sha256", "rows", "left_out")}
 
 
 @functools.lru_cache(maxsize=2)
-def _recording(config: FleetConfig, version: tuple[int, int]) -> Recording:
+def _recording(config: FleetConfig, version: tuple[int, int] | None) -> Recording:
     """`version` of the file: read again when it changes."""
     rows = file.read(config.trace_file, config.trace_columns, config.partitions)
-    anywhere = spread(config, len(rows.ts_ms))
+    count = len(rows.ts_ms)
+    anywhere = spread(config, count)
     rows = rows._replace(partition=np.where(rows.partition < 0, anywhere, rows.partition))
     keep = np.flatnonzero(rows.ts_ms < config.duration_ms)
-    by_time = keep[
-        np.argsort(rows.ts_ms[keep] * config.partitions + rows.partition[keep], kind="stable")
-    ]
+    place = rows.ts_ms[keep] * config.partitions + rows.partition[keep]
+    by_time = keep[np.argsort(place, kind="stable")]
     with open(config.trace_file, "rb") as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
-    count = len(rows.ts_ms)
     return Recording(digest, count, count - len(keep), _shares(config, rows, by_time))
 
 
@@ -129,34 +115,32 @@ def _shares(config: FleetConfig, rows: Rows, by_time: Ints) -> dict[int, Recorde
     """The rows (by time, then partition) of each leader."""
     leader_of = assignment(config.partitions, config.brokers, config.replication_factor)[:, 0]
     sizes = _record_bytes(config, rows, by_time)
-    leaders = leader_of[rows.partition[by_time]].astype(np.uint16)
+    leaders = leader_of[rows.partition[by_time]].astype(np.uint16)  # 16 bits sort in linear time
     by_leader = by_time[np.argsort(leaders, kind="stable")]
     ends = np.cumsum(np.bincount(leaders, minlength=config.brokers + 1))
-    place_of = np.zeros(config.partitions, dtype=np.int32)
     shares = {}
     for leader in np.unique(leader_of).tolist():
         mine = by_leader[ends[leader - 1] : ends[leader]]
         partitions = np.flatnonzero(leader_of == leader)
-        place_of[partitions] = np.arange(len(partitions))
-        arrivals = Arrivals(rows.ts_ms[mine], place_of[rows.partition[mine]], rows.records[mine])
+        places = np.searchsorted(partitions, rows.partition[mine]).astype(np.int32)
+        arrivals = Arrivals(rows.ts_ms[mine], places, rows.records[mine])
         shares[leader] = Recorded(arrivals, sizes[partitions])
     return shares
 
 
 def _record_bytes(config: FleetConfig, rows: Rows, kept: Ints) -> Ints:
     """Mean size of a partition's records, at least 1, int64[partitions]. Raises TraceError."""
-    sizes = np.full(config.partitions, config.record_bytes, dtype=np.int64)
-    where = rows.partition[kept]
-    records = np.bincount(where, weights=rows.records[kept], minlength=config.partitions)
+    where, count = rows.partition[kept], config.partitions
+    sizes = np.full(count, config.record_bytes, dtype=np.int64)
+    records = np.bincount(where, weights=rows.records[kept], minlength=count)
     if rows.bytes is not None:
-        total = np.bincount(where, weights=rows.bytes[kept], minlength=config.partitions)
+        total = np.bincount(where, weights=rows.bytes[kept], minlength=count)
         has = records > 0
         sizes[has] = np.maximum(1, np.round(total[has] / records[has]))
     everything = float(records @ sizes)
     if everything > MOST_BYTES:
-        raise TraceError(
-            f"{config.trace_file} holds {everything:,.0f} bytes; valid: up to {MOST_BYTES:,}"
-        )
+        holds = f"{config.trace_file} holds {everything:,.0f} bytes"
+        raise TraceError(f"{holds}; valid: up to {MOST_BYTES:,}")
     return sizes
 
 
@@ -164,13 +148,15 @@ def packed(recorded: Recorded | None) -> bytes | None:
     """A cell's share as compressed bytes (Arrow IPC), for its row of the plan."""
     if recorded is None:
         return None
-    arrays = [np.diff(recorded.arrivals.ts_ms, prepend=0), *recorded.arrivals[1:]]
-    values = [pa.array(array, pa.int64()) for array in (*arrays, recorded.record_bytes)]
-    lists = [pa.ListArray.from_arrays([0, len(value)], value) for value in values]
-    sink = pa.BufferOutputStream()
+    gaps = np.diff(recorded.arrivals.ts_ms, prepend=0)
+    arrays = (gaps, *recorded.arrivals[1:], recorded.record_bytes)
+    row = pa.record_batch(
+        [pa.array([array]) for array in arrays], ["gaps", "partition", "records", "record_bytes"]
+    )
     options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with pa.ipc.new_stream(sink, PACKED, options=options) as writer:
-        writer.write_batch(pa.record_batch(lists, schema=PACKED))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, row.schema, options=options) as writer:
+        writer.write_batch(row)
     return sink.getvalue().to_pybytes()
 
 
@@ -178,7 +164,6 @@ def unpacked(content: bytes | None) -> Recorded | None:
     """What `packed` packed."""
     if content is None:
         return None
-    batch = pa.ipc.open_stream(content).read_next_batch()
-    gaps, places, records, record_bytes = (np.asarray(column.values) for column in batch.columns)
-    arrivals = Arrivals(np.cumsum(gaps), places.astype(np.int32), records.astype(np.int32))
-    return Recorded(arrivals, record_bytes)
+    row = pa.ipc.open_stream(content).read_next_batch()
+    gaps, places, records, record_bytes = (np.array(column.values) for column in row.columns)
+    return Recorded(Arrivals(np.cumsum(gaps), places, records), record_bytes)

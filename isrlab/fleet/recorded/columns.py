@@ -7,7 +7,6 @@ Arrow finds a value that it cannot read, pandas, which is slower, tells which.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -38,22 +37,16 @@ class Role(NamedTuple):
     """What a column can be for."""
 
     names: tuple[str, ...]  # by which it is found
-    takes: Callable[[pa.DataType], bool]  # such a type
-    types: str  # the same in words
+    kinds: str  # that it may hold, see `kind`
     read: Callable[[pa.Array, int], Column]  # given how many partitions there are
 
 
-def _is_number_or_text(kind: pa.DataType) -> bool:
-    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-    return is_number or pa.types.is_large_string(kind)
-
-
-def _is_time(kind: pa.DataType) -> bool:
-    return pa.types.is_timestamp(kind) or _is_number_or_text(kind)
-
-
-def _is_key(kind: pa.DataType) -> bool:
-    return kind in (pa.large_string(), pa.binary(), pa.large_binary())
+def kind(of: pa.DataType) -> str:
+    """What a column of this type holds: "timestamps", "numbers", "text", "bytes" or "else"."""
+    if pa.types.is_integer(of) or pa.types.is_floating(of):
+        return "numbers"
+    kinds = {pa.large_string(): "text", pa.binary(): "bytes", pa.large_binary(): "bytes"}
+    return "timestamps" if pa.types.is_timestamp(of) else kinds.get(of, "else")
 
 
 def _whole(array: pa.Array, low: int, high: int) -> Column:
@@ -75,30 +68,27 @@ def _numbers(array: pa.Array) -> NDArray[np.float64]:
 def _keys(array: pa.Array, partitions: int) -> Column:
     """Keys as the partitions that they go to, -1 for no key."""
     bad = np.zeros(len(array), dtype=np.bool_)
-    if pa.types.is_large_string(array.type):
+    if kind(array.type) == "text":
         bad = np.asarray(pc.fill_null(pc.match_substring(array, "\ufffd"), False))
     return Column(partition_of_keys(array, partitions), bad, "text in UTF-8")
 
 
-def _times(array: pa.Array, partitions: int, unit_us: int) -> Column:
+def _times(array: pa.Array, unit_us: int, hint: str = "") -> Column:
     """Times as microseconds: timestamps, or numbers of `unit_us`, or text that is one of these.
 
     Of text, most of the first values decide.
     """
-    if pa.types.is_timestamp(array.type):
+    if kind(array.type) == "timestamps":
         return _microseconds(array)
-    if pa.types.is_large_string(array.type):
+    if kind(array.type) == "text":
         given = array.filter(pc.not_equal(array, ""))[:100]
         if 2 * int(np.isfinite(_numbers(given)).sum()) < len(given):
             return _written(array)
     highest = MOST_SECONDS * 1_000_000 // unit_us
-    valid = f"ms from 0 to {highest:,}"
-    if unit_us == 1_000_000:
-        valid = f"s from 0 to {highest:,} (a column of ms has a name that ends in _ms)"
     numbers = _numbers(array)
     good = (numbers >= 0) & (numbers <= highest)
     times = np.round(np.where(good, numbers, 0) * unit_us).astype(np.int64)
-    return Column(times, ~good, valid)
+    return Column(times, ~good, f"{'s' if hint else 'ms'} from 0 to {highest:,}{hint}")
 
 
 def _written(array: pa.Array) -> Column:
@@ -120,22 +110,15 @@ def _microseconds(array: pa.Array) -> Column:
     return Column(np.asarray(pc.fill_null(times, 0)), np.asarray(array.is_null()), valid)
 
 
-_TIMES = "timestamps, numbers or text"
-_NUMBERS = "numbers or text"
-_NAMES = ("time", "timestamp", "ts", "datetime")
+_MS_HINT = " (a column of ms has a name that ends in _ms)"
+_TIMES, _NUMBERS = "timestamps, numbers or text", "numbers or text"
 ROLES = {
-    "time": Role(_NAMES, _is_time, _TIMES, partial(_times, unit_us=1_000_000)),
-    "time_ms": Role(
-        ("time_ms", "timestamp_ms", "ts_ms"), _is_time, _TIMES, partial(_times, unit_us=1_000)
+    "time": Role(
+        ("time", "timestamp", "ts", "datetime"), _TIMES, lambda a, _: _times(a, 10**6, _MS_HINT)
     ),
-    "partition": Role(
-        ("partition",), _is_number_or_text, _NUMBERS, lambda a, count: _whole(a, 0, count - 1)
-    ),
-    "key": Role(("key",), _is_key, "text, or the bytes that the producer sends", _keys),
-    "records": Role(
-        ("records", "count"), _is_number_or_text, _NUMBERS, lambda a, _: _whole(a, 1, MOST_RECORDS)
-    ),
-    "bytes": Role(
-        ("bytes", "size"), _is_number_or_text, _NUMBERS, lambda a, _: _whole(a, 0, MOST_BYTES)
-    ),
+    "time_ms": Role(("time_ms", "timestamp_ms", "ts_ms"), _TIMES, lambda a, _: _times(a, 1_000)),
+    "partition": Role(("partition",), _NUMBERS, lambda a, count: _whole(a, 0, count - 1)),
+    "key": Role(("key",), "text, or the bytes that the producer sends", _keys),
+    "records": Role(("records", "count"), _NUMBERS, lambda a, _: _whole(a, 1, MOST_RECORDS)),
+    "bytes": Role(("bytes", "size"), _NUMBERS, lambda a, _: _whole(a, 0, MOST_BYTES)),
 }

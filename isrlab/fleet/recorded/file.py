@@ -27,9 +27,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from isrlab.fleet.kernel.state import Ints
-from isrlab.fleet.recorded.columns import ROLES, Bools, Column
+from isrlab.fleet.recorded.columns import ROLES, Bools, Column, kind
 
 ENDINGS = (".csv", ".csv.gz", ".parquet")
+TIMES = ("time", "time_ms")
 BLOCK_BYTES = 16_000_000
 MOST_DAYS = 366  # from the earliest row to the latest
 DAY_US = 86_400 * 10**6
@@ -64,9 +65,7 @@ class Source(NamedTuple):
 
     def place(self, row: int) -> int:
         """The line (or row) in the file of a row of the table, from 1."""
-        if not self.is_csv:
-            return row + 1
-        line = row + 2
+        line = row + (2 if self.is_csv else 1)
         for ragged, _ in self.ragged:
             line += ragged <= line
         return line
@@ -109,9 +108,8 @@ def _csv(
         ragged.append((row.number, "" if ragged else text))
         return "skip"
 
-    packed = "gzip" if path.lower().endswith(".gz") else None
     return pacsv.open_csv(
-        pa.input_stream(path, compression=packed),
+        pa.input_stream(path, compression="gzip" if path.lower().endswith(".gz") else None),
         pacsv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES),  # threads lose line numbers
         pacsv.ParseOptions(invalid_row_handler=pass_over, ignore_empty_lines=False),
         pacsv.ConvertOptions(column_types=types),
@@ -124,26 +122,25 @@ def _roles(source: Source, columns: str) -> dict[str, int]:
     What `columns` asks for goes before what has a known name.
     """
     asked = _asked(columns)
-    is_time_asked = "time" in asked or "time_ms" in asked
     has = f"{source.path} has the columns {', '.join(source.table.column_names)}"
     lower = [name.strip().lower() for name in source.table.column_names]
     roles = {}
     for role, form in ROLES.items():
-        wanted = (asked[role].lower(),) if role in asked else form.names
-        places = [place for place, name in enumerate(lower) if name in wanted]
+        if role in TIMES and role not in asked and not asked.keys().isdisjoint(TIMES):
+            continue
+        names = (asked[role].lower(),) if role in asked else form.names
+        places = [place for place, name in enumerate(lower) if name in names]
         if role in asked and not places:
             raise TraceError(f"trace_columns asks for {asked[role]!r}; {has}")
-        if role in ("time", "time_ms") and is_time_asked and role not in asked:
-            continue
         if len(places) > 1:
             raise TraceError(f"{has}: more than one for {role!r}; choose one in trace_columns")
         if places:
             roles[role] = places[0]
-    times = [role for role in ("time", "time_ms") if role in roles]
+    times = [role for role in TIMES if role in roles]
     if len(times) != 1:
-        known = ", ".join(ROLES["time"].names + ROLES["time_ms"].names)
         raise TraceError(
-            f"{has}, {len(times)} of them with a name for the time; valid: one of {known}, "
+            f"{has}, {len(times)} of them with a name for the time; valid: one of "
+            f"{', '.join(ROLES['time'].names + ROLES['time_ms'].names)}, "
             "or trace_columns='time=NAME'"
         )
     place = roles.pop(times[0])
@@ -153,38 +150,36 @@ def _roles(source: Source, columns: str) -> dict[str, int]:
 
 def _asked(columns: str) -> dict[str, str]:
     """Role -> name of its column, out of "time=TIMESTAMP records=ContextTokens"."""
-    asked = {}
     try:
-        parts = shlex.split(columns)
+        parts = [part.partition("=") for part in shlex.split(columns)]
     except ValueError as error:
         raise TraceError(f"trace_columns={columns!r} is not known: {error}") from None
-    for part in parts:
-        role, equals, name = part.partition("=")
-        if role not in ROLES or not equals or not name:
+    for role, equals, name in parts:
+        if role not in ROLES or not name:
             raise TraceError(
-                f"trace_columns={columns!r}: {part!r} is not known; "
+                f"trace_columns={columns!r}: {role + equals + name!r} is not known; "
                 f"valid: NAME=COLUMN, where NAME is one of {', '.join(ROLES)}"
             )
-        asked[role] = name
-    return asked
+    return {role: name for role, _, name in parts}
 
 
 def _rows(source: Source, roles: dict[str, int], partitions: int) -> Rows:
     """All rows but blank lines. Raises TraceError if one is bad or there is none."""
-    arrays = {role: _plain(source, at) for role, at in roles.items()}
-    for role, array in arrays.items():
-        if not ROLES[role].takes(array.type):
-            name = source.table.column_names[roles[role]]
-            raise TraceError(
-                f"{source.path}, column {name!r} has the type {array.type}; "
-                f"valid: {ROLES[role].types}"
-            )
-    columns = {role: ROLES[role].read(array, partitions) for role, array in arrays.items()}
-    keep = ~_is_blank(source) if source.is_csv else np.ones(len(source.table), np.bool_)
+    columns = {}
+    for role, at in roles.items():
+        array, kinds = _plain(source, at), ROLES[role].kinds
+        if kind(array.type) not in kinds:
+            has = f"column {source.table.column_names[at]!r} has the type {array.type}"
+            raise TraceError(f"{source.path}, {has}; valid: {kinds}")
+        columns[role] = ROLES[role].read(array, partitions)
+    keep = np.ones(len(source.table), np.bool_)
+    if source.is_csv:  # without blank lines, which have no value in any column
+        empty = [pc.equal(pc.binary_length(column), 0) for column in source.table.columns]
+        keep = ~np.all(empty, axis=0)
     _refuse_bad(source, roles, columns, keep)
     values = {role: column.values[keep] for role, column in columns.items()}
-    times = values.get("time_ms", values.get("time"))
-    if times is None or len(times) == 0:
+    times = values["time_ms" if "time_ms" in roles else "time"]
+    if len(times) == 0:
         raise TraceError(f"{source.path} has no rows; valid: at least one batch")
     _refuse_far(source, times, np.flatnonzero(keep), is_ms="time_ms" in roles)
     nowhere = np.full(len(times), -1)
@@ -206,17 +201,15 @@ def _refuse_bad(
         row = int(bad[0])
         role = next(role for role, column in columns.items() if column.bad[row])
         value = source.table.column(roles[role])[row].as_py()
-        has = "is missing" if value is None or value in ("", b"") else f"has {_shown(value)}"
+        has = "is missing" if value in (None, "", b"") else f"has {_shown(value)}"
         name = source.table.column_names[roles[role]]
         text = f"column {name!r} {has}; valid: {columns[role].valid}"
         faults = [*faults, (source.place(row), text)]
     if faults:
         where, text = min(faults)
         more = len(bad) + len(source.ragged) - 1
-        raise TraceError(
-            f"{source.path}, {source.unit} {where}: {text}"
-            + (f" (more bad {source.unit}s: {more:,})" if more else "")
-        )
+        rest = f" (more bad {source.unit}s: {more:,})" if more else ""
+        raise TraceError(f"{source.path}, {source.unit} {where}: {text}{rest}")
 
 
 def _refuse_far(source: Source, times_us: Ints, rows: Ints, is_ms: bool) -> None:
@@ -224,18 +217,19 @@ def _refuse_far(source: Source, times_us: Ints, rows: Ints, is_ms: bool) -> None
 
     `rows` int64[n]: where the times are in the table.
     """
-    moments, unit = times_us.view("datetime64[us]"), source.unit
     first, last = int(times_us.argmin()), int(times_us.argmax())
-    places = [source.place(int(rows[at])) for at in (first, last)]
-    starts = f"{source.path} begins at {moments[first]} ({unit} {places[0]})"
+    begins, ends = (
+        f"{times_us[at].view('datetime64[us]')} ({source.unit} {source.place(int(rows[at]))})"
+        for at in (first, last)
+    )
     if times_us[last] - times_us[first] > MOST_DAYS * DAY_US:
         raise TraceError(
-            f"{starts} and ends at {moments[last]} ({unit} {places[1]}); valid: up to "
+            f"{source.path} begins at {begins} and ends at {ends}; valid: up to "
             f"{MOST_DAYS} days (are there s and ms, or times of 0, in one column?)"
         )
-    low_ms, high_ms = LIKE_SECONDS
-    if is_ms and low_ms <= times_us[first] // 1_000 < high_ms:
-        raise TraceError(f"{starts}: these are s, not ms; valid: a name without '_ms'")
+    if is_ms and LIKE_SECONDS[0] <= times_us[first] // 1_000 < LIKE_SECONDS[1]:
+        why = "these are s, not ms; valid: a name without '_ms'"
+        raise TraceError(f"{source.path} begins at {begins}: {why}")
 
 
 def _shown(value: object) -> str:
@@ -243,14 +237,6 @@ def _shown(value: object) -> str:
     with contextlib.suppress(UnicodeDecodeError):
         value = value.decode() if isinstance(value, bytes) else str(value)
     return f"{value[:80]!r}" if isinstance(value, str | bytes) else repr(value)
-
-
-def _is_blank(source: Source) -> Bools:
-    """Which rows of a CSV file are blank lines: no value in any column, bool[n]."""
-    blank = np.ones(len(source.table), dtype=np.bool_)
-    for column in source.table.columns:
-        blank &= np.asarray(pc.equal(pc.binary_length(column), 0))
-    return blank
 
 
 def _plain(source: Source, place: int) -> pa.Array:

@@ -27,12 +27,7 @@ def write_trace(config: FleetConfig, path: str | Path | None = None) -> Path:
     drawn = load.arrivals(config, np.arange(config.partitions))
     if len(drawn.ts_ms) == 0:
         raise ValueError("the fleet has no load: nothing to write")
-    columns = {
-        "time_ms": drawn.ts_ms,
-        "partition": drawn.partition,
-        "records": drawn.records,
-        "bytes": drawn.records * np.int64(config.record_bytes),
-    }
-    rows = pa.table({name: pa.array(values) for name, values in columns.items()})
+    sizes = drawn.records * np.int64(config.record_bytes)
+    rows = pa.table([*drawn, sizes], ["time_ms", "partition", "records", "bytes"])
     (pq.write_table if target.suffix == ".parquet" else pacsv.write_csv)(rows, target)
     return target

@@ -19,7 +19,7 @@ from isrlab.fleet.lens import Trace
 from isrlab.show import offsets
 from isrlab.show.bands import Span, shade
 from isrlab.show.controls import choice, redrawn
-from isrlab.show.curves import Curve, Scale, plot_bars, plot_curves, plot_points
+from isrlab.show.curves import Curve, Scale, plot_bars, plot_curves
 from isrlab.show.style import axes, broker_colour, counted, listed, panels
 
 VERSIONS = ("0.8.2", "0.9.0", "0.10.2")
@@ -131,11 +131,12 @@ def plot_evictions(evictions: pd.DataFrame) -> Axes:
         total = len(groups[run][0])
         title = f"{run}: {alarms.max():,} of {total:,} evictions hit a follower that had kept up"
         title += " until then"
+    clouds = {f"{run} ({len(x):,})": Curve(x, y, style="") for run, (x, y) in groups.items()}
     since = Scale("time since the evicted follower had everything (s); dotted: the limits")
-    return plot_points(
-        groups, title, (since, Scale("its lag (records)", "log")),
-        marks=[ms / 1000 for ms in evictions["lag_time_ms"].unique()],
-        limits=evictions["lag_messages"].dropna().unique().tolist(),
+    return plot_curves(
+        clouds, title, (since, Scale("its lag (records)", "log")),
+        marks={ms / 1000: "" for ms in evictions["lag_time_ms"].unique()},
+        limits=dict.fromkeys(evictions["lag_messages"].dropna().unique().tolist(), ""),
     )  # fmt: skip
 
 

@@ -188,9 +188,8 @@ class NaiveCell:
     def restart(self, number, now):
         """The broker of a thread goes down; the controller takes it out of every ISR."""
         thread = self.threads[number]
-        thread.down_until_ms = next(
-            end for ms, down, end in self.settings["restarts"] if (ms, down) == (now, number)
-        )
+        restarts = {row[:2]: row[2] for row in self.settings["restarts"]}
+        thread.down_until_ms = restarts[now, number]
         if self.column not in FETCHES_WHEN_REMOVED and not thread.parked:
             back_ms = thread.down_until_ms + self.settings["latency_ms"]
             thread.next_ms = max(thread.next_ms, back_ms)

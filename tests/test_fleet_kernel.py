@@ -19,6 +19,7 @@ from isrlab.fleet.kernel.rows import bucket
 from isrlab.fleet.kernel.state import EVENT_COLUMNS, Arrivals, Links, Out, Setup, new_state
 
 DURATION_MS = 2_000
+LAST_MS = DURATION_MS - 1
 PLAIN = ORDINARY | {  # a partition with two followers, all of them quick
     "lag_ms": 200,
     "lag_messages": 0,
@@ -34,16 +35,10 @@ PLAIN = ORDINARY | {  # a partition with two followers, all of them quick
 }
 
 BATCHES = st.lists(
-    st.tuples(st.integers(0, DURATION_MS - 1), st.integers(0, 2), st.integers(1, 60)), max_size=60
+    st.tuples(st.integers(0, LAST_MS), st.integers(0, 2), st.integers(1, 60)), max_size=60
 )
-BURSTS = st.lists(
-    st.tuples(
-        st.integers(0, DURATION_MS - 1),
-        st.integers(0, 2),
-        st.integers(1, 40),  # batches
-        st.integers(1, 30),  # ms between them
-        st.integers(1, 120),  # records in each
-    ),
+BURSTS = st.lists(  # (ms, partition, batches, ms between them, records in each)
+    st.tuples(*(st.integers(*ends) for ends in ((0, LAST_MS), (0, 2), (1, 40), (1, 30), (1, 120)))),
     max_size=4,
 )
 SPEEDS = st.sampled_from([0, 0, 1, 250, 999, 1000])
@@ -63,13 +58,8 @@ def stall_rows(gaps):
 @st.composite
 def troubles(draw, threads):
     """What not every cell has: a slow leader, restarts, new replicas, producers that wait."""
-    restarts = draw(
-        st.lists(
-            st.tuples(st.integers(1, 1_500), st.integers(0, threads - 1), st.integers(1, 400)),
-            max_size=2,
-            unique_by=lambda row: row[1],
-        )
-    )
+    restart = st.tuples(st.integers(1, 1_500), st.integers(0, threads - 1), st.integers(1, 400))
+    restarts = draw(st.lists(restart, max_size=2, unique_by=lambda row: row[1]))
     backlog = draw(st.sampled_from([0, 0, 50, 400]))
     return {
         "min_bytes": draw(st.sampled_from([1, 1, 10, 200])),

@@ -15,15 +15,8 @@ from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.kernel import state as s
 from isrlab.fleet.tables import Telling
 
-QUIET = FleetConfig(
-    version="3.7",
-    partitions=30,
-    minutes=10,
-    load="steady",
-    stall_s=0,
-    replica_lag_time_max_ms=10_000,
-    seed=3,
-)
+QUIET = FleetConfig("3.7", partitions=30, minutes=10, load="steady", stall_s=0, seed=3)
+QUIET = QUIET.with_(replica_lag_time_max_ms=10_000)
 
 
 def rows(config, kind):
@@ -108,15 +101,8 @@ def test_a_restart_ends_a_stall(monkeypatch, stalls, merged):
 
 def test_a_new_replica_joins_after_backlog_over_spare_rate():
     rate, produced = 5_000_000, 5 * 500 * 20  # bytes/s: of a thread, of the partitions it reads
-    new = QUIET.with_(
-        partitions=60,
-        new_broker=2,
-        backlog_records=100_000,
-        follower_bytes_per_s=rate,
-        follower_spread=0,
-        num_replica_fetchers=1,
-        brokers=3,
-    )
+    full = QUIET.with_(partitions=60, follower_bytes_per_s=rate, follower_spread=0)
+    new = full.with_(new_broker=2, backlog_records=100_000)
     joins = [row["ts_ms"] for row in rows(new, "isr_expand")]
     assert {row["replica"] for row in rows(new, "isr_expand")} == {2}
     assert len(joins) == 40
@@ -206,10 +192,8 @@ def test_a_leader_whose_isrs_never_rest_announces_once_a_minute():
 
 @pytest.mark.parametrize("version", ["2.7", "3.7", "4.1"])
 def test_since_2_7_all_hear_of_it_when_it_is_stored(version):
-    assert [row[:2] for row in told(version, [(100, 0), (200, 1)])] == [
-        ("metadata", 100),
-        ("metadata", 200),
-    ]
+    rows = told(version, [(100, 0), (200, 1)])
+    assert [row[:2] for row in rows] == [("metadata", 100), ("metadata", 200)]
 
 
 def test_what_the_controller_does_it_tells_at_once():

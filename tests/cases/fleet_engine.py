@@ -91,7 +91,7 @@ class Seen:
 def play(scene: Scene, until_ms: int) -> Seen:
     """Run the engine up to `until_ms`, exclusive."""
     cluster = started(scene)
-    values: list[tuple[int, int]] = [(_mask(_isr(cluster)), 0)]
+    values = [(_mask(_isr(cluster)), 0)]
     times = [scene.first_ms]
     for now_ms in range(scene.first_ms + 1, until_ms):
         _one_millisecond(cluster, scene, now_ms)

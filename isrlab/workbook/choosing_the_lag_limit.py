@@ -76,8 +76,9 @@ def plot_trade_off(bands: pd.DataFrame) -> Axes:
     metrics = ("false_evictions", "stalled_minutes", "at_risk_minutes")
     (false, *costs), (low, high) = (_metric(bands, name) for name in metrics), _defaults(bands)
     x, curves, ax = false["mean"], {}, axes(8.4, 4.6)
-    for metric, cost, shown in zip(metrics[1:], costs, (x.index, (low, high)), strict=True):
+    for metric, cost in zip(metrics[1:], costs, strict=True):
         (look, label), y = COSTS[metric], cost["mean"]
+        shown = [*x.index] if metric == "stalled_minutes" else [low, high]
         texts = [f"{limit:g} s" if limit in shown else "" for limit in cost.index]
         curves[label] = Curve(x, y, cost["low"], cost["high"], look, texts=texts)
         ax.hlines(y, false["low"], false["high"], color=look[0], linewidth=0.6)
@@ -94,9 +95,8 @@ def plot_trade_off(bands: pd.DataFrame) -> Axes:
 def plot_false_evictions(bands: pd.DataFrame) -> Axes:
     """False and right evictions per hour against the lag limit, with their bands."""
     false = _metric(bands, "false_evictions")["mean"]
-    calm = (
-        false.index[false.index > false.index[false >= 1].max()] if any(false >= 1) else false.index
-    )
+    noisy = max(false.index[false >= 1], default=0)
+    calm = false.index[false.index > noisy]
     title = "False evictions at every limit"
     if len(calm):
         title = f"From {calm[0]:g} s on, less than one false eviction an hour"

@@ -32,18 +32,16 @@ def plot_lag(seen: Trace, *, ax: Axes | None = None) -> Axes:
     edges = np.flatnonzero(np.diff(_is_out(seen), prepend=False, append=False))
     away = [Span(seconds[start], seconds[end - 1], "out", "a follower is out of the ISR")
             for start, end in edges.reshape(-1, 2).tolist()]  # fmt: skip
-    curves = {
-        f"broker {broker}": Curve(
-            seconds, lag, look=(broker_colour(broker), ""), width=3 / (1 + 1.5 * place)
-        )
-        for place, (broker, lag) in enumerate(seen.lag_records.items())
-    }
+    curves = {}
+    for place, (broker, lag) in enumerate(seen.lag_records.items()):
+        look, width = (broker_colour(broker), ""), 3 / (1 + 1.5 * place)
+        curves[f"broker {broker}"] = Curve(seconds, lag, look=look, width=width)
     top = 1.12 * max(1.0, float(seen.most_lag_records.max()), 1.3 * (limit or 0))
     scales = (
         Scale("time (s)", low=seconds[0], high=seconds[-1]), Scale("lag (records)", high=top)
     )  # fmt: skip
     marks = dict.fromkeys((seen.ticks_ms / 1000).tolist(), "ISR check")
-    limits = {} if limit is None else {limit: f"replica.lag.max.messages = {limit:,}"}
+    limits = {} if limit is None else {float(limit): f"replica.lag.max.messages = {limit:,}"}
     ax = shade(ax or axes(7.6, 3.2), away)
     return plot_curves(curves, _lag_title(seen), scales, marks=marks, limits=limits, ax=ax)
 
@@ -83,7 +81,7 @@ def plot_versions(compared: pd.DataFrame) -> Axes:
     real = compared["shrinks_per_hour"].to_numpy(float) - false
     title = f"{false[0]:,.0f} false alarms an hour in every version"
     if false.min() < false.max():
-        least, most = compared["version"].iloc[[false.argmin(), false.argmax()]]
+        least, most = compared["version"].to_numpy()[[false.argmin(), false.argmax()]]
         title = f"The same load: {false.max():,.0f} false alarms an hour in {most}, "
         title += f"{false.min():,.0f} in {least}"
     return _plot_alarms([*compared["run"]], false, real, title)
@@ -100,10 +98,8 @@ def _plot_alarms(
 def plot_under_replicated(compared: pd.DataFrame) -> Axes:
     """Partition-minutes with fewer replicas in the ISR than there are."""
     minutes = compared.set_index("run")["under_replicated_minutes"].astype(float)
-    label = "under-replicated partition-minutes"
-    title = (
-        f"Most time under-replicated: {minutes.idxmax()}, {minutes.max():,.0f} partition-minutes"
-    )
+    worst, most, label = minutes.idxmax(), minutes.max(), "under-replicated partition-minutes"
+    title = f"Most time under-replicated: {worst}, {most:,.0f} partition-minutes"
     notes = [f"{value:,.1f}" if value < 10 else f"{value:,.0f}" for value in minutes]
     return plot_bars([*minutes.index], {"out": minutes}, title, label, notes=notes)
 
@@ -115,12 +111,13 @@ def plot_evictions(evictions: pd.DataFrame) -> Axes:
         str(run): (rows["since_caught_up_ms"] / 1000, rows["lag_records"].clip(lower=1))
         for run, rows in runs
     }
-    title, alarms = "Nobody is evicted", runs["is_false_alarm"].sum()
+    title = "Nobody is evicted"
     if groups:
+        alarms = runs["is_false_alarm"].agg(["sum", "size"]).sort_values("sum", kind="stable")
+        run, false, total = next(alarms[::-1].itertuples(name=None))
         title = (
-            f"{alarms.idxmax()}: {alarms.max():,} of {runs.size()[alarms.idxmax()]:,} evictions "
+            f"{run}: {false:,} of {total:,} evictions hit a follower that had kept up until then"
         )
-        title += "hit a follower that had kept up until then"
     since = Scale("time since the evicted follower had everything (s); dotted: the limits")
     return plot_points(
         groups, title, (since, Scale("its lag (records)", "log")),
@@ -146,9 +143,8 @@ def plot_sweep(by_height: pd.DataFrame) -> Axes:
         calm = [version for version in versions if version not in first]
         title = f"False alarms: {', '.join(parts)}{f'; never in {listed(calm)}' if calm else ''}"
     curves = {version: Curve(rates.index, rates[version]) for version in versions}
-    return plot_curves(
-        curves, title, (Scale("burst height (records)"), Scale("false alarms per hour"))
-    )
+    scales = Scale("burst height (records)"), Scale("false alarms per hour")
+    return plot_curves(curves, title, scales)
 
 
 def finding(compared: pd.DataFrame) -> str:

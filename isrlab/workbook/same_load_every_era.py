@@ -113,9 +113,8 @@ def _with_reasons(diffs: pd.DataFrame, evictions: pd.DataFrame) -> pd.DataFrame:
         diffs.assign(run=diffs[side], ts_ms=diffs[f"{side}_ms"]).dropna(subset="ts_ms")
         for side in ("was", "now")
     ]
-    rows = pd.concat(
-        [sides[0], sides[1][(sides[1]["fate"] == "new") | (sides[1]["change"] == "joins")]]
-    )
+    was, now = sides
+    rows = pd.concat([was, now[(now["fate"] == "new") | (now["change"] == "joins")]])
     rows = rows.astype({"ts_ms": "int64"}).sort_values("ts_ms", kind="stable")
     left, joined = (rows[rows["change"] == change] for change in ("leaves", "joins"))
     key, names = ["run", "partition", "replica"], ["lag_records", "since_caught_up_ms"]
@@ -139,10 +138,11 @@ def plot_ladder(steps: pd.DataFrame) -> Axes:
                 name = f"_{meaning}" if meaning in parts else meaning  # _: once in the legend
                 parts[name], colours[name] = sign * steps[f"{fate} {why}"], colour
     notes = []
-    for step in steps.itertuples():
-        moved = f", {step.moved:,} moved (median {step.moved_s:.2g} s)" if step.moved else ""
-        rules = textwrap.fill(str(step.rules) or "no rule that this fleet feels", 80)
-        notes.append(f"{rules}\n−{step.gone:,} +{step.new:,}, {step.same:,} the same{moved}")
+    for step in steps.to_dict("records"):
+        rules = textwrap.fill(step["rules"] or "no rule that this fleet feels", 80)
+        counts = f"−{step['gone']:,} +{step['new']:,}, {step['same']:,} the same"
+        moved = f", {step['moved']:,} moved (median {step['moved_s']:.2g} s)"
+        notes.append(f"{rules}\n{counts}{moved if step['moved'] else ''}")
     title = f"None of {len(steps)} steps changes who leaves the ISR"
     if len(_felt(steps)):
         most = steps.iloc[int(steps["gone"].to_numpy().argmax())]

@@ -213,10 +213,8 @@ def plot_lags(traces: Mapping[str, Trace]) -> Axes:
     """How many records the slowest follower lacks, over time; thick: a follower is out."""
     curves = {name: Curve(t.ts_ms / 1000, t.most_lag_records) for name, t in traces.items()}
     parts = [f"{name} {int(t.most_lag_records.max()):,}" for name, t in traces.items()]
-    scales = (
-        Scale("time (s); thick: a follower is out of the ISR"),
-        Scale("lag (records)", "symlog"),
-    )
+    x = Scale("time (s); thick: a follower is out of the ISR")
+    scales = x, Scale("lag (records)", "symlog")
     ax = plot_curves(curves, f"MaxLag: {', '.join(parts)}", scales)
     for line, seen in zip(ax.get_lines(), traces.values(), strict=False):
         out = np.where(seen.isr_size < 1 + len(seen.followers), seen.most_lag_records, np.nan)

@@ -159,7 +159,8 @@ def plot_sensitivity(percent: pd.DataFrame, names: dict[str, str]) -> Axes:
         y = np.arange(len(rows)) + lift
         curves[label.format(**names)] = Curve(rows[answer], y, look=look, style="")
         ax.plot(percent.loc[ENDS, answer], [len(rows) + lift] * 2, color=look[0], linewidth=4)
-    ax.hlines(np.arange(len(rows)) + 0.5, -150, 10**4, color=PALE, linewidth=0.8, zorder=0)
+    for place in range(len(rows)):
+        ax.axhline(place + 0.5, color=PALE, linewidth=0.8, zorder=0)
     ax.axvline(0, color=INK, linewidth=1)
     ticks = (-100, -10, -1, 0, 1, 10, 100, 1000)
     high = max(30.0, 1.6 * np.nanmax(percent))
@@ -193,12 +194,13 @@ def beyond(percent: pd.DataFrame) -> pd.DataFrame:
 def finding(percent: pd.DataFrame) -> str:
     """What the cut of time, records and bursts changes, what another seed, and what fencing."""
     counts = percent[[*SHRINKS, "under-replicated"]].abs()
+    cuts, seeds = (counts.loc[names].max().max() for names in (CUTS, ENDS))
+    fencing = percent["under-replicated"][CHECKS[-1].name]
     return (
         f"How time, records and bursts are cut changes shrinks and time under-replicated by "
-        f"{counts.loc[CUTS].max().max():.1f} % at the most, another seed by up to "
-        f"{counts.loc[ENDS].max().max():.0f} %; a finer clock changes the median wait by "
-        f"{percent['p50'][CUTS[0]]:+.0f} %, and fencing stalled brokers time under-replicated "
-        f"by {percent['under-replicated'][CHECKS[-1].name]:+.0f} %."
+        f"{cuts:.1f} % at the most, another seed by up to {seeds:.0f} %; a finer clock changes the "
+        f"median wait by {percent['p50'][CUTS[0]]:+.0f} %, and fencing stalled brokers time "
+        f"under-replicated by {fencing:+.0f} %."
     )
 
 

@@ -8,6 +8,7 @@ thousands are counted in classes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import ipywidgets as widgets
 import numpy as np
@@ -150,7 +151,7 @@ def summary(
         asks, per_hour = config.acks_all_share > 0, sums.loc[config.run] * 60 / config.minutes
         is_enough = not asks or config.min_isr(config.replication_factor) < 2
         minutes = per_hour["under_min_isr_minutes"] if is_enough else 0.0
-        row = {
+        row: dict[str, Any] = {
             "acks": "all" if asks else "1",
             "min ISR": str(config.min_insync_replicas) if asks else "any",
         }

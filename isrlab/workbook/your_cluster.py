@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import ipywidgets as widgets
+import numpy as np
 import pandas as pd
 from IPython.display import HTML
 from matplotlib.axes import Axes
@@ -92,11 +93,9 @@ def plot_changes_over_time(changes: pd.DataFrame, bucket_ms: int = 60_000) -> Ax
 
 def plot_time_out(absences: pd.DataFrame) -> Axes:
     """How long replicas were out of the ISR before they rejoined: `churn.slowest_expansions`."""
-    rows = [
-        f"{a.topic}-{a.partition}, replica {a.replica}, left "
-        f"{pd.to_datetime(a.left_ms, unit='ms'):%m-%d %H:%M:%S}"
-        for a in absences.itertuples()
-    ]
+    left = pd.to_datetime(absences["left_ms"], unit="ms").dt.strftime("%m-%d %H:%M:%S")
+    columns = absences["topic"], absences["partition"], absences["replica"], left
+    rows = [f"{t}-{p}, replica {r}, left {at}" for t, p, r, at in zip(*columns, strict=True)]
     title = "No replica is seen to leave an ISR and come back"
     if rows:
         title = f"The slowest replica came back after {duration(absences['out_ms'].max())}"
@@ -174,14 +173,11 @@ def _times(count: int) -> str:
 def _plot_spans(data: dict[str, pd.DataFrame], states: dict[str, list[str]], title: str) -> Axes:
     """A row for each name: the intervals of `data`, each in its state, on a UTC axis."""
     start_ms = min((rows["from_ms"].min() for rows in data.values()), default=0)
-    rows = {
-        name: [
-            Span((row.from_ms - start_ms) / 1000, (row.to_ms - start_ms) / 1000,
-                 state if row.is_certain else "not known")
-            for row, state in zip(intervals.itertuples(), states[name], strict=True)
-        ]
-        for name, intervals in data.items()
-    }  # fmt: skip
+    rows = {}
+    for name, intervals in data.items():
+        from_s, to_s = ((intervals[end] - start_ms) / 1000 for end in ("from_ms", "to_ms"))
+        known = np.where(intervals["is_certain"], states[name], "not known").tolist()
+        rows[name] = [*map(Span, from_s, to_s, known)]
     legend = {name: name for name in ("leads", "in sync", "out", *style.ISR_SIZES)}
     legend["not known"] = "not known: lines missing"
     return utc_axis(plot_bands(rows, title, legend=legend), start_ms)

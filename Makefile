@@ -31,7 +31,7 @@ report: $(INSTALLED) ## run every notebook and write reports/index.html
 test: lint types ## ruff, mypy and all tests, nbval on the tutorials included
 	$(PYTEST) --nbval --nbval-current-env tests $(TUTORIALS) $(ARGS)
 
-check: lint types ## in a minute: ruff, mypy and the quick tests (no Spark, no notebooks, no browser)
+check: lint types ## in a minute: ruff, mypy and the tests that are not marked slow
 	$(PYTEST) -m "not slow" -q tests $(ARGS)
 
 lint: $(INSTALLED)

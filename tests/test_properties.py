@@ -20,6 +20,7 @@ from isrlab.engine.versions import PRESETS
 from isrlab.world import scenario
 from isrlab.world.search import Schedule
 
+pytestmark = pytest.mark.slow
 ALL = [v.name for v in PRESETS.values()]
 # Before, a replica could join too early: data/scenarios/joined_too_early.txt
 SINCE_KAFKA_7128 = ALL[4:]

@@ -140,6 +140,7 @@ def test_a_coarse_tick_is_early_by_less_than_a_tick(delays, size, tick):
     assert all(-tick < ms <= 0 for ms in late)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(tasks, st.integers(1, 500))
 def test_the_queue_of_0_8_2_is_on_time_too(delays, step):
@@ -282,6 +283,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(steps, st.booleans(), st.integers(0, 8))
 def test_each_operation_completes_exactly_once(script, has_wheel, purge_interval):
@@ -324,9 +326,10 @@ def test_what_ends_the_waits_of_a_run(version):
 
 
 def test_figures_draw_what_they_are_given():
-    shown = parked_fetches.turns(filled(Timer.at(0), (7, 45, 500), 0)[0], (0, 7, 400, 500))
-    assert parked_fetches.turning_finding(shown).startswith("3 tasks run, each in its millisecond")
-    titles = [ax.get_title() for ax in parked_fetches.plot_turning(shown).axes[:4]]
+    timer, _ = filled(Timer.at(0), (7, 45, 500), 0)
+    figure = parked_fetches.plot_turning(timer, (0, 7, 400, 500))
+    assert figure.get_suptitle().startswith("3 tasks run, each in its millisecond")
+    titles = [ax.get_title() for ax in figure.axes[:4]]
     assert titles[:2] == ["3 tasks left", "runs: 0 at 7 ms"]
     assert titles[2:] == ["runs: 1 at 45 ms; finer wheel: 1, 2", "runs: 2 at 500 ms"]
     ax = parked_fetches.plot_waits(scenario.play(SCRIPT, version="2.5"))

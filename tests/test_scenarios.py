@@ -113,6 +113,7 @@ def test_wrong_script_names_its_line_and_the_words(
         assert word in str(caught.value)
 
 
-def test_empty_script_says_what_could_be_in_it() -> None:
+@pytest.mark.parametrize("text", ["# only a comment\n", "----\n"])
+def test_empty_script_says_what_could_be_in_it(text: str) -> None:
     with pytest.raises(scenario.ScriptError, match="known: version, partition"):
-        scenario.play("# only a comment\n")
+        scenario.play(text)

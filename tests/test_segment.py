@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isrlab.closeups import segment as s
-from isrlab.closeups.segment import Batch, OffsetIndex, Reader, ReadRules, SegmentedLog
+from isrlab.closeups.segment import Batch, Reader, ReadRules, SegmentedLog
 from isrlab.engine.versions import KafkaVersion
 from isrlab.workbook import reading_a_log
 
@@ -22,16 +22,9 @@ RELEASES = ("0.8.2", "0.9.0", "0.10.0", "0.10.1", "0.11", "1.1", "2.0", "2.3", "
 
 
 def segment(base: int = 0, *batches: tuple[int, int, int], interval: int = 10) -> s.LogSegment:
-    made = s.LogSegment(base, OffsetIndex(base), interval)
+    made = s.LogSegment(base, interval)
     for batch in batches:
         made = made.append(Batch(*batch))
-    return made
-
-
-def index(base: int, *entries: tuple[int, int], most: int = 30) -> OffsetIndex:
-    made = OffsetIndex(base, max_entries=most)
-    for entry in entries:
-        made = made.append(*entry)
     return made
 
 
@@ -68,7 +61,7 @@ def test_j7_next_offset():
 
 def test_j9_recovery_mends_a_corrupt_index():
     made = segment(0, *((i, i, 70) for i in range(100)))
-    corrupt = replace(made, index=replace(made.index, entries=(s.IndexEntry(3, 5),)))
+    corrupt = replace(made, index=(s.IndexEntry(3, 5),))
     with pytest.raises(ValueError, match="corrupt index"):
         corrupt.read(50, 1, min_one_message=True)
     mended = corrupt.recover()
@@ -87,18 +80,11 @@ def test_j11_offset_overflow(base, last):
 
 
 def test_j13_lookup_at_the_ends():
-    assert index(45).lookup(45) == (45, 0)
-    full = index(45, *((45 + i + 1, i) for i in range(30)))
-    assert full.lookup(45) == (45, 0)
-    assert full.lookup(75) == (75, 29)
+    assert segment(45).lookup(45) == (45, 0)
+    full = segment(45, *((46 + i, 46 + i, 1) for i in range(30)), interval=-1)
+    assert (full.lookup(45), full.lookup(75)) == ((45, 0), (75, 29))
     with pytest.raises(ValueError, match="full"):
-        full.append(76, 1)
-
-
-def test_index_offsets_grow():
-    for offset in (50, 51):
-        with pytest.raises(ValueError, match="not above"):
-            index(45, (51, 0)).append(offset, 1)
+        replace(full, max_index_entries=30).append(Batch(76, 76, 1))
 
 
 # What stands in the index
@@ -108,12 +94,12 @@ def test_index_offsets_grow():
 def test_index_key(version, place):
     """Which of a batch's five offsets; 300 bytes is the first sum above 250."""
     expected = [(5 * n + place, 100 * n) for n in (3, 6, 9, 12, 15, 18)]
-    assert [*log(version).segments[0].index.entries] == expected
+    assert [*log(version).segments[0].index] == expected
 
 
 def test_interval_is_strictly_exceeded():
     exact = segment(0, (0, 0, 250), (1, 1, 250), (2, 2, 250), interval=250)
-    assert exact.index.entries == ((2, 500),)  # the first batch is never indexed
+    assert exact.index == ((2, 500),)  # the first batch is never indexed
 
 
 def test_one_entry_for_a_write_of_many_batches():
@@ -125,26 +111,24 @@ def test_one_entry_for_a_write_of_many_batches():
     for first in range(0, 20, 10):
         follower = follower.append(*batches[first : first + 10])
     assert (leader.batches, leader.positions) == (follower.batches, follower.positions)
-    assert (len(leader.index.entries), len(follower.index.entries)) == (9, 1)
+    assert (len(leader.index), len(follower.index)) == (9, 1)
     assert follower.recover().index == leader.index
 
 
 # Sizes
 
 
-@pytest.mark.parametrize(
-    ("version", "size", "batches", "size_bytes"),
-    [
-        ("3.7", 0, 1, 100),
-        ("3.7", 1, 1, 100),
-        ("3.7", 250, 2, 250),  # the third batch is cut
-        ("0.10.0", 0, 0, 0),
-        ("0.10.0", 1, 0, 1),  # one byte, of no use: the reader is stuck
-    ],
-)
-def test_size_limit(version, size, batches, size_bytes):
-    read = log(version).read(Reader.FOLLOWER, 7, size)
-    assert (len(read.batches), read.size_bytes) == (batches, size_bytes)
+SIZE_LIMITS = {  # whole batches and bytes that a limit gives; 250 bytes cut the third batch
+    "3.7": {0: (1, 100), 1: (1, 100), 250: (2, 250)},
+    "0.10.0": {0: (0, 0), 1: (0, 1), 250: (2, 250)},  # one byte is of no use: the reader is stuck
+}
+
+
+@pytest.mark.parametrize("version", SIZE_LIMITS)
+def test_size_limit(version):
+    for size, expected in SIZE_LIMITS[version].items():
+        read = log(version).read(Reader.FOLLOWER, 7, size)
+        assert (len(read.batches), read.size_bytes) == expected
 
 
 @pytest.mark.parametrize(
@@ -233,7 +217,7 @@ def test_rolling_by_size_and_reading_across():
 
 
 def test_rolling_by_a_full_index_and_by_offset():
-    made = SegmentedLog((s.LogSegment(0, OffsetIndex(0, max_entries=1), 10),))
+    made = SegmentedLog((s.LogSegment(0, 10, max_index_entries=1),))
     for offset in (0, 1, 2, 2**31 + 5):
         made = made.append(Batch(offset, offset, 100))
     assert [part.base_offset for part in made.segments] == [0, 2, 2**31 + 5]
@@ -272,7 +256,7 @@ def test_index_and_scan_find_what_a_linear_scan_finds(shape, version, interval, 
 @settings(max_examples=60, deadline=None)
 @given(shapes, st.integers(0, 300))
 def test_index_entries_are_sparse_and_grow(shape, interval):
-    entries = built(shape, interval=interval).segments[0].index.entries
+    entries = built(shape, interval=interval).segments[0].index
     for before, after in pairwise(((-1, 0), *entries)):
         assert after[0] > before[0]
         assert after[1] - before[1] > interval
@@ -309,7 +293,7 @@ def test_every_release_reads_the_same_bytes_with_room_enough(shape, data):
 @given(shapes, st.sampled_from(RELEASES))
 def test_a_recovered_index_points_at_batches(shape, release):
     made = built(shape, release).segments[0].recover()
-    assert {e.position for e in made.index.entries} <= {*made.positions}
+    assert {e.position for e in made.index} <= {*made.positions}
     assert all(made.locate(o) is not None for o in range(made.next_offset))
 
 

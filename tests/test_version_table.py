@@ -12,21 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from isrlab.engine import choices as c
 from isrlab.engine import rules, versions
-from isrlab.engine.choices import (
-    AfterShrink,
-    ClockReset,
-    Eligibility,
-    EpochEntry,
-    ExpandRule,
-    FollowAgain,
-    Form,
-    HighWatermarkSet,
-    IsrWrite,
-    LagClock,
-    ShrinkRule,
-    Truncation,
-)
 from isrlab.engine.versions import GENERATIONS, PRESETS, RULES, KafkaVersion
 from isrlab.fleet.config import FleetConfig
 from isrlab.show import version_table
@@ -34,39 +21,39 @@ from isrlab.workbook import same_load_every_era, the_ladder
 from isrlab.world import scenario
 
 DOCUMENT = Path(__file__).parent.parent / "data" / "versions.md"
-SET = HighWatermarkSet
+SET = c.HighWatermarkSet
 
 FACTS = (  # rule, last release with the first form, that form, first release with the next, it
-    ("lag_clock", "0.8.2.2", LagClock.LAST_FETCH, "0.9.0.0", LagClock.READ_TO_LOG_END),
-    ("lag_clock", "0.10.1.1", LagClock.READ_TO_LOG_END, "0.10.2.0", LagClock(2)),
-    ("clock_reset", "0.8.2.2", ClockReset.ALWAYS, "0.9.0.0", ClockReset.NEVER),
-    ("clock_reset", "0.10.1.1", ClockReset.NEVER, "0.10.2.0", ClockReset.ALWAYS),
-    ("clock_reset", "3.2.3", ClockReset.ALWAYS, "3.3.0", ClockReset.ON_EPOCH_BUMP),
-    ("shrink_rule", "0.8.2.2", ShrinkRule.STUCK_OR_MESSAGES, "0.9.0.0", ShrinkRule.TIME),
-    ("shrink_rule", "2.0.1", ShrinkRule.TIME, "2.1.0", ShrinkRule.TIME_UNLESS_AT_LOG_END),
+    ("lag_clock", "0.8.2.2", c.LagClock.LAST_FETCH, "0.9.0.0", c.LagClock.READ_TO_LOG_END),
+    ("lag_clock", "0.10.1.1", c.LagClock.READ_TO_LOG_END, "0.10.2.0", c.LagClock(2)),
+    ("clock_reset", "0.8.2.2", c.ClockReset.ALWAYS, "0.9.0.0", c.ClockReset.NEVER),
+    ("clock_reset", "0.10.1.1", c.ClockReset.NEVER, "0.10.2.0", c.ClockReset.ALWAYS),
+    ("clock_reset", "3.2.3", c.ClockReset.ALWAYS, "3.3.0", c.ClockReset.ON_EPOCH_BUMP),
+    ("shrink_rule", "0.8.2.2", c.ShrinkRule.STUCK_OR_MESSAGES, "0.9.0.0", c.ShrinkRule.TIME),
+    ("shrink_rule", "2.0.1", c.ShrinkRule.TIME, "2.1.0", c.ShrinkRule.TIME_UNLESS_AT_LOG_END),
     ("isr_checks_per_lag_time", "0.10.1.1", 1, "0.10.2.0", 2),
-    ("expand_rule", "2.0.0", ExpandRule.HIGH_WATERMARK, "2.0.1", ExpandRule.EPOCH_START),
-    ("eligibility", "3.2.3", Eligibility.ANY, "3.3.0", Eligibility.NOT_FENCED),
-    ("eligibility", "3.4.1", Eligibility.NOT_FENCED, "3.5.0", Eligibility.BROKER_EPOCH),
+    ("expand_rule", "2.0.0", c.ExpandRule.HIGH_WATERMARK, "2.0.1", c.ExpandRule.EPOCH_START),
+    ("eligibility", "3.2.3", c.Eligibility.ANY, "3.3.0", c.Eligibility.NOT_FENCED),
+    ("eligibility", "3.4.1", c.Eligibility.NOT_FENCED, "3.5.0", c.Eligibility.BROKER_EPOCH),
     ("high_watermark_set", "0.10.1.1", SET.ISR, "0.10.2.0", SET.ISR_OR_FRESH_CLOCK),
     ("high_watermark_set", "2.6.3", SET.ISR_OR_FRESH_CLOCK, "2.7.0", SET(2)),
     ("high_watermark_set", "3.2.3", SET(2), "3.3.0", SET.MAXIMAL_ISR_OR_CAUGHT_UP),
     ("high_watermark_set", "3.5.2", SET.MAXIMAL_ISR_OR_CAUGHT_UP, "3.6.0", SET(4)),
     ("high_watermark_held_under_min_isr", "3.6.2", False, "3.7.0", True),
-    ("high_watermark_after_shrink", "2.6.3", AfterShrink.AT_ONCE, "2.7.0", AfterShrink.NEVER),
-    ("high_watermark_after_shrink", "3.0.2", AfterShrink.NEVER, "3.1.0", AfterShrink.ON_COMMIT),
+    ("high_watermark_after_shrink", "2.6.3", c.AfterShrink.AT_ONCE, "2.7.0", c.AfterShrink.NEVER),
+    ("high_watermark_after_shrink", "3.0.2", c.AfterShrink.NEVER, "3.1.0", c.AfterShrink.ON_COMMIT),
     ("high_watermark_only_if_follower_moved", "2.3.1", False, "2.4.0", True),
-    ("isr_write", "0.8.2.2", IsrWrite.ZOOKEEPER, "0.9.0.0", IsrWrite.ZOOKEEPER_NOTIFY),
-    ("isr_write", "2.6.3", IsrWrite.ZOOKEEPER_NOTIFY, "2.7.0", IsrWrite.ALTER_ISR),
-    ("isr_write", "3.1.2", IsrWrite.ALTER_ISR, "3.2.0", IsrWrite.ALTER_PARTITION),
-    ("truncation", "0.10.2.2", Truncation.HIGH_WATERMARK, "0.11.0.0", Truncation(1)),
-    ("truncation", "1.1.1", Truncation.EPOCH_ONE_ROUND, "2.0.0", Truncation.EPOCH_ITERATIVE),
-    ("truncation", "2.7.2", Truncation.EPOCH_ITERATIVE, "2.8.0", Truncation.ON_FETCH),
-    ("follow_again", "2.0.0", FollowAgain.OTHER_LEADER, "2.0.1", FollowAgain.AFTER_A_GAP),
-    ("follow_again", "2.0.1", FollowAgain.AFTER_A_GAP, "2.1.0", FollowAgain.EVERY_EPOCH),
-    ("epoch_entry", "0.10.2.2", EpochEntry.NONE, "0.11.0.0", EpochEntry.ON_APPEND),
-    ("epoch_entry", "2.0.0", EpochEntry.ON_APPEND, "2.0.1", EpochEntry.ON_BECOMING_LEADER),
-    ("epoch_entry", "3.2.3", EpochEntry.ON_BECOMING_LEADER, "3.3.0", EpochEntry.ON_EPOCH_BUMP),
+    ("isr_write", "0.8.2.2", c.IsrWrite.ZOOKEEPER, "0.9.0.0", c.IsrWrite.ZOOKEEPER_NOTIFY),
+    ("isr_write", "2.6.3", c.IsrWrite.ZOOKEEPER_NOTIFY, "2.7.0", c.IsrWrite.ALTER_ISR),
+    ("isr_write", "3.1.2", c.IsrWrite.ALTER_ISR, "3.2.0", c.IsrWrite.ALTER_PARTITION),
+    ("truncation", "0.10.2.2", c.Truncation.HIGH_WATERMARK, "0.11.0.0", c.Truncation(1)),
+    ("truncation", "1.1.1", c.Truncation.EPOCH_ONE_ROUND, "2.0.0", c.Truncation.EPOCH_ITERATIVE),
+    ("truncation", "2.7.2", c.Truncation.EPOCH_ITERATIVE, "2.8.0", c.Truncation.ON_FETCH),
+    ("follow_again", "2.0.0", c.FollowAgain.OTHER_LEADER, "2.0.1", c.FollowAgain.AFTER_A_GAP),
+    ("follow_again", "2.0.1", c.FollowAgain.AFTER_A_GAP, "2.1.0", c.FollowAgain.EVERY_EPOCH),
+    ("epoch_entry", "0.10.2.2", c.EpochEntry.NONE, "0.11.0.0", c.EpochEntry.ON_APPEND),
+    ("epoch_entry", "2.0.0", c.EpochEntry.ON_APPEND, "2.0.1", c.EpochEntry.ON_BECOMING_LEADER),
+    ("epoch_entry", "3.2.3", c.EpochEntry.ON_BECOMING_LEADER, "3.3.0", c.EpochEntry.ON_EPOCH_BUMP),
     ("cleans_epochs_at_log_end", "2.6.0", False, "2.6.1", True),
     ("pushes_high_watermark", "2.3.1", False, "2.4.0", True),
     ("pushes_high_watermark", "2.5.1", True, "2.6.0", False),
@@ -163,7 +150,7 @@ def test_proposed_rule_is_in_no_release() -> None:
     assert KafkaVersion.of("4.1").with_(expand_waits_under_min_isr=True).name.startswith("4.1 (")
 
 
-class MadeUp(Form):
+class MadeUp(c.Form):
     AFTER_TWICE = 3, "out of sync after twice the lag time (KIP-9999)"
 
 

@@ -19,9 +19,11 @@ AlterPartitionManager.scala 3.7.1:155-380. KAFKA-14010 is in 3.2.1, not in 3.2.0
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import heapq
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from itertools import count
+from typing import Any, NamedTuple
 
 from isrlab.engine import messages as m
 from isrlab.engine import versions
@@ -164,3 +166,46 @@ def _settle(changes: IsrChanges, answer: Answer, again: IsrChange | None) -> Ste
     if (freed if changes.rules.frees_before_answering else changes).holds(again.partition):
         return freed, (answer, Answer(again, changes.rules.refusal))
     return replace(freed, unsettled=(*freed.unsettled, again)), (answer,)
+
+
+# A broker in time
+
+
+class Request(NamedTuple):
+    """When a request was sent, with whose changes, and when and how it was answered as a whole."""
+
+    sent_ms: int
+    partitions: tuple[str, ...]
+    answered_ms: int
+    error: str | None = None
+
+
+def play(
+    release: str, submitted: Mapping[str, int], round_trip_ms: int = 100, failures: int = 0
+) -> list[Request]:
+    """The requests of one broker whose partitions submit a change at these times (ms).
+
+    The first `failures` requests are answered with an error of the whole request.
+    """
+    (changes, outputs), order = start(BatchingRules.of(release)), count()
+    requests, open_changes, now_ms = list[Request](), len(submitted), 0
+    queue: list[tuple[int, int, Any]] = sorted(
+        (ms, next(order), IsrChange(name, (1,))) for name, ms in submitted.items()
+    )
+    while True:
+        for output in outputs:
+            if isinstance(output, m.After):
+                heapq.heappush(queue, (now_ms + output.delay_ms, next(order), output.message))
+            elif isinstance(output, m.Send):
+                names = tuple(change.partition for change in changes.in_flight)
+                error = "STALE_BROKER_EPOCH" if len(requests) < failures else None
+                requests.append(Request(now_ms, names, now_ms + round_trip_ms, error))
+                results = () if error else tuple((name, None) for name in names)
+                answer = AlterPartitionsResponse(results, error)
+                heapq.heappush(queue, (now_ms + round_trip_ms, next(order), answer))
+            else:
+                open_changes -= 1
+        if not open_changes:
+            return requests
+        now_ms, _, message = heapq.heappop(queue)
+        changes, outputs = step(changes, message)

@@ -170,8 +170,8 @@ class FetchPart(NamedTuple):
     partition: str
     reader: Reader
     offset: int
-    place: tuple[int, int]  # base offset of the segment, byte position in it
     max_bytes: int
+    place: tuple[int, int]  # base offset of the segment, byte position in it
 
 
 class WaitingFetch(NamedTuple):
@@ -219,10 +219,7 @@ def parked_fetch(
     id: str, logs: Logs, asked: Sequence[Asked], deadline_ms: int, min_bytes: int = 1
 ) -> Operation:
     """A fetch, as it is when it is parked."""
-    parts = tuple(
-        FetchPart(name, reader, offset, logs[name].place_of(offset), max_bytes)
-        for name, reader, offset, max_bytes in asked
-    )
+    parts = tuple(FetchPart(*part, logs[part[0]].place_of(part[2])) for part in asked)
     keys = tuple(part.partition for part in parts)
     return Operation(id, keys, deadline_ms, WaitingFetch(parts, min_bytes))
 
@@ -277,33 +274,32 @@ class Purgatory:
             watchers=self.watchers | lists,
             estimated_operations=self.estimated_operations + 1,
         )
-        return purgatory._complete([operation] if move.runs else [], now_ms, Cause.EXPIRY)
+        done = [Completion(operation, now_ms, Cause.EXPIRY)] if move.runs else []
+        return purgatory._complete(done)
 
     def check(self, key: str, logs: Logs, cause: Cause, now_ms: int) -> Step:
         """Something happened to a partition: complete what that satisfies (checkAndComplete)."""
         watching = [self.waiting[i] for i in self.watchers.get(key, ()) if i in self.waiting]
-        done = [operation for operation in watching if operation.condition.is_satisfied(logs)]
-        left = {key: tuple(operation.id for operation in watching if operation not in done)}
-        return replace(self, watchers=self.watchers | left)._complete(done, now_ms, cause)
+        done = [Completion(o, now_ms, cause) for o in watching if o.condition.is_satisfied(logs)]
+        purgatory, completions = self._complete(done)
+        left = {key: tuple(o.id for o in watching if o.id in purgatory.waiting)}
+        return replace(purgatory, watchers=self.watchers | left), completions
 
     def advance(self, now_ms: int) -> Step:
         """Complete what has expired, then purge the watch lists if they have grown too long."""
         timer, moves = self.timer.advance(now_ms)
-        purgatory, completions = replace(self, timer=timer), list[Completion]()
-        for move in moves:
-            operation = purgatory.waiting.get(move.task.id)
-            if move.runs and operation:
-                purgatory, done = purgatory._complete([operation], move.at_ms, Cause.EXPIRY)
-                completions.extend(done)
-        return purgatory._purge(), tuple(completions)
+        runs = [(move.task.id, move.at_ms) for move in moves if move.runs]
+        expired = [(self.waiting[i], at_ms) for i, at_ms in runs if i in self.waiting]
+        done = [Completion(operation, at_ms, Cause.EXPIRY) for operation, at_ms in expired]
+        purgatory, completions = replace(self, timer=timer)._complete(done)
+        return purgatory._purge(), completions
 
-    def _complete(self, done: Sequence[Operation], now_ms: int, cause: Cause) -> Step:
+    def _complete(self, done: Sequence[Completion]) -> Step:
         timer, waiting = self.timer, dict(self.waiting)
-        for operation in done:
-            timer = timer.cancel(operation.id)
-            del waiting[operation.id]
-        completions = tuple(Completion(operation, now_ms, cause) for operation in done)
-        return replace(self, timer=timer, waiting=waiting), completions
+        for completion in done:
+            timer = timer.cancel(completion.operation.id)
+            del waiting[completion.operation.id]
+        return replace(self, timer=timer, waiting=waiting), tuple(done)
 
     def _purge(self) -> Purgatory:
         delayed, timer = len(self.timer.tasks), self.timer

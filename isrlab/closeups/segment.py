@@ -68,34 +68,10 @@ class Batch(NamedTuple):
 
 
 class IndexEntry(NamedTuple):
+    """Of the sparse index: where a batch begins, under its last or its first offset."""
+
     offset: int
     position: int
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetIndex:
-    """(offset, byte position) pairs, both ascending: a few of the segment's batches."""
-
-    base_offset: int
-    entries: tuple[IndexEntry, ...] = ()
-    max_entries: int = MOST_INDEX_ENTRIES
-
-    @property
-    def is_full(self) -> bool:
-        return len(self.entries) >= self.max_entries
-
-    def append(self, offset: int, position: int) -> OffsetIndex:
-        """Raises ValueError if `offset` does not grow, or the index is full."""
-        if self.is_full:
-            raise ValueError(f"the index is full ({len(self.entries)} entries)")
-        if self.entries and offset <= self.entries[-1].offset:
-            raise ValueError(f"index offset {offset} is not above {self.entries[-1].offset}")
-        return replace(self, entries=(*self.entries, IndexEntry(offset, position)))
-
-    def lookup(self, target: int) -> IndexEntry:
-        """The greatest entry up to `target`; the start of the file if there is none."""
-        behind = bisect.bisect_right(self.entries, target, key=lambda e: e.offset)
-        return self.entries[behind - 1] if behind else IndexEntry(self.base_offset, 0)
 
 
 class Lookup(NamedTuple):
@@ -122,11 +98,12 @@ class LogSegment:
     """One file of batches and its index. `positions` says where each batch begins."""
 
     base_offset: int
-    index: OffsetIndex
     index_interval_bytes: int = 4096
     indexes_last_offset: bool = True
+    max_index_entries: int = MOST_INDEX_ENTRIES
     batches: tuple[Batch, ...] = ()
     positions: tuple[int, ...] = ()
+    index: tuple[IndexEntry, ...] = ()
     bytes_since_last_index_entry: int = 0
 
     @property
@@ -141,7 +118,8 @@ class LogSegment:
         """The segment with one more write, of one batch (a leader) or several (a follower).
 
         A write gets at most one index entry, whatever it holds: a follower's index is sparser.
-        Raises ValueError for offsets that do not grow, or overflow the 4 bytes of an index entry.
+        Raises ValueError for offsets that do not grow, or overflow the 4 bytes of an index entry,
+        and if the index is full.
         Source: LogSegment.append 0.10.2.2:101-125, 2.0.1:124-150, 3.7.1 (Java):245-275.
         """
         last = batches[-1].last_offset
@@ -151,7 +129,9 @@ class LogSegment:
             raise ValueError(f"offset {batches[0].base_offset} was written before")
         index, since = self.index, self.bytes_since_last_index_entry
         if since > self.index_interval_bytes:
-            index, since = index.append(self._key(*batches), self.size_bytes), 0
+            if len(index) == self.max_index_entries:
+                raise ValueError(f"the index is full ({len(index)} entries)")
+            index, since = (*index, self._entry(self.size_bytes, *batches)), 0
         *starts, end = accumulate((b.size_bytes for b in batches), initial=self.size_bytes)
         return replace(
             self,
@@ -161,15 +141,21 @@ class LogSegment:
             bytes_since_last_index_entry=since + end - self.size_bytes,
         )
 
-    def _key(self, *batches: Batch) -> int:
-        return batches[-1].last_offset if self.indexes_last_offset else batches[0].base_offset
+    def _entry(self, position: int, *batches: Batch) -> IndexEntry:
+        first, last = batches[0].base_offset, batches[-1].last_offset
+        return IndexEntry(last if self.indexes_last_offset else first, position)
+
+    def lookup(self, target: int) -> IndexEntry:
+        """The greatest index entry up to `target`; the start of the file if there is none."""
+        behind = bisect.bisect_right(self.index, target, key=lambda entry: entry.offset)
+        return self.index[behind - 1] if behind else IndexEntry(self.base_offset, 0)
 
     def locate(self, offset: int) -> Lookup | None:
         """The first batch that ends at or behind `offset`, if any: index entry, then scan.
 
         Raises ValueError if the index points between two batches. Source: translateOffset.
         """
-        entry = self.index.lookup(offset)
+        entry = self.lookup(offset)
         if self.batches and entry.position not in self.positions:
             raise ValueError(f"corrupt index: no batch begins at byte {entry.position}")
         first = bisect.bisect_left(self.positions, entry.position)
@@ -201,11 +187,11 @@ class LogSegment:
 
         Source: LogSegment.recover 0.10.2.2:215-255, 3.7.1 (Java):480-540.
         """
-        index, indexed = replace(self.index, entries=()), 0
+        index, indexed = list[IndexEntry](), 0
         for position, batch in zip(self.positions, self.batches, strict=True):
             if position - indexed > self.index_interval_bytes:
-                index, indexed = index.append(self._key(batch), position), position
-        return replace(self, index=index)
+                index, indexed = [*index, self._entry(position, batch)], position
+        return replace(self, index=tuple(index))
 
 
 class LogRead(NamedTuple):
@@ -235,7 +221,7 @@ class SegmentedLog:
         cls, release: str = "3.7", index_interval_bytes: int = 4096, segment_bytes: int = 1024**3
     ) -> SegmentedLog:
         rules = ReadRules.of(release)
-        first = LogSegment(0, OffsetIndex(0), index_interval_bytes, rules.indexes_last_offset)
+        first = LogSegment(0, index_interval_bytes, rules.indexes_last_offset)
         return cls((first,), rules, segment_bytes)
 
     @property
@@ -264,11 +250,11 @@ class SegmentedLog:
         *older, active = self.segments
         is_far = batches[-1].last_offset - active.base_offset > MOST_RELATIVE_OFFSET
         is_large = active.size_bytes + sum(b.size_bytes for b in batches) > self.segment_bytes
-        if active.batches and (is_far or active.index.is_full or is_large):
-            older, base = [*older, active], batches[0].base_offset
-            index = OffsetIndex(base, max_entries=active.index.max_entries)
+        is_full = len(active.index) == active.max_index_entries
+        if active.batches and (is_far or is_large or is_full):
+            older, base, most = [*older, active], batches[0].base_offset, active.max_index_entries
             interval, is_last = active.index_interval_bytes, active.indexes_last_offset
-            active = LogSegment(base, index, interval, is_last)
+            active = LogSegment(base, interval, is_last, most)
         return replace(self, segments=(*older, active.append(*batches)))
 
     def place_of(self, offset: int) -> tuple[int, int]:

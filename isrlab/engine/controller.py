@@ -40,7 +40,7 @@ def step(controller: Controller, message: m.Message, now_ms: int) -> Step:
     return handler(controller, message)
 
 
-def _told(before: Controller, after: Controller) -> tuple[m.Output, ...]:
+def _news(before: Controller, after: Controller) -> tuple[m.Output, ...]:
     """Metadata to everyone, and the new decision to every replica if there is one."""
     news = orders(after) if after.state != before.state else ()
     return (*metadata_orders(after), *news)
@@ -66,8 +66,8 @@ def _on_alter_partition(before: Controller, request: m.AlterPartition) -> Step:
     # In KRaft the replicas read every change of the partition from the metadata log
     news = orders(after) if version.kraft and after.state != before.state else ()
     # KC 2.7.2:2325 tells everyone who is in sync at once
-    told = () if version.writes_zookeeper else metadata_orders(after)
-    return after, (m.Send(request.broker, answer), *told, *news)
+    metadata = () if version.writes_zookeeper else metadata_orders(after)
+    return after, (m.Send(request.broker, answer), *metadata, *news)
 
 
 def _refusal(controller: Controller, request: m.AlterPartition) -> str | None:
@@ -126,9 +126,8 @@ def _on_register(controller: Controller, message: m.RegisterBroker) -> Step:
     info = m.BrokerInfo(message.broker, message.broker_epoch)
     controller = replace(controller, alive=tuple(sorted((*others, info), key=lambda b: b.id)))
     after = _returned(controller, message)
-    told = _told(controller, after)
     known = () if after.state != controller.state else (m.Send(message.broker, after.order),)
-    return after, (*outputs, *told, *known)
+    return after, (*outputs, *_news(controller, after), *known)
 
 
 def _returned(controller: Controller, message: m.RegisterBroker) -> Controller:
@@ -153,7 +152,7 @@ def _lose_broker(before: Controller, broker: int) -> Step:
     """A broker is dead, or fenced."""
     left = replace(before, alive=tuple(b for b in before.alive if b.id != broker))
     after = (kraft if left.version.kraft else zookeeper).lose(left, broker)
-    return after, _told(before, after)
+    return after, _news(before, after)
 
 
 def _on_controlled_shutdown(before: Controller, message: m.ControlledShutdown) -> Step:
@@ -166,15 +165,13 @@ def _on_controlled_shutdown(before: Controller, message: m.ControlledShutdown) -
     broker = message.broker
     alive = tuple(replace(b, is_active=False) if b.id == broker else b for b in before.alive)
     leaving = replace(before, alive=alive)
-    if before.version.kraft:
-        after = kraft.lose(leaving, broker)
-        return after, _told(before, after)
-    after = zookeeper.shut_down(leaving, broker)
-    told = _told(before, after)
-    if before.leader == broker:
-        return after, told
+    is_kraft = before.version.kraft
+    after = kraft.lose(leaving, broker) if is_kraft else zookeeper.shut_down(leaving, broker)
+    news = _news(before, after)
+    if is_kraft or before.leader == broker:
+        return after, news
     kept_from_it = m.Send(broker, after.order)
-    return after, (m.Send(broker, m.StopReplica()), *(o for o in told if o != kept_from_it))
+    return after, (m.Send(broker, m.StopReplica()), *(o for o in news if o != kept_from_it))
 
 
 def fail_over(controller: Controller, live: tuple[m.BrokerInfo, ...]) -> Step:
@@ -232,15 +229,15 @@ def orders(controller: Controller) -> tuple[m.Output, ...]:
 
 def orders_for(controller: Controller, broker: int) -> tuple[m.Output, ...]:
     """All that one broker must know, for one that may have missed it."""
-    return m.Send(broker, metadata(controller)), m.Send(broker, controller.order)
+    return m.Send(broker, _metadata(controller)), m.Send(broker, controller.order)
 
 
 def metadata_orders(controller: Controller) -> tuple[m.Output, ...]:
     """Which brokers are alive and who is in sync, for every live broker."""
-    return tuple(m.Send(b.id, metadata(controller)) for b in controller.alive)
+    return tuple(m.Send(b.id, _metadata(controller)) for b in controller.alive)
 
 
-def metadata(controller: Controller) -> m.UpdateMetadata:
+def _metadata(controller: Controller) -> m.UpdateMetadata:
     """The stored state as it is now: before it tells, a controller reads what leaders wrote."""
     return m.UpdateMetadata(controller.alive, controller.isr, controller.partition_epoch)
 

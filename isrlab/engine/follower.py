@@ -120,7 +120,7 @@ def _fetch(broker: Broker) -> Step:
     on_fetch = broker.version.truncation == Truncation.ON_FETCH
     fetch = m.Fetch(
         replica=broker.id,
-        request=follower_of(broker).request,
+        request=broker.last_request,
         offset=broker.log.log_end_offset,
         leader_epoch=_expected_epoch(broker),
         last_fetched_epoch=broker.log.epochs.latest_epoch if on_fetch else rules.UNKNOWN_EPOCH,
@@ -132,10 +132,9 @@ def _fetch(broker: Broker) -> Step:
 
 def _ask_epoch(broker: Broker) -> Step:
     broker = _request(broker, is_truncating=True)
-    epoch, number = broker.log.epochs.latest_epoch, follower_of(broker).request
-    return broker, _sent(
-        broker, m.OffsetsForLeaderEpoch(broker.id, number, epoch, _expected_epoch(broker))
-    )
+    epoch, number = broker.log.epochs.latest_epoch, broker.last_request
+    question = m.OffsetsForLeaderEpoch(broker.id, number, epoch, _expected_epoch(broker))
+    return broker, _sent(broker, question)
 
 
 def on_retry_request(broker: Broker, retry: m.RetryRequest, now_ms: int) -> Step:
@@ -173,7 +172,7 @@ def on_fetch_response(broker: Broker, answer: m.FetchResponse, now_ms: int) -> S
         return broker, ()
     if answer.error == "OFFSET_OUT_OF_RANGE":
         broker = _request(broker)
-        return broker, _sent(broker, m.ListOffsets(broker.id, follower_of(broker).request))
+        return broker, _sent(broker, m.ListOffsets(broker.id, broker.last_request))
     if answer.error:
         return _on_error(broker, answer.error)
     if answer.diverging:

@@ -69,12 +69,10 @@ def settle(
     fetches = [p for p in role.parked if _has_news(broker, role, p.fetch)]
     if not produces and not fetches:
         return broker, outputs
-    role = replace(
-        role,
-        delayed=tuple(d for d in role.delayed if d not in produces),
-        parked=tuple(p for p in role.parked if p not in fetches),
-    )
+    delayed = tuple(d for d in role.delayed if d not in produces)
+    parked = tuple(p for p in role.parked if p not in fetches)
     answers = (*(_acknowledge(broker, d) for d in produces), *read_again(broker, fetches))
+    role = replace(role, delayed=delayed, parked=parked)
     return replace(broker, role=role), (*outputs, *answers)
 
 

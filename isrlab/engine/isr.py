@@ -45,10 +45,7 @@ FINAL_ERRORS = (
 
 
 def on_expire_isr(broker: Broker, now_ms: int) -> Step:
-    """The isr-expiration task: ask for an ISR without those that are out of sync.
-
-    Source: getOutOfSyncReplicas.
-    """
+    """The isr-expiration task: ask for an ISR without who is out of sync (getOutOfSyncReplicas)."""
     role = leader_of(broker)
     rule, most = broker.version.shrink_rule, broker.settings.replica_lag_max_messages
     leaving = tuple(
@@ -67,23 +64,18 @@ def on_expire_isr(broker: Broker, now_ms: int) -> Step:
 def _waits_under_min_isr(broker: Broker, remote: RemoteReplica, now_ms: int) -> bool:
     """The proposed KAFKA-19996: under min ISR, reaching a high watermark at rest is not enough."""
     least = rules.effective_min_isr(broker.settings.min_insync_replicas, len(broker.replicas))
-    is_under = len(leader_of(broker).isr) < least
-    waits = broker.version.expand_waits_under_min_isr and is_under
+    waits = broker.version.expand_waits_under_min_isr and len(leader_of(broker).isr) < least
     return waits and not rules.is_caught_up(*lag(broker, remote, now_ms))
 
 
 def maybe_expand_isr(broker: Broker, remote: RemoteReplica, now_ms: int) -> Step:
     """Ask for an ISR with this follower if it has caught up. Time plays no part."""
-    role = leader_of(broker)
+    role, rule = leader_of(broker), broker.version.expand_rule
+    end, start = remote.log_end_offset, role.leader_epoch_start_offset
     joins = (
-        remote.id not in role.isr_state.maximal_isr
+        remote.id not in role.maximal_isr
         and not is_pending(broker)
-        and rules.can_join_isr(
-            broker.version.expand_rule,
-            remote.log_end_offset,
-            broker.log.high_watermark,
-            role.leader_epoch_start_offset,
-        )
+        and rules.can_join_isr(rule, end, broker.log.high_watermark, start)
         and is_eligible(broker, remote)
         and not _waits_under_min_isr(broker, remote, now_ms)
     )
@@ -120,9 +112,9 @@ def _submit(broker: Broker) -> Step:
 def pending(broker: Broker) -> PendingExpandIsr | PendingShrinkIsr:
     """The ISR change that is on its way; raises TypeError when there is none."""
     state = leader_of(broker).isr_state
-    if isinstance(state, PendingExpandIsr | PendingShrinkIsr):
-        return state
-    raise TypeError(f"broker {broker.id} has no ISR change on its way")
+    if isinstance(state, CommittedIsr):
+        raise TypeError(f"broker {broker.id} has no ISR change on its way")
+    return state
 
 
 def is_pending(broker: Broker) -> bool:
@@ -194,5 +186,5 @@ def on_propagate_isr_changes(broker: Broker, now_ms: int) -> Step:
     last_ms = broker.last_isr_change_ms, broker.last_isr_announcement_ms
     if not (broker.has_unannounced_change and rules.announces_isr_change(now_ms, *last_ms)):
         return broker, ()
-    told = replace(broker, has_unannounced_change=False, last_isr_announcement_ms=now_ms)
-    return told, (m.Send(m.CONTROLLER, m.IsrChangeNotification(broker.id)),)
+    broker = replace(broker, has_unannounced_change=False, last_isr_announcement_ms=now_ms)
+    return broker, (m.Send(m.CONTROLLER, m.IsrChangeNotification(broker.id)),)

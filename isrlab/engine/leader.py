@@ -40,13 +40,13 @@ def become_leader(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> Step:
     log, end = broker.log, broker.log.log_end_offset
     if broker.version.epoch_entry >= EpochEntry.ON_BECOMING_LEADER:
         log = replace(log, epochs=log.epochs.assign(order.leader_epoch, end, broker.version))
-    known = _known_remotes(former.remotes if former else broker.remembered, order, broker.id)
+    known = _known_remotes(broker, order)
     role = Leader(
         leader_epoch=order.leader_epoch,
         leader_epoch_start_offset=end,
         partition_epoch=order.partition_epoch,
         isr_state=CommittedIsr(order.isr),
-        remotes=tuple(_in_new_epoch(broker, r, r.id in order.isr, now_ms) for r in known),
+        remotes=tuple(_reset(broker, r, r.id in order.isr, now_ms) for r in known),
         parked=former.parked if former else (),
         delayed=former.delayed if former else (),
     )
@@ -60,21 +60,20 @@ def on_new_isr(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> Step:
         role,
         partition_epoch=order.partition_epoch,
         isr_state=CommittedIsr(order.isr),
-        remotes=_known_remotes(role.remotes, order, broker.id),
+        remotes=_known_remotes(broker, order),
     )
     return settle(replace(broker, role=role, replicas=order.replicas), now_ms)
 
 
-def _known_remotes(
-    remotes: tuple[RemoteReplica, ...], order: m.LeaderAndIsr, own_id: int
-) -> tuple[RemoteReplica, ...]:
+def _known_remotes(broker: Broker, order: m.LeaderAndIsr) -> tuple[RemoteReplica, ...]:
+    """The followers as this or an earlier leadership knows them."""
+    role = broker.role
+    remotes = role.remotes if isinstance(role, Leader) else broker.remembered
     known = {r.id: r for r in remotes}
-    return tuple(known.get(i, RemoteReplica(i)) for i in order.replicas if i != own_id)
+    return tuple(known.get(i, RemoteReplica(i)) for i in order.replicas if i != broker.id)
 
 
-def _in_new_epoch(
-    broker: Broker, remote: RemoteReplica, in_isr: bool, now_ms: int
-) -> RemoteReplica:
+def _reset(broker: Broker, remote: RemoteReplica, in_isr: bool, now_ms: int) -> RemoteReplica:
     """A follower's state when an epoch begins. Source: R 0.8.2.2:50, 0.10.2.2:80, 3.7.1:150-186."""
     version, reset = broker.version, broker.version.clock_reset
     clock_ms = remote.last_caught_up_time_ms or now_ms
@@ -143,18 +142,18 @@ def on_expire_produce(broker: Broker, expiry: m.ExpireProduce, now_ms: int) -> S
 
 def on_fetch(broker: Broker, fetch: m.Fetch, now_ms: int) -> Step:
     """Read for a follower, note how far it is, and let that move the ISR and the high watermark."""
-    found = answer(broker, fetch)  # carries the high watermark of before this fetch
-    if found.error or found.diverging:
-        return broker, (m.Send(fetch.replica, found),)
+    response = answer(broker, fetch)  # carries the high watermark of before this fetch
+    if response.error or response.diverging:
+        return broker, (m.Send(fetch.replica, response),)
     role = leader_of(broker)
     before = role.remote(fetch.replica)
     assert before is not None
     is_news = before.last_sent_high_watermark < broker.log.high_watermark
     pushes = is_news and broker.version.pushes_high_watermark
-    after = _with_fetch(broker, before, fetch, now_ms)
+    after = _fetched(broker, before, fetch, now_ms)
     parked = role.parked
-    output: m.Output = m.Send(fetch.replica, found)
-    if not (found.records or pushes or fetch.max_wait_ms <= 0):
+    output: m.Output = m.Send(fetch.replica, response)
+    if not (response.records or pushes or fetch.max_wait_ms <= 0):
         others = tuple(p for p in parked if p.fetch.replica != fetch.replica)
         parked = (*others, ParkedFetch(fetch, now_ms + fetch.max_wait_ms))
         output = m.After(fetch.max_wait_ms, m.ExpireFetch(fetch.replica, fetch.request))
@@ -167,9 +166,7 @@ def on_fetch(broker: Broker, fetch: m.Fetch, now_ms: int) -> Step:
     return settle(broker, now_ms, (output, *asked), advance=looks and not is_writing)
 
 
-def _with_fetch(
-    broker: Broker, remote: RemoteReplica, fetch: m.Fetch, now_ms: int
-) -> RemoteReplica:
+def _fetched(broker: Broker, remote: RemoteReplica, fetch: m.Fetch, now_ms: int) -> RemoteReplica:
     """What this fetch tells about its follower (updateFetchState)."""
     log = broker.log
     caught_up = rules.last_caught_up_time_ms(
@@ -217,11 +214,7 @@ def on_list_offsets(broker: Broker, question: m.ListOffsets, now_ms: int) -> Ste
 def on_losing_leadership(broker: Broker) -> tuple[m.Output, ...]:
     """Answer everyone who still waits: this broker no longer leads."""
     role, error = leader_of(broker), broker.version.not_leader_error
-    fetches = tuple(
-        m.Send(p.fetch.replica, m.FetchResponse(p.fetch.request, p.fetch.offset, error=error))
-        for p in role.parked
-    )
-    produces = tuple(
-        m.Send(m.CLIENT, m.ProduceResponse(d.request, error=error)) for d in role.delayed
-    )
+    parked = [p.fetch for p in role.parked]
+    fetches = (m.Send(f.replica, m.FetchResponse(f.request, f.offset, error=error)) for f in parked)
+    produces = (m.Send(m.CLIENT, m.ProduceResponse(d.request, error=error)) for d in role.delayed)
     return (*fetches, *produces)

@@ -70,7 +70,7 @@ class RemoteReplica(Frozen):
     last_sent_high_watermark: int = 0
 
 
-class IsrState(Frozen):
+class _Isr(Frozen):
     """The stored ISR and, until a change is answered, what was asked for and the larger of both."""
 
     isr: tuple[int, ...]
@@ -84,11 +84,11 @@ class IsrState(Frozen):
         return self.maximal_isr
 
 
-class CommittedIsr(IsrState):
+class CommittedIsr(_Isr):
     """The ISR is stored and nothing is on its way."""
 
 
-class PendingExpandIsr(IsrState):
+class PendingExpandIsr(_Isr):
     """The leader asked for `joining` to be added; until the answer, both sets may be the truth."""
 
     joining: int
@@ -99,7 +99,7 @@ class PendingExpandIsr(IsrState):
         return (*self.isr, self.joining)
 
 
-class PendingShrinkIsr(IsrState):
+class PendingShrinkIsr(_Isr):
     """The leader asked for `leaving` to be removed; until the answer they still count."""
 
     leaving: tuple[int, ...]
@@ -108,6 +108,9 @@ class PendingShrinkIsr(IsrState):
     @property
     def proposed_isr(self) -> tuple[int, ...]:
         return tuple(i for i in self.isr if i not in self.leaving)
+
+
+IsrState = CommittedIsr | PendingExpandIsr | PendingShrinkIsr
 
 
 class ParkedFetch(Frozen):

@@ -140,10 +140,10 @@ class KafkaVersion:
         if isinstance(name, KafkaVersion):
             return name
         numbers = release(name)
-        found = [v for v in GENERATIONS if v.first <= numbers]
-        if not found:
+        begun = [v for v in GENERATIONS if v.first <= numbers]
+        if not begun:
             raise ValueError(unknown(name))
-        return found[-1]
+        return begun[-1]
 
     def with_(self, **choices: object) -> KafkaVersion:
         """The same generation with some choices switched by hand, named so that it shows."""

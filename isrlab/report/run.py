@@ -105,22 +105,27 @@ def run_all(
     The records are in the order of the runs, those of `progress` in the order of their ends.
     """
     done = {r.key: r for r in gallery.read_records(out) if resume and r.status == OK}
-    java = java_problem()
-    waiting = []
+    waiting, java = [], ""
+    try:
+        spark.require_java()
+    except spark.JavaMissingError as error:
+        java = f"needs Java: {error}"
+
+    def keep(node: NotebookNode, record: Record) -> None:
+        gallery.write_run(record, node, out)
+        progress.end(record)
+
     for run in runs:
         record = blank_record(run)
         if record.key in done:
             progress.end(done[record.key], " (kept: nothing it depends on has changed)")
         elif java and run.notebook.needs_spark:
-            record = replace(record, error=f"needs Java: {java}", ended=_now())
-            gallery.write_run(record, run.notebook.node, out)
-            progress.end(record)
+            keep(run.notebook.node, replace(record, error=java, ended=_now()))
         else:
             waiting.append(Running(run, record))
     with closing(_executed(waiting, jobs, progress)) as results:
         for node, record in results:
-            gallery.write_run(record, node, out)
-            progress.end(record)
+            keep(node, record)
     order = [run.slug for run in runs]
     return sorted(progress.records, key=lambda record: order.index(record.slug))
 
@@ -225,15 +230,6 @@ def interrupts() -> Iterator[None]:
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
-
-
-def java_problem() -> str:
-    """Why Spark cannot run, with what to install; empty if it can."""
-    try:
-        spark.require_java()
-    except spark.JavaMissingError as error:
-        return str(error)
-    return ""
 
 
 @cache

@@ -19,7 +19,7 @@ from isrlab.fleet.lens import Trace
 from isrlab.show import offsets
 from isrlab.show.bands import Span, shade
 from isrlab.show.controls import choice, redrawn
-from isrlab.show.curves import Curve, Scale, plot_bars, plot_curves, plot_points
+from isrlab.show.curves import Curve, Scale, plot_bars, plot_curves
 from isrlab.show.style import axes, broker_colour, counted, listed, panels
 
 VERSIONS = ("0.8.2", "0.9.0", "0.10.2")
@@ -113,16 +113,15 @@ def plot_evictions(evictions: pd.DataFrame) -> Axes:
     }
     title = "Nobody is evicted"
     if groups:
-        alarms = runs["is_false_alarm"].agg(["sum", "size"]).sort_values("sum", kind="stable")
-        run, false, total = next(alarms[::-1].itertuples(name=None))
-        title = (
-            f"{run}: {false:,} of {total:,} evictions hit a follower that had kept up until then"
-        )
+        alarms = runs["is_false_alarm"].sum()
+        title = f"{alarms.idxmax()}: {alarms.max():,} of {len(groups[str(alarms.idxmax())][0]):,} "
+        title += "evictions hit a follower that had kept up until then"
+    clouds = {f"{run} ({len(x):,})": Curve(x, y, style="") for run, (x, y) in groups.items()}
     since = Scale("time since the evicted follower had everything (s); dotted: the limits")
-    return plot_points(
-        groups, title, (since, Scale("its lag (records)", "log")),
-        marks=[ms / 1000 for ms in evictions["lag_time_ms"].unique()],
-        limits=evictions["lag_messages"].dropna().unique().tolist(),
+    return plot_curves(
+        clouds, title, (since, Scale("its lag (records)", "log")),
+        marks={ms / 1000: "" for ms in evictions["lag_time_ms"].unique()},
+        limits=dict.fromkeys(evictions["lag_messages"].dropna().unique().tolist(), ""),
     )  # fmt: skip
 
 

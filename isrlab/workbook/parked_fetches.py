@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -33,53 +33,48 @@ CAUSES = {  # what completes a parked fetch: colour, mark, words
 # Wheels
 
 
-class Turn(NamedTuple):
-    """The wheels at one moment, and what moved since the moment before."""
+def plot_turning(timer: Timer, times_ms: Sequence[int]) -> Figure:
+    """The wheels at some moments, ascending, the finest inside; the title says what has run.
 
-    now_ms: int
-    timer: Timer
-    moves: tuple[Move, ...]
-
-    @property
-    def finding(self) -> str:
-        ran = [f"{move.task.id} at {move.at_ms} ms" for move in self.moves if move.runs]
-        fell = sorted({move.task.id for move in self.moves if not move.runs})
-        parts = [f"runs: {style.listed(ran)}"] if ran else []
-        parts += [f"finer wheel: {style.listed(fell)}"] if fell else []
-        return "; ".join(parts) or f"{style.counted(len(self.timer.tasks), 'task')} left"
-
-
-def turns(timer: Timer, times_ms: Iterable[int]) -> list[Turn]:
-    """The wheels at each of these times, ascending, in ms."""
-    shown = []
-    for now_ms in times_ms:
-        timer, moves = timer.advance(now_ms)
-        shown.append(Turn(now_ms, timer, moves))
-    return shown
-
-
-def plot_turning(shown: Sequence[Turn]) -> Figure:
-    """The wheels at some moments, the finest inside; slot 0 is at the top, time goes clockwise.
-
-    The grey slot is where a wheel's clock is. A dot is a task, coloured by its name.
+    Slot 0 is at the top, time goes clockwise; the grey slot is where a wheel's clock is. A dot is
+    a task, coloured by its name.
     """
-    columns = min(3, len(shown))
-    rows = -(-len(shown) // columns)
+    columns = min(3, len(times_ms))
+    rows = -(-len(times_ms) // columns)
     size = max(4.2, 3.7 * columns), 4.2 * rows
     figure, grid = style.panels(rows, columns, size, subplot_kw={"projection": "polar"})
+    all_moves = list[Move]()
     for ax in grid.flat:
         ax.axis("off")
-    for turn, ax in zip(shown, grid.flat, strict=False):
-        _draw_wheels(ax, turn)
-    return style.headline(figure, turning_finding(shown)) if len(shown) > 1 else figure
+    for now_ms, ax in zip(times_ms, grid.flat, strict=False):
+        timer, moves = timer.advance(now_ms)
+        all_moves += moves
+        _draw_wheels(ax, timer, now_ms)
+        ax.set_title(style.plain(_news(timer, moves)), fontsize=9, loc="center")
+    if len(times_ms) == 1:
+        return figure
+    off_ms = [abs(move.at_ms - move.task.expiration_ms) for move in all_moves if move.runs]
+    title = f"{len(off_ms)} tasks run, "
+    title += f"up to {max(off_ms)} ms off" if any(off_ms) else "each in its millisecond"
+    title += f", after {len(all_moves) - len(off_ms)} moves to finer wheels"
+    return style.headline(figure, f"{title}; {len(timer.tasks)} left")
 
 
-def _draw_wheels(ax: PolarAxes, turn: Turn) -> None:
+def _news(timer: Timer, moves: Sequence[Move]) -> str:
+    """What has moved since the picture before."""
+    ran = [f"{move.task.id} at {move.at_ms} ms" for move in moves if move.runs]
+    fell = sorted({move.task.id for move in moves if not move.runs})
+    parts = [f"runs: {style.listed(ran)}"] if ran else []
+    parts += [f"finer wheel: {style.listed(fell)}"] if fell else []
+    return "; ".join(parts) or f"{style.counted(len(timer.tasks), 'task')} left"
+
+
+def _draw_wheels(ax: PolarAxes, timer: Timer, now_ms: int) -> None:
     """A ring of bars for each wheel, 1 wide, from radius 1.2 on."""
     ax.set_theta_zero_location("N")
     ax.set_theta_direction(-1)
     middle: dict[str, Any] = {"ha": "center", "va": "center"}
-    for level, wheel in enumerate(turn.timer.wheels):
+    for level, wheel in enumerate(timer.wheels):
         bottom, step, hand = 1.2 + 1.2 * level, 2 * np.pi / wheel.size, wheel.slot(wheel.current_ms)
         colours = [style.PALE if slot == hand else style.WHITE for slot in range(wheel.size)]
         ax.bar(np.arange(wheel.size) * step, 1, step, bottom, align="edge", color=colours,
@@ -94,17 +89,7 @@ def _draw_wheels(ax: PolarAxes, turn: Turn) -> None:
         ground = {"facecolor": style.WHITE, "edgecolor": "none", "pad": 0.4}
         label = f"{wheel.tick_ms:,} ms a slot"
         ax.text(0, bottom + 1.1, label, fontsize=6.5, bbox=ground, **middle)
-    ax.text(0, 0, f"{turn.now_ms} ms", fontsize=10, **middle)
-    ax.set_title(style.plain(turn.finding), fontsize=9, loc="center")
-
-
-def turning_finding(shown: Sequence[Turn]) -> str:
-    """How many tasks ran, and whether on time."""
-    moves = [move for turn in shown for move in turn.moves]
-    off_ms = [abs(move.at_ms - move.task.expiration_ms) for move in moves if move.runs]
-    timing = f"up to {max(off_ms)} ms off" if any(off_ms) else "each in its millisecond"
-    falls, left = len(moves) - len(off_ms), len(shown[-1].timer.tasks)
-    return f"{len(off_ms)} tasks run, {timing}, after {falls} moves to finer wheels; {left} left"
+    ax.text(0, 0, f"{now_ms} ms", fontsize=10, **middle)
 
 
 def wheel_slider(timer: Timer, until_ms: int) -> widgets.VBox:
@@ -113,7 +98,7 @@ def wheel_slider(timer: Timer, until_ms: int) -> widgets.VBox:
 
     def draw() -> Figure:
         before = timer.advance(slider.value - 1)[0] if slider.value else timer
-        return plot_turning(turns(before, [slider.value]))
+        return plot_turning(before, [slider.value])
 
     return controls.redrawn((slider,), draw)
 

@@ -31,7 +31,7 @@ def plot_lookup(segment: LogSegment, target: int, *, ax: Axes | None = None) -> 
     The width of a batch is its bytes; above it are the offsets in it. Offsets are 0-based.
     """
     lookup, size = segment.locate(target), segment.size_bytes
-    entries, colours = list(segment.index.entries), [style.PALE] * len(segment.batches)
+    entries, colours = list(segment.index), [style.PALE] * len(segment.batches)
     if lookup:
         entries = sorted({*entries, lookup.entry})
         checked = [style.ORANGE] * (lookup.batches_scanned - 1) + [style.BLUE]
@@ -43,7 +43,7 @@ def plot_lookup(segment: LogSegment, target: int, *, ax: Axes | None = None) -> 
         file.append(Span(start, start + batch.size_bytes - size / 400, colour))
     for entry in entries:
         colour = style.GREEN if lookup and entry == lookup.entry else style.GREY
-        text = str(entry.offset) if entry in segment.index.entries else "none"
+        text = str(entry.offset) if entry in segment.index else "none"
         marks.append(Event(entry.position, "v", colour, text))
     events = {"index": marks, "file": texts if len(texts) <= MOST_LABELLED else []}
     legend = {style.ORANGE: "checked", style.BLUE: f"checked, and holds offset {target}"}
@@ -60,7 +60,7 @@ def lookup_finding(segment: LogSegment, target: int) -> str:
     if lookup is None:
         return f"Offset {target}: nothing is at or behind it in this segment"
     start = f"entry {lookup.entry.offset} \N{RIGHTWARDS ARROW} byte {lookup.entry.position}"
-    if lookup.entry not in segment.index.entries:
+    if lookup.entry not in segment.index:
         start = "no entry is that small: from the start of the file"
     batches = "1 batch" if lookup.batches_scanned == 1 else f"{lookup.batches_scanned} batches"
     return f"Offset {target}: {start}, {batches} checked (without an index {lookup.found + 1})"

@@ -194,7 +194,7 @@ def plot_clock_age(versions: tuple[str, ...]) -> Figure:
         offsets = offsets_of(CLAIMS[3].trial("", version).run)
         away = [span.start_ms / 1000 for span in offsets.isr if 2 not in span.isr]
         runs[f"Kafka {version}" + (f" (after {away[0]:.1f} s)" if away else "")] = offsets
-    return plot_clocks(runs, limit_s=1.0)
+    return plot_clocks(runs, dict.fromkeys(runs, 1.0))
 
 
 def plot_catching_up(version: str) -> Figure:

@@ -137,8 +137,10 @@ class Cluster:
             elif isinstance(output, m.After):
                 due_ms, process = self.now_ms + output.delay_ms, self.epochs.get(source)
                 self.post(Envelope(due_ms, source, source, output.message, process))
-            elif output.to == m.CLIENT:
-                self._on_answer(source, output.message)
+            elif isinstance(output.message, m.ProduceResponse):
+                self._answer(self.requests[output.message.request], output.message.error)
+            elif output.to == m.CLIENT:  # the controller answers an operator
+                self.observer.keep(Envelope(self.now_ms, source, m.CLIENT, output.message))
             elif self.writes_zookeeper and isinstance(output.message, _ZOOKEEPER_TALK):
                 self.tell(source, output.to, output.message)
             else:
@@ -224,41 +226,31 @@ class Cluster:
         request = Request(broker, ids, acks, self.now_ms)
         self.requests.append(request)
         if broker not in self.brokers:
-            self._refuse(request, "NETWORK_EXCEPTION")
+            self._answer(request, "NETWORK_EXCEPTION")
         elif self.paused.get(broker) == "process":
-            self._refuse(request, "REQUEST_TIMED_OUT")
+            self._answer(request, "REQUEST_TIMED_OUT")
         else:
             self.tell(m.CLIENT, broker, m.Produce(len(self.requests) - 1, ids, acks))
         return request
 
-    def _on_answer(self, broker: int, answer: m.Message) -> None:
-        if not isinstance(answer, m.ProduceResponse):  # the controller's, to an operator
-            self.observer.keep(Envelope(self.now_ms, broker, m.CLIENT, answer))
-            return
-        request = self.requests[answer.request]
-        if answer.error:
-            self._refuse(request, answer.error)
-            return
-        detail = {
-            "records": " ".join(request.ids),
-            "acks": str(request.acks),
-            "latency_ms": str(self.now_ms - request.sent_ms),
-        }
-        self.observer.note("produce_ack", request.broker, detail=detail)
-        self.acknowledged |= dict.fromkeys(request.ids, request.acks)
-
-    def _refuse(self, request: Request, error: str) -> None:
-        request.error = error
-        detail = {"error": error, "records": " ".join(request.ids)}
-        self.observer.note("produce_error", request.broker, detail=detail)
+    def _answer(self, request: Request, error: str | None) -> None:
+        """The client hears what became of its request."""
+        request.error, waited_ms = error, self.now_ms - request.sent_ms
+        detail = {"error": error} if error else {}
+        detail["records"] = " ".join(request.ids)
+        if not error:
+            detail |= {"acks": str(request.acks), "latency_ms": str(waited_ms)}
+            self.acknowledged |= dict.fromkeys(request.ids, request.acks)
+        kind = "produce_error" if error else "produce_ack"
+        self.observer.note(kind, request.broker, detail=detail)
 
     # Processes and connections (the faults of `faults.py` are made of these)
 
     def start_process(self, broker: int) -> None:
         """A broker process starts on its disk; it is not known to the controller yet."""
         log, epoch = self.disks[broker], self.epochs[broker]
-        found = Broker(broker, self.version, self.settings, self.replicas, log, broker_epoch=epoch)
-        self.brokers[broker], outputs = broker_machine.start(found)
+        idle = Broker(broker, self.version, self.settings, self.replicas, log, broker_epoch=epoch)
+        self.brokers[broker], outputs = broker_machine.start(idle)
         self.emit(broker, outputs)
         self.observer.note("restart", broker, replica=broker)
 

@@ -1,8 +1,8 @@
 """The commands of the scenario language: how each is written, and the one thing that it does.
 
-`COMMANDS` says how a line looks: words in capitals are read by `_READERS`, others stand for
-themselves; `A|B` is one of several, `[A]` may be missing, `A..` may come again. What cannot be
-right ends in a ScriptError that says what could be.
+`COMMANDS` says how a line looks: words in capitals are those of `_PLAIN` and `_BROKERS`, others
+stand for themselves; `A|B` is one of several, `[A]` may be missing, `A..` may come again. What
+cannot be right ends in a ScriptError that says what could be.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def obey(run: Run, command: Command) -> None:
 def print_news(run: Run) -> None:
     """What happened since the last command, as far as it is worth a line."""
     entries = run.world.observer.entries if run.world else []
-    news, run.told = entries[run.told :], len(entries)
+    news, run.next_entry = entries[run.next_entry :], len(entries)
     for entry in news:
         if isinstance(entry, Frame):
             if run.is_tracing and entry.source != entry.target:
@@ -198,7 +198,7 @@ def _partition(run: Run, options: dict[str, Any]) -> None:
     for name, value in options.items():
         settings[name.replace(".", "_")] = {"true": True, "false": False}.get(value, value)
     run.world = Cluster(*where, **settings)
-    run.told, run.first_frame = len(run.world.observer.entries), len(run.world.frames) - 1
+    run.next_entry, run.first_frame = len(run.world.observer.entries), len(run.world.frames) - 1
 
 
 def _produce(run: Run, broker: int, *rest: Any) -> None:

@@ -116,14 +116,9 @@ class Observer:
         detail = {"said_by": "controller", "leader": str(now.leader)}
         if isinstance(message, m.AlterPartition):
             detail["asked_by"] = "leader"
-        self.note(
-            "isr_commit",
-            leader_epoch=now.leader_epoch,
-            partition_epoch=now.partition_epoch,
-            isr=now.isr,
-            isr_before=before.isr if before else None,
-            detail=detail,
-        )
+        epochs = {"leader_epoch": now.leader_epoch, "partition_epoch": now.partition_epoch}
+        isrs = {"isr": now.isr, "isr_before": before.isr if before else None}
+        self.note("isr_commit", **epochs, **isrs, detail=detail)
 
     # What was promised
 

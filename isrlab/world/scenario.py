@@ -49,7 +49,8 @@ def outcomes(
 def play(text: str, version: str | KafkaVersion | None = None) -> Run:
     """Play a script; `version` overrides its own. Raises ScriptError with the line at fault."""
     run = Run(parse(text), None if version is None else KafkaVersion.of(version))
-    if not run.blocks:
+    commands = [command for block in run.blocks for command in block.commands]
+    if not commands:
         raise ScriptError(1, text[:60], f"no command; known: {', '.join(COMMANDS)}")
     for block in run.blocks:
         start = len(run.world.frames) if run.world else 0
@@ -59,5 +60,5 @@ def play(text: str, version: str | KafkaVersion | None = None) -> Run:
         block.printed = "\n".join(run.lines) or "ok"
         block.frames = (start, len(run.cluster.frames)) if run.world else (0, 0)
     if run.world is None:
-        raise run.blocks[-1].commands[-1].fail("the script ends without a 'partition' line")
+        raise commands[-1].fail("the script ends without a 'partition' line")
     return run

@@ -95,7 +95,7 @@ class Run:
     shows_isr_only: bool = False
     next_record: int = 1
     lines: list[str] = field(default_factory=list)
-    told: int = 0  # frames and events already printed
+    next_entry: int = 0  # the first of the frames and events that are not printed yet
     first_frame: int = 0  # the frames before it show the cluster being set up
 
     @property

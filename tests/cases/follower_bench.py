@@ -89,7 +89,7 @@ class FollowerBench:
         return self.role.request
 
     def see(self, name: str) -> object:
-        return SEEN[name](self)
+        return FACTS[name](self)
 
     @property
     def sent(self) -> list[m.Message]:
@@ -110,7 +110,7 @@ def _backs_off_ms(bench: FollowerBench) -> int | None:
     return pauses[-1] if pauses and not bench.sent else None
 
 
-SEEN: dict[str, Callable[[FollowerBench], object]] = {
+FACTS: dict[str, Callable[[FollowerBench], object]] = {
     "leo": lambda b: b.broker.log.log_end_offset,
     "start": lambda b: b.broker.log.log_start_offset,
     "hw": lambda b: b.broker.log.high_watermark,

@@ -186,7 +186,7 @@ class LeaderBench:
         """One fact: "hw", or of a follower "2.leo"."""
         number, _, of_follower = name.partition(".")
         if not of_follower:
-            return SEEN[name](self)
+            return FACTS[name](self)
         remote = self.role.remote(int(number))
         assert remote is not None
         value = getattr(remote, OF_FOLLOWER[of_follower])
@@ -221,7 +221,7 @@ def _end_of_epoch(bench: LeaderBench) -> tuple[int, int]:
     return log.epochs.end_offset_for(epoch, log.log_end_offset, bench.version)
 
 
-SEEN: dict[str, Callable[[LeaderBench], object]] = {
+FACTS: dict[str, Callable[[LeaderBench], object]] = {
     "leo": lambda b: b.broker.log.log_end_offset,
     "hw": lambda b: b.broker.log.high_watermark,
     "epochs": lambda b: b.broker.log.epochs.entries,

@@ -209,22 +209,17 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+_UNITS = ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+
+
 def duration(ms: float) -> str:
     """A time as one reads it: 340 ms, 12.4 s, 3 min 5 s, 2 h 10 min, 3 d 4 h."""
-    seconds = ms / 1000
-    if seconds < 1:
-        return f"{ms:.0f} ms"
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    for size, unit, smaller, small in (
-        (86_400, "d", 3600, "h"),
-        (3600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if seconds >= size:
-            whole, rest = int(seconds // size), int(seconds % size // smaller)
-            return f"{whole} {unit} {rest} {small}" if rest else f"{whole} {unit}"
-    raise AssertionError(ms)
+    if ms < 59_500:
+        return f"{ms:.0f} ms" if ms < 1_000 else f"{ms / 1000:.3g} s"
+    seconds = round(ms / 1000)
+    size, unit, smaller, small = next(u for u in _UNITS if seconds >= u[0])
+    whole, rest = divmod(round(seconds / smaller), size // smaller)
+    return f"{whole} {unit} {rest} {small}" if rest else f"{whole} {unit}"
 
 
 def thousands(value: float, _: object = None) -> str:

@@ -20,7 +20,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SMALL = Path(__file__).parent / "notebooks"
-TUTORIAL = next((ROOT / "notebooks").glob("01_*.ipynb"), SMALL / "slider.ipynb")
+TUTORIAL = next((ROOT / "notebooks").glob("01_*.ipynb"))
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 # As root in a container Chromium has no sandbox; the rest keeps it from talking to its maker.
 FLAGS = (
@@ -73,18 +73,15 @@ def browser(tmp_path_factory):
 
 
 def only_this_machine(route) -> None:
-    if route.request.url.startswith(("http://127.0.0.1:", "file://", "data:", "blob:")):
-        route.continue_()
-    else:
-        route.abort()
+    is_here = route.request.url.startswith(("http://127.0.0.1:", "file://", "data:", "blob:"))
+    route.continue_() if is_here else route.abort()
 
 
 @pytest.fixture
 def lab(tmp_path):
     """JupyterLab on a copy of the notebooks: (address of a notebook, token) for `goto`."""
     shutil.copytree(TUTORIAL.parent, tmp_path / "project" / "notebooks")
-    if (ROOT / "data").exists() and TUTORIAL.parent != SMALL:
-        (tmp_path / "project" / "data").symlink_to(ROOT / "data")
+    (tmp_path / "project" / "data").symlink_to(ROOT / "data")
     settings = tmp_path / "config" / "labconfig" / "default_setting_overrides.json"
     settings.parent.mkdir(parents=True)
     settings.write_text(json.dumps(LAB_SETTINGS))

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import pytest
-from cases.tables import frame, same
+from cases.tables import FULL, event, frame, same
 
 from isrlab import churn, fleet
 from isrlab.fleet import truth
 
-pytest.importorskip("pyspark")
-
-FULL = [1, 2, 3]
 CONFIG = fleet.FleetConfig(
     version="3.7", partitions=12, brokers=4, minutes=8, load="steady", stall_s=0,
     leader_stall_s=45, leader_stall_every_s=240, min_insync_replicas=2, name="slow leader",
 )  # fmt: skip
 
 
-def shrink(ts_ms, leader, partition, isr, before=None, **more):
-    row = {"run": "r", "ts_ms": ts_ms, "kind": "isr_shrink", "broker": leader, "topic": "t"}
-    return row | {"partition": partition, "isr": isr, "isr_before": before or FULL} | more
+TROUBLES = "run string, cause string, broker int, from_ms long, to_ms long"
+
+
+def shrink(ts_ms, leader, partition, isr, before=FULL, kind="isr_shrink", **more):
+    return event(ts_ms, kind, isr, before, broker=leader, partition=partition, **more)
 
 
 TEN = [
@@ -86,15 +85,13 @@ def test_under_replicated_by_leader(spark):
 
 
 def test_troubles_and_the_verdicts_they_confirm(spark):
-    troubles = spark.createDataFrame(
-        [
-            ("r", "follower 3", 3, 0, 1_500),
-            ("r", "leader 2", 2, 99_000, 99_500),
-            ("r", "leader 1", 1, 199_000, 200_000),
-            ("r", "follower 1", 1, 199_000, 200_000),
-        ],
-        "run string, cause string, broker int, from_ms long, to_ms long",
-    )
+    rows = [
+        ("r", "follower 3", 3, 0, 1_500),
+        ("r", "leader 2", 2, 99_000, 99_500),
+        ("r", "leader 1", 1, 199_000, 200_000),
+        ("r", "follower 1", 1, 199_000, 200_000),
+    ]
+    troubles = spark.createDataFrame(rows, TROUBLES)
     judged = truth.judged_blame(churn.blame(frame(spark, TEN[:7])), troubles, after_ms=5_000)
     rows = [("follower 3", ["follower 3"], True), ("leader 1", ["leader 2"], False),
             ("broker 1", ["follower 1", "leader 1"], True)]  # fmt: skip
@@ -127,7 +124,7 @@ def test_spared(spark):
     ]
     troubles = spark.createDataFrame(
         [("r", "leader 1", 1, 10_000, 60_000), ("r", "follower 2", 2, 45_000, 55_000)],
-        "run string, cause string, broker int, from_ms long, to_ms long",
+        TROUBLES,
     )
     rows = [
         (1, 3, 40_000, True, False),

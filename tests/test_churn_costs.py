@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pandas as pd
 import pytest
-from cases.tables import frame, same
+from cases.tables import FULL, event, frame, same
 
 from isrlab import churn, fleet
-from isrlab.events import schema as events_table
 from isrlab.fleet import truth
 
-pytest.importorskip("pyspark")
-
-FULL = [1, 2, 3]
 HOUR = 3_600_000
-
-
-def event(ts_ms, kind, isr=None, before=None, **more):
-    row = {"run": "r", "ts_ms": ts_ms, "kind": kind, "broker": 1, "topic": "t", "partition": 0}
-    return row | {"isr": isr, "isr_before": before} | more
-
-
 TEN = [
     event(0, "leader", FULL, replica=1),
     event(1_000, "isr_shrink", [1, 2], FULL, detail={"lag_records": "700"}),
@@ -42,73 +33,76 @@ TEN = [
 ]  # fmt: skip
 
 
+RATES = "seconds IsrShrinksPerSec IsrExpandsPerSec FailedIsrUpdatesPerSec"
+ANSWERS = [  # question, its other arguments, columns, rows
+    (churn.at_min_isr, (2,), "partition min_isr known_ms at_min_isr_ms", [(0, 2, 10_000, 5_400)]),
+    (churn.at_min_isr, (1, 6_000), "known_ms at_min_isr_ms", [(6_000, 400)]),
+    (churn.under_min_isr, (2,), "partition known_ms under_min_isr_ms", [(0, 10_000, 3_500)]),
+    (churn.under_min_isr, (9,), "min_isr under_min_isr_ms", [(3, 8_900)]),
+    (churn.refused_produce, (), "partition error produces first_ms last_ms",
+     [(0, "NOT_ENOUGH_REPLICAS", 2, 6_000, 6_500)]),
+    (churn.refused_produce, (("run", "hour"),), "run hour produces", [("r", 0, 2)]),
+    (churn.rejoin_times, (), "replica left_ms back_ms out_ms lag_records",
+     [(3, 1_100, 10_000, 8_900, 700), (2, 5_600, 9_100, 3_500, 40)]),
+    (churn.controller_load, (),
+     "run isr_requests rejected notifications metadata_updates", [("r", 5, 1, 1, 2)]),
+    (churn.controller_load, (("run", "hour", "broker"),),
+     "hour broker isr_requests", [(0, 1, 5), (0, 2, 0), (0, 3, 0)]),
+    (churn.time_until_known, (),
+     "partition_epoch committed_ms brokers until_known_ms", [(1, 1_100, 2, 30)]),
+    (churn.rates, (), RATES, [(10.0, 0.2, 0.2, 0.1)]),
+    (partial(churn.rates, from_ms=-10_000), (), RATES, [(20.0, 0.1, 0.1, 0.05)]),
+    (churn.rates, (("topic", "partition", "broker"),),
+     "run topic partition broker IsrShrinksPerSec", [("r", "t", 0, 1, 0.2)]),
+    (partial(churn.metrics, runs=["calm"], from_ms=0, to_ms=HOUR), (),
+     "run hours FlapsPerHour", [("calm", 1.0, 0.0), ("r", 1.0, 2.0)]),
+]  # fmt: skip
+
+
 @pytest.fixture
 def ten(spark):
     return frame(spark, TEN)
 
 
-def test_at_min_isr(ten):
-    same(
-        churn.at_min_isr(ten, 2),
-        [(0, 2, 10_000, 5_400)],
-        "partition min_isr known_ms at_min_isr_ms",
-    )
-    same(churn.at_min_isr(ten, 1, end_ms=6_000), [(6_000, 400)], "known_ms at_min_isr_ms")
+@pytest.mark.parametrize(("ask", "arguments", "columns", "rows"), ANSWERS)
+def test_answers(ten, ask, arguments, columns, rows):
+    same(ask(ten, *arguments), rows, columns)
 
 
-def test_under_min_isr(ten):
-    same(churn.under_min_isr(ten, 2), [(0, 10_000, 3_500)], "partition known_ms under_min_isr_ms")
-    same(churn.under_min_isr(ten, 9), [(3, 8_900)], "min_isr under_min_isr_ms")
+LOG = {"file": "server.log"}
+CASES = {
+    "a produce that is given up was refused before and counts once": (
+        [event(0, "notify"), event(10_000, "notify"), *(
+            event(6_000, "produce_error", detail={"error": error})
+            for error in ("NOT_ENOUGH_REPLICAS", "DELIVERY_TIMEOUT", "REQUEST_TIMED_OUT"))],
+        churn.metrics, "run RefusedProducesPerSec", [("r", 0.2)],
+    ),
+    "rejoin times without a lag in the logs": (
+        [event(1, "isr_shrink", [1], [1, 2]), event(9, "isr_expand", [1, 2], [1])],
+        churn.rejoin_times, "replica out_ms lag_records", [(2, 8, None)],
+    ),
+    "since 2.8 an expansion is a request that no line announces": (
+        [event(1, "isr_shrink", [1], [1, 2], detail=LOG),
+         event(2, "isr_commit", [1], partition_epoch=1, detail=LOG),
+         event(9, "isr_commit", [1, 2], partition_epoch=2, detail=LOG)],
+        churn.controller_load, "isr_requests", [(2,)],
+    ),
+    "rates of an hour know how much of it the run covers": (
+        [row | {"ts_ms": row["ts_ms"] + HOUR - 5_000} for row in TEN],
+        partial(churn.rates, by=("run", "hour")),
+        "hour seconds IsrShrinksPerSec", [(0, 5.0, 0.2), (1, 5.0, 0.2)],
+    ),
+    "a run of one moment has no rate": (
+        [event(5, "isr_shrink", [1], [1, 2])],
+        churn.rates, "seconds IsrShrinksPerSec", [(0.0, None)],
+    ),
+}  # fmt: skip
 
 
-def test_refused_produce(ten):
-    rows = [(0, "NOT_ENOUGH_REPLICAS", 2, 6_000, 6_500)]
-    same(churn.refused_produce(ten), rows, "partition error produces first_ms last_ms")
-
-
-def test_refused_produce_by_other_keys(ten):
-    same(churn.refused_produce(ten, ("run", "hour")), [("r", 0, 2)], "run hour produces")
-    with pytest.raises(ValueError, match="valid: one or more of run, "):
-        churn.refused_produce(ten, ("colour",))
-
-
-def test_a_produce_that_is_given_up_was_refused_before_and_counts_once(spark):
-    rows = [event(6_000, "produce_error", detail={"error": e}) for e in (
-        "NOT_ENOUGH_REPLICAS", "DELIVERY_TIMEOUT", "REQUEST_TIMED_OUT")]  # fmt: skip
-    measured = churn.metrics(frame(spark, [*rows, event(0, "notify")]), to_ms=10_000)
-    assert measured.first().RefusedProducesPerSec == 0.2
-
-
-def test_rejoin_times(ten):
-    rows = [(3, 1_100, 10_000, 8_900, 700), (2, 5_600, 9_100, 3_500, 40)]
-    same(churn.rejoin_times(ten), rows, "replica left_ms back_ms out_ms lag_records")
-
-
-def test_rejoin_times_without_a_lag_in_the_logs(spark):
-    rows = [event(1, "isr_shrink", [1], [1, 2]), event(9, "isr_expand", [1, 2], [1])]
-    same(churn.rejoin_times(frame(spark, rows)), [(2, 8, None)], "replica out_ms lag_records")
-
-
-def test_controller_load(ten):
-    columns = "run isr_requests rejected notifications metadata_updates"
-    same(churn.controller_load(ten), [("r", 5, 1, 1, 2)], columns)
-    by_hour = churn.controller_load(ten, ("run", "hour", "broker"))
-    same(by_hour, [(0, 1, 5), (0, 2, 0), (0, 3, 0)], "hour broker isr_requests")
-
-
-def test_since_2_8_an_expansion_is_a_request_that_no_line_announces(spark):
-    log = {"file": "server.log"}
-    rows = [
-        event(1, "isr_shrink", [1], [1, 2], detail=log),
-        event(2, "isr_commit", [1], partition_epoch=1, detail=log),
-        event(9, "isr_commit", [1, 2], partition_epoch=2, detail=log),
-    ]
-    assert churn.controller_load(frame(spark, rows)).first().isr_requests == 2
-
-
-def test_time_until_known(ten):
-    rows = [(1, 1_100, 2, 30)]
-    same(churn.time_until_known(ten), rows, "partition_epoch committed_ms brokers until_known_ms")
+@pytest.mark.parametrize("case", CASES)
+def test_cases(spark, case):
+    events, ask, columns, rows = CASES[case]
+    same(ask(frame(spark, events)), rows, columns)
 
 
 def test_one_row_of_metadata_can_tell_of_many_brokers(spark):
@@ -125,18 +119,6 @@ def test_one_row_of_metadata_can_tell_of_many_brokers(spark):
     same(churn.time_until_known(events), rows, "partition_epoch brokers until_known_ms")
 
 
-def test_rates(ten):
-    names = "seconds IsrShrinksPerSec IsrExpandsPerSec FailedIsrUpdatesPerSec"
-    same(churn.rates(ten), [(10.0, 0.2, 0.2, 0.1)], names)
-    same(churn.rates(ten, from_ms=-10_000), [(20.0, 0.1, 0.1, 0.05)], names)
-    keys = ("topic", "partition", "broker")
-    same(
-        churn.rates(ten, keys),
-        [("r", "t", 0, 1, 0.2)],
-        "run topic partition broker IsrShrinksPerSec",
-    )
-
-
 def test_rates_of_an_hour_know_how_much_of_it_the_run_covers(spark):
     late = [row | {"ts_ms": row["ts_ms"] + HOUR - 5_000} for row in TEN]
     found = churn.rates(frame(spark, late), ("run", "hour"))
@@ -144,27 +126,20 @@ def test_rates_of_an_hour_know_how_much_of_it_the_run_covers(spark):
 
 
 def test_a_run_of_one_moment_has_no_rate(spark):
-    one = frame(spark, [event(5, "isr_shrink", [1], [1, 2])])
-    same(churn.rates(one), [(0.0, None)], "seconds IsrShrinksPerSec")
+    moment = frame(spark, [event(5, "isr_shrink", [1], [1, 2])])
+    same(churn.rates(moment), [(0.0, None)], "seconds IsrShrinksPerSec")
 
 
 def test_metrics(ten):
     (row,) = [row.asDict() for row in churn.metrics(ten, 2).collect()]
     assert set(row) == {"run", "hours", *churn.METRICS}
     expected = {
-        "IsrShrinksPerSec": 0.2,
-        "IsrExpandsPerSec": 0.2,
-        "FailedIsrUpdatesPerSec": 0.1,
-        "UnderReplicatedPartitions": 0.89,
-        "AtMinIsrPartitionCount": 0.54,
-        "UnderMinIsrPartitionCount": 0.35,
-        "OneCopyPartitionCount": 0.35,
-        "FlapsPerHour": 720.0,
-        "MedianRejoinSeconds": 6.2,
-        "LongestRejoinSeconds": 8.9,
-        "RefusedProducesPerSec": 0.2,
-        "IsrRequestsPerSec": 0.5,
-    }
+        "IsrShrinksPerSec": 0.2, "IsrExpandsPerSec": 0.2, "FailedIsrUpdatesPerSec": 0.1,
+        "UnderReplicatedPartitions": 0.89, "AtMinIsrPartitionCount": 0.54,
+        "UnderMinIsrPartitionCount": 0.35, "OneCopyPartitionCount": 0.35, "FlapsPerHour": 720.0,
+        "MedianRejoinSeconds": 6.2, "LongestRejoinSeconds": 8.9,
+        "RefusedProducesPerSec": 0.2, "IsrRequestsPerSec": 0.5,
+    }  # fmt: skip
     assert {name: row[name] for name in expected} == pytest.approx(expected)
 
 
@@ -180,27 +155,20 @@ def test_compare(spark):
         churn.compare(measured, "r", "x")
 
 
-def test_a_calm_run_has_metrics_if_it_is_named(ten):
-    measured = churn.metrics(ten, runs=["calm"], from_ms=0, to_ms=HOUR)
-    same(measured, [("calm", 1.0, 0.0), ("r", 1.0, 2.0)], "run hours FlapsPerHour")
-
-
 @pytest.mark.parametrize(
-    "ask",
+    ("ask", "argument", "message"),
     [
-        lambda events: churn.rates(events, ("colour",)),
-        lambda events: churn.rates(events, ()),
-        lambda events: churn.controller_load(events, ("partition",)),
+        (churn.rates, ("colour",), "valid: one or more of run, "),
+        (churn.rates, (), "valid: one or more of run, "),
+        (churn.refused_produce, ("colour",), "valid: one or more of run, "),
+        (churn.commit_latency, ("colour",), "valid: one or more of run, topic, partition"),
+        (churn.controller_load, ("partition",), "valid: one or more of run, "),
+        (churn.at_min_isr, 0, "must be 1 or more"),
     ],
 )
-def test_unknown_keys_are_refused_with_the_known(ten, ask):
-    with pytest.raises(ValueError, match="valid: one or more of run, "):
-        ask(ten)
-
-
-def test_min_isr_of_nothing_is_refused(ten):
-    with pytest.raises(ValueError, match="must be 1 or more"):
-        churn.at_min_isr(ten, 0)
+def test_what_means_nothing_is_refused_with_what_is_valid(ten, ask, argument, message):
+    with pytest.raises(ValueError, match=message):
+        ask(ten, argument)
 
 
 def test_bands_are_the_same_each_time_and_hold_the_mean():
@@ -238,9 +206,8 @@ def stalls(spark):
 
 def test_judged_evictions(spark, stalls):
     found = truth.judged_evictions(frame(spark, STALLED), stalls, patience_ms=5_000)
-    same(
-        found, [(2, 21_000, False), (2, 52_000, True), (3, 60_000, True)], "replica ts_ms is_false"
-    )
+    rows = [(2, 21_000, False), (2, 52_000, True), (3, 60_000, True)]
+    same(found, rows, "replica ts_ms is_false")
 
 
 def test_time_at_risk(spark, stalls):
@@ -265,18 +232,17 @@ def test_stalls_are_those_of_the_fleet(spark):
     assert none.count() == 0, "20 s is too short for the default of 30 s"
 
 
-def test_no_events_no_answers(spark, stalls):
-    nothing = spark.createDataFrame([], events_table.spark_schema())
-    for found in (
-        churn.at_min_isr(nothing, 2),
-        churn.refused_produce(nothing),
-        churn.rejoin_times(nothing),
-        churn.controller_load(nothing),
-        churn.time_until_known(nothing),
-        churn.commit_latency(nothing),
-        churn.rates(nothing),
-        churn.metrics(nothing),
-        truth.judged_evictions(nothing, stalls, 0),
-    ):
-        assert found.count() == 0
+ASKED = {ask: (ask, arguments) for ask, arguments, *_ in ANSWERS if not isinstance(ask, partial)}
+
+
+@pytest.mark.parametrize(
+    ("ask", "arguments"), [*ASKED.values(), (churn.commit_latency, ()), (churn.metrics, ())]
+)
+def test_no_events_no_answers(spark, ask, arguments):
+    assert ask(frame(spark, []), *arguments).count() == 0
+
+
+def test_no_events_no_evictions_but_the_stalls(spark, stalls):
+    nothing = frame(spark, [])
+    assert truth.judged_evictions(nothing, stalls, 0).count() == 0
     assert truth.time_at_risk(nothing, stalls, 100_000).first().stalled_ms == 23_000

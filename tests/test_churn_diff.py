@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from cases.tables import same
+from cases.tables import FULL, event, frame, same
 
 from isrlab import churn
-from isrlab.events import schema as events_table
-
-pytest.importorskip("pyspark")
-
-FULL = [1, 2, 3]
 
 
 def change(run, ts_ms, before, after, partition=0):
     kind = "isr_shrink" if len(after) < len(before) else "isr_expand"
-    place = {"broker": 1, "topic": "t", "partition": partition}
-    return {"run": run, "ts_ms": ts_ms, "kind": kind, "isr_before": before, "isr": after, **place}
+    return event(ts_ms, kind, after, before, run=run, partition=partition)
 
 
 TEN = [
@@ -35,7 +29,7 @@ TEN = [
 
 @pytest.fixture
 def ten(spark):
-    return spark.createDataFrame(events_table.table(TEN))
+    return frame(spark, TEN)
 
 
 def test_each_change_has_a_fate(ten):
@@ -53,17 +47,20 @@ def test_each_change_has_a_fate(ten):
     same(churn.diff(ten, [("old", "new")]), rows, columns)
 
 
-def test_fates_are_counted(ten):
-    rows = [("leaves", 1, 1, 2, 2, 5_000.0), ("joins", 0, 1, 0, 1, 10.0)]
-    columns = "change same moved gone new median_moved_ms"
-    same(churn.diff_counts(churn.diff(ten, [("old", "new")])), rows, columns)
+@pytest.mark.parametrize(
+    ("tolerance_ms", "rows"),
+    [
+        (9, [("leaves", 1, 0, 3, 3, None), ("joins", 0, 0, 1, 2, None)]),
+        (10_000, [("leaves", 1, 1, 2, 2, 5_000.0), ("joins", 0, 1, 0, 1, 10.0)]),
+        (30_000, [("leaves", 1, 2, 1, 1, 17_500.0), ("joins", 0, 1, 0, 1, 10.0)]),
+    ],
+)
+def test_the_tolerance_decides_what_has_moved(ten, tolerance_ms, rows):
+    counts = churn.diff_counts(churn.diff(ten, [("old", "new")], tolerance_ms))
+    same(counts, rows, "change same moved gone new median_moved_ms")
 
 
-def test_the_tolerance_decides_what_has_moved(ten):
-    strict = churn.diff_counts(churn.diff(ten, [("old", "new")], tolerance_ms=9))
-    same(strict, [("leaves", 1, 0, 3, 3), ("joins", 0, 0, 1, 2)], "change same moved gone new")
-    loose = churn.diff_counts(churn.diff(ten, [("old", "new")], tolerance_ms=30_000))
-    same(loose, [("leaves", 1, 2, 1, 1), ("joins", 0, 1, 0, 1)], "change same moved gone new")
+def test_a_tolerance_is_not_negative(ten):
     with pytest.raises(ValueError, match="tolerance_ms must be 0 or more, not -1"):
         churn.diff(ten, [("old", "new")], tolerance_ms=-1)
 
@@ -82,6 +79,5 @@ def test_of_two_in_reach_the_nearer_matches(spark):
         change("old", 9_000, FULL, [1, 2]),
         change("new", 8_000, FULL, [1, 2]),
     ]
-    events = spark.createDataFrame(events_table.table(rows))
-    found = churn.diff(events, [("old", "new")]).where("change = 'leaves'")
+    found = churn.diff(frame(spark, rows), [("old", "new")]).where("change = 'leaves'")
     same(found, [("gone", 1_000, None), ("moved", 9_000, 8_000)], "fate was_ms now_ms")

@@ -5,22 +5,20 @@ from __future__ import annotations
 import math
 
 import pytest
+from cases.tables import FULL, event, frame, same
 
 from isrlab import churn, fleet
-from isrlab.events import schema as events_table
 from isrlab.fleet import recovery, truth
 
 CALM = fleet.FleetConfig(
     version="3.7", partitions=12, brokers=3, minutes=5, load="steady", stall_s=0,
     follower_spread=0, batch_every_ms=200, restart_s=30, restart_every_s=160,
 )  # fmt: skip
-FULL = [1, 2, 3]
 CONTROLLER = {"said_by": "controller"}
 
 
 def commit(ts_ms, partition, isr, before, **more):
-    row = {"run": "r", "ts_ms": ts_ms, "kind": "isr_commit", "broker": 1, "topic": "t"}
-    return row | {"partition": partition, "isr": isr, "isr_before": before} | more
+    return event(ts_ms, "isr_commit", isr, before, partition=partition, **more)
 
 
 TEN = [
@@ -40,19 +38,14 @@ TEN = [
 
 
 def test_rejoins(spark):
-    pytest.importorskip("pyspark")
-    from pyspark.testing import assertDataFrameEqual
-
     outages = [("r", 3, 1_000, 5_000), ("r", 3, 20_000, 21_000), ("other", 3, 0, 1)]
-    found = churn.rejoins(
-        spark.createDataFrame(events_table.table(TEN)),
-        spark.createDataFrame(outages, churn.OUTAGES_SCHEMA),
-    )
+    down = spark.createDataFrame(outages, churn.OUTAGES_SCHEMA)
     rows = [
         ("r", 3, 1_000, 5_000, 3, 1, 2_000, 3_000.0, 4_000),
         ("r", 3, 20_000, 21_000, 4, 2, 1_000, 1_500.0, 2_000),
     ]
-    assertDataFrameEqual(found, spark.createDataFrame(rows, found.schema))
+    columns = "run broker down_ms up_ms partitions still_out first_ms median_ms last_ms"
+    same(churn.rejoins(frame(spark, TEN), down), rows, columns)
 
 
 def test_simulated_brokers_come_back_when_the_formula_says(spark):
@@ -71,10 +64,9 @@ def test_simulated_brokers_come_back_when_the_formula_says(spark):
 
 
 def test_the_formula():
-    assert recovery.catch_up_s(0.5, 60) == 60
-    assert recovery.catch_up_s(0.9, 60) == pytest.approx(540)
-    assert recovery.catch_up_s(0.5, 0, backlog_s=100) == 200
-    assert recovery.catch_up_s(1.0, 60) == math.inf
+    arguments = [(0.5, 60), (0.9, 60), (0.5, 0, 100), (1.0, 60)]
+    seconds = [recovery.catch_up_s(*each) for each in arguments]
+    assert seconds == pytest.approx([60, 540, 200, math.inf])
     assert recovery.safe_restart_every_s(0.75, 60) == pytest.approx(240)
 
 

@@ -52,7 +52,7 @@ def test_acknowledged_is_not_committed(version: str) -> None:
     run = scenes.play("acks_1_loss", version)
     assert run.outcome.lost == ()
     assert run.outcome.lost_acknowledged == ("m1",)
-    assert run.cluster.violations == {}
+    assert run.outcome.violations == {}
 
 
 def test_what_the_observer_says() -> None:

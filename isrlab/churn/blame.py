@@ -14,19 +14,25 @@ fenced) needs no verdict. Several troubles at once in a large cluster are one in
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pyspark.sql import Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from isrlab.churn.history import columns
 from isrlab.churn.moves import evictions as all_evictions
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 QUIET_MS = 30_000
 SHARE = 0.8
-_ROLES = ("leader", "replica", "broker")  # the last: in either
+_ROLES = {  # who is in it, and whether a broker is in an eviction in that role
+    "leader": ("pairs.leader", "pair.leader = broker"),
+    "replica": ("pairs.replica", "pair.replica = broker"),
+    "broker": ("concat(pairs.leader, pairs.replica)", "broker in (pair.leader, pair.replica)"),
+}
+_VERDICT = """case
+    when leader_share >= {0} and replica_share < {0} then concat('leader ', leader)
+    when replica_share >= {0} and leader_share < {0} then concat('follower ', replica)
+    when leader_share < {0} and replica_share < {0} and broker_share >= {0}
+        then concat('broker ', broker)
+    else 'unclear' end as verdict"""
 
 
 def blame(events: DataFrame, quiet_ms: int = QUIET_MS, share: float = SHARE) -> DataFrame:
@@ -42,27 +48,28 @@ def blame(events: DataFrame, quiet_ms: int = QUIET_MS, share: float = SHARE) -> 
         raise ValueError(f"quiet_ms must be positive, not {quiet_ms}")
     if not 0.5 < share <= 1:
         raise ValueError(f"share must be above 0.5 and at most 1, not {share}")
-    totals = [
-        F.min("ts_ms").alias("from_ms"),
-        F.max("ts_ms").alias("to_ms"),
-        F.count("*").alias("evictions"),
-        F.count_distinct("topic", "partition").alias("partitions"),
-        F.collect_list(F.struct("leader", "replica")).alias("pairs"),
-    ]
-    tops = {role: _most(role) for role in _ROLES}
+    order = Window.partitionBy("run").orderBy("ts_ms")
+    gap = F.col("ts_ms") - F.lag("ts_ms").over(order)
+    totals = columns(
+        *("min(ts_ms) as from_ms", "max(ts_ms) as to_ms", "count(*) as evictions"),
+        "count(distinct topic, partition) as partitions",
+        "collect_list(struct(leader, replica)) as pairs",
+    )
     named = [name for role in _ROLES for name in (role, f"{role}_share")]
     return (
-        _numbered(all_evictions(events), quiet_ms)
+        all_evictions(events)
+        .withColumn("starts", F.when(gap <= quiet_ms, 0).otherwise(1))
+        .withColumn("incident", F.sum("starts").over(order))
         .groupBy("run", "incident")
         .agg(*totals)
-        .withColumns({f"{role}_top": top for role, top in tops.items()})
-        .withColumns({role: -F.col(f"{role}_top")["broker"] for role in _ROLES})
-        .withColumns(
-            {f"{r}_share": F.col(f"{r}_top")["count"] / F.col("evictions") for r in _ROLES}
-        )
-        .withColumn("verdict", _verdict(share))
+        .select("*", *[F.expr(f"{_most(role)} as {role}_top") for role in _ROLES])
+        .withColumns({role: F.expr(f"-{role}_top.broker") for role in _ROLES})
+        .withColumns({f"{r}_share": F.expr(f"{r}_top.count / evictions") for r in _ROLES})
         .orderBy("run", "from_ms")
-        .select("run", "from_ms", "to_ms", "evictions", "partitions", *named, "verdict")
+        .select(
+            *("run", "from_ms", "to_ms", "evictions", "partitions", *named),
+            F.expr(_VERDICT.format(f"{share!r}D")),
+        )
     )
 
 
@@ -77,39 +84,12 @@ def evictions_by_pair(events: DataFrame) -> DataFrame:
     )
 
 
-def _numbered(evictions: DataFrame, quiet_ms: int) -> DataFrame:
-    """Evictions with the number of their incident."""
-    order = Window.partitionBy("run").orderBy("ts_ms")
-    gap = F.col("ts_ms") - F.lag("ts_ms").over(order)
-    return evictions.withColumn(
-        "starts", F.when(gap.isNull() | (gap > quiet_ms), 1).otherwise(0)
-    ).withColumn("incident", F.sum("starts").over(order))
-
-
-def _most(role: str) -> Column:
+def _most(role: str) -> str:
     """Who has most evictions of an incident in a role, and how many; of equals the lowest number.
 
     The number is negative, so that the greatest of these is the answer.
     """
-    sides = ("leader", "replica") if role == "broker" else (role,)
-    brokers = F.array_distinct(F.concat(*[F.col("pairs")[side] for side in sides]))
-
-    def counted(broker: Column) -> Column:
-        def is_in(pair: Column) -> Column:
-            return F.array_contains(F.array(*[pair[side] for side in sides]), broker)
-
-        count = F.size(F.filter("pairs", is_in))
-        return F.struct(count.alias("count"), (-broker).alias("broker"))
-
-    return F.array_max(F.transform(brokers, counted))
-
-
-def _verdict(share: float) -> Column:
-    leads, follows = F.col("leader_share") >= share, F.col("replica_share") >= share
-    is_either = (F.col("leader_share") < 1) & (F.col("broker_share") >= share)
-    return (
-        F.when(leads & ~follows, F.format_string("leader %d", "leader"))
-        .when(follows & ~leads, F.format_string("follower %d", "replica"))
-        .when(~leads & ~follows & is_either, F.format_string("broker %d", "broker"))
-        .otherwise("unclear")
-    )
+    brokers, is_in = _ROLES[role]
+    count = f"size(filter(pairs, pair -> {is_in})) as count"
+    each = f"transform(array_distinct({brokers}), broker -> struct({count}, -broker as broker))"
+    return f"array_max({each})"

@@ -8,32 +8,27 @@ producer and back is not in it. A fleet counts produces by class of latency, in 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from pyspark.sql import Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from isrlab.churn.history import (
-    OWN,
     PARTITION,
     REQUESTS,
-    detail,
-    is_expand,
-    is_own,
-    is_shrink,
+    columns,
     isr_history,
     members,
-    place,
+    own_lines,
+    with_own,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark.sql import Column, DataFrame
 
 HOUR_MS = 3_600_000
 KEYS = ("run", "topic", "partition", "broker", "hour")
 PER_MILLE = {"p50_ms": 500, "p90_ms": 900, "p99_ms": 990, "p999_ms": 999, "max_ms": 1_000}
+_SHRINKS = "count_if(change = 'shrink') as shrinks"
+_EXPANDS = "count_if(change = 'expand') as expands"
+_BROKERS = "coalesce(try_cast(detail.brokers as long), 1L)"  # that a row of metadata tells of
 
 
 def changes_by_partition(events: DataFrame) -> DataFrame:
@@ -43,24 +38,14 @@ def changes_by_partition(events: DataFrame) -> DataFrame:
     that no leader asked for: IsrShrinksPerSec leaves them out. `rejected` counts refused changes,
     as FailedIsrUpdatesPerSec does.
     """
-    by_controller = F.col("by") == "controller"
-    totals = [
-        F.count_if(is_shrink()).alias("shrinks"),
-        F.count_if(is_expand()).alias("expands"),
-        F.count_if(is_shrink() & by_controller).alias("shrinks_by_controller"),
-    ]
-    rejected = (
-        events.where("kind = 'isr_rejected'")
-        .groupBy(*PARTITION)
-        .agg(F.count("*").alias("rejected"))
-    )
+    by_controller = "count_if(change = 'shrink' and by = 'controller') as shrinks_by_controller"
+    changes = isr_history(events).groupBy(*PARTITION)
+    rejected = events.where("kind = 'isr_rejected'").groupBy(*PARTITION)
     return (
-        isr_history(events)
-        .groupBy(*PARTITION)
-        .agg(*totals)
-        .join(rejected, on=list(PARTITION), how="full")
+        changes.agg(*columns(_SHRINKS, _EXPANDS, by_controller))
+        .join(rejected.agg(F.count("*").alias("rejected")), on=list(PARTITION), how="full")
         .na.fill(0)
-        .orderBy(F.desc(F.col("shrinks") + F.col("expands")), *PARTITION)
+        .orderBy(F.expr("shrinks + expands").desc(), *PARTITION)
         .select(*PARTITION, "shrinks", "expands", "shrinks_by_controller", "rejected")
     )
 
@@ -72,16 +57,11 @@ def changes_over_time(events: DataFrame, bucket_ms: int = 60_000) -> DataFrame:
     """
     if bucket_ms <= 0:
         raise ValueError(f"bucket_ms must be positive, not {bucket_ms}")
-    from_ms = (F.floor(F.col("ts_ms") / bucket_ms) * bucket_ms).alias("from_ms")
-    counts = [
-        F.count_if(is_shrink()).alias("shrinks"),
-        F.count_if(is_expand()).alias("expands"),
-    ]
     return (
         isr_history(events)
-        .where(is_shrink() | is_expand())
-        .groupBy("run", from_ms)
-        .agg(*counts)
+        .where("change in ('shrink', 'expand')")
+        .groupBy("run", F.expr(f"floor(ts_ms / {bucket_ms}) * {bucket_ms} as from_ms"))
+        .agg(*columns(_SHRINKS, _EXPANDS))
         .orderBy("run", "from_ms")
         .select("run", "from_ms", "shrinks", "expands")
     )
@@ -92,24 +72,16 @@ def commit_delay(events: DataFrame) -> DataFrame:
 
     Both times are of the leader's own clock. On releases that print no commit there is none.
     """
-    order = Window.partitionBy(*PARTITION, "broker").orderBy("ts_ms", "place")
-    rows = events.where(F.col("kind").isin(*OWN) & is_own()).withColumn("place", place())
-    follows = (F.lead("kind").over(order) == "isr_commit") & (
-        members(F.lead("isr").over(order)) == members("isr")
-    )
-    committed_ms = F.when(follows, F.lead("ts_ms").over(order))
+    kind, isr, ts_ms = (F.lead(name).over(own_lines()) for name in ("kind", "isr", "ts_ms"))
+    follows = (kind == "isr_commit") & (members(isr) == members("isr"))
+    delay = columns("ts_ms as asked_ms", "committed_ms", "committed_ms - ts_ms as delay_ms")
     return (
-        rows.withColumn("committed_ms", committed_ms)
-        .where(F.col("kind").isin(*REQUESTS) & F.col("committed_ms").isNotNull())
+        with_own(events)
+        .where("is_own")
+        .withColumn("committed_ms", F.when(follows, ts_ms))
+        .where(f"kind in {REQUESTS} and committed_ms is not null")
         .orderBy("ts_ms", *PARTITION)
-        .select(
-            *PARTITION,
-            "broker",
-            "kind",
-            F.col("ts_ms").alias("asked_ms"),
-            "committed_ms",
-            (F.col("committed_ms") - F.col("ts_ms")).alias("delay_ms"),
-        )
+        .select(*PARTITION, "broker", "kind", *delay)
     )
 
 
@@ -121,16 +93,12 @@ def refused_produce(events: DataFrame, by: Sequence[str] = PARTITION) -> DataFra
     was refused and tried again, so that one counts under both.
     """
     keys = keys_of(by)
-    totals = [
-        F.count("*").alias("produces"),
-        F.min("ts_ms").alias("first_ms"),
-        F.max("ts_ms").alias("last_ms"),
-    ]
+    totals = ("count(*) as produces", "min(ts_ms) as first_ms", "max(ts_ms) as last_ms")
     return (
         events.where("kind = 'produce_error'")
-        .withColumns({"hour": hour(), "error": detail("error")})
+        .withColumns({"hour": hour(), "error": F.col("detail.error")})
         .groupBy(*keys, "error")
-        .agg(*totals)
+        .agg(*columns(*totals))
         .orderBy(F.desc("produces"), *keys, "error")
         .select(*keys, "error", "produces", "first_ms", "last_ms")
     )
@@ -145,23 +113,20 @@ def controller_load(events: DataFrame, by: Sequence[str] = ("run",)) -> DataFram
     then learned from the controller, one for each broker and partition.
     A row that tells of several brokers (`detail.brokers`, as fleets write it) counts for them all.
     """
-    order = Window.partitionBy(*PARTITION, "broker").orderBy("ts_ms", "place")
-    is_answer = F.lag("kind").over(order).isin(*REQUESTS)
-    is_unannounced = (F.col("kind") == "isr_commit") & ~F.coalesce(is_answer, F.lit(False))
-    from_log = detail("file").isNotNull()
-    asks = F.col("kind").isin(*REQUESTS) | (is_unannounced & from_log)
-    own = events.where(F.col("kind").isin(*OWN) & is_own()).withColumn("place", place())
-    counted = own.select(*events.columns, asks.alias("asks")).unionByName(
-        events.where("kind in ('notify', 'metadata')").withColumn("asks", F.lit(False))
+    is_answer = F.coalesce(F.lag("kind").over(own_lines()).isin(*REQUESTS), F.lit(False))
+    asks = (
+        f"kind in {REQUESTS} or (kind = 'isr_commit' and not is_answer and detail.file is not null)"
     )
-    totals = [
-        F.count_if("asks").alias("isr_requests"),
-        F.count_if(F.col("kind") == "isr_rejected").alias("rejected"),
-        F.count_if(F.col("kind") == "notify").alias("notifications"),
-        F.sum(F.when(F.col("kind") == "metadata", _told()).otherwise(0)).alias("metadata_updates"),
-    ]
+    totals = columns(
+        f"count_if(is_own and ({asks})) as isr_requests",
+        "count_if(kind = 'isr_rejected') as rejected",
+        "count_if(kind = 'notify') as notifications",
+        f"sum(if(kind = 'metadata', {_BROKERS}, 0)) as metadata_updates",
+    )
     return (
-        counted.withColumn("hour", hour())
+        with_own(events)
+        .where("is_own or kind in ('notify', 'metadata')")
+        .withColumns({"is_answer": is_answer, "hour": hour()})
         .groupBy(*keys_of(by, ("run", "broker", "hour")))
         .agg(*totals)
         .orderBy(*by)
@@ -176,15 +141,12 @@ def time_until_known(events: DataFrame) -> DataFrame:
     Clocks of brokers differ: a difference can be negative.
     """
     keys = [*PARTITION, "partition_epoch"]
-    is_metadata = F.col("kind") == "metadata"
-    totals = [
-        F.min(F.when(~is_metadata, F.col("ts_ms"))).alias("committed_ms"),
-        F.max(F.when(is_metadata, F.col("ts_ms"))).alias("known_ms"),
-        F.greatest(
-            F.count_distinct(F.when(is_metadata, F.col("broker"))),
-            F.max(F.when(is_metadata, _told())),
-        ).alias("brokers"),
-    ]
+    totals = columns(
+        "min(ts_ms) filter (where kind = 'isr_commit') as committed_ms",
+        "max(ts_ms) filter (where kind = 'metadata') as known_ms",
+        f"""greatest(count(distinct if(kind = 'metadata', broker, null)),
+            max({_BROKERS}) filter (where kind = 'metadata')) as brokers""",
+    )
     return (
         events.where("kind in ('isr_commit', 'metadata') and partition_epoch is not null")
         .where("topic is not null and partition is not null")
@@ -192,18 +154,8 @@ def time_until_known(events: DataFrame) -> DataFrame:
         .agg(*totals)
         .where("committed_ms is not null and known_ms is not null")
         .orderBy("committed_ms", *keys)
-        .select(
-            *keys,
-            "committed_ms",
-            "brokers",
-            (F.col("known_ms") - F.col("committed_ms")).alias("until_known_ms"),
-        )
+        .selectExpr(*keys, "committed_ms", "brokers", "known_ms - committed_ms as until_known_ms")
     )
-
-
-def _told() -> Column:
-    """How many brokers a row of metadata tells of."""
-    return F.coalesce(detail("brokers").try_cast("long"), F.lit(1))
 
 
 def hour() -> Column:
@@ -227,16 +179,16 @@ def commit_latency(events: DataFrame, by: Sequence[str] = ("run",)) -> DataFrame
     """
     keys = keys_of(by)
     quantiles = [
-        F.min(F.when(F.col("so_far") * 1_000 >= F.col("all") * share, F.col("latency_ms"))).alias(n)
-        for n, share in PER_MILLE.items()
+        f"min(latency_ms) filter (where so_far * 1000 >= all_of_them * {share}) as {name}"
+        for name, share in PER_MILLE.items()
     ]
-    order = Window.partitionBy(*keys).orderBy("latency_ms")
+    each = Window.partitionBy(*keys)
     return (
         latency_histogram(events, keys)
-        .withColumn("so_far", F.sum("count").over(order))
-        .withColumn("all", F.sum("count").over(Window.partitionBy(*keys)))
+        .withColumn("so_far", F.sum("count").over(each.orderBy("latency_ms")))
+        .withColumn("all_of_them", F.sum("count").over(each))
         .groupBy(*keys)
-        .agg(F.sum("count").alias("count"), *quantiles)
+        .agg(F.sum("count").alias("count"), *columns(*quantiles))
         .orderBy(*keys)
         .select(*keys, "count", *PER_MILLE)
     )
@@ -249,14 +201,14 @@ def latency_histogram(events: DataFrame, by: Sequence[str] = ("run",)) -> DataFr
     (`refused_produce` has those) and those with acks=0 or 1, which wait for nobody.
     """
     keys = keys_of(by)
-    count = F.coalesce(detail("count").try_cast("long"), F.lit(1))
-    is_all = F.coalesce(detail("acks"), F.lit("-1")) == "-1"
+    is_all = "kind in ('latency', 'produce_ack') and coalesce(detail.acks, '-1') = '-1'"
+    latency_ms = F.expr("try_cast(detail.latency_ms as long)")
     return (
-        events.where(F.col("kind").isin("latency", "produce_ack") & is_all)
-        .withColumns({"hour": hour(), "latency_ms": detail("latency_ms").try_cast("long")})
+        events.where(is_all)
+        .withColumns({"hour": hour(), "latency_ms": latency_ms})
         .where("latency_ms is not null")
         .groupBy(*keys, "latency_ms")
-        .agg(F.sum(count).alias("count"))
+        .agg(F.expr("sum(coalesce(try_cast(detail.count as long), 1L)) as count"))
         .orderBy(*keys, "latency_ms")
         .select(*keys, "latency_ms", "count")
     )

@@ -9,17 +9,13 @@ is known are left out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from pyspark.sql import Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from isrlab.churn.history import columns
 from isrlab.churn.moves import moves
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pyspark.sql import Column, DataFrame
 
 FATES = {
     "same": "in both runs, at the same millisecond",
@@ -41,33 +37,20 @@ def diff(
     """
     if tolerance_ms < 0:
         raise ValueError(f"tolerance_ms must be 0 or more, not {tolerance_ms}")
-    sides = [(*pair, *side) for pair in pairs for side in zip(("was", "now"), pair, strict=True)]
-    asked = events.sparkSession.createDataFrame(
-        sides, "was string, now string, side string, run string"
-    )
-    is_match = F.col("rows") == 2
-    was_ms = F.when(is_match | (F.col("side") == "was"), F.col("was_ms"))
-    now_ms = F.when(is_match | (F.col("side") == "now"), F.col("now_ms"))
-    moved_ms = now_ms - was_ms
-    fate = (
-        F.when(moved_ms == 0, "same")
-        .when(is_match, "moved")
-        .when(F.col("side") == "was", "gone")
-        .otherwise("new")
-    )
+    rows = [(was, now, *side) for was, now in pairs for side in (("was", was), ("now", now))]
+    schema = "was string, now string, side string, run string"
+    sides = events.sparkSession.createDataFrame(rows, schema)
+    fate = """case when count(*) = 2 then if(was_ms = now_ms, 'same', 'moved')
+        when min(side) = 'was' then 'gone' else 'new' end as fate"""
     return (
         moves(events)
-        .join(F.broadcast(asked), on="run", how="inner")
+        .join(F.broadcast(sides), on="run", how="inner")
         .select(*_KEY, "side", *[_nearest(side, tolerance_ms) for side in ("was", "now")])
         .groupBy(*_KEY, "was_ms", "now_ms")
-        .agg(F.count("*").alias("rows"), F.min("side").alias("side"))
-        .select(
-            *_KEY,
-            fate.alias("fate"),
-            was_ms.alias("was_ms"),
-            now_ms.alias("now_ms"),
-            moved_ms.alias("moved_ms"),
-        )
+        .agg(F.expr(fate))
+        .withColumn("was_ms", F.expr("if(fate != 'new', was_ms, null)"))
+        .withColumn("now_ms", F.expr("if(fate != 'gone', now_ms, null)"))
+        .selectExpr(*_KEY, "fate", "was_ms", "now_ms", "now_ms - was_ms as moved_ms")
         .orderBy(*_KEY[:4], F.coalesce("was_ms", "now_ms"), *_KEY[4:])
     )
 
@@ -77,11 +60,11 @@ def diff_counts(diffs: DataFrame) -> DataFrame:
 
     `median_moved_ms` is of those that moved, null if none did.
     """
-    counts = [F.count_if(F.col("fate") == fate).alias(fate) for fate in FATES]
-    moved = F.median(F.when(F.col("fate") == "moved", F.col("moved_ms")))
+    counts = [f"count_if(fate = '{fate}') as {fate}" for fate in FATES]
+    moved = "median(if(fate = 'moved', moved_ms, null)) as median_moved_ms"
     return (
         diffs.groupBy("was", "now", "change")
-        .agg(*counts, moved.alias("median_moved_ms"))
+        .agg(*columns(*counts, moved))
         .orderBy("was", "now", F.desc("change"))
         .select("was", "now", "change", *FATES, "median_moved_ms")
     )

@@ -27,19 +27,25 @@ Clocks of brokers differ. Orders between brokers are as good as their clocks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pyspark.sql import Window
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, WindowSpec
 
 LATE_NEWS_MS = 60_000
 PARTITION = ("run", "topic", "partition")
 REQUESTS = ("isr_shrink", "isr_expand")
 OWN = (*REQUESTS, "isr_commit", "isr_rejected")
 _OTHERS = ("leader", "follower", "metadata")
+_PLACE = f"""struct(
+    coalesce(try_cast(detail.line as long), 0L),
+    coalesce(partition_epoch, -1),
+    if(kind in {REQUESTS}, 0, 1))"""
+_CHANGE = """case
+    when isr_before is null and is_unannounced then 'expand'
+    when isr_before is null and misses_some then 'unknown'
+    when isr_before is null then 'first'
+    when size(array_except(isr_before, isr)) = 0 then 'expand'
+    when size(array_except(isr, isr_before)) = 0 then 'shrink'
+    else 'replace' end"""
 
 
 def isr_history(events: DataFrame) -> DataFrame:
@@ -53,59 +59,40 @@ def isr_history(events: DataFrame) -> DataFrame:
     order = Window.partitionBy(*PARTITION).orderBy("ts_ms", "island")
     previous = F.when(~F.col("misses_some"), F.lag("isr").over(order))
     known = F.coalesce("stated_before", previous)
-    before = F.when(members(known) != members("isr"), known)
-    by = F.when(is_expand(), "leader").otherwise(F.col("by"))
+    by = F.expr("if(change = 'expand', 'leader', by) as by")
     return (
         _islands(_fresh(_statements(events)))
-        .withColumn("isr_before", before)
-        .withColumn("change", _change())
-        .select(*PARTITION, "ts_ms", "leader", "isr", "isr_before", "change", by.alias("by"))
+        .withColumn("isr_before", F.when(members(known) != members("isr"), known))
+        .withColumn("change", F.expr(_CHANGE))
+        .select(*PARTITION, "ts_ms", "leader", "isr", "isr_before", "change", by)
     )
 
 
 # What the questions are made of
 
 
+def columns(*sql: str) -> list[Column]:
+    """Columns as Spark SQL words them; `detail.name` is null where a row has no such detail."""
+    return [F.expr(text) for text in sql]
+
+
 def members(isr: Column | str) -> Column:
     """An ISR as a set: brokers list its members in any order."""
-    return F.array_sort(F.col(isr) if isinstance(isr, str) else isr)
+    return F.array_sort(isr)
 
 
-def detail(name: str) -> Column:
-    return F.try_element_at("detail", F.lit(name))
+def with_own(events: DataFrame) -> DataFrame:
+    """Events with `is_own`, the leader itself said it, not a controller, and their `place`.
+
+    That is the order of one moment: the line in the log, else requests before answers.
+    """
+    is_own = f"kind in {OWN} and coalesce(detail.said_by, 'leader') != 'controller'"
+    return events.withColumns({"is_own": F.expr(is_own), "place": F.expr(_PLACE)})
 
 
-def is_own() -> Column:
-    """The leader itself said it, not a controller."""
-    return F.coalesce(detail("said_by"), F.lit("leader")) != "controller"
-
-
-def is_shrink() -> Column:
-    return F.col("change") == "shrink"
-
-
-def is_expand() -> Column:
-    return F.col("change") == "expand"
-
-
-def _change() -> Column:
-    left = F.size(F.array_except("isr_before", "isr")) > 0
-    joined = F.size(F.array_except("isr", "isr_before")) > 0
-    return (
-        F.when(F.col("isr_before").isNull() & F.col("is_unannounced"), "expand")
-        .when(F.col("isr_before").isNull() & F.col("misses_some"), "unknown")
-        .when(F.col("isr_before").isNull(), "first")
-        .when(left & joined, "replace")
-        .when(left, "shrink")
-        .otherwise("expand")
-    )
-
-
-def place() -> Column:
-    """The order of one moment: the line in the log, else requests before answers."""
-    rank = F.when(F.col("kind").isin(*REQUESTS), 0).otherwise(1)
-    line = F.coalesce(detail("line").try_cast("long"), F.lit(0))
-    return F.struct(line, F.coalesce("partition_epoch", F.lit(-1)), rank)
+def own_lines() -> WindowSpec:
+    """What one broker says itself of one partition, in its order; of rows `with_own`."""
+    return Window.partitionBy(*PARTITION, "broker", "is_own").orderBy("ts_ms", "place")
 
 
 def _statements(events: DataFrame) -> DataFrame:
@@ -113,46 +100,34 @@ def _statements(events: DataFrame) -> DataFrame:
 
     All windows from here to the history are within a partition, so the data move once.
     """
-    kind = F.col("kind")
-    rows = (
-        events.where(kind.isin(*OWN, *_OTHERS))
-        .where(F.col("topic").isNotNull() & F.col("partition").isNotNull())
-        .join(F.broadcast(_brokers_that_print_commits(events)), on=["run", "broker"], how="left")
-        .repartition(*PARTITION)
-        .withColumn("is_own", kind.isin(*OWN) & is_own())
-        .withColumn("place", place())
-    )
-    order = Window.partitionBy(*PARTITION, "broker", "is_own").orderBy("ts_ms", "place")
-    is_leaders = F.col("is_own") | _is_answer() | _is_asked_for()
+    commits = with_own(events).where("kind = 'isr_commit' and is_own and broker is not null")
+    prints = commits.select("run", "broker", F.lit(True).alias("prints_commits")).distinct()
+    # A ZooKeeper controller stores what a leader asked it for.
+    is_answer = F.expr("coalesce(detail.asked_by = 'leader', false)")
+    by = F.when(F.col("is_own") | is_answer | _is_asked_for(), "leader").otherwise("controller")
+    # A leader's own log says "ISR updated" without having said "Shrinking" or "Expanding".
+    is_unannounced = """coalesce(is_own and kind = 'isr_commit' and detail.file is not null
+        and partition_epoch > 0 and stated_before is null, false) as is_unannounced"""
+    leader = """case when is_own then broker when kind = 'leader' then coalesce(replica, broker)
+        when kind = 'follower' then replica else try_cast(detail.leader as int) end as leader"""
     return (
-        rows.withColumn("is_stored", _is_stored(order))
-        .withColumn("stated_before", _stated_before(order))
-        .withColumn("by", F.when(is_leaders, "leader").otherwise("controller"))
-        .where((kind != "isr_rejected") & (~kind.isin(*REQUESTS) | F.col("is_stored")))
+        with_own(events)
+        .where(f"kind in {(*OWN, *_OTHERS)} and topic is not null and partition is not null")
+        .join(F.broadcast(prints), on=["run", "broker"], how="left")
+        .repartition(*PARTITION)
+        .withColumns({"is_stored": _is_stored(), "stated_before": _stated_before(), "by": by})
+        .where(f"kind != 'isr_rejected' and (kind not in {REQUESTS} or is_stored)")
         .select(
-            *PARTITION,
-            "ts_ms",
-            "place",
-            "leader_epoch",
-            "partition_epoch",
-            "isr",
-            "stated_before",
-            _is_unannounced().alias("is_unannounced"),
-            _leader().alias("leader"),
-            "by",
+            *(*PARTITION, "ts_ms", "place", "leader_epoch", "partition_epoch", "isr"),
+            *("stated_before", *columns(is_unannounced, leader), "by"),
         )
     )
 
 
-def _brokers_that_print_commits(events: DataFrame) -> DataFrame:
-    commits = events.where("kind = 'isr_commit' and broker is not null").where(is_own())
-    return commits.select("run", "broker", F.lit(True).alias("prints_commits")).distinct()
-
-
-def _is_stored(order: WindowSpec) -> Column:
+def _is_stored() -> Column:
     """What a leader asked for was stored, as far as its own later lines tell."""
-    next_kind = F.lead("kind").over(order)
-    next_before = members(F.lead("isr_before").over(order))
+    next_kind = F.lead("kind").over(own_lines())
+    next_before = members(F.lead("isr_before").over(own_lines()))
     return (
         F.when(next_kind.isin("isr_rejected", "isr_commit"), False)
         .when(next_before == members("isr"), True)
@@ -161,58 +136,33 @@ def _is_stored(order: WindowSpec) -> Column:
     )
 
 
-def _stated_before(order: WindowSpec) -> Column:
+def _stated_before() -> Column:
     """The ISR before a change: the line's own word, or that of the request it answers."""
-    is_answer = F.lag("kind").over(order).isin(*REQUESTS) & (
-        members(F.lag("isr").over(order)) == members("isr")
-    )
-    return F.coalesce("isr_before", F.when(is_answer, F.lag("isr_before").over(order)))
-
-
-def _is_unannounced() -> Column:
-    """A leader's own log says "ISR updated" without having said "Shrinking" or "Expanding"."""
-    is_from_log = detail("file").isNotNull() & (F.col("partition_epoch") > 0)
-    is_commit = F.col("is_own") & (F.col("kind") == "isr_commit")
-    return F.coalesce(is_commit & is_from_log & F.col("stated_before").isNull(), F.lit(False))
-
-
-def _is_answer() -> Column:
-    """A ZooKeeper controller stores what a leader asked it for."""
-    return F.coalesce(detail("asked_by") == "leader", F.lit(False))
+    kind, isr, before = (F.lag(name).over(own_lines()) for name in ("kind", "isr", "isr_before"))
+    is_answer = kind.isin(*REQUESTS) & (members(isr) == members("isr"))
+    return F.coalesce("isr_before", F.when(is_answer, before))
 
 
 def _is_asked_for() -> Column:
     """A leader asked for this very ISR within the minute before."""
     until_now = Window.partitionBy(*PARTITION).orderBy("ts_ms", "place")
-    request = F.struct(members("isr").alias("isr"), "ts_ms")
-    asked = F.last(F.when(F.col("kind").isin(*REQUESTS), request), ignorenulls=True).over(until_now)
+    request = F.when(F.col("kind").isin(*REQUESTS), F.struct(members("isr").alias("isr"), "ts_ms"))
+    asked = F.last(request, ignorenulls=True).over(until_now)
     is_recent = F.col("ts_ms") - asked["ts_ms"] <= LATE_NEWS_MS
     return F.coalesce((asked["isr"] == members("isr")) & is_recent, F.lit(False))
-
-
-def _leader() -> Column:
-    kind = F.col("kind")
-    return (
-        F.when(F.col("is_own"), F.col("broker"))
-        .when(kind == "leader", F.coalesce("replica", "broker"))
-        .when(kind == "follower", F.col("replica"))
-        .otherwise(detail("leader").try_cast("int"))
-    )
 
 
 def _fresh(statements: DataFrame) -> DataFrame:
     """Without late news, and with the leader as far as it is known by then; see the theory, 2."""
     minute = Window.partitionBy(*PARTITION).orderBy("ts_ms").rangeBetween(-LATE_NEWS_MS, -1)
     until_now = Window.partitionBy(*PARTITION).orderBy("ts_ms", "place")
-    is_late = [
-        F.coalesce(F.max(epoch).over(minute) > F.col(epoch), F.lit(False))
-        for epoch in ("partition_epoch", "leader_epoch")
-    ]
+    newer = [F.max(n).over(minute) > F.col(n) for n in ("partition_epoch", "leader_epoch")]
+    is_late = [F.coalesce(is_newer, F.lit(False)) for is_newer in newer]
     return (
         statements.withColumn("is_late", is_late[0] | is_late[1])
-        .where(~F.col("is_late"))
+        .where("not is_late")
         .withColumn("leader", F.last("leader", ignorenulls=True).over(until_now))
-        .where(F.col("isr").isNotNull())
+        .where("isr is not null")
     )
 
 
@@ -224,26 +174,22 @@ def _islands(statements: DataFrame) -> DataFrame:
     is_same = members(F.lag("isr").over(order)) == members("isr")
     is_next_change = F.col("is_unannounced") & (F.col("partition_epoch") != last_epoch)
     starts = ~F.coalesce(is_same, F.lit(False)) | F.coalesce(is_next_change, F.lit(False))
-    row = F.row_number().over(order)
-    row_of_epoch = F.when(F.col("partition_epoch").isNotNull(), F.col("row"))
+    row_of_epoch = F.expr("if(partition_epoch is not null, row, null)")
     rows_since = F.col("row") - F.last(row_of_epoch, ignorenulls=True).over(so_far)
     step = F.col("partition_epoch") - last_epoch
-    moment = F.struct("ts_ms", "place")
-    stated_at = F.when(F.col("stated_before").isNotNull(), moment)
-    told = [
-        F.min("ts_ms").alias("ts_ms"),
-        F.min_by("isr", moment).alias("isr"),
-        F.min_by("leader", moment).alias("leader"),
-        F.min_by("is_unannounced", moment).alias("is_unannounced"),
-        F.min_by("misses_some", moment).alias("misses_some"),
-        F.min_by("stated_before", stated_at).alias("stated_before"),
-        F.max("by").alias("by"),  # "leader" comes after "controller"
-    ]
+    at_first = ("isr", "leader", "is_unannounced", "misses_some")
+    island = columns(
+        "min(ts_ms) as ts_ms",
+        *(f"min_by({name}, struct(ts_ms, place)) as {name}" for name in at_first),
+        """min_by(stated_before, struct(ts_ms, place))
+            filter (where stated_before is not null) as stated_before""",
+        "max(by) as by",  # "leader" comes after "controller"
+    )
     return (
-        statements.withColumn("row", row)
+        statements.withColumn("row", F.row_number().over(order))
         .withColumn("starts", starts.cast("int"))
         .withColumn("misses_some", F.coalesce(~step.between(0, rows_since), F.lit(False)))
         .withColumn("island", F.sum("starts").over(order))
         .groupBy(*PARTITION, "island")
-        .agg(*told)
+        .agg(*island)
     )

@@ -8,40 +8,50 @@ the produces with acks=1, which do not wait, among the others.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from isrlab.churn.counts import HOUR_MS, commit_latency, controller_load, hour, keys_of
-from isrlab.churn.history import detail, is_expand, is_shrink, isr_history
+from isrlab.churn.history import columns, isr_history
 from isrlab.churn.moves import absences
 from isrlab.churn.times import isr_times
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pandas as pd
-    from pyspark.sql import Column, DataFrame
 
-METRICS: dict[str, str] = {
-    "IsrShrinksPerSec": "shrinks that leaders made, per second",
-    "IsrExpandsPerSec": "expands, per second",
-    "FailedIsrUpdatesPerSec": "ISR changes refused, per second",
-    "UnderReplicatedPartitions": "partitions with a replica out of the ISR, on average",
-    "AtMinIsrPartitionCount": "partitions with an ISR just as large as producers need, on average",
-    "UnderMinIsrPartitionCount": "partitions that refuse acks=all, on average",
-    "OneCopyPartitionCount": "replicated partitions with one replica in the ISR, on average",
-    "FlapsPerHour": "replicas back in the ISR within the flap window, per hour",
-    "MedianRejoinSeconds": "time out of the ISR before a return, median",
-    "LongestRejoinSeconds": "time out of the ISR before a return, longest",
-    "RefusedProducesPerSec": "produces refused or timed out, per second",
-    "RemoteTimeMs50thPercentile": "ms that a produce with acks=all waited for the ISR, median",
-    "RemoteTimeMs99thPercentile": "the same, 99th percentile",
-    "IsrRequestsPerSec": "ISR changes asked of the controller (or ZooKeeper), per second",
-}
 FLAP_MS = 60_000
 GIVEN_UP = "DELIVERY_TIMEOUT"  # of a produce that has been counted when it was refused
+_RATES = {"IsrShrinksPerSec": "shrink", "IsrExpandsPerSec": "expand",
+          "FailedIsrUpdatesPerSec": "rejected"}  # fmt: skip
+_TABLE = {  # what each metric means, and how the parts of a run give it
+    "IsrShrinksPerSec": ("shrinks that leaders made, per second", "IsrShrinksPerSec"),
+    "IsrExpandsPerSec": ("expands, per second", "IsrExpandsPerSec"),
+    "FailedIsrUpdatesPerSec": ("ISR changes refused, per second", "FailedIsrUpdatesPerSec"),
+    "UnderReplicatedPartitions":
+        ("partitions with a replica out of the ISR, on average", "under_replicated_ms / ms"),
+    "AtMinIsrPartitionCount": (
+        "partitions with an ISR just as large as producers need, on average", "at_min_isr_ms / ms"),
+    "UnderMinIsrPartitionCount":
+        ("partitions that refuse acks=all, on average", "under_min_isr_ms / ms"),
+    "OneCopyPartitionCount":
+        ("replicated partitions with one replica in the ISR, on average", "one_copy_ms / ms"),
+    "FlapsPerHour":
+        ("replicas back in the ISR within the flap window, per hour", f"flaps * {HOUR_MS} / ms"),
+    "MedianRejoinSeconds": ("time out of the ISR before a return, median", "median_s"),
+    "LongestRejoinSeconds": ("time out of the ISR before a return, longest", "longest_s"),
+    "RefusedProducesPerSec": ("produces refused or timed out, per second", "refused / seconds"),
+    "RemoteTimeMs50thPercentile":
+        ("ms that a produce with acks=all waited for the ISR, median", "p50_ms"),
+    "RemoteTimeMs99thPercentile": ("the same, 99th percentile", "p99_ms"),
+    "IsrRequestsPerSec": ("ISR changes asked of the controller (or ZooKeeper), per second",
+                          "isr_requests / seconds"),
+}  # fmt: skip
+_OF_NOTHING = ("median_s", "longest_s", "p50_ms", "p99_ms")  # null where there is none, not 0
+METRICS = {name: meaning for name, (meaning, _) in _TABLE.items()}
 
 
 def rates(
@@ -58,20 +68,24 @@ def rates(
     covers. What never changed has no row. `seconds` is the time, null rates if that is 0.
     """
     keys = keys_of(by)
-    names = ["IsrShrinksPerSec", "IsrExpandsPerSec", "FailedIsrUpdatesPerSec"]
+    each = [*dict.fromkeys(["run", *keys])]
     per_second = [
-        (F.sum(name) / F.nullif(F.first("seconds"), F.lit(0.0))).alias(name) for name in names
+        f"count_if(change = '{change}') / nullif(first(seconds), 0) as {name}"
+        for name, change in _RATES.items()
     ]
-    span = _spans(events, from_ms, to_ms)
+    place = ("run", "topic", "partition", "ts_ms")
+    changes = isr_history(events).where("by = 'leader' and change in ('shrink', 'expand')")
+    refused = events.where("kind = 'isr_rejected'")
     return (
-        _counted(events)
+        changes.selectExpr(*place, "leader as broker", "change")
+        .unionByName(refused.selectExpr(*place, "broker", "'rejected' as change"))
         .withColumn("hour", hour())
-        .join(F.broadcast(span), on="run", how="inner")
+        .join(F.broadcast(_spans(events, from_ms, to_ms)), on="run", how="inner")
         .withColumn("seconds", _seconds("hour" in keys))
-        .groupBy(*dict.fromkeys(["run", *keys]))
-        .agg(*per_second, F.first("seconds").alias("seconds"))
+        .groupBy(*each)
+        .agg(*columns(*per_second), F.first("seconds").alias("seconds"))
         .orderBy(*keys)
-        .select(*dict.fromkeys(["run", *keys]), "seconds", *names)
+        .select(*each, "seconds", *_RATES)
     )
 
 
@@ -90,51 +104,37 @@ def metrics(
     `replicas` is the replication factor (default: by partition, the most that was ever seen). A run
     lasts from `from_ms` to `to_ms`, by default from its first to its last event.
     """
-    ms = F.nullif(F.col("to_ms") - F.col("from_ms"), F.lit(0))
-    seconds = ms / 1000
     out = (
-        absences(events)
-        .groupBy("run")
-        .agg(
-            F.count_if(F.col("out_ms") <= FLAP_MS).alias("flaps"),
-            (F.median("out_ms") / 1000).alias("median_s"),
-            (F.max("out_ms") / 1000).alias("longest_s"),
-        )
+        f"count_if(out_ms <= {FLAP_MS}) as flaps",
+        *("median(out_ms) / 1000 as median_s", "max(out_ms) / 1000 as longest_s"),
     )
-    is_refused = (F.col("kind") == "produce_error") & ~detail("error").eqNullSafe(GIVEN_UP)
-    refused = events.groupBy("run").agg(F.count_if(is_refused).alias("refused"))
-    names = ["under_replicated_ms", "one_copy_ms", "at_min_isr_ms", "under_min_isr_ms"]
-    times = isr_times(
-        events, min_insync_replicas, by=("run",), replicas=replicas, end_ms=to_ms
-    ).select("run", *names)
-    changes = rates(events, from_ms=from_ms, to_ms=to_ms).drop("seconds")
-    asked = controller_load(events).select("run", "isr_requests")
+    refused = f"""count_if(kind = 'produce_error'
+        and not detail.error <=> '{GIVEN_UP}') as refused"""
+    times = isr_times(events, min_insync_replicas, by=("run",), replicas=replicas, end_ms=to_ms)
+    parts = (
+        rates(events, from_ms=from_ms, to_ms=to_ms).drop("seconds"),
+        times.drop("replicas", "min_isr"),
+        absences(events).groupBy("run").agg(*columns(*out)),
+        events.groupBy("run").agg(F.expr(refused)),
+        commit_latency(events),
+        controller_load(events),
+    )
     named = events.sparkSession.createDataFrame([(run,) for run in runs], "run string")
     rows = _spans(events, from_ms, to_ms).join(named, on="run", how="full")
-    rows = rows.withColumns(
-        {
-            "from_ms": F.coalesce("from_ms", F.lit(from_ms).cast("long")),
-            "to_ms": F.coalesce("to_ms", F.lit(to_ms).cast("long")),
-        }
-    )
-    for part in (changes, times, out, refused, commit_latency(events), asked):
+    for part in parts:
         rows = rows.join(part, on="run", how="left")
-    return rows.select(
-        "run",
-        (ms / HOUR_MS).alias("hours"),
-        *[_or_zero(F.col(name), name) for name in list(METRICS)[:3]],
-        _or_zero(F.col("under_replicated_ms") / ms, "UnderReplicatedPartitions"),
-        _or_zero(F.col("at_min_isr_ms") / ms, "AtMinIsrPartitionCount"),
-        _or_zero(F.col("under_min_isr_ms") / ms, "UnderMinIsrPartitionCount"),
-        _or_zero(F.col("one_copy_ms") / ms, "OneCopyPartitionCount"),
-        _or_zero(F.col("flaps") * HOUR_MS / ms, "FlapsPerHour"),
-        F.col("median_s").alias("MedianRejoinSeconds"),
-        F.col("longest_s").alias("LongestRejoinSeconds"),
-        _or_zero(F.col("refused") / seconds, "RefusedProducesPerSec"),
-        F.col("p50_ms").cast("double").alias("RemoteTimeMs50thPercentile"),
-        F.col("p99_ms").cast("double").alias("RemoteTimeMs99thPercentile"),
-        _or_zero(F.col("isr_requests") / seconds, "IsrRequestsPerSec"),
-    ).orderBy("run")
+    given = {"from_ms": from_ms, "to_ms": to_ms}
+    first, last = (F.coalesce(n, F.lit(ms).cast("long")) for n, ms in given.items())
+    values = [
+        f"cast({sql if sql in _OF_NOTHING else f'coalesce({sql}, 0)'} as double) as {name}"
+        for name, (_, sql) in _TABLE.items()
+    ]
+    return (
+        rows.withColumn("ms", F.nullif(last - first, F.lit(0)))
+        .withColumn("seconds", F.expr("ms / 1000"))
+        .orderBy("run")
+        .selectExpr("run", f"ms / {HOUR_MS} as hours", *values)
+    )
 
 
 def compare(measured: DataFrame, was: str, now: str) -> DataFrame:
@@ -146,20 +146,14 @@ def compare(measured: DataFrame, was: str, now: str) -> DataFrame:
     for run in (was, now):
         if run not in known:
             raise ValueError(f"unknown run {run!r}; known: {', '.join(known)}")
-    pairs = [
-        F.struct(F.lit(i).alias("place"), F.lit(m).alias("metric"), F.col(m).alias("value"))
-        for i, m in enumerate(METRICS)
-    ]
-    long = measured.select("run", F.explode(F.array(*pairs)).alias("one")).select("run", "one.*")
-    value = [
-        F.max(F.when(F.col("run") == run, F.col("value"))).alias(name)
-        for name, run in (("was", was), ("now", now))
-    ]
+    rows = ", ".join(f"{place}, '{name}', {name}" for place, name in enumerate(METRICS))
+    value = {run: F.max(F.when(F.col("run") == run, F.col("value"))) for run in (was, now)}
     return (
-        long.groupBy("place", "metric")
-        .agg(*value)
+        measured.selectExpr("run", f"stack({len(METRICS)}, {rows}) as (place, metric, value)")
+        .groupBy("place", "metric")
+        .agg(value[was].alias("was"), value[now].alias("now"))
         .orderBy("place")
-        .select("metric", "was", "now", (F.col("now") - F.col("was")).alias("change"))
+        .selectExpr("metric", "was", "now", "now - was as change")
     )
 
 
@@ -192,25 +186,6 @@ def bands(
     return pd.DataFrame(rows, columns=[by, "metric", "mean", "low", "high", "seeds"])
 
 
-def _counted(events: DataFrame) -> DataFrame:
-    """One row for each change of a leader and each refusal: its keys, and 1 in the right column."""
-    keys = ["run", "topic", "partition", "broker", "ts_ms"]
-    changes = isr_history(events).where((F.col("by") == "leader") & (is_shrink() | is_expand()))
-    counts = changes.withColumn("broker", F.col("leader")).select(
-        *keys,
-        is_shrink().cast("int").alias("IsrShrinksPerSec"),
-        is_expand().cast("int").alias("IsrExpandsPerSec"),
-        F.lit(0).alias("FailedIsrUpdatesPerSec"),
-    )
-    refused = events.where("kind = 'isr_rejected'").select(
-        *keys,
-        F.lit(0).alias("IsrShrinksPerSec"),
-        F.lit(0).alias("IsrExpandsPerSec"),
-        F.lit(1).alias("FailedIsrUpdatesPerSec"),
-    )
-    return counts.unionByName(refused)
-
-
 def _spans(events: DataFrame, from_ms: int | None, to_ms: int | None) -> DataFrame:
     """From when to when each run lasts."""
     first = F.min("ts_ms") if from_ms is None else F.lit(from_ms).cast("long")
@@ -224,7 +199,3 @@ def _seconds(of_hour: bool) -> Column:
         return (F.col("to_ms") - F.col("from_ms")) / 1000
     until = F.least(F.col("to_ms"), (F.col("hour") + 1) * HOUR_MS)
     return (until - F.greatest(F.col("from_ms"), F.col("hour") * HOUR_MS)) / 1000
-
-
-def _or_zero(value: Column, name: str) -> Column:
-    return F.coalesce(value.cast("double"), F.lit(0.0)).alias(name)

@@ -6,21 +6,14 @@ about replicas, and not about sizes of ISRs, is asked of `moves`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pyspark.sql import Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from isrlab.churn.history import LATE_NEWS_MS, PARTITION, detail, isr_history, members
+from isrlab.churn.history import LATE_NEWS_MS, PARTITION, columns, isr_history
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import Column, DataFrame
-
-LEAVES, JOINS = CHANGES = ("leaves", "joins")
 OUTAGES_SCHEMA = "run string, broker int, down_ms long, up_ms long"
 REPLICA = (*PARTITION, "replica")
+_ABSENCE = (*REPLICA, "left_ms", "back_ms", "out_ms")
 _OUTAGE = ("run", "broker", "down_ms", "up_ms")
 
 
@@ -30,25 +23,16 @@ def moves(events: DataFrame) -> DataFrame:
     `change` is "leaves" or "joins"; `leader`, `by` and `isr_change` are what `isr_history` says of
     the change of the ISR.
     """
-    left = F.transform(F.array_except("isr_before", "isr"), _as(LEAVES))
-    joined = F.transform(F.array_except("isr", "isr_before"), _as(JOINS))
-    told = ("ts_ms", "leader", "by", "isr_change")
-    return (
-        isr_history(events)
-        .withColumnRenamed("change", "isr_change")
-        .select(*PARTITION, *told, F.explode(F.concat(left, joined)).alias("move"))
-        .select(*PARTITION, "move.*", *told)
-    )
-
-
-def _as(change: str) -> Callable[[Column], Column]:
-    """A replica with what it does."""
-    return lambda replica: F.struct(replica.alias("replica"), F.lit(change).alias("change"))
+    moved = """inline(concat(
+        transform(array_except(isr_before, isr), r -> struct(r as replica, 'leaves' as change)),
+        transform(array_except(isr, isr_before), r -> struct(r as replica, 'joins' as change))))"""
+    names = ("ts_ms", "leader", "by", "change as isr_change")
+    return isr_history(events).selectExpr(*PARTITION, moved, *names)
 
 
 def removals(events: DataFrame) -> DataFrame:
     """Each replica that a shrink took out, whoever made it; columns as in `moves`."""
-    return moves(events).where((F.col("change") == LEAVES) & (F.col("isr_change") == "shrink"))
+    return moves(events).where("change = 'leaves' and isr_change = 'shrink'")
 
 
 def evictions(events: DataFrame) -> DataFrame:
@@ -61,22 +45,19 @@ def evictions(events: DataFrame) -> DataFrame:
 
 def asked_to_leave(events: DataFrame) -> DataFrame:
     """Each replica that a leader asked to drop, stored or not: the row of the shrink, `replica`."""
-    leaving = F.explode(F.array_except(members("isr_before"), members("isr")))
+    leaving = F.explode(F.array_except("isr_before", "isr"))
     return events.where("kind = 'isr_shrink'").withColumn("replica", leaving)
 
 
 def absences(events: DataFrame) -> DataFrame:
     """Each time a replica left an ISR and came back: replica, `left_ms`, `back_ms`, `out_ms`."""
-    is_left = F.col("change") == LEAVES
-    order = Window.partitionBy(*REPLICA).orderBy("ts_ms", is_left)
-    left_ms = F.when(F.lag(is_left).over(order), F.lag("ts_ms").over(order))
+    order = Window.partitionBy(*REPLICA).orderBy("ts_ms", F.expr("change = 'leaves'"))
+    left_ms = F.when(F.lag("change").over(order) == "leaves", F.lag("ts_ms").over(order))
     return (
         moves(events)
         .withColumn("left_ms", left_ms)
-        .where(~is_left & F.col("left_ms").isNotNull())
-        .withColumnRenamed("ts_ms", "back_ms")
-        .withColumn("out_ms", F.col("back_ms") - F.col("left_ms"))
-        .select(*REPLICA, "left_ms", "back_ms", "out_ms")
+        .where("change = 'joins' and left_ms is not null")
+        .selectExpr(*REPLICA, "left_ms", "ts_ms as back_ms", "ts_ms - left_ms as out_ms")
     )
 
 
@@ -106,28 +87,26 @@ def rejoin_times(events: DataFrame) -> DataFrame:
 
     `lag_records` is null where no line tells the offsets: logs do so since 2.2. Longest first.
     """
-    out, asked = absences(events).alias("out"), _lag_when_asked(events).alias("asked")
-    same = [F.col(f"out.{key}") == F.col(f"asked.{key}") for key in REPLICA]
-    before = F.col("left_ms") - F.col("asked_ms")
-    columns = [*REPLICA, "left_ms", "back_ms", "out_ms"]
+    is_near = f"left_ms - asked_ms between 0 and {LATE_NEWS_MS}"
+    last = f"max_by(lag_records, asked_ms) filter (where {is_near}) as lag_records"
     return (
-        out.join(asked, on=[*same, before.between(0, LATE_NEWS_MS)], how="left")
-        .groupBy(*[F.col(f"out.{name}").alias(name) for name in columns])
-        .agg(F.max_by("lag_records", "asked_ms").alias("lag_records"))
+        absences(events)
+        .join(_lag_when_asked(events), on=list(REPLICA), how="left")
+        .groupBy(*_ABSENCE)
+        .agg(F.expr(last))
         .orderBy(F.desc("out_ms"), "left_ms", *REPLICA)
-        .select(*columns, "lag_records")
+        .select(*_ABSENCE, "lag_records")
     )
 
 
 def _lag_when_asked(events: DataFrame) -> DataFrame:
     """Each replica that a leader asked to drop, `asked_ms`, and the records it lacked, if told."""
-    end = F.coalesce("log_end_offset", detail("log_end_offset").try_cast("long"))
-    at = F.array_position(F.split(detail("out_of_sync"), ","), F.col("replica").cast("string"))
-    ends = F.split(detail("out_of_sync_end_offset"), ",")
-    reached = F.try_element_at(ends, F.when(at > 0, at.cast("int"))).try_cast("long")
-    lag = F.coalesce(detail("lag_records").try_cast("long"), end - reached)
-    asked_ms = F.col("ts_ms").alias("asked_ms")
-    return asked_to_leave(events).select(*REPLICA, asked_ms, lag.alias("lag_records"))
+    end = "coalesce(log_end_offset, try_cast(detail.log_end_offset as long))"
+    place = "array_position(split(detail.out_of_sync, ','), cast(replica as string))"
+    reached = f"get(split(detail.out_of_sync_end_offset, ','), cast({place} as int) - 1)"
+    stated = "try_cast(detail.lag_records as long)"
+    lag = f"coalesce({stated}, {end} - try_cast({reached} as long)) as lag_records"
+    return asked_to_leave(events).selectExpr(*REPLICA, "ts_ms as asked_ms", lag)
 
 
 def rejoins(events: DataFrame, outages: DataFrame) -> DataFrame:
@@ -142,25 +121,23 @@ def rejoins(events: DataFrame, outages: DataFrame) -> DataFrame:
     of_broker = Window.partitionBy("run", "broker").orderBy("down_ms")
     until = F.coalesce(F.lead("down_ms").over(of_broker), F.lit(2**62))
     known = outages.select(*_OUTAGE, until.alias("until_ms"))
-    is_before, is_leave = F.col("ts_ms") <= F.col("up_ms"), F.col("change") == LEAVES
-    last_left = F.max_by(is_leave, F.when(is_before, F.col("ts_ms")))
-    first_joins = F.min_by(~is_leave, F.when(~is_before, F.col("ts_ms")))
-    joined = F.min(F.when(~is_before & ~is_leave, F.col("ts_ms")))
-    back = F.col("back_ms") - F.col("up_ms")
-    totals = [
-        F.count("*").alias("partitions"),
-        F.count_if(F.col("back_ms").isNull()).alias("still_out"),
-        F.min(back).alias("first_ms"),
-        F.median(back).alias("median_ms"),
-        F.max(back).alias("last_ms"),
-    ]
+    of_partition = columns(
+        """coalesce(max_by(change = 'leaves', ts_ms) filter (where ts_ms <= up_ms),
+            min_by(change = 'joins', ts_ms) filter (where ts_ms > up_ms)) as was_out""",
+        "min(ts_ms) filter (where ts_ms > up_ms and change = 'joins') as back_ms",
+    )
+    totals = columns(
+        *("count(*) as partitions", "count_if(back_ms is null) as still_out"),
+        *("min(back_ms - up_ms) as first_ms", "median(back_ms - up_ms) as median_ms"),
+        "max(back_ms - up_ms) as last_ms",
+    )
     return (
         moves(events)
         .withColumnRenamed("replica", "broker")
         .join(F.broadcast(known), on=["run", "broker"], how="inner")
-        .where(F.col("ts_ms") < F.col("until_ms"))
+        .where("ts_ms < until_ms")
         .groupBy(*_OUTAGE, *PARTITION[1:])
-        .agg(F.coalesce(last_left, first_joins).alias("was_out"), joined.alias("back_ms"))
+        .agg(*of_partition)
         .where("was_out")
         .groupBy(*_OUTAGE)
         .agg(*totals)

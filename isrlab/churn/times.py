@@ -6,17 +6,21 @@ partitions at a moment; these are their integrals, in milliseconds.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from pyspark.sql import Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from isrlab.churn.history import PARTITION, detail, isr_history
+from isrlab.churn.history import PARTITION, columns, isr_history
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark.sql import DataFrame
+_TIMES = {  # what holds of an interval that counts
+    "known_ms": "is_certain",
+    "under_replicated_ms": "is_certain and isr_size < replicas",
+    "one_copy_ms": "is_certain and isr_size <= 1 and isr_size < replicas",
+    "at_min_isr_ms": "is_certain and isr_size = min_isr",
+    "under_min_isr_ms": "is_certain and isr_size < min_isr",
+    "uncertain_ms": "not is_certain",
+}
 
 
 def isr_intervals(events: DataFrame, end_ms: int | None = None) -> DataFrame:
@@ -31,15 +35,14 @@ def isr_intervals(events: DataFrame, end_ms: int | None = None) -> DataFrame:
     next_ms = F.lead("ts_ms").over(order)
     misses_some = next_ms.isNotNull() & F.lead("isr_before").over(order).isNull()
     end = F.lit(end_ms) if end_ms is not None else F.col("end_ms")
+    held = ("isr", "size(isr) as isr_size", "leader", "is_certain")
     return (
         isr_history(events)
         .join(F.broadcast(ends), on="run", how="inner")
         .withColumn("is_certain", ~misses_some)
         .withColumn("to_ms", F.least(F.coalesce(next_ms, end), end).cast("long"))
-        .withColumnRenamed("ts_ms", "from_ms")
-        .withColumn("isr_size", F.size("isr"))
-        .where("to_ms >= from_ms")
-        .select(*PARTITION, "from_ms", "to_ms", "isr", "isr_size", "leader", "is_certain")
+        .where("to_ms >= ts_ms")
+        .selectExpr(*PARTITION, "ts_ms as from_ms", "to_ms", *held)
     )
 
 
@@ -64,27 +67,19 @@ def isr_times(
     if min_insync_replicas < 1:
         raise ValueError(f"min_insync_replicas must be 1 or more, not {min_insync_replicas}")
     count = F.lit(replicas) if replicas is not None else F.col("most")
-    size = F.col("isr_size")
-    conditions = {
-        "known_ms": F.lit(True),
-        "under_replicated_ms": size < F.col("replicas"),
-        "one_copy_ms": (size <= 1) & (size < F.col("replicas")),
-        "at_min_isr_ms": size == F.col("min_isr"),
-        "under_min_isr_ms": size < F.col("min_isr"),
-    }
-    held = {name: holds & F.col("is_certain") for name, holds in conditions.items()}
-    held["uncertain_ms"] = ~F.col("is_certain")
-    length = F.col("to_ms") - F.col("from_ms")
-    times = [F.sum(F.when(holds, length).otherwise(0)).alias(name) for name, holds in held.items()]
-    sizes = [F.max(name).alias(name) for name in ("replicas", "min_isr")]
+    sizes = [f"max({name}) as {name}" for name in ("replicas", "min_isr")]
+    times = [f"sum(if({holds}, to_ms - from_ms, 0)) as {name}" for name, holds in _TIMES.items()]
+    most = """max(greatest(coalesce(size(isr), 0), coalesce(size(isr_before), 0),
+        coalesce(size(split(detail.replicas, ',')), 0))) as most"""
+    most_replicas = events.groupBy(*PARTITION).agg(F.expr(most))
     return (
         isr_intervals(events, end_ms)
-        .join(_most_replicas(events), on=list(PARTITION), how="inner")
+        .join(most_replicas, on=list(PARTITION), how="inner")
         .withColumn("replicas", count.cast("int"))
         .withColumn("min_isr", F.least(F.lit(min_insync_replicas), "replicas"))
         .groupBy(*by)
-        .agg(*sizes, *times)
-        .select(*by, "replicas", "min_isr", *held)
+        .agg(*columns(*sizes, *times))
+        .select(*by, "replicas", "min_isr", *_TIMES)
     )
 
 
@@ -95,13 +90,10 @@ def under_replicated(
 
     Columns and `replicas` as in `isr_times`, with `one_copy_ms` as `time_with_one_copy_ms`.
     """
-    columns = ["replicas", "known_ms", "under_replicated_ms", "time_with_one_copy_ms"]
-    return (
-        isr_times(events, replicas=replicas, end_ms=end_ms)
-        .withColumnRenamed("one_copy_ms", "time_with_one_copy_ms")
-        .orderBy(F.desc("under_replicated_ms"), *PARTITION)
-        .select(*PARTITION, *columns, "uncertain_ms")
-    )
+    times = isr_times(events, replicas=replicas, end_ms=end_ms)
+    one_copy = "one_copy_ms as time_with_one_copy_ms"
+    names = ("replicas", "known_ms", "under_replicated_ms", one_copy, "uncertain_ms")
+    return times.orderBy(F.desc("under_replicated_ms"), *PARTITION).selectExpr(*PARTITION, *names)
 
 
 def under_replicated_by_leader(events: DataFrame, end_ms: int | None = None) -> DataFrame:
@@ -111,8 +103,8 @@ def under_replicated_by_leader(events: DataFrame, end_ms: int | None = None) -> 
     `isr_intervals`.
     """
     times = isr_times(events, by=("run", "leader"), end_ms=end_ms)
-    columns = ["run", "leader", "under_replicated_ms", "one_copy_ms"]
-    return times.orderBy("run", "leader").select(*columns)
+    names = ("run", "leader", "under_replicated_ms", "one_copy_ms")
+    return times.orderBy("run", "leader").select(*names)
 
 
 def at_min_isr(events: DataFrame, min_insync_replicas: int, end_ms: int | None = None) -> DataFrame:
@@ -137,11 +129,3 @@ def under_min_isr(
 def _longest(events: DataFrame, least: int, end_ms: int | None, name: str) -> DataFrame:
     times = isr_times(events, least, end_ms=end_ms)
     return times.orderBy(F.desc(name), *PARTITION).select(*PARTITION, "min_isr", "known_ms", name)
-
-
-def _most_replicas(events: DataFrame) -> DataFrame:
-    """The most replicas that any event of a partition names, in an ISR or in an assignment."""
-    assigned = F.size(F.split(detail("replicas"), ","))
-    sizes = [F.coalesce(F.size(name), F.lit(0)) for name in ("isr", "isr_before")]
-    named = F.greatest(*sizes, F.coalesce(assigned, F.lit(0)))
-    return events.groupBy(*PARTITION).agg(F.max(named).alias("most"))

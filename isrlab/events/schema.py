@@ -12,7 +12,7 @@ controller is no broker there. `detail.txt` lists every key that `detail` may ha
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -40,7 +40,7 @@ KINDS: dict[str, str] = {
     "metadata": "a broker learned of a change from the controller",
 }
 
-_LINES = Path(__file__).with_name("detail.txt").read_text(encoding="utf-8").splitlines()
+_LINES = files(__package__).joinpath("detail.txt").read_text("utf-8").splitlines()  # or in a zip
 _CELLS = [[cell.strip() for cell in line.split("|")] for line in _LINES if "|" in line]
 DETAIL: dict[str, dict[str, str]] = {  # by kind of row: the keys it may have, and what they mean
     kind: {key: text for key, kinds, text in _CELLS if kinds == "*" or kind in kinds.split()}

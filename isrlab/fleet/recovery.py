@@ -27,8 +27,8 @@ def load_share(config: FleetConfig, broker: int) -> float:
 
     The mean load without bursts, at no time of day. Raises ValueError if the broker is not there.
     """
-    most = max(produced for produced, _ in _threads(config, broker))
-    return most / load.follower_bytes_per_s(config, broker)
+    busiest, _ = max(_threads(config, broker))
+    return busiest / load.follower_bytes_per_s(config, broker)
 
 
 def expected_rejoin_s(config: FleetConfig, broker: int) -> float:
@@ -79,13 +79,11 @@ def _threads(config: FleetConfig, broker: int) -> list[tuple[float, int]]:
     """
     if not 1 <= broker <= config.brokers:
         raise ValueError(f"broker={broker} is out of range; valid: 1 to brokers={config.brokers}")
-    found = [(0.0, 0)]
-    for leader in leaders(config):
-        one = cell(config, leader)
-        times = np.where(one.partitions < config.hot_partitions, config.hot_times, 1.0)
-        for thread, follower in enumerate(one.thread_brokers):
-            if follower == broker:
-                reads = (one.thread_of == thread).any(axis=1)
-                records = float(times[reads].sum()) * config.records_per_s
-                found.append((records * config.record_bytes, int(reads.sum())))
-    return found
+    threads = [(0.0, 0)]
+    for led in (cell(config, leader) for leader in leaders(config)):
+        times = np.where(led.partitions < config.hot_partitions, config.hot_times, 1.0)
+        for thread in np.flatnonzero(np.equal(led.thread_brokers, broker)):
+            reads = (led.thread_of == thread).any(axis=1)
+            records = float(times[reads].sum()) * config.records_per_s
+            threads.append((records * config.record_bytes, int(reads.sum())))
+    return threads

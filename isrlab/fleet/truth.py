@@ -12,30 +12,42 @@ brokers than anybody knows; once it is out, nobody waits, but a copy is missing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from pyspark.sql import Window
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from isrlab import churn
 from isrlab.churn.blame import QUIET_MS
-from isrlab.churn.history import PARTITION, detail
+from isrlab.churn.history import PARTITION, columns
 from isrlab.churn.moves import REPLICA, asked_to_leave
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig, listed
 from isrlab.fleet.layout import TOPIC, assignment
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-    Configs = FleetConfig | Iterable[FleetConfig]
+Configs = FleetConfig | Iterable[FleetConfig]
 
 REQUEST_TIMEOUT_MS = 30_000  # request.timeout.ms of producers, by default
-MINUTE_MS = 60_000
 _EVICTION = ("run", "partition", "leader", "replica", "ts_ms")
 _TROUBLES = "run string, cause string, broker int, from_ms long, to_ms long"
+_PER_HOUR = [f"{n} * 60 / minutes as {n}_per_hour" for n in ("shrinks", "false_alarms")]
+
+
+def _with_counts(runs: DataFrame, *parts: DataFrame) -> DataFrame:
+    """Runs with what was counted in them; 0 where nothing was."""
+    for part in parts:
+        runs = runs.join(part, on="run", how="left")
+    return runs.na.fill(0, subset=[name for part in parts for name in part.columns[1:]])
+
+
+def _times(config: FleetConfig, of: Callable[[FleetConfig, int], Any]) -> list[tuple[Any, ...]]:
+    """When something happened to each broker of a fleet: run, broker, from and to (ms)."""
+    return [
+        (config.run, broker, int(start), int(end))
+        for broker in range(1, config.brokers + 1)
+        for start, end in zip(*of(config, broker), strict=True)
+    ]
 
 
 # False alarms
@@ -47,32 +59,23 @@ def evictions(events: DataFrame, runs: DataFrame) -> DataFrame:
     `replica` is null where several followers left at once; the times (ms) are then those of the one
     that was best off. In the order of `runs` (`fleet.runs`), then of time.
     """
-    knew = ("lag_records", "since_fetch_ms", "since_caught_up_ms")
+    names = ("lag_records", "since_fetch_ms", "since_caught_up_ms")
+    knew = [f"cast(detail.{name} as long) as {name}" for name in names]
     return (
         events.where("kind = 'isr_shrink'")
-        .withColumns({name: detail(name).cast("long") for name in knew})
-        .withColumnRenamed("broker", "leader")
         .join(runs.select("run", "place", "lag_time_ms", "lag_messages"), on="run", how="inner")
-        .withColumn("is_false_alarm", F.col("since_caught_up_ms") <= F.col("lag_time_ms"))
         .orderBy("place", "ts_ms", "partition")
-        .select(
-            *("run", "ts_ms", "partition", "leader", "replica", *knew),
-            *("is_false_alarm", "lag_time_ms", "lag_messages"),
-        )
-    )
+        .selectExpr("run", "ts_ms", "partition", "broker as leader", "replica", *knew,
+                    "cast(detail.since_caught_up_ms as long) <= lag_time_ms as is_false_alarm",
+                    "lag_time_ms", "lag_messages")
+    )  # fmt: skip
 
 
 def alarms(runs: DataFrame, evictions: DataFrame) -> DataFrame:
     """One row for each run: its settings, shrinks and false alarms, also per hour."""
-    names = ("shrinks", "false_alarms")
-    false_alarms = F.count_if("is_false_alarm").alias("false_alarms")
-    counts = evictions.groupBy("run").agg(F.count("*").alias("shrinks"), false_alarms)
-    return (
-        runs.join(counts, on="run", how="left")
-        .na.fill(0, subset=list(names))
-        .orderBy("place")
-        .select(*runs.columns, *names, *[_per_hour(name) for name in names])
-    )
+    counts = columns("count(*) as shrinks", "count_if(is_false_alarm) as false_alarms")
+    rows = _with_counts(runs, evictions.groupBy("run").agg(*counts)).orderBy("place")
+    return rows.selectExpr(*runs.columns, "shrinks", "false_alarms", *_PER_HOUR)
 
 
 def compared(
@@ -84,26 +87,15 @@ def compared(
     `absences` that of `churn.under_replicated`. `under_replicated_minutes` adds up
     partition-minutes.
     """
-    shrinks = changes.groupBy("run").agg(F.sum("shrinks").alias("shrinks"))
-    false = evictions.groupBy("run").agg(F.count_if("is_false_alarm").alias("false_alarms"))
-    minutes = (F.sum("under_replicated_ms") / MINUTE_MS).alias("under_replicated_minutes")
-    names = ("shrinks", "false_alarms", "under_replicated_minutes")
-    real = (F.col("shrinks") - F.col("false_alarms")).alias("real_evictions")
-    return (
-        runs.join(shrinks, on="run", how="left")
-        .join(false, on="run", how="left")
-        .join(absences.groupBy("run").agg(minutes), on="run", how="left")
-        .na.fill(0, subset=list(names))
-        .orderBy("place")
-        .select(
-            *(*runs.columns, "shrinks", "false_alarms", real),
-            *(_per_hour("shrinks"), _per_hour("false_alarms"), "under_replicated_minutes"),
-        )
-    )
-
-
-def _per_hour(name: str) -> Column:
-    return (F.col(name) * 60 / F.col("minutes")).alias(f"{name}_per_hour")
+    totals = (
+        "sum(shrinks) as shrinks", "count_if(is_false_alarm) as false_alarms",
+        "sum(under_replicated_ms) / 60000 as under_replicated_minutes",
+    )  # fmt: skip
+    parts = zip((changes, evictions, absences), columns(*totals), strict=True)
+    counts = [part.groupBy("run").agg(total) for part, total in parts]
+    names = ("shrinks", "false_alarms", "shrinks - false_alarms as real_evictions")
+    rows = _with_counts(runs, *counts).orderBy("place")
+    return rows.selectExpr(*runs.columns, *names, *_PER_HOUR, "under_replicated_minutes")
 
 
 # Causes
@@ -113,11 +105,10 @@ def troubles(spark: SparkSession, configs: Configs) -> DataFrame:
     """What simulated fleets suffered: run, cause ("leader 1", "follower 1"), broker, from, to."""
     kinds = {"leader": load.leader_stalls, "follower": load.stalls}
     rows = [
-        (config.run, f"{role} {broker}", broker, int(start), int(end))
+        (run, f"{role} {broker}", broker, *times)
         for config in listed(configs)
         for role, stalls in kinds.items()
-        for broker in range(1, config.brokers + 1)
-        for start, end in zip(*stalls(config, broker), strict=True)
+        for run, broker, *times in _times(config, stalls)
     ]
     return spark.createDataFrame(rows, _TROUBLES)
 
@@ -125,25 +116,22 @@ def troubles(spark: SparkSession, configs: Configs) -> DataFrame:
 def judged_blame(blamed: DataFrame, troubles: DataFrame, after_ms: int = QUIET_MS) -> DataFrame:
     """Verdicts with what really went on: `causes`, and whether the verdict is one of them.
 
-    "broker 1" is right, too, if that one was in trouble in both roles.
-
-    A trouble is a cause if it lasted, or had ended within `after_ms`, when the incident began, or
-    began in it.
+    "broker 1" is right, too, if that one was in trouble in both roles. A trouble is a cause if it
+    lasted, or had ended within `after_ms`, when the incident began, or began in it.
     """
-    true = troubles.select(
-        F.col("run").alias("in_run"), "cause", F.col("from_ms").alias("began_ms"),
-        (F.col("to_ms") + after_ms).alias("over_ms"),
-    )  # fmt: skip
-    at = (F.col("began_ms") <= F.col("to_ms")) & (F.col("over_ms") > F.col("from_ms"))
-    both = [F.regexp_replace("verdict", "broker", role) for role in ("leader", "follower")]
-    is_named = [F.array_contains("causes", cause) for cause in (F.col("verdict"), *both)]
-    joined = blamed.join(true, on=[F.col("run") == F.col("in_run"), at], how="left")
-    names = blamed.columns
+    true = troubles.selectExpr(
+        "run as in_run", "cause", "from_ms as began_ms", f"to_ms + {after_ms} as over_ms"
+    )
+    at = F.expr("run = in_run and began_ms <= to_ms and over_ms > from_ms")
+    named = [f"array_contains(causes, replace(verdict, 'broker', '{role}'))"
+             for role in ("leader", "follower")]  # fmt: skip
+    is_right = f"array_contains(causes, verdict) or ({' and '.join(named)}) as is_right"
     return (
-        joined.groupBy(*names)
+        blamed.join(true, on=at, how="left")
+        .groupBy(*blamed.columns)
         .agg(F.array_sort(F.collect_set("cause")).alias("causes"))
         .orderBy("run", "from_ms")
-        .select(*names, "causes", (is_named[0] | (is_named[1] & is_named[2])).alias("is_right"))
+        .selectExpr(*blamed.columns, "causes", is_right)
     )
 
 
@@ -153,12 +141,7 @@ def restarts(spark: SparkSession, configs: Configs) -> DataFrame:
     A new broker counts as one that comes up at the start.
     """
     several = listed(configs)
-    rows = [
-        (config.run, broker, int(start), int(end))
-        for config in several
-        for broker in range(1, config.brokers + 1)
-        for start, end in zip(*load.restarts(config, broker), strict=True)
-    ]
+    rows = [row for config in several for row in _times(config, load.restarts)]
     new = [(config.run, config.new_broker, 0, 0) for config in several if config.new_broker]
     return spark.createDataFrame(rows + new, churn.OUTAGES_SCHEMA)
 
@@ -170,25 +153,22 @@ def spared(events: DataFrame, troubles: DataFrame) -> DataFrame:
     had sent its next fetch (KIP-501 wants to count that). `is_after`: a stall of the leader had
     ended less than the follower's silence ago: its fetch was answered, but not yet the next one.
     """
-    rows = (
-        asked_to_leave(events)
-        .withColumn("fetched_ms", F.col("ts_ms") - detail("since_fetch_ms").cast("long"))
-        .select(*_EVICTION[:2], F.col("broker").alias("leader"), *_EVICTION[3:], "fetched_ms")
+    leads = "cause = concat('leader ', leader)"
+    reads = "cause = concat('follower ', replica)"
+    stands = "ts_ms >= from_ms and ts_ms < to_ms"
+    is_over = "ts_ms >= to_ms and ts_ms - cast(detail.since_fetch_ms as long) <= to_ms"
+    met = f"run = in_run and (({leads} and ({stands} or {is_over})) or ({reads} and {stands}))"
+    totals = columns(
+        f"coalesce(bool_or({leads} and {stands}) and not bool_or({reads}), false) as is_spared",
+        f"coalesce(bool_or({leads} and {is_over}), false) as is_after",
     )
-    stall = troubles.select(F.col("run").alias("in_run"), "cause", "from_ms", "to_ms")
-    leads = F.col("cause") == F.format_string("leader %d", "leader")
-    reads = F.col("cause") == F.format_string("follower %d", "replica")
-    stands = (F.col("ts_ms") >= F.col("from_ms")) & (F.col("ts_ms") < F.col("to_ms"))
-    is_over = (F.col("ts_ms") >= F.col("to_ms")) & (F.col("fetched_ms") <= F.col("to_ms"))
-    met = (F.col("run") == F.col("in_run")) & ((leads & (stands | is_over)) | (reads & stands))
+    stood = troubles.selectExpr("run as in_run", "cause", "from_ms", "to_ms")
     return (
-        rows.join(F.broadcast(stall), on=met, how="left")
+        asked_to_leave(events)
+        .withColumnRenamed("broker", "leader")
+        .join(F.broadcast(stood), on=F.expr(met), how="left")
         .groupBy(*_EVICTION)
-        .agg(
-            (F.bool_or(leads & stands) & ~F.bool_or(reads)).alias("is_spared"),
-            F.bool_or(leads & is_over).alias("is_after"),
-        )
-        .na.fill(False)
+        .agg(*totals)
         .orderBy("run", "ts_ms", "partition", "replica")
         .select(*_EVICTION, "is_spared", "is_after")
     )
@@ -199,28 +179,18 @@ def stalls(spark: SparkSession, configs: Configs) -> DataFrame:
 
     A follower that never stalls has one row with null times, so that all assignments are there.
     """
-    several = listed(configs)
-    followers = [
-        (config.run, TOPIC, partition, int(broker))
-        for config in several
-        for partition, brokers in enumerate(
-            assignment(config.partitions, config.brokers, config.replication_factor)
-        )
-        for broker in brokers[1:]
-    ]
-    times = [
-        (config.run, broker, int(start), min(int(end), config.duration_ms))
-        for config in several
-        for broker in range(1, config.brokers + 1)
-        for start, end in zip(*load.stalls(config, broker), strict=True)
-    ]
-    assigned = spark.createDataFrame(
-        followers, "run string, topic string, partition int, replica int"
-    )
+    followers, times = [], []
+    for config in listed(configs):
+        layout = assignment(config.partitions, config.brokers, config.replication_factor)
+        for partition, brokers in enumerate(layout.tolist()):
+            followers += [(config.run, TOPIC, partition, broker) for broker in brokers[1:]]
+        for *key, start, end in _times(config, load.stalls):
+            times.append((*key, start, min(end, config.duration_ms)))
+    schema = "run string, topic string, partition int, replica int"
+    assigned = spark.createDataFrame(followers, schema)
     stood = spark.createDataFrame(times, "run string, replica int, from_ms long, to_ms long")
-    return assigned.join(F.broadcast(stood), on=["run", "replica"], how="left").select(
-        *REPLICA, "from_ms", "to_ms"
-    )
+    rows = assigned.join(F.broadcast(stood), on=["run", "replica"], how="left")
+    return rows.select(*REPLICA, "from_ms", "to_ms")
 
 
 def judged_evictions(events: DataFrame, stalls: DataFrame, patience_ms: int) -> DataFrame:
@@ -229,14 +199,13 @@ def judged_evictions(events: DataFrame, stalls: DataFrame, patience_ms: int) -> 
     It was right if the follower stood still at that moment, in a stall longer than `patience_ms`;
     else it was false: the follower was at work, only behind, or would soon have been back anyway.
     """
-    long = stalls.where(F.col("to_ms") - F.col("from_ms") > patience_ms).alias("long")
-    same = [F.col(f"left.{key}") == F.col(f"long.{key}") for key in REPLICA]
-    during = (F.col("ts_ms") >= F.col("from_ms")) & (F.col("ts_ms") < F.col("to_ms"))
-    left = churn.removals(events).alias("left")
-    return left.join(long, on=[*same, during], how="left").select(
-        *[F.col(f"left.{key}").alias(key) for key in REPLICA],
-        "ts_ms",
-        F.col("from_ms").isNull().alias("is_false"),
+    long = stalls.where(f"to_ms - from_ms > {patience_ms}")
+    return (
+        churn.removals(events)
+        .join(long, on=list(REPLICA), how="left")
+        .groupBy(*REPLICA, "ts_ms")
+        .agg(F.expr("count_if(ts_ms >= from_ms and ts_ms < to_ms) = 0 as is_false"))
+        .select(*REPLICA, "ts_ms", "is_false")
     )
 
 
@@ -253,65 +222,57 @@ def time_at_risk(
     stood still was in, so the high watermark waited (the two can overlap, at different followers).
     `timeouts` counts how often one such follower made producers wait longer than `timeout_ms`.
     """
-    steps = _steps(events, stalls, end_ms)
     of_replica = Window.partitionBy(*REPLICA).orderBy("ts_ms")
-    is_out = F.sum("out").over(of_replica) > 0
-    stands = F.sum("still").over(of_replica) > 0
-    holds = stands & ~is_out
-    until = F.lead("ts_ms", 1, end_ms).over(of_replica)
-    states = (
-        steps.select(*REPLICA, "ts_ms", is_out.cast("int").alias("o"), holds.cast("int").alias("h"))
-        .withColumn("is_long", (F.col("h") == 1) & (until - F.col("ts_ms") > timeout_ms))
-        .withColumn("d_out", F.col("o") - F.lag("o", 1, 0).over(of_replica))
-        .withColumn("d_hold", F.col("h") - F.lag("h", 1, 0).over(of_replica))
-        .groupBy(*PARTITION, "ts_ms")
-        .agg(
-            F.sum("d_out").alias("o"), F.sum("d_hold").alias("h"), F.count_if("is_long").alias("n")
-        )
-    )
     of_partition = Window.partitionBy(*PARTITION).orderBy("ts_ms")
-    length = F.lead("ts_ms", 1, end_ms).over(of_partition) - F.col("ts_ms")
-    spans = states.select(
-        *PARTITION,
-        length.alias("ms"),
-        (F.sum("o").over(of_partition) > 0).alias("is_under"),
-        (F.sum("h").over(of_partition) > 0).alias("is_held"),
-        "n",
+    is_out, stands = (F.sum(name).over(of_replica) > 0 for name in ("out", "still"))
+    states = {"outs": is_out.cast("int"), "holds": (stands & ~is_out).cast("int")}
+    until_ms = F.lead("ts_ms", 1, end_ms).over(of_replica)
+    changes = {name: F.col(name) - F.lag(name, 1, 0).over(of_replica) for name in states}
+    deltas = columns("sum(outs) as outs", "sum(holds) as holds", "count_if(is_long) as timeouts")
+    sums = {name: F.sum(name).over(of_partition) for name in states}
+    ms = F.lead("ts_ms", 1, end_ms).over(of_partition) - F.col("ts_ms")
+    conditions = {
+        "at_risk_ms": "outs > 0 or holds > 0",
+        "under_replicated_ms": "outs > 0",
+        "stalled_ms": "holds > 0",
+    }
+    totals = [f"sum(if({holds}, ms, 0)) as {name}" for name, holds in conditions.items()]
+    return (
+        _steps(events, stalls, end_ms)
+        .withColumns(states)
+        .withColumn("until_ms", until_ms)
+        .withColumn("is_long", F.expr(f"holds = 1 and until_ms - ts_ms > {timeout_ms}"))
+        .withColumns(changes)
+        .groupBy(*PARTITION, "ts_ms")
+        .agg(*deltas)
+        .withColumns(sums | {"ms": ms})
+        .groupBy(*PARTITION)
+        .agg(*columns(*totals, "sum(timeouts) as timeouts"))
+        .orderBy(*PARTITION)
+        .select(*PARTITION, *conditions, "timeouts")
     )
-    times = [
-        F.sum(F.when(F.col("is_under") | F.col("is_held"), F.col("ms")).otherwise(0)),
-        F.sum(F.when(F.col("is_under"), F.col("ms")).otherwise(0)),
-        F.sum(F.when(F.col("is_held"), F.col("ms")).otherwise(0)),
-        F.sum("n"),
-    ]
-    names = ["at_risk_ms", "under_replicated_ms", "stalled_ms", "timeouts"]
-    totals = [time.alias(name) for time, name in zip(times, names, strict=True)]
-    return spans.groupBy(*PARTITION).agg(*totals).orderBy(*PARTITION).select(*PARTITION, *names)
 
 
 def _steps(events: DataFrame, stalls: DataFrame, end_ms: int) -> DataFrame:
-    """Every moment at which a follower left or joined the ISR, or began or ceased to stall."""
-    followers = stalls.select(*REPLICA).distinct()
+    """Every moment at which a follower left or joined the ISR, or began or ceased to stall.
+
+    `out` and `still` are 1 where that begins, -1 where it ends.
+    """
     out = (
         churn.isr_intervals(events, end_ms)
-        .join(followers, on=list(PARTITION), how="inner")
-        .where(~F.array_contains("isr", F.col("replica")))
+        .join(stalls.select(*REPLICA).distinct(), on=list(PARTITION), how="inner")
+        .where("not array_contains(isr, replica)")
         .select(*REPLICA, "from_ms", "to_ms", F.lit(1).alias("out"), F.lit(0).alias("still"))
     )
-    still = stalls.where("from_ms is not null").select(
-        *REPLICA, "from_ms", "to_ms", F.lit(0).alias("out"), F.lit(1).alias("still")
-    )
-    both = out.unionByName(still)
-    starts = both.select(*REPLICA, F.col("from_ms").alias("ts_ms"), "out", "still")
-    ends = both.select(*REPLICA, F.col("to_ms").alias("ts_ms"), -F.col("out"), -F.col("still"))
-    deltas = [F.sum("out").alias("out"), F.sum("still").alias("still")]
+    still = stalls.where("from_ms is not null").selectExpr("*", "0 as out", "1 as still")
+    ends = "inline(array(struct(from_ms as ts_ms, out, still), struct(to_ms, -out, -still)))"
     return (
-        starts.union(ends)
-        .where(F.col("ts_ms") <= end_ms)
+        out.unionByName(still)
+        .selectExpr(*REPLICA, ends)
+        .where(f"ts_ms <= {end_ms}")
         .groupBy(*REPLICA, "ts_ms")
-        .agg(*deltas)
+        .agg(*columns("sum(out) as out", "sum(still) as still"))
         .where("out != 0 or still != 0")
-        .select(*REPLICA, "ts_ms", "out", "still")
     )
 
 
@@ -349,24 +310,18 @@ def lag_limit_costs(runs: DataFrame, evictions: DataFrame, risk: DataFrame) -> D
     `runs` is from `fleet.runs`, `evictions` from `judged_evictions`, `risk` from `time_at_risk`.
     The minutes are partition-minutes.
     """
-    hours = F.col("minutes") / 60
-    counts = evictions.groupBy("run").agg(
-        F.count_if("is_false").alias("false_evictions"),
-        F.count_if(~F.col("is_false")).alias("right_evictions"),
+    counts = columns(
+        "count_if(is_false) as false_evictions", "count_if(not is_false) as right_evictions"
     )
     times = ("at_risk", "under_replicated", "stalled")
-    risks = risk.groupBy("run").agg(
-        *[(F.sum(f"{name}_ms") / MINUTE_MS).alias(f"{name}_minutes") for name in times],
-        F.sum("timeouts").alias("timeouts"),
-    )
-    names = [*counts.columns[1:], *risks.columns[1:]]
-    limit_s = (F.col("lag_time_ms") / 1000).alias("lag_limit_s")
+    minutes = columns(*(f"sum({name}_ms) / 60000 as {name}_minutes" for name in times))
+    judged = evictions.groupBy("run").agg(*counts)
+    risks = risk.groupBy("run").agg(*minutes, F.sum("timeouts").alias("timeouts"))
+    names = [*judged.columns[1:], *risks.columns[1:]]
     return (
-        runs.join(counts, on="run", how="left")
-        .join(risks, on="run", how="left")
-        .na.fill(0, subset=names)
-        .groupBy(limit_s, "seed")
-        .agg(*[F.sum(F.col(name) / hours).alias(name) for name in names])
+        _with_counts(runs, judged, risks)
+        .groupBy(F.expr("lag_time_ms / 1000 as lag_limit_s"), "seed")
+        .agg(*columns(*(f"sum({name} / (minutes / 60)) as {name}" for name in names)))
         .orderBy("lag_limit_s", "seed")
         .select("lag_limit_s", "seed", *names)
     )

@@ -95,6 +95,7 @@ class Outcome:
     lost_acknowledged: tuple[str, ...]  # acknowledged ones, of whatever acks
     diverged: tuple[tuple[int, int], ...]  # (follower, first offset) that differs from the leader
     has_leader: bool
+    violations: dict[str, str]
 
     @property
     def word(self) -> str:

@@ -117,8 +117,8 @@ class Observer:
         if isinstance(message, m.AlterPartition):
             detail["asked_by"] = "leader"
         epochs = {"leader_epoch": now.leader_epoch, "partition_epoch": now.partition_epoch}
-        isrs = {"isr": now.isr, "isr_before": before.isr if before else None}
-        self.note("isr_commit", **epochs, **isrs, detail=detail)
+        isr_before = before.isr if before else None
+        self.note("isr_commit", None, isr=now.isr, isr_before=isr_before, detail=detail, **epochs)
 
     # What was promised
 
@@ -155,6 +155,7 @@ class Observer:
             lost_acknowledged=tuple(safety.missing_acknowledged(view)),
             diverged=tuple(safety.disagreements(view)),
             has_leader=self.world.controller.leader != NO_LEADER,
+            violations=dict(self.violations),
         )
 
 

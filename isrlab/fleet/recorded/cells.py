@@ -71,10 +71,15 @@ def describe(path: str | Path, columns: str = "") -> Description:
     rate = records * 1000 / max(last_ms, 1)
     peak = float(np.bincount(rows.ts_ms // 1000, weights=rows.records).max())
     gaps = np.diff(np.sort(rows.ts_ms))
-    variation = float(gaps.std() / gaps.mean()) if gaps.any() else 0.0
-    minutes = max((last_ms + 1) / 60_000, 0.01)
-    numbers = (last_ms / 1000, minutes, records, rate, peak / rate, variation)
-    return Description(len(rows.ts_ms), *numbers)
+    return Description(
+        rows=len(rows.ts_ms),
+        span_s=last_ms / 1000,
+        minutes=max((last_ms + 1) / 60_000, 0.01),
+        records=records,
+        records_per_s=rate,
+        peak_to_mean=peak / rate,
+        gap_variation=float(gaps.std() / gaps.mean()) if gaps.any() else 0.0,
+    )
 
 
 def of_cell(config: FleetConfig, leader: int) -> Recorded | None:
@@ -85,9 +90,11 @@ def of_cell(config: FleetConfig, leader: int) -> Recorded | None:
 def recording(config: FleetConfig) -> Recording:
     """The trace of a fleet; the last two are kept as long as their files do not change."""
     only = FleetConfig(**{name: getattr(config, name) for name in DECIDES})
-    path = Path(config.trace_file)
-    stat = path.stat() if path.exists() else None
-    return _recording(only, stat and (stat.st_mtime_ns, stat.st_size))
+    try:
+        stat = Path(config.trace_file).stat()
+    except OSError:  # the reader says what is wrong with it
+        return _recording(only, None)
+    return _recording(only, (stat.st_mtime_ns, stat.st_size))
 
 
 def summary(config: FleetConfig) -> dict[str, str | int]:

@@ -26,11 +26,12 @@ def partition_of_keys(keys: pa.Array, partitions: int) -> Ints:
     _, offsets, content = plain.buffers()
     ends = np.frombuffer(offsets, dtype=np.int64)[plain.offset : plain.offset + len(plain) + 1]
     letters = np.frombuffer(content or b"\0", dtype=np.uint8)
-    found = np.full(len(plain), -1, dtype=np.int64)
-    _fill(letters, ends, partitions, found)
-    return found
+    chosen = np.full(len(plain), -1, dtype=np.int64)
+    _choose(letters, ends, partitions, chosen)
+    return chosen
 
 
+@compiled
 def murmur2(letters: NDArray[np.uint8], start: int, end: int) -> int:
     """The hash of letters[start:end], as the 32 bits without a sign."""
     length = end - start
@@ -52,14 +53,9 @@ def murmur2(letters: NDArray[np.uint8], start: int, end: int) -> int:
     return int(mixed ^ (mixed >> np.uint32(15)))
 
 
-_murmur2 = compiled(murmur2)
-
-
-def _fill_all(letters: NDArray[np.uint8], ends: Ints, partitions: int, found: Ints) -> None:
-    for key in range(len(found)):
+@compiled
+def _choose(letters: NDArray[np.uint8], ends: Ints, partitions: int, chosen: Ints) -> None:
+    for key in range(len(chosen)):
         if ends[key + 1] > ends[key]:
-            positive = _murmur2(letters, ends[key], ends[key + 1]) & np.uint32(0x7FFFFFFF)
-            found[key] = positive % partitions
-
-
-_fill = compiled(_fill_all)
+            positive = murmur2(letters, ends[key], ends[key + 1]) & np.uint32(0x7FFFFFFF)
+            chosen[key] = positive % partitions

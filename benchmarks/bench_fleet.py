@@ -27,8 +27,8 @@ from models.cells import Timed, arrivals_of, by_kernel, by_python
 from naive_fleet import NaiveCell
 
 from isrlab.fleet import FleetConfig, simulate
-from isrlab.fleet.arrow import tables
 from isrlab.fleet.cell import leaders, run_cell, run_cell_in_windows
+from isrlab.fleet.tables import tables
 from isrlab.spark import JavaMissingError, require_java, session
 
 Figures = dict[str, float]

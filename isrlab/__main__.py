@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -39,48 +40,28 @@ def _use_master(context: click.Context, option: click.Parameter, master: str | N
         os.environ[MASTER_VARIABLE] = master
 
 
+# fmt: off
 @main.command("report")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option(
-    "-p", "parameters", nargs=2, multiple=True, metavar="NAME VALUE",
-    help=f"Set a parameter in every chosen notebook that has it. {EACH}",
-)  # fmt: skip
-@click.option(
-    "-f", "file", type=FILE,
-    help=f"Parameters from YAML, for all or under a notebook's name. {EACH}",
-)  # fmt: skip
-@click.option(
-    "--grid", "grid_file", type=FILE,
-    help="A sweep from YAML: a page for each combination of values, and one that shows them all.",
-)  # fmt: skip
-@click.option(
-    "--out", type=FOLDER, default=Path("reports"), show_default=True,
-    help="Where index.html and the pages go.",
-)  # fmt: skip
-@click.option(
-    "--jobs", type=click.IntRange(1), default=JOBS, show_default=True, metavar="N",
-    help="How many notebooks run at a time. One on Spark takes about 3 GB.",
-)  # fmt: skip
+@click.option("-p", "parameters", nargs=2, multiple=True, metavar="NAME VALUE",
+    help=f"Set a parameter in every chosen notebook that has it. {EACH}")
+@click.option("-f", "file", type=FILE,
+    help=f"Parameters from YAML, for all or under a notebook's name. {EACH}")
+@click.option("--grid", "grid_file", type=FILE,
+    help="A sweep from YAML: a page for each combination of values, and one that shows them all.")
+@click.option("--out", type=FOLDER, default=Path("reports"), show_default=True,
+    help="Where index.html and the pages go.")
+@click.option("--jobs", type=click.IntRange(1), default=JOBS, show_default=True, metavar="N",
+    help="How many notebooks run at a time. One on Spark takes about 3 GB.")
 @click.option("--resume", is_flag=True, help="Keep the runs that are done and still valid.")
-@click.option(
-    "--notebooks", "folder", type=FOLDER, default=NOTEBOOKS,
-    show_default="those of this checkout", help="The folder of the notebooks.",
-)  # fmt: skip
-@click.option(
-    "--master", metavar="URL", envvar=MASTER_VARIABLE, show_envvar=True, expose_value=False,
-    callback=_use_master,
-    help="Where Spark runs: local[N], spark://host:port, yarn, k8s://... Default: all cores here.",
-)  # fmt: skip
+@click.option("--notebooks", "folder", type=FOLDER, default=NOTEBOOKS,
+    show_default="those of this checkout", help="The folder of the notebooks.")
+@click.option("--master", metavar="URL", envvar=MASTER_VARIABLE, show_envvar=True,
+    expose_value=False, callback=_use_master,
+    help="Where Spark runs: local[N], spark://host:port, yarn, k8s://... Default: all cores here.")
 def make_report(
-    names: tuple[str, ...],
-    *,
-    parameters: tuple[tuple[str, str], ...],
-    file: Path | None,
-    grid_file: Path | None,
-    out: Path,
-    jobs: int,
-    resume: bool,
-    folder: Path,
+    names: tuple[str, ...], *, parameters: tuple[tuple[str, str], ...], file: Path | None,
+    grid_file: Path | None, out: Path, folder: Path, **how: Any,
 ) -> None:
     """Run notebooks (all, or those named) and write pages that open without a network.
 
@@ -107,20 +88,20 @@ def make_report(
             runs = notebooks.plan(notebooks.find(folder.resolve(), names), parameters, file)
         gallery.write_index(out)
         with run.interrupts():
-            records = run.run_all(runs, out, resume=resume, progress=progress, jobs=jobs)
+            records = run.run_all(runs, out, progress=progress, **how)
     except notebooks.NotebookError as error:
         _stop(str(error), 2)
     except OSError as error:
         _stop(f"cannot write the report to {out}: {error}", 1)
     except KeyboardInterrupt:
         done = ", ".join(record.slug for record in progress.records) or "none"
-        _stop(
-            f"interrupted. Done: {done}; their pages are in {out}. "
-            "Continue with the same command and --resume.",
-            INTERRUPTED,
-        )
-    click.echo(f"{out / page}: {_summary([record.status for record in records])}")
+        resumed = "Continue with the same command and --resume."
+        _stop(f"interrupted. Done: {done}; their pages are in {out}. {resumed}", INTERRUPTED)
+    counts = Counter(record.status for record in records)
+    summary = ", ".join(f"{count} {status}" for status, count in counts.items())
+    click.echo(f"{out / page}: {summary}")
     sys.exit(any(record.status != gallery.OK for record in records))
+# fmt: on
 
 
 @main.command()
@@ -210,10 +191,6 @@ def versions(release: str | None, markdown: bool) -> None:
             if value != before or generation is shown[0]:
                 click.echo(f"  {generation.name:<8} {getattr(value, 'name', value)}")
             before = value
-
-
-def _summary(statuses: list[str]) -> str:
-    return ", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses))
 
 
 def _stop(message: str, status: int) -> NoReturn:

@@ -1,4 +1,4 @@
-"""What all tests share: Spark, `--rewrite`, figures, and the order of the tests."""
+"""What all tests share: Spark, `--rewrite`, nbval, figures, and the order of the tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import sys
 
 import matplotlib
 import pytest
+from hypothesis import settings
 from hypothesis.internal.conjecture import providers
+from nbval.kernel import RunningKernel
 
 from isrlab import spark as isrlab_spark
 
@@ -17,6 +19,8 @@ matplotlib.use("Agg")
 # Hypothesis mixes the constants of all local modules that happen to be imported into its draws, so
 # a property met other examples alone than together with other tests. Here there are none.
 providers._get_local_constants = lambda: providers._local_constants
+settings.register_profile("isrlab", derandomize=True, deadline=None, print_blob=True)
+settings.load_profile("isrlab")
 
 
 def pytest_addoption(parser):
@@ -25,19 +29,31 @@ def pytest_addoption(parser):
     )
 
 
-def pytest_collection_modifyitems(config, items):
-    """What is slow goes last; with several processes (-n) first, as they then end together.
+def pytest_configure():
+    """Let nbval run cells as JupyterLab does.
 
-    What shares something stays in one process: the Spark session, the executed notebooks, a file.
+    It asks for cells to be left out of the history; IPython then takes no notice of the semicolon
+    that hides a cell's value, and what is stored never equals what is computed.
     """
-    for item in items:
-        if "spark" in item.fixturenames:
-            item.add_marker(pytest.mark.slow)
+
+    def execute_cell_input(kernel, source, allow_stdin=None):
+        return kernel.kc.execute(source, allow_stdin=allow_stdin, stop_on_error=False)
+
+    RunningKernel.execute_cell_input = execute_cell_input
+
+
+def pytest_collection_modifyitems(config, items):
+    """What takes long goes last; with several processes (-n) first, as they then end together."""
     in_processes = config.getoption("numprocesses", None) or hasattr(config, "workerinput")
-    items.sort(key=lambda item: (item.get_closest_marker("slow") is None) is bool(in_processes))
-    for item in items:
-        shared = {"spark", "executed"} & set(item.fixturenames)
-        item.add_marker(pytest.mark.xdist_group(min(shared, default=item.path.stem)))
+    items.sort(key=_length, reverse=bool(in_processes))
+
+
+def _length(item) -> int:
+    """0 quick, 1 slow, 2 on Spark; marks as slow what is."""
+    on_spark = "spark" in getattr(item, "fixturenames", ())  # a cell of a notebook has none
+    if on_spark or item.path.suffix == ".ipynb":
+        item.add_marker(pytest.mark.slow)
+    return on_spark + (item.get_closest_marker("slow") is not None)
 
 
 @pytest.fixture(scope="session")

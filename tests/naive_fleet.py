@@ -107,8 +107,7 @@ class NaiveCell:
         self.arrivals: dict[int, list[tuple[int, int]]] = {}
         for ms, partition, records in arrivals:
             self.arrivals.setdefault(ms, []).append((partition, records))
-        self.events, self.turns, self.partition_fetches = [], 0, 0
-        self.samples = []
+        self.events, self.samples, self.turns, self.partition_fetches = [], [], 0, 0
         self.in_flight, self.waiting, self.answer_ms = [], [], None
         self.sent_us, self.waited = 0, []
         for partition in self.partitions:
@@ -189,9 +188,8 @@ class NaiveCell:
     def restart(self, number, now):
         """The broker of a thread goes down; the controller takes it out of every ISR."""
         thread = self.threads[number]
-        thread.down_until_ms = next(
-            end for ms, down, end in self.settings["restarts"] if (ms, down) == (now, number)
-        )
+        restarts = {row[:2]: row[2] for row in self.settings["restarts"]}
+        thread.down_until_ms = restarts[now, number]
         if self.column not in FETCHES_WHEN_REMOVED and not thread.parked:
             back_ms = thread.down_until_ms + self.settings["latency_ms"]
             thread.next_ms = max(thread.next_ms, back_ms)
@@ -430,23 +428,14 @@ class NaiveCell:
     def emit(self, index, kind, before, after, now):
         partition = self.partitions[index]
         changed = [partition.followers[s] for s in before ^ after]
-        self.events.append(
-            (
-                now,
-                kind,
-                index,
-                bits(before ^ after),
-                bits(before),
-                bits(after),
-                partition.high_watermark,
-                partition.end,
-                partition.leader_epoch,
-                partition.epoch,
-                max([0, *(partition.end - f.seen for f in changed)]),
-                min([now, *(now - f.fetched for f in changed)]),  # at most since the beginning
-                min([now, *(now - f.today for f in changed)]),
-            )
-        )
+        masks = bits(before ^ after), bits(before), bits(after)
+        ends = partition.high_watermark, partition.end
+        epochs = partition.leader_epoch, partition.epoch
+        lag = max([0, *(partition.end - f.seen for f in changed)])
+        since_fetch = min([now, *(now - f.fetched for f in changed)])  # at most since the beginning
+        since_all = min([now, *(now - f.today for f in changed)])
+        row = (now, kind, index, *masks, *ends, *epochs, lag, since_fetch, since_all)
+        self.events.append(row)
 
 
 def work_until(start, work, stalls):

@@ -20,7 +20,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SMALL = Path(__file__).parent / "notebooks"
-TUTORIAL = next((ROOT / "notebooks").glob("01_*.ipynb"), SMALL / "slider.ipynb")
+TUTORIAL = next((ROOT / "notebooks").glob("01_*.ipynb"))
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 # As root in a container Chromium has no sandbox; the rest keeps it from talking to its maker.
 FLAGS = (
@@ -28,12 +28,9 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update"),
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
+QUIET = {"checkForUpdates": False, "fetchNews": "false", "doNotDisturbMode": True}
 LAB_SETTINGS = {
-    "@jupyterlab/apputils-extension:notification": {
-        "checkForUpdates": False,
-        "fetchNews": "false",
-        "doNotDisturbMode": True,
-    },
+    "@jupyterlab/apputils-extension:notification": QUIET,
     "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
 }
 # Resolves to the milliseconds from the next key to the next change of the slider's picture.
@@ -76,18 +73,15 @@ def browser(tmp_path_factory):
 
 
 def only_this_machine(route) -> None:
-    if route.request.url.startswith(("http://127.0.0.1:", "file://", "data:", "blob:")):
-        route.continue_()
-    else:
-        route.abort()
+    is_here = route.request.url.startswith(("http://127.0.0.1:", "file://", "data:", "blob:"))
+    route.continue_() if is_here else route.abort()
 
 
 @pytest.fixture
 def lab(tmp_path):
     """JupyterLab on a copy of the notebooks: (address of a notebook, token) for `goto`."""
     shutil.copytree(TUTORIAL.parent, tmp_path / "project" / "notebooks")
-    if (ROOT / "data").exists() and TUTORIAL.parent != SMALL:
-        (tmp_path / "project" / "data").symlink_to(ROOT / "data")
+    (tmp_path / "project" / "data").symlink_to(ROOT / "data")
     settings = tmp_path / "config" / "labconfig" / "default_setting_overrides.json"
     settings.parent.mkdir(parents=True)
     settings.write_text(json.dumps(LAB_SETTINGS))
@@ -129,6 +123,10 @@ def wait_until_up(url: str, server: subprocess.Popen, log: Path) -> None:
     raise AssertionError(f"JupyterLab did not start:\n{log.read_text()}")
 
 
+def value_of(slider) -> str:
+    return slider.get_attribute("aria-valuenow") or slider.get_attribute("aria-valuetext")
+
+
 def test_a_key_on_the_slider_changes_the_figure(browser, lab, capsys):
     page = browser.new_page()
     page.set_default_timeout(60_000)
@@ -145,13 +143,12 @@ def test_a_key_on_the_slider_changes_the_figure(browser, lab, capsys):
     slider.scroll_into_view_if_needed()
     times_ms = []
     for key in ("ArrowRight", "ArrowRight", "ArrowRight", "ArrowLeft"):
-        before = slider.get_attribute("aria-valuenow") or slider.get_attribute("aria-valuetext")
+        before = value_of(slider)
         slider.focus()
         slider.evaluate(MEASURE)
         page.keyboard.press(key)
         times_ms.append(page.evaluate("window.changed"))
-        after = slider.get_attribute("aria-valuenow") or slider.get_attribute("aria-valuetext")
-        assert after != before
+        assert value_of(slider) != before
     page.close()
     with capsys.disabled():
         shown = ", ".join(f"{ms:.0f}" for ms in times_ms)

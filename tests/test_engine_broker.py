@@ -13,9 +13,10 @@ from cases.table import Case, in_every_column, play
 
 from isrlab.engine import broker as machine
 from isrlab.engine import messages as m
+from isrlab.engine.choices import LagClock
 from isrlab.engine.model import Broker, Settings
 from isrlab.engine.rules import last_caught_up_time_ms
-from isrlab.engine.versions import PRESETS, LagClock
+from isrlab.engine.versions import PRESETS
 
 ALL, UNTIL_G = "ABCDGN", "ABCDG"
 

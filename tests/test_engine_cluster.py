@@ -1,4 +1,4 @@
-"""The world around the engine: who is believed to be alive, and what frames keep of a long run."""
+"""The world around the engine: who is believed to be alive, and what a long run keeps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import pytest
 
 from isrlab.engine.versions import PRESETS
 from isrlab.world import scenario
-from isrlab.world.observer import Observer
 
 PARTITION = "partition leader=1 replicas=1,2,3\n"
 
@@ -63,22 +62,3 @@ def test_a_long_run_ends_in_its_last_state() -> None:
     assert run.frames[-1].brokers[1].log.high_watermark == 1_300
     assert [frame.disks[1].log_end_offset for frame in run.frames if frame.target == 1][-1] == 1_300
     assert all(frame.brokers for frame in run.frames)
-
-
-@pytest.mark.parametrize("name", ["divergence_as_told", "loss_three_replicas", "three_replicas"])
-@pytest.mark.parametrize("version", ["0.8.2", "0.11", "3.7"])
-def test_frames_keep_what_every_log_held(name, version, monkeypatch) -> None:
-    """They share the records of a log while it grows; what is truncated stays in older frames."""
-    held = []
-
-    def keep(observer, *step, keep=Observer.keep, **options):
-        keep(observer, *step, **options)
-        held.append((observer.frames[-1], dict(observer.world.disks)))
-
-    monkeypatch.setattr(Observer, "keep", keep)
-    run = scenario.play(scenario.read(name), version=version)
-    assert [frame for frame, _ in held] == run.frames
-    for frame, disks in held:
-        for number, log in disks.items():
-            assert tuple(frame.disks[number].records) == log.records
-            assert frame.disks[number].log_end_offset == log.log_end_offset

@@ -10,9 +10,8 @@ from cases.table import Case, in_every_column, play
 
 from isrlab.engine import controller as machine
 from isrlab.engine import messages as m
-from isrlab.engine.controller import Controller
 from isrlab.engine.model import NO_LEADER, Settings
-from isrlab.engine.partition import PartitionState
+from isrlab.engine.partition import Controller, PartitionState
 from isrlab.engine.versions import PRESETS, KafkaVersion
 from isrlab.world import scenario
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
 import tomllib
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from test_house import imports_of
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -50,17 +50,7 @@ def test_every_imported_library_is_listed(folder, listed):
     distributions = packages_distributions()
     own = {path.stem for name in OWN for path in (ROOT / name).rglob("*")} | set(OWN)
     for path in sorted((ROOT / folder).rglob("*.py")):
-        for module in imported(path) - own - sys.stdlib_module_names:
+        modules = {name.partition(".")[0] for name in imports_of(path)}
+        for module in modules - own - sys.stdlib_module_names:
             names = {distribution(name) for name in distributions.get(module, [module])}
             assert names & listed, f"{path.name} imports {module}: add it to pyproject.toml"
-
-
-def imported(path: Path) -> set[str]:
-    """The top-level names that a file imports."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.add(node.module.partition(".")[0])
-    return found

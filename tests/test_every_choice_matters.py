@@ -1,8 +1,9 @@
 """Each field of `KafkaVersion` matters: a schedule in which switching only that field shows.
 
 A row is a field, a version, another value of that field, and a schedule: a scenario of the library
-by its name, or a script. What is compared is what the script prints, and what is stored about the
-partition step by step. Every form that a rule has had must be on one side of some row.
+or of cases/scenes.txt by its name, or a script. What is compared is what the script prints, and
+what is stored about the partition step by step. Every form that a rule has had must be on one side
+of some row.
 """
 
 from __future__ import annotations
@@ -11,187 +12,63 @@ from enum import IntEnum
 from itertools import product
 
 import pytest
-from cases import scenes
+from cases.scenes import SCENES
 
 from isrlab.brokerlogs import write
+from isrlab.engine import choices as c
 from isrlab.engine import rules
-from isrlab.engine.choices import (
-    AfterShrink,
-    ClockReset,
-    Eligibility,
-    EpochEntry,
-    ExpandRule,
-    FollowAgain,
-    HighWatermarkSet,
-    IsrWrite,
-    LagClock,
-    ShrinkRule,
-    Truncation,
-)
 from isrlab.engine.log import LeaderEpochCache
 from isrlab.engine.versions import GENERATIONS, KafkaVersion
 from isrlab.engine.versions import RULES as NAMES
 from isrlab.world import scenario
 
-# An old fetch arrives after its broker has restarted
-LATE_FETCH = """
-partition replicas=1,2
-produce 1 m1 acks=1
-advance 1s
-degraded_network 1 2 300ms
-trace on
-advance 900ms
-hard_bounce 2
-advance 2s
-"""
-# The same for a replica outside the ISR, whose old fetch is at the high watermark (KIP-903)
-LATE_JOIN = """
-partition replicas=1,2
-cut 1 2
-produce 1 m1 acks=1
-advance 70s
-degraded_network 1 2 300ms
-heal 1 2
-trace on
-advance 1700ms
-hard_bounce 2
-advance 1s
-"""
-# 2 leads an epoch without a record, then follows 1 in two more
-EMPTY_EPOCHS = """
-partition replicas=1,2,3
-produce 1 m1 acks=1
-advance 1s
-clean_shutdown 1
-start 1
-advance 1s
-elect preferred
-stabilize
-trace on
-kill 3
-elect
-stabilize
-"""
-# 3 is gone, but its clock is fresh
-GONE_BUT_FRESH = """
-partition replicas=1,2,3
-advance 1s
-pause 3 fetcher
-produce 1 m1 acks=1
-stabilize
-kill 3
-elect
-stabilize
-produce 1 m2 acks=1
-stabilize
-status
-"""
-# 2 has reached the high watermark, not the log end; its joining is in flight when 3 moves on
-JOIN_IN_FLIGHT = """
-partition replicas=1,2,3 replica.fetch.max.bytes=1024 replica.lag.time.max.ms=10000
-produce 1 count=5 acks=1
-advance 1s
-cut 1 2
-produce 1 count=5 acks=1
-advance 20s
-pause 3 fetcher
-produce 1 count=5 acks=1
-degraded_network 1 controller 2s
-degraded_network 1 2 100ms
-heal 1 2
-advance 2150ms
-pause 2 fetcher
-resume 3
-advance 1s
-status
-"""
-# 2 is elected uncleanly, and takes 1 into its ISR
-RECOVERY = """
-partition replicas=1,2 unclean.leader.election.enable=true
-cut 1 2
-produce 1 m1 acks=1
-advance 70s
-kill 1
-heal 1 2
-advance 20s
-start 1
-stabilize
-"""
-RESTART = "partition replicas=1,2\nproduce 1 acks=1\nadvance 1s\ntrace on\nhard_bounce 2\nstabilize"
-ALL_DEAD = (
-    "partition replicas=1,2 unclean.leader.election.enable=true\nkill 2\nelect\nkill 1\nelect"
-)
-FOLLOWER_DIES = "partition replicas=1,2\nproduce 1 acks=1\nkill 2\nproduce 1 acks=1\nadvance 30s"
-LEADER_DIES = """
-partition replicas=1,2
-cut 1 2
-produce 1 m1 acks=1
-advance 70s
-kill 1
-heal 1 2
-advance 20s
-status
-"""
-BOUNCE = "partition replicas=1,2\nproduce 1 acks=1\nadvance 1s\nhard_bounce 1\nadvance 1s\nstatus"
-BURST = """
-partition replicas=1,2
-degraded_network 1 2 50ms
-advance 9990ms
-produce 1 count=10 acks=1
-advance 10s
-"""
 RULES = (
-    ("lag_clock", "0.8.2", LagClock.READ_TO_LOG_END, "steady_with_pauses"),
-    ("lag_clock", "0.9.0", LagClock.CAUGHT_UP_TO_PREVIOUS_FETCH, "steady_with_pauses"),
-    ("clock_reset", "0.9.0", ClockReset.ALWAYS, "lost_race"),
-    ("clock_reset", "0.9.0", ClockReset.ON_EPOCH_BUMP, "lost_race"),
-    ("shrink_rule", "0.8.2", ShrinkRule.TIME, "message_burst"),
-    ("shrink_rule", "1.1", ShrinkRule.TIME_UNLESS_AT_LOG_END, "idle_pauses"),
+    ("lag_clock", "0.8.2", c.LagClock.READ_TO_LOG_END, "steady_with_pauses"),
+    ("lag_clock", "0.9.0", c.LagClock.CAUGHT_UP_TO_PREVIOUS_FETCH, "steady_with_pauses"),
+    ("clock_reset", "0.9.0", c.ClockReset.ALWAYS, "lost_race"),
+    ("clock_reset", "0.9.0", c.ClockReset.ON_EPOCH_BUMP, "lost_race"),
+    ("shrink_rule", "0.8.2", c.ShrinkRule.TIME, "message_burst"),
+    ("shrink_rule", "1.1", c.ShrinkRule.TIME_UNLESS_AT_LOG_END, "idle_pauses"),
     ("isr_checks_per_lag_time", "0.10.2", 1, "stalled"),
-    ("expand_rule", "2.0.1", ExpandRule.HIGH_WATERMARK, "joined_too_early"),
-    ("eligibility", "3.3", Eligibility.ANY, "shutting_down"),
-    ("eligibility", "3.5", Eligibility.NOT_FENCED, LATE_JOIN),
+    ("expand_rule", "2.0.1", c.ExpandRule.HIGH_WATERMARK, "joined_too_early"),
+    ("eligibility", "3.3", c.Eligibility.ANY, "shutting_down"),
+    ("eligibility", "3.5", c.Eligibility.NOT_FENCED, "late_join"),
     ("expand_waits_under_min_isr", "3.7", True, "flapping"),
-    ("high_watermark_set", "0.10.2", HighWatermarkSet.ISR, "catching_up"),
-    ("high_watermark_set", "2.7", HighWatermarkSet.ISR_OR_FRESH_CLOCK, JOIN_IN_FLIGHT),
-    (
-        "high_watermark_set",
-        "3.6",
-        HighWatermarkSet.MAXIMAL_ISR_OR_CAUGHT_UP,
-        GONE_BUT_FRESH,
-    ),
+    ("high_watermark_set", "0.10.2", c.HighWatermarkSet.ISR, "catching_up"),
+    ("high_watermark_set", "2.7", c.HighWatermarkSet.ISR_OR_FRESH_CLOCK, "join_in_flight"),
+    ("high_watermark_set", "3.6", c.HighWatermarkSet.MAXIMAL_ISR_OR_CAUGHT_UP, "gone_but_fresh"),
     ("high_watermark_held_under_min_isr", "3.7", False, "under_min_isr"),
-    ("high_watermark_after_shrink", "3.1", AfterShrink.NEVER, "stalled"),
-    ("high_watermark_after_shrink", "3.1", AfterShrink.AT_ONCE, "shrink_stall"),
+    ("high_watermark_after_shrink", "3.1", c.AfterShrink.NEVER, "stalled"),
+    ("high_watermark_after_shrink", "3.1", c.AfterShrink.AT_ONCE, "shrink_stall"),
     ("high_watermark_only_if_follower_moved", "2.7", False, "three_replicas"),
-    ("isr_write", "0.9.0", IsrWrite.ZOOKEEPER, "steady_with_pauses"),
-    ("isr_write", "2.7", IsrWrite.ZOOKEEPER_NOTIFY, "shrink_stall"),
-    ("isr_write", "3.7", IsrWrite.ALTER_ISR, RECOVERY),
-    ("truncation", "0.11", Truncation.HIGH_WATERMARK, "loss_three_replicas"),
-    ("truncation", "2.0.0", Truncation.EPOCH_ONE_ROUND, "fast_leader_change"),
-    ("truncation", "2.8", Truncation.EPOCH_ITERATIVE, RESTART),
-    ("follow_again", "2.1", FollowAgain.OTHER_LEADER, "shutting_down"),
-    ("follow_again", "2.1", FollowAgain.AFTER_A_GAP, "shutting_down"),
-    ("epoch_entry", "0.11", EpochEntry.NONE, "loss_three_replicas"),
-    ("epoch_entry", "2.0.1", EpochEntry.ON_APPEND, scenes.FOUND_DIVERGENCE),
-    ("cleans_epochs_at_log_end", "2.6.1", False, EMPTY_EPOCHS),
+    ("isr_write", "0.9.0", c.IsrWrite.ZOOKEEPER, "steady_with_pauses"),
+    ("isr_write", "2.7", c.IsrWrite.ZOOKEEPER_NOTIFY, "shrink_stall"),
+    ("isr_write", "3.7", c.IsrWrite.ALTER_ISR, "recovery"),
+    ("truncation", "0.11", c.Truncation.HIGH_WATERMARK, "loss_three_replicas"),
+    ("truncation", "2.0.0", c.Truncation.EPOCH_ONE_ROUND, "fast_leader_change"),
+    ("truncation", "2.8", c.Truncation.EPOCH_ITERATIVE, "restart"),
+    ("follow_again", "2.1", c.FollowAgain.OTHER_LEADER, "shutting_down"),
+    ("follow_again", "2.1", c.FollowAgain.AFTER_A_GAP, "shutting_down"),
+    ("epoch_entry", "0.11", c.EpochEntry.NONE, "loss_three_replicas"),
+    ("epoch_entry", "2.0.1", c.EpochEntry.ON_APPEND, "found_divergence_of_two"),
+    ("cleans_epochs_at_log_end", "2.6.1", False, "empty_epochs"),
     ("pushes_high_watermark", "2.4", False, "idle_push"),
     ("epoch_bump_on_isr_shrink", "3.5", False, "stalled"),
     ("fences_stale_leader_epoch", "2.1", False, "fenced_follower"),
-    ("refuses_former_incarnation", "3.7", False, LATE_FETCH),
+    ("refuses_former_incarnation", "3.7", False, "late_fetch"),
     ("halts_on_log_end_past_leader", "0.10.2", False, "loss_then_halt"),
-    ("notices_fast_bounce", "2.2", False, BOUNCE),
-    ("keeps_last_isr_member", "1.1", False, ALL_DEAD),
+    ("notices_fast_bounce", "2.2", False, "bounce"),
+    ("keeps_last_isr_member", "1.1", False, "all_dead"),
     ("accepts_any_acks", "0.8.2", False, "partition replicas=1,2\nproduce 1 acks=2\nstabilize"),
     ("not_leader_error", "2.6", "NOT_LEADER_FOR_PARTITION", "partition\nproduce 2"),
-    ("kraft", "3.7", False, FOLLOWER_DIES),
+    ("kraft", "3.7", False, "follower_dies"),
     ("eligible_leader_replicas", "4.1", False, "last_replica_standing"),
 )
 DEFAULTS = (
-    ("unclean_leader_election_enable", "2.5", True, LEADER_DIES),
+    ("unclean_leader_election_enable", "2.5", True, "leader_dies"),
     ("replica_lag_time_max_ms", "2.5", 10_000, "stalled"),
-    ("replica_lag_max_messages", "0.8.2", 5, BURST),
-    ("session_timeout_ms", "2.5", 6_000, FOLLOWER_DIES),
+    ("replica_lag_max_messages", "0.8.2", 5, "burst"),
+    ("session_timeout_ms", "2.5", 6_000, "follower_dies"),
     ("producer_acks", "2.8", -1, "partition replicas=1,2\nproduce 1\nadvance 1s"),
 )
 ROWS = RULES + DEFAULTS
@@ -200,8 +77,9 @@ ELSEWHERE = {"logs_expanding_isr"}  # no rule of the engine: see below
 
 def seen(script: str, version: KafkaVersion) -> tuple:
     """What a reader sees of a run: what it prints, and what is stored after each step."""
-    known = {p.stem for p in scenario.LIBRARY.glob("*.txt")}
-    run = scenario.play(scenario.read(script) if script in known else script, version=version)
+    library = {p.stem for p in scenario.LIBRARY.glob("*.txt")}
+    text = scenario.read(script) if script in library else SCENES.get(script, script)
+    run = scenario.play(text, version=version)
     return run.printed, tuple(dict.fromkeys(frame.controller.state for frame in run.frames))
 
 
@@ -237,13 +115,13 @@ def test_every_form_is_that_of_some_release() -> None:
 
 
 # Differs in Kafka's text only: an epoch that has its entry is given none again
-SAME_EFFECT = {("epoch_entry", EpochEntry.ON_EPOCH_BUMP)}
+SAME_EFFECT = {("epoch_entry", c.EpochEntry.ON_EPOCH_BUMP)}
 
 
 def test_a_replica_at_the_leaders_end_never_holds_the_high_watermark_back() -> None:
     """So 3.3 changed the text of this rule, but nothing that it does."""
-    older = HighWatermarkSet.MAXIMAL_ISR_OR_FRESH_CLOCK
-    newer = HighWatermarkSet.MAXIMAL_ISR_OR_CAUGHT_UP
+    older = c.HighWatermarkSet.MAXIMAL_ISR_OR_FRESH_CLOCK
+    newer = c.HighWatermarkSet.MAXIMAL_ISR_OR_CAUGHT_UP
     for in_maximal, end, caught_up_ms in product((False, True), (3, 7), (0, 90)):
         facts = (False, in_maximal, True, end, 7, caught_up_ms, 100, 30)
         minima = {

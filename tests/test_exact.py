@@ -16,6 +16,7 @@ from isrlab.engine.versions import PRESETS
 from isrlab.events import exact
 from isrlab.fleet.config import FleetConfig
 
+PARTITION = ("run", "topic", "partition")
 SEED = 1
 FLEETS = 24
 MINUTES = 6
@@ -24,11 +25,11 @@ MINUTES = 6
 def fleets(seed: int, count: int) -> list[FleetConfig]:
     """Small restless fleets, one after the other in every version."""
     draw = random.Random(seed)
-    versions = list(PRESETS.values())
+    versions = [version.name for version in PRESETS.values()] * count
     return [
         FleetConfig(
-            versions[place % len(versions)].name,
-            name=f"{place} {versions[place % len(versions)].name}",
+            version,
+            name=f"{place} {version}",
             partitions=draw.randint(1, 12),
             brokers=draw.randint(3, 5),
             replication_factor=draw.randint(2, 3),
@@ -45,7 +46,7 @@ def fleets(seed: int, count: int) -> list[FleetConfig]:
             isr_commit_ms=draw.choice([1, 10, 500, 5_000]),
             min_insync_replicas=draw.randint(1, 3),
         )
-        for place in range(count)
+        for place, version in enumerate(versions[:count])
     ]
 
 
@@ -68,55 +69,48 @@ def test_the_fleets_are_restless(events) -> None:
     assert any(absence.end_ms is None for absence in exact.absences(events))
 
 
+def rows_of(frame, *columns):
+    """The rows of a question, each as a tuple of these columns, in order."""
+    return sorted(tuple(row[c] for c in (*PARTITION, *columns)) for row in frame.collect())
+
+
 @pytest.mark.parametrize("end_ms", [None, MINUTES * 30_000])
 def test_isr_spans(events, frame, end_ms) -> None:
-    rows = churn.isr_intervals(frame, end_ms).collect()
-    expected = sorted(
-        (r.run, r.topic, r.partition, r.from_ms, r.to_ms, *sorted(r.isr)) for r in rows
-    )
+    intervals = churn.isr_intervals(frame, end_ms).where("is_certain")
     spans = exact.isr_spans(events, end_ms)
-    found = [(*key, s.start_ms, s.end_ms, *sorted(s.isr)) for key in spans for s in spans[key]]
-    assert sorted(found) == expected
-    assert all(r.is_certain for r in rows)
+    expected = [(*key, s.start_ms, s.end_ms, sorted(s.isr)) for key in spans for s in spans[key]]
+    rows = rows_of(intervals, "from_ms", "to_ms", "isr")
+    assert [(*row, sorted(isr)) for *row, isr in rows] == sorted(expected)
 
 
 def test_moves(events, frame) -> None:
-    rows = churn.moves(frame).collect()
-    expected = {(r.run, r.topic, r.partition, r.ts_ms, r.replica, r.change) for r in rows}
-    moves = exact.moves(events)
     change = {True: "joins", False: "leaves"}
-    assert {(*m.key, m.ts_ms, m.replica, change[m.joined]) for m in moves} == expected
-    assert len(moves) == len(rows)
+    moves = [(*m.key, m.ts_ms, m.replica, change[m.joined]) for m in exact.moves(events)]
+    assert rows_of(churn.moves(frame), "ts_ms", "replica", "change") == sorted(moves)
 
 
 def test_absences(events, frame) -> None:
-    rows = churn.absences(frame).collect()
-    expected = {(r.run, r.topic, r.partition, r.replica, r.left_ms, r.back_ms) for r in rows}
-    found = [a for a in exact.absences(events) if a.end_ms is not None]
-    assert {(*a.key, a.replica, a.start_ms, a.end_ms) for a in found} == expected
-    assert len(found) == len(rows)
+    absences = [a for a in exact.absences(events) if a.end_ms is not None]
+    expected = sorted((*a.key, a.replica, a.start_ms, a.end_ms) for a in absences)
+    assert rows_of(churn.absences(frame), "replica", "left_ms", "back_ms") == expected
 
 
 def test_evictions(events, frame) -> None:
-    rows = churn.evictions(frame).collect()
-    expected = {(r.run, r.topic, r.partition, r.leader, r.replica, r.ts_ms) for r in rows}
-    found = exact.evictions(events)
-    assert {(*a.key, a.leader, a.replica, a.start_ms) for a in found} == expected
-    assert len(found) == len(rows)
+    expected = sorted((*a.key, a.leader, a.replica, a.start_ms) for a in exact.evictions(events))
+    assert rows_of(churn.evictions(frame), "leader", "replica", "ts_ms") == expected
 
 
 def test_under_replicated(events, frame) -> None:
-    rows = churn.under_replicated(frame, replicas=3).collect()
-    expected = {(r.run, r.topic, r.partition): r.under_replicated_ms for r in rows}
     spans = exact.isr_spans(events)
-    found = {key: sum(s.end_ms - s.start_ms for s in spans[key] if len(s.isr) < 3) for key in spans}
-    assert found == expected
+    missing = {key: [s for s in spans[key] if len(s.isr) < 3] for key in spans}
+    expected = sorted((*key, sum(s.end_ms - s.start_ms for s in missing[key])) for key in spans)
+    rows = churn.under_replicated(frame, replicas=3)
+    assert rows_of(rows, "under_replicated_ms") == expected
 
 
 def test_waits(events, frame) -> None:
-    rows = churn.latency_histogram(frame).collect()
-    expected = {(r.run, r.latency_ms): r["count"] for r in rows}
-    found: Counter[tuple[str, int]] = Counter()
+    counts: Counter[tuple[str, int]] = Counter()
     for wait in exact.waits(events):
-        found[wait.run, wait.latency_ms] += wait.produces
-    assert found == expected
+        counts[wait.run, wait.latency_ms] += wait.produces
+    rows = churn.latency_histogram(frame).collect()
+    assert {(r.run, r.latency_ms): r["count"] for r in rows} == counts

@@ -13,24 +13,32 @@ from naive_fleet import HOLDS_UNDER_MIN_ISR, ORDINARY, SAMPLE_MS, NaiveCell, wor
 from isrlab.engine import rules
 from isrlab.engine.versions import PRESETS
 from isrlab.fleet.config import FleetConfig
-from isrlab.fleet.kernel import leader, log, membership, produces
+from isrlab.fleet.kernel import log, membership
 from isrlab.fleet.kernel.clock import _end_of_work, run
 from isrlab.fleet.kernel.rows import bucket
 from isrlab.fleet.kernel.state import EVENT_COLUMNS, Arrivals, Links, Out, Setup, new_state
 
 DURATION_MS = 2_000
+LAST_MS = DURATION_MS - 1
+PLAIN = ORDINARY | {  # a partition with two followers, all of them quick
+    "lag_ms": 200,
+    "lag_messages": 0,
+    "min_isr": 1,
+    "latency_ms": 2,
+    "bytes_per_s": [10**9, 10**9],
+    "fetch_bytes": 10**6,
+    "response_bytes": 10**6,
+    "wait_ms": 20,
+    "record_bytes": 1,
+    "first_tick_ms": 0,
+    "thread_of": [[0, 1]],
+}
 
 BATCHES = st.lists(
-    st.tuples(st.integers(0, DURATION_MS - 1), st.integers(0, 2), st.integers(1, 60)), max_size=60
+    st.tuples(st.integers(0, LAST_MS), st.integers(0, 2), st.integers(1, 60)), max_size=60
 )
-BURSTS = st.lists(
-    st.tuples(
-        st.integers(0, DURATION_MS - 1),
-        st.integers(0, 2),
-        st.integers(1, 40),  # batches
-        st.integers(1, 30),  # ms between them
-        st.integers(1, 120),  # records in each
-    ),
+BURSTS = st.lists(  # (ms, partition, batches, ms between them, records in each)
+    st.tuples(*(st.integers(*ends) for ends in ((0, LAST_MS), (0, 2), (1, 40), (1, 30), (1, 120)))),
     max_size=4,
 )
 SPEEDS = st.sampled_from([0, 0, 1, 250, 999, 1000])
@@ -50,13 +58,8 @@ def stall_rows(gaps):
 @st.composite
 def troubles(draw, threads):
     """What not every cell has: a slow leader, restarts, new replicas, producers that wait."""
-    restarts = draw(
-        st.lists(
-            st.tuples(st.integers(1, 1_500), st.integers(0, threads - 1), st.integers(1, 400)),
-            max_size=2,
-            unique_by=lambda row: row[1],
-        )
-    )
+    restart = st.tuples(st.integers(1, 1_500), st.integers(0, threads - 1), st.integers(1, 400))
+    restarts = draw(st.lists(restart, max_size=2, unique_by=lambda row: row[1]))
     backlog = draw(st.sampled_from([0, 0, 50, 400]))
     return {
         "min_bytes": draw(st.sampled_from([1, 1, 10, 200])),
@@ -113,14 +116,9 @@ def cells(draw):
 
 def naive_events(cell):
     """What the dumb fleet says: events, partition 0 every few milliseconds, how produces took."""
-    naive = NaiveCell(
-        cell["column"],
-        cell,
-        cell["thread_of"],
-        cell["stalls"],
-        cell["arrivals"],
-        cell["record_bytes"],
-    )
+    names = ("column", "thread_of", "stalls", "arrivals", "record_bytes")
+    column, *others = (cell[name] for name in names)
+    naive = NaiveCell(column, cell, *others)
     events = naive.run(DURATION_MS, cell["first_tick_ms"])
     latencies = Counter(bucket.py_func(waited) for waited in naive.waited)
     return sorted(events), naive.samples, latencies
@@ -140,14 +138,9 @@ def kernel_events(cell, capacity=20_000, windows=(DURATION_MS,)):
     slots = len(cell["thread_of"][0])
     # FleetConfig knows the replication factor of whole fleets; a drawn cell may have another
     rule = config.rules()._replace(min_isr=config.min_isr(1 + slots))
-    links = Links(
-        cell["latency_ms"],
-        cell["fetch_bytes"],
-        cell["response_bytes"],
-        cell["wait_ms"],
-        min(cell["min_bytes"], cell["response_bytes"]),
-        cell["leader_bytes_per_s"],
-    )
+    names = ("latency_ms", "fetch_bytes", "response_bytes", "wait_ms")
+    min_bytes = min(cell["min_bytes"], cell["response_bytes"])
+    links = Links(*(cell[name] for name in names), min_bytes, cell["leader_bytes_per_s"])
     setup = Setup(
         rules=rule,
         links=links,
@@ -166,10 +159,8 @@ def kernel_events(cell, capacity=20_000, windows=(DURATION_MS,)):
     out = Out(np.zeros((capacity, EVENT_COLUMNS), np.int64), samples, 0, SAMPLE_MS)
     state = new_state(setup, out)
     assert len(state.produces) > 1 + len(cell["arrivals"])
-    table = np.array(cell["arrivals"], dtype=np.int64).reshape(-1, 3)
-    arrivals = Arrivals(
-        table[:, 0].copy(), table[:, 1].astype(np.int32), table[:, 2].astype(np.int32)
-    )
+    ts_ms, *others = np.array(cell["arrivals"], dtype=np.int64).reshape(-1, 3).T.copy()
+    arrivals = Arrivals(ts_ms, *(column.astype(np.int32) for column in others))
     for until_ms in windows:
         count = run(state, arrivals, until_ms)
     seen = [tuple(row) for row in samples.tolist()]
@@ -194,41 +185,20 @@ def judged(cell):
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(cells())
 @example(
-    ORDINARY
+    PLAIN
     | {  # a follower catches up while the shrink that evicts it is in flight: it must still rejoin
         "column": "N",
-        "lag_ms": 200,
-        "lag_messages": 0,
-        "min_isr": 1,
-        "latency_ms": 2,
-        "bytes_per_s": [10**9, 10**9],
-        "fetch_bytes": 10**6,
-        "response_bytes": 10**6,
-        "wait_ms": 20,
         "commit_ms": 333,
-        "record_bytes": 1,
-        "first_tick_ms": 0,
-        "thread_of": [[0, 1]],
         "stalls": [[(80, 500)], []],
         "arrivals": [(100, 0, 9)],
     }
 )
 @example(
-    ORDINARY
+    PLAIN
     | {  # a fresh follower outside the ISR stalls: the high watermark waits while it is fresh
         "column": "C",
-        "lag_ms": 200,
-        "lag_messages": 0,
-        "min_isr": 1,
-        "latency_ms": 2,
-        "bytes_per_s": [10**9, 500],
-        "fetch_bytes": 10**6,
-        "response_bytes": 10**6,
-        "wait_ms": 20,
         "commit_ms": 1,
-        "record_bytes": 1,
-        "first_tick_ms": 0,
-        "thread_of": [[0, 1]],
+        "bytes_per_s": [10**9, 500],
         "stalls": [[], [(80, 500), (595, 1_500)]],
         "arrivals": [(100, 0, 9), *((ms, 0, 3) for ms in range(480, 620, 2))],
     }
@@ -249,29 +219,22 @@ def test_work_stands_still_in_a_stall(start_ms, work_ms, gaps):
     rows = stall_rows(gaps)
     config = FleetConfig()
     stalls = [kernel_stalls(rows)]
-    setup = Setup(
-        config.rules(), config.links(), np.zeros((1, 1), np.int64), np.ones(1), stalls, 1, 0
-    )
+    thread_of = np.zeros((1, 1), np.int64)
+    setup = Setup(config.rules(), config.links(), thread_of, np.ones(1), stalls, 1, 0)
     none = np.zeros((0, EVENT_COLUMNS), np.int64)
     state = new_state(setup, Out(none, none, -1, 0))
     assert _end_of_work(state, 0, start_ms, work_ms) == work_until(start_ms, work_ms, rows)
 
 
 def test_a_full_buffer_is_counted_on_and_says_how_large_it_should_be():
-    cell = ORDINARY | {
+    cell = PLAIN | {
         "column": "A",
-        "lag_ms": 200,
-        "lag_messages": 0,
-        "min_isr": 1,
-        "latency_ms": 2,
         "bytes_per_s": [500, 500],
         "fetch_bytes": 30,
-        "response_bytes": 10**6,
         "wait_ms": 500,
         "commit_ms": 10,
         "record_bytes": 7,
         "first_tick_ms": 50,
-        "thread_of": [[0, 1]],
         "stalls": [[], []],
         "arrivals": [(ms, 0, 3) for ms in range(0, DURATION_MS, 150)],
     }
@@ -284,10 +247,8 @@ def test_a_full_buffer_is_counted_on_and_says_how_large_it_should_be():
 
 def test_the_kernel_calls_the_rules_and_does_not_restate_them():
     used = {
-        membership: ("_is_out_of_sync",),
-        leader: ("_can_join_isr", "_last_caught_up_time_ms"),
-        log: ("_next_high_watermark", "_holds_back_high_watermark"),
-        produces: ("_admits_acks_all",),
+        membership: ("_is_out_of_sync", "_can_join_isr", "_last_caught_up_time_ms"),
+        log: ("_next_high_watermark", "_holds_back_high_watermark", "_admits_acks_all"),
     }
     for module, name in ((module, name) for module, names in used.items() for name in names):
         assert getattr(module, name).py_func is getattr(rules, name[1:])

@@ -88,18 +88,6 @@ def test_bursts_follow_the_day():
     assert near_three.max() < 0.1 * bursts.burst_records
 
 
-@pytest.mark.parametrize("kind", sorted(fleet.LOADS))
-def test_hot_days_come_the_same_in_windows_and_beside_other_partitions(kind):
-    config = SMALL.with_(load=kind, minutes=90, daily_swing=0.7, hot_partitions=3)
-    whole = load.arrivals(config, np.arange(6))
-    pieces = [piece for _, piece in load.windows(config, np.arange(6), batches=300)]
-    assert len(pieces) > 20
-    for column in range(3):
-        assert np.array_equal(np.concatenate([p[column] for p in pieces]), whole[column])
-    alone = load.arrivals(config, np.array([2]))
-    assert np.array_equal(alone.records, whole.records[whole.partition == 2])
-
-
 # Producers, stalls of leaders, restarts
 
 

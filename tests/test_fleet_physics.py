@@ -12,27 +12,11 @@ from isrlab.fleet import cell as cells
 from isrlab.fleet import load
 from isrlab.fleet.cell import CellRun, cell, run_cell
 from isrlab.fleet.config import FleetConfig
-from isrlab.fleet.kernel import state
-from isrlab.fleet.kernel.state import (
-    COMMIT,
-    EVENT_COLUMNS,
-    KIND,
-    PARTITION,
-    PARTITION_EPOCH,
-    REMOVAL,
-    TS_MS,
-)
-from isrlab.fleet.telling import Telling
+from isrlab.fleet.kernel import state as s
+from isrlab.fleet.tables import Telling
 
-QUIET = FleetConfig(
-    version="3.7",
-    partitions=30,
-    minutes=10,
-    load="steady",
-    stall_s=0,
-    replica_lag_time_max_ms=10_000,
-    seed=3,
-)
+QUIET = FleetConfig("3.7", partitions=30, minutes=10, load="steady", stall_s=0, seed=3)
+QUIET = QUIET.with_(replica_lag_time_max_ms=10_000)
 
 
 def rows(config, kind):
@@ -117,15 +101,8 @@ def test_a_restart_ends_a_stall(monkeypatch, stalls, merged):
 
 def test_a_new_replica_joins_after_backlog_over_spare_rate():
     rate, produced = 5_000_000, 5 * 500 * 20  # bytes/s: of a thread, of the partitions it reads
-    new = QUIET.with_(
-        partitions=60,
-        new_broker=2,
-        backlog_records=100_000,
-        follower_bytes_per_s=rate,
-        follower_spread=0,
-        num_replica_fetchers=1,
-        brokers=3,
-    )
+    full = QUIET.with_(partitions=60, follower_bytes_per_s=rate, follower_spread=0)
+    new = full.with_(new_broker=2, backlog_records=100_000)
     joins = [row["ts_ms"] for row in rows(new, "isr_expand")]
     assert {row["replica"] for row in rows(new, "isr_expand")} == {2}
     assert len(joins) == 40
@@ -170,7 +147,7 @@ def test_a_stall_longer_than_the_timeout_but_within_the_lag_limit_times_out():
 def test_room_for_produces_grows(monkeypatch):
     busy = QUIET.with_(stall_s=30, stall_every_s=100)
     expected = fleet.simulate_local(busy)
-    monkeypatch.setattr(state, "FIRST_PRODUCES", 2)
+    monkeypatch.setattr(s, "FIRST_PRODUCES", 2)
     assert fleet.simulate_local(busy).equals(expected)
 
 
@@ -180,10 +157,10 @@ def test_room_for_produces_grows(monkeypatch):
 def told(version, commits, until_ms=100_000, removals=()):
     """(kind, ms, partition) of what is announced and learned of commits (ms, partition)."""
     config = QUIET.with_(version=version, brokers=5)
-    events = np.zeros((len(commits) + len(removals), EVENT_COLUMNS), np.int64)
-    kinds = [COMMIT] * len(commits) + [REMOVAL] * len(removals)
+    events = np.zeros((len(commits) + len(removals), s.EVENT_COLUMNS), np.int64)
+    kinds = [s.COMMIT] * len(commits) + [s.REMOVAL] * len(removals)
     for row, kind, (ms, place) in zip(events, kinds, [*commits, *removals], strict=True):
-        row[[TS_MS, KIND, PARTITION, PARTITION_EPOCH]] = ms, kind, place, ms
+        row[[s.TS_MS, s.KIND, s.PARTITION, s.PARTITION_EPOCH]] = ms, kind, place, ms
     none = np.zeros((0, 0), np.int64)
     piece = CellRun(cell(config, 1), events, none, none, {}, until_ms)
     return [
@@ -215,10 +192,8 @@ def test_a_leader_whose_isrs_never_rest_announces_once_a_minute():
 
 @pytest.mark.parametrize("version", ["2.7", "3.7", "4.1"])
 def test_since_2_7_all_hear_of_it_when_it_is_stored(version):
-    assert [row[:2] for row in told(version, [(100, 0), (200, 1)])] == [
-        ("metadata", 100),
-        ("metadata", 200),
-    ]
+    rows = told(version, [(100, 0), (200, 1)])
+    assert [row[:2] for row in rows] == [("metadata", 100), ("metadata", 200)]
 
 
 def test_what_the_controller_does_it_tells_at_once():

@@ -99,15 +99,6 @@ def test_a_grid_makes_a_page_for_each_point_and_one_for_all(tmp_path):
     assert again.stderr.count("kept: nothing it depends on has changed") == 2
 
 
-@pytest.mark.slow
-def test_a_grid_goes_with_nothing_else(tmp_path):
-    file = tmp_path / "limits.yaml"
-    file.write_text(GOOD)
-    done = make_report(tmp_path / "out", "01", "--grid", str(file))
-    assert done.returncode == 2
-    assert "--grid says it all" in done.stderr
-
-
 def test_a_notebook_says_which_questions_it_answers(tmp_path):
     cells = [new_markdown_cell("# Title\n\nOperators' questions: 4, 22\n\nMore 7.")]
     notebook = notebooks.Notebook(tmp_path, new_notebook(cells=cells), {})

@@ -23,20 +23,9 @@ NOTEBOOKS = {path.stem.partition("_")[2]: path for path in (ROOT / "notebooks").
 
 # Ground floor first: a module imports only from floors below its own. A new module needs a floor.
 FLOORS = (
-    "engine",
-    "closeups",
-    "events",
-    "spark",
-    "churn",
-    "world",
-    "fleet",
-    "brokerlogs",
-    "show",
-    "magic",
-    "workbook",
-    "report",
-    "__main__",
-)
+    "engine", "closeups", "events", "spark", "churn", "world", "fleet", "brokerlogs", "show",
+    "magic", "workbook", "report", "__main__",
+)  # fmt: skip
 # Floors that may not import all that lies below them. The questions know events and not who made
 # them; a picture is given what it draws, it plays and simulates nothing.
 ONLY = {
@@ -82,25 +71,25 @@ def functions_of(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     return [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
+every = pytest.mark.parametrize("path", FILES, ids=name_of)
 MODULES = {name_of(path)[:-3].replace("/", ".").removesuffix(".__init__") for path in FILES}
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@every
 def test_imports_only_from_floors_below(path):
     if path == PACKAGE / "__init__.py":
         return  # the roof: it shows what is in the house
     own = floor_of(path)
     assert own in FLOORS, f"{own} has no floor: add it to FLOORS (and to the house in the README)"
     for module in imports_of(path):
-        package, _, rest = module.partition(".")
-        floor = rest.partition(".")[0]
-        if package != "isrlab" or not floor or floor == own:
+        package, floor, *_ = (*module.split("."), "")
+        if package != "isrlab" or floor in ("", own):
             continue
         assert floor in FLOORS, f"{name_of(path)} imports {module}, which has no floor"
         assert FLOORS.index(floor) < FLOORS.index(own), f"{own} imports from {floor}, above it"
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@every
 def test_some_floors_import_only_what_they_need(path):
     allowed = ONLY.get(floor_of(path))
     for module in imports_of(path) if allowed else ():
@@ -119,12 +108,12 @@ def test_a_file_of_the_workbook_belongs_to_one_notebook(path):
 
 @pytest.mark.parametrize("name", sorted(NOTEBOOKS))
 def test_a_notebook_imports_its_own_workbook_file_only(name):
-    used = set(re.findall(r"isrlab\.workbook\.(\w+)", NOTEBOOKS[name].read_text("utf-8")))
-    used |= set(re.findall(r"isrlab\.workbook import (\w+)", NOTEBOOKS[name].read_text("utf-8")))
+    text = NOTEBOOKS[name].read_text(encoding="utf-8")
+    used = set(re.findall(r"isrlab\.workbook(?:\.| import )(\w+)", text))
     assert used <= {name} | ({CLAIMS} if name == CLAIMS_READER else set())
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@every
 def test_workbook_files_are_imported_by_no_module(path):
     used = {m.split(".")[2] for m in imports_of(path) if m.startswith("isrlab.workbook.")}
     is_of_claims = CLAIMS in path.parts or path.stem == CLAIMS_READER
@@ -145,8 +134,9 @@ def test_engine_has_no_clock_no_chance_and_no_io(path):
     assert not called & {"print", "open", "input", "exec", "eval", "globals"}
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_sizes(path):
+@every
+def test_sizes_and_names(path):
+    assert path.stem not in {"utils", "util", "helpers", "helper", "manager", "data", "common"}
     lines = path.read_text().splitlines()
     assert len(lines) <= BUDGET["file"]["lines"], f"{name_of(path)}: split it, or say less"
     assert [line for line in lines if len(line) > MAX_COLUMNS] == []
@@ -173,7 +163,7 @@ def test_the_budget_is_kept(part):
     )
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@every
 def test_colours_come_from_the_one_table(path):
     if name_of(path) not in COLOURS:
         assert re.findall(r"[\"']#[0-9A-Fa-f]{3,8}[\"']", path.read_text()) == []
@@ -185,11 +175,6 @@ def test_show_lists_its_concepts_and_draws_each_once():
     assert sorted(listed) == sorted(path.stem for path in paths)
     names = [f.name for path in paths for f in functions_of(path) if f.name.startswith("plot_")]
     assert len(names) == len(set(names))
-
-
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_names_say_what_is_inside(path):
-    assert path.stem not in {"utils", "util", "helpers", "helper", "manager", "data", "common"}
 
 
 def test_package_exports_few_names():

@@ -1,7 +1,8 @@
-"""The notebooks of the workbook run, are thin, say what they find, and are stored clean.
+"""The notebooks of the workbook are thin, say what they find, are stored clean, and run.
 
-Each is executed once: by `make report` if that has run it as it is now, else here. What a tutorial
-then shows must be what is stored, pictures and controls aside.
+nbval (`make test`) executes the tutorials and compares what they show with what is stored, pictures
+and controls aside. Those on Spark are executed by `make report`, or here if no report has run them
+as they are now.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import ast
 import base64
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +57,7 @@ def test_has_one_parameters_cell_in_which_each_says_unit_and_range(path):
 @every
 def test_has_one_finding_and_a_title(path):
     assert len(tagged(path, "finding")) == 1
+    assert gallery.finding(nbformat.read(path, as_version=4))
     assert notebooks.read(path).title != path.stem
 
 
@@ -110,62 +113,34 @@ def test_pictures_are_at_most_as_wide_as_a_page(path):
 
 
 @pytest.fixture(scope="session")
-def executed(request, tmp_path_factory) -> dict[str, tuple[gallery.Record, Path]]:
-    """The record and the executed form of each notebook that the tests of this run ask for."""
-    asked = {i.callspec.params["path"].stem for i in request.session.items if is_execution(i)}
-    known = collected(ROOT / "reports")
-    keys = {r.notebook.name: run.blank_record(r).key for r in planned(asked)}
-    valid = {n: known[n] for n in asked & known.keys() if known[n][0].key == keys[n]}
-    missing = sorted(n for n in asked if n not in valid or valid[n][0].status != gallery.OK)
-    if missing:
+def executed(request, tmp_path_factory) -> dict[str, gallery.Record]:
+    """The record of each notebook on Spark that the tests of this run ask for."""
+    items = [i for i in request.session.items if "executed" in getattr(i, "fixturenames", ())]
+    asked = {item.callspec.params["path"].stem for item in items}
+    planned = notebooks.plan(notebooks.find(ROOT / "notebooks", asked))
+    keys = {each.notebook.name: run.blank_record(each).key for each in planned}
+    kept = gallery.read_records(ROOT / "reports")
+    records = {r.notebook: r for r in kept if r.key == keys.get(r.notebook)}
+    if missing := asked - {r.notebook for r in records.values() if r.status == gallery.OK}:
         out = tmp_path_factory.mktemp("reports")
         command = [sys.executable, "-m", "isrlab", "report", *missing, "-f", str(SMALL)]
         subprocess.run([*command, "--out", str(out)], capture_output=True, check=False)
-        valid |= collected(out)
-    return valid
-
-
-def is_execution(item) -> bool:
-    return "executed" in getattr(item, "fixturenames", ())
-
-
-def planned(names: set[str]) -> list[notebooks.Run]:
-    return notebooks.plan(notebooks.find(ROOT / "notebooks", names))
-
-
-def collected(out: Path) -> dict[str, tuple[gallery.Record, Path]]:
-    """By notebook; of several runs of one, that with its own parameters."""
-    records = sorted(gallery.read_records(out), key=lambda record: -len(record.given))
-    return {r.notebook: (r, out / "runs" / f"{r.slug}.ipynb") for r in records}
+        records |= {record.notebook: record for record in gallery.read_records(out)}
+    return records
 
 
 @pytest.mark.slow
-@every
-def test_runs(path, executed):
-    record, _ = executed[path.stem]
+@pytest.mark.parametrize("path", sorted(set(PATHS) - set(TUTORIALS)), ids=lambda path: path.stem)
+def test_runs_on_spark(path, executed):
+    record = executed[path.stem]
     if record.status == gallery.NOT_RUN:
         pytest.skip(record.error)
     assert record.status == gallery.OK, record.error
     assert record.finding
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
-def test_shows_what_is_stored(path, executed):
-    for now, stored in zip(cells(executed[path.stem][1]), cells(path), strict=True):
-        if NOT_COMPARED not in notebooks.tags(stored):
-            assert shown(now) == shown(stored), stored.source
-
-
-def shown(cell) -> list:
-    """What a cell shows in text; a stream is one text however it was cut up on its way."""
-    parts: list = []
-    for output in cell.outputs:
-        if output.output_type != "stream":
-            data = output.get("data", {})
-            parts.append({kind: text for kind, text in data.items() if "image" not in kind})
-        elif parts and isinstance(parts[-1], list) and parts[-1][0] == output.name:
-            parts[-1][1] += output.text
-        else:
-            parts.append([output.name, output.text])
-    return parts
+def test_make_gives_nbval_all_notebooks_but_those_on_spark():
+    lines = (ROOT / "Makefile").read_text(encoding="utf-8").splitlines()
+    (given,) = [line for line in lines if line.startswith("TUTORIALS := $(wildcard ")]
+    patterns = re.findall(r"notebooks/\S+\.ipynb", given)
+    assert sorted(path for pattern in patterns for path in ROOT.glob(pattern)) == TUTORIALS

@@ -6,6 +6,8 @@ import re
 import textwrap
 from pathlib import Path
 
+import pytest
+
 from isrlab.world import scenario
 
 ROOT = Path(__file__).parent.parent
@@ -21,11 +23,11 @@ def test_the_ten_lines_print_what_the_readme_says() -> None:
     assert scenario.play(script).printed.rstrip() == expected.rstrip()
 
 
-def test_every_link_leads_somewhere() -> None:
-    links = re.findall(r"\]\(([^)#]+)\)", README)
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+def test_every_link_leads_somewhere(name) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", (ROOT / name).read_text())
     assert links
-    missing = [link for link in links if not (ROOT / link).exists()]
-    assert not missing
+    assert [link for link in links if not (ROOT / link).exists()] == []
 
 
 def test_every_notebook_is_on_the_map() -> None:

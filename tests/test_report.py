@@ -21,22 +21,14 @@ from isrlab.report import notebooks, run
 from isrlab.report.notebooks import NotebookError, Parameter, Run
 
 NOTEBOOKS = Path(__file__).parent / "notebooks"
+REPORT = (sys.executable, "-m", "isrlab", "report")
 NO_JAVA = {**os.environ, "JAVA_HOME": "/nonexistent"}
 HOSTILE = """<script>alert("1")</script>\n'); import os; os._exit(3) #{x} \\ é"""
 
 
-def make_report(
-    out: Path, *arguments: str, folder: Path = NOTEBOOKS
-) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "isrlab", "report", "--notebooks", str(folder)]
-    return subprocess.run(
-        [*command, "--out", str(out), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=NO_JAVA,
-        timeout=120,
-    )
+def make_report(out: Path, *arguments: str, folder=NOTEBOOKS) -> subprocess.CompletedProcess:
+    command = [*REPORT, "--notebooks", str(folder), "--out", str(out), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=NO_JAVA, timeout=120)
 
 
 def text_of(out: Path, name: str) -> str:
@@ -50,53 +42,39 @@ def made(tmp_path_factory):
     return make_report(out), out
 
 
+SHOWN = {  # by file; "not" stands before a text that must not be there
+    "index.html": (
+        *("A small run that works", "Version 0.10.2 took 500 ms.", "lag_ms = 500", "seed 7"),
+        *(" s · Kafka 0.10.2", "isrlab 0.", 'href="runs/01_works.html"', "data:image/png;base64,"),
+    ),
+    "runs/01_works.html": (
+        *("data:image/png;base64,", "Interactive in JupyterLab", "not VBox(children"),
+        *('href="../index.html"', "pyspark", "numba", "numpy", "papermill", "Python 3."),
+    ),
+    "runs/02_fails.html": ("Traceback (most recent call last)", "before", "not \x1b"),
+    "runs/03_kernel_dies.html": ("Kernel died", "<pre>before"),  # what it printed is kept
+}
+
+
 @pytest.mark.slow
 class TestWholeReport:
     def test_failures_make_the_status_and_the_others_still_run(self, made):
         done, _ = made
         assert done.returncode == 1
         assert "2 ok, 2 failed, 1 not run" in done.stdout
+        for line in ("01_works: ok", "02_fails: failed", "ZeroDivisionError: division by zero"):
+            assert line in done.stderr
         assert "Traceback" not in done.stderr
 
-    def test_progress_names_each_run_with_its_result(self, made):
-        done, _ = made
-        assert "01_works: ok" in done.stderr
-        assert "02_fails: failed" in done.stderr
-        assert "ZeroDivisionError: division by zero" in done.stderr
+    @pytest.mark.parametrize("name", SHOWN)
+    def test_pages_show_what_they_should(self, made, name):
+        page = text_of(made[1], name)
+        for text in SHOWN[name]:
+            assert (text.removeprefix("not ") in page) is not text.startswith("not "), text
 
-    def test_index_has_title_finding_parameters_duration_versions_and_seed(self, made):
-        index = text_of(made[1], "index.html")
-        for shown in ("A small run that works", "Version 0.10.2 took 500 ms.", "lag_ms = 500"):
-            assert shown in index
-        for shown in (" s · Kafka 0.10.2", "seed 7", "isrlab 0.", 'href="runs/01_works.html"'):
-            assert shown in index
-        assert "data:image/png;base64," in index
-
-    def test_page_has_figure_note_for_controls_and_versions(self, made):
-        page = text_of(made[1], "runs/01_works.html")
-        assert "data:image/png;base64," in page
-        assert "Interactive in JupyterLab" in page
-        assert "VBox(children" not in page
-        assert 'href="../index.html"' in page
-        for library in ("pyspark", "numba", "numpy", "papermill", "Python 3."):
-            assert library in page
-
-    def test_failed_page_shows_the_traceback_without_escape_codes(self, made):
-        page = text_of(made[1], "runs/02_fails.html")
-        assert "Traceback (most recent call last)" in page
-        assert "before" in page
-        assert "\x1b" not in page
-
-    def test_dead_kernel_is_a_failure_that_keeps_what_it_printed(self, made):
-        page = text_of(made[1], "runs/03_kernel_dies.html")
-        assert "Kernel died" in page
-        assert "<pre>before" in page
-
-    def test_without_java_it_says_what_to_install(self, made):
-        for name in ("index.html", "runs/04_needs_spark.html"):
-            page = text_of(made[1], name)
-            assert "not run" in page
-            assert "openjdk" in page
+    @pytest.mark.parametrize("name", ["index.html", "runs/04_needs_spark.html"])
+    def test_without_java_it_says_what_to_install(self, made, name):
+        assert [t for t in ("not run", "openjdk") if t not in text_of(made[1], name)] == []
 
     def test_pages_run_no_script_and_load_nothing(self, made):
         pages = [made[1] / "index.html", *(made[1] / "runs").glob("*.html")]
@@ -105,9 +83,7 @@ class TestWholeReport:
             loads = Loads()
             loads.feed(page.read_text(encoding="utf-8"))
             assert loads.found == []
-            assert "default-src &#39;none&#39;" in page.read_text() or (
-                "default-src 'none'" in page.read_text()
-            )
+            assert "default-src 'none'" in page.read_text().replace("&#39;", "'")
 
     def test_no_paths_of_this_machine_are_kept(self, made):
         for path in made[1].rglob("*.*"):
@@ -151,43 +127,40 @@ def test_a_reply_lost_behind_an_output_widget_does_not_hang_the_report(tmp_path)
 
 @pytest.mark.slow
 def test_resume_keeps_what_succeeded_and_is_still_valid(tmp_path, monkeypatch):
-    def said(*options: tuple[str, str]) -> str:
+    def output_of(*options: tuple[str, str]) -> str:
         progress = run.Progress(io.StringIO())
         run.run_all(runs(*options, names=("02", "05")), tmp_path, resume=True, progress=progress)
         return progress.stream.getvalue()
 
-    assert "kept" not in said()
-    again = said()
+    assert "kept" not in output_of()
+    again = output_of()
     assert "05_waits: ok" in again
     assert "(kept: nothing it depends on has changed)" in again
     assert "02_fails: 5 cells" in again, "what failed runs again"
-    assert "kept" not in said(("seconds", "0")), "another parameter is another run"
+    assert "kept" not in output_of(("seconds", "0")), "another parameter is another run"
     monkeypatch.setattr(run, "package_digest", lambda: "another package")
-    assert "kept" not in said()
+    assert "kept" not in output_of()
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are read from /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupt_keeps_what_is_done_and_ends_the_children(number, tmp_path):
-    command = [sys.executable, "-m", "isrlab", "report", "01", "05", "--jobs", "2"]
+    command = [*REPORT, "01", "05", "--jobs", "2", "--notebooks", str(NOTEBOOKS)]
     command += ["-p", "seconds", "600", "-p", "seconds", "601"]  # 05 is there twice
-    running = subprocess.Popen(
-        [*command, "--notebooks", str(NOTEBOOKS), "--out", str(tmp_path)],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    command += ["--out", str(tmp_path)]
+    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     for line in running.stderr:
         if line.startswith("01_works: ok"):
             break
     wait_for(lambda: len(descendants(running.pid, "sleep")) == 2)
     children = descendants(running.pid, "sleep")
     running.send_signal(number)
-    _, said = running.communicate(timeout=60)
+    _, printed = running.communicate(timeout=60)
     assert running.returncode == 130
-    assert said.count("interrupted. Done: 01_works; their pages") == 1
-    assert "--resume" in said
-    assert "Traceback" not in said
+    assert printed.count("interrupted. Done: 01_works; their pages") == 1
+    assert "--resume" in printed
+    assert "Traceback" not in printed
     assert "A small run that works" in text_of(tmp_path, "index.html")
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
 
@@ -237,56 +210,37 @@ def runs(*options: tuple[str, str], names: tuple[str, ...] = ("01",), file: Path
     return notebooks.plan(notebooks.find(NOTEBOOKS, names), options, file)
 
 
-@pytest.mark.parametrize(
-    ("default", "text", "value"),
-    [
-        (500, "250", 250),
-        (500, "1_000", 1000),
-        (0.5, "2", 2.0),
-        (0.5, "1e-3", 0.001),
-        ("0.10.2", "2.10", "2.10"),
-        ("a", "__import__('os')", "__import__('os')"),
-        (True, "False", False),
-        (None, "null", None),
-        (None, "12", 12),
-        (None, "2026-01-01", "2026-01-01"),
-        ([1, 2], "[3, 4]", [3, 4]),
-        (["a"], "[2.10, x]", ["2.10", "x"]),
-        ([], "[]", []),
-    ],
-)
+VALUES = (  # the default, the text that is given, the value
+    (500, "250", 250), (500, "1_000", 1000), (0.5, "2", 2.0), (0.5, "1e-3", 0.001),
+    ("0.10.2", "2.10", "2.10"), ("a", "__import__('os')", "__import__('os')"),
+    (True, "False", False), (None, "null", None), (None, "12", 12),
+    (None, "2026-01-01", "2026-01-01"), ([1, 2], "[3, 4]", [3, 4]),
+    (["a"], "[2.10, x]", ["2.10", "x"]), ([], "[]", []),
+)  # fmt: skip
+WRONG_VALUES = (  # the default, the text that is given, what it is not
+    (500, "2.5", "a whole number"), (500, "soon", "a whole number"), (0.5, "half", "a number"),
+    (True, "1", "true or false"), ([1], "3", "a list"), ([1], "[a]", "a whole number"),
+    ([1], "[1, [2]]", "a whole number"), ([1], "[", "a list"), (None, "[", "text"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("default", "text", "value"), VALUES)
 def test_a_value_is_read_as_the_type_of_the_default(default, text, value):
     parsed = notebooks.parse(text, Parameter("p", default, ""))
     assert parsed == value
     assert type(parsed) is type(value)
 
 
-@pytest.mark.parametrize(
-    ("default", "text", "wanted"),
-    [
-        (500, "2.5", "a whole number"),
-        (500, "soon", "a whole number"),
-        (0.5, "half", "a number"),
-        (True, "1", "true or false"),
-        ([1], "3", "a list"),
-        ([1], "[a]", "a whole number"),
-        ([1], "[1, [2]]", "a whole number"),
-        ([1], "[", "a list"),
-        (None, "[", "text"),
-    ],
-)
-def test_a_value_of_another_type_is_refused_with_what_is_valid(default, text, wanted):
-    with pytest.raises(NotebookError, match=f"is not {wanted} .*; ms, 1 to 9"):
+@pytest.mark.parametrize(("default", "text", "expected"), WRONG_VALUES)
+def test_a_value_of_another_type_is_refused_with_what_is_valid(default, text, expected):
+    with pytest.raises(NotebookError, match=f"is not {expected} .*; ms, 1 to 9"):
         notebooks.parse(text, Parameter("p", default, "ms, 1 to 9"))
 
 
 def test_parameters_are_read_with_their_comments():
     (notebook,) = notebooks.find(NOTEBOOKS, ["works"])
-    version = notebook.parameters["version"]
-    assert (version.default, version.comment) == (
-        "0.10.2",
-        "Kafka release; version=... picks the rules",
-    )
+    comment = "Kafka release; version=... picks the rules"
+    assert notebook.parameters["version"] == Parameter("version", "0.10.2", comment)
     assert notebook.parameters["limit"].default is None
 
 
@@ -314,11 +268,9 @@ def test_a_parameter_goes_to_every_notebook_that_has_it():
 
 
 def test_an_unknown_parameter_is_refused_with_the_known():
-    with pytest.raises(
-        NotebookError, match=r"unknown parameter 'lag'; known:\n  01_works"
-    ) as error:
+    known = r"unknown parameter 'lag'; known:\n  01_works(?s:.*)lag_ms = 500  # ms, 1 to 60000"
+    with pytest.raises(NotebookError, match=known):
         runs(("lag", "9"))
-    assert "lag_ms = 500  # ms, 1 to 60000" in str(error.value)
 
 
 def test_several_values_make_one_run_each(tmp_path):
@@ -366,7 +318,7 @@ def test_a_checkout_whose_path_has_braces_works(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("parameters", "named"),
     [
         ({"version": "3.7", "seed": 1}, "3.7"),
         ({"versions": ["2.4", "3.7"]}, "2.4, 3.7"),
@@ -375,5 +327,5 @@ def test_a_checkout_whose_path_has_braces_works(tmp_path):
         ({"log_dir": "logs"}, None),
     ],
 )
-def test_a_page_names_the_kafka_versions_among_its_parameters(parameters, said):
-    assert run._kafka(parameters) == said
+def test_a_page_names_the_kafka_versions_among_its_parameters(parameters, named):
+    assert run._kafka(parameters) == named

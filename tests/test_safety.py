@@ -9,7 +9,6 @@ from cases.leader_bench import LeaderBench, log_of
 from isrlab.engine import safety
 from isrlab.engine.frozen import replace
 from isrlab.engine.versions import PRESETS
-from isrlab.world import scenario
 from isrlab.world.cluster import Cluster
 
 COMMITTED, ACKNOWLEDGED = "committed_records_survive", "acknowledged_records_survive"
@@ -17,18 +16,18 @@ ALL = tuple(v.name for v in PRESETS.values())
 
 # property, the scenario, where it is broken; everywhere else it must hold
 BROKEN_BY = (
-    (COMMITTED, "unclean election", scenes.UNCLEAN_LOSS, ALL),
-    (COMMITTED, "cut to the high watermark", scenes.KIP_101_LOSS, ALL[:3]),
-    (COMMITTED, "power loss", scenes.KIP_101_DIVERGENCE, ALL[:-1]),  # ELR waits for the other
-    (COMMITTED, "acks=1", scenes.ACKS_1_LOSS, ()),
-    ("logs_agree", "power loss", scenes.KIP_101_DIVERGENCE, ALL[:3]),
-    ("logs_agree", "unclean election", scenes.UNCLEAN_DIVERGENCE, ALL[:3]),
-    ("logs_agree", "KIP-279", scenes.KIP_279, ALL[:4]),
-    ("logs_agree", "clean marker deleted", scenes.I2_DIVERGENT_LOGS, ALL[:3]),
-    (ACKNOWLEDGED, "unclean election", scenes.UNCLEAN_LOSS, ALL),
-    (ACKNOWLEDGED, "cut to the high watermark", scenes.KIP_101_LOSS, ALL[:3]),
-    (ACKNOWLEDGED, "last replica standing", scenes.LAST_REPLICA_STANDING, ALL),
-    (ACKNOWLEDGED, "acks=1", scenes.ACKS_1_LOSS, ()),  # no promise was made
+    (COMMITTED, "unclean election", "unclean_loss", ALL),
+    (COMMITTED, "cut to the high watermark", "kip_101_loss", ALL[:3]),
+    (COMMITTED, "power loss", "kip_101_divergence", ALL[:-1]),  # ELR waits for the other
+    (COMMITTED, "acks=1", "acks_1_loss", ()),
+    ("logs_agree", "power loss", "kip_101_divergence", ALL[:3]),
+    ("logs_agree", "unclean election", "unclean_divergence", ALL[:3]),
+    ("logs_agree", "KIP-279", "kip_279", ALL[:4]),
+    ("logs_agree", "clean marker deleted", "i2_divergent_logs", ALL[:3]),
+    (ACKNOWLEDGED, "unclean election", "unclean_loss", ALL),
+    (ACKNOWLEDGED, "cut to the high watermark", "kip_101_loss", ALL[:3]),
+    (ACKNOWLEDGED, "last replica standing", "last_of_the_isr", ALL),
+    (ACKNOWLEDGED, "acks=1", "acks_1_loss", ()),  # no promise was made
 )
 
 
@@ -37,7 +36,7 @@ BROKEN_BY = (
     ("name", "why", "text", "where"), BROKEN_BY, ids=[f"{n}-{w}" for n, w, _, _ in BROKEN_BY]
 )
 def test_property_breaks_where_it_should(name, why, text, where, version):
-    violations = scenario.play(text, version=version).cluster.violations
+    violations = scenes.play(text, version).cluster.violations
     assert (name in violations) is (version in where), violations
 
 
@@ -50,14 +49,14 @@ def test_every_property_is_covered() -> None:
 @pytest.mark.parametrize("version", ALL)
 def test_acknowledged_is_not_committed(version: str) -> None:
     """acks=1 loses an acknowledged record that never was committed: two things, not one."""
-    run = scenario.play(scenes.ACKS_1_LOSS, version=version)
+    run = scenes.play("acks_1_loss", version)
     assert run.outcome.lost == ()
     assert run.outcome.lost_acknowledged == ("m1",)
     assert run.outcome.violations == {}
 
 
 def test_what_the_observer_says() -> None:
-    run = scenario.play(scenes.KIP_101_DIVERGENCE, version="0.10.2")
+    run = scenes.play("kip_101_divergence", "0.10.2")
     assert run.cluster.violations == {
         COMMITTED: "committed m2 not in the log of leader",
         "logs_agree": "offset 1 is m3 on leader 2 but m2 on follower 1",
@@ -68,7 +67,7 @@ def test_what_the_observer_says() -> None:
 
 def test_a_record_that_replaced_a_lost_one_counts_too() -> None:
     """Offset 10 was committed twice: m11 in epoch 1, m21 in epoch 2. Epoch 3 loses m21."""
-    run = scenario.play(scenes.KIP_279, version="2.5")
+    run = scenes.play("kip_279", "2.5")
     assert run.outcome.lost == ("m21", "m22", "m23", "m24", "m25")
     assert run.outcome.word == "lost"
 
@@ -125,7 +124,7 @@ def test_disagreement_ends_where_the_leader_believes_the_follower_is() -> None:
 
 
 def test_promise_ends_when_too_many_disks_lost_data() -> None:
-    run = scenario.play(scenes.LAST_REPLICA_STANDING, version="3.7")
+    run = scenes.play("last_of_the_isr", "3.7")
     one = run.cluster.observer.view()
     assert one.disks_lost == 1
     assert safety.acknowledged_records_survive(one) is not None

@@ -13,33 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isrlab.closeups.segment import (
-    Batch,
-    IndexEntry,
-    LogSegment,
-    OffsetIndex,
-    Reader,
-    ReadRules,
-    SegmentedLog,
-    read_partitions,
-)
+from isrlab.closeups import segment as s
+from isrlab.closeups.segment import Batch, Reader, ReadRules, SegmentedLog
 from isrlab.engine.versions import KafkaVersion
 from isrlab.workbook import reading_a_log
 
 RELEASES = ("0.8.2", "0.9.0", "0.10.0", "0.10.1", "0.11", "1.1", "2.0", "2.3", "2.4", "3.7")
 
 
-def segment(base: int = 0, *batches: tuple[int, int, int], interval: int = 10) -> LogSegment:
-    made = LogSegment(base, OffsetIndex(base), interval)
+def segment(base: int = 0, *batches: tuple[int, int, int], interval: int = 10) -> s.LogSegment:
+    made = s.LogSegment(base, interval)
     for batch in batches:
         made = made.append(Batch(*batch))
-    return made
-
-
-def index(base: int, *entries: tuple[int, int], most: int = 30) -> OffsetIndex:
-    made = OffsetIndex(base, max_entries=most)
-    for entry in entries:
-        made = made.append(*entry)
     return made
 
 
@@ -53,18 +38,18 @@ def log(version: str = "3.7", count: int = 20, size: int = 100, **options: int) 
 
 # J: Kafka's own cases
 
-READS = [  # (base, batches, start, size) -> first offset read, or None
-    ("J1", 40, (), 40, 300, None),
-    ("before-first", 40, ((50, 53, 80),), 41, 300, 50),
-    ("J3", 40, ((50, 51, 40),), 52, 200, None),
-    ("gap", 40, ((50, 51, 40), (60, 61, 40)), 55, 200, 60),
-]
+READS = {  # batches of a segment of base 40, start, size -> first offset read, or None
+    "J1": ((), 40, 300, None),
+    "before-first": (((50, 53, 80),), 41, 300, 50),
+    "J3": (((50, 51, 40),), 52, 200, None),
+    "gap": (((50, 51, 40), (60, 61, 40)), 55, 200, 60),
+}
 
 
-@pytest.mark.parametrize(("case", "base", "batches", "start", "size", "first"), READS)
-def test_read_of_a_segment(case, base, batches, start, size, first):
-    found = segment(base, *batches).read(start, size)
-    assert (found and found.batches[0].base_offset) == first
+@pytest.mark.parametrize(("batches", "start", "size", "first"), READS.values(), ids=READS)
+def test_read_of_a_segment(batches, start, size, first):
+    read = segment(40, *batches).read(start, size)
+    assert (read and read.batches[0].base_offset) == first
 
 
 def test_j7_next_offset():
@@ -76,14 +61,13 @@ def test_j7_next_offset():
 
 def test_j9_recovery_mends_a_corrupt_index():
     made = segment(0, *((i, i, 70) for i in range(100)))
-    corrupt = replace(made, index=replace(made.index, entries=(IndexEntry(3, 5),)))
+    corrupt = replace(made, index=(s.IndexEntry(3, 5),))
     with pytest.raises(ValueError, match="corrupt index"):
         corrupt.read(50, 1, min_one_message=True)
     mended = corrupt.recover()
     assert mended.index == made.index
-    for offset in range(100):
-        found = mended.read(offset, 1, min_one_message=True)
-        assert [b.base_offset for b in found.batches] == [offset]
+    reads = [mended.read(offset, 1, min_one_message=True) for offset in range(100)]
+    assert [[b.base_offset for b in read.batches] for read in reads] == [[i] for i in range(100)]
 
 
 @pytest.mark.parametrize(
@@ -96,38 +80,26 @@ def test_j11_offset_overflow(base, last):
 
 
 def test_j13_lookup_at_the_ends():
-    assert index(45).lookup(45) == (45, 0)
-    full = index(45, *((45 + i + 1, i) for i in range(30)))
-    assert full.lookup(45) == (45, 0)
-    assert full.lookup(75) == (75, 29)
-
-
-def test_index_offsets_grow_until_it_is_full():
-    made = index(45, *((45 + i + 1, i) for i in range(30)))
+    assert segment(45).lookup(45) == (45, 0)
+    full = segment(45, *((46 + i, 46 + i, 1) for i in range(30)), interval=-1)
+    assert (full.lookup(45), full.lookup(75)) == ((45, 0), (75, 29))
     with pytest.raises(ValueError, match="full"):
-        made.append(76, 1)
-    for offset in (50, 51):
-        with pytest.raises(ValueError, match="not above"):
-            index(45, (51, 0)).append(offset, 1)
+        replace(full, max_index_entries=30).append(Batch(76, 76, 1))
 
 
 # What stands in the index
 
 
-@pytest.mark.parametrize(
-    ("version", "key"), [("0.8.2", "base_offset"), ("1.1", "base_offset"), ("2.0", "last_offset")]
-)
-def test_index_key(version, key):
-    made = log(version).segments[0]
-    numbers = [3, 6, 9, 12, 15, 18]  # 300 bytes is the first sum above 250
-    assert made.index.entries == tuple(
-        (getattr(made.batches[n], key), made.positions[n]) for n in numbers
-    )
+@pytest.mark.parametrize(("version", "place"), [("0.8.2", 0), ("1.1", 0), ("2.0", 4)])
+def test_index_key(version, place):
+    """Which of a batch's five offsets; 300 bytes is the first sum above 250."""
+    expected = [(5 * n + place, 100 * n) for n in (3, 6, 9, 12, 15, 18)]
+    assert [*log(version).segments[0].index] == expected
 
 
 def test_interval_is_strictly_exceeded():
     exact = segment(0, (0, 0, 250), (1, 1, 250), (2, 2, 250), interval=250)
-    assert exact.index.entries == ((2, 500),)  # the first batch is never indexed
+    assert exact.index == ((2, 500),)  # the first batch is never indexed
 
 
 def test_one_entry_for_a_write_of_many_batches():
@@ -139,27 +111,24 @@ def test_one_entry_for_a_write_of_many_batches():
     for first in range(0, 20, 10):
         follower = follower.append(*batches[first : first + 10])
     assert (leader.batches, leader.positions) == (follower.batches, follower.positions)
-    assert (len(leader.index.entries), len(follower.index.entries)) == (9, 1)
+    assert (len(leader.index), len(follower.index)) == (9, 1)
     assert follower.recover().index == leader.index
 
 
 # Sizes
 
 
-@pytest.mark.parametrize(
-    ("version", "size", "batches", "size_bytes", "incomplete"),
-    [
-        ("3.7", 0, 1, 100, False),
-        ("3.7", 1, 1, 100, False),
-        ("3.7", 250, 2, 250, False),  # the third batch is cut
-        ("0.10.0", 0, 0, 0, False),
-        ("0.10.0", 1, 0, 1, True),  # one byte, of no use: the reader is stuck
-    ],
-)
-def test_size_limit(version, size, batches, size_bytes, incomplete):
-    found = log(version).read(Reader.FOLLOWER, 7, size).found
-    assert (len(found.batches), found.size_bytes) == (batches, size_bytes)
-    assert found.first_entry_incomplete is incomplete
+SIZE_LIMITS = {  # whole batches and bytes that a limit gives; 250 bytes cut the third batch
+    "3.7": {0: (1, 100), 1: (1, 100), 250: (2, 250)},
+    "0.10.0": {0: (0, 0), 1: (0, 1), 250: (2, 250)},  # one byte is of no use: the reader is stuck
+}
+
+
+@pytest.mark.parametrize("version", SIZE_LIMITS)
+def test_size_limit(version):
+    for size, expected in SIZE_LIMITS[version].items():
+        read = log(version).read(Reader.FOLLOWER, 7, size)
+        assert (len(read.batches), read.size_bytes) == expected
 
 
 @pytest.mark.parametrize(
@@ -174,13 +143,13 @@ def test_size_limit(version, size, batches, size_bytes, incomplete):
 )
 def test_partitions_share_the_bytes_of_a_response(version, limits, response, sizes):
     asked = [(log(version), Reader.FOLLOWER, 0, limit) for limit in limits]
-    answers = read_partitions(asked, response)
-    assert tuple(a.found.size_bytes if a.found else 0 for a in answers) == sizes
+    answers = s.read_partitions(asked, response)
+    assert tuple(a.size_bytes for a in answers) == sizes
 
 
 def test_an_empty_partition_does_not_use_up_the_first_batch():
     asked = [(log(), Reader.FOLLOWER, 100, 10), (log(), Reader.FOLLOWER, 0, 10)]
-    assert [len(a.batches) for a in read_partitions(asked, 10)] == [0, 1]
+    assert [len(a.batches) for a in s.read_partitions(asked, 10)] == [0, 1]
 
 
 # Bounds
@@ -191,13 +160,12 @@ BOUNDED = {"high_watermark": 70, "open_transaction": 40}
 @pytest.mark.parametrize("version", RELEASES)
 def test_readers_stop_at_their_bound(version):
     made = replace(log(version), **BOUNDED)
-    ends = {reader: made.read(reader, 0, 10_000) for reader in made.rules.readers}
-    seen = {reader.name: read.batches[-1].last_offset + 1 for reader, read in ends.items()}
-    wanted = {"FOLLOWER": 100, "CONSUMER": 70, "READ_COMMITTED": 40, "DEBUGGING": 100}
-    if "READ_COMMITTED" not in seen:
-        del wanted["READ_COMMITTED"]
-    assert seen == wanted
-    assert all(read.bound == read.batches[-1].last_offset + 1 for read in ends.values())
+    bounds = dict(zip(Reader, (100, 70, 40, 100), strict=True))
+    for reader in made.rules.readers:
+        read = made.read(reader, 0, 10_000)
+        assert read.bound == read.batches[-1].last_offset + 1 == bounds[reader]
+    has_transactions = RELEASES.index(version) >= RELEASES.index("0.11")
+    assert (Reader.READ_COMMITTED in made.rules.readers) is has_transactions
 
 
 def test_wrong_reads():
@@ -240,19 +208,19 @@ def test_a_generation_is_no_release():
 
 def test_rolling_by_size_and_reading_across():
     made = log(segment_bytes=300)
-    assert [s.base_offset for s in made.segments] == list(range(0, 100, 15))
+    assert [part.base_offset for part in made.segments] == list(range(0, 100, 15))
     for start in range(100):
         read = made.read(Reader.FOLLOWER, start, 10_000)
         assert read.batches[0].base_offset == start - start % 5
-        assert read.segment.base_offset == start - start % 15  # a read never crosses a segment
+        last = min(start - start % 15 + 14, 99)  # a read never crosses a segment
+        assert read.batches[-1].last_offset == last
 
 
 def test_rolling_by_a_full_index_and_by_offset():
-    first = LogSegment(0, OffsetIndex(0, max_entries=1), 10)
-    made = SegmentedLog((first,))
+    made = SegmentedLog((s.LogSegment(0, 10, max_index_entries=1),))
     for offset in (0, 1, 2, 2**31 + 5):
         made = made.append(Batch(offset, offset, 100))
-    assert [s.base_offset for s in made.segments] == [0, 2, 2**31 + 5]
+    assert [part.base_offset for part in made.segments] == [0, 2, 2**31 + 5]
 
 
 def test_a_gap_at_the_end_of_a_segment_is_read_from_the_next():
@@ -279,7 +247,7 @@ def built(shape, version="3.7", interval=100, segment_bytes=10**9) -> SegmentedL
 @given(shapes, st.sampled_from(RELEASES), st.integers(0, 300), st.integers(1, 400))
 def test_index_and_scan_find_what_a_linear_scan_finds(shape, version, interval, segment_bytes):
     made = built(shape, version, interval, segment_bytes)
-    batches = [b for s in made.segments for b in s.batches]
+    batches = [b for part in made.segments for b in part.batches]
     for start in range(made.log_end_offset):
         read = made.read(Reader.FOLLOWER, start, 1 if made.rules.has_min_one_message else 10**6)
         assert read.batches[0] == next(b for b in batches if b.last_offset >= start)
@@ -288,7 +256,7 @@ def test_index_and_scan_find_what_a_linear_scan_finds(shape, version, interval, 
 @settings(max_examples=60, deadline=None)
 @given(shapes, st.integers(0, 300))
 def test_index_entries_are_sparse_and_grow(shape, interval):
-    entries = built(shape, interval=interval).segments[0].index.entries
+    entries = built(shape, interval=interval).segments[0].index
     for before, after in pairwise(((-1, 0), *entries)):
         assert after[0] > before[0]
         assert after[1] - before[1] > interval
@@ -299,13 +267,10 @@ def test_index_entries_are_sparse_and_grow(shape, interval):
 def test_no_reader_gets_anything_beyond_its_bound(shape, data):
     for version in RELEASES:
         made = built(shape, version, segment_bytes=200)
-        high_watermark = data.draw(st.integers(0, made.log_end_offset))
-        made = replace(
-            made,
-            high_watermark=high_watermark,
-            open_transaction=data.draw(st.none() | st.integers(0, made.log_end_offset)),
-        )
-        start = data.draw(st.integers(0, made.log_end_offset))
+        offsets = st.integers(0, made.log_end_offset)
+        high_watermark, transaction = data.draw(offsets), data.draw(st.none() | offsets)
+        made = replace(made, high_watermark=high_watermark, open_transaction=transaction)
+        start = data.draw(offsets)
         for reader in made.rules.readers:
             read = made.read(reader, start, data.draw(st.integers(0, 500)))
             assert all(b.last_offset < read.bound for b in read.batches)
@@ -328,7 +293,7 @@ def test_every_release_reads_the_same_bytes_with_room_enough(shape, data):
 @given(shapes, st.sampled_from(RELEASES))
 def test_a_recovered_index_points_at_batches(shape, release):
     made = built(shape, release).segments[0].recover()
-    assert {e.position for e in made.index.entries} <= {*made.positions}
+    assert {e.position for e in made.index} <= {*made.positions}
     assert all(made.locate(o) is not None for o in range(made.next_offset))
 
 
@@ -345,7 +310,7 @@ def test_figures_say_what_was_found():
     reads = [made.read(reader, 0, 10_000) for reader in Reader]
     title = reading_a_log.plot_readers(made, reads).get_title(loc="left")
     assert "consumer 70, read_committed 40" in title
-    answers = read_partitions([(made, Reader.FOLLOWER, 0, 250)] * 3, 600)
+    answers = s.read_partitions([(made, Reader.FOLLOWER, 0, 250)] * 3, 600)
     title = reading_a_log.plot_response("abc", answers, 600).get_title(loc="left")
     assert title == "3 of 3 partitions get data; 600 bytes sent, 500 of use"
     reading_a_log.plot_scans({"a": first, "b": first})

@@ -61,30 +61,23 @@ def test_the_clock_of_a_follower_that_hangs_is_a_saw_tooth():
     times, ages = offsets.clock_ages(seen, 2)
     assert ages.max() == 8.0
     assert (np.diff(times) >= 0).all()
-    figure = offsets.plot_clocks({"3.7": seen}, 10.0)
-    (ax,) = figure.axes
+    longer = offsets.offsets_of(play("idle_topic"))
+    figure = offsets.plot_clocks({"3.7 $": seen, "idle": longer}, {"3.7 $": 10.0, "idle": 9.0})
+    ax, other = figure.axes
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), ages)
-    assert ax.lines[1].get_ydata()[0] == 10.0
-    assert figure.get_suptitle() == "Stays: 3.7"
+    assert (ax.lines[1].get_ydata()[0], other.lines[1].get_ydata()[0]) == (10.0, 9.0)
+    assert ax.get_xlim()[1] == other.get_xlim()[1] == longer.times_s[-1]
+    assert ax.get_title(loc="left") == r"3.7 \$"  # escaped, and only once
+    assert figure.get_suptitle().endswith(r"Stays: 3.7 \$")
 
 
-def test_the_panels_of_clocks_reach_to_the_end_of_the_longest_run():
-    runs = [offsets.offsets_of(play(name)) for name in ("idle_topic", "saw_tooth")]
-    figure = offsets.plot_clocks(dict(zip(("long", "short"), runs, strict=True)), 10.0)
-    ends = {ax.get_xlim()[1] for ax in figure.axes}
-    assert ends == {max(seen.times_s[-1] for seen in runs)}
-
-
-@pytest.mark.parametrize(
-    ("name", "finding"),
-    [
-        ("leave_and_return", "Replica 3 leaves at 45 s, replica 3 joins at 61 s"),
-        ("flapping", "Replica 2 leaves at 15 s; then the ISR changes 18 more times"),
-        ("saw_tooth", "Nobody leaves the ISR"),
-    ],
-)
-def test_who_left_and_who_joined(name, finding):
-    assert offsets.isr_finding(offsets.isr_of(play(name))) == finding
+def test_who_left_and_who_joined():
+    for name, finding in {
+        "leave_and_return": "Replica 3 leaves at 45 s, replica 3 joins at 61 s",
+        "flapping": "Replica 2 leaves at 15 s; then the ISR changes 18 more times",
+        "saw_tooth": "Nobody leaves the ISR",
+    }.items():
+        assert offsets.isr_finding(offsets.isr_of(play(name))) == finding
 
 
 # Bands
@@ -194,11 +187,12 @@ def test_a_loss_of_thousands_of_records_names_five():
 
 def test_rows_of_ticks_without_groups_have_the_looks_of_their_versions():
     ax = curves.plot_ticks({"2.4": {"": [1]}, "0.8.2": {"": [2]}}, "", curves.Scale("s"))
-    assert [line.get_color() for line in ax.lines] == [
-        style.version_look(version)[0] for version in ("2.4", "0.8.2")
-    ]
+    looks = style.version_look("2.4"), style.version_look("0.8.2")
+    assert [line.get_color() for line in ax.lines] == [colour for colour, _ in looks]
 
 
-def test_version_looks_are_all_different():
-    looks = [style.version_look(version) for version in PRESETS.values()]
-    assert len({*looks}) == len(PRESETS)
+def test_versions_are_told_apart_by_colour_alone_and_neighbours_by_lightness():
+    colours = [style.version_look(version)[0] for version in PRESETS.values()]
+    assert len({*colours}) == len(PRESETS)
+    lightness = np.array([to_rgba(colour)[:3] for colour in colours]) @ (0.3, 0.6, 0.1)
+    assert np.abs(np.diff(lightness)).min() > 0.1

@@ -14,6 +14,7 @@ from isrlab.events import exact
 from isrlab.fleet import load, recovery
 from isrlab.fleet.kernel.rows import bucket_starts
 from isrlab.show import waits
+from isrlab.workbook import isr_churn
 from isrlab.workbook import rolling_restart as rolling
 from isrlab.workbook import same_load_every_era as eras
 from isrlab.workbook import shared_fetchers as fetchers
@@ -35,18 +36,20 @@ def table(columns, *rows):
 @pytest.mark.parametrize(
     ("controls", "moves"),
     [
+        (lambda: isr_churn.burst_controls(isr_churn.SMALL), {0: 5_000}),
         (lambda: eras.era_controls(eras.SMALL.with_(minutes=3)), {1: 60}),
         (fetchers.fetcher_controls, {0: 3}),
         (trouble.trouble_controls, {0: "follower", 1: 90}),
         (rolling.restart_controls, {1: 0.3, 2: 1.25}),
         (lambda: acks.wait_controls(acks.SMALL.with_(minutes=1)), {0: 50, 1: 0}),
     ],
-    ids=["eras", "fetchers", "trouble", "restart", "acks"],
+    ids=["churn", "eras", "fetchers", "trouble", "restart", "acks"],
 )
 def test_controls_redraw(controls, moves):
     *inputs, picture = controls().children
     seen = {bytes(picture.value)}
     for place, value in moves.items():
+        assert not getattr(inputs[place], "continuous_update", False), "redraws when let go"
         inputs[place].value = value
         seen.add(bytes(picture.value))
     assert len(seen) == 1 + len(moves)
@@ -72,10 +75,8 @@ def test_the_reason_is_what_the_leader_knew(knew, reason):
 
 def test_rules_that_change_are_named_by_their_labels():
     first, second, *rest = fleet.versions(fleet.FleetConfig(), ["0.8.2", "0.9.0", "2.4", "2.5"])
-    assert eras.rules_changed(first, second) == (
-        "clock: a fetch at the log end (KAFKA-1546), no limit in records (KAFKA-1546), "
-        "clocks never restart: the first check may drop a healthy follower"
-    )
+    expected = "clock: a fetch at the log end (KAFKA-1546), no limit in records (KAFKA-1546)"
+    assert eras.rules_changed(first, second) == expected
     assert eras.rules_changed(*rest) == "limit 30 s, checks every 15 s"
     assert eras.rules_changed(first, first) == ""
 
@@ -127,19 +128,15 @@ def test_absences_agree_with_the_events():
 
 
 def test_a_thread_carries_the_partitions_that_hash_to_it():
+    """Counts of threads that share a factor with the brokers are wasted."""
     loads = fetchers.thread_loads(fetchers.SMALL)  # 16 partitions of a leader, 8 for each thread
     assert loads["produced_bytes_per_s"].tolist() == [11_070_000, 80_000] * 2
     assert loads["share"].round(3).tolist() == [1.107, 0.008] * 2
     assert fetchers.longest_loop_s(fetchers.SMALL) == 200 * fetchers.MB / 10_000_000
-
-
-def test_threads_that_share_a_factor_with_the_brokers_are_wasted():
-    sharing = {
-        n: fetchers.neighbours(fetchers.SMALL.with_(num_replica_fetchers=n))[0]
-        for n in (1, 2, 3, 6)
-    }
-    assert [len(near) for near in sharing.values()] == [15, 7, 15, 7]
-    assert sharing[1] == sharing[3]
+    configs = [fetchers.SMALL.with_(num_replica_fetchers=n) for n in (1, 2, 3, 6)]
+    sharing = [fetchers.neighbours(config)[0] for config in configs]
+    assert [len(near) for near in sharing] == [15, 7, 15, 7]
+    assert sharing[0] == sharing[2]
 
 
 @pytest.mark.parametrize(("size_mb", "harmed"), [(1, 0), (200, 7)])
@@ -190,14 +187,11 @@ def test_the_small_fleet_has_one_trouble_of_broker_3(role, smallest):
     assert title_of(right).startswith(f"{worst} of 30 partitions under-replicated; 0.")
 
 
-def test_in_trouble_knows_two_roles():
-    with pytest.raises(ValueError, match="unknown role 'both'; known: leader, follower"):
-        trouble.in_trouble(trouble.SMALL, "both", 1, 60)
-
-
-def test_nobody_is_evicted_in_a_calm_fleet():
+def test_nobody_is_evicted_in_a_calm_fleet_and_there_are_two_troubles():
     calm = trouble.SMALL.with_(seed=1, minutes=1, stall_every_s=80_000)
     assert title_of(trouble.plot_pairs(fleet.simulate_local(calm), 6)) == "Nobody is evicted"
+    with pytest.raises(ValueError, match="unknown role 'both'; known: leader, follower"):
+        trouble.in_trouble(trouble.SMALL, "both", 1, 60)
 
 
 def test_costs_are_for_each_trouble():
@@ -240,11 +234,12 @@ def test_what_a_trouble_costs_in_one_sentence():
 # 18: rolling restart
 
 
-def test_one_restart_is_one_with_time_to_come_back():
+def test_one_restart_has_time_to_come_back_and_a_wait_is_at_least_the_downtime():
     config = rolling.one_restart(BASE, 0.8, 60)
     assert [len(load.restarts(config, broker)[0]) for broker in range(1, 5)] == [1, 0, 0, 0]
     left_s = config.minutes * 60 - config.restart_every_s - 60
     assert left_s > recovery.expected_rejoin_s(config, 1) == pytest.approx(240)
+    assert rolling.rolling(BASE, 0.1, 60, 0.25).restart_every_s == 60
 
 
 @pytest.mark.parametrize(("wait", "is_refused"), [(0.6, True), (1.2, False)])
@@ -255,10 +250,8 @@ def test_producers_are_refused_below_the_safe_wait_only(wait, is_refused):
     errors = [dict(row["detail"])["error"] for row in rows if row["kind"] == "produce_error"]
     assert (errors.count("NOT_ENOUGH_REPLICAS") > 100) is is_refused
     assert bool(errors.count("NOT_ENOUGH_REPLICAS")) is is_refused
-
-
-def test_a_wait_is_never_shorter_than_the_downtime():
-    assert rolling.rolling(BASE, 0.1, 60, 0.25).restart_every_s == 60
+    late = title_of(rolling.plot_restart(config).axes[1])
+    assert (late == "0 returns come after the next restart") is not is_refused
 
 
 def test_a_new_replica_has_the_backlog_that_was_asked_for():
@@ -300,17 +293,11 @@ def test_rejoins_are_compared_with_the_formula_and_waits_with_the_safe_one():
 
 def test_real_brokers_are_timed_from_their_start():
     measured = table(REJOINS, ("k", 3, 0, 20_000, 9, 0, 2_100, 2_200.0, 2_300))
-    back = table("run broker ts_ms", ("k", 3, 500), ("k", 3, 21_800), ("k", 3, 21_900),
-                 ("k", 1, 20_001))  # fmt: skip
-    row = rolling.recorded_rejoins(measured, back).iloc[0]
+    rows = ("k", 3, 500), ("k", 3, 21_800), ("k", 3, 21_900), ("k", 1, 20_001)
+    row = rolling.recorded_rejoins(measured, table("run broker ts_ms", *rows)).iloc[0]
     times = row[["down_s", "unfenced_s", "first_s", "last_s"]].tolist()
     assert times == pytest.approx([20, 1.8, 2.1, 2.3])
     assert row["most_records"] == 5_200
-
-
-def test_no_return_is_late_after_a_long_wait():
-    figure = rolling.plot_restart(rolling.rolling(rolling.SMALL, 0.6, 60, 1.25))
-    assert title_of(figure.axes[1]) == "0 returns come after the next restart"
 
 
 @pytest.mark.parametrize(
@@ -404,15 +391,14 @@ def test_the_summary_says_what_each_promise_costs():
 
 def test_settings_are_put_before_a_table_in_the_order_of_the_fleets():
     configs = fleet.sweep(fleet.FleetConfig(version="4.1"), "fetch_latency_ms", [9, 1])
-    by_run = pd.DataFrame({"run": [c.run for c in reversed(configs)], "p50_ms": [3, 20]})
+    by_run = table("run p50_ms", (configs[1].run, 3), (configs[0].run, 20))
     settings = acks.with_settings(by_run, configs, "fetch_latency_ms")
     assert settings.values.tolist() == [[9, 20], [1, 3]]
 
 
 def test_longer_stalls_make_the_tail_and_a_longer_delay_the_median():
-    calm, slow, far = (
-        acks.waits_here(acks.SMALL.with_(**changes))
-        for changes in ({"stall_s": 0}, {"stall_s": 30}, {"stall_s": 0, "fetch_latency_ms": 50})
-    )
+    calm = acks.SMALL.with_(stall_s=0)
+    configs = calm, calm.with_(stall_s=30), calm.with_(fetch_latency_ms=50)
+    calm, slow, far = map(acks.waits_here, configs)
     assert waits.quantile(slow, 0.99) > 1_000 > waits.quantile(calm, 1.0)
     assert waits.quantile(slow, 0.5) == waits.quantile(calm, 0.5) < waits.quantile(far, 0.5)

@@ -56,8 +56,6 @@ def _unkept(pattern: str, written: str = "") -> Field:
 _OUT_OF_SYNC = re.compile(
     r"\(brokerId: (-?\d+), endOffset: (-?\d+|unknown)(?:, lastCaughtUpTimeMs: (-?\d+|unknown))?\)"
 )
-
-
 _OUT_OF_SYNC_NAMES = ("out_of_sync", "out_of_sync_end_offset", "last_caught_up_time_ms")
 
 
@@ -93,9 +91,9 @@ _BROKER_STATES = re.compile(r"isrWithBrokerEpoch=List\((.*?\))\)")
 
 
 def _read_state(_: str, text: str) -> Values:
-    texts = {name: found[1] for name, regex in _STATE.items() if (found := regex.search(text))}
-    if found := _BROKER_STATES.search(text):
-        texts["isr"] = ",".join(re.findall(r"brokerId=(-?\d+)", found[1]))
+    texts = {name: match[1] for name, regex in _STATE.items() if (match := regex.search(text))}
+    if match := _BROKER_STATES.search(text):
+        texts["isr"] = ",".join(re.findall(r"brokerId=(-?\d+)", match[1]))
     if "replicas" in texts:
         texts["replicas"] = ",".join(re.findall(r"\d+", texts["replicas"]))
     return {key: value for name in texts for key, value in _value(name, texts[name]).items()}

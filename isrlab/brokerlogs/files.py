@@ -6,12 +6,13 @@ file may be missing, a gzip archive may be cut or damaged, a "line" may be a gig
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple, TypeAlias
 from zoneinfo import ZoneInfo
 
 LOG_NAME = re.compile(r"\.(log|out|gz)([.\-_].*)?$|\.log\b|^(server|controller|state-change)\b")
@@ -19,6 +20,7 @@ BROKER_LOG_NAME = re.compile(r"^(server|controller|state-change)[^/]*log")
 MAX_LINE_BYTES = 64 * 1024
 READ_BYTES = 256 * 1024
 GZIP_MAGIC = b"\x1f\x8b"
+PathName: TypeAlias = "str | os.PathLike[str]"
 VALID = (
     "Give a folder that holds the logs of one or more Kafka brokers (server.log, controller.log, "
     "state-change.log, also rotated, .gz, or one folder for each broker), or one such file, as a "
@@ -55,7 +57,7 @@ class Line(NamedTuple):
     is_cut: bool
 
 
-def find(log_dir: str | os.PathLike[str], time_zone: str = "UTC") -> list[Source]:
+def find(log_dir: PathName, time_zone: str = "UTC") -> list[Source]:
     """Every file of `log_dir`, in order of name; links that lead out of it are not followed.
 
     Raises LogDirError when there is nothing that could be read, or no such time zone.
@@ -74,8 +76,8 @@ def find(log_dir: str | os.PathLike[str], time_zone: str = "UTC") -> list[Source
     except (OSError, ValueError) as error:
         raise LogDirError(f"{given} cannot be read: {error}. {VALID}") from error
     if all(source.skipped for source in sources):
-        found = "; ".join(f"{s.name}: {s.skipped}" for s in sources[:5]) or "it is empty"
-        raise LogDirError(f"{given} holds no readable log file ({found}). {VALID}")
+        skipped = "; ".join(f"{s.name}: {s.skipped}" for s in sources[:5]) or "it is empty"
+        raise LogDirError(f"{given} holds no readable log file ({skipped}). {VALID}")
     return sources
 
 
@@ -105,25 +107,23 @@ def _source(path: Path, root: Path) -> Source:
     try:
         if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
             skipped: str | None = "a link that leads out of log_dir"
-        elif not path.is_file():
-            skipped = "not a file"
         else:
-            size = path.stat().st_size
-            skipped = _why_skip(path, size, root)
+            size = path.stat().st_size if path.is_file() else 0
+            skipped = _why_skip(path, root)
     except OSError as error:
         skipped = str(error.strerror)
     return Source(str(path), _below(path, root), size, skipped)
 
 
-def _why_skip(path: Path, size: int, root: Path) -> str | None:
-    is_broker_log = BROKER_LOG_NAME.search(path.name) is not None
-    if size == 0:
-        return "empty"
+def _why_skip(path: Path, root: Path) -> str | None:
+    if not path.is_file():
+        return "not a file"
     with path.open("rb") as file:
         first = file.read(4096)
-    if is_broker_log and path.parent == root:
-        return None
-    if not LOG_NAME.search(path.name):
+    is_broker_log = BROKER_LOG_NAME.search(path.name) is not None
+    if not first:
+        return "empty"
+    if not LOG_NAME.search(path.name) and not (is_broker_log and path.parent == root):
         return "not named like a log"
     is_text = is_broker_log or first.startswith(GZIP_MAGIC) or b"\0" not in first
     return None if is_text else "binary, not text"
@@ -134,17 +134,15 @@ def lines(path: str) -> Iterator[Line]:
 
     Raises DamagedFileError after the last line before the damage; OSError if it cannot be opened.
     """
-    kept, length, number = bytearray(), 0, 1
-    damage = None
+    kept, length, number, damage = bytearray(), 0, 1, None
     try:
         for chunk in _chunks(path):
-            *whole, rest = chunk.split(b"\n")
-            for piece in whole:
+            for nth, piece in enumerate(chunk.split(b"\n")):
+                if nth:
+                    yield Line(number, bytes(kept).rstrip(b"\r"), length > MAX_LINE_BYTES)
+                    kept, length, number = bytearray(), 0, number + 1
                 kept += piece[: MAX_LINE_BYTES - len(kept)]
-                yield Line(number, bytes(kept).rstrip(b"\r"), length + len(piece) > MAX_LINE_BYTES)
-                kept, length, number = bytearray(), 0, number + 1
-            kept += rest[: MAX_LINE_BYTES - len(kept)]
-            length += len(rest)
+                length += len(piece)
     except DamagedFileError as error:
         damage = error
     if kept:
@@ -154,34 +152,18 @@ def lines(path: str) -> Iterator[Line]:
 
 
 def _chunks(path: str) -> Iterator[bytes]:
+    """The contents of a file or of a gzip archive, of one or more members, as far as whole."""
     with open(path, "rb") as file:
-        data = file.read(READ_BYTES)
-        if data.startswith(GZIP_MAGIC):
-            yield from _inflated(file, data)
+        if not file.peek(2).startswith(GZIP_MAGIC):
+            while data := file.read(READ_BYTES):
+                yield data
             return
-        while data:
-            yield data
-            data = file.read(READ_BYTES)
-
-
-def _inflated(file: BinaryIO, data: bytes) -> Iterator[bytes]:
-    """The contents of a gzip file of one or more members, as far as it is whole."""
-    inflate = zlib.decompressobj(wbits=31)
-    while True:
+        archive = gzip.GzipFile(fileobj=file)
         try:
-            yield inflate.decompress(data, READ_BYTES)
-        except zlib.error as error:
+            while data := archive.read1(READ_BYTES):  # not `read`: it drops what precedes damage
+                yield data
+        except EOFError as error:
+            problem = "truncated gzip: the archive ends before its end mark"
+            raise DamagedFileError(problem) from error
+        except (gzip.BadGzipFile, zlib.error) as error:
             raise DamagedFileError(f"damaged gzip: {error}") from error
-        data = inflate.unconsumed_tail
-        if inflate.eof:
-            data = (inflate.unused_data or file.read(READ_BYTES)).lstrip(b"\0")
-            if not data:
-                return
-            if not data.startswith(GZIP_MAGIC[: len(data)]):
-                raise DamagedFileError("bytes that are no gzip after the end of the archive")
-            inflate = zlib.decompressobj(wbits=31)
-        elif not data:
-            data = file.read(READ_BYTES)
-            if not data:
-                yield inflate.flush()
-                raise DamagedFileError("truncated gzip: the archive ends before its end mark")

@@ -57,16 +57,16 @@ def entries(name: str, text: str, below: int) -> list[Entry]:
 
     Raises ValueError for an entry with more or fewer, with its place in the table.
     """
-    found: list[Entry] = []
+    read: list[Entry] = []
     for number, line in enumerate(text.splitlines(), start=1):
-        if line.startswith("  ") and found:
-            found[-1][1].append(line.strip())
+        if line.startswith("  ") and read:
+            read[-1][1].append(line.strip())
         elif line.strip() and not line.startswith("#"):
-            found.append((line, [], f"{name}:{number}"))
-    for first, indented, place in found:
+            read.append((line, [], f"{name}:{number}"))
+    for first, indented, place in read:
         if len(indented) != below:
             raise ValueError(f"{place}: {first!r} has {len(indented)} indented lines, not {below}")
-    return found
+    return read
 
 
 def format_of(entry: Entry) -> Format:

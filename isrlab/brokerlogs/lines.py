@@ -99,28 +99,28 @@ class LineReader:
 
     def _head(self, line: str) -> Head | None:
         """The parts of a line that begins with a time; ValueError if there is no such time."""
-        found = _HEAD.match(line)
-        if found is None:
+        match = _HEAD.match(line)
+        if match is None:
             return None
-        minute, second = int(found["minute"]), int(found["second"])
+        minute, second = int(match["minute"]), int(match["second"])
         if minute > 59 or second > 59:
-            raise ValueError(found[0])
-        hour_ms = _hour_ms(found["hour"], self.time_zone)
-        ts_ms = hour_ms + (minute * 60 + second) * 1000 + int(found["ms"])
-        rest = found["rest"].rstrip()
+            raise ValueError(match[0])
+        hour_ms = _hour_ms(match["hour"], self.time_zone)
+        ts_ms = hour_ms + (minute * 60 + second) * 1000 + int(match["ms"])
+        rest = match["rest"].rstrip()
         logger = _LOGGER.search(rest)
         message = rest[: logger.start()] if logger else rest
-        return Head(ts_ms, found["level"], message, logger["logger"] if logger else None)
+        return Head(ts_ms, match["level"], message, logger["logger"] if logger else None)
 
     def _without_head(self, line: str) -> Event | Unread | None:
         for form in _EXCEPTIONS:
-            if form.landmark in line and (found := form.regex.fullmatch(line.strip())):
+            if form.landmark in line and (match := form.regex.fullmatch(line.strip())):
                 if self._passed:
                     self._after = self._head(self._passed.decode("utf-8", "replace"))
                     self._passed = b""
                 if self._after is None:
                     return Unread("an error without a time")
-                return _event(form, found, self._after)
+                return _event(form, match, self._after)
         is_torn = _ABOUT_ISR.search(line) is not None
         return Unread("no time at the beginning of the line") if is_torn else None
 
@@ -147,17 +147,17 @@ def read_message(head: Head) -> Event | Unread | None:
         if regex.search(message):
             return Unread(f"no broker prints this: {why}")
     for form in FORMATS:
-        if form.landmark in message and (found := form.regex.fullmatch(message)):
-            event = _event(form, found, head)
+        if form.landmark in message and (match := form.regex.fullmatch(message)):
+            event = _event(form, match, head)
             return _doubt(event, head) or event
     return _remainder(head)
 
 
-def _event(form: Format, found: re.Match[str], head: Head) -> Event:
+def _event(form: Format, match: re.Match[str], head: Head) -> Event:
     values: Values = {}
     for name in form.fields:
         # Later fields do not overrule earlier ones: the line's own words come before nested states.
-        values = FIELDS[name].read(name, found[name] or "") | values
+        values = FIELDS[name].read(name, match[name] or "") | values
     event: Event = {"ts_ms": head.ts_ms, "kind": form.kind}
     event |= {name: value for name, value in values.items() if name in COLUMNS}
     detail = form.fixed | {n: str(value) for n, value in values.items() if n not in COLUMNS}

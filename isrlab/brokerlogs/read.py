@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from isrlab.brokerlogs.files import DamagedFileError, Line, find, lines
+from isrlab.brokerlogs.files import DamagedFileError, Line, PathName, find, lines
 from isrlab.brokerlogs.lines import INTERESTING, Event, LineReader, Unread
 from isrlab.events import schema as events_table
 
@@ -49,6 +49,7 @@ _OF_A_FILE = {
 }
 _RAW = pa.schema([*events_table.SCHEMA, *_OF_A_FILE.items()])
 _PLAN = "number int, path string, file string, run string, time_zone string"
+_FILES = "run string, file string, bytes long, lines long, status string"
 
 
 class BrokerLogs(NamedTuple):
@@ -61,10 +62,7 @@ class BrokerLogs(NamedTuple):
 
 
 def read(
-    spark: SparkSession,
-    log_dir: str | os.PathLike[str],
-    run: str | None = None,
-    time_zone: str = "UTC",
+    spark: SparkSession, log_dir: PathName, run: str | None = None, time_zone: str = "UTC"
 ) -> BrokerLogs:
     """The events of every broker log below `log_dir`, which may also be one file.
 
@@ -76,25 +74,16 @@ def read(
     from pyspark.sql.pandas.types import from_arrow_schema
 
     sources, run = find(log_dir, time_zone), run or Path(log_dir).resolve().name
-    plan = [
-        (number, source.path, source.name, run, time_zone)
-        for number, source in enumerate(sources)
-        if source.skipped is None
-    ]
+    readable = [source for source in sources if not source.skipped]
+    plan = [(n, s.path, s.name, run, time_zone) for n, s in enumerate(readable)]
     tasks = min(len(plan), 4 * spark.sparkContext.defaultParallelism)
-    raw = (
-        spark.createDataFrame(plan, _PLAN)
-        .repartitionByRange(tasks, "number")
-        .mapInArrow(_read_files, from_arrow_schema(_RAW))
-        .persist()
-    )
-    skipped = spark.createDataFrame(
-        [(run, s.name, s.size_bytes, 0, f"skipped: {s.skipped}") for s in sources if s.skipped],
-        "run string, file string, bytes long, lines long, status string",
-    )
-    files = raw.where(F.col("row") == "file").select(
-        "run", "file", "bytes", "lines", F.col("reason").alias("status")
-    )
+    ordered = spark.createDataFrame(plan, _PLAN).repartitionByRange(tasks, "number")
+    raw = ordered.mapInArrow(_read_files, from_arrow_schema(_RAW)).persist()
+    reasons = [(s, f"skipped: {s.skipped}") for s in sources if s.skipped]
+    rows = [(run, source.name, source.size_bytes, 0, reason) for source, reason in reasons]
+    skipped = spark.createDataFrame(rows, _FILES)
+    status = F.col("reason").alias("status")
+    files = raw.where(F.col("row") == "file").select("run", "file", "bytes", "lines", status)
     unread = raw.where(F.col("row") == "unread").orderBy("file", "line", "reason")
     return BrokerLogs(
         events=_events(raw),
@@ -103,30 +92,25 @@ def read(
     )
 
 
-def read_local(
-    log_dir: str | os.PathLike[str], run: str | None = None, time_zone: str = "UTC"
-) -> pa.Table:
+def read_local(log_dir: PathName, run: str | None = None, time_zone: str = "UTC") -> pa.Table:
     """The events of `read`, the same rows in the same order, read in this process.
 
     For a few thousand lines; what could not be read is left out. Raises as `read` does.
     """
     sources, run = find(log_dir, time_zone), run or Path(log_dir).resolve().name
-    rows = [
-        row
-        for source in sources
-        if source.skipped is None
-        for row in _file_rows(source.path, source.name, run, time_zone)
-        if row["row"] == "event"
-    ]
+    rows: list[dict] = []
+    for source in sources:
+        if not source.skipped:
+            read = _file_rows(source.path, source.name, run, time_zone)
+            rows += [row for row in read if row["row"] == "event"]
     brokers: dict[str, set[int]] = defaultdict(set)
     for row in rows:
-        if row.get("broker") is not None:
-            brokers[row["file"]].add(row["broker"])
-            brokers[os.path.dirname(row["file"])].add(row["broker"])
+        for place in (row["file"], os.path.dirname(row["file"])):
+            brokers[place] |= {row["broker"]} if "broker" in row else set()
     for row in rows:
-        if row.get("broker") is None:
-            places = (brokers[row["file"]], brokers[os.path.dirname(row["file"])])
-            row["broker"] = next((min(names) for names in places if len(names) == 1), None)
+        places = (brokers[row["file"]], brokers[os.path.dirname(row["file"])])
+        only = next((min(names) for names in places if len(names) == 1), None)
+        row.setdefault("broker", only)
         if row["kind"] in OF_ITSELF and row.get("replica") is None:
             row["replica"] = row["broker"]
         row["detail"] = {"file": row["file"], "line": str(row["line"]), **row["detail"]}
@@ -139,24 +123,18 @@ def _events(raw: DataFrame) -> DataFrame:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    folder = F.regexp_replace("file", r"[^/]*$", "")
-    by_file = Window.partitionBy("run", "file")
-    by_folder = Window.partitionBy("run", folder)
-
-    def only(window: object) -> object:
+    def only(place: object) -> object:
+        window = Window.partitionBy("run", place)
         first, last = F.min("broker").over(window), F.max("broker").over(window)
         return F.when(first == last, first)
 
-    broker = F.coalesce("broker", only(by_file), only(by_folder))
+    folder = F.regexp_replace("file", r"[^/]*$", "")
+    broker = F.coalesce("broker", only(F.col("file")), only(folder))
     place = F.create_map(F.lit("file"), F.col("file"), F.lit("line"), F.col("line").cast("string"))
-    is_of_itself = F.col("kind").isin(*OF_ITSELF)
-    named = {
-        "broker": broker,
-        "replica": F.coalesce("replica", F.when(is_of_itself, broker)),
-        "detail": F.map_concat(place, "detail"),
-    }
-    chosen = [named.get(name, F.col(name)).alias(name) for name in events_table.COLUMNS]
-    rows = raw.where(F.col("row") == "event").select(*chosen, "file", "line")
+    of_itself = F.when(F.col("kind").isin(*OF_ITSELF), F.col("broker"))
+    rows = raw.where(F.col("row") == "event").withColumn("broker", broker)
+    rows = rows.withColumn("replica", F.coalesce("replica", of_itself))
+    rows = rows.withColumn("detail", F.map_concat(place, "detail"))
     schema = events_table.spark_schema()
     return rows.orderBy("ts_ms", "file", "line").select(*events_table.COLUMNS).to(schema)
 
@@ -178,15 +156,15 @@ def _file_rows(path: str, file: str, run: str, time_zone: str) -> Iterator[dict]
     try:
         for line in lines(path):
             number = line.number
-            for told in _read_line(line, reader):
-                if not isinstance(told, Unread):
-                    yield base | told | {"row": "event", "line": number}
+            for item in _read_line(line, reader):
+                if not isinstance(item, Unread):
+                    yield base | item | {"row": "event", "line": number}
                     continue
-                counts[told.reason] += 1
-                if counts[told.reason] > UNREAD_KEPT:
-                    first_uncounted.setdefault(told.reason, number)
+                counts[item.reason] += 1
+                if counts[item.reason] > UNREAD_KEPT:
+                    first_uncounted.setdefault(item.reason, number)
                 else:
-                    yield base | _unread(number, told.reason, told.text)
+                    yield base | _unread(number, item.reason, item.text)
     except (DamagedFileError, OSError) as error:
         why = "broken off" if isinstance(error, DamagedFileError) else "not read"
         status = f"{why}: {error}"
@@ -220,24 +198,16 @@ def _read_line(line: Line, reader: LineReader) -> Iterator[Event | Unread]:
     except UnicodeDecodeError:
         yield Unread("bytes that are not UTF-8", _shown(data))
         return
-    told = reader.read(message)
-    if isinstance(told, Unread):
-        yield Unread(told.reason, message)
-    elif told is not None:
-        yield from _one_for_each_broker(told)
-    if told is not None and line.is_cut:
+    item = reader.read(message)
+    if isinstance(item, Unread):
+        yield Unread(item.reason, message)
+    elif item is not None:
+        detail = dict(item["detail"])  # type: ignore[call-overload]
+        brokers = detail.pop("brokers", None)  # that a controller says died or came back at once
+        replicas = [{"replica": int(broker)} for broker in brokers.split(",")] if brokers else [{}]
+        yield from (item | replica | {"detail": detail} for replica in replicas)
+    if item is not None and line.is_cut:
         yield Unread("longer than 65,536 bytes; only its beginning was read", message)
-
-
-def _one_for_each_broker(event: Event) -> Iterator[Event]:
-    """A controller may name several brokers that died or came back at once: an event for each."""
-    detail = event["detail"]
-    if not isinstance(detail, dict) or "brokers" not in detail:
-        yield event
-        return
-    rest = {key: value for key, value in detail.items() if key != "brokers"}
-    for replica in detail["brokers"].split(","):
-        yield event | {"replica": int(replica), "detail": rest}
 
 
 _CONTROL = bytes(set(range(32)) - {9, 10, 12, 13, 27})

@@ -26,15 +26,6 @@ _ROOT = Path(__file__).resolve().parents[2] / "data" / "recordings"
 _ENDS = {"SIGSTOP": "SIGCONT", "SIGKILL": "start", "SIGTERM": "start"}
 
 
-class Action(NamedTuple):
-    """A row of a timeline: what was done, to which broker (0: to none)."""
-
-    ts_ms: int
-    action: str
-    broker: int
-    detail: str
-
-
 class Outage(NamedTuple):
     """A broker was away from `start_ms` to `end_ms`; `signal` says how, such as "SIGSTOP"."""
 
@@ -55,32 +46,24 @@ def folder(release: str) -> Path:
     return path
 
 
-def timeline(release: str) -> list[Action]:
-    """All that was done during a recording, in order."""
-    rows = csv.DictReader((folder(release) / "timeline.csv").read_text().splitlines())
-    return [
-        Action(
-            round(datetime.fromisoformat(row["time_utc"]).timestamp() * 1000),
-            row["action"],
-            int(row["broker"] or 0),
-            row["detail"],
-        )
-        for row in rows
-    ]
-
-
 def outages(release: str, *signals: str) -> list[Outage]:
     """Who was stopped (SIGSTOP), killed (SIGKILL) or shut down (SIGTERM), all or those signals.
 
     An outage ends with SIGCONT, or with the start of the process.
     """
-    found, actions = [], timeline(release)
-    for index, (ts_ms, action, broker, _) in enumerate(actions):
+    timeline = csv.DictReader((folder(release) / "timeline.csv").read_text().splitlines())
+    actions = [
+        (int(row["broker"] or 0), row["action"], datetime.fromisoformat(row["time_utc"]))
+        for row in timeline
+    ]
+    ended = []
+    for index, (broker, action, start) in enumerate(actions):
         if action in (signals or _ENDS):
-            end = (broker, _ENDS[action])
-            back_ms = next(a.ts_ms for a in actions[index:] if (a.broker, a.action) == end)
-            found.append(Outage(broker, ts_ms, back_ms, action))
-    return found
+            later = actions[index:]
+            back = next(at for b, a, at in later if (b, a) == (broker, _ENDS[action]))
+            start_ms, end_ms = (round(at.timestamp() * 1000) for at in (start, back))
+            ended.append(Outage(broker, start_ms, end_ms, action))
+    return ended
 
 
 @cache

@@ -12,22 +12,10 @@ from datetime import UTC, datetime
 from isrlab.brokerlogs.fields import FIELDS, Values
 from isrlab.brokerlogs.formats import FORMATS, Format
 
-KINDS = (
-    "isr_shrink",
-    "isr_expand",
-    "isr_commit",
-    "isr_rejected",
-    "leader",
-    "follower",
-    "truncate",
-)
+KINDS = ("isr_shrink", "isr_expand", "isr_commit", "isr_rejected", "leader", "follower", "truncate")
 # What a line of some releases says, and an event of a simulation need not know.
-_DEFAULTS: Values = {
-    "topic_id": "None",
-    "previous_leader": "None",
-    "previous_leader_epoch": "-1",
-    "dir": "/kafka",
-}
+_DEFAULTS: Values = {"topic_id": "None", "previous_leader": "None", "dir": "/kafka"}
+_DEFAULTS |= {"previous_leader_epoch": "-1"}
 
 
 def write(events: Iterable[Mapping[str, object]], release: str) -> Iterator[str]:
@@ -36,8 +24,7 @@ def write(events: Iterable[Mapping[str, object]], release: str) -> Iterator[str]
     Events that this release prints no line for are left out. Raises ValueError for a release that
     does not exist.
     """
-    lines = (write_line(event, release) for event in events)
-    return (line for line in lines if line is not None)
+    return filter(None, (write_line(event, release) for event in events))
 
 
 def write_line(event: Mapping[str, object], release: str) -> str | None:
@@ -54,14 +41,8 @@ def write_line(event: Mapping[str, object], release: str) -> str | None:
 
 def forms(kind: str, release: str) -> list[Format]:
     """The formats in which brokers of a release tell events of a kind, as leader or follower."""
-    return [
-        form
-        for form in FORMATS
-        if form.is_printed_by(release)
-        and form.kind == kind
-        and kind in KINDS
-        and form.fixed.get("said_by") != "controller"
-    ]
+    printed = [form for form in FORMATS if form.is_printed_by(release) and form.kind == kind]
+    return [f for f in printed if kind in KINDS and f.fixed.get("said_by") != "controller"]
 
 
 def _values(event: Mapping[str, object]) -> Values:
@@ -79,10 +60,6 @@ def _message(form: Format, values: Values) -> str | None:
     """The template filled in; None if a field has no value, or the event says another thing."""
     if any(str(values.get(name, text)) != text for name, text in form.fixed.items()):
         return None
-    texts: dict[str, str] = {}
-    for name in form.fields:
-        text = FIELDS[name].write(name, values)
-        if text is None:
-            return None
-        texts[name] = text
-    return form.filled(texts)
+    texts = {name: FIELDS[name].write(name, values) for name in form.fields}
+    written = {name: text for name, text in texts.items() if text is not None}
+    return form.filled(written) if written.keys() == texts.keys() else None

@@ -8,7 +8,7 @@ ever. Otherwise each partition has its own answer, which goes to its leader; a p
 answer left out stays and is sent again.
 
 So one slow answer delays every other partition of the broker. The machine for a single partition is
-`isr.py`; this one holds several. `step` takes a `Submit`, an `AlterPartitionsResponse`, or the
+`isr.py`; this one holds several. `step` takes an `IsrChange`, an `AlterPartitionsResponse`, or the
 timer's `SendChanges`, and answers with what to send, and whom to tell what.
 
 Left out: topic ids, wire versions, broker epochs, the ZooKeeper form of the same interface.
@@ -19,12 +19,14 @@ AlterPartitionManager.scala 3.7.1:155-380. KAFKA-14010 is in 3.2.1, not in 3.2.0
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import heapq
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from itertools import count
+from typing import Any, NamedTuple
 
+from isrlab.engine import messages as m
 from isrlab.engine import versions
-from isrlab.engine.messages import CONTROLLER, After, Output, Send
 
 PERIOD_MS = 50  # of the sending task (2.7)
 RETRY_MS = 50  # after an error of the whole request (2.8+)
@@ -53,18 +55,11 @@ class BatchingRules:
         return "ILLEGAL_STATE" if self.refusal_throws else "OPERATION_NOT_ATTEMPTED"
 
 
-# Messages
-
-
 class IsrChange(NamedTuple):
     """What a leader asks for."""
 
     partition: str
     isr: tuple[int, ...]
-
-
-class Submit(NamedTuple):
-    change: IsrChange
 
 
 class SendChanges(NamedTuple):
@@ -93,10 +88,8 @@ class Answer(NamedTuple):
     error: str | None = None
 
 
-# The machine
-
 Resubmit = Callable[[Answer], IsrChange | None]
-Step = tuple["IsrChanges", tuple[Output | Answer, ...]]
+Step = tuple["IsrChanges", tuple[m.Output | Answer, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,33 +106,33 @@ class IsrChanges:
 
 def start(rules: BatchingRules) -> Step:
     """A broker starts: in 2.7 its sending task, too."""
-    return IsrChanges(rules), () if rules.sends_at_once else (After(PERIOD_MS, SendChanges()),)
+    return IsrChanges(rules), () if rules.sends_at_once else (m.After(PERIOD_MS, SendChanges()),)
 
 
 def step(
     changes: IsrChanges,
-    message: Submit | AlterPartitionsResponse | SendChanges,
+    message: IsrChange | AlterPartitionsResponse | SendChanges,
     resubmit: Resubmit = lambda answer: None,
 ) -> Step:
     """`resubmit` is what a leader submits at once, from within its answer."""
-    is_periodic = not changes.rules.sends_at_once
+    at_once = changes.rules.sends_at_once
     if isinstance(message, AlterPartitionsResponse):
         return on_response(changes, message, resubmit)
     if isinstance(message, SendChanges):
         sent, outputs = _send(changes)
-        return sent, (*outputs, After(PERIOD_MS, SendChanges())) if is_periodic else outputs
-    if changes.holds(message.change.partition):
-        return changes, (Answer(message.change, changes.rules.refusal),)
-    taken = replace(changes, unsettled=(*changes.unsettled, message.change))
-    return (taken, ()) if is_periodic else _send(taken)
+        return sent, outputs if at_once else (*outputs, m.After(PERIOD_MS, SendChanges()))
+    if changes.holds(message.partition):
+        return changes, (Answer(message, changes.rules.refusal),)
+    taken = replace(changes, unsettled=(*changes.unsettled, message))
+    return _send(taken) if at_once else (taken, ())
 
 
 def _send(changes: IsrChanges) -> Step:
     """All unsettled changes in one request, if none is on its way."""
     if changes.in_flight or not changes.unsettled:
         return changes, ()
-    request = AlterPartitions(changes.unsettled)
-    return replace(changes, in_flight=changes.unsettled), (Send(CONTROLLER, request),)
+    request = m.Send(m.CONTROLLER, AlterPartitions(changes.unsettled))
+    return replace(changes, in_flight=changes.unsettled), (request,)
 
 
 def on_response(changes: IsrChanges, response: AlterPartitionsResponse, resubmit: Resubmit) -> Step:
@@ -151,20 +144,17 @@ def on_response(changes: IsrChanges, response: AlterPartitionsResponse, resubmit
     """
     if not changes.in_flight:
         raise ValueError("an answer, but no request is on its way")
-    at_once = changes.rules.sends_at_once
+    rules, results = changes.rules, dict(response.results)
+    changes, in_flight = replace(changes, in_flight=()), changes.in_flight
     if response.error:
-        back_off = (After(RETRY_MS, SendChanges()),) if at_once else ()
-        return replace(changes, in_flight=()), back_off
-    results, answers = dict(response.results), list[Output | Answer]()
-    for sent in changes.in_flight:
-        if sent.partition in results:
-            answer = Answer(sent, results[sent.partition])
-            changes, outputs = _settle(changes, answer, resubmit(answer))
-            answers.extend(outputs)
-            if len(outputs) > 1 and changes.rules.refusal_throws:
-                return replace(changes, in_flight=()), tuple(answers)
-    changes = replace(changes, in_flight=())
-    changes, outputs = _send(changes) if at_once else (changes, ())
+        return changes, (m.After(RETRY_MS, SendChanges()),) if rules.sends_at_once else ()
+    answers = list[m.Output | Answer]()
+    for answer in (Answer(c, results[c.partition]) for c in in_flight if c.partition in results):
+        changes, outputs = _settle(changes, answer, resubmit(answer))
+        answers.extend(outputs)
+        if len(outputs) > 1 and rules.refusal_throws:
+            return changes, tuple(answers)
+    changes, outputs = _send(changes) if rules.sends_at_once else (changes, ())
     return changes, (*answers, *outputs)
 
 
@@ -173,7 +163,49 @@ def _settle(changes: IsrChanges, answer: Answer, again: IsrChange | None) -> Ste
     freed = replace(changes, unsettled=tuple(c for c in changes.unsettled if c != answer.change))
     if again is None:
         return freed, (answer,)
-    seen = freed if changes.rules.frees_before_answering else changes
-    if seen.holds(again.partition):
+    if (freed if changes.rules.frees_before_answering else changes).holds(again.partition):
         return freed, (answer, Answer(again, changes.rules.refusal))
     return replace(freed, unsettled=(*freed.unsettled, again)), (answer,)
+
+
+# A broker in time
+
+
+class Request(NamedTuple):
+    """When a request was sent, with whose changes, and when and how it was answered as a whole."""
+
+    sent_ms: int
+    partitions: tuple[str, ...]
+    answered_ms: int
+    error: str | None = None
+
+
+def play(
+    release: str, submitted: Mapping[str, int], round_trip_ms: int = 100, failures: int = 0
+) -> list[Request]:
+    """The requests of one broker whose partitions submit a change at these times (ms).
+
+    The first `failures` requests are answered with an error of the whole request.
+    """
+    (changes, outputs), order = start(BatchingRules.of(release)), count()
+    requests, open_changes, now_ms = list[Request](), len(submitted), 0
+    queue: list[tuple[int, int, Any]] = sorted(
+        (ms, next(order), IsrChange(name, (1,))) for name, ms in submitted.items()
+    )
+    while True:
+        for output in outputs:
+            if isinstance(output, m.After):
+                heapq.heappush(queue, (now_ms + output.delay_ms, next(order), output.message))
+            elif isinstance(output, m.Send):
+                names = tuple(change.partition for change in changes.in_flight)
+                error = "STALE_BROKER_EPOCH" if len(requests) < failures else None
+                requests.append(Request(now_ms, names, now_ms + round_trip_ms, error))
+                results = () if error else tuple((name, None) for name in names)
+                answer = AlterPartitionsResponse(results, error)
+                heapq.heappush(queue, (now_ms + round_trip_ms, next(order), answer))
+            else:
+                open_changes -= 1
+        if not open_changes:
+            return requests
+        now_ms, _, message = heapq.heappop(queue)
+        changes, outputs = step(changes, message)

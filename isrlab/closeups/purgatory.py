@@ -21,15 +21,17 @@ DelayedFetch.scala 3.7.1:73-157; RequestPurgatory.scala 0.8.2.2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from isrlab.closeups.segment import Reader, SegmentedLog
 
 MOST_SLOTS = 100_000  # emptied in one call
 Place = tuple[int, int]  # number of the wheel (0 is the finest), number of the slot
+Logs: TypeAlias = Mapping[str, SegmentedLog]  # by partition
+Asked = tuple[str, Reader, int, int]  # partition, reader, offset, max bytes
 
 
 class Task(NamedTuple):
@@ -53,41 +55,28 @@ class Move(NamedTuple):
 # The wheels
 
 
-class Slot(NamedTuple):
-    """Tasks of one tick; `expiration_ms` is when the tick begins."""
-
-    expiration_ms: int
-    tasks: tuple[Task, ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class Wheel:
     """One circle of slots. Its clock, `current_ms`, is a multiple of its tick.
 
-    `slots` holds by number those that are still to be due, even if their tasks are cancelled.
+    `slots` holds tasks by when the tick of their slot begins. A slot stays until that is due, even
+    if its tasks are cancelled.
     """
 
     tick_ms: int
     size: int
     current_ms: int
-    slots: dict[int, Slot] = field(default_factory=dict)
-
-    @classmethod
-    def at(cls, now_ms: int, tick_ms: int, size: int) -> Wheel:
-        return cls(tick_ms, size, now_ms - now_ms % tick_ms)
+    slots: dict[int, tuple[Task, ...]] = field(default_factory=dict)
 
     @property
     def interval_ms(self) -> int:
         return self.tick_ms * self.size
 
-    @property
-    def hand(self) -> int:
-        """The number of the slot that the clock is in."""
-        return self.current_ms // self.tick_ms % self.size
+    def slot(self, at_ms: int) -> int:
+        """The number of the slot for a time; the hand is at that of `current_ms`."""
+        return at_ms // self.tick_ms % self.size
 
     def advance(self, now_ms: int) -> Wheel:
-        if now_ms < self.current_ms + self.tick_ms:
-            return self
         return replace(self, current_ms=now_ms - now_ms % self.tick_ms)
 
 
@@ -99,12 +88,12 @@ class Timer:
 
     @classmethod
     def at(cls, now_ms: int, tick_ms: int = 1, size: int = 20) -> Timer:
-        return cls((Wheel.at(now_ms, tick_ms, size),))
+        return cls((Wheel(tick_ms, size, 0).advance(now_ms),))
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        slots = [slot for wheel in self.wheels for slot in wheel.slots.values()]
-        return tuple(task for slot in slots for task in slot.tasks)
+        slots = [tasks for wheel in self.wheels for tasks in wheel.slots.values()]
+        return tuple(task for tasks in slots for task in tasks)
 
     def add(self, task: Task, now_ms: int, source: Place | None = None) -> tuple[Timer, Move]:
         """The timer with the task in its slot. A task that has expired already runs instead."""
@@ -115,47 +104,39 @@ class Timer:
             level += 1
             if level == len(wheels):
                 lower = wheels[-1]
-                wheels.append(Wheel.at(lower.current_ms, lower.interval_ms, lower.size))
+                wheels.append(Wheel(lower.interval_ms, lower.size, 0).advance(lower.current_ms))
         wheel = wheels[level]
-        tick = task.expiration_ms // wheel.tick_ms
-        number = tick % wheel.size
-        others = wheel.slots[number].tasks if number in wheel.slots else ()
-        slot = Slot(tick * wheel.tick_ms, (*others, task))
-        wheels[level] = replace(wheel, slots=wheel.slots | {number: slot})
-        return Timer(tuple(wheels)), Move(task, now_ms, source, (level, number))
+        begins_ms = task.expiration_ms - task.expiration_ms % wheel.tick_ms
+        tasks = *wheel.slots.get(begins_ms, ()), task
+        wheels[level] = replace(wheel, slots=wheel.slots | {begins_ms: tasks})
+        return Timer(tuple(wheels)), Move(task, now_ms, source, (level, wheel.slot(begins_ms)))
 
     def advance(self, now_ms: int) -> tuple[Timer, tuple[Move, ...]]:
         """Let every slot that is due be emptied, the earliest first: its tasks are added again."""
         timer, moves = self, list[Move]()
         for _ in range(MOST_SLOTS):
-            due = [
-                (slot.expiration_ms, level, number)
-                for level, wheel in enumerate(timer.wheels)
-                for number, slot in wheel.slots.items()
-                if slot.expiration_ms <= now_ms
-            ]
-            if not due:
+            slots = [(ms, n) for n, wheel in enumerate(timer.wheels) for ms in wheel.slots]
+            begins_ms, level = min(slots, default=(now_ms + 1, 0))
+            if begins_ms > now_ms:
                 return timer, tuple(moves)
-            expiration_ms, level, number = min(due)
-            wheels = [wheel.advance(expiration_ms) for wheel in timer.wheels]
+            wheels = [wheel.advance(begins_ms) for wheel in timer.wheels]
             left = dict(wheels[level].slots)
-            slot = left.pop(number)
+            tasks = left.pop(begins_ms)
             wheels[level] = replace(wheels[level], slots=left)
             timer = Timer(tuple(wheels))
-            for task in slot.tasks:
-                timer, move = timer.add(task, expiration_ms, (level, number))
+            for task in tasks:
+                timer, move = timer.add(task, begins_ms, (level, wheels[level].slot(begins_ms)))
                 moves.append(move)
         raise RuntimeError(f"more than {MOST_SLOTS} slots are due by {now_ms} ms")
 
     def cancel(self, task_id: str) -> Timer:
         """The task is gone at once. Its slot stays due: the wheel's clock moves all the same."""
-
-        def without(slot: Slot) -> Slot:
-            return slot._replace(tasks=tuple(t for t in slot.tasks if t.id != task_id))
-
-        kept = ({n: without(s) for n, s in wheel.slots.items()} for wheel in self.wheels)
-        pairs = zip(self.wheels, kept, strict=True)
-        return Timer(tuple(replace(wheel, slots=slots) for wheel, slots in pairs))
+        wheels = []
+        for wheel in self.wheels:
+            slots = wheel.slots.items()
+            kept = {ms: tuple(task for task in tasks if task.id != task_id) for ms, tasks in slots}
+            wheels.append(replace(wheel, slots=kept))
+        return Timer(tuple(wheels))
 
 
 class PolledQueue(NamedTuple):
@@ -179,9 +160,6 @@ class PolledQueue(NamedTuple):
     def cancel(self, task_id: str) -> PolledQueue:
         return self
 
-    def purge(self, is_waiting: Callable[[str], bool]) -> PolledQueue:
-        return PolledQueue(tuple(t for t in self.tasks if is_waiting(t.id)))
-
 
 # What waits, and for what
 
@@ -192,18 +170,17 @@ class FetchPart(NamedTuple):
     partition: str
     reader: Reader
     offset: int
-    place: tuple[int, int]  # base offset of the segment, byte position in it
     max_bytes: int
+    place: tuple[int, int]  # base offset of the segment, byte position in it
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingFetch:
+class WaitingFetch(NamedTuple):
     """Complete once `min_bytes` can be read, all partitions together."""
 
     parts: tuple[FetchPart, ...]
     min_bytes: int = 1
 
-    def is_satisfied(self, logs: Mapping[str, SegmentedLog]) -> bool:
+    def is_satisfied(self, logs: Logs) -> bool:
         """A partition that is gone, or on another segment than the offset, satisfies it, too."""
         bytes_ready = 0
         for part in self.parts:
@@ -219,17 +196,14 @@ class WaitingFetch:
         return bytes_ready >= self.min_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingProduce:
+class WaitingProduce(NamedTuple):
     """Complete once each partition's high watermark has reached the end of what was appended."""
 
     required_offsets: tuple[tuple[str, int], ...]
 
-    def is_satisfied(self, logs: Mapping[str, SegmentedLog]) -> bool:
-        return all(
-            partition not in logs or logs[partition].high_watermark >= offset
-            for partition, offset in self.required_offsets
-        )
+    def is_satisfied(self, logs: Logs) -> bool:
+        required = self.required_offsets
+        return all(name not in logs or logs[name].high_watermark >= end for name, end in required)
 
 
 class Operation(NamedTuple):
@@ -242,17 +216,10 @@ class Operation(NamedTuple):
 
 
 def parked_fetch(
-    id: str,
-    logs: Mapping[str, SegmentedLog],
-    asked: Sequence[tuple[str, Reader, int, int]],
-    deadline_ms: int,
-    min_bytes: int = 1,
+    id: str, logs: Logs, asked: Sequence[Asked], deadline_ms: int, min_bytes: int = 1
 ) -> Operation:
-    """A fetch of (partition, reader, offset, max bytes), as it is when it is parked."""
-    parts = tuple(
-        FetchPart(name, reader, offset, logs[name].place_of(offset), max_bytes)
-        for name, reader, offset, max_bytes in asked
-    )
+    """A fetch, as it is when it is parked."""
+    parts = tuple(FetchPart(*part, logs[part[0]].place_of(part[2])) for part in asked)
     keys = tuple(part.partition for part in parts)
     return Operation(id, keys, deadline_ms, WaitingFetch(parts, min_bytes))
 
@@ -273,12 +240,7 @@ class Completion(NamedTuple):
     cause: Cause
 
 
-IsSatisfied = Callable[[Operation], bool]
 Step = tuple["Purgatory", tuple[Completion, ...]]
-
-
-def satisfied_by(logs: Mapping[str, SegmentedLog]) -> IsSatisfied:
-    return lambda operation: operation.condition.is_satisfied(logs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,9 +261,9 @@ class Purgatory:
     def watched(self) -> int:
         return sum(len(ids) for ids in self.watchers.values())
 
-    def watch(self, operation: Operation, is_satisfied: IsSatisfied, now_ms: int) -> Step:
+    def watch(self, operation: Operation, logs: Logs, now_ms: int) -> Step:
         """Complete the operation now, or let it wait (tryCompleteElseWatch)."""
-        if is_satisfied(operation):
+        if operation.condition.is_satisfied(logs):
             return self, (Completion(operation, now_ms, Cause.AT_ONCE),)
         lists = {key: (*self.watchers.get(key, ()), operation.id) for key in operation.keys}
         timer, move = self.timer.add(Task(operation.id, operation.deadline_ms), now_ms)
@@ -312,49 +274,43 @@ class Purgatory:
             watchers=self.watchers | lists,
             estimated_operations=self.estimated_operations + 1,
         )
-        return (
-            purgatory._complete([operation], now_ms, Cause.EXPIRY) if move.runs else (purgatory, ())
-        )
+        done = [Completion(operation, now_ms, Cause.EXPIRY)] if move.runs else []
+        return purgatory._complete(done)
 
-    def check(self, key: str, is_satisfied: IsSatisfied, cause: Cause, now_ms: int) -> Step:
+    def check(self, key: str, logs: Logs, cause: Cause, now_ms: int) -> Step:
         """Something happened to a partition: complete what that satisfies (checkAndComplete)."""
         watching = [self.waiting[i] for i in self.watchers.get(key, ()) if i in self.waiting]
-        done = [operation for operation in watching if is_satisfied(operation)]
-        left = tuple(o.id for o in watching if o not in done)
-        others = {k: ids for k, ids in self.watchers.items() if k != key}
-        looked = replace(self, watchers=others | ({key: left} if left else {}))
-        return looked._complete(done, now_ms, cause)
+        done = [Completion(o, now_ms, cause) for o in watching if o.condition.is_satisfied(logs)]
+        purgatory, completions = self._complete(done)
+        left = {key: tuple(o.id for o in watching if o.id in purgatory.waiting)}
+        return replace(purgatory, watchers=self.watchers | left), completions
 
     def advance(self, now_ms: int) -> Step:
         """Complete what has expired, then purge the watch lists if they have grown too long."""
         timer, moves = self.timer.advance(now_ms)
-        purgatory, completions = replace(self, timer=timer), list[Completion]()
-        for move in moves:
-            operation = purgatory.waiting.get(move.task.id)
-            if move.runs and operation:
-                purgatory, done = purgatory._complete([operation], move.at_ms, Cause.EXPIRY)
-                completions.extend(done)
-        return purgatory._purge(), tuple(completions)
+        runs = [(move.task.id, move.at_ms) for move in moves if move.runs]
+        expired = [(self.waiting[i], at_ms) for i, at_ms in runs if i in self.waiting]
+        done = [Completion(operation, at_ms, Cause.EXPIRY) for operation, at_ms in expired]
+        purgatory, completions = replace(self, timer=timer)._complete(done)
+        return purgatory._purge(), completions
 
-    def _complete(self, done: Sequence[Operation], now_ms: int, cause: Cause) -> Step:
+    def _complete(self, done: Sequence[Completion]) -> Step:
         timer, waiting = self.timer, dict(self.waiting)
-        for operation in done:
-            timer = timer.cancel(operation.id)
-            del waiting[operation.id]
-        completions = tuple(Completion(operation, now_ms, cause) for operation in done)
-        return replace(self, timer=timer, waiting=waiting), completions
+        for completion in done:
+            timer = timer.cancel(completion.operation.id)
+            del waiting[completion.operation.id]
+        return replace(self, timer=timer, waiting=waiting), tuple(done)
 
     def _purge(self) -> Purgatory:
         delayed, timer = len(self.timer.tasks), self.timer
         if isinstance(timer, PolledQueue):
             is_long = self.watched >= self.purge_interval
             if delayed >= self.purge_interval:
-                timer = timer.purge(self.waiting.__contains__)
+                timer = PolledQueue(tuple(t for t in timer.tasks if t.id in self.waiting))
         else:
             is_long = self.estimated_operations - delayed > self.purge_interval
         purged = replace(self, timer=timer)
         if not is_long:
             return purged
         lists = {k: tuple(i for i in ids if i in self.waiting) for k, ids in self.watchers.items()}
-        kept = {key: ids for key, ids in lists.items() if ids}
-        return replace(purged, watchers=kept, estimated_operations=delayed)
+        return replace(purged, watchers=lists, estimated_operations=delayed)

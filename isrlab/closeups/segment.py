@@ -4,8 +4,8 @@ Theory of operation. A log is a row of segments, each named by its base offset. 
 batches one after the other; its index knows the byte position of only a few of them, one for every
 `index.interval.bytes` written. A read finds the greatest index entry up to the offset it wants,
 scans forward from there to the batch that contains it, and takes bytes up to the smallest of three
-limits: the size asked for, the end of the segment, the reader's bound. What it returns says how it
-was found. Sizes and positions are bytes, offsets are 0-based, bounds are exclusive.
+limits: the size asked for, the end of the segment, the reader's bound. `locate` says how an offset
+is found. Sizes and positions are bytes, offsets are 0-based, bounds are exclusive.
 
 Left out: the time and transaction indexes, rolling by time, compaction, retention, throttling,
 reading from a follower (KIP-392).
@@ -67,41 +67,11 @@ class Batch(NamedTuple):
     size_bytes: int
 
 
-# The index
-
-
 class IndexEntry(NamedTuple):
+    """Of the sparse index: where a batch begins, under its last or its first offset."""
+
     offset: int
     position: int
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetIndex:
-    """(offset, byte position) pairs, both ascending: a few of the segment's batches."""
-
-    base_offset: int
-    entries: tuple[IndexEntry, ...] = ()
-    max_entries: int = MOST_INDEX_ENTRIES
-
-    @property
-    def is_full(self) -> bool:
-        return len(self.entries) >= self.max_entries
-
-    def append(self, offset: int, position: int) -> OffsetIndex:
-        """Raises ValueError if `offset` does not grow, or the index is full."""
-        if self.is_full:
-            raise ValueError(f"the index is full ({len(self.entries)} entries)")
-        if self.entries and offset <= self.entries[-1].offset:
-            raise ValueError(f"index offset {offset} is not above {self.entries[-1].offset}")
-        return replace(self, entries=(*self.entries, IndexEntry(offset, position)))
-
-    def lookup(self, target: int) -> IndexEntry:
-        """The greatest entry up to `target`; the start of the file if there is none."""
-        behind = bisect.bisect_right(self.entries, target, key=lambda e: e.offset)
-        return self.entries[behind - 1] if behind else IndexEntry(self.base_offset, 0)
-
-
-# One segment
 
 
 class Lookup(NamedTuple):
@@ -117,13 +87,10 @@ class Lookup(NamedTuple):
 
 
 class SegmentRead(NamedTuple):
-    """The bytes of one read, and how their start was found."""
+    """The bytes of one read of one segment."""
 
-    lookup: Lookup
-    start_position: int
     size_bytes: int
     batches: tuple[Batch, ...]  # those that are whole; bytes of one that is cut are of no use
-    first_entry_incomplete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +98,12 @@ class LogSegment:
     """One file of batches and its index. `positions` says where each batch begins."""
 
     base_offset: int
-    index: OffsetIndex
     index_interval_bytes: int = 4096
     indexes_last_offset: bool = True
+    max_index_entries: int = MOST_INDEX_ENTRIES
     batches: tuple[Batch, ...] = ()
     positions: tuple[int, ...] = ()
+    index: tuple[IndexEntry, ...] = ()
     bytes_since_last_index_entry: int = 0
 
     @property
@@ -150,7 +118,8 @@ class LogSegment:
         """The segment with one more write, of one batch (a leader) or several (a follower).
 
         A write gets at most one index entry, whatever it holds: a follower's index is sparser.
-        Raises ValueError for offsets that do not grow, or overflow the 4 bytes of an index entry.
+        Raises ValueError for offsets that do not grow, or overflow the 4 bytes of an index entry,
+        and if the index is full.
         Source: LogSegment.append 0.10.2.2:101-125, 2.0.1:124-150, 3.7.1 (Java):245-275.
         """
         last = batches[-1].last_offset
@@ -160,7 +129,9 @@ class LogSegment:
             raise ValueError(f"offset {batches[0].base_offset} was written before")
         index, since = self.index, self.bytes_since_last_index_entry
         if since > self.index_interval_bytes:
-            index, since = index.append(self._key(*batches), self.size_bytes), 0
+            if len(index) == self.max_index_entries:
+                raise ValueError(f"the index is full ({len(index)} entries)")
+            index, since = (*index, self._entry(self.size_bytes, *batches)), 0
         *starts, end = accumulate((b.size_bytes for b in batches), initial=self.size_bytes)
         return replace(
             self,
@@ -170,63 +141,57 @@ class LogSegment:
             bytes_since_last_index_entry=since + end - self.size_bytes,
         )
 
-    def _key(self, *batches: Batch) -> int:
-        return batches[-1].last_offset if self.indexes_last_offset else batches[0].base_offset
+    def _entry(self, position: int, *batches: Batch) -> IndexEntry:
+        first, last = batches[0].base_offset, batches[-1].last_offset
+        return IndexEntry(last if self.indexes_last_offset else first, position)
 
-    def locate(self, offset: int, from_position: int = 0) -> Lookup | None:
+    def lookup(self, target: int) -> IndexEntry:
+        """The greatest index entry up to `target`; the start of the file if there is none."""
+        behind = bisect.bisect_right(self.index, target, key=lambda entry: entry.offset)
+        return self.index[behind - 1] if behind else IndexEntry(self.base_offset, 0)
+
+    def locate(self, offset: int) -> Lookup | None:
         """The first batch that ends at or behind `offset`, if any: index entry, then scan.
 
         Raises ValueError if the index points between two batches. Source: translateOffset.
         """
-        entry = self.index.lookup(offset)
-        position = max(entry.position, from_position)
-        if position == self.size_bytes:
-            return None
-        first = bisect.bisect_left(self.positions, position)
-        if first == len(self.positions) or self.positions[first] != position:
-            raise ValueError(f"corrupt index: no batch begins at byte {position}")
+        entry = self.lookup(offset)
+        if self.batches and entry.position not in self.positions:
+            raise ValueError(f"corrupt index: no batch begins at byte {entry.position}")
+        first = bisect.bisect_left(self.positions, entry.position)
         scanned = range(first, len(self.batches))
         found = next((i for i in scanned if self.batches[i].last_offset >= offset), None)
         return None if found is None else Lookup(entry, first, found)
 
     def read(
-        self, start: int, max_bytes: int, *, max_offset: int | None = None,
-        max_position: int | None = None, min_one_message: bool = False,
-    ) -> SegmentRead | None:  # fmt: skip
-        """Bytes from the batch with `start` on; the last may be cut. None: nothing is behind it.
+        self, start: int, max_bytes: int, end: int | None = None, min_one_message: bool = False
+    ) -> SegmentRead | None:
+        """Bytes from the batch with `start` on, up to the byte `end`; the last batch may be cut.
 
-        The bound is `max_offset` (up to 2.3) or `max_position`. Raises ValueError: max_bytes < 0.
+        None: nothing is at or behind `start`. Raises ValueError for `max_bytes` below 0.
         """
         if max_bytes < 0:
             raise ValueError(f"invalid max size {max_bytes}")
         lookup = self.locate(start)
         if lookup is None:
             return None
-        position = self.positions[lookup.found]
-        first_bytes = self.batches[lookup.found].size_bytes
-        limit = max(max_bytes, first_bytes) if min_one_message else max_bytes
-        end = self.size_bytes if max_position is None else max_position
-        if max_offset is not None:
-            last = self.locate(max_offset, position)
-            end = min(end, self.positions[last.found] if last else self.size_bytes)
-        size = max(0, min(end - position, limit))
-        behind = zip(self.positions[lookup.found :], self.batches[lookup.found :], strict=True)
-        whole = tuple(b for p, b in behind if p + b.size_bytes <= position + size)
-        return SegmentRead(lookup, position, size, whole, 0 < limit < first_bytes)
+        position, batches = self.positions[lookup.found], self.batches[lookup.found :]
+        limit = max(max_bytes, batches[0].size_bytes) if min_one_message else max_bytes
+        size = max(0, min((self.size_bytes if end is None else end) - position, limit))
+        ends = accumulate(b.size_bytes for b in batches)
+        whole = tuple(b for b, end in zip(batches, ends, strict=True) if end <= size)
+        return SegmentRead(size, whole)
 
     def recover(self) -> LogSegment:
         """The segment with its index made anew from the file, an entry for a batch.
 
         Source: LogSegment.recover 0.10.2.2:215-255, 3.7.1 (Java):480-540.
         """
-        index, indexed = replace(self.index, entries=()), 0
+        index, indexed = list[IndexEntry](), 0
         for position, batch in zip(self.positions, self.batches, strict=True):
             if position - indexed > self.index_interval_bytes:
-                index, indexed = index.append(self._key(batch), position), position
-        return replace(self, index=index)
-
-
-# The log
+                index, indexed = [*index, self._entry(position, batch)], position
+        return replace(self, index=tuple(index))
 
 
 class LogRead(NamedTuple):
@@ -235,13 +200,9 @@ class LogRead(NamedTuple):
     reader: Reader
     start: int
     bound: int  # exclusive
-    segment: LogSegment | None = None
-    found: SegmentRead | None = None
     error: str | None = None
-
-    @property
-    def batches(self) -> tuple[Batch, ...]:
-        return self.found.batches if self.found else ()
+    size_bytes: int = 0
+    batches: tuple[Batch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +221,7 @@ class SegmentedLog:
         cls, release: str = "3.7", index_interval_bytes: int = 4096, segment_bytes: int = 1024**3
     ) -> SegmentedLog:
         rules = ReadRules.of(release)
-        first = LogSegment(0, OffsetIndex(0), index_interval_bytes, rules.indexes_last_offset)
+        first = LogSegment(0, index_interval_bytes, rules.indexes_last_offset)
         return cls((first,), rules, segment_bytes)
 
     @property
@@ -286,17 +247,15 @@ class SegmentedLog:
 
         Source: shouldRoll, LogSegment 2.0.1:65-73, 3.7.1 (Java):172-178 (size, index full, offset).
         """
-        active, size = self.segments[-1], sum(b.size_bytes for b in batches)
+        *older, active = self.segments
         is_far = batches[-1].last_offset - active.base_offset > MOST_RELATIVE_OFFSET
-        has_room = active.size_bytes <= self.segment_bytes - size
-        if active.batches and (is_far or active.index.is_full or not has_room):
-            base = batches[0].base_offset
-            index = OffsetIndex(base, max_entries=active.index.max_entries)
-            rolled = LogSegment(
-                base, index, active.index_interval_bytes, active.indexes_last_offset
-            )
-            return replace(self, segments=(*self.segments, rolled.append(*batches)))
-        return replace(self, segments=(*self.segments[:-1], active.append(*batches)))
+        is_large = active.size_bytes + sum(b.size_bytes for b in batches) > self.segment_bytes
+        is_full = len(active.index) == active.max_index_entries
+        if active.batches and (is_far or is_large or is_full):
+            older, base, most = [*older, active], batches[0].base_offset, active.max_index_entries
+            interval, is_last = active.index_interval_bytes, active.indexes_last_offset
+            active = LogSegment(base, interval, is_last, most)
+        return replace(self, segments=(*older, active.append(*batches)))
 
     def place_of(self, offset: int) -> tuple[int, int]:
         """(base offset of the segment, byte position) of an offset of the log or of its end."""
@@ -326,16 +285,15 @@ class SegmentedLog:
             return answer._replace(error="UNKNOWN")
         if start >= bound:
             return answer
-        place = self.place_of(bound)
+        base, position = self.place_of(bound)
         for segment in self._from(start):
-            is_last = rules.bounds_by_position and place[0] == segment.base_offset
-            found = segment.read(
-                start, max_bytes, max_offset=None if rules.bounds_by_position else bound,
-                max_position=place[1] if is_last else None,
-                min_one_message=min_one_message and rules.has_min_one_message,
-            )  # fmt: skip
-            if found:
-                return answer._replace(segment=segment, found=found)
+            end = position if base == segment.base_offset else None
+            if not rules.bounds_by_position:
+                last = segment.locate(bound)
+                end = segment.positions[last.found] if last else None
+            may_exceed = min_one_message and rules.has_min_one_message
+            if read := segment.read(start, max_bytes, end, may_exceed):
+                return answer._replace(size_bytes=read.size_bytes, batches=read.batches)
         return answer
 
 
@@ -351,12 +309,11 @@ def read_partitions(
     answers: list[LogRead] = []
     left = response_max_bytes
     for log, reader, start, max_bytes in asked:
-        is_shared = log.rules.has_min_one_message
-        is_first = not any(a.found and a.found.size_bytes for a in answers)
+        is_shared, is_first = log.rules.has_min_one_message, not any(a.size_bytes for a in answers)
         limit = min(max_bytes, left) if is_shared else max_bytes
         answer = log.read(reader, start, limit, min_one_message=is_first)
-        if is_shared and answer.found and answer.found.first_entry_incomplete:
-            answer = answer._replace(found=None)
-        left = max(0, left - (answer.found.size_bytes if answer.found else 0))
+        if is_shared and not answer.batches:
+            answer = answer._replace(size_bytes=0)
+        left = max(0, left - answer.size_bytes)
         answers.append(answer)
     return tuple(answers)

@@ -23,11 +23,8 @@ _REQUESTS_OF_A_PROCESS = 1 << 32
 
 def start(broker: Broker) -> Step:
     """A broker process that has just started on the log it finds, with its schedule."""
-    broker = replace(
-        broker,
-        log=broker.log.load(),
-        last_request=broker.broker_epoch * _REQUESTS_OF_A_PROCESS,
-    )
+    last_request = broker.broker_epoch * _REQUESTS_OF_A_PROCESS
+    broker = replace(broker, log=broker.log.load(), last_request=last_request)
     tasks = [_again(broker, m.ExpireIsr()), _again(broker, m.CheckpointHighWatermark())]
     if broker.version.isr_write == IsrWrite.ZOOKEEPER_NOTIFY:
         tasks.append(_again(broker, m.PropagateIsrChanges()))
@@ -36,7 +33,7 @@ def start(broker: Broker) -> Step:
 
 def step(broker: Broker, message: m.Message, now_ms: int) -> Step:
     """The broker after `message` at `now_ms`, and what it sends. Raises TypeError on no message."""
-    handler = HANDLERS.get((type(broker.role), type(message)))
+    handler = HANDLERS[type(broker.role)].get(type(message))
     if handler is not None:
         return handler(broker, message, now_ms)
     if type(message) in KINDS:
@@ -61,10 +58,6 @@ def _on_leader_and_isr(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> St
     return follower.become_follower(broker, order, now_ms)
 
 
-def _on_update_metadata(broker: Broker, news: m.UpdateMetadata, now_ms: int) -> Step:
-    return replace(broker, metadata=news.brokers), ()
-
-
 def _again(broker: Broker, task: m.Message) -> m.After:
     """The next turn of a periodic task."""
     if isinstance(task, m.CheckpointHighWatermark):
@@ -75,19 +68,14 @@ def _again(broker: Broker, task: m.Message) -> m.After:
     return m.After(rules.isr_check_period_ms(lag_ms, broker.version.isr_checks_per_lag_time), task)
 
 
-def _on_checkpoint(broker: Broker, task: m.CheckpointHighWatermark, now_ms: int) -> Step:
-    return replace(broker, log=broker.log.checkpoint()), (_again(broker, task),)
-
-
-def _on_expire_isr(broker: Broker, task: m.ExpireIsr, now_ms: int) -> Step:
+def _on_task(broker: Broker, task: m.Message, now_ms: int) -> Step:
     outputs: tuple[m.Output, ...] = ()
-    if isinstance(broker.role, Leader):
+    if isinstance(task, m.CheckpointHighWatermark):
+        broker = replace(broker, log=broker.log.checkpoint())
+    elif isinstance(task, m.PropagateIsrChanges):
+        broker, outputs = isr.on_propagate_isr_changes(broker, now_ms)
+    elif isinstance(broker.role, Leader):
         broker, outputs = isr.on_expire_isr(broker, now_ms)
-    return broker, (*outputs, _again(broker, task))
-
-
-def _on_propagate_isr_changes(broker: Broker, task: m.PropagateIsrChanges, now_ms: int) -> Step:
-    broker, outputs = isr.on_propagate_isr_changes(broker, now_ms)
     return broker, (*outputs, _again(broker, task))
 
 
@@ -108,31 +96,24 @@ ANY_ROLE: dict[type, Handler] = {  # requests too, if only to answer "not the le
     m.AlterPartitionResponse: isr.on_alter_partition_response,
     m.RetryAlterPartition: isr.on_retry_alter_partition,
     m.LeaderAndIsr: _on_leader_and_isr,
-    m.UpdateMetadata: _on_update_metadata,
-    m.ExpireIsr: _on_expire_isr,
-    m.CheckpointHighWatermark: _on_checkpoint,
-    m.PropagateIsrChanges: _on_propagate_isr_changes,
+    m.UpdateMetadata: lambda broker, news, _: (replace(broker, metadata=news.brokers), ()),
+    m.ExpireIsr: _on_task,
+    m.CheckpointHighWatermark: _on_task,
+    m.PropagateIsrChanges: _on_task,
     m.Disconnected: _on_disconnected,
 }
-OF_LEADER: dict[type, Handler] = {
-    m.ExpireFetch: leader.on_expire_fetch,
-    m.ExpireProduce: leader.on_expire_produce,
-}
-OF_FOLLOWER: dict[type, Handler] = {
-    m.FetchResponse: follower.on_fetch_response,
-    m.EpochEndOffset: follower.on_epoch_end_offset,
-    m.ListOffsetsResponse: follower.on_list_offsets_response,
-    m.RetryRequest: follower.on_retry_request,
-    m.StopReplica: follower.on_stop_replica,
-}
-KINDS = {**ANY_ROLE, **OF_LEADER, **OF_FOLLOWER}
 # Which message in which role does what; what is not here came too late, and does nothing
-HANDLERS: dict[tuple[type, type], Handler] = {
-    (role, kind): handler
-    for role, table in (
-        (type(None), ANY_ROLE),
-        (Leader, ANY_ROLE | OF_LEADER),
-        (Follower, ANY_ROLE | OF_FOLLOWER),
-    )
-    for kind, handler in table.items()
+HANDLERS: dict[type, dict[type, Handler]] = {
+    type(None): ANY_ROLE,
+    Leader: ANY_ROLE
+    | {m.ExpireFetch: leader.on_expire_fetch, m.ExpireProduce: leader.on_expire_produce},
+    Follower: ANY_ROLE
+    | {
+        m.FetchResponse: follower.on_fetch_response,
+        m.EpochEndOffset: follower.on_epoch_end_offset,
+        m.ListOffsetsResponse: follower.on_list_offsets_response,
+        m.RetryRequest: follower.on_retry_request,
+        m.StopReplica: follower.on_stop_replica,
+    },
 }
+KINDS = {kind for handlers in HANDLERS.values() for kind in handlers}

@@ -24,81 +24,12 @@ from typing import Any
 
 from isrlab.engine import kraft, zookeeper
 from isrlab.engine import messages as m
-from isrlab.engine.choices import IsrWrite
-from isrlab.engine.frozen import Frozen, replace
-from isrlab.engine.model import NO_LEADER, Settings
-from isrlab.engine.partition import PartitionState
-from isrlab.engine.rules import UNKNOWN_EPOCH, effective_min_isr
-from isrlab.engine.versions import KafkaVersion
+from isrlab.engine.frozen import replace
+from isrlab.engine.model import NO_LEADER
+from isrlab.engine.partition import Controller
+from isrlab.engine.rules import UNKNOWN_EPOCH
 
-Step = tuple["Controller", tuple[m.Output, ...]]
-
-
-class Controller(Frozen):
-    """The stored state of the partition and the controller's view of the brokers."""
-
-    version: KafkaVersion
-    settings: Settings
-    replicas: tuple[int, ...]  # assigned, preferred leader first
-    state: PartitionState
-    alive: tuple[m.BrokerInfo, ...] = ()
-
-    @property
-    def leader(self) -> int:
-        return self.state.leader
-
-    @property
-    def isr(self) -> tuple[int, ...]:
-        return self.state.isr
-
-    @property
-    def leader_epoch(self) -> int:
-        return self.state.leader_epoch
-
-    @property
-    def partition_epoch(self) -> int:
-        return self.state.partition_epoch
-
-    def is_alive(self, broker: int) -> bool:
-        return any(b.id == broker for b in self.alive)
-
-    @property
-    def available(self) -> tuple[int, ...]:
-        """The brokers that may lead: alive, and not shutting down."""
-        return tuple(b.id for b in self.alive if b.is_active)
-
-    @property
-    def order(self) -> m.LeaderAndIsr:
-        state = self.state
-        return m.LeaderAndIsr(
-            state.leader,
-            state.leader_epoch,
-            state.isr,
-            state.partition_epoch,
-            self.replicas,
-            state.is_recovering,
-        )
-
-    @property
-    def kraft_rules(self) -> kraft.Rules:
-        least = effective_min_isr(self.settings.min_insync_replicas, len(self.replicas))
-        version = self.version
-        return kraft.Rules(
-            self.replicas,
-            least,
-            has_elr=version.eligible_leader_replicas,
-            bumps_epoch_on_shrink=version.epoch_bump_on_isr_shrink,
-            marks_recovery=version.isr_write == IsrWrite.ALTER_PARTITION,
-        )
-
-    def site(self, allows_unclean: bool | None = None) -> zookeeper.Site:
-        allowed = self.settings.unclean_leader_election_enable
-        return zookeeper.Site(
-            self.replicas,
-            self.available,
-            allowed if allows_unclean is None else allows_unclean,
-            self.version.keeps_last_isr_member,
-        )
+Step = tuple[Controller, tuple[m.Output, ...]]
 
 
 def step(controller: Controller, message: m.Message, now_ms: int) -> Step:
@@ -109,23 +40,7 @@ def step(controller: Controller, message: m.Message, now_ms: int) -> Step:
     return handler(controller, message)
 
 
-def _changed(
-    controller: Controller,
-    target_isr: tuple[int, ...],
-    election: str | None = None,
-    unclean_shutdown: tuple[int, ...] = (),
-    is_recovering: bool | None = None,
-) -> Controller:
-    """A KRaft change towards `target_isr`, with the election that the settings allow."""
-    allowed = "unclean" if controller.settings.unclean_leader_election_enable else "online"
-    wanted = kraft.Change(
-        target_isr, controller.available, election or allowed, unclean_shutdown, is_recovering
-    )
-    state = kraft.change(controller.state, controller.kraft_rules, wanted)
-    return replace(controller, state=state)
-
-
-def _told(before: Controller, after: Controller) -> tuple[m.Output, ...]:
+def _news(before: Controller, after: Controller) -> tuple[m.Output, ...]:
     """Metadata to everyone, and the new decision to every replica if there is one."""
     news = orders(after) if after.state != before.state else ()
     return (*metadata_orders(after), *news)
@@ -134,45 +49,36 @@ def _told(before: Controller, after: Controller) -> tuple[m.Output, ...]:
 # ISR changes that leaders ask for
 
 
-def _on_alter_partition(controller: Controller, request: m.AlterPartition) -> Step:
-    error = _refusal(controller, request)
+def _on_alter_partition(before: Controller, request: m.AlterPartition) -> Step:
+    error = _refusal(before, request)
     if error:
         refusal = m.AlterPartitionResponse(request.request, error=error)
-        return controller, (m.Send(request.broker, refusal),)
-    before = controller
-    if set(request.isr) != set(controller.isr) or controller.state.is_recovering:
-        controller = _with_isr(controller, request)
+        return before, (m.Send(request.broker, refusal),)
+    after, version = before, before.version
+    if set(request.isr) != set(before.isr) or before.state.is_recovering:
+        if version.kraft:
+            after = kraft.change(before, request.isr, is_recovering=request.is_recovering)
+        else:
+            after = before.storing(isr=request.isr)
     answer = m.AlterPartitionResponse(
-        request.request, controller.leader_epoch, controller.partition_epoch, controller.isr
+        request.request, after.leader_epoch, after.partition_epoch, after.isr
     )
     # In KRaft the replicas read every change of the partition from the metadata log
-    is_news = controller.version.kraft and controller.state != before.state
-    news = orders(controller) if is_news else ()
+    news = orders(after) if version.kraft and after.state != before.state else ()
     # KC 2.7.2:2325 tells everyone who is in sync at once
-    told = () if _writes_zookeeper(controller) else metadata_orders(controller)
-    return controller, (m.Send(request.broker, answer), *told, *news)
-
-
-def _with_isr(controller: Controller, request: m.AlterPartition) -> Controller:
-    """The ISR that a leader asked for; in KRaft also what it says of its recovery."""
-    if controller.version.kraft:
-        return _changed(controller, request.isr, is_recovering=request.is_recovering)
-    state = replace(controller.state, isr=request.isr)
-    return replace(controller, state=replace(state, partition_epoch=state.partition_epoch + 1))
+    metadata = () if version.writes_zookeeper else metadata_orders(after)
+    return after, (m.Send(request.broker, answer), *metadata, *news)
 
 
 def _refusal(controller: Controller, request: m.AlterPartition) -> str | None:
     if controller.version.kraft:
         return _kraft_refusal(controller, request)
-    if request.leader_epoch < controller.leader_epoch and not _writes_zookeeper(controller):
+    writes_zookeeper = controller.version.writes_zookeeper
+    if request.leader_epoch < controller.leader_epoch and not writes_zookeeper:
         return "FENCED_LEADER_EPOCH"
     if request.partition_epoch == controller.partition_epoch or _is_there(controller, request):
         return None
-    return "BADVERSION" if _writes_zookeeper(controller) else "INVALID_UPDATE_VERSION"
-
-
-def _writes_zookeeper(controller: Controller) -> bool:
-    return controller.version.isr_write <= IsrWrite.ZOOKEEPER_NOTIFY
+    return "BADVERSION" if writes_zookeeper else "INVALID_UPDATE_VERSION"
 
 
 def _is_there(controller: Controller, request: m.AlterPartition) -> bool:
@@ -187,11 +93,9 @@ def _is_there(controller: Controller, request: m.AlterPartition) -> bool:
 def _kraft_refusal(controller: Controller, request: m.AlterPartition) -> str | None:
     """Source: validateAlterPartitionData, ReplicationControlManager.java trunk:1150-1254."""
     state = controller.state
-    newer = (
-        request.leader_epoch > state.leader_epoch or request.partition_epoch > state.partition_epoch
-    )
     checks = (
-        (newer, "NOT_CONTROLLER"),
+        (request.leader_epoch > state.leader_epoch, "NOT_CONTROLLER"),
+        (request.partition_epoch > state.partition_epoch, "NOT_CONTROLLER"),
         (request.leader_epoch < state.leader_epoch, "FENCED_LEADER_EPOCH"),
         (request.broker != state.leader, "INVALID_REQUEST"),
         (request.partition_epoch < state.partition_epoch, "INVALID_UPDATE_VERSION"),
@@ -222,45 +126,36 @@ def _on_register(controller: Controller, message: m.RegisterBroker) -> Step:
     info = m.BrokerInfo(message.broker, message.broker_epoch)
     controller = replace(controller, alive=tuple(sorted((*others, info), key=lambda b: b.id)))
     after = _returned(controller, message)
-    told = _told(controller, after)
     known = () if after.state != controller.state else (m.Send(message.broker, after.order),)
-    return after, (*outputs, *told, *known)
+    return after, (*outputs, *_news(controller, after), *known)
 
 
 def _returned(controller: Controller, message: m.RegisterBroker) -> Controller:
     """What a returning broker changes: who may lead and, with ELR, whether it is trusted."""
     if not controller.version.kraft:
-        if controller.is_alive(controller.leader):
-            return controller
-        return replace(controller, state=zookeeper.elect(controller.state, controller.site()))
-    untrusted = () if message.was_clean else (message.broker,)
-    if not controller.version.eligible_leader_replicas:
-        untrusted = ()
+        has_leader = controller.is_alive(controller.leader)
+        return controller if has_leader else zookeeper.elect(controller)
+    has_elr = controller.version.eligible_leader_replicas
+    untrusted = () if message.was_clean or not has_elr else (message.broker,)
     alive = tuple(i for i in controller.isr if i in controller.available and i not in untrusted)
-    target = alive if controller.version.eligible_leader_replicas else alive or controller.isr
-    return _changed(controller, target, unclean_shutdown=untrusted)
+    target = alive if has_elr else alive or controller.isr
+    return kraft.change(controller, target, unclean_shutdown=untrusted)
 
 
 def _on_session_expired(controller: Controller, message: m.SessionExpired) -> Step:
-    known = any(
-        b.id == message.broker and b.broker_epoch == message.broker_epoch for b in controller.alive
-    )
-    return _lose_broker(controller, message.broker) if known else (controller, ())
+    known = {(b.id, b.broker_epoch) for b in controller.alive}
+    is_known = (message.broker, message.broker_epoch) in known
+    return _lose_broker(controller, message.broker) if is_known else (controller, ())
 
 
-def _lose_broker(controller: Controller, broker: int) -> Step:
+def _lose_broker(before: Controller, broker: int) -> Step:
     """A broker is dead, or fenced."""
-    before = controller
-    controller = replace(controller, alive=tuple(b for b in controller.alive if b.id != broker))
-    if controller.version.kraft:
-        controller = _changed(controller, tuple(i for i in controller.isr if i != broker))
-    else:
-        state = zookeeper.lose(controller.state, broker, controller.site())
-        controller = replace(controller, state=state)
-    return controller, _told(before, controller)
+    left = replace(before, alive=tuple(b for b in before.alive if b.id != broker))
+    after = (kraft if left.version.kraft else zookeeper).lose(left, broker)
+    return after, _news(before, after)
 
 
-def _on_controlled_shutdown(controller: Controller, message: m.ControlledShutdown) -> Step:
+def _on_controlled_shutdown(before: Controller, message: m.ControlledShutdown) -> Step:
     """A broker wants to stop: its leadership moves, then it leaves the ISR.
 
     In the ZooKeeper era a follower is first told to stop fetching, and is not told that it has left
@@ -268,19 +163,15 @@ def _on_controlled_shutdown(controller: Controller, message: m.ControlledShutdow
     ReplicaStateMachine 2.5.1:213-226.
     """
     broker = message.broker
-    before = controller
     alive = tuple(replace(b, is_active=False) if b.id == broker else b for b in before.alive)
-    controller = replace(controller, alive=alive)
-    if controller.version.kraft:
-        controller = _changed(controller, tuple(i for i in controller.isr if i != broker))
-        return controller, _told(before, controller)
-    state = zookeeper.shut_down(controller.state, broker, controller.site())
-    controller = replace(controller, state=state)
-    told = _told(before, controller)
-    if before.leader == broker:
-        return controller, told
-    kept_from_it = m.Send(broker, controller.order)
-    return controller, (m.Send(broker, m.StopReplica()), *(o for o in told if o != kept_from_it))
+    leaving = replace(before, alive=alive)
+    is_kraft = before.version.kraft
+    after = kraft.lose(leaving, broker) if is_kraft else zookeeper.shut_down(leaving, broker)
+    news = _news(before, after)
+    if is_kraft or before.leader == broker:
+        return after, news
+    kept_from_it = m.Send(broker, after.order)
+    return after, (m.Send(broker, m.StopReplica()), *(o for o in news if o != kept_from_it))
 
 
 def fail_over(controller: Controller, live: tuple[m.BrokerInfo, ...]) -> Step:
@@ -295,30 +186,27 @@ def fail_over(controller: Controller, live: tuple[m.BrokerInfo, ...]) -> Step:
     before = replace(controller, alive=live)
     after = before
     if before.version.kraft:
-        after = _changed(before, tuple(i for i in before.isr if before.is_alive(i)))
+        after = kraft.change(before, tuple(i for i in before.isr if before.is_alive(i)))
     elif not before.is_alive(before.leader):
-        after = replace(before, state=zookeeper.elect(before.state, before.site()))
+        after = zookeeper.elect(before)
     return after, (*metadata_orders(after), *orders(after))
 
 
-def _on_elect_leaders(controller: Controller, message: m.ElectLeaders) -> Step:
+def _on_elect_leaders(before: Controller, message: m.ElectLeaders) -> Step:
     """An operator asks for the preferred leader, or for any leader at all.
 
     Source: electLeader, RCM trunk:1480-1530; onReplicaElection, KC 2.7.2:2140-2190.
     """
-    before = controller
-    is_preferred = message.kind == "preferred"
-    if controller.version.kraft:
-        controller = _changed(controller, controller.isr, message.kind)
-    elif is_preferred:
-        state = zookeeper.elect_preferred(controller.state, controller.site())
-        controller = replace(controller, state=state)
-    elif not controller.is_alive(controller.leader):
-        state = zookeeper.elect(controller.state, controller.site(allows_unclean=True))
-        controller = replace(controller, state=state)
-    answer = m.Send(m.CLIENT, m.ElectLeadersResponse(_election_error(before, controller, message)))
-    news = orders(controller) if controller.state != before.state else ()
-    return controller, (*news, answer)
+    after = before
+    if before.version.kraft:
+        after = kraft.change(before, before.isr, message.kind)
+    elif message.kind == "preferred":
+        after = zookeeper.elect_preferred(before)
+    elif not before.is_alive(before.leader):
+        after = zookeeper.elect(before, asks_unclean=True)
+    answer = m.Send(m.CLIENT, m.ElectLeadersResponse(_election_error(before, after, message)))
+    news = orders(after) if after.state != before.state else ()
+    return after, (*news, answer)
 
 
 def _election_error(before: Controller, after: Controller, asked: m.ElectLeaders) -> str | None:
@@ -341,15 +229,15 @@ def orders(controller: Controller) -> tuple[m.Output, ...]:
 
 def orders_for(controller: Controller, broker: int) -> tuple[m.Output, ...]:
     """All that one broker must know, for one that may have missed it."""
-    return m.Send(broker, metadata(controller)), m.Send(broker, controller.order)
+    return m.Send(broker, _metadata(controller)), m.Send(broker, controller.order)
 
 
 def metadata_orders(controller: Controller) -> tuple[m.Output, ...]:
     """Which brokers are alive and who is in sync, for every live broker."""
-    return tuple(m.Send(b.id, metadata(controller)) for b in controller.alive)
+    return tuple(m.Send(b.id, _metadata(controller)) for b in controller.alive)
 
 
-def metadata(controller: Controller) -> m.UpdateMetadata:
+def _metadata(controller: Controller) -> m.UpdateMetadata:
     """The stored state as it is now: before it tells, a controller reads what leaders wrote."""
     return m.UpdateMetadata(controller.alive, controller.isr, controller.partition_epoch)
 

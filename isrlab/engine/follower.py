@@ -47,32 +47,31 @@ def become_follower(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> Step:
         outputs = on_losing_leadership(broker)
         broker = replace(broker, remembered=former.remotes)
     elif former is None:
-        fresh = (RemoteReplica(i, last_caught_up_time_ms=now_ms) for i in order.replicas)
-        broker = replace(broker, remembered=tuple(fresh))
+        fresh = tuple(RemoteReplica(i, last_caught_up_time_ms=now_ms) for i in order.replicas)
+        broker = replace(broker, remembered=fresh)
     role = Follower(order.leader, order.leader_epoch, order.partition_epoch)
     broker = replace(broker, role=role, replicas=order.replicas)
     if order.leader == NO_LEADER:
-        return replace(broker, role=replace(role, is_waiting=True)), outputs
+        return _waiting(broker), outputs
     if isinstance(former, Follower) and not _starts_over(broker, former, order):
-        kept = replace(
-            former, leader_epoch=order.leader_epoch, partition_epoch=order.partition_epoch
-        )
+        new, version = order.leader_epoch, order.partition_epoch
+        kept = replace(former, leader_epoch=new, partition_epoch=version)
         return replace(broker, role=kept), outputs
     if broker.is_shutting_down and not broker.version.kraft:
-        return _idle(broker), outputs
+        if broker.version.truncation == Truncation.HIGH_WATERMARK:  # RM 0.10.2.2:854-875
+            broker = replace(broker, log=broker.log.truncate_to(broker.log.high_watermark))
+        return _waiting(broker), outputs
     broker, sent = _start(broker)
     return broker, (*outputs, *sent)
 
 
-def _idle(broker: Broker) -> Broker:
-    """A follower without a fetcher, which up to 0.10.2 has cut its log (RM 0.10.2.2:854-875)."""
-    if broker.version.truncation == Truncation.HIGH_WATERMARK:
-        broker = _with_log(broker, broker.log.truncate_to(broker.log.high_watermark))
-    return replace(broker, role=replace(follower_of(broker), is_waiting=True))
-
-
 def on_stop_replica(broker: Broker, order: m.StopReplica, now_ms: int) -> Step:
-    return replace(broker, role=replace(follower_of(broker), is_waiting=True)), ()
+    return _waiting(broker), ()
+
+
+def _waiting(broker: Broker) -> Broker:
+    """A follower for which nothing is on its way, until the controller says more."""
+    return replace(broker, role=replace(follower_of(broker), is_waiting=True))
 
 
 def _starts_over(broker: Broker, former: Follower, order: m.LeaderAndIsr) -> bool:
@@ -90,12 +89,8 @@ def _start(broker: Broker) -> Step:
     has_epochs = broker.log.epochs.latest_epoch != rules.UNKNOWN_EPOCH
     truncation = broker.version.truncation
     if truncation == Truncation.HIGH_WATERMARK or not has_epochs:
-        return _fetch(_with_log(broker, broker.log.truncate_to(broker.log.high_watermark)))
+        return _fetch(replace(broker, log=broker.log.truncate_to(broker.log.high_watermark)))
     return _fetch(broker) if truncation == Truncation.ON_FETCH else _ask_epoch(broker)
-
-
-def _with_log(broker: Broker, log: Log) -> Broker:
-    return replace(broker, log=log)
 
 
 # Requests
@@ -103,10 +98,8 @@ def _with_log(broker: Broker, log: Log) -> Broker:
 
 def _request(broker: Broker, is_truncating: bool = False) -> Broker:
     """The broker with a new request number, which makes every older answer stale."""
-    number = broker.last_request + 1
-    role = replace(
-        follower_of(broker), request=number, is_truncating=is_truncating, is_waiting=False
-    )
+    number, role = broker.last_request + 1, follower_of(broker)
+    role = replace(role, request=number, is_truncating=is_truncating, is_waiting=False)
     return replace(broker, role=role, last_request=number)
 
 
@@ -127,7 +120,7 @@ def _fetch(broker: Broker) -> Step:
     on_fetch = broker.version.truncation == Truncation.ON_FETCH
     fetch = m.Fetch(
         replica=broker.id,
-        request=follower_of(broker).request,
+        request=broker.last_request,
         offset=broker.log.log_end_offset,
         leader_epoch=_expected_epoch(broker),
         last_fetched_epoch=broker.log.epochs.latest_epoch if on_fetch else rules.UNKNOWN_EPOCH,
@@ -139,32 +132,21 @@ def _fetch(broker: Broker) -> Step:
 
 def _ask_epoch(broker: Broker) -> Step:
     broker = _request(broker, is_truncating=True)
-    question = m.OffsetsForLeaderEpoch(
-        broker.id,
-        follower_of(broker).request,
-        broker.log.epochs.latest_epoch,
-        _expected_epoch(broker),
-    )
+    epoch, number = broker.log.epochs.latest_epoch, broker.last_request
+    question = m.OffsetsForLeaderEpoch(broker.id, number, epoch, _expected_epoch(broker))
     return broker, _sent(broker, question)
 
 
-def _ask_offsets(broker: Broker) -> Step:
-    broker = _request(broker)
-    return broker, _sent(broker, m.ListOffsets(broker.id, follower_of(broker).request))
-
-
 def on_retry_request(broker: Broker, retry: m.RetryRequest, now_ms: int) -> Step:
-    role = follower_of(broker)
-    if role.is_waiting or role.request != retry.request:
+    if _is_stale(broker, retry.request):
         return broker, ()
-    return _ask_epoch(broker) if role.is_truncating else _fetch(broker)
+    return _ask_epoch(broker) if follower_of(broker).is_truncating else _fetch(broker)
 
 
 def on_disconnected(broker: Broker, event: m.Disconnected, now_ms: int) -> Step:
     role = follower_of(broker)
-    if role.is_waiting or role.leader != event.peer:
-        return broker, ()
-    return _back_off(broker)
+    is_ours = not role.is_waiting and role.leader == event.peer
+    return _back_off(broker) if is_ours else (broker, ())
 
 
 def _back_off(broker: Broker) -> Step:
@@ -173,9 +155,7 @@ def _back_off(broker: Broker) -> Step:
 
 
 def _on_error(broker: Broker, error: str) -> Step:
-    if error == "FENCED_LEADER_EPOCH":
-        return replace(broker, role=replace(follower_of(broker), is_waiting=True)), ()
-    return _back_off(broker)
+    return (_waiting(broker), ()) if error == "FENCED_LEADER_EPOCH" else _back_off(broker)
 
 
 def _is_stale(broker: Broker, request: int) -> bool:
@@ -191,20 +171,19 @@ def on_fetch_response(broker: Broker, answer: m.FetchResponse, now_ms: int) -> S
     if _is_stale(broker, answer.request):
         return broker, ()
     if answer.error == "OFFSET_OUT_OF_RANGE":
-        return _ask_offsets(broker)
+        broker = _request(broker)
+        return broker, _sent(broker, m.ListOffsets(broker.id, broker.last_request))
     if answer.error:
         return _on_error(broker, answer.error)
     if answer.diverging:
         log, _ = truncated_by_epoch(broker, *answer.diverging)
-        return _fetch(_with_log(broker, log))
+        return _fetch(replace(broker, log=log))
     if answer.base_offset != broker.log.log_end_offset:
-        raise ValueError(
-            f"broker {broker.id} fetched at {broker.log.log_end_offset} "
-            f"but got records at {answer.base_offset}"
-        )
+        at = f"fetched at {broker.log.log_end_offset} but got records at {answer.base_offset}"
+        raise ValueError(f"broker {broker.id} {at}")
     log = broker.log.append(answer.records, broker.version)
     high_watermark = rules.follower_high_watermark(log.log_end_offset, answer.high_watermark)
-    return _fetch(_with_log(broker, log.with_high_watermark(high_watermark)))
+    return _fetch(replace(broker, log=log.with_high_watermark(high_watermark)))
 
 
 def on_epoch_end_offset(broker: Broker, answer: m.EpochEndOffset, now_ms: int) -> Step:
@@ -216,7 +195,7 @@ def on_epoch_end_offset(broker: Broker, answer: m.EpochEndOffset, now_ms: int) -
     log, is_done = truncated_by_epoch(broker, answer.epoch, answer.end_offset)
     if not is_done and log == broker.log:
         return _back_off(broker)
-    broker = _with_log(broker, log)
+    broker = replace(broker, log=log)
     return _fetch(broker) if is_done else _ask_epoch(broker)
 
 
@@ -238,12 +217,10 @@ def on_list_offsets_response(broker: Broker, answer: m.ListOffsetsResponse, now_
         return _on_error(broker, answer.error)
     log = broker.log
     if answer.log_end_offset < log.log_end_offset:
-        settings = broker.settings
-        if broker.version.halts_on_log_end_past_leader and (
-            not settings.unclean_leader_election_enable
-        ):
+        is_clean = not broker.settings.unclean_leader_election_enable
+        if is_clean and broker.version.halts_on_log_end_past_leader:
             return broker, (m.Halt("log truncation is not allowed"),)
-        return _fetch(_with_log(broker, log.truncate_to(answer.log_end_offset)))
+        return _fetch(replace(broker, log=log.truncate_to(answer.log_end_offset)))
     if answer.log_start_offset > log.log_end_offset:
-        return _fetch(_with_log(broker, log.restart_at(answer.log_start_offset)))
+        return _fetch(replace(broker, log=log.restart_at(answer.log_start_offset)))
     return _fetch(broker)

@@ -31,6 +31,12 @@ def is_eligible(broker: Broker, remote: RemoteReplica) -> bool:
     )
 
 
+def lag(broker: Broker, remote: RemoteReplica, now_ms: int) -> tuple[int, int, int, int, int]:
+    """What the rules ask about a follower's lag: both ends, its clock, the time, the limit."""
+    ends = remote.log_end_offset, broker.log.log_end_offset
+    return *ends, remote.last_caught_up_time_ms, now_ms, broker.settings.replica_lag_time_max_ms
+
+
 def holds_back(broker: Broker, remote: RemoteReplica, now_ms: int) -> bool:
     """The leader's high watermark waits for this follower."""
     state = reading.leader_of(broker).isr_state
@@ -41,20 +47,15 @@ def holds_back(broker: Broker, remote: RemoteReplica, now_ms: int) -> bool:
         remote.id in state.isr,
         remote.id in state.maximal_isr,
         asks and is_eligible(broker, remote),
-        remote.log_end_offset,
-        broker.log.log_end_offset,
-        remote.last_caught_up_time_ms,
-        now_ms,
-        broker.settings.replica_lag_time_max_ms,
+        *lag(broker, remote, now_ms),
     )
 
 
 def min_isr(broker: Broker) -> int:
     """min.insync.replicas; from 3.7 never more than the partition has replicas."""
     wanted = broker.settings.min_insync_replicas
-    if not broker.version.high_watermark_held_under_min_isr:
-        return wanted
-    return rules.effective_min_isr(wanted, len(broker.replicas))
+    is_capped = broker.version.high_watermark_held_under_min_isr
+    return rules.effective_min_isr(wanted, len(broker.replicas)) if is_capped else wanted
 
 
 def settle(
@@ -68,22 +69,21 @@ def settle(
     fetches = [p for p in role.parked if _has_news(broker, role, p.fetch)]
     if not produces and not fetches:
         return broker, outputs
-    role = replace(
-        role,
-        delayed=tuple(d for d in role.delayed if d not in produces),
-        parked=tuple(p for p in role.parked if p not in fetches),
-    )
+    delayed = tuple(d for d in role.delayed if d not in produces)
+    parked = tuple(p for p in role.parked if p not in fetches)
     answers = (*(_acknowledge(broker, d) for d in produces), *read_again(broker, fetches))
+    role = replace(role, delayed=delayed, parked=parked)
     return replace(broker, role=role), (*outputs, *answers)
 
 
 def _advance_high_watermark(broker: Broker, now_ms: int) -> Broker:
     """maybeIncrementLeaderHW: the minimum end offset over everyone who counts."""
     role, log = reading.leader_of(broker), broker.log
-    ends = [r.log_end_offset for r in role.remotes if holds_back(broker, r, now_ms)]
+    end = log.log_end_offset  # whoever has reached it holds nothing back
+    behind = [r for r in role.remotes if r.log_end_offset < end and holds_back(broker, r, now_ms)]
     high_watermark = rules.next_high_watermark(
         log.high_watermark,
-        min([log.log_end_offset, *ends]),
+        min([end, *(r.log_end_offset for r in behind)]),
         broker.version.high_watermark_held_under_min_isr,
         len(role.isr),
         rules.effective_min_isr(broker.settings.min_insync_replicas, len(broker.replicas)),
@@ -115,10 +115,10 @@ def _has_news(broker: Broker, role: Leader, fetch: m.Fetch) -> bool:
     if fetch.offset < broker.log.log_end_offset or reading.epoch_error(broker, fetch.leader_epoch):
         return True
     remote = role.remote(fetch.replica)
-    return remote is None or (
-        broker.version.pushes_high_watermark
-        and remote.last_sent_high_watermark < broker.log.high_watermark
-    )
+    if remote is None:
+        return True
+    is_news = remote.last_sent_high_watermark < broker.log.high_watermark
+    return is_news and broker.version.pushes_high_watermark
 
 
 def read_again(broker: Broker, parked: list[ParkedFetch]) -> tuple[m.Output, ...]:

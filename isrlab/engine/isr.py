@@ -19,7 +19,7 @@ from isrlab.engine import messages as m
 from isrlab.engine import rules
 from isrlab.engine.choices import AfterShrink, IsrWrite
 from isrlab.engine.frozen import replace
-from isrlab.engine.high_watermark import Step, is_eligible, settle
+from isrlab.engine.high_watermark import Step, is_eligible, lag, settle
 from isrlab.engine.model import (
     Broker,
     CommittedIsr,
@@ -44,30 +44,15 @@ FINAL_ERRORS = (
 )
 
 
-def out_of_sync_replicas(broker: Broker, now_ms: int) -> tuple[int, ...]:
-    """The ISR members that the leader would drop now (getOutOfSyncReplicas)."""
+def on_expire_isr(broker: Broker, now_ms: int) -> Step:
+    """The isr-expiration task: ask for an ISR without who is out of sync (getOutOfSyncReplicas)."""
     role = leader_of(broker)
-    settings = broker.settings
-    return tuple(
+    rule, most = broker.version.shrink_rule, broker.settings.replica_lag_max_messages
+    leaving = tuple(
         r.id
         for r in role.remotes
-        if r.id in role.isr
-        and rules.is_out_of_sync(
-            broker.version.shrink_rule,
-            r.log_end_offset,
-            broker.log.log_end_offset,
-            r.last_caught_up_time_ms,
-            now_ms,
-            settings.replica_lag_time_max_ms,
-            settings.replica_lag_max_messages,
-        )
+        if r.id in role.isr and rules.is_out_of_sync(rule, *lag(broker, r, now_ms), most)
     )
-
-
-def on_expire_isr(broker: Broker, now_ms: int) -> Step:
-    """The isr-expiration task: ask for an ISR without those that are out of sync."""
-    role = leader_of(broker)
-    leaving = out_of_sync_replicas(broker, now_ms)
     if not leaving or is_pending(broker):
         return broker, ()
     broker, asked = _ask(broker, PendingShrinkIsr(role.isr, leaving, broker.last_request + 1))
@@ -78,33 +63,19 @@ def on_expire_isr(broker: Broker, now_ms: int) -> Step:
 
 def _waits_under_min_isr(broker: Broker, remote: RemoteReplica, now_ms: int) -> bool:
     """The proposed KAFKA-19996: under min ISR, reaching a high watermark at rest is not enough."""
-    role, settings = leader_of(broker), broker.settings
-    least = rules.effective_min_isr(settings.min_insync_replicas, len(broker.replicas))
-    return (
-        broker.version.expand_waits_under_min_isr
-        and len(role.isr) < least
-        and not rules.is_caught_up(
-            remote.log_end_offset,
-            broker.log.log_end_offset,
-            remote.last_caught_up_time_ms,
-            now_ms,
-            settings.replica_lag_time_max_ms,
-        )
-    )
+    least = rules.effective_min_isr(broker.settings.min_insync_replicas, len(broker.replicas))
+    waits = broker.version.expand_waits_under_min_isr and len(leader_of(broker).isr) < least
+    return waits and not rules.is_caught_up(*lag(broker, remote, now_ms))
 
 
 def maybe_expand_isr(broker: Broker, remote: RemoteReplica, now_ms: int) -> Step:
     """Ask for an ISR with this follower if it has caught up. Time plays no part."""
-    role = leader_of(broker)
+    role, rule = leader_of(broker), broker.version.expand_rule
+    end, start = remote.log_end_offset, role.leader_epoch_start_offset
     joins = (
-        remote.id not in role.isr_state.maximal_isr
+        remote.id not in role.maximal_isr
         and not is_pending(broker)
-        and rules.can_join_isr(
-            broker.version.expand_rule,
-            remote.log_end_offset,
-            broker.log.high_watermark,
-            role.leader_epoch_start_offset,
-        )
+        and rules.can_join_isr(rule, end, broker.log.high_watermark, start)
         and is_eligible(broker, remote)
         and not _waits_under_min_isr(broker, remote, now_ms)
     )
@@ -131,13 +102,9 @@ def _submit(broker: Broker) -> Step:
     role, state = leader_of(broker), pending(broker)
     isr = state.proposed_isr
     epochs = {r.id: r.broker_epoch for r in role.remotes} | {broker.id: broker.broker_epoch}
+    epochs_of_isr = tuple(epochs[i] for i in isr)
     request = m.AlterPartition(
-        broker=broker.id,
-        request=state.request,
-        leader_epoch=role.leader_epoch,
-        partition_epoch=role.partition_epoch,
-        isr=isr,
-        broker_epochs=tuple(epochs[i] for i in isr),
+        broker.id, state.request, role.leader_epoch, role.partition_epoch, isr, epochs_of_isr
     )
     return replace(broker, unanswered=request), (m.Send(m.CONTROLLER, request),)
 
@@ -169,7 +136,7 @@ def on_alter_partition_response(
     if not is_pending(broker) or pending(broker).request != answer.request:
         return broker, ()
     role = leader_of(broker)
-    if broker.version.isr_write <= IsrWrite.ZOOKEEPER_NOTIFY:
+    if broker.version.writes_zookeeper:
         return _on_zookeeper_answer(broker, answer, now_ms)
     if answer.error in REVERTING_ERRORS:
         return _commit(broker, role.isr, role.partition_epoch), ()
@@ -206,21 +173,18 @@ def on_retry_alter_partition(broker: Broker, retry: m.RetryAlterPartition, now_m
 
 def on_controller_unreachable(broker: Broker, now_ms: int) -> Step:
     """An ISR change did not reach the controller. Without its session ZooKeeper refuses it."""
-    request = broker.unanswered
-    if request is None:
+    if broker.unanswered is None:
         return broker, ()
-    if broker.version.isr_write <= IsrWrite.ZOOKEEPER_NOTIFY:
-        refusal = m.AlterPartitionResponse(request.request, error="SESSION_EXPIRED")
+    if broker.version.writes_zookeeper:
+        refusal = m.AlterPartitionResponse(broker.unanswered.request, error="SESSION_EXPIRED")
         return on_alter_partition_response(broker, refusal, now_ms)
     return broker, (m.After(ALTER_PARTITION_RETRY_MS, m.RetryAlterPartition()),)
 
 
 def on_propagate_isr_changes(broker: Broker, now_ms: int) -> Step:
     """The isr-change-propagation task: tell the controller, once the changes have calmed down."""
-    announces = broker.has_unannounced_change and rules.announces_isr_change(
-        now_ms, broker.last_isr_change_ms, broker.last_isr_announcement_ms
-    )
-    if not announces:
+    last_ms = broker.last_isr_change_ms, broker.last_isr_announcement_ms
+    if not (broker.has_unannounced_change and rules.announces_isr_change(now_ms, *last_ms)):
         return broker, ()
-    told = replace(broker, has_unannounced_change=False, last_isr_announcement_ms=now_ms)
-    return told, (m.Send(m.CONTROLLER, m.IsrChangeNotification(broker.id)),)
+    broker = replace(broker, has_unannounced_change=False, last_isr_announcement_ms=now_ms)
+    return broker, (m.Send(m.CONTROLLER, m.IsrChangeNotification(broker.id)),)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from isrlab.engine import messages as m
 from isrlab.engine import rules
-from isrlab.engine.choices import ClockReset, EpochEntry, IsrWrite
+from isrlab.engine.choices import ClockReset, EpochEntry
 from isrlab.engine.frozen import replace
 from isrlab.engine.high_watermark import Step, min_isr, read_again, settle
 from isrlab.engine.isr import maybe_expand_isr
@@ -29,7 +29,7 @@ from isrlab.engine.model import (
     ParkedFetch,
     RemoteReplica,
 )
-from isrlab.engine.reading import epoch_error, examine_fetch, leader_of, read
+from isrlab.engine.reading import answer, epoch_error, leader_of
 
 NEVER_MS = 0  # the time of what has not happened
 
@@ -37,16 +37,16 @@ NEVER_MS = 0  # the time of what has not happened
 def become_leader(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> Step:
     """Take the leadership of a new epoch (makeLeader)."""
     former = broker.role if isinstance(broker.role, Leader) else None
-    end = broker.log.log_end_offset
-    log = broker.log
+    log, end = broker.log, broker.log.log_end_offset
     if broker.version.epoch_entry >= EpochEntry.ON_BECOMING_LEADER:
         log = replace(log, epochs=log.epochs.assign(order.leader_epoch, end, broker.version))
+    known = _known_remotes(broker, order)
     role = Leader(
         leader_epoch=order.leader_epoch,
         leader_epoch_start_offset=end,
         partition_epoch=order.partition_epoch,
         isr_state=CommittedIsr(order.isr),
-        remotes=_reset_remotes(broker, order, now_ms),
+        remotes=tuple(_reset(broker, r, r.id in order.isr, now_ms) for r in known),
         parked=former.parked if former else (),
         delayed=former.delayed if former else (),
     )
@@ -60,40 +60,27 @@ def on_new_isr(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> Step:
         role,
         partition_epoch=order.partition_epoch,
         isr_state=CommittedIsr(order.isr),
-        remotes=_known_remotes(role.remotes, order, broker.id),
+        remotes=_known_remotes(broker, order),
     )
     return settle(replace(broker, role=role, replicas=order.replicas), now_ms)
 
 
-def _known_remotes(
-    remotes: tuple[RemoteReplica, ...], order: m.LeaderAndIsr, own_id: int
-) -> tuple[RemoteReplica, ...]:
+def _known_remotes(broker: Broker, order: m.LeaderAndIsr) -> tuple[RemoteReplica, ...]:
+    """The followers as this or an earlier leadership knows them."""
+    role = broker.role
+    remotes = role.remotes if isinstance(role, Leader) else broker.remembered
     known = {r.id: r for r in remotes}
-    return tuple(known.get(i, RemoteReplica(i)) for i in order.replicas if i != own_id)
+    return tuple(known.get(i, RemoteReplica(i)) for i in order.replicas if i != broker.id)
 
 
-def _reset_remotes(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> tuple[RemoteReplica, ...]:
-    """The followers' state when an epoch begins.
-
-    Source: R 0.8.2.2:50, 0.10.2.2:80, 3.7.1:150-186.
-    """
-    former = broker.role if isinstance(broker.role, Leader) else None
-    known = former.remotes if former else broker.remembered
-    return tuple(
-        _reset_remote(broker, r, r.id in order.isr, former is None, now_ms)
-        for r in _known_remotes(known, order, broker.id)
-    )
-
-
-def _reset_remote(
-    broker: Broker, remote: RemoteReplica, in_isr: bool, is_new_leader: bool, now_ms: int
-) -> RemoteReplica:
+def _reset(broker: Broker, remote: RemoteReplica, in_isr: bool, now_ms: int) -> RemoteReplica:
+    """A follower's state when an epoch begins. Source: R 0.8.2.2:50, 0.10.2.2:80, 3.7.1:150-186."""
     version, reset = broker.version, broker.version.clock_reset
     clock_ms = remote.last_caught_up_time_ms or now_ms
     caught_up = rules.lag_clock_in_new_epoch(
         reset, version.lag_clock, in_isr, clock_ms, now_ms, NEVER_MS
     )
-    if rules.forgets_end_offset(version.lag_clock, is_new_leader):
+    if rules.forgets_end_offset(version.lag_clock, not isinstance(broker.role, Leader)):
         return RemoteReplica(
             remote.id,
             last_caught_up_time_ms=caught_up,
@@ -102,14 +89,14 @@ def _reset_remote(
         )
     if reset == ClockReset.NEVER:
         return replace(remote, last_caught_up_time_ms=caught_up)
-    fetched_ms = remote.last_fetch_time_ms
+    fetched_ms = rules.last_fetch_time_in_new_epoch(
+        reset, in_isr, remote.last_fetch_time_ms, now_ms, NEVER_MS
+    )
     return replace(
         remote,
         last_caught_up_time_ms=caught_up,
         last_fetch_leader_end_offset=broker.log.log_end_offset,
-        last_fetch_time_ms=rules.last_fetch_time_in_new_epoch(
-            reset, in_isr, fetched_ms, now_ms, NEVER_MS
-        ),
+        last_fetch_time_ms=fetched_ms,
     )
 
 
@@ -117,8 +104,8 @@ def on_produce(broker: Broker, produce: m.Produce, now_ms: int) -> Step:
     """Append, then answer: at once for acks=1, when the high watermark has passed for acks=all."""
     refusal = _produce_refusal(broker, produce)
     if refusal:
-        answer = m.ProduceResponse(produce.request, error=refusal)
-        return broker, (m.Send(m.CLIENT, answer),) if produce.acks else ()
+        refused = m.Send(m.CLIENT, m.ProduceResponse(produce.request, error=refusal))
+        return broker, (refused,) if produce.acks else ()
     role = leader_of(broker)
     base = broker.log.log_end_offset
     records = [Record(i, role.leader_epoch) for i in produce.ids]
@@ -129,8 +116,8 @@ def on_produce(broker: Broker, produce: m.Produce, now_ms: int) -> Step:
     elif produce.acks != 0:
         waiting = DelayedProduce(produce.request, produce.acks, base, log.log_end_offset)
         role = replace(role, delayed=(*role.delayed, waiting))
-        expiry = m.ExpireProduce(produce.request)
-        outputs = (m.After(broker.settings.request_timeout_ms, expiry),)
+        timeout = broker.settings.request_timeout_ms
+        outputs = (m.After(timeout, m.ExpireProduce(produce.request)),)
     return settle(replace(broker, log=log, role=role), now_ms, outputs)
 
 
@@ -146,73 +133,59 @@ def _produce_refusal(broker: Broker, produce: m.Produce) -> str | None:
 
 def on_expire_produce(broker: Broker, expiry: m.ExpireProduce, now_ms: int) -> Step:
     role = leader_of(broker)
-    if all(d.request != expiry.request for d in role.delayed):
-        return broker, ()
     left = tuple(d for d in role.delayed if d.request != expiry.request)
-    answer = m.ProduceResponse(expiry.request, error="REQUEST_TIMED_OUT")
-    return replace(broker, role=replace(role, delayed=left)), (m.Send(m.CLIENT, answer),)
+    if left == role.delayed:
+        return broker, ()
+    late = m.ProduceResponse(expiry.request, error="REQUEST_TIMED_OUT")
+    return replace(broker, role=replace(role, delayed=left)), (m.Send(m.CLIENT, late),)
 
 
 def on_fetch(broker: Broker, fetch: m.Fetch, now_ms: int) -> Step:
     """Read for a follower, note how far it is, and let that move the ISR and the high watermark."""
-    error, diverging = examine_fetch(broker, fetch)
-    if error or diverging:
-        answer = m.FetchResponse(fetch.request, fetch.offset, diverging=diverging, error=error)
-        return broker, (m.Send(fetch.replica, answer),)
-    answer = read(broker, fetch)  # carries the high watermark of before this fetch
+    response = answer(broker, fetch)  # carries the high watermark of before this fetch
+    if response.error or response.diverging:
+        return broker, (m.Send(fetch.replica, response),)
     role = leader_of(broker)
     before = role.remote(fetch.replica)
     assert before is not None
-    is_news = broker.version.pushes_high_watermark and (
-        before.last_sent_high_watermark < broker.log.high_watermark
-    )
-    after = _with_fetch(broker, before, fetch, now_ms)
+    is_news = before.last_sent_high_watermark < broker.log.high_watermark
+    pushes = is_news and broker.version.pushes_high_watermark
+    after = _fetched(broker, before, fetch, now_ms)
     parked = role.parked
-    outputs: tuple[m.Output, ...]
-    if answer.records or is_news or fetch.max_wait_ms <= 0:
-        outputs = (m.Send(fetch.replica, answer),)
-    else:
+    output: m.Output = m.Send(fetch.replica, response)
+    if not (response.records or pushes or fetch.max_wait_ms <= 0):
         others = tuple(p for p in parked if p.fetch.replica != fetch.replica)
         parked = (*others, ParkedFetch(fetch, now_ms + fetch.max_wait_ms))
-        outputs = (m.After(fetch.max_wait_ms, m.ExpireFetch(fetch.replica, fetch.request)),)
+        output = m.After(fetch.max_wait_ms, m.ExpireFetch(fetch.replica, fetch.request))
     remotes = tuple(after if r is before else r for r in role.remotes)
     broker = replace(broker, role=replace(role, remotes=remotes, parked=parked))
     broker, asked = maybe_expand_isr(broker, after, now_ms)
     moved = after.log_end_offset != before.log_end_offset
     looks = moved or not broker.version.high_watermark_only_if_follower_moved
-    is_writing = bool(asked) and broker.version.isr_write <= IsrWrite.ZOOKEEPER_NOTIFY
-    return settle(broker, now_ms, (*outputs, *asked), advance=looks and not is_writing)
+    is_writing = bool(asked) and broker.version.writes_zookeeper
+    return settle(broker, now_ms, (output, *asked), advance=looks and not is_writing)
 
 
-def _with_fetch(
-    broker: Broker, remote: RemoteReplica, fetch: m.Fetch, now_ms: int
-) -> RemoteReplica:
+def _fetched(broker: Broker, remote: RemoteReplica, fetch: m.Fetch, now_ms: int) -> RemoteReplica:
     """What this fetch tells about its follower (updateFetchState)."""
-    end = broker.log.log_end_offset
+    log = broker.log
     caught_up = rules.last_caught_up_time_ms(
         broker.version.lag_clock,
         fetch.offset,
-        end,
+        log.log_end_offset,
         remote.last_fetch_leader_end_offset,
         remote.last_fetch_time_ms,
         remote.last_caught_up_time_ms,
         now_ms,
     )
-    return RemoteReplica(
-        remote.id,
-        fetch.offset,
-        caught_up,
-        end,
-        now_ms,
-        fetch.broker_epoch,
-        broker.log.high_watermark,
-    )
+    end, hw = log.log_end_offset, log.high_watermark
+    return RemoteReplica(remote.id, fetch.offset, caught_up, end, now_ms, fetch.broker_epoch, hw)
 
 
 def on_expire_fetch(broker: Broker, expiry: m.ExpireFetch, now_ms: int) -> Step:
     """A parked fetch has waited long enough: it is read again and so carries the newest state."""
     role = leader_of(broker)
-    wanted = (expiry.replica, expiry.request)
+    wanted = expiry.replica, expiry.request
     due = [p for p in role.parked if (p.fetch.replica, p.fetch.request) == wanted]
     left = tuple(p for p in role.parked if p not in due)
     return replace(broker, role=replace(role, parked=left)), read_again(broker, due)
@@ -222,35 +195,26 @@ def on_offsets_for_leader_epoch(
     broker: Broker, question: m.OffsetsForLeaderEpoch, now_ms: int
 ) -> Step:
     """Where does that epoch end here? (KIP-101, KIP-279)"""
-    error = epoch_error(broker, question.leader_epoch)
-    epoch, end = broker.log.epochs.end_offset_for(
-        question.epoch, broker.log.log_end_offset, broker.version
-    )
-    answer = m.EpochEndOffset(question.request, error=error)
-    if not error:
-        answer = replace(answer, epoch=epoch, end_offset=end)
-    return broker, (m.Send(question.replica, answer),)
+    log, error = broker.log, epoch_error(broker, question.leader_epoch)
+    end = log.epochs.end_offset_for(question.epoch, log.log_end_offset, broker.version)
+    reply = m.EpochEndOffset(question.request, *end)
+    if error:
+        reply = m.EpochEndOffset(question.request, error=error)
+    return broker, (m.Send(question.replica, reply),)
 
 
 def on_list_offsets(broker: Broker, question: m.ListOffsets, now_ms: int) -> Step:
-    error = epoch_error(broker, rules.UNKNOWN_EPOCH)
-    answer = m.ListOffsetsResponse(question.request, error=error)
-    if not error:
-        log = broker.log
-        answer = replace(
-            answer, log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset
-        )
-    return broker, (m.Send(question.replica, answer),)
+    log, error = broker.log, epoch_error(broker, rules.UNKNOWN_EPOCH)
+    reply = m.ListOffsetsResponse(question.request, log.log_start_offset, log.log_end_offset)
+    if error:
+        reply = m.ListOffsetsResponse(question.request, error=error)
+    return broker, (m.Send(question.replica, reply),)
 
 
 def on_losing_leadership(broker: Broker) -> tuple[m.Output, ...]:
     """Answer everyone who still waits: this broker no longer leads."""
     role, error = leader_of(broker), broker.version.not_leader_error
-    fetches = tuple(
-        m.Send(p.fetch.replica, m.FetchResponse(p.fetch.request, p.fetch.offset, error=error))
-        for p in role.parked
-    )
-    produces = tuple(
-        m.Send(m.CLIENT, m.ProduceResponse(d.request, error=error)) for d in role.delayed
-    )
+    parked = [p.fetch for p in role.parked]
+    fetches = (m.Send(f.replica, m.FetchResponse(f.request, f.offset, error=error)) for f in parked)
+    produces = (m.Send(m.CLIENT, m.ProduceResponse(d.request, error=error)) for d in role.delayed)
     return (*fetches, *produces)

@@ -25,10 +25,6 @@ from isrlab.engine.rules import UNKNOWN_EPOCH, UNKNOWN_OFFSET
 from isrlab.engine.versions import KafkaVersion
 
 
-class OffsetOutOfRangeError(ValueError):
-    """A read before the log start offset or beyond the log end offset."""
-
-
 class Record(Frozen):
     """One record: the name a reader gives it and the epoch of the leader that appended it."""
 
@@ -88,14 +84,6 @@ class LeaderEpochCache(Frozen):
             return self
         return LeaderEpochCache(tuple((e, s) for e, s in self.entries if s < end_offset))
 
-    def truncate_from_start(self, start_offset: int) -> LeaderEpochCache:
-        """Drop epochs before `start_offset`; the newest of them now begins there."""
-        kept = tuple((e, s) for e, s in self.entries if s >= start_offset)
-        dropped = [e for e, s in self.entries if s < start_offset]
-        if dropped and not (kept and kept[0][1] == start_offset):
-            kept = ((dropped[-1], start_offset), *kept)
-        return LeaderEpochCache(kept)
-
 
 class Log(Frozen):
     """A replica's log. End offsets and the high watermark are exclusive."""
@@ -111,23 +99,24 @@ class Log(Frozen):
     def log_end_offset(self) -> int:
         return self.log_start_offset + len(self.records)
 
+    @property
+    def _range(self) -> str:
+        return f"({self.log_start_offset}..{self.log_end_offset})"
+
     def record_at(self, offset: int) -> Record | None:
         index = offset - self.log_start_offset
         return self.records[index] if 0 <= index < len(self.records) else None
 
     def read(self, offset: int, end_offset: int) -> tuple[Record, ...]:
-        """The records of [offset, end_offset). Raises OffsetOutOfRangeError outside the log."""
+        """The records of [offset, end_offset). Raises ValueError outside the log."""
         if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise OffsetOutOfRangeError(
-                f"offset {offset} is not within {self.log_start_offset}..{self.log_end_offset}"
-            )
+            raise ValueError(f"offset {offset} is not within {self._range}")
         first = offset - self.log_start_offset
         return self.records[first : max(first, end_offset - self.log_start_offset)]
 
     def append(self, records: Iterable[Record], version: KafkaVersion) -> Log:
         """The log with `records` at its end; the first record of an epoch opens that epoch."""
-        added = tuple(records)
-        epochs = self.epochs
+        added, epochs = tuple(records), self.epochs
         for offset, record in enumerate(added, start=self.log_end_offset):
             if record.leader_epoch != epochs.latest_epoch:
                 epochs = epochs.assign(record.leader_epoch, offset, version)
@@ -161,10 +150,7 @@ class Log(Frozen):
 
     def with_high_watermark(self, high_watermark: int) -> Log:
         if not self.log_start_offset <= high_watermark <= self.log_end_offset:
-            raise ValueError(
-                f"high watermark {high_watermark} is not within the log "
-                f"({self.log_start_offset}..{self.log_end_offset})"
-            )
+            raise ValueError(f"high watermark {high_watermark} is not within the log {self._range}")
         return replace(self, high_watermark=high_watermark)
 
     def flush(self) -> Log:
@@ -179,13 +165,8 @@ class Log(Frozen):
         return self.truncate_to(self.flushed_end_offset)
 
     def load(self) -> Log:
-        """The log as a starting broker finds it.
-
-        Source: P 0.8.2.2:90-95; UL 3.7.1 (constructor).
-        """
+        """As a starting broker finds it. Source: P 0.8.2.2:90-95; UL 3.7.1 (constructor)."""
         end = self.log_end_offset
-        return replace(
-            self,
-            high_watermark=max(self.log_start_offset, min(self.checkpointed_high_watermark, end)),
-            epochs=self.epochs.truncate_from_end(end),
-        )
+        high_watermark = max(self.log_start_offset, min(self.checkpointed_high_watermark, end))
+        epochs = self.epochs.truncate_from_end(end)
+        return replace(self, high_watermark=high_watermark, epochs=epochs)

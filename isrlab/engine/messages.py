@@ -25,22 +25,26 @@ class BrokerInfo(Frozen):
     is_active: bool = True  # neither fenced nor shutting down
 
 
+class Message(Frozen):
+    """What is said to another machine, or later to oneself."""
+
+
 # Messages between clients, brokers and the controller
 
 
-class Produce(Frozen):
+class Produce(Message):
     request: int
     ids: tuple[str, ...]
     acks: int  # 0, 1 or ACKS_ALL
 
 
-class ProduceResponse(Frozen):
+class ProduceResponse(Message):
     request: int
     base_offset: int = UNKNOWN_OFFSET
     error: str | None = None
 
 
-class Fetch(Frozen):
+class Fetch(Message):
     """A follower asks for what comes after its log; by doing so it confirms what it has."""
 
     replica: int
@@ -52,7 +56,7 @@ class Fetch(Frozen):
     max_wait_ms: int = 500
 
 
-class FetchResponse(Frozen):
+class FetchResponse(Message):
     request: int
     base_offset: int
     records: tuple[Record, ...] = ()
@@ -61,33 +65,33 @@ class FetchResponse(Frozen):
     error: str | None = None
 
 
-class OffsetsForLeaderEpoch(Frozen):
+class OffsetsForLeaderEpoch(Message):
     replica: int
     request: int
     epoch: int
     leader_epoch: int = UNKNOWN_EPOCH
 
 
-class EpochEndOffset(Frozen):
+class EpochEndOffset(Message):
     request: int
     epoch: int = UNKNOWN_EPOCH
     end_offset: int = UNKNOWN_OFFSET
     error: str | None = None
 
 
-class ListOffsets(Frozen):
+class ListOffsets(Message):
     replica: int
     request: int
 
 
-class ListOffsetsResponse(Frozen):
+class ListOffsetsResponse(Message):
     request: int
     log_start_offset: int = UNKNOWN_OFFSET
     log_end_offset: int = UNKNOWN_OFFSET
     error: str | None = None
 
 
-class AlterPartition(Frozen):
+class AlterPartition(Message):
     """A leader asks for an ISR. Up to 2.6 this is its conditional write of the ZooKeeper node."""
 
     broker: int
@@ -99,7 +103,7 @@ class AlterPartition(Frozen):
     is_recovering: bool = False  # no real leader says so: it recovers nothing (P 3.7.1:742-755)
 
 
-class AlterPartitionResponse(Frozen):
+class AlterPartitionResponse(Message):
     request: int
     leader_epoch: int = UNKNOWN_EPOCH
     partition_epoch: int = UNKNOWN_EPOCH
@@ -107,7 +111,7 @@ class AlterPartitionResponse(Frozen):
     error: str | None = None
 
 
-class LeaderAndIsr(Frozen):
+class LeaderAndIsr(Message):
     """The controller's decision. In KRaft a broker reads the same from the metadata log."""
 
     leader: int
@@ -118,11 +122,11 @@ class LeaderAndIsr(Frozen):
     is_recovering: bool = False  # the leader was elected uncleanly (KIP-704)
 
 
-class StopReplica(Frozen):
+class StopReplica(Message):
     """The controller tells a follower that shuts down to fetch no more (not in KRaft)."""
 
 
-class UpdateMetadata(Frozen):
+class UpdateMetadata(Message):
     """What the controller tells everyone: who is alive and, of the partition, the ISR as it is.
 
     No rule of replication reads that ISR: clients and monitoring do.
@@ -133,84 +137,74 @@ class UpdateMetadata(Frozen):
     partition_epoch: int = UNKNOWN_EPOCH
 
 
-class IsrChangeNotification(Frozen):
+class IsrChangeNotification(Message):
     broker: int
 
 
 # What reaches the controller about brokers
 
 
-class RegisterBroker(Frozen):
+class RegisterBroker(Message):
     broker: int
     broker_epoch: int
     was_clean: bool = True  # the former process left its clean-shutdown marker
 
 
-class SessionExpired(Frozen):
+class SessionExpired(Message):
     broker: int
     broker_epoch: int
 
 
-class ControlledShutdown(Frozen):
+class ControlledShutdown(Message):
     broker: int
 
 
-class ElectLeaders(Frozen):
+class ElectLeaders(Message):
     kind: str  # "preferred" or "unclean"
 
 
-class ElectLeadersResponse(Frozen):
+class ElectLeadersResponse(Message):
     error: str | None = None
 
 
 # What a broker tells itself: its schedule, and what its network layer notices
 
 
-class ExpireIsr(Frozen):
+class ExpireIsr(Message):
     """The isr-expiration task."""
 
 
-class CheckpointHighWatermark(Frozen):
+class CheckpointHighWatermark(Message):
     """The highwatermark-checkpoint task."""
 
 
-class PropagateIsrChanges(Frozen):
+class PropagateIsrChanges(Message):
     """The isr-change-propagation task."""
 
 
-class ExpireFetch(Frozen):
+class ExpireFetch(Message):
     replica: int
     request: int
 
 
-class ExpireProduce(Frozen):
+class ExpireProduce(Message):
     request: int
 
 
-class RetryRequest(Frozen):
+class RetryRequest(Message):
     """A follower's back-off is over, or its request went unanswered for too long."""
 
     request: int
 
 
-class RetryAlterPartition(Frozen):
+class RetryAlterPartition(Message):
     """An ISR change that did not reach the controller is sent again."""
 
 
-class Disconnected(Frozen):
+class Disconnected(Message):
     """The connection to `peer` broke while a request was unanswered."""
 
     peer: int
-
-
-_Request = Produce | Fetch | OffsetsForLeaderEpoch | ListOffsets | AlterPartition
-_Response = ProduceResponse | FetchResponse | EpochEndOffset | ListOffsetsResponse
-_FromController = AlterPartitionResponse | LeaderAndIsr | StopReplica | UpdateMetadata
-_OfBrokers = IsrChangeNotification | RegisterBroker | SessionExpired | ControlledShutdown
-_OfOperators = ElectLeaders | ElectLeadersResponse
-_Task = ExpireIsr | CheckpointHighWatermark | PropagateIsrChanges
-_Alarm = ExpireFetch | ExpireProduce | RetryRequest | RetryAlterPartition | Disconnected
-Message = _Request | _Response | _FromController | _OfBrokers | _OfOperators | _Task | _Alarm
 
 
 class Send(Frozen):

@@ -8,11 +8,10 @@ Roles and ISR states are types; a follower simply has no ISR.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 
+from isrlab.engine import messages as m
 from isrlab.engine.frozen import Frozen
 from isrlab.engine.log import Log
-from isrlab.engine.messages import AlterPartition, BrokerInfo, Fetch
 from isrlab.engine.rules import UNKNOWN_EPOCH, UNKNOWN_OFFSET
 from isrlab.engine.versions import KafkaVersion
 
@@ -20,7 +19,7 @@ NO_LEADER = -1
 RECORD_BYTES = 1_024  # records have no content here; for the limit of a fetch, each has this size
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Settings:
     """The configuration of brokers and topic; names are Kafka's with dots as underscores."""
 
@@ -46,15 +45,13 @@ class Settings:
             replica_lag_max_messages=version.replica_lag_max_messages or 0,
             session_timeout_ms=version.session_timeout_ms,
         )
-        known = [f.name for f in dataclasses.fields(cls)]
+        known = {f.name: f.name.replace("_", ".") for f in dataclasses.fields(cls)}
         for name, value in changes.items():
+            dotted = name.replace("_", ".")
             if name not in known:
-                raise ValueError(
-                    f"unknown setting {name.replace('_', '.')!r}; "
-                    f"known: {', '.join(k.replace('_', '.') for k in known)}"
-                )
+                raise ValueError(f"unknown setting {dotted!r}; known: {', '.join(known.values())}")
             if not isinstance(value, bool) and isinstance(value, int) and value < 1:
-                raise ValueError(f"{name.replace('_', '.')}={value} must be at least 1")
+                raise ValueError(f"{dotted}={value} must be at least 1")
         return dataclasses.replace(defaults, **changes)  # type: ignore[arg-type]
 
 
@@ -73,8 +70,8 @@ class RemoteReplica(Frozen):
     last_sent_high_watermark: int = 0
 
 
-class CommittedIsr(Frozen):
-    """The ISR is stored and nothing is on its way."""
+class _Isr(Frozen):
+    """The stored ISR and, until a change is answered, what was asked for and the larger of both."""
 
     isr: tuple[int, ...]
 
@@ -82,11 +79,18 @@ class CommittedIsr(Frozen):
     def maximal_isr(self) -> tuple[int, ...]:
         return self.isr
 
+    @property
+    def proposed_isr(self) -> tuple[int, ...]:
+        return self.maximal_isr
 
-class PendingExpandIsr(Frozen):
+
+class CommittedIsr(_Isr):
+    """The ISR is stored and nothing is on its way."""
+
+
+class PendingExpandIsr(_Isr):
     """The leader asked for `joining` to be added; until the answer, both sets may be the truth."""
 
-    isr: tuple[int, ...]
     joining: int
     request: int
 
@@ -94,21 +98,12 @@ class PendingExpandIsr(Frozen):
     def maximal_isr(self) -> tuple[int, ...]:
         return (*self.isr, self.joining)
 
-    @property
-    def proposed_isr(self) -> tuple[int, ...]:
-        return self.maximal_isr
 
-
-class PendingShrinkIsr(Frozen):
+class PendingShrinkIsr(_Isr):
     """The leader asked for `leaving` to be removed; until the answer they still count."""
 
-    isr: tuple[int, ...]
     leaving: tuple[int, ...]
     request: int
-
-    @property
-    def maximal_isr(self) -> tuple[int, ...]:
-        return self.isr
 
     @property
     def proposed_isr(self) -> tuple[int, ...]:
@@ -121,7 +116,7 @@ IsrState = CommittedIsr | PendingExpandIsr | PendingShrinkIsr
 class ParkedFetch(Frozen):
     """A follower's fetch that found nothing to read and waits at the leader."""
 
-    fetch: Fetch
+    fetch: m.Fetch
     deadline_ms: int
 
 
@@ -183,9 +178,9 @@ class Broker(Frozen):
     broker_epoch: int = 0
     is_shutting_down: bool = False  # controlled: it starts no fetcher any more (not in KRaft)
     last_request: int = 0
-    metadata: tuple[BrokerInfo, ...] = ()
+    metadata: tuple[m.BrokerInfo, ...] = ()
     remembered: tuple[RemoteReplica, ...] = ()  # followers as an earlier leadership knew them
-    unanswered: AlterPartition | None = None  # the one ISR change that is on its way
+    unanswered: m.AlterPartition | None = None  # the one ISR change that is on its way
     last_isr_change_ms: int = 0
     last_isr_announcement_ms: int = 0
     has_unannounced_change: bool = False
@@ -194,7 +189,7 @@ class Broker(Frozen):
     def leader_epoch(self) -> int:
         return self.role.leader_epoch if self.role else UNKNOWN_EPOCH
 
-    def known(self, broker: int) -> BrokerInfo | None:
+    def known(self, broker: int) -> m.BrokerInfo | None:
         """What this broker's metadata says of another."""
         for info in self.metadata:
             if info.id == broker:

@@ -1,12 +1,17 @@
-"""What is stored about a partition, in ZooKeeper or in KRaft's metadata log."""
+"""The partition as its controller has it: what is stored, and which brokers are alive."""
 
 from __future__ import annotations
 
-from isrlab.engine.frozen import Frozen
+from typing import Any
+
+from isrlab.engine import messages as m
+from isrlab.engine.frozen import Frozen, replace
+from isrlab.engine.model import Settings
+from isrlab.engine.versions import KafkaVersion
 
 
 class PartitionState(Frozen):
-    """The leader, the ISR, and the numbers by which a change of them is told from an old one."""
+    """What is stored in ZooKeeper or KRaft's metadata log, and numbers that tell new from old."""
 
     leader: int
     isr: tuple[int, ...]
@@ -15,3 +20,49 @@ class PartitionState(Frozen):
     elr: tuple[int, ...] = ()  # eligible leader replicas (KIP-966)
     last_known_elr: tuple[int, ...] = ()
     is_recovering: bool = False  # the leader was elected uncleanly and has not said that it is well
+
+
+class Controller(Frozen):
+    """The stored state of the partition and the controller's view of the brokers."""
+
+    version: KafkaVersion
+    settings: Settings
+    replicas: tuple[int, ...]  # assigned, preferred leader first
+    state: PartitionState
+    alive: tuple[m.BrokerInfo, ...] = ()
+
+    @property
+    def leader(self) -> int:
+        return self.state.leader
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        return self.state.isr
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.state.leader_epoch
+
+    @property
+    def partition_epoch(self) -> int:
+        return self.state.partition_epoch
+
+    def is_alive(self, broker: int) -> bool:
+        return any(b.id == broker for b in self.alive)
+
+    @property
+    def available(self) -> tuple[int, ...]:
+        """The brokers that may lead: alive, and not shutting down."""
+        return tuple(b.id for b in self.alive if b.is_active)
+
+    @property
+    def order(self) -> m.LeaderAndIsr:
+        s = self.state
+        return m.LeaderAndIsr(
+            s.leader, s.leader_epoch, s.isr, s.partition_epoch, self.replicas, s.is_recovering
+        )
+
+    def storing(self, **changes: Any) -> Controller:
+        """After one write of the stored state."""
+        state = replace(self.state, partition_epoch=self.partition_epoch + 1, **changes)
+        return replace(self, state=state)

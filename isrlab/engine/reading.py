@@ -9,8 +9,8 @@ ReplicaManager.scala 0.10.2.2:542-570.
 
 from __future__ import annotations
 
+from isrlab.engine import messages as m
 from isrlab.engine import rules
-from isrlab.engine.messages import Fetch, FetchResponse
 from isrlab.engine.model import RECORD_BYTES, Broker, Leader
 
 
@@ -30,15 +30,17 @@ def epoch_error(broker: Broker, epoch: int) -> str | None:
     return "FENCED_LEADER_EPOCH" if epoch < broker.role.leader_epoch else "UNKNOWN_LEADER_EPOCH"
 
 
-def examine_fetch(broker: Broker, fetch: Fetch) -> tuple[str | None, tuple[int, int] | None]:
+def examine_fetch(broker: Broker, fetch: m.Fetch) -> tuple[str | None, tuple[int, int] | None]:
     """The error or the diverging epoch that answers this fetch; (None, None) lets it be read."""
     error = epoch_error(broker, fetch.leader_epoch)
     if error:
         return error, None
     if leader_of(broker).remote(fetch.replica) is None:
-        known_epoch = fetch.leader_epoch != rules.UNKNOWN_EPOCH
-        return "UNKNOWN_LEADER_EPOCH" if known_epoch else broker.version.not_leader_error, None
-    if _is_stale_incarnation(broker, fetch):
+        is_fenced = fetch.leader_epoch != rules.UNKNOWN_EPOCH
+        return "UNKNOWN_LEADER_EPOCH" if is_fenced else broker.version.not_leader_error, None
+    # A fetch from before its broker's last restart: R 3.7.1:108-125 (KAFKA-15221)
+    known = broker.known(fetch.replica) if broker.version.refuses_former_incarnation else None
+    if known and rules.UNKNOWN_EPOCH < fetch.broker_epoch < known.broker_epoch:
         return broker.version.not_leader_error, None
     log = broker.log
     start, end_offset = log.log_start_offset, log.log_end_offset
@@ -51,25 +53,15 @@ def examine_fetch(broker: Broker, fetch: Fetch) -> tuple[str | None, tuple[int, 
     return (None if start <= fetch.offset <= end_offset else "OFFSET_OUT_OF_RANGE"), None
 
 
-def _is_stale_incarnation(broker: Broker, fetch: Fetch) -> bool:
-    """The fetch is from before its broker's last restart. Source: R 3.7.1:108-125 (KAFKA-15221)."""
-    if not broker.version.refuses_former_incarnation or fetch.broker_epoch == rules.UNKNOWN_EPOCH:
-        return False
-    known = broker.known(fetch.replica)
-    return known is not None and fetch.broker_epoch < known.broker_epoch
+def answer(broker: Broker, fetch: m.Fetch) -> m.FetchResponse:
+    """What this fetch gets now: an error, a diverging epoch, or records.
 
-
-def read(broker: Broker, fetch: Fetch) -> FetchResponse:
-    """The records from the fetch's offset on, as many as a response holds, and at least one."""
+    As many as a response holds, and at least one.
+    """
+    error, diverging = examine_fetch(broker, fetch)
+    if error or diverging:
+        return m.FetchResponse(fetch.request, fetch.offset, diverging=diverging, error=error)
     log = broker.log
     most = max(1, broker.settings.replica_fetch_max_bytes // RECORD_BYTES)
     records = log.read(fetch.offset, min(log.log_end_offset, fetch.offset + most))
-    return FetchResponse(fetch.request, fetch.offset, records, log.high_watermark)
-
-
-def answer(broker: Broker, fetch: Fetch) -> FetchResponse:
-    """What this fetch gets now: an error, a diverging epoch, or records."""
-    error, diverging = examine_fetch(broker, fetch)
-    if error or diverging:
-        return FetchResponse(fetch.request, fetch.offset, diverging=diverging, error=error)
-    return read(broker, fetch)
+    return m.FetchResponse(fetch.request, fetch.offset, records, log.high_watermark)

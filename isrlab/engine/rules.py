@@ -143,10 +143,7 @@ def is_out_of_sync(
 
 
 def can_join_isr(
-    expand_rule: int,
-    follower_end_offset: int,
-    high_watermark: int,
-    leader_epoch_start_offset: int,
+    expand_rule: int, follower_end_offset: int, high_watermark: int, leader_epoch_start_offset: int
 ) -> bool:
     """A fetching replica may join: it has reached the high watermark. Time plays no part.
 
@@ -161,10 +158,7 @@ def can_join_isr(
 
 
 def is_isr_eligible(
-    eligibility: int,
-    is_active: bool,
-    fetched_broker_epoch: int,
-    known_broker_epoch: int,
+    eligibility: int, is_active: bool, fetched_broker_epoch: int, known_broker_epoch: int
 ) -> bool:
     """The broker of a replica may be in the ISR as far as the leader's metadata says.
 

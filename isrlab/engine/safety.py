@@ -13,11 +13,11 @@ from itertools import islice
 
 import msgspec
 
-from isrlab.engine.controller import Controller
+from isrlab.engine import messages as m
 from isrlab.engine.frozen import Frozen
 from isrlab.engine.log import Log
-from isrlab.engine.messages import ACKS_ALL
 from isrlab.engine.model import NO_LEADER, Broker, Leader
+from isrlab.engine.partition import Controller
 
 
 @dataclass(slots=True)
@@ -31,10 +31,8 @@ class Verified:
     def follow(self, log: Log) -> None:
         """Start anew unless `log` goes on where the one before ended."""
         before = self.log.records
-        goes_on = log.records is before or (
-            log.log_start_offset == self.log.log_start_offset
-            and log.records[: len(before)] == before
-        )
+        starts_alike = log.log_start_offset == self.log.log_start_offset
+        goes_on = log.records is before or (starts_alike and log.records[: len(before)] == before)
         if not goes_on:
             self.committed = self.acknowledged = 0
         self.log = log
@@ -55,12 +53,9 @@ class View(Frozen):
     def leader(self) -> Broker | None:
         """The broker that leads in the newest epoch, if it is alive and knows it."""
         broker = self.brokers.get(self.controller.leader)
-        is_current = (
-            broker is not None
-            and isinstance(broker.role, Leader)
-            and broker.role.leader_epoch == self.controller.leader_epoch
-        )
-        return broker if is_current else None
+        if broker is None or not isinstance(broker.role, Leader):
+            return None
+        return broker if broker.leader_epoch == self.controller.leader_epoch else None
 
 
 def high_watermark_within_log(view: View) -> str | None:
@@ -76,7 +71,7 @@ def high_watermark_never_back(view: View) -> str | None:
     """A leader's high watermark never goes back within its epoch."""
     for number, broker in view.brokers.items():
         before = view.before.get(number)
-        if before is None or not _leads_on(before, broker):
+        if before is None or _reign(before) is None or _reign(before) != _reign(broker):
             continue
         old, new = before.log.high_watermark, broker.log.high_watermark
         if new < old:
@@ -84,13 +79,10 @@ def high_watermark_never_back(view: View) -> str | None:
     return None
 
 
-def _leads_on(before: Broker, after: Broker) -> bool:
-    return (
-        isinstance(before.role, Leader)
-        and isinstance(after.role, Leader)
-        and before.role.leader_epoch == after.role.leader_epoch
-        and before.broker_epoch == after.broker_epoch
-    )
+def _reign(broker: Broker) -> tuple[int, int] | None:
+    """(leader epoch, broker epoch) of a leader."""
+    is_leader = isinstance(broker.role, Leader)
+    return (broker.leader_epoch, broker.broker_epoch) if is_leader else None
 
 
 def leader_in_isr(view: View) -> str | None:
@@ -133,10 +125,8 @@ def logs_agree(view: View) -> str | None:
         ours = view.leader.log.record_at(offset)
         theirs = view.brokers[number].log.record_at(offset)
         assert ours is not None and theirs is not None
-        return (
-            f"offset {offset} is {ours.id} on leader {view.leader.id} "
-            f"but {theirs.id} on follower {number}"
-        )
+        led = f"{ours.id} on leader {view.leader.id}"
+        return f"offset {offset} is {led} but {theirs.id} on follower {number}"
     return None
 
 
@@ -163,10 +153,9 @@ def acknowledged_records_survive(view: View) -> str | None:
     """An acks=all record survives while fewer than min.insync.replicas disks lost data."""
     if view.leader is None or view.disks_lost >= view.controller.settings.min_insync_replicas:
         return None
-    missing = list(missing_acknowledged(view, ACKS_ALL))
-    return (
-        f"acknowledged (acks=all) {_names(missing)} not in the log of leader" if missing else None
-    )
+    missing = list(missing_acknowledged(view, m.ACKS_ALL))
+    wrong = f"acknowledged (acks=all) {_names(missing)} not in the log of leader"
+    return wrong if missing else None
 
 
 def missing_acknowledged(view: View, acks: int | None = None) -> Iterator[str]:

@@ -12,33 +12,25 @@ changed a rule stands in the label of its form.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import accumulate
-from typing import Annotated, Any, get_type_hints
+from typing import Any
 
-from isrlab.engine.choices import (
-    AfterShrink,
-    ClockReset,
-    Eligibility,
-    EpochEntry,
-    ExpandRule,
-    FollowAgain,
-    Form,
-    HighWatermarkSet,
-    IsrWrite,
-    LagClock,
-    ShrinkRule,
-    Truncation,
-)
+from isrlab.engine import choices as c
 
 LAST = 99  # of the releases that differ in their last number only
+
+
+def switch(off: str, on: str, at_first: bool = False) -> Any:
+    """A rule that is on or off, and what either means in words."""
+    return field(default=at_first, metadata={"words": (off, on)})
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaVersion:
     """One generation: the form of each rule, then the defaults that changed with releases.
 
-    A rule that is on or off says in words what it means to be off, and to be on.
+    What stands here is 0.8.2; `CHANGES` says what came after it.
     """
 
     column: str  # letter in the preset matrix
@@ -49,96 +41,87 @@ class KafkaVersion:
     last: tuple[int, ...]
     in_matrix: bool  # it stands for its column there; changes within a column have rows, too
 
-    lag_clock: LagClock
-    clock_reset: ClockReset
-    shrink_rule: ShrinkRule
-    isr_checks_per_lag_time: int  # 2 since 0.10.2: followers leave after 1.0-1.5 lag times, not 1-2
-    expand_rule: ExpandRule
-    eligibility: Eligibility
-    expand_waits_under_min_isr: Annotated[  # in no release
-        bool,
+    lag_clock: c.LagClock = c.LagClock.LAST_FETCH
+    clock_reset: c.ClockReset = c.ClockReset.ALWAYS
+    shrink_rule: c.ShrinkRule = c.ShrinkRule.STUCK_OR_MESSAGES
+    isr_checks_per_lag_time: int = 1  # followers leave after 1-2 lag times; with 2 after 1-1.5
+    expand_rule: c.ExpandRule = c.ExpandRule.HIGH_WATERMARK
+    eligibility: c.Eligibility = c.Eligibility.ANY
+    # Proposed, and in no release
+    expand_waits_under_min_isr: bool = switch(
         "the ISR also grows under min ISR",
         "under min ISR a replica that would leave again may not join (KAFKA-19996)",
-    ]
-    high_watermark_set: HighWatermarkSet
-    high_watermark_held_under_min_isr: Annotated[
-        bool,
-        "high watermark also moves under min ISR",
-        "high watermark held under min ISR (KAFKA-15583)",
-    ]
-    high_watermark_after_shrink: AfterShrink
-    high_watermark_only_if_follower_moved: Annotated[
-        bool,
+    )
+    high_watermark_set: c.HighWatermarkSet = c.HighWatermarkSet.ISR
+    high_watermark_held_under_min_isr: bool = switch(
+        "high watermark also moves under min ISR", "high watermark held under min ISR (KAFKA-15583)"
+    )
+    high_watermark_after_shrink: c.AfterShrink = c.AfterShrink.AT_ONCE
+    high_watermark_only_if_follower_moved: bool = switch(
         "high watermark checked at every fetch",
         "high watermark checked only when a follower has moved (KAFKA-8841)",
-    ]
-    isr_write: IsrWrite
-    truncation: Truncation
-    follow_again: FollowAgain
-    epoch_entry: EpochEntry
-    cleans_epochs_at_log_end: Annotated[
-        bool,
+    )
+    isr_write: c.IsrWrite = c.IsrWrite.ZOOKEEPER
+    truncation: c.Truncation = c.Truncation.HIGH_WATERMARK
+    follow_again: c.FollowAgain = c.FollowAgain.OTHER_LEADER
+    epoch_entry: c.EpochEntry = c.EpochEntry.NONE
+    cleans_epochs_at_log_end: bool = switch(
         "a truncation to the log end keeps empty epochs",
         "a truncation to the log end drops empty epochs (KAFKA-10706)",
-    ]
-    pushes_high_watermark: Annotated[
-        bool,
+    )
+    pushes_high_watermark: bool = switch(
         "a new high watermark answers no fetch",
         "a new high watermark answers waiting fetches (KIP-392)",
-    ]
-    epoch_bump_on_isr_shrink: Annotated[  # KRaft until metadata version 3.6
-        bool,
+    )
+    # KRaft until metadata version 3.6
+    epoch_bump_on_isr_shrink: bool = switch(
         "a shrink leaves the leader epoch as it is (KAFKA-15021)",
         "KRaft: a shrink raises the leader epoch",
-    ]
-    logs_expanding_isr: Annotated[
-        bool, 'no "Expanding ISR" line in the log', 'an "Expanding ISR" line in the log'
-    ]
-    fences_stale_leader_epoch: Annotated[
-        bool,
-        "requests carry no leader epoch",
-        "requests carry the leader epoch they expect (KIP-320)",
-    ]
-    refuses_former_incarnation: Annotated[
-        bool,
+    )
+    logs_expanding_isr: bool = switch(
+        'no "Expanding ISR" line in the log', 'an "Expanding ISR" line in the log', at_first=True
+    )
+    fences_stale_leader_epoch: bool = switch(
+        "requests carry no leader epoch", "requests carry the leader epoch they expect (KIP-320)"
+    )
+    refuses_former_incarnation: bool = switch(
         "a fetch from before its broker's restart is served",
         "a fetch from before its broker's restart is refused (KAFKA-15221)",
-    ]
-    halts_on_log_end_past_leader: Annotated[
-        bool,
+    )
+    halts_on_log_end_past_leader: bool = switch(
         "a follower ahead of its leader truncates",
         "a follower ahead of a clean leader halts",
-    ]
-    notices_fast_bounce: Annotated[
-        bool,
+        at_first=True,
+    )
+    notices_fast_bounce: bool = switch(
         "a fast restart goes unnoticed by the controller",
         "no restart is too fast for the controller (KIP-380)",
-    ]
-    keeps_last_isr_member: Annotated[
-        bool,
+    )
+    keeps_last_isr_member: bool = switch(
         "with unclean election, the ISR may become empty",
         "the last ISR member stays in when it dies, even with unclean election",
-    ]
-    accepts_any_acks: Annotated[
-        bool, "acks are 0, 1 or all", "acks=2 and more wait for that many copies"
-    ]
-    not_leader_error: str  # what a broker that does not lead answers
-    kraft: Annotated[  # the usual mode; 2.8-3.2 had it as a preview, 3.3-3.9 kept ZooKeeper as well
-        bool, "ZooKeeper is the usual mode", "KRaft is the usual mode"
-    ]
-    eligible_leader_replicas: Annotated[
-        bool,
-        "no eligible leader replicas",
-        "eligible leader replicas, for new clusters (KIP-966)",
-    ]
+    )
+    accepts_any_acks: bool = switch(
+        "acks are 0, 1 or all", "acks=2 and more wait for that many copies", at_first=True
+    )
+    not_leader_error: str = "NOT_LEADER_FOR_PARTITION"  # what a broker that does not lead answers
+    # the usual mode; 2.8-3.2 had it as a preview, 3.3-3.9 kept ZooKeeper as well
+    kraft: bool = switch("ZooKeeper is the usual mode", "KRaft is the usual mode")
+    eligible_leader_replicas: bool = switch(
+        "no eligible leader replicas", "eligible leader replicas, for new clusters (KIP-966)"
+    )
+    unclean_leader_election_enable: bool = switch(
+        "unclean election is off (KIP-106)", "unclean election is on", at_first=True
+    )
+    replica_lag_time_max_ms: int = 10_000  # KIP-537 made it 30 s
+    replica_lag_max_messages: int | None = 4_000  # 0.8 only
+    session_timeout_ms: int = 6_000  # ZooKeeper session, or KRaft broker session
+    producer_acks: int = 1  # of the Java producer; -1 is "all" (KIP-679)
 
-    unclean_leader_election_enable: Annotated[
-        bool, "unclean election is off (KIP-106)", "unclean election is on"
-    ]
-    replica_lag_time_max_ms: int  # KIP-537 made it 30 s
-    replica_lag_max_messages: int | None  # 0.8 only
-    session_timeout_ms: int  # ZooKeeper session, or KRaft broker session
-    producer_acks: int  # of the Java producer; -1 is "all" (KIP-679)
+    @property
+    def writes_zookeeper(self) -> bool:
+        """Leaders write ISR changes into ZooKeeper themselves; from 2.7 they ask the controller."""
+        return self.isr_write <= c.IsrWrite.ZOOKEEPER_NOTIFY
 
     @property
     def removal_raises_leader_epoch(self) -> bool:
@@ -157,10 +140,10 @@ class KafkaVersion:
         if isinstance(name, KafkaVersion):
             return name
         numbers = release(name)
-        found = [v for v in GENERATIONS if v.first <= numbers]
-        if not found:
+        begun = [v for v in GENERATIONS if v.first <= numbers]
+        if not begun:
             raise ValueError(unknown(name))
-        return found[-1]
+        return begun[-1]
 
     def with_(self, **choices: object) -> KafkaVersion:
         """The same generation with some choices switched by hand, named so that it shows."""
@@ -174,10 +157,10 @@ class KafkaVersion:
     def label(self, rule: str) -> str:
         """The form of one rule in words, with the KIP or JIRA that brought it."""
         value = getattr(self, rule)
-        if isinstance(value, Form):
+        if isinstance(value, c.Form):
             return value.label
         if isinstance(value, bool):
-            return str(get_type_hints(KafkaVersion, include_extras=True)[rule].__metadata__[value])
+            return next(str(f.metadata["words"][value]) for f in fields(self) if f.name == rule)
         return f"{rule.replace('_', ' ')}: {self.form(rule)}"
 
     def form(self, rule: str) -> str:
@@ -185,7 +168,7 @@ class KafkaVersion:
         value = getattr(self, rule)
         if isinstance(value, bool):
             return "yes" if value else "no"
-        if isinstance(value, Form):
+        if isinstance(value, c.Form):
             return value.name.lower().replace("_", " ")
         if rule == "producer_acks" and value == -1:
             return "all"
@@ -234,89 +217,49 @@ def row(
     return {**named, "first": ends[0], "last": ends[1], "in_matrix": in_matrix, **changes}
 
 
-def after(before: KafkaVersion, changes: dict[str, Any]) -> KafkaVersion:
-    """The generation that a row makes of the one before it: all it does not name stays."""
-    return replace(before, **changes)
-
-
 # Some changes within a column have a row of their own (2.0.0, 3.0). Left out: 0.8.0 and 0.8.1 had
 # no min.insync.replicas; 0.11.0-1.0.1 and 1.1.0 cut nothing when both logs are without epochs
 # (KAFKA-6857: upgrades only); 2.7.0 and 2.7.1 took an answer with their own partition epoch for an
 # old one.
-FIRST = KafkaVersion(
-    **row(("A", "0.8.2", "0.8.2", "0.8.2.2")),
-    lag_clock=LagClock.LAST_FETCH,
-    clock_reset=ClockReset.ALWAYS,
-    shrink_rule=ShrinkRule.STUCK_OR_MESSAGES,
-    isr_checks_per_lag_time=1,
-    expand_rule=ExpandRule.HIGH_WATERMARK,
-    eligibility=Eligibility.ANY,
-    expand_waits_under_min_isr=False,
-    high_watermark_set=HighWatermarkSet.ISR,
-    high_watermark_held_under_min_isr=False,
-    high_watermark_after_shrink=AfterShrink.AT_ONCE,
-    high_watermark_only_if_follower_moved=False,
-    isr_write=IsrWrite.ZOOKEEPER,
-    truncation=Truncation.HIGH_WATERMARK,
-    follow_again=FollowAgain.OTHER_LEADER,
-    epoch_entry=EpochEntry.NONE,
-    cleans_epochs_at_log_end=False,
-    pushes_high_watermark=False,
-    epoch_bump_on_isr_shrink=False,
-    logs_expanding_isr=True,
-    fences_stale_leader_epoch=False,
-    refuses_former_incarnation=False,
-    halts_on_log_end_past_leader=True,
-    notices_fast_bounce=False,
-    keeps_last_isr_member=False,
-    accepts_any_acks=True,
-    not_leader_error="NOT_LEADER_FOR_PARTITION",
-    kraft=False,
-    eligible_leader_replicas=False,
-    unclean_leader_election_enable=True,
-    replica_lag_time_max_ms=10_000,
-    replica_lag_max_messages=4_000,
-    session_timeout_ms=6_000,
-    producer_acks=1,
-)
 CHANGES = (
+    row(("A", "0.8.2", "0.8.2", "0.8.2.2")),
     row(
         ("B", "0.9.0", "0.9.0-0.10.1", "0.9.0.1"),
-        lag_clock=LagClock.READ_TO_LOG_END,
-        clock_reset=ClockReset.NEVER,
-        shrink_rule=ShrinkRule.TIME,
-        isr_write=IsrWrite.ZOOKEEPER_NOTIFY,
+        lag_clock=c.LagClock.READ_TO_LOG_END,
+        clock_reset=c.ClockReset.NEVER,
+        shrink_rule=c.ShrinkRule.TIME,
+        isr_write=c.IsrWrite.ZOOKEEPER_NOTIFY,
         accepts_any_acks=False,
         replica_lag_max_messages=None,
     ),
     row(
         ("C", "0.10.2", "0.10.2", "0.10.2.2"),
-        lag_clock=LagClock.CAUGHT_UP_TO_PREVIOUS_FETCH,
-        clock_reset=ClockReset.ALWAYS,
+        lag_clock=c.LagClock.CAUGHT_UP_TO_PREVIOUS_FETCH,
+        clock_reset=c.ClockReset.ALWAYS,
         isr_checks_per_lag_time=2,
-        high_watermark_set=HighWatermarkSet.ISR_OR_FRESH_CLOCK,
+        high_watermark_set=c.HighWatermarkSet.ISR_OR_FRESH_CLOCK,
     ),
     row(
         ("D", "0.11", "0.11-1.0", "0.11.0.2"),
-        truncation=Truncation.EPOCH_ONE_ROUND,
-        epoch_entry=EpochEntry.ON_APPEND,
+        truncation=c.Truncation.EPOCH_ONE_ROUND,
+        epoch_entry=c.EpochEntry.ON_APPEND,
         unclean_leader_election_enable=False,
     ),
     row(("D", "1.1", "1.1", "1.1.1"), in_matrix=False, keeps_last_isr_member=True),
-    row(("D", "2.0.0", "2.0.0", "2.0.0"), in_matrix=False, truncation=Truncation.EPOCH_ITERATIVE),
+    row(("D", "2.0.0", "2.0.0", "2.0.0"), in_matrix=False, truncation=c.Truncation.EPOCH_ITERATIVE),
     row(
         ("E", "2.0", "2.0.1", "2.0.1"),
         in_matrix=False,
-        expand_rule=ExpandRule.EPOCH_START,
-        epoch_entry=EpochEntry.ON_BECOMING_LEADER,
-        follow_again=FollowAgain.AFTER_A_GAP,
+        expand_rule=c.ExpandRule.EPOCH_START,
+        epoch_entry=c.EpochEntry.ON_BECOMING_LEADER,
+        follow_again=c.FollowAgain.AFTER_A_GAP,
         halts_on_log_end_past_leader=False,
     ),
     row(
         ("E", "2.1", "2.1", "2.1.1"),
         in_matrix=False,
-        shrink_rule=ShrinkRule.TIME_UNLESS_AT_LOG_END,
-        follow_again=FollowAgain.EVERY_EPOCH,
+        shrink_rule=c.ShrinkRule.TIME_UNLESS_AT_LOG_END,
+        follow_again=c.FollowAgain.EVERY_EPOCH,
         fences_stale_leader_epoch=True,
     ),
     row(("E", "2.2", "2.2-2.3", "2.2.2"), notices_fast_bounce=True),
@@ -335,30 +278,32 @@ CHANGES = (
     row(("H", "2.6", "2.6.1-2.6.3", "2.6.3"), cleans_epochs_at_log_end=True),
     row(
         ("I", "2.7", "2.7", "2.7.2"),
-        isr_write=IsrWrite.ALTER_ISR,
-        high_watermark_set=HighWatermarkSet.MAXIMAL_ISR_OR_FRESH_CLOCK,
-        high_watermark_after_shrink=AfterShrink.NEVER,
+        isr_write=c.IsrWrite.ALTER_ISR,
+        high_watermark_set=c.HighWatermarkSet.MAXIMAL_ISR_OR_FRESH_CLOCK,
+        high_watermark_after_shrink=c.AfterShrink.NEVER,
         logs_expanding_isr=False,
     ),
     row(
-        ("J", "2.8", "2.8", "2.8.2"), truncation=Truncation.ON_FETCH, epoch_bump_on_isr_shrink=True
+        ("J", "2.8", "2.8", "2.8.2"),
+        truncation=c.Truncation.ON_FETCH,
+        epoch_bump_on_isr_shrink=True,
     ),
     row(("J", "3.0", "3.0", "3.0.2"), in_matrix=False, producer_acks=-1),
-    row(("K", "3.1", "3.1", "3.1.2"), high_watermark_after_shrink=AfterShrink.ON_COMMIT),
-    row(("K", "3.2", "3.2", "3.2.3"), in_matrix=False, isr_write=IsrWrite.ALTER_PARTITION),
+    row(("K", "3.1", "3.1", "3.1.2"), high_watermark_after_shrink=c.AfterShrink.ON_COMMIT),
+    row(("K", "3.2", "3.2", "3.2.3"), in_matrix=False, isr_write=c.IsrWrite.ALTER_PARTITION),
     row(
         ("L", "3.3", "3.3-3.4", "3.3.2"),
-        clock_reset=ClockReset.ON_EPOCH_BUMP,
-        eligibility=Eligibility.NOT_FENCED,
-        high_watermark_set=HighWatermarkSet.MAXIMAL_ISR_OR_CAUGHT_UP,
-        epoch_entry=EpochEntry.ON_EPOCH_BUMP,
+        clock_reset=c.ClockReset.ON_EPOCH_BUMP,
+        eligibility=c.Eligibility.NOT_FENCED,
+        high_watermark_set=c.HighWatermarkSet.MAXIMAL_ISR_OR_CAUGHT_UP,
+        epoch_entry=c.EpochEntry.ON_EPOCH_BUMP,
         kraft=True,
         session_timeout_ms=9_000,
     ),
-    row(("L", "3.5", "3.5", "3.5.2"), in_matrix=False, eligibility=Eligibility.BROKER_EPOCH),
+    row(("L", "3.5", "3.5", "3.5.2"), in_matrix=False, eligibility=c.Eligibility.BROKER_EPOCH),
     row(
         ("M", "3.6", "3.6", "3.6.2"),
-        high_watermark_set=HighWatermarkSet.MAXIMAL_ISR_OR_CAUGHT_UP_AND_ELIGIBLE,
+        high_watermark_set=c.HighWatermarkSet.MAXIMAL_ISR_OR_CAUGHT_UP_AND_ELIGIBLE,
         epoch_bump_on_isr_shrink=False,
     ),
     row(
@@ -370,5 +315,10 @@ CHANGES = (
     row(("O", "4.1", "4.1-4.3", "trunk of 2024-10-25"), eligible_leader_replicas=True),
 )
 
-GENERATIONS: tuple[KafkaVersion, ...] = tuple(accumulate(CHANGES, after, initial=FIRST))
+# A generation is the one before it, but for what its row names
+GENERATIONS: tuple[KafkaVersion, ...] = tuple(
+    accumulate(
+        CHANGES[1:], lambda before, row: replace(before, **row), initial=KafkaVersion(**CHANGES[0])
+    )
+)
 PRESETS: dict[str, KafkaVersion] = {v.column: v for v in GENERATIONS if v.in_matrix}

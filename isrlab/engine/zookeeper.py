@@ -11,78 +11,62 @@ Source: PartitionLeaderSelector.scala 0.8.2.2:49-98, Election.scala 2.7.2, Repli
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
-from isrlab.engine.frozen import Frozen, replace
 from isrlab.engine.model import NO_LEADER
-from isrlab.engine.partition import PartitionState
+from isrlab.engine.partition import Controller
 
 
-class Site(Frozen):
-    """What the controller knows of the brokers, and what it may do."""
-
-    replicas: tuple[int, ...]  # assigned, preferred leader first
-    available: Collection[int]  # alive, and not shutting down
-    allows_unclean: bool
-    keeps_last_member: bool
-
-
-def elect(state: PartitionState, site: Site) -> PartitionState:
+def elect(controller: Controller, asks_unclean: bool = False) -> Controller:
     """A leader from the ISR; else, if that is allowed, any live replica; else none."""
-    leader = first_in_sync(state, site)
+    available = controller.available
+    leader = _first_in_sync(controller)
     if leader != NO_LEADER:
-        return with_leader(state, leader, tuple(i for i in state.isr if i in site.available))
-    leader = next((r for r in site.replicas if r in site.available), NO_LEADER)
-    if leader != NO_LEADER and site.allows_unclean:
-        return with_leader(state, leader, (leader,))
-    if state.leader == NO_LEADER:
-        return state
-    keeps = site.keeps_last_member or not site.allows_unclean
-    return with_leader(state, NO_LEADER, state.isr if keeps else ())
+        return _write(controller, leader, tuple(i for i in controller.isr if i in available))
+    allows_unclean = asks_unclean or controller.settings.unclean_leader_election_enable
+    leader = next((r for r in controller.replicas if r in available), NO_LEADER)
+    if leader != NO_LEADER and allows_unclean:
+        return _write(controller, leader, (leader,))
+    if controller.leader == NO_LEADER:
+        return controller
+    keeps = controller.version.keeps_last_isr_member or not allows_unclean
+    return _write(controller, NO_LEADER, controller.isr if keeps else ())
 
 
-def elect_preferred(state: PartitionState, site: Site) -> PartitionState:
+def elect_preferred(controller: Controller) -> Controller:
     """The first assigned replica leads, if it is alive and in the ISR."""
-    head = site.replicas[0]
-    if head == state.leader or head not in state.isr or head not in site.available:
-        return state
-    return with_leader(state, head, state.isr)
+    head = controller.replicas[0]
+    is_in_sync = head in controller.isr and head in controller.available
+    if head == controller.leader or not is_in_sync:
+        return controller
+    return _write(controller, head, controller.isr)
 
 
-def first_in_sync(state: PartitionState, site: Site) -> int:
-    candidates = (r for r in site.replicas if r in state.isr and r in site.available)
-    return next(candidates, NO_LEADER)
-
-
-def without(state: PartitionState, broker: int) -> PartitionState:
-    """The ISR without `broker`, unless it is the last member."""
-    if broker not in state.isr or len(state.isr) == 1:
-        return state
-    return with_leader(state, state.leader, tuple(i for i in state.isr if i != broker))
-
-
-def lose(state: PartitionState, broker: int, site: Site) -> PartitionState:
+def lose(controller: Controller, broker: int) -> Controller:
     """A broker is dead: elect another leader if it led, and take it out of the ISR."""
-    if state.leader == broker:
-        state = elect(state, site)
-    return without(state, broker)
+    return _without(elect(controller) if controller.leader == broker else controller, broker)
 
 
-def shut_down(state: PartitionState, broker: int, site: Site) -> PartitionState:
+def shut_down(controller: Controller, broker: int) -> Controller:
     """A broker wants to stop: another takes over its leadership, and it leaves the ISR."""
-    if state.leader != broker:
-        return without(state, broker)
-    successor = first_in_sync(state, site)
+    if controller.leader != broker:
+        return _without(controller, broker)
+    successor = _first_in_sync(controller)
     if successor == NO_LEADER:
-        return state
-    return with_leader(state, successor, tuple(i for i in state.isr if i != broker))
+        return controller
+    return _write(controller, successor, tuple(i for i in controller.isr if i != broker))
 
 
-def with_leader(state: PartitionState, leader: int, isr: tuple[int, ...]) -> PartitionState:
-    return replace(
-        state,
-        leader=leader,
-        isr=isr,
-        leader_epoch=state.leader_epoch + 1,
-        partition_epoch=state.partition_epoch + 1,
-    )
+def _first_in_sync(controller: Controller) -> int:
+    in_sync = (r for r in controller.replicas if r in controller.isr)
+    return next((r for r in in_sync if r in controller.available), NO_LEADER)
+
+
+def _without(controller: Controller, broker: int) -> Controller:
+    """The ISR without `broker`, unless it is the last member."""
+    if broker not in controller.isr or len(controller.isr) == 1:
+        return controller
+    isr = tuple(i for i in controller.isr if i != broker)
+    return _write(controller, controller.leader, isr)
+
+
+def _write(controller: Controller, leader: int, isr: tuple[int, ...]) -> Controller:
+    return controller.storing(leader=leader, isr=isr, leader_epoch=controller.leader_epoch + 1)

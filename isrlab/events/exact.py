@@ -73,17 +73,17 @@ def isr_spans(
     to the first change, if that says which ISR was before.
     """
     last = events.group_by("run").aggregate([("ts_ms", "max")]).to_pylist()
-    ends = {row["run"]: row["ts_ms_max"] if end_ms is None else end_ms for row in last}
     points: dict[Key, list[tuple[int, list[int]]]] = {}
     for key, ts_ms, before, isr, _ in _changes(events, end_ms):
-        if key not in points:
-            points[key] = [] if start_ms is None or before is None else [(start_ms, before)]
-        points[key].append((ts_ms, isr))
-    for key, found in points.items():
-        found.append((ends[key.run], []))
+        first = [] if start_ms is None or before is None else [(start_ms, before)]
+        points.setdefault(key, first).append((ts_ms, isr))
+    ends = {row["run"]: row["ts_ms_max"] if end_ms is None else end_ms for row in last}
     return {
-        key: [IsrSpan(start, end, tuple(isr)) for (start, isr), (end, _) in pairwise(found)]
-        for key, found in points.items()
+        key: [
+            IsrSpan(start_ms, end_ms, tuple(isr))
+            for (start_ms, isr), (end_ms, _) in pairwise([*changes, (ends[key.run], [])])
+        ]
+        for key, changes in points.items()
     }
 
 
@@ -94,16 +94,15 @@ def moves(events: pa.Table, end_ms: int | None = None) -> list[Move]:
 
 def absences(events: pa.Table, end_ms: int | None = None) -> list[Absence]:
     """Every time that a replica left an ISR, in order of leaving."""
-    found: list[Absence] = []
+    absent: list[Absence] = []
     places: dict[tuple[Key, int], int] = {}  # of those that are out now
     for (key, ts_ms, replica, joined), evictor in _moves(events, end_ms):
         if not joined:
-            places[key, replica] = len(found)
-            found.append(Absence(key, replica, ts_ms, None, **evictor))
-        elif (key, replica) in places:
-            place = places.pop((key, replica))
-            found[place] = found[place]._replace(end_ms=ts_ms)
-    return found
+            places[key, replica] = len(absent)
+            absent.append(Absence(key, replica, ts_ms, None, **evictor))
+        elif (place := places.pop((key, replica), None)) is not None:
+            absent[place] = absent[place]._replace(end_ms=ts_ms)
+    return absent
 
 
 def evictions(events: pa.Table, end_ms: int | None = None) -> list[Absence]:
@@ -122,9 +121,9 @@ def waits(events: pa.Table) -> list[Wait]:
 
 def _rows(events: pa.Table, *kinds: str) -> list[dict[str, Any]]:
     """The rows of these kinds in order of time, `detail` as a dict."""
-    chosen = events.filter(pc.is_in(events["kind"], pa.array(kinds))).to_pylist()
-    rows = [row | {"detail": dict(row["detail"] or ())} for row in chosen]
-    return sorted(rows, key=lambda row: row["ts_ms"])
+    rows = events.filter(pc.is_in(events["kind"], pa.array(kinds))).to_pylist()
+    in_order = sorted(rows, key=lambda row: row["ts_ms"])
+    return [row | {"detail": dict(row["detail"] or ())} for row in in_order]
 
 
 def _moves(events: pa.Table, end_ms: int | None) -> Iterator[tuple[Move, dict[str, Any]]]:
@@ -140,20 +139,18 @@ def _changes(
     """Changes of the stored ISR in order: key, ms, ISR before (None: not known) and after, and of
     a leader's shrink the last four fields of `Absence`."""
     known: dict[Key, tuple[list[int], int]] = {}  # the ISR, and its partition epoch
-    requests: dict[Key, dict[str, Any]] = {}
+    shrinks: dict[Key, dict[str, Any]] = {}  # what was last asked for
     for row in _rows(events, "isr_shrink", "isr_commit"):
-        key = Key(row["run"], row["topic"], row["partition"])
-        if end_ms is not None and row["ts_ms"] > end_ms:
+        key, ts_ms, isr = Key(row["run"], row["topic"], row["partition"]), row["ts_ms"], row["isr"]
+        if end_ms is not None and ts_ms > end_ms:
             return
-        if row["kind"] == "isr_shrink":
-            requests[key] = row
-            continue
         before, epoch = known.get(key, (row["isr_before"], -1))
-        new_epoch = epoch if row["partition_epoch"] is None else row["partition_epoch"]
-        if new_epoch >= epoch:
-            known[key] = row["isr"], new_epoch
-            if before is None or set(before) != set(row["isr"]):
-                yield key, row["ts_ms"], before, row["isr"], _evictor(row, requests.get(key))
+        if row["kind"] == "isr_shrink":
+            shrinks[key] = row
+        elif row["partition_epoch"] is None or row["partition_epoch"] >= epoch:
+            known[key] = isr, epoch if row["partition_epoch"] is None else row["partition_epoch"]
+            if before is None or set(before) != set(isr):
+                yield key, ts_ms, before, isr, _evictor(row, shrinks.get(key))
 
 
 def _evictor(commit: dict[str, Any], shrink: dict[str, Any] | None) -> dict[str, Any]:

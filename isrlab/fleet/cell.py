@@ -9,14 +9,20 @@ import numpy as np
 
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.kernel import compiled
 from isrlab.fleet.kernel import state as s
-from isrlab.fleet.kernel.clock import is_compiled
 from isrlab.fleet.kernel.clock import run as run_kernel
 from isrlab.fleet.layout import assignment, fetcher_id
 from isrlab.fleet.progress import shown
 from isrlab.fleet.recorded import Recorded, of_cell
 
 FIRST_CAPACITY = 4_096
+COUNTS = {  # name -> place in `State.scalars`
+    "records": s.APPENDED,
+    "fetches": s.FETCHES,
+    "partition_fetches": s.COVERED,
+    "positions_evaluated": s.READS,
+}
 KRAFT_STOP_MS = 100  # from the removal of a broker that shuts down until its fetchers stop
 
 
@@ -54,21 +60,13 @@ def cell(config: FleetConfig, leader: int, recorded: Recorded | None = None) -> 
     """
     replicas = assignment(config.partitions, config.brokers, config.replication_factor)
     partitions = np.flatnonzero(replicas[:, 0] == leader)
-    followers = replicas[partitions, 1:]
-    readers = [
-        (int(broker), fetcher)
-        for broker in np.unique(followers)
-        for fetcher in range(config.num_replica_fetchers)
-    ]
-    number = {reader: index for index, reader in enumerate(readers)}
-    fetchers = [fetcher_id(p, config.num_replica_fetchers) for p in partitions.tolist()]
-    thread_of = np.array(
-        [[number[b, f] for b in row] for row, f in zip(followers.tolist(), fetchers, strict=True)],
-        dtype=np.int64,
-    )
-    brokers = [broker for broker, _ in readers]
+    followers, fetchers = replicas[partitions, 1:], config.num_replica_fetchers
+    brokers = np.unique(followers)
+    mine = np.array([fetcher_id(p, fetchers) for p in partitions.tolist()], dtype=np.int64)
+    thread_of = np.searchsorted(brokers, followers) * fetchers + mine[:, None]
+    thread_brokers = np.repeat(brokers, fetchers).tolist()
     share = recorded or of_cell(config, leader)
-    return Cell(leader, partitions, followers, thread_of, brokers, share)
+    return Cell(leader, partitions, followers, thread_of, thread_brokers, share)
 
 
 def setup(config: FleetConfig, one: Cell) -> s.Setup:
@@ -123,31 +121,31 @@ def run_cell(
     config: FleetConfig, leader: int, watched: int | None = None, sample_ms: int = 0
 ) -> CellRun:
     """Run one cell. `watched` is a partition of it, looked at every `sample_ms`."""
-    one = cell(config, leader)
-    place = -1 if watched is None else int(np.flatnonzero(one.partitions == watched)[0])
-    rows = 0 if watched is None else -(-config.duration_ms // sample_ms)
-    samples = np.zeros((rows, 4 + one.followers.shape[1]), dtype=np.int64)
-    runs = list(_run_windows(config, one, samples, s.Out(_buffer(), samples, place, sample_ms)))
+    runs = list(run_cell_in_windows(config, leader, None, watched, sample_ms))
     return runs[-1]._replace(events=np.concatenate([run.events for run in runs]))
 
 
 def run_cell_in_windows(
-    config: FleetConfig, leader: int, recorded: Recorded | None = None
+    config: FleetConfig,
+    leader: int,
+    recorded: Recorded | None = None,
+    watched: int | None = None,
+    sample_ms: int = 0,
 ) -> Iterator[CellRun]:
     """Run one cell and give its events a window at a time; the counts are those up to then."""
     one = cell(config, leader, recorded)
-    samples = np.zeros((0, 4 + one.followers.shape[1]), dtype=np.int64)
-    return _run_windows(config, one, samples, s.Out(_buffer(), samples, -1, 0))
-
-
-def _run_windows(config: FleetConfig, one: Cell, samples: s.Ints, out: s.Out) -> Iterator[CellRun]:
-    state = s.new_state(setup(config, one), out)
+    place = -1 if watched is None else int(np.flatnonzero(one.partitions == watched)[0])
+    rows = 0 if watched is None else -(-config.duration_ms // sample_ms)
+    samples = np.zeros((rows, 4 + one.followers.shape[1]), dtype=np.int64)
+    state = s.new_state(setup(config, one), s.Out(_buffer(), samples, place, sample_ms))
     batches = 0
-    recorded = one.recorded.arrivals if one.recorded else None
-    for until_ms, arrivals in load.windows(config, one.partitions, recorded=recorded):
+    trace = one.recorded.arrivals if one.recorded else None
+    for until_ms, arrivals in load.windows(config, one.partitions, recorded=trace):
         state, events = _run_window(state, arrivals, until_ms)
         batches += len(arrivals.ts_ms)
-        yield CellRun(one, events, samples, state.latencies, _counts(state, batches), until_ms)
+        counts = {name: int(state.scalars[at]) for name, at in COUNTS.items()}
+        counts["batches"] = batches
+        yield CellRun(one, events, samples, state.latencies, counts, until_ms)
 
 
 def _run_window(state: s.State, arrivals: s.Arrivals, until_ms: int) -> tuple[s.State, s.Ints]:
@@ -169,21 +167,11 @@ def _run_window(state: s.State, arrivals: s.Arrivals, until_ms: int) -> tuple[s.
 
 def _run(state: s.State, arrivals: s.Arrivals, until_ms: int) -> int:
     """Run the kernel; the first time on a machine it is compiled."""
-    if is_compiled():
+    if compiled.is_ready(run_kernel):
         return run_kernel(state, arrivals, until_ms)
-    with shown(lambda: "compiling the kernel, once on this machine"):
+    with shown(lambda: "compiling the kernel, once on this machine"), compiled.one_at_a_time():
         return run_kernel(state, arrivals, until_ms)
 
 
 def _buffer(capacity: int = 0) -> s.Ints:
     return np.zeros((capacity or FIRST_CAPACITY, s.EVENT_COLUMNS), np.int64)
-
-
-def _counts(state: s.State, batches: int) -> dict[str, int]:
-    return {
-        "batches": batches,
-        "records": int(state.scalars[s.APPENDED]),
-        "fetches": int(state.scalars[s.FETCHES]),
-        "partition_fetches": int(state.scalars[s.COVERED]),
-        "positions_evaluated": int(state.scalars[s.READS]),
-    }

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from dataclasses import Field, asdict, dataclass, field, fields, replace
 from typing import Any
 
+from isrlab.engine.choices import IsrWrite
 from isrlab.engine.rules import effective_min_isr, isr_check_period_ms
-from isrlab.engine.versions import IsrWrite, KafkaVersion
+from isrlab.engine.versions import KafkaVersion
 from isrlab.fleet.kernel.state import Links, Rules
 
 LOADS: dict[str, str] = {
@@ -21,7 +22,7 @@ LOADS: dict[str, str] = {
 }
 TRACE = "trace"  # the load that is not drawn but read from `trace_file`
 NO_MESSAGE_LIMIT = 2**62
-MOST_BATCH_RECORDS = 10**9  # counts of records in a batch have 32 bits
+MOST_RECORDS = 10**9  # counts of records in a batch have 32 bits
 DAY_MINUTES = 1440.0
 
 
@@ -135,16 +136,11 @@ class FleetConfig:
     def __post_init__(self) -> None:
         object.__setattr__(self, "trace_file", str(self.trace_file))  # a Path has no JSON
         KafkaVersion.of(self.version)
-        if self.load not in (*LOADS, TRACE):
-            raise ValueError(f"unknown load {self.load!r}; known: {', '.join([*LOADS, TRACE])}")
         for item in fields(self):
             object.__setattr__(self, item.name, _checked(item, getattr(self, item.name)))
-        if self.replication_factor > self.brokers:
-            raise ValueError(
-                f"replication_factor={self.replication_factor} needs as many brokers; "
-                f"valid: 2 to brokers={self.brokers}"
-            )
-        _check_load(self)
+        for is_wrong, problem in _problems(self):
+            if is_wrong:
+                raise ValueError(problem)
 
     @property
     def run(self) -> str:
@@ -169,11 +165,8 @@ class FleetConfig:
     @property
     def lag_messages(self) -> int | None:
         """replica.lag.max.messages, given or by default; None where there is no such rule."""
-        if self.kafka.replica_lag_max_messages is None:
-            return None
-        if self.replica_lag_max_messages is not None:
-            return self.replica_lag_max_messages
-        return self.kafka.replica_lag_max_messages
+        default, given = self.kafka.replica_lag_max_messages, self.replica_lag_max_messages
+        return default if default is None or given is None else given
 
     @property
     def isr_check_period_ms(self) -> int:
@@ -183,38 +176,28 @@ class FleetConfig:
     def with_(self, **changes: Any) -> FleetConfig:
         """The same fleet with some numbers changed."""
         known = [item.name for item in fields(self)]
-        unknown = sorted(set(changes) - set(known))
-        if unknown:
+        if unknown := sorted(set(changes) - set(known)):
             raise ValueError(f"unknown setting {unknown[0]!r}; known: {', '.join(known)}")
         return replace(self, **changes)
 
     def rules(self) -> Rules:
         """The version's choices as the kernel takes them."""
-        kafka = self.kafka
-        messages = self.lag_messages
-        return Rules(
-            lag_clock=int(kafka.lag_clock),
-            shrink_rule=int(kafka.shrink_rule),
-            expand_rule=int(kafka.expand_rule),
-            eligibility=int(kafka.eligibility),
-            high_watermark_set=int(kafka.high_watermark_set),
-            high_watermark_held_under_min_isr=kafka.high_watermark_held_under_min_isr,
-            high_watermark_after_shrink=int(kafka.high_watermark_after_shrink),
-            high_watermark_only_if_follower_moved=kafka.high_watermark_only_if_follower_moved,
-            pushes_high_watermark=kafka.pushes_high_watermark,
-            waits_for_controller=kafka.isr_write >= IsrWrite.ALTER_ISR,
-            removal_raises_leader_epoch=kafka.removal_raises_leader_epoch,
-            fetches_after_removal=kafka.kraft,
-            clock_reset=int(kafka.clock_reset),
-            fences_stale_leader_epoch=kafka.fences_stale_leader_epoch,
-            replica_lag_time_max_ms=self.lag_time_ms,
-            replica_lag_max_messages=NO_MESSAGE_LIMIT if messages is None else messages,
-            isr_check_period_ms=self.isr_check_period_ms,
-            min_isr=self.min_isr(self.replication_factor),
-            isr_commit_ms=self.isr_commit_ms,
-            request_timeout_ms=self.request_timeout_ms,
-            delivery_timeout_ms=self.delivery_timeout_ms,
-        )
+        kafka, messages = self.kafka, self.lag_messages
+        own = ["isr_check_period_ms", "isr_commit_ms", "request_timeout_ms", "delivery_timeout_ms"]
+        values: dict[str, Any] = {name: getattr(self, name) for name in own} | {
+            name: getattr(kafka, name) for name in Rules._fields if hasattr(kafka, name)
+        }
+        values |= {
+            "waits_for_controller": kafka.isr_write >= IsrWrite.ALTER_ISR,
+            "fetches_after_removal": kafka.kraft,
+            "replica_lag_time_max_ms": self.lag_time_ms,
+            "replica_lag_max_messages": NO_MESSAGE_LIMIT if messages is None else messages,
+            "min_isr": self.min_isr(self.replication_factor),
+        }
+        numbers: dict[str, Any] = {
+            n: v if isinstance(v, bool) else int(v) for n, v in values.items()
+        }
+        return Rules(**numbers)
 
     def min_isr(self, replicas: int) -> int:
         """How many of so many replicas acks=all demands; from 3.7 never more than there are."""
@@ -224,14 +207,13 @@ class FleetConfig:
 
     def links(self) -> Links:
         """How its records travel, as the kernel takes it."""
+        most_bytes = self.replica_fetch_response_max_bytes
         return Links(
             latency_ms=self.fetch_latency_ms,
             fetch_max_bytes=self.replica_fetch_max_bytes,
-            response_max_bytes=self.replica_fetch_response_max_bytes,
+            response_max_bytes=most_bytes,
             fetch_wait_max_ms=self.replica_fetch_wait_max_ms,
-            fetch_min_bytes=min(
-                self.replica_fetch_min_bytes, self.replica_fetch_response_max_bytes
-            ),
+            fetch_min_bytes=min(self.replica_fetch_min_bytes, most_bytes),
             leader_bytes_per_s=self.leader_bytes_per_s,
         )
 
@@ -277,45 +259,41 @@ def settings(text: str) -> dict[str, Any]:
         name, equals, value = part.partition("=")
         if not equals:
             raise ValueError(f"{part!r} is no setting; valid: NAME=VALUE, such as brokers=6")
-        found[name] = _value(value)
+        found[name] = None if value == "None" else value
+        for kind in (float, int):
+            with contextlib.suppress(ValueError):
+                found[name] = kind(value)
     return found
-
-
-def _value(text: str) -> int | float | str | None:
-    for kind in (int, float):
-        with contextlib.suppress(ValueError):
-            return kind(text)
-    return None if text == "None" else text
 
 
 def listed(configs: FleetConfig | Iterable[FleetConfig]) -> list[FleetConfig]:
     """One fleet or several, as a list of several; raises ValueError if two runs share a name."""
     several = [configs] if isinstance(configs, FleetConfig) else list(configs)
     names = [config.run for config in several]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
+    if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"two runs are named {twice[0]!r}; give each FleetConfig its own name")
     return several
 
 
-def _check_load(config: FleetConfig) -> None:
-    """Raise ValueError unless the settings of the load go together."""
-    hot, batch = config.hot_partitions, config.records_per_s * config.batch_every_ms / 1000
-    if hot > config.partitions:
-        raise ValueError(
-            f"hot_partitions={hot} is out of range; valid: 0 to partitions={config.partitions}"
-        )
-    largest = batch * (config.hot_times if hot else 1) * (1 + config.daily_swing)
-    if largest > MOST_BATCH_RECORDS:
-        raise ValueError(
-            f"batches of {largest:,.0f} records (records_per_s, batch_every_ms, hot_times) "
-            f"are too large; valid: up to {MOST_BATCH_RECORDS:,}"
-        )
-    if (config.load == TRACE) != bool(config.trace_file):
-        raise ValueError(
-            f"load={config.load!r} with trace_file={config.trace_file!r}; "
-            "valid: load='trace' with a file, or another load without"
-        )
+def _problems(config: FleetConfig) -> list[tuple[bool, str]]:
+    """What can be wrong with settings taken together: (it is, what to say)."""
+    loads, brokers, partitions = [*LOADS, TRACE], config.brokers, config.partitions
+    load, file, hot = config.load, config.trace_file, config.hot_partitions
+    largest = config.records_per_s * config.batch_every_ms / 1000 * (1 + config.daily_swing)
+    largest *= config.hot_times if hot else 1
+    copies = config.replication_factor
+    batches = f"batches of {largest:,.0f} records (records_per_s, batch_every_ms, hot_times)"
+    pair = f"load={load!r} with trace_file={file!r}; "
+    pair += "valid: load='trace' with a file, or another load without"
+    needs = f"replication_factor={copies} needs as many brokers; valid: 2 to brokers={brokers}"
+    too_hot = f"hot_partitions={hot} is out of range; valid: 0 to partitions={partitions}"
+    return [
+        (load not in loads, f"unknown load {load!r}; known: {', '.join(loads)}"),
+        (copies > brokers, needs),
+        (hot > partitions, too_hot),
+        (largest > MOST_RECORDS, f"{batches} are too large; valid: up to {MOST_RECORDS:,}"),
+        ((load == TRACE) != bool(file), pair),
+    ]
 
 
 def _checked(item: Field[Any], value: Any) -> Any:

@@ -59,8 +59,11 @@ class Trace:
 
     def around(self, ts_ms: int, before_ms: int = 3_000, after_ms: int = 4_000) -> Trace:
         """The part of it from `before_ms` before to `after_ms` after a moment."""
-        keep = (self.ts_ms >= ts_ms - before_ms) & (self.ts_ms <= ts_ms + after_ms)
-        ticks = self.ticks_ms
+
+        def near(times: Ints) -> NDArray[np.bool_]:
+            return (times >= ts_ms - before_ms) & (times <= ts_ms + after_ms)
+
+        keep = near(self.ts_ms)
         return replace(
             self,
             ts_ms=self.ts_ms[keep],
@@ -68,7 +71,7 @@ class Trace:
             high_watermark=self.high_watermark[keep],
             followers={broker: end[keep] for broker, end in self.followers.items()},
             in_isr={broker: member[keep] for broker, member in self.in_isr.items()},
-            ticks_ms=ticks[(ticks >= ts_ms - before_ms) & (ticks <= ts_ms + after_ms)],
+            ticks_ms=self.ticks_ms[near(self.ticks_ms)],
         )
 
 
@@ -88,15 +91,13 @@ def trace(config: FleetConfig, partition: int = 0, sample_ms: int = 20) -> Trace
         raise ValueError(f"partition={partition} out of range; valid: 0 to {config.partitions - 1}")
     replicas = assignment(config.partitions, config.brokers, config.replication_factor)
     leader, *followers = replicas[partition].tolist()
-    samples = run_cell(config, leader, partition, sample_ms).samples
+    ts_ms, end, high_watermark, isr, *ends = run_cell(
+        config, leader, partition, sample_ms
+    ).samples.T
     first_ms = load.first_tick_ms(config, leader)
     return Trace(
-        config=config,
-        leader=leader,
-        ts_ms=samples[:, 0],
-        log_end_offset=samples[:, 1],
-        high_watermark=samples[:, 2],
-        followers={b: samples[:, 4 + slot] for slot, b in enumerate(followers)},
-        in_isr={b: (samples[:, 3] >> slot) & 1 == 1 for slot, b in enumerate(followers)},
+        *(config, leader, ts_ms, end, high_watermark),
+        followers=dict(zip(followers, ends, strict=True)),
+        in_isr={broker: (isr >> slot) & 1 == 1 for slot, broker in enumerate(followers)},
         ticks_ms=np.arange(first_ms, config.duration_ms, config.isr_check_period_ms),
     )

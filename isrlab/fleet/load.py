@@ -32,6 +32,9 @@ WINDOW_BATCHES = 1_000_000  # of a cell, in memory at once
 HOUR_MS = 3_600_000
 PEAK_HOUR = 15  # of the day, UTC
 
+Batches = tuple[Ints, NDArray[np.int32]]  # times (ms, ascending) and records, each at least 1
+NOTHING: Batches = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32))
+
 # New kinds go to the end: the numbers decide what is drawn.
 _ARRIVALS, _BURSTS, _TOGETHER, _STALLS, _PHASE, _HIT, _RATE = range(7)
 _ACKS, _LEADER_STALLS, _SPREAD = range(7, 10)
@@ -80,19 +83,8 @@ def _cut(recorded: Arrivals, run_ms: int, batches: int) -> Iterator[tuple[int, A
         ahead = recorded.ts_ms[first + batches :]
         end_ms = max(end_ms + 1, int(ahead[0])) if len(ahead) else run_ms
         last = int(np.searchsorted(recorded.ts_ms, end_ms))
-        piece = slice(first, last)
-        yield (
-            end_ms,
-            Arrivals(recorded.ts_ms[piece], recorded.partition[piece], recorded.records[piece]),
-        )
+        yield end_ms, Arrivals._make(column[first:last] for column in recorded)
         first = last
-
-
-def partition_arrivals(
-    config: FleetConfig, partition: int, together: NDArray[np.float64]
-) -> tuple[Ints, NDArray[np.int32]]:
-    """Times (ms, ascending) and records (at least 1) of one partition's batches."""
-    return PartitionLoad(config, partition, together).until(config.duration_ms)
 
 
 class Load:
@@ -101,40 +93,18 @@ class Load:
     def __init__(self, config: FleetConfig, partitions: Ints) -> None:
         if config.load == TRACE:
             raise ValueError("a trace is not drawn; isrlab.fleet.recorded reads it")
-        together = _together(config)
-        self._each = [PartitionLoad(config, p, together) for p in partitions.tolist()]
+        numbers = partitions.tolist()
+        self._each = [(_Base(config, p), _bursts(config, p)) for p in numbers]
 
     def until(self, end_ms: int) -> Arrivals:
         """What comes before `end_ms` and has not been handed out."""
-        rows = [each.until(end_ms) for each in self._each]
-        if not rows:
-            nothing = np.zeros(0, dtype=np.int32)
-            return Arrivals(np.zeros(0, dtype=np.int64), nothing, nothing)
-        ts_ms = np.concatenate([times for times, _ in rows])
+        rows = [source.until(end_ms) for both in self._each for source in both]
+        rows.append(NOTHING)
+        ts_ms, records = (np.concatenate(column) for column in zip(*rows, strict=True))
         counts = [len(times) for times, _ in rows]
-        places = np.repeat(np.arange(len(rows), dtype=np.int32), counts)
+        places = np.repeat(np.arange(len(rows), dtype=np.int32) // 2, counts)
         order = np.argsort(ts_ms, kind="stable")
-        records = np.concatenate([records for _, records in rows])
         return Arrivals(ts_ms[order], places[order], records[order])
-
-
-class PartitionLoad:
-    """The batches of one partition: a base drawn in chunks, and bursts drawn at once."""
-
-    def __init__(self, config: FleetConfig, partition: int, together: NDArray[np.float64]) -> None:
-        self._base = _Base(config, partition)
-        self._bursts = _bursts(config, partition, together)
-
-    def until(self, end_ms: int) -> tuple[Ints, NDArray[np.int32]]:
-        """Times (ms, ascending) and records of what comes before `end_ms` and is not yet told."""
-        base_ms, base_records = self._base.until(end_ms)
-        burst_ms, burst_records = self._bursts.until(end_ms)
-        if len(burst_ms) == 0:
-            return base_ms, base_records
-        ts_ms = np.concatenate([base_ms, burst_ms])
-        records = np.concatenate([base_records, burst_records])
-        order = np.argsort(ts_ms, kind="stable")
-        return ts_ms[order], records[order]
 
 
 class _Base:
@@ -153,8 +123,7 @@ class _Base:
         self._left = _enough(config.duration_ms / self._gap_ms) if self._mean_records else 0
         self._chunk = min(self._left, CHUNK_BATCHES)
         self._reached_ms = 0.0
-        self._ts_ms = np.zeros(0, dtype=np.int64)
-        self._records = np.zeros(0, dtype=np.int32)
+        self._ts_ms, self._records = NOTHING
         if self._left:
             self._gaps = stream(config.seed, _ARRIVALS, partition)
             self._counts = self._gaps
@@ -162,17 +131,16 @@ class _Base:
                 self._counts = stream(config.seed, _ARRIVALS, partition)
                 self._counts.exponential(self._gap_ms, self._left)
 
-    def until(self, end_ms: int) -> tuple[Ints, NDArray[np.int32]]:
+    def until(self, end_ms: int) -> Batches:
         drawn = [(self._ts_ms, self._records)]
         while self._reached_ms < end_ms and self._left:
             drawn.append(self._draw())
-        ts_ms = np.concatenate([times for times, _ in drawn])
-        records = np.concatenate([counts for _, counts in drawn])
+        ts_ms, records = (np.concatenate(column) for column in zip(*drawn, strict=True))
         split = int(np.searchsorted(ts_ms, end_ms))
         self._ts_ms, self._records = ts_ms[split:], records[split:]
         return ts_ms[:split], records[:split]
 
-    def _draw(self) -> tuple[Ints, NDArray[np.int32]]:
+    def _draw(self) -> Batches:
         """One more chunk, without the batches that hold nothing."""
         count = min(self._left, self._chunk)
         gaps = self._gaps.exponential(self._gap_ms, count)
@@ -194,13 +162,13 @@ class _Bursts:
         self._offsets = np.arange(batches) * BURST_BATCH_MS
         self._reached_ms = 0
 
-    def until(self, end_ms: int) -> tuple[Ints, NDArray[np.int32]]:
+    def until(self, end_ms: int) -> Batches:
         """Not in order of time where two bursts overlap."""
         from_ms, self._reached_ms = self._reached_ms, end_ms
         first = np.searchsorted(self._starts, from_ms - self._offsets[-1])
         last = np.searchsorted(self._starts, end_ms)
         if first == last:
-            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32)
+            return NOTHING
         ts_ms = (self._starts[first:last, None] + self._offsets[None, :]).ravel()
         ends = np.linspace(0, self._heights[first:last], len(self._offsets) + 1)
         records = np.diff(np.round(ends).astype(np.int64), axis=0).T.ravel()
@@ -212,10 +180,15 @@ def burst_starts_ms(config: FleetConfig, partition: int) -> NDArray[np.float64]:
     """When the bursts of a partition begin, float64[n] ms."""
     if config.load == "steady":
         return np.zeros(0)
-    if config.load == "together":
-        together = _together(config)
-        return together[_is_hit(config, partition, len(together))]
-    return _poisson(stream(config.seed, _BURSTS, partition), config.burst_every_s, config)
+    is_common = config.load == "together"
+    kind, key = (_TOGETHER, 0) if is_common else (_BURSTS, partition)
+    draws = stream(config.seed, kind, key)
+    mean_ms = config.burst_every_s * 1000
+    starts = np.cumsum(draws.exponential(mean_ms, _enough(config.duration_ms / mean_ms)))
+    starts = starts[starts < config.duration_ms]
+    if not is_common:
+        return starts
+    return starts[stream(config.seed, _HIT, partition).random(len(starts)) < config.burst_share]
 
 
 def stalls(config: FleetConfig, broker: int) -> tuple[Ints, Ints]:
@@ -268,12 +241,9 @@ def spread(config: FleetConfig, rows: int) -> Ints:
     return stream(config.seed, _SPREAD).integers(0, config.partitions, rows)
 
 
-def _bursts(config: FleetConfig, partition: int, together: NDArray[np.float64]) -> _Bursts:
+def _bursts(config: FleetConfig, partition: int) -> _Bursts:
     """All bursts of a partition."""
-    if config.load == "together":
-        starts = together[_is_hit(config, partition, len(together))]
-    else:
-        starts = burst_starts_ms(config, partition)
+    starts = burst_starts_ms(config, partition)
     heights = config.burst_records * _swing(config, starts)
     if config.load == "heavy":
         draws = stream(config.seed, _HIT, partition)
@@ -300,25 +270,6 @@ def _apart(draws: Generator, length_s: float, every_s: float, run_ms: int) -> tu
 
 def _burst_batches(config: FleetConfig) -> int:
     return max(1, round(config.burst_s * 1000 / BURST_BATCH_MS))
-
-
-def _together(config: FleetConfig) -> NDArray[np.float64]:
-    """When bursts hit the cluster, float64[n] ms; none unless the load is "together"."""
-    if config.load != "together":
-        return np.zeros(0)
-    return _poisson(stream(config.seed, _TOGETHER), config.burst_every_s, config)
-
-
-def _is_hit(config: FleetConfig, partition: int, bursts: int) -> NDArray[np.bool_]:
-    """Which of the cluster's bursts hit this partition."""
-    return stream(config.seed, _HIT, partition).random(bursts) < config.burst_share
-
-
-def _poisson(draws: Generator, mean_s: float, config: FleetConfig) -> NDArray[np.float64]:
-    """Moments (ms, ascending, within the run) of something that happens every `mean_s` seconds."""
-    count = _enough(config.duration_ms / (mean_s * 1000))
-    moments = np.cumsum(draws.exponential(mean_s * 1000, count))
-    return moments[moments < config.duration_ms]
 
 
 def _enough(mean: float) -> int:

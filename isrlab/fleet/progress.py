@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -18,44 +17,36 @@ EVERY_S = 0.5
 
 @contextmanager
 def shown(text: Callable[[], str]) -> Iterator[None]:
-    """Show what `text` says while the body runs."""
-    line = _line()
-    if line is None:
-        yield
-        return
-    stop = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(text, line, stop), daemon=True)
-    watcher.start()
+    """Show what `text` says while the body runs, from the third second on."""
+    is_notebook, stop = "ipykernel" in sys.modules, threading.Event()
+    show = _in_notebook if is_notebook else _in_terminal
+
+    def watch() -> None:
+        if stop.wait(QUIET_S):
+            return
+        show(text())
+        while not stop.wait(EVERY_S):
+            show(text())
+        show("")
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    if is_notebook or sys.stderr.isatty():
+        watcher.start()
     try:
         yield
     finally:
         stop.set()
-        watcher.join(timeout=5)
+        if watcher.ident:  # it was started
+            watcher.join(timeout=5)
 
 
-def _watch(text: Callable[[], str], line: Callable[[str], None], stop: threading.Event) -> None:
-    """Ask again and again until told to stop; begin to speak after two seconds."""
-    began = time.monotonic()
-    spoke = False
-    while not stop.wait(EVERY_S):
-        if time.monotonic() - began >= QUIET_S:
-            line(text())
-            spoke = True
-    if spoke:
-        line("")
+def _in_notebook(text: str) -> None:
+    from IPython.display import clear_output
+
+    clear_output(wait=bool(text))
+    if text:
+        print(text)
 
 
-def _line() -> Callable[[str], None] | None:
-    """A function that shows one line in place of the last; None where nobody would see it."""
-    if "ipykernel" in sys.modules:
-        from IPython.display import clear_output
-
-        def in_notebook(text: str) -> None:
-            clear_output(wait=bool(text))
-            if text:
-                print(text)
-
-        return in_notebook
-    if sys.stderr.isatty():
-        return lambda text: print(f"\r{text:<70}\r{text}", end="", file=sys.stderr, flush=True)
-    return None
+def _in_terminal(text: str) -> None:
+    print(f"\r{text:<70}\r{text}", end="", file=sys.stderr, flush=True)

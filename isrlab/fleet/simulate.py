@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from isrlab.events.schema import COLUMNS, spark_schema
-from isrlab.fleet.arrow import tables
 from isrlab.fleet.cell import leaders, run_cell, run_cell_in_windows
 from isrlab.fleet.config import FleetConfig, listed
 from isrlab.fleet.recorded import of_cell, packed, unpacked
+from isrlab.fleet.tables import tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,9 +29,7 @@ SETTINGS = (
     "partitions int, brokers int, replication_factor int, minutes double, seed long, load string, "
     "burst_records int, burst_s double, stall_s double, follower_bytes_per_s long"
 )
-RUNS_SCHEMA = (
-    f"place int, run string, version string, lag_time_ms long, lag_messages long, {SETTINGS}"
-)
+RUNS = f"place int, run string, version string, lag_time_ms long, lag_messages long, {SETTINGS}"
 
 Configs = FleetConfig | Iterable[FleetConfig]
 
@@ -48,38 +46,21 @@ def simulate_local(configs: Configs) -> pa.Table:
         for table in tables(config, [run_cell(config, leader)])
     ]
     table = pa.concat_tables(parts)
-    order = [("run", "ascending"), ("ts_ms", "ascending"), ("partition", "ascending")]
-    place = pa.array(np.arange(len(table)))  # a request stays before its commit
-    keyed = table.append_column("place", place).sort_by([*order, ("place", "ascending")])
-    return keyed.drop_columns(["place"])
-
-
-def plan(spark: SparkSession, configs: Configs) -> DataFrame:
-    """One row for each cell: run, leader, all settings as JSON, and its share of a trace.
-
-    Raises TraceError if a trace cannot be used.
-    """
-    rows = [
-        (config.run, leader, config.to_json(), packed(of_cell(config, leader)))
-        for config in listed(configs)
-        for leader in leaders(config)
-    ]
-    return spark.createDataFrame(rows, PLAN_SCHEMA)
+    keyed = table.append_column("place", pa.array(np.arange(len(table))))
+    order = ("run", "ts_ms", "partition", "place")  # a request stays before its commit
+    return keyed.sort_by([(name, "ascending") for name in order]).drop_columns(["place"])
 
 
 def runs(spark: SparkSession, configs: Configs) -> DataFrame:
     """One row for each run, in the given order, with the settings that one compares runs by."""
-    names = [part.split()[0] for part in SETTINGS.split(", ")]
+    casts = {"int": int, "long": int, "double": float, "string": str}
+    kinds = [part.split() for part in SETTINGS.split(", ")]
     rows = [
-        (place, c.run, c.kafka.name, c.lag_time_ms, c.lag_messages, *_as_stored(c, names))
+        (place, c.run, c.kafka.name, c.lag_time_ms, c.lag_messages, *own)
         for place, c in enumerate(listed(configs))
+        for own in [[casts[kind](getattr(c, name)) for name, kind in kinds]]
     ]
-    return spark.createDataFrame(rows, RUNS_SCHEMA)
-
-
-def _as_stored(config: FleetConfig, names: list[str]) -> list[object]:
-    reals = ("minutes", "burst_s", "stall_s")
-    return [float(getattr(config, n)) if n in reals else getattr(config, n) for n in names]
+    return spark.createDataFrame(rows, RUNS)
 
 
 def simulate(spark: SparkSession, configs: Configs, tasks: int | None = None) -> DataFrame:
@@ -93,9 +74,18 @@ def simulate(spark: SparkSession, configs: Configs, tasks: int | None = None) ->
 
 
 def spread(spark: SparkSession, configs: Configs, tasks: int | None = None) -> DataFrame:
-    """The plan, divided for so many tasks (default: one for each cell)."""
-    cells = plan(spark, configs)
-    return cells.repartitionByRange(tasks or max(1, cells.count()), "run", "leader")
+    """One row for each cell, divided for so many tasks (default: one for each cell).
+
+    A row is a run, a leader, all settings as JSON, and its share of a trace. Raises TraceError if a
+    trace cannot be used.
+    """
+    rows = [
+        (config.run, leader, config.to_json(), packed(of_cell(config, leader)))
+        for config in listed(configs)
+        for leader in leaders(config)
+    ]
+    cells = spark.createDataFrame(rows, PLAN_SCHEMA)
+    return cells.repartitionByRange(tasks or max(1, len(rows)), "run", "leader")
 
 
 def run_plan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -34,7 +35,7 @@ import pyarrow.parquet as pq
 
 from isrlab.events.schema import COLUMNS, SCHEMA, spark_schema
 from isrlab.fleet.cell import leaders
-from isrlab.fleet.config import TRACE, FleetConfig, listed
+from isrlab.fleet.config import TRACE, listed
 from isrlab.fleet.progress import shown
 from isrlab.fleet.recorded import summary
 from isrlab.fleet.simulate import BATCH_ROWS, Configs, run_plan, spread
@@ -62,9 +63,13 @@ def stored(
     what differs.
     """
     several = listed(configs)
-    target = Path(folder if folder is not None else _temporary()).resolve()
-    _claim(target, manifest(several))
-    total = _cells(several)
+    if folder is None:
+        folder = tempfile.mkdtemp(prefix="isrlab-fleet-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    target = Path(folder).resolve()
+    wanted = manifest(several)
+    _claim(target, wanted)
+    total = wanted["cells"]
     if len(_files(target)) < total:
         what = f"simulating {len(several)} runs"
         with shown(lambda: f"{what}: {len(_files(target))} of {total} cells"):
@@ -80,18 +85,11 @@ def stored(
     return read(spark, target)
 
 
-def _temporary() -> str:
-    folder = tempfile.mkdtemp(prefix="isrlab-fleet-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
-
-
 def read(spark: SparkSession, folder: str | Path) -> DataFrame:
     """The events that `stored` wrote; raises FileNotFoundError unless all of them are there."""
     target = Path(folder).resolve()
     total = json.loads((target / MANIFEST).read_text(encoding="utf-8"))["cells"]
-    there = len(_files(target))
-    if there < total:
+    if (there := len(_files(target))) < total:
         raise FileNotFoundError(
             f"{target} holds {there} of {total} cells; call `stored` again to compute the others"
         )
@@ -102,21 +100,17 @@ def read(spark: SparkSession, folder: str | Path) -> DataFrame:
 def manifest(configs: Configs) -> dict[str, Any]:
     """Everything that decides the events of these runs, ready for JSON."""
     several = listed(configs)
+    libraries = {name: version(name) for name in LIBRARIES}
     return {
         "runs": {config.run: asdict(config) for config in several},
         "seeds": sorted({config.seed for config in several}),
         "traces": {c.run: summary(c) for c in several if c.load == TRACE},
         "kafka_rules_read_at": {c.run: c.kafka.tag for c in several},
-        "cells": _cells(several),
+        "cells": sum(len(leaders(config)) for config in several),
         "events": SCHEMA.names,
-        "versions": {name: version(name) for name in LIBRARIES}
-        | {"python": platform.python_version()},
+        "versions": libraries | {"python": platform.python_version()},
         "code": source_digest("engine", "events", "fleet"),
     }
-
-
-def _cells(several: list[FleetConfig]) -> int:
-    return sum(len(leaders(config)) for config in several)
 
 
 def _files(target: Path) -> list[Path]:
@@ -155,19 +149,18 @@ def _differences(held: Any, wanted: Any, name: str = "") -> Iterator[str]:
 
 def _write_cells(target: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write the events of every cell in a piece of the plan that has no file yet."""
-    for batch in batches:
-        for row in range(batch.num_rows):
-            cell = batch.slice(row, 1)
-            path = cell_file(Path(target), cell["run"][0].as_py(), cell["leader"][0].as_py())
-            if not path.exists():
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with _whole(path) as hidden, pq.ParquetWriter(hidden, FILE_SCHEMA) as writer:
-                    for group in _row_groups(run_plan(iter([cell]))):
-                        writer.write_table(group)
-            yield pa.record_batch({"cell": [path.name]})
+    cells = (batch.slice(row, 1) for batch in batches for row in range(batch.num_rows))
+    for cell in cells:
+        path = _cell_file(Path(target), cell["run"][0].as_py(), cell["leader"][0].as_py())
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with _whole(path) as hidden, pq.ParquetWriter(hidden, FILE_SCHEMA) as writer:
+                for group in _row_groups(run_plan(iter([cell]))):
+                    writer.write_table(group)
+        yield pa.record_batch({"cell": [path.name]})
 
 
-def cell_file(target: Path, run: str, leader: int) -> Path:
+def _cell_file(target: Path, run: str, leader: int) -> Path:
     """Where the events of a cell are when it is done."""
     folder = _NOT_IN_FOLDER_NAMES.sub(lambda match: f"%{ord(match[0]):02X}", run)
     return target / f"run={folder}" / f"leader-{leader}.parquet"
@@ -187,10 +180,8 @@ def _whole(path: Path) -> Iterator[Path]:
 def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """The batches joined to tables of some size, without the column that the folder's name says."""
     held: list[pa.RecordBatch] = []
-    for batch in batches:
-        held.append(batch)
-        if sum(each.num_rows for each in held) >= BATCH_ROWS:
+    for batch in chain(batches, [None]):  # None: there are no more
+        held += [batch] if batch is not None else []
+        if held and (batch is None or sum(each.num_rows for each in held) >= BATCH_ROWS):
             yield pa.Table.from_batches(held).select(FILE_SCHEMA.names)
             held = []
-    if held:
-        yield pa.Table.from_batches(held).select(FILE_SCHEMA.names)

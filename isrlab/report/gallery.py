@@ -17,6 +17,7 @@ import json
 import os
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -27,7 +28,7 @@ from nbconvert import HTMLExporter
 from nbformat import NotebookNode
 from PIL import Image
 
-from isrlab.report.notebooks import Grid, read_yaml
+from isrlab.report.notebooks import Grid, read_yaml, tags
 
 TEMPLATES = Path(__file__).with_name("templates")
 THUMBNAIL_PIXELS = (480, 400)
@@ -89,8 +90,8 @@ class Sheet:
 
 def keep_grid(grid: Grid, out: Path) -> Sheet:
     """Store the list of a grid's runs; from now on its page is drawn along with the index."""
-    slugs = [run.slug for run in grid.runs]
-    sheet = Sheet(re.sub(r"[^\w.-]+", "-", grid.name), grid.title, grid.axes, slugs)
+    name = re.sub(r"[^\w.-]+", "-", grid.name)
+    sheet = Sheet(name, grid.title, grid.axes, [run.slug for run in grid.runs])
     _write(out / "grids" / f"{sheet.name}.json", json.dumps(asdict(sheet), indent=1))
     return sheet
 
@@ -99,30 +100,21 @@ def write_run(record: Record, notebook: NotebookNode, out: Path) -> None:
     """Store the executed notebook, its page and then its record, and redraw the index."""
     stem = out / "runs" / record.slug
     if record.status != NOT_RUN:
-        _write(stem.with_name(f"{record.slug}.ipynb"), json.dumps(notebook, indent=1))
-    _write(stem.with_name(f"{record.slug}.html"), page(record, notebook))
-    _write(stem.with_name(f"{record.slug}.json"), json.dumps(asdict(record), indent=1))
+        _write(Path(f"{stem}.ipynb"), json.dumps(notebook, indent=1))
+    _write(Path(f"{stem}.html"), page(record, notebook))
+    _write(Path(f"{stem}.json"), json.dumps(asdict(record), indent=1))
     write_index(out)
 
 
 def write_index(out: Path) -> None:
     """Draw `index.html` and the pages of grids from the records in `runs/`."""
-    runs = read_records(out)
-    sheets = _read(out / "grids", Sheet)
-    answers = {
-        question: [run for run in runs if number in run.questions]
-        for number, question in questions().items()
-    }
-    _write(
-        out / "index.html",
-        _template("index").render(
-            title="isrlab reports",
-            runs=runs,
-            counts=Counter(run.status for run in runs),
-            sheets=sheets,
-            answers={question: pages for question, pages in answers.items() if pages},
-        ),
+    runs, sheets = read_records(out), _read(out / "grids", Sheet)
+    counts = Counter(run.status for run in runs)
+    answers = {q: p for n, q in questions().items() if (p := [r for r in runs if n in r.questions])}
+    html = _template("index").render(
+        title="isrlab reports", runs=runs, counts=counts, sheets=sheets, answers=answers
     )
+    _write(out / "index.html", html)
     known = {run.slug: run for run in runs}
     for sheet in sheets:
         points = [known.get(slug) for slug in sheet.slugs]
@@ -143,14 +135,15 @@ def read_records(out: Path) -> list[Record]:
 
 def page(record: Record, notebook: NotebookNode) -> str:
     """The run as one HTML file."""
-    exporter = HTMLExporter(
-        template_name="basic",
-        exclude_input_prompt=True,
-        exclude_output_prompt=True,
-        embed_images=True,
-    )
-    cells, _ = exporter.from_notebook_node(_without_widgets(notebook))
-    failed = next((f"cell-id={c.id}" for c in notebook.cells if _outputs(c, "error")), "")
+    quiet = {"exclude_input_prompt": True, "exclude_output_prompt": True}
+    exporter = HTMLExporter(template_name="basic", embed_images=True, **quiet)
+    notebook, failed = copy.deepcopy(notebook), ""
+    for cell, output in _outputs(notebook):
+        if WIDGET in output.get("data", {}):  # JupyterLab would show controls
+            output.data = NotebookNode({"text/html": WIDGET_NOTE})
+        if output.output_type == "error":
+            failed = failed or f"cell-id={cell.id}"
+    cells, _ = exporter.from_notebook_node(notebook)
     return _template("page").render(
         title=f"{record.title} · isrlab", run=record, cells=cells, error_cell=failed
     )
@@ -158,11 +151,8 @@ def page(record: Record, notebook: NotebookNode) -> str:
 
 def finding(notebook: NotebookNode) -> str:
     """What the cell tagged `finding` says, on one line."""
-    for cell in notebook.cells:
-        if "finding" in cell.metadata.get("tags", []):
-            texts = [_text(output) for output in cell.get("outputs", [])]
-            return " ".join(" ".join(texts).split())
-    return ""
+    texts = [_text(output) for cell, output in _outputs(notebook) if "finding" in tags(cell)]
+    return " ".join(" ".join(texts).split())
 
 
 def thumbnail(notebook: NotebookNode) -> str:
@@ -170,19 +160,25 @@ def thumbnail(notebook: NotebookNode) -> str:
 
     That of a cell tagged `thumbnail` if there is one, else the first.
     """
-    chosen = [c for c in notebook.cells if "thumbnail" in c.metadata.get("tags", [])]
-    for cell in chosen + notebook.cells:
-        for output in cell.get("outputs", []):
-            if png := output.get("data", {}).get("image/png"):
-                image = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB")
-                image.thumbnail(THUMBNAIL_PIXELS)
-                small = io.BytesIO()
-                image.save(small, "PNG", optimize=True)
-                return "data:image/png;base64," + base64.b64encode(small.getvalue()).decode()
+    outputs = sorted(_outputs(notebook), key=lambda pair: "thumbnail" not in tags(pair[0]))
+    for _, output in outputs:
+        if png := output.get("data", {}).get("image/png"):
+            image = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB")
+            image.thumbnail(THUMBNAIL_PIXELS)
+            small = io.BytesIO()
+            image.save(small, "PNG", optimize=True)
+            return "data:image/png;base64," + base64.b64encode(small.getvalue()).decode()
     return ""
 
 
 Kept = TypeVar("Kept")
+
+
+def _outputs(notebook: NotebookNode) -> Iterator[tuple[NotebookNode, NotebookNode]]:
+    """Every output, with its cell."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            yield cell, output
 
 
 def _text(output: NotebookNode) -> str:
@@ -193,20 +189,6 @@ def _text(output: NotebookNode) -> str:
     plain = shown.get("text/markdown") or shown.get("text/plain", "")
     quoted = re.fullmatch(r"""(['"])(.*)\1""", plain, re.DOTALL)
     return quoted.group(2) if quoted else plain
-
-
-def _without_widgets(notebook: NotebookNode) -> NotebookNode:
-    """A copy in which a note stands where JupyterLab would show controls."""
-    notebook = copy.deepcopy(notebook)
-    for cell in notebook.cells:
-        for output in cell.get("outputs", []):
-            if WIDGET in output.get("data", {}):
-                output.data = NotebookNode({"text/html": WIDGET_NOTE})
-    return notebook
-
-
-def _outputs(cell: NotebookNode, kind: str) -> list[NotebookNode]:
-    return [output for output in cell.get("outputs", []) if output.output_type == kind]
 
 
 @cache

@@ -59,9 +59,7 @@ class PatientChannel(AsyncZMQSocketChannel):
     the wake-up for the reply, and the notebook would hang for ever.
     """
 
-    async def get_msg(  # type: ignore[override]
-        self, timeout: float | None = None
-    ) -> dict[str, Any]:
+    async def get_msg(self, timeout: float | None = None) -> Any:  # type: ignore[override]
         while timeout is None and not await self.socket.poll(1000):
             pass
         return await super().get_msg(timeout)
@@ -86,5 +84,4 @@ class ThisInterpreter(AsyncKernelManager):
         return KernelSpec(**get_kernel_dict())
 
     async def start_kernel(self, **options: Any) -> None:  # type: ignore[override]
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        await super().start_kernel(**options, **quiet)
+        await super().start_kernel(**options, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

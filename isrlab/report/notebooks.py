@@ -120,8 +120,13 @@ def find(folder: Path, names: Iterable[str] = ()) -> list[Notebook]:
     known = {path.stem: path for path in sorted(folder.glob(FILES))}
     if not known:
         raise NotebookError(f"no notebooks (NN_name.ipynb) in {folder}")
-    chosen = [_full_name(name, known) for name in names] or list(known)
-    return [read(known[name]) for name in sorted(set(chosen))]
+    chosen = set()
+    for name in names:
+        full = [k for k in known if name in (k, k.partition("_")[0], k.partition("_")[2])]
+        if not full:
+            raise NotebookError(f"unknown notebook {name!r}; known: {', '.join(known)}")
+        chosen.add(full[0])
+    return [read(known[name]) for name in sorted(chosen or known)]
 
 
 def read(path: Path) -> Notebook:
@@ -160,12 +165,21 @@ def plan(
 ) -> list[Run]:
     """One run for each notebook, or one for each choice where a parameter has several values.
 
-    `options` are (name, text) and override the file. Raises NotebookError on anything unknown.
+    `options` are (name, text) and override the file, which has parameters for every notebook, and
+    others under a notebook's name; a list there means one run for each of its values.
+    Raises NotebookError on anything unknown.
     """
     typed: dict[str, Any] = {}
+    general: dict[str, Any] = {}
+    nested: dict[str, dict[str, Any]] = {}
     for name, text in options:
         typed.setdefault(name, []).append(text)
-    general, nested = _read_choices(file, notebooks) if file else ({}, {})
+    for name, value in (read_yaml(file) if file else {}).items():
+        if isinstance(value, dict):
+            (notebook,) = find(notebooks[0].path.parent, [name])
+            nested[notebook.name] = _named(value, notebook)
+        else:
+            general[name] = value
     for name in [*general, *typed]:
         if not any(name in notebook.parameters for notebook in notebooks):
             raise _unknown(name, notebooks)
@@ -188,24 +202,6 @@ def read_yaml(file: Path) -> dict[str, Any]:
     return loaded
 
 
-def _read_choices(
-    file: Path, notebooks: list[Notebook]
-) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """The parameters of a file: those for every notebook, and those under a notebook's name.
-
-    A list means one run for each of its values.
-    """
-    general, nested = {}, {}
-    known = {path.stem: path for path in notebooks[0].path.parent.glob(FILES)}
-    for name, value in read_yaml(file).items():
-        if isinstance(value, dict):
-            notebook = read(known[_full_name(name, known)])
-            nested[notebook.name] = {k: _as_list(v) for k, v in _named(value, notebook).items()}
-        else:
-            general[name] = _as_list(value)
-    return general, nested
-
-
 def read_grid(file: Path, folder: Path) -> Grid:
     """The grid of a YAML file: `notebook`, `grid` (lists of values by parameter), and optionally
     `title` and `parameters` (those that all points share).
@@ -216,9 +212,9 @@ def read_grid(file: Path, folder: Path) -> Grid:
     for key in loaded.keys() - set(GRID_KEYS):
         raise NotebookError(f"{file}: unknown key {key!r}; known: {', '.join(GRID_KEYS)}")
     (notebook,) = find(folder, [str(loaded.get("notebook", ""))])
-    given, axes = (loaded.get(key) or {} for key in GRID_KEYS[2:])
+    given, axes = loaded.get("parameters") or {}, loaded.get("grid") or {}
     if not isinstance(given, dict) or not isinstance(axes, dict):
-        raise NotebookError(f"{file}: {GRID_KEYS[2]} and grid must hold `name: value` lines")
+        raise NotebookError(f"{file}: parameters and grid must hold `name: value` lines")
     for name, value in (_named(given, notebook) | _named(axes, notebook)).items():
         if name in given and name in axes:
             raise NotebookError(f"{file}: {name} is in `parameters` and in `grid`; keep one")
@@ -242,8 +238,9 @@ def _named(values: dict[str, Any], notebook: Notebook) -> dict[str, Any]:
     return values
 
 
-def _combinations(notebook: Notebook, axes: dict[str, list[Any]]) -> list[Run]:
-    """A run for every combination of texts, the last axis first."""
+def _combinations(notebook: Notebook, axes: dict[str, Any]) -> list[Run]:
+    """A run for every combination of texts (or lists of texts), the last axis first."""
+    axes = {name: v if isinstance(v, list) else [v] for name, v in axes.items()}
     typed = [[parse(each, notebook.parameters[name]) for each in axes[name]] for name in axes]
     return [Run(notebook, dict(zip(axes, v, strict=True))) for v in itertools.product(*typed)]
 
@@ -273,26 +270,11 @@ def parse(value: Any, parameter: Parameter) -> Any:
         ) from error
 
 
-def describe(notebooks: list[Notebook]) -> str:
-    """The parameters of each notebook, with default and comment."""
-    lines = []
+def _unknown(name: str, notebooks: list[Notebook]) -> NotebookError:
+    """The error that lists the parameters of each notebook, with default and comment."""
+    lines = [f"unknown parameter {name!r}; known:"]
     for notebook in notebooks:
         lines.append(f"  {notebook.name}" + ("" if notebook.parameters else " has none"))
         for p in notebook.parameters.values():
             lines.append(f"    {p.name} = {p.default!r}  # {p.comment}".removesuffix("  # "))
-    return "\n".join(lines)
-
-
-def _full_name(name: str, known: Iterable[str]) -> str:
-    for full in known:
-        if name in (full, full.partition("_")[0], full.partition("_")[2]):
-            return full
-    raise NotebookError(f"unknown notebook {name!r}; known: {', '.join(sorted(known))}")
-
-
-def _unknown(name: str, notebooks: list[Notebook]) -> NotebookError:
-    return NotebookError(f"unknown parameter {name!r}; known:\n{describe(notebooks)}")
-
-
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+    return NotebookError("\n".join(lines))

@@ -13,7 +13,6 @@ import hashlib
 import json
 import logging
 import multiprocessing
-import os
 import platform
 import shutil
 import signal
@@ -42,9 +41,6 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 LIBRARIES = ("pyspark", "numba", "numpy", "pandas", "matplotlib", "papermill")
 KAFKA_PARAMETERS = ("version", "versions", "kafka_version", "version_was", "version_now")
 QUIET_SECONDS = 10.0  # a log that is no terminal hears of a running notebook this often
-# A notebook is over before Java's second compiler and its parallel collector have paid off: without
-# them the JVM needs half the CPU time. For long runs set the variable otherwise.
-SHORT_LIVED_JAVA = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 PROCESSES: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
 
 
@@ -109,22 +105,27 @@ def run_all(
     The records are in the order of the runs, those of `progress` in the order of their ends.
     """
     done = {r.key: r for r in gallery.read_records(out) if resume and r.status == OK}
-    java = java_problem()
-    waiting = []
+    waiting, java = [], ""
+    try:
+        spark.require_java()
+    except spark.JavaMissingError as error:
+        java = f"needs Java: {error}"
+
+    def keep(node: NotebookNode, record: Record) -> None:
+        gallery.write_run(record, node, out)
+        progress.end(record)
+
     for run in runs:
         record = blank_record(run)
         if record.key in done:
             progress.end(done[record.key], " (kept: nothing it depends on has changed)")
         elif java and run.notebook.needs_spark:
-            record = replace(record, error=f"needs Java: {java}", ended=_now())
-            gallery.write_run(record, run.notebook.node, out)
-            progress.end(record)
+            keep(run.notebook.node, replace(record, error=java, ended=_now()))
         else:
             waiting.append(Running(run, record))
     with closing(_executed(waiting, jobs, progress)) as results:
         for node, record in results:
-            gallery.write_run(record, node, out)
-            progress.end(record)
+            keep(node, record)
     order = [run.slug for run in runs]
     return sorted(progress.records, key=lambda record: order.index(record.slug))
 
@@ -168,7 +169,6 @@ def _executed(
 def _work(run: Run, parent: Connection) -> None:
     """In a process of its own: execute the run, and tell the parent how it goes."""
     logging.getLogger("papermill").addHandler(logging.NullHandler())  # the parent tells of errors
-    os.environ.update(SHORT_LIVED_JAVA | os.environ)
     try:
         with interrupts():
             parent.send(kernel.execute(run, parent.send))
@@ -230,15 +230,6 @@ def interrupts() -> Iterator[None]:
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
-
-
-def java_problem() -> str:
-    """Why Spark cannot run, with what to install; empty if it can."""
-    try:
-        spark.require_java()
-    except spark.JavaMissingError as error:
-        return str(error)
-    return ""
 
 
 @cache

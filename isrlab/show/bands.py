@@ -7,7 +7,7 @@ request that waits; what a span's state means is in the legend. An ISR is `isr_r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,23 +17,10 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 
 from isrlab.events.exact import IsrSpan
-from isrlab.show.style import (
-    GREY,
-    INK,
-    ISR_SIZES,
-    ORANGE,
-    STATES,
-    VERMILION,
-    WHITE,
-    axes,
-    broker_colour,
-    finish,
-    legend_below,
-    plain,
-)
+from isrlab.show import style
 
-HATCHED = "not known"
-_HEIGHT = 0.62
+HATCHED = "not known"  # a state that is hatched
+_THIN: dict[str, Any] = {"color": style.STATES["out"], "linewidth": 1.2}  # of who is out
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,46 +39,29 @@ class Event:
 
     at_s: float
     marker: str = "|"
-    colour: str = INK
+    colour: str = style.INK
     text: str = ""
 
 
-def isr_rows(
-    spans: Sequence[IsrSpan], replicas: Sequence[int], leads: Mapping[int, int] | None = None
-) -> dict[str, list[Span]]:
-    """A row for each replica of a partition: in the stored ISR in the broker's colour, else out.
-
-    `leads` says by start (ms) of a span who led then; without it no leader is marked.
-    """
+def isr_rows(spans: Sequence[IsrSpan], replicas: Sequence[int]) -> dict[str, list[Span]]:
+    """A row for each replica of a partition: in the stored ISR in the broker's colour, else out."""
     rows: dict[str, list[Span]] = {}
     for replica in replicas:
-        row: list[Span] = []
+        row = rows.setdefault(f"broker {replica}", [])
         for span in spans:
-            is_in = replica in span.isr
-            state = f"broker {replica}" if is_in else "out"
-            if is_in and leads and leads.get(span.start_ms) == replica:
-                state = "leads"
-            row.append(Span(span.start_ms / 1000, span.end_ms / 1000, state))
-        rows[f"broker {replica}"] = _joined(row)
+            start_s, state = span.start_ms / 1000, f"broker {replica}"
+            state = state if replica in span.isr else "out"
+            if row and (row[-1].state, row[-1].end_s) == (state, start_s):  # only others changed
+                start_s = row.pop().start_s
+            row.append(Span(start_s, span.end_ms / 1000, state))
     return rows
-
-
-def _joined(row: list[Span]) -> list[Span]:
-    """Neighbouring spans of one state as one."""
-    joined: list[Span] = []
-    for span in row:
-        if joined and joined[-1].state == span.state and joined[-1].end_s == span.start_s:
-            joined[-1] = Span(joined[-1].start_s, span.end_s, span.state)
-        else:
-            joined.append(span)
-    return joined
 
 
 def state_colour(state: str) -> str:
     """Of a state, an ISR size, `broker N`, or a colour as it is."""
     if state.startswith("broker "):
-        return broker_colour(int(state.removeprefix("broker ")))
-    return STATES.get(state) or ISR_SIZES.get(state) or state
+        return style.broker_colour(int(state.removeprefix("broker ")))
+    return style.STATES.get(state) or style.ISR_SIZES.get(state) or state
 
 
 def plot_bands(
@@ -108,54 +78,60 @@ def plot_bands(
     `events` are marks in a row, `notes` stand at its right end, `legend` says state -> meaning
     (without it the states that are neither brokers nor colours name themselves).
     """
-    ax = ax or axes(9.5, 1.1 + 0.36 * max(len(rows), 2))
-    ends = [span.end_s for row in rows.values() for span in row]
-    ends += [event.at_s for row in (events or {}).values() for event in row]
-    last = max(ends, default=1.0) or 1.0
+    ax = ax or style.axes(9.5, 1.1 + 0.36 * max(len(rows), 2))
+    spans = [span for row in rows.values() for span in row]
+    ends = [event.at_s for row in (events or {}).values() for event in row]
+    start = min((span.start_s for span in spans), default=0.0)
+    last = max([*ends, *(span.end_s for span in spans)], default=1.0) or 1.0
     for y, (name, row) in enumerate(rows.items()):
         for span in row:
-            _draw_span(ax, y, span, last)
+            _draw_span(ax, y, span, last / 30)
         for event in (events or {}).get(name, ()):
             ax.plot(event.at_s, y, marker=event.marker, color=event.colour, linestyle="")
             if event.text:
-                ax.annotate(
-                    plain(event.text), (event.at_s, y - 0.4), (2, 0), fontsize=7,
-                    textcoords="offset points",
-                )  # fmt: skip
-        if notes and name in notes:
-            ax.text(1.01, y, plain(notes[name]), fontsize=8, va="center",
-                    transform=ax.get_yaxis_transform())  # fmt: skip
-    ax.set_yticks(range(len(rows)), [plain(name, 60) for name in rows])
-    ax.set_ylim(len(rows) - 0.4, -0.6)
-    start = min((span.start_s for row in rows.values() for span in row), default=0.0)
+                style.note(ax, event.at_s, y - 0.4, event.text, va="baseline")
+    style.name_rows(ax, rows, notes)
     ax.set_xlim(min(start, 0.0) if start < last / 2 else start, last)
     ax.set_xlabel("time since the start (s)")
-    _legend(ax, rows, legend)
-    return finish(ax, title, spines=("bottom",))
+    _legend(ax, dict.fromkeys(span.state for span in spans), legend)
+    return style.finish(ax, title, spines=("bottom",))
 
 
-def _draw_span(ax: Axes, y: int, span: Span, last: float) -> None:
+def _draw_span(ax: Axes, y: int, span: Span, least_s: float) -> None:
+    """A span, with its text if it is longer than `least_s`."""
+    length_s = span.end_s - span.start_s
     if span.state == "out":
-        ax.plot([span.start_s, span.end_s], [y, y], color=STATES["out"], linewidth=1.2)
+        ax.plot([span.start_s, span.end_s], [y, y], **_THIN)
         return
-    is_known = span.state != HATCHED
-    ax.barh(
-        y, max(span.end_s - span.start_s, 0), _HEIGHT, left=span.start_s,
-        color=state_colour(span.state), edgecolor=None if is_known else GREY,
-        hatch=None if is_known else "////", linewidth=0,
-    )  # fmt: skip
-    if span.text and span.end_s - span.start_s > last / 30:
+    ax.barh(y, max(length_s, 0), 0.62, left=span.start_s, **_fill(span.state))
+    if span.text and length_s > least_s:
         red, green, blue, _ = to_rgba(state_colour(span.state))
         is_dark = 0.3 * red + 0.6 * green + 0.1 * blue < 0.55
-        ax.text(span.start_s, y, f" {plain(span.text)}", fontsize=7, va="center",
-                color=WHITE if is_dark else INK, clip_on=True)  # fmt: skip
+        ax.text(span.start_s, y, f" {style.plain(span.text)}", fontsize=7, va="center",
+                color=style.WHITE if is_dark else style.INK, clip_on=True)  # fmt: skip
+
+
+def _fill(state: str) -> dict[str, Any]:
+    hatched = {"edgecolor": style.GREY, "hatch": "////"} if state == HATCHED else {}
+    return {"color": state_colour(state), "linewidth": 0} | hatched
+
+
+def _legend(ax: Axes, states: Collection[str], legend: Mapping[str, str] | None) -> None:
+    """The states that occur, each with its meaning."""
+    known = {s: s for s in states if s in style.STATES or s in style.ISR_SIZES}
+    for state, meaning in (known if legend is None else legend).items():
+        if state == "out" and state in states:
+            ax.plot([], [], label=f"{meaning} of the ISR", **_THIN)
+        elif state in states:
+            ax.bar(0, 0, label=meaning, **_fill(state))
+    style.legend_below(ax)
 
 
 def shade(ax: Axes, spans: Iterable[Span]) -> Axes:
     """Spans behind whatever else is drawn on the axes; their texts are in its legend, once each."""
     named: set[str] = set()
     for span in spans:
-        label = "" if span.text in named else plain(span.text)
+        label = "" if span.text in named else style.plain(span.text)
         named.add(span.text)
         ax.axvspan(span.start_s, span.end_s, color=state_colour(span.state), alpha=0.2,
                    linewidth=0, label=label)  # fmt: skip
@@ -172,23 +148,6 @@ def utc_axis(ax: Axes, start_ms: float) -> Axes:
     ax.set_xticks((ticks * 86_400_000 - start_ms) / 1000, formatter.format_ticks(ticks))
     ax.set_xlabel(f"time (UTC) from {mdates.num2date(ends[0]):%Y-%m-%d %H:%M}")
     return ax
-
-
-def _legend(ax: Axes, rows: Mapping[str, Sequence[Span]], legend: Mapping[str, str] | None) -> None:
-    """The states that occur, each with its meaning."""
-    states = dict.fromkeys(span.state for row in rows.values() for span in row)
-    known = {state: state for state in states if state in STATES or state in ISR_SIZES}
-    for state, meaning in (known if legend is None else legend).items():
-        if state not in states:
-            continue
-        if state == "out":
-            ax.plot([], [], color=STATES["out"], linewidth=1.2, label=f"{meaning} of the ISR")
-        elif state == HATCHED:
-            ax.bar(0, 0, color=state_colour(state), edgecolor=GREY, hatch="////",
-                   linewidth=0, label=meaning)  # fmt: skip
-        else:
-            ax.bar(0, 0, color=state_colour(state), label=meaning)
-    legend_below(ax)
 
 
 def plot_isr_sizes(
@@ -214,17 +173,17 @@ def plot_isr_sizes(
             counts[len(span.isr), place[span.start_ms] : place[span.end_ms]] += 1
     under_ms = sum(s.end_ms - s.start_ms for s in spans if len(s.isr) < min_isr)
     short = counts[1:]
-    ax = ax or axes(6.8, 3.2)
+    ax = ax or style.axes(6.8, 3.2)
     labels = ["leader alone", *[f"{size} in the ISR" for size in range(2, replicas)]]
-    colours = [VERMILION, ORANGE, ISR_SIZES["one missing"]][: len(labels)]
+    colours = [style.VERMILION, style.ORANGE, style.ISR_SIZES["one missing"]][: len(labels)]
     ax.stackplot(np.array(times) / 1000, short, colors=colours, labels=labels, step="post")
     top = max(5.0, 1.3 * float(short.sum(axis=0).max()))
     for name, start_s, end_s in away:
-        ax.plot([start_s, end_s], [0.92 * top] * 2, color=INK, linewidth=5)
-        ax.annotate(name, ((start_s + end_s) / 2, 0.92 * top), (0, 4), ha="center", fontsize=8,
-                    textcoords="offset points")  # fmt: skip
+        ax.plot([start_s, end_s], [0.92 * top] * 2, color=style.INK, linewidth=5)
+        middle = (start_s + end_s) / 2
+        ax.text(middle, 0.94 * top, style.plain(name), ha="center", va="bottom", fontsize=8)
     ax.set(xlim=(0, end_ms / 1000), ylim=(0, top), ylabel="partitions with a short ISR")
     ax.set_xlabel("time since the start (s); bar above: that broker is away")
-    legend_below(ax)
+    style.legend_below(ax)
     worst = f"{int(short.sum(axis=0).max())} of {total} partitions under-replicated"
-    return finish(ax, f"{worst}; {under_ms / 60_000:.1f} partition-minutes under min ISR")
+    return style.finish(ax, f"{worst}; {under_ms / 60_000:.1f} partition-minutes under min ISR")

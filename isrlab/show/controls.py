@@ -6,6 +6,7 @@ import html
 import io
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import ipywidgets as widgets
@@ -18,16 +19,16 @@ from isrlab.world import words
 from isrlab.world.frames import Frame
 from isrlab.world.script import Run
 
-_WIDE = widgets.Layout(width="560px")
-_STYLE = {"description_width": "160px"}
+_LOOK: dict[str, Any] = {
+    "style": {"description_width": "160px"},
+    "layout": widgets.Layout(width="560px"),
+}
 
 
 def step_slider(run: Run) -> widgets.VBox:
     """A slider through every step of a run: the message, and the replicas after it."""
     frames = _steps(run)
-    slider = widgets.IntSlider(
-        value=0, min=0, max=len(frames) - 1, description="step", style=_STYLE, layout=_WIDE
-    )
+    slider = widgets.IntSlider(value=0, min=0, max=len(frames) - 1, description="step", **_LOOK)
     caption = widgets.HTML()
 
     @lru_cache(maxsize=len(frames))
@@ -50,26 +51,17 @@ def choice(
 ) -> widgets.SelectionSlider:
     """A slider over fixed values that moves by mouse or arrow keys and speaks when released."""
     values = sorted({*options, value} if value is not None else {*options})
+    names = [(form(option), option) for option in values]
     return widgets.SelectionSlider(
-        options=[(form(option), option) for option in values],
-        value=value,
-        description=description,
-        continuous_update=False,
-        style=_STYLE,
-        layout=_WIDE,
+        options=names, value=value, description=description, continuous_update=False, **_LOOK
     )
 
 
 def pick(description: str, options: Sequence[Any], value: Any) -> widgets.Dropdown:
     """A list to choose from: values, or (name, value) pairs; `value` is added if it is missing."""
     values = [option[1] if isinstance(option, tuple) else option for option in options]
-    return widgets.Dropdown(
-        options=[*options, *([] if value in values else [value])],
-        value=value,
-        description=description,
-        style=_STYLE,
-        layout=_WIDE,
-    )
+    options = [*options, *([] if value in values else [value])]
+    return widgets.Dropdown(options=options, value=value, description=description, **_LOOK)
 
 
 def redrawn(
@@ -103,12 +95,9 @@ def png(drawn: Figure | Axes | bytes) -> bytes:
 def _steps(run: Run) -> list[Frame]:
     """The steps worth a look: those after the set-up that carry a message or change something."""
     frames = run.frames[run.first_frame :]
-    kept = [
+    return frames[:1] + [
         frame
-        for before, frame in zip([None, *frames], frames, strict=False)
+        for before, frame in pairwise(frames)
         if frame.source != frame.target
-        or before is None
-        or before.disks != frame.disks
-        or before.brokers != frame.brokers
+        or (before.disks, before.brokers) != (frame.disks, frame.brokers)
     ]
-    return kept or frames

@@ -8,21 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from isrlab.show.style import INK, PALE, STATES, axes, finish, legend_below, looks, plain, thousands
-from isrlab.show.style import mark as draw_mark
-
-if TYPE_CHECKING:
-    import pandas as pd
+from isrlab.show import style
 
 Numbers: TypeAlias = "Sequence[float] | np.ndarray[Any, Any] | pd.Series[Any] | pd.Index[Any]"
-_THOUSANDS = FuncFormatter(thousands)
+_THOUSANDS = FuncFormatter(style.thousands)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,49 +62,46 @@ def plot_curves(
     ax: Axes | None = None,
 ) -> Axes:
     """Lines with their bands. `marks` are dotted vertical lines, `limits` horizontal ones."""
-    ax = ax or axes(7.6, 3.4)
-    chosen = looks(curves)
+    ax = ax or style.axes(7.6, 3.4)
+    chosen = style.looks(curves)
     for name, curve in curves.items():
         colour, marker = curve.look or chosen[name]
-        is_dense = len(curve.x) > 60
+        points: dict[str, Any] = {"marker": marker}
+        if len(curve.x) > 60:  # too many for markers on a line; of a cloud, small and pale
+            points = {} if curve.style else {"marker": marker, "markersize": 3, "alpha": 0.45}
         if curve.low is not None and curve.high is not None:
             ax.fill_between(
                 curve.x, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0,
                 step="post" if curve.is_step else None,
             )  # fmt: skip
         ax.plot(
-            curve.x, curve.y, color=colour, linestyle=curve.style or "none", label=plain(name),
-            marker=None if is_dense and curve.style else marker,
-            drawstyle="steps-post" if curve.is_step else "default", linewidth=curve.width,
+            curve.x, curve.y, color=colour, linestyle=curve.style or "none", linewidth=curve.width,
+            drawstyle="steps-post" if curve.is_step else "default", label=style.plain(name),
+            **points,
         )  # fmt: skip
         for x, y, text in zip(curve.x, curve.y, curve.texts, strict=False):
-            ax.annotate(plain(text), (x, y), (4, 4), textcoords="offset points", fontsize=7)
+            style.note(ax, x, y, text, va="bottom")
     for axis, scale in (("x", scales[0]), ("y", scales[1])):
         _scale(ax, axis, scale)
     for x, text in (marks or {}).items():
-        draw_mark(ax, x, plain(text))
+        style.mark(ax, x, text)
     for y, text in (limits or {}).items():
-        ax.axhline(y, color=INK, linewidth=0.8, linestyle=":")
-        ax.text(1, y, plain(text), transform=ax.get_yaxis_transform(), fontsize=7, va="bottom",
-                ha="right")  # fmt: skip
+        style.limit(ax, y, text)
     if len(curves) > 1:
-        legend_below(ax)
-    return finish(ax, title)
+        style.legend_below(ax)
+    return style.finish(ax, title)
 
 
 def _scale(ax: Axes, which: str, scale: Scale) -> None:
-    axis = getattr(ax, f"{which}axis")
-    set_scale = getattr(ax, f"set_{which}scale")
-    set_scale(scale.kind, **({"linthresh": 1} if scale.kind == "symlog" else {}))
+    axis, options = getattr(ax, f"{which}axis"), {"linthresh": 1} if scale.kind == "symlog" else {}
+    getattr(ax, f"set_{which}scale")(scale.kind, **options)
     axis.set_major_formatter(_THOUSANDS)
     if scale.ticks is not None:
-        names = scale.names or [thousands(tick) for tick in scale.ticks]
-        getattr(ax, f"set_{which}ticks")(scale.ticks, names)
+        names = scale.names or [style.thousands(tick) for tick in scale.ticks]
+        axis.set_ticks(scale.ticks, names)
         axis.set_minor_locator(NullLocator())
     low = 0.0 if scale.low is None and scale.kind != "log" else scale.low
-    lower, upper = ("left", "right") if which == "x" else ("bottom", "top")
-    getattr(ax, f"set_{which}lim")(**{lower: low, upper: scale.high})
-    getattr(ax, f"set_{which}label")(scale.label)
+    ax.set(**{f"{which}lim": (low, scale.high), f"{which}label": scale.label})
 
 
 def plot_bars(
@@ -125,30 +118,27 @@ def plot_bars(
 
     Colours are those of `style.STATES` for parts that are states, or `colours`.
     """
-    ax = ax or axes(8.0, 1.0 + 0.36 * max(len(rows), 2))
-    chosen = looks(parts)
+    ax = ax or style.axes(8.0, 1.0 + 0.36 * max(len(rows), 2))
+    chosen = style.looks(parts)
     places = np.arange(len(rows))
     ends = {sign: np.zeros(len(rows)) for sign in (-1, 1)}
     for name, values in parts.items():
         sizes = np.asarray(values, float)
         sign = -1 if (sizes < 0).any() else 1
-        colour = (colours or {}).get(name) or STATES.get(name) or chosen[name][0]
-        ax.barh(places, sizes, left=ends[sign], color=colour, height=0.62, label=plain(name))
+        colour = (colours or {}).get(name) or style.STATES.get(name) or chosen[name][0]
+        ax.barh(places, sizes, left=ends[sign], color=colour, height=0.62, label=style.plain(name))
         ends[sign] = ends[sign] + sizes
     for place, end in enumerate(ends[1]):
-        note = notes[place] if notes else thousands(end)
-        ax.annotate(plain(note), (end, place), (4, 0), textcoords="offset points", va="center",
-                    fontsize=8)  # fmt: skip
-    ax.set_yticks(places, [plain(row, 60) for row in rows])
-    ax.set_ylim(len(rows) - 0.4, -0.6)
+        style.note(ax, end, place, notes[place] if notes else style.thousands(end), fontsize=8)
+    style.name_rows(ax, rows)
     ax.margins(x=0.22)
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: thousands(abs(value))))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: style.thousands(abs(value))))
     if not (ends[-1] < 0).any():
         ax.set_xlim(left=0)
     ax.set_xlabel(label)
     if len(parts) > 1:
-        legend_below(ax)
-    return finish(ax, title, spines=("bottom",))
+        style.legend_below(ax)
+    return style.finish(ax, title, spines=("bottom",))
 
 
 def plot_ticks(
@@ -165,55 +155,23 @@ def plot_ticks(
     A group without a name has the row's colour. `ranges` are shaded: between which a rule says that
     they lie (default: the measured ones).
     """
-    ax = ax or axes(9.0, 1.1 + 0.5 * max(len(rows), 2))
+    ax = ax or style.axes(9.0, 1.1 + 0.5 * max(len(rows), 2))
     groups = list(dict.fromkeys(group for row in rows.values() for group in row))
-    chosen = looks([*groups, *rows])
+    chosen = style.looks([*groups, *rows])
     for y, (name, row) in enumerate(rows.items()):
-        values = np.concatenate([np.asarray(v, float) for v in row.values()] or [np.zeros(0)])
-        low, high = (ranges or {}).get(name) or (
-            (values.min(), values.max()) if len(values) else (0.0, 0.0)
-        )
-        ax.barh(y, high - low, 0.6, left=low, color=PALE, zorder=0)
+        values = [float(value) for numbers in row.values() for value in numbers] or [0.0]
+        low, high = (ranges or {}).get(name, (min(values), max(values)))
+        ax.barh(y, high - low, 0.6, left=low, color=style.PALE, zorder=0)
         for nth, group in enumerate(groups):
             numbers = np.asarray(row.get(group, ()), float)
             lift = 0.22 * (nth - (len(groups) - 1) / 2) if len(groups) > 1 else 0.0
             ax.plot(numbers, np.full(len(numbers), y + lift), "|",
-                    color=STATES.get(group) or chosen[group or name][0],
+                    color=style.STATES.get(group) or chosen[group or name][0],
                     markersize=14 if len(groups) == 1 else 8,
                     markeredgewidth=1.2 if len(numbers) > 3 else 2.5,
-                    label=plain(group) if y == 0 else None)  # fmt: skip
-        if notes and name in notes:
-            ax.text(1.01, y, plain(notes[name]), fontsize=8, va="center",
-                    transform=ax.get_yaxis_transform())  # fmt: skip
+                    label=style.plain(group) if y == 0 else None)  # fmt: skip
     _scale(ax, "x", scale)
-    ax.set_yticks(range(len(rows)), [plain(name, 60) for name in rows])
-    ax.set_ylim(len(rows) - 0.5, -0.6)
+    style.name_rows(ax, rows, notes)
     if len(groups) > 1:
-        legend_below(ax)
-    return finish(ax, title, spines=("bottom",))
-
-
-def plot_points(
-    groups: Mapping[str, tuple[Numbers, Numbers]],
-    title: str,
-    scales: tuple[Scale, Scale],
-    *,
-    marks: Numbers = (),
-    limits: Numbers = (),
-    ax: Axes | None = None,
-) -> Axes:
-    """A point for each (x, y) of a group; `marks` and `limits` are dotted lines."""
-    ax = ax or axes(7.6, 3.8)
-    chosen = looks(groups)
-    for name, (x, y) in groups.items():
-        colour, marker = chosen[name]
-        ax.scatter(x, y, s=14, alpha=0.45, color=colour, marker=marker, linewidths=0)
-        ax.plot([], [], marker, color=colour, label=f"{plain(name)} ({len(x):,})")
-    for place in marks:
-        ax.axvline(place, color=INK, linewidth=0.8, linestyle=":")
-    for place in limits:
-        ax.axhline(place, color=INK, linewidth=0.8, linestyle=":")
-    for axis, scale in (("x", scales[0]), ("y", scales[1])):
-        _scale(ax, axis, scale)
-    legend_below(ax)
-    return finish(ax, title)
+        style.legend_below(ax)
+    return style.finish(ax, title, spines=("bottom",))

@@ -85,30 +85,19 @@ def plot_messages(
     """
     blocks = run.blocks[first : None if last is None else last + 1]
     start, end = blocks[0].frames[0], blocks[-1].frames[1]
-    kept: list[tuple[Frame, str]] = []
+    arrows: list[Arrow] = []
+    rounds: set[tuple[int, int, str]] = set()  # of fetching, that are drawn already
     for index in range(start, end):
         frame = run.frames[index]
-        news = _changes(run.frames[index - 1] if index else frame, frame)
         if frame.source == frame.target or type(frame.message).__name__ in _PLUMBING:
             continue
-        if news or not any(_says_the_same(frame, other) for other, _ in kept):
-            kept.append((frame, news))
-    arrows = [
-        Arrow(f.source, f.target, " ".join(words.describe(f.message).split()), news,
-              was_lost=f.was_lost)
-        for f, news in kept
-    ]  # fmt: skip
+        news = _changes(run.frames[index - 1] if index else frame, frame)
+        message = frame.source, frame.target, " ".join(words.describe(frame.message).split())
+        if news or message not in rounds:
+            arrows.append(Arrow(*message, news, was_lost=frame.was_lost))
+        if isinstance(frame.message, Fetch | FetchResponse):
+            rounds.add(message)
     return plot_arrows(arrows, _finding(run.frames[start:end]), ax=ax)
-
-
-def _says_the_same(frame: Frame, other: Frame) -> bool:
-    """A message of a round of fetching that is there already."""
-    return (
-        frame.source == other.source
-        and frame.target == other.target
-        and isinstance(frame.message, Fetch | FetchResponse)
-        and words.describe(frame.message) == words.describe(other.message)
-    )
 
 
 def _changes(before: Frame, after: Frame) -> str:

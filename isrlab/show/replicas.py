@@ -12,19 +12,7 @@ from matplotlib.patches import Rectangle
 
 from isrlab.engine.log import Log
 from isrlab.engine.model import Broker, Leader
-from isrlab.show.style import (
-    INK,
-    LOST,
-    STATES,
-    WHITE,
-    axes,
-    broker_colour,
-    finish,
-    headline,
-    listed,
-    panels,
-    plain,
-)
+from isrlab.show import style
 from isrlab.world import words
 from isrlab.world.frames import Frame
 from isrlab.world.script import Run
@@ -34,7 +22,7 @@ _DASHED = (0, (2, 1.4))
 
 
 def plot_replicas(
-    frame: Frame, *, ax: Axes | None = None, title: str | None = None, inclusive: bool = False
+    frame: Frame, title: str | None = None, *, inclusive: bool = False, ax: Axes | None = None
 ) -> Axes:
     """Each replica's log at one moment: records, log end offset, high watermark, ISR.
 
@@ -43,7 +31,7 @@ def plot_replicas(
     those that count. A record outlined in red is another than the leader has at that offset. With
     `inclusive`, the labels name the last offset instead of the next one, as some texts do.
     """
-    ax = ax or axes(7.4, 0.8 + 0.78 * len(frame.disks))
+    ax = ax or style.axes(7.4, 0.8 + 0.78 * len(frame.disks))
     end = max(log.log_end_offset for log in frame.disks.values())
     start = max(min(log.log_start_offset for log in frame.disks.values()), end - MOST_OFFSETS + 1)
     for row, number in enumerate(sorted(frame.disks)):
@@ -51,10 +39,8 @@ def plot_replicas(
         _draw_log(ax, row, frame, number, start)
         if broker:
             _draw_marks(ax, row, broker, start, inclusive)
-        ax.text(
-            start - 0.25, row, _label(number, broker), ha="right", va="center", fontsize=9,
-            color=broker_colour(number) if broker else STATES["away"], fontweight="bold",
-        )  # fmt: skip
+        ax.text(start - 0.25, row, _label(number, broker), ha="right", va="center", fontsize=9,
+                color=_colour(number, broker), fontweight="bold")  # fmt: skip
     right = max(end, start + 3)
     ax.set_xlim(start - 0.1, right + 1.1)
     ax.set_ylim(len(frame.disks) - 0.4, -0.7)
@@ -62,13 +48,16 @@ def plot_replicas(
     ax.set_xticks([o + 0.5 for o in offsets], [str(o) for o in offsets])
     ax.set_yticks([])
     ax.set_xlabel("offset", fontsize=8)
-    finish(ax, title or finding(frame), spines=())
-    return ax
+    return style.finish(ax, title or finding(frame), spines=())
 
 
 def _leader(frame: Frame) -> Broker | None:
     broker = frame.brokers.get(frame.controller.leader)
     return broker if broker is not None and isinstance(broker.role, Leader) else None
+
+
+def _colour(number: int, broker: Broker | None) -> str:
+    return style.broker_colour(number) if broker else style.STATES["away"]
 
 
 def _label(number: int, broker: Broker | None) -> str:
@@ -83,7 +72,7 @@ def _label(number: int, broker: Broker | None) -> str:
 
 def _draw_log(ax: Axes, row: int, frame: Frame, number: int, start: int) -> None:
     log, broker, leader = frame.disks[number], frame.brokers.get(number), _leader(frame)
-    colour = broker_colour(number) if broker else STATES["away"]
+    colour = _colour(number, broker)
     high_watermark = log.high_watermark if broker else log.checkpointed_high_watermark
     first = max(start, log.log_start_offset)
     for offset in range(first, log.log_end_offset):
@@ -95,48 +84,42 @@ def _draw_log(ax: Axes, row: int, frame: Frame, number: int, start: int) -> None
         ax.add_patch(
             Rectangle(
                 (offset + 0.04, row - 0.26), 0.92, 0.52,
-                facecolor=WHITE if is_open else to_rgba(colour, 0.22),
-                edgecolor=LOST if differs else to_rgba(colour, 1.0 if broker else 0.5),
+                facecolor=style.WHITE if is_open else to_rgba(colour, 0.22),
+                edgecolor=style.LOST if differs else to_rgba(colour, 1.0 if broker else 0.5),
                 linewidth=2.6 if differs else 1.0, hatch="////" if is_open else None,
             )
         )  # fmt: skip
         ax.text(
-            offset + 0.5, row, plain(record.id), ha="center", va="center", fontsize=9,
-            color=LOST if differs else INK,
-            bbox={"facecolor": WHITE, "edgecolor": "none", "pad": 0.6, "alpha": 0.85},
+            offset + 0.5, row, style.plain(record.id), ha="center", va="center", fontsize=9,
+            color=style.LOST if differs else style.INK,
+            bbox={"facecolor": style.WHITE, "edgecolor": "none", "pad": 0.6, "alpha": 0.85},
         )  # fmt: skip
 
 
 def _draw_marks(ax: Axes, row: int, broker: Broker, start: int, inclusive: bool) -> None:
     """LEO solid, HW dashed; on a leader, where it believes its followers to be."""
-    log, colour = broker.log, broker_colour(broker.id)
+    log, colour = broker.log, style.broker_colour(broker.id)
     end, high_watermark = log.log_end_offset, log.high_watermark
     leo = f"last offset {end - 1}" if inclusive else f"LEO {end}"
     hw = f"readable up to {high_watermark - 1}" if inclusive else f"HW {high_watermark}"
     marks = (
         (end, leo, (-0.3, 0.38), colour, 2.2, "-"),
-        (high_watermark, hw, (0.3, -0.44), INK, 1.6, _DASHED),
+        (high_watermark, hw, (0.3, -0.44), style.INK, 1.6, _DASHED),
     )
     for x, text, (far, near), shade, width, line in marks:
         if x >= start:
             ax.plot([x] * 2, [row + far, row + near], color=shade, linewidth=width, linestyle=line)
         shown = text if x >= start else f"← {text}"  # the log ends before what is drawn
-        ax.text(
-            max(x, start) + 0.07, row + 0.97 * near, shown, fontsize=7, color=shade, va="center"
-        )
+        place = max(x, start) + 0.07, row + 0.97 * near
+        ax.text(*place, shown, fontsize=7, color=shade, va="center")
     if not isinstance(broker.role, Leader) or inclusive:
         return
     middle = (len(broker.role.remotes) - 1) / 2
     for nth, remote in enumerate(broker.role.remotes):
         if remote.log_end_offset >= start:
             nudge = 0.09 * (nth - middle)
-            ax.plot(
-                remote.log_end_offset + nudge,
-                row - 0.33,
-                marker="v",
-                markersize=6,
-                color=broker_colour(remote.id),
-            )
+            ax.plot(remote.log_end_offset + nudge, row - 0.33, marker="v", markersize=6,
+                    color=style.broker_colour(remote.id))  # fmt: skip
 
 
 def finding(frame: Frame) -> str:
@@ -146,12 +129,12 @@ def finding(frame: Frame) -> str:
         return "No leader: nothing can be written or read"
     other = [n for n in sorted(frame.disks) if _differs(frame.disks[n], leader.log)]
     if other:
-        return f"Replica {listed(other)} holds other records than leader {leader.id}"
+        return f"Replica {style.listed(other)} holds other records than leader {leader.id}"
     end, high_watermark = leader.log.log_end_offset, leader.log.high_watermark
     followers = [b for b in frame.brokers.values() if b.id != leader.id]
     behind = [b.id for b in followers if b.log.high_watermark < high_watermark]
     text = f"Committed: {high_watermark} of {end} records"
-    return text + (f"; replica {listed(behind)} does not know it yet" if behind else "")
+    return text + (f"; replica {style.listed(behind)} does not know it yet" if behind else "")
 
 
 def _differs(log: Log, other: Log) -> bool:
@@ -161,12 +144,12 @@ def _differs(log: Log, other: Log) -> bool:
     return start < end and log.read(start, end) != other.read(start, end)
 
 
-def plot_story(run: Run, *, columns: int = 2, width: float = 11.0) -> Figure:
+def plot_story(run: Run) -> Figure:
     """The replicas at the end of each block of a scenario: the static twin of the slider."""
     blocks = [b for b in run.blocks if b.frames[1] > 0]
-    rows = -(-len(blocks) // columns)
+    rows = -(-len(blocks) // 2)
     height = rows * (1.5 + 0.72 * len(run.cluster.replicas))
-    figure, grid = panels(rows, columns, (width, height))
+    figure, grid = style.panels(rows, 2, (11.0, height))
     for ax in grid.flat[len(blocks) :]:
         ax.axis("off")
     for number, (ax, block) in enumerate(zip(grid.flat, blocks, strict=False), start=1):
@@ -174,12 +157,12 @@ def plot_story(run: Run, *, columns: int = 2, width: float = 11.0) -> Figure:
         story = " ".join(block.comments) or "; ".join(commands)
         title = textwrap.shorten(f"{number}. {story}", 250, placeholder=" ...")
         plot_replicas(run.frames[block.frames[1] - 1], ax=ax, title=title)
-    return headline(figure, story_finding(run))
+    return style.headline(figure, story_finding(run))
 
 
 def plot_ends(runs: Mapping[str, Run]) -> Figure:
     """The replicas at the end of some runs, one below the other, each with what it shows."""
-    figure, grid = panels(len(runs), 1, (9, 2.4 * len(runs)))
+    figure, grid = style.panels(len(runs), 1, (9, 2.4 * len(runs)))
     for ax, (name, run) in zip(grid.flat, runs.items(), strict=True):
         plot_replicas(run.frames[-1], ax=ax, title=f"{name}: {story_finding(run)}")
     return figure
@@ -192,7 +175,7 @@ def story_finding(run: Run) -> str:
         follower, offset = outcome.diverged[0]
         return f"Diverged: replica {follower} differs from its leader from offset {offset:,} on"
     if outcome.lost:
-        return f"Committed, and lost: {listed(outcome.lost)}"
+        return f"Committed, and lost: {style.listed(outcome.lost)}"
     if outcome.lost_acknowledged:
-        return f"Lost, though never committed: {listed(outcome.lost_acknowledged)}"
+        return f"Lost, though never committed: {style.listed(outcome.lost_acknowledged)}"
     return finding(run.frames[-1])

@@ -9,8 +9,9 @@ escaped: matplotlib would read a dollar sign as mathematics.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -23,7 +24,6 @@ from isrlab.engine.versions import PRESETS, KafkaVersion
 plt.style.use(Path(__file__).with_name("isrlab.mplstyle"))
 
 MOST_PIXELS = 1_700  # the widest picture that a page shows without scrolling
-MOST_NAMES = 5  # that a title lists
 _CHARACTERS_PER_INCH = 12.5  # of a title
 
 # Okabe and Ito's palette, without black and yellow
@@ -63,7 +63,14 @@ OUTCOMES = {
     "stalled": "#CFC3E6",
     "flapping": "#F3E79B",
 }
+_DOTTED: dict[str, Any] = {"color": INK, "linewidth": 0.8, "linestyle": ":"}
 _BROKERS = (BLUE, ORANGE, GREEN, PINK, SKY, VERMILION)
+_GENERATIONS = (  # oldest first; neighbours differ in lightness, also without red or green
+    # leaders write ZooKeeper themselves: warm to green
+    "#601C2B", "#F5917B", "#9B6107", "#B79B14", "#4B5101", "#A0D20C", "#4C8E67", "#09DCBC",
+    # leaders ask the controller: blue to purple
+    "#04698A", "#76BBF5", "#1537B0", "#5676F4", "#510179", "#AC7FB5", "#AA195E",
+)  # fmt: skip
 
 
 def broker_colour(broker: int) -> str:
@@ -73,7 +80,7 @@ def broker_colour(broker: int) -> str:
 def version_look(version: str | KafkaVersion) -> tuple[str, str]:
     """The colour and the marker of a version's generation, the same in every figure."""
     place = list(PRESETS.values()).index(PRESETS[KafkaVersion.of(version).column])
-    return SERIES[place % len(SERIES)], MARKERS[(place + place // len(SERIES)) % len(MARKERS)]
+    return _GENERATIONS[place], MARKERS[(place + place // len(MARKERS)) % len(MARKERS)]
 
 
 def looks(names: Iterable[str]) -> dict[str, tuple[str, str]]:
@@ -92,69 +99,84 @@ def looks(names: Iterable[str]) -> dict[str, tuple[str, str]]:
 
 def axes(width: float, height: float) -> Axes:
     """One Axes on a new figure, sizes in inches; narrowed to what a page shows."""
-    return plt.subplots(figsize=(min(width, MOST_PIXELS / 110), height))[1]
+    return panels(1, 1, (width, height))[1][0, 0]
 
 
 def panels(
-    rows: int, columns: int, size: tuple[float, float], **options: object
+    rows: int, columns: int, size: tuple[float, float], **options: Any
 ) -> tuple[Figure, np.ndarray]:
     """A new figure of `size` inches and its Axes, object[rows, columns]; `options` of subplots."""
-    width, height = size
-    figure, grid = plt.subplots(
-        rows, columns, figsize=(min(width, MOST_PIXELS / 110), height), squeeze=False, **options
-    )  # type: ignore[call-overload]
-    return figure, grid
+    size = min(size[0], MOST_PIXELS / 110), size[1]
+    return plt.subplots(rows, columns, figsize=size, squeeze=False, **options)
 
 
 def finish(ax: Axes, title: str, *, spines: Sequence[str] = ("left", "bottom")) -> Axes:
-    """The finding as the title, wrapped to the figure, and only the named spines."""
-    bare(ax, *spines)
-    ax.set_title(_wrapped(plain(title), ax), loc="left")
+    """The finding as the title, wrapped to the figure, and only the named spines, with ticks."""
+    for name, spine in ax.spines.items():
+        spine.set_visible(name in spines)
+    ax.tick_params(left="left" in spines, bottom="bottom" in spines)
+    is_alone = len(ax.figure.axes) == 1
+    ax.set_title(_wrapped(title, ax, 0.95 if is_alone else 0.95 * ax.get_position().width))
     return ax
 
 
 def headline(figure: Figure, title: str) -> Figure:
     """The finding of several panels together."""
-    width = int(figure.get_figwidth() * _CHARACTERS_PER_INCH * 0.9)
-    figure.suptitle("\n".join(textwrap.wrap(plain(title), width)), x=0.01, ha="left", fontsize=11)
+    figure.suptitle(_wrapped(title, figure.axes[0], 0.9), x=0.01, ha="left", fontsize=11)
     return figure
 
 
-def _wrapped(title: str, ax: Axes) -> str:
-    """A title in lines that fit over its axes: the whole figure's if it is the only one."""
-    is_alone = len(ax.figure.axes) == 1
-    share = 0.95 if is_alone else 0.95 * ax.get_position().width
-    width = max(30, int(ax.figure.bbox.width / ax.figure.dpi * share * _CHARACTERS_PER_INCH))
-    return "\n".join(part for line in title.split("\n") for part in textwrap.wrap(line, width))
-
-
-def bare(ax: Axes, *sides: str) -> None:
-    """Leave only the named spines, and no ticks where there is none."""
-    for name, spine in ax.spines.items():
-        spine.set_visible(name in sides)
-    ax.tick_params(left="left" in sides, bottom="bottom" in sides)
+def _wrapped(title: str, ax: Axes, share: float) -> str:
+    """A title, escaped, in lines that fit into this share of the figure's width."""
+    inches = ax.figure.bbox.width / ax.figure.dpi
+    width = max(30, int(inches * share * _CHARACTERS_PER_INCH))
+    lines = plain(title).split("\n")
+    return "\n".join(part for line in lines for part in textwrap.wrap(line, width))
 
 
 def legend_below(ax: Axes) -> None:
     """The legend under the axes and their label, where it hides nothing."""
     handles, labels = ax.get_legend_handles_labels()
-    longest = max((len(label) for label in labels), default=1)
-    columns = max(1, min(4, int(ax.figure.bbox.width / ax.figure.dpi * 13 / (longest + 8))))
-    if handles and len(ax.figure.axes) > 1:  # each panel has its own
-        below = offset_copy(ax.transAxes, ax.get_figure(root=True), y=-30, units="points")
-        ax.legend(handles, labels, loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=below,
-                  ncols=columns, borderaxespad=0)  # fmt: skip
-    elif handles:
-        ax.figure.legend(
-            handles, labels, loc="outside lower left", ncols=columns, fontsize=8, frameon=False
-        )
+    if not handles:
+        return
+    longest, inches = max(map(len, labels)), ax.figure.bbox.width / ax.figure.dpi
+    options: dict[str, Any] = {"ncols": max(1, min(4, int(inches * 13 / (longest + 8))))}
+    if len(ax.figure.axes) == 1:
+        ax.figure.legend(handles, labels, loc="outside lower left", **options)
+        return
+    below = offset_copy(ax.transAxes, ax.get_figure(root=True), y=-30, units="points")
+    options |= {"bbox_to_anchor": (0, 0), "bbox_transform": below, "borderaxespad": 0}
+    ax.legend(handles, labels, loc="upper left", **options)  # each panel has its own
 
 
-def mark(ax: Axes, x: float, text: str, *, side: str = "left") -> None:
-    """A dotted vertical line with its name at the top."""
-    ax.axvline(x, color=INK, linewidth=0.8, linestyle=":")
-    pad = f" {text}" if side == "left" else f"{text} "
-    ax.text(x, 0.98, pad, transform=ax.get_xaxis_transform(), fontsize=7, va="top", ha=side)
+def name_rows(ax: Axes, names: Collection[str], notes: Mapping[str, str] | None = None) -> None:
+    """Rows 0, 1, ... downwards: their names at the left, the `notes` of some at the right end."""
+    ax.set_yticks(range(len(names)), [plain(name, 60) for name in names])
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    for row, name in enumerate(names):
+        if notes and name in notes:
+            ax.text(1.01, row, plain(notes[name]), fontsize=8, va="center",
+                    transform=ax.get_yaxis_transform())  # fmt: skip
+
+
+def note(ax: Axes, x: float, y: float, text: str, **options: Any) -> None:
+    """Small text 4 points to the right of a place; `options` of text: its sides, size, colour."""
+    look: dict[str, Any] = {"fontsize": 7, "va": "center"} | options
+    ax.annotate(plain(text), (x, y), (4, 0), textcoords="offset points", **look)
+
+
+def mark(ax: Axes, x: float, text: str = "", *, side: str = "left") -> None:
+    """A dotted vertical line with its name at the top; its left or right `side` is at the line."""
+    ax.axvline(x, **_DOTTED)
+    ax.text(x, 0.98, f" {plain(text)} ", transform=ax.get_xaxis_transform(), fontsize=7, va="top",
+            ha=side)  # fmt: skip
+
+
+def limit(ax: Axes, y: float, text: str = "") -> None:
+    """A dotted horizontal line with its name at the right end."""
+    ax.axhline(y, **_DOTTED)
+    ax.text(1, y, plain(text), transform=ax.get_yaxis_transform(), fontsize=7, va="bottom",
+            ha="right")  # fmt: skip
 
 
 # Words and numbers
@@ -173,7 +195,7 @@ def printable(text: object, most: int = 400) -> str:
     return shown[: most // 2] + "…" + shown[-(most // 2) :] if len(shown) > most else shown
 
 
-def listed(names: Sequence[object], most: int = MOST_NAMES) -> str:
+def listed(names: Sequence[object], most: int = 5) -> str:
     """Names with commas; of many the first ones, and how many more."""
     shown = ", ".join(str(name) for name in names[:most])
     return f"{shown} and {len(names) - most:,} more" if len(names) > most else shown

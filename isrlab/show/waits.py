@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from isrlab.show.curves import Curve, Scale, plot_curves
-from isrlab.show.style import INK, SKY, axes, duration, finish
+from isrlab.show.style import SKY, axes, duration
 
 ZERO_MS = 0.3  # where a wait of 0 ms stands on the logarithmic scale
 QUANTILES = {0.5: "half", 0.99: "99 %", 0.999: "99.9 %"}
@@ -45,12 +45,10 @@ def plot_histogram(histogram: pd.DataFrame, *, subject: str = "", ax: Axes | Non
     widths = np.where(starts == 0, 0.4, eighths)
     ax.bar(np.maximum(starts, ZERO_MS), share, width=widths, align="edge", color=SKY)
     within = {name: quantile(histogram, of) for of, name in QUANTILES.items()}
-    for value in within.values():
-        ax.axvline(max(value, ZERO_MS), color=INK, linewidth=1, linestyle=":")
     scales = _TIMES, Scale("share of produces (%)", "log", low=0.0005, high=200)
     text = ", ".join(f"{name} within {duration(value)}" for name, value in within.items())
-    plot_curves({}, "", scales, ax=ax)
-    return finish(ax, subject + text[:1].upper() + text[1:])
+    marks = {max(value, ZERO_MS): "" for value in within.values()}
+    return plot_curves({}, subject + text[:1].upper() + text[1:], scales, marks=marks, ax=ax)
 
 
 def plot_tails(histograms: pd.DataFrame, labels: Mapping[str, str]) -> Axes:

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 
 from isrlab.engine.versions import KafkaVersion
 from isrlab.show import bands, controls, curves, offsets
+from isrlab.show.style import counted
 from isrlab.world import scenario
 from isrlab.world.script import Run
 
@@ -53,18 +54,22 @@ def eviction_times(version: str, samples: int = 40, settings: str = "") -> list[
     return times
 
 
+def _ends(numbers: Mapping[str, float]) -> tuple[str, str]:
+    """Under which names the largest and the smallest number stand."""
+    return max(numbers, key=numbers.__getitem__), min(numbers, key=numbers.__getitem__)
+
+
 def plot_evictions(times: Mapping[str, Sequence[int]]) -> Axes:
     """When a stalled follower leaves: for each version a tick for every run."""
-    seconds = {version: np.array(values) / 1000 for version, values in times.items()}
-    means = {version: values.mean() for version, values in seconds.items()}
-    quick, slow = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
+    rows = {version: {"": np.array(values) / 1000} for version, values in times.items()}
+    means = {version: float(row[""].mean()) for version, row in rows.items()}
+    slow, quick = _ends(means)
     title = f"The same stall: gone after {means[quick]:.1f} s on average in {quick}, "
     title += f"after {means[slow]:.1f} s in {slow}"
     notes = {
-        version: f"{values.min():.1f} to {values.max():.1f} s, on average {means[version]:.1f} s"
-        for version, values in seconds.items()
+        v: f"{row[''].min():.1f} to {row[''].max():.1f} s, on average {means[v]:.1f} s"
+        for v, row in rows.items()
     }
-    rows = {version: {"": values} for version, values in seconds.items()}
     scale = curves.Scale("from the stall to the smaller ISR (s)")
     return curves.plot_ticks(rows, title, scale, notes=notes)
 
@@ -84,9 +89,8 @@ def plot_bands(runs: Mapping[str, Run]) -> Axes:
     """A row for each run: when the follower was in the stored ISR, and when it was not."""
     rows, notes = {}, {}
     for name, run in runs.items():
-        spans = offsets.isr_of(run)
-        (rows[name],) = bands.isr_rows(spans, (FOLLOWER,)).values()
-        notes[name] = f"{offsets.changes(spans)}, {time_out_ms(run) / 1000:.1f} s out"
+        (rows[name],) = bands.isr_rows(offsets.isr_of(run), (FOLLOWER,)).values()
+        notes[name] = f"{counted(changes(run), 'ISR change')}, {time_out_ms(run) / 1000:.1f} s out"
     legend = {f"broker {FOLLOWER}": f"broker {FOLLOWER} in the ISR", "out": "out"}
     return bands.plot_bands(rows, bands_finding(runs), notes=notes, legend=legend)
 
@@ -94,12 +98,11 @@ def plot_bands(runs: Mapping[str, Run]) -> Axes:
 def bands_finding(runs: Mapping[str, Run]) -> str:
     """The most and the fewest ISR changes; if all have as many, the longest absence."""
     counts = {name: changes(run) for name, run in runs.items()}
-    most, least = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
+    most, least = _ends(counts)
     if counts[most] != counts[least]:
-        number = offsets.changes(offsets.isr_of(runs[most]))
-        return f"{number} in {most}, {counts[least]} in {least}"
+        return f"{counted(counts[most], 'ISR change')} in {most}, {counts[least]} in {least}"
     outs = {name: time_out_ms(run) / 1000 for name, run in runs.items()}
-    long, short = max(outs, key=outs.__getitem__), min(outs, key=outs.__getitem__)
+    long, short = _ends(outs)
     return f"Out of the ISR for {outs[long]:.1f} s in {long}, for {outs[short]:.1f} s in {short}"
 
 

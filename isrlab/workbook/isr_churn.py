@@ -19,39 +19,31 @@ from isrlab.fleet.lens import Trace
 from isrlab.show import offsets
 from isrlab.show.bands import Span, shade
 from isrlab.show.controls import choice, redrawn
-from isrlab.show.curves import Curve, Scale, plot_bars, plot_curves, plot_points
+from isrlab.show.curves import Curve, Scale, plot_bars, plot_curves
 from isrlab.show.style import axes, broker_colour, counted, listed, panels
 
 VERSIONS = ("0.8.2", "0.9.0", "0.10.2")
-HEIGHTS = (1_000, 2_000, 5_000, 10_000, 15_000, 20_000, 30_000, 50_000, 100_000, 200_000)
-LENGTHS_S = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0)
-LIMITS = (500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000)
 SMALL = FleetConfig(partitions=30, minutes=10, burst_every_s=100, stall_s=0, seed=1)
 
 
 def plot_lag(seen: Trace, *, ax: Axes | None = None) -> Axes:
     """How far each follower is behind, the message limit, and the checks that alone look at it."""
-    ax = ax or axes(7.6, 3.2)
     seconds, limit = seen.ts_ms / 1000, seen.config.lag_messages
     edges = np.flatnonzero(np.diff(_is_out(seen), prepend=False, append=False))
     away = [Span(seconds[start], seconds[end - 1], "out", "a follower is out of the ISR")
             for start, end in edges.reshape(-1, 2).tolist()]  # fmt: skip
-    curves = {
-        f"broker {broker}": Curve(
-            seconds, lag, look=(broker_colour(broker), ""), width=3 / (1 + 1.5 * place)
-        )
-        for place, (broker, lag) in enumerate(seen.lag_records.items())
-    }
+    curves = {}
+    for place, (broker, lag) in enumerate(seen.lag_records.items()):
+        look, width = (broker_colour(broker), ""), 3 / (1 + 1.5 * place)
+        curves[f"broker {broker}"] = Curve(seconds, lag, look=look, width=width)
     top = 1.12 * max(1.0, float(seen.most_lag_records.max()), 1.3 * (limit or 0))
-    plot_curves(
-        curves,
-        _lag_title(seen),
-        (Scale("time (s)", low=seconds[0], high=seconds[-1]), Scale("lag (records)", high=top)),
-        marks=dict.fromkeys((seen.ticks_ms / 1000).tolist(), "ISR check"),
-        limits={} if limit is None else {limit: f"replica.lag.max.messages = {limit:,}"},
-        ax=shade(ax, away),
-    )
-    return ax
+    scales = (
+        Scale("time (s)", low=seconds[0], high=seconds[-1]), Scale("lag (records)", high=top)
+    )  # fmt: skip
+    marks = dict.fromkeys((seen.ticks_ms / 1000).tolist(), "ISR check")
+    limits = {} if limit is None else {float(limit): f"replica.lag.max.messages = {limit:,}"}
+    ax = shade(ax or axes(7.6, 3.2), away)
+    return plot_curves(curves, _lag_title(seen), scales, marks=marks, limits=limits, ax=ax)
 
 
 def _is_out(seen: Trace) -> np.ndarray:
@@ -89,13 +81,9 @@ def plot_versions(compared: pd.DataFrame) -> Axes:
     real = compared["shrinks_per_hour"].to_numpy(float) - false
     title = f"{false[0]:,.0f} false alarms an hour in every version"
     if false.min() < false.max():
-        least, most = (
-            compared["version"].iloc[place] for place in (false.argmin(), false.argmax())
-        )
-        title = (
-            f"The same load: {false.max():,.0f} false alarms an hour in {most}, "
-            f"{false.min():,.0f} in {least}"
-        )
+        least, most = compared["version"].to_numpy()[[false.argmin(), false.argmax()]]
+        title = f"The same load: {false.max():,.0f} false alarms an hour in {most}, "
+        title += f"{false.min():,.0f} in {least}"
     return _plot_alarms([*compared["run"]], false, real, title)
 
 
@@ -110,11 +98,9 @@ def _plot_alarms(
 def plot_under_replicated(compared: pd.DataFrame) -> Axes:
     """Partition-minutes with fewer replicas in the ISR than there are."""
     minutes = compared.set_index("run")["under_replicated_minutes"].astype(float)
-    title = (
-        f"Most time under-replicated: {minutes.idxmax()}, {minutes.max():,.0f} partition-minutes"
-    )
+    worst, most, label = minutes.idxmax(), minutes.max(), "under-replicated partition-minutes"
+    title = f"Most time under-replicated: {worst}, {most:,.0f} partition-minutes"
     notes = [f"{value:,.1f}" if value < 10 else f"{value:,.0f}" for value in minutes]
-    label = "under-replicated partition-minutes"
     return plot_bars([*minutes.index], {"out": minutes}, title, label, notes=notes)
 
 
@@ -125,42 +111,39 @@ def plot_evictions(evictions: pd.DataFrame) -> Axes:
         str(run): (rows["since_caught_up_ms"] / 1000, rows["lag_records"].clip(lower=1))
         for run, rows in runs
     }
-    title, alarms = "Nobody is evicted", runs["is_false_alarm"].sum()
+    title = "Nobody is evicted"
     if groups:
-        run = str(alarms.idxmax())
-        total = len(groups[run][0])
-        title = f"{run}: {alarms.max():,} of {total:,} evictions hit a follower that had kept up"
-        title += " until then"
+        alarms = runs["is_false_alarm"].sum()
+        title = f"{alarms.idxmax()}: {alarms.max():,} of {len(groups[str(alarms.idxmax())][0]):,} "
+        title += "evictions hit a follower that had kept up until then"
+    clouds = {f"{run} ({len(x):,})": Curve(x, y, style="") for run, (x, y) in groups.items()}
     since = Scale("time since the evicted follower had everything (s); dotted: the limits")
-    return plot_points(
-        groups, title, (since, Scale("its lag (records)", "log")),
-        marks=[ms / 1000 for ms in evictions["lag_time_ms"].unique()],
-        limits=evictions["lag_messages"].dropna().unique().tolist(),
+    return plot_curves(
+        clouds, title, (since, Scale("its lag (records)", "log")),
+        marks={ms / 1000: "" for ms in evictions["lag_time_ms"].unique()},
+        limits=dict.fromkeys(evictions["lag_messages"].dropna().unique().tolist(), ""),
     )  # fmt: skip
 
 
 def plot_sweep(by_height: pd.DataFrame) -> Axes:
-    """False alarms per hour against the height of bursts, a line for each version."""
-    rates = by_height.pivot(
-        index="burst_records", columns="version", values="false_alarms_per_hour"
-    )
-    curves = {v: Curve(rates.index, rates[v]) for v in by_height["version"].unique()}
-    scales = Scale("burst height (records)"), Scale("false alarms per hour")
-    return plot_curves(curves, _sweep_title(by_height), scales)
+    """False alarms per hour against the height of bursts, a line for each version.
 
-
-def _sweep_title(by_height: pd.DataFrame) -> str:
-    """The height at which each rule begins to raise false alarms."""
-    heights = by_height["burst_records"]
+    The title says at which height each rule begins to raise them.
+    """
+    versions, heights = by_height["version"].unique(), by_height["burst_records"]
+    rates = by_height.pivot(index=heights.name, columns="version", values="false_alarms_per_hour")
     first = by_height[by_height["false_alarms"] > 0].groupby("version")["burst_records"].min()
-    if first.empty:
-        return f"No false alarm up to burst_records = {heights.max():,}"
-    parts = [
-        f"{version} {'at every value' if height == heights.min() else f'from {height:,}'}"
-        for version, height in first.sort_values(kind="stable").items()
-    ]
-    calm = [version for version in dict.fromkeys(by_height["version"]) if version not in first]
-    return f"False alarms: {', '.join(parts)}" + (f"; never in {listed(calm)}" if calm else "")
+    title = f"No false alarm up to burst_records = {heights.max():,}"
+    if len(first):
+        parts = [
+            f"{version} {'at every value' if height == heights.min() else f'from {height:,}'}"
+            for version, height in first.sort_values(kind="stable").items()
+        ]
+        calm = [version for version in versions if version not in first]
+        title = f"False alarms: {', '.join(parts)}{f'; never in {listed(calm)}' if calm else ''}"
+    curves = {version: Curve(rates.index, rates[version]) for version in versions}
+    scales = Scale("burst height (records)"), Scale("false alarms per hour")
+    return plot_curves(curves, title, scales)
 
 
 def finding(compared: pd.DataFrame) -> str:
@@ -194,15 +177,19 @@ def plot_burst(config: FleetConfig = SMALL) -> Figure:
 
 def burst_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     """Sliders for burst height, burst length and message limit, and the picture they make."""
-    height = choice("burst height (records)", HEIGHTS, config.burst_records)
-    length = choice("burst length (s)", LENGTHS_S, config.burst_s)
-    limit = choice("lag.max.messages", LIMITS, config.with_(version=VERSIONS[0]).lag_messages)
-    names = {"burst_records": height, "burst_s": length, "replica_lag_max_messages": limit}
+    heights = 1_000, 2_000, 5_000, 10_000, 15_000, 20_000, 30_000, 50_000, 100_000, 200_000
+    lengths_s, limits = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0), [500 * 2**n for n in range(7)]
+    old_limit = config.with_(version=VERSIONS[0]).lag_messages
+    sliders = {
+        "burst_records": choice("burst height (records)", heights, config.burst_records),
+        "burst_s": choice("burst length (s)", lengths_s, config.burst_s),
+        "replica_lag_max_messages": choice("lag.max.messages", limits, old_limit),
+    }
 
     def draw() -> Figure:
-        return plot_burst(config.with_(**{name: each.value for name, each in names.items()}))
+        return plot_burst(config.with_(**{name: each.value for name, each in sliders.items()}))
 
-    return redrawn([height, length, limit], draw)
+    return redrawn([*sliders.values()], draw)
 
 
 def false_alarms(config: FleetConfig) -> tuple[int, int]:

@@ -8,7 +8,7 @@ acknowledged. No disk is written back meanwhile: the worst case.
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import dropwhile, groupby, pairwise
 
 from matplotlib.axes import Axes
 
@@ -52,19 +52,10 @@ stabilize
 advance 5s
 """
 SETTINGS = tuple((acks, least) for acks in ("1", "all") for least in (1, 2, 3))
-COLOURS = {
-    "writes go on": style.OUTCOMES["safe"],
-    "writes stop": style.OUTCOMES["offline"],
-    "1 record lost": style.OUTCOMES["lost"],
-    "2 records lost": style.ORANGE,
-    "3 records lost": style.ORANGE,
-}
-PLACES = {
-    "ISR": style.OUTCOMES["safe"],
-    "ELR": style.OUTCOMES["flapping"],
-    "out": style.OUTCOMES["offline"],
-}
-Table = dict[str, dict[str, str]]
+GOOD, PARTLY, BAD, NONE = (style.OUTCOMES[o] for o in ("safe", "flapping", "lost", "offline"))
+COLOURS = {"writes go on": GOOD, "writes stop": NONE, "1 record lost": BAD}
+COLOURS |= dict.fromkeys(("2 records lost", "3 records lost"), style.ORANGE)
+PLACES = {"ISR": GOOD, "ELR": PARTLY, "out": NONE}
 
 
 def trial(version: str | KafkaVersion, acks: str, least: int, failure: str) -> Run:
@@ -74,10 +65,8 @@ def trial(version: str | KafkaVersion, acks: str, least: int, failure: str) -> R
     stopped = sorted({line[1] for line in lines if line[0] in STOPS})
     leader = 2 if any(f"{word} 1" in first for word in STOPS) else 1
     starts = "\n".join(f"start {broker}" for broker in stopped)
-    script = SCRIPT.format(
-        acks=acks, least=least, first=first, then=then, leader=leader, starts=starts
-    )
-    return scenario.play(script, version=version)
+    parts = {"first": first, "then": then, "leader": leader, "starts": starts}
+    return scenario.play(SCRIPT.format(acks=acks, least=least, **parts), version=version)
 
 
 def word(run: Run) -> str:
@@ -88,7 +77,7 @@ def word(run: Run) -> str:
     return "writes go on" if "second" in run.cluster.observer.acknowledged else "writes stop"
 
 
-def table(version: str | KafkaVersion) -> Table:
+def table(version: str | KafkaVersion) -> dict[str, dict[str, str]]:
     """For every pair of acks and min.insync.replicas, what each failure brings."""
     return {
         f"acks={acks}, min ISR {least}": {
@@ -98,7 +87,7 @@ def table(version: str | KafkaVersion) -> Table:
     }
 
 
-def plot_table(cells: Table) -> Axes:
+def plot_table(cells: dict[str, dict[str, str]]) -> Axes:
     """A field for each failure; the title says which settings lose the fewest records."""
     stops = {name: [*row.values()].count("writes stop") for name, row in cells.items()}
     lost = {
@@ -116,28 +105,31 @@ def plot_candidates(run: Run, record: str) -> Axes:
 
     A star leads, a cross is dead. The title: whether the record survived, how long nobody led.
     """
-    moments: list[Frame] = []  # the last frame before each change
-    for frame in run.frames[run.first_frame :]:
-        if moments and _state(frame) == _state(moments[-1]):
-            moments[-1] = frame
-        elif moments or any(_has(frame, number, record) for number in frame.disks):
-            moments.append(frame)
-    cells: Table = {f"broker {number}": {} for number in sorted(run.cluster.replicas)}
-    colours = {}
-    for nth, frame in enumerate(moments, start=1):
-        state = frame.controller.state
-        for number, row in zip(sorted(run.cluster.replicas), cells.values(), strict=True):
-            place = "ISR" if number in state.isr else "ELR" if number in state.elr else "out"
-            signs = "★ " * (state.leader == number) + "✕ " * (number not in frame.brokers)
-            text = f"{signs}{place}\n{'has' if _has(frame, number, record) else 'no'} {record}"
-            row[f"{nth}: until\n{(frame.now_ms - START_MS) / 1000:.0f} s"] = text
-            colours[text] = PLACES[place]
+    frames = run.frames[run.first_frame :]
+    since_written = dropwhile(lambda f: not any(_has(f, n, record) for n in f.disks), frames)
+    ends = [[*same][-1] for _, same in groupby(since_written, key=_state)]  # before each change
+    columns = {
+        f"{nth}: until\n{(frame.now_ms - START_MS) / 1000:.0f} s": frame
+        for nth, frame in enumerate(ends, start=1)
+    }
+    cells = {
+        f"broker {number}": {c: _place(frame, number, record) for c, frame in columns.items()}
+        for number in sorted(run.cluster.replicas)
+    }
     gaps = [b.now_ms - a.now_ms for a, b in pairwise(run.frames) if a.controller.leader < 0]
     is_lost = record in (*run.outcome.lost, *run.outcome.lost_acknowledged)
     title = f"{run.cluster.version.name}: the committed {record} "
     title += "is lost" if is_lost else "survives"
     title += f"; {sum(gaps) / 1000:g} s without a leader" if sum(gaps) else ""
-    return plot_matrix(cells, title, colours=colours, size=(0.95, 0.55))
+    return plot_matrix(cells, title, colours=PLACES, size=(0.95, 0.55))
+
+
+def _place(frame: Frame, number: int, record: str) -> tuple[str, str]:
+    """What a field says, and the place of the replica."""
+    state = frame.controller.state
+    place = "ISR" if number in state.isr else "ELR" if number in state.elr else "out"
+    signs = "★ " * (state.leader == number) + "✕ " * (number not in frame.brokers)
+    return f"{signs}{place}\n{'has' if _has(frame, number, record) else 'no'} {record}", place
 
 
 def _has(frame: Frame, number: int, record: str) -> bool:

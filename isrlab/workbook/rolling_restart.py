@@ -19,9 +19,9 @@ from matplotlib.figure import Figure
 from isrlab import churn, fleet
 from isrlab.brokerlogs import recordings
 from isrlab.events import exact
-from isrlab.events.schema import PRODUCE_FAILURES
 from isrlab.fleet import load, recovery
 from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.sums import by_run
 from isrlab.show.bands import plot_isr_sizes
 from isrlab.show.controls import choice, redrawn
 from isrlab.show.curves import Curve, Scale, plot_curves, plot_ticks
@@ -39,19 +39,14 @@ SMALL = FleetConfig(
 )  # fmt: skip
 
 
-# Fleets
-
-
 def one_restart(config: FleetConfig, share: float, down_s: float) -> FleetConfig:
     """The fleet, loaded by `share`, with one restart, of broker 1, and time enough to come back."""
     _require_share(share)
-    after_s = 60 + 1.5 * recovery.catch_up_s(share, down_s)
+    every_s = down_s + 60 + 1.5 * recovery.catch_up_s(share, down_s)
     return recovery.loaded(config, share).with_(
-        restart_s=float(down_s),
-        restart_every_s=down_s + after_s,
-        minutes=(2 * (down_s + after_s) - 1) / 60,
+        restart_s=float(down_s), restart_every_s=every_s, minutes=(2 * every_s - 1) / 60,
         name=f"share={share:g} down={down_s:g}s",
-    )
+    )  # fmt: skip
 
 
 def rolling(config: FleetConfig, share: float, down_s: float, wait: float) -> FleetConfig:
@@ -64,11 +59,9 @@ def rolling(config: FleetConfig, share: float, down_s: float, wait: float) -> Fl
     every_s = max(float(down_s), wait * recovery.safe_restart_every_s(share, down_s))
     end_s = config.brokers * every_s + down_s + 60 + 1.5 * recovery.catch_up_s(share, down_s)
     return recovery.loaded(config, share).with_(
-        restart_s=float(down_s),
-        restart_every_s=every_s,
-        minutes=end_s / 60,
+        restart_s=float(down_s), restart_every_s=every_s, minutes=end_s / 60,
         name=f"share={share:g} wait={wait:g}",
-    )
+    )  # fmt: skip
 
 
 def on_machines(
@@ -94,19 +87,14 @@ def new_replica(config: FleetConfig, share: float, backlog_s: float) -> FleetCon
     loaded = recovery.loaded(config.with_(restart_s=0.0), share)
     unit = loaded.with_(new_broker=1, backlog_records=1_000)
     records = 1_000 * backlog_s / ((1 - share) * recovery.expected_rejoin_s(unit, 1))
-    return unit.with_(
-        backlog_records=round(records),
-        minutes=(30 + 1.5 * recovery.catch_up_s(share, 0, backlog_s)) / 60,
-        name=f"share={share:g} backlog={backlog_s:g}s",
-    )
+    minutes = (30 + 1.5 * recovery.catch_up_s(share, 0, backlog_s)) / 60
+    name = f"share={share:g} backlog={backlog_s:g}s"
+    return unit.with_(backlog_records=round(records), minutes=minutes, name=name)
 
 
 def _require_share(share: float) -> None:
     if not 0 < share < 1:
         raise ValueError(f"share={share} is out of range; valid: above 0, below 1")
-
-
-# Tables
 
 
 def compared(measured: pd.DataFrame, configs: Sequence[FleetConfig]) -> pd.DataFrame:
@@ -178,28 +166,21 @@ def after_return(times: pd.DataFrame, config: FleetConfig, broker: int = 1) -> p
 def waits(
     configs: Sequence[FleetConfig], refused: pd.DataFrame, under: pd.DataFrame
 ) -> pd.DataFrame:
-    """One row for each rolling restart: wait, minutes under min ISR, produces that failed.
+    """One row for each rolling restart: what `by_run` sums, by load and by `wait`.
 
-    `refused` from `churn.refused_produce`, `under` from `churn.under_min_isr`. `wait` is
-    `restart_every_s` by the safe one.
+    `wait` is `restart_every_s` by the safe one.
     """
     rows = []
     for config in configs:
-        share = recovery.load_share(config, 1)
-        errors = refused[refused["run"] == config.run].groupby("error")["produces"].sum()
-        failed = [sum(int(errors.get(e, 0)) for e in names) for names in PRODUCE_FAILURES.values()]
-        minutes = under.loc[under["run"] == config.run, "under_min_isr_ms"].sum() / 60_000
-        wait = config.restart_every_s / recovery.safe_restart_every_s(share, config.restart_s)
-        rows.append((config.run, share, config.restart_every_s, wait, minutes, *failed))
-    names = ["run", "share", "every_s", "wait", "under_min_isr_minutes", *PRODUCE_FAILURES]
-    return pd.DataFrame(rows, columns=names)
+        share, every_s = recovery.load_share(config, 1), config.restart_every_s
+        safe_s = recovery.safe_restart_every_s(share, config.restart_s)
+        rows.append((config.run, share, every_s, every_s / safe_s))
+    table = pd.DataFrame(rows, columns=["run", "share", "every_s", "wait"])
+    return table.join(by_run(configs, refused, under), on="run")
 
 
 def waits_for_the_gone(configs: Sequence[FleetConfig]) -> pd.DataFrame:
-    """For each fleet: how long produces waited at most (s), and how many timed out.
-
-    Waits are counted in classes, so each is the least of its class.
-    """
+    """How long produces of each fleet waited at most (s, the least of a class), or timed out."""
     rows = []
     for config in configs:
         events = fleet.simulate_local(config)
@@ -210,29 +191,23 @@ def waits_for_the_gone(configs: Sequence[FleetConfig]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["run", "longest_wait_s", "timed_out"])
 
 
-# Pictures
-
-
 def plot_rejoin_times(table: pd.DataFrame) -> Axes:
     """Rejoin time by load: from the first to the last partition, and the formula as a line."""
     down_s = float(table["down_s"].iloc[0])
     shares = np.linspace(0.01, 0.995, 400)
     line = np.array([recovery.catch_up_s(share, down_s) for share in shares])
-    percent = table["share"] * 100
-    off = (table["last_s"] / table["formula_s"] - 1).abs().max() * 100
+    percent, last = table["share"] * 100, table["last_s"]
+    half_look = MEASURED[0], "_"
     curves = {
         "formula: down × share / (1 − share)": Curve(shares * 100, line, look=FORMULA),
-        "last partition back": Curve(
-            percent, table["last_s"], table["first_s"], table["last_s"], MEASURED, ""
-        ),
-        "half of them back": Curve(percent, table["median_s"], look=(MEASURED[0], "_"), style=""),
+        "last partition back": Curve(percent, last, table["first_s"], last, MEASURED, ""),
+        "half of them back": Curve(percent, table["median_s"], look=half_look, style=""),
     }
-    scales = (
-        Scale("produced, as a share of what a fetcher thread can fetch (%)", high=100),
-        Scale("s after the broker is back", high=1.25 * float(table["last_s"].max())),
-    )
+    x = Scale("produced, as a share of what a fetcher thread can fetch (%)", high=100)
+    y = Scale("s after the broker is back", high=1.25 * float(last.max()))
+    off = (last / table["formula_s"] - 1).abs().max() * 100
     title = f"Down for {down_s:g} s: the last partition is back within {off:.0f} % of the formula"
-    return plot_curves(curves, title, scales)
+    return plot_curves(curves, title, (x, y))
 
 
 def plot_returns(times_s: Mapping[str, pd.Series]) -> Axes:
@@ -256,36 +231,29 @@ def plot_waits(table: pd.DataFrame) -> Axes:
     }
     is_early = table["wait"] < 0.999
     early, late = (table.loc[w, "under_min_isr_minutes"].sum() for w in (is_early, ~is_early))
-    title = (
-        f"Partition-minutes under min ISR: {early:,.0f} below the safe wait, {late:,.0f} from it on"
-    )
-    scales = (
-        Scale("from one restart to the next, as a multiple of the safe wait"),
-        Scale("partition-minutes\nunder min ISR"),
-    )
-    return plot_curves(curves, title, scales, marks={1: "down / (1 − share)"})
+    title = f"Partition-minutes under min ISR: {early:,.0f} below the safe wait, "
+    title += f"{late:,.0f} from it on"
+    x = Scale("from one restart to the next, as a multiple of the safe wait")
+    y = Scale("partition-minutes\nunder min ISR")
+    return plot_curves(curves, title, (x, y), marks={1: "down / (1 − share)"})
 
 
 def plot_headroom(table: pd.DataFrame, down_s: float) -> Axes:
     """Rejoin time by fetch rate, the load the same: both axes by factors."""
-    times = 1 / table["share"].to_numpy(float)
+    times, last_s = 1 / table["share"].to_numpy(float), table["last_s"]
     rates = np.geomspace(1.005, 1.3 * times.max(), 300)
     formula = np.array([recovery.catch_up_s(1 / rate, down_s) for rate in rates])
     curves = {
         "formula": Curve(rates, formula, look=FORMULA),
-        "last partition back, simulated": Curve(times, table["last_s"], look=MEASURED, style=""),
+        "last partition back, simulated": Curve(times, last_s, look=MEASURED, style=""),
     }
     ticks = [tick for tick in (1, 1.25, 1.5, 2, 3, 5, 10, 20, 50) if tick <= rates.max()]
-    scales = (
-        Scale("fetch rate, in multiples of the produce rate", "log", ticks=ticks),
-        Scale("s until back in sync", "log"),
-    )
-    least, most = table["last_s"].min(), table["last_s"].max()
+    x = Scale("fetch rate, in multiples of the produce rate", "log", ticks=ticks)
     title = (
-        f"Down for {down_s:g} s: back after {least:,.0f} s with {times.max():.3g} times the "
-        f"produce rate, after {most:,.0f} s with {times.min():.3g} times"
+        f"Down for {down_s:g} s: back after {last_s.min():,.0f} s with {times.max():.3g} times the "
+        f"produce rate, after {last_s.max():,.0f} s with {times.min():.3g} times"
     )
-    return plot_curves(curves, title, scales)
+    return plot_curves(curves, title, (x, Scale("s until back in sync", "log")))
 
 
 def plot_restart(config: FleetConfig) -> Figure:
@@ -294,34 +262,26 @@ def plot_restart(config: FleetConfig) -> Figure:
     events = fleet.simulate_local(config)
     sizes = config.partitions, config.replication_factor, config.min_isr(config.replication_factor)
     brokers = range(1, config.brokers + 1)
-    down = {b: (load.restarts(config, b)[0][0], load.restarts(config, b)[1][0]) for b in brokers}
+    down = {b: [int(times[0]) for times in load.restarts(config, b)] for b in brokers}
     away = [(str(b), start / 1000, end / 1000) for b, (start, end) in down.items()]
     spans = exact.isr_spans(events, config.duration_ms, 0)
     plot_isr_sizes(spans, sizes, away=away, ax=grid[0, 0])
-    returns = _first_returns_s(events, {b: end for b, (_, end) in down.items()})
-    limit_s = config.restart_every_s - config.restart_s
-    late = sum(sum(t > limit_s for t in times) for b, times in returns.items() if b < len(brokers))
-    right = plot_ticks(
-        {f"broker {b}": {"": times} for b, times in returns.items()},
-        f"{late} returns come after the next restart",
-        Scale("s after it is back: in sync again"),
-        ax=grid[0, 1],
-    )
-    expected = [recovery.expected_rejoin_s(config, broker) for broker in brokers]
-    right.plot(expected, range(len(expected)), "d", color=INK, label="formula")
-    draw_mark(right, limit_s, "next broker goes down")
-    right.legend(loc="lower right")
-    return figure
-
-
-def _first_returns_s(events: pa.Table, up_ms: Mapping[int, int]) -> dict[int, list[float]]:
-    """For each broker, when it was first back in each ISR after its restart, s."""
-    found: dict[int, dict[exact.Key, float]] = {broker: {} for broker in up_ms}
+    returns_s: dict[int, dict[exact.Key, float]] = {b: {} for b in brokers}  # the first of each
     for move in exact.moves(events):
-        if move.joined and move.ts_ms > up_ms[move.replica]:
-            after_s = (move.ts_ms - up_ms[move.replica]) / 1000
-            found[move.replica].setdefault(move.key, after_s)
-    return {broker: list(times.values()) for broker, times in found.items()}
+        after_ms = move.ts_ms - down[move.replica][1]
+        if move.joined and after_ms > 0:
+            returns_s[move.replica].setdefault(move.key, after_ms / 1000)
+    rows = {f"broker {b}": {"": [*times.values()]} for b, times in returns_s.items()}
+    limit_s = config.restart_every_s - config.restart_s
+    late = sum(t > limit_s for b in brokers[:-1] for t in returns_s[b].values())
+    expected = [recovery.expected_rejoin_s(config, broker) for broker in brokers]
+    last = max([limit_s, *expected, *(t for times in returns_s.values() for t in times.values())])
+    scale = Scale("s after it is back (diamond: formula)", high=1.1 * last)
+    right = plot_ticks(rows, f"{late} returns come after the next restart", scale, ax=grid[0, 1])
+    right.plot(expected, range(len(expected)), "d", color=INK)
+    side = "right" if limit_s > last / 2 else "left"
+    draw_mark(right, limit_s, "next broker goes down", side=side)
+    return figure
 
 
 def restart_controls(config: FleetConfig = SMALL) -> widgets.VBox:
@@ -330,20 +290,22 @@ def restart_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     shares = (0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9)
     share = choice("load (% of fetch rate)", shares, 0.6, lambda value: f"{100 * value:.0f}")
     wait = choice("wait / safe wait", (0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25), 0.75, "{:g}".format)
+    inputs = down, share, wait
     return redrawn(
-        (down, share, wait),
-        lambda: plot_restart(rolling(config, share.value, down.value, wait.value)),
+        inputs, lambda: plot_restart(rolling(config, share.value, down.value, wait.value))
     )
 
 
 def finding(table: pd.DataFrame, waited: pd.DataFrame, real: pd.DataFrame) -> str:
     """Formula against simulation, too early against early enough, and real brokers, in one."""
     off = (table["last_s"] / table["formula_s"] - 1).abs().max()
-    early, safe = waited[waited["wait"] < 0.999], waited[waited["wait"] >= 0.999]
+    early, safe = (
+        waited.loc[w, "refused"] for w in (waited["wait"] < 0.999, waited["wait"] >= 0.999)
+    )
     return (
         f"Over loads of {table['share'].min():.0%} to {table['share'].max():.0%} the last "
         f"partition is back within {off:.0%} of the formula; rolling restarts below the safe wait "
-        f"had {early['refused'].sum():,} produces refused in {len(early)} runs, from it on "
-        f"{safe['refused'].sum():,} in {len(safe)}; real brokers with little to fetch were back "
-        f"{real['last_s'].min():.1f} to {real['last_s'].max():.1f} s after their start."
+        f"had {early.sum():,} produces refused in {len(early)} runs, from it on {safe.sum():,} in "
+        f"{len(safe)}; real brokers with little to fetch were back {real['last_s'].min():.1f} to "
+        f"{real['last_s'].max():.1f} s after their start."
     )

@@ -8,6 +8,7 @@ simulated here; generations whose rules are the same for a fleet are simulated o
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -24,33 +25,24 @@ from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.kernel.state import Rules
 from isrlab.fleet.layout import assignment
+from isrlab.show import style
 from isrlab.show.bands import Span, plot_bands
 from isrlab.show.controls import choice, redrawn
 from isrlab.show.curves import plot_bars
-from isrlab.show.style import (
-    GREY,
-    INK,
-    ORANGE,
-    PINK,
-    SKY,
-    STATES,
-    VERMILION,
-    axes,
-    counted,
-    duration,
-)
 
 GENERATIONS = tuple(version.name for version in PRESETS.values())
 REASONS = {  # colour of each, and what the leader knew
-    "messages": (VERMILION, "caught up a moment ago, but too many records behind"),
-    "clock": (ORANGE, "caught up a moment ago, but never at the log end"),
-    "idle": (SKY, "stalled, but lacked nothing"),
-    "early": (PINK, "let in while behind, and not caught up since"),
-    "behind": (GREY, "behind for longer than the limit"),
+    "messages": (style.VERMILION, "caught up a moment ago, but too many records behind"),
+    "clock": (style.ORANGE, "caught up a moment ago, but never at the log end"),
+    "idle": (style.SKY, "stalled, but lacked nothing"),
+    "early": (style.PINK, "let in while behind, and not caught up since"),
+    "behind": (style.GREY, "behind for longer than the limit"),
 }
+AFTER_REMOVAL = (  # rules that a fleet feels only if the controller removes a broker
+    "clock_reset", "fences_stale_leader_epoch", "fetches_after_removal",
+    "removal_raises_leader_epoch",
+)  # fmt: skip
 FEW = ("0.8.2", "0.9.0", "0.10.2", "2.2", "2.7", "3.1", "3.7")  # enough for a slider
-HEIGHTS = (1_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 300_000, 400_000)
-STALLS_S = (0, 5, 8, 12, 16, 20, 25, 30, 40, 60)
 ALIKE_MS = 500  # within which two histories are drawn as one
 SMALL = FleetConfig(
     partitions=3, minutes=6, burst_records=200_000, burst_s=20, burst_every_s=150,
@@ -79,16 +71,15 @@ def rules_changed(was: FleetConfig, now: FleetConfig) -> str:
     """In words, what one fleet's rules have that the other's had not; "" if they are the same."""
     before, after = was.rules()._asdict(), now.rules()._asdict()
     words = {rule: now.kafka.label(rule) for rule in Rules._fields if rule in RULES} | {
-        "isr_check_period_ms": f"checks every {duration(now.isr_check_period_ms)}",
-        "replica_lag_time_max_ms": f"limit {duration(now.lag_time_ms)}",
+        "isr_check_period_ms": f"checks every {style.duration(now.isr_check_period_ms)}",
+        "replica_lag_time_max_ms": f"limit {style.duration(now.lag_time_ms)}",
         "replica_lag_max_messages": "",  # the label of the shrink rule says it
         "waits_for_controller": now.kafka.label("isr_write"),
     }
-    changed = [words.get(n, f"{n} {after[n]}") for n in after if after[n] != before[n]]
-    return ", ".join(word for word in changed if word)
-
-
-# The fleet: each generation against its predecessor
+    felt = [name for name in after if after[name] != before[name]]
+    if not now.restart_s:
+        felt = [name for name in felt if name not in AFTER_REMOVAL]
+    return ", ".join(filter(None, (words.get(name, f"{name} {after[name]}") for name in felt)))
 
 
 def neighbours(configs: Sequence[FleetConfig]) -> list[tuple[str, str]]:
@@ -107,16 +98,12 @@ def by_step(
     rows = []
     for was, now in pairwise(configs):
         part = leaves[(leaves["was"] == was.run) & (leaves["now"] == now.run)]
-        fates, reasons = part["fate"], part["reason"]
+        counts = Counter(part["fate"]) + Counter(part["fate"] + " " + part["reason"])
+        names = [f"{fate} {why}".strip() for fate in ("gone", "new") for why in ("", *REASONS)]
         row: dict[str, Any] = {"was": was.kafka.name, "now": now.kafka.name}
-        row |= {"rules": rules_changed(was, now), "same": int((fates == "same").sum())}
-        row |= {"moved": int((fates == "moved").sum())}
-        row |= {"moved_s": part.loc[fates == "moved", "moved_ms"].abs().median() / 1000}
-        for fate in ("gone", "new"):
-            row[fate] = int((fates == fate).sum())
-            for why in REASONS:
-                row[f"{fate} {why}"] = int(((fates == fate) & (reasons == why)).sum())
-        rows.append(row)
+        row |= {"rules": rules_changed(was, now), "same": counts["same"], "moved": counts["moved"]}
+        row |= {"moved_s": part.loc[part["fate"] == "moved", "moved_ms"].abs().median() / 1000}
+        rows.append(row | {name: counts[name] for name in names})
     return pd.DataFrame(rows)
 
 
@@ -126,15 +113,15 @@ def _with_reasons(diffs: pd.DataFrame, evictions: pd.DataFrame) -> pd.DataFrame:
         diffs.assign(run=diffs[side], ts_ms=diffs[f"{side}_ms"]).dropna(subset="ts_ms")
         for side in ("was", "now")
     ]
-    rows = [side.astype({"ts_ms": "int64"}).sort_values("ts_ms") for side in sides]
-    leaves = [side[side["change"] == "leaves"] for side in rows]
-    left = pd.concat([leaves[0], leaves[1][leaves[1]["fate"] == "new"]]).sort_values("ts_ms")
-    key = ["run", "partition", "replica"]
-    joined = pd.concat([side.loc[side["change"] == "joins", [*key, "ts_ms"]] for side in rows])
-    joined = joined.assign(joined_ms=joined["ts_ms"]).sort_values("ts_ms")
-    names = ["lag_records", "since_caught_up_ms", "lag_time_ms", "lag_messages"]
+    was, now = sides
+    rows = pd.concat([was, now[(now["fate"] == "new") | (now["change"] == "joins")]])
+    rows = rows.astype({"ts_ms": "int64"}).sort_values("ts_ms", kind="stable")
+    left, joined = (rows[rows["change"] == change] for change in ("leaves", "joins"))
+    key, names = ["run", "partition", "replica"], ["lag_records", "since_caught_up_ms"]
+    names += ["lag_time_ms", "lag_messages"]
     knew = evictions[["run", "partition", "ts_ms", *names]].sort_values("ts_ms")
     left = pd.merge_asof(left, knew, on="ts_ms", by=key[:2])  # a commit follows what was asked for
+    joined = joined[[*key, "ts_ms"]].assign(joined_ms=joined["ts_ms"])
     left = pd.merge_asof(left, joined, on="ts_ms", by=key)
     since_joined_ms = (left["ts_ms"] - left["joined_ms"]).fillna(np.inf)
     known = [*(left[name] for name in names), since_joined_ms]
@@ -151,29 +138,26 @@ def plot_ladder(steps: pd.DataFrame) -> Axes:
                 name = f"_{meaning}" if meaning in parts else meaning  # _: once in the legend
                 parts[name], colours[name] = sign * steps[f"{fate} {why}"], colour
     notes = []
-    for step in steps.itertuples():
-        moved = f", {step.moved:,} moved (median {step.moved_s:.2g} s)"
-        counts = f"−{step.gone:,} +{step.new:,}, {step.same:,} the same"
-        rules = textwrap.fill(str(step.rules) or "no rule that this fleet feels", 80)
-        notes.append(f"{rules}\n{counts}{moved if step.moved else ''}")
+    for step in steps.to_dict("records"):
+        rules = textwrap.fill(step["rules"] or "no rule that this fleet feels", 80)
+        counts = f"−{step['gone']:,} +{step['new']:,}, {step['same']:,} the same"
+        moved = f", {step['moved']:,} moved (median {step['moved_s']:.2g} s)"
+        notes.append(f"{rules}\n{counts}{moved if step['moved'] else ''}")
+    title = f"None of {len(steps)} steps changes who leaves the ISR"
+    if len(_felt(steps)):
+        most = steps.iloc[int(steps["gone"].to_numpy().argmax())]
+        title = f"{len(_felt(steps))} of {len(steps)} steps change who leaves the ISR; "
+        title += f"{most['now']} ends most evictions ({most['gone']:,})"
     names = [f"{step.was} → {step.now}" for step in steps.itertuples()]
     label = "evictions that the step ends (left) and brings (right)"
-    ax = axes(13, 1.2 + 0.55 * len(steps))
-    plot_bars(names, parts, _ladder_title(steps), label, notes=notes, colours=colours, ax=ax)
-    ax.axvline(0, color=INK, linewidth=0.8)
+    ax = style.axes(13, 1.2 + 0.62 * len(steps))
+    plot_bars(names, parts, title, label, notes=notes, colours=colours, ax=ax)
+    ax.axvline(0, color=style.INK, linewidth=0.8)
     return ax
 
 
 def _felt(steps: pd.DataFrame) -> pd.DataFrame:
     return steps[(steps["gone"] > 0) | (steps["new"] > 0)]
-
-
-def _ladder_title(steps: pd.DataFrame) -> str:
-    if _felt(steps).empty:
-        return f"None of {len(steps)} steps changes who leaves the ISR"
-    most = steps.iloc[int(steps["gone"].to_numpy().argmax())]
-    count = f"{len(_felt(steps))} of {len(steps)} steps change who leaves the ISR"
-    return f"{count}; {most['now']} ends most evictions ({most['gone']:,})"
 
 
 def finding(steps: pd.DataFrame, released: pd.DataFrame) -> str:
@@ -193,9 +177,6 @@ def finding(steps: pd.DataFrame, released: pd.DataFrame) -> str:
 def _by_reason(step: dict[Any, Any], fate: str) -> str:
     named = [f"{step[f'{fate} {why}']:,} {why}" for why in REASONS if step[f"{fate} {why}"]]
     return f"{step[fate]:,} ({', '.join(named)})" if named else "none"
-
-
-# One partition
 
 
 class Away(NamedTuple):
@@ -225,10 +206,11 @@ def absences(config: FleetConfig) -> list[Away]:
 
 def most_telling(config: FleetConfig, names: Iterable[str] = GENERATIONS) -> int:
     """The partition with evictions for most reasons in these versions; of several the busiest."""
-    found = [away for _, era in _eras(config, names) for away in era]
-    whys = [{a.reason for a in found if a.partition == p} for p in range(config.partitions)]
-    times = [sum(a.partition == p for a in found) for p in range(config.partitions)]
-    return max(range(config.partitions), key=lambda p: (len(whys[p]), times[p]))
+    whys: list[list[str]] = [[] for _ in range(config.partitions)]
+    for _, era in _eras(config, names):
+        for away in era:
+            whys[away.partition].append(away.reason)
+    return max(range(config.partitions), key=lambda p: (len({*whys[p]}), len(whys[p])))
 
 
 def _eras(config: FleetConfig, names: Iterable[str]) -> list[tuple[list[str], list[Away]]]:
@@ -258,40 +240,35 @@ def plot_eras(
         else:
             eras.append((versions, era))
     placed = assignment(config.partitions, config.brokers, config.replication_factor)
-    followers = placed[partition].tolist()[1:]
-    rows, notes = _causes(config, partition, followers), {}
+    followers, notes, length_s = placed[partition].tolist()[1:], {}, max(config.burst_s, 1)
+    starts_s = (load.burst_starts_ms(config, partition) / 1000).tolist()
+    rows = {"bursts": [Span(start, start + length_s, style.INK) for start in starts_s]}
+    for broker in followers:
+        rows[f"stalls of {broker}"] = [
+            Span(start / 1000, end / 1000, style.STATES["away"])
+            for start, end in zip(*load.stalls(config, broker), strict=True)
+        ]
     for versions, era in eras:
         for broker in followers:
-            away = [out for out in era if out.replica == broker]
             name = f"{_span(versions)}: replica {broker}"
+            away = [out for out in era if out.replica == broker]
             rows[name] = [
                 Span(a.start_ms / 1000, a.end_ms / 1000, REASONS[a.reason][0]) for a in away
             ]
             notes[name] = f"{len(away)}×, {sum(a.end_ms - a.start_ms for a in away) / 1000:.0f} s"
-    legend = {STATES["away"]: "stall", INK: "burst", **dict(REASONS.values())}
+    legend = {style.STATES["away"]: "stall", style.INK: "burst", **dict(REASONS.values())}
     ax = plot_bands(rows, _eras_title(eras, partition), notes=notes, legend=legend)
     ax.set_xlabel("time since the start (s); coloured: out of the ISR")
     return ax
 
 
-def _causes(config: FleetConfig, partition: int, followers: list[int]) -> dict[str, list[Span]]:
-    starts = load.burst_starts_ms(config, partition).tolist()
-    bursts = [Span(s / 1000, s / 1000 + max(config.burst_s, 1), INK) for s in starts]
-    rows = {"bursts": bursts}
-    for broker in followers:
-        stalls = zip(*load.stalls(config, broker), strict=True)
-        rows[f"stalls of {broker}"] = [Span(a / 1000, b / 1000, STATES["away"]) for a, b in stalls]
-    return rows
-
-
 def _is_alike(era: list[Away], other: list[Away]) -> bool:
     """The same, but for the milliseconds of a round trip to the controller."""
-    near = [
+    return len(era) == len(other) and all(
         (a.replica, a.reason) == (b.replica, b.reason)
         and abs(a.start_ms - b.start_ms) + abs(a.end_ms - b.end_ms) < ALIKE_MS
-        for a, b in zip(era, other, strict=False)
-    ]
-    return len(era) == len(other) and all(near)
+        for a, b in zip(era, other, strict=True)
+    )
 
 
 def _span(versions: list[str]) -> str:
@@ -303,14 +280,15 @@ def _eras_title(eras: list[tuple[list[str], list[Away]]], partition: int) -> str
     if len(eras) == 1:
         return f"Partition {partition}: {counts[0]} evictions, the same in every version"
     most, least = int(np.argmax(counts)), int(np.argmin(counts))
-    ends = [f"{counted(counts[i], 'eviction')} in {_span(eras[i][0])}" for i in (most, least)]
+    ends = [f"{style.counted(counts[i], 'eviction')} in {_span(eras[i][0])}" for i in (most, least)]
     return f"Partition {partition}, the same load with {len(eras)} endings: {', '.join(ends)}"
 
 
 def era_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     """Sliders for burst height and length of stall, and one partition in a `FEW` generations."""
-    height = choice("burst height (records)", HEIGHTS, config.burst_records)
-    stall = choice("stall (s)", STALLS_S, int(config.stall_s))
+    heights = 1_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 300_000, 400_000
+    height = choice("burst height (records)", heights, config.burst_records)
+    stall = choice("stall (s)", (0, 5, 8, 12, 16, 20, 25, 30, 40, 60), int(config.stall_s))
     partition = most_telling(config, FEW)
 
     def draw() -> Axes:

@@ -14,6 +14,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from isrlab import fleet
+from isrlab.events import exact
 from isrlab.fleet import load
 from isrlab.fleet.cell import cell
 from isrlab.fleet.config import FleetConfig
@@ -42,9 +43,6 @@ SMALL = FleetConfig(
 )  # fmt: skip
 
 
-# Fleets
-
-
 def heated(config: FleetConfig, share: float) -> FleetConfig:
     """The fleet with hot partitions that bring `share` of what one fetcher thread can carry."""
     usual = config.records_per_s * config.record_bytes
@@ -61,9 +59,6 @@ def divided(config: FleetConfig) -> FleetConfig:
     """The fleet with one thread's bandwidth divided among all threads of a pair of brokers."""
     share = config.follower_bytes_per_s // config.num_replica_fetchers
     return config.with_(follower_bytes_per_s=share, name=f"{config.run} divided")
-
-
-# What the settings say
 
 
 def _led(config: FleetConfig) -> list[int]:
@@ -95,18 +90,17 @@ def thread_loads(config: FleetConfig) -> pd.DataFrame:
     `share` above 1 means that the thread can never catch up.
     """
     replicas = assignment(config.partitions, config.brokers, config.replication_factor)
-    rows: dict[tuple[int, int], float] = {}
-    for partition in _led(config):
-        times = config.hot_times if partition < config.hot_partitions else 1.0
-        for broker in replicas[partition, 1:].tolist():
-            key = broker, fetcher_id(partition, config.num_replica_fetchers)
-            produced = config.records_per_s * config.record_bytes * times
-            rows[key] = rows.get(key, 0.0) + produced
-    table = pd.DataFrame(
-        [(*key, rows[key], load.follower_bytes_per_s(config, key[0])) for key in sorted(rows)],
-        columns=["broker", "fetcher", "produced_bytes_per_s", "bytes_per_s"],
-    )
-    return table.assign(share=table["produced_bytes_per_s"] / table["bytes_per_s"])
+    usual = config.records_per_s * config.record_bytes
+    rows = [
+        (broker, fetcher_id(partition, config.num_replica_fetchers), usual * times)
+        for partition in _led(config)
+        for times in [config.hot_times if partition < config.hot_partitions else 1.0]
+        for broker in replicas[partition, 1:].tolist()
+    ]
+    table = pd.DataFrame(rows, columns=["broker", "fetcher", "produced_bytes_per_s"])
+    table = table.groupby(["broker", "fetcher"], as_index=False).sum()
+    rates = table["broker"].map(lambda broker: load.follower_bytes_per_s(config, broker))
+    return table.assign(bytes_per_s=rates, share=table["produced_bytes_per_s"] / rates)
 
 
 def longest_loop_s(config: FleetConfig) -> float:
@@ -119,16 +113,13 @@ def longest_loop_s(config: FleetConfig) -> float:
     return size / config.follower_bytes_per_s
 
 
-# What the events say
-
-
 def symptoms(evictions: pd.DataFrame, configs: Sequence[FleetConfig]) -> pd.DataFrame:
     """What a leader saw when it evicted, hot partitions apart: medians of each run."""
     hot = {config.run: config.hot_partitions for config in configs}
     rows = evictions[evictions["run"].isin(hot)]
-    is_hot = rows["partition"] < rows["run"].map(hot)
+    groups = np.where(rows["partition"] < rows["run"].map(hot), "hot", "other")
+    medians = rows.groupby(["run", pd.Series(groups, rows.index, name="partition")])
     names = ["lag_records", "since_fetch_ms", "since_caught_up_ms"]
-    medians = rows.groupby(["run", is_hot.map({True: "hot", False: "other"}).rename("partition")])
     return medians[names].median().astype(int).assign(evictions=medians.size())
 
 
@@ -138,43 +129,36 @@ def costs(
     """Evictions and under-replicated minutes of each run, per hour, of hot ones and neighbours."""
     rows = []
     for config in configs:
-        left = evictions.loc[evictions["run"] == config.run, "partition"] < config.hot_partitions
-        out = absences[absences["run"] == config.run]
-        is_hot = out["partition"] < config.hot_partitions
+        left, out = (table[table["run"] == config.run] for table in (evictions, absences))
+        is_left, is_out = (t["partition"] < config.hot_partitions for t in (left, out))
         minutes = out["under_replicated_ms"] / 60_000
-        sums = left.sum(), (~left).sum(), minutes[is_hot].sum(), minutes[~is_hot].sum()
+        sums = is_left.sum(), (~is_left).sum(), minutes[is_out].sum(), minutes[~is_out].sum()
         per_hour = [60 * number / config.minutes for number in sums]
         rows.append((config.run, config.num_replica_fetchers, *per_hour))
     names = ["hot_evictions", "neighbour_evictions", "hot_minutes", "neighbour_minutes"]
     return pd.DataFrame(rows, columns=["run", "num_replica_fetchers", *names])
 
 
-# Pictures
-
-
 def plot_threads(config: FleetConfig = SMALL) -> Axes:
     """Each fetcher thread of one follower with the partitions it reads, and who is evicted."""
-    rows = fleet.simulate_local(config).select(["kind", "partition"]).to_pylist()
-    evicted = {row["partition"] for row in rows if row["kind"] == "isr_shrink"}
-    follower = int(cell(config, 1).followers[0, 0])
-    loads = thread_loads(config).set_index(["broker", "fetcher"])["share"]
-    threads: dict[str, list[int]] = {}
-    for fetcher in range(config.num_replica_fetchers):
-        name = f"thread {fetcher}\nload {loads.get((follower, fetcher), 0.0):.3g}"
-        number = config.num_replica_fetchers
-        threads[name] = [p for p in _led(config) if fetcher_id(p, number) == fetcher]
+    evicted = {out.key.partition for out in exact.evictions(fleet.simulate_local(config))}
+    follower, number = int(cell(config, 1).followers[0, 0]), config.num_replica_fetchers
+    loads, led = thread_loads(config).set_index(["broker", "fetcher"])["share"], _led(config)
+    threads = {
+        f"thread {fetcher}\nload {loads.get((follower, fetcher), 0.0):.3g}": [
+            (str(p), _look(config, p, p in evicted))
+            for p in led
+            if fetcher_id(p, number) == fetcher
+        ]
+        for fetcher in range(number)
+    }
     cells = {
-        str(y + 1): {
-            name: (str(ps[y]), _look(config, ps[y], ps[y] in evicted)) if y < len(ps) else ("", "")
-            for name, ps in threads.items()
-        }
+        str(y + 1): {name: ps[y] if y < len(ps) else ("", "") for name, ps in threads.items()}
         for y in range(max(map(len, threads.values())))
     }
-    near = [p for p in _led(config) if p >= config.hot_partitions]
-    title = (
-        f"{len(evicted & set(near))} of {len(near)} neighbours evicted; a full response keeps the "
-        f"thread busy for {longest_loop_s(config):,.1f} s"
-    )
+    near = {p for p in led if p >= config.hot_partitions}
+    title = f"{len(evicted & near)} of {len(near)} neighbours evicted; a full response keeps the "
+    title += f"thread busy for {longest_loop_s(config):,.1f} s"
     colours = {**COLOURS, "": WHITE}
     ax = plot_matrix(cells, title, colours=colours, legend=LOOKS, size=(0.9, 0.24))
     ax.set_xlabel(f"fetcher threads of broker {follower} and their partitions; load: of capacity")
@@ -185,20 +169,17 @@ def plot_grid(evictions: pd.DataFrame, configs: Sequence[FleetConfig]) -> Axes:
     """Partitions of the hot leader by number of threads: who is evicted, and who sits elsewhere."""
     times = evictions.groupby(["run", "partition"]).size()
     cells: dict[str, dict[str, tuple[str, str]]] = {}
-    harmed = []
-    for config in configs:
-        looks = {}
-        for partition in _led(config):
+    for partition in _led(configs[0]):
+        row = cells.setdefault(str(partition), {})
+        for config in configs:
             evicted = int(times.get((config.run, partition), 0))
-            looks[partition] = _look(config, partition, evicted)
-            text = f"{evicted}×" if evicted else ""
-            row = cells.setdefault(str(partition), {})
-            row[str(config.num_replica_fetchers)] = text, looks[partition]
-        harmed.append(list(looks.values()).count("evicted"))
+            look = _look(config, partition, evicted)
+            row[str(config.num_replica_fetchers)] = (f"{evicted}×" if evicted else ""), look
+    columns = zip(*(row.values() for row in cells.values()), strict=True)
+    harmed = [sum(look == "evicted" for _, look in column) for column in columns]
     title = f"Neighbours evicted, by number of threads: {listed(harmed, 8)}"
     ax = plot_matrix(cells, title, colours=COLOURS, legend=LOOKS, size=(0.5, 0.22))
-    ax.set_xlabel("num.replica.fetchers")
-    ax.set_ylabel("partition (one leader)")
+    ax.set(xlabel="num.replica.fetchers", ylabel="partition (one leader)")
     return ax
 
 
@@ -222,23 +203,19 @@ def plot_sizes(table: pd.DataFrame, configs: Sequence[FleetConfig]) -> Axes:
     if len(harmed):
         title = f"Neighbours of a hot partition leave from responses of {harmed.min():g} MiB on"
     label = "replica.fetch.max.bytes and replica.fetch.response.max.bytes (MiB)"
-    return plot_curves(
-        {"neighbours": Curve(sizes, table["neighbour_minutes"])},
-        title,
-        (Scale(label, "log", ticks=sizes), MINUTES),
-        marks={limit_mb / 2: "loop = half the limit", limit_mb: "the limit"},
-    )
+    scales = Scale(label, "log", ticks=sizes), MINUTES
+    curves = {"neighbours": Curve(sizes, table["neighbour_minutes"])}
+    marks = {limit_mb / 2: "loop = half the limit", limit_mb: "the limit"}
+    return plot_curves(curves, title, scales, marks=marks)
 
 
 def plot_lags(traces: Mapping[str, Trace]) -> Axes:
     """How many records the slowest follower lacks, over time; thick: a follower is out."""
-    curves = {
-        name: Curve(seen.ts_ms / 1000, seen.most_lag_records) for name, seen in traces.items()
-    }
-    parts = [f"{name} {int(seen.most_lag_records.max()):,}" for name, seen in traces.items()]
-    time = Scale("time (s); thick: a follower is out of the ISR")
-    title = f"MaxLag: {', '.join(parts)}"
-    ax = plot_curves(curves, title, (time, Scale("lag (records)", "symlog")))
+    curves = {name: Curve(t.ts_ms / 1000, t.most_lag_records) for name, t in traces.items()}
+    parts = [f"{name} {int(t.most_lag_records.max()):,}" for name, t in traces.items()]
+    x = Scale("time (s); thick: a follower is out of the ISR")
+    scales = x, Scale("lag (records)", "symlog")
+    ax = plot_curves(curves, f"MaxLag: {', '.join(parts)}", scales)
     for line, seen in zip(ax.get_lines(), traces.values(), strict=False):
         out = np.where(seen.isr_size < 1 + len(seen.followers), seen.most_lag_records, np.nan)
         ax.plot(seen.ts_ms / 1000, out, color=line.get_color(), linewidth=4, alpha=0.35)

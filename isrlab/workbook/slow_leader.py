@@ -6,6 +6,7 @@ roles is in trouble.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,9 +20,9 @@ from matplotlib.figure import Figure
 from isrlab import fleet
 from isrlab.brokerlogs import recordings
 from isrlab.events import exact
-from isrlab.events.schema import PRODUCE_FAILURES
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.sums import by_run
 from isrlab.show.bands import plot_isr_sizes
 from isrlab.show.controls import choice, pick, redrawn
 from isrlab.show.curves import Curve, Scale, plot_curves
@@ -71,9 +72,6 @@ def stopped(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame(rows, columns)
 
 
-# Tables
-
-
 def verdict_counts(judged: pd.DataFrame) -> pd.DataFrame:
     """Incidents of each run: verdicts that are right, wrong or unclear, and those with no cause."""
     unclear = judged["verdict"] == "unclear"
@@ -92,22 +90,11 @@ def spared_counts(evictions: pd.DataFrame) -> pd.DataFrame:
 def costs(
     configs: Sequence[FleetConfig], refused: pd.DataFrame, under: pd.DataFrame, pairs: pd.DataFrame
 ) -> pd.DataFrame:
-    """One row for each run, for each trouble on average: what producers and operators suffer.
-
-    `refused` from `churn.refused_produce`, `under` from `churn.under_min_isr`, `pairs` from
-    `churn.evictions_by_pair`. Minutes are partition-minutes.
-    """
-    rows = []
-    for config in configs:
-        errors = refused[refused["run"] == config.run].groupby("error")["produces"].sum()
-        failed = [sum(errors.get(e, 0) for e in names) for names in PRODUCE_FAILURES.values()]
-        minutes = under.loc[under["run"] == config.run, "under_min_isr_ms"].sum() / 60_000
-        evictions = pairs.loc[pairs["run"] == config.run, "evictions"].sum()
-        count = len(troubles_of(config))
-        of_each = [number / max(1, count) for number in (evictions, minutes, *failed)]
-        rows.append((config.run, config.lag_time_ms / 1000, count, *of_each))
-    names = ["evictions", "under_min_isr_minutes", *PRODUCE_FAILURES]
-    return pd.DataFrame(rows, columns=["run", "lag_limit_s", "troubles", *names])
+    """What producers and operators suffer for each trouble on average: `by_run`, divided."""
+    rows = [(c.run, c.lag_time_ms / 1000, len(troubles_of(c))) for c in configs]
+    table = pd.DataFrame(rows, columns=["run", "lag_limit_s", "troubles"])
+    sums = by_run(configs, refused, under, pairs)
+    return table.join(sums.div(table["troubles"].clip(lower=1).to_numpy(), axis=0), on="run")
 
 
 def troubles_of(config: FleetConfig) -> list[tuple[str, float, float]]:
@@ -123,10 +110,7 @@ def troubles_of(config: FleetConfig) -> list[tuple[str, float, float]]:
 def by_broker(
     config: FleetConfig, pairs: pd.DataFrame, under: pd.DataFrame, acks: pd.DataFrame
 ) -> pd.DataFrame:
-    """What each broker of one run shows: shrinks as leader, evictions, under-replication, latency.
-
-    `under` from `churn.under_replicated_by_leader`, `acks` from `churn.commit_latency`.
-    """
+    """What each broker of one run shows; `under` is `churn.under_replicated_by_leader`."""
     own = [table[table["run"] == config.run] for table in (pairs, under, acks)]
     columns = {
         "evicts": own[0].groupby("leader")["evictions"].sum(),
@@ -138,28 +122,20 @@ def by_broker(
     return table.rename_axis("broker").round(1).astype({"evicts": int, "is evicted": int})
 
 
-# Pictures
-
-
 def plot_pairs(events: pa.Table, brokers: int, *, ax: Axes | None = None) -> Axes:
     """Leaders as rows, replicas as columns: how often that leader evicted that replica."""
+    counts = Counter((out.leader, out.replica) for out in exact.evictions(events))
     names = range(1, brokers + 1)
-    counts = {(leader, replica): 0 for leader in names for replica in names}
-    for out in exact.evictions(events):
-        if out.leader is not None:
-            counts[out.leader, out.replica] += 1
     cells = {
         f"by leader {leader}": {
-            str(replica): (f"{count}" if count else "·", "evicted" if count else "none")
+            str(replica): (f"{n}", "evicted") if (n := counts[leader, replica]) else ("·", "none")
             for replica in names
-            for count in [counts[leader, replica]]
         }
         for leader in names
     }
-    leaders, replicas = ({pair[side] for pair, n in counts.items() if n} for side in (0, 1))
-    total = sum(counts.values())
+    leaders, replicas = ({pair[side] for pair in counts} for side in (0, 1))
     who = f"by {counted(len(leaders), 'leader')}, of {counted(len(replicas), 'replica')}"
-    title = f"{total:,} evictions: {who}" if total else "Nobody is evicted"
+    title = f"{counts.total():,} evictions: {who}" if counts else "Nobody is evicted"
     colours = {"evicted": ORANGE, "none": FAINT}
     ax = plot_matrix(cells, title, colours=colours, size=(0.4, 0.36), ax=ax)
     ax.set_xlabel("evicted replica on broker")

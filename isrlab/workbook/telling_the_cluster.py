@@ -8,18 +8,17 @@ Times are in ms since the start of a run.
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import count, pairwise
+from itertools import pairwise
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 import ipywidgets as widgets
 from matplotlib.axes import Axes
 
-from isrlab.closeups import batching
+from isrlab.closeups.batching import Request
 from isrlab.engine import broker, controller, frozen, isr
 from isrlab.engine import messages as m
 from isrlab.engine.choices import AfterShrink, IsrWrite
@@ -43,12 +42,12 @@ RETURN = "\nresume 3\nadvance {}ms"
 
 def news(run: Run) -> dict[int, list[tuple[int, int]]]:
     """The metadata that each live broker got: (when, partition epoch)."""
-    heard: dict[int, list[tuple[int, int]]] = {number: [] for number in sorted(run.cluster.brokers)}
+    received: dict[int, list[tuple[int, int]]] = {n: [] for n in sorted(run.cluster.brokers)}
     for frame in run.frames[run.first_frame :]:
-        order, is_known = frame.message, frame.target in heard and not frame.was_lost
-        if isinstance(order, m.UpdateMetadata) and is_known:
-            heard[frame.target].append((frame.now_ms - START_MS, order.partition_epoch))
-    return heard
+        is_known = frame.target in received and not frame.was_lost
+        if is_known and isinstance(frame.message, m.UpdateMetadata):
+            received[frame.target].append((frame.now_ms - START_MS, frame.message.partition_epoch))
+    return received
 
 
 def stored(run: Run) -> list[tuple[int, int, str]]:
@@ -62,9 +61,9 @@ def stored(run: Run) -> list[tuple[int, int, str]]:
 
 def delays(run: Run, from_ms: float = 0, to_ms: float = inf) -> list[float]:
     """For each change stored in that time, how long until every broker knew; `inf` for never."""
-    heard = news(run).values()
+    received = news(run).values()
     return [
-        max(next((at for at, newer in known if newer >= epoch), inf) for known in heard) - ms
+        max(next((at for at, newer in known if newer >= epoch), inf) for known in received) - ms
         for ms, epoch, _ in stored(run)
         if from_ms <= ms < to_ms
     ]
@@ -89,10 +88,6 @@ def churn_delays(version: str, minutes: int = 4) -> list[float]:
     return delays(run, to_ms=run.cluster.now_ms - START_MS - 70_000)
 
 
-def duration(ms: float) -> str:
-    return f"{ms:g} ms" if ms < 1000 else f"{ms / 1000:.1f} s"
-
-
 def plot_delays(measured: Mapping[str, Mapping[str, Sequence[float]]]) -> Axes:
     """Until every broker knows, a tick for each change: rows are versions, colours are loads."""
     rows, worst = {}, {}
@@ -101,8 +96,8 @@ def plot_delays(measured: Mapping[str, Mapping[str, Sequence[float]]]) -> Axes:
         if known := [ms for values in loads.values() for ms in values if ms < inf]:
             worst[version] = max(known)
     slow, fast = max(worst, key=worst.__getitem__), min(worst, key=worst.__getitem__)
-    title = f"Until every broker knows: up to {duration(worst[slow])} in {slow}"
-    title += f", {duration(worst[fast])} in {fast}" if fast != slow else ""
+    title = f"Until every broker knows: up to {style.duration(worst[slow])} in {slow}"
+    title += f", {style.duration(worst[fast])} in {fast}" if fast != slow else ""
     label = "from the stored ISR change until every broker knows it"
     scale = curves.Scale(label, "log", tuple(TICKS), tuple(TICKS.values()), 0.003, 600)
     return curves.plot_ticks(rows, title, scale)
@@ -113,12 +108,11 @@ def plot_knowledge(run: Run) -> Axes:
     changes, end_ms = stored(run), run.cluster.now_ms - START_MS
     members = {epoch: f"ISR {isr}" for _, epoch, isr in changes}
     truth = [(ms, epoch) for ms, epoch, _ in changes]
-    rows: dict[str, list[bands.Span]] = {}
     sources = {f"broker {number} knows": known for number, known in news(run).items()}
+    rows: dict[str, list[bands.Span]] = {}
     for name, known in {"stored": truth, **sources}.items():
         times = sorted({0, end_ms, *(ms for ms, _ in known + truth)})
-        row = rows[name] = []
-        shown = 0
+        row, shown = rows.setdefault(name, []), 0
         for start, end in pairwise(times):
             now, newest = (max((e for t, e in k if t <= start), default=0) for k in (known, truth))
             text = members.get(now, "") if now != shown else ""
@@ -132,14 +126,16 @@ def plot_knowledge(run: Run) -> Axes:
 
 def finding(waits: Sequence[float]) -> str:
     """How long it took until every broker knew."""
-    known = [ms for ms in waits if ms < inf]
-    text = style.counted(len(waits), "ISR change") if waits else "The ISR does not change"
+    if not waits:
+        return "The ISR does not change"
+    known = sorted(ms for ms in waits if ms < inf)
+    parts = []
     if known:
-        text += f": every broker knows after {duration(min(known))}"
-        text += f" to {duration(max(known))}" if max(known) != min(known) else ""
+        ends = dict.fromkeys(style.duration(ms) for ms in (known[0], known[-1]))
+        parts.append(f"every broker knows after {' to '.join(ends)}")
     if len(known) < len(waits):
-        text += f"{'; ' if known else ', '}{len(waits) - len(known)} not told to all by the end"
-    return text
+        parts.append(f"{len(waits) - len(known)} not told to all by the end")
+    return f"{style.counted(len(waits), 'ISR change')}: {'; '.join(parts)}"
 
 
 def version_choice(versions: Sequence[str], script: str, value: str) -> widgets.VBox:
@@ -161,53 +157,40 @@ def plot_sequence(run: Run, from_ms: int = 0) -> Axes:
     return plot_arrows(arrows, finding(delays(run, from_ms)), lanes=lanes)
 
 
-def _arrows(frame: Frame, has_zookeeper: bool) -> Iterator[Arrow]:
+def _arrows(frame: Frame, has_zookeeper: bool) -> list[Arrow]:
     """A message about the ISR; an announcement to ZooKeeper also as what it makes happen."""
     text, when = " ".join(words.describe(frame.message).split()), f"{frame.now_ms - START_MS:,} ms"
     arrow = Arrow(frame.source, frame.target, text, when=when, was_lost=frame.was_lost)
     kind, _, rest = text.partition(" ")
     if kind == "IsrChangeNotification":
-        yield replace(arrow, target=ZOOKEEPER, text="isr_change_notification")
         reads = "a watch fires: read notice and state, tell all, delete the notice"
-        yield Arrow(ZOOKEEPER, m.CONTROLLER, reads, when=when, is_inner=True)
-    elif kind.startswith("AlterPartition") and has_zookeeper:
+        fires = Arrow(ZOOKEEPER, m.CONTROLLER, reads, when=when, is_inner=True)
+        return [replace(arrow, target=ZOOKEEPER, text="isr_change_notification"), fires]
+    if kind.startswith("AlterPartition") and has_zookeeper:
         ends = [ZOOKEEPER if end == m.CONTROLLER else end for end in (frame.source, frame.target)]
         name = "answer" if kind.endswith("Response") else "write of the state"
         text = f"{name} {rest.replace('partition_epoch', 'version')}"
-        yield replace(arrow, source=ends[0], target=ends[1], text=text)
-    elif kind.startswith(("AlterPartition", "UpdateMetadata", "LeaderAndIsr")):
-        yield arrow
+        return [replace(arrow, source=ends[0], target=ends[1], text=text)]
+    return [arrow] if kind.startswith(("AlterPartition", "UpdateMetadata", "LeaderAndIsr")) else []
 
 
 # The leader's decisions, as a chart
 
-BOXES = {  # name -> place, text
+CHART: dict[str, Any] = {  # box -> x, y, text, and what leads to it: box, answer, what is counted
     "check": (2.2, 0, "a check of the ISR:\nis a member out of sync?"),
     "fetch": (7.2, 0, "a fetch from outside the ISR:\nmay it join?"),
-    "flight": (4.7, 1.35, "is a change in flight?"),
-    "ask": (4.7, 2.5, "ask the controller"),
-    "stored": (4.7, 3.65, "is it stored?"),
-    "watermark": (4.7, 4.85, "can the high watermark move?"),
-    "tell": (4.7, 6.05, "the controller tells every broker at once"),
-    "nothing": (0.2, 1.35, "nothing"),
-    "outside": (9.4, 1.35, "stays outside"),
-    "later": (8.2, 2.5, "waits for the answer"),
-    "refused": (8.5, 3.65, "the ISR stays"),
-    "moves": (1.0, 4.85, "it moves; whoever\nwaited is answered"),
+    "nothing": (0.2, 1.35, "nothing", "check no keep"),
+    "outside": (9.4, 1.35, "stays outside", "fetch no stay"),
+    "flight": (4.7, 1.35, "is a change in flight?", "check yes isr_shrink", "fetch yes isr_expand"),
+    "later": (8.2, 2.5, "waits for the answer", "flight yes busy"),
+    "ask": (4.7, 2.5, "ask the controller", "flight no asked"),
+    "stored": (4.7, 3.65, "is it stored?", "ask  asked"),
+    "refused": (8.5, 3.65, "the ISR stays", "stored no isr_rejected"),
+    "watermark": (4.7, 4.85, "can the high watermark move?", "stored yes isr_commit"),
+    "moves": (1.0, 4.85, "it moves; whoever\nwaited is answered", "watermark yes moves"),
+    "tell": (4.7, 6.05, "the controller tells every broker at once", "watermark  isr_commit"),
 }
-EDGES = (  # from, to, answer, what is counted
-    ("check", "nothing", "no", "keep"),
-    ("check", "flight", "yes", "isr_shrink"),
-    ("fetch", "flight", "yes", "isr_expand"),
-    ("fetch", "outside", "no", "stay"),
-    ("flight", "later", "yes", "busy"),
-    ("flight", "ask", "no", "asked"),
-    ("ask", "stored", "", "asked"),
-    ("stored", "refused", "no", "isr_rejected"),
-    ("stored", "watermark", "yes", "isr_commit"),
-    ("watermark", "moves", "yes", "moves"),
-    ("watermark", "tell", "", "isr_commit"),
-)
+TAKEN, NOT_TAKEN = (style.BLUE, style.INK, "-"), (style.PALE, style.GREY, "--")
 
 
 def flow(run: Run) -> Counter[str]:
@@ -232,33 +215,38 @@ def _look(before: Frame, frame: Frame) -> str:
     leader, message = before.brokers.get(frame.target), frame.message
     if leader is None or not isinstance(leader.role, Leader) or frame.was_lost:
         return "none"
-    is_fetch = isinstance(message, m.Fetch) and message.replica not in leader.role.maximal_isr
-    look = "check" if isinstance(message, m.ExpireIsr) else "fetch" if is_fetch else "none"
-    is_busy = look != "none" and not isinstance(leader.role.isr_state, CommittedIsr)
-    return "busy" if is_busy else look
+    if isinstance(message, m.ExpireIsr):
+        look = "check"
+    elif isinstance(message, m.Fetch) and message.replica not in leader.role.maximal_isr:
+        look = "fetch"
+    else:
+        return "none"
+    return look if isinstance(leader.role.isr_state, CommittedIsr) else "busy"
 
 
 def plot_flow(run: Run) -> Axes:
     """The leader's decisions about its ISR, with how often this run took each branch."""
-    taken, ax, boxes = flow(run), style.axes(9.5, 6.2), {}
-    looks = {True: (style.BLUE, style.INK, "-"), False: (style.PALE, style.GREY, "--")}
-    reached = {"check", "fetch"} | {end for _, end, _, key in EDGES if taken[key]}
-    texts = {name: text for name, (_, _, text) in BOXES.items()} | _texts(run, taken)
-    for name, text in texts.items():
-        colour, ink, _ = looks[name in reached]
-        box = {"boxstyle": "round,pad=0.45", "edgecolor": colour, "facecolor": style.WHITE}
-        boxes[name] = ax.text(*BOXES[name][:2], style.plain(text), ha="center", va="center",
-                              fontsize=8.5, bbox=box, color=ink, zorder=1)  # fmt: skip
-    for start, end, answer, key in EDGES:
-        (x0, y0, _), (x1, y1, _), number = BOXES[start], BOXES[end], taken[key]
-        colour, ink, line = looks[number > 0]
-        arrow = {"arrowstyle": "-|>", "color": colour, "linewidth": 1.6, "linestyle": line}
-        arrow |= {"patchA": boxes[start].get_bbox_patch(), "patchB": boxes[end].get_bbox_patch()}
-        ax.annotate("", (x1, y1), (x0, y0), arrowprops=arrow, zorder=2)
-        label = f"{answer} ×{number:,}".strip() if number else answer
-        back = {"facecolor": style.WHITE, "edgecolor": "none", "pad": 0.4}
-        ax.text((x0 + x1) / 2, (y0 + y1) / 2, label, ha="center", va="center", fontsize=8,
-                color=ink, zorder=3, bbox=back if label else None)  # fmt: skip
+    taken, ax = flow(run), style.axes(9.5, 6.2)
+    texts, boxes = _texts(run, taken), {}
+    middle: dict[str, Any] = {"ha": "center", "va": "center"}
+    back = {"facecolor": style.WHITE, "edgecolor": "none", "pad": 0.4}
+    for name, (x, y, text, *edges) in CHART.items():
+        parts = [edge.split(" ") for edge in edges]
+        is_reached = not parts or any(taken[key] for *_, key in parts)
+        colour, ink, _ = TAKEN if is_reached else NOT_TAKEN
+        frame = {"boxstyle": "round,pad=0.45", "edgecolor": colour, "facecolor": style.WHITE}
+        boxes[name] = ax.text(x, y, style.plain(texts.get(name, text)), fontsize=8.5, bbox=frame,
+                              color=ink, zorder=1, **middle)  # fmt: skip
+        for start, answer, key in parts:
+            (x0, y0, *_), number = CHART[start], taken[key]
+            colour, ink, line = TAKEN if number else NOT_TAKEN
+            arrow = {"arrowstyle": "-|>", "color": colour, "linewidth": 1.6, "linestyle": line}
+            patches = {"patchA": boxes[start], "patchB": boxes[name]}
+            arrow |= {end: box.get_bbox_patch() for end, box in patches.items()}
+            ax.annotate("", (x, y), (x0, y0), arrowprops=arrow, zorder=2)
+            label = f"{answer} ×{number:,}".strip() if number else answer
+            ax.text((x0 + x) / 2, (y0 + y) / 2, label, fontsize=8, color=ink, zorder=3,
+                    bbox=back if label else None, **middle)  # fmt: skip
     ax.set(xlim=(-0.7, 10.4), ylim=(6.6, -0.5))
     ax.axis("off")
     number = taken["check"] + taken["fetch"] + taken["busy"]
@@ -270,7 +258,8 @@ def plot_flow(run: Run) -> Axes:
 
 def _texts(run: Run, taken: Counter[str]) -> dict[str, str]:
     """What the boxes say that is not the same in every version."""
-    version, texts = run.cluster.version, {}
+    errors = [f"{key[6:]} ×{n}" for key, n in taken.items() if key.startswith("error ")]
+    version, texts = run.cluster.version, {"refused": "\n".join(["the ISR stays", *errors])}
     if run.cluster.writes_zookeeper:
         texts["ask"] = "write ZooKeeper, if its version is v"
         number = style.counted(taken["notify"], "announcement")
@@ -278,8 +267,7 @@ def _texts(run: Run, taken: Counter[str]) -> dict[str, str]:
         texts["tell"] = "nobody is told" if version.isr_write == IsrWrite.ZOOKEEPER else waits
     if version.high_watermark_after_shrink == AfterShrink.NEVER:
         texts["watermark"] = "nobody looks at the\nhigh watermark (KAFKA-13091)"
-    errors = [f"{key[6:]} ×{n}" for key, n in taken.items() if key.startswith("error ")]
-    return texts | {"refused": "\n".join(["the ISR stays", *errors])}
+    return texts
 
 
 # What a leader does about each answer, and in which order a controller gives them
@@ -331,61 +319,20 @@ def validation_order(version: str = "3.7") -> list[tuple[str, str]]:
 # Several partitions of one broker
 
 
-class Batch(NamedTuple):
-    """One request with the changes of several partitions."""
-
-    sent_ms: int
-    partitions: tuple[str, ...]
-    answered_ms: int
-    error: str | None = None
-
-
-def batches(
-    release: str, submitted: Mapping[str, int], round_trip_ms: int = 100, failures: int = 0
-) -> list[Batch]:
-    """The requests of one broker whose partitions submit a change at these times (ms).
-
-    The first `failures` requests are answered with an error of the whole request.
-    """
-    state, outputs = batching.start(batching.BatchingRules.of(release))
-    changes = {name: batching.IsrChange(name, (1,)) for name in submitted}
-    queue: list[tuple[int, int, Any]] = sorted(
-        (ms, n, batching.Submit(changes[name])) for n, (name, ms) in enumerate(submitted.items())
-    )
-    order, requests, answered, now_ms = count(len(queue)), list[Batch](), 0, 0
-    while True:
-        for output in outputs:
-            if isinstance(output, m.After):
-                heapq.heappush(queue, (now_ms + output.delay_ms, next(order), output.message))
-            elif isinstance(output, m.Send):
-                assert isinstance(output.message, batching.AlterPartitions)
-                names = tuple(change.partition for change in output.message.changes)
-                error = "STALE_BROKER_EPOCH" if len(requests) < failures else None
-                requests.append(Batch(now_ms, names, now_ms + round_trip_ms, error))
-                results = () if error else tuple((name, None) for name in names)
-                answer = batching.AlterPartitionsResponse(results, error)
-                heapq.heappush(queue, (now_ms + round_trip_ms, next(order), answer))
-            else:
-                answered += 1
-        if answered == len(submitted) or not queue:
-            return requests
-        now_ms, _, message = heapq.heappop(queue)
-        state, outputs = batching.step(state, message)
-
-
-def plot_batches(submitted: Mapping[str, int], requests: Sequence[Batch]) -> Axes:
+def plot_batches(submitted: Mapping[str, int], requests: Sequence[Request]) -> Axes:
     """Each partition's change: how long it waits to be sent, and which request takes it."""
     rows: dict[str, list[bands.Span]] = {name: [] for name in submitted}
     ready = dict(submitted)
-    for nth, batch in enumerate(requests):
-        sent_s, answered_s = batch.sent_ms / 1000, batch.answered_ms / 1000
-        text = f"request {nth + 1}{' fails' if batch.error else ''}"
-        for name in batch.partitions:
+    for nth, request in enumerate(requests):
+        sent_s, answered_s = request.sent_ms / 1000, request.answered_ms / 1000
+        text = f"request {nth + 1}{' fails' if request.error else ''}"
+        for name in request.partitions:
             rows[name].append(bands.Span(ready[name] / 1000, sent_s, "waits"))
             rows[name].append(bands.Span(sent_s, answered_s, style.SERIES[nth % 6], text))
-            ready[name] = batch.answered_ms
+            ready[name] = request.answered_ms
     waits = {name: ready[name] - ms for name, ms in submitted.items()}
     last = max(waits, key=waits.__getitem__)
-    title = f"{len(submitted)} changes in {len(requests)} requests, one at a time: "
+    title = f"{style.counted(len(submitted), 'change')} in "
+    title += f"{style.counted(len(requests), 'request')}, one at a time: "
     title += f"{last} waits longest, {waits[last]} ms"
     return bands.plot_bands(rows, title, legend={"waits": "waits to be sent"})

@@ -35,6 +35,7 @@ from isrlab.world.script import Run
 
 NAMES = [item.name for item in fields(FleetConfig)]
 TIMES = [n for n in NAMES if n.endswith(("_ms", "_s", "minutes")) and not n.endswith("per_s")]
+RATES = ["follower_bytes_per_s", "leader_bytes_per_s"]
 ANSWERS = {  # of which base, column, what it is
     "old shrinks": ("old", "shrinks_per_hour", "shrinks, {old}"),
     "new shrinks": ("new", "shrinks_per_hour", "shrinks, {new}"),
@@ -63,12 +64,9 @@ class Check(NamedTuple):
 def finer(config: FleetConfig, times: int = 10) -> FleetConfig:
     """The same fleet with a clock that ticks so often: all its times longer, all rates lower."""
     config = config.with_(replica_lag_time_max_ms=config.lag_time_ms)
-    return config.with_(
-        **{name: getattr(config, name) * times for name in TIMES},
-        records_per_s=config.records_per_s / times,
-        follower_bytes_per_s=config.follower_bytes_per_s // times,
-        leader_bytes_per_s=config.leader_bytes_per_s // times,
-    )
+    rates = {name: getattr(config, name) // times for name in RATES}
+    longer = {name: getattr(config, name) * times for name in TIMES}
+    return config.with_(**longer, **rates, records_per_s=config.records_per_s / times)
 
 
 def smaller(config: FleetConfig, times: int = 10) -> FleetConfig:
@@ -130,14 +128,14 @@ def answers(alarms: pd.DataFrame, absences: pd.DataFrame, latency: pd.DataFrame)
     stretch = data["check"].map({check.name: check.stretch for check in CHECKS}).fillna(1)
     data["shrinks_per_hour"] *= stretch
     data[["p50_ms", "p99_ms"]] = data[["p50_ms", "p99_ms"]].div(stretch, axis=0)
-    by_run = data.pivot(index="check", columns="base")
+    by_run = data.pivot(index="check", columns="base").loc[data["check"].unique()]
     columns = {answer: by_run[column, base] for answer, (base, column, _) in ANSWERS.items()}
-    return pd.DataFrame(columns).astype(float).loc[data["check"].unique()]
+    return pd.DataFrame(columns).astype(float)
 
 
 def of_seeds(answered: pd.DataFrame) -> pd.DataFrame:
     """The rows of the base and of its other seeds, as `churn.bands` takes them: `fleet` is one."""
-    is_seed = [name == BASE or name.startswith(SEED) for name in answered.index]
+    is_seed = answered.index.str.startswith((BASE, SEED))
     return answered[is_seed].assign(fleet=BASE)
 
 
@@ -147,10 +145,8 @@ def sensitivity(answered: pd.DataFrame) -> pd.DataFrame:
     `ENDS` are the range over the seeds, the base's own too.
     """
     percent = 100 * (answered / answered.loc[BASE] - 1)
-    seeds = of_seeds(percent).drop(columns="fleet")
-    ends = pd.DataFrame([seeds.min(), seeds.max()], index=ENDS)
-    rows = percent.loc[[check.name for check in CHECKS]]
-    return pd.concat([rows, ends]).rename_axis("check")
+    ends = of_seeds(percent).drop(columns="fleet").agg(["min", "max"]).set_axis(ENDS)
+    return pd.concat([percent.loc[[check.name for check in CHECKS]], ends]).rename_axis("check")
 
 
 def plot_sensitivity(percent: pd.DataFrame, names: dict[str, str]) -> Axes:
@@ -190,23 +186,21 @@ def beyond(percent: pd.DataFrame) -> pd.DataFrame:
         slack = 100 / STEPS if column.endswith("_ms") else 0.0
         changes = percent[answer].drop(ENDS).sort_values(key=abs, ascending=False)
         out = changes[~changes.between(low - slack, high + slack)]
-        names = (
-            ", ".join(f"{name} {by:+.0f} %" for name, by in zip(out.index, out, strict=True))
-            or "none"
-        )
-        rows.append((answer, f"{low:+.0f} to {high:+.0f} %", names))
+        names = ", ".join(f"{name} {by:+.0f} %" for name, by in out.items())
+        rows.append((answer, f"{low:+.0f} to {high:+.0f} %", names or "none"))
     return pd.DataFrame(rows, columns=["answer", "other seeds", "beyond them"])
 
 
 def finding(percent: pd.DataFrame) -> str:
     """What the cut of time, records and bursts changes, what another seed, and what fencing."""
     counts = percent[[*SHRINKS, "under-replicated"]].abs()
+    cuts, seeds = (counts.loc[names].max().max() for names in (CUTS, ENDS))
+    fencing = percent["under-replicated"][CHECKS[-1].name]
     return (
         f"How time, records and bursts are cut changes shrinks and time under-replicated by "
-        f"{counts.loc[CUTS].max().max():.1f} % at the most, another seed by up to "
-        f"{counts.loc[ENDS].max().max():.0f} %; a finer clock changes the median wait by "
-        f"{percent['p50'][CUTS[0]]:+.0f} %, and fencing stalled brokers time under-replicated "
-        f"by {percent['under-replicated'][CHECKS[-1].name]:+.0f} %."
+        f"{cuts:.1f} % at the most, another seed by up to {seeds:.0f} %; a finer clock changes the "
+        f"median wait by {percent['p50'][CUTS[0]]:+.0f} %, and fencing stalled brokers time "
+        f"under-replicated by {fencing:+.0f} %."
     )
 
 
@@ -217,9 +211,8 @@ def settings() -> pd.DataFrame:
     rows = []
     for item in fields(FleetConfig):
         limits = item.metadata
-        valid = words.get(item.name, "text")
-        if "low" in limits:
-            valid = f"{_readable(limits['low'])} to {_readable(limits['high'])}"
+        ends = [_readable(limits[end]) for end in ("low", "high") if end in limits]
+        valid = " to ".join(ends) or words.get(item.name, "text")
         default = "by version" if item.default is None else _readable(item.default)
         rows.append((item.name, default, limits.get("unit", ""), valid, limits["meaning"]))
     return pd.DataFrame(rows, columns=["setting", "default", "unit", "valid", "what it does"])
@@ -241,10 +234,8 @@ def plot_cell(config: FleetConfig, leader: int = LEADER) -> Axes:
         reads = int((wired.thread_of == thread).sum())
         rate = load.follower_bytes_per_s(config, broker) / 1e6
         lanes[broker] = f"broker {broker} writes {rate:.1f} MB/s"
-        arrows += [
-            Arrow(broker, leader, f"a thread fetches {reads:,} partitions: {ms} ms"),
-            Arrow(leader, broker, f"answer: {ms} ms, or parked up to {parked} ms"),
-        ]
+        arrows.append(Arrow(broker, leader, f"a thread fetches {reads:,} partitions: {ms} ms"))
+        arrows.append(Arrow(leader, broker, f"answer: {ms} ms, or parked up to {parked} ms"))
     title = (
         f"One of {len(cell.leaders(config))} cells: {len(wired.thread_brokers)} threads read from "
         f"broker {leader}, which checks the ISR every {config.isr_check_period_ms / 1000:g} s "
@@ -279,11 +270,13 @@ def plot_budget(budget: pd.DataFrame) -> Axes:
     ]
     title = f"A round of a fetcher: {least.sum():,.0f} ms if nothing is in its way"
     parts = {"always": least, "at the most": most - least}
-    colours = {"always": BLUE, "at the most": ISR_SIZES["full ISR"]}
-    ax = plot_bars([*budget["what"]], parts, title, "ms (logarithmic above 1)", notes=notes,
-                   colours=colours)  # fmt: skip
-    ax.set_xscale("symlog", linthresh=1)
+    colours, label = (
+        dict(zip(parts, (BLUE, ISR_SIZES["full ISR"]), strict=True)),
+        "ms (logarithmic above 1)",
+    )
+    ax = plot_bars([*budget["what"]], parts, title, label, notes=notes, colours=colours)
     ticks = [0, *(10**power for power in range(6) if 10**power < 12 * most.max())]
+    ax.set_xscale("symlog", linthresh=1)
     ax.set_xticks(ticks, [*map(thousands, ticks)])
     ax.set_xlim(0, max(100.0, 12 * most.max()))
     return ax
@@ -315,22 +308,24 @@ def compared(config: FleetConfig) -> pd.DataFrame:
         partitions=1, brokers=3, replication_factor=3, load="steady", follower_spread=0.0,
         follower_bytes_per_s=10**12, isr_commit_ms=2 * config.fetch_latency_ms,
     )  # fmt: skip
-    tables = {"engine": _play(config), "fleet": fleet.simulate_local(config)}
-    starts, columns = bucket_starts(), {}
-    for name, events in tables.items():
-        own = events.filter(pc.equal(events["broker"], LEADER))  # when the leader knew
-        waits = exact.waits(own)
-        classes = np.searchsorted(starts, [wait.latency_ms for wait in waits], side="right") - 1
-        waits_ms = np.repeat(starts[classes], [wait.produces for wait in waits])
-        rows = {"produces acknowledged": len(waits_ms)}
-        for number, move in enumerate(exact.moves(own), 1):
-            what = f"broker {move.replica} {'joins' if move.joined else 'leaves'}"
-            rows[f"ISR change {number}: {what}, ms"] = move.ts_ms
-        for share in (0.5, 0.9, 1.0):
-            wait_ms = np.quantile(waits_ms, share, method="inverted_cdf")
-            rows[f"{share:.0%} wait at most: class of ms"] = int(wait_ms)
-        columns[name] = rows
+    columns = {"engine": _answers(_play(config)), "fleet": _answers(fleet.simulate_local(config))}
     return pd.DataFrame(columns).rename_axis("answer").reset_index()
+
+
+def _answers(events: pa.Table) -> dict[str, int]:
+    """What the leader of one partition knew: produces, changes of its ISR, classes of waits."""
+    own, starts = events.filter(pc.equal(events["broker"], LEADER)), bucket_starts()
+    waits = exact.waits(own)
+    classes = np.searchsorted(starts, [wait.latency_ms for wait in waits], side="right") - 1
+    waits_ms = np.repeat(starts[classes], [wait.produces for wait in waits])
+    rows = {"produces acknowledged": len(waits_ms)}
+    for number, move in enumerate(exact.moves(own), 1):
+        what = f"broker {move.replica} {'joins' if move.joined else 'leaves'}"
+        rows[f"ISR change {number}: {what}, ms"] = move.ts_ms
+    for share in (0.5, 0.9, 1.0):
+        wait_ms = np.quantile(waits_ms, share, method="inverted_cdf")
+        rows[f"{share:.0%} wait at most: class of ms"] = int(wait_ms)
+    return rows
 
 
 def _play(config: FleetConfig) -> pa.Table:
@@ -365,9 +360,9 @@ def _play(config: FleetConfig) -> pa.Table:
 def coincidences(config: FleetConfig) -> pd.DataFrame:
     """How often the bursts of so many leaders are being copied at once, in percent of the time.
 
-    `follower_MB_per_s` is what a follower broker would then have to write, at the speed that each
-    of its fetcher threads is given. The copying of a burst takes its length, or longer if a thread
-    needs longer for its bytes; bursts that one leader has at the same time count as one.
+    `follower_MB_per_s` is what a follower broker would then have to write, at the speed of each of
+    its threads. Copying a burst takes its length, or longer if a thread needs longer for its bytes;
+    bursts that one leader has at the same time count as one.
     """
     replicas = assignment(config.partitions, config.brokers, config.replication_factor)
     burst_bytes = config.burst_records * config.record_bytes
@@ -377,9 +372,8 @@ def coincidences(config: FleetConfig) -> pd.DataFrame:
         for start in load.burst_starts_ms(config, partition).tolist():
             busy[leader, int(start / 100) : int((start + copy_ms) / 100) + 1] = True
     counts = pd.Series(np.bincount(busy.sum(axis=0), minlength=2))
-    rate = config.follower_bytes_per_s / 1e6
-    percent = 100 * counts / counts.sum()
-    columns = {"percent_of_time": percent, "follower_MB_per_s": counts.index * rate}
+    rates = counts.index * (config.follower_bytes_per_s / 1e6)
+    columns = {"percent_of_time": 100 * counts / counts.sum(), "follower_MB_per_s": rates}
     return pd.DataFrame(columns).rename_axis("leaders_at_once").reset_index()
 
 

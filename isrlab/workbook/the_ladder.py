@@ -57,6 +57,11 @@ RUNGS = (
     Rung("KIP-966", "last_replica_standing", "lost"),
 )
 BY_SCENARIO = {rung.scenario: rung for rung in RUNGS}
+EXTENTS = {  # parts of a log
+    "as the leader": style.GREEN,
+    "other records than the leader": style.LOST,
+    "as the leader again": style.SKY,
+}
 Matrix = dict[str, dict[str, str]]
 
 
@@ -65,20 +70,16 @@ Matrix = dict[str, dict[str, str]]
 
 def word(run: Run) -> str:
     """The worst that a run shows: diverged, lost, offline, stalled, flapping, or safe."""
-    if run.outcome.word != "safe":
-        return run.outcome.word
-    if is_stalled(run):
+    if run.outcome.word == "safe" and is_stalled(run):
         return "stalled"
-    return "flapping" if flapping(run) else "safe"
+    return "flapping" if run.outcome.word == "safe" and flapping(run) else run.outcome.word
 
 
 def is_stalled(run: Run) -> bool:
     """The leader's high watermark would move now, if only the leader looked (KAFKA-13091)."""
-    leader = run.cluster.leader
-    if leader is None:
+    if (leader := run.cluster.leader) is None:
         return False
-    looked, _ = settle(leader, run.cluster.now_ms)
-    return looked.log.high_watermark > leader.log.high_watermark
+    return settle(leader, run.cluster.now_ms)[0].log.high_watermark > leader.log.high_watermark
 
 
 def flapping(run: Run) -> dict[int, int]:
@@ -107,16 +108,15 @@ def sentence(run: Run) -> str:
     """What happened in a cell."""
     what, outcome = word(run), run.outcome
     lost = style.counted(len(outcome.lost), "committed record")
+    follower, offset = (*outcome.diverged, (0, 0))[0]
     end = {
+        "diverged": f"replica {follower} differs from its leader from offset {offset:,} on",
         "lost": f"{lost} not in the log of the leader",
         "offline": "no replica may lead",
         "stalled": "records that could be committed wait until somebody writes again",
         "flapping": f"a follower is taken in and dropped {sum(flapping(run).values())} times",
         "safe": "nothing happens to what was committed, and the ISR is calm",
     }
-    if outcome.diverged:
-        follower, offset = outcome.diverged[0]
-        end["diverged"] = f"replica {follower} differs from its leader from offset {offset:,} on"
     return f"{what.capitalize()} in {run.cluster.version.name}: {end[what]}"
 
 
@@ -145,12 +145,11 @@ def repairs(matrix: Matrix) -> dict[str, str]:
     """The same to the very release: those within a column are played as well."""
     ends = repaired(matrix)
     for rung in RUNGS:
-        if not ends[rung.label]:
-            continue
-        good = GENERATIONS.index(KafkaVersion.of(ends[rung.label]))
-        while good and word(play(rung.scenario, GENERATIONS[good - 1])) != rung.word:
-            good -= 1
-        ends[rung.label] = GENERATIONS[good].releases
+        if version := ends[rung.label]:
+            good = GENERATIONS.index(KafkaVersion.of(version))
+            while good and word(play(rung.scenario, GENERATIONS[good - 1])) != rung.word:
+                good -= 1
+            ends[rung.label] = GENERATIONS[good].releases
     return ends
 
 
@@ -190,32 +189,28 @@ def plot_cell(name: str, run: Run) -> Figure | Axes:
 def plot_members(run: Run, title: str | None = None) -> Axes:
     """When each replica was in the stored ISR."""
     spans = offsets.isr_of(run)
-    seconds = spans[-1].end_ms / 1000
     count = f"{run.cluster.version.name}: {style.counted(len(spans) - 1, 'change')} of the ISR"
     rows = bands.isr_rows(spans, sorted(run.cluster.replicas))
-    return bands.plot_bands(rows, title or f"{count} in {seconds:g} s")
+    return bands.plot_bands(rows, title or f"{count} in {spans[-1].end_ms / 1000:g} s")
 
 
 def plot_extents(run: Run, title: str | None = None) -> Axes:
     """Each replica's log as a bar: where it holds the leader's records, and where others."""
     disks = dict(sorted(run.cluster.disks.items()))
     leader = disks.get(run.cluster.controller.leader)
-    names = "as the leader", "other records than the leader", "as the leader again"
-    parts: dict[str, list[int]] = {name: [] for name in names}
-    notes = []
+    lengths, notes = [], []
     for log in disks.values():
         start, end = log.log_start_offset, log.log_end_offset
         other = [offset for offset in range(start, end) if _differs(log, leader, offset)] or [end]
         places = start, other[0], min(other[-1] + 1, end), end
-        for name, (first, last) in zip(names, pairwise(places), strict=True):
-            parts[name].append(last - first)
+        lengths.append([last - first for first, last in pairwise(places)])
         notes.append(f"other records from {other[0]:,}" if other[0] < end else f"ends at {end:,}")
-    parts = {name: lengths for name, lengths in parts.items() if any(lengths)}
-    colours = dict(zip(names, (style.GREEN, style.LOST, style.SKY), strict=True))
+    parts = dict(zip(EXTENTS, zip(*lengths, strict=True), strict=True))
+    parts = {name: numbers for name, numbers in parts.items() if any(numbers)}
     label = f"offset, counted from {min(log.log_start_offset for log in disks.values()):,}"
     rows = [f"broker {number}" for number in disks]
     title = title or replicas.story_finding(run)
-    return curves.plot_bars(rows, parts, title, label, notes=notes, colours=colours)
+    return curves.plot_bars(rows, parts, title, label, notes=notes, colours=EXTENTS)
 
 
 def _differs(log: Log, leader: Log | None, offset: int) -> bool:

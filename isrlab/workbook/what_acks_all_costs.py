@@ -8,6 +8,7 @@ thousands are counted in classes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import ipywidgets as widgets
 import numpy as np
@@ -18,23 +19,12 @@ from isrlab import fleet
 from isrlab.events import exact
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.sums import by_run
+from isrlab.show import style
 from isrlab.show.controls import choice, redrawn
 from isrlab.show.curves import Curve, Scale, plot_curves
-from isrlab.show.style import (
-    BLUE,
-    INK,
-    PALE,
-    VERMILION,
-    axes,
-    broker_colour,
-    duration,
-    finish,
-    legend_below,
-)
 from isrlab.show.waits import plot_histogram
 
-LATENCIES_MS = (1, 2, 5, 10, 20, 50, 100)
-STALLS_S = (0, 1, 2, 5, 10, 20, 30, 45, 60)
 PAIR = FleetConfig(
     version="4.1", partitions=1, brokers=2, replication_factor=2, minutes=0.05, load="steady",
     records_per_s=500, batch_every_ms=40, fetch_latency_ms=10, stall_s=0, follower_spread=0,
@@ -44,13 +34,10 @@ SMALL = FleetConfig(
     stall_s=5, stall_every_s=60, replica_lag_time_max_ms=10_000,
 )  # fmt: skip
 FAILED = {
-    "refused/h": "NOT_ENOUGH_REPLICAS",
-    "too few after append/h": "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
-    "timed out/h": "REQUEST_TIMED_OUT",
+    "refused/h": ["NOT_ENOUGH_REPLICAS"],
+    "too few after append/h": ["NOT_ENOUGH_REPLICAS_AFTER_APPEND"],
+    "timed out/h": ["REQUEST_TIMED_OUT"],
 }
-
-
-# One produce
 
 
 def waits(seen: fleet.Trace) -> pd.DataFrame:
@@ -86,46 +73,41 @@ def plot_produce(seen: fleet.Trace, share: float) -> Axes:
     `share` chooses it: 0 for the shortest wait of the trace, 1 for the longest. A fetch that moved
     the follower's end left the leader as an answer two one-way delays and the writing before.
     """
-    ax = axes(7.6, 2.8)
+    ax = style.axes(7.6, 2.8)
     config, delay_ms = seen.config, seen.config.fetch_latency_ms
     each = waits(seen).sort_values("wait_ms", kind="stable")
     zero, _, wait_ms = each.iloc[round(share * (len(each) - 1))].tolist()
-    (broker,) = seen.followers
-    moved = np.diff(seen.followers[broker], prepend=0)
-    ax.axvspan(0, wait_ms, color=PALE, linewidth=0, zorder=-1)
+    ((broker, end),) = seen.followers.items()
+    moved = np.diff(end, prepend=0)
+    ax.axvspan(0, wait_ms, color=style.PALE, linewidth=0, zorder=-1)
     for at in np.flatnonzero(moved).tolist():
         arrives_ms = int(seen.ts_ms[at]) - zero
         size = int(moved[at]) * config.record_bytes
         write_ms = -(-size * 1000 // load.follower_bytes_per_s(config, broker))
         left_ms = arrives_ms - 2 * delay_ms - write_ms
-        if -3 * delay_ms <= left_ms <= wait_ms:
-            is_waited_for = arrives_ms == wait_ms or arrives_ms > 0 > left_ms
-            alpha = 1.0 if is_waited_for else 0.35
-            _arrow(ax, (left_ms, 1), (left_ms + delay_ms, 0), BLUE, alpha)
-            _arrow(ax, (arrives_ms - delay_ms, 0), (arrives_ms, 1), VERMILION, alpha)
+        if not -3 * delay_ms <= left_ms <= wait_ms:
+            continue
+        is_waited_for = arrives_ms == wait_ms or arrives_ms > 0 > left_ms
+        look = {"arrowstyle": "-|>", "alpha": 1.0 if is_waited_for else 0.35, "lw": 1.6}
+        answer, fetch = (left_ms + delay_ms, 0), (arrives_ms - delay_ms, 0)
+        for start, stop, colour in (
+            ((left_ms, 1), answer, style.BLUE), (fetch, (arrives_ms, 1), style.VERMILION)
+        ):  # fmt: skip
+            props = look | {"color": colour}
+            ax.annotate("", stop, start, arrowprops=props, annotation_clip=False)
     for place, number in ((1, 1), (0, 2)):
-        ax.axhline(place, color=broker_colour(number), linewidth=3, zorder=0)
+        ax.axhline(place, color=style.broker_colour(number), linewidth=3, zorder=0)
     ax.set_yticks([1, 0], ["leader", "follower"])
     ax.set(ylim=(-0.25, 1.55), xlim=(-2.2 * delay_ms, wait_ms + 1.2 * delay_ms))
-    ax.text(0, 1.08, "appended", va="bottom", fontsize=8, color=INK)
+    ax.text(0, 1.08, "appended", va="bottom", fontsize=8, color=style.INK)
     ax.text(wait_ms, 1.08, "high watermark\npasses it", ha="right", va="bottom", fontsize=8)
-    ax.plot([], [], color=BLUE, label="answer with records")
-    ax.plot([], [], color=VERMILION, label="next fetch: says how far the follower is")
-    legend_below(ax)
+    ax.plot([], [], color=style.BLUE, label="answer with records")
+    ax.plot([], [], color=style.VERMILION, label="next fetch: says how far the follower is")
+    style.legend_below(ax)
     ax.set_xlabel("time since the leader appended it (ms)")
     why = "A fetch was parked" if wait_ms < 3 * delay_ms else "The fetch had just been answered"
     times = f"{wait_ms / delay_ms:.1f} times the one-way delay of {delay_ms} ms"
-    return finish(ax, f"{why}: it waits {wait_ms} ms, {times}", spines=("bottom",))
-
-
-def _arrow(
-    ax: Axes, start: tuple[float, int], end: tuple[float, int], colour: str, alpha: float
-) -> None:
-    look = {"arrowstyle": "-|>", "color": colour, "alpha": alpha, "lw": 1.6}
-    ax.annotate("", xy=end, xytext=start, arrowprops=look, annotation_clip=False)
-
-
-# Many produces
+    return style.finish(ax, f"{why}: it waits {wait_ms} ms, {times}", spines=("bottom",))
 
 
 def with_settings(table: pd.DataFrame, configs: Sequence[FleetConfig], *names: str) -> pd.DataFrame:
@@ -136,28 +118,18 @@ def with_settings(table: pd.DataFrame, configs: Sequence[FleetConfig], *names: s
 
 
 def plot_by_network(table: pd.DataFrame) -> Axes:
-    """Median and 99th percentile of the waits by one-way delay; the band is 2 to 4 delays.
-
-    `table` has `fetch_latency_ms`, `p50_ms` and `p99_ms`.
-    """
+    """Median and 99th percentile of the waits by one-way delay; the band is 2 to 4 delays."""
     delays = table["fetch_latency_ms"].to_numpy(float)
-    times = table["p50_ms"] / delays
+    times, look = table["p50_ms"] / delays, (style.INK, "")
     curves = {
-        "2 to 4 one-way delays": Curve(
-            delays, 3 * delays, 2 * delays, 4 * delays, look=(INK, ""), style="-."
-        ),
+        "2 to 4 one-way delays": Curve(delays, 3 * delays, 2 * delays, 4 * delays, look, "-."),
         "median": Curve(delays, table["p50_ms"]),
         "99th percentile": Curve(delays, table["p99_ms"]),
     }
-    title = (
-        f"Half of the produces wait {times.min():.1f} to {times.max():.1f} times the one-way delay "
-        "or less"
-    )
-    scales = (
-        Scale("one-way delay of a message between brokers (ms)", "log", ticks=delays),
-        Scale("wait of a produce (ms)", "log"),
-    )
-    return plot_curves(curves, title, scales)
+    title = f"Half of the produces wait {times.min():.1f} to {times.max():.1f} times the one-way "
+    title += "delay or less"
+    x = Scale("one-way delay of a message between brokers (ms)", "log", ticks=delays)
+    return plot_curves(curves, title, (x, Scale("wait of a produce (ms)", "log")))
 
 
 def summary(
@@ -172,57 +144,50 @@ def summary(
     `one copy accepts` are partition-minutes per hour in which only the leader was in the ISR and
     produces were acknowledged all the same.
     """
-    counts = refused.pivot_table(index="run", columns="error", values="produces", aggfunc="sum")
-    alone_ms = alone.groupby("run")["under_min_isr_ms"].sum()
+    sums = by_run(configs, refused, alone, failures=FAILED)
+    waited = latency.set_index("run").reindex(sums.index)
     rows = []
     for config in configs:
-        asks = config.acks_all_share > 0
-        waited = latency.set_index("run").reindex([config.run]).iloc[0]
-        failed = counts.reindex(index=[config.run], columns=[*FAILED.values()]).fillna(0).iloc[0]
+        asks, per_hour = config.acks_all_share > 0, sums.loc[config.run] * 60 / config.minutes
         is_enough = not asks or config.min_isr(config.replication_factor) < 2
-        minutes = float(alone_ms.get(config.run, 0.0)) / 60_000 if is_enough else 0.0
-        row = {
+        minutes = per_hour["under_min_isr_minutes"] if is_enough else 0.0
+        row: dict[str, Any] = {
             "acks": "all" if asks else "1",
             "min ISR": str(config.min_insync_replicas) if asks else "any",
-            **{name: waited[name] if asks else 0.0 for name in ("p50_ms", "p99_ms", "p999_ms")},
-            **{name: failed[error] * 60 / config.minutes for name, error in FAILED.items()},
         }
-        rows.append({**row, "one copy accepts (min/h)": minutes * 60 / config.minutes})
+        for name in ("p50_ms", "p99_ms", "p999_ms"):
+            row[name] = waited.loc[config.run, name] if asks else 0.0
+        rows.append({**row, **per_hour[[*FAILED]], "one copy accepts (min/h)": minutes})
     return pd.DataFrame(rows).round(1)
 
 
 def finding(table: pd.DataFrame) -> str:
     """What the loosest, the safe and the strictest setting of `summary` cost, in one sentence."""
     loose, safe, strict = (table[table["min ISR"] == size].iloc[0] for size in "123")
+    half, rest = (style.duration(loose[name]) for name in ("p50_ms", "p999_ms"))
     return (
-        f"Where followers stall now and then, acks=all makes half of the produces wait "
-        f"{duration(loose['p50_ms'])} and 1 in 1,000 {duration(loose['p999_ms'])}; min ISR 1 "
-        f"accepts one copy for {loose['one copy accepts (min/h)']:,.1f} partition-minutes an hour, "
-        f"min ISR 2 refuses {safe['refused/h']:,.0f} tries instead, min ISR 3 "
-        f"{strict['refused/h']:,.0f}."
+        f"Where followers stall now and then, acks=all makes half of the produces wait {half} and "
+        f"1 in 1,000 {rest}; min ISR 1 accepts one copy for "
+        f"{loose['one copy accepts (min/h)']:,.1f} partition-minutes an hour, min ISR 2 refuses "
+        f"{safe['refused/h']:,.0f} tries instead, min ISR 3 {strict['refused/h']:,.0f}."
     )
-
-
-# A small fleet under sliders
 
 
 def waits_here(config: FleetConfig) -> pd.DataFrame:
     """The histogram of a small fleet, simulated here: `latency_ms`, `count`."""
-    waits = exact.waits(fleet.simulate_local(config))
-    table = pd.DataFrame(
-        [(w.latency_ms, w.produces) for w in waits], columns=["latency_ms", "count"]
-    )
+    rows = [(wait.latency_ms, wait.produces) for wait in exact.waits(fleet.simulate_local(config))]
+    table = pd.DataFrame(rows, columns=["latency_ms", "count"])
     return table.groupby("latency_ms", as_index=False).sum()
 
 
 def wait_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     """Sliders for network latency and the length of stalls, and the histogram that they make."""
-    delay = choice("one-way delay (ms)", LATENCIES_MS, config.fetch_latency_ms, "{:g}".format)
-    stall = choice("stalls of brokers (s)", STALLS_S, config.stall_s, "{:g}".format)
+    delays_ms, stalls_s = (1, 2, 5, 10, 20, 50, 100), (0, 1, 2, 5, 10, 20, 30, 45, 60)
+    delay = choice("one-way delay (ms)", delays_ms, config.fetch_latency_ms, "{:g}".format)
+    stall = choice("stalls of brokers (s)", stalls_s, config.stall_s, "{:g}".format)
 
     def draw() -> Axes:
-        return plot_histogram(
-            waits_here(config.with_(fetch_latency_ms=delay.value, stall_s=stall.value))
-        )
+        moved = config.with_(fetch_latency_ms=delay.value, stall_s=stall.value)
+        return plot_histogram(waits_here(moved))
 
     return redrawn((delay, stall), draw)

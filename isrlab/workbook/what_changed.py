@@ -51,10 +51,7 @@ def changes_finding(compared: pd.DataFrame) -> str:
     moved, same = known[known["change"] != 0], known[known["change"] == 0]
     if moved.empty:
         return "Nothing has changed."
-    parts = [
-        f"{metric} {_number(was)} to {_number(now)} ({percent})"
-        for metric, was, now, percent in _rows(moved)
-    ]
+    parts = [f"{name} {_number(a)} to {_number(b)} ({by})" for name, a, b, by in _rows(moved)]
     rest = f" The same: {', '.join(same['metric'])}." if len(same) else ""
     return f"Changed: {', '.join(parts)}.{rest}"
 
@@ -69,9 +66,9 @@ def hidden_table(risk: pd.DataFrame) -> HTML:
 
 def hidden_finding(risk: pd.DataFrame) -> str:
     """How long producers waited for a follower that stood still, was and now; empty if unknown."""
-    waited = risk.groupby("run")["stalled_ms"].sum().div(60_000)
-    if waited.empty:
+    if risk.empty:
         return ""
+    waited = risk.groupby("run")["stalled_ms"].sum().div(60_000)
     was, now = (waited.get(run, 0.0) for run in ("was", "now"))
     return f"Producers waited for a follower that stood still: {was:,.0f} to {now:,.0f} min."
 
@@ -92,10 +89,6 @@ def _percents(compared: pd.DataFrame) -> list[str]:
     """Each change in percent of what was."""
     texts = []
     for was, change in zip(compared["was"], compared["change"], strict=True):
-        if pd.isna(change):
-            texts.append("")
-        elif change == 0:
-            texts.append("the same")
-        else:
-            texts.append("new" if was == 0 else f"{100 * change / was:+.0f} %")
+        percent = "new" if was == 0 else f"{100 * change / was:+.0f} %"
+        texts.append("" if pd.isna(change) else percent if change else "the same")
     return texts

@@ -9,30 +9,23 @@ from __future__ import annotations
 from typing import Any
 
 import ipywidgets as widgets
+import numpy as np
 import pandas as pd
 from IPython.display import HTML
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from isrlab.show import style
 from isrlab.show.bands import Span, plot_bands, utc_axis
 from isrlab.show.controls import pick, redrawn
 from isrlab.show.curves import Curve, Scale, plot_bars, plot_curves
-from isrlab.show.style import (
-    BLUE,
-    ISR_SIZES,
-    VERMILION,
-    counted,
-    duration,
-    printable,
-    thousands,
-)  # fmt: skip
+from isrlab.show.style import counted, duration, printable
 from isrlab.show.table import html_table, table
 
-MOST_PARTITIONS = 30
 NO_ISR = "The logs tell no ISR of any partition"
 
 
-def plot_isr_timeline(intervals: pd.DataFrame, most: int = MOST_PARTITIONS) -> Axes:
+def plot_isr_timeline(intervals: pd.DataFrame, most: int = 30) -> Axes:
     """The size of every ISR over time: a row for each partition, those with most changes on top.
 
     `intervals` is `churn.isr_intervals`. A partition's full size is its largest ISR there. At most
@@ -40,8 +33,8 @@ def plot_isr_timeline(intervals: pd.DataFrame, most: int = MOST_PARTITIONS) -> A
     """
     full = intervals.groupby(["topic", "partition"])["isr_size"].transform("max")
     data = intervals.assign(state=[*map(_size_state, intervals["isr_size"], full)])
-    known = data[data["is_certain"]]
-    touched = len(known[known["state"] != "full ISR"].groupby(["topic", "partition"]))
+    is_short = data["is_certain"] & (data["state"] != "full ISR")
+    touched = len(data[is_short].groupby(["topic", "partition"]))
     named = partitions(data)
     drawn = dict([*named.items()][:most])
     title = f"{touched:,} of {len(named):,} partitions were under-replicated at some time"
@@ -81,7 +74,7 @@ def plot_changes_over_time(changes: pd.DataFrame, bucket_ms: int = 60_000) -> Ax
     curves = {
         name: Curve(seconds, sign * steps[name], 0 * seconds, sign * steps[name],
                     look=(colour, ""), is_step=True, width=0.8)
-        for name, sign, colour in (("expands", 1, BLUE), ("shrinks", -1, VERMILION))
+        for name, sign, colour in (("expands", 1, style.BLUE), ("shrinks", -1, style.VERMILION))
     }  # fmt: skip
     title = "No ISR changed in these logs"
     if len(data):
@@ -94,18 +87,15 @@ def plot_changes_over_time(changes: pd.DataFrame, bucket_ms: int = 60_000) -> Ax
     scales = Scale("", low=None), Scale(f"changes per {duration(bucket_ms)}", low=low, high=high)
     ax = plot_curves(curves, title, scales)
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: thousands(abs(value))))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: style.thousands(abs(value))))
     return utc_axis(ax, start_ms)
 
 
 def plot_time_out(absences: pd.DataFrame) -> Axes:
     """How long replicas were out of the ISR before they rejoined: `churn.slowest_expansions`."""
     left = pd.to_datetime(absences["left_ms"], unit="ms").dt.strftime("%m-%d %H:%M:%S")
-    names = absences["topic"].astype(str).str.cat(absences["partition"].astype(str), "-")
-    rows = [
-        f"{name}, replica {replica}, left {moment}"
-        for name, replica, moment in zip(names, absences["replica"], left, strict=True)
-    ]
+    columns = absences["topic"], absences["partition"], absences["replica"], left
+    rows = [f"{t}-{p}, replica {r}, left {at}" for t, p, r, at in zip(*columns, strict=True)]
     title = "No replica is seen to leave an ISR and come back"
     if rows:
         title = f"The slowest replica came back after {duration(absences['out_ms'].max())}"
@@ -132,13 +122,9 @@ def files_table(files: pd.DataFrame, most: int = 20) -> HTML:
     """Which files were read, how much is in them, and which were not read and why."""
     read, rest = files[files["status"] == "read"], files[files["status"] != "read"]
     sums = f"{len(read):,} files read: {read['lines'].sum():,} lines, {read['bytes'].sum():,} bytes"
-    reasons = rest.groupby("status").agg(
-        files=("file", "size"), first=("file", "first"), bytes=("bytes", "sum")
-    )
-    listed = (
-        table(reasons.reset_index(), most).data if len(rest) else "<p>No file was left out.</p>"
-    )
-    return HTML(f"<p>{sums}.</p>{listed}")
+    columns = {"files": ("file", "size"), "first": ("file", "first"), "bytes": ("bytes", "sum")}
+    reasons = table(rest.groupby("status").agg(**columns).reset_index(), most).data
+    return HTML(f"<p>{sums}.</p>{reasons if len(rest) else '<p>No file was left out.</p>'}")
 
 
 def unread_table(unread: pd.DataFrame, shown: int = 5) -> HTML:
@@ -156,24 +142,25 @@ def unread_table(unread: pd.DataFrame, shown: int = 5) -> HTML:
 
 
 def finding(changes: pd.DataFrame, times: pd.DataFrame, flaps: pd.DataFrame, unread: int) -> str:
-    """How much churn there is, how much of it is flapping, and what it cost.
+    """How much churn there is, how much of it is flapping, what it cost; `unread`: lines.
 
-    `changes`, `times` and `flaps` are `churn.changes_by_partition`, `under_replicated` and `flaps`;
-    `unread` is the number of lines that could not be read.
+    `changes`, `times` and `flaps` are `churn.changes_by_partition`, `under_replicated` and `flaps`.
     """
     shrinks, expands = int(changes["shrinks"].sum()), int(changes["expands"].sum())
     rest = f"; {counted(unread, 'line')} could not be read" if unread else ""
     if shrinks + expands == 0:
         return f"No ISR of the {counted(len(changes), 'partition')} in these logs changed{rest}."
+    out, alone, unknown = (
+        duration(times[name].sum())
+        for name in ("under_replicated_ms", "time_with_one_copy_ms", "uncertain_ms")
+    )
     if times["uncertain_ms"].sum():
-        unknown = duration(times["uncertain_ms"].sum())
         rest = f"; for {unknown} the logs do not tell the ISR{rest}"
     busiest = changes.assign(all=changes["shrinks"] + changes["expands"]).nlargest(1, "all").iloc[0]
     return (
         f"The ISRs of {counted(len(changes), 'partition')} shrank {_times(shrinks)} and expanded "
         f"{_times(expands)} ({len(flaps):,} of these were flaps); partitions were under-replicated "
-        f"for {duration(times['under_replicated_ms'].sum())} in sum, "
-        f"{duration(times['time_with_one_copy_ms'].sum())} of it with a single copy, and "
+        f"for {out} in sum, {alone} of it with a single copy, and "
         f"{printable(busiest['topic'])}-{busiest['partition']} changed most "
         f"({_times(busiest['all'])}){rest}."
     )
@@ -186,17 +173,12 @@ def _times(count: int) -> str:
 def _plot_spans(data: dict[str, pd.DataFrame], states: dict[str, list[str]], title: str) -> Axes:
     """A row for each name: the intervals of `data`, each in its state, on a UTC axis."""
     start_ms = min((rows["from_ms"].min() for rows in data.values()), default=0)
-    rows = {
-        name: [
-            Span((from_ms - start_ms) / 1000, (to_ms - start_ms) / 1000,
-                 state if is_certain else "not known")
-            for from_ms, to_ms, is_certain, state in zip(
-                *(data[name][column].tolist() for column in ("from_ms", "to_ms", "is_certain")),
-                states[name], strict=True)
-        ]
-        for name in data
-    }  # fmt: skip
-    legend = {name: name for name in ("leads", "in sync", "out", *ISR_SIZES)}
+    rows = {}
+    for name, intervals in data.items():
+        from_s, to_s = ((intervals[end] - start_ms) / 1000 for end in ("from_ms", "to_ms"))
+        known = np.where(intervals["is_certain"], states[name], "not known").tolist()
+        rows[name] = [*map(Span, from_s, to_s, known)]
+    legend = {name: name for name in ("leads", "in sync", "out", *style.ISR_SIZES)}
     legend["not known"] = "not known: lines missing"
     return utc_axis(plot_bands(rows, title, legend=legend), start_ms)
 

@@ -1,9 +1,9 @@
 """The clocked world around the engine: a queue, a network, and processes.
 
-Everything that happens is taken from one queue, ordered by (time, sequence), so a run has no ties
-and no chance. A message for a broker goes through `engine.broker.step`, one for the controller
-through `engine.controller.step`; what they send is put back into the queue. An observer sees every
-step.
+Everything that happens is taken from one queue, ordered by time and, of one time, as it was sent,
+so a run has no ties and no chance. A message for a broker goes through `engine.broker.step`, one
+for the controller through `engine.controller.step`; what they send is put back into the queue. An
+observer sees every step.
 
 Up to 2.6 a leader writes ISR changes into ZooKeeper and waits for the answer: those two messages
 are delivered within the step. The clock starts at `START_MS` because Kafka's clocks use 0 for
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+from collections.abc import Callable
 from operator import attrgetter
 
 from isrlab.engine import broker as broker_machine
@@ -31,7 +32,7 @@ from isrlab.world.observer import Observer
 
 START_MS = 1_000_000_000_000
 MOST_STEPS = 1_000_000  # in one call; a run that needs more does not settle
-REQUESTS = (m.Fetch, m.OffsetsForLeaderEpoch, m.ListOffsets)
+_REQUESTS = (m.Fetch, m.OffsetsForLeaderEpoch, m.ListOffsets, m.AlterPartition)
 _ZOOKEEPER_TALK = (m.AlterPartition, m.AlterPartitionResponse)
 
 
@@ -70,8 +71,6 @@ class Cluster:
         self.requests: list[Request] = []
         self.clean: set[int] = set()  # brokers whose last shutdown left its marker
         self.writes_zookeeper = self.version.isr_write <= IsrWrite.ZOOKEEPER_NOTIFY
-        self._sequence = 0
-        self._on_way = 0  # messages in the queue, without timers
         stored = PartitionState(leader or replicas[0], replicas if isr is None else isr)
         self.controller = Controller(self.version, self.settings, replicas, stored)
         self.observer = Observer(self)
@@ -87,7 +86,6 @@ class Cluster:
         self.observer.compare_stored(None)
         for number in self.replicas:
             self.start_process(number)
-            self.observer.note("restart", number, replica=number)
         self.emit(m.CONTROLLER, controller_machine.metadata_orders(self.controller))
         self.emit(m.CONTROLLER, controller_machine.orders(self.controller))
         self.stabilize()
@@ -96,21 +94,20 @@ class Cluster:
 
     def stabilize(self) -> None:
         """Deliver until no message is on its way; what waits for a timer stays."""
-        for _ in range(MOST_STEPS):
-            if not self._on_way:
-                return
-            self._deliver(self._take(self.queue[0]))
-        raise NotSettledError(f"still busy after {MOST_STEPS} steps")
+        self._deliver_while(lambda: any(not e.is_timer for e in self.queue))
 
     def advance(self, duration_ms: int) -> None:
         """Let time pass: timers fire and messages arrive when they are due."""
         until = self.now_ms + duration_ms
+        self._deliver_while(lambda: bool(self.queue) and self.queue[0].due_ms <= until)
+        self.now_ms = until
+
+    def _deliver_while(self, goes_on: Callable[[], bool]) -> None:
         for _ in range(MOST_STEPS):
-            if not self.queue or self.queue[0].due_ms > until:
-                self.now_ms = until
+            if not goes_on():
                 return
-            self._deliver(self._take(self.queue[0]))
-        raise NotSettledError(f"more than {MOST_STEPS} steps in {duration_ms} ms")
+            self._deliver(self.queue.pop(0))
+        raise NotSettledError(f"still busy after {MOST_STEPS} steps")
 
     def on_link(self, source: int, target: int) -> list[Envelope]:
         """The messages on their way from one machine to another, in order."""
@@ -118,52 +115,41 @@ class Cluster:
 
     def deliver(self, envelope: Envelope) -> None:
         """Deliver one chosen message now, before others that are due."""
-        self._deliver(dataclasses.replace(self._take(envelope), due_ms=self.now_ms))
+        self.queue.remove(envelope)
+        self._deliver(dataclasses.replace(envelope, due_ms=self.now_ms))
 
     def drop(self, envelope: Envelope) -> None:
         """One message is lost; its sender's socket notices."""
-        self._lose(self._take(envelope))
+        self.queue.remove(envelope)
+        self._lose(envelope)
 
     def tell(self, source: int, target: int, message: m.Message) -> None:
         """Hand a message over at once, before anything in the queue."""
-        self._deliver(Envelope(self.now_ms, self._next(), source, target, message))
+        self._deliver(Envelope(self.now_ms, source, target, message))
 
-    def _next(self) -> int:
-        self._sequence += 1
-        return self._sequence
+    def post(self, envelope: Envelope) -> None:
+        bisect.insort(self.queue, envelope, key=attrgetter("due_ms"))  # later ones go behind
 
     def emit(self, source: int, outputs: tuple[m.Output, ...]) -> None:
         for output in outputs:
             if isinstance(output, m.Halt):
-                self._halt(source, output.reason)
+                self.kill(source, f"halt: {output.reason}")
             elif isinstance(output, m.After):
-                due = self.now_ms + output.delay_ms
-                self.post(due, source, source, output.message, self.epochs.get(source))
-            elif output.to == m.CLIENT:
-                self._on_answer(source, output.message)
+                due_ms, process = self.now_ms + output.delay_ms, self.epochs.get(source)
+                self.post(Envelope(due_ms, source, source, output.message, process))
+            elif isinstance(output.message, m.ProduceResponse):
+                self._answer(self.requests[output.message.request], output.message.error)
+            elif output.to == m.CLIENT:  # the controller answers an operator
+                self.observer.keep(Envelope(self.now_ms, source, m.CLIENT, output.message))
             elif self.writes_zookeeper and isinstance(output.message, _ZOOKEEPER_TALK):
                 self.tell(source, output.to, output.message)
             else:
-                due = self.now_ms + self.latency(source, output.to)
-                self.post(due, source, output.to, output.message)
+                link = frozenset((source, output.to))
+                due_ms = self.now_ms + self.latencies.get(link, self.latency_ms)
+                self.post(Envelope(due_ms, source, output.to, output.message))
 
-    def post(
-        self, due_ms: int, source: int, target: int, message: m.Message, process: int | None = None
-    ) -> None:
-        envelope = Envelope(due_ms, self._next(), source, target, message, process)
-        bisect.insort(self.queue, envelope, key=attrgetter("due_ms"))  # later ones go behind
-        self._on_way += not envelope.is_timer
-
-    def _take(self, envelope: Envelope) -> Envelope:
-        self.queue.remove(envelope)
-        self._on_way -= not envelope.is_timer
-        return envelope
-
-    def latency(self, source: int, target: int) -> int:
-        return self.latencies.get(frozenset((source, target)), self.latency_ms)
-
-    def is_cut(self, one: int, other: int) -> bool:
-        return frozenset((one, other)) in self.cuts
+    def is_cut(self, machine: int, other: int) -> bool:
+        return frozenset((machine, other)) in self.cuts
 
     def _deliver(self, envelope: Envelope) -> None:
         self.now_ms = max(self.now_ms, envelope.due_ms)
@@ -192,14 +178,12 @@ class Cluster:
 
     def _lose(self, envelope: Envelope) -> None:
         """A message does not arrive. The connection is gone; a waiting requester sees that."""
-        self.observer.keep(envelope.source, envelope.target, envelope.message, was_lost=True)
+        self.observer.keep(envelope, was_lost=True)
         requester, peer = envelope.source, envelope.target
-        if not isinstance(envelope.message, (*REQUESTS, m.AlterPartition)):
+        if not isinstance(envelope.message, _REQUESTS):
             requester, peer = peer, requester
         if requester in self.brokers and not isinstance(envelope.message, m.Disconnected):
-            self._step_broker(
-                Envelope(self.now_ms, self._next(), requester, requester, m.Disconnected(peer))
-            )
+            self._step_broker(Envelope(self.now_ms, requester, requester, m.Disconnected(peer)))
 
     # Steps
 
@@ -209,7 +193,7 @@ class Cluster:
         after, outputs = broker_machine.step(before, envelope.message, self.now_ms)
         self.brokers[after.id] = after
         self.disks[after.id] = after.log
-        self.observer.keep(envelope.source, envelope.target, envelope.message)
+        self.observer.keep(envelope)
         self.observer.compare(before, after, envelope.message, outputs)
         if before is not after:
             self.observer.ask_safety(before_all)
@@ -217,28 +201,23 @@ class Cluster:
 
     def _step_controller(self, envelope: Envelope) -> None:
         message = envelope.message
-        if isinstance(message, m.SessionExpired) and not self._has_expired(message):
-            return
-        before = self.controller
-        self.controller, outputs = controller_machine.step(before, message, self.now_ms)
-        self.observer.keep(envelope.source, envelope.target, envelope.message)
-        self.observer.compare_stored(before, message)
-        self.emit(m.CONTROLLER, outputs)
+        if isinstance(message, m.SessionExpired):
+            silent_ms = self.now_ms - self.out_of_reach.get(message.broker, self.now_ms)
+            if silent_ms < self.settings.session_timeout_ms:
+                return
+        step = controller_machine.step(self.controller, message, self.now_ms)
+        self.use_controller(step, envelope)
 
-    def controller_fails_over(self, live: tuple[m.BrokerInfo, ...]) -> None:
-        before = self.controller
-        self.controller, outputs = controller_machine.fail_over(before, live)
-        self.mark(m.CONTROLLER, "fails over")
-        self.observer.compare_stored(before)
+    def use_controller(self, step: controller_machine.Step, envelope: Envelope) -> None:
+        """The controller has made a step because of a message or a fault."""
+        before, (self.controller, outputs) = self.controller, step
+        self.observer.keep(envelope)
+        self.observer.compare_stored(before, envelope.message)
         self.emit(m.CONTROLLER, outputs)
-
-    def _has_expired(self, message: m.SessionExpired) -> bool:
-        since = self.out_of_reach.get(message.broker)
-        return since is not None and self.now_ms - since >= self.settings.session_timeout_ms
 
     def mark(self, machine: int, text: str) -> None:
         """A fault has struck a machine: that is a step, too."""
-        self.observer.keep(machine, machine, Fault(text))
+        self.observer.keep(Envelope(self.now_ms, machine, machine, Fault(text)))
 
     # Clients
 
@@ -246,44 +225,34 @@ class Cluster:
         """A client sends records to a broker. The answer may come now, later, or never."""
         request = Request(broker, ids, acks, self.now_ms)
         self.requests.append(request)
-        if broker not in self.brokers or self.paused.get(broker) == "process":
-            is_dead = broker not in self.brokers
-            self._refuse(request, "NETWORK_EXCEPTION" if is_dead else "REQUEST_TIMED_OUT")
+        if broker not in self.brokers:
+            self._answer(request, "NETWORK_EXCEPTION")
+        elif self.paused.get(broker) == "process":
+            self._answer(request, "REQUEST_TIMED_OUT")
         else:
             self.tell(m.CLIENT, broker, m.Produce(len(self.requests) - 1, ids, acks))
         return request
 
-    def _on_answer(self, broker: int, answer: m.Message) -> None:
-        if not isinstance(answer, m.ProduceResponse):  # the controller's, to an operator
-            self.observer.keep(broker, m.CLIENT, answer)
-            return
-        request = self.requests[answer.request]
-        if answer.error:
-            self._refuse(request, answer.error)
-            return
-        request.is_answered = True
-        detail = {
-            "records": " ".join(request.ids),
-            "acks": str(request.acks),
-            "latency_ms": str(self.now_ms - request.sent_ms),
-        }
-        self.observer.note("produce_ack", request.broker, detail=detail)
-        self.acknowledged |= dict.fromkeys(request.ids, request.acks)
-
-    def _refuse(self, request: Request, error: str) -> None:
-        request.error, request.is_answered = error, True
-        detail = {"error": error, "records": " ".join(request.ids)}
-        self.observer.note("produce_error", request.broker, detail=detail)
+    def _answer(self, request: Request, error: str | None) -> None:
+        """The client hears what became of its request."""
+        request.error, waited_ms = error, self.now_ms - request.sent_ms
+        detail = {"error": error} if error else {}
+        detail["records"] = " ".join(request.ids)
+        if not error:
+            detail |= {"acks": str(request.acks), "latency_ms": str(waited_ms)}
+            self.acknowledged |= dict.fromkeys(request.ids, request.acks)
+        kind = "produce_error" if error else "produce_ack"
+        self.observer.note(kind, request.broker, detail=detail)
 
     # Processes and connections (the faults of `faults.py` are made of these)
 
     def start_process(self, broker: int) -> None:
         """A broker process starts on its disk; it is not known to the controller yet."""
         log, epoch = self.disks[broker], self.epochs[broker]
-        found = Broker(broker, self.version, self.settings, self.replicas, log, broker_epoch=epoch)
-        started, outputs = broker_machine.start(found)
-        self.brokers[broker] = started
+        idle = Broker(broker, self.version, self.settings, self.replicas, log, broker_epoch=epoch)
+        self.brokers[broker], outputs = broker_machine.start(idle)
         self.emit(broker, outputs)
+        self.observer.note("restart", broker, replica=broker)
 
     def stop_process(self, broker: int, how: str) -> None:
         """The process is gone; its log stays as its disk and page cache have it."""
@@ -292,31 +261,36 @@ class Cluster:
         self.paused.pop(broker, None)
         self.held = [e for e in self.held if e.target != broker]
         for order in self.on_link(m.CONTROLLER, broker):  # the next process will not hear them
-            self._take(order)
+            self.queue.remove(order)
         self.epochs[broker] += 1
         self.mark(broker, f"stops ({how})")
         self.observer.note("crash", broker, replica=broker, detail={"by": how})
 
-    def _halt(self, broker: int, reason: str) -> None:
-        self.stop_process(broker, f"halt: {reason}")
+    def kill(self, broker: int, how: str) -> None:
+        """The process dies, and its peers see that; the controller does not."""
+        self.stop_process(broker, how)
         self.reset_connections(broker)
         self.lose_session(broker)
 
-    def lose_session(self, broker: int) -> None:
-        """From now on the controller hears nothing of this broker; after the timeout it acts."""
+    def lose_session(self, broker: int, at_once: bool = False) -> None:
+        """The controller hears nothing of this broker; it acts after the timeout, or at once."""
+        timeout_ms = self.settings.session_timeout_ms
         self.out_of_reach.setdefault(broker, self.now_ms)
-        known = next((b for b in self.controller.alive if b.id == broker), None)
-        if known is not None:
-            due = self.now_ms + self.settings.session_timeout_ms
+        for known in [b for b in self.controller.alive if b.id == broker]:
             expiry = m.SessionExpired(broker, known.broker_epoch)
-            self.post(due, m.CONTROLLER, m.CONTROLLER, expiry)
+            if at_once:
+                self.out_of_reach[broker] = self.now_ms - timeout_ms
+                self.tell(m.CONTROLLER, m.CONTROLLER, expiry)
+            else:
+                due_ms = self.now_ms + timeout_ms
+                self.post(Envelope(due_ms, m.CONTROLLER, m.CONTROLLER, expiry))
 
     def reset_connections(self, broker: int) -> None:
         """Peers that wait for an answer of this broker see their connection break."""
         for number, other in list(self.brokers.items()):
             is_waiting = isinstance(other.role, Follower) and other.role.leader == broker
             if number != broker and is_waiting and not self.is_cut(number, broker):
-                self.post(self.now_ms, broker, number, m.Disconnected(broker))
+                self.post(Envelope(self.now_ms, broker, number, m.Disconnected(broker)))
 
     @property
     def leader(self) -> Broker | None:

@@ -1,30 +1,31 @@
 """The commands of the scenario language: how each is written, and the one thing that it does.
 
-`COMMANDS` says how a line looks: words in capitals are read by `_READERS`, others stand for
-themselves; `A|B` is one of several, `[A]` may be missing, `A..` may come again. What cannot be
-right ends in a ScriptError that says what could be.
+`COMMANDS` says how a line looks: words in capitals are those of `_PLAIN` and `_BROKERS`, others
+stand for themselves; `A|B` is one of several, `[A]` may be missing, `A..` may come again. What
+cannot be right ends in a ScriptError that says what could be.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
+from functools import partial
 from typing import Any, NamedTuple
 
+from isrlab.engine import messages as m
 from isrlab.engine import safety
-from isrlab.engine.messages import ACKS_ALL, CLIENT, CONTROLLER, Fetch
 from isrlab.engine.model import Follower, Leader, Settings
 from isrlab.engine.versions import KafkaVersion
 from isrlab.world import faults, words
 from isrlab.world.cluster import Cluster
-from isrlab.world.frames import Envelope, Event, Frame
+from isrlab.world.frames import Envelope, Frame
 from isrlab.world.script import Command, Run
 
-MOST_RECORDS = 100_000
+MOST_STEADY_RECORDS = 5_000  # of a producer: frames keep the log as it was after every step
 _QUIET = ("restart", "crash", "metadata", "notify")
 _ISR_NEWS = ("isr_shrink", "isr_expand", "isr_commit", "isr_rejected", "notify", "leader")
-_Reader = Callable[[Run, str], Any]
-_UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+_UNITS_MS = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
 
 class Form(NamedTuple):
@@ -38,15 +39,15 @@ class Form(NamedTuple):
 
 def obey(run: Run, command: Command) -> None:
     """Do what a line says, and print what happened."""
-    name = command.words[0]
+    name, *rest = command.words
     form = COMMANDS.get(SYNONYMS.get(name, name))
     if form is None:
         raise command.fail(f"unknown command {name!r}; known: {', '.join(COMMANDS)}")
     if run.world is None and name not in ("version", "partition", "trace"):
         raise command.fail("a script begins with a 'partition' line (and may name a 'version')")
     try:
-        options = _read_options(run, form, command.options)
-        values = _read_words(run, form, command.arguments)
+        options = _read_options(run, form, dict(w.split("=", 1) for w in rest if "=" in w))
+        values = _read_words(run, form, [word for word in rest if "=" not in word])
         form.does(run, *values, *([options] if form.options else []))
     except ValueError as error:
         usage = " ".join(word for word in (name, form.words, form.options) if word)
@@ -56,23 +57,17 @@ def obey(run: Run, command: Command) -> None:
 
 def print_news(run: Run) -> None:
     """What happened since the last command, as far as it is worth a line."""
-    if run.world is None:
-        return
-    for entry in run.world.observer.since(run.told):
-        run.told = entry.place + 1
+    entries = run.world.observer.entries if run.world else []
+    news, run.next_entry = entries[run.next_entry :], len(entries)
+    for entry in news:
         if isinstance(entry, Frame):
             if run.is_tracing and entry.source != entry.target:
                 run.lines.append(words.message_line(entry))
-        elif _is_news(entry, run.shows_isr_only):
-            run.lines.append(words.event_line(entry))
-
-
-def _is_news(event: Event, shows_isr_only: bool) -> bool:
-    if event.is_stored_state:
-        return False
-    if shows_isr_only:
-        return event.kind in _ISR_NEWS
-    return event.kind not in _QUIET or words.is_halt(event)
+        elif not entry.is_stored_state:
+            is_halt = entry.detail.get("by", "").startswith("halt")
+            is_loud = entry.kind not in _QUIET or is_halt
+            if entry.kind in _ISR_NEWS if run.shows_isr_only else is_loud:
+                run.lines.append(words.event_line(entry))
 
 
 # Reading a line
@@ -83,7 +78,8 @@ def _read_words(run: Run, form: Form, given: Sequence[str]) -> list[Any]:
     while slots and (given or not slots[0].startswith("[")):
         slot = slots[0].strip("[].")
         if not given:
-            raise ValueError(_QUESTIONS.get(slot) or f"which broker? {_brokers(run)}")
+            brokers = words.ids(sorted(run.cluster.replicas)) if run.world else "none"
+            raise ValueError(_QUESTIONS.get(slot, f"which broker? brokers: {brokers}"))
         values.append(_read(run, slot, given[0]))
         given = given[1:]
         if ".." not in slots[0] or not given:
@@ -96,16 +92,37 @@ def _read_words(run: Run, form: Form, given: Sequence[str]) -> list[Any]:
 def _read(run: Run, slot: str, word: str) -> Any:
     """The value of a word in a place of a form."""
     choices = slot.split("|")
-    if word in choices:
-        return CONTROLLER if word == "controller" else word
-    kind = next((choice for choice in choices if choice in _READERS), None)
+    kind = next((choice for choice in choices if choice in (*_PLAIN, *_BROKERS, "LINK")), None)
+    if word in choices and word != kind:
+        return m.CONTROLLER if word == "controller" else word
     if kind is None:
         raise ValueError(f"{word!r} is not {' or '.join(choices)}")
     try:
-        return _READERS[kind](run, word)
+        return _read_kind(run, kind, word)
     except ValueError as error:
         others = [f"'{choice}'" for choice in choices if choice != kind]
         raise ValueError(" or ".join([str(error), *others])) from None
+
+
+def _read_kind(run: Run, kind: str, word: str) -> Any:
+    if kind in _PLAIN:
+        pattern, value_of, problem = _PLAIN[kind]
+        match = re.fullmatch(pattern, word)
+        value = value_of(*match.groups()) if match else None
+        if value is None:
+            raise ValueError(problem.format(word))
+        return value
+    if kind == "LINK":
+        if word.count(">") != 1:
+            raise ValueError(_QUESTIONS[kind])
+        return tuple(_read(run, _MACHINE, end) for end in word.split(">"))
+    if not word.isdecimal() or int(word) not in run.cluster.replicas:
+        raise ValueError(f"no broker {word!r}; brokers: {words.ids(sorted(run.cluster.replicas))}")
+    state, opposite, members = _BROKERS[kind]
+    known = sorted(members(run.cluster))
+    if int(word) not in known:
+        raise ValueError(f"broker {word} is {opposite}; {state}: {words.ids(known) or 'none'}")
+    return int(word)
 
 
 def _read_options(run: Run, form: Form, given: dict[str, str]) -> dict[str, Any]:
@@ -116,80 +133,35 @@ def _read_options(run: Run, form: Form, given: dict[str, str]) -> dict[str, Any]
     return {name: _read(run, known[name], text) for name, text in given.items()}
 
 
-def _brokers(run: Run) -> str:
-    return f"brokers: {words.ids(sorted(run.cluster.replicas))}"
+def _time_ms(number: str, unit: str) -> int:
+    return int(number) * _UNITS_MS[unit]
 
 
-def _broker(run: Run, word: str) -> int:
-    if not word.isdigit() or int(word) not in run.cluster.replicas:
-        raise ValueError(f"no broker {word!r}; {_brokers(run)}")
-    return int(word)
+def _ids(word: str) -> tuple[int, ...] | None:
+    numbers = tuple(int(part or 0) for part in word.split(","))
+    return numbers if all(numbers) and len(set(numbers)) == len(numbers) else None
 
 
-def _in_state(state: str, opposite: str, members: Callable[[Cluster], Iterable[int]]) -> _Reader:
-    """A reader of brokers that are in a state."""
-
-    def read(run: Run, word: str) -> int:
-        broker, known = _broker(run, word), sorted(members(run.cluster))
-        if broker not in known:
-            raise ValueError(
-                f"broker {broker} is {opposite}; {state}: {words.ids(known) or 'none'}"
-            )
-        return broker
-
-    return read
+def _acks(word: str) -> int:
+    return m.ACKS_ALL if word == "all" else int(word)
 
 
-def _link(run: Run, word: str) -> tuple[int, int]:
-    if word.count(">") != 1:
-        raise ValueError(_QUESTIONS["LINK"])
-    source, target = (_read(run, _MACHINE, end) for end in word.split(">"))
-    return source, target
-
-
-def _time_ms(run: Run, word: str) -> int:
-    number = word.rstrip("msh")
-    unit = word[len(number) :] or "ms"
-    if not number.isdigit() or unit not in _UNITS:
-        raise ValueError(f"{word!r} is no duration; for example: 500ms, 10s, 2m")
-    return int(number) * _UNITS[unit]
-
-
-def _up_to(most: int) -> _Reader:
-    def read(run: Run, word: str) -> int:
-        if not word.isdigit() or not 1 <= int(word) <= most:
-            raise ValueError(f"{word!r} is no count between 1 and {most}")
-        return int(word)
-
-    return read
-
-
-def _ids(run: Run, word: str) -> tuple[int, ...]:
-    parts = word.split(",")
-    if not all(w.isdigit() and int(w) > 0 for w in parts) or len(set(parts)) != len(parts):
-        raise ValueError(f"{word!r} is no list of different broker ids such as 1,2,3")
-    return tuple(map(int, parts))
-
-
-def _acks(run: Run, word: str) -> int:
-    if word not in ("all", "-1") and not word.isdigit():
-        raise ValueError(f"acks={word} is none of 0, 1, all")
-    return ACKS_ALL if word in ("all", "-1") else int(word)
-
-
-_READERS: dict[str, _Reader] = {
-    "BROKER": _broker,
-    "LIVE": _in_state("alive", "dead", lambda cluster: cluster.brokers),
-    "DEAD": _in_state("dead", "alive", lambda c: set(c.replicas) - set(c.brokers)),
-    "PAUSED": _in_state("paused", "not paused", lambda cluster: cluster.paused),
-    "LINK": _link,
-    "TIME": _time_ms,
-    "COUNT": _up_to(MOST_RECORDS),
-    "OFFSET": _up_to(2**62),
-    "IDS": _ids,
-    "ACKS": _acks,
-    "NAME": lambda run, word: word,
-    "VERSION": lambda run, word: KafkaVersion.of(word),
+_PLAIN: dict[str, tuple[str, Callable[..., Any], str]] = {
+    # how it looks, the value of its groups (None: wrong as well), and what is said of other words
+    "TIME": (r"(\d+)(ms|s|m|h|)", _time_ms, "{!r} is no duration; for example: 500ms, 10s, 2m"),
+    "COUNT": (r"0*([1-9]\d{,4})", int, "{!r} is no count between 1 and 99999"),
+    "NUMBER": (r"(\d{1,18})", int, "{!r} is no whole number of at most 18 digits"),
+    "IDS": (r"([\d,]+)", _ids, "{!r} is no list of different broker ids such as 1,2,3"),
+    "ACKS": (r"(all|-1|\d+)", _acks, "acks={} is none of 0, 1, all"),
+    "NAME": (r"(.*)", str, ""),
+    "VERSION": (r"(.*)", KafkaVersion.of, ""),
+}
+_BROKERS: dict[str, tuple[str, str, Callable[[Cluster], Iterable[int]]]] = {
+    # in which state, in which not, and who is in it
+    "BROKER": ("of the partition", "not", lambda c: c.replicas),
+    "LIVE": ("alive", "dead", lambda c: c.brokers),
+    "DEAD": ("dead", "alive", lambda c: set(c.replicas) - set(c.brokers)),
+    "PAUSED": ("paused", "not paused", lambda c: c.paused),
 }
 _MACHINE, _ONE_OF_TWO = "BROKER|controller", "controller|BROKER"
 _QUESTIONS = {  # where a word is missing
@@ -213,7 +185,6 @@ def _version(run: Run, version: KafkaVersion) -> None:
 def _partition(run: Run, options: dict[str, Any]) -> None:
     if run.world is not None:
         raise ValueError("there is a partition already")
-    version = run.forced_version or run.version or KafkaVersion.of("3.7")
     replicas = options.pop("replicas", (1, 2, 3))
     isr, (leader, *_) = options.pop("isr", None), options.pop("leader", replicas)
     for number in (leader, *(isr or ())):
@@ -221,23 +192,22 @@ def _partition(run: Run, options: dict[str, Any]) -> None:
             raise ValueError(f"{number} is not one of replicas={words.ids(replicas)}")
     if leader not in (isr or replicas):
         raise ValueError(f"the leader {leader} is not in isr={words.ids(isr or ())}")
-    latency_ms, start = options.pop("latency", 0), options.pop("start", 0)
-    settings = {
-        name.replace(".", "_"): value == "true" if value in ("true", "false") else value
-        for name, value in options.items()
-    }
-    where = (version, replicas, leader, isr, latency_ms)
-    run.world = Cluster(*where, log_start_offset=start, **settings)
-    run.told = len(run.world.frames) + len(run.world.events)
-    run.first_frame = len(run.world.frames) - 1
+    version = run.forced_version or run.version or KafkaVersion.of("3.7")
+    where = (version, replicas, leader, isr, options.pop("latency", 0))
+    settings: dict[str, Any] = {"log_start_offset": options.pop("start", 0)}
+    for name, value in options.items():
+        settings[name.replace(".", "_")] = {"true": True, "false": False}.get(value, value)
+    run.world = Cluster(*where, **settings)
+    run.next_entry, run.first_frame = len(run.world.observer.entries), len(run.world.frames) - 1
 
 
 def _produce(run: Run, broker: int, *rest: Any) -> None:
     """With `every=100ms for=30s` the same again and again, while time passes."""
     *given, options = rest
     acks = options.get("acks", run.cluster.version.producer_acks)
-    if "every" not in options and "for" not in options:
-        names = (*given, *_new_names(run, options.get("count", 0 if given else 1)))
+    count = options.get("count", 0 if given else 1)
+    if not {"every", "for"} & set(options):
+        names = (*given, *_new_names(run, count))
         used = {name for request in run.cluster.requests for name in request.ids}
         again = next((n for i, n in enumerate(names) if n in used or n in names[:i]), None)
         if again:
@@ -247,10 +217,10 @@ def _produce(run: Run, broker: int, *rest: Any) -> None:
         return
     if given or not {"every", "for"} <= set(options):
         raise ValueError("a steady producer names no records: produce 1 every=100ms for=30s")
-    every_ms, count = max(1, options["every"]), options.get("count", 1)
+    every_ms = max(1, options["every"])
     rounds = options["for"] // every_ms
-    if rounds * count > MOST_RECORDS:
-        raise ValueError(f"{rounds * count} records; at most {MOST_RECORDS}")
+    if rounds * count > MOST_STEADY_RECORDS:
+        raise ValueError(f"{rounds * count} records; at most {MOST_STEADY_RECORDS}")
     for _ in range(rounds):
         run.cluster.produce(broker, _new_names(run, count), acks)
         run.cluster.advance(every_ms)
@@ -279,33 +249,30 @@ def _fetch(run: Run, number: int) -> None:
     if not isinstance(role, Follower):
         raise ValueError(f"broker {number} is not a follower")
     for _ in range(10):
-        answers = run.cluster.on_link(role.leader, number)
         requests = run.cluster.on_link(number, role.leader)
-        if not answers and not requests:
-            return
-        run.cluster.deliver((requests or answers)[0])
-        if requests and isinstance(requests[0].message, Fetch):
+        waiting = requests or run.cluster.on_link(role.leader, number)
+        if waiting:
+            run.cluster.deliver(waiting[0])
+        if not waiting or (requests and isinstance(requests[0].message, m.Fetch)):
             return
 
 
-def _on_each(act: Callable[[Cluster, Envelope], None]) -> Callable[..., None]:
+def _on_link(
+    act: Callable[[Cluster, Envelope], None], run: Run, link: tuple[int, int], count: int | str = 1
+) -> None:
     """Do something to the next messages on a link: so many, or all."""
-
-    def on_link(run: Run, link: tuple[int, int], count: int | str = 1) -> None:
-        waiting = run.cluster.on_link(*link)
-        most = len(waiting) if count == "all" else int(count)
-        if len(waiting) < most:
-            links = " ".join(links_with_messages(run.cluster)) or "none"
-            raise ValueError(f"{len(waiting)} messages are on their way there; links: {links}")
-        for envelope in waiting[:most]:
-            act(run.cluster, envelope)
-
-    return on_link
+    waiting = run.cluster.on_link(*link)
+    most = len(waiting) if count == "all" else int(count)
+    if len(waiting) < most:
+        links = " ".join(links_with_messages(run.cluster)) or "none"
+        raise ValueError(f"{len(waiting)} messages are on their way there; links: {links}")
+    for envelope in waiting[:most]:
+        act(run.cluster, envelope)
 
 
 def links_with_messages(cluster: Cluster) -> list[str]:
     """The links between machines on which messages are on their way, such as "1>controller"."""
-    waiting = [e for e in cluster.queue if not e.is_timer and e.source != CLIENT]
+    waiting = [e for e in cluster.queue if not e.is_timer and e.source != m.CLIENT]
     return sorted({f"{words.address(e.source)}>{words.address(e.target)}" for e in waiting})
 
 
@@ -313,13 +280,10 @@ def _on(act: Callable[..., None]) -> Callable[..., None]:
     return lambda run, *values: act(run.cluster, *values)
 
 
-def _between(fault: Callable[..., None]) -> Callable[..., None]:
-    def between(run: Run, one: int, other: int, *values: int) -> None:
-        if one == other:
-            raise ValueError("the two must differ")
-        fault(run.cluster, one, other, *values)
-
-    return between
+def _between(fault: Callable[..., None], run: Run, *machines: int) -> None:
+    if machines[0] == machines[1]:
+        raise ValueError("the two must differ")
+    fault(run.cluster, *machines)
 
 
 def _status(run: Run) -> None:
@@ -339,22 +303,23 @@ def _trace(run: Run, what: str) -> None:
     run.is_tracing, run.shows_isr_only = what == "on", what == "isr"
 
 
-_SETTINGS = " ".join(
-    f"{f.name.replace('_', '.')}={'true|false' if f.type in (bool, 'bool') else 'TIME'}"
+_TYPES = {
+    f.name.replace("_", "."): "true|false" if f.type in (bool, "bool") else "NUMBER"
     for f in fields(Settings)
+}
+_SETTINGS = "leader=IDS replicas=IDS isr=IDS latency=TIME start=NUMBER " + " ".join(
+    f"{name}={'TIME' if name.endswith('.ms') else kind}" for name, kind in _TYPES.items()
 )
 _PRODUCE_OPTIONS = "count=COUNT acks=ACKS every=TIME for=TIME"
 _TWO = f"{_ONE_OF_TWO} {_ONE_OF_TWO}"
 COMMANDS: dict[str, Form] = {
     "version": Form(_version, "VERSION"),
-    "partition": Form(
-        _partition, "", f"leader=IDS replicas=IDS isr=IDS latency=TIME start=OFFSET {_SETTINGS}"
-    ),
+    "partition": Form(_partition, "", _SETTINGS),
     "produce": Form(_produce, "BROKER [NAME..]", _PRODUCE_OPTIONS),
     "consume": Form(_consume, "LIVE"),
     "fetch": Form(_fetch, "LIVE"),
-    "deliver": Form(_on_each(Cluster.deliver), "LINK [COUNT|all]"),
-    "drop": Form(_on_each(Cluster.drop), "LINK [COUNT|all]"),
+    "deliver": Form(partial(_on_link, Cluster.deliver), "LINK [COUNT|all]"),
+    "drop": Form(partial(_on_link, Cluster.drop), "LINK [COUNT|all]"),
     "stabilize": Form(_on(Cluster.stabilize)),
     "advance": Form(_on(Cluster.advance), "TIME"),
     "pause": Form(_on(faults.pause), "LIVE [process|fetcher]"),
@@ -365,9 +330,9 @@ COMMANDS: dict[str, Form] = {
     "hard_bounce": Form(_on(faults.hard_bounce), "LIVE|controller"),
     "clean_bounce": Form(_on(faults.clean_bounce), "LIVE"),
     "start": Form(_on(faults.start), "DEAD"),
-    "cut": Form(_between(faults.network_partition), _TWO),
-    "heal": Form(_between(faults.heal), _TWO),
-    "degraded_network": Form(_between(faults.degraded_network), f"{_TWO} TIME"),
+    "cut": Form(partial(_between, faults.network_partition), _TWO),
+    "heal": Form(partial(_between, faults.heal), _TWO),
+    "degraded_network": Form(partial(_between, faults.degraded_network), f"{_TWO} TIME"),
     "flush": Form(_on(faults.flush), "BROKER"),
     "elect": Form(_on(faults.elect), "[preferred|unclean]"),
     "status": Form(_status),

@@ -7,23 +7,21 @@ paused or unreachable broker when its session expires, not before.
 
 from __future__ import annotations
 
-from isrlab.engine.controller import orders_for
+import dataclasses
+
+from isrlab.engine import controller as controller_machine
+from isrlab.engine import messages as m
 from isrlab.engine.frozen import replace
-from isrlab.engine.messages import (
-    CONTROLLER,
-    ControlledShutdown,
-    ElectLeaders,
-    RegisterBroker,
-    SessionExpired,
-)
+from isrlab.engine.messages import CONTROLLER
 from isrlab.world.cluster import Cluster
+from isrlab.world.frames import Envelope, Fault
 
 
 def clean_shutdown(cluster: Cluster, broker: int) -> None:
     """The broker moves its leadership, leaves the ISR, flushes its log and stops."""
     live = cluster.brokers[broker]
     cluster.brokers[broker] = replace(live, is_shutting_down=True)
-    cluster.tell(broker, CONTROLLER, ControlledShutdown(broker))
+    cluster.tell(broker, CONTROLLER, m.ControlledShutdown(broker))
     cluster.stabilize()
     if broker not in cluster.brokers:
         return  # it has halted meanwhile
@@ -31,14 +29,12 @@ def clean_shutdown(cluster: Cluster, broker: int) -> None:
     cluster.disks[broker] = cluster.disks[broker].flush().checkpoint()
     cluster.clean.add(broker)
     cluster.reset_connections(broker)
-    _expire_now(cluster, broker)
+    cluster.lose_session(broker, at_once=True)
 
 
 def hard_shutdown(cluster: Cluster, broker: int) -> None:
     """The process is killed: the page cache survives it."""
-    cluster.stop_process(broker, "hard_shutdown")
-    cluster.reset_connections(broker)
-    cluster.lose_session(broker)
+    cluster.kill(broker, "hard_shutdown")
 
 
 def power_loss(cluster: Cluster, broker: int) -> None:
@@ -47,7 +43,7 @@ def power_loss(cluster: Cluster, broker: int) -> None:
     A controller dies with the brokers of its site and knows nobody when it returns.
     """
     if broker == CONTROLLER:
-        cluster.controller_fails_over(())
+        _fail_over(cluster, ())
         return
     if broker in cluster.brokers:
         cluster.stop_process(broker, "power_loss")
@@ -64,10 +60,9 @@ def start(cluster: Cluster, broker: int) -> None:
         cluster.out_of_reach.pop(broker, None)
     cluster.start_process(broker)
     cluster.mark(broker, "starts")
-    cluster.observer.note("restart", broker, replica=broker)
     cluster.reset_connections(broker)
     was_clean = broker in cluster.clean
-    cluster.tell(broker, CONTROLLER, RegisterBroker(broker, cluster.epochs[broker], was_clean))
+    cluster.tell(broker, CONTROLLER, m.RegisterBroker(broker, cluster.epochs[broker], was_clean))
 
 
 def hard_bounce(cluster: Cluster, broker: int) -> None:
@@ -80,7 +75,7 @@ def hard_bounce(cluster: Cluster, broker: int) -> None:
         start(cluster, broker)
     elif not cluster.version.kraft:
         live = [b for b in cluster.controller.alive if b.id not in cluster.out_of_reach]
-        cluster.controller_fails_over(tuple(live))
+        _fail_over(cluster, tuple(live))
 
 
 def clean_bounce(cluster: Cluster, broker: int) -> None:
@@ -103,40 +98,33 @@ def resume(cluster: Cluster, broker: int) -> None:
     held = [e for e in cluster.held if e.target == broker]
     cluster.held = [e for e in cluster.held if e.target != broker]
     for envelope in held:
-        cluster.post(
-            cluster.now_ms,
-            envelope.source,
-            envelope.target,
-            envelope.message,
-            envelope.incarnation,
-        )
+        cluster.post(dataclasses.replace(envelope, due_ms=cluster.now_ms))
     if what == "process":
         _return(cluster, broker)
 
 
-def network_partition(cluster: Cluster, one: int, other: int) -> None:
+def network_partition(cluster: Cluster, machine: int, other: int) -> None:
     """No message passes between two machines. `other` may be the controller."""
-    cluster.cuts.add(frozenset((one, other)))
-    cluster.mark(one, f"is cut off from {other or 'the controller'}")
-    for broker in {one, other} - {CONTROLLER}:
-        if CONTROLLER in (one, other):
-            cluster.lose_session(broker)
+    cluster.cuts.add(frozenset((machine, other)))
+    cluster.mark(machine, f"is cut off from {other or 'the controller'}")
+    if CONTROLLER in (machine, other):
+        cluster.lose_session(machine or other)
 
 
-def heal(cluster: Cluster, one: int, other: int) -> None:
+def heal(cluster: Cluster, machine: int, other: int) -> None:
     """Messages pass again. Requests that had no answer are sent anew."""
-    cluster.cuts.discard(frozenset((one, other)))
-    cluster.mark(one, f"reaches {other or 'the controller'} again")
-    for broker in {one, other} - {CONTROLLER}:
-        if CONTROLLER in (one, other):
-            _return(cluster, broker)
-        else:
+    cluster.cuts.discard(frozenset((machine, other)))
+    cluster.mark(machine, f"reaches {other or 'the controller'} again")
+    if CONTROLLER in (machine, other):
+        _return(cluster, machine or other)
+    else:
+        for broker in sorted((machine, other)):
             cluster.reset_connections(broker)
 
 
-def degraded_network(cluster: Cluster, one: int, other: int, latency_ms: int) -> None:
+def degraded_network(cluster: Cluster, machine: int, other: int, latency_ms: int) -> None:
     """Messages between two machines take this long, each way."""
-    cluster.latencies[frozenset((one, other))] = latency_ms
+    cluster.latencies[frozenset((machine, other))] = latency_ms
 
 
 def flush(cluster: Cluster, broker: int) -> None:
@@ -151,17 +139,15 @@ def elect(cluster: Cluster, kind: str = "") -> None:
     """The controller notices now every broker that it cannot reach, as if sessions had expired;
     then an operator asks for an election, if a `kind` is given: "preferred" or "unclean"."""
     for broker in sorted(cluster.out_of_reach):
-        _expire_now(cluster, broker)
+        cluster.lose_session(broker, at_once=True)
     if kind:
-        cluster.tell(CONTROLLER, CONTROLLER, ElectLeaders(kind))
+        cluster.tell(CONTROLLER, CONTROLLER, m.ElectLeaders(kind))
 
 
-def _expire_now(cluster: Cluster, broker: int) -> None:
-    known = next((b for b in cluster.controller.alive if b.id == broker), None)
-    if known is not None:
-        longest = cluster.settings.session_timeout_ms
-        cluster.out_of_reach[broker] = cluster.now_ms - longest
-        cluster.tell(CONTROLLER, CONTROLLER, SessionExpired(broker, known.broker_epoch))
+def _fail_over(cluster: Cluster, live: tuple[m.BrokerInfo, ...]) -> None:
+    step = controller_machine.fail_over(cluster.controller, live)
+    fault = Envelope(cluster.now_ms, CONTROLLER, CONTROLLER, Fault("fails over"))
+    cluster.use_controller(step, fault)
 
 
 def _return(cluster: Cluster, broker: int) -> None:
@@ -172,6 +158,6 @@ def _return(cluster: Cluster, broker: int) -> None:
         return
     cluster.out_of_reach.pop(broker, None)
     if cluster.controller.is_alive(broker):
-        cluster.emit(CONTROLLER, orders_for(cluster.controller, broker))
+        cluster.emit(CONTROLLER, controller_machine.orders_for(cluster.controller, broker))
     else:
-        cluster.tell(broker, CONTROLLER, RegisterBroker(broker, cluster.epochs[broker]))
+        cluster.tell(broker, CONTROLLER, m.RegisterBroker(broker, cluster.epochs[broker]))

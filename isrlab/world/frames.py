@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import overload
+from typing import Any
 
 from isrlab.engine.controller import Controller
-from isrlab.engine.log import Log, Record
+from isrlab.engine.log import Log
 from isrlab.engine.messages import Message
 from isrlab.engine.model import Broker
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Envelope:
-    """A message on its way. `incarnation` ties a timer to the process that set it."""
-
-    due_ms: int
-    sequence: int
-    source: int = field(compare=False)
-    target: int = field(compare=False)
-    message: Message = field(compare=False)
-    incarnation: int | None = field(compare=False, default=None)
-
-    @property
-    def is_timer(self) -> bool:
-        return self.source == self.target
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,31 +19,19 @@ class Fault:
     text: str
 
 
-class Prefix(Sequence[Record]):
-    """The first `count` records of a list that only grows: what a log held at one time."""
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A message on its way. `incarnation` ties a timer to the process that set it."""
 
-    __slots__ = ("_count", "_records")
+    due_ms: int
+    source: int
+    target: int
+    message: Any  # a Message, or a Fault
+    incarnation: int | None = None
 
-    def __init__(self, records: list[Record], count: int) -> None:
-        self._records, self._count = records, count
-
-    def __len__(self) -> int:
-        return self._count
-
-    @overload
-    def __getitem__(self, index: int) -> Record: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Record, ...]: ...
-    def __getitem__(self, index: int | slice) -> Record | tuple[Record, ...]:
-        if isinstance(index, slice):
-            return tuple(self._records[i] for i in range(*index.indices(self._count)))
-        return self._records[range(self._count)[index]]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and self[:] == tuple(other)
-
-    def __hash__(self) -> int:
-        return hash(self[:])
+    @property
+    def is_timer(self) -> bool:
+        return self.source == self.target
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +85,6 @@ class Request:
     acks: int
     sent_ms: int = 0
     error: str | None = None
-    is_answered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

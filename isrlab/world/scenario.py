@@ -24,8 +24,6 @@ from isrlab.engine.versions import PRESETS, KafkaVersion
 from isrlab.world.commands import COMMANDS, obey
 from isrlab.world.script import Run, ScriptError, parse
 
-__all__ = ["COMMANDS", "Run", "ScriptError", "outcomes", "play", "read"]
-
 LIBRARY = Path(__file__).resolve().parents[2] / "data" / "scenarios"
 
 
@@ -50,9 +48,9 @@ def outcomes(
 
 def play(text: str, version: str | KafkaVersion | None = None) -> Run:
     """Play a script; `version` overrides its own. Raises ScriptError with the line at fault."""
-    forced = KafkaVersion.of(version) if version is not None else None
-    run = Run(parse(text), forced)
-    if not run.blocks:
+    run = Run(parse(text), None if version is None else KafkaVersion.of(version))
+    commands = [command for block in run.blocks for command in block.commands]
+    if not commands:
         raise ScriptError(1, text[:60], f"no command; known: {', '.join(COMMANDS)}")
     for block in run.blocks:
         start = len(run.world.frames) if run.world else 0
@@ -62,5 +60,5 @@ def play(text: str, version: str | KafkaVersion | None = None) -> Run:
         block.printed = "\n".join(run.lines) or "ok"
         block.frames = (start, len(run.cluster.frames)) if run.world else (0, 0)
     if run.world is None:
-        raise run.blocks[-1].commands[-1].fail("the script ends without a 'partition' line")
+        raise commands[-1].fail("the script ends without a 'partition' line")
     return run

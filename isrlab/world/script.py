@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from isrlab import events
 from isrlab.engine.versions import KafkaVersion
-from isrlab.events import table
 from isrlab.world.cluster import Cluster
 from isrlab.world.frames import Frame, Outcome
 
@@ -35,66 +35,52 @@ class Command:
 
     @property
     def words(self) -> list[str]:
+        """None in an empty line, and none in a comment."""
         try:
             return shlex.split(self.text, comments=True)
         except ValueError as error:
             raise self.fail(str(error)) from None
 
-    @property
-    def arguments(self) -> list[str]:
-        return [w for w in self.words[1:] if "=" not in w]
-
-    @property
-    def options(self) -> dict[str, str]:
-        return dict(w.split("=", 1) for w in self.words[1:] if "=" in w)
-
 
 @dataclass(slots=True)
 class Block:
-    """Commands and what they should print."""
+    """The lines up to a separator, and what they should print."""
 
-    commands: list[Command]
+    source: list[Command]
     expected: str = ""
-    comments: list[str] = field(default_factory=list)
     printed: str = ""
     frames: tuple[int, int] = (0, 0)  # which frames of the run are this block's
-    source: list[str] = field(default_factory=list)  # the lines up to the separator
+
+    @property
+    def commands(self) -> list[Command]:
+        return [line for line in self.source if line.text.strip() and not _is_comment(line)]
+
+    @property
+    def comments(self) -> list[str]:
+        return [line.text.lstrip("# ").rstrip() for line in self.source if _is_comment(line)]
+
+
+def _is_comment(line: Command) -> bool:
+    return line.text.lstrip().startswith("#")
 
 
 def parse(text: str) -> list[Block]:
     """The blocks of a script. A script without any separator is one block."""
     blocks: list[Block] = []
-    source: list[str] = []
-    start = 1
-    lines = text.splitlines()
-    index = 0
-    while index < len(lines):
-        if lines[index].strip() != SEPARATOR:
-            source.append(lines[index])
-            index += 1
-            continue
-        expected = []
-        index += 1
-        while index < len(lines) and lines[index].strip():
-            expected.append(lines[index].rstrip())
-            index += 1
-        blocks.append(_block(source, start, "\n".join(expected)))
-        source, start = [], index + 1
-    if any(_is_command(line) for line in source):
-        blocks.append(_block(source, start, ""))
-    return blocks
-
-
-def _is_command(line: str) -> bool:
-    return bool(line.strip()) and not line.lstrip().startswith("#")
-
-
-def _block(source: list[str], first_line: int, expected: str) -> Block:
-    while source and not source[0].strip():
-        source, first_line = source[1:], first_line + 1
-    commands = [Command(first_line + i, line) for i, line in enumerate(source) if _is_command(line)]
-    comments = [line.lstrip("# ").rstrip() for line in source if line.lstrip().startswith("#")]
-    return Block(commands, expected, comments, source=source)
+    source: list[Command] = []
+    expected: list[str] | None = None  # from the separator on
+    for number, line in enumerate(text.splitlines(), 1):
+        if expected is not None and line.strip():
+            expected.append(line.rstrip())
+        elif expected is not None:
+            blocks.append(Block(source, "\n".join(expected)))
+            source, expected = [], None
+        elif line.strip() == SEPARATOR:
+            expected = []
+        elif source or line.strip():
+            source.append(Command(number, line))
+    last = Block(source, "\n".join(expected or ()))
+    return [*blocks, last] if last.commands or expected is not None else blocks
 
 
 @dataclass(slots=True)
@@ -109,7 +95,7 @@ class Run:
     shows_isr_only: bool = False
     next_record: int = 1
     lines: list[str] = field(default_factory=list)
-    told: int = 0  # frames and events already printed
+    next_entry: int = 0  # the first of the frames and events that are not printed yet
     first_frame: int = 0  # the frames before it show the cluster being set up
 
     @property
@@ -129,7 +115,7 @@ class Run:
         version's.
         """
         where = {"run": name or self.cluster.version.name, "topic": "t", "partition": 0}
-        return table([event.row | where for event in self.cluster.events])
+        return events.table([event.row | where for event in self.cluster.events])
 
     @property
     def outcome(self) -> Outcome:
@@ -143,14 +129,5 @@ class Run:
     @property
     def rewritten(self) -> str:
         """The script with what it prints now."""
-        parts = ["\n".join([*b.source, SEPARATOR, b.printed]) for b in self.blocks]
-        return "\n".join(f"{part}\n" for part in parts)
-
-    @property
-    def first_difference(self) -> str | None:
-        """The first block that prints something else than expected, as text; None if all agree."""
-        for block in self.blocks:
-            if block.expected.rstrip() != block.printed.rstrip():
-                commands = "\n".join(c.text for c in block.commands)
-                return f"{commands}\nexpected:\n{block.expected}\nprinted:\n{block.printed}"
-        return None
+        parts = [[*(c.text for c in b.source), SEPARATOR, b.printed, ""] for b in self.blocks]
+        return "\n".join("\n".join(part) for part in parts)

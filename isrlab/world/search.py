@@ -49,81 +49,44 @@ class Schedule:
 
     def choose(self, kind: int, which: int, words: tuple[str, ...] = ()) -> None:
         """Play one of the lines that make sense now; of those commands only, if any are named."""
-        offers = [ls for ls in self.offers() if ls and (not words or ls[0].split()[0] in words)]
+        offers = [ls for ls in self.offers() if not words or ls[0].split()[0] in words]
         lines = offers[kind % len(offers)]
         self.play(lines[which % len(lines)])
 
     def offers(self) -> list[list[str]]:
         """The lines that make sense now, by kind; a kind that is there twice comes more often."""
-        cluster = self.cluster
+        cluster, faults = self.cluster, self.faults
         live = sorted(cluster.brokers)
         leaders = [b for b in live if b == cluster.controller.leader] or live
-        produce = [f"produce {b} acks={acks}" for acks in ("1", "all") for b in leaders]
-        waits = [f"advance {duration}" for duration in WAITS]
-        return [
-            produce,
-            produce,
-            ["stabilize"],
-            ["stabilize"],
-            waits,
-            waits,
-            ["elect"],
-            ["elect preferred"],
-            *self._offers_of_links(),
-            *self._offers_of_brokers(live),
-            [f"power_loss {b}" for b in live if "power" in self.faults],
-            ["elect unclean"] if "unclean" in self.faults else [],
-            ["hard_bounce controller"] if "controller" in self.faults else [],
-        ]
-
-    def _offers_of_links(self) -> list[list[str]]:
-        cluster = self.cluster
-        waiting = links_with_messages(cluster)
-        machines = [*cluster.replicas, 0]
-        pairs = [(a, b) for a in cluster.replicas for b in machines if a != b and (a < b or b == 0)]
-        names = {p: f"{p[0]} {address(p[1])}" for p in pairs}
-        cut = [p for p in pairs if cluster.is_cut(*p)]
-        deliver = [f"deliver {link}" for link in waiting]
-        return [
-            deliver,
-            deliver,
-            deliver,
-            [f"drop {link}" for link in waiting if not link.startswith("controller")],
-            [f"cut {names[p]}" for p in pairs if p not in cut],
-            [f"heal {names[p]}" for p in cut],
-            [f"heal {names[p]}" for p in cut],
-        ]
-
-    def _offers_of_brokers(self, live: list[int]) -> list[list[str]]:
-        cluster = self.cluster
-        dead = [b for b in cluster.replicas if b not in cluster.brokers]
         running = [b for b in live if b not in cluster.paused]
-        faults = ("kill", "clean_shutdown", "hard_bounce", "clean_bounce")
-        start = [f"start {b}" for b in dead]
-        resume = [f"resume {b}" for b in sorted(cluster.paused)]
-        return [
-            [f"{fault} {b}" for fault in faults for b in live],
-            [f"kill {b}" for b in live],
-            start,
-            start,
-            [f"pause {b} {what}" for what in ("process", "fetcher") for b in running],
-            resume,
-            resume,
-            [f"flush {b}" for b in cluster.replicas if "power" in self.faults],
+        power_fails_at = cluster.replicas if "power" in faults else ()
+        waiting = links_with_messages(cluster)
+        pairs = [
+            (a, b) for a in cluster.replicas for b in (*cluster.replicas, 0) if a < b or b == 0
         ]
-
-    def repair(self) -> None:
-        """Heal every link, resume and start every broker, and let 40 seconds pass."""
-        for pair in sorted(self.cluster.cuts, key=sorted):
-            one, other = sorted(pair)
-            self.play(f"heal {other} {address(one)}")
-        for broker in sorted(self.cluster.paused):
-            self.play(f"resume {broker}")
-        for broker in self.cluster.replicas:
-            if broker not in self.cluster.brokers:
-                self.play(f"start {broker}")
-        self.play("advance 40s")
-        self.play("stabilize")
+        links = {f"{a} {address(b)}": cluster.is_cut(a, b) for a, b in pairs}
+        stops = ("kill", "clean_shutdown", "hard_bounce", "clean_bounce")
+        offers = [
+            (2, [f"produce {b} acks={acks}" for acks in ("1", "all") for b in leaders]),
+            (2, ["stabilize"]),
+            (2, [f"advance {duration}" for duration in WAITS]),
+            (1, ["elect"]),
+            (1, ["elect preferred"]),
+            (3, [f"deliver {link}" for link in waiting]),
+            (1, [f"drop {link}" for link in waiting if not link.startswith("controller")]),
+            (1, [f"cut {link}" for link, is_cut in links.items() if not is_cut]),
+            (2, [f"heal {link}" for link, is_cut in links.items() if is_cut]),
+            (1, [f"{stop} {b}" for stop in stops for b in live]),
+            (1, [f"kill {b}" for b in live]),
+            (2, [f"start {b}" for b in cluster.replicas if b not in live]),
+            (1, [f"pause {b} {what}" for what in ("process", "fetcher") for b in running]),
+            (2, [f"resume {b}" for b in sorted(cluster.paused)]),
+            (1, [f"flush {b}" for b in power_fails_at]),
+            (1, [f"power_loss {b}" for b in live if b in power_fails_at]),
+            (1, ["elect unclean"] if "unclean" in faults else []),
+            (1, ["hard_bounce controller"] if "controller" in faults else []),
+        ]
+        return [lines for times, lines in offers for _ in range(times) if lines]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,23 +149,16 @@ def _breaks(goal: Goal, version: str, lines: list[str]) -> bool:
 
 
 def shorten(goal: Goal, lines: list[str]) -> list[str]:
-    """The schedule without any line that it can do without; the first line stays."""
+    """The schedule without any run of lines that it can do without; the first line stays."""
     size = len(lines) // 2
     while size:
-        shorter = _without_runs(goal, lines, size)
-        if size > 1 or len(shorter) == len(lines):
+        before, start = len(lines), 1
+        while start < len(lines):
+            shorter = lines[:start] + lines[start + size :]
+            if is_reached(goal, shorter):
+                lines = shorter
+            else:
+                start += size
+        if size > 1 or len(lines) == before:
             size //= 2
-        lines = shorter
-    return lines
-
-
-def _without_runs(goal: Goal, lines: list[str], size: int) -> list[str]:
-    """The schedule without any run of `size` lines that it can do without, from the front."""
-    start = 1
-    while start < len(lines):
-        left = lines[:start] + lines[start + size :]
-        if is_reached(goal, left):
-            lines = left
-        else:
-            start += size
     return lines

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from isrlab.engine import messages as m
 from isrlab.engine.log import Log, Record
-from isrlab.engine.messages import CLIENT, CONTROLLER, FetchResponse, Message, OffsetsForLeaderEpoch
 from isrlab.engine.model import NO_LEADER, Broker, Leader, PendingExpandIsr
 from isrlab.world.cluster import START_MS, Cluster
 from isrlab.world.frames import Event, Fault, Frame
 
 MOST_NAMES = 12
-_ADDRESSES = {CLIENT: "client", CONTROLLER: "controller"}
+_ADDRESSES = {m.CLIENT: "client", m.CONTROLLER: "controller"}
 # Fields that every message of a kind has and that tell a reader nothing
-_SILENT = {"request", "replica", "broker", "max_wait_ms", "broker_epoch", "broker_epochs"}
+_SILENT = {"request", "max_wait_ms", "broker_epoch", "broker_epochs"}
+_SILENT |= {"replica", "replicas", "broker", "brokers"}  # the link names who talks
 _SHORT = {
     "high_watermark": "hw",
     "log_end_offset": "leo",
@@ -43,28 +42,27 @@ def _few(words: list[str]) -> str:
     return f"{words[0]} {words[1]} .. {words[-1]} ({len(words)} records)"
 
 
-def describe(message: Message | Fault) -> str:
+def describe(message: m.Message | Fault) -> str:
     """A message as one line: its kind, then what of it is not obvious."""
     if isinstance(message, Fault):
         return message.text
-    if isinstance(message, FetchResponse):
+    if isinstance(message, m.FetchResponse):
         return _describe_fetch_response(message)
     shown = []
     for part in message.__struct_fields__:
         value = getattr(message, part)
-        if part in _SILENT or value in (None, -1, ()) or part in ("brokers", "replicas"):
-            continue
-        if part == "is_recovering" and not value:
+        is_usual = value in (None, -1, ()) or (part == "is_recovering" and not value)
+        if is_usual or part in _SILENT:
             continue
         text = ids(value) if isinstance(value, tuple) else value
         name = _SHORT.get(part, part)
-        if isinstance(message, OffsetsForLeaderEpoch) and name == "epoch" != part:
+        if isinstance(message, m.OffsetsForLeaderEpoch) and name == "epoch" != part:
             name = "expects"  # the epoch it believes in, not the one it asks about
         shown.append(f"{name}={text}")
     return f"{type(message).__name__:<15} {' '.join(shown)}".rstrip()
 
 
-def _describe_fetch_response(answer: FetchResponse) -> str:
+def _describe_fetch_response(answer: m.FetchResponse) -> str:
     kind = f"{'FetchResponse':<15} "
     if answer.error:
         return f"{kind}error={answer.error}"
@@ -84,55 +82,41 @@ def _clock(now_ms: int) -> str:
     return f"{now_ms - START_MS:>6}ms"
 
 
-def _records(event: Event) -> str:
-    return _few(event.detail["records"].split())
-
-
-def _asks(event: Event) -> str:
-    return f"asks for isr={ids(event.isr or ())} instead of {ids(event.isr_before or ())}"
-
-
-def _violation(event: Event) -> str:
-    return "{property} is broken: {text}".format(**event.detail)
-
-
-def _acknowledged(event: Event) -> str:
-    acks = event.detail["acks"]
-    return f"{_records(event)} acknowledged (acks={'all' if acks == '-1' else acks})"
-
-
-_SENTENCES: dict[str, Callable[[Event], str]] = {
-    "isr_shrink": _asks,
-    "isr_expand": _asks,
-    "isr_commit": lambda e: f"isr={ids(e.isr or ())} is stored",
-    "isr_rejected": lambda e: f"isr change refused: {e.detail['error']}",
-    "leader": lambda e: (
-        f"leads epoch {e.leader_epoch} from offset {e.log_end_offset} with isr={ids(e.isr or ())}"
-    ),
-    "follower": lambda e: "has no leader" if e.replica == NO_LEADER else f"follows {e.replica}",
-    "truncate": lambda e: f"truncates its log to {e.log_end_offset}",
-    "high_watermark": lambda e: f"hw={e.high_watermark}",
-    "crash": lambda e: f"stops ({e.detail['by']})",
-    "restart": lambda e: "starts",
-    "produce_error": lambda e: f"{_records(e)} refused: {e.detail['error']}",
-    "produce_ack": _acknowledged,
-    "lost": _violation,
-    "diverged": _violation,
-    "notify": lambda e: "announces its isr changes to the controller",
-    "metadata": lambda e: "learns which brokers are alive",
+_ASKS = "asks for isr={isr} instead of {isr_before}"
+_BROKEN = "{property} is broken: {text}"
+_SENTENCES = {  # by kind of event, of its columns and its detail
+    "isr_shrink": _ASKS,
+    "isr_expand": _ASKS,
+    "isr_commit": "isr={isr} is stored",
+    "isr_rejected": "isr change refused: {error}",
+    "leader": "leads epoch {leader_epoch} from offset {log_end_offset} with isr={isr}",
+    "follower": "follows {replica}",
+    "truncate": "truncates its log to {log_end_offset}",
+    "high_watermark": "hw={high_watermark}",
+    "crash": "stops ({by})",
+    "restart": "starts",
+    "produce_error": "{records} refused: {error}",
+    "produce_ack": "{records} acknowledged (acks={acks})",
+    "lost": _BROKEN,
+    "diverged": _BROKEN,
+    "notify": "announces its isr changes to the controller",
+    "metadata": "learns which brokers are alive",
 }
 _SPEAKERS = {"produce_error": "client", "produce_ack": "client", "lost": "!", "diverged": "!"}
-
-
-def is_halt(event: Event) -> bool:
-    """The broker stopped itself."""
-    return event.kind == "crash" and event.detail["by"].startswith("halt")
 
 
 def event_line(event: Event) -> str:
     """An event as one line: when, who, what."""
     who = _SPEAKERS.get(event.kind, str(event.broker))
-    return f"{_clock(event.ts_ms)}  {who:<8}  {_SENTENCES[event.kind](event)}"
+    values = event.row | dict(event.detail)
+    values |= {"isr": ids(event.isr or ()), "isr_before": ids(event.isr_before or ())}
+    values["records"] = _few(event.detail.get("records", "").split())
+    if values.get("acks") == str(m.ACKS_ALL):
+        values["acks"] = "all"
+    sentence = _SENTENCES[event.kind].format(**values)
+    if event.kind == "follower" and event.replica == NO_LEADER:
+        sentence = "has no leader"
+    return f"{_clock(event.ts_ms)}  {who:<8}  {sentence}"
 
 
 def readers(broker: Broker) -> list[str]:
@@ -151,22 +135,17 @@ def readers(broker: Broker) -> list[str]:
 
 def status(cluster: Cluster) -> list[str]:
     """One line for each replica: role, offsets, ISR, records."""
-    rows = [(n, cluster.brokers.get(n), cluster.disks[n]) for n in sorted(cluster.replicas)]
-    width = max(len(_numbers(broker, disk)) for _, broker, disk in rows)
-    return [
-        f"  {_head(cluster, n, broker)}  {_numbers(broker, disk):<{width}}   "
-        f"{names(disk.records)}".rstrip()
-        for n, broker, disk in rows
-    ]
-
-
-def _head(cluster: Cluster, number: int, broker: Broker | None) -> str:
-    role = "dead" if broker is None else type(broker.role).__name__
-    if broker is not None and broker.role is None:
-        role = "idle"
-    if number in cluster.paused:
-        role = "paused"
-    return f"{number}  {role:<8}"
+    rows = []
+    for number in sorted(cluster.replicas):
+        broker, disk = cluster.brokers.get(number), cluster.disks[number]
+        role = "idle" if broker else "dead"
+        if number in cluster.paused:
+            role = "paused"
+        elif broker and broker.role:
+            role = type(broker.role).__name__
+        rows.append((f"  {number}  {role:<8}", _numbers(broker, disk), names(disk.records)))
+    width = max(len(numbers) for _, numbers, _ in rows)
+    return [f"{head}  {numbers:<{width}}   {records}".rstrip() for head, numbers, records in rows]
 
 
 def _numbers(broker: Broker | None, disk: Log) -> str:

@@ -11,14 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from isrlab.engine.messages import (
-    ACKS_ALL,
-    CONTROLLER,
-    ControlledShutdown,
-    ExpireFetch,
-    ExpireIsr,
-    Fetch,
-)
+from isrlab.engine import messages as m
 from isrlab.engine.model import RECORD_BYTES
 from isrlab.engine.versions import PRESETS, KafkaVersion
 from isrlab.world import faults
@@ -98,14 +91,13 @@ class Seen:
 def play(scene: Scene, until_ms: int) -> Seen:
     """Run the engine up to `until_ms`, exclusive."""
     cluster = started(scene)
-    values: list[tuple[int, int]] = [(_mask(_isr(cluster)), 0)]
+    values = [(_mask(_isr(cluster)), 0)]
     times = [scene.first_ms]
     for now_ms in range(scene.first_ms + 1, until_ms):
         _one_millisecond(cluster, scene, now_ms)
         values.append((_mask(_isr(cluster)), cluster.brokers[LEADER].log.high_watermark))
         times.append(now_ms)
-    role = cluster.brokers[LEADER].role
-    log = cluster.brokers[LEADER].log
+    role, log = cluster.brokers[LEADER].role, cluster.brokers[LEADER].log
     ends = [log.log_end_offset, *(role.remote(b).log_end_offset for b in _followers(scene))]
     assert not cluster.violations, cluster.violations
     isrs, high_watermarks = (changes(times, column) for column in zip(*values, strict=True))
@@ -142,12 +134,12 @@ def started(scene: Scene) -> Cluster:
     )
     assert cluster.now_ms == _clock(scene, scene.first_ms)
     for broker in (LEADER, *_followers(scene)):
-        cluster.latencies[frozenset((broker, CONTROLLER))] = scene.controller_latency_ms
+        cluster.latencies[frozenset((broker, m.CONTROLLER))] = scene.controller_latency_ms
     for envelope in list(cluster.queue):
-        if envelope.target == LEADER and isinstance(envelope.message, ExpireIsr):
+        if envelope.target == LEADER and isinstance(envelope.message, m.ExpireIsr):
             cluster.queue.remove(envelope)
     tick_ms = _clock(scene, scene.first_tick_ms)
-    cluster.post(tick_ms, LEADER, LEADER, ExpireIsr(), cluster.epochs[LEADER])
+    cluster.post(Envelope(tick_ms, LEADER, LEADER, m.ExpireIsr(), cluster.epochs[LEADER]))
     return cluster
 
 
@@ -179,7 +171,7 @@ def _one_millisecond(cluster: Cluster, scene: Scene, now_ms: int) -> None:
 def _shut_down(cluster: Cluster, scene: Scene, shutdown: Shutdown, now_ms: int) -> None:
     broker = _followers(scene)[shutdown.slot]
     if now_ms == shutdown.at_ms and shutdown.is_clean:
-        cluster.tell(broker, CONTROLLER, ControlledShutdown(broker))
+        cluster.tell(broker, m.CONTROLLER, m.ControlledShutdown(broker))
     if now_ms == shutdown.stops_ms(scene):
         if shutdown.is_clean:
             cluster.stop_process(broker, "clean_shutdown")
@@ -193,11 +185,11 @@ _CONTROL, _ANSWER, _APPEND, _FETCH, _TICK, _LAST = range(6)
 def _turn(envelope: Envelope) -> tuple[int, int]:
     """Whose turn it is within one millisecond."""
     message = envelope.message
-    if CONTROLLER in (envelope.source, envelope.target):
+    if m.CONTROLLER in (envelope.source, envelope.target):
         return _CONTROL, 0
-    if isinstance(message, Fetch | ExpireFetch):
+    if isinstance(message, m.Fetch | m.ExpireFetch):
         return _FETCH, message.replica
-    return (_TICK if isinstance(message, ExpireIsr) else _ANSWER), 0
+    return (_TICK if isinstance(message, m.ExpireIsr) else _ANSWER), 0
 
 
 def _deliver_due(cluster: Cluster, before: int) -> None:
@@ -215,12 +207,7 @@ def _deliver_due(cluster: Cluster, before: int) -> None:
 def _changes(cluster: Cluster, scene: Scene) -> list[tuple[int, int, int, int]]:
     zero_ms = _clock(scene, 0)
     return [
-        (
-            event.ts_ms - zero_ms,
-            ASKED[event.kind],
-            _mask(event.isr_before),
-            _mask(event.isr),
-        )
+        (event.ts_ms - zero_ms, ASKED[event.kind], _mask(event.isr_before), _mask(event.isr))
         for event in cluster.events
         if event.kind in ASKED and not event.is_stored_state
     ]
@@ -233,7 +220,7 @@ def _produces(cluster: Cluster, scene: Scene) -> tuple[list[tuple[int, str]], li
     for event in cluster.events:
         if event.kind == "produce_error":
             failures.append((event.ts_ms - zero_ms, event.detail["error"]))
-        elif event.kind == "produce_ack" and scene.acks == ACKS_ALL:
+        elif event.kind == "produce_ack" and scene.acks == m.ACKS_ALL:
             sent_ms = int(event.detail["records"].split(".")[0])
             waits_ms.append(event.ts_ms - zero_ms - sent_ms)
     return sorted(failures), sorted(waits_ms)

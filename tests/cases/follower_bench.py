@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from cases.leader_bench import T0, log_of
 from isrlab.engine import broker as machine
@@ -88,50 +89,41 @@ class FollowerBench:
         return self.role.request
 
     def see(self, name: str) -> object:
-        return getattr(self, f"_see_{name}")()
+        return FACTS[name](self)
 
-    def _see_leo(self) -> int:
-        return self.broker.log.log_end_offset
+    @property
+    def sent(self) -> list[m.Message]:
+        return [output.message for output in self.outputs if isinstance(output, m.Send)]
 
-    def _see_start(self) -> int:
-        return self.broker.log.log_start_offset
 
-    def _see_hw(self) -> int:
-        return self.broker.log.high_watermark
+def _asks(bench: FollowerBench) -> object:
+    """What went out now: (kind, offset or epoch it names), or None."""
+    if not bench.sent:
+        return None
+    about = {m.Fetch: "offset", m.OffsetsForLeaderEpoch: "epoch", m.ListOffsets: "replica"}
+    message = bench.sent[-1]
+    return type(message).__name__, getattr(message, about[type(message)])
 
-    def _see_epochs(self) -> tuple[tuple[int, int], ...]:
-        return self.broker.log.epochs.entries
 
-    def _see_epoch(self) -> int:
-        return self.broker.leader_epoch
+def _backs_off_ms(bench: FollowerBench) -> int | None:
+    pauses = [output.delay_ms for output in bench.outputs if isinstance(output, m.After)]
+    return pauses[-1] if pauses and not bench.sent else None
 
-    def _see_partition_epoch(self) -> int:
-        return self.role.partition_epoch
 
-    def _see_leader(self) -> int:
-        return self.role.leader
-
-    def _see_is_waiting(self) -> bool:
-        return self.role.is_waiting
-
-    def _see_asks(self) -> object:
-        """What went out now: (kind, offset or epoch it names), or None."""
-        sent = [o.message for o in self.outputs if isinstance(o, m.Send)]
-        if not sent:
-            return None
-        about = {m.Fetch: "offset", m.OffsetsForLeaderEpoch: "epoch", m.ListOffsets: "replica"}
-        return type(sent[-1]).__name__, getattr(sent[-1], about[type(sent[-1])])
-
-    def _see_last_fetched_epoch(self) -> int:
-        fetch = next(o.message for o in self.outputs if isinstance(o, m.Send))
-        return fetch.last_fetched_epoch  # type: ignore[attr-defined]
-
-    def _see_halts(self) -> bool:
-        return any(isinstance(o, m.Halt) for o in self.outputs)
-
-    def _see_backs_off_ms(self) -> int | None:
-        pauses = [o.delay_ms for o in self.outputs if isinstance(o, m.After)]
-        return pauses[-1] if pauses and self._see_asks() is None else None
+FACTS: dict[str, Callable[[FollowerBench], object]] = {
+    "leo": lambda b: b.broker.log.log_end_offset,
+    "start": lambda b: b.broker.log.log_start_offset,
+    "hw": lambda b: b.broker.log.high_watermark,
+    "epochs": lambda b: b.broker.log.epochs.entries,
+    "epoch": lambda b: b.broker.leader_epoch,
+    "partition_epoch": lambda b: b.role.partition_epoch,
+    "leader": lambda b: b.role.leader,
+    "is_waiting": lambda b: b.role.is_waiting,
+    "asks": _asks,
+    "last_fetched_epoch": lambda b: b.sent[0].last_fetched_epoch,
+    "halts": lambda b: any(isinstance(output, m.Halt) for output in b.outputs),
+    "backs_off_ms": _backs_off_ms,
+}
 
 
 class PairBench:

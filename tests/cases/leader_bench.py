@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from isrlab.engine import broker as machine
 from isrlab.engine import messages as m
 from isrlab.engine.frozen import replace
 from isrlab.engine.isr import is_pending, maybe_expand_isr, pending
-from isrlab.engine.log import LeaderEpochCache, Log, Record
+from isrlab.engine.log import Log, Record
 from isrlab.engine.model import Broker, CommittedIsr, Leader, Settings
 from isrlab.engine.reading import examine_fetch
 from isrlab.engine.rules import UNKNOWN_EPOCH
-from isrlab.engine.versions import PRESETS, IsrWrite, KafkaVersion
+from isrlab.engine.versions import PRESETS, KafkaVersion
 
 T0 = 1_000_000
 LEADER = 1
@@ -141,7 +143,6 @@ class LeaderBench:
             records=log.records[offset - log.log_start_offset :],
             log_start_offset=offset,
             high_watermark=max(offset, log.high_watermark),
-            epochs=log.epochs.truncate_from_start(offset),
         )
         self.broker = replace(self.broker, log=cut)
 
@@ -171,7 +172,7 @@ class LeaderBench:
             self.notices += 1
         elif isinstance(message, m.AlterPartition):
             self.requests.append(message)
-            if self.version.isr_write <= IsrWrite.ZOOKEEPER_NOTIFY:
+            if self.version.writes_zookeeper:
                 self.answer("BADVERSION" if self.cas_fails else None)
 
     # What may be seen
@@ -184,90 +185,68 @@ class LeaderBench:
     def see(self, name: str) -> object:
         """One fact: "hw", or of a follower "2.leo"."""
         number, _, of_follower = name.partition(".")
-        if of_follower:
-            return self._see_follower(int(number), of_follower)
-        return getattr(self, f"_see_{name}")()
-
-    def _see_follower(self, number: int, name: str) -> object:
-        remote = self.role.remote(number)
+        if not of_follower:
+            return FACTS[name](self)
+        remote = self.role.remote(int(number))
         assert remote is not None
-        facts = {
-            "leo": remote.log_end_offset,
-            "caught_up": remote.last_caught_up_time_ms,
-            "fetched": remote.last_fetch_time_ms,
-            "end_then": remote.last_fetch_leader_end_offset,
-            "broker_epoch": remote.broker_epoch,
-        }
-        value = facts[name]
-        if name in ("caught_up", "fetched"):
-            return value - T0 if value else None
-        return value
+        value = getattr(remote, OF_FOLLOWER[of_follower])
+        if not of_follower.endswith(("caught_up", "fetched")):
+            return value
+        return value - T0 if value else None
 
-    def _see_leo(self) -> int:
-        return self.broker.log.log_end_offset
 
-    def _see_hw(self) -> int:
-        return self.broker.log.high_watermark
+def _pending(bench: LeaderBench) -> tuple[int, ...] | None:
+    """The ISR that is asked for and not answered."""
+    is_asked = is_pending(bench.broker)
+    return tuple(sorted(pending(bench.broker).proposed_isr)) if is_asked else None
 
-    def _see_isr(self) -> tuple[int, ...]:
-        return tuple(sorted(self.role.isr))
 
-    def _see_maximal(self) -> tuple[int, ...]:
-        return tuple(sorted(self.role.maximal_isr))
+def _response(bench: LeaderBench) -> object:
+    """The answer to the last fetch: an error, a diverging epoch, its records, or None yet."""
+    if not bench.responses:
+        return None
+    answer = bench.responses[-1]
+    return answer.error or answer.diverging or len(answer.records)
 
-    def _see_pending(self) -> tuple[int, ...] | None:
-        """The ISR that is asked for and not answered."""
-        if not is_pending(self.broker):
-            return None
-        out = getattr(pending(self.broker), "leaving", ())
-        return tuple(i for i in sorted(self.role.maximal_isr) if i not in out)
 
-    def _see_asked(self) -> tuple[int, ...] | None:
-        """The ISR of the last request, whether it was answered or not."""
-        return tuple(sorted(self.requests[-1].isr)) if self.requests else None
+def _verdict(bench: LeaderBench) -> object:
+    """How the last fetch would be answered: an error, a diverging epoch, or "read"."""
+    error, diverging = examine_fetch(bench.broker, bench.fetched)
+    return error or diverging or "read"
 
-    def _see_asked_epochs(self) -> dict[int, int]:
-        return dict(zip(self.requests[-1].isr, self.requests[-1].broker_epochs, strict=True))
 
-    def _see_requests(self) -> int:
-        return len(self.requests)
+def _end_of_epoch(bench: LeaderBench) -> tuple[int, int]:
+    """Where the leader's own epoch ends."""
+    log, epoch = bench.broker.log, bench.broker.leader_epoch
+    return log.epochs.end_offset_for(epoch, log.log_end_offset, bench.version)
 
-    def _see_partition_epoch(self) -> int:
-        return self.role.partition_epoch
 
-    def _see_epoch(self) -> int:
-        return self.broker.leader_epoch
-
-    def _see_is_committed(self) -> bool:
-        return isinstance(self.role.isr_state, CommittedIsr)
-
-    def _see_notices(self) -> int:
-        return self.notices
-
-    def _see_produced(self) -> list[str | None]:
-        """The answers to clients so far: an error's name, or None for success."""
-        return [a.error for a in self.answers]
-
-    def _see_response(self) -> object:
-        """The answer to the last fetch: an error, a diverging epoch, its records, or None yet."""
-        if not self.responses:
-            return None
-        answer = self.responses[-1]
-        return answer.error or answer.diverging or len(answer.records)
-
-    def _see_response_hw(self) -> int | None:
-        return self.responses[-1].high_watermark if self.responses else None
-
-    def _see_verdict(self) -> object:
-        """How the last fetch would be answered: an error, a diverging epoch, or "read"."""
-        error, diverging = examine_fetch(self.broker, self.fetched)
-        return error or diverging or "read"
-
-    def _see_epochs(self) -> tuple[tuple[int, int], ...]:
-        return self.broker.log.epochs.entries
-
-    def _see_end_of_epoch(self) -> tuple[int, int]:
-        """Where the leader's own epoch ends."""
-        cache: LeaderEpochCache = self.broker.log.epochs
-        end = self.broker.log.log_end_offset
-        return cache.end_offset_for(self.broker.leader_epoch, end, self.version)
+FACTS: dict[str, Callable[[LeaderBench], object]] = {
+    "leo": lambda b: b.broker.log.log_end_offset,
+    "hw": lambda b: b.broker.log.high_watermark,
+    "epochs": lambda b: b.broker.log.epochs.entries,
+    "end_of_epoch": _end_of_epoch,
+    "isr": lambda b: tuple(sorted(b.role.isr)),
+    "maximal": lambda b: tuple(sorted(b.role.maximal_isr)),
+    "pending": _pending,
+    "asked": lambda b: tuple(sorted(b.requests[-1].isr)) if b.requests else None,
+    "asked_epochs": lambda b: dict(
+        zip(b.requests[-1].isr, b.requests[-1].broker_epochs, strict=True)
+    ),
+    "requests": lambda b: len(b.requests),
+    "partition_epoch": lambda b: b.role.partition_epoch,
+    "epoch": lambda b: b.broker.leader_epoch,
+    "is_committed": lambda b: isinstance(b.role.isr_state, CommittedIsr),
+    "notices": lambda b: b.notices,
+    "produced": lambda b: [answer.error for answer in b.answers],  # None is success
+    "response": _response,
+    "response_hw": lambda b: b.responses[-1].high_watermark if b.responses else None,
+    "verdict": _verdict,
+}
+OF_FOLLOWER = {
+    "leo": "log_end_offset",
+    "caught_up": "last_caught_up_time_ms",
+    "fetched": "last_fetch_time_ms",
+    "end_then": "last_fetch_leader_end_offset",
+    "broker_epoch": "broker_epoch",
+}

@@ -29,18 +29,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from isrlab.fleet.kernel import log, membership
 from isrlab.fleet.kernel import state as s
-from isrlab.fleet.kernel.compiled import compiled, inlined, is_ready
-from isrlab.fleet.kernel.leader import on_follower_position
-from isrlab.fleet.kernel.log import on_append
-from isrlab.fleet.kernel.membership import (
-    next_answer_ms,
-    next_restart_ms,
-    on_controller_answers,
-    on_isr_expiration,
-    on_restarts,
-)
-from isrlab.fleet.kernel.produces import tell_timeouts
+from isrlab.fleet.kernel.compiled import compiled, inlined
 from isrlab.fleet.kernel.resting import lowest_bit, slot_of
 
 _NEVER_MS = 2**62
@@ -58,34 +49,29 @@ def run(state: s.State, arrivals: s.Arrivals, until_ms: int) -> int:
     while True:
         now_ms = _next_ms(state, arrivals)
         if now_ms >= until_ms:
-            tell_timeouts(state, until_ms)
+            log.tell_timeouts(state, until_ms)
             return state.scalars[s.EVENT_COUNT]
-        on_controller_answers(state, now_ms)
-        on_restarts(state, now_ms)
+        membership.on_controller_answers(state, now_ms)
+        membership.on_restarts(state, now_ms)
         _append_due(state, arrivals, now_ms)
         if state.scalars[s.NEXT_THREAD_MS] <= now_ms:
             _run_threads(state, now_ms)
         if state.scalars[s.NEXT_TICK_MS] <= now_ms:
-            on_isr_expiration(state, now_ms)
+            membership.on_isr_expiration(state, now_ms)
             state.scalars[s.NEXT_TICK_MS] += state.rules.isr_check_period_ms
         if state.out.watched >= 0 and state.scalars[s.NEXT_SAMPLE_MS] <= now_ms:
             _sample(state)
 
 
-def is_compiled() -> bool:
-    """The machine code of `run` is at hand, here or from another process."""
-    return is_ready(run)
-
-
 @inlined
 def _next_ms(state: s.State, arrivals: s.Arrivals) -> int:
     """The time of the next thing that happens."""
-    next_ms = min(state.scalars[s.NEXT_TICK_MS], next_answer_ms(state, _NEVER_MS))
-    next_ms = min(next_ms, next_restart_ms(state, _NEVER_MS))
+    next_ms = min(state.scalars[s.NEXT_TICK_MS], state.scalars[s.NEXT_THREAD_MS])
+    next_ms = min(next_ms, membership.next_answer_ms(state, _NEVER_MS))
+    next_ms = min(next_ms, membership.next_restart_ms(state, _NEVER_MS))
     arrival = state.scalars[s.NEXT_ARRIVAL]
     if arrival < len(arrivals.ts_ms):
         next_ms = min(next_ms, arrivals.ts_ms[arrival])
-    next_ms = min(next_ms, state.scalars[s.NEXT_THREAD_MS])
     if state.out.watched >= 0:
         next_ms = min(next_ms, state.scalars[s.NEXT_SAMPLE_MS])
     return next_ms
@@ -96,16 +82,16 @@ def _run_threads(state: s.State, now_ms: int) -> None:
     """Every thread that is due, in order; what one does can make those before it due again."""
     free_ms = _leader_free_ms(state, now_ms)
     state.scalars[s.NEXT_THREAD_MS] = _NEVER_MS
-    for thread in range(len(state.threads)):
-        if state.threads[thread].next_ms <= now_ms:
+    for number in range(len(state.threads)):
+        thread = state.threads[number]
+        if thread.next_ms <= now_ms:
             if free_ms > now_ms:
-                state.threads[thread].next_ms = free_ms
-            elif state.threads[thread].is_parked:
-                _answer(state, now_ms, thread)
+                thread.next_ms = free_ms
+            elif thread.is_parked:
+                _answer(state, now_ms, number)
             else:
-                _on_fetch(state, now_ms, thread)
-        next_ms = min(state.scalars[s.NEXT_THREAD_MS], state.threads[thread].next_ms)
-        state.scalars[s.NEXT_THREAD_MS] = next_ms
+                _on_fetch(state, now_ms, number)
+        state.scalars[s.NEXT_THREAD_MS] = min(state.scalars[s.NEXT_THREAD_MS], thread.next_ms)
 
 
 @compiled
@@ -127,63 +113,58 @@ def _append_due(state: s.State, arrivals: s.Arrivals, now_ms: int) -> None:
     while arrival < len(arrivals.ts_ms) and arrivals.ts_ms[arrival] <= now_ms:
         partition = int(np.int64(arrivals.partition[arrival]))
         records = int(np.int64(arrivals.records[arrival]))
-        on_append(state, now_ms, partition, records)
+        log.on_append(state, now_ms, partition, records)
         arrival += 1
     state.scalars[s.NEXT_ARRIVAL] = arrival
 
 
 @inlined
-def _on_fetch(state: s.State, now_ms: int, thread: int) -> None:
+def _on_fetch(state: s.State, now_ms: int, number: int) -> None:
     """A fetch reaches the leader: it learns all positions, then answers or parks it."""
-    state.threads[thread].fetch_ms = now_ms
+    thread, is_answered = state.threads[number], False
+    thread.fetch_ms = now_ms
+    thread.ready_bytes = 0
     state.scalars[s.FETCHES] += 1
-    state.scalars[s.COVERED] += state.threads[thread].partitions
-    state.threads[thread].ready_bytes = 0
-    is_answered = False
+    state.scalars[s.COVERED] += thread.partitions
     for word_index in range(state.active.shape[1]):
-        word = state.active[thread, word_index]
+        word = state.active[number, word_index]
         while word != _ZERO:
             partition = (word_index << 6) + lowest_bit(word)
             word &= word - _ONE
             state.scalars[s.READS] += 1
-            is_answered |= on_follower_position(state, now_ms, thread, partition)
+            is_answered |= membership.on_follower_position(state, now_ms, number, partition)
             if state.links.fetch_min_bytes > 1:
-                slot = slot_of(state, thread, partition)
-                size = state.partitions[partition].record_bytes
-                state.threads[thread].ready_bytes += _readable(state, partition, slot) * size
-    if is_answered or state.threads[thread].ready_bytes >= state.links.fetch_min_bytes:
-        _answer(state, now_ms, thread)
+                records = _readable(state, partition, slot_of(state, number, partition))
+                thread.ready_bytes += records * state.partitions[partition].record_bytes
+    if is_answered or thread.ready_bytes >= state.links.fetch_min_bytes:
+        _answer(state, now_ms, number)
     else:
-        state.threads[thread].is_parked = True
-        state.threads[thread].next_ms = now_ms + state.links.fetch_wait_max_ms
+        thread.is_parked = True
+        thread.next_ms = now_ms + state.links.fetch_wait_max_ms
 
 
 @inlined
-def _answer(state: s.State, now_ms: int, thread: int) -> None:
+def _answer(state: s.State, now_ms: int, number: int) -> None:
     """Send what there is, and set the time at which the thread's next fetch comes in."""
-    sent_bytes = _read_log(state, thread)
-    bytes_per_s = state.threads[thread].bytes_per_s
-    write_ms = 0
-    if bytes_per_s != s.UNLIMITED_BYTES_PER_S:
-        write_ms = (sent_bytes * 1000 + bytes_per_s - 1) // bytes_per_s
+    thread, sent_bytes, write_ms = state.threads[number], _read_log(state, number), 0
+    if thread.bytes_per_s != s.UNLIMITED_BYTES_PER_S:
+        write_ms = (sent_bytes * 1000 + thread.bytes_per_s - 1) // thread.bytes_per_s
     left_ms = _end_of_sending(state, now_ms, sent_bytes)
-    done_ms = _end_of_work(state, thread, left_ms + state.links.latency_ms, write_ms)
-    state.threads[thread].is_parked = False
-    state.threads[thread].next_ms = done_ms + state.links.latency_ms
+    done_ms = _end_of_work(state, number, left_ms + state.links.latency_ms, write_ms)
+    thread.is_parked = False
+    thread.next_ms = done_ms + state.links.latency_ms
 
 
 @inlined
 def _read_log(state: s.State, thread: int) -> int:
     """Give the thread its records, within the limits; the bytes."""
-    count = 0
-    wanted_bytes = 0
+    count = wanted_bytes = 0
     for word_index in range(state.active.shape[1]):
         word = state.active[thread, word_index]
         while word != _ZERO:
             partition = (word_index << 6) + lowest_bit(word)
             word &= word - _ONE
-            slot = slot_of(state, thread, partition)
-            records = _readable(state, partition, slot)
+            records = _readable(state, partition, slot_of(state, thread, partition))
             if records > 0:
                 wanted_bytes += records * state.partitions[partition].record_bytes
                 state.scratch[count] = partition
@@ -205,9 +186,7 @@ def _serve_in_turn(state: s.State, thread: int, count: int) -> int:
     for _ in range(count):
         best = 0
         for index in range(1, count):
-            if _turn(state, thread, state.scratch[index]) < _turn(
-                state, thread, state.scratch[best]
-            ):
+            if _turn(state, thread, index) < _turn(state, thread, best):
                 best = index
         partition = state.scratch[best]
         left_bytes = state.links.response_max_bytes - sent_bytes
@@ -223,34 +202,35 @@ def _serve_in_turn(state: s.State, thread: int, count: int) -> int:
 
 
 @inlined
-def _turn(state: s.State, thread: int, partition: int) -> int:
+def _turn(state: s.State, thread: int, index: int) -> int:
     """Ascends with the time of the last service, then with the number of the partition."""
-    slot = slot_of(state, thread, partition)
-    return state.followers[partition, slot].turn * len(state.partitions) + partition
+    partition = state.scratch[index]
+    follower = state.followers[partition, slot_of(state, thread, partition)]
+    return follower.turn * len(state.partitions) + partition
 
 
 @inlined
 def _readable(state: s.State, partition: int, slot: int) -> int:
     """Records that one response may hold of this partition; at least one if there is any."""
-    behind = state.partitions[partition].log_end_offset - state.followers[partition, slot].end
-    record_bytes = state.partitions[partition].record_bytes
-    if behind * record_bytes <= state.links.fetch_max_bytes:  # a division costs more than the rest
+    leader = state.partitions[partition]
+    behind = leader.log_end_offset - state.followers[partition, slot].end
+    if behind * leader.record_bytes <= state.links.fetch_max_bytes:  # a division costs much
         return behind
-    return max(1, state.links.fetch_max_bytes // record_bytes)
+    return max(1, state.links.fetch_max_bytes // leader.record_bytes)
 
 
 @inlined
 def _send(state: s.State, thread: int, partition: int, left_bytes: int) -> int:
     """Move the follower's end by what fits into `left_bytes`; the bytes."""
     slot = slot_of(state, thread, partition)
-    size = state.partitions[partition].record_bytes
+    follower, size = state.followers[partition, slot], state.partitions[partition].record_bytes
     records = _readable(state, partition, slot)
     if records * size > left_bytes:
         records = max(0, left_bytes // size)
     if records > 0:
-        state.followers[partition, slot].end += records
+        follower.end += records
         state.scalars[s.TURN] += 1
-        state.followers[partition, slot].turn = state.scalars[s.TURN]
+        follower.turn = state.scalars[s.TURN]
     return records * size
 
 
@@ -293,10 +273,9 @@ def _sample(state: s.State) -> None:
     row = state.scalars[s.SAMPLE_COUNT]
     if row < state.out.samples.shape[0]:
         p = state.out.watched
-        state.out.samples[row, 0] = state.scalars[s.NEXT_SAMPLE_MS]
-        state.out.samples[row, 1] = state.partitions[p].log_end_offset
-        state.out.samples[row, 2] = state.partitions[p].high_watermark
-        state.out.samples[row, 3] = state.partitions[p].isr
+        leader = state.partitions[p]
+        now_ms, end = state.scalars[s.NEXT_SAMPLE_MS], leader.log_end_offset
+        state.out.samples[row, :4] = (now_ms, end, leader.high_watermark, leader.isr)
         for slot in range(state.followers.shape[1]):
             state.out.samples[row, 4 + slot] = state.followers[p, slot].seen_end
         state.scalars[s.SAMPLE_COUNT] = row + 1

@@ -3,22 +3,20 @@
 numba keeps a compiled function until *its own* file changes. The kernel inlines the rules of
 `engine/rules.py`, so a changed rule would silently not reach a cached kernel. Therefore the cache
 is a folder named after a digest of every source that can go into the machine code, and nothing
-else is asked: it does not matter where the sources lie, and a worker that has them out of a zip
-finds what another process compiled. Where no folder can be written, each process compiles again
-(some twenty seconds); nothing else changes.
+else is asked: a worker that has the sources out of a zip finds what another process compiled.
+Where no folder can be written, each process compiles again (some twenty seconds).
 
-That takes a locator of our own, put into numba's cache by hand. `njit(cache=True)` would do it with
-NUMBA_CACHE_DIR only where sources are files (out of a zip it raises "no locator available"), keeps
-one folder for each place of the sources, and asks each function's own file alone; a locator named
-in NUMBA_CACHE_LOCATOR_CLASSES would apply to every function of the process, not only to these.
+That takes a locator of our own, put into numba's cache by hand: `njit(cache=True)` asks for each
+function's file and place, and NUMBA_CACHE_LOCATOR_CLASSES applies to all functions of a process.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -30,13 +28,7 @@ from isrlab.spark import source_digest
 F = TypeVar("F", bound=Callable[..., object])
 
 # Whatever is compiled, and what that imports (a test compares).
-SOURCES = (
-    *("engine/choices.py", "engine/rules.py", "engine/versions.py"),
-    *("fleet/kernel/clock.py", "fleet/kernel/compiled.py", "fleet/kernel/leader.py"),
-    *("fleet/kernel/log.py", "fleet/kernel/membership.py", "fleet/kernel/produces.py"),
-    *("fleet/kernel/resting.py", "fleet/kernel/rows.py", "fleet/kernel/state.py"),
-    "fleet/recorded/partitioner.py",
-)
+SOURCES = ("engine/choices.py", "engine/rules.py", "fleet/kernel", "fleet/recorded/partitioner.py")
 
 
 def compiled(function: F, forceinline: bool = False) -> F:
@@ -64,17 +56,24 @@ def is_ready(function: Any) -> bool:
     return bool(function.signatures or list(Path(_CACHE).glob(f"*.{name}-*.nbc")))
 
 
-def cache_folder() -> str:
+@contextlib.contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Whoever would compile the same meanwhile waits, and then finds it in the cache."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(ImportError, OSError):  # where nothing can be locked, all compile
+            import fcntl
+
+            file = stack.enter_context(Path(_CACHE or os.devnull, "lock").open("w"))
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _cache_folder() -> str:
     """A writable folder for this very kernel, or "" if there is none."""
     decides = f"{numba.__version__} {source_digest(*SOURCES)}"
     kernel = hashlib.sha256(decides.encode()).hexdigest()[:16]
-    candidates = [
-        os.environ.get("NUMBA_CACHE_DIR"),
-        os.environ.get("XDG_CACHE_HOME"),
-        str(Path.home() / ".cache"),
-        tempfile.gettempdir(),
-    ]
-    for base in filter(None, candidates):
+    asked = [os.environ.get(name) for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME")]
+    for base in filter(None, [*asked, str(Path.home() / ".cache"), tempfile.gettempdir()]):
         folder = Path(base) / "isrlab" / f"kernel-{kernel}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -88,24 +87,13 @@ def cache_folder() -> str:
 class _Place:
     """Tells numba where a function's machine code is; the folder's name is stamp enough."""
 
-    def __init__(self, function: Callable[..., object]) -> None:
-        self.line = function.__code__.co_firstlineno
+    def __init__(self, function: Callable[..., object], file: str) -> None:
+        self.get_disambiguator = lambda: str(function.__code__.co_firstlineno)
 
-    @classmethod
-    def from_function(cls, function: Callable[..., object], file: str) -> _Place:
-        return cls(function)
-
-    def ensure_cache_path(self) -> None:
-        Path(_CACHE).mkdir(parents=True, exist_ok=True)
-
-    def get_cache_path(self) -> str:
-        return _CACHE
-
-    def get_source_stamp(self) -> str:
-        return ""
-
-    def get_disambiguator(self) -> str:
-        return str(self.line)
+    from_function = classmethod(lambda cls, function, file: cls(function, file))
+    ensure_cache_path = staticmethod(lambda: Path(_CACHE).mkdir(parents=True, exist_ok=True))
+    get_cache_path = staticmethod(lambda: _CACHE)
+    get_source_stamp = staticmethod(lambda: "")
 
 
 class _CacheFiles(CompileResultCacheImpl):
@@ -116,4 +104,4 @@ class _Cache(FunctionCache):
     _impl_class = _CacheFiles
 
 
-_CACHE = cache_folder()
+_CACHE: str = _cache_folder()

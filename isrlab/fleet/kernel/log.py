@@ -1,21 +1,25 @@
-"""The leader's logs: appends, the high watermark, and who waits for either."""
+"""The leader's logs: appends, the high watermark, and produces that wait for either.
+
+Produces with acks=all that are not done stand in two lists for each partition, first in first out,
+in the rows of `State.produces`. *Waiting* are batches in the log whose end the high watermark has
+not reached. *Held* are batches that were refused because the ISR was too small: their producers try
+again, and are let in at the moment at which the ISR is large enough (a real producer's next try
+comes up to a backoff later, 0.1 to 1 s).
+
+A produce that waits too long is noticed only when somebody next looks at the list; its row says the
+time at which it was over. The records of a timed-out produce stay in the log, and it is not sent
+again (a real producer would, and since 3.0 by default the log would not take them twice).
+"""
 
 from __future__ import annotations
 
 from isrlab.engine import rules
 from isrlab.fleet.kernel import state as s
 from isrlab.fleet.kernel.compiled import compiled, inlined
-from isrlab.fleet.kernel.produces import (
-    add_held,
-    add_waiting,
-    complete,
-    has_enough,
-    next_held,
-    take_held,
-)
-from isrlab.fleet.kernel.resting import is_active, wake
-from isrlab.fleet.kernel.rows import emit_produce
+from isrlab.fleet.kernel.resting import lag_clock_ms, wake
+from isrlab.fleet.kernel.rows import count_latency, emit_produce
 
+_admits_acks_all = inlined(rules.admits_acks_all)
 _holds_back_high_watermark = inlined(rules.holds_back_high_watermark)
 _next_high_watermark = inlined(rules.next_high_watermark)
 
@@ -30,41 +34,34 @@ def make_due(state: s.State, now_ms: int, thread: int) -> None:
 @inlined
 def raise_high_watermark(state: s.State, now_ms: int, p: int) -> None:
     """Look at the high watermark of partition `p` again."""
-    end = state.partitions[p].log_end_offset
+    rule, leader = state.rules, state.partitions[p]
+    end, before = leader.log_end_offset, leader.high_watermark
     minimum = end
     isr_size = 1
     for slot in range(state.followers.shape[1]):
-        in_isr = (state.partitions[p].isr >> slot) & 1 == 1
+        in_isr = (leader.isr >> slot) & 1 == 1
         isr_size += in_isr
-        clock_ms = state.followers[p, slot].last_caught_up_ms
-        thread = state.followers[p, slot].thread
-        if not is_active(state, thread, p):
-            clock_ms = state.threads[thread].fetch_ms
+        follower = state.followers[p, slot]
         if _holds_back_high_watermark(
-            state.rules.high_watermark_set,
+            rule.high_watermark_set,
             in_isr,
-            (state.partitions[p].maximal_isr >> slot) & 1 == 1,
-            state.threads[thread].down_until_ms <= now_ms,
-            state.followers[p, slot].seen_end,
+            (leader.maximal_isr >> slot) & 1 == 1,
+            state.threads[follower.thread].down_until_ms <= now_ms,
+            follower.seen_end,
             end,
-            clock_ms,
+            lag_clock_ms(state, p, slot),
             now_ms,
-            state.rules.replica_lag_time_max_ms,
+            rule.replica_lag_time_max_ms,
         ):
-            minimum = min(minimum, state.followers[p, slot].seen_end)
-    before = state.partitions[p].high_watermark
-    state.partitions[p].high_watermark = _next_high_watermark(
-        before,
-        minimum,
-        state.rules.high_watermark_held_under_min_isr,
-        isr_size,
-        state.rules.min_isr,
+            minimum = min(minimum, follower.seen_end)
+    leader.high_watermark = _next_high_watermark(
+        before, minimum, rule.high_watermark_held_under_min_isr, isr_size, rule.min_isr
     )
-    if state.partitions[p].high_watermark > before:
-        if state.rules.pushes_high_watermark:
+    if leader.high_watermark > before:
+        if rule.pushes_high_watermark:
             _push_high_watermark(state, now_ms, p)
-        if state.partitions[p].waiting != s.NOBODY:
-            complete(state, now_ms, p)
+        if leader.waiting != s.NOBODY:
+            _complete(state, now_ms, p)
 
 
 @compiled
@@ -89,9 +86,8 @@ def _push_high_watermark(state: s.State, now_ms: int, partition: int) -> None:
 @inlined
 def on_append(state: s.State, now_ms: int, partition: int, records: int) -> None:
     """A batch arrives: it is appended, or refused because its producer asks for too much."""
-    if state.partitions[partition].acks_all and not has_enough(
-        state, state.partitions[partition].isr
-    ):
+    leader = state.partitions[partition]
+    if leader.acks_all and not _has_enough(state, leader.isr):
         _refuse(state, now_ms, partition, records)
     else:
         _append(state, now_ms, partition, records, now_ms)
@@ -101,7 +97,11 @@ def on_append(state: s.State, now_ms: int, partition: int, records: int) -> None
 def _refuse(state: s.State, now_ms: int, partition: int, records: int) -> None:
     emit_produce(state, now_ms, s.REFUSED, partition, -1)
     if state.rules.delivery_timeout_ms > 0:
-        add_held(state, partition, now_ms, records)
+        leader = state.partitions[partition]
+        last = leader.held_last if leader.held != s.NOBODY else s.NOBODY
+        leader.held_last = _new_row(state, last, now_ms, now_ms, records)
+        if leader.held == s.NOBODY:
+            leader.held = leader.held_last
 
 
 @inlined
@@ -112,11 +112,14 @@ def _append(state: s.State, now_ms: int, partition: int, records: int, sent_ms: 
         thread = state.followers[partition, slot].thread
         if state.threads[thread].is_parked and _is_wanted(state, partition, slot, records):
             make_due(state, now_ms, thread)
-    end = state.partitions[partition].log_end_offset + records
-    state.partitions[partition].log_end_offset = end
+    leader = state.partitions[partition]
+    leader.log_end_offset += records
     state.scalars[s.APPENDED] += records
-    if state.partitions[partition].acks_all:
-        add_waiting(state, partition, sent_ms, now_ms, end)
+    if leader.acks_all:
+        last = leader.waiting_last if leader.waiting != s.NOBODY else s.NOBODY
+        leader.waiting_last = _new_row(state, last, sent_ms, now_ms, leader.log_end_offset)
+        if leader.waiting == s.NOBODY:
+            leader.waiting = leader.waiting_last
     raise_high_watermark(state, now_ms, partition)
 
 
@@ -125,23 +128,109 @@ def _is_wanted(state: s.State, partition: int, slot: int, records: int) -> bool:
     """With `records` more, the parked fetch of a follower can be answered."""
     if state.links.fetch_min_bytes <= 1:
         return True
-    thread = state.followers[partition, slot].thread
-    record_bytes = state.partitions[partition].record_bytes
-    behind = state.partitions[partition].log_end_offset - state.followers[partition, slot].end
-    most = max(1, state.links.fetch_max_bytes // record_bytes)
+    leader, follower = state.partitions[partition], state.followers[partition, slot]
+    behind = leader.log_end_offset - follower.end
+    most = max(1, state.links.fetch_max_bytes // leader.record_bytes)
     more = min(most, behind + records) - min(most, behind)
-    state.threads[thread].ready_bytes += more * record_bytes
-    return state.threads[thread].ready_bytes >= state.links.fetch_min_bytes
+    state.threads[follower.thread].ready_bytes += more * leader.record_bytes
+    return state.threads[follower.thread].ready_bytes >= state.links.fetch_min_bytes
 
 
 @compiled
-def retry_held(state: s.State, now_ms: int, partition: int) -> None:
+def retry_held(state: s.State, now_ms: int, p: int) -> None:
     """Let in the produces that were refused, if the ISR is large enough now."""
-    if not has_enough(state, state.partitions[partition].isr):
+    leader = state.partitions[p]
+    if not _has_enough(state, leader.isr):
         return
-    row = next_held(state, now_ms, partition)
-    while row != s.NOBODY:
+    while _next_held(state, now_ms, p) != s.NOBODY:
+        row = leader.held
         sent_ms, records = state.produces[row, s.SENT_MS], state.produces[row, s.REQUIRED]
-        take_held(state, partition)
-        _append(state, now_ms, partition, records, sent_ms)
-        row = next_held(state, now_ms, partition)
+        leader.held = _freed(state, row)
+        _append(state, now_ms, p, records, sent_ms)
+
+
+@inlined
+def _has_enough(state: s.State, members: int) -> bool:
+    """An ISR (the leader, and the mask of `members`) is large enough for acks=all."""
+    size = 1
+    for slot in range(state.followers.shape[1]):
+        size += (members >> slot) & 1
+    return _admits_acks_all(size, state.rules.min_isr)
+
+
+@compiled
+def _new_row(state: s.State, last: int, sent_ms: int, tried_ms: int, required: int) -> int:
+    """A row that nobody uses, put behind the last of a list (`NOBODY`: the list is empty).
+
+    `NOBODY` if there is none: it is counted, and the run is void.
+    """
+    row = state.scalars[s.PRODUCES_FREE]
+    if row != s.NOBODY:
+        state.scalars[s.PRODUCES_FREE] = state.produces[row, s.NEXT]
+    else:
+        row = state.scalars[s.PRODUCES_USED]
+        state.scalars[s.PRODUCES_USED] = row + 1
+        if row >= len(state.produces):
+            row = s.NOBODY
+    state.produces[row] = (sent_ms, tried_ms, required, s.NOBODY)
+    state.produces[last, s.NEXT] = row
+    return row
+
+
+@compiled
+def _freed(state: s.State, row: int) -> int:
+    """Give a row back; the one after it in its list."""
+    after = state.produces[row, s.NEXT]
+    state.produces[row, s.NEXT] = state.scalars[s.PRODUCES_FREE]
+    state.scalars[s.PRODUCES_FREE] = row
+    return after
+
+
+@compiled
+def _complete(state: s.State, now_ms: int, p: int) -> None:
+    """Answer the produces that the high watermark has reached.
+
+    Source: checkEnoughReplicasReachOffset, Partition.scala 3.7.1:1010-1047.
+    """
+    leader = state.partitions[p]
+    row = leader.waiting
+    while row != s.NOBODY and state.produces[row, s.REQUIRED] <= leader.high_watermark:
+        end = state.produces[row, s.REQUIRED]
+        over_ms = state.produces[row, s.TRIED_MS] + state.rules.request_timeout_ms
+        if over_ms <= now_ms:
+            emit_produce(state, over_ms, s.TIMED_OUT, p, end)
+        elif not _has_enough(state, leader.maximal_isr):
+            emit_produce(state, now_ms, s.TOO_FEW, p, end)
+        else:
+            count_latency(state, now_ms, now_ms - state.produces[row, s.SENT_MS])
+        row = _freed(state, row)
+    leader.waiting = row
+
+
+@compiled
+def _next_held(state: s.State, now_ms: int, p: int) -> int:
+    """The first held produce that its producer has not given up by now; the others are told of."""
+    row = state.partitions[p].held
+    while row != s.NOBODY:
+        over_ms = state.produces[row, s.SENT_MS] + state.rules.delivery_timeout_ms
+        if over_ms > now_ms:
+            break
+        emit_produce(state, over_ms, s.GIVEN_UP, p, -1)
+        row = _freed(state, row)
+    state.partitions[p].held = row
+    return row
+
+
+@compiled
+def tell_timeouts(state: s.State, until_ms: int) -> None:
+    """Tell of every produce that has waited too long by `until_ms` (exclusive)."""
+    for p in range(len(state.partitions)):
+        _next_held(state, until_ms - 1, p)
+        row = state.partitions[p].waiting
+        while row != s.NOBODY:
+            over_ms = state.produces[row, s.TRIED_MS] + state.rules.request_timeout_ms
+            if over_ms >= until_ms:
+                break
+            emit_produce(state, over_ms, s.TIMED_OUT, p, state.produces[row, s.REQUIRED])
+            row = _freed(state, row)
+        state.partitions[p].waiting = row

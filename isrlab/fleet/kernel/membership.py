@@ -1,58 +1,106 @@
-"""How the ISR of a partition changes: asked for, in flight, stored, or cut by the controller."""
+"""A partition's ISR: how a fetch can grow it, how it changes, and who is cut out of it.
+
+The decisions are `engine/rules.py`, compiled; here is only the bookkeeping around them, on the
+arrays of `state.State`.
+"""
 
 from __future__ import annotations
 
 from isrlab.engine import rules
-from isrlab.engine.choices import AfterShrink, ClockReset
+from isrlab.engine.choices import AfterShrink, ClockReset, LagClock
+from isrlab.fleet.kernel import log, resting
 from isrlab.fleet.kernel import state as s
 from isrlab.fleet.kernel.compiled import compiled, inlined
-from isrlab.fleet.kernel.log import look_at_high_watermark, make_due, retry_held
-from isrlab.fleet.kernel.resting import is_active, slot_of, wake_all
 from isrlab.fleet.kernel.rows import emit
 
+_last_caught_up_time_ms = inlined(rules.last_caught_up_time_ms)
+_can_join_isr = inlined(rules.can_join_isr)
+_is_isr_eligible = inlined(rules.is_isr_eligible)
 _is_out_of_sync = inlined(rules.is_out_of_sync)
 _lag_clock_in_new_epoch = compiled(rules.lag_clock_in_new_epoch)
 _last_fetch_time_in_new_epoch = compiled(rules.last_fetch_time_in_new_epoch)
 _forgets_end_offset = compiled(rules.forgets_end_offset)
 
+_TODAYS_CLOCK = int(LagClock.CAUGHT_UP_TO_PREVIOUS_FETCH)
 _ON_COMMIT = int(AfterShrink.ON_COMMIT)
 _NEVER_RESET = int(ClockReset.NEVER)
 
 
+@inlined
+def on_follower_position(state: s.State, now_ms: int, thread: int, partition: int) -> bool:
+    """One partition of a fetch: clocks, ISR expansion, high watermark; is there news for it?
+
+    News are records or, where leaders push it, a high watermark. The follower is active. Order as
+    in Partition.updateFollowerFetchState.
+    """
+    slot = resting.slot_of(state, thread, partition)
+    leader, follower = state.partitions[partition], state.followers[partition, slot]
+    fetch_offset, high_watermark = follower.end, leader.high_watermark
+    _set_clocks(state, now_ms, partition, slot)
+    has_moved = follower.seen_end != fetch_offset
+    follower.seen_end = fetch_offset
+    if (
+        leader.pending == s.NOT_PENDING
+        and (leader.isr >> slot) & 1 == 0
+        and _can_join_isr(state.rules.expand_rule, fetch_offset, high_watermark, leader.epoch_start)
+        and _is_isr_eligible(state.rules.eligibility, True, -1, -1)
+        and state.threads[thread].down_until_ms <= now_ms
+    ):
+        change_isr(state, now_ms, s.EXPAND, partition, leader.isr | (1 << slot))
+    if has_moved or not state.rules.high_watermark_only_if_follower_moved:
+        log.raise_high_watermark(state, now_ms, partition)
+    is_lower = follower.sent_high_watermark < leader.high_watermark
+    follower.sent_high_watermark = high_watermark
+    resting.rest_if_quiet(state, thread, partition, slot)
+    has_data = fetch_offset < leader.log_end_offset
+    is_news = state.rules.pushes_high_watermark and is_lower
+    return is_news or (has_data and state.links.fetch_min_bytes <= 1)
+
+
+@inlined
+def _set_clocks(state: s.State, now_ms: int, partition: int, slot: int) -> None:
+    """The follower's lag clock after this fetch, by the version's rule and by today's."""
+    follower, end = state.followers[partition, slot], state.partitions[partition].log_end_offset
+    offset, before_end = follower.end, follower.last_fetch_leader_end
+    before_ms, clock_ms = follower.counted_fetch_ms, follower.last_caught_up_ms
+    follower.last_caught_up_ms = _last_caught_up_time_ms(
+        state.rules.lag_clock, offset, end, before_end, before_ms, clock_ms, now_ms
+    )
+    follower.had_all_ms = _last_caught_up_time_ms(
+        _TODAYS_CLOCK, offset, end, before_end, before_ms, follower.had_all_ms, now_ms
+    )
+    follower.last_fetch_ms = follower.counted_fetch_ms = now_ms
+    follower.last_fetch_leader_end = end
+
+
 @compiled
-def change_isr(
-    state: s.State,
-    now_ms: int,
-    kind: int,
-    partition: int,
-    isr: int,
-) -> None:
+def change_isr(state: s.State, now_ms: int, kind: int, partition: int, isr: int) -> None:
     """Ask for another ISR: stored at once in ZooKeeper, or in flight to the controller.
 
     2.7 to 3.0 look at the high watermark when they ask for a shrink, too early for the shrink to
     count (KAFKA-13091), and then no more. Source: maybeShrinkIsr, Partition.scala 2.7.2:952-981.
     """
-    wake_all(state, partition)
+    resting.wake_all(state, partition)
     emit(state, now_ms, kind, partition, isr)
     if state.rules.waits_for_controller:
-        state.partitions[partition].pending = s.PENDING
-        state.partitions[partition].pending_isr = isr
-        state.partitions[partition].maximal_isr = state.partitions[partition].isr | isr
+        leader = state.partitions[partition]
+        leader.pending, leader.pending_isr = s.PENDING, isr
+        leader.maximal_isr = leader.isr | isr
         _enqueue(state, now_ms, partition)
     else:
         _commit(state, now_ms, partition, isr)
     if kind == s.SHRINK and state.rules.high_watermark_after_shrink != _ON_COMMIT:
-        look_at_high_watermark(state, now_ms, partition)
+        log.look_at_high_watermark(state, now_ms, partition)
 
 
 @compiled
 def _commit(state: s.State, now_ms: int, partition: int, isr: int) -> None:
-    state.partitions[partition].partition_epoch += 1
+    leader = state.partitions[partition]
+    leader.partition_epoch += 1
     emit(state, now_ms, s.COMMIT, partition, isr)
-    state.partitions[partition].isr = isr
-    state.partitions[partition].maximal_isr = isr
-    if state.partitions[partition].held != s.NOBODY:
-        retry_held(state, now_ms, partition)
+    leader.isr = leader.maximal_isr = isr
+    if leader.held != s.NOBODY:
+        log.retry_held(state, now_ms, partition)
 
 
 @compiled
@@ -61,16 +109,14 @@ def _enqueue(state: s.State, now_ms: int, partition: int) -> None:
 
     Source: AlterPartitionManager.scala 3.7.1:155-231 (since 2.8).
     """
-    due_ms = state.scalars[s.BATCH_DUE_MS]
     if state.scalars[s.BATCH_SENT_MS] <= now_ms:  # the latest request has left
-        sent_ms = max(now_ms, due_ms)
-        due_ms = sent_ms + state.rules.isr_commit_ms
+        sent_ms = max(now_ms, state.scalars[s.BATCH_DUE_MS])
         state.scalars[s.BATCH_SENT_MS] = sent_ms
-        state.scalars[s.BATCH_DUE_MS] = due_ms
-    state.partitions[partition].due_ms = due_ms
-    count = state.scalars[s.QUEUE_COUNT]
-    state.queue[(state.scalars[s.QUEUE_HEAD] + count) % len(state.queue)] = partition
-    state.scalars[s.QUEUE_COUNT] = count + 1
+        state.scalars[s.BATCH_DUE_MS] = sent_ms + state.rules.isr_commit_ms
+    state.partitions[partition].due_ms = state.scalars[s.BATCH_DUE_MS]
+    place = state.scalars[s.QUEUE_HEAD] + state.scalars[s.QUEUE_COUNT]
+    state.queue[place % len(state.queue)] = partition
+    state.scalars[s.QUEUE_COUNT] += 1
 
 
 @compiled
@@ -91,34 +137,30 @@ def on_controller_answers(state: s.State, now_ms: int) -> None:
         state.partitions[partition].pending = s.NOT_PENDING
         _commit(state, now_ms, partition, state.partitions[partition].pending_isr)
         if state.rules.high_watermark_after_shrink == _ON_COMMIT:
-            look_at_high_watermark(state, now_ms, partition)
+            log.look_at_high_watermark(state, now_ms, partition)
 
 
 @compiled
 def on_isr_expiration(state: s.State, now_ms: int) -> None:
     """The isr-expiration task: drop who is out of sync, except while a change is in flight."""
-    partitions, slots = state.followers.shape
-    for partition in range(partitions):
-        if state.partitions[partition].pending != s.NOT_PENDING:
+    rule = state.rules
+    for partition in range(len(state.partitions)):
+        leader = state.partitions[partition]
+        if leader.pending != s.NOT_PENDING:
             continue
-        isr = state.partitions[partition].isr
-        end = state.partitions[partition].log_end_offset
-        for slot in range(slots):
-            thread = state.followers[partition, slot].thread
-            clock_ms = state.followers[partition, slot].last_caught_up_ms
-            if not is_active(state, thread, partition):
-                clock_ms = state.threads[thread].fetch_ms
-            if (state.partitions[partition].isr >> slot) & 1 and _is_out_of_sync(
-                state.rules.shrink_rule,
+        isr = leader.isr
+        for slot in range(state.followers.shape[1]):
+            if (leader.isr >> slot) & 1 and _is_out_of_sync(
+                rule.shrink_rule,
                 state.followers[partition, slot].seen_end,
-                end,
-                clock_ms,
+                leader.log_end_offset,
+                resting.lag_clock_ms(state, partition, slot),
                 now_ms,
-                state.rules.replica_lag_time_max_ms,
-                state.rules.replica_lag_max_messages,
+                rule.replica_lag_time_max_ms,
+                rule.replica_lag_max_messages,
             ):
                 isr &= ~(1 << slot)
-        if isr != state.partitions[partition].isr:
+        if isr != leader.isr:
             change_isr(state, now_ms, s.SHRINK, partition, isr)
 
 
@@ -139,32 +181,31 @@ def on_restarts(state: s.State, now_ms: int) -> None:
     while next_restart_ms(state, now_ms + 1) <= now_ms:
         place = state.scalars[s.NEXT_RESTART]
         state.scalars[s.NEXT_RESTART] = place + 1
-        thread = state.restarts[place, 1]
-        up_ms = state.restarts[place, 2]
-        state.threads[thread].down_until_ms = up_ms
-        if not state.rules.fetches_after_removal and not state.threads[thread].is_parked:
-            back_ms = up_ms + state.links.latency_ms
-            state.threads[thread].next_ms = max(state.threads[thread].next_ms, back_ms)
+        number, up_ms = state.restarts[place, 1], state.restarts[place, 2]
+        thread = state.threads[number]
+        thread.down_until_ms = up_ms
+        if not state.rules.fetches_after_removal and not thread.is_parked:
+            thread.next_ms = max(thread.next_ms, up_ms + state.links.latency_ms)
         for partition in range(len(state.partitions)):
-            slot = slot_of(state, thread, partition)
+            slot = resting.slot_of(state, number, partition)
             if slot >= 0:
                 _remove(state, now_ms, partition, slot)
 
 
 @compiled
 def _remove(state: s.State, now_ms: int, partition: int, slot: int) -> None:
-    wake_all(state, partition)
-    others = ~(1 << slot)
-    isr = state.partitions[partition].isr & others
-    state.partitions[partition].pending_isr &= others
-    if isr != state.partitions[partition].isr:
-        state.partitions[partition].partition_epoch += 1
+    resting.wake_all(state, partition)
+    leader, others = state.partitions[partition], ~(1 << slot)
+    isr = leader.isr & others
+    leader.pending_isr &= others
+    if isr != leader.isr:
+        leader.partition_epoch += 1
         emit(state, now_ms, s.REMOVAL, partition, isr)
-        state.partitions[partition].isr = isr
+        leader.isr = isr
         if state.rules.removal_raises_leader_epoch:
             _begin_epoch(state, now_ms, partition)
-    state.partitions[partition].maximal_isr &= others
-    look_at_high_watermark(state, now_ms, partition)
+    leader.maximal_isr &= others
+    log.look_at_high_watermark(state, now_ms, partition)
 
 
 @compiled
@@ -174,26 +215,22 @@ def _begin_epoch(state: s.State, now_ms: int, partition: int) -> None:
     Who asked in the epoch before is sent away, and fetches again. All followers are awake.
     Source: makeLeader, Partition.scala 0.10.2.2:160-210, 3.3.2:530-625.
     """
-    rule, end = state.rules, state.partitions[partition].log_end_offset
-    state.partitions[partition].leader_epoch += 1
-    state.partitions[partition].epoch_start = end
+    rule, leader = state.rules, state.partitions[partition]
+    leader.leader_epoch += 1
+    leader.epoch_start = leader.log_end_offset
     for slot in range(state.followers.shape[1]):
-        in_isr = (state.partitions[partition].isr >> slot) & 1 == 1
+        in_isr = (leader.isr >> slot) & 1 == 1
         follower = state.followers[partition, slot]
+        clock_ms, fetch_ms = follower.last_caught_up_ms, follower.counted_fetch_ms
         follower.last_caught_up_ms = _lag_clock_in_new_epoch(
-            rule.clock_reset,
-            rule.lag_clock,
-            in_isr,
-            follower.last_caught_up_ms,
-            now_ms,
-            s.LONG_AGO_MS,
+            rule.clock_reset, rule.lag_clock, in_isr, clock_ms, now_ms, s.LONG_AGO_MS
         )
         follower.counted_fetch_ms = _last_fetch_time_in_new_epoch(
-            rule.clock_reset, in_isr, follower.counted_fetch_ms, now_ms, s.LONG_AGO_MS
+            rule.clock_reset, in_isr, fetch_ms, now_ms, s.LONG_AGO_MS
         )
         if _forgets_end_offset(rule.lag_clock, False):
             follower.seen_end = rules.UNKNOWN_OFFSET
         if rule.clock_reset != _NEVER_RESET:
-            follower.last_fetch_leader_end = end
+            follower.last_fetch_leader_end = leader.log_end_offset
         if rule.fences_stale_leader_epoch and state.threads[follower.thread].is_parked:
-            make_due(state, now_ms, follower.thread)
+            log.make_due(state, now_ms, follower.thread)

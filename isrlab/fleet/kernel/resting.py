@@ -40,6 +40,15 @@ def is_active(state: State, thread: int, partition: int) -> bool:
 
 
 @inlined
+def lag_clock_ms(state: State, partition: int, slot: int) -> int:
+    """When the follower was last caught up, by the version's lag clock."""
+    follower = state.followers[partition, slot]
+    if is_active(state, follower.thread, partition):
+        return follower.last_caught_up_ms
+    return state.threads[follower.thread].fetch_ms
+
+
+@inlined
 def slot_of(state: State, thread: int, partition: int) -> int:
     """The slot of `partition` that `thread` fills; -1 if it does not read the partition."""
     for slot in range(state.followers.shape[1]):
@@ -51,17 +60,14 @@ def slot_of(state: State, thread: int, partition: int) -> int:
 @inlined
 def wake(state: State, partition: int, slot: int) -> None:
     """Write down the clocks of a follower at rest and set its bit."""
-    thread = state.followers[partition, slot].thread
-    if is_active(state, thread, partition):
-        return
-    at_ms = state.threads[thread].fetch_ms
     follower = state.followers[partition, slot]
-    follower.last_caught_up_ms = at_ms
-    follower.had_all_ms = at_ms
-    follower.last_fetch_ms = at_ms
-    follower.counted_fetch_ms = at_ms
+    if is_active(state, follower.thread, partition):
+        return
+    at_ms = state.threads[follower.thread].fetch_ms
+    follower.last_caught_up_ms = follower.had_all_ms = at_ms
+    follower.last_fetch_ms = follower.counted_fetch_ms = at_ms
     follower.last_fetch_leader_end = state.partitions[partition].log_end_offset
-    state.active[thread, partition >> 6] |= _ONE << np.uint64(partition & 63)
+    state.active[follower.thread, partition >> 6] |= _ONE << np.uint64(partition & 63)
 
 
 @compiled
@@ -73,10 +79,11 @@ def wake_all(state: State, partition: int) -> None:
 @inlined
 def rest_if_quiet(state: State, thread: int, partition: int, slot: int) -> None:
     """Clear the follower's bit if a further fetch would change nothing but clocks."""
+    leader = state.partitions[partition]
     if (
-        state.followers[partition, slot].seen_end == state.partitions[partition].log_end_offset
-        and state.partitions[partition].pending == NOT_PENDING
-        and (state.partitions[partition].isr >> slot) & 1 == 1
+        state.followers[partition, slot].seen_end == leader.log_end_offset
+        and leader.pending == NOT_PENDING
+        and (leader.isr >> slot) & 1 == 1
         and _leaves_high_watermark(state, partition, slot)
     ):
         state.active[thread, partition >> 6] &= ~(_ONE << np.uint64(partition & 63))
@@ -89,12 +96,12 @@ def _leaves_high_watermark(state: State, partition: int, slot: int) -> bool:
     It could where the leader looks at it in every fetch, and a replica that is not in the ISR
     holds it back only as long as its clock is fresh.
     """
-    high_watermark = state.partitions[partition].high_watermark
+    leader = state.partitions[partition]
     if state.rules.pushes_high_watermark:
-        return state.followers[partition, slot].sent_high_watermark == high_watermark
+        return state.followers[partition, slot].sent_high_watermark == leader.high_watermark
     return (
         state.rules.high_watermark_only_if_follower_moved
         or state.rules.high_watermark_set == _ISR_ONLY
-        or state.partitions[partition].isr == (1 << state.followers.shape[1]) - 1
-        or high_watermark == state.partitions[partition].log_end_offset
+        or leader.isr == (1 << state.followers.shape[1]) - 1
+        or leader.high_watermark == leader.log_end_offset
     )

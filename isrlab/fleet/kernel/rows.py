@@ -18,28 +18,20 @@ def emit(state: s.State, now_ms: int, kind: int, partition: int, after: int) -> 
     state.scalars[s.EVENT_COUNT] = row + 1
     if row >= state.out.events.shape[0]:
         return
-    before = state.partitions[partition].isr
-    changed = before ^ after
-    end = state.partitions[partition].log_end_offset
+    leader = state.partitions[partition]
+    changed = leader.isr ^ after
     lag, since_fetch, since_all = np.int64(0), now_ms, now_ms
     for slot in range(state.followers.shape[1]):
         if (changed >> slot) & 1:
-            lag = max(lag, end - state.followers[partition, slot].seen_end)
-            since_fetch = min(since_fetch, now_ms - state.followers[partition, slot].last_fetch_ms)
-            since_all = min(since_all, now_ms - state.followers[partition, slot].had_all_ms)
-    state.out.events[row, s.TS_MS] = now_ms
-    state.out.events[row, s.KIND] = kind
-    state.out.events[row, s.PARTITION] = partition
-    state.out.events[row, s.CHANGED] = changed
-    state.out.events[row, s.ISR_BEFORE] = before
-    state.out.events[row, s.ISR_AFTER] = after
-    state.out.events[row, s.HIGH_WATERMARK] = state.partitions[partition].high_watermark
-    state.out.events[row, s.LOG_END_OFFSET] = end
-    state.out.events[row, s.LEADER_EPOCH] = state.partitions[partition].leader_epoch
-    state.out.events[row, s.PARTITION_EPOCH] = state.partitions[partition].partition_epoch
-    state.out.events[row, s.LAG_RECORDS] = lag
-    state.out.events[row, s.SINCE_FETCH_MS] = since_fetch
-    state.out.events[row, s.SINCE_CAUGHT_UP_MS] = since_all
+            follower = state.followers[partition, slot]
+            lag = max(lag, leader.log_end_offset - follower.seen_end)
+            since_fetch = min(since_fetch, now_ms - follower.last_fetch_ms)
+            since_all = min(since_all, now_ms - follower.had_all_ms)
+    state.out.events[row] = (  # in the order of the columns
+        *(now_ms, kind, partition, changed, leader.isr, after),
+        *(leader.high_watermark, leader.log_end_offset),
+        *(leader.leader_epoch, leader.partition_epoch, lag, since_fetch, since_all),
+    )
 
 
 @compiled
@@ -50,14 +42,8 @@ def emit_produce(state: s.State, at_ms: int, kind: int, partition: int, end: int
     """
     row = state.scalars[s.EVENT_COUNT]
     state.scalars[s.EVENT_COUNT] = row + 1
-    if row >= state.out.events.shape[0]:
-        return
-    state.out.events[row, :] = 0
-    state.out.events[row, s.TS_MS] = at_ms
-    state.out.events[row, s.KIND] = kind
-    state.out.events[row, s.PARTITION] = partition
-    state.out.events[row, s.HIGH_WATERMARK] = -1
-    state.out.events[row, s.LOG_END_OFFSET] = end
+    if row < state.out.events.shape[0]:
+        state.out.events[row] = (at_ms, kind, partition, 0, 0, 0, -1, end, 0, 0, 0, 0, 0)
 
 
 @compiled
@@ -74,9 +60,8 @@ def bucket(waited_ms: int) -> int:
     doubling = 0
     while waited_ms >> doubling >= s.EXACT_MS:
         doubling += 1
-    return min(
-        s.EXACT_MS + s.STEPS * (doubling - 1) + (waited_ms >> doubling) - s.STEPS, s.BUCKETS - 1
-    )
+    place = s.EXACT_MS + s.STEPS * (doubling - 2) + (waited_ms >> doubling)
+    return min(place, s.BUCKETS - 1)
 
 
 def bucket_starts() -> s.Ints:

@@ -27,38 +27,24 @@ NOT_PENDING, PENDING = 0, 1
 NOBODY = 0  # end of a list of produces; their rows count from 1
 UNLIMITED_BYTES_PER_S = 0  # receiving and writing take no time
 
-# Columns of `Out.events`
-(
-    TS_MS,
-    KIND,
-    PARTITION,
-    CHANGED,  # mask of the followers that leave or join; for a commit, the difference
-    ISR_BEFORE,
-    ISR_AFTER,
-    HIGH_WATERMARK,
-    LOG_END_OFFSET,
-    LEADER_EPOCH,
-    PARTITION_EPOCH,  # of the committed ISR
-    LAG_RECORDS,  # furthest behind of `CHANGED`, as the leader knows it
-    SINCE_FETCH_MS,  # since the last fetch of the one that fetched last
-    SINCE_CAUGHT_UP_MS,  # since the one that had everything last had everything
-) = range(13)
+# Columns of `Out.events`. CHANGED is the mask of the followers that leave or join (of a commit, the
+# difference), PARTITION_EPOCH is of the committed ISR. LAG_RECORDS is of the one furthest behind of
+# CHANGED, as the leader knows it; SINCE_FETCH_MS since the last fetch of the one that fetched last;
+# SINCE_CAUGHT_UP_MS since the one that had everything last had everything.
+TS_MS, KIND, PARTITION, CHANGED, ISR_BEFORE, ISR_AFTER, HIGH_WATERMARK, LOG_END_OFFSET = range(8)
+LEADER_EPOCH, PARTITION_EPOCH, LAG_RECORDS, SINCE_FETCH_MS, SINCE_CAUGHT_UP_MS = range(8, 13)
 EVENT_COLUMNS = 13
 
-# Places in `State.scalars`
+# Places in `State.scalars`; no thread is due before NEXT_THREAD_MS
 EVENT_COUNT, SAMPLE_COUNT, FETCHES, READS, COVERED, TURN, NEXT_ARRIVAL, NEXT_TICK_MS = range(8)
 BATCH_SENT_MS, BATCH_DUE_MS, QUEUE_HEAD, QUEUE_COUNT, NEXT_SAMPLE_MS, APPENDED = range(8, 14)
 NEXT_RESTART, LEADER_STALL, LEADER_FREE_US, PRODUCES_USED, PRODUCES_FREE = range(14, 19)
-NEXT_THREAD_MS = 19  # no thread is due before
+NEXT_THREAD_MS = 19
 SCALARS = 20
 
-# Columns of `State.produces`
-(
-    SENT_MS,
-    TRIED_MS,  # sent again after a refusal
-    REQUIRED,  # offset to be committed; of a held one, its records
-    NEXT,
-) = range(4)
+# Columns of `State.produces`. TRIED_MS is when it was sent again after a refusal, REQUIRED the
+# offset to be committed (of a held one, its records), NEXT the row after it in its list.
+SENT_MS, TRIED_MS, REQUIRED, NEXT = range(4)
 PRODUCE_COLUMNS = 4
 
 # Latencies are counted exactly up to 16 ms, then in eighths of a doubling, up to 24 days.
@@ -82,11 +68,11 @@ class Rules(NamedTuple):
     high_watermark_after_shrink: int
     high_watermark_only_if_follower_moved: bool
     pushes_high_watermark: bool  # news of it answers a fetch at once
-    waits_for_controller: bool  # ISR changes are requests to the controller (since 2.7)
     removal_raises_leader_epoch: bool
-    fetches_after_removal: bool  # KRaft sends a broker that shuts down no StopReplica first
     clock_reset: int  # of the followers' lag clocks, in a new leader epoch
     fences_stale_leader_epoch: bool  # a new leader epoch answers the fetches that are parked
+    fetches_after_removal: bool  # KRaft sends a broker that shuts down no StopReplica first
+    waits_for_controller: bool  # ISR changes are requests to the controller (since 2.7)
     replica_lag_time_max_ms: int
     replica_lag_max_messages: int
     isr_check_period_ms: int
@@ -115,52 +101,36 @@ class Arrivals(NamedTuple):
     records: NDArray[np.int32]  # int32[batches], at least 1
 
 
-PARTITION_ROW = np.dtype(
-    [
-        ("log_end_offset", np.int64),  # of the leader
-        ("high_watermark", np.int64),
-        ("isr", np.int64),  # committed, mask over slots
-        ("maximal_isr", np.int64),  # as if every change in flight had grown it
-        ("pending", np.int64),  # 1 while a change is in flight
-        ("pending_isr", np.int64),
-        ("due_ms", np.int64),  # when the change in flight is answered
-        ("partition_epoch", np.int64),
-        ("leader_epoch", np.int64),
-        ("epoch_start", np.int64),  # log end offset when the leader epoch began
-        ("record_bytes", np.int64),
-        ("acks_all", np.int64),  # 1 if its producers wait for the ISR
-        ("waiting", np.int64),  # first and last of its produces that wait for the high watermark
-        ("waiting_last", np.int64),
-        ("held", np.int64),  # first and last of those that were refused and are tried again
-        ("held_last", np.int64),
-    ]
+def _row(*columns: str) -> np.dtype[np.void]:
+    return np.dtype([(name, np.int64) for names in columns for name in names.split()])
+
+
+PARTITION_ROW = _row(  # what a leader knows of a partition
+    "log_end_offset high_watermark record_bytes",
+    "isr maximal_isr",  # committed; as if every change in flight had grown it: masks over slots
+    "pending pending_isr due_ms",  # 1 while a change is in flight; when that is answered
+    "partition_epoch leader_epoch epoch_start",  # log end offset when the leader epoch began
+    "acks_all",  # 1 if its producers wait for the ISR
+    "waiting waiting_last",  # first and last of its produces that wait for the high watermark
+    "held held_last",  # first and last of those that were refused and are tried again
 )
-FOLLOWER_ROW = np.dtype(
-    [
-        ("end", np.int64),  # what the follower has, or is being sent
-        ("seen_end", np.int64),  # what the leader knows of it, -1 for nothing
-        ("last_caught_up_ms", np.int64),  # by the version's lag clock
-        ("had_all_ms", np.int64),  # by the lag clock of today's Kafka
-        ("last_fetch_ms", np.int64),
-        ("last_fetch_leader_end", np.int64),  # the leader's log end then
-        ("counted_fetch_ms", np.int64),  # the fetch that clocks count; a new epoch sets both
-        ("sent_high_watermark", np.int64),  # that of its last fetch (2.4 and 2.5 compare with it)
-        ("turn", np.int64),  # who was served longest ago has the lowest
-        ("thread", np.int64),  # that reads for it
-    ]
+FOLLOWER_ROW = _row(  # of a partition
+    "end seen_end",  # what the follower has, or is being sent; what the leader knows, -1: nothing
+    "last_caught_up_ms had_all_ms",  # by the lag clock of the version; by that of today's Kafka
+    "last_fetch_ms last_fetch_leader_end",  # and the leader's log end then
+    "counted_fetch_ms",  # the fetch that clocks count; a new epoch sets both
+    "sent_high_watermark",  # that of its last fetch (2.4 and 2.5 compare with it)
+    "turn",  # who was served longest ago has the lowest
+    "thread",  # that reads for it
 )
-THREAD_ROW = np.dtype(
-    [
-        ("fetch_ms", np.int64),  # last fetch that reached the leader
-        ("next_ms", np.int64),  # next fetch to arrive, or the end of the wait
-        ("is_parked", np.int64),  # the leader holds the thread's fetch
-        ("ready_bytes", np.int64),  # that it could answer with; kept if fetch_min_bytes asks
-        ("down_until_ms", np.int64),  # its broker restarts
-        ("partitions", np.int64),  # how many it reads
-        ("bytes_per_s", np.int64),  # what it can receive and write, 0 for no limit
-        ("stall_from", np.int64),  # first row of its stalls
-        ("stall_to", np.int64),  # one past the last
-    ]
+THREAD_ROW = _row(
+    "fetch_ms next_ms",  # last fetch that reached the leader; the next, or the end of the wait
+    "is_parked",  # the leader holds the thread's fetch
+    "ready_bytes",  # that it could answer with; kept if fetch_min_bytes asks
+    "down_until_ms",  # its broker restarts
+    "partitions",  # how many it reads
+    "bytes_per_s",  # what it can receive and write, 0 for no limit
+    "stall_from stall_to",  # its rows in `State.stalls`: first, one past the last
 )
 
 
@@ -180,14 +150,14 @@ class State(NamedTuple):
     followers: NDArray[np.void]  # FOLLOWER_ROW[partitions, slots]
     threads: NDArray[np.void]  # THREAD_ROW[threads]
     active: Bits  # uint64[threads, words], partitions that a fetch must look at
-    stalls: Ints  # int64[stalls, 3]: start, end (exclusive) ms, speed left in thousandths
-    leader_stalls: Ints  # int64[n, 2]: start, end (exclusive) ms in which nothing is read
-    restarts: Ints  # int64[n, 3]: ms, thread, ms of the end; ascending
     produces: Ints  # int64[capacity, PRODUCE_COLUMNS], lists of produces that are not done
     latencies: Ints  # int64[hours, BUCKETS]: produces with acks=all by how long they took
     queue: Ints  # int64[partitions], ring of partitions with a change in flight
     scratch: Ints  # int64[partitions]
-    scalars: Ints  # int64[SCALARS]
+    scalars: Ints  # int64[SCALARS], the last that a run changes
+    stalls: Ints  # int64[stalls, 3]: start, end (exclusive) ms, speed left in thousandths
+    leader_stalls: Ints  # int64[n, 2]: start, end (exclusive) ms in which nothing is read
+    restarts: Ints  # int64[n, 3]: ms, thread, ms of the end; ascending
     rules: Rules
     links: Links
     out: Out
@@ -216,25 +186,27 @@ def new_state(setup: Setup, out: Out) -> State:
 
     Only the replicas of `empty_threads` lack the backlog, and are not in the ISR.
     """
-    partitions, followers = _replicas(setup)
-    count = len(partitions)
+    count, threads = len(setup.thread_of), len(setup.stalls)
     scalars = np.zeros(SCALARS, dtype=np.int64)
     scalars[NEXT_TICK_MS] = setup.first_tick_ms
     scalars[[BATCH_SENT_MS, BATCH_DUE_MS]] = -1
     scalars[PRODUCES_USED] = 1
+    active = np.zeros((threads, (count + 63) // 64), dtype=np.uint64)
+    for thread in setup.empty_threads:
+        for partition in np.flatnonzero((setup.thread_of == thread).any(axis=1)):
+            active[thread, partition >> 6] |= np.uint64(1) << np.uint64(partition & 63)
     return State(
-        partitions=partitions,
-        followers=followers,
-        threads=_threads(setup),
-        active=_active(setup),
-        stalls=np.concatenate(setup.stalls).astype(np.int64),
-        leader_stalls=setup.leader_stalls,
-        restarts=setup.restarts,
+        *_replicas(setup),
+        _threads(setup),
+        active,
         produces=np.zeros((FIRST_PRODUCES, PRODUCE_COLUMNS), dtype=np.int64),
         latencies=np.zeros((setup.duration_ms // HOUR_MS + 1, BUCKETS), dtype=np.int64),
         queue=np.zeros(count, dtype=np.int64),
         scratch=np.zeros(count, dtype=np.int64),
         scalars=scalars,
+        stalls=np.concatenate(setup.stalls).astype(np.int64),
+        leader_stalls=setup.leader_stalls,
+        restarts=setup.restarts,
         rules=setup.rules,
         links=setup.links,
         out=out,
@@ -271,20 +243,7 @@ def _threads(setup: Setup) -> NDArray[np.void]:
     return threads
 
 
-def _active(setup: Setup) -> Bits:
-    """uint64[threads, words]: a bit for each replica that begins empty."""
-    count = len(setup.thread_of)
-    active = np.zeros((len(setup.stalls), (count + 63) // 64), dtype=np.uint64)
-    for thread in setup.empty_threads:
-        for partition in np.flatnonzero((setup.thread_of == thread).any(axis=1)):
-            active[thread, partition >> 6] |= np.uint64(1) << np.uint64(partition & 63)
-    return active
-
-
 def copied(state: State) -> State:
     """The same moment once more; what is given from outside, and what is written, is shared."""
-    changed = (
-        *("partitions", "followers", "threads", "active", "queue", "scratch", "scalars"),
-        *("produces", "latencies"),
-    )
+    changed = State._fields[: 1 + State._fields.index("scalars")]
     return state._replace(**{name: getattr(state, name).copy() for name in changed})

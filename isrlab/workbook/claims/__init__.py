@@ -3,26 +3,3 @@
 Rows 1 to 30 are statements of five articles about Kafka's replication, 31 to 34 what two recorded
 clusters have to say about this package. They are text, in `data/claims`; `reading` says how.
 """
-
-from pathlib import Path
-
-from isrlab.workbook.claims import known_rules, measures, recorded
-from isrlab.workbook.claims.reading import THEMES, Claim, ClaimError, read
-
-LIBRARY = Path(__file__).resolve().parents[3] / "data" / "claims"
-CLAIMS: dict[int, Claim] = {
-    claim.number: claim for claim in map(read, sorted(LIBRARY.glob("*.txt")))
-}
-
-
-def of_theme(theme: str) -> list[Claim]:
-    """The claims about one subject. Raises ValueError with the known subjects."""
-    if theme not in THEMES:
-        raise ValueError(f"no theme {theme!r}; known: {', '.join(THEMES)}")
-    return [claim for claim in CLAIMS.values() if claim.theme == theme]
-
-
-__all__ = [
-    "CLAIMS", "LIBRARY", "THEMES", "Claim", "ClaimError", "known_rules", "measures", "of_theme",
-    "read", "recorded",
-]  # fmt: skip

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from isrlab.engine.versions import GENERATIONS, KafkaVersion, release
-from isrlab.workbook.claims import asking
-from isrlab.workbook.claims.verdicts import By, Case, Kind, Statement, Value, kind_of
+from isrlab.engine.choices import Form
+from isrlab.engine.versions import GENERATIONS, RULES, KafkaVersion, release
+from isrlab.workbook.claims import measures, recorded
+from isrlab.workbook.claims.measures import Trial
+from isrlab.workbook.claims.verdicts import Case, Kind, Statement, Value, kind_of, spans
 from isrlab.world import scenario
 
+LIBRARY = Path(__file__).resolve().parents[3] / "data" / "claims"
+Question = Callable[[str], Any]  # a release, to the answer there
 THEMES = (
     "offset conventions and visibility",
     "lag clock and membership",
@@ -26,48 +31,77 @@ THEMES = (
     "our own brokers",
 )
 SEPARATOR = "----"
-_HEADER = ("claim", "theme", "source", "run", "release", "script")
+MEASURES = {
+    name: function
+    for module in (measures, recorded)
+    for name, function in inspect.getmembers(module, inspect.isfunction)
+    if function.__module__ == module.__name__ and not name.startswith("_")
+}
+_HEAD = ("claim", "theme", "source", "run", "release", "script")
 _STATEMENT = ("statement", "measure", "claimed", "releases", "words", "cases", "record", "evidence")
-_KEY = re.compile(r"([a-z]+)(?: ([\w.]+))?:(?: (.*))?")
 
 
 class ClaimError(ValueError):
     """A claim that cannot be read or decided: file, line, what is wrong, what is valid."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Entry:
     """A `key name: value` with the indented lines below it."""
 
     path: Path
     line: int
-    key: str
+    key: str = ""
     name: str = ""
     value: str = ""
-    body: tuple[str, ...] = ()
+    body: list[str] = field(default_factory=list)
 
     def fail(self, problem: object) -> NoReturn:
         raise ClaimError(f"{self.path.name} line {self.line}: {problem}") from None
 
     @property
     def text(self) -> str:
-        return " ".join([self.value, *(line.strip() for line in self.body)])
+        return " ".join([self.value, *map(str.strip, self.body)]).strip()
 
 
-@dataclass(frozen=True, eq=False)
 class Claim:
-    """A row of the table: who says what, and how that is decided."""
+    """A row of the table, read from its file: who says what, and how that is decided.
 
-    path: Path
-    number: int
-    theme: str
-    source: str  # article and section, or what is written about
-    sentence: str  # what it says, in our words
-    run: str  # what is run to decide it
-    version: str  # the release in which it is best seen
-    scripts: dict[str, str]
-    statements: tuple[Statement, ...]
-    template: tuple[str | Callable[[], Value], ...]
+    Raises ClaimError with file, line, what is wrong and what is valid.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.scripts: dict[str, str] = {}  # by name; that without one is the one to look at
+        head: dict[str, Entry] = {}
+        groups: list[dict[str, Entry]] = []
+        for entry in _entries(path):
+            if entry.key in ("statement", "evidence"):
+                groups.append({})
+            elif entry.key not in (known := _STATEMENT if groups else _HEAD):
+                entry.fail(f"unknown {entry.key!r} here; known: {', '.join(known)}")
+            (groups[-1] if groups else head)[entry.key] = entry
+            if entry.key == "script":
+                self.scripts[entry.name] = self._script(entry)
+        for key in _HEAD[:4]:
+            if key not in head:
+                Entry(path, 1).fail(f"no {key!r}; a claim has {', '.join(_HEAD)}")
+        *statements, last = groups or [{}]
+        if list(last) != ["evidence"] or not statements:
+            Entry(path, 1).fail("a claim has statements, and ends with its evidence")
+        number, texts = head["claim"].name, {key: entry.text for key, entry in head.items()}
+        if texts["theme"] not in THEMES:
+            head["theme"].fail(f"unknown theme {texts['theme']!r}; known: {', '.join(THEMES)}")
+        if not path.name.startswith(f"{number:0>2}_"):
+            head["claim"].fail(f"'claim {number}' in a file of another number")
+        self.number = int(number)
+        self.sentence = texts["claim"]  # what is claimed, in our words
+        self.theme = texts["theme"]
+        self.source = texts["source"]  # article and section, or what is written about
+        self.run = texts["run"]  # what is run to decide it
+        self.version = texts.get("release", "")  # the release in which it is best seen
+        self.statements = tuple(map(self._statement, statements))
+        self._evidence = last["evidence"]
 
     @property
     def kind(self) -> Kind:
@@ -76,16 +110,12 @@ class Claim:
     @cached_property
     def evidence(self) -> str:
         """A sentence with the numbers of runs."""
-        return "".join(p if isinstance(p, str) else str(p()) for p in self.template)
+        ask = partial(self._ask, self._evidence, words={})
+        return re.sub(r"\{([^{}]+)\}", lambda m: str(ask(m[1])()), self._evidence.text)
 
-    @property
-    def script(self) -> str:
-        """The scenario to look at, if one decides."""
-        return self.scripts.get("", "")
-
-    def trial(self, script: str, version: KafkaVersion | str) -> asking.Trial:
+    def trial(self, script: str, version: KafkaVersion | str) -> Trial:
         """One of the claim's scripts in a release."""
-        return asking.Trial(str(version), KafkaVersion.of(version), self.scripts[script])
+        return Trial(str(version), KafkaVersion.of(version), self.scripts[script])
 
     @property
     def rewritten(self) -> str:
@@ -95,80 +125,16 @@ class Claim:
         text = re.sub(rf"(?m)^{SEPARATOR}\n(.+\n)*", f"{SEPARATOR}\n", self.path.read_text())
         *sources, rest = text.split(f"{SEPARATOR}\n")
         if len(sources) != len(outputs):
-            Entry(self.path, 1, "").fail(f"each statement, and the evidence, ends with {SEPARATOR}")
+            Entry(self.path, 1).fail(f"each statement, and the evidence, ends with {SEPARATOR}")
         pairs = zip(sources, outputs, strict=True)
         return "".join(f"{source}{SEPARATOR}\n{output}\n" for source, output in pairs) + rest
 
-
-def read(path: Path) -> Claim:
-    """The claim of a file. Raises ClaimError with file, line, what is wrong and what is valid."""
-    return _Sheet(path).claim()
-
-
-class _Sheet:
-    """A file while it is read: its entries so far, in the header and for each statement."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.header: dict[str, Entry] = {}
-        self.scripts: dict[str, str] = {}
-        self.groups: list[dict[str, Entry]] = []
-
-    def claim(self) -> Claim:
-        for entry in self.entries():
-            if entry.key in ("statement", "evidence"):
-                self.groups.append({entry.key: entry})
-            elif entry.key not in (known := _STATEMENT if self.groups else _HEADER):
-                entry.fail(f"unknown {entry.key!r} here; known: {', '.join(known)}")
-            elif entry.key == "script":
-                self.scripts[entry.name] = self.script(entry)
-            else:
-                (self.groups[-1] if self.groups else self.header)[entry.key] = entry
-        for key in _HEADER[:4]:
-            if key not in self.header:
-                Entry(self.path, 1, "").fail(f"no {key!r}; a claim has {', '.join(_HEADER)}")
-        *statements, last = self.groups or [{}]
-        if list(last) != ["evidence"] or not statements:
-            Entry(self.path, 1, "").fail("a claim has statements, and ends with its evidence")
-        claim, theme, source, run = (self.header[key] for key in _HEADER[:4])
-        if theme.text not in THEMES:
-            theme.fail(f"unknown theme {theme.text!r}; known: {', '.join(THEMES)}")
-        if not self.path.name.startswith(f"{claim.name:0>2}_"):
-            claim.fail(f"'claim {claim.name}' in a file of another number")
-        return Claim(
-            self.path, int(claim.name), theme.text, source.text, claim.text, run.text, self.release,
-            self.scripts, tuple(map(self.statement, statements)),
-            tuple(self.template(last["evidence"])),
-        )  # fmt: skip
-
-    @property
-    def release(self) -> str:
-        return self.header["release"].text if "release" in self.header else ""
-
-    def entries(self) -> Iterator[Entry]:
-        lines = self.path.read_text().splitlines()
-        index = 0
-        while index < len(lines):
-            line, index = lines[index], index + 1
-            start = index
-            if line == SEPARATOR:
-                while index < len(lines) and lines[index].strip():
-                    index += 1
-            elif line.strip() and not line.startswith("#"):
-                match = _KEY.fullmatch(line)
-                if match is None:
-                    Entry(self.path, start, "").fail(f"{line!r} is no 'key: value', nor indented")
-                while index < len(lines) and lines[index].startswith(" "):
-                    index += 1
-                key, name, value = (group or "" for group in match.groups())
-                yield Entry(self.path, start, key, name, value, tuple(lines[start:index]))
-
-    def script(self, entry: Entry) -> str:
+    def _script(self, entry: Entry) -> str:
         if not entry.value:
             return textwrap.dedent("\n".join(entry.body))
         name, *changes = entry.text.split(", ")
         try:
-            text = self.scripts[name] if name in self.scripts else scenario.read(name)
+            text = self._named(name)
         except ValueError as error:
             entry.fail(error)
         for change in changes:
@@ -178,67 +144,173 @@ class _Sheet:
             text = text.replace(old, new)
         return text
 
-    def statement(self, group: dict[str, Entry]) -> Statement:
-        first, says = group["statement"], group["statement"].text
-        if "record" in group:
-            return Statement(says, (), By.RECORD, group["record"].text)
-        yes, _, no = (
-            group["words"].text.partition(" or ") if "words" in group else ("yes", "", "no")
-        )
-        words = {"yes": yes, "no": no}
-        if "cases" in group:
-            return Statement(says, tuple(self.cases(group["cases"], words)), By.SITUATION)
-        if not {"measure", "claimed"} <= group.keys():
-            first.fail("a statement has 'measure' and 'claimed', or 'cases', or 'record'")
-        entry, claimed = group["measure"], group["claimed"]
-        ask = self.ask(entry, entry.text, words)
-        cases = tuple(
-            Case(where, _claimed(claimed, name), lambda name=name: ask(name))  # type: ignore[misc]
-            for where, name in _releases(group.get("releases"))
-        )
-        return Statement(says, cases, By.QUESTION if claimed.text == "?" else By.VERSION)
+    def _named(self, name: str) -> str:
+        """A script of this file, or of the library. Raises ValueError with the names of both."""
+        try:
+            return self.scripts[name] if name in self.scripts else scenario.read(name)
+        except ValueError as error:
+            own = ", ".join(filter(None, self.scripts)) or "none"
+            raise ValueError(f"{error}; in this file: {own}") from None
 
-    def cases(self, entry: Entry, words: dict[str, str]) -> Iterator[Case]:
+    def _statement(self, group: dict[str, Entry]) -> Statement:
+        says = group["statement"].text
+        if "record" in group:
+            return Statement(says, citation=group["record"].text)
+        yes_or_no = group["words"].text.split(" or ") if "words" in group else ("yes", "no")
+        words = dict(zip(("yes", "no"), yes_or_no, strict=False))
+        if "cases" in group:
+            return Statement(says, list(self._cases(group["cases"], words)), is_by_release=False)
+        if not {"measure", "claimed"} <= group.keys():
+            group["statement"].fail("a statement has 'measure' and 'claimed', 'cases', or 'record'")
+        measure, claimed = group["measure"], group["claimed"]
+        answer = self._ask(measure, measure.text, words)
+        releases = _releases(group.get("releases", Entry(self.path, 1)))
+        return Statement(
+            says, [Case(name, _claimed(claimed, r), partial(answer, r)) for name, r in releases]
+        )
+
+    def _cases(self, entry: Entry, words: dict[str, str]) -> Iterator[Case]:
         for number, line in enumerate(entry.body, start=entry.line + 1):
-            row = Entry(self.path, number, "")
-            columns = [column.strip() for column in line.split("|")]
+            row, columns = Entry(self.path, number), [part.strip() for part in line.split("|")]
             if len(columns) != 3:
                 row.fail("a case is: situation | claimed | measure")
-            yield Case(columns[0], _value(columns[1]), self.ask(row, columns[2], words))
+            yield Case(columns[0], _value(columns[1]), self._ask(row, columns[2], words))
 
-    def template(self, entry: Entry) -> Iterator[str | Callable[[], Value]]:
-        for index, text in enumerate(re.split(r"\{([^{}]+)\}", entry.text)):
-            yield self.ask(entry, text, {}) if index % 2 else text
-
-    def ask(self, entry: Entry, text: str, words: dict[str, str]) -> Callable[..., Value]:
+    def _ask(self, entry: Entry, text: str, words: dict[str, str]) -> Callable[..., Value]:
         """What a line asks, in the claim's release or another; `words` are those for yes and no."""
         try:
-            ask = asking.parse(text, self.scripts)
+            question = self._question(text)
         except ValueError as error:
             entry.fail(error)
 
-        def answer(release: str = self.release) -> Value:
+        def answer(name: str = "") -> Value:
             try:
-                value = asking.plain(ask(release))
-            except (ValueError, LookupError, StopIteration) as error:
+                value = _plain(question(name or self.version))
+            except (ValueError, LookupError, AttributeError, StopIteration) as error:
                 entry.fail(f"{text}: {error or 'no such thing in the run'}")
             return words.get(str(value), value)
 
         return answer
 
+    def _question(self, text: str) -> Question:
+        """Signs, and what stands on both sides of them. Raises ValueError with what is valid."""
+        word, _, rest = text.partition(" ")
+        if word in _AMONG:
+            holds = self._question(rest)
+            return lambda _: _AMONG[word]([(v, holds(v.name) is True) for v in GENERATIONS])
+        for sign, combine in _SIGNS.items():
+            left, is_there, right = text.partition(f" {sign} ")
+            if is_there:
+                sides = self._question(left), right if sign == "is" else self._question(right)
+                return partial(_combined, combine, *sides)
+        value = _value(text)
+        return (lambda _: value) if isinstance(value, int) else self._measure(text)
 
-def _releases(entry: Entry | None) -> list[tuple[str, str]]:
-    """(name to print, release to ask about) of each case."""
-    words = entry.text.split() if entry else ["from", GENERATIONS[0].name]
+    def _measure(self, text: str) -> Question:
+        """A measure, its words and its options. Raises ValueError with what is valid."""
+        name, *parts = text.split()
+        if name not in MEASURES:
+            raise ValueError(f"unknown measure {name!r}; known: {', '.join(sorted(MEASURES))}")
+        words = tuple(_value(part) for part in parts if "=" not in part)
+        options = dict(part.split("=", 1) for part in parts if "=" in part)
+        script, fixed = options.pop("script", ""), options.pop("release", "")
+        text = self._named(script) if script else self.scripts.get("", "")
+        forms = {key: _form(key, options.pop(key)) for key in RULES if key in options}
+        own = tuple((key, _value(value)) for key, value in options.items())
+        signature = inspect.signature(MEASURES[name])
+        try:
+            signature.bind(None, *words, **dict(own))
+        except TypeError as error:
+            raise ValueError(f"{name}: {error}; it takes {signature}") from None
+
+        def ask(release: str) -> object:
+            version = KafkaVersion.of(fixed or release)
+            version = version.with_(**forms) if forms else version
+            return _answer(name, Trial(fixed or release, version, text), words, own)
+
+        return ask
+
+
+def _entries(path: Path) -> Iterator[Entry]:
+    entry, is_output = Entry(path, 1), False
+    for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
+        is_output = line == SEPARATOR or (is_output and bool(line.strip()))
+        if is_output or not line.strip() or line.startswith("#"):
+            continue
+        if line.startswith(" ") and number == entry.line + len(entry.body) + 1:
+            entry.body.append(line)
+            continue
+        if entry.key:
+            yield entry
+        head, colon, value = line.partition(":")
+        key, _, name = head.partition(" ")
+        entry = Entry(path, number, key, name, value.strip())
+        if not colon:
+            entry.fail(f"{line!r} is no 'key: value', nor indented")
+    yield entry
+
+
+@lru_cache(maxsize=2048)
+def _answer(name: str, trial: Trial, words: tuple[Any, ...], own: tuple[Any, ...]) -> object:
+    return MEASURES[name](trial, *words, **dict(own))
+
+
+_AMONG: dict[str, Callable[[list[tuple[KafkaVersion, bool]]], str]] = {
+    "where": lambda holds: spans([(version.releases, is_so) for version, is_so in holds]),
+    "first": lambda holds: next((version.name for version, is_so in holds if is_so), "never"),
+}
+_SIGNS: dict[str, Callable[[Any, Any], object]] = {
+    "is": lambda a, b: str(_plain(a)) == b,
+    "and": lambda a, b: f"{_plain(a)} and {_plain(b)}",
+    "<": lambda a, b: None not in (a, b) and a < b,
+    "=": lambda a, b: a == b,
+    "-": lambda a, b: None if None in (a, b) else a - b,
+}
+
+
+def _combined(combine: Callable[..., object], a: Question, b: Question | str, name: str) -> object:
+    return combine(a(name), b if isinstance(b, str) else b(name))
+
+
+def _plain(answer: object) -> int | str:
+    """An answer as claims write it: a whole number, or words."""
+    if answer is None or isinstance(answer, bool):
+        return {True: "yes", False: "no", None: "never"}[answer]
+    if isinstance(answer, list):
+        return f"{min(answer)} to {max(answer)}"
+    return answer if isinstance(answer, int) else str(answer)
+
+
+def _value(text: str) -> Value:
+    """A whole number, a range of them, or words."""
+    match = re.fullmatch(r"(-?\d+)(?: to (\d+))?", text)
+    if match is None:
+        return text
+    return range(int(match[1]), int(match[2]) + 1) if match[2] else int(match[1])
+
+
+def _form(name: str, word: str) -> object:
+    """A rule switched by hand, from its word: true or false, a number, or the name of a form."""
+    form = getattr(GENERATIONS[0], name)
+    if not isinstance(form, Form):
+        return word == "true" if isinstance(form, bool) else _value(word)
+    forms = type(form).__members__
+    if word not in forms:
+        raise ValueError(f"{name} has no form {word!r}; known: {', '.join(forms)}")
+    return forms[word]
+
+
+def _releases(entry: Entry) -> list[tuple[str, str]]:
+    """(name to print, release to ask about) of each case; all generations if nothing is said."""
+    words = entry.text.split()
     names = [word for word in words if word not in ("from", "up", "to")]
     try:
         places = [GENERATIONS.index(KafkaVersion.of(name)) for name in names]
     except ValueError as error:
-        assert entry
         entry.fail(error)
-    if words == names:
+    if names and words == names:
         return [(name, name) for name in names]
-    start = 0 if words[0] == "up" else places[0]
+    start = places[0] if names and words[0] != "up" else 0
     end = places[-1] if "to" in words else len(GENERATIONS) - 1
     return [(v.releases, v.name) for v in GENERATIONS[start : end + 1]]
 
@@ -254,6 +326,16 @@ def _claimed(entry: Entry, name: str) -> Value:
     return _value(claimed)
 
 
-def _value(text: str) -> Value:
-    limits = re.fullmatch(r"(\d+) to (\d+)", text)
-    return range(int(limits[1]), int(limits[2]) + 1) if limits else asking.number_or_word(text)
+ARTICLES = {  # number: title
+    line[:3]: line[4:]
+    for line in (LIBRARY / "articles.txt").read_text("utf-8").splitlines()
+    if not line.startswith("#")
+}
+CLAIMS = {claim.number: claim for claim in map(Claim, sorted(LIBRARY.glob("[0-9]*.txt")))}
+
+
+def of_theme(theme: str) -> list[Claim]:
+    """The claims about one subject. Raises ValueError with the known subjects."""
+    if theme not in THEMES:
+        raise ValueError(f"no theme {theme!r}; known: {', '.join(THEMES)}")
+    return [claim for claim in CLAIMS.values() if claim.theme == theme]

@@ -10,9 +10,8 @@ from functools import cache
 from typing import Any
 
 from isrlab.brokerlogs import recordings
-from isrlab.workbook.claims.asking import Trial, measure
+from isrlab.workbook.claims.measures import Trial
 
-RELEASES = tuple(recordings.RUNS)
 LAG_MS = recordings.LAG_TIME_MS
 AWAKE_MS = 3_000  # after SIGCONT: until then a broker may act on what it knew before
 JITTER_MS = 100  # a scheduled check comes a little late on a busy machine
@@ -29,72 +28,57 @@ def _rows(release: str, kind: str) -> list[Row]:
 
 def _awake_shrinks(release: str) -> list[Row]:
     """The shrinks of leaders that had not been paused."""
-    pauses = recordings.outages(release, "SIGSTOP")
-    return [
-        row
-        for row in _rows(release, "isr_shrink")
-        if not any(
-            p.broker == row["broker"] and p.start_ms <= row["ts_ms"] <= p.end_ms + AWAKE_MS
-            for p in pauses
-        )
+    times = [
+        (pause.broker, range(pause.start_ms, pause.end_ms + AWAKE_MS + 1))
+        for pause in recordings.outages(release, "SIGSTOP")
     ]
+    rows = _rows(release, "isr_shrink")
+    return [r for r in rows if not any(b == r["broker"] and r["ts_ms"] in t for b, t in times)]
 
 
-def _numbers(row: Row, key: str) -> list[int]:
-    return [int(number) for number in row["detail"][key].split(",")]
-
-
-@measure
 def lines(trial: Trial, kind: str) -> int:
     """How many lines of that kind leaders wrote."""
     return len(_rows(trial.release, kind))
 
 
-@measure
 def answered(trial: Trial) -> int:
     """How many requests for a smaller ISR are followed by their answer within a lag time."""
-    stored = [(_change(row), row["ts_ms"]) for row in _rows(trial.release, "isr_commit")]
+    requests, answers = (
+        [
+            (row["ts_ms"], row["broker"], row["topic"], row["partition"], frozenset(row["isr"]))
+            for row in _rows(trial.release, kind)
+        ]
+        for kind in ("isr_shrink", "isr_commit")
+    )
     return sum(
-        any(
-            _change(row) == change and 0 <= ts_ms - row["ts_ms"] <= LAG_MS
-            for change, ts_ms in stored
-        )
+        any(0 <= ts_ms - asked_ms <= LAG_MS for ts_ms, *stored in answers if stored == asked)
+        for asked_ms, *asked in requests
+    )
+
+
+def recorded_ages(trial: Trial) -> list[int]:
+    """Of each follower that an awake leader dropped: ms since it had last caught up."""
+    times = (
+        (row["ts_ms"], row["detail"]["last_caught_up_time_ms"].split(","))
+        for row in _awake_shrinks(trial.release)
+    )
+    return [ts_ms - int(since_ms) for ts_ms, each in times for since_ms in each]
+
+
+def removals_in_time(trial: Trial) -> int:
+    """How many awake leaders dropped after 1.0 to 1.5 lag times."""
+    latest = 3 * LAG_MS // 2 + JITTER_MS
+    return sum(LAG_MS < age <= latest for age in recorded_ages(trial))
+
+
+def dropped_at_the_end(trial: Trial) -> int:
+    """Dropped followers that had every record of their leader."""
+    return sum(
+        row["detail"]["out_of_sync_end_offset"].split(",").count(str(row["log_end_offset"]))
         for row in _rows(trial.release, "isr_shrink")
     )
 
 
-def _change(row: Row) -> tuple[object, ...]:
-    return row["broker"], row["topic"], row["partition"], frozenset(row["isr"])
-
-
-def recorded_ages(release: str) -> list[int]:
-    """Of each follower that an awake leader dropped: ms since it had last caught up."""
-    rows = _awake_shrinks(release)
-    return [row["ts_ms"] - at for row in rows for at in _numbers(row, "last_caught_up_time_ms")]
-
-
-@measure
-def recorded_range(trial: Trial) -> str:
-    ages = recorded_ages(trial.release)
-    return f"{min(ages)} to {max(ages)} ms, {len(ages)} times"
-
-
-@measure
-def removals_in_time(trial: Trial) -> int:
-    """Those after 1.0 to 1.5 lag times."""
-    latest = 3 * LAG_MS // 2 + JITTER_MS
-    return sum(LAG_MS < age <= latest for age in recorded_ages(trial.release))
-
-
-@measure
-def dropped_at_the_end(trial: Trial) -> int:
-    """Dropped followers that had every record of their leader."""
-    rows = _rows(trial.release, "isr_shrink")
-    ends = ((end, row) for row in rows for end in _numbers(row, "out_of_sync_end_offset"))
-    return sum(end == row["log_end_offset"] for end, row in ends)
-
-
-@measure
 def shrinks_in_last_pause(trial: Trial, topic: str) -> int:
     """How many partitions of a topic shrank while the last broker to be paused was away."""
     pause = recordings.outages(trial.release, "SIGSTOP")[-1]

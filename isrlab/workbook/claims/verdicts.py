@@ -8,7 +8,7 @@ record, and says where it is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -29,15 +29,6 @@ class Kind(Enum):
     NOTE = "a matter of record"
 
 
-class By(Enum):
-    """What the cases of a statement are."""
-
-    VERSION = "version"  # releases, in order
-    SITUATION = "situation"
-    QUESTION = "question"  # the source asks, the run answers
-    RECORD = "record"  # no run: a citation
-
-
 @dataclass(frozen=True, eq=False)
 class Case:
     """What the source says of one release or situation, and what shows what is so there."""
@@ -52,9 +43,8 @@ class Case:
 
     @property
     def agrees(self) -> bool:
-        if isinstance(self.claimed, range):
-            return self.measured in self.claimed
-        return self.measured == self.claimed
+        claimed = self.claimed
+        return self.measured in (claimed if isinstance(claimed, range) else (claimed,))
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,57 +53,52 @@ class Statement:
 
     says: str
     cases: Sequence[Case] = ()
-    by: By = By.VERSION
-    citation: str = ""
+    citation: str = ""  # of what no run decides
+    is_by_release: bool = True  # the cases are releases in order, not situations
+
+    @property
+    def is_question(self) -> bool:
+        """The source asks, the run answers."""
+        return any(case.claimed == "?" for case in self.cases)
 
     @property
     def kind(self) -> Kind:
-        if self.by in (By.QUESTION, By.RECORD):
+        if self.citation or self.is_question:
             return Kind.NOTE
-        agree = [case.agrees for case in self.cases]
-        if len(set(agree)) == 1:
-            return Kind.RIGHT if agree[0] else Kind.WRONG
-        return Kind.SOME_VERSIONS if self.by == By.VERSION else Kind.PARTLY
+        agree = {case.agrees for case in self.cases}
+        if len(agree) == 1:
+            return Kind.RIGHT if agree.pop() else Kind.WRONG
+        return Kind.SOME_VERSIONS if self.is_by_release else Kind.PARTLY
 
     @property
     def word(self) -> str:
         """The verdict on this statement, in a few words."""
-        if self.by == By.RECORD:
+        if self.citation:
             return f"{Kind.NOTE.value} ({self.citation})"
-        if self.by == By.QUESTION:
-            return f"the answer is {joined(dict.fromkeys(str(c.measured) for c in self.cases))}"
+        if self.is_question:
+            return f"the answer is {_joined(dict.fromkeys(str(c.measured) for c in self.cases))}"
         if self.kind == Kind.SOME_VERSIONS:
             return f"right {spans([(c.where, c.agrees) for c in self.cases])} only"
         if self.kind == Kind.PARTLY:
-            return f"right only: {joined(c.where for c in self.cases if c.agrees)}"
-        return "off by one" if self.is_off_by_one else self.kind.value
-
-    @property
-    def is_off_by_one(self) -> bool:
-        """Every number differs by one: the counting differs, not the mechanism."""
+            return f"right only: {_joined(c.where for c in self.cases if c.agrees)}"
         pairs = [(case.claimed, case.measured) for case in self.cases]
-        return all(isinstance(a, int) and isinstance(b, int) and abs(a - b) == 1 for a, b in pairs)
-
-    @property
-    def groups(self) -> Iterator[tuple[str, Case]]:
-        """The cases; successive releases that say the same are one: "0.8.2-2.4"."""
-        for _, group in groupby(self.cases, key=lambda c: (c.claimed, c.measured)):
-            cases = list(group)
-            if self.by == By.SITUATION:
-                yield from ((case.where, case) for case in cases)
-            else:
-                ends = cases[0].where.split("-")[0], cases[-1].where.split("-")[-1]
-                yield "-".join(dict.fromkeys(ends)), cases[0]
+        are_near = (isinstance(a, int) and isinstance(b, int) and abs(a - b) == 1 for a, b in pairs)
+        return "off by one" if all(are_near) else self.kind.value
 
     @property
     def printed(self) -> str:
-        """The verdict, and what was measured where."""
-        groups = list(self.groups)
-        width = max((len(where) for where, _ in groups), default=0)
+        """The verdict, and what was measured where; releases that say the same are one line."""
+        rows = {case.where: case for case in self.cases}
+        if self.is_by_release:
+            groups = groupby(self.cases, key=lambda c: (c.claimed, c.measured))
+            same = (list(group) for _, group in groups)
+            rows = {_range([case.where for case in cases]): cases[0] for cases in same}
+        width = max(map(len, rows), default=0)
         lines = [self.word]
-        for where, case in groups:
-            is_right = case.agrees or self.by == By.QUESTION
-            note = "" if is_right else f" (claimed: {in_words(case.claimed)})"
+        for where, case in rows.items():
+            limits = case.claimed
+            words = _range(limits, " to ") if isinstance(limits, range) else limits
+            note = "" if case.agrees or self.is_question else f" (claimed: {words})"
             lines.append(f"  {where:{width}}  {case.measured}{note}")
         return "\n".join(lines)
 
@@ -126,30 +111,26 @@ def kind_of(statements: Iterable[Statement]) -> Kind:
     return Kind.SOME_VERSIONS if kinds == {Kind.RIGHT, Kind.SOME_VERSIONS} else Kind.PARTLY
 
 
-def in_words(value: Value) -> str:
-    return f"{value.start} to {value.stop - 1}" if isinstance(value, range) else str(value)
-
-
 def spans(releases: Sequence[tuple[str, bool]]) -> str:
     """Where something holds, of (releases, whether it does) in order: "up to 2.0"."""
-    names = [name for name, _ in releases]
-    parts, place = [], 0
-    for holds, group in groupby(holds for _, holds in releases):
-        first, place = place, place + len(list(group))
-        if holds:
-            parts.append(_span(names, first, place - 1))
-    return joined(parts) if parts else "nowhere"
+    parts = []
+    for holds, group in groupby(releases, key=lambda pair: pair[1]):
+        names = [name for name, _ in group]
+        start, end = names[0].split("-")[0], names[-1].split("-")[-1]
+        if holds and names[0] == releases[0][0] == GENERATIONS[0].releases:
+            parts.append(f"up to {end}")
+        elif holds:
+            is_last = names[-1] == releases[-1][0]
+            parts.append(f"from {start} on" if is_last else f"in {_range(names)}")
+    return _joined(parts or ["nowhere"])
 
 
-def _span(names: list[str], first: int, last: int) -> str:
-    start, end = names[first].split("-")[0], names[last].split("-")[-1]
-    if first == 0 and start == GENERATIONS[0].releases:
-        return f"up to {end}"
-    if last == len(names) - 1:
-        return f"from {start} on"
-    return f"in {start}-{end}" if start != end else f"in {start}"
+def _range(names: Sequence[object], between: str = "-") -> str:
+    """From the first to the last, which may be ranges of releases themselves: "0.8.2-2.4"."""
+    ends = str(names[0]).split("-")[0], str(names[-1]).split("-")[-1]
+    return between.join(dict.fromkeys(ends))
 
 
-def joined(words: Iterable[str]) -> str:
+def _joined(words: Iterable[str]) -> str:
     *first, last = words
     return f"{', '.join(first)} and {last}" if first else last

@@ -1,0 +1,31 @@
+"""What the producers and the operators of several fleets suffer, summed for each run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from isrlab.events.schema import PRODUCE_FAILURES
+from isrlab.fleet.config import FleetConfig
+
+
+def by_run(
+    configs: Sequence[FleetConfig],
+    refused: pd.DataFrame,
+    under: pd.DataFrame,
+    pairs: pd.DataFrame | None = None,
+    failures: Mapping[str, Sequence[str]] = PRODUCE_FAILURES,
+) -> pd.DataFrame:
+    """Evictions (of `pairs`), partition-minutes under min ISR, failed produces; runs in order.
+
+    `refused` from `churn.refused_produce`, `under` from `churn.under_min_isr`, `pairs` from
+    `churn.evictions_by_pair`. `failures`: which errors each column of produces sums.
+    """
+    sums = pd.DataFrame(index=pd.Index([config.run for config in configs], name="run"))
+    if pairs is not None:
+        sums["evictions"] = pairs.groupby("run")["evictions"].sum()
+    sums["under_min_isr_minutes"] = under.groupby("run")["under_min_isr_ms"].sum() / 60_000
+    for name, errors in failures.items():
+        sums[name] = refused[refused["error"].isin(errors)].groupby("run")["produces"].sum()
+    return sums.fillna(0).astype(dict.fromkeys(failures, int))

@@ -1,0 +1,383 @@
+"""Notebooks 04, 05, 13, 14 and 20: figures, tables and findings say what their numbers say.
+
+Log text is escaped. In 20, no setting is missing, checks change what they say, both models agree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from isrlab import fleet
+from isrlab.fleet import load, recorded
+from isrlab.show.controls import png
+from isrlab.workbook import choosing_the_lag_limit as limits
+from isrlab.workbook import isr_churn, what_changed, your_cluster
+from isrlab.workbook import the_fleet_model as model
+
+T = 1_700_000_000_000
+HOSTILE = "a$b$<script>\x1b"
+SMALL = fleet.FleetConfig(
+    version="4.1", partitions=6, minutes=10, burst_every_s=120, stall_every_s=120,
+    replica_lag_time_max_ms=10_000,
+)  # fmt: skip
+
+
+def title(ax) -> str:
+    png(ax)  # it can be drawn
+    return " ".join(ax.get_title(loc="left").split())
+
+
+def table(columns, *rows):
+    return pd.DataFrame(rows, columns=columns.split())
+
+
+# 04: your cluster
+
+
+@pytest.fixture
+def intervals():
+    """Partition 0 is full, one loses a replica, one all but one, and of that some is not known."""
+    isrs = {0: [[1, 2, 3]], 1: [[1, 2, 3], [1, 2]], 2: [[1, 2, 3], [1, 2], [1], [1, 2, 3]]}
+    rows = [
+        (HOSTILE, partition, T + 20_000 * i, T + 20_000 * (i + 1), isr, len(isr), 1)
+        for partition, several in isrs.items()
+        for i, isr in enumerate(several)
+    ]
+    data = table("topic partition from_ms to_ms isr isr_size leader", *rows)
+    return data.assign(is_certain=(data["partition"] < 2) | (data["from_ms"] != T + 20_000))
+
+
+def test_a_timeline_counts_partitions_and_shows_what_is_not_known(intervals):
+    ax = your_cluster.plot_isr_timeline(intervals)
+    (legend,) = ax.figure.legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names == ["full ISR", "one missing", "one copy left", "not known: lines missing"]
+    labels = [label.get_text() for label in ax.get_yticklabels()]
+    assert labels[0] == "a\\$b\\$<script>\N{REPLACEMENT CHARACTER}-2", "most changes, as it is"
+    assert title(ax) == "2 of 3 partitions were under-replicated at some time"
+    ax = your_cluster.plot_isr_timeline(intervals, most=2)
+    assert title(ax).endswith("The 2 with most changes")
+    assert ax.get_xlabel() == "time (UTC) from 2023-11-14 22:13"
+
+
+def test_members_are_those_of_the_busiest_partition_or_of_the_chosen_one(intervals):
+    assert "-2: 3 changes, never fewer than 1" in title(your_cluster.plot_members(intervals))
+    picker, picture = your_cluster.choose_partition(intervals).children
+    before = picture.value
+    picker.value = f"{HOSTILE}-1"
+    assert picture.value != before
+
+
+def test_changes_and_absences_are_named_in_the_title():
+    changes = table("from_ms shrinks expands", (T, 3, 1), (T + 60_000, 0, 9))
+    expected = "3 shrinks and 10 expands, most of them (9) at 2023-11-14 22:14 UTC"
+    assert title(your_cluster.plot_changes_over_time(changes, 10_000)) == expected
+    rows = (HOSTILE, 1, 2, T, 19_000), ("t", 0, 3, T, 400)
+    ax = your_cluster.plot_time_out(table("topic partition replica left_ms out_ms", *rows))
+    assert title(ax) == "The slowest replica came back after 19 s"
+    assert [text.get_text() for text in ax.texts] == ["19 s", "400 ms"]
+
+
+def test_logs_without_any_change_can_be_drawn(intervals):
+    nothing = pd.DataFrame({"from_ms": [], "shrinks": [], "expands": []})
+    assert title(your_cluster.plot_changes_over_time(nothing)) == "No ISR changed in these logs"
+    for plot in (your_cluster.plot_isr_timeline, your_cluster.plot_members):
+        assert title(plot(intervals[:0])) == your_cluster.NO_ISR
+    assert your_cluster.choose_partition(intervals[:0]).children[0].value is None
+
+
+def test_tables_escape_what_logs_say():
+    unread = pd.DataFrame({"file": [HOSTILE], "line": [1], "reason": ["<b>"], "text": [HOSTILE]})
+    page = your_cluster.unread_table(unread.assign(lines=1)).data
+    assert page.startswith("<p>Not read: 1 line.</p>")
+    assert "&lt;script&gt;" in page and "<script>" not in page and "<b>" not in page
+    files = pd.DataFrame({"file": [HOSTILE], "status": ["skipped: <b>"], "lines": 0, "bytes": 7})
+    page = your_cluster.files_table(files).data
+    assert "0 files read" in page and "<script>" not in page and "<b>" not in page
+
+
+def test_the_finding_of_logs_is_a_sentence_of_numbers():
+    changes = pd.DataFrame({"topic": [HOSTILE], "partition": 0, "shrinks": 1, "expands": 2})
+    columns = ("under_replicated_ms", "time_with_one_copy_ms", "uncertain_ms")
+    times = pd.DataFrame({column: [1_000] for column in columns})
+    text = your_cluster.finding(changes, times, changes[:0], unread=1)
+    assert text == (
+        "The ISRs of 1 partition shrank once and expanded 2 times (0 of these were flaps); "
+        "partitions were under-replicated for 1 s in sum, 1 s of it with a single copy, and "
+        "a$b$<script>\N{REPLACEMENT CHARACTER}-0 changed most (3 times); for 1 s the logs do not "
+        "tell the ISR; 1 line could not be read."
+    )
+
+
+# 05: ISR churn
+
+
+@pytest.fixture(scope="module")
+def seen():
+    return fleet.trace(isr_churn.SMALL, fleet.most_evicting(isr_churn.SMALL))
+
+
+def compared(**columns):
+    rows = {
+        "run": ["0.8.2", "0.9.0"], "version": ["0.8.2", "0.9.0"], "partitions": 30, "minutes": 60.0,
+        "burst_records": 30_000, "burst_s": 1.0, "shrinks": [12, 2], "false_alarms": [10, 0],
+        "shrinks_per_hour": [12.0, 2.0], "false_alarms_per_hour": [10.0, 0.0],
+        "under_replicated_minutes": [3.0, 1.0],
+    }  # fmt: skip
+    return pd.DataFrame({**rows, **columns})
+
+
+def test_a_lag_figure_names_the_check_and_who_leaves_if_anybody_does(seen):
+    moment = int(seen.evictions_ms()[0])
+    ax = isr_churn.plot_lag(seen.around(moment))
+    assert title(ax).startswith(f"0.8.2: the check at {moment / 1000:.1f} s evicts")
+    assert "(records)" in ax.get_ylabel()
+    assert np.abs(seen.ticks_ms - moment).min() < 20  # looked at every 20 ms
+    calm = isr_churn.plot_lag(seen.around(int(seen.spared_ms(4_000)[0])))
+    assert title(calm).endswith("and no check evicts anybody")
+
+
+def test_an_eviction_of_all_followers_commits_what_only_the_leader_has(seen):
+    part = seen.around(int(seen.evictions_ms()[0]))
+    assert part.isr_size.min() == 1
+    alone = np.argmax(part.isr_size == 1)
+    records = part.high_watermark[alone] - max(end[alone] for end in part.followers.values())
+    expected = f"0.8.2: {records:,} records commit that only the leader has"
+    assert title(isr_churn.plot_offsets(part)) == expected
+
+
+def test_fleets_are_compared_in_the_titles():
+    expected = "The same load: 10 false alarms an hour in 0.8.2, 0 in 0.9.0"
+    assert title(isr_churn.plot_versions(compared())) == expected
+    same = compared(false_alarms_per_hour=[4.0, 4.0])
+    assert title(isr_churn.plot_versions(same)) == "4 false alarms an hour in every version"
+    heights = pd.concat([compared(burst_records=1_000, false_alarms=[0, 0]), compared()])
+    expected = "False alarms: 0.8.2 from 30,000; never in 0.9.0"
+    assert title(isr_churn.plot_sweep(heights)) == expected
+    expected = "Most time under-replicated: 0.8.2, 3 partition-minutes"
+    assert title(isr_churn.plot_under_replicated(compared())) == expected
+    left = table(
+        "run since_caught_up_ms lag_records lag_time_ms lag_messages is_false_alarm",
+        ("0.8.2", 900, 5_000, 10_000, 4_000.0, True),
+        ("0.8.2", 12_000, 0, 10_000, None, False),
+    )
+    drawn = title(isr_churn.plot_evictions(left))
+    assert drawn.startswith("0.8.2: 1 of 2 evictions hit a follower")
+    assert title(isr_churn.plot_evictions(left[:0])) == "Nobody is evicted"
+
+
+def test_the_finding_of_fleets_is_one_sentence_of_numbers():
+    assert isr_churn.finding(compared()) == (
+        "30 partitions, 60 minutes, bursts of 30,000 records in 1 s, the same for all: "
+        "0.8.2: 12 ISR shrinks, 10 false alarms; 0.9.0: 2 ISR shrinks, 0 false alarms."
+    )
+
+
+def test_the_picture_of_the_sliders_counts_as_the_questions_do():
+    alarms, evictions = isr_churn.false_alarms(isr_churn.SMALL)
+    assert alarms == evictions > 0  # no stalls: bursts alone
+    assert isr_churn.false_alarms(isr_churn.SMALL.with_(version="0.10.2")) == (0, 0)
+
+
+# 13 and 14: limits, and what changed
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "text"),
+    [(10, "producers wait 11 s, then the follower is out for 9 s"),
+     (30, "producers wait 20 s; nobody is evicted")],
+)  # fmt: skip
+def test_a_stall_is_sat_out_or_ends_in_an_eviction(limit_s, text):
+    config = limits.PAIR.with_(replica_lag_time_max_ms=1000 * limit_s)
+    expected = f"Limit {limit_s} s, stall 20 s: {text}"
+    assert title(limits.plot_stall(config)) == expected
+
+
+def test_limits_are_weighed_in_the_titles():
+    means = {"false_evictions": (50, 0.5), "right_evictions": (2, 2), "stalled_minutes": (3, 9),
+             "under_replicated_minutes": (7, 1), "at_risk_minutes": (10, 10)}  # fmt: skip
+    rows = [
+        (limit_s, metric, value, value, value, 5)
+        for metric, values in means.items()
+        for limit_s, value in zip((10.0, 30.0), values, strict=True)
+    ]
+    bands = table("lag_limit_s metric mean low high seeds", *rows)
+    trade_off = "From 10 s to 30 s: 50 → 0.5 false evictions an hour, 3 → 9 min of waiting"
+    assert title(limits.plot_trade_off(bands)) == trade_off
+    assert title(limits.plot_false_evictions(bands)).startswith("From 30 s on, less than one")
+    assert title(limits.plot_time_at_risk(bands)).startswith("The same time at risk")
+    assert "at 30 s 0.5 (0.5 to 0.5) false" in limits.lag_limit_finding(bands)
+
+
+def test_two_runs_are_compared_metric_by_metric():
+    metrics = table(
+        "metric was now change",
+        ("fell", 4.0, 1.0, -3.0), ("new", 0.0, 2.0, 2.0), ("same", 1.0, 1.0, 0.0),
+        ("unknown", None, 1.0, None),
+    )  # fmt: skip
+    expected = "1 metric fell, 1 rose, 1 stayed the same"
+    assert title(what_changed.plot_changes(metrics)) == expected
+    assert what_changed.changes_finding(metrics) == (
+        "Changed: fell 4 to 1 (-75 %), new 0 to 2 (new). The same: same."
+    )
+    assert "<td>-3</td><td>-75 %</td>" in what_changed.changes_table(metrics).data
+    hours = {"stalled_ms": [60_000, 120_000], "under_replicated_ms": 0, "at_risk_ms": 0}
+    risk = pd.DataFrame({"run": ["was", "now"], **hours})
+    assert what_changed.hidden_finding(risk).endswith("stood still: 1 to 2 min.")
+    assert "<td>1.0</td><td>2.0</td>" in what_changed.hidden_table(risk).data
+
+
+# 20: the model
+
+
+def test_every_setting_has_a_meaning():
+    settings = model.settings().set_index("setting")
+    assert list(settings.index) == [item.name for item in fields(fleet.FleetConfig)]
+    assert settings["what it does"].str.len().min() > 5
+    assert settings.loc["replica_fetch_wait_max_ms"].tolist()[:3] == ["500", "ms", "1 to 60,000"]
+    assert settings.loc["replica_lag_time_max_ms", "default"] == "by version"
+    assert settings.loc["load", "valid"] == "steady, bursts, heavy, together, trace"
+
+
+def test_the_budget_of_a_round_is_what_the_kernel_takes():
+    """One batch into a calm pair: it waits for one round without its first way."""
+    config = SMALL.with_(
+        partitions=1, brokers=2, replication_factor=2, load="steady", stall_s=0, minutes=0.2,
+        records_per_s=2_000, batch_every_ms=1_000, fetch_latency_ms=7,
+    )  # fmt: skip
+    seen = fleet.trace(config, 0, sample_ms=1)
+    at = int(np.flatnonzero(np.diff(seen.log_end_offset, prepend=0))[0])
+    records = int(seen.log_end_offset[at])
+    waited_ms = int(np.argmax(seen.high_watermark >= records)) - at
+    budget = model.fetch_budget(config, records)
+    write_ms = budget.set_index("what").loc["follower receives and writes", "most_ms"]
+    rate = load.follower_bytes_per_s(config, 2)
+    assert waited_ms == 14 + -(-records * 500 * 1000 // rate) <= 14 + write_ms
+    assert title(model.plot_budget(budget)).startswith("A round of a fetcher: ")
+
+
+def test_a_cell_is_drawn_with_its_threads():
+    ax = model.plot_cell(SMALL.with_(num_replica_fetchers=2, partitions=30))
+    start = "One of 3 cells: 4 threads read from broker 1, which checks the ISR"
+    assert title(ax).startswith(start)
+    texts = [text.get_text() for text in ax.texts]
+    assert texts.count("a thread fetches 5 partitions: 2 ms") == 4
+
+
+@pytest.mark.parametrize("version", ["0.8.2", "1.1", "2.5", "3.3", "4.1"])
+def test_engine_and_fleet_tell_one_scene_alike(version):
+    """The fleet's followers write for 1 ms, which may come twice before they are in the ISR."""
+    stalls = {"stall_s": 40, "stall_every_s": 60}
+    scene = SMALL.with_(version=version, fetch_latency_ms=5, minutes=3, **stalls)
+    both = model.compared(scene).set_index("answer")
+    late = both["fleet"] - both["engine"]
+    leaves, joins = late.filter(like="leaves"), late.filter(like="joins")
+    assert len(leaves) >= len(joins) >= 3
+    assert (leaves == 0).all()
+    assert joins.between(0, 2).all()
+    assert both.loc["produces acknowledged", "engine"] > 100
+    assert late["produces acknowledged"] == late["100% wait at most: class of ms"] == 0
+
+
+def test_a_finer_clock_is_the_same_fleet():
+    calm = SMALL.with_(load="steady")
+    events = [fleet.simulate_local(c).to_pandas() for c in (calm, model.finer(calm))]
+    coarse, fine = (rows.loc[rows["kind"].str.startswith("isr_"), "ts_ms"] for rows in events)
+    assert len(coarse) == len(fine) > 10
+    assert np.abs(fine.to_numpy() / 10 - coarse.to_numpy()).max() < 50
+
+
+def test_smaller_records_are_the_same_bytes():
+    small = model.smaller(SMALL.with_(version="0.8.2"))
+    for name in ("records_per_s", "burst_records"):
+        assert (
+            getattr(small, name) * small.record_bytes == getattr(SMALL, name) * SMALL.record_bytes
+        )
+    assert small.lag_messages == 40_000
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_written_trace_is_the_drawn_load(tmp_path, ending):
+    path = fleet.write_trace(SMALL, tmp_path / f"mine.{ending}")
+    drawn = load.arrivals(SMALL, np.arange(SMALL.partitions))
+    config = SMALL.with_(load="trace", trace_file=path)
+    shares = recorded.recording(config).by_leader.values()
+    times = np.sort(np.concatenate([share.arrivals.ts_ms for share in shares]))
+    assert times.tolist() == (drawn.ts_ms - drawn.ts_ms[0]).tolist()
+    assert sum(share.arrivals.records.sum() for share in shares) == drawn.records.sum()
+    assert all((share.record_bytes == SMALL.record_bytes).all() for share in shares)
+
+
+def test_a_trace_that_cannot_be_written_says_why(tmp_path):
+    with pytest.raises(ValueError, match=r"must end in \.csv or \.parquet"):
+        fleet.write_trace(SMALL, tmp_path / "x.txt")
+    with pytest.raises(ValueError, match="no load"):
+        fleet.write_trace(SMALL.with_(load="steady", records_per_s=0))
+
+
+@pytest.fixture
+def answered():
+    """Answers of a base, its checks and two seeds: only fencing and one latency matter."""
+    names = [model.BASE, *(check.name for check in model.CHECKS), "seed 2", "seed 3"]
+    data = pd.DataFrame(100.0, index=names, columns=list(model.ANSWERS))
+    data.loc["seed 2"], data.loc["seed 3"] = 80.0, 110.0
+    data.loc["stalled brokers fenced", "under-replicated"] = 170.0
+    data.loc["clock ten times finer", ["p50", "old shrinks"]] = [50.0, 101.0]
+    data.loc["messages 1 ms, not 2", "p99"] = 70.0  # not more than a class below the seeds
+    return data
+
+
+def test_what_is_beyond_the_seeds_is_named(answered):
+    percent = model.sensitivity(answered)
+    beyond = model.beyond(percent).set_index("answer")
+    assert beyond.loc["new shrinks"].tolist() == ["-20 to +10 %", "none"]
+    assert beyond["beyond them"][["under-replicated", "p50", "p99"]].tolist() == [
+        "stalled brokers fenced +70 %", "clock ten times finer -50 %", "none",
+    ]  # fmt: skip
+    finding = model.finding(percent)
+    assert "by 1.0 % at the most, another seed by up to 20 %" in finding
+    assert "median wait by -50 %" in finding and "under-replicated by +70 %" in finding
+    ax = model.plot_sensitivity(percent, {"old": "0.8.2", "new": "4.1"})
+    assert title(ax).startswith("A finer clock changes shrinks by 1.0 %")
+    assert len(model.of_seeds(answered)) == 3
+
+
+def test_answers_are_in_units_of_the_base():
+    runs = [c.run for c in model.fleets(model.bases(SMALL, "0.8.2"), seeds=2)]
+    assert len(runs) == len(set(runs)) == 3 * (2 + len(model.CHECKS))
+    alarms = pd.DataFrame({"run": runs, "minutes": 60.0, "shrinks_per_hour": 7.0})
+    absences = pd.DataFrame({"run": runs, "under_replicated_ms": 180_000})
+    latency = pd.DataFrame({"run": runs, "p50_ms": 50, "p99_ms": 80})
+    answers = model.answers(alarms, absences, latency)
+    assert answers.loc["base"].tolist() == [7.0, 7.0, 3.0, 50.0, 80.0, 50.0]
+    assert answers.loc["clock ten times finer"].tolist() == [70.0, 70.0, 3.0, 5.0, 8.0, 5.0]
+
+
+def test_bursts_that_come_together_coincide():
+    alone = model.coincidences(SMALL.with_(partitions=1))
+    assert alone["leaders_at_once"].tolist() == [0, 1]
+    assert alone["percent_of_time"].sum() == pytest.approx(100)
+    hit = model.coincidences(SMALL.with_(load="together", burst_share=1.0))
+    assert hit["leaders_at_once"].tolist() == [0, 1, 2, 3]
+    assert hit["percent_of_time"].tolist()[1:3] == [0, 0]
+    assert hit["percent_of_time"][3] > 0
+
+
+def test_retries_lengthen_the_mean_by_what_was_held():
+    latency = pd.DataFrame({"run": ["a", "b"], "count": [100, 50], "p50_ms": 5})
+    rows = ("a", "NOT_ENOUGH_REPLICAS", 12), ("a", "DELIVERY_TIMEOUT", 2)
+    bound = model.retry_bound(latency, table("run error produces", *rows), retry_ms=1_000)
+    assert bound["held"].tolist() == [10.0, 0.0]
+    assert bound["mean_longer_by_ms"].tolist() == [100.0, 0.0]
+
+
+def test_loads_are_drawn_by_time():
+    swing = SMALL.with_(minutes=1440, load="steady", batch_every_ms=60_000, daily_swing=0.9)
+    ax = model.plot_loads([swing.with_(name="swing")])
+    (line,) = ax.lines
+    assert 12 < line.get_xdata()[np.argmax(line.get_ydata())] < 18
+    assert "swing 1." in title(ax) or "swing 2." in title(ax)

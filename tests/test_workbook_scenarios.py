@@ -1,0 +1,349 @@
+"""What notebooks 08 to 11 show of scenarios, as numbers and titles, and their controls."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+from matplotlib.axes import Axes
+
+from isrlab.closeups import batching
+from isrlab.engine.choices import HighWatermarkSet
+from isrlab.engine.versions import PRESETS, KafkaVersion
+from isrlab.show import bands, controls, offsets
+from isrlab.workbook import in_or_out_of_sync as in_or_out
+from isrlab.workbook import last_replica_standing as standing
+from isrlab.workbook import telling_the_cluster as telling
+from isrlab.workbook import the_ladder as ladder
+from isrlab.world import scenario
+
+CHANGE = "isr_change_told"
+PROPOSED = {"expand_waits_under_min_isr": True}  # KAFKA-19996, in no release
+ONE_BROKER = (
+    "partition replicas=1\nproduce 1 m1 acks=1\nstabilize\nkill 1\nelect\nadvance 4s\nstart 1"
+)
+LOSSES = {
+    "acks=1": {"one": "2 records lost", "two": "writes go on", "three": "writes go on"},
+    "acks=all": {"one": "writes go on", "two": "1 record lost", "three": "writes stop"},
+}
+
+
+def play(name, version=None):
+    return scenario.play(scenario.read(name), version=version)
+
+
+def change(version=None):
+    return play(CHANGE, version)
+
+
+def title_of(drawn):
+    return drawn.get_title(loc="left") if isinstance(drawn, Axes) else drawn.get_suptitle()
+
+
+# What each picture says
+
+TITLES = {
+    "Leaves the ISR: 0.9.0": lambda: in_or_out.plot_clocks({"0.9.0": play("steady_producer")}),
+    "19 ISR changes in 3.7, 1 in 3.6":
+        lambda: in_or_out.plot_bands({v: play("flapping", v) for v in ("3.7", "3.6")}),
+    "Out of the ISR for 616.0 s in 2.0, for 26.0 s in 2.1":
+        lambda: in_or_out.plot_bands({v: play("idle_topic", v) for v in ("2.0", "2.1")}),
+    "The same stall: gone after 12.6 s on average in 2.4, after 37.5 s in 2.5":
+        lambda: in_or_out.plot_evictions({"2.4": [10_100, 15_000], "2.5": [30_100, 45_000]}),
+    "1 ISR change: every broker knows after 7.51 s": lambda: telling.plot_sequence(change()),
+    "1 ISR change: 1 not told to all by the end": lambda: telling.plot_sequence(change("0.8.2")),
+    "1 ISR change: every broker knows after 7.51 s (metadata out of date 24% of the time)":
+        lambda: telling.plot_knowledge(change()),
+    "2.5: 6 looks at the ISR, 1 change asked for: 1 stored, 0 refused":
+        lambda: telling.plot_flow(change()),
+    "Until every broker knows: up to 7 s in 2.6":
+        lambda: telling.plot_delays({"2.6": {"": [5_000, 7_000]}, "0.8.2": {"": [inf]}}),
+    "1 change in 1 request, one at a time: a waits longest, 100 ms":
+        lambda: telling.plot_batches({"a": 10}, batching.play("3.7", {"a": 10})),
+    "3.7: the committed m1 survives; 4 s without a leader":
+        lambda: standing.plot_candidates(scenario.play(ONE_BROKER, version="3.7"), "m1"),
+    "acks=all loses least: 1 record in 3 failures; writes stop in 1 more":
+        lambda: standing.plot_table(LOSSES),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("title", TITLES)
+def test_a_picture_says_what_it_shows(title):
+    assert title_of(TITLES[title]()) == title
+
+
+@pytest.mark.parametrize(
+    ("make", "value"),
+    [
+        (lambda: in_or_out.hang_slider("2.4", 3), 4),
+        (lambda: telling.version_choice(("2.5", "3.7"), scenario.read(CHANGE), "2.5"), "3.7"),
+    ],
+)
+def test_a_control_draws_anew(make, value):
+    control, picture = make().children
+    before = bytes(picture.value)
+    control.value = value
+    assert bytes(picture.value).startswith(b"\x89PNG")
+    assert bytes(picture.value) != before
+
+
+# 08: in or out of sync
+
+
+@pytest.mark.parametrize(
+    ("version", "least", "most"),
+    [("0.8.2", 10, 20), ("0.9.0", 10, 20), ("0.10.2", 10, 15), ("2.4", 10, 15), ("2.5", 30, 45)],
+)
+def test_a_stalled_follower_leaves_within_the_range_and_reaches_its_upper_end(version, least, most):
+    times = in_or_out.eviction_times(version, 20)
+    assert least * 1000 < min(times) <= max(times) == most * 1000
+    assert max(times) - min(times) > 0.9 * (most - least) * 1000
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "changes"),
+    [
+        ("steady_producer", "0.8.2", 0),
+        ("steady_producer", "0.9.0", 2),  # a follower that is one fetch behind is out of sync
+        ("steady_producer", "0.10.2", 0),
+        ("saw_tooth", None, 0),
+        ("flapping", "3.6", 1),
+        ("flapping", "3.7", 19),
+        ("flapping", KafkaVersion.of("3.7").with_(**PROPOSED), 1),
+    ],
+)
+def test_how_often_the_isr_changes(name, version, changes):
+    assert in_or_out.changes(play(name, version)) == changes
+
+
+def test_an_idle_follower_at_the_log_end_stays_from_2_1_on():
+    firsts = {v: offsets.isr_of(play("idle_topic", v))[1].start_ms for v in ("2.0", "2.1")}
+    assert firsts["2.0"] == 15_000
+    assert firsts["2.1"] > 601_000
+
+
+def test_without_the_wait_for_fresh_clocks_a_returning_replica_stays_outside():
+    rule_off = KafkaVersion.of("0.10.2").with_(high_watermark_set=HighWatermarkSet.ISR)
+    assert in_or_out.time_out_ms(play("catching_up")) < 11_000
+    assert in_or_out.time_out_ms(play("catching_up", rule_off)) > 35_000
+
+
+# 09: telling the cluster
+
+
+def test_a_quiet_change_is_known_after_5_to_7_5_seconds_from_0_9_to_2_6():
+    delays = telling.quiet_delays("2.6", 6)
+    assert all(5_000 < ms <= 7_510 for ms in delays)
+    assert max(delays) - min(delays) > 1_500
+
+
+@pytest.mark.parametrize(("version", "ms"), [("0.8.2", inf), ("2.7", 5), ("3.7", 5)])
+def test_before_nobody_is_told_and_since_2_7_at_once(version, ms):
+    assert telling.quiet_delays(version, 1) == [ms]
+
+
+def test_constant_churn_is_announced_once_a_minute():
+    run = telling.churn("2.5", 3)
+    first, second = (r["ts_ms"] for r in run.events().to_pylist() if r["kind"] == "notify")
+    assert 60_000 < second - first <= 62_500
+    assert max(telling.churn_delays("2.5", 3)) > 50_000
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "taken"),
+    [
+        ("lost_race", None, {"asked": 2, "isr_commit": 1, "isr_rejected": 1}),
+        ("cached_zkversion", None, {"error BADVERSION": 10}),  # asks in vain
+        ("shrink_stall", "2.6", {"moves": 1}),
+        ("shrink_stall", "2.7", {"moves": 0}),  # to 3.0: nobody looks at the high watermark
+        ("shrink_stall", "3.1", {"moves": 1}),
+    ],
+)
+def test_which_way_a_change_went(name, version, taken):
+    flow = telling.flow(play(name, version))
+    assert {key: flow[key] for key in taken} == taken
+
+
+def test_2_7_to_3_0_wait_in_vain_and_the_stuck_loop_ends_with_repeated_orders():
+    assert play("cached_zkversion").cluster.controller.isr == (1,)
+    errors = {v: play("shrink_stall", v).cluster.requests[0].error for v in ("2.6", "2.7", "3.1")}
+    assert errors == {"2.6": None, "2.7": "REQUEST_TIMED_OUT", "3.1": None}
+
+
+@pytest.mark.parametrize("version", ["2.7", "3.0", "3.7", "4.1"])
+def test_every_error_has_a_reaction(version):
+    reactions = telling.reactions(version)
+    assert reactions["INELIGIBLE_REPLICA"] == "takes its request back"
+    assert reactions["FENCED_LEADER_EPOCH"].startswith("keeps the larger set")
+    assert reactions["UNKNOWN_SERVER_ERROR"] == "asks again at once"
+
+
+def test_a_leader_that_writes_itself_has_nothing_in_flight():
+    with pytest.raises(ValueError, match="writes ZooKeeper itself"):
+        telling.reactions("2.6")
+
+
+def test_kraft_refuses_in_its_order():
+    answers = " ".join(answer for _, answer in telling.validation_order())
+    assert answers == (
+        "NOT_CONTROLLER FENCED_LEADER_EPOCH INVALID_REQUEST INVALID_UPDATE_VERSION "
+        "INVALID_REQUEST INVALID_REQUEST INELIGIBLE_REPLICA stored"
+    )
+
+
+@pytest.mark.parametrize(
+    ("release", "failures", "sent"),
+    [("2.7", 0, [50, 150]), ("3.7", 0, [10, 110]), ("3.7", 1, [10, 160])],
+)
+def test_one_request_at_a_time_takes_all_that_waits(release, failures, sent):
+    requests = batching.play(release, {"a": 10, "b": 20, "c": 60}, 100, failures)
+    assert [request.sent_ms for request in requests] == sent
+    assert {name for request in requests for name in request.partitions} == set("abc")
+
+
+@pytest.mark.parametrize("version", [v.name for v in PRESETS.values()])
+def test_the_chart_says_what_each_version_does(version):
+    ax = telling.plot_flow(change(version))
+    words = " ".join(text.get_text() for text in ax.texts)
+    writes_itself = version in ("0.8.2", "0.9.0", "0.10.2", "0.11", "2.2", "2.4", "2.5", "2.6")
+    assert ("write ZooKeeper" in words) == writes_itself
+    assert ("nobody is told" in words) == (version == "0.8.2")
+    assert ("KAFKA-13091" in words) == (version in ("2.7", "2.8"))
+
+
+def test_metadata_is_out_of_date_from_the_stored_change_to_the_news(monkeypatch):
+    drawn = {}
+    monkeypatch.setattr(bands, "plot_bands", lambda rows, *_, **__: drawn.update(rows))
+    telling.plot_knowledge(change("2.5"))
+    spans = [(s.start_s, s.end_s, s.state) for s in drawn["broker 2 knows"] if s.end_s > 15]
+    assert spans[:2] == [(15.0, 22.51, "stale"), (22.51, 31.01, "in sync")]
+
+
+# 10: last replica standing
+
+FIRST, LAST = (list(standing.FAILURES)[part] for part in (slice(5), slice(5, None)))
+
+
+@pytest.mark.parametrize(
+    ("version", "failures", "acks", "least", "words"),
+    [
+        ("3.7", LAST, "all", 2, "1 record lost|1 record lost|1 record lost"),
+        ("4.1", LAST, "all", 2, "writes stop|writes stop|1 record lost"),
+        *(
+            (version, FIRST, *rest)
+            for version in ("0.8.2", "2.5", "4.1")
+            for rest in (
+                ("1", 2, "go on|go on|go on|1 record lost|go on"),
+                ("all", 1, "go on|go on|go on|stop|go on"),
+                ("all", 2, "go on|go on|stop|stop|go on"),
+                ("all", 3, "stop|stop|stop|stop|stop"),
+            )
+        ),
+    ],
+)
+def test_what_each_failure_brings(version, failures, acks, least, words):
+    runs = [standing.trial(version, acks, least, failure) for failure in failures]
+    outcomes = [standing.word(run).removeprefix("writes ") for run in runs]
+    assert outcomes == words.replace("writes ", "").split("|")
+
+
+@pytest.mark.parametrize(
+    ("version", "title", "last"),
+    [
+        ("3.7", "3.7: the committed m1 is lost", "★ ISR\nno m1"),
+        ("4.1", "4.1: the committed m1 survives", "ISR\nhas m1"),
+    ],
+)
+def test_candidates_are_drawn_change_by_change(version, title, last):
+    ax = standing.plot_candidates(play("last_replica_standing", version), "m1")
+    assert title_of(ax) == title
+    words = [text.get_text() for text in ax.texts]
+    assert (words[0], words[len(ax.get_xticks()) - 1]) == ("★ ISR\nhas m1", last)  # of broker 1
+
+
+# 11: the ladder. Each schedule does its harm exactly in the generations that its issue names
+
+LETTERS = {"s": "safe", "l": "lost", "d": "diverged", "f": "flapping", "x": "stalled"}
+ROWS = {  # columns A to O, and the very release that repairs it
+    "message_burst": ("fssssssssssssss", "0.9.0-0.10.1"),
+    "steady_with_pauses": ("sfsssssssssssss", "0.10.2"),
+    "loss_three_replicas": ("lllssssssssssss", "0.11-1.0"),
+    "divergence_power_loss": ("dddllllllllllls", "0.11-1.0"),
+    "real_offsets": ("dddllllllllllll", "0.11-1.0"),
+    "fast_leader_change": ("ddddlllllllllll", "2.0.0"),
+    "joined_too_early": ("llllsssssssssss", "2.0.1"),
+    "idle_pauses": ("ffffsssssssssss", "2.1"),
+    "stalled": ("ssssssssxxsssss", "3.1"),
+    "flapping": ("sssssssssssssff", ""),
+    "last_replica_standing": ("lllllllllllllls", "4.1-4.3"),
+}
+
+
+@pytest.fixture(scope="module")
+def matrix():
+    return ladder.climb()
+
+
+def test_words_of_every_cell(matrix):
+    for rung in ladder.RUNGS:
+        words = [LETTERS[letter] for letter in ROWS[rung.scenario][0]]
+        expected = dict(zip([v.name for v in PRESETS.values()], words, strict=True))
+        assert matrix[rung.label] == expected, rung.scenario
+
+
+def test_repairs_to_the_very_release(matrix):
+    repairs = ladder.repairs(matrix)
+    releases = {rung.scenario: repairs[rung.label] for rung in ladder.RUNGS}
+    assert releases == {name: release for name, (_, release) in ROWS.items()}
+    assert ladder.finding(matrix).startswith("10 of 11 issues are repaired in Kafka 4.1; 2 of")
+
+
+def test_stalled_2_8_to_3_0_and_the_next_append_ends_it():
+    assert ladder.word(play("stalled", "3.0")) == "stalled"
+    again = scenario.read("stalled").replace("consume 1\n", "produce 1 m2 acks=1\nconsume 1\n")
+    run = scenario.play(again, version="3.0")
+    assert not ladder.is_stalled(run)
+    assert "reads up to offset 2" in run.printed
+
+
+def test_the_proposed_rule_ends_the_flapping():
+    proposed = KafkaVersion.of("4.1").with_(**PROPOSED)
+    assert ladder.word(ladder.play("flapping", proposed)) == "safe"
+    assert ladder.flapping(ladder.play("flapping", "4.1"))[2] >= ladder.FLAPS
+
+
+def test_unknown_schedule_names_the_known():
+    with pytest.raises(ValueError, match="known: message_burst"):
+        ladder.play("nothing", "3.7")
+
+
+def test_real_offsets():
+    old, new = (ladder.play("real_offsets", v) for v in ("0.9.0", "0.11"))
+    assert old.outcome.diverged == ((2, 1_239_740_602),)
+    assert len(old.outcome.lost) == len(new.outcome.lost) == 1_239_742_830 - 1_239_740_602
+    assert new.outcome.diverged == ()
+    ax = ladder.plot_extents(old)
+    assert [[bar.get_width() for bar in bars] for bars in ax.containers] == [
+        [2902, 602], [0, 2228], [0, 72],
+    ]  # fmt: skip
+    assert "other records from 1,239,740,602" in [text.get_text() for text in ax.texts]
+    with pytest.raises(scenario.ScriptError, match="-5"):
+        scenario.play("partition replicas=1,2 start=-5")
+
+
+@pytest.mark.parametrize("name", ["stalled", "flapping", "real_offsets"])
+def test_every_kind_of_cell_is_drawn_under_its_sentence(name):
+    run = ladder.play(name, "0.9.0")
+    drawn = ladder.plot_cell(name, run)
+    assert title_of(drawn) == ladder.sentence(run)
+    assert len(controls.png(drawn)) > 1_000
+
+
+def test_the_chooser_opens_a_cell(matrix):
+    schedules, versions, text, picture = ladder.cell_chooser(matrix, "stalled", "2.7").children
+    before = picture.value
+    versions.value = "3.1"
+    assert picture.value != before
+    assert "Safe in 3.1" in text.value
+    schedules.value = "loss_three_replicas"
+    assert "Safe in 3.1" in text.value

@@ -104,7 +104,7 @@ class LogSegment:
     batches: tuple[Batch, ...] = ()
     positions: tuple[int, ...] = ()
     index: tuple[IndexEntry, ...] = ()
-    bytes_since_last_index_entry: int = 0
+    unindexed_bytes: int = 0  # written since the last index entry
 
     @property
     def size_bytes(self) -> int:
@@ -127,19 +127,15 @@ class LogSegment:
             raise ValueError(f"offset {last} overflows a segment of base {self.base_offset}")
         if batches[0].base_offset < self.next_offset:
             raise ValueError(f"offset {batches[0].base_offset} was written before")
-        index, since = self.index, self.bytes_since_last_index_entry
+        index, since = self.index, self.unindexed_bytes
         if since > self.index_interval_bytes:
             if len(index) == self.max_index_entries:
                 raise ValueError(f"the index is full ({len(index)} entries)")
             index, since = (*index, self._entry(self.size_bytes, *batches)), 0
         *starts, end = accumulate((b.size_bytes for b in batches), initial=self.size_bytes)
-        return replace(
-            self,
-            index=index,
-            batches=(*self.batches, *batches),
-            positions=(*self.positions, *starts),
-            bytes_since_last_index_entry=since + end - self.size_bytes,
-        )
+        since += end - self.size_bytes
+        written = replace(self, batches=self.batches + batches, unindexed_bytes=since)
+        return replace(written, index=index, positions=(*self.positions, *starts))
 
     def _entry(self, position: int, *batches: Batch) -> IndexEntry:
         first, last = batches[0].base_offset, batches[-1].last_offset
@@ -252,9 +248,9 @@ class SegmentedLog:
         is_large = active.size_bytes + sum(b.size_bytes for b in batches) > self.segment_bytes
         is_full = len(active.index) == active.max_index_entries
         if active.batches and (is_far or is_large or is_full):
-            older, base, most = [*older, active], batches[0].base_offset, active.max_index_entries
-            interval, is_last = active.index_interval_bytes, active.indexes_last_offset
-            active = LogSegment(base, interval, is_last, most)
+            options = active.index_interval_bytes, active.indexes_last_offset
+            older.append(active)
+            active = LogSegment(batches[0].base_offset, *options, active.max_index_entries)
         return replace(self, segments=(*older, active.append(*batches)))
 
     def place_of(self, offset: int) -> tuple[int, int]:
@@ -286,12 +282,12 @@ class SegmentedLog:
         if start >= bound:
             return answer
         base, position = self.place_of(bound)
+        may_exceed = min_one_message and rules.has_min_one_message
         for segment in self._from(start):
             end = position if base == segment.base_offset else None
             if not rules.bounds_by_position:
                 last = segment.locate(bound)
                 end = segment.positions[last.found] if last else None
-            may_exceed = min_one_message and rules.has_min_one_message
             if read := segment.read(start, max_bytes, end, may_exceed):
                 return answer._replace(size_bytes=read.size_bytes, batches=read.batches)
         return answer

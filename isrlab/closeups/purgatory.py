@@ -287,21 +287,19 @@ class Purgatory:
 
     def _complete(self, done: Sequence[Completion]) -> Step:
         timer, waiting = self.timer, dict(self.waiting)
-        for completion in done:
-            timer = timer.cancel(completion.operation.id)
-            del waiting[completion.operation.id]
+        for operation, *_ in done:
+            timer = timer.cancel(operation.id)
+            del waiting[operation.id]
         return replace(self, timer=timer, waiting=waiting), tuple(done)
 
     def _purge(self) -> Purgatory:
-        delayed, timer = len(self.timer.tasks), self.timer
+        delayed, timer, most = len(self.timer.tasks), self.timer, self.purge_interval
+        is_long = self.estimated_operations - delayed > most
         if isinstance(timer, PolledQueue):
-            is_long = self.watched >= self.purge_interval
-            if delayed >= self.purge_interval:
-                timer = PolledQueue(tuple(t for t in timer.tasks if t.id in self.waiting))
-        else:
-            is_long = self.estimated_operations - delayed > self.purge_interval
-        purged = replace(self, timer=timer)
+            is_long = self.watched >= most
+            kept = tuple(task for task in timer.tasks if task.id in self.waiting)
+            timer = PolledQueue(kept) if delayed >= most else timer
         if not is_long:
-            return purged
+            return replace(self, timer=timer)
         lists = {k: tuple(i for i in ids if i in self.waiting) for k, ids in self.watchers.items()}
-        return replace(purged, watchers=lists, estimated_operations=delayed)
+        return Purgatory(timer, self.waiting, lists, delayed, most)

@@ -155,9 +155,10 @@ class LogSegment:
         if self.batches and entry.position not in self.positions:
             raise ValueError(f"corrupt index: no batch begins at byte {entry.position}")
         first = bisect.bisect_left(self.positions, entry.position)
-        scanned = range(first, len(self.batches))
-        found = next((i for i in scanned if self.batches[i].last_offset >= offset), None)
-        return None if found is None else Lookup(entry, first, found)
+        for number, batch in enumerate(self.batches[first:], start=first):
+            if batch.last_offset >= offset:
+                return Lookup(entry, first, number)
+        return None
 
     def read(
         self, start: int, max_bytes: int, end: int | None = None, min_one_message: bool = False
@@ -234,9 +235,9 @@ class SegmentedLog:
         """The offset that `reader` may read up to; raises ValueError if there is no such reader."""
         if reader not in self.rules.readers:
             raise ValueError(f"this release has no reader {reader.name}")
-        if reader in (Reader.FOLLOWER, Reader.DEBUGGING):
-            return self.log_end_offset
-        return self.high_watermark if reader == Reader.CONSUMER else self.last_stable_offset
+        if reader == Reader.READ_COMMITTED:
+            return self.last_stable_offset
+        return self.high_watermark if reader == Reader.CONSUMER else self.log_end_offset
 
     def append(self, *batches: Batch) -> SegmentedLog:
         """The log with one more write, in a new segment if the last one has no room for it.
@@ -256,8 +257,7 @@ class SegmentedLog:
     def place_of(self, offset: int) -> tuple[int, int]:
         """(base offset of the segment, byte position) of an offset of the log or of its end."""
         for segment in self._from(offset):
-            lookup = segment.locate(offset) if offset < self.log_end_offset else None
-            if lookup:
+            if lookup := segment.locate(offset):
                 return segment.base_offset, segment.positions[lookup.found]
         return self.segments[-1].base_offset, self.segments[-1].size_bytes
 
@@ -302,8 +302,7 @@ def read_partitions(
     batch does not fit gets nothing. Before KIP-74 there was no limit for the response.
     Source: readFromLocalLog, RM 0.10.2.2:598-610.
     """
-    answers: list[LogRead] = []
-    left = response_max_bytes
+    answers, left = list[LogRead](), response_max_bytes
     for log, reader, start, max_bytes in asked:
         is_shared, is_first = log.rules.has_min_one_message, not any(a.size_bytes for a in answers)
         limit = min(max_bytes, left) if is_shared else max_bytes

@@ -94,12 +94,9 @@ def _draw_wheels(ax: PolarAxes, timer: Timer, now_ms: int) -> None:
 def wheel_slider(timer: Timer, until_ms: int) -> widgets.VBox:
     """A slider through time, in ms; the wheels are redrawn as the reader moves it."""
     slider = widgets.IntSlider(0, 0, until_ms, description="ms", layout={"width": "560px"})
-
-    def draw() -> Figure:
-        before = timer.advance(slider.value - 1)[0] if slider.value else timer
-        return plot_turning(before, [slider.value])
-
-    return controls.redrawn((slider,), draw)
+    return controls.redrawn(
+        (slider,), lambda: plot_turning(timer.advance(slider.value - 1)[0], [slider.value])
+    )
 
 
 # Parked fetches of a run

@@ -313,18 +313,16 @@ def validation_order(version: str = "3.7") -> list[tuple[str, str]]:
 
 def plot_batches(submitted: Mapping[str, int], requests: Sequence[Request]) -> Axes:
     """Each partition's change: how long it waits to be sent, and which request takes it."""
-    rows: dict[str, list[bands.Span]] = {name: [] for name in submitted}
-    ready = dict(submitted)
+    rows, ready = {name: list[bands.Span]() for name in submitted}, dict(submitted)
     for nth, request in enumerate(requests):
         sent_s, answered_s = request.sent_ms / 1000, request.answered_ms / 1000
         text = f"request {nth + 1}{' fails' if request.error else ''}"
         for name in request.partitions:
-            rows[name].append(bands.Span(ready[name] / 1000, sent_s, "waits"))
-            rows[name].append(bands.Span(sent_s, answered_s, style.SERIES[nth % 6], text))
+            sent = bands.Span(sent_s, answered_s, style.SERIES[nth % 6], text)
+            rows[name] += bands.Span(ready[name] / 1000, sent_s, "waits"), sent
             ready[name] = request.answered_ms
-    waits = {name: ready[name] - ms for name, ms in submitted.items()}
-    last = max(waits, key=waits.__getitem__)
+    last = max(submitted, key=lambda name: ready[name] - submitted[name])
     title = f"{style.counted(len(submitted), 'change')} in "
     title += f"{style.counted(len(requests), 'request')}, one at a time: "
-    title += f"{last} waits longest, {waits[last]} ms"
+    title += f"{last} waits longest, {ready[last] - submitted[last]} ms"
     return bands.plot_bands(rows, title, legend={"waits": "waits to be sent"})

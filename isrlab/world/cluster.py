@@ -20,7 +20,6 @@ from operator import attrgetter
 from isrlab.engine import broker as broker_machine
 from isrlab.engine import controller as controller_machine
 from isrlab.engine import messages as m
-from isrlab.engine.choices import IsrWrite
 from isrlab.engine.controller import Controller
 from isrlab.engine.frozen import replace
 from isrlab.engine.log import Log
@@ -70,7 +69,6 @@ class Cluster:
         self.out_of_reach: dict[int, int] = {}  # broker -> since when the controller hears nothing
         self.requests: list[Request] = []
         self.clean: set[int] = set()  # brokers whose last shutdown left its marker
-        self.writes_zookeeper = self.version.isr_write <= IsrWrite.ZOOKEEPER_NOTIFY
         stored = PartitionState(leader or replicas[0], replicas if isr is None else isr)
         self.controller = Controller(self.version, self.settings, replicas, stored)
         self.observer = Observer(self)
@@ -141,7 +139,7 @@ class Cluster:
                 self._answer(self.requests[output.message.request], output.message.error)
             elif output.to == m.CLIENT:  # the controller answers an operator
                 self.observer.keep(Envelope(self.now_ms, source, m.CLIENT, output.message))
-            elif self.writes_zookeeper and isinstance(output.message, _ZOOKEEPER_TALK):
+            elif self.version.writes_zookeeper and isinstance(output.message, _ZOOKEEPER_TALK):
                 self.tell(source, output.to, output.message)
             else:
                 link = frozenset((source, output.to))
@@ -205,8 +203,9 @@ class Cluster:
             silent_ms = self.now_ms - self.out_of_reach.get(message.broker, self.now_ms)
             if silent_ms < self.settings.session_timeout_ms:
                 return
-        step = controller_machine.step(self.controller, message, self.now_ms)
-        self.use_controller(step, envelope)
+        self.use_controller(
+            controller_machine.step(self.controller, message, self.now_ms), envelope
+        )
 
     def use_controller(self, step: controller_machine.Step, envelope: Envelope) -> None:
         """The controller has made a step because of a message or a fault."""
@@ -266,8 +265,8 @@ class Cluster:
         self.mark(broker, f"stops ({how})")
         self.observer.note("crash", broker, replica=broker, detail={"by": how})
 
-    def kill(self, broker: int, how: str) -> None:
-        """The process dies, and its peers see that; the controller does not."""
+    def kill(self, broker: int, how: str = "hard_shutdown") -> None:
+        """The process dies, and its peers see that; the controller does not. Its log survives."""
         self.stop_process(broker, how)
         self.reset_connections(broker)
         self.lose_session(broker)
@@ -282,8 +281,7 @@ class Cluster:
                 self.out_of_reach[broker] = self.now_ms - timeout_ms
                 self.tell(m.CONTROLLER, m.CONTROLLER, expiry)
             else:
-                due_ms = self.now_ms + timeout_ms
-                self.post(Envelope(due_ms, m.CONTROLLER, m.CONTROLLER, expiry))
+                self.emit(m.CONTROLLER, (m.After(timeout_ms, expiry),))
 
     def reset_connections(self, broker: int) -> None:
         """Peers that wait for an answer of this broker see their connection break."""

@@ -142,17 +142,13 @@ def _ids(word: str) -> tuple[int, ...] | None:
     return numbers if all(numbers) and len(set(numbers)) == len(numbers) else None
 
 
-def _acks(word: str) -> int:
-    return m.ACKS_ALL if word == "all" else int(word)
-
-
 _PLAIN: dict[str, tuple[str, Callable[..., Any], str]] = {
     # how it looks, the value of its groups (None: wrong as well), and what is said of other words
     "TIME": (r"(\d+)(ms|s|m|h|)", _time_ms, "{!r} is no duration; for example: 500ms, 10s, 2m"),
     "COUNT": (r"0*([1-9]\d{,4})", int, "{!r} is no count between 1 and 99999"),
     "NUMBER": (r"(\d{1,18})", int, "{!r} is no whole number of at most 18 digits"),
     "IDS": (r"([\d,]+)", _ids, "{!r} is no list of different broker ids such as 1,2,3"),
-    "ACKS": (r"(all|-1|\d+)", _acks, "acks={} is none of 0, 1, all"),
+    "ACKS": (r"all|(-1|\d+)", lambda acks: int(acks or m.ACKS_ALL), "acks={} is none of 0, 1, all"),
     "NAME": (r"(.*)", str, ""),
     "VERSION": (r"(.*)", KafkaVersion.of, ""),
 }
@@ -303,13 +299,11 @@ def _trace(run: Run, what: str) -> None:
     run.is_tracing, run.shows_isr_only = what == "on", what == "isr"
 
 
-_TYPES = {
-    f.name.replace("_", "."): "true|false" if f.type in (bool, "bool") else "NUMBER"
-    for f in fields(Settings)
-}
-_SETTINGS = "leader=IDS replicas=IDS isr=IDS latency=TIME start=NUMBER " + " ".join(
-    f"{name}={'TIME' if name.endswith('.ms') else kind}" for name, kind in _TYPES.items()
-)
+_SETTINGS = "leader=IDS replicas=IDS isr=IDS latency=TIME start=NUMBER"
+for setting in fields(Settings):
+    kind = "TIME" if setting.name.endswith("_ms") else "NUMBER"
+    kind = "true|false" if setting.type == "bool" else kind
+    _SETTINGS += f" {setting.name.replace('_', '.')}={kind}"
 _PRODUCE_OPTIONS = "count=COUNT acks=ACKS every=TIME for=TIME"
 _TWO = f"{_ONE_OF_TWO} {_ONE_OF_TWO}"
 COMMANDS: dict[str, Form] = {
@@ -324,7 +318,7 @@ COMMANDS: dict[str, Form] = {
     "advance": Form(_on(Cluster.advance), "TIME"),
     "pause": Form(_on(faults.pause), "LIVE [process|fetcher]"),
     "resume": Form(_on(faults.resume), "PAUSED"),
-    "kill": Form(_on(faults.hard_shutdown), "LIVE"),
+    "kill": Form(_on(Cluster.kill), "LIVE"),
     "power_loss": Form(_on(faults.power_loss), _MACHINE),
     "clean_shutdown": Form(_on(faults.clean_shutdown), "LIVE"),
     "hard_bounce": Form(_on(faults.hard_bounce), "LIVE|controller"),

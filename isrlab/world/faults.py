@@ -19,8 +19,7 @@ from isrlab.world.frames import Envelope, Fault
 
 def clean_shutdown(cluster: Cluster, broker: int) -> None:
     """The broker moves its leadership, leaves the ISR, flushes its log and stops."""
-    live = cluster.brokers[broker]
-    cluster.brokers[broker] = replace(live, is_shutting_down=True)
+    cluster.brokers[broker] = replace(cluster.brokers[broker], is_shutting_down=True)
     cluster.tell(broker, CONTROLLER, m.ControlledShutdown(broker))
     cluster.stabilize()
     if broker not in cluster.brokers:
@@ -30,11 +29,6 @@ def clean_shutdown(cluster: Cluster, broker: int) -> None:
     cluster.clean.add(broker)
     cluster.reset_connections(broker)
     cluster.lose_session(broker, at_once=True)
-
-
-def hard_shutdown(cluster: Cluster, broker: int) -> None:
-    """The process is killed: the page cache survives it."""
-    cluster.kill(broker, "hard_shutdown")
 
 
 def power_loss(cluster: Cluster, broker: int) -> None:
@@ -61,8 +55,8 @@ def start(cluster: Cluster, broker: int) -> None:
     cluster.start_process(broker)
     cluster.mark(broker, "starts")
     cluster.reset_connections(broker)
-    was_clean = broker in cluster.clean
-    cluster.tell(broker, CONTROLLER, m.RegisterBroker(broker, cluster.epochs[broker], was_clean))
+    process, was_clean = cluster.epochs[broker], broker in cluster.clean
+    cluster.tell(broker, CONTROLLER, m.RegisterBroker(broker, process, was_clean))
 
 
 def hard_bounce(cluster: Cluster, broker: int) -> None:
@@ -71,11 +65,11 @@ def hard_bounce(cluster: Cluster, broker: int) -> None:
     A controller fails over; one of KRaft knows its brokers from the metadata log.
     """
     if broker != CONTROLLER:
-        hard_shutdown(cluster, broker)
+        cluster.kill(broker)
         start(cluster, broker)
     elif not cluster.version.kraft:
-        live = [b for b in cluster.controller.alive if b.id not in cluster.out_of_reach]
-        _fail_over(cluster, tuple(live))
+        known = cluster.controller.alive
+        _fail_over(cluster, tuple(b for b in known if b.id not in cluster.out_of_reach))
 
 
 def clean_bounce(cluster: Cluster, broker: int) -> None:
@@ -129,8 +123,7 @@ def degraded_network(cluster: Cluster, machine: int, other: int, latency_ms: int
 
 def flush(cluster: Cluster, broker: int) -> None:
     """The operating system writes the log's dirty pages back to disk."""
-    live = cluster.brokers.get(broker)
-    if live is not None:
+    if (live := cluster.brokers.get(broker)) is not None:
         cluster.brokers[broker] = replace(live, log=live.log.flush())
     cluster.disks[broker] = cluster.disks[broker].flush()
 
@@ -146,8 +139,9 @@ def elect(cluster: Cluster, kind: str = "") -> None:
 
 def _fail_over(cluster: Cluster, live: tuple[m.BrokerInfo, ...]) -> None:
     step = controller_machine.fail_over(cluster.controller, live)
-    fault = Envelope(cluster.now_ms, CONTROLLER, CONTROLLER, Fault("fails over"))
-    cluster.use_controller(step, fault)
+    cluster.use_controller(
+        step, Envelope(cluster.now_ms, CONTROLLER, CONTROLLER, Fault("fails over"))
+    )
 
 
 def _return(cluster: Cluster, broker: int) -> None:

@@ -61,17 +61,11 @@ class Observer:
     ) -> None:
         """Note the events of one step of one broker."""
         role, log = after.role, after.log
-        at: dict[str, Any] = {
-            "broker": after.id,
-            "leader_epoch": role.leader_epoch if role else None,
-            "partition_epoch": role.partition_epoch if role else None,
-            "high_watermark": log.high_watermark,
-            "log_end_offset": log.log_end_offset,
-            "isr": role.isr if isinstance(role, Leader) else None,
-        }
-        if isinstance(role, Follower) and not (
-            isinstance(before.role, Follower) and before.role.leader == role.leader
-        ):
+        at: dict[str, Any] = {"broker": after.id, "log_end_offset": log.log_end_offset}
+        at["high_watermark"] = log.high_watermark
+        of_role = ("leader_epoch", "partition_epoch", "isr")  # a follower has no ISR
+        at |= {name: getattr(role, name, None) for name in of_role}
+        if isinstance(role, Follower) and getattr(before.role, "leader", None) != role.leader:
             self.note("follower", **at, replica=role.leader)
         if isinstance(role, Leader):
             self._compare_leaders(before.role, role, message, at)

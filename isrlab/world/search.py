@@ -61,9 +61,7 @@ class Schedule:
         running = [b for b in live if b not in cluster.paused]
         power_fails_at = cluster.replicas if "power" in faults else ()
         waiting = links_with_messages(cluster)
-        pairs = [
-            (a, b) for a in cluster.replicas for b in (*cluster.replicas, 0) if a < b or b == 0
-        ]
+        pairs = [(a, b) for a in cluster.replicas for b in (*cluster.replicas, 0) if a < b or not b]
         links = {f"{a} {address(b)}": cluster.is_cut(a, b) for a, b in pairs}
         stops = ("kill", "clean_shutdown", "hard_bounce", "clean_bounce")
         offers = [

@@ -59,8 +59,6 @@ class Wait(NamedTuple):
     """How long some produces with acks=all waited; in fleets, the least of a class."""
 
     run: str
-    ts_ms: int
-    leader: int
     latency_ms: int
     produces: int
 
@@ -118,7 +116,7 @@ def evictions(events: pa.Table, end_ms: int | None = None) -> list[Absence]:
 def waits(events: pa.Table) -> list[Wait]:
     """What the rows of kind `latency` and, of a scenario, `produce_ack` say of acks=all."""
     return [
-        Wait(r["run"], r["ts_ms"], r["broker"], int(d["latency_ms"]), int(d.get("count", 1)))
+        Wait(r["run"], int(d["latency_ms"]), int(d.get("count", 1)))
         for r in _rows(events, "latency", "produce_ack")
         if (d := r["detail"]).get("acks") == "-1" and "latency_ms" in d
     ]

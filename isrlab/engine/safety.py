@@ -71,11 +71,10 @@ def high_watermark_never_back(view: View) -> str | None:
     """A leader's high watermark never goes back within its epoch."""
     for number, broker in view.brokers.items():
         before = view.before.get(number)
-        if before is None or _reign(before) is None or _reign(before) != _reign(broker):
-            continue
-        old, new = before.log.high_watermark, broker.log.high_watermark
-        if new < old:
-            return f"leader {number} moved its hw back from {old} to {new}"
+        if before and _reign(before) and _reign(before) == _reign(broker):
+            old, new = before.log.high_watermark, broker.log.high_watermark
+            if new < old:
+                return f"leader {number} moved its hw back from {old} to {new}"
     return None
 
 

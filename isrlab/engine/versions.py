@@ -146,9 +146,8 @@ class KafkaVersion:
 
     def with_(self, **choices: object) -> KafkaVersion:
         """The same generation with some choices switched by hand, named so that it shows."""
-        unknown_rules = sorted(set(choices) - set(RULES))
-        if unknown_rules:
-            raise ValueError(f"unknown rule {unknown_rules[0]!r}; known: {', '.join(RULES)}")
+        for rule in sorted(set(choices) - set(RULES)):
+            raise ValueError(f"unknown rule {rule!r}; known: {', '.join(RULES)}")
         switched = ", ".join(f"{k}={getattr(v, 'name', v)}" for k, v in choices.items())
         return replace(self, name=f"{self.name} ({switched})", **choices)  # type: ignore[arg-type]
 
@@ -205,18 +204,18 @@ def unknown(text: object) -> str:
 
 
 def row(names: str, **changes: Any) -> dict[str, Any]:
-    """What a generation changed; `names` are its column, name, releases and tag."""
-    column, name, releases, tag = names.split(maxsplit=3)
-    first, _, last = releases.partition("-")
-    ends = [tuple(map(int, end.split("."))) for end in (first, last or first)]
+    """What a generation changed; `names` are its column, name, releases and tag, or, where the
+    last three are all one release, that once."""
+    column, name, *more = names.split(maxsplit=3)
+    releases, tag = more or (name, name)
+    ends = [tuple(map(int, end.split("."))) for end in releases.split("-")]
     named = {"column": column, "name": name, "releases": releases, "tag": tag}
-    return {**named, "first": ends[0], "last": ends[1], **changes}
+    return {**named, "first": ends[0], "last": ends[-1], **changes}
 
 
-# Some changes within a column have a row of their own (2.0.0, 3.0). Left out: 0.8.0 and 0.8.1 had
-# no min.insync.replicas; 0.11.0-1.0.1 and 1.1.0 cut nothing when both logs are without epochs
-# (KAFKA-6857: upgrades only); 2.7.0 and 2.7.1 took an answer with their own partition epoch for an
-# old one.
+# Left out: 0.8.0 and 0.8.1 had no min.insync.replicas; 0.11.0-1.0.1 and 1.1.0 cut nothing when both
+# logs are without epochs (KAFKA-6857: upgrades only); 2.7.0 and 2.7.1 took an answer with their own
+# partition epoch for an old one.
 CHANGES = (
     row("A 0.8.2 0.8.2 0.8.2.2"),
     row(
@@ -242,7 +241,7 @@ CHANGES = (
         unclean_leader_election_enable=False,
     ),
     row("D 1.1 1.1 1.1.1", keeps_last_isr_member=True),
-    row("D 2.0.0 2.0.0 2.0.0", truncation=c.Truncation.EPOCH_ITERATIVE),
+    row("D 2.0.0", truncation=c.Truncation.EPOCH_ITERATIVE),
     row(
         "E 2.0 2.0.1 2.0.1",
         expand_rule=c.ExpandRule.EPOCH_START,
@@ -259,11 +258,7 @@ CHANGES = (
     row("E 2.2 2.2-2.3 2.2.2", notices_fast_bounce=True),
     row("F 2.4 2.4 2.4.1", high_watermark_only_if_follower_moved=True, pushes_high_watermark=True),
     row("G 2.5 2.5 2.5.1", replica_lag_time_max_ms=30_000, session_timeout_ms=18_000),
-    row(
-        "H 2.6.0 2.6.0 2.6.0",
-        pushes_high_watermark=False,
-        not_leader_error="NOT_LEADER_OR_FOLLOWER",
-    ),
+    row("H 2.6.0", pushes_high_watermark=False, not_leader_error="NOT_LEADER_OR_FOLLOWER"),
     row("H 2.6 2.6.1-2.6.3 2.6.3", cleans_epochs_at_log_end=True),
     row(
         "I 2.7 2.7 2.7.2",

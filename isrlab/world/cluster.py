@@ -21,7 +21,6 @@ from isrlab.engine import broker as broker_machine
 from isrlab.engine import controller as controller_machine
 from isrlab.engine import messages as m
 from isrlab.engine.controller import Controller
-from isrlab.engine.frozen import replace
 from isrlab.engine.log import Log
 from isrlab.engine.model import Broker, Follower, Settings
 from isrlab.engine.partition import PartitionState
@@ -70,19 +69,13 @@ class Cluster:
         self.requests: list[Request] = []
         self.clean: set[int] = set()  # brokers whose last shutdown left its marker
         stored = PartitionState(leader or replicas[0], replicas if isr is None else isr)
-        self.controller = Controller(self.version, self.settings, replicas, stored)
+        alive = tuple(m.BrokerInfo(b, 0) for b in sorted(replicas))
+        self.controller = Controller(self.version, self.settings, replicas, stored, alive)
         self.observer = Observer(self)
         self.events, self.frames = self.observer.events, self.observer.frames
-        self.violations, self.committed = self.observer.violations, self.observer.committed
-        self.acknowledged = self.observer.acknowledged
-        self._boot()
-
-    def _boot(self) -> None:
-        """All brokers start at once and learn who leads."""
-        alive = tuple(m.BrokerInfo(b, 0) for b in sorted(self.replicas))
-        self.controller = replace(self.controller, alive=alive)
+        self.violations = self.observer.violations
         self.observer.compare_stored(None)
-        for number in self.replicas:
+        for number in replicas:  # all start at once and learn who leads
             self.start_process(number)
         self.emit(m.CONTROLLER, controller_machine.metadata_orders(self.controller))
         self.emit(m.CONTROLLER, controller_machine.orders(self.controller))
@@ -154,12 +147,11 @@ class Cluster:
         target = envelope.target
         if envelope.is_timer and envelope.incarnation != self.epochs.get(target):
             return
-        if not envelope.is_timer and self.is_cut(envelope.source, target):
+        is_there = target == m.CONTROLLER or target in self.brokers
+        if not is_there or self.is_cut(envelope.source, target):
             self._lose(envelope)
         elif target == m.CONTROLLER:
             self._step_controller(envelope)
-        elif target not in self.brokers:
-            self._lose(envelope)
         elif self._is_paused(envelope):
             self.held.append(envelope)
         else:
@@ -203,9 +195,8 @@ class Cluster:
             silent_ms = self.now_ms - self.out_of_reach.get(message.broker, self.now_ms)
             if silent_ms < self.settings.session_timeout_ms:
                 return
-        self.use_controller(
-            controller_machine.step(self.controller, message, self.now_ms), envelope
-        )
+        step = controller_machine.step(self.controller, message, self.now_ms)
+        self.use_controller(step, envelope)
 
     def use_controller(self, step: controller_machine.Step, envelope: Envelope) -> None:
         """The controller has made a step because of a message or a fault."""
@@ -239,7 +230,7 @@ class Cluster:
         detail["records"] = " ".join(request.ids)
         if not error:
             detail |= {"acks": str(request.acks), "latency_ms": str(waited_ms)}
-            self.acknowledged |= dict.fromkeys(request.ids, request.acks)
+            self.observer.acknowledged |= dict.fromkeys(request.ids, request.acks)
         kind = "produce_error" if error else "produce_ack"
         self.observer.note(kind, request.broker, detail=detail)
 

@@ -64,8 +64,7 @@ def print_news(run: Run) -> None:
             if run.is_tracing and entry.source != entry.target:
                 run.lines.append(words.message_line(entry))
         elif not entry.is_stored_state:
-            is_halt = entry.detail.get("by", "").startswith("halt")
-            is_loud = entry.kind not in _QUIET or is_halt
+            is_loud = entry.kind not in _QUIET or entry.detail.get("by", "").startswith("halt")
             if entry.kind in _ISR_NEWS if run.shows_isr_only else is_loud:
                 run.lines.append(words.event_line(entry))
 
@@ -90,7 +89,6 @@ def _read_words(run: Run, form: Form, given: Sequence[str]) -> list[Any]:
 
 
 def _read(run: Run, slot: str, word: str) -> Any:
-    """The value of a word in a place of a form."""
     choices = slot.split("|")
     kind = next((choice for choice in choices if choice in (*_PLAIN, *_BROKERS, "LINK")), None)
     if word in choices and word != kind:
@@ -127,9 +125,8 @@ def _read_kind(run: Run, kind: str, word: str) -> Any:
 
 def _read_options(run: Run, form: Form, given: dict[str, str]) -> dict[str, Any]:
     known = dict(option.split("=", 1) for option in form.options.split())
-    unknown = [name for name in given if name not in known]
-    if unknown:
-        raise ValueError(f"unknown option {unknown[0]!r}; known: {', '.join(known) or 'none'}")
+    for name in (name for name in given if name not in known):
+        raise ValueError(f"unknown option {name!r}; known: {', '.join(known) or 'none'}")
     return {name: _read(run, known[name], text) for name, text in given.items()}
 
 
@@ -189,11 +186,10 @@ def _partition(run: Run, options: dict[str, Any]) -> None:
     if leader not in (isr or replicas):
         raise ValueError(f"the leader {leader} is not in isr={words.ids(isr or ())}")
     version = run.forced_version or run.version or KafkaVersion.of("3.7")
-    where = (version, replicas, leader, isr, options.pop("latency", 0))
-    settings: dict[str, Any] = {"log_start_offset": options.pop("start", 0)}
+    settings = {"latency_ms": options.pop("latency", 0), "log_start_offset": options.pop("start", 0)}
     for name, value in options.items():
         settings[name.replace(".", "_")] = {"true": True, "false": False}.get(value, value)
-    run.world = Cluster(*where, **settings)
+    run.world = Cluster(version, replicas, leader, isr, **settings)
     run.next_entry, run.first_frame = len(run.world.observer.entries), len(run.world.frames) - 1
 
 
@@ -295,7 +291,6 @@ def _check(run: Run, *asked: str) -> None:
 
 
 def _trace(run: Run, what: str) -> None:
-    """Show every message (on), what changes (off), or of that only what concerns the ISR (isr)."""
     run.is_tracing, run.shows_isr_only = what == "on", what == "isr"
 
 
@@ -304,12 +299,11 @@ for setting in fields(Settings):
     kind = "TIME" if setting.name.endswith("_ms") else "NUMBER"
     kind = "true|false" if setting.type == "bool" else kind
     _SETTINGS += f" {setting.name.replace('_', '.')}={kind}"
-_PRODUCE_OPTIONS = "count=COUNT acks=ACKS every=TIME for=TIME"
 _TWO = f"{_ONE_OF_TWO} {_ONE_OF_TWO}"
 COMMANDS: dict[str, Form] = {
     "version": Form(_version, "VERSION"),
     "partition": Form(_partition, "", _SETTINGS),
-    "produce": Form(_produce, "BROKER [NAME..]", _PRODUCE_OPTIONS),
+    "produce": Form(_produce, "BROKER [NAME..]", "count=COUNT acks=ACKS every=TIME for=TIME"),
     "consume": Form(_consume, "LIVE"),
     "fetch": Form(_fetch, "LIVE"),
     "deliver": Form(partial(_on_link, Cluster.deliver), "LINK [COUNT|all]"),

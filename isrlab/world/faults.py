@@ -12,7 +12,6 @@ import dataclasses
 from isrlab.engine import controller as controller_machine
 from isrlab.engine import messages as m
 from isrlab.engine.frozen import replace
-from isrlab.engine.messages import CONTROLLER
 from isrlab.world.cluster import Cluster
 from isrlab.world.frames import Envelope, Fault
 
@@ -20,7 +19,7 @@ from isrlab.world.frames import Envelope, Fault
 def clean_shutdown(cluster: Cluster, broker: int) -> None:
     """The broker moves its leadership, leaves the ISR, flushes its log and stops."""
     cluster.brokers[broker] = replace(cluster.brokers[broker], is_shutting_down=True)
-    cluster.tell(broker, CONTROLLER, m.ControlledShutdown(broker))
+    cluster.tell(broker, m.CONTROLLER, m.ControlledShutdown(broker))
     cluster.stabilize()
     if broker not in cluster.brokers:
         return  # it has halted meanwhile
@@ -36,7 +35,7 @@ def power_loss(cluster: Cluster, broker: int) -> None:
 
     A controller dies with the brokers of its site and knows nobody when it returns.
     """
-    if broker == CONTROLLER:
+    if broker == m.CONTROLLER:
         _fail_over(cluster, ())
         return
     if broker in cluster.brokers:
@@ -50,13 +49,13 @@ def power_loss(cluster: Cluster, broker: int) -> None:
 
 def start(cluster: Cluster, broker: int) -> None:
     """The broker starts on its disk and registers with the controller."""
-    if not cluster.is_cut(broker, CONTROLLER):
+    if not cluster.is_cut(broker, m.CONTROLLER):
         cluster.out_of_reach.pop(broker, None)
     cluster.start_process(broker)
     cluster.mark(broker, "starts")
     cluster.reset_connections(broker)
     process, was_clean = cluster.epochs[broker], broker in cluster.clean
-    cluster.tell(broker, CONTROLLER, m.RegisterBroker(broker, process, was_clean))
+    cluster.tell(broker, m.CONTROLLER, m.RegisterBroker(broker, process, was_clean))
 
 
 def hard_bounce(cluster: Cluster, broker: int) -> None:
@@ -64,7 +63,7 @@ def hard_bounce(cluster: Cluster, broker: int) -> None:
 
     A controller fails over; one of KRaft knows its brokers from the metadata log.
     """
-    if broker != CONTROLLER:
+    if broker != m.CONTROLLER:
         cluster.kill(broker)
         start(cluster, broker)
     elif not cluster.version.kraft:
@@ -101,7 +100,7 @@ def network_partition(cluster: Cluster, machine: int, other: int) -> None:
     """No message passes between two machines. `other` may be the controller."""
     cluster.cuts.add(frozenset((machine, other)))
     cluster.mark(machine, f"is cut off from {other or 'the controller'}")
-    if CONTROLLER in (machine, other):
+    if m.CONTROLLER in (machine, other):
         cluster.lose_session(machine or other)
 
 
@@ -109,7 +108,7 @@ def heal(cluster: Cluster, machine: int, other: int) -> None:
     """Messages pass again. Requests that had no answer are sent anew."""
     cluster.cuts.discard(frozenset((machine, other)))
     cluster.mark(machine, f"reaches {other or 'the controller'} again")
-    if CONTROLLER in (machine, other):
+    if m.CONTROLLER in (machine, other):
         _return(cluster, machine or other)
     else:
         for broker in sorted((machine, other)):
@@ -134,24 +133,23 @@ def elect(cluster: Cluster, kind: str = "") -> None:
     for broker in sorted(cluster.out_of_reach):
         cluster.lose_session(broker, at_once=True)
     if kind:
-        cluster.tell(CONTROLLER, CONTROLLER, m.ElectLeaders(kind))
+        cluster.tell(m.CONTROLLER, m.CONTROLLER, m.ElectLeaders(kind))
 
 
 def _fail_over(cluster: Cluster, live: tuple[m.BrokerInfo, ...]) -> None:
     step = controller_machine.fail_over(cluster.controller, live)
-    cluster.use_controller(
-        step, Envelope(cluster.now_ms, CONTROLLER, CONTROLLER, Fault("fails over"))
-    )
+    fault = Envelope(cluster.now_ms, m.CONTROLLER, m.CONTROLLER, Fault("fails over"))
+    cluster.use_controller(step, fault)
 
 
 def _return(cluster: Cluster, broker: int) -> None:
     """The controller reaches the broker again: it repeats its orders, or, having given the broker
     up, waits for it to register."""
     is_silent = broker not in cluster.brokers or cluster.paused.get(broker) == "process"
-    if is_silent or cluster.is_cut(broker, CONTROLLER):
+    if is_silent or cluster.is_cut(broker, m.CONTROLLER):
         return
     cluster.out_of_reach.pop(broker, None)
     if cluster.controller.is_alive(broker):
-        cluster.emit(CONTROLLER, controller_machine.orders_for(cluster.controller, broker))
+        cluster.emit(m.CONTROLLER, controller_machine.orders_for(cluster.controller, broker))
     else:
-        cluster.tell(broker, CONTROLLER, m.RegisterBroker(broker, cluster.epochs[broker]))
+        cluster.tell(broker, m.CONTROLLER, m.RegisterBroker(broker, cluster.epochs[broker]))

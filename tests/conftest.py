@@ -6,6 +6,7 @@ import sys
 
 import matplotlib
 import pytest
+from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 from nbval.kernel import RunningKernel
 
@@ -18,6 +19,8 @@ matplotlib.use("Agg")
 # Hypothesis mixes the constants of all local modules that happen to be imported into its draws, so
 # a property met other examples alone than together with other tests. Here there are none.
 providers._get_local_constants = lambda: providers._local_constants
+settings.register_profile("isrlab", derandomize=True, deadline=None, print_blob=True)
+settings.load_profile("isrlab")
 
 
 def pytest_addoption(parser):

@@ -196,3 +196,12 @@ def test_versions_are_told_apart_by_colour_alone_and_neighbours_by_lightness():
     assert len({*colours}) == len(PRESETS)
     lightness = np.array([to_rgba(colour)[:3] for colour in colours]) @ (0.3, 0.6, 0.1)
     assert np.abs(np.diff(lightness)).min() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [(340, "340 ms"), (12_400, "12.4 s"), (59_600, "1 min"), (61_990, "1 min 2 s"),
+     (7_800_000, "2 h 10 min"), (273_600_000, "3 d 4 h")],
+)  # fmt: skip
+def test_a_duration_is_rounded_not_cut(ms, text):
+    assert style.duration(ms) == text

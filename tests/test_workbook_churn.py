@@ -160,6 +160,10 @@ def test_fleets_are_compared_in_the_titles():
     assert title(isr_churn.plot_sweep(heights)) == expected
     expected = "Most time under-replicated: 0.8.2, 3 partition-minutes"
     assert title(isr_churn.plot_under_replicated(compared())) == expected
+    assert isr_churn.finding(compared()) == (
+        "30 partitions, 60 minutes, bursts of 30,000 records in 1 s, the same for all: "
+        "0.8.2: 12 ISR shrinks, 10 false alarms; 0.9.0: 2 ISR shrinks, 0 false alarms."
+    )
     left = table(
         "run since_caught_up_ms lag_records lag_time_ms lag_messages is_false_alarm",
         ("0.8.2", 900, 5_000, 10_000, 4_000.0, True),
@@ -168,13 +172,6 @@ def test_fleets_are_compared_in_the_titles():
     drawn = title(isr_churn.plot_evictions(left))
     assert drawn.startswith("0.8.2: 1 of 2 evictions hit a follower")
     assert title(isr_churn.plot_evictions(left[:0])) == "Nobody is evicted"
-
-
-def test_the_finding_of_fleets_is_one_sentence_of_numbers():
-    assert isr_churn.finding(compared()) == (
-        "30 partitions, 60 minutes, bursts of 30,000 records in 1 s, the same for all: "
-        "0.8.2: 12 ISR shrinks, 10 false alarms; 0.9.0: 2 ISR shrinks, 0 false alarms."
-    )
 
 
 def test_the_picture_of_the_sliders_counts_as_the_questions_do():
@@ -283,15 +280,12 @@ def test_engine_and_fleet_tell_one_scene_alike(version):
     assert late["produces acknowledged"] == late["100% wait at most: class of ms"] == 0
 
 
-def test_a_finer_clock_is_the_same_fleet():
+def test_a_finer_clock_and_smaller_records_are_the_same_fleet():
     calm = SMALL.with_(load="steady")
     events = [fleet.simulate_local(c).to_pandas() for c in (calm, model.finer(calm))]
     coarse, fine = (rows.loc[rows["kind"].str.startswith("isr_"), "ts_ms"] for rows in events)
     assert len(coarse) == len(fine) > 10
     assert np.abs(fine.to_numpy() / 10 - coarse.to_numpy()).max() < 50
-
-
-def test_smaller_records_are_the_same_bytes():
     small = model.smaller(SMALL.with_(version="0.8.2"))
     for name in ("records_per_s", "burst_records"):
         assert (

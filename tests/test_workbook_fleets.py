@@ -209,15 +209,13 @@ def test_costs_are_for_each_trouble():
 
 
 def test_verdicts_and_spared_evictions_are_counted_by_run():
-    judged = table(
-        "run verdict is_right",
-        ("a", "leader 1", True), ("a", "unclear", False), ("b", "leader 1", False),
-    )  # fmt: skip
-    counts = trouble.verdict_counts(judged)
+    rows = ("a", "leader 1", True), ("a", "unclear", False), ("b", "leader 1", False)
+    counts = trouble.verdict_counts(table("run verdict is_right", *rows))
     assert list(counts) == ["right", "unclear", "wrong"]
     assert counts.to_numpy().tolist() == [[1, 1, 0], [0, 0, 1]]
-    rows = table("run is_spared is_after", ("a", True, False), ("a", False, True), ("b", False, 0))
-    assert trouble.spared_counts(rows).to_numpy().tolist() == [[2, 1, 1], [1, 0, 0]]
+    rows = ("a", True, False), ("a", False, True), ("b", False, 0)
+    counts = trouble.spared_counts(table("run is_spared is_after", *rows))
+    assert counts.to_numpy().tolist() == [[2, 1, 1], [1, 0, 0]]
 
 
 def test_what_a_trouble_costs_in_one_sentence():
@@ -281,12 +279,9 @@ def test_rejoins_are_compared_with_the_formula_and_waits_with_the_safe_one():
     assert (row["share"], row["down_s"], row["last_s"]) == (pytest.approx(0.5), 60, 61)
     assert row["formula_s"] == pytest.approx(60)
     roll = rolling.rolling(BASE, 0.5, 60, 0.75)
-    refused = table(
-        "run error produces",
-        (roll.run, "NOT_ENOUGH_REPLICAS", 7), (roll.run, "REQUEST_TIMED_OUT", 2),
-    )  # fmt: skip
+    failed = (roll.run, "NOT_ENOUGH_REPLICAS", 7), (roll.run, "REQUEST_TIMED_OUT", 2)
     under = table("run under_min_isr_ms", (roll.run, 120_000))
-    row = rolling.waits([roll], refused, under).iloc[0]
+    row = rolling.waits([roll], table("run error produces", *failed), under).iloc[0]
     assert row["wait"] == pytest.approx(0.75)
     assert row[["under_min_isr_minutes", "refused", "timed_out"]].tolist() == [2, 7, 2]
 
@@ -337,12 +332,11 @@ def test_waits_of_a_trace_are_those_that_the_fleet_counts(seen):
 
 
 def test_a_produce_is_drawn_with_the_messages_it_waits_for(seen):
-    ax = acks.plot_produce(seen, 0)
+    short, long = acks.plot_produce(seen, 0), acks.plot_produce(seen, 1)
     once = "A fetch was parked: it waits 21 ms, 2.1 times the one-way delay of 10 ms"
-    assert title_of(ax) == once
-    long = acks.plot_produce(seen, 1)
+    assert title_of(short) == once
     assert "just been answered: it waits 44 ms" in title_of(long)
-    assert len(long.texts) > len(ax.texts), "one round more"
+    assert len(long.texts) > len(short.texts), "one round more"
 
 
 def test_lag_is_rate_times_wait():

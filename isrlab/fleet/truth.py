@@ -265,7 +265,8 @@ def _steps(events: DataFrame, stalls: DataFrame, end_ms: int) -> DataFrame:
         .select(*REPLICA, "from_ms", "to_ms", F.lit(1).alias("out"), F.lit(0).alias("still"))
     )
     still = stalls.where("from_ms is not null").selectExpr("*", "0 as out", "1 as still")
-    ends = "inline(array(struct(from_ms as ts_ms, out, still), struct(to_ms, -out, -still)))"
+    ends = """inline(array(struct(from_ms as ts_ms, out, still),
+        struct(to_ms as ts_ms, -out as out, -still as still)))"""
     return (
         out.unionByName(still)
         .selectExpr(*REPLICA, ends)

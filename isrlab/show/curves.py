@@ -83,8 +83,9 @@ def plot_curves(
             style.note(ax, x, y, text, va="bottom")
     for axis, scale in (("x", scales[0]), ("y", scales[1])):
         _scale(ax, axis, scale)
-    for x, text in (marks or {}).items():
-        style.mark(ax, x, text)
+    for place, (x, text) in enumerate((marks or {}).items()):
+        is_far = ax.transAxes.inverted().transform(ax.transData.transform((x, 0)))[0] > 0.7
+        style.mark(ax, x, text, side="right" if is_far else "left", y=0.98 - 0.07 * (place % 2))
     for y, text in (limits or {}).items():
         style.limit(ax, y, text)
     if len(curves) > 1:

@@ -84,9 +84,12 @@ def version_look(version: str | KafkaVersion) -> tuple[str, str]:
 
 
 def looks(names: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """A colour and a marker for each name; a name that begins with a version has the version's."""
+    """A colour and a marker for each name: those of a version or a broker if it begins with one."""
     chosen: dict[str, tuple[str, str]] = {}
     for place, name in enumerate(names):
+        if name.startswith("broker ") and name.split()[1].isdigit():
+            chosen[name] = broker_colour(int(name.split()[1])), MARKERS[place % len(MARKERS)]
+            continue
         try:
             chosen[name] = version_look(name.split()[0])
         except (ValueError, IndexError):
@@ -140,7 +143,7 @@ def legend_below(ax: Axes) -> None:
     if not handles:
         return
     longest, inches = max(map(len, labels)), ax.figure.bbox.width / ax.figure.dpi
-    options: dict[str, Any] = {"ncols": max(1, min(4, int(inches * 13 / (longest + 8))))}
+    options: dict[str, Any] = {"ncols": max(1, min(4, int(inches * 14 / (longest + 6))))}
     if len(ax.figure.axes) == 1:
         ax.figure.legend(handles, labels, loc="outside lower left", **options)
         return
@@ -165,10 +168,10 @@ def note(ax: Axes, x: float, y: float, text: str, **options: Any) -> None:
     ax.annotate(plain(text), (x, y), (4, 0), textcoords="offset points", **look)
 
 
-def mark(ax: Axes, x: float, text: str = "", *, side: str = "left") -> None:
+def mark(ax: Axes, x: float, text: str = "", *, side: str = "left", y: float = 0.98) -> None:
     """A dotted vertical line with its name at the top; its left or right `side` is at the line."""
     ax.axvline(x, **_DOTTED)
-    ax.text(x, 0.98, f" {plain(text)} ", transform=ax.get_xaxis_transform(), fontsize=7, va="top",
+    ax.text(x, y, f" {plain(text)} ", transform=ax.get_xaxis_transform(), fontsize=7, va="top",
             ha=side)  # fmt: skip
 
 
@@ -206,22 +209,17 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+_UNITS = ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+
+
 def duration(ms: float) -> str:
     """A time as one reads it: 340 ms, 12.4 s, 3 min 5 s, 2 h 10 min, 3 d 4 h."""
-    seconds = ms / 1000
-    if seconds < 1:
-        return f"{ms:.0f} ms"
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    for size, unit, smaller, small in (
-        (86_400, "d", 3600, "h"),
-        (3600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if seconds >= size:
-            whole, rest = int(seconds // size), int(seconds % size // smaller)
-            return f"{whole} {unit} {rest} {small}" if rest else f"{whole} {unit}"
-    raise AssertionError(ms)
+    if ms < 59_500:
+        return f"{ms:.0f} ms" if ms < 1_000 else f"{ms / 1000:.3g} s"
+    seconds = round(ms / 1000)
+    size, unit, smaller, small = next(u for u in _UNITS if seconds >= u[0])
+    whole, rest = divmod(round(seconds / smaller), size // smaller)
+    return f"{whole} {unit} {rest} {small}" if rest else f"{whole} {unit}"
 
 
 def thousands(value: float, _: object = None) -> str:

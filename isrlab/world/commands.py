@@ -186,7 +186,8 @@ def _partition(run: Run, options: dict[str, Any]) -> None:
     if leader not in (isr or replicas):
         raise ValueError(f"the leader {leader} is not in isr={words.ids(isr or ())}")
     version = run.forced_version or run.version or KafkaVersion.of("3.7")
-    settings = {"latency_ms": options.pop("latency", 0), "log_start_offset": options.pop("start", 0)}
+    settings = {"latency_ms": options.pop("latency", 0)}
+    settings["log_start_offset"] = options.pop("start", 0)
     for name, value in options.items():
         settings[name.replace(".", "_")] = {"true": True, "false": False}.get(value, value)
     run.world = Cluster(version, replicas, leader, isr, **settings)

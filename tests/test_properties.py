@@ -67,8 +67,8 @@ def play(version: str, partition: str, schedule: list, faults: tuple = ()) -> Sc
 def test_whatever_happens(version: str, partition: str, schedule: list) -> None:
     """No fault of any kind makes the engine stumble, nor breaks what only the engine could."""
     played = play(version, partition, schedule, EVERY_FAULT)
-    assert not set(ALWAYS) & set(played.cluster.violations)
-    for frame in played.cluster.frames[-1:]:
+    assert not set(ALWAYS) & set(played.run.cluster.violations)
+    for frame in played.run.cluster.frames[-1:]:
         for broker in frame.brokers.values():
             assert broker.log.high_watermark <= broker.log.log_end_offset
             assert not isinstance(broker.role, Leader) or broker.id in broker.role.isr
@@ -80,8 +80,8 @@ def test_same_schedule_same_run(version: str, partition: str, schedule: list) ->
     """A schedule, played again as a scenario text, gives the same frames, events and text."""
     played = play(version, partition, schedule, EVERY_FAULT)
     again = scenario.play(played.text)
-    assert again.frames == played.cluster.frames
-    assert again.cluster.events == played.cluster.events
+    assert again.frames == played.run.cluster.frames
+    assert again.cluster.events == played.run.cluster.events
     assert again.lines == played.run.lines
 
 
@@ -92,12 +92,12 @@ def test_clean_elections_lose_nothing_since_2_0_1(
 ) -> None:
     """Without power loss and without unclean election no property breaks (KIP-101, KAFKA-7128)."""
     played = play(version, partition, schedule, ("controller",))
-    assert played.cluster.violations == {}
+    assert played.run.cluster.violations == {}
 
 
 def repair(played: Schedule) -> None:
     """Heal every link, resume and start every broker, and let 40 seconds pass."""
-    cluster = played.cluster
+    cluster = played.run.cluster
     for pair in sorted(cluster.cuts, key=sorted):
         machine, other = sorted(pair)
         played.play(f"heal {other} {machine or 'controller'}")
@@ -116,7 +116,7 @@ def test_logs_converge_after_repair(version: str, partition: str, schedule: list
     played = play(version, partition, schedule)
     repair(played)
     note(played.text)
-    cluster = played.cluster
+    cluster = played.run.cluster
     assert cluster.leader is not None
     expected = cluster.leader.log.records
     assert [log.records for log in cluster.disks.values()] == [expected] * len(cluster.disks)

@@ -151,7 +151,7 @@ advance 18s
 @pytest.fixture
 def release_4_4(monkeypatch) -> KafkaVersion:
     """The example of CONTRIBUTING.md: a row, a form with its label, a branch of its rule."""
-    row = versions.row(("P", "4.4", "4.4", "none"), shrink_rule=MadeUp.AFTER_TWICE)
+    row = versions.row("P 4.4 4.4 none", shrink_rule=MadeUp.AFTER_TWICE)
     version = replace(GENERATIONS[-1], **row)
     is_out_of_sync = rules.is_out_of_sync
 

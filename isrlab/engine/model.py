@@ -149,10 +149,7 @@ class Leader(Frozen):
         return self.isr_state.maximal_isr
 
     def remote(self, broker: int) -> RemoteReplica | None:
-        for remote in self.remotes:
-            if remote.id == broker:
-                return remote
-        return None
+        return next((remote for remote in self.remotes if remote.id == broker), None)
 
 
 class Follower(Frozen):
@@ -191,7 +188,4 @@ class Broker(Frozen):
 
     def known(self, broker: int) -> m.BrokerInfo | None:
         """What this broker's metadata says of another."""
-        for info in self.metadata:
-            if info.id == broker:
-                return info
-        return None
+        return next((info for info in self.metadata if info.id == broker), None)

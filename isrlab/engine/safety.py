@@ -71,11 +71,10 @@ def high_watermark_never_back(view: View) -> str | None:
     """A leader's high watermark never goes back within its epoch."""
     for number, broker in view.brokers.items():
         before = view.before.get(number)
-        if before is None or _reign(before) is None or _reign(before) != _reign(broker):
-            continue
-        old, new = before.log.high_watermark, broker.log.high_watermark
-        if new < old:
-            return f"leader {number} moved its hw back from {old} to {new}"
+        if before and _reign(before) and _reign(before) == _reign(broker):
+            old, new = before.log.high_watermark, broker.log.high_watermark
+            if new < old:
+                return f"leader {number} moved its hw back from {old} to {new}"
     return None
 
 
@@ -122,11 +121,10 @@ def logs_agree(view: View) -> str | None:
     """A follower holds, up to where the leader believes it is, the very records of the leader."""
     for number, offset in disagreements(view):
         assert view.leader is not None
-        ours = view.leader.log.record_at(offset)
-        theirs = view.brokers[number].log.record_at(offset)
-        assert ours is not None and theirs is not None
-        led = f"{ours.id} on leader {view.leader.id}"
-        return f"offset {offset} is {led} but {theirs.id} on follower {number}"
+        logs = view.leader.log, view.brokers[number].log
+        ours, theirs = (log.read(offset, offset + 1)[0].id for log in logs)
+        led = f"{ours} on leader {view.leader.id}"
+        return f"offset {offset} is {led} but {theirs} on follower {number}"
     return None
 
 
@@ -136,14 +134,11 @@ def disagreements(view: View) -> Iterator[tuple[int, int]]:
     if leader is None or not isinstance(leader.role, Leader):
         return
     for remote in leader.role.remotes:
-        follower = view.brokers.get(remote.id)
-        if follower is None:
+        if (follower := view.brokers.get(remote.id)) is None:
             continue
         end = min(remote.log_end_offset, follower.log.log_end_offset)
         start = max(leader.log.log_start_offset, follower.log.log_start_offset)
-        if start >= end:
-            continue
-        ours, theirs = leader.log.read(start, end), follower.log.read(start, end)
+        ours, theirs = (x.log.read(start, end) if start < end else () for x in (leader, follower))
         if ours != theirs:
             pairs = enumerate(zip(ours, theirs, strict=True), start)
             yield remote.id, next(offset for offset, (a, b) in pairs if a != b)
@@ -175,14 +170,8 @@ def _names(ids: list[str]) -> str:
     return " ".join(ids) if len(ids) <= 6 else f"{ids[0]}..{ids[-1]} ({len(ids)} records)"
 
 
+_OF_THE_ENGINE = high_watermark_within_log, high_watermark_never_back, leader_in_isr
+_OF_RECORDS = committed_records_survive, logs_agree, acknowledged_records_survive
 PROPERTIES: dict[str, Callable[[View], str | None]] = {
-    f.__name__: f
-    for f in (
-        high_watermark_within_log,
-        high_watermark_never_back,
-        leader_in_isr,
-        committed_records_survive,
-        logs_agree,
-        acknowledged_records_survive,
-    )
+    holds.__name__: holds for holds in (*_OF_THE_ENGINE, *_OF_RECORDS)
 }

@@ -39,7 +39,6 @@ class KafkaVersion:
     tag: str  # the tag the rules were read at
     first: tuple[int, ...]  # the numbers of the first of `releases`
     last: tuple[int, ...]
-    in_matrix: bool  # it stands for its column there; changes within a column have rows, too
 
     lag_clock: c.LagClock = c.LagClock.LAST_FETCH
     clock_reset: c.ClockReset = c.ClockReset.ALWAYS
@@ -147,12 +146,10 @@ class KafkaVersion:
 
     def with_(self, **choices: object) -> KafkaVersion:
         """The same generation with some choices switched by hand, named so that it shows."""
-        unknown_rules = sorted(set(choices) - {field.name for field in fields(self)})
-        if unknown_rules:
-            raise ValueError(f"unknown rule {unknown_rules[0]!r}; known: {', '.join(RULES)}")
+        for rule in sorted(set(choices) - set(RULES)):
+            raise ValueError(f"unknown rule {rule!r}; known: {', '.join(RULES)}")
         switched = ", ".join(f"{k}={getattr(v, 'name', v)}" for k, v in choices.items())
-        named = {"name": f"{self.name} ({switched})", **choices}
-        return replace(self, **named)  # type: ignore[arg-type]
+        return replace(self, name=f"{self.name} ({switched})", **choices)  # type: ignore[arg-type]
 
     def label(self, rule: str) -> str:
         """The form of one rule in words, with the KIP or JIRA that brought it."""
@@ -178,7 +175,7 @@ class KafkaVersion:
         return self.name
 
 
-RULES = tuple(field.name for field in fields(KafkaVersion))[7:]  # what does not name a generation
+RULES = tuple(field.name for field in fields(KafkaVersion))[6:]  # what does not name a generation
 
 
 def release(text: str, rest: int = LAST) -> tuple[int, ...]:
@@ -206,25 +203,23 @@ def unknown(text: object) -> str:
     return f"unknown Kafka version {text!r}; known: {known}"
 
 
-def row(
-    names: tuple[str, str, str, str], *, in_matrix: bool = True, **changes: Any
-) -> dict[str, Any]:
-    """What a generation changed; `names` are its column, name, releases and tag."""
-    column, name, releases, tag = names
-    first, _, last = releases.partition("-")
-    ends = [tuple(map(int, end.split("."))) for end in (first, last or first)]
+def row(names: str, **changes: Any) -> dict[str, Any]:
+    """What a generation changed; `names` are its column, name, releases and tag, or, where the
+    last three are all one release, that once."""
+    column, name, *more = names.split(maxsplit=3)
+    releases, tag = more or (name, name)
+    ends = [tuple(map(int, end.split("."))) for end in releases.split("-")]
     named = {"column": column, "name": name, "releases": releases, "tag": tag}
-    return {**named, "first": ends[0], "last": ends[1], "in_matrix": in_matrix, **changes}
+    return {**named, "first": ends[0], "last": ends[-1], **changes}
 
 
-# Some changes within a column have a row of their own (2.0.0, 3.0). Left out: 0.8.0 and 0.8.1 had
-# no min.insync.replicas; 0.11.0-1.0.1 and 1.1.0 cut nothing when both logs are without epochs
-# (KAFKA-6857: upgrades only); 2.7.0 and 2.7.1 took an answer with their own partition epoch for an
-# old one.
+# Left out: 0.8.0 and 0.8.1 had no min.insync.replicas; 0.11.0-1.0.1 and 1.1.0 cut nothing when both
+# logs are without epochs (KAFKA-6857: upgrades only); 2.7.0 and 2.7.1 took an answer with their own
+# partition epoch for an old one.
 CHANGES = (
-    row(("A", "0.8.2", "0.8.2", "0.8.2.2")),
+    row("A 0.8.2 0.8.2 0.8.2.2"),
     row(
-        ("B", "0.9.0", "0.9.0-0.10.1", "0.9.0.1"),
+        "B 0.9.0 0.9.0-0.10.1 0.9.0.1",
         lag_clock=c.LagClock.READ_TO_LOG_END,
         clock_reset=c.ClockReset.NEVER,
         shrink_rule=c.ShrinkRule.TIME,
@@ -233,66 +228,51 @@ CHANGES = (
         replica_lag_max_messages=None,
     ),
     row(
-        ("C", "0.10.2", "0.10.2", "0.10.2.2"),
+        "C 0.10.2 0.10.2 0.10.2.2",
         lag_clock=c.LagClock.CAUGHT_UP_TO_PREVIOUS_FETCH,
         clock_reset=c.ClockReset.ALWAYS,
         isr_checks_per_lag_time=2,
         high_watermark_set=c.HighWatermarkSet.ISR_OR_FRESH_CLOCK,
     ),
     row(
-        ("D", "0.11", "0.11-1.0", "0.11.0.2"),
+        "D 0.11 0.11-1.0 0.11.0.2",
         truncation=c.Truncation.EPOCH_ONE_ROUND,
         epoch_entry=c.EpochEntry.ON_APPEND,
         unclean_leader_election_enable=False,
     ),
-    row(("D", "1.1", "1.1", "1.1.1"), in_matrix=False, keeps_last_isr_member=True),
-    row(("D", "2.0.0", "2.0.0", "2.0.0"), in_matrix=False, truncation=c.Truncation.EPOCH_ITERATIVE),
+    row("D 1.1 1.1 1.1.1", keeps_last_isr_member=True),
+    row("D 2.0.0", truncation=c.Truncation.EPOCH_ITERATIVE),
     row(
-        ("E", "2.0", "2.0.1", "2.0.1"),
-        in_matrix=False,
+        "E 2.0 2.0.1 2.0.1",
         expand_rule=c.ExpandRule.EPOCH_START,
         epoch_entry=c.EpochEntry.ON_BECOMING_LEADER,
         follow_again=c.FollowAgain.AFTER_A_GAP,
         halts_on_log_end_past_leader=False,
     ),
     row(
-        ("E", "2.1", "2.1", "2.1.1"),
-        in_matrix=False,
+        "E 2.1 2.1 2.1.1",
         shrink_rule=c.ShrinkRule.TIME_UNLESS_AT_LOG_END,
         follow_again=c.FollowAgain.EVERY_EPOCH,
         fences_stale_leader_epoch=True,
     ),
-    row(("E", "2.2", "2.2-2.3", "2.2.2"), notices_fast_bounce=True),
+    row("E 2.2 2.2-2.3 2.2.2", notices_fast_bounce=True),
+    row("F 2.4 2.4 2.4.1", high_watermark_only_if_follower_moved=True, pushes_high_watermark=True),
+    row("G 2.5 2.5 2.5.1", replica_lag_time_max_ms=30_000, session_timeout_ms=18_000),
+    row("H 2.6.0", pushes_high_watermark=False, not_leader_error="NOT_LEADER_OR_FOLLOWER"),
+    row("H 2.6 2.6.1-2.6.3 2.6.3", cleans_epochs_at_log_end=True),
     row(
-        ("F", "2.4", "2.4", "2.4.1"),
-        high_watermark_only_if_follower_moved=True,
-        pushes_high_watermark=True,
-    ),
-    row(("G", "2.5", "2.5", "2.5.1"), replica_lag_time_max_ms=30_000, session_timeout_ms=18_000),
-    row(
-        ("H", "2.6.0", "2.6.0", "2.6.0"),
-        in_matrix=False,
-        pushes_high_watermark=False,
-        not_leader_error="NOT_LEADER_OR_FOLLOWER",
-    ),
-    row(("H", "2.6", "2.6.1-2.6.3", "2.6.3"), cleans_epochs_at_log_end=True),
-    row(
-        ("I", "2.7", "2.7", "2.7.2"),
+        "I 2.7 2.7 2.7.2",
         isr_write=c.IsrWrite.ALTER_ISR,
         high_watermark_set=c.HighWatermarkSet.MAXIMAL_ISR_OR_FRESH_CLOCK,
         high_watermark_after_shrink=c.AfterShrink.NEVER,
         logs_expanding_isr=False,
     ),
+    row("J 2.8 2.8 2.8.2", truncation=c.Truncation.ON_FETCH, epoch_bump_on_isr_shrink=True),
+    row("J 3.0 3.0 3.0.2", producer_acks=-1),
+    row("K 3.1 3.1 3.1.2", high_watermark_after_shrink=c.AfterShrink.ON_COMMIT),
+    row("K 3.2 3.2 3.2.3", isr_write=c.IsrWrite.ALTER_PARTITION),
     row(
-        ("J", "2.8", "2.8", "2.8.2"),
-        truncation=c.Truncation.ON_FETCH,
-        epoch_bump_on_isr_shrink=True,
-    ),
-    row(("J", "3.0", "3.0", "3.0.2"), in_matrix=False, producer_acks=-1),
-    row(("K", "3.1", "3.1", "3.1.2"), high_watermark_after_shrink=c.AfterShrink.ON_COMMIT),
-    row(("K", "3.2", "3.2", "3.2.3"), in_matrix=False, isr_write=c.IsrWrite.ALTER_PARTITION),
-    row(
-        ("L", "3.3", "3.3-3.4", "3.3.2"),
+        "L 3.3 3.3-3.4 3.3.2",
         clock_reset=c.ClockReset.ON_EPOCH_BUMP,
         eligibility=c.Eligibility.NOT_FENCED,
         high_watermark_set=c.HighWatermarkSet.MAXIMAL_ISR_OR_CAUGHT_UP,
@@ -300,25 +280,24 @@ CHANGES = (
         kraft=True,
         session_timeout_ms=9_000,
     ),
-    row(("L", "3.5", "3.5", "3.5.2"), in_matrix=False, eligibility=c.Eligibility.BROKER_EPOCH),
+    row("L 3.5 3.5 3.5.2", eligibility=c.Eligibility.BROKER_EPOCH),
     row(
-        ("M", "3.6", "3.6", "3.6.2"),
+        "M 3.6 3.6 3.6.2",
         high_watermark_set=c.HighWatermarkSet.MAXIMAL_ISR_OR_CAUGHT_UP_AND_ELIGIBLE,
         epoch_bump_on_isr_shrink=False,
     ),
     row(
-        ("N", "3.7", "3.7-3.9", "3.7.1"),
+        "N 3.7 3.7-3.9 3.7.1",
         high_watermark_held_under_min_isr=True,
         refuses_former_incarnation=True,
     ),
-    row(("O", "4.0", "4.0", "trunk of 2024-10-25"), in_matrix=False),
-    row(("O", "4.1", "4.1-4.3", "trunk of 2024-10-25"), eligible_leader_replicas=True),
+    row("O 4.0 4.0 trunk of 2024-10-25"),
+    row("O 4.1 4.1-4.3 trunk of 2024-10-25", eligible_leader_replicas=True),
 )
 
 # A generation is the one before it, but for what its row names
-GENERATIONS: tuple[KafkaVersion, ...] = tuple(
-    accumulate(
-        CHANGES[1:], lambda before, row: replace(before, **row), initial=KafkaVersion(**CHANGES[0])
-    )
-)
-PRESETS: dict[str, KafkaVersion] = {v.column: v for v in GENERATIONS if v.in_matrix}
+_FIRST = KafkaVersion(**CHANGES[0])
+GENERATIONS = (*accumulate(CHANGES[1:], lambda v, changes: replace(v, **changes), initial=_FIRST),)
+# Changes within a column: another generation stands for it in the matrix
+NOT_IN_MATRIX = "1.1", "2.0.0", "2.0", "2.1", "2.6.0", "3.0", "3.2", "3.5", "4.0"
+PRESETS = {v.column: v for v in GENERATIONS if v.name not in NOT_IN_MATRIX}

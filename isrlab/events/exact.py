@@ -39,6 +39,7 @@ class Move(NamedTuple):
     ts_ms: int
     replica: int
     joined: bool  # into the stored ISR, or out of it
+    evictor: dict[str, Any]  # who took it out: the last four fields of `Absence`, or nothing
 
 
 class Absence(NamedTuple):
@@ -58,8 +59,6 @@ class Wait(NamedTuple):
     """How long some produces with acks=all waited; in fleets, the least of a class."""
 
     run: str
-    ts_ms: int
-    leader: int
     latency_ms: int
     produces: int
 
@@ -78,25 +77,29 @@ def isr_spans(
         first = [] if start_ms is None or before is None else [(start_ms, before)]
         points.setdefault(key, first).append((ts_ms, isr))
     ends = {row["run"]: row["ts_ms_max"] if end_ms is None else end_ms for row in last}
+    for key, changes in points.items():
+        changes.append((ends[key.run], []))
     return {
-        key: [
-            IsrSpan(start_ms, end_ms, tuple(isr))
-            for (start_ms, isr), (end_ms, _) in pairwise([*changes, (ends[key.run], [])])
-        ]
+        key: [IsrSpan(start, end, tuple(isr)) for (start, isr), (end, _) in pairwise(changes)]
         for key, changes in points.items()
     }
 
 
 def moves(events: pa.Table, end_ms: int | None = None) -> list[Move]:
     """Every replica that left or joined, in order of time; of one moment, who left comes first."""
-    return [move for move, _ in _moves(events, end_ms)]
+    return [
+        Move(key, ts_ms, replica, joined, {} if joined else evictor)
+        for key, ts_ms, before, isr, evictor in _changes(events, end_ms)
+        if before is not None
+        for joined, replica in sorted((r in isr, r) for r in set(before) ^ set(isr))
+    ]
 
 
 def absences(events: pa.Table, end_ms: int | None = None) -> list[Absence]:
     """Every time that a replica left an ISR, in order of leaving."""
     absent: list[Absence] = []
     places: dict[tuple[Key, int], int] = {}  # of those that are out now
-    for (key, ts_ms, replica, joined), evictor in _moves(events, end_ms):
+    for key, ts_ms, replica, joined, evictor in moves(events, end_ms):
         if not joined:
             places[key, replica] = len(absent)
             absent.append(Absence(key, replica, ts_ms, None, **evictor))
@@ -113,7 +116,7 @@ def evictions(events: pa.Table, end_ms: int | None = None) -> list[Absence]:
 def waits(events: pa.Table) -> list[Wait]:
     """What the rows of kind `latency` and, of a scenario, `produce_ack` say of acks=all."""
     return [
-        Wait(r["run"], r["ts_ms"], r["broker"], int(d["latency_ms"]), int(d.get("count", 1)))
+        Wait(r["run"], int(d["latency_ms"]), int(d.get("count", 1)))
         for r in _rows(events, "latency", "produce_ack")
         if (d := r["detail"]).get("acks") == "-1" and "latency_ms" in d
     ]
@@ -124,13 +127,6 @@ def _rows(events: pa.Table, *kinds: str) -> list[dict[str, Any]]:
     rows = events.filter(pc.is_in(events["kind"], pa.array(kinds))).to_pylist()
     in_order = sorted(rows, key=lambda row: row["ts_ms"])
     return [row | {"detail": dict(row["detail"] or ())} for row in in_order]
-
-
-def _moves(events: pa.Table, end_ms: int | None) -> Iterator[tuple[Move, dict[str, Any]]]:
-    for key, ts_ms, before, isr, evictor in _changes(events, end_ms):
-        moved = set(isr if before is None else before) ^ set(isr)
-        for replica in sorted(moved, key=lambda r: (r in isr, r)):
-            yield Move(key, ts_ms, replica, replica in isr), evictor
 
 
 def _changes(

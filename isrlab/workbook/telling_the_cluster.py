@@ -144,7 +144,7 @@ def version_choice(versions: Sequence[str], script: str, value: str) -> widgets.
 
 def plot_sequence(run: Run, from_ms: int = 0) -> Axes:
     """The messages about ISR changes from some ms on, and when everyone knew."""
-    leader, has_zookeeper = run.cluster.controller.leader, run.cluster.writes_zookeeper
+    leader, has_zookeeper = run.cluster.controller.leader, run.cluster.version.writes_zookeeper
     lanes = {b: f"{b} (leader)" if b == leader else str(b) for b in sorted(run.cluster.replicas)}
     lanes |= ({ZOOKEEPER: "ZooKeeper"} if has_zookeeper else {}) | {m.CONTROLLER: "controller"}
     shown = (f for f in run.frames[run.first_frame :] if f.now_ms - START_MS >= from_ms)
@@ -251,7 +251,7 @@ def _texts(run: Run, taken: Counter[str]) -> dict[str, str]:
     """What the boxes say that is not the same in every version."""
     errors = [f"{key[6:]} ×{n}" for key, n in taken.items() if key.startswith("error ")]
     version, texts = run.cluster.version, {"refused": "\n".join(["the ISR stays", *errors])}
-    if run.cluster.writes_zookeeper:
+    if run.cluster.version.writes_zookeeper:
         texts["ask"] = "write ZooKeeper, if its version is v"
         number = style.counted(taken["notify"], "announcement")
         texts["tell"] = f"announced when 5 s are quiet, or after 60 s:\n{number}"
@@ -281,7 +281,7 @@ def reactions(version: str) -> dict[str, str]:
     text = PARTITION.replace("5ms", "10ms") + "10000" + HANG.format(14_000)
     cluster = scenario.play(text, version=version).cluster
     cluster.advance(START_MS + 15_005 - cluster.now_ms)  # a check at 15 s asks
-    if cluster.writes_zookeeper:
+    if cluster.version.writes_zookeeper:
         raise ValueError(f"{version} writes ZooKeeper itself; nothing is in flight for long")
     leader, answers = cluster.brokers[1], {}
     others = "NOT_CONTROLLER", "UNKNOWN_SERVER_ERROR"

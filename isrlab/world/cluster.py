@@ -20,9 +20,7 @@ from operator import attrgetter
 from isrlab.engine import broker as broker_machine
 from isrlab.engine import controller as controller_machine
 from isrlab.engine import messages as m
-from isrlab.engine.choices import IsrWrite
 from isrlab.engine.controller import Controller
-from isrlab.engine.frozen import replace
 from isrlab.engine.log import Log
 from isrlab.engine.model import Broker, Follower, Settings
 from isrlab.engine.partition import PartitionState
@@ -70,21 +68,14 @@ class Cluster:
         self.out_of_reach: dict[int, int] = {}  # broker -> since when the controller hears nothing
         self.requests: list[Request] = []
         self.clean: set[int] = set()  # brokers whose last shutdown left its marker
-        self.writes_zookeeper = self.version.isr_write <= IsrWrite.ZOOKEEPER_NOTIFY
         stored = PartitionState(leader or replicas[0], replicas if isr is None else isr)
-        self.controller = Controller(self.version, self.settings, replicas, stored)
+        alive = tuple(m.BrokerInfo(b, 0) for b in sorted(replicas))
+        self.controller = Controller(self.version, self.settings, replicas, stored, alive)
         self.observer = Observer(self)
         self.events, self.frames = self.observer.events, self.observer.frames
-        self.violations, self.committed = self.observer.violations, self.observer.committed
-        self.acknowledged = self.observer.acknowledged
-        self._boot()
-
-    def _boot(self) -> None:
-        """All brokers start at once and learn who leads."""
-        alive = tuple(m.BrokerInfo(b, 0) for b in sorted(self.replicas))
-        self.controller = replace(self.controller, alive=alive)
+        self.violations = self.observer.violations
         self.observer.compare_stored(None)
-        for number in self.replicas:
+        for number in replicas:  # all start at once and learn who leads
             self.start_process(number)
         self.emit(m.CONTROLLER, controller_machine.metadata_orders(self.controller))
         self.emit(m.CONTROLLER, controller_machine.orders(self.controller))
@@ -141,7 +132,7 @@ class Cluster:
                 self._answer(self.requests[output.message.request], output.message.error)
             elif output.to == m.CLIENT:  # the controller answers an operator
                 self.observer.keep(Envelope(self.now_ms, source, m.CLIENT, output.message))
-            elif self.writes_zookeeper and isinstance(output.message, _ZOOKEEPER_TALK):
+            elif self.version.writes_zookeeper and isinstance(output.message, _ZOOKEEPER_TALK):
                 self.tell(source, output.to, output.message)
             else:
                 link = frozenset((source, output.to))
@@ -156,12 +147,11 @@ class Cluster:
         target = envelope.target
         if envelope.is_timer and envelope.incarnation != self.epochs.get(target):
             return
-        if not envelope.is_timer and self.is_cut(envelope.source, target):
+        is_there = target == m.CONTROLLER or target in self.brokers
+        if not is_there or self.is_cut(envelope.source, target):
             self._lose(envelope)
         elif target == m.CONTROLLER:
             self._step_controller(envelope)
-        elif target not in self.brokers:
-            self._lose(envelope)
         elif self._is_paused(envelope):
             self.held.append(envelope)
         else:
@@ -240,7 +230,7 @@ class Cluster:
         detail["records"] = " ".join(request.ids)
         if not error:
             detail |= {"acks": str(request.acks), "latency_ms": str(waited_ms)}
-            self.acknowledged |= dict.fromkeys(request.ids, request.acks)
+            self.observer.acknowledged |= dict.fromkeys(request.ids, request.acks)
         kind = "produce_error" if error else "produce_ack"
         self.observer.note(kind, request.broker, detail=detail)
 
@@ -266,8 +256,8 @@ class Cluster:
         self.mark(broker, f"stops ({how})")
         self.observer.note("crash", broker, replica=broker, detail={"by": how})
 
-    def kill(self, broker: int, how: str) -> None:
-        """The process dies, and its peers see that; the controller does not."""
+    def kill(self, broker: int, how: str = "hard_shutdown") -> None:
+        """The process dies, and its peers see that; the controller does not. Its log survives."""
         self.stop_process(broker, how)
         self.reset_connections(broker)
         self.lose_session(broker)
@@ -282,8 +272,7 @@ class Cluster:
                 self.out_of_reach[broker] = self.now_ms - timeout_ms
                 self.tell(m.CONTROLLER, m.CONTROLLER, expiry)
             else:
-                due_ms = self.now_ms + timeout_ms
-                self.post(Envelope(due_ms, m.CONTROLLER, m.CONTROLLER, expiry))
+                self.emit(m.CONTROLLER, (m.After(timeout_ms, expiry),))
 
     def reset_connections(self, broker: int) -> None:
         """Peers that wait for an answer of this broker see their connection break."""

@@ -64,8 +64,7 @@ def print_news(run: Run) -> None:
             if run.is_tracing and entry.source != entry.target:
                 run.lines.append(words.message_line(entry))
         elif not entry.is_stored_state:
-            is_halt = entry.detail.get("by", "").startswith("halt")
-            is_loud = entry.kind not in _QUIET or is_halt
+            is_loud = entry.kind not in _QUIET or entry.detail.get("by", "").startswith("halt")
             if entry.kind in _ISR_NEWS if run.shows_isr_only else is_loud:
                 run.lines.append(words.event_line(entry))
 
@@ -90,7 +89,6 @@ def _read_words(run: Run, form: Form, given: Sequence[str]) -> list[Any]:
 
 
 def _read(run: Run, slot: str, word: str) -> Any:
-    """The value of a word in a place of a form."""
     choices = slot.split("|")
     kind = next((choice for choice in choices if choice in (*_PLAIN, *_BROKERS, "LINK")), None)
     if word in choices and word != kind:
@@ -127,9 +125,8 @@ def _read_kind(run: Run, kind: str, word: str) -> Any:
 
 def _read_options(run: Run, form: Form, given: dict[str, str]) -> dict[str, Any]:
     known = dict(option.split("=", 1) for option in form.options.split())
-    unknown = [name for name in given if name not in known]
-    if unknown:
-        raise ValueError(f"unknown option {unknown[0]!r}; known: {', '.join(known) or 'none'}")
+    for name in (name for name in given if name not in known):
+        raise ValueError(f"unknown option {name!r}; known: {', '.join(known) or 'none'}")
     return {name: _read(run, known[name], text) for name, text in given.items()}
 
 
@@ -142,17 +139,13 @@ def _ids(word: str) -> tuple[int, ...] | None:
     return numbers if all(numbers) and len(set(numbers)) == len(numbers) else None
 
 
-def _acks(word: str) -> int:
-    return m.ACKS_ALL if word == "all" else int(word)
-
-
 _PLAIN: dict[str, tuple[str, Callable[..., Any], str]] = {
     # how it looks, the value of its groups (None: wrong as well), and what is said of other words
     "TIME": (r"(\d+)(ms|s|m|h|)", _time_ms, "{!r} is no duration; for example: 500ms, 10s, 2m"),
     "COUNT": (r"0*([1-9]\d{,4})", int, "{!r} is no count between 1 and 99999"),
     "NUMBER": (r"(\d{1,18})", int, "{!r} is no whole number of at most 18 digits"),
     "IDS": (r"([\d,]+)", _ids, "{!r} is no list of different broker ids such as 1,2,3"),
-    "ACKS": (r"(all|-1|\d+)", _acks, "acks={} is none of 0, 1, all"),
+    "ACKS": (r"all|(-1|\d+)", lambda acks: int(acks or m.ACKS_ALL), "acks={} is none of 0, 1, all"),
     "NAME": (r"(.*)", str, ""),
     "VERSION": (r"(.*)", KafkaVersion.of, ""),
 }
@@ -193,11 +186,11 @@ def _partition(run: Run, options: dict[str, Any]) -> None:
     if leader not in (isr or replicas):
         raise ValueError(f"the leader {leader} is not in isr={words.ids(isr or ())}")
     version = run.forced_version or run.version or KafkaVersion.of("3.7")
-    where = (version, replicas, leader, isr, options.pop("latency", 0))
-    settings: dict[str, Any] = {"log_start_offset": options.pop("start", 0)}
+    settings = {"latency_ms": options.pop("latency", 0)}
+    settings["log_start_offset"] = options.pop("start", 0)
     for name, value in options.items():
         settings[name.replace(".", "_")] = {"true": True, "false": False}.get(value, value)
-    run.world = Cluster(*where, **settings)
+    run.world = Cluster(version, replicas, leader, isr, **settings)
     run.next_entry, run.first_frame = len(run.world.observer.entries), len(run.world.frames) - 1
 
 
@@ -299,23 +292,19 @@ def _check(run: Run, *asked: str) -> None:
 
 
 def _trace(run: Run, what: str) -> None:
-    """Show every message (on), what changes (off), or of that only what concerns the ISR (isr)."""
     run.is_tracing, run.shows_isr_only = what == "on", what == "isr"
 
 
-_TYPES = {
-    f.name.replace("_", "."): "true|false" if f.type in (bool, "bool") else "NUMBER"
-    for f in fields(Settings)
-}
-_SETTINGS = "leader=IDS replicas=IDS isr=IDS latency=TIME start=NUMBER " + " ".join(
-    f"{name}={'TIME' if name.endswith('.ms') else kind}" for name, kind in _TYPES.items()
-)
-_PRODUCE_OPTIONS = "count=COUNT acks=ACKS every=TIME for=TIME"
+_SETTINGS = "leader=IDS replicas=IDS isr=IDS latency=TIME start=NUMBER"
+for setting in fields(Settings):
+    kind = "TIME" if setting.name.endswith("_ms") else "NUMBER"
+    kind = "true|false" if setting.type == "bool" else kind
+    _SETTINGS += f" {setting.name.replace('_', '.')}={kind}"
 _TWO = f"{_ONE_OF_TWO} {_ONE_OF_TWO}"
 COMMANDS: dict[str, Form] = {
     "version": Form(_version, "VERSION"),
     "partition": Form(_partition, "", _SETTINGS),
-    "produce": Form(_produce, "BROKER [NAME..]", _PRODUCE_OPTIONS),
+    "produce": Form(_produce, "BROKER [NAME..]", "count=COUNT acks=ACKS every=TIME for=TIME"),
     "consume": Form(_consume, "LIVE"),
     "fetch": Form(_fetch, "LIVE"),
     "deliver": Form(partial(_on_link, Cluster.deliver), "LINK [COUNT|all]"),
@@ -324,7 +313,7 @@ COMMANDS: dict[str, Form] = {
     "advance": Form(_on(Cluster.advance), "TIME"),
     "pause": Form(_on(faults.pause), "LIVE [process|fetcher]"),
     "resume": Form(_on(faults.resume), "PAUSED"),
-    "kill": Form(_on(faults.hard_shutdown), "LIVE"),
+    "kill": Form(_on(Cluster.kill), "LIVE"),
     "power_loss": Form(_on(faults.power_loss), _MACHINE),
     "clean_shutdown": Form(_on(faults.clean_shutdown), "LIVE"),
     "hard_bounce": Form(_on(faults.hard_bounce), "LIVE|controller"),

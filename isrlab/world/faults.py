@@ -12,16 +12,14 @@ import dataclasses
 from isrlab.engine import controller as controller_machine
 from isrlab.engine import messages as m
 from isrlab.engine.frozen import replace
-from isrlab.engine.messages import CONTROLLER
 from isrlab.world.cluster import Cluster
 from isrlab.world.frames import Envelope, Fault
 
 
 def clean_shutdown(cluster: Cluster, broker: int) -> None:
     """The broker moves its leadership, leaves the ISR, flushes its log and stops."""
-    live = cluster.brokers[broker]
-    cluster.brokers[broker] = replace(live, is_shutting_down=True)
-    cluster.tell(broker, CONTROLLER, m.ControlledShutdown(broker))
+    cluster.brokers[broker] = replace(cluster.brokers[broker], is_shutting_down=True)
+    cluster.tell(broker, m.CONTROLLER, m.ControlledShutdown(broker))
     cluster.stabilize()
     if broker not in cluster.brokers:
         return  # it has halted meanwhile
@@ -32,17 +30,12 @@ def clean_shutdown(cluster: Cluster, broker: int) -> None:
     cluster.lose_session(broker, at_once=True)
 
 
-def hard_shutdown(cluster: Cluster, broker: int) -> None:
-    """The process is killed: the page cache survives it."""
-    cluster.kill(broker, "hard_shutdown")
-
-
 def power_loss(cluster: Cluster, broker: int) -> None:
     """The machine loses power: records that were not written back are gone, and nobody is told.
 
     A controller dies with the brokers of its site and knows nobody when it returns.
     """
-    if broker == CONTROLLER:
+    if broker == m.CONTROLLER:
         _fail_over(cluster, ())
         return
     if broker in cluster.brokers:
@@ -56,13 +49,13 @@ def power_loss(cluster: Cluster, broker: int) -> None:
 
 def start(cluster: Cluster, broker: int) -> None:
     """The broker starts on its disk and registers with the controller."""
-    if not cluster.is_cut(broker, CONTROLLER):
+    if not cluster.is_cut(broker, m.CONTROLLER):
         cluster.out_of_reach.pop(broker, None)
     cluster.start_process(broker)
     cluster.mark(broker, "starts")
     cluster.reset_connections(broker)
-    was_clean = broker in cluster.clean
-    cluster.tell(broker, CONTROLLER, m.RegisterBroker(broker, cluster.epochs[broker], was_clean))
+    process, was_clean = cluster.epochs[broker], broker in cluster.clean
+    cluster.tell(broker, m.CONTROLLER, m.RegisterBroker(broker, process, was_clean))
 
 
 def hard_bounce(cluster: Cluster, broker: int) -> None:
@@ -70,12 +63,12 @@ def hard_bounce(cluster: Cluster, broker: int) -> None:
 
     A controller fails over; one of KRaft knows its brokers from the metadata log.
     """
-    if broker != CONTROLLER:
-        hard_shutdown(cluster, broker)
+    if broker != m.CONTROLLER:
+        cluster.kill(broker)
         start(cluster, broker)
     elif not cluster.version.kraft:
-        live = [b for b in cluster.controller.alive if b.id not in cluster.out_of_reach]
-        _fail_over(cluster, tuple(live))
+        known = cluster.controller.alive
+        _fail_over(cluster, tuple(b for b in known if b.id not in cluster.out_of_reach))
 
 
 def clean_bounce(cluster: Cluster, broker: int) -> None:
@@ -107,7 +100,7 @@ def network_partition(cluster: Cluster, machine: int, other: int) -> None:
     """No message passes between two machines. `other` may be the controller."""
     cluster.cuts.add(frozenset((machine, other)))
     cluster.mark(machine, f"is cut off from {other or 'the controller'}")
-    if CONTROLLER in (machine, other):
+    if m.CONTROLLER in (machine, other):
         cluster.lose_session(machine or other)
 
 
@@ -115,7 +108,7 @@ def heal(cluster: Cluster, machine: int, other: int) -> None:
     """Messages pass again. Requests that had no answer are sent anew."""
     cluster.cuts.discard(frozenset((machine, other)))
     cluster.mark(machine, f"reaches {other or 'the controller'} again")
-    if CONTROLLER in (machine, other):
+    if m.CONTROLLER in (machine, other):
         _return(cluster, machine or other)
     else:
         for broker in sorted((machine, other)):
@@ -129,8 +122,7 @@ def degraded_network(cluster: Cluster, machine: int, other: int, latency_ms: int
 
 def flush(cluster: Cluster, broker: int) -> None:
     """The operating system writes the log's dirty pages back to disk."""
-    live = cluster.brokers.get(broker)
-    if live is not None:
+    if (live := cluster.brokers.get(broker)) is not None:
         cluster.brokers[broker] = replace(live, log=live.log.flush())
     cluster.disks[broker] = cluster.disks[broker].flush()
 
@@ -141,12 +133,12 @@ def elect(cluster: Cluster, kind: str = "") -> None:
     for broker in sorted(cluster.out_of_reach):
         cluster.lose_session(broker, at_once=True)
     if kind:
-        cluster.tell(CONTROLLER, CONTROLLER, m.ElectLeaders(kind))
+        cluster.tell(m.CONTROLLER, m.CONTROLLER, m.ElectLeaders(kind))
 
 
 def _fail_over(cluster: Cluster, live: tuple[m.BrokerInfo, ...]) -> None:
     step = controller_machine.fail_over(cluster.controller, live)
-    fault = Envelope(cluster.now_ms, CONTROLLER, CONTROLLER, Fault("fails over"))
+    fault = Envelope(cluster.now_ms, m.CONTROLLER, m.CONTROLLER, Fault("fails over"))
     cluster.use_controller(step, fault)
 
 
@@ -154,10 +146,10 @@ def _return(cluster: Cluster, broker: int) -> None:
     """The controller reaches the broker again: it repeats its orders, or, having given the broker
     up, waits for it to register."""
     is_silent = broker not in cluster.brokers or cluster.paused.get(broker) == "process"
-    if is_silent or cluster.is_cut(broker, CONTROLLER):
+    if is_silent or cluster.is_cut(broker, m.CONTROLLER):
         return
     cluster.out_of_reach.pop(broker, None)
     if cluster.controller.is_alive(broker):
-        cluster.emit(CONTROLLER, controller_machine.orders_for(cluster.controller, broker))
+        cluster.emit(m.CONTROLLER, controller_machine.orders_for(cluster.controller, broker))
     else:
-        cluster.tell(broker, CONTROLLER, m.RegisterBroker(broker, cluster.epochs[broker]))
+        cluster.tell(broker, m.CONTROLLER, m.RegisterBroker(broker, cluster.epochs[broker]))

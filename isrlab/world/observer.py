@@ -19,9 +19,7 @@ from isrlab.world.frames import Envelope, Event, Frame, Outcome
 Role = Leader | Follower | None
 
 
-class World(Protocol):
-    """What is observed."""
-
+class World(Protocol):  # what is observed
     now_ms: int
     brokers: dict[int, Broker]
     disks: dict[int, Log]
@@ -29,8 +27,6 @@ class World(Protocol):
 
 
 class Observer:
-    """What an all-seeing observer remembers of a run."""
-
     def __init__(self, world: World) -> None:
         self.world = world
         self.frames: list[Frame] = []
@@ -61,17 +57,11 @@ class Observer:
     ) -> None:
         """Note the events of one step of one broker."""
         role, log = after.role, after.log
-        at: dict[str, Any] = {
-            "broker": after.id,
-            "leader_epoch": role.leader_epoch if role else None,
-            "partition_epoch": role.partition_epoch if role else None,
-            "high_watermark": log.high_watermark,
-            "log_end_offset": log.log_end_offset,
-            "isr": role.isr if isinstance(role, Leader) else None,
-        }
-        if isinstance(role, Follower) and not (
-            isinstance(before.role, Follower) and before.role.leader == role.leader
-        ):
+        at: dict[str, Any] = {"broker": after.id, "log_end_offset": log.log_end_offset}
+        at["high_watermark"] = log.high_watermark
+        of_role = ("leader_epoch", "partition_epoch", "isr")  # a follower has no ISR
+        at |= {name: getattr(role, name, None) for name in of_role}
+        if isinstance(role, Follower) and getattr(before.role, "leader", None) != role.leader:
             self.note("follower", **at, replica=role.leader)
         if isinstance(role, Leader):
             self._compare_leaders(before.role, role, message, at)
@@ -82,20 +72,16 @@ class Observer:
             "notify": any(isinstance(news, m.IsrChangeNotification) for news in sent),
             "metadata": before.metadata != after.metadata,
         }
-        for kind in (kind for kind, has_happened in news.items() if has_happened):
+        for kind in filter(news.get, news):
             self.note(kind, **at)
         self._remember_commits(before, after)
 
-    def _compare_leaders(
-        self, old: Role, new: Leader, message: m.Message, at: dict[str, Any]
-    ) -> None:
+    def _compare_leaders(self, old: Role, new: Leader, message: object, at: dict[str, Any]) -> None:
         is_elected = not old or old.leader_epoch != new.leader_epoch
         if is_elected:
             self.note("leader", **at)
         state = new.isr_state
-        if not isinstance(state, CommittedIsr) and (
-            not isinstance(old, Leader) or old.isr_state != state
-        ):
+        if not isinstance(state, CommittedIsr) and getattr(old, "isr_state", None) != state:
             asked = at | {"isr": state.proposed_isr, "isr_before": state.isr}
             if isinstance(state, PendingExpandIsr):
                 self.note("isr_expand", **asked, replica=state.joining)
@@ -127,10 +113,9 @@ class Observer:
         if not isinstance(after.role, Leader):
             return
         start = before.log.high_watermark if isinstance(before.role, Leader) else 0
-        for offset in range(max(start, after.log.log_start_offset), after.log.high_watermark):
-            record = after.log.record_at(offset)
-            if record is not None:
-                self.committed.setdefault(record.id, offset)
+        start, end = max(start, after.log.log_start_offset), after.log.high_watermark
+        for offset, record in enumerate(after.log.read(start, end), start):
+            self.committed.setdefault(record.id, offset)
 
     def view(self, before: dict[int, Broker] | None = None) -> safety.View:
         live, controller = self.world.brokers, self.world.controller
@@ -163,10 +148,8 @@ def _knew(end_offset: int, role: Leader, leaving: tuple[int, ...], now_ms: int) 
     """How far behind the leaving replicas are; what the leader never saw is left out."""
     gone = [r for r in role.remotes if r.id in leaving]
     knew = {"lag_records": str(max(end_offset - max(r.log_end_offset, 0) for r in gone))}
-    last_ms = {
-        "since_caught_up_ms": max(r.last_caught_up_time_ms for r in gone),
-        "since_fetch_ms": max(r.last_fetch_time_ms for r in gone),
-    }
+    last_ms = {"since_caught_up_ms": max(r.last_caught_up_time_ms for r in gone)}
+    last_ms["since_fetch_ms"] = max(r.last_fetch_time_ms for r in gone)
     return knew | {key: str(now_ms - ms) for key, ms in last_ms.items() if ms > 0}
 
 

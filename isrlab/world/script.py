@@ -25,8 +25,6 @@ class ScriptError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One line of a script."""
-
     line: int
     text: str
 

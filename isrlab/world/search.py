@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from isrlab.engine.safety import PROPERTIES
 from isrlab.world import scenario
-from isrlab.world.cluster import Cluster, NotSettledError
+from isrlab.world.cluster import NotSettledError
 from isrlab.world.commands import COMMANDS, links_with_messages, obey
 from isrlab.world.script import Command, Run
 from isrlab.world.words import address
@@ -36,10 +36,6 @@ class Schedule:
             self.play(line)
 
     @property
-    def cluster(self) -> Cluster:
-        return self.run.cluster
-
-    @property
     def text(self) -> str:
         return "\n".join(self.lines)
 
@@ -55,15 +51,13 @@ class Schedule:
 
     def offers(self) -> list[list[str]]:
         """The lines that make sense now, by kind; a kind that is there twice comes more often."""
-        cluster, faults = self.cluster, self.faults
+        cluster, faults = self.run.cluster, self.faults
         live = sorted(cluster.brokers)
         leaders = [b for b in live if b == cluster.controller.leader] or live
         running = [b for b in live if b not in cluster.paused]
         power_fails_at = cluster.replicas if "power" in faults else ()
         waiting = links_with_messages(cluster)
-        pairs = [
-            (a, b) for a in cluster.replicas for b in (*cluster.replicas, 0) if a < b or b == 0
-        ]
+        pairs = [(a, b) for a in cluster.replicas for b in (*cluster.replicas, 0) if a < b or not b]
         links = {f"{a} {address(b)}": cluster.is_cut(a, b) for a, b in pairs}
         stops = ("kill", "clean_shutdown", "hard_bounce", "clean_bounce")
         offers = [
@@ -106,9 +100,8 @@ class Goal:
             raise ValueError(f"no property {self.property!r}; known: {', '.join(PROPERTIES)}")
         for version in (self.version, self.unless or self.version):
             scenario.play(self.partition, version=version)
-        unknown = [word for word in self.words if word not in COMMANDS]
-        if unknown:
-            raise ValueError(f"no command {unknown[0]!r}; known: {', '.join(COMMANDS)}")
+        for word in (word for word in self.words if word not in COMMANDS):
+            raise ValueError(f"no command {word!r}; known: {', '.join(COMMANDS)}")
 
 
 def find(goal: Goal, seeds: Iterable[int]) -> Iterator[tuple[int, str]]:
@@ -128,7 +121,7 @@ def random_schedule(goal: Goal, seed: int) -> list[str]:
             schedule.choose(chance.randrange(1 << 30), chance.randrange(1 << 30), goal.words)
         except (ValueError, NotSettledError):
             return []
-        if goal.property in schedule.cluster.violations:
+        if goal.property in schedule.run.cluster.violations:
             return schedule.lines[1:]
     return []
 

@@ -13,14 +13,9 @@ _ADDRESSES = {m.CLIENT: "client", m.CONTROLLER: "controller"}
 # Fields that every message of a kind has and that tell a reader nothing
 _SILENT = {"request", "max_wait_ms", "broker_epoch", "broker_epochs"}
 _SILENT |= {"replica", "replicas", "broker", "brokers"}  # the link names who talks
-_SHORT = {
-    "high_watermark": "hw",
-    "log_end_offset": "leo",
-    "base_offset": "base",
-    "leader_epoch": "epoch",
-    "last_fetched_epoch": "last_epoch",
-    "log_start_offset": "start",
-}
+_SHORT = {"high_watermark": "hw", "log_end_offset": "leo", "base_offset": "base"}
+_SHORT |= {"leader_epoch": "epoch", "last_fetched_epoch": "last_epoch", "log_start_offset": "start"}
+_BOUNDS = {"a follower": "LEO", "a consumer": "HW", "a debugging consumer": "LEO"}
 
 
 def address(machine: int) -> str:
@@ -121,15 +116,11 @@ def event_line(event: Event) -> str:
 
 def readers(broker: Broker) -> list[str]:
     """Who may read how much of a leader's log. Source: FetchParams and UnifiedLog.read, 3.7.1."""
-    log = broker.log
-    bounds = {
-        "a follower": ("LEO", log.log_end_offset),
-        "a consumer": ("HW", log.high_watermark),
-        "a debugging consumer": ("LEO", log.log_end_offset),
-    }
+    start, ends = broker.log.log_start_offset, {"LEO": broker.log.log_end_offset}
+    ends["HW"] = broker.log.high_watermark
     return [
-        f"  {who:<21} offsets {log.log_start_offset}..{end - 1}  (below the {name}, {end})"
-        for who, (name, end) in bounds.items()
+        f"  {who:<21} offsets {start}..{ends[bound] - 1}  (below the {bound}, {ends[bound]})"
+        for who, bound in _BOUNDS.items()
     ]
 
 

@@ -176,7 +176,7 @@ def _shut_down(cluster: Cluster, scene: Scene, shutdown: Shutdown, now_ms: int) 
         if shutdown.is_clean:
             cluster.stop_process(broker, "clean_shutdown")
         else:
-            faults.hard_shutdown(cluster, broker)
+            cluster.kill(broker)
 
 
 _CONTROL, _ANSWER, _APPEND, _FETCH, _TICK, _LAST = range(6)

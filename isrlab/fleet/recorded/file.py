@@ -39,7 +39,6 @@ Bools = NDArray[np.bool_]
 ENDINGS = (".csv", ".csv.gz", ".parquet")
 BLOCK_BYTES = 16_000_000
 MOST_DAYS = 366  # from the earliest row to the latest
-DAY_US = 86_400 * 10**6
 MOST_SECONDS = 10**11  # since 1970; above are ms that are called seconds
 LIKE_SECONDS = (10**9, 4 * 10**9)  # as s: from 2001 to 2096; as ms: a few weeks in 1970
 MS_HINT = " (a column of ms has a name that ends in _ms)"
@@ -57,15 +56,15 @@ class Role(NamedTuple):
     limits: tuple[int, int] = (0, 0)  # of a whole number
 
 
-TIME_NAMES = ("time", "timestamp", "ts", "datetime", "time_ms", "timestamp_ms", "ts_ms")
+TIMES = ("time", "timestamp", "ts", "datetime", "time_ms", "timestamp_ms", "ts_ms")
 ROLES = {
-    "time": Role(TIME_NAMES, "timestamps, numbers or text"),
+    "time": Role(TIMES, "timestamps, numbers or text"),
     "partition": Role(("partition",), "numbers or text"),  # its limit is the fleet's
     "key": Role(("key",), "text, or the bytes that the producer sends"),
     "records": Role(("records", "count"), "numbers or text", (1, 10**9)),
     "bytes": Role(("bytes", "size"), "numbers or text", (0, 10**11)),
 }
-MAPPED = ("time", "time_ms", "partition", "key", "records", "bytes")  # what `columns` may name
+MAPPED = ("time_ms", *ROLES)  # what `columns` may name
 
 
 class Rows(NamedTuple):
@@ -93,13 +92,6 @@ class Source(NamedTuple):
     table: pa.Table
     is_csv: bool
     ragged: list[tuple[int, str]]  # lines with a wrong number of values; the first with its text
-
-    def place(self, row: int) -> int:
-        """The line (or row) in the file of a row of the table, from 1."""
-        line = row + (2 if self.is_csv else 1)
-        for ragged, _ in self.ragged:
-            line += ragged <= line
-        return line
 
 
 def read(path: str, columns: str = "", partitions: int = 2**31 - 1) -> Rows:
@@ -157,14 +149,14 @@ def _roles(source: Source, columns: str) -> tuple[dict[str, int], bool]:
     mapped = _mapped(columns)
     has = f"{source.path} has the columns {', '.join(source.table.column_names)}"
     lower = [name.strip().lower() for name in source.table.column_names]
+    for name in mapped.values():
+        if name.lower() not in lower:
+            raise TraceError(f"trace_columns asks for {name!r}; {has}")
     roles = {}
     for role, form in ROLES.items():
         asked = [name for key, name in mapped.items() if key.removesuffix("_ms") == role]
-        for name in asked:
-            if name.lower() not in lower:
-                raise TraceError(f"trace_columns asks for {name!r}; {has}")
-        names = [name.lower() for name in asked] or form.names
-        places = [place for place, name in enumerate(lower) if name in names]
+        names = asked or form.names
+        places = [at for name in names for at, own in enumerate(lower) if own == name.lower()]
         if len(places) > 1 or (role == "time" and not places):
             raise TraceError(
                 f"{has}, {len(places)} of them with a name for the {role}; valid: one of "
@@ -280,10 +272,9 @@ def _rows(source: Source, columns: dict[str, Column], is_ms: bool) -> Rows:
         keep = ~np.all(empty, axis=0)
     _refuse(source, columns, keep, is_ms)
     values = {role: column.values[keep] for role, column in columns.items()}
-    times = values["time"]
-    nowhere = np.full(len(times), -1)
+    nowhere = np.full(len(values["time"]), -1)
     return Rows(
-        (times - times.min()) // 1_000,
+        (values["time"] - values["time"].min()) // 1_000,
         values.get("partition", values.get("key", nowhere)).astype(np.int32),
         values.get("records", -nowhere).astype(np.int32),
         values.get("bytes"),
@@ -292,7 +283,9 @@ def _rows(source: Source, columns: dict[str, Column], is_ms: bool) -> Rows:
 
 def _refuse(source: Source, columns: dict[str, Column], keep: Bools, is_ms: bool) -> None:
     """Raise TraceError if a row that is kept is bad, a line ragged, or the times are of no load."""
-    unit = "line" if source.is_csv else "row"
+    unit, first = ("line", 2) if source.is_csv else ("row", 1)
+    ragged = [line - first for line, _ in source.ragged]
+    places = np.delete(np.arange(len(keep) + len(ragged)) + first, ragged)  # in the file
     bad = np.flatnonzero(keep & np.any([column.bad for column in columns.values()], axis=0))
     faults = source.ragged[:1]
     if len(bad):
@@ -301,35 +294,35 @@ def _refuse(source: Source, columns: dict[str, Column], keep: Bools, is_ms: bool
         value = source.table.column(column.place)[row].as_py()
         has = "is missing" if value in (None, "", b"") else f"has {_shown(value)}"
         name = source.table.column_names[column.place]
-        faults.append((source.place(row), f"column {name!r} {has}; valid: {column.valid}"))
+        faults.append((int(places[row]), f"column {name!r} {has}; valid: {column.valid}"))
     if faults:
         where, text = min(faults)
-        more = len(bad) + len(source.ragged) - 1
+        more = len(bad) + len(ragged) - 1
         rest = f" (more bad {unit}s: {more:,})" if more else ""
         raise TraceError(f"{source.path}, {unit} {where}: {text}{rest}")
     if not keep.any():
         raise TraceError(f"{source.path} has no rows; valid: at least one batch")
-    rows, times_us = np.flatnonzero(keep), columns["time"].values[keep]
-    first, last = times_us.argmin(), times_us.argmax()
+    times_us = columns["time"].values[keep]
+    extremes = times_us.argmin(), times_us.argmax()
     begins, ends = (
-        f"{times_us[at].view('datetime64[us]')} ({unit} {source.place(int(rows[at]))})"
-        for at in (first, last)
+        f"{times_us[at].view('datetime64[us]')} ({unit} {places[keep][at]})" for at in extremes
     )
-    if times_us[last] - times_us[first] > MOST_DAYS * DAY_US:
+    if np.ptp(times_us) > MOST_DAYS * 86_400 * 10**6:
         raise TraceError(
             f"{source.path} begins at {begins} and ends at {ends}; valid: up to "
             f"{MOST_DAYS} days (are there s and ms, or times of 0, in one column?)"
         )
-    if is_ms and LIKE_SECONDS[0] <= times_us[first] // 1_000 < LIKE_SECONDS[1]:
+    if is_ms and LIKE_SECONDS[0] <= times_us.min() // 1_000 < LIKE_SECONDS[1]:
         why = "these are s, not ms; valid: a name without '_ms'"
         raise TraceError(f"{source.path} begins at {begins}: {why}")
 
 
 def _shown(value: object) -> str:
     """A value as the file has it; bytes that are not UTF-8 as bytes."""
+    content = value if isinstance(value, bytes) else str(value).encode()
     with contextlib.suppress(UnicodeDecodeError):
-        value = value.decode() if isinstance(value, bytes) else str(value)
-    return f"{value[:80]!r}" if isinstance(value, str | bytes) else repr(value)
+        return repr(content.decode()[:80])
+    return repr(content[:80])
 
 
 def write_trace(config: FleetConfig, path: str | Path | None = None) -> Path:

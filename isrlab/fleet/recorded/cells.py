@@ -91,11 +91,8 @@ def of_cell(config: FleetConfig, leader: int) -> Recorded | None:
 def recording(config: FleetConfig) -> Recording:
     """The trace of a fleet; the last two are kept as long as their files do not change."""
     only = FleetConfig(**{name: getattr(config, name) for name in DECIDES})
-    version = None  # of the file; if there is none, the reader says what is wrong with it
-    if os.path.exists(config.trace_file):
-        stat = os.stat(config.trace_file)
-        version = stat.st_mtime_ns, stat.st_size
-    return _recording(only, version)
+    stat = os.stat(config.trace_file) if os.path.exists(config.trace_file) else None
+    return _recording(only, stat and (stat.st_mtime_ns, stat.st_size))
 
 
 def summary(config: FleetConfig) -> dict[str, str | int]:
@@ -106,7 +103,7 @@ def summary(config: FleetConfig) -> dict[str, str | int]:
 
 @functools.lru_cache(maxsize=2)
 def _recording(config: FleetConfig, version: tuple[int, int] | None) -> Recording:
-    """`version` of the file: read again when it changes."""
+    """`version` of the file: read again when it changes; None: the reader says what is wrong."""
     rows = file.read(config.trace_file, config.trace_columns, config.partitions)
     anywhere = spread(config, len(rows.ts_ms))
     rows = rows._replace(partition=np.where(rows.partition < 0, anywhere, rows.partition))
@@ -146,8 +143,8 @@ def packed(recorded: Recorded | None) -> bytes | None:
     """A cell's share as compressed bytes (Arrow IPC), for its row of the plan."""
     if recorded is None:
         return None
-    gaps = np.diff(recorded.arrivals.ts_ms, prepend=0)
-    arrays = (gaps, *recorded.arrivals[1:], recorded.record_bytes)
+    ts_ms, *others = recorded.arrivals
+    arrays = (np.diff(ts_ms, prepend=0), *others, recorded.record_bytes)
     names = ["gaps", "partition", "records", "record_bytes"]
     row = pa.record_batch([pa.array([array]) for array in arrays], names)
     options = pa.ipc.IpcWriteOptions(compression="zstd")

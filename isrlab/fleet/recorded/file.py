@@ -64,7 +64,7 @@ ROLES = {
     "records": Role(("records", "count"), "numbers or text", (1, 10**9)),
     "bytes": Role(("bytes", "size"), "numbers or text", (0, 10**11)),
 }
-MAPPED = ("time_ms", *ROLES)  # what `columns` may name
+MAPPED = ("time", "time_ms", *list(ROLES)[1:])  # what `columns` may name
 
 
 class Rows(NamedTuple):
@@ -118,27 +118,28 @@ def _opened(path: str) -> Source:
         return Source(path, pq.ParquetFile(pa.OSFile(path)).read(), False, [])
     if Path(path).stat().st_size == 0:
         raise TraceError(f"{path} is empty; valid: a header line and one line for each batch")
+    return _csv(path)
+
+
+def _csv(path: str) -> Source:
+    """A CSV file, all columns as bytes."""
     ragged: list[tuple[int, str]] = []
-    types = dict.fromkeys(_csv(path, [], {}).schema.names, pa.large_binary())
-    return Source(path, _csv(path, ragged, types).read_all(), True, ragged)
-
-
-def _csv(
-    path: str, ragged: list[tuple[int, str]], types: dict[str, pa.DataType]
-) -> pacsv.CSVStreamingReader:
-    """A CSV file; a line with a wrong number of values is put into `ragged`."""
 
     def pass_over(row: pacsv.InvalidRow) -> str:
         text = f"{row.actual_columns} values instead of {row.expected_columns}: {row.text[:80]!r}"
         ragged.append((row.number, "" if ragged else text))
         return "skip"
 
-    return pacsv.open_csv(
-        pa.input_stream(path, compression="gzip" if path.lower().endswith(".gz") else None),
-        pacsv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES),  # threads lose line numbers
-        pacsv.ParseOptions(invalid_row_handler=pass_over, ignore_empty_lines=False),
-        pacsv.ConvertOptions(column_types=types),
-    )
+    def opened(names: list[str]) -> pacsv.CSVStreamingReader:
+        ragged.clear()
+        return pacsv.open_csv(
+            pa.input_stream(path, compression="gzip" if path.lower().endswith(".gz") else None),
+            pacsv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES),  # threads lose lines
+            pacsv.ParseOptions(invalid_row_handler=pass_over, ignore_empty_lines=False),
+            pacsv.ConvertOptions(column_types=dict.fromkeys(names, pa.large_binary())),
+        )
+
+    return Source(path, opened(opened([]).schema.names).read_all(), True, ragged)
 
 
 def _roles(source: Source, columns: str) -> tuple[dict[str, int], bool]:
@@ -173,12 +174,11 @@ def _mapped(columns: str) -> dict[str, str]:
         parts = [part.partition("=") for part in shlex.split(columns)]
     except ValueError as error:
         raise TraceError(f"trace_columns={columns!r} is not known: {error}") from None
-    for role, equals, name in parts:
-        if role not in MAPPED or not name:
-            raise TraceError(
-                f"trace_columns={columns!r}: {role + equals + name!r} is not known; "
-                f"valid: NAME=COLUMN, where NAME is one of {', '.join(MAPPED)}"
-            )
+    if wrong := ["".join(part) for part in parts if part[0] not in MAPPED or not part[2]]:
+        raise TraceError(
+            f"trace_columns={columns!r}: {wrong[0]!r} is not known; "
+            f"valid: NAME=COLUMN, where NAME is one of {', '.join(MAPPED)}"
+        )
     return {role: name for role, _, name in parts}
 
 
@@ -302,10 +302,10 @@ def _refuse(source: Source, columns: dict[str, Column], keep: Bools, is_ms: bool
         raise TraceError(f"{source.path}, {unit} {where}: {text}{rest}")
     if not keep.any():
         raise TraceError(f"{source.path} has no rows; valid: at least one batch")
-    times_us = columns["time"].values[keep]
-    extremes = times_us.argmin(), times_us.argmax()
+    times_us, places = columns["time"].values[keep], places[keep]
     begins, ends = (
-        f"{times_us[at].view('datetime64[us]')} ({unit} {places[keep][at]})" for at in extremes
+        f"{times_us[at].view('datetime64[us]')} ({unit} {places[at]})"
+        for at in (times_us.argmin(), times_us.argmax())
     )
     if np.ptp(times_us) > MOST_DAYS * 86_400 * 10**6:
         raise TraceError(

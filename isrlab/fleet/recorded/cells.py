@@ -109,7 +109,7 @@ def _recording(config: FleetConfig, version: tuple[int, int] | None) -> Recordin
     rows = rows._replace(partition=np.where(rows.partition < 0, anywhere, rows.partition))
     leader_of = assignment(config.partitions, config.brokers, config.replication_factor)[:, 0]
     leaders = leader_of[rows.partition].astype(np.uint16)  # 16 bits sort in linear time
-    order = np.lexsort((rows.partition, rows.ts_ms, leaders))
+    order = np.lexsort((rows.ts_ms * config.partitions + rows.partition, leaders))
     kept = order[rows.ts_ms[order] < config.duration_ms]
     sizes = _record_bytes(config, rows, kept)
     all_leaders = np.unique(leader_of)

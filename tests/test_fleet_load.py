@@ -262,7 +262,7 @@ BROKEN = {
     "blank lines only": ("time,partition\n\n\n", "has no rows"),
     "no header": ("1,2\n3,4\n", "has the columns 1, 2, 0 of them with a name for the time"),
     "two times": ("time,ts_ms\n1,2\n", "2 of them with a name for the time"),
-    "two of a kind": ("time,records,count\n1,2,3\n", "more than one for 'records'"),
+    "two of a kind": ("time,records,count\n1,2,3\n", "2 of them with a name for the records"),
     "semicolons": ("time;partition\n1;2\n", "has the columns time;partition, 0 of them"),
     "no time": ("time,partition\n1,2\n,3\n", "line 3: column 'time' is missing; valid: s from 0"),
     "text": (

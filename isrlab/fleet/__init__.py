@@ -8,7 +8,7 @@ What only a simulation can answer is in `fleet.truth` (on Spark), what a restart
 
 from isrlab.fleet.config import LOADS, FleetConfig, settings, sweep, versions
 from isrlab.fleet.lens import Trace, most_evicting, trace
-from isrlab.fleet.recorded.writer import write_trace
+from isrlab.fleet.recorded import write_trace
 from isrlab.fleet.simulate import runs, simulate, simulate_local
 from isrlab.fleet.store import read, stored
 

@@ -3,5 +3,4 @@
 # ruff: noqa: F401, I001
 from isrlab.fleet.recorded.cells import Recorded, describe, of_cell, packed
 from isrlab.fleet.recorded.cells import recording, summary, unpacked
-from isrlab.fleet.recorded.file import TraceError
-from isrlab.fleet.recorded.writer import write_trace
+from isrlab.fleet.recorded.file import TraceError, write_trace

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -90,11 +91,8 @@ def of_cell(config: FleetConfig, leader: int) -> Recorded | None:
 def recording(config: FleetConfig) -> Recording:
     """The trace of a fleet; the last two are kept as long as their files do not change."""
     only = FleetConfig(**{name: getattr(config, name) for name in DECIDES})
-    try:
-        stat = Path(config.trace_file).stat()
-    except OSError:  # the reader says what is wrong with it
-        return _recording(only, None)
-    return _recording(only, (stat.st_mtime_ns, stat.st_size))
+    stat = os.stat(config.trace_file) if os.path.exists(config.trace_file) else None
+    return _recording(only, stat and (stat.st_mtime_ns, stat.st_size))
 
 
 def summary(config: FleetConfig) -> dict[str, str | int]:
@@ -105,47 +103,37 @@ def summary(config: FleetConfig) -> dict[str, str | int]:
 
 @functools.lru_cache(maxsize=2)
 def _recording(config: FleetConfig, version: tuple[int, int] | None) -> Recording:
-    """`version` of the file: read again when it changes."""
+    """`version` of the file: read again when it changes; None: the reader says what is wrong."""
     rows = file.read(config.trace_file, config.trace_columns, config.partitions)
-    count = len(rows.ts_ms)
-    anywhere = spread(config, count)
+    anywhere = spread(config, len(rows.ts_ms))
     rows = rows._replace(partition=np.where(rows.partition < 0, anywhere, rows.partition))
-    keep = np.flatnonzero(rows.ts_ms < config.duration_ms)
-    place = rows.ts_ms[keep] * config.partitions + rows.partition[keep]
-    by_time = keep[np.argsort(place, kind="stable")]
-    with open(config.trace_file, "rb") as content:
-        digest = hashlib.file_digest(content, "sha256").hexdigest()
-    return Recording(digest, count, count - len(keep), _shares(config, rows, by_time))
-
-
-def _shares(config: FleetConfig, rows: Rows, by_time: Ints) -> dict[int, Recorded]:
-    """The rows (by time, then partition) of each leader."""
     leader_of = assignment(config.partitions, config.brokers, config.replication_factor)[:, 0]
-    sizes = _record_bytes(config, rows, by_time)
-    leaders = leader_of[rows.partition[by_time]].astype(np.uint16)  # 16 bits sort in linear time
-    by_leader = by_time[np.argsort(leaders, kind="stable")]
-    ends = np.cumsum(np.bincount(leaders, minlength=config.brokers + 1))
-    shares = {}
-    for leader in np.unique(leader_of).tolist():
-        mine = by_leader[ends[leader - 1] : ends[leader]]
+    leaders = leader_of[rows.partition].astype(np.uint16)  # 16 bits sort in linear time
+    order = np.lexsort((rows.ts_ms * config.partitions + rows.partition, leaders))
+    kept = order[rows.ts_ms[order] < config.duration_ms]
+    sizes = _record_bytes(config, rows, kept)
+    all_leaders = np.unique(leader_of)
+    begins = np.searchsorted(leaders[kept], all_leaders)
+    by_leader = {}
+    for leader, mine in zip(all_leaders.tolist(), np.split(kept, begins[1:]), strict=True):
         partitions = np.flatnonzero(leader_of == leader)
         places = np.searchsorted(partitions, rows.partition[mine]).astype(np.int32)
         arrivals = Arrivals(rows.ts_ms[mine], places, rows.records[mine])
-        shares[leader] = Recorded(arrivals, sizes[partitions])
-    return shares
+        by_leader[leader] = Recorded(arrivals, sizes[partitions])
+    with open(config.trace_file, "rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+    return Recording(digest, len(order), len(order) - len(kept), by_leader)
 
 
 def _record_bytes(config: FleetConfig, rows: Rows, kept: Ints) -> Ints:
     """Mean size of a partition's records, at least 1, int64[partitions]. Raises TraceError."""
     where, count = rows.partition[kept], config.partitions
-    sizes = np.full(count, config.record_bytes, dtype=np.int64)
     records = np.bincount(where, weights=rows.records[kept], minlength=count)
+    sizes = np.full(count, config.record_bytes, dtype=np.int64)
     if rows.bytes is not None:
-        total = np.bincount(where, weights=rows.bytes[kept], minlength=count)
-        has = records > 0
+        total, has = np.bincount(where, weights=rows.bytes[kept], minlength=count), records > 0
         sizes[has] = np.maximum(1, np.round(total[has] / records[has]))
-    everything = float(records @ sizes)
-    if everything > MOST_BYTES:
+    if (everything := float(records @ sizes)) > MOST_BYTES:
         holds = f"{config.trace_file} holds {everything:,.0f} bytes"
         raise TraceError(f"{holds}; valid: up to {MOST_BYTES:,}")
     return sizes
@@ -155,11 +143,10 @@ def packed(recorded: Recorded | None) -> bytes | None:
     """A cell's share as compressed bytes (Arrow IPC), for its row of the plan."""
     if recorded is None:
         return None
-    gaps = np.diff(recorded.arrivals.ts_ms, prepend=0)
-    arrays = (gaps, *recorded.arrivals[1:], recorded.record_bytes)
-    row = pa.record_batch(
-        [pa.array([array]) for array in arrays], ["gaps", "partition", "records", "record_bytes"]
-    )
+    ts_ms, *others = recorded.arrivals
+    arrays = (np.diff(ts_ms, prepend=0), *others, recorded.record_bytes)
+    names = ["gaps", "partition", "records", "record_bytes"]
+    row = pa.record_batch([pa.array([array]) for array in arrays], names)
     options = pa.ipc.IpcWriteOptions(compression="zstd")
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, row.schema, options=options) as writer:

@@ -1,44 +1,70 @@
-"""A file of recorded load, read and checked: who sent how much to which partition, and when.
+"""A trace file: who sent how much to which partition, and when.
 
 CSV (also .csv.gz) or Parquet, one row for each batch. Columns are found by their names, upper or
-lower case (`columns.ROLES`), or named in `columns`, such as "time=TIMESTAMP records=ContextTokens";
-all others are ignored. The time is an ISO timestamp (UTC unless it names its zone), or a number: of
+lower case (`ROLES`), or named in `columns`, such as "time=TIMESTAMP records=ContextTokens"; all
+others are ignored. The time is an ISO timestamp (UTC unless it names its zone), or a number: of
 milliseconds if the column's name ends in "_ms" (or the mapping says time_ms=...), else of seconds.
 The earliest row is time 0, and rows need not be sorted. A partition is a number, or that of the
 key (which is ignored if both are there); a row without either has -1. Without records a row is one
 record.
 
 Nothing is dropped: one bad row and the whole file is refused, with the first bad row and how many
-more there are. Only blank lines are passed over. The whole file is in memory at once.
+more there are. Only blank lines are passed over. The whole file is in memory at once. Arrow reads
+a column; only if it finds a value that it cannot read, pandas, which is slower, tells which.
 """
 
 from __future__ import annotations
 
 import contextlib
 import shlex
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from isrlab.fleet import load
+from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.kernel.state import Ints
-from isrlab.fleet.recorded.columns import ROLES, Bools, Column, kind
+from isrlab.fleet.recorded.partitioner import partition_of_keys
+
+Bools = NDArray[np.bool_]
 
 ENDINGS = (".csv", ".csv.gz", ".parquet")
-TIMES = ("time", "time_ms")
 BLOCK_BYTES = 16_000_000
 MOST_DAYS = 366  # from the earliest row to the latest
-DAY_US = 86_400 * 10**6
+MOST_SECONDS = 10**11  # since 1970; above are ms that are called seconds
 LIKE_SECONDS = (10**9, 4 * 10**9)  # as s: from 2001 to 2096; as ms: a few weeks in 1970
+MS_HINT = " (a column of ms has a name that ends in _ms)"
 
 
 class TraceError(ValueError):
     """A trace that cannot be used; says where, which value, and what is valid."""
+
+
+class Role(NamedTuple):
+    """What a column can be for."""
+
+    names: tuple[str, ...]  # by which it is found
+    kinds: str  # that it may hold, see `_kind`
+    limits: tuple[int, int] = (0, 0)  # of a whole number
+
+
+TIMES = ("time", "timestamp", "ts", "datetime", "time_ms", "timestamp_ms", "ts_ms")
+ROLES = {
+    "time": Role(TIMES, "timestamps, numbers or text"),
+    "partition": Role(("partition",), "numbers or text"),  # its limit is the fleet's
+    "key": Role(("key",), "text, or the bytes that the producer sends"),
+    "records": Role(("records", "count"), "numbers or text", (1, 10**9)),
+    "bytes": Role(("bytes", "size"), "numbers or text", (0, 10**11)),
+}
+MAPPED = ("time", "time_ms", *list(ROLES)[1:])  # what `columns` may name
 
 
 class Rows(NamedTuple):
@@ -50,6 +76,15 @@ class Rows(NamedTuple):
     bytes: Ints | None  # int64[n], of the row's records together; None if the file says nothing
 
 
+class Column(NamedTuple):
+    """A column that has a role."""
+
+    place: int  # in the table
+    values: Ints  # int64[n], undefined where bad; times in microseconds, keys as partitions
+    bad: Bools  # bool[n]
+    valid: str  # what the values should be, in words
+
+
 class Source(NamedTuple):
     """A file as it was read."""
 
@@ -58,24 +93,14 @@ class Source(NamedTuple):
     is_csv: bool
     ragged: list[tuple[int, str]]  # lines with a wrong number of values; the first with its text
 
-    @property
-    def unit(self) -> str:
-        """What its places are counted by."""
-        return "line" if self.is_csv else "row"
-
-    def place(self, row: int) -> int:
-        """The line (or row) in the file of a row of the table, from 1."""
-        line = row + (2 if self.is_csv else 1)
-        for ragged, _ in self.ragged:
-            line += ragged <= line
-        return line
-
 
 def read(path: str, columns: str = "", partitions: int = 2**31 - 1) -> Rows:
     """All rows of a trace file. Raises TraceError."""
     try:
         source = _opened(path)
-        return _rows(source, _roles(source, columns), partitions)
+        roles, is_ms = _roles(source, columns)
+        columns_of = {r: _column(source, r, at, partitions, is_ms) for r, at in roles.items()}
+        return _rows(source, columns_of, is_ms)
     except UnicodeDecodeError as error:
         raise TraceError(f"{path} is not text in UTF-8: {error}") from None
     except (pa.ArrowException, OSError) as error:
@@ -93,150 +118,89 @@ def _opened(path: str) -> Source:
         return Source(path, pq.ParquetFile(pa.OSFile(path)).read(), False, [])
     if Path(path).stat().st_size == 0:
         raise TraceError(f"{path} is empty; valid: a header line and one line for each batch")
+    return _csv(path)
+
+
+def _csv(path: str) -> Source:
+    """A CSV file, all columns as bytes."""
     ragged: list[tuple[int, str]] = []
-    types = dict.fromkeys(_csv(path, [], {}).schema.names, pa.large_binary())
-    return Source(path, _csv(path, ragged, types).read_all(), True, ragged)
-
-
-def _csv(
-    path: str, ragged: list[tuple[int, str]], types: dict[str, pa.DataType]
-) -> pacsv.CSVStreamingReader:
-    """A CSV file; a line with a wrong number of values is put into `ragged`."""
 
     def pass_over(row: pacsv.InvalidRow) -> str:
         text = f"{row.actual_columns} values instead of {row.expected_columns}: {row.text[:80]!r}"
         ragged.append((row.number, "" if ragged else text))
         return "skip"
 
-    return pacsv.open_csv(
-        pa.input_stream(path, compression="gzip" if path.lower().endswith(".gz") else None),
-        pacsv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES),  # threads lose line numbers
-        pacsv.ParseOptions(invalid_row_handler=pass_over, ignore_empty_lines=False),
-        pacsv.ConvertOptions(column_types=types),
-    )
+    def opened(names: list[str]) -> pacsv.CSVStreamingReader:
+        ragged.clear()
+        return pacsv.open_csv(
+            pa.input_stream(path, compression="gzip" if path.lower().endswith(".gz") else None),
+            pacsv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES),  # threads lose lines
+            pacsv.ParseOptions(invalid_row_handler=pass_over, ignore_empty_lines=False),
+            pacsv.ConvertOptions(column_types=dict.fromkeys(names, pa.large_binary())),
+        )
+
+    return Source(path, opened(opened([]).schema.names).read_all(), True, ragged)
 
 
-def _roles(source: Source, columns: str) -> dict[str, int]:
-    """Role -> place of its column; one of them is the time. Raises TraceError if that is unclear.
+def _roles(source: Source, columns: str) -> tuple[dict[str, int], bool]:
+    """Role -> place of its column, and whether the time is in ms. Raises TraceError if unclear.
 
     What `columns` asks for goes before what has a known name.
     """
-    asked = _asked(columns)
+    mapped = _mapped(columns)
     has = f"{source.path} has the columns {', '.join(source.table.column_names)}"
     lower = [name.strip().lower() for name in source.table.column_names]
+    for name in mapped.values():
+        if name.lower() not in lower:
+            raise TraceError(f"trace_columns asks for {name!r}; {has}")
     roles = {}
     for role, form in ROLES.items():
-        if role in TIMES and role not in asked and not asked.keys().isdisjoint(TIMES):
-            continue
-        names = (asked[role].lower(),) if role in asked else form.names
-        places = [place for place, name in enumerate(lower) if name in names]
-        if role in asked and not places:
-            raise TraceError(f"trace_columns asks for {asked[role]!r}; {has}")
-        if len(places) > 1:
-            raise TraceError(f"{has}: more than one for {role!r}; choose one in trace_columns")
+        asked = [name for key, name in mapped.items() if key.removesuffix("_ms") == role]
+        names = asked or form.names
+        places = [at for name in names for at, own in enumerate(lower) if own == name.lower()]
+        if len(places) > 1 or (role == "time" and not places):
+            raise TraceError(
+                f"{has}, {len(places)} of them with a name for the {role}; valid: one of "
+                f"{', '.join(names)}, or trace_columns='{role}=NAME'"
+            )
         if places:
             roles[role] = places[0]
-    times = [role for role in TIMES if role in roles]
-    if len(times) != 1:
-        raise TraceError(
-            f"{has}, {len(times)} of them with a name for the time; valid: one of "
-            f"{', '.join(ROLES['time'].names + ROLES['time_ms'].names)}, "
-            "or trace_columns='time=NAME'"
-        )
-    place = roles.pop(times[0])
-    is_ms = times[0] == "time_ms" or lower[place].endswith("_ms")
-    return {"time_ms" if is_ms else "time": place, **roles}
+    return roles, "time_ms" in mapped or lower[roles["time"]].endswith("_ms")
 
 
-def _asked(columns: str) -> dict[str, str]:
-    """Role -> name of its column, out of "time=TIMESTAMP records=ContextTokens"."""
+def _mapped(columns: str) -> dict[str, str]:
+    """Name of `MAPPED` -> name of its column, out of "time=TIMESTAMP records=ContextTokens"."""
     try:
         parts = [part.partition("=") for part in shlex.split(columns)]
     except ValueError as error:
         raise TraceError(f"trace_columns={columns!r} is not known: {error}") from None
-    for role, equals, name in parts:
-        if role not in ROLES or not name:
-            raise TraceError(
-                f"trace_columns={columns!r}: {role + equals + name!r} is not known; "
-                f"valid: NAME=COLUMN, where NAME is one of {', '.join(ROLES)}"
-            )
+    if wrong := ["".join(part) for part in parts if part[0] not in MAPPED or not part[2]]:
+        raise TraceError(
+            f"trace_columns={columns!r}: {wrong[0]!r} is not known; "
+            f"valid: NAME=COLUMN, where NAME is one of {', '.join(MAPPED)}"
+        )
     return {role: name for role, _, name in parts}
 
 
-def _rows(source: Source, roles: dict[str, int], partitions: int) -> Rows:
-    """All rows but blank lines. Raises TraceError if one is bad or there is none."""
-    columns = {}
-    for role, at in roles.items():
-        array, kinds = _plain(source, at), ROLES[role].kinds
-        if kind(array.type) not in kinds:
-            has = f"column {source.table.column_names[at]!r} has the type {array.type}"
-            raise TraceError(f"{source.path}, {has}; valid: {kinds}")
-        columns[role] = ROLES[role].read(array, partitions)
-    keep = np.ones(len(source.table), np.bool_)
-    if source.is_csv:  # without blank lines, which have no value in any column
-        empty = [pc.equal(pc.binary_length(column), 0) for column in source.table.columns]
-        keep = ~np.all(empty, axis=0)
-    _refuse_bad(source, roles, columns, keep)
-    values = {role: column.values[keep] for role, column in columns.items()}
-    times = values["time_ms" if "time_ms" in roles else "time"]
-    if len(times) == 0:
-        raise TraceError(f"{source.path} has no rows; valid: at least one batch")
-    _refuse_far(source, times, np.flatnonzero(keep), is_ms="time_ms" in roles)
-    nowhere = np.full(len(times), -1)
-    return Rows(
-        (times - times.min()) // 1_000,
-        values.get("partition", values.get("key", nowhere)).astype(np.int32),
-        values.get("records", -nowhere).astype(np.int32),
-        values.get("bytes"),
-    )
-
-
-def _refuse_bad(
-    source: Source, roles: dict[str, int], columns: dict[str, Column], keep: Bools
-) -> None:
-    """Raise TraceError if a row that is kept is bad, or a line ragged: the first of them."""
-    bad = np.flatnonzero(keep & np.any([column.bad for column in columns.values()], axis=0))
-    faults = source.ragged[:1]
-    if len(bad):
-        row = int(bad[0])
-        role = next(role for role, column in columns.items() if column.bad[row])
-        value = source.table.column(roles[role])[row].as_py()
-        has = "is missing" if value in (None, "", b"") else f"has {_shown(value)}"
-        name = source.table.column_names[roles[role]]
-        text = f"column {name!r} {has}; valid: {columns[role].valid}"
-        faults = [*faults, (source.place(row), text)]
-    if faults:
-        where, text = min(faults)
-        more = len(bad) + len(source.ragged) - 1
-        rest = f" (more bad {source.unit}s: {more:,})" if more else ""
-        raise TraceError(f"{source.path}, {source.unit} {where}: {text}{rest}")
-
-
-def _refuse_far(source: Source, times_us: Ints, rows: Ints, is_ms: bool) -> None:
-    """Raise TraceError if the rows are further apart than any load that is one.
-
-    `rows` int64[n]: where the times are in the table.
-    """
-    first, last = int(times_us.argmin()), int(times_us.argmax())
-    begins, ends = (
-        f"{times_us[at].view('datetime64[us]')} ({source.unit} {source.place(int(rows[at]))})"
-        for at in (first, last)
-    )
-    if times_us[last] - times_us[first] > MOST_DAYS * DAY_US:
+def _column(source: Source, role: str, place: int, partitions: int, is_ms: bool) -> Column:
+    """The values of a column as numbers. Raises TraceError if it cannot hold any."""
+    array, name = _plain(source, place), source.table.column_names[place]
+    if _kind(array.type) not in ROLES[role].kinds:
         raise TraceError(
-            f"{source.path} begins at {begins} and ends at {ends}; valid: up to "
-            f"{MOST_DAYS} days (are there s and ms, or times of 0, in one column?)"
+            f"{source.path}, column {name!r} has the type {array.type}; valid: {ROLES[role].kinds}"
         )
-    if is_ms and LIKE_SECONDS[0] <= times_us[first] // 1_000 < LIKE_SECONDS[1]:
-        why = "these are s, not ms; valid: a name without '_ms'"
-        raise TraceError(f"{source.path} begins at {begins}: {why}")
-
-
-def _shown(value: object) -> str:
-    """A value as the file has it; bytes that are not UTF-8 as bytes."""
-    with contextlib.suppress(UnicodeDecodeError):
-        value = value.decode() if isinstance(value, bytes) else str(value)
-    return f"{value[:80]!r}" if isinstance(value, str | bytes) else repr(value)
+    if role == "time":
+        return Column(place, *_times(array, is_ms))
+    if role == "key":
+        bad = np.zeros(len(array), np.bool_)
+        if _kind(array.type) == "text":
+            bad = np.asarray(pc.fill_null(pc.match_substring(array, "\ufffd"), False))
+        return Column(place, partition_of_keys(array, partitions), bad, "text in UTF-8")
+    low, high = (0, partitions - 1) if role == "partition" else ROLES[role].limits
+    numbers = _numbers(array)
+    good = (numbers >= low) & (numbers <= high) & (numbers == np.floor(numbers))
+    valid = f"whole numbers from {low:,} to {high:,}"
+    return Column(place, np.where(good, numbers, 0).astype(np.int64), ~good, valid)
 
 
 def _plain(source: Source, place: int) -> pa.Array:
@@ -251,3 +215,130 @@ def _plain(source: Source, place: int) -> pa.Array:
     except pa.ArrowInvalid:
         texts = [value.decode("utf-8", "replace") for value in array.to_pylist()]
         return pa.array(texts, pa.large_string())
+
+
+def _kind(of: pa.DataType) -> str:
+    """What a column of this type holds: "timestamps", "numbers", "text", "bytes" or "else"."""
+    if pa.types.is_integer(of) or pa.types.is_floating(of):
+        return "numbers"
+    kinds = {pa.large_string(): "text", pa.binary(): "bytes", pa.large_binary(): "bytes"}
+    return "timestamps" if pa.types.is_timestamp(of) else kinds.get(of, "else")
+
+
+def _numbers(array: pa.Array) -> NDArray[np.float64]:
+    """Numbers, or text that holds numbers, as float64[n]; NaN for what is none."""
+    try:
+        return np.asarray(pc.fill_null(array.cast(pa.float64(), safe=False), np.nan))
+    except pa.ArrowInvalid:
+        return np.asarray(pd.to_numeric(array.to_pandas(), errors="coerce"), dtype=np.float64)
+
+
+def _times(array: pa.Array, is_ms: bool) -> tuple[Ints, Bools, str]:
+    """Microseconds of timestamps, or of numbers, or of text that is one of these.
+
+    Of text, most of the first values decide.
+    """
+    if _kind(array.type) == "text":
+        first = array.filter(pc.not_equal(array, ""))[:100]
+        if 2 * int(np.isfinite(_numbers(first)).sum()) < len(first):
+            array = _timestamps(array)
+    if _kind(array.type) == "timestamps":
+        times = array.cast(pa.timestamp("us", array.type.tz), safe=False).cast(pa.int64())
+        valid = "timestamps such as 2023-11-16T18:17:03.980"
+        return np.asarray(pc.fill_null(times, 0)), np.asarray(array.is_null()), valid
+    unit, unit_us, hint = ("ms", 1_000, "") if is_ms else ("s", 1_000_000, MS_HINT)
+    highest = MOST_SECONDS * 1_000_000 // unit_us
+    numbers = _numbers(array)
+    good = (numbers >= 0) & (numbers <= highest)
+    times = np.round(np.where(good, numbers, 0) * unit_us).astype(np.int64)
+    return times, ~good, f"{unit} from 0 to {highest:,}{hint}"
+
+
+def _timestamps(array: pa.Array) -> pa.Array:
+    """Timestamps out of text in ISO 8601, UTC unless they name their zones; null for others."""
+    for zone in (None, "UTC"):
+        with contextlib.suppress(pa.ArrowInvalid):
+            return array.cast(pa.timestamp("ns", zone))
+    texts = array.to_pandas()
+    texts = texts.where(texts.str.match(r"\s*\d{4}-\d\d-\d\d", na=False))
+    return pa.Array.from_pandas(pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce"))
+
+
+def _rows(source: Source, columns: dict[str, Column], is_ms: bool) -> Rows:
+    """All rows but blank lines. Raises TraceError."""
+    keep = np.ones(len(source.table), np.bool_)
+    if source.is_csv:  # without blank lines, which have no value in any column
+        empty = [pc.equal(pc.binary_length(column), 0) for column in source.table.columns]
+        keep = ~np.all(empty, axis=0)
+    _refuse(source, columns, keep, is_ms)
+    values = {role: column.values[keep] for role, column in columns.items()}
+    nowhere = np.full(len(values["time"]), -1)
+    return Rows(
+        (values["time"] - values["time"].min()) // 1_000,
+        values.get("partition", values.get("key", nowhere)).astype(np.int32),
+        values.get("records", -nowhere).astype(np.int32),
+        values.get("bytes"),
+    )
+
+
+def _refuse(source: Source, columns: dict[str, Column], keep: Bools, is_ms: bool) -> None:
+    """Raise TraceError if a row that is kept is bad, a line ragged, or the times are of no load."""
+    unit, first = ("line", 2) if source.is_csv else ("row", 1)
+    ragged = [line - first for line, _ in source.ragged]
+    places = np.delete(np.arange(len(keep) + len(ragged)) + first, ragged)  # in the file
+    bad = np.flatnonzero(keep & np.any([column.bad for column in columns.values()], axis=0))
+    faults = source.ragged[:1]
+    if len(bad):
+        row = int(bad[0])
+        column = next(column for column in columns.values() if column.bad[row])
+        value = source.table.column(column.place)[row].as_py()
+        has = "is missing" if value in (None, "", b"") else f"has {_shown(value)}"
+        name = source.table.column_names[column.place]
+        faults.append((int(places[row]), f"column {name!r} {has}; valid: {column.valid}"))
+    if faults:
+        where, text = min(faults)
+        more = len(bad) + len(ragged) - 1
+        rest = f" (more bad {unit}s: {more:,})" if more else ""
+        raise TraceError(f"{source.path}, {unit} {where}: {text}{rest}")
+    if not keep.any():
+        raise TraceError(f"{source.path} has no rows; valid: at least one batch")
+    times_us, places = columns["time"].values[keep], places[keep]
+    begins, ends = (
+        f"{times_us[at].view('datetime64[us]')} ({unit} {places[at]})"
+        for at in (times_us.argmin(), times_us.argmax())
+    )
+    if np.ptp(times_us) > MOST_DAYS * 86_400 * 10**6:
+        raise TraceError(
+            f"{source.path} begins at {begins} and ends at {ends}; valid: up to "
+            f"{MOST_DAYS} days (are there s and ms, or times of 0, in one column?)"
+        )
+    if is_ms and LIKE_SECONDS[0] <= times_us.min() // 1_000 < LIKE_SECONDS[1]:
+        why = "these are s, not ms; valid: a name without '_ms'"
+        raise TraceError(f"{source.path} begins at {begins}: {why}")
+
+
+def _shown(value: object) -> str:
+    """A value as the file has it; bytes that are not UTF-8 as bytes."""
+    content = value if isinstance(value, bytes) else str(value).encode()
+    with contextlib.suppress(UnicodeDecodeError):
+        return repr(content.decode()[:80])
+    return repr(content[:80])
+
+
+def write_trace(config: FleetConfig, path: str | Path | None = None) -> Path:
+    """Write the drawn load of a fleet as a trace file, by time, and return its path.
+
+    Columns `time_ms`, `partition`, `records`, `bytes`; CSV, or Parquet if the name ends so; by
+    default a new temporary CSV. Who reads it back (`load="trace"`) takes the earliest batch as time
+    0. Raises ValueError for another ending, a load that is a trace itself, or no load.
+    """
+    target = Path(path) if path is not None else Path(tempfile.mkdtemp()) / f"{config.load}.csv"
+    if target.suffix not in (".csv", ".parquet"):
+        raise ValueError(f"{str(path)!r} must end in .csv or .parquet")
+    drawn = load.arrivals(config, np.arange(config.partitions))
+    if len(drawn.ts_ms) == 0:
+        raise ValueError("the fleet has no load: nothing to write")
+    sizes = drawn.records * np.int64(config.record_bytes)
+    rows = pa.table([*drawn, sizes], ["time_ms", "partition", "records", "bytes"])
+    (pq.write_table if target.suffix == ".parquet" else pacsv.write_csv)(rows, target)
+    return target

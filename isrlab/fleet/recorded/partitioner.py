@@ -34,20 +34,17 @@ def partition_of_keys(keys: pa.Array, partitions: int) -> Ints:
 @compiled
 def murmur2(letters: NDArray[np.uint8], start: int, end: int) -> int:
     """The hash of letters[start:end], as the 32 bits without a sign."""
-    length = end - start
-    whole = length - length % 4
-    mixed = SEED ^ np.uint32(length)
-    for at in range(start, start + whole, 4):
+    mixed = SEED ^ np.uint32(end - start)
+    for at in range(start, end, 4):
         word = np.uint32(0)
-        for byte in range(4):
+        for byte in range(min(4, end - at)):
             word |= np.uint32(letters[at + byte]) << np.uint32(8 * byte)
-        word = np.uint32(word * MIX)
-        word ^= word >> np.uint32(24)
-        mixed = np.uint32(mixed * MIX) ^ np.uint32(word * MIX)
-    if length > whole:
-        for byte in range(length - whole):
-            mixed ^= np.uint32(letters[start + whole + byte]) << np.uint32(8 * byte)
-        mixed = np.uint32(mixed * MIX)
+        if at + 4 > end:  # the rest is not stirred
+            mixed = np.uint32((mixed ^ word) * MIX)
+        else:
+            word = np.uint32(word * MIX)
+            word ^= word >> np.uint32(24)
+            mixed = np.uint32(mixed * MIX) ^ np.uint32(word * MIX)
     mixed ^= mixed >> np.uint32(13)
     mixed = np.uint32(mixed * MIX)
     return int(mixed ^ (mixed >> np.uint32(15)))

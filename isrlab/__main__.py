@@ -82,8 +82,9 @@ def make_report(
         if grid_file:
             if names or parameters or file:
                 raise notebooks.NotebookError("--grid says it all: no NAME, -p or -f beside it")
-            grid = notebooks.read_grid(grid_file, folder.resolve())
-            runs, page = grid.runs, gallery.keep_grid(grid, out).page
+            grid, runs = notebooks.read_grid(grid_file, folder.resolve())
+            gallery.keep_grid(grid, out)
+            page = grid.page
         else:
             runs = notebooks.plan(notebooks.find(folder.resolve(), names), parameters, file)
         gallery.write_index(out)

@@ -32,7 +32,6 @@ from isrlab.report.notebooks import Grid, read_yaml, tags
 
 TEMPLATES = Path(__file__).with_name("templates")
 THUMBNAIL_PIXELS = (480, 400)
-MOST_COLUMNS = 6
 WIDGET = "application/vnd.jupyter.widget-view+json"
 WIDGET_NOTE = (
     '<p class="note">Interactive in JupyterLab; the static figure beside it shows the same.</p>'
@@ -68,32 +67,9 @@ class Record:
         return next(iter(self.error.strip().splitlines()), "")
 
 
-@dataclass(frozen=True)
-class Sheet:
-    """What the page of a grid shows: its runs in order, the last axis from left to right."""
-
-    name: str
-    title: str
-    axes: dict[str, list[Any]]
-    slugs: list[str]
-
-    @property
-    def columns(self) -> int:
-        """How many runs stand side by side: one for each value of the last axis, if they fit."""
-        width = len(list(self.axes.values())[-1])
-        return width if len(self.axes) > 1 and width <= MOST_COLUMNS else min(width, 3)
-
-    @property
-    def page(self) -> str:
-        return f"grid-{self.name}.html"
-
-
-def keep_grid(grid: Grid, out: Path) -> Sheet:
-    """Store the list of a grid's runs; from now on its page is drawn along with the index."""
-    name = re.sub(r"[^\w.-]+", "-", grid.name)
-    sheet = Sheet(name, grid.title, grid.axes, [run.slug for run in grid.runs])
-    _write(out / "grids" / f"{sheet.name}.json", json.dumps(asdict(sheet), indent=1))
-    return sheet
+def keep_grid(grid: Grid, out: Path) -> None:
+    """Store what a grid is; from now on its page is drawn along with the index."""
+    _write(out / "grids" / f"{grid.name}.json", json.dumps(asdict(grid), indent=1))
 
 
 def write_run(record: Record, notebook: NotebookNode, out: Path) -> None:
@@ -108,18 +84,18 @@ def write_run(record: Record, notebook: NotebookNode, out: Path) -> None:
 
 def write_index(out: Path) -> None:
     """Draw `index.html` and the pages of grids from the records in `runs/`."""
-    runs, sheets = read_records(out), _read(out / "grids", Sheet)
+    runs, grids = read_records(out), _read(out / "grids", Grid)
     counts = Counter(run.status for run in runs)
     answers = {q: p for n, q in questions().items() if (p := [r for r in runs if n in r.questions])}
     html = _template("index").render(
-        title="isrlab reports", runs=runs, counts=counts, sheets=sheets, answers=answers
+        title="isrlab reports", runs=runs, counts=counts, grids=grids, answers=answers
     )
     _write(out / "index.html", html)
     known = {run.slug: run for run in runs}
-    for sheet in sheets:
-        points = [known.get(slug) for slug in sheet.slugs]
-        html = _template("grid").render(title=f"{sheet.title} · isrlab", sheet=sheet, points=points)
-        _write(out / sheet.page, html)
+    for grid in grids:
+        points = [known.get(slug) for slug in grid.slugs]
+        html = _template("grid").render(title=f"{grid.title} · isrlab", grid=grid, points=points)
+        _write(out / grid.page, html)
 
 
 @cache

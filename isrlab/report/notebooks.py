@@ -34,6 +34,7 @@ USES_SPARK = re.compile(
 FILES = "[0-9]*_*.ipynb"
 GRID_KEYS = ("notebook", "title", "parameters", "grid")
 MOST_POINTS = 100  # of a grid; each takes up to a minute
+MOST_COLUMNS = 6
 
 
 class NotebookError(Exception):
@@ -104,12 +105,22 @@ class Run:
 
 @dataclass(frozen=True)
 class Grid:
-    """Runs of one notebook with every combination of some values, and the page that shows them."""
+    """Runs of one notebook with every combination of some values, the last axis first to change."""
 
     name: str
     title: str
     axes: dict[str, list[Any]]
-    runs: list[Run]
+    slugs: list[str]
+
+    @property
+    def columns(self) -> int:
+        """How many runs stand side by side: one for each value of the last axis, if they fit."""
+        width = len(list(self.axes.values())[-1])
+        return width if len(self.axes) > 1 and width <= MOST_COLUMNS else min(width, 3)
+
+    @property
+    def page(self) -> str:
+        return f"grid-{self.name}.html"
 
 
 def find(folder: Path, names: Iterable[str] = ()) -> list[Notebook]:
@@ -202,9 +213,9 @@ def read_yaml(file: Path) -> dict[str, Any]:
     return loaded
 
 
-def read_grid(file: Path, folder: Path) -> Grid:
-    """The grid of a YAML file: `notebook`, `grid` (lists of values by parameter), and optionally
-    `title` and `parameters` (those that all points share).
+def read_grid(file: Path, folder: Path) -> tuple[Grid, list[Run]]:
+    """The grid of a YAML file, and its runs. The file has `notebook`, `grid` (lists of values by
+    parameter), and optionally `title` and `parameters` (those that all points share).
 
     Raises NotebookError for whatever is wrong, and for more than MOST_POINTS combinations.
     """
@@ -225,10 +236,12 @@ def read_grid(file: Path, folder: Path) -> Grid:
         sizes = " x ".join(f"{len(values)} {name}" for name, values in axes.items()) or "no values"
         raise NotebookError(f"{file}: {sizes} make {points} points; valid: 1 to {MOST_POINTS}")
     runs = _combinations(notebook, {name: [value] for name, value in given.items()} | axes)
-    if len({run.slug for run in runs}) < len(runs):
+    slugs = [run.slug for run in runs]
+    if len(set(slugs)) < len(slugs):
         raise NotebookError(f"{file}: a value is there twice")
     typed = {k: [parse(each, notebook.parameters[k]) for each in axes[k]] for k in axes}
-    return Grid(file.stem, str(loaded.get("title") or notebook.title), typed, runs)
+    name = re.sub(r"[^\w.-]+", "-", file.stem)
+    return Grid(name, str(loaded.get("title") or notebook.title), typed, slugs), runs
 
 
 def _named(values: dict[str, Any], notebook: Notebook) -> dict[str, Any]:

@@ -17,8 +17,9 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,10 +34,9 @@ from isrlab.report.notebooks import Grid, read_yaml, tags
 TEMPLATES = Path(__file__).with_name("templates")
 THUMBNAIL_PIXELS = (480, 400)
 WIDGET = "application/vnd.jupyter.widget-view+json"
-WIDGET_NOTE = (
-    '<p class="note">Interactive in JupyterLab; the static figure beside it shows the same.</p>'
-)
+WIDGET_NOTE = "Interactive in JupyterLab; the static figure beside it shows the same."
 OK, FAILED, NOT_RUN = "ok", "failed", "not run"
+Kept = TypeVar("Kept")
 QUESTIONS = Path(__file__).resolve().parents[2] / "data" / "questions.yaml"
 
 
@@ -72,14 +72,18 @@ def keep_grid(grid: Grid, out: Path) -> None:
     _write(out / "grids" / f"{grid.name}.json", json.dumps(asdict(grid), indent=1))
 
 
-def write_run(record: Record, notebook: NotebookNode, out: Path) -> None:
-    """Store the executed notebook, its page and then its record, and redraw the index."""
+def write_run(record: Record, notebook: NotebookNode, out: Path) -> Record:
+    """Store the executed notebook, its page and then its completed record; redraw the index."""
+    ended = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    picture = thumbnail(notebook)
+    record = replace(record, finding=finding(notebook), thumbnail=picture, ended=ended)
     stem = out / "runs" / record.slug
     if record.status != NOT_RUN:
         _write(Path(f"{stem}.ipynb"), json.dumps(notebook, indent=1))
     _write(Path(f"{stem}.html"), page(record, notebook))
     _write(Path(f"{stem}.json"), json.dumps(asdict(record), indent=1))
     write_index(out)
+    return record
 
 
 def write_index(out: Path) -> None:
@@ -87,15 +91,12 @@ def write_index(out: Path) -> None:
     runs, grids = read_records(out), _read(out / "grids", Grid)
     counts = Counter(run.status for run in runs)
     answers = {q: p for n, q in questions().items() if (p := [r for r in runs if n in r.questions])}
-    html = _template("index").render(
-        title="isrlab reports", runs=runs, counts=counts, grids=grids, answers=answers
-    )
-    _write(out / "index.html", html)
+    shown = {"runs": runs, "counts": counts, "grids": grids, "answers": answers}
+    _write(out / "index.html", _render("index", "isrlab reports", **shown))
     known = {run.slug: run for run in runs}
     for grid in grids:
         points = [known.get(slug) for slug in grid.slugs]
-        html = _template("grid").render(title=f"{grid.title} · isrlab", grid=grid, points=points)
-        _write(out / grid.page, html)
+        _write(out / grid.page, _render("grid", f"{grid.title} · isrlab", grid=grid, points=points))
 
 
 @cache
@@ -116,13 +117,11 @@ def page(record: Record, notebook: NotebookNode) -> str:
     notebook, failed = copy.deepcopy(notebook), ""
     for cell, output in _outputs(notebook):
         if WIDGET in output.get("data", {}):  # JupyterLab would show controls
-            output.data = NotebookNode({"text/html": WIDGET_NOTE})
+            output.data = NotebookNode({"text/html": f'<p class="note">{WIDGET_NOTE}</p>'})
         if output.output_type == "error":
             failed = failed or f"cell-id={cell.id}"
     cells, _ = exporter.from_notebook_node(notebook)
-    return _template("page").render(
-        title=f"{record.title} · isrlab", run=record, cells=cells, error_cell=failed
-    )
+    return _render("page", f"{record.title} · isrlab", run=record, cells=cells, error_cell=failed)
 
 
 def finding(notebook: NotebookNode) -> str:
@@ -147,14 +146,9 @@ def thumbnail(notebook: NotebookNode) -> str:
     return ""
 
 
-Kept = TypeVar("Kept")
-
-
-def _outputs(notebook: NotebookNode) -> Iterator[tuple[NotebookNode, NotebookNode]]:
+def _outputs(notebook: NotebookNode) -> list[tuple[NotebookNode, NotebookNode]]:
     """Every output, with its cell."""
-    for cell in notebook.cells:
-        for output in cell.get("outputs", []):
-            yield cell, output
+    return [(cell, output) for cell in notebook.cells for output in cell.get("outputs", [])]
 
 
 def _text(output: NotebookNode) -> str:
@@ -168,21 +162,23 @@ def _text(output: NotebookNode) -> str:
 
 
 @cache
-def _template(name: str) -> jinja2.Template:
+def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True)
     environment.globals["style"] = (TEMPLATES / "style.css").read_text(encoding="utf-8")
     environment.filters["literal"] = repr
-    return environment.get_template(f"{name}.html.j2")
+    return environment
+
+
+def _render(template: str, title: str, **shown: Any) -> str:
+    return _environment().get_template(f"{template}.html.j2").render(title=title, **shown)
 
 
 def _read(folder: Path, kind: type[Kept]) -> list[Kept]:
     """What `asdict` made of a `kind` in each JSON file of a folder, as far as it is that."""
     kept = []
     for path in sorted(folder.glob("*.json")):
-        try:
+        with suppress(OSError, ValueError, TypeError):
             kept.append(kind(**json.loads(path.read_text(encoding="utf-8"))))
-        except (OSError, ValueError, TypeError):
-            continue
     return kept
 
 

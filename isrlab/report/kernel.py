@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -31,7 +30,7 @@ def execute(run: Run, on_cell: Callable[[int], None]) -> tuple[NotebookNode, str
         executed = Path(scratch) / "executed.ipynb"
         try:
             papermill.execute_notebook(
-                re.sub(r"([{}])", r"\1\1", str(run.notebook.path)),  # papermill formats its paths
+                str(run.notebook.path).replace("{", "{{").replace("}", "}}"),  # it formats paths
                 executed,
                 run.given,
                 kernel_name="python3",

@@ -16,7 +16,7 @@ import json
 import math
 import re
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,7 @@ from nbformat import NotebookNode
 
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", list: "a list"}
 USES_SPARK = re.compile(
-    r"^\s*(from|import) isrlab\.spark\b|^\s*from isrlab import\s*(\([^)]*|[^\n#]*)\bspark\b",
-    re.MULTILINE,
+    r"(?m)^\s*(?:(from|import) isrlab\.|from isrlab import\s*(\([^)]*|[^\n#]*)\b)spark\b"
 )
 FILES = "[0-9]*_*.ipynb"
 GRID_KEYS = ("notebook", "title", "parameters", "grid")
@@ -172,7 +171,7 @@ def tags(cell: NotebookNode) -> list[str]:
 
 
 def plan(
-    notebooks: list[Notebook], options: Iterable[tuple[str, str]] = (), file: Path | None = None
+    notebooks: list[Notebook], options: Sequence[tuple[str, str]] = (), file: Path | None = None
 ) -> list[Run]:
     """One run for each notebook, or one for each choice where a parameter has several values.
 
@@ -180,20 +179,12 @@ def plan(
     others under a notebook's name; a list there means one run for each of its values.
     Raises NotebookError on anything unknown.
     """
-    typed: dict[str, Any] = {}
-    general: dict[str, Any] = {}
-    nested: dict[str, dict[str, Any]] = {}
-    for name, text in options:
-        typed.setdefault(name, []).append(text)
-    for name, value in (read_yaml(file) if file else {}).items():
-        if isinstance(value, dict):
-            (notebook,) = find(notebooks[0].path.parent, [name])
-            nested[notebook.name] = _named(value, notebook)
-        else:
-            general[name] = value
-    for name in [*general, *typed]:
-        if not any(name in notebook.parameters for notebook in notebooks):
-            raise _unknown(name, notebooks)
+    typed = {name: [text for other, text in options if other == name] for name, _ in options}
+    general, nested = read_yaml(file) if file else {}, {}
+    for name in [name for name, value in general.items() if isinstance(value, dict)]:
+        (notebook,) = find(notebooks[0].path.parent, [name])
+        nested[notebook.name] = _named(general.pop(name), [notebook])
+    _named(general | typed, notebooks)
     runs = []
     for notebook in notebooks:
         choices = general | nested.get(notebook.name, {}) | typed
@@ -226,7 +217,7 @@ def read_grid(file: Path, folder: Path) -> tuple[Grid, list[Run]]:
     given, axes = loaded.get("parameters") or {}, loaded.get("grid") or {}
     if not isinstance(given, dict) or not isinstance(axes, dict):
         raise NotebookError(f"{file}: parameters and grid must hold `name: value` lines")
-    for name, value in (_named(given, notebook) | _named(axes, notebook)).items():
+    for name, value in _named(given | axes, [notebook]).items():
         if name in given and name in axes:
             raise NotebookError(f"{file}: {name} is in `parameters` and in `grid`; keep one")
         if name in axes and not isinstance(value, list):
@@ -244,11 +235,20 @@ def read_grid(file: Path, folder: Path) -> tuple[Grid, list[Run]]:
     return Grid(name, str(loaded.get("title") or notebook.title), typed, slugs), runs
 
 
-def _named(values: dict[str, Any], notebook: Notebook) -> dict[str, Any]:
-    """The same values, once all of them are known as parameters of the notebook."""
-    for name in sorted(values.keys() - notebook.parameters.keys()):
-        raise _unknown(name, [notebook])
-    return values
+def _named(values: dict[str, Any], notebooks: list[Notebook]) -> dict[str, Any]:
+    """The same values, once each is known to be a parameter of one of the notebooks at least.
+
+    The error lists the parameters of each notebook, with default and comment.
+    """
+    unknown = [name for name in values if not any(name in n.parameters for n in notebooks)]
+    if not unknown:
+        return values
+    lines = [f"unknown parameter {unknown[0]!r}; known:"]
+    for notebook in notebooks:
+        lines.append(f"  {notebook.name}" + ("" if notebook.parameters else " has none"))
+        for p in notebook.parameters.values():
+            lines.append(f"    {p.name} = {p.default!r}  # {p.comment}".removesuffix("  # "))
+    raise NotebookError("\n".join(lines))
 
 
 def _combinations(notebook: Notebook, axes: dict[str, Any]) -> list[Run]:
@@ -281,13 +281,3 @@ def parse(value: Any, parameter: Parameter) -> Any:
             f"parameter {parameter.name}: {value!r} is not {KINDS.get(type(default), 'text')}"
             f" (default {default!r}{comment})"
         ) from error
-
-
-def _unknown(name: str, notebooks: list[Notebook]) -> NotebookError:
-    """The error that lists the parameters of each notebook, with default and comment."""
-    lines = [f"unknown parameter {name!r}; known:"]
-    for notebook in notebooks:
-        lines.append(f"  {notebook.name}" + ("" if notebook.parameters else " has none"))
-        for p in notebook.parameters.values():
-            lines.append(f"    {p.name} = {p.default!r}  # {p.comment}".removesuffix("  # "))
-    return NotebookError("\n".join(lines))

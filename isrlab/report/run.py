@@ -20,9 +20,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
 from multiprocessing.connection import Connection, wait
@@ -34,7 +33,7 @@ from nbformat import NotebookNode
 
 from isrlab import spark
 from isrlab.report import gallery, kernel
-from isrlab.report.gallery import FAILED, OK, Record
+from isrlab.report.gallery import Record
 from isrlab.report.notebooks import Run
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -55,11 +54,14 @@ class Running:
     started: float = 0.0
     spoken: float = 0.0
 
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started
+
     def __str__(self) -> str:
         cells = len(self.run.notebook.node.cells)
-        seconds = time.monotonic() - self.started
         # papermill puts one more cell in front when it is given parameters
-        return f"{self.run.slug}: cell {min(self.cell + 1, cells)}/{cells}, {seconds:.0f} s"
+        return f"{self.run.slug}: cell {min(self.cell + 1, cells)}/{cells}, {self.seconds:.0f} s"
 
 
 class Progress:
@@ -104,28 +106,23 @@ def run_all(
 
     The records are in the order of the runs, those of `progress` in the order of their ends.
     """
-    done = {r.key: r for r in gallery.read_records(out) if resume and r.status == OK}
+    done = {r.key: r for r in gallery.read_records(out) if resume and r.status == gallery.OK}
     waiting, java = [], ""
     try:
         spark.require_java()
     except spark.JavaMissingError as error:
         java = f"needs Java: {error}"
-
-    def keep(node: NotebookNode, record: Record) -> None:
-        gallery.write_run(record, node, out)
-        progress.end(record)
-
     for run in runs:
         record = blank_record(run)
         if record.key in done:
             progress.end(done[record.key], " (kept: nothing it depends on has changed)")
         elif java and run.notebook.needs_spark:
-            keep(run.notebook.node, replace(record, error=java, ended=_now()))
+            progress.end(gallery.write_run(replace(record, error=java), run.notebook.node, out))
         else:
             waiting.append(Running(run, record))
     with closing(_executed(waiting, jobs, progress)) as results:
         for node, record in results:
-            keep(node, record)
+            progress.end(gallery.write_run(record, node, out))
     order = [run.slug for run in runs]
     return sorted(progress.records, key=lambda record: order.index(record.slug))
 
@@ -158,7 +155,10 @@ def _executed(
                 else:
                     job = running.pop(pipe)
                     job.process.join()
-                    yield message[0], _result(job, *message)
+                    node, error = message
+                    status = gallery.FAILED if error else gallery.OK
+                    seconds = round(job.seconds, 2)
+                    yield node, replace(job.record, status=status, error=error, seconds=seconds)
     finally:
         for job in running.values():
             job.process.terminate()
@@ -174,18 +174,6 @@ def _work(run: Run, parent: Connection) -> None:
             parent.send(kernel.execute(run, parent.send))
     except KeyboardInterrupt:
         sys.exit(1)
-
-
-def _result(job: Running, node: NotebookNode, error: str) -> Record:
-    return replace(
-        job.record,
-        status=FAILED if error else OK,
-        error=error,
-        finding=gallery.finding(node),
-        seconds=round(time.monotonic() - job.started, 2),
-        ended=_now(),
-        thumbnail=gallery.thumbnail(node),
-    )
 
 
 def blank_record(run: Run) -> Record:
@@ -243,11 +231,9 @@ def commit() -> str:
     """The commit of this checkout, "-dirty" if files differ from it; empty if there is none."""
     git = ["git", f"--git-dir={CHECKOUT / '.git'}", f"--work-tree={CHECKOUT}"]
     describe = ["--no-optional-locks", "describe", "--always", "--dirty", "--exclude=*"]
-    try:
-        answer = subprocess.run([*git, *describe], capture_output=True, text=True, check=False)
-    except OSError:
-        return ""
-    return answer.stdout.strip()
+    with suppress(OSError):
+        return subprocess.run([*git, *describe], capture_output=True, text=True).stdout.strip()
+    return ""
 
 
 @cache
@@ -259,7 +245,3 @@ def package_digest() -> str:
         if file.is_file():
             digest.update(file.name.encode() + file.read_bytes())
     return digest.hexdigest()
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")

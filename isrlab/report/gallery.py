@@ -31,7 +31,9 @@ from PIL import Image
 
 from isrlab.report.notebooks import Grid, read_yaml, tags
 
-TEMPLATES = Path(__file__).with_name("templates")
+TEMPLATES = jinja2.FileSystemLoader(Path(__file__).with_name("templates"))
+PAGES = jinja2.Environment(loader=TEMPLATES, autoescape=True)
+PAGES.filters["literal"] = repr
 THUMBNAIL_PIXELS = (480, 400)
 WIDGET = "application/vnd.jupyter.widget-view+json"
 WIDGET_NOTE = "Interactive in JupyterLab; the static figure beside it shows the same."
@@ -157,20 +159,11 @@ def _text(output: NotebookNode) -> str:
         return output.text if output.name == "stdout" else ""
     shown = output.get("data", {})
     plain = shown.get("text/markdown") or shown.get("text/plain", "")
-    quoted = re.fullmatch(r"""(['"])(.*)\1""", plain, re.DOTALL)
-    return quoted.group(2) if quoted else plain
-
-
-@cache
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True)
-    environment.globals["style"] = (TEMPLATES / "style.css").read_text(encoding="utf-8")
-    environment.filters["literal"] = repr
-    return environment
+    return re.sub(r"""(?s)\A(['"])(.*)\1\Z""", r"\2", plain)
 
 
 def _render(template: str, title: str, **shown: Any) -> str:
-    return _environment().get_template(f"{template}.html.j2").render(title=title, **shown)
+    return PAGES.get_template(f"{template}.html.j2").render(title=title, **shown)
 
 
 def _read(folder: Path, kind: type[Kept]) -> list[Kept]:

@@ -11,19 +11,15 @@ from typing import Any
 import nbformat
 import papermill
 from ipykernel.kernelspec import get_kernel_dict
-from jupyter_client.asynchronous import AsyncKernelClient
+from jupyter_client import AsyncKernelClient, AsyncKernelManager
 from jupyter_client.channels import AsyncZMQSocketChannel
 from jupyter_client.kernelspec import KernelSpec
-from jupyter_client.manager import AsyncKernelManager
-from nbformat import NotebookNode
-from papermill.exceptions import PapermillExecutionError
-from papermill.execute import remove_error_markers
 from traitlets import Type
 
 from isrlab.report.notebooks import Run
 
 
-def execute(run: Run, on_cell: Callable[[int], None]) -> tuple[NotebookNode, str]:
+def execute(run: Run, on_cell: Callable[[int], None]) -> tuple[nbformat.NotebookNode, str]:
     """The notebook as far as it came, and its error; `on_cell` hears the index of each cell."""
     error = ""
     with tempfile.TemporaryDirectory(prefix="isrlab-") as scratch:
@@ -40,12 +36,12 @@ def execute(run: Run, on_cell: Callable[[int], None]) -> tuple[NotebookNode, str
                 kernel_manager_class=ThisInterpreter,
                 on_cell_start=lambda cell, cell_index: on_cell(cell_index),
             )
-        except PapermillExecutionError as failure:
+        except papermill.exceptions.PapermillExecutionError as failure:
             error = f"{failure.ename}: {failure.evalue}"
         except Exception as failure:  # whatever it is, the other notebooks still run
             error = f"{type(failure).__name__}: {failure}"
         node = nbformat.read(executed, as_version=4) if executed.exists() else run.notebook.node
-    node = remove_error_markers(node)
+    node = papermill.execute.remove_error_markers(node)
     for volatile in ("papermill", "widgets"):  # paths of this machine; the state of controls
         node.metadata.pop(volatile, None)
     return node, error

@@ -24,13 +24,11 @@ from typing import Any
 import nbformat
 import yaml
 from nbconvert.preprocessors import ClearOutputPreprocessor
-from nbformat import NotebookNode
 
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", list: "a list"}
 USES_SPARK = re.compile(
     r"(?m)^\s*(?:(from|import) isrlab\.|from isrlab import\s*(\([^)]*|[^\n#]*)\b)spark\b"
 )
-FILES = "[0-9]*_*.ipynb"
 GRID_KEYS = ("notebook", "title", "parameters", "grid")
 MOST_POINTS = 100  # of a grid; each takes up to a minute
 MOST_COLUMNS = 6
@@ -54,7 +52,7 @@ class Notebook:
     """A notebook and what its cells say about it."""
 
     path: Path
-    node: NotebookNode
+    node: nbformat.NotebookNode
     parameters: dict[str, Parameter]
 
     @property
@@ -127,7 +125,7 @@ def find(folder: Path, names: Iterable[str] = ()) -> list[Notebook]:
 
     Raises NotebookError for a name that is none of them, and for a file that is no notebook.
     """
-    known = {path.stem: path for path in sorted(folder.glob(FILES))}
+    known = {path.stem: path for path in sorted(folder.glob("[0-9]*_*.ipynb"))}
     if not known:
         raise NotebookError(f"no notebooks (NN_name.ipynb) in {folder}")
     chosen = set()
@@ -165,8 +163,7 @@ def read_parameters(source: str) -> Iterator[Parameter]:
             yield Parameter(statement.targets[0].id, default, comment)
 
 
-def tags(cell: NotebookNode) -> list[str]:
-    """The tags of a cell."""
+def tags(cell: nbformat.NotebookNode) -> list[str]:
     return list(cell.metadata.get("tags", []))
 
 
@@ -276,8 +273,7 @@ def parse(value: Any, parameter: Parameter) -> Any:
             return scalar if isinstance(scalar, bool | int | float | None) else value
         return type(default)({str: value}[type(value)])
     except (ValueError, KeyError, AttributeError, yaml.YAMLError) as error:
-        comment = f"; {parameter.comment}" if parameter.comment else ""
-        raise NotebookError(
-            f"parameter {parameter.name}: {value!r} is not {KINDS.get(type(default), 'text')}"
-            f" (default {default!r}{comment})"
-        ) from error
+        kind = KINDS.get(type(default), "text")
+        hint = f"default {default!r}; {parameter.comment}".removesuffix("; ")
+        text = f"parameter {parameter.name}: {value!r} is not {kind} ({hint})"
+        raise NotebookError(text) from error

@@ -26,7 +26,6 @@ from functools import cache
 from importlib.metadata import version
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from types import FrameType
 from typing import Any, TextIO
 
 from nbformat import NotebookNode
@@ -54,14 +53,11 @@ class Running:
     started: float = 0.0
     spoken: float = 0.0
 
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self.started
-
     def __str__(self) -> str:
         cells = len(self.run.notebook.node.cells)
+        seconds = time.monotonic() - self.started
         # papermill puts one more cell in front when it is given parameters
-        return f"{self.run.slug}: cell {min(self.cell + 1, cells)}/{cells}, {self.seconds:.0f} s"
+        return f"{self.run.slug}: cell {min(self.cell + 1, cells)}/{cells}, {seconds:.0f} s"
 
 
 class Progress:
@@ -157,7 +153,7 @@ def _executed(
                     job.process.join()
                     node, error = message
                     status = gallery.FAILED if error else gallery.OK
-                    seconds = round(job.seconds, 2)
+                    seconds = round(time.monotonic() - job.started, 2)
                     yield node, replace(job.record, status=status, error=error, seconds=seconds)
     finally:
         for job in running.values():
@@ -178,21 +174,14 @@ def _work(run: Run, parent: Connection) -> None:
 
 def blank_record(run: Run) -> Record:
     """What is known of a run before it starts."""
-    parameters = run.parameters
+    notebook, parameters = run.notebook, run.parameters
     digest = hashlib.sha256(package_digest().encode())
-    digest.update(json.dumps([run.notebook.node, parameters], sort_keys=True).encode())
+    digest.update(json.dumps([notebook.node, parameters], sort_keys=True).encode())
     return Record(
-        slug=run.slug,
-        notebook=run.notebook.name,
-        title=run.notebook.title,
-        questions=list(run.notebook.questions),
-        parameters=parameters,
-        given=sorted(run.given),
-        versions=versions(),
-        kafka=_kafka(parameters),
-        seed=parameters.get("seed"),
-        key=digest.hexdigest(),
-    )
+        slug=run.slug, notebook=notebook.name, title=notebook.title, parameters=parameters,
+        given=sorted(run.given), versions=versions(), kafka=_kafka(parameters),
+        seed=parameters.get("seed"), key=digest.hexdigest(), questions=list(notebook.questions),
+    )  # fmt: skip
 
 
 def _kafka(parameters: dict[str, Any]) -> str | None:
@@ -206,7 +195,7 @@ def _kafka(parameters: dict[str, Any]) -> str | None:
 def interrupts() -> Iterator[None]:
     """The first Ctrl-C or termination ends the run; the next are ignored while it cleans up."""
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
+    def interrupt(*_: Any) -> None:
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, signal.SIG_IGN)
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # it tells of the cell cut off

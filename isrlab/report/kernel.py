@@ -27,15 +27,10 @@ def execute(run: Run, on_cell: Callable[[int], None]) -> tuple[nbformat.Notebook
         try:
             papermill.execute_notebook(
                 str(run.notebook.path).replace("{", "{{").replace("}", "}}"),  # it formats paths
-                executed,
-                run.given,
-                kernel_name="python3",
-                language="python",
-                progress_bar=False,
-                cwd=run.notebook.path.parent,
-                kernel_manager_class=ThisInterpreter,
-                on_cell_start=lambda cell, cell_index: on_cell(cell_index),
-            )
+                executed, run.given, kernel_name="python3", language="python",
+                cwd=run.notebook.path.parent, kernel_manager_class=ThisInterpreter,
+                progress_bar=False, on_cell_start=lambda cell, cell_index: on_cell(cell_index),
+            )  # fmt: skip
         except papermill.exceptions.PapermillExecutionError as failure:
             error = f"{failure.ename}: {failure.evalue}"
         except Exception as failure:  # whatever it is, the other notebooks still run

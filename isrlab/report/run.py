@@ -19,8 +19,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import version
@@ -28,12 +28,8 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, TextIO
 
-from nbformat import NotebookNode
-
 from isrlab import spark
-from isrlab.report import gallery, kernel
-from isrlab.report.gallery import Record
-from isrlab.report.notebooks import Run
+from isrlab.report import gallery, kernel, notebooks
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 LIBRARIES = ("pyspark", "numba", "numpy", "pandas", "matplotlib", "papermill")
@@ -46,8 +42,8 @@ PROCESSES: Any = multiprocessing.get_context("fork" if sys.platform == "linux" e
 class Running:
     """A run that is under way: which cell it has reached, and since when it runs."""
 
-    run: Run
-    record: Record
+    run: notebooks.Run
+    record: gallery.Record
     process: Any = None
     cell: int = 0
     started: float = 0.0
@@ -65,7 +61,7 @@ class Progress:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self.stream = stream or sys.stderr
-        self.records: list[Record] = []
+        self.records: list[gallery.Record] = []
         self.running: list[Running] = []
 
     def start(self, job: Running) -> None:
@@ -81,7 +77,7 @@ class Progress:
             job.spoken = time.monotonic()
             self.say(str(job))
 
-    def end(self, record: Record, note: str = "") -> None:
+    def end(self, record: gallery.Record, note: str = "") -> None:
         self.records.append(record)
         self.running = [job for job in self.running if job.record.slug != record.slug]
         result = f"{record.status}, {record.seconds:.1f} s" if record.seconds else record.status
@@ -96,8 +92,8 @@ class Progress:
 
 
 def run_all(
-    runs: list[Run], out: Path, *, resume: bool, progress: Progress, jobs: int = 1
-) -> list[Record]:
+    runs: list[notebooks.Run], out: Path, *, resume: bool, progress: Progress, jobs: int = 1
+) -> list[gallery.Record]:
     """Execute the runs (with `resume`: those that are not done yet), writing each to `out`.
 
     The records are in the order of the runs, those of `progress` in the order of their ends.
@@ -116,17 +112,13 @@ def run_all(
             progress.end(gallery.write_run(replace(record, error=java), run.notebook.node, out))
         else:
             waiting.append(Running(run, record))
-    with closing(_executed(waiting, jobs, progress)) as results:
-        for node, record in results:
-            progress.end(gallery.write_run(record, node, out))
+    _execute(waiting, jobs, out, progress)
     order = [run.slug for run in runs]
     return sorted(progress.records, key=lambda record: order.index(record.slug))
 
 
-def _executed(
-    waiting: list[Running], jobs: int, progress: Progress
-) -> Generator[tuple[NotebookNode, Record], None, None]:
-    """Each executed notebook with its record, as they come; at most `jobs` run at a time.
+def _execute(waiting: list[Running], jobs: int, out: Path, progress: Progress) -> None:
+    """Execute what waits, at most `jobs` at a time, and write each as soon as it is done.
 
     Whatever ends this ends the processes that it has started, and they their kernels.
     """
@@ -154,7 +146,8 @@ def _executed(
                     node, error = message
                     status = gallery.FAILED if error else gallery.OK
                     seconds = round(time.monotonic() - job.started, 2)
-                    yield node, replace(job.record, status=status, error=error, seconds=seconds)
+                    record = replace(job.record, status=status, error=error, seconds=seconds)
+                    progress.end(gallery.write_run(record, node, out))
     finally:
         for job in running.values():
             job.process.terminate()
@@ -162,7 +155,7 @@ def _executed(
             job.process.join()
 
 
-def _work(run: Run, parent: Connection) -> None:
+def _work(run: notebooks.Run, parent: Connection) -> None:
     """In a process of its own: execute the run, and tell the parent how it goes."""
     logging.getLogger("papermill").addHandler(logging.NullHandler())  # the parent tells of errors
     try:
@@ -172,15 +165,15 @@ def _work(run: Run, parent: Connection) -> None:
         sys.exit(1)
 
 
-def blank_record(run: Run) -> Record:
+def blank_record(run: notebooks.Run) -> gallery.Record:
     """What is known of a run before it starts."""
     notebook, parameters = run.notebook, run.parameters
-    digest = hashlib.sha256(package_digest().encode())
-    digest.update(json.dumps([notebook.node, parameters], sort_keys=True).encode())
-    return Record(
+    depends = json.dumps([package_digest(), notebook.node, parameters], sort_keys=True)
+    key = hashlib.sha256(depends.encode()).hexdigest()
+    return gallery.Record(
         slug=run.slug, notebook=notebook.name, title=notebook.title, parameters=parameters,
         given=sorted(run.given), versions=versions(), kafka=_kafka(parameters),
-        seed=parameters.get("seed"), key=digest.hexdigest(), questions=list(notebook.questions),
+        seed=parameters.get("seed"), key=key, questions=list(notebook.questions),
     )  # fmt: skip
 
 

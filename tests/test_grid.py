@@ -74,8 +74,7 @@ def test_the_grids_of_the_project_are_valid(file):
 
 def test_a_page_shows_also_the_points_that_are_still_to_come(tmp_path):
     grid, _ = read(tmp_path, GOOD)
-    gallery.keep_grid(grid, tmp_path)
-    gallery.write_index(tmp_path)
+    gallery.write_index(tmp_path, grid)
     assert grid.columns == 3
     page = text_of(tmp_path, "grid-limits.html")
     assert page.count("not run yet") == 6

@@ -69,11 +69,6 @@ class Record:
         return next(iter(self.error.strip().splitlines()), "")
 
 
-def keep_grid(grid: Grid, out: Path) -> None:
-    """Store what a grid is; from now on its page is drawn along with the index."""
-    _write(out / "grids" / f"{grid.name}.json", json.dumps(asdict(grid), indent=1))
-
-
 def write_run(record: Record, notebook: NotebookNode, out: Path) -> Record:
     """Store the executed notebook, its page and then its completed record; redraw the index."""
     ended = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -88,13 +83,14 @@ def write_run(record: Record, notebook: NotebookNode, out: Path) -> Record:
     return record
 
 
-def write_index(out: Path) -> None:
-    """Draw `index.html` and the pages of grids from the records in `runs/`."""
+def write_index(out: Path, grid: Grid | None = None) -> None:
+    """Draw `index.html` and the pages of grids, old ones and a new one, from the records."""
+    if grid:
+        _write(out / "grids" / f"{grid.name}.json", json.dumps(asdict(grid), indent=1))
     runs, grids = read_records(out), _read(out / "grids", Grid)
-    counts = Counter(run.status for run in runs)
     answers = {q: p for n, q in questions().items() if (p := [r for r in runs if n in r.questions])}
-    shown = {"runs": runs, "counts": counts, "grids": grids, "answers": answers}
-    _write(out / "index.html", _render("index", "isrlab reports", **shown))
+    shown = {"runs": runs, "grids": grids, "counts": Counter(run.status for run in runs)}
+    _write(out / "index.html", _render("index", "isrlab reports", answers=answers, **shown))
     known = {run.slug: run for run in runs}
     for grid in grids:
         points = [known.get(slug) for slug in grid.slugs]

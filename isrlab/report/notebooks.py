@@ -158,9 +158,8 @@ def read_parameters(source: str) -> Iterator[Parameter]:
     comments = {t.start[0]: t.string.lstrip("# ") for t in tokens if t.type == tokenize.COMMENT}
     for statement in ast.parse(source).body:
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
-            default = ast.literal_eval(statement.value)
             comment = comments.get(statement.end_lineno or 0, "")
-            yield Parameter(statement.targets[0].id, default, comment)
+            yield Parameter(statement.targets[0].id, ast.literal_eval(statement.value), comment)
 
 
 def tags(cell: nbformat.NotebookNode) -> list[str]:
@@ -214,10 +213,11 @@ def read_grid(file: Path, folder: Path) -> tuple[Grid, list[Run]]:
     given, axes = loaded.get("parameters") or {}, loaded.get("grid") or {}
     if not isinstance(given, dict) or not isinstance(axes, dict):
         raise NotebookError(f"{file}: parameters and grid must hold `name: value` lines")
-    for name, value in _named(given | axes, [notebook]).items():
-        if name in given and name in axes:
+    _named(given | axes, [notebook])
+    for name, value in axes.items():
+        if name in given:
             raise NotebookError(f"{file}: {name} is in `parameters` and in `grid`; keep one")
-        if name in axes and not isinstance(value, list):
+        if not isinstance(value, list):
             raise NotebookError(f"{file}: {name} needs a list of values, not {value!r}")
     points = math.prod(map(len, axes.values()))
     if not axes or not 1 <= points <= MOST_POINTS:
@@ -273,7 +273,6 @@ def parse(value: Any, parameter: Parameter) -> Any:
             return scalar if isinstance(scalar, bool | int | float | None) else value
         return type(default)({str: value}[type(value)])
     except (ValueError, KeyError, AttributeError, yaml.YAMLError) as error:
-        kind = KINDS.get(type(default), "text")
         hint = f"default {default!r}; {parameter.comment}".removesuffix("; ")
-        text = f"parameter {parameter.name}: {value!r} is not {kind} ({hint})"
-        raise NotebookError(text) from error
+        text = f"parameter {parameter.name}: {value!r} is not {KINDS.get(type(default), 'text')}"
+        raise NotebookError(f"{text} ({hint})") from error

@@ -158,11 +158,8 @@ def _execute(waiting: list[Running], jobs: int, out: Path, progress: Progress) -
 def _work(run: notebooks.Run, parent: Connection) -> None:
     """In a process of its own: execute the run, and tell the parent how it goes."""
     logging.getLogger("papermill").addHandler(logging.NullHandler())  # the parent tells of errors
-    try:
-        with interrupts():
-            parent.send(kernel.execute(run, parent.send))
-    except KeyboardInterrupt:
-        sys.exit(1)
+    with suppress(KeyboardInterrupt), interrupts():
+        parent.send(kernel.execute(run, parent.send))
 
 
 def blank_record(run: notebooks.Run) -> gallery.Record:

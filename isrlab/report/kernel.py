@@ -31,9 +31,7 @@ def execute(run: Run, on_cell: Callable[[int], None]) -> tuple[nbformat.Notebook
                 cwd=run.notebook.path.parent, kernel_manager_class=ThisInterpreter,
                 progress_bar=False, on_cell_start=lambda cell, cell_index: on_cell(cell_index),
             )  # fmt: skip
-        except (
-            Exception
-        ) as failure:  # a cell's (ename, evalue) or any; the other notebooks still run
+        except Exception as failure:  # a cell's or any other: the other notebooks still run
             name = getattr(failure, "ename", type(failure).__name__)
             error = f"{name}: {getattr(failure, 'evalue', failure)}"
         node = nbformat.read(executed, as_version=4) if executed.exists() else run.notebook.node

@@ -19,10 +19,9 @@ AlterPartitionManager.scala 3.7.1:155-380. KAFKA-14010 is in 3.2.1, not in 3.2.0
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from itertools import count
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from isrlab.engine import messages as m
@@ -148,14 +147,14 @@ def on_response(changes: IsrChanges, response: AlterPartitionsResponse, resubmit
     changes, in_flight = replace(changes, in_flight=()), changes.in_flight
     if response.error:
         return changes, (m.After(RETRY_MS, SendChanges()),) if rules.sends_at_once else ()
-    answers = list[m.Output | Answer]()
+    answers: tuple[m.Output | Answer, ...] = ()
     for answer in (Answer(c, results[c.partition]) for c in in_flight if c.partition in results):
         changes, outputs = _settle(changes, answer, resubmit(answer))
-        answers.extend(outputs)
+        answers += outputs
         if len(outputs) > 1 and rules.refusal_throws:
-            return changes, tuple(answers)
+            return changes, answers
     changes, outputs = _send(changes) if rules.sends_at_once else (changes, ())
-    return changes, (*answers, *outputs)
+    return changes, answers + outputs
 
 
 def _settle(changes: IsrChanges, answer: Answer, again: IsrChange | None) -> Step:
@@ -187,25 +186,23 @@ def play(
 
     The first `failures` requests are answered with an error of the whole request.
     """
-    (changes, outputs), order = start(BatchingRules.of(release)), count()
+    changes, outputs = start(BatchingRules.of(release))
     requests, open_changes, now_ms = list[Request](), len(submitted), 0
-    queue: list[tuple[int, int, Any]] = sorted(
-        (ms, next(order), IsrChange(name, (1,))) for name, ms in submitted.items()
-    )
+    queue: list[tuple[int, Any]] = [(ms, IsrChange(name, (1,))) for name, ms in submitted.items()]
     while True:
         for output in outputs:
-            if isinstance(output, m.After):
-                heapq.heappush(queue, (now_ms + output.delay_ms, next(order), output.message))
-            elif isinstance(output, m.Send):
+            if isinstance(output, Answer):
+                open_changes -= 1
+            elif isinstance(output, m.After):
+                queue.append((now_ms + output.delay_ms, output.message))
+            else:
                 names = tuple(change.partition for change in changes.in_flight)
                 error = "STALE_BROKER_EPOCH" if len(requests) < failures else None
                 requests.append(Request(now_ms, names, now_ms + round_trip_ms, error))
                 results = () if error else tuple((name, None) for name in names)
-                answer = AlterPartitionsResponse(results, error)
-                heapq.heappush(queue, (now_ms + round_trip_ms, next(order), answer))
-            else:
-                open_changes -= 1
+                queue.append((now_ms + round_trip_ms, AlterPartitionsResponse(results, error)))
         if not open_changes:
             return requests
-        now_ms, _, message = heapq.heappop(queue)
+        queue.sort(key=itemgetter(0))  # of one moment, in the order in which they came about
+        now_ms, message = queue.pop(0)
         changes, outputs = step(changes, message)

@@ -31,7 +31,7 @@ from isrlab.closeups.segment import Reader, SegmentedLog
 MOST_SLOTS = 100_000  # emptied in one call
 Place = tuple[int, int]  # number of the wheel (0 is the finest), number of the slot
 Logs: TypeAlias = Mapping[str, SegmentedLog]  # by partition
-Asked = tuple[str, Reader, int, int]  # partition, reader, offset, max bytes
+Asked: TypeAlias = tuple[str, Reader, int, int]  # partition, reader, offset, max bytes
 
 
 class Task(NamedTuple):
@@ -79,6 +79,10 @@ class Wheel:
     def advance(self, now_ms: int) -> Wheel:
         return replace(self, current_ms=now_ms - now_ms % self.tick_ms)
 
+    def without(self, task_id: str) -> Wheel:
+        slots = {ms: [t for t in tasks if t.id != task_id] for ms, tasks in self.slots.items()}
+        return replace(self, slots={ms: tuple(tasks) for ms, tasks in slots.items()})
+
 
 @dataclass(frozen=True, slots=True)
 class Timer:
@@ -92,8 +96,7 @@ class Timer:
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        slots = [tasks for wheel in self.wheels for tasks in wheel.slots.values()]
-        return tuple(task for tasks in slots for task in tasks)
+        return tuple(t for wheel in self.wheels for tasks in wheel.slots.values() for t in tasks)
 
     def add(self, task: Task, now_ms: int, source: Place | None = None) -> tuple[Timer, Move]:
         """The timer with the task in its slot. A task that has expired already runs instead."""
@@ -120,23 +123,18 @@ class Timer:
             if begins_ms > now_ms:
                 return timer, tuple(moves)
             wheels = [wheel.advance(begins_ms) for wheel in timer.wheels]
-            left = dict(wheels[level].slots)
+            left, source = dict(wheels[level].slots), (level, wheels[level].slot(begins_ms))
             tasks = left.pop(begins_ms)
             wheels[level] = replace(wheels[level], slots=left)
             timer = Timer(tuple(wheels))
             for task in tasks:
-                timer, move = timer.add(task, begins_ms, (level, wheels[level].slot(begins_ms)))
+                timer, move = timer.add(task, begins_ms, source)
                 moves.append(move)
         raise RuntimeError(f"more than {MOST_SLOTS} slots are due by {now_ms} ms")
 
     def cancel(self, task_id: str) -> Timer:
         """The task is gone at once. Its slot stays due: the wheel's clock moves all the same."""
-        wheels = []
-        for wheel in self.wheels:
-            slots = wheel.slots.items()
-            kept = {ms: tuple(task for task in tasks if task.id != task_id) for ms, tasks in slots}
-            wheels.append(replace(wheel, slots=kept))
-        return Timer(tuple(wheels))
+        return Timer(tuple(wheel.without(task_id) for wheel in self.wheels))
 
 
 class PolledQueue(NamedTuple):
@@ -153,8 +151,8 @@ class PolledQueue(NamedTuple):
         return PolledQueue(tuple(queue)), Move(task, now_ms, None, (0, 0))
 
     def advance(self, now_ms: int) -> tuple[PolledQueue, tuple[Move, ...]]:
-        due = tuple(t for t in self.tasks if t.expiration_ms <= now_ms)
-        moves = tuple(Move(t, t.expiration_ms, (0, 0), None) for t in due)
+        due = [task for task in self.tasks if task.expiration_ms <= now_ms]
+        moves = tuple(Move(task, task.expiration_ms, (0, 0), None) for task in due)
         return PolledQueue(self.tasks[len(due) :]), moves
 
     def cancel(self, task_id: str) -> PolledQueue:
@@ -183,16 +181,15 @@ class WaitingFetch(NamedTuple):
     def is_satisfied(self, logs: Logs) -> bool:
         """A partition that is gone, or on another segment than the offset, satisfies it, too."""
         bytes_ready = 0
-        for part in self.parts:
-            log = logs.get(part.partition)
-            if log is None:
+        for partition, reader, offset, max_bytes, place in self.parts:
+            if (log := logs.get(partition)) is None:
                 return True
-            end = log.bound(part.reader)
+            end = log.bound(reader)
             segment, position = log.place_of(end)
-            if end != part.offset and segment != part.place[0]:
+            if end != offset and segment != place[0]:
                 return True
-            if end > part.offset:
-                bytes_ready += min(position - part.place[1], part.max_bytes)
+            if end > offset:
+                bytes_ready += min(position - place[1], max_bytes)
         return bytes_ready >= self.min_bytes
 
 
@@ -267,13 +264,8 @@ class Purgatory:
             return self, (Completion(operation, now_ms, Cause.AT_ONCE),)
         lists = {key: (*self.watchers.get(key, ()), operation.id) for key in operation.keys}
         timer, move = self.timer.add(Task(operation.id, operation.deadline_ms), now_ms)
-        purgatory = replace(
-            self,
-            timer=timer,
-            waiting=self.waiting | {operation.id: operation},
-            watchers=self.watchers | lists,
-            estimated_operations=self.estimated_operations + 1,
-        )
+        waiting, number = self.waiting | {operation.id: operation}, self.estimated_operations + 1
+        purgatory = Purgatory(timer, waiting, self.watchers | lists, number, self.purge_interval)
         done = [Completion(operation, now_ms, Cause.EXPIRY)] if move.runs else []
         return purgatory._complete(done)
 
@@ -288,29 +280,26 @@ class Purgatory:
     def advance(self, now_ms: int) -> Step:
         """Complete what has expired, then purge the watch lists if they have grown too long."""
         timer, moves = self.timer.advance(now_ms)
-        runs = [(move.task.id, move.at_ms) for move in moves if move.runs]
-        expired = [(self.waiting[i], at_ms) for i, at_ms in runs if i in self.waiting]
-        done = [Completion(operation, at_ms, Cause.EXPIRY) for operation, at_ms in expired]
+        expired = [move for move in moves if move.runs and move.task.id in self.waiting]
+        done = [Completion(self.waiting[e.task.id], e.at_ms, Cause.EXPIRY) for e in expired]
         purgatory, completions = replace(self, timer=timer)._complete(done)
         return purgatory._purge(), completions
 
     def _complete(self, done: Sequence[Completion]) -> Step:
         timer, waiting = self.timer, dict(self.waiting)
-        for completion in done:
-            timer = timer.cancel(completion.operation.id)
-            del waiting[completion.operation.id]
+        for operation, *_ in done:
+            timer = timer.cancel(operation.id)
+            del waiting[operation.id]
         return replace(self, timer=timer, waiting=waiting), tuple(done)
 
     def _purge(self) -> Purgatory:
-        delayed, timer = len(self.timer.tasks), self.timer
+        delayed, timer, most = len(self.timer.tasks), self.timer, self.purge_interval
+        is_long = self.estimated_operations - delayed > most
         if isinstance(timer, PolledQueue):
-            is_long = self.watched >= self.purge_interval
-            if delayed >= self.purge_interval:
-                timer = PolledQueue(tuple(t for t in timer.tasks if t.id in self.waiting))
-        else:
-            is_long = self.estimated_operations - delayed > self.purge_interval
-        purged = replace(self, timer=timer)
+            is_long = self.watched >= most
+            kept = tuple(task for task in timer.tasks if task.id in self.waiting)
+            timer = PolledQueue(kept) if delayed >= most else timer
         if not is_long:
-            return purged
+            return replace(self, timer=timer)
         lists = {k: tuple(i for i in ids if i in self.waiting) for k, ids in self.watchers.items()}
-        return replace(purged, watchers=lists, estimated_operations=delayed)
+        return Purgatory(timer, self.waiting, lists, delayed, most)

@@ -104,7 +104,7 @@ class LogSegment:
     batches: tuple[Batch, ...] = ()
     positions: tuple[int, ...] = ()
     index: tuple[IndexEntry, ...] = ()
-    bytes_since_last_index_entry: int = 0
+    unindexed_bytes: int = 0  # written since the last index entry
 
     @property
     def size_bytes(self) -> int:
@@ -127,19 +127,15 @@ class LogSegment:
             raise ValueError(f"offset {last} overflows a segment of base {self.base_offset}")
         if batches[0].base_offset < self.next_offset:
             raise ValueError(f"offset {batches[0].base_offset} was written before")
-        index, since = self.index, self.bytes_since_last_index_entry
+        index, since = self.index, self.unindexed_bytes
         if since > self.index_interval_bytes:
             if len(index) == self.max_index_entries:
                 raise ValueError(f"the index is full ({len(index)} entries)")
             index, since = (*index, self._entry(self.size_bytes, *batches)), 0
         *starts, end = accumulate((b.size_bytes for b in batches), initial=self.size_bytes)
-        return replace(
-            self,
-            index=index,
-            batches=(*self.batches, *batches),
-            positions=(*self.positions, *starts),
-            bytes_since_last_index_entry=since + end - self.size_bytes,
-        )
+        since += end - self.size_bytes
+        written = replace(self, batches=self.batches + batches, unindexed_bytes=since)
+        return replace(written, index=index, positions=(*self.positions, *starts))
 
     def _entry(self, position: int, *batches: Batch) -> IndexEntry:
         first, last = batches[0].base_offset, batches[-1].last_offset
@@ -159,9 +155,10 @@ class LogSegment:
         if self.batches and entry.position not in self.positions:
             raise ValueError(f"corrupt index: no batch begins at byte {entry.position}")
         first = bisect.bisect_left(self.positions, entry.position)
-        scanned = range(first, len(self.batches))
-        found = next((i for i in scanned if self.batches[i].last_offset >= offset), None)
-        return None if found is None else Lookup(entry, first, found)
+        for number, batch in enumerate(self.batches[first:], start=first):
+            if batch.last_offset >= offset:
+                return Lookup(entry, first, number)
+        return None
 
     def read(
         self, start: int, max_bytes: int, end: int | None = None, min_one_message: bool = False
@@ -238,9 +235,9 @@ class SegmentedLog:
         """The offset that `reader` may read up to; raises ValueError if there is no such reader."""
         if reader not in self.rules.readers:
             raise ValueError(f"this release has no reader {reader.name}")
-        if reader in (Reader.FOLLOWER, Reader.DEBUGGING):
-            return self.log_end_offset
-        return self.high_watermark if reader == Reader.CONSUMER else self.last_stable_offset
+        if reader == Reader.READ_COMMITTED:
+            return self.last_stable_offset
+        return self.high_watermark if reader == Reader.CONSUMER else self.log_end_offset
 
     def append(self, *batches: Batch) -> SegmentedLog:
         """The log with one more write, in a new segment if the last one has no room for it.
@@ -252,16 +249,15 @@ class SegmentedLog:
         is_large = active.size_bytes + sum(b.size_bytes for b in batches) > self.segment_bytes
         is_full = len(active.index) == active.max_index_entries
         if active.batches and (is_far or is_large or is_full):
-            older, base, most = [*older, active], batches[0].base_offset, active.max_index_entries
-            interval, is_last = active.index_interval_bytes, active.indexes_last_offset
-            active = LogSegment(base, interval, is_last, most)
+            options = active.index_interval_bytes, active.indexes_last_offset
+            older.append(active)
+            active = LogSegment(batches[0].base_offset, *options, active.max_index_entries)
         return replace(self, segments=(*older, active.append(*batches)))
 
     def place_of(self, offset: int) -> tuple[int, int]:
         """(base offset of the segment, byte position) of an offset of the log or of its end."""
         for segment in self._from(offset):
-            lookup = segment.locate(offset) if offset < self.log_end_offset else None
-            if lookup:
+            if lookup := segment.locate(offset):
                 return segment.base_offset, segment.positions[lookup.found]
         return self.segments[-1].base_offset, self.segments[-1].size_bytes
 
@@ -286,12 +282,12 @@ class SegmentedLog:
         if start >= bound:
             return answer
         base, position = self.place_of(bound)
+        may_exceed = min_one_message and rules.has_min_one_message
         for segment in self._from(start):
             end = position if base == segment.base_offset else None
             if not rules.bounds_by_position:
                 last = segment.locate(bound)
                 end = segment.positions[last.found] if last else None
-            may_exceed = min_one_message and rules.has_min_one_message
             if read := segment.read(start, max_bytes, end, may_exceed):
                 return answer._replace(size_bytes=read.size_bytes, batches=read.batches)
         return answer
@@ -306,8 +302,7 @@ def read_partitions(
     batch does not fit gets nothing. Before KIP-74 there was no limit for the response.
     Source: readFromLocalLog, RM 0.10.2.2:598-610.
     """
-    answers: list[LogRead] = []
-    left = response_max_bytes
+    answers, left = list[LogRead](), response_max_bytes
     for log, reader, start, max_bytes in asked:
         is_shared, is_first = log.rules.has_min_one_message, not any(a.size_bytes for a in answers)
         limit = min(max_bytes, left) if is_shared else max_bytes

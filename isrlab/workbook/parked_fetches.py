@@ -39,11 +39,10 @@ def plot_turning(timer: Timer, times_ms: Sequence[int]) -> Figure:
     Slot 0 is at the top, time goes clockwise; the grey slot is where a wheel's clock is. A dot is
     a task, coloured by its name.
     """
-    columns = min(3, len(times_ms))
+    columns, all_moves = min(3, len(times_ms)), list[Move]()
     rows = -(-len(times_ms) // columns)
     size = max(4.2, 3.7 * columns), 4.2 * rows
     figure, grid = style.panels(rows, columns, size, subplot_kw={"projection": "polar"})
-    all_moves = list[Move]()
     for ax in grid.flat:
         ax.axis("off")
     for now_ms, ax in zip(times_ms, grid.flat, strict=False):
@@ -95,12 +94,9 @@ def _draw_wheels(ax: PolarAxes, timer: Timer, now_ms: int) -> None:
 def wheel_slider(timer: Timer, until_ms: int) -> widgets.VBox:
     """A slider through time, in ms; the wheels are redrawn as the reader moves it."""
     slider = widgets.IntSlider(0, 0, until_ms, description="ms", layout={"width": "560px"})
-
-    def draw() -> Figure:
-        before = timer.advance(slider.value - 1)[0] if slider.value else timer
-        return plot_turning(before, [slider.value])
-
-    return controls.redrawn((slider,), draw)
+    return controls.redrawn(
+        (slider,), lambda: plot_turning(timer.advance(slider.value - 1)[0], [slider.value])
+    )
 
 
 # Parked fetches of a run
@@ -130,9 +126,9 @@ def waits(run: Run) -> list[Wait]:
 
 
 def _cause(parked: ParkedFetch, frame: Frame) -> str:
+    leader = frame.brokers.get(frame.target)
     if isinstance(frame.message, m.ExpireFetch):
         return "expiry"
-    leader = frame.brokers.get(frame.target)
     if leader is None or not isinstance(leader.role, Leader):
         return "other"
     if parked.fetch.offset < leader.log.log_end_offset:
@@ -152,8 +148,8 @@ def plot_waits(run: Run) -> Axes:
     appends = f"leader {leader}: appends"
     names = {leader: f"leader {leader}: high watermark"}
     names |= {number: f"fetches of {number}" for number in sorted({w.replica for w in shown})}
-    rows: dict[str, list[Span]] = {name: [] for name in (appends, *names.values())}
-    events: dict[str, list[Event]] = {name: [] for name in rows}
+    rows = {name: list[Span]() for name in (appends, *names.values())}
+    events = {name: list[Event]() for name in rows}
     for wait in shown:
         name, (colour, marker, _) = names[wait.replica], CAUSES[wait.cause]
         end_s = last_s if wait.end_ms is None else wait.end_ms / 1000
@@ -164,9 +160,9 @@ def plot_waits(run: Run) -> Axes:
         if isinstance(after.message, m.Produce) and after.target == leader:
             events[appends].append(Event(now_s, "v", style.INK))
         for number in names.keys() & after.disks.keys():
-            high_watermark = after.disks[number].high_watermark
-            if high_watermark != before.disks[number].high_watermark:
-                events[names[number]].append(Event(now_s, "|", style.INK, f"HW {high_watermark}"))
+            new = after.disks[number].high_watermark
+            if new != before.disks[number].high_watermark:
+                events[names[number]].append(Event(now_s, "|", style.INK, f"HW {new}"))
     legend = {c: f"ended by {text}" if marker else text for c, marker, text in CAUSES.values()}
     causes = [wait.cause for wait in shown if wait.cause]
     texts = [f"{n} by {text}" for cause, (*_, text) in CAUSES.items() if (n := causes.count(cause))]
@@ -199,14 +195,12 @@ def plot_news(delays_ms: Mapping[str, Mapping[str, float]]) -> Axes:
     The title says which versions are quickest, for the first producer.
     """
     producer, delays = next(iter(delays_ms.items()))
-    worst, names = max(delays.values()), list(delays)
-    quick = {version: ms for version, ms in delays.items() if ms < worst}
-    title = f"Every version: {worst:.0f} ms ({producer})"
+    worst, numbers = max(delays.values()), range(len(delays))
+    title, quick = "Every version:", {name: ms for name, ms in delays.items() if ms < worst}
     if quick:
-        title = f"{style.listed(list(quick))}: {max(quick.values()):.0f} ms, "
-        title += f"all others {worst:.0f} ms ({producer})"
-    numbers = range(len(names))
+        title = f"{style.listed(list(quick))}: {max(quick.values()):.0f} ms, all others"
     curves = {name: Curve(numbers, list(ms.values()), style=":") for name, ms in delays_ms.items()}
-    places = Scale("Kafka version", ticks=numbers, names=names, low=-0.5)
+    places = Scale("Kafka version", ticks=numbers, names=list(delays), low=-0.5)
     delay = Scale("ms from the leader's high watermark\nto the followers'")
+    title += f" {worst:.0f} ms ({producer})"
     return plot_curves(curves, title, (places, delay), ax=style.axes(9, 3.6))

@@ -49,8 +49,7 @@ def plot_lookup(segment: LogSegment, target: int, *, ax: Axes | None = None) -> 
     legend = {style.ORANGE: "checked", style.BLUE: f"checked, and holds offset {target}"}
     rows, ax = {"index": list[Span](), "file": file}, ax or style.axes(11, 2.4)
     plot_bands(rows, lookup_finding(segment, target), events=events, legend=legend, ax=ax)
-    ax.set_xlim(-0.01 * size, size)
-    ax.set_xlabel("byte position in the file")
+    ax.set(xlim=(-0.01 * size, size), xlabel="byte position in the file")
     return ax
 
 
@@ -62,14 +61,13 @@ def lookup_finding(segment: LogSegment, target: int) -> str:
     start = f"entry {lookup.entry.offset} \N{RIGHTWARDS ARROW} byte {lookup.entry.position}"
     if lookup.entry not in segment.index:
         start = "no entry is that small: from the start of the file"
-    batches = "1 batch" if lookup.batches_scanned == 1 else f"{lookup.batches_scanned} batches"
+    batches = f"{lookup.batches_scanned} batch{'es' * (lookup.batches_scanned != 1)}"
     return f"Offset {target}: {start}, {batches} checked (without an index {lookup.found + 1})"
 
 
 def lookup_slider(segment: LogSegment) -> widgets.VBox:
     """A slider through the offsets of a segment, redrawn as the reader moves it."""
-    first, last = segment.base_offset, segment.next_offset - 1
-    wide = {"width": "620px"}
+    first, last, wide = segment.base_offset, segment.next_offset - 1, {"width": "620px"}
     slider = widgets.IntSlider(first, first, last, description="offset", layout=wide)
     return controls.redrawn((slider,), lambda: plot_lookup(segment, slider.value))
 
@@ -128,8 +126,7 @@ def plot_readers(log: SegmentedLog, reads: Sequence[LogRead]) -> Axes:
         names = [name for name in bounds if bounds[name][0] == offset]
         ax.axvline(offset, color=style.INK, linestyle=bounds[names[0]][1], ymax=0.9, zorder=0)
         ax.text(offset, -0.6, f"{' = '.join(names)} {offset}", ha="center", va="bottom", fontsize=9)
-    ax.set_ylim(len(reads) + 0.6, -1.1)
-    ax.set_xlabel("offset")
+    ax.set(ylim=(len(reads) + 0.6, -1.1), xlabel="offset")
     return ax
 
 
@@ -141,8 +138,7 @@ def plot_response(names: Sequence[str], reads: Sequence[LogRead], response_max_b
     """
     rows, notes, filled, useful = dict[str, list[Span]](), dict[str, str](), 0, 0
     for nth, (name, read) in enumerate(zip(names, reads, strict=True)):
-        row, end, start = list[Span](), filled, filled
-        filled += read.size_bytes
+        row, end, start, filled = list[Span](), filled, filled, filled + read.size_bytes
         for batch in read.batches:
             row.append(Span(end, end + batch.size_bytes - 3, style.SERIES[nth % 6]))
             end += batch.size_bytes
@@ -159,7 +155,6 @@ def plot_response(names: Sequence[str], reads: Sequence[LogRead], response_max_b
     if filled > response_max_bytes:
         ax.axvspan(response_max_bytes, filled, color=style.LOST, alpha=0.15, linewidth=0)
     style.mark(ax, response_max_bytes, "limit of the response", side="right")
-    ax.set_ylim(len(names) - 0.4, -0.85)
-    ax.set_xlim(0, max(filled, response_max_bytes) * 1.02)
-    ax.set_xlabel("bytes in the response")
+    ends = (0, max(filled, response_max_bytes) * 1.02), (len(names) - 0.4, -0.85)
+    ax.set(xlim=ends[0], ylim=ends[1], xlabel="bytes in the response")
     return ax

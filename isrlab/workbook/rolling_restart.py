@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import ipywidgets as widgets
 import numpy as np
 import pandas as pd
-import pyarrow as pa
+import pyarrow.compute as pc
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -25,13 +25,13 @@ from isrlab.fleet.sums import by_run
 from isrlab.show.bands import plot_isr_sizes
 from isrlab.show.controls import choice, redrawn
 from isrlab.show.curves import Curve, Scale, plot_curves, plot_ticks
-from isrlab.show.style import INK, STATES, panels
-from isrlab.show.style import mark as draw_mark
+from isrlab.show.style import INK, STATES, mark, panels
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MEASURED, FORMULA = (STATES["measured"], "o"), (STATES["formula"], "")
+MEASURED, HALF = (STATES["measured"], "o"), (STATES["measured"], "_")
+FORMULA = (STATES["formula"], "")
 RECORDED_PER_S = 260  # of all producers of the recordings in a burst, see data/recordings/README.md
 SMALL = FleetConfig(
     version="3.7", partitions=12, brokers=4, load="steady", min_insync_replicas=2, stall_s=0,
@@ -41,9 +41,8 @@ SMALL = FleetConfig(
 
 def one_restart(config: FleetConfig, share: float, down_s: float) -> FleetConfig:
     """The fleet, loaded by `share`, with one restart, of broker 1, and time enough to come back."""
-    _require_share(share)
     every_s = down_s + 60 + 1.5 * recovery.catch_up_s(share, down_s)
-    return recovery.loaded(config, share).with_(
+    return _loaded(config, share).with_(
         restart_s=float(down_s), restart_every_s=every_s, minutes=(2 * every_s - 1) / 60,
         name=f"share={share:g} down={down_s:g}s",
     )  # fmt: skip
@@ -55,10 +54,9 @@ def rolling(config: FleetConfig, share: float, down_s: float, wait: float) -> Fl
     `wait`: from one restart to the next, as a multiple of `recovery.safe_restart_every_s`; it is at
     least as long as a broker is down.
     """
-    _require_share(share)
     every_s = max(float(down_s), wait * recovery.safe_restart_every_s(share, down_s))
     end_s = config.brokers * every_s + down_s + 60 + 1.5 * recovery.catch_up_s(share, down_s)
-    return recovery.loaded(config, share).with_(
+    return _loaded(config, share).with_(
         restart_s=float(down_s), restart_every_s=every_s, minutes=end_s / 60,
         name=f"share={share:g} wait={wait:g}",
     )  # fmt: skip
@@ -83,18 +81,17 @@ def new_replica(config: FleetConfig, share: float, backlog_s: float) -> FleetCon
 
     The rest has so much that an idle thread would fetch it in `backlog_s`.
     """
-    _require_share(share)
-    loaded = recovery.loaded(config.with_(restart_s=0.0), share)
-    unit = loaded.with_(new_broker=1, backlog_records=1_000)
+    unit = _loaded(config, share).with_(restart_s=0.0, new_broker=1, backlog_records=1_000)
     records = 1_000 * backlog_s / ((1 - share) * recovery.expected_rejoin_s(unit, 1))
     minutes = (30 + 1.5 * recovery.catch_up_s(share, 0, backlog_s)) / 60
     name = f"share={share:g} backlog={backlog_s:g}s"
     return unit.with_(backlog_records=round(records), minutes=minutes, name=name)
 
 
-def _require_share(share: float) -> None:
+def _loaded(config: FleetConfig, share: float) -> FleetConfig:
     if not 0 < share < 1:
         raise ValueError(f"share={share} is out of range; valid: above 0, below 1")
+    return recovery.loaded(config, share)
 
 
 def compared(measured: pd.DataFrame, configs: Sequence[FleetConfig]) -> pd.DataFrame:
@@ -139,17 +136,13 @@ def recorded_rejoins(measured: pd.DataFrame, taken_back: pd.DataFrame) -> pd.Dat
 
     `most_records`: as many as were produced at most while it was away, for all partitions together.
     """
-    back_ms = [
-        taken_back.query("run == @row.run and broker == @row.broker and ts_ms > @row.up_ms")[
-            "ts_ms"
-        ].min()
-        for row in measured.itertuples()
-    ]
+    both = measured.reset_index().merge(taken_back, on=["run", "broker"])
+    back_ms = both[both["ts_ms"] > both["up_ms"]].groupby("index")["ts_ms"].min()
     down_s = (measured["up_ms"] - measured["down_ms"]) / 1000
     return measured[["run", "broker", "partitions"]].assign(
         down_s=down_s,
         most_records=(down_s * RECORDED_PER_S).round().astype(int),
-        unfenced_s=(pd.Series(back_ms, measured.index) - measured["up_ms"]) / 1000,
+        unfenced_s=(back_ms - measured["up_ms"]) / 1000,
         first_s=measured["first_ms"].astype(float) / 1000,
         last_s=measured["last_ms"].astype(float) / 1000,
     )
@@ -185,8 +178,8 @@ def waits_for_the_gone(configs: Sequence[FleetConfig]) -> pd.DataFrame:
     for config in configs:
         events = fleet.simulate_local(config)
         longest_ms = max((wait.latency_ms for wait in exact.waits(events)), default=0)
-        details = events.filter(pa.compute.equal(events["kind"], "produce_error"))["detail"]
-        errors = [dict(detail)["error"] for detail in details.to_pylist()]
+        failed = events.filter(pc.equal(events["kind"], "produce_error"))["detail"].to_pylist()
+        errors = [dict(detail)["error"] for detail in failed]
         rows.append((config.run, longest_ms / 1000, errors.count("REQUEST_TIMED_OUT")))
     return pd.DataFrame(rows, columns=["run", "longest_wait_s", "timed_out"])
 
@@ -197,11 +190,10 @@ def plot_rejoin_times(table: pd.DataFrame) -> Axes:
     shares = np.linspace(0.01, 0.995, 400)
     line = np.array([recovery.catch_up_s(share, down_s) for share in shares])
     percent, last = table["share"] * 100, table["last_s"]
-    half_look = MEASURED[0], "_"
     curves = {
         "formula: down × share / (1 − share)": Curve(shares * 100, line, look=FORMULA),
         "last partition back": Curve(percent, last, table["first_s"], last, MEASURED, ""),
-        "half of them back": Curve(percent, table["median_s"], look=half_look, style=""),
+        "half of them back": Curve(percent, table["median_s"], look=HALF, style=""),
     }
     x = Scale("produced, as a share of what a fetcher thread can fetch (%)", high=100)
     y = Scale("s after the broker is back", high=1.25 * float(last.max()))
@@ -229,10 +221,11 @@ def plot_waits(table: pd.DataFrame) -> Axes:
         f"load {100 * float(share):.0f} %": Curve(rows["wait"], rows["under_min_isr_minutes"])
         for share, rows in table.groupby(table["share"].round(3))
     }
-    is_early = table["wait"] < 0.999
-    early, late = (table.loc[w, "under_min_isr_minutes"].sum() for w in (is_early, ~is_early))
-    title = f"Partition-minutes under min ISR: {early:,.0f} below the safe wait, "
-    title += f"{late:,.0f} from it on"
+    minutes, is_early = table["under_min_isr_minutes"], table["wait"] < 0.999
+    title = (
+        f"Partition-minutes under min ISR: {minutes[is_early].sum():,.0f} below the safe wait, "
+        f"{minutes[~is_early].sum():,.0f} from it on"
+    )
     x = Scale("from one restart to the next, as a multiple of the safe wait")
     y = Scale("partition-minutes\nunder min ISR")
     return plot_curves(curves, title, (x, y), marks={1: "down / (1 − share)"})
@@ -280,7 +273,7 @@ def plot_restart(config: FleetConfig) -> Figure:
     right = plot_ticks(rows, f"{late} returns come after the next restart", scale, ax=grid[0, 1])
     right.plot(expected, range(len(expected)), "d", color=INK)
     side = "right" if limit_s > last / 2 else "left"
-    draw_mark(right, limit_s, "next broker goes down", side=side)
+    mark(right, limit_s, "next broker goes down", side=side)
     return figure
 
 
@@ -299,9 +292,8 @@ def restart_controls(config: FleetConfig = SMALL) -> widgets.VBox:
 def finding(table: pd.DataFrame, waited: pd.DataFrame, real: pd.DataFrame) -> str:
     """Formula against simulation, too early against early enough, and real brokers, in one."""
     off = (table["last_s"] / table["formula_s"] - 1).abs().max()
-    early, safe = (
-        waited.loc[w, "refused"] for w in (waited["wait"] < 0.999, waited["wait"] >= 0.999)
-    )
+    refused, is_early = waited["refused"], waited["wait"] < 0.999
+    early, safe = refused[is_early], refused[~is_early]
     return (
         f"Over loads of {table['share'].min():.0%} to {table['share'].max():.0%} the last "
         f"partition is back within {off:.0%} of the formula; rolling restarts below the safe wait "

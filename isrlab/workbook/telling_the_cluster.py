@@ -44,9 +44,9 @@ def news(run: Run) -> dict[int, list[tuple[int, int]]]:
     """The metadata that each live broker got: (when, partition epoch)."""
     received: dict[int, list[tuple[int, int]]] = {n: [] for n in sorted(run.cluster.brokers)}
     for frame in run.frames[run.first_frame :]:
-        is_known = frame.target in received and not frame.was_lost
-        if is_known and isinstance(frame.message, m.UpdateMetadata):
-            received[frame.target].append((frame.now_ms - START_MS, frame.message.partition_epoch))
+        if isinstance(frame.message, m.UpdateMetadata) and not frame.was_lost:
+            epochs = received.get(frame.target, [])
+            epochs.append((frame.now_ms - START_MS, frame.message.partition_epoch))
     return received
 
 
@@ -95,12 +95,11 @@ def plot_delays(measured: Mapping[str, Mapping[str, Sequence[float]]]) -> Axes:
         rows[version] = {k: [min(max(ms, 1) / 1000, NEVER_S) for ms in v] for k, v in loads.items()}
         if known := [ms for values in loads.values() for ms in values if ms < inf]:
             worst[version] = max(known)
-    slow, fast = max(worst, key=worst.__getitem__), min(worst, key=worst.__getitem__)
-    title = f"Until every broker knows: up to {style.duration(worst[slow])} in {slow}"
-    title += f", {style.duration(worst[fast])} in {fast}" if fast != slow else ""
+    ends = dict.fromkeys(end(worst, key=worst.__getitem__) for end in (max, min))
+    title = ", ".join(f"{style.duration(worst[version])} in {version}" for version in ends)
     label = "from the stored ISR change until every broker knows it"
     scale = curves.Scale(label, "log", tuple(TICKS), tuple(TICKS.values()), 0.003, 600)
-    return curves.plot_ticks(rows, title, scale)
+    return curves.plot_ticks(rows, f"Until every broker knows: up to {title}", scale)
 
 
 def plot_knowledge(run: Run) -> Axes:
@@ -108,12 +107,10 @@ def plot_knowledge(run: Run) -> Axes:
     changes, end_ms = stored(run), run.cluster.now_ms - START_MS
     members = {epoch: f"ISR {isr}" for _, epoch, isr in changes}
     truth = [(ms, epoch) for ms, epoch, _ in changes]
-    sources = {f"broker {number} knows": known for number, known in news(run).items()}
     rows: dict[str, list[bands.Span]] = {}
-    for name, known in {"stored": truth, **sources}.items():
-        times = sorted({0, end_ms, *(ms for ms, _ in known + truth)})
-        row, shown = rows.setdefault(name, []), 0
-        for start, end in pairwise(times):
+    for number, known in {0: truth, **news(run)}.items():
+        row, shown = rows.setdefault(f"broker {number} knows" if number else "stored", []), 0
+        for start, end in pairwise(sorted({0, end_ms, *(ms for ms, _ in known + truth)})):
             now, newest = (max((e for t, e in k if t <= start), default=0) for k in (known, truth))
             text = members.get(now, "") if now != shown else ""
             state, shown = "in sync" if now >= newest else "stale", now
@@ -129,12 +126,10 @@ def finding(waits: Sequence[float]) -> str:
     if not waits:
         return "The ISR does not change"
     known = sorted(ms for ms in waits if ms < inf)
-    parts = []
-    if known:
-        ends = dict.fromkeys(style.duration(ms) for ms in (known[0], known[-1]))
-        parts.append(f"every broker knows after {' to '.join(ends)}")
-    if len(known) < len(waits):
-        parts.append(f"{len(waits) - len(known)} not told to all by the end")
+    ends = " to ".join(dict.fromkeys(style.duration(ms) for ms in known[:1] + known[-1:]))
+    late = len(waits) - len(known)
+    parts = [f"every broker knows after {ends}"] if known else []
+    parts += [f"{late} not told to all by the end"] if late else []
     return f"{style.counted(len(waits), 'ISR change')}: {'; '.join(parts)}"
 
 
@@ -152,7 +147,7 @@ def plot_sequence(run: Run, from_ms: int = 0) -> Axes:
     leader, has_zookeeper = run.cluster.controller.leader, run.cluster.writes_zookeeper
     lanes = {b: f"{b} (leader)" if b == leader else str(b) for b in sorted(run.cluster.replicas)}
     lanes |= ({ZOOKEEPER: "ZooKeeper"} if has_zookeeper else {}) | {m.CONTROLLER: "controller"}
-    shown = [frame for frame in run.frames[run.first_frame :] if frame.now_ms - START_MS >= from_ms]
+    shown = (f for f in run.frames[run.first_frame :] if f.now_ms - START_MS >= from_ms)
     arrows = [arrow for frame in shown for arrow in _arrows(frame, has_zookeeper)]
     return plot_arrows(arrows, finding(delays(run, from_ms)), lanes=lanes)
 
@@ -167,10 +162,10 @@ def _arrows(frame: Frame, has_zookeeper: bool) -> list[Arrow]:
         fires = Arrow(ZOOKEEPER, m.CONTROLLER, reads, when=when, is_inner=True)
         return [replace(arrow, target=ZOOKEEPER, text="isr_change_notification"), fires]
     if kind.startswith("AlterPartition") and has_zookeeper:
-        ends = [ZOOKEEPER if end == m.CONTROLLER else end for end in (frame.source, frame.target)]
-        name = "answer" if kind.endswith("Response") else "write of the state"
-        text = f"{name} {rest.replace('partition_epoch', 'version')}"
-        return [replace(arrow, source=ends[0], target=ends[1], text=text)]
+        text = rest.replace("partition_epoch", "version")
+        if kind.endswith("Response"):
+            return [replace(arrow, source=ZOOKEEPER, text=f"answer {text}")]
+        return [replace(arrow, target=ZOOKEEPER, text=f"write of the state {text}")]
     return [arrow] if kind.startswith(("AlterPartition", "UpdateMetadata", "LeaderAndIsr")) else []
 
 
@@ -199,11 +194,8 @@ def flow(run: Run) -> Counter[str]:
     taken = Counter(event.kind for event in events)
     taken.update(f"error {e.detail['error']}" for e in events if e.kind == "isr_rejected")
     taken.update(_look(before, frame) for before, frame in pairwise(run.frames))
-    taken["moves"] = sum(
-        last.kind == "isr_commit" and event.kind == "high_watermark"
-        for last, event in pairwise(events)
-        if event.place == last.place + 1  # of one step
-    )
+    steps = [(last.kind, e.kind, e.place - last.place) for last, e in pairwise(events)]
+    taken["moves"] = steps.count(("isr_commit", "high_watermark", 1))  # of one step
     taken["asked"] = taken["isr_shrink"] + taken["isr_expand"]
     taken["keep"] = taken["check"] - taken["isr_shrink"]
     taken["stay"] = taken["fetch"] - taken["isr_expand"]
@@ -215,13 +207,12 @@ def _look(before: Frame, frame: Frame) -> str:
     leader, message = before.brokers.get(frame.target), frame.message
     if leader is None or not isinstance(leader.role, Leader) or frame.was_lost:
         return "none"
-    if isinstance(message, m.ExpireIsr):
-        look = "check"
-    elif isinstance(message, m.Fetch) and message.replica not in leader.role.maximal_isr:
-        look = "fetch"
-    else:
+    is_check = isinstance(message, m.ExpireIsr)
+    is_outside = isinstance(message, m.Fetch) and message.replica not in leader.role.maximal_isr
+    if not is_check and not is_outside:
         return "none"
-    return look if isinstance(leader.role.isr_state, CommittedIsr) else "busy"
+    is_busy = not isinstance(leader.role.isr_state, CommittedIsr)
+    return "busy" if is_busy else "check" if is_check else "fetch"
 
 
 def plot_flow(run: Run) -> Axes:
@@ -229,24 +220,24 @@ def plot_flow(run: Run) -> Axes:
     taken, ax = flow(run), style.axes(9.5, 6.2)
     texts, boxes = _texts(run, taken), {}
     middle: dict[str, Any] = {"ha": "center", "va": "center"}
-    back = {"facecolor": style.WHITE, "edgecolor": "none", "pad": 0.4}
     for name, (x, y, text, *edges) in CHART.items():
         parts = [edge.split(" ") for edge in edges]
         is_reached = not parts or any(taken[key] for *_, key in parts)
         colour, ink, _ = TAKEN if is_reached else NOT_TAKEN
         frame = {"boxstyle": "round,pad=0.45", "edgecolor": colour, "facecolor": style.WHITE}
-        boxes[name] = ax.text(x, y, style.plain(texts.get(name, text)), fontsize=8.5, bbox=frame,
-                              color=ink, zorder=1, **middle)  # fmt: skip
+        box = ax.text(x, y, style.plain(texts.get(name, text)), fontsize=8.5, bbox=frame,
+                      color=ink, zorder=1, **middle)  # fmt: skip
+        boxes[name] = box.get_bbox_patch()
         for start, answer, key in parts:
             (x0, y0, *_), number = CHART[start], taken[key]
             colour, ink, line = TAKEN if number else NOT_TAKEN
             arrow = {"arrowstyle": "-|>", "color": colour, "linewidth": 1.6, "linestyle": line}
-            patches = {"patchA": boxes[start], "patchB": boxes[name]}
-            arrow |= {end: box.get_bbox_patch() for end, box in patches.items()}
+            arrow |= {"patchA": boxes[start], "patchB": boxes[name]}
             ax.annotate("", (x, y), (x0, y0), arrowprops=arrow, zorder=2)
             label = f"{answer} ×{number:,}".strip() if number else answer
-            ax.text((x0 + x) / 2, (y0 + y) / 2, label, fontsize=8, color=ink, zorder=3,
-                    bbox=back if label else None, **middle)  # fmt: skip
+            back = {"facecolor": style.WHITE, "edgecolor": "none", "pad": 0.4} if label else None
+            ax.text((x0 + x) / 2, (y0 + y) / 2, label, fontsize=8, color=ink, zorder=3, bbox=back,
+                    **middle)  # fmt: skip
     ax.set(xlim=(-0.7, 10.4), ylim=(6.6, -0.5))
     ax.axis("off")
     number = taken["check"] + taken["fetch"] + taken["busy"]
@@ -263,8 +254,9 @@ def _texts(run: Run, taken: Counter[str]) -> dict[str, str]:
     if run.cluster.writes_zookeeper:
         texts["ask"] = "write ZooKeeper, if its version is v"
         number = style.counted(taken["notify"], "announcement")
-        waits = f"announced when 5 s are quiet, or after 60 s:\n{number}"
-        texts["tell"] = "nobody is told" if version.isr_write == IsrWrite.ZOOKEEPER else waits
+        texts["tell"] = f"announced when 5 s are quiet, or after 60 s:\n{number}"
+    if version.isr_write == IsrWrite.ZOOKEEPER:
+        texts["tell"] = "nobody is told"
     if version.high_watermark_after_shrink == AfterShrink.NEVER:
         texts["watermark"] = "nobody looks at the\nhigh watermark (KAFKA-13091)"
     return texts
@@ -321,18 +313,16 @@ def validation_order(version: str = "3.7") -> list[tuple[str, str]]:
 
 def plot_batches(submitted: Mapping[str, int], requests: Sequence[Request]) -> Axes:
     """Each partition's change: how long it waits to be sent, and which request takes it."""
-    rows: dict[str, list[bands.Span]] = {name: [] for name in submitted}
-    ready = dict(submitted)
+    rows, ready = {name: list[bands.Span]() for name in submitted}, dict(submitted)
     for nth, request in enumerate(requests):
         sent_s, answered_s = request.sent_ms / 1000, request.answered_ms / 1000
         text = f"request {nth + 1}{' fails' if request.error else ''}"
         for name in request.partitions:
-            rows[name].append(bands.Span(ready[name] / 1000, sent_s, "waits"))
-            rows[name].append(bands.Span(sent_s, answered_s, style.SERIES[nth % 6], text))
+            sent = bands.Span(sent_s, answered_s, style.SERIES[nth % 6], text)
+            rows[name] += bands.Span(ready[name] / 1000, sent_s, "waits"), sent
             ready[name] = request.answered_ms
-    waits = {name: ready[name] - ms for name, ms in submitted.items()}
-    last = max(waits, key=waits.__getitem__)
+    last = max(submitted, key=lambda name: ready[name] - submitted[name])
     title = f"{style.counted(len(submitted), 'change')} in "
     title += f"{style.counted(len(requests), 'request')}, one at a time: "
-    title += f"{last} waits longest, {waits[last]} ms"
+    title += f"{last} waits longest, {ready[last] - submitted[last]} ms"
     return bands.plot_bands(rows, title, legend={"waits": "waits to be sent"})

@@ -8,7 +8,9 @@ a change within their scatter says nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import fields
+from dataclasses import asdict, fields
+from functools import partial
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,13 +31,11 @@ from isrlab.fleet.layout import assignment
 from isrlab.show.curves import Curve, Scale, plot_bars, plot_curves
 from isrlab.show.messages import Arrow, plot_arrows
 from isrlab.show.style import BLUE, INK, ISR_SIZES, PALE, axes, looks, thousands
+from isrlab.show.waits import quantile
 from isrlab.world import faults
 from isrlab.world.cluster import START_MS, Cluster
 from isrlab.world.script import Run
 
-NAMES = [item.name for item in fields(FleetConfig)]
-TIMES = [n for n in NAMES if n.endswith(("_ms", "_s", "minutes")) and not n.endswith("per_s")]
-RATES = ["follower_bytes_per_s", "leader_bytes_per_s"]
 ANSWERS = {  # of which base, column, what it is
     "old shrinks": ("old", "shrinks_per_hour", "shrinks, {old}"),
     "new shrinks": ("new", "shrinks_per_hour", "shrinks, {new}"),
@@ -51,31 +51,28 @@ LEADER = 1
 
 
 class Check(NamedTuple):
-    """What is changed, how (or to which settings), and by how much its times are stretched."""
+    """What is changed, how, and by how much its times are stretched."""
 
     name: str
-    change: Callable[[FleetConfig], FleetConfig] | dict[str, Any]
+    change: Callable[[FleetConfig], FleetConfig]
     stretch: int = 1
-
-    def of(self, config: FleetConfig) -> FleetConfig:
-        return self.change(config) if callable(self.change) else config.with_(**self.change)
 
 
 def finer(config: FleetConfig, times: int = 10) -> FleetConfig:
     """The same fleet with a clock that ticks so often: all its times longer, all rates lower."""
-    config = config.with_(replica_lag_time_max_ms=config.lag_time_ms)
-    rates = {name: getattr(config, name) // times for name in RATES}
-    longer = {name: getattr(config, name) * times for name in TIMES}
-    return config.with_(**longer, **rates, records_per_s=config.records_per_s / times)
+    values = asdict(config.with_(replica_lag_time_max_ms=config.lag_time_ms))
+    longer = {n: v * times for n, v in values.items() if n.endswith(("_ms", "_s", "minutes"))}
+    lower = {n: type(v)(v / times) for n, v in values.items() if n.endswith("per_s")}
+    return config.with_(**(longer | lower))
 
 
 def smaller(config: FleetConfig, times: int = 10) -> FleetConfig:
     """The same bytes in so many times as many records, and limits in records to match."""
     limit = config.lag_messages
+    more = {name: getattr(config, name) * times for name in ("records_per_s", "burst_records")}
     return config.with_(
-        record_bytes=config.record_bytes // times, records_per_s=config.records_per_s * times,
-        burst_records=config.burst_records * times,
-        replica_lag_max_messages=None if limit is None else limit * times,
+        **more, record_bytes=config.record_bytes // times,
+        replica_lag_max_messages=limit and limit * times,
     )  # fmt: skip
 
 
@@ -88,13 +85,13 @@ CHECKS = (
     Check("clock ten times finer", finer, 10),
     Check("records a tenth the size", smaller),
     Check("load read from a trace", as_trace),
-    Check("bursts in one batch", {"burst_s": 0.0}),
-    Check("messages 1 ms, not 2", {"fetch_latency_ms": 1}),
-    Check("messages 4 ms, not 2", {"fetch_latency_ms": 4}),
-    Check("controller 100 ms, not 10", {"isr_commit_ms": 100}),
-    Check("followers all alike", {"follower_spread": 0.0}),
-    Check("followers differ by half", {"follower_spread": 0.5}),
-    Check("stalled brokers fenced", {"replica_lag_time_max_ms": 6_000}),
+    Check("bursts in one batch", partial(FleetConfig.with_, burst_s=0.0)),
+    Check("messages 1 ms, not 2", partial(FleetConfig.with_, fetch_latency_ms=1)),
+    Check("messages 4 ms, not 2", partial(FleetConfig.with_, fetch_latency_ms=4)),
+    Check("controller 100 ms, not 10", partial(FleetConfig.with_, isr_commit_ms=100)),
+    Check("followers all alike", partial(FleetConfig.with_, follower_spread=0.0)),
+    Check("followers differ by half", partial(FleetConfig.with_, follower_spread=0.5)),
+    Check("stalled brokers fenced", partial(FleetConfig.with_, replica_lag_time_max_ms=6_000)),
 )
 CUTS = [CHECKS[0].name, CHECKS[1].name, CHECKS[3].name]  # of time, records and bursts
 
@@ -106,13 +103,13 @@ def bases(config: FleetConfig, old: str) -> dict[str, FleetConfig]:
 
 def fleets(start: dict[str, FleetConfig], seeds: int) -> list[FleetConfig]:
     """Each base, once for each check and once for each further seed; runs are "base: check"."""
-    made = {}
+    made = []
     for name, base in start.items():
-        made[f"{name}: {BASE}"] = base
-        made |= {f"{name}: {check.name}": check.of(base) for check in CHECKS}
+        made.append(base.with_(name=f"{name}: {BASE}"))
+        made += [check.change(base).with_(name=f"{name}: {check.name}") for check in CHECKS]
         for seed in range(base.seed + 1, base.seed + seeds):
-            made[f"{name}: {SEED} {seed}"] = base.with_(seed=seed)
-    return [config.with_(name=name) for name, config in made.items()]
+            made.append(base.with_(name=f"{name}: {SEED} {seed}", seed=seed))
+    return made
 
 
 def answers(alarms: pd.DataFrame, absences: pd.DataFrame, latency: pd.DataFrame) -> pd.DataFrame:
@@ -151,22 +148,18 @@ def sensitivity(answered: pd.DataFrame) -> pd.DataFrame:
 
 def plot_sensitivity(percent: pd.DataFrame, names: dict[str, str]) -> Axes:
     """A row for each check, a mark for each answer, seeds as bars; `names` of "old" and "new"."""
-    ax = axes(9.4, 5.4)
-    rows = percent.drop(ENDS)
-    curves = {}
-    for place, (answer, look) in enumerate(looks(ANSWERS).items()):
-        label, lift = ANSWERS[answer][2], -0.3 + 0.12 * place
-        y = np.arange(len(rows)) + lift
-        curves[label.format(**names)] = Curve(rows[answer], y, look=look, style="")
-        ax.plot(percent.loc[ENDS, answer], [len(rows) + lift] * 2, color=look[0], linewidth=4)
-    for place in range(len(rows)):
-        ax.axhline(place + 0.5, color=PALE, linewidth=0.8, zorder=0)
+    ax, rows = axes(9.4, 5.4), percent.drop(ENDS)
+    places, curves, high = np.arange(len(rows) + 1), {}, max(30.0, 1.6 * np.nanmax(percent))
+    for nth, (answer, look) in enumerate(looks(ANSWERS).items()):
+        y, label = places - 0.3 + 0.12 * nth, ANSWERS[answer][2].format(**names)
+        curves[label] = Curve(rows[answer], y[:-1], look=look, style="")
+        ax.plot(percent.loc[ENDS, answer], [y[-1]] * 2, color=look[0], linewidth=4)
+    ax.hlines(places[1:] - 0.5, -150, high, color=PALE, linewidth=0.8, zorder=0)
     ax.axvline(0, color=INK, linewidth=1)
     ticks = (-100, -10, -1, 0, 1, 10, 100, 1000)
-    high = max(30.0, 1.6 * np.nanmax(percent))
     x = Scale("change of the answer (%), linear within 1 %", "symlog", ticks,
               [f"{tick:+d}" if tick else "0" for tick in ticks], low=-150, high=high)  # fmt: skip
-    checks = Scale("", ticks=range(len(rows) + 1), names=[*rows.index, "other seeds (range)"],
+    checks = Scale("", ticks=places, names=[*rows.index, "other seeds (range)"],
                    low=len(rows) + 0.5, high=-0.5)  # fmt: skip
     title = (
         f"A finer clock changes shrinks by {percent.loc[CUTS[0], SHRINKS].abs().max():.1f} % at "
@@ -228,14 +221,14 @@ def plot_cell(config: FleetConfig, leader: int = LEADER) -> Axes:
     """A round of every fetcher thread (of at most four) that reads from one leader."""
     wired = cell.cell(config.with_(load="steady", trace_file=""), leader)
     lanes = {leader: f"broker {leader} leads {len(wired.partitions):,} partitions"}
-    arrows = []
-    ms, parked = config.fetch_latency_ms, config.replica_fetch_wait_max_ms
+    arrows, ms = [], f"{config.fetch_latency_ms} ms"
+    answer = f"answer: {ms}, or parked up to {config.replica_fetch_wait_max_ms} ms"
     for thread, broker in enumerate(wired.thread_brokers[:4]):
         reads = int((wired.thread_of == thread).sum())
         rate = load.follower_bytes_per_s(config, broker) / 1e6
         lanes[broker] = f"broker {broker} writes {rate:.1f} MB/s"
-        arrows.append(Arrow(broker, leader, f"a thread fetches {reads:,} partitions: {ms} ms"))
-        arrows.append(Arrow(leader, broker, f"answer: {ms} ms, or parked up to {parked} ms"))
+        fetch = Arrow(broker, leader, f"a thread fetches {reads:,} partitions: {ms}")
+        arrows += [fetch, Arrow(leader, broker, answer)]
     title = (
         f"One of {len(cell.leaders(config))} cells: {len(wired.thread_brokers)} threads read from "
         f"broker {leader}, which checks the ISR every {config.isr_check_period_ms / 1000:g} s "
@@ -263,17 +256,13 @@ def fetch_budget(config: FleetConfig, records: int = 1) -> pd.DataFrame:
 
 def plot_budget(budget: pd.DataFrame) -> Axes:
     """The parts of a round, from least to most, on a scale that shows both 1 ms and 20 s."""
-    least, most = budget["least_ms"].to_numpy(float), budget["most_ms"].to_numpy(float)
-    notes = [
-        f"{low:,.0f} ms" if low == high else f"{low:,.0f} to {high:,.0f} ms"
-        for low, high in zip(least, most, strict=True)
-    ]
+    least, most = (budget[name].to_numpy(float) for name in ("least_ms", "most_ms"))
+    ends = zip(map("{:,.0f}".format, least), map("{:,.0f}".format, most), strict=True)
+    notes = [f"{' to '.join(dict.fromkeys(pair))} ms" for pair in ends]
     title = f"A round of a fetcher: {least.sum():,.0f} ms if nothing is in its way"
     parts = {"always": least, "at the most": most - least}
-    colours, label = (
-        dict(zip(parts, (BLUE, ISR_SIZES["full ISR"]), strict=True)),
-        "ms (logarithmic above 1)",
-    )
+    colours = {"always": BLUE, "at the most": ISR_SIZES["full ISR"]}
+    label = "ms (logarithmic above 1)"
     ax = plot_bars([*budget["what"]], parts, title, label, notes=notes, colours=colours)
     ticks = [0, *(10**power for power in range(6) if 10**power < 12 * most.max())]
     ax.set_xscale("symlog", linthresh=1)
@@ -286,12 +275,10 @@ def plot_loads(configs: Iterable[FleetConfig], steps: int = 120) -> Axes:
     """Records of a whole fleet per second, by time: a line for each fleet."""
     curves, parts = {}, []
     for config in configs:
-        step_ms = config.duration_ms / steps
-        drawn = load.arrivals(config, np.arange(config.partitions))
-        places = (drawn.ts_ms / step_ms).astype(int)
-        sums = np.bincount(places, weights=drawn.records, minlength=steps)
-        hours = (np.arange(steps) + 0.5) * step_ms / load.HOUR_MS
-        curves[config.run] = Curve(hours, sums * 1000 / step_ms)
+        batches, run_ms = load.arrivals(config, np.arange(config.partitions)), config.duration_ms
+        sums, ends = np.histogram(batches.ts_ms, steps, (0, run_ms), weights=batches.records)
+        hours = (ends[:-1] + ends[1:]) / 2 / load.HOUR_MS
+        curves[config.run] = Curve(hours, sums * (1000 * steps / run_ms))
         parts.append(f"{config.run} {sums.max() / sums.mean():.1f}")
     scales = Scale("time from the start (hours)"), Scale("records/s")
     return plot_curves(curves, f"Busiest time against the mean: {', '.join(parts)}", scales)
@@ -308,7 +295,8 @@ def compared(config: FleetConfig) -> pd.DataFrame:
         partitions=1, brokers=3, replication_factor=3, load="steady", follower_spread=0.0,
         follower_bytes_per_s=10**12, isr_commit_ms=2 * config.fetch_latency_ms,
     )  # fmt: skip
-    columns = {"engine": _answers(_play(config)), "fleet": _answers(fleet.simulate_local(config))}
+    events = {"engine": _play(config), "fleet": fleet.simulate_local(config)}
+    columns = {model: _answers(table) for model, table in events.items()}
     return pd.DataFrame(columns).rename_axis("answer").reset_index()
 
 
@@ -317,15 +305,14 @@ def _answers(events: pa.Table) -> dict[str, int]:
     own, starts = events.filter(pc.equal(events["broker"], LEADER)), bucket_starts()
     waits = exact.waits(own)
     classes = np.searchsorted(starts, [wait.latency_ms for wait in waits], side="right") - 1
-    waits_ms = np.repeat(starts[classes], [wait.produces for wait in waits])
-    rows = {"produces acknowledged": len(waits_ms)}
+    counts = [wait.produces for wait in waits]
+    histogram = pd.DataFrame({"latency_ms": starts[classes], "count": counts})
+    rows = {"produces acknowledged": sum(counts)}
     for number, move in enumerate(exact.moves(own), 1):
         what = f"broker {move.replica} {'joins' if move.joined else 'leaves'}"
         rows[f"ISR change {number}: {what}, ms"] = move.ts_ms
-    for share in (0.5, 0.9, 1.0):
-        wait_ms = np.quantile(waits_ms, share, method="inverted_cdf")
-        rows[f"{share:.0%} wait at most: class of ms"] = int(wait_ms)
-    return rows
+    shares = {f"{share:.0%} wait at most: class of ms": share for share in (0.5, 0.9, 1.0)}
+    return rows | {name: quantile(histogram, share) for name, share in shares.items()}
 
 
 def _play(config: FleetConfig) -> pa.Table:
@@ -337,20 +324,21 @@ def _play(config: FleetConfig) -> pa.Table:
     )  # fmt: skip
     first_ms = START_MS + config.fetch_latency_ms
     tick_ms = min(e.due_ms for e in cluster.queue if isinstance(e.message, ExpireIsr))
-    phase_ms = tick_ms - first_ms - load.first_tick_ms(config, LEADER)
-    zero_ms = first_ms + phase_ms % config.isr_check_period_ms  # both check at the same moments
-    acts: list[tuple[int, Callable[..., object], tuple[object, ...]]] = [
-        (ms, cluster.produce, (LEADER, (f"m{number}",)))
-        for number, ms in enumerate(load.arrivals(config, np.arange(1)).ts_ms.tolist())
+    tick_ms -= first_ms + load.first_tick_ms(config, LEADER)
+    zero_ms = first_ms + tick_ms % config.isr_check_period_ms  # both check at the same moments
+    times = load.arrivals(config, np.arange(1)).ts_ms.tolist()
+    acts: list[tuple[int, Callable[[], object]]] = [
+        (ms, partial(cluster.produce, LEADER, (f"m{nth}",))) for nth, ms in enumerate(times)
     ]
     for follower in (2, 3):
-        for start, end in zip(*load.stalls(config, follower), strict=True):
-            acts.append((int(start), faults.pause, (cluster, follower, "fetcher")))
-            acts.append((int(end), faults.resume, (cluster, follower)))
-    for ms, act, arguments in sorted(acts, key=lambda timed: timed[0]):
+        stop = partial(faults.pause, cluster, follower, "fetcher")
+        starts, ends = (part.tolist() for part in load.stalls(config, follower))
+        acts += [(ms, stop) for ms in starts]
+        acts += [(ms, partial(faults.resume, cluster, follower)) for ms in ends]
+    for ms, act in sorted(acts, key=itemgetter(0)):
         if ms < config.duration_ms:
             cluster.advance(zero_ms + ms - cluster.now_ms)
-            act(*arguments)
+            act()
     cluster.advance(zero_ms + config.duration_ms - cluster.now_ms)
     events = Run([], world=cluster).events()
     place = events.schema.get_field_index("ts_ms")
@@ -365,8 +353,8 @@ def coincidences(config: FleetConfig) -> pd.DataFrame:
     bursts that one leader has at the same time count as one.
     """
     replicas = assignment(config.partitions, config.brokers, config.replication_factor)
-    burst_bytes = config.burst_records * config.record_bytes
-    copy_ms = max(1000 * config.burst_s, 1000 * burst_bytes / config.follower_bytes_per_s)
+    write_s = config.burst_records * config.record_bytes / config.follower_bytes_per_s
+    copy_ms = 1000 * max(config.burst_s, write_s)
     busy = np.zeros((config.brokers + 1, config.duration_ms // 100 + 1), dtype=bool)
     for partition, leader in enumerate(replicas[:, 0].tolist()):
         for start in load.burst_starts_ms(config, partition).tolist():

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import html
 from collections import Counter
-from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
+from typing import NamedTuple
 
 import ipywidgets as widgets
 from matplotlib.axes import Axes
@@ -29,8 +30,7 @@ MOST_RECORDS = 100  # of a log that is drawn record by record
 FLAPS = 2  # as often as this a replica joins and leaves again
 
 
-@dataclass(frozen=True, slots=True)
-class Rung:
+class Rung(NamedTuple):
     """A schedule, the issue it stands for, and the word that the issue's repair ends."""
 
     issue: str
@@ -84,16 +84,12 @@ def is_stalled(run: Run) -> bool:
 
 def flapping(run: Run) -> dict[int, int]:
     """How often each replica that flaps was taken into the ISR and then evicted by its leader."""
-    events = run.events()
-    evictions = {(absence.replica, absence.start_ms) for absence in exact.evictions(events)}
-    times: Counter[int] = Counter()
-    joined: set[int] = set()
+    events, joined = run.events(), dict[int, int]()
     for move in exact.moves(events):
         if move.joined:
-            joined.add(move.replica)
-        elif move.replica in joined:
-            joined.remove(move.replica)
-            times[move.replica] += (move.replica, move.ts_ms) in evictions
+            joined.setdefault(move.replica, move.ts_ms)
+    evictions = exact.evictions(events)
+    times = Counter(e.replica for e in evictions if joined.get(e.replica, inf) < e.start_ms)
     return {replica: count for replica, count in times.items() if count >= FLAPS}
 
 
@@ -125,10 +121,8 @@ def sentence(run: Run) -> str:
 
 def climb() -> Matrix:
     """The word of every cell: a row for each schedule, a column for each version."""
-    return {
-        rung.label: {v.name: word(play(rung.scenario, v)) for v in PRESETS.values()}
-        for rung in RUNGS
-    }
+    versions = {version.name: version for version in PRESETS.values()}
+    return {r.label: {v: word(play(r.scenario, versions[v])) for v in versions} for r in RUNGS}
 
 
 def repaired(matrix: Matrix) -> dict[str, str]:
@@ -197,22 +191,17 @@ def plot_members(run: Run, title: str | None = None) -> Axes:
 def plot_extents(run: Run, title: str | None = None) -> Axes:
     """Each replica's log as a bar: where it holds the leader's records, and where others."""
     disks = dict(sorted(run.cluster.disks.items()))
-    leader = disks.get(run.cluster.controller.leader)
+    leader = disks.get(run.cluster.controller.leader, Log())
     lengths, notes = [], []
     for log in disks.values():
         start, end = log.log_start_offset, log.log_end_offset
-        other = [offset for offset in range(start, end) if _differs(log, leader, offset)] or [end]
+        pairs = ((at, log.record_at(at), leader.record_at(at)) for at in range(start, end))
+        other = [at for at, own, leads in pairs if leads not in (None, own)] or [end]
         places = start, other[0], min(other[-1] + 1, end), end
         lengths.append([last - first for first, last in pairwise(places)])
         notes.append(f"other records from {other[0]:,}" if other[0] < end else f"ends at {end:,}")
-    parts = dict(zip(EXTENTS, zip(*lengths, strict=True), strict=True))
-    parts = {name: numbers for name, numbers in parts.items() if any(numbers)}
+    parts = zip(EXTENTS, zip(*lengths, strict=True), strict=True)
+    filled = {name: numbers for name, numbers in parts if any(numbers)}
     label = f"offset, counted from {min(log.log_start_offset for log in disks.values()):,}"
-    rows = [f"broker {number}" for number in disks]
-    title = title or replicas.story_finding(run)
-    return curves.plot_bars(rows, parts, title, label, notes=notes, colours=EXTENTS)
-
-
-def _differs(log: Log, leader: Log | None, offset: int) -> bool:
-    theirs = leader.record_at(offset) if leader else None
-    return theirs is not None and theirs != log.record_at(offset)
+    rows, title = [f"broker {number}" for number in disks], title or replicas.story_finding(run)
+    return curves.plot_bars(rows, filled, title, label, notes=notes, colours=EXTENTS)

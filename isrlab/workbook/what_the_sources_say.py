@@ -51,13 +51,12 @@ def cited(source: str) -> str:
 def table(theme: str) -> HTML:
     """The claims of one theme: claim, run, verdict. Raises ValueError for an unknown theme."""
     head = (("row", 4), ("claim", 32), ("run", 20), ("verdict", 44))
-    lines = ["".join(f'<th style="{_CELL};width:{width}%">{name}</th>' for name, width in head)]
+    body = "".join(f'<th style="{_CELL};width:{width}%">{name}</th>' for name, width in head)
     for claim in of_theme(theme):
         words = f"{escape(claim.sentence)}<br><small>{escape(cited(claim.source))}</small>"
         cells = (str(claim.number), words, escape(claim.run), verdict_html(claim))
-        lines.append("".join(f'<td style="{_CELL}">{cell}</td>' for cell in cells))
-    body = "".join(f"<tr>{line}</tr>" for line in lines)
-    return HTML(f'<table style="width:100%;font-size:90%">{body}</table>')
+        body += "</tr><tr>" + "".join(f'<td style="{_CELL}">{cell}</td>' for cell in cells)
+    return HTML(f'<table style="width:100%;font-size:90%"><tr>{body}</tr></table>')
 
 
 def verdict_html(claim: Claim) -> str:
@@ -80,9 +79,8 @@ def row(number: int) -> HTML:
     )
     if "" not in claim.scripts:
         return HTML(page)
-    title = f"The run, in Kafka {escape(claim.version)}"
-    text = claim.trial("", claim.version).run.rewritten
-    return HTML(f"{page}<details><summary>{title}</summary>{_pre(text)}</details>")
+    text, title = claim.trial("", claim.version).run.rewritten, f"The run, in Kafka {claim.version}"
+    return HTML(f"{page}<details><summary>{escape(title)}</summary>{_pre(text)}</details>")
 
 
 def _pre(text: str) -> str:
@@ -145,10 +143,9 @@ def by_release() -> dict[str, dict[KafkaVersion, bool | None]]:
 
 def _holds(statement: Statement, version: KafkaVersion) -> bool | None:
     """In the case that a generation's first release falls into; None if there is no such case."""
-    own = (*version.first, 0)
-    begun = [c for c in statement.cases if release(c.where.split("-")[0], 0) <= own]
-    is_inside = own <= release(statement.cases[-1].where.split("-")[-1])
-    return begun[-1].agrees if begun and is_inside else None
+    own, last = (*version.first, 0), release(statement.cases[-1].where.split("-")[-1])
+    begun = [c for c in statement.cases if release(c.where.split("-")[0], 0) <= own <= last]
+    return begun[-1].agrees if begun else None
 
 
 def plot_by_release(version: str) -> Axes:
@@ -175,16 +172,17 @@ def plot_removal(versions: tuple[str, ...]) -> Axes:
     """Row 2: how long a stopped follower stays in the ISR, by release."""
     trials = {version: CLAIMS[2].trial("stopped", version) for version in versions}
     ages = {name: np.divide(measures.removal_ages(t), 1000) for name, t in trials.items()}
-    limits = {name: t.version.replica_lag_time_max_ms / 1000 for name, t in trials.items()}
-    first, *_, last = versions
-    return plot_ticks(
-        {name: {"dropped": values} for name, values in ages.items()},
-        f"A stopped follower stays up to {max(ages[first]):g} s in {first}, "
-        f"{max(ages[last]):g} s in {last}",
-        Scale("time since the follower last caught up (s)"),
-        notes={name: f"at most {max(values):g} s" for name, values in ages.items()},
-        ranges={name: (limits[name], max(values)) for name, values in ages.items()},
+    most, (first, *_, last) = {name: max(values) for name, values in ages.items()}, versions
+    title = (
+        f"A stopped follower stays up to {most[first]:g} s in {first}, {most[last]:g} s in {last}"
     )
+    limits = {name: t.version.replica_lag_time_max_ms / 1000 for name, t in trials.items()}
+    return plot_ticks(
+        {name: {"dropped": values} for name, values in ages.items()}, title,
+        Scale("time since the follower last caught up (s)"),
+        notes={name: f"at most {age:g} s" for name, age in most.items()},
+        ranges={name: (limits[name], age) for name, age in most.items()},
+    )  # fmt: skip
 
 
 def plot_clock_age(versions: tuple[str, ...]) -> Figure:

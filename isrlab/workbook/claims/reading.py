@@ -73,21 +73,20 @@ class Claim:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.scripts: dict[str, str] = {}  # by name; that without one is the one to look at
-        head: dict[str, Entry] = {}
-        groups: list[dict[str, Entry]] = []
+        groups: list[dict[str, Entry]] = [{}]  # the head, then statements, then the evidence
         for entry in _entries(path):
+            known = _HEAD if len(groups) == 1 else _STATEMENT
             if entry.key in ("statement", "evidence"):
                 groups.append({})
-            elif entry.key not in (known := _STATEMENT if groups else _HEAD):
+            elif entry.key not in known:
                 entry.fail(f"unknown {entry.key!r} here; known: {', '.join(known)}")
-            (groups[-1] if groups else head)[entry.key] = entry
+            groups[-1][entry.key] = entry
             if entry.key == "script":
                 self.scripts[entry.name] = self._script(entry)
-        for key in _HEAD[:4]:
-            if key not in head:
-                Entry(path, 1).fail(f"no {key!r}; a claim has {', '.join(_HEAD)}")
-        *statements, last = groups or [{}]
-        if list(last) != ["evidence"] or not statements:
+        head, *statements = groups
+        if missing := [key for key in _HEAD[:4] if key not in head]:
+            Entry(path, 1).fail(f"no {missing[0]!r}; a claim has {', '.join(_HEAD)}")
+        if len(statements) < 2 or list(statements[-1]) != ["evidence"]:
             Entry(path, 1).fail("a claim has statements, and ends with its evidence")
         number, texts = head["claim"].name, {key: entry.text for key, entry in head.items()}
         if texts["theme"] not in THEMES:
@@ -100,8 +99,8 @@ class Claim:
         self.source = texts["source"]  # article and section, or what is written about
         self.run = texts["run"]  # what is run to decide it
         self.version = texts.get("release", "")  # the release in which it is best seen
-        self.statements = tuple(map(self._statement, statements))
-        self._evidence = last["evidence"]
+        self.statements = tuple(map(self._statement, statements[:-1]))
+        self._evidence = statements[-1]["evidence"]
 
     @property
     def kind(self) -> Kind:
@@ -120,14 +119,15 @@ class Claim:
     @property
     def rewritten(self) -> str:
         """The file, with what its statements and its evidence give now."""
-        outputs = [statement.printed for statement in self.statements]
-        outputs.append(textwrap.fill(self.evidence, 100))
-        text = re.sub(rf"(?m)^{SEPARATOR}\n(.+\n)*", f"{SEPARATOR}\n", self.path.read_text())
-        *sources, rest = text.split(f"{SEPARATOR}\n")
-        if len(sources) != len(outputs):
+        outputs = [*(s.printed for s in self.statements), textwrap.fill(self.evidence, 100)]
+        ends = re.compile(rf"^{SEPARATOR}\n(.+\n)*", re.MULTILINE)
+        rest = iter(outputs)
+        text, count = ends.subn(
+            lambda _: f"{SEPARATOR}\n{next(rest, '')}\n", self.path.read_text("utf-8")
+        )
+        if count != len(outputs):
             Entry(self.path, 1).fail(f"each statement, and the evidence, ends with {SEPARATOR}")
-        pairs = zip(sources, outputs, strict=True)
-        return "".join(f"{source}{SEPARATOR}\n{output}\n" for source, output in pairs) + rest
+        return text
 
     def _script(self, entry: Entry) -> str:
         if not entry.value:
@@ -198,11 +198,11 @@ class Claim:
         if word in _AMONG:
             holds = self._question(rest)
             return lambda _: _AMONG[word]([(v, holds(v.name) is True) for v in GENERATIONS])
-        for sign, combine in _SIGNS.items():
-            left, is_there, right = text.partition(f" {sign} ")
-            if is_there:
-                sides = self._question(left), right if sign == "is" else self._question(right)
-                return partial(_combined, combine, *sides)
+        if sign := next((sign for sign in _SIGNS if f" {sign} " in text), ""):
+            left, right = text.split(f" {sign} ", 1)
+            a, combine = self._question(left), _SIGNS[sign]
+            b = (lambda _: right) if sign == "is" else self._question(right)
+            return lambda name: combine(a(name), b(name))
         value = _value(text)
         return (lambda _: value) if isinstance(value, int) else self._measure(text)
 
@@ -266,10 +266,6 @@ _SIGNS: dict[str, Callable[[Any, Any], object]] = {
     "=": lambda a, b: a == b,
     "-": lambda a, b: None if None in (a, b) else a - b,
 }
-
-
-def _combined(combine: Callable[..., object], a: Question, b: Question | str, name: str) -> object:
-    return combine(a(name), b if isinstance(b, str) else b(name))
 
 
 def _plain(answer: object) -> int | str:

@@ -116,12 +116,12 @@ def spans(releases: Sequence[tuple[str, bool]]) -> str:
     parts = []
     for holds, group in groupby(releases, key=lambda pair: pair[1]):
         names = [name for name, _ in group]
-        start, end = names[0].split("-")[0], names[-1].split("-")[-1]
         if holds and names[0] == releases[0][0] == GENERATIONS[0].releases:
-            parts.append(f"up to {end}")
+            parts.append(f"up to {names[-1].split('-')[-1]}")
+        elif holds and names[-1] == releases[-1][0]:
+            parts.append(f"from {names[0].split('-')[0]} on")
         elif holds:
-            is_last = names[-1] == releases[-1][0]
-            parts.append(f"from {start} on" if is_last else f"in {_range(names)}")
+            parts.append(f"in {_range(names)}")
     return _joined(parts or ["nowhere"])
 
 

@@ -76,17 +76,15 @@ def make_report(
     """
     from isrlab.report import gallery, notebooks, run
 
-    progress = run.Progress()
-    page = "index.html"
+    progress, grid = run.Progress(), None
     try:
         if grid_file:
             if names or parameters or file:
                 raise notebooks.NotebookError("--grid says it all: no NAME, -p or -f beside it")
-            grid = notebooks.read_grid(grid_file, folder.resolve())
-            runs, page = grid.runs, gallery.keep_grid(grid, out).page
+            grid, runs = notebooks.read_grid(grid_file, folder.resolve())
         else:
             runs = notebooks.plan(notebooks.find(folder.resolve(), names), parameters, file)
-        gallery.write_index(out)
+        gallery.write_index(out, grid)
         with run.interrupts():
             records = run.run_all(runs, out, progress=progress, **how)
     except notebooks.NotebookError as error:
@@ -99,7 +97,7 @@ def make_report(
         _stop(f"interrupted. Done: {done}; their pages are in {out}. {resumed}", INTERRUPTED)
     counts = Counter(record.status for record in records)
     summary = ", ".join(f"{count} {status}" for status, count in counts.items())
-    click.echo(f"{out / page}: {summary}")
+    click.echo(f"{out / (grid.page if grid else 'index.html')}: {summary}")
     sys.exit(any(record.status != gallery.OK for record in records))
 # fmt: on
 

@@ -147,8 +147,7 @@ def test_resume_keeps_what_succeeded_and_is_still_valid(tmp_path, monkeypatch):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupt_keeps_what_is_done_and_ends_the_children(number, tmp_path):
     command = [*REPORT, "01", "05", "--jobs", "2", "--notebooks", str(NOTEBOOKS)]
-    command += ["-p", "seconds", "600", "-p", "seconds", "601"]  # 05 is there twice
-    command += ["--out", str(tmp_path)]
+    command += ["--out", str(tmp_path), "-p", "seconds", "600", "-p", "seconds", "601"]  # 05 twice
     running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     for line in running.stderr:
         if line.startswith("01_works: ok"):
@@ -176,13 +175,11 @@ def test_a_terminal_has_one_line_for_all_that_run():
     for job in jobs:
         progress.start(job)
     progress.on_cell(jobs[1], 2)
-    assert progress.stream.getvalue().endswith(
-        "\r\x1b[K01_works: cell 1/10, 0 s · 02_fails: cell 3/5, 0 s"
-    )
+    both = "\r\x1b[K01_works: cell 1/10, 0 s · 02_fails: cell 3/5, 0 s"
+    assert progress.stream.getvalue().endswith(both)
     progress.end(run.replace(jobs[0].record, status="ok", seconds=1.5))
-    assert progress.stream.getvalue().endswith(
-        "\r\x1b[K01_works: ok, 1.5 s\n\r\x1b[K02_fails: cell 3/5, 0 s"
-    )
+    rest = "\r\x1b[K01_works: ok, 1.5 s\n\r\x1b[K02_fails: cell 3/5, 0 s"
+    assert progress.stream.getvalue().endswith(rest)
 
 
 def descendants(pid: int, name: str) -> list[int]:
@@ -284,17 +281,17 @@ def test_several_values_make_one_run_each(tmp_path):
     assert {run.given["seed"] for run in planned[:4]} == {1}
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("lag: 3", "unknown parameter 'lag'"),
-        ("01:\n  lag: 3", "unknown parameter 'lag'"),
-        ("09_other:\n  lag_ms: 3", "unknown notebook '09_other'"),
-        ("- 1", "must hold `name: value` lines"),
-        ("a: [", "cannot read .*params.yaml"),
-        ("lag_ms: x", "is not a whole number"),
-    ],
-)
+BAD_FILES = {
+    "lag: 3": "unknown parameter 'lag'",
+    "01:\n  lag: 3": "unknown parameter 'lag'",
+    "09_other:\n  lag_ms: 3": "unknown notebook '09_other'",
+    "- 1": "must hold `name: value` lines",
+    "a: [": "cannot read .*params.yaml",
+    "lag_ms: x": "is not a whole number",
+}
+
+
+@pytest.mark.parametrize(("text", "message"), BAD_FILES.items())
 def test_a_bad_parameter_file_is_refused(text, message, tmp_path):
     file = tmp_path / "params.yaml"
     file.write_text(text)
@@ -317,15 +314,13 @@ def test_a_checkout_whose_path_has_braces_works(tmp_path):
     assert make_report(tmp_path / "out", folder=folder).returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("parameters", "named"),
-    [
-        ({"version": "3.7", "seed": 1}, "3.7"),
-        ({"versions": ["2.4", "3.7"]}, "2.4, 3.7"),
-        ({"version_was": "2.4", "version_now": "2.5"}, "2.4, 2.5"),
-        ({"version": None}, None),
-        ({"log_dir": "logs"}, None),
-    ],
-)
+NAMED = (  # the parameters, what the page calls their Kafka
+    ({"version": "3.7", "seed": 1}, "3.7"), ({"versions": ["2.4", "3.7"]}, "2.4, 3.7"),
+    ({"version_was": "2.4", "version_now": "2.5"}, "2.4, 2.5"),
+    ({"version": None}, None), ({"log_dir": "logs"}, None),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("parameters", "named"), NAMED)
 def test_a_page_names_the_kafka_versions_among_its_parameters(parameters, named):
     assert run._kafka(parameters) == named

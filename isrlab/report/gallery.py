@@ -17,8 +17,9 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,14 +31,14 @@ from PIL import Image
 
 from isrlab.report.notebooks import Grid, read_yaml, tags
 
-TEMPLATES = Path(__file__).with_name("templates")
+TEMPLATES = jinja2.FileSystemLoader(Path(__file__).with_name("templates"))
+PAGES = jinja2.Environment(loader=TEMPLATES, autoescape=True)
+PAGES.filters["literal"] = repr
 THUMBNAIL_PIXELS = (480, 400)
-MOST_COLUMNS = 6
 WIDGET = "application/vnd.jupyter.widget-view+json"
-WIDGET_NOTE = (
-    '<p class="note">Interactive in JupyterLab; the static figure beside it shows the same.</p>'
-)
+WIDGET_NOTE = "Interactive in JupyterLab; the static figure beside it shows the same."
 OK, FAILED, NOT_RUN = "ok", "failed", "not run"
+Kept = TypeVar("Kept")
 QUESTIONS = Path(__file__).resolve().parents[2] / "data" / "questions.yaml"
 
 
@@ -68,58 +69,32 @@ class Record:
         return next(iter(self.error.strip().splitlines()), "")
 
 
-@dataclass(frozen=True)
-class Sheet:
-    """What the page of a grid shows: its runs in order, the last axis from left to right."""
-
-    name: str
-    title: str
-    axes: dict[str, list[Any]]
-    slugs: list[str]
-
-    @property
-    def columns(self) -> int:
-        """How many runs stand side by side: one for each value of the last axis, if they fit."""
-        width = len(list(self.axes.values())[-1])
-        return width if len(self.axes) > 1 and width <= MOST_COLUMNS else min(width, 3)
-
-    @property
-    def page(self) -> str:
-        return f"grid-{self.name}.html"
-
-
-def keep_grid(grid: Grid, out: Path) -> Sheet:
-    """Store the list of a grid's runs; from now on its page is drawn along with the index."""
-    name = re.sub(r"[^\w.-]+", "-", grid.name)
-    sheet = Sheet(name, grid.title, grid.axes, [run.slug for run in grid.runs])
-    _write(out / "grids" / f"{sheet.name}.json", json.dumps(asdict(sheet), indent=1))
-    return sheet
-
-
-def write_run(record: Record, notebook: NotebookNode, out: Path) -> None:
-    """Store the executed notebook, its page and then its record, and redraw the index."""
+def write_run(record: Record, notebook: NotebookNode, out: Path) -> Record:
+    """Store the executed notebook, its page and then its completed record; redraw the index."""
+    ended = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    picture = thumbnail(notebook)
+    record = replace(record, finding=finding(notebook), thumbnail=picture, ended=ended)
     stem = out / "runs" / record.slug
     if record.status != NOT_RUN:
         _write(Path(f"{stem}.ipynb"), json.dumps(notebook, indent=1))
     _write(Path(f"{stem}.html"), page(record, notebook))
     _write(Path(f"{stem}.json"), json.dumps(asdict(record), indent=1))
     write_index(out)
+    return record
 
 
-def write_index(out: Path) -> None:
-    """Draw `index.html` and the pages of grids from the records in `runs/`."""
-    runs, sheets = read_records(out), _read(out / "grids", Sheet)
-    counts = Counter(run.status for run in runs)
+def write_index(out: Path, grid: Grid | None = None) -> None:
+    """Draw `index.html` and the pages of grids, old ones and a new one, from the records."""
+    if grid:
+        _write(out / "grids" / f"{grid.name}.json", json.dumps(asdict(grid), indent=1))
+    runs, grids = read_records(out), _read(out / "grids", Grid)
     answers = {q: p for n, q in questions().items() if (p := [r for r in runs if n in r.questions])}
-    html = _template("index").render(
-        title="isrlab reports", runs=runs, counts=counts, sheets=sheets, answers=answers
-    )
-    _write(out / "index.html", html)
+    shown = {"runs": runs, "grids": grids, "counts": Counter(run.status for run in runs)}
+    _write(out / "index.html", _render("index", "isrlab reports", answers=answers, **shown))
     known = {run.slug: run for run in runs}
-    for sheet in sheets:
-        points = [known.get(slug) for slug in sheet.slugs]
-        html = _template("grid").render(title=f"{sheet.title} · isrlab", sheet=sheet, points=points)
-        _write(out / sheet.page, html)
+    for grid in grids:
+        points = [known.get(slug) for slug in grid.slugs]
+        _write(out / grid.page, _render("grid", f"{grid.title} · isrlab", grid=grid, points=points))
 
 
 @cache
@@ -140,13 +115,11 @@ def page(record: Record, notebook: NotebookNode) -> str:
     notebook, failed = copy.deepcopy(notebook), ""
     for cell, output in _outputs(notebook):
         if WIDGET in output.get("data", {}):  # JupyterLab would show controls
-            output.data = NotebookNode({"text/html": WIDGET_NOTE})
+            output.data = NotebookNode({"text/html": f'<p class="note">{WIDGET_NOTE}</p>'})
         if output.output_type == "error":
             failed = failed or f"cell-id={cell.id}"
     cells, _ = exporter.from_notebook_node(notebook)
-    return _template("page").render(
-        title=f"{record.title} · isrlab", run=record, cells=cells, error_cell=failed
-    )
+    return _render("page", f"{record.title} · isrlab", run=record, cells=cells, error_cell=failed)
 
 
 def finding(notebook: NotebookNode) -> str:
@@ -171,14 +144,9 @@ def thumbnail(notebook: NotebookNode) -> str:
     return ""
 
 
-Kept = TypeVar("Kept")
-
-
-def _outputs(notebook: NotebookNode) -> Iterator[tuple[NotebookNode, NotebookNode]]:
+def _outputs(notebook: NotebookNode) -> list[tuple[NotebookNode, NotebookNode]]:
     """Every output, with its cell."""
-    for cell in notebook.cells:
-        for output in cell.get("outputs", []):
-            yield cell, output
+    return [(cell, output) for cell in notebook.cells for output in cell.get("outputs", [])]
 
 
 def _text(output: NotebookNode) -> str:
@@ -187,26 +155,19 @@ def _text(output: NotebookNode) -> str:
         return output.text if output.name == "stdout" else ""
     shown = output.get("data", {})
     plain = shown.get("text/markdown") or shown.get("text/plain", "")
-    quoted = re.fullmatch(r"""(['"])(.*)\1""", plain, re.DOTALL)
-    return quoted.group(2) if quoted else plain
+    return re.sub(r"""(?s)\A(['"])(.*)\1\Z""", r"\2", plain)
 
 
-@cache
-def _template(name: str) -> jinja2.Template:
-    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True)
-    environment.globals["style"] = (TEMPLATES / "style.css").read_text(encoding="utf-8")
-    environment.filters["literal"] = repr
-    return environment.get_template(f"{name}.html.j2")
+def _render(template: str, title: str, **shown: Any) -> str:
+    return PAGES.get_template(f"{template}.html.j2").render(title=title, **shown)
 
 
 def _read(folder: Path, kind: type[Kept]) -> list[Kept]:
     """What `asdict` made of a `kind` in each JSON file of a folder, as far as it is that."""
     kept = []
     for path in sorted(folder.glob("*.json")):
-        try:
+        with suppress(OSError, ValueError, TypeError):
             kept.append(kind(**json.loads(path.read_text(encoding="utf-8"))))
-        except (OSError, ValueError, TypeError):
-            continue
     return kept
 
 

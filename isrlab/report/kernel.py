@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -12,41 +11,31 @@ from typing import Any
 import nbformat
 import papermill
 from ipykernel.kernelspec import get_kernel_dict
-from jupyter_client.asynchronous import AsyncKernelClient
+from jupyter_client import AsyncKernelClient, AsyncKernelManager
 from jupyter_client.channels import AsyncZMQSocketChannel
 from jupyter_client.kernelspec import KernelSpec
-from jupyter_client.manager import AsyncKernelManager
-from nbformat import NotebookNode
-from papermill.exceptions import PapermillExecutionError
-from papermill.execute import remove_error_markers
 from traitlets import Type
 
 from isrlab.report.notebooks import Run
 
 
-def execute(run: Run, on_cell: Callable[[int], None]) -> tuple[NotebookNode, str]:
+def execute(run: Run, on_cell: Callable[[int], None]) -> tuple[nbformat.NotebookNode, str]:
     """The notebook as far as it came, and its error; `on_cell` hears the index of each cell."""
     error = ""
     with tempfile.TemporaryDirectory(prefix="isrlab-") as scratch:
         executed = Path(scratch) / "executed.ipynb"
         try:
             papermill.execute_notebook(
-                re.sub(r"([{}])", r"\1\1", str(run.notebook.path)),  # papermill formats its paths
-                executed,
-                run.given,
-                kernel_name="python3",
-                language="python",
-                progress_bar=False,
-                cwd=run.notebook.path.parent,
-                kernel_manager_class=ThisInterpreter,
-                on_cell_start=lambda cell, cell_index: on_cell(cell_index),
-            )
-        except PapermillExecutionError as failure:
-            error = f"{failure.ename}: {failure.evalue}"
-        except Exception as failure:  # whatever it is, the other notebooks still run
-            error = f"{type(failure).__name__}: {failure}"
+                str(run.notebook.path).replace("{", "{{").replace("}", "}}"),  # it formats paths
+                executed, run.given, kernel_name="python3", language="python",
+                cwd=run.notebook.path.parent, kernel_manager_class=ThisInterpreter,
+                progress_bar=False, on_cell_start=lambda cell, cell_index: on_cell(cell_index),
+            )  # fmt: skip
+        except Exception as failure:  # a cell's or any other: the other notebooks still run
+            name = getattr(failure, "ename", type(failure).__name__)
+            error = f"{name}: {getattr(failure, 'evalue', failure)}"
         node = nbformat.read(executed, as_version=4) if executed.exists() else run.notebook.node
-    node = remove_error_markers(node)
+    node = papermill.execute.remove_error_markers(node)
     for volatile in ("papermill", "widgets"):  # paths of this machine; the state of controls
         node.metadata.pop(volatile, None)
     return node, error

@@ -16,7 +16,7 @@ import json
 import math
 import re
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,16 +24,14 @@ from typing import Any
 import nbformat
 import yaml
 from nbconvert.preprocessors import ClearOutputPreprocessor
-from nbformat import NotebookNode
 
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", list: "a list"}
 USES_SPARK = re.compile(
-    r"^\s*(from|import) isrlab\.spark\b|^\s*from isrlab import\s*(\([^)]*|[^\n#]*)\bspark\b",
-    re.MULTILINE,
+    r"(?m)^\s*(?:(from|import) isrlab\.|from isrlab import\s*(\([^)]*|[^\n#]*)\b)spark\b"
 )
-FILES = "[0-9]*_*.ipynb"
 GRID_KEYS = ("notebook", "title", "parameters", "grid")
 MOST_POINTS = 100  # of a grid; each takes up to a minute
+MOST_COLUMNS = 6
 
 
 class NotebookError(Exception):
@@ -54,7 +52,7 @@ class Notebook:
     """A notebook and what its cells say about it."""
 
     path: Path
-    node: NotebookNode
+    node: nbformat.NotebookNode
     parameters: dict[str, Parameter]
 
     @property
@@ -104,12 +102,22 @@ class Run:
 
 @dataclass(frozen=True)
 class Grid:
-    """Runs of one notebook with every combination of some values, and the page that shows them."""
+    """Runs of one notebook with every combination of some values, the last axis first to change."""
 
     name: str
     title: str
     axes: dict[str, list[Any]]
-    runs: list[Run]
+    slugs: list[str]
+
+    @property
+    def columns(self) -> int:
+        """How many runs stand side by side: one for each value of the last axis, if they fit."""
+        width = len(list(self.axes.values())[-1])
+        return width if len(self.axes) > 1 and width <= MOST_COLUMNS else min(width, 3)
+
+    @property
+    def page(self) -> str:
+        return f"grid-{self.name}.html"
 
 
 def find(folder: Path, names: Iterable[str] = ()) -> list[Notebook]:
@@ -117,7 +125,7 @@ def find(folder: Path, names: Iterable[str] = ()) -> list[Notebook]:
 
     Raises NotebookError for a name that is none of them, and for a file that is no notebook.
     """
-    known = {path.stem: path for path in sorted(folder.glob(FILES))}
+    known = {path.stem: path for path in sorted(folder.glob("[0-9]*_*.ipynb"))}
     if not known:
         raise NotebookError(f"no notebooks (NN_name.ipynb) in {folder}")
     chosen = set()
@@ -150,18 +158,16 @@ def read_parameters(source: str) -> Iterator[Parameter]:
     comments = {t.start[0]: t.string.lstrip("# ") for t in tokens if t.type == tokenize.COMMENT}
     for statement in ast.parse(source).body:
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
-            default = ast.literal_eval(statement.value)
             comment = comments.get(statement.end_lineno or 0, "")
-            yield Parameter(statement.targets[0].id, default, comment)
+            yield Parameter(statement.targets[0].id, ast.literal_eval(statement.value), comment)
 
 
-def tags(cell: NotebookNode) -> list[str]:
-    """The tags of a cell."""
+def tags(cell: nbformat.NotebookNode) -> list[str]:
     return list(cell.metadata.get("tags", []))
 
 
 def plan(
-    notebooks: list[Notebook], options: Iterable[tuple[str, str]] = (), file: Path | None = None
+    notebooks: list[Notebook], options: Sequence[tuple[str, str]] = (), file: Path | None = None
 ) -> list[Run]:
     """One run for each notebook, or one for each choice where a parameter has several values.
 
@@ -169,20 +175,12 @@ def plan(
     others under a notebook's name; a list there means one run for each of its values.
     Raises NotebookError on anything unknown.
     """
-    typed: dict[str, Any] = {}
-    general: dict[str, Any] = {}
-    nested: dict[str, dict[str, Any]] = {}
-    for name, text in options:
-        typed.setdefault(name, []).append(text)
-    for name, value in (read_yaml(file) if file else {}).items():
-        if isinstance(value, dict):
-            (notebook,) = find(notebooks[0].path.parent, [name])
-            nested[notebook.name] = _named(value, notebook)
-        else:
-            general[name] = value
-    for name in [*general, *typed]:
-        if not any(name in notebook.parameters for notebook in notebooks):
-            raise _unknown(name, notebooks)
+    typed = {name: [text for other, text in options if other == name] for name, _ in options}
+    general, nested = read_yaml(file) if file else {}, {}
+    for name in [name for name, value in general.items() if isinstance(value, dict)]:
+        (notebook,) = find(notebooks[0].path.parent, [name])
+        nested[notebook.name] = _named(general.pop(name), [notebook])
+    _named(general | typed, notebooks)
     runs = []
     for notebook in notebooks:
         choices = general | nested.get(notebook.name, {}) | typed
@@ -202,9 +200,9 @@ def read_yaml(file: Path) -> dict[str, Any]:
     return loaded
 
 
-def read_grid(file: Path, folder: Path) -> Grid:
-    """The grid of a YAML file: `notebook`, `grid` (lists of values by parameter), and optionally
-    `title` and `parameters` (those that all points share).
+def read_grid(file: Path, folder: Path) -> tuple[Grid, list[Run]]:
+    """The grid of a YAML file, and its runs. The file has `notebook`, `grid` (lists of values by
+    parameter), and optionally `title` and `parameters` (those that all points share).
 
     Raises NotebookError for whatever is wrong, and for more than MOST_POINTS combinations.
     """
@@ -215,27 +213,39 @@ def read_grid(file: Path, folder: Path) -> Grid:
     given, axes = loaded.get("parameters") or {}, loaded.get("grid") or {}
     if not isinstance(given, dict) or not isinstance(axes, dict):
         raise NotebookError(f"{file}: parameters and grid must hold `name: value` lines")
-    for name, value in (_named(given, notebook) | _named(axes, notebook)).items():
-        if name in given and name in axes:
+    _named(given | axes, [notebook])
+    for name, value in axes.items():
+        if name in given:
             raise NotebookError(f"{file}: {name} is in `parameters` and in `grid`; keep one")
-        if name in axes and not isinstance(value, list):
+        if not isinstance(value, list):
             raise NotebookError(f"{file}: {name} needs a list of values, not {value!r}")
     points = math.prod(map(len, axes.values()))
     if not axes or not 1 <= points <= MOST_POINTS:
         sizes = " x ".join(f"{len(values)} {name}" for name, values in axes.items()) or "no values"
         raise NotebookError(f"{file}: {sizes} make {points} points; valid: 1 to {MOST_POINTS}")
     runs = _combinations(notebook, {name: [value] for name, value in given.items()} | axes)
-    if len({run.slug for run in runs}) < len(runs):
+    slugs = [run.slug for run in runs]
+    if len(set(slugs)) < len(slugs):
         raise NotebookError(f"{file}: a value is there twice")
     typed = {k: [parse(each, notebook.parameters[k]) for each in axes[k]] for k in axes}
-    return Grid(file.stem, str(loaded.get("title") or notebook.title), typed, runs)
+    name = re.sub(r"[^\w.-]+", "-", file.stem)
+    return Grid(name, str(loaded.get("title") or notebook.title), typed, slugs), runs
 
 
-def _named(values: dict[str, Any], notebook: Notebook) -> dict[str, Any]:
-    """The same values, once all of them are known as parameters of the notebook."""
-    for name in sorted(values.keys() - notebook.parameters.keys()):
-        raise _unknown(name, [notebook])
-    return values
+def _named(values: dict[str, Any], notebooks: list[Notebook]) -> dict[str, Any]:
+    """The same values, once each is known to be a parameter of one of the notebooks at least.
+
+    The error lists the parameters of each notebook, with default and comment.
+    """
+    unknown = [name for name in values if not any(name in n.parameters for n in notebooks)]
+    if not unknown:
+        return values
+    lines = [f"unknown parameter {unknown[0]!r}; known:"]
+    for notebook in notebooks:
+        lines.append(f"  {notebook.name}" + ("" if notebook.parameters else " has none"))
+        for p in notebook.parameters.values():
+            lines.append(f"    {p.name} = {p.default!r}  # {p.comment}".removesuffix("  # "))
+    raise NotebookError("\n".join(lines))
 
 
 def _combinations(notebook: Notebook, axes: dict[str, Any]) -> list[Run]:
@@ -263,18 +273,6 @@ def parse(value: Any, parameter: Parameter) -> Any:
             return scalar if isinstance(scalar, bool | int | float | None) else value
         return type(default)({str: value}[type(value)])
     except (ValueError, KeyError, AttributeError, yaml.YAMLError) as error:
-        comment = f"; {parameter.comment}" if parameter.comment else ""
-        raise NotebookError(
-            f"parameter {parameter.name}: {value!r} is not {KINDS.get(type(default), 'text')}"
-            f" (default {default!r}{comment})"
-        ) from error
-
-
-def _unknown(name: str, notebooks: list[Notebook]) -> NotebookError:
-    """The error that lists the parameters of each notebook, with default and comment."""
-    lines = [f"unknown parameter {name!r}; known:"]
-    for notebook in notebooks:
-        lines.append(f"  {notebook.name}" + ("" if notebook.parameters else " has none"))
-        for p in notebook.parameters.values():
-            lines.append(f"    {p.name} = {p.default!r}  # {p.comment}".removesuffix("  # "))
-    return NotebookError("\n".join(lines))
+        hint = f"default {default!r}; {parameter.comment}".removesuffix("; ")
+        text = f"parameter {parameter.name}: {value!r} is not {KINDS.get(type(default), 'text')}"
+        raise NotebookError(f"{text} ({hint})") from error

@@ -19,23 +19,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from types import FrameType
 from typing import Any, TextIO
 
-from nbformat import NotebookNode
-
 from isrlab import spark
-from isrlab.report import gallery, kernel
-from isrlab.report.gallery import FAILED, OK, Record
-from isrlab.report.notebooks import Run
+from isrlab.report import gallery, kernel, notebooks
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 LIBRARIES = ("pyspark", "numba", "numpy", "pandas", "matplotlib", "papermill")
@@ -48,8 +42,8 @@ PROCESSES: Any = multiprocessing.get_context("fork" if sys.platform == "linux" e
 class Running:
     """A run that is under way: which cell it has reached, and since when it runs."""
 
-    run: Run
-    record: Record
+    run: notebooks.Run
+    record: gallery.Record
     process: Any = None
     cell: int = 0
     started: float = 0.0
@@ -67,7 +61,7 @@ class Progress:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self.stream = stream or sys.stderr
-        self.records: list[Record] = []
+        self.records: list[gallery.Record] = []
         self.running: list[Running] = []
 
     def start(self, job: Running) -> None:
@@ -83,7 +77,7 @@ class Progress:
             job.spoken = time.monotonic()
             self.say(str(job))
 
-    def end(self, record: Record, note: str = "") -> None:
+    def end(self, record: gallery.Record, note: str = "") -> None:
         self.records.append(record)
         self.running = [job for job in self.running if job.record.slug != record.slug]
         result = f"{record.status}, {record.seconds:.1f} s" if record.seconds else record.status
@@ -98,42 +92,33 @@ class Progress:
 
 
 def run_all(
-    runs: list[Run], out: Path, *, resume: bool, progress: Progress, jobs: int = 1
-) -> list[Record]:
+    runs: list[notebooks.Run], out: Path, *, resume: bool, progress: Progress, jobs: int = 1
+) -> list[gallery.Record]:
     """Execute the runs (with `resume`: those that are not done yet), writing each to `out`.
 
     The records are in the order of the runs, those of `progress` in the order of their ends.
     """
-    done = {r.key: r for r in gallery.read_records(out) if resume and r.status == OK}
+    done = {r.key: r for r in gallery.read_records(out) if resume and r.status == gallery.OK}
     waiting, java = [], ""
     try:
         spark.require_java()
     except spark.JavaMissingError as error:
         java = f"needs Java: {error}"
-
-    def keep(node: NotebookNode, record: Record) -> None:
-        gallery.write_run(record, node, out)
-        progress.end(record)
-
     for run in runs:
         record = blank_record(run)
         if record.key in done:
             progress.end(done[record.key], " (kept: nothing it depends on has changed)")
         elif java and run.notebook.needs_spark:
-            keep(run.notebook.node, replace(record, error=java, ended=_now()))
+            progress.end(gallery.write_run(replace(record, error=java), run.notebook.node, out))
         else:
             waiting.append(Running(run, record))
-    with closing(_executed(waiting, jobs, progress)) as results:
-        for node, record in results:
-            keep(node, record)
+    _execute(waiting, jobs, out, progress)
     order = [run.slug for run in runs]
     return sorted(progress.records, key=lambda record: order.index(record.slug))
 
 
-def _executed(
-    waiting: list[Running], jobs: int, progress: Progress
-) -> Generator[tuple[NotebookNode, Record], None, None]:
-    """Each executed notebook with its record, as they come; at most `jobs` run at a time.
+def _execute(waiting: list[Running], jobs: int, out: Path, progress: Progress) -> None:
+    """Execute what waits, at most `jobs` at a time, and write each as soon as it is done.
 
     Whatever ends this ends the processes that it has started, and they their kernels.
     """
@@ -158,7 +143,11 @@ def _executed(
                 else:
                     job = running.pop(pipe)
                     job.process.join()
-                    yield message[0], _result(job, *message)
+                    node, error = message
+                    status = gallery.FAILED if error else gallery.OK
+                    seconds = round(time.monotonic() - job.started, 2)
+                    record = replace(job.record, status=status, error=error, seconds=seconds)
+                    progress.end(gallery.write_run(record, node, out))
     finally:
         for job in running.values():
             job.process.terminate()
@@ -166,45 +155,23 @@ def _executed(
             job.process.join()
 
 
-def _work(run: Run, parent: Connection) -> None:
+def _work(run: notebooks.Run, parent: Connection) -> None:
     """In a process of its own: execute the run, and tell the parent how it goes."""
     logging.getLogger("papermill").addHandler(logging.NullHandler())  # the parent tells of errors
-    try:
-        with interrupts():
-            parent.send(kernel.execute(run, parent.send))
-    except KeyboardInterrupt:
-        sys.exit(1)
+    with suppress(KeyboardInterrupt), interrupts():
+        parent.send(kernel.execute(run, parent.send))
 
 
-def _result(job: Running, node: NotebookNode, error: str) -> Record:
-    return replace(
-        job.record,
-        status=FAILED if error else OK,
-        error=error,
-        finding=gallery.finding(node),
-        seconds=round(time.monotonic() - job.started, 2),
-        ended=_now(),
-        thumbnail=gallery.thumbnail(node),
-    )
-
-
-def blank_record(run: Run) -> Record:
+def blank_record(run: notebooks.Run) -> gallery.Record:
     """What is known of a run before it starts."""
-    parameters = run.parameters
-    digest = hashlib.sha256(package_digest().encode())
-    digest.update(json.dumps([run.notebook.node, parameters], sort_keys=True).encode())
-    return Record(
-        slug=run.slug,
-        notebook=run.notebook.name,
-        title=run.notebook.title,
-        questions=list(run.notebook.questions),
-        parameters=parameters,
-        given=sorted(run.given),
-        versions=versions(),
-        kafka=_kafka(parameters),
-        seed=parameters.get("seed"),
-        key=digest.hexdigest(),
-    )
+    notebook, parameters = run.notebook, run.parameters
+    depends = json.dumps([package_digest(), notebook.node, parameters], sort_keys=True)
+    key = hashlib.sha256(depends.encode()).hexdigest()
+    return gallery.Record(
+        slug=run.slug, notebook=notebook.name, title=notebook.title, parameters=parameters,
+        given=sorted(run.given), versions=versions(), kafka=_kafka(parameters),
+        seed=parameters.get("seed"), key=key, questions=list(notebook.questions),
+    )  # fmt: skip
 
 
 def _kafka(parameters: dict[str, Any]) -> str | None:
@@ -218,7 +185,7 @@ def _kafka(parameters: dict[str, Any]) -> str | None:
 def interrupts() -> Iterator[None]:
     """The first Ctrl-C or termination ends the run; the next are ignored while it cleans up."""
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
+    def interrupt(*_: Any) -> None:
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, signal.SIG_IGN)
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # it tells of the cell cut off
@@ -243,11 +210,9 @@ def commit() -> str:
     """The commit of this checkout, "-dirty" if files differ from it; empty if there is none."""
     git = ["git", f"--git-dir={CHECKOUT / '.git'}", f"--work-tree={CHECKOUT}"]
     describe = ["--no-optional-locks", "describe", "--always", "--dirty", "--exclude=*"]
-    try:
-        answer = subprocess.run([*git, *describe], capture_output=True, text=True, check=False)
-    except OSError:
-        return ""
-    return answer.stdout.strip()
+    with suppress(OSError):
+        return subprocess.run([*git, *describe], capture_output=True, text=True).stdout.strip()
+    return ""
 
 
 @cache
@@ -259,7 +224,3 @@ def package_digest() -> str:
         if file.is_file():
             digest.update(file.name.encode() + file.read_bytes())
     return digest.hexdigest()
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -90,9 +90,9 @@ def test_logs_up_to_2_3_print_only_what_is_asked_for(spark):
         event(1, "isr_shrink", [1], [1, 2]),
         event(2, "isr_expand", [1, 2], [1]),
         event(3, "isr_shrink", [1], [1, 2]),
-        event(3, "isr_rejected", detail={"error": "BAD_VERSION"}),
+        event(3, "isr_rejected", detail={"error": "BADVERSION"}),
         event(5_000, "isr_shrink", [1], [1, 2]),
-        event(5_000, "isr_rejected", detail={"error": "BAD_VERSION"}),
+        event(5_000, "isr_rejected", detail={"error": "BADVERSION"}),
     ]
     events = frame(spark, rows)
     changes = [(1, [1], [1, 2], "shrink", "leader"), (2, [1, 2], [1], "expand", "leader")]

@@ -22,7 +22,7 @@ from isrlab.world.cluster import Cluster
 from isrlab.world.frames import Envelope, Frame
 from isrlab.world.script import Command, Run
 
-MOST_STEADY_RECORDS = 5_000  # of a producer: frames keep the log as it was after every step
+MOST_STEADY_RECORDS = 10_000  # of a producer: frames keep the log after every step, 1.4 GB of them
 _QUIET = ("restart", "crash", "metadata", "notify")
 _ISR_NEWS = ("isr_shrink", "isr_expand", "isr_commit", "isr_rejected", "notify", "leader")
 _UNITS_MS = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}

@@ -19,6 +19,8 @@ from isrlab.world import scenario
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+KNOWN = "--version V, --name NAME"
+
 
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="%%scenario", add_help=False, exit_on_error=False)
@@ -32,13 +34,13 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 
     def play_cell(line: str, cell: str) -> None:
         """Play the cell. Options: --version V overrides the script's, --name NAME keeps the run."""
-        options, rest = _options().parse_known_args(shlex.split(line))
-        if rest:
-            print(f"%%scenario does not know {rest[0]!r}; known: --version V, --name NAME")
-            return
         try:
+            options, rest = _options().parse_known_args(shlex.split(line))
+            if rest or not options.name.isidentifier():
+                wrong = rest[0] if rest else options.name
+                raise ValueError(f"%%scenario does not know {wrong!r}; known: {KNOWN}")
             run = scenario.play(cell, version=options.version)
-        except ValueError as error:
+        except (ValueError, argparse.ArgumentError) as error:
             print(error)
             return
         shell.user_ns[options.name] = run

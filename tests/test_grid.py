@@ -123,3 +123,12 @@ def test_questions_are_shown_on_the_index(tmp_path):
 def test_questions_of_the_notebooks_are_known():
     asked = {number for each in notebooks.find(ROOT / "notebooks") for number in each.questions}
     assert asked <= gallery.questions().keys()
+
+
+def test_a_path_is_that_of_the_folder_where_the_command_is_typed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "load.csv").write_text("")
+    found = notebooks.find(Path(__file__).parent.parent / "notebooks", ["14"])
+    (run,) = notebooks.plan(found, [("trace_file", "load.csv"), ("log_dir_now", "none")])
+    assert run.given["trace_file"] == str(tmp_path / "load.csv")
+    assert run.given["log_dir_now"] == "none"

@@ -6,7 +6,7 @@ import pytest
 
 from isrlab.engine.versions import PRESETS
 from isrlab.world import scenario
-from isrlab.world.search import Goal, find, is_reached
+from isrlab.world.search import Goal, Schedule, find, is_reached
 
 CLEAN = "partition replicas=1,2 unclean.leader.election.enable=false"
 UNCLEAN = "partition replicas=1,2 unclean.leader.election.enable=true"
@@ -62,3 +62,11 @@ def test_no_high_watermark_above_its_log(version: object) -> None:
 def test_a_wrong_goal_says_what_would_be_right(wrong: dict, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         Goal(**{"property": "logs_agree", "version": "0.11"} | wrong)
+
+
+def test_a_schedule_ends_where_no_word_that_is_asked_for_makes_sense() -> None:
+    schedule = Schedule("3.7", "partition replicas=1,2", ())
+    for _ in range(5):
+        schedule.choose(0, 0, ("kill",))
+    assert [line.split()[0] for line in schedule.lines[2:]] == ["kill", "kill"]
+    assert not schedule.run.cluster.brokers

@@ -175,7 +175,10 @@ def plan(
     others under a notebook's name; a list there means one run for each of its values.
     Raises NotebookError on anything unknown.
     """
-    typed = {name: [text for other, text in options if other == name] for name, _ in options}
+    typed = {
+        name: [_found_here(name, text) for other, text in options if other == name]
+        for name, _ in options
+    }
     general, nested = read_yaml(file) if file else {}, {}
     for name in [name for name, value in general.items() if isinstance(value, dict)]:
         (notebook,) = find(notebooks[0].path.parent, [name])
@@ -187,6 +190,12 @@ def plan(
         axes = {name: choices[name] for name in notebook.parameters if name in choices}
         runs += _combinations(notebook, axes)
     return runs
+
+
+def _found_here(name: str, text: str) -> str:
+    """A file or folder is looked for where the command is typed, then beside the notebook."""
+    is_path = text and ("_file" in name or "_dir" in name)
+    return str(Path(text).absolute()) if is_path and Path(text).exists() else text
 
 
 def read_yaml(file: Path) -> dict[str, Any]:

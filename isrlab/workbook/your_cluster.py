@@ -121,7 +121,8 @@ def choose_partition(intervals: pd.DataFrame) -> widgets.VBox:
 def files_table(files: pd.DataFrame, most: int = 20) -> HTML:
     """Which files were read, how much is in them, and which were not read and why."""
     read, rest = files[files["status"] == "read"], files[files["status"] != "read"]
-    sums = f"{len(read):,} files read: {read['lines'].sum():,} lines, {read['bytes'].sum():,} bytes"
+    sums = f"{counted(len(read), 'file')} read: {read['lines'].sum():,} lines, "
+    sums += f"{read['bytes'].sum():,} bytes"
     columns = {"files": ("file", "size"), "first": ("file", "first"), "bytes": ("bytes", "sum")}
     reasons = table(rest.groupby("status").agg(**columns).reset_index(), most).data
     return HTML(f"<p>{sums}.</p>{reasons if len(rest) else '<p>No file was left out.</p>'}")
@@ -137,7 +138,7 @@ def unread_table(unread: pd.DataFrame, shown: int = 5) -> HTML:
     first = first.assign(text=first["text"].str.slice(0, 160))
     return HTML(
         f"<p>Not read: {counted(int(unread['lines'].sum()), 'line')}.</p>{html_table(reasons)}"
-        f"<p>The first {len(first)} of them:</p>{html_table(first)}"
+        f"<p>The first of them:</p>{html_table(first)}"
     )
 
 

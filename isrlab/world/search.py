@@ -46,8 +46,9 @@ class Schedule:
     def choose(self, kind: int, which: int, words: tuple[str, ...] = ()) -> None:
         """Play one of the lines that make sense now; of those commands only, if any are named."""
         offers = [ls for ls in self.offers() if not words or ls[0].split()[0] in words]
-        lines = offers[kind % len(offers)]
-        self.play(lines[which % len(lines)])
+        if offers:
+            lines = offers[kind % len(offers)]
+            self.play(lines[which % len(lines)])
 
     def offers(self) -> list[list[str]]:
         """The lines that make sense now, by kind; a kind that is there twice comes more often."""

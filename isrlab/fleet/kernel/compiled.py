@@ -74,7 +74,7 @@ def _cache_folder() -> str:
     kernel = hashlib.sha256(decides.encode()).hexdigest()[:16]
     asked = [os.environ.get(name) for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME")]
     for base in filter(None, [*asked, str(Path.home() / ".cache"), tempfile.gettempdir()]):
-        folder = Path(base) / "isrlab" / f"kernel-{kernel}"
+        folder = Path(base) / "isrlab-kernels" / kernel
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=folder):

@@ -23,6 +23,10 @@ SPARK_NOTEBOOKS := $(notdir $(basename $(filter-out $(TUTORIALS),$(wildcard note
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 18
 
+# Java's quick compiler and serial collector: for JVMs that live for seconds, half the CPU time.
+ifeq ($(ARGS),)
+report: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+endif
 report: $(INSTALLED) ## run every notebook and write reports/index.html
 	$(BIN)/python -m isrlab report --jobs $(JOBS) $(ARGS)
 

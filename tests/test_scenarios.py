@@ -86,7 +86,7 @@ def test_rewriting_is_stable() -> None:
         ("partition\nadvance 0x10", 2, ("0x10", "10s")),
         ("partition\nkill 1\nkill 1", 3, ("dead", "2,3")),
         ("partition\nkill LIVE", 2, ("'LIVE'", "1,2,3")),
-        ("partition\nproduce 1 every=1s for=3h", 2, ("10800", "at most 5000")),
+        ("partition\nproduce 1 every=1s for=3h", 2, ("10800", "at most 10000")),
         ("partition\nstart 1", 2, ("alive",)),
         ("partition\nresume 1", 2, ("not paused", "none")),
         ("partition\npause 1 disk", 2, ("disk", "fetcher")),

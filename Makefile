@@ -14,7 +14,7 @@ INSTALLED := $(VENV)/.installed
 # A file, also a notebook, stays in one process; their order is that of tests/conftest.py. (With pytest
 # 9.2 and xdist 3.8 `--dist loadgroup` silently groups nothing: pytest-xdist issue 1386.)
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
-TUTORIALS := $(wildcard notebooks/0[1-36-9]_*.ipynb notebooks/1[0-2]_*.ipynb)  # those that need no Spark
+TUTORIALS := $(shell grep -L '^ *"from isrlab import.* spark' notebooks/*.ipynb)  # those that need no Spark
 SPARK_NOTEBOOKS := $(notdir $(basename $(filter-out $(TUTORIALS),$(wildcard notebooks/*.ipynb))))
 
 .DEFAULT_GOAL := help

@@ -128,7 +128,7 @@ def test_questions_of_the_notebooks_are_known():
 def test_a_path_is_that_of_the_folder_where_the_command_is_typed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "load.csv").write_text("")
-    found = notebooks.find(Path(__file__).parent.parent / "notebooks", ["14"])
+    found = notebooks.find(Path(__file__).parent.parent / "notebooks", ["20"])
     (run,) = notebooks.plan(found, [("trace_file", "load.csv"), ("log_dir_now", "none")])
     assert run.given["trace_file"] == str(tmp_path / "load.csv")
     assert run.given["log_dir_now"] == "none"

@@ -32,7 +32,7 @@ COSTS = {  # columns of `truth.lag_limit_costs`: colour and marker, what it is
 }
 EVICTIONS = {
     "false_evictions": ((STATES["false alarm"], "s"), "false"),
-    "right_evictions": ((STATES["real"], "o"), "right: a long stall"),
+    "right_evictions": ((STATES["real"], "o"), "right: in a long stall"),
 }
 DEFAULTS_S = {10.0: "default to 2.4", 30.0: "since 2.5"}
 PAIR = FleetConfig(

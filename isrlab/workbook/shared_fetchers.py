@@ -194,8 +194,8 @@ def plot_costs(tables: Mapping[str, pd.DataFrame]) -> Axes:
         curves[name] = Curve(table["num_replica_fetchers"], minutes)
         parts.append(f"{name} {minutes.iloc[0]:,.0f} → {minutes.iloc[-1]:,.0f}")
     threads = next(iter(tables.values()))["num_replica_fetchers"]
-    title = f"{threads.iloc[0]} → {threads.iloc[-1]} threads: {'; '.join(parts)} partition-minutes"
-    return plot_curves(curves, title, (Scale("num.replica.fetchers"), MINUTES))
+    title = f"{threads.iloc[0]} → {threads.iloc[-1]} threads: {'; '.join(parts)}"
+    return plot_curves(curves, title, (Scale("num.replica.fetchers", ticks=threads), MINUTES))
 
 
 def plot_sizes(table: pd.DataFrame, configs: Sequence[FleetConfig]) -> Axes:
@@ -207,8 +207,10 @@ def plot_sizes(table: pd.DataFrame, configs: Sequence[FleetConfig]) -> Axes:
     if len(harmed):
         title = f"Neighbours of a hot partition leave from responses of {harmed.min():g} MiB on"
     label = "replica.fetch.max.bytes and replica.fetch.response.max.bytes (MiB)"
-    scales = Scale(label, "log", ticks=sizes), MINUTES
-    curves = {"neighbours": Curve(sizes, table["neighbour_minutes"])}
+    minutes = table["neighbour_minutes"]
+    top = 1.3 * max(1.0, float(minutes.max()))  # room for the names of the marks
+    scales = Scale(label, "log", ticks=sizes), Scale(MINUTES.label, high=top)
+    curves = {"neighbours": Curve(sizes, minutes)}
     marks = {limit_mb / 2: "loop = half the limit", limit_mb: "the limit"}
     return plot_curves(curves, title, scales, marks=marks)
 

@@ -159,7 +159,7 @@ def plot_limits(
     late = late.rename(columns={"produces": "count"})[list(histograms.columns)]
     labels = {config.run: f"limit {config.lag_time_ms / 1000:g} s" for config in configs}
     ax = plot_tails(pd.concat([histograms, late]), labels)
-    style.mark(ax, timeout_ms, "request.timeout.ms")
+    style.mark(ax, timeout_ms, "request.timeout.ms", side="right", y=0.12)
     return ax
 
 

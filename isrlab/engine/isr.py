@@ -101,7 +101,8 @@ def _submit(broker: Broker) -> Step:
     """Send the request that the pending state stands for."""
     role, state = leader_of(broker), pending(broker)
     isr = state.proposed_isr
-    epochs = {r.id: r.broker_epoch for r in role.remotes} | {broker.id: broker.broker_epoch}
+    known = {r.id: max(r.broker_epoch, rules.UNKNOWN_EPOCH) for r in role.remotes}
+    epochs = known | {broker.id: broker.broker_epoch}
     epochs_of_isr = tuple(epochs[i] for i in isr)
     request = m.AlterPartition(
         broker.id, state.request, role.leader_epoch, role.partition_epoch, isr, epochs_of_isr

@@ -1,4 +1,4 @@
-"""Notebook 08: when a stalled follower leaves the ISR, and how a slow one comes and goes.
+"""Notebook 02: when a stalled follower leaves the ISR.
 
 `eviction_times` plays one stall many times, each begun at another moment; all else is drawn from
 runs that the notebook plays itself. Replica 2 is the follower in question.
@@ -14,8 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from isrlab.engine.versions import KafkaVersion
-from isrlab.show import bands, controls, curves, offsets
-from isrlab.show.style import counted
+from isrlab.show import controls, curves, offsets
 from isrlab.world import scenario
 from isrlab.world.script import Run
 
@@ -72,38 +71,6 @@ def plot_evictions(times: Mapping[str, Sequence[int]]) -> Axes:
     }
     scale = curves.Scale("from the stall to the smaller ISR (s)")
     return curves.plot_ticks(rows, title, scale, notes=notes)
-
-
-def changes(run: Run) -> int:
-    """How often the stored ISR changed."""
-    return len(offsets.isr_of(run)) - 1
-
-
-def time_out_ms(run: Run) -> int:
-    """How long the follower was outside the stored ISR."""
-    spans = offsets.isr_of(run)
-    return sum(span.end_ms - span.start_ms for span in spans if FOLLOWER not in span.isr)
-
-
-def plot_bands(runs: Mapping[str, Run]) -> Axes:
-    """A row for each run: when the follower was in the stored ISR, and when it was not."""
-    rows, notes = {}, {}
-    for name, run in runs.items():
-        (rows[name],) = bands.isr_rows(offsets.isr_of(run), (FOLLOWER,)).values()
-        notes[name] = f"{counted(changes(run), 'ISR change')}, {time_out_ms(run) / 1000:.1f} s out"
-    legend = {f"broker {FOLLOWER}": f"broker {FOLLOWER} in the ISR", "out": "out"}
-    return bands.plot_bands(rows, bands_finding(runs), notes=notes, legend=legend)
-
-
-def bands_finding(runs: Mapping[str, Run]) -> str:
-    """The most and the fewest ISR changes; if all have as many, the longest absence."""
-    counts = {name: changes(run) for name, run in runs.items()}
-    most, least = _ends(counts)
-    if counts[most] != counts[least]:
-        return f"{counted(counts[most], 'ISR change')} in {most}, {counts[least]} in {least}"
-    outs = {name: time_out_ms(run) / 1000 for name, run in runs.items()}
-    long, short = _ends(outs)
-    return f"Out of the ISR for {outs[long]:.1f} s in {long}, for {outs[short]:.1f} s in {short}"
 
 
 def plot_clocks(runs: Mapping[str, Run]) -> Figure:

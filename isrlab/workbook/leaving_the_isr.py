@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import ipywidgets as widgets
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -21,7 +20,7 @@ from isrlab.world.script import Run
 FOLLOWER = 2
 # A follower that is caught up at `begin_ms`, lacks a record from then on, and hangs
 STALL = """
-partition replicas=1,2 {settings}
+partition replicas=1,2
 advance {begin_ms}ms
 produce 1 acks=1
 stabilize
@@ -39,37 +38,30 @@ produce 1 acks=1 every=500ms for=500ms
 """
 
 
-def eviction_times(version: str, samples: int = 40, settings: str = "") -> list[int]:
+def eviction_times(version: str, samples: int = 40) -> list[int]:
     """ms from the stall to the smaller ISR, of stalls begun evenly over one period of the check."""
-    known = scenario.play(f"partition {settings}", version=version).cluster.settings
+    known = KafkaVersion.of(version)
     lag_ms = known.replica_lag_time_max_ms
-    period_ms = lag_ms // KafkaVersion.of(version).isr_checks_per_lag_time
+    period_ms = lag_ms // known.isr_checks_per_lag_time
     times = []
     for sample in range(samples):
         begin_ms = period_ms + sample * period_ms // samples
-        script = STALL.format(settings=settings, begin_ms=begin_ms, watch_ms=3 * lag_ms)
+        script = STALL.format(begin_ms=begin_ms, watch_ms=3 * lag_ms)
         spans = offsets.isr_of(scenario.play(script, version=version))
         times.append(spans[1].start_ms - begin_ms)
     return times
 
 
-def _ends(numbers: Mapping[str, float]) -> tuple[str, str]:
-    """Under which names the largest and the smallest number stand."""
-    return max(numbers, key=numbers.__getitem__), min(numbers, key=numbers.__getitem__)
-
-
 def plot_evictions(times: Mapping[str, Sequence[int]]) -> Axes:
     """When a stalled follower leaves: for each version a tick for every run."""
-    rows = {version: {"": np.array(values) / 1000} for version, values in times.items()}
-    means = {version: float(row[""].mean()) for version, row in rows.items()}
-    slow, quick = _ends(means)
-    title = f"The same stall: gone after {means[quick]:.1f} s on average in {quick}, "
+    seconds = {version: [ms / 1000 for ms in values] for version, values in times.items()}
+    means = {version: sum(values) / len(values) for version, values in seconds.items()}
+    slow, quick = (end(means, key=means.__getitem__) for end in (max, min))
+    title = f"The same stall: out after {means[quick]:.1f} s on average in {quick}, "
     title += f"after {means[slow]:.1f} s in {slow}"
-    notes = {
-        v: f"{row[''].min():.1f} to {row[''].max():.1f} s, on average {means[v]:.1f} s"
-        for v, row in rows.items()
-    }
+    notes = {v: f"{min(values):.1f} to {max(values):.1f} s" for v, values in seconds.items()}
     scale = curves.Scale("from the stall to the smaller ISR (s)")
+    rows = {version: {"one stall": values} for version, values in seconds.items()}
     return curves.plot_ticks(rows, title, scale, notes=notes)
 
 
@@ -88,7 +80,7 @@ def saw_tooth(version: str, hang_s: int, teeth: int = 4) -> Run:
 
 def hang_slider(version: str, hang_s: int = 8) -> widgets.VBox:
     """How long may a follower hang, again and again, and still be in sync?"""
-    slider = controls.choice("hangs for (s)", range(2, 21), hang_s)
+    slider = controls.choice("hangs for (s)", (2, 5, 8, 9, 10, 11, 12, 15, 20), hang_s)
     return controls.redrawn(
         [slider], lambda: plot_clocks({version: saw_tooth(version, slider.value)})
     )

@@ -172,13 +172,13 @@ def measures(
     that timed out being slower than all), and the partition-minutes under_replicated_minutes,
     under_min_isr_minutes and one_copy_minutes.
     """
-    numbers: dict[str, float] = dict.fromkeys(KINDS, 0) | Counter(events["kind"].to_pylist())
+    numbers: dict[str, float] = {**dict.fromkeys(KINDS, 0), **Counter(events["kind"].to_pylist())}
     numbers["evictions"] = len(exact.evictions(events))
     rows = zip(events["kind"].to_pylist(), events["detail"].to_pylist(), strict=True)
     failures = [dict(detail)["error"] for kind, detail in rows if kind == "produce_error"]
     for name, errors in PRODUCE_FAILURES.items():
         numbers[name] = sum(error in errors for error in failures)
-    waits = sorted((wait.latency_ms, wait.produces) for wait in exact.waits(events))
+    waits: list[tuple[float, float]] = sorted(wait[1:] for wait in exact.waits(events))
     waits.append((math.inf, numbers["timed_out"]))
     until = list(accumulate(count for _, count in waits))
     reached = [

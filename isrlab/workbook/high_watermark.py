@@ -9,7 +9,6 @@ import pandas as pd
 from isrlab.engine import messages as m
 from isrlab.engine.model import Broker, Leader
 from isrlab.engine.reading import answer
-from isrlab.show.messages import high_watermark_delay
 from isrlab.world import words
 from isrlab.world.cluster import START_MS
 from isrlab.world.script import Run
@@ -30,13 +29,16 @@ def fetch_steps(run: Run) -> pd.DataFrame:
         old, new = before.brokers[number], after.brokers[number]
         if isinstance(old.role, Leader) and isinstance(new.role, Leader):
             row = {"ms": after.now_ms - START_MS, "fetch of offset": fetch.offset}
-            rows.append(row | _read(old, fetch) | _state(new.role, fetch.replica) | _moved(old, new))
+            rows.append(
+                row | _read(old, fetch) | _state(new.role, fetch.replica) | _moved(old, new)
+            )
     return pd.DataFrame(rows)
 
 
 def _read(leader: Broker, fetch: m.Fetch) -> dict[str, object]:
     found = answer(leader, fetch)
-    return {"1 reads": f"{len(found.records)} records, HW {found.high_watermark}"}
+    text = f"{len(found.records)} records, HW {found.high_watermark}"
+    return {"1 reads": text if found.records else f"{text}: is parked"}
 
 
 def _state(role: Leader, replica: int) -> dict[str, object]:
@@ -55,9 +57,10 @@ def _moved(old: Broker, new: Broker) -> dict[str, object]:
     assert isinstance(new.role, Leader)
     isrs = [words.ids(role.maximal_isr) for role in (old.role, new.role)]
     ends = [str(broker.log.high_watermark) for broker in (old, new)]
-    answered = [f"produce up to {d.required_offset}" for d in old.role.delayed if d not in new.role.delayed]
+    done = [d for d in old.role.delayed if d not in new.role.delayed]
+    records = [words.names(new.log.read(d.base_offset, d.required_offset)) for d in done]
     return {
         "3 ISR": " → ".join(dict.fromkeys(isrs)),
         "4 HW": " → ".join(dict.fromkeys(ends)),
-        "5 answers": ", ".join(answered) or "nobody",
+        "5 answers": f"produce of {', '.join(records)}" if records else "nobody",
     }

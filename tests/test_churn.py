@@ -142,6 +142,25 @@ def test_a_dead_broker_is_taken_out_by_the_controller(spark):
     same(churn.isr_history(frame(spark, rows)), changes, "ts_ms change by")
 
 
+def test_a_broker_that_was_gone_does_not_flap(spark):
+    """1 evicts 2, which lags, and 3, which has died; then its controller shuts 2 down."""
+    of_controller = LOG | {"said_by": "controller"}
+    rows = [
+        event(0, "leader", FULL, replica=1),
+        event(1_000, "isr_commit", [1, 3], FULL),
+        event(2_000, "isr_commit", FULL, [1, 3]),
+        event(5_000, "isr_commit", [1, 2], FULL),
+        event(8_000, "crash", broker=9, replica=3, detail=of_controller),
+        event(20_000, "isr_commit", FULL, [1, 2]),
+        event(30_000, "isr_commit", [1, 3], FULL, broker=9, detail=of_controller),
+        event(40_000, "isr_commit", FULL, [1, 3]),
+    ]
+    events = frame(spark, rows)
+    expected = [(2, 1_000, "lag"), (3, 5_000, "gone"), (2, 30_000, "controller")]
+    same(churn.absences(events), expected, "replica left_ms why")
+    same(churn.flaps(events), [(2, 1_000)], "replica left_ms")
+
+
 @pytest.mark.parametrize("ask", [ask for ask, _, _ in ANSWERS])
 def test_no_events_no_answers(spark, ask):
     assert ask(frame(spark, [])).count() == 0

@@ -60,8 +60,7 @@ ANSWERS = [  # question, columns, rows
      [(0, 98_060), (1, 100_000)]),
     (churn.flaps, f"partition {OUT}", [(0, 2, 5_030, 9_050, 4_020)]),
     (partial(churn.flaps, within_ms=4_019), "replica", []),
-    (churn.slowest_expansions, OUT, [(3, 1_040, 99_100, 98_060), (2, 5_030, 9_050, 4_020)]),
-    (partial(churn.slowest_expansions, most=1), OUT, [(3, 1_040, 99_100, 98_060)]),
+    (churn.absences, OUT, [(2, 5_030, 9_050, 4_020), (3, 1_040, 99_100, 98_060)]),
     (churn.commit_delay, "kind asked_ms delay_ms",
      [("isr_shrink", 1_000, 40), ("isr_shrink", 5_000, 30), ("isr_expand", 9_000, 50),
       ("isr_expand", 99_000, 100)]),
@@ -75,7 +74,7 @@ def test_answers(simulated, ask, columns, rows):
 
 @pytest.mark.parametrize(
     ("ask", "wrong"),
-    [(churn.flaps, -1), (churn.slowest_expansions, -1), (churn.changes_over_time, 0)],
+    [(churn.flaps, -1), (churn.changes_over_time, 0)],
 )
 def test_senseless_arguments_are_refused(simulated, ask, wrong):
     with pytest.raises(ValueError, match="must be"):

@@ -90,17 +90,6 @@ def flaps(events: DataFrame, within_ms: int = 60_000) -> DataFrame:
     return absences(events).where(is_flap).orderBy("left_ms", *PARTITION)
 
 
-def slowest_expansions(events: DataFrame, most: int = 10) -> DataFrame:
-    """How long replicas were out before they rejoined, longest first, at most `most` rows.
-
-    Columns as in `absences`. A replica whose leaving no line tells is not in it, nor one that has
-    not come back. Raises ValueError if `most` is negative.
-    """
-    if most < 0:
-        raise ValueError(f"most must be 0 or more, not {most}")
-    return absences(events).orderBy(F.desc("out_ms"), "left_ms", *REPLICA).limit(most)
-
-
 def rejoin_times(events: DataFrame) -> DataFrame:
     """Every return to an ISR: its replica and times, and the replica's lag when it left.
 

@@ -56,7 +56,7 @@ def test_controls_redraw(controls, moves):
     assert all(image.startswith(b"\x89PNG") for image in seen)
 
 
-# 15: eras
+# Same load, every era
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_absences_agree_with_the_events():
     assert all(away.start_ms < away.end_ms <= config.duration_ms for away in found)
 
 
-# 16: shared fetchers
+# Shared fetchers
 
 
 def test_a_thread_carries_the_partitions_that_hash_to_it():
@@ -186,7 +186,7 @@ def test_a_larger_response_helps_where_latency_is_the_limit_only():
     assert measured[0][1] / measured[0][0] < 1.05 < 2 < measured[1][1] / measured[1][0]
 
 
-# 17: slow leader or slow follower
+# Slow leader or slow follower
 
 
 @pytest.mark.parametrize(("role", "smallest"), [("leader", 1), ("follower", 2)])
@@ -330,7 +330,7 @@ def test_only_from_3_3_to_3_5_produces_wait_for_a_broker_that_has_gone(
     assert bool(row.timed_out) == bool(timed_out)
 
 
-# 19: what acks=all costs
+# What acks=all costs
 
 
 @pytest.fixture(scope="module")

@@ -133,7 +133,7 @@ def plot_time_at_risk(bands: pd.DataFrame, version: str) -> Axes:
     title += f"(acks=all), {loose} min (acks=1); nothing committed {stalled} min"
     ax = _plot_bands(bands, COSTS, title, MINUTES)
     session_s = KafkaVersion.of(version).session_timeout_ms / 1000
-    mark(ax, session_s, f"session timeout, {session_s:g} s", side="right", y=0.62)
+    mark(ax, session_s, f"session timeout, {session_s:g} s", side="right", y=0.12)
     return ax
 
 

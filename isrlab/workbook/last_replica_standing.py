@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import dropwhile, groupby, pairwise
+from textwrap import fill
 
 from matplotlib.axes import Axes
 
@@ -31,14 +32,14 @@ KILLED = "kill 3\nelect\nkill 2\nelect"
 POWER = "power_loss 1\nelect\nheal 1 2\nheal 1 3"
 # What fails before somebody tries to write, and what after
 FAILURES = {
-    "1 follower\ndies": ("kill 3\nelect", ""),
-    "the leader\ndies": ("kill 1\nelect", ""),
-    "2 followers\ndie": (KILLED, ""),
-    "the leader is cut\noff, then dies": ("cut 1 2\ncut 1 3", "kill 1\nelect"),
-    "the leader\nloses power": ("power_loss 1\nelect", ""),
-    "2 are cut off, then\nit loses power": (UNREACHABLE, POWER),
-    "2 shut down, then\nit loses power": (STOPPED, POWER),
-    "2 are killed, then\nit loses power": (KILLED, POWER),
+    "1 follower dies": ("kill 3\nelect", ""),
+    "the leader dies": ("kill 1\nelect", ""),
+    "2 followers die": (KILLED, ""),
+    "the leader is cut off, then dies": ("cut 1 2\ncut 1 3", "kill 1\nelect"),
+    "the leader loses power": ("power_loss 1\nelect", ""),
+    "2 are cut off, then it loses power": (UNREACHABLE, POWER),
+    "2 shut down, then it loses power": (STOPPED, POWER),
+    "2 are killed, then it loses power": (KILLED, POWER),
 }
 SCRIPT = """
 partition replicas=1,2,3 min.insync.replicas={least} unclean.leader.election.enable=false
@@ -109,7 +110,8 @@ def plot_table(cells: dict[str, dict[str, str]]) -> Axes:
     best = min(cells, key=lambda name: (lost[name], stops[name]))
     title = f"{best} loses least: {style.counted(lost[best], 'record')} in {len(cells[best])} "
     title += f"failures; writes stop in {stops[best]} more"
-    return plot_matrix(cells, title, colours=COLOURS, size=(1.45, 0.4))
+    wrapped = {name: {fill(f, 15): w for f, w in row.items()} for name, row in cells.items()}
+    return plot_matrix(wrapped, title, colours=COLOURS, size=(1.45, 0.4))
 
 
 def plot_candidates(run: Run, record: str) -> Axes:
@@ -119,11 +121,12 @@ def plot_candidates(run: Run, record: str) -> Axes:
     """
     frames = run.frames[run.first_frame :]
     since_written = dropwhile(lambda f: not any(_has(f, n, record) for n in f.disks), frames)
-    ends = [[*same][-1] for _, same in groupby(since_written, key=_state)]  # before each event
-    moments = [("written", ends[0])]
-    for before, after in pairwise(ends):
-        name, (last, _) = _event(before, after), moments[-1]
-        if last[0].isdecimal() and "\n" not in last and after.now_ms - before.now_ms <= 100:
+    groups = [[*same] for _, same in groupby(since_written, key=_state)]
+    moments = [("written", groups[0][-1])]
+    for (*_, before), (first, *rest) in pairwise(groups):
+        name, (last, _) = _event(before, first), moments[-1]
+        after = [first, *rest][-1]
+        if last[0].isdecimal() and "\n" not in last and first.now_ms - before.now_ms <= 100:
             moments[-1] = f"{last}:\n{name}", after  # what it led to at once
         else:
             moments.append((name, after))
@@ -193,8 +196,8 @@ def offline_after(
         for lag_s in lags_s:
             runs = {length: outage(version, session_s, lag_s, length) for length in OUTAGES_S}
             bad = [length for length, run in runs.items() if run.outcome.word == "offline"]
-            text = f"{bad[0]} to {bad[-1]} s" if len(bad) > 1 else f"{bad[0]} s" if bad else "never"
-            row[f"lag limit {lag_s} s"] = text, "offline" if bad else "safe"
+            text = " to ".join(map(str, sorted({*bad[:1], *bad[-1:]})))
+            row[f"lag limit {lag_s} s"] = (f"{text} s", "offline") if bad else ("never", "safe")
     return cells
 
 

@@ -32,7 +32,9 @@ def time_out_s(run: Run) -> float:
 def plot_membership(runs: Mapping[str, Run]) -> Axes:
     """A row for each run: in the ISR, or out of it."""
     rows = {name: spans(run) for name, run in runs.items()}
-    notes = {n: f"{counted(changes(r), 'change')}, {time_out_s(r):.1f} s out" for n, r in runs.items()}
+    notes = {
+        n: f"{counted(changes(r), 'change')}, {time_out_s(r):.1f} s out" for n, r in runs.items()
+    }
     legend = {"in sync": "in the ISR", "out": "out"}
     return bands.plot_bands(rows, finding(runs), notes=notes, legend=legend)
 

@@ -266,10 +266,7 @@ def plot_story(run: Run, *, epochs: bool | None = None) -> Figure:
     """
     shown = _panels(run)
     frames = [frame for frame, _ in shown]
-    epochs = any(map(has_several_epochs, frames)) if epochs is None else epochs
-    start, end = _offsets(frames)
-    is_short = all(log.log_start_offset >= start for f in frames for log in f.disks.values())
-    offsets = (start, end) if is_short and end - start <= MOST_OF_STORY else None
+    look = common_look(frames) | ({} if epochs is None else {"epochs": epochs})
     columns = min(2, len(shown))
     rows = -(-len(shown) // columns)
     lines = max(len(caption) for _, caption in shown) // (104 // columns) + 1
@@ -279,10 +276,19 @@ def plot_story(run: Run, *, epochs: bool | None = None) -> Figure:
         ax.axis("off")
     for place, (ax, (frame, caption)) in enumerate(zip(grid.flat, shown, strict=False)):
         before, title = frames[place - 1] if place else None, f"{place + 1}. {caption}"
-        plot_replicas(frame, title, before=before, epochs=epochs, offsets=offsets, ax=ax)
+        plot_replicas(frame, title, before=before, ax=ax, **look)
         if place > 0:  # what the axis says, once
             ax.set_xlabel("")
     return style.headline(figure, story_finding(run))
+
+
+def common_look(frames: Sequence[Frame]) -> dict[str, Any]:
+    """What several pictures of one run have in common: whether epochs are drawn, which offsets."""
+    start, end = _offsets(frames)
+    is_short = all(log.log_start_offset >= start for f in frames for log in f.disks.values())
+    is_shared = is_short and end - start <= MOST_OF_STORY
+    epochs = any(map(has_several_epochs, frames))
+    return {"epochs": epochs, "offsets": (start, end) if is_shared else None}
 
 
 def _panels(run: Run) -> list[tuple[Frame, str]]:
@@ -293,7 +299,7 @@ def _panels(run: Run) -> list[tuple[Frame, str]]:
         if block.frames[1] <= run.first_frame:
             continue
         frame, caption = run.frames[block.frames[1] - 1], words.caption(run, block)
-        if shown and _seen(shown[-1][0]) == _seen(frame):
+        if shown and visible(shown[-1][0]) == visible(frame):
             if caption != words.NOTHING:
                 shown[-1] = frame, f"{shown[-1][1]} {caption}"
         else:
@@ -301,7 +307,7 @@ def _panels(run: Run) -> list[tuple[Frame, str]]:
     return shown
 
 
-def _seen(frame: Frame) -> list[object]:
+def visible(frame: Frame) -> list[object]:
     """All that a picture shows."""
     brokers = frame.brokers.values()
     marks = [(b.id, b.log.high_watermark, _label(frame, b.id, True, None)) for b in brokers]

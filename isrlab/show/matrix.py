@@ -28,8 +28,10 @@ def plot_matrix(
     rows, columns = list(cells), list(next(iter(cells.values())))
     texts = [cell if isinstance(cell, str) else cell[0] for row in cells.values()
              for cell in row.values()]  # fmt: skip
-    word = max(len(line) for text in [*columns, *texts] for line in text.split("\n"))
-    field = min(size[0], max(0.06 * word + 0.03, (style.WIDTH - 2) / len(columns)))
+    words = [word for column in columns for word in column.split()]
+    most = max(len(line) for text in [*words, *texts] for line in text.split("\n"))
+    field = min(size[0], max(0.06 * most + 0.03, (style.WIDTH - 2) / len(columns)))
+    heads = [textwrap.fill(c, int(field / 0.066)) if "\n" in c else c for c in columns]
     room = int((style.WIDTH - 0.2 - field * len(columns)) / 0.066)  # characters of a row's name
     names = [textwrap.fill(row, max(room, 16)) for row in rows]
     high = max(size[1], 0.08 + 0.14 * max(name.count("\n") + 1 for name in names))
@@ -47,7 +49,7 @@ def plot_matrix(
                     color=style.INK)  # fmt: skip
     ax.set_xlim(0, len(columns))
     ax.set_ylim(len(rows), 0)
-    ax.set_xticks([x + 0.5 for x in range(len(columns))], [style.plain(c) for c in columns])
+    ax.set_xticks([x + 0.5 for x in range(len(columns))], [style.plain(head) for head in heads])
     ax.set_yticks([y + 0.5 for y in range(len(rows))], [style.plain(name) for name in names])
     ax.xaxis.tick_top()
     for word, meaning in (legend or {}).items():

@@ -40,7 +40,7 @@ def plot_membership(runs: Mapping[str, Run]) -> Axes:
 
 
 def finding(runs: Mapping[str, Run]) -> str:
-    """The most and the fewest changes; if all have as many, the longest and the shortest absence."""
+    """The most and the fewest changes; where all have as many, the absences."""
     counts = {name: changes(run) for name, run in runs.items()}
     most, least = (end(counts, key=counts.__getitem__) for end in (max, min))
     if counts[most] != counts[least]:

@@ -271,7 +271,7 @@ def plot_story(run: Run, *, epochs: bool | None = None) -> Figure:
     rows = -(-len(shown) // columns)
     lines = max(len(caption) for _, caption in shown) // (104 // columns) + 1
     height = rows * (0.3 + 0.16 * lines + 0.72 * len(run.cluster.replicas)) + 0.5
-    figure, grid = style.panels(rows, columns, (style.WIDTH, height))
+    figure, grid = style.panels(rows, columns, (style.WIDTH if columns > 1 else 6.0, height))
     for ax in grid.flat[len(shown) :]:
         ax.axis("off")
     for place, (ax, (frame, caption)) in enumerate(zip(grid.flat, shown, strict=False)):

@@ -242,15 +242,21 @@ def finding(frame: Frame) -> str:
         return "No leader: nothing can be written or read"
     other = [n for n in sorted(frame.disks) if _differs(frame.disks[n], leader.log)]
     if other:
-        return f"Replica {style.listed(other)} holds other records than leader {leader.id}"
+        others = _replicas(other, "holds", "hold").capitalize()
+        return f"{others} other records than leader {leader.id}"
     log = leader.log
     parts = [f"Consumers can read {log.high_watermark - log.log_start_offset:,} of "
              f"{style.counted(len(log.records), 'record')}"]  # fmt: skip
     behind = [b for b in frame.brokers.values() if b.log.high_watermark < log.high_watermark]
-    for what, has in (("does not know that yet", True), ("does not have them all yet", False)):
-        names = [b.id for b in behind if (b.log.log_end_offset >= log.high_watermark) == has]
-        parts += [f"replica {style.listed(names)} {what}"] if names else []
+    for what, has in (("not know that yet", True), ("not have them all yet", False)):
+        who = [b.id for b in behind if (b.log.log_end_offset >= log.high_watermark) == has]
+        parts += [f"{_replicas(who, 'does', 'do')} {what}"] if who else []
     return "; ".join(parts)
+
+
+def _replicas(numbers: Sequence[int], does: str, do: str) -> str:
+    is_one = len(numbers) == 1
+    return f"replica{'' if is_one else 's'} {style.listed(numbers)} {does if is_one else do}"
 
 
 def _differs(log: Log, other: Log) -> bool:
@@ -271,7 +277,7 @@ def plot_story(run: Run, *, epochs: bool | None = None) -> Figure:
     rows = -(-len(shown) // columns)
     lines = max(len(caption) for _, caption in shown) // (104 // columns) + 1
     height = rows * (0.3 + 0.16 * lines + 0.72 * len(run.cluster.replicas)) + 0.5
-    figure, grid = style.panels(rows, columns, (style.WIDTH if columns > 1 else 6.0, height))
+    figure, grid = style.panels(rows, columns, (style.WIDTH if columns > 1 else 7.4, height))
     for ax in grid.flat[len(shown) :]:
         ax.axis("off")
     for place, (ax, (frame, caption)) in enumerate(zip(grid.flat, shown, strict=False)):

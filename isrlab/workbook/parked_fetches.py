@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -205,7 +205,9 @@ def plot_request_path() -> Axes:
         bend = "angle,angleA=-90,angleB=0" if sides[0] == 0 and x != to_x else "arc3"
         look = {"arrowstyle": "-|>", "color": style.INK, "connectionstyle": bend, "linewidth": 1.4}
         ax.annotate("", tip, (x + sides[0], y + sides[1]), arrowprops=look)
-        side = {"ha": "left", "va": "center"} if x == to_x else {"ha": "center", "va": "bottom"}
+        side: dict[str, Any] = (
+            {"ha": "left", "va": "center"} if x == to_x else {"ha": "center", "va": "bottom"}
+        )
         middle = (x + sides[0] + tip[0]) / 2, (y + sides[1] + tip[1]) / 2 + 0.04 * (x != to_x)
         ax.text(middle[0] + 0.03 * (x == to_x), middle[1], text, fontsize=8.5, **side)
     ax.set(xlim=(-0.45, 3.45), ylim=(-1.35, 1.35), xticks=[], yticks=[])

@@ -122,6 +122,9 @@ def event_line(event: Event) -> str:
 # What happened in a block, in one sentence
 
 
+NOTHING = "Nothing changes."
+
+
 class Clause(NamedTuple):
     """What somebody did; of many the least `rank` is said."""
 
@@ -151,7 +154,7 @@ def summary(run: Run, block: Block) -> str:
     for clause in sorted(clauses, key=lambda clause: clause.rank):
         more = [c for c in clauses if c in kept or c == clause]
         kept = more if len(_sentence(more)) <= MOST_CAPTION else kept
-    return _sentence(kept) or "Nothing changes."
+    return _sentence(kept) or NOTHING
 
 
 def _sentence(clauses: list[Clause]) -> str:
@@ -183,6 +186,12 @@ def _clauses(run: Run, block: Block) -> Iterator[Clause]:
         subject, verb = ("record", "is") if len(records) == 1 else ("records", "are")
         answer = f"refused ({error})" if error else "acknowledged"
         yield Clause(3, "", f"{subject} {_few(records)} {verb} {answer}")
+    settled = {name for records in answers.values() for name in records}
+    settled |= {r.id for log in first.disks.values() for r in log.records}
+    leader = frame.brokers.get(frame.controller.leader)
+    waiting = [r.id for r in (leader.log.records if leader else ()) if r.id not in settled]
+    if waiting:
+        yield Clause(3, "", f"{_few(waiting)} waits to be acknowledged")
     yield from _of_ends(first, frame)
 
 
@@ -199,9 +208,10 @@ def _of_fault(frame: Frame) -> Iterator[Clause]:
 def _of_event(event: Event, before: Frame, after: Frame) -> Iterator[Clause]:
     who, by = _broker(event.broker), event.detail.get("by", "")
     if event.kind in ("lost", "diverged"):
-        promise, text = event.detail["property"], event.detail["text"].partition(" not in ")[0]
-        text = f"{text} is lost" if promise.endswith("records_survive") else "the logs diverge"
-        yield Clause(4 if promise.startswith("acknowledged") else 0, "", text)
+        text, promise = event.detail["text"].partition(" not in ")[0], event.detail["property"]
+        lost = f"{text} is lost" if promise.endswith("records_survive") else text
+        rank = 4 if promise.startswith("acknowledged") else 0
+        yield Clause(rank, "", lost if event.kind == "lost" else "the logs diverge")
     elif event.kind == "truncate" and event.broker in before.disks:
         old, new = before.disks[event.broker].records, after.disks[event.broker].records
         yield Clause(1, who, f"truncates {names(tuple(r for r in old if r not in new))}")

@@ -129,15 +129,14 @@ def _finding(frames: list[Frame]) -> str:
     goal = frames[-1].disks[leader].high_watermark
     if frames[0].disks[leader].high_watermark == goal:
         return "Nothing is truncated"
-    delay = high_watermark_delay(frames)
-    if delay is None:
+    delay_ms = high_watermark_delay(frames)
+    if delay_ms is None:
         return f"The leader's high watermark is {goal}; not every follower knows it yet"
-    messages, ms = delay
-    return f"The followers learn the high watermark ({goal}) {ms} ms, {messages} message(s) later"
+    return f"The followers learn the high watermark ({goal}) {delay_ms} ms after the leader"
 
 
-def high_watermark_delay(frames: list[Frame]) -> tuple[int, int] | None:
-    """(messages, ms) from the leader's last high watermark until every follower has it, or None."""
+def high_watermark_delay(frames: list[Frame]) -> int | None:
+    """ms from the leader's last high watermark until every follower has it, or None."""
     leader = frames[-1].controller.leader
     goal = frames[-1].disks[leader].high_watermark
     known = [i for i, f in enumerate(frames) if f.disks[leader].high_watermark == goal]
@@ -146,4 +145,4 @@ def high_watermark_delay(frames: list[Frame]) -> tuple[int, int] | None:
     ]
     if not learnt:
         return None
-    return learnt[0] - known[0], frames[learnt[0]].now_ms - frames[known[0]].now_ms
+    return frames[learnt[0]].now_ms - frames[known[0]].now_ms

@@ -39,13 +39,18 @@ CAUSES = {  # what completes a parked fetch: colour, mark, words
 _THREAD, _QUEUE = style.WHITE, style.STATES["waits"]
 PATH = {  # of a fetch through a broker: place (x, y), colour, what is there
     "request": (0, 1, _THREAD, "network thread\nreads the request"),
-    "request queue": (1, 1, _QUEUE, "request queue\nuntil a handler\nis free\nRequestQueueTimeMs"),
+    "request queue": (1, 1, _QUEUE,
+        "request queue\nuntil a handler\nis free\nRequestQueueTimeMs"),
     "handler": (2, 1, _THREAD, "handler thread\nKafkaApis.handle,\nfetchMessages\nLocalTimeMs"),
-    "purgatory": (3, 1, _QUEUE, "purgatory\nuntil there is enough,\nat most max.wait\nRemoteTimeMs"),
-    "answer": (2, 0, _THREAD, "whoever completes it\nmakes the answer\n(a parked fetch is\nread again)"),
-    "response queue": (1, 0, _QUEUE, "response queue\nuntil the network\nthread is free\nResponseQueueTimeMs"),
+    "purgatory": (3, 1, _QUEUE,
+        "purgatory\nuntil there is enough,\nat most max.wait\nRemoteTimeMs"),
+    "answer": (2, 0, _THREAD,
+        "whoever completes it\nmakes the answer\n(a parked fetch is\nread again)"),
+    "response queue": (1, 0, _QUEUE,
+        "response queue\nuntil the network\nthread is free\nResponseQueueTimeMs"),
     "response": (0, 0, _THREAD, "the same network\nthread writes it\nResponseSendTimeMs"),
-    "throttle": (0, -1, _QUEUE, "muted connection\nno next request is\nread (over quota)\nThrottleTimeMs"),
+    "throttle": (0, -1, _QUEUE,
+        "muted connection\nno next request is\nread (over quota)\nThrottleTimeMs"),
 }  # fmt: skip
 _STEPS = (
     ("request", "request queue", ""), ("request queue", "handler", ""),

@@ -61,14 +61,15 @@ def _draw_wheels(ax: PolarAxes, timer: Timer, now_ms: int) -> None:
                edgecolor=style.GREY, linewidth=0.6)  # fmt: skip
         for begins_ms, tasks in wheel.slots.items():
             for nth, task in enumerate(tasks):
-                at = (wheel.slot(begins_ms) + 0.5) * step, bottom + (nth + 0.5) / len(tasks)
+                along, across = (nth + 1) / (len(tasks) + 1), (nth + 0.5) / len(tasks)
+                at = (wheel.slot(begins_ms) + along) * step, bottom + across
                 colour = style.broker_colour(sum(map(ord, task.id)))
                 box = {"boxstyle": "circle", "facecolor": colour, "edgecolor": style.WHITE}
                 ax.text(*at, style.plain(task.id), fontsize=8, fontweight="bold",
                         color=style.WHITE, bbox=box, **middle)  # fmt: skip
         ground = {"facecolor": style.WHITE, "edgecolor": "none", "pad": 0.4}
         label = f"{wheel.tick_ms:,} ms a slot"
-        ax.text(0, bottom + 1.1, label, fontsize=8, bbox=ground, **middle)
+        ax.text(np.pi, bottom + 0.5, label, fontsize=8, bbox=ground, **middle)
     ax.text(0, 0, f"{now_ms} ms", fontsize=10, **middle)
 
 

@@ -32,13 +32,15 @@ def time_out_s(run: Run) -> float:
 def plot_membership(runs: Mapping[str, Run]) -> Axes:
     """A row for each run: in the ISR, or out of it."""
     rows = {name: spans(run) for name, run in runs.items()}
-    notes = {n: f"{counted(changes(r), 'change')}, {time_out_s(r):.1f} s out" for n, r in runs.items()}
+    notes = {
+        n: f"{counted(changes(r), 'change')}, {time_out_s(r):.1f} s out" for n, r in runs.items()
+    }
     legend = {"in sync": "in the ISR", "out": "out"}
     return bands.plot_bands(rows, finding(runs), notes=notes, legend=legend)
 
 
 def finding(runs: Mapping[str, Run]) -> str:
-    """The most and the fewest changes; if all have as many, the longest and the shortest absence."""
+    """The most and the fewest changes; where all have as many, the absences."""
     counts = {name: changes(run) for name, run in runs.items()}
     most, least = (end(counts, key=counts.__getitem__) for end in (max, min))
     if counts[most] != counts[least]:

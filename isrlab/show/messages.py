@@ -178,15 +178,14 @@ def _finding(frames: list[Frame]) -> str:
     goal = frames[-1].disks[leader].high_watermark
     if frames[0].disks[leader].high_watermark == goal:
         return "Nothing is truncated"
-    delay = high_watermark_delay(frames)
-    if delay is None:
+    delay_ms = high_watermark_delay(frames)
+    if delay_ms is None:
         return f"The leader's high watermark is {goal}; not every follower knows it yet"
-    later = f"{delay[1]} ms, {style.counted(delay[0], 'message')} later"
-    return f"The followers learn the high watermark ({goal}) {later}"
+    return f"The followers learn the high watermark ({goal}) {delay_ms} ms after the leader"
 
 
-def high_watermark_delay(frames: list[Frame]) -> tuple[int, int] | None:
-    """(messages, ms) from the leader's last high watermark until every follower has it, or None."""
+def high_watermark_delay(frames: list[Frame]) -> int | None:
+    """ms from the leader's last high watermark until every follower has it, or None."""
     leader = frames[-1].controller.leader
     goal = frames[-1].disks[leader].high_watermark
     known = [i for i, f in enumerate(frames) if f.disks[leader].high_watermark == goal]
@@ -195,4 +194,4 @@ def high_watermark_delay(frames: list[Frame]) -> tuple[int, int] | None:
     ]
     if not learnt:
         return None
-    return learnt[0] - known[0], frames[learnt[0]].now_ms - frames[known[0]].now_ms
+    return frames[learnt[0]].now_ms - frames[known[0]].now_ms

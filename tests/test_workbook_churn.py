@@ -271,7 +271,7 @@ def test_the_picture_of_the_sliders_counts_as_the_questions_do():
     assert isr_churn.false_alarms(isr_churn.SMALL.with_(version="0.10.2")) == (0, 0)
 
 
-# 13 and 14: limits, and what changed
+# Limits, and what changed
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ def test_limits_are_weighed_in_the_titles():
 def test_the_lag_limit_decides_about_a_fetcher_and_the_session_about_a_process(version, session_s):
     ax = limits.plot_removals(version, [2, 30])
     expected = f"in the ISR for 45 s, a stopped process for {session_s} s"
-    assert title(ax) == f"With a limit of 30 s a stopped fetcher stays {expected}"
+    assert title(ax) == f"Limit 30 s: a stopped fetcher stays {expected}"
     fetcher, process = (line.get_ydata().tolist() for line in ax.get_lines()[:2])
     assert fetcher[0] == process[0] == 3, "one and a half limits are shorter than any session"
 

@@ -110,7 +110,7 @@ class FleetConfig:
     follower_spread: float = _number(0.2, "share by which brokers differ from it", 0, 0.9,
         "brokers are drawn this much slower or faster, evenly")
     stall_s: float = _number(20.0, "s that a follower's fetchers stand still", 0, 86_400,
-        "length of a stall of a broker's fetchers (garbage collection, disk)")
+        "length of a stall of a broker's fetchers (blocked thread, hanging disk)")
     stall_every_s: float = _number(3_600.0, "s between stalls of a broker", 1, 86_400 * 14,
         "mean time between them, exponential")
     stall_speed: float = _number(0.0, "share of its speed left in a stall", 0, 1,

@@ -60,8 +60,7 @@ ANSWERS = [  # question, columns, rows
      [(0, 98_060), (1, 100_000)]),
     (churn.flaps, f"partition {OUT}", [(0, 2, 5_030, 9_050, 4_020)]),
     (partial(churn.flaps, within_ms=4_019), "replica", []),
-    (churn.slowest_expansions, OUT, [(3, 1_040, 99_100, 98_060), (2, 5_030, 9_050, 4_020)]),
-    (partial(churn.slowest_expansions, most=1), OUT, [(3, 1_040, 99_100, 98_060)]),
+    (churn.absences, OUT, [(2, 5_030, 9_050, 4_020), (3, 1_040, 99_100, 98_060)]),
     (churn.commit_delay, "kind asked_ms delay_ms",
      [("isr_shrink", 1_000, 40), ("isr_shrink", 5_000, 30), ("isr_expand", 9_000, 50),
       ("isr_expand", 99_000, 100)]),
@@ -75,7 +74,7 @@ def test_answers(simulated, ask, columns, rows):
 
 @pytest.mark.parametrize(
     ("ask", "wrong"),
-    [(churn.flaps, -1), (churn.slowest_expansions, -1), (churn.changes_over_time, 0)],
+    [(churn.flaps, -1), (churn.changes_over_time, 0)],
 )
 def test_senseless_arguments_are_refused(simulated, ask, wrong):
     with pytest.raises(ValueError, match="must be"):
@@ -140,6 +139,25 @@ def test_a_dead_broker_is_taken_out_by_the_controller(spark):
     ]
     changes = [(0, "first", "controller"), (50, "shrink", "controller"), (90, "expand", "leader")]
     same(churn.isr_history(frame(spark, rows)), changes, "ts_ms change by")
+
+
+def test_a_broker_that_was_gone_does_not_flap(spark):
+    """1 evicts 2, which lags, and 3, which has died; then its controller shuts 2 down."""
+    of_controller = LOG | {"said_by": "controller"}
+    rows = [
+        event(0, "leader", FULL, replica=1),
+        event(1_000, "isr_commit", [1, 3], FULL),
+        event(2_000, "isr_commit", FULL, [1, 3]),
+        event(5_000, "isr_commit", [1, 2], FULL),
+        event(8_000, "crash", broker=9, replica=3, detail=of_controller),
+        event(20_000, "isr_commit", FULL, [1, 2]),
+        event(30_000, "isr_commit", [1, 3], FULL, broker=9, detail=of_controller),
+        event(40_000, "isr_commit", FULL, [1, 3]),
+    ]
+    events = frame(spark, rows)
+    expected = [(2, 1_000, "lag"), (3, 5_000, "gone"), (2, 30_000, "controller")]
+    same(churn.absences(events), expected, "replica left_ms why")
+    same(churn.flaps(events), [(2, 1_000)], "replica left_ms")
 
 
 @pytest.mark.parametrize("ask", [ask for ask, _, _ in ANSWERS])

@@ -55,7 +55,7 @@ ANSWERS = [  # question, its other arguments, columns, rows
     (churn.rates, (("topic", "partition", "broker"),),
      "run topic partition broker IsrShrinksPerSec", [("r", "t", 0, 1, 0.2)]),
     (partial(churn.metrics, runs=["calm"], from_ms=0, to_ms=HOUR), (),
-     "run hours FlapsPerHour", [("calm", 1.0, 0.0), ("r", 1.0, 2.0)]),
+     "run hours flaps_per_hour", [("calm", 1.0, 0.0), ("r", 1.0, 2.0)]),
 ]  # fmt: skip
 
 
@@ -75,7 +75,7 @@ CASES = {
         [event(0, "notify"), event(10_000, "notify"), *(
             event(6_000, "produce_error", detail={"error": error})
             for error in ("NOT_ENOUGH_REPLICAS", "DELIVERY_TIMEOUT", "REQUEST_TIMED_OUT"))],
-        churn.metrics, "run RefusedProducesPerSec", [("r", 0.2)],
+        churn.metrics, "run refused_produces_per_s", [("r", 0.2)],
     ),
     "rejoin times without a lag in the logs": (
         [event(1, "isr_shrink", [1], [1, 2]), event(9, "isr_expand", [1, 2], [1])],
@@ -136,9 +136,9 @@ def test_metrics(ten):
     expected = {
         "IsrShrinksPerSec": 0.2, "IsrExpandsPerSec": 0.2, "FailedIsrUpdatesPerSec": 0.1,
         "UnderReplicatedPartitions": 0.89, "AtMinIsrPartitionCount": 0.54,
-        "UnderMinIsrPartitionCount": 0.35, "OneCopyPartitionCount": 0.35, "FlapsPerHour": 720.0,
-        "MedianRejoinSeconds": 6.2, "LongestRejoinSeconds": 8.9,
-        "RefusedProducesPerSec": 0.2, "IsrRequestsPerSec": 0.5,
+        "UnderMinIsrPartitionCount": 0.35, "one_copy_partitions": 0.35, "flaps_per_hour": 720.0,
+        "median_rejoin_s": 6.2, "longest_rejoin_s": 8.9,
+        "refused_produces_per_s": 0.2, "isr_requests_per_s": 0.5,
     }  # fmt: skip
     assert {name: row[name] for name in expected} == pytest.approx(expected)
 
@@ -148,8 +148,8 @@ def test_compare(spark):
     measured = churn.metrics(frame(spark, TEN + quiet), 2)
     found = churn.compare(measured, "r", "q")
     assert [row.metric for row in found.collect()] == list(churn.METRICS)
-    rows = [("IsrShrinksPerSec", 0.2, 0.0, -0.2), ("MedianRejoinSeconds", 6.2, None, None)]
-    same(found.where("metric in ('IsrShrinksPerSec', 'MedianRejoinSeconds')"), rows,
+    rows = [("IsrShrinksPerSec", 0.2, 0.0, -0.2), ("median_rejoin_s", 6.2, None, None)]
+    same(found.where("metric in ('IsrShrinksPerSec', 'median_rejoin_s')"), rows,
          "metric was now change")  # fmt: skip
     with pytest.raises(ValueError, match="unknown run 'x'; known: q, r"):
         churn.compare(measured, "r", "x")

@@ -1,18 +1,19 @@
-"""The notebooks on churn and fleets: figures, tables, findings say what their numbers say.
+"""Logs, churn, the lag limit, two runs compared, the model: figures say what their numbers say.
 
-Log text is escaped. Of the fleet's model, no setting is missing, checks change what they say, and
-both models agree.
+Log text is escaped. Of the model no setting is missing, and both models agree.
 """
 
 from __future__ import annotations
 
 from dataclasses import fields
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from isrlab import fleet
+from isrlab.brokerlogs.recordings import Outage
 from isrlab.fleet import load, recorded
 from isrlab.show.controls import png
 from isrlab.workbook import choosing_the_lag_limit as limits
@@ -73,14 +74,103 @@ def test_members_are_those_of_the_busiest_partition_or_of_the_chosen_one(interva
     assert picture.value != before
 
 
-def test_changes_and_absences_are_named_in_the_title():
+def test_what_was_done_to_brokers_is_drawn_above(intervals):
+    faults = Outage(2, T + 5_000, T + 9_000, "SIGSTOP"), Outage(1, T, T + 1_000, "SIGKILL")
+    ax = your_cluster.plot_isr_timeline(intervals, faults)
+    labels = [label.get_text() for label in ax.get_yticklabels()]
+    assert labels[:2] == ["broker 2 paused", "broker 1 killed"] and len(labels) == 5
+    assert "what was done" in [text.get_text() for text in ax.figure.legends[0].get_texts()]
+
+
+def test_changes_over_time_say_which_bar_is_highest():
     changes = table("from_ms shrinks expands", (T, 3, 1), (T + 60_000, 0, 9))
-    expected = "3 shrinks and 10 expands, most of them (9) at 2023-11-14 22:14 UTC"
+    expected = "3 shrinks and 10 expands, most of them (9) in the 10 s from 2023-11-14 22:14:20 UTC"
     assert title(your_cluster.plot_changes_over_time(changes, 10_000)) == expected
-    rows = (HOSTILE, 1, 2, T, 19_000), ("t", 0, 3, T, 400)
-    ax = your_cluster.plot_time_out(table("topic partition replica left_ms out_ms", *rows))
-    assert title(ax) == "The slowest replica came back after 19 s"
-    assert [text.get_text() for text in ax.texts] == ["19 s", "400 ms"]
+
+
+def test_absences_that_begin_together_are_one_incident():
+    rows = (
+        (2, T, 9_000, "lag"),
+        (2, T + 8_000, 400, "gone"),
+        (3, T, 700, "lag"),
+        (2, T + 60_000, 3_000, "lag"),
+    )
+    absences = table("replica left_ms out_ms why", *rows)
+    absences["back_ms"] = absences["left_ms"] + absences["out_ms"]
+    happened = your_cluster.incidents(absences)
+    columns = ["broker", "replicas", "out_ms", "why"]
+    assert happened[columns].to_numpy().tolist() == [
+        [2, 2, 9_000, "gone"], [3, 1, 700, "lag"], [2, 1, 3_000, "lag"],
+    ]  # fmt: skip
+    ax = your_cluster.plot_time_out(happened)
+    assert title(ax) == "Brokers fell out of their ISRs 3 times, for at most 9 s (broker 2)"
+    assert [text.get_text() for text in ax.texts] == ["9 s", "3 s", "700 ms"]
+    labels = [label.get_text() for label in ax.get_yticklabels()]
+    assert labels[0] == "broker 2, left 11-14 22:13:20: 2 replicas, broker was gone"
+
+
+ALONE = [1]
+STORY = [  # seconds, partition, ISR: ten rows, of which an alert sees what a scrape sees
+    (0, 0, [1, 2, 3]), (0, 1, [1, 2, 3]),
+    (20, 0, [1, 2]), (50, 0, [1, 2, 3]),  # 30 s: two scrapes
+    (61, 1, [1, 2]), (62, 1, ALONE), (63, 1, [1, 2, 3]),  # between two scrapes
+    (100, 1, [1, 2]), (110, 1, ALONE), (200, 1, [1, 2, 3]),
+]  # fmt: skip
+
+
+@pytest.fixture
+def held():
+    rows = [
+        ("t", partition, 1_000 * at, 1_000 * until, isr, len(isr), True)
+        for partition in (0, 1)
+        for (at, _, isr), (until, _, _) in pairwise(
+            [*(row for row in STORY if row[1] == partition), (240, partition, [])]
+        )
+    ]
+    intervals = table("topic partition from_ms to_ms isr isr_size is_certain", *rows)
+    history = table(
+        "ts_ms change by", (20_000, "shrink", "leader"), (100_000, "shrink", "controller")
+    )
+    processes = table("ts_ms kind replica", (150_000, "crash", 1), (170_000, "restart", 1))
+    return your_cluster.conditions(intervals, history, processes, 2)
+
+
+def test_conditions_of_alerts_are_those_of_the_gauges(held):
+    short = [(20_000, 50_000), (61_000, 63_000), (100_000, 200_000)]
+    at_min = [(20_000, 50_000), (61_000, 62_000), (100_000, 110_000)]
+    under = [(62_000, 63_000), (110_000, 200_000)]
+    assert [*held.values()] == [short, at_min, under, [(150_000, 170_000)], [(20_000, 80_000)]]
+
+
+def test_an_alert_fires_after_its_condition_held_at_every_evaluation():
+    assert your_cluster.firings([(20_000, 50_000)], 0, 15_000) == [(30_000, 60_000)]
+    assert your_cluster.firings([(20_000, 50_000)], 15_000, 15_000) == [(45_000, 60_000)]
+    assert your_cluster.firings([(20_000, 50_000)], 30_000, 15_000) == []
+    assert your_cluster.firings([(20_000, 35_000), (44_000, 46_000)], 1, 15_000) == [
+        (45_000, 60_000)
+    ]
+    assert your_cluster.firings([(61_000, 63_000)], 0, 15_000) == [], "between two evaluations"
+
+
+def test_alerts_are_held_against_the_incidents(held):
+    faults = [Outage(2, 10_000, 30_000, "SIGSTOP"), Outage(1, 90_000, 120_000, "SIGKILL")]
+    happened = your_cluster.when(faults, held)
+    assert happened == [(10_000, 50_000), (90_000, 200_000)]
+    assert your_cluster.when([], held) == held["UnderReplicatedPartitions > 0"]
+    fired = your_cluster.alerts(held, happened, (0, 60)).set_index(["alert", "for_s"])
+    rows = {
+        ("UnderReplicatedPartitions > 0", 0): [2, 2, 0, 0, 17.5],
+        ("UnderReplicatedPartitions > 0", 60): [1, 1, 0, 1, 75.0],
+        ("UnderMinIsrPartitionCount > 0", 0): [1, 1, 0, 1, 30.0],
+        ("OfflinePartitionsCount > 0", 0): [1, 1, 0, 1, 60.0],
+        ("increase(IsrShrinksPerSec) > 0", 0): [1, 1, 0, 1, 20.0],
+    }
+    for row, expected in rows.items():
+        assert fired.loc[row].tolist() == expected, row
+    page = your_cluster.alerts_table(fired.reset_index()).data
+    assert "<th>for: 0</th><th>for: 1 min</th>" in page
+    assert "<td>fires once; misses 1; 75 s after the start</td>" in page
+    assert "<td>never fires</td>" in page
 
 
 def test_logs_without_any_change_can_be_drawn(intervals):
@@ -186,8 +276,8 @@ def test_the_picture_of_the_sliders_counts_as_the_questions_do():
 
 @pytest.mark.parametrize(
     ("limit_s", "text"),
-    [(10, "producers wait 11 s, then the follower is out for 9 s"),
-     (30, "producers wait 20 s; nobody is evicted")],
+    [(10, "nothing is committed for 11 s, then the follower is out for 9 s"),
+     (30, "nothing is committed for 20 s; nobody is evicted")],
 )  # fmt: skip
 def test_a_stall_is_sat_out_or_ends_in_an_eviction(limit_s, text):
     config = limits.PAIR.with_(replica_lag_time_max_ms=1000 * limit_s)
@@ -197,18 +287,37 @@ def test_a_stall_is_sat_out_or_ends_in_an_eviction(limit_s, text):
 
 def test_limits_are_weighed_in_the_titles():
     means = {"false_evictions": (50, 0.5), "right_evictions": (2, 2), "stalled_minutes": (3, 9),
-             "under_replicated_minutes": (7, 1), "at_risk_minutes": (10, 10)}  # fmt: skip
+             "under_replicated_minutes": (7, 1), "at_risk_minutes": (10, 10),
+             "timeouts": (0, 4)}  # fmt: skip
     rows = [
         (limit_s, metric, value, value, value, 5)
         for metric, values in means.items()
         for limit_s, value in zip((10.0, 30.0), values, strict=True)
     ]
     bands = table("lag_limit_s metric mean low high seeds", *rows)
-    trade_off = "From 10 s to 30 s: 50 → 0.5 false evictions an hour, 3 → 9 min of waiting"
-    assert title(limits.plot_trade_off(bands)) == trade_off
     assert title(limits.plot_false_evictions(bands)).startswith("From 30 s on, less than one")
-    assert title(limits.plot_time_at_risk(bands)).startswith("The same time at risk")
-    assert "at 30 s 0.5 (0.5 to 0.5) false" in limits.lag_limit_finding(bands)
+    ax = limits.plot_time_at_risk(bands, "3.7")
+    assert title(ax) == (
+        "Limit 10 → 30 s: acknowledged with a copy fewer 7 → 1 min (acks=all), 10 → 10 min "
+        "(acks=1); nothing committed 3 → 9 min"
+    )
+    assert "session timeout, 9 s" in " ".join(text.get_text() for text in ax.texts)
+    assert limits.lag_limit_finding(bands) == (
+        "Per hour, limit 10 → 30 s: 50 → 0 false evictions, 3 → 9 min in which nothing is "
+        "committed, 7 → 1 (acks=all) and 10 → 10 min (acks=1) acknowledged with a copy fewer."
+    )
+    assert "<th>held for more than 30 s</th>" in limits.costs_table(bands).data
+
+
+@pytest.mark.parametrize(
+    ("version", "session_s"), [("2.4", 6), ("2.8", 18), ("3.3", 9), ("3.7", 9), ("4.3", 9)]
+)
+def test_the_lag_limit_decides_about_a_fetcher_and_the_session_about_a_process(version, session_s):
+    ax = limits.plot_removals(version, [2, 30])
+    expected = f"in the ISR for 45 s, a stopped process for {session_s} s"
+    assert title(ax) == f"With a limit of 30 s a stopped fetcher stays {expected}"
+    fetcher, process = (line.get_ydata().tolist() for line in ax.get_lines()[:2])
+    assert fetcher[0] == process[0] == 3, "one and a half limits are shorter than any session"
 
 
 def test_two_runs_are_compared_metric_by_metric():

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 RUNS = {"3.9": "kafka-3.9", "4.1": "kafka-4.1"}  # release: folder, and name of the run
+TIMELINE = "timeline.csv"  # what was done to the brokers, beside their logs
 LAG_TIME_MS = 5_000  # replica.lag.time.max.ms of both
 _ROOT = Path(__file__).resolve().parents[2] / "data" / "recordings"
 _ENDS = {"SIGSTOP": "SIGCONT", "SIGKILL": "start", "SIGTERM": "start"}
@@ -47,22 +48,32 @@ def folder(release: str) -> Path:
 
 
 def outages(release: str, *signals: str) -> list[Outage]:
-    """Who was stopped (SIGSTOP), killed (SIGKILL) or shut down (SIGTERM), all or those signals.
+    """Who was stopped (SIGSTOP), killed (SIGKILL) or shut down (SIGTERM), all or those signals."""
+    return [each for each in known_outages(folder(release)) if each.signal in (signals or _ENDS)]
 
-    An outage ends with SIGCONT, or with the start of the process.
+
+def known_outages(log_dir: str | Path) -> list[Outage]:
+    """What a `timeline.csv` (time_utc, action, broker) beside the logs says; none without one.
+
+    An outage ends with SIGCONT, or with the start of the process, or with the timeline.
     """
-    timeline = csv.DictReader((folder(release) / "timeline.csv").read_text().splitlines())
+    path = Path(log_dir) / TIMELINE
+    if not path.is_file():
+        return []
+    rows = csv.DictReader(path.read_text("utf-8").splitlines())
     actions = [
-        (int(row["broker"] or 0), row["action"], datetime.fromisoformat(row["time_utc"]))
-        for row in timeline
+        (
+            row["broker"],
+            row["action"],
+            round(datetime.fromisoformat(row["time_utc"]).timestamp() * 1000),
+        )
+        for row in rows
     ]
     ended = []
-    for index, (broker, action, start) in enumerate(actions):
-        if action in (signals or _ENDS):
-            later = actions[index:]
-            back = next(at for b, a, at in later if (b, a) == (broker, _ENDS[action]))
-            start_ms, end_ms = (round(at.timestamp() * 1000) for at in (start, back))
-            ended.append(Outage(broker, start_ms, end_ms, action))
+    for index, (broker, action, start_ms) in enumerate(actions):
+        if action in _ENDS:
+            ends = [at for b, a, at in actions[index:] if (b, a) == (broker, _ENDS[action])]
+            ended.append(Outage(int(broker), start_ms, [*ends, actions[-1][2]][0], action))
     return ended
 
 

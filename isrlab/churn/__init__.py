@@ -15,6 +15,6 @@ from isrlab.churn.diff import FATES, diff, diff_counts
 from isrlab.churn.history import isr_history
 from isrlab.churn.metrics import METRICS, bands, compare, metrics, rates
 from isrlab.churn.moves import OUTAGES_SCHEMA, absences, evictions, flaps, moves
-from isrlab.churn.moves import rejoin_times, rejoins, removals, slowest_expansions
+from isrlab.churn.moves import rejoin_times, rejoins, removals
 from isrlab.churn.times import at_min_isr, isr_intervals, isr_times, under_min_isr
 from isrlab.churn.times import under_replicated, under_replicated_by_leader

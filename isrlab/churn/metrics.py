@@ -1,7 +1,8 @@
 """Runs as rows of metrics, two runs compared, and how far seeds scatter.
 
-Where Kafka has a metric for it, it bears that name. Kafka's gauges count partitions at a moment;
-here they are the average over the run. Kafka's meters are rates; here too, over the whole run.
+Where Kafka has a metric for it, it bears that name; names of our own are in small letters.
+Kafka's gauges count partitions at a moment; here they are the average over the run. Kafka's meters
+are rates; here too, over the whole run.
 RemoteTimeMs is `kafka.network:type=RequestMetrics,name=RemoteTimeMs,request=Produce`; Kafka's has
 the produces with acks=1, which do not wait, among the others.
 """
@@ -34,20 +35,20 @@ _TABLE = {  # what each metric means, and how the parts of a run give it
     "UnderReplicatedPartitions":
         ("partitions with a replica out of the ISR, on average", "under_replicated_ms / ms"),
     "AtMinIsrPartitionCount": (
-        "partitions with an ISR just as large as producers need, on average", "at_min_isr_ms / ms"),
+        "partitions whose ISR is exactly min.insync.replicas, on average", "at_min_isr_ms / ms"),
     "UnderMinIsrPartitionCount":
         ("partitions that refuse acks=all, on average", "under_min_isr_ms / ms"),
-    "OneCopyPartitionCount":
+    "one_copy_partitions":
         ("replicated partitions with one replica in the ISR, on average", "one_copy_ms / ms"),
-    "FlapsPerHour":
-        ("replicas back in the ISR within the flap window, per hour", f"flaps * {HOUR_MS} / ms"),
-    "MedianRejoinSeconds": ("time out of the ISR before a return, median", "median_s"),
-    "LongestRejoinSeconds": ("time out of the ISR before a return, longest", "longest_s"),
-    "RefusedProducesPerSec": ("produces refused or timed out, per second", "refused / seconds"),
+    "flaps_per_hour":
+        ("replicas that lag took out, back within a minute, per hour", f"flaps * {HOUR_MS} / ms"),
+    "median_rejoin_s": ("time out of the ISR before a return, median", "median_s"),
+    "longest_rejoin_s": ("time out of the ISR before a return, longest", "longest_s"),
+    "refused_produces_per_s": ("produces refused or timed out, per second", "refused / seconds"),
     "RemoteTimeMs50thPercentile":
         ("ms that a produce with acks=all waited for the ISR, median", "p50_ms"),
     "RemoteTimeMs99thPercentile": ("the same, 99th percentile", "p99_ms"),
-    "IsrRequestsPerSec": ("ISR changes asked of the controller (or ZooKeeper), per second",
+    "isr_requests_per_s": ("ISR changes asked of the controller (or ZooKeeper), per second",
                           "isr_requests / seconds"),
 }  # fmt: skip
 _OF_NOTHING = ("median_s", "longest_s", "p50_ms", "p99_ms")  # null where there is none, not 0
@@ -105,7 +106,7 @@ def metrics(
     lasts from `from_ms` to `to_ms`, by default from its first to its last event.
     """
     out = (
-        f"count_if(out_ms <= {FLAP_MS}) as flaps",
+        f"count_if(why = 'lag' and out_ms <= {FLAP_MS}) as flaps",
         *("median(out_ms) / 1000 as median_s", "max(out_ms) / 1000 as longest_s"),
     )
     refused = f"""count_if(kind = 'produce_error'

@@ -14,6 +14,7 @@ from isrlab.churn.history import LATE_NEWS_MS, PARTITION, columns, isr_history
 OUTAGES_SCHEMA = "run string, broker int, down_ms long, up_ms long"
 REPLICA = (*PARTITION, "replica")
 _ABSENCE = (*REPLICA, "left_ms", "back_ms", "out_ms")
+_EARLY_MS = 1_000  # a broker may be said to have gone so long before it leaves an ISR, or less
 _OUTAGE = ("run", "broker", "down_ms", "up_ms")
 
 
@@ -50,40 +51,47 @@ def asked_to_leave(events: DataFrame) -> DataFrame:
 
 
 def absences(events: DataFrame) -> DataFrame:
-    """Each time a replica left an ISR and came back: replica, `left_ms`, `back_ms`, `out_ms`."""
+    """Each time a replica left an ISR and came back: when, for how long, and `why`.
+
+    Columns: replica, `left_ms`, `back_ms`, `out_ms`, `why`: "gone" if the broker died, was fenced,
+    stopped or started meanwhile; else "lag" if its leader took it out, "controller" if that did. A
+    controller that starts repeats who was fenced before: an absence just then may seem "gone".
+    """
     order = Window.partitionBy(*REPLICA).orderBy("ts_ms", F.expr("change = 'leaves'"))
-    left_ms = F.when(F.lag("change").over(order) == "leaves", F.lag("ts_ms").over(order))
+    has_left = F.lag("change").over(order) == "leaves"
+    left = {"left_ms": "ts_ms", "taken_by": "by"}
+    gone = (
+        events.where("kind in ('crash', 'restart') and replica is not null")
+        .groupBy("run", "replica")
+        .agg(F.collect_set("ts_ms").alias("gone_ms"))
+    )
+    is_gone = f"exists(gone_ms, ms -> ms between left_ms - {_EARLY_MS} and back_ms)"
+    why = f"""case when {is_gone} then 'gone'
+        when taken_by = 'leader' then 'lag' else 'controller' end as why"""
     return (
         moves(events)
-        .withColumn("left_ms", left_ms)
+        .withColumns({n: F.when(has_left, F.lag(of).over(order)) for n, of in left.items()})
         .where("change = 'joins' and left_ms is not null")
-        .selectExpr(*REPLICA, "left_ms", "ts_ms as back_ms", "ts_ms - left_ms as out_ms")
+        .withColumnRenamed("ts_ms", "back_ms")
+        .join(F.broadcast(gone), on=["run", "replica"], how="left")
+        .selectExpr(*REPLICA, "left_ms", "back_ms", "back_ms - left_ms as out_ms", why)
     )
 
 
 def flaps(events: DataFrame, within_ms: int = 60_000) -> DataFrame:
-    """The replicas that left an ISR and were back within `within_ms`: each a shrink for nothing.
+    """The replicas that lag took out of an ISR, and that were back within `within_ms`.
 
-    Columns as in `absences`. Raises ValueError if `within_ms` is negative.
+    A broker that died, was fenced or was shut down does not flap: its leaders were right. Columns
+    as in `absences`. Raises ValueError if `within_ms` is negative.
     """
     if within_ms < 0:
         raise ValueError(f"within_ms must be 0 or more, not {within_ms}")
-    return absences(events).where(F.col("out_ms") <= within_ms).orderBy("left_ms", *PARTITION)
-
-
-def slowest_expansions(events: DataFrame, most: int = 10) -> DataFrame:
-    """How long replicas were out before they rejoined, longest first, at most `most` rows.
-
-    Columns as in `absences`. A replica whose leaving no line tells is not in it, nor one that has
-    not come back. Raises ValueError if `most` is negative.
-    """
-    if most < 0:
-        raise ValueError(f"most must be 0 or more, not {most}")
-    return absences(events).orderBy(F.desc("out_ms"), "left_ms", *REPLICA).limit(most)
+    is_flap = f"why = 'lag' and out_ms <= {within_ms}"
+    return absences(events).where(is_flap).orderBy("left_ms", *PARTITION)
 
 
 def rejoin_times(events: DataFrame) -> DataFrame:
-    """Every return to an ISR: columns as in `absences`, and the replica's lag when it left.
+    """Every return to an ISR: its replica and times, and the replica's lag when it left.
 
     `lag_records` is null where no line tells the offsets: logs do so since 2.2. Longest first.
     """

@@ -161,16 +161,17 @@ def plot_sensitivity(answered: pd.DataFrame, names: dict[str, str]) -> Axes:
     """What each check changes, a column for each answer; `names` of "old" and "new"."""
     percent = sensitivity(answered)
     out, (low, high) = beyond(percent), (percent.loc[end] for end in ENDS)
-    heads = {answer: text.format(**names) for answer, (_, _, text) in ANSWERS.items()}
-    rows = {BASE: {head: (f"{answered.loc[BASE, a]:,.0f}", "") for a, head in heads.items()}}
-    for check, moved in out.iterrows():
-        texts = {a: f"{change:+,.0f} %" for a, change in (percent.loc[check].round() + 0.0).items()}
-        rows[str(check)] = {
-            head: (f"{texts[a]}  !", "beyond") if moved[a] else (texts[a], "within")
-            for a, head in heads.items()
-        }
-    rows["other seeds"] = {h: (f"{low[a]:+.0f} to {high[a]:+.0f} %", "") for a, h in heads.items()}
-    moving = [str(check) for check in out.index if out.loc[check, COUNTS].any()]
+    checks = [check.name for check in CHECKS]
+    rows: dict[str, dict[str, tuple[str, str]]] = {n: {} for n in (BASE, *checks, "other seeds")}
+    for answer, (_, _, text) in ANSWERS.items():
+        head, base = text.format(**names), answered[answer].to_dict()[BASE]
+        rows[BASE][head] = f"{base:,.0f}", ""
+        rows["other seeds"][head] = f"{low[answer]:+.0f} to {high[answer]:+.0f} %", ""
+        changes, moved = percent[answer].round().add(0.0).to_dict(), out[answer].to_dict()
+        for check in checks:
+            mark, word = ("  !", "beyond") if moved[check] else ("", "within")
+            rows[check][head] = f"{changes[check]:+,.0f} %{mark}", word
+    moving = [name for name in checks if out[COUNTS].loc[name].any()]
     title = f"ISR counts move further than with another seed: {listed(moving) or 'never'}"
     legend = {"beyond": "!  further than any other seed", "within": "within what other seeds do"}
     colours = {"": PALE, "beyond": OUTCOMES["lost"], "within": OUTCOMES["safe"]}

@@ -141,7 +141,7 @@ def plot_by_release(version: str) -> Axes:
     fields = {
         name: {heads[v]: marks[holds] for v, holds in row.items()} for name, row in rows.items()
     }
-    holds = [row[chosen] for row in rows.values() if row[chosen] is not None]
+    holds = [bool(row[chosen]) for row in rows.values() if row[chosen] is not None]
     count = f"{sum(holds)} of {len(holds)} statements hold"
     title = f"In Kafka {version} {count} (✓) of those that depend on the release"
     colours = {" ": WHITE, "✓": COLOURS[Kind.RIGHT], "x": COLOURS[Kind.WRONG]}

@@ -9,7 +9,7 @@ __all__ = ["__version__", "load_ipython_extension"]
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """`%load_ext isrlab` brings the cell magic `%%scenario`."""
+    """`%load_ext isrlab` brings the cell magics `%%scenario` and `%%exercise`."""
     from isrlab.magic import load_ipython_extension as load
 
     load(shell)

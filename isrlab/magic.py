@@ -1,50 +1,96 @@
-"""The cell magic `%%scenario`: a script typed into a notebook is played and drawn.
+"""The cell magics: `%%scenario` plays and draws a script, `%%exercise` marks an answer.
 
 %load_ext isrlab
 %%scenario --version 2.5 --name run
 partition replicas=1,2
 produce 1 m1
 status
+
+`%%exercise NAME` plays the cell as the answer to an exercise of `data/exercises` and says which
+goals are met. `%exercise NAME` is its task, with `--hint 1` a hint, with `--solution` an answer.
 """
 
 from __future__ import annotations
 
 import argparse
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from isrlab import exercise
 from isrlab.show.replicas import plot_replicas
 from isrlab.world import scenario
+from isrlab.world.cluster import NotSettledError
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-KNOWN = "--version V, --name NAME"
+
+def _read(magic: str, line: str, **known: dict[str, Any]) -> argparse.Namespace:
+    """The options of a magic. Raises ValueError with those known."""
+    parser = argparse.ArgumentParser(prog=magic, add_help=False, exit_on_error=False)
+    for name, how in known.items():
+        parser.add_argument(f"--{name}" if how else name, **(how or {"nargs": "?", "default": ""}))
+    words = ", ".join(f"--{name}" if how else name.upper() for name, how in known.items())
+    try:
+        options, rest = parser.parse_known_args(shlex.split(line))
+    except argparse.ArgumentError as error:
+        raise ValueError(f"{error}; known: {words}") from None
+    if rest:
+        raise ValueError(f"{magic} does not know {rest[0]!r}; known: {words}")
+    return options
 
 
-def _options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="%%scenario", add_help=False, exit_on_error=False)
-    parser.add_argument("--version", default=None)
-    parser.add_argument("--name", default="run")
-    return parser
+def answer(line: str, cell: str | None = None) -> str:
+    """What an exercise says: of an answer, how it is marked; without one, task, hint or solution.
+
+    Raises ValueError for an answer that cannot be played, and for an unknown exercise.
+    """
+    is_flag = {"action": "store_true"}
+    options = _read("%%exercise", line, name={}, hint={"type": int}, solution=is_flag)
+    asked = exercise.read(options.name)
+    if options.solution:
+        return asked.sections["solution"]
+    if options.hint is not None:
+        if not 1 <= options.hint <= len(asked.hints):
+            raise ValueError(f"no hint {options.hint}; there are {len(asked.hints)}")
+        return asked.hints[options.hint - 1]
+    more = f"%exercise {asked.name} --hint 1 (to {len(asked.hints)}), or --solution"
+    if not (cell or "").strip():
+        return f"{asked.task}\nHelp: {more}"
+    marks, played = exercise.mark(asked, cell or "")
+    lines = [asked.task, *(f"{'✓' if m.is_met else '✗'} {m.text}" for m in marks)]
+    failed = [m for m in marks if not m.is_met]
+    if not failed:
+        return "\n".join([*lines, "Solved."])
+    lines.append(f"Not yet. Help: {more}")
+    if version := next((m.version for m in failed if m.version), ""):
+        lines += ["", f"What happened in {version}:", played[version].printed]
+    return "\n".join(lines)
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Register `%%scenario` with an IPython shell."""
+    """Register `%%scenario` and `%%exercise` with an IPython shell."""
 
     def play_cell(line: str, cell: str) -> None:
         """Play the cell. Options: --version V overrides the script's, --name NAME keeps the run."""
         try:
-            options, rest = _options().parse_known_args(shlex.split(line))
-            if rest or not options.name.isidentifier():
-                wrong = rest[0] if rest else options.name
-                raise ValueError(f"%%scenario does not know {wrong!r}; known: {KNOWN}")
+            options = _read("%%scenario", line, version={"type": str}, name={"default": "run"})
+            if not options.name.isidentifier():
+                raise ValueError(f"{options.name!r} is no name of a variable")
             run = scenario.play(cell, version=options.version)
-        except (ValueError, argparse.ArgumentError) as error:
+        except (ValueError, NotSettledError) as error:
             print(error)
             return
         shell.user_ns[options.name] = run
         print(run.printed, end="")
         plot_replicas(run.frames[-1])
 
+    def mark_cell(line: str, cell: str | None = None) -> None:
+        """Mark the cell as an answer to the exercise that the line names; without a cell, ask."""
+        try:
+            print(answer(line, cell))
+        except (ValueError, NotSettledError) as error:
+            print(error)
+
     shell.register_magic_function(play_cell, magic_kind="cell", magic_name="scenario")
+    shell.register_magic_function(mark_cell, magic_kind="line_cell", magic_name="exercise")

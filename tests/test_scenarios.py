@@ -11,7 +11,8 @@ import pytest
 
 from isrlab.engine import safety
 from isrlab.engine.versions import PRESETS
-from isrlab.world import scenario
+from isrlab.world import scenario, words
+from isrlab.world.script import MOST_CAPTION
 
 DATA = Path(__file__).parent.parent / "data"
 SCENARIOS = sorted((DATA / "scenarios").glob("*.txt"))
@@ -46,6 +47,53 @@ def test_scenario_breaks_what_it_says(path: Path, column: str) -> None:
     """Asked of every generation, a schedule breaks the promises that are named, and no other."""
     run = scenario.play(path.read_text(), version=PRESETS[column])
     assert set(run.cluster.violations) == broken(path.stem, column)
+
+
+@pytest.mark.parametrize("column", PRESETS)
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda p: p.stem)
+def test_a_written_caption_stands_only_where_it_is_true(path: Path, column: str) -> None:
+    """Where the block prints what the file stores; elsewhere the events make the sentence."""
+    run = scenario.play(path.read_text(), version=PRESETS[column])
+    for block in run.blocks:
+        is_stored = block.printed.rstrip() == block.expected.rstrip()
+        is_written = bool(block.comment) and len(block.comment) <= MOST_CAPTION and is_stored
+        shown, summary = words.caption(run, block), words.summary(run, block)
+        assert shown == (block.comment if is_written else summary)
+        assert 0 < len(summary) <= MOST_CAPTION
+
+
+def test_captions_of_scripts_that_store_nothing() -> None:
+    """They hold in the script's own version, and nowhere else."""
+    text = "# History.\n\n# m1 is\n# lost.\nversion 0.10.2\npartition\nproduce 1\nadvance 2s"
+    for version, caption in {None: "m1 is lost.", "0.10.2": "m1 is lost.", "3.7": None}.items():
+        run = scenario.play(text, version=version)
+        (block,) = run.blocks
+        assert words.caption(run, block) == (caption or words.summary(run, block))
+    assert words.summary(run, block) == (
+        "Record m1 is acknowledged; the high watermark goes 0 → 1; every live replica knows HW 1."
+    )
+    assert run.at("M1 is") is run.frames[-1]
+    with pytest.raises(ValueError, match="no block has 'history'"):
+        run.at("history")
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "place", "sentence"),
+    [
+        ("loss_three_replicas", "0.10.2", 1, "Broker 1 dies; broker 2 leads epoch 1; broker 3 "
+         "truncates m2; the ISR is now 2,3; the high watermark falls 2 → 1."),
+        ("loss_three_replicas", "0.11", 1, "Broker 1 dies; broker 2 leads epoch 1; the ISR is now "
+         "2,3; the high watermark falls 2 → 1."),
+        ("loss_three_replicas", "0.10.2", 3, "Broker 1 starts; broker 2 starts, truncates m2; "
+         "broker 1 halts: log truncation is not allowed; the ISR is now 3,2."),
+        ("three_replicas", "2.5", 1, "Nothing changes."),
+        ("three_replicas", "2.5", 3, "Record m8 is refused (REQUEST_TIMED_OUT); the ISR is now "
+         "101,102; the high watermark goes 5 → 8."),
+    ],
+)  # fmt: skip
+def test_what_happened_in_one_sentence(name: str, version: str, place: int, sentence: str) -> None:
+    run = scenario.play(scenario.read(name), version=version)
+    assert words.summary(run, run.blocks[place]) == sentence
 
 
 def test_broken_promises_are_of_scenarios_and_properties() -> None:

@@ -107,7 +107,7 @@ def _draw_span(ax: Axes, y: int, span: Span, least_s: float) -> None:
     if span.text and length_s > least_s:
         red, green, blue, _ = to_rgba(state_colour(span.state))
         is_dark = 0.3 * red + 0.6 * green + 0.1 * blue < 0.55
-        ax.text(span.start_s, y, f" {style.plain(span.text)}", fontsize=7, va="center",
+        ax.text(span.start_s, y, f" {style.plain(span.text)}", fontsize=8, va="center",
                 color=style.WHITE if is_dark else style.INK, clip_on=True)  # fmt: skip
 
 

@@ -63,7 +63,7 @@ def plot_arrows(
             x, side = (end - 0.06, "right") if end < start else (end + 0.06, "left")
             ax.text(x, y + 0.3, plain(arrow.news), ha=side, fontsize=8, color=INK, bbox=back)
         if arrow.when:
-            ax.text(-0.72, y, plain(arrow.when), fontsize=7.5, va="center", color=INK)
+            ax.text(-0.72, y, plain(arrow.when), fontsize=8.5, va="center", color=INK)
     needs_margin = any(a.when or (a.news and places[a.target] == 0) for a in arrows)
     ax.set_xlim(-0.75 if needs_margin else -0.35, len(lanes) - 0.45)
     ax.set_ylim(len(arrows) - 0.2, -1.2)

@@ -15,6 +15,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+from IPython.core.pylabtools import print_figure
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.transforms import offset_copy
@@ -23,30 +24,33 @@ from isrlab.engine.versions import PRESETS, KafkaVersion
 
 plt.style.use(Path(__file__).with_name("isrlab.mplstyle"))
 
+WIDTH = 9.2  # inches: as wide as a page shows a picture without making its text smaller
 MOST_PIXELS = 1_700  # the widest picture that a page shows without scrolling
 _CHARACTERS_PER_INCH = 12.5  # of a title
 
-# Okabe and Ito's palette, without black and yellow
-BLUE, ORANGE, GREEN = "#0072B2", "#E69F00", "#009E73"
-PINK, SKY, VERMILION = "#CC79A7", "#56B4E9", "#D55E00"
+# Each family has its own colours, and a colour-blind reader tells its members apart: brokers have
+# those of Okabe and Ito, states muted ones, series Paul Tol's, versions `_GENERATIONS`. What is bad
+# is vermilion, and nothing else is.
+BLUE, ORANGE, GREEN, PINK, BROWN = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#6B4423"
+SKY, VERMILION = "#56B4E9", "#D55E00"
 INK, GREY, PALE, FAINT, WHITE = "#333333", "#8A9BA8", "#DDDDDD", "#F1F3F4", "#FFFFFF"
 LOST = VERMILION
-SERIES = (BLUE, VERMILION, GREEN, PINK, ORANGE, SKY)  # of what is neither broker nor version
+SERIES = ("#332288", "#DDAA33", "#44AA99", "#882255", "#88CCEE", "#999933")  # neither of these
 MARKERS = ("o", "s", "D", "^", "v", "P")
 
 STATES = {
-    "leads": BLUE,
-    "in sync": GREEN,
+    "leads": "#2F4B7C",
+    "in sync": "#7FB8A4",
     "out": VERMILION,
-    "stale": ORANGE,  # told something that is no longer true
-    "waits": SKY,
+    "stale": "#E3C567",  # told something that is no longer true
+    "waits": "#9CC3D5",
     "away": "#666666",  # a broker that is down or does not answer
     "not known": "#EEEEEE",
     "false alarm": VERMILION,
     "real": GREY,
     "was": GREY,
-    "now": BLUE,
-    "measured": BLUE,
+    "now": "#2F4B7C",
+    "measured": "#2F4B7C",
     "formula": VERMILION,
 }
 ISR_SIZES = {  # of a partition, by how many replicas are missing
@@ -64,7 +68,7 @@ OUTCOMES = {
     "flapping": "#F3E79B",
 }
 _DOTTED: dict[str, Any] = {"color": INK, "linewidth": 0.8, "linestyle": ":"}
-_BROKERS = (BLUE, ORANGE, GREEN, PINK, SKY, VERMILION)
+_BROKERS = (BLUE, ORANGE, GREEN, PINK, BROWN)  # 101 looks like 1
 _GENERATIONS = (  # oldest first; neighbours differ in lightness, also without red or green
     # leaders write ZooKeeper themselves: warm to green
     "#601C2B", "#F5917B", "#9B6107", "#B79B14", "#4B5101", "#A0D20C", "#4C8E67", "#09DCBC",
@@ -108,9 +112,26 @@ def axes(width: float, height: float) -> Axes:
 def panels(
     rows: int, columns: int, size: tuple[float, float], **options: Any
 ) -> tuple[Figure, np.ndarray]:
-    """A new figure of `size` inches and its Axes, object[rows, columns]; `options` of subplots."""
-    size = min(size[0], MOST_PIXELS / 110), size[1]
-    return plt.subplots(rows, columns, figsize=size, squeeze=False, **options)
+    """A new picture of `size` inches, at most `WIDTH` wide, and its Axes, object[rows, columns];
+    `options` of subplots."""
+    size = min(size[0], WIDTH), size[1]
+    options |= {"figsize": size, "FigureClass": Picture}
+    return plt.subplots(rows, columns, squeeze=False, **options)
+
+
+class Picture(Figure):
+    """A figure that a notebook stores together with its titles, as the text that stands for it."""
+
+    def _repr_mimebundle_(self, **_: object) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+        png = print_figure(self, fmt="png", base64=True)
+        return {"image/png": png}, {"image/png": {"alt": alt_text(self)}}
+
+
+def alt_text(figure: Figure) -> str:
+    """The titles of a figure, the finding first: what a reader who does not see it is told."""
+    titles = [figure.get_suptitle(), *(ax.get_title(loc="left") for ax in figure.axes)]
+    parts = [" ".join(title.split()).rstrip(".") for title in titles if title]
+    return ". ".join(parts).replace(r"\$", "$").replace("\\\\", "\\") + "."
 
 
 def finish(ax: Axes, title: str, *, spines: Sequence[str] = ("left", "bottom")) -> Axes:
@@ -119,7 +140,7 @@ def finish(ax: Axes, title: str, *, spines: Sequence[str] = ("left", "bottom")) 
         spine.set_visible(name in spines)
     ax.tick_params(left="left" in spines, bottom="bottom" in spines)
     is_alone = len(ax.figure.axes) == 1
-    ax.set_title(_wrapped(title, ax, 0.95 if is_alone else 0.95 * ax.get_position().width))
+    ax.set_title(_wrapped(title, ax, 0.95 if is_alone else 1.2 * ax.get_position().width))
     return ax
 
 
@@ -133,7 +154,7 @@ def _wrapped(title: str, ax: Axes, share: float) -> str:
     """A title, escaped, in lines that fit into this share of the figure's width."""
     inches = ax.figure.bbox.width / ax.figure.dpi
     width = max(30, int(inches * share * _CHARACTERS_PER_INCH))
-    lines = plain(title).split("\n")
+    lines = plain(title).replace(" → ", "\N{NO-BREAK SPACE}→\N{NO-BREAK SPACE}").split("\n")
     return "\n".join(part for line in lines for part in textwrap.wrap(line, width))
 
 
@@ -162,23 +183,25 @@ def name_rows(ax: Axes, names: Collection[str], notes: Mapping[str, str] | None 
                     transform=ax.get_yaxis_transform())  # fmt: skip
 
 
-def note(ax: Axes, x: float, y: float, text: str, **options: Any) -> None:
-    """Small text 4 points to the right of a place; `options` of text: its sides, size, colour."""
-    look: dict[str, Any] = {"fontsize": 7, "va": "center"} | options
-    ax.annotate(plain(text), (x, y), (4, 0), textcoords="offset points", **look)
+def note(ax: Axes, x: float, y: float, text: str, *, points: float = 4, **options: Any) -> None:
+    """Small text so many points to the right (or left) of a place; `options` of text: its sides,
+    size, colour."""
+    look: dict[str, Any] = {"fontsize": 8, "va": "center"}
+    look |= {"ha": "left" if points > 0 else "right"} | options
+    ax.annotate(plain(text), (x, y), (points, 0), textcoords="offset points", **look)
 
 
 def mark(ax: Axes, x: float, text: str = "", *, side: str = "left", y: float = 0.98) -> None:
     """A dotted vertical line with its name at the top; its left or right `side` is at the line."""
     ax.axvline(x, **_DOTTED)
-    ax.text(x, y, f" {plain(text)} ", transform=ax.get_xaxis_transform(), fontsize=7, va="top",
+    ax.text(x, y, f" {plain(text)} ", transform=ax.get_xaxis_transform(), fontsize=8, va="top",
             ha=side)  # fmt: skip
 
 
 def limit(ax: Axes, y: float, text: str = "") -> None:
     """A dotted horizontal line with its name at the right end."""
     ax.axhline(y, **_DOTTED)
-    ax.text(1, y, plain(text), transform=ax.get_yaxis_transform(), fontsize=7, va="bottom",
+    ax.text(1, y, plain(text), transform=ax.get_yaxis_transform(), fontsize=8, va="bottom",
             ha="right")  # fmt: skip
 
 

@@ -13,6 +13,8 @@
 A block is one or more commands, one a line, then `----`, then what the whole block prints, up to an
 empty line. Tests compare that with what it prints now (`pytest --rewrite` writes it anew). Commands
 are quiet but for what they change; `status` shows every replica, `trace on` shows every message.
+The last paragraph of comments above a block, one sentence of at most 140 characters, is its caption
+in pictures, wherever the block prints what the file says (`words.caption`).
 """
 
 from __future__ import annotations
@@ -53,12 +55,13 @@ def play(text: str, version: str | KafkaVersion | None = None) -> Run:
     if not commands:
         raise ScriptError(1, text[:60], f"no command; known: {', '.join(COMMANDS)}")
     for block in run.blocks:
-        start = len(run.world.frames) if run.world else 0
+        start, entry = (len(run.world.frames), run.next_entry) if run.world else (0, 0)
         run.lines = []
         for command in block.commands:
             obey(run, command)
         block.printed = "\n".join(run.lines) or "ok"
         block.frames = (start, len(run.cluster.frames)) if run.world else (0, 0)
+        block.entries = (entry, run.next_entry)
     if run.world is None:
         raise commands[-1].fail("the script ends without a 'partition' line")
     return run

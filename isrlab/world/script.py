@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass, field
+from itertools import groupby
 
 import pyarrow as pa
 
@@ -13,6 +14,7 @@ from isrlab.world.cluster import Cluster
 from isrlab.world.frames import Frame, Outcome
 
 SEPARATOR = "----"
+MOST_CAPTION = 140  # characters; a longer comment explains, and is no caption
 
 
 class ScriptError(ValueError):
@@ -48,14 +50,19 @@ class Block:
     expected: str = ""
     printed: str = ""
     frames: tuple[int, int] = (0, 0)  # which frames of the run are this block's
+    entries: tuple[int, int] = (0, 0)  # and which of its frames and events
 
     @property
     def commands(self) -> list[Command]:
         return [line for line in self.source if line.text.strip() and not _is_comment(line)]
 
     @property
-    def comments(self) -> list[str]:
-        return [line.text.lstrip("# ").rstrip() for line in self.source if _is_comment(line)]
+    def comment(self) -> str:
+        """Its last paragraph of comments: one written sentence, if it is to be a caption."""
+        lines = [c.text for c in self.source if _is_comment(c) or not c.text.strip()]
+        paragraphs = [list(p) for is_blank, p in groupby(lines, lambda t: not t.strip())
+                      if not is_blank]  # fmt: skip
+        return " ".join(line.strip(" #") for line in paragraphs[-1]) if paragraphs else ""
 
 
 def _is_comment(line: Command) -> bool:
@@ -114,6 +121,13 @@ class Run:
         """
         where = {"run": name or self.cluster.version.name, "topic": "t", "partition": 0}
         return events.table([event.row | where for event in self.cluster.events])
+
+    def at(self, words: str) -> Frame:
+        """The end of the first block whose comment has these words. Raises ValueError."""
+        for block in self.blocks:
+            if words.lower() in block.comment.lower() and block.frames[1]:
+                return self.frames[block.frames[1] - 1]
+        raise ValueError(f"no block has {words!r} in the last paragraph of its comment")
 
     @property
     def outcome(self) -> Outcome:

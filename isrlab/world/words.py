@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import groupby
+from typing import NamedTuple
+
 from isrlab.engine import messages as m
 from isrlab.engine.log import Log, Record
 from isrlab.engine.model import NO_LEADER, Broker, Leader, PendingExpandIsr
 from isrlab.world.cluster import START_MS, Cluster
 from isrlab.world.frames import Event, Fault, Frame
+from isrlab.world.script import MOST_CAPTION, Block, Run
 
 MOST_NAMES = 12
 _ADDRESSES = {m.CLIENT: "client", m.CONTROLLER: "controller"}
@@ -112,6 +117,134 @@ def event_line(event: Event) -> str:
     if event.kind == "follower" and event.replica == NO_LEADER:
         sentence = "has no leader"
     return f"{_clock(event.ts_ms)}  {who:<8}  {sentence}"
+
+
+# What happened in a block, in one sentence
+
+
+NOTHING = "Nothing changes."
+
+
+class Clause(NamedTuple):
+    """What somebody did; of many the least `rank` is said."""
+
+    rank: int
+    who: str
+    what: str
+
+
+_ENDS = {"hard_shutdown": "dies", "power_loss": "loses power", "clean_shutdown": "shuts down"}
+
+
+def caption(run: Run, block: Block) -> str:
+    """The sentence written above a block, where it is true: where the block printed what the file
+    stores, or, if it stores nothing, in the script's own version. Else what happened."""
+    is_own = run.forced_version in (None, run.version)
+    is_stored = block.printed.rstrip() == block.expected.rstrip()
+    is_true = is_stored if block.expected else is_own
+    if block.comment and len(block.comment) <= MOST_CAPTION and is_true:
+        return block.comment
+    return summary(run, block)
+
+
+def summary(run: Run, block: Block) -> str:
+    """What happened in a block, in a sentence of at most `MOST_CAPTION` characters."""
+    clauses = list(dict.fromkeys(_clauses(run, block)))
+    kept: list[Clause] = []
+    for clause in sorted(clauses, key=lambda clause: clause.rank):
+        more = [c for c in clauses if c in kept or c == clause]
+        kept = more if len(_sentence(more)) <= MOST_CAPTION else kept
+    return _sentence(kept) or NOTHING
+
+
+def _sentence(clauses: list[Clause]) -> str:
+    parts = []
+    for who, those in groupby(clauses, lambda clause: clause.who):
+        deeds = [clause.what for clause in those]
+        parts += [f"{who} {', '.join(deeds)}".replace("dies, starts", "restarts")] if who else deeds
+    text = "; ".join(parts)
+    return text and f"{text[0].upper()}{text[1:]}."
+
+
+def _clauses(run: Run, block: Block) -> Iterator[Clause]:
+    """In order; of the set-up nothing."""
+    setup, frames = run.frames[run.first_frame], run.frames[: block.frames[1]]
+    start, end = max(block.entries[0], setup.place + 1), block.entries[1]
+    answers: dict[str, list[str]] = {}  # to the client -> records
+    before = frame = max((f for f in frames if f.place < start), key=lambda f: f.place)
+    first = frame
+    for entry in run.cluster.observer.entries[start:end]:
+        if isinstance(entry, Frame):
+            before, frame = frame, entry
+            yield from _of_fault(frame)
+        elif entry.kind in ("produce_ack", "produce_error"):
+            error, records = entry.detail.get("error", ""), entry.detail["records"].split()
+            answers.setdefault(error, []).extend(records)
+        else:
+            yield from _of_event(entry, before, frame)
+    for error, records in answers.items():
+        subject, verb = ("record", "is") if len(records) == 1 else ("records", "are")
+        answer = f"refused ({error})" if error else "acknowledged"
+        yield Clause(3, "", f"{subject} {_few(records)} {verb} {answer}")
+    settled = {name for records in answers.values() for name in records}
+    settled |= {r.id for log in first.disks.values() for r in log.records}
+    leader = frame.brokers.get(frame.controller.leader)
+    waiting = [r.id for r in (leader.log.records if leader else ()) if r.id not in settled]
+    if waiting:
+        yield Clause(3, "", f"{_few(waiting)} waits to be acknowledged")
+    yield from _of_ends(first, frame)
+
+
+def _of_fault(frame: Frame) -> Iterator[Clause]:
+    """What struck a machine and is no event: pauses, cuts, a controller that fails over."""
+    text = frame.message.text if isinstance(frame.message, Fault) else "starts"
+    part, _, verb = text.partition(" ")
+    if part in ("process", "fetcher"):
+        yield Clause(3, f"the {part} of {_broker(frame.source)}", verb)
+    elif part not in ("starts", "stops"):  # those are events
+        yield Clause(3, _broker(frame.source), text)
+
+
+def _of_event(event: Event, before: Frame, after: Frame) -> Iterator[Clause]:
+    who, by = _broker(event.broker), event.detail.get("by", "")
+    if event.kind in ("lost", "diverged"):
+        text, promise = event.detail["text"].partition(" not in ")[0], event.detail["property"]
+        lost = f"{text} is lost" if promise.endswith("records_survive") else text
+        rank = 4 if promise.startswith("acknowledged") else 0
+        yield Clause(rank, "", lost if event.kind == "lost" else "the logs diverge")
+    elif event.kind == "truncate" and event.broker in before.disks:
+        old, new = before.disks[event.broker].records, after.disks[event.broker].records
+        yield Clause(1, who, f"truncates {names(tuple(r for r in old if r not in new))}")
+    elif event.kind == "leader":
+        yield Clause(1, who, f"leads epoch {event.leader_epoch}")
+    elif event.kind == "follower" and event.replica == NO_LEADER:
+        yield Clause(1, "", "nobody leads")
+    elif event.kind == "crash":
+        yield Clause(2, who, _ENDS.get(by) or by.replace("halt:", "halts:"))
+    elif event.kind == "restart":
+        yield Clause(2, who, "starts")
+    elif event.kind == "isr_rejected":
+        yield Clause(3, who, f"may not change the ISR ({event.detail['error']})")
+
+
+def _of_ends(first: Frame, last: Frame) -> Iterator[Clause]:
+    """What the ends of a block show: the ISR, the high watermark, and the time between."""
+    old, new = (f.brokers.get(f.controller.leader) for f in (first, last))
+    if set(first.controller.isr) != set(last.controller.isr):
+        yield Clause(2, "", f"the ISR is now {ids(last.controller.isr)}")
+    if not old or not new:
+        return
+    was, now = old.log.high_watermark, new.log.high_watermark
+    if was != now:
+        verb = "goes" if now > was else "falls"
+        yield Clause(3, "", f"the high watermark {verb} {was:,} → {now:,}")
+    did_not_know = [b for b in first.brokers.values() if b.log.high_watermark < now]
+    if did_not_know and all(b.log.high_watermark == now for b in last.brokers.values()):
+        yield Clause(4, "", f"every live replica knows HW {now:,}")
+
+
+def _broker(number: int | None) -> str:
+    return f"broker {number}" if number else "the controller"
 
 
 def readers(broker: Broker) -> list[str]:

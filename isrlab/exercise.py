@@ -1,0 +1,253 @@
+"""Exercises that the machine marks: a reader's lines are played, and each goal is held against it.
+
+A file of `data/exercises` has sections, each begun by its name in brackets:
+
+    [ask]       what to do, in a sentence or two
+    [given]     lines of a scenario that are played before the reader's
+    [then]      lines that are played after them
+    [fleet]     instead of `given`: settings of a small fleet; the reader's lines are settings, too
+    [limits]    `commands 6`: at most so many; `only kill start`: no other command (or setting)
+    [goals]     `VERSION: GOAL`, a line each, GOAL being one of
+                    safe, lost, diverged, offline    the outcome, as `Outcome.word` says it
+                    lost m2 m3, kept m2              records that the last leader lacks, or has
+                    broken NAME, held NAME           a property of engine/safety.py
+                    prints TEXT, hides TEXT          of what the run and a last `status` print
+                    NAME <= 2 (or == or >=)          one of the numbers of `measures`
+    [hint]      as often as there are hints
+    [solution]  an answer that a test plays: it meets all goals
+
+All but `ask`, `goals`, `hint` and `solution` may be missing. The goals of a fleet are numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from isrlab.events import KINDS, exact
+from isrlab.events.schema import PRODUCE_FAILURES
+from isrlab.world import scenario, words
+from isrlab.world.script import Run, ScriptError
+
+LIBRARY = Path(__file__).resolve().parents[1] / "data" / "exercises"
+SECTIONS = "ask", "given", "then", "fleet", "limits", "goals", "hint", "solution"
+_AMOUNTS = {"<=": "at most", "==": "exactly", ">=": "at least"}
+
+
+class Exercise(NamedTuple):
+    name: str
+    sections: Mapping[str, str]
+    limits: Mapping[str, list[str]]
+    goals: list[tuple[str, str]]  # version, goal
+    hints: list[str]
+
+    @property
+    def task(self) -> str:
+        """What is asked, and what stands before the reader's lines, and after."""
+        parts = [self.sections["ask"]]
+        for head, name in (("Given:", "given"), ("Given:", "fleet"), ("Afterwards:", "then")):
+            if lines := self.sections[name].splitlines():
+                parts.append("\n".join([head, *(f"    {line}" for line in lines)]))
+        return "\n".join(parts)
+
+
+class Mark(NamedTuple):
+    """One goal or limit held against what happened."""
+
+    version: str  # empty of a limit
+    is_met: bool
+    text: str
+
+
+class Played:
+    """What became of an answer in one version: a run, or the numbers of a fleet."""
+
+    def __init__(self, exercise: Exercise, answer: str, version: str) -> None:
+        self._run: Run | None = None
+        if exercise.sections["fleet"]:
+            self.measures = _run_fleet(f"{exercise.sections['fleet']}\n{answer}", version)
+            return
+        self._run = _play(exercise, answer, version)
+        cluster = self._run.cluster
+        copies, least = len(cluster.replicas), cluster.settings.min_insync_replicas
+        span_ms = words.START_MS, cluster.now_ms
+        self.measures = measures(self._run.events(), copies, least, span_ms)
+
+    @property
+    def run(self) -> Run:
+        if self._run is None:
+            raise ValueError("the goals of a fleet are numbers")
+        return self._run
+
+    @cached_property
+    def printed(self) -> str:
+        """What the run printed, and a last `status`; of a fleet, its numbers."""
+        if self._run is None:
+            return "\n".join(f"  {name} {value:,.6g}" for name, value in self.measures.items())
+        return self.run.printed + "\n".join(words.status(self.run.cluster))
+
+
+def read(name: str) -> Exercise:
+    """An exercise of `data/exercises`. Raises ValueError, with the known names."""
+    known = sorted(path.stem for path in LIBRARY.glob("*.txt"))
+    if name not in known:
+        raise ValueError(f"no exercise {name!r}; known: {', '.join(known)}")
+    return parse(name, (LIBRARY / f"{name}.txt").read_text(encoding="utf-8"))
+
+
+def parse(name: str, text: str) -> Exercise:
+    """The exercise that a file's text is. Raises ValueError for an unknown section or goal."""
+    parts = re.findall(r"^\[(\w+)\]\n(.*?)(?=^\[|\Z)", text, re.MULTILINE | re.DOTALL)
+    if unknown := [head for head, _ in parts if head not in SECTIONS]:
+        raise ValueError(f"no section {unknown[0]!r}; known: {', '.join(SECTIONS)}")
+    sections = dict.fromkeys(SECTIONS, "") | {head: body.strip("\n") for head, body in parts}
+    pairs = [line.partition(":")[::2] for line in sections["goals"].splitlines()]
+    goals = [(version, goal.strip()) for version, goal in pairs]
+    for _, goal in goals:
+        _form_of(goal)
+    limits = {line.split()[0]: line.split()[1:] for line in sections["limits"].splitlines()}
+    hints = [body.strip("\n") for head, body in parts if head == "hint"]
+    return Exercise(name, sections, limits, goals, hints)
+
+
+def mark(exercise: Exercise, answer: str) -> tuple[list[Mark], dict[str, Played]]:
+    """Each limit and goal held against an answer; and what was played, by version.
+
+    Raises ValueError for an answer that cannot be played, with the line of the answer.
+    """
+    marks = list(_limits(exercise, answer))
+    played = {version: Played(exercise, answer, version) for version, _ in exercise.goals}
+    for version, goal in exercise.goals:
+        judge, values = _form_of(goal)
+        is_met, happened, asked = judge(played[version], *values)
+        end = "as asked" if is_met else f"but {asked}"
+        marks.append(Mark(version, is_met, f"{version}: {happened}, {end}"))
+    return marks, played
+
+
+def _limits(exercise: Exercise, answer: str) -> Iterator[Mark]:
+    commands = [words for line in answer.splitlines() if (words := line.split("#")[0].split())]
+    for most in map(int, exercise.limits.get("commands", ())):
+        yield Mark("", len(commands) <= most, f"{len(commands)} commands, at most {most}")
+    is_fleet = bool(exercise.sections["fleet"])
+    used = [word.partition("=")[0] for line in commands for word in line[: None if is_fleet else 1]]
+    only = exercise.limits.get("only", used)
+    for name in dict.fromkeys(name for name in used if name not in only):
+        yield Mark("", False, f"{name} is not to be used here, only {', '.join(only)}")
+
+
+def _play(exercise: Exercise, answer: str, version: str) -> Run:
+    """The reader's lines between those given. An empty line ends what a block should print."""
+    given, then = exercise.sections["given"], exercise.sections["then"]
+    try:
+        return scenario.play(f"{given}\n{answer}\n\n{then}", version=version)
+    except ScriptError as error:
+        own = error.line - given.count("\n") - 1
+        raise ValueError(str(error).replace(f"line {error.line}:", f"line {own}:", 1)) from None
+
+
+def _run_fleet(text: str, version: str) -> dict[str, float]:
+    from isrlab import fleet  # takes a second to import
+
+    given = " ".join(line.split("#")[0] for line in text.splitlines())
+    config = fleet.FleetConfig(version=version).with_(**fleet.settings(given))
+    copies, least = config.replication_factor, config.min_insync_replicas
+    return measures(fleet.simulate_local(config), copies, least, (0, config.duration_ms))
+
+
+def measures(
+    events: pa.Table, copies: int, least: int, span_ms: tuple[int, int]
+) -> dict[str, float]:
+    """The numbers that a goal can name: how often each kind of event happened; and
+
+    evictions (by a leader), refused and timed_out produces, p99_ms (of produces with acks=all, one
+    that timed out being slower than all), and the partition-minutes under_replicated_minutes,
+    under_min_isr_minutes and one_copy_minutes.
+    """
+    numbers: dict[str, float] = {**dict.fromkeys(KINDS, 0), **Counter(events["kind"].to_pylist())}
+    numbers["evictions"] = len(exact.evictions(events))
+    rows = zip(events["kind"].to_pylist(), events["detail"].to_pylist(), strict=True)
+    failures = [dict(detail)["error"] for kind, detail in rows if kind == "produce_error"]
+    for name, errors in PRODUCE_FAILURES.items():
+        numbers[name] = sum(error in errors for error in failures)
+    waits: list[tuple[float, float]] = sorted(wait[1:] for wait in exact.waits(events))
+    waits.append((math.inf, numbers["timed_out"]))
+    until = list(accumulate(count for _, count in waits))
+    reached = [
+        wait[0] for wait, count in zip(waits, until, strict=True) if count >= 0.99 * until[-1]
+    ]
+    numbers["p99_ms"] = reached[0] if until[-1] else 0
+    partitions = exact.isr_spans(events, span_ms[1], span_ms[0]).values()
+    sizes = [(len(each.isr), each.end_ms - each.start_ms) for spans in partitions for each in spans]
+    for name, limit in {"under_replicated": copies, "under_min_isr": least, "one_copy": 2}.items():
+        numbers[f"{name}_minutes"] = sum(ms for size, ms in sizes if size < limit) / 60_000
+    return numbers
+
+
+# The goals: each takes what was played and says (is it so, what is so, what should be)
+
+Judged = tuple[bool, str, str]
+
+
+def _outcome(played: Played, asked: str) -> Judged:
+    end = played.run.outcome.word
+    return end == asked, f"the end is {end}", f"should be {asked}"
+
+
+def _records(played: Played, asked: str, names: str) -> Judged:
+    cluster, should = played.run.cluster, f"{names} should be {asked}"
+    promised = cluster.observer.committed.keys() | cluster.observer.acknowledged.keys()
+    if strange := [name for name in names.split() if name not in promised]:
+        return False, f"{' '.join(strange)} was never promised", should
+    if cluster.leader is None:
+        return False, "nobody leads at the end", should
+    held = {record.id for record in cluster.leader.log.records}
+    other = [name for name in names.split() if (name in held) != (asked == "kept")]
+    opposite = "lost" if asked == "kept" else "kept"
+    happened = f"{' '.join(other)} is {opposite}" if other else f"{names} is {asked}"
+    return not other, happened, f"should be {asked}"
+
+
+def _property(played: Played, asked: str, name: str) -> Judged:
+    how = played.run.cluster.violations.get(name)
+    happened = f"{name} is broken ({how})" if how else f"{name} holds"
+    should = "be broken" if asked == "broken" else "hold"
+    return bool(how) == (asked == "broken"), happened, f"should {should}"
+
+
+def _prints(played: Played, asked: str, text: str) -> Judged:
+    is_there = " ".join(text.split()) in " ".join(played.printed.split())
+    happened = f"{'prints' if is_there else 'does not print'} “{text}”"
+    return is_there == (asked == "prints"), happened, f"should{' not' * (asked == 'hides')}"
+
+
+def _number(played: Played, name: str, sign: str, limit: str) -> Judged:
+    if name not in played.measures:
+        raise ValueError(f"no number {name!r}; known: {', '.join(played.measures)}")
+    number, wanted = played.measures[name], float(limit)
+    is_met = {"<=": number <= wanted, "==": number == wanted, ">=": number >= wanted}[sign]
+    return is_met, f"{name} is {number:,.6g}", f"should be {_AMOUNTS[sign]} {wanted:,.6g}"
+
+
+_FORMS: dict[str, Callable[..., Judged]] = {
+    r"(safe|lost|diverged|offline)": _outcome,
+    r"(lost|kept) (.+)": _records,
+    r"(broken|held) (\w+)": _property,
+    r"(prints|hides) (.+)": _prints,
+    r"(\w+) (<=|==|>=) ([\d.]+)": _number,
+}
+
+
+def _form_of(goal: str) -> tuple[Callable[..., Judged], tuple[str, ...]]:
+    for pattern, judge in _FORMS.items():
+        if match := re.fullmatch(pattern, goal):
+            return judge, match.groups()
+    raise ValueError(f"no goal {goal!r}; the forms: {', '.join(_FORMS)}")

@@ -1,0 +1,131 @@
+"""Exercises are marked by what really happens: their solutions pass, what is not one does not."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from isrlab import exercise, magic
+
+ROOT = Path(__file__).parent.parent
+NAMES = sorted(path.stem for path in exercise.LIBRARY.glob("*.txt"))
+NOTEBOOKS = [json.loads(p.read_text("utf-8")) for p in sorted((ROOT / "notebooks").glob("*.ipynb"))]
+CELLS = ["".join(cell["source"]) for notebook in NOTEBOOKS for cell in notebook["cells"]]
+STORED = [cell for cell in CELLS if cell.startswith("%%exercise")]
+
+GIVEN = """\
+[ask]
+Do it.
+[given]
+partition replicas=1,2
+produce 1 m1 acks=all
+stabilize
+"""
+FLEET = "[ask]\nDo it.\n[fleet]\npartitions=10 minutes=5 stall_every_s=60 stall_s=40\n"
+
+
+def failed(text: str, answer: str) -> list[str]:
+    marks, _ = exercise.mark(exercise.parse("trial", text), answer)
+    return [each.text for each in marks if not each.is_met]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_solution_meets_every_goal_and_doing_nothing_does_not(name):
+    asked = exercise.read(name)
+    assert asked.goals and asked.hints, "an exercise has goals and hints"
+    assert magic.answer(name, asked.sections["solution"]).endswith("Solved.")
+    assert "Not yet" in magic.answer(name, "# nothing")
+
+
+@pytest.mark.parametrize("cell", STORED, ids=lambda cell: cell.split("\n")[0])
+def test_a_stored_cell_is_not_the_solution(cell):
+    line, _, answer = cell.partition("\n")
+    assert "Not yet" in magic.answer(line.removeprefix("%%exercise"), answer)
+
+
+@pytest.mark.parametrize(
+    ("goals", "answer", "text"),
+    [
+        ("0.10.2: lost", "advance 1s", "0.10.2: the end is safe, but should be lost"),
+        ("0.11: lost m1", "advance 1s", "0.11: m1 is kept, but should be lost"),
+        ("0.10.2: kept m1", "kill 2\nhard_bounce controller\nstart 2\ndeliver controller>2\n"
+         "kill 1\nelect\nstabilize", "0.10.2: m1 is lost, but should be kept"),
+        ("0.11: kept m2", "advance 1s", "0.11: m2 was never promised, but m2 should be kept"),
+        ("0.11: kept m1", "kill 1\nkill 2", "0.11: nobody leads at the end, but m1 should be kept"),
+        ("2.5: broken logs_agree", "advance 1s", "2.5: logs_agree holds, but should be broken"),
+        ("2.5: prints m9 acknowledged", "advance 1s",
+         "2.5: does not print “m9 acknowledged”, but should"),
+        ("2.5: hides hw=1", "advance 1s", "2.5: prints “hw=1”, but should not"),
+        ("2.5: isr_shrink == 2", "cut 1 2\nproduce 1\nadvance 60s",
+         "2.5: isr_shrink is 1, but should be exactly 2"),
+        ("2.5: safe\n[limits]\ncommands 1", "advance 1s\nadvance 1s", "2 commands, at most 1"),
+        ("2.5: safe\n[limits]\nonly kill", "advance 1s",
+         "advance is not to be used here, only kill"),
+    ],
+)  # fmt: skip
+def test_a_wrong_answer_is_told_what_is_wrong(goals, answer, text):
+    assert failed(f"{GIVEN}[goals]\n{goals}\n", answer) == [text]
+
+
+def test_then_is_played_after_the_answer():
+    text = GIVEN + "[then]\nproduce 1 m2 acks=all\nstabilize\n[goals]\n2.5: kept m1 m2\n"
+    assert failed(text, "advance 1s") == []
+    assert failed(text, "advance 1s\n----\nanything") == []
+
+
+def test_a_fleet_is_run_here_and_its_numbers_are_goals():
+    text = f"{FLEET}[limits]\nonly replica_lag_time_max_ms\n[goals]\n2.5: evictions == 0\n"
+    (wrong,) = failed(text, "replica_lag_time_max_ms=10000")
+    assert re.fullmatch(r"2\.5: evictions is \d+, but should be exactly 0", wrong)
+    assert failed(text, "replica_lag_time_max_ms=60000  # longer than a stall") == []
+    assert failed(text, "replica_lag_time_max_ms=60000 minutes=4") == [
+        "minutes is not to be used here, only replica_lag_time_max_ms"
+    ]
+
+
+def test_produces_that_time_out_count_as_the_slowest():
+    script = "produce 1 a acks=all\nadvance 1s\ncut 1 2\nproduce 1 b acks=all\nadvance 60s"
+    goals = (
+        "[goals]\n2.5: timed_out == 1\n2.5: p99_ms >= 1000000\n2.5: under_replicated_minutes <= 1"
+    )
+    assert (
+        failed(
+            GIVEN.replace("replicas=1,2", "replicas=1,2 replica.lag.time.max.ms=40000") + goals,
+            script,
+        )
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "cell", "words"),
+    [
+        ("nothing", "kill 1", ("'nothing'", "lose_m2")),
+        ("", "kill 1", ("no exercise ''", "lose_m2")),
+        ("lose_m2 twice", "kill 1", ("'twice'", "NAME, --hint, --solution")),
+        ("lose_m2 --hint", None, ("expected one argument",)),
+        ("lose_m2 --hint 9", None, ("no hint 9", "there are 3")),
+        ("lose_m2", "advance 1s\nfrobnicate", ("line 2: frobnicate", "known:")),
+        ("lose_m2", "'", ("line 1: '", "quotation")),
+    ],
+)
+def test_what_cannot_be_played_is_an_error_in_words(line, cell, words):
+    with pytest.raises(ValueError) as caught:
+        magic.answer(line, cell)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_help_comes_when_it_is_asked_for():
+    assert "at most six" in magic.answer("lose_m2")
+    assert "truncates" in magic.answer("lose_m2 --hint 1")
+    assert magic.answer("lose_m2 --solution").startswith("kill 1")
+
+
+@pytest.mark.parametrize("text", ["[tasks]\nDo it.\n", "[goals]\n2.5: fine\n"])
+def test_a_file_with_a_mistake_says_so(text):
+    with pytest.raises(ValueError, match=r"known:|no goal 'fine'"):
+        exercise.parse("trial", text)

@@ -36,7 +36,7 @@ def table(columns, *rows):
 @pytest.mark.parametrize(
     ("controls", "moves"),
     [
-        (lambda: isr_churn.burst_controls(isr_churn.SMALL), {0: 5_000}),
+        (lambda: isr_churn.burst_controls(isr_churn.SMALL), {0: 10_000}),
         (lambda: eras.era_controls(eras.SMALL.with_(minutes=3)), {1: 60}),
         (fetchers.fetcher_controls, {0: 3}),
         (trouble.trouble_controls, {0: "follower", 1: 90}),

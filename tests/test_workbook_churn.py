@@ -309,17 +309,24 @@ def test_two_runs_are_compared_metric_by_metric():
     metrics = table(
         "metric was now change",
         ("fell", 4.0, 1.0, -3.0), ("new", 0.0, 2.0, 2.0), ("same", 1.0, 1.0, 0.0),
-        ("unknown", None, 1.0, None),
+        ("unknown", None, 1.0, None), ("RemoteTimeMs99thPercentile", 5.0, 2_048.0, 2_043.0),
     )  # fmt: skip
-    expected = "1 metric fell, 1 rose, 1 stayed the same"
-    assert title(what_changed.plot_changes(metrics)) == expected
+    ax = what_changed.plot_changes(metrics)
+    worse = "Worse: new, RemoteTimeMs99thPercentile"
+    assert title(ax) == f"1 metric better, 2 worse, 1 the same {worse}"
+    assert [bar.get_width() for bar in ax.patches if bar.get_width()] == [
+        -75, 100, pytest.approx(100 * 2_043 / 2_048),
+    ]  # fmt: skip
     assert what_changed.changes_finding(metrics) == (
-        "Changed: fell 4 to 1 (-75 %), new 0 to 2 (new). The same: same."
+        "Worse: new 0 to 2, RemoteTimeMs99thPercentile 5 to up to 2,304. Better: fell 4 to 1. "
+        "1 metric the same."
     )
-    assert "<td>-3</td><td>-75 %</td>" in what_changed.changes_table(metrics).data
+    page = what_changed.changes_table(metrics).data
+    assert "<td>4</td><td>1</td><td>-75 %</td><td>better</td>" in page
+    assert "<td>unknown</td><td>1</td><td></td><td></td>" in page
     hours = {"stalled_ms": [60_000, 120_000], "under_replicated_ms": 0, "at_risk_ms": 0}
     risk = pd.DataFrame({"run": ["was", "now"], **hours})
-    assert what_changed.hidden_finding(risk).endswith("stood still: 1 to 2 min.")
+    assert what_changed.hidden_finding(risk).endswith("follower: 1 to 2 partition-minutes.")
     assert "<td>1.0</td><td>2.0</td>" in what_changed.hidden_table(risk).data
 
 

@@ -6,6 +6,8 @@ The kafka_* files are Kafka's own tests. Broker 1 leads, 2 and 3 follow (or brok
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from cases.follower_bench import FollowerBench
 from cases.leader_bench import T0, LeaderBench, log_of
@@ -216,8 +218,9 @@ def test_constant_churn_is_announced_every_minute(column: str) -> None:
     assert told == [62_500, 125_000]
 
 
-@pytest.mark.parametrize("column", "IJKLMNO")
-@pytest.mark.parametrize("epoch", [5, 6], ids=["same epoch", "new epoch"])
+@pytest.mark.parametrize(
+    ("column", "epoch"), [*product("IJKLMNO", [5]), *product("KLMNO", [6])]
+)  # in 2.7 and 2.8 an order of a new epoch does: "never-sent" in cases/isr.txt
 def test_order_does_not_free_the_slot(column: str, epoch: int) -> None:
     """One request is on its way, whatever the leader believes; the next follows its answer."""
     bench = LeaderBench(column, leo=3, isr=(1,))

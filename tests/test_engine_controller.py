@@ -10,6 +10,7 @@ from cases.table import Case, in_every_column, play
 
 from isrlab.engine import controller as machine
 from isrlab.engine import messages as m
+from isrlab.engine.frozen import replace
 from isrlab.engine.model import NO_LEADER, Settings
 from isrlab.engine.partition import Controller, PartitionState
 from isrlab.engine.versions import PRESETS, KafkaVersion
@@ -39,7 +40,8 @@ class ControllerBench:
 
     def tell(self, kind: str, *fields: object) -> None:
         self.after, _ = machine.step(self.before, getattr(m, kind)(*fields), 0)
-        has_changed = (self.after.leader, self.after.isr) != (self.before.leader, self.before.isr)
+        before, after = self.before.state, self.after.state
+        has_changed = replace(after, partition_epoch=before.partition_epoch) != before
         assert (self.after.partition_epoch > self.before.partition_epoch) is has_changed
 
     def see(self, name: str) -> object:

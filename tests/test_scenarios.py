@@ -86,7 +86,8 @@ def test_captions_of_scripts_that_store_nothing() -> None:
          "2,3; the high watermark falls 2 → 1."),
         ("loss_three_replicas", "0.10.2", 3, "Broker 1 starts; broker 2 starts, truncates m2; "
          "broker 1 halts: log truncation is not allowed; the ISR is now 3,2."),
-        ("three_replicas", "2.5", 1, "Nothing changes."),
+        ("three_replicas", "2.5", 1, "The fetcher of broker 103 pauses; the fetcher of broker 102 "
+         "pauses; records m6 m7 are acknowledged."),
         ("three_replicas", "2.5", 3, "Record m8 is refused (REQUEST_TIMED_OUT); the ISR is now "
          "101,102; the high watermark goes 5 → 8."),
     ],

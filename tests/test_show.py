@@ -139,8 +139,7 @@ def test_messages_of_a_run_are_drawn_in_order_and_rounds_of_nothing_are_left_out
 
 def test_a_box_for_each_record_and_lines_where_logs_end():
     run = play("three_replicas")
-    frame = run.frames[run.blocks[0].frames[1] - 1]
-    ax = replicas.plot_replicas(frame)
+    ax = replicas.plot_replicas(run.at("m6 and m7"))
     hatched = [p for p in ax.patches if p.get_hatch()]
     assert (len(ax.patches), len(hatched)) == (7 + 6 + 5, 2 + 1)
     words = [text.get_text() for text in ax.texts]

@@ -280,8 +280,8 @@ def test_the_picture_of_the_sliders_counts_as_the_questions_do():
 
 @pytest.mark.parametrize(
     ("limit_s", "text"),
-    [(10, "producers wait 11 s, then the follower is out for 9 s"),
-     (30, "producers wait 20 s; nobody is evicted")],
+    [(10, "nothing is committed for 11 s, then the follower is out for 9 s"),
+     (30, "nothing is committed for 20 s; nobody is evicted")],
 )  # fmt: skip
 def test_a_stall_is_sat_out_or_ends_in_an_eviction(limit_s, text):
     config = limits.PAIR.with_(replica_lag_time_max_ms=1000 * limit_s)
@@ -291,18 +291,37 @@ def test_a_stall_is_sat_out_or_ends_in_an_eviction(limit_s, text):
 
 def test_limits_are_weighed_in_the_titles():
     means = {"false_evictions": (50, 0.5), "right_evictions": (2, 2), "stalled_minutes": (3, 9),
-             "under_replicated_minutes": (7, 1), "at_risk_minutes": (10, 10)}  # fmt: skip
+             "under_replicated_minutes": (7, 1), "at_risk_minutes": (10, 10),
+             "timeouts": (0, 4)}  # fmt: skip
     rows = [
         (limit_s, metric, value, value, value, 5)
         for metric, values in means.items()
         for limit_s, value in zip((10.0, 30.0), values, strict=True)
     ]
     bands = table("lag_limit_s metric mean low high seeds", *rows)
-    trade_off = "From 10 s to 30 s: 50 → 0.5 false evictions an hour, 3 → 9 min of waiting"
-    assert title(limits.plot_trade_off(bands)) == trade_off
     assert title(limits.plot_false_evictions(bands)).startswith("From 30 s on, less than one")
-    assert title(limits.plot_time_at_risk(bands)).startswith("The same time at risk")
-    assert "at 30 s 0.5 (0.5 to 0.5) false" in limits.lag_limit_finding(bands)
+    ax = limits.plot_time_at_risk(bands, "3.7")
+    assert title(ax) == (
+        "Limit 10 → 30 s: acknowledged with a copy fewer 7 → 1 min (acks=all), 10 → 10 min "
+        "(acks=1); nothing committed 3 → 9 min"
+    )
+    assert "session timeout, 9 s" in " ".join(text.get_text() for text in ax.texts)
+    assert limits.lag_limit_finding(bands) == (
+        "Per hour, limit 10 → 30 s: 50 → 0 false evictions, 3 → 9 min in which nothing is "
+        "committed, 7 → 1 (acks=all) and 10 → 10 min (acks=1) acknowledged with a copy fewer."
+    )
+    assert "<th>held for more than 30 s</th>" in limits.costs_table(bands).data
+
+
+@pytest.mark.parametrize(
+    ("version", "session_s"), [("2.4", 6), ("2.8", 18), ("3.3", 9), ("3.7", 9), ("4.3", 9)]
+)
+def test_the_lag_limit_decides_about_a_fetcher_and_the_session_about_a_process(version, session_s):
+    ax = limits.plot_removals(version, [2, 30])
+    expected = f"in the ISR for 45 s, a stopped process for {session_s} s"
+    assert title(ax) == f"With a limit of 30 s a stopped fetcher stays {expected}"
+    fetcher, process = (line.get_ydata().tolist() for line in ax.get_lines()[:2])
+    assert fetcher[0] == process[0] == 3, "one and a half limits are shorter than any session"
 
 
 def test_two_runs_are_compared_metric_by_metric():

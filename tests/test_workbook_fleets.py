@@ -37,9 +37,9 @@ def table(columns, *rows):
     ("controls", "moves"),
     [
         (lambda: isr_churn.burst_controls(isr_churn.SMALL), {0: 10_000}),
-        (lambda: eras.era_controls(eras.SMALL.with_(minutes=3)), {1: 60}),
+        (lambda: eras.era_controls(eras.SMALL.with_(minutes=3)), {1: 40}),
         (fetchers.fetcher_controls, {0: 3}),
-        (trouble.trouble_controls, {0: "follower", 1: 90}),
+        (trouble.trouble_controls, {0: "follower", 1: 60}),
         (rolling.restart_controls, {1: 0.3, 2: 1.25}),
         (lambda: acks.wait_controls(acks.SMALL.with_(minutes=1)), {0: 50, 1: 0}),
     ],
@@ -101,8 +101,12 @@ def test_a_ladder_counts_what_each_step_ends_and_brings():
     ax = eras.plot_ladder(steps)
     assert title_of(ax) == "1 of 2 steps change who leaves the ISR; 0.9.0 ends most evictions (1)"
     assert sorted(bar.get_width() for bar in ax.patches if bar.get_width()) == [-1, 1]
-    finding = eras.finding(steps, steps)
-    assert "0.9.0 ends 1 (1 messages) and brings 1 (1 early); 1 of 2 steps change nobody" in finding
+    assert eras.finding(steps, steps) == (
+        "With a limit of 10 s everywhere, 1 of 2 steps change who is evicted: 0.9.0 −1 +1. "
+        "With each release's own limit 0.9.0 (10 s, before it 10 s) ends most: 1."
+    )
+    shown = eras.first_changes(diffs, "0.9.0").data
+    assert "<td>1.0</td><td></td>" in shown and "<td></td><td>8.0</td>" in shown
 
 
 def test_a_partition_is_drawn_once_for_generations_in_which_the_same_happens():
@@ -157,14 +161,29 @@ def test_grid_costs_and_symptoms_count_neighbours_apart():
     out = pd.DataFrame({**left, "under_replicated_ms": [120_000, 60_000, 30_000]})
     ax = fetchers.plot_grid(evictions, runs)
     assert title_of(ax) == "Neighbours evicted, by number of threads: 1, 0"
-    assert [text.get_text() for text in ax.texts if text.get_text()] == ["1×", "1×", "1×"]
+    assert [text.get_text() for text in ax.texts if text.get_text()] == []
+    twice = fetchers.plot_grid(pd.concat([evictions, evictions]), runs)
+    assert [text.get_text() for text in twice.texts if text.get_text()] == ["2×", "2×", "2×"]
     costs = fetchers.costs(evictions, out, runs)  # of five minutes, for an hour
     assert costs["neighbour_evictions"].tolist() == [12, 0]
     assert costs["hot_minutes"].tolist() == [24, 6]
-    assert title_of(fetchers.plot_costs({"own": costs})) == "Fewest to most threads: own 12 → 0"
-    assert fetchers.symptoms(evictions, runs).loc[("n1", "other"), "lag_records"] == 4
-    text = "1 to 2 threads take neighbours' evictions from 12 to 0"
-    assert text in fetchers.finding({"own": costs})
+    assert title_of(fetchers.plot_costs({"own": costs})) == "1 → 2 threads: own 12 → 0"
+    symptoms = fetchers.symptoms(evictions, {"one": runs[0], "two": runs[1]})
+    assert symptoms.loc[("one", "other"), "lag_records"] == 4
+    text = "Evictions per hour with 1 → 2 threads, own: neighbours 12 → 0, hot 12 → 12."
+    assert fetchers.finding({"own": costs}) == text
+
+
+def test_a_larger_response_helps_where_latency_is_the_limit_only():
+    """One fetch in flight: a response takes a round trip and its own bytes."""
+    alone = fetchers.heated(fetchers.SMALL.with_(partitions=3, minutes=2), 1.1)
+    ax = fetchers.plot_rates(alone, (2, 100), (1, 10))
+    measured = [line.get_ydata() for line in ax.get_lines()[::2]]
+    for delay_ms, rates in zip((2, 100), measured, strict=True):
+        seconds = [2 * delay_ms / 1000 + mb * fetchers.MB / 10_000_000 for mb in (1, 10)]
+        formula = [mb * fetchers.MB / 1e6 / s for mb, s in zip((1, 10), seconds, strict=True)]
+        assert rates == pytest.approx(formula, rel=0.03)
+    assert measured[0][1] / measured[0][0] < 1.05 < 2 < measured[1][1] / measured[1][0]
 
 
 # 17: slow leader or slow follower
@@ -223,9 +242,8 @@ def test_what_a_trouble_costs_in_one_sentence():
     rows = table(names, ("slow leader limit=30s", 30.0, 4, 20.0, 1.5, 66.0, 140.0))
     counts = table("right unclear wrong", (7, 2, 1))
     assert trouble.finding({"slow leader": rows}, 30.0, counts) == (
-        "For each trouble, limit 30 s, slow leader: 20.0 evictions, 1.5 partition-minutes under "
-        "min ISR, 66 produces refused, 140 timed out; 7 of 10 incidents blamed on the right "
-        "broker in the right role, 1 on a wrong one."
+        "Produces that fail in each trouble, limit 30 s, slow leader: 66 refused, 140 timed out. "
+        "The right broker and role blamed in 7 of 10 incidents, a wrong one in 1."
     )
 
 
@@ -371,7 +389,7 @@ def test_a_produce_is_drawn_with_the_messages_it_waits_for(seen):
 
 def test_lag_is_rate_times_wait():
     config = acks.PAIR.with_(brokers=3, replication_factor=3, minutes=0.2, batch_every_ms=10)
-    rows = acks.high_watermark_lag([config.with_(fetch_latency_ms=ms) for ms in (2, 50)])
+    rows = acks.lag_rows([config.with_(fetch_latency_ms=ms) for ms in (2, 50)])
     assert rows["lag_records"].tolist() == pytest.approx(rows["rate_x_wait"].tolist(), rel=0.03)
     assert rows["lag_records"][1] > 10 * rows["lag_records"][0]
 
@@ -409,8 +427,19 @@ def test_the_summary_says_what_each_promise_costs():
     assert summary["timed out/h"].tolist() == [0.0, 0.0, 0.0, 14.0]
     assert summary["p999_ms"].tolist() == [0.0, 9_000.0, 9_000.0, 9_000.0]
     finding = acks.finding(summary)
-    assert "and 1 in 1,000 9 s; min ISR 1 accepts one copy for 3.0" in finding
-    assert finding.endswith("min ISR 2 refuses 8 tries instead, min ISR 3 0.")
+    assert "and 1 in 1,000 9 s. Min ISR 1 accepts one copy for 3.0" in finding
+    assert finding.endswith("min ISR 2 refuses 8 attempts instead, min ISR 3 0.")
+
+
+def test_produces_that_timed_out_count_as_waits_of_at_least_the_timeout():
+    config = fleet.FleetConfig(version="4.1", replica_lag_time_max_ms=30_000)
+    rows = table("run latency_ms count", (config.run, 5, 997))
+    late = table("run error produces", (config.run, "REQUEST_TIMED_OUT", 3))
+    ax = acks.plot_limits(rows, late, [config])
+    assert title_of(ax) == "1 in 1,000 waits at least: limit 30 s: 30 s"
+    assert ax.get_lines()[0].get_ydata().tolist() == pytest.approx([100, 0.3])
+    none = late.assign(error="NOT_ENOUGH_REPLICAS")
+    assert title_of(acks.plot_limits(rows, none, [config])).endswith("limit 30 s: 5 ms")
 
 
 def test_settings_are_put_before_a_table_in_the_order_of_the_fleets():

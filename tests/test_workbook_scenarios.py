@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from isrlab.closeups import batching
 from isrlab.engine.choices import HighWatermarkSet
 from isrlab.engine.versions import PRESETS, KafkaVersion
-from isrlab.show import bands, controls, offsets
-from isrlab.workbook import in_or_out_of_sync as in_or_out
+from isrlab.show import bands, controls, membership, offsets
 from isrlab.workbook import last_replica_standing as standing
+from isrlab.workbook import leaving_the_isr as leaving
 from isrlab.workbook import telling_the_cluster as telling
 from isrlab.workbook import the_ladder as ladder
 from isrlab.world import scenario
@@ -43,13 +43,13 @@ def title_of(drawn):
 # What each picture says
 
 TITLES = {
-    "Leaves the ISR: 0.9.0": lambda: in_or_out.plot_clocks({"0.9.0": play("steady_producer")}),
+    "Leaves the ISR: 0.9.0": lambda: leaving.plot_clocks({"0.9.0": play("steady_producer")}),
     "19 ISR changes in 3.7, 1 in 3.6":
-        lambda: in_or_out.plot_bands({v: play("flapping", v) for v in ("3.7", "3.6")}),
+        lambda: membership.plot_membership({v: play("flapping", v) for v in ("3.7", "3.6")}),
     "Out of the ISR for 616.0 s in 2.0, for 26.0 s in 2.1":
-        lambda: in_or_out.plot_bands({v: play("idle_topic", v) for v in ("2.0", "2.1")}),
+        lambda: membership.plot_membership({v: play("idle_topic", v) for v in ("2.0", "2.1")}),
     "The same stall: gone after 12.6 s on average in 2.4, after 37.5 s in 2.5":
-        lambda: in_or_out.plot_evictions({"2.4": [10_100, 15_000], "2.5": [30_100, 45_000]}),
+        lambda: leaving.plot_evictions({"2.4": [10_100, 15_000], "2.5": [30_100, 45_000]}),
     "1 ISR change: every broker knows after 7.51 s": lambda: telling.plot_sequence(change()),
     "1 ISR change: 1 not told to all by the end": lambda: telling.plot_sequence(change("0.8.2")),
     "1 ISR change: every broker knows after 7.51 s (metadata out of date 24% of the time)":
@@ -75,7 +75,7 @@ def test_a_picture_says_what_it_shows(title):
 @pytest.mark.parametrize(
     ("make", "value"),
     [
-        (lambda: in_or_out.hang_slider("2.4", 3), 4),
+        (lambda: leaving.hang_slider("2.4", 3), 4),
         (lambda: telling.version_choice(("2.5", "3.7"), scenario.read(CHANGE), "2.5"), "3.7"),
     ],
 )
@@ -87,7 +87,7 @@ def test_a_control_draws_anew(make, value):
     assert bytes(picture.value) != before
 
 
-# 08: in or out of sync
+# 02, 03: leaving and joining
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_control_draws_anew(make, value):
     [("0.8.2", 10, 20), ("0.9.0", 10, 20), ("0.10.2", 10, 15), ("2.4", 10, 15), ("2.5", 30, 45)],
 )
 def test_a_stalled_follower_leaves_within_the_range_and_reaches_its_upper_end(version, least, most):
-    times = in_or_out.eviction_times(version, 20)
+    times = leaving.eviction_times(version, 20)
     assert least * 1000 < min(times) <= max(times) == most * 1000
     assert max(times) - min(times) > 0.9 * (most - least) * 1000
 
@@ -113,7 +113,7 @@ def test_a_stalled_follower_leaves_within_the_range_and_reaches_its_upper_end(ve
     ],
 )
 def test_how_often_the_isr_changes(name, version, changes):
-    assert in_or_out.changes(play(name, version)) == changes
+    assert membership.changes(play(name, version)) == changes
 
 
 def test_an_idle_follower_at_the_log_end_stays_from_2_1_on():
@@ -124,11 +124,11 @@ def test_an_idle_follower_at_the_log_end_stays_from_2_1_on():
 
 def test_without_the_wait_for_fresh_clocks_a_returning_replica_stays_outside():
     rule_off = KafkaVersion.of("0.10.2").with_(high_watermark_set=HighWatermarkSet.ISR)
-    assert in_or_out.time_out_ms(play("catching_up")) < 11_000
-    assert in_or_out.time_out_ms(play("catching_up", rule_off)) > 35_000
+    assert membership.time_out_ms(play("catching_up")) < 11_000
+    assert membership.time_out_ms(play("catching_up", rule_off)) > 35_000
 
 
-# 09: telling the cluster
+# 04: telling the cluster
 
 
 def test_a_quiet_change_is_known_after_5_to_7_5_seconds_from_0_9_to_2_6():
@@ -170,12 +170,18 @@ def test_2_7_to_3_0_wait_in_vain_and_the_stuck_loop_ends_with_repeated_orders():
     assert errors == {"2.6": None, "2.7": "REQUEST_TIMED_OUT", "3.1": None}
 
 
-@pytest.mark.parametrize("version", ["2.7", "3.0", "3.7", "4.1"])
-def test_every_error_has_a_reaction(version):
+WAITS, REVERTS = "keeps the larger set, and waits to be told more", "takes its request back"
+
+
+@pytest.mark.parametrize(
+    ("version", "retriable"),
+    [("2.7", WAITS), ("3.0", WAITS), ("3.1", REVERTS), ("3.7", "asks again at once")],
+)
+def test_every_error_has_a_reaction(version, retriable):
     reactions = telling.reactions(version)
-    assert reactions["INELIGIBLE_REPLICA"] == "takes its request back"
-    assert reactions["FENCED_LEADER_EPOCH"].startswith("keeps the larger set")
-    assert reactions["UNKNOWN_SERVER_ERROR"] == "asks again at once"
+    assert reactions["OPERATION_NOT_ATTEMPTED"] == REVERTS
+    assert reactions["FENCED_LEADER_EPOCH"] == WAITS
+    assert reactions["UNKNOWN_SERVER_ERROR"] == retriable
 
 
 def test_a_leader_that_writes_itself_has_nothing_in_flight():

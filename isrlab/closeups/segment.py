@@ -2,16 +2,17 @@
 
 Theory of operation. A log is a row of segments, each named by its base offset. A segment's file is
 batches one after the other; its index knows the byte position of only a few of them, one for every
-`index.interval.bytes` written. A read finds the greatest index entry up to the offset it wants,
-scans forward from there to the batch that contains it, and takes bytes up to the smallest of three
-limits: the size asked for, the end of the segment, the reader's bound. `locate` says how an offset
-is found. Sizes and positions are bytes, offsets are 0-based, bounds are exclusive.
+`index.interval.bytes` written. A read finds the greatest index entry up to the offset it wants by
+a binary search (`search`), scans forward from there to the batch that contains it (`locate`), and
+takes bytes up to the smallest of three limits: the size asked for, the end of the segment, the
+reader's bound. Sizes and positions are bytes, offsets are 0-based, bounds are exclusive.
 
 Left out: the time and transaction indexes, rolling by time, compaction, retention, throttling,
 reading from a follower (KIP-392).
 
-Source: LogSegment and OffsetIndex, 0.8.2.2, 0.10.2.2, 2.0.1 (Scala), 3.7.1 (Java); Log.scala
-2.3.1:1233; LocalLog.scala 3.7.1:355-407; UnifiedLog.scala 3.7.1:1234-1245.
+Source: LogSegment and OffsetIndex, 0.8.2.2, 0.10.2.2, 2.0.1 (Scala), 3.7.1 (Java); for 3.9.1,
+4.0.1 and 4.1.0 the published class LogSegment; AbstractIndex 2.1.1:108-400; Log.scala 2.3.1:1233;
+LocalLog.scala 3.7.1:355-407; UnifiedLog.scala 3.7.1:1234-1245.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from typing import NamedTuple
 from isrlab.engine import versions
 
 MOST_RELATIVE_OFFSET = 2**31 - 1  # an index entry keeps offset - base offset in 4 bytes
-MOST_INDEX_ENTRIES = 10 * 1024 * 1024 // 8  # segment.index.bytes, 8 bytes an entry
+INDEX_ENTRY_BYTES = 8
+MOST_INDEX_ENTRIES = 10 * 1024 * 1024 // INDEX_ENTRY_BYTES  # segment.index.bytes
+WARM_ENTRIES = 8192 // INDEX_ENTRY_BYTES  # the end of the index, which is searched first (2.1)
 
 
 class Reader(IntEnum):
@@ -47,12 +50,16 @@ class ReadRules:
     refuses_start_beyond_bound: bool = False  # up to 0.9; since then it reads nothing
     has_min_one_message: bool = True  # 0.10.1: a first batch of any size is read (KIP-74)
     has_read_committed: bool = True  # 0.11 (KIP-98)
+    searches_warm_section: bool = True  # 2.1 (KAFKA-6432)
+    indexes_each_batch: bool = False  # of a write, from 3.9.1, 4.0.1 and 4.1 on (KAFKA-806)
 
     @classmethod
     def of(cls, release: str) -> ReadRules:
         """The rules of a release ("0.10.1", "3.7"). Raises ValueError for what is no release."""
         at = versions.release(release)
-        return cls(at >= (2, 0), at >= (2, 4), at < (0, 10), at >= (0, 10, 1), at >= (0, 11))
+        bounds = at >= (2, 4), at < (0, 10), at >= (0, 10, 1), at >= (0, 11)
+        each = (3, 9, 1) <= at < (4, 0) or at >= (4, 0, 1)
+        return cls(at >= (2, 0), *bounds, at >= (2, 1), each)
 
     @property
     def readers(self) -> tuple[Reader, ...]:
@@ -72,6 +79,14 @@ class IndexEntry(NamedTuple):
 
     offset: int
     position: int
+
+
+class Probe(NamedTuple):
+    """One look at the index: which slot, and between which slots the answer still is after it."""
+
+    slot: int
+    low: int  # -1: before the first entry
+    high: int
 
 
 class Lookup(NamedTuple):
@@ -99,7 +114,7 @@ class LogSegment:
 
     base_offset: int
     index_interval_bytes: int = 4096
-    indexes_last_offset: bool = True
+    rules: ReadRules = ReadRules()
     max_index_entries: int = MOST_INDEX_ENTRIES
     batches: tuple[Batch, ...] = ()
     positions: tuple[int, ...] = ()
@@ -117,10 +132,11 @@ class LogSegment:
     def append(self, *batches: Batch) -> LogSegment:
         """The segment with one more write, of one batch (a leader) or several (a follower).
 
-        A write gets at most one index entry, whatever it holds: a follower's index is sparser.
+        Each batch of a write, or in older releases only the write as a whole, gets an entry if more
+        than the interval has been written since the last one: there a follower's index is sparser.
         Raises ValueError for offsets that do not grow, or overflow the 4 bytes of an index entry,
         and if the index is full.
-        Source: LogSegment.append 0.10.2.2:101-125, 2.0.1:124-150, 3.7.1 (Java):245-275.
+        Source: LogSegment.append 0.10.2.2:101-125, 2.0.1:124-150, 3.7.1 (Java):245-275; 4.1.0.
         """
         last = batches[-1].last_offset
         if not 0 <= last - self.base_offset <= MOST_RELATIVE_OFFSET:
@@ -128,23 +144,50 @@ class LogSegment:
         if batches[0].base_offset < self.next_offset:
             raise ValueError(f"offset {batches[0].base_offset} was written before")
         index, since = self.index, self.unindexed_bytes
-        if since > self.index_interval_bytes:
-            if len(index) == self.max_index_entries:
-                raise ValueError(f"the index is full ({len(index)} entries)")
-            index, since = (*index, self._entry(self.size_bytes, *batches)), 0
-        *starts, end = accumulate((b.size_bytes for b in batches), initial=self.size_bytes)
-        since += end - self.size_bytes
+        *starts, _ = accumulate((b.size_bytes for b in batches), initial=self.size_bytes)
+        each = self.rules.indexes_each_batch
+        for place, part in enumerate((b,) for b in batches) if each else ((0, batches),):
+            if since > self.index_interval_bytes:
+                if len(index) == self.max_index_entries:
+                    raise ValueError(f"the index is full ({len(index)} entries)")
+                index, since = (*index, self._entry(starts[place], *part)), 0
+            since += sum(batch.size_bytes for batch in part)
         written = replace(self, batches=self.batches + batches, unindexed_bytes=since)
         return replace(written, index=index, positions=(*self.positions, *starts))
 
     def _entry(self, position: int, *batches: Batch) -> IndexEntry:
         first, last = batches[0].base_offset, batches[-1].last_offset
-        return IndexEntry(last if self.indexes_last_offset else first, position)
+        return IndexEntry(last if self.rules.indexes_last_offset else first, position)
+
+    def search(self, target: int) -> list[Probe]:
+        """The binary search for the greatest entry up to `target`, one look at the index each.
+
+        From 2.1 on it begins where the last `WARM_ENTRIES` do, and stays among them if it can.
+        Source: indexSlotRangeFor, AbstractIndex 2.0.1:309-334, 2.1.1:356-400.
+        """
+        index, low, high, probes = self.index, -1, len(self.index) - 1, list[Probe]()
+        if not index:
+            return probes
+        if self.rules.searches_warm_section:
+            warm = max(0, high - WARM_ENTRIES)
+            low, high = (warm, high) if index[warm].offset < target else (low, warm)
+            probes.append(Probe(warm, low, high))
+        if low < 0:
+            low, high = (-1, -1) if index[0].offset > target else (0, high)
+            probes.append(Probe(0, low, high))
+        while low < high:
+            middle = (low + high + 1) // 2
+            offset = index[middle].offset
+            low = middle if offset <= target else low
+            high = high if offset < target else middle - (offset > target)
+            probes.append(Probe(middle, low, high))
+        return probes
 
     def lookup(self, target: int) -> IndexEntry:
         """The greatest index entry up to `target`; the start of the file if there is none."""
-        behind = bisect.bisect_right(self.index, target, key=lambda entry: entry.offset)
-        return self.index[behind - 1] if behind else IndexEntry(self.base_offset, 0)
+        probes = self.search(target)
+        is_above = not probes or probes[-1].low < 0
+        return IndexEntry(self.base_offset, 0) if is_above else self.index[probes[-1].low]
 
     def locate(self, offset: int) -> Lookup | None:
         """The first batch that ends at or behind `offset`, if any: index entry, then scan.
@@ -218,7 +261,7 @@ class SegmentedLog:
         cls, release: str = "3.7", index_interval_bytes: int = 4096, segment_bytes: int = 1024**3
     ) -> SegmentedLog:
         rules = ReadRules.of(release)
-        first = LogSegment(0, index_interval_bytes, rules.indexes_last_offset)
+        first = LogSegment(0, index_interval_bytes, rules)
         return cls((first,), rules, segment_bytes)
 
     @property
@@ -249,7 +292,7 @@ class SegmentedLog:
         is_large = active.size_bytes + sum(b.size_bytes for b in batches) > self.segment_bytes
         is_full = len(active.index) == active.max_index_entries
         if active.batches and (is_far or is_large or is_full):
-            options = active.index_interval_bytes, active.indexes_last_offset
+            options = active.index_interval_bytes, active.rules
             older.append(active)
             active = LogSegment(batches[0].base_offset, *options, active.max_index_entries)
         return replace(self, segments=(*older, active.append(*batches)))

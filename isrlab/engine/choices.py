@@ -91,6 +91,14 @@ class IsrWrite(Form):
     ALTER_PARTITION = 3, "AlterIsr becomes AlterPartition (KIP-704)"
 
 
+class AfterIsrError(Form):
+    """What a leader does when its ISR change has failed with an error that is not final."""
+
+    WAITS = 0, "an ISR change that failed is never sent again"
+    REVERTS = 1, "an ISR change that failed is taken back (KAFKA-13254)"
+    RESENDS = 2, "an ISR change that failed is sent again (KAFKA-14010)"
+
+
 class Truncation(Form):
     """How a follower finds the offset it shares with a new leader."""
 

@@ -6,8 +6,7 @@ for longer. Later the controller decides, and until its answer the leader counts
 of both sets (`maximal_isr`): either may turn out to be the truth. The leader never removes
 itself, and no setting of min.insync.replicas stops a shrink.
 
-Left out: several partitions in one request (`closeups/batching.py` models that queue by itself);
-and that in 2.7 and 2.8 an order freed the slot, after which the next change was never sent.
+Left out: several partitions in one request (`closeups/batching.py` models that queue by itself).
 
 Source: maybeShrinkIsr, maybeExpandIsr, submitAlterPartition (Partition.scala),
 AlterPartitionManager.
@@ -17,7 +16,7 @@ from __future__ import annotations
 
 from isrlab.engine import messages as m
 from isrlab.engine import rules
-from isrlab.engine.choices import AfterShrink, IsrWrite
+from isrlab.engine.choices import AfterIsrError, AfterShrink, IsrWrite
 from isrlab.engine.frozen import replace
 from isrlab.engine.high_watermark import Step, is_eligible, lag, settle
 from isrlab.engine.model import (
@@ -87,21 +86,26 @@ def maybe_expand_isr(broker: Broker, remote: RemoteReplica, now_ms: int) -> Step
 def _ask(broker: Broker, state: PendingExpandIsr | PendingShrinkIsr) -> Step:
     """Ask for a change, unless an earlier request is unanswered.
 
-    There is one slot for a partition, and an order does not free it: the manager refuses another
-    request (OPERATION_NOT_ATTEMPTED), and the ISR stays as it was. Source: submit,
-    AlterIsrManager 3.0.2:115, AlterPartitionManager 3.7.1:155-170.
+    There is one slot for a partition: the manager refuses another request
+    (OPERATION_NOT_ATTEMPTED), and the ISR stays as it was. In 2.7 and 2.8 an order of a new epoch
+    frees the slot; what is put into it then is forgotten when the answer to the earlier one comes.
+    Source: submit, clearPending, AlterIsrManager 2.8.2:127-140 and 265; 3.0.2:115,
+    AlterPartitionManager 3.7.1:155-170.
     """
-    if broker.unanswered is not None:
-        return broker, ()
-    role = replace(leader_of(broker), isr_state=state)
-    return _submit(replace(broker, role=role, last_request=state.request))
+    role, earlier = leader_of(broker), broker.unanswered
+    pends = replace(broker, role=replace(role, isr_state=state), last_request=state.request)
+    if earlier is None:
+        return _submit(pends)
+    is_freed = broker.version.order_frees_isr_request and earlier.leader_epoch != role.leader_epoch
+    return pends if is_freed else broker, ()
 
 
 def _submit(broker: Broker) -> Step:
     """Send the request that the pending state stands for."""
     role, state = leader_of(broker), pending(broker)
     isr = state.proposed_isr
-    epochs = {r.id: r.broker_epoch for r in role.remotes} | {broker.id: broker.broker_epoch}
+    known = {r.id: max(r.broker_epoch, rules.UNKNOWN_EPOCH) for r in role.remotes}
+    epochs = known | {broker.id: broker.broker_epoch}
     epochs_of_isr = tuple(epochs[i] for i in isr)
     request = m.AlterPartition(
         broker.id, state.request, role.leader_epoch, role.partition_epoch, isr, epochs_of_isr
@@ -143,12 +147,26 @@ def on_alter_partition_response(
     if answer.error in FINAL_ERRORS:
         return broker, ()
     if answer.error:
-        return _submit(broker)
+        return _on_failure(broker)
     if answer.leader_epoch != role.leader_epoch or answer.partition_epoch < role.partition_epoch:
         return broker, ()
     broker = _commit(broker, answer.isr, answer.partition_epoch)
     looks = broker.version.high_watermark_after_shrink == AfterShrink.ON_COMMIT
     return settle(broker, now_ms, advance=looks)
+
+
+def _on_failure(broker: Broker) -> Step:
+    """The change may be tried again. Up to 3.2.0 its slot is freed only after the leader has tried:
+    the retry is refused, and what the leader then goes back to is, up to 3.0, the pending change.
+
+    Source: P 3.0.2:1353 and 1388, 3.1.2:1398-1403; AlterIsrManager 3.0.2:255-260, 3.2.1:297-302.
+    """
+    if broker.version.after_isr_error == AfterIsrError.RESENDS:
+        return _submit(broker)
+    role = leader_of(broker)
+    if broker.version.after_isr_error == AfterIsrError.REVERTS:
+        broker = _commit(broker, role.isr, role.partition_epoch)
+    return broker, ()
 
 
 def _on_zookeeper_answer(broker: Broker, answer: m.AlterPartitionResponse, now_ms: int) -> Step:

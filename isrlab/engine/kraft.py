@@ -45,9 +45,9 @@ def change(
         target_isr, elr = (leader,), ()
     elif leader != state.leader and leader in elr:
         target_isr, elr = (leader,), tuple(r for r in elr if r != leader)
+    is_shrunk = not set(state.isr) <= set(target_isr)  # even if it may not be empty: 3.5.2:266, 305
     if not target_isr and not has_elr:
         target_isr = state.isr
-    is_shrunk = not set(state.isr) <= set(target_isr)
     bumps = leader != state.leader or (version.epoch_bump_on_isr_shrink and is_shrunk)
     is_marked = is_unclean and version.isr_write == IsrWrite.ALTER_PARTITION  # KIP-704, 3.2
     says = state.is_recovering if is_recovering is None else is_recovering

@@ -29,7 +29,7 @@ from isrlab.engine.model import (
     ParkedFetch,
     RemoteReplica,
 )
-from isrlab.engine.reading import answer, epoch_error, leader_of
+from isrlab.engine.reading import answer, epoch_error, is_stale, leader_of
 
 NEVER_MS = 0  # the time of what has not happened
 
@@ -145,6 +145,10 @@ def on_fetch(broker: Broker, fetch: m.Fetch, now_ms: int) -> Step:
     response = answer(broker, fetch)  # carries the high watermark of before this fetch
     if response.error or response.diverging:
         return broker, (m.Send(fetch.replica, response),)
+    if is_stale(broker, fetch):  # what is wrong with its offset was said first: P 3.7.1:1449-1461
+        error = broker.version.not_leader_error
+        refusal = m.FetchResponse(fetch.request, fetch.offset, error=error)
+        return broker, (m.Send(fetch.replica, refusal),)
     role = leader_of(broker)
     before = role.remote(fetch.replica)
     assert before is not None

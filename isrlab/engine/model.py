@@ -16,6 +16,7 @@ from isrlab.engine.rules import UNKNOWN_EPOCH, UNKNOWN_OFFSET
 from isrlab.engine.versions import KafkaVersion
 
 NO_LEADER = -1
+NEVER_FETCHED = -2  # in this leadership; a fetch without a broker epoch carries UNKNOWN_EPOCH
 RECORD_BYTES = 1_024  # records have no content here; for the limit of a fetch, each has this size
 
 
@@ -66,7 +67,7 @@ class RemoteReplica(Frozen):
     last_caught_up_time_ms: int = 0
     last_fetch_leader_end_offset: int = 0
     last_fetch_time_ms: int = 0
-    broker_epoch: int = UNKNOWN_EPOCH
+    broker_epoch: int = NEVER_FETCHED  # or that of its last fetch, if that carried one
     last_sent_high_watermark: int = 0
 
 

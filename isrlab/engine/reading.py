@@ -38,10 +38,6 @@ def examine_fetch(broker: Broker, fetch: m.Fetch) -> tuple[str | None, tuple[int
     if leader_of(broker).remote(fetch.replica) is None:
         is_fenced = fetch.leader_epoch != rules.UNKNOWN_EPOCH
         return "UNKNOWN_LEADER_EPOCH" if is_fenced else broker.version.not_leader_error, None
-    # A fetch from before its broker's last restart: R 3.7.1:108-125 (KAFKA-15221)
-    known = broker.known(fetch.replica) if broker.version.refuses_former_incarnation else None
-    if known and rules.UNKNOWN_EPOCH < fetch.broker_epoch < known.broker_epoch:
-        return broker.version.not_leader_error, None
     log = broker.log
     start, end_offset = log.log_start_offset, log.log_end_offset
     if fetch.last_fetched_epoch != rules.UNKNOWN_EPOCH:  # 2.7+ check it, followers from 2.8 say it
@@ -51,6 +47,15 @@ def examine_fetch(broker: Broker, fetch: m.Fetch) -> tuple[str | None, tuple[int
         if rules.has_diverged(*end, fetch.last_fetched_epoch, fetch.offset):
             return None, end
     return (None if start <= fetch.offset <= end_offset else "OFFSET_OUT_OF_RANGE"), None
+
+
+def is_stale(broker: Broker, fetch: m.Fetch) -> bool:
+    """The fetch is from before its broker's last restart, and that counts.
+
+    Source: updateFetchStateOrThrow, R 3.7.1:108-125 (KAFKA-15221).
+    """
+    known = broker.known(fetch.replica) if broker.version.refuses_former_incarnation else None
+    return known is not None and rules.UNKNOWN_EPOCH < fetch.broker_epoch < known.broker_epoch
 
 
 def answer(broker: Broker, fetch: m.Fetch) -> m.FetchResponse:

@@ -163,7 +163,8 @@ def is_isr_eligible(
     """The broker of a replica may be in the ISR as far as the leader's metadata says.
 
     Source: isReplicaIsrEligible. P 3.3.2:874-900 (not fenced, not shutting down); P 3.7.1:1060-1093
-    (and the fetch came from the incarnation that is registered; -1 skips that).
+    (and its last fetch came from the incarnation that is registered; -1 skips that, but a replica
+    that has not fetched in this leadership has no epoch at all).
     """
     if eligibility == Eligibility.ANY:
         return True

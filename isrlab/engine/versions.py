@@ -61,6 +61,12 @@ class KafkaVersion:
         "high watermark checked only when a follower has moved (KAFKA-8841)",
     )
     isr_write: c.IsrWrite = c.IsrWrite.ZOOKEEPER
+    after_isr_error: c.AfterIsrError = c.AfterIsrError.WAITS
+    order_frees_isr_request: bool = switch(
+        "an order leaves the place of an unanswered ISR change taken (KAFKA-12686)",
+        "an order frees the place of an unanswered ISR change, and the next is never sent",
+        at_first=True,
+    )
     truncation: c.Truncation = c.Truncation.HIGH_WATERMARK
     follow_again: c.FollowAgain = c.FollowAgain.OTHER_LEADER
     epoch_entry: c.EpochEntry = c.EpochEntry.NONE
@@ -268,9 +274,14 @@ CHANGES = (
         logs_expanding_isr=False,
     ),
     row("J 2.8 2.8 2.8.2", truncation=c.Truncation.ON_FETCH, epoch_bump_on_isr_shrink=True),
-    row("J 3.0 3.0 3.0.2", producer_acks=-1),
-    row("K 3.1 3.1 3.1.2", high_watermark_after_shrink=c.AfterShrink.ON_COMMIT),
-    row("K 3.2 3.2 3.2.3", isr_write=c.IsrWrite.ALTER_PARTITION),
+    row("J 3.0 3.0 3.0.2", order_frees_isr_request=False, producer_acks=-1),
+    row(
+        "K 3.1 3.1 3.1.2",
+        high_watermark_after_shrink=c.AfterShrink.ON_COMMIT,
+        after_isr_error=c.AfterIsrError.REVERTS,
+    ),
+    row("K 3.2.0", isr_write=c.IsrWrite.ALTER_PARTITION),
+    row("K 3.2 3.2.1-3.2.3 3.2.3", after_isr_error=c.AfterIsrError.RESENDS),
     row(
         "L 3.3 3.3-3.4 3.3.2",
         clock_reset=c.ClockReset.ON_EPOCH_BUMP,
@@ -299,5 +310,5 @@ CHANGES = (
 _FIRST = KafkaVersion(**CHANGES[0])
 GENERATIONS = (*accumulate(CHANGES[1:], lambda v, changes: replace(v, **changes), initial=_FIRST),)
 # Changes within a column: another generation stands for it in the matrix
-NOT_IN_MATRIX = "1.1", "2.0.0", "2.0", "2.1", "2.6.0", "3.0", "3.2", "3.5", "4.0"
+NOT_IN_MATRIX = "1.1", "2.0.0", "2.0", "2.1", "2.6.0", "3.0", "3.2.0", "3.2", "3.5", "4.0"
 PRESETS = {v.column: v for v in GENERATIONS if v.name not in NOT_IN_MATRIX}

@@ -93,7 +93,7 @@ def plot_offsets(seen: Offsets, title: str | None = None, *, ax: Axes | None = N
     for place, (broker, values) in enumerate(lines.items()):
         role = "leader" if broker == seen.leader else "as its leader knows it"
         ax.plot(times, values, color=style.broker_colour(broker), drawstyle="steps-post",
-                linewidth=2.2 / (1 + 0.4 * place), label=f"LEO of {broker} ({role})")  # fmt: skip
+                linewidth=(4.5, 2.2, 1.2)[min(place, 2)], label=f"LEO of {broker} ({role})")  # fmt: skip
     ax.plot(times, seen.high_watermark, color=style.INK, linewidth=1.3, linestyle=_DASHED,
             drawstyle="steps-post", label="high watermark")  # fmt: skip
     for place, row in enumerate(bands.isr_rows(seen.isr, sorted(lines)).values()):
@@ -132,20 +132,19 @@ def plot_clocks(
     figure, grid = style.panels(len(runs), 1, (9.5, 0.9 + 1.5 * len(runs)), sharex=True)
     names: dict[str, list[str]] = {"Leaves the ISR": [], "Stays": []}
     last_s = max(float(seen.times_s[-1]) for seen in runs.values())
+    ages = {name: clock_ages(seen, replica) for name, seen in runs.items()}
+    highest = max(min(float(ages[n][1].max()), 3 * limits_s[n]) for n in runs)
+    highest = 1.15 * max(highest, *limits_s.values())
     for ax, (name, seen) in zip(grid.flat, runs.items(), strict=True):
-        limit_s, (x, y) = limits_s[name], clock_ages(seen, replica)
-        highest = 1.25 * max(limit_s, float(np.minimum(y, 3 * limit_s).max()))
+        limit_s, (x, y) = limits_s[name], ages[name]
         ax.plot(x, y, color=style.broker_colour(replica), linewidth=1.2)
         style.limit(ax, limit_s, "limit")
         away = [span for span in seen.isr if replica not in span.isr]
         bands.shade(ax, [bands.Span(s.start_ms / 1000, s.end_ms / 1000, "out") for s in away])
-        if away:
-            start = away[0].start_ms / 1000
-            ax.text(start, highest, " out of the ISR ", fontsize=8, color=style.STATES["out"],
-                    va="top", ha="right" if start > 0.85 * last_s else "left")  # fmt: skip
         ax.set(ylim=(0, highest), xlim=(0, last_s))
         ax.set_ylabel("age (s)", fontsize=8)
-        style.finish(ax, name)
+        text = ", ".join(f"{s.start_ms / 1000:g} to {s.end_ms / 1000:g} s" for s in away[:3])
+        style.finish(ax, f"{name}: out of the ISR (shaded) {text}" if away else name)
         names["Leaves the ISR" if away else "Stays"].append(name)
     grid.flat[-1].set_xlabel("time since the start (s)")
     parts = [f"{what}: {style.listed(those)}" for what, those in names.items() if those]

@@ -63,7 +63,7 @@ def plot_tails(histograms: pd.DataFrame, labels: Mapping[str, str]) -> Axes:
         worst.append(f"{name}: {duration(quantile(ordered, 0.999))}")
     return plot_curves(
         curves,
-        "1 in 1,000 waits longer than, " + "; ".join(worst),
+        "1 in 1,000 waits at least: " + "; ".join(worst),
         (_TIMES, Scale("produces that wait longer (%)", "log", low=0.005, high=140)),
         limits={50: "half", 1: "1 in 100", 0.1: "1 in 1,000"},
     )

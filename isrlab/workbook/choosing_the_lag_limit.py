@@ -1,32 +1,38 @@
-"""13 Choosing the lag limit: one stall under a limit, and what each limit costs a fleet.
+"""Choosing the lag limit: one stall under a limit, and what each limit costs a fleet.
 
 `bands` is what `churn.bands` makes of `truth.lag_limit_costs`: a row for each limit and metric.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import ipywidgets as widgets
 import pandas as pd
+from IPython.display import HTML
 from matplotlib.axes import Axes
 
 from isrlab import fleet
+from isrlab.engine.versions import KafkaVersion
 from isrlab.events import exact
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
 from isrlab.show.bands import Span, shade
 from isrlab.show.controls import choice, redrawn
 from isrlab.show.curves import Curve, Scale, plot_curves
-from isrlab.show.offsets import Offsets, plot_offsets
-from isrlab.show.style import INK, STATES, axes
+from isrlab.show.offsets import Offsets, isr_of, plot_offsets
+from isrlab.show.style import INK, STATES, axes, mark
+from isrlab.show.table import table
+from isrlab.world import scenario
 
 COSTS = {  # columns of `truth.lag_limit_costs`: colour and marker, what it is
-    "stalled_minutes": ((STATES["waits"], "s"), "stalled follower in the ISR: producers wait"),
-    "under_replicated_minutes": ((STATES["out"], "o"), "under-replicated: a copy is missing"),
-    "at_risk_minutes": ((INK, "D"), "at risk: either of them"),
+    "stalled_minutes": ((STATES["waits"], "s"), "nothing new is committed: acks=all and consumers"),
+    "under_replicated_minutes": ((STATES["out"], "o"), "acks=all: acknowledged with a copy fewer"),
+    "at_risk_minutes": ((INK, "D"), "acks=1: acknowledged with a copy fewer"),
 }
 EVICTIONS = {
     "false_evictions": ((STATES["false alarm"], "s"), "false"),
-    "right_evictions": ((STATES["real"], "o"), "right: a long stall"),
+    "right_evictions": ((STATES["real"], "o"), "right: in a long stall"),
 }
 DEFAULTS_S = {10.0: "default to 2.4", 30.0: "since 2.5"}
 PAIR = FleetConfig(
@@ -34,14 +40,30 @@ PAIR = FleetConfig(
     load="steady", records_per_s=20, stall_s=20, stall_every_s=60,
 )  # fmt: skip
 MINUTES = "partition-minutes per hour"
+COLUMNS = {  # of the table of all costs
+    "false_evictions": "false evictions",
+    "right_evictions": "right evictions",
+    "stalled_minutes": "nothing committed (min)",
+    "under_replicated_minutes": "acks=all: a copy fewer (min)",
+    "at_risk_minutes": "acks=1: a copy fewer (min)",
+    "timeouts": "held for more than 30 s",
+}
+STOPS = """
+partition replicas=1,2,3 replica.lag.time.max.ms={limit_s}s
+produce 1 m1
+stabilize
+pause 2 {what}
+produce 1 m2
+advance {wait_s}s
+"""
 
 
 def plot_stall(config: FleetConfig = PAIR) -> Axes:
     """A stall of the only follower: when it is evicted, and for how long nothing is committed."""
     stalls = [(a, b) for a, b in zip(*load.stalls(config, 2), strict=True) if a > 2_000]
     start, end = map(int, stalls[0] if stalls else (5_000, 5_000))
-    seen = fleet.trace(config, 0, sample_ms=100).around(start, 5_000, end - start + 10_000)
-    first, last = int(seen.ts_ms[0]), int(seen.ts_ms[-1])
+    trace = fleet.trace(config, 0, sample_ms=100).around(start, 5_000, end - start + 10_000)
+    first, last = int(trace.ts_ms[0]), int(trace.ts_ms[-1])
     absences = exact.absences(fleet.simulate_local(config), end_ms=last)
     away = [(a.start_ms, a.end_ms or last) for a in absences if a.key.partition == 0]
     away = [(left, back) for left, back in away if back > first]
@@ -50,19 +72,19 @@ def plot_stall(config: FleetConfig = PAIR) -> Axes:
     spans += [Span(left / 1000, back / 1000, "out", "out of the ISR") for left, back in away]
     out_s = sum(back - left for left, back in away) / 1000
     then = f", then the follower is out for {out_s:.0f} s" if away else "; nobody is evicted"
-    title = f"Limit {config.lag_time_ms / 1000:g} s, stall {config.stall_s:g} s: producers wait "
-    title += f"{(evicted_ms - start) / 1000:.0f} s{then}"
+    title = f"Limit {config.lag_time_ms / 1000:g} s, stall {config.stall_s:g} s: nothing is "
+    title += f"committed for {(evicted_ms - start) / 1000:.0f} s{then}"
     data = Offsets(
-        seen.ts_ms / 1000, seen.leader, seen.log_end_offset, seen.high_watermark, seen.followers
-    )
+        trace.ts_ms / 1000, trace.leader, trace.log_end_offset, trace.high_watermark,
+        trace.followers,
+    )  # fmt: skip
     return plot_offsets(data, title, ax=shade(axes(9.5, 3.6), spans))
 
 
 def stall_controls(config: FleetConfig = PAIR) -> widgets.VBox:
     """Sliders for the lag limit and the length of a stall, and the picture they make."""
-    limits_s = 1, 2, 3, 5, 7, 10, 15, 20, 30, 45, 60
-    limit = choice("lag limit (s)", limits_s, config.lag_time_ms // 1000)
-    length = choice("stall (s)", (2, 5, *range(10, 40, 5), 45, 60, 90, 120), int(config.stall_s))
+    limit = choice("lag limit (s)", (5, 10, 20, 30), config.lag_time_ms // 1000)
+    length = choice("stall (s)", (4, 8, 12, 20, 40, 60), int(config.stall_s))
 
     def draw() -> Axes:
         limit_ms = 1000 * limit.value
@@ -71,25 +93,24 @@ def stall_controls(config: FleetConfig = PAIR) -> widgets.VBox:
     return redrawn((limit, length), draw)
 
 
-def plot_trade_off(bands: pd.DataFrame) -> Axes:
-    """False evictions against time at risk and time in which producers wait, a point per limit."""
-    metrics = ("false_evictions", "stalled_minutes", "at_risk_minutes")
-    (false, *costs), (low, high) = (_metric(bands, name) for name in metrics), _defaults(bands)
-    x, curves, ax = false["mean"], {}, axes(8.4, 4.6)
-    for metric, cost in zip(metrics[1:], costs, strict=True):
-        (look, label), y = COSTS[metric], cost["mean"]
-        shown = [*x.index] if metric == "stalled_minutes" else [low, high]
-        texts = [f"{limit:g} s" if limit in shown else "" for limit in cost.index]
-        curves[label] = Curve(x, y, cost["low"], cost["high"], look, texts=texts)
-        ax.hlines(y, false["low"], false["high"], color=look[0], linewidth=0.6)
-        ax.plot(x[[low, high]], y[[low, high]], look[1], color=look[0], markersize=10)
-    waits = costs[0]["mean"]
-    title = (
-        f"From {low:g} s to {high:g} s: {_number(x[low])} → {_number(x[high])} false evictions "
-        f"an hour, {_number(waits[low])} → {_number(waits[high])} min of waiting"
-    )
-    x_label = "false evictions per hour (up to 1 linear, then logarithmic); large: the defaults"
-    return plot_curves(curves, title, (Scale(x_label, "symlog", low=-0.1), Scale(MINUTES)), ax=ax)
+def plot_removals(version: str, limits_s: Sequence[float]) -> Axes:
+    """How long a follower that stops stays in the ISR: only its fetcher, or its whole process."""
+    session_s = KafkaVersion.of(version).session_timeout_ms / 1000
+    names = {"only its fetcher stops": "fetcher", "the whole process stops": ""}
+    x, y = sorted(limits_s), "time until it leaves the ISR (s)"
+    stays = {name: [_stays_s(version, s, what) for s in x] for name, what in names.items()}
+    near = min(range(len(x)), key=lambda place: abs(x[place] - 30))
+    title = f"With a limit of {x[near]:g} s a stopped fetcher stays in the ISR for "
+    title += " s, a stopped process for ".join(f"{stays[name][near]:g}" for name in names) + " s"
+    curves = {name: Curve(x, times) for name, times in stays.items()}
+    limits = {session_s: f"session timeout, {session_s:g} s"}
+    return plot_curves(curves, title, (_limits_axis(x), Scale(y)), limits=limits)
+
+
+def _stays_s(version: str, limit_s: float, what: str) -> float:
+    """Seconds from the stop of broker 2 until the ISR shrinks; it stops at 0."""
+    text = STOPS.format(limit_s=limit_s, what=what, wait_s=2 * limit_s + 30)
+    return isr_of(scenario.play(text, version=version))[0].end_ms / 1000
 
 
 def plot_false_evictions(bands: pd.DataFrame) -> Axes:
@@ -103,32 +124,41 @@ def plot_false_evictions(bands: pd.DataFrame) -> Axes:
     return _plot_bands(bands, EVICTIONS, title, "evictions per hour")
 
 
-def plot_time_at_risk(bands: pd.DataFrame) -> Axes:
-    """Which part of the time at risk the metrics show, and in which producers wait."""
-    risk = _metric(bands, "at_risk_minutes")["mean"]
-    low, high = f"{risk.min():,.0f}", f"{risk.max():,.0f}"
-    title = f"The same time at risk at every limit ({low} to {high} min)"
-    if risk.max() - risk.min() > 0.05 * risk.max():
-        title = f"Time at risk is least at {risk.idxmin():g} s ({low} min) and most at "
-        title += f"{risk.idxmax():g} s ({high} min)"
-    return _plot_bands(bands, COSTS, title, MINUTES)
+def plot_time_at_risk(bands: pd.DataFrame, version: str) -> Axes:
+    """For how long acknowledged records lack a copy, by acks, and nothing new is committed."""
+    low, high = _defaults(bands)
+    changes = {name: _metric(bands, name)["mean"].loc[[low, high]] for name in COSTS}
+    stalled, strict, loose = (f"{was:,.0f} → {now:,.0f}" for was, now in changes.values())
+    title = f"Limit {low:g} → {high:g} s: acknowledged with a copy fewer {strict} min "
+    title += f"(acks=all), {loose} min (acks=1); nothing committed {stalled} min"
+    ax = _plot_bands(bands, COSTS, title, MINUTES)
+    session_s = KafkaVersion.of(version).session_timeout_ms / 1000
+    mark(ax, session_s, f"session timeout, {session_s:g} s", side="right", y=0.62)
+    return ax
+
+
+def costs_table(bands: pd.DataFrame) -> HTML:
+    """All means: a row for each limit."""
+    means = bands.pivot(index="lag_limit_s", columns="metric", values="mean")[[*COLUMNS]].round(1)
+    return table(means.rename(columns=COLUMNS).rename_axis("limit (s)").reset_index())
 
 
 def lag_limit_finding(bands: pd.DataFrame) -> str:
-    """What the limit buys, at the values that Kafka has had as defaults, in one sentence."""
-    parts = [
-        f"at {limit_s:g} s {_mean(bands, 'false_evictions', limit_s)} false evictions, "
-        f"{_mean(bands, 'stalled_minutes', limit_s)} partition-minutes in which producers wait, "
-        f"{_mean(bands, 'under_replicated_minutes', limit_s)} under-replicated, "
-        f"{_mean(bands, 'at_risk_minutes', limit_s)} at risk"
-        for limit_s in _defaults(bands)
-    ]
-    return f"Per hour (mean, and band over seeds): {'; '.join(parts)}."
-
-
-def _mean(bands: pd.DataFrame, metric: str, limit_s: float) -> str:
-    row = _metric(bands, metric).loc[limit_s]
-    return f"{row['mean']:,.1f} ({row['low']:,.1f} to {row['high']:,.1f})"
+    """What the limit buys, at the values that Kafka has had as defaults, in two lines."""
+    low, high = _defaults(bands)
+    words = {
+        "false_evictions": "false evictions",
+        "stalled_minutes": "min in which nothing is committed",
+        "under_replicated_minutes": "(acks=all) and",
+        "at_risk_minutes": "min (acks=1) acknowledged with a copy fewer",
+    }
+    parts = {
+        name: f"{_metric(bands, name)['mean'].loc[low]:,.0f} → "
+        f"{_metric(bands, name)['mean'].loc[high]:,.0f} {text}"
+        for name, text in words.items()
+    }
+    false, stalled, *copies = parts.values()
+    return f"Per hour, limit {low:g} → {high:g} s: {false}, {stalled}, {' '.join(copies)}."
 
 
 def _plot_bands(bands: pd.DataFrame, metrics: dict, title: str, label: str) -> Axes:
@@ -136,10 +166,13 @@ def _plot_bands(bands: pd.DataFrame, metrics: dict, title: str, label: str) -> A
     for metric, (look, name) in metrics.items():
         data = _metric(bands, metric)
         curves[name] = Curve(data.index, data["mean"], data["low"], data["high"], look)
-    limits, seeds = sorted(set(bands["lag_limit_s"])), int(bands["seeds"].min())
-    x_label = f"replica.lag.time.max.ms (s); bands over {seeds} seeds"
-    x = Scale(x_label, "log", ticks=limits, names=[f"{limit:g}" for limit in limits])
+    x = _limits_axis(sorted(set(bands["lag_limit_s"])), int(bands["seeds"].min()))
     return plot_curves(curves, title, (x, Scale(label)), marks=DEFAULTS_S)
+
+
+def _limits_axis(limits_s: Sequence[float], seeds: int = 0) -> Scale:
+    label = "replica.lag.time.max.ms (s)" + (f"; bands over {seeds} seeds" if seeds else "")
+    return Scale(label, "log", ticks=limits_s, names=[f"{limit:g}" for limit in limits_s])
 
 
 def _defaults(bands: pd.DataFrame) -> list[float]:
@@ -150,7 +183,3 @@ def _defaults(bands: pd.DataFrame) -> list[float]:
 
 def _metric(bands: pd.DataFrame, metric: str) -> pd.DataFrame:
     return bands[bands["metric"] == metric].set_index("lag_limit_s").sort_index()
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -208,7 +208,7 @@ def plot_burst(config: FleetConfig = SMALL) -> Figure:
 def burst_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     """Sliders for burst height, burst length and message limit, and the picture they make."""
     sliders = {
-        "burst_records": choice("burst height (records)", (10_000, 30_000, 200_000), 30_000),
+        "burst_records": choice("burst height (records)", (10_000, 30_000, 60_000), 30_000),
         "burst_s": choice("burst length (s)", (1.0, 20.0), 1.0, "{:g}".format),
         "replica_lag_max_messages": choice("lag.max.messages", (4_000, 8_000, 16_000), MESSAGES),
     }

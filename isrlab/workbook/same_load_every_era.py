@@ -1,4 +1,4 @@
-"""Notebook 15: the same load in every era; which step of Kafka's rules ended which evictions.
+"""The same load in every era: which step of Kafka's rules ended which evictions.
 
 Each eviction has a *reason*, told from what the leader knew when it evicted, by the measure of
 today's lag clock, so that all versions are judged alike. The small fleet under the sliders is
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import ipywidgets as widgets
 import numpy as np
 import pandas as pd
+from IPython.display import HTML
 from matplotlib.axes import Axes
 
 from isrlab import fleet
@@ -29,6 +30,7 @@ from isrlab.show import style
 from isrlab.show.bands import Span, plot_bands
 from isrlab.show.controls import choice, redrawn
 from isrlab.show.curves import plot_bars
+from isrlab.show.table import table
 
 GENERATIONS = tuple(version.name for version in PRESETS.values())
 REASONS = {  # colour of each, and what the leader knew
@@ -101,6 +103,7 @@ def by_step(
         counts = Counter(part["fate"]) + Counter(part["fate"] + " " + part["reason"])
         names = [f"{fate} {why}".strip() for fate in ("gone", "new") for why in ("", *REASONS)]
         row: dict[str, Any] = {"was": was.kafka.name, "now": now.kafka.name}
+        row |= {"was_limit_s": was.lag_time_ms / 1000, "limit_s": now.lag_time_ms / 1000}
         row |= {"rules": rules_changed(was, now), "same": counts["same"], "moved": counts["moved"]}
         row |= {"moved_s": part.loc[part["fate"] == "moved", "moved_ms"].abs().median() / 1000}
         rows.append(row | {name: counts[name] for name in names})
@@ -128,8 +131,28 @@ def _with_reasons(diffs: pd.DataFrame, evictions: pd.DataFrame) -> pd.DataFrame:
     return left.assign(reason=[reason(*row) for row in zip(*known, strict=True)])
 
 
-def plot_ladder(steps: pd.DataFrame) -> Axes:
-    """Each step of the generations: evictions that it ends (left) and brings (right), by reason."""
+def first_changes(diffs: pd.DataFrame, version: str, most: int = 8) -> HTML:
+    """The first rows of a diff that are not the same, of one generation and the one before."""
+    rows = diffs[(diffs["now"] == version) & (diffs["fate"] != "same")].head(most)
+    times = {
+        f"{side} (s)": rows[f"{side}_ms"].map(lambda ms: "" if pd.isna(ms) else f"{ms / 1000:,.1f}")
+        for side in ("was", "now")
+    }
+    columns = ["was", "now", "partition", "replica", "change", "fate"]
+    return table(rows[columns].assign(**times))
+
+
+def felt_counts(counts: pd.DataFrame, configs: Sequence[FleetConfig]) -> HTML:
+    """The rows of `churn.diff_counts` for these fleets in which anything differs."""
+    is_felt = counts[["moved", "gone", "new"]].sum(axis=1) > 0
+    rows = counts[is_felt & counts["now"].isin([config.run for config in configs])]
+    order = {config.run: place for place, config in enumerate(configs)}
+    return table(rows.sort_values("now", key=lambda now: now.map(order), kind="stable").round(0))
+
+
+def plot_ladder(every_step: pd.DataFrame) -> Axes:
+    """Each step that is felt: evictions that it ends (left) and brings (right), by reason."""
+    steps = _felt(every_step)
     parts: dict[str, Any] = {}
     colours = {}
     for why, (colour, meaning) in REASONS.items():
@@ -139,18 +162,19 @@ def plot_ladder(steps: pd.DataFrame) -> Axes:
                 parts[name], colours[name] = sign * steps[f"{fate} {why}"], colour
     notes = []
     for step in steps.to_dict("records"):
-        rules = textwrap.fill(step["rules"] or "no rule that this fleet feels", 80)
         counts = f"−{step['gone']:,} +{step['new']:,}, {step['same']:,} the same"
-        moved = f", {step['moved']:,} moved (median {step['moved_s']:.2g} s)"
-        notes.append(f"{rules}\n{counts}{moved if step['moved'] else ''}")
-    title = f"None of {len(steps)} steps changes who leaves the ISR"
-    if len(_felt(steps)):
+        moved = f", {step['moved']:,} moved by {step['moved_s']:.2g} s"
+        notes.append(
+            f"{counts}{moved if step['moved'] else ''}\n{textwrap.fill(step['rules'], 52)}"
+        )
+    title = f"None of {len(every_step)} steps changes who leaves the ISR"
+    if len(steps):
         most = steps.iloc[int(steps["gone"].to_numpy().argmax())]
-        title = f"{len(_felt(steps))} of {len(steps)} steps change who leaves the ISR; "
+        title = f"{len(steps)} of {len(every_step)} steps change who leaves the ISR; "
         title += f"{most['now']} ends most evictions ({most['gone']:,})"
     names = [f"{step.was} → {step.now}" for step in steps.itertuples()]
     label = "evictions that the step ends (left) and brings (right)"
-    ax = style.axes(13, 1.2 + 0.62 * len(steps))
+    ax = style.axes(10, 1.6 + 0.72 * len(steps))
     plot_bars(names, parts, title, label, notes=notes, colours=colours, ax=ax)
     ax.axvline(0, color=style.INK, linewidth=0.8)
     return ax
@@ -163,20 +187,21 @@ def _felt(steps: pd.DataFrame) -> pd.DataFrame:
 def finding(steps: pd.DataFrame, released: pd.DataFrame) -> str:
     """What each step that is felt ends and brings under one limit; and the largest as released."""
     parts = [
-        f"{step['now']} ends {_by_reason(step, 'gone')} and brings {_by_reason(step, 'new')}"
+        f"{step['now']} {_signed('−', step['gone'])}{_signed('+', step['new'])}".strip()
         for step in _felt(steps).to_dict("records")
     ]
-    calm = f"{len(steps) - len(parts)} of {len(steps)} steps change nobody"
     most = released.iloc[int(released["gone"].to_numpy().argmax())]
+    limit, own = (f"{rows['limit_s']:g} s" for rows in (steps.iloc[0], most))
+    was = f"{most['was_limit_s']:g} s"
     return (
-        f"With one limit, {'; '.join(parts) or 'no step is felt'}; {calm}. As released, "
-        f"{most['now']} ends most: {most['gone']:,} evictions ({most['rules']})."
+        f"With a limit of {limit} everywhere, {len(parts)} of {len(steps)} steps change who is "
+        f"evicted: {', '.join(parts) or 'none'}. With each release's own limit {most['now']} "
+        f"({own}, before it {was}) ends most: {most['gone']:,}."
     )
 
 
-def _by_reason(step: dict[Any, Any], fate: str) -> str:
-    named = [f"{step[f'{fate} {why}']:,} {why}" for why in REASONS if step[f"{fate} {why}"]]
-    return f"{step[fate]:,} ({', '.join(named)})" if named else "none"
+def _signed(sign: str, number: int) -> str:
+    return f"{sign}{number:,} " if number else ""
 
 
 class Away(NamedTuple):
@@ -192,16 +217,16 @@ class Away(NamedTuple):
 def absences(config: FleetConfig) -> list[Away]:
     """Every time that a leader of the fleet evicted a replica; those at the end last until then."""
     joined_ms: dict[tuple[int, int], int] = {}
-    found = []
+    away = []
     for out in exact.evictions(fleet.simulate_local(config)):
         place = out.key.partition, out.replica
         knew = out.lag_records or 0, out.since_caught_up_ms or 0
         since_joined_ms = out.start_ms - joined_ms[place] if place in joined_ms else np.inf
         why = reason(*knew, config.lag_time_ms, config.lag_messages, since_joined_ms)
         end_ms = config.duration_ms if out.end_ms is None else out.end_ms
-        found.append(Away(*place, out.start_ms, end_ms, why))
+        away.append(Away(*place, out.start_ms, end_ms, why))
         joined_ms[place] = end_ms
-    return found
+    return away
 
 
 def most_telling(config: FleetConfig, names: Iterable[str] = GENERATIONS) -> int:
@@ -286,9 +311,9 @@ def _eras_title(eras: list[tuple[list[str], list[Away]]], partition: int) -> str
 
 def era_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     """Sliders for burst height and length of stall, and one partition in a `FEW` generations."""
-    heights = 1_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 300_000, 400_000
+    heights = 1_000, 20_000, 100_000, 200_000
     height = choice("burst height (records)", heights, config.burst_records)
-    stall = choice("stall (s)", (0, 5, 8, 12, 16, 20, 25, 30, 40, 60), int(config.stall_s))
+    stall = choice("stall (s)", (0, 5, 8, 12, 20, 40), int(config.stall_s))
     partition = most_telling(config, FEW)
 
     def draw() -> Axes:

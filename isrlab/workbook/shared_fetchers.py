@@ -1,4 +1,4 @@
-"""Notebook 16: who shares a fetcher thread with a hot partition, and who is evicted for it.
+"""Shared fetchers: who shares a fetcher thread with a hot partition, and who is evicted for it.
 
 What a thread has to carry is computed from the settings. A *neighbour* is a partition that is not
 hot and has the same leader as the first hot one, partition 0: others have other threads.
@@ -19,11 +19,10 @@ from isrlab.fleet import load
 from isrlab.fleet.cell import cell
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.layout import assignment, fetcher_id
-from isrlab.fleet.lens import Trace
 from isrlab.show.controls import choice, redrawn
 from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.matrix import plot_matrix
-from isrlab.show.style import FAINT, GREY, ORANGE, PALE, VERMILION, WHITE, listed
+from isrlab.show.style import BLUE, FAINT, GREY, ORANGE, PALE, VERMILION, WHITE, listed
 
 MB = 2**20
 COLOURS = {"hot": VERMILION, "evicted": ORANGE, "warm": GREY, "shares": PALE, "apart": FAINT}
@@ -113,14 +112,18 @@ def longest_loop_s(config: FleetConfig) -> float:
     return size / config.follower_bytes_per_s
 
 
-def symptoms(evictions: pd.DataFrame, configs: Sequence[FleetConfig]) -> pd.DataFrame:
-    """What a leader saw when it evicted, hot partitions apart: medians of each run."""
-    hot = {config.run: config.hot_partitions for config in configs}
+def symptoms(evictions: pd.DataFrame, configs: Mapping[str, FleetConfig]) -> pd.DataFrame:
+    """What a leader saw when it evicted, in each situation, hot partitions apart: medians."""
+    names = {config.run: name for name, config in configs.items()}
+    hot = {config.run: config.hot_partitions for config in configs.values()}
     rows = evictions[evictions["run"].isin(hot)]
-    groups = np.where(rows["partition"] < rows["run"].map(hot), "hot", "other")
-    medians = rows.groupby(["run", pd.Series(groups, rows.index, name="partition")])
-    names = ["lag_records", "since_fetch_ms", "since_caught_up_ms"]
-    return medians[names].median().astype(int).assign(evictions=medians.size())
+    rows = rows.assign(
+        situation=rows["run"].map(names),
+        partition=np.where(rows["partition"] < rows["run"].map(hot), "hot", "other"),
+    )
+    medians = rows.groupby(["situation", "partition"], sort=False)
+    columns = ["lag_records", "since_fetch_ms", "since_caught_up_ms"]
+    return medians[columns].median().astype(int).assign(evictions=medians.size())
 
 
 def costs(
@@ -157,8 +160,8 @@ def plot_threads(config: FleetConfig = SMALL) -> Axes:
         for y in range(max(map(len, threads.values())))
     }
     near = {p for p in led if p >= config.hot_partitions}
-    title = f"{len(evicted & near)} of {len(near)} neighbours evicted; a full response keeps the "
-    title += f"thread busy for {longest_loop_s(config):,.1f} s"
+    title = f"{len(evicted & near)} of {len(near)} neighbours evicted; a full response takes "
+    title += f"{longest_loop_s(config):,.1f} s"
     colours = {**COLOURS, "": WHITE}
     ax = plot_matrix(cells, title, colours=colours, legend=LOOKS, size=(0.9, 0.24))
     ax.set_xlabel(f"fetcher threads of broker {follower} and their partitions; load: of capacity")
@@ -174,7 +177,7 @@ def plot_grid(evictions: pd.DataFrame, configs: Sequence[FleetConfig]) -> Axes:
         for config in configs:
             evicted = int(times.get((config.run, partition), 0))
             look = _look(config, partition, evicted)
-            row[str(config.num_replica_fetchers)] = (f"{evicted}×" if evicted else ""), look
+            row[str(config.num_replica_fetchers)] = (f"{evicted}×" if evicted > 1 else ""), look
     columns = zip(*(row.values() for row in cells.values()), strict=True)
     harmed = [sum(look == "evicted" for _, look in column) for column in columns]
     title = f"Neighbours evicted, by number of threads: {listed(harmed, 8)}"
@@ -190,8 +193,9 @@ def plot_costs(tables: Mapping[str, pd.DataFrame]) -> Axes:
         minutes = table["neighbour_minutes"]
         curves[name] = Curve(table["num_replica_fetchers"], minutes)
         parts.append(f"{name} {minutes.iloc[0]:,.0f} → {minutes.iloc[-1]:,.0f}")
-    title = f"Fewest to most threads: {'; '.join(parts)}"
-    return plot_curves(curves, title, (Scale("num.replica.fetchers"), MINUTES))
+    threads = next(iter(tables.values()))["num_replica_fetchers"]
+    title = f"{threads.iloc[0]} → {threads.iloc[-1]} threads: {'; '.join(parts)}"
+    return plot_curves(curves, title, (Scale("num.replica.fetchers", ticks=threads), MINUTES))
 
 
 def plot_sizes(table: pd.DataFrame, configs: Sequence[FleetConfig]) -> Axes:
@@ -203,31 +207,50 @@ def plot_sizes(table: pd.DataFrame, configs: Sequence[FleetConfig]) -> Axes:
     if len(harmed):
         title = f"Neighbours of a hot partition leave from responses of {harmed.min():g} MiB on"
     label = "replica.fetch.max.bytes and replica.fetch.response.max.bytes (MiB)"
-    scales = Scale(label, "log", ticks=sizes), MINUTES
-    curves = {"neighbours": Curve(sizes, table["neighbour_minutes"])}
+    minutes = table["neighbour_minutes"]
+    top = 1.3 * max(1.0, float(minutes.max()))  # room for the names of the marks
+    scales = Scale(label, "log", ticks=sizes), Scale(MINUTES.label, high=top)
+    curves = {"neighbours": Curve(sizes, minutes)}
     marks = {limit_mb / 2: "loop = half the limit", limit_mb: "the limit"}
     return plot_curves(curves, title, scales, marks=marks)
 
 
-def plot_lags(traces: Mapping[str, Trace]) -> Axes:
-    """How many records the slowest follower lacks, over time; thick: a follower is out."""
-    curves = {name: Curve(t.ts_ms / 1000, t.most_lag_records) for name, t in traces.items()}
-    parts = [f"{name} {int(t.most_lag_records.max()):,}" for name, t in traces.items()]
-    x = Scale("time (s); thick: a follower is out of the ISR")
-    scales = x, Scale("lag (records)", "symlog")
-    ax = plot_curves(curves, f"MaxLag: {', '.join(parts)}", scales)
-    for line, seen in zip(ax.get_lines(), traces.values(), strict=False):
-        out = np.where(seen.isr_size < 1 + len(seen.followers), seen.most_lag_records, np.nan)
-        ax.plot(seen.ts_ms / 1000, out, color=line.get_color(), linewidth=4, alpha=0.35)
-    return ax
+def plot_rates(
+    config: FleetConfig, delays_ms: Sequence[int], sizes_mb: Sequence[float] = (1, 2, 5, 10, 20)
+) -> Axes:
+    """What a follower that is behind receives, by size of a response and distance to the leader.
+
+    Points are measured. Lines are the formula: a thread has one fetch in flight, so a response
+    takes a round trip and its own bytes.
+    """
+    curves, parts, fine = {}, [], np.geomspace(min(sizes_mb), max(sizes_mb), 50)
+    for delay_ms, look in zip(delays_ms, ((BLUE, "o"), (VERMILION, "s")), strict=True):
+        far = config.with_(fetch_latency_ms=delay_ms)
+        measured = [_received_mb_s(sized(far, size)) for size in sizes_mb]
+        seconds = 2 * delay_ms / 1000 + fine * MB / config.follower_bytes_per_s
+        formula = fine * MB / seconds / 1e6
+        curves[f"{delay_ms} ms one way"] = Curve(sizes_mb, measured, look=look, style="")
+        curves[f"formula, {delay_ms} ms"] = Curve(fine, formula, look=(look[0], ""), style="--")
+        parts.append(f"{measured[0]:.1f} → {measured[-1]:.1f} MB/s, {delay_ms} ms away")
+    title = f"{min(sizes_mb):g} → {max(sizes_mb):g} MiB: {'; '.join(parts)}"
+    scales = Scale("size of a response (MiB)", "log", ticks=sizes_mb), Scale("received (MB/s)")
+    return plot_curves(curves, title, scales)
+
+
+def _received_mb_s(config: FleetConfig) -> float:
+    """What the follower of the hot partition that lags most receives in the second half."""
+    trace = fleet.trace(config, 0, sample_ms=100)
+    end = trace.log_end_offset - trace.most_lag_records
+    half = len(end) // 2
+    seconds = (trace.ts_ms[-1] - trace.ts_ms[half]) / 1000
+    return float((end[-1] - end[half]) * config.record_bytes / seconds / 1e6)
 
 
 def fetcher_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     """Sliders for threads, heat and response size, and who is evicted."""
-    threads = choice("num.replica.fetchers", range(1, 9), 2)
-    shares = (0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0)
-    heat = choice("hot / one thread", shares, 1.1, "{:g}".format)
-    size = choice("max bytes (MiB)", SIZES_MB, 200)
+    threads = choice("num.replica.fetchers", range(1, 5), 2)
+    heat = choice("hot / one thread", (0.9, 1.1), 1.1, "{:g}".format)
+    size = choice("max bytes (MiB)", (1, 100, 200), 200)
 
     def draw() -> Axes:
         moved = heated(sized(config, size.value), heat.value)
@@ -239,12 +262,13 @@ def fetcher_controls(config: FleetConfig = SMALL) -> widgets.VBox:
 def finding(tables: Mapping[str, pd.DataFrame]) -> str:
     """Who is evicted with the fewest and the most threads, in one sentence for all situations."""
     parts = []
-    for name, table in tables.items():
-        first, last = table.iloc[0], table.iloc[-1]
-        parts.append(
-            f"{name}: {first['num_replica_fetchers']} to {last['num_replica_fetchers']} threads "
-            f"take neighbours' evictions from {first['neighbour_evictions']:,.0f} to "
-            f"{last['neighbour_evictions']:,.0f}, those of hot partitions from "
-            f"{first['hot_evictions']:,.0f} to {last['hot_evictions']:,.0f}"
+    for name, rows in tables.items():
+        first, last = rows.iloc[0], rows.iloc[-1]
+        near, hot = (
+            f"{first[column]:,.0f} → {last[column]:,.0f}"
+            for column in ("neighbour_evictions", "hot_evictions")
         )
-    return f"Per hour, {'; '.join(parts)}."
+        parts.append(f"{name}: neighbours {near}, hot {hot}")
+    threads = next(iter(tables.values()))["num_replica_fetchers"]
+    counts = f"{threads.iloc[0]} → {threads.iloc[-1]} threads"
+    return f"Evictions per hour with {counts}, {'; '.join(parts)}."

@@ -1,4 +1,4 @@
-"""Notebook 17: a slow leader beside a slow follower; who evicts whom, what it costs, what helps.
+"""A slow leader beside a slow follower; who evicts whom, what it costs, what helps.
 
 The seed of the small fleet gives one trouble at about one minute, to broker 3, whichever of the two
 roles is in trouble.
@@ -14,6 +14,7 @@ import ipywidgets as widgets
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from IPython.display import HTML
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -28,6 +29,7 @@ from isrlab.show.controls import choice, pick, redrawn
 from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.matrix import plot_matrix
 from isrlab.show.style import BLUE, FAINT, ORANGE, VERMILION, counted, panels
+from isrlab.show.table import table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -76,13 +78,20 @@ def verdict_counts(judged: pd.DataFrame) -> pd.DataFrame:
     """Incidents of each run: verdicts that are right, wrong or unclear, and those with no cause."""
     unclear = judged["verdict"] == "unclear"
     fate = np.select([judged["is_right"].astype(bool), unclear], ["right", "unclear"], "wrong")
-    table = pd.crosstab(judged["run"], fate)
-    return table.reindex(columns=["right", "unclear", "wrong"], fill_value=0)
+    counts = pd.crosstab(judged["run"], fate).rename_axis(index="fleet", columns=None)
+    return counts.reindex(columns=["right", "unclear", "wrong"], fill_value=0)
+
+
+def verdict_table(judged: pd.DataFrame, most: int) -> HTML:
+    """The first incidents: their evictions, by whom and of whom, the verdict and the truth."""
+    rows = judged.assign(causes=judged["causes"].map(", ".join)).round(2)
+    leave_out = {"run", "from_ms", "to_ms", "broker", "broker_share"}
+    return table(rows[[name for name in rows if name not in leave_out]], most)
 
 
 def spared_counts(evictions: pd.DataFrame) -> pd.DataFrame:
     """For each run: evictions, those a fairer clock had spared, those right after a stall."""
-    sums = evictions.groupby("run")[["is_spared", "is_after"]].sum()
+    sums = evictions.groupby("run")[["is_spared", "is_after"]].sum().rename_axis("fleet")
     sums.insert(0, "evictions", evictions.groupby("run").size())
     return sums.rename(columns={"is_spared": "spared", "is_after": "right after the stall"})
 
@@ -92,9 +101,9 @@ def costs(
 ) -> pd.DataFrame:
     """What producers and operators suffer for each trouble on average: `by_run`, divided."""
     rows = [(c.run, c.lag_time_ms / 1000, len(troubles_of(c))) for c in configs]
-    table = pd.DataFrame(rows, columns=["run", "lag_limit_s", "troubles"])
+    runs = pd.DataFrame(rows, columns=["run", "lag_limit_s", "troubles"])
     sums = by_run(configs, refused, under, pairs)
-    return table.join(sums.div(table["troubles"].clip(lower=1).to_numpy(), axis=0), on="run")
+    return runs.join(sums.div(runs["troubles"].clip(lower=1).to_numpy(), axis=0), on="run")
 
 
 def troubles_of(config: FleetConfig) -> list[tuple[str, float, float]]:
@@ -109,17 +118,18 @@ def troubles_of(config: FleetConfig) -> list[tuple[str, float, float]]:
 
 def by_broker(
     config: FleetConfig, pairs: pd.DataFrame, under: pd.DataFrame, acks: pd.DataFrame
-) -> pd.DataFrame:
+) -> HTML:
     """What each broker of one run shows; `under` is `churn.under_replicated_by_leader`."""
-    own = [table[table["run"] == config.run] for table in (pairs, under, acks)]
+    own = [rows[rows["run"] == config.run] for rows in (pairs, under, acks)]
     columns = {
         "evicts": own[0].groupby("leader")["evictions"].sum(),
         "is evicted": own[0].groupby("replica")["evictions"].sum(),
         "under-replicated (s)": own[1].set_index("leader")["under_replicated_ms"] / 1000,
         "p99 of produces (s)": own[2].set_index("broker")["p99_ms"] / 1000,
     }
-    table = pd.DataFrame(columns, index=range(1, config.brokers + 1)).fillna(0)
-    return table.rename_axis("broker").round(1).astype({"evicts": int, "is evicted": int})
+    rows = pd.DataFrame(columns, index=range(1, config.brokers + 1)).fillna(0)
+    rows = rows.rename_axis("broker").round(1).astype({"evicts": int, "is evicted": int})
+    return table(rows.reset_index())
 
 
 def plot_pairs(events: pa.Table, brokers: int, *, ax: Axes | None = None) -> Axes:
@@ -144,7 +154,7 @@ def plot_pairs(events: pa.Table, brokers: int, *, ax: Axes | None = None) -> Axe
 
 def plot_trouble(config: FleetConfig = SMALL) -> Figure:
     """A small fleet: who evicts whom, and the sizes of all ISRs over time."""
-    figure, grid = panels(1, 2, (10, 3.6), width_ratios=[1, 1.9])
+    figure, grid = panels(1, 2, (9, 3.6), width_ratios=[1, 1.3])
     events = fleet.simulate_local(config)
     plot_pairs(events, config.brokers, ax=grid[0, 0])
     sizes = config.partitions, config.replication_factor, config.min_isr(config.replication_factor)
@@ -157,8 +167,8 @@ def trouble_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     """Who stalls, for how long, and under which lag limit; and the picture of it."""
     roles = [("a leader's reads", "leader"), ("a follower's fetchers", "follower")]
     role = pick("what stalls", roles, "leader")
-    length = choice("for (s)", (5, 10, 20, 25, 30, 35, 40, 45, 60, 90, 120), 45)
-    limit = choice("lag limit (s)", (5, 10, 20, 30, 45, 60, 90), 30)
+    length = choice("for (s)", (20, 35, 45, 60), 45)
+    limit = choice("lag limit (s)", (10, 30, 60), 30)
 
     def draw() -> Figure:
         moved = in_trouble(config, role.value, length.value, config.stall_every_s)
@@ -167,32 +177,34 @@ def trouble_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     return redrawn((role, length, limit), draw)
 
 
-def plot_limits(tables: Mapping[str, pd.DataFrame], length_s: float) -> Axes:
+def plot_limits(costs_by_run: Mapping[str, pd.DataFrame], length_s: float) -> Axes:
     """Produces that failed in each trouble, by lag limit: refused, and timed out."""
     curves, parts = {}, []
-    for (name, table), colour in zip(tables.items(), (VERMILION, BLUE), strict=False):
-        x, late = table["lag_limit_s"], table["timed_out"]
+    for (name, rows), colour in zip(costs_by_run.items(), (VERMILION, BLUE), strict=False):
+        x, late = rows["lag_limit_s"], rows["timed_out"]
         curves[f"{name}: timed out"] = Curve(x, late, look=(colour, "o"))
-        curves[f"{name}: refused"] = Curve(x, table["refused"], look=(colour, "s"), style="--")
-        parts.append(f"{name} {late.iloc[0]:,.0f} → {late.iloc[-1]:,.0f}")
-    title = f"Timed out, shortest to longest limit: {'; '.join(parts)}"
+        curves[f"{name}: refused"] = Curve(x, rows["refused"], look=(colour, "s"), style="--")
+        ends = (
+            f"{rows[n].iloc[0]:,.0f} → {rows[n].iloc[-1]:,.0f}" for n in ("refused", "timed_out")
+        )
+        parts.append("{}: refused {}, timed out {}".format(name, *ends))
+    low, high = x.iloc[0], x.iloc[-1]
+    title = f"Limit {low:g} → {high:g} s, {'; '.join(parts)}"
     scales = Scale("replica.lag.time.max.ms (s)"), Scale("produces (batches) per trouble")
     return plot_curves(curves, title, scales, marks={length_s: f"a stall, {length_s:g} s"})
 
 
-def finding(tables: Mapping[str, pd.DataFrame], limit_s: float, verdicts: pd.DataFrame) -> str:
-    """What a trouble costs in both fleets, and how many verdicts were right, in one sentence."""
+def finding(
+    costs_by_run: Mapping[str, pd.DataFrame], limit_s: float, verdicts: pd.DataFrame
+) -> str:
+    """What a trouble costs in both fleets, and how many verdicts were right, in two lines."""
     parts = []
-    for name, table in tables.items():
-        row = table[table["lag_limit_s"] == limit_s].iloc[0]
-        parts.append(
-            f"{name}: {row['evictions']:.1f} evictions, {row['under_min_isr_minutes']:.1f} "
-            f"partition-minutes under min ISR, {row['refused']:,.0f} produces refused, "
-            f"{row['timed_out']:,.0f} timed out"
-        )
+    for name, rows in costs_by_run.items():
+        row = rows[rows["lag_limit_s"] == limit_s].iloc[0]
+        parts.append(f"{name}: {row['refused']:,.0f} refused, {row['timed_out']:,.0f} timed out")
     right, total = int(verdicts["right"].sum()), int(verdicts.to_numpy().sum())
     return (
-        f"For each trouble, limit {limit_s:g} s, {'; '.join(parts)}; "
-        f"{right} of {total} incidents blamed on the right broker in the right role, "
-        f"{int(verdicts['wrong'].sum())} on a wrong one."
+        f"Produces that fail in each trouble, limit {limit_s:g} s, {'; '.join(parts)}. The right "
+        f"broker and role blamed in {right} of {total} incidents, a wrong one in "
+        f"{int(verdicts['wrong'].sum())}."
     )

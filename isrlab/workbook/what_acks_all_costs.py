@@ -1,7 +1,7 @@
-"""Notebook 19: how long a produce waits for the ISR, and where that time goes.
+"""How much acks=all costs: how long a produce waits for the ISR, and where that time goes.
 
 A *wait* begins when the leader appends a batch and ends when the high watermark reaches its end:
-what Kafka calls RemoteTimeMs. One produce is seen by a lens that looks at every millisecond;
+what Kafka calls RemoteTimeMs. One produce is watched every millisecond;
 thousands are counted in classes.
 """
 
@@ -13,6 +13,7 @@ from typing import Any
 import ipywidgets as widgets
 import numpy as np
 import pandas as pd
+from IPython.display import HTML
 from matplotlib.axes import Axes
 
 from isrlab import fleet
@@ -23,7 +24,8 @@ from isrlab.fleet.sums import by_run
 from isrlab.show import style
 from isrlab.show.controls import choice, redrawn
 from isrlab.show.curves import Curve, Scale, plot_curves
-from isrlab.show.waits import plot_histogram
+from isrlab.show.table import table
+from isrlab.show.waits import plot_histogram, plot_tails
 
 PAIR = FleetConfig(
     version="4.1", partitions=1, brokers=2, replication_factor=2, minutes=0.05, load="steady",
@@ -40,48 +42,61 @@ FAILED = {
 }
 
 
-def waits(seen: fleet.Trace) -> pd.DataFrame:
-    """Every batch of a partition that was seen each ms: `ts_ms`, `records`, and its `wait_ms`.
+def waits(trace: fleet.Trace) -> pd.DataFrame:
+    """Every batch of a partition that was sampled each ms: `ts_ms`, `records`, and its `wait_ms`.
 
     Batches that are not committed when the trace ends are left out.
     """
-    records = np.diff(seen.log_end_offset, prepend=0)
+    records = np.diff(trace.log_end_offset, prepend=0)
     at = np.flatnonzero(records)
-    done = np.searchsorted(seen.high_watermark, seen.log_end_offset[at])
-    at, done = at[done < len(seen.ts_ms)], done[done < len(seen.ts_ms)]
-    wait_ms = seen.ts_ms[done] - seen.ts_ms[at]
-    return pd.DataFrame({"ts_ms": seen.ts_ms[at], "records": records[at], "wait_ms": wait_ms})
+    done = np.searchsorted(trace.high_watermark, trace.log_end_offset[at])
+    at, done = at[done < len(trace.ts_ms)], done[done < len(trace.ts_ms)]
+    wait_ms = trace.ts_ms[done] - trace.ts_ms[at]
+    return pd.DataFrame({"ts_ms": trace.ts_ms[at], "records": records[at], "wait_ms": wait_ms})
 
 
-def high_watermark_lag(configs: Sequence[FleetConfig]) -> pd.DataFrame:
+def spread(trace: fleet.Trace) -> str:
+    """The shortest, the median and the longest wait of a trace, in one sentence."""
+    low, half, high = waits(trace)["wait_ms"].quantile([0, 0.5, 1])
+    count = style.counted(len(waits(trace)), "produce")
+    return f"{count}: shortest wait {low:.0f} ms, median {half:.0f} ms, longest {high:.0f} ms."
+
+
+def high_watermark_lag(configs: Sequence[FleetConfig]) -> HTML:
     """How many records wait in partition 0 of each fleet, on average: measured, and rate x wait."""
+    return table(lag_rows(configs).round(1))
+
+
+def lag_rows(configs: Sequence[FleetConfig]) -> pd.DataFrame:
+    """A row for each fleet, as numbers."""
     rows = []
     for config in configs:
-        seen = fleet.trace(config, 0, sample_ms=1)
-        each = waits(seen)
-        rate = float(seen.log_end_offset[-1]) / config.duration_ms
+        trace = fleet.trace(config, 0, sample_ms=1)
+        each = waits(trace)
+        rate = float(trace.log_end_offset[-1]) / config.duration_ms
         mean_ms = float(np.average(each["wait_ms"], weights=each["records"]))
-        lag = float((seen.log_end_offset - seen.high_watermark).mean())
-        rows.append((config.fetch_latency_ms, rate * 1000, mean_ms, rate * mean_ms, lag))
-    columns = ["fetch_latency_ms", "records_per_s", "mean_wait_ms", "rate_x_wait", "lag_records"]
-    return pd.DataFrame(rows, columns=columns)
+        lag = float((trace.log_end_offset - trace.high_watermark).mean())
+        setting = config.fetch_latency_ms, config.record_bytes
+        rows.append((*setting, rate * 1000, mean_ms, rate * mean_ms, lag))
+    columns = ["one_way_delay_ms", "record_bytes", "records_per_s", "mean_wait_ms", "rate_x_wait"]
+    return pd.DataFrame(rows, columns=[*columns, "lag_records"])
 
 
-def plot_produce(seen: fleet.Trace, share: float) -> Axes:
+def plot_produce(trace: fleet.Trace, share: float) -> Axes:
     """One produce between a leader and its only follower: the messages that it waits for.
 
     `share` chooses it: 0 for the shortest wait of the trace, 1 for the longest. A fetch that moved
     the follower's end left the leader as an answer two one-way delays and the writing before.
     """
     ax = style.axes(7.6, 2.8)
-    config, delay_ms = seen.config, seen.config.fetch_latency_ms
-    each = waits(seen).sort_values("wait_ms", kind="stable")
+    config, delay_ms = trace.config, trace.config.fetch_latency_ms
+    each = waits(trace).sort_values("wait_ms", kind="stable")
     zero, _, wait_ms = each.iloc[round(share * (len(each) - 1))].tolist()
-    ((broker, end),) = seen.followers.items()
+    ((broker, end),) = trace.followers.items()
     moved = np.diff(end, prepend=0)
     ax.axvspan(0, wait_ms, color=style.PALE, linewidth=0, zorder=-1)
     for at in np.flatnonzero(moved).tolist():
-        arrives_ms = int(seen.ts_ms[at]) - zero
+        arrives_ms = int(trace.ts_ms[at]) - zero
         size = int(moved[at]) * config.record_bytes
         write_ms = -(-size * 1000 // load.follower_bytes_per_s(config, broker))
         left_ms = arrives_ms - 2 * delay_ms - write_ms
@@ -132,6 +147,22 @@ def plot_by_network(table: pd.DataFrame) -> Axes:
     return plot_curves(curves, title, (x, Scale("wait of a produce (ms)", "log")))
 
 
+def plot_limits(
+    histograms: pd.DataFrame, refused: pd.DataFrame, configs: Sequence[FleetConfig]
+) -> Axes:
+    """The tail of the waits under each lag limit. Produces that timed out count as waits, too.
+
+    From `churn.latency_histogram` and `churn.refused_produce` by run.
+    """
+    timeout_ms = configs[0].request_timeout_ms
+    late = refused[refused["error"] == "REQUEST_TIMED_OUT"].assign(latency_ms=timeout_ms)
+    late = late.rename(columns={"produces": "count"})[list(histograms.columns)]
+    labels = {config.run: f"limit {config.lag_time_ms / 1000:g} s" for config in configs}
+    ax = plot_tails(pd.concat([histograms, late]), labels)
+    style.mark(ax, timeout_ms, "request.timeout.ms", side="right", y=0.12)
+    return ax
+
+
 def summary(
     latency: pd.DataFrame,
     refused: pd.DataFrame,
@@ -167,9 +198,9 @@ def finding(table: pd.DataFrame) -> str:
     half, rest = (style.duration(loose[name]) for name in ("p50_ms", "p999_ms"))
     return (
         f"Where followers stall now and then, acks=all makes half of the produces wait {half} and "
-        f"1 in 1,000 {rest}; min ISR 1 accepts one copy for "
-        f"{loose['one copy accepts (min/h)']:,.1f} partition-minutes an hour, min ISR 2 refuses "
-        f"{safe['refused/h']:,.0f} tries instead, min ISR 3 {strict['refused/h']:,.0f}."
+        f"1 in 1,000 {rest}. Min ISR 1 accepts one copy for "
+        f"{loose['one copy accepts (min/h)']:,.1f} partition-minutes an hour; min ISR 2 refuses "
+        f"{safe['refused/h']:,.0f} attempts instead, min ISR 3 {strict['refused/h']:,.0f}."
     )
 
 
@@ -182,7 +213,7 @@ def waits_here(config: FleetConfig) -> pd.DataFrame:
 
 def wait_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     """Sliders for network latency and the length of stalls, and the histogram that they make."""
-    delays_ms, stalls_s = (1, 2, 5, 10, 20, 50, 100), (0, 1, 2, 5, 10, 20, 30, 45, 60)
+    delays_ms, stalls_s = (2, 10, 50, 100), (0, 2, 5, 10, 30, 60)
     delay = choice("one-way delay (ms)", delays_ms, config.fetch_latency_ms, "{:g}".format)
     stall = choice("stalls of brokers (s)", stalls_s, config.stall_s, "{:g}".format)
 

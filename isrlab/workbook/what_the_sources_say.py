@@ -1,32 +1,37 @@
-"""Tables and figures of the claims: what is claimed, what was run, what came out.
+"""The claims on one page: who says what, the verdict by release, and the runs behind it.
 
 Text from scenarios and logs is escaped in HTML, and plain in figures.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from html import escape
+from pathlib import Path
 
-import ipywidgets as widgets
 import numpy as np
-from IPython.display import HTML
+import yaml
+from IPython.display import HTML, Markdown
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from isrlab.brokerlogs.recordings import LAG_TIME_MS, RUNS
-from isrlab.engine.choices import HighWatermarkSet
 from isrlab.engine.versions import GENERATIONS, KafkaVersion, release
-from isrlab.show.controls import pick
-from isrlab.show.curves import Curve, Scale, plot_curves, plot_ticks
+from isrlab.show.curves import Scale, plot_ticks
 from isrlab.show.matrix import plot_matrix
-from isrlab.show.offsets import offsets_of, plot_clocks
-from isrlab.show.style import INK, OUTCOMES, PALE, WHITE, broker_colour, panels
-from isrlab.workbook.claims import measures, recorded
-from isrlab.workbook.claims.reading import ARTICLES, CLAIMS, THEMES, Claim, of_theme
+from isrlab.show.style import INK, OUTCOMES, PALE, WHITE
+from isrlab.workbook.claims import recorded
+from isrlab.workbook.claims.reading import CLAIMS, THEMES, Claim, of_theme
 from isrlab.workbook.claims.verdicts import Kind, Statement
 
+ROOT = Path(__file__).resolve().parents[2]
+ARTICLES = {
+    article["english"]: article
+    for article in yaml.safe_load((ROOT / "data" / "articles.yaml").read_text("utf-8"))
+}
+OWN = "our own brokers"  # the theme whose judge is not the engine
+STATEMENTS = [s for claim in CLAIMS.values() if claim.theme != OWN for s in claim.statements]
 # The words are always printed, too
 COLOURS = {
     Kind.RIGHT: OUTCOMES["safe"],
@@ -35,100 +40,80 @@ COLOURS = {
     Kind.WRONG: OUTCOMES["diverged"],
     Kind.NOTE: PALE,
 }
-OF_ARTICLES = [claim for claim in CLAIMS.values() if claim.theme != "our own brokers"]
-_CELL = "text-align:left;vertical-align:top;padding:4px 8px;white-space:normal"
+_PRE = "font-family:monospace;font-size:85%;line-height:1.25"
 
 
-# Tables
+def articles() -> Markdown:
+    """The articles: title, author, date, address, and the release whose code they describe."""
+    lines = []
+    for name, article in ARTICLES.items():
+        title = f"[{name}]({article['address']})" if article["address"] else name
+        lines.append(
+            f"- **{title}** (“{article['title']}”), {article['author']}, {article['date']}; "
+            f"describes Kafka {article['kafka']}"
+        )
+    return Markdown("\n".join(lines))
+
+
+def claims(*themes: str) -> HTML:
+    """A line for each claim of some themes (all those of the articles): it opens to its runs."""
+    chosen = themes or [theme for theme in THEMES if theme != OWN]
+    parts = []
+    for theme in chosen:
+        lines = "".join(map(claim_html, of_theme(theme)))
+        parts.append(f"<h4>{escape(theme[0].upper() + theme[1:])}</h4>{lines}")
+    return HTML("".join(parts))
+
+
+def claim_html(claim: Claim) -> str:
+    """One claim: number, sentence, source and verdict; inside, each statement, case and run."""
+    verdict = claim.statements[0].word if len(claim.statements) == 1 else claim.kind.value
+    pill = (
+        f'<span style="background:{COLOURS[claim.kind]};color:{INK};padding:1px 6px">'
+        f"{escape(verdict)}</span>"
+    )
+    shown = "".join(f' · shown in <a href="{file}">{title}</a>' for file, title in seen(claim))
+    printed = "\n\n".join(f"{s.says}: {s.printed}" for s in claim.statements)
+    parts = f"<p>{escape(claim.run)} {escape(claim.evidence)}</p>{_pre(printed)}"
+    if "" in claim.scripts:
+        text = claim.trial("", claim.version).run.rewritten
+        parts += f"<p>The run, in Kafka {claim.version}:</p>{_pre(text)}"
+    return (
+        f'<details style="margin:4px 0"><summary><b>{claim.number}.</b> {escape(claim.sentence)} '
+        f"{pill}<br><small>{cited(claim.source)}{shown}</small></summary>{parts}</details>"
+    )
 
 
 def cited(source: str) -> str:
-    """A source with the titles of its articles beside their numbers."""
-    titles = {number: f"{number} “{title.split(' (')[0]}”" for number, title in ARTICLES.items()}
-    return re.sub("|".join(titles), lambda match: titles[match[0]], source)
+    """A source in HTML, with links to its articles."""
+    links = {
+        name: f'<a href="{article["address"]}">{name}</a>' if article["address"] else name
+        for name, article in ARTICLES.items()
+    }
+    return re.sub("|".join(links), lambda match: links[match[0]], escape(source))
 
 
-def table(theme: str) -> HTML:
-    """The claims of one theme: claim, run, verdict. Raises ValueError for an unknown theme."""
-    head = (("row", 4), ("claim", 32), ("run", 20), ("verdict", 44))
-    body = "".join(f'<th style="{_CELL};width:{width}%">{name}</th>' for name, width in head)
-    for claim in of_theme(theme):
-        words = f"{escape(claim.sentence)}<br><small>{escape(cited(claim.source))}</small>"
-        cells = (str(claim.number), words, escape(claim.run), verdict_html(claim))
-        body += "</tr><tr>" + "".join(f'<td style="{_CELL}">{cell}</td>' for cell in cells)
-    return HTML(f'<table style="width:100%;font-size:90%"><tr>{body}</tr></table>')
-
-
-def verdict_html(claim: Claim) -> str:
-    """The class as a coloured word, the verdict on each statement, the evidence."""
-    words = "".join(f"<li>{escape(f'{s.says}: {s.word}')}</li>" for s in claim.statements)
-    return (
-        f'<span style="background:{COLOURS[claim.kind]};color:#222;padding:1px 6px">'
-        f'{claim.kind.value}</span><ul style="margin:4px 0 4px 16px;padding:0">{words}</ul>'
-        f"{escape(claim.evidence)}"
-    )
-
-
-def row(number: int) -> HTML:
-    """One claim with every case, its scenario and what that prints."""
-    claim = CLAIMS[number]
-    cases = "\n\n".join(f"{s.says}: {s.printed}" for s in claim.statements if s.cases)
-    page = (
-        f"<p><b>Row {number}</b> ({escape(cited(claim.source))}): {escape(claim.sentence)}</p>"
-        f"{verdict_html(claim)}<p>What was measured where, beside what is claimed:</p>{_pre(cases)}"
-    )
-    if "" not in claim.scripts:
-        return HTML(page)
-    text, title = claim.trial("", claim.version).run.rewritten, f"The run, in Kafka {claim.version}"
-    return HTML(f"{page}<details><summary>{escape(title)}</summary>{_pre(text)}</details>")
+def seen(claim: Claim) -> list[tuple[str, str]]:
+    """File name and title of the notebooks that show what a claim is about."""
+    paths = [p for name in claim.shown for p in (ROOT / "notebooks").glob(f"[0-9]*_{name}.ipynb")]
+    heads = ["".join(json.loads(p.read_text("utf-8"))["cells"][0]["source"]) for p in paths]
+    titles = [head.splitlines()[0].lstrip("# ").partition(":")[0] for head in heads]
+    return [(path.name, escape(title)) for path, title in zip(paths, titles, strict=True)]
 
 
 def _pre(text: str) -> str:
-    style = "font-family:monospace;font-size:85%;line-height:1.25"
-    return f'<pre style="{style}">{escape(text)}</pre>'
-
-
-def picker(number: int = 5) -> widgets.VBox:
-    """Choose a row and see its cases and its run."""
-    choice = pick("row", [(f"{n}. {c.sentence}"[:90], n) for n, c in CLAIMS.items()], number)
-    page = widgets.HTML(row(number).data)
-    choice.observe(lambda change: setattr(page, "value", row(change["new"]).data), names="value")
-    return widgets.VBox([choice, page])
-
-
-# All rows at once
+    return f'<pre style="{_PRE}">{escape(text)}</pre>'
 
 
 def finding() -> str:
-    """How many of the articles' claims are right as they stand, in one sentence."""
-    kinds = [claim.kind for claim in OF_ARTICLES]
-    right, at_times, partly, wrong, _ = (kinds.count(kind) for kind in Kind)
+    """What became of all that the articles say."""
+    kinds = [statement.kind for statement in STATEMENTS]
+    right, at_times, partly, wrong, noted = (kinds.count(kind) for kind in Kind)
     return (
-        f"Of {len(kinds)} claims {right} hold as they stand, {at_times} in some releases, "
-        f"{partly} in part, {wrong} not at all"
+        f"Of {len(kinds)} statements in the five articles {right} hold wherever they were tried, "
+        f"{at_times} only in some releases, {partly} only in some situations, {wrong} nowhere; "
+        f"{noted} no run can decide"
     )
-
-
-def statements_finding() -> str:
-    """The same for the single statements that the articles' claims were taken apart into."""
-    kinds = [s.kind for claim in OF_ARTICLES for s in claim.statements]
-    parts = (f"{kinds.count(kind)} {kind.value}" for kind in Kind)
-    return f"Taken apart, they are {len(kinds)} statements: {', '.join(parts)}."
-
-
-def plot_overview() -> Axes:
-    """Every row as a field in the colour of its verdict's class, theme by theme."""
-    places = [str(n) for n in range(max(len(of_theme(theme)) for theme in THEMES))]
-    fields = {theme: dict.fromkeys(places, ("", "")) for theme in THEMES}
-    for theme, row_fields in fields.items():
-        numbers = [(str(claim.number), claim.kind.value) for claim in of_theme(theme)]
-        row_fields.update(zip(places, numbers, strict=False))
-    kinds = [claim.kind for claim in CLAIMS.values()]
-    colours = {"": WHITE, **{kind.value: colour for kind, colour in COLOURS.items()}}
-    legend = {kind.value: f"{kind.value}: {kinds.count(kind)}" for kind in Kind}
-    ax = plot_matrix(fields, finding(), colours=colours, legend=legend)
-    ax.set_xticks([])
-    return ax
 
 
 def by_release() -> dict[str, dict[KafkaVersion, bool | None]]:
@@ -151,78 +136,23 @@ def _holds(statement: Statement, version: KafkaVersion) -> bool | None:
 def plot_by_release(version: str) -> Axes:
     """Where each statement that depends on the release holds; `version` is framed."""
     rows, chosen = by_release(), KafkaVersion.of(version)
-    marks = {None: " ", True: "", False: "x"}
+    heads = {v: version if v == chosen else v.releases.split("-")[0] for v in GENERATIONS}
+    marks = {None: " ", True: "✓", False: "x"}
     fields = {
-        name: {v.releases.split("-")[0]: marks[holds] for v, holds in row.items()}
-        for name, row in rows.items()
+        name: {heads[v]: marks[holds] for v, holds in row.items()} for name, row in rows.items()
     }
     holds = [row[chosen] for row in rows.values() if row[chosen] is not None]
-    title = f"In Kafka {version} {sum(map(bool, holds))} of {len(holds)} statements hold"
-    colours = {" ": WHITE, "": COLOURS[Kind.RIGHT], "x": COLOURS[Kind.WRONG]}
-    ax = plot_matrix(fields, f"{title} (x: does not)", colours=colours, size=(0.4, 0.3))
+    count = f"{sum(holds)} of {len(holds)} statements hold"
+    title = f"In Kafka {version} {count} (✓) of those that depend on the release"
+    colours = {" ": WHITE, "✓": COLOURS[Kind.RIGHT], "x": COLOURS[Kind.WRONG]}
+    ax = plot_matrix(fields, title, colours=colours, size=(0.4, 0.3))
     frame = (GENERATIONS.index(chosen), 0), 1, len(rows)
     ax.add_patch(Rectangle(*frame, fill=False, edgecolor=INK, lw=1.6))
     return ax
 
 
-# Single rows
-
-
-def plot_removal(versions: tuple[str, ...]) -> Axes:
-    """Row 2: how long a stopped follower stays in the ISR, by release."""
-    trials = {version: CLAIMS[2].trial("stopped", version) for version in versions}
-    ages = {name: np.divide(measures.removal_ages(t), 1000) for name, t in trials.items()}
-    most, (first, *_, last) = {name: max(values) for name, values in ages.items()}, versions
-    title = (
-        f"A stopped follower stays up to {most[first]:g} s in {first}, {most[last]:g} s in {last}"
-    )
-    limits = {name: t.version.replica_lag_time_max_ms / 1000 for name, t in trials.items()}
-    return plot_ticks(
-        {name: {"dropped": values} for name, values in ages.items()}, title,
-        Scale("time since the follower last caught up (s)"),
-        notes={name: f"at most {age:g} s" for name, age in most.items()},
-        ranges={name: (limits[name], age) for name, age in most.items()},
-    )  # fmt: skip
-
-
-def plot_clock_age(versions: tuple[str, ...]) -> Figure:
-    """Row 3: the clock of a follower that is always one fetch behind a steady producer."""
-    runs = {}
-    for version in versions:
-        offsets = offsets_of(CLAIMS[3].trial("", version).run)
-        away = [span.start_ms / 1000 for span in offsets.isr if 2 not in span.isr]
-        runs[f"Kafka {version}" + (f" (after {away[0]:.1f} s)" if away else "")] = offsets
-    return plot_clocks(runs, dict.fromkeys(runs, 1.0))
-
-
-def plot_catching_up(version: str) -> Figure:
-    """Rows 4 and 5: the high watermark that a returning follower has to reach, rule on and off."""
-    with_rule = KafkaVersion.of(version)
-    rules = {
-        "ISR and replicas in time count": with_rule,
-        "the ISR alone counts": with_rule.with_(high_watermark_set=HighWatermarkSet.ISR),
-    }
-    figure, grid = panels(1, 2, (11, 3.4), sharey=True)
-    scales = Scale("records in the leader's log", low=3), Scale("offset")
-    for ax, (name, rule) in zip(grid.flat, rules.items(), strict=True):
-        run = CLAIMS[4].trial("", rule).run
-        offsets = offsets_of(run)
-        grown = np.flatnonzero(np.diff(offsets.log_end_offset) > 0) + 1
-        sizes = offsets.log_end_offset, offsets.high_watermark, offsets.ends[2]
-        ends, marks, confirmed = (np.asarray(values)[grown] for values in sizes)
-        curves = {
-            "leader's end offset": Curve(ends, ends, look=(broker_colour(1), "o")),
-            "high watermark": Curve(ends, marks, look=(INK, ""), style="--"),
-            "follower's end offset": Curve(ends, confirmed, look=(broker_colour(2), "s")),
-        }
-        joins = [e.log_end_offset for e in run.cluster.events if e.kind == "isr_expand"]
-        verdict = f"it joins at {joins[0]}" if joins else "it never joins"
-        plot_curves(curves, f"{name}: {verdict}", scales, ax=ax)
-    return figure
-
-
 def plot_recorded_ages() -> Axes:
-    """Row 32: when real leaders dropped followers, over the range that the engine gives."""
+    """Claim 32: when real leaders dropped followers, over the range that the engine gives."""
     limit = LAG_TIME_MS / 1000
     trials = {f"Kafka {name}": CLAIMS[32].trial("", name) for name in RUNS}
     ages = {name: np.divide(recorded.recorded_ages(t), 1000) for name, t in trials.items()}

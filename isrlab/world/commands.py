@@ -309,6 +309,7 @@ COMMANDS: dict[str, Form] = {
     "fetch": Form(_fetch, "LIVE"),
     "deliver": Form(partial(_on_link, Cluster.deliver), "LINK [COUNT|all]"),
     "drop": Form(partial(_on_link, Cluster.drop), "LINK [COUNT|all]"),
+    "refuse": Form(partial(_on_link, faults.refuse), "LINK [COUNT|all]"),
     "stabilize": Form(_on(Cluster.stabilize)),
     "advance": Form(_on(Cluster.advance), "TIME"),
     "pause": Form(_on(faults.pause), "LIVE [process|fetcher]"),

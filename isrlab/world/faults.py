@@ -104,6 +104,17 @@ def network_partition(cluster: Cluster, machine: int, other: int) -> None:
         cluster.lose_session(machine or other)
 
 
+def refuse(cluster: Cluster, request: Envelope) -> None:
+    """The controller fails to store an ISR change, and says so with an error that is not final."""
+    if not isinstance(request.message, m.AlterPartition):
+        raise ValueError(f"the next message there is {type(request.message).__name__}; only an "
+                         "AlterPartition can be refused")  # fmt: skip
+    cluster.queue.remove(request)
+    cluster.mark(m.CONTROLLER, "cannot store an ISR change")
+    answer = m.AlterPartitionResponse(request.message.request, error="UNKNOWN_SERVER_ERROR")
+    cluster.emit(m.CONTROLLER, (m.Send(request.source, answer),))
+
+
 def heal(cluster: Cluster, machine: int, other: int) -> None:
     """Messages pass again. Requests that had no answer are sent anew."""
     cluster.cuts.discard(frozenset((machine, other)))

@@ -37,7 +37,7 @@ MEASURES = {
     for name, function in inspect.getmembers(module, inspect.isfunction)
     if function.__module__ == module.__name__ and not name.startswith("_")
 }
-_HEAD = ("claim", "theme", "source", "run", "release", "script")
+_HEAD = ("claim", "theme", "source", "run", "release", "shown", "script")
 _STATEMENT = ("statement", "measure", "claimed", "releases", "words", "cases", "record", "evidence")
 
 
@@ -99,6 +99,7 @@ class Claim:
         self.source = texts["source"]  # article and section, or what is written about
         self.run = texts["run"]  # what is run to decide it
         self.version = texts.get("release", "")  # the release in which it is best seen
+        self.shown = texts.get("shown", "").split()  # the notebooks about it, without their numbers
         self.statements = tuple(map(self._statement, statements[:-1]))
         self._evidence = statements[-1]["evidence"]
 
@@ -322,11 +323,6 @@ def _claimed(entry: Entry, name: str) -> Value:
     return _value(claimed)
 
 
-ARTICLES = {  # number: title
-    line[:3]: line[4:]
-    for line in (LIBRARY / "articles.txt").read_text("utf-8").splitlines()
-    if not line.startswith("#")
-}
 CLAIMS = {claim.number: claim for claim in map(Claim, sorted(LIBRARY.glob("[0-9]*.txt")))}
 
 

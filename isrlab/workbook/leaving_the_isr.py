@@ -1,0 +1,86 @@
+"""Notebook 02: when a stalled follower leaves the ISR.
+
+`eviction_times` plays one stall many times, each begun at another moment; all else is drawn from
+runs that the notebook plays itself. Replica 2 is the follower in question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import ipywidgets as widgets
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from isrlab.engine.versions import KafkaVersion
+from isrlab.show import controls, curves, offsets
+from isrlab.world import scenario
+from isrlab.world.script import Run
+
+FOLLOWER = 2
+# A follower that is caught up at `begin_ms`, lacks a record from then on, and hangs
+STALL = """
+partition replicas=1,2
+advance {begin_ms}ms
+produce 1 acks=1
+stabilize
+pause 2 fetcher
+produce 1 acks=1
+advance {watch_ms}ms
+"""
+# A follower that hangs for a while, catches up in half a second, and hangs again
+SAW_TOOTH = "partition replicas=1,2 replica.lag.time.max.ms=10000\n"
+TOOTH = """
+pause 2 fetcher
+produce 1 acks=1 every=500ms for={hang_s}s
+resume 2
+produce 1 acks=1 every=500ms for=500ms
+"""
+
+
+def eviction_times(version: str, samples: int = 40) -> list[int]:
+    """ms from the stall to the smaller ISR, of stalls begun evenly over one period of the check."""
+    known = KafkaVersion.of(version)
+    lag_ms = known.replica_lag_time_max_ms
+    period_ms = lag_ms // known.isr_checks_per_lag_time
+    times = []
+    for sample in range(samples):
+        begin_ms = period_ms + sample * period_ms // samples
+        script = STALL.format(begin_ms=begin_ms, watch_ms=3 * lag_ms)
+        spans = offsets.isr_of(scenario.play(script, version=version))
+        times.append(spans[1].start_ms - begin_ms)
+    return times
+
+
+def plot_evictions(times: Mapping[str, Sequence[int]]) -> Axes:
+    """When a stalled follower leaves: for each version a tick for every run."""
+    seconds = {version: [ms / 1000 for ms in values] for version, values in times.items()}
+    means = {version: sum(values) / len(values) for version, values in seconds.items()}
+    slow, quick = (end(means, key=means.__getitem__) for end in (max, min))
+    title = f"The same stall: out after {means[quick]:.1f} s on average in {quick}, "
+    title += f"after {means[slow]:.1f} s in {slow}"
+    notes = {v: f"{min(values):.1f} to {max(values):.1f} s" for v, values in seconds.items()}
+    scale = curves.Scale("from the stall to the smaller ISR (s)")
+    rows = {version: {"one stall": values} for version, values in seconds.items()}
+    return curves.plot_ticks(rows, title, scale, notes=notes)
+
+
+def plot_clocks(runs: Mapping[str, Run]) -> Figure:
+    """The age of the follower's lag clock in each run, with the run's own limit."""
+    limits = {n: r.cluster.settings.replica_lag_time_max_ms / 1000 for n, r in runs.items()}
+    known = {name: offsets.offsets_of(run) for name, run in runs.items()}
+    return offsets.plot_clocks(known, limits, FOLLOWER)
+
+
+def saw_tooth(version: str, hang_s: int, teeth: int = 4) -> Run:
+    """A follower that hangs again and again for `hang_s` seconds; the lag limit is 10 s."""
+    script = SAW_TOOTH + teeth * TOOTH.format(hang_s=hang_s)
+    return scenario.play(script, version=version)
+
+
+def hang_slider(version: str, hang_s: int = 8) -> widgets.VBox:
+    """How long may a follower hang, again and again, and still be in sync?"""
+    slider = controls.choice("hangs for (s)", (2, 5, 8, 9, 10, 11, 12, 15, 20), hang_s)
+    return controls.redrawn(
+        [slider], lambda: plot_clocks({version: saw_tooth(version, slider.value)})
+    )

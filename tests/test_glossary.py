@@ -1,0 +1,52 @@
+"""The glossary is in order, and each term is used where the glossary says that it is shown."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+ENTRY = re.compile(r"^### (.+)\n\n(.+)$", re.MULTILINE)
+LINK = re.compile(r"\[[^]]+\]\((\w+)\.ipynb(?:#([^)]+))?\)")
+
+
+def shown(name: str) -> str:
+    """All that a reader of a notebook sees as text."""
+    texts = []
+    for cell in nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4).cells:
+        texts.append(cell.source)
+        for output in cell.get("outputs", ()):
+            data = output.get("data", {})
+            texts += [output.get("text", ""), *(data[k] for k in data if k.startswith("text/"))]
+    return "\n".join(texts)
+
+
+def is_used(name: str, text: str) -> bool:
+    """A word begins with it; an abbreviation is a word of its own."""
+    flags = re.NOFLAG if name.isupper() else re.IGNORECASE
+    return bool(re.search(rf"(?<!\w){re.escape(name)}" + r"\b" * name.isupper(), text, flags))
+
+
+GLOSSARY = shown("23_glossary")
+ENTRIES = [m.groups() for m in ENTRY.finditer(GLOSSARY)]
+
+
+def test_terms_are_in_order_and_each_has_one_sentence():
+    terms = [term.lower() for term, _ in ENTRIES]
+    assert len(terms) == GLOSSARY.count("### ") > 40
+    assert terms == sorted(set(terms))
+
+
+@pytest.mark.parametrize(("term", "sentence"), ENTRIES, ids=lambda text: text[:20])
+def test_a_term_is_used_in_the_section_where_it_is_shown(term, sentence):
+    links = LINK.findall(sentence)
+    assert links, "it is shown nowhere"
+    names = [term, *re.findall(r"\*\*(.+?)\*\*", sentence)]
+    for notebook, section in links:
+        text = shown(notebook).replace("*", "")
+        assert any(is_used(name, text) for name in names), f"{notebook} has none of {names}"
+        headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+        assert not section or section in [h.replace(" ", "-") for h in headings]

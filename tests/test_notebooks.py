@@ -111,6 +111,18 @@ def test_pictures_are_at_most_as_wide_as_a_page(path):
                 assert width <= MAX_PIXELS, cell.source
 
 
+def test_every_picture_says_in_words_what_it_shows():
+    """Its titles are stored with it, for those who do not see it."""
+    without: list[str] = []
+    for path in PATHS:
+        for cell in cells(path):
+            for output in cell.outputs:
+                if "image/png" in output.get("data", {}):
+                    alt = output.metadata.get("image/png", {}).get("alt", "")
+                    without += [] if len(alt) > 10 else [f"{path.stem}: {cell.source}"]
+    assert without == []
+
+
 @pytest.fixture(scope="session")
 def executed(request, tmp_path_factory) -> dict[str, gallery.Record]:
     """The record of each notebook on Spark that the tests of this run ask for."""

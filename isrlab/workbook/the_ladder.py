@@ -40,7 +40,7 @@ class Rung(NamedTuple):
 
     @property
     def label(self) -> str:
-        return f"{self.scenario.replace('_', ' ')} ({self.issue})"
+        return self.scenario.replace("_", " ")
 
 
 # In the order in which Kafka climbed them
@@ -180,7 +180,8 @@ def schedule_chooser(matrix: Matrix, name: str) -> widgets.VBox:
 
     The thousands of records of KAFKA-3919 are drawn in notebook 09.
     """
-    names = [(rung.label, rung.scenario) for rung in RUNGS if rung.issue != "KAFKA-3919"]
+    shown = [rung for rung in RUNGS if rung.issue != "KAFKA-3919"]
+    names = [(f"{rung.label} ({rung.issue})", rung.scenario) for rung in shown]
     chosen = controls.pick("schedule", names, name)
     return controls.redrawn([chosen], lambda: before_and_after(matrix, chosen.value))
 

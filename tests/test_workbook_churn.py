@@ -209,13 +209,14 @@ def test_the_finding_of_logs_is_a_sentence_of_numbers():
 
 @pytest.fixture(scope="module")
 def seen():
-    return fleet.trace(isr_churn.SMALL, fleet.most_evicting(isr_churn.SMALL))
+    return isr_churn.watch(isr_churn.SMALL)
 
 
 def compared(**columns):
     rows = {
         "run": ["0.8.2", "0.9.0"], "version": ["0.8.2", "0.9.0"], "partitions": 30, "minutes": 60.0,
-        "burst_records": 30_000, "burst_s": 1.0, "shrinks": [12, 2], "false_alarms": [10, 0],
+        "burst_records": 30_000, "burst_s": 1.0, "lag_time_ms": 10_000,
+        "shrinks": [12, 2], "false_alarms": [10, 0],
         "shrinks_per_hour": [12.0, 2.0], "false_alarms_per_hour": [10.0, 0.0],
         "under_replicated_minutes": [3.0, 1.0],
     }  # fmt: skip
@@ -224,16 +225,16 @@ def compared(**columns):
 
 def test_a_lag_figure_names_the_check_and_who_leaves_if_anybody_does(seen):
     moment = int(seen.evictions_ms()[0])
-    ax = isr_churn.plot_lag(seen.around(moment))
+    ax = isr_churn.plot_lag(isr_churn.hit_burst(seen))
     assert title(ax).startswith(f"0.8.2: the check at {moment / 1000:.1f} s evicts")
     assert "(records)" in ax.get_ylabel()
     assert np.abs(seen.ticks_ms - moment).min() < 20  # looked at every 20 ms
-    calm = isr_churn.plot_lag(seen.around(int(seen.spared_ms(4_000)[0])))
+    calm = isr_churn.plot_lag(isr_churn.spared_burst(seen))
     assert title(calm).endswith("and no check evicts anybody")
 
 
 def test_an_eviction_of_all_followers_commits_what_only_the_leader_has(seen):
-    part = seen.around(int(seen.evictions_ms()[0]))
+    part = isr_churn.hit_burst(seen)
     assert part.isr_size.min() == 1
     alone = np.argmax(part.isr_size == 1)
     records = part.high_watermark[alone] - max(end[alone] for end in part.followers.values())
@@ -253,16 +254,19 @@ def test_fleets_are_compared_in_the_titles():
     assert title(isr_churn.plot_under_replicated(compared())) == expected
     assert isr_churn.finding(compared()) == (
         "30 partitions, 60 minutes, bursts of 30,000 records in 1 s, the same for all: "
-        "0.8.2: 12 ISR shrinks, 10 false alarms; 0.9.0: 2 ISR shrinks, 0 false alarms."
+        "0.8.2 (limit 10 s): 12 ISR shrinks, 10 false alarms; "
+        "0.9.0 (limit 10 s): 2 ISR shrinks, 0 false alarms."
     )
     left = table(
         "run since_caught_up_ms lag_records lag_time_ms lag_messages is_false_alarm",
         ("0.8.2", 900, 5_000, 10_000, 4_000.0, True),
         ("0.8.2", 12_000, 0, 10_000, None, False),
     )
-    drawn = title(isr_churn.plot_evictions(left))
-    assert drawn.startswith("0.8.2: 1 of 2 evictions hit a follower")
-    assert title(isr_churn.plot_evictions(left[:0])) == "Nobody is evicted"
+    figure = isr_churn.plot_evictions(left)
+    expected = "0.8.2: 1 of 2 evictions hit a follower that had kept up until then"
+    assert " ".join(figure.get_suptitle().split()) == expected
+    assert title(figure.axes[0]) == "0.8.2: 1 false, 1 real"
+    assert isr_churn.plot_evictions(left[:0]).get_suptitle() == "Nobody is evicted"
 
 
 def test_the_picture_of_the_sliders_counts_as_the_questions_do():
@@ -324,17 +328,24 @@ def test_two_runs_are_compared_metric_by_metric():
     metrics = table(
         "metric was now change",
         ("fell", 4.0, 1.0, -3.0), ("new", 0.0, 2.0, 2.0), ("same", 1.0, 1.0, 0.0),
-        ("unknown", None, 1.0, None),
+        ("unknown", None, 1.0, None), ("RemoteTimeMs99thPercentile", 5.0, 2_048.0, 2_043.0),
     )  # fmt: skip
-    expected = "1 metric fell, 1 rose, 1 stayed the same"
-    assert title(what_changed.plot_changes(metrics)) == expected
+    ax = what_changed.plot_changes(metrics)
+    worse = "Worse: new, RemoteTimeMs99thPercentile"
+    assert title(ax) == f"1 metric better, 2 worse, 1 the same {worse}"
+    assert [bar.get_width() for bar in ax.patches if bar.get_width()] == [
+        -75, 100, pytest.approx(100 * 2_043 / 2_048),
+    ]  # fmt: skip
     assert what_changed.changes_finding(metrics) == (
-        "Changed: fell 4 to 1 (-75 %), new 0 to 2 (new). The same: same."
+        "Worse: new 0 to 2, RemoteTimeMs99thPercentile 5 to up to 2,304. Better: fell 4 to 1. "
+        "1 metric the same."
     )
-    assert "<td>-3</td><td>-75 %</td>" in what_changed.changes_table(metrics).data
+    page = what_changed.changes_table(metrics).data
+    assert "<td>4</td><td>1</td><td>-75 %</td><td>better</td>" in page
+    assert "<td>unknown</td><td>1</td><td></td><td></td>" in page
     hours = {"stalled_ms": [60_000, 120_000], "under_replicated_ms": 0, "at_risk_ms": 0}
     risk = pd.DataFrame({"run": ["was", "now"], **hours})
-    assert what_changed.hidden_finding(risk).endswith("stood still: 1 to 2 min.")
+    assert what_changed.hidden_finding(risk).endswith("follower: 1 to 2 partition-minutes.")
     assert "<td>1.0</td><td>2.0</td>" in what_changed.hidden_table(risk).data
 
 
@@ -350,21 +361,16 @@ def test_every_setting_has_a_meaning():
     assert settings.loc["load", "valid"] == "steady, bursts, heavy, together, trace"
 
 
-def test_the_budget_of_a_round_is_what_the_kernel_takes():
-    """One batch into a calm pair: it waits for one round without its first way."""
+def test_a_batch_waits_for_one_round_without_its_first_way():
     config = SMALL.with_(
         partitions=1, brokers=2, replication_factor=2, load="steady", stall_s=0, minutes=0.2,
         records_per_s=2_000, batch_every_ms=1_000, fetch_latency_ms=7,
     )  # fmt: skip
-    seen = fleet.trace(config, 0, sample_ms=1)
-    at = int(np.flatnonzero(np.diff(seen.log_end_offset, prepend=0))[0])
-    records = int(seen.log_end_offset[at])
-    waited_ms = int(np.argmax(seen.high_watermark >= records)) - at
-    budget = model.fetch_budget(config, records)
-    write_ms = budget.set_index("what").loc["follower receives and writes", "most_ms"]
-    rate = load.follower_bytes_per_s(config, 2)
-    assert waited_ms == 14 + -(-records * 500 * 1000 // rate) <= 14 + write_ms
-    assert title(model.plot_budget(budget)).startswith("A round of a fetcher: ")
+    traced = fleet.trace(config, 0, sample_ms=1)
+    at = int(np.flatnonzero(np.diff(traced.log_end_offset, prepend=0))[0])
+    records = int(traced.log_end_offset[at])
+    waited_ms = int(np.argmax(traced.high_watermark >= records)) - at
+    assert waited_ms == 14 + -(-records * 500 * 1000 // load.follower_bytes_per_s(config, 2))
 
 
 def test_a_cell_is_drawn_with_its_threads():
@@ -430,23 +436,25 @@ def answered():
     data = pd.DataFrame(100.0, index=names, columns=list(model.ANSWERS))
     data.loc["seed 2"], data.loc["seed 3"] = 80.0, 110.0
     data.loc["stalled brokers fenced", "under-replicated"] = 170.0
-    data.loc["clock ten times finer", ["p50", "old shrinks"]] = [50.0, 101.0]
+    data.loc["time step a tenth as long", ["p50", "old shrinks"]] = [50.0, 101.0]
     data.loc["messages 1 ms, not 2", "p99"] = 70.0  # not more than a class below the seeds
     return data
 
 
-def test_what_is_beyond_the_seeds_is_named(answered):
+def test_what_is_beyond_the_seeds_is_marked(answered):
     percent = model.sensitivity(answered)
-    beyond = model.beyond(percent).set_index("answer")
-    assert beyond.loc["new shrinks"].tolist() == ["-20 to +10 %", "none"]
-    assert beyond["beyond them"][["under-replicated", "p50", "p99"]].tolist() == [
-        "stalled brokers fenced +70 %", "clock ten times finer -50 %", "none",
+    out = model.beyond(percent).stack()
+    assert list(out[out].index) == [
+        ("time step a tenth as long", "p50"), ("stalled brokers fenced", "under-replicated"),
     ]  # fmt: skip
     finding = model.finding(percent)
-    assert "by 1.0 % at the most, another seed by up to 20 %" in finding
+    assert "by 1.0 % at most, another seed by up to 20 %" in finding
     assert "median wait by -50 %" in finding and "under-replicated by +70 %" in finding
-    ax = model.plot_sensitivity(percent, {"old": "0.8.2", "new": "4.1"})
-    assert title(ax).startswith("A finer clock changes shrinks by 1.0 %")
+    ax = model.plot_sensitivity(answered, {"old": "0.8.2", "new": "4.1"})
+    assert title(ax).endswith("than with another seed: stalled brokers fenced")
+    texts = [text.get_text() for text in ax.texts]
+    assert texts.count("-20 to +10 %") == len(model.ANSWERS) and texts.count("-30 %") == 1
+    assert [text for text in texts if "!" in text] == ["-50 %  !", "+70 %  !"]
     assert len(model.of_seeds(answered)) == 3
 
 
@@ -458,17 +466,17 @@ def test_answers_are_in_units_of_the_base():
     latency = pd.DataFrame({"run": runs, "p50_ms": 50, "p99_ms": 80})
     answers = model.answers(alarms, absences, latency)
     assert answers.loc["base"].tolist() == [7.0, 7.0, 3.0, 50.0, 80.0, 50.0]
-    assert answers.loc["clock ten times finer"].tolist() == [70.0, 70.0, 3.0, 5.0, 8.0, 5.0]
+    assert answers.loc["time step a tenth as long"].tolist() == [70.0, 70.0, 3.0, 5.0, 8.0, 5.0]
 
 
 def test_bursts_that_come_together_coincide():
-    alone = model.coincidences(SMALL.with_(partitions=1))
-    assert alone["leaders_at_once"].tolist() == [0, 1]
-    assert alone["percent_of_time"].sum() == pytest.approx(100)
-    hit = model.coincidences(SMALL.with_(load="together", burst_share=1.0))
-    assert hit["leaders_at_once"].tolist() == [0, 1, 2, 3]
-    assert hit["percent_of_time"].tolist()[1:3] == [0, 0]
-    assert hit["percent_of_time"][3] > 0
+    alone = SMALL.with_(partitions=1)
+    hit = SMALL.with_(load="together", burst_share=1.0)
+    both = model.coincidences([alone, hit])
+    assert both["leaders_at_once"].tolist() == [0, 1, 0, 1, 2, 3]
+    assert both.groupby("bursts")["percent_of_time"].sum().tolist() == pytest.approx([100, 100])
+    assert both["percent_of_time"].tolist()[3:5] == [0, 0]
+    assert both["percent_of_time"][5] > 0
 
 
 def test_retries_lengthen_the_mean_by_what_was_held():
@@ -479,9 +487,8 @@ def test_retries_lengthen_the_mean_by_what_was_held():
     assert bound["mean_longer_by_ms"].tolist() == [100.0, 0.0]
 
 
-def test_loads_are_drawn_by_time():
+def test_a_daily_swing_is_highest_in_the_afternoon():
     swing = SMALL.with_(minutes=1440, load="steady", batch_every_ms=60_000, daily_swing=0.9)
-    ax = model.plot_loads([swing.with_(name="swing")])
-    (line,) = ax.lines
-    assert 12 < line.get_xdata()[np.argmax(line.get_ydata())] < 18
-    assert "swing 1." in title(ax) or "swing 2." in title(ax)
+    batches = load.arrivals(swing, np.arange(swing.partitions))
+    sums, ends = np.histogram(batches.ts_ms / load.HOUR_MS, 24, (0, 24), weights=batches.records)
+    assert 12 < ends[np.argmax(sums)] < 18

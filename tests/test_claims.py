@@ -173,7 +173,7 @@ def test_a_theme_has_a_line_for_each_of_its_claims(theme):
 def test_the_page_has_every_claim_of_the_articles_with_its_run_inside():
     page = show.claims().data
     assert page.count("<details") == 30 and "shrinks_in_last_pause" not in page
-    assert "dropped for its time alone: right up to 2.0.1 only" in page  # of claim 8
+    assert "dropped by its clock alone: right up to 2.0.1 only" in page  # of claim 8
     assert "15000ms  1         asks for isr=1 instead of 1,2" in page
 
 

@@ -91,7 +91,9 @@ class Played:
     def printed(self) -> str:
         """What the run printed, and a last `status`; of a fleet, its numbers."""
         if self._run is None:
-            return "\n".join(f"  {name} {value:,.6g}" for name, value in self.measures.items())
+            return "\n".join(
+                f"  {name} {value:,.6g}" for name, value in self.measures.items() if value
+            )
         return self.run.printed + "\n".join(words.status(self.run.cluster))
 
 

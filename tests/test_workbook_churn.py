@@ -209,13 +209,14 @@ def test_the_finding_of_logs_is_a_sentence_of_numbers():
 
 @pytest.fixture(scope="module")
 def seen():
-    return fleet.trace(isr_churn.SMALL, fleet.most_evicting(isr_churn.SMALL))
+    return isr_churn.watch(isr_churn.SMALL)
 
 
 def compared(**columns):
     rows = {
         "run": ["0.8.2", "0.9.0"], "version": ["0.8.2", "0.9.0"], "partitions": 30, "minutes": 60.0,
-        "burst_records": 30_000, "burst_s": 1.0, "shrinks": [12, 2], "false_alarms": [10, 0],
+        "burst_records": 30_000, "burst_s": 1.0, "lag_time_ms": 10_000,
+        "shrinks": [12, 2], "false_alarms": [10, 0],
         "shrinks_per_hour": [12.0, 2.0], "false_alarms_per_hour": [10.0, 0.0],
         "under_replicated_minutes": [3.0, 1.0],
     }  # fmt: skip
@@ -224,16 +225,16 @@ def compared(**columns):
 
 def test_a_lag_figure_names_the_check_and_who_leaves_if_anybody_does(seen):
     moment = int(seen.evictions_ms()[0])
-    ax = isr_churn.plot_lag(seen.around(moment))
+    ax = isr_churn.plot_lag(isr_churn.hit_burst(seen))
     assert title(ax).startswith(f"0.8.2: the check at {moment / 1000:.1f} s evicts")
     assert "(records)" in ax.get_ylabel()
     assert np.abs(seen.ticks_ms - moment).min() < 20  # looked at every 20 ms
-    calm = isr_churn.plot_lag(seen.around(int(seen.spared_ms(4_000)[0])))
+    calm = isr_churn.plot_lag(isr_churn.spared_burst(seen))
     assert title(calm).endswith("and no check evicts anybody")
 
 
 def test_an_eviction_of_all_followers_commits_what_only_the_leader_has(seen):
-    part = seen.around(int(seen.evictions_ms()[0]))
+    part = isr_churn.hit_burst(seen)
     assert part.isr_size.min() == 1
     alone = np.argmax(part.isr_size == 1)
     records = part.high_watermark[alone] - max(end[alone] for end in part.followers.values())
@@ -253,16 +254,19 @@ def test_fleets_are_compared_in_the_titles():
     assert title(isr_churn.plot_under_replicated(compared())) == expected
     assert isr_churn.finding(compared()) == (
         "30 partitions, 60 minutes, bursts of 30,000 records in 1 s, the same for all: "
-        "0.8.2: 12 ISR shrinks, 10 false alarms; 0.9.0: 2 ISR shrinks, 0 false alarms."
+        "0.8.2 (limit 10 s): 12 ISR shrinks, 10 false alarms; "
+        "0.9.0 (limit 10 s): 2 ISR shrinks, 0 false alarms."
     )
     left = table(
         "run since_caught_up_ms lag_records lag_time_ms lag_messages is_false_alarm",
         ("0.8.2", 900, 5_000, 10_000, 4_000.0, True),
         ("0.8.2", 12_000, 0, 10_000, None, False),
     )
-    drawn = title(isr_churn.plot_evictions(left))
-    assert drawn.startswith("0.8.2: 1 of 2 evictions hit a follower")
-    assert title(isr_churn.plot_evictions(left[:0])) == "Nobody is evicted"
+    figure = isr_churn.plot_evictions(left)
+    expected = "0.8.2: 1 of 2 evictions hit a follower that had kept up until then"
+    assert " ".join(figure.get_suptitle().split()) == expected
+    assert title(figure.axes[0]) == "0.8.2: 1 false, 1 real"
+    assert isr_churn.plot_evictions(left[:0]).get_suptitle() == "Nobody is evicted"
 
 
 def test_the_picture_of_the_sliders_counts_as_the_questions_do():
@@ -271,7 +275,7 @@ def test_the_picture_of_the_sliders_counts_as_the_questions_do():
     assert isr_churn.false_alarms(isr_churn.SMALL.with_(version="0.10.2")) == (0, 0)
 
 
-# 13 and 14: limits, and what changed
+# Limits, and what changed
 
 
 @pytest.mark.parametrize(
@@ -315,7 +319,7 @@ def test_limits_are_weighed_in_the_titles():
 def test_the_lag_limit_decides_about_a_fetcher_and_the_session_about_a_process(version, session_s):
     ax = limits.plot_removals(version, [2, 30])
     expected = f"in the ISR for 45 s, a stopped process for {session_s} s"
-    assert title(ax) == f"With a limit of 30 s a stopped fetcher stays {expected}"
+    assert title(ax) == f"Limit 30 s: a stopped fetcher stays {expected}"
     fetcher, process = (line.get_ydata().tolist() for line in ax.get_lines()[:2])
     assert fetcher[0] == process[0] == 3, "one and a half limits are shorter than any session"
 
@@ -324,17 +328,24 @@ def test_two_runs_are_compared_metric_by_metric():
     metrics = table(
         "metric was now change",
         ("fell", 4.0, 1.0, -3.0), ("new", 0.0, 2.0, 2.0), ("same", 1.0, 1.0, 0.0),
-        ("unknown", None, 1.0, None),
+        ("unknown", None, 1.0, None), ("RemoteTimeMs99thPercentile", 5.0, 2_048.0, 2_043.0),
     )  # fmt: skip
-    expected = "1 metric fell, 1 rose, 1 stayed the same"
-    assert title(what_changed.plot_changes(metrics)) == expected
+    ax = what_changed.plot_changes(metrics)
+    worse = "Worse: new, RemoteTimeMs99thPercentile"
+    assert title(ax) == f"1 metric better, 2 worse, 1 the same {worse}"
+    assert [bar.get_width() for bar in ax.patches if bar.get_width()] == [
+        -75, 100, pytest.approx(100 * 2_043 / 2_048),
+    ]  # fmt: skip
     assert what_changed.changes_finding(metrics) == (
-        "Changed: fell 4 to 1 (-75 %), new 0 to 2 (new). The same: same."
+        "Worse: new 0 to 2, RemoteTimeMs99thPercentile 5 to up to 2,304. Better: fell 4 to 1. "
+        "1 metric the same."
     )
-    assert "<td>-3</td><td>-75 %</td>" in what_changed.changes_table(metrics).data
+    page = what_changed.changes_table(metrics).data
+    assert "<td>4</td><td>1</td><td>-75 %</td><td>better</td>" in page
+    assert "<td>unknown</td><td>1</td><td></td><td></td>" in page
     hours = {"stalled_ms": [60_000, 120_000], "under_replicated_ms": 0, "at_risk_ms": 0}
     risk = pd.DataFrame({"run": ["was", "now"], **hours})
-    assert what_changed.hidden_finding(risk).endswith("stood still: 1 to 2 min.")
+    assert what_changed.hidden_finding(risk).endswith("follower: 1 to 2 partition-minutes.")
     assert "<td>1.0</td><td>2.0</td>" in what_changed.hidden_table(risk).data
 
 

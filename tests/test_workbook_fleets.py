@@ -36,7 +36,7 @@ def table(columns, *rows):
 @pytest.mark.parametrize(
     ("controls", "moves"),
     [
-        (lambda: isr_churn.burst_controls(isr_churn.SMALL), {0: 5_000}),
+        (lambda: isr_churn.burst_controls(isr_churn.SMALL), {0: 10_000}),
         (lambda: eras.era_controls(eras.SMALL.with_(minutes=3)), {1: 40}),
         (fetchers.fetcher_controls, {0: 3}),
         (trouble.trouble_controls, {0: "follower", 1: 60}),
@@ -56,7 +56,7 @@ def test_controls_redraw(controls, moves):
     assert all(image.startswith(b"\x89PNG") for image in seen)
 
 
-# 15: eras
+# Same load, every era
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_absences_agree_with_the_events():
     assert all(away.start_ms < away.end_ms <= config.duration_ms for away in found)
 
 
-# 16: shared fetchers
+# Shared fetchers
 
 
 def test_a_thread_carries_the_partitions_that_hash_to_it():
@@ -161,7 +161,7 @@ def test_grid_costs_and_symptoms_count_neighbours_apart():
     out = pd.DataFrame({**left, "under_replicated_ms": [120_000, 60_000, 30_000]})
     ax = fetchers.plot_grid(evictions, runs)
     assert title_of(ax) == "Neighbours evicted, by number of threads: 1, 0"
-    assert [text.get_text() for text in ax.texts if text.get_text()] == []
+    assert [text.get_text() for text in ax.texts if text.get_text()] == ["×", "×", "×"]
     twice = fetchers.plot_grid(pd.concat([evictions, evictions]), runs)
     assert [text.get_text() for text in twice.texts if text.get_text()] == ["2×", "2×", "2×"]
     costs = fetchers.costs(evictions, out, runs)  # of five minutes, for an hour
@@ -186,7 +186,7 @@ def test_a_larger_response_helps_where_latency_is_the_limit_only():
     assert measured[0][1] / measured[0][0] < 1.05 < 2 < measured[1][1] / measured[1][0]
 
 
-# 17: slow leader or slow follower
+# Slow leader or slow follower
 
 
 @pytest.mark.parametrize(("role", "smallest"), [("leader", 1), ("follower", 2)])
@@ -325,12 +325,42 @@ def test_only_from_3_3_to_3_5_produces_wait_for_a_broker_that_has_gone(
         version=version, partitions=24, brokers=4, load="steady", stall_s=0, follower_spread=0,
         batch_every_ms=200, min_insync_replicas=2, seed=1,
     )  # fmt: skip
-    (row,) = rolling.waits_for_the_gone([rolling.rolling(base, 0.6, 60, 1.3)]).itertuples()
+    (row,) = rolling.waits_for_the_gone(rolling.rolling(base, 0.6, 60, 1.3), [version]).itertuples()
     assert longest_s[0] <= row.longest_wait_s < longest_s[1]
-    assert bool(row.timed_out) == bool(timed_out)
+    assert bool(row.timed_out) == bool(timed_out) == bool(row.engine_timed_out)
 
 
-# 19: what acks=all costs
+def test_headroom_is_what_is_left_of_the_replicas_while_a_broker_is_down():
+    designs = [(3, 2), (3, 1), (4, 2)]
+    table = rolling.headroom(rolling.SMALL, 0.6, 60, designs).set_index(
+        ["replicas", "min.insync.replicas"]
+    )
+    assert table["headroom"].tolist() == [0, 1, 1]
+    assert (table["refused"] == 0).all(), "on min ISR nobody is refused"
+    assert (table["refused then"] > 0).tolist() == [True, False, False]
+    assert (table["one copy"] > 0).tolist() == [True, True, False]
+    tight = table.loc[(3, 2)]
+    assert tight["one down: at min ISR"] == pytest.approx(tight["formula"], rel=0.02)
+    assert tight["formula"] == pytest.approx(12 * 2 * 150 / 60)
+    assert tight["two down: under min ISR"] == tight["one copy"]
+
+
+def test_the_experiments_of_a_rolling_restart():
+    planned = rolling.experiments(BASE, 0.6, [0.3, 0.8], [(0.5, 0.6), (0.5, 1.15)])
+    shares = [recovery.load_share(config, 1) for config in planned.singles]
+    assert shares == pytest.approx([0.3, 0.8])
+    assert recovery.load_share(planned.hot, 1) <= 0.6 + 1e-9
+    rates = [1 / recovery.load_share(config, 1) for config in planned.choices]
+    assert rates == pytest.approx(rolling.RATES, rel=1e-3)
+    assert (
+        len({config.run for config in planned.fleets}) == len(planned.fleets) == 2 + 2 + 7 + 2 + 3
+    )
+    wide, narrow = rolling.replaced(BASE, (6, 3), 0.1, 1.0)
+    ratio = recovery.load_share(narrow, 1) / recovery.load_share(wide, 1)
+    assert ratio == pytest.approx(6 / 3)
+
+
+# What acks=all costs
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""05 ISR churn: one partition in a burst, then fleets compared by version, and a fleet to try.
+"""ISR churn: one partition in a burst, then fleets compared by version, and a fleet to try.
 
 Tables come as pandas. A false alarm is an eviction of a follower that was caught up within the lag
 time. The sliders simulate one partition closely and a small fleet in three versions.
@@ -20,10 +20,32 @@ from isrlab.show import offsets
 from isrlab.show.bands import Span, shade
 from isrlab.show.controls import choice, redrawn
 from isrlab.show.curves import Curve, Scale, plot_bars, plot_curves
-from isrlab.show.style import axes, broker_colour, counted, listed, panels
+from isrlab.show.style import axes, broker_colour, counted, duration, headline, listed, panels
 
 VERSIONS = ("0.8.2", "0.9.0", "0.10.2")
+MESSAGES = 4_000  # the default of replica.lag.max.messages
 SMALL = FleetConfig(partitions=30, minutes=10, burst_every_s=100, stall_s=0, seed=1)
+
+
+def watch(config: FleetConfig) -> Trace:
+    """The partition of a small fleet that loses followers most often, sampled every 20 ms."""
+    return fleet.trace(config, fleet.most_evicting(config))
+
+
+def spared_burst(partition: Trace) -> Trace:
+    """The seconds around the first burst that no check hits; without one, around the highest."""
+    spared_ms = partition.spared_ms(MESSAGES)
+    return partition.around(spared_ms[0] if len(spared_ms) else _highest_ms(partition))
+
+
+def hit_burst(partition: Trace) -> Trace:
+    """The seconds around the first check that evicts; without one, around the highest burst."""
+    evicted_ms = partition.evictions_ms()
+    return partition.around(evicted_ms[0] if len(evicted_ms) else _highest_ms(partition))
+
+
+def _highest_ms(partition: Trace) -> int:
+    return int(partition.ts_ms[partition.most_lag_records.argmax()])
 
 
 def plot_lag(seen: Trace, *, ax: Axes | None = None) -> Axes:
@@ -104,25 +126,36 @@ def plot_under_replicated(compared: pd.DataFrame) -> Axes:
     return plot_bars([*minutes.index], {"out": minutes}, title, label, notes=notes)
 
 
-def plot_evictions(evictions: pd.DataFrame) -> Axes:
-    """Every eviction: for how long the follower had lacked something, and how much it lacked."""
-    runs = evictions.groupby("run", sort=False)
-    groups = {
-        str(run): (rows["since_caught_up_ms"] / 1000, rows["lag_records"].clip(lower=1))
-        for run, rows in runs
-    }
-    title = "Nobody is evicted"
-    if groups:
-        alarms = runs["is_false_alarm"].sum()
-        title = f"{alarms.idxmax()}: {alarms.max():,} of {len(groups[str(alarms.idxmax())][0]):,} "
-        title += "evictions hit a follower that had kept up until then"
-    clouds = {f"{run} ({len(x):,})": Curve(x, y, style="") for run, (x, y) in groups.items()}
-    since = Scale("time since the evicted follower had everything (s); dotted: the limits")
-    return plot_curves(
-        clouds, title, (since, Scale("its lag (records)", "log")),
-        marks={ms / 1000: "" for ms in evictions["lag_time_ms"].unique()},
-        limits=dict.fromkeys(evictions["lag_messages"].dropna().unique().tolist(), ""),
-    )  # fmt: skip
+def plot_evictions(evictions: pd.DataFrame) -> Figure:
+    """Every eviction, a panel for each run: for how long the follower lacked something, and what.
+
+    Dotted are the limits of that run: time, and records if it has such a limit.
+    """
+    runs = {str(run): rows for run, rows in evictions.groupby("run", sort=False)}
+    count = max(1, len(runs))
+    figure, grid = panels(1, count, (3.6 * count, 3.6), sharex=True, sharey=True)
+    scales = Scale("s since it had everything"), Scale("its lag (records)", "log")
+    for ax, (run, rows) in zip(grid[0], runs.items(), strict=False):
+        false = int(rows["is_false_alarm"].sum())
+        since_s, lag = rows["since_caught_up_ms"] / 1000, rows["lag_records"].clip(lower=1)
+        plot_curves(
+            {run: Curve(since_s, lag, style="")},
+            f"{run}: {false:,} false, {len(rows) - false:,} real",
+            scales,
+            marks=dict.fromkeys(rows["lag_time_ms"].unique() / 1000, ""),
+            limits=dict.fromkeys(rows["lag_messages"].dropna().unique().tolist(), ""),
+            ax=ax,
+        )
+    return headline(figure, _evictions_title(evictions))
+
+
+def _evictions_title(evictions: pd.DataFrame) -> str:
+    if evictions.empty:
+        return "Nobody is evicted"
+    alarms = evictions.groupby("run", sort=False)["is_false_alarm"].agg(["sum", "size"])
+    worst = alarms["sum"].idxmax()
+    false, total = alarms.loc[worst]
+    return f"{worst}: {false:,} of {total:,} evictions hit a follower that had kept up until then"
 
 
 def plot_sweep(by_height: pd.DataFrame) -> Axes:
@@ -147,9 +180,10 @@ def plot_sweep(by_height: pd.DataFrame) -> Axes:
 
 
 def finding(compared: pd.DataFrame) -> str:
-    """The fleets compared, in one sentence."""
+    """The fleets compared, in one sentence; each with its lag limit, which differs, too."""
     parts = [
-        f"{row.run}: {row.shrinks:,.0f} ISR shrinks, {row.false_alarms:,.0f} false alarms"
+        f"{row.run} (limit {duration(row.lag_time_ms)}): {row.shrinks:,.0f} ISR shrinks, "
+        f"{row.false_alarms:,.0f} false alarms"
         for row in compared.itertuples()
     ]
     first = compared.iloc[0]
@@ -163,11 +197,7 @@ def finding(compared: pd.DataFrame) -> str:
 def plot_burst(config: FleetConfig = SMALL) -> Figure:
     """Left: a partition in a burst that evicts under 0.8.2, if any does. Right: the fleet."""
     figure, grid = panels(1, 2, (11.0, 3.4), width_ratios=[1.5, 1])
-    old = config.with_(version=VERSIONS[0], name="")
-    seen = fleet.trace(old, fleet.most_evicting(old))
-    evicted_ms = seen.evictions_ms()
-    moment = evicted_ms[0] if len(evicted_ms) else seen.ts_ms[seen.most_lag_records.argmax()]
-    plot_lag(seen.around(int(moment)), ax=grid[0, 0])
+    plot_lag(hit_burst(watch(config.with_(version=VERSIONS[0], name=""))), ax=grid[0, 0])
     counts = np.array([false_alarms(each) for each in fleet.versions(config, VERSIONS)])
     false, total = counts.T * 60 / config.minutes
     title = f"False alarms, {counted(config.partitions, 'partition')}"
@@ -177,13 +207,10 @@ def plot_burst(config: FleetConfig = SMALL) -> Figure:
 
 def burst_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     """Sliders for burst height, burst length and message limit, and the picture they make."""
-    heights = 1_000, 2_000, 5_000, 10_000, 15_000, 20_000, 30_000, 50_000, 100_000, 200_000
-    lengths_s, limits = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0), [500 * 2**n for n in range(7)]
-    old_limit = config.with_(version=VERSIONS[0]).lag_messages
     sliders = {
-        "burst_records": choice("burst height (records)", heights, config.burst_records),
-        "burst_s": choice("burst length (s)", lengths_s, config.burst_s),
-        "replica_lag_max_messages": choice("lag.max.messages", limits, old_limit),
+        "burst_records": choice("burst height (records)", (10_000, 30_000, 60_000), 30_000),
+        "burst_s": choice("burst length (s)", (1.0, 20.0), 1.0, "{:g}".format),
+        "replica_lag_max_messages": choice("lag.max.messages", (4_000, 8_000, 16_000), MESSAGES),
     }
 
     def draw() -> Figure:

@@ -1,4 +1,4 @@
-"""Notebook 18: how long brokers need to come back, and when the next one may go down.
+"""Rolling restart: how long brokers need to come back, and when the next one may go down.
 
 Times are in seconds from when a broker is back. `share` is the load by what a fetcher thread can
 fetch: above 0, below 1, since at 1 there is no coming back (ValueError).
@@ -7,11 +7,12 @@ fetch: above 0, below 1, since at 1 there is no coming back (ValueError).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import ipywidgets as widgets
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.compute as pc
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -26,6 +27,7 @@ from isrlab.show.bands import plot_isr_sizes
 from isrlab.show.controls import choice, redrawn
 from isrlab.show.curves import Curve, Scale, plot_curves, plot_ticks
 from isrlab.show.style import INK, STATES, mark, panels
+from isrlab.world import scenario
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 MEASURED, HALF = (STATES["measured"], "o"), (STATES["measured"], "_")
 FORMULA = (STATES["formula"], "")
 RECORDED_PER_S = 260  # of all producers of the recordings in a burst, see data/recordings/README.md
+RATES = (1.15, 1.25, 1.5, 2, 3, 5, 10)  # of a fetcher, in multiples of the produce rate
 SMALL = FleetConfig(
     version="3.7", partitions=12, brokers=4, load="steady", min_insync_replicas=2, stall_s=0,
     follower_spread=0, batch_every_ms=500,
@@ -92,6 +95,55 @@ def _loaded(config: FleetConfig, share: float) -> FleetConfig:
     if not 0 < share < 1:
         raise ValueError(f"share={share} is out of range; valid: above 0, below 1")
     return recovery.loaded(config, share)
+
+
+class Experiments(NamedTuple):
+    """The fleets of the notebook, each group under the name of its question."""
+
+    singles: list[FleetConfig]  # one restart of one broker, by load
+    even: FleetConfig  # one load, alike in all partitions
+    hot: FleetConfig  # the same load of the busiest thread, some partitions hotter
+    choices: list[FleetConfig]  # one restart on machines that fetch more or less
+    rolls: list[FleetConfig]  # restarts of all brokers, by load and wait
+    new: list[FleetConfig]  # a broker that begins empty
+
+    @property
+    def fleets(self) -> list[FleetConfig]:
+        return [*self.singles, self.even, self.hot, *self.choices, *self.rolls, *self.new]
+
+
+def experiments(
+    config: FleetConfig, share: float, shares: Sequence[float], rolls: Sequence[tuple[float, float]]
+) -> Experiments:
+    """All fleets of the notebook; `rolls` are pairs of load and wait. `config.restart_s` is the
+    downtime."""
+    down_s, brokers = config.restart_s, config.brokers
+    even = one_restart(config, share, down_s).with_(name="even")
+    heated = even.with_(hot_partitions=brokers, hot_times=8, name="some hot ones")
+    half = recovery.loaded(config, 0.5)
+    need = 0.5 * half.follower_bytes_per_s * (brokers - 1)
+    return Experiments(
+        singles=[one_restart(config, load, down_s) for load in shares],
+        even=even,
+        hot=recovery.loaded(heated, share),
+        choices=[on_machines(half, brokers, rate * need, f"{rate:g} times") for rate in RATES],
+        rolls=[rolling(config, load, down_s, wait) for load, wait in rolls],
+        new=[new_replica(config, 0.5, backlog_s) for backlog_s in (60, 180, 600)],
+    )
+
+
+def replaced(
+    config: FleetConfig, brokers: tuple[int, int], share: float, rate: float
+) -> tuple[FleetConfig, FleetConfig]:
+    """The same partitions and load on many machines, and on few that fetch `rate` times as much."""
+    many, few = brokers
+    fetch = 10_000_000.0 * (many - 1)
+    wide = config.with_(partitions=many * (many - 1), batch_every_ms=1_000)
+    loaded = recovery.loaded(on_machines(wide, many, fetch, "large"), share)
+    return (
+        on_machines(loaded, many, fetch, f"{many} large"),
+        on_machines(loaded, few, rate * fetch, f"{few} small"),
+    )
 
 
 def compared(measured: pd.DataFrame, configs: Sequence[FleetConfig]) -> pd.DataFrame:
@@ -172,16 +224,59 @@ def waits(
     return table.join(by_run(configs, refused, under), on="run")
 
 
-def waits_for_the_gone(configs: Sequence[FleetConfig]) -> pd.DataFrame:
-    """How long produces of each fleet waited at most (s, the least of a class), or timed out."""
+def waits_for_the_gone(config: FleetConfig, versions: Sequence[str]) -> pd.DataFrame:
+    """How long produces of a rolling restart waited at most, and how many timed out, by version.
+
+    `longest_wait_s` is the least of a class, of those that were acknowledged. `engine_timed_out`:
+    of the one produce in the scenario gone_broker.
+    """
     rows = []
-    for config in configs:
-        events = fleet.simulate_local(config)
+    for version in versions:
+        events = fleet.simulate_local(config.with_(version=version, name=version))
         longest_ms = max((wait.latency_ms for wait in exact.waits(events)), default=0)
-        failed = events.filter(pc.equal(events["kind"], "produce_error"))["detail"].to_pylist()
-        errors = [dict(detail)["error"] for detail in failed]
-        rows.append((config.run, longest_ms / 1000, errors.count("REQUEST_TIMED_OUT")))
-    return pd.DataFrame(rows, columns=["run", "longest_wait_s", "timed_out"])
+        run = scenario.play(scenario.read("gone_broker"), version=version)
+        timed_out = [_errors(each).count("REQUEST_TIMED_OUT") for each in (events, run.events())]
+        rows.append((version, longest_ms / 1000, *timed_out))
+    columns = ["version", "longest_wait_s", "timed_out", "engine_timed_out"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _errors(events: pa.Table) -> list[str]:
+    failed = events.filter(pc.equal(events["kind"], "produce_error"))["detail"].to_pylist()
+    return [dict(detail)["error"] for detail in failed]
+
+
+def headroom(
+    config: FleetConfig, share: float, down_s: float, designs: Sequence[tuple[int, int]]
+) -> pd.DataFrame:
+    """What one broker after another costs, and what a second failure at the same time costs more.
+
+    `designs`: replication factor and min.insync.replicas. A second failure is the next broker,
+    which goes down when the first is back for a moment only (at 0.6 of the safe wait). Times are
+    partition-minutes; `formula` is the expected time at full size less one.
+    """
+    rows = []
+    for copies, least in designs:
+        fleets = config.with_(replication_factor=copies, min_insync_replicas=least)
+        calm, early = (rolling(fleets, share, down_s, wait) for wait in (1.33, 0.6))
+        events, more = fleet.simulate_local(calm), fleet.simulate_local(early)
+        away = config.partitions * (copies - 1)  # of each partition, every follower once
+        rows.append({
+            "replicas": copies, "min.insync.replicas": least, "headroom": copies - least - 1,
+            "one down: at min ISR": _minutes(events, calm, {least}),
+            "formula": away * recovery.safe_restart_every_s(share, down_s) / 60,
+            "refused": len(_errors(events)),
+            "two down: under min ISR": _minutes(more, early, set(range(least))),
+            "one copy": _minutes(more, early, {1}), "refused then": len(_errors(more)),
+        })  # fmt: skip
+    return pd.DataFrame(rows).round(1)
+
+
+def _minutes(events: pa.Table, config: FleetConfig, sizes: set[int]) -> float:
+    """Partition-minutes with an ISR of one of these sizes."""
+    partitions = exact.isr_spans(events, config.duration_ms, 0).values()
+    spans = [span for each in partitions for span in each if len(span.isr) in sizes]
+    return sum(span.end_ms - span.start_ms for span in spans) / 60_000
 
 
 def plot_rejoin_times(table: pd.DataFrame) -> Axes:
@@ -279,10 +374,10 @@ def plot_restart(config: FleetConfig) -> Figure:
 
 def restart_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     """Sliders for downtime, load and wait, and the whole rolling restart."""
-    down = choice("down for (s)", (10, 20, 30, 45, 60, 90), 60)
-    shares = (0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9)
+    down = choice("down for (s)", (30, 60), 60)
+    shares = (0.3, 0.6, 0.8, 0.9)
     share = choice("load (% of fetch rate)", shares, 0.6, lambda value: f"{100 * value:.0f}")
-    wait = choice("wait / safe wait", (0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25), 0.75, "{:g}".format)
+    wait = choice("wait / safe wait", (0.5, 0.75, 1.25), 0.75, "{:g}".format)
     inputs = down, share, wait
     return redrawn(
         inputs, lambda: plot_restart(rolling(config, share.value, down.value, wait.value))

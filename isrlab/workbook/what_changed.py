@@ -1,6 +1,7 @@
-"""14 What changed: two runs of a cluster, metric by metric, and what the ISR hides.
+"""What changed: two runs of a cluster, metric by metric, and what the ISR hides.
 
-`compared` is `churn.compare` and `risk` is `truth.time_at_risk`, both as pandas.
+`compared` is `churn.compare` and `risk` is `truth.time_at_risk`, both as pandas. Of every metric
+less is better. A wait of `RemoteTimeMs` is the least of its class: the text says up to what.
 """
 
 from __future__ import annotations
@@ -9,55 +10,72 @@ import pandas as pd
 from IPython.display import HTML
 from matplotlib.axes import Axes
 
-from isrlab.show.curves import Scale, plot_ticks
-from isrlab.show.style import axes, counted
+from isrlab import churn
+from isrlab.fleet.kernel.rows import bucket_starts
+from isrlab.show.curves import plot_bars
+from isrlab.show.style import BLUE, VERMILION, axes, counted, listed
 from isrlab.show.table import table
 
+SIDES = {"better (less)": -1, "worse (more)": 1}
 HIDDEN = {
-    "stalled_ms": "producers wait: a follower stands still in the ISR",
-    "under_replicated_ms": "a follower is out of the ISR",
-    "at_risk_ms": "at risk: either of them",
+    "stalled_ms": "acks=all waits: a follower is stalled in the ISR",
+    "under_replicated_ms": "acknowledged with one copy fewer: a follower is out of the ISR",
+    "at_risk_ms": "either of them",
 }
 
 
 def changes_table(compared: pd.DataFrame) -> HTML:
-    """Every metric was and now, with the change also in percent of what was."""
-    texts = {name: [*map(_number, compared[name])] for name in ("was", "now")}
-    change = [_number(value, "+") for value in compared["change"]]
-    return table(compared.assign(**texts, change=change, percent=_percents(compared)))
+    """Every metric was and now, the change also in percent of what was, and what it means."""
+    rows = zip(compared["metric"], compared["was"], compared["now"], strict=True)
+    texts = [(_value(name, was), _value(name, now)) for name, was, now in rows]
+    data = {
+        "metric": compared["metric"],
+        "was": [was for was, _ in texts],
+        "now": [now for _, now in texts],
+        "change": _percents(compared),
+        "": [_verdict(change) for change in compared["change"]],
+        "meaning": compared["metric"].map(churn.METRICS),
+    }
+    return table(pd.DataFrame(data))
 
 
 def plot_changes(compared: pd.DataFrame) -> Axes:
-    """Each metric was and now, as shares of the larger of both."""
+    """What fell to the left (better), what rose to the right (worse), by the larger of both."""
     known = compared.dropna()
-    fell, rose = ((sign * known["change"] > 0).sum() for sign in (-1, 1))
-    same = len(known) - fell - rose
-    title = f"{counted(fell, 'metric')} fell, {rose} rose, {same} stayed the same"
-    known = known[(known["was"] != 0) | (known["now"] != 0)]
-    rows, notes = {}, {}
-    for metric, was, now, percent in _rows(known):
-        top = max(was, now)
-        rows[metric] = {"was": [was / top], "now": [now / top]}
-        notes[metric] = f"{_number(was)} → {_number(now)}   {percent}"
-    scale = Scale("share of the larger of the two runs", ticks=(0, 0.5, 1), high=1.02, low=-0.02,
-                  names=("0", "50 %", "100 %"))  # fmt: skip
-    ax = axes(9.0, 1.1 + 0.36 * max(len(rows), 2))
-    return plot_ticks(rows, title, scale, notes=notes, ax=ax)
+    moved = known[known["change"] != 0].sort_values("change", key=lambda change: change < 0)
+    better, worse = (moved.loc[sign * moved["change"] > 0, "metric"] for sign in SIDES.values())
+    title = f"{counted(len(better), 'metric')} better, {len(worse)} worse, "
+    title += f"{len(known) - len(moved)} the same"
+    title += f"\nWorse: {listed([*worse])}" if len(worse) else ""
+    share = 100 * moved["change"] / moved[["was", "now"]].max(axis=1)
+    parts = {name: share.where(sign * share > 0, 0.0) for name, sign in SIDES.items()}
+    notes = [
+        f"{_value(metric, was)} → {_value(metric, now)}   {percent}"
+        for metric, was, now, percent in _rows(moved)
+    ]
+    label = "change, as a share of the larger of the two runs (%)"
+    colours = dict(zip(SIDES, (BLUE, VERMILION), strict=True))
+    ax = axes(9.5, 1.4 + 0.36 * max(len(moved), 2))
+    return plot_bars([*moved["metric"]], parts, title, label, notes=notes, colours=colours, ax=ax)
 
 
 def changes_finding(compared: pd.DataFrame) -> str:
-    """The two runs in one sentence: what changed, what is the same."""
+    """The two runs in one sentence: what is worse, what is better, and how much is the same."""
     known = compared.dropna()
-    moved, same = known[known["change"] != 0], known[known["change"] == 0]
+    moved = known[known["change"] != 0]
     if moved.empty:
         return "Nothing has changed."
-    parts = [f"{name} {_number(a)} to {_number(b)} ({by})" for name, a, b, by in _rows(moved)]
-    rest = f" The same: {', '.join(same['metric'])}." if len(same) else ""
-    return f"Changed: {', '.join(parts)}.{rest}"
+    parts = []
+    for word, sign in (("Worse", 1), ("Better", -1)):
+        rows = _rows(moved[sign * moved["change"] > 0])
+        changes = [f"{name} {_value(name, a)} to {_value(name, b)}" for name, a, b, _ in rows]
+        parts += [f"{word}: {', '.join(changes)}."] if changes else []
+    rest = len(known) - len(moved)
+    return " ".join([*parts, *([f"{counted(rest, 'metric')} the same."] if rest else [])])
 
 
 def hidden_table(risk: pd.DataFrame) -> HTML:
-    """In partition-minutes of each run, was before now: who stood still, and did the ISR say so."""
+    """In partition-minutes of each run, was before now: who stalled, and did the ISR say so."""
     minutes = risk.groupby("run")[list(HIDDEN)].sum().div(60_000).rename(columns=HIDDEN)
     shown = minutes.T.rename_axis("partition-minutes").reset_index()
     order = ["partition-minutes", *[run for run in ("was", "now") if run in shown]]
@@ -65,18 +83,34 @@ def hidden_table(risk: pd.DataFrame) -> HTML:
 
 
 def hidden_finding(risk: pd.DataFrame) -> str:
-    """How long producers waited for a follower that stood still, was and now; empty if unknown."""
+    """How long acks=all waited for a stalled follower, was and now; empty if unknown."""
     if risk.empty:
         return ""
     waited = risk.groupby("run")["stalled_ms"].sum().div(60_000)
     was, now = (waited.get(run, 0.0) for run in ("was", "now"))
-    return f"Producers waited for a follower that stood still: {was:,.0f} to {now:,.0f} min."
+    return f"Produces waited for a stalled follower: {was:,.0f} to {now:,.0f} partition-minutes."
 
 
-def _number(value: float, sign: str = "") -> str:
+def _value(metric: str, value: float) -> str:
+    """A number of a metric; of a wait, up to what its class reaches."""
+    if metric.startswith("RemoteTimeMs") and not pd.isna(value):
+        starts = bucket_starts()
+        place = int(starts.searchsorted(value, side="right"))
+        if place < len(starts) and starts[place] > value + 1:
+            return f"up to {starts[place]:,}"
+    return _number(value)
+
+
+def _verdict(change: float) -> str:
+    if pd.isna(change) or change == 0:
+        return ""
+    return "worse" if change > 0 else "better"
+
+
+def _number(value: float) -> str:
     if pd.isna(value):
         return "unknown"
-    return f"{value:{sign},.0f}" if abs(value) >= 100 else f"{value:{sign}.3g}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def _rows(compared: pd.DataFrame) -> list[tuple[str, float, float, str]]:

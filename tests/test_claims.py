@@ -198,6 +198,17 @@ def test_articles_are_five_and_each_is_a_source():
     assert all(show.articles().data.count(a["title"]) == 1 for a in show.ARTICLES.values())
 
 
+def test_a_notebook_that_cites_an_article_links_it():
+    for path in sorted((show.ROOT / "notebooks").glob("[0-9]*.ipynb")):
+        text = path.read_text("utf-8")
+        assert not re.search("article 00[0-4]", text), path.name
+        for name, article in show.ARTICLES.items():
+            link = f"[*{name}*]({article['address']})" if article["address"] else f"*{name}*"
+            assert text.count(f"*{name}*") == text.count(link), f"{path.name}: {link}"
+            if article["title"] in text:
+                assert link in text or "describes Kafka" in text, f"{path.name}: {link}"
+
+
 def test_the_finding_counts_every_statement_of_the_articles_once():
     numbers = [int(word) for word in re.findall(r"\d+", show.finding())]
     assert numbers[0] == sum(numbers[1:]) == len(show.STATEMENTS)

@@ -91,7 +91,9 @@ class Played:
     def printed(self) -> str:
         """What the run printed, and a last `status`; of a fleet, its numbers."""
         if self._run is None:
-            return "\n".join(f"  {name} {value:,.6g}" for name, value in self.measures.items())
+            return "\n".join(
+                f"  {name} {value:,.6g}" for name, value in self.measures.items() if value
+            )
         return self.run.printed + "\n".join(words.status(self.run.cluster))
 
 
@@ -136,7 +138,8 @@ def mark(exercise: Exercise, answer: str) -> tuple[list[Mark], dict[str, Played]
 def _limits(exercise: Exercise, answer: str) -> Iterator[Mark]:
     commands = [words for line in answer.splitlines() if (words := line.split("#")[0].split())]
     for most in map(int, exercise.limits.get("commands", ())):
-        yield Mark("", len(commands) <= most, f"{len(commands)} commands, at most {most}")
+        count = f"{len(commands)} command{'s' * (len(commands) != 1)}"
+        yield Mark("", len(commands) <= most, f"{count}, at most {most}")
     is_fleet = bool(exercise.sections["fleet"])
     used = [word.partition("=")[0] for line in commands for word in line[: None if is_fleet else 1]]
     only = exercise.limits.get("only", used)

@@ -20,7 +20,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SMALL = Path(__file__).parent / "notebooks"
-TUTORIAL = next((ROOT / "notebooks").glob("01_*.ipynb"))
+TUTORIAL = next((ROOT / "notebooks").glob("10_*.ipynb"))
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 # As root in a container Chromium has no sandbox; the rest keeps it from talking to its maker.
 FLAGS = (
@@ -57,19 +57,25 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory):
+def chromium():
     """The system's Chromium, with an empty profile, that can reach this machine only."""
     playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
     path = next(filter(None, map(shutil.which, BROWSERS)), None)
     if not path:
         pytest.skip("no Chromium on the path: on Debian 'apt-get install chromium'")
     with playwright.sync_playwright() as driver:
-        context = driver.chromium.launch_persistent_context(
-            tmp_path_factory.mktemp("profile"), executable_path=path, headless=True, args=FLAGS
-        )
-        context.route("**/*", only_this_machine)
-        yield context
-        context.close()
+        browser = driver.chromium.launch(executable_path=path, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def browser(chromium, request):
+    """A new profile; with the parameter False, one that runs no scripts."""
+    context = chromium.new_context(java_script_enabled=getattr(request, "param", True))
+    context.route("**/*", only_this_machine)
+    yield context
+    context.close()
 
 
 def only_this_machine(route) -> None:
@@ -123,6 +129,16 @@ def wait_until_up(url: str, server: subprocess.Popen, log: Path) -> None:
     raise AssertionError(f"JupyterLab did not start:\n{log.read_text()}")
 
 
+def test_a_stored_player_shows_in_jupyterlab_before_any_run(browser, lab):
+    page = browser.new_page()
+    page.set_default_timeout(60_000)
+    page.goto(lab)
+    player = page.locator(".jp-OutputArea .player").first
+    player.scroll_into_view_if_needed()
+    assert player.locator("img").first.evaluate("image => image.naturalWidth") > 300
+    assert player.locator("details").is_visible(), "no script runs in outputs that are not trusted"
+
+
 def value_of(slider) -> str:
     return slider.get_attribute("aria-valuenow") or slider.get_attribute("aria-valuetext")
 
@@ -155,14 +171,21 @@ def test_a_key_on_the_slider_changes_the_figure(browser, lab, capsys):
         print(f"\n{TUTORIAL.name}: from key to picture {shown} ms (a plain slider took 120 ms)")
 
 
-def test_reports_open_without_any_request(browser, tmp_path):
-    command = [sys.executable, "-m", "isrlab", "report", "01", "--out", str(tmp_path)]
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """The folder of a report with one small run."""
+    out = tmp_path_factory.mktemp("report")
+    command = [sys.executable, "-m", "isrlab", "report", "01", "--out", str(out)]
     subprocess.run([*command, "--notebooks", str(SMALL)], capture_output=True, check=True)
+    return out
+
+
+def test_reports_open_without_any_request(browser, report):
     page = browser.new_page()
     requested, complaints = [], []
     page.on("request", lambda request: requested.append(request.url.partition(":")[0]))
     page.on("console", lambda message: complaints.append(message.text))
-    page.goto((tmp_path / "index.html").as_uri())
+    page.goto((report / "index.html").as_uri())
     page.get_by_role("link", name="A small run that works").click()
     page.wait_for_url("**/runs/01_works.html")
     pictures = page.locator("img")
@@ -170,4 +193,36 @@ def test_reports_open_without_any_request(browser, tmp_path):
     assert pictures.evaluate_all("all => all.every(e => e.complete && e.naturalWidth > 0)")
     assert set(requested) <= {"file", "data"}
     assert complaints == []
-    page.close()
+
+
+def test_a_key_moves_the_picture_of_a_page(browser, report):
+    page = browser.new_page()
+    page.goto((report / "runs" / "01_works.html").as_uri())
+    slider, picture = page.get_by_role("slider", name="lag (ms)"), page.locator(".player img")
+    slider.focus()
+    before = picture.get_attribute("src")
+    page.keyboard.press("ArrowRight")
+    assert picture.get_attribute("src") != before
+    assert slider.get_attribute("aria-valuetext") == "200"
+    assert page.get_by_role("status").text_content() == "lag (ms) 200"
+
+
+@pytest.mark.parametrize("browser", [False], indirect=True)
+def test_without_scripts_a_page_shows_the_last_picture_and_a_list_with_the_others(browser, report):
+    page = browser.new_page()
+    page.goto((report / "runs" / "01_works.html").as_uri())
+    player = page.locator(".player")
+    assert player.get_by_text("lag (ms) 300").is_visible()
+    assert not player.get_by_text("lag (ms) 100").is_visible()
+    player.get_by_text("2 more").click()
+    assert player.get_by_text("lag (ms) 100").is_visible()
+
+
+def test_a_page_runs_no_other_script(browser, report):
+    text = (report / "runs" / "01_works.html").read_text(encoding="utf-8")
+    hostile = '<img src="data:," onerror="window.ran = 1"><script>window.ran = 2</script>'
+    (report / "hostile.html").write_text(text.replace("<main>", f"<main>{hostile}"))
+    page = browser.new_page()
+    page.goto((report / "hostile.html").as_uri())
+    page.get_by_role("slider").wait_for()
+    assert page.evaluate("window.ran") is None

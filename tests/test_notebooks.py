@@ -25,7 +25,7 @@ TUTORIALS = [path for path in PATHS if not notebooks.read(path).needs_spark]
 SMALL = ROOT / "data" / "reports" / "test.yaml"  # parameters
 MAX_CODE_LINES = 15
 MAX_PIXELS = 1_700  # the width of a picture
-WIDGET = "application/vnd.jupyter.widget-view+json"
+MAX_PAGE_BYTES = 3_000_000
 NOT_COMPARED = "nbval-ignore-output"  # the tag that nbval knows
 
 every = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
@@ -97,8 +97,9 @@ def test_is_stored_without_what_changes_from_run_to_run(path):
 
 
 @every
-def test_what_shows_controls_is_not_compared(path):
-    shows = [c for c in cells(path) if any(WIDGET in o.get("data", {}) for o in c.outputs)]
+def test_controls_are_stored_as_players_and_not_compared(path):
+    shows = [c for c in cells(path) if any("data-player" in str(o) for o in c.outputs)]
+    assert notebooks.WIDGET not in path.read_text(), "the kernel is gone: see `make notebooks`"
     assert [c.source for c in shows if NOT_COMPARED not in notebooks.tags(c)] == []
 
 
@@ -109,6 +110,25 @@ def test_pictures_are_at_most_as_wide_as_a_page(path):
             if png := output.get("data", {}).get("image/png"):
                 width = int.from_bytes(base64.b64decode(png)[16:20], "big")
                 assert width <= MAX_PIXELS, cell.source
+
+
+def test_every_picture_says_in_words_what_it_shows():
+    """Its titles are stored with it, for those who do not see it."""
+    without: list[str] = []
+    for path in PATHS:
+        for cell in cells(path):
+            for output in cell.outputs:
+                if "image/png" in output.get("data", {}):
+                    alt = output.metadata.get("image/png", {}).get("alt", "")
+                    without += [] if len(alt) > 10 else [f"{path.stem}: {cell.source}"]
+    assert without == []
+
+
+@every
+def test_its_page_is_small(path):
+    (planned,) = notebooks.plan([notebooks.read(path)])
+    page = gallery.page(run.blank_record(planned), nbformat.read(path, as_version=4))
+    assert len(page.encode()) < MAX_PAGE_BYTES
 
 
 @pytest.fixture(scope="session")

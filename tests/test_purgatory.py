@@ -18,7 +18,7 @@ from isrlab.closeups import purgatory as p
 from isrlab.closeups.purgatory import Cause, PolledQueue, Purgatory, Task, Timer
 from isrlab.closeups.segment import Batch, Reader, SegmentedLog
 from isrlab.engine.versions import PRESETS
-from isrlab.workbook import parked_fetches
+from isrlab.workbook import parked_fetches, timing_wheel
 from isrlab.world import scenario
 
 START_MS = 1_000_000_000_007  # no multiple of anything
@@ -321,19 +321,45 @@ def test_what_ends_the_waits_of_a_run(version):
     assert any(w.cause == "high watermark" for w in ended) is version.pushes_high_watermark
     waited_ms = [(w.end_ms - w.start_ms, w.cause == "expiry") for w in ended]
     assert all(ms == 500 if has_expired else ms <= 500 for ms, has_expired in waited_ms)
-    delays = parked_fetches.news_delays_ms(run)
+    delays = parked_fetches.follower_delays_ms(run)
     assert max(delays) == (5 if version.pushes_high_watermark else 505)
 
 
 def test_figures_draw_what_they_are_given():
     timer, _ = filled(Timer.at(0), (7, 45, 500), 0)
-    figure = parked_fetches.plot_turning(timer, (0, 7, 400, 500))
+    figure = timing_wheel.plot_turning(timer, (0, 7, 400, 500))
     assert figure.get_suptitle().startswith("3 tasks run, each in its millisecond")
     titles = [ax.get_title() for ax in figure.axes[:4]]
     assert titles[:2] == ["3 tasks left", "runs: 0 at 7 ms"]
     assert titles[2:] == ["runs: 1 at 45 ms; finer wheel: 1, 2", "runs: 2 at 500 ms"]
     ax = parked_fetches.plot_waits(scenario.play(SCRIPT, version="2.5"))
     assert "by a new high watermark" in ax.get_title(loc="left")
-    ax = parked_fetches.plot_news({"idle": {"2.5": 5, "3.7": 505}})
-    assert ax.get_title(loc="left") == "2.5: 5 ms, all others 505 ms (idle)"
+    title = parked_fetches.plot_request_path().get_title(loc="left")
+    assert title.startswith("A fetch can wait in 4 places")
     plt.close("all")
+
+
+def test_each_reader_is_woken_by_what_moves_its_bound():
+    woken = parked_fetches.three_requests(500)
+    assert woken["ms"].tolist() == [20, 25, 25, 525]
+    assert woken["by"].tolist() == ["append", "high watermark", "high watermark", "expiry"]
+    rows = parked_fetches.three_requests(500, Reader.READ_COMMITTED, 3).values.tolist()
+    assert [500, "the consumer's fetch", "expiry"] in rows
+
+
+def test_only_two_releases_push_the_high_watermark():
+    script = "partition replicas=1,2 latency=5\nproduce 1 m1\nadvance 2s"
+    groups = parked_fetches.by_delay(script)
+    assert groups[5] == ["2.4", "2.5"]
+    assert groups.keys() == {5, 505}
+
+
+def test_exercises_on_wheels_are_marked_by_the_wheels():
+    """Solutions, and answers that are none."""
+    assert timing_wheel.check_moves(8_421, 3).startswith("✓")
+    assert timing_wheel.check_moves(8_000, 3).startswith("✗ a task for 8,000 ms falls 0 times")
+    assert timing_wheel.check_shared_slot(8_000, 15_999, 5_000).startswith("✓")
+    assert timing_wheel.check_shared_slot(500, 512, 5_000).startswith("✗")
+    assert timing_wheel.check_shared_slot(0, 5_000, 5_000).startswith("✗")
+    assert timing_wheel.check_early(44, 4).startswith("✓")
+    assert timing_wheel.check_early(45, 4).startswith("✗")

@@ -349,7 +349,8 @@ def test_figures_say_what_was_found():
     made = replace(log(), **BOUNDED)
     first = made.segments[0]
     ax = reading_a_log.plot_lookup(first, 47)
-    assert ax.get_title(loc="left").startswith("Offset 47: entry 34 → byte 600, 4 batches checked")
+    title = ax.get_title(loc="left").replace("\N{NO-BREAK SPACE}", " ")
+    assert title.startswith("Offset 47: entry 34 → byte 600, 4 batches checked")
     assert reading_a_log.plot_lookup(first, 3).get_title(loc="left").count("start of the file")
     assert reading_a_log.scan_lengths(first)[47] == 4
     reads = [made.read(reader, 0, 10_000) for reader in Reader]
@@ -359,4 +360,24 @@ def test_figures_say_what_was_found():
     title = reading_a_log.plot_response("abc", answers, 600).get_title(loc="left")
     assert title == "3 of 3 partitions get data; 600 bytes sent, 500 of use"
     reading_a_log.plot_scans({"a": first, "b": first})
+    title = reading_a_log.plot_search(first, 47).get_title(loc="left")
+    assert title == "Offset 47: 4 looks at an index of 6, entry 34"
     plt.close("all")
+
+
+def test_the_warm_section_keeps_looks_near_the_end_on_few_pages():
+    costs = reading_a_log.search_costs(("2.0", "2.1"), 100_000, (99_999,))
+    assert costs["pages touched"].tolist() == [10, 3]
+
+
+def test_exercises_on_a_log_are_marked_by_the_log():
+    """Solutions, and answers that are none."""
+    assert reading_a_log.check_interval(250).startswith("✓")
+    assert reading_a_log.check_interval(400).startswith("✗ 2.81 batches")
+    assert reading_a_log.check_interval(0).startswith("✗")
+    assert reading_a_log.check_worst_offset(22).startswith("✓")
+    assert reading_a_log.check_worst_offset(47).startswith("✗ finding offset 47 checks 3")
+    assert reading_a_log.check_worst_offset(100).startswith("✗ there is no offset 100")
+    assert reading_a_log.check_response(970).startswith("✓")
+    assert reading_a_log.check_response(971).startswith("✗")
+    assert reading_a_log.check_response(969).startswith("✗")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import nbformat
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex, to_rgba
+from matplotlib.text import Text
 
 from isrlab.engine.versions import PRESETS
 from isrlab.events import exact
+from isrlab.report import gallery
 from isrlab.show import bands, curves, matrix, messages, offsets, replicas, style
-from isrlab.world import scenario
+from isrlab.world import scenario, words
 from isrlab.world.words import START_MS
 
 LONG = "A finding that says very much about " + ", ".join(f"record m{n}" for n in range(60))
@@ -130,11 +133,67 @@ def test_messages_of_a_run_are_drawn_in_order_and_rounds_of_nothing_are_left_out
     texts = [text.get_text().split()[0] for text in ax.texts if text.get_text()]
     kinds = [text for text in texts if text in ("Produce", "Fetch", "FetchResponse")]
     assert kinds == ["Produce", "FetchResponse", "Fetch", "FetchResponse"]
-    title = "The followers learn the high watermark (1) 500 ms, 3 message(s) later"
+    title = "The followers learn the high watermark (1) 500 ms after the leader"
     assert ax.get_title(loc="left") == title
 
 
+@pytest.mark.parametrize(("version", "who"), [("2.5", -2), ("2.7", 0)])
+def test_an_isr_change_is_written_to_zookeeper_up_to_2_6(version, who):
+    run = play("fast_leader_change", version)
+    has_zookeeper = run.cluster.version.writes_zookeeper
+    arrows = [a for f in run.frames for a in messages.arrows_of(f, has_zookeeper)]
+    told = ("LeaderAndIsr", "UpdateMetadata")  # by the controller, to all
+    asked = [a for a in arrows if "isr=1,2" in a.text and not a.text.startswith(told)]
+    assert {min(a.source, a.target) for a in asked} == {who}
+    names = {text.get_text() for text in messages.plot_messages(run, first=3).texts}
+    assert ("ZooKeeper" in names) == (who == messages.ZOOKEEPER)
+    assert any("AlterPartition" in name for name in names) == (who == 0)
+
+
 # Replicas
+
+
+def test_a_replica_without_the_records_does_not_have_them():
+    out = replicas.story_finding(play("three_replicas"))
+    assert out == "Consumers can read 8 of 8 records; replica 103 does not have them all yet"
+    run = play("sync_cycle")
+    late = replicas.finding(run.frames[run.blocks[3].frames[1] - 1])
+    assert late == "Consumers can read 1 of 1 record; replica 2 does not know that yet"
+
+
+def test_a_committed_record_above_a_new_leaders_high_watermark_is_named():
+    run = scenario.play(scenario.read("loss_three_replicas").split("kill 2")[0])
+    finding = replicas.story_finding(run)
+    assert finding == (
+        "Consumers can read 1 of 2 records; m2, committed before, is above the new leader's high "
+        "watermark"
+    )
+
+
+def test_a_story_marks_what_changed_and_leaves_out_what_did_not():
+    figure = replicas.plot_story(play("loss_as_told"))
+    before, after, *_ = figure.axes
+    assert (len(before.patches), len(after.patches)) == (2, 2)
+    crossed = [line for line in after.lines if line.get_color() == style.LOST]
+    assert len(crossed) == 2  # m1 of the follower
+    arrows = [text.arrow_patch for text in after.texts if getattr(text, "arrow_patch", None)]
+    assert len(arrows) == 1  # its log end offset
+    run = scenario.play(
+        "partition\n----\n\nproduce 1\n----\n\n# Why?\ncheck\n----\n\nstatus\n----\n"
+    )
+    panels = [ax.get_title(loc="left") for ax in replicas.plot_story(run).axes if ax.patches]
+    assert panels == ["2. Record m1 waits to be acknowledged. Why?"]
+
+
+@pytest.mark.parametrize(("version", "drawn"), [("0.10.2", False), ("2.5", True)])
+def test_epochs_are_drawn_once_there_are_several(version, drawn):
+    run = play("divergence_power_loss", version)
+    texts = [text.get_text() for text in replicas.plot_replicas(run.frames[-1]).texts]
+    assert ("m3\ne2" in texts) == drawn
+    assert any("epochs (0,0) (2,1)" in text for text in texts) == drawn
+    assert not replicas.has_several_epochs(run.frames[run.first_frame])
+    forced = replicas.plot_replicas(run.frames[run.blocks[0].frames[1] - 1], epochs=True)
+    assert "m1\ne0" in [text.get_text() for text in forced.texts]
 
 
 def test_a_box_for_each_record_and_lines_where_logs_end():
@@ -142,8 +201,8 @@ def test_a_box_for_each_record_and_lines_where_logs_end():
     ax = replicas.plot_replicas(run.at("m6 and m7"))
     hatched = [p for p in ax.patches if p.get_hatch()]
     assert (len(ax.patches), len(hatched)) == (7 + 6 + 5, 2 + 1)
-    words = [text.get_text() for text in ax.texts]
-    assert [w for w in words if w.startswith(("LEO", "HW"))] == [
+    texts = [text.get_text() for text in ax.texts]
+    assert [w for w in texts if w.startswith(("LEO", "HW"))] == [
         "LEO 7", "HW 5", "LEO 6", "HW 5", "LEO 5", "HW 5",
     ]  # fmt: skip
 
@@ -174,7 +233,28 @@ PICTURES = {
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_picture_under_a_long_title_fits_on_a_page(name):
-    assert pixels(PICTURES[name]()) <= style.MOST_PIXELS
+    """And its smallest text has 8 points."""
+    ax = PICTURES[name]()
+    assert pixels(ax) <= style.MOST_PIXELS
+    texts = [text for text in ax.get_figure(root=True).findobj(Text) if text.get_text()]
+    assert min(text.get_fontsize() for text in texts) >= 8
+
+
+def test_a_picture_is_stored_with_its_titles_and_a_page_shows_them():
+    ax = replicas.plot_replicas(play("three_replicas").frames[-1], title='"<b> for $5 → \\')
+    picture, about = ax.get_figure(root=True)._repr_mimebundle_()
+    assert about == {"image/png": {"alt": '"<b> for $5 → \\.'}}
+    output = nbformat.v4.new_output("display_data", picture, metadata=about)
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("", outputs=[output])])
+    page = gallery.page(gallery.Record("a", "a", "a", {}, [], {}, None, None, ""), notebook)
+    assert """<img alt='"&lt;b&gt; for $5 → \\.' src="data:image/png;base64,""" in page
+
+
+def test_panels_are_told_by_the_finding_and_their_captions():
+    run = play("loss_as_told")
+    captions = [f"{n}. {words.caption(run, b)}" for n, b in enumerate(run.blocks, start=1)]
+    alt = style.alt_text(replicas.plot_story(run))
+    assert alt == " ".join(["Committed, and lost: m1.", *captions])
 
 
 def test_a_loss_of_thousands_of_records_names_five():
@@ -204,3 +284,26 @@ def test_versions_are_told_apart_by_colour_alone_and_neighbours_by_lightness():
 )  # fmt: skip
 def test_a_duration_is_rounded_not_cut(ms, text):
     assert style.duration(ms) == text
+
+
+def seen_without_green_cones(colour):
+    """As a deuteranope sees it: Machado, Oliveira and Fernandes 2009, severity 1."""
+    matrix = ((0.367, 0.861, -0.228), (0.280, 0.673, 0.047), (-0.012, 0.043, 0.969))
+    return np.clip(np.array(matrix) @ to_rgba(colour)[:3], 0, 1)
+
+
+@pytest.mark.parametrize("brokers", [(1, 2, 3, 4, 5), (101, 102, 103)])
+def test_brokers_are_told_apart_and_none_looks_lost(brokers):
+    colours = [*map(style.broker_colour, brokers), style.LOST]
+    for see in (lambda colour: np.array(to_rgba(colour)[:3]), seen_without_green_cones):
+        shades = np.array([see(colour) for colour in colours])
+        apart = np.linalg.norm(shades[:, None] - shades[None], axis=-1)
+        assert apart[np.triu_indices(len(colours), 1)].min() > 0.2
+
+
+def test_each_concept_has_colours_of_its_own():
+    brokers = {style.broker_colour(n) for n in range(1, 6)}
+    states = {*style.STATES.values()} - {style.LOST, style.GREY}
+    versions = {style.version_look(version)[0] for version in PRESETS.values()}
+    families = [brokers, states, versions, {*style.SERIES}, {style.LOST}]
+    assert len(set().union(*families)) == sum(map(len, families))

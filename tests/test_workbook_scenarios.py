@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from math import inf
 
 import pytest
@@ -11,6 +12,7 @@ from isrlab.closeups import batching
 from isrlab.engine.choices import HighWatermarkSet
 from isrlab.engine.versions import PRESETS, KafkaVersion
 from isrlab.show import bands, controls, membership, offsets
+from isrlab.workbook import joining_the_isr as joining
 from isrlab.workbook import last_replica_standing as standing
 from isrlab.workbook import leaving_the_isr as leaving
 from isrlab.workbook import telling_the_cluster as telling
@@ -18,6 +20,7 @@ from isrlab.workbook import the_ladder as ladder
 from isrlab.world import scenario
 
 CHANGE = "isr_change_told"
+VERSIONS = [version.name for version in PRESETS.values()]
 PROPOSED = {"expand_waits_under_min_isr": True}  # KAFKA-19996, in no release
 ONE_BROKER = (
     "partition replicas=1\nproduce 1 m1 acks=1\nstabilize\nkill 1\nelect\nadvance 4s\nstart 1"
@@ -44,17 +47,17 @@ def title_of(drawn):
 
 TITLES = {
     "Leaves the ISR: 0.9.0": lambda: leaving.plot_clocks({"0.9.0": play("steady_producer")}),
-    "19 ISR changes in 3.7, 1 in 3.6":
+    "19 ISR changes in 3.7, 1 ISR change in 3.6":
         lambda: membership.plot_membership({v: play("flapping", v) for v in ("3.7", "3.6")}),
-    "Out of the ISR for 616.0 s in 2.0, for 26.0 s in 2.1":
+    "2.0: out of the ISR for 616.0 s, 2.1: out of the ISR for 26.0 s":
         lambda: membership.plot_membership({v: play("idle_topic", v) for v in ("2.0", "2.1")}),
-    "The same stall: gone after 12.6 s on average in 2.4, after 37.5 s in 2.5":
+    "The same stall: out after 12.6 s on average in 2.4, after 37.5 s in 2.5":
         lambda: leaving.plot_evictions({"2.4": [10_100, 15_000], "2.5": [30_100, 45_000]}),
     "1 ISR change: every broker knows after 7.51 s": lambda: telling.plot_sequence(change()),
-    "1 ISR change: 1 not told to all by the end": lambda: telling.plot_sequence(change("0.8.2")),
+    "1 ISR change: 1 not known to all by the end": lambda: telling.plot_sequence(change("0.8.2")),
     "1 ISR change: every broker knows after 7.51 s (metadata out of date 24% of the time)":
         lambda: telling.plot_knowledge(change()),
-    "2.5: 6 looks at the ISR, 1 change asked for: 1 stored, 0 refused":
+    "2.5: 6 checks of the ISR, 1 change asked for: 1 stored, 0 refused":
         lambda: telling.plot_flow(change()),
     "Until every broker knows: up to 7 s in 2.6":
         lambda: telling.plot_delays({"2.6": {"": [5_000, 7_000]}, "0.8.2": {"": [inf]}}),
@@ -75,7 +78,7 @@ def test_a_picture_says_what_it_shows(title):
 @pytest.mark.parametrize(
     ("make", "value"),
     [
-        (lambda: leaving.hang_slider("2.4", 3), 4),
+        (lambda: leaving.hang_slider("2.4", 2), 5),
         (lambda: telling.version_choice(("2.5", "3.7"), scenario.read(CHANGE), "2.5"), "3.7"),
     ],
 )
@@ -122,13 +125,77 @@ def test_an_idle_follower_at_the_log_end_stays_from_2_1_on():
     assert firsts["2.1"] > 601_000
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_new_replica_is_no_member_and_nobody_waits_for_it_until_it_has_caught_up(version):
+    assert joining.waits(play("new_replica", version)).startswith(
+        "joins: 33.5 s; acks=all waits at most 0 ms before"
+    )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_only_the_clocks_of_0_9_let_a_new_leader_drop_a_healthy_follower(version):
+    run = play("first_check", version)
+    assert membership.changes(run) == (2 if version == "0.9.0" else 0)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_election_brings_a_hidden_follower_to_light_since_2_1(version):
+    left_s = membership.spans(play("hidden_follower", version))[0].end_s
+    known = KafkaVersion.of(version)
+    limit_s = known.replica_lag_time_max_ms / 1000
+    begin_s = 601 if known.first >= (2, 1) else 0
+    assert begin_s + limit_s < left_s <= begin_s + 2 * limit_s
+
+
+def test_a_burst_over_the_limit_matters_only_at_a_check_and_only_in_0_8():
+    changes = {v: membership.changes(play("burst_over_limit", v)) for v in VERSIONS}
+    assert changes.pop("0.8.2") == 2
+    assert set(changes.values()) == {0}
+
+
+def test_a_replica_joins_at_the_high_watermark_and_below_the_log_end():
+    *others, last = joining.fetches(play("join_at_high_watermark")).splitlines()
+    assert last == "fetch at 5   high watermark 5   log end 6   epoch start 0   joins"
+    assert all(line.endswith("stays out") for line in others)
+
+
+@pytest.mark.parametrize(("version", "joins"), [("2.0.0", True), ("2.0.1", False), ("3.7", False)])
+def test_since_2_0_1_a_replica_must_have_reached_the_epoch_start(version, joins):
+    first = joining.fetches(play("joined_too_early", version), 3).splitlines()[0]
+    assert first.endswith("joins") == joins
+
+
 def test_without_the_wait_for_fresh_clocks_a_returning_replica_stays_outside():
     rule_off = KafkaVersion.of("0.10.2").with_(high_watermark_set=HighWatermarkSet.ISR)
-    assert membership.time_out_ms(play("catching_up")) < 11_000
-    assert membership.time_out_ms(play("catching_up", rule_off)) > 35_000
+    assert membership.time_out_s(play("catching_up")) < 11
+    assert membership.time_out_s(play("catching_up", rule_off)) > 35
 
 
 # 04: telling the cluster
+
+
+def test_zookeeper_holds_the_state_and_a_notification_and_the_controller_takes_four_steps():
+    lines = telling.nodes(change("2.5")).splitlines()
+    before, after = (json.loads(line[line.index("{") : line.index("}") + 1]) for line in lines[:2])
+    assert before == {
+        "controller_epoch": 1, "leader": 1, "version": 1, "leader_epoch": 0, "isr": [1, 2, 3],
+    }  # fmt: skip
+    assert after == before | {"isr": [1, 2]}
+    assert lines[1].endswith("zkVersion 1")
+    assert "isr_change_0000000000" in lines[2]
+    steps = [line.split(". ")[1].split()[0] for line in lines[3:]]
+    assert steps == ["reads", "reads", "UpdateMetadata", "deletes"]
+    assert len(telling.nodes(change("0.8.2")).splitlines()) == 2  # nothing is announced
+    assert "metadata log" in telling.nodes(change("3.7"))
+
+
+def test_the_controllers_competing_write_is_drawn_before_the_leaders():
+    texts = [text.get_text() for text in telling.plot_sequence(play("lost_race"), 14_000).texts]
+    writes = [text for text in texts if text.startswith("write of the state")]
+    assert writes[:2] == [
+        "write of the state epoch=1 version=0 isr=1,2",
+        "write of the state epoch=0 version=0 isr=1,3",
+    ]
 
 
 def test_a_quiet_change_is_known_after_5_to_7_5_seconds_from_0_9_to_2_6():
@@ -170,12 +237,12 @@ def test_2_7_to_3_0_wait_in_vain_and_the_stuck_loop_ends_with_repeated_orders():
     assert errors == {"2.6": None, "2.7": "REQUEST_TIMED_OUT", "3.1": None}
 
 
-WAITS, REVERTS = "keeps the larger set, and waits to be told more", "takes its request back"
+WAITS, REVERTS = "keeps the larger set until newer metadata comes", "goes back to the ISR it had"
 
 
 @pytest.mark.parametrize(
     ("version", "retriable"),
-    [("2.7", WAITS), ("3.0", WAITS), ("3.1", REVERTS), ("3.7", "asks again at once")],
+    [("2.7", WAITS), ("3.0", WAITS), ("3.1", REVERTS), ("3.7", "retries at once")],
 )
 def test_every_error_has_a_reaction(version, retriable):
     reactions = telling.reactions(version)
@@ -213,7 +280,8 @@ def test_the_chart_says_what_each_version_does(version):
     words = " ".join(text.get_text() for text in ax.texts)
     writes_itself = version in ("0.8.2", "0.9.0", "0.10.2", "0.11", "2.2", "2.4", "2.5", "2.6")
     assert ("write ZooKeeper" in words) == writes_itself
-    assert ("nobody is told" in words) == (version == "0.8.2")
+    assert ("in flight" in words) != writes_itself  # who writes waits for the answer
+    assert ("nobody is notified" in words) == (version == "0.8.2")
     assert ("KAFKA-13091" in words) == (version in ("2.7", "2.8"))
 
 
@@ -221,7 +289,9 @@ def test_metadata_is_out_of_date_from_the_stored_change_to_the_news(monkeypatch)
     drawn = {}
     monkeypatch.setattr(bands, "plot_bands", lambda rows, *_, **__: drawn.update(rows))
     telling.plot_knowledge(change("2.5"))
-    spans = [(s.start_s, s.end_s, s.state) for s in drawn["broker 2 knows"] if s.end_s > 15]
+    spans = [
+        (s.start_s, s.end_s, s.state) for s in drawn["broker 2's metadata cache"] if s.end_s > 15
+    ]
     assert spans[:2] == [(15.0, 22.51, "stale"), (22.51, 31.01, "in sync")]
 
 

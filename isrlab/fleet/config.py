@@ -59,7 +59,7 @@ class FleetConfig:
     replica_lag_time_max_ms: int | None = _number(None, "ms", 1, 86_400_000,
         "a follower that is behind for longer leaves the ISR")
     replica_lag_max_messages: int | None = _number(None, "records", 0, 2**53,
-        "one that lacks more records leaves at once (up to 0.8.2)")
+        "one that lacks more at an isr-expiration check leaves the ISR (up to 0.8.2)")
     min_insync_replicas: int = _number(1, "replicas", 1, 9,
         "ISR that acks=all demands; fewer: refused")
     num_replica_fetchers: int = _number(1, "threads for each pair of brokers", 1, 64,
@@ -102,22 +102,22 @@ class FleetConfig:
     request_timeout_ms: int = _number(30_000, "ms that a produce may wait", 1, 3_600_000,
         "after which a produce that waits for the ISR fails")
     delivery_timeout_ms: int = _number(120_000, "ms of retries, 0 for none", 0, 86_400_000,
-        "for which a refused produce is tried again")
+        "for which a refused produce is retried")
 
     fetch_latency_ms: int = _number(2, "ms one way", 1, 60_000, "of every message between brokers")
     follower_bytes_per_s: int = _number(10_000_000, "bytes/s for each thread", 1, 10**12,
         "what a fetcher thread can receive and write")
     follower_spread: float = _number(0.2, "share by which brokers differ from it", 0, 0.9,
         "brokers are drawn this much slower or faster, evenly")
-    stall_s: float = _number(20.0, "s that a follower's fetchers stand still", 0, 86_400,
-        "length of a stall of a broker's fetchers (garbage collection, disk)")
+    stall_s: float = _number(20.0, "s that a follower's fetchers are stalled", 0, 86_400,
+        "length of a stall of a broker's fetchers (a hanging disk, say); its session lives")
     stall_every_s: float = _number(3_600.0, "s between stalls of a broker", 1, 86_400 * 14,
         "mean time between them, exponential")
     stall_speed: float = _number(0.0, "share of its speed left in a stall", 0, 1,
-        "0: they stand still; 0.5: they work at half speed")
+        "0: they fetch nothing; 0.5: they work at half speed")
     leader_bytes_per_s: int = _number(0, "bytes/s to all followers, 0 for no limit", 0, 10**12,
         "what a leader can send, one queue for all followers")
-    leader_stall_s: float = _number(0.0, "s that a leader's reads stand still", 0, 86_400,
+    leader_stall_s: float = _number(0.0, "s that a leader's reads are stalled", 0, 86_400,
         "length of a time in which a leader answers no fetch")
     leader_stall_every_s: float = _number(3_600.0, "s between such stalls", 1, 86_400 * 14,
         "mean time between those")

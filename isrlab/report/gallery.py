@@ -5,13 +5,15 @@ small JSON record. The index is drawn from the records that are there, so it can
 after every run, and what an earlier or interrupted report made stays in it. A grid leaves the list
 of its runs in `grids/`; its page is drawn from the same records at the same times. A file appears
 under its name only when it is complete. Pages hold everything they show; their content security
-policy forbids the browser to run a script or to load anything.
+policy forbids the browser to load anything, or to run any script but that of the player.
 """
 
 from __future__ import annotations
 
 import base64
 import copy
+import hashlib
+import html
 import io
 import json
 import os
@@ -29,14 +31,15 @@ from nbconvert import HTMLExporter
 from nbformat import NotebookNode
 from PIL import Image
 
-from isrlab.report.notebooks import Grid, read_yaml, tags
+from isrlab.report.notebooks import WIDGET, Grid, read_yaml, tags
 
 TEMPLATES = jinja2.FileSystemLoader(Path(__file__).with_name("templates"))
 PAGES = jinja2.Environment(loader=TEMPLATES, autoescape=True)
 PAGES.filters["literal"] = repr
 THUMBNAIL_PIXELS = (480, 400)
-WIDGET = "application/vnd.jupyter.widget-view+json"
-WIDGET_NOTE = "Interactive in JupyterLab; the static figure beside it shows the same."
+PLAYER = (Path(__file__).parents[1] / "show" / "player.js").read_bytes()
+PAGES.globals["script"] = "sha256-" + base64.b64encode(hashlib.sha256(PLAYER).digest()).decode()
+WIDGET_NOTE = "Interactive in JupyterLab."
 OK, FAILED, NOT_RUN = "ok", "failed", "not run"
 Kept = TypeVar("Kept")
 QUESTIONS = Path(__file__).resolve().parents[2] / "data" / "questions.yaml"
@@ -114,7 +117,10 @@ def page(record: Record, notebook: NotebookNode) -> str:
     exporter = HTMLExporter(template_name="basic", embed_images=True, **quiet)
     notebook, failed = copy.deepcopy(notebook), ""
     for cell, output in _outputs(notebook):
-        if WIDGET in output.get("data", {}):  # JupyterLab would show controls
+        if alt := output.get("metadata", {}).get("image/png", {}).get("alt"):  # nbconvert drops it
+            source = f"data:image/png;base64,{output.data.pop('image/png')}"
+            output.data["text/html"] = f'<img alt="{html.escape(alt)}" src="{source}">'
+        if WIDGET in output.get("data", {}):  # without a player
             output.data = NotebookNode({"text/html": f'<p class="note">{WIDGET_NOTE}</p>'})
         if output.output_type == "error":
             failed = failed or f"cell-id={cell.id}"

@@ -16,7 +16,7 @@ from jupyter_client.channels import AsyncZMQSocketChannel
 from jupyter_client.kernelspec import KernelSpec
 from traitlets import Type
 
-from isrlab.report.notebooks import Run
+from isrlab.report.notebooks import KeepPlayers, Run
 
 
 def execute(run: Run, on_cell: Callable[[int], None]) -> tuple[nbformat.NotebookNode, str]:
@@ -38,7 +38,7 @@ def execute(run: Run, on_cell: Callable[[int], None]) -> tuple[nbformat.Notebook
     node = papermill.execute.remove_error_markers(node)
     for volatile in ("papermill", "widgets"):  # paths of this machine; the state of controls
         node.metadata.pop(volatile, None)
-    return node, error
+    return KeepPlayers().preprocess(node, {})[0], error
 
 
 class PatientChannel(AsyncZMQSocketChannel):

@@ -23,12 +23,13 @@ from typing import Any
 
 import nbformat
 import yaml
-from nbconvert.preprocessors import ClearOutputPreprocessor
+from nbconvert.preprocessors import ClearOutputPreprocessor, Preprocessor
 
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", list: "a list"}
 USES_SPARK = re.compile(
     r"(?m)^\s*(?:(from|import) isrlab\.|from isrlab import\s*(\([^)]*|[^\n#]*)\b)spark\b"
 )
+WIDGET = "application/vnd.jupyter.widget-view+json"
 GRID_KEYS = ("notebook", "title", "parameters", "grid")
 MOST_POINTS = 100  # of a grid; each takes up to a minute
 MOST_COLUMNS = 6
@@ -164,6 +165,18 @@ def read_parameters(source: str) -> Iterator[Parameter]:
 
 def tags(cell: nbformat.NotebookNode) -> list[str]:
     return list(cell.metadata.get("tags", []))
+
+
+class KeepPlayers(Preprocessor):
+    """Drops the widgets of a notebook that is stored: the kernel with their models is gone."""
+
+    def preprocess_cell(
+        self, cell: nbformat.NotebookNode, resources: Any, _: int
+    ) -> tuple[nbformat.NotebookNode, Any]:
+        for output in cell.get("outputs", []):
+            if "text/html" in output.get("data", {}):  # the player beside it
+                output.data.pop(WIDGET, None)
+        return cell, resources
 
 
 def plan(

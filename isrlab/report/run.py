@@ -219,7 +219,7 @@ def commit() -> str:
 def package_digest() -> str:
     """Digest of the package's sources and of the data that notebooks read."""
     digest = hashlib.sha256(spark.source_digest().encode())
-    texts = (p for p in CHECKOUT.glob("isrlab/*/*") if p.suffix in (".txt", ".mplstyle"))
+    texts = (p for p in CHECKOUT.glob("isrlab/*/*") if p.suffix in (".txt", ".mplstyle", ".js"))
     for file in sorted([*texts, *CHECKOUT.glob("data/**/*")]):
         if file.is_file():
             digest.update(file.name.encode() + file.read_bytes())

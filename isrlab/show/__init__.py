@@ -9,8 +9,9 @@ curves     lines with bands, bars, ticks, points
 waits      a histogram of waits, and its tail
 table      DataFrames as escaped HTML
 version_table  every generation of the rules, as Markdown
-membership one follower in and out of the ISR, a row for each run
+membership  one follower in and out of the ISR, a row for each run
 rule       the lines of the package that decided, as code
+player     pictures that a reader moves through without a kernel
 controls   a slider through a run; any figure redrawn as values change
 style      colours of brokers, versions and states; titles, numbers, names
 

@@ -1,12 +1,17 @@
-"""Widgets around the figures: a slider through a run, and any figure redrawn as values change."""
+"""Widgets around the figures: a slider through a run, and any figure redrawn as values change.
+
+With a kernel, JupyterLab shows the widget. Beside it stands a player (`show/player.py`), made when
+the cell ran: all that a page or a stored notebook shows.
+"""
 
 from __future__ import annotations
 
 import html
 import io
-from collections.abc import Callable, Sequence
-from functools import lru_cache
-from itertools import pairwise
+import math
+import re
+from collections.abc import Callable, Hashable, Sequence
+from itertools import pairwise, product
 from typing import Any
 
 import ipywidgets as widgets
@@ -14,11 +19,18 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from isrlab.engine.frozen import replace
+from isrlab.engine.model import Follower, Leader
+from isrlab.show import style
+from isrlab.show.player import Slider, View, player
 from isrlab.show.replicas import plot_replicas
 from isrlab.world import words
 from isrlab.world.frames import Frame
 from isrlab.world.script import Run
 
+MOST_STEPS = 60  # of a run, shown one by one
+MOST_VIEWS = 24  # of a player, unless it is a run's
+Drawn = Figure | Axes | tuple[bytes, str]
 _LOOK: dict[str, Any] = {
     "style": {"description_width": "160px"},
     "layout": widgets.Layout(width="560px"),
@@ -26,21 +38,24 @@ _LOOK: dict[str, Any] = {
 
 
 def step_slider(run: Run) -> widgets.VBox:
-    """A slider through every step of a run: the message, and the replicas after it."""
+    """A slider through every step of a run: the message, and the replicas after it.
+
+    Of a run with more than MOST_STEPS steps, those that change the picture.
+    """
     frames = _steps(run)
     slider = widgets.IntSlider(value=0, min=0, max=len(frames) - 1, description="step", **_LOOK)
     caption = widgets.HTML()
+    drawn: dict[Hashable, tuple[bytes, str]] = {}
 
-    @lru_cache(maxsize=len(frames))
-    def picture(step: int) -> bytes:
-        return png(plot_replicas(frames[step]))
+    def draw() -> Drawn:
+        frame = frames[slider.value]
+        caption.value = f"<code>{html.escape(words.message_line(frame))}</code>"
+        state = _visible(frame)
+        if state not in drawn:
+            drawn[state] = pictured(plot_replicas(frame))
+        return drawn[state]
 
-    def draw() -> bytes:
-        line = words.message_line(frames[slider.value])
-        caption.value = f"<code>{html.escape(line)}</code>"
-        return picture(slider.value)
-
-    return redrawn((slider, caption), draw)
+    return redrawn((slider, caption), draw, most=len(frames))
 
 
 def choice(
@@ -65,39 +80,127 @@ def pick(description: str, options: Sequence[Any], value: Any) -> widgets.Dropdo
 
 
 def redrawn(
-    controls: Sequence[widgets.Widget], draw: Callable[[], Figure | Axes | bytes]
-) -> widgets.VBox:
-    """Controls above a picture that is drawn again whenever one of them has a new value."""
-    picture = widgets.Image(format="png", layout=widgets.Layout(max_width="900px"))
+    controls: Sequence[widgets.Widget], draw: Callable[[], Drawn], most: int = MOST_VIEWS
+) -> Redrawn:
+    """Controls above a picture that is drawn again whenever one of them has a new value.
 
-    def redraw(_: object = None) -> None:
-        picture.value = png(draw())
-
-    for control in controls:
-        if not isinstance(control, widgets.HTML):  # a caption that `draw` fills
-            control.observe(redraw, names="value")
-    redraw()
-    return widgets.VBox([*controls, picture])
+    A caption among the controls, `widgets.HTML`, is for `draw` to fill. The player has a view of
+    each combination of values; if these are more than `most`, of evenly chosen ones.
+    """
+    return Redrawn(controls, draw, most)
 
 
-def png(drawn: Figure | Axes | bytes) -> bytes:
+class Redrawn(widgets.VBox):
+    """The widget, and for where its kernel is gone the player that does the same."""
+
+    def __init__(
+        self, controls: Sequence[widgets.Widget], draw: Callable[[], Drawn], most: int
+    ) -> None:
+        self.draw, self.most = draw, most
+        self.texts = [control for control in controls if isinstance(control, widgets.HTML)]
+        self.inputs = [control for control in controls if control not in self.texts]
+        self.picture = widgets.Image(format="png", layout=widgets.Layout(max_width="900px"))
+        self.redraw()
+        for control in self.inputs:
+            control.observe(self.redraw, names="value")
+        super().__init__([*controls, self.picture])
+
+    def redraw(self, _: object = None) -> None:
+        self.picture.value = png(self.draw())
+
+    def player(self) -> str:
+        """The HTML of the player; all its views are drawn now."""
+        before = [control.value for control in self.inputs]
+        axes = [_options(control) for control in self.inputs]
+        counts = [len(axis) for axis in axes]
+        while math.prod(counts) > self.most:
+            counts[max(range(len(counts)), key=lambda n: (counts[n], n))] -= 1
+        axes = [_thinned(*each) for each in zip(axes, counts, before, strict=True)]
+        for control in self.inputs:
+            control.unobserve(self.redraw, names="value")
+        views = [self._view(choice) for choice in product(*axes)]
+        for control, value in zip(self.inputs, before, strict=True):
+            control.value = value
+            control.observe(self.redraw, names="value")
+        self.redraw()
+        sliders = [
+            Slider(control.description, [*axis], [*axis.values()].index(value))
+            for control, axis, value in zip(self.inputs, axes, before, strict=True)
+        ]
+        return player(sliders, views)
+
+    def _view(self, names: Sequence[str]) -> View:
+        for control, name in zip(self.inputs, names, strict=True):
+            control.value = _options(control)[name]
+        image, alt = pictured(self.draw())
+        values = (f"{c.description} {name}" for c, name in zip(self.inputs, names, strict=True))
+        texts = (html.unescape(re.sub(r"<[^>]*>", "", text.value)) for text in self.texts)
+        return View(image, alt, "\n".join([", ".join(values), *texts]))
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+        shown = {"text/plain": "A player", "text/html": self.player()}
+        return super()._repr_mimebundle_(**options) | shown
+
+
+def _options(control: widgets.Widget) -> dict[str, Any]:
+    """The values of a control, by name."""
+    if isinstance(control, widgets.IntSlider):
+        return {str(n): n for n in range(control.min, control.max + 1, control.step)}
+    pairs = (
+        option if isinstance(option, tuple) else (option, option) for option in control.options
+    )
+    return {str(name): value for name, value in pairs}
+
+
+def _thinned(axis: dict[str, Any], count: int, kept: Any) -> dict[str, Any]:
+    """Values of an axis as evenly as can be, `kept` among them."""
+    last, place = len(axis) - 1, [*axis.values()].index(kept)
+    chosen = {round(n * last / (count - 1)) for n in range(count)}
+    if place not in chosen:
+        chosen -= {min(chosen - {0, last} or chosen, key=lambda n: abs(n - place))}
+    return {name: axis[name] for n, name in enumerate(axis) if n in chosen | {place}}
+
+
+def png(drawn: Drawn) -> bytes:
     """A picture as PNG, quick to make, not small; the figure is closed."""
-    if isinstance(drawn, bytes):
+    return pictured(drawn)[0]
+
+
+def pictured(drawn: Drawn) -> tuple[bytes, str]:
+    """A picture as PNG, and the text that stands for it."""
+    if isinstance(drawn, tuple):
         return drawn
     figure = drawn.get_figure(root=True) if isinstance(drawn, Axes) else drawn
     assert figure is not None
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", pil_kwargs={"compress_level": 1})
     plt.close(figure)
-    return buffer.getvalue()
+    return buffer.getvalue(), style.alt_text(figure)
 
 
 def _steps(run: Run) -> list[Frame]:
     """The steps worth a look: those after the set-up that carry a message or change something."""
     frames = run.frames[run.first_frame :]
-    return frames[:1] + [
+    steps = frames[:1] + [
         frame
         for before, frame in pairwise(frames)
         if frame.source != frame.target
         or (before.disks, before.brokers) != (frame.disks, frame.brokers)
     ]
+    if len(steps) <= MOST_STEPS:
+        return steps
+    return steps[:1] + [now for was, now in pairwise(steps) if _visible(was) != _visible(now)]
+
+
+def _visible(frame: Frame) -> Hashable:
+    """What the picture of a frame depends on: logs, roles, and followers as their leader knows."""
+    roles: list[Hashable] = [frame.controller.leader]
+    for number, disk in sorted(frame.disks.items()):
+        broker = frame.brokers.get(number)
+        role = broker.role if broker else None
+        log = replace(disk, flushed_end_offset=0, checkpointed_high_watermark=0) if broker else disk
+        knows = role.leader if isinstance(role, Follower) else None
+        if isinstance(role, Leader):
+            knows = role.isr, *(remote.log_end_offset for remote in role.remotes)
+        roles.append((log, type(role), broker and broker.leader_epoch, knows))
+    return tuple(roles)

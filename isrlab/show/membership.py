@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from matplotlib.axes import Axes
 
 from isrlab.show import bands, offsets
 from isrlab.show.bands import Span
-from isrlab.show.style import counted
+from isrlab.show.style import counted, listed
 from isrlab.world.script import Run
 
 
@@ -16,7 +17,11 @@ def spans(run: Run) -> list[Span]:
     """When the last replica was in the stored ISR ("in sync"), and when it was "out"."""
     follower = max(run.cluster.replicas)
     (row,) = bands.isr_rows(offsets.isr_of(run), (follower,)).values()
-    return [Span(s.start_s, s.end_s, "out" if s.state == "out" else "in sync") for s in row]
+    begins_before = len(row) > 1 and row[0].end_s == row[0].start_s  # it changed at once
+    return [
+        replace(span, state="out" if span.state == "out" else "in sync")
+        for span in row[begins_before:]
+    ]
 
 
 def changes(run: Run) -> int:
@@ -32,17 +37,27 @@ def time_out_s(run: Run) -> float:
 def plot_membership(runs: Mapping[str, Run]) -> Axes:
     """A row for each run: in the ISR, or out of it."""
     rows = {name: spans(run) for name, run in runs.items()}
-    notes = {n: f"{counted(changes(r), 'change')}, {time_out_s(r):.1f} s out" for n, r in runs.items()}
+    notes = {
+        n: f"{counted(changes(r), 'change')}, {time_out_s(r):.1f} s out" for n, r in runs.items()
+    }
     legend = {"in sync": "in the ISR", "out": "out"}
     return bands.plot_bands(rows, finding(runs), notes=notes, legend=legend)
 
 
 def finding(runs: Mapping[str, Run]) -> str:
-    """The most and the fewest changes; if all have as many, the longest and the shortest absence."""
+    """Which change most and least often; if all as often, which are out longest and shortest."""
     counts = {name: changes(run) for name, run in runs.items()}
-    most, least = (end(counts, key=counts.__getitem__) for end in (max, min))
-    if counts[most] != counts[least]:
-        return f"{counted(counts[most], 'ISR change')} in {most}, {counts[least]} in {least}"
-    outs = {name: time_out_s(run) for name, run in runs.items()}
-    long, short = (end(outs, key=outs.__getitem__) for end in (max, min))
-    return f"Out of the ISR for {outs[long]:.1f} s in {long}, for {outs[short]:.1f} s in {short}"
+    outs = {name: round(time_out_s(run), 1) for name, run in runs.items()}
+    if len(set(counts.values())) > 1:
+        parts = [f"{counted(n, 'ISR change')} in {_having(counts, n)}" for n in _ends(counts)]
+    else:
+        parts = [f"{_having(outs, s)}: out of the ISR for {s:.1f} s" for s in _ends(outs)]
+    return ", ".join(dict.fromkeys(parts))
+
+
+def _ends(numbers: Mapping[str, float]) -> tuple[float, float]:
+    return max(numbers.values()), min(numbers.values())
+
+
+def _having(numbers: Mapping[str, float], number: float) -> str:
+    return listed([name for name, value in numbers.items() if value == number])

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 from matplotlib.axes import Axes
 
+from isrlab.engine import messages as m
 from isrlab.engine.messages import Fetch, FetchResponse
 from isrlab.engine.model import Leader
-from isrlab.show.style import INK, LOST, WHITE, axes, broker_colour, finish, plain
+from isrlab.show import style
+from isrlab.show.style import INK, LOST, WHITE, axes, broker_colour, finish, note, plain
 from isrlab.world import words
 from isrlab.world.frames import Frame
 from isrlab.world.script import Run
 
 # What a reader of a story need not see
+ZOOKEEPER = -2  # a lane of its own
 _PLUMBING = {"RegisterBroker", "UpdateMetadata", "Disconnected"}
 
 
@@ -39,36 +43,54 @@ def plot_arrows(
     lanes: Mapping[int, str] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Arrows in the colours of who sent them. `lanes`: machine -> name, from left to right."""
-    machines = sorted({m for arrow in arrows for m in (arrow.source, arrow.target)})
+    """Arrows in the colours of who sent them. `lanes`: machine -> name, from left to right.
+
+    What a message says stands above its arrow, what it changed beyond the arrow's head.
+    """
+    machines = sorted({each for arrow in arrows for each in (arrow.source, arrow.target)})
     lanes = lanes or {machine: words.address(machine) for machine in machines}
     places = {machine: x for x, machine in enumerate(lanes)}
-    ax = ax or axes(9.5, 0.9 + 0.44 * len(arrows))
+    ax = ax or axes(style.WIDTH, 0.8 + 0.46 * len(arrows))
     for machine, name in lanes.items():
         lane = places[machine]
         ax.plot([lane] * 2, [-0.6, len(arrows) - 0.3], color=_colour(machine), lw=1.4, zorder=1)
-        ax.text(lane, -0.85, plain(name), ha="center", color=_colour(machine), fontweight="bold")
-    back = {"facecolor": WHITE, "edgecolor": "none", "pad": 0.5, "alpha": 0.85}
+        ax.text(lane, -0.75, plain(name), ha="center", color=_colour(machine), fontweight="bold",
+                fontsize=9)  # fmt: skip
+    left, right = _margins(arrows, places)
+    gap = (ax.figure.bbox.width / ax.figure.dpi - 0.2 - left - right) / max(len(lanes) - 1, 1)
+    back: dict[str, Any] = {"facecolor": WHITE, "edgecolor": "none", "pad": 0.5}
     for y, arrow in enumerate(arrows):
         start, end = places[arrow.source], places[arrow.target]
         colour = LOST if arrow.was_lost else _colour(arrow.source)
-        style = ":" if arrow.was_lost or arrow.is_inner else "-"
-        look = {"arrowstyle": "-|>", "color": colour, "linewidth": 1.5, "linestyle": style}
-        ax.annotate("", (end, y + 0.2), (start, y - 0.06), arrowprops=look)
-        text = f"{arrow.text}  LOST" if arrow.was_lost else arrow.text
+        line = ":" if arrow.was_lost or arrow.is_inner else "-"
+        look = {"arrowstyle": "-|>", "color": colour, "linewidth": 1.5, "linestyle": line}
+        ax.annotate("", (end, y + 0.2), (start, y - 0.06), arrowprops=look, zorder=3)
+        text = plain(f"{arrow.text}  LOST" if arrow.was_lost else arrow.text)
         x, side = ((start + end) / 2, "center") if not arrow.is_inner else (start - 0.05, "right")
-        ax.text(x, y - 0.1, plain(text), ha=side, va="bottom", fontsize=8,
-                color=LOST if arrow.was_lost else INK, bbox=back)  # fmt: skip
-        if arrow.news:
-            x, side = (end - 0.06, "right") if end < start else (end + 0.06, "left")
-            ax.text(x, y + 0.3, plain(arrow.news), ha=side, fontsize=8, color=INK, bbox=back)
+        if abs(end - start) > 1 and 0.066 * len(text) < gap and not arrow.is_inner:
+            x = start + (0.5 if end > start else -0.5)  # between two lanes, not across one
+        ax.text(x, y - 0.12, text, ha=side, va="bottom", fontsize=8, zorder=2, bbox=back,
+                color=LOST if arrow.was_lost else INK)  # fmt: skip
+        points = -5 if end < start else 5
+        note(ax, end, y + 0.22, arrow.news, points=points, zorder=2, bbox=back)
         if arrow.when:
-            ax.text(-0.72, y, plain(arrow.when), fontsize=8.5, va="center", color=INK)
-    needs_margin = any(a.when or (a.news and places[a.target] == 0) for a in arrows)
-    ax.set_xlim(-0.75 if needs_margin else -0.35, len(lanes) - 0.45)
-    ax.set_ylim(len(arrows) - 0.2, -1.2)
+            ax.annotate(plain(arrow.when), (0, y), xycoords=ax.get_yaxis_transform(), fontsize=8,
+                        va="center", color=INK)  # fmt: skip
+    ax.set_xlim(-left / gap, len(lanes) - 1 + right / gap)
+    ax.set_ylim(len(arrows) - 0.2, -1.1)
     ax.axis("off")
     return finish(ax, title, spines=())
+
+
+def _margins(arrows: Sequence[Arrow], places: Mapping[int, int]) -> tuple[float, float]:
+    """Inches beside the outer lanes: at the left also for the times."""
+    sides = [[0.3], [0.3]]
+    for arrow in arrows:
+        is_right = places[arrow.target] > places[arrow.source]
+        if arrow.news and places[arrow.target] == is_right * (len(places) - 1):
+            sides[is_right].append(0.2 + 0.08 * len(arrow.news))
+        sides[0] += [0.4 + 0.08 * len(arrow.when)] if arrow.when else []
+    return max(sides[0]), max(sides[1])
 
 
 def _colour(machine: int) -> str:
@@ -92,12 +114,39 @@ def plot_messages(
         if frame.source == frame.target or type(frame.message).__name__ in _PLUMBING:
             continue
         news = _changes(run.frames[index - 1] if index else frame, frame)
-        message = frame.source, frame.target, " ".join(words.describe(frame.message).split())
+        (*_, last_arrow) = shown = arrows_of(frame, run.cluster.version.writes_zookeeper)
+        message = last_arrow.source, last_arrow.target, last_arrow.text
         if news or message not in rounds:
-            arrows.append(Arrow(*message, news, was_lost=frame.was_lost))
+            arrows += [*shown[:-1], replace(last_arrow, news=news)]
         if isinstance(frame.message, Fetch | FetchResponse):
             rounds.add(message)
-    return plot_arrows(arrows, _finding(run.frames[start:end]), ax=ax)
+    machines = {each for arrow in arrows for each in (arrow.source, arrow.target)}
+    order = sorted(machines, key=lambda each: m.CONTROLLER + 0.5 if each == ZOOKEEPER else each)
+    lanes = {
+        machine: "ZooKeeper" if machine == ZOOKEEPER else words.address(machine)
+        for machine in order
+    }
+    return plot_arrows(arrows, _finding(run.frames[start:end]), lanes=lanes, ax=ax)
+
+
+def arrows_of(frame: Frame, has_zookeeper: bool) -> list[Arrow]:
+    """A message as arrows. Up to 2.6 the leader writes the ISR into ZooKeeper, and leaves a notice
+    of it there, which makes a watch of the controller fire."""
+    text = " ".join(words.describe(frame.message).split())
+    arrow = Arrow(frame.source, frame.target, text, was_lost=frame.was_lost)
+    kind, _, rest = text.partition(" ")
+    if not has_zookeeper:
+        return [arrow]
+    if kind == "IsrChangeNotification":
+        reads = "a watch fires: read notice and state, tell all, delete the notice"
+        fires = Arrow(ZOOKEEPER, m.CONTROLLER, reads, is_inner=True)
+        return [replace(arrow, target=ZOOKEEPER, text="isr_change_notification"), fires]
+    rest = rest.replace("partition_epoch", "version")
+    if kind == "AlterPartitionResponse":
+        return [replace(arrow, source=ZOOKEEPER, text=f"answer {rest}")]
+    if kind == "AlterPartition":
+        return [replace(arrow, target=ZOOKEEPER, text=f"write of the state {rest}")]
+    return [arrow]
 
 
 def _changes(before: Frame, after: Frame) -> str:
@@ -129,15 +178,14 @@ def _finding(frames: list[Frame]) -> str:
     goal = frames[-1].disks[leader].high_watermark
     if frames[0].disks[leader].high_watermark == goal:
         return "Nothing is truncated"
-    delay = high_watermark_delay(frames)
-    if delay is None:
+    delay_ms = high_watermark_delay(frames)
+    if delay_ms is None:
         return f"The leader's high watermark is {goal}; not every follower knows it yet"
-    messages, ms = delay
-    return f"The followers learn the high watermark ({goal}) {ms} ms, {messages} message(s) later"
+    return f"The followers learn the high watermark ({goal}) {delay_ms} ms after the leader"
 
 
-def high_watermark_delay(frames: list[Frame]) -> tuple[int, int] | None:
-    """(messages, ms) from the leader's last high watermark until every follower has it, or None."""
+def high_watermark_delay(frames: list[Frame]) -> int | None:
+    """ms from the leader's last high watermark until every follower has it, or None."""
     leader = frames[-1].controller.leader
     goal = frames[-1].disks[leader].high_watermark
     known = [i for i, f in enumerate(frames) if f.disks[leader].high_watermark == goal]
@@ -146,4 +194,4 @@ def high_watermark_delay(frames: list[Frame]) -> tuple[int, int] | None:
     ]
     if not learnt:
         return None
-    return learnt[0] - known[0], frames[learnt[0]].now_ms - frames[known[0]].now_ms
+    return frames[learnt[0]].now_ms - frames[known[0]].now_ms

@@ -92,8 +92,9 @@ def plot_offsets(seen: Offsets, title: str | None = None, *, ax: Axes | None = N
     lines = {seen.leader: seen.log_end_offset, **seen.ends}
     for place, (broker, values) in enumerate(lines.items()):
         role = "leader" if broker == seen.leader else "as its leader knows it"
+        width = (4.5, 2.2, 1.2)[min(place, 2)]  # the leader's shows beside a follower's on it
         ax.plot(times, values, color=style.broker_colour(broker), drawstyle="steps-post",
-                linewidth=(4.5, 2.2, 1.2)[min(place, 2)], label=f"LEO of {broker} ({role})")  # fmt: skip
+                linewidth=width, label=f"LEO of {broker} ({role})")  # fmt: skip
     ax.plot(times, seen.high_watermark, color=style.INK, linewidth=1.3, linestyle=_DASHED,
             drawstyle="steps-post", label="high watermark")  # fmt: skip
     for place, row in enumerate(bands.isr_rows(seen.isr, sorted(lines)).values()):

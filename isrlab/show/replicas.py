@@ -242,15 +242,21 @@ def finding(frame: Frame) -> str:
         return "No leader: nothing can be written or read"
     other = [n for n in sorted(frame.disks) if _differs(frame.disks[n], leader.log)]
     if other:
-        return f"Replica {style.listed(other)} holds other records than leader {leader.id}"
+        others = _replicas(other, "holds", "hold").capitalize()
+        return f"{others} other records than leader {leader.id}"
     log = leader.log
     parts = [f"Consumers can read {log.high_watermark - log.log_start_offset:,} of "
              f"{style.counted(len(log.records), 'record')}"]  # fmt: skip
     behind = [b for b in frame.brokers.values() if b.log.high_watermark < log.high_watermark]
-    for what, has in (("does not know that yet", True), ("does not have them all yet", False)):
-        names = [b.id for b in behind if (b.log.log_end_offset >= log.high_watermark) == has]
-        parts += [f"replica {style.listed(names)} {what}"] if names else []
+    for what, has in (("not know that yet", True), ("not have them all yet", False)):
+        who = [b.id for b in behind if (b.log.log_end_offset >= log.high_watermark) == has]
+        parts += [f"{_replicas(who, 'does', 'do')} {what}"] if who else []
     return "; ".join(parts)
+
+
+def _replicas(numbers: Sequence[int], does: str, do: str) -> str:
+    is_one = len(numbers) == 1
+    return f"replica{'' if is_one else 's'} {style.listed(numbers)} {does if is_one else do}"
 
 
 def _differs(log: Log, other: Log) -> bool:
@@ -266,23 +272,29 @@ def plot_story(run: Run, *, epochs: bool | None = None) -> Figure:
     """
     shown = _panels(run)
     frames = [frame for frame, _ in shown]
-    epochs = any(map(has_several_epochs, frames)) if epochs is None else epochs
-    start, end = _offsets(frames)
-    is_short = all(log.log_start_offset >= start for f in frames for log in f.disks.values())
-    offsets = (start, end) if is_short and end - start <= MOST_OF_STORY else None
+    look = common_look(frames) | ({} if epochs is None else {"epochs": epochs})
     columns = min(2, len(shown))
     rows = -(-len(shown) // columns)
     lines = max(len(caption) for _, caption in shown) // (104 // columns) + 1
     height = rows * (0.3 + 0.16 * lines + 0.72 * len(run.cluster.replicas)) + 0.5
-    figure, grid = style.panels(rows, columns, (style.WIDTH, height))
+    figure, grid = style.panels(rows, columns, (style.WIDTH if columns > 1 else 7.4, height))
     for ax in grid.flat[len(shown) :]:
         ax.axis("off")
     for place, (ax, (frame, caption)) in enumerate(zip(grid.flat, shown, strict=False)):
         before, title = frames[place - 1] if place else None, f"{place + 1}. {caption}"
-        plot_replicas(frame, title, before=before, epochs=epochs, offsets=offsets, ax=ax)
+        plot_replicas(frame, title, before=before, ax=ax, **look)
         if place > 0:  # what the axis says, once
             ax.set_xlabel("")
     return style.headline(figure, story_finding(run))
+
+
+def common_look(frames: Sequence[Frame]) -> dict[str, Any]:
+    """What several pictures of one run have in common: whether epochs are drawn, which offsets."""
+    start, end = _offsets(frames)
+    is_short = all(log.log_start_offset >= start for f in frames for log in f.disks.values())
+    is_shared = is_short and end - start <= MOST_OF_STORY
+    epochs = any(map(has_several_epochs, frames))
+    return {"epochs": epochs, "offsets": (start, end) if is_shared else None}
 
 
 def _panels(run: Run) -> list[tuple[Frame, str]]:
@@ -293,7 +305,7 @@ def _panels(run: Run) -> list[tuple[Frame, str]]:
         if block.frames[1] <= run.first_frame:
             continue
         frame, caption = run.frames[block.frames[1] - 1], words.caption(run, block)
-        if shown and _seen(shown[-1][0]) == _seen(frame):
+        if shown and visible(shown[-1][0]) == visible(frame):
             if caption != words.NOTHING:
                 shown[-1] = frame, f"{shown[-1][1]} {caption}"
         else:
@@ -301,7 +313,7 @@ def _panels(run: Run) -> list[tuple[Frame, str]]:
     return shown
 
 
-def _seen(frame: Frame) -> list[object]:
+def visible(frame: Frame) -> list[object]:
     """All that a picture shows."""
     brokers = frame.brokers.values()
     marks = [(b.id, b.log.high_watermark, _label(frame, b.id, True, None)) for b in brokers]

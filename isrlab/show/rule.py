@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -11,4 +12,5 @@ from IPython.display import Markdown
 
 def rule(*functions: Callable[..., Any]) -> Markdown:
     """The source of some functions, with what their docstrings cite."""
-    return Markdown("\n\n".join(f"```python\n{inspect.getsource(each)}```" for each in functions))
+    sources = (textwrap.dedent(inspect.getsource(each)) for each in functions)
+    return Markdown("\n\n".join(f"```python\n{source}```" for source in sources))

@@ -67,6 +67,7 @@ OUTCOMES = {
     "stalled": "#CFC3E6",
     "flapping": "#F3E79B",
 }
+_BACK = {"facecolor": WHITE, "edgecolor": "none", "pad": 0.5, "alpha": 0.8}  # of text over lines
 _DOTTED: dict[str, Any] = {"color": INK, "linewidth": 0.8, "linestyle": ":"}
 _BROKERS = (BLUE, ORANGE, GREEN, PINK, BROWN)  # 101 looks like 1
 _GENERATIONS = (  # oldest first; neighbours differ in lightness, also without red or green
@@ -195,14 +196,14 @@ def mark(ax: Axes, x: float, text: str = "", *, side: str = "left", y: float = 0
     """A dotted vertical line with its name at the top; its left or right `side` is at the line."""
     ax.axvline(x, **_DOTTED)
     ax.text(x, y, f" {plain(text)} ", transform=ax.get_xaxis_transform(), fontsize=8, va="top",
-            ha=side)  # fmt: skip
+            ha=side, bbox=_BACK if text else None)  # fmt: skip
 
 
 def limit(ax: Axes, y: float, text: str = "") -> None:
     """A dotted horizontal line with its name at the right end."""
     ax.axhline(y, **_DOTTED)
-    ax.text(1, y, plain(text), transform=ax.get_yaxis_transform(), fontsize=8, va="bottom",
-            ha="right")  # fmt: skip
+    ax.annotate(plain(text), (1, y), (0, 2), xycoords=ax.get_yaxis_transform(), fontsize=8,
+                va="bottom", ha="right", bbox=_BACK, textcoords="offset points")  # fmt: skip
 
 
 # Words and numbers

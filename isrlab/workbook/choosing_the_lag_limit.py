@@ -100,7 +100,7 @@ def plot_removals(version: str, limits_s: Sequence[float]) -> Axes:
     x, y = sorted(limits_s), "time until it leaves the ISR (s)"
     stays = {name: [_stays_s(version, s, what) for s in x] for name, what in names.items()}
     near = min(range(len(x)), key=lambda place: abs(x[place] - 30))
-    title = f"With a limit of {x[near]:g} s a stopped fetcher stays in the ISR for "
+    title = f"Limit {x[near]:g} s: a stopped fetcher stays in the ISR for "
     title += " s, a stopped process for ".join(f"{stays[name][near]:g}" for name in names) + " s"
     curves = {name: Curve(x, times) for name, times in stays.items()}
     limits = {session_s: f"session timeout, {session_s:g} s"}
@@ -133,7 +133,7 @@ def plot_time_at_risk(bands: pd.DataFrame, version: str) -> Axes:
     title += f"(acks=all), {loose} min (acks=1); nothing committed {stalled} min"
     ax = _plot_bands(bands, COSTS, title, MINUTES)
     session_s = KafkaVersion.of(version).session_timeout_ms / 1000
-    mark(ax, session_s, f"session timeout, {session_s:g} s", side="right", y=0.62)
+    mark(ax, session_s, f"session timeout, {session_s:g} s", side="right", y=0.12)
     return ax
 
 

@@ -4,11 +4,16 @@ A partition has three replicas. A table has a row for each pair of acks and min.
 a column for each failure; a cell is a run: a record is written, something fails, a second record is
 tried, perhaps more fails, everything is repaired, and then the observer looks for what was
 acknowledged. No disk is written back meanwhile: the worst case.
+
+A second table has outages of a leader's network, by session timeout and lag limit.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from itertools import dropwhile, groupby, pairwise
+from textwrap import fill
 
 from matplotlib.axes import Axes
 
@@ -21,28 +26,28 @@ from isrlab.world.script import Run
 from isrlab.world.words import START_MS
 
 STOPS = ("kill", "power_loss", "clean_shutdown")
-UNREACHABLE = "cut 1 2\ncut 1 3\nproduce 1 tried acks={acks}\nadvance 60s"
+UNREACHABLE = "cut 1 2\ncut 1 3\nproduce 1 m3 acks={acks}\nadvance 60s"
 STOPPED = "clean_shutdown 3\nclean_shutdown 2"
 KILLED = "kill 3\nelect\nkill 2\nelect"
 POWER = "power_loss 1\nelect\nheal 1 2\nheal 1 3"
 # What fails before somebody tries to write, and what after
 FAILURES = {
-    "1 follower\ndies": ("kill 3\nelect", ""),
-    "the leader\ndies": ("kill 1\nelect", ""),
-    "2 followers\ndie": (KILLED, ""),
-    "the leader is cut\noff, then dies": ("cut 1 2\ncut 1 3", "kill 1\nelect"),
-    "the leader\nloses power": ("power_loss 1\nelect", ""),
-    "2 are cut off, then\nit loses power": (UNREACHABLE, POWER),
-    "2 shut down, then\nit loses power": (STOPPED, POWER),
-    "2 are killed, then\nit loses power": (KILLED, POWER),
+    "1 follower dies": ("kill 3\nelect", ""),
+    "the leader dies": ("kill 1\nelect", ""),
+    "2 followers die": (KILLED, ""),
+    "the leader is cut off, then dies": ("cut 1 2\ncut 1 3", "kill 1\nelect"),
+    "the leader loses power": ("power_loss 1\nelect", ""),
+    "2 are cut off, then it loses power": (UNREACHABLE, POWER),
+    "2 shut down, then it loses power": (STOPPED, POWER),
+    "2 are killed, then it loses power": (KILLED, POWER),
 }
 SCRIPT = """
 partition replicas=1,2,3 min.insync.replicas={least} unclean.leader.election.enable=false
-produce 1 first acks={acks}
+produce 1 m1 acks={acks}
 advance 6s
 {first}
 stabilize
-produce {leader} second acks={acks}
+produce {leader} m2 acks={acks}
 advance 1s
 {then}
 {starts}
@@ -55,6 +60,14 @@ SETTINGS = tuple((acks, least) for acks in ("1", "all") for least in (1, 2, 3))
 GOOD, PARTLY, BAD, NONE = (style.OUTCOMES[o] for o in ("safe", "flapping", "lost", "offline"))
 COLOURS = {"writes go on": GOOD, "writes stop": NONE, "1 record lost": BAD}
 COLOURS |= dict.fromkeys(("2 records lost", "3 records lost"), style.ORANGE)
+STOPPING = {  # as a fault is called, and what it is in words
+    "hard_shutdown": "is killed",
+    "clean_shutdown": "shuts down",
+    "power_loss": "loses power",
+    "halt": "halts",
+}
+OUTAGE = "timeouts_in_wrong_order"
+OUTAGES_S = range(5, 75, 5)
 PLACES = {"ISR": GOOD, "ELR": PARTLY, "out": NONE}
 
 
@@ -74,7 +87,7 @@ def word(run: Run) -> str:
     assert run.outcome.has_leader, "after the repair there is a leader"
     if lost := run.outcome.lost_acknowledged:
         return f"{style.counted(len(lost), 'record')} lost"
-    return "writes go on" if "second" in run.cluster.observer.acknowledged else "writes stop"
+    return "writes go on" if "m2" in run.cluster.observer.acknowledged else "writes stop"
 
 
 def table(version: str | KafkaVersion) -> dict[str, dict[str, str]]:
@@ -97,21 +110,27 @@ def plot_table(cells: dict[str, dict[str, str]]) -> Axes:
     best = min(cells, key=lambda name: (lost[name], stops[name]))
     title = f"{best} loses least: {style.counted(lost[best], 'record')} in {len(cells[best])} "
     title += f"failures; writes stop in {stops[best]} more"
-    return plot_matrix(cells, title, colours=COLOURS, size=(1.45, 0.4))
+    wrapped = {name: {fill(f, 15): w for f, w in row.items()} for name, row in cells.items()}
+    return plot_matrix(wrapped, title, colours=COLOURS, size=(1.45, 0.4))
 
 
 def plot_candidates(run: Run, record: str) -> Axes:
-    """Each replica's place in the stored state, change by change, and whether it has `record`.
+    """Each replica's place in the stored state, event by event, and whether it has `record`.
 
     A star leads, a cross is dead. The title: whether the record survived, how long nobody led.
     """
     frames = run.frames[run.first_frame :]
     since_written = dropwhile(lambda f: not any(_has(f, n, record) for n in f.disks), frames)
-    ends = [[*same][-1] for _, same in groupby(since_written, key=_state)]  # before each change
-    columns = {
-        f"{nth}: until\n{(frame.now_ms - START_MS) / 1000:.0f} s": frame
-        for nth, frame in enumerate(ends, start=1)
-    }
+    groups = [[*same] for _, same in groupby(since_written, key=_state)]
+    moments = [("written", groups[0][-1])]
+    for (*_, before), (first, *rest) in pairwise(groups):
+        name, (last, _) = _event(before, first), moments[-1]
+        after = [first, *rest][-1]
+        if last[0].isdecimal() and "\n" not in last and first.now_ms - before.now_ms <= 100:
+            moments[-1] = f"{last}:\n{name}", after  # what it led to at once
+        else:
+            moments.append((name, after))
+    columns = {f"{n}. {name}": frame for n, (name, frame) in enumerate(moments, start=1)}
     cells = {
         f"broker {number}": {c: _place(frame, number, record) for c, frame in columns.items()}
         for number in sorted(run.cluster.replicas)
@@ -121,7 +140,20 @@ def plot_candidates(run: Run, record: str) -> Axes:
     title = f"{run.cluster.version.name}: the committed {record} "
     title += "is lost" if is_lost else "survives"
     title += f"; {sum(gaps) / 1000:g} s without a leader" if sum(gaps) else ""
-    return plot_matrix(cells, title, colours=PLACES, size=(0.95, 0.55))
+    return plot_matrix(cells, title, colours=PLACES, size=(1.1, 0.55))
+
+
+def _event(before: Frame, after: Frame) -> str:
+    """What happened between two states, in two or three words."""
+    for number in sorted(set(before.brokers) ^ set(after.brokers)):
+        how = re.search(r"\w+_\w+|halt", str(after.message))
+        return f"{number} {STOPPING.get(how[0] if how else '', 'starts')}"
+    old, new = before.controller.state, after.controller.state
+    if old.leader != new.leader:
+        return f"leader: {new.leader}" if new.leader > 0 else "nobody leads"
+    if len(old.isr) == len(new.isr):
+        return "the ELR changes"
+    return "the ISR shrinks" if len(new.isr) < len(old.isr) else "the ISR grows"
 
 
 def _place(frame: Frame, number: int, record: str) -> tuple[str, str]:
@@ -140,3 +172,38 @@ def _state(frame: Frame) -> tuple[object, ...]:
     state = frame.controller.state
     sets = frozenset(state.isr), frozenset(state.elr), frozenset(frame.brokers)
     return state.leader, state.last_known_elr, *sets
+
+
+# Timeouts in the wrong order
+
+
+def outage(version: str | KafkaVersion, session_s: int, lag_s: int, outage_s: int) -> Run:
+    """The leader has no network for a while, reaches the controller for a moment, and dies."""
+    given = {"session.timeout.ms": session_s, "replica.lag.time.max.ms": lag_s, "advance": outage_s}
+    text = scenario.read(OUTAGE)
+    for name, seconds in given.items():
+        text = re.sub(rf"({name}[= ])(60|30|50)s", rf"\g<1>{seconds}s", text)
+    return scenario.play(text, version=version)
+
+
+def offline_after(
+    version: str | KafkaVersion, sessions_s: Sequence[int], lags_s: Sequence[int]
+) -> dict[str, dict[str, tuple[str, str]]]:
+    """For each session timeout and lag limit: which of `OUTAGES_S` leave nobody who may lead."""
+    cells: dict[str, dict[str, tuple[str, str]]] = {}
+    for session_s in sessions_s:
+        row = cells.setdefault(f"session {session_s} s", {})
+        for lag_s in lags_s:
+            runs = {length: outage(version, session_s, lag_s, length) for length in OUTAGES_S}
+            bad = [length for length, run in runs.items() if run.outcome.word == "offline"]
+            text = " to ".join(map(str, sorted({*bad[:1], *bad[-1:]})))
+            row[f"lag limit {lag_s} s"] = (f"{text} s", "offline") if bad else ("never", "safe")
+    return cells
+
+
+def plot_offline(cells: dict[str, dict[str, tuple[str, str]]]) -> Axes:
+    """Which outages leave nobody who may lead."""
+    offline = sum(word == "offline" for row in cells.values() for _, word in row.values())
+    title = f"Nobody may lead after some outages in {offline} of {sum(map(len, cells.values()))} "
+    title += "settings"
+    return plot_matrix(cells, title, size=(1.4, 0.4))

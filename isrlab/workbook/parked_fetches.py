@@ -1,23 +1,31 @@
-"""07: timing wheels and how they turn, parked fetches of a run, and when followers learn news."""
+"""05: parked fetches of a run, the path of a request, and when a follower learns of a commit."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-import ipywidgets as widgets
-import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.projections import PolarAxes
+from matplotlib.patches import FancyBboxPatch
 
-from isrlab.closeups.purgatory import Move, Timer
+from isrlab.closeups.purgatory import (
+    Cause,
+    Operation,
+    Purgatory,
+    Timer,
+    WaitingProduce,
+    parked_fetch,
+)
+from isrlab.closeups.segment import Batch, Reader, SegmentedLog
 from isrlab.engine import messages as m
 from isrlab.engine.model import Leader, ParkedFetch
-from isrlab.show import controls, style
+from isrlab.engine.versions import PRESETS
+from isrlab.show import style
 from isrlab.show.bands import Event, Span, plot_bands
-from isrlab.show.curves import Curve, Scale, plot_curves
+from isrlab.world import scenario
 from isrlab.world.frames import Frame
 from isrlab.world.script import Run
 
@@ -28,75 +36,28 @@ CAUSES = {  # what completes a parked fetch: colour, mark, words
     "other": (style.GREY, "s", "something else"),
     "": (style.PALE, "", "still waits"),
 }
-
-
-# Wheels
-
-
-def plot_turning(timer: Timer, times_ms: Sequence[int]) -> Figure:
-    """The wheels at some moments, ascending, the finest inside; the title says what has run.
-
-    Slot 0 is at the top, time goes clockwise; the grey slot is where a wheel's clock is. A dot is
-    a task, coloured by its name.
-    """
-    columns, all_moves = min(3, len(times_ms)), list[Move]()
-    rows = -(-len(times_ms) // columns)
-    size = max(4.2, 3.7 * columns), 4.2 * rows
-    figure, grid = style.panels(rows, columns, size, subplot_kw={"projection": "polar"})
-    for ax in grid.flat:
-        ax.axis("off")
-    for now_ms, ax in zip(times_ms, grid.flat, strict=False):
-        timer, moves = timer.advance(now_ms)
-        all_moves += moves
-        _draw_wheels(ax, timer, now_ms)
-        ax.set_title(style.plain(_news(timer, moves)), fontsize=9, loc="center")
-    if len(times_ms) == 1:
-        return figure
-    off_ms = [abs(move.at_ms - move.task.expiration_ms) for move in all_moves if move.runs]
-    title = f"{len(off_ms)} tasks run, "
-    title += f"up to {max(off_ms)} ms off" if any(off_ms) else "each in its millisecond"
-    title += f", after {len(all_moves) - len(off_ms)} moves to finer wheels"
-    return style.headline(figure, f"{title}; {len(timer.tasks)} left")
-
-
-def _news(timer: Timer, moves: Sequence[Move]) -> str:
-    """What has moved since the picture before."""
-    ran = [f"{move.task.id} at {move.at_ms} ms" for move in moves if move.runs]
-    fell = sorted({move.task.id for move in moves if not move.runs})
-    parts = [f"runs: {style.listed(ran)}"] if ran else []
-    parts += [f"finer wheel: {style.listed(fell)}"] if fell else []
-    return "; ".join(parts) or f"{style.counted(len(timer.tasks), 'task')} left"
-
-
-def _draw_wheels(ax: PolarAxes, timer: Timer, now_ms: int) -> None:
-    """A ring of bars for each wheel, 1 wide, from radius 1.2 on."""
-    ax.set_theta_zero_location("N")
-    ax.set_theta_direction(-1)
-    middle: dict[str, Any] = {"ha": "center", "va": "center"}
-    for level, wheel in enumerate(timer.wheels):
-        bottom, step, hand = 1.2 + 1.2 * level, 2 * np.pi / wheel.size, wheel.slot(wheel.current_ms)
-        colours = [style.PALE if slot == hand else style.WHITE for slot in range(wheel.size)]
-        ax.bar(np.arange(wheel.size) * step, 1, step, bottom, align="edge", color=colours,
-               edgecolor=style.GREY, linewidth=0.6)  # fmt: skip
-        for begins_ms, tasks in wheel.slots.items():
-            for nth, task in enumerate(tasks):
-                at = (wheel.slot(begins_ms) + 0.5) * step, bottom + (nth + 0.5) / len(tasks)
-                colour = style.broker_colour(sum(map(ord, task.id)))
-                box = {"boxstyle": "circle", "facecolor": colour, "edgecolor": style.WHITE}
-                ax.text(*at, style.plain(task.id), fontsize=7, fontweight="bold",
-                        color=style.WHITE, bbox=box, **middle)  # fmt: skip
-        ground = {"facecolor": style.WHITE, "edgecolor": "none", "pad": 0.4}
-        label = f"{wheel.tick_ms:,} ms a slot"
-        ax.text(0, bottom + 1.1, label, fontsize=6.5, bbox=ground, **middle)
-    ax.text(0, 0, f"{now_ms} ms", fontsize=10, **middle)
-
-
-def wheel_slider(timer: Timer, until_ms: int) -> widgets.VBox:
-    """A slider through time, in ms; the wheels are redrawn as the reader moves it."""
-    slider = widgets.IntSlider(0, 0, until_ms, description="ms", layout={"width": "560px"})
-    return controls.redrawn(
-        (slider,), lambda: plot_turning(timer.advance(slider.value - 1)[0], [slider.value])
-    )
+_THREAD, _QUEUE = style.WHITE, style.STATES["waits"]
+PATH = {  # of a fetch through a broker: place (x, y), colour, what is there
+    "request": (0, 1, _THREAD, "network thread\nreads the request"),
+    "request queue": (1, 1, _QUEUE,
+        "request queue\nuntil a handler\nis free\nRequestQueueTimeMs"),
+    "handler": (2, 1, _THREAD, "handler thread\nKafkaApis.handle,\nfetchMessages\nLocalTimeMs"),
+    "purgatory": (3, 1, _QUEUE,
+        "purgatory\nuntil there is enough,\nat most max.wait\nRemoteTimeMs"),
+    "answer": (2, 0, _THREAD,
+        "whoever completes it\nmakes the answer\n(a parked fetch is\nread again)"),
+    "response queue": (1, 0, _QUEUE,
+        "response queue\nuntil the network\nthread is free\nResponseQueueTimeMs"),
+    "response": (0, 0, _THREAD, "the same network\nthread writes it\nResponseSendTimeMs"),
+    "throttle": (0, -1, _QUEUE,
+        "muted connection\nno next request is\nread (over quota)\nThrottleTimeMs"),
+}  # fmt: skip
+_STEPS = (
+    ("request", "request queue", ""), ("request queue", "handler", ""),
+    ("handler", "purgatory", "too\nlittle"), ("handler", "answer", "enough"),
+    ("purgatory", "answer", ""), ("answer", "response queue", ""),
+    ("response queue", "response", ""), ("response", "throttle", "throttle_time_ms > 0"),
+)  # fmt: skip
 
 
 # Parked fetches of a run
@@ -173,11 +134,79 @@ def plot_waits(run: Run) -> Axes:
     return ax
 
 
+# Who is woken by what
+
+
+def three_requests(
+    wait_ms: int, reader: Reader = Reader.CONSUMER, open_transaction: int | None = None
+) -> pd.DataFrame:
+    """Who is answered when, and by what: a follower, another reader, and a produce with acks=all.
+
+    Follower and reader wait at offset 3 from 0 ms on. At 20 ms the produce appends a record, at
+    25 ms the follower's next fetch raises the high watermark to 4 and is parked.
+    """
+    log = SegmentedLog.empty("3.7").append(Batch(0, 2, size_bytes=300))
+    log = replace(log, high_watermark=3, open_transaction=open_transaction)
+    logs, room = {"t-0": log}, Purgatory(Timer.at(0))
+    asks = {"the follower's fetch": Reader.FOLLOWER, "the consumer's fetch": reader}
+    for name, who in asks.items():
+        fetch = parked_fetch(name, logs, [("t-0", who, 3, 1_000)], deadline_ms=wait_ms)
+        room, _ = room.watch(fetch, logs, now_ms=0)
+    logs = {"t-0": log.append(Batch(3, 3, size_bytes=100))}
+    room, appended = room.check("t-0", logs, Cause.APPEND, now_ms=20)
+    produce = Operation("the produce", ("t-0",), 30_000, WaitingProduce((("t-0", 4),)))
+    room, _ = room.watch(produce, logs, now_ms=20)
+    logs = {"t-0": replace(logs["t-0"], high_watermark=4)}
+    room, raised = room.check("t-0", logs, Cause.HIGH_WATERMARK, now_ms=25)
+    asked = [("t-0", Reader.FOLLOWER, 4, 1_000)]
+    again = parked_fetch("the follower's next fetch", logs, asked, deadline_ms=25 + wait_ms)
+    room, _ = room.watch(again, logs, now_ms=25)
+    _, expired = room.advance(now_ms=25 + wait_ms)
+    rows = [(c.at_ms, c.operation.id, str(c.cause)) for c in (*appended, *raised, *expired)]
+    return pd.DataFrame(rows, columns=["ms", "who is answered", "by"])
+
+
+def plot_request_path() -> Axes:
+    """Where a fetch goes in a broker, and where it can wait, with the metric that measures it.
+
+    Source: SocketServer, RequestChannel, KafkaApis.handleFetchRequest 3.7.1; KIP-219 (2.0).
+    """
+    ax = style.axes(11, 5.2)
+    for x, y, colour, text in PATH.values():
+        ax.add_patch(FancyBboxPatch((x - 0.34, y - 0.27), 0.68, 0.54, "round,pad=0.04",
+                                    facecolor=colour, edgecolor=style.INK, alpha=0.6))  # fmt: skip
+        ax.text(x, y, text, ha="center", va="center", fontsize=8.5)
+    for start, end, text in _STEPS:
+        (x, y), (to_x, to_y) = PATH[start][:2], PATH[end][:2]
+        sides = 0.39 * (to_x > x) - 0.39 * (to_x < x), 0.32 * (to_y > y) - 0.32 * (to_y < y)
+        if x != to_x and y != to_y:  # purgatory to answer: from below to the side
+            sides = (0, -0.32)
+        tip = (to_x - sides[0], to_y - sides[1]) if sides[0] or x == to_x else (to_x + 0.39, to_y)
+        bend = "angle,angleA=-90,angleB=0" if sides[0] == 0 and x != to_x else "arc3"
+        look = {"arrowstyle": "-|>", "color": style.INK, "connectionstyle": bend, "linewidth": 1.4}
+        ax.annotate("", tip, (x + sides[0], y + sides[1]), arrowprops=look)
+        side: dict[str, Any] = (
+            {"ha": "left", "va": "center"} if x == to_x else {"ha": "center", "va": "bottom"}
+        )
+        middle = (x + sides[0] + tip[0]) / 2, (y + sides[1] + tip[1]) / 2 + 0.04 * (x != to_x)
+        ax.text(middle[0] + 0.03 * (x == to_x), middle[1], text, fontsize=8.5, **side)
+    ax.set(xlim=(-0.45, 3.45), ylim=(-1.35, 1.35), xticks=[], yticks=[])
+    waits = [name for name, (*_, colour, _) in PATH.items() if colour == _QUEUE]
+    title = f"A fetch can wait in {len(waits)} places (blue), each with a metric of its own"
+    return style.finish(ax, title, spines=())
+
+
 # When the follower learns the high watermark
 
 
-def news_delays_ms(run: Run) -> list[int]:
-    """For each high watermark of the leader, ms until every live replica knows as much."""
+def count_answers(run: Run) -> int:
+    """How many fetches of followers were answered, after the set-up."""
+    frames = run.frames[run.first_frame :]
+    return sum(isinstance(frame.message, m.FetchResponse) for frame in frames)
+
+
+def follower_delays_ms(run: Run) -> list[int]:
+    """For each high watermark of the leader, ms until every live replica has it, too."""
     frames = run.frames[run.first_frame :]
     leader, delays = frames[-1].controller.leader, []
     for i, (before, after) in enumerate(pairwise(frames), start=1):
@@ -189,18 +218,10 @@ def news_delays_ms(run: Run) -> list[int]:
     return delays
 
 
-def plot_news(delays_ms: Mapping[str, Mapping[str, float]]) -> Axes:
-    """Delays in ms: for each producer (key) and each version, until the followers know.
-
-    The title says which versions are quickest, for the first producer.
-    """
-    producer, delays = next(iter(delays_ms.items()))
-    worst, numbers = max(delays.values()), range(len(delays))
-    title, quick = "Every version:", {name: ms for name, ms in delays.items() if ms < worst}
-    if quick:
-        title = f"{style.listed(list(quick))}: {max(quick.values()):.0f} ms, all others"
-    curves = {name: Curve(numbers, list(ms.values()), style=":") for name, ms in delays_ms.items()}
-    places = Scale("Kafka version", ticks=numbers, names=list(delays), low=-0.5)
-    delay = Scale("ms from the leader's high watermark\nto the followers'")
-    title += f" {worst:.0f} ms ({producer})"
-    return plot_curves(curves, title, (places, delay), ax=style.axes(9, 3.6))
+def by_delay(script: str) -> Mapping[int, list[str]]:
+    """Of a script, played in every release: the longest delay in ms, and which releases have it."""
+    groups = dict[int, list[str]]()
+    for version in PRESETS.values():
+        delay_ms = max(follower_delays_ms(scenario.play(script, version=version)))
+        groups.setdefault(delay_ms, []).append(version.name)
+    return groups

@@ -1,4 +1,4 @@
-"""06: the sparse index and the scan, who may read how far, and bytes that partitions share.
+"""07: the sparse index and the scan, who may read how far, and bytes that partitions share.
 
 The pictures are rows of spans, as in `show.bands`, along a file's bytes or a log's offsets.
 """
@@ -8,15 +8,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import ipywidgets as widgets
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from isrlab.closeups.segment import LogRead, LogSegment, Reader, SegmentedLog
+from isrlab.closeups.segment import (
+    INDEX_ENTRY_BYTES,
+    Batch,
+    IndexEntry,
+    LogRead,
+    LogSegment,
+    Reader,
+    ReadRules,
+    SegmentedLog,
+    read_partitions,
+)
 from isrlab.show import controls, style
 from isrlab.show.bands import HATCHED, Event, Span, plot_bands
 from isrlab.show.curves import Curve, Scale, plot_curves
 
-MOST_LABELLED = 40  # batches in one picture that still have room for their offsets
+PAGE_BYTES = 4096  # of memory, the smallest on any machine that runs Kafka
 READERS = {  # who reads, and the bound that it may not pass
     Reader.FOLLOWER: ("follower", "LEO"),
     Reader.CONSUMER: ("consumer", "HW"),
@@ -25,10 +36,24 @@ READERS = {  # who reads, and the bound that it may not pass
 }
 
 
+def twenty_batches(
+    release: str, index_interval_bytes: int = 400, together: int = 1
+) -> SegmentedLog:
+    """Offsets 0 to 99 in batches of five, of different sizes, so many of them `together` a write.
+
+    The index entries that this makes have been compared with those of Kafka 3.7.1 and 4.1.0.
+    """
+    log = SegmentedLog.empty(release, index_interval_bytes=index_interval_bytes)
+    batches = [Batch(o, o + 4, size_bytes=90 + o * 37 % 110) for o in range(0, 100, 5)]
+    for start in range(0, len(batches), together):
+        log = log.append(*batches[start : start + together])
+    return log
+
+
 def plot_lookup(segment: LogSegment, target: int, *, ax: Axes | None = None) -> Axes:
     """The index above the file: the entry chosen for `target`, and the batches checked from there.
 
-    The width of a batch is its bytes; above it are the offsets in it. Offsets are 0-based.
+    The width of a batch is its bytes; above it is its first offset. Offsets are 0-based.
     """
     lookup, size = segment.locate(target), segment.size_bytes
     entries, colours = list(segment.index), [style.PALE] * len(segment.batches)
@@ -38,14 +63,13 @@ def plot_lookup(segment: LogSegment, target: int, *, ax: Axes | None = None) -> 
         colours[lookup.first_scanned : lookup.found + 1] = checked
     file, texts, marks = list[Span](), list[Event](), list[Event]()
     for start, batch, colour in zip(segment.positions, segment.batches, colours, strict=True):
-        ends = dict.fromkeys([batch.base_offset, batch.last_offset])
-        texts.append(Event(start, "", style.INK, "-".join(map(str, ends))))
+        texts.append(Event(start, "", style.INK, str(batch.base_offset)))
         file.append(Span(start, start + batch.size_bytes - size / 400, colour))
     for entry in entries:
         colour = style.GREEN if lookup and entry == lookup.entry else style.GREY
         text = str(entry.offset) if entry in segment.index else "none"
         marks.append(Event(entry.position, "v", colour, text))
-    events = {"index": marks, "file": texts if len(texts) <= MOST_LABELLED else []}
+    events = {"index": marks, "file": texts}
     legend = {style.ORANGE: "checked", style.BLUE: f"checked, and holds offset {target}"}
     rows, ax = {"index": list[Span](), "file": file}, ax or style.axes(11, 2.4)
     plot_bands(rows, lookup_finding(segment, target), events=events, legend=legend, ax=ax)
@@ -66,10 +90,46 @@ def lookup_finding(segment: LogSegment, target: int) -> str:
 
 
 def lookup_slider(segment: LogSegment) -> widgets.VBox:
-    """A slider through the offsets of a segment, redrawn as the reader moves it."""
-    first, last, wide = segment.base_offset, segment.next_offset - 1, {"width": "620px"}
-    slider = widgets.IntSlider(first, first, last, description="offset", layout=wide)
+    """A slider through a dozen offsets of a segment."""
+    first, last = segment.base_offset, segment.next_offset - 1
+    offsets = sorted({first + (last - first) * nth // 11 for nth in range(12)})
+    slider = controls.choice("offset", offsets, first)
     return controls.redrawn((slider,), lambda: plot_lookup(segment, slider.value))
+
+
+def plot_search(segment: LogSegment, target: int) -> Axes:
+    """The looks at the index of a binary search; grey is where the entry can be after each."""
+    rows, events, notes = dict[str, list[Span]](), dict[str, list[Event]](), dict[str, str]()
+    for nth, probe in enumerate(segment.search(target), start=1):
+        offset, name = segment.index[probe.slot].offset, f"look {nth}"
+        rows[name] = [Span(probe.low, probe.high + 1, style.PALE)]
+        events[name] = [Event(probe.slot + 0.5, "o", style.INK, str(offset))]
+        notes[name] = "above it" if offset > target else "not above it"
+    entry = segment.lookup(target)
+    found = f"entry {entry.offset}" if entry in segment.index else "none is that small"
+    title = f"Offset {target}: {len(rows)} looks at an index of {len(segment.index)}, {found}"
+    legend = {style.PALE: "the entry is one of these, after the look"}
+    ax = plot_bands(rows, title, events=events, notes=notes, legend=legend)
+    slots = range(len(segment.index))
+    ax.set_xticks([slot + 0.5 for slot in slots], [str(slot) for slot in slots])
+    ax.set(xlim=(-0.1, len(slots)), xlabel="slot of the index")
+    return ax
+
+
+def search_costs(releases: Sequence[str], entries: int, targets: Sequence[int]) -> pd.DataFrame:
+    """What a binary search in a large index costs: slots looked at, and the pages they are on.
+
+    There is an entry for each offset from 0 on.
+    """
+    index = tuple(IndexEntry(number, 100 * number) for number in range(entries))
+    rows = []
+    for release in releases:
+        segment = LogSegment(0, rules=ReadRules.of(release), index=index)
+        for target in targets:
+            slots = [probe.slot for probe in segment.search(target)]
+            pages = {slot * INDEX_ENTRY_BYTES // PAGE_BYTES for slot in slots}
+            rows.append((release, target, len(slots), len(pages)))
+    return pd.DataFrame(rows, columns=["release", "entry", "slots looked at", "pages touched"])
 
 
 def scan_lengths(segment: LogSegment) -> list[int]:
@@ -158,3 +218,41 @@ def plot_response(names: Sequence[str], reads: Sequence[LogRead], response_max_b
     ends = (0, max(filled, response_max_bytes) * 1.02), (len(names) - 0.4, -0.85)
     ax.set(xlim=ends[0], ylim=ends[1], xlabel="bytes in the response")
     return ax
+
+
+# Exercises: the log itself says whether a reader's numbers are right
+
+
+def check_interval(index_interval_bytes: int) -> str:
+    """Whether an interval finds an offset in 2.5 batches on average, with at most 8 entries."""
+    segment = twenty_batches("3.7", index_interval_bytes).segments[0]
+    lengths, entries = scan_lengths(segment), len(segment.index)
+    mean = sum(lengths) / len(lengths)
+    text = f"{mean:.2f} batches for an offset, with {entries} entries"
+    return _marked(mean <= 2.5 and entries <= 8, text, "asked: at most 2.50, with at most 8")
+
+
+def check_worst_offset(offset: int) -> str:
+    """Whether no other offset takes more batches to find."""
+    lengths = scan_lengths(twenty_batches("3.7").segments[0])
+    if not 0 <= offset < len(lengths):
+        return _marked(
+            False, f"there is no offset {offset}", f"offsets are 0 to {len(lengths) - 1}"
+        )
+    text = f"finding offset {offset} checks {lengths[offset]} of the batches"
+    return _marked(lengths[offset] == max(lengths), text, f"the most is {max(lengths)}")
+
+
+def check_response(response_max_bytes: int) -> str:
+    """Whether a response just lets each of three partitions have a batch."""
+    asked = [(twenty_batches("3.7"), Reader.FOLLOWER, offset, 400) for offset in (40, 60, 20)]
+    served, fewer = (
+        sum(bool(read.batches) for read in read_partitions(asked, most))
+        for most in (response_max_bytes, response_max_bytes - 1)
+    )
+    text = f"with {response_max_bytes} bytes {served} of 3 partitions get a batch"
+    return _marked(served == 3 > fewer, text, f"asked: 3, and with one byte less fewer ({fewer})")
+
+
+def _marked(is_right: bool, happened: str, asked: str) -> str:
+    return f"✓ {happened}: solved" if is_right else f"✗ {happened}; {asked}"

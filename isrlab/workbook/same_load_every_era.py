@@ -162,11 +162,10 @@ def plot_ladder(every_step: pd.DataFrame) -> Axes:
                 parts[name], colours[name] = sign * steps[f"{fate} {why}"], colour
     notes = []
     for step in steps.to_dict("records"):
-        counts = f"−{step['gone']:,} +{step['new']:,}, {step['same']:,} the same"
-        moved = f", {step['moved']:,} moved by {step['moved_s']:.2g} s"
-        notes.append(
-            f"{counts}{moved if step['moved'] else ''}\n{textwrap.fill(step['rules'], 52)}"
-        )
+        counts = _signed("−", step["gone"]) + _signed("+", step["new"])
+        moved = f", {step['moved']:,} moved by {step['moved_s']:.2g} s" if step["moved"] else ""
+        rules = textwrap.fill(step["rules"], 52)
+        notes.append(f"{counts}({step['same']:,} the same{moved})\n{rules}")
     title = f"None of {len(every_step)} steps changes who leaves the ISR"
     if len(steps):
         most = steps.iloc[int(steps["gone"].to_numpy().argmax())]

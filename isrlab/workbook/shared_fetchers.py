@@ -27,8 +27,8 @@ from isrlab.show.style import BLUE, FAINT, GREY, ORANGE, PALE, VERMILION, WHITE,
 MB = 2**20
 COLOURS = {"hot": VERMILION, "evicted": ORANGE, "warm": GREY, "shares": PALE, "apart": FAINT}
 LOOKS = {  # what a field of such a partition means
-    "hot": "hot, evicted",
-    "evicted": "neighbour, evicted",
+    "hot": "hot, evicted (×)",
+    "evicted": "neighbour, evicted (×)",
     "warm": "hot, stays",
     "shares": "neighbour on the hot thread, stays",
     "apart": "on another thread, stays",
@@ -149,7 +149,7 @@ def plot_threads(config: FleetConfig = SMALL) -> Axes:
     loads, led = thread_loads(config).set_index(["broker", "fetcher"])["share"], _led(config)
     threads = {
         f"thread {fetcher}\nload {loads.get((follower, fetcher), 0.0):.3g}": [
-            (str(p), _look(config, p, p in evicted))
+            (f"{p} ×" if p in evicted else str(p), _look(config, p, p in evicted))
             for p in led
             if fetcher_id(p, number) == fetcher
         ]
@@ -177,7 +177,7 @@ def plot_grid(evictions: pd.DataFrame, configs: Sequence[FleetConfig]) -> Axes:
         for config in configs:
             evicted = int(times.get((config.run, partition), 0))
             look = _look(config, partition, evicted)
-            row[str(config.num_replica_fetchers)] = (f"{evicted}×" if evicted > 1 else ""), look
+            row[str(config.num_replica_fetchers)] = ("", "×", f"{evicted}×")[min(evicted, 2)], look
     columns = zip(*(row.values() for row in cells.values()), strict=True)
     harmed = [sum(look == "evicted" for _, look in column) for column in columns]
     title = f"Neighbours evicted, by number of threads: {listed(harmed, 8)}"

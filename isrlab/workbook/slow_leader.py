@@ -158,8 +158,10 @@ def plot_trouble(config: FleetConfig = SMALL) -> Figure:
     events = fleet.simulate_local(config)
     plot_pairs(events, config.brokers, ax=grid[0, 0])
     sizes = config.partitions, config.replication_factor, config.min_isr(config.replication_factor)
-    spans = exact.isr_spans(events, config.duration_ms, 0)
-    plot_isr_sizes(spans, sizes, away=troubles_of(config), ax=grid[0, 1])
+    troubles = troubles_of(config)
+    over_ms = max((round(1000 * end_s) for *_, end_s in troubles), default=config.duration_ms)
+    spans = exact.isr_spans(events, min(over_ms + 40_000, config.duration_ms), 0)
+    plot_isr_sizes(spans, sizes, away=troubles, ax=grid[0, 1])
     return figure
 
 

@@ -1,13 +1,14 @@
-"""Notebook 09: who stores an ISR change, who may refuse it, and when every broker knows of it.
+"""Notebook 04: who stores an ISR change, who may refuse it, and when every broker knows of it.
 
 A broker knows of a change once the controller's metadata with it, or with a later one, has arrived.
 Up to 2.6 the leader writes ZooKeeper itself and announces the change later; in the model ZooKeeper
-and the controller share an address, so what the controller reads is drawn as a step of its own.
+and the controller share an address, so what the controller reads or writes is drawn by itself.
 Times are in ms since the start of a run.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -40,7 +41,7 @@ RETURN = "\nresume 3\nadvance {}ms"
 # When each broker knows
 
 
-def news(run: Run) -> dict[int, list[tuple[int, int]]]:
+def updates(run: Run) -> dict[int, list[tuple[int, int]]]:
     """The metadata that each live broker got: (when, partition epoch)."""
     received: dict[int, list[tuple[int, int]]] = {n: [] for n in sorted(run.cluster.brokers)}
     for frame in run.frames[run.first_frame :]:
@@ -61,7 +62,7 @@ def stored(run: Run) -> list[tuple[int, int, str]]:
 
 def delays(run: Run, from_ms: float = 0, to_ms: float = inf) -> list[float]:
     """For each change stored in that time, how long until every broker knew; `inf` for never."""
-    received = news(run).values()
+    received = updates(run).values()
     return [
         max(next((at for at, newer in known if newer >= epoch), inf) for known in received) - ms
         for ms, epoch, _ in stored(run)
@@ -108,8 +109,9 @@ def plot_knowledge(run: Run) -> Axes:
     members = {epoch: f"ISR {isr}" for _, epoch, isr in changes}
     truth = [(ms, epoch) for ms, epoch, _ in changes]
     rows: dict[str, list[bands.Span]] = {}
-    for number, known in {0: truth, **news(run)}.items():
-        row, shown = rows.setdefault(f"broker {number} knows" if number else "stored", []), 0
+    for number, known in {0: truth, **updates(run)}.items():
+        name = f"broker {number}'s metadata cache" if number else "the stored state"
+        row, shown = rows.setdefault(name, []), 0
         for start, end in pairwise(sorted({0, end_ms, *(ms for ms, _ in known + truth)})):
             now, newest = (max((e for t, e in k if t <= start), default=0) for k in (known, truth))
             text = members.get(now, "") if now != shown else ""
@@ -129,7 +131,7 @@ def finding(waits: Sequence[float]) -> str:
     ends = " to ".join(dict.fromkeys(style.duration(ms) for ms in known[:1] + known[-1:]))
     late = len(waits) - len(known)
     parts = [f"every broker knows after {ends}"] if known else []
-    parts += [f"{late} not told to all by the end"] if late else []
+    parts += [f"{late} not known to all by the end"] if late else []
     return f"{style.counted(len(waits), 'ISR change')}: {'; '.join(parts)}"
 
 
@@ -147,26 +149,81 @@ def plot_sequence(run: Run, from_ms: int = 0) -> Axes:
     leader, has_zookeeper = run.cluster.controller.leader, run.cluster.version.writes_zookeeper
     lanes = {b: f"{b} (leader)" if b == leader else str(b) for b in sorted(run.cluster.replicas)}
     lanes |= ({ZOOKEEPER: "ZooKeeper"} if has_zookeeper else {}) | {m.CONTROLLER: "controller"}
-    shown = (f for f in run.frames[run.first_frame :] if f.now_ms - START_MS >= from_ms)
-    arrows = [arrow for frame in shown for arrow in _arrows(frame, has_zookeeper)]
-    return plot_arrows(arrows, finding(delays(run, from_ms)), lanes=lanes)
+    pairs = pairwise(run.frames[run.first_frame :])
+    shown = [pair for pair in pairs if pair[1].now_ms - START_MS >= from_ms]
+    arrows = [arrow for pair in shown for arrow in _arrows(*pair, has_zookeeper)]
+    refused = [e for e in run.cluster.events if e.kind == "isr_rejected"]
+    errors = "".join(f"; {e.detail['error']} at {(e.ts_ms - START_MS) / 1000:g} s" for e in refused)
+    return plot_arrows(arrows, f"{finding(delays(run, from_ms))}{errors}", lanes=lanes)
 
 
-def _arrows(frame: Frame, has_zookeeper: bool) -> list[Arrow]:
-    """A message about the ISR; an announcement to ZooKeeper also as what it makes happen."""
+def _arrows(before: Frame, frame: Frame, has_zookeeper: bool) -> list[Arrow]:
+    """A message about the ISR; what is stored otherwise; what an announcement makes happen."""
     text, when = " ".join(words.describe(frame.message).split()), f"{frame.now_ms - START_MS:,} ms"
+    text = text.replace("partition_epoch", "version") if has_zookeeper else text
     arrow = Arrow(frame.source, frame.target, text, when=when, was_lost=frame.was_lost)
     kind, _, rest = text.partition(" ")
     if kind == "IsrChangeNotification":
-        reads = "a watch fires: read notice and state, tell all, delete the notice"
+        reads = "a watch fires: read it and the state, notify all, delete it"
         fires = Arrow(ZOOKEEPER, m.CONTROLLER, reads, when=when, is_inner=True)
         return [replace(arrow, target=ZOOKEEPER, text="isr_change_notification"), fires]
     if kind.startswith("AlterPartition") and has_zookeeper:
-        text = rest.replace("partition_epoch", "version")
         if kind.endswith("Response"):
-            return [replace(arrow, source=ZOOKEEPER, text=f"answer {text}")]
-        return [replace(arrow, target=ZOOKEEPER, text=f"write of the state {text}")]
+            return [replace(arrow, source=ZOOKEEPER, text=f"answer {rest}")]
+        return [replace(arrow, target=ZOOKEEPER, text=f"write of the state {rest}")]
+    state, old = frame.controller.state, before.controller.state
+    if state != old and has_zookeeper:  # the controller's own write
+        text = f"write of the state epoch={state.leader_epoch} version={old.partition_epoch} "
+        text += f"isr={words.ids(state.isr)}"
+        return [Arrow(m.CONTROLLER, ZOOKEEPER, text, when=when)]
     return [arrow] if kind.startswith(("AlterPartition", "UpdateMetadata", "LeaderAndIsr")) else []
+
+
+# What ZooKeeper holds
+
+STATE, NOTICE = "/brokers/topics/t/partitions/0/state", "/isr_change_notification/isr_change_"
+
+
+def nodes(run: Run) -> str:
+    """Every write of ZooKeeper, and what the controller does about a notification, in its order.
+
+    The model has one controller, of epoch 1. Source: ZkData.scala 1.1.1:261-268 and
+    processIsrChangeNotification, KafkaController.scala 2.7.2:2073-2101.
+    """
+    if run.cluster.version.kraft:
+        return f"Kafka {run.cluster.version.name} keeps the state in its metadata log"
+    frames, notices = run.frames[run.first_frame :], 0
+    lines = [_state_node(frames[0])]
+    for before, frame in pairwise(frames):
+        if frame.controller.state != before.controller.state:
+            lines.append(_state_node(frame))
+        if isinstance(frame.message, m.IsrChangeNotification) and not frame.was_lost:
+            node, state = f"{NOTICE}{notices:010}", frame.controller.state
+            content = {"version": 1, "partitions": [{"topic": "t", "partition": 0}]}
+            lines += [
+                f"{_when(frame)}  {node}  {_json(content)}",
+                "            the controller: 1. reads the children of /isr_change_notification",
+                f"            2. reads {STATE}: ISR {words.ids(state.isr)}",
+                f"            3. UpdateMetadata to {words.ids(frame.controller.available)}",
+                f"            4. deletes {node}",
+            ]
+            notices += 1
+    return "\n".join(lines)
+
+
+def _state_node(frame: Frame) -> str:
+    state = frame.controller.state
+    content = {"controller_epoch": 1, "leader": state.leader, "version": 1}
+    content |= {"leader_epoch": state.leader_epoch, "isr": list(state.isr)}
+    return f"{_when(frame)}  {STATE}  {_json(content)}  zkVersion {state.partition_epoch}"
+
+
+def _when(frame: Frame) -> str:
+    return f"{frame.now_ms - START_MS:>8,} ms"
+
+
+def _json(content: dict[str, Any]) -> str:
+    return json.dumps(content, separators=(",", ":"))
 
 
 # The leader's decisions, as a chart
@@ -183,8 +240,14 @@ CHART: dict[str, Any] = {  # box -> x, y, text, and what leads to it: box, answe
     "refused": (8.5, 3.65, "the ISR stays", "stored no isr_rejected"),
     "watermark": (4.7, 4.85, "can the high watermark move?", "stored yes isr_commit"),
     "moves": (1.0, 4.85, "it moves; whoever\nwaited is answered", "watermark yes moves"),
-    "tell": (4.7, 6.05, "the controller tells every broker at once", "watermark  isr_commit"),
+    "tell": (4.7, 6.05, "the controller notifies every broker", "watermark  isr_commit"),
 }
+WRITES = {  # a leader that writes ZooKeeper itself waits for the answer: nothing is in flight
+    "flight": None,
+    "later": None,
+    "ask": (4.7, 1.9, "write ZooKeeper, if its version is v",
+            "check yes isr_shrink", "fetch yes isr_expand"),
+}  # fmt: skip
 TAKEN, NOT_TAKEN = (style.BLUE, style.INK, "-"), (style.PALE, style.GREY, "--")
 
 
@@ -193,7 +256,7 @@ def flow(run: Run) -> Counter[str]:
     events = [event for event in run.cluster.events if not event.is_stored_state]
     taken = Counter(event.kind for event in events)
     taken.update(f"error {e.detail['error']}" for e in events if e.kind == "isr_rejected")
-    taken.update(_look(before, frame) for before, frame in pairwise(run.frames))
+    taken.update(_checked(before, frame) for before, frame in pairwise(run.frames))
     steps = [(last.kind, e.kind, e.place - last.place) for last, e in pairwise(events)]
     taken["moves"] = steps.count(("isr_commit", "high_watermark", 1))  # of one step
     taken["asked"] = taken["isr_shrink"] + taken["isr_expand"]
@@ -202,8 +265,8 @@ def flow(run: Run) -> Counter[str]:
     return taken
 
 
-def _look(before: Frame, frame: Frame) -> str:
-    """A leader looks at its ISR for a check or a fetch from outside, if no change is in flight."""
+def _checked(before: Frame, frame: Frame) -> str:
+    """A leader checks its ISR, by the clock or at a fetch; or is busy with a change."""
     leader, message = before.brokers.get(frame.target), frame.message
     if leader is None or not isinstance(leader.role, Leader) or frame.was_lost:
         return "none"
@@ -220,7 +283,9 @@ def plot_flow(run: Run) -> Axes:
     taken, ax = flow(run), style.axes(9.5, 6.2)
     texts, boxes = _texts(run, taken), {}
     middle: dict[str, Any] = {"ha": "center", "va": "center"}
-    for name, (x, y, text, *edges) in CHART.items():
+    changed = WRITES if run.cluster.version.writes_zookeeper else {}
+    chart = {name: box for name, box in (CHART | changed).items() if box}
+    for name, (x, y, text, *edges) in chart.items():
         parts = [edge.split(" ") for edge in edges]
         is_reached = not parts or any(taken[key] for *_, key in parts)
         colour, ink, _ = TAKEN if is_reached else NOT_TAKEN
@@ -229,7 +294,7 @@ def plot_flow(run: Run) -> Axes:
                       color=ink, zorder=1, **middle)  # fmt: skip
         boxes[name] = box.get_bbox_patch()
         for start, answer, key in parts:
-            (x0, y0, *_), number = CHART[start], taken[key]
+            (x0, y0, *_), number = chart[start], taken[key]
             colour, ink, line = TAKEN if number else NOT_TAKEN
             arrow = {"arrowstyle": "-|>", "color": colour, "linewidth": 1.6, "linestyle": line}
             arrow |= {"patchA": boxes[start], "patchB": boxes[name]}
@@ -241,7 +306,7 @@ def plot_flow(run: Run) -> Axes:
     ax.set(xlim=(-0.7, 10.4), ylim=(6.6, -0.5))
     ax.axis("off")
     number = taken["check"] + taken["fetch"] + taken["busy"]
-    title = f"{run.cluster.version.name}: {number:,} looks at the ISR, "
+    title = f"{run.cluster.version.name}: {number:,} checks of the ISR, "
     title += f"{style.counted(taken['asked'], 'change')} asked for: "
     title += f"{taken['isr_commit']} stored, {taken['isr_rejected']} refused"
     return style.finish(ax, title, spines=())
@@ -252,13 +317,12 @@ def _texts(run: Run, taken: Counter[str]) -> dict[str, str]:
     errors = [f"{key[6:]} ×{n}" for key, n in taken.items() if key.startswith("error ")]
     version, texts = run.cluster.version, {"refused": "\n".join(["the ISR stays", *errors])}
     if run.cluster.version.writes_zookeeper:
-        texts["ask"] = "write ZooKeeper, if its version is v"
         number = style.counted(taken["notify"], "announcement")
         texts["tell"] = f"announced when 5 s are quiet, or after 60 s:\n{number}"
     if version.isr_write == IsrWrite.ZOOKEEPER:
-        texts["tell"] = "nobody is told"
+        texts["tell"] = "nobody is notified"
     if version.high_watermark_after_shrink == AfterShrink.NEVER:
-        texts["watermark"] = "nobody looks at the\nhigh watermark (KAFKA-13091)"
+        texts["watermark"] = "nobody checks the\nhigh watermark (KAFKA-13091)"
     return texts
 
 
@@ -289,9 +353,9 @@ def reactions(version: str) -> dict[str, str]:
         answer = m.AlterPartitionResponse(isr.pending(leader).request, error=error)
         after, outputs = broker.step(leader, answer, cluster.now_ms)
         asks = any(isinstance(getattr(o, "message", None), m.AlterPartition) for o in outputs)
-        kept = "keeps the larger set, and waits to be told more"
-        rest = kept if isr.is_pending(after) else "takes its request back"
-        answers[error] = "asks again at once" if asks else rest
+        kept = "keeps the larger set until newer metadata comes"
+        rest = kept if isr.is_pending(after) else "goes back to the ISR it had"
+        answers[error] = "retries at once" if asks else rest
     return answers
 
 
@@ -314,15 +378,16 @@ def validation_order(version: str = "3.7") -> list[tuple[str, str]]:
 def plot_batches(submitted: Mapping[str, int], requests: Sequence[Request]) -> Axes:
     """Each partition's change: how long it waits to be sent, and which request takes it."""
     rows, ready = {name: list[bands.Span]() for name in submitted}, dict(submitted)
-    for nth, request in enumerate(requests):
+    for number, request in enumerate(requests, 1):
         sent_s, answered_s = request.sent_ms / 1000, request.answered_ms / 1000
-        text = f"request {nth + 1}{' fails' if request.error else ''}"
+        text, colour = f"request {number}{' fails' if request.error else ''}", style.BLUE
         for name in request.partitions:
-            sent = bands.Span(sent_s, answered_s, style.SERIES[nth % 6], text)
+            sent = bands.Span(sent_s, answered_s, style.LOST if request.error else colour, text)
             rows[name] += bands.Span(ready[name] / 1000, sent_s, "waits"), sent
             ready[name] = request.answered_ms
     last = max(submitted, key=lambda name: ready[name] - submitted[name])
     title = f"{style.counted(len(submitted), 'change')} in "
     title += f"{style.counted(len(requests), 'request')}, one at a time: "
     title += f"{last} waits longest, {ready[last] - submitted[last]} ms"
-    return bands.plot_bands(rows, title, legend={"waits": "waits to be sent"})
+    legend = {"waits": "waits to be sent", style.BLUE: "its request is on its way"}
+    return bands.plot_bands(rows, title, legend=legend | {style.LOST: "a request that fails"})

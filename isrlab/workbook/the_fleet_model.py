@@ -1,4 +1,4 @@
-"""20 The fleet's model: its settings, one cell, and how far its simplifications can mislead.
+"""The fleet's model: its settings, one cell, and how far its simplifications can mislead.
 
 A *base* is a fleet; a *check* changes something that should not matter, or that the model had to
 choose, or leaves out. Its result is the change of each answer in percent. Seeds give the yardstick:
@@ -28,24 +28,24 @@ from isrlab.fleet.config import LOADS, TRACE, FleetConfig
 from isrlab.fleet.kernel.rows import bucket_starts
 from isrlab.fleet.kernel.state import STEPS
 from isrlab.fleet.layout import assignment
-from isrlab.show.curves import Curve, Scale, plot_bars, plot_curves
+from isrlab.show.matrix import plot_matrix
 from isrlab.show.messages import Arrow, plot_arrows
-from isrlab.show.style import BLUE, INK, ISR_SIZES, PALE, axes, looks, thousands
+from isrlab.show.style import OUTCOMES, PALE, listed
 from isrlab.show.waits import quantile
 from isrlab.world import faults
 from isrlab.world.cluster import START_MS, Cluster
 from isrlab.world.script import Run
 
 ANSWERS = {  # of which base, column, what it is
-    "old shrinks": ("old", "shrinks_per_hour", "shrinks, {old}"),
-    "new shrinks": ("new", "shrinks_per_hour", "shrinks, {new}"),
-    "under-replicated": ("new", "under_replicated_per_hour", "under-replicated, {new}"),
-    "p50": ("steady", "p50_ms", "median wait, no bursts"),
-    "p99": ("steady", "p99_ms", "99 % wait, no bursts"),
-    "p50 bursts": ("new", "p50_ms", "median wait, bursts"),
+    "old shrinks": ("old", "shrinks_per_hour", "shrinks\nper hour\n{old}"),
+    "new shrinks": ("new", "shrinks_per_hour", "shrinks\nper hour\n{new}"),
+    "under-replicated": ("new", "under_replicated_per_hour", "min under-\nreplicated\nper hour"),
+    "p50": ("steady", "p50_ms", "median\nwait, ms\nno bursts"),
+    "p99": ("steady", "p99_ms", "99 % wait\nms\nno bursts"),
+    "p50 bursts": ("new", "p50_ms", "median\nwait, ms\nbursts"),
 }
 BASE, SEED = "base", "seed"
-SHRINKS = ["old shrinks", "new shrinks"]
+COUNTS = ["old shrinks", "new shrinks", "under-replicated"]
 ENDS = ["seeds, lowest", "seeds, highest"]
 LEADER = 1
 
@@ -59,7 +59,7 @@ class Check(NamedTuple):
 
 
 def finer(config: FleetConfig, times: int = 10) -> FleetConfig:
-    """The same fleet with a clock that ticks so often: all its times longer, all rates lower."""
+    """The same fleet with a time step so much shorter: all its times longer, all rates lower."""
     values = asdict(config.with_(replica_lag_time_max_ms=config.lag_time_ms))
     longer = {n: v * times for n, v in values.items() if n.endswith(("_ms", "_s", "minutes"))}
     lower = {n: type(v)(v / times) for n, v in values.items() if n.endswith("per_s")}
@@ -82,7 +82,7 @@ def as_trace(config: FleetConfig) -> FleetConfig:
 
 
 CHECKS = (
-    Check("clock ten times finer", finer, 10),
+    Check("time step a tenth as long", finer, 10),
     Check("records a tenth the size", smaller),
     Check("load read from a trace", as_trace),
     Check("bursts in one batch", partial(FleetConfig.with_, burst_s=0.0)),
@@ -146,54 +146,48 @@ def sensitivity(answered: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([percent.loc[[check.name for check in CHECKS]], ends]).rename_axis("check")
 
 
-def plot_sensitivity(percent: pd.DataFrame, names: dict[str, str]) -> Axes:
-    """A row for each check, a mark for each answer, seeds as bars; `names` of "old" and "new"."""
-    ax, rows = axes(9.4, 5.4), percent.drop(ENDS)
-    places, curves, high = np.arange(len(rows) + 1), {}, max(30.0, 1.6 * np.nanmax(percent))
-    for nth, (answer, look) in enumerate(looks(ANSWERS).items()):
-        y, label = places - 0.3 + 0.12 * nth, ANSWERS[answer][2].format(**names)
-        curves[label] = Curve(rows[answer], y[:-1], look=look, style="")
-        ax.plot(percent.loc[ENDS, answer], [y[-1]] * 2, color=look[0], linewidth=4)
-    ax.hlines(places[1:] - 0.5, -150, high, color=PALE, linewidth=0.8, zorder=0)
-    ax.axvline(0, color=INK, linewidth=1)
-    ticks = (-100, -10, -1, 0, 1, 10, 100, 1000)
-    x = Scale("change of the answer (%), linear within 1 %", "symlog", ticks,
-              [f"{tick:+d}" if tick else "0" for tick in ticks], low=-150, high=high)  # fmt: skip
-    checks = Scale("", ticks=places, names=[*rows.index, "other seeds (range)"],
-                   low=len(rows) + 0.5, high=-0.5)  # fmt: skip
-    title = (
-        f"A finer clock changes shrinks by {percent.loc[CUTS[0], SHRINKS].abs().max():.1f} % at "
-        f"the most, another seed by up to {percent.loc[ENDS, SHRINKS].abs().max().max():.0f} %"
-    )
-    return plot_curves(curves, title, (x, checks), ax=ax)
-
-
 def beyond(percent: pd.DataFrame) -> pd.DataFrame:
-    """For each answer the range over seeds in percent, and which checks leave it, worst first.
+    """Which answers a check moves further than any other seed does: a row a check, true or false.
 
     A wait that moves by no more than its class is wide (12.5 %) has not moved.
     """
-    rows = []
-    for answer, (_, column, _) in ANSWERS.items():
-        low, high = percent.loc[ENDS, answer]
-        slack = 100 / STEPS if column.endswith("_ms") else 0.0
-        changes = percent[answer].drop(ENDS).sort_values(key=abs, ascending=False)
-        out = changes[~changes.between(low - slack, high + slack)]
-        names = ", ".join(f"{name} {by:+.0f} %" for name, by in out.items())
-        rows.append((answer, f"{low:+.0f} to {high:+.0f} %", names or "none"))
-    return pd.DataFrame(rows, columns=["answer", "other seeds", "beyond them"])
+    low, high = (percent.loc[end] for end in ENDS)
+    slack = pd.Series({a: 100 / STEPS * c.endswith("_ms") for a, (_, c, _) in ANSWERS.items()})
+    checks = percent.drop(ENDS)
+    return (checks < low - slack) | (checks > high + slack)
+
+
+def plot_sensitivity(answered: pd.DataFrame, names: dict[str, str]) -> Axes:
+    """What each check changes, a column for each answer; `names` of "old" and "new"."""
+    percent = sensitivity(answered)
+    out, (low, high) = beyond(percent), (percent.loc[end] for end in ENDS)
+    checks = [check.name for check in CHECKS]
+    rows: dict[str, dict[str, tuple[str, str]]] = {n: {} for n in (BASE, *checks, "other seeds")}
+    for answer, (_, _, text) in ANSWERS.items():
+        head, base = text.format(**names), answered[answer].to_dict()[BASE]
+        rows[BASE][head] = f"{base:,.0f}", ""
+        rows["other seeds"][head] = f"{low[answer]:+.0f} to {high[answer]:+.0f} %", ""
+        changes, moved = percent[answer].round().add(0.0).to_dict(), out[answer].to_dict()
+        for check in checks:
+            mark, word = ("  !", "beyond") if moved[check] else ("", "within")
+            rows[check][head] = f"{changes[check]:+,.0f} %{mark}", word
+    moving = [name for name in checks if out[COUNTS].loc[name].any()]
+    title = f"ISR counts move further than with another seed: {listed(moving) or 'never'}"
+    legend = {"beyond": "!  further than any other seed", "within": "within what other seeds do"}
+    colours = {"": PALE, "beyond": OUTCOMES["lost"], "within": OUTCOMES["safe"]}
+    return plot_matrix(rows, title, colours=colours, legend=legend, size=(1.05, 0.34))
 
 
 def finding(percent: pd.DataFrame) -> str:
-    """What the cut of time, records and bursts changes, what another seed, and what fencing."""
-    counts = percent[[*SHRINKS, "under-replicated"]].abs()
+    """What the sizes of steps, records and batches change, what another seed, what fencing."""
+    counts = percent[COUNTS].abs()
     cuts, seeds = (counts.loc[names].max().max() for names in (CUTS, ENDS))
     fencing = percent["under-replicated"][CHECKS[-1].name]
     return (
-        f"How time, records and bursts are cut changes shrinks and time under-replicated by "
-        f"{cuts:.1f} % at the most, another seed by up to {seeds:.0f} %; a finer clock changes the "
-        f"median wait by {percent['p50'][CUTS[0]]:+.0f} %, and fencing stalled brokers time "
-        f"under-replicated by {fencing:+.0f} %."
+        "The model's time step, record size and burst batches change shrinks and time "
+        f"under-replicated by {cuts:.1f} % at most, another seed by up to {seeds:.0f} %; a time "
+        f"step a tenth as long changes the median wait by {percent['p50'][CUTS[0]]:+.0f} %, and "
+        f"fencing stalled brokers changes time under-replicated by {fencing:+.0f} %."
     )
 
 
@@ -235,53 +229,6 @@ def plot_cell(config: FleetConfig, leader: int = LEADER) -> Axes:
         f"(limit {config.lag_time_ms / 1000:g} s)"
     )
     return plot_arrows(arrows, title, lanes=lanes)
-
-
-def fetch_budget(config: FleetConfig, records: int = 1) -> pd.DataFrame:
-    """Where a round of the fastest and of the slowest follower goes, its answer of `records`."""
-    size, way_ms = records * config.record_bytes, config.fetch_latency_ms
-    rates = [load.follower_bytes_per_s(config, broker) for broker in range(1, config.brokers + 1)]
-    sending = size * 1000 / config.leader_bytes_per_s if config.leader_bytes_per_s else 0.0
-    rows = [
-        ("fetch travels", way_ms, way_ms),
-        ("leader parks it, if it has nothing", 0, config.replica_fetch_wait_max_ms),
-        ("leader sends, others wait", sending, sending),
-        ("answer travels", way_ms, way_ms),
-        ("follower receives and writes", *(-(-size * 1000 // r) for r in (max(rates), min(rates)))),
-        ("stall of the follower", 0, 1000 * config.stall_s),
-        ("stall of the leader", 0, 1000 * config.leader_stall_s),
-    ]  # fmt: skip
-    return pd.DataFrame(rows, columns=["what", "least_ms", "most_ms"]).astype({"most_ms": float})
-
-
-def plot_budget(budget: pd.DataFrame) -> Axes:
-    """The parts of a round, from least to most, on a scale that shows both 1 ms and 20 s."""
-    least, most = (budget[name].to_numpy(float) for name in ("least_ms", "most_ms"))
-    ends = zip(map("{:,.0f}".format, least), map("{:,.0f}".format, most), strict=True)
-    notes = [f"{' to '.join(dict.fromkeys(pair))} ms" for pair in ends]
-    title = f"A round of a fetcher: {least.sum():,.0f} ms if nothing is in its way"
-    parts = {"always": least, "at the most": most - least}
-    colours = {"always": BLUE, "at the most": ISR_SIZES["full ISR"]}
-    label = "ms (logarithmic above 1)"
-    ax = plot_bars([*budget["what"]], parts, title, label, notes=notes, colours=colours)
-    ticks = [0, *(10**power for power in range(6) if 10**power < 12 * most.max())]
-    ax.set_xscale("symlog", linthresh=1)
-    ax.set_xticks(ticks, [*map(thousands, ticks)])
-    ax.set_xlim(0, max(100.0, 12 * most.max()))
-    return ax
-
-
-def plot_loads(configs: Iterable[FleetConfig], steps: int = 120) -> Axes:
-    """Records of a whole fleet per second, by time: a line for each fleet."""
-    curves, parts = {}, []
-    for config in configs:
-        batches, run_ms = load.arrivals(config, np.arange(config.partitions)), config.duration_ms
-        sums, ends = np.histogram(batches.ts_ms, steps, (0, run_ms), weights=batches.records)
-        hours = (ends[:-1] + ends[1:]) / 2 / load.HOUR_MS
-        curves[config.run] = Curve(hours, sums * (1000 * steps / run_ms))
-        parts.append(f"{config.run} {sums.max() / sums.mean():.1f}")
-    scales = Scale("time from the start (hours)"), Scale("records/s")
-    return plot_curves(curves, f"Busiest time against the mean: {', '.join(parts)}", scales)
 
 
 def compared(config: FleetConfig) -> pd.DataFrame:
@@ -345,13 +292,29 @@ def _play(config: FleetConfig) -> pa.Table:
     return events.set_column(place, "ts_ms", pc.subtract(events["ts_ms"], zero_ms))
 
 
-def coincidences(config: FleetConfig) -> pd.DataFrame:
+def coincidences(configs: Iterable[FleetConfig]) -> pd.DataFrame:
     """How often the bursts of so many leaders are being copied at once, in percent of the time.
 
     `follower_MB_per_s` is what a follower broker would then have to write, at the speed of each of
     its threads. Copying a burst takes its length, or longer if a thread needs longer for its bytes;
     bursts that one leader has at the same time count as one.
     """
+    tables = []
+    for config in configs:
+        counts = np.bincount(_copying(config).sum(axis=0), minlength=2)
+        leaders = np.arange(len(counts))
+        columns = {
+            "bursts": config.load,
+            "leaders_at_once": leaders,
+            "percent_of_time": 100 * counts / counts.sum(),
+            "follower_MB_per_s": leaders * (config.follower_bytes_per_s / 1e6),
+        }
+        tables.append(pd.DataFrame(columns))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _copying(config: FleetConfig) -> np.ndarray:
+    """bool[leader, tenth of a second]: whether a burst of a leader is being copied."""
     replicas = assignment(config.partitions, config.brokers, config.replication_factor)
     write_s = config.burst_records * config.record_bytes / config.follower_bytes_per_s
     copy_ms = 1000 * max(config.burst_s, write_s)
@@ -359,14 +322,11 @@ def coincidences(config: FleetConfig) -> pd.DataFrame:
     for partition, leader in enumerate(replicas[:, 0].tolist()):
         for start in load.burst_starts_ms(config, partition).tolist():
             busy[leader, int(start / 100) : int((start + copy_ms) / 100) + 1] = True
-    counts = pd.Series(np.bincount(busy.sum(axis=0), minlength=2))
-    rates = counts.index * (config.follower_bytes_per_s / 1e6)
-    columns = {"percent_of_time": 100 * counts / counts.sum(), "follower_MB_per_s": rates}
-    return pd.DataFrame(columns).rename_axis("leaders_at_once").reset_index()
+    return busy
 
 
 def retry_bound(latency: pd.DataFrame, refused: pd.DataFrame, retry_ms: int) -> pd.DataFrame:
-    """By how much a producer's pause between tries could lengthen the mean wait of each run.
+    """By how much a producer's pause between retries could lengthen the mean wait of each run.
 
     The model lets a refused produce in as soon as the ISR is large enough; a real one comes up to
     `retry_ms` later. From `churn.commit_latency` and `churn.refused_produce`, by run.

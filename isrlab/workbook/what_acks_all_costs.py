@@ -159,7 +159,7 @@ def plot_limits(
     late = late.rename(columns={"produces": "count"})[list(histograms.columns)]
     labels = {config.run: f"limit {config.lag_time_ms / 1000:g} s" for config in configs}
     ax = plot_tails(pd.concat([histograms, late]), labels)
-    style.mark(ax, timeout_ms, "request.timeout.ms", side="right", y=0.12)
+    style.mark(ax, timeout_ms, "request.timeout.ms", side="right")
     return ax
 
 
@@ -189,7 +189,8 @@ def summary(
         for name in ("p50_ms", "p99_ms", "p999_ms"):
             row[name] = waited.loc[config.run, name] if asks else 0.0
         rows.append({**row, **per_hour[[*FAILED]], "one copy accepts (min/h)": minutes})
-    return pd.DataFrame(rows).round(1)
+    whole = dict.fromkeys(("p50_ms", "p99_ms", "p999_ms"), int)
+    return pd.DataFrame(rows).round(1).astype(whole)
 
 
 def finding(table: pd.DataFrame) -> str:

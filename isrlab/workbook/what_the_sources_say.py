@@ -40,6 +40,7 @@ COLOURS = {
     Kind.WRONG: OUTCOMES["diverged"],
     Kind.NOTE: PALE,
 }
+LONGEST_VERDICT = 40  # characters of a statement's verdict; longer ones stand inside
 _PRE = "font-family:monospace;font-size:85%;line-height:1.25"
 
 
@@ -67,11 +68,10 @@ def claims(*themes: str) -> HTML:
 
 def claim_html(claim: Claim) -> str:
     """One claim: number, sentence, source and verdict; inside, each statement, case and run."""
-    verdict = claim.statements[0].word if len(claim.statements) == 1 else claim.kind.value
-    pill = (
-        f'<span style="background:{COLOURS[claim.kind]};color:{INK};padding:1px 6px">'
-        f"{escape(verdict)}</span>"
-    )
+    word = claim.statements[0].word
+    is_short = len(claim.statements) == 1 and len(word) <= LONGEST_VERDICT
+    look = f"background:{COLOURS[claim.kind]};color:{INK};padding:1px 6px;white-space:nowrap"
+    pill = f'<span style="{look}">{escape(word if is_short else claim.kind.value)}</span>'
     shown = "".join(f' · shown in <a href="{file}">{title}</a>' for file, title in seen(claim))
     printed = "\n\n".join(f"{s.says}: {s.printed}" for s in claim.statements)
     parts = f"<p>{escape(claim.run)} {escape(claim.evidence)}</p>{_pre(printed)}"
@@ -141,7 +141,7 @@ def plot_by_release(version: str) -> Axes:
     fields = {
         name: {heads[v]: marks[holds] for v, holds in row.items()} for name, row in rows.items()
     }
-    holds = [row[chosen] for row in rows.values() if row[chosen] is not None]
+    holds = [bool(row[chosen]) for row in rows.values() if row[chosen] is not None]
     count = f"{sum(holds)} of {len(holds)} statements hold"
     title = f"In Kafka {version} {count} (✓) of those that depend on the release"
     colours = {" ": WHITE, "✓": COLOURS[Kind.RIGHT], "x": COLOURS[Kind.WRONG]}

@@ -183,15 +183,16 @@ def _clauses(run: Run, block: Block) -> Iterator[Clause]:
         else:
             yield from _of_event(entry, before, frame)
     for error, records in answers.items():
-        subject, verb = ("record", "is") if len(records) == 1 else ("records", "are")
         answer = f"refused ({error})" if error else "acknowledged"
-        yield Clause(3, "", f"{subject} {_few(records)} {verb} {answer}")
+        verb = "is" if len(records) == 1 else "are"
+        yield Clause(3, "", f"{_records(records)} {verb} {answer}")
     settled = {name for records in answers.values() for name in records}
     settled |= {r.id for log in first.disks.values() for r in log.records}
     leader = frame.brokers.get(frame.controller.leader)
     waiting = [r.id for r in (leader.log.records if leader else ()) if r.id not in settled]
     if waiting:
-        yield Clause(3, "", f"{_few(waiting)} waits to be acknowledged")
+        verb = "waits" if len(waiting) == 1 else "wait"
+        yield Clause(3, "", f"{_records(waiting)} {verb} to be acknowledged")
     yield from _of_ends(first, frame)
 
 
@@ -241,6 +242,10 @@ def _of_ends(first: Frame, last: Frame) -> Iterator[Clause]:
     did_not_know = [b for b in first.brokers.values() if b.log.high_watermark < now]
     if did_not_know and all(b.log.high_watermark == now for b in last.brokers.values()):
         yield Clause(4, "", f"every live replica knows HW {now:,}")
+
+
+def _records(their_names: list[str]) -> str:
+    return f"record{'s' if len(their_names) > 1 else ''} {_few(their_names)}"
 
 
 def _broker(number: int | None) -> str:

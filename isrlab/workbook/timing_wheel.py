@@ -1,0 +1,119 @@
+"""06: timing wheels, how they turn, and what a reader says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import ipywidgets as widgets
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.projections import PolarAxes
+
+from isrlab.closeups.purgatory import Move, Task, Timer
+from isrlab.show import controls, style
+
+
+def plot_turning(timer: Timer, times_ms: Sequence[int]) -> Figure:
+    """The wheels at some moments, ascending, the finest inside; the title says what has run.
+
+    Slot 0 is at the top, time goes clockwise; the grey slot is where a wheel's clock is. A dot is
+    a task, coloured by its name.
+    """
+    columns, all_moves = min(3, len(times_ms)), list[Move]()
+    rows = -(-len(times_ms) // columns)
+    size = max(4.2, 3.7 * columns), 4.2 * rows
+    figure, grid = style.panels(rows, columns, size, subplot_kw={"projection": "polar"})
+    for ax in grid.flat:
+        ax.axis("off")
+    for now_ms, ax in zip(times_ms, grid.flat, strict=False):
+        timer, moves = timer.advance(now_ms)
+        all_moves += moves
+        _draw_wheels(ax, timer, now_ms)
+        ax.set_title(style.plain(_moved(timer, moves)), fontsize=9, loc="center")
+    if len(times_ms) == 1:
+        return figure
+    off_ms = [abs(move.at_ms - move.task.expiration_ms) for move in all_moves if move.runs]
+    title = f"{len(off_ms)} tasks run, "
+    title += f"up to {max(off_ms)} ms off" if any(off_ms) else "each in its millisecond"
+    title += f", after {len(all_moves) - len(off_ms)} moves to finer wheels"
+    return style.headline(figure, f"{title}; {len(timer.tasks)} left")
+
+
+def _moved(timer: Timer, moves: Sequence[Move]) -> str:
+    """What has moved since the picture before."""
+    ran = [f"{move.task.id} at {move.at_ms} ms" for move in moves if move.runs]
+    fell = sorted({move.task.id for move in moves if not move.runs})
+    parts = [f"runs: {style.listed(ran)}"] if ran else []
+    parts += [f"finer wheel: {style.listed(fell)}"] if fell else []
+    return "; ".join(parts) or f"{style.counted(len(timer.tasks), 'task')} left"
+
+
+def _draw_wheels(ax: PolarAxes, timer: Timer, now_ms: int) -> None:
+    """A ring of bars for each wheel, 1 wide, from radius 1.2 on."""
+    ax.set_theta_zero_location("N")
+    ax.set_theta_direction(-1)
+    middle: dict[str, Any] = {"ha": "center", "va": "center"}
+    for level, wheel in enumerate(timer.wheels):
+        bottom, step, hand = 1.2 + 1.2 * level, 2 * np.pi / wheel.size, wheel.slot(wheel.current_ms)
+        colours = [style.PALE if slot == hand else style.WHITE for slot in range(wheel.size)]
+        ax.bar(np.arange(wheel.size) * step, 1, step, bottom, align="edge", color=colours,
+               edgecolor=style.GREY, linewidth=0.6)  # fmt: skip
+        for begins_ms, tasks in wheel.slots.items():
+            for nth, task in enumerate(tasks):
+                along, across = (nth + 1) / (len(tasks) + 1), (nth + 0.5) / len(tasks)
+                at = (wheel.slot(begins_ms) + along) * step, bottom + across
+                colour = style.broker_colour(sum(map(ord, task.id)))
+                box = {"boxstyle": "circle", "facecolor": colour, "edgecolor": style.WHITE}
+                ax.text(*at, style.plain(task.id), fontsize=8, fontweight="bold",
+                        color=style.WHITE, bbox=box, **middle)  # fmt: skip
+        ground = {"facecolor": style.WHITE, "edgecolor": "none", "pad": 0.4}
+        label = f"{wheel.tick_ms:,} ms a slot"
+        ax.text(np.pi, bottom + 0.5, label, fontsize=8, bbox=ground, **middle)
+    ax.text(0, 0, f"{now_ms} ms", fontsize=10, **middle)
+
+
+def wheel_slider(timer: Timer, times_ms: Sequence[int]) -> widgets.VBox:
+    """A slider through some moments, ascending, in ms; each picture says what has just moved."""
+    before = dict(zip(sorted(times_ms), [-1, *sorted(times_ms)], strict=False))
+    slider = controls.choice("ms", [*before], min(before))
+    return controls.redrawn(
+        (slider,),
+        lambda: plot_turning(timer.advance(before[slider.value])[0], [slider.value]),
+    )
+
+
+def moves_of(delay_ms: int, tick_ms: int = 1) -> list[Move]:
+    """Into which slots a task of an otherwise empty timer comes, until it runs."""
+    timer, first = Timer.at(0, tick_ms=tick_ms).add(Task("t", delay_ms), now_ms=0)
+    return [first, *timer.advance(delay_ms)[1]]
+
+
+# Exercises: the wheels themselves say whether a reader's numbers are right
+
+
+def check_moves(delay_ms: int, falls: int) -> str:
+    """Whether a task of this delay falls so many times into a finer wheel before it runs."""
+    number = len(moves_of(delay_ms)) - 2
+    text = f"a task for {delay_ms:,} ms falls {style.counted(number, 'time')} into a finer wheel"
+    return _marked(number == falls, text, f"asked: {falls}")
+
+
+def check_shared_slot(one_ms: int, other_ms: int, apart_ms: int) -> str:
+    """Whether two tasks begin in one slot although they run at least so far apart."""
+    slots = [moves_of(delay_ms)[0].target for delay_ms in (one_ms, other_ms)]
+    is_shared, distance_ms = slots[0] == slots[1] is not None, abs(one_ms - other_ms)
+    text = f"{one_ms:,} and {other_ms:,} ms begin in {'one slot' if is_shared else 'two slots'}"
+    text += f" and run {distance_ms:,} ms apart"
+    return _marked(is_shared and distance_ms >= apart_ms, text, f"asked: one slot, {apart_ms:,} ms")
+
+
+def check_early(delay_ms: int, early_ms: int) -> str:
+    """Whether a task of this delay runs so much too early on wheels with a tick of 5 ms."""
+    off_ms = delay_ms - moves_of(delay_ms, tick_ms=5)[-1].at_ms
+    text = f"with a tick of 5 ms a task for {delay_ms:,} ms runs {off_ms} ms early"
+    return _marked(off_ms == early_ms, text, f"asked: {early_ms} ms")
+
+
+def _marked(is_right: bool, happened: str, asked: str) -> str:
+    return f"✓ {happened}: solved" if is_right else f"✗ {happened}; {asked}"

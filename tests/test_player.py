@@ -1,0 +1,64 @@
+"""A player has a view for each choice, of many a selection, and trusts no text."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from itertools import pairwise
+
+import matplotlib.pyplot as plt
+import pytest
+
+from isrlab.show import controls
+from isrlab.world import scenario
+
+
+def shown(box) -> dict:
+    """What the script of a player reads."""
+    (data,) = re.findall(r'data-player="([^"]*)"', box.player())
+    return json.loads(html.unescape(data))
+
+
+def drawn_by(*inputs):
+    return controls.redrawn(inputs, lambda: plt.plot([1, *(i.value for i in inputs)])[0].axes)
+
+
+def test_a_player_has_all_combinations_the_last_slider_first_to_change():
+    box = drawn_by(controls.choice("a", (1, 2), 2), controls.pick("b", [("x", 5), ("y", 6)], 6))
+    data = shown(box)
+    assert [text for _, text in data["frames"]] == ["a 1, b x", "a 1, b y", "a 2, b x", "a 2, b y"]
+    assert [slider["at"] for slider in data["sliders"]] == [1, 1]
+    assert [box.children[0].value, box.children[1].value] == [2, 6], "as before"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kept"), [((19,), 19), ((60,), 24), ((5, 5), 20), ((3, 11, 7), 18)]
+)
+def test_of_many_combinations_some_are_kept_and_always_where_the_sliders_stand(sizes, kept):
+    inputs = [controls.choice(str(n), range(size), size // 2 + 1) for n, size in enumerate(sizes)]
+    data = shown(drawn_by(*inputs))
+    assert len(data["frames"]) == kept
+    for slider, size in zip(data["sliders"], sizes, strict=True):
+        assert slider["values"][slider["at"]] == str(size // 2 + 1)
+        assert len(slider["values"]) < 3 or {"0", str(size - 1)} <= {*slider["values"]}
+
+
+def test_equal_pictures_are_stored_once():
+    box = controls.step_slider(scenario.play(scenario.read("sync_cycle")))
+    places = {place for place, _ in shown(box)["frames"]}
+    assert box.player().count("<img") == len(places) < len(shown(box)["frames"])
+
+
+def test_of_a_long_run_the_steps_that_change_the_picture_are_shown():
+    run = scenario.play(scenario.read("leave_and_return"))
+    places = [place for place, _ in shown(controls.step_slider(run))["frames"]]
+    assert 10 < len(places) <= controls.MOST_STEPS
+    assert all(a != b for a, b in pairwise(places))
+
+
+def test_text_of_a_log_stays_text():
+    hostile = """"><script>alert('1')</script>"""
+    page = drawn_by(controls.pick(hostile, [hostile, 2], 2)).player()
+    assert page.count("<script>") == 1
+    assert hostile not in page

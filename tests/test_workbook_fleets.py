@@ -344,12 +344,12 @@ def test_headroom_is_what_is_left_of_the_replicas_while_a_broker_is_down():
     )
     assert table["headroom"].tolist() == [0, 1, 1]
     assert (table["refused"] == 0).all(), "on min ISR nobody is refused"
-    assert (table["refused then"] > 0).tolist() == [True, False, False]
-    assert (table["one copy"] > 0).tolist() == [True, True, False]
+    assert (table["two: refused"] > 0).tolist() == [True, False, False]
+    assert (table["two: single copy"] > 0).tolist() == [True, True, False]
     tight = table.loc[(3, 2)]
-    assert tight["one down: at min ISR"] == pytest.approx(tight["formula"], rel=0.02)
+    assert tight["one missing"] == pytest.approx(tight["formula"], rel=0.02)
     assert tight["formula"] == pytest.approx(12 * 2 * 150 / 60)
-    assert tight["two down: under min ISR"] == tight["one copy"]
+    assert tight["two: under min ISR"] == tight["two: single copy"]
 
 
 def test_the_experiments_of_a_rolling_restart():

@@ -72,9 +72,8 @@ def claim_html(claim: Claim) -> str:
     is_short = len(claim.statements) == 1 and len(word) <= LONGEST_VERDICT
     look = f"background:{COLOURS[claim.kind]};color:{INK};padding:1px 6px;white-space:nowrap"
     pill = f'<span style="{look}">{escape(word if is_short else claim.kind.value)}</span>'
-    shown = "".join(
-        f' · shown in <a href="{file}">{title}</a>' for file, title in notebooks_about(claim)
-    )
+    links = [f'<a href="{file}">{title}</a>' for file, title in notebooks_about(claim)]
+    shown = "".join(f" · shown in {link}" for link in links)
     printed = "\n\n".join(f"{s.says}: {s.printed}" for s in claim.statements)
     parts = f"<p>{escape(claim.run)} {escape(claim.evidence)}</p>{_pre(printed)}"
     if "" in claim.scripts:

@@ -337,7 +337,8 @@ def test_two_runs_are_compared_metric_by_metric():
         -75, 100, pytest.approx(100 * 2_043 / 2_048),
     ]  # fmt: skip
     assert what_changed.changes_finding(metrics) == (
-        "Worse: new 0 to 2, RemoteTimeMs99thPercentile 5 to up to 2,304. Better: fell 4 to 1. "
+        "Worse: new from 0 to 2, RemoteTimeMs99thPercentile from 5 to up to 2,304. "
+        "Better: fell from 4 to 1. "
         "1 metric the same."
     )
     page = what_changed.changes_table(metrics).data

@@ -134,18 +134,18 @@ def plot_evictions(evictions: pd.DataFrame) -> Figure:
     runs = {str(run): rows for run, rows in evictions.groupby("run", sort=False)}
     count = max(1, len(runs))
     figure, grid = panels(1, count, (3.6 * count, 3.6), sharex=True, sharey=True)
-    scales = Scale("s since it had everything"), Scale("its lag (records)", "log")
     for ax, (run, rows) in zip(grid[0], runs.items(), strict=False):
         false = int(rows["is_false_alarm"].sum())
         since_s, lag = rows["since_caught_up_ms"] / 1000, rows["lag_records"].clip(lower=1)
         plot_curves(
             {run: Curve(since_s, lag, style="")},
             f"{run}: {false:,} false, {len(rows) - false:,} real",
-            scales,
+            (Scale("s since it had everything"), Scale("", "log")),
             marks=dict.fromkeys(rows["lag_time_ms"].unique() / 1000, ""),
             limits=dict.fromkeys(rows["lag_messages"].dropna().unique().tolist(), ""),
             ax=ax,
         )
+    grid[0, 0].set_ylabel("its lag (records)")
     return headline(figure, _evictions_title(evictions))
 
 

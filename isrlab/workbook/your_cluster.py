@@ -246,7 +246,7 @@ def alerts_table(fired: pd.DataFrame) -> HTML:
     for row in fired.itertuples():
         text = f"fires {_times(row.fired)}; misses {row.missed}"
         text += f"; {row.after_s:.0f} s after the start" if row.noticed else ""
-        text += f"; still fires at {row.still_on}" if row.still_on else ""
+        text += f"; already firing at {row.still_on}" if row.still_on else ""
         wait = duration(1000 * row.for_s) if row.for_s else "0"
         cells[row.alert, f"for: {wait}"] = text if row.fired else "never fires"
     return table(pd.Series(cells).unstack(sort=False).rename_axis("alert").reset_index())

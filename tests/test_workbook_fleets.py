@@ -1,4 +1,4 @@
-"""Notebooks 15 to 19: experiments, tables and pictures of their workbook files, on small fleets.
+"""Fleets' notebooks: experiments, tables and pictures of their workbook files, on small fleets.
 
 The controls are moved once: another value, another picture.
 """
@@ -13,6 +13,7 @@ from isrlab import fleet
 from isrlab.events import exact
 from isrlab.fleet import load, recovery
 from isrlab.fleet.kernel.rows import bucket_starts
+from isrlab.fleet.layout import fetcher_id
 from isrlab.show import waits
 from isrlab.workbook import isr_churn
 from isrlab.workbook import rolling_restart as rolling
@@ -131,6 +132,12 @@ def test_absences_agree_with_the_events():
 # Shared fetchers
 
 
+def on_the_hot_thread(config):
+    """The neighbours of partition 0 that share its thread; three brokers lead in turn."""
+    led, number = range(3, config.partitions, 3), config.num_replica_fetchers
+    return [p for p in led if fetcher_id(p, number) == fetcher_id(0, number)]
+
+
 def test_a_thread_carries_the_partitions_that_hash_to_it():
     """Counts of threads that share a factor with the brokers are wasted."""
     loads = fetchers.thread_loads(fetchers.SMALL)  # 16 partitions of a leader, 8 for each thread
@@ -138,7 +145,7 @@ def test_a_thread_carries_the_partitions_that_hash_to_it():
     assert loads["share"].round(3).tolist() == [1.107, 0.008] * 2
     assert fetchers.longest_loop_s(fetchers.SMALL) == 200 * fetchers.MB / 10_000_000
     configs = [fetchers.SMALL.with_(num_replica_fetchers=n) for n in (1, 2, 3, 6)]
-    sharing = [fetchers.neighbours(config)[0] for config in configs]
+    sharing = [on_the_hot_thread(config) for config in configs]
     assert [len(near) for near in sharing] == [15, 7, 15, 7]
     assert sharing[0] == sharing[2]
 
@@ -148,7 +155,7 @@ def test_only_large_responses_harm_neighbours_and_only_on_the_same_thread(size_m
     config = fetchers.sized(fetchers.SMALL, size_mb)
     title = title_of(fetchers.plot_threads(config))
     assert title.startswith(f"{harmed} of 15 neighbours evicted")
-    sharing, _ = fetchers.neighbours(config)
+    sharing = on_the_hot_thread(config)
     left = {out.key.partition for out in exact.evictions(fleet.simulate_local(config))}
     assert left == {0, *(sharing if harmed else [])}
 

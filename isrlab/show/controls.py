@@ -199,7 +199,7 @@ def _visible(frame: Frame) -> Hashable:
         broker = frame.brokers.get(number)
         role = broker.role if broker else None
         log = replace(disk, flushed_end_offset=0, checkpointed_high_watermark=0) if broker else disk
-        knows = role.leader if isinstance(role, Follower) else None
+        knows: Hashable = role.leader if isinstance(role, Follower) else None
         if isinstance(role, Leader):
             knows = role.isr, *(remote.log_end_offset for remote in role.remotes)
         roles.append((log, type(role), broker and broker.leader_epoch, knows))

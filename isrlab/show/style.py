@@ -25,7 +25,6 @@ from isrlab.engine.versions import PRESETS, KafkaVersion
 plt.style.use(Path(__file__).with_name("isrlab.mplstyle"))
 
 WIDTH = 9.2  # inches: as wide as a page shows a picture without making its text smaller
-MOST_PIXELS = 1_700  # the widest picture that a page shows without scrolling
 _CHARACTERS_PER_INCH = 12.5  # of a title
 
 # Each family has its own colours, and a colour-blind reader tells its members apart: brokers have

@@ -42,7 +42,8 @@ def change(version=None):
 
 
 def title_of(drawn):
-    return drawn.get_title(loc="left") if isinstance(drawn, Axes) else drawn.get_suptitle()
+    title = drawn.get_title(loc="left") if isinstance(drawn, Axes) else drawn.get_suptitle()
+    return " ".join(title.split())
 
 
 # What each picture says

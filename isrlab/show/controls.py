@@ -25,7 +25,7 @@ from isrlab.engine.frozen import replace
 from isrlab.engine.model import Follower, Leader
 from isrlab.show import style
 from isrlab.show.player import Slider, View, player
-from isrlab.show.replicas import plot_replicas
+from isrlab.show.replicas import common_look, plot_replicas
 from isrlab.world import words
 from isrlab.world.frames import Frame
 from isrlab.world.script import Run
@@ -45,6 +45,7 @@ def step_slider(run: Run) -> widgets.VBox:
     Of a run with more than MOST_STEPS steps, those that change the picture.
     """
     frames = _steps(run)
+    look = common_look(frames)
     slider = widgets.IntSlider(value=0, min=0, max=len(frames) - 1, description="step", **_LOOK)
     caption = widgets.HTML()
     drawn: dict[Hashable, tuple[bytes, str]] = {}
@@ -54,7 +55,7 @@ def step_slider(run: Run) -> widgets.VBox:
         caption.value = f"<code>{html.escape(words.message_line(frame))}</code>"
         state = _visible(frame)
         if state not in drawn:
-            drawn[state] = pictured(plot_replicas(frame))
+            drawn[state] = pictured(plot_replicas(frame, **look))
         return drawn[state]
 
     return redrawn((slider, caption), draw, most=len(frames))

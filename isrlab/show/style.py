@@ -25,7 +25,6 @@ from isrlab.engine.versions import PRESETS, KafkaVersion
 plt.style.use(Path(__file__).with_name("isrlab.mplstyle"))
 
 WIDTH = 9.2  # inches: as wide as a page shows a picture without making its text smaller
-MOST_PIXELS = 1_700  # the widest picture that a page shows without scrolling
 _CHARACTERS_PER_INCH = 12.5  # of a title
 
 # Each family has its own colours, and a colour-blind reader tells its members apart: brokers have
@@ -141,7 +140,13 @@ def finish(ax: Axes, title: str, *, spines: Sequence[str] = ("left", "bottom")) 
         spine.set_visible(name in spines)
     ax.tick_params(left="left" in spines, bottom="bottom" in spines)
     is_alone = len(ax.figure.axes) == 1
-    ax.set_title(_wrapped(title, ax, 0.95 if is_alone else 1.2 * ax.get_position().width))
+    names = [line for tick in ax.get_yticklabels() for line in tick.get_text().split("\n")]
+    left = 0.066 * max(map(len, names), default=0) * ax.figure.dpi / ax.figure.bbox.width
+    share = 0.95 if is_alone else 1.2 * ax.get_position().width
+    text = _wrapped(title, ax, share - left)  # it begins where the axes do
+    if is_alone and isinstance(ax.figure, Figure):
+        ax.figure.set_figheight(ax.figure.get_figheight() + 0.17 * max(0, text.count("\n") - 1))
+    ax.set_title(text)
     return ax
 
 
@@ -176,7 +181,7 @@ def legend_below(ax: Axes) -> None:
 
 def name_rows(ax: Axes, names: Collection[str], notes: Mapping[str, str] | None = None) -> None:
     """Rows 0, 1, ... downwards: their names at the left, the `notes` of some at the right end."""
-    ax.set_yticks(range(len(names)), [plain(name, 60) for name in names])
+    ax.set_yticks(range(len(names)), [textwrap.fill(plain(name, 60), 34) for name in names])
     ax.set_ylim(len(names) - 0.4, -0.6)
     for row, name in enumerate(names):
         if notes and name in notes:

@@ -23,7 +23,6 @@ from isrlab.show.matrix import plot_matrix
 from isrlab.world import scenario
 from isrlab.world.frames import Frame
 from isrlab.world.script import Run
-from isrlab.world.words import START_MS
 
 STOPS = ("kill", "power_loss", "clean_shutdown")
 UNREACHABLE = "cut 1 2\ncut 1 3\nproduce 1 m3 acks={acks}\nadvance 60s"

@@ -66,13 +66,6 @@ def _led(config: FleetConfig) -> list[int]:
     return np.flatnonzero(replicas[:, 0] == replicas[0, 0]).tolist()
 
 
-def neighbours(config: FleetConfig) -> tuple[list[int], list[int]]:
-    """The neighbours on the thread of a hot partition, and those on other threads."""
-    cold = [p for p in _led(config) if p >= config.hot_partitions]
-    sharing = [p for p in cold if _look(config, p, 0) == "shares"]
-    return sharing, [p for p in cold if p not in sharing]
-
-
 def _look(config: FleetConfig, partition: int, evicted: int) -> str:
     if partition < config.hot_partitions:
         return "hot" if evicted else "warm"

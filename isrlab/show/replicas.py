@@ -320,6 +320,14 @@ def visible(frame: Frame) -> list[object]:
     return [*marks, *((number, log.records) for number, log in frame.disks.items())]
 
 
+def plot_ends(runs: Mapping[str, Run]) -> Figure:
+    """The replicas at the end of some runs, one below the other, each with what it shows."""
+    figure, grid = style.panels(len(runs), 1, (9, 2.4 * len(runs)))
+    for ax, (name, run) in zip(grid.flat, runs.items(), strict=True):
+        plot_replicas(run.frames[-1], ax=ax, title=f"{name}: {story_finding(run)}")
+    return figure
+
+
 def story_finding(run: Run) -> str:
     """What became of the records, in one sentence."""
     outcome = run.outcome

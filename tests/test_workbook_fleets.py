@@ -323,7 +323,7 @@ def test_real_brokers_are_timed_from_their_start():
 @pytest.mark.parametrize(
     ("version", "longest_s", "timed_out"),
     [("0.9.0", (0, 3), 0), ("0.10.2", (0, 3), 0), ("2.8", (0, 3), 0), ("3.3", (20, 30), 1),
-     ("3.6", (0, 3), 0)],
+     ("3.5", (20, 30), 1), ("3.6", (0, 3), 0)],
 )  # fmt: skip
 def test_only_from_3_3_to_3_5_produces_wait_for_a_broker_that_has_gone(
     version, longest_s, timed_out

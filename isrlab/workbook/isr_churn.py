@@ -6,6 +6,8 @@ time. The sliders simulate one partition closely and a small fleet in three vers
 
 from __future__ import annotations
 
+from typing import Any
+
 import ipywidgets as widgets
 import numpy as np
 import pandas as pd
@@ -153,7 +155,7 @@ def _evictions_title(evictions: pd.DataFrame) -> str:
     if evictions.empty:
         return "Nobody is evicted"
     alarms = evictions.groupby("run", sort=False)["is_false_alarm"].agg(["sum", "size"])
-    worst = alarms["sum"].idxmax()
+    worst: Any = alarms["sum"].idxmax()
     false, total = alarms.loc[worst]
     return f"{worst}: {false:,} of {total:,} evictions hit a follower that had kept up until then"
 
@@ -181,10 +183,11 @@ def plot_sweep(by_height: pd.DataFrame) -> Axes:
 
 def finding(compared: pd.DataFrame) -> str:
     """The fleets compared, in one sentence; each with its lag limit, which differs, too."""
+    rows: Any = compared.itertuples()
     parts = [
         f"{row.run} (limit {duration(row.lag_time_ms)}): {row.shrinks:,.0f} ISR shrinks, "
         f"{row.false_alarms:,.0f} false alarms"
-        for row in compared.itertuples()
+        for row in rows
     ]
     first = compared.iloc[0]
     return (

@@ -58,7 +58,7 @@ notebooks: $(INSTALLED) ## run the tutorials again and store their outputs
 	  --ClearMetadataPreprocessor.enabled=True \
 	  --ClearMetadataPreprocessor.preserve_cell_metadata_mask=tags \
 	  --ClearMetadataPreprocessor.preserve_nb_metadata_mask=kernelspec \
-	  $(TUTORIALS)
+	  $(filter-out %/00_start_here.ipynb,$(TUTORIALS)) notebooks/00_start_here.ipynb
 
 clean: ## remove what the targets above made, except the environment
 	rm -rf reports build .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse

@@ -173,7 +173,7 @@ def test_a_theme_has_a_line_for_each_of_its_claims(theme):
 def test_the_page_has_every_claim_of_the_articles_with_its_run_inside():
     page = show.claims().data
     assert page.count("<details") == 30 and "shrinks_in_last_pause" not in page
-    assert "dropped for its time alone: right up to 2.0.1 only" in page  # of claim 8
+    assert "dropped by its clock alone: right up to 2.0.1 only" in page  # of claim 8
     assert "15000ms  1         asks for isr=1 instead of 1,2" in page
 
 
@@ -196,6 +196,17 @@ def test_articles_are_five_and_each_is_a_source():
     sources = " ".join(claim.source for claim in CLAIMS.values())
     assert len(show.ARTICLES) == 5 and all(name in sources for name in show.ARTICLES)
     assert all(show.articles().data.count(a["title"]) == 1 for a in show.ARTICLES.values())
+
+
+def test_a_notebook_that_cites_an_article_links_it():
+    for path in sorted((show.ROOT / "notebooks").glob("[0-9]*.ipynb")):
+        text = path.read_text("utf-8")
+        assert not re.search("article 00[0-4]", text), path.name
+        for name, article in show.ARTICLES.items():
+            link = f"[*{name}*]({article['address']})" if article["address"] else f"*{name}*"
+            assert text.count(f"*{name}*") == text.count(link), f"{path.name}: {link}"
+            if article["title"] in text:
+                assert link in text or "describes Kafka" in text, f"{path.name}: {link}"
 
 
 def test_the_finding_counts_every_statement_of_the_articles_once():

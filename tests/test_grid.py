@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
-from nbformat.v4 import new_markdown_cell, new_notebook
 from test_report import NOTEBOOKS, make_report, text_of
 
 from isrlab.report import gallery, notebooks
@@ -98,31 +96,6 @@ def test_a_grid_makes_a_page_for_each_point_and_one_for_all(tmp_path):
     assert len(list((out / "runs").glob("*.html"))) == 2
     again = make_report(out, "--grid", str(file), "--resume")
     assert again.stderr.count("kept: nothing it depends on has changed") == 2
-
-
-def test_a_notebook_says_which_questions_it_answers(tmp_path):
-    cells = [new_markdown_cell("# Title\n\nOperators' questions: 4, 22\n\nMore 7.")]
-    notebook = notebooks.Notebook(tmp_path, new_notebook(cells=cells), {})
-    assert notebook.questions == (4, 22)
-    assert notebooks.Notebook(tmp_path, new_notebook(), {}).questions == ()
-
-
-def test_questions_are_shown_on_the_index(tmp_path):
-    record = gallery.Record(
-        slug="01_a", notebook="01_a", title="A", parameters={}, given=[], versions={"isrlab": "1"},
-        kafka=None, seed=None, key="", questions=[22],
-    )  # fmt: skip
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "01_a.json").write_text(json.dumps(record.__dict__))
-    gallery.write_index(tmp_path)
-    index = text_of(tmp_path, "index.html")
-    assert gallery.questions()[22] in index
-    assert gallery.questions()[21] not in index
-
-
-def test_questions_of_the_notebooks_are_known():
-    asked = {number for each in notebooks.find(ROOT / "notebooks") for number in each.questions}
-    assert asked <= gallery.questions().keys()
 
 
 def test_a_path_is_that_of_the_folder_where_the_command_is_typed(tmp_path, monkeypatch):

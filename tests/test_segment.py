@@ -141,7 +141,7 @@ def test_entries_for_a_write_of_many_batches(release):
         ("2.1", 4000, [2976, 3488, 3744, 3872, 3936, 3968, 3984, 3992, 3996, 3998, 3999, 4000]),
     ],
 )  # fmt: skip
-def test_slots_that_a_search_looks_at(release, target, slots):
+def test_slots_that_a_search_probes(release, target, slots):
     """By hand from indexSlotRangeFor, 2.0.1 and 2.1.1; the last 1,024 entries are warm."""
     entries = tuple(s.IndexEntry(i, 100 * i) for i in range(4001))
     made = s.LogSegment(0, rules=ReadRules.of(release), index=entries)
@@ -354,18 +354,18 @@ def test_figures_say_what_was_found():
     assert reading_a_log.plot_lookup(first, 3).get_title(loc="left").count("start of the file")
     assert reading_a_log.scan_lengths(first)[47] == 4
     reads = [made.read(reader, 0, 10_000) for reader in Reader]
-    title = reading_a_log.plot_readers(made, reads).get_title(loc="left")
+    title = reading_a_log.plot_readers(made, reads).get_title(loc="left").replace("\n", " ")
     assert "consumer 70, read_committed 40" in title
     answers = s.read_partitions([(made, Reader.FOLLOWER, 0, 250)] * 3, 600)
     title = reading_a_log.plot_response("abc", answers, 600).get_title(loc="left")
     assert title == "3 of 3 partitions get data; 600 bytes sent, 500 of use"
     reading_a_log.plot_scans({"a": first, "b": first})
     title = reading_a_log.plot_search(first, 47).get_title(loc="left")
-    assert title == "Offset 47: 4 looks at an index of 6, entry 34"
+    assert title == "Offset 47: 4 probes of an index of 6, entry 34"
     plt.close("all")
 
 
-def test_the_warm_section_keeps_looks_near_the_end_on_few_pages():
+def test_the_warm_section_keeps_probes_near_the_end_on_few_pages():
     costs = reading_a_log.search_costs(("2.0", "2.1"), 100_000, (99_999,))
     assert costs["pages touched"].tolist() == [10, 3]
 

@@ -235,7 +235,7 @@ PICTURES = {
 def test_a_picture_under_a_long_title_fits_on_a_page(name):
     """And its smallest text has 8 points."""
     ax = PICTURES[name]()
-    assert pixels(ax) <= style.MOST_PIXELS
+    assert pixels(ax) <= 100 * style.WIDTH + 40
     texts = [text for text in ax.get_figure(root=True).findobj(Text) if text.get_text()]
     assert min(text.get_fontsize() for text in texts) >= 8
 
@@ -261,7 +261,7 @@ def test_a_loss_of_thousands_of_records_names_five():
     run = play("real_offsets", "2.7")
     finding = replicas.story_finding(run)
     assert finding == "Committed, and lost: m603, m604, m605, m606, m607 and 2,223 more"
-    assert pixels(replicas.plot_story(run).axes[0]) <= style.MOST_PIXELS
+    assert pixels(replicas.plot_story(run).axes[0]) <= 100 * style.WIDTH + 40
 
 
 def test_rows_of_ticks_without_groups_have_the_looks_of_their_versions():

@@ -179,6 +179,13 @@ def test_logs_without_any_change_can_be_drawn(intervals):
     for plot in (your_cluster.plot_isr_timeline, your_cluster.plot_members):
         assert title(plot(intervals[:0])) == your_cluster.NO_ISR
     assert your_cluster.choose_partition(intervals[:0]).children[0].value is None
+    happened = your_cluster.incidents(table("replica left_ms back_ms out_ms why"))
+    title_of_nothing = title(your_cluster.plot_time_out(happened))
+    assert title_of_nothing == "No replica is seen to leave an ISR and come back"
+    history, processes = table("ts_ms change by"), table("ts_ms kind replica")
+    calm = your_cluster.conditions(intervals[:0], history, processes, 2)
+    fired = your_cluster.alerts(calm, your_cluster.when([], calm), [0])
+    assert your_cluster.alerts_table(fired).data.count("never fires") == len(your_cluster.ALERTS)
 
 
 def test_tables_escape_what_logs_say():
@@ -337,7 +344,8 @@ def test_two_runs_are_compared_metric_by_metric():
         -75, 100, pytest.approx(100 * 2_043 / 2_048),
     ]  # fmt: skip
     assert what_changed.changes_finding(metrics) == (
-        "Worse: new 0 to 2, RemoteTimeMs99thPercentile 5 to up to 2,304. Better: fell 4 to 1. "
+        "Worse: new from 0 to 2, RemoteTimeMs99thPercentile from 5 to up to 2,304. "
+        "Better: fell from 4 to 1. "
         "1 metric the same."
     )
     page = what_changed.changes_table(metrics).data

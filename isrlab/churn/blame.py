@@ -1,6 +1,6 @@
 """Whose fault is it: does a leader lose its followers, or a follower its leaders?
 
-Theory of operation. A follower that is slow, or stands still, leaves the ISRs of *all* leaders it
+Theory of operation. A follower that is slow, or is stalled, leaves the ISRs of *all* leaders it
 reads from; a leader that is slow loses *all* its followers, healthy as they are (KAFKA-8733). A
 broker whose whole machine was away is evicted by others, and may evict them itself. So the
 evictions of one incident are counted by leader, by evicted replica, and by broker in either role.

@@ -82,7 +82,7 @@ class IndexEntry(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """One look at the index: which slot, and between which slots the answer still is after it."""
+    """A slot of the index that a search reads, and between which slots the answer is after it."""
 
     slot: int
     low: int  # -1: before the first entry
@@ -160,7 +160,7 @@ class LogSegment:
         return IndexEntry(last if self.rules.indexes_last_offset else first, position)
 
     def search(self, target: int) -> list[Probe]:
-        """The binary search for the greatest entry up to `target`, one look at the index each.
+        """The binary search for the greatest entry up to `target`, probe by probe.
 
         From 2.1 on it begins where the last `WARM_ENTRIES` do, and stays among them if it can.
         Source: indexSlotRangeFor, AbstractIndex 2.0.1:309-334, 2.1.1:356-400.

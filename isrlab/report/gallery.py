@@ -22,27 +22,27 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-import jinja2
+import nbformat
 from nbconvert import HTMLExporter
 from nbformat import NotebookNode
 from PIL import Image
 
-from isrlab.report.notebooks import WIDGET, Grid, read_yaml, tags
+from isrlab.report import landing
+from isrlab.report.landing import PAGES, START, finding, linked, outputs
+from isrlab.report.notebooks import WIDGET, Grid, tags
 
-TEMPLATES = jinja2.FileSystemLoader(Path(__file__).with_name("templates"))
-PAGES = jinja2.Environment(loader=TEMPLATES, autoescape=True)
 PAGES.filters["literal"] = repr
-THUMBNAIL_PIXELS = (480, 400)
+THUMBNAIL_PIXELS = (560, 340)
+THUMBNAIL_SCALE = 0.66  # text of 8 points can still be read
 PLAYER = (Path(__file__).parents[1] / "show" / "player.js").read_bytes()
 PAGES.globals["script"] = "sha256-" + base64.b64encode(hashlib.sha256(PLAYER).digest()).decode()
 WIDGET_NOTE = "Interactive in JupyterLab."
 OK, FAILED, NOT_RUN = "ok", "failed", "not run"
+NAV = re.compile(r"(?s)<nav>.*?</nav>")
 Kept = TypeVar("Kept")
-QUESTIONS = Path(__file__).resolve().parents[2] / "data" / "questions.yaml"
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,6 @@ class Record:
     seconds: float = 0.0
     ended: str = ""
     thumbnail: str = field(default="", repr=False)
-    questions: list[int] = field(default_factory=list)  # numbers in QUESTIONS
 
     @property
     def reason(self) -> str:
@@ -91,19 +90,40 @@ def write_index(out: Path, grid: Grid | None = None) -> None:
     if grid:
         _write(out / "grids" / f"{grid.name}.json", json.dumps(asdict(grid), indent=1))
     runs, grids = read_records(out), _read(out / "grids", Grid)
-    answers = {q: p for n, q in questions().items() if (p := [r for r in runs if n in r.questions])}
-    shown = {"runs": runs, "grids": grids, "counts": Counter(run.status for run in runs)}
-    _write(out / "index.html", _render("index", "isrlab reports", answers=answers, **shown))
+    shown: dict[str, Any] = {
+        "runs": runs,
+        "grids": grids,
+        "counts": Counter(run.status for run in runs),
+    }
+    files = {run.notebook: f"{run.slug}.html" for run in reversed(runs)}  # of several the first
+    answers = {run.notebook: (run.title, run.finding) for run in reversed(runs)}
+    shown |= {"start": start(), "questions": landing.questions_html(answers)}
+    index = _render("index", "isrlab", **shown)
+    _write(out / "index.html", linked(index, {name: f"runs/{files[name]}" for name in files}))
+    _link(out, runs, files | {START: "../index.html"})
     known = {run.slug: run for run in runs}
     for grid in grids:
         points = [known.get(slug) for slug in grid.slugs]
         _write(out / grid.page, _render("grid", f"{grid.title} · isrlab", grid=grid, points=points))
 
 
-@cache
-def questions() -> dict[int, str]:
-    """What operators ask, by number."""
-    return {int(number): question for number, question in read_yaml(QUESTIONS).items()}
+def _link(out: Path, runs: list[Record], files: dict[str, str]) -> None:
+    """In each page: the links to other notebooks, and those to the runs before and after."""
+    for before, run, after in zip([None, *runs], runs, [*runs[1:], None], strict=False):
+        path = out / "runs" / f"{run.slug}.html"
+        with suppress(OSError):
+            page = path.read_text(encoding="utf-8")
+            nav = _render("nav", "", run=run, before=before, after=after)
+            changed = linked(nav.join(NAV.split(page, maxsplit=1)), files)
+            if changed != page:
+                _write(path, changed)
+
+
+def start() -> str:
+    """The prose of the first notebook as HTML."""
+    notebook = nbformat.read(landing.NOTEBOOKS / f"{START}.ipynb", as_version=4)
+    notebook.cells = [cell for cell in notebook.cells if cell.cell_type == "markdown"]
+    return str(HTMLExporter(template_name="basic").from_notebook_node(notebook)[0])
 
 
 def read_records(out: Path) -> list[Record]:
@@ -116,7 +136,7 @@ def page(record: Record, notebook: NotebookNode) -> str:
     quiet = {"exclude_input_prompt": True, "exclude_output_prompt": True}
     exporter = HTMLExporter(template_name="basic", embed_images=True, **quiet)
     notebook, failed = copy.deepcopy(notebook), ""
-    for cell, output in _outputs(notebook):
+    for cell, output in outputs(notebook):
         if alt := output.get("metadata", {}).get("image/png", {}).get("alt"):  # nbconvert drops it
             source = f"data:image/png;base64,{output.data.pop('image/png')}"
             output.data["text/html"] = f'<img alt="{html.escape(alt)}" src="{source}">'
@@ -128,40 +148,23 @@ def page(record: Record, notebook: NotebookNode) -> str:
     return _render("page", f"{record.title} · isrlab", run=record, cells=cells, error_cell=failed)
 
 
-def finding(notebook: NotebookNode) -> str:
-    """What the cell tagged `finding` says, on one line."""
-    texts = [_text(output) for cell, output in _outputs(notebook) if "finding" in tags(cell)]
-    return " ".join(" ".join(texts).split())
-
-
 def thumbnail(notebook: NotebookNode) -> str:
-    """A figure of the notebook, made small, as a data URI; empty if it has none.
+    """The upper left of a figure, large enough to read, as a data URI; empty if there is none.
 
     That of a cell tagged `thumbnail` if there is one, else the first.
     """
-    outputs = sorted(_outputs(notebook), key=lambda pair: "thumbnail" not in tags(pair[0]))
-    for _, output in outputs:
+    for _, output in sorted(outputs(notebook), key=lambda pair: "thumbnail" not in tags(pair[0])):
         if png := output.get("data", {}).get("image/png"):
             image = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB")
-            image.thumbnail(THUMBNAIL_PIXELS)
+            scale = max(THUMBNAIL_PIXELS[0] / image.width, THUMBNAIL_SCALE)
+            size = [round(min(scale, 1) * pixels) for pixels in image.size]
+            image = image.resize((size[0], size[1]), Image.Resampling.LANCZOS)
+            width, height = map(min, size, THUMBNAIL_PIXELS)
+            image = image.crop((0, 0, width, height)).quantize(64)
             small = io.BytesIO()
             image.save(small, "PNG", optimize=True)
             return "data:image/png;base64," + base64.b64encode(small.getvalue()).decode()
     return ""
-
-
-def _outputs(notebook: NotebookNode) -> list[tuple[NotebookNode, NotebookNode]]:
-    """Every output, with its cell."""
-    return [(cell, output) for cell in notebook.cells for output in cell.get("outputs", [])]
-
-
-def _text(output: NotebookNode) -> str:
-    """The text of one output. A displayed str is a repr: its quotes are not part of the finding."""
-    if output.output_type == "stream":
-        return output.text if output.name == "stdout" else ""
-    shown = output.get("data", {})
-    plain = shown.get("text/markdown") or shown.get("text/plain", "")
-    return re.sub(r"""(?s)\A(['"])(.*)\1\Z""", r"\2", plain)
 
 
 def _render(template: str, title: str, **shown: Any) -> str:

@@ -67,13 +67,6 @@ class Notebook:
         return re.sub(r"[*`]", "", heading.group(1)).strip() if heading else self.name
 
     @property
-    def questions(self) -> tuple[int, ...]:
-        """The numbers in the line "Operators' questions: 1, 22" of the first markdown cell."""
-        prose = next((c.source for c in self.node.cells if c.cell_type == "markdown"), "")
-        line = re.search(r"^Operators' questions: *([\d, ]+)", prose, re.MULTILINE)
-        return tuple(map(int, re.findall(r"\d+", line.group(1)))) if line else ()
-
-    @property
     def needs_spark(self) -> bool:
         """A code cell is tagged `spark`, or imports `isrlab.spark`."""
         code = [c for c in self.node.cells if c.cell_type == "code"]
@@ -126,7 +119,8 @@ def find(folder: Path, names: Iterable[str] = ()) -> list[Notebook]:
 
     Raises NotebookError for a name that is none of them, and for a file that is no notebook.
     """
-    known = {path.stem: path for path in sorted(folder.glob("[0-9]*_*.ipynb"))}
+    paths = sorted(folder.glob("[0-9]*_*.ipynb"))
+    known = {path.stem: path for path in paths if not path.name.startswith("00_")}  # the index
     if not known:
         raise NotebookError(f"no notebooks (NN_name.ipynb) in {folder}")
     chosen = set()

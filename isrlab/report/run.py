@@ -170,7 +170,7 @@ def blank_record(run: notebooks.Run) -> gallery.Record:
     return gallery.Record(
         slug=run.slug, notebook=notebook.name, title=notebook.title, parameters=parameters,
         given=sorted(run.given), versions=versions(), kafka=_kafka(parameters),
-        seed=parameters.get("seed"), key=key, questions=list(notebook.questions),
+        seed=parameters.get("seed"), key=key,
     )  # fmt: skip
 
 

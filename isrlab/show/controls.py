@@ -11,11 +11,13 @@ import io
 import math
 import re
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import ExitStack
 from itertools import pairwise, product
 from typing import Any
 
 import ipywidgets as widgets
 import matplotlib.pyplot as plt
+from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -23,7 +25,7 @@ from isrlab.engine.frozen import replace
 from isrlab.engine.model import Follower, Leader
 from isrlab.show import style
 from isrlab.show.player import Slider, View, player
-from isrlab.show.replicas import plot_replicas
+from isrlab.show.replicas import common_look, plot_replicas
 from isrlab.world import words
 from isrlab.world.frames import Frame
 from isrlab.world.script import Run
@@ -43,6 +45,7 @@ def step_slider(run: Run) -> widgets.VBox:
     Of a run with more than MOST_STEPS steps, those that change the picture.
     """
     frames = _steps(run)
+    look = common_look(frames)
     slider = widgets.IntSlider(value=0, min=0, max=len(frames) - 1, description="step", **_LOOK)
     caption = widgets.HTML()
     drawn: dict[Hashable, tuple[bytes, str]] = {}
@@ -52,7 +55,7 @@ def step_slider(run: Run) -> widgets.VBox:
         caption.value = f"<code>{html.escape(words.message_line(frame))}</code>"
         state = _visible(frame)
         if state not in drawn:
-            drawn[state] = pictured(plot_replicas(frame))
+            drawn[state] = pictured(plot_replicas(frame, **look))
         return drawn[state]
 
     return redrawn((slider, caption), draw, most=len(frames))
@@ -116,13 +119,16 @@ class Redrawn(widgets.VBox):
         while math.prod(counts) > self.most:
             counts[max(range(len(counts)), key=lambda n: (counts[n], n))] -= 1
         axes = [_thinned(*each) for each in zip(axes, counts, before, strict=True)]
-        for control in self.inputs:
-            control.unobserve(self.redraw, names="value")
-        views = [self._view(choice) for choice in product(*axes)]
-        for control, value in zip(self.inputs, before, strict=True):
-            control.value = value
-            control.observe(self.redraw, names="value")
-        self.redraw()
+        with ExitStack() as still:
+            for control in [*self.inputs, *self.texts]:
+                still.enter_context(control.hold_sync())
+            for control in self.inputs:
+                control.unobserve(self.redraw, names="value")
+            views = [self._view(choice) for choice in product(*axes)]
+            for control, value in zip(self.inputs, before, strict=True):
+                control.value = value
+                control.observe(self.redraw, names="value")
+            self.redraw()
         sliders = [
             Slider(control.description, [*axis], [*axis.values()].index(value))
             for control, axis, value in zip(self.inputs, axes, before, strict=True)
@@ -137,9 +143,12 @@ class Redrawn(widgets.VBox):
         texts = (html.unescape(re.sub(r"<[^>]*>", "", text.value)) for text in self.texts)
         return View(image, alt, "\n".join([", ".join(values), *texts]))
 
-    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        shown = {"text/plain": "A player", "text/html": self.player()}
-        return super()._repr_mimebundle_(**options) | shown
+    def _ipython_display_(self) -> None:
+        """The widget at once; a while later the player beside it, for who has no kernel."""
+        widget = self._repr_mimebundle_()
+        shown = display(widget, raw=True, display_id=True)
+        player = {"text/plain": "A player", "text/html": self.player()}
+        shown.update(widget | player, raw=True)
 
 
 def _options(control: widgets.Widget) -> dict[str, Any]:
@@ -199,7 +208,7 @@ def _visible(frame: Frame) -> Hashable:
         broker = frame.brokers.get(number)
         role = broker.role if broker else None
         log = replace(disk, flushed_end_offset=0, checkpointed_high_watermark=0) if broker else disk
-        knows = role.leader if isinstance(role, Follower) else None
+        knows: Hashable = role.leader if isinstance(role, Follower) else None
         if isinstance(role, Leader):
             knows = role.isr, *(remote.log_end_offset for remote in role.remotes)
         roles.append((log, type(role), broker and broker.leader_epoch, knows))

@@ -25,8 +25,7 @@ _THOUSANDS = FuncFormatter(style.thousands)
 class Curve:
     """Points of one line; `low` and `high` are its band, `look` its colour and marker.
 
-    `style` is matplotlib's for the line ("" for points only); `is_step`: it holds until the next;
-    `texts` are words beside its points.
+    `style` is matplotlib's for the line ("" for points only); `is_step`: it holds until the next.
     """
 
     x: Numbers
@@ -37,7 +36,6 @@ class Curve:
     style: str = "-"
     is_step: bool = False
     width: float | None = None
-    texts: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +77,6 @@ def plot_curves(
             drawstyle="steps-post" if curve.is_step else "default", label=style.plain(name),
             **points,
         )  # fmt: skip
-        for x, y, text in zip(curve.x, curve.y, curve.texts, strict=False):
-            style.note(ax, x, y, text, va="bottom")
     for axis, scale in (("x", scales[0]), ("y", scales[1])):
         _scale(ax, axis, scale)
     for place, (x, text) in enumerate((marks or {}).items()):

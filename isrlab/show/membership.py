@@ -49,14 +49,12 @@ def finding(runs: Mapping[str, Run]) -> str:
     counts = {name: changes(run) for name, run in runs.items()}
     outs = {name: round(time_out_s(run), 1) for name, run in runs.items()}
     if len(set(counts.values())) > 1:
-        parts = [f"{counted(n, 'ISR change')} in {_having(counts, n)}" for n in _ends(counts)]
+        ends = max(counts.values()), min(counts.values())
+        parts = [f"{counted(n, 'ISR change')} in {_having(counts, n)}" for n in ends]
     else:
-        parts = [f"{_having(outs, s)}: out of the ISR for {s:.1f} s" for s in _ends(outs)]
+        longest, shortest = max(outs.values()), min(outs.values())
+        parts = [f"{_having(outs, s)}: out of the ISR for {s:.1f} s" for s in (longest, shortest)]
     return ", ".join(dict.fromkeys(parts))
-
-
-def _ends(numbers: Mapping[str, float]) -> tuple[float, float]:
-    return max(numbers.values()), min(numbers.values())
 
 
 def _having(numbers: Mapping[str, float], number: float) -> str:

@@ -322,7 +322,8 @@ def visible(frame: Frame) -> list[object]:
 
 def plot_ends(runs: Mapping[str, Run]) -> Figure:
     """The replicas at the end of some runs, one below the other, each with what it shows."""
-    figure, grid = style.panels(len(runs), 1, (9, 2.4 * len(runs)))
+    height = sum(1.0 + 0.7 * len(run.cluster.replicas) for run in runs.values())
+    figure, grid = style.panels(len(runs), 1, (9, height))
     for ax, (name, run) in zip(grid.flat, runs.items(), strict=True):
         plot_replicas(run.frames[-1], ax=ax, title=f"{name}: {story_finding(run)}")
     return figure

@@ -25,7 +25,6 @@ from isrlab.engine.versions import PRESETS, KafkaVersion
 plt.style.use(Path(__file__).with_name("isrlab.mplstyle"))
 
 WIDTH = 9.2  # inches: as wide as a page shows a picture without making its text smaller
-MOST_PIXELS = 1_700  # the widest picture that a page shows without scrolling
 _CHARACTERS_PER_INCH = 12.5  # of a title
 
 # Each family has its own colours, and a colour-blind reader tells its members apart: brokers have
@@ -130,7 +129,8 @@ class Picture(Figure):
 
 def alt_text(figure: Figure) -> str:
     """The titles of a figure, the finding first: what a reader who does not see it is told."""
-    titles = [figure.get_suptitle(), *(ax.get_title(loc="left") for ax in figure.axes)]
+    titles = [figure.get_suptitle()]
+    titles += [ax.get_title(loc="left") or ax.get_title() for ax in figure.axes]
     parts = [" ".join(title.split()).rstrip(".") for title in titles if title]
     return ". ".join(parts).replace(r"\$", "$").replace("\\\\", "\\") + "."
 
@@ -141,7 +141,13 @@ def finish(ax: Axes, title: str, *, spines: Sequence[str] = ("left", "bottom")) 
         spine.set_visible(name in spines)
     ax.tick_params(left="left" in spines, bottom="bottom" in spines)
     is_alone = len(ax.figure.axes) == 1
-    ax.set_title(_wrapped(title, ax, 0.95 if is_alone else 1.2 * ax.get_position().width))
+    names = [line for tick in ax.get_yticklabels() for line in tick.get_text().split("\n")]
+    left = 0.066 * max(map(len, names), default=0) * ax.figure.dpi / ax.figure.bbox.width
+    share = 0.95 if is_alone else min(0.95, 1.35 * ax.get_position().width)
+    text = _wrapped(title, ax, share - left)  # it begins where the axes do
+    if is_alone and isinstance(ax.figure, Figure):
+        ax.figure.set_figheight(ax.figure.get_figheight() + 0.17 * max(0, text.count("\n") - 1))
+    ax.set_title(text)
     return ax
 
 

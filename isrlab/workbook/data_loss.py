@@ -1,4 +1,4 @@
-"""Notebook 08: the schedules of a lost record under other settings, and what a broker keeps of epochs.
+"""Notebook 08: schedules of a lost record under other settings, and what brokers keep of epochs.
 
 The schedules are files of data/scenarios; here their acks and min.insync.replicas are exchanged,
 and the leader epochs of their replicas put into words.

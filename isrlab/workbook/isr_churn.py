@@ -6,6 +6,8 @@ time. The sliders simulate one partition closely and a small fleet in three vers
 
 from __future__ import annotations
 
+from typing import Any
+
 import ipywidgets as widgets
 import numpy as np
 import pandas as pd
@@ -134,7 +136,9 @@ def plot_evictions(evictions: pd.DataFrame) -> Figure:
     runs = {str(run): rows for run, rows in evictions.groupby("run", sort=False)}
     count = max(1, len(runs))
     figure, grid = panels(1, count, (3.6 * count, 3.6), sharex=True, sharey=True)
-    scales = Scale("s since it had everything"), Scale("its lag (records)", "log")
+    last_s = 1.05 * evictions["since_caught_up_ms"].max() / 1000
+    most = 2 * evictions["lag_records"].max()
+    scales = Scale("s since it had everything", high=last_s), Scale("", "log", low=0.5, high=most)
     for ax, (run, rows) in zip(grid[0], runs.items(), strict=False):
         false = int(rows["is_false_alarm"].sum())
         since_s, lag = rows["since_caught_up_ms"] / 1000, rows["lag_records"].clip(lower=1)
@@ -146,6 +150,7 @@ def plot_evictions(evictions: pd.DataFrame) -> Figure:
             limits=dict.fromkeys(rows["lag_messages"].dropna().unique().tolist(), ""),
             ax=ax,
         )
+    grid[0, 0].set_ylabel("its lag (records)")
     return headline(figure, _evictions_title(evictions))
 
 
@@ -153,7 +158,7 @@ def _evictions_title(evictions: pd.DataFrame) -> str:
     if evictions.empty:
         return "Nobody is evicted"
     alarms = evictions.groupby("run", sort=False)["is_false_alarm"].agg(["sum", "size"])
-    worst = alarms["sum"].idxmax()
+    worst: Any = alarms["sum"].idxmax()
     false, total = alarms.loc[worst]
     return f"{worst}: {false:,} of {total:,} evictions hit a follower that had kept up until then"
 
@@ -181,10 +186,11 @@ def plot_sweep(by_height: pd.DataFrame) -> Axes:
 
 def finding(compared: pd.DataFrame) -> str:
     """The fleets compared, in one sentence; each with its lag limit, which differs, too."""
+    rows: Any = compared.itertuples()
     parts = [
         f"{row.run} (limit {duration(row.lag_time_ms)}): {row.shrinks:,.0f} ISR shrinks, "
         f"{row.false_alarms:,.0f} false alarms"
-        for row in compared.itertuples()
+        for row in rows
     ]
     first = compared.iloc[0]
     return (

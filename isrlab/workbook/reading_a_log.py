@@ -98,17 +98,17 @@ def lookup_slider(segment: LogSegment) -> widgets.VBox:
 
 
 def plot_search(segment: LogSegment, target: int) -> Axes:
-    """The looks at the index of a binary search; grey is where the entry can be after each."""
+    """The probes of a binary search in the index; grey is where the entry can be after each."""
     rows, events, notes = dict[str, list[Span]](), dict[str, list[Event]](), dict[str, str]()
     for nth, probe in enumerate(segment.search(target), start=1):
-        offset, name = segment.index[probe.slot].offset, f"look {nth}"
+        offset, name = segment.index[probe.slot].offset, f"probe {nth}"
         rows[name] = [Span(probe.low, probe.high + 1, style.PALE)]
         events[name] = [Event(probe.slot + 0.5, "o", style.INK, str(offset))]
         notes[name] = "above it" if offset > target else "not above it"
     entry = segment.lookup(target)
     found = f"entry {entry.offset}" if entry in segment.index else "none is that small"
-    title = f"Offset {target}: {len(rows)} looks at an index of {len(segment.index)}, {found}"
-    legend = {style.PALE: "the entry is one of these, after the look"}
+    title = f"Offset {target}: {len(rows)} probes of an index of {len(segment.index)}, {found}"
+    legend = {style.PALE: "where the entry can be, after the probe"}
     ax = plot_bands(rows, title, events=events, notes=notes, legend=legend)
     slots = range(len(segment.index))
     ax.set_xticks([slot + 0.5 for slot in slots], [str(slot) for slot in slots])
@@ -117,7 +117,7 @@ def plot_search(segment: LogSegment, target: int) -> Axes:
 
 
 def search_costs(releases: Sequence[str], entries: int, targets: Sequence[int]) -> pd.DataFrame:
-    """What a binary search in a large index costs: slots looked at, and the pages they are on.
+    """What a binary search in a large index costs: slots probed, and the pages they are on.
 
     There is an entry for each offset from 0 on.
     """
@@ -129,7 +129,7 @@ def search_costs(releases: Sequence[str], entries: int, targets: Sequence[int]) 
             slots = [probe.slot for probe in segment.search(target)]
             pages = {slot * INDEX_ENTRY_BYTES // PAGE_BYTES for slot in slots}
             rows.append((release, target, len(slots), len(pages)))
-    return pd.DataFrame(rows, columns=["release", "entry", "slots looked at", "pages touched"])
+    return pd.DataFrame(rows, columns=["release", "entry", "slots probed", "pages touched"])
 
 
 def scan_lengths(segment: LogSegment) -> list[int]:

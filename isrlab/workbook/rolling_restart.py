@@ -252,8 +252,8 @@ def headroom(
     """What one broker after another costs, and what a second failure at the same time costs more.
 
     `designs`: replication factor and min.insync.replicas. A second failure is the next broker,
-    which goes down when the first is back for a moment only (at 0.6 of the safe wait). Times are
-    partition-minutes; `formula` is the expected time at full size less one.
+    which goes down before the first is back (at 0.6 of the safe wait). Times are partition-minutes;
+    `formula` is the expected time with one replica missing.
     """
     rows = []
     for copies, least in designs:
@@ -263,11 +263,11 @@ def headroom(
         away = config.partitions * (copies - 1)  # of each partition, every follower once
         rows.append({
             "replicas": copies, "min.insync.replicas": least, "headroom": copies - least - 1,
-            "one down: at min ISR": _minutes(events, calm, {least}),
+            "one missing": _minutes(events, calm, {copies - 1}),
             "formula": away * recovery.safe_restart_every_s(share, down_s) / 60,
             "refused": len(_errors(events)),
-            "two down: under min ISR": _minutes(more, early, set(range(least))),
-            "one copy": _minutes(more, early, {1}), "refused then": len(_errors(more)),
+            "two: under min ISR": _minutes(more, early, set(range(least))),
+            "two: single copy": _minutes(more, early, {1}), "two: refused": len(_errors(more)),
         })  # fmt: skip
     return pd.DataFrame(rows).round(1)
 

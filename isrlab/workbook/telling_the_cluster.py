@@ -213,7 +213,7 @@ def nodes(run: Run) -> str:
 
 def _state_node(frame: Frame) -> str:
     state = frame.controller.state
-    content = {"controller_epoch": 1, "leader": state.leader, "version": 1}
+    content: dict[str, Any] = {"controller_epoch": 1, "leader": state.leader, "version": 1}
     content |= {"leader_epoch": state.leader_epoch, "isr": list(state.isr)}
     return f"{_when(frame)}  {STATE}  {_json(content)}  zkVersion {state.partition_epoch}"
 

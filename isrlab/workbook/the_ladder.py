@@ -2,15 +2,17 @@
 
 A cell is one run of one schedule under the rules of one version. To what became of the records
 (diverged, lost, offline, safe) two words are added for what became of the service: *stalled*, when
-the high watermark could move by its own rule but nobody looks, and *flapping*, when a replica joins
-and leaves the ISR again and again. A click on a cell (here: two lists to choose from) plays it.
+the high watermark could move by its own rule but nobody checks, and *flapping*, when a replica
+joins and leaves the ISR again and again.
+
+A bug is fixed where its own word no longer appears. Its schedule can end badly all the same: where
+logs no longer diverge, what an unclean election threw away is still lost.
 """
 
 from __future__ import annotations
 
-import html
 from collections import Counter
-from itertools import pairwise
+from collections.abc import Mapping
 from math import inf
 from typing import NamedTuple
 
@@ -19,49 +21,56 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from isrlab.engine.high_watermark import settle
-from isrlab.engine.log import Log
 from isrlab.engine.versions import GENERATIONS, PRESETS, KafkaVersion
 from isrlab.events import exact
-from isrlab.show import bands, controls, curves, offsets, replicas, style
+from isrlab.show import bands, controls, offsets, replicas, style
 from isrlab.world import scenario
 from isrlab.world.script import Run
 
-MOST_RECORDS = 100  # of a log that is drawn record by record
 FLAPS = 2  # as often as this a replica joins and leaves again
 
 
 class Rung(NamedTuple):
-    """A schedule, the issue it stands for, and the word that the issue's repair ends."""
+    """A schedule, the issue it stands for, the word that its repair ends, and what was wrong."""
 
     issue: str
     scenario: str
     word: str
+    flaw: str
 
     @property
     def label(self) -> str:
-        return f"{self.scenario.replace('_', ' ')} ({self.issue})"
+        return self.scenario.replace("_", " ")
 
 
 # In the order in which Kafka climbed them
+# fmt: off
 RUNGS = (
-    Rung("KAFKA-1546", "message_burst", "flapping"),
-    Rung("KAFKA-4485", "steady_with_pauses", "flapping"),
-    Rung("KIP-101", "loss_three_replicas", "lost"),
-    Rung("KIP-101", "divergence_power_loss", "diverged"),
-    Rung("KAFKA-3919", "real_offsets", "diverged"),
-    Rung("KIP-279", "fast_leader_change", "diverged"),
-    Rung("KAFKA-7128", "joined_too_early", "lost"),
-    Rung("KAFKA-7152", "idle_pauses", "flapping"),
-    Rung("KAFKA-13091", "stalled", "stalled"),
-    Rung("KAFKA-19996", "flapping", "flapping"),
-    Rung("KIP-966", "last_replica_standing", "lost"),
+    Rung("KAFKA-1546", "message_burst", "flapping",
+         "counted records where time was needed"),
+    Rung("KAFKA-4485", "steady_with_pauses", "flapping",
+         "compared one instant where two fetches were needed"),
+    Rung("KIP-101", "loss_three_replicas", "lost",
+         "a follower trusted its own high watermark, not its leader's history"),
+    Rung("KIP-101", "divergence_power_loss", "diverged",
+         "compared offsets, not who wrote them"),
+    Rung("KAFKA-3919", "real_offsets", "diverged",
+         "the same, in a power cut that happened"),
+    Rung("KIP-279", "fast_leader_change", "diverged",
+         "asked about one epoch where several differed"),
+    Rung("KAFKA-7128", "joined_too_early", "lost",
+         "let a replica in at the old high watermark of a new leader"),
+    Rung("KAFKA-7152", "idle_pauses", "flapping",
+         "judged by its clock a follower that was missing nothing"),
+    Rung("KAFKA-13091", "stalled", "stalled",
+         "did not re-check the high watermark when a shrink was stored"),
+    Rung("KAFKA-19996", "flapping", "flapping",
+         "lets a replica in at a high watermark that is being held"),
+    Rung("KIP-966", "last_replica_standing", "lost",
+         "trusted the last member of the ISR, whatever its disk had lost"),
 )
+# fmt: on
 BY_SCENARIO = {rung.scenario: rung for rung in RUNGS}
-EXTENTS = {  # parts of a log
-    "as the leader": style.GREEN,
-    "other records than the leader": style.LOST,
-    "as the leader again": style.SKY,
-}
 Matrix = dict[str, dict[str, str]]
 
 
@@ -76,7 +85,7 @@ def word(run: Run) -> str:
 
 
 def is_stalled(run: Run) -> bool:
-    """The leader's high watermark would move now, if only the leader looked (KAFKA-13091)."""
+    """The leader's high watermark would move now, if only the leader checked (KAFKA-13091)."""
     if (leader := run.cluster.leader) is None:
         return False
     return settle(leader, run.cluster.now_ms)[0].log.high_watermark > leader.log.high_watermark
@@ -98,22 +107,6 @@ def play(name: str, version: str | KafkaVersion) -> Run:
     if name not in BY_SCENARIO:
         raise ValueError(f"no schedule {name!r} in the ladder; known: {', '.join(BY_SCENARIO)}")
     return scenario.play(scenario.read(name), version=version)
-
-
-def sentence(run: Run) -> str:
-    """What happened in a cell."""
-    what, outcome = word(run), run.outcome
-    lost = style.counted(len(outcome.lost), "committed record")
-    follower, offset = (*outcome.diverged, (0, 0))[0]
-    end = {
-        "diverged": f"replica {follower} differs from its leader from offset {offset:,} on",
-        "lost": f"{lost} not in the log of the leader",
-        "offline": "no replica may lead",
-        "stalled": "records that could be committed wait until somebody writes again",
-        "flapping": f"a follower is taken in and dropped {sum(flapping(run).values())} times",
-        "safe": "nothing happens to what was committed, and the ISR is calm",
-    }
-    return f"{what.capitalize()} in {run.cluster.version.name}: {end[what]}"
 
 
 # The whole
@@ -148,60 +141,59 @@ def repairs(matrix: Matrix) -> dict[str, str]:
 
 
 def finding(matrix: Matrix) -> str:
-    """How many issues the last column has behind it, and what happens there all the same."""
+    """How many bugs the last column has behind it, and what its schedules lose all the same."""
     done = [label for label, first in repaired(matrix).items() if first]
     last = list(next(iter(matrix.values())))[-1]
     losing = [label for label in done if matrix[label][last] in ("lost", "diverged")]
-    rest = f"; {len(losing)} of these schedules lose records there all the same" if losing else ""
-    return f"{len(done)} of {len(matrix)} issues are repaired in Kafka {last}{rest}"
+    text = f"{len(done)} of {len(matrix)} bugs are fixed in Kafka {last}"
+    if losing:
+        text += f"; of the schedules, {len(losing)} lose records there all the same, "
+        text += "by unclean elections"
+    return text
 
 
-def cell_chooser(matrix: Matrix, name: str = "stalled", version: str = "2.7") -> widgets.VBox:
-    """Two lists: a schedule and a version. Below, the run of that cell, text and picture."""
-    rows = [(rung.label, rung.scenario) for rung in RUNGS]
-    schedules = controls.pick("schedule", rows, name)
-    versions = controls.pick("version", list(next(iter(matrix.values()))), version)
-    text = widgets.HTML()
-
-    def draw() -> Figure | Axes:
-        run = play(schedules.value, versions.value)
-        text.value = f"<pre>{html.escape(sentence(run))}\n\n{html.escape(run.printed)}</pre>"
-        return plot_cell(schedules.value, run)
-
-    return controls.redrawn([schedules, versions, text], draw)
+# Before and after
 
 
-def plot_cell(name: str, run: Run) -> Figure | Axes:
-    """One cell: who was in sync when, if that is its point; else the logs, long ones as bars."""
-    if BY_SCENARIO[name].word == "flapping":
-        return plot_members(run, sentence(run))
-    if max(len(log.records) for log in run.cluster.disks.values()) > MOST_RECORDS:
-        return plot_extents(run, sentence(run))
-    return style.headline(replicas.plot_story(run), sentence(run))
+def boundary(matrix: Matrix, name: str) -> tuple[str, str]:
+    """The last version with a schedule's bug and the next; of an open bug, the last without it
+    and the first with it."""
+    rung = BY_SCENARIO[name]
+    row = matrix[rung.label]
+    versions, bad = list(row), [v for v, cell in row.items() if cell == rung.word]
+    last = versions.index(bad[-1])
+    if last + 1 < len(versions):
+        return versions[last], versions[last + 1]
+    return versions[versions.index(bad[0]) - 1], bad[0]
 
 
-def plot_members(run: Run, title: str | None = None) -> Axes:
-    """When each replica was in the stored ISR."""
-    spans = offsets.isr_of(run)
-    count = f"{run.cluster.version.name}: {style.counted(len(spans) - 1, 'change')} of the ISR"
-    rows = bands.isr_rows(spans, sorted(run.cluster.replicas))
-    return bands.plot_bands(rows, title or f"{count} in {spans[-1].end_ms / 1000:g} s")
+def before_and_after(matrix: Matrix, name: str) -> Figure | Axes:
+    """A schedule on both sides of its boundary, below what was wrong."""
+    rung, runs = BY_SCENARIO[name], {v: play(name, v) for v in boundary(matrix, name)}
+    if rung.word == "flapping":
+        return plot_members(runs, f"{rung.issue}: {rung.flaw}")
+    return style.headline(replicas.plot_ends(runs), f"{rung.issue}: {rung.flaw}")
 
 
-def plot_extents(run: Run, title: str | None = None) -> Axes:
-    """Each replica's log as a bar: where it holds the leader's records, and where others."""
-    disks = dict(sorted(run.cluster.disks.items()))
-    leader = disks.get(run.cluster.controller.leader, Log())
-    lengths, notes = [], []
-    for log in disks.values():
-        start, end = log.log_start_offset, log.log_end_offset
-        pairs = ((at, log.record_at(at), leader.record_at(at)) for at in range(start, end))
-        other = [at for at, own, leads in pairs if leads not in (None, own)] or [end]
-        places = start, other[0], min(other[-1] + 1, end), end
-        lengths.append([last - first for first, last in pairwise(places)])
-        notes.append(f"other records from {other[0]:,}" if other[0] < end else f"ends at {end:,}")
-    parts = zip(EXTENTS, zip(*lengths, strict=True), strict=True)
-    filled = {name: numbers for name, numbers in parts if any(numbers)}
-    label = f"offset, counted from {min(log.log_start_offset for log in disks.values()):,}"
-    rows, title = [f"broker {number}" for number in disks], title or replicas.story_finding(run)
-    return curves.plot_bars(rows, filled, title, label, notes=notes, colours=EXTENTS)
+def schedule_chooser(matrix: Matrix, name: str) -> widgets.VBox:
+    """A list of schedules; below, the chosen one before and after the repair of its bug.
+
+    The thousands of records of KAFKA-3919 are drawn in notebook 09.
+    """
+    shown = [rung for rung in RUNGS if rung.issue != "KAFKA-3919"]
+    names = [(f"{rung.label} ({rung.issue})", rung.scenario) for rung in shown]
+    chosen = controls.pick("schedule", names, name)
+    return controls.redrawn([chosen], lambda: before_and_after(matrix, chosen.value))
+
+
+def plot_members(runs: Mapping[str, Run], title: str) -> Axes:
+    """For each version, when each follower was in the stored ISR, and how often that changed."""
+    rows, notes = {}, {}
+    for name, run in runs.items():
+        spans = offsets.isr_of(run)
+        followers = sorted(set(run.cluster.replicas) - {run.cluster.controller.leader})
+        for follower, row in bands.isr_rows(spans, followers).items():
+            rows[f"{name}, {follower}"] = row
+            notes[f"{name}, {follower}"] = style.counted(len(spans) - 1, "ISR change")
+    legend = {f"broker {n}": "in the ISR" for n in followers} | {"out": "out"}
+    return bands.plot_bands(rows, title, notes=notes, legend=legend)

@@ -68,7 +68,7 @@ def changes_finding(compared: pd.DataFrame) -> str:
     parts = []
     for word, sign in (("Worse", 1), ("Better", -1)):
         rows = _rows(moved[sign * moved["change"] > 0])
-        changes = [f"{name} {_value(name, a)} to {_value(name, b)}" for name, a, b, _ in rows]
+        changes = [f"{name} from {_value(name, a)} to {_value(name, b)}" for name, a, b, _ in rows]
         parts += [f"{word}: {', '.join(changes)}."] if changes else []
     rest = len(known) - len(moved)
     return " ".join([*parts, *([f"{counted(rest, 'metric')} the same."] if rest else [])])

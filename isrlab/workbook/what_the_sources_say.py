@@ -72,7 +72,8 @@ def claim_html(claim: Claim) -> str:
     is_short = len(claim.statements) == 1 and len(word) <= LONGEST_VERDICT
     look = f"background:{COLOURS[claim.kind]};color:{INK};padding:1px 6px;white-space:nowrap"
     pill = f'<span style="{look}">{escape(word if is_short else claim.kind.value)}</span>'
-    shown = "".join(f' · shown in <a href="{file}">{title}</a>' for file, title in seen(claim))
+    links = [f'<a href="{file}">{title}</a>' for file, title in notebooks_about(claim)]
+    shown = "".join(f" · shown in {link}" for link in links)
     printed = "\n\n".join(f"{s.says}: {s.printed}" for s in claim.statements)
     parts = f"<p>{escape(claim.run)} {escape(claim.evidence)}</p>{_pre(printed)}"
     if "" in claim.scripts:
@@ -93,7 +94,7 @@ def cited(source: str) -> str:
     return re.sub("|".join(links), lambda match: links[match[0]], escape(source))
 
 
-def seen(claim: Claim) -> list[tuple[str, str]]:
+def notebooks_about(claim: Claim) -> list[tuple[str, str]]:
     """File name and title of the notebooks that show what a claim is about."""
     paths = [p for name in claim.shown for p in (ROOT / "notebooks").glob(f"[0-9]*_{name}.ipynb")]
     heads = ["".join(json.loads(p.read_text("utf-8"))["cells"][0]["source"]) for p in paths]

@@ -129,11 +129,12 @@ def _worst(why: pd.Series) -> str:
 
 def plot_time_out(happened: pd.DataFrame, most: int = 30) -> Axes:
     """For each of `incidents`, the longest time that a replica was out; the slowest on top."""
-    data = happened.nlargest(most, "out_ms")
+    data = happened.sort_values("out_ms", ascending=False).head(most)
+    slowest: Any = data.itertuples()
     rows = [
         f"broker {each.broker}, left {pd.to_datetime(each.left_ms, unit='ms'):%m-%d %H:%M:%S}: "
         f"{counted(each.replicas, 'replica')}, {WHY[each.why]}"
-        for each in data.itertuples()
+        for each in slowest
     ]
     title = "No replica is seen to leave an ISR and come back"
     if rows:
@@ -174,6 +175,7 @@ def conditions(
     least = np.minimum(min_insync_replicas, full)
     gone = _gone(processes)
     offline: Times = []
+    row: Any
     for row in known.itertuples():
         left = [(row.from_ms, row.to_ms)]
         for replica in row.isr:
@@ -243,10 +245,11 @@ def when(faults: Sequence[Outage], held: dict[str, Times]) -> Times:
 def alerts_table(fired: pd.DataFrame) -> HTML:
     """A row for each alert, a column for each `for:`: how often it fired, what it missed."""
     cells = {}
+    row: Any
     for row in fired.itertuples():
         text = f"fires {_times(row.fired)}; misses {row.missed}"
         text += f"; {row.after_s:.0f} s after the start" if row.noticed else ""
-        text += f"; still fires at {row.still_on}" if row.still_on else ""
+        text += f"; already firing at {row.still_on}" if row.still_on else ""
         wait = duration(1000 * row.for_s) if row.for_s else "0"
         cells[row.alert, f"for: {wait}"] = text if row.fired else "never fires"
     return table(pd.Series(cells).unstack(sort=False).rename_axis("alert").reset_index())
@@ -256,7 +259,8 @@ def _gone(processes: pd.DataFrame) -> defaultdict[int, Times]:
     """From when to when each broker was gone, as far as crashes and restarts say."""
     gone: defaultdict[int, Times] = defaultdict(list)
     rows = processes[processes["replica"].notna()].sort_values("ts_ms", kind="stable")
-    for replica, each in rows.groupby("replica"):
+    for replica in rows["replica"].unique().tolist():
+        each = rows[rows["replica"] == replica]
         points = [*zip(each["ts_ms"], each["kind"], strict=True), (2**62, "end")]
         spans = ((a, b) for (a, kind), (b, _) in pairwise(points) if kind == "crash" and a < b)
         gone[int(replica)] = _union(spans)
@@ -358,9 +362,9 @@ def _plot_spans(
     start_ms = min((rows["from_ms"].min() for rows in data.values()), default=0)
     rows: dict[str, list[Span]] = {}
     for fault in faults:
-        from_s, to_s = ((ms - start_ms) / 1000 for ms in (fault.start_ms, fault.end_ms))
+        begin_s, end_s = ((ms - start_ms) / 1000 for ms in (fault.start_ms, fault.end_ms))
         name = f"broker {fault.broker} {DONE[fault.signal]}"
-        rows.setdefault(name, []).append(Span(from_s, to_s, "away"))
+        rows.setdefault(name, []).append(Span(begin_s, end_s, "away"))
     for name, intervals in data.items():
         from_s, to_s = ((intervals[end] - start_ms) / 1000 for end in ("from_ms", "to_ms"))
         known = np.where(intervals["is_certain"], states[name], "not known").tolist()

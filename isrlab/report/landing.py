@@ -1,0 +1,94 @@
+"""Where a reader begins: what operators ask, and the first page, which is a notebook as well.
+
+Theory of operation. `notebooks/00_start_here.ipynb` is prose, and a cell that shows the questions.
+A report's index shows the same prose and the same questions, with the findings of its own runs. A
+link to a notebook, `[...](08_data_loss.ipynb#The-rule)`, leads in a page to the notebook's page, as
+soon as there is one; until then it is plain text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import nbformat
+import yaml
+from IPython.display import HTML
+
+from isrlab.report.notebooks import find, tags
+
+TEMPLATES = jinja2.FileSystemLoader(Path(__file__).with_name("templates"))
+PAGES = jinja2.Environment(loader=TEMPLATES, autoescape=True)
+DATA = Path(__file__).resolve().parents[2] / "data" / "questions.yaml"
+NOTEBOOKS = DATA.parents[1] / "notebooks"
+START = "00_start_here"
+LINK = re.compile(r'<a (?:href="[^"]*" )?(?:href|data-to)="(\d\d_\w+)\.ipynb(#[^"]*)?">')
+
+
+@dataclass(frozen=True)
+class Question:
+    """What operators ask, and the section of the notebook that answers."""
+
+    text: str
+    section: str
+
+    @property
+    def anchor(self) -> str:
+        return "#" + self.section.replace(" ", "-")
+
+
+def questions() -> dict[str, list[Question]]:
+    """The questions that each notebook answers; under "" those that none does."""
+    loaded = yaml.safe_load(DATA.read_text(encoding="utf-8"))
+    return {
+        notebook: [Question(text, section) for section, texts in sections.items() for text in texts]
+        for notebook, sections in loaded.items()
+    }
+
+
+def show_questions() -> HTML:
+    """For 00_start_here: the questions, and what the notebooks found when they were stored."""
+    stored = {n.name: nbformat.read(n.path, as_version=4) for n in find(NOTEBOOKS)}
+    titles = {n.name: n.title for n in find(NOTEBOOKS)}
+    return HTML(questions_html({name: (titles[name], finding(stored[name])) for name in stored}))
+
+
+def questions_html(answers: Mapping[str, tuple[str, str]]) -> str:
+    """The questions as HTML; `answers` are title and finding of notebooks."""
+    template = PAGES.get_template("questions.html.j2")
+    return template.render(questions=questions(), answers=answers)
+
+
+def linked(page: str, files: Mapping[str, str]) -> str:
+    """The links to notebooks lead to the files of those that have one."""
+
+    def link(match: re.Match[str]) -> str:
+        notebook, anchor = match[1], match[2] or ""
+        href = f'href="{files[notebook]}{anchor}" ' if notebook in files else ""
+        return f'<a {href}data-to="{notebook}.ipynb{anchor}">'
+
+    return LINK.sub(link, page)
+
+
+def finding(notebook: nbformat.NotebookNode) -> str:
+    """What the cell tagged `finding` says, on one line."""
+    texts = [_text(output) for cell, output in outputs(notebook) if "finding" in tags(cell)]
+    return " ".join(" ".join(texts).split())
+
+
+def outputs(notebook: nbformat.NotebookNode) -> Iterator[tuple[Any, Any]]:
+    """Every output, with its cell."""
+    return ((cell, output) for cell in notebook.cells for output in cell.get("outputs", []))
+
+
+def _text(output: nbformat.NotebookNode) -> str:
+    """The text of one output. A displayed str is a repr: its quotes are not part of the finding."""
+    if output.output_type == "stream":
+        return output.text if output.name == "stdout" else ""
+    shown = output.get("data", {})
+    plain = shown.get("text/markdown") or shown.get("text/plain", "")
+    return re.sub(r"""(?s)\A(['"])(.*)\1\Z""", r"\2", plain)

@@ -31,7 +31,7 @@ def plot_matrix(
     words = [word for column in columns for word in column.split()]
     most = max(len(line) for text in [*words, *texts] for line in text.split("\n"))
     field = min(size[0], max(0.06 * most + 0.03, (style.WIDTH - 2) / len(columns)))
-    heads = [textwrap.fill(c, int(field / 0.066)) if "\n" in c else c for c in columns]
+    heads = [textwrap.fill(c, int(field / 0.066)) if len(c.split()) > 1 else c for c in columns]
     room = int((style.WIDTH - 0.2 - field * len(columns)) / 0.066)  # characters of a row's name
     names = [textwrap.fill(row, max(room, 16)) for row in rows]
     high = max(size[1], 0.08 + 0.14 * max(name.count("\n") + 1 for name in names))

@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import dropwhile, groupby, pairwise
-from textwrap import fill
 
 from matplotlib.axes import Axes
 
@@ -109,8 +108,7 @@ def plot_table(cells: dict[str, dict[str, str]]) -> Axes:
     best = min(cells, key=lambda name: (lost[name], stops[name]))
     title = f"{best} loses least: {style.counted(lost[best], 'record')} in {len(cells[best])} "
     title += f"failures; writes stop in {stops[best]} more"
-    wrapped = {name: {fill(f, 15): w for f, w in row.items()} for name, row in cells.items()}
-    return plot_matrix(wrapped, title, colours=COLOURS, size=(1.45, 0.4))
+    return plot_matrix(cells, title, colours=COLOURS, size=(1.45, 0.4))
 
 
 def plot_candidates(run: Run, record: str) -> Axes:
@@ -125,8 +123,8 @@ def plot_candidates(run: Run, record: str) -> Axes:
     for (*_, before), (first, *rest) in pairwise(groups):
         name, (last, _) = _event(before, first), moments[-1]
         after = [first, *rest][-1]
-        if last[0].isdecimal() and "\n" not in last and first.now_ms - before.now_ms <= 100:
-            moments[-1] = f"{last}:\n{name}", after  # what it led to at once
+        if last.startswith("broker") and ":" not in last and first.now_ms - before.now_ms <= 100:
+            moments[-1] = f"{last}: {name}", after  # what it led to at once
         else:
             moments.append((name, after))
     columns = {f"{n}. {name}": frame for n, (name, frame) in enumerate(moments, start=1)}
@@ -146,7 +144,7 @@ def _event(before: Frame, after: Frame) -> str:
     """What happened between two states, in two or three words."""
     for number in sorted(set(before.brokers) ^ set(after.brokers)):
         how = re.search(r"\w+_\w+|halt", str(after.message))
-        return f"{number} {STOPPING.get(how[0] if how else '', 'starts')}"
+        return f"broker {number} {STOPPING.get(how[0] if how else '', 'starts')}"
     old, new = before.controller.state, after.controller.state
     if old.leader != new.leader:
         return f"leader: {new.leader}" if new.leader > 0 else "nobody leads"

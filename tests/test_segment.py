@@ -354,7 +354,7 @@ def test_figures_say_what_was_found():
     assert reading_a_log.plot_lookup(first, 3).get_title(loc="left").count("start of the file")
     assert reading_a_log.scan_lengths(first)[47] == 4
     reads = [made.read(reader, 0, 10_000) for reader in Reader]
-    title = reading_a_log.plot_readers(made, reads).get_title(loc="left")
+    title = reading_a_log.plot_readers(made, reads).get_title(loc="left").replace("\n", " ")
     assert "consumer 70, read_committed 40" in title
     answers = s.read_partitions([(made, Reader.FOLLOWER, 0, 250)] * 3, 600)
     title = reading_a_log.plot_response("abc", answers, 600).get_title(loc="left")

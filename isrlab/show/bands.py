@@ -164,7 +164,8 @@ def plot_isr_sizes(
     """
     total, replicas, min_isr = sizes
     spans = [span for several in partitions.values() for span in several]
-    end_ms = max((span.end_ms for span in spans), default=0)
+    ends = [*(span.end_ms for span in spans), *(round(1000 * end_s) for *_, end_s in away)]
+    end_ms = max(ends, default=0)
     times = sorted({0, end_ms, *(t for s in spans for t in (s.start_ms, s.end_ms))})
     place = {ms: index for index, ms in enumerate(times)}
     counts = np.zeros((replicas, len(times)), int)  # by size; 0: no ISR is known

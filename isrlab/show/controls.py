@@ -11,11 +11,13 @@ import io
 import math
 import re
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import ExitStack
 from itertools import pairwise, product
 from typing import Any
 
 import ipywidgets as widgets
 import matplotlib.pyplot as plt
+from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -117,13 +119,16 @@ class Redrawn(widgets.VBox):
         while math.prod(counts) > self.most:
             counts[max(range(len(counts)), key=lambda n: (counts[n], n))] -= 1
         axes = [_thinned(*each) for each in zip(axes, counts, before, strict=True)]
-        for control in self.inputs:
-            control.unobserve(self.redraw, names="value")
-        views = [self._view(choice) for choice in product(*axes)]
-        for control, value in zip(self.inputs, before, strict=True):
-            control.value = value
-            control.observe(self.redraw, names="value")
-        self.redraw()
+        with ExitStack() as still:
+            for control in [*self.inputs, *self.texts]:
+                still.enter_context(control.hold_sync())
+            for control in self.inputs:
+                control.unobserve(self.redraw, names="value")
+            views = [self._view(choice) for choice in product(*axes)]
+            for control, value in zip(self.inputs, before, strict=True):
+                control.value = value
+                control.observe(self.redraw, names="value")
+            self.redraw()
         sliders = [
             Slider(control.description, [*axis], [*axis.values()].index(value))
             for control, axis, value in zip(self.inputs, axes, before, strict=True)
@@ -138,9 +143,12 @@ class Redrawn(widgets.VBox):
         texts = (html.unescape(re.sub(r"<[^>]*>", "", text.value)) for text in self.texts)
         return View(image, alt, "\n".join([", ".join(values), *texts]))
 
-    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        shown = {"text/plain": "A player", "text/html": self.player()}
-        return super()._repr_mimebundle_(**options) | shown
+    def _ipython_display_(self) -> None:
+        """The widget at once; a while later the player beside it, for who has no kernel."""
+        widget = self._repr_mimebundle_()
+        shown = display(widget, raw=True, display_id=True)
+        player = {"text/plain": "A player", "text/html": self.player()}
+        shown.update(widget | player, raw=True)
 
 
 def _options(control: widgets.Widget) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def isr_of(run: Run) -> list[IsrSpan]:
 def isr_finding(spans: Sequence[IsrSpan]) -> str:
     """Who left, when, who came back, in one sentence."""
     parts = []
-    for before, after in pairwise(spans):
+    for before, after in pairwise([span for span in spans if span.end_ms > 0]):
         gone, back = sorted({*before.isr} - {*after.isr}), sorted({*after.isr} - {*before.isr})
         word = "leaves" if gone else "joins"
         parts.append(f"replica {style.listed(gone or back)} {word} at {after.start_ms / 1000:g} s")

@@ -129,7 +129,8 @@ class Picture(Figure):
 
 def alt_text(figure: Figure) -> str:
     """The titles of a figure, the finding first: what a reader who does not see it is told."""
-    titles = [figure.get_suptitle(), *(ax.get_title(loc="left") for ax in figure.axes)]
+    titles = [figure.get_suptitle()]
+    titles += [ax.get_title(loc="left") or ax.get_title() for ax in figure.axes]
     parts = [" ".join(title.split()).rstrip(".") for title in titles if title]
     return ". ".join(parts).replace(r"\$", "$").replace("\\\\", "\\") + "."
 
@@ -142,7 +143,7 @@ def finish(ax: Axes, title: str, *, spines: Sequence[str] = ("left", "bottom")) 
     is_alone = len(ax.figure.axes) == 1
     names = [line for tick in ax.get_yticklabels() for line in tick.get_text().split("\n")]
     left = 0.066 * max(map(len, names), default=0) * ax.figure.dpi / ax.figure.bbox.width
-    share = 0.95 if is_alone else 1.2 * ax.get_position().width
+    share = 0.95 if is_alone else min(0.95, 1.35 * ax.get_position().width)
     text = _wrapped(title, ax, share - left)  # it begins where the axes do
     if is_alone and isinstance(ax.figure, Figure):
         ax.figure.set_figheight(ax.figure.get_figheight() + 0.17 * max(0, text.count("\n") - 1))
@@ -181,7 +182,7 @@ def legend_below(ax: Axes) -> None:
 
 def name_rows(ax: Axes, names: Collection[str], notes: Mapping[str, str] | None = None) -> None:
     """Rows 0, 1, ... downwards: their names at the left, the `notes` of some at the right end."""
-    ax.set_yticks(range(len(names)), [textwrap.fill(plain(name, 60), 34) for name in names])
+    ax.set_yticks(range(len(names)), [plain(name, 60) for name in names])
     ax.set_ylim(len(names) - 0.4, -0.6)
     for row, name in enumerate(names):
         if notes and name in notes:

@@ -136,13 +136,16 @@ def plot_evictions(evictions: pd.DataFrame) -> Figure:
     runs = {str(run): rows for run, rows in evictions.groupby("run", sort=False)}
     count = max(1, len(runs))
     figure, grid = panels(1, count, (3.6 * count, 3.6), sharex=True, sharey=True)
+    last_s = 1.05 * evictions["since_caught_up_ms"].max() / 1000
+    most = 2 * evictions["lag_records"].max()
+    scales = Scale("s since it had everything", high=last_s), Scale("", "log", low=0.5, high=most)
     for ax, (run, rows) in zip(grid[0], runs.items(), strict=False):
         false = int(rows["is_false_alarm"].sum())
         since_s, lag = rows["since_caught_up_ms"] / 1000, rows["lag_records"].clip(lower=1)
         plot_curves(
             {run: Curve(since_s, lag, style="")},
             f"{run}: {false:,} false, {len(rows) - false:,} real",
-            (Scale("s since it had everything"), Scale("", "log")),
+            scales,
             marks=dict.fromkeys(rows["lag_time_ms"].unique() / 1000, ""),
             limits=dict.fromkeys(rows["lag_messages"].dropna().unique().tolist(), ""),
             ax=ax,

@@ -25,6 +25,7 @@ from isrlab.engine.model import Leader, ParkedFetch
 from isrlab.engine.versions import PRESETS
 from isrlab.show import style
 from isrlab.show.bands import Event, Span, plot_bands
+from isrlab.show.messages import high_watermark_delays
 from isrlab.world import scenario
 from isrlab.world.frames import Frame
 from isrlab.world.script import Run
@@ -207,15 +208,8 @@ def count_answers(run: Run) -> int:
 
 def follower_delays_ms(run: Run) -> list[int]:
     """For each high watermark of the leader, ms until every live replica has it, too."""
-    frames = run.frames[run.first_frame :]
-    leader, delays = frames[-1].controller.leader, []
-    for i, (before, after) in enumerate(pairwise(frames), start=1):
-        goal = after.disks[leader].high_watermark
-        if goal > before.disks[leader].high_watermark:
-            lows = ((f, min(b.log.high_watermark for b in f.brokers.values())) for f in frames[i:])
-            known_ms = next((frame.now_ms for frame, low in lows if low >= goal), None)
-            delays += [] if known_ms is None else [known_ms - after.now_ms]
-    return delays
+    delays = high_watermark_delays(run.frames[run.first_frame :])
+    return [delay_ms for delay_ms in delays if delay_ms is not None]
 
 
 def by_delay(script: str) -> Mapping[int, list[str]]:

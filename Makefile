@@ -46,7 +46,7 @@ types: $(INSTALLED)
 	$(BIN)/mypy
 
 lab: $(INSTALLED) ## open the notebooks in JupyterLab
-	$(BIN)/jupyter lab $(ARGS) notebooks
+	$(BIN)/jupyter lab $(ARGS) notebooks/00_start_here.ipynb
 
 bench: $(INSTALLED) ## run the benchmarks
 	@set -e; for file in benchmarks/*.py; do echo "$$file"; $(BIN)/python "$$file" $(ARGS); done

@@ -156,8 +156,9 @@ def thumbnail(notebook: NotebookNode) -> str:
     for _, output in sorted(outputs(notebook), key=lambda pair: "thumbnail" not in tags(pair[0])):
         if png := output.get("data", {}).get("image/png"):
             image = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB")
-            scale = max(THUMBNAIL_PIXELS[0] / image.width, THUMBNAIL_SCALE)
-            size = [round(min(scale, 1) * pixels) for pixels in image.size]
+            fitting = min(p / q for p, q in zip(THUMBNAIL_PIXELS, image.size, strict=True))
+            scale = max(min(fitting, 1), THUMBNAIL_SCALE)
+            size = [round(scale * pixels) for pixels in image.size]
             image = image.resize((size[0], size[1]), Image.Resampling.LANCZOS)
             width, height = map(min, size, THUMBNAIL_PIXELS)
             image = image.crop((0, 0, width, height)).quantize(64)

@@ -182,6 +182,16 @@ def test_a_number_that_kafka_does_not_have_is_counted(tmp_path, digits):
     assert brokerlogs.read_local(tmp_path)["kind"].to_pylist() == ["isr_shrink"]
 
 
+@pytest.mark.parametrize("names", [["server.log.1"], ["server.log.1", "server.log.2"]])
+def test_a_link_that_leads_to_itself_is_shown(log_dir, names):
+    for name, target in zip(names, [*names[1:], names[0]], strict=True):
+        os.symlink(log_dir / target, log_dir / name)
+    skipped = {source.name: source.skipped for source in files.find(log_dir)}
+    assert skipped == {"server.log": None} | dict.fromkeys(names, "a link that leads to itself")
+    with pytest.raises(brokerlogs.LogDirError, match="cannot be read"):
+        files.find(log_dir / names[0])
+
+
 def test_topic_names_stay_as_they_are(tmp_path):
     topic = "$x^2$<b>&_a.b-c"
     (tmp_path / "server.log").write_text(SHRINK.replace("t-0", f"{topic}-0"))

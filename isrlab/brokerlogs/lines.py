@@ -127,7 +127,10 @@ class LineReader:
 
 @lru_cache(maxsize=1024)
 def _hour_ms(hour: str, time_zone: str) -> int:
-    """Milliseconds since the epoch at the start of a local hour."""
+    """Milliseconds since the epoch at the start of a local hour; ValueError if no broker ran then
+    or will for long (pandas' time ends in 2262)."""
+    if not "1970" <= hour[:4] < "2200":
+        raise ValueError(hour)
     local = datetime.fromisoformat(f"{hour}:00:00").replace(tzinfo=ZoneInfo(time_zone))
     return int(local.timestamp()) * 1000
 

@@ -76,6 +76,16 @@ def test_code_is_thin(path):
 
 
 @every
+def test_ends_with_the_notebooks_before_and_after_it(path):
+    place, name = PATHS.index(path), "[{}]({})".format
+    links = {p: name(notebooks.read(p).title.partition(":")[0], p.name) for p in PATHS}
+    line = [f"← {links[p]}" for p in PATHS[:place][-1:]]
+    line += [name("Glossary", PATHS[-1].name)] * (path not in PATHS[-2:])
+    line += [f"{links[p]} →" for p in PATHS[place + 1 :][:1]]
+    assert cells(path, "markdown")[-1].source == " · ".join(line)
+
+
+@every
 def test_prose_goes_with_code(path):
     assert len(cells(path, "markdown")) >= len(cells(path))
 

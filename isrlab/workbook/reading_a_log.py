@@ -23,6 +23,7 @@ from isrlab.closeups.segment import (
     SegmentedLog,
     read_partitions,
 )
+from isrlab.exercise import marked
 from isrlab.show import controls, style
 from isrlab.show.bands import HATCHED, Event, Span, plot_bands
 from isrlab.show.curves import Curve, Scale, plot_curves
@@ -50,7 +51,7 @@ def twenty_batches(
     return log
 
 
-def plot_lookup(segment: LogSegment, target: int, *, ax: Axes | None = None) -> Axes:
+def plot_lookup(segment: LogSegment, target: int) -> Axes:
     """The index above the file: the entry chosen for `target`, and the batches checked from there.
 
     The width of a batch is its bytes; above it is its first offset. Offsets are 0-based.
@@ -71,8 +72,8 @@ def plot_lookup(segment: LogSegment, target: int, *, ax: Axes | None = None) -> 
         marks.append(Event(entry.position, "v", colour, text))
     events = {"index": marks, "file": texts}
     legend = {style.ORANGE: "checked", style.BLUE: f"checked, and holds offset {target}"}
-    rows, ax = {"index": list[Span](), "file": file}, ax or style.axes(11, 2.4)
-    plot_bands(rows, lookup_finding(segment, target), events=events, legend=legend, ax=ax)
+    rows, title = {"index": list[Span](), "file": file}, lookup_finding(segment, target)
+    ax = plot_bands(rows, title, events=events, legend=legend, ax=style.axes(11, 2.4))
     ax.set(xlim=(-0.01 * size, size), xlabel="byte position in the file")
     return ax
 
@@ -220,7 +221,7 @@ def plot_response(names: Sequence[str], reads: Sequence[LogRead], response_max_b
     return ax
 
 
-# Exercises: the log itself says whether a reader's numbers are right
+# Exercises
 
 
 def check_interval(index_interval_bytes: int) -> str:
@@ -229,18 +230,16 @@ def check_interval(index_interval_bytes: int) -> str:
     lengths, entries = scan_lengths(segment), len(segment.index)
     mean = sum(lengths) / len(lengths)
     text = f"{mean:.2f} batches for an offset, with {entries} entries"
-    return _marked(mean <= 2.5 and entries <= 8, text, "asked: at most 2.50, with at most 8")
+    return marked(mean <= 2.5 and entries <= 8, text, "asked: at most 2.50, with at most 8")
 
 
 def check_worst_offset(offset: int) -> str:
     """Whether no other offset takes more batches to find."""
     lengths = scan_lengths(twenty_batches("3.7").segments[0])
     if not 0 <= offset < len(lengths):
-        return _marked(
-            False, f"there is no offset {offset}", f"offsets are 0 to {len(lengths) - 1}"
-        )
+        return marked(False, f"there is no offset {offset}", f"the last is {len(lengths) - 1}")
     text = f"finding offset {offset} checks {lengths[offset]} of the batches"
-    return _marked(lengths[offset] == max(lengths), text, f"the most is {max(lengths)}")
+    return marked(lengths[offset] == max(lengths), text, f"the most is {max(lengths)}")
 
 
 def check_response(response_max_bytes: int) -> str:
@@ -251,8 +250,4 @@ def check_response(response_max_bytes: int) -> str:
         for most in (response_max_bytes, response_max_bytes - 1)
     )
     text = f"with {response_max_bytes} bytes {served} of 3 partitions get a batch"
-    return _marked(served == 3 > fewer, text, f"asked: 3, and with one byte less fewer ({fewer})")
-
-
-def _marked(is_right: bool, happened: str, asked: str) -> str:
-    return f"✓ {happened}: solved" if is_right else f"✗ {happened}; {asked}"
+    return marked(served == 3 > fewer, text, f"asked: 3, and with one byte less fewer ({fewer})")

@@ -200,10 +200,10 @@ def recorded_rejoins(measured: pd.DataFrame, taken_back: pd.DataFrame) -> pd.Dat
     )
 
 
-def after_return(times: pd.DataFrame, config: FleetConfig, broker: int = 1) -> pd.Series:
-    """Of `churn.rejoin_times`, s until the first return to each partition after a restart."""
-    up_ms = load.restarts(config, broker)[1][0]
-    mine = times[(times["run"] == config.run) & (times["replica"] == broker)]
+def after_return(times: pd.DataFrame, config: FleetConfig) -> pd.Series:
+    """Of `churn.rejoin_times`, s until broker 1 is back in each partition after its restart."""
+    up_ms = load.restarts(config, 1)[1][0]
+    mine = times[(times["run"] == config.run) & (times["replica"] == 1)]
     back = mine[mine["back_ms"] > up_ms].groupby("partition")["back_ms"].min()
     return (back - up_ms) / 1000
 

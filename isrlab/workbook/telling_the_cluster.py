@@ -345,9 +345,9 @@ def reactions(version: str) -> dict[str, str]:
     return answers
 
 
-def validation_order(version: str = "3.7") -> list[tuple[str, str]]:
+def validation_order() -> list[tuple[str, str]]:
     """A request wrong in every way, mended one thing at a time: (mended, KRaft's answer)."""
-    known = scenario.play("partition replicas=1,2,3", version=version).cluster.controller
+    known = scenario.play("partition replicas=1,2,3", version="3.7").cluster.controller
     state = frozen.replace(known.state, leader_epoch=5, partition_epoch=7)
     known = frozen.replace(known, state=state)
     request, answers = m.AlterPartition(2, 1, 4, 8, (9,), (99,)), []

@@ -161,13 +161,12 @@ def conditions(
     history: pd.DataFrame,
     processes: pd.DataFrame,
     min_insync_replicas: int,
-    window_s: float = 60,
 ) -> dict[str, Times]:
     """When the condition of each of `ALERTS` held, anywhere in the cluster.
 
     `intervals`, `history`: `churn.isr_intervals`, `churn.isr_history`; `processes`: the crash and
     restart events. A partition counts as offline while all of its ISR is gone. A shrink that a
-    leader made counts for `window_s`: that of increase(IsrShrinksPerSec[...]).
+    leader made counts for a minute: increase(IsrShrinksPerSec[1m]).
     """
     known = intervals[intervals["is_certain"]]
     full, size = _full(known), known["isr_size"]
@@ -184,7 +183,7 @@ def conditions(
     shrinks = history.loc[is_counted, "ts_ms"]
     held = [known[is_so] for is_so in (size < full, size == least, size < least)]
     times = [_union(zip(rows["from_ms"], rows["to_ms"], strict=True)) for rows in held]
-    counted_ms = _union((ts_ms, ts_ms + round(window_s * 1000)) for ts_ms in shrinks)
+    counted_ms = _union((ts_ms, ts_ms + 60_000) for ts_ms in shrinks)
     return dict(zip(ALERTS, [*times, _union(offline), counted_ms], strict=True))
 
 

@@ -164,12 +164,6 @@ def test_kind_of_several_statements():
 # What is shown
 
 
-@pytest.mark.parametrize("theme", THEMES)
-def test_a_theme_has_a_line_for_each_of_its_claims(theme):
-    page = show.claims(theme).data
-    assert page.count("<details") == len(of_theme(theme)) and "<script" not in page
-
-
 def test_the_page_has_every_claim_of_the_articles_with_its_run_inside():
     page = show.claims().data
     assert page.count("<details") == 30 and "shrinks_in_last_pause" not in page

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import ast
 import base64
+import html
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import nbformat
+import numpy as np
 import pytest
 
 from isrlab.report import gallery, landing, notebooks, run
@@ -103,6 +106,16 @@ def test_controls_are_stored_as_players_and_not_compared(path):
     shows = [c for c in cells(path) if any("data-player" in str(o) for o in c.outputs)]
     assert notebooks.WIDGET not in path.read_text(), "the kernel is gone: see `make notebooks`"
     assert [c.source for c in shows if NOT_COMPARED not in notebooks.tags(c)] == []
+
+
+@every
+def test_every_control_of_a_player_changes_its_picture(path):
+    for text in re.findall(r'data-player=\\"(.*?)\\"', path.read_text(encoding="utf-8")):
+        data = json.loads(html.unescape(text))
+        shape = [len(slider["values"]) for slider in data["sliders"]]
+        places = np.reshape([place for place, _ in data["frames"]], shape)
+        for axis, slider in enumerate(data["sliders"]):
+            assert np.diff(places, axis=axis).any(), slider["name"]
 
 
 @every

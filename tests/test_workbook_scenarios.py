@@ -76,21 +76,6 @@ def test_a_picture_says_what_it_shows(title):
     assert title_of(TITLES[title]()) == title
 
 
-@pytest.mark.parametrize(
-    ("make", "value"),
-    [
-        (lambda: leaving.hang_slider("2.4", 2), 5),
-        (lambda: telling.version_choice(("2.5", "3.7"), scenario.read(CHANGE), "2.5"), "3.7"),
-    ],
-)
-def test_a_control_draws_anew(make, value):
-    control, picture = make().children
-    before = bytes(picture.value)
-    control.value = value
-    assert bytes(picture.value).startswith(b"\x89PNG")
-    assert bytes(picture.value) != before
-
-
 # 02, 03: leaving and joining
 
 
@@ -322,13 +307,6 @@ def test_a_row_is_opened_where_it_changes(matrix, name, versions):
     drawn = ladder.before_and_after(matrix, name)
     rung = ladder.BY_SCENARIO[name]
     assert title_of(drawn) == f"{rung.issue}: {rung.flaw}"
-
-
-def test_the_chooser_opens_a_row(matrix):
-    schedules, picture = ladder.schedule_chooser(matrix, "stalled").children
-    before = picture.value
-    schedules.value = "idle_pauses"
-    assert picture.value != before
 
 
 # 08 and 09: what is lost, and what differs

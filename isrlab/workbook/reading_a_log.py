@@ -12,17 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from isrlab.closeups.segment import (
-    INDEX_ENTRY_BYTES,
-    Batch,
-    IndexEntry,
-    LogRead,
-    LogSegment,
-    Reader,
-    ReadRules,
-    SegmentedLog,
-    read_partitions,
-)
+from isrlab.closeups import segment as seg
 from isrlab.exercise import marked
 from isrlab.show import controls, style
 from isrlab.show.bands import HATCHED, Event, Span, plot_bands
@@ -30,28 +20,28 @@ from isrlab.show.curves import Curve, Scale, plot_curves
 
 PAGE_BYTES = 4096  # of memory, the smallest on any machine that runs Kafka
 READERS = {  # who reads, and the bound that it may not pass
-    Reader.FOLLOWER: ("follower", "LEO"),
-    Reader.CONSUMER: ("consumer", "HW"),
-    Reader.READ_COMMITTED: ("read_committed", "LSO"),
-    Reader.DEBUGGING: ("debugging consumer", "LEO"),
+    seg.Reader.FOLLOWER: ("follower", "LEO"),
+    seg.Reader.CONSUMER: ("consumer", "HW"),
+    seg.Reader.READ_COMMITTED: ("read_committed", "LSO"),
+    seg.Reader.DEBUGGING: ("debugging consumer", "LEO"),
 }
 
 
 def twenty_batches(
     release: str, index_interval_bytes: int = 400, together: int = 1
-) -> SegmentedLog:
+) -> seg.SegmentedLog:
     """Offsets 0 to 99 in batches of five, of different sizes, so many of them `together` a write.
 
     The index entries that this makes have been compared with those of Kafka 3.7.1 and 4.1.0.
     """
-    log = SegmentedLog.empty(release, index_interval_bytes=index_interval_bytes)
-    batches = [Batch(o, o + 4, size_bytes=90 + o * 37 % 110) for o in range(0, 100, 5)]
+    log = seg.SegmentedLog.empty(release, index_interval_bytes=index_interval_bytes)
+    batches = [seg.Batch(o, o + 4, size_bytes=90 + o * 37 % 110) for o in range(0, 100, 5)]
     for start in range(0, len(batches), together):
         log = log.append(*batches[start : start + together])
     return log
 
 
-def plot_lookup(segment: LogSegment, target: int) -> Axes:
+def plot_lookup(segment: seg.LogSegment, target: int) -> Axes:
     """The index above the file: the entry chosen for `target`, and the batches checked from there.
 
     The width of a batch is its bytes; above it is its first offset. Offsets are 0-based.
@@ -78,7 +68,7 @@ def plot_lookup(segment: LogSegment, target: int) -> Axes:
     return ax
 
 
-def lookup_finding(segment: LogSegment, target: int) -> str:
+def lookup_finding(segment: seg.LogSegment, target: int) -> str:
     """How an offset was found, in one sentence."""
     lookup = segment.locate(target)
     if lookup is None:
@@ -90,7 +80,7 @@ def lookup_finding(segment: LogSegment, target: int) -> str:
     return f"Offset {target}: {start}, {batches} checked (without an index {lookup.found + 1})"
 
 
-def lookup_slider(segment: LogSegment) -> widgets.VBox:
+def lookup_slider(segment: seg.LogSegment) -> widgets.VBox:
     """A slider through a dozen offsets of a segment."""
     first, last = segment.base_offset, segment.next_offset - 1
     offsets = sorted({first + (last - first) * nth // 11 for nth in range(12)})
@@ -98,7 +88,7 @@ def lookup_slider(segment: LogSegment) -> widgets.VBox:
     return controls.redrawn((slider,), lambda offset: plot_lookup(segment, offset))
 
 
-def plot_search(segment: LogSegment, target: int) -> Axes:
+def plot_search(segment: seg.LogSegment, target: int) -> Axes:
     """The probes of a binary search in the index; grey is where the entry can be after each."""
     rows, events, notes = dict[str, list[Span]](), dict[str, list[Event]](), dict[str, str]()
     for nth, probe in enumerate(segment.search(target), start=1):
@@ -122,24 +112,24 @@ def search_costs(releases: Sequence[str], entries: int, targets: Sequence[int]) 
 
     There is an entry for each offset from 0 on.
     """
-    index = tuple(IndexEntry(number, 100 * number) for number in range(entries))
+    index = tuple(seg.IndexEntry(number, 100 * number) for number in range(entries))
     rows = []
     for release in releases:
-        segment = LogSegment(0, rules=ReadRules.of(release), index=index)
+        segment = seg.LogSegment(0, rules=seg.ReadRules.of(release), index=index)
         for target in targets:
             slots = [probe.slot for probe in segment.search(target)]
-            pages = {slot * INDEX_ENTRY_BYTES // PAGE_BYTES for slot in slots}
+            pages = {slot * seg.INDEX_ENTRY_BYTES // PAGE_BYTES for slot in slots}
             rows.append((release, target, len(slots), len(pages)))
     return pd.DataFrame(rows, columns=["release", "entry", "slots probed", "pages touched"])
 
 
-def scan_lengths(segment: LogSegment) -> list[int]:
+def scan_lengths(segment: seg.LogSegment) -> list[int]:
     """For each offset of the segment, how many batches are checked to find it."""
     offsets = range(segment.base_offset, segment.next_offset)
     return [lookup.batches_scanned for o in offsets if (lookup := segment.locate(o))]
 
 
-def plot_scans(segments: Mapping[str, LogSegment]) -> Axes:
+def plot_scans(segments: Mapping[str, seg.LogSegment]) -> Axes:
     """Batches checked for each offset, one line for each segment (its label is the key)."""
     means, curves = dict[str, float](), dict[str, Curve]()
     for nth, (label, segment) in enumerate(segments.items()):
@@ -156,7 +146,7 @@ def plot_scans(segments: Mapping[str, LogSegment]) -> Axes:
     return ax
 
 
-def plot_readers(log: SegmentedLog, reads: Sequence[LogRead]) -> Axes:
+def plot_readers(log: seg.SegmentedLog, reads: Sequence[seg.LogRead]) -> Axes:
     """A bar for what each reader got, and the offset it may not pass. Offsets are exclusive ends.
 
     The log end offset is a solid line, the high watermark dashed, the last stable offset dotted.
@@ -191,7 +181,9 @@ def plot_readers(log: SegmentedLog, reads: Sequence[LogRead]) -> Axes:
     return ax
 
 
-def plot_response(names: Sequence[str], reads: Sequence[LogRead], response_max_bytes: int) -> Axes:
+def plot_response(
+    names: Sequence[str], reads: Sequence[seg.LogRead], response_max_bytes: int
+) -> Axes:
     """What each partition got of one response, one behind the other in the order of the request.
 
     Sizes are bytes. Hatched is a batch that was cut: it is sent, and thrown away. What goes beyond
@@ -244,9 +236,9 @@ def check_worst_offset(offset: int) -> str:
 
 def check_response(response_max_bytes: int) -> str:
     """Whether a response just lets each of three partitions have a batch."""
-    asked = [(twenty_batches("3.7"), Reader.FOLLOWER, offset, 400) for offset in (40, 60, 20)]
+    asked = [(twenty_batches("3.7"), seg.Reader.FOLLOWER, offset, 400) for offset in (40, 60, 20)]
     served, fewer = (
-        sum(bool(read.batches) for read in read_partitions(asked, most))
+        sum(bool(read.batches) for read in seg.read_partitions(asked, most))
         for most in (response_max_bytes, response_max_bytes - 1)
     )
     text = f"with {response_max_bytes} bytes {served} of 3 partitions get a batch"

@@ -211,10 +211,7 @@ def after_return(times: pd.DataFrame, config: FleetConfig) -> pd.Series:
 def waits(
     configs: Sequence[FleetConfig], refused: pd.DataFrame, under: pd.DataFrame
 ) -> pd.DataFrame:
-    """One row for each rolling restart: what `by_run` sums, by load and by `wait`.
-
-    `wait` is `restart_every_s` by the safe one.
-    """
+    """Of each rolling restart what `by_run` sums; `wait` is `restart_every_s` by the safe one."""
     rows = []
     for config in configs:
         share, every_s = recovery.load_share(config, 1), config.restart_every_s

@@ -134,10 +134,7 @@ def of_seeds(answered: pd.DataFrame) -> pd.DataFrame:
 
 
 def sensitivity(answered: pd.DataFrame) -> pd.DataFrame:
-    """The change of each answer in percent of the base: a row for each check, then `ENDS`.
-
-    `ENDS` are the range over the seeds, the base's own too.
-    """
+    """The change of each answer in percent: a row for each check, then `ENDS`, of all seeds."""
     percent = 100 * (answered / answered.loc[BASE] - 1)
     ends = of_seeds(percent).drop(columns="fleet").agg(["min", "max"]).set_axis(ENDS)
     return pd.concat([percent.loc[[check.name for check in CHECKS]], ends]).rename_axis("check")

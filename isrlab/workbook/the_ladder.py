@@ -46,16 +46,13 @@ class Rung(NamedTuple):
 # In the order in which Kafka climbed them
 # fmt: off
 RUNGS = (
-    Rung("KAFKA-1546", "message_burst", "flapping",
-         "counted records where time was needed"),
+    Rung("KAFKA-1546", "message_burst", "flapping", "counted records where time was needed"),
     Rung("KAFKA-4485", "steady_with_pauses", "flapping",
          "compared one instant where two fetches were needed"),
     Rung("KIP-101", "loss_three_replicas", "lost",
          "a follower trusted its own high watermark, not its leader's history"),
-    Rung("KIP-101", "divergence_power_loss", "diverged",
-         "compared offsets, not who wrote them"),
-    Rung("KAFKA-3919", "real_offsets", "diverged",
-         "the same, in a power cut that happened"),
+    Rung("KIP-101", "divergence_power_loss", "diverged", "compared offsets, not who wrote them"),
+    Rung("KAFKA-3919", "real_offsets", "diverged", "the same, in a power cut that happened"),
     Rung("KIP-279", "fast_leader_change", "diverged",
          "asked about one epoch where several differed"),
     Rung("KAFKA-7128", "joined_too_early", "lost",

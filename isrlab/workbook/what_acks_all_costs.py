@@ -150,10 +150,7 @@ def plot_by_network(table: pd.DataFrame) -> Axes:
 def plot_limits(
     histograms: pd.DataFrame, refused: pd.DataFrame, configs: Sequence[FleetConfig]
 ) -> Axes:
-    """The tail of the waits under each lag limit. Produces that timed out count as waits, too.
-
-    From `churn.latency_histogram` and `churn.refused_produce` by run.
-    """
+    """The tail of the waits under each lag limit, with the produces of `refused` that timed out."""
     timeout_ms = configs[0].request_timeout_ms
     late = refused[refused["error"] == "REQUEST_TIMED_OUT"].assign(latency_ms=timeout_ms)
     late = late.rename(columns={"produces": "count"})[list(histograms.columns)]

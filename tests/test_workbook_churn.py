@@ -157,6 +157,9 @@ def test_alerts_are_held_against_the_incidents(held):
     happened = your_cluster.when(faults, held)
     assert happened == [(10_000, 50_000), (90_000, 200_000)]
     assert your_cluster.when([], held) == held["UnderReplicatedPartitions > 0"]
+    paused = [Outage(1, 50_000, 55_000, "SIGSTOP")]  # whoever wakes up may evict afterwards
+    assert your_cluster.when(paused, held) == [(50_000, 63_000)]
+    assert your_cluster.when(paused, held, quiet_ms=1_000) == [(50_000, 55_000)]
     fired = your_cluster.alerts(held, happened, (0, 60)).set_index(["alert", "for_s"])
     rows = {
         ("UnderReplicatedPartitions > 0", 0): [2, 2, 0, 0, 17.5],
@@ -353,7 +356,7 @@ def test_two_runs_are_compared_metric_by_metric():
     assert "<td>unknown</td><td>1</td><td></td><td></td>" in page
     hours = {"stalled_ms": [60_000, 120_000], "under_replicated_ms": 0, "at_risk_ms": 0}
     risk = pd.DataFrame({"run": ["was", "now"], **hours})
-    assert what_changed.hidden_finding(risk).endswith("follower: 1 to 2 partition-minutes.")
+    assert what_changed.hidden_finding(risk).endswith("follower: from 1 to 2 partition-minutes.")
     assert "<td>1.0</td><td>2.0</td>" in what_changed.hidden_table(risk).data
 
 

@@ -8,18 +8,20 @@ Times are in ms since the start of a run.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import inf
 from typing import Any
 
 import ipywidgets as widgets
+import pandas as pd
 from matplotlib.axes import Axes
 
 from isrlab.closeups.batching import Request
-from isrlab.engine import broker, controller, frozen, isr
+from isrlab.engine import broker, isr
 from isrlab.engine import messages as m
 from isrlab.engine.choices import AfterShrink, IsrWrite
 from isrlab.engine.model import CommittedIsr, Leader
@@ -309,18 +311,7 @@ def _texts(run: Run, taken: Counter[str]) -> dict[str, str]:
     return texts
 
 
-# What a leader does about each answer, and in which order a controller gives them
-
-MENDED: dict[str, dict[str, Any]] = {  # a request that is wrong in every way, and what mends it
-    "nothing": {},
-    "not newer than the controller": {"partition_epoch": 6},
-    "the present leader epoch": {"leader_epoch": 5},
-    "from the leader": {"broker": 1},
-    "the present partition epoch": {"partition_epoch": 7},
-    "only assigned replicas": {"isr": (2, 3), "broker_epochs": (99, 0)},
-    "with the leader": {"isr": (1, 2, 3), "broker_epochs": (0, 99, 0)},
-    "every member's present incarnation": {"broker_epochs": (0, 0, 0)},
-}
+# What a leader does about each answer
 
 
 def reactions(version: str) -> dict[str, str]:
@@ -342,17 +333,30 @@ def reactions(version: str) -> dict[str, str]:
     return answers
 
 
-def validation_order() -> list[tuple[str, str]]:
-    """A request wrong in every way, mended one thing at a time: (mended, KRaft's answer)."""
-    known = scenario.play("partition replicas=1,2,3", version="3.7").cluster.controller
-    state = frozen.replace(known.state, leader_epoch=5, partition_epoch=7)
-    known = frozen.replace(known, state=state)
-    request, answers = m.AlterPartition(2, 1, 4, 8, (9,), (99,)), []
-    for mended, fields in MENDED.items():
-        request = frozen.replace(request, **fields)
-        output: Any = controller.step(known, request, 0)[1][0]
-        answers.append((mended, output.message.error or "stored"))
-    return answers
+# Leaders that wait for ever
+
+AWAITED = {  # scenario -> the issue, and the line that shows that the wait is over
+    "shrink_stall": ("KAFKA-13091: nobody re-checks the high watermark", "m1 acknowledged"),
+    "error_not_retried": ("KAFKA-14010: an error is not retried", "m2 acknowledged"),
+    "change_never_sent": (
+        "KAFKA-12686: a change is never sent",
+        r"(with isr=1,2$|\d +isr=1,2 is stored)",
+    ),
+}
+
+
+def waits(versions: Iterable[str]) -> pd.DataFrame:
+    """A row for each issue: the moment that was waited for in each version, or that it waits."""
+    rows = list[dict[str, str]]()
+    for name, (issue, sign) in AWAITED.items():
+        runs = {v: scenario.play(scenario.read(name), version=v) for v in versions}
+        rows.append({"issue": issue} | {v: _end_of_wait(run, sign) for v, run in runs.items()})
+    return pd.DataFrame(rows)
+
+
+def _end_of_wait(run: Run, sign: str) -> str:
+    found = re.search(rf"^ *(\d+)ms .*{sign}", run.printed, re.MULTILINE)
+    return style.duration(int(found[1])) if found else "waits"
 
 
 # Several partitions of one broker

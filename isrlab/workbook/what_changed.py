@@ -88,7 +88,8 @@ def hidden_finding(risk: pd.DataFrame) -> str:
         return ""
     waited = risk.groupby("run")["stalled_ms"].sum().div(60_000)
     was, now = (waited.get(run, 0.0) for run in ("was", "now"))
-    return f"Produces waited for a stalled follower: {was:,.0f} to {now:,.0f} partition-minutes."
+    text = "Time during which produces waited for a stalled follower"
+    return f"{text}: from {was:,.0f} to {now:,.0f} partition-minutes."
 
 
 def _value(metric: str, value: float) -> str:

@@ -226,18 +226,17 @@ def alerts(
     return pd.DataFrame(rows, columns=columns)
 
 
-def when(faults: Sequence[Outage], held: dict[str, Times]) -> Times:
+def when(faults: Sequence[Outage], held: dict[str, Times], quiet_ms: int = 10_000) -> Times:
     """From when to when each incident lasted: the known faults, else what was under-replicated.
 
-    A fault lasts until the ISRs that were short at its end are full again.
+    A fault lasts until the ISRs are full again that were short within `quiet_ms` of its end.
     """
-    short = held[ALERTS[0]]
-    if not faults:
-        return short
-    return [
-        (f.start_ms, max([f.end_ms, *(end for start, end in short if start <= f.end_ms < end)]))
-        for f in faults
-    ]
+    short, happened = held[ALERTS[0]], []
+    for fault in faults:
+        last_ms = fault.end_ms + quiet_ms
+        back_ms = [end for start, end in short if start <= last_ms and end > fault.end_ms]
+        happened.append((fault.start_ms, max([fault.end_ms, *back_ms])))
+    return happened if faults else short
 
 
 def alerts_table(fired: pd.DataFrame) -> HTML:

@@ -158,21 +158,6 @@ def test_a_leader_that_writes_itself_has_nothing_in_flight():
         telling.reactions("2.6")
 
 
-def test_from_2_7_to_3_0_leaders_wait_for_ever():
-    versions = ("2.6", "2.7", "2.8", "3.0", "3.1", "3.2.1", "3.7", "4.3")
-    waits = telling.waits(versions).set_index("issue")
-    kinds = {
-        issue.split(":")[0]: [v for v in versions if row[v] == "waits"]
-        for issue, row in waits.iterrows()
-    }
-    assert kinds == {
-        "KAFKA-13091": ["2.7", "2.8", "3.0"],
-        "KAFKA-14010": ["2.7", "2.8", "3.0"],
-        "KAFKA-12686": ["2.7", "2.8"],
-    }
-    assert list(waits["3.1"]) == ["15 s", "20.1 s", "8 s"]
-
-
 @pytest.mark.parametrize("version", [v.name for v in PRESETS.values()])
 def test_the_chart_says_what_each_version_does(version):
     ax = telling.plot_flow(change(version))

@@ -1,7 +1,4 @@
-"""Fleets' notebooks: experiments, tables and pictures of their workbook files, on small fleets.
-
-The controls are moved once: another value, another picture.
-"""
+"""Fleets' notebooks: experiments, tables and pictures of their workbook files, on small fleets."""
 
 from __future__ import annotations
 

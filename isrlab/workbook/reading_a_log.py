@@ -108,10 +108,7 @@ def plot_search(segment: seg.LogSegment, target: int) -> Axes:
 
 
 def search_costs(releases: Sequence[str], entries: int, targets: Sequence[int]) -> pd.DataFrame:
-    """What a binary search in a large index costs: slots probed, and the pages they are on.
-
-    There is an entry for each offset from 0 on.
-    """
+    """What a binary search costs in an index of every offset: slots probed, and their pages."""
     index = tuple(seg.IndexEntry(number, 100 * number) for number in range(entries))
     rows = []
     for release in releases:

@@ -80,10 +80,7 @@ def on_machines(
 
 
 def new_replica(config: FleetConfig, share: float, backlog_s: float) -> FleetConfig:
-    """The fleet, loaded by `share`, with a broker 1 that begins empty.
-
-    The rest has so much that an idle thread would fetch it in `backlog_s`.
-    """
+    """The fleet with an empty broker 1, which an idle thread would fill in `backlog_s`."""
     unit = _loaded(config, share).with_(restart_s=0.0, new_broker=1, backlog_records=1_000)
     records = 1_000 * backlog_s / ((1 - share) * recovery.expected_rejoin_s(unit, 1))
     minutes = (30 + 1.5 * recovery.catch_up_s(share, 0, backlog_s)) / 60

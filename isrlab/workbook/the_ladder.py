@@ -173,11 +173,8 @@ def before_and_after(matrix: Matrix, name: str) -> Figure | Axes:
 
 
 def schedule_chooser(matrix: Matrix, name: str) -> widgets.VBox:
-    """A list of schedules; below, the chosen one before and after the repair of its bug.
-
-    The thousands of records of KAFKA-3919 are drawn in notebook 09.
-    """
-    shown = [rung for rung in RUNGS if rung.issue != "KAFKA-3919"]
+    """A list of schedules; below, the chosen one before and after the repair of its bug."""
+    shown = [rung for rung in RUNGS if rung.issue != "KAFKA-3919"]  # has thousands of records
     names = [(f"{rung.label} ({rung.issue})", rung.scenario) for rung in shown]
     chosen = controls.pick("schedule", names, name)
     return controls.redrawn([chosen], lambda name: before_and_after(matrix, name))

@@ -43,10 +43,7 @@ FAILED = {
 
 
 def waits(trace: fleet.Trace) -> pd.DataFrame:
-    """Every batch of a partition that was sampled each ms: `ts_ms`, `records`, and its `wait_ms`.
-
-    Batches that are not committed when the trace ends are left out.
-    """
+    """Every committed batch of a trace by the ms: `ts_ms`, `records`, and its `wait_ms`."""
     records = np.diff(trace.log_end_offset, prepend=0)
     at = np.flatnonzero(records)
     done = np.searchsorted(trace.high_watermark, trace.log_end_offset[at])

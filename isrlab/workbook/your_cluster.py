@@ -64,10 +64,7 @@ def plot_isr_timeline(
 
 
 def plot_members(intervals: pd.DataFrame, partition: str | None = None) -> Axes:
-    """Who is in the ISR of one partition over time, and who leads: a row for each replica.
-
-    Without a name it is the partition whose ISR changed most.
-    """
+    """Who is in the ISR of one partition (else of the busiest) over time, and who leads."""
     named = partitions(intervals)
     name = partition or next(iter(named), "")
     data = named.get(name, intervals)
@@ -321,10 +318,7 @@ def unread_table(unread: pd.DataFrame, shown: int = 5) -> HTML:
 
 
 def finding(changes: pd.DataFrame, times: pd.DataFrame, flaps: pd.DataFrame, unread: int) -> str:
-    """How much churn there is, how much of it is flapping, what it cost; `unread`: lines.
-
-    `changes`, `times` and `flaps` are `churn.changes_by_partition`, `under_replicated` and `flaps`.
-    """
+    """Of `churn.changes_by_partition`, `under_replicated`, `flaps`, and lines `unread`: the sums."""
     shrinks, expands = int(changes["shrinks"].sum()), int(changes["expands"].sum())
     rest = f"; {counted(unread, 'line')} could not be read" if unread else ""
     if shrinks + expands == 0:

@@ -318,7 +318,7 @@ def unread_table(unread: pd.DataFrame, shown: int = 5) -> HTML:
 
 
 def finding(changes: pd.DataFrame, times: pd.DataFrame, flaps: pd.DataFrame, unread: int) -> str:
-    """Of `churn.changes_by_partition`, `under_replicated`, `flaps`, and lines `unread`: the sums."""
+    """The sums of `churn.changes_by_partition`, `under_replicated`, `flaps`; `unread` are lines."""
     shrinks, expands = int(changes["shrinks"].sum()), int(changes["expands"].sum())
     rest = f"; {counted(unread, 'line')} could not be read" if unread else ""
     if shrinks + expands == 0:

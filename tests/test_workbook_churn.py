@@ -450,7 +450,7 @@ def test_what_is_beyond_the_seeds_is_marked(answered):
     assert "by 1.0 % at most, another seed by up to 20 %" in finding
     assert "median wait by -50 %" in finding and "under-replicated by +70 %" in finding
     ax = model.plot_sensitivity(answered, {"old": "0.8.2", "new": "4.1"})
-    assert title(ax).endswith("than with another seed: stalled brokers fenced")
+    assert title(ax).endswith("than any other seed: stalled brokers fenced")
     texts = [text.get_text() for text in ax.texts]
     assert texts.count("-20 to +10 %") == len(model.ANSWERS) and texts.count("-30 %") == 1
     assert [text for text in texts if "!" in text] == ["-50 %  !", "+70 %  !"]

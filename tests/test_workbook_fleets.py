@@ -1,7 +1,4 @@
-"""Fleets' notebooks: experiments, tables and pictures of their workbook files, on small fleets.
-
-The controls are moved once: another value, another picture.
-"""
+"""Fleets' notebooks: experiments, tables and pictures of their workbook files, on small fleets."""
 
 from __future__ import annotations
 
@@ -15,7 +12,6 @@ from isrlab.fleet import load, recovery
 from isrlab.fleet.kernel.rows import bucket_starts
 from isrlab.fleet.layout import fetcher_id
 from isrlab.show import waits
-from isrlab.workbook import isr_churn
 from isrlab.workbook import rolling_restart as rolling
 from isrlab.workbook import same_load_every_era as eras
 from isrlab.workbook import shared_fetchers as fetchers
@@ -32,29 +28,6 @@ def title_of(ax):
 
 def table(columns, *rows):
     return pd.DataFrame(rows, columns=columns.split())
-
-
-@pytest.mark.parametrize(
-    ("controls", "moves"),
-    [
-        (lambda: isr_churn.burst_controls(isr_churn.SMALL), {0: 10_000}),
-        (lambda: eras.era_controls(eras.SMALL.with_(minutes=3)), {1: 40}),
-        (fetchers.fetcher_controls, {0: 3}),
-        (trouble.trouble_controls, {0: "follower", 1: 60}),
-        (rolling.restart_controls, {1: 0.3, 2: 1.25}),
-        (lambda: acks.wait_controls(acks.SMALL.with_(minutes=1)), {0: 50, 1: 0}),
-    ],
-    ids=["churn", "eras", "fetchers", "trouble", "restart", "acks"],
-)
-def test_controls_redraw(controls, moves):
-    *inputs, picture = controls().children
-    seen = {bytes(picture.value)}
-    for place, value in moves.items():
-        assert not getattr(inputs[place], "continuous_update", False), "redraws when let go"
-        inputs[place].value = value
-        seen.add(bytes(picture.value))
-    assert len(seen) == 1 + len(moves)
-    assert all(image.startswith(b"\x89PNG") for image in seen)
 
 
 # Same load, every era

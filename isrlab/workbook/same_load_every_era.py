@@ -92,10 +92,7 @@ def neighbours(configs: Sequence[FleetConfig]) -> list[tuple[str, str]]:
 def by_step(
     diffs: pd.DataFrame, evictions: pd.DataFrame, configs: Sequence[FleetConfig]
 ) -> pd.DataFrame:
-    """A row for each generation and its predecessor: fates of evictions, by reason.
-
-    `diffs` is `churn.diff` of neighbours, `evictions` those of the simulation, for all runs.
-    """
+    """A row for each generation and the one before: fates of evictions (`churn.diff`) by reason."""
     leaves = _with_reasons(diffs, evictions)
     rows = []
     for was, now in pairwise(configs):

@@ -77,10 +77,7 @@ def _look(config: FleetConfig, partition: int, evicted: int) -> str:
 
 
 def thread_loads(config: FleetConfig) -> pd.DataFrame:
-    """What the threads that read from the hot leader carry: a row for each broker and fetcher.
-
-    `share` above 1 means that the thread can never catch up.
-    """
+    """What each thread that reads from the hot leader carries; a `share` above 1 is too much."""
     replicas = assignment(config.partitions, config.brokers, config.replication_factor)
     usual = config.records_per_s * config.record_bytes
     rows = [

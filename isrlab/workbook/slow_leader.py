@@ -42,10 +42,7 @@ SMALL = FleetConfig(
 
 
 def in_trouble(config: FleetConfig, role: str, length_s: float, every_s: float) -> FleetConfig:
-    """The fleet with brokers that stall for `length_s` every `every_s`, in one role.
-
-    Raises ValueError for another role than "leader" and "follower".
-    """
+    """The fleet with brokers that stall for `length_s` every `every_s`, in one of the `ROLES`."""
     if role not in ROLES:
         raise ValueError(f"unknown role {role!r}; known: {', '.join(ROLES)}")
     every = ROLES[role].replace("stall_s", "stall_every_s")

@@ -148,17 +148,17 @@ def lag_limit_finding(bands: pd.DataFrame) -> str:
     low, high = _defaults(bands)
     words = {
         "false_evictions": "false evictions",
-        "stalled_minutes": "min in which nothing is committed",
-        "under_replicated_minutes": "(acks=all) and",
-        "at_risk_minutes": "min (acks=1) acknowledged with a copy fewer",
+        "stalled_minutes": "minutes with nothing committed",
+        "under_replicated_minutes": "minutes acknowledged with a copy fewer",
+        "at_risk_minutes": "(acks=all),",
     }
-    parts = {
-        name: f"{_metric(bands, name)['mean'].loc[low]:,.0f} → "
-        f"{_metric(bands, name)['mean'].loc[high]:,.0f} {text}"
+    parts = [
+        f"{text} {_metric(bands, name)['mean'].loc[low]:,.0f} → "
+        f"{_metric(bands, name)['mean'].loc[high]:,.0f}"
         for name, text in words.items()
-    }
-    false, stalled, *copies = parts.values()
-    return f"Per hour, limit {low:g} → {high:g} s: {false}, {stalled}, {' '.join(copies)}."
+    ]
+    false, stalled, *copies = parts
+    return f"Limit {low:g} → {high:g} s, per hour: {false}, {stalled}, {' '.join(copies)} (acks=1)."
 
 
 def _plot_bands(bands: pd.DataFrame, metrics: dict, title: str, label: str) -> Axes:

@@ -195,7 +195,8 @@ def finding(steps: pd.DataFrame, released: pd.DataFrame) -> str:
     return (
         f"With a limit of {limit} everywhere, {len(parts)} of {len(steps)} steps change who is "
         f"evicted (− no longer, + newly): {', '.join(parts) or 'none'}. "
-        f"With each release's own limit {most['now']} ({own}, before it {was}) ends most: {most['gone']:,}."
+        f"With each release's own limit {most['now']} ({own}, before it {was}) ends most: "
+        f"{most['gone']:,}."
     )
 
 

@@ -317,8 +317,8 @@ def test_limits_are_weighed_in_the_titles():
     )
     assert "session timeout, 9 s" in " ".join(text.get_text() for text in ax.texts)
     assert limits.lag_limit_finding(bands) == (
-        "Per hour, limit 10 → 30 s: 50 → 0 false evictions, 3 → 9 min in which nothing is "
-        "committed, 7 → 1 (acks=all) and 10 → 10 min (acks=1) acknowledged with a copy fewer."
+        "Limit 10 → 30 s, per hour: false evictions 50 → 0, minutes with nothing committed 3 → 9, "
+        "minutes acknowledged with a copy fewer 7 → 1 (acks=all), 10 → 10 (acks=1)."
     )
     assert "<th>held for more than 30 s</th>" in limits.costs_table(bands).data
 

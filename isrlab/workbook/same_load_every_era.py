@@ -191,8 +191,9 @@ def finding(steps: pd.DataFrame, released: pd.DataFrame) -> str:
     was = f"{most['was_limit_s']:g} s"
     return (
         f"With a limit of {limit} everywhere, {len(parts)} of {len(steps)} steps change who is "
-        f"evicted: {', '.join(parts) or 'none'}. With each release's own limit {most['now']} "
-        f"({own}, before it {was}) ends most: {most['gone']:,}."
+        f"evicted (− no longer, + newly): {', '.join(parts) or 'none'}. "
+        f"With each release's own limit {most['now']} ({own}, before it {was}) ends most: "
+        f"{most['gone']:,}."
     )
 
 

@@ -184,7 +184,7 @@ def plot_costs(tables: Mapping[str, pd.DataFrame]) -> Axes:
         curves[name] = Curve(table["num_replica_fetchers"], minutes)
         parts.append(f"{name} {minutes.iloc[0]:,.0f} → {minutes.iloc[-1]:,.0f}")
     threads = next(iter(tables.values()))["num_replica_fetchers"]
-    title = f"{threads.iloc[0]} → {threads.iloc[-1]} threads: {'; '.join(parts)}"
+    title = f"Minutes per hour, {threads.iloc[0]} → {threads.iloc[-1]} threads: {'; '.join(parts)}"
     return plot_curves(curves, title, (Scale("num.replica.fetchers", ticks=threads), MINUTES))
 
 
@@ -259,7 +259,7 @@ def finding(tables: Mapping[str, pd.DataFrame]) -> str:
             f"{first[column]:,.0f} → {last[column]:,.0f}"
             for column in ("neighbour_evictions", "hot_evictions")
         )
-        parts.append(f"{name}: neighbours {near}, hot {hot}")
+        parts.append(f"{name}: neighbours {near}, hot partition {hot}")
     threads = next(iter(tables.values()))["num_replica_fetchers"]
     counts = f"{threads.iloc[0]} → {threads.iloc[-1]} threads"
-    return f"Evictions per hour with {counts}, {'; '.join(parts)}."
+    return f"Evictions per hour, {counts}, with {'; '.join(parts)}."

@@ -37,12 +37,12 @@ from isrlab.world.cluster import START_MS, Cluster
 from isrlab.world.script import Run
 
 ANSWERS = {  # of which base, column, what it is
-    "old shrinks": ("old", "shrinks_per_hour", "shrinks\nper hour\n{old}"),
-    "new shrinks": ("new", "shrinks_per_hour", "shrinks\nper hour\n{new}"),
-    "under-replicated": ("new", "under_replicated_per_hour", "min under-\nreplicated\nper hour"),
-    "p50": ("steady", "p50_ms", "median\nwait, ms\nno bursts"),
-    "p99": ("steady", "p99_ms", "99 % wait\nms\nno bursts"),
-    "p50 bursts": ("new", "p50_ms", "median\nwait, ms\nbursts"),
+    "old shrinks": ("old", "shrinks_per_hour", "shrinks per hour, {old}"),
+    "new shrinks": ("new", "shrinks_per_hour", "shrinks per hour, {new}"),
+    "under-replicated": ("new", "under_replicated_per_hour", "minutes under-replicated per hour"),
+    "p50": ("steady", "p50_ms", "median wait, ms, no bursts"),
+    "p99": ("steady", "p99_ms", "99 % wait, ms, no bursts"),
+    "p50 bursts": ("new", "p50_ms", "median wait, ms, bursts"),
 }
 BASE, SEED = "base", "seed"
 COUNTS = ["old shrinks", "new shrinks", "under-replicated"]

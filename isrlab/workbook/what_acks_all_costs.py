@@ -193,9 +193,9 @@ def finding(table: pd.DataFrame) -> str:
     half, rest = (style.duration(loose[name]) for name in ("p50_ms", "p999_ms"))
     return (
         f"Where followers stall now and then, acks=all makes half of the produces wait {half} and "
-        f"1 in 1,000 {rest}. Min ISR 1 accepts one copy for "
-        f"{loose['one copy accepts (min/h)']:,.1f} partition-minutes an hour; min ISR 2 refuses "
-        f"{safe['refused/h']:,.0f} attempts instead, min ISR 3 {strict['refused/h']:,.0f}."
+        f"1 in 1,000 {rest}. With min ISR 1 the leader alone acknowledges for "
+        f"{loose['one copy accepts (min/h)']:,.1f} partition-minutes an hour; with 2 it refuses "
+        f"{safe['refused/h']:,.0f} attempts instead, with 3 {strict['refused/h']:,.0f}."
     )
 
 

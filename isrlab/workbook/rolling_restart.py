@@ -213,7 +213,7 @@ def waits(
 ) -> pd.DataFrame:
     """One row for each rolling restart: what `by_run` sums, by load and by `wait`.
 
-    `wait` is `restart_every_s` by the safe one.
+    `wait` is `restart_every_s` as a multiple of the safe wait.
     """
     rows = []
     for config in configs:

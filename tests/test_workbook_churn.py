@@ -372,18 +372,6 @@ def test_every_setting_has_a_meaning():
     assert settings.loc["load", "valid"] == "steady, bursts, heavy, together, trace"
 
 
-def test_a_batch_waits_for_one_round_without_its_first_way():
-    config = SMALL.with_(
-        partitions=1, brokers=2, replication_factor=2, load="steady", stall_s=0, minutes=0.2,
-        records_per_s=2_000, batch_every_ms=1_000, fetch_latency_ms=7,
-    )  # fmt: skip
-    traced = fleet.trace(config, 0, sample_ms=1)
-    at = int(np.flatnonzero(np.diff(traced.log_end_offset, prepend=0))[0])
-    records = int(traced.log_end_offset[at])
-    waited_ms = int(np.argmax(traced.high_watermark >= records)) - at
-    assert waited_ms == 14 + -(-records * 500 * 1000 // load.follower_bytes_per_s(config, 2))
-
-
 def test_a_cell_is_drawn_with_its_threads():
     ax = model.plot_cell(SMALL.with_(num_replica_fetchers=2, partitions=30))
     start = "One of 3 cells: 4 threads read from broker 1, which checks the ISR"
@@ -496,10 +484,3 @@ def test_retries_lengthen_the_mean_by_what_was_held():
     bound = model.retry_bound(latency, table("run error produces", *rows), retry_ms=1_000)
     assert bound["held"].tolist() == [10.0, 0.0]
     assert bound["mean_longer_by_ms"].tolist() == [100.0, 0.0]
-
-
-def test_a_daily_swing_is_highest_in_the_afternoon():
-    swing = SMALL.with_(minutes=1440, load="steady", batch_every_ms=60_000, daily_swing=0.9)
-    batches = load.arrivals(swing, np.arange(swing.partitions))
-    sums, ends = np.histogram(batches.ts_ms / load.HOUR_MS, 24, (0, 24), weights=batches.records)
-    assert 12 < ends[np.argmax(sums)] < 18

@@ -120,15 +120,6 @@ def test_a_partition_is_drawn_once_for_generations_in_which_the_same_happens():
         eras.plot_eras(eras.SMALL, 3)
 
 
-def test_absences_agree_with_the_events():
-    config = eras.SMALL.with_(version="2.2")
-    events = fleet.simulate_local(config).to_pylist()
-    left = [e for e in events if e["kind"] == "isr_commit" and len(e["isr"]) < len(e["isr_before"])]
-    found = eras.absences(config)
-    assert len(found) == sum(len(e["isr_before"]) - len(e["isr"]) for e in left) > 0
-    assert all(away.start_ms < away.end_ms <= config.duration_ms for away in found)
-
-
 # Shared fetchers
 
 
@@ -454,11 +445,3 @@ def test_settings_are_put_before_a_table_in_the_order_of_the_fleets():
     by_run = table("run p50_ms", (configs[1].run, 3), (configs[0].run, 20))
     settings = acks.with_settings(by_run, configs, "fetch_latency_ms")
     assert settings.values.tolist() == [[9, 20], [1, 3]]
-
-
-def test_longer_stalls_make_the_tail_and_a_longer_delay_the_median():
-    calm = acks.SMALL.with_(stall_s=0)
-    configs = calm, calm.with_(stall_s=30), calm.with_(fetch_latency_ms=50)
-    calm, slow, far = map(acks.waits_here, configs)
-    assert waits.quantile(slow, 0.99) > 1_000 > waits.quantile(calm, 1.0)
-    assert waits.quantile(slow, 0.5) == waits.quantile(calm, 0.5) < waits.quantile(far, 0.5)

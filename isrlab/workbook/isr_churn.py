@@ -36,18 +36,17 @@ def watch(config: FleetConfig) -> Trace:
 
 def spared_burst(partition: Trace) -> Trace:
     """The seconds around the first burst that no check hits; without one, around the highest."""
-    spared_ms = partition.spared_ms(MESSAGES)
-    return partition.around(spared_ms[0] if len(spared_ms) else _highest_ms(partition))
+    return _around_first(partition, partition.spared_ms(MESSAGES))
 
 
 def hit_burst(partition: Trace) -> Trace:
     """The seconds around the first check that evicts; without one, around the highest burst."""
-    evicted_ms = partition.evictions_ms()
-    return partition.around(evicted_ms[0] if len(evicted_ms) else _highest_ms(partition))
+    return _around_first(partition, partition.evictions_ms())
 
 
-def _highest_ms(partition: Trace) -> int:
-    return int(partition.ts_ms[partition.most_lag_records.argmax()])
+def _around_first(partition: Trace, moments_ms: np.ndarray) -> Trace:
+    highest_ms = partition.ts_ms[partition.most_lag_records.argmax()]
+    return partition.around([*moments_ms, highest_ms][0])
 
 
 def plot_lag(seen: Trace, *, ax: Axes | None = None) -> Axes:
@@ -218,11 +217,10 @@ def burst_controls(config: FleetConfig = SMALL) -> widgets.VBox:
         "burst_s": choice("burst length (s)", (1.0, 20.0), 1.0, "{:g}".format),
         "replica_lag_max_messages": choice("lag.max.messages", (4_000, 8_000, 16_000), MESSAGES),
     }
-
-    def draw() -> Figure:
-        return plot_burst(config.with_(**{name: each.value for name, each in sliders.items()}))
-
-    return redrawn([*sliders.values()], draw)
+    return redrawn(
+        [*sliders.values()],
+        lambda *values: plot_burst(config.with_(**dict(zip(sliders, values, strict=True)))),
+    )
 
 
 def false_alarms(config: FleetConfig) -> tuple[int, int]:

@@ -94,7 +94,7 @@ def lookup_slider(segment: LogSegment) -> widgets.VBox:
     first, last = segment.base_offset, segment.next_offset - 1
     offsets = sorted({first + (last - first) * nth // 11 for nth in range(12)})
     slider = controls.choice("offset", offsets, first)
-    return controls.redrawn((slider,), lambda: plot_lookup(segment, slider.value))
+    return controls.redrawn((slider,), lambda offset: plot_lookup(segment, offset))
 
 
 def plot_search(segment: LogSegment, target: int) -> Axes:

@@ -376,11 +376,10 @@ def restart_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     """Sliders for downtime, load and wait, and the whole rolling restart."""
     down = choice("down for (s)", (30, 60), 60)
     shares = (0.3, 0.6, 0.8, 0.9)
-    share = choice("load (% of fetch rate)", shares, 0.6, lambda value: f"{100 * value:.0f}")
-    wait = choice("wait / safe wait", (0.5, 0.75, 1.25), 0.75, "{:g}".format)
-    inputs = down, share, wait
+    busy = choice("load (% of fetch rate)", shares, 0.6, lambda value: f"{100 * value:.0f}")
+    every = choice("wait / safe wait", (0.5, 0.75, 1.25), 0.75, "{:g}".format)
     return redrawn(
-        inputs, lambda: plot_restart(rolling(config, share.value, down.value, wait.value))
+        (down, busy, every), lambda s, share, wait: plot_restart(rolling(config, share, s, wait))
     )
 
 

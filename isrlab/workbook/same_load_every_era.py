@@ -315,8 +315,7 @@ def era_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     stall = choice("stall (s)", (0, 5, 8, 12, 20, 40), int(config.stall_s))
     partition = most_telling(config, FEW)
 
-    def draw() -> Axes:
-        moved = config.with_(burst_records=height.value, stall_s=stall.value)
-        return plot_eras(moved, partition, FEW)
+    def draw(records: int, stall_s: float) -> Axes:
+        return plot_eras(config.with_(burst_records=records, stall_s=stall_s), partition, FEW)
 
     return redrawn((height, stall), draw)

@@ -245,9 +245,10 @@ def fetcher_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     heat = choice("hot / one thread", (0.9, 1.1), 1.1, "{:g}".format)
     size = choice("max bytes (MiB)", (1, 100, 200), 200)
 
-    def draw() -> Axes:
-        moved = heated(sized(config, size.value), heat.value)
-        return plot_threads(moved.with_(num_replica_fetchers=threads.value))
+    def draw(number: int, share: float, size_mb: float) -> Axes:
+        return plot_threads(
+            heated(sized(config, size_mb), share).with_(num_replica_fetchers=number)
+        )
 
     return redrawn((threads, heat, size), draw)
 

@@ -21,7 +21,7 @@ from matplotlib.axes import Axes
 
 from isrlab import fleet
 from isrlab.engine.messages import ExpireIsr
-from isrlab.engine.versions import PRESETS
+from isrlab.engine.versions import GENERATIONS
 from isrlab.events import exact
 from isrlab.fleet import cell, load
 from isrlab.fleet.config import LOADS, TRACE, FleetConfig
@@ -172,7 +172,7 @@ def plot_sensitivity(answered: pd.DataFrame, names: dict[str, str]) -> Axes:
             mark, word = ("  !", "beyond") if moved[check] else ("", "within")
             rows[check][head] = f"{changes[check]:+,.0f} %{mark}", word
     moving = [name for name in checks if out[COUNTS].loc[name].any()]
-    title = f"ISR counts move further than with another seed: {listed(moving) or 'never'}"
+    title = f"What moves ISR counts further than any other seed: {listed(moving) or 'nothing'}"
     legend = {"beyond": "!  further than any other seed", "within": "within what other seeds do"}
     colours = {"": PALE, "beyond": OUTCOMES["lost"], "within": OUTCOMES["safe"]}
     return plot_matrix(rows, title, colours=colours, legend=legend, size=(1.05, 0.34))
@@ -184,8 +184,8 @@ def finding(percent: pd.DataFrame) -> str:
     cuts, seeds = (counts.loc[names].max().max() for names in (CUTS, ENDS))
     fencing = percent["under-replicated"][CHECKS[-1].name]
     return (
-        "The model's time step, record size and burst batches change shrinks and time "
-        f"under-replicated by {cuts:.1f} % at most, another seed by up to {seeds:.0f} %; a time "
+        "The model's time step, record size and burst batches change counts of shrinks and time "
+        f"under-replicated by {cuts:.1f} % at most, another seed by up to {seeds:.0f} %. A time "
         f"step a tenth as long changes the median wait by {percent['p50'][CUTS[0]]:+.0f} %, and "
         f"fencing stalled brokers changes time under-replicated by {fencing:+.0f} %."
     )
@@ -193,8 +193,8 @@ def finding(percent: pd.DataFrame) -> str:
 
 def settings() -> pd.DataFrame:
     """Every setting of `FleetConfig`, a row each: name, default, unit, valid values, meaning."""
-    releases = [version.name for version in PRESETS.values()]
-    words = {"version": f"{releases[0]} to {releases[-1]}", "load": ", ".join([*LOADS, TRACE])}
+    last = GENERATIONS[-1].releases.split("-")[-1]
+    words = {"version": f"{GENERATIONS[0].name} to {last}", "load": ", ".join([*LOADS, TRACE])}
     rows = []
     for item in fields(FleetConfig):
         limits = item.metadata

@@ -183,7 +183,7 @@ def schedule_chooser(matrix: Matrix, name: str) -> widgets.VBox:
     shown = [rung for rung in RUNGS if rung.issue != "KAFKA-3919"]
     names = [(f"{rung.label} ({rung.issue})", rung.scenario) for rung in shown]
     chosen = controls.pick("schedule", names, name)
-    return controls.redrawn([chosen], lambda: before_and_after(matrix, chosen.value))
+    return controls.redrawn([chosen], lambda name: before_and_after(matrix, name))
 
 
 def plot_members(runs: Mapping[str, Run], title: str) -> Axes:

@@ -218,8 +218,7 @@ def wait_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     delay = choice("one-way delay (ms)", delays_ms, config.fetch_latency_ms, "{:g}".format)
     stall = choice("stalls of brokers (s)", stalls_s, config.stall_s, "{:g}".format)
 
-    def draw() -> Axes:
-        moved = config.with_(fetch_latency_ms=delay.value, stall_s=stall.value)
-        return plot_histogram(waits_here(moved))
+    def draw(delay_ms: int, stall_s: float) -> Axes:
+        return plot_histogram(waits_here(config.with_(fetch_latency_ms=delay_ms, stall_s=stall_s)))
 
     return redrawn((delay, stall), draw)

@@ -30,7 +30,11 @@ Times: TypeAlias = list[tuple[int, int]]  # from and to (exclusive), ms, in orde
 
 NO_ISR = "The logs name no ISR of any partition"
 DONE = {"SIGSTOP": "paused", "SIGKILL": "killed", "SIGTERM": "shut down"}
-WHY = {"gone": "broker was gone", "lag": "lag", "controller": "by the controller"}
+WHY = {  # of an absence, in words, and its colour
+    "gone": ("broker was gone", style.STATES["away"]),
+    "lag": ("lag", style.VERMILION),
+    "controller": ("by the controller", style.SKY),
+}
 ALERTS = (
     "UnderReplicatedPartitions > 0",
     "AtMinIsrPartitionCount > 0",
@@ -133,7 +137,7 @@ def plot_time_out(happened: pd.DataFrame, most: int = 30) -> Axes:
     slowest: Any = data.itertuples()
     rows = [
         f"broker {each.broker}, left {pd.to_datetime(each.left_ms, unit='ms'):%m-%d %H:%M:%S}: "
-        f"{counted(each.replicas, 'replica')}, {WHY[each.why]}"
+        f"{counted(each.replicas, 'replica')}, {WHY[each.why][0]}"
         for each in slowest
     ]
     title = "No replica is seen to leave an ISR and come back"
@@ -142,16 +146,11 @@ def plot_time_out(happened: pd.DataFrame, most: int = 30) -> Axes:
         title += f"{duration(data['out_ms'].max())} (broker {data['broker'].iloc[0]})"
     parts = {
         text: np.where(data["why"] == why, data["out_ms"] / 1000, 0.0)
-        for why, text in WHY.items()
+        for why, (text, _) in WHY.items()
         if (data["why"] == why).any()
     }
-    colours = dict(
-        zip(WHY.values(), (style.STATES["away"], style.VERMILION, style.SKY), strict=True)
-    )
-    notes = [*map(duration, data["out_ms"])]
-    return plot_bars(
-        rows, parts, title, "longest time out of the ISR (s)", notes=notes, colours=colours
-    )
+    label, notes = "longest time out of the ISR (s)", [*map(duration, data["out_ms"])]
+    return plot_bars(rows, parts, title, label, notes=notes, colours=dict(WHY.values()))
 
 
 # Which alert would have fired
@@ -293,7 +292,7 @@ def choose_partition(intervals: pd.DataFrame) -> widgets.VBox:
     names = [*partitions(intervals)]
     options = [(printable(name, 80), name) for name in names]
     picker = pick("partition", options, names[0] if names else None)
-    return redrawn([picker], lambda: plot_members(intervals, picker.value))
+    return redrawn([picker], lambda name: plot_members(intervals, name))
 
 
 def files_table(files: pd.DataFrame, most: int = 20) -> HTML:

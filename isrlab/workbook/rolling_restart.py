@@ -208,7 +208,7 @@ def after_return(times: pd.DataFrame, config: FleetConfig) -> pd.Series:
 def waits(
     configs: Sequence[FleetConfig], refused: pd.DataFrame, under: pd.DataFrame
 ) -> pd.DataFrame:
-    """Of each rolling restart what `by_run` sums; `wait` is `restart_every_s` by the safe one."""
+    """For each rolling restart what `by_run` sums; `wait` is in multiples of the safe wait."""
     rows = []
     for config in configs:
         share, every_s = recovery.load_share(config, 1), config.restart_every_s

@@ -97,9 +97,7 @@ def _colour(machine: int) -> str:
     return broker_colour(machine) if machine > 0 else INK
 
 
-def plot_messages(
-    run: Run, *, first: int = 0, last: int | None = None, ax: Axes | None = None
-) -> Axes:
+def plot_messages(run: Run, *, first: int = 0, last: int | None = None) -> Axes:
     """The messages of a run between machines, with what each changed.
 
     `first` and `last` choose blocks of the scenario (0-based, `last` inclusive). Left out are
@@ -126,7 +124,7 @@ def plot_messages(
         machine: "ZooKeeper" if machine == ZOOKEEPER else words.address(machine)
         for machine in order
     }
-    return plot_arrows(arrows, _finding(run.frames[start:end]), lanes=lanes, ax=ax)
+    return plot_arrows(arrows, _finding(run.frames[start:end]), lanes=lanes)
 
 
 def arrows_of(frame: Frame, has_zookeeper: bool) -> list[Arrow]:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
@@ -96,9 +97,8 @@ class Played:
     def printed(self) -> str:
         """What the run printed, and a last `status`; of a fleet, its numbers."""
         if self._run is None:
-            return "\n".join(
-                f"  {name} {value:,.6g}" for name, value in self.measures.items() if value
-            )
+            numbers = self.measures.items()
+            return "\n".join(f"  {name} {number:,.6g}" for name, number in numbers if number)
         return self.run.printed + "\n".join(words.status(self.run.cluster))
 
 
@@ -189,10 +189,7 @@ def measures(
     waits: list[tuple[float, float]] = sorted(wait[1:] for wait in exact.waits(events))
     waits.append((math.inf, numbers["timed_out"]))
     until = list(accumulate(count for _, count in waits))
-    reached = [
-        wait[0] for wait, count in zip(waits, until, strict=True) if count >= 0.99 * until[-1]
-    ]
-    numbers["p99_ms"] = reached[0] if until[-1] else 0
+    numbers["p99_ms"] = waits[bisect_left(until, 0.99 * until[-1])][0] if until[-1] else 0
     partitions = exact.isr_spans(events, span_ms[1], span_ms[0]).values()
     sizes = [(len(each.isr), each.end_ms - each.start_ms) for spans in partitions for each in spans]
     for name, limit in {"under_replicated": copies, "under_min_isr": least, "one_copy": 2}.items():

@@ -37,11 +37,7 @@ class Arrow:
 
 
 def plot_arrows(
-    arrows: Sequence[Arrow],
-    title: str,
-    *,
-    lanes: Mapping[int, str] | None = None,
-    ax: Axes | None = None,
+    arrows: Sequence[Arrow], title: str, *, lanes: Mapping[int, str] | None = None
 ) -> Axes:
     """Arrows in the colours of who sent them. `lanes`: machine -> name, from left to right.
 
@@ -50,7 +46,7 @@ def plot_arrows(
     machines = sorted({each for arrow in arrows for each in (arrow.source, arrow.target)})
     lanes = lanes or {machine: words.address(machine) for machine in machines}
     places = {machine: x for x, machine in enumerate(lanes)}
-    ax = ax or axes(style.WIDTH, 0.8 + 0.46 * len(arrows))
+    ax = axes(style.WIDTH, 0.8 + 0.46 * len(arrows))
     for machine, name in lanes.items():
         lane = places[machine]
         ax.plot([lane] * 2, [-0.6, len(arrows) - 0.3], color=_colour(machine), lw=1.4, zorder=1)
@@ -97,9 +93,7 @@ def _colour(machine: int) -> str:
     return broker_colour(machine) if machine > 0 else INK
 
 
-def plot_messages(
-    run: Run, *, first: int = 0, last: int | None = None, ax: Axes | None = None
-) -> Axes:
+def plot_messages(run: Run, *, first: int = 0, last: int | None = None) -> Axes:
     """The messages of a run between machines, with what each changed.
 
     `first` and `last` choose blocks of the scenario (0-based, `last` inclusive). Left out are
@@ -126,7 +120,7 @@ def plot_messages(
         machine: "ZooKeeper" if machine == ZOOKEEPER else words.address(machine)
         for machine in order
     }
-    return plot_arrows(arrows, _finding(run.frames[start:end]), lanes=lanes, ax=ax)
+    return plot_arrows(arrows, _finding(run.frames[start:end]), lanes=lanes)
 
 
 def arrows_of(frame: Frame, has_zookeeper: bool) -> list[Arrow]:

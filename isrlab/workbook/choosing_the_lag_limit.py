@@ -1,6 +1,6 @@
 """Choosing the lag limit: one stall under a limit, and what each limit costs a fleet.
 
-`bands` is what `churn.bands` makes of `truth.lag_limit_costs`: a row for each limit and metric.
+`bands` is what `churn.bands` makes of `costs`: a row for each limit and metric.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ import ipywidgets as widgets
 import pandas as pd
 from IPython.display import HTML
 from matplotlib.axes import Axes
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from isrlab import fleet
+from isrlab.churn.history import columns
 from isrlab.engine.versions import KafkaVersion
 from isrlab.events import exact
-from isrlab.fleet import load
+from isrlab.fleet import load, truth
 from isrlab.fleet.config import FleetConfig
 from isrlab.show.bands import Span, shade
 from isrlab.show.controls import choice, redrawn
@@ -25,7 +28,7 @@ from isrlab.show.style import INK, STATES, axes, mark
 from isrlab.show.table import table
 from isrlab.world import scenario
 
-COSTS = {  # columns of `truth.lag_limit_costs`: colour and marker, what it is
+COSTS = {  # columns of `costs`: colour and marker, what it is
     "stalled_minutes": ((STATES["waits"], "s"), "nothing new is committed: acks=all and consumers"),
     "under_replicated_minutes": ((STATES["out"], "o"), "acks=all: acknowledged with a copy fewer"),
     "at_risk_minutes": ((INK, "D"), "acks=1: acknowledged with a copy fewer"),
@@ -110,6 +113,58 @@ def _stays_s(version: str, limit_s: float, what: str) -> float:
     """Seconds from the stop of broker 2 until the ISR shrinks; it stops at 0."""
     text = STOPS.format(limit_s=limit_s, what=what, wait_s=2 * limit_s + 30)
     return isr_of(scenario.play(text, version=version))[0].end_ms / 1000
+
+
+def fleets(
+    config: FleetConfig,
+    limits_s: list[float],
+    stalls_s: list[float],
+    *,
+    still_share: float,
+    seeds: int,
+) -> list[FleetConfig]:
+    """A fleet for each lag limit (s), length of stall (s) and seed, from `config.seed` on.
+
+    Each length of stall takes up `still_share` of a broker's time, and comes with its share of the
+    bursts: what the fleets of one limit and seed cost adds up to what all these troubles cost.
+    """
+    return [
+        config.with_(
+            name=f"{config.run} limit={limit_s} stall={stall_s} seed={seed}",
+            seed=seed,
+            replica_lag_time_max_ms=round(limit_s * 1000),
+            stall_s=stall_s,
+            stall_every_s=stall_s * (1 / still_share - 1),
+            burst_every_s=config.burst_every_s * len(stalls_s),
+        )
+        for limit_s in limits_s
+        for stall_s in stalls_s
+        for seed in range(config.seed, config.seed + seeds)
+    ]
+
+
+def costs(runs: DataFrame, evictions: DataFrame, risk: DataFrame) -> DataFrame:
+    """One row for each lag limit and seed, all lengths of stall added up, everything per hour.
+
+    `runs` is from `fleet.runs`, `evictions` from `truth.judged_evictions`, `risk` from
+    `truth.time_at_risk`.
+    The minutes are partition-minutes.
+    """
+    counts = columns(
+        "count_if(is_false) as false_evictions", "count_if(not is_false) as right_evictions"
+    )
+    times = ("at_risk", "under_replicated", "stalled")
+    minutes = columns(*(f"sum({name}_ms) / 60000 as {name}_minutes" for name in times))
+    judged = evictions.groupBy("run").agg(*counts)
+    risks = risk.groupBy("run").agg(*minutes, F.sum("timeouts").alias("timeouts"))
+    names = [*judged.columns[1:], *risks.columns[1:]]
+    return (
+        truth.with_counts(runs, judged, risks)
+        .groupBy(F.expr("lag_time_ms / 1000 as lag_limit_s"), "seed")
+        .agg(*columns(*(f"sum({name} / (minutes / 60)) as {name}" for name in names)))
+        .orderBy("lag_limit_s", "seed")
+        .select("lag_limit_s", "seed", *names)
+    )
 
 
 def plot_false_evictions(bands: pd.DataFrame) -> Axes:

@@ -367,9 +367,8 @@ def plot_batches(submitted: Mapping[str, int], requests: Sequence[Request]) -> A
     rows, ready = {name: list[bands.Span]() for name in submitted}, dict(submitted)
     for number, request in enumerate(requests, 1):
         sent_s, answered_s = request.sent_ms / 1000, request.answered_ms / 1000
-        text, colour = f"request {number}{' fails' if request.error else ''}", style.BLUE
         for name in request.partitions:
-            sent = bands.Span(sent_s, answered_s, style.LOST if request.error else colour, text)
+            sent = bands.Span(sent_s, answered_s, style.BLUE, f"request {number}")
             rows[name] += bands.Span(ready[name] / 1000, sent_s, "waits"), sent
             ready[name] = request.answered_ms
     last = max(submitted, key=lambda name: ready[name] - submitted[name])
@@ -377,4 +376,4 @@ def plot_batches(submitted: Mapping[str, int], requests: Sequence[Request]) -> A
     title += f"{style.counted(len(requests), 'request')}, one at a time: "
     title += f"{last} waits longest, {ready[last] - submitted[last]} ms"
     legend = {"waits": "waits to be sent", style.BLUE: "its request is on its way"}
-    return bands.plot_bands(rows, title, legend=legend | {style.LOST: "a request that fails"})
+    return bands.plot_bands(rows, title, legend=legend)

@@ -28,10 +28,10 @@ from isrlab.fleet.config import LOADS, TRACE, FleetConfig
 from isrlab.fleet.kernel.rows import bucket_starts
 from isrlab.fleet.kernel.state import STEPS
 from isrlab.fleet.layout import assignment
+from isrlab.fleet.sums import quantile
 from isrlab.show.matrix import plot_matrix
 from isrlab.show.messages import Arrow, plot_arrows
 from isrlab.show.style import OUTCOMES, PALE, listed
-from isrlab.show.waits import quantile
 from isrlab.world import faults
 from isrlab.world.cluster import START_MS, Cluster
 from isrlab.world.script import Run

@@ -169,7 +169,12 @@ def before_and_after(matrix: Matrix, name: str) -> Figure | Axes:
     rung, runs = BY_SCENARIO[name], {v: play(name, v) for v in boundary(matrix, name)}
     if rung.word == "flapping":
         return plot_membership(runs, f"{rung.issue}: {rung.flaw}")
-    return style.headline(replicas.plot_ends(runs), f"{rung.issue}: {rung.flaw}")
+    height = sum(1.0 + 0.7 * len(run.cluster.replicas) for run in runs.values())
+    figure, grid = style.panels(len(runs), 1, (9, height))
+    for ax, (version, run) in zip(grid.flat, runs.items(), strict=True):
+        title = f"{version}: {replicas.story_finding(run)}"
+        replicas.plot_replicas(run.frames[-1], title, ax=ax)
+    return style.headline(figure, f"{rung.issue}: {rung.flaw}")
 
 
 def schedule_chooser(matrix: Matrix, name: str) -> widgets.VBox:

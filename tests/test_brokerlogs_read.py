@@ -122,6 +122,23 @@ def test_a_damaged_archive_is_counted(spark, log_dir):
     assert {r.split(":")[0] for r in reasons(logs).values()} == {"broken off"}
 
 
+@pytest.mark.parametrize("line", [b"\n", b"a\n"])
+def test_an_archive_that_is_a_bomb_is_broken_off(tmp_path, line):
+    path = tmp_path / "server.log.gz"
+    path.write_bytes(gzip.compress(line * 10_000_000))
+    rows = [*_file_rows(str(path), path.name, "r", "UTC")]
+    assert rows[-1]["lines"] < 6_000_000
+    assert "more than 100 times the size of the archive" in rows[-1]["reason"]
+    assert [row["reason"] for row in rows if row["row"] == "unread"] == [rows[-1]["reason"]]
+
+
+def test_empty_lines_are_counted(tmp_path):
+    (tmp_path / "server.log").write_bytes(b"\n" * 600_000 + GOOD.encode() + b"\n" * 600_000)
+    *events, file = _file_rows(str(tmp_path / "server.log"), "server.log", "r", "UTC")
+    assert [row["line"] for row in events] == [600_001, 600_002, 600_003, 600_004]
+    assert file["lines"] == 600_004
+
+
 def test_binary_garbage_is_counted_and_shown_not_fatal(spark, log_dir):
     rest = b"\xff\xfe ISR \xff\n\x01\x02\n"
     (log_dir / "server.log.2").write_bytes(b"\0" * 5000 + GOOD.encode() + rest)

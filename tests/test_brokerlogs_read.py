@@ -136,7 +136,7 @@ def test_empty_lines_are_counted(tmp_path):
     (tmp_path / "server.log").write_bytes(b"\n" * 600_000 + GOOD.encode() + b"\n" * 600_000)
     *events, file = _file_rows(str(tmp_path / "server.log"), "server.log", "r", "UTC")
     assert [row["line"] for row in events] == [600_001, 600_002, 600_003, 600_004]
-    assert file["lines"] == 600_004
+    assert file["lines"] == 1_200_004
 
 
 def test_binary_garbage_is_counted_and_shown_not_fatal(spark, log_dir):
@@ -163,6 +163,13 @@ def test_a_line_without_end_is_cut(spark, log_dir):
     logs = brokerlogs.read(spark, log_dir)
     assert any("longer than" in reason for reason in reasons(logs).values())
     assert len(kinds(logs)) == 4
+
+
+def test_a_line_whose_isr_text_lies_behind_the_cut_is_counted(tmp_path):
+    (tmp_path / "server.log").write_text(f"{GOOD}{STARTED[:26]}INFO {'x' * 70_000}{SHRINK}\n")
+    rows = [*_file_rows(str(tmp_path / "server.log"), "server.log", "r", "UTC")]
+    unread = [(row["line"], row["reason"]) for row in rows if row["row"] == "unread"]
+    assert unread == [(5, "longer than 65,536 bytes; only its beginning was read")]
 
 
 def test_links_that_lead_out_are_not_followed(spark, log_dir, tmp_path_factory):

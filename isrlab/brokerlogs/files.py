@@ -143,6 +143,7 @@ def lines(path: str) -> Iterator[Line]:
         for chunk in _chunks(path):
             if not kept and not chunk.strip(b"\n"):  # nothing but empty lines
                 number += len(chunk)
+                yield Line(number - 1, b"", False)
                 continue
             for nth, piece in enumerate(chunk.split(b"\n")):
                 if nth:

@@ -188,6 +188,8 @@ def _read_line(line: Line, reader: LineReader) -> Iterator[Event | Unread]:
     if len(text) < len(data) and b"\0" not in text:  # a machine stopped while writing
         yield Unread("a hole of zero bytes", f"{len(data) - len(text):,} zero bytes")
         data = text
+    if line.is_cut:
+        yield Unread("longer than 65,536 bytes; only its beginning was read", _shown(data))
     if INTERESTING.search(data) is None:
         if _is_garbage(data):
             yield Unread("bytes that are not text", _shown(data))
@@ -206,8 +208,6 @@ def _read_line(line: Line, reader: LineReader) -> Iterator[Event | Unread]:
         brokers = detail.pop("brokers", None)  # that a controller says died or came back at once
         replicas = [{"replica": int(broker)} for broker in brokers.split(",")] if brokers else [{}]
         yield from (item | replica | {"detail": detail} for replica in replicas)
-    if item is not None and line.is_cut:
-        yield Unread("longer than 65,536 bytes; only its beginning was read", message)
 
 
 _CONTROL = bytes(set(range(32)) - {9, 10, 12, 13, 27})

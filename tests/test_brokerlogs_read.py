@@ -172,6 +172,34 @@ def test_a_line_whose_isr_text_lies_behind_the_cut_is_counted(tmp_path):
     assert unread == [(5, "longer than 65,536 bytes; only its beginning was read")]
 
 
+DECIDED = "[2024-07-01 10:00:04,000] INFO [ReplicaFetcher replicaId=1, leaderId=2, fetcherId=0] "
+DECIDED += "Truncating partition t-0 to local high watermark 7 (kafka.server.ReplicaFetcherThread)"
+NO_EFFECT = (
+    "[2024-07-01 10:00:04,001] INFO [Log partition=t-0, dir=K:\\k 2] Truncating to 7 has no "
+)
+NO_EFFECT += "effect as the largest offset in the log is 6 (kafka.log.Log)"
+OLD = "[2017-07-01 10:00:04,001] INFO Truncating log t-0 to offset 7. (kafka.log.Log)"
+OLD_NO_EFFECT = "[2017-07-01 10:00:04,001] INFO Truncating t-0 to 7 has no effect as the largest "
+OLD_NO_EFFECT += "offset in the log is 6. (kafka.log.Log)"
+
+
+@pytest.mark.parametrize(
+    "happened, lines",
+    [
+        ([], [DECIDED, NO_EFFECT]),
+        ([1, 2], [DECIDED, CUT, DECIDED, NO_EFFECT]),
+        ([1, 3], [DECIDED, NO_EFFECT.replace("t-0", "t-1"), DECIDED]),
+        ([1], [DECIDED, NO_EFFECT.replace("to 7", "to 8")]),
+        ([1], [DECIDED, *["x"] * 500, NO_EFFECT]),
+        ([], [OLD, OLD_NO_EFFECT]),
+    ],
+)
+def test_a_truncation_that_had_no_effect_is_no_event(tmp_path, happened, lines):
+    (tmp_path / "server.log").write_text("\n".join(lines))
+    told = brokerlogs.read_local(tmp_path)["detail"].to_pylist()
+    assert sorted(int(dict(detail)["line"]) for detail in told) == happened
+
+
 def test_links_that_lead_out_are_not_followed(spark, log_dir, tmp_path_factory):
     other = tmp_path_factory.mktemp("other")
     (other / "server.log").write_text(GOOD)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isrlab.brokerlogs.fields import COLUMNS
+from isrlab.brokerlogs.files import MAX_LINE_BYTES
 from isrlab.brokerlogs.formats import FORMATS, IMPOSSIBLE, NO_NEWS, entries, format_of
 from isrlab.brokerlogs.lines import LineReader, Unread, read_line
 from isrlab.brokerlogs.write import KINDS, forms, write, write_line
@@ -116,6 +119,20 @@ def test_brokers_print_local_time():
 def test_no_text_makes_the_reader_fail(text):
     read_line(text)
     read_line(HEAD + text + PARTITION)
+
+
+PIECES = [text for _, regex, _ in IMPOSSIBLE for text in re.findall(r"[\w ]{9,}", regex.pattern)]
+PIECES += re.findall(r"[\w ]{9,}", NO_NEWS.pattern)
+PIECES += ["isrWithBrokerEpoch=List(", "brokerId: 1, ", "(brokerId: 2)", "from ", "1,", "1", " "]
+PIECES += [form.example for form in FORMATS]
+
+
+def test_no_line_takes_the_reader_longer_than_its_length():
+    """64 KiB of any words of the tables, again and again; "Expanding ISR " took seconds."""
+    for piece in set(PIECES):
+        started = time.process_time()
+        read_line(f"{HEAD}{(piece * MAX_LINE_BYTES)[:MAX_LINE_BYTES]}{PARTITION}")
+        assert time.process_time() - started < 0.5, piece
 
 
 replicas = st.lists(st.integers(0, 9999), min_size=2, max_size=6, unique=True)

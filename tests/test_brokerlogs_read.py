@@ -122,6 +122,23 @@ def test_a_damaged_archive_is_counted(spark, log_dir):
     assert {r.split(":")[0] for r in reasons(logs).values()} == {"broken off"}
 
 
+@pytest.mark.parametrize("line", [b"\n", b"a\n"])
+def test_an_archive_that_is_a_bomb_is_broken_off(tmp_path, line):
+    path = tmp_path / "server.log.gz"
+    path.write_bytes(gzip.compress(line * 10_000_000))
+    rows = [*_file_rows(str(path), path.name, "r", "UTC")]
+    assert rows[-1]["lines"] < 6_000_000
+    assert "more than 100 times the size of the archive" in rows[-1]["reason"]
+    assert [row["reason"] for row in rows if row["row"] == "unread"] == [rows[-1]["reason"]]
+
+
+def test_empty_lines_are_counted(tmp_path):
+    (tmp_path / "server.log").write_bytes(b"\n" * 600_000 + GOOD.encode() + b"\n" * 600_000)
+    *events, file = _file_rows(str(tmp_path / "server.log"), "server.log", "r", "UTC")
+    assert [row["line"] for row in events] == [600_001, 600_002, 600_003, 600_004]
+    assert file["lines"] == 1_200_004
+
+
 def test_binary_garbage_is_counted_and_shown_not_fatal(spark, log_dir):
     rest = b"\xff\xfe ISR \xff\n\x01\x02\n"
     (log_dir / "server.log.2").write_bytes(b"\0" * 5000 + GOOD.encode() + rest)
@@ -146,6 +163,41 @@ def test_a_line_without_end_is_cut(spark, log_dir):
     logs = brokerlogs.read(spark, log_dir)
     assert any("longer than" in reason for reason in reasons(logs).values())
     assert len(kinds(logs)) == 4
+
+
+def test_a_line_whose_isr_text_lies_behind_the_cut_is_counted(tmp_path):
+    (tmp_path / "server.log").write_text(f"{GOOD}{STARTED[:26]}INFO {'x' * 70_000}{SHRINK}\n")
+    rows = [*_file_rows(str(tmp_path / "server.log"), "server.log", "r", "UTC")]
+    unread = [(row["line"], row["reason"]) for row in rows if row["row"] == "unread"]
+    assert unread == [(5, "longer than 65,536 bytes; only its beginning was read")]
+
+
+DECIDED = "[2024-07-01 10:00:04,000] INFO [ReplicaFetcher replicaId=1, leaderId=2, fetcherId=0] "
+DECIDED += "Truncating partition t-0 to local high watermark 7 (kafka.server.ReplicaFetcherThread)"
+NO_EFFECT = (
+    "[2024-07-01 10:00:04,001] INFO [Log partition=t-0, dir=K:\\k 2] Truncating to 7 has no "
+)
+NO_EFFECT += "effect as the largest offset in the log is 6 (kafka.log.Log)"
+OLD = "[2017-07-01 10:00:04,001] INFO Truncating log t-0 to offset 7. (kafka.log.Log)"
+OLD_NO_EFFECT = "[2017-07-01 10:00:04,001] INFO Truncating t-0 to 7 has no effect as the largest "
+OLD_NO_EFFECT += "offset in the log is 6. (kafka.log.Log)"
+
+
+@pytest.mark.parametrize(
+    "happened, lines",
+    [
+        ([], [DECIDED, NO_EFFECT]),
+        ([1, 2], [DECIDED, CUT, DECIDED, NO_EFFECT]),
+        ([1, 3], [DECIDED, NO_EFFECT.replace("t-0", "t-1"), DECIDED]),
+        ([1], [DECIDED, NO_EFFECT.replace("to 7", "to 8")]),
+        ([1], [DECIDED, *["x"] * 500, NO_EFFECT]),
+        ([], [OLD, OLD_NO_EFFECT]),
+    ],
+)
+def test_a_truncation_that_had_no_effect_is_no_event(tmp_path, happened, lines):
+    (tmp_path / "server.log").write_text("\n".join(lines))
+    told = brokerlogs.read_local(tmp_path)["detail"].to_pylist()
+    assert sorted(int(dict(detail)["line"]) for detail in told) == happened
 
 
 def test_links_that_lead_out_are_not_followed(spark, log_dir, tmp_path_factory):

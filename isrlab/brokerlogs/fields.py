@@ -103,7 +103,7 @@ _STATE = {
     "topic": re.compile(r"\btopicName='([^']*)'"),
     "partition": re.compile(r"\bpartitionIndex=(\d+)"),
 }
-_BROKER_STATES = re.compile(r"isrWithBrokerEpoch=List\((.*?\))\)")
+_BROKER_STATES = re.compile(r"isrWithBrokerEpoch=List\(((?:[^()]*\([^()]*\))+)\)")
 
 
 def _read_state(_: str, text: str) -> Values:

@@ -19,6 +19,8 @@ LOG_NAME = re.compile(r"\.(log|out|gz)([.\-_].*)?$|\.log\b|^(server|controller|s
 BROKER_LOG_NAME = re.compile(r"^(server|controller|state-change)[^/]*log")
 MAX_LINE_BYTES = 64 * 1024
 READ_BYTES = 256 * 1024
+# No log shrinks to a hundredth: an archive that gives more, and more than this, is a bomb.
+MOST_RATIO, BOMB_BYTES = 100, 4 * 1024 * 1024
 GZIP_MAGIC = b"\x1f\x8b"
 PathName: TypeAlias = "str | os.PathLike[str]"
 VALID = (
@@ -139,6 +141,10 @@ def lines(path: str) -> Iterator[Line]:
     kept, length, number, damage = bytearray(), 0, 1, None
     try:
         for chunk in _chunks(path):
+            if not kept and not chunk.strip(b"\n"):  # nothing but empty lines
+                number += len(chunk)
+                yield Line(number - 1, b"", False)
+                continue
             for nth, piece in enumerate(chunk.split(b"\n")):
                 if nth:
                     yield Line(number, bytes(kept).rstrip(b"\r"), length > MAX_LINE_BYTES)
@@ -162,8 +168,13 @@ def _chunks(path: str) -> Iterator[bytes]:
             return
         archive = gzip.GzipFile(fileobj=file)
         try:
+            given = 0
             while data := archive.read1(READ_BYTES):  # not `read`: it drops what precedes damage
                 yield data
+                given += len(data)
+                if given > max(BOMB_BYTES, MOST_RATIO * os.path.getsize(path)):
+                    problem = f"more than {MOST_RATIO} times the size of the archive; read so far: "
+                    raise DamagedFileError(f"{problem}{given:,} bytes")
         except EOFError as error:
             problem = "truncated gzip: the archive ends before its end mark"
             raise DamagedFileError(problem) from error

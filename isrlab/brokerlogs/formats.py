@@ -120,12 +120,21 @@ def _compiled(template: str) -> tuple[re.Pattern[str], tuple[str, ...], str]:
     return re.compile(expression), tuple(fields), max(pieces[0::2], key=len)
 
 
+def _linear(expression: str) -> str:
+    """Of the same messages, and never slower than their length: what stands before the first `.*`
+    is looked for once, at its first place, and not again from each of its others."""
+    before, rest, after = expression.partition(".*")
+    return rf"\A(?>.*?(?:{before})){rest}(?:{after})" if rest else expression
+
+
 def _read(name: str, below: int) -> list[Entry]:
     return entries(name, files(__package__).joinpath(name).read_text("utf-8"), below)
 
 
 FORMATS = tuple(format_of(entry) for entry in _read("formats.txt", below=2))
-NO_NEWS = re.compile("|".join(first for first, _, _ in _read("no_news.txt", below=0)))
+NO_NEWS = re.compile("|".join(_linear(first) for first, _, _ in _read("no_news.txt", below=0)))
+# What must be there for the rest to matter, the whole, why.
 IMPOSSIBLE = tuple(
-    (re.compile(first), why) for first, (why,), _ in _read("impossible.txt", below=1)
+    (re.compile(first.split(".*")[0]), re.compile(_linear(first)), why)
+    for first, (why,), _ in _read("impossible.txt", below=1)
 )

@@ -146,8 +146,8 @@ def read_line(line: str, time_zone: str = "UTC") -> Event | Unread | None:
 def read_message(head: Head) -> Event | Unread | None:
     """The event of a message whose head is known."""
     message = head.message
-    for regex, why in IMPOSSIBLE:
-        if regex.search(message):
+    for before, whole, why in IMPOSSIBLE:
+        if before.search(message) and whole.search(message):
             return Unread(f"no broker prints this: {why}")
     for form in FORMATS:
         if form.landmark in message and (match := form.regex.fullmatch(message)):

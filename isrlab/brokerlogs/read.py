@@ -23,6 +23,7 @@ without Spark, for events only.
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import islice
@@ -152,13 +153,19 @@ def _file_rows(path: str, file: str, run: str, time_zone: str) -> Iterator[dict]
     """Of one file: its events, its unread lines, a row for the file itself."""
     base = {"run": run, "ts_ms": 0, "kind": "", "file": file}
     reader, counts, first_uncounted = LineReader(time_zone), Counter[str](), dict[str, int]()
-    number, status = 0, "read"
+    number, status, held = 0, "read", dict[tuple, list[dict]]()
     try:
         for line in lines(path):
             number = line.number
+            if b"has no effect" in line.text and (void := NO_EFFECT.search(line.text)):
+                topic, partition, end = (void[1] or void[4], void[2] or void[5], void[3] or void[6])
+                place = topic.decode("utf-8", "replace"), int(partition), int(end)
+                near = held.get(place, [])
+                near[:] = [each for each in near if each["line"] < number - NEAR_LINES]
             for item in _read_line(line, reader):
                 if not isinstance(item, Unread):
-                    yield base | item | {"row": "event", "line": number}
+                    row = base | item | {"row": "event", "line": number}
+                    yield from _that_happened(held, row) if item["kind"] == "truncate" else [row]
                     continue
                 counts[item.reason] += 1
                 if counts[item.reason] > UNREAD_KEPT:
@@ -169,11 +176,34 @@ def _file_rows(path: str, file: str, run: str, time_zone: str) -> Iterator[dict]
         why = "broken off" if isinstance(error, DamagedFileError) else "not read"
         status = f"{why}: {error}"
         yield base | _unread(number + 1, status, "")
+    for rows in held.values():
+        yield from rows
     for reason, first in first_uncounted.items():
         more = counts[reason] - UNREAD_KEPT
         yield base | _unread(first, reason, "(and more like these)", more)
     size = os.path.getsize(path) if os.path.exists(path) else 0
     yield base | {"row": "file", "lines": number, "bytes": size, "reason": status}
+
+
+NEAR_LINES = 100  # within which a log answers its fetcher
+# The log's answer to a fetcher that has decided to truncate it, in front of it or behind.
+NO_EFFECT = re.compile(
+    rb"\[\w+ partition=([^\s,]+)-(\d{1,9}), .*\] Truncating to (\d{1,18}) has no effect"
+    rb"|Truncating ([^\s,]+)-(\d{1,9}) to (\d{1,18}) has no effect"
+)
+
+
+def _that_happened(held: dict[tuple, list[dict]], row: dict) -> list[dict]:
+    """Hold a truncation back until the log says that it had no effect, or the next one comes.
+
+    Those that can no longer be taken back. A fetcher decides (one line), a log obeys (another).
+    """
+    rows = held.setdefault(tuple(row.get(n) for n in ("topic", "partition", "log_end_offset")), [])
+    step = row["detail"].get("step")
+    done = rows[:] if any(each["detail"].get("step") == step for each in rows) else []
+    rows[: len(done)] = []
+    rows.append(row)
+    return done
 
 
 def _unread(line: int, reason: str, text: str, count: int = 1) -> Event:
@@ -188,6 +218,8 @@ def _read_line(line: Line, reader: LineReader) -> Iterator[Event | Unread]:
     if len(text) < len(data) and b"\0" not in text:  # a machine stopped while writing
         yield Unread("a hole of zero bytes", f"{len(data) - len(text):,} zero bytes")
         data = text
+    if line.is_cut:
+        yield Unread("longer than 65,536 bytes; only its beginning was read", _shown(data))
     if INTERESTING.search(data) is None:
         if _is_garbage(data):
             yield Unread("bytes that are not text", _shown(data))
@@ -206,8 +238,6 @@ def _read_line(line: Line, reader: LineReader) -> Iterator[Event | Unread]:
         brokers = detail.pop("brokers", None)  # that a controller says died or came back at once
         replicas = [{"replica": int(broker)} for broker in brokers.split(",")] if brokers else [{}]
         yield from (item | replica | {"detail": detail} for replica in replicas)
-    if item is not None and line.is_cut:
-        yield Unread("longer than 65,536 bytes; only its beginning was read", message)
 
 
 _CONTROL = bytes(set(range(32)) - {9, 10, 12, 13, 27})

@@ -317,8 +317,8 @@ def test_limits_are_weighed_in_the_titles():
     )
     assert "session timeout, 9 s" in " ".join(text.get_text() for text in ax.texts)
     assert limits.lag_limit_finding(bands) == (
-        "Per hour, limit 10 → 30 s: 50 → 0 false evictions, 3 → 9 min in which nothing is "
-        "committed, 7 → 1 (acks=all) and 10 → 10 min (acks=1) acknowledged with a copy fewer."
+        "Limit 10 → 30 s, per hour: false evictions 50 → 0, minutes with nothing committed 3 → 9, "
+        "minutes acknowledged with a copy fewer 7 → 1 (acks=all), 10 → 10 (acks=1)."
     )
     assert "<th>held for more than 30 s</th>" in limits.costs_table(bands).data
 
@@ -450,7 +450,7 @@ def test_what_is_beyond_the_seeds_is_marked(answered):
     assert "by 1.0 % at most, another seed by up to 20 %" in finding
     assert "median wait by -50 %" in finding and "under-replicated by +70 %" in finding
     ax = model.plot_sensitivity(answered, {"old": "0.8.2", "new": "4.1"})
-    assert title(ax).endswith("than with another seed: stalled brokers fenced")
+    assert title(ax).endswith("than any other seed: stalled brokers fenced")
     texts = [text.get_text() for text in ax.texts]
     assert texts.count("-20 to +10 %") == len(model.ANSWERS) and texts.count("-30 %") == 1
     assert [text for text in texts if "!" in text] == ["-50 %  !", "+70 %  !"]

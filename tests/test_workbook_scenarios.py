@@ -76,21 +76,6 @@ def test_a_picture_says_what_it_shows(title):
     assert title_of(TITLES[title]()) == title
 
 
-@pytest.mark.parametrize(
-    ("make", "value"),
-    [
-        (lambda: leaving.hang_slider("2.4", 2), 5),
-        (lambda: telling.version_choice(("2.5", "3.7"), scenario.read(CHANGE), "2.5"), "3.7"),
-    ],
-)
-def test_a_control_draws_anew(make, value):
-    control, picture = make().children
-    before = bytes(picture.value)
-    control.value = value
-    assert bytes(picture.value).startswith(b"\x89PNG")
-    assert bytes(picture.value) != before
-
-
 # 02, 03: leaving and joining
 
 
@@ -171,21 +156,6 @@ def test_every_error_has_a_reaction(version, retriable):
 def test_a_leader_that_writes_itself_has_nothing_in_flight():
     with pytest.raises(ValueError, match="writes ZooKeeper itself"):
         telling.reactions("2.6")
-
-
-def test_from_2_7_to_3_0_leaders_wait_for_ever():
-    versions = ("2.6", "2.7", "2.8", "3.0", "3.1", "3.2.1", "3.7", "4.3")
-    waits = telling.waits(versions).set_index("issue")
-    kinds = {
-        issue.split(":")[0]: [v for v in versions if row[v] == "waits"]
-        for issue, row in waits.iterrows()
-    }
-    assert kinds == {
-        "KAFKA-13091": ["2.7", "2.8", "3.0"],
-        "KAFKA-14010": ["2.7", "2.8", "3.0"],
-        "KAFKA-12686": ["2.7", "2.8"],
-    }
-    assert list(waits["3.1"]) == ["15 s", "20.1 s", "8 s"]
 
 
 @pytest.mark.parametrize("version", [v.name for v in PRESETS.values()])
@@ -337,13 +307,6 @@ def test_a_row_is_opened_where_it_changes(matrix, name, versions):
     drawn = ladder.before_and_after(matrix, name)
     rung = ladder.BY_SCENARIO[name]
     assert title_of(drawn) == f"{rung.issue}: {rung.flaw}"
-
-
-def test_the_chooser_opens_a_row(matrix):
-    schedules, picture = ladder.schedule_chooser(matrix, "stalled").children
-    before = picture.value
-    schedules.value = "idle_pauses"
-    assert picture.value != before
 
 
 # 08 and 09: what is lost, and what differs

@@ -201,9 +201,9 @@ def lag_limit_finding(bands: pd.DataFrame) -> str:
     low, high = _defaults(bands)
     false, stalled, strict, loose = _changes(bands, "false_evictions", *COSTS)
     return (
-        f"Per hour, limit {low:g} → {high:g} s: {false} false evictions, {stalled} min in which "
-        f"nothing is committed, {strict} (acks=all) and {loose} min (acks=1) acknowledged with a "
-        "copy fewer."
+        f"Limit {low:g} → {high:g} s, per hour: false evictions {false}, minutes with nothing "
+        f"committed {stalled}, minutes acknowledged with a copy fewer {strict} (acks=all), "
+        f"{loose} (acks=1)."
     )
 
 

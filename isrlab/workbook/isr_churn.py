@@ -128,10 +128,7 @@ def plot_under_replicated(compared: pd.DataFrame) -> Axes:
 
 
 def plot_evictions(evictions: pd.DataFrame) -> Figure:
-    """Every eviction, a panel for each run: for how long the follower lacked something, and what.
-
-    Dotted are the limits of that run: time, and records if it has such a limit.
-    """
+    """Every eviction, a panel for each run: how late and how far the follower was; the limits."""
     runs = {str(run): rows for run, rows in evictions.groupby("run", sort=False)}
     count = max(1, len(runs))
     figure, grid = panels(1, count, (3.6 * count, 3.6), sharex=True, sharey=True)
@@ -163,10 +160,7 @@ def _evictions_title(evictions: pd.DataFrame) -> str:
 
 
 def plot_sweep(by_height: pd.DataFrame) -> Axes:
-    """False alarms per hour against the height of bursts, a line for each version.
-
-    The title says at which height each rule begins to raise them.
-    """
+    """False alarms per hour by the height of bursts, and from which height on there are any."""
     versions, heights = by_height["version"].unique(), by_height["burst_records"]
     rates = by_height.pivot(index=heights.name, columns="version", values="false_alarms_per_hour")
     first = by_height[by_height["false_alarms"] > 0].groupby("version")["burst_records"].min()

@@ -11,14 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch
 
-from isrlab.closeups.purgatory import (
-    Cause,
-    Operation,
-    Purgatory,
-    Timer,
-    WaitingProduce,
-    parked_fetch,
-)
+from isrlab.closeups import purgatory
 from isrlab.closeups.segment import Batch, Reader, SegmentedLog
 from isrlab.engine import messages as m
 from isrlab.engine.model import Leader, ParkedFetch
@@ -148,19 +141,23 @@ def three_requests(
     """
     log = SegmentedLog.empty("3.7").append(Batch(0, 2, size_bytes=300))
     log = replace(log, high_watermark=3, open_transaction=open_transaction)
-    logs, room = {"t-0": log}, Purgatory(Timer.at(0))
+    logs, room = {"t-0": log}, purgatory.Purgatory(purgatory.Timer.at(0))
     asks = {"the follower's fetch": Reader.FOLLOWER, "the consumer's fetch": reader}
     for name, who in asks.items():
-        fetch = parked_fetch(name, logs, [("t-0", who, 3, 1_000)], deadline_ms=wait_ms)
+        fetch = purgatory.parked_fetch(name, logs, [("t-0", who, 3, 1_000)], deadline_ms=wait_ms)
         room, _ = room.watch(fetch, logs, now_ms=0)
     logs = {"t-0": log.append(Batch(3, 3, size_bytes=100))}
-    room, appended = room.check("t-0", logs, Cause.APPEND, now_ms=20)
-    produce = Operation("the produce", ("t-0",), 30_000, WaitingProduce((("t-0", 4),)))
+    room, appended = room.check("t-0", logs, purgatory.Cause.APPEND, now_ms=20)
+    produce = purgatory.Operation(
+        "the produce", ("t-0",), 30_000, purgatory.WaitingProduce((("t-0", 4),))
+    )
     room, _ = room.watch(produce, logs, now_ms=20)
     logs = {"t-0": replace(logs["t-0"], high_watermark=4)}
-    room, raised = room.check("t-0", logs, Cause.HIGH_WATERMARK, now_ms=25)
+    room, raised = room.check("t-0", logs, purgatory.Cause.HIGH_WATERMARK, now_ms=25)
     asked = [("t-0", Reader.FOLLOWER, 4, 1_000)]
-    again = parked_fetch("the follower's next fetch", logs, asked, deadline_ms=25 + wait_ms)
+    again = purgatory.parked_fetch(
+        "the follower's next fetch", logs, asked, deadline_ms=25 + wait_ms
+    )
     room, _ = room.watch(again, logs, now_ms=25)
     _, expired = room.advance(now_ms=25 + wait_ms)
     rows = [(c.at_ms, c.operation.id, str(c.cause)) for c in (*appended, *raised, *expired)]

@@ -78,13 +78,10 @@ def quiet_delays(version: str) -> list[float]:
 
 
 def churn_delays(version: str, minutes: int) -> list[float]:
-    """Of a follower that hangs for 3 s, returns for 1 s, and so on; the last 70 s do not count.
-
-    The lag limit is 2 s.
-    """
+    """Of a follower that hangs for 3 s, is back for 1 s, and so on; the lag limit is 2 s."""
     tooth = HANG.format(3_000) + RETURN.format(1_000)
     run = scenario.play(PARTITION + "2000" + tooth * (minutes * 15), version=version)
-    return delays(run, to_ms=run.cluster.now_ms - START_MS - 70_000)
+    return delays(run, to_ms=run.cluster.now_ms - START_MS - 70_000)  # the last may come later
 
 
 def plot_delays(measured: Mapping[str, Mapping[str, Sequence[float]]]) -> Axes:

@@ -52,10 +52,7 @@ _TIMES = Scale(
 
 
 def waits(trace: fleet.Trace) -> pd.DataFrame:
-    """Every batch of a partition that was sampled each ms: `ts_ms`, `records`, and its `wait_ms`.
-
-    Batches that are not committed when the trace ends are left out.
-    """
+    """Every committed batch of a trace by the ms: `ts_ms`, `records`, and its `wait_ms`."""
     records = np.diff(trace.log_end_offset, prepend=0)
     at = np.flatnonzero(records)
     done = np.searchsorted(trace.high_watermark, trace.log_end_offset[at])
@@ -195,10 +192,7 @@ def plot_tails(histograms: pd.DataFrame, labels: Mapping[str, str]) -> Axes:
 def plot_limits(
     histograms: pd.DataFrame, refused: pd.DataFrame, configs: Sequence[FleetConfig]
 ) -> Axes:
-    """The tail of the waits under each lag limit. Produces that timed out count as waits, too.
-
-    From `churn.latency_histogram` and `churn.refused_produce` by run.
-    """
+    """The tail of the waits under each lag limit, with the produces of `refused` that timed out."""
     timeout_ms = configs[0].request_timeout_ms
     late = refused[refused["error"] == "REQUEST_TIMED_OUT"].assign(latency_ms=timeout_ms)
     late = late.rename(columns={"produces": "count"})[list(histograms.columns)]
@@ -244,9 +238,9 @@ def finding(table: pd.DataFrame) -> str:
     half, rest = (style.duration(loose[name]) for name in ("p50_ms", "p999_ms"))
     return (
         f"Where followers stall now and then, acks=all makes half of the produces wait {half} and "
-        f"1 in 1,000 {rest}. Min ISR 1 accepts one copy for "
-        f"{loose['one copy accepts (min/h)']:,.1f} partition-minutes an hour; min ISR 2 refuses "
-        f"{safe['refused/h']:,.0f} attempts instead, min ISR 3 {strict['refused/h']:,.0f}."
+        f"1 in 1,000 {rest}. With min ISR 1 the leader alone acknowledges for "
+        f"{loose['one copy accepts (min/h)']:,.1f} partition-minutes an hour; with 2 it refuses "
+        f"{safe['refused/h']:,.0f} attempts instead, with 3 {strict['refused/h']:,.0f}."
     )
 
 

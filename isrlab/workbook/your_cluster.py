@@ -64,10 +64,7 @@ def plot_isr_timeline(
 
 
 def plot_members(intervals: pd.DataFrame, partition: str | None = None) -> Axes:
-    """Who is in the ISR of one partition over time, and who leads: a row for each replica.
-
-    Without a name it is the partition whose ISR changed most.
-    """
+    """Who is in the ISR of one partition (else of the busiest) over time, and who leads."""
     named = partitions(intervals)
     name = partition or next(iter(named), "")
     data = named.get(name, intervals)
@@ -161,13 +158,12 @@ def conditions(
     history: pd.DataFrame,
     processes: pd.DataFrame,
     min_insync_replicas: int,
-    window_s: float = 60,
 ) -> dict[str, Times]:
     """When the condition of each of `ALERTS` held, anywhere in the cluster.
 
     `intervals`, `history`: `churn.isr_intervals`, `churn.isr_history`; `processes`: the crash and
     restart events. A partition counts as offline while all of its ISR is gone. A shrink that a
-    leader made counts for `window_s`: that of increase(IsrShrinksPerSec[...]).
+    leader made counts for a minute: increase(IsrShrinksPerSec[1m]).
     """
     known = intervals[intervals["is_certain"]]
     full, size = _full(known), known["isr_size"]
@@ -184,7 +180,7 @@ def conditions(
     shrinks = history.loc[is_counted, "ts_ms"]
     held = [known[is_so] for is_so in (size < full, size == least, size < least)]
     times = [_union(zip(rows["from_ms"], rows["to_ms"], strict=True)) for rows in held]
-    counted_ms = _union((ts_ms, ts_ms + round(window_s * 1000)) for ts_ms in shrinks)
+    counted_ms = _union((ts_ms, ts_ms + 60_000) for ts_ms in shrinks)
     return dict(zip(ALERTS, [*times, _union(offline), counted_ms], strict=True))
 
 
@@ -322,10 +318,7 @@ def unread_table(unread: pd.DataFrame, shown: int = 5) -> HTML:
 
 
 def finding(changes: pd.DataFrame, times: pd.DataFrame, flaps: pd.DataFrame, unread: int) -> str:
-    """How much churn there is, how much of it is flapping, what it cost; `unread`: lines.
-
-    `changes`, `times` and `flaps` are `churn.changes_by_partition`, `under_replicated` and `flaps`.
-    """
+    """The sums of `churn.changes_by_partition`, `under_replicated`, `flaps`; `unread` are lines."""
     shrinks, expands = int(changes["shrinks"].sum()), int(changes["expands"].sum())
     rest = f"; {counted(unread, 'line')} could not be read" if unread else ""
     if shrinks + expands == 0:

@@ -7,7 +7,7 @@ import json
 import shlex
 from collections.abc import Iterable
 from dataclasses import Field, asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import Any, cast
 
 from isrlab.engine.choices import IsrWrite
 from isrlab.engine.rules import effective_min_isr, isr_check_period_ms
@@ -190,7 +190,8 @@ class FleetConfig:
             "replica_lag_max_messages": NO_MESSAGE_LIMIT if messages is None else messages,
             "min_isr": self.min_isr(self.replication_factor),
         }
-        return Rules(**{n: v if isinstance(v, bool) else int(v) for n, v in values.items()})
+        numbers = {n: v if isinstance(v, bool) else int(v) for n, v in values.items()}
+        return Rules(**cast("dict[str, Any]", numbers))
 
     def min_isr(self, replicas: int) -> int:
         """How many of so many replicas acks=all demands; from 3.7 never more than there are."""

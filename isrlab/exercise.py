@@ -67,6 +67,11 @@ class Mark(NamedTuple):
     text: str
 
 
+def marked(is_right: bool, happened: str, asked: str) -> str:
+    """What a notebook says of numbers that its own machine marks."""
+    return f"✓ {happened}: solved" if is_right else f"✗ {happened}; {asked}"
+
+
 class Played:
     """What became of an answer in one version: a run, or the numbers of a fleet."""
 

@@ -10,7 +10,7 @@ import pytest
 
 from isrlab import brokerlogs
 from isrlab.brokerlogs import files, recordings
-from isrlab.brokerlogs.read import UNREAD_KEPT
+from isrlab.brokerlogs.read import UNREAD_KEPT, _file_rows
 from isrlab.events.schema import SCHEMA, spark_schema
 
 pyspark = pytest.importorskip("pyspark")
@@ -157,6 +157,39 @@ def test_links_that_lead_out_are_not_followed(spark, log_dir, tmp_path_factory):
     assert len(kinds(logs)) == 4
     links = {"skipped: a link to a folder", "skipped: a link that leads out of log_dir"}
     assert {row.status for row in logs.files.collect()} == {"read", *links}
+
+
+NUMBERS = [STARTED.replace("=1", "=@"), SHRINK.replace("t-0", "t-@"), SHRINK.replace("1,2", "1,@")]
+NUMBERS += [SHRINK.replace("broker=1", "broker=@"), SHRINK.replace("t: 120", "t: @")]
+NUMBERS += [COMMIT.replace("[5]", "[@]"), CUT.replace("offset 7", "offset @")]
+NUMBERS += [
+    "[2024-07-01 10:00:04,000] INFO [Controller id=1] Broker failure callback for 2,@ "
+    "(kafka.controller.KafkaController)",
+    "[2024-07-01 10:00:04,000] TRACE [Controller id=1 epoch=5] Changed partition t-0 from "
+    "OfflinePartition to OnlinePartition with state LeaderAndIsr(leader=@, leaderEpoch=3, "
+    "isr=List(2), zkVersion=4) (state.change.logger)",
+]
+
+
+@pytest.mark.parametrize("digits", [str(2**63), "9" * 5000])
+def test_a_number_that_kafka_does_not_have_is_counted(tmp_path, digits):
+    text = "\n".join(line.replace("@", digits) for line in NUMBERS)
+    (tmp_path / "server.log").write_text(f"{text}\n{SHRINK}\n")
+    rows = [*_file_rows(str(tmp_path / "server.log"), "server.log", "r", "UTC")]
+    reasons = [row["reason"] for row in rows if row["row"] == "unread"]
+    assert len(reasons) == len(NUMBERS)
+    assert all(reason.startswith("no broker prints this: a number too") for reason in reasons)
+    assert brokerlogs.read_local(tmp_path)["kind"].to_pylist() == ["isr_shrink"]
+
+
+@pytest.mark.parametrize("names", [["server.log.1"], ["server.log.1", "server.log.2"]])
+def test_a_link_that_leads_to_itself_is_shown(log_dir, names):
+    for name, target in zip(names, [*names[1:], names[0]], strict=True):
+        os.symlink(log_dir / target, log_dir / name)
+    skipped = {source.name: source.skipped for source in files.find(log_dir)}
+    assert skipped == {"server.log": None} | dict.fromkeys(names, "a link that leads to itself")
+    with pytest.raises(brokerlogs.LogDirError, match="cannot be read"):
+        files.find(log_dir / names[0])
 
 
 def test_topic_names_stay_as_they_are(tmp_path):

@@ -1,7 +1,4 @@
-"""Fleets' notebooks: experiments, tables and pictures of their workbook files, on small fleets.
-
-The controls are moved once: another value, another picture.
-"""
+"""Fleets' notebooks: experiments, tables and pictures of their workbook files, on small fleets."""
 
 from __future__ import annotations
 
@@ -15,7 +12,6 @@ from isrlab.fleet import load, recovery
 from isrlab.fleet.kernel.rows import bucket_starts
 from isrlab.fleet.layout import fetcher_id
 from isrlab.show import waits
-from isrlab.workbook import isr_churn
 from isrlab.workbook import rolling_restart as rolling
 from isrlab.workbook import same_load_every_era as eras
 from isrlab.workbook import shared_fetchers as fetchers
@@ -32,29 +28,6 @@ def title_of(ax):
 
 def table(columns, *rows):
     return pd.DataFrame(rows, columns=columns.split())
-
-
-@pytest.mark.parametrize(
-    ("controls", "moves"),
-    [
-        (lambda: isr_churn.burst_controls(isr_churn.SMALL), {0: 10_000}),
-        (lambda: eras.era_controls(eras.SMALL.with_(minutes=3)), {1: 40}),
-        (fetchers.fetcher_controls, {0: 3}),
-        (trouble.trouble_controls, {0: "follower", 1: 60}),
-        (rolling.restart_controls, {1: 0.3, 2: 1.25}),
-        (lambda: acks.wait_controls(acks.SMALL.with_(minutes=1)), {0: 50, 1: 0}),
-    ],
-    ids=["churn", "eras", "fetchers", "trouble", "restart", "acks"],
-)
-def test_controls_redraw(controls, moves):
-    *inputs, picture = controls().children
-    seen = {bytes(picture.value)}
-    for place, value in moves.items():
-        assert not getattr(inputs[place], "continuous_update", False), "redraws when let go"
-        inputs[place].value = value
-        seen.add(bytes(picture.value))
-    assert len(seen) == 1 + len(moves)
-    assert all(image.startswith(b"\x89PNG") for image in seen)
 
 
 # Same load, every era
@@ -119,15 +92,6 @@ def test_a_partition_is_drawn_once_for_generations_in_which_the_same_happens():
     assert "evictions in 0.9.0" in title_of(ax)
     with pytest.raises(ValueError, match="partition=3 out of range; valid: 0 to 2"):
         eras.plot_eras(eras.SMALL, 3)
-
-
-def test_absences_agree_with_the_events():
-    config = eras.SMALL.with_(version="2.2")
-    events = fleet.simulate_local(config).to_pylist()
-    left = [e for e in events if e["kind"] == "isr_commit" and len(e["isr"]) < len(e["isr_before"])]
-    found = eras.absences(config)
-    assert len(found) == sum(len(e["isr_before"]) - len(e["isr"]) for e in left) > 0
-    assert all(away.start_ms < away.end_ms <= config.duration_ms for away in found)
 
 
 # Shared fetchers
@@ -457,11 +421,3 @@ def test_settings_are_put_before_a_table_in_the_order_of_the_fleets():
     by_run = table("run p50_ms", (configs[1].run, 3), (configs[0].run, 20))
     settings = acks.with_settings(by_run, configs, "fetch_latency_ms")
     assert settings.values.tolist() == [[9, 20], [1, 3]]
-
-
-def test_longer_stalls_make_the_tail_and_a_longer_delay_the_median():
-    calm = acks.SMALL.with_(stall_s=0)
-    configs = calm, calm.with_(stall_s=30), calm.with_(fetch_latency_ms=50)
-    calm, slow, far = map(acks.waits_here, configs)
-    assert waits.quantile(slow, 0.99) > 1_000 > waits.quantile(calm, 1.0)
-    assert waits.quantile(slow, 0.5) == waits.quantile(calm, 0.5) < waits.quantile(far, 0.5)

@@ -17,13 +17,29 @@ Values = dict[str, object]
 COLUMNS = frozenset(schema.COLUMNS) - {"run", "ts_ms", "kind", "detail"}
 
 
+class TooLargeError(ValueError):
+    """A number that Kafka does not have: it does not fit into its column."""
+
+
+def number(name: str, text: str) -> int:
+    """The number for a column. Raises TooLargeError if it has more bits than Kafka gives it."""
+    bits = 63 if name in ("high_watermark", "log_end_offset") else 31
+    if len(text) > 20 or not -(2**bits) <= (value := int(text)) < 2**bits:
+        raise TooLargeError(f"a number too large for {name}")
+    return value
+
+
 def _value(name: str, text: str) -> Values:
     """A field by itself: a list, a number or a text for its column, or a text for `detail`."""
     if name in ("isr", "isr_before"):
-        return {name: [int(number) for number in re.findall(r"-?\d+", text)]}
+        return {name: [number(name, each) for each in re.findall(r"-?\d+", text)]}
     if name in COLUMNS and name != "topic":
-        return {name: int(text)}
+        return {name: number(name, text)}
     return {name: text} if text else {}
+
+
+def _brokers(name: str, text: str) -> Values:
+    return {name: ",".join(str(number("replica", each)) for each in text.split(","))}
 
 
 def _plain(name: str, values: Values) -> str | None:
@@ -137,7 +153,7 @@ FIELDS: dict[str, Field] = {
     **dict.fromkeys(["reason", "answer"], Field(r".*")),
     "topic": Field(r"[^\s\[\],]+"),
     **dict.fromkeys(["partition", "broker"], Field(r"\d+")),
-    "brokers": Field(r"\d+(?:,\d+)*"),
+    "brokers": Field(r"\d+(?:,\d+)*", _brokers),
     "error": Field(r"[A-Z][A-Z_]+"),
     "which_end": Field(r"latest|start|local log start"),
     "under_min_isr": Field(

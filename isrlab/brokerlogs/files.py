@@ -73,7 +73,7 @@ def find(log_dir: PathName, time_zone: str = "UTC") -> list[Source]:
         if not root.exists():
             raise FileNotFoundError(f"it does not exist (looked at {root.absolute()})")
         sources = [_source(root, root.parent)] if root.is_file() else _walk(root)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise LogDirError(f"{given} cannot be read: {error}. {VALID}") from error
     if all(source.skipped for source in sources):
         skipped = "; ".join(f"{s.name}: {s.skipped}" for s in sources[:5]) or "it is empty"
@@ -112,6 +112,8 @@ def _source(path: Path, root: Path) -> Source:
             skipped = _why_skip(path, root)
     except OSError as error:
         skipped = str(error.strerror)
+    except RuntimeError:  # so Python before 3.13
+        skipped = "a link that leads to itself"
     return Source(str(path), _below(path, root), size, skipped)
 
 

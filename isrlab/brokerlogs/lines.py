@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from isrlab.brokerlogs.fields import COLUMNS, FIELDS, Values
+from isrlab.brokerlogs.fields import COLUMNS, FIELDS, TooLargeError, Values, number
 from isrlab.brokerlogs.formats import FORMATS, IMPOSSIBLE, NO_NEWS, Format
 
 Event = dict[str, object]
@@ -127,7 +127,10 @@ class LineReader:
 
 @lru_cache(maxsize=1024)
 def _hour_ms(hour: str, time_zone: str) -> int:
-    """Milliseconds since the epoch at the start of a local hour."""
+    """Milliseconds since the epoch at the start of a local hour; ValueError if no broker ran then
+    or will for long (pandas' time ends in 2262)."""
+    if not "1970" <= hour[:4] < "2200":
+        raise ValueError(hour)
     local = datetime.fromisoformat(f"{hour}:00:00").replace(tzinfo=ZoneInfo(time_zone))
     return int(local.timestamp()) * 1000
 
@@ -148,12 +151,20 @@ def read_message(head: Head) -> Event | Unread | None:
             return Unread(f"no broker prints this: {why}")
     for form in FORMATS:
         if form.landmark in message and (match := form.regex.fullmatch(message)):
-            event = _event(form, match, head)
-            return _doubt(event, head) or event
+            return _event(form, match, head)
     return _remainder(head)
 
 
-def _event(form: Format, match: re.Match[str], head: Head) -> Event:
+def _event(form: Format, match: re.Match[str], head: Head) -> Event | Unread:
+    """The event of a line that fits a form, or why it is none after all."""
+    try:
+        event = _filled(form, match, head)
+    except TooLargeError as error:
+        return Unread(f"no broker prints this: {error}")
+    return _doubt(event, head) or event
+
+
+def _filled(form: Format, match: re.Match[str], head: Head) -> Event:
     values: Values = {}
     for name in form.fields:
         # Later fields do not overrule earlier ones: the line's own words come before nested states.
@@ -162,7 +173,7 @@ def _event(form: Format, match: re.Match[str], head: Head) -> Event:
     event |= {name: value for name, value in values.items() if name in COLUMNS}
     detail = form.fixed | {n: str(value) for n, value in values.items() if n not in COLUMNS}
     if "broker" not in event and (source := _SOURCE.search(head.message)):
-        event["broker"] = int(source[1])
+        event["broker"] = number("broker", source[1])
     return _completed(event, detail) | {"detail": detail}
 
 
@@ -177,7 +188,7 @@ def _completed(event: Event, detail: dict[str, str]) -> Event:
     if kind == "metadata" and is_own:
         detail.setdefault("leader", str(broker))
     if kind == "leader":
-        leader = int(detail.pop("leader", -1))
+        leader = number("leader", detail.pop("leader", "-1"))
         event.setdefault("replica", broker if is_own and leader == -1 else leader)
         if event["replica"] == -1:  # a controller found no leader
             event["kind"] = "metadata"

@@ -86,9 +86,8 @@ def stall_controls(config: FleetConfig = PAIR) -> widgets.VBox:
     limit = choice("lag limit (s)", (5, 10, 20, 30), config.lag_time_ms // 1000)
     length = choice("stall (s)", (4, 8, 12, 20, 40, 60), int(config.stall_s))
 
-    def draw() -> Axes:
-        limit_ms = 1000 * limit.value
-        return plot_stall(config.with_(replica_lag_time_max_ms=limit_ms, stall_s=length.value))
+    def draw(limit_s: int, stall_s: float) -> Axes:
+        return plot_stall(config.with_(replica_lag_time_max_ms=1000 * limit_s, stall_s=stall_s))
 
     return redrawn((limit, length), draw)
 
@@ -127,8 +126,7 @@ def plot_false_evictions(bands: pd.DataFrame) -> Axes:
 def plot_time_at_risk(bands: pd.DataFrame, version: str) -> Axes:
     """For how long acknowledged records lack a copy, by acks, and nothing new is committed."""
     low, high = _defaults(bands)
-    changes = {name: _metric(bands, name)["mean"].loc[[low, high]] for name in COSTS}
-    stalled, strict, loose = (f"{was:,.0f} → {now:,.0f}" for was, now in changes.values())
+    stalled, strict, loose = _changes(bands, *COSTS)
     title = f"Limit {low:g} → {high:g} s: acknowledged with a copy fewer {strict} min "
     title += f"(acks=all), {loose} min (acks=1); nothing committed {stalled} min"
     ax = _plot_bands(bands, COSTS, title, MINUTES)
@@ -146,19 +144,18 @@ def costs_table(bands: pd.DataFrame) -> HTML:
 def lag_limit_finding(bands: pd.DataFrame) -> str:
     """What the limit buys, at the values that Kafka has had as defaults, in two lines."""
     low, high = _defaults(bands)
-    words = {
-        "false_evictions": "false evictions",
-        "stalled_minutes": "minutes with nothing committed",
-        "under_replicated_minutes": "minutes acknowledged with a copy fewer",
-        "at_risk_minutes": "(acks=all),",
-    }
-    parts = [
-        f"{text} {_metric(bands, name)['mean'].loc[low]:,.0f} → "
-        f"{_metric(bands, name)['mean'].loc[high]:,.0f}"
-        for name, text in words.items()
-    ]
-    false, stalled, *copies = parts
-    return f"Limit {low:g} → {high:g} s, per hour: {false}, {stalled}, {' '.join(copies)} (acks=1)."
+    false, stalled, strict, loose = _changes(bands, "false_evictions", *COSTS)
+    return (
+        f"Limit {low:g} → {high:g} s, per hour: false evictions {false}, minutes with nothing "
+        f"committed {stalled}, minutes acknowledged with a copy fewer {strict} (acks=all), {loose} "
+        "(acks=1)."
+    )
+
+
+def _changes(bands: pd.DataFrame, *metrics: str) -> list[str]:
+    """Of each metric its means at the limits to talk about."""
+    means = [_metric(bands, name)["mean"].loc[_defaults(bands)] for name in metrics]
+    return [f"{was:,.0f} → {now:,.0f}" for was, now in means]
 
 
 def _plot_bands(bands: pd.DataFrame, metrics: dict, title: str, label: str) -> Axes:

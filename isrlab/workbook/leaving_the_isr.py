@@ -72,15 +72,12 @@ def plot_clocks(runs: Mapping[str, Run]) -> Figure:
     return offsets.plot_clocks(known, limits, FOLLOWER)
 
 
-def saw_tooth(version: str, hang_s: int, teeth: int = 4) -> Run:
-    """A follower that hangs again and again for `hang_s` seconds; the lag limit is 10 s."""
-    script = SAW_TOOTH + teeth * TOOTH.format(hang_s=hang_s)
-    return scenario.play(script, version=version)
-
-
 def hang_slider(version: str, hang_s: int = 8) -> widgets.VBox:
     """How long may a follower hang, again and again, and still be in sync?"""
     slider = controls.choice("hangs for (s)", (2, 5, 8, 9, 10, 11, 12, 15, 20), hang_s)
-    return controls.redrawn(
-        [slider], lambda: plot_clocks({version: saw_tooth(version, slider.value)})
-    )
+
+    def draw(seconds: int) -> Figure:
+        script = SAW_TOOTH + 4 * TOOTH.format(hang_s=seconds)
+        return plot_clocks({version: scenario.play(script, version=version)})
+
+    return controls.redrawn([slider], draw)

@@ -92,10 +92,7 @@ def neighbours(configs: Sequence[FleetConfig]) -> list[tuple[str, str]]:
 def by_step(
     diffs: pd.DataFrame, evictions: pd.DataFrame, configs: Sequence[FleetConfig]
 ) -> pd.DataFrame:
-    """A row for each generation and its predecessor: fates of evictions, by reason.
-
-    `diffs` is `churn.diff` of neighbours, `evictions` those of the simulation, for all runs.
-    """
+    """A row for each generation and the one before: fates of evictions (`churn.diff`) by reason."""
     leaves = _with_reasons(diffs, evictions)
     rows = []
     for was, now in pairwise(configs):
@@ -316,8 +313,7 @@ def era_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     stall = choice("stall (s)", (0, 5, 8, 12, 20, 40), int(config.stall_s))
     partition = most_telling(config, FEW)
 
-    def draw() -> Axes:
-        moved = config.with_(burst_records=height.value, stall_s=stall.value)
-        return plot_eras(moved, partition, FEW)
+    def draw(records: int, stall_s: float) -> Axes:
+        return plot_eras(config.with_(burst_records=records, stall_s=stall_s), partition, FEW)
 
     return redrawn((height, stall), draw)

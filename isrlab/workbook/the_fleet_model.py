@@ -58,22 +58,19 @@ class Check(NamedTuple):
     stretch: int = 1
 
 
-def finer(config: FleetConfig, times: int = 10) -> FleetConfig:
-    """The same fleet with a time step so much shorter: all its times longer, all rates lower."""
+def finer(config: FleetConfig) -> FleetConfig:
+    """The same fleet with a tenth of the time step: all its times longer, all rates lower."""
     values = asdict(config.with_(replica_lag_time_max_ms=config.lag_time_ms))
-    longer = {n: v * times for n, v in values.items() if n.endswith(("_ms", "_s", "minutes"))}
-    lower = {n: type(v)(v / times) for n, v in values.items() if n.endswith("per_s")}
+    longer = {n: v * 10 for n, v in values.items() if n.endswith(("_ms", "_s", "minutes"))}
+    lower = {n: type(v)(v / 10) for n, v in values.items() if n.endswith("per_s")}
     return config.with_(**(longer | lower))
 
 
-def smaller(config: FleetConfig, times: int = 10) -> FleetConfig:
-    """The same bytes in so many times as many records, and limits in records to match."""
-    limit = config.lag_messages
-    more = {name: getattr(config, name) * times for name in ("records_per_s", "burst_records")}
-    return config.with_(
-        **more, record_bytes=config.record_bytes // times,
-        replica_lag_max_messages=limit and limit * times,
-    )  # fmt: skip
+def smaller(config: FleetConfig) -> FleetConfig:
+    """The same bytes in ten times as many records, and limits in records to match."""
+    more = {name: getattr(config, name) * 10 for name in ("records_per_s", "burst_records")}
+    more["replica_lag_max_messages"] = config.lag_messages and config.lag_messages * 10
+    return config.with_(**more, record_bytes=config.record_bytes // 10)
 
 
 def as_trace(config: FleetConfig) -> FleetConfig:
@@ -107,8 +104,8 @@ def fleets(start: dict[str, FleetConfig], seeds: int) -> list[FleetConfig]:
     for name, base in start.items():
         made.append(base.with_(name=f"{name}: {BASE}"))
         made += [check.change(base).with_(name=f"{name}: {check.name}") for check in CHECKS]
-        for seed in range(base.seed + 1, base.seed + seeds):
-            made.append(base.with_(name=f"{name}: {SEED} {seed}", seed=seed))
+        others = range(base.seed + 1, base.seed + seeds)
+        made += [base.with_(name=f"{name}: {SEED} {seed}", seed=seed) for seed in others]
     return made
 
 
@@ -137,10 +134,7 @@ def of_seeds(answered: pd.DataFrame) -> pd.DataFrame:
 
 
 def sensitivity(answered: pd.DataFrame) -> pd.DataFrame:
-    """The change of each answer in percent of the base: a row for each check, then `ENDS`.
-
-    `ENDS` are the range over the seeds, the base's own too.
-    """
+    """The change of each answer in percent: a row for each check, then `ENDS`, of all seeds."""
     percent = 100 * (answered / answered.loc[BASE] - 1)
     ends = of_seeds(percent).drop(columns="fleet").agg(["min", "max"]).set_axis(ENDS)
     return pd.concat([percent.loc[[check.name for check in CHECKS]], ends]).rename_axis("check")
@@ -211,21 +205,21 @@ def _readable(value: Any) -> str:
     return f"{value:,}" if value < 1e9 else f"{value:.3g}"
 
 
-def plot_cell(config: FleetConfig, leader: int = LEADER) -> Axes:
+def plot_cell(config: FleetConfig) -> Axes:
     """A round of every fetcher thread (of at most four) that reads from one leader."""
-    wired = cell.cell(config.with_(load="steady", trace_file=""), leader)
-    lanes = {leader: f"broker {leader} leads {len(wired.partitions):,} partitions"}
+    wired = cell.cell(config.with_(load="steady", trace_file=""), LEADER)
+    lanes = {LEADER: f"broker {LEADER} leads {len(wired.partitions):,} partitions"}
     arrows, ms = [], f"{config.fetch_latency_ms} ms"
     answer = f"answer: {ms}, or parked up to {config.replica_fetch_wait_max_ms} ms"
     for thread, broker in enumerate(wired.thread_brokers[:4]):
         reads = int((wired.thread_of == thread).sum())
         rate = load.follower_bytes_per_s(config, broker) / 1e6
         lanes[broker] = f"broker {broker} writes {rate:.1f} MB/s"
-        fetch = Arrow(broker, leader, f"a thread fetches {reads:,} partitions: {ms}")
-        arrows += [fetch, Arrow(leader, broker, answer)]
+        fetch = Arrow(broker, LEADER, f"a thread fetches {reads:,} partitions: {ms}")
+        arrows += [fetch, Arrow(LEADER, broker, answer)]
     title = (
         f"One of {len(cell.leaders(config))} cells: {len(wired.thread_brokers)} threads read from "
-        f"broker {leader}, which checks the ISR every {config.isr_check_period_ms / 1000:g} s "
+        f"broker {LEADER}, which checks the ISR every {config.isr_check_period_ms / 1000:g} s "
         f"(limit {config.lag_time_ms / 1000:g} s)"
     )
     return plot_arrows(arrows, title, lanes=lanes)
@@ -302,14 +296,10 @@ def coincidences(configs: Iterable[FleetConfig]) -> pd.DataFrame:
     tables = []
     for config in configs:
         counts = np.bincount(_copying(config).sum(axis=0), minlength=2)
-        leaders = np.arange(len(counts))
-        columns = {
-            "bursts": config.load,
-            "leaders_at_once": leaders,
-            "percent_of_time": 100 * counts / counts.sum(),
-            "follower_MB_per_s": leaders * (config.follower_bytes_per_s / 1e6),
-        }
-        tables.append(pd.DataFrame(columns))
+        table = pd.DataFrame({"bursts": config.load, "leaders_at_once": np.arange(len(counts))})
+        table["percent_of_time"] = 100 * counts / counts.sum()
+        rate = config.follower_bytes_per_s / 1e6
+        tables.append(table.assign(follower_MB_per_s=table["leaders_at_once"] * rate))
     return pd.concat(tables, ignore_index=True)
 
 

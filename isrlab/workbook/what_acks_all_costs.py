@@ -43,10 +43,7 @@ FAILED = {
 
 
 def waits(trace: fleet.Trace) -> pd.DataFrame:
-    """Every batch of a partition that was sampled each ms: `ts_ms`, `records`, and its `wait_ms`.
-
-    Batches that are not committed when the trace ends are left out.
-    """
+    """Every committed batch of a trace by the ms: `ts_ms`, `records`, and its `wait_ms`."""
     records = np.diff(trace.log_end_offset, prepend=0)
     at = np.flatnonzero(records)
     done = np.searchsorted(trace.high_watermark, trace.log_end_offset[at])
@@ -150,10 +147,7 @@ def plot_by_network(table: pd.DataFrame) -> Axes:
 def plot_limits(
     histograms: pd.DataFrame, refused: pd.DataFrame, configs: Sequence[FleetConfig]
 ) -> Axes:
-    """The tail of the waits under each lag limit. Produces that timed out count as waits, too.
-
-    From `churn.latency_histogram` and `churn.refused_produce` by run.
-    """
+    """The tail of the waits under each lag limit, with the produces of `refused` that timed out."""
     timeout_ms = configs[0].request_timeout_ms
     late = refused[refused["error"] == "REQUEST_TIMED_OUT"].assign(latency_ms=timeout_ms)
     late = late.rename(columns={"produces": "count"})[list(histograms.columns)]
@@ -218,8 +212,7 @@ def wait_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     delay = choice("one-way delay (ms)", delays_ms, config.fetch_latency_ms, "{:g}".format)
     stall = choice("stalls of brokers (s)", stalls_s, config.stall_s, "{:g}".format)
 
-    def draw() -> Axes:
-        moved = config.with_(fetch_latency_ms=delay.value, stall_s=stall.value)
-        return plot_histogram(waits_here(moved))
+    def draw(delay_ms: int, stall_s: float) -> Axes:
+        return plot_histogram(waits_here(config.with_(fetch_latency_ms=delay_ms, stall_s=stall_s)))
 
     return redrawn((delay, stall), draw)

@@ -60,8 +60,23 @@ INTERESTING = re.compile(
     rb"|started|STARTED|SHUTDOWN|shut down completed|brokers: |Broker failure|enc(?:ing|ed) broker"
     rb"|modifying the registration|alter partition|AlterPartition|partition change for"
     rb"|new partition |Created partition|unclean election|min\.isr|insync replicas|isr-expiration"
-    rb"|last offset|lagging behind"
+    rb"|last offset|lagging behind|marked as failed|Stopping serving|A(?:FTER_APPEND|fterAppend)"
+    rb"|Failed to (?:alter|elect)|all log dirs|are offline|Disk error|Error while [wfa]|isr: \["
 )
+# What an operator must know and the table of events has no place for: never let go.
+_COUNTED = {
+    r"marked as failed": "a follower has stopped fetching a partition (marked as failed)",
+    r"Stopping serving (?:replicas|logs) in dir|all log dirs in|Disk error while writ|are offline "
+    r"(?:due to|and logs for)|Error while (?:writing to high|flushing log|appending rec)": "a log "
+    "directory has failed",
+    r"NotEnoughReplicasAfterAppend|NOT_ENOUGH_REPLICAS_AFTER_APPEND": "a produce was refused after "
+    "the append; the line names no partition",
+    r"No broker in ISR is alive for|OfflinePartition to OnlinePartition failed|Failed to elect "
+    r"leader for partition": "a partition has no leader",
+    r"Failed to alter partition|ailed to update ISR": "a refused ISR change of no known form",
+    r"\bisr: \[[\d, ]*\] -> ": "a change of a partition of no known form",
+}
+_COUNTED_IF = re.compile("|".join(f"({regex})" for regex in _COUNTED))
 _ABOUT_ISR = re.compile(r"Shrinking ISR|Expanding ISR|ISR updated|skip updating ISR")
 _REPLICATION = re.compile(
     r"\bISR\b|Truncating|out of range|reset fetch offset|[Ll]eader [Ee]poch|LeaderAndIsr|become-"
@@ -121,6 +136,8 @@ class LineReader:
                 if self._after is None:
                     return Unread("an error without a time")
                 return _event(form, match, self._after)
+        if counted := _counted(line):
+            return counted
         is_torn = _ABOUT_ISR.search(line) is not None
         return Unread("no time at the beginning of the line") if is_torn else None
 
@@ -214,6 +231,11 @@ def _doubt(event: Event, head: Head) -> Unread | None:
     return None
 
 
+def _counted(message: str) -> Unread | None:
+    found = _COUNTED_IF.search(message)
+    return Unread([*_COUNTED.values()][found.lastindex - 1]) if found and found.lastindex else None
+
+
 def _remainder(head: Head) -> Unread | None:
     """A message that no format reads: unread if it speaks of replication, else let go."""
     message = head.message
@@ -221,6 +243,8 @@ def _remainder(head: Head) -> Unread | None:
         if "#" in message:
             return Unread("masked: a # stands where a number belongs")
         return Unread("an ISR line of no known form")
+    if counted := _counted(message):
+        return counted
     if head.logger is None or not _LOGGERS.search(head.logger):
         return None
     if not _REPLICATION.search(message) or NO_NEWS.search(message):

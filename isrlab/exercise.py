@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
@@ -67,6 +68,11 @@ class Mark(NamedTuple):
     text: str
 
 
+def marked(is_right: bool, happened: str, asked: str) -> str:
+    """What a notebook says of numbers that its own machine marks."""
+    return f"✓ {happened}: solved" if is_right else f"✗ {happened}; {asked}"
+
+
 class Played:
     """What became of an answer in one version: a run, or the numbers of a fleet."""
 
@@ -91,9 +97,8 @@ class Played:
     def printed(self) -> str:
         """What the run printed, and a last `status`; of a fleet, its numbers."""
         if self._run is None:
-            return "\n".join(
-                f"  {name} {value:,.6g}" for name, value in self.measures.items() if value
-            )
+            numbers = self.measures.items()
+            return "\n".join(f"  {name} {number:,.6g}" for name, number in numbers if number)
         return self.run.printed + "\n".join(words.status(self.run.cluster))
 
 
@@ -184,10 +189,7 @@ def measures(
     waits: list[tuple[float, float]] = sorted(wait[1:] for wait in exact.waits(events))
     waits.append((math.inf, numbers["timed_out"]))
     until = list(accumulate(count for _, count in waits))
-    reached = [
-        wait[0] for wait, count in zip(waits, until, strict=True) if count >= 0.99 * until[-1]
-    ]
-    numbers["p99_ms"] = reached[0] if until[-1] else 0
+    numbers["p99_ms"] = waits[bisect_left(until, 0.99 * until[-1])][0] if until[-1] else 0
     partitions = exact.isr_spans(events, span_ms[1], span_ms[0]).values()
     sizes = [(len(each.isr), each.end_ms - each.start_ms) for spans in partitions for each in spans]
     for name, limit in {"under_replicated": copies, "under_min_isr": least, "one_copy": 2}.items():

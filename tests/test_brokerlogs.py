@@ -204,12 +204,6 @@ def test_a_simulated_shrink_is_printed_without_log_details():
     ]
 
 
-@pytest.mark.parametrize("release", ["latest", "3", "2.9", "5.0"])
-def test_an_unknown_release_is_refused(release):
-    with pytest.raises(ValueError, match="unknown Kafka version"):
-        forms("leader", release)
-
-
 def test_formats_have_no_two_of_one_template_for_one_release():
     for release in RELEASES:
         templates = [form.template for form in FORMATS if form.is_printed_by(release)]

@@ -72,10 +72,7 @@ def test_answers(simulated, ask, columns, rows):
     same(ask(simulated), rows, columns)
 
 
-@pytest.mark.parametrize(
-    ("ask", "wrong"),
-    [(churn.flaps, -1), (churn.changes_over_time, 0)],
-)
+@pytest.mark.parametrize(("ask", "wrong"), [(churn.flaps, -1), (churn.changes_over_time, 0)])
 def test_senseless_arguments_are_refused(simulated, ask, wrong):
     with pytest.raises(ValueError, match="must be"):
         ask(simulated, wrong)

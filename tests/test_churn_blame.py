@@ -123,8 +123,7 @@ def test_spared(spark):
         silent(40_000, 31_000, [2, 1], leader=2),
     ]
     troubles = spark.createDataFrame(
-        [("r", "leader 1", 1, 10_000, 60_000), ("r", "follower 2", 2, 45_000, 55_000)],
-        TROUBLES,
+        [("r", "leader 1", 1, 10_000, 60_000), ("r", "follower 2", 2, 45_000, 55_000)], TROUBLES
     )
     rows = [
         (1, 3, 40_000, True, False),

@@ -118,38 +118,14 @@ def test_a_wrong_file_says_where_and_what_would_be_right(old, new, problem, tmp_
 # Verdicts follow from cases
 
 
-def statement(*agrees, **options):
-    names = ("0.8.2", "0.9.0-0.10.1", "0.10.2", "0.11-1.0", "1.1")
-    cases = [case(names[i], 1, 1 if a else 3) for i, a in enumerate(agrees)]
-    return Statement("it", cases, **options)
+def statement(*agrees):
+    names = ("0.8.2", "0.9.0-0.10.1", "0.10.2")
+    pairs = zip(names, agrees, strict=False)
+    return Statement("it", [Case(name, True, lambda so=so: so) for name, so in pairs])
 
 
-def case(where, claimed, measured):
-    return Case(where, claimed, lambda: measured)
-
-
-@pytest.mark.parametrize(
-    ("agrees", "kind", "word"),
-    [
-        ((True, True), RIGHT, "right"),
-        ((False, False), WRONG, "wrong"),
-        ((True, True, False), SOME, "right up to 0.10.1 only"),
-        ((False, True, False), SOME, "right in 0.9.0-0.10.1 only"),
-        ((False, False, True, False), SOME, "right in 0.10.2 only"),
-        ((False, False, True, True), SOME, "right from 0.10.2 on only"),
-        ((True, False, True), SOME, "right up to 0.8.2 and from 0.10.2 on only"),
-    ],
-)
-def test_word_of_releases(agrees, kind, word):
-    assert (statement(*agrees).kind, statement(*agrees).word) == (kind, word)
-
-
-def test_words_of_situations_numbers_and_spans():
-    assert statement(True, False, is_by_release=False).word == "right only: 0.8.2"
-    off = Statement("it", [case("a", 7, 6), case("b", 5, 4)])
-    assert (off.kind, off.word) == (WRONG, "off by one")
-    assert Statement("it", [case("a", 7, 5)]).word == "wrong"
-    assert Statement("it", [case("a", "yes", "no")]).word == "wrong"
+def test_what_is_right_in_several_spans_or_nowhere():
+    assert statement(True, False, True).word == "right up to 0.8.2 and from 0.10.2 on only"
     assert spans([("0.11-1.0", True), ("1.1", False)]) == "in 0.11-1.0"  # not "up to"
     assert spans([("0.8.2", False)]) == "nowhere"
 
@@ -162,12 +138,6 @@ def test_kind_of_several_statements():
 
 
 # What is shown
-
-
-@pytest.mark.parametrize("theme", THEMES)
-def test_a_theme_has_a_line_for_each_of_its_claims(theme):
-    page = show.claims(theme).data
-    assert page.count("<details") == len(of_theme(theme)) and "<script" not in page
 
 
 def test_the_page_has_every_claim_of_the_articles_with_its_run_inside():
@@ -221,7 +191,7 @@ def test_releases_are_columns_of_one_figure():
     held = [version.name for version, holds in row.items() if holds]
     assert held == ["0.10.2", "0.11", "1.1", "2.0.0", "2.0", "2.1", "2.2"]
     ax = show.plot_by_release("2.3")
-    assert ax.get_title(loc="left").startswith("In Kafka 2.3 11 of 19 statements hold")
+    assert ax.get_title(loc="left").startswith("Kafka 2.3: 11 of the 19 statements")
     assert "2.3" in [label.get_text() for label in ax.get_xticklabels()]  # the framed column
 
 

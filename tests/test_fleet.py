@@ -13,27 +13,22 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from cases.tables import rows_of
 
 import isrlab
 from isrlab import churn, fleet
 from isrlab.events.schema import SCHEMA
 from isrlab.fleet import cell as cells
 from isrlab.fleet import load, truth
-from isrlab.fleet.cell import FIRST_CAPACITY, cell, leaders, run_cell, run_cell_in_windows
+from isrlab.fleet.cell import cell, run_cell, run_cell_in_windows
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.kernel.compiled import SOURCES, one_at_a_time
 from isrlab.fleet.layout import assignment, fetcher_id
-from isrlab.fleet.tables import to_arrow
 from isrlab.spark import package_archive
 
 IMPORT = re.compile(r"^from isrlab\.?(\S*) import (\([^)]*\)|.*)$", re.MULTILINE)
 SMALL = FleetConfig(partitions=12, minutes=10, burst_every_s=60, stall_every_s=300, seed=7)
 BUSY = FleetConfig(partitions=60, minutes=20, burst_every_s=40, stall_every_s=200, seed=3)
-
-
-def rows_of(frame):
-    """All rows as plain text, sorted: equal iff the same rows."""
-    return sorted(str(row) for row in frame.collect())
 
 
 def kinds(config):
@@ -225,22 +220,18 @@ def test_each_change_starts_from_the_isr_before():
             assert row["high_watermark"] <= row["log_end_offset"]
 
 
-def test_nothing_happens_without_bursts_and_stalls():
-    quiet = BUSY.with_(load="steady", stall_s=0)
-    assert all(not kinds(config) for config in fleet.versions(quiet, ["0.8.2", "0.10.2", "3.7"]))
-
-
-def test_bursts_alone_evict_under_the_message_rule_and_not_under_the_time_rule():
-    calm = BUSY.with_(stall_s=0, burst_every_s=300)
-    assert kinds(calm)["isr_shrink"] > 5
-    assert not kinds(calm.with_(version="0.9.0", name=""))
-
-
-def test_stalls_longer_than_the_limit_evict_under_both_rules():
-    stalled = SMALL.with_(load="steady", stall_s=25)
-    assert kinds(stalled)["isr_shrink"] > 5
-    assert kinds(stalled.with_(version="0.10.2", name=""))["isr_shrink"] > 5
-    assert not kinds(stalled.with_(version="2.5", name=""))  # its limit is 30 s
+@pytest.mark.parametrize(
+    ("settings", "evicts"),
+    [
+        ({"load": "steady", "stall_s": 0}, {"0.8.2": False, "0.10.2": False, "3.7": False}),
+        ({"stall_s": 0, "burst_every_s": 300}, {"0.8.2": True, "0.9.0": False}),  # bursts
+        ({"load": "steady", "stall_s": 25}, {"0.8.2": True, "0.10.2": True, "2.5": False}),
+    ],
+)  # the lag limit of 2.5 is 30 s
+def test_bursts_evict_by_the_message_rule_and_long_stalls_by_both(settings, evicts):
+    for version, is_eventful in evicts.items():
+        counts = kinds(BUSY.with_(version=version, **settings))
+        assert counts["isr_shrink"] > 5 if is_eventful else not counts
 
 
 def test_a_commit_takes_its_time_where_the_controller_decides():
@@ -255,13 +246,6 @@ def test_a_commit_takes_its_time_where_the_controller_decides():
         assert answers & done or ts_ms > latest_ms
 
 
-def test_a_run_longer_than_the_first_buffer_is_complete():
-    config = BUSY.with_(partitions=300, burst_every_s=600, stall_every_s=40)
-    result = run_cell(config, 1)
-    assert len(result.events) > FIRST_CAPACITY
-    assert result.events[-1, 0] > config.duration_ms / 2
-
-
 def test_a_trace_shows_the_burst_the_lag_and_the_eviction():
     seen = fleet.trace(BUSY.with_(stall_s=0), partition=4, sample_ms=50)
     ends = np.array(list(seen.followers.values()))
@@ -273,13 +257,6 @@ def test_a_trace_shows_the_burst_the_lag_and_the_eviction():
 
 
 # However the work is divided
-
-
-def test_a_cell_does_not_depend_on_what_ran_before_it():
-    alone = to_arrow(BUSY, run_cell(BUSY, 3))
-    for leader in leaders(BUSY):
-        last = to_arrow(BUSY, run_cell(BUSY, leader))
-    assert alone.equals(last)
 
 
 def test_same_seed_same_rows_for_one_task_or_many(spark):

@@ -160,19 +160,10 @@ def test_engine_and_kernel_agree_to_the_millisecond(scene):
 
 
 CALM = Scene(
-    column="A",
-    followers=2,
-    lag_ms=75,
-    lag_messages=20,
-    min_isr=1,
-    latency_ms=1,
-    controller_latency_ms=1,
-    wait_ms=10,
-    fetch_records=1000,
-    first_tick_ms=5,
-    arrivals=(),
+    column="A", followers=2, lag_ms=75, lag_messages=20, min_isr=1, latency_ms=1,
+    controller_latency_ms=1, wait_ms=10, fetch_records=1000, first_tick_ms=5, arrivals=(),
     pauses=((), ()),
-)
+)  # fmt: skip
 
 
 def fresh_outsider(column):

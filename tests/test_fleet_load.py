@@ -92,11 +92,9 @@ def test_bursts_follow_the_day():
 
 
 def test_a_larger_share_of_acks_all_keeps_who_had_it():
-    shares = [
-        load.acks_all(SMALL.with_(acks_all_share=share), np.arange(2_000))
-        for share in (0, 0.3, 0.6, 1)
-    ]
-    assert [round(float(is_all.mean()), 1) for is_all in shares] == [0, 0.3, 0.6, 1]
+    sizes, all_of_them = (0, 0.3, 0.6, 1), np.arange(2_000)
+    shares = [load.acks_all(SMALL.with_(acks_all_share=size), all_of_them) for size in sizes]
+    assert [round(float(is_all.mean()), 1) for is_all in shares] == [*sizes]
     assert all((less <= more).all() for less, more in itertools.pairwise(shares))
     some = np.array([3, 700])
     assert load.acks_all(SMALL.with_(acks_all_share=0.3), some).tolist() == shares[1][some].tolist()
@@ -184,9 +182,8 @@ def test_csv_gzip_and_parquet_hold_the_same(tmp_path):
     table = pacsv.read_csv(plain)
     table = table.set_column(1, "key", table["key"].dictionary_encode())
     pq.write_table(table, tmp_path / "trace.parquet")
-    first, *others = (
-        file.read(path, partitions=6) for path in (plain, packed, f"{plain[:-3]}parquet")
-    )
+    paths = plain, packed, f"{plain[:-3]}parquet"
+    first, *others = (file.read(path, partitions=6) for path in paths)
     assert set(first.partition.tolist()) == set(range(6))
     for other in others:
         assert all(np.array_equal(a, b) for a, b in zip(first, other, strict=True))
@@ -203,11 +200,8 @@ def test_a_cell_gets_its_partitions_by_time_and_their_mean_sizes(tmp_path):
     text = "time,partition,records,bytes\n2,3,1,100\n0,0,4,40\n1,3,3,900\n60,3,1,5\n"
     config = config_of(written(tmp_path, text), minutes=1, record_bytes=77)
     mine = recorded.of_cell(config, 1)  # of three brokers: partitions 0 and 3
-    assert [column.tolist() for column in mine.arrivals] == [
-        [0, 1_000, 2_000],
-        [0, 1, 1],
-        [4, 3, 1],
-    ]
+    arrivals = [[0, 1_000, 2_000], [0, 1, 1], [4, 3, 1]]
+    assert [column.tolist() for column in mine.arrivals] == arrivals
     assert mine.record_bytes.tolist() == [10, 250]
     assert recorded.of_cell(config, 2).record_bytes.tolist() == [77, 77]
     assert recorded.summary(config)["left_out"] == 1
@@ -270,14 +264,11 @@ BROKEN = {
         "line 4: column 'records' has 'many'; valid: whole numbers from 1 to 1,000,000,000 "
         "(more bad lines: 1)",
     ),
-    "nan": ("time,records\n1,nan\n", "column 'records' has 'nan'"),
-    "infinite": ("time,records\n1,inf\n", "column 'records' has 'inf'"),
     "nan time": ("time,records\n1,1\nNaN,1\n", "line 3: column 'time' has 'NaN'"),
-    "negative": ("time,records\n1,-4\n", "column 'records' has '-4'"),
-    "zero": ("time,records\n1,0\n", "column 'records' has '0'"),
-    "half": ("time,records\n1,2.5\n", "column 'records' has '2.5'"),
-    "thousands": ('time,records\n1,"1,000"\n', "column 'records' has '1,000'"),
-    "too many": ("time,records\n1,5e9\n", "column 'records' has '5e9'"),
+    **{  # records
+        value: (f'time,records\n1,"{value}"\n', f"column 'records' has '{value}'")
+        for value in ("nan", "inf", "-4", "0", "2.5", "1,000", "5e9")
+    },
     "negative bytes": ("time,bytes\n1,-1\n", "valid: whole numbers from 0 to 100,000,000,000"),
     "partition": (
         "time,partition\n1,6\n1,5\n1,-1\n",
@@ -329,15 +320,13 @@ def test_every_bad_row_is_counted_also_beyond_a_block(tmp_path, monkeypatch):
     lines = [f"{i},{-1 if i >= 900 and i % 10 == 0 else 1}" for i in range(3_000)]
     lines[500] = lines[2_500] = "1,2,3"
     lines[400] = ""
-    with pytest.raises(
-        TraceError, match=r"line 502: 3 values instead of 2: '1,2,3' \(more bad lines: 210"
-    ):
-        file.read(written(tmp_path, "time,records\n" + "\n".join(lines)))
-    lines[500] = "1,1"
-    with pytest.raises(
-        TraceError, match=r"line 902: column 'records' has '-1'.*\(more bad lines: 209"
-    ):
-        file.read(written(tmp_path, "time,records\n" + "\n".join(lines)))
+    for line, said in {
+        "1,2,3": r"line 502: 3 values instead of 2: '1,2,3' \(more bad lines: 210",
+        "1,1": r"line 902: column 'records' has '-1'.*\(more bad lines: 209",
+    }.items():
+        lines[500] = line
+        with pytest.raises(TraceError, match=said):
+            file.read(written(tmp_path, "time,records\n" + "\n".join(lines)))
 
 
 @pytest.mark.parametrize(
@@ -430,9 +419,8 @@ def test_windows_of_a_trace_keep_every_batch_and_never_part_a_millisecond(bursty
     assert all((piece.ts_ms < end).all() for end, piece in pieces)
     assert np.concatenate([piece.records for _, piece in pieces]).tolist() == share.records.tolist()
     crowded = share._replace(ts_ms=np.zeros_like(share.ts_ms))
-    assert sum(len(p.ts_ms) for _, p in load.windows(bursty, np.arange(2), 100, crowded)) == len(
-        share.ts_ms
-    )
+    pieces = load.windows(bursty, np.arange(2), 100, crowded)
+    assert sum(len(piece.ts_ms) for _, piece in pieces) == len(share.ts_ms)
 
 
 def test_all_records_of_a_trace_are_appended_and_a_partition_can_be_watched(bursty):

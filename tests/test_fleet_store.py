@@ -16,6 +16,7 @@ import nbformat
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from cases.tables import rows_of
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
@@ -27,11 +28,6 @@ from isrlab.fleet.config import FleetConfig
 SMALL = FleetConfig(partitions=12, minutes=10, burst_every_s=60, stall_every_s=300, seed=7)
 BOTH = fleet.versions(SMALL, ["0.8.2", "0.9.0"])
 CELLS = sum(len(leaders(config)) for config in BOTH)
-
-
-def rows_of(frame):
-    """All rows as plain text, sorted: equal iff the same rows."""
-    return sorted(str(row) for row in frame.collect())
 
 
 def expected(spark, configs):

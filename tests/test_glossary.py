@@ -50,3 +50,23 @@ def test_a_term_is_used_in_the_section_where_it_is_shown(term, sentence):
         assert any(is_used(name, text) for name in names), f"{notebook} has none of {names}"
         headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
         assert not section or section in [h.replace(" ", "-") for h in headings]
+
+
+# What everybody knows, or meets in the first notebook
+EVERYDAY = {
+    "Acknowledged", "acks", "Committed", "Controller", "Fetch", "Follower", "Leader", "Offset",
+    "Replica", "Stall",
+}  # fmt: skip
+NO_PROSE = re.compile(r"\[[^\]]*\]\([^)]*\)|`[^`]*`|^#.*$|<[^>]+>|^    .*$", re.MULTILINE)
+LINKED = [path for path in sorted(NOTEBOOKS.glob("*.ipynb")) if path.name[:2] not in ("00", "23")]
+
+
+@pytest.mark.parametrize("path", LINKED, ids=lambda path: path.stem)
+def test_a_notebook_links_the_terms_that_it_uses(path):
+    cells = nbformat.read(path, as_version=4).cells
+    text = "\n\n".join(cell.source for cell in cells[1:] if cell.cell_type == "markdown")
+    prose = NO_PROSE.sub("", text)
+    for term in {term for term, _ in ENTRIES} - EVERYDAY:
+        flags = re.NOFLAG if term.isupper() or term[1:] != term[1:].lower() else re.IGNORECASE
+        if re.search(rf"(?<![\w/.*`-]){re.escape(term)}(s|es)?(?![\w`])", prose, flags):
+            assert f"](23_glossary.ipynb#{term.replace(' ', '-')})" in text, term

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import ast
 import base64
+import html
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import nbformat
+import numpy as np
 import pytest
 
 from isrlab.report import gallery, landing, notebooks, run
@@ -76,6 +79,16 @@ def test_code_is_thin(path):
 
 
 @every
+def test_ends_with_the_notebooks_before_and_after_it(path):
+    place, name = PATHS.index(path), "[{}]({})".format
+    links = {p: name(notebooks.read(p).title.partition(":")[0], p.name) for p in PATHS}
+    line = [f"← {links[p]}" for p in PATHS[:place][-1:]]
+    line += [name("Glossary", PATHS[-1].name)] * (path not in PATHS[-2:])
+    line += [f"{links[p]} →" for p in PATHS[place + 1 :][:1]]
+    assert cells(path, "markdown")[-1].source == " · ".join(line)
+
+
+@every
 def test_prose_goes_with_code(path):
     assert len(cells(path, "markdown")) >= len(cells(path))
 
@@ -106,24 +119,24 @@ def test_controls_are_stored_as_players_and_not_compared(path):
 
 
 @every
-def test_pictures_are_at_most_as_wide_as_a_page(path):
-    for cell in cells(path):
-        for output in cell.outputs:
-            if png := output.get("data", {}).get("image/png"):
-                width = int.from_bytes(base64.b64decode(png)[16:20], "big")
-                assert width <= MAX_PIXELS, cell.source
+def test_every_control_of_a_player_changes_its_picture(path):
+    for text in re.findall(r'data-player=\\"(.*?)\\"', path.read_text(encoding="utf-8")):
+        data = json.loads(html.unescape(text))
+        shape = [len(slider["values"]) for slider in data["sliders"]]
+        places = np.reshape([place for place, _ in data["frames"]], shape)
+        for axis, slider in enumerate(data["sliders"]):
+            assert np.diff(places, axis=axis).any(), slider["name"]
 
 
-def test_every_picture_says_in_words_what_it_shows():
-    """Its titles are stored with it, for those who do not see it."""
-    without: list[str] = []
-    for path in PATHS:
-        for cell in cells(path):
-            for output in cell.outputs:
-                if "image/png" in output.get("data", {}):
-                    alt = output.metadata.get("image/png", {}).get("alt", "")
-                    without += [] if len(alt) > 10 else [f"{path.stem}: {cell.source}"]
-    assert without == []
+@every
+def test_pictures_fit_on_a_page_and_say_in_words_what_they_show(path):
+    """Their titles are stored with them, for those who do not see them."""
+    outputs = (output for cell in cells(path) for output in cell.outputs)
+    for output in outputs:
+        if png := output.get("data", {}).get("image/png"):
+            alt = output.metadata.get("image/png", {}).get("alt", "")
+            assert int.from_bytes(base64.b64decode(png)[16:20], "big") <= MAX_PIXELS, alt
+            assert len(alt) > 10
 
 
 @every

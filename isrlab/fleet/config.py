@@ -7,7 +7,7 @@ import json
 import shlex
 from collections.abc import Iterable
 from dataclasses import Field, asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import Any, cast
 
 from isrlab.engine.choices import IsrWrite
 from isrlab.engine.rules import effective_min_isr, isr_check_period_ms
@@ -144,22 +144,18 @@ class FleetConfig:
 
     @property
     def run(self) -> str:
-        """What its events carry in the column `run`."""
         return self.name or self.version
 
     @property
     def duration_ms(self) -> int:
-        """How long it runs."""
         return round(self.minutes * 60_000)
 
     @property
     def kafka(self) -> KafkaVersion:
-        """The generation of its rules."""
         return KafkaVersion.of(self.version)
 
     @property
     def lag_time_ms(self) -> int:
-        """replica.lag.time.max.ms, given or by default."""
         return self.replica_lag_time_max_ms or self.kafka.replica_lag_time_max_ms
 
     @property
@@ -194,10 +190,8 @@ class FleetConfig:
             "replica_lag_max_messages": NO_MESSAGE_LIMIT if messages is None else messages,
             "min_isr": self.min_isr(self.replication_factor),
         }
-        numbers: dict[str, Any] = {
-            n: v if isinstance(v, bool) else int(v) for n, v in values.items()
-        }
-        return Rules(**numbers)
+        numbers = {n: v if isinstance(v, bool) else int(v) for n, v in values.items()}
+        return Rules(**cast("dict[str, Any]", numbers))
 
     def min_isr(self, replicas: int) -> int:
         """How many of so many replicas acks=all demands; from 3.7 never more than there are."""
@@ -218,13 +212,14 @@ class FleetConfig:
         )
 
     def to_json(self) -> str:
-        """All fields as one line of JSON."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> FleetConfig:
-        """The fleet that `to_json` wrote."""
         return cls(**json.loads(text))
+
+
+Configs = FleetConfig | Iterable[FleetConfig]
 
 
 def versions(config: FleetConfig, names: Iterable[str]) -> list[FleetConfig]:
@@ -238,9 +233,7 @@ def versions(config: FleetConfig, names: Iterable[str]) -> list[FleetConfig]:
     return list(first.values())
 
 
-def sweep(
-    configs: FleetConfig | Iterable[FleetConfig], setting: str, values: Iterable[Any]
-) -> list[FleetConfig]:
+def sweep(configs: Configs, setting: str, values: Iterable[Any]) -> list[FleetConfig]:
     """Each fleet once for each value of one setting; runs are named "0.8.2 burst_records=5000"."""
     return [
         config.with_(**{setting: value, "name": f"{config.run} {setting}={value}"})
@@ -266,7 +259,7 @@ def settings(text: str) -> dict[str, Any]:
     return found
 
 
-def listed(configs: FleetConfig | Iterable[FleetConfig]) -> list[FleetConfig]:
+def listed(configs: Configs) -> list[FleetConfig]:
     """One fleet or several, as a list of several; raises ValueError if two runs share a name."""
     several = [configs] if isinstance(configs, FleetConfig) else list(configs)
     names = [config.run for config in several]

@@ -18,15 +18,9 @@ TOPIC = "load"
 @lru_cache(maxsize=8)
 def assignment(partitions: int, brokers: int, replication_factor: int) -> Ints:
     """Broker of each replica, int64[partitions, replication_factor]; column 0 is the leader."""
-    number = np.arange(partitions)
-    first = number % brokers
-    shift = number // brokers
-    replicas = np.empty((partitions, replication_factor), dtype=np.int64)
-    replicas[:, 0] = first
-    for copy in range(1, replication_factor):
-        step = 1 + (shift + copy - 1) % (brokers - 1)
-        replicas[:, copy] = (first + step) % brokers
-    replicas += 1
+    shift, first = np.divmod(np.arange(partitions)[:, None], brokers)
+    steps = 1 + (shift + np.arange(replication_factor - 1)) % (brokers - 1)
+    replicas = 1 + np.hstack([first, (first + steps) % brokers])
     replicas.flags.writeable = False
     return replicas
 

@@ -59,11 +59,9 @@ class Trace:
 
     def around(self, ts_ms: int, before_ms: int = 3_000, after_ms: int = 4_000) -> Trace:
         """The part of it from `before_ms` before to `after_ms` after a moment."""
-
-        def near(times: Ints) -> NDArray[np.bool_]:
-            return (times >= ts_ms - before_ms) & (times <= ts_ms + after_ms)
-
-        keep = near(self.ts_ms)
+        first_ms, last_ms = ts_ms - before_ms, ts_ms + after_ms
+        keep = (self.ts_ms >= first_ms) & (self.ts_ms <= last_ms)
+        is_near = (self.ticks_ms >= first_ms) & (self.ticks_ms <= last_ms)
         return replace(
             self,
             ts_ms=self.ts_ms[keep],
@@ -71,7 +69,7 @@ class Trace:
             high_watermark=self.high_watermark[keep],
             followers={broker: end[keep] for broker, end in self.followers.items()},
             in_isr={broker: member[keep] for broker, member in self.in_isr.items()},
-            ticks_ms=self.ticks_ms[near(self.ticks_ms)],
+            ticks_ms=self.ticks_ms[is_near],
         )
 
 

@@ -22,14 +22,13 @@ from numpy.random import Generator, Philox, SeedSequence
 from numpy.typing import NDArray
 
 from isrlab.fleet.config import TRACE, FleetConfig
-from isrlab.fleet.kernel.state import Arrivals, Ints
+from isrlab.fleet.kernel.state import HOUR_MS, Arrivals, Ints
 
 BURST_BATCH_MS = 10
 PARETO_SHAPE = 1.5  # of heavy-tailed bursts: finite mean, no variance to speak of
 PARETO_MOST = 50.0  # times `burst_records`
 CHUNK_BATCHES = 1_024  # of one partition, drawn at once
 WINDOW_BATCHES = 1_000_000  # of a cell, in memory at once
-HOUR_MS = 3_600_000
 PEAK_HOUR = 15  # of the day, UTC
 
 Batches = tuple[Ints, NDArray[np.int32]]  # times (ms, ascending) and records, each at least 1

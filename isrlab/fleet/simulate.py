@@ -8,7 +8,7 @@ or whether one runs again after its worker died. `store.py` keeps the events as 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from isrlab.events.schema import COLUMNS, spark_schema
 from isrlab.fleet.cell import leaders, run_cell, run_cell_in_windows
-from isrlab.fleet.config import FleetConfig, listed
+from isrlab.fleet.config import Configs, FleetConfig, listed
 from isrlab.fleet.recorded import of_cell, packed, unpacked
 from isrlab.fleet.tables import tables
 
@@ -30,8 +30,6 @@ SETTINGS = (
     "burst_records int, burst_s double, stall_s double, follower_bytes_per_s long"
 )
 RUNS = f"place int, run string, version string, lag_time_ms long, lag_messages long, {SETTINGS}"
-
-Configs = FleetConfig | Iterable[FleetConfig]
 
 
 def simulate_local(configs: Configs) -> pa.Table:

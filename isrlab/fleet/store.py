@@ -35,10 +35,10 @@ import pyarrow.parquet as pq
 
 from isrlab.events.schema import COLUMNS, SCHEMA, spark_schema
 from isrlab.fleet.cell import leaders
-from isrlab.fleet.config import TRACE, listed
+from isrlab.fleet.config import TRACE, Configs, listed
 from isrlab.fleet.progress import shown
 from isrlab.fleet.recorded import summary
-from isrlab.fleet.simulate import BATCH_ROWS, Configs, run_plan, spread
+from isrlab.fleet.simulate import BATCH_ROWS, run_plan, spread
 from isrlab.spark import source_digest
 
 if TYPE_CHECKING:

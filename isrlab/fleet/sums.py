@@ -1,9 +1,10 @@
-"""What the producers and the operators of several fleets suffer, summed for each run."""
+"""What the producers and the operators of fleets suffer: sums of runs, quantiles of waits."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 
 from isrlab.events.schema import PRODUCE_FAILURES
@@ -29,3 +30,13 @@ def by_run(
     for name, errors in failures.items():
         sums[name] = refused[refused["error"].isin(errors)].groupby("run")["produces"].sum()
     return sums.fillna(0).astype(dict.fromkeys(failures, int))
+
+
+def quantile(histogram: pd.DataFrame, share: float) -> int:
+    """The least `latency_ms` at or below which this share of `count` lies; 0 of none."""
+    ordered = histogram.sort_values("latency_ms")
+    so_far = ordered["count"].cumsum()
+    if so_far.empty:
+        return 0
+    place = int(np.searchsorted(so_far, np.ceil(share * so_far.iloc[-1] - 1e-6)))
+    return int(ordered["latency_ms"].iloc[place])

@@ -12,7 +12,7 @@ brokers than anybody knows; once it is out, nobody waits, but a copy is missing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -23,10 +23,8 @@ from isrlab.churn.blame import QUIET_MS
 from isrlab.churn.history import PARTITION, columns
 from isrlab.churn.moves import REPLICA, asked_to_leave
 from isrlab.fleet import load
-from isrlab.fleet.config import FleetConfig, listed
+from isrlab.fleet.config import Configs, FleetConfig, listed
 from isrlab.fleet.layout import TOPIC, assignment
-
-Configs = FleetConfig | Iterable[FleetConfig]
 
 REQUEST_TIMEOUT_MS = 30_000  # request.timeout.ms of producers, by default
 _EVICTION = ("run", "partition", "leader", "replica", "ts_ms")
@@ -34,7 +32,7 @@ _TROUBLES = "run string, cause string, broker int, from_ms long, to_ms long"
 _PER_HOUR = [f"{n} * 60 / minutes as {n}_per_hour" for n in ("shrinks", "false_alarms")]
 
 
-def _with_counts(runs: DataFrame, *parts: DataFrame) -> DataFrame:
+def with_counts(runs: DataFrame, *parts: DataFrame) -> DataFrame:
     """Runs with what was counted in them; 0 where nothing was."""
     for part in parts:
         runs = runs.join(part, on="run", how="left")
@@ -74,7 +72,7 @@ def evictions(events: DataFrame, runs: DataFrame) -> DataFrame:
 def alarms(runs: DataFrame, evictions: DataFrame) -> DataFrame:
     """One row for each run: its settings, shrinks and false alarms, also per hour."""
     counts = columns("count(*) as shrinks", "count_if(is_false_alarm) as false_alarms")
-    rows = _with_counts(runs, evictions.groupBy("run").agg(*counts)).orderBy("place")
+    rows = with_counts(runs, evictions.groupBy("run").agg(*counts)).orderBy("place")
     return rows.selectExpr(*runs.columns, "shrinks", "false_alarms", *_PER_HOUR)
 
 
@@ -94,7 +92,7 @@ def compared(
     parts = zip((changes, evictions, absences), columns(*totals), strict=True)
     counts = [part.groupBy("run").agg(total) for part, total in parts]
     names = ("shrinks", "false_alarms", "shrinks - false_alarms as real_evictions")
-    rows = _with_counts(runs, *counts).orderBy("place")
+    rows = with_counts(runs, *counts).orderBy("place")
     return rows.selectExpr(*runs.columns, *names, *_PER_HOUR, "under_replicated_minutes")
 
 
@@ -274,55 +272,4 @@ def _steps(events: DataFrame, stalls: DataFrame, end_ms: int) -> DataFrame:
         .groupBy(*REPLICA, "ts_ms")
         .agg(*columns("sum(out) as out", "sum(still) as still"))
         .where("out != 0 or still != 0")
-    )
-
-
-def lag_limit_fleets(
-    config: FleetConfig,
-    limits_s: list[float],
-    stalls_s: list[float],
-    *,
-    still_share: float,
-    seeds: int,
-) -> list[FleetConfig]:
-    """A fleet for each lag limit (s), length of stall (s) and seed, from `config.seed` on.
-
-    Each length of stall takes up `still_share` of a broker's time, and comes with its share of the
-    bursts: what the fleets of one limit and seed cost adds up to what all these troubles cost.
-    """
-    return [
-        config.with_(
-            name=f"{config.run} limit={limit_s} stall={stall_s} seed={seed}",
-            seed=seed,
-            replica_lag_time_max_ms=round(limit_s * 1000),
-            stall_s=stall_s,
-            stall_every_s=stall_s * (1 / still_share - 1),
-            burst_every_s=config.burst_every_s * len(stalls_s),
-        )
-        for limit_s in limits_s
-        for stall_s in stalls_s
-        for seed in range(config.seed, config.seed + seeds)
-    ]
-
-
-def lag_limit_costs(runs: DataFrame, evictions: DataFrame, risk: DataFrame) -> DataFrame:
-    """One row for each lag limit and seed, all lengths of stall added up, everything per hour.
-
-    `runs` is from `fleet.runs`, `evictions` from `judged_evictions`, `risk` from `time_at_risk`.
-    The minutes are partition-minutes.
-    """
-    counts = columns(
-        "count_if(is_false) as false_evictions", "count_if(not is_false) as right_evictions"
-    )
-    times = ("at_risk", "under_replicated", "stalled")
-    minutes = columns(*(f"sum({name}_ms) / 60000 as {name}_minutes" for name in times))
-    judged = evictions.groupBy("run").agg(*counts)
-    risks = risk.groupBy("run").agg(*minutes, F.sum("timeouts").alias("timeouts"))
-    names = [*judged.columns[1:], *risks.columns[1:]]
-    return (
-        _with_counts(runs, judged, risks)
-        .groupBy(F.expr("lag_time_ms / 1000 as lag_limit_s"), "seed")
-        .agg(*columns(*(f"sum({name} / (minutes / 60)) as {name}" for name in names)))
-        .orderBy("lag_limit_s", "seed")
-        .select("lag_limit_s", "seed", *names)
     )

@@ -2,11 +2,10 @@
 
 replicas   the logs of all replicas at one moment, and a scenario block by block
 messages   who said what to whom: arrows between lanes, time downwards
-offsets    log end offsets, high watermark and ISR in time; the age of a lag clock
+offsets    log end offsets, high watermark and ISR in time
 bands      what held when, a row each: an ISR over time, absences, requests that wait
 matrix     a word for each schedule (row) in each version (column)
 curves     lines with bands, bars, ticks, points
-waits      a histogram of waits, and its tail
 table      DataFrames as escaped HTML
 version_table  every generation of the rules, as Markdown
 membership  one follower in and out of the ISR, a row for each run

@@ -50,8 +50,8 @@ def step_slider(run: Run) -> widgets.VBox:
     caption = widgets.HTML()
     drawn: dict[Hashable, tuple[bytes, str]] = {}
 
-    def draw() -> Drawn:
-        frame = frames[slider.value]
+    def draw(step: int) -> Drawn:
+        frame = frames[step]
         caption.value = f"<code>{html.escape(words.message_line(frame))}</code>"
         state = _visible(frame)
         if state not in drawn:
@@ -83,9 +83,9 @@ def pick(description: str, options: Sequence[Any], value: Any) -> widgets.Dropdo
 
 
 def redrawn(
-    controls: Sequence[widgets.Widget], draw: Callable[[], Drawn], most: int = MOST_VIEWS
+    controls: Sequence[widgets.Widget], draw: Callable[..., Drawn], most: int = MOST_VIEWS
 ) -> Redrawn:
-    """Controls above a picture that is drawn again whenever one of them has a new value.
+    """Controls above a picture that is drawn of their values, again whenever there is a new one.
 
     A caption among the controls, `widgets.HTML`, is for `draw` to fill. The player has a view of
     each combination of values; if these are more than `most`, of evenly chosen ones.
@@ -97,9 +97,9 @@ class Redrawn(widgets.VBox):
     """The widget, and for where its kernel is gone the player that does the same."""
 
     def __init__(
-        self, controls: Sequence[widgets.Widget], draw: Callable[[], Drawn], most: int
+        self, controls: Sequence[widgets.Widget], draw: Callable[..., Drawn], most: int
     ) -> None:
-        self.draw, self.most = draw, most
+        self.draw_of, self.most = draw, most
         self.texts = [control for control in controls if isinstance(control, widgets.HTML)]
         self.inputs = [control for control in controls if control not in self.texts]
         self.picture = widgets.Image(format="png", layout=widgets.Layout(max_width="900px"))
@@ -107,6 +107,9 @@ class Redrawn(widgets.VBox):
         for control in self.inputs:
             control.observe(self.redraw, names="value")
         super().__init__([*controls, self.picture])
+
+    def draw(self) -> Drawn:
+        return self.draw_of(*(control.value for control in self.inputs))
 
     def redraw(self, _: object = None) -> None:
         self.picture.value = png(self.draw())

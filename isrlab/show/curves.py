@@ -1,4 +1,4 @@
-"""Numbers against numbers: curves with bands, bars, ticks, points, waits.
+"""Numbers against numbers: curves with bands, bars, ticks, points.
 
 Each takes plain sequences under their names and a title that says what they show, and returns the
 Axes. Colours and markers come from the names (`style.looks`): a version looks the same everywhere.

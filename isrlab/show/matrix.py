@@ -18,17 +18,18 @@ def plot_matrix(
     colours: Mapping[str, str] | None = None,
     legend: Mapping[str, str] | None = None,
     size: tuple[float, float] = (0.74, 0.4),
+    is_upright: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
     """A field for each row and column: a word in the word's colour, or a text and such a word.
 
     `colours` are those of words that `style.OUTCOMES` does not know, `legend` says what they mean;
-    `size` is the width and height of a field in inches.
+    `size` is the width and height of a field in inches; `is_upright` turns the heads of columns.
     """
     rows, columns = list(cells), list(next(iter(cells.values())))
     texts = [cell if isinstance(cell, str) else cell[0] for row in cells.values()
              for cell in row.values()]  # fmt: skip
-    words = [word for column in columns for word in column.split()]
+    words = [] if is_upright else [word for column in columns for word in column.split()]
     most = max(len(line) for text in [*words, *texts] for line in text.split("\n"))
     field = min(size[0], max(0.06 * most + 0.03, (style.WIDTH - 2) / len(columns)))
     heads = [textwrap.fill(c, int(field / 0.066)) if len(c.split()) > 1 else c for c in columns]
@@ -52,6 +53,7 @@ def plot_matrix(
     ax.set_xticks([x + 0.5 for x in range(len(columns))], [style.plain(head) for head in heads])
     ax.set_yticks([y + 0.5 for y in range(len(rows))], [style.plain(name) for name in names])
     ax.xaxis.tick_top()
+    ax.tick_params(axis="x", rotation=90 * is_upright)
     for word, meaning in (legend or {}).items():
         colour = shades.get(word, style.PALE)
         ax.add_patch(Rectangle((0, 0), 0, 0, facecolor=colour, edgecolor=style.PALE, label=meaning))

@@ -37,11 +37,7 @@ class Arrow:
 
 
 def plot_arrows(
-    arrows: Sequence[Arrow],
-    title: str,
-    *,
-    lanes: Mapping[int, str] | None = None,
-    ax: Axes | None = None,
+    arrows: Sequence[Arrow], title: str, *, lanes: Mapping[int, str] | None = None
 ) -> Axes:
     """Arrows in the colours of who sent them. `lanes`: machine -> name, from left to right.
 
@@ -50,7 +46,7 @@ def plot_arrows(
     machines = sorted({each for arrow in arrows for each in (arrow.source, arrow.target)})
     lanes = lanes or {machine: words.address(machine) for machine in machines}
     places = {machine: x for x, machine in enumerate(lanes)}
-    ax = ax or axes(style.WIDTH, 0.8 + 0.46 * len(arrows))
+    ax = axes(style.WIDTH, 0.8 + 0.46 * len(arrows))
     for machine, name in lanes.items():
         lane = places[machine]
         ax.plot([lane] * 2, [-0.6, len(arrows) - 0.3], color=_colour(machine), lw=1.4, zorder=1)
@@ -97,9 +93,7 @@ def _colour(machine: int) -> str:
     return broker_colour(machine) if machine > 0 else INK
 
 
-def plot_messages(
-    run: Run, *, first: int = 0, last: int | None = None, ax: Axes | None = None
-) -> Axes:
+def plot_messages(run: Run, *, first: int = 0, last: int | None = None) -> Axes:
     """The messages of a run between machines, with what each changed.
 
     `first` and `last` choose blocks of the scenario (0-based, `last` inclusive). Left out are
@@ -126,22 +120,22 @@ def plot_messages(
         machine: "ZooKeeper" if machine == ZOOKEEPER else words.address(machine)
         for machine in order
     }
-    return plot_arrows(arrows, _finding(run.frames[start:end]), lanes=lanes, ax=ax)
+    return plot_arrows(arrows, _finding(run.frames[start:end]), lanes=lanes)
 
 
 def arrows_of(frame: Frame, has_zookeeper: bool) -> list[Arrow]:
     """A message as arrows. Up to 2.6 the leader writes the ISR into ZooKeeper, and leaves a notice
     of it there, which makes a watch of the controller fire."""
     text = " ".join(words.describe(frame.message).split())
+    text = text.replace("partition_epoch", "version") if has_zookeeper else text
     arrow = Arrow(frame.source, frame.target, text, was_lost=frame.was_lost)
     kind, _, rest = text.partition(" ")
     if not has_zookeeper:
         return [arrow]
     if kind == "IsrChangeNotification":
-        reads = "a watch fires: read notice and state, tell all, delete the notice"
+        reads = "a watch fires: read notice and state, notify all, delete the notice"
         fires = Arrow(ZOOKEEPER, m.CONTROLLER, reads, is_inner=True)
         return [replace(arrow, target=ZOOKEEPER, text="isr_change_notification"), fires]
-    rest = rest.replace("partition_epoch", "version")
     if kind == "AlterPartitionResponse":
         return [replace(arrow, source=ZOOKEEPER, text=f"answer {rest}")]
     if kind == "AlterPartition":
@@ -178,20 +172,22 @@ def _finding(frames: list[Frame]) -> str:
     goal = frames[-1].disks[leader].high_watermark
     if frames[0].disks[leader].high_watermark == goal:
         return "Nothing is truncated"
-    delay_ms = high_watermark_delay(frames)
+    *_, delay_ms = [None, *high_watermark_delays(frames)]
     if delay_ms is None:
         return f"The leader's high watermark is {goal}; not every follower knows it yet"
     return f"The followers learn the high watermark ({goal}) {delay_ms} ms after the leader"
 
 
-def high_watermark_delay(frames: list[Frame]) -> int | None:
-    """ms from the leader's last high watermark until every follower has it, or None."""
-    leader = frames[-1].controller.leader
-    goal = frames[-1].disks[leader].high_watermark
-    known = [i for i, f in enumerate(frames) if f.disks[leader].high_watermark == goal]
-    learnt = [
-        i for i in known if all(b.log.high_watermark == goal for b in frames[i].brokers.values())
-    ]
-    if not learnt:
-        return None
-    return frames[learnt[0]].now_ms - frames[known[0]].now_ms
+def high_watermark_delays(frames: list[Frame]) -> list[int | None]:
+    """For each new high watermark of the leader, ms until every live replica has it, or None."""
+    leader, delays = frames[-1].controller.leader, list[int | None]()
+    for place, (before, after) in enumerate(pairwise(frames), start=1):
+        goal = after.disks[leader].high_watermark
+        if goal > before.disks[leader].high_watermark:
+            rest = ((f.now_ms, [b.log.high_watermark for b in f.brokers.values()])
+                    for f in frames[place:])  # fmt: skip
+            known = (
+                now_ms - after.now_ms for now_ms, ends in rest if min(ends, default=goal) >= goal
+            )
+            delays.append(next(known, None))
+    return delays

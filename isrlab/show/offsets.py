@@ -1,4 +1,4 @@
-"""Offsets and lag clocks in time: log end offsets solid, high watermark dashed, ISR as bands below.
+"""Offsets in time: log end offsets solid, high watermark dashed, ISR as bands below.
 
 `offsets_of` takes them from a scenario's run, as its leader knows them; a fleet gives the same
 numbers from its own samples. Times are in s since the start.
@@ -12,7 +12,6 @@ from itertools import pairwise
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from isrlab.engine.model import Leader
 from isrlab.events import exact
@@ -113,40 +112,3 @@ def plot_offsets(seen: Offsets, title: str | None = None, *, ax: Axes | None = N
     ax.set_ylabel("offset", loc="top")
     style.legend_below(ax)
     return style.finish(ax, title or isr_finding(seen.isr))
-
-
-def clock_ages(seen: Offsets, replica: int) -> tuple[np.ndarray, np.ndarray]:
-    """Times (s) and the age (s) of a replica's lag clock, just before and just after each reset."""
-    times = np.asarray(seen.times_s, float)
-    set_at = np.asarray(seen.caught_up_s[replica], float)
-    moved = np.flatnonzero(np.diff(set_at, prepend=-1.0))
-    points = [(times[i], times[i] - set_at[j]) for i in moved.tolist() for j in (max(i - 1, 0), i)]
-    points.append((times[-1], times[-1] - set_at[-1]))
-    x, y = np.array(points).T
-    return x, np.maximum(y, 0)
-
-
-def plot_clocks(
-    runs: Mapping[str, Offsets], limits_s: Mapping[str, float], replica: int = 2
-) -> Figure:
-    """The age of one replica's lag clock in each run; above the dotted limit it is out of sync."""
-    figure, grid = style.panels(len(runs), 1, (9.5, 0.9 + 1.5 * len(runs)), sharex=True)
-    names: dict[str, list[str]] = {"Leaves the ISR": [], "Stays": []}
-    last_s = max(float(seen.times_s[-1]) for seen in runs.values())
-    ages = {name: clock_ages(seen, replica) for name, seen in runs.items()}
-    highest = max(min(float(ages[n][1].max()), 3 * limits_s[n]) for n in runs)
-    highest = 1.15 * max(highest, *limits_s.values())
-    for ax, (name, seen) in zip(grid.flat, runs.items(), strict=True):
-        limit_s, (x, y) = limits_s[name], ages[name]
-        ax.plot(x, y, color=style.broker_colour(replica), linewidth=1.2)
-        style.limit(ax, limit_s, "limit")
-        away = [span for span in seen.isr if replica not in span.isr]
-        bands.shade(ax, [bands.Span(s.start_ms / 1000, s.end_ms / 1000, "out") for s in away])
-        ax.set(ylim=(0, highest), xlim=(0, last_s))
-        ax.set_ylabel("age (s)", fontsize=8)
-        text = ", ".join(f"{s.start_ms / 1000:g} to {s.end_ms / 1000:g} s" for s in away[:3])
-        style.finish(ax, f"{name}: out of the ISR (shaded) {text}" if away else name)
-        names["Leaves the ISR" if away else "Stays"].append(name)
-    grid.flat[-1].set_xlabel("time since the start (s)")
-    parts = [f"{what}: {style.listed(those)}" for what, those in names.items() if those]
-    return style.headline(figure, ". ".join(parts))

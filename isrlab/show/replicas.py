@@ -266,13 +266,13 @@ def _differs(log: Log, other: Log) -> bool:
     return start < end and log.read(start, end) != other.read(start, end)
 
 
-def plot_story(run: Run, *, epochs: bool | None = None) -> Figure:
+def plot_story(run: Run) -> Figure:
     """The replicas at the end of each block of a scenario, with its caption: the static twin of the
     slider. Each panel marks what changed since the one before; one without a change is left out.
     """
     shown = _panels(run)
     frames = [frame for frame, _ in shown]
-    look = common_look(frames) | ({} if epochs is None else {"epochs": epochs})
+    look = common_look(frames)
     columns = min(2, len(shown))
     rows = -(-len(shown) // columns)
     lines = max(len(caption) for _, caption in shown) // (104 // columns) + 1
@@ -318,15 +318,6 @@ def visible(frame: Frame) -> list[object]:
     brokers = frame.brokers.values()
     marks = [(b.id, b.log.high_watermark, _label(frame, b.id, True, None)) for b in brokers]
     return [*marks, *((number, log.records) for number, log in frame.disks.items())]
-
-
-def plot_ends(runs: Mapping[str, Run]) -> Figure:
-    """The replicas at the end of some runs, one below the other, each with what it shows."""
-    height = sum(1.0 + 0.7 * len(run.cluster.replicas) for run in runs.values())
-    figure, grid = style.panels(len(runs), 1, (9, height))
-    for ax, (name, run) in zip(grid.flat, runs.items(), strict=True):
-        plot_replicas(run.frames[-1], ax=ax, title=f"{name}: {story_finding(run)}")
-    return figure
 
 
 def story_finding(run: Run) -> str:

@@ -1,6 +1,6 @@
 """Choosing the lag limit: one stall under a limit, and what each limit costs a fleet.
 
-`bands` is what `churn.bands` makes of `truth.lag_limit_costs`: a row for each limit and metric.
+`bands` is what `churn.bands` makes of `costs`: a row for each limit and metric.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ import ipywidgets as widgets
 import pandas as pd
 from IPython.display import HTML
 from matplotlib.axes import Axes
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from isrlab import fleet
+from isrlab.churn.history import columns
 from isrlab.engine.versions import KafkaVersion
 from isrlab.events import exact
-from isrlab.fleet import load
+from isrlab.fleet import load, truth
 from isrlab.fleet.config import FleetConfig
 from isrlab.show.bands import Span, shade
 from isrlab.show.controls import choice, redrawn
@@ -25,7 +28,7 @@ from isrlab.show.style import INK, STATES, axes, mark
 from isrlab.show.table import table
 from isrlab.world import scenario
 
-COSTS = {  # columns of `truth.lag_limit_costs`: colour and marker, what it is
+COSTS = {  # columns of `costs`: colour and marker, what it is
     "stalled_minutes": ((STATES["waits"], "s"), "nothing new is committed: acks=all and consumers"),
     "under_replicated_minutes": ((STATES["out"], "o"), "acks=all: acknowledged with a copy fewer"),
     "at_risk_minutes": ((INK, "D"), "acks=1: acknowledged with a copy fewer"),
@@ -86,9 +89,8 @@ def stall_controls(config: FleetConfig = PAIR) -> widgets.VBox:
     limit = choice("lag limit (s)", (5, 10, 20, 30), config.lag_time_ms // 1000)
     length = choice("stall (s)", (4, 8, 12, 20, 40, 60), int(config.stall_s))
 
-    def draw() -> Axes:
-        limit_ms = 1000 * limit.value
-        return plot_stall(config.with_(replica_lag_time_max_ms=limit_ms, stall_s=length.value))
+    def draw(limit_s: int, stall_s: float) -> Axes:
+        return plot_stall(config.with_(replica_lag_time_max_ms=1000 * limit_s, stall_s=stall_s))
 
     return redrawn((limit, length), draw)
 
@@ -113,6 +115,58 @@ def _stays_s(version: str, limit_s: float, what: str) -> float:
     return isr_of(scenario.play(text, version=version))[0].end_ms / 1000
 
 
+def fleets(
+    config: FleetConfig,
+    limits_s: list[float],
+    stalls_s: list[float],
+    *,
+    still_share: float,
+    seeds: int,
+) -> list[FleetConfig]:
+    """A fleet for each lag limit (s), length of stall (s) and seed, from `config.seed` on.
+
+    Each length of stall takes up `still_share` of a broker's time, and comes with its share of the
+    bursts: what the fleets of one limit and seed cost adds up to what all these troubles cost.
+    """
+    return [
+        config.with_(
+            name=f"{config.run} limit={limit_s} stall={stall_s} seed={seed}",
+            seed=seed,
+            replica_lag_time_max_ms=round(limit_s * 1000),
+            stall_s=stall_s,
+            stall_every_s=stall_s * (1 / still_share - 1),
+            burst_every_s=config.burst_every_s * len(stalls_s),
+        )
+        for limit_s in limits_s
+        for stall_s in stalls_s
+        for seed in range(config.seed, config.seed + seeds)
+    ]
+
+
+def costs(runs: DataFrame, evictions: DataFrame, risk: DataFrame) -> DataFrame:
+    """One row for each lag limit and seed, all lengths of stall added up, everything per hour.
+
+    `runs` is from `fleet.runs`, `evictions` from `truth.judged_evictions`, `risk` from
+    `truth.time_at_risk`.
+    The minutes are partition-minutes.
+    """
+    counts = columns(
+        "count_if(is_false) as false_evictions", "count_if(not is_false) as right_evictions"
+    )
+    times = ("at_risk", "under_replicated", "stalled")
+    minutes = columns(*(f"sum({name}_ms) / 60000 as {name}_minutes" for name in times))
+    judged = evictions.groupBy("run").agg(*counts)
+    risks = risk.groupBy("run").agg(*minutes, F.sum("timeouts").alias("timeouts"))
+    names = [*judged.columns[1:], *risks.columns[1:]]
+    return (
+        truth.with_counts(runs, judged, risks)
+        .groupBy(F.expr("lag_time_ms / 1000 as lag_limit_s"), "seed")
+        .agg(*columns(*(f"sum({name} / (minutes / 60)) as {name}" for name in names)))
+        .orderBy("lag_limit_s", "seed")
+        .select("lag_limit_s", "seed", *names)
+    )
+
+
 def plot_false_evictions(bands: pd.DataFrame) -> Axes:
     """False and right evictions per hour against the lag limit, with their bands."""
     false = _metric(bands, "false_evictions")["mean"]
@@ -127,8 +181,7 @@ def plot_false_evictions(bands: pd.DataFrame) -> Axes:
 def plot_time_at_risk(bands: pd.DataFrame, version: str) -> Axes:
     """For how long acknowledged records lack a copy, by acks, and nothing new is committed."""
     low, high = _defaults(bands)
-    changes = {name: _metric(bands, name)["mean"].loc[[low, high]] for name in COSTS}
-    stalled, strict, loose = (f"{was:,.0f} → {now:,.0f}" for was, now in changes.values())
+    stalled, strict, loose = _changes(bands, *COSTS)
     title = f"Limit {low:g} → {high:g} s: acknowledged with a copy fewer {strict} min "
     title += f"(acks=all), {loose} min (acks=1); nothing committed {stalled} min"
     ax = _plot_bands(bands, COSTS, title, MINUTES)
@@ -146,19 +199,18 @@ def costs_table(bands: pd.DataFrame) -> HTML:
 def lag_limit_finding(bands: pd.DataFrame) -> str:
     """What the limit buys, at the values that Kafka has had as defaults, in two lines."""
     low, high = _defaults(bands)
-    words = {
-        "false_evictions": "false evictions",
-        "stalled_minutes": "min in which nothing is committed",
-        "under_replicated_minutes": "(acks=all) and",
-        "at_risk_minutes": "min (acks=1) acknowledged with a copy fewer",
-    }
-    parts = {
-        name: f"{_metric(bands, name)['mean'].loc[low]:,.0f} → "
-        f"{_metric(bands, name)['mean'].loc[high]:,.0f} {text}"
-        for name, text in words.items()
-    }
-    false, stalled, *copies = parts.values()
-    return f"Per hour, limit {low:g} → {high:g} s: {false}, {stalled}, {' '.join(copies)}."
+    false, stalled, strict, loose = _changes(bands, "false_evictions", *COSTS)
+    return (
+        f"Limit {low:g} → {high:g} s, per hour: false evictions {false}, minutes with nothing "
+        f"committed {stalled}, minutes acknowledged with a copy fewer {strict} (acks=all), "
+        f"{loose} (acks=1)."
+    )
+
+
+def _changes(bands: pd.DataFrame, *metrics: str) -> list[str]:
+    """Of each metric its means at the limits to talk about."""
+    means = [_metric(bands, name)["mean"].loc[_defaults(bands)] for name in metrics]
+    return [f"{was:,.0f} → {now:,.0f}" for was, now in means]
 
 
 def _plot_bands(bands: pd.DataFrame, metrics: dict, title: str, label: str) -> Axes:

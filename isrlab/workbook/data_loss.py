@@ -25,17 +25,16 @@ def by_settings(version: str | KafkaVersion) -> dict[str, dict[str, str]]:
     """For each pair of acks and min.insync.replicas, the outcome of each schedule."""
     return {
         f"acks={acks}, min ISR {least}": {
-            label: _with(name, acks, least, version).outcome.word
+            label: scenario.play(_with(name, acks, least), version=version).outcome.word
             for label, name in SCHEDULES.items()
         }
         for acks, least in SETTINGS
     }
 
 
-def _with(name: str, acks: str, least: int, version: str | KafkaVersion) -> Run:
+def _with(name: str, acks: str, least: int) -> str:
     text = re.sub(r"acks=\w+", f"acks={acks}", scenario.read(name))
-    text = re.sub(r"min.insync.replicas=\d", f"min.insync.replicas={least}", text)
-    return scenario.play(text, version=version)
+    return re.sub(r"min.insync.replicas=\d", f"min.insync.replicas={least}", text)
 
 
 def epoch_entries(run: Run) -> dict[str, list[str]]:

@@ -36,18 +36,17 @@ def watch(config: FleetConfig) -> Trace:
 
 def spared_burst(partition: Trace) -> Trace:
     """The seconds around the first burst that no check hits; without one, around the highest."""
-    spared_ms = partition.spared_ms(MESSAGES)
-    return partition.around(spared_ms[0] if len(spared_ms) else _highest_ms(partition))
+    return _around_first(partition, partition.spared_ms(MESSAGES))
 
 
 def hit_burst(partition: Trace) -> Trace:
     """The seconds around the first check that evicts; without one, around the highest burst."""
-    evicted_ms = partition.evictions_ms()
-    return partition.around(evicted_ms[0] if len(evicted_ms) else _highest_ms(partition))
+    return _around_first(partition, partition.evictions_ms())
 
 
-def _highest_ms(partition: Trace) -> int:
-    return int(partition.ts_ms[partition.most_lag_records.argmax()])
+def _around_first(partition: Trace, moments_ms: np.ndarray) -> Trace:
+    highest_ms = partition.ts_ms[partition.most_lag_records.argmax()]
+    return partition.around([*moments_ms, highest_ms][0])
 
 
 def plot_lag(seen: Trace, *, ax: Axes | None = None) -> Axes:
@@ -129,10 +128,7 @@ def plot_under_replicated(compared: pd.DataFrame) -> Axes:
 
 
 def plot_evictions(evictions: pd.DataFrame) -> Figure:
-    """Every eviction, a panel for each run: for how long the follower lacked something, and what.
-
-    Dotted are the limits of that run: time, and records if it has such a limit.
-    """
+    """Every eviction, a panel for each run: how late and how far the follower was; the limits."""
     runs = {str(run): rows for run, rows in evictions.groupby("run", sort=False)}
     count = max(1, len(runs))
     figure, grid = panels(1, count, (3.6 * count, 3.6), sharex=True, sharey=True)
@@ -164,10 +160,7 @@ def _evictions_title(evictions: pd.DataFrame) -> str:
 
 
 def plot_sweep(by_height: pd.DataFrame) -> Axes:
-    """False alarms per hour against the height of bursts, a line for each version.
-
-    The title says at which height each rule begins to raise them.
-    """
+    """False alarms per hour by the height of bursts, and from which height on there are any."""
     versions, heights = by_height["version"].unique(), by_height["burst_records"]
     rates = by_height.pivot(index=heights.name, columns="version", values="false_alarms_per_hour")
     first = by_height[by_height["false_alarms"] > 0].groupby("version")["burst_records"].min()
@@ -218,11 +211,10 @@ def burst_controls(config: FleetConfig = SMALL) -> widgets.VBox:
         "burst_s": choice("burst length (s)", (1.0, 20.0), 1.0, "{:g}".format),
         "replica_lag_max_messages": choice("lag.max.messages", (4_000, 8_000, 16_000), MESSAGES),
     }
-
-    def draw() -> Figure:
-        return plot_burst(config.with_(**{name: each.value for name, each in sliders.items()}))
-
-    return redrawn([*sliders.values()], draw)
+    return redrawn(
+        [*sliders.values()],
+        lambda *values: plot_burst(config.with_(**dict(zip(sliders, values, strict=True)))),
+    )
 
 
 def false_alarms(config: FleetConfig) -> tuple[int, int]:

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from isrlab.engine import messages as m
 from isrlab.engine.model import Leader
+from isrlab.events import exact
 from isrlab.show.style import duration
 from isrlab.world.script import Run
 from isrlab.world.words import START_MS
@@ -32,11 +33,8 @@ def fetches(run: Run, replica: int = 2) -> str:
 
 def waits(run: Run, replica: int = 2) -> str:
     """The longest wait of an acknowledged produce before the replica joined, and after."""
-    joined = [
-        e.ts_ms
-        for e in run.cluster.events
-        if e.kind == "isr_commit" and not e.is_stored_state and replica in (e.isr or ())
-    ]
+    moves = exact.moves(run.events())
+    joined = [move.ts_ms for move in moves if move.joined and move.replica == replica]
     longest, refused = [0, 0], 0
     for event in run.cluster.events:
         if event.kind == "produce_ack":

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import ipywidgets as widgets
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from isrlab.engine.versions import KafkaVersion
-from isrlab.show import controls, curves, offsets
+from isrlab.show import bands, controls, curves, offsets, style
+from isrlab.show.offsets import Offsets
 from isrlab.world import scenario
 from isrlab.world.script import Run
 
@@ -65,22 +67,46 @@ def plot_evictions(times: Mapping[str, Sequence[int]]) -> Axes:
     return curves.plot_ticks(rows, title, scale, notes=notes)
 
 
+def clock_ages(seen: Offsets) -> tuple[np.ndarray, np.ndarray]:
+    """Times (s), the age (s) of the follower's lag clock, just before and just after each reset."""
+    times, set_at = np.asarray(seen.times_s), np.asarray(seen.caught_up_s[FOLLOWER])
+    moved = np.flatnonzero(np.diff(set_at, prepend=-1.0))
+    points = [(times[i], times[i] - set_at[j]) for i in moved.tolist() for j in (max(i - 1, 0), i)]
+    points.append((times[-1], times[-1] - set_at[-1]))
+    x, y = np.array(points).T
+    return x, np.maximum(y, 0)
+
+
 def plot_clocks(runs: Mapping[str, Run]) -> Figure:
-    """The age of the follower's lag clock in each run, with the run's own limit."""
-    limits = {n: r.cluster.settings.replica_lag_time_max_ms / 1000 for n, r in runs.items()}
+    """The age of the follower's lag clock in each run; above the dotted limit it is out of sync."""
+    figure, grid = style.panels(len(runs), 1, (9.5, 0.9 + 1.5 * len(runs)), sharex=True)
+    names: dict[str, list[str]] = {"Leaves the ISR": [], "Stays": []}
     known = {name: offsets.offsets_of(run) for name, run in runs.items()}
-    return offsets.plot_clocks(known, limits, FOLLOWER)
-
-
-def saw_tooth(version: str, hang_s: int, teeth: int = 4) -> Run:
-    """A follower that hangs again and again for `hang_s` seconds; the lag limit is 10 s."""
-    script = SAW_TOOTH + teeth * TOOTH.format(hang_s=hang_s)
-    return scenario.play(script, version=version)
+    limits_s = {n: r.cluster.settings.replica_lag_time_max_ms / 1000 for n, r in runs.items()}
+    ages = {name: clock_ages(seen) for name, seen in known.items()}
+    highest = max(min(float(ages[n][1].max()), 3 * limits_s[n]) for n in runs)
+    highest = 1.15 * max(highest, *limits_s.values())
+    for ax, (name, seen) in zip(grid.flat, known.items(), strict=True):
+        ax.plot(*ages[name], color=style.broker_colour(FOLLOWER), linewidth=1.2)
+        style.limit(ax, limits_s[name], "limit")
+        away = [span for span in seen.isr if FOLLOWER not in span.isr]
+        bands.shade(ax, [bands.Span(s.start_ms / 1000, s.end_ms / 1000, "out") for s in away])
+        ax.set(ylim=(0, highest), xlim=(0, max(seen.times_s[-1] for seen in known.values())))
+        ax.set_ylabel("age (s)", fontsize=8)
+        text = ", ".join(f"{s.start_ms / 1000:g} to {s.end_ms / 1000:g} s" for s in away[:3])
+        style.finish(ax, f"{name}: out of the ISR (shaded) {text}" if away else name)
+        names["Leaves the ISR" if away else "Stays"].append(name)
+    grid.flat[-1].set_xlabel("time since the start (s)")
+    parts = [f"{what}: {style.listed(those)}" for what, those in names.items() if those]
+    return style.headline(figure, ". ".join(parts))
 
 
 def hang_slider(version: str, hang_s: int = 8) -> widgets.VBox:
     """How long may a follower hang, again and again, and still be in sync?"""
     slider = controls.choice("hangs for (s)", (2, 5, 8, 9, 10, 11, 12, 15, 20), hang_s)
-    return controls.redrawn(
-        [slider], lambda: plot_clocks({version: saw_tooth(version, slider.value)})
-    )
+
+    def draw(seconds: int) -> Figure:
+        script = SAW_TOOTH + 4 * TOOTH.format(hang_s=seconds)
+        return plot_clocks({version: scenario.play(script, version=version)})
+
+    return controls.redrawn([slider], draw)

@@ -5,26 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch
 
-from isrlab.closeups.purgatory import (
-    Cause,
-    Operation,
-    Purgatory,
-    Timer,
-    WaitingProduce,
-    parked_fetch,
-)
+from isrlab.closeups import purgatory
 from isrlab.closeups.segment import Batch, Reader, SegmentedLog
 from isrlab.engine import messages as m
 from isrlab.engine.model import Leader, ParkedFetch
 from isrlab.engine.versions import PRESETS
 from isrlab.show import style
 from isrlab.show.bands import Event, Span, plot_bands
+from isrlab.show.messages import high_watermark_delays
 from isrlab.world import scenario
 from isrlab.world.frames import Frame
 from isrlab.world.script import Run
@@ -147,19 +141,23 @@ def three_requests(
     """
     log = SegmentedLog.empty("3.7").append(Batch(0, 2, size_bytes=300))
     log = replace(log, high_watermark=3, open_transaction=open_transaction)
-    logs, room = {"t-0": log}, Purgatory(Timer.at(0))
+    logs, room = {"t-0": log}, purgatory.Purgatory(purgatory.Timer.at(0))
     asks = {"the follower's fetch": Reader.FOLLOWER, "the consumer's fetch": reader}
     for name, who in asks.items():
-        fetch = parked_fetch(name, logs, [("t-0", who, 3, 1_000)], deadline_ms=wait_ms)
+        fetch = purgatory.parked_fetch(name, logs, [("t-0", who, 3, 1_000)], deadline_ms=wait_ms)
         room, _ = room.watch(fetch, logs, now_ms=0)
     logs = {"t-0": log.append(Batch(3, 3, size_bytes=100))}
-    room, appended = room.check("t-0", logs, Cause.APPEND, now_ms=20)
-    produce = Operation("the produce", ("t-0",), 30_000, WaitingProduce((("t-0", 4),)))
+    room, appended = room.check("t-0", logs, purgatory.Cause.APPEND, now_ms=20)
+    produce = purgatory.Operation(
+        "the produce", ("t-0",), 30_000, purgatory.WaitingProduce((("t-0", 4),))
+    )
     room, _ = room.watch(produce, logs, now_ms=20)
     logs = {"t-0": replace(logs["t-0"], high_watermark=4)}
-    room, raised = room.check("t-0", logs, Cause.HIGH_WATERMARK, now_ms=25)
+    room, raised = room.check("t-0", logs, purgatory.Cause.HIGH_WATERMARK, now_ms=25)
     asked = [("t-0", Reader.FOLLOWER, 4, 1_000)]
-    again = parked_fetch("the follower's next fetch", logs, asked, deadline_ms=25 + wait_ms)
+    again = purgatory.parked_fetch(
+        "the follower's next fetch", logs, asked, deadline_ms=25 + wait_ms
+    )
     room, _ = room.watch(again, logs, now_ms=25)
     _, expired = room.advance(now_ms=25 + wait_ms)
     rows = [(c.at_ms, c.operation.id, str(c.cause)) for c in (*appended, *raised, *expired)]
@@ -171,25 +169,23 @@ def plot_request_path() -> Axes:
 
     Source: SocketServer, RequestChannel, KafkaApis.handleFetchRequest 3.7.1; KIP-219 (2.0).
     """
-    ax = style.axes(11, 5.2)
-    for x, y, colour, text in PATH.values():
-        ax.add_patch(FancyBboxPatch((x - 0.34, y - 0.27), 0.68, 0.54, "round,pad=0.04",
-                                    facecolor=colour, edgecolor=style.INK, alpha=0.6))  # fmt: skip
+    ax, boxes = style.axes(11, 5.2), dict[str, FancyBboxPatch]()
+    for name, (x, y, colour, text) in PATH.items():
+        box = FancyBboxPatch((x - 0.34, y - 0.27), 0.68, 0.54, "round,pad=0.04",
+                             facecolor=colour, edgecolor=style.INK, alpha=0.6)  # fmt: skip
+        boxes[name] = box
+        ax.add_patch(box)
         ax.text(x, y, text, ha="center", va="center", fontsize=8.5)
     for start, end, text in _STEPS:
         (x, y), (to_x, to_y) = PATH[start][:2], PATH[end][:2]
-        sides = 0.39 * (to_x > x) - 0.39 * (to_x < x), 0.32 * (to_y > y) - 0.32 * (to_y < y)
-        if x != to_x and y != to_y:  # purgatory to answer: from below to the side
-            sides = (0, -0.32)
-        tip = (to_x - sides[0], to_y - sides[1]) if sides[0] or x == to_x else (to_x + 0.39, to_y)
-        bend = "angle,angleA=-90,angleB=0" if sides[0] == 0 and x != to_x else "arc3"
+        is_down, is_level = x == to_x, y == to_y
+        bend = "arc3" if is_down or is_level else "angle,angleA=-90,angleB=0"
         look = {"arrowstyle": "-|>", "color": style.INK, "connectionstyle": bend, "linewidth": 1.4}
-        ax.annotate("", tip, (x + sides[0], y + sides[1]), arrowprops=look)
-        side: dict[str, Any] = (
-            {"ha": "left", "va": "center"} if x == to_x else {"ha": "center", "va": "bottom"}
-        )
-        middle = (x + sides[0] + tip[0]) / 2, (y + sides[1] + tip[1]) / 2 + 0.04 * (x != to_x)
-        ax.text(middle[0] + 0.03 * (x == to_x), middle[1], text, fontsize=8.5, **side)
+        look |= {"patchA": boxes[start], "patchB": boxes[end], "shrinkA": 0, "shrinkB": 0}
+        ax.annotate("", (to_x, to_y), (x, y), arrowprops=look)
+        middle = (x + to_x) / 2 + 0.03 * is_down, (y + to_y) / 2 + 0.04 * is_level
+        ax.text(*middle, text, fontsize=8.5, ha="left" if is_down else "center",
+                va="center" if is_down else "bottom")  # fmt: skip
     ax.set(xlim=(-0.45, 3.45), ylim=(-1.35, 1.35), xticks=[], yticks=[])
     waits = [name for name, (*_, colour, _) in PATH.items() if colour == _QUEUE]
     title = f"A fetch can wait in {len(waits)} places (blue), each with a metric of its own"
@@ -207,15 +203,8 @@ def count_answers(run: Run) -> int:
 
 def follower_delays_ms(run: Run) -> list[int]:
     """For each high watermark of the leader, ms until every live replica has it, too."""
-    frames = run.frames[run.first_frame :]
-    leader, delays = frames[-1].controller.leader, []
-    for i, (before, after) in enumerate(pairwise(frames), start=1):
-        goal = after.disks[leader].high_watermark
-        if goal > before.disks[leader].high_watermark:
-            lows = ((f, min(b.log.high_watermark for b in f.brokers.values())) for f in frames[i:])
-            known_ms = next((frame.now_ms for frame, low in lows if low >= goal), None)
-            delays += [] if known_ms is None else [known_ms - after.now_ms]
-    return delays
+    delays = high_watermark_delays(run.frames[run.first_frame :])
+    return [delay_ms for delay_ms in delays if delay_ms is not None]
 
 
 def by_delay(script: str) -> Mapping[int, list[str]]:

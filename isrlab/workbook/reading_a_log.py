@@ -12,45 +12,36 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from isrlab.closeups.segment import (
-    INDEX_ENTRY_BYTES,
-    Batch,
-    IndexEntry,
-    LogRead,
-    LogSegment,
-    Reader,
-    ReadRules,
-    SegmentedLog,
-    read_partitions,
-)
+from isrlab.closeups import segment as seg
+from isrlab.exercise import marked
 from isrlab.show import controls, style
 from isrlab.show.bands import HATCHED, Event, Span, plot_bands
 from isrlab.show.curves import Curve, Scale, plot_curves
 
 PAGE_BYTES = 4096  # of memory, the smallest on any machine that runs Kafka
 READERS = {  # who reads, and the bound that it may not pass
-    Reader.FOLLOWER: ("follower", "LEO"),
-    Reader.CONSUMER: ("consumer", "HW"),
-    Reader.READ_COMMITTED: ("read_committed", "LSO"),
-    Reader.DEBUGGING: ("debugging consumer", "LEO"),
+    seg.Reader.FOLLOWER: ("follower", "LEO"),
+    seg.Reader.CONSUMER: ("consumer", "HW"),
+    seg.Reader.READ_COMMITTED: ("read_committed", "LSO"),
+    seg.Reader.DEBUGGING: ("debugging consumer", "LEO"),
 }
 
 
 def twenty_batches(
     release: str, index_interval_bytes: int = 400, together: int = 1
-) -> SegmentedLog:
+) -> seg.SegmentedLog:
     """Offsets 0 to 99 in batches of five, of different sizes, so many of them `together` a write.
 
     The index entries that this makes have been compared with those of Kafka 3.7.1 and 4.1.0.
     """
-    log = SegmentedLog.empty(release, index_interval_bytes=index_interval_bytes)
-    batches = [Batch(o, o + 4, size_bytes=90 + o * 37 % 110) for o in range(0, 100, 5)]
+    log = seg.SegmentedLog.empty(release, index_interval_bytes=index_interval_bytes)
+    batches = [seg.Batch(o, o + 4, size_bytes=90 + o * 37 % 110) for o in range(0, 100, 5)]
     for start in range(0, len(batches), together):
         log = log.append(*batches[start : start + together])
     return log
 
 
-def plot_lookup(segment: LogSegment, target: int, *, ax: Axes | None = None) -> Axes:
+def plot_lookup(segment: seg.LogSegment, target: int) -> Axes:
     """The index above the file: the entry chosen for `target`, and the batches checked from there.
 
     The width of a batch is its bytes; above it is its first offset. Offsets are 0-based.
@@ -71,13 +62,13 @@ def plot_lookup(segment: LogSegment, target: int, *, ax: Axes | None = None) -> 
         marks.append(Event(entry.position, "v", colour, text))
     events = {"index": marks, "file": texts}
     legend = {style.ORANGE: "checked", style.BLUE: f"checked, and holds offset {target}"}
-    rows, ax = {"index": list[Span](), "file": file}, ax or style.axes(11, 2.4)
-    plot_bands(rows, lookup_finding(segment, target), events=events, legend=legend, ax=ax)
+    rows, title = {"index": list[Span](), "file": file}, lookup_finding(segment, target)
+    ax = plot_bands(rows, title, events=events, legend=legend, ax=style.axes(11, 2.4))
     ax.set(xlim=(-0.01 * size, size), xlabel="byte position in the file")
     return ax
 
 
-def lookup_finding(segment: LogSegment, target: int) -> str:
+def lookup_finding(segment: seg.LogSegment, target: int) -> str:
     """How an offset was found, in one sentence."""
     lookup = segment.locate(target)
     if lookup is None:
@@ -89,15 +80,15 @@ def lookup_finding(segment: LogSegment, target: int) -> str:
     return f"Offset {target}: {start}, {batches} checked (without an index {lookup.found + 1})"
 
 
-def lookup_slider(segment: LogSegment) -> widgets.VBox:
+def lookup_slider(segment: seg.LogSegment) -> widgets.VBox:
     """A slider through a dozen offsets of a segment."""
     first, last = segment.base_offset, segment.next_offset - 1
     offsets = sorted({first + (last - first) * nth // 11 for nth in range(12)})
     slider = controls.choice("offset", offsets, first)
-    return controls.redrawn((slider,), lambda: plot_lookup(segment, slider.value))
+    return controls.redrawn((slider,), lambda offset: plot_lookup(segment, offset))
 
 
-def plot_search(segment: LogSegment, target: int) -> Axes:
+def plot_search(segment: seg.LogSegment, target: int) -> Axes:
     """The probes of a binary search in the index; grey is where the entry can be after each."""
     rows, events, notes = dict[str, list[Span]](), dict[str, list[Event]](), dict[str, str]()
     for nth, probe in enumerate(segment.search(target), start=1):
@@ -117,28 +108,25 @@ def plot_search(segment: LogSegment, target: int) -> Axes:
 
 
 def search_costs(releases: Sequence[str], entries: int, targets: Sequence[int]) -> pd.DataFrame:
-    """What a binary search in a large index costs: slots probed, and the pages they are on.
-
-    There is an entry for each offset from 0 on.
-    """
-    index = tuple(IndexEntry(number, 100 * number) for number in range(entries))
+    """What a binary search costs in an index of every offset: slots probed, and their pages."""
+    index = tuple(seg.IndexEntry(number, 100 * number) for number in range(entries))
     rows = []
     for release in releases:
-        segment = LogSegment(0, rules=ReadRules.of(release), index=index)
+        segment = seg.LogSegment(0, rules=seg.ReadRules.of(release), index=index)
         for target in targets:
             slots = [probe.slot for probe in segment.search(target)]
-            pages = {slot * INDEX_ENTRY_BYTES // PAGE_BYTES for slot in slots}
+            pages = {slot * seg.INDEX_ENTRY_BYTES // PAGE_BYTES for slot in slots}
             rows.append((release, target, len(slots), len(pages)))
     return pd.DataFrame(rows, columns=["release", "entry", "slots probed", "pages touched"])
 
 
-def scan_lengths(segment: LogSegment) -> list[int]:
+def scan_lengths(segment: seg.LogSegment) -> list[int]:
     """For each offset of the segment, how many batches are checked to find it."""
     offsets = range(segment.base_offset, segment.next_offset)
     return [lookup.batches_scanned for o in offsets if (lookup := segment.locate(o))]
 
 
-def plot_scans(segments: Mapping[str, LogSegment]) -> Axes:
+def plot_scans(segments: Mapping[str, seg.LogSegment]) -> Axes:
     """Batches checked for each offset, one line for each segment (its label is the key)."""
     means, curves = dict[str, float](), dict[str, Curve]()
     for nth, (label, segment) in enumerate(segments.items()):
@@ -155,7 +143,7 @@ def plot_scans(segments: Mapping[str, LogSegment]) -> Axes:
     return ax
 
 
-def plot_readers(log: SegmentedLog, reads: Sequence[LogRead]) -> Axes:
+def plot_readers(log: seg.SegmentedLog, reads: Sequence[seg.LogRead]) -> Axes:
     """A bar for what each reader got, and the offset it may not pass. Offsets are exclusive ends.
 
     The log end offset is a solid line, the high watermark dashed, the last stable offset dotted.
@@ -190,7 +178,9 @@ def plot_readers(log: SegmentedLog, reads: Sequence[LogRead]) -> Axes:
     return ax
 
 
-def plot_response(names: Sequence[str], reads: Sequence[LogRead], response_max_bytes: int) -> Axes:
+def plot_response(
+    names: Sequence[str], reads: Sequence[seg.LogRead], response_max_bytes: int
+) -> Axes:
     """What each partition got of one response, one behind the other in the order of the request.
 
     Sizes are bytes. Hatched is a batch that was cut: it is sent, and thrown away. What goes beyond
@@ -220,7 +210,7 @@ def plot_response(names: Sequence[str], reads: Sequence[LogRead], response_max_b
     return ax
 
 
-# Exercises: the log itself says whether a reader's numbers are right
+# Exercises
 
 
 def check_interval(index_interval_bytes: int) -> str:
@@ -229,30 +219,24 @@ def check_interval(index_interval_bytes: int) -> str:
     lengths, entries = scan_lengths(segment), len(segment.index)
     mean = sum(lengths) / len(lengths)
     text = f"{mean:.2f} batches for an offset, with {entries} entries"
-    return _marked(mean <= 2.5 and entries <= 8, text, "asked: at most 2.50, with at most 8")
+    return marked(mean <= 2.5 and entries <= 8, text, "asked: at most 2.50, with at most 8")
 
 
 def check_worst_offset(offset: int) -> str:
     """Whether no other offset takes more batches to find."""
     lengths = scan_lengths(twenty_batches("3.7").segments[0])
     if not 0 <= offset < len(lengths):
-        return _marked(
-            False, f"there is no offset {offset}", f"offsets are 0 to {len(lengths) - 1}"
-        )
+        return marked(False, f"there is no offset {offset}", f"the last is {len(lengths) - 1}")
     text = f"finding offset {offset} checks {lengths[offset]} of the batches"
-    return _marked(lengths[offset] == max(lengths), text, f"the most is {max(lengths)}")
+    return marked(lengths[offset] == max(lengths), text, f"the most is {max(lengths)}")
 
 
 def check_response(response_max_bytes: int) -> str:
     """Whether a response just lets each of three partitions have a batch."""
-    asked = [(twenty_batches("3.7"), Reader.FOLLOWER, offset, 400) for offset in (40, 60, 20)]
+    asked = [(twenty_batches("3.7"), seg.Reader.FOLLOWER, offset, 400) for offset in (40, 60, 20)]
     served, fewer = (
-        sum(bool(read.batches) for read in read_partitions(asked, most))
+        sum(bool(read.batches) for read in seg.read_partitions(asked, most))
         for most in (response_max_bytes, response_max_bytes - 1)
     )
     text = f"with {response_max_bytes} bytes {served} of 3 partitions get a batch"
-    return _marked(served == 3 > fewer, text, f"asked: 3, and with one byte less fewer ({fewer})")
-
-
-def _marked(is_right: bool, happened: str, asked: str) -> str:
-    return f"✓ {happened}: solved" if is_right else f"✗ {happened}; {asked}"
+    return marked(served == 3 > fewer, text, f"asked: 3, and with one byte less fewer ({fewer})")

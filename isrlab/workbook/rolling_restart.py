@@ -80,10 +80,7 @@ def on_machines(
 
 
 def new_replica(config: FleetConfig, share: float, backlog_s: float) -> FleetConfig:
-    """The fleet, loaded by `share`, with a broker 1 that begins empty.
-
-    The rest has so much that an idle thread would fetch it in `backlog_s`.
-    """
+    """The fleet with an empty broker 1, which an idle thread would fill in `backlog_s`."""
     unit = _loaded(config, share).with_(restart_s=0.0, new_broker=1, backlog_records=1_000)
     records = 1_000 * backlog_s / ((1 - share) * recovery.expected_rejoin_s(unit, 1))
     minutes = (30 + 1.5 * recovery.catch_up_s(share, 0, backlog_s)) / 60
@@ -200,10 +197,10 @@ def recorded_rejoins(measured: pd.DataFrame, taken_back: pd.DataFrame) -> pd.Dat
     )
 
 
-def after_return(times: pd.DataFrame, config: FleetConfig, broker: int = 1) -> pd.Series:
-    """Of `churn.rejoin_times`, s until the first return to each partition after a restart."""
-    up_ms = load.restarts(config, broker)[1][0]
-    mine = times[(times["run"] == config.run) & (times["replica"] == broker)]
+def after_return(times: pd.DataFrame, config: FleetConfig) -> pd.Series:
+    """Of `churn.rejoin_times`, s until broker 1 is back in each partition after its restart."""
+    up_ms = load.restarts(config, 1)[1][0]
+    mine = times[(times["run"] == config.run) & (times["replica"] == 1)]
     back = mine[mine["back_ms"] > up_ms].groupby("partition")["back_ms"].min()
     return (back - up_ms) / 1000
 
@@ -211,10 +208,7 @@ def after_return(times: pd.DataFrame, config: FleetConfig, broker: int = 1) -> p
 def waits(
     configs: Sequence[FleetConfig], refused: pd.DataFrame, under: pd.DataFrame
 ) -> pd.DataFrame:
-    """One row for each rolling restart: what `by_run` sums, by load and by `wait`.
-
-    `wait` is `restart_every_s` by the safe one.
-    """
+    """For each rolling restart what `by_run` sums; `wait` is in multiples of the safe wait."""
     rows = []
     for config in configs:
         share, every_s = recovery.load_share(config, 1), config.restart_every_s
@@ -376,11 +370,10 @@ def restart_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     """Sliders for downtime, load and wait, and the whole rolling restart."""
     down = choice("down for (s)", (30, 60), 60)
     shares = (0.3, 0.6, 0.8, 0.9)
-    share = choice("load (% of fetch rate)", shares, 0.6, lambda value: f"{100 * value:.0f}")
-    wait = choice("wait / safe wait", (0.5, 0.75, 1.25), 0.75, "{:g}".format)
-    inputs = down, share, wait
+    busy = choice("load (% of fetch rate)", shares, 0.6, lambda value: f"{100 * value:.0f}")
+    every = choice("wait / safe wait", (0.5, 0.75, 1.25), 0.75, "{:g}".format)
     return redrawn(
-        inputs, lambda: plot_restart(rolling(config, share.value, down.value, wait.value))
+        (down, busy, every), lambda s, share, wait: plot_restart(rolling(config, share, s, wait))
     )
 
 

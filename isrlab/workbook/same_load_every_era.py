@@ -92,10 +92,7 @@ def neighbours(configs: Sequence[FleetConfig]) -> list[tuple[str, str]]:
 def by_step(
     diffs: pd.DataFrame, evictions: pd.DataFrame, configs: Sequence[FleetConfig]
 ) -> pd.DataFrame:
-    """A row for each generation and its predecessor: fates of evictions, by reason.
-
-    `diffs` is `churn.diff` of neighbours, `evictions` those of the simulation, for all runs.
-    """
+    """A row for each generation and the one before: fates of evictions (`churn.diff`) by reason."""
     leaves = _with_reasons(diffs, evictions)
     rows = []
     for was, now in pairwise(configs):
@@ -194,8 +191,9 @@ def finding(steps: pd.DataFrame, released: pd.DataFrame) -> str:
     was = f"{most['was_limit_s']:g} s"
     return (
         f"With a limit of {limit} everywhere, {len(parts)} of {len(steps)} steps change who is "
-        f"evicted: {', '.join(parts) or 'none'}. With each release's own limit {most['now']} "
-        f"({own}, before it {was}) ends most: {most['gone']:,}."
+        f"evicted (− no longer, + newly): {', '.join(parts) or 'none'}. "
+        f"With each release's own limit {most['now']} ({own}, before it {was}) ends most: "
+        f"{most['gone']:,}."
     )
 
 
@@ -315,8 +313,7 @@ def era_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     stall = choice("stall (s)", (0, 5, 8, 12, 20, 40), int(config.stall_s))
     partition = most_telling(config, FEW)
 
-    def draw() -> Axes:
-        moved = config.with_(burst_records=height.value, stall_s=stall.value)
-        return plot_eras(moved, partition, FEW)
+    def draw(records: int, stall_s: float) -> Axes:
+        return plot_eras(config.with_(burst_records=records, stall_s=stall_s), partition, FEW)
 
     return redrawn((height, stall), draw)

@@ -77,10 +77,7 @@ def _look(config: FleetConfig, partition: int, evicted: int) -> str:
 
 
 def thread_loads(config: FleetConfig) -> pd.DataFrame:
-    """What the threads that read from the hot leader carry: a row for each broker and fetcher.
-
-    `share` above 1 means that the thread can never catch up.
-    """
+    """What each thread that reads from the hot leader carries; a `share` above 1 is too much."""
     replicas = assignment(config.partitions, config.brokers, config.replication_factor)
     usual = config.records_per_s * config.record_bytes
     rows = [
@@ -187,7 +184,7 @@ def plot_costs(tables: Mapping[str, pd.DataFrame]) -> Axes:
         curves[name] = Curve(table["num_replica_fetchers"], minutes)
         parts.append(f"{name} {minutes.iloc[0]:,.0f} → {minutes.iloc[-1]:,.0f}")
     threads = next(iter(tables.values()))["num_replica_fetchers"]
-    title = f"{threads.iloc[0]} → {threads.iloc[-1]} threads: {'; '.join(parts)}"
+    title = f"Minutes per hour, {threads.iloc[0]} → {threads.iloc[-1]} threads: {'; '.join(parts)}"
     return plot_curves(curves, title, (Scale("num.replica.fetchers", ticks=threads), MINUTES))
 
 
@@ -245,9 +242,10 @@ def fetcher_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     heat = choice("hot / one thread", (0.9, 1.1), 1.1, "{:g}".format)
     size = choice("max bytes (MiB)", (1, 100, 200), 200)
 
-    def draw() -> Axes:
-        moved = heated(sized(config, size.value), heat.value)
-        return plot_threads(moved.with_(num_replica_fetchers=threads.value))
+    def draw(number: int, share: float, size_mb: float) -> Axes:
+        return plot_threads(
+            heated(sized(config, size_mb), share).with_(num_replica_fetchers=number)
+        )
 
     return redrawn((threads, heat, size), draw)
 
@@ -261,7 +259,7 @@ def finding(tables: Mapping[str, pd.DataFrame]) -> str:
             f"{first[column]:,.0f} → {last[column]:,.0f}"
             for column in ("neighbour_evictions", "hot_evictions")
         )
-        parts.append(f"{name}: neighbours {near}, hot {hot}")
+        parts.append(f"{name}: neighbours {near}, hot partition {hot}")
     threads = next(iter(tables.values()))["num_replica_fetchers"]
     counts = f"{threads.iloc[0]} → {threads.iloc[-1]} threads"
-    return f"Evictions per hour with {counts}, {'; '.join(parts)}."
+    return f"Evictions per hour, {counts}, with {'; '.join(parts)}."

@@ -42,10 +42,7 @@ SMALL = FleetConfig(
 
 
 def in_trouble(config: FleetConfig, role: str, length_s: float, every_s: float) -> FleetConfig:
-    """The fleet with brokers that stall for `length_s` every `every_s`, in one role.
-
-    Raises ValueError for another role than "leader" and "follower".
-    """
+    """The fleet with brokers that stall for `length_s` every `every_s`, in one of the `ROLES`."""
     if role not in ROLES:
         raise ValueError(f"unknown role {role!r}; known: {', '.join(ROLES)}")
     every = ROLES[role].replace("stall_s", "stall_every_s")
@@ -172,9 +169,9 @@ def trouble_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     length = choice("for (s)", (20, 35, 45, 60), 45)
     limit = choice("lag limit (s)", (10, 30, 60), 30)
 
-    def draw() -> Figure:
-        moved = in_trouble(config, role.value, length.value, config.stall_every_s)
-        return plot_trouble(moved.with_(replica_lag_time_max_ms=round(limit.value * 1000)))
+    def draw(role: str, length_s: float, limit_s: int) -> Figure:
+        moved = in_trouble(config, role, length_s, config.stall_every_s)
+        return plot_trouble(moved.with_(replica_lag_time_max_ms=1000 * limit_s))
 
     return redrawn((role, length, limit), draw)
 
@@ -206,7 +203,7 @@ def finding(
         parts.append(f"{name}: {row['refused']:,.0f} refused, {row['timed_out']:,.0f} timed out")
     right, total = int(verdicts["right"].sum()), int(verdicts.to_numpy().sum())
     return (
-        f"Produces that fail in each trouble, limit {limit_s:g} s, {'; '.join(parts)}. The right "
-        f"broker and role blamed in {right} of {total} incidents, a wrong one in "
+        f"Produces that fail in one stall, limit {limit_s:g} s, {'; '.join(parts)}. The right "
+        f"broker and role are blamed in {right} of {total} incidents, wrong ones in "
         f"{int(verdicts['wrong'].sum())}."
     )

@@ -1,37 +1,37 @@
 """Notebook 04: who stores an ISR change, who may refuse it, and when every broker knows of it.
 
 A broker knows of a change once the controller's metadata with it, or with a later one, has arrived.
-Up to 2.6 the leader writes ZooKeeper itself and announces the change later; in the model ZooKeeper
-and the controller share an address, so what the controller reads or writes is drawn by itself.
+Up to 2.6 the leader writes ZooKeeper itself and announces the change later.
 Times are in ms since the start of a run.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import inf
 from typing import Any
 
 import ipywidgets as widgets
+import pandas as pd
 from matplotlib.axes import Axes
 
 from isrlab.closeups.batching import Request
-from isrlab.engine import broker, controller, frozen, isr
+from isrlab.engine import broker, isr
 from isrlab.engine import messages as m
 from isrlab.engine.choices import AfterShrink, IsrWrite
 from isrlab.engine.model import CommittedIsr, Leader
 from isrlab.show import bands, controls, curves, style
-from isrlab.show.messages import Arrow, plot_arrows
+from isrlab.show.messages import ZOOKEEPER, Arrow, arrows_of, plot_arrows
 from isrlab.world import scenario, words
 from isrlab.world.frames import Frame
 from isrlab.world.script import Run
 from isrlab.world.words import START_MS
 
-ZOOKEEPER = -2  # a lane of its own in pictures
 NEVER_S = 300  # where a delay without an end is drawn
 TICKS = {0.01: "10 ms", 0.1: "100 ms", 1: "1 s", 5: "5", 10: "10 s", 60: "60 s", NEVER_S: "never"}
 PARTITION = "partition replicas=1,2,3 latency=5ms replica.lag.time.max.ms="
@@ -70,23 +70,18 @@ def delays(run: Run, from_ms: float = 0, to_ms: float = inf) -> list[float]:
     ]
 
 
-def quiet_delays(version: str, samples: int = 12) -> list[float]:
-    """Of a replica that returns after some 20 s, at moments spread over 2.5 s."""
+def quiet_delays(version: str) -> list[float]:
+    """Of a replica that returns after some 20 s, at 12 moments spread over 2.5 s."""
     text = PARTITION + "10000" + HANG + RETURN.format(10_000)
-    ends = [20_000 + sample * 2_500 // samples for sample in range(samples)]
+    ends = [20_000 + sample * 2_500 // 12 for sample in range(12)]
     return [delays(scenario.play(text.format(end), version=version))[-1] for end in ends]
 
 
-def churn(version: str, minutes: int = 4) -> Run:
-    """A follower that hangs for 3 s, returns for 1 s, and so on; the lag limit is 2 s."""
+def churn_delays(version: str, minutes: int) -> list[float]:
+    """Of a follower that hangs for 3 s, is back for 1 s, and so on; the lag limit is 2 s."""
     tooth = HANG.format(3_000) + RETURN.format(1_000)
-    return scenario.play(PARTITION + "2000" + tooth * (minutes * 15), version=version)
-
-
-def churn_delays(version: str, minutes: int = 4) -> list[float]:
-    """Of every change of such a run but for its last 70 s."""
-    run = churn(version, minutes)
-    return delays(run, to_ms=run.cluster.now_ms - START_MS - 70_000)
+    run = scenario.play(PARTITION + "2000" + tooth * (minutes * 15), version=version)
+    return delays(run, to_ms=run.cluster.now_ms - START_MS - 70_000)  # the last may come later
 
 
 def plot_delays(measured: Mapping[str, Mapping[str, Sequence[float]]]) -> Axes:
@@ -138,7 +133,7 @@ def finding(waits: Sequence[float]) -> str:
 def version_choice(versions: Sequence[str], script: str, value: str) -> widgets.VBox:
     """Choose a version: what every broker knows, and when."""
     chosen = controls.pick("version", versions, value)
-    return controls.redrawn([chosen], lambda: plot_knowledge(scenario.play(script, chosen.value)))
+    return controls.redrawn([chosen], lambda name: plot_knowledge(scenario.play(script, name)))
 
 
 # Who said what to whom
@@ -158,25 +153,15 @@ def plot_sequence(run: Run, from_ms: int = 0) -> Axes:
 
 
 def _arrows(before: Frame, frame: Frame, has_zookeeper: bool) -> list[Arrow]:
-    """A message about the ISR; what is stored otherwise; what an announcement makes happen."""
-    text, when = " ".join(words.describe(frame.message).split()), f"{frame.now_ms - START_MS:,} ms"
-    text = text.replace("partition_epoch", "version") if has_zookeeper else text
-    arrow = Arrow(frame.source, frame.target, text, when=when, was_lost=frame.was_lost)
-    kind, _, rest = text.partition(" ")
-    if kind == "IsrChangeNotification":
-        reads = "a watch fires: read it and the state, notify all, delete it"
-        fires = Arrow(ZOOKEEPER, m.CONTROLLER, reads, when=when, is_inner=True)
-        return [replace(arrow, target=ZOOKEEPER, text="isr_change_notification"), fires]
-    if kind.startswith("AlterPartition") and has_zookeeper:
-        if kind.endswith("Response"):
-            return [replace(arrow, source=ZOOKEEPER, text=f"answer {rest}")]
-        return [replace(arrow, target=ZOOKEEPER, text=f"write of the state {rest}")]
+    """A message about the ISR, or what the controller stores by itself."""
+    kind, arrows = type(frame.message).__name__, arrows_of(frame, has_zookeeper)
     state, old = frame.controller.state, before.controller.state
-    if state != old and has_zookeeper:  # the controller's own write
+    if has_zookeeper and state != old and not kind.startswith("AlterPartition"):
         text = f"write of the state epoch={state.leader_epoch} version={old.partition_epoch} "
-        text += f"isr={words.ids(state.isr)}"
-        return [Arrow(m.CONTROLLER, ZOOKEEPER, text, when=when)]
-    return [arrow] if kind.startswith(("AlterPartition", "UpdateMetadata", "LeaderAndIsr")) else []
+        arrows = [Arrow(m.CONTROLLER, ZOOKEEPER, f"{text}isr={words.ids(state.isr)}")]
+    elif not kind.startswith(("AlterPartition", "IsrChange", "UpdateMetadata", "LeaderAndIsr")):
+        return []
+    return [replace(arrow, when=f"{frame.now_ms - START_MS:,} ms") for arrow in arrows]
 
 
 # What ZooKeeper holds
@@ -326,18 +311,7 @@ def _texts(run: Run, taken: Counter[str]) -> dict[str, str]:
     return texts
 
 
-# What a leader does about each answer, and in which order a controller gives them
-
-MENDED: dict[str, dict[str, Any]] = {  # a request that is wrong in every way, and what mends it
-    "nothing": {},
-    "not newer than the controller": {"partition_epoch": 6},
-    "the present leader epoch": {"leader_epoch": 5},
-    "from the leader": {"broker": 1},
-    "the present partition epoch": {"partition_epoch": 7},
-    "only assigned replicas": {"isr": (2, 3), "broker_epochs": (99, 0)},
-    "with the leader": {"isr": (1, 2, 3), "broker_epochs": (0, 99, 0)},
-    "every member's present incarnation": {"broker_epochs": (0, 0, 0)},
-}
+# What a leader does about each answer
 
 
 def reactions(version: str) -> dict[str, str]:
@@ -359,17 +333,30 @@ def reactions(version: str) -> dict[str, str]:
     return answers
 
 
-def validation_order(version: str = "3.7") -> list[tuple[str, str]]:
-    """A request wrong in every way, mended one thing at a time: (mended, KRaft's answer)."""
-    known = scenario.play("partition replicas=1,2,3", version=version).cluster.controller
-    state = frozen.replace(known.state, leader_epoch=5, partition_epoch=7)
-    known = frozen.replace(known, state=state)
-    request, answers = m.AlterPartition(2, 1, 4, 8, (9,), (99,)), []
-    for mended, fields in MENDED.items():
-        request = frozen.replace(request, **fields)
-        output: Any = controller.step(known, request, 0)[1][0]
-        answers.append((mended, output.message.error or "stored"))
-    return answers
+# Leaders that wait for ever
+
+AWAITED = {  # scenario -> the issue, and the line that shows that the wait is over
+    "shrink_stall": ("KAFKA-13091: nobody re-checks the high watermark", "m1 acknowledged"),
+    "error_not_retried": ("KAFKA-14010: an error is not retried", "m2 acknowledged"),
+    "change_never_sent": (
+        "KAFKA-12686: a change is never sent",
+        r"(with isr=1,2$|\d +isr=1,2 is stored)",
+    ),
+}
+
+
+def waits(versions: Iterable[str]) -> pd.DataFrame:
+    """A row for each issue: the moment that was waited for in each version, or that it waits."""
+    rows = list[dict[str, str]]()
+    for name, (issue, sign) in AWAITED.items():
+        runs = {v: scenario.play(scenario.read(name), version=v) for v in versions}
+        rows.append({"issue": issue} | {v: _end_of_wait(run, sign) for v, run in runs.items()})
+    return pd.DataFrame(rows)
+
+
+def _end_of_wait(run: Run, sign: str) -> str:
+    found = re.search(rf"^ *(\d+)ms .*{sign}", run.printed, re.MULTILINE)
+    return style.duration(int(found[1])) if found else "waits"
 
 
 # Several partitions of one broker
@@ -380,9 +367,8 @@ def plot_batches(submitted: Mapping[str, int], requests: Sequence[Request]) -> A
     rows, ready = {name: list[bands.Span]() for name in submitted}, dict(submitted)
     for number, request in enumerate(requests, 1):
         sent_s, answered_s = request.sent_ms / 1000, request.answered_ms / 1000
-        text, colour = f"request {number}{' fails' if request.error else ''}", style.BLUE
         for name in request.partitions:
-            sent = bands.Span(sent_s, answered_s, style.LOST if request.error else colour, text)
+            sent = bands.Span(sent_s, answered_s, style.BLUE, f"request {number}")
             rows[name] += bands.Span(ready[name] / 1000, sent_s, "waits"), sent
             ready[name] = request.answered_ms
     last = max(submitted, key=lambda name: ready[name] - submitted[name])
@@ -390,4 +376,4 @@ def plot_batches(submitted: Mapping[str, int], requests: Sequence[Request]) -> A
     title += f"{style.counted(len(requests), 'request')}, one at a time: "
     title += f"{last} waits longest, {ready[last] - submitted[last]} ms"
     legend = {"waits": "waits to be sent", style.BLUE: "its request is on its way"}
-    return bands.plot_bands(rows, title, legend=legend | {style.LOST: "a request that fails"})
+    return bands.plot_bands(rows, title, legend=legend)

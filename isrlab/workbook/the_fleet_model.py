@@ -21,28 +21,28 @@ from matplotlib.axes import Axes
 
 from isrlab import fleet
 from isrlab.engine.messages import ExpireIsr
-from isrlab.engine.versions import PRESETS
+from isrlab.engine.versions import GENERATIONS
 from isrlab.events import exact
 from isrlab.fleet import cell, load
 from isrlab.fleet.config import LOADS, TRACE, FleetConfig
 from isrlab.fleet.kernel.rows import bucket_starts
 from isrlab.fleet.kernel.state import STEPS
 from isrlab.fleet.layout import assignment
+from isrlab.fleet.sums import quantile
 from isrlab.show.matrix import plot_matrix
 from isrlab.show.messages import Arrow, plot_arrows
 from isrlab.show.style import OUTCOMES, PALE, listed
-from isrlab.show.waits import quantile
 from isrlab.world import faults
 from isrlab.world.cluster import START_MS, Cluster
 from isrlab.world.script import Run
 
 ANSWERS = {  # of which base, column, what it is
-    "old shrinks": ("old", "shrinks_per_hour", "shrinks\nper hour\n{old}"),
-    "new shrinks": ("new", "shrinks_per_hour", "shrinks\nper hour\n{new}"),
-    "under-replicated": ("new", "under_replicated_per_hour", "min under-\nreplicated\nper hour"),
-    "p50": ("steady", "p50_ms", "median\nwait, ms\nno bursts"),
-    "p99": ("steady", "p99_ms", "99 % wait\nms\nno bursts"),
-    "p50 bursts": ("new", "p50_ms", "median\nwait, ms\nbursts"),
+    "old shrinks": ("old", "shrinks_per_hour", "shrinks per hour, {old}"),
+    "new shrinks": ("new", "shrinks_per_hour", "shrinks per hour, {new}"),
+    "under-replicated": ("new", "under_replicated_per_hour", "minutes under-replicated per hour"),
+    "p50": ("steady", "p50_ms", "median wait, ms, no bursts"),
+    "p99": ("steady", "p99_ms", "99 % wait, ms, no bursts"),
+    "p50 bursts": ("new", "p50_ms", "median wait, ms, bursts"),
 }
 BASE, SEED = "base", "seed"
 COUNTS = ["old shrinks", "new shrinks", "under-replicated"]
@@ -58,22 +58,19 @@ class Check(NamedTuple):
     stretch: int = 1
 
 
-def finer(config: FleetConfig, times: int = 10) -> FleetConfig:
-    """The same fleet with a time step so much shorter: all its times longer, all rates lower."""
+def finer(config: FleetConfig) -> FleetConfig:
+    """The same fleet with a tenth of the time step: all its times longer, all rates lower."""
     values = asdict(config.with_(replica_lag_time_max_ms=config.lag_time_ms))
-    longer = {n: v * times for n, v in values.items() if n.endswith(("_ms", "_s", "minutes"))}
-    lower = {n: type(v)(v / times) for n, v in values.items() if n.endswith("per_s")}
+    longer = {n: v * 10 for n, v in values.items() if n.endswith(("_ms", "_s", "minutes"))}
+    lower = {n: type(v)(v / 10) for n, v in values.items() if n.endswith("per_s")}
     return config.with_(**(longer | lower))
 
 
-def smaller(config: FleetConfig, times: int = 10) -> FleetConfig:
-    """The same bytes in so many times as many records, and limits in records to match."""
-    limit = config.lag_messages
-    more = {name: getattr(config, name) * times for name in ("records_per_s", "burst_records")}
-    return config.with_(
-        **more, record_bytes=config.record_bytes // times,
-        replica_lag_max_messages=limit and limit * times,
-    )  # fmt: skip
+def smaller(config: FleetConfig) -> FleetConfig:
+    """The same bytes in ten times as many records, and limits in records to match."""
+    more = {name: getattr(config, name) * 10 for name in ("records_per_s", "burst_records")}
+    more["replica_lag_max_messages"] = config.lag_messages and config.lag_messages * 10
+    return config.with_(**more, record_bytes=config.record_bytes // 10)
 
 
 def as_trace(config: FleetConfig) -> FleetConfig:
@@ -107,8 +104,8 @@ def fleets(start: dict[str, FleetConfig], seeds: int) -> list[FleetConfig]:
     for name, base in start.items():
         made.append(base.with_(name=f"{name}: {BASE}"))
         made += [check.change(base).with_(name=f"{name}: {check.name}") for check in CHECKS]
-        for seed in range(base.seed + 1, base.seed + seeds):
-            made.append(base.with_(name=f"{name}: {SEED} {seed}", seed=seed))
+        others = range(base.seed + 1, base.seed + seeds)
+        made += [base.with_(name=f"{name}: {SEED} {seed}", seed=seed) for seed in others]
     return made
 
 
@@ -137,10 +134,7 @@ def of_seeds(answered: pd.DataFrame) -> pd.DataFrame:
 
 
 def sensitivity(answered: pd.DataFrame) -> pd.DataFrame:
-    """The change of each answer in percent of the base: a row for each check, then `ENDS`.
-
-    `ENDS` are the range over the seeds, the base's own too.
-    """
+    """The change of each answer in percent: a row for each check, then `ENDS`, of all seeds."""
     percent = 100 * (answered / answered.loc[BASE] - 1)
     ends = of_seeds(percent).drop(columns="fleet").agg(["min", "max"]).set_axis(ENDS)
     return pd.concat([percent.loc[[check.name for check in CHECKS]], ends]).rename_axis("check")
@@ -172,7 +166,7 @@ def plot_sensitivity(answered: pd.DataFrame, names: dict[str, str]) -> Axes:
             mark, word = ("  !", "beyond") if moved[check] else ("", "within")
             rows[check][head] = f"{changes[check]:+,.0f} %{mark}", word
     moving = [name for name in checks if out[COUNTS].loc[name].any()]
-    title = f"ISR counts move further than with another seed: {listed(moving) or 'never'}"
+    title = f"What moves ISR counts further than any other seed: {listed(moving) or 'nothing'}"
     legend = {"beyond": "!  further than any other seed", "within": "within what other seeds do"}
     colours = {"": PALE, "beyond": OUTCOMES["lost"], "within": OUTCOMES["safe"]}
     return plot_matrix(rows, title, colours=colours, legend=legend, size=(1.05, 0.34))
@@ -184,8 +178,8 @@ def finding(percent: pd.DataFrame) -> str:
     cuts, seeds = (counts.loc[names].max().max() for names in (CUTS, ENDS))
     fencing = percent["under-replicated"][CHECKS[-1].name]
     return (
-        "The model's time step, record size and burst batches change shrinks and time "
-        f"under-replicated by {cuts:.1f} % at most, another seed by up to {seeds:.0f} %; a time "
+        "The model's time step, record size and burst batches change counts of shrinks and time "
+        f"under-replicated by {cuts:.1f} % at most, another seed by up to {seeds:.0f} %. A time "
         f"step a tenth as long changes the median wait by {percent['p50'][CUTS[0]]:+.0f} %, and "
         f"fencing stalled brokers changes time under-replicated by {fencing:+.0f} %."
     )
@@ -193,8 +187,8 @@ def finding(percent: pd.DataFrame) -> str:
 
 def settings() -> pd.DataFrame:
     """Every setting of `FleetConfig`, a row each: name, default, unit, valid values, meaning."""
-    releases = [version.name for version in PRESETS.values()]
-    words = {"version": f"{releases[0]} to {releases[-1]}", "load": ", ".join([*LOADS, TRACE])}
+    last = GENERATIONS[-1].releases.split("-")[-1]
+    words = {"version": f"{GENERATIONS[0].name} to {last}", "load": ", ".join([*LOADS, TRACE])}
     rows = []
     for item in fields(FleetConfig):
         limits = item.metadata
@@ -211,21 +205,21 @@ def _readable(value: Any) -> str:
     return f"{value:,}" if value < 1e9 else f"{value:.3g}"
 
 
-def plot_cell(config: FleetConfig, leader: int = LEADER) -> Axes:
+def plot_cell(config: FleetConfig) -> Axes:
     """A round of every fetcher thread (of at most four) that reads from one leader."""
-    wired = cell.cell(config.with_(load="steady", trace_file=""), leader)
-    lanes = {leader: f"broker {leader} leads {len(wired.partitions):,} partitions"}
+    wired = cell.cell(config.with_(load="steady", trace_file=""), LEADER)
+    lanes = {LEADER: f"broker {LEADER} leads {len(wired.partitions):,} partitions"}
     arrows, ms = [], f"{config.fetch_latency_ms} ms"
     answer = f"answer: {ms}, or parked up to {config.replica_fetch_wait_max_ms} ms"
     for thread, broker in enumerate(wired.thread_brokers[:4]):
         reads = int((wired.thread_of == thread).sum())
         rate = load.follower_bytes_per_s(config, broker) / 1e6
         lanes[broker] = f"broker {broker} writes {rate:.1f} MB/s"
-        fetch = Arrow(broker, leader, f"a thread fetches {reads:,} partitions: {ms}")
-        arrows += [fetch, Arrow(leader, broker, answer)]
+        fetch = Arrow(broker, LEADER, f"a thread fetches {reads:,} partitions: {ms}")
+        arrows += [fetch, Arrow(LEADER, broker, answer)]
     title = (
         f"One of {len(cell.leaders(config))} cells: {len(wired.thread_brokers)} threads read from "
-        f"broker {leader}, which checks the ISR every {config.isr_check_period_ms / 1000:g} s "
+        f"broker {LEADER}, which checks the ISR every {config.isr_check_period_ms / 1000:g} s "
         f"(limit {config.lag_time_ms / 1000:g} s)"
     )
     return plot_arrows(arrows, title, lanes=lanes)
@@ -302,14 +296,10 @@ def coincidences(configs: Iterable[FleetConfig]) -> pd.DataFrame:
     tables = []
     for config in configs:
         counts = np.bincount(_copying(config).sum(axis=0), minlength=2)
-        leaders = np.arange(len(counts))
-        columns = {
-            "bursts": config.load,
-            "leaders_at_once": leaders,
-            "percent_of_time": 100 * counts / counts.sum(),
-            "follower_MB_per_s": leaders * (config.follower_bytes_per_s / 1e6),
-        }
-        tables.append(pd.DataFrame(columns))
+        table = pd.DataFrame({"bursts": config.load, "leaders_at_once": np.arange(len(counts))})
+        table["percent_of_time"] = 100 * counts / counts.sum()
+        rate = config.follower_bytes_per_s / 1e6
+        tables.append(table.assign(follower_MB_per_s=table["leaders_at_once"] * rate))
     return pd.concat(tables, ignore_index=True)
 
 

@@ -12,7 +12,6 @@ logs no longer diverge, what an unclean election threw away is still lost.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from math import inf
 from typing import NamedTuple
 
@@ -23,7 +22,8 @@ from matplotlib.figure import Figure
 from isrlab.engine.high_watermark import settle
 from isrlab.engine.versions import GENERATIONS, PRESETS, KafkaVersion
 from isrlab.events import exact
-from isrlab.show import bands, controls, offsets, replicas, style
+from isrlab.show import controls, replicas, style
+from isrlab.show.membership import plot_membership
 from isrlab.world import scenario
 from isrlab.world.script import Run
 
@@ -46,16 +46,13 @@ class Rung(NamedTuple):
 # In the order in which Kafka climbed them
 # fmt: off
 RUNGS = (
-    Rung("KAFKA-1546", "message_burst", "flapping",
-         "counted records where time was needed"),
+    Rung("KAFKA-1546", "message_burst", "flapping", "counted records where time was needed"),
     Rung("KAFKA-4485", "steady_with_pauses", "flapping",
          "compared one instant where two fetches were needed"),
     Rung("KIP-101", "loss_three_replicas", "lost",
          "a follower trusted its own high watermark, not its leader's history"),
-    Rung("KIP-101", "divergence_power_loss", "diverged",
-         "compared offsets, not who wrote them"),
-    Rung("KAFKA-3919", "real_offsets", "diverged",
-         "the same, in a power cut that happened"),
+    Rung("KIP-101", "divergence_power_loss", "diverged", "compared offsets, not who wrote them"),
+    Rung("KAFKA-3919", "real_offsets", "diverged", "the same, in a power cut that happened"),
     Rung("KIP-279", "fast_leader_change", "diverged",
          "asked about one epoch where several differed"),
     Rung("KAFKA-7128", "joined_too_early", "lost",
@@ -171,29 +168,18 @@ def before_and_after(matrix: Matrix, name: str) -> Figure | Axes:
     """A schedule on both sides of its boundary, below what was wrong."""
     rung, runs = BY_SCENARIO[name], {v: play(name, v) for v in boundary(matrix, name)}
     if rung.word == "flapping":
-        return plot_members(runs, f"{rung.issue}: {rung.flaw}")
-    return style.headline(replicas.plot_ends(runs), f"{rung.issue}: {rung.flaw}")
+        return plot_membership(runs, f"{rung.issue}: {rung.flaw}")
+    height = sum(1.0 + 0.7 * len(run.cluster.replicas) for run in runs.values())
+    figure, grid = style.panels(len(runs), 1, (9, height))
+    for ax, (version, run) in zip(grid.flat, runs.items(), strict=True):
+        title = f"{version}: {replicas.story_finding(run)}"
+        replicas.plot_replicas(run.frames[-1], title, ax=ax)
+    return style.headline(figure, f"{rung.issue}: {rung.flaw}")
 
 
 def schedule_chooser(matrix: Matrix, name: str) -> widgets.VBox:
-    """A list of schedules; below, the chosen one before and after the repair of its bug.
-
-    The thousands of records of KAFKA-3919 are drawn in notebook 09.
-    """
-    shown = [rung for rung in RUNGS if rung.issue != "KAFKA-3919"]
+    """A list of schedules; below, the chosen one before and after the repair of its bug."""
+    shown = [rung for rung in RUNGS if rung.issue != "KAFKA-3919"]  # has thousands of records
     names = [(f"{rung.label} ({rung.issue})", rung.scenario) for rung in shown]
     chosen = controls.pick("schedule", names, name)
-    return controls.redrawn([chosen], lambda: before_and_after(matrix, chosen.value))
-
-
-def plot_members(runs: Mapping[str, Run], title: str) -> Axes:
-    """For each version, when each follower was in the stored ISR, and how often that changed."""
-    rows, notes = {}, {}
-    for name, run in runs.items():
-        spans = offsets.isr_of(run)
-        followers = sorted(set(run.cluster.replicas) - {run.cluster.controller.leader})
-        for follower, row in bands.isr_rows(spans, followers).items():
-            rows[f"{name}, {follower}"] = row
-            notes[f"{name}, {follower}"] = style.counted(len(spans) - 1, "ISR change")
-    legend = {f"broker {n}": "in the ISR" for n in followers} | {"out": "out"}
-    return bands.plot_bands(rows, title, notes=notes, legend=legend)
+    return controls.redrawn([chosen], lambda name: before_and_after(matrix, name))

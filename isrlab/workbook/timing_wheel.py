@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.projections import PolarAxes
 
 from isrlab.closeups.purgatory import Move, Task, Timer
+from isrlab.exercise import marked
 from isrlab.show import controls, style
 
 
@@ -77,10 +78,7 @@ def wheel_slider(timer: Timer, times_ms: Sequence[int]) -> widgets.VBox:
     """A slider through some moments, ascending, in ms; each picture says what has just moved."""
     before = dict(zip(sorted(times_ms), [-1, *sorted(times_ms)], strict=False))
     slider = controls.choice("ms", [*before], min(before))
-    return controls.redrawn(
-        (slider,),
-        lambda: plot_turning(timer.advance(before[slider.value])[0], [slider.value]),
-    )
+    return controls.redrawn((slider,), lambda ms: plot_turning(timer.advance(before[ms])[0], [ms]))
 
 
 def moves_of(delay_ms: int, tick_ms: int = 1) -> list[Move]:
@@ -89,14 +87,14 @@ def moves_of(delay_ms: int, tick_ms: int = 1) -> list[Move]:
     return [first, *timer.advance(delay_ms)[1]]
 
 
-# Exercises: the wheels themselves say whether a reader's numbers are right
+# Exercises
 
 
 def check_moves(delay_ms: int, falls: int) -> str:
     """Whether a task of this delay falls so many times into a finer wheel before it runs."""
     number = len(moves_of(delay_ms)) - 2
     text = f"a task for {delay_ms:,} ms falls {style.counted(number, 'time')} into a finer wheel"
-    return _marked(number == falls, text, f"asked: {falls}")
+    return marked(number == falls, text, f"asked: {falls}")
 
 
 def check_shared_slot(one_ms: int, other_ms: int, apart_ms: int) -> str:
@@ -105,15 +103,11 @@ def check_shared_slot(one_ms: int, other_ms: int, apart_ms: int) -> str:
     is_shared, distance_ms = slots[0] == slots[1] is not None, abs(one_ms - other_ms)
     text = f"{one_ms:,} and {other_ms:,} ms begin in {'one slot' if is_shared else 'two slots'}"
     text += f" and run {distance_ms:,} ms apart"
-    return _marked(is_shared and distance_ms >= apart_ms, text, f"asked: one slot, {apart_ms:,} ms")
+    return marked(is_shared and distance_ms >= apart_ms, text, f"asked: one slot, {apart_ms:,} ms")
 
 
 def check_early(delay_ms: int, early_ms: int) -> str:
     """Whether a task of this delay runs so much too early on wheels with a tick of 5 ms."""
     off_ms = delay_ms - moves_of(delay_ms, tick_ms=5)[-1].at_ms
     text = f"with a tick of 5 ms a task for {delay_ms:,} ms runs {off_ms} ms early"
-    return _marked(off_ms == early_ms, text, f"asked: {early_ms} ms")
-
-
-def _marked(is_right: bool, happened: str, asked: str) -> str:
-    return f"✓ {happened}: solved" if is_right else f"✗ {happened}; {asked}"
+    return marked(off_ms == early_ms, text, f"asked: {early_ms} ms")

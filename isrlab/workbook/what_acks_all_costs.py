@@ -7,7 +7,7 @@ thousands are counted in classes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ipywidgets as widgets
@@ -20,12 +20,11 @@ from isrlab import fleet
 from isrlab.events import exact
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
-from isrlab.fleet.sums import by_run
+from isrlab.fleet.sums import by_run, quantile
 from isrlab.show import style
 from isrlab.show.controls import choice, redrawn
 from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.table import table
-from isrlab.show.waits import plot_histogram, plot_tails
 
 PAIR = FleetConfig(
     version="4.1", partitions=1, brokers=2, replication_factor=2, minutes=0.05, load="steady",
@@ -40,13 +39,20 @@ FAILED = {
     "too few after append/h": ["NOT_ENOUGH_REPLICAS_AFTER_APPEND"],
     "timed out/h": ["REQUEST_TIMED_OUT"],
 }
+ZERO_MS = 0.3  # where a wait of 0 ms stands on the logarithmic scale
+QUANTILES = {0.5: "half", 0.99: "99 %", 0.999: "99.9 %"}
+_TIMES = Scale(
+    "wait for the ISR",
+    "log",
+    ticks=(ZERO_MS, 1, 10, 100, 1_000, 10_000, 100_000),
+    names=("0", "1 ms", "10 ms", "100 ms", "1 s", "10 s", "100 s"),
+    low=ZERO_MS,
+    high=100_000,
+)
 
 
 def waits(trace: fleet.Trace) -> pd.DataFrame:
-    """Every batch of a partition that was sampled each ms: `ts_ms`, `records`, and its `wait_ms`.
-
-    Batches that are not committed when the trace ends are left out.
-    """
+    """Every committed batch of a trace by the ms: `ts_ms`, `records`, and its `wait_ms`."""
     records = np.diff(trace.log_end_offset, prepend=0)
     at = np.flatnonzero(records)
     done = np.searchsorted(trace.high_watermark, trace.log_end_offset[at])
@@ -147,13 +153,46 @@ def plot_by_network(table: pd.DataFrame) -> Axes:
     return plot_curves(curves, title, (x, Scale("wait of a produce (ms)", "log")))
 
 
+def plot_histogram(histogram: pd.DataFrame) -> Axes:
+    """How many produces waited how long, both scales logarithmic, with three quantiles.
+
+    `histogram` has `latency_ms` (the least of its class: events of kind `latency`) and `count`.
+    """
+    ax = style.axes(7.6, 2.9)
+    starts = histogram["latency_ms"].to_numpy(float)
+    share = 100 * histogram["count"].to_numpy(float) / max(1.0, histogram["count"].sum())
+    eighths = 2 ** np.floor(np.log2(np.maximum(starts, 8))) / 8
+    widths = np.where(starts == 0, 0.4, eighths)
+    ax.bar(np.maximum(starts, ZERO_MS), share, width=widths, align="edge", color=style.SKY)
+    within = {name: quantile(histogram, of) for of, name in QUANTILES.items()}
+    scales = _TIMES, Scale("share of produces (%)", "log", low=0.0005, high=200)
+    text = ", ".join(f"{name} within {style.duration(value)}" for name, value in within.items())
+    marks = {max(value, ZERO_MS): "" for value in within.values()}
+    return plot_curves({}, text.capitalize(), scales, marks=marks, ax=ax)
+
+
+def plot_tails(histograms: pd.DataFrame, labels: Mapping[str, str]) -> Axes:
+    """The share of produces that wait longer than a time: a line for each `run` in `labels`."""
+    curves, worst = {}, []
+    for run, name in labels.items():
+        ordered = histograms[histograms["run"] == run].sort_values("latency_ms")
+        counts = ordered["count"].to_numpy(float)
+        longer = 100 * (1 - (np.cumsum(counts) - counts) / max(1.0, counts.sum()))
+        starts = np.maximum(ordered["latency_ms"].to_numpy(float), ZERO_MS)
+        curves[name] = Curve(starts, longer, is_step=True)
+        worst.append(f"{name}: {style.duration(quantile(ordered, 0.999))}")
+    return plot_curves(
+        curves,
+        "1 in 1,000 waits at least: " + "; ".join(worst),
+        (_TIMES, Scale("produces that wait longer (%)", "log", low=0.005, high=140)),
+        limits={50: "half", 1: "1 in 100", 0.1: "1 in 1,000"},
+    )
+
+
 def plot_limits(
     histograms: pd.DataFrame, refused: pd.DataFrame, configs: Sequence[FleetConfig]
 ) -> Axes:
-    """The tail of the waits under each lag limit. Produces that timed out count as waits, too.
-
-    From `churn.latency_histogram` and `churn.refused_produce` by run.
-    """
+    """The tail of the waits under each lag limit, with the produces of `refused` that timed out."""
     timeout_ms = configs[0].request_timeout_ms
     late = refused[refused["error"] == "REQUEST_TIMED_OUT"].assign(latency_ms=timeout_ms)
     late = late.rename(columns={"produces": "count"})[list(histograms.columns)]
@@ -199,9 +238,9 @@ def finding(table: pd.DataFrame) -> str:
     half, rest = (style.duration(loose[name]) for name in ("p50_ms", "p999_ms"))
     return (
         f"Where followers stall now and then, acks=all makes half of the produces wait {half} and "
-        f"1 in 1,000 {rest}. Min ISR 1 accepts one copy for "
-        f"{loose['one copy accepts (min/h)']:,.1f} partition-minutes an hour; min ISR 2 refuses "
-        f"{safe['refused/h']:,.0f} attempts instead, min ISR 3 {strict['refused/h']:,.0f}."
+        f"1 in 1,000 {rest}. With min ISR 1 the leader alone acknowledges for "
+        f"{loose['one copy accepts (min/h)']:,.1f} partition-minutes an hour; with 2 it refuses "
+        f"{safe['refused/h']:,.0f} attempts instead, with 3 {strict['refused/h']:,.0f}."
     )
 
 
@@ -218,8 +257,7 @@ def wait_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     delay = choice("one-way delay (ms)", delays_ms, config.fetch_latency_ms, "{:g}".format)
     stall = choice("stalls of brokers (s)", stalls_s, config.stall_s, "{:g}".format)
 
-    def draw() -> Axes:
-        moved = config.with_(fetch_latency_ms=delay.value, stall_s=stall.value)
-        return plot_histogram(waits_here(moved))
+    def draw(delay_ms: int, stall_s: float) -> Axes:
+        return plot_histogram(waits_here(config.with_(fetch_latency_ms=delay_ms, stall_s=stall_s)))
 
     return redrawn((delay, stall), draw)

@@ -6,6 +6,7 @@ less is better. A wait of `RemoteTimeMs` is the least of its class: the text say
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 from IPython.display import HTML
 from matplotlib.axes import Axes
@@ -26,14 +27,13 @@ HIDDEN = {
 
 def changes_table(compared: pd.DataFrame) -> HTML:
     """Every metric was and now, the change also in percent of what was, and what it means."""
-    rows = zip(compared["metric"], compared["was"], compared["now"], strict=True)
-    texts = [(_value(name, was), _value(name, now)) for name, was, now in rows]
+    change = compared["change"]
     data = {
         "metric": compared["metric"],
-        "was": [was for was, _ in texts],
-        "now": [now for _, now in texts],
+        "was": [*map(_value, compared["metric"], compared["was"])],
+        "now": [*map(_value, compared["metric"], compared["now"])],
         "change": _percents(compared),
-        "": [_verdict(change) for change in compared["change"]],
+        "": np.select([change > 0, change < 0], ["worse", "better"], ""),
         "meaning": compared["metric"].map(churn.METRICS),
     }
     return table(pd.DataFrame(data))
@@ -88,28 +88,19 @@ def hidden_finding(risk: pd.DataFrame) -> str:
         return ""
     waited = risk.groupby("run")["stalled_ms"].sum().div(60_000)
     was, now = (waited.get(run, 0.0) for run in ("was", "now"))
-    return f"Produces waited for a stalled follower: {was:,.0f} to {now:,.0f} partition-minutes."
+    text = "Time during which produces waited for a stalled follower"
+    return f"{text}: from {was:,.0f} to {now:,.0f} partition-minutes."
 
 
 def _value(metric: str, value: float) -> str:
     """A number of a metric; of a wait, up to what its class reaches."""
-    if metric.startswith("RemoteTimeMs") and not pd.isna(value):
+    if pd.isna(value):
+        return "unknown"
+    if metric.startswith("RemoteTimeMs"):
         starts = bucket_starts()
         place = int(starts.searchsorted(value, side="right"))
         if place < len(starts) and starts[place] > value + 1:
             return f"up to {starts[place]:,}"
-    return _number(value)
-
-
-def _verdict(change: float) -> str:
-    if pd.isna(change) or change == 0:
-        return ""
-    return "worse" if change > 0 else "better"
-
-
-def _number(value: float) -> str:
-    if pd.isna(value):
-        return "unknown"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 

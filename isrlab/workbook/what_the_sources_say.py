@@ -143,10 +143,10 @@ def plot_by_release(version: str) -> Axes:
         name: {heads[v]: marks[holds] for v, holds in row.items()} for name, row in rows.items()
     }
     holds = [bool(row[chosen]) for row in rows.values() if row[chosen] is not None]
-    count = f"{sum(holds)} of {len(holds)} statements hold"
-    title = f"In Kafka {version} {count} (✓) of those that depend on the release"
+    count = f"{sum(holds)} of the {len(holds)} statements about it that depend on the release"
+    title = f"Kafka {version}: {count} hold (✓)"
     colours = {" ": WHITE, "✓": COLOURS[Kind.RIGHT], "x": COLOURS[Kind.WRONG]}
-    ax = plot_matrix(fields, title, colours=colours, size=(0.4, 0.3))
+    ax = plot_matrix(fields, title, colours=colours, size=(0.27, 0.3), is_upright=True)
     frame = (GENERATIONS.index(chosen), 0), 1, len(rows)
     ax.add_patch(Rectangle(*frame, fill=False, edgecolor=INK, lw=1.6))
     return ax

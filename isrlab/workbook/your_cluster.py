@@ -30,7 +30,11 @@ Times: TypeAlias = list[tuple[int, int]]  # from and to (exclusive), ms, in orde
 
 NO_ISR = "The logs name no ISR of any partition"
 DONE = {"SIGSTOP": "paused", "SIGKILL": "killed", "SIGTERM": "shut down"}
-WHY = {"gone": "broker was gone", "lag": "lag", "controller": "by the controller"}
+WHY = {  # of an absence, in words, and its colour
+    "gone": ("broker was gone", style.STATES["away"]),
+    "lag": ("lag", style.VERMILION),
+    "controller": ("by the controller", style.SKY),
+}
 ALERTS = (
     "UnderReplicatedPartitions > 0",
     "AtMinIsrPartitionCount > 0",
@@ -60,10 +64,7 @@ def plot_isr_timeline(
 
 
 def plot_members(intervals: pd.DataFrame, partition: str | None = None) -> Axes:
-    """Who is in the ISR of one partition over time, and who leads: a row for each replica.
-
-    Without a name it is the partition whose ISR changed most.
-    """
+    """Who is in the ISR of one partition (else of the busiest) over time, and who leads."""
     named = partitions(intervals)
     name = partition or next(iter(named), "")
     data = named.get(name, intervals)
@@ -133,7 +134,7 @@ def plot_time_out(happened: pd.DataFrame, most: int = 30) -> Axes:
     slowest: Any = data.itertuples()
     rows = [
         f"broker {each.broker}, left {pd.to_datetime(each.left_ms, unit='ms'):%m-%d %H:%M:%S}: "
-        f"{counted(each.replicas, 'replica')}, {WHY[each.why]}"
+        f"{counted(each.replicas, 'replica')}, {WHY[each.why][0]}"
         for each in slowest
     ]
     title = "No replica is seen to leave an ISR and come back"
@@ -142,16 +143,11 @@ def plot_time_out(happened: pd.DataFrame, most: int = 30) -> Axes:
         title += f"{duration(data['out_ms'].max())} (broker {data['broker'].iloc[0]})"
     parts = {
         text: np.where(data["why"] == why, data["out_ms"] / 1000, 0.0)
-        for why, text in WHY.items()
+        for why, (text, _) in WHY.items()
         if (data["why"] == why).any()
     }
-    colours = dict(
-        zip(WHY.values(), (style.STATES["away"], style.VERMILION, style.SKY), strict=True)
-    )
-    notes = [*map(duration, data["out_ms"])]
-    return plot_bars(
-        rows, parts, title, "longest time out of the ISR (s)", notes=notes, colours=colours
-    )
+    label, notes = "longest time out of the ISR (s)", [*map(duration, data["out_ms"])]
+    return plot_bars(rows, parts, title, label, notes=notes, colours=dict(WHY.values()))
 
 
 # Which alert would have fired
@@ -162,13 +158,12 @@ def conditions(
     history: pd.DataFrame,
     processes: pd.DataFrame,
     min_insync_replicas: int,
-    window_s: float = 60,
 ) -> dict[str, Times]:
     """When the condition of each of `ALERTS` held, anywhere in the cluster.
 
     `intervals`, `history`: `churn.isr_intervals`, `churn.isr_history`; `processes`: the crash and
     restart events. A partition counts as offline while all of its ISR is gone. A shrink that a
-    leader made counts for `window_s`: that of increase(IsrShrinksPerSec[...]).
+    leader made counts for a minute: increase(IsrShrinksPerSec[1m]).
     """
     known = intervals[intervals["is_certain"]]
     full, size = _full(known), known["isr_size"]
@@ -185,7 +180,7 @@ def conditions(
     shrinks = history.loc[is_counted, "ts_ms"]
     held = [known[is_so] for is_so in (size < full, size == least, size < least)]
     times = [_union(zip(rows["from_ms"], rows["to_ms"], strict=True)) for rows in held]
-    counted_ms = _union((ts_ms, ts_ms + round(window_s * 1000)) for ts_ms in shrinks)
+    counted_ms = _union((ts_ms, ts_ms + 60_000) for ts_ms in shrinks)
     return dict(zip(ALERTS, [*times, _union(offline), counted_ms], strict=True))
 
 
@@ -228,18 +223,17 @@ def alerts(
     return pd.DataFrame(rows, columns=columns)
 
 
-def when(faults: Sequence[Outage], held: dict[str, Times]) -> Times:
+def when(faults: Sequence[Outage], held: dict[str, Times], quiet_ms: int = 10_000) -> Times:
     """From when to when each incident lasted: the known faults, else what was under-replicated.
 
-    A fault lasts until the ISRs that were short at its end are full again.
+    A fault lasts until the ISRs are full again that were short within `quiet_ms` of its end.
     """
-    short = held[ALERTS[0]]
-    if not faults:
-        return short
-    return [
-        (f.start_ms, max([f.end_ms, *(end for start, end in short if start <= f.end_ms < end)]))
-        for f in faults
-    ]
+    short, happened = held[ALERTS[0]], []
+    for fault in faults:
+        last_ms = fault.end_ms + quiet_ms
+        back_ms = [end for start, end in short if start <= last_ms and end > fault.end_ms]
+        happened.append((fault.start_ms, max([fault.end_ms, *back_ms])))
+    return happened if faults else short
 
 
 def alerts_table(fired: pd.DataFrame) -> HTML:
@@ -294,7 +288,7 @@ def choose_partition(intervals: pd.DataFrame) -> widgets.VBox:
     names = [*partitions(intervals)]
     options = [(printable(name, 80), name) for name in names]
     picker = pick("partition", options, names[0] if names else None)
-    return redrawn([picker], lambda: plot_members(intervals, picker.value))
+    return redrawn([picker], lambda name: plot_members(intervals, name))
 
 
 def files_table(files: pd.DataFrame, most: int = 20) -> HTML:
@@ -324,10 +318,7 @@ def unread_table(unread: pd.DataFrame, shown: int = 5) -> HTML:
 
 
 def finding(changes: pd.DataFrame, times: pd.DataFrame, flaps: pd.DataFrame, unread: int) -> str:
-    """How much churn there is, how much of it is flapping, what it cost; `unread`: lines.
-
-    `changes`, `times` and `flaps` are `churn.changes_by_partition`, `under_replicated` and `flaps`.
-    """
+    """The sums of `churn.changes_by_partition`, `under_replicated`, `flaps`; `unread` are lines."""
     shrinks, expands = int(changes["shrinks"].sum()), int(changes["expands"].sum())
     rest = f"; {counted(unread, 'line')} could not be read" if unread else ""
     if shrinks + expands == 0:

@@ -100,8 +100,5 @@ class Outcome:
     @property
     def word(self) -> str:
         """diverged, lost, offline or safe: the worst of what happened to committed records."""
-        if self.diverged:
-            return "diverged"
-        if self.lost:
-            return "lost"
-        return "safe" if self.has_leader else "offline"
+        end = "safe" if self.has_leader else "offline"
+        return "diverged" if self.diverged else "lost" if self.lost else end

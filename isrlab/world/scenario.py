@@ -19,7 +19,6 @@ in pictures, wherever the block prints what the file says (`words.caption`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from isrlab.engine.versions import PRESETS, KafkaVersion
@@ -37,13 +36,10 @@ def read(name: str) -> str:
     return (LIBRARY / f"{name}.txt").read_text()
 
 
-def outcomes(
-    scripts: dict[str, str], versions: Iterable[str | KafkaVersion] | None = None
-) -> dict[str, dict[str, str]]:
+def outcomes(scripts: dict[str, str]) -> dict[str, dict[str, str]]:
     """The same schedules in every version: for each label, the word of each version's outcome."""
-    asked = [KafkaVersion.of(v) for v in versions or PRESETS.values()]
     return {
-        label: {v.name: play(text, version=v).outcome.word for v in asked}
+        label: {v.name: play(text, version=v).outcome.word for v in PRESETS.values()}
         for label, text in scripts.items()
     }
 

@@ -63,13 +63,11 @@ def describe(message: m.Message | Fault) -> str:
 
 
 def _describe_fetch_response(answer: m.FetchResponse) -> str:
-    kind = f"{'FetchResponse':<15} "
-    if answer.error:
-        return f"{kind}error={answer.error}"
-    if answer.diverging:
-        return f"{kind}diverging epoch={answer.diverging[0]} end={answer.diverging[1]}"
     count = len(answer.records)
-    return f"{kind}base={answer.base_offset} count={count} hw={answer.high_watermark}"
+    text = f"base={answer.base_offset} count={count} hw={answer.high_watermark}"
+    if answer.diverging:
+        text = "diverging epoch={} end={}".format(*answer.diverging)
+    return f"{'FetchResponse':<15} {f'error={answer.error}' if answer.error else text}"
 
 
 def message_line(frame: Frame) -> str:
@@ -133,6 +131,11 @@ class Clause(NamedTuple):
     what: str
 
 
+_DEEDS = {  # by kind of event: rank, and what its broker does
+    "leader": (1, "leads epoch {leader_epoch}"),
+    "restart": (2, "starts"),
+    "isr_rejected": (3, "may not change the ISR ({error})"),
+}
 _ENDS = {"hard_shutdown": "dies", "power_loss": "loses power", "clean_shutdown": "shuts down"}
 
 
@@ -184,15 +187,13 @@ def _clauses(run: Run, block: Block) -> Iterator[Clause]:
             yield from _of_event(entry, before, frame)
     for error, records in answers.items():
         answer = f"refused ({error})" if error else "acknowledged"
-        verb = "is" if len(records) == 1 else "are"
-        yield Clause(3, "", f"{_records(records)} {verb} {answer}")
+        yield Clause(3, "", f"{_records(records, 'is', 'are')} {answer}")
     settled = {name for records in answers.values() for name in records}
     settled |= {r.id for log in first.disks.values() for r in log.records}
     leader = frame.brokers.get(frame.controller.leader)
     waiting = [r.id for r in (leader.log.records if leader else ()) if r.id not in settled]
     if waiting:
-        verb = "waits" if len(waiting) == 1 else "wait"
-        yield Clause(3, "", f"{_records(waiting)} {verb} to be acknowledged")
+        yield Clause(3, "", f"{_records(waiting, 'waits', 'wait')} to be acknowledged")
     yield from _of_ends(first, frame)
 
 
@@ -216,16 +217,13 @@ def _of_event(event: Event, before: Frame, after: Frame) -> Iterator[Clause]:
     elif event.kind == "truncate" and event.broker in before.disks:
         old, new = before.disks[event.broker].records, after.disks[event.broker].records
         yield Clause(1, who, f"truncates {names(tuple(r for r in old if r not in new))}")
-    elif event.kind == "leader":
-        yield Clause(1, who, f"leads epoch {event.leader_epoch}")
     elif event.kind == "follower" and event.replica == NO_LEADER:
         yield Clause(1, "", "nobody leads")
     elif event.kind == "crash":
         yield Clause(2, who, _ENDS.get(by) or by.replace("halt:", "halts:"))
-    elif event.kind == "restart":
-        yield Clause(2, who, "starts")
-    elif event.kind == "isr_rejected":
-        yield Clause(3, who, f"may not change the ISR ({event.detail['error']})")
+    elif event.kind in _DEEDS:
+        rank, deed = _DEEDS[event.kind]
+        yield Clause(rank, who, deed.format(**event.row | dict(event.detail)))
 
 
 def _of_ends(first: Frame, last: Frame) -> Iterator[Clause]:
@@ -244,8 +242,8 @@ def _of_ends(first: Frame, last: Frame) -> Iterator[Clause]:
         yield Clause(4, "", f"every live replica knows HW {now:,}")
 
 
-def _records(their_names: list[str]) -> str:
-    return f"record{'s' if len(their_names) > 1 else ''} {_few(their_names)}"
+def _records(names: list[str], does: str, do: str) -> str:
+    return f"records {_few(names)} {do}" if len(names) > 1 else f"record {names[0]} {does}"
 
 
 def _broker(number: int | None) -> str:

@@ -24,3 +24,8 @@ def same(answer, rows, columns):
     """Fail unless these columns of `answer` (names apart by blanks) hold these rows."""
     chosen = answer.select(*columns.split())
     assertDataFrameEqual(chosen, chosen.sparkSession.createDataFrame(rows, chosen.schema))
+
+
+def rows_of(answer):
+    """All rows as plain text, sorted: equal iff the same rows."""
+    return sorted(str(row) for row in answer.collect())

@@ -54,9 +54,10 @@ _SOURCE = re.compile(
     r"[\[ ](?:broker[= ]|Broker |Controller |id=|brokerId=|replicaId=|Server )(\d+)"
 )
 
-# Words without which a line cannot be of interest; bytes, because most lines end here.
+# Words without which a line cannot be of interest; bytes, because most lines end here. Each begins
+# with a fixed letter: `re` then skips quickly to a place where one can begin.
 INTERESTING = re.compile(
-    rb"ISR|[Tt]runcat|eader [Ee]poch|LeaderAndIsr|become-|nlineP|[Ff]etch offset|of range|Halting"
+    rb"ISR|Truncat|truncat|eader [Ee]poch|LeaderAndIsr|become-|nlineP|etch offset|of range|Halting"
     rb"|started|STARTED|SHUTDOWN|shut down completed|brokers: |Broker failure|enc(?:ing|ed) broker"
     rb"|modifying the registration|alter partition|AlterPartition|partition change for"
     rb"|new partition |Created partition|unclean election|min\.isr|insync replicas|isr-expiration"

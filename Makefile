@@ -3,6 +3,7 @@
 #   make report ARGS="02 -p version 2.5"     arguments of `python -m isrlab report`
 #   make test ARGS="-k rules -n 0"           arguments of pytest
 #   make test JOBS=4                         processes, of tests or of notebooks (2)
+#   make judge RUNS=1000 RELEASES="2.8.2 3.9.2"   (100 schedules; all releases; needs Maven and Java)
 #   make test PYTHON=python3.12 VENV=/tmp/v  another interpreter, another environment
 
 PYTHON ?= python3
@@ -18,7 +19,7 @@ TUTORIALS := $(shell grep -L '^ *"from isrlab import.* spark' notebooks/*.ipynb)
 SPARK_NOTEBOOKS := $(notdir $(basename $(filter-out $(TUTORIALS),$(wildcard notebooks/*.ipynb))))
 
 .DEFAULT_GOAL := help
-.PHONY: help report test check lint types lab bench notebooks clean
+.PHONY: help report test check lint types lab bench notebooks judge clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 18
@@ -59,6 +60,15 @@ notebooks: $(INSTALLED) ## run the tutorials again and store their outputs
 	  --ClearMetadataPreprocessor.preserve_cell_metadata_mask=tags \
 	  --ClearMetadataPreprocessor.preserve_nb_metadata_mask=kernelspec \
 	  $(filter-out %/00_start_here.ipynb,$(TUTORIALS)) notebooks/00_start_here.ipynb
+
+# Maven keeps Kafka's jars in ~/.m2; their paths are kept in ~/.cache/isrlab/judge.
+RUNS ?= 100
+RELEASES ?=
+judge: $(INSTALLED) ## let Kafka's own classes judge the engine, on random schedules
+	@$(BIN)/python -c 'import jpype' 2>/dev/null || \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[judge]'
+	@cd tests && PYTHONPATH=.:.. $(abspath $(BIN))/python -m judge $(RELEASES) \
+	  --runs $(RUNS) --jobs $(JOBS) $(ARGS)
 
 clean: ## remove what the targets above made, except the environment
 	rm -rf reports build .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse

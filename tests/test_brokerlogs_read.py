@@ -26,6 +26,7 @@ COMMIT += "updated to [5] (kafka.cluster.Partition)"
 CUT = "[2024-07-01 10:00:03,000] INFO [Log partition=t-0, dir=/d] Truncating to offset 7 "
 CUT += "(kafka.log.Log)"
 GOOD = "\n".join([STARTED, SHRINK, COMMIT, CUT]) + "\n"
+LATER = GOOD.replace("10:00:0", "11:00:0")
 
 
 @pytest.fixture
@@ -88,12 +89,26 @@ def test_rotated_zipped_and_nested_logs_of_several_brokers(spark, log_dir):
     for broker in (1, 2):
         folder = log_dir / f"broker-{broker}"
         folder.mkdir()
+        own = GOOD.replace("=1", f"=1{broker}")
         with gzip.open(folder / "server.log.2024-07-01-09.gz", "wb") as file:
-            file.write(GOOD.encode())
-        (folder / "controller.log.1").write_text(STARTED.replace("\n", "\r\n") + "\r\n")
+            file.write(own.encode())
+        (folder / "controller.log.1").write_text(
+            own.replace("2024", "2023").split("\n")[0] + "\r\n"
+        )
     logs = brokerlogs.read(spark, log_dir)
     assert logs.events.count() == 4 + 2 * (4 + 1)
     assert {row.status for row in logs.files.collect()} == {"read"}
+
+
+def test_files_that_overlap_count_once(spark, log_dir):
+    (log_dir / "server.log").write_text(GOOD.replace(COMMIT, f"{COMMIT}\n{COMMIT}"))  # twice
+    whole = brokerlogs.read_local(log_dir).to_pylist()
+    (log_dir / "server.log.1").write_text("\n".join([STARTED, SHRINK, COMMIT, COMMIT]))
+    assert brokerlogs.read_local(log_dir).to_pylist() == whole
+    logs = brokerlogs.read(spark, log_dir)
+    assert len(kinds(logs)) == len(whole) == 5
+    (log_dir / "server.log.1").write_text(GOOD.replace("=1", "=2"))  # another broker's
+    assert brokerlogs.read(spark, log_dir).events.count() == 9
 
 
 def test_a_line_that_names_several_brokers_is_an_event_for_each(tmp_path):
@@ -116,7 +131,7 @@ def test_a_cut_archive_gives_the_lines_before_the_cut(spark, tmp_path):
 
 def test_a_damaged_archive_is_counted(spark, log_dir):
     (log_dir / "server.log.gz").write_bytes(b"\x1f\x8b" + b"garbage" * 100)
-    (log_dir / "server.log.1.gz").write_bytes(gzip.compress(GOOD.encode()) + b"tail")
+    (log_dir / "server.log.1.gz").write_bytes(gzip.compress(LATER.encode()) + b"tail")
     logs = brokerlogs.read(spark, log_dir)
     assert len(kinds(logs)) == 8
     assert {r.split(":")[0] for r in reasons(logs).values()} == {"broken off"}
@@ -141,7 +156,7 @@ def test_empty_lines_are_counted(tmp_path):
 
 def test_binary_garbage_is_counted_and_shown_not_fatal(spark, log_dir):
     rest = b"\xff\xfe ISR \xff\n\x01\x02\n"
-    (log_dir / "server.log.2").write_bytes(b"\0" * 5000 + GOOD.encode() + rest)
+    (log_dir / "server.log.2").write_bytes(b"\0" * 5000 + LATER.encode() + rest)
     (log_dir / "00000000000000000000.log").write_bytes(b"\0\1\2" * 5000)
     logs = brokerlogs.read(spark, log_dir)
     assert len(kinds(logs)) == 8

@@ -104,8 +104,9 @@ def test_a_change_that_three_logs_tell_counts_once(spark):
         event(40, "isr_commit", [2, 1], broker=9, partition_epoch=3, detail=controller),
         event(43, "isr_commit", [1, 2], partition_epoch=3, detail=LOG),
         event(45, "metadata", [1, 2], partition_epoch=3, detail={"leader": "1"}),
-        # late news
-        event(50, "metadata", FULL, broker=3, partition_epoch=2, detail={"leader": "1"}),
+        event(
+            50, "metadata", FULL, broker=3, partition_epoch=2, detail={"leader": "1"}
+        ),  # late news
     ]
     changes = [(0, FULL, None, "first", "controller"), (40, [2, 1], FULL, "shrink", "leader")]
     same(churn.isr_history(frame(spark, rows)), changes, HISTORY)

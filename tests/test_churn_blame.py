@@ -56,12 +56,15 @@ def test_blame_needs_as_large_a_share_as_is_asked_for(spark):
     events = frame(spark, rows)
     same(churn.blame(events), [(1, 0.8, 3, 0.6, "leader 1")],
          "leader leader_share replica replica_share verdict")  # fmt: skip
+    same(churn.blame(events, share=0.9), [("broker 1",)], "verdict")
     same(churn.blame(events, quiet_ms=1), [("unclear",), ("broker 1",)], "verdict")
 
 
-def test_blame_refuses_a_limit_that_means_nothing(spark):
-    with pytest.raises(ValueError, match="quiet_ms must be positive"):
-        churn.blame(frame(spark, TEN[:1]), quiet_ms=0)
+@pytest.mark.parametrize("wrong", [{"quiet_ms": 0}, {"share": 0.5}, {"share": 1.1}])
+def test_blame_refuses_limits_that_mean_nothing(spark, wrong):
+    (name,) = wrong
+    with pytest.raises(ValueError, match=f"^{name} must be"):
+        churn.blame(frame(spark, TEN[:1]), **wrong)
 
 
 def test_evictions_by_pair(spark):

@@ -35,8 +35,9 @@ TEN = [
 
 RATES = "seconds IsrShrinksPerSec IsrExpandsPerSec FailedIsrUpdatesPerSec"
 ANSWERS = [  # question, its other arguments, columns, rows
+    (churn.at_min_isr, (2,), "partition min_isr known_ms at_min_isr_ms", [(0, 2, 10_000, 5_400)]),
+    (churn.at_min_isr, (1, 6_000), "known_ms at_min_isr_ms", [(6_000, 400)]),
     (churn.under_min_isr, (2,), "partition known_ms under_min_isr_ms", [(0, 10_000, 3_500)]),
-    (churn.under_min_isr, (2, 6_000), "known_ms under_min_isr_ms", [(6_000, 400)]),
     (churn.under_min_isr, (9,), "min_isr under_min_isr_ms", [(3, 8_900)]),
     (churn.refused_produce, (), "partition error produces first_ms last_ms",
      [(0, "NOT_ENOUGH_REPLICAS", 2, 6_000, 6_500)]),
@@ -45,8 +46,14 @@ ANSWERS = [  # question, its other arguments, columns, rows
      [(3, 1_100, 10_000, 8_900, 700), (2, 5_600, 9_100, 3_500, 40)]),
     (churn.controller_load, (),
      "run isr_requests rejected notifications metadata_updates", [("r", 5, 1, 1, 2)]),
+    (churn.controller_load, (("run", "hour", "broker"),),
+     "hour broker isr_requests", [(0, 1, 5), (0, 2, 0), (0, 3, 0)]),
+    (churn.time_until_known, (),
+     "partition_epoch committed_ms brokers until_known_ms", [(1, 1_100, 2, 30)]),
     (churn.rates, (), RATES, [(10.0, 0.2, 0.2, 0.1)]),
     (partial(churn.rates, from_ms=-10_000), (), RATES, [(20.0, 0.1, 0.1, 0.05)]),
+    (churn.rates, (("topic", "partition", "broker"),),
+     "run topic partition broker IsrShrinksPerSec", [("r", "t", 0, 1, 0.2)]),
     (partial(churn.metrics, runs=["calm"], from_ms=0, to_ms=HOUR), (),
      "run hours flaps_per_hour", [("calm", 1.0, 0.0), ("r", 1.0, 2.0)]),
 ]  # fmt: skip
@@ -80,9 +87,10 @@ CASES = {
          event(9, "isr_commit", [1, 2], partition_epoch=2, detail=LOG)],
         churn.controller_load, "isr_requests", [(2,)],
     ),
-    "one row of metadata can tell of many brokers": (
-        [event(120, "metadata", detail={"brokers": "40"}), event(230, "metadata", broker=2)],
-        churn.controller_load, "metadata_updates", [(41,)],
+    "rates of an hour know how much of it the run covers": (
+        [row | {"ts_ms": row["ts_ms"] + HOUR - 5_000} for row in TEN],
+        partial(churn.rates, by=("run", "hour")),
+        "hour seconds IsrShrinksPerSec", [(0, 5.0, 0.2), (1, 5.0, 0.2)],
     ),
     "a run of one moment has no rate": (
         [event(5, "isr_shrink", [1], [1, 2])],
@@ -95,6 +103,31 @@ CASES = {
 def test_cases(spark, case):
     events, ask, columns, rows = CASES[case]
     same(ask(frame(spark, events)), rows, columns)
+
+
+def test_one_row_of_metadata_can_tell_of_many_brokers(spark):
+    rows = [
+        event(100, "isr_commit", [1, 2], FULL, partition_epoch=1),
+        event(120, "metadata", partition_epoch=1, detail={"brokers": "40"}),
+        event(200, "isr_commit", [1], [1, 2], partition_epoch=2),
+        event(230, "metadata", broker=2, partition_epoch=2),
+        event(240, "metadata", broker=3, partition_epoch=2),
+    ]
+    events = frame(spark, rows)
+    same(churn.controller_load(events), [("r", 42)], "run metadata_updates")
+    rows = [(1, 40, 20), (2, 2, 40)]
+    same(churn.time_until_known(events), rows, "partition_epoch brokers until_known_ms")
+
+
+def test_rates_of_an_hour_know_how_much_of_it_the_run_covers(spark):
+    late = [row | {"ts_ms": row["ts_ms"] + HOUR - 5_000} for row in TEN]
+    found = churn.rates(frame(spark, late), ("run", "hour"))
+    same(found, [(0, 5.0, 0.2), (1, 5.0, 0.2)], "hour seconds IsrShrinksPerSec")
+
+
+def test_a_run_of_one_moment_has_no_rate(spark):
+    moment = frame(spark, [event(5, "isr_shrink", [1], [1, 2])])
+    same(churn.rates(moment), [(0.0, None)], "seconds IsrShrinksPerSec")
 
 
 def test_metrics(ten):
@@ -125,10 +158,12 @@ def test_compare(spark):
 @pytest.mark.parametrize(
     ("ask", "argument", "message"),
     [
+        (churn.rates, ("colour",), "valid: one or more of run, "),
+        (churn.rates, (), "valid: one or more of run, "),
         (churn.refused_produce, ("colour",), "valid: one or more of run, "),
         (churn.commit_latency, ("colour",), "valid: one or more of run, topic, partition"),
-        (churn.commit_latency, (), "valid: one or more of run, "),
-        (churn.under_min_isr, 0, "must be 1 or more"),
+        (churn.controller_load, ("partition",), "valid: one or more of run, "),
+        (churn.at_min_isr, 0, "must be 1 or more"),
     ],
 )
 def test_what_means_nothing_is_refused_with_what_is_valid(ten, ask, argument, message):
@@ -144,6 +179,8 @@ def test_bands_are_the_same_each_time_and_hold_the_mean():
     assert (first.mean, first.seeds) == (3.0, 3)
     assert 1.0 <= first.low < 3.0 < first.high <= 6.0
     assert (second.low, second.mean, second.high) == (4.0, 4.0, 4.0), "one seed tells no band"
+    with pytest.raises(ValueError, match="level"):
+        churn.bands(data, "limit", ["cost"], level=90)
 
 
 STALLS = [  # of one partition: follower 2 stands still for 20 s and 3 s, follower 3 never

@@ -15,6 +15,9 @@ Several logs tell of one change: the leader asks (server.log), the controller st
 broker that says so in `broker` and, where that is not the leader itself, `detail.said_by`.
 `churn.isr_history` makes one history of them.
 
+Files may overlap: what two files say of one broker in the same words at the same millisecond is one
+event, that of the first file. What one file says twice is two.
+
 A line that does not name its broker has it from its file, if all lines there name the same one,
 else from its folder, likewise, else not at all. `read_local` does the same for a small folder
 without Spark, for events only.
@@ -48,6 +51,7 @@ _OF_A_FILE = {
     **dict.fromkeys(["row", "file", "reason", "text"], pa.string()),
     **dict.fromkeys(["line", "lines", "bytes"], pa.int64()),
 }
+_OF_A_FILE["same"] = pa.string()  # equal for one line in two files that overlap
 _RAW = pa.schema([*events_table.SCHEMA, *_OF_A_FILE.items()])
 _PLAN = "number int, path string, file string, run string, time_zone string"
 _FILES = "run string, file string, bytes long, lines long, status string"
@@ -116,6 +120,11 @@ def read_local(log_dir: PathName, run: str | None = None, time_zone: str = "UTC"
             row["replica"] = row["broker"]
         row["detail"] = {"file": row["file"], "line": str(row["line"]), **row["detail"]}
     rows.sort(key=lambda row: (row["ts_ms"], row["file"], row["line"]))
+    first = dict[tuple, dict]()
+    for row in rows:
+        place = os.path.dirname(row["file"]) if row["broker"] is None else ""
+        first.setdefault((row["same"], row["broker"], place), row)
+    rows = [{n: row.get(n) for n in events_table.COLUMNS} for row in first.values()]
     return pa.Table.from_pylist(rows, schema=events_table.SCHEMA)
 
 
@@ -136,6 +145,9 @@ def _events(raw: DataFrame) -> DataFrame:
     rows = raw.where(F.col("row") == "event").withColumn("broker", broker)
     rows = rows.withColumn("replica", F.coalesce("replica", of_itself))
     rows = rows.withColumn("detail", F.map_concat(place, "detail"))
+    where = F.when(F.col("broker").isNull(), folder)
+    copies = Window.partitionBy("run", "same", "broker", where).orderBy("file", "line")
+    rows = rows.withColumn("copy", F.row_number().over(copies)).where("copy = 1")
     schema = events_table.spark_schema()
     return rows.orderBy("ts_ms", "file", "line").select(*events_table.COLUMNS).to(schema)
 
@@ -153,6 +165,7 @@ def _file_rows(path: str, file: str, run: str, time_zone: str) -> Iterator[dict]
     """Of one file: its events, its unread lines, a row for the file itself."""
     base = {"run": run, "ts_ms": 0, "kind": "", "file": file}
     reader, counts, first_uncounted = LineReader(time_zone), Counter[str](), dict[str, int]()
+    moment, repeated = None, Counter[str]()
     number, status, held = 0, "read", dict[tuple, list[dict]]()
     try:
         for line in lines(path):
@@ -164,7 +177,12 @@ def _file_rows(path: str, file: str, run: str, time_zone: str) -> Iterator[dict]
                 near[:] = [each for each in near if each["line"] < number - NEAR_LINES]
             for item in _read_line(line, reader):
                 if not isinstance(item, Unread):
+                    if item["ts_ms"] != moment:
+                        moment, repeated = item["ts_ms"], Counter[str]()
+                    said = repr(item)
+                    repeated[said] += 1
                     row = base | item | {"row": "event", "line": number}
+                    row["same"] = f"{repeated[said]} {said}"
                     yield from _that_happened(held, row) if item["kind"] == "truncate" else [row]
                     continue
                 counts[item.reason] += 1

@@ -27,25 +27,27 @@ _ROLES = {  # who is in it, and whether a broker is in an eviction in that role
     "replica": ("pairs.replica", "pair.replica = broker"),
     "broker": ("concat(pairs.leader, pairs.replica)", "broker in (pair.leader, pair.replica)"),
 }
-_VERDICT = f"""case
-    when leader_share >= {SHARE}D and replica_share < {SHARE}D then concat('leader ', leader)
-    when replica_share >= {SHARE}D and leader_share < {SHARE}D then concat('follower ', replica)
-    when greatest(leader_share, replica_share) < {SHARE}D and broker_share >= {SHARE}D
+_VERDICT = """case
+    when leader_share >= {0} and replica_share < {0} then concat('leader ', leader)
+    when replica_share >= {0} and leader_share < {0} then concat('follower ', replica)
+    when leader_share < {0} and replica_share < {0} and broker_share >= {0}
         then concat('broker ', broker)
     else 'unclear' end as verdict"""
 
 
-def blame(events: DataFrame, quiet_ms: int = QUIET_MS) -> DataFrame:
+def blame(events: DataFrame, quiet_ms: int = QUIET_MS, share: float = SHARE) -> DataFrame:
     """Each incident of evictions, and who is to blame for it.
 
     `leader` and `replica` are the ones with most evictions, `leader_share` and `replica_share` (0
     to 1) their part of all; `broker` is in most evictions, as either. `verdict`: "leader 1" or
-    "follower 1" if that one has at least `SHARE` of the evictions and nobody has so many in the
+    "follower 1" if that one has at least `share` of the evictions and nobody has so many in the
     other role; "broker 1" if neither, but one broker is in so many, and in both roles; else
-    "unclear". Raises ValueError unless `quiet_ms` is positive.
+    "unclear". Raises ValueError unless `quiet_ms` is positive and `share` is above 0.5, up to 1.
     """
     if quiet_ms <= 0:
         raise ValueError(f"quiet_ms must be positive, not {quiet_ms}")
+    if not 0.5 < share <= 1:
+        raise ValueError(f"share must be above 0.5 and at most 1, not {share}")
     order = Window.partitionBy("run").orderBy("ts_ms")
     gap = F.col("ts_ms") - F.lag("ts_ms").over(order)
     totals = columns(
@@ -66,7 +68,7 @@ def blame(events: DataFrame, quiet_ms: int = QUIET_MS) -> DataFrame:
         .orderBy("run", "from_ms")
         .select(
             *("run", "from_ms", "to_ms", "evictions", "partitions", *named),
-            F.expr(_VERDICT),
+            F.expr(_VERDICT.format(f"{share!r}D")),
         )
     )
 

@@ -104,8 +104,8 @@ def refused_produce(events: DataFrame, by: Sequence[str] = PARTITION) -> DataFra
     )
 
 
-def controller_load(events: DataFrame) -> DataFrame:
-    """What the ISR changes of each run ask of the controller.
+def controller_load(events: DataFrame, by: Sequence[str] = ("run",)) -> DataFrame:
+    """What ISR changes ask of the controller, by any of run, broker (who asks) and hour.
 
     `isr_requests` are changes that leaders asked for, again and again where they were refused
     (AlterPartition since 2.7, a write to ZooKeeper before); `rejected` those refused;
@@ -126,11 +126,35 @@ def controller_load(events: DataFrame) -> DataFrame:
     return (
         with_own(events)
         .where("is_own or kind in ('notify', 'metadata')")
-        .withColumn("is_answer", is_answer)
-        .groupBy("run")
+        .withColumns({"is_answer": is_answer, "hour": hour()})
+        .groupBy(*keys_of(by, ("run", "broker", "hour")))
         .agg(*totals)
-        .orderBy("run")
-        .select("run", "isr_requests", "rejected", "notifications", "metadata_updates")
+        .orderBy(*by)
+        .select(*by, "isr_requests", "rejected", "notifications", "metadata_updates")
+    )
+
+
+def time_until_known(events: DataFrame) -> DataFrame:
+    """From the commit of an ISR until the last broker that says so had learned of it.
+
+    `brokers` is how many said so, or how many a row says it tells of (`detail.brokers`), if more.
+    Clocks of brokers differ: a difference can be negative.
+    """
+    keys = [*PARTITION, "partition_epoch"]
+    totals = columns(
+        "min(ts_ms) filter (where kind = 'isr_commit') as committed_ms",
+        "max(ts_ms) filter (where kind = 'metadata') as known_ms",
+        f"""greatest(count(distinct if(kind = 'metadata', broker, null)),
+            max({_BROKERS}) filter (where kind = 'metadata')) as brokers""",
+    )
+    return (
+        events.where("kind in ('isr_commit', 'metadata') and partition_epoch is not null")
+        .where("topic is not null and partition is not null")
+        .groupBy(*keys)
+        .agg(*totals)
+        .where("committed_ms is not null and known_ms is not null")
+        .orderBy("committed_ms", *keys)
+        .selectExpr(*keys, "committed_ms", "brokers", "known_ms - committed_ms as until_known_ms")
     )
 
 
@@ -139,10 +163,11 @@ def hour() -> Column:
     return F.floor(F.col("ts_ms") / HOUR_MS)
 
 
-def keys_of(by: Sequence[str]) -> list[str]:
+def keys_of(by: Sequence[str], known: Sequence[str] = KEYS) -> list[str]:
     """`by` as a list; raises ValueError for a key that is not known, or if there is none."""
-    if not by or not set(by) <= set(KEYS):
-        raise ValueError(f"by={tuple(by)!r}; valid: one or more of {', '.join(KEYS)}")
+    unknown = [key for key in by if key not in known]
+    if unknown or not by:
+        raise ValueError(f"by={tuple(by)!r}; valid: one or more of {', '.join(known)}")
     return list(by)
 
 

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from isrlab.churn.counts import HOUR_MS, commit_latency, controller_load
+from isrlab.churn.counts import HOUR_MS, commit_latency, controller_load, hour, keys_of
 from isrlab.churn.history import columns, isr_history
 from isrlab.churn.moves import absences
 from isrlab.churn.times import isr_times
@@ -55,27 +55,38 @@ _OF_NOTHING = ("median_s", "longest_s", "p50_ms", "p99_ms")  # null where there 
 METRICS = {name: meaning for name, (meaning, _) in _TABLE.items()}
 
 
-def rates(events: DataFrame, *, from_ms: int | None = None, to_ms: int | None = None) -> DataFrame:
-    """ISR changes of each run per second.
+def rates(
+    events: DataFrame,
+    by: Sequence[str] = ("run",),
+    *,
+    from_ms: int | None = None,
+    to_ms: int | None = None,
+) -> DataFrame:
+    """ISR changes per second, by any of run, topic, partition, broker (the leader) and hour.
 
     As in Kafka, shrinks that a controller made do not count in IsrShrinksPerSec. A run lasts from
-    `from_ms` to `to_ms` (default: its first and last event), `seconds` in all; the rates are null
-    if that is 0. A run in which nothing ever changed has no row.
+    `from_ms` to `to_ms` (default: its first and last event); an hour, as much of it as the run
+    covers. What never changed has no row. `seconds` is the time, null rates if that is 0.
     """
-    per_second = columns(
-        *(f"count_if(change = '{what}') / nullif(seconds, 0) as {n}" for n, what in _RATES.items())
-    )
+    keys = keys_of(by)
+    each = [*dict.fromkeys(["run", *keys])]
+    per_second = [
+        f"count_if(change = '{change}') / nullif(first(seconds), 0) as {name}"
+        for name, change in _RATES.items()
+    ]
+    place = ("run", "topic", "partition", "ts_ms")
     changes = isr_history(events).where("by = 'leader' and change in ('shrink', 'expand')")
-    refused = events.where("kind = 'isr_rejected'").selectExpr("run", "'rejected' as change")
-    spans = _spans(events, from_ms, to_ms).selectExpr("run", "(to_ms - from_ms) / 1000 as seconds")
+    refused = events.where("kind = 'isr_rejected'")
     return (
-        changes.select("run", "change")
-        .unionByName(refused)
-        .join(F.broadcast(spans), on="run", how="inner")
-        .groupBy("run", "seconds")
-        .agg(*per_second)
-        .orderBy("run")
-        .select("run", "seconds", *_RATES)
+        changes.selectExpr(*place, "leader as broker", "change")
+        .unionByName(refused.selectExpr(*place, "broker", "'rejected' as change"))
+        .withColumn("hour", hour())
+        .join(F.broadcast(_spans(events, from_ms, to_ms)), on="run", how="inner")
+        .withColumn("seconds", _seconds("hour" in keys))
+        .groupBy(*each)
+        .agg(*columns(*per_second), F.first("seconds").alias("seconds"))
+        .orderBy(*keys)
+        .select(*each, "seconds", *_RATES)
     )
 
 
@@ -147,21 +158,31 @@ def compare(measured: DataFrame, was: str, now: str) -> DataFrame:
     )
 
 
-def bands(measured: pd.DataFrame, by: str, values: Sequence[str]) -> pd.DataFrame:
+def bands(
+    measured: pd.DataFrame,
+    by: str,
+    values: Sequence[str],
+    *,
+    level: float = 0.9,
+    draws: int = 2_000,
+    seed: int = 1,
+) -> pd.DataFrame:
     """The mean of each of `values` for each `by`, with a bootstrap band over its rows (the seeds).
 
     One row for each `by` and value: by, `metric`, `mean`, `low`, `high`, `seeds`. Rows are drawn
-    again with replacement, 2,000 times; the band holds 90 % of the means. The same rows give the
-    same band.
+    again with replacement, `draws` times; the band holds `level` of the means. The same rows and
+    `seed` give the same band. Raises ValueError unless `level` is between 0 and 1.
     """
     import pandas as pd
 
+    if not 0 < level < 1:
+        raise ValueError(f"level must be between 0 and 1, not {level}")
     rows = []
     for key, group in measured.groupby(by, sort=True):
-        picks = np.random.default_rng(1).integers(len(group), size=(2_000, len(group)))
+        picks = np.random.default_rng(seed).integers(len(group), size=(draws, len(group)))
         for name in values:
             sample = group[name].to_numpy(float)
-            low, high = np.quantile(sample[picks].mean(axis=1), [0.05, 0.95])
+            low, high = np.quantile(sample[picks].mean(axis=1), [0.5 - level / 2, 0.5 + level / 2])
             rows.append((key, name, sample.mean(), low, high, len(group)))
     return pd.DataFrame(rows, columns=[by, "metric", "mean", "low", "high", "seeds"])
 
@@ -171,3 +192,11 @@ def _spans(events: DataFrame, from_ms: int | None, to_ms: int | None) -> DataFra
     first = F.min("ts_ms") if from_ms is None else F.lit(from_ms).cast("long")
     last = F.max("ts_ms") if to_ms is None else F.lit(to_ms).cast("long")
     return events.groupBy("run").agg(first.alias("from_ms"), last.alias("to_ms"))
+
+
+def _seconds(of_hour: bool) -> Column:
+    """Seconds of the run, or of the part of an hour that lies in it."""
+    if not of_hour:
+        return (F.col("to_ms") - F.col("from_ms")) / 1000
+    until = F.least(F.col("to_ms"), (F.col("hour") + 1) * HOUR_MS)
+    return (until - F.greatest(F.col("from_ms"), F.col("hour") * HOUR_MS)) / 1000

@@ -107,13 +107,25 @@ def under_replicated_by_leader(events: DataFrame, end_ms: int | None = None) -> 
     return times.orderBy("run", "leader").select(*names)
 
 
+def at_min_isr(events: DataFrame, min_insync_replicas: int, end_ms: int | None = None) -> DataFrame:
+    """How long the ISR of each partition was exactly as large as `min.insync.replicas` demands.
+
+    One replica less, and producers with acks=all are refused. Columns: `min_isr`, `known_ms`,
+    `at_min_isr_ms`. Raises ValueError unless `min_insync_replicas` is 1 or more.
+    """
+    return _longest(events, min_insync_replicas, end_ms, "at_min_isr_ms")
+
+
 def under_min_isr(
     events: DataFrame, min_insync_replicas: int, end_ms: int | None = None
 ) -> DataFrame:
     """How long the ISR of each partition was too small for producers with acks=all.
 
-    Columns: `min_isr`, `known_ms`, `under_min_isr_ms`; longest first.
+    Columns: `min_isr`, `known_ms`, `under_min_isr_ms`; otherwise as `at_min_isr`.
     """
-    times = isr_times(events, min_insync_replicas, end_ms=end_ms)
-    names = ("min_isr", "known_ms", "under_min_isr_ms")
-    return times.orderBy(F.desc("under_min_isr_ms"), *PARTITION).select(*PARTITION, *names)
+    return _longest(events, min_insync_replicas, end_ms, "under_min_isr_ms")
+
+
+def _longest(events: DataFrame, least: int, end_ms: int | None, name: str) -> DataFrame:
+    times = isr_times(events, least, end_ms=end_ms)
+    return times.orderBy(F.desc(name), *PARTITION).select(*PARTITION, "min_isr", "known_ms", name)

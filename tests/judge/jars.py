@@ -1,0 +1,63 @@
+"""Kafka's jars, by release, as Maven resolves them. What is resolved once is kept."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "isrlab" / "judge"
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+<modelVersion>4.0.0</modelVersion>
+<groupId>isrlab</groupId><artifactId>judge</artifactId><version>1</version>
+<dependencies>{}</dependencies></project>
+"""
+DEPENDENCY = (
+    "<dependency><groupId>{}</groupId><artifactId>{}</artifactId>"
+    "<version>{}</version><classifier>{}</classifier></dependency>"
+)
+
+
+class NoJarsError(Exception):
+    """What is missing for a judge; the message says how to get it."""
+
+
+def artifacts(release: str) -> list[tuple[str, str, str, str]]:
+    """(group, artifact, version, classifier) of what a judge of this release loads."""
+    numbers = tuple(map(int, release.split(".")))
+    kafka = "kafka_2.13" if numbers >= (2, 4) else "kafka_2.11"
+    names = [(kafka, ""), (kafka, "test"), ("kafka-clients", "test")]
+    if numbers >= (3, 4):
+        names += [("kafka-server-common", "test")]
+    if numbers >= (3, 5):
+        names += [("kafka-storage", "test")]
+    if numbers >= (4,):
+        names += [("kafka-metadata", "test")]
+    found = [("org.apache.kafka", name, release, kind) for name, kind in names]
+    if numbers < (2, 4):  # a class stands for ZooKeeper there, not yet an interface
+        found += [("org.mockito", "mockito-core", "4.11.0", "")]
+        found += [("javax.xml.bind", "jaxb-api", "2.3.1", "")]
+    return found
+
+
+def classpath(release: str) -> list[str]:
+    """The jars of a release, fetched by Maven the first time. Raises NoJarsError without them."""
+    kept = CACHE / f"{release}.txt"
+    jars = kept.read_text().split(":") if kept.exists() else []
+    if jars and all(Path(jar).exists() for jar in jars):
+        return jars
+    for command in ("java", "mvn"):
+        if shutil.which(command) is None:
+            raise NoJarsError(f"no {command}: on Debian, apt-get install default-jdk maven")
+    folder = CACHE / release
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = [DEPENDENCY.format(*artifact) for artifact in artifacts(release)]
+    (folder / "pom.xml").write_text(POM.format("".join(parts)))
+    build = ["mvn", "-q", "dependency:build-classpath", f"-Dmdep.outputFile={kept}.new"]
+    done = subprocess.run(build, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = [x for x in done.stdout.splitlines() if "ERROR" in x]
+        raise NoJarsError(f"Maven finds no jars of Kafka {release}: {lines[:1] or done.stderr}")
+    Path(f"{kept}.new").rename(kept)
+    return kept.read_text().split(":")

@@ -1,0 +1,141 @@
+"""The engine's leader, as a schedule speaks to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from isrlab.engine import broker as machine
+from isrlab.engine import messages as m
+from isrlab.engine.isr import is_pending
+from isrlab.engine.model import Broker, Leader, Settings
+from isrlab.engine.versions import KafkaVersion
+
+T0 = 1_000_000
+LEADER = 1
+REPLICAS = (1, 2, 3, 4)
+Seen = dict[str, Any]
+
+
+class Machine:
+    """Broker 1 of the engine and what it sends; the schedule plays everybody else."""
+
+    def __init__(self, version: KafkaVersion, **settings: object) -> None:
+        chosen = Settings.of(version, **settings)
+        self.broker, _ = machine.start(Broker(LEADER, version, chosen, REPLICAS))
+        self.now_ms = T0
+        self.request = self.asked = 0
+        self.is_up = True
+        self.answers: dict[int, str | None] = {}  # request of an acks=all produce -> error
+        self.waiting: set[int] = set()  # acks=all produces
+        self.response: object = None
+
+    def do(self, name: str, *words: Any) -> None:
+        self.response = None
+        getattr(self, name)(*words)
+
+    # The commands
+
+    def order(self, epoch: int, partition_epoch: int, isr: list[int], leader: int = 1) -> None:
+        self._step(m.LeaderAndIsr(leader, epoch, tuple(isr), partition_epoch, REPLICAS))
+
+    def brokers(self, *known: list[Any]) -> None:
+        self._step(m.UpdateMetadata(tuple(m.BrokerInfo(*each) for each in known)))
+
+    def append(self, count: int) -> None:
+        self._produce(count, 1)
+
+    def produce(self) -> None:
+        self._produce(1, m.ACKS_ALL)
+
+    def fetch(self, replica: int, offset: int, last: int, epoch: int, broker_epoch: int) -> None:
+        self.request += 1
+        self._step(m.Fetch(replica, self.request, offset, epoch, last, broker_epoch))
+
+    def wait(self, duration_ms: int) -> None:
+        self.now_ms += duration_ms
+
+    def check(self) -> None:
+        self._step(m.ExpireIsr())
+
+    def zookeeper(self, is_up: bool) -> None:
+        """Whether what a leader writes arrives, up to 2.6."""
+        self.is_up = is_up
+
+    def answer(self, error: str | None = None) -> None:
+        asked = self.broker.unanswered
+        if asked is None:
+            return
+        reply = m.AlterPartitionResponse(asked.request, error=error)
+        if not error:
+            version = asked.partition_epoch + 1
+            reply = m.AlterPartitionResponse(asked.request, asked.leader_epoch, version, asked.isr)
+        self._step(reply)
+
+    def _produce(self, count: int, acks: int) -> None:
+        self.request += 1
+        if acks == m.ACKS_ALL and isinstance(self.broker.role, Leader):
+            self.waiting.add(self.request)
+        names = tuple(f"{self.request}.{i}" for i in range(count))
+        self._step(m.Produce(self.request, names, acks))
+
+    def _step(self, message: m.Message) -> None:
+        self.broker, outputs = machine.step(self.broker, message, self.now_ms)
+        for sent in (o.message for o in outputs if isinstance(o, m.Send)):
+            if isinstance(sent, m.AlterPartition):
+                self.asked += 1
+                if self.broker.version.writes_zookeeper:
+                    self.answer(None if self.is_up else "BADVERSION")
+            elif isinstance(sent, m.ProduceResponse) and sent.request in self.waiting:
+                self.answers[sent.request] = sent.error
+            if not isinstance(message, m.Produce | m.Fetch) or sent.request != message.request:
+                continue  # no answer to this message
+            if isinstance(sent, m.ProduceResponse):
+                self.response = sent.error
+            elif isinstance(sent, m.FetchResponse):
+                self.response = sent.error or sent.diverging or len(sent.records)
+
+    # What is compared
+
+    def seen(self) -> Seen:
+        broker, log = self.broker, self.broker.log
+        response = self.response or 0
+        seen = {
+            "leo": log.log_end_offset,
+            "hw": log.high_watermark,
+            "epochs": [list(entry) for entry in log.epochs.entries],
+            "response": list(response) if isinstance(response, tuple) else response,
+            **answered({k: v for k, v in self.answers.items() if v != "NOT_ENOUGH_REPLICAS"}),
+        }
+        role = broker.role
+        if not isinstance(role, Leader):
+            return seen
+        seen |= {
+            "epoch": role.leader_epoch,
+            "partition_epoch": role.partition_epoch,
+            "isr": sorted(role.isr),
+            "maximal": sorted(role.maximal_isr),
+            "is_pending": is_pending(broker),
+            "asked": self.asked,
+        }
+        for r in role.remotes:
+            follower = {
+                "leo": r.log_end_offset,
+                "caught_up": since(r.last_caught_up_time_ms),
+                "fetched": since(r.last_fetch_time_ms),
+                "end_then": r.last_fetch_leader_end_offset,
+                "broker_epoch": r.broker_epoch,
+            }
+            seen |= flat(r.id, follower)
+        return seen
+
+
+def since(time_ms: int) -> int | None:
+    return time_ms - T0 if time_ms else None
+
+
+def flat(number: int, follower: Seen) -> Seen:
+    return {f"{number}.{name}": value for name, value in follower.items()}
+
+
+def answered(produces: dict[int, str | None]) -> Seen:
+    return {f"produce {number}": error or "acknowledged" for number, error in produces.items()}

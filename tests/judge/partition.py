@@ -1,0 +1,324 @@
+"""A real kafka.cluster.Partition, with its log and the manager of its ISR changes.
+
+The log lies in a temporary folder; time, metadata and the link to the controller are the
+schedule's. One batch for each record: Kafka fetches and truncates by batch.
+"""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from typing import Any
+
+import jpype
+
+from judge.jvm import (
+    COMMON,
+    SERVER,
+    call,
+    either,
+    has,
+    implementing,
+    ints,
+    is_there,
+    java,
+    listed,
+    make,
+    methods,
+    named,
+    none,
+    numbers,
+    optional,
+    some,
+    value_of,
+)
+from judge.machine import LEADER, REPLICAS, T0, Seen, answered, flat
+from judge.world import World
+
+NEVER_FETCHED = -2  # how the engine writes Kafka's missing broker epoch
+
+
+class KafkaPartition:
+    """The leader of one partition in a KRaft release, with the commands of `machine.Machine`."""
+
+    def __init__(self, world: World, **settings: int) -> None:
+        self.world = world
+        world.topics += 1
+        self.topic = java(COMMON + "TopicPartition")("t", world.topics)
+        self.id = java(COMMON + "Uuid")(1, world.topics) if has(COMMON + "Uuid") else None
+        self.lag_ms, self.min_isr = (
+            settings["replica_lag_time_max_ms"],
+            settings["min_insync_replicas"],
+        )
+        self.held: list[Any] = []  # requests to the controller that have no answer yet
+        self.asked = self.request = 0
+        self.waiting: dict[int, int] = {}  # acks=all produce -> the end offset it waits for
+        self.answers: dict[int, str | None] = {}
+        self.response: Any = None
+        self.wait(T0)
+        self.begun_ms = int(world.clock.milliseconds())
+        quiet = ("markIsrExpand", "markIsrShrink", "markExpand", "markShrink", "markFailed")
+        self.partition = self._make(dict.fromkeys(quiet, lambda: None))
+
+    def _make(self, quietly: dict[str, Any]) -> Any:
+        self.cache = self._metadata_cache()
+        return make("kafka.cluster.Partition", {
+            **self.world.versions, **self._link(quietly), "TopicPartition": self.topic,
+            "int": LEADER, "long": self.lag_ms, "Time": self.world.clock,
+            "Function0": self._broker_epoch(), "DelayedOperations": self._purgatories(),
+            "MetadataCache": self.cache, "LogManager": self.world.logs(self.min_isr),
+            "Option": none(),
+        })  # fmt: skip
+
+    def close(self) -> None:
+        """Leave no file behind."""
+        folder = str(self.log.dir())
+        self.log.close()
+        shutil.rmtree(folder)
+
+    def _metadata_cache(self) -> Any:
+        version = (
+            java(SERVER + "common.KRaftVersion") if has(SERVER + "common.KRaftVersion") else None
+        )
+        supplier = implementing("java.util.function.Supplier", get=lambda: version.KRAFT_VERSION_1)
+        given = {"int": LEADER, "Supplier": supplier}
+        return make("kafka.server.metadata.KRaftMetadataCache", given)
+
+    @staticmethod
+    def _broker_epoch() -> Any:
+        return implementing("scala.Function0", apply=lambda: java("java.lang.Long")(0))
+
+    def _link(self, quietly: dict[str, Any]) -> dict[str, Any]:
+        """The real manager of ISR changes, on a channel that the schedule answers."""
+        version = self.world.versions["MetadataVersion"]
+        versions = implementing("scala.Function0", apply=lambda: version)
+        channel = implementing(
+            "Channel", start=lambda: None, shutdown=lambda: None, sendRequest=self._sent,
+            controllerApiVersions=lambda: None, getTimeoutMs=lambda: 1000,
+        )  # fmt: skip
+        manager = make("AlterPartitionManager", {
+            **self.world.versions, str(java("Channel").class_.getSimpleName()): channel,
+            "Scheduler": java("MockScheduler")(self.world.clock), "Time": self.world.clock,
+            "int": LEADER, "Function0": [self._broker_epoch(), versions],
+        })  # fmt: skip
+        listener = implementing("AlterPartitionListener", **quietly)
+        managers = dict.fromkeys(("AlterPartitionManager", "AlterIsrManager"), manager)
+        return managers | dict.fromkeys(("AlterPartitionListener", "IsrChangeListener"), listener)
+
+    def _purgatories(self) -> Any:
+        timer = make("MockTimer", {"MockTime": self.world.clock})
+        purgatories = [
+            make(
+                "Purgatory", {"String": n, "Timer": timer, "int": [LEADER, 1000], "boolean": False}
+            )
+            for n in ("Produce", "Fetch", "DeleteRecords", "ShareFetch")
+        ]
+        return make("kafka.cluster.DelayedOperations", {
+            "TopicPartition": self.topic, "DelayedOperationPurgatory": purgatories,
+            "Option": some(self.id),
+        })  # fmt: skip
+
+    def _sent(self, builder: Any, handler: Any) -> None:
+        self.held.append((builder, handler))
+        self.asked += 1
+
+    # The commands
+
+    def do(self, name: str, *words: Any) -> None:
+        self.response = None
+        getattr(self, name)(*words)
+        for request, end in list(self.waiting.items()):
+            done = self.partition.checkEnoughReplicasReachOffset(end)
+            error = str(done._2().name())
+            if done._1() or error != "NONE":
+                self.answers[request] = None if error == "NONE" else error
+                del self.waiting[request]
+
+    def order(self, epoch: int, partition_epoch: int, isr: list[int], leader: int = 1) -> None:
+        state = java("PartitionState")()
+        state.setControllerEpoch(0).setLeader(leader).setLeaderEpoch(epoch).setIsr(ints(isr))
+        either(state, "setPartitionEpoch", "setZkVersion")(partition_epoch)
+        state.setReplicas(ints(REPLICAS)).setIsNew(False)
+        points = implementing("OffsetCheckpoints", fetch=lambda *of: self._no_checkpoint())
+        call(self.partition, "makeLeader" if leader == LEADER else "makeFollower", {
+            str(java("PartitionState").class_.getSimpleName()): state, "OffsetCheckpoints": points,
+            "Option": [some(self.id), none()], "int": 0,
+        })  # fmt: skip
+
+    @staticmethod
+    def _no_checkpoint() -> Any:
+        (fetch,) = java("OffsetCheckpoints").class_.getMethods()
+        return optional(-1) if str(fetch.getReturnType().getSimpleName()) == "Optional" else none()
+
+    def brokers(self, *known: list[Any]) -> None:
+        empty = java("org.apache.kafka.image.MetadataImage").EMPTY
+        delta = java("org.apache.kafka.image.MetadataDelta")(empty)
+        for number, epoch, is_active in known:
+            record = java(COMMON + "metadata.RegisterBrokerRecord")()
+            record.setBrokerId(number).setBrokerEpoch(epoch).setFenced(False)
+            record.setInControlledShutdown(not is_active)
+            delta.replay(record.setIncarnationId(java(COMMON + "Uuid")(2, number)))
+        (apply,) = methods(type(delta), "apply")
+        given = [kind.getField("EMPTY").get(None) for kind in apply.getParameterTypes()]
+        self.cache.setImage(delta.apply(*given))
+
+    def append(self, count: int) -> None:
+        for _ in range(count):
+            self._append(1)
+        self.request += 1
+
+    def produce(self) -> None:
+        self.request += 1
+        if self._append(-1):
+            self.waiting[self.request] = self.log.logEndOffset()
+
+    def _append(self, acks: int) -> bool:
+        given = self._for_append() | {"int": acks}
+        try:
+            call(self.partition, "appendRecordsToLeader", given)
+        except jpype.JException as error:
+            self.response = named(error)
+            return False
+        return True
+
+    def _for_append(self) -> dict[str, Any]:
+        return self.world.for_append | {"MemoryRecords": self.world.record()}
+
+    def fetch(self, replica: int, offset: int, last: int, epoch: int, broker_epoch: int) -> None:
+        self.request += 1
+        try:
+            read = self._read(replica, offset, last, epoch, broker_epoch)
+        except jpype.JException as error:
+            self.response = named(error)
+            return
+        if hasattr(read, "divergingEpoch") and is_there(value_of(read, "divergingEpoch")):
+            end = value_of(read, "divergingEpoch").get()
+            self.response = [int(end.epoch()), int(end.endOffset())]
+        else:
+            records = value_of(value_of(read, "fetchedData"), "records")
+            self.response = sum(1 for _ in records.records())
+
+    def _read(self, replica: int, offset: int, last: int, epoch: int, broker_epoch: int) -> Any:
+        """One fetchRecords, which reads and then notes how far the follower is."""
+        parameters = make("FetchParams", {
+            "short": 15, "int": [replica, 1, 1 << 20], "FetchIsolation": self.world.isolation,
+            "long": [broker_epoch, 500] if self.world.release >= (3, 5) else 500,
+            "Optional": optional(-1), "Option": none(), "boolean": False,
+        }, pick=min)  # fmt: skip
+        data = java(COMMON + "requests.FetchRequest$PartitionData")(
+            self.id, offset, 0, 1 << 20, optional(epoch), optional(last)
+        )
+        now_ms = self.world.clock.milliseconds()
+        return self.partition.fetchRecords(parameters, data, now_ms, 1 << 20, True, True)
+
+    def wait(self, duration_ms: int) -> None:
+        clock = self.world.clock
+        if hasattr(clock, "setCurrentTimeMs"):
+            clock.setCurrentTimeMs(clock.milliseconds() + duration_ms)
+        else:
+            clock.sleep(duration_ms)
+
+    def check(self) -> None:
+        call(self.partition, "maybeShrinkIsr", {"long": self.lag_ms})
+
+    def answer(self, error: str | None = None) -> None:
+        if not self.held:
+            return
+        builder, handler = self.held.pop(0)
+        with suppress(jpype.JException):  # thrown in 2.8 where a retry is refused; it logs that
+            handler.onComplete(self._response(builder, error))
+
+    def _response(self, builder: Any, error: str | None) -> Any:
+        """The controller's answer to an ISR change, as a client would hand it over."""
+        version = builder.latestAllowedVersion()
+        request = builder.build(version)
+        asked = request.data().topics().get(0).partitions().get(0)
+        kind = "AlterPartition" if "AlterPartition" in str(request.getClass()) else "AlterIsr"
+        message = COMMON + f"message.{kind}ResponseData"
+        part = java(message + "$PartitionData")().setPartitionIndex(self.topic.partition())
+        if error:
+            part.setErrorCode(getattr(java(COMMON + "protocol.Errors"), error).code())
+        else:
+            isr = [int(b) for b in asked.newIsr()]
+            if not isr:  # by broker epochs, from 3.5 on
+                isr = [int(b.brokerId()) for b in asked.newIsrWithEpochs()]
+            part.setLeaderId(LEADER).setLeaderEpoch(asked.leaderEpoch()).setIsr(ints(isr))
+            before = either(asked, "partitionEpoch", "currentIsrVersion")()
+            either(part, "setPartitionEpoch", "setCurrentIsrVersion")(before + 1)
+        topic = java(message + "$TopicData")().setPartitions(listed(part))
+        for name, value in (("setTopicId", self.id), ("setTopicName", "t"), ("setName", "t")):
+            if hasattr(topic, name):
+                getattr(topic, name)(value)
+        body = java(COMMON + f"requests.{kind}Response")(java(message)().setTopics(listed(topic)))
+        keys = java(COMMON + "protocol.ApiKeys")
+        key = keys.ALTER_PARTITION if kind == "AlterPartition" else keys.ALTER_ISR
+        header = java(COMMON + "requests.RequestHeader")(key, version, "judge", 0)
+        return java("org.apache.kafka.clients.ClientResponse")(
+            header, None, "controller", 0, 0, False, None, None, body
+        )
+
+    # What is compared
+
+    @property
+    def log(self) -> Any:
+        return self.partition.log().get()
+
+    def seen(self) -> Seen:
+        seen = {
+            "leo": int(self.log.logEndOffset()),
+            "hw": self._high_watermark(),
+            "epochs": self._epochs(),
+            "response": self.response or 0,
+            **answered(self.answers),
+        }
+        if self._is_leader():
+            seen |= {"epoch": int(self.partition.getLeaderEpoch()), **self._isr()}
+            for number in REPLICAS[1:]:
+                seen |= flat(number, self._follower(number))
+        return seen
+
+    def _high_watermark(self) -> int:
+        return int(self.log.highWatermark())
+
+    def _epochs(self) -> list[list[int]]:
+        cache = self.log.leaderEpochCache()
+        entries = (cache.get() if hasattr(cache, "get") else cache).epochEntries()
+        if hasattr(entries, "mkString"):  # Scala's
+            entries = java("scala.jdk.javaapi.CollectionConverters").asJava(entries)
+        return [[int(value_of(e, "epoch")), int(value_of(e, "startOffset"))] for e in entries]
+
+    def _is_leader(self) -> bool:
+        return not self.partition.leaderLogIfLocal().isEmpty()
+
+    def _isr(self) -> Seen:
+        state = either(self.partition, "partitionState", "isrState")()
+        return {
+            "partition_epoch": int(either(self.partition, "getPartitionEpoch", "getZkVersion")()),
+            "isr": numbers(state.isr()),
+            "maximal": numbers(state.maximalIsr()),
+            "is_pending": bool(state.isInflight()),
+            "asked": self.asked,
+        }
+
+    def _follower(self, number: int) -> Seen:
+        replica = self.partition.getReplica(number).get()
+        if hasattr(replica, "stateSnapshot"):  # from 3.3 on
+            replica = replica.stateSnapshot()
+        seen = {
+            "leo": int(replica.logEndOffset()),
+            "caught_up": self._since(replica.lastCaughtUpTimeMs()),
+            **self._fetches(replica),
+        }
+        if hasattr(replica, "brokerEpoch"):  # from 3.5 on
+            epoch = replica.brokerEpoch()
+            seen["broker_epoch"] = int(epoch.get()) if is_there(epoch) else NEVER_FETCHED
+        return seen
+
+    def _fetches(self, replica: Any) -> Seen:
+        return {
+            "fetched": self._since(value_of(replica, "lastFetchTimeMs")),
+            "end_then": int(value_of(replica, "lastFetchLeaderLogEndOffset")),
+        }
+
+    def _since(self, time_ms: Any) -> int | None:
+        return int(time_ms) - self.begun_ms if time_ms > 0 else None  # or it never was

@@ -1,0 +1,146 @@
+"""Random schedules, played by the engine and by Kafka, and held against each other at every step.
+
+A schedule is a list of commands, (name, *words); one seed makes one schedule. The generator looks
+at the engine's state so that most commands mean something: offsets lie around the ends of the log,
+epochs are the present one and its neighbours.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from isrlab.engine.versions import KafkaVersion
+from judge.machine import REPLICAS, Machine, Seen
+
+ERRORS = (
+    "FENCED_LEADER_EPOCH", "INVALID_UPDATE_VERSION", "UNKNOWN_SERVER_ERROR",
+    "UNKNOWN_TOPIC_OR_PARTITION",
+)  # fmt: skip
+KRAFT_ERRORS = (*ERRORS, "INELIGIBLE_REPLICA", "INVALID_REQUEST", "NEW_LEADER_ELECTED")
+OFTEN = {
+    "append": 3, "produce": 3, "fetch": 12, "wait": 4, "check": 4, "answer": 5, "order": 1.2,
+    "brokers": 1,
+}  # fmt: skip
+LAG_MS = 30_000
+STEPS = 60
+Command = list[Any]
+
+
+def settings(seed: int) -> dict[str, int]:
+    return {"min_insync_replicas": 1 + seed % 3, "replica_lag_time_max_ms": LAG_MS}
+
+
+class Player(Protocol):
+    def do(self, name: str, *words: Any) -> None: ...
+    def seen(self) -> Seen: ...
+
+
+class Difference(Exception):
+    """Kafka and the engine do not agree; `schedule` leads there."""
+
+    def __init__(self, schedule: list[Command], differs: dict[str, tuple[Any, Any]]) -> None:
+        lines = [f"  {' '.join(map(str, command))}" for command in schedule]
+        facts = [
+            f"  {name}: Kafka {ours}, engine {theirs}" for name, (ours, theirs) in differs.items()
+        ]
+        super().__init__("\n".join(["after", *lines, "differ", *facts]))
+        self.schedule, self.differs = schedule, differs
+
+
+def schedule(seed: int, version: KafkaVersion) -> list[Command]:
+    """A random schedule of one partition, as it looks beside an engine of its own."""
+    player, made = Machine(version, **settings(seed)), []
+    for command in _commands(random.Random(seed), player):
+        player.do(*command)
+        made.append(list(command))
+    return made
+
+
+def _commands(draw: random.Random, player: Machine) -> Iterator[Command]:
+    version = player.broker.version
+    epoch, stored = draw.randrange(3), 1
+    yield ["order", epoch, stored, _members(draw)]
+    errors = KRAFT_ERRORS if version.kraft else ERRORS
+    brokers = dict.fromkeys(REPLICAS, (0, True))
+    yield ["brokers", *([n, *state] for n, state in brokers.items())]
+    weights = [weight * draw.choice((0.3, 1, 3)) for weight in OFTEN.values()]
+    failures = draw.choice((0.1, 0.3, 0.8))
+    for _ in range(STEPS):
+        seen = player.seen()
+        name = draw.choices(list(OFTEN), weights)[0]
+        if name == "append":
+            yield ["append", draw.choice((1, 1, 2, 3))]
+        elif name == "fetch":
+            yield _fetch(draw, version, epoch, seen, brokers)
+        elif name == "wait":
+            yield ["wait", draw.choice((1, 100, 500, 5_000, 15_000, 30_000, 30_001))]
+        elif name == "answer" and version.writes_zookeeper:
+            yield ["zookeeper", draw.random() > failures]
+        elif name == "answer":
+            yield ["answer", draw.choice(errors) if draw.random() < failures else None]
+        elif name == "order":
+            role = draw.choices(("same", "new", "old", "lost"), (3, 4, 1, 1))[0]
+            stored = max(stored, seen.get("partition_epoch", 0)) + draw.choice((0, 1, 1, 2))
+            epoch += role in ("new", "lost")
+            if role == "lost":
+                yield ["order", epoch, stored, _members(draw), 2]
+                epoch, stored = epoch + 1, stored + 1
+            is_old = role == "old"  # as any that the metadata log brings late
+            yield ["order", max(0, epoch - is_old), max(0, stored - 4 * is_old), _members(draw)]
+        elif name == "brokers":
+            number = draw.choice(REPLICAS[1:])
+            brokers[number] = brokers[number][0] + draw.choice((0, 0, 1)), draw.random() < 0.7
+            yield ["brokers", *([n, *state] for n, state in brokers.items())]
+        else:
+            yield [name]
+
+
+def _members(draw: random.Random) -> list[int]:
+    return sorted({1, *draw.sample(REPLICAS, draw.randrange(1, 4))})
+
+
+def _fetch(
+    draw: random.Random, version: KafkaVersion, epoch: int, seen: Seen, brokers: dict[int, Any]
+) -> Command:
+    replica, leo, hw = draw.choice(REPLICAS[1:]), seen["leo"], seen["hw"]
+    offset = draw.choice((leo, leo, leo, hw, hw + 1, max(0, leo - 1), draw.randrange(leo + 2)))
+    last = draw.choice((-1, -1, -1, epoch, max(0, epoch - 1), draw.randrange(epoch + 2)))
+    current = draw.choices((-1, epoch, max(0, epoch - 1), epoch + 1), (6, 12, 1, 1))[0]
+    process = brokers[replica][0]
+    process = draw.choices((process, -1, max(0, process - 1), process + 1), (12, 3, 2, 1))[0]
+    if version.writes_zookeeper:  # no fetch names an epoch yet
+        last = -1
+    if not version.fences_stale_leader_epoch:
+        current, offset = -1, min(offset, leo)  # the engine leaves out what a failed fetch did
+    return ["fetch", replica, offset, last, current, process]
+
+
+def play(schedule: list[Command], kafka: Player, engine: Player) -> list[Seen]:
+    """Play it on both; what Kafka shows after each step. Raises Difference where they differ."""
+    states = []
+    for step, command in enumerate(schedule, start=1):
+        kafka.do(*command)
+        engine.do(*command)
+        ours, theirs = kafka.seen(), engine.seen()
+        differs = {n: (v, theirs.get(n)) for n, v in ours.items() if v != theirs.get(n)}
+        if differs:
+            raise Difference(schedule[:step], differs)
+        states.append(ours)
+    return states
+
+
+def shrunk(difference: Difference, both: Callable[[], tuple[Player, Player]]) -> Difference:
+    """A difference after fewer commands: one by one left out while there is one."""
+    best, place = difference, 2  # the first two say who leads, and who is alive
+    while place < len(best.schedule) - 1:
+        try:
+            play(best.schedule[:place] + best.schedule[place + 1 :], *both())
+        except Difference as found:
+            best = found
+        except Exception:
+            place += 1
+        else:
+            place += 1
+    return best

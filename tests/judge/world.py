@@ -1,0 +1,94 @@
+"""What all partitions of one JVM share. One JVM plays one release."""
+
+from __future__ import annotations
+
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import jpype
+
+from judge.jvm import (
+    COMMON,
+    LOG,
+    SERVER,
+    either,
+    has,
+    java,
+    listed,
+    make,
+    methods,
+    scala,
+    start,
+    the,
+)
+from judge.machine import T0
+
+
+class World:
+    """What all partitions of one JVM share: the clock, and a log manager for each min ISR."""
+
+    def __init__(self, release: str, folder: str) -> None:
+        start(release)
+        self.release = tuple(map(int, release.split(".")))
+        self.folder, self.topics = Path(folder), 0
+        self.clock = java("MockTime")(0, T0)
+        self.logs = cache(self._logs)
+
+    def folder_of(self, min_isr: int) -> Path:
+        return self.folder / f"{'.'.join(map(str, self.release))}-{min_isr}"
+
+    def _logs(self, min_isr: int) -> Any:
+        """Source: createLogManager in Kafka's TestUtils, with its own defaults."""
+        folder = java("java.io.File")(str(self.folder_of(min_isr)))
+        folder.mkdir()
+        properties = java("java.util.Properties")()
+        properties.put("min.insync.replicas", str(min_isr))
+        nothing = the("scala.collection.immutable.Set$").empty()
+        given = {"Map": properties, "Properties": properties, "Set": nothing}
+        config = make("LogConfig", given, pick=min)
+        utils = java("kafka.utils.TestUtils")
+        (maker,) = methods(utils, "createLogManager")
+        kinds = [str(kind.getSimpleName()) for kind in maker.getParameterTypes()]
+        defaults = [
+            getattr(utils, f"createLogManager$default${n}") for n in range(1, len(kinds) + 1)
+        ]
+        rest = [
+            self.clock if kind == "MockTime" else default()
+            for kind, default in list(zip(kinds, defaults, strict=True))[2:]
+        ]
+        folders = [folder] if kinds[0] == "File[]" else scala(listed(folder))
+        return utils.createLogManager(folders, config, *rest)
+
+    @cached_property
+    def versions(self) -> dict[str, Any]:
+        """The newest metadata version, or inter-broker protocol, by the name of its class."""
+        if has(SERVER + "common.MetadataVersion"):  # from 3.3 on
+            kind = java(SERVER + "common.MetadataVersion")
+            return {"MetadataVersion": either(kind, "latestProduction", "latest")()}
+        return {"MetadataVersion": None, "ApiVersion": the("kafka.api.ApiVersion$").latestVersion()}
+
+    @cached_property
+    def isolation(self) -> Any:
+        kind = java("FetchIsolation")
+        return kind.LOG_END if hasattr(kind, "LOG_END") else getattr(kind, "MODULE$")
+
+    @cached_property
+    def for_append(self) -> dict[str, Any]:
+        """What an append is given, but for the record and acks."""
+        origin, local = java("AppendOrigin"), has("RequestLocal") and java("RequestLocal")
+        guard = has(LOG + "VerificationGuard") and java(LOG + "VerificationGuard")
+        return {
+            "AppendOrigin": origin.CLIENT
+            if hasattr(origin, "CLIENT")
+            else getattr(origin, "MODULE$"),
+            "RequestLocal": local and either(local, "noCaching", "NoCaching")(),
+            "VerificationGuard": guard and guard.SENTINEL,
+            "Object": None,
+        }
+
+    def record(self) -> Any:
+        value = java(COMMON + "record.SimpleRecord")(jpype.JArray(jpype.JByte)(b"x"))
+        return java(COMMON + "record.MemoryRecords").withRecords(
+            java("NoCompression").NONE, [value]
+        )

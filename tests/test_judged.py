@@ -1,0 +1,82 @@
+"""What Kafka's own classes showed (judge/stored.py), played again by the engine: no Java needed.
+
+And the power of these verdicts: each rule of a leader switched by hand, and each release played by
+its neighbours' rules, is noticed by some run, but for what is listed here.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+from judge import stored
+
+from isrlab.engine.versions import KafkaVersion
+
+read = cache(stored.read)
+RELEASES = stored.releases()
+every = pytest.mark.parametrize("release", RELEASES)
+
+# What no run notices, and why, by release: a rule, one form of it, or a neighbour.
+OLD = "0.10.2.2 2.4.1 2.6.3"
+ASKING = "2.8.2 3.0.2 3.1.2 3.2.3"
+NEW = "3.3.2 3.5.2 3.6.2 3.9.2 4.1.2"
+UNNOTICED = {
+    # No step of a leader shows it: a task's period, how long a fetch is parked, what followers
+    # send, acks other than 1 and all, whether the controller is notified, the name of a request
+    "isr_checks_per_lag_time": f"{OLD} {ASKING} {NEW}",
+    "pushes_high_watermark": f"{OLD} {ASKING} {NEW}",
+    "fences_stale_leader_epoch": f"{OLD} {ASKING} {NEW}",
+    "accepts_any_acks": f"{OLD} {ASKING} {NEW}",
+    "isr_write=zookeeper": OLD,
+    "isr_write=alter partition": "2.8.2 3.0.2 3.1.2",
+    "isr_write=alter isr": f"3.2.3 {NEW}",
+    "3.2.0": "3.1.2",
+    "2.2": "2.4.1",
+    # Forms that differ in text only (test_every_choice_matters.py), or only in KRaft
+    "epoch_entry=on epoch bump": f"2.4.1 2.6.3 {ASKING}",
+    "epoch_entry=on becoming leader": NEW,
+    "high_watermark_set=maximal isr or fresh clock": f"{OLD} 3.3.2 3.5.2",
+    "high_watermark_set=maximal isr or caught up": f"{OLD} {ASKING}",
+    "high_watermark_set=maximal isr or caught up and eligible": f"{OLD} {ASKING}",
+    # What is written at once is never pending; what is asked for is never stored at once
+    "high_watermark_after_shrink=never": OLD,
+    "high_watermark_after_shrink=on commit": OLD,
+    "high_watermark_after_shrink=at once": "2.8.2 3.0.2",
+    "after_isr_error": OLD,
+    "order_frees_isr_request": OLD,
+    # Rare, where every shrink is followed by a check of the high watermark
+    "high_watermark_only_if_follower_moved": f"{OLD} 3.2.3 {NEW}",
+}
+
+
+@every
+def test_the_engine_shows_what_kafka_showed(release) -> None:
+    runs = read(release)
+    assert sum(len(run.schedule) for run in runs) >= stored.STEPS
+    version = KafkaVersion.of(release)
+    assert [i for i, run in enumerate(runs) if not run.agrees(version)] == []
+
+
+@pytest.mark.slow
+@every
+def test_another_rule_is_noticed(release) -> None:
+    version = KafkaVersion.of(release)
+    others = stored.switched(version) | stored.neighbours(version)
+    listed = {key for key, releases in UNNOTICED.items() if release in releases.split()}
+    expected = {name for name in others if {name, name.partition("=")[0]} & listed}
+    assert set(stored.unnoticed(read(release), others)) == expected
+    assert expected | {n.partition("=")[0] for n in expected} >= listed
+
+
+def test_there_are_enough_releases_and_not_too_many_bytes() -> None:
+    wanted = {"0.10.2.2", "2.4.1", "2.8.2", "3.6.2", "3.9.2", "4.1.2"}
+    assert wanted < set(RELEASES)
+    assert sum(path.stat().st_size for path in stored.FOLDER.iterdir()) < 2_000_000
+
+
+def test_the_readme_says_how_much_was_compared() -> None:
+    steps = sum(len(run.schedule) for release in RELEASES for run in read(release))
+    line = f"{steps:,} stored steps of {len(RELEASES)} releases, {RELEASES[0]} to {RELEASES[-1]}"
+    assert line in " ".join((Path(__file__).parents[1] / "README.md").read_text().split())

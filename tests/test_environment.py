@@ -26,7 +26,7 @@ def distribution(requirement: str) -> str:
 
 
 RUN = {distribution(r) for r in PROJECT["dependencies"]}
-TEST = {distribution(r) for r in PROJECT["optional-dependencies"]["test"]}
+TEST = {distribution(r) for kind in PROJECT["optional-dependencies"].values() for r in kind}
 
 
 def test_environment_lists_no_library_but_installs_the_project():

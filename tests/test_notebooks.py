@@ -174,6 +174,7 @@ def test_runs_on_spark(path, executed):
 
 
 def test_make_gives_nbval_all_notebooks_but_those_on_spark():
-    command = ["make", "--eval", "print:;@echo $(TUTORIALS)", "print"]
+    asked = ["--eval", "print:;@echo $(TUTORIALS)", "print"]
+    command = ["env", "-u", "MAKEFLAGS", "-u", "MAKELEVEL", "make", "--no-print-directory", *asked]
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert [ROOT / name for name in printed.split()] == TUTORIALS

@@ -120,9 +120,9 @@ def _link(out: Path, runs: list[Record], files: dict[str, str]) -> None:
 
 
 def start() -> str:
-    """The prose of the first notebook as HTML."""
+    """The prose of the first notebook as HTML, without its last line: a page has its own way on."""
     notebook = nbformat.read(landing.NOTEBOOKS / f"{START}.ipynb", as_version=4)
-    notebook.cells = [cell for cell in notebook.cells if cell.cell_type == "markdown"]
+    notebook.cells = [cell for cell in notebook.cells[:-1] if cell.cell_type == "markdown"]
     return str(HTMLExporter(template_name="basic").from_notebook_node(notebook)[0])
 
 

@@ -108,8 +108,12 @@ def lab(tmp_path):
         wait_until_up(f"http://127.0.0.1:{port}/api?token={token}", server, tmp_path / "lab.log")
         yield f"http://127.0.0.1:{port}/lab/tree/{TUTORIAL.name}?token={token}"
     finally:
-        server.terminate()
-        server.wait(timeout=30)
+        server.terminate()  # it first asks its kernels to stop, which a busy one may not hear
+        try:
+            server.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
 
 
 def free_port() -> int:

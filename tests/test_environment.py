@@ -47,7 +47,7 @@ def test_environment_has_the_python_of_the_project_and_a_java_that_spark_runs_on
     ("folder", "listed"), [("isrlab", RUN), ("tests", RUN | TEST), ("benchmarks", RUN | TEST)]
 )
 def test_every_imported_library_is_listed(folder, listed):
-    distributions = packages_distributions()
+    distributions = {"jpype": ["jpype1"], **packages_distributions()}  # the judge's, if it is there
     own = {path.stem for name in OWN for path in (ROOT / name).rglob("*")} | set(OWN)
     for path in sorted((ROOT / folder).rglob("*.py")):
         modules = {name.partition(".")[0] for name in imports_of(path)}

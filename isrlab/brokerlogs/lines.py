@@ -41,7 +41,7 @@ class Head(NamedTuple):
     logger: str | None
 
 
-_EXCEPTIONS = tuple(form for form in FORMATS if form.kind == "produce_error")
+_EXCEPTIONS = tuple(form for form in FORMATS if "{exception}" in form.template)
 
 _HEAD = re.compile(
     r"(?:\S{1,80} +\| |\S{15,40} (?:stdout|stderr) [FP] )?"  # what docker and kubelet put before
@@ -63,6 +63,10 @@ INTERESTING = re.compile(
     rb"|new partition |Created partition|unclean election|min\.isr|insync replicas|isr-expiration"
     rb"|last offset|lagging behind|marked as failed|Stopping serving|A(?:FTER_APPEND|fterAppend)"
     rb"|Failed to (?:alter|elect)|all log dirs|are offline|Disk error|Error while [wfa]|isr: \["
+    rb"|signal |hutting |SHUTTING|starting|STARTING|unflushed|state changed|Session |additional"
+    rb"|Unable to |Socket error|a heartbeat|fetch timeout|Becoming |elected as|rror in |in-flight"
+    rb"|session timed|No space|OutOfMemory|Too many open|configuration :|entityPath"
+    rb"|being reassigned|reassigning p"
 )
 # What an operator must know and the table of events has no place for: never let go.
 _COUNTED = {

@@ -38,6 +38,7 @@ KINDS: dict[str, str] = {
     "diverged": "two replicas hold different records at one offset",
     "notify": "a leader announced ISR changes to the controller",
     "metadata": "a broker learned of a change from the controller",
+    "sign": "a line that tells why an ISR changes; `detail.sign` says what it is a sign of",
 }
 
 _LINES = files(__package__).joinpath("detail.txt").read_text("utf-8").splitlines()  # or in a zip

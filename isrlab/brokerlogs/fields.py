@@ -169,7 +169,7 @@ _INTEGERS = (
     "leader_epoch", "partition_epoch", "replica", "high_watermark", "log_end_offset", "leader",
     "answered_epoch", "broker_epoch", "controller_epoch", "controller_id", "correlation", "count",
     "fetch_offset", "fetcher", "leader_end_offset", "min_insync_replicas", "minimum",
-    "previous_leader_epoch", "removed", "source", "start_ms",
+    "previous_leader_epoch", "removed", "source", "start_ms", "elapsed_ms", "limit_ms",
 )  # fmt: skip
 _WORDS = ("topic_id", "previous_leader", "completed", "from_state", "to_state", "transition")
 _LIST = r"(?:-?\d+(?:, ?-?\d+)*)?"
@@ -186,7 +186,7 @@ FIELDS: dict[str, Field] = {
     "fetched": Field(r".*", _read_fetched),
     "partitions": Field(r"[^ ]*", _read_partitions),
     "others": _unkept(r"[^ ]*"),
-    **dict.fromkeys(["reason", "answer"], Field(r".*")),
+    **dict.fromkeys(["reason", "answer", "config"], Field(r".*")),
     "topic": Field(r"[^\s\[\],]+"),
     **dict.fromkeys(["partition", "broker"], Field(r"\d+")),
     "brokers": Field(r"\d+(?:,\d+)*", _brokers),
@@ -207,8 +207,10 @@ FIELDS: dict[str, Field] = {
     "exception": _unkept(r"(?:Caused by: )?[\w.$]*"),
     "isr_set": _unkept(r"(?:Set\([\d, ]*\)|\[[\d, ]*\]|: \d+)"),
     "live_replicas": _unkept(r"(?:, live replica\(s\) broker\.id are : .*|\.?)"),
-    "text": _unkept(r".*"),
     "text_of_uuid": _unkept(r"(?: with uuid .*)?"),
+    **dict.fromkeys(["text", "rest", "targets"], _unkept(r".*")),
+    **dict.fromkeys(["request", "signal", "age_ms", "throttle_ms", "base_offset"], _unkept(r"\w+")),
+    "replicas": Field(r"\d+(?:,\d+)*"),
     "who": _unkept(r"\S+'s|\S+ \S+'s", "replica's"),
     "whom": _unkept(r".*?", "replica"),
 }

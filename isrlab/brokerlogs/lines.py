@@ -50,7 +50,7 @@ class Head(NamedTuple):
     logger: str | None
 
 
-_EXCEPTIONS = tuple(form for form in FORMATS if form.kind == "produce_error")
+_EXCEPTIONS = tuple(form for form in FORMATS if "{exception}" in form.template)
 
 _HEAD = re.compile(
     r"(?:\S{1,80} +\| |\S{15,40} (?:stdout|stderr) [FP] )?"  # what docker and kubelet put before
@@ -74,6 +74,10 @@ INTERESTING = re.compile(
     rb"|Failed to (?:alter|elect)|log dirs |are offline|Disk error|Error while |isr: \["
     rb"|Created log for|loaded for partition|Added fetcher|failed log dir|Kafka startTimeMs|Halting"
     rb"|failed to change state|Initiated state change"
+    rb"|signal |hutting |SHUTTING|starting|STARTING|unflushed|state changed|Session |additional"
+    rb"|Unable to |Socket error|a heartbeat|fetch timeout|Becoming |elected as|rror in |in-flight"
+    rb"|session timed|No space|OutOfMemory|Too many open|configuration :|entityPath"
+    rb"|being reassigned|reassigning p"
 )
 # What an operator must know, in a wording that no form reads: never let go.
 _COUNTED = {

@@ -42,6 +42,7 @@ KINDS: dict[str, str] = {
     "failed": "a replica, or a log directory with all that are in it, stopped: `replica`, `cause`",
     "offline": "no leader could be found for the partition",
     "clock": "a process said when it started: `detail.zone_offset_ms` is its clock's zone",
+    "sign": "a line that tells why an ISR changes; `detail.sign` says what it is a sign of",
 }
 
 _LINES = files(__package__).joinpath("detail.txt").read_text("utf-8").splitlines()  # or in a zip

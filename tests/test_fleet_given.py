@@ -7,7 +7,7 @@ import pytest
 
 from isrlab import exercise, fleet
 from isrlab.events import exact
-from isrlab.fleet import load, pauses
+from isrlab.fleet import given, load
 from isrlab.fleet.cell import leaders
 from isrlab.fleet.layout import assignment
 
@@ -53,8 +53,8 @@ def test_given_troubles_and_drawn_ones_are_one_where_they_meet() -> None:
 
 def test_pauses_are_text_and_back() -> None:
     text = "fetchers 2 15.000-30.000, down 3 40.000-60.500"
-    assert pauses.written(pauses.parse(text)) == text
-    assert pauses.parse("") == []
+    assert given.written(given.pauses_of(text)) == text
+    assert given.pauses_of("") == []
 
 
 @pytest.mark.parametrize(("settings", "says"), [

@@ -12,9 +12,8 @@ from typing import Any, cast
 from isrlab.engine.choices import IsrWrite
 from isrlab.engine.rules import effective_min_isr, isr_check_period_ms
 from isrlab.engine.versions import KafkaVersion
+from isrlab.fleet.given import pauses_of, replicas_of
 from isrlab.fleet.kernel.state import Links, Rules
-from isrlab.fleet.layout import parse as parse_assigned
-from isrlab.fleet.pauses import parse as parse_pauses
 
 LOADS: dict[str, str] = {
     "steady": "batches at random, nothing else",
@@ -140,7 +139,7 @@ class FleetConfig:
     def __post_init__(self) -> None:
         object.__setattr__(self, "trace_file", str(self.trace_file))  # a Path has no JSON
         KafkaVersion.of(self.version)
-        parse_pauses(self.pauses)
+        pauses_of(self.pauses)
         for item in fields(self):
             object.__setattr__(self, item.name, _checked(item, getattr(self, item.name)))
         for is_wrong, problem in _problems(self):
@@ -285,7 +284,7 @@ def _problems(config: FleetConfig) -> list[tuple[bool, str]]:
     pair += "valid: load='trace' with a file, or another load without"
     needs = f"replication_factor={copies} needs as many brokers; valid: 2 to brokers={brokers}"
     too_hot = f"hot_partitions={hot} is out of range; valid: 0 to partitions={partitions}"
-    given = parse_assigned(config.assigned)
+    given = replicas_of(config.assigned)
     fits = [len({*each}) == copies and min(each) >= 1 and max(each) <= brokers for each in given]
     badly = f"assigned has {len(given):,} partitions; valid: partitions={partitions:,}, each of "
     badly += f"replication_factor={copies} brokers out of 1 to {brokers}"

@@ -6,19 +6,15 @@ broker 1, no racks); AbstractFetcherManager.getFetcherId 0.8.2.2 (hash of topic 
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.given import replicas_of
 from isrlab.fleet.kernel.state import Ints
 
-if TYPE_CHECKING:
-    from isrlab.fleet.config import FleetConfig
-
 TOPIC = "load"
-_REPLICAS = re.compile(r"\d{1,5}(,\d{1,5})*")
 
 
 def assignment(config: FleetConfig) -> Ints:
@@ -29,20 +25,13 @@ def assignment(config: FleetConfig) -> Ints:
 @lru_cache(maxsize=8)
 def _placed(partitions: int, brokers: int, replication_factor: int, assigned: str) -> Ints:
     if assigned:
-        replicas = np.array(parse(assigned), dtype=np.int64)
+        replicas = np.array(replicas_of(assigned), dtype=np.int64)
     else:
         shift, first = np.divmod(np.arange(partitions)[:, None], brokers)
         steps = 1 + (shift + np.arange(replication_factor - 1)) % (brokers - 1)
         replicas = 1 + np.hstack([first, (first + steps) % brokers])
     replicas.flags.writeable = False
     return replicas
-
-
-def parse(assigned: str) -> list[list[int]]:
-    """Replicas partition by partition, out of "1,2,3 3,1,2". Raises ValueError for what is none."""
-    if wrong := [part for part in assigned.split() if not _REPLICAS.fullmatch(part)]:
-        raise ValueError(f"{wrong[0]!r} in assigned are no replicas; valid: '1,2,3 3,1,2'")
-    return [[int(number) for number in part.split(",")] for part in assigned.split()]
 
 
 def fetcher_id(partition: int, num_replica_fetchers: int, topic: str = TOPIC) -> int:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.random import Generator, Philox, SeedSequence
 from numpy.typing import NDArray
 
-from isrlab.fleet import pauses
+from isrlab.fleet import given
 from isrlab.fleet.config import TRACE, FleetConfig
 from isrlab.fleet.kernel.state import HOUR_MS, Arrivals, Ints
 
@@ -195,7 +195,7 @@ def stalls(config: FleetConfig, broker: int) -> tuple[Ints, Ints]:
     """Starts and ends (exclusive) of the stalls of a broker's fetchers, int64[n] ms, apart."""
     draws = stream(config.seed, _STALLS, broker)
     drawn = _apart(draws, config.stall_s, config.stall_every_s, config.duration_ms)
-    return pauses.joined(drawn, config.pauses, "fetchers", broker)
+    return given.joined(drawn, config.pauses, "fetchers", broker)
 
 
 def leader_stalls(config: FleetConfig, broker: int) -> tuple[Ints, Ints]:
@@ -203,7 +203,7 @@ def leader_stalls(config: FleetConfig, broker: int) -> tuple[Ints, Ints]:
     draws = stream(config.seed, _LEADER_STALLS, broker)
     every_s, run_ms = config.leader_stall_every_s, config.duration_ms
     drawn = _apart(draws, config.leader_stall_s, every_s, run_ms)
-    return pauses.joined(drawn, config.pauses, "leader", broker)
+    return given.joined(drawn, config.pauses, "leader", broker)
 
 
 def restarts(config: FleetConfig, broker: int) -> tuple[Ints, Ints]:
@@ -216,7 +216,7 @@ def restarts(config: FleetConfig, broker: int) -> tuple[Ints, Ints]:
     start_ms = round(broker * config.restart_every_s * 1000)
     happens = length_ms > 0 and start_ms < config.duration_ms
     starts = np.array([start_ms] if happens else [], dtype=np.int64)
-    return pauses.joined((starts, starts + length_ms), config.pauses, "down", broker)
+    return given.joined((starts, starts + length_ms), config.pauses, "down", broker)
 
 
 def acks_all(config: FleetConfig, partitions: Ints) -> NDArray[np.bool_]:

@@ -1,7 +1,7 @@
-"""Troubles that are given, not drawn: which broker stood still, how, and from when to when.
+"""What is given, not drawn: where replicas are, and which broker stood still, how, and when.
 
-As text, so that it travels with all other settings: "fetchers 2 15-30, down 3 40-60.5" is in
-seconds since the start. They come on top of what is drawn, and where both are there they are one.
+As text, so that it travels with all other settings. "fetchers 2 15-30, down 3 40-60.5" is in
+seconds since the start; such pauses come on top of drawn ones, and where both are they are one.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ ROLES = {
     "down": "the controller has taken it out, and it is not there",
 }
 _FORM = re.compile(r"(\w+) (\d{1,5}) (\d{1,7}(?:\.\d{1,3})?)-(\d{1,7}(?:\.\d{1,3})?)")
+_REPLICAS = re.compile(r"\d{1,5}(,\d{1,5})*")
 
 
 class Pause(NamedTuple):
@@ -34,13 +35,20 @@ class Pause(NamedTuple):
         return f"{self.role} {self.broker} {self.from_ms / 1000:.3f}-{self.to_ms / 1000:.3f}"
 
 
-def parse(text: str) -> list[Pause]:
+def replicas_of(assigned: str) -> list[list[int]]:
+    """Replicas partition by partition, out of "1,2,3 3,1,2". Raises ValueError for what is none."""
+    if wrong := [part for part in assigned.split() if not _REPLICAS.fullmatch(part)]:
+        raise ValueError(f"{wrong[0]!r} in assigned are no replicas; valid: '1,2,3 3,1,2'")
+    return [[int(number) for number in part.split(",")] for part in assigned.split()]
+
+
+def pauses_of(text: str) -> list[Pause]:
     """The pauses of a setting. Raises ValueError for what is none, or ends before it begins."""
     return [_pause(part.strip()) for part in text.split(",") if part.strip()]
 
 
 def written(pauses: Iterable[Pause]) -> str:
-    """The text that `parse` reads as these pauses."""
+    """The text that `pauses_of` reads as these pauses."""
     return ", ".join(map(str, pauses))
 
 
@@ -58,7 +66,7 @@ def _pause(text: str) -> Pause:
 
 def joined(drawn: tuple[Ints, Ints], text: str, role: str, broker: int) -> tuple[Ints, Ints]:
     """What is drawn and what is given of one broker's role: starts and ends, int64[n] ms, apart."""
-    given = [p[2:] for p in parse(text) if (p.role, p.broker) == (role, broker)]
+    given = [p[2:] for p in pauses_of(text) if (p.role, p.broker) == (role, broker)]
     if not given:
         return drawn
     times: list[list[int]] = []

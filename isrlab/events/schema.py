@@ -38,6 +38,9 @@ KINDS: dict[str, str] = {
     "diverged": "two replicas hold different records at one offset",
     "notify": "a leader announced ISR changes to the controller",
     "metadata": "a broker learned of a change from the controller",
+    "unknown": "from here to the next stored ISR nobody says what it is; `detail.why`",
+    "log_start": "the first line that there is of a broker",
+    "log_end": "the last line that there is of a broker: what comes later is not known",
 }
 
 _LINES = files(__package__).joinpath("detail.txt").read_text("utf-8").splitlines()  # or in a zip

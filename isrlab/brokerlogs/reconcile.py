@@ -43,8 +43,9 @@ Key: TypeAlias = tuple[str, str, int]  # run, topic, partition
 QUIET = 0.1  # of its run: so long may a broker's log be silent before its end counts as one
 QUIET_MS = 60_000  # and never less
 BLIP_MS = 2_000  # a broker fenced and unfenced within this is a controller that repeats the past
+QUORUM = "__cluster_metadata"  # its voters are no ISR
 ANEW_MS = 10_000  # a topic is another one if it is created so long after its last line
-PRIMARY = ("isr_commit", "leader", *("isr_shrink", "isr_expand"))  # kinds of who knows first
+PRIMARY = ("isr_commit", "leader", "isr_shrink", "isr_expand")  # kinds of who knows first
 
 UNKNOWN = pa.schema(
     {"run": pa.string(), "topic": pa.string(), "partition": pa.int32(),
@@ -125,7 +126,7 @@ def _in_order(row: Row) -> tuple:
 def _partitions(rows: Sequence[Row]) -> Iterator[tuple[Key, list[Row]]]:
     groups: dict[Key, list[Row]] = defaultdict(list)
     for row in rows:
-        if row["topic"] is not None and row["partition"] is not None:
+        if row["topic"] not in (None, QUORUM) and row["partition"] is not None:
             groups[row["run"], row["topic"], row["partition"]].append(row)
     yield from sorted(groups.items())
 

@@ -17,6 +17,7 @@ FLAPS = 3  # as often must one replica leave one partition
 OVERDUE = 1.5  # whoever waits so many times the limit was not running itself
 OVERDUE_MS = 3_000
 REFUSALS = 3
+METADATA_TOPIC = "__cluster_metadata"  # its last segment is recovered after every stop
 FACTS: dict[str, Callable[[Case], list[Row]]] = {}
 
 
@@ -43,6 +44,12 @@ class Case:
     def said(self, kinds: str, **detail: str) -> list[Row]:
         rows = self.record.said(kinds, self.span, **detail)
         return [row for row in rows if not self.brokers or about(row) in self.brokers]
+
+    def failed(self) -> list[Row]:
+        """Replicas of the party that stopped for good."""
+        rows = [r for r in self.record.troubles if r["kind"] == "failed"]
+        rows = [r for r in rows if self.span[0] <= r["ts_ms"] <= self.span[1]]
+        return [r for r in rows if not self.brokers or r["broker"] in self.brokers]
 
     def left(self, outs: list[Out] | None = None) -> list[Row]:
         return [out.left for out in (self.outs if outs is None else outs) if out.left]
@@ -176,13 +183,13 @@ def stop_asked(case: Case) -> list[Row]:
 def started(case: Case) -> list[Row]:
     """A process started again: not the first thing of its log."""
     first = case.record.start_ms + SOON_MS
-    return [row for row in case.signs("starting", "unclean_start") if row["ts_ms"] > first]
+    rows = [row for row in case.signs("starting", "unclean_start") if row["ts_ms"] > first]
+    return [row for row in rows if row["topic"] != METADATA_TOPIC]
 
 
 @fact
 def unclean_start(case: Case) -> list[Row]:
-    first = case.record.start_ms + SOON_MS
-    return [row for row in case.signs("unclean_start") if row["ts_ms"] > first]
+    return [row for row in started(case) if row["detail"]["sign"] == "unclean_start"]
 
 
 @fact
@@ -253,20 +260,19 @@ def refused_updates(case: Case) -> list[Row]:
 
 @fact
 def disk_full(case: Case) -> list[Row]:
-    rows = case.said("failed crash")
+    rows = case.failed() + case.said("crash")
     return case.signs("disk_full") or [r for r in rows if "No space" in str(r["detail"])]
 
 
 @fact
 def dir_failed(case: Case) -> list[Row]:
-    rows = case.said("failed")
-    return [row for row in rows if row["detail"].get("cause") != "fetcher gave up"]
+    return [row for row in case.failed() if row["detail"].get("cause") != "fetcher gave up"]
 
 
 @fact
 def gave_up(case: Case) -> list[Row]:
     """A fetcher has marked partitions as failed, and fetches them no more."""
-    return case.said("failed", cause="fetcher gave up")
+    return [row for row in case.failed() if row["detail"].get("cause") == "fetcher gave up"]
 
 
 @fact

@@ -62,7 +62,7 @@ class Episode:
 def episodes(record: Record) -> list[Episode]:
     """Absences and troubles that belong together in time, in order."""
     points: list[tuple[int, Out | Row]] = [(out.start_ms, out) for out in record.outs]
-    points += [(row["ts_ms"], row) for kind in ("failed", "offline") for row in record.rows[kind]]
+    points += [(row["ts_ms"], row) for row in record.troubles]
     found: list[Episode] = []
     for ts_ms, each in sorted(points, key=lambda point: point[0]):
         home = next((e for e in reversed(found[-20:]) if e.has(ts_ms)), None)
@@ -122,7 +122,8 @@ def _of_all(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
 def _of_one(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
     """Brokers whose own lines, or whose silence, explain why they were removed."""
     named = {about(row) for sign in GONE_SIGNS for row in record.said("sign", span, sign=sign)}
-    named |= {about(row) for row in record.said("crash restart failed", span)}
+    named |= {about(row) for row in record.said("crash restart", span)}
+    named |= {row["broker"] for row in record.troubles if span[0] <= row["ts_ms"] <= span[1]}
     named |= {broker for broker, end in record.log_ends.items() if span[0] <= end <= span[1]}
     return [(Party("broker", (b,)), frozenset({b})) for b in sorted(named - {None}, key=str) if b]
 
@@ -132,7 +133,12 @@ def _is_explained(out: Out, party: Party, brokers: frozenset[int], record: Recor
     if out.replica not in brokers:
         return False
     near = (out.start_ms - BEFORE_MS, out.start_ms + BEFORE_MS)
-    rows = record.said("crash failed", near, out.replica)
+    rows = record.said("crash", near, out.replica)
+    rows += [
+        row
+        for row in record.troubles
+        if row["broker"] == out.replica and near[0] <= row["ts_ms"] <= near[1]
+    ]
     rows += [
         row
         for row in record.said("sign", near, out.replica)

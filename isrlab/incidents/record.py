@@ -23,6 +23,7 @@ SELDOM = (  # kinds of which a log has few
     "crash", "restart", "failed", "offline", "sign", "isr_rejected", "produce_error", "isr_shrink",
     "log_start", "log_end", "unknown",
 )  # fmt: skip
+RESUMED_MS = 10_000  # within which a fetcher that gave a partition up gets it back with a new leader
 
 
 class Out(NamedTuple):
@@ -54,7 +55,7 @@ class Record:
         first = pc.min(events["ts_ms"]).as_py() if len(events) else None
         self.start_ms: int = first or 0
         self.end_ms: int = end_ms if end_ms is not None else last or 0
-        self.rows = _by_kind(events, (*SELDOM, "leader", "isr_commit"))
+        self.rows = _by_kind(events, (*SELDOM, "leader", "follower", "hosted", "isr_commit"))
 
     @cached_property
     def spans(self) -> dict[Key, list[IsrSpan]]:
@@ -96,6 +97,26 @@ class Record:
             back = [] if each.end_ms is None else stored[each.key, each.end_ms][:1]
             outs.append(Out(each, *(rows[0] if rows else None for rows in (left, back))))
         return outs
+
+    @cached_property
+    def troubles(self) -> list[Row]:
+        """Partitions without a leader, and replicas that stopped for good.
+
+        A fetcher that was told an old leader epoch gives a partition up, too ("marked as failed"),
+        and has it back as soon as the broker learns of the new leader.
+        """
+        rows = self.rows["follower"] + self.rows["leader"] + self.rows["hosted"]
+        resumed: dict[tuple[int, Key], list[int]] = defaultdict(list)
+        for row in rows:
+            if row["topic"] is not None and "said_by" not in row["detail"]:
+                resumed[row["broker"], key_of(row)].append(row["ts_ms"])
+
+        def is_resumed(row: Row) -> bool:
+            times = resumed[row["broker"], key_of(row)]
+            return any(0 <= ts_ms - row["ts_ms"] <= RESUMED_MS for ts_ms in times)
+
+        failed = [row for row in self.rows["failed"] if not is_resumed(row)]
+        return sorted(failed + self.rows["offline"], key=lambda row: row["ts_ms"])
 
     @cached_property
     def leaders(self) -> dict[Key, tuple[list[int], list[int]]]:

@@ -43,6 +43,9 @@ KINDS: dict[str, str] = {
     "offline": "no leader could be found for the partition",
     "clock": "a process said when it started: `detail.zone_offset_ms` is its clock's zone",
     "sign": "a line that tells why an ISR changes; `detail.sign` says what it is a sign of",
+    "unknown": "from here to the next stored ISR nobody says what it is; `detail.why`",
+    "log_start": "the first line that there is of a broker",
+    "log_end": "the last line that there is of a broker: what comes later is not known",
 }
 
 _LINES = files(__package__).joinpath("detail.txt").read_text("utf-8").splitlines()  # or in a zip

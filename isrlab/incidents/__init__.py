@@ -1,4 +1,4 @@
-"""Incidents in clean events: what happened, who is to blame, whether it is over, and what shows it."""
+"""Incidents in clean events: what happened, who did it, whether it is over, what shows it."""
 
 from isrlab.incidents.find import Incident, Line, find
 

@@ -42,7 +42,7 @@ class Case:
         return [r for r in named if not self.brokers or about(r) in self.brokers]
 
     def said(self, kinds: str, **detail: str) -> list[Row]:
-        rows = self.record.said(kinds, self.span, **detail)
+        rows = self.record.said(kinds, self.span, None, **detail)
         return [row for row in rows if not self.brokers or about(row) in self.brokers]
 
     def failed(self) -> list[Row]:
@@ -332,6 +332,8 @@ def back_after_start(case: Case) -> list[Row]:
     starts = [row["ts_ms"] for row in case.record.rows["restart"] if about(row) in case.brokers]
     outs = [o for o in case.record.outs if o.replica in case.brokers and o not in case.outs]
     returned = [o for o in outs if o.absence.end_ms is not None]
-    late = [o for o in returned if any(0 <= (o.absence.end_ms or 0) - s <= BEFORE_MS for s in starts)]
+    late = [
+        o for o in returned if any(0 <= (o.absence.end_ms or 0) - s <= BEFORE_MS for s in starts)
+    ]
     is_late = all(o.absence.end_ms is None for o in case.outs)
     return [o.back for o in late if o.back] if is_late and case.outs else []

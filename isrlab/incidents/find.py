@@ -1,9 +1,9 @@
 """Finds the incidents in clean events: when, what, who, how bad, over or not, and why we say so.
 
-Theory of operation. Absences from ISRs that belong together in time are an episode, and are given to
-parties (`parties`). What is seen of each party are named facts with their rows (`facts`); the first
-rule of a table whose facts are seen says what it was (`rules`). Nothing is concluded anywhere else.
-Controlled restarts that follow each other are one incident.
+Theory of operation. Absences from ISRs that belong together in time are an episode, and are given
+to parties (`parties`). What is seen of each party are named facts with their rows (`facts`); the
+first rule of a table whose facts are seen says what it was (`rules`). Nothing is concluded anywhere
+else. Controlled restarts that follow each other are one incident.
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ import pyarrow as pa
 from isrlab.events.exact import Key
 from isrlab.incidents.facts import Case, facts
 from isrlab.incidents.parties import (
-    BEFORE_MS, QUIET_MS, SOON_MS, Episode, Party, episodes, parties,
+    BEFORE_MS,
+    QUIET_MS,
+    SOON_MS,
+    Episode,
+    Party,
+    episodes,
+    parties,
 )  # fmt: skip
 from isrlab.incidents.record import Out, Record, Row, Span, length_ms
 from isrlab.incidents.rules import NOTES, Rule, chosen
@@ -72,7 +78,7 @@ class Incident:
 def find(
     events: pa.Table, *, end_ms: int | None = None, min_isr: int | None = None
 ) -> list[Incident]:
-    """The incidents in events of one clock (`reconcile(...).events`, a fleet, a scenario), in order.
+    """The incidents in events of one clock (`reconcile(...).events`, or a simulation), in order.
 
     `min_isr` is min.insync.replicas of the topics; None: what the lines say of it.
     """
@@ -134,7 +140,8 @@ def _incident(case: Case, min_isr: int | None) -> Incident:
         None if min_isr is None else _shorter_than(min_isr, keys, window, case.record),
         len([r for r in case.record.said("produce_error", window) if _key(r) in keys]),
         notes,
-        *(tuple(t.format_map(words) for t in texts) for texts in (rule.instead, rule.checks)),
+        tuple(text.format_map(words) for text in rule.instead),
+        tuple(text.format_map(words) for text in rule.checks),
         rule.learn,
         tuple(_lines(rule, seen)),
     )
@@ -212,13 +219,18 @@ def _joined(incidents: list[Incident]) -> list[Incident]:
     joined: list[Incident] = []
     for incident in incidents:
         last = joined[-1] if joined else None
-        if last is None or incident.what not in PLANNED or last.what != incident.what:
-            joined.append(incident)
-        elif last.end_ms is None or incident.start_ms - last.end_ms > 4 * QUIET_MS:
-            joined.append(incident)
-        else:
+        if last is not None and _is_continued(last, incident):
             joined[-1] = _sum(last, incident)
+        else:
+            joined.append(incident)
     return joined
+
+
+def _is_continued(last: Incident, incident: Incident) -> bool:
+    """Both are the same planned work, one soon after the other."""
+    if last.what != incident.what or incident.what not in PLANNED or last.end_ms is None:
+        return False
+    return incident.start_ms - last.end_ms <= 4 * QUIET_MS
 
 
 def _sum(first: Incident, second: Incident) -> Incident:

@@ -21,7 +21,10 @@ from isrlab.incidents.find import Incident, find
 from isrlab.incidents.record import Record
 
 CALM, WRONG, NOT_KNOWN = 0, 1, 2
-FEW_HEADS = 0.5  # a log with a smaller share of lines that begin with a known time is not understood
+FEW_HEADS = (
+    0.5  # a log with a smaller share of lines that begin with a known time is not understood
+)
+OF_THE_RELEASE = "no line has a version"  # so it is up to 2.3, in the best of logs
 
 
 class Window(NamedTuple):
@@ -75,7 +78,7 @@ def look(
     min_isr: int | None = None,
     window: Window | None = None,
 ) -> Findings:
-    """Read the logs of a folder, and find what happened. Raises LogDirError as `read_local` does."""
+    """Read the logs of a folder, find what happened. Raises LogDirError as `read_local` does."""
     logs = read_local(log_dir, time_zone=time_zone)
     return found_in(logs, reconcile(logs.events, logs.files), min_isr=min_isr, window=window)
 
@@ -143,4 +146,4 @@ def _doubts(logs: BrokerLogs, evidence: Evidence) -> list[str]:
     elif not any(row["kind"] != "sign" for row in evidence.events.to_pylist()):
         doubts.append("no line tells of a replica")
     whole = [row["why"] for row in evidence.unknown.to_pylist() if row["topic"] is None]
-    return doubts + list(dict.fromkeys(whole))
+    return doubts + [why for why in dict.fromkeys(whole) if not why.startswith(OF_THE_RELEASE)]

@@ -1,7 +1,7 @@
 """Which absences belong together, and whose they are.
 
 Theory of operation. Absences whose beginnings or ends follow each other within `QUIET_MS` are one
-*episode*. An episode may be the work of several: each absence is given to one *party*, in this order.
+*episode*. It may be the work of several: each absence is given to one *party*, in this order.
 
 1. A cluster whose processes all start again, whose brokers all lose ZooKeeper, or a controller that
    fences several brokers at one moment: these explain what they took out.
@@ -30,7 +30,14 @@ QUIET_MS = 30_000
 BEFORE_MS = 60_000  # within which a cause shows before its first effect
 AT_ONCE_MS = 2_000
 SOON_MS = 10_000  # a broker that is back in this time after its process started needed no longer
-GONE_SIGNS = ("stop_asked", "starting", "unclean_start", "session_lost", "disk_full", "out_of_memory")
+GONE_SIGNS = (
+    "stop_asked",
+    "starting",
+    "unclean_start",
+    "session_lost",
+    "disk_full",
+    "out_of_memory",
+)
 
 
 class Party(NamedTuple):
@@ -173,7 +180,7 @@ def _covering(outs: list[Out], record: Record) -> list[tuple[Party, list[Out]]]:
     while rest:
         counts = Counter[int]()
         for out in rest:
-            counts.update({out.replica, out.absence.leader} - {None})
+            counts.update(b for b in {out.replica, out.absence.leader} if b is not None)
         most = max(counts.values())
         top = sorted(broker for broker, count in counts.items() if count == most)
         if len(top) == 2 and all({o.replica, o.absence.leader} == set(top) for o in rest):

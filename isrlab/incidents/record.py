@@ -23,7 +23,9 @@ SELDOM = (  # kinds of which a log has few
     "crash", "restart", "failed", "offline", "sign", "isr_rejected", "produce_error", "isr_shrink",
     "log_start", "log_end", "unknown",
 )  # fmt: skip
-RESUMED_MS = 10_000  # within which a fetcher that gave a partition up gets it back with a new leader
+RESUMED_MS = (
+    10_000  # within which a fetcher that gave a partition up gets it back with a new leader
+)
 
 
 class Out(NamedTuple):
@@ -63,8 +65,7 @@ class Record:
 
     @cached_property
     def replicas(self) -> dict[Key, frozenset[int]]:
-        """Who has a replica of each partition, as far as anybody says: the last list, or all seen.
-        """
+        """Who has a replica of each partition, as far as anybody says: the last list, or all."""
         listed: dict[Key, frozenset[int]] = {}
         seen: dict[Key, set[int]] = defaultdict(set)
         for row in self.rows["isr_commit"] + self.rows["leader"]:
@@ -80,10 +81,10 @@ class Record:
         found = absences(self.events, self.end_ms)
         for key, spans in self.spans.items():
             for replica in sorted(self.replicas[key] - set(spans[0].isr)) if spans else ():
-                back = next((s.start_ms for s in spans if replica in s.isr), None)
-                found.append(Absence(key, replica, spans[0].start_ms, back))
-        asked = defaultdict[Key, list[Row]](list)
-        stored = defaultdict[tuple[Key, int], list[Row]](list)
+                end_ms = next((s.start_ms for s in spans if replica in s.isr), None)
+                found.append(Absence(key, replica, spans[0].start_ms, end_ms))
+        asked: dict[Key, list[Row]] = defaultdict(list)
+        stored: dict[tuple[Key, int], list[Row]] = defaultdict(list)
         for row in self.rows["isr_shrink"]:
             asked[key_of(row)].append(row)
         for row in self.rows["isr_commit"]:
@@ -95,7 +96,7 @@ class Record:
             if each.leader is not None and request:
                 left = request[-1:]
             back = [] if each.end_ms is None else stored[each.key, each.end_ms][:1]
-            outs.append(Out(each, *(rows[0] if rows else None for rows in (left, back))))
+            outs.append(Out(each, left[0] if left else None, back[0] if back else None))
         return outs
 
     @cached_property
@@ -130,7 +131,7 @@ class Record:
             if leader is not None:
                 named.append((row["ts_ms"], key_of(row), int(leader)))
         told: dict[Key, tuple[list[int], list[int]]] = {}
-        for ts_ms, key, leader in sorted((n for n in named if n[2] is not None)):
+        for ts_ms, key, leader in sorted(n for n in named if n[2] is not None):
             times, brokers = told.setdefault(key, ([], []))
             if not brokers or brokers[-1] != leader:
                 times.append(ts_ms)
@@ -169,7 +170,7 @@ class Record:
 
 
 def about(row: Row) -> int | None:
-    """The broker that a row is about: who crashed, was fenced, was asked to stop; else who speaks."""
+    """The broker a row is about: who crashed, was fenced, was asked to stop; else who speaks."""
     of_others = row["kind"] in ("crash", "restart") or "said_by" in row["detail"]
     return row["replica"] if of_others and row["replica"] is not None else row["broker"]
 

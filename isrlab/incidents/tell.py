@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 
-from isrlab.brokerlogs.files import PathName, lines
+from isrlab.brokerlogs.files import DamagedFileError, PathName, lines
 from isrlab.events.exact import Key
 from isrlab.incidents.find import Incident
 from isrlab.incidents.find import Line as Place
@@ -153,7 +153,7 @@ def texts_of(incidents: list[Incident], log_dir: PathName) -> dict[Place, str]:
         try:
             read = islice(lines(str(path)), max(numbers))
             held = {line.number: line.text for line in read if line.number in numbers}
-        except Exception:  # noqa: S112  a file that has gone or changed since
+        except (OSError, DamagedFileError):  # it has gone or changed since
             continue
         for place in places:
             texts[place] = held.get(place.line, b"").decode("utf-8", "replace").strip()

@@ -1,4 +1,4 @@
-"""What Kafka's own classes showed (judge/stored.py), played again by the engine: no Java needed.
+"""What Kafka's own classes showed (isrlab/judged), played again by the engine: no Java needed.
 
 And the power of these verdicts: each rule of a leader switched by hand, and each release played by
 its neighbours' rules, is noticed by some run, but for what is listed here.
@@ -6,16 +6,15 @@ its neighbours' rules, is noticed by some run, but for what is listed here.
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 
 import pytest
-from judge import stored
+from judge import power
 
+from isrlab import judged
 from isrlab.engine.versions import KafkaVersion
 
-read = cache(stored.read)
-RELEASES = stored.releases()
+RELEASES = judged.releases("partition")
 every = pytest.mark.parametrize("release", RELEASES)
 
 # What no run notices, and why, by release: a rule, one form of it, or a neighbour.
@@ -53,8 +52,8 @@ UNNOTICED = {
 
 @every
 def test_the_engine_shows_what_kafka_showed(release) -> None:
-    runs = read(release)
-    assert sum(len(run.schedule) for run in runs) >= stored.STEPS
+    runs = judged.read("partition", release)
+    assert sum(len(run.schedule) for run in runs) >= power.STEPS
     version = KafkaVersion.of(release)
     assert [i for i, run in enumerate(runs) if not run.agrees(version)] == []
 
@@ -63,20 +62,22 @@ def test_the_engine_shows_what_kafka_showed(release) -> None:
 @every
 def test_another_rule_is_noticed(release) -> None:
     version = KafkaVersion.of(release)
-    others = stored.switched(version) | stored.neighbours(version)
+    others = power.switched(version) | power.neighbours(version)
     listed = {key for key, releases in UNNOTICED.items() if release in releases.split()}
     expected = {name for name in others if {name, name.partition("=")[0]} & listed}
-    assert set(stored.unnoticed(read(release), others)) == expected
+    assert set(power.unnoticed(judged.read("partition", release), others)) == expected
     assert expected | {n.partition("=")[0] for n in expected} >= listed
 
 
 def test_there_are_enough_releases_and_not_too_many_bytes() -> None:
     wanted = {"0.10.2.2", "2.4.1", "2.8.2", "3.6.2", "3.9.2", "4.1.2"}
     assert wanted < set(RELEASES)
-    assert sum(path.stat().st_size for path in stored.FOLDER.iterdir()) < 2_000_000
+    assert sum(path.stat().st_size for path in judged.FOLDER.rglob("*")) < 2_000_000
 
 
 def test_the_readme_says_how_much_was_compared() -> None:
-    steps = sum(len(run.schedule) for release in RELEASES for run in read(release))
-    line = f"{steps:,} stored steps of {len(RELEASES)} releases, {RELEASES[0]} to {RELEASES[-1]}"
+    figures = judged.figures()
+    steps, releases = figures.steps.sum(), figures.release.unique()
+    ends = f"{RELEASES[0]} to {RELEASES[-1]}"
+    line = f"{steps:,} stored steps of {len(releases)} releases, {ends}"
     assert line in " ".join((Path(__file__).parents[1] / "README.md").read_text().split())

@@ -11,8 +11,7 @@ Not compared: how long a fetch is parked, several partitions in one request, fol
 controller.
 
     schedules.py  random commands, the two held against each other, shrinking
-    machine.py    the engine's leader, spoken to in a schedule's words
     partition.py  Kafka's, from 3.3 on; older.py before that; world.py what they share
     jvm.py        Java objects of any release, by JPype; jars.py where Maven has them
-    stored.py     verdicts that are kept in data/judged, and what they notice
+    power.py      which verdicts are kept in data/judged, and what they notice
 """

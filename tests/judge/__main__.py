@@ -14,8 +14,9 @@ from functools import partial
 import click
 
 from isrlab.engine.versions import KafkaVersion
-from judge import jars, schedules, stored
-from judge.machine import Machine
+from isrlab.judged.leader import LeaderPlayer
+from isrlab.judged.stored import Run, write
+from judge import jars, power, schedules
 from judge.older import ManagedPartition, StoredPartition, ZooKeeperPartition
 from judge.partition import KafkaPartition
 from judge.world import World
@@ -29,13 +30,13 @@ MOST = 3  # differences shown of a release
 
 def players(
     world: World, version: KafkaVersion, settings: dict[str, int]
-) -> tuple[KafkaPartition, Machine]:
+) -> tuple[KafkaPartition, LeaderPlayer]:
     kind = KafkaPartition
     if version.writes_zookeeper:
         kind = StoredPartition if world.release >= (2, 4) else ManagedPartition
     elif not version.kraft:
         kind = ZooKeeperPartition
-    return kind(world, **settings), Machine(version, **settings)
+    return kind(world, **settings), LeaderPlayer(version, **settings)
 
 
 def judge(release: str, seeds: range, folder: str, store: bool) -> bool:
@@ -46,14 +47,16 @@ def judge(release: str, seeds: range, folder: str, store: bool) -> bool:
         print(f"{release}: not judged: {missing}", flush=True)
         return True
     version, begun = KafkaVersion.of(release), time.monotonic()
-    runs: list[stored.Run] = []
+    runs: list[Run] = []
     steps = differences = 0
     for seed in seeds:
         settings, schedule = schedules.settings(seed), schedules.schedule(seed, version)
         both = partial(players, world, version, settings)
         kafka, engine = both()
         try:
-            runs.append(stored.Run(settings, schedule, schedules.play(schedule, kafka, engine)))
+            runs.append(
+                Run("partition", settings, schedule, schedules.play(schedule, kafka, engine))
+            )
             steps += len(schedule)
         except schedules.Difference as difference:
             steps += len(difference.schedule)
@@ -65,7 +68,7 @@ def judge(release: str, seeds: range, folder: str, store: bool) -> bool:
     took = time.monotonic() - begun
     print(f"{release}: {steps:,} steps in {took:.0f} s, {differences} differences", flush=True)
     if store and not differences:
-        stored.write(release, stored.choose(runs, version))
+        write(release, power.choose(runs, version))
     return differences > 0
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import jpype
 
+from isrlab.judged.leader import LEADER, REPLICAS, Seen
 from judge.jvm import (
     COMMON,
     call,
@@ -27,7 +28,6 @@ from judge.jvm import (
     the,
     value_of,
 )
-from judge.machine import LEADER, REPLICAS, Seen
 from judge.partition import KafkaPartition
 from judge.world import World
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import jpype
 
+from isrlab.judged.leader import LEADER, REPLICAS, T0, Seen, answered, flat
 from judge.jvm import (
     COMMON,
     SERVER,
@@ -32,7 +33,6 @@ from judge.jvm import (
     some,
     value_of,
 )
-from judge.machine import LEADER, REPLICAS, T0, Seen, answered, flat
 from judge.world import World
 
 NEVER_FETCHED = -2  # how the engine writes Kafka's missing broker epoch

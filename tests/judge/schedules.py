@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from isrlab.engine.versions import KafkaVersion
-from judge.machine import REPLICAS, Machine, Seen
+from isrlab.judged.leader import REPLICAS, LeaderPlayer
+from isrlab.judged.players import Command, Player, Seen
 
 ERRORS = (
     "FENCED_LEADER_EPOCH", "INVALID_UPDATE_VERSION", "UNKNOWN_SERVER_ERROR",
@@ -25,16 +26,10 @@ OFTEN = {
 }  # fmt: skip
 LAG_MS = 30_000
 STEPS = 60
-Command = list[Any]
 
 
 def settings(seed: int) -> dict[str, int]:
     return {"min_insync_replicas": 1 + seed % 3, "replica_lag_time_max_ms": LAG_MS}
-
-
-class Player(Protocol):
-    def do(self, name: str, *words: Any) -> None: ...
-    def seen(self) -> Seen: ...
 
 
 class Difference(Exception):
@@ -51,14 +46,14 @@ class Difference(Exception):
 
 def schedule(seed: int, version: KafkaVersion) -> list[Command]:
     """A random schedule of one partition, as it looks beside an engine of its own."""
-    player, made = Machine(version, **settings(seed)), []
+    player, made = LeaderPlayer(version, **settings(seed)), []
     for command in _commands(random.Random(seed), player):
         player.do(*command)
         made.append(list(command))
     return made
 
 
-def _commands(draw: random.Random, player: Machine) -> Iterator[Command]:
+def _commands(draw: random.Random, player: LeaderPlayer) -> Iterator[Command]:
     version = player.broker.version
     epoch, stored = draw.randrange(3), 1
     yield ["order", epoch, stored, _members(draw)]

@@ -8,6 +8,7 @@ from typing import Any
 
 import jpype
 
+from isrlab.judged.leader import T0
 from judge.jvm import (
     COMMON,
     LOG,
@@ -22,7 +23,6 @@ from judge.jvm import (
     start,
     the,
 )
-from judge.machine import T0
 
 
 class World:

@@ -16,7 +16,7 @@ REPLICAS = (1, 2, 3, 4)
 Seen = dict[str, Any]
 
 
-class Machine:
+class LeaderPlayer:
     """Broker 1 of the engine and what it sends; the schedule plays everybody else."""
 
     def __init__(self, version: KafkaVersion, **settings: object) -> None:

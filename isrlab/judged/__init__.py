@@ -1,0 +1,19 @@
+"""What Kafka's own classes showed, stored step by step, and the engine beside it.
+
+`make judge` (tests/judge) plays random schedules on classes of Kafka's jars and on the engine;
+what Kafka showed is kept in data/judged, and read here without Java:
+
+    for run in judged.read("partition", "3.9.2"):
+        for step in run.beside(KafkaVersion.of("3.9.2")):
+            step.command, step.kafka, step.engine, step.differs
+
+`judged.figures()` counts the stored steps by class and release; `judged.found()` are the
+differences that were found, and mended, each with what shows it.
+"""
+
+from isrlab.judged.players import CLASSES, player
+from isrlab.judged.stored import FOLDER, Run, Step, figures, found, read, releases
+
+__all__ = [
+    "CLASSES", "FOLDER", "Run", "Step", "figures", "found", "player", "read", "releases",
+]  # fmt: skip

@@ -1,0 +1,34 @@
+"""The engine, spoken to as each of Kafka's classes is, by the name of that class in data/judged."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from isrlab.engine.versions import KafkaVersion
+from isrlab.judged.leader import LeaderPlayer
+
+Command = list[Any]  # a name and its words
+Seen = dict[str, Any]  # what one can see of a machine, by name
+
+
+class Player(Protocol):
+    """A machine that obeys a schedule's commands, and what it then shows."""
+
+    def do(self, name: str, *words: Any) -> None: ...
+    def seen(self) -> Seen: ...
+
+
+# What of Kafka is held against what of the engine
+CLASSES: dict[str, tuple[str, Any]] = {
+    "partition": (
+        "kafka.cluster.Partition, its log and the manager of its ISR changes",
+        LeaderPlayer,
+    ),
+}
+
+
+def player(kind: str, version: KafkaVersion, settings: dict[str, Any]) -> Player:
+    """The engine's part of a schedule of this class. Raises ValueError for an unknown one."""
+    if kind not in CLASSES:
+        raise ValueError(f"unknown class {kind!r}; known: {', '.join(CLASSES)}")
+    return CLASSES[kind][1](version, **settings)

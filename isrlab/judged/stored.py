@@ -1,0 +1,125 @@
+"""Verdicts that are kept: schedules, with what Kafka showed after each step.
+
+`data/judged/CLASS/RELEASE.txt.xz` is, unpacked, a line of JSON for each step: a command and, last,
+what Kafka shows that it did not show before (null: shows no more). A run begins with its settings.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from isrlab.engine.versions import KafkaVersion
+from isrlab.judged.players import CLASSES, Command, Seen, player
+
+FOLDER = Path(__file__).parents[2] / "data" / "judged"
+SETTINGS = "settings"
+ENDING = ".txt.xz"
+
+
+class Step(NamedTuple):
+    """One command, and what Kafka and the engine show after it."""
+
+    command: Command
+    kafka: Seen
+    engine: Seen
+
+    @property
+    def differs(self) -> dict[str, tuple[Any, Any]]:
+        """(Kafka's, the engine's) of whatever Kafka shows and the engine shows otherwise."""
+        return {
+            name: (value, self.engine.get(name))
+            for name, value in self.kafka.items()
+            if value != self.engine.get(name)
+        }
+
+
+class Run(NamedTuple):
+    """One schedule and Kafka's state after each of its commands."""
+
+    kind: str
+    settings: dict[str, Any]
+    schedule: list[Command]
+    states: list[Seen]
+
+    def beside(self, version: KafkaVersion) -> Iterator[Step]:
+        """The schedule played by the engine's `version`, beside what Kafka showed."""
+        engine = player(self.kind, version, self.settings)
+        for command, state in zip(self.schedule, self.states, strict=True):
+            engine.do(*command)
+            yield Step(command, state, engine.seen())
+
+    def agrees(self, version: KafkaVersion) -> bool:
+        """The engine with these rules shows after every step what Kafka showed."""
+        try:
+            return not any(step.differs for step in self.beside(version))
+        except (ArithmeticError, LookupError, TypeError, ValueError):
+            return False
+
+
+def releases(kind: str) -> list[str]:
+    """The releases of which verdicts of this class are stored, oldest first."""
+    names = [path.name.removesuffix(ENDING) for path in (FOLDER / kind).glob(f"*{ENDING}")]
+    return sorted(names, key=lambda name: tuple(map(int, name.split("."))))
+
+
+@cache
+def read(kind: str, release: str) -> list[Run]:
+    """All stored runs. Raises ValueError for a class or release of which there are none."""
+    if release not in releases(kind):
+        known = {name: releases(name) for name in CLASSES}
+        raise ValueError(f"no verdicts of {kind!r} {release!r} are stored; there are {known}")
+    runs: list[Run] = []
+    seen: Seen = {}
+    packed = (FOLDER / kind / f"{release}{ENDING}").read_bytes()
+    for line in lzma.decompress(packed).decode().splitlines():
+        *command, change = json.loads(line)
+        if command == [SETTINGS]:
+            runs.append(Run(kind, change, [], []))
+            seen = {}
+        else:
+            seen = seen | change
+            runs[-1].schedule.append(command)
+            runs[-1].states.append(seen)
+    return runs
+
+
+def write(release: str, runs: list[Run]) -> None:
+    """Keep these runs, all of one class. Replaces what is stored of that class and release."""
+    folder = FOLDER / runs[0].kind
+    folder.mkdir(parents=True, exist_ok=True)
+    text = "".join(f"{json.dumps(line)}\n" for run in runs for line in _lines(run))
+    (folder / f"{release}{ENDING}").write_bytes(lzma.compress(text.encode(), preset=9))
+    read.cache_clear()
+
+
+def _lines(run: Run) -> Iterator[list[Any]]:
+    yield [SETTINGS, run.settings]
+    before: Seen = {}
+    for command, state in zip(run.schedule, run.states, strict=True):
+        after = dict.fromkeys(before) | state
+        yield [*command, {k: v for k, v in after.items() if k not in before or before[k] != v}]
+        before = after
+
+
+def figures() -> pd.DataFrame:
+    """class, release, runs and steps of all stored verdicts, a row for each class and release."""
+    rows = [
+        (kind, release, len(runs), sum(len(run.schedule) for run in runs))
+        for kind in CLASSES
+        for release in releases(kind)
+        for runs in [read(kind, release)]
+    ]
+    return pd.DataFrame(rows, columns=["class", "release", "runs", "steps"])
+
+
+def found() -> dict[str, dict[str, Any]]:
+    """The differences that were found and mended, by letter: see data/judged/README.md."""
+    return tomllib.loads((FOLDER / "found.toml").read_text(encoding="utf-8"))

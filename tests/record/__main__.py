@@ -38,10 +38,12 @@ def main(
     label = "-".join([name, version, *(f"elr{features[k]}" for k in features if "eligible" in k)])
     for number in range(tries):
         try:
-            with play.cluster(version, text, features, keep) as cluster:
-                lines = play.Play(cluster, text).run()
+            cluster = play.cluster(version, text, features, keep)
         except jars.NoJarsError as missing:
             sys.exit(f"{version}: {missing}")
+        try:
+            with cluster:
+                lines = play.Play(cluster, text).run()
         except (TimeoutError, RuntimeError) as error:  # said, never left out
             began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(cluster.began))
             lines = [f"try {began} abandoned: {error}"]

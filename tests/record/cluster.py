@@ -134,7 +134,10 @@ class Cluster:
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         command = config.java(self.version, main, path, heap="128m", logs=logs)
         self._spawn(config.CONTROLLER, command, home)
-        self._until(lambda: _answers(port), "ZooKeeper answers")
+        process = self.processes[config.CONTROLLER]
+        self._until(lambda: _answers(port) or process.poll() is not None, "ZooKeeper answers")
+        if process.poll() is not None:
+            raise RuntimeError(f"ZooKeeper ended: {(home / 'console.out').read_text()[:200]}")
         self._zookeeper = KazooClient(f"127.0.0.1:{port}", timeout=5)
         self._zookeeper.start(60)
 

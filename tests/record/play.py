@@ -23,9 +23,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from isrlab.world import script
-from record.cluster import Cluster
+
+if TYPE_CHECKING:
+    from record.cluster import Cluster
 
 TOPIC = "t"
 SETTLE_S = 0.8  # longer than the brokers wait between two checkpoints of the high watermark
@@ -41,7 +44,7 @@ ENGINE_ONLY = (
     "status",
 )
 ABOUT = f"{TOPIC}-0", f"[{TOPIC},0]", "alting", "xiting"
-NEWS = ("truncat", "ISR", "Halt", "halt", "Exiting", "leader", "Leader", "epoch", "shut")
+NEWS = ("runcat", "ISR", "alt", "xiting", "eader", "epoch", "shut")
 
 
 @dataclass
@@ -80,6 +83,8 @@ def _setup(given: list[str], real: list[str]) -> Setup:
 
 def cluster(version: str, text: str, features: dict[str, int], keep: bool = False) -> Cluster:
     """The cluster that a schedule wants, not started yet."""
+    from record.cluster import Cluster  # needs clients that a reader of recordings does not
+
     setup = setup_of(text)
     plain: dict[str, object] = dict(setup.brokers)
     own: dict[int, dict[str, object]] = {}

@@ -27,9 +27,11 @@ SOON_MS = 10_000  # after a fault, in which its effects still begin
 
 
 class Judged(NamedTuple):
-    """What one alert did: how often it fired, how many troubles it noticed (it began to fire before
-    their end, or at the next evaluation), at how many it fired already, for another, and how many it
-    missed; and the median time from the start of those noticed."""
+    """What one alert did about some troubles.
+
+    `fired`: how often. `noticed`: at how many it began to fire before their end, or at the next
+    evaluation; `after_ms` is the median from their starts. `still_on`: it fired already.
+    """
 
     fired: int
     noticed: int
@@ -53,7 +55,7 @@ def conditions(record: Record, min_insync_replicas: int) -> dict[str, Times]:
             for alert, holds in (*states, (UNDER_MIN_ISR, size < least)):
                 held.setdefault(alert, []).extend([(span.start_ms, span.end_ms)] * holds)
         times, leaders = record.leaders.get(key, ([], []))
-        ends = [*times[1:], record.end_ms]
+        ends = [*times[1:], record.end_ms][: len(times)]
         offline = [(t, e) for t, b, e in zip(times, leaders, ends, strict=True) if b == -1]
         held.setdefault(OFFLINE, []).extend(offline)
     evictions = exact.evictions(record.events, record.end_ms)

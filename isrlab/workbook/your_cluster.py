@@ -37,25 +37,31 @@ DONE = {"SIGSTOP": "paused", "SIGKILL": "killed", "SIGTERM": "shut down"}
 OVER, OPEN = style.ORANGE, style.VERMILION  # incidents
 MOST_ROWS = 16
 AROUND_MS = 10_000  # drawn before and after an incident
+BLIP_MS = 2_000  # a new controller repeats who was fenced, and who is not any more
 GONE = ("crash", "restart")
 UP_SIGNS = ("starting", "unclean_start")
 
 
 def window(since: str = "", until: str = "", topic: str = "", broker: int = 0) -> Window:
     """What to look at; empty or 0: everything. Raises ValueError for a time that is none."""
-    moments: list[int | None] = []
-    for text in (since, until):
-        try:
-            moment = datetime.fromisoformat(text) if text else None
-        except ValueError as error:
-            raise ValueError(f"{text!r} is no time; valid: 2026-11-20 10:38:00 (UTC)") from error
-        moments.append(moment and round(moment.replace(tzinfo=UTC).timestamp() * 1000))
-    return Window(*moments, topic or None, broker or None)
+    try:
+        since_ms, until_ms = (_utc_ms(text) if text else None for text in (since, until))
+    except ValueError as error:
+        text = f"{since!r} or {until!r} is no time; valid: 2026-11-20 10:38:00 (UTC)"
+        raise ValueError(text) from error
+    return Window(since_ms, until_ms, topic or None, broker or None)
+
+
+def _utc_ms(text: str) -> int:
+    return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
 
 
 def finding(found: Findings) -> str:
-    """What an operator reads first."""
-    return "\n".join([heading(found)[0], *map(printable, verdict(found))])
+    """What an operator reads first: is it calm, what is so at the end, and the worst incidents."""
+    _, *lines = verdict(found)
+    worst = sorted(found.incidents, key=lambda each: (each.is_over, -each.under_replicated_ms))[:3]
+    told = [each.says.rstrip(".") for each in sorted(worst, key=lambda each: each.start_ms)]
+    return printable(". ".join([heading(found)[0].capitalize(), *lines, *told]), 1_500) + "."
 
 
 # What was read
@@ -144,9 +150,11 @@ def _presence(found: Findings, broker: int) -> list[Span]:
     points = [(r["ts_ms"], r["kind"] == "crash") for r in rows if about(r) == broker]
     first = min(known["log_start"], default=record.end_ms)
     last = max(known["log_end"], default=record.end_ms)
+    last = record.end_ms if record.end_ms - last < AROUND_MS else last
     times = [(first, False), *(p for p in points if p[0] > first), (record.end_ms, False)]
     spans = [_span(record.start_ms, first, record.start_ms, "not known")]
     for (start, is_gone), (end, _) in pairwise(times):
+        is_gone = is_gone and end - start > BLIP_MS
         state = "away" if is_gone else f"broker {broker}"
         ends = [end] if is_gone or not start < last < end else [last, end]
         for until, each in zip(ends, [state, "not known"], strict=False):
@@ -317,7 +325,9 @@ def changes_table(found: Findings, most: int = 20) -> HTML:
         if move.key in counts:
             counts[move.key][0 if move.joined else 1 if move.evictor else 2] += 1
     rows = []
-    for key, (joined, evicted, removed) in counts.items():
+    for key, (joined, evicted, removed) in sorted(
+        counts.items(), key=lambda item: -item[1][1] - item[1][2]
+    ):
         full = len(record.replicas[key])
         short = [
             (s.end_ms - s.start_ms, len(s.isr)) for s in record.spans[key] if len(s.isr) < full
@@ -328,7 +338,6 @@ def changes_table(found: Findings, most: int = 20) -> HTML:
             "under-replicated": duration(sum(ms for ms, _ in short)),
             "one copy": duration(sum(ms for ms, size in short if size == 1)),
         })  # fmt: skip
-    rows.sort(key=lambda row: -(row["evicted by a leader"] + row["removed by the controller"]))
     return table(pd.DataFrame(rows), most)
 
 

@@ -86,13 +86,19 @@ def find(
     found: list[Incident] = []
     for episode in episodes(record):
         given = parties(episode, record)
-        if not given and episode.troubles:
-            given = {Party("broker", tuple({r["broker"] for r in episode.troubles})): []}
+        for broker in _troubled(episode) if not given else ():
+            given[Party("broker", (broker,))] = []
         for party, outs in given.items():
             for part in _parts(party, outs):
-                troubles = episode.troubles if part is outs or not given else []
+                troubles = _own(episode.troubles, party) if part is outs else []
                 found.append(_incident(_case(party, part, troubles, record, episode), min_isr))
     return _joined(sorted(found, key=lambda incident: incident.start_ms))
+
+
+def _troubled(episode: Episode) -> list[int]:
+    """Brokers that have trouble although nobody left an ISR."""
+    kinds = ("failed", "offline")
+    return sorted({r["broker"] for r in episode.troubles if r["kind"] in kinds and r["broker"]})
 
 
 def _parts(party: Party, outs: list[Out]) -> list[list[Out]]:
@@ -102,6 +108,12 @@ def _parts(party: Party, outs: list[Out]) -> list[list[Out]]:
     if party.kind == "broker" and back and away and len(outs) > 2:
         return [back, away]
     return [outs]
+
+
+def _own(troubles: list[Row], party: Party) -> list[Row]:
+    """Those of the party; a partition without a leader is everybody's."""
+    mine = [r for r in troubles if not party.brokers or r["broker"] in party.brokers]
+    return [row for row in troubles if row["kind"] == "offline" or row in mine]
 
 
 def _case(
@@ -120,10 +132,10 @@ def _incident(case: Case, min_isr: int | None) -> Incident:
     rule = chosen(seen)
     words = _words(case)
     spans = [_span(out, case.record) for out in case.outs]
-    starts = [span[0] for span in spans] + [row["ts_ms"] for row in case.troubles]
+    starts = [span[0] for span in spans] or [row["ts_ms"] for row in case.troubles]
     is_open = any(out.absence.end_ms is None for out in case.outs)
     keys = tuple(sorted({out.key for out in case.outs} | _keys(case.troubles)))
-    ends = [span[1] for span in spans] + [row["ts_ms"] for row in case.troubles]
+    ends = [span[1] for span in spans] or [row["ts_ms"] for row in case.troubles]
     notes = tuple(note.says.format_map(words) for note in NOTES if note.fits(seen))
     window = (min(starts), case.record.end_ms if is_open else max(ends))
     return Incident(

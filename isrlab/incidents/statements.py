@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from isrlab.brokerlogs.clocks import put_right
 from isrlab.events.exact import Key
 
 TOPIC_ID = re.compile(r"[\w-]{22}")
@@ -22,6 +23,7 @@ STATES = ("isr_commit", "leader", "follower", "metadata", "offline")
 KRAFT_SIGNS = ("heartbeat_failed", "controller_lost")
 KRAFT_CAUSES = ("fenced", "unfenced")
 METADATA_LOG = "metadata log"
+STARTING_MS = 10_000  # a controller replays its log before its broker says that it starts
 NEW_MS = 1_000  # several controllers may say that a partition is new, but at once
 DEPOSED_MS = 60_000  # so long before another is elected may what a KRaft controller says be undone
 
@@ -64,36 +66,39 @@ class Run(NamedTuple):
     partitions: dict[Key, list[Statement]]
     left_out: list[Key]
     is_kraft: bool
-    away: dict[int, list[int]]  # broker: when it was said to be fenced, dead or leaving
+    away: Mapping[int, list[int]]  # broker: when it was said to be fenced, dead or leaving
     order: dict[str, list[tuple[int, int]]]  # file: line and time of each of its events
-    has_controller: bool
+    ends: dict[int, int]  # broker: the last time in its files
+    starts: dict[int, list[int]]  # broker: when its process started
 
 
-def runs(events: pa.Table) -> dict[str, Run]:
-    """The statements of each run."""
+def runs(events: pa.Table, files: pa.Table | None = None) -> dict[str, Run]:
+    """The statements of each run; `files` (of `BrokerLogs`) says how long each log goes on."""
     rows = defaultdict(list)
     for row in events.to_pylist():
         rows[row["run"]].append(row | {"detail": dict(row["detail"] or ())})
-    return {name: _run(of_run) for name, of_run in rows.items()}
+    last = {} if files is None else {f["file"]: f["last_ms"] for f in files.to_pylist()}
+    return {name: run_of(of_run, last) for name, of_run in rows.items()}
 
 
-def _run(rows: Sequence[dict[str, Any]]) -> Run:
+def run_of(rows: list[dict[str, Any]], last_ms: Mapping[str, int | None] | None = None) -> Run:
+    """The statements of one run; rows of events with `detail` as a dict."""
+    rows, printed = [dict(row) for row in rows], rows
+    put_right(rows)
     is_kraft = any(map(_is_kraft, rows))
-    elected = [
-        (row["ts_ms"], row["broker"])
-        for row in rows
-        if row["detail"].get("sign") == "controller_elected"
-    ]
+    elections = _elections(rows)
     partitions: dict[Key, list[Statement]] = defaultdict(list)
     order, away, news = defaultdict(list), defaultdict(list), defaultdict(list)
     lives: dict[Key, set[str]] = defaultdict(set)
-    has_controller = False
-    for row in rows:
-        detail, ts_ms = row["detail"], row["ts_ms"]
+    ends: dict[int, int] = defaultdict(int)
+    for row, own in zip(rows, printed, strict=True):
+        detail, ts_ms, broker = row["detail"], row["ts_ms"], row["broker"]
         said_by = detail.get("said_by", "")
-        has_controller |= bool(said_by)
         if "file" in detail and said_by != METADATA_LOG:
-            order[detail["file"]].append((int(detail["line"]), ts_ms))
+            order[detail["file"]].append((int(detail["line"]), own["ts_ms"]))
+            if broker is not None:
+                last = (last_ms or {}).get(detail["file"]) or own["ts_ms"]
+                ends[broker] = max(ends[broker], last + ts_ms - own["ts_ms"])
         if row["kind"] == "crash" or detail.get("sign") == "stop_asked":
             away[row["replica"] if row["replica"] is not None else row["broker"]].append(ts_ms)
         if row["topic"] is None or row["partition"] is None:
@@ -105,17 +110,18 @@ def _run(rows: Sequence[dict[str, Any]]) -> Run:
             news[key].append(ts_ms)
         if topic_id := TOPIC_ID.search(detail.get("topic_id", "")):  # "Some(...)", or by itself
             lives[key].add(topic_id[0])
-        if row["kind"] in (*REQUESTS, *STATES):
-            is_deposed = is_kraft and said_by == "controller" and _is_deposed(row, elected)
-            if not is_deposed:
-                partitions[key].append(statement(key, row))
+        is_controllers = is_kraft and said_by == "controller"
+        if row["kind"] in (*REQUESTS, *STATES) and not (
+            is_controllers and _is_deposed(row, elections)
+        ):
+            partitions[key].append(statement(key, row))
     anew = {key for key, names in lives.items() if len(names) > 1}
     anew |= {key for key, times in news.items() if max(times) - min(times) > NEW_MS}
     kept = {key: lines for key, lines in partitions.items() if key not in anew}
     for lines in kept.values():
         lines.sort(key=lambda line: (line.ts_ms, line.file, line.line))
     in_order = {file: sorted(lines) for file, lines in order.items()}
-    return Run(kept, sorted(anew), is_kraft, dict(away), in_order, has_controller)
+    return Run(kept, sorted(anew), is_kraft, away, in_order, ends, elections.starts)
 
 
 def _is_kraft(row: dict[str, Any]) -> bool:
@@ -127,12 +133,32 @@ def _is_kraft(row: dict[str, Any]) -> bool:
     )
 
 
-def _is_deposed(row: dict[str, Any], elected: Iterable[tuple[int, int]]) -> bool:
+class Elections(NamedTuple):
+    """When a broker became the active controller, and when processes started."""
+
+    elected: list[tuple[int, int]]
+    starts: dict[int, list[int]]
+
+
+def _elections(rows: Iterable[dict[str, Any]]) -> Elections:
+    found = Elections([], defaultdict(list))
+    for row in rows:
+        sign = row["detail"].get("sign")
+        if sign == "controller_elected":
+            found.elected.append((row["ts_ms"], row["broker"]))
+        elif sign == "starting" or (row["kind"] == "restart" and "said_by" not in row["detail"]):
+            found.starts[row["broker"]].append(row["ts_ms"])
+    return found
+
+
+def _is_deposed(row: dict[str, Any], elections: Elections) -> bool:
     """A KRaft controller that another one replaces takes back what no majority has."""
-    own = [ts_ms for ts_ms, broker in elected if broker == row["broker"] and ts_ms <= row["ts_ms"]]
-    return bool(own) and any(
-        broker != row["broker"] and max(own) < ts_ms < row["ts_ms"] + DEPOSED_MS
-        for ts_ms, broker in elected
+    own = [at for at, who in elections.elected if who == row["broker"] and at <= row["ts_ms"]]
+    until_ms = row["ts_ms"] + STARTING_MS
+    started = [at for at in elections.starts[row["broker"]] if own and max(own) < at < until_ms]
+    return bool(own and not started) and any(
+        who != row["broker"] and max(own) < at < row["ts_ms"] + DEPOSED_MS
+        for at, who in elections.elected
     )
 
 

@@ -44,13 +44,20 @@ RULES = {  # what Kafka always does
     "from": "a leader starts from the ISR that is stored",
     "same": "a leader stores only what changes the ISR",
     "announced": "a leader announces each shrink, and stores what it announced",
-    "heard": "nobody hears of an ISR that nobody stored",
+    "heard": "what one line says of an ISR, a leader or an epoch, others who must know it say too",
+    "counted": "versions and leader epochs count from 0, and a new partition begins there",
+    "early": "nobody hears of a version before its leader has asked for it",
+    "late": "a process that starts follows as it is by then",
+    "once": "a broker hears of a version once, unless it is started again",
+    "removed": "a controller takes out only brokers that are fenced, dead or leaving",
     "order": "lines stand in the order of their times",
 }
-MISSING = ("announced", "from", "skipped")
+MISSING = ("announced", "from")  # or a line is missing
 AT_ONCE_MS = 1_000  # lines of one broker in two files may be this much out of order
 NEAR_MS = 60_000
 LATE_MS = 2_000
+SOON_MS = 10_000
+HEARING = ("leader", "follower", "metadata")  # what a broker prints of a state that it is told
 
 
 class Fault(NamedTuple):
@@ -80,17 +87,24 @@ class Verdict(NamedTuple):
 
 
 def verdicts(
-    events: pa.Table, release: str | None = None, lag_time_ms: int | None = None
+    events: pa.Table,
+    files: pa.Table | None = None,
+    release: str | None = None,
+    lag_time_ms: int | None = None,
 ) -> list[Verdict]:
     """For each run of these events of logs: explained, or which lines cannot be.
 
-    `release` is the newest that any broker ran; `lag_time_ms` is replica.lag.time.max.ms. Faults
-    are in order of partition and time. Raises ValueError for an unknown release.
+    `files` (of `BrokerLogs`) says how long each log goes on. `release` is the newest that any
+    broker ran; `lag_time_ms` is replica.lag.time.max.ms. Faults are in order of time. Raises
+    ValueError for an unknown release.
     """
-    return [_judge(name, run, release, lag_time_ms) for name, run in runs(events).items()]
+    return [judge(n, run, release, lag_time_ms) for n, run in runs(events, files).items()]
 
 
-def _judge(name: str, run: Run, release: str | None, lag_time_ms: int | None) -> Verdict:
+def judge(
+    name: str, run: Run, release: str | None = None, lag_time_ms: int | None = None
+) -> Verdict:
+    """The verdict of one run."""
     faults = list(_misplaced(run))
     changes, unexplained = 0, defaultdict[KafkaVersion, list[Step]](list)
     versions = candidates(run.is_kraft, release)
@@ -124,6 +138,10 @@ def _fault(line: Statement, rule: str, other: Statement | None = None, text: str
 
 def _alone(line: Statement) -> Iterator[Fault]:
     isr, before, leader = line.isr, line.before, line.leader
+    is_new = line.detail.get("from_state") == "NewPartition"
+    for number in (line.version, line.epoch):
+        if number is not None and (number < 0 or (is_new and number > 0)):
+            yield _fault(line, "counted")
     if isr is None:
         return
     if len(set(isr)) < len(isr) or (before and len(set(before)) < len(before)):
@@ -246,19 +264,97 @@ def _starting(lines: list[Statement], run: Run) -> Iterator[Fault]:
 
 
 def _hearsay(lines: list[Statement], run: Run) -> Iterator[Fault]:
-    """An ISR without a version that only one line knows, while others name another one."""
-    named: dict[frozenset[int], list[Statement]] = defaultdict(list)
+    """An ISR or leader without a version that only one line knows, while others name another."""
+    named: dict[object, list[Statement]] = defaultdict(list)
     for line in lines:
-        if line.members is not None:
-            named[line.members].append(line)
-        if line.before is not None:
-            named[frozenset(line.before)].append(line)
+        for isr in {line.members, frozenset(line.before) if line.before else None} - {None}:
+            named[isr].append(line)
+        if line.leader is not None:
+            named[line.leader].append(line)
     for line in lines:
-        if line.is_request or line.isr is None or line.version is not None:
+        if line.is_request or line.version is not None:
             continue
-        near = [x for x in lines if x is not line and x.isr and abs(x.ts_ms - line.ts_ms) < LATE_MS]
-        if named[line.members or frozenset()] == [line] and near:
-            yield _fault(line, "heard", near[0])
+        near = [x for x in lines if x is not line and abs(x.ts_ms - line.ts_ms) < LATE_MS]
+        others = [x for x in near if x.isr]
+        if line.isr is not None and named[line.members] == [line] and others:
+            yield _fault(line, "heard", others[0])
+        others = [x for x in near if x.leader is not None]
+        if line.leader is not None and named[line.leader] == [line] and others:
+            yield _fault(line, "heard", others[0])
+
+
+def _beginning(lines: list[Statement], run: Run) -> Iterator[Fault]:
+    """A ZooKeeper controller tells the new leader the ISR with which its epoch begins."""
+    told = {(x.epoch, x.leader): x for x in lines if x.kind == "leader" and x.said_by}
+    heard: dict[tuple[int | None, int | None], Statement] = {}
+    for line in lines:
+        if line.kind == "leader" and line.is_own and line.epoch is not None:
+            heard.setdefault((line.epoch, line.leader), line)
+    for place, line in heard.items() if not run.is_kraft else ():
+        other = told.get(place)
+        if other and None not in (line.isr, other.isr) and line.members != other.members:
+            yield _fault(line, "heard", other)
+
+
+def _witnesses(lines: list[Statement], run: Run) -> Iterator[Fault]:
+    """An epoch or version that a single line knows, though the other replicas go on without it."""
+    told = [line for line in lines if not line.is_request]
+    hear = {x.by for x in told if x.kind in HEARING and not x.said_by and x.by is not None}
+    for name in ("epoch", "version"):
+        if name == "version" and not run.is_kraft:
+            continue  # its leaders raise it themselves, and followers do not hear of it
+        by_number = defaultdict(list)
+        for line in told:
+            by_number[getattr(line, name)].append(line)
+        for number, known in by_number.items():
+            line = known[0]
+            if number is None or len(known) > 1 or line.said_by == METADATA_LOG:
+                continue
+            if line.is_own and name == "version":
+                continue  # a leader may be the only one to print it
+            after_ms = line.ts_ms + SOON_MS
+            own = set() if line.said_by else {line.by}
+            others = [b for b in hear - own if b is not None and run.ends[b] > after_ms]
+            beyond = [
+                x for x in told
+                if (getattr(x, name) or -1) > number and line.ts_ms - SOON_MS < x.ts_ms <= after_ms
+            ]  # fmt: skip
+            must = {line.leader} if name == "version" else set(others)
+            if others and not beyond and must <= set(others):
+                yield _fault(line, "heard")
+
+
+def _in_time(lines: list[Statement], run: Run) -> Iterator[Fault]:
+    """A version is heard of after its leader, and by a process that starts as it is by then."""
+    stated = [x for x in lines if x.version is not None and x.said_by != METADATA_LOG]
+    origin: dict[int, Statement] = {}
+    for line in stated:
+        if line.is_own and line.version:
+            origin.setdefault(line.version, line)
+    for line in stated if run.is_kraft else ():
+        first = origin.get(line.version or 0)
+        if first is not None and line.ts_ms < first.ts_ms - LATE_MS:
+            yield _fault(line, "early", first)
+        starts = run.starts.get(line.by or 0, ()) if line.kind == "follower" else ()
+        began_ms = max((at_ms for at_ms in starts if at_ms < line.ts_ms), default=None)
+        for newer in stated if began_ms else ():
+            is_newer = newer.version > line.version and newer.is_own  # type: ignore[operator]
+            if is_newer and newer.ts_ms < began_ms - LATE_MS:  # type: ignore[operator]
+                yield _fault(line, "late", newer)
+                break
+
+
+def _once(lines: list[Statement], run: Run) -> Iterator[Fault]:
+    last: dict[tuple[int | None, int], Statement] = {}
+    for line in lines if run.is_kraft else ():
+        if line.said_by or line.version is None or line.kind not in HEARING:
+            continue
+        before = last.get((line.by, line.version))
+        last[line.by, line.version] = line
+        if before is None or line.by is None:
+            continue
+        if not any(before.ts_ms <= at_ms <= line.ts_ms for at_ms in run.starts.get(line.by, ())):
+            yield _fault(line, "once", before)
 
 
 # Changes
@@ -321,8 +417,19 @@ def _announcing(lines: list[Statement], run: Run) -> Iterator[Fault]:
             continue
         if all(_is_away(run, broker, line.ts_ms) for broker in gone):
             continue
-        if run.has_controller:
+        if run.away or asked:
             yield _fault(line, "announced", asked[-1] if asked else None)
+
+
+def _removing(lines: list[Statement], run: Run) -> Iterator[Fault]:
+    """With another leader, the ISR loses only who is away, if it is told who is."""
+    for before, after, _, line, other in _steps(lines):
+        gone = set(before.isr) - set(after.isr)
+        if before.leader == after.leader or len(after.isr) < 2 or not gone:
+            continue
+        told = [broker for broker in run.away if _is_away(run, broker, line.ts_ms)]
+        if told and not gone <= set(told):
+            yield _fault(line, "removed", other)
 
 
 def _is_away(run: Run, broker: int, ts_ms: int) -> bool:
@@ -353,5 +460,10 @@ PARTITION_RULES: tuple[Callable[[list[Statement], Run], Iterator[Fault]], ...] =
     _learning,
     _starting,
     _hearsay,
+    _beginning,
+    _witnesses,
+    _in_time,
+    _once,
     _announcing,
+    _removing,
 )

@@ -93,13 +93,13 @@ def plot_again(real: Again, runs: Sequence[Course], name: str = "") -> Axes:
     x, middle = times / 1000, np.median(counts, axis=0)
     low, high = counts.min(axis=0), counts.max(axis=0)
     curves = {MODEL: Curve(x, middle, low, high, look=(style.BLUE, ""), is_step=True)}
+    seen = _out(real.seen.absences, times)
     if is_of_logs(real):
-        seen = _out(real.seen.absences, times)
         curves[SEEN] = Curve(x, seen, look=(style.VERMILION, ""), is_step=True, width=1.6)
     missing = [run.toll.missing_minutes for run in runs]
     title = f"{name or 'As it was'}: {_band(missing)} partition-minutes with a copy fewer"
     title += f" (log: {real.seen.toll.missing_minutes:.3g})" if is_of_logs(real) else ""
-    top = 1.1 * max(1.0, float(high.max()), *(curves[n].y.max() for n in curves))
+    top = 1.1 * max(1.0, float(high.max()), float(seen.max()))
     scales = Scale("time since the start (s)"), Scale("replicas out of their ISRs", high=top)
     return plot_curves(curves, title, scales)
 
@@ -186,9 +186,7 @@ def finding(real: Again, runs: dict[str, list[Course]]) -> str:
         )
     left = seen.evictions + seen.removals
     departures = [run.toll.evictions + run.toll.removals for run in model]
+    missing = _band([run.toll.missing_minutes for run in model])
     text = f"Played again: {counted(round(left), 'departure')} from an ISR in the log, "
-    text += (
-        f"{_band(departures)} in the fleet; {seen.missing_minutes:.3g} partition-minutes with a "
-    )
-    text += f"copy fewer, {_band([run.toll.missing_minutes for run in model])} in the fleet. "
-    return f"{text}With {_sentence(runs)}."
+    text += f"{_band(departures)} in the fleet; {seen.missing_minutes:.3g} partition-minutes with "
+    return f"{text}a copy fewer, {missing} in the fleet. With {_sentence(runs)}."

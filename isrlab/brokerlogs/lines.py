@@ -28,6 +28,7 @@ OF_ITSELF = (
     "leader",
     "crash",
     "restart",
+    "position",
     "hosted",
     "failed",
 )  # their replica: the broker
@@ -77,7 +78,8 @@ INTERESTING = re.compile(
     rb"|signal |hutting |SHUTTING|starting|STARTING|unflushed|state changed|Session |additional"
     rb"|Unable to |Socket error|a heartbeat|fetch timeout|Becoming |elected as|rror in |in-flight"
     rb"|session timed|No space|OutOfMemory|Too many open|configuration :|entityPath"
-    rb"|being reassigned|reassigning p"
+    rb"|being reassigned|reassigning p|High watermark "
+    rb"|Recorded replica|Skipping update|Setting log end|Progress awaiting"
 )
 # What an operator must know, in a wording that no form reads: never let go.
 _COUNTED = {

@@ -28,7 +28,7 @@ LOG_NAME = re.compile(
 )
 BROKER_LOG_NAME = re.compile(r"^(server|controller|state-change)[^/]*log")
 MAX_LINE_BYTES = LOOKED_AT_BYTES = 64 * 1024
-READ_BYTES = 4 * 1024 * 1024
+READ_BYTES, UNPACKED_BYTES = 4 * 1024 * 1024, 1024 * 1024
 # No log shrinks to a hundredth: an archive that gives more, and more than this, is a bomb.
 MOST_RATIO, BOMB_BYTES = 100, 4 * 1024 * 1024
 # How archives begin, and whether the standard library of Python reads them.
@@ -250,11 +250,13 @@ def _read_zip(file: IO[bytes]) -> Iterator[bytes]:
     with zipfile.ZipFile(file) as archive:
         for name in sorted(archive.namelist()):
             with archive.open(name) as member:
-                yield from iter(lambda: member.read(READ_BYTES), b"")
+                yield from iter(lambda: member.read(UNPACKED_BYTES), b"")
 
 
 def _read_from(file: gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile) -> Iterator[bytes]:
-    return iter(lambda: file.read1(READ_BYTES), b"")  # not `read`: it drops what precedes damage
+    return iter(
+        lambda: file.read1(UNPACKED_BYTES), b""
+    )  # not `read`: it drops what precedes damage
 
 
 _OPENERS: dict[str, Callable[[Any], Iterator[bytes]]] = {

@@ -87,6 +87,8 @@ def _shape(before: str) -> _Shape | None:
     level = next((n for n, kind in enumerate(kinds) if kind == "level"), None)
     pieces, words, stamps, has_logger = [], [], 0, False
     for n, (kind, text) in enumerate(tokens):
+        if kind == "word" and not text.strip(".:-<>*#/"):
+            kind = "other"  # a separator
         piece, word = _generic(kind, text), {"space": " ", "other": text}.get(kind, "..")
         if kind == "stamp":
             piece, word, stamps = f"(?P<stamp{stamps}>{STAMP})", "date", stamps + 1
@@ -94,7 +96,7 @@ def _shape(before: str) -> _Shape | None:
             piece, word = f"(?P<level>{_LEVEL})", "LEVEL"
         elif kind == "word" and not has_logger and is_logger(re.sub(r":\d*$", "", text)):
             piece, word, has_logger = rf"{_LOGGER}(?::\d*)?", "logger", True
-        elif kind in ("word", "bracket") and n < own:
+        elif kind in ("word", "bracket") and n < own and tokens[n + 1][1] != "=":
             piece = f"(?P<source{n}>{piece})"
         pieces.append(piece)
         words.append(f"{text[0]}..{text[-1]}" if kind == "bracket" else word)
@@ -280,8 +282,9 @@ class Layout:
         stamps, source = self._around(before)
         own = json_moment(obj.get(keys.time))
         stamps += [own] if own else []
-        rest += [line for key, value in obj.items() if key != keys.message
-                 for line in str(value).split("\n") if "Exception" in line]  # fmt: skip
+        others = (str(value) for key, value in obj.items() if key != keys.message)
+        rest += [line for value in others for line in value.split("\n") if "Exception" in line]
+        rest = list(dict.fromkeys(map(str.strip, rest)))  # one trace, whole and in another
         if self.inner:
             head = self.inner.head(text)
             if head is None:
@@ -289,7 +292,8 @@ class Layout:
             outer = [m.ms for m in stamps if not m.is_local and not m.lacks]
             if head.lacks and outer:
                 head = head._replace(ts_ms=outer[-1], is_local=False, lacks="")
-            return head._replace(outer_ms=[*outer, None][0], source=source, rest=tuple(rest))
+            more = (*head.rest, *rest)
+            return head._replace(outer_ms=[*outer, None][0], source=source, rest=more)
         level = str(obj.get(keys.level, "")).upper().replace("WARNING", "WARN")
         logger = str(obj[keys.logger]) if keys.logger in obj else None
         return _head(stamps, level, text, logger)._replace(source=source, rest=tuple(rest))

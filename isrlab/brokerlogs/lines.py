@@ -140,7 +140,7 @@ class LineReader:
                 head = self.head_of(line)
             except ValueError:
                 continue
-            if head is not None and head.source == source and not head.lacks:
+            if head and (head.source == source or not source) and not head.lacks:
                 return head
         return self._latest.get(source)
 

@@ -128,4 +128,4 @@ def _events(logs: list[LogFile], run: str, zones: Zones) -> pa.Table:
         if key not in seen:
             seen.add(key)
             first.append(n)
-    return table.select(events_table.COLUMNS).take(first).combine_chunks()
+    return table.select(events_table.COLUMNS).take(first).cast(events_table.SCHEMA).combine_chunks()

@@ -22,6 +22,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from isrlab.brokerlogs.formats import ANCHOR
+from isrlab.brokerlogs.metadata_records import is_metadata
 
 LOG_NAME = re.compile(
     r"\.(log|out|gz|bz2|xz|zip|zst|lz4)([.\-_].*)?$|\.log\b|^(server|controller|state-change)\b"
@@ -62,6 +63,14 @@ class Source(NamedTuple):
     name: str
     size_bytes: int
     skipped: str | None
+
+
+class Line(NamedTuple):
+    """One line without its end; `is_cut` if it was longer than `MAX_LINE_BYTES`."""
+
+    number: int
+    text: bytes
+    is_cut: bool
 
 
 class Block(NamedTuple):
@@ -159,6 +168,8 @@ def _why_skip(path: Path, root: Path) -> str | None:
     is_broker_log = BROKER_LOG_NAME.search(path.name) is not None
     if not first:
         return "empty"
+    if is_metadata(first):
+        return None
     text = first.decode("utf-16" if first[:2] in UTF_16 else "utf-8", "replace")
     is_named = LOG_NAME.search(path.name) or (is_broker_log and path.parent == root)
     if not is_named and not ANCHOR.search(text):
@@ -176,10 +187,10 @@ def blocks(path: str) -> Iterator[Block]:
     Raises DamagedFileError after the last line before the damage; OSError if it cannot be opened.
     """
     rest, is_cut, number, damage = b"", False, 1, None
-    chunks = _chunks(path)
+    coming = chunks(path)
     while True:
         try:
-            chunk = next(chunks, b"")
+            chunk = next(coming, b"")
         except DamagedFileError as error:
             chunk, damage = b"", error
         data = rest + chunk
@@ -198,6 +209,13 @@ def blocks(path: str) -> Iterator[Block]:
         raise damage
 
 
+def lines(path: str) -> Iterator[Line]:
+    """The lines of a file one by one, as `blocks` gives them."""
+    for block in blocks(path):
+        for n in range(block.size):
+            yield Line(block.first + n, block.line(n), n in block.cut)
+
+
 def _block(number: int, data: bytes, is_cut: bool) -> Block:
     """`is_cut`: its first line has lost what was in the middle, and is too long in any case."""
     ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1
@@ -208,7 +226,7 @@ def _block(number: int, data: bytes, is_cut: bool) -> Block:
     return Block(number, data, ends, frozenset(long | ({0} if is_cut else set())))
 
 
-def _chunks(path: str) -> Iterator[bytes]:
+def chunks(path: str) -> Iterator[bytes]:
     """The contents of a file or an archive as UTF-8, as far as it is whole."""
     with open(path, "rb") if path != "-" else open(0, "rb", closefd=False) as file:
         first = file.peek(4)

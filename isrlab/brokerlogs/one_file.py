@@ -51,7 +51,12 @@ NO_EFFECT = re.compile(
     r"|Truncating ([^\s,]+)-(\d{1,9}) to (\d{1,18}) has no effect"
 )
 _COLUMNS = [name for name in events_table.COLUMNS if name != "run"]
-_OF_LINE = {"line": pa.int64(), "same": pa.int64(), "is_local": pa.bool_(), "source": pa.string()}
+_NOTED = ("line", "same", "is_local", "source")
+# What `table` gives: `same` is equal for the same words, `order` and `folder` are the file's.
+OF_LINES = pa.schema(
+    [(name, events_table.SCHEMA.field(name).type) for name in events_table.COLUMNS]
+    + [("line", pa.int64()), ("same", pa.int64()), ("order", pa.int64()), ("folder", pa.string())]
+)
 _CONTROL = bytes(set(range(32)) - {9, 10, 12, 13, 27})
 _ANY = re.compile(f"{WANTED_TEXT}|{PERHAPS}")
 _DIRECTION = re.compile("[\u202a-\u202e\u2066-\u2069]")  # characters that turn a text around
@@ -108,7 +113,7 @@ class LogFile:
         self.zones: list[Evidence] = []
         self.brokers: dict[str, set[int]] = defaultdict(set)
         self._ends: list[tuple[int, int, bool]] = []  # of its first and last line with a time
-        self._columns: dict[str, list] = {name: [] for name in (*_COLUMNS, *_OF_LINE)}
+        self._columns: dict[str, list] = {name: [] for name in (*_COLUMNS, *_NOTED)}
         self._unread: list[dict] = []
         self._reasons = Counter[str]()
         self._left_out: dict[str, int] = {}  # of each reason, the first line that is not kept
@@ -305,8 +310,7 @@ class LogFile:
         }  # fmt: skip
 
     def table(self, run: str, zones: Zones, of_folder: set[int]) -> pa.Table:
-        """Its events: the columns of events.SCHEMA, and line, same (equal for the same words), and
-        order and folder of the file."""
+        """Its events, with the columns of `OF_LINES`."""
         columns, count = self._columns, len(self._columns["line"])
         line, ts_ms = np.array(columns["line"], np.int64), np.array(columns["ts_ms"], np.int64)
         ahead_ms = np.array(columns["is_local"], bool) * zones.ahead_ms(
@@ -321,14 +325,10 @@ class LogFile:
         for n, kind in enumerate(columns["kind"]):
             if kind in OF_ITSELF and columns["replica"][n] is None:
                 columns["replica"][n] = columns["broker"][n]
-        types = dict(zip(events_table.SCHEMA.names, events_table.SCHEMA.types, strict=True))
-        arrays = {
-            name: pa.array(columns[name], types.get(name) or _OF_LINE[name]) for name in columns
-        }
-        arrays |= {"run": pa.array([run] * count, pa.string()),
-                   "order": pa.array([self.order] * count, pa.int64()),
-                   "folder": pa.array([self.folder] * count, pa.string())}  # fmt: skip
-        return pa.table(arrays)
+        whole = {**columns, "run": [run] * count, "order": [self.order] * count,
+                 "folder": [self.folder] * count}  # fmt: skip
+        return pa.table({name: pa.array(whole[name], type_) for name, type_ in
+                         zip(OF_LINES.names, OF_LINES.types, strict=True)}, OF_LINES)  # fmt: skip
 
 
 def _text(data: bytes) -> str:

@@ -12,6 +12,8 @@ Several logs tell of one change: the leader asks (server.log), the controller st
 (controller.log), other brokers learn it (state-change.log). All of them stay events, each with the
 broker that says so in `broker` and, where that is not the leader itself, `detail.said_by`.
 
+The files of a metadata log say together what happened: `metadata_files.py` reads those.
+
 Files may overlap: what two files say of one broker in the same words at the same millisecond is one
 event, that of the first file. What one file says twice is two.
 
@@ -31,10 +33,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from isrlab.brokerlogs import metadata_files
 from isrlab.brokerlogs.files import PathName, find
 from isrlab.brokerlogs.layout import Layout
-from isrlab.brokerlogs.lines import LineReader
-from isrlab.brokerlogs.one_file import LogFile
+from isrlab.brokerlogs.lines import OF_ITSELF, LineReader
+from isrlab.brokerlogs.one_file import OF_LINES, LogFile
 from isrlab.brokerlogs.zones import Zones
 from isrlab.events import schema as events_table
 
@@ -88,34 +91,51 @@ def read_local(
     """
     sources = find(log_dir, time_zone or "UTC")
     run = run or ("standard input" if str(log_dir) == "-" else Path(log_dir).resolve().name)
+    readable = [source for source in sources if not source.skipped]
+    metadata = [m for s in readable if (m := metadata_files.recognise(s.path, s.name))]
+    raw: dict[str, list[dict]] = {"event": [], "unread": [], "file": []}
+    for row in metadata_files.rows(metadata, run):
+        raw[str(row["row"])].append(row)
+    of_metadata = {source.name for source in metadata}
     logs, layout = [], Layout()
-    for order, source in enumerate(sources):
-        if not source.skipped:
+    for order, source in enumerate(readable):
+        if source.name not in of_metadata:
             log = LogFile(source, order, LineReader(time_zone, layout))
             log.read()
             logs.append(log)
             layout = log.reader.layout
     zones = Zones({log.source.name: log.zones for log in logs}, time_zone)
+    unread = raw["unread"] + [row for log in logs for row in log.unread_rows()]
     rows = [log.row(zones) for log in logs]
+    rows += [{**row, "status": row["reason"], "zone": "UTC"} for row in raw["file"]]
     rows += [{"file": s.name, "bytes": s.size_bytes, "lines": 0, "status": f"skipped: {s.skipped}"}
              for s in sources if s.skipped]  # fmt: skip
+    unread.sort(key=lambda row: (row["file"], row["line"], row["reason"]))
     rows.sort(key=lambda row: str(row["file"]))
-    unread = [row for log in logs for row in log.unread_rows()]
+    in_folder: dict[str, set[int]] = defaultdict(set)
+    for log in logs:
+        in_folder[log.folder] |= log.brokers[""]
+    tables = [log.table(run, zones, in_folder[log.folder]) for log in logs]
     return BrokerLogs(
-        _events(logs, run, zones),
+        _events([*tables, _of_metadata(raw["event"])]),
         pa.Table.from_pylist([{"run": run, **row} for row in unread], schema=UNREAD),
         pa.Table.from_pylist([{"run": run, **row} for row in rows], schema=FILES),
     )
 
 
-def _events(logs: list[LogFile], run: str, zones: Zones) -> pa.Table:
-    """Each event once, with its broker, in order of time, file and line."""
-    in_folder: dict[str, set[int]] = defaultdict(set)
-    for log in logs:
-        in_folder[log.folder] |= log.brokers[""]
-    tables = [log.table(run, zones, in_folder[log.folder]) for log in logs]
-    if not any(map(len, tables)):
-        return events_table.SCHEMA.empty_table()
+def _of_metadata(rows: list[dict]) -> pa.Table:
+    """The same table of events as a LogFile gives. Several controllers tell one record."""
+    for row in rows:
+        place = {"file": row["file"], "line": str(row["line"])}
+        row |= {"same": hash(row["same"]), "folder": row["place"], "order": -1}
+        row["detail"] = [*{**place, **row["detail"]}.items()]
+        if row["kind"] in OF_ITSELF and row.get("replica") is None:
+            row["replica"] = row.get("broker")
+    return pa.Table.from_pylist(rows, schema=OF_LINES)
+
+
+def _events(tables: list[pa.Table]) -> pa.Table:
+    """Each event once, in order of time, file and line."""
     table = pa.concat_tables(tables)
     keys = [(name, "ascending") for name in ("ts_ms", "order", "line")]
     table = table.take(pc.sort_indices(table, sort_keys=keys))

@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -178,6 +178,7 @@ class Layout:
     keys: Keys | None = None
     inner: Layout | None = None  # of the text under the key of the message
     around: tuple[_Shape, ...] = ()  # what stands before the object
+    other: Layout | None = None  # of the rest of a file that has several
 
     @staticmethod
     def of(lines: Sequence[str]) -> Layout:
@@ -202,13 +203,8 @@ class Layout:
         return Layout((), (), keys, inner if inner.keys or inner.shapes else None, around)
 
     def with_more(self, lines: Sequence[str]) -> Layout:
-        """This layout, and that of lines which it cannot read."""
-        more = Layout.of(lines)
-        return Layout(
-            self.shapes + tuple(s for s in more.shapes if s not in self.shapes),
-            self.tails + tuple(t for t in more.tails if t not in self.tails),
-            self.keys or more.keys, self.inner or more.inner, self.around or more.around,
-        )  # fmt: skip
+        """That of lines which this one cannot read, and this one for those that it can."""
+        return replace(Layout.of(lines), other=self if self.shapes or self.keys else None)
 
     @property
     def name(self) -> str:
@@ -221,6 +217,7 @@ class Layout:
             tail = self.tails[0].pattern if self.tails else "logger"
             end = " (logger)" if "logger" in tail and "logger" not in self.shapes[0].words else ""
             names.append(f"{self.shapes[0].words}message{end}")
+        names += [self.other.name] if self.other else []
         return " or ".join(names).replace("[date] LEVEL message (logger)", "stock") or "unknown"
 
     def unwrapped(self, line: str) -> tuple[str, str]:
@@ -233,7 +230,7 @@ class Layout:
         for shape in self.shapes:
             if shape.wrapper and (match := shape.wrapper.match(line)):
                 return _source(match.groupdict()), line[match.end() :]
-        return "", line
+        return self.other.unwrapped(line) if self.other else ("", line)
 
     def head(self, line: str) -> Head | None:
         """The parts of a line; None for one that has no head.
@@ -249,7 +246,7 @@ class Layout:
         for shape in self.shapes:
             if match := shape.regex.match(line):
                 return self._of_plain(line, match, shape)
-        return None
+        return self.other.head(line) if self.other else None
 
     def _of_plain(self, line: str, match: re.Match[str], shape: _Shape) -> Head:
         groups = match.groupdict()

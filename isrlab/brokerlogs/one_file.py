@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from isrlab.brokerlogs.files import Block, DamagedFileError, Source, blocks
 from isrlab.brokerlogs.formats import ANCHOR, NO_NEWS_TEXT
-from isrlab.brokerlogs.layout import is_continued
+from isrlab.brokerlogs.layout import Layout, is_continued
 from isrlab.brokerlogs.lines import (
     MOST_LINES_BACK,
     OF_ITSELF,
@@ -162,7 +162,8 @@ class LogFile:
         known = sum(1 for line in lines if ANCHOR.search(line))
         fits = len(anchored) <= (1 - FITS) * known and not len(strange) == len(lines) > 0
         if not fits and self._layouts < MOST_LAYOUTS:
-            self.reader.layout = self.reader.layout.with_more(strange)
+            known_one = self.reader.layout if self._layouts else Layout()  # else another file's
+            self.reader.layout = known_one.with_more(strange if self._layouts else lines)
             self._layouts += 1
         if block.first == 1:  # a quiet file has no other lines that show that it is understood
             self.reader.heads += known - sum(1 for line in anchored if not self._is_read(line))

@@ -98,8 +98,8 @@ def read_local(
         raw[str(row["row"])].append(row)
     of_metadata = {source.name for source in metadata}
     logs, layout = [], Layout()
-    for order, source in enumerate(readable):
-        if source.name not in of_metadata:
+    for order, source in enumerate(sources):
+        if not source.skipped and source.name not in of_metadata:
             log = LogFile(source, order, LineReader(time_zone, layout))
             log.read()
             logs.append(log)
@@ -117,17 +117,18 @@ def read_local(
         in_folder[log.folder] |= log.brokers[""]
     tables = [log.table(run, zones, in_folder[log.folder]) for log in logs]
     return BrokerLogs(
-        _events([*tables, _of_metadata(raw["event"])]),
+        _events([*tables, _of_metadata(raw["event"], [s.name for s in sources])]),
         pa.Table.from_pylist([{"run": run, **row} for row in unread], schema=UNREAD),
         pa.Table.from_pylist([{"run": run, **row} for row in rows], schema=FILES),
     )
 
 
-def _of_metadata(rows: list[dict]) -> pa.Table:
+def _of_metadata(rows: list[dict], files: list[str]) -> pa.Table:
     """The same table of events as a LogFile gives. Several controllers tell one record."""
     for row in rows:
         place = {"file": row["file"], "line": str(row["line"])}
-        row |= {"same": hash(row["same"]), "folder": row["place"], "order": -1}
+        row |= {"same": hash(row["same"]), "folder": row["place"]}
+        row["order"] = files.index(row["file"])
         row["detail"] = [*{**place, **row["detail"]}.items()]
         if row["kind"] in OF_ITSELF and row.get("replica") is None:
             row["replica"] = row.get("broker")

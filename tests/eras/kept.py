@@ -78,12 +78,12 @@ def read(name: str) -> Recording:
 
 
 @cache
-def events(name: str) -> list[dict[str, Any]]:
-    """What the reader makes of the brokers' logs, line by line, `detail` as a dict."""
-    rows = _read(read(name).files, "broker-")
+def logs(name: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """What the reader makes of the brokers' logs: events in order, `detail` a dict; the unread."""
+    rows, unread = _read(read(name).files, "broker-")
     # Of one moment: what the controller ordered comes before what the leader did
     at = itemgetter("file", "line")
-    return sorted(rows, key=lambda r: (r["ts_ms"], *_place(*at(r["detail"]))))
+    return sorted(rows, key=lambda r: (r["ts_ms"], *_place(*at(r["detail"])))), unread
 
 
 def _place(file: str, line: str) -> tuple[bool, str, int]:
@@ -102,7 +102,7 @@ def _stored(files: dict[str, bytes]) -> list[Stored]:
         return [
             Stored(*(int(r[n]) for n in numbers), tuple(map(int, r["isr"].split()))) for r in rows
         ]
-    states = [r for r in _read(files, "metadata/") if r["topic"] == "orders" and r["isr"]]
+    states = [r for r in _read(files, "metadata/")[0] if r["topic"] == "orders" and r["isr"]]
     return [
         Stored(r["ts_ms"], r["partition"], r["partition_epoch"], int(_leader(r)),
                r["leader_epoch"], tuple(r["isr"]))
@@ -114,13 +114,16 @@ def _leader(row: dict[str, Any]) -> int:
     return row["replica"] if row["kind"] == "leader" else int(row["detail"].get("leader", 0))
 
 
-def _read(files: dict[str, bytes], prefix: str) -> list[dict[str, Any]]:
-    """The events of those files, `detail` as a dict."""
+def _read(
+    files: dict[str, bytes], prefix: str
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The events of those files, and what was not read."""
     with TemporaryDirectory() as folder:
         for path, data in files.items():
             if path.startswith(prefix):
                 target = Path(folder) / path
                 target.parent.mkdir(exist_ok=True)
                 target.write_bytes(data)
-        rows = read_local(folder, "run").events.to_pylist()
-    return [row | {"detail": dict(row["detail"] or ())} for row in rows]
+        events, unread, _ = read_local(folder, "run")
+    rows = [row | {"detail": dict(row["detail"] or ())} for row in events.to_pylist()]
+    return rows, unread.to_pylist()

@@ -14,8 +14,11 @@ from judge import power
 from isrlab import judged
 from isrlab.engine.versions import KafkaVersion
 
+PLACES = [(kind, release) for kind in judged.CLASSES for release in judged.releases(kind)]
 RELEASES = judged.releases("partition")
-every = pytest.mark.parametrize("release", RELEASES)
+
+
+SCENARIOS = Path(__file__).parents[1] / "data" / "scenarios"
 
 # What no run notices, and why, by release: a rule, one form of it, or a neighbour.
 OLD = "0.10.2.2 2.4.1 2.6.3"
@@ -50,22 +53,24 @@ UNNOTICED = {
 }
 
 
-@every
-def test_the_engine_shows_what_kafka_showed(release) -> None:
-    runs = judged.read("partition", release)
+@pytest.mark.parametrize(("kind", "release"), PLACES)
+def test_the_engine_shows_what_kafka_showed(kind, release) -> None:
+    runs = judged.read(kind, release)
     assert sum(len(run.schedule) for run in runs) >= power.STEPS
     version = KafkaVersion.of(release)
     assert [i for i, run in enumerate(runs) if not run.agrees(version)] == []
 
 
 @pytest.mark.slow
-@every
+@pytest.mark.parametrize("release", RELEASES)
 def test_another_rule_is_noticed(release) -> None:
     version = KafkaVersion.of(release)
-    others = power.switched(version) | power.neighbours(version)
+    kinds = [kind for kind, judged_release in PLACES if judged_release == release]
+    runs = [run for kind in kinds for run in judged.read(kind, release)]
+    others = power.switched(version, kinds) | power.neighbours(version, kinds)
     listed = {key for key, releases in UNNOTICED.items() if release in releases.split()}
     expected = {name for name in others if {name, name.partition("=")[0]} & listed}
-    assert set(power.unnoticed(judged.read("partition", release), others)) == expected
+    assert set(power.unnoticed(runs, others)) == expected
     assert expected | {n.partition("=")[0] for n in expected} >= listed
 
 
@@ -73,6 +78,14 @@ def test_there_are_enough_releases_and_not_too_many_bytes() -> None:
     wanted = {"0.10.2.2", "2.4.1", "2.8.2", "3.6.2", "3.9.2", "4.1.2"}
     assert wanted < set(RELEASES)
     assert sum(path.stat().st_size for path in judged.FOLDER.rglob("*")) < 2_000_000
+
+
+def test_what_was_found_can_be_played() -> None:
+    for letter, difference in judged.found().items():
+        assert difference["class"] in judged.CLASSES, letter
+        assert difference["is_mended"] or difference["why"]
+        scenario = difference.get("scenario")
+        assert scenario is None or (SCENARIOS / f"{scenario}.txt").exists()
 
 
 def test_the_readme_says_how_much_was_compared() -> None:

@@ -14,29 +14,13 @@ from functools import partial
 import click
 
 from isrlab.engine.versions import KafkaVersion
-from isrlab.judged.leader import LeaderPlayer
-from isrlab.judged.stored import Run, write
+from isrlab.judged.stored import Run, note, write
 from judge import jars, power, schedules
-from judge.older import ManagedPartition, StoredPartition, ZooKeeperPartition
-from judge.partition import KafkaPartition
+from judge.classes import CLASSES, Judged
 from judge.world import World
 
-RELEASES = (
-    *("0.10.2.2", "2.4.1", "2.6.3", "2.8.2", "3.0.2", "3.1.2", "3.2.3"),
-    *("3.3.2", "3.5.2", "3.6.2", "3.9.2", "4.1.2"),
-)
-MOST = 3  # differences shown of a release
-
-
-def players(
-    world: World, version: KafkaVersion, settings: dict[str, int]
-) -> tuple[KafkaPartition, LeaderPlayer]:
-    kind = KafkaPartition
-    if version.writes_zookeeper:
-        kind = StoredPartition if world.release >= (2, 4) else ManagedPartition
-    elif not version.kraft:
-        kind = ZooKeeperPartition
-    return kind(world, **settings), LeaderPlayer(version, **settings)
+RELEASES = tuple(dict.fromkeys(r for judged in CLASSES.values() for r in judged.releases))
+MOST = 3  # differences shown of a class
 
 
 def judge(release: str, seeds: range, folder: str, store: bool) -> bool:
@@ -46,29 +30,40 @@ def judge(release: str, seeds: range, folder: str, store: bool) -> bool:
     except jars.NoJarsError as missing:
         print(f"{release}: not judged: {missing}", flush=True)
         return True
+    found = [
+        judge_class(judged, world, release, seeds, store)
+        for judged in CLASSES.values()
+        if release in judged.releases
+    ]
+    return any(found)
+
+
+def judge_class(judged: Judged, world: World, release: str, seeds: range, store: bool) -> bool:
     version, begun = KafkaVersion.of(release), time.monotonic()
     runs: list[Run] = []
     steps = differences = 0
     for seed in seeds:
-        settings, schedule = schedules.settings(seed), schedules.schedule(seed, version)
-        both = partial(players, world, version, settings)
+        settings, schedule = judged.settings(seed, version), judged.schedule(seed, version)
+        both = partial(judged.both, world, version, settings)
         kafka, engine = both()
         try:
-            runs.append(
-                Run("partition", settings, schedule, schedules.play(schedule, kafka, engine))
-            )
+            states = schedules.play(schedule, kafka, engine)
+            runs.append(Run(judged.kind, settings, schedule, states))
             steps += len(schedule)
         except schedules.Difference as difference:
             steps += len(difference.schedule)
             differences += 1
-            print(f"{release}, seed {seed}: {schedules.shrunk(difference, both)}\n", flush=True)
+            shortest = schedules.shrunk(difference, both)
+            print(f"{release} {judged.kind}, seed {seed}: {shortest}\n", flush=True)
             if differences == MOST:
                 break
         kafka.close()
     took = time.monotonic() - begun
-    print(f"{release}: {steps:,} steps in {took:.0f} s, {differences} differences", flush=True)
+    rate = f"{steps:,} steps in {took:.0f} s ({60 * steps / took:,.0f} a minute)"
+    print(f"{release:9} {judged.kind:10} {rate}, {differences} differences", flush=True)
     if store and not differences:
         write(release, power.choose(runs, version))
+        note(judged.kind, release, steps)
     return differences > 0
 
 
@@ -83,6 +78,8 @@ def main(
     releases: tuple[str, ...], runs: int, seed: int, jobs: int, store: bool, folder: str | None
 ) -> None:
     """Kafka's own classes beside the engine, step by step, on random schedules.
+
+    Needs Java, and Maven for Kafka's jars. Says steps, speed and differences by release and class.
 
     \b
     python -m judge                          every release, 100 schedules each

@@ -40,10 +40,10 @@ class ZooKeeperPartition(KafkaPartition):
     def _metadata_cache(self) -> Any:
         return None
 
-    def order(self, epoch: int, partition_epoch: int, isr: list[int], leader: int = 1) -> None:
+    def order(self, epoch: int, partition_epoch: int, isr: list[int], leader: int = 1) -> bool:
         """ReplicaManager keeps what is not of a newer epoch from the partition."""
-        if self.partition.log().isEmpty() or epoch > self.partition.getLeaderEpoch():
-            super().order(epoch, partition_epoch, isr, leader)
+        is_news = self.partition.log().isEmpty() or epoch > self.partition.getLeaderEpoch()
+        return is_news and super().order(epoch, partition_epoch, isr, leader)
 
     def brokers(self, *known: list[Any]) -> None:
         """No leader of these releases looks at who is alive."""
@@ -112,9 +112,9 @@ class ManagedPartition(StoredPartition):
         _ZooKeeper.serves = self
         super().do(name, *words)
 
-    def order(self, epoch: int, partition_epoch: int, isr: list[int], leader: int = 1) -> None:
+    def order(self, epoch: int, partition_epoch: int, isr: list[int], leader: int = 1) -> bool:
         if epoch <= self.partition.getLeaderEpoch():
-            return
+            return False
         everyone = java("java.util.HashSet")(ints(REPLICAS))
         kind = java(COMMON + "requests.PartitionState")
         state = kind(0, leader, epoch, ints(isr), partition_epoch, everyone)
@@ -123,6 +123,7 @@ class ManagedPartition(StoredPartition):
         else:  # makeFollowers truncates to the high watermark: RM 0.10.2.2:833
             self.partition.makeFollower(0, state, 0)
             self.log.truncateTo(self._high_watermark())
+        return True
 
     def _for_append(self) -> dict[str, Any]:
         record = java(COMMON + "record.Record").create(jpype.JArray(jpype.JByte)(b"x"))

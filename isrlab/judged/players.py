@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from isrlab.engine.versions import KafkaVersion
+from isrlab.judged.controller import ControllerPlayer
 from isrlab.judged.follower import FollowerPlayer
 from isrlab.judged.leader import LeaderPlayer
 
@@ -23,6 +24,7 @@ class Player(Protocol):
 CLASSES: dict[str, tuple[str, Any]] = {
     "partition": ("Partition, with its log and the manager of its ISR changes", LeaderPlayer),
     "follower": ("ReplicaFetcherThread, with the partition and log that it fills", FollowerPlayer),
+    "controller": ("ReplicationControlManager of KRaft, and what it asks", ControllerPlayer),
 }
 
 

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from isrlab.engine.versions import KafkaVersion
 from isrlab.judged.players import Command, Player, player
-from judge import pairs, schedules
+from judge import brokers, pairs, schedules
+from judge.control import KafkaController
 from judge.fetcher import KafkaFollower
 from judge.older import ManagedPartition, StoredPartition, ZooKeeperPartition
 from judge.partition import KafkaPartition
@@ -17,6 +18,7 @@ EVERY = (
     *("0.10.2.2", "2.4.1", "2.6.3", "2.8.2", "3.0.2", "3.1.2", "3.2.3"),
     *("3.3.2", "3.5.2", "3.6.2", "3.9.2", "4.1.2"),
 )
+KRAFT = ("3.3.2", "3.5.2", "3.6.2", "3.9.2", "4.1.2")
 
 
 class Judged(NamedTuple):
@@ -49,10 +51,15 @@ def _follower(world: World, version: KafkaVersion, settings: dict[str, Any]) -> 
     return KafkaFollower(world, _partition_of(version), **settings)
 
 
+def _controller(world: World, version: KafkaVersion, settings: dict[str, Any]) -> KafkaController:
+    return KafkaController(world, **settings)
+
+
 CLASSES = {
     judged.kind: judged
     for judged in (
         Judged(EVERY, schedules.settings, schedules.schedule, _partition, "partition"),
         Judged(EVERY[1:], pairs.settings, pairs.schedule, _follower, "follower"),
+        Judged(KRAFT, brokers.settings, brokers.schedule, _controller, "controller"),
     )
 }

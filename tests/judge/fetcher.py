@@ -259,7 +259,7 @@ class KafkaFollower:
         if diverging:
             part.setDivergingEpoch(_diverging(diverging).get())
         key = self.topic
-        if has(COMMON + "TopicIdPartition"):
+        if self.world.release >= (3, 1):
             key = java(COMMON + "TopicIdPartition")(self.id, self.topic)
         parts = java("java.util.LinkedHashMap")()
         parts.put(key, part)

@@ -58,7 +58,7 @@ def test_events_have_the_schema_and_the_order_of_time(spark, log_dir):
 def test_without_spark_the_events_are_the_same(spark, release):
     folder = recordings.folder(release)
     expected = [row.asDict() for row in brokerlogs.read(spark, folder).events.collect()]
-    table = brokerlogs.read_local(folder)
+    table = brokerlogs.read_local(folder).events
     assert table.schema == SCHEMA
     assert [row | {"detail": dict(row["detail"])} for row in table.to_pylist()] == expected
 
@@ -82,7 +82,7 @@ def test_a_broker_that_cannot_be_known_is_null(spark, tmp_path):
     (tmp_path / "server.log").write_text("\n".join(lines))
     rows = brokerlogs.read(spark, tmp_path).events.collect()
     assert [row.broker for row in rows] == [1, 2, None]
-    assert brokerlogs.read_local(tmp_path)["broker"].to_pylist() == [1, 2, None]
+    assert brokerlogs.read_local(tmp_path).events["broker"].to_pylist() == [1, 2, None]
 
 
 def test_rotated_zipped_and_nested_logs_of_several_brokers(spark, log_dir):
@@ -102,9 +102,9 @@ def test_rotated_zipped_and_nested_logs_of_several_brokers(spark, log_dir):
 
 def test_files_that_overlap_count_once(spark, log_dir):
     (log_dir / "server.log").write_text(GOOD.replace(COMMIT, f"{COMMIT}\n{COMMIT}"))  # twice
-    whole = brokerlogs.read_local(log_dir).to_pylist()
+    whole = brokerlogs.read_local(log_dir).events.to_pylist()
     (log_dir / "server.log.1").write_text("\n".join([STARTED, SHRINK, COMMIT, COMMIT]))
-    assert brokerlogs.read_local(log_dir).to_pylist() == whole
+    assert brokerlogs.read_local(log_dir).events.to_pylist() == whole
     logs = brokerlogs.read(spark, log_dir)
     assert len(kinds(logs)) == len(whole) == 5
     (log_dir / "server.log.1").write_text(GOOD.replace("=1", "=2"))  # another broker's
@@ -115,7 +115,7 @@ def test_a_line_that_names_several_brokers_is_an_event_for_each(tmp_path):
     line = "[2024-07-01 10:00:00,000] INFO [Controller id=3] Broker failure callback for 1,2 "
     line += "(kafka.controller.KafkaController)\n"
     (tmp_path / "controller.log").write_text(line)
-    rows = brokerlogs.read_local(tmp_path).select(["kind", "broker", "replica"]).to_pylist()
+    rows = brokerlogs.read_local(tmp_path).events.select(["kind", "broker", "replica"]).to_pylist()
     assert [tuple(row.values()) for row in rows] == [("crash", 3, 1), ("crash", 3, 2)]
 
 
@@ -211,7 +211,7 @@ OLD_NO_EFFECT += "offset in the log is 6. (kafka.log.Log)"
 )
 def test_a_truncation_that_had_no_effect_is_no_event(tmp_path, happened, lines):
     (tmp_path / "server.log").write_text("\n".join(lines))
-    told = brokerlogs.read_local(tmp_path)["detail"].to_pylist()
+    told = brokerlogs.read_local(tmp_path).events["detail"].to_pylist()
     assert sorted(int(dict(detail)["line"]) for detail in told) == happened
 
 
@@ -246,7 +246,7 @@ def test_a_number_that_kafka_does_not_have_is_counted(tmp_path, digits):
     reasons = [row["reason"] for row in rows if row["row"] == "unread"]
     assert len(reasons) == len(NUMBERS)
     assert all(reason.startswith("no broker prints this: a number too") for reason in reasons)
-    assert brokerlogs.read_local(tmp_path)["kind"].to_pylist() == ["isr_shrink"]
+    assert brokerlogs.read_local(tmp_path).events["kind"].to_pylist() == ["isr_shrink"]
 
 
 @pytest.mark.parametrize("names", [["server.log.1"], ["server.log.1", "server.log.2"]])
@@ -262,7 +262,7 @@ def test_a_link_that_leads_to_itself_is_shown(log_dir, names):
 def test_topic_names_stay_as_they_are(tmp_path):
     topic = "$x^2$<b>&_a.b-c"
     (tmp_path / "server.log").write_text(SHRINK.replace("t-0", f"{topic}-0"))
-    assert brokerlogs.read_local(tmp_path)["topic"].to_pylist() == [topic]
+    assert brokerlogs.read_local(tmp_path).events["topic"].to_pylist() == [topic]
 
 
 @pytest.mark.parametrize("given", ["", "/nonexistent/logs", "bad\0path"])

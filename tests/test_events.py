@@ -8,7 +8,7 @@ import pytest
 
 from isrlab import fleet
 from isrlab.brokerlogs.formats import FORMATS
-from isrlab.brokerlogs.lines import Head, read_message
+from isrlab.brokerlogs.lines import Head, expanded, read_message
 from isrlab.engine.versions import PRESETS
 from isrlab.events import SCHEMA, exact, table
 from isrlab.events.schema import _CELLS, DETAIL, KINDS
@@ -76,7 +76,7 @@ def test_keys_of_fleets_are_listed() -> None:
 def test_keys_of_log_lines_are_listed(form) -> None:
     event = read_message(Head(0, form.level, form.example, form.logger))
     place = {"file": "server.log", "line": "1"}
-    table([event | {"run": "r", "detail": event["detail"] | place}])
+    table([e | {"run": "r", "detail": e["detail"] | place} for e in expanded(event)])
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def _value(name: str, text: str) -> Values:
 
 
 def _brokers(name: str, text: str) -> Values:
-    return {name: ",".join(str(number("replica", each)) for each in text.split(","))}
+    return {"each": [{"replica": number("replica", broker)} for broker in text.split(",")]}
 
 
 def _plain(name: str, values: Values) -> str | None:
@@ -133,11 +133,43 @@ def _read_diff(_: str, text: str) -> Values:
     return values
 
 
+# The partitions that a fetcher is added for, as the releases print them.
+_NAMED = r"\[(?P<old>[^\s,\[\]]+),(?P<old_number>\d+)\]|(?P<name>[^\s,\[\]()]+)-(?P<number>\d+)"
+_FETCHED = re.compile(
+    rf"(?:{_NAMED})"
+    r"(?:, initOffset (?P<old_offset>-?\d+) to broker (?:id:|BrokerEndPoint\()(?P<from>\d+)"
+    r"| -> \(offset=(?P<offset>-?\d+), leaderEpoch=(?P<epoch>-?\d+)"
+    r"| -> InitialFetchState\([^\[(]*(?:\([^)]*\),)?"
+    r"BrokerEndPoint[\[(]id=(?P<source>\d+)[^\])]*[\])],(?P<new_epoch>-?\d+),(?P<new_offset>-?\d+))"
+)
+
+
+def _read_fetched(_: str, text: str) -> Values:
+    """What each of the partitions has of its own, as `each`: a list of columns and details."""
+    each = []
+    for match in _FETCHED.finditer(text):
+        said = {
+            "topic": match["old"] or match["name"],
+            "partition": match["old_number"] or match["number"],
+            "leader_epoch": match["epoch"] or match["new_epoch"],
+            "log_end_offset": match["old_offset"] or match["offset"] or match["new_offset"],
+            "source": match["from"] or match["source"],
+        }
+        values = (_value(name, value) for name, value in said.items() if value)
+        each.append({key: value for one in values for key, value in one.items()})
+    return {"each": each}
+
+
+def _read_partitions(_: str, text: str) -> Values:
+    names = (re.fullmatch(r"(.+)-(\d+)", name.strip()) for name in text.split(","))
+    return {"each": [{"topic": n[1], **_value("partition", n[2])} for n in names if n]}
+
+
 _INTEGERS = (
     "leader_epoch", "partition_epoch", "replica", "high_watermark", "log_end_offset", "leader",
     "answered_epoch", "broker_epoch", "controller_epoch", "controller_id", "correlation", "count",
     "fetch_offset", "fetcher", "leader_end_offset", "min_insync_replicas", "minimum",
-    "previous_leader_epoch", "removed",
+    "previous_leader_epoch", "removed", "source", "start_ms", "elapsed_ms", "limit_ms",
 )  # fmt: skip
 _WORDS = ("topic_id", "previous_leader", "completed", "from_state", "to_state", "transition")
 _LIST = r"(?:-?\d+(?:, ?-?\d+)*)?"
@@ -150,7 +182,11 @@ FIELDS: dict[str, Field] = {
     **dict.fromkeys(["isr", "isr_before"], Field(_LIST)),
     **dict.fromkeys(["adding", "removing", "deleted", "bounced", "live"], _or_blank(_LIST)),
     **dict.fromkeys(["dir", "asked", "reset_to"], Field(r".*?")),
-    **dict.fromkeys(["reason", "answer"], Field(r".*")),
+    "cause": Field(r"[a-z0-9 ]{4,60}"),
+    "fetched": Field(r".*", _read_fetched),
+    "partitions": Field(r"[^ ]*", _read_partitions),
+    "others": _unkept(r"[^ ]*"),
+    **dict.fromkeys(["reason", "answer", "config"], Field(r".*")),
     "topic": Field(r"[^\s\[\],]+"),
     **dict.fromkeys(["partition", "broker"], Field(r"\d+")),
     "brokers": Field(r"\d+(?:,\d+)*", _brokers),
@@ -171,7 +207,10 @@ FIELDS: dict[str, Field] = {
     "exception": _unkept(r"(?:Caused by: )?[\w.$]*"),
     "isr_set": _unkept(r"(?:Set\([\d, ]*\)|\[[\d, ]*\]|: \d+)"),
     "live_replicas": _unkept(r"(?:, live replica\(s\) broker\.id are : .*|\.?)"),
-    "text": _unkept(r".*"),
+    "text_of_uuid": _unkept(r"(?: with uuid .*)?"),
+    **dict.fromkeys(["text", "rest", "targets"], _unkept(r".*")),
+    **dict.fromkeys(["request", "signal", "age_ms", "throttle_ms", "base_offset"], _unkept(r"\w+")),
+    "replicas": Field(r"\d+(?:,\d+)*"),
     "who": _unkept(r"\S+'s|\S+ \S+'s", "replica's"),
     "whom": _unkept(r".*?", "replica"),
 }

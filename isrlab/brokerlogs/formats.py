@@ -1,4 +1,4 @@
-"""The text tables beside it, formats.txt, no_news.txt and impossible.txt; each says what it holds.
+"""The text tables beside it: formats, signs, no_news, impossible (.txt); each says what it holds.
 
 An entry is a line, and below it a fixed number of indented lines; `#` begins a comment.
 """
@@ -131,7 +131,7 @@ def _read(name: str, below: int) -> list[Entry]:
     return entries(name, files(__package__).joinpath(name).read_text("utf-8"), below)
 
 
-FORMATS = tuple(format_of(entry) for entry in _read("formats.txt", below=2))
+FORMATS = tuple(format_of(e) for name in ("formats", "signs") for e in _read(f"{name}.txt", 2))
 NO_NEWS = re.compile("|".join(_linear(first) for first, _, _ in _read("no_news.txt", below=0)))
 # What must be there for the rest to matter, the whole, why.
 IMPOSSIBLE = tuple(

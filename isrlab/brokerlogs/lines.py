@@ -13,6 +13,7 @@ Brokers print local time without a zone, so the zone is an argument of the reade
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -23,6 +24,14 @@ from isrlab.brokerlogs.fields import COLUMNS, FIELDS, TooLargeError, Values, num
 from isrlab.brokerlogs.formats import FORMATS, IMPOSSIBLE, NO_NEWS, Format
 
 Event = dict[str, object]
+OF_ITSELF = (
+    "leader",
+    "crash",
+    "restart",
+    "hosted",
+    "failed",
+)  # their replica: the broker
+ZONE_STEP_MS = 15 * 60 * 1000  # every zone is a multiple of it
 
 
 class Unread(NamedTuple):
@@ -41,7 +50,7 @@ class Head(NamedTuple):
     logger: str | None
 
 
-_EXCEPTIONS = tuple(form for form in FORMATS if form.kind == "produce_error")
+_EXCEPTIONS = tuple(form for form in FORMATS if "{exception}" in form.template)
 
 _HEAD = re.compile(
     r"(?:\S{1,80} +\| |\S{15,40} (?:stdout|stderr) [FP] )?"  # what docker and kubelet put before
@@ -57,32 +66,31 @@ _SOURCE = re.compile(
 # Words without which a line cannot be of interest; bytes, because most lines end here. Each begins
 # with a fixed letter: `re` then skips quickly to a place where one can begin.
 INTERESTING = re.compile(
-    rb"ISR|Truncat|truncat|eader [Ee]poch|LeaderAndIsr|become-|nlineP|etch offset|of range|Halting"
+    rb"ISR|Truncat|truncat|eader [Ee]poch|LeaderAndIsr|become-|nlineP|etch offset|of range"
     rb"|started|STARTED|SHUTDOWN|shut down completed|brokers: |Broker failure|enc(?:ing|ed) broker"
     rb"|modifying the registration|alter partition|AlterPartition|partition change for"
     rb"|new partition |Created partition|unclean election|min\.isr|insync replicas|isr-expiration"
     rb"|last offset|lagging behind|marked as failed|Stopping serving|A(?:FTER_APPEND|fterAppend)"
-    rb"|Failed to (?:alter|elect)|all log dirs|are offline|Disk error|Error while [wfa]|isr: \["
+    rb"|Failed to (?:alter|elect)|log dirs |are offline|Disk error|Error while |isr: \["
+    rb"|Created log for|loaded for partition|Added fetcher|failed log dir|Kafka startTimeMs|Halting"
+    rb"|failed to change state|Initiated state change"
+    rb"|signal |hutting |SHUTTING|starting|STARTING|unflushed|state changed|Session |additional"
+    rb"|Unable to |Socket error|a heartbeat|fetch timeout|Becoming |elected as|rror in |in-flight"
+    rb"|session timed|No space|OutOfMemory|Too many open|configuration :|entityPath"
+    rb"|being reassigned|reassigning p"
 )
-# What an operator must know and the table of events has no place for: never let go.
+# What an operator must know, in a wording that no form reads: never let go.
 _COUNTED = {
-    "marked as failed": "a follower has stopped fetching a partition (marked as failed)",
-    **dict.fromkeys(
-        ["Stopping serving replicas in dir", "Stopping serving logs in dir", "all log dirs in",
-         "Disk error while writ", "are offline due to", "are offline and logs for",
-         "Error while writing to high", "Error while flushing log", "Error while appending rec"],
-        "a log directory has failed"),
     **dict.fromkeys(
         ["NotEnoughReplicasAfterAppend", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"],
         "a produce was refused after the append; the line names no partition"),
     **dict.fromkeys(
-        ["No broker in ISR is alive for", "OfflinePartition to OnlinePartition failed",
-         "Failed to elect leader for partition"],
-        "a partition has no leader"),
-    **dict.fromkeys(
         ["Failed to alter partition", "ailed to update ISR"],
         "a refused ISR change of no known form"),
     " isr: [": "a change of a partition of no known form",
+    **dict.fromkeys(
+        ["marked as failed", "failed log directory", "all log dirs in", "Disk error while"],
+        "a failure of no known form"),
 }  # fmt: skip
 _ABOUT_ISR = re.compile(r"Shrinking ISR|Expanding ISR|ISR updated|skip updating ISR")
 _REPLICATION = re.compile(
@@ -102,6 +110,9 @@ class LineReader:
     time_zone: str = "UTC"
     _after: Head | None = None
     _passed: bytes = b""
+    _first: Head | None = None
+    _heads: int = 0
+    _headless: int = 0
 
     def read(self, line: str) -> Event | Unread | None:
         """The event that a line tells, or why it is unread, or None for one that tells nothing."""
@@ -110,7 +121,10 @@ class LineReader:
         except ValueError:
             return Unread("no such date or time")
         if head is None:
+            self._headless += 1
             return self._without_head(line)
+        self._heads += 1
+        self._first = self._first or head
         self._after, self._passed = head, b""
         return read_message(head)
 
@@ -118,6 +132,15 @@ class LineReader:
         """Take note of a line without a word of interest: what follows may need its head."""
         if line[:1] == b"[":
             self._passed = line
+            if self._first is None:
+                self._first = self._head(line.decode("utf-8", "replace"))
+
+    def seen(self) -> dict[str, int | None]:
+        """Between which times the lines lie, and how many of those read had a head."""
+        last = self._head(self._passed.decode("utf-8", "replace")) if self._passed else self._after
+        ends: list[int | None] = [head.ts_ms for head in (self._first, last) if head] or [None]
+        heads = {"heads": self._heads, "headless": self._headless}
+        return {"first_ms": ends[0], "last_ms": ends[-1], **heads}
 
     def _head(self, line: str) -> Head | None:
         """The parts of a line that begins with a time; ValueError if there is no such time."""
@@ -131,7 +154,7 @@ class LineReader:
         ts_ms = hour_ms + (minute * 60 + second) * 1000 + int(match["ms"])
         rest = match["rest"].rstrip()
         logger = _LOGGER.search(rest)
-        message = rest[: logger.start()] if logger else rest
+        message = rest[: logger.start()].rstrip() if logger else rest
         return Head(ts_ms, match["level"], message, logger["logger"] if logger else None)
 
     def _without_head(self, line: str) -> Event | Unread | None:
@@ -195,10 +218,23 @@ def _filled(form: Format, match: re.Match[str], head: Head) -> Event:
         values = FIELDS[name].read(name, match[name] or "") | values
     event: Event = {"ts_ms": head.ts_ms, "kind": form.kind}
     event |= {name: value for name, value in values.items() if name in COLUMNS}
+    each = values.pop("each", None)
     detail = form.fixed | {n: str(value) for n, value in values.items() if n not in COLUMNS}
     if "broker" not in event and (source := _SOURCE.search(head.message)):
         event["broker"] = number("broker", source[1])
+    if each is not None:  # of those that one line names together
+        event["each"] = each
     return _completed(event, detail) | {"detail": detail}
+
+
+def expanded(event: Event) -> Iterator[Event]:
+    """An event for each of those that a line names together, or the one."""
+    detail = dict(event["detail"])  # type: ignore[call-overload]
+    named: list[dict[str, object]] = event.pop("each", [{}])  # type: ignore[assignment]
+    for own in named or ([{}] if event["kind"] == "failed" else []):
+        columns = {name: value for name, value in own.items() if name in COLUMNS}
+        more = {name: str(value) for name, value in own.items() if name not in columns}
+        yield event | columns | {"detail": detail | more}
 
 
 def _completed(event: Event, detail: dict[str, str]) -> Event:
@@ -207,8 +243,14 @@ def _completed(event: Event, detail: dict[str, str]) -> Event:
     if event["kind"] == "isr_commit" and "isr" not in event:  # a controller changed the leader only
         event["kind"] = "leader"
     kind = event["kind"]
-    if kind in ("crash", "restart") and "brokers" not in detail:
+    if kind in OF_ITSELF and kind != "leader" and "each" not in event:
         event.setdefault("replica", broker)
+    if kind == "clock":
+        ahead_ms = int(str(event["ts_ms"])) - int(detail["start_ms"])
+        detail["zone_offset_ms"] = str(round(ahead_ms / ZONE_STEP_MS) * ZONE_STEP_MS)
+    if kind == "follower" and event.get("replica") == -1:
+        event["kind"] = "offline"
+        del event["replica"]
     if kind == "metadata" and is_own:
         detail.setdefault("leader", str(broker))
     if kind == "leader":

@@ -1,10 +1,7 @@
-"""Reads a folder of real broker logs into the events table, with Spark.
+"""Reads a folder of real broker logs into the events table.
 
-Theory of operation. The driver lists the files; the list is a small DataFrame, and `mapInArrow`
-reads one file after another where its task runs, so on a cluster `log_dir` must be a path that
-every worker sees. Each file is read once, as a stream: events, unread lines and a count for the
-file come out of the same pass, told apart by the column `row`. That one table is kept by Spark
-(`persist`), and the three DataFrames of `BrokerLogs` are views of it.
+Theory of operation. Each file is read once, as a stream: events, unread lines and a row for the
+file itself come out of the same pass. `read` hands the same tables to Spark.
 
 A line that should be an event and is not appears in `unread`; so does the place where a file broke
 off. A reason that occurs very often in one file keeps its first lines and one row that counts the
@@ -15,12 +12,13 @@ Several logs tell of one change: the leader asks (server.log), the controller st
 broker that says so in `broker` and, where that is not the leader itself, `detail.said_by`.
 `churn.isr_history` makes one history of them.
 
+The files of a metadata log say together what happened: `metadata_files.py` reads those.
+
 Files may overlap: what two files say of one broker in the same words at the same millisecond is one
 event, that of the first file. What one file says twice is two.
 
 A line that does not name its broker has it from its file, if all lines there name the same one,
-else from its folder, likewise, else not at all. `read_local` does the same for a small folder
-without Spark, for events only.
+else from its folder, likewise, else not at all.
 """
 
 from __future__ import annotations
@@ -29,89 +27,98 @@ import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from isrlab.brokerlogs import metadata_files
 from isrlab.brokerlogs.files import DamagedFileError, Line, PathName, find, lines
-from isrlab.brokerlogs.lines import INTERESTING, Event, LineReader, Unread
+from isrlab.brokerlogs.lines import INTERESTING, OF_ITSELF, Event, LineReader, Unread, expanded
 from isrlab.events import schema as events_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-ROWS_PER_BATCH = 5_000
 UNREAD_KEPT = 200  # rows per file and reason that are kept one by one
 SHOWN_CHARACTERS = 300  # of an unread line
-OF_ITSELF = ("leader", "crash", "restart")  # kinds whose replica is their broker, if not named
 
-_OF_A_FILE = {
-    **dict.fromkeys(["row", "file", "reason", "text"], pa.string()),
-    **dict.fromkeys(["line", "lines", "bytes"], pa.int64()),
-}
-_OF_A_FILE["same"] = pa.string()  # equal for one line in two files that overlap
-_RAW = pa.schema([*events_table.SCHEMA, *_OF_A_FILE.items()])
-_PLAN = "number int, path string, file string, run string, time_zone string"
-_FILES = "run string, file string, bytes long, lines long, status string"
+
+def _schema(texts: str, numbers: str) -> pa.Schema:
+    fields = [(name, pa.string()) for name in texts.split()]
+    return pa.schema(fields + [(name, pa.int64()) for name in numbers.split()])
+
+
+UNREAD = _schema("run file reason text", "line lines")
+FILES = _schema("run file status layout zone", "bytes lines first_ms last_ms heads headless")
 
 
 class BrokerLogs(NamedTuple):
-    """`events`: events.SCHEMA, in order of time. `unread`: run, file, line, reason, text, lines
-    (how many lines the row stands for). `files`: run, file, bytes, lines, status."""
+    """What a folder of logs says: pyarrow tables, or Spark's DataFrames with the same columns.
 
-    events: DataFrame
-    unread: DataFrame
-    files: DataFrame
+    `events`: events.SCHEMA, in order of time. `unread`: run, file, line, reason, text, lines (how
+    many lines the row stands for). `files`: run, file, bytes, lines, status, layout, zone (in which
+    its stamps were read, and how that is known), first_ms and last_ms (of its lines with a time;
+    null without one), heads and headless (how many of the lines that were looked at had a time).
+    """
+
+    events: Any
+    unread: Any
+    files: Any
 
 
 def read(
-    spark: SparkSession, log_dir: PathName, run: str | None = None, time_zone: str = "UTC"
+    spark: SparkSession, log_dir: PathName, run: str | None = None, time_zone: str | None = None
+) -> BrokerLogs:
+    """`read_local` as DataFrames."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    tables = read_local(log_dir, run, time_zone)
+    return BrokerLogs(*(spark.createDataFrame(t, from_arrow_schema(t.schema)) for t in tables))
+
+
+def read_local(
+    log_dir: PathName, run: str | None = None, time_zone: str | None = None
 ) -> BrokerLogs:
     """The events of every broker log below `log_dir`, which may also be one file.
 
     `run` names them (default: the name of the folder). `time_zone` is the one the brokers print
-    their local time in, such as "Europe/Berlin". Raises LogDirError when there is nothing to read
-    or the zone is unknown.
+    their local time in, such as "Europe/Berlin"; None: what the logs themselves say of it, else
+    UTC. Raises LogDirError when there is nothing to read or the zone is unknown.
     """
-    from pyspark.sql import functions as F
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    sources, run = find(log_dir, time_zone), run or Path(log_dir).resolve().name
+    sources, run = find(log_dir, time_zone or "UTC"), run or Path(log_dir).resolve().name
+    raw: dict[str, list[dict]] = {"event": [], "unread": [], "file": []}
     readable = [source for source in sources if not source.skipped]
-    plan = [(n, s.path, s.name, run, time_zone) for n, s in enumerate(readable)]
-    tasks = min(len(plan), 4 * spark.sparkContext.defaultParallelism)
-    ordered = spark.createDataFrame(plan, _PLAN).repartitionByRange(tasks, "number")
-    raw = ordered.mapInArrow(_read_files, from_arrow_schema(_RAW)).persist()
-    reasons = [(s, f"skipped: {s.skipped}") for s in sources if s.skipped]
-    rows = [(run, source.name, source.size_bytes, 0, reason) for source, reason in reasons]
-    skipped = spark.createDataFrame(rows, _FILES)
-    status = F.col("reason").alias("status")
-    files = raw.where(F.col("row") == "file").select("run", "file", "bytes", "lines", status)
-    unread = raw.where(F.col("row") == "unread").orderBy("file", "line", "reason")
+    metadata = [m for s in readable if (m := metadata_files.recognise(s.path, s.name))]
+    for row in metadata_files.rows(metadata, run):
+        raw[str(row["row"])].append(row)
+    of_metadata = {source.name for source in metadata}
+    for source in sources:
+        if source.name in of_metadata:
+            continue
+        if source.skipped:
+            row = {"reason": f"skipped: {source.skipped}", "bytes": source.size_bytes, "lines": 0}
+            raw["file"].append({"run": run, "file": source.name, **row})
+            continue
+        for row in _file_rows(source.path, source.name, run, time_zone or "UTC"):
+            raw[str(row["row"])].append(row)
+    raw["unread"].sort(key=lambda row: (row["file"], row["line"], row["reason"]))
+    for row in raw["file"]:
+        zone = "UTC" if row["file"] in of_metadata else time_zone or "UTC (assumed)"
+        row |= {"status": row["reason"], "zone": zone}
     return BrokerLogs(
-        events=_events(raw),
-        unread=unread.select("run", "file", "line", "reason", "text", "lines"),
-        files=files.unionByName(skipped).orderBy("file"),
+        pa.Table.from_pylist(_events(raw["event"]), schema=events_table.SCHEMA),
+        pa.Table.from_pylist(raw["unread"], schema=UNREAD),
+        pa.Table.from_pylist(raw["file"], schema=FILES),
     )
 
 
-def read_local(log_dir: PathName, run: str | None = None, time_zone: str = "UTC") -> pa.Table:
-    """The events of `read`, the same rows in the same order, read in this process.
-
-    For a few thousand lines; what could not be read is left out. Raises as `read` does.
-    """
-    sources, run = find(log_dir, time_zone), run or Path(log_dir).resolve().name
-    rows: list[dict] = []
-    for source in sources:
-        if not source.skipped:
-            read = _file_rows(source.path, source.name, run, time_zone)
-            rows += [row for row in read if row["row"] == "event"]
+def _events(rows: list[dict]) -> list[dict]:
+    """Each event once, with its broker, in order of time, file and line."""
     brokers: dict[str, set[int]] = defaultdict(set)
     for row in rows:
         for place in (row["file"], os.path.dirname(row["file"])):
-            brokers[place] |= {row["broker"]} if "broker" in row else set()
+            brokers[place] |= {row["broker"]} if row.get("broker") is not None else set()
     for row in rows:
         places = (brokers[row["file"]], brokers[os.path.dirname(row["file"])])
         only = next((min(names) for names in places if len(names) == 1), None)
@@ -123,42 +130,8 @@ def read_local(log_dir: PathName, run: str | None = None, time_zone: str = "UTC"
     first = dict[tuple, dict]()
     for row in rows:
         place = os.path.dirname(row["file"]) if row["broker"] is None else ""
-        first.setdefault((row["same"], row["broker"], place), row)
-    rows = [{n: row.get(n) for n in events_table.COLUMNS} for row in first.values()]
-    return pa.Table.from_pylist(rows, schema=events_table.SCHEMA)
-
-
-def _events(raw: DataFrame) -> DataFrame:
-    """The event rows as events.SCHEMA, in order of time, file and line."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
-    def only(place: object) -> object:
-        window = Window.partitionBy("run", place)
-        first, last = F.min("broker").over(window), F.max("broker").over(window)
-        return F.when(first == last, first)
-
-    folder = F.regexp_replace("file", r"[^/]*$", "")
-    broker = F.coalesce("broker", only(F.col("file")), only(folder))
-    place = F.create_map(F.lit("file"), F.col("file"), F.lit("line"), F.col("line").cast("string"))
-    of_itself = F.when(F.col("kind").isin(*OF_ITSELF), F.col("broker"))
-    rows = raw.where(F.col("row") == "event").withColumn("broker", broker)
-    rows = rows.withColumn("replica", F.coalesce("replica", of_itself))
-    rows = rows.withColumn("detail", F.map_concat(place, "detail"))
-    where = F.when(F.col("broker").isNull(), folder)
-    copies = Window.partitionBy("run", "same", "broker", where).orderBy("file", "line")
-    rows = rows.withColumn("copy", F.row_number().over(copies)).where("copy = 1")
-    schema = events_table.spark_schema()
-    return rows.orderBy("ts_ms", "file", "line").select(*events_table.COLUMNS).to(schema)
-
-
-def _read_files(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The task: rows of `_RAW` for each file of the plan."""
-    for batch in batches:
-        for entry in batch.to_pylist():
-            rows = _file_rows(entry["path"], entry["file"], entry["run"], entry["time_zone"])
-            while chunk := list(islice(rows, ROWS_PER_BATCH)):
-                yield pa.RecordBatch.from_pylist(chunk, schema=_RAW)
+        first.setdefault((row["same"], row["broker"], row.get("place", place)), row)
+    return [{name: row.get(name) for name in events_table.COLUMNS} for row in first.values()]
 
 
 def _file_rows(path: str, file: str, run: str, time_zone: str) -> Iterator[dict]:
@@ -200,7 +173,8 @@ def _file_rows(path: str, file: str, run: str, time_zone: str) -> Iterator[dict]
         more = counts[reason] - UNREAD_KEPT
         yield base | _unread(first, reason, "(and more like these)", more)
     size = os.path.getsize(path) if os.path.exists(path) else 0
-    yield base | {"row": "file", "lines": number, "bytes": size, "reason": status}
+    own = {"layout": "stock", **reader.seen()}
+    yield base | own | {"row": "file", "lines": number, "bytes": size, "reason": status}
 
 
 NEAR_LINES = 100  # within which a log answers its fetcher
@@ -252,10 +226,7 @@ def _read_line(line: Line, reader: LineReader) -> Iterator[Event | Unread]:
     if isinstance(item, Unread):
         yield Unread(item.reason, message)
     elif item is not None:
-        detail = dict(item["detail"])  # type: ignore[call-overload]
-        brokers = detail.pop("brokers", None)  # that a controller says died or came back at once
-        replicas = [{"replica": int(broker)} for broker in brokers.split(",")] if brokers else [{}]
-        yield from (item | replica | {"detail": detail} for replica in replicas)
+        yield from expanded(item)
 
 
 _CONTROL = bytes(set(range(32)) - {9, 10, 12, 13, 27})

@@ -78,7 +78,7 @@ def events(release: str) -> pa.Table:
     All logs of all brokers: what a controller says has `detail.said_by`, and `detail.file` names
     the log.
     """
-    return read_local(folder(release), run=RUNS[release])
+    return read_local(folder(release), run=RUNS[release]).events
 
 
 def dataframe(spark: SparkSession) -> DataFrame:

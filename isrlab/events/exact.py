@@ -1,13 +1,17 @@
 """Exact answers of a small table of events, in plain Python: who was in the ISR when, and why not.
 
-For tables whose rows are all of one clock: a scenario (`Run.events()`) or a simulated fleet. There
-`isr_commit` rows tell every stored ISR and nothing contradicts them, so two rules do where real
-logs need the five of `churn.isr_history`; a property test holds the answers equal.
+For tables whose rows are all of one clock: a scenario (`Run.events()`), a simulated fleet, or what
+`brokerlogs.reconcile` makes of real logs. There `isr_commit` rows tell every stored ISR and nothing
+contradicts them, so two rules do; `isrlab.churn` has the same two on Spark, and a property test
+holds the answers equal.
 
 1. A row of an older partition epoch than a row before it is late news, and does not count; nor one
    that names the members known already.
 2. A change is the leader's if the leader says so itself, or if the controller stores what a leader
    asked it for; else it is the controller's (an election, a fenced broker).
+
+From a row `unknown` on, a partition's ISR is not known until the next one is stored: such times are
+in no span, and who left or joined in them in no move.
 
 Times are milliseconds on the clock of the table. With `end_ms`, what happens later does not count.
 """
@@ -32,6 +36,8 @@ class IsrSpan(NamedTuple):
     start_ms: int
     end_ms: int
     isr: tuple[int, ...]
+    replicas: tuple[int, ...] = ()  # of the partition then; empty: not told
+    is_assigned: bool = False  # these are all; else those seen so far
 
 
 class Move(NamedTuple):
@@ -39,7 +45,7 @@ class Move(NamedTuple):
     ts_ms: int
     replica: int
     joined: bool  # into the stored ISR, or out of it
-    evictor: dict[str, Any]  # who took it out: the last four fields of `Absence`, or nothing
+    evictor: dict[str, Any]  # who took it out: `KNEW` of `Absence`, or nothing
 
 
 class Absence(NamedTuple):
@@ -53,6 +59,10 @@ class Absence(NamedTuple):
     lag_records: int | None = None  # these three are None where the shrink does not say it
     since_caught_up_ms: int | None = None
     since_fetch_ms: int | None = None
+    is_certain: bool = True  # else it came back at `end_ms` or before: the logs miss when
+
+
+KNEW = ("leader", "lag_records", "since_caught_up_ms", "since_fetch_ms")
 
 
 class Wait(NamedTuple):
@@ -66,21 +76,29 @@ class Wait(NamedTuple):
 def isr_spans(
     events: pa.Table, end_ms: int | None = None, start_ms: int | None = None
 ) -> dict[Key, list[IsrSpan]]:
-    """The stored ISRs of each partition, from the first known one to `end_ms`.
+    """The stored ISRs of each partition where they are known, from the first one to `end_ms`.
 
     `end_ms` defaults to the last event of the run. With `start_ms` there is also a span from then
-    to the first change, if that says which ISR was before.
+    to the first change, if that says which ISR was before. One ISR has several spans if the
+    replicas of the partition change meanwhile.
     """
     last = events.group_by("run").aggregate([("ts_ms", "max")]).to_pylist()
-    points: dict[Key, list[tuple[int, list[int]]]] = {}
-    for key, ts_ms, before, isr, _ in _changes(events, end_ms):
-        first = [] if start_ms is None or before is None else [(start_ms, before)]
-        points.setdefault(key, first).append((ts_ms, isr))
+    points: dict[Key, list[tuple[int, State | None]]] = {}
+    for key, ts_ms, before, state, _ in _states(events, end_ms):
+        spans = points.setdefault(key, [])
+        if not spans and start_ms is not None and before is not None:
+            spans.append((start_ms, State(before)))
+        if not spans or spans[-1][1] is None or state is None or _differ(spans[-1][1], state):
+            spans.append((ts_ms, state))
     ends = {row["run"]: row["ts_ms_max"] if end_ms is None else end_ms for row in last}
     for key, changes in points.items():
-        changes.append((ends[key.run], []))
+        changes.append((ends[key.run], None))
     return {
-        key: [IsrSpan(start, end, tuple(isr)) for (start, isr), (end, _) in pairwise(changes)]
+        key: [
+            IsrSpan(start, end, tuple(state.isr), state.replicas, state.is_assigned)
+            for (start, state), (end, _) in pairwise(changes)
+            if state is not None
+        ]
         for key, changes in points.items()
     }
 
@@ -89,9 +107,9 @@ def moves(events: pa.Table, end_ms: int | None = None) -> list[Move]:
     """Every replica that left or joined, in order of time; of one moment, who left comes first."""
     return [
         Move(key, ts_ms, replica, joined, {} if joined else evictor)
-        for key, ts_ms, before, isr, evictor in _changes(events, end_ms)
-        if before is not None
-        for joined, replica in sorted((r in isr, r) for r in set(before) ^ set(isr))
+        for key, ts_ms, before, state, evictor in _states(events, end_ms)
+        if before is not None and state is not None
+        for joined, replica in sorted((r in state.isr, r) for r in set(before) ^ set(state.isr))
     ]
 
 
@@ -99,12 +117,15 @@ def absences(events: pa.Table, end_ms: int | None = None) -> list[Absence]:
     """Every time that a replica left an ISR, in order of leaving."""
     absent: list[Absence] = []
     places: dict[tuple[Key, int], int] = {}  # of those that are out now
-    for key, ts_ms, replica, joined, evictor in moves(events, end_ms):
-        if not joined:
+    for key, ts_ms, before, state, evictor in _states(events, end_ms):
+        isr = set(state.isr if state else ())
+        for replica in sorted(isr):
+            if (place := places.pop((key, replica), None)) is not None:
+                is_certain = before is not None
+                absent[place] = absent[place]._replace(end_ms=ts_ms, is_certain=is_certain)
+        for replica in sorted(set(before or ()) - isr if state else ()):
             places[key, replica] = len(absent)
             absent.append(Absence(key, replica, ts_ms, None, **evictor))
-        elif (place := places.pop((key, replica), None)) is not None:
-            absent[place] = absent[place]._replace(end_ms=ts_ms)
     return absent
 
 
@@ -129,24 +150,39 @@ def _rows(events: pa.Table, *kinds: str) -> list[dict[str, Any]]:
     return [row | {"detail": dict(row["detail"] or ())} for row in in_order]
 
 
-def _changes(
+class State(NamedTuple):
+    isr: list[int]
+    replicas: tuple[int, ...] = ()
+    is_assigned: bool = False
+
+
+def _differ(first: State, second: State) -> bool:
+    return {*first.isr} != {*second.isr} or {*first.replicas} != {*second.replicas}
+
+
+def _states(
     events: pa.Table, end_ms: int | None
-) -> Iterator[tuple[Key, int, list[int] | None, list[int], dict[str, Any]]]:
-    """Changes of the stored ISR in order: key, ms, ISR before (None: not known) and after, and of
-    a leader's shrink the last four fields of `Absence`."""
+) -> Iterator[tuple[Key, int, list[int] | None, State | None, dict[str, Any]]]:
+    """What is stored, in order: key, ms, the ISR before (None: not known), the state (None: not
+    known from here on), and of a leader's shrink the `KNEW` of `Absence`."""
     known: dict[Key, tuple[list[int], int]] = {}  # the ISR, and its partition epoch
     shrinks: dict[Key, dict[str, Any]] = {}  # what was last asked for
-    for row in _rows(events, "isr_shrink", "isr_commit"):
+    for row in _rows(events, "isr_shrink", "isr_commit", "unknown"):
         key, ts_ms, isr = Key(row["run"], row["topic"], row["partition"]), row["ts_ms"], row["isr"]
         if end_ms is not None and ts_ms > end_ms:
             return
         before, epoch = known.get(key, (row["isr_before"], -1))
         if row["kind"] == "isr_shrink":
             shrinks[key] = row
+        elif row["kind"] == "unknown":
+            known.pop(key, None)
+            yield key, ts_ms, None, None, {}
         elif row["partition_epoch"] is None or row["partition_epoch"] >= epoch:
             known[key] = isr, epoch if row["partition_epoch"] is None else row["partition_epoch"]
-            if before is None or set(before) != set(isr):
-                yield key, ts_ms, before, isr, _evictor(row, shrinks.get(key))
+            replicas = row["detail"].get("replicas", "")
+            is_assigned = row["detail"].get("replicas_from") == "assignment"
+            state = State(isr, tuple(map(int, filter(None, replicas.split(",")))), is_assigned)
+            yield key, ts_ms, before, state, _evictor(row, shrinks.get(key))
 
 
 def _evictor(commit: dict[str, Any], shrink: dict[str, Any] | None) -> dict[str, Any]:
@@ -155,5 +191,5 @@ def _evictor(commit: dict[str, Any], shrink: dict[str, Any] | None) -> dict[str,
     is_leaders = said_by != "controller" or asked_by == "leader"
     if shrink is None or not is_leaders or set(shrink["isr"]) != set(commit["isr"]):
         return {}
-    knew = {key: int(shrink["detail"][key]) for key in Absence._fields if key in shrink["detail"]}
+    knew = {key: int(shrink["detail"][key]) for key in KNEW if key in shrink["detail"]}
     return {"leader": shrink["broker"], **knew}

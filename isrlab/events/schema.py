@@ -31,6 +31,8 @@ KINDS: dict[str, str] = {
     "high_watermark": "a replica's high watermark moved",
     "crash": "a broker died, was stopped or fenced; `replica` is that broker",
     "restart": "a broker came back; `replica` is that broker",
+    "config": "a setting of replication was changed: `detail.name`, `detail.value`, of `detail.of`",
+    "deleted": "the partition was deleted with its topic",
     "produce_error": "a produce was refused or timed out; `detail.error` says which",
     "produce_ack": "a produce was acknowledged to its client",
     "latency": "how long produces with acks=all waited: one row for each leader, hour and class",
@@ -38,6 +40,14 @@ KINDS: dict[str, str] = {
     "diverged": "two replicas hold different records at one offset",
     "notify": "a leader announced ISR changes to the controller",
     "metadata": "a broker learned of a change from the controller",
+    "hosted": "a broker has a log of the partition, or begins to copy it; `replica` is that broker",
+    "failed": "a replica, or a log directory with all that are in it, stopped: `replica`, `cause`",
+    "offline": "no leader could be found for the partition",
+    "clock": "a process said when it started: `detail.zone_offset_ms` is its clock's zone",
+    "sign": "a line that tells why an ISR changes; `detail.sign` says what it is a sign of",
+    "unknown": "from here to the next stored ISR nobody says what it is; `detail.why`",
+    "log_start": "the first line that there is of a broker",
+    "log_end": "the last line that there is of a broker: what comes later is not known",
 }
 
 _LINES = files(__package__).joinpath("detail.txt").read_text("utf-8").splitlines()  # or in a zip

@@ -55,14 +55,18 @@ class ControllerPlayer:
         self, broker: int, epochs: list[int], members: list[list[int]], is_recovering: bool
     ) -> None:
         """A leader asks for an ISR; `epochs` are of leader and partition, a member has its own."""
-        isr, known = zip(*members, strict=True) if members else ((), ())
-        self._step(m.AlterPartition(broker, 1, *epochs, isr, known, is_recovering))
+        isr = tuple(number for number, _ in members)
+        known = tuple(broker_epoch for _, broker_epoch in members)
+        leader_epoch, partition_epoch = epochs
+        self._step(
+            m.AlterPartition(broker, 1, leader_epoch, partition_epoch, isr, known, is_recovering)
+        )
 
     def _step(self, message: m.Message) -> None:
         self.controller, outputs = machine.step(self.controller, message, 0)
+        said = [output.message for output in outputs if isinstance(output, m.Send)]
         kinds = m.AlterPartitionResponse | m.ElectLeadersResponse
-        answers = [o.message for o in outputs if isinstance(getattr(o, "message", None), kinds)]
-        self.response = next((x.error or "NONE" for x in answers), None)
+        self.response = next((x.error or "NONE" for x in said if isinstance(x, kinds)), None)
 
     # What is compared
 

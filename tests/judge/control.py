@@ -220,7 +220,7 @@ def _features() -> Any:
             )
     constructor = kind.class_.getDeclaredConstructors()[0]
     constructor.setAccessible(True)
-    given = {"int": java("java.lang.Integer")(0), "Map": map_, "List": ints([0])}
+    given = {"int": java("java.lang.Integer")(0), "Map": supported, "List": ints([0])}
     if any(str(k.getSimpleName()) == "ApiVersions" for k in constructor.getParameterTypes()):
         given["ApiVersions"] = java("org.apache.kafka.clients.ApiVersions")()
     return constructor.newInstance(*fill(constructor, given))

@@ -6,9 +6,11 @@ import os
 import shutil
 import subprocess
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "isrlab" / "judge"
+Artifacts = Callable[[str], list[tuple[str, str, str, str]]]
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 <modelVersion>4.0.0</modelVersion>
 <groupId>isrlab</groupId><artifactId>judge</artifactId><version>1</version>
@@ -24,10 +26,25 @@ class NoJarsError(Exception):
     """What is missing for a judge; the message says how to get it."""
 
 
-def artifacts(release: str) -> list[tuple[str, str, str, str]]:
+def broker(release: str) -> list[tuple[str, str, str, str]]:
+    """(group, artifact, version, classifier) of what a broker of this release runs on, Java 17."""
+    numbers = tuple(map(int, release.split(".")))
+    found = [("org.apache.kafka", _kafka(numbers), release, "")]
+    if numbers < (1, 1):
+        found += [("javax.xml.bind", "jaxb-api", "2.3.1", "")]
+    if numbers >= (4,):
+        return [*found, ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3", "")]
+    return [*found, ("org.slf4j", "slf4j-reload4j", "1.7.36", "")]
+
+
+def _kafka(numbers: tuple[int, ...]) -> str:
+    return "kafka_2.13" if numbers >= (2, 4) else "kafka_2.11"
+
+
+def judge(release: str) -> list[tuple[str, str, str, str]]:
     """(group, artifact, version, classifier) of what a judge of this release loads."""
     numbers = tuple(map(int, release.split(".")))
-    kafka = "kafka_2.13" if numbers >= (2, 4) else "kafka_2.11"
+    kafka = _kafka(numbers)
     names = [(kafka, ""), (kafka, "test"), ("kafka-clients", "test")]
     if numbers >= (3, 4):
         names += [("kafka-server-common", "test")]
@@ -42,17 +59,18 @@ def artifacts(release: str) -> list[tuple[str, str, str, str]]:
     return found
 
 
-def classpath(release: str) -> list[str]:
+def classpath(release: str, artifacts: Artifacts = judge) -> list[str]:
     """The jars of a release, fetched by Maven the first time. Raises NoJarsError without them."""
     parts = [DEPENDENCY.format(*artifact) for artifact in artifacts(release)]
-    kept = CACHE / f"{release}-{zlib.crc32(''.join(parts).encode()):08x}.txt"
+    name = f"{release}-{zlib.crc32(''.join(parts).encode()):08x}"
+    kept = CACHE / f"{name}.txt"
     jars = kept.read_text().split(":") if kept.exists() else []
     if jars and all(Path(jar).exists() for jar in jars):
         return jars
     for command in ("java", "mvn"):
         if shutil.which(command) is None:
             raise NoJarsError(f"no {command}: on Debian, apt-get install default-jdk maven")
-    folder = CACHE / release
+    folder = CACHE / name
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "pom.xml").write_text(POM.format("".join(parts)))
     build = ["mvn", "-q", "dependency:build-classpath", f"-Dmdep.outputFile={kept}.new"]

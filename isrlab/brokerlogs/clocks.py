@@ -1,0 +1,213 @@
+"""How far the clocks of brokers are apart, as far as logs tell, and their events on one clock.
+
+Theory of operation. What brokers say of one thing (a partition's version, its leader epoch) they
+say at about the same moment; a broker that was paused or starts says it late, but never early. So
+of two brokers the differences of their stamps gather tightly around the difference of their clocks,
+at moments far apart, while late news scatter. Where they gather so, that is the difference;
+differences below `NOISE_MS` are not told from the way of a message, and count as none. The clock of
+most brokers is taken for the right one: the median; a metadata log comes before all.
+
+Versions bound the rest: what one broker says of version 7 it says after another stored version 6.
+
+A clock that was set back shows within a file, whose lines are in order whatever their stamps say:
+from there on it is another clock. By how much is known if other brokers tell; else only that it was
+no less than the stamps went back, and `is_bound` says so.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from statistics import median
+from typing import NamedTuple, TypeAlias
+
+from isrlab.brokerlogs.stored import METADATA_LOG, Row, is_own
+
+NOISE_MS = 1_000  # clocks this far apart cannot be told from messages under way
+TIGHT_MS = 2_000  # differences within this are of one cluster
+APART_MS = 5_000  # a cluster counts if its statements lie so far apart
+BACK_MS = 60_000  # a stamp so far before the one of an earlier line: the clock was set back
+EARLY_VERSIONS = ("isr_commit", "leader")  # who says these knows first
+
+Unit: TypeAlias = tuple[str, int | None, str]  # run, broker, and of one set back: file and part
+
+
+class Clock(NamedTuple):
+    """The clock of a broker: it is `ahead_ms` ahead of the common one (negative: behind).
+
+    `pairs` is how many statements that it shares with others say so (0: nobody, or only the order
+    of versions). `is_bound`: it may be more. `part` names the file and the line from which on this
+    holds, where a clock was set back; else it is empty.
+    """
+
+    run: str
+    broker: int | None
+    part: str
+    ahead_ms: int
+    pairs: int
+    is_bound: bool
+
+
+def put_right(rows: list[Row]) -> list[Clock]:
+    """The clocks of those who say these rows; the times of the rows are then of one clock."""
+    units = _units(rows)
+    facts: dict[tuple, dict[Unit, int]] = defaultdict(dict)
+    for row, unit in zip(rows, units, strict=True):
+        for fact in _facts(row):
+            facts[fact][unit] = min(row["ts_ms"], facts[fact].get(unit, row["ts_ms"]))
+    ahead, pairs = _solved(sorted(set(units), key=str), facts)
+    bounded = _bounded(rows, units, ahead, pairs)
+    for row, unit in zip(rows, units, strict=True):
+        row["ts_ms"] -= ahead[unit]
+    return [
+        Clock(*unit, ahead[unit], pairs[unit], unit in bounded)
+        for unit in ahead
+        if unit[1] is not None
+    ]
+
+
+def _units(rows: Sequence[Row]) -> list[Unit]:
+    """Whose clock each row is of: a broker's; where it was set back, of a part of a file."""
+    files: dict[tuple, list[tuple[int, int]]] = defaultdict(list)
+    for row in rows:
+        if "line" in row["detail"]:
+            file = row["run"], row["broker"], row["detail"]["file"]
+            files[file].append((int(row["detail"]["line"]), row["ts_ms"]))
+    parts: dict[tuple, list[int]] = {}
+    for file, stamps in files.items():
+        latest, starts = None, []
+        for line, ts_ms in sorted(stamps):
+            if latest is not None and ts_ms < latest - BACK_MS:
+                starts.append(line)
+                latest = ts_ms
+            latest = ts_ms if latest is None else max(latest, ts_ms)
+        if starts:
+            parts[file] = starts
+    units = []
+    for row in rows:
+        detail = row["detail"]
+        starts = parts.get((row["run"], row["broker"], detail.get("file", "")), [])
+        nth = bisect_right(starts, int(detail["line"])) if starts else 0
+        part = f"{detail['file']}:{starts[nth - 1]}" if nth else ""
+        broker = None if detail.get("said_by") == METADATA_LOG else row["broker"]
+        units.append((row["run"], broker, part))
+    return units
+
+
+def _facts(row: Row) -> Iterable[tuple]:
+    """What this row says that others say, too, as soon as they learn it."""
+    place = row["run"], row["topic"], row["partition"]
+    if row["topic"] is None or row["kind"] not in ("isr_commit", "leader", "follower", "metadata"):
+        return
+    if row["partition_epoch"] is not None:
+        yield (*place, "version", row["partition_epoch"])
+    if row["leader_epoch"] is not None and row["kind"] in ("leader", "follower", "metadata"):
+        yield (*place, "epoch", row["leader_epoch"])
+
+
+def _solved(
+    units: list[Unit], facts: dict[tuple, dict[Unit, int]]
+) -> tuple[dict[Unit, int], dict[Unit, int]]:
+    """Of each clock, how far it is ahead, and how many statements say so."""
+    shared: dict[tuple[Unit, Unit], list[tuple[int, int]]] = defaultdict(list)
+    for stamps in facts.values():
+        for first, second in combinations(sorted(stamps, key=str), 2):
+            shared[first, second].append((stamps[first], stamps[second]))
+    links: dict[Unit, list[tuple[Unit, int, int]]] = defaultdict(list)
+    hints: dict[Unit, list[tuple[Unit, int]]] = defaultdict(list)
+    for (first, second), times in shared.items():
+        difference, count, is_apart = _cluster(times)
+        for one, other, ms in ((first, second, difference), (second, first, -difference)):
+            hints[one].append((other, ms))
+            if is_apart:
+                links[one].append((other, ms, count))
+    ahead, pairs = dict.fromkeys(units, 0), dict.fromkeys(units, 0)
+    seen: set[Unit] = set()
+    for unit in units:
+        group, queue = {unit: 0}, [unit]
+        while queue and unit not in seen:
+            one = queue.pop(0)
+            for other, difference, count in sorted(links[one], key=lambda link: -link[2]):
+                pairs[one] = max(pairs[one], count)
+                if other not in group:
+                    group[other] = group[one] + difference
+                    queue.append(other)
+        if unit not in seen:
+            seen |= group.keys()
+            others = {
+                other: group[one] + ms
+                for one in group
+                for other, ms in hints[one]
+                if other not in group
+            }
+            ahead |= _centred(group, others)
+    return ahead, pairs
+
+
+def _centred(group: dict[Unit, int], others: dict[Unit, int]) -> dict[Unit, int]:
+    """The clocks of a group against the one of most; differences that may be noise as none.
+
+    `others` are the clocks of those who share one moment with it, which is too little to move them.
+    """
+    exact = [ms for (_, broker, _), ms in group.items() if broker is None]
+    all_of_them = (*group.items(), *others.items())
+    first = [ms for (_, broker, part), ms in all_of_them if not part and broker is not None]
+    times = sorted(exact or first or group.values())
+    middle = times[(len(times) - 1) // 2]
+    return {unit: 0 if abs(ms - middle) < NOISE_MS else ms - middle for unit, ms in group.items()}
+
+
+def _cluster(times: list[tuple[int, int]]) -> tuple[int, int, bool]:
+    """The difference around which most lie, second less first; how many do, at moments apart?"""
+    differences = sorted((second - first, first) for first, second in times)
+    best: list[tuple[int, int]] = []
+    start = 0
+    for end in range(len(differences)):
+        while differences[end][0] - differences[start][0] > TIGHT_MS:
+            start += 1
+        if end + 1 - start > len(best):
+            best = differences[start : end + 1]
+    moments = [first for _, first in best]
+    is_apart = max(moments) - min(moments) >= APART_MS
+    return round(median(difference for difference, _ in best)), len(best), is_apart
+
+
+def _bounded(
+    rows: Sequence[Row], units: list[Unit], ahead: dict[Unit, int], pairs: dict[Unit, int]
+) -> set[Unit]:
+    """Move clocks that the order of versions, or of the lines of a file, shows to be wrong."""
+    moved: set[Unit] = set()
+    ends: dict[tuple, int] = {}  # the last moment of each part of a file
+    for row, unit in sorted(zip(rows, units, strict=True), key=_line):
+        if "line" not in row["detail"]:
+            continue
+        file = row["run"], row["broker"], row["detail"]["file"]
+        if unit[2] and pairs[unit] == 0 and row["ts_ms"] - ahead[unit] <= ends.get(file, 0):
+            ahead[unit] = row["ts_ms"] - ends[file] - 1
+            moved.add(unit)
+        ends[file] = max(ends.get(file, 0), row["ts_ms"] - ahead[unit])
+    versions: dict[tuple, dict[int, tuple[int, Unit]]] = defaultdict(dict)
+    for row, unit in zip(rows, units, strict=True):
+        if row["kind"] in EARLY_VERSIONS and row["partition_epoch"] is not None:
+            told = versions[row["run"], row["topic"], row["partition"]]
+            time = row["ts_ms"], unit
+            if row["partition_epoch"] not in told or is_own(row):
+                told[row["partition_epoch"]] = time
+    for told in versions.values():
+        before = None
+        for version in sorted(told):
+            ts_ms, unit = told[version]
+            if before is not None and before[1] != unit:
+                late_ms = (before[0] - ahead[before[1]]) - (ts_ms - ahead[unit])
+                if late_ms > NOISE_MS and pairs[unit] == 0:
+                    ahead[unit] -= late_ms
+                    moved.add(unit)
+            before = ts_ms, unit
+    return moved
+
+
+def _line(pair: tuple[Row, Unit]) -> tuple:
+    detail = pair[0]["detail"]
+    return detail.get("file", ""), int(detail.get("line", 0))

@@ -1,0 +1,378 @@
+"""From what brokers said to what is known: each stored change once, on one clock, and what is not.
+
+`reconcile` takes the events of logs as they were said and gives a table of the same form that a
+simulation has: a row `isr_commit` for each stored state of a partition's ISR, versions ascending,
+with who made it and the line that says so; `unknown` where from some moment on nobody says what the
+ISR is; `log_start` and `log_end` for each broker. `events.exact` and `isrlab.churn` ask that table.
+
+Theory of operation. Clocks first (`clocks.put_right`), then each partition by itself (`stored`),
+then doubts about the last state that is known of it, for only a successor proves that a state held:
+a member of it has died and nobody says that it left; its leader's log ends before the others do;
+a clock was set back in between. Before the first line about a partition nothing is known, unless it
+was created then.
+
+The replicas of a partition *at a time* are those of the last line that names them all
+(`replicas_from` "assignment"), else those that were in its ISR or had a log of it so far ("seen").
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+from isrlab.brokerlogs.clocks import Clock, put_right
+from isrlab.brokerlogs.stored import (
+    METADATA_LOG,
+    MISSING,
+    NEWER,
+    UNLIKE,
+    Found,
+    Row,
+    State,
+    is_own,
+    stored,
+)
+from isrlab.events import schema
+
+Key: TypeAlias = tuple[str, str, int]  # run, topic, partition
+
+QUIET = 0.1  # of its run: so long may a broker's log be silent before its end counts as one
+QUIET_MS = 60_000  # and never less
+BLIP_MS = 2_000  # a broker fenced and unfenced within this is a controller that repeats the past
+QUORUM = "__cluster_metadata"  # its voters are no ISR
+ANEW_MS = 10_000  # a topic is another one if it is created so long after its last line
+PRIMARY = ("isr_commit", "leader", "isr_shrink", "isr_expand")  # kinds of who knows first
+
+UNKNOWN = pa.schema(
+    {"run": pa.string(), "topic": pa.string(), "partition": pa.int32(),
+     "from_ms": pa.int64(), "to_ms": pa.int64(), "why": pa.string()}
+)  # fmt: skip
+CLOCKS = pa.schema(
+    {"run": pa.string(), "broker": pa.int32(), "part": pa.string(),
+     "ahead_ms": pa.int64(), "pairs": pa.int64(), "is_bound": pa.bool_()}
+)  # fmt: skip
+
+
+class Evidence(NamedTuple):
+    """What the logs of some runs prove.
+
+    `events`: events.SCHEMA in order of time, all on one clock. `clocks`: `clocks.Clock` as columns.
+    `unknown`: run, topic, partition, from_ms, to_ms, why: when nobody says what the ISR was; topic
+    and partition are null where that holds of the whole run.
+    """
+
+    events: pa.Table
+    clocks: pa.Table
+    unknown: pa.Table
+
+
+class Scene(NamedTuple):
+    """What is known of one run besides its partitions."""
+
+    start_ms: int
+    end_ms: int
+    ends: dict[int, int]  # by broker, its last line, if that is long before the end
+    gone: list[tuple[int, int]]  # ms, broker: who died or was fenced when
+    back: dict[
+        tuple[int, str], list[int]
+    ]  # lines from which on a clock was set back, unknown how far
+    printing: frozenset[int]  # brokers that print what is stored
+
+
+def reconcile(events: pa.Table, files: pa.Table | None = None) -> Evidence:
+    """What these events of broker logs prove.
+
+    `files` (of `BrokerLogs`; columns file, first_ms, last_ms) tells when each log begins and ends;
+    without it, its events do.
+    """
+    rows = [row | {"detail": dict(row["detail"] or ())} for row in events.to_pylist()]
+    clocks = put_right(rows)
+    rows.sort(key=_time_and_place)
+    names = sorted({row["run"] for row in rows})
+    found: list[Row] = []
+    vague: list[Row] = []
+    for run in names:
+        of_run = [row for row in rows if row["run"] == run]
+        bounds = _bounds(of_run, files, {c.broker: c.ahead_ms for c in clocks if c.run == run})
+        scene = _scene(of_run, bounds, clocks)
+        for key, lines in _partitions(of_run):
+            found += proven(key, lines, scene)
+        found += [row for row in of_run if row["kind"] != "isr_commit"]
+        found += [_edge(run, b, *edge) for b, edges in bounds.items() for edge in edges]
+        vague += _of_the_whole(run, of_run, found, scene)
+    found.sort(key=_in_order)
+    return Evidence(
+        pa.Table.from_pylist(found, schema=schema.SCHEMA),
+        pa.Table.from_pylist([clock._asdict() for clock in clocks], schema=CLOCKS),
+        pa.Table.from_pylist(vague + _unknown(found), schema=UNKNOWN),
+    )
+
+
+def _time_and_place(row: Row) -> tuple:
+    detail = row["detail"]
+    return row["ts_ms"], detail.get("file", ""), int(detail.get("line", 0))
+
+
+def _in_order(row: Row) -> tuple:
+    """Of one moment: what is not known, what was asked for, what is stored, the end."""
+    rank = {"log_start": -2, "unknown": -1, "isr_commit": 1, "log_end": 2}.get(row["kind"], 0)
+    return row["ts_ms"], rank, row["topic"] or "", row["partition"] or 0, _time_and_place(row)
+
+
+def _partitions(rows: Sequence[Row]) -> Iterator[tuple[Key, list[Row]]]:
+    groups: dict[Key, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row["topic"] not in (None, QUORUM) and row["partition"] is not None:
+            groups[row["run"], row["topic"], row["partition"]].append(row)
+    yield from sorted(groups.items())
+
+
+# Runs
+
+
+Edges: TypeAlias = list[tuple[str, int]]  # log_start and log_end, and when
+
+
+def _bounds(
+    rows: Sequence[Row], files: pa.Table | None, ahead: dict[int | None, int]
+) -> dict[int | None, Edges]:
+    """When the log of each broker (None: of files whose broker is not known) begins and ends."""
+    spans: dict[int | None, list[int]] = defaultdict(list)
+    of_file: dict[str, int | None] = {}
+    of_folder: dict[str, set[int | None]] = defaultdict(set)
+    for row in rows:
+        broker, file = row["broker"], row["detail"].get("file", "")
+        spans[broker].append(row["ts_ms"])
+        of_file.setdefault(file, broker)
+        of_folder[os.path.dirname(file)].add(broker)
+    for file in files.to_pylist() if files is not None else []:
+        folder = of_folder.get(os.path.dirname(file["file"]), set())
+        only = next(iter(folder)) if len(folder) == 1 else None
+        broker = of_file.get(file["file"], only)
+        stamps = [file[name] for name in ("first_ms", "last_ms") if file.get(name) is not None]
+        if file["run"] == rows[0]["run"]:
+            spans[broker] += [ms - ahead.get(broker, 0) for ms in stamps]
+    return {
+        broker: [("log_start", min(stamps)), ("log_end", max(stamps))]
+        for broker, stamps in spans.items()
+        if stamps
+    }
+
+
+def _edge(run: str, broker: int | None, kind: str, ts_ms: int) -> Row:
+    return dict.fromkeys(schema.COLUMNS) | {
+        "run": run, "ts_ms": ts_ms, "broker": broker, "kind": kind, "detail": {},
+    }  # fmt: skip
+
+
+def _scene(rows: Sequence[Row], bounds: dict[int | None, Edges], clocks: Sequence[Clock]) -> Scene:
+    start_ms = min(edges[0][1] for edges in bounds.values())
+    end_ms = max(edges[1][1] for edges in bounds.values())
+    quiet_ms = max(QUIET_MS, QUIET * (end_ms - start_ms))
+    is_exact = any(row["detail"].get("said_by") == METADATA_LOG for row in rows)
+    ends = {b: e[1][1] for b, e in bounds.items() if b is not None and e[1][1] < end_ms - quiet_ms}
+    went = [r for r in rows if r["kind"] in ("crash", "restart") and r["replica"] is not None]
+    came = [(r["ts_ms"], r["replica"]) for r in went if r["kind"] == "restart"]
+    gone = [
+        (row["ts_ms"], row["replica"])
+        for row in went
+        if row["kind"] == "crash"
+        and not any(b == row["replica"] and 0 <= ms - row["ts_ms"] <= BLIP_MS for ms, b in came)
+    ]
+    back: dict[tuple[int, str], list[int]] = defaultdict(list)
+    for clock in clocks:
+        if clock.part and clock.is_bound and clock.broker is not None:
+            file, _, line = clock.part.rpartition(":")
+            back[clock.broker, file].append(int(line))
+    printing = {r["broker"] for r in rows if r["kind"] == "isr_commit" and is_own(r)}
+    return Scene(start_ms, end_ms, {} if is_exact else ends, gone, back, frozenset(printing))
+
+
+def _of_the_whole(
+    run: str, rows: Sequence[Row], found: Sequence[Row], scene: Scene
+) -> Iterator[Row]:
+    """What these logs can never show."""
+    told = [r["detail"]["why"] for r in found if r["run"] == run and r["kind"] == "unknown"]
+    reasons = {
+        "lines are missing from these logs; if all lines about the last changes of a partition are "
+        "missing, nothing shows it": any(each in (MISSING, NEWER, UNLIKE) for each in told),
+        "no log of a controller is here: what a controller took out of an ISR shows only where a "
+        "leader's line starts from another ISR": not any(not is_own(row) for row in rows),
+        "no line has a version: if all lines about a change are missing, nothing shows it": not any(
+            row["partition_epoch"] is not None for row in rows
+        ),
+    }
+    for why, holds in reasons.items():
+        if holds:
+            yield {"run": run, "from_ms": scene.start_ms, "to_ms": scene.end_ms, "why": why}
+
+
+# Partitions
+
+
+def proven(key: Key, rows: Sequence[Row], scene: Scene) -> list[Row]:
+    """The rows `isr_commit` and `unknown` of one partition, in order of time."""
+    proven_rows: list[Row] = []
+    for life in _lives(rows):
+        found = stored(life, scene.printing)
+        states = [each for each in found if each.state is not None]
+        first = states[0] if states else None
+        why = "a topic of this name was deleted and created again"
+        if not proven_rows:
+            why = "no line before tells its ISR" if states else "no line tells its ISR"
+        start_ms = proven_rows[-1]["ts_ms"] + 1 if proven_rows else scene.start_ms
+        if first is None or not _is_created(first.state) or proven_rows:
+            proven_rows.append(_unknown_row(key, start_ms, why))
+        found = sorted([*found, *_doubts(found, scene)], key=lambda each: each.ts_ms)
+        proven_rows += _with_replicas(key, found, life)
+    return proven_rows
+
+
+def _is_created(state: State | None) -> bool:
+    if state is None or state.row["kind"] in ("isr_shrink", "isr_expand"):
+        return False
+    return state.version == 0 or (state.version is None and state.leader_epoch == 0)
+
+
+def _lives(rows: Sequence[Row]) -> list[list[Row]]:
+    """The rows of each topic that had this name, one after the other."""
+    lives: list[list[Row]] = [[]]
+    last_ms: int | None = None  # of a version above 0
+    for place, row in enumerate(rows):
+        epochs = (row["partition_epoch"], row["leader_epoch"])
+        known = [epoch for epoch in epochs if epoch is not None]
+        # A controller that starts repeats how each partition was made: that is no news.
+        is_new = is_own(row) or row["detail"].get("from_state") == "NewPartition"
+        is_first = bool(known) and max(known) == 0 and row["kind"] == "leader" and is_new
+        if is_first and last_ms is not None and row["ts_ms"] > last_ms + ANEW_MS:
+            later = (max(r["partition_epoch"] or 0, r["leader_epoch"] or 0) for r in rows[place:])
+            if next((epoch for epoch in later if epoch > 0), 1) <= 1:
+                lives.append([])
+                last_ms = None
+        if known and max(known) > 0:
+            last_ms = row["ts_ms"]
+        lives[-1].append(row)
+    return lives
+
+
+def _doubts(found: Sequence[Found], scene: Scene) -> Iterator[Found]:
+    """Why the state that is known last, or the one before a gap, may not have held until then."""
+    for each, after in zip(found, [*found, None][1:], strict=True):
+        state, until_ms = each.state, after.ts_ms if after else scene.end_ms + 1
+        if state is None or state.isr is None:
+            continue
+        is_back = _is_set_back(state, after, scene)
+        if is_back and each.ts_ms + 1 < until_ms:
+            yield Found(each.ts_ms + 1, None, why="a clock was set back, nobody says how far")
+        elif after is None or after.state is None:
+            doubts = [(ms, f"broker {b} was gone, and no line says that it left the ISR")
+                      for ms, b in scene.gone if b in state.isr and len(state.isr) > 1]  # fmt: skip
+            if state.leader in scene.ends:
+                end_ms = max(scene.ends[state.leader], each.ts_ms) + 1
+                doubts.append((end_ms, f"the log of its leader, broker {state.leader}, ends"))
+            sooner = [(ms, why) for ms, why in doubts if each.ts_ms < ms < until_ms]
+            if sooner:
+                ms, why = min(sooner)
+                yield Found(ms, None, why=why)
+
+
+def _is_set_back(state: State, after: Found | None, scene: Scene) -> bool:
+    """Between this state and the next a clock was set back, and nobody says how far."""
+    detail = state.row["detail"]
+    starts = scene.back.get((state.row["broker"], detail.get("file", "")), [])
+    next_row = after.state.row if after and after.state else None
+    is_there = next_row is not None and next_row["detail"].get("file") == detail.get("file")
+    until = int(next_row["detail"]["line"]) if is_there and next_row else 2**62
+    return any(int(detail.get("line", 0)) < line <= until for line in starts)
+
+
+def _with_replicas(key: Key, found: Sequence[Found], rows: Sequence[Row]) -> list[Row]:
+    """The rows, each state with the partition's replicas then; again where these change."""
+    assigned = [(r["ts_ms"], r["detail"]["replicas"]) for r in rows if r["detail"].get("replicas")]
+    hosts = [(r["ts_ms"], r["replica"]) for r in rows if r["kind"] == "hosted"]
+    moments = sorted({ms for ms, _ in (*assigned, *hosts)})
+    made: list[Row] = []
+    seen: set[int] = set()
+    for each, after in zip(found, [*found, None][1:], strict=True):
+        if each.state is None or each.state.isr is None:
+            made.append(_unknown_row(key, each.ts_ms, each.why))
+            continue
+        seen |= {*each.state.isr, *(each.before or ())}
+        until_ms = after.ts_ms if after else 2**62
+        was = None
+        for ms in [each.ts_ms, *(ms for ms in moments if each.ts_ms < ms < until_ms)]:
+            seen |= {broker for at_ms, broker in hosts if at_ms <= ms and broker is not None}
+            last = [text for at_ms, text in assigned if at_ms <= ms]
+            text = last[-1] if last else ",".join(map(str, sorted(seen)))
+            if ms == each.ts_ms and each.state.replicas is not None:
+                text, last = each.state.replicas, [each.state.replicas]
+            if was is None or set(text.split(",")) != set(was.split(",")):
+                row = _row(key, each, text, "assignment" if last else "seen")
+                same = {"ts_ms": ms, "isr_before": each.state.isr}
+                made.append(row if was is None else row | same)
+            was = text
+    return made
+
+
+def _row(key: Key, found: Found, replicas: str, replicas_from: str) -> Row:
+    """A stored state as a row of events."""
+    state = found.state
+    assert state is not None and state.isr is not None
+    grows = found.before is not None and set(found.before) < set(state.isr)
+    is_leaders = state.is_leaders or grows
+    detail = {n: v for n in ("file", "line", "elr") if (v := state.row["detail"].get(n))}
+    detail |= {"replicas": replicas, "replicas_from": replicas_from}
+    if state.leader is not None:
+        detail["leader"] = str(state.leader)
+    if not is_leaders:
+        detail["said_by"] = "controller"
+    if state.request is not None and state.request["ts_ms"] > found.ts_ms:
+        state.request["ts_ms"] = found.ts_ms  # it asked before: the clocks differ that much
+    is_late = state.row["kind"] not in PRIMARY
+    if is_late and is_own(state.row) and state.request is not None:
+        detail["earliest_ms"] = str(state.request["ts_ms"])
+    return dict.fromkeys(schema.COLUMNS) | {
+        **dict(zip(("run", "topic", "partition"), key, strict=True)),
+        "ts_ms": found.ts_ms,
+        "broker": state.leader if is_leaders else state.row["broker"],
+        "leader_epoch": state.leader_epoch,
+        "partition_epoch": state.version,
+        "kind": "isr_commit",
+        "isr": state.isr,
+        "isr_before": found.before,
+        "detail": detail,
+    }
+
+
+def _unknown_row(key: Key, ts_ms: int, why: str) -> Row:
+    names = dict(zip(("run", "topic", "partition"), key, strict=True))
+    more: dict[str, Any] = {"ts_ms": ts_ms, "kind": "unknown", "detail": {"why": why}}
+    return dict.fromkeys(schema.COLUMNS) | names | more
+
+
+def _unknown(rows: Iterable[Row]) -> list[Row]:
+    """From when to when each partition's ISR is not known, of rows in order of time."""
+    open_rows: dict[Key, Row] = {}
+    closed: list[Row] = []
+    ends: dict[str, int] = {}
+
+    def close(key: Key, to_ms: int) -> None:
+        row = open_rows.pop(key, None)
+        if row is not None and row["from_ms"] < to_ms:
+            closed.append(row | {"to_ms": to_ms})
+
+    for row in rows:
+        key = row["run"], row["topic"], row["partition"]
+        ends[row["run"]] = row["ts_ms"]
+        if row["kind"] in ("unknown", "isr_commit"):
+            close(key, row["ts_ms"])
+        if row["kind"] == "unknown":
+            names = dict(zip(("run", "topic", "partition"), key, strict=True))
+            open_rows[key] = names | {"from_ms": row["ts_ms"], "why": row["detail"]["why"]}
+    for key in list(open_rows):
+        close(key, ends[key[0]])
+    return closed

@@ -1,0 +1,73 @@
+"""Broker logs as tests write them down, and what is proven by them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pyarrow as pa
+
+from isrlab import brokerlogs
+from isrlab.events import exact
+
+DAY_MS = 1_719_792_000_000  # 2024-07-01 00:00 UTC, the day of these logs
+
+
+def at(clock: str) -> int:
+    """Milliseconds since the epoch of "08:00:01,5" on the day of these logs."""
+    time = datetime.fromisoformat(f"2024-07-01 {clock.replace(',', '.')}").replace(tzinfo=UTC)
+    return round(time.timestamp() * 1000)
+
+
+def write(folder, logs: dict[str, str]):
+    """A folder of logs: a line is "08:00:01,500 INFO message (logger)"; blank ones are left out."""
+    for name, text in logs.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        stamped = (line.partition(" ")[::2] for line in lines)
+        path.write_text("".join(f"[2024-07-01 {time}] {rest}\n" for time, rest in stamped))
+    return folder
+
+
+def prove(folder, logs: dict[str, str]) -> brokerlogs.Evidence:
+    """What these logs prove."""
+    read = brokerlogs.read_local(write(folder, logs), run="r")
+    if isinstance(read, pa.Table):
+        return brokerlogs.reconcile(read)
+    return brokerlogs.reconcile(read.events, read.files)
+
+
+def story(evidence: brokerlogs.Evidence, topic: str = "t", partition: int = 0) -> list[tuple]:
+    """What is known of a partition: seconds of the day, ISR and who made it, or why it is not."""
+    rows = [
+        row | {"detail": dict(row["detail"])}
+        for row in evidence.events.to_pylist()
+        if row["kind"] in ("isr_commit", "unknown")
+        and (row["topic"], row["partition"]) == (topic, partition)
+    ]
+    return [
+        (
+            (row["ts_ms"] - DAY_MS) / 1000,
+            row["detail"]["why"]
+            if row["isr"] is None
+            else (sorted(row["isr"]), row["detail"].get("said_by", "leader"), row["broker"]),
+        )
+        for row in rows
+    ]
+
+
+def isrs(evidence: brokerlogs.Evidence, topic: str = "t", partition: int = 0) -> list[str]:
+    """The ISRs of a partition in order, "?" where it is not known."""
+    told = [what for _, what in story(evidence, topic, partition)]
+    return ["?" if isinstance(what, str) else ",".join(map(str, what[0])) for what in told]
+
+
+def under_replicated_ms(evidence: brokerlogs.Evidence, topic: str = "t", partition: int = 0) -> int:
+    """How long it is known to have lacked a replica."""
+    spans = exact.isr_spans(evidence.events)[exact.Key("r", topic, partition)]
+    return sum(s.end_ms - s.start_ms for s in spans if len(s.isr) < len(s.replicas))
+
+
+def why_unknown(evidence: brokerlogs.Evidence, partition: int | None = 0) -> set[str]:
+    rows = evidence.unknown.to_pylist()
+    return {row["why"] for row in rows if row["partition"] == partition}

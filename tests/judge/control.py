@@ -215,9 +215,8 @@ def _features() -> Any:
     kind = java(CONTROLLER + "QuorumFeatures")
     for name in ("defaultSupportedFeatureMap", "defaultFeatureMap"):
         for method in methods(kind, name):
-            map_ = method.invoke(
-                None, *[java("java.lang.Boolean")(True)] * method.getParameterCount()
-            )
+            yes = [java("java.lang.Boolean")(True)] * method.getParameterCount()
+            supported = method.invoke(None, *yes)
     constructor = kind.class_.getDeclaredConstructors()[0]
     constructor.setAccessible(True)
     given = {"int": java("java.lang.Integer")(0), "Map": supported, "List": ints([0])}

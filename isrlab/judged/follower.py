@@ -16,6 +16,11 @@ FOLLOWER = 1
 LEADERS = (2, 3)
 REPLICAS = (FOLLOWER, *LEADERS)
 Question = m.Fetch | m.OffsetsForLeaderEpoch | m.ListOffsets
+ANSWERS = {
+    m.Fetch: m.FetchResponse,
+    m.OffsetsForLeaderEpoch: m.EpochEndOffset,
+    m.ListOffsets: m.ListOffsetsResponse,
+}
 
 
 class FollowerPlayer:
@@ -31,7 +36,8 @@ class FollowerPlayer:
 
     def do(self, name: str, *words: Any) -> None:
         self.asked = None
-        getattr(self, name)(*words)
+        if not self.has_halted:
+            getattr(self, name)(*words)
 
     # The commands
 
@@ -94,7 +100,9 @@ class FollowerPlayer:
 
     def _answer(self, kind: Any, **words: Any) -> None:
         question = self.asking()
-        if question is not None:
+        if question is not None and kind is not ANSWERS[type(question)]:
+            self.lost()  # what answers another question is none
+        elif question is not None:
             self.asked = said(question)
             self._step(kind(request=question.request, **words))
 

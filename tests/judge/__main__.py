@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -114,7 +115,11 @@ def main(releases: tuple[str, ...], jobs: int, **options: Any) -> None:
     kinds, folder = options["kinds"] or tuple(CLASSES), options["folder"]
     if folder:
         asked = Asked(kinds, seeds, folder, options["store"])
-        found = [judge(release, asked) for release in releases]
+        try:
+            found = [judge(release, asked) for release in releases]
+        except BaseException:
+            found = [True]
+            traceback.print_exc()
         sys.stdout.flush()
         os._exit(any(found))  # the threads of a ReplicaManager would keep the JVM alive
     words = [f"--runs={len(seeds)}", f"--seed={seeds.start}", *(f"--kind={k}" for k in kinds)]

@@ -10,12 +10,13 @@ from isrlab.judged.players import Command, Player, player
 from judge import brokers, pairs, schedules
 from judge.control import KafkaController
 from judge.fetcher import KafkaFollower
-from judge.older import ManagedPartition, StoredPartition, ZooKeeperPartition
+from judge.managed import EpochlessPartition, ManagedPartition
+from judge.older import StoredPartition, TickingPartition, ZooKeeperPartition
 from judge.partition import KafkaPartition
 from judge.world import World
 
 EVERY = (
-    *("0.10.2.2", "2.4.1", "2.6.3", "2.8.2", "3.0.2", "3.1.2", "3.2.3"),
+    *("0.10.2.2", "1.1.1", "2.4.1", "2.6.3", "2.7.2", "2.8.2", "3.0.2", "3.1.2", "3.2.3"),
     *("3.3.2", "3.5.2", "3.6.2", "3.9.2", "4.1.2"),
 )
 KRAFT = ("3.3.2", "3.5.2", "3.6.2", "3.9.2", "4.1.2")
@@ -39,8 +40,12 @@ class Judged(NamedTuple):
 
 def _partition_of(version: KafkaVersion) -> type[KafkaPartition]:
     if version.writes_zookeeper:
-        return StoredPartition if version.first >= (2, 4) else ManagedPartition
-    return KafkaPartition if version.kraft else ZooKeeperPartition
+        if version.first >= (2, 4):
+            return StoredPartition
+        return ManagedPartition if version.first >= (0, 11) else EpochlessPartition
+    if version.kraft:
+        return KafkaPartition
+    return ZooKeeperPartition if version.first >= (2, 8) else TickingPartition
 
 
 def _partition(world: World, version: KafkaVersion, settings: dict[str, Any]) -> KafkaPartition:

@@ -35,6 +35,9 @@ from judge.world import World
 MOCKITO = "org.mockito.Mockito"
 LIMITS = {"replica_lag_time_max_ms": 30_000, "min_insync_replicas": 1}
 REQUESTS = COMMON + "requests."
+# Up to 2.0 a log without epochs asks all the same, and gets what makes it cut to its high watermark;
+# the engine cuts at once
+NO_EPOCH = ["epoch", -1, -1]
 UNANSWERED = "no answer of this kind was to be given"
 
 
@@ -52,13 +55,15 @@ class KafkaFollower:
         self.thread: Any = None
         self.reply: dict[str, Any] = {}  # what is answered, by what is asked
         self.asked: list[Any] | None = None
+        self.has_halted = False
 
     def close(self) -> None:
         self.replica.close()
 
     def do(self, name: str, *words: Any) -> None:
         self.asked, self.reply = None, {}
-        getattr(self, name)(*words)
+        if not self.has_halted:
+            getattr(self, name)(*words)
 
     # The commands
 
@@ -128,7 +133,9 @@ class KafkaFollower:
                 implementing("scala.Function0", apply=lambda: java("java.lang.Long")(0)),
             ],
         }  # fmt: skip
-        given["ReplicationQuotaManager"] = None
+        if has("kafka.server.ReplicationQuotaManager"):
+            quota = java("kafka.server.ReplicationQuotaManager")
+            given["ReplicationQuotaManager"] = java(MOCKITO).mock(quota.class_)
         if has("kafka.server.FailedPartitions"):
             given["FailedPartitions"] = java("kafka.server.FailedPartitions")()
         if has("kafka.server.RemoteLeaderEndPoint"):
@@ -163,11 +170,23 @@ class KafkaFollower:
         self.reply = reply
         if self.thread is None:
             return
+        try:
+            self._truncate_or_fetch()
+        except jpype.JException as error:
+            if "FatalExitError" not in str(error.getClass().getName()):
+                raise
+            self.has_halted = True
+
+    def _truncate_or_fetch(self) -> None:
+        if self.world.release < (2, 1):
+            self.thread.maybeTruncate()
+            if self.asked in (None, NO_EPOCH):
+                self.asked = None
+                self.thread.doWork()
+            return
         hidden(self.thread, "maybeTruncate")()
         if self.asked is None:
-            either(self.thread, "doWork")() if _is_old(self.world) else hidden(
-                self.thread, "maybeFetch"
-            )()
+            hidden(self.thread, "maybeFetch")()
 
     # The leader
 
@@ -179,6 +198,8 @@ class KafkaFollower:
             answer = reply and self._fetch_response(**reply)
         elif name == "OffsetsForLeaderEpochRequest":
             said, reply = self._epoch(request), self.reply.get("epoch")
+            if said == NO_EPOCH:
+                reply = {"epoch": -1}
             answer = reply and self._epoch_response(**reply)
         else:
             said, reply = ["range"], self.reply.get("range")
@@ -314,20 +335,26 @@ class KafkaFollower:
 
     def seen(self) -> Seen:
         log = self._log()
-        text = java(COMMON + "utils.Utils").utf8
+        start, end = int(log.logStartOffset()), int(log.logEndOffset())
+        high_watermark = self.replica._high_watermark()
+        if self.world.release < (2, 4):  # a cut does not lower it, but the next fetch does
+            high_watermark = max(start, min(high_watermark, end))
+        text = java("java.nio.charset.StandardCharsets").UTF_8.decode
         values = log.activeSegment().log().records()
         return {
-            "start": int(log.logStartOffset()),
-            "log": " ".join(str(text(record.value())) for record in values),
-            "hw": self.replica._high_watermark(),
+            "start": start,
+            "log": " ".join(str(text(record.value()).toString()) for record in values),
+            "hw": high_watermark,
             "epochs": self.replica._epochs(),
             "asked": self.asked,
             "copies": self._copies(),
         }
 
     def _copies(self) -> bool:
-        if self.thread is None:
+        if self.thread is None or self.has_halted:
             return False
+        if self.world.release < (2, 1):
+            return True  # nothing is fenced yet
         return bool(self.thread.fetchState(self.topic).isDefined())
 
 
@@ -345,6 +372,11 @@ class _Manager:
             return self.replica.partition
         if name in ("nonOfflinePartition", "getPartition"):
             return some(self.replica.partition)
+        if name in ("getReplica", "getReplicaOrException"):
+            found = self.replica.partition.getReplica(1)
+            return found if name == "getReplica" else found.get()
+        if name == "zkClient":
+            return self.replica.manager.zkClient()
         if name == "localLog":
             return some(self.replica.log)
         if name == "brokerTopicStats":
@@ -393,7 +425,3 @@ def _diverging(end: tuple[int, int] | None) -> Any:
         return kind.empty()
     where = java(COMMON + "message.FetchResponseData$EpochEndOffset")()
     return kind.of(where.setEpoch(end[0]).setEndOffset(end[1]))
-
-
-def _is_old(world: World) -> bool:
-    return world.release < (2, 1)

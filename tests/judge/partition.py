@@ -196,7 +196,7 @@ class KafkaPartition:
         return True
 
     def append_value(self, value: str) -> None:
-        given = self.world.for_append | {"MemoryRecords": self.world.record(value), "int": 1}
+        given = self._for_append() | {"MemoryRecords": self.world.record(value), "int": 1}
         call(self.partition, "appendRecordsToLeader", given)
 
     def _for_append(self) -> dict[str, Any]:

@@ -17,7 +17,6 @@ FLAPS = 3  # as often must one replica leave one partition
 OVERDUE = 1.5  # whoever waits so many times the limit was not running itself
 OVERDUE_MS = 3_000
 REFUSALS = 3
-METADATA_TOPIC = "__cluster_metadata"  # its last segment is recovered after every stop
 FACTS: dict[str, Callable[[Case], list[Row]]] = {}
 
 
@@ -149,12 +148,12 @@ def out_from_the_start(case: Case) -> list[Row]:
 
 
 @fact
-def fenced_together(case: Case) -> list[Row]:
-    """One controller fences several brokers at one moment."""
-    if case.party.kind != "controller":
-        return []
+def fences_the_living(case: Case) -> list[Row]:
+    """A controller fences brokers that it hears again at once."""
     rows = case.record.said("crash", case.span, cause="fenced")
-    return rows if len({row["replica"] for row in rows}) > 1 else []
+    return (
+        [r for r in rows if r["broker"] in case.brokers] if case.party.kind == "controller" else []
+    )
 
 
 @fact
@@ -182,9 +181,8 @@ def stop_asked(case: Case) -> list[Row]:
 @fact
 def started(case: Case) -> list[Row]:
     """A process started again: not the first thing of its log."""
-    first = case.record.start_ms + SOON_MS
-    rows = [row for row in case.signs("starting", "unclean_start") if row["ts_ms"] > first]
-    return [row for row in rows if row["topic"] != METADATA_TOPIC]
+    rows = [row for row in case.record.starts if case.span[0] <= row["ts_ms"] <= case.span[1]]
+    return [row for row in rows if not case.brokers or row["broker"] in case.brokers]
 
 
 @fact
@@ -207,11 +205,24 @@ def fenced(case: Case) -> list[Row]:
 
 
 @fact
-def log_stops(case: Case) -> list[Row]:
-    """The broker's log ends while those of others go on."""
+def silent(case: Case) -> list[Row]:
+    """The broker's log ends while those of others go on, and it is not back anywhere.
+
+    That alone is no death: its clock may be behind.
+    """
+    if not case.outs or any(out.absence.end_ms is not None for out in case.outs):
+        return []
     ends = {b: case.record.log_ends.get(b) for b in case.brokers}
     rows = [r for r in case.record.rows["log_end"] if ends.get(r["broker"]) == r["ts_ms"]]
     return [row for row in rows if row["ts_ms"] < case.record.end_ms - SOON_MS]
+
+
+@fact
+def unreachable(case: Case) -> list[Row]:
+    """Others cannot fetch from the broker, or the controller has lost it."""
+    rows = case.record.said("sign", case.span, sign="fetch_failed")
+    failed = [row for row in rows if row["replica"] in case.brokers]
+    return failed or fenced(case) or removed_by_controller(case)
 
 
 @fact
@@ -225,8 +236,9 @@ def zookeeper_gone(case: Case) -> list[Row]:
 
 
 @fact
-def heartbeat_failed(case: Case) -> list[Row]:
-    return case.signs("heartbeat_failed")
+def unheard(case: Case) -> list[Row]:
+    """Brokers cannot reach the controller."""
+    return case.record.said("sign", case.span, sign="heartbeat_failed")
 
 
 @fact

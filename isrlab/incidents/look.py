@@ -40,8 +40,8 @@ class Window(NamedTuple):
         return (
             (self.since_ms is None or end_ms is None or end_ms >= self.since_ms)
             and (self.until_ms is None or incident.start_ms <= self.until_ms)
-            and any(self.has_key(key) for key in incident.partitions)
-            and (self.broker is None or self.broker in (*incident.out, *incident.blamed))
+            and (not incident.partitions or any(map(self.has_key, incident.partitions)))
+            and (self.broker is None or self.broker in (*incident.out, *incident.who))
         )
 
     def has_key(self, key: Key) -> bool:

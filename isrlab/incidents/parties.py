@@ -20,6 +20,7 @@ has two ends and nobody else.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -28,6 +29,7 @@ from isrlab.incidents.record import Out, Record, Row, Span, about
 
 QUIET_MS = 30_000
 BEFORE_MS = 60_000  # within which a cause shows before its first effect
+OPEN = 20  # episodes that may go on at one time
 AT_ONCE_MS = 2_000
 SOON_MS = 10_000  # a broker that is back in this time after its process started needed no longer
 GONE_SIGNS = (
@@ -49,8 +51,10 @@ class Party(NamedTuple):
 
 @dataclass
 class Episode:
+    """Absences, and rows of troubles of their own (replicas that failed, no leader)."""
+
     outs: list[Out]
-    troubles: list[Row] = field(default_factory=list)  # failed, offline, refused: rows of their own
+    troubles: list[Row] = field(default_factory=list)
 
     @property
     def span(self) -> Span:
@@ -59,28 +63,32 @@ class Episode:
         ends = [out.absence.end_ms for out in self.outs if out.absence.end_ms is not None]
         return min(times), max([*times, *ends])
 
-    def has(self, ts_ms: int) -> bool:
-        """Something happens in it close to this moment."""
-        points = [out.start_ms for out in self.outs] + [row["ts_ms"] for row in self.troubles]
-        points += [out.absence.end_ms for out in self.outs if out.absence.end_ms is not None]
-        return any(abs(ts_ms - point) <= QUIET_MS for point in points)
-
 
 def episodes(record: Record) -> list[Episode]:
     """Absences and troubles that belong together in time, in order."""
-    points: list[tuple[int, Out | Row]] = [(out.start_ms, out) for out in record.outs]
-    points += [(row["ts_ms"], row) for row in record.troubles]
-    found: list[Episode] = []
-    for ts_ms, each in sorted(points, key=lambda point: point[0]):
-        home = next((e for e in reversed(found[-20:]) if e.has(ts_ms)), None)
+    things: list[tuple[int, Out | Row]] = [(out.start_ms, out) for out in record.outs]
+    things += [(row["ts_ms"], row) for row in record.troubles]
+    found: list[tuple[Episode, list[int]]] = []  # each with the moments of it, in order
+    for ts_ms, each in sorted(things, key=lambda thing: thing[0]):
+        home = next((h for h in reversed(found[-OPEN:]) if _is_close(ts_ms, h[1])), None)
         if home is None:
-            home = Episode([])
+            home = Episode([]), []
             found.append(home)
-        if isinstance(each, Out):
-            home.outs.append(each)
-        else:
-            home.troubles.append(each)
-    return found
+        episode, moments = home
+        insort(moments, ts_ms)
+        if not isinstance(each, Out):
+            episode.troubles.append(each)
+            insort(moments, ts_ms + QUIET_MS)  # its effect is as late as the lag limit
+            continue
+        episode.outs.append(each)
+        if each.absence.end_ms is not None:
+            insort(moments, each.absence.end_ms)
+    return [episode for episode, _ in found]
+
+
+def _is_close(ts_ms: int, moments: list[int]) -> bool:
+    place = bisect_left(moments, ts_ms)
+    return any(abs(ts_ms - moment) <= QUIET_MS for moment in moments[max(0, place - 1) : place + 1])
 
 
 def parties(episode: Episode, record: Record) -> dict[Party, list[Out]]:
@@ -100,15 +108,16 @@ def parties(episode: Episode, record: Record) -> dict[Party, list[Out]]:
             rest.remove(out)
     for party, outs in _covering(rest, record):
         given[party] += outs
-    return {p: outs for p, outs in sorted(given.items(), key=lambda each: -len(each[1])) if outs}
+    most_first = sorted(given.items(), key=lambda each: -len(each[1]))
+    return {p: outs for p, outs in most_first if outs or p.kind in ("cluster", "zookeeper")}
 
 
 def _of_all(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
     """Causes that concern many brokers at once, and which."""
     found = []
-    starts = [r for r in record.said("sign", span) if r["detail"]["sign"] == "starting"]
-    stops = [r for r in record.said("sign", span) if r["detail"]["sign"] == "stop_asked"]
-    started = {r["broker"]: r["ts_ms"] for r in starts if r["ts_ms"] > record.start_ms + SOON_MS}
+    stops = record.said("sign", span, sign="stop_asked")
+    starts = [row for row in record.starts if span[0] <= row["ts_ms"] <= span[1]]
+    started = {r["broker"]: r["ts_ms"] for r in starts if r["detail"]["sign"] == "starting"}
     in_order = {about(row) for row in stops}
     died = {broker: ts for broker, ts in started.items() if broker not in in_order}
     if len(died) > 1 and max(died.values()) - min(died.values()) <= BEFORE_MS:
@@ -117,13 +126,30 @@ def _of_all(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
     gone = {about(r) for r in record.said("sign", span, sign="zookeeper_gone")}
     if len(lost | gone) > max(1, len(record.brokers) // 2):
         found.append((Party("zookeeper"), frozenset(b for b in lost | gone if b is not None)))
-    fenced = [r for r in record.said("crash", span) if r["detail"].get("cause") == "fenced"]
+    return found + _of_a_controller(span, record)
+
+
+def _of_a_controller(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
+    """A controller that fences whom others still hear, or while nobody hears from it."""
+    fenced = record.said("crash", span, cause="fenced")
+    by: dict[int, set[int]] = defaultdict(set)
     for row in fenced:
+        near = (row["ts_ms"] - BEFORE_MS, row["ts_ms"] + AT_ONCE_MS)
+        unheard = {r["broker"] for r in record.said("sign", near, sign="heartbeat_failed")}
         at_once = {r["replica"] for r in fenced if abs(r["ts_ms"] - row["ts_ms"]) <= AT_ONCE_MS}
-        if len(at_once) > 1 and not at_once & (set(died) | in_order):
-            found.append((Party("controller", (row["broker"],)), frozenset(at_once)))
-            break
-    return found
+        back = record.said("restart", (row["ts_ms"], near[1] + SOON_MS), row["replica"])
+        is_back = any(r["detail"].get("cause") == "unfenced" for r in back)
+        is_back &= not _went(row["replica"], near, record)
+        if is_back and (len(unheard) > 1 or len(at_once) > 1) and row["broker"] != row["replica"]:
+            by[row["broker"]].add(row["replica"])
+    return [(Party("controller", (who,)), frozenset(whom)) for who, whom in by.items() if who]
+
+
+def _went(broker: int, span: Span, record: Record) -> bool:
+    """Its process was stopped or started again within a span."""
+    started = [row["ts_ms"] for row in record.starts if row["broker"] == broker]
+    is_started = any(span[0] <= ts_ms <= span[1] + SOON_MS for ts_ms in started)
+    return is_started or bool(record.said("sign", span, broker, sign="stop_asked"))
 
 
 def _of_one(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
@@ -131,7 +157,7 @@ def _of_one(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
     named = {about(row) for sign in GONE_SIGNS for row in record.said("sign", span, sign=sign)}
     named |= {about(row) for row in record.said("crash restart", span)}
     named |= {row["broker"] for row in record.troubles if span[0] <= row["ts_ms"] <= span[1]}
-    named |= {broker for broker, end in record.log_ends.items() if span[0] <= end <= span[1]}
+    named |= {b for b, end in record.log_ends.items() if span[0] <= end <= span[1]}
     return [(Party("broker", (b,)), frozenset({b})) for b in sorted(named - {None}, key=str) if b]
 
 
@@ -149,23 +175,20 @@ def _is_explained(out: Out, party: Party, brokers: frozenset[int], record: Recor
     rows += [
         row
         for row in record.said("sign", near, out.replica)
-        if row["detail"]["sign"] in (*GONE_SIGNS, "zookeeper_gone") and _is_no_birth(row, record)
+        if row["detail"]["sign"] in (*GONE_SIGNS, "zookeeper_gone")
+        and (row["detail"]["sign"] not in ("starting", "unclean_start") or row in record.starts)
     ]
     end = record.log_ends.get(out.replica)
     ends = end is not None and near[0] <= end <= out.start_ms + AT_ONCE_MS
     return bool(rows) or (ends and record.end_ms - (end or 0) > SOON_MS)
 
 
-def _is_no_birth(row: Row, record: Record) -> bool:
-    """Not the first start of a process, with which a log begins."""
-    is_start = row["detail"]["sign"] == "starting"
-    return not is_start or row["ts_ms"] > record.start_ms + SOON_MS
-
-
 def _is_out(broker: int, out: Out, episode: Episode) -> bool:
-    """A broker was itself out of another ISR when this absence began."""
+    """A broker was itself out of another ISR when this absence began, and not only for the one
+    whom it removes: two that remove each other have lost each other."""
     return any(
         other.replica == broker
+        and other.absence.leader != out.replica
         and other.key != out.key
         and other.start_ms <= out.start_ms <= (other.absence.end_ms or out.start_ms) + AT_ONCE_MS
         and other.start_ms < out.start_ms

@@ -6,7 +6,7 @@ events (`brokerlogs.reconcile`). A `Row` is a row of the events table with `deta
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import cached_property
@@ -19,6 +19,9 @@ from isrlab.events.exact import Absence, IsrSpan, Key, absences, isr_spans
 
 Row: TypeAlias = dict[str, Any]
 Span: TypeAlias = tuple[int, int]
+BIRTH_MS = 10_000  # within which a start belongs to the beginning of a log
+ZOOKEEPER_SIGNS = ("session_lost", "zookeeper_gone")
+METADATA_TOPIC = "__cluster_metadata"
 SELDOM = (  # kinds of which a log has few
     "crash", "restart", "failed", "offline", "sign", "isr_rejected", "produce_error", "isr_shrink",
     "log_start", "log_end", "unknown",
@@ -61,7 +64,7 @@ class Record:
 
     @cached_property
     def spans(self) -> dict[Key, list[IsrSpan]]:
-        return isr_spans(self.events, self.end_ms)
+        return {key: spans for key, spans in isr_spans(self.events, self.end_ms).items() if spans}
 
     @cached_property
     def replicas(self) -> dict[Key, frozenset[int]]:
@@ -80,7 +83,7 @@ class Record:
         """Everybody who was out of an ISR, in order of leaving; also who was out at the start."""
         found = absences(self.events, self.end_ms)
         for key, spans in self.spans.items():
-            for replica in sorted(self.replicas[key] - set(spans[0].isr)) if spans else ():
+            for replica in sorted(self.replicas[key] - set(spans[0].isr)):
                 end_ms = next((s.start_ms for s in spans if replica in s.isr), None)
                 found.append(Absence(key, replica, spans[0].start_ms, end_ms))
         asked: dict[Key, list[Row]] = defaultdict(list)
@@ -101,7 +104,7 @@ class Record:
 
     @cached_property
     def troubles(self) -> list[Row]:
-        """Partitions without a leader, and replicas that stopped for good.
+        """Partitions without a leader, replicas that stopped for good, restarts, lost ZooKeeper.
 
         A fetcher that was told an old leader epoch gives a partition up, too ("marked as failed"),
         and has it back as soon as the broker learns of the new leader.
@@ -117,7 +120,9 @@ class Record:
             return any(0 <= ts_ms - row["ts_ms"] <= RESUMED_MS for ts_ms in times)
 
         failed = [row for row in self.rows["failed"] if not is_resumed(row)]
-        return sorted(failed + self.rows["offline"], key=lambda row: row["ts_ms"])
+        started = [row for row in self.starts if row["detail"]["sign"] == "starting"]
+        lost = [r for r in self.rows["sign"] if r["detail"]["sign"] in ZOOKEEPER_SIGNS]
+        return sorted(failed + self.rows["offline"] + started + lost, key=lambda r: r["ts_ms"])
 
     @cached_property
     def leaders(self) -> dict[Key, tuple[list[int], list[int]]]:
@@ -152,6 +157,21 @@ class Record:
         return frozenset((said | held) - {None, -1})
 
     @cached_property
+    def starts(self) -> list[Row]:
+        """Processes that started again: not those with which the log of a broker begins.
+
+        `__cluster_metadata` is left out: its last segment is recovered after every stop.
+        """
+        births = {row["broker"]: row["ts_ms"] for row in self.rows["log_start"]}
+        return [
+            row
+            for row in self.rows["sign"]
+            if row["detail"]["sign"] in ("starting", "unclean_start")
+            and row["topic"] != METADATA_TOPIC
+            and row["ts_ms"] > births.get(row["broker"], self.start_ms) + BIRTH_MS
+        ]
+
+    @cached_property
     def log_ends(self) -> dict[int, int]:
         """When the log of each broker ends, if it is known."""
         return {row["broker"]: row["ts_ms"] for row in self.rows["log_end"]}
@@ -159,14 +179,17 @@ class Record:
     def said(self, kinds: str, span: Span, broker: int | None = None, **detail: str) -> list[Row]:
         """Rows of these kinds (apart by blanks) within a span, about one broker if one is named:
         its `replica` if it has one, else who says it. `detail` must hold what is given."""
-        rows = [row for kind in kinds.split() for row in self.rows[kind]]
         return [
             row
-            for row in rows
-            if span[0] <= row["ts_ms"] <= span[1]
-            and (broker is None or about(row) == broker)
+            for kind in kinds.split()
+            for row in self._within(kind, span)
+            if (broker is None or about(row) == broker)
             and all(row["detail"].get(name) == value for name, value in detail.items())
         ]
+
+    def _within(self, kind: str, span: Span) -> list[Row]:
+        rows, at = self.rows[kind], lambda row: row["ts_ms"]
+        return rows[bisect_left(rows, span[0], key=at) : bisect_right(rows, span[1], key=at)]
 
 
 def about(row: Row) -> int | None:

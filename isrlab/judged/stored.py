@@ -118,7 +118,13 @@ def figures() -> pd.DataFrame:
     """
     compared = json.loads(COMPARED.read_text(encoding="utf-8"))
     rows = [
-        (kind, release, len(runs), sum(len(run.schedule) for run in runs), compared[kind].get(release, 0))
+        (
+            kind,
+            release,
+            len(runs),
+            sum(len(run.schedule) for run in runs),
+            compared[kind].get(release, 0),
+        )
         for kind in CLASSES
         for release in releases(kind)
         for runs in [read(kind, release)]

@@ -176,6 +176,9 @@ class KafkaFollower:
             if "FatalExitError" not in str(error.getClass().getName()):
                 raise
             self.has_halted = True
+        end = int(self.replica.log.logEndOffset())
+        if self.replica._high_watermark() > end:  # up to 2.3 the next fetch lowers it, not the cut
+            self.replica.note_high_watermark(end)
 
     def _truncate_or_fetch(self) -> None:
         if self.world.release < (2, 1):
@@ -335,16 +338,12 @@ class KafkaFollower:
 
     def seen(self) -> Seen:
         log = self._log()
-        start, end = int(log.logStartOffset()), int(log.logEndOffset())
-        high_watermark = self.replica._high_watermark()
-        if self.world.release < (2, 4):  # a cut does not lower it, but the next fetch does
-            high_watermark = max(start, min(high_watermark, end))
         text = java("java.nio.charset.StandardCharsets").UTF_8.decode
         values = log.activeSegment().log().records()
         return {
-            "start": start,
+            "start": int(log.logStartOffset()),
             "log": " ".join(str(text(record.value()).toString()) for record in values),
-            "hw": high_watermark,
+            "hw": self.replica._high_watermark(),
             "epochs": self.replica._epochs(),
             "asked": self.asked,
             "copies": self._copies(),

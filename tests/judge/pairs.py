@@ -42,6 +42,7 @@ def schedule(seed: int, version: KafkaVersion) -> list[Command]:
 
 def _commands(draw: random.Random, player: FollowerPlayer) -> Iterator[Command]:
     epoch, stored = 0, 0
+    errors = ERRORS if player.broker.version.fences_stale_leader_epoch else ERRORS[2:]
     failures, wild = draw.choice((0, 0.1, 0.3)), draw.choice((0, 0, 0.2))
     if draw.random() < 0.8:
         past = []
@@ -63,7 +64,7 @@ def _commands(draw: random.Random, player: FollowerPlayer) -> Iterator[Command]:
                 leader = _leading(replace(leader, id=before), epoch)
             yield ["follow", leader.id, epoch, stored]
         elif draw.random() < failures:
-            yield draw.choice((["error", draw.choice(ERRORS)], ["lost"]))
+            yield draw.choice((["error", draw.choice(errors)], ["lost"]))
         else:
             if draw.random() < 0.15:
                 leader, _ = machine.step(leader, m.Produce(0, (f"c{epoch}",), 1), 0)
@@ -97,12 +98,14 @@ def _said(draw: random.Random, player: FollowerPlayer, leader: Broker, is_wild: 
         _, (sent,) = machine.step(leader, question, 0)
         end = sent.message
         if is_wild:
-            return ["ends", draw.randrange(-1, question.epoch + 1), draw.randrange(-1, 12)]
+            named = draw.randrange(-1, question.epoch + 1) if end.epoch >= 0 else -1  # none in 1.1
+            return ["ends", named, draw.randrange(-1, 12)]
         return ["ends", end.epoch, end.end_offset] if not end.error else ["error", end.error]
     if not isinstance(question, m.Fetch):
         return ["lost"]
     if is_wild:
-        start = draw.choice((0, 0, question.offset + draw.randrange(4)))
+        later = question.offset + draw.randrange(4)
+        start = draw.choice((0, 0, later if leader.version.fences_stale_leader_epoch else 0))
         return ["range", start, start + draw.randrange(8)]
     found = answer(leader, question)
     if found.error == "OFFSET_OUT_OF_RANGE":

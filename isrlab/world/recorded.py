@@ -148,8 +148,16 @@ class Recording:
         """What the engine has otherwise than the brokers, and in how many tries."""
         run = self.engine()
         ends = [run.frames[block.frames[1] - 1] for block in run.blocks]
+        told = {
+            name: request.error or "ok" for request in run.cluster.requests for name in request.ids
+        }
         found: Counter[Difference] = Counter()
-        for which in range(len(self.finished)):
+        for which, attempt in enumerate(self.finished):
+            found.update(
+                Difference(0, f"answer to {name}", told[name], answer)
+                for name, answer in attempt.answers.items()
+                if told[name] != answer
+            )
             for number, (ours, theirs) in enumerate(zip(ends, self.frames(which), strict=True), 1):
                 both = zip(_visible(ours), _visible(theirs), strict=True)
                 found.update(Difference(number, what, a, b) for (what, a), (_, b) in both if a != b)
@@ -157,7 +165,7 @@ class Recording:
 
 
 class Difference(NamedTuple):
-    block: int
+    block: int  # from 1 on; 0 for what was answered to producers
     what: str
     engine: str
     kafka: str
@@ -185,16 +193,20 @@ def recordings(schedule: str | None = None) -> list[Recording]:
     """All that is kept, or all of one schedule; releases in order."""
     found = []
     for path in FOLDER.glob("*.txt.xz"):
-        name, release, *features = path.name.removesuffix(".txt.xz").split("-")
-        if schedule in (None, name):
-            version = KafkaVersion.of(release)
-            if features:
-                version = version.with_(eligible_leader_replicas=features[0] == "elr1")
-            tries = list(_tries(lzma.decompress(path.read_bytes()).decode()))
-            found.append(Recording(name, "-".join([release, *features]), version, tries))
-    return sorted(
-        found, key=lambda r: (r.schedule, _numbers(r.release.split("-")[0].replace(".", ",")))
-    )
+        label = path.name.removesuffix(".txt.xz")
+        if schedule in (None, label.partition("-")[0]):
+            found.append(parse(label, lzma.decompress(path.read_bytes()).decode()))
+    return sorted(found, key=lambda r: (r.schedule, _numbers(r.release.split("-")[0])))
+
+
+def parse(label: str, text: str) -> Recording:
+    """What a file says. Its name is the schedule, the release, and whether there were eligible
+    leader replicas, where that is not what the release does by itself."""
+    schedule, release, *features = label.split("-")
+    version = KafkaVersion.of(release)
+    if features:
+        version = version.with_(eligible_leader_replicas=features[0] == "elr1")
+    return Recording(schedule, "-".join([release, *features]), version, list(_tries(text)))
 
 
 def read(schedule: str, release: str) -> Recording:
@@ -210,12 +222,14 @@ def read(schedule: str, release: str) -> Recording:
 def table(*schedules: str) -> str:
     """A line for each release: how the schedule ended on real brokers, how in the engine, and in
     how many of the things that both show they differ."""
-    rows = [r for name in schedules for r in recordings(name)]
-    return "\n".join(
-        f"{r.schedule:<20} {r.release:<10} {r.words:<17} engine: {r.engine().outcome.word}, "
-        f"{len(r.differences())} differences"
-        for r in rows
-    )
+    return "\n".join(row(r) for name in schedules for r in recordings(name))
+
+
+def row(recording: Recording) -> str:
+    engine = f"engine: {recording.engine().outcome.word}"
+    names = f"{recording.schedule:<20} {recording.release:<10} {recording.words:<17}"
+    number = len(recording.differences())
+    return f"{names} {engine:<17} {number} difference{'s' * (number != 1)}"
 
 
 # Reading a file
@@ -253,7 +267,7 @@ def _pairs(words: list[str]) -> dict[str, str]:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(",") if part)
+    return tuple(int(part) for part in text.replace(".", ",").split(",") if part)
 
 
 def _state(text: str) -> PartitionState:

@@ -35,9 +35,9 @@ def main(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     features = {part[0]: int(part[2]) for part in [(feature or "").partition("=")] if part[2]}
     label = "-".join([name, version, *(f"elr{level}" for level in features.values())])
-    seen = ""
+    text, seen = scenario.read(name), ""
     for number in range(tries):
-        lines = one_try(scenario.read(name), version, features, keep)
+        lines = one_try(text, version, features, keep)
         seen += "\n".join(lines) + "\n"
         print(f"{label}, try {number + 1} of {tries}")
         print(*(line for line in lines if not line.startswith("said ")), sep="\n", flush=True)

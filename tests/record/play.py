@@ -6,6 +6,7 @@ A schedule is a scenario of `data/scenarios`. Its commands `produce`, `kill`, `s
 line is done in place of that line: one or several of these, with `;` between them.
 
     wait 9.5               seconds
+    quiet 6                until nothing has changed for so many seconds
     until leader 2         the controller has stored that broker 2 leads; or, with !2, another
     until isr 1            or this ISR
     until copied m2        every replica that runs has m2
@@ -137,6 +138,8 @@ class Play:
         name, rest = words[0], words[1:]
         if name == "wait":
             time.sleep(float(rest[0]))
+        elif name == "quiet":
+            self._quiet(float(rest[0]))
         elif name == "until":
             self._until(*rest)
         elif name == "produce":
@@ -153,6 +156,14 @@ class Play:
             self.cluster.lose_power(int(rest[0]), TOPIC)
         else:
             raise ValueError(f"a schedule cannot do {' '.join(words)!r}")
+
+    def _quiet(self, length_s: float) -> None:
+        state, since, begun = list(self._state()), time.monotonic(), time.monotonic()
+        while time.monotonic() < min(since + length_s, begun + 60):
+            time.sleep(0.3)
+            if (now := list(self._state())) != state:
+                state, since = now, time.monotonic()
+        self.cluster.note(f"quiet {length_s:g}")
 
     def _until(self, what: str, value: str) -> None:
         cluster, text = self.cluster, f"{what} {value}"

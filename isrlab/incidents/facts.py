@@ -205,11 +205,24 @@ def fenced(case: Case) -> list[Row]:
 
 
 @fact
-def log_stops(case: Case) -> list[Row]:
-    """The broker's log ends while those of others go on."""
+def silent(case: Case) -> list[Row]:
+    """The broker's log ends while those of others go on, and it is not back anywhere.
+
+    That alone is no death: its clock may be behind.
+    """
+    if not case.outs or any(out.absence.end_ms is not None for out in case.outs):
+        return []
     ends = {b: case.record.log_ends.get(b) for b in case.brokers}
     rows = [r for r in case.record.rows["log_end"] if ends.get(r["broker"]) == r["ts_ms"]]
     return [row for row in rows if row["ts_ms"] < case.record.end_ms - SOON_MS]
+
+
+@fact
+def unreachable(case: Case) -> list[Row]:
+    """Others cannot fetch from the broker, or the controller has lost it."""
+    rows = case.record.said("sign", case.span, sign="fetch_failed")
+    failed = [row for row in rows if row["replica"] in case.brokers]
+    return failed or fenced(case) or removed_by_controller(case)
 
 
 @fact

@@ -111,7 +111,7 @@ class Recording:
 
     @property
     def title(self) -> str:
-        return f"Real brokers of Kafka {self.release}: {self.words}"
+        return f"Seen on real brokers of Kafka {self.release}: {self.words}"
 
     def answers(self, record: str) -> list[str]:
         """What the producer of a record was told in each finished try, and after how long."""

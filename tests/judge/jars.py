@@ -32,6 +32,8 @@ def broker(release: str) -> list[tuple[str, str, str, str]]:
     found = [("org.apache.kafka", _kafka(numbers), release, "")]
     if numbers < (1, 1):
         found += [("javax.xml.bind", "jaxb-api", "2.3.1", "")]
+    if (2,) <= numbers < (2, 4):  # theirs, 3.4.13, finds no host on Java 14 and later
+        found += [("org.apache.zookeeper", "zookeeper", "3.4.10", "")]
     if numbers >= (4,):
         return [*found, ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3", "")]
     return [*found, ("org.slf4j", "slf4j-reload4j", "1.7.36", "")]

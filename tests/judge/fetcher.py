@@ -35,8 +35,8 @@ from judge.world import World
 MOCKITO = "org.mockito.Mockito"
 LIMITS = {"replica_lag_time_max_ms": 30_000, "min_insync_replicas": 1}
 REQUESTS = COMMON + "requests."
-# Up to 2.0 a log without epochs asks all the same, and gets what makes it cut to its high watermark;
-# the engine cuts at once
+# Up to 2.0 a log without epochs asks all the same, and then cuts to its high watermark; the engine
+# does that at once
 NO_EPOCH = ["epoch", -1, -1]
 UNANSWERED = "no answer of this kind was to be given"
 

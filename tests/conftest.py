@@ -27,6 +27,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--rewrite", action="store_true", help="store what the scenarios print as what they expect"
     )
+    parser.addoption("--fuzz", action="store_true", help="all prefixes, 10,000 flips: minutes")
 
 
 def pytest_configure():

@@ -111,7 +111,7 @@ def test_a_sweep_names_its_runs():
 
 
 def test_replicas_are_on_different_brokers_and_spread_evenly():
-    replicas = assignment(120, 5, 3)
+    replicas = assignment(fleet.FleetConfig(partitions=120, brokers=5))
     assert all(len(set(row)) == 3 for row in replicas.tolist())
     assert set(Counter(replicas.ravel().tolist()).values()) == {72}
 

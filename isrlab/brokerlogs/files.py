@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 from zoneinfo import ZoneInfo
 
+from isrlab.brokerlogs.metadata_records import is_metadata
+
 LOG_NAME = re.compile(r"\.(log|out|gz)([.\-_].*)?$|\.log\b|^(server|controller|state-change)\b")
 BROKER_LOG_NAME = re.compile(r"^(server|controller|state-change)[^/]*log")
 MAX_LINE_BYTES = 64 * 1024
@@ -127,6 +129,8 @@ def _why_skip(path: Path, root: Path) -> str | None:
     is_broker_log = BROKER_LOG_NAME.search(path.name) is not None
     if not first:
         return "empty"
+    if is_metadata(first):
+        return None
     if not LOG_NAME.search(path.name) and not (is_broker_log and path.parent == root):
         return "not named like a log"
     is_text = is_broker_log or first.startswith(GZIP_MAGIC) or b"\0" not in first
@@ -140,7 +144,7 @@ def lines(path: str) -> Iterator[Line]:
     """
     kept, length, number, damage = bytearray(), 0, 1, None
     try:
-        for chunk in _chunks(path):
+        for chunk in chunks(path):
             if not kept and not chunk.strip(b"\n"):  # nothing but empty lines
                 number += len(chunk)
                 yield Line(number - 1, b"", False)
@@ -159,7 +163,7 @@ def lines(path: str) -> Iterator[Line]:
         raise damage
 
 
-def _chunks(path: str) -> Iterator[bytes]:
+def chunks(path: str) -> Iterator[bytes]:
     """The contents of a file or of a gzip archive, of one or more members, as far as whole."""
     with open(path, "rb") as file:
         if not file.peek(2).startswith(GZIP_MAGIC):

@@ -12,6 +12,8 @@ Several logs tell of one change: the leader asks (server.log), the controller st
 broker that says so in `broker` and, where that is not the leader itself, `detail.said_by`.
 `churn.isr_history` makes one history of them.
 
+The files of a metadata log say together what happened: `metadata_files.py` reads those.
+
 Files may overlap: what two files say of one broker in the same words at the same millisecond is one
 event, that of the first file. What one file says twice is two.
 
@@ -30,6 +32,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from isrlab.brokerlogs import metadata_files
 from isrlab.brokerlogs.files import DamagedFileError, Line, PathName, find, lines
 from isrlab.brokerlogs.lines import INTERESTING, OF_ITSELF, Event, LineReader, Unread, expanded
 from isrlab.events import schema as events_table
@@ -85,7 +88,14 @@ def read_local(
     """
     sources, run = find(log_dir, time_zone or "UTC"), run or Path(log_dir).resolve().name
     raw: dict[str, list[dict]] = {"event": [], "unread": [], "file": []}
+    readable = [source for source in sources if not source.skipped]
+    metadata = [m for s in readable if (m := metadata_files.recognise(s.path, s.name))]
+    for row in metadata_files.rows(metadata, run):
+        raw[str(row["row"])].append(row)
+    of_metadata = {source.name for source in metadata}
     for source in sources:
+        if source.name in of_metadata:
+            continue
         if source.skipped:
             row = {"reason": f"skipped: {source.skipped}", "bytes": source.size_bytes, "lines": 0}
             raw["file"].append({"run": run, "file": source.name, **row})
@@ -94,7 +104,8 @@ def read_local(
             raw[str(row["row"])].append(row)
     raw["unread"].sort(key=lambda row: (row["file"], row["line"], row["reason"]))
     for row in raw["file"]:
-        row |= {"status": row["reason"], "zone": time_zone or "UTC (assumed)"}
+        zone = "UTC" if row["file"] in of_metadata else time_zone or "UTC (assumed)"
+        row |= {"status": row["reason"], "zone": zone}
     return BrokerLogs(
         pa.Table.from_pylist(_events(raw["event"]), schema=events_table.SCHEMA),
         pa.Table.from_pylist(raw["unread"], schema=UNREAD),
@@ -107,7 +118,7 @@ def _events(rows: list[dict]) -> list[dict]:
     brokers: dict[str, set[int]] = defaultdict(set)
     for row in rows:
         for place in (row["file"], os.path.dirname(row["file"])):
-            brokers[place] |= {row["broker"]} if "broker" in row else set()
+            brokers[place] |= {row["broker"]} if row.get("broker") is not None else set()
     for row in rows:
         places = (brokers[row["file"]], brokers[os.path.dirname(row["file"])])
         only = next((min(names) for names in places if len(names) == 1), None)
@@ -119,7 +130,7 @@ def _events(rows: list[dict]) -> list[dict]:
     first = dict[tuple, dict]()
     for row in rows:
         place = os.path.dirname(row["file"]) if row["broker"] is None else ""
-        first.setdefault((row["same"], row["broker"], place), row)
+        first.setdefault((row["same"], row["broker"], row.get("place", place)), row)
     return [{name: row.get(name) for name in events_table.COLUMNS} for row in first.values()]
 
 

@@ -31,6 +31,8 @@ KINDS: dict[str, str] = {
     "high_watermark": "a replica's high watermark moved",
     "crash": "a broker died, was stopped or fenced; `replica` is that broker",
     "restart": "a broker came back; `replica` is that broker",
+    "config": "a setting of replication was changed: `detail.name`, `detail.value`, of `detail.of`",
+    "deleted": "the partition was deleted with its topic",
     "produce_error": "a produce was refused or timed out; `detail.error` says which",
     "produce_ack": "a produce was acknowledged to its client",
     "latency": "how long produces with acks=all waited: one row for each leader, hour and class",

@@ -50,7 +50,7 @@ class CellRun(NamedTuple):
 
 def leaders(config: FleetConfig) -> list[int]:
     """The brokers that lead anything: one cell each."""
-    return list(range(1, min(config.brokers, config.partitions) + 1))
+    return [int(broker) for broker in np.unique(assignment(config)[:, 0])]
 
 
 def cell(config: FleetConfig, leader: int, recorded: Recorded | None = None) -> Cell:
@@ -58,7 +58,7 @@ def cell(config: FleetConfig, leader: int, recorded: Recorded | None = None) -> 
 
     `recorded`: its share of a trace; without it the trace is read.
     """
-    replicas = assignment(config.partitions, config.brokers, config.replication_factor)
+    replicas = assignment(config)
     partitions = np.flatnonzero(replicas[:, 0] == leader)
     followers, fetchers = replicas[partitions, 1:], config.num_replica_fetchers
     brokers = np.unique(followers)

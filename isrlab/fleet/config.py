@@ -12,6 +12,7 @@ from typing import Any, cast
 from isrlab.engine.choices import IsrWrite
 from isrlab.engine.rules import effective_min_isr, isr_check_period_ms
 from isrlab.engine.versions import KafkaVersion
+from isrlab.fleet.given import pauses_of, replicas_of
 from isrlab.fleet.kernel.state import Links, Rules
 
 LOADS: dict[str, str] = {
@@ -53,6 +54,7 @@ class FleetConfig:
     brokers: int = _number(3, "brokers", 2, 10_000, "of the cluster")
     replication_factor: int = _number(3, "replicas", 2, 9,
         "replicas of each partition, the leader among them")
+    assigned: str = _text("", "replicas of each partition, leaders first: '1,2,3 3,1,2'")
     minutes: float = _number(60.0, "minutes", 0.01, 14 * DAY_MINUTES, "how long the fleet runs")
     seed: int = _number(1, "", 0, 2**63 - 1, "decides all draws; nothing else does")
 
@@ -125,6 +127,7 @@ class FleetConfig:
         "rolling restart: how long each broker's followers are down")
     restart_every_s: float = _number(600.0, "s from one restart to the next", 1, 86_400 * 14,
         "from one broker's turn to the next; the first comes after this")
+    pauses: str = _text("", "troubles at known times: 'fetchers 2 15-30, down 3 40-60' (s)")
     new_broker: int = _number(0, "broker whose replicas begin empty, 0 for none", 0, 10_000,
         "its replicas begin empty, outside the ISR")
     backlog_records: int = _number(0, "records in each partition at the start", 0, 10**12,
@@ -136,6 +139,7 @@ class FleetConfig:
     def __post_init__(self) -> None:
         object.__setattr__(self, "trace_file", str(self.trace_file))  # a Path has no JSON
         KafkaVersion.of(self.version)
+        pauses_of(self.pauses)
         for item in fields(self):
             object.__setattr__(self, item.name, _checked(item, getattr(self, item.name)))
         for is_wrong, problem in _problems(self):
@@ -280,7 +284,12 @@ def _problems(config: FleetConfig) -> list[tuple[bool, str]]:
     pair += "valid: load='trace' with a file, or another load without"
     needs = f"replication_factor={copies} needs as many brokers; valid: 2 to brokers={brokers}"
     too_hot = f"hot_partitions={hot} is out of range; valid: 0 to partitions={partitions}"
+    given = replicas_of(config.assigned)
+    fits = [len({*each}) == copies and min(each) >= 1 and max(each) <= brokers for each in given]
+    badly = f"assigned has {len(given):,} partitions; valid: partitions={partitions:,}, each of "
+    badly += f"replication_factor={copies} brokers out of 1 to {brokers}"
     return [
+        (bool(given) and (len(given) != partitions or not all(fits)), badly),
         (load not in loads, f"unknown load {load!r}; known: {', '.join(loads)}"),
         (copies > brokers, needs),
         (hot > partitions, too_hot),

@@ -10,17 +10,26 @@ from functools import lru_cache
 
 import numpy as np
 
+from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.given import replicas_of
 from isrlab.fleet.kernel.state import Ints
 
 TOPIC = "load"
 
 
-@lru_cache(maxsize=8)
-def assignment(partitions: int, brokers: int, replication_factor: int) -> Ints:
+def assignment(config: FleetConfig) -> Ints:
     """Broker of each replica, int64[partitions, replication_factor]; column 0 is the leader."""
-    shift, first = np.divmod(np.arange(partitions)[:, None], brokers)
-    steps = 1 + (shift + np.arange(replication_factor - 1)) % (brokers - 1)
-    replicas = 1 + np.hstack([first, (first + steps) % brokers])
+    return _placed(config.partitions, config.brokers, config.replication_factor, config.assigned)
+
+
+@lru_cache(maxsize=8)
+def _placed(partitions: int, brokers: int, replication_factor: int, assigned: str) -> Ints:
+    if assigned:
+        replicas = np.array(replicas_of(assigned), dtype=np.int64)
+    else:
+        shift, first = np.divmod(np.arange(partitions)[:, None], brokers)
+        steps = 1 + (shift + np.arange(replication_factor - 1)) % (brokers - 1)
+        replicas = 1 + np.hstack([first, (first + steps) % brokers])
     replicas.flags.writeable = False
     return replicas
 

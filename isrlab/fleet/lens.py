@@ -87,7 +87,7 @@ def trace(config: FleetConfig, partition: int = 0, sample_ms: int = 20) -> Trace
     """
     if not 0 <= partition < config.partitions:
         raise ValueError(f"partition={partition} out of range; valid: 0 to {config.partitions - 1}")
-    replicas = assignment(config.partitions, config.brokers, config.replication_factor)
+    replicas = assignment(config)
     leader, *followers = replicas[partition].tolist()
     ts_ms, end, high_watermark, isr, *ends = run_cell(
         config, leader, partition, sample_ms

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.random import Generator, Philox, SeedSequence
 from numpy.typing import NDArray
 
+from isrlab.fleet import given
 from isrlab.fleet.config import TRACE, FleetConfig
 from isrlab.fleet.kernel.state import HOUR_MS, Arrivals, Ints
 
@@ -193,25 +194,29 @@ def burst_starts_ms(config: FleetConfig, partition: int) -> NDArray[np.float64]:
 def stalls(config: FleetConfig, broker: int) -> tuple[Ints, Ints]:
     """Starts and ends (exclusive) of the stalls of a broker's fetchers, int64[n] ms, apart."""
     draws = stream(config.seed, _STALLS, broker)
-    return _apart(draws, config.stall_s, config.stall_every_s, config.duration_ms)
+    drawn = _apart(draws, config.stall_s, config.stall_every_s, config.duration_ms)
+    return given.joined(drawn, config.pauses, "fetchers", broker)
 
 
 def leader_stalls(config: FleetConfig, broker: int) -> tuple[Ints, Ints]:
     """Starts and ends (exclusive) of the times when a broker answers no fetch, int64[n] ms."""
     draws = stream(config.seed, _LEADER_STALLS, broker)
-    return _apart(draws, config.leader_stall_s, config.leader_stall_every_s, config.duration_ms)
+    every_s, run_ms = config.leader_stall_every_s, config.duration_ms
+    drawn = _apart(draws, config.leader_stall_s, every_s, run_ms)
+    return given.joined(drawn, config.pauses, "leader", broker)
 
 
 def restarts(config: FleetConfig, broker: int) -> tuple[Ints, Ints]:
-    """Start and end (exclusive) of a broker's part in a rolling restart, int64[0 or 1] ms.
+    """Starts and ends (exclusive) of the times when a broker is down, int64[n] ms.
 
-    Brokers (1, 2, ...) go down one after another, once each, the first after `restart_every_s`.
+    In a rolling restart brokers (1, 2, ...) go down one after another, once each, the first after
+    `restart_every_s`.
     """
     length_ms = round(config.restart_s * 1000)
     start_ms = round(broker * config.restart_every_s * 1000)
     happens = length_ms > 0 and start_ms < config.duration_ms
     starts = np.array([start_ms] if happens else [], dtype=np.int64)
-    return starts, starts + length_ms
+    return given.joined((starts, starts + length_ms), config.pauses, "down", broker)
 
 
 def acks_all(config: FleetConfig, partitions: Ints) -> NDArray[np.bool_]:

@@ -179,7 +179,7 @@ def stalls(spark: SparkSession, configs: Configs) -> DataFrame:
     """
     followers, times = [], []
     for config in listed(configs):
-        layout = assignment(config.partitions, config.brokers, config.replication_factor)
+        layout = assignment(config)
         for partition, brokers in enumerate(layout.tolist()):
             followers += [(config.run, TOPIC, partition, broker) for broker in brokers[1:]]
         for *key, start, end in _times(config, load.stalls):

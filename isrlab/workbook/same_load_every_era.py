@@ -261,7 +261,7 @@ def plot_eras(
             eras[-1][0].extend(versions)
         else:
             eras.append((versions, era))
-    placed = assignment(config.partitions, config.brokers, config.replication_factor)
+    placed = assignment(config)
     followers, notes, length_s = placed[partition].tolist()[1:], {}, max(config.burst_s, 1)
     starts_s = (load.burst_starts_ms(config, partition) / 1000).tolist()
     rows = {"bursts": [Span(start, start + length_s, style.INK) for start in starts_s]}

@@ -62,7 +62,7 @@ def divided(config: FleetConfig) -> FleetConfig:
 
 def _led(config: FleetConfig) -> list[int]:
     """The partitions with the leader of partition 0."""
-    replicas = assignment(config.partitions, config.brokers, config.replication_factor)
+    replicas = assignment(config)
     return np.flatnonzero(replicas[:, 0] == replicas[0, 0]).tolist()
 
 
@@ -78,7 +78,7 @@ def _look(config: FleetConfig, partition: int, evicted: int) -> str:
 
 def thread_loads(config: FleetConfig) -> pd.DataFrame:
     """What each thread that reads from the hot leader carries; a `share` above 1 is too much."""
-    replicas = assignment(config.partitions, config.brokers, config.replication_factor)
+    replicas = assignment(config)
     usual = config.records_per_s * config.record_bytes
     rows = [
         (broker, fetcher_id(partition, config.num_replica_fetchers), usual * times)

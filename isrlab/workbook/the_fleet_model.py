@@ -305,7 +305,7 @@ def coincidences(configs: Iterable[FleetConfig]) -> pd.DataFrame:
 
 def _copying(config: FleetConfig) -> np.ndarray:
     """bool[leader, tenth of a second]: whether a burst of a leader is being copied."""
-    replicas = assignment(config.partitions, config.brokers, config.replication_factor)
+    replicas = assignment(config)
     write_s = config.burst_records * config.record_bytes / config.follower_bytes_per_s
     copy_ms = 1000 * max(config.burst_s, write_s)
     busy = np.zeros((config.brokers + 1, config.duration_ms // 100 + 1), dtype=bool)

@@ -30,7 +30,7 @@ from isrlab.fleet.recorded.file import Rows, TraceError
 MOST_BYTES = 10**18  # of all partitions together
 DECIDES = (
     *("load", "trace_file", "trace_columns", "partitions", "brokers", "replication_factor"),
-    *("minutes", "seed", "record_bytes"),
+    *("assigned", "minutes", "seed", "record_bytes"),
 )  # the settings that decide who gets which batches
 
 
@@ -107,7 +107,7 @@ def _recording(config: FleetConfig, version: tuple[int, int] | None) -> Recordin
     rows = file.read(config.trace_file, config.trace_columns, config.partitions)
     anywhere = spread(config, len(rows.ts_ms))
     rows = rows._replace(partition=np.where(rows.partition < 0, anywhere, rows.partition))
-    leader_of = assignment(config.partitions, config.brokers, config.replication_factor)[:, 0]
+    leader_of = assignment(config)[:, 0]
     leaders = leader_of[rows.partition].astype(np.uint16)  # 16 bits sort in linear time
     order = np.lexsort((rows.ts_ms * config.partitions + rows.partition, leaders))
     kept = order[rows.ts_ms[order] < config.duration_ms]

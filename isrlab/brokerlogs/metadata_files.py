@@ -1,0 +1,203 @@
+"""The files of a metadata log: which they are, in which order they belong, and rows for each.
+
+A file is known by how it begins, not by its name: a record batch whose records are those of a
+metadata log, or the text that kafka-dump-log prints of one. A segment of another topic is none.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from typing import Any, NamedTuple, TypeAlias
+
+from isrlab.brokerlogs.files import DamagedFileError, chunks, lines
+from isrlab.brokerlogs.metadata_log import Cluster
+from isrlab.brokerlogs.metadata_records import (
+    DUMPED_BATCH,
+    LIKE_A_DUMP,
+    Damage,
+    MetadataReader,
+    Record,
+    first_offset,
+)
+
+CHECKPOINT = re.compile(r"(\d{20})-\d{10}\.checkpoint")
+CHECKPOINT_TEXT = re.compile(r"Snapshot end offset: (\d{1,18}), epoch")
+BOOTSTRAP = re.compile(r"bootstrap\.checkpoint|KRaft bootstrap snapshot")
+LAYOUTS = {True: "kafka-dump-log", False: "metadata log"}
+BEGINNING = 64 * 1024  # of a file, by which it is known
+
+
+Row: TypeAlias = dict[str, Any]
+
+
+class Source(NamedTuple):
+    """A file of a metadata log: `first` offset of a segment; a checkpoint ends before `end`."""
+
+    path: str
+    name: str
+    is_text: bool
+    first: int
+    end: int | None
+
+
+class Checkpoint(NamedTuple):
+    """The whole state before offset `end`."""
+
+    end: int
+    name: str
+    records: list[Record]
+
+
+class Chain(NamedTuple):
+    """Segments that follow each other, and the checkpoints that are still to come."""
+
+    reader: MetadataReader
+    cluster: Cluster
+    checkpoints: list[Checkpoint]
+
+
+def recognise(path: str, name: str) -> Source | None:
+    """What the file is, if it belongs to a metadata log and can be read at all."""
+    begin = b""
+    try:
+        for chunk in chunks(path):
+            begin += chunk
+            if len(begin) >= BEGINNING:
+                break
+    except (DamagedFileError, OSError):
+        pass  # what there is decides
+    if LIKE_A_DUMP.search(begin[:4096]):
+        text = begin.decode("utf-8", "replace")
+        batch, end = DUMPED_BATCH.search(text), CHECKPOINT_TEXT.search(text)
+        if batch is None:
+            return None
+        first, is_text, head = int(batch[1]), True, text[:200]
+    else:
+        found = first_offset(begin)
+        if found is None:
+            return None
+        first, is_text, end, head = found, False, CHECKPOINT.search(name), name
+    bootstrap = 0 if BOOTSTRAP.search(head) else None
+    return Source(path, name, is_text, first, int(end[1]) if end else bootstrap)
+
+
+def rows(sources: list[Source], run: str) -> Iterator[Row]:
+    """Rows as read.py makes them of other files: "event", "unread", and "file" for each."""
+    folders: dict[str, list[Source]] = {}
+    for source in sources:
+        folders.setdefault(os.path.dirname(source.name), []).append(source)
+    for folder in folders.values():
+        for row in _folder(folder):
+            yield {"run": run, "ts_ms": 0, "kind": "", **row}
+
+
+def _folder(sources: list[Source]) -> Iterator[Row]:
+    chains: list[Chain] = []
+    checkpoints: list[Checkpoint] = []
+    for source in sorted(s for s in sources if s.end is not None):
+        reader, records = MetadataReader(), list[Record]()
+        for item in _file(source, reader):
+            if isinstance(item, dict):
+                yield item
+            elif not isinstance(item, Damage):
+                records += item
+        if reader.ended and source.end is not None:
+            checkpoints.append(Checkpoint(source.end, source.name, records))
+    checkpoints.sort(key=lambda checkpoint: checkpoint.end)
+    for source in sorted((s for s in sources if s.end is None), key=lambda s: (s.first, s.name)):
+        chain = _chain(chains, source.first, checkpoints)
+        for item in _file(source, chain.reader):
+            if isinstance(item, Damage):
+                chain.cluster.forget()
+            elif isinstance(item, dict):
+                yield item
+            else:
+                yield from _installed(chain, item[0].offset)
+                yield from _events(chain.cluster.apply(item), source.name)
+    for chain in chains or [_chain([], 0, checkpoints)]:
+        yield from _installed(chain, None)
+        if chain.cluster.saved:
+            row = {"row": "unread", "file": source.name, "line": 0, "lines": 1, "text": ""}
+            yield row | {"reason": "a transaction of the metadata log without its end"}
+
+
+def _chain(chains: list[Chain], first: int, checkpoints: list[Checkpoint]) -> Chain:
+    """The chain that ends where a segment begins; or else a new one."""
+    for chain in chains:
+        if chain.reader.next_offset == first:
+            return chain
+    later = [checkpoint for checkpoint in checkpoints if checkpoint.end >= first]
+    chain = Chain(MetadataReader(), Cluster(), later)
+    for checkpoint in (later or checkpoints)[:1] if first else ():
+        list(chain.cluster.install(checkpoint.records))  # for the names of topics, and settings
+        chain.cluster.forget()
+    chains.append(chain)
+    return chain
+
+
+def _installed(chain: Chain, before: int | None) -> Iterator[Row]:
+    while chain.checkpoints and (before is None or chain.checkpoints[0].end <= before):
+        checkpoint = chain.checkpoints.pop(0)
+        place = {"line": checkpoint.end, "offset": checkpoint.end}
+        events = (event | place for event in chain.cluster.install(checkpoint.records))
+        yield from _events(events, checkpoint.name)
+
+
+def _events(events: Iterator[Row], file: str) -> Iterator[Row]:
+    for event in events:
+        names = ("offset", "ts_ms", "kind", "topic", "partition", "replica", "isr", "detail")
+        same = repr([event.get(name) for name in names if name != "detail"])
+        yield {"row": "event", "file": file, "same": same, "place": "metadata", **event}
+
+
+def _file(source: Source, reader: MetadataReader) -> Iterator[list[Record] | Damage | Row]:
+    """Batches, damages after which the state is unknown, and rows: "unread", and one "file"."""
+    damages: dict[str, list[Damage]] = {}
+    status, first_ms, before = "read", None, reader.records
+    try:
+        for item in _items(source, reader):
+            if isinstance(item, Damage):
+                damages.setdefault(item.reason, []).append(item)
+                if item.is_loss:
+                    yield item
+            else:
+                first_ms = item[0].ts_ms if first_ms is None else first_ms
+                yield item
+    except (DamagedFileError, OSError) as error:
+        why = "broken off" if isinstance(error, DamagedFileError) else "not read"
+        status = f"{why}: {error}"
+        damages[status] = [Damage(status, "", 0)]
+    for reason, items in damages.items():
+        row = {"row": "unread", "file": source.name, "line": items[0].line, "reason": reason}
+        yield row | {"text": items[0].where, "lines": len(items)}
+    count = reader.records - before
+    row = {"row": "file", "file": source.name, "bytes": os.path.getsize(source.path)}
+    row |= {"lines": count, "reason": status, "layout": LAYOUTS[source.is_text], "heads": count}
+    last_ms = reader.last_ms if count else None
+    yield row | {"first_ms": first_ms, "last_ms": last_ms, "headless": 0}
+
+
+def _items(source: Source, reader: MetadataReader) -> Iterator[list[Record] | Damage]:
+    if source.is_text:
+        numbered = (
+            (line.number, line.text.decode("utf-8", "replace")) for line in lines(source.path)
+        )
+        yield from reader.text(numbered)
+        return
+    with tempfile.TemporaryFile() as whole:
+        broken = None
+        try:
+            for chunk in chunks(source.path):
+                whole.write(chunk)
+        except DamagedFileError as error:
+            broken = error
+        whole.flush()
+        if whole.tell():
+            with mmap.mmap(whole.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                yield from reader.segment(data)
+        if broken:
+            raise broken

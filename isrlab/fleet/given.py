@@ -1,0 +1,79 @@
+"""What is given, not drawn: where replicas are, and which broker stood still, how, and when.
+
+As text, so that it travels with all other settings. "fetchers 2 15-30, down 3 40-60.5" is in
+seconds since the start; such pauses come on top of drawn ones, and where both are they are one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from isrlab.fleet.kernel.state import Ints
+
+ROLES = {
+    "fetchers": "its fetchers fetch nothing, its session lives",
+    "leader": "it answers no fetch",
+    "down": "the controller has taken it out, and it is not there",
+}
+_FORM = re.compile(r"(\w+) (\d{1,5}) (\d{1,7}(?:\.\d{1,3})?)-(\d{1,7}(?:\.\d{1,3})?)")
+_REPLICAS = re.compile(r"\d{1,5}(,\d{1,5})*")
+
+
+class Pause(NamedTuple):
+    """One broker stands still in one role, for ms since the start."""
+
+    role: str
+    broker: int
+    from_ms: int
+    to_ms: int
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.broker} {self.from_ms / 1000:.3f}-{self.to_ms / 1000:.3f}"
+
+
+def replicas_of(assigned: str) -> list[list[int]]:
+    """Replicas partition by partition, out of "1,2,3 3,1,2". Raises ValueError for what is none."""
+    if wrong := [part for part in assigned.split() if not _REPLICAS.fullmatch(part)]:
+        raise ValueError(f"{wrong[0]!r} in assigned are no replicas; valid: '1,2,3 3,1,2'")
+    return [[int(number) for number in part.split(",")] for part in assigned.split()]
+
+
+def pauses_of(text: str) -> list[Pause]:
+    """The pauses of a setting. Raises ValueError for what is none, or ends before it begins."""
+    return [_pause(part.strip()) for part in text.split(",") if part.strip()]
+
+
+def written(pauses: Iterable[Pause]) -> str:
+    """The text that `pauses_of` reads as these pauses."""
+    return ", ".join(map(str, pauses))
+
+
+def _pause(text: str) -> Pause:
+    valid = f"{text!r} is no pause; valid: ROLE BROKER FROM-TO in seconds, such as "
+    valid += f"'fetchers 2 15-30'; roles: {', '.join(ROLES)}"
+    match = _FORM.fullmatch(text)
+    if match is None or match[1] not in ROLES:
+        raise ValueError(valid)
+    from_ms, to_ms = (round(float(second) * 1000) for second in match.groups()[2:])
+    if to_ms <= from_ms:
+        raise ValueError(f"{text!r} ends before it begins")
+    return Pause(match[1], int(match[2]), from_ms, to_ms)
+
+
+def joined(drawn: tuple[Ints, Ints], text: str, role: str, broker: int) -> tuple[Ints, Ints]:
+    """What is drawn and what is given of one broker's role: starts and ends, int64[n] ms, apart."""
+    given = [p[2:] for p in pauses_of(text) if (p.role, p.broker) == (role, broker)]
+    if not given:
+        return drawn
+    times: list[list[int]] = []
+    for start, end in sorted([*zip(*map(np.ndarray.tolist, drawn), strict=True), *given]):
+        if times and start <= times[-1][1]:
+            times[-1][1] = max(times[-1][1], end)
+        else:
+            times.append([start, end])
+    starts, ends = np.array(times, dtype=np.int64).T
+    return starts, ends

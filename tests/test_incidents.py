@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 
@@ -27,7 +26,7 @@ EXPECTED = {
 
 
 def truth(name: str) -> dict:
-    return json.loads(gzip.decompress((RECORDED / name / "truth.json.gz").read_bytes()))
+    return json.loads((RECORDED / name / "truth.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")

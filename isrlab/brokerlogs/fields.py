@@ -143,6 +143,36 @@ def _read_diff(_: str, text: str) -> Values:
     return values
 
 
+def _read_members(_: str, text: str) -> Values:
+    """The ISR as releases up to 2.3 print it: every replica with all that is known of it."""
+    return {"isr": [number("isr", i) for i in re.findall(r"[Rr]eplicaId[:=] ?(\d+)", text)]}
+
+
+def _write_members(_: str, values: Values) -> str | None:
+    isr = values.get("isr")
+    form = "ReplicaId: {}; Topic: {topic}; Partition: {partition}; isLocal: {}"
+    if not isinstance(isr, list | tuple) or not {"topic", "partition"} <= values.keys():
+        return None
+    own = values.get("broker")
+    return ",".join(form.format(i, str(i == own).lower(), **values) for i in isr)
+
+
+_END = re.compile(r"(?:(?:replica|broker) (\d+): )?(?:\(offset=)?(-?\d+)(?:,? \[?[^,]*?\])?\)?")
+
+
+def _read_ends(name: str, text: str) -> Values:
+    """Log ends of replicas, named since 2.0; the largest is the leader's own."""
+    ends = [(replica, number("log_end_offset", end)) for replica, end in _END.findall(text)]
+    if not ends:
+        return {}
+    listed = ",".join(f"{replica}:{end}" if replica else str(end) for replica, end in ends)
+    return {"log_end_offset": max(end for _, end in ends), name: listed}
+
+
+def _read_awaiting(name: str, text: str) -> Values:
+    return {name: ",".join(re.findall(r"broker (\d+):", text))}
+
+
 # The partitions that a fetcher is added for, as the releases print them.
 _NAMED = r"\[(?P<old>[^\s,\[\]]+),(?P<old_number>\d+)\]|(?P<name>[^\s,\[\]()]+)-(?P<number>\d+)"
 _FETCHED = re.compile(
@@ -188,6 +218,7 @@ _INTEGERS = (
     "answered_epoch", "broker_epoch", "controller_epoch", "controller_id", "correlation", "count",
     "fetch_offset", "fetcher", "leader_end_offset", "min_insync_replicas", "minimum",
     "previous_leader_epoch", "removed", "source", "start_ms", "elapsed_ms", "limit_ms",
+    "required",
 )  # fmt: skip
 _WORDS = ("topic_id", "previous_leader", "completed", "from_state", "to_state", "transition")
 _LIST = r"(?:-?\d+(?:, ?-?\d+)*)?"
@@ -209,6 +240,11 @@ FIELDS: dict[str, Field] = {
     **dict.fromkeys(["partition", "broker"], Field(r"\d+")),
     "brokers": Field(r"\d+(?:,\d+)*", _brokers),
     "error": Field(r"[A-Z][A-Z_]+"),
+    "members": Field(r"[Rr]eplicaId[^\]]*(?:\[[^\]]*\][^\]]*)*", _read_members, _write_members),
+    "ends": Field(r"(?>[^()]*(?:\([^()]*\)[^()]*)*)", _read_ends),
+    "awaiting": Field(r"[^()]*", _read_awaiting),
+    "former": _unkept(r"(?:-?\d+ \[[^\]]*\]|\([^()]*\))"),
+    "segment": _unkept(r"\[[^\]]*\]"),
     "which_end": Field(r"latest|start|local log start"),
     "under_min_isr": Field(
         r"(?:\(under-min-isr\))?",

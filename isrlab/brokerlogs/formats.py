@@ -16,6 +16,18 @@ from isrlab.events import schema
 
 Entry = tuple[str, list[str], str]  # its first line, those below it, where it stands
 LEVELS = ("FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE")
+MOST_BEFORE = 400  # characters that a layout may put before a message
+# How messages of Kafka begin; the first is its bracketed context, such as [Broker id=1].
+ANCHOR = re.compile(
+    r"\[[A-Z]\w*(?: [A-Z]\w*)*[ :]+(?:\w+=|on [Bb]roker \d+\]|\d+\]|\S+-\d+ broker=)"
+    r"|\[(?:ReplicaFetcherThread-|ThrottledChannelReaper|ExpirationReaper|controller-ev|ZooKeeper)"
+    r"|Partition \[\S+,\d+\] on broker \d+|Broker \d+ (?:received|handling|ignoring|cached|sent)"
+    r"|Controller \d+ epoch \d+ |Kafka (?:version|commitId|startTimeMs) ?:|Registered (?:`?kaf|si)"
+    r"|(?:Created|Completed load of|Truncating|Loading|Recovering|Rolled new|Scheduling) log"
+    r"|Loading producer state|Updated connection-accept-rate|Client environment:|zookeeper state ch"
+    r"|Initiating client connection|Opening socket connection|Awaiting socket connections"
+    r"|(?:Processing override|Terminating process|Uncaught exception in scheduled) "
+)
 _FIELD = re.compile(r"\{([^{}]*)\}")
 _HEAD = re.compile(
     r"(?P<kind>\w+) (?P<since>[\d.]+)-(?P<until>[\d.]*) (?P<level>[A-Z]+) (?P<rest>.+)"
@@ -132,9 +144,17 @@ def _read(name: str, below: int) -> list[Entry]:
 
 
 FORMATS = tuple(format_of(e) for name in ("formats", "signs") for e in _read(f"{name}.txt", 2))
-NO_NEWS = re.compile("|".join(_linear(first) for first, _, _ in _read("no_news.txt", below=0)))
+_NO_NEWS = [first for first, _, _ in _read("no_news.txt", below=0)]
+NO_NEWS = re.compile("|".join(map(_linear, _NO_NEWS)))
+NO_NEWS_TEXT = "|".join(_NO_NEWS)  # for RE2, which needs no help to be linear
+_LAST_NAMES = frozenset(form.logger.rpartition(".")[2] for form in FORMATS)
 # What must be there for the rest to matter, the whole, why.
 IMPOSSIBLE = tuple(
     (re.compile(first.split(".*")[0]), re.compile(_linear(first)), why)
     for first, (why,), _ in _read("impossible.txt", below=1)
 )
+
+
+def is_logger(name: str) -> bool:
+    """A class that prints lines of the tables, with its package or without."""
+    return name.rpartition(".")[2] in _LAST_NAMES

@@ -17,6 +17,7 @@ FLAPS = 3  # as often must one replica leave one partition
 OVERDUE = 1.5  # whoever waits so many times the limit was not running itself
 OVERDUE_MS = 3_000
 REFUSALS = 3
+PARTIES = ("broker", "link", "controller", "zookeeper", "cluster")
 FACTS: dict[str, Callable[[Case], list[Row]]] = {}
 
 
@@ -74,7 +75,7 @@ def _party(kind: str) -> None:
     FACTS[kind] = is_it
 
 
-for _kind in ("broker", "link", "controller", "zookeeper", "cluster"):
+for _kind in PARTIES:
     _party(_kind)
 
 
@@ -181,7 +182,9 @@ def stop_asked(case: Case) -> list[Row]:
 @fact
 def started(case: Case) -> list[Row]:
     """A process started again: not the first thing of its log."""
-    rows = [row for row in case.record.starts if case.span[0] <= row["ts_ms"] <= case.span[1]]
+    stops = [row["ts_ms"] for row in stop_asked(case)]
+    from_ms = max([case.span[0], *stops])  # one that was started before it was stopped is down
+    rows = [row for row in case.record.starts if from_ms <= row["ts_ms"] <= case.span[1]]
     return [row for row in rows if not case.brokers or row["broker"] in case.brokers]
 
 
@@ -205,11 +208,24 @@ def fenced(case: Case) -> list[Row]:
 
 
 @fact
-def log_stops(case: Case) -> list[Row]:
-    """The broker's log ends while those of others go on."""
+def silent(case: Case) -> list[Row]:
+    """The broker's log ends while those of others go on, and it is not back anywhere.
+
+    That alone is no death: its clock may be behind.
+    """
+    if not case.outs or any(out.absence.end_ms is not None for out in case.outs):
+        return []
     ends = {b: case.record.log_ends.get(b) for b in case.brokers}
     rows = [r for r in case.record.rows["log_end"] if ends.get(r["broker"]) == r["ts_ms"]]
     return [row for row in rows if row["ts_ms"] < case.record.end_ms - SOON_MS]
+
+
+@fact
+def unreachable(case: Case) -> list[Row]:
+    """Others cannot fetch from the broker, or the controller has lost it."""
+    rows = case.record.said("sign", case.span, sign="fetch_failed")
+    failed = [row for row in rows if row["replica"] in case.brokers]
+    return failed or fenced(case) or removed_by_controller(case)
 
 
 @fact

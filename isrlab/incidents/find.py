@@ -3,7 +3,7 @@
 Theory of operation. Absences from ISRs that belong together in time are an episode, and are given
 to parties (`parties`). What is seen of each party are named facts with their rows (`facts`); the
 first rule of a table whose facts are seen says what it was (`rules`). Nothing is concluded anywhere
-else. Controlled restarts that follow each other are one incident.
+else. What comes again within two minutes, and planned restarts one by one, are one incident.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from isrlab.events.exact import Key
-from isrlab.incidents.facts import Case, facts
+from isrlab.incidents.facts import PARTIES, Case, facts
 from isrlab.incidents.parties import (
     BEFORE_MS,
     QUIET_MS,
@@ -27,8 +27,12 @@ from isrlab.incidents.parties import (
 from isrlab.incidents.record import Out, Record, Row, Span, length_ms
 from isrlab.incidents.rules import NOTES, Rule, chosen
 
+NEAR = 5  # incidents before one, of which it may be the continuation
 SHOWN = 4  # lines of evidence of each fact
-PLANNED = ("restart",)
+PLANNED = {  # what several have in common, one by one
+    "restart": "Brokers {} were stopped in order and started again, one by one.",
+    "stopped": "Brokers {} were stopped in order; the logs do not show them started again.",
+}
 UNKNOWN = ("not_known", "before_the_log")
 
 
@@ -50,7 +54,8 @@ class Incident:
 
     what: str  # the name of the rule
     says: str  # its sentence
-    blamed: tuple[int, ...]  # brokers; nobody, if nobody is guilty or known
+    who: tuple[int, ...]  # brokers that it is about
+    blamed: tuple[int, ...]  # those to blame; nobody, if nobody is guilty or known
     out: tuple[int, ...]  # replicas that were out
     start_ms: int
     end_ms: int | None  # None: not over when the logs end
@@ -97,8 +102,12 @@ def find(
 
 def _troubled(episode: Episode) -> list[int]:
     """Brokers that have trouble although nobody left an ISR."""
-    kinds = ("failed", "offline")
-    return sorted({r["broker"] for r in episode.troubles if r["kind"] in kinds and r["broker"]})
+    rows = [r for r in episode.troubles if r["kind"] in ("failed", "offline") or _is_lost(r)]
+    return sorted({row["broker"] for row in rows if row["broker"] is not None})
+
+
+def _is_lost(row: Row) -> bool:
+    return row["detail"].get("sign") == "session_lost"
 
 
 def _parts(party: Party, outs: list[Out]) -> list[list[Out]]:
@@ -141,6 +150,7 @@ def _incident(case: Case, min_isr: int | None) -> Incident:
     return Incident(
         rule.name,
         rule.says.format_map(words),
+        case.brokers,
         case.brokers if rule.blames == "party" else (),
         tuple(sorted({out.replica for out in case.outs})),
         min(starts),
@@ -195,7 +205,7 @@ def _leaderless(keys: Iterable[Key], window: Span, record: Record) -> int:
     spans = []
     for key in keys:
         times, leaders = record.leaders.get(key, ([], []))
-        ends = [*times[1:], record.end_ms]
+        ends = [*times, record.end_ms][1:]
         spans += [(t, e) for t, b, e in zip(times, leaders, ends, strict=True) if b == -1]
     return length_ms(_within(spans, window))
 
@@ -216,6 +226,7 @@ def _keys(rows: Iterable[Row]) -> set[Key]:
 def _lines(rule: Rule, seen: dict[str, list[Row]]) -> Iterable[Line]:
     """The few lines that decide: of each fact that the rule, or a note that fits, asks for."""
     names = [*rule.seen, *(f for note in NOTES if note.fits(seen) for f in note.seen)]
+    names = [name for name in names if name not in PARTIES] or names
     shown = set()
     for name in dict.fromkeys(names):
         for row in seen.get(name, ())[:SHOWN]:
@@ -227,33 +238,41 @@ def _lines(rule: Rule, seen: dict[str, list[Row]]) -> Iterable[Line]:
 
 
 def _joined(incidents: list[Incident]) -> list[Incident]:
-    """Planned restarts one after the other are one incident."""
+    """What goes on, or comes again soon, is one incident."""
     joined: list[Incident] = []
     for incident in incidents:
-        last = joined[-1] if joined else None
-        if last is not None and _is_continued(last, incident):
-            joined[-1] = _sum(last, incident)
-        else:
+        near = range(max(0, len(joined) - NEAR), len(joined))
+        place = next((n for n in near if _is_continued(joined[n], incident)), None)
+        if place is None:
             joined.append(incident)
+        else:
+            joined[place] = _sum(joined[place], incident)
     return joined
 
 
 def _is_continued(last: Incident, incident: Incident) -> bool:
-    """Both are the same planned work, one soon after the other."""
-    if last.what != incident.what or incident.what not in PLANNED or last.end_ms is None:
+    """The same planned work, or the same trouble of the same brokers, soon after the other."""
+    if last.what != incident.what or incident.what in UNKNOWN:
         return False
-    return incident.start_ms - last.end_ms <= 4 * QUIET_MS
+    if incident.what not in PLANNED and last.who != incident.who:
+        return False
+    return last.end_ms is None or incident.start_ms - last.end_ms <= 4 * QUIET_MS
 
 
 def _sum(first: Incident, second: Incident) -> Incident:
-    out = tuple(dict.fromkeys((*first.out, *second.out)))
-    says = f"Brokers {_listed(out)} were stopped in order and started again, one after the other."
+    out, who = (
+        tuple(dict.fromkeys((*getattr(first, name), *getattr(second, name))))
+        for name in ("out", "who")
+    )
+    says = PLANNED[first.what].format(_listed(who)) if len(who) > len(second.who) else second.says
     names = ("under_replicated_ms", "one_copy_ms", "leaderless_ms", "refused")
     return replace(
         second,
         says=says,
         out=out,
+        who=who,
         start_ms=first.start_ms,
+        end_ms=None if first.end_ms is None else second.end_ms,
         partitions=tuple(sorted({*first.partitions, *second.partitions})),
         evidence=first.evidence + second.evidence,
         notes=tuple(dict.fromkeys((*first.notes, *second.notes))),

@@ -41,7 +41,7 @@ class Window(NamedTuple):
             (self.since_ms is None or end_ms is None or end_ms >= self.since_ms)
             and (self.until_ms is None or incident.start_ms <= self.until_ms)
             and (not incident.partitions or any(map(self.has_key, incident.partitions)))
-            and (self.broker is None or self.broker in (*incident.out, *incident.blamed))
+            and (self.broker is None or self.broker in (*incident.out, *incident.who))
         )
 
     def has_key(self, key: Key) -> bool:

@@ -78,6 +78,7 @@ def episodes(record: Record) -> list[Episode]:
         insort(moments, ts_ms)
         if not isinstance(each, Out):
             episode.troubles.append(each)
+            insort(moments, ts_ms + QUIET_MS)  # its effect is as late as the lag limit
             continue
         episode.outs.append(each)
         if each.absence.end_ms is not None:
@@ -108,7 +109,7 @@ def parties(episode: Episode, record: Record) -> dict[Party, list[Out]]:
     for party, outs in _covering(rest, record):
         given[party] += outs
     most_first = sorted(given.items(), key=lambda each: -len(each[1]))
-    return {p: outs for p, outs in most_first if outs or p.kind == "cluster"}
+    return {p: outs for p, outs in most_first if outs or p.kind in ("cluster", "zookeeper")}
 
 
 def _of_all(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
@@ -156,7 +157,7 @@ def _of_one(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
     named = {about(row) for sign in GONE_SIGNS for row in record.said("sign", span, sign=sign)}
     named |= {about(row) for row in record.said("crash restart", span)}
     named |= {row["broker"] for row in record.troubles if span[0] <= row["ts_ms"] <= span[1]}
-    named |= {broker for broker, end in record.log_ends.items() if span[0] <= end <= span[1]}
+    named |= {b for b, end in record.log_ends.items() if span[0] <= end <= span[1]}
     return [(Party("broker", (b,)), frozenset({b})) for b in sorted(named - {None}, key=str) if b]
 
 
@@ -183,9 +184,11 @@ def _is_explained(out: Out, party: Party, brokers: frozenset[int], record: Recor
 
 
 def _is_out(broker: int, out: Out, episode: Episode) -> bool:
-    """A broker was itself out of another ISR when this absence began."""
+    """A broker was itself out of another ISR when this absence began, and not only for the one
+    whom it removes: two that remove each other have lost each other."""
     return any(
         other.replica == broker
+        and other.absence.leader != out.replica
         and other.key != out.key
         and other.start_ms <= out.start_ms <= (other.absence.end_ms or out.start_ms) + AT_ONCE_MS
         and other.start_ms < out.start_ms

@@ -20,6 +20,7 @@ from isrlab.events.exact import Absence, IsrSpan, Key, absences, isr_spans
 Row: TypeAlias = dict[str, Any]
 Span: TypeAlias = tuple[int, int]
 BIRTH_MS = 10_000  # within which a start belongs to the beginning of a log
+ZOOKEEPER_SIGNS = ("session_lost", "zookeeper_gone")
 METADATA_TOPIC = "__cluster_metadata"
 SELDOM = (  # kinds of which a log has few
     "crash", "restart", "failed", "offline", "sign", "isr_rejected", "produce_error", "isr_shrink",
@@ -63,7 +64,7 @@ class Record:
 
     @cached_property
     def spans(self) -> dict[Key, list[IsrSpan]]:
-        return isr_spans(self.events, self.end_ms)
+        return {key: spans for key, spans in isr_spans(self.events, self.end_ms).items() if spans}
 
     @cached_property
     def replicas(self) -> dict[Key, frozenset[int]]:
@@ -82,7 +83,7 @@ class Record:
         """Everybody who was out of an ISR, in order of leaving; also who was out at the start."""
         found = absences(self.events, self.end_ms)
         for key, spans in self.spans.items():
-            for replica in sorted(self.replicas[key] - set(spans[0].isr)) if spans else ():
+            for replica in sorted(self.replicas[key] - set(spans[0].isr)):
                 end_ms = next((s.start_ms for s in spans if replica in s.isr), None)
                 found.append(Absence(key, replica, spans[0].start_ms, end_ms))
         asked: dict[Key, list[Row]] = defaultdict(list)
@@ -103,7 +104,7 @@ class Record:
 
     @cached_property
     def troubles(self) -> list[Row]:
-        """Partitions without a leader, replicas that stopped for good, processes that restarted.
+        """Partitions without a leader, replicas that stopped for good, restarts, lost ZooKeeper.
 
         A fetcher that was told an old leader epoch gives a partition up, too ("marked as failed"),
         and has it back as soon as the broker learns of the new leader.
@@ -120,7 +121,8 @@ class Record:
 
         failed = [row for row in self.rows["failed"] if not is_resumed(row)]
         started = [row for row in self.starts if row["detail"]["sign"] == "starting"]
-        return sorted(failed + self.rows["offline"] + started, key=lambda row: row["ts_ms"])
+        lost = [r for r in self.rows["sign"] if r["detail"]["sign"] in ZOOKEEPER_SIGNS]
+        return sorted(failed + self.rows["offline"] + started + lost, key=lambda r: r["ts_ms"])
 
     @cached_property
     def leaders(self) -> dict[Key, tuple[list[int], list[int]]]:

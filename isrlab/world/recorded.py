@@ -1,0 +1,277 @@
+"""What real brokers did: schedules of `data/scenarios` that were played on clusters of a release.
+
+`tests/record` plays them, and keeps a file for each schedule and release in
+`data/recordings/history`. Each try in it has, for each block of the schedule, the leader, epoch and
+ISR that were stored and what every replica had on its disk; what producers were answered; when what
+was done; and the brokers' own lines. Here they become the frames of which a scenario's run is made,
+so that they are drawn, judged and compared as those are.
+
+A high watermark is what its broker wrote last to `replication-offset-checkpoint`; what a leader
+knew of its followers cannot be seen from outside.
+"""
+
+from __future__ import annotations
+
+import lzma
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import takewhile
+from pathlib import Path
+from typing import NamedTuple
+
+from isrlab.engine.choices import EpochEntry
+from isrlab.engine.log import LeaderEpochCache, Log, Record
+from isrlab.engine.model import NO_LEADER, Broker, CommittedIsr, Follower, Leader, Settings
+from isrlab.engine.partition import Controller, PartitionState
+from isrlab.engine.versions import KafkaVersion
+from isrlab.world import scenario
+from isrlab.world.frames import Fault, Frame, Outcome
+from isrlab.world.script import Run
+
+FOLDER = Path(__file__).resolve().parents[2] / "data" / "recordings" / "history"
+RUNNING = ("alive", "paused")  # a broker that "hangs" has closed its sockets, and never ends
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The end of a block. `lives`: each replica is alive, paused, dead, or hangs."""
+
+    state: PartitionState
+    lives: dict[int, str]
+    disks: dict[int, Log]
+
+
+@dataclass
+class Try:
+    began: str  # UTC
+    abandoned: str = ""  # why it did not get to its end
+    moments: list[Moment] = field(default_factory=list)
+    answers: dict[str, str] = field(default_factory=dict)  # to producers, by record
+    timeline: list[tuple[float, str]] = field(default_factory=list)  # seconds, what was done
+    said: list[tuple[int, str, str]] = field(default_factory=list)  # broker, file, line
+
+    @property
+    def committed(self) -> list[str]:
+        """Records below a high watermark that some replica had."""
+        names: dict[str, None] = {}
+        for moment in self.moments:
+            for log in moment.disks.values():
+                end = min(log.checkpointed_high_watermark, log.log_end_offset)
+                names |= dict.fromkeys(r.id for r in log.read(log.log_start_offset, end))
+        return list(names)
+
+    @property
+    def outcome(self) -> Outcome:
+        """What became of the records, as a scenario's run says it."""
+        last = self.moments[-1]
+        leader = last.state.leader
+        if leader == NO_LEADER:
+            return Outcome((), (), (), False, {})
+        log = last.disks[leader]
+        held = {r.id for r in log.records}
+        lost = tuple(name for name in self.committed if name not in held)
+        acknowledged = [name for name, answer in self.answers.items() if answer == "ok"]
+        other = [(n, _parting(last.disks[n], log)) for n in last.state.isr]
+        return Outcome(
+            lost=lost,
+            lost_acknowledged=tuple(name for name in acknowledged if name not in held),
+            diverged=tuple((number, at) for number, at in other if at is not None),
+            has_leader=True,
+            violations={},
+        )
+
+
+def _parting(log: Log, other: Log) -> int | None:
+    """The first offset at which two logs hold different records."""
+    pairs = list(zip(log.records, other.records, strict=False))
+    same = len(list(takewhile(lambda pair: pair[0].id == pair[1].id, pairs)))
+    return log.log_start_offset + same if same < len(pairs) else None
+
+
+@dataclass
+class Recording:
+    """A schedule on a release, as often as it was tried."""
+
+    schedule: str
+    release: str
+    version: KafkaVersion
+    tries: list[Try]
+
+    @property
+    def finished(self) -> list[Try]:
+        return [t for t in self.tries if not t.abandoned]
+
+    @property
+    def words(self) -> str:
+        """How it ended, and how often: "lost 5 of 5"."""
+        ends = Counter(t.outcome.word for t in self.finished)
+        parts = [f"{word} {number} of {len(self.finished)}" for word, number in ends.most_common()]
+        return ", ".join(parts)
+
+    @property
+    def title(self) -> str:
+        return f"Real brokers of Kafka {self.release}: {self.words}"
+
+    def answers(self, record: str) -> list[str]:
+        """What the producer of a record was told in each finished try, and after how long."""
+        start = f"produce {record} "
+        told = [what for t in self.finished for _, what in t.timeline if what.startswith(start)]
+        return [what.partition(": ")[2] for what in told]
+
+    def lines(self, *parts: str) -> list[str]:
+        """What brokers wrote in the last finished try that has one of these parts, in order."""
+        said = [(line, f"broker {number}: {line}") for number, _, line in self.finished[-1].said]
+        return [text for line, text in sorted(said) if any(part in line for part in parts)]
+
+    def engine(self) -> Run:
+        """The same commands, by the engine's rules of that release."""
+        return scenario.play(scenario.read(self.schedule), version=self.version)
+
+    def frames(self, which: int = 0) -> list[Frame]:
+        """One of the finished tries, the end of each block as a frame."""
+        return [self._frame(moment) for moment in self.finished[which].moments]
+
+    def _frame(self, moment: Moment) -> Frame:
+        state, settings = moment.state, Settings.of(self.version)
+        replicas, brokers = tuple(moment.disks), {}
+        follower = Follower(state.leader, state.leader_epoch, 0)
+        leader = Leader(state.leader_epoch, 0, 0, CommittedIsr(state.isr), ())
+        for number, log in moment.disks.items():
+            if moment.lives[number] in RUNNING:
+                role = leader if number == state.leader else follower
+                brokers[number] = Broker(number, self.version, settings, replicas, log, role)
+        controller = Controller(self.version, settings, replicas, state)
+        return Frame(0, 0, 0, 0, Fault("the end of a block"), brokers, moment.disks, controller)
+
+    def differences(self) -> Counter[Difference]:
+        """What the engine has otherwise than the brokers, and in how many tries."""
+        run = self.engine()
+        ends = [run.frames[block.frames[1] - 1] for block in run.blocks]
+        found: Counter[Difference] = Counter()
+        for which in range(len(self.finished)):
+            for number, (ours, theirs) in enumerate(zip(ends, self.frames(which), strict=True), 1):
+                both = zip(_visible(ours), _visible(theirs), strict=True)
+                found.update(Difference(number, what, a, b) for (what, a), (_, b) in both if a != b)
+        return found
+
+
+class Difference(NamedTuple):
+    block: int
+    what: str
+    engine: str
+    kafka: str
+
+
+def _visible(frame: Frame) -> Iterator[tuple[str, str]]:
+    """What engine and brokers both show, by name: stored state, records, epochs, and of brokers
+    that run the high watermark."""
+    state = frame.controller.state
+    yield "leader", str(state.leader)
+    yield "leader epoch", str(state.leader_epoch)
+    yield "ISR", str(sorted(state.isr))
+    yield "ELR", str(sorted(state.elr))
+    has_epochs = frame.controller.version.epoch_entry != EpochEntry.NONE
+    for number, log in sorted(frame.disks.items()):
+        broker = frame.brokers.get(number)
+        yield f"broker {number}", "runs" if broker else "does not run"
+        records = [f"{r.id}:{r.leader_epoch}" if has_epochs else r.id for r in log.records]
+        yield f"records of {number}", " ".join(records)
+        yield f"epochs of {number}", str(log.epochs.entries)
+        yield f"high watermark of {number}", str(broker.log.high_watermark if broker else None)
+
+
+def recordings(schedule: str | None = None) -> list[Recording]:
+    """All that is kept, or all of one schedule; releases in order."""
+    found = []
+    for path in FOLDER.glob("*.txt.xz"):
+        name, release, *features = path.name.removesuffix(".txt.xz").split("-")
+        if schedule in (None, name):
+            version = KafkaVersion.of(release)
+            if features:
+                version = version.with_(eligible_leader_replicas=features[0] == "elr1")
+            tries = list(_tries(lzma.decompress(path.read_bytes()).decode()))
+            found.append(Recording(name, "-".join([release, *features]), version, tries))
+    return sorted(
+        found, key=lambda r: (r.schedule, _numbers(r.release.split("-")[0].replace(".", ",")))
+    )
+
+
+def read(schedule: str, release: str) -> Recording:
+    """Raises ValueError with what there is."""
+    known = recordings(schedule)
+    for recording in known:
+        if recording.release == release:
+            return recording
+    names = ", ".join(r.release for r in known) or "none"
+    raise ValueError(f"no recording of {schedule!r} on {release!r}; releases: {names}")
+
+
+def table(*schedules: str) -> str:
+    """A line for each release: how the schedule ended on real brokers, how in the engine, and in
+    how many of the things that both show they differ."""
+    rows = [r for name in schedules for r in recordings(name)]
+    return "\n".join(
+        f"{r.schedule:<20} {r.release:<10} {r.words:<17} engine: {r.engine().outcome.word}, "
+        f"{len(r.differences())} differences"
+        for r in rows
+    )
+
+
+# Reading a file
+
+
+def _tries(text: str) -> Iterator[Try]:
+    found: list[Try] = []
+    for line in text.splitlines():
+        kind, _, rest = line.strip().partition(" ")
+        if kind == "try":
+            began, _, why = rest.partition(" abandoned: ")
+            found.append(Try(began, why))
+            continue
+        attempt = found[-1]
+        if kind == "answer":
+            name, _, answer = rest.partition(" ")
+            attempt.answers[name] = answer
+        elif kind == "stored":
+            attempt.moments.append(Moment(_state(rest), {}, {}))
+        elif kind == "broker":
+            number, life, *words = rest.split(" ")
+            attempt.moments[-1].lives[int(number)] = life
+            attempt.moments[-1].disks[int(number)] = _log(_pairs(words))
+        elif kind == "time":
+            seconds, _, what = rest.partition(" ")
+            attempt.timeline.append((float(seconds), what))
+        elif kind == "said":
+            number, name, said = rest.split(" ", 2)
+            attempt.said.append((int(number), name, said))
+    return iter(found)
+
+
+def _pairs(words: list[str]) -> dict[str, str]:
+    return dict(word.split("=", 1) for word in words)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(",") if part)
+
+
+def _state(text: str) -> PartitionState:
+    given = _pairs(text.split())
+    return PartitionState(
+        int(given["leader"]), _numbers(given["isr"]), int(given["epoch"]),
+        elr=_numbers(given.get("elr", "")),
+    )  # fmt: skip
+
+
+def _log(given: dict[str, str]) -> Log:
+    pairs = [part.rsplit(":", 1) for part in given["records"].split(",") if part]
+    epochs = [tuple(map(int, part.split(":"))) for part in given["epochs"].split(",") if part]
+    start, mark = int(given["start"]), int(given["hw"])
+    return Log(
+        records=tuple(Record(name, int(epoch)) for name, epoch in pairs),
+        log_start_offset=start,
+        high_watermark=min(mark, start + len(pairs)),
+        checkpointed_high_watermark=mark,
+        epochs=LeaderEpochCache(tuple((epoch, at) for epoch, at in epochs)),
+    )

@@ -115,6 +115,16 @@ def _read_state(_: str, text: str) -> Values:
     return {key: value for name in texts for key, value in _value(name, texts[name]).items()}
 
 
+def _write_state(_: str, values: Values) -> str | None:
+    """A state in the words of 1.1 to 3.9."""
+    if not {"isr", "leader", "leader_epoch"} <= values.keys():
+        return None
+    isr = ", ".join(map(str, values["isr"]))  # type: ignore[call-overload]
+    version = values.get("partition_epoch", -1)
+    epochs = f"leader={values['leader']}, leaderEpoch={values['leader_epoch']}"
+    return f"LeaderAndIsr({epochs}, isr=List({isr}), zkVersion={version})"
+
+
 _DIFF = re.compile(
     r"(isr|leader|leaderEpoch|partitionEpoch|elr): (\[[\d, ]*\]|-?\d+) -> (\[[\d, ]*\]|-?\d+)"
 )
@@ -195,6 +205,14 @@ def _read_partitions(_: str, text: str) -> Values:
     return {"each": [{"topic": n[1], **_value("partition", n[2])} for n in names if n]}
 
 
+def _write_diff(_: str, values: Values) -> str | None:
+    """What a KRaft controller says of a change of the ISR."""
+    if not {"isr", "isr_before", "partition_epoch"} <= values.keys():
+        return None
+    epoch = int(str(values["partition_epoch"]))
+    return f"isr: {values['isr_before']} -> {values['isr']}, partitionEpoch: {epoch - 1} -> {epoch}"
+
+
 _INTEGERS = (
     "leader_epoch", "partition_epoch", "replica", "high_watermark", "log_end_offset", "leader",
     "answered_epoch", "broker_epoch", "controller_epoch", "controller_id", "correlation", "count",
@@ -235,8 +253,8 @@ FIELDS: dict[str, Field] = {
     ),
     "out_of_sync": Field(_ITEMS, _read_out_of_sync, _write_out_of_sync),
     "out_of_sync_since": Field(_ITEMS, _read_out_of_sync, _write_out_of_sync),
-    "state": Field(r".*?", _read_state),
-    "diff": Field(r".*", _read_diff),
+    "state": Field(r".*?", _read_state, _write_state),
+    "diff": Field(r".*", _read_diff, _write_diff),
     "controller": Field(CONTROLLER_PREFIX),
     "any_prefix": _unkept(r"(?:\[[^\]]*\][,:]? ?)?"),
     "at_epoch": _unkept(r"(?: at epoch -?\d+)?"),

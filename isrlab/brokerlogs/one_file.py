@@ -68,10 +68,10 @@ def hits(block: Block) -> np.ndarray:
     buffers = [None, pa.py_buffer(block.ends), pa.py_buffer(block.data)]
     lines = pa.Array.from_buffers(pa.binary(), count, buffers)
     found = np.flatnonzero(pc.match_substring_regex(lines, f"{WANTED}|{PERHAPS}"))
-    some = lines.take(pa.array(found))
-    is_wanted = pc.match_substring_regex(some, WANTED)
-    is_old = pc.match_substring_regex(some, NO_NEWS_TEXT)
-    found = found[np.asarray(pc.or_(is_wanted, pc.invert(is_old)))]
+    is_wanted = np.asarray(pc.match_substring_regex(lines.take(pa.array(found)), WANTED))
+    perhaps = found[~is_wanted]
+    is_old = pc.match_substring_regex(lines.take(pa.array(perhaps)), NO_NEWS_TEXT)
+    found = np.union1d(found[is_wanted], perhaps[~np.asarray(is_old)])
     more = {*block.cut} | (set() if _is_utf8(block.data) else _not_utf8(block))
     return np.union1d(found, sorted(more)).astype(np.int64) if more else found
 

@@ -21,7 +21,8 @@ MOST_BEFORE = 400  # characters that a layout may put before a message
 # How messages of Kafka begin; the first is its bracketed context, such as [Broker id=1].
 ANCHOR = re.compile(
     r"\[[A-Z]\w*(?: [A-Z]\w*)*[ :]+(?:\w+=|on [Bb]roker \d+\]|\d+\]|\S+-\d+ broker=)"
-    r"|\[(?:ReplicaFetcherThread-|ThrottledChannelReaper|ExpirationReaper|controller-ev|ZooKeeper)"
+    r"|\[(?:ReplicaFetcherThread|ThrottledChannelReaper|ExpirationReaper|controller-ev)\S*\][,:] "
+    r"|\[ZooKeeperClient "
     r"|Partition \[\S+,\d+\] on broker \d+|Broker \d+ (?:received|handling|ignoring|cached|sent)"
     r"|Controller \d+ epoch \d+ |Kafka (?:version|commitId|startTimeMs) ?:|Registered (?:`?kaf|si)"
     r"|(?:Created|Completed load of|Truncating|Loading|Recovering|Rolled new|Scheduling) log"

@@ -197,9 +197,12 @@ def _filled(form: Format, match: re.Match[str], head: Head) -> Event:
 
 def expanded(event: Event) -> Iterator[Event]:
     """An event for each of those that a line names together, or the one."""
-    detail = dict(event["detail"])  # type: ignore[call-overload]
-    named: list[dict[str, object]] = event.pop("each", [{}])  # type: ignore[assignment]
-    for own in named or ([{}] if event["kind"] == "failed" else []):
+    named: list[dict[str, object]] | None = event.pop("each", None)  # type: ignore[assignment]
+    if named is None or (not named and event["kind"] == "failed"):
+        yield event
+        return
+    detail: dict[str, str] = event["detail"]  # type: ignore[assignment]
+    for own in named:
         columns = {name: value for name, value in own.items() if name in COLUMNS}
         more = {name: str(value) for name, value in own.items() if name not in columns}
         yield event | columns | {"detail": detail | more}

@@ -1,4 +1,4 @@
-"""Churn, the lag limit, two runs compared, the model: figures say what their numbers say.
+"""Churn, the lag limit, the model: figures say what their numbers say.
 
 Of the model no setting is missing, and both models agree.
 """
@@ -15,7 +15,7 @@ from isrlab import fleet
 from isrlab.fleet import load, recorded
 from isrlab.show.controls import png
 from isrlab.workbook import choosing_the_lag_limit as limits
-from isrlab.workbook import isr_churn, what_changed
+from isrlab.workbook import isr_churn
 from isrlab.workbook import the_fleet_model as model
 
 T = 1_700_000_000_000
@@ -106,7 +106,7 @@ def test_the_picture_of_the_sliders_counts_as_the_questions_do():
     assert isr_churn.false_alarms(isr_churn.SMALL.with_(version="0.10.2")) == (0, 0)
 
 
-# Limits, and what changed
+# Limits
 
 
 @pytest.mark.parametrize(
@@ -153,32 +153,6 @@ def test_the_lag_limit_decides_about_a_fetcher_and_the_session_about_a_process(v
     assert title(ax) == f"Limit 30 s: a stopped fetcher stays {expected}"
     fetcher, process = (line.get_ydata().tolist() for line in ax.get_lines()[:2])
     assert fetcher[0] == process[0] == 3, "one and a half limits are shorter than any session"
-
-
-def test_two_runs_are_compared_metric_by_metric():
-    metrics = table(
-        "metric was now change",
-        ("fell", 4.0, 1.0, -3.0), ("new", 0.0, 2.0, 2.0), ("same", 1.0, 1.0, 0.0),
-        ("unknown", None, 1.0, None), ("RemoteTimeMs99thPercentile", 5.0, 2_048.0, 2_043.0),
-    )  # fmt: skip
-    ax = what_changed.plot_changes(metrics)
-    worse = "Worse: new, RemoteTimeMs99thPercentile"
-    assert title(ax) == f"1 metric better, 2 worse, 1 the same {worse}"
-    assert [bar.get_width() for bar in ax.patches if bar.get_width()] == [
-        -75, 100, pytest.approx(100 * 2_043 / 2_048),
-    ]  # fmt: skip
-    assert what_changed.changes_finding(metrics) == (
-        "Worse: new from 0 to 2, RemoteTimeMs99thPercentile from 5 to up to 2,304. "
-        "Better: fell from 4 to 1. "
-        "1 metric the same."
-    )
-    page = what_changed.changes_table(metrics).data
-    assert "<td>4</td><td>1</td><td>-75 %</td><td>better</td>" in page
-    assert "<td>unknown</td><td>1</td><td></td><td></td>" in page
-    hours = {"stalled_ms": [60_000, 120_000], "under_replicated_ms": 0, "at_risk_ms": 0}
-    risk = pd.DataFrame({"run": ["was", "now"], **hours})
-    assert what_changed.hidden_finding(risk).endswith("follower: from 1 to 2 partition-minutes.")
-    assert "<td>1.0</td><td>2.0</td>" in what_changed.hidden_table(risk).data
 
 
 # 20: the model

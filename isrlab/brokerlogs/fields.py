@@ -126,6 +126,16 @@ def _read_state(_: str, text: str) -> Values:
     return {key: value for name in texts for key, value in _value(name, texts[name]).items()}
 
 
+def _write_state(_: str, values: Values) -> str | None:
+    """A state in the words of 1.1 to 3.9."""
+    if not {"isr", "leader", "leader_epoch"} <= values.keys():
+        return None
+    isr = ", ".join(map(str, values["isr"]))  # type: ignore[call-overload]
+    version = values.get("partition_epoch", -1)
+    epochs = f"leader={values['leader']}, leaderEpoch={values['leader_epoch']}"
+    return f"LeaderAndIsr({epochs}, isr=List({isr}), zkVersion={version})"
+
+
 _DIFF = re.compile(
     r"(isr|leader|leaderEpoch|partitionEpoch|elr): (\[[\d, ]*\]|-?\d+) -> (\[[\d, ]*\]|-?\d+)"
 )
@@ -142,6 +152,36 @@ def _read_diff(_: str, text: str) -> Values:
         else:
             values[name] = after.strip("[]")
     return values
+
+
+def _read_members(_: str, text: str) -> Values:
+    """The ISR as releases up to 2.3 print it: every replica with all that is known of it."""
+    return {"isr": [number("isr", i) for i in re.findall(r"[Rr]eplicaId[:=] ?(\d+)", text)]}
+
+
+def _write_members(_: str, values: Values) -> str | None:
+    isr = values.get("isr")
+    form = "ReplicaId: {}; Topic: {topic}; Partition: {partition}; isLocal: {}"
+    if not isinstance(isr, list | tuple) or not {"topic", "partition"} <= values.keys():
+        return None
+    own = values.get("broker")
+    return ",".join(form.format(i, str(i == own).lower(), **values) for i in isr)
+
+
+_END = re.compile(r"(?:(?:replica|broker) (\d+): )?(?:\(offset=)?(-?\d+)(?:,? \[?[^,]*?\])?\)?")
+
+
+def _read_ends(name: str, text: str) -> Values:
+    """Log ends of replicas, named since 2.0; the largest is the leader's own."""
+    ends = [(replica, number("log_end_offset", end)) for replica, end in _END.findall(text)]
+    if not ends:
+        return {}
+    listed = ",".join(f"{replica}:{end}" if replica else str(end) for replica, end in ends)
+    return {"log_end_offset": max(end for _, end in ends), name: listed}
+
+
+def _read_awaiting(name: str, text: str) -> Values:
+    return {name: ",".join(re.findall(r"broker (\d+):", text))}
 
 
 # The partitions that a fetcher is added for, as the releases print them.
@@ -176,11 +216,20 @@ def _read_partitions(_: str, text: str) -> Values:
     return {"each": [{"topic": n[1], **_value("partition", n[2])} for n in names if n]}
 
 
+def _write_diff(_: str, values: Values) -> str | None:
+    """What a KRaft controller says of a change of the ISR."""
+    if not {"isr", "isr_before", "partition_epoch"} <= values.keys():
+        return None
+    epoch = int(str(values["partition_epoch"]))
+    return f"isr: {values['isr_before']} -> {values['isr']}, partitionEpoch: {epoch - 1} -> {epoch}"
+
+
 _INTEGERS = (
     "leader_epoch", "partition_epoch", "replica", "high_watermark", "log_end_offset", "leader",
     "answered_epoch", "broker_epoch", "controller_epoch", "controller_id", "correlation", "count",
     "fetch_offset", "fetcher", "leader_end_offset", "min_insync_replicas", "minimum",
     "previous_leader_epoch", "removed", "source", "start_ms", "elapsed_ms", "limit_ms",
+    "required",
 )  # fmt: skip
 _WORDS = ("topic_id", "previous_leader", "completed", "from_state", "to_state", "transition")
 _LIST = r"(?:-?\d+(?:, ?-?\d+)*)?"
@@ -202,6 +251,11 @@ FIELDS: dict[str, Field] = {
     **dict.fromkeys(["partition", "broker"], Field(r"\d+")),
     "brokers": Field(r"\d+(?:,\d+)*", _brokers),
     "error": Field(r"[A-Z][A-Z_]+"),
+    "members": Field(r"[Rr]eplicaId[^\]]*(?:\[[^\]]*\][^\]]*)*", _read_members, _write_members),
+    "ends": Field(r"(?>[^()]*(?:\([^()]*\)[^()]*)*)", _read_ends),
+    "awaiting": Field(r"[^()]*", _read_awaiting),
+    "former": _unkept(r"(?:-?\d+ \[[^\]]*\]|\([^()]*\))"),
+    "segment": _unkept(r"\[[^\]]*\]"),
     "which_end": Field(r"latest|start|local log start"),
     "under_min_isr": Field(
         r"(?:\(under-min-isr\))?",
@@ -210,8 +264,8 @@ FIELDS: dict[str, Field] = {
     ),
     "out_of_sync": Field(_ITEMS, _read_out_of_sync, _write_out_of_sync),
     "out_of_sync_since": Field(_ITEMS, _read_out_of_sync, _write_out_of_sync),
-    "state": Field(r".*?", _read_state),
-    "diff": Field(r".*", _read_diff),
+    "state": Field(r".*?", _read_state, _write_state),
+    "diff": Field(r".*", _read_diff, _write_diff),
     "controller": Field(CONTROLLER_PREFIX),
     "any_prefix": _unkept(r"(?:\[[^\]]*\][,:]? ?)?"),
     "at_epoch": _unkept(r"(?: at epoch -?\d+)?"),

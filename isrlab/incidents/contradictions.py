@@ -72,10 +72,10 @@ def _odd(lines: list[Statement], what: Callable[[Statement], object], rule: str)
 
 
 def _rising(lines: list[Statement], run: Run) -> Iterator[Fault]:
-    stated = sorted((x for x in lines if None not in (x.version, x.epoch)), key=lambda x: x[7:9])
-    for low, high in pairwise(stated):
-        versions, epochs = high.version - low.version, high.epoch - low.epoch  # type: ignore[operator]
-        if not 0 <= epochs <= versions:
+    stated = [(x.version, x.epoch, x) for x in lines if None not in (x.version, x.epoch)]
+    stated.sort(key=lambda each: (each[0] or 0, each[1] or 0))
+    for (version, epoch, low), (next_version, next_epoch, high) in pairwise(stated):
+        if not 0 <= (next_epoch or 0) - (epoch or 0) <= (next_version or 0) - (version or 0):
             yield fault(max(low, high, key=lambda x: x.ts_ms), "rises", low)
 
 

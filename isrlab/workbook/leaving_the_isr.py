@@ -103,8 +103,8 @@ def plot_recorded(times: Mapping[str, Sequence[int]], samples: int = 60) -> Axes
         for version, waits in times.items()
     }  # fmt: skip
     means = [f"{version} {np.mean(waits) / 1000:.1f} s" for version, waits in times.items()]
-    title = f"{min(map(len, times.values()))} pauses of a real follower with a lag limit of "
-    title += f"{RECORDED_LAG_MS / 1000:g} s, on average: {', '.join(means)}"
+    title = f"{sum(map(len, times.values()))} pauses of real followers, lag limit "
+    title += f"{RECORDED_LAG_MS / 1000:g} s; mean time to leave: {', '.join(means)}"
     scale = curves.Scale("from the pause to the smaller ISR (s)", low=2.5)
     return curves.plot_ticks(rows, title, scale)
 

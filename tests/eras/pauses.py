@@ -16,13 +16,19 @@ PARTITION = 0  # one of those that a leader checks at one time
 
 
 def waits(recording: kept.Recording) -> list[int]:
-    """ms from each SIGSTOP to the next ISR without that broker."""
+    """ms from each SIGSTOP to the next ISR without that broker, if it is the leader that stores it.
+
+    A session that ends although the broker has woken up may take it out in its next pause, too:
+    that is the controller's doing, with a new leader epoch, and left out.
+    """
     states = [s for s in recording.stored if s.partition == PARTITION]
     found = []
     for done in recording.done:
         if done.action == "SIGSTOP":
-            after = (s.ts_ms for s in states if s.ts_ms > done.ts_ms and done.broker not in s.isr)
-            found.append(next(after) - done.ts_ms)
+            *_, before = (s for s in states if s.ts_ms <= done.ts_ms)
+            left = next(s for s in states if s.ts_ms > done.ts_ms and done.broker not in s.isr)
+            if left.leader_epoch == before.leader_epoch:
+                found.append(left.ts_ms - done.ts_ms)
     return found
 
 

@@ -123,16 +123,15 @@ class KafkaFollower:
         given = {
             "String": ["judge", "judge"], "BrokerEndPoint": _end_point(leader), "int": 0,
             "KafkaConfig": self.config, "ReplicaManager": manager(), "Time": self.world.clock,
-            "Metrics": java(COMMON + "metrics.Metrics")(), "Option": some(sender),
+            "Metrics": _metrics(), "Option": some(sender),
             "ReplicaQuota": the("kafka.server.QuotaFactory$UnboundedQuota$", "UNBOUNDED_QUOTA"),
             "BlockingSend": sender, "Function0": [
                 implementing("scala.Function0", apply=lambda: version),
                 implementing("scala.Function0", apply=lambda: java("java.lang.Long")(0)),
             ],
         }  # fmt: skip
-        if has("kafka.server.ReplicationQuotaManager"):
-            quota = java("kafka.server.ReplicationQuotaManager")
-            given["ReplicationQuotaManager"] = java(MOCKITO).mock(quota.class_)
+        if self.world.release < (2,):
+            given["ReplicationQuotaManager"] = _quota()
         if has("kafka.server.FailedPartitions"):
             given["FailedPartitions"] = java("kafka.server.FailedPartitions")()
         if has("kafka.server.RemoteLeaderEndPoint"):
@@ -337,6 +336,16 @@ class KafkaFollower:
         if self.world.release < (2, 1):
             return True  # nothing is fenced yet
         return bool(self.thread.fetchState(self.topic).isDefined())
+
+
+@cache
+def _metrics() -> Any:
+    return java(COMMON + "metrics.Metrics")()
+
+
+@cache
+def _quota() -> Any:
+    return java(MOCKITO).mock(java("kafka.server.ReplicationQuotaManager").class_)
 
 
 @cache

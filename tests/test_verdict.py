@@ -8,11 +8,13 @@ from collections import Counter, defaultdict
 from functools import cache
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from isrlab.brokerlogs import Unread, read_line, read_local
 from isrlab.brokerlogs.files import lines
 from isrlab.incidents.possible import State, candidates, is_possible
+from isrlab.incidents.printed import announced, summary
 from isrlab.incidents.statements import REQUESTS, STATES, run_of
 from isrlab.incidents.verdict import judge, verdicts
 
@@ -105,6 +107,43 @@ def test_altered_lines_are_found(request):
                     missed[name, row["kind"], row["detail"].get("said_by")] += 1
     print(f"{found[True]} of {found.total()} altered lines found; not: {dict(missed)}")
     assert found[True] >= 0.97 * found.total() > 100
+
+
+def test_what_was_printed_against_what_happened():
+    numbers = {
+        name: summary(read_local(FOLDERS[name], "run").events)
+        for name in ("a-412-follower-paused", "b-412-follower-killed", "d-392-rolling-restart")
+    }
+    paused, killed, restarted = numbers.values()
+    assert (paused["announced shrinks"], paused["of them stored"]) == (16, 16)
+    assert paused["stored, and confirmed by ISR updated"] == 10
+    assert (killed["announced shrinks"], killed["shrinks that the controller made"]) == (2, 14)
+    assert (restarted["growths stored"], restarted["growths without ISR updated"]) == (48, 17)
+    assert all(each["changes that no line shows"] == 0 for each in numbers.values())
+    without = summary(lines_of("d-392-rolling-restart", "server.log", "metadata"))
+    assert without["growths that no line shows"] == 14  # three come after its last event
+
+
+def lines_of(name: str, *parts: str):
+    events = read_local(FOLDERS[name], "run").events
+    files = [dict(detail).get("file", "") for detail in events["detail"].to_pylist()]
+    return events.filter(pa.array([any(part in file for part in parts) for file in files]))
+
+
+def test_an_announced_shrink_that_never_came_true(tmp_path):
+    events = lines_of("a-412-follower-paused", "")
+    rows = events.to_pylist()
+    line = next(row for row in rows if row["kind"] == "isr_shrink")
+    leaders = line["broker"]
+    late = {**line, "ts_ms": line["ts_ms"] + 200, "isr": [leaders], "isr_before": line["isr"]}
+    deposed = {**line, "broker": next(i for i in line["isr"] if i != leaders)}
+    fates = [
+        (each.line.ts_ms, each.fate)
+        for extra in (late, deposed)
+        for each in announced(pa.Table.from_pylist([*rows, extra], schema=events.schema))
+        if each.line.by == extra["broker"] and each.line.isr == tuple(extra["isr"])
+    ]
+    assert {fate for _, fate in fates} == {"something else was stored", "no leader any more"}
 
 
 # Rules

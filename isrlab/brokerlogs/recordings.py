@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from isrlab.brokerlogs.read import read_local
+from isrlab.brokerlogs.read import BrokerLogs, read_local
+from isrlab.brokerlogs.reconcile import Evidence, reconcile
 from isrlab.events import spark_schema
 
 if TYPE_CHECKING:
@@ -73,14 +74,26 @@ def known_outages(log_dir: str | Path) -> list[Outage]:
 
 @cache
 def events(release: str) -> pa.Table:
-    """The events of a recording, in order of time, read without Spark; the run is `RUNS[release]`.
+    """The events of a recording as its lines say them, in order; the run is `RUNS[release]`.
 
     All logs of all brokers: what a controller says has `detail.said_by`, and `detail.file` names
     the log.
     """
-    return read_local(folder(release), run=RUNS[release]).events
+    return _logs(release).events
+
+
+@cache
+def _logs(release: str) -> BrokerLogs:
+    return read_local(folder(release), run=RUNS[release])
+
+
+@cache
+def evidence(release: str) -> Evidence:
+    """What the lines of a recording prove."""
+    return reconcile(events(release), _logs(release).files)
 
 
 def dataframe(spark: SparkSession) -> DataFrame:
-    """The events of all recordings, for questions to Spark."""
-    return spark.createDataFrame(pa.concat_tables(map(events, RUNS)), spark_schema())
+    """The proven events of all recordings, for questions to Spark."""
+    tables = [evidence(release).events for release in RUNS]
+    return spark.createDataFrame(pa.concat_tables(tables), spark_schema())

@@ -115,6 +115,25 @@ def _starting(lines: list[Statement], run: Run) -> Iterator[Fault]:
             known[line.by] = []
 
 
+def _again(lines: list[Statement], run: Run) -> Iterator[Fault]:
+    """A leader that writes ZooKeeper itself asks again only if it was refused, and that is told."""
+    last: dict[int | None, Statement] = {}
+    if not any(line.kind == "isr_expand" for line in lines):
+        return  # since 2.7 it asks the controller
+    for line in lines:
+        if not line.is_request and line.by == line.leader and not line.said_by:
+            last.pop(line.by, None)
+        if not line.is_request:
+            continue
+        before, last[line.by] = last.get(line.by), line
+        if before is None or (before.before, before.isr) != (line.before, line.isr):
+            continue
+        near = before.ts_ms - NEAR_MS, line.ts_ms + LATE_MS
+        is_refused = any(near[0] < at < near[1] for at in run.refusals.get(line.by or 0, ()))
+        if line.ts_ms - before.ts_ms > LATE_MS and not is_refused:
+            yield fault(line, "from", before)
+
+
 def _hearsay(lines: list[Statement], run: Run) -> Iterator[Fault]:
     """An ISR or leader without a version that only one line knows, while others name another."""
     named: dict[object, list[Statement]] = defaultdict(list)
@@ -181,8 +200,10 @@ def _in_time(lines: list[Statement], run: Run) -> Iterator[Fault]:
     """A version is heard of after its leader, and by a process that starts as it is by then."""
     stated = [x for x in lines if x.version is not None and x.said_by != METADATA_LOG]
     origin: dict[int, Statement] = {}
+    asked = {(x.by, x.members) for x in lines if x.is_request}
     for line in stated:
-        if line.is_own and line.version:
+        is_asked = line.kind == "isr_commit" or (line.by, line.members) in asked
+        if line.is_own and line.version and is_asked:
             origin.setdefault(line.version, line)
     for line in stated if run.is_kraft else ():
         first = origin.get(line.version or 0)
@@ -338,6 +359,7 @@ RULES_OF_A_PARTITION: tuple[Callable[[list[Statement], Run], Iterator[Fault]], .
     _rising,
     _learning,
     _starting,
+    _again,
     _hearsay,
     _beginning,
     _witnesses,

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import random
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from isrlab.brokerlogs.formats import FORMATS
@@ -23,6 +25,8 @@ RELEASES = ("0.8.2", "0.10.2", "1.1", "2.4", "2.8", "3.4", "3.9", "4.1")
 ASSIGNED = "1,2,3 2,3,1 3,1,2 1,3,2 2,1,3 3,2,1"
 EVERY_MS = 10_000  # a broker says something at least so often
 TOPIC = "load"
+DROPPED = 0.3  # of the lines
+SPOILT = ("", "missing", "clock", "dropped")
 
 
 @dataclass
@@ -233,6 +237,26 @@ def write_logs(scene: Scene, folder: Path, seed: int) -> None:
         (home / "server.log").write_text("\n".join(written) + "\n")
 
 
+def spoil(folder: Path, how: str, seed: int) -> None:
+    """Make logs worse: a broker's is `missing`, its `clock` is apart, lines are `dropped`."""
+    rng = random.Random(seed)
+    victim = folder / f"broker-{rng.choice((1, 2, 3))}"
+    if how == "missing":
+        shutil.rmtree(victim)
+    elif how == "clock":
+        apart = timedelta(seconds=rng.choice((-90, -30, 30, 90)))
+
+        def moved(match: re.Match[str]) -> str:
+            return f"[{datetime.fromisoformat(match[1]) + apart},"
+
+        path = victim / "server.log"
+        path.write_text(re.sub(r"(?m)^\[([-\d]+ [:\d]+),", moved, path.read_text()))
+    elif how == "dropped":
+        for path in sorted(folder.glob("*/server.log")):
+            lines = path.read_text().splitlines(keepends=True)
+            path.write_text("".join(line for line in lines if rng.random() > DROPPED))
+
+
 def _is_gone(scene: Scene, broker: int, ms: int) -> bool:
     if scene.stops_ms is None or scene.broker not in (broker, 0):
         return False
@@ -299,7 +323,5 @@ def _told(event: dict, release: tuple[int, ...]) -> str:
 
 
 def _stamped(ms: int, text: str) -> str:
-    from datetime import UTC, datetime
-
     moment = datetime.fromtimestamp((START_MS + ms) / 1000, UTC)
     return f"[{moment:%Y-%m-%d %H:%M:%S},{ms % 1000:03d}] {text}"

@@ -17,6 +17,7 @@ FLAPS = 3  # as often must one replica leave one partition
 OVERDUE = 1.5  # whoever waits so many times the limit was not running itself
 OVERDUE_MS = 3_000
 REFUSALS = 3
+PARTIES = ("broker", "link", "controller", "zookeeper", "cluster")
 FACTS: dict[str, Callable[[Case], list[Row]]] = {}
 
 
@@ -74,7 +75,7 @@ def _party(kind: str) -> None:
     FACTS[kind] = is_it
 
 
-for _kind in ("broker", "link", "controller", "zookeeper", "cluster"):
+for _kind in PARTIES:
     _party(_kind)
 
 
@@ -181,7 +182,9 @@ def stop_asked(case: Case) -> list[Row]:
 @fact
 def started(case: Case) -> list[Row]:
     """A process started again: not the first thing of its log."""
-    rows = [row for row in case.record.starts if case.span[0] <= row["ts_ms"] <= case.span[1]]
+    stops = [row["ts_ms"] for row in stop_asked(case)]
+    from_ms = max([case.span[0], *stops])  # one that was started before it was stopped is down
+    rows = [row for row in case.record.starts if from_ms <= row["ts_ms"] <= case.span[1]]
     return [row for row in rows if not case.brokers or row["broker"] in case.brokers]
 
 

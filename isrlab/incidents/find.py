@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from isrlab.events.exact import Key
-from isrlab.incidents.facts import Case, facts
+from isrlab.incidents.facts import PARTIES, Case, facts
 from isrlab.incidents.parties import (
     BEFORE_MS,
     QUIET_MS,
@@ -29,7 +29,10 @@ from isrlab.incidents.rules import NOTES, Rule, chosen
 
 NEAR = 5  # incidents before one, of which it may be the continuation
 SHOWN = 4  # lines of evidence of each fact
-PLANNED = ("restart",)
+PLANNED = {  # what several have in common, one by one
+    "restart": "Brokers {} were stopped in order and started again, one by one.",
+    "stopped": "Brokers {} were stopped in order; the logs do not show them started again.",
+}
 UNKNOWN = ("not_known", "before_the_log")
 
 
@@ -223,6 +226,7 @@ def _keys(rows: Iterable[Row]) -> set[Key]:
 def _lines(rule: Rule, seen: dict[str, list[Row]]) -> Iterable[Line]:
     """The few lines that decide: of each fact that the rule, or a note that fits, asks for."""
     names = [*rule.seen, *(f for note in NOTES if note.fits(seen) for f in note.seen)]
+    names = [name for name in names if name not in PARTIES] or names
     shown = set()
     for name in dict.fromkeys(names):
         for row in seen.get(name, ())[:SHOWN]:
@@ -256,15 +260,17 @@ def _is_continued(last: Incident, incident: Incident) -> bool:
 
 
 def _sum(first: Incident, second: Incident) -> Incident:
-    out = tuple(dict.fromkeys((*first.out, *second.out)))
-    says = second.says
-    if first.what in PLANNED and len(out) > 1:
-        says = f"Brokers {_listed(out)} were stopped in order and started again, one by one."
+    out, who = (
+        tuple(dict.fromkeys((*getattr(first, name), *getattr(second, name))))
+        for name in ("out", "who")
+    )
+    says = PLANNED[first.what].format(_listed(who)) if len(who) > len(second.who) else second.says
     names = ("under_replicated_ms", "one_copy_ms", "leaderless_ms", "refused")
     return replace(
         second,
         says=says,
         out=out,
+        who=who,
         start_ms=first.start_ms,
         end_ms=None if first.end_ms is None else second.end_ms,
         partitions=tuple(sorted({*first.partitions, *second.partitions})),

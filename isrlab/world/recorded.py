@@ -40,6 +40,7 @@ class Moment:
     state: PartitionState
     lives: dict[int, str]
     disks: dict[int, Log]
+    registered: tuple[int, ...] = ()  # the brokers that ZooKeeper has, where that was noted
 
 
 @dataclass
@@ -111,7 +112,7 @@ class Recording:
 
     @property
     def title(self) -> str:
-        return f"Real brokers of Kafka {self.release}: {self.words}"
+        return f"Seen on real brokers of Kafka {self.release}: {self.words}"
 
     def answers(self, record: str) -> list[str]:
         """What the producer of a record was told in each finished try, and after how long."""
@@ -144,57 +145,73 @@ class Recording:
         controller = Controller(self.version, settings, replicas, state)
         return Frame(0, 0, 0, 0, Fault("the end of a block"), brokers, moment.disks, controller)
 
-    def differences(self) -> Counter[Difference]:
-        """What the engine has otherwise than the brokers, and in how many tries."""
+    def compared(self) -> list[list[Difference]]:
+        """What the engine has otherwise than the brokers, in each finished try."""
         run = self.engine()
-        ends = [run.frames[block.frames[1] - 1] for block in run.blocks]
-        found: Counter[Difference] = Counter()
-        for which in range(len(self.finished)):
-            for number, (ours, theirs) in enumerate(zip(ends, self.frames(which), strict=True), 1):
-                both = zip(_visible(ours), _visible(theirs), strict=True)
-                found.update(Difference(number, what, a, b) for (what, a), (_, b) in both if a != b)
+        told = {name: r.error or "ok" for r in run.cluster.requests for name in r.ids}
+        ends = [_visible(run.frames[block.frames[1] - 1]) for block in run.blocks]
+        found = []
+        for which, attempt in enumerate(self.finished):
+            answers = {f"answer to {name}": answer for name, answer in attempt.answers.items()}
+            ours = {f"answer to {name}": told[name] for name in attempt.answers}
+            pairs = [(ours, answers), *zip(ends, map(_visible, self.frames(which)), strict=True)]
+            found.append(
+                [
+                    Difference(block, what, engine[what], kafka[what])
+                    for block, (engine, kafka) in enumerate(pairs)
+                    for what in engine
+                    if engine[what] != kafka[what]
+                ]
+            )
         return found
+
+    def differences(self) -> Counter[Difference]:
+        """The same of all tries, and in how many of them."""
+        return Counter(difference for attempt in self.compared() for difference in attempt)
 
 
 class Difference(NamedTuple):
-    block: int
+    block: int  # from 1 on; 0 for what was answered to producers
     what: str
     engine: str
     kafka: str
 
 
-def _visible(frame: Frame) -> Iterator[tuple[str, str]]:
-    """What engine and brokers both show, by name: stored state, records, epochs, and of brokers
-    that run the high watermark."""
+def _visible(frame: Frame) -> dict[str, str]:
+    """What engine and brokers both show, by name: stored state, records, epochs (of a broker that
+    is away those that it will load), and of brokers that run the high watermark."""
     state = frame.controller.state
-    yield "leader", str(state.leader)
-    yield "leader epoch", str(state.leader_epoch)
-    yield "ISR", str(sorted(state.isr))
-    yield "ELR", str(sorted(state.elr))
+    shown = {"leader": str(state.leader), "leader epoch": str(state.leader_epoch)}
+    shown |= {"ISR": str(sorted(state.isr)), "ELR": str(sorted(state.elr))}
     has_epochs = frame.controller.version.epoch_entry != EpochEntry.NONE
     for number, log in sorted(frame.disks.items()):
         broker = frame.brokers.get(number)
-        yield f"broker {number}", "runs" if broker else "does not run"
         records = [f"{r.id}:{r.leader_epoch}" if has_epochs else r.id for r in log.records]
-        yield f"records of {number}", " ".join(records)
-        yield f"epochs of {number}", str(log.epochs.entries)
-        yield f"high watermark of {number}", str(broker.log.high_watermark if broker else None)
+        shown[f"broker {number}"] = "runs" if broker else "does not run"
+        shown[f"records of {number}"] = " ".join(records)
+        shown[f"epochs of {number}"] = str((log if broker else log.load()).epochs.entries)
+        shown[f"high watermark of {number}"] = str(broker.log.high_watermark if broker else None)
+    return shown
 
 
 def recordings(schedule: str | None = None) -> list[Recording]:
     """All that is kept, or all of one schedule; releases in order."""
     found = []
     for path in FOLDER.glob("*.txt.xz"):
-        name, release, *features = path.name.removesuffix(".txt.xz").split("-")
-        if schedule in (None, name):
-            version = KafkaVersion.of(release)
-            if features:
-                version = version.with_(eligible_leader_replicas=features[0] == "elr1")
-            tries = list(_tries(lzma.decompress(path.read_bytes()).decode()))
-            found.append(Recording(name, "-".join([release, *features]), version, tries))
-    return sorted(
-        found, key=lambda r: (r.schedule, _numbers(r.release.split("-")[0].replace(".", ",")))
-    )
+        label = path.name.removesuffix(".txt.xz")
+        if schedule in (None, label.partition("-")[0]):
+            found.append(parse(label, lzma.decompress(path.read_bytes()).decode()))
+    return sorted(found, key=lambda r: (r.schedule, _numbers(r.release.split("-")[0])))
+
+
+def parse(label: str, text: str) -> Recording:
+    """What a file says. Its name is the schedule, the release, and whether there were eligible
+    leader replicas, where that is not what the release does by itself."""
+    schedule, release, *features = label.split("-")
+    version = KafkaVersion.of(release)
+    if features:
+        version = version.with_(eligible_leader_replicas=features[0] == "elr1")
+    return Recording(schedule, "-".join([release, *features]), version, list(_tries(text)))
 
 
 def read(schedule: str, release: str) -> Recording:
@@ -208,14 +225,19 @@ def read(schedule: str, release: str) -> Recording:
 
 
 def table(*schedules: str) -> str:
-    """A line for each release: how the schedule ended on real brokers, how in the engine, and in
-    how many of the things that both show they differ."""
-    rows = [r for name in schedules for r in recordings(name)]
-    return "\n".join(
-        f"{r.schedule:<20} {r.release:<10} {r.words:<17} engine: {r.engine().outcome.word}, "
-        f"{len(r.differences())} differences"
-        for r in rows
-    )
+    """A line for each release on which these schedules were played."""
+    return "\n".join(row(r) for name in schedules for r in recordings(name))
+
+
+def row(recording: Recording) -> str:
+    """How a schedule ended on real brokers, how in the engine, and what differed on the way."""
+    engine = f"engine: {recording.engine().outcome.word}"
+    compared = recording.compared()
+    names = list(dict.fromkeys(d.what for differences in compared for d in differences))
+    tries = sum(map(bool, compared))
+    text = f"other in {tries} of {len(compared)}: {', '.join(names)}" if tries else "no difference"
+    where = f"{recording.schedule:<20} {recording.release:<10}"
+    return f"{where} {recording.words:<17} {engine:<17} {text}"
 
 
 # Reading a file
@@ -234,7 +256,8 @@ def _tries(text: str) -> Iterator[Try]:
             name, _, answer = rest.partition(" ")
             attempt.answers[name] = answer
         elif kind == "stored":
-            attempt.moments.append(Moment(_state(rest), {}, {}))
+            brokers = _numbers(_pairs(rest.split()).get("registered", ""))
+            attempt.moments.append(Moment(_state(rest), {}, {}, brokers))
         elif kind == "broker":
             number, life, *words = rest.split(" ")
             attempt.moments[-1].lives[int(number)] = life
@@ -253,7 +276,7 @@ def _pairs(words: list[str]) -> dict[str, str]:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(",") if part)
+    return tuple(int(part) for part in text.replace(".", ",").split(",") if part)
 
 
 def _state(text: str) -> PartitionState:

@@ -6,8 +6,11 @@ A schedule is a scenario of `data/scenarios`. Its commands `produce`, `kill`, `s
 line is done in place of that line: one or several of these, with `;` between them.
 
     wait 9.5               seconds
+    quiet 6                until nothing has changed for so many seconds
     until leader 2         the controller has stored that broker 2 leads; or, with !2, another
     until isr 1            or this ISR
+    until copied m2        every replica that runs has m2
+    until known m2         and knows that it is committed
     until gone 2           broker 2 is not registered any more (ZooKeeper)
     until controller 2     broker 2 is the controller (ZooKeeper)
     produce, kill, start, pause, resume, lose_power      as in a scenario; several brokers at a time
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 TOPIC = "t"
 SETTLE_S = 0.8  # longer than the brokers wait between two checkpoints of the high watermark
 OF_THE_TOPIC = "min.insync.replicas", "unclean.leader.election.enable"  # others: of the brokers
+DONE = "produce", "kill", "start", "pause", "resume"  # to real brokers, just as it is written
 ENGINE_ONLY = (
     "version",
     "advance",
@@ -57,12 +61,18 @@ class Setup:
 
 
 def setup_of(text: str) -> Setup:
-    """What the `partition` line of a schedule says. Raises ValueError without one."""
-    for block in script.parse(text):
-        for command in block.commands:
-            if command.words[0] == "partition":
-                return _setup(command.words[1:], command.text.partition("#>")[2].split())
-    raise ValueError("the schedule has no partition line")
+    """What the `partition` line of a schedule says. Raises ValueError for a scenario that does not
+    say all that must be done to real brokers."""
+    commands = [command for block in script.parse(text) for command in block.commands]
+    for command in commands:
+        if "#>" not in command.text and command.words[0] not in (*DONE, *ENGINE_ONLY, "partition"):
+            raise command.fail(
+                "what is to be done to real brokers? Say it after #> (tests/record/play.py)"
+            )
+    lines = [command for command in commands if command.words[0] == "partition"]
+    if not lines or "#>" not in lines[0].text:
+        raise ValueError("the schedule has no partition line with #> and how brokers are started")
+    return _setup(lines[0].words[1:], lines[0].text.partition("#>")[2].split())
 
 
 def _setup(given: list[str], real: list[str]) -> Setup:
@@ -135,6 +145,8 @@ class Play:
         name, rest = words[0], words[1:]
         if name == "wait":
             time.sleep(float(rest[0]))
+        elif name == "quiet":
+            self._quiet(float(rest[0]))
         elif name == "until":
             self._until(*rest)
         elif name == "produce":
@@ -152,6 +164,14 @@ class Play:
         else:
             raise ValueError(f"a schedule cannot do {' '.join(words)!r}")
 
+    def _quiet(self, length_s: float) -> None:
+        state, since, begun = list(self._state()), time.monotonic(), time.monotonic()
+        while time.monotonic() < min(since + length_s, begun + 60):
+            time.sleep(0.3)
+            if (now := list(self._state())) != state:
+                state, since = now, time.monotonic()
+        self.cluster.note(f"quiet {length_s:g}")
+
     def _until(self, what: str, value: str) -> None:
         cluster, text = self.cluster, f"{what} {value}"
         if what == "gone":
@@ -161,10 +181,20 @@ class Play:
         elif what == "isr":
             wanted = sorted(map(int, value.split(",")))
             cluster.until(lambda: sorted(cluster.stored(TOPIC).isr) == wanted, text)
+        elif what == "copied":
+            cluster.until(lambda: all(value in names for names, _ in self._copies()), text)
+        elif what == "known":
+            cluster.until(lambda: all(value in names[:hw] for names, hw in self._copies()), text)
         elif value.startswith("!"):
             cluster.until(lambda: cluster.stored(TOPIC).leader != int(value[1:]), text)
         else:
             cluster.until(lambda: cluster.stored(TOPIC).leader == int(value), text)
+
+    def _copies(self) -> list[tuple[list[str], int]]:
+        """Of every replica that runs: its records, and its high watermark as last written."""
+        running = set(self.cluster.live()) & set(self.setup.replicas)
+        disks = [self.cluster.disk(number, TOPIC) for number in running]
+        return [([text for _, text, _ in d.records], d.high_watermark) for d in disks]
 
     def _produce(self, rest: list[str]) -> None:
         options = dict(word.split("=", 1) for word in rest if "=" in word)
@@ -188,6 +218,8 @@ class Play:
         stored = self.cluster.stored(TOPIC)
         elr = f" elr={_ids(stored.elr)}" if stored.elr else ""
         isr = f"isr={_ids(stored.isr)}{elr}"
+        if not self.cluster.kraft:
+            isr += f" registered={_ids(tuple(sorted(self.cluster.registered())))}"
         yield f"  stored leader={stored.leader} epoch={stored.leader_epoch} {isr}"
         for number in sorted(self.setup.replicas):
             disk = self.cluster.disk(number, TOPIC)

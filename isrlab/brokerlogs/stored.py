@@ -24,6 +24,7 @@ missing line makes a gap or, without versions, may leave no trace.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -163,7 +164,10 @@ def _states(rows: Sequence[Row], printing: Collection[int]) -> list[State]:
         elif state.isr is not None or state.leader_epoch is not None or state.is_open:
             loose.append(state)
     told = [_of_version(states) for states in versions.values()]
-    loose = [state for state in loose if not _is_answered(state, told)]
+    answers: dict[frozenset[int], list[State]] = defaultdict(list)
+    for state in sorted(told, key=lambda state: state.ts_ms):
+        answers[frozenset(state.isr or ())].append(state)
+    loose = [s for s in loose if not _is_answered(s, answers[frozenset(s.isr or ())])]
     epochs = {s.leader_epoch for s in (*told, *loose) if s.isr is not None}
     return told + [s for s in loose if s.isr is not None or s.leader_epoch not in epochs]
 
@@ -173,7 +177,7 @@ def _state(row: Row, outcome: str, request: Row | None) -> State:
     kind, detail = row["kind"], row["detail"]
     version, own = row["partition_epoch"], is_own(row)
     leader = {"leader": row["replica"], "follower": row["replica"]}.get(kind)
-    if leader is None and "leader" in detail:
+    if leader is None and len(detail.get("leader", "many digits")) < 11:
         leader = int(detail["leader"])
     if leader is None and own and kind in (*ASKED, "isr_commit"):
         leader = row["broker"]
@@ -214,15 +218,14 @@ def _of_version(states: list[State]) -> State:
     )
 
 
-def _is_answered(request: State, told: list[State]) -> bool:
+def _is_answered(request: State, answers: list[State]) -> bool:
     """A request is that of the next state with a version that has its ISR, if nobody else asked
-    for that; it then is no state of its own."""
+    for that; it then is no state of its own. `answers`: the states with its ISR, by time."""
     if request.request is None:
         return False
-    from_ms, until_ms = request.ts_ms - EARLY_MS, request.ts_ms + ANSWER_MS
-    near = [s for s in told if _same(s.isr, request.isr) and from_ms <= s.ts_ms <= until_ms]
-    state = min(near, key=lambda state: state.ts_ms, default=None)
-    if state is None or state.request is not None:
+    place = bisect_left(answers, request.ts_ms - EARLY_MS, key=lambda state: state.ts_ms)
+    state = answers[place] if place < len(answers) else None
+    if state is None or state.request or state.ts_ms > request.ts_ms + ANSWER_MS:
         return False
     state.request, state.before, state.is_leaders = request.request, request.before, True
     state.leader = request.leader if state.leader is None else state.leader
@@ -248,6 +251,8 @@ def _place(states: list[State], state: State) -> int:
     """Where a state without a version belongs: by its leader epoch, then by its time."""
     epoch = state.leader_epoch
     first, last = 0, len(states)
+    if states and states[-1].leader_epoch == epoch and states[-1].ts_ms <= state.ts_ms:
+        return last  # as nearly always
     for place, each in enumerate(states):
         if epoch is not None and each.leader_epoch is not None:
             if each.leader_epoch < epoch:

@@ -59,6 +59,7 @@ class State:
     is_leaders: bool = False  # and not the controller's
     is_open: bool = False  # asked for, and nobody says what came of it
     replicas: str | None = None
+    seen_ms: int = 0  # its leader says it still then
 
 
 @dataclass(slots=True)
@@ -214,6 +215,9 @@ def _of_version(states: list[State]) -> State:
         isr=first.isr if agree else None,
         request=asked[0] if asked else None,
         is_leaders=any(state.is_leaders for state in states),
+        seen_ms=max(
+            s.ts_ms if is_own(s.row) and s.row["broker"] == s.leader else 0 for s in states
+        ),
         **{name: known(name) for name in ("leader_epoch", "leader", "before", "replicas")},
     )
 
@@ -226,6 +230,8 @@ def _is_answered(request: State, answers: list[State]) -> bool:
     place = bisect_left(answers, request.ts_ms - EARLY_MS, key=lambda state: state.ts_ms)
     state = answers[place] if place < len(answers) else None
     if state is None or state.request or state.ts_ms > request.ts_ms + ANSWER_MS:
+        return False
+    if state.leader not in (None, request.leader):  # another led by then
         return False
     state.request, state.before, state.is_leaders = request.request, request.before, True
     state.leader = request.leader if state.leader is None else state.leader
@@ -243,7 +249,10 @@ def _in_order(states: list[State]) -> list[State]:
             state.ts_ms = last_ms + (not is_exact(state.row))
         last_ms = state.ts_ms
     for state in sorted((s for s in states if s.version is None), key=lambda s: s.ts_ms):
-        told.insert(_place(told, state), state)
+        place = _place(told, state)
+        is_stale = any(each.ts_ms < state.ts_ms for each in told[place:])
+        if not (state.is_open and is_stale):  # one who led once and does not know better
+            told.insert(place, state)
     return told
 
 
@@ -333,7 +342,8 @@ class _Walk:
             self._put(state, self.now.isr if self.now else None)
             return
         if now is not None:
-            self._lose(self.seen_ms, why if state.isr is not None else NEWER)
+            seen_ms = min(self.seen_ms, state.ts_ms - 1)
+            self._lose(seen_ms, why if state.isr is not None else NEWER)
         if state.before is not None and state.request is not None and state.isr is not None:
             from_ms = min(state.request["ts_ms"], state.ts_ms - 1)
             was = replace(state, ts_ms=from_ms, isr=state.before, version=None, request=None)
@@ -348,7 +358,7 @@ class _Walk:
             state.ts_ms = max(state.ts_ms, self.found[-1].ts_ms + (not is_exact(state.row)))
         if state.isr is not None:
             self.found.append(Found(state.ts_ms, state, before))
-        self.now, self.seen_ms, self.open = state, state.ts_ms, []
+        self.now, self.seen_ms, self.open = state, max(state.ts_ms, state.seen_ms), []
 
     def _lose(self, from_ms: int, why: str) -> None:
         """From here on nothing is known."""

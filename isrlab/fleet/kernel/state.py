@@ -246,8 +246,9 @@ def with_room(state: State, produces: int) -> State:
 def _words(setup: Setup) -> tuple[Ints, Ints]:
     """Of each thread its first word of `State.active`, and one past its last."""
     partitions = np.bincount(setup.thread_of.ravel(), minlength=len(setup.stalls))
-    ends = np.cumsum(-(-partitions // WORD))
-    return np.concatenate([[0], ends[:-1]]), ends
+    words = -(-partitions // WORD)
+    ends = np.cumsum(words)
+    return ends - words, ends
 
 
 def _replicas(
@@ -269,7 +270,7 @@ def _replicas(
     for clock in ("last_caught_up_ms", "had_all_ms", "last_fetch_ms", "counted_fetch_ms"):
         rows[clock][~is_full] = LONG_AGO_MS
     words_from, words_to = _words(setup)
-    followers = np.zeros(int(words_to[-1]) * WORD, dtype=FOLLOWER_ROW)
+    followers = np.zeros(int(words_to.max(initial=0)) * WORD, dtype=FOLLOWER_ROW)
     follower_at = np.zeros((count, slots), dtype=np.int32)
     for thread, word in enumerate(words_from.tolist()):
         mine = setup.thread_of == thread

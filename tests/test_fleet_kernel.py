@@ -17,7 +17,13 @@ from isrlab.fleet.kernel import log, membership
 from isrlab.fleet.kernel.clock import _end_of_work, run
 from isrlab.fleet.kernel.rows import bucket
 from isrlab.fleet.kernel.state import (
-    EVENT_COLUMNS, Arrivals, Links, Out, Setup, new_state, with_room,
+    EVENT_COLUMNS,
+    Arrivals,
+    Links,
+    Out,
+    Setup,
+    new_state,
+    with_room,
 )  # fmt: skip
 
 DURATION_MS = 2_000

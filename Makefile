@@ -4,6 +4,7 @@
 #   make test ARGS="-k rules -n 0"           arguments of pytest
 #   make test JOBS=4                         processes, of tests or of notebooks (2)
 #   make judge RUNS=1000 RELEASES="2.8.2 3.9.2"   (100 schedules; all releases; needs Maven and Java)
+#   make record NAME=loss_bounce VERSION=0.10.2.2 TRIES=3   (real brokers; needs Maven and Java)
 #   make test PYTHON=python3.12 VENV=/tmp/v  another interpreter, another environment
 
 PYTHON ?= python3
@@ -19,7 +20,7 @@ TUTORIALS := $(shell grep -L '^ *"from isrlab import.* spark' notebooks/*.ipynb)
 SPARK_NOTEBOOKS := $(notdir $(basename $(filter-out $(TUTORIALS),$(wildcard notebooks/*.ipynb))))
 
 .DEFAULT_GOAL := help
-.PHONY: help report test check lint types lab bench notebooks judge clean
+.PHONY: help report test check lint types lab bench notebooks judge record clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 18
@@ -69,6 +70,15 @@ judge: $(INSTALLED) ## let Kafka's own classes judge the engine, on random sched
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[judge]'
 	@cd tests && PYTHONPATH=.:.. $(abspath $(BIN))/python -m judge $(RELEASES) \
 	  --runs $(RUNS) --jobs $(JOBS) $(ARGS)
+
+NAME ?=
+VERSION ?=
+TRIES ?= 1
+record: $(INSTALLED) ## play a schedule on real brokers; without NAME, list what is kept
+	@$(BIN)/python -c 'import confluent_kafka, kazoo' 2>/dev/null || \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[record]'
+	@cd tests && PYTHONPATH=.:.. $(abspath $(BIN))/python -m record $(NAME) \
+	  $(if $(NAME),--version $(VERSION) --tries $(TRIES)) $(ARGS)
 
 clean: ## remove what the targets above made, except the environment
 	rm -rf reports build .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse

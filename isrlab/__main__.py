@@ -1,4 +1,4 @@
-"""The command line: `python -m isrlab report | play | search | versions`.
+"""The command line: `python -m isrlab report | logs | play | search | versions`.
 
 Libraries are imported by the command that needs them, so that help is quick and works without Java.
 """
@@ -100,6 +100,69 @@ def make_report(
     click.echo(f"{out / (grid.page if grid else 'index.html')}: {summary}")
     sys.exit(any(record.status != gallery.OK for record in records))
 # fmt: on
+
+
+# fmt: off
+@main.command("logs")
+@click.argument("log_dir", metavar="DIR|-")
+@click.option("--since", metavar="TIME", help="Only incidents that end after it (UTC).")
+@click.option("--until", metavar="TIME", help="As if the logs ended there (UTC).")
+@click.option("--topic", metavar="NAME", help="Only partitions of this topic; * and ? match.")
+@click.option("--broker", type=int, metavar="ID", help="Only what concerns this broker.")
+@click.option("--time-zone", metavar="ZONE", help="Of the logs. Default: as they say, else UTC.")
+@click.option("--min-isr", type=click.IntRange(1), metavar="N", help="min.insync.replicas.")
+@click.option("--csv", "form", flag_value="csv", help="A row for each incident.")
+@click.option("--json", "form", flag_value="json", help="Everything, for a program.")
+def read_logs(log_dir: str, *, form: str | None, since: str | None, until: str | None,
+    topic: str | None, broker: int | None, **how: Any) -> None:
+    """What happened to the ISRs in the logs of brokers, who is to blame, and whether it is over.
+
+    DIR holds the logs of one or many brokers (or is one file); - is standard input. The exit status
+    is 0 if all is well at the end of the logs, 1 if something is wrong there, 2 if that is not
+    known or there is nothing to read.
+
+    \b
+    Examples:
+      python -m isrlab logs /var/log/kafka
+      python -m isrlab logs /var/log/kafka --since 2026-11-21T08:00 --topic 'orders*' --min-isr 2
+      kubectl logs my-cluster-kafka-0 | python -m isrlab logs -
+      python -m isrlab logs /var/log/kafka --json | jq '.incidents[].says'
+    """
+    from isrlab.brokerlogs import LogDirError
+    from isrlab.incidents import look, tell
+
+    try:
+        window = look.Window(_moment(since), _moment(until), topic, broker)
+        findings = look.look(log_dir, window=window, **how)
+    except (LogDirError, OSError, ValueError) as error:
+        _stop(tell.printable(str(error)), 2)
+    if form:
+        click.echo(tell.as_csv(findings) if form == "csv" else tell.as_json(findings), nl=False)
+        sys.exit(findings.status)
+    title, colour = tell.heading(findings)
+    click.secho(title, fg=colour, bold=True)
+    click.echo("\n".join(tell.verdict(findings)))
+    shown = findings.incidents[-tell.MOST_INCIDENTS:]
+    texts = tell.texts_of(shown, log_dir)
+    for incident in shown:
+        click.echo("\n" + "\n".join(tell.story(incident, texts)))
+    if len(shown) < len(findings.incidents):
+        click.echo(f"\n{len(findings.incidents) - len(shown):,} earlier incidents: --csv lists all")
+    sys.exit(findings.status)
+# fmt: on
+
+
+def _moment(text: str | None) -> int | None:
+    """A moment, in ms since the epoch. Raises ValueError, with what would be valid."""
+    from datetime import UTC, datetime
+
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no time; write 2026-11-21T08:00 or 2026-11-21") from None
+    return round(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1000)
 
 
 @main.command()

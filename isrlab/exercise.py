@@ -21,20 +21,13 @@ All but `ask`, `goals`, `hint` and `solution` may be missing. The goals of a fle
 
 from __future__ import annotations
 
-import math
 import re
-from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
-import pyarrow as pa
-
-from isrlab.events import KINDS, exact
-from isrlab.events.schema import PRODUCE_FAILURES
+from isrlab.events.measures import measures
 from isrlab.world import scenario, words
 from isrlab.world.script import Run, ScriptError
 
@@ -169,32 +162,6 @@ def _run_fleet(text: str, version: str) -> dict[str, float]:
     config = fleet.FleetConfig(version=version).with_(**fleet.settings(given))
     copies, least = config.replication_factor, config.min_insync_replicas
     return measures(fleet.simulate_local(config), copies, least, (0, config.duration_ms))
-
-
-def measures(
-    events: pa.Table, copies: int, least: int, span_ms: tuple[int, int]
-) -> dict[str, float]:
-    """The numbers that a goal can name: how often each kind of event happened; and
-
-    evictions (by a leader), refused and timed_out produces, p99_ms (of produces with acks=all, one
-    that timed out being slower than all), and the partition-minutes under_replicated_minutes,
-    under_min_isr_minutes and one_copy_minutes.
-    """
-    numbers: dict[str, float] = {**dict.fromkeys(KINDS, 0), **Counter(events["kind"].to_pylist())}
-    numbers["evictions"] = len(exact.evictions(events))
-    rows = zip(events["kind"].to_pylist(), events["detail"].to_pylist(), strict=True)
-    failures = [dict(detail)["error"] for kind, detail in rows if kind == "produce_error"]
-    for name, errors in PRODUCE_FAILURES.items():
-        numbers[name] = sum(error in errors for error in failures)
-    waits: list[tuple[float, float]] = sorted(wait[1:] for wait in exact.waits(events))
-    waits.append((math.inf, numbers["timed_out"]))
-    until = list(accumulate(count for _, count in waits))
-    numbers["p99_ms"] = waits[bisect_left(until, 0.99 * until[-1])][0] if until[-1] else 0
-    partitions = exact.isr_spans(events, span_ms[1], span_ms[0]).values()
-    sizes = [(len(each.isr), each.end_ms - each.start_ms) for spans in partitions for each in spans]
-    for name, limit in {"under_replicated": copies, "under_min_isr": least, "one_copy": 2}.items():
-        numbers[f"{name}_minutes"] = sum(ms for size, ms in sizes if size < limit) / 60_000
-    return numbers
 
 
 # The goals: each takes what was played and says (is it so, what is so, what should be)

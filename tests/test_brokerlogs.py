@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from isrlab.brokerlogs.fields import COLUMNS
 from isrlab.brokerlogs.files import MAX_LINE_BYTES
-from isrlab.brokerlogs.formats import FORMATS, IMPOSSIBLE, NO_NEWS, entries, format_of
+from isrlab.brokerlogs.formats import FORMATS, IMPOSSIBLE, NO_NEWS, entries, format_of, likely
+from isrlab.brokerlogs.layout import Layout
 from isrlab.brokerlogs.lines import LineReader, Unread, read_line
 from isrlab.brokerlogs.write import KINDS, forms, write, write_line
 from isrlab.spark import package_archive
@@ -38,6 +39,12 @@ def test_every_form_reads_its_example(form):
     event = read_line(f"[2024-07-01 10:00:00,001] {form.level} {form.example} ({form.logger})")
     assert isinstance(event, dict), event
     assert (event["kind"], event["ts_ms"]) == (form.kind, 1719828000001)
+
+
+@pytest.mark.parametrize("form", FORMATS, ids=lambda form: f"{form.kind} {form.since}-{form.until}")
+def test_no_format_is_passed_over_for_the_first_letters_of_a_message(form):
+    matching = [each for each in FORMATS if each.regex.fullmatch(form.example)]
+    assert [each for each in likely(form.example) if each in matching] == matching
 
 
 WRONG_ENTRIES = {
@@ -95,16 +102,16 @@ def test_lines_of_other_things_are_let_go():
 
 @pytest.mark.parametrize("size", ["Set(2)", ": 1", "[2]"])
 def test_a_refused_produce_has_the_time_of_the_line_before(size):
-    reader = LineReader()
-    reader.pass_by(
-        b"[2019-07-17 10:00:00,001] ERROR [ReplicaManager broker=1] Error processing append "
-        b"operation on partition __consumer_offsets-49 (kafka.server.ReplicaManager)"
+    before = (
+        "[2019-07-17 10:00:00,001] ERROR [ReplicaManager broker=1] Error processing append "
+        "operation on partition __consumer_offsets-49 (kafka.server.ReplicaManager)"
     )
-    event = reader.read(
+    line = (
         "org.apache.kafka.common.errors.NotEnoughReplicasException: The size of the current ISR "
         f"{size} is insufficient to satisfy the min.isr requirement of 2 for partition "
         "__consumer_offsets-49"
     )
+    (event,) = LineReader("UTC", Layout.of([before, line])).read(line, [before])
     assert isinstance(event, dict)
     assert (event["kind"], event["broker"], event["partition"]) == ("produce_error", 1, 49)
     assert event["ts_ms"] == 1563357600001

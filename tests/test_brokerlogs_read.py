@@ -10,7 +10,7 @@ import pytest
 
 from isrlab import brokerlogs
 from isrlab.brokerlogs import files, recordings
-from isrlab.brokerlogs.read import UNREAD_KEPT, _file_rows
+from isrlab.brokerlogs.one_file import UNREAD_KEPT
 from isrlab.events.schema import SCHEMA, spark_schema
 
 pyspark = pytest.importorskip("pyspark")
@@ -36,11 +36,15 @@ def log_dir(tmp_path):
 
 
 def kinds(logs):
-    return [row.kind for row in logs.events.collect()]
+    return logs.events["kind"].to_pylist()
 
 
 def reasons(logs):
-    return {(row.file, row.line): row.reason for row in logs.unread.collect()}
+    return {(row["file"], row["line"]): row["reason"] for row in logs.unread.to_pylist()}
+
+
+def statuses(logs):
+    return {row["file"]: row["status"] for row in logs.files.to_pylist()}
 
 
 def test_events_have_the_schema_and_the_order_of_time(spark, log_dir):
@@ -77,15 +81,13 @@ def test_an_unknown_recording():
         recordings.events("3.8")
 
 
-def test_a_broker_that_cannot_be_known_is_null(spark, tmp_path):
+def test_a_broker_that_cannot_be_known_is_null(tmp_path):
     lines = [STARTED, STARTED.replace("id=1", "id=2"), CUT]
     (tmp_path / "server.log").write_text("\n".join(lines))
-    rows = brokerlogs.read(spark, tmp_path).events.collect()
-    assert [row.broker for row in rows] == [1, 2, None]
     assert brokerlogs.read_local(tmp_path).events["broker"].to_pylist() == [1, 2, None]
 
 
-def test_rotated_zipped_and_nested_logs_of_several_brokers(spark, log_dir):
+def test_rotated_zipped_and_nested_logs_of_several_brokers(log_dir):
     for broker in (1, 2):
         folder = log_dir / f"broker-{broker}"
         folder.mkdir()
@@ -95,20 +97,20 @@ def test_rotated_zipped_and_nested_logs_of_several_brokers(spark, log_dir):
         (folder / "controller.log.1").write_text(
             own.replace("2024", "2023").split("\n")[0] + "\r\n"
         )
-    logs = brokerlogs.read(spark, log_dir)
-    assert logs.events.count() == 4 + 2 * (4 + 1)
-    assert {row.status for row in logs.files.collect()} == {"read"}
+    logs = brokerlogs.read_local(log_dir)
+    assert logs.events.num_rows == 4 + 2 * (4 + 1)
+    assert set(statuses(logs).values()) == {"read"}
 
 
-def test_files_that_overlap_count_once(spark, log_dir):
+def test_files_that_overlap_count_once(log_dir):
     (log_dir / "server.log").write_text(GOOD.replace(COMMIT, f"{COMMIT}\n{COMMIT}"))  # twice
     whole = brokerlogs.read_local(log_dir).events.to_pylist()
     (log_dir / "server.log.1").write_text("\n".join([STARTED, SHRINK, COMMIT, COMMIT]))
     assert brokerlogs.read_local(log_dir).events.to_pylist() == whole
-    logs = brokerlogs.read(spark, log_dir)
+    logs = brokerlogs.read_local(log_dir)
     assert len(kinds(logs)) == len(whole) == 5
     (log_dir / "server.log.1").write_text(GOOD.replace("=1", "=2"))  # another broker's
-    assert brokerlogs.read(spark, log_dir).events.count() == 9
+    assert brokerlogs.read_local(log_dir).events.num_rows == 9
 
 
 def test_a_line_that_names_several_brokers_is_an_event_for_each(tmp_path):
@@ -119,20 +121,20 @@ def test_a_line_that_names_several_brokers_is_an_event_for_each(tmp_path):
     assert [tuple(row.values()) for row in rows] == [("crash", 3, 1), ("crash", 3, 2)]
 
 
-def test_a_cut_archive_gives_the_lines_before_the_cut(spark, tmp_path):
+def test_a_cut_archive_gives_the_lines_before_the_cut(tmp_path):
     noise = random.Random(0).randbytes(200_000).hex()
     whole = gzip.compress((GOOD + noise).encode())
     (tmp_path / "server.log.gz").write_bytes(whole[: len(whole) // 2])
-    logs = brokerlogs.read(spark, tmp_path)
+    logs = brokerlogs.read_local(tmp_path)
     assert len(kinds(logs)) == 4
     assert [r for r in reasons(logs).values() if "truncated gzip" in r]
-    assert "truncated gzip" in logs.files.first().status
+    assert "truncated gzip" in statuses(logs)["server.log.gz"]
 
 
-def test_a_damaged_archive_is_counted(spark, log_dir):
+def test_a_damaged_archive_is_counted(log_dir):
     (log_dir / "server.log.gz").write_bytes(b"\x1f\x8b" + b"garbage" * 100)
     (log_dir / "server.log.1.gz").write_bytes(gzip.compress(LATER.encode()) + b"tail")
-    logs = brokerlogs.read(spark, log_dir)
+    logs = brokerlogs.read_local(log_dir)
     assert len(kinds(logs)) == 8
     assert {r.split(":")[0] for r in reasons(logs).values()} == {"broken off"}
 
@@ -141,50 +143,50 @@ def test_a_damaged_archive_is_counted(spark, log_dir):
 def test_an_archive_that_is_a_bomb_is_broken_off(tmp_path, line):
     path = tmp_path / "server.log.gz"
     path.write_bytes(gzip.compress(line * 10_000_000))
-    rows = [*_file_rows(str(path), path.name, "r", "UTC")]
-    assert rows[-1]["lines"] < 6_000_000
-    assert "more than 100 times the size of the archive" in rows[-1]["reason"]
-    assert [row["reason"] for row in rows if row["row"] == "unread"] == [rows[-1]["reason"]]
+    logs = brokerlogs.read_local(path)
+    (file,), (reason,) = logs.files.to_pylist(), reasons(logs).values()
+    assert file["lines"] < 6_000_000
+    assert "more than 100 times the size of the archive" in file["status"] == reason
 
 
 def test_empty_lines_are_counted(tmp_path):
     (tmp_path / "server.log").write_bytes(b"\n" * 600_000 + GOOD.encode() + b"\n" * 600_000)
-    *events, file = _file_rows(str(tmp_path / "server.log"), "server.log", "r", "UTC")
-    assert [row["line"] for row in events] == [600_001, 600_002, 600_003, 600_004]
-    assert file["lines"] == 1_200_004
+    logs = brokerlogs.read_local(tmp_path)
+    details = map(dict, logs.events["detail"].to_pylist())
+    assert [d["line"] for d in details] == ["600001", "600002", "600003", "600004"]
+    assert logs.files["lines"].to_pylist() == [1_200_004]
 
 
-def test_binary_garbage_is_counted_and_shown_not_fatal(spark, log_dir):
+def test_binary_garbage_is_counted_and_shown_not_fatal(log_dir):
     rest = b"\xff\xfe ISR \xff\n\x01\x02\n"
     (log_dir / "server.log.2").write_bytes(b"\0" * 5000 + LATER.encode() + rest)
     (log_dir / "00000000000000000000.log").write_bytes(b"\0\1\2" * 5000)
-    logs = brokerlogs.read(spark, log_dir)
+    logs = brokerlogs.read_local(log_dir)
     assert len(kinds(logs)) == 8
     what = {reason for (file, _), reason in reasons(logs).items() if file == "server.log.2"}
     assert what == {"a hole of zero bytes", "bytes that are not UTF-8", "bytes that are not text"}
-    statuses = {row.file: row.status for row in logs.files.collect()}
-    assert statuses["00000000000000000000.log"] == "skipped: binary, not text"
+    assert statuses(logs)["00000000000000000000.log"] == "skipped: binary, not text"
 
 
-def test_much_garbage_of_one_reason_is_counted_beyond_the_first(spark, log_dir):
+def test_much_garbage_of_one_reason_is_counted_beyond_the_first(log_dir):
     (log_dir / "server.log.3").write_bytes(b"\x01 bad\n" * 1000)
-    unread = brokerlogs.read(spark, log_dir).unread
-    assert unread.count() == UNREAD_KEPT + 1
-    assert unread.groupBy().sum("lines").first()[0] == 1000
+    unread = brokerlogs.read_local(log_dir).unread
+    assert unread.num_rows == UNREAD_KEPT + 1
+    assert sum(unread["lines"].to_pylist()) == 1000
 
 
-def test_a_line_without_end_is_cut(spark, log_dir):
+def test_a_line_without_end_is_cut(log_dir):
     (log_dir / "server.log.4").write_bytes((SHRINK + " ").encode() + b"x" * 3_000_000)
-    logs = brokerlogs.read(spark, log_dir)
+    logs = brokerlogs.read_local(log_dir)
     assert any("longer than" in reason for reason in reasons(logs).values())
     assert len(kinds(logs)) == 4
 
 
 def test_a_line_whose_isr_text_lies_behind_the_cut_is_counted(tmp_path):
     (tmp_path / "server.log").write_text(f"{GOOD}{STARTED[:26]}INFO {'x' * 70_000}{SHRINK}\n")
-    rows = [*_file_rows(str(tmp_path / "server.log"), "server.log", "r", "UTC")]
-    unread = [(row["line"], row["reason"]) for row in rows if row["row"] == "unread"]
-    assert unread == [(5, "longer than 65,536 bytes; only its beginning was read")]
+    unread = reasons(brokerlogs.read_local(tmp_path))
+    why = "longer than 65,536 bytes; only its beginning was read"
+    assert unread == {("server.log", 5): why}
 
 
 DECIDED = "[2024-07-01 10:00:04,000] INFO [ReplicaFetcher replicaId=1, leaderId=2, fetcherId=0] "
@@ -215,15 +217,15 @@ def test_a_truncation_that_had_no_effect_is_no_event(tmp_path, happened, lines):
     assert sorted(int(dict(detail)["line"]) for detail in told) == happened
 
 
-def test_links_that_lead_out_are_not_followed(spark, log_dir, tmp_path_factory):
+def test_links_that_lead_out_are_not_followed(log_dir, tmp_path_factory):
     other = tmp_path_factory.mktemp("other")
     (other / "server.log").write_text(GOOD)
     os.symlink(other, log_dir / "linked")
     os.symlink(other / "server.log", log_dir / "server.log.9")
-    logs = brokerlogs.read(spark, log_dir)
+    logs = brokerlogs.read_local(log_dir)
     assert len(kinds(logs)) == 4
     links = {"skipped: a link to a folder", "skipped: a link that leads out of log_dir"}
-    assert {row.status for row in logs.files.collect()} == {"read", *links}
+    assert set(statuses(logs).values()) == {"read", *links}
 
 
 NUMBERS = [STARTED.replace("=1", "=@"), SHRINK.replace("t-0", "t-@"), SHRINK.replace("1,2", "1,@")]
@@ -242,11 +244,11 @@ NUMBERS += [
 def test_a_number_that_kafka_does_not_have_is_counted(tmp_path, digits):
     text = "\n".join(line.replace("@", digits) for line in NUMBERS)
     (tmp_path / "server.log").write_text(f"{text}\n{SHRINK}\n")
-    rows = [*_file_rows(str(tmp_path / "server.log"), "server.log", "r", "UTC")]
-    reasons = [row["reason"] for row in rows if row["row"] == "unread"]
-    assert len(reasons) == len(NUMBERS)
-    assert all(reason.startswith("no broker prints this: a number too") for reason in reasons)
-    assert brokerlogs.read_local(tmp_path).events["kind"].to_pylist() == ["isr_shrink"]
+    logs = brokerlogs.read_local(tmp_path)
+    why = reasons(logs).values()
+    assert len(why) == len(NUMBERS)
+    assert all(reason.startswith("no broker prints this: a number too") for reason in why)
+    assert kinds(logs) == ["isr_shrink"]
 
 
 @pytest.mark.parametrize("names", [["server.log.1"], ["server.log.1", "server.log.2"]])
@@ -273,7 +275,7 @@ def test_a_log_dir_that_is_not_there(spark, given):
 
 
 def test_a_log_dir_without_logs_says_what_is_in_it(tmp_path):
-    for what in ("it is empty", r"photo\.jpg: not named like a log"):
+    for what in ("it is empty", r"photo\.jpg: not named like a log, and begins"):
         with pytest.raises(brokerlogs.LogDirError, match=what):
             files.find(tmp_path)
         (tmp_path / "photo.jpg").write_bytes(b"\xff\xd8")
@@ -299,7 +301,10 @@ def test_an_unknown_zone_is_shown_in_a_notebook_without_a_traceback(log_dir):
 def test_lines_of_a_file_are_numbered_and_bounded(tmp_path):
     path = tmp_path / "a"
     path.write_bytes(b"one\r\n\ntwo" + b"x" * 200_000)
-    got = list(files.lines(str(path)))
-    assert [line.number for line in got] == [1, 2, 3]
-    assert (got[0].text, got[1].text, len(got[2].text)) == (b"one", b"", files.MAX_LINE_BYTES)
-    assert [line.is_cut for line in got] == [False, False, True]
+    lines = {
+        block.first + n: (block.line(n), n in block.cut)
+        for block in files.blocks(str(path))
+        for n in range(block.size)
+    }
+    assert lines[1] == (b"one", False) and lines[2] == (b"", False)
+    assert len(lines[3][0]) == files.MAX_LINE_BYTES and lines[3][1]

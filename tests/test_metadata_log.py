@@ -39,8 +39,7 @@ def read(folder: Path) -> dict[str, list[dict]]:
     kinds: dict[str, list[dict]] = {"event": [], "unread": [], "file": []}
     for row in rows([source for source in sources if source], "run"):
         kinds[row["row"]].append(row)
-    events = {row["same"]: row for row in reversed(kinds["event"])}.values()
-    kinds["event"] = sorted(events, key=lambda row: (row["ts_ms"], row["offset"], row["kind"]))
+    kinds["event"].sort(key=lambda row: (row["ts_ms"], row["offset"], row["kind"]))
     return kinds
 
 
@@ -364,6 +363,25 @@ def test_other_files_are_not_taken_for_a_metadata_log(tmp_path):
     other = batch(0, [b"a record of orders"]) + batch(1, [b"another"])
     write(tmp_path, a_log=other, b_log=b"[2024-07-01 08:00:00,123] INFO ...\n", c_log=b"\0" * 99)
     assert [recognise(str(path), path.name) for path in tmp_path.iterdir()] == [None] * 3
+
+
+def test_a_copy_that_knows_the_epochs_counts(tmp_path):
+    data = log(BEGIN, [change((1, 2))], [change((1, 2, 3))])
+    write(tmp_path / "1", a_log=data[: len(log(BEGIN))] + data[len(log(BEGIN, [change((1, 2))])) :])
+    write(tmp_path / "2", a_log=data)
+    assert [epoch for _, _, epoch in commits(read(tmp_path))] == [0, 1, 2]
+
+
+def test_what_the_dump_tool_of_older_releases_prints(tmp_path):
+    head = (
+        "Dumping 00000000000000000000.log\nbaseOffset: 0 lastOffset: 0 count: 1 "
+        "CreateTime: 1000 size: 106 magic: 2 compresscodec: none crc: 1 isvalid: true\n| offset: 0 "
+        "CreateTime: 1000 keySize: 4 valueSize: 34 sequence: -1 headerKeys: [] controlType: "
+        "LEADER_CHANGE(2)\n"
+    )
+    logs = read(write(tmp_path, a_log=head.encode()))
+    assert [(row["layout"], row["lines"]) for row in logs["file"]] == [("kafka-dump-log", 1)]
+    assert logs["unread"] == []
 
 
 def test_a_broken_archive_gives_what_came_before(tmp_path):

@@ -121,7 +121,7 @@ def test_controls_are_stored_as_players_and_not_compared(path):
 @every
 def test_every_control_of_a_player_changes_its_picture(path):
     for text in re.findall(r'data-player=\\"(.*?)\\"', path.read_text(encoding="utf-8")):
-        data = json.loads(html.unescape(text))
+        data = json.loads(html.unescape(json.loads(f'"{text}"')))
         shape = [len(slider["values"]) for slider in data["sliders"]]
         places = np.reshape([place for place, _ in data["frames"]], shape)
         for axis, slider in enumerate(data["sliders"]):

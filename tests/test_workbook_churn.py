@@ -1,23 +1,21 @@
-"""Logs, churn, the lag limit, two runs compared, the model: figures say what their numbers say.
+"""Churn, the lag limit, the model: figures say what their numbers say.
 
-Log text is escaped. Of the model no setting is missing, and both models agree.
+Of the model no setting is missing, and both models agree.
 """
 
 from __future__ import annotations
 
 from dataclasses import fields
-from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from isrlab import fleet
-from isrlab.brokerlogs.recordings import Outage
 from isrlab.fleet import load, recorded
 from isrlab.show.controls import png
 from isrlab.workbook import choosing_the_lag_limit as limits
-from isrlab.workbook import isr_churn, what_changed, your_cluster
+from isrlab.workbook import isr_churn
 from isrlab.workbook import the_fleet_model as model
 
 T = 1_700_000_000_000
@@ -35,183 +33,6 @@ def title(ax) -> str:
 
 def table(columns, *rows):
     return pd.DataFrame(rows, columns=columns.split())
-
-
-# 04: your cluster
-
-
-@pytest.fixture
-def intervals():
-    """Partition 0 is full, one loses a replica, one all but one, and of that some is not known."""
-    isrs = {0: [[1, 2, 3]], 1: [[1, 2, 3], [1, 2]], 2: [[1, 2, 3], [1, 2], [1], [1, 2, 3]]}
-    rows = [
-        (HOSTILE, partition, T + 20_000 * i, T + 20_000 * (i + 1), isr, len(isr), 1)
-        for partition, several in isrs.items()
-        for i, isr in enumerate(several)
-    ]
-    data = table("topic partition from_ms to_ms isr isr_size leader", *rows)
-    return data.assign(is_certain=(data["partition"] < 2) | (data["from_ms"] != T + 20_000))
-
-
-def test_a_timeline_counts_partitions_and_shows_what_is_not_known(intervals):
-    ax = your_cluster.plot_isr_timeline(intervals)
-    (legend,) = ax.figure.legends
-    names = [text.get_text() for text in legend.get_texts()]
-    assert names == ["full ISR", "one missing", "one copy left", "not known: lines missing"]
-    labels = [label.get_text() for label in ax.get_yticklabels()]
-    assert labels[0] == "a\\$b\\$<script>\N{REPLACEMENT CHARACTER}-2", "most changes, as it is"
-    assert title(ax) == "2 of 3 partitions were under-replicated at some time"
-    ax = your_cluster.plot_isr_timeline(intervals, most=2)
-    assert title(ax).endswith("The 2 with most changes")
-    assert ax.get_xlabel() == "time (UTC) from 2023-11-14 22:13"
-
-
-def test_members_are_those_of_the_busiest_partition_or_of_the_chosen_one(intervals):
-    assert "-2: 3 changes, never fewer than 1" in title(your_cluster.plot_members(intervals))
-    picker, picture = your_cluster.choose_partition(intervals).children
-    before = picture.value
-    picker.value = f"{HOSTILE}-1"
-    assert picture.value != before
-
-
-def test_what_was_done_to_brokers_is_drawn_above(intervals):
-    faults = Outage(2, T + 5_000, T + 9_000, "SIGSTOP"), Outage(1, T, T + 1_000, "SIGKILL")
-    ax = your_cluster.plot_isr_timeline(intervals, faults)
-    labels = [label.get_text() for label in ax.get_yticklabels()]
-    assert labels[:2] == ["broker 2 paused", "broker 1 killed"] and len(labels) == 5
-    assert "what was done" in [text.get_text() for text in ax.figure.legends[0].get_texts()]
-
-
-def test_changes_over_time_say_which_bar_is_highest():
-    changes = table("from_ms shrinks expands", (T, 3, 1), (T + 60_000, 0, 9))
-    expected = "3 shrinks and 10 expands, most of them (9) in the 10 s from 2023-11-14 22:14:20 UTC"
-    assert title(your_cluster.plot_changes_over_time(changes, 10_000)) == expected
-
-
-def test_absences_that_begin_together_are_one_incident():
-    rows = (
-        (2, T, 9_000, "lag"),
-        (2, T + 8_000, 400, "gone"),
-        (3, T, 700, "lag"),
-        (2, T + 60_000, 3_000, "lag"),
-    )
-    absences = table("replica left_ms out_ms why", *rows)
-    absences["back_ms"] = absences["left_ms"] + absences["out_ms"]
-    happened = your_cluster.incidents(absences)
-    columns = ["broker", "replicas", "out_ms", "why"]
-    assert happened[columns].to_numpy().tolist() == [
-        [2, 2, 9_000, "gone"], [3, 1, 700, "lag"], [2, 1, 3_000, "lag"],
-    ]  # fmt: skip
-    ax = your_cluster.plot_time_out(happened)
-    assert title(ax) == "Brokers fell out of their ISRs 3 times, for at most 9 s (broker 2)"
-    assert [text.get_text() for text in ax.texts] == ["9 s", "3 s", "700 ms"]
-    labels = [label.get_text() for label in ax.get_yticklabels()]
-    assert labels[0] == "broker 2, left 11-14 22:13:20: 2 replicas, broker was gone"
-
-
-ALONE = [1]
-STORY = [  # seconds, partition, ISR: ten rows, of which an alert sees what a scrape sees
-    (0, 0, [1, 2, 3]), (0, 1, [1, 2, 3]),
-    (20, 0, [1, 2]), (50, 0, [1, 2, 3]),  # 30 s: two scrapes
-    (61, 1, [1, 2]), (62, 1, ALONE), (63, 1, [1, 2, 3]),  # between two scrapes
-    (100, 1, [1, 2]), (110, 1, ALONE), (200, 1, [1, 2, 3]),
-]  # fmt: skip
-
-
-@pytest.fixture
-def held():
-    rows = [
-        ("t", partition, 1_000 * at, 1_000 * until, isr, len(isr), True)
-        for partition in (0, 1)
-        for (at, _, isr), (until, _, _) in pairwise(
-            [*(row for row in STORY if row[1] == partition), (240, partition, [])]
-        )
-    ]
-    intervals = table("topic partition from_ms to_ms isr isr_size is_certain", *rows)
-    history = table(
-        "ts_ms change by", (20_000, "shrink", "leader"), (100_000, "shrink", "controller")
-    )
-    processes = table("ts_ms kind replica", (150_000, "crash", 1), (170_000, "restart", 1))
-    return your_cluster.conditions(intervals, history, processes, 2)
-
-
-def test_conditions_of_alerts_are_those_of_the_gauges(held):
-    short = [(20_000, 50_000), (61_000, 63_000), (100_000, 200_000)]
-    at_min = [(20_000, 50_000), (61_000, 62_000), (100_000, 110_000)]
-    under = [(62_000, 63_000), (110_000, 200_000)]
-    assert [*held.values()] == [short, at_min, under, [(150_000, 170_000)], [(20_000, 80_000)]]
-
-
-def test_an_alert_fires_after_its_condition_held_at_every_evaluation():
-    assert your_cluster.firings([(20_000, 50_000)], 0, 15_000) == [(30_000, 60_000)]
-    assert your_cluster.firings([(20_000, 50_000)], 15_000, 15_000) == [(45_000, 60_000)]
-    assert your_cluster.firings([(20_000, 50_000)], 30_000, 15_000) == []
-    assert your_cluster.firings([(20_000, 35_000), (44_000, 46_000)], 1, 15_000) == [
-        (45_000, 60_000)
-    ]
-    assert your_cluster.firings([(61_000, 63_000)], 0, 15_000) == [], "between two evaluations"
-
-
-def test_alerts_are_held_against_the_incidents(held):
-    faults = [Outage(2, 10_000, 30_000, "SIGSTOP"), Outage(1, 90_000, 120_000, "SIGKILL")]
-    happened = your_cluster.when(faults, held)
-    assert happened == [(10_000, 50_000), (90_000, 200_000)]
-    assert your_cluster.when([], held) == held["UnderReplicatedPartitions > 0"]
-    paused = [Outage(1, 50_000, 55_000, "SIGSTOP")]  # whoever wakes up may evict afterwards
-    assert your_cluster.when(paused, held) == [(50_000, 63_000)]
-    assert your_cluster.when(paused, held, quiet_ms=1_000) == [(50_000, 55_000)]
-    fired = your_cluster.alerts(held, happened, (0, 60)).set_index(["alert", "for_s"])
-    rows = {
-        ("UnderReplicatedPartitions > 0", 0): [2, 2, 0, 0, 17.5],
-        ("UnderReplicatedPartitions > 0", 60): [1, 1, 0, 1, 75.0],
-        ("UnderMinIsrPartitionCount > 0", 0): [1, 1, 0, 1, 30.0],
-        ("OfflinePartitionsCount > 0", 0): [1, 1, 0, 1, 60.0],
-        ("increase(IsrShrinksPerSec) > 0", 0): [1, 1, 0, 1, 20.0],
-    }
-    for row, expected in rows.items():
-        assert fired.loc[row].tolist() == expected, row
-    page = your_cluster.alerts_table(fired.reset_index()).data
-    assert "<th>for: 0</th><th>for: 1 min</th>" in page
-    assert "<td>fires once; misses 1; 75 s after the start</td>" in page
-    assert "<td>never fires</td>" in page
-
-
-def test_logs_without_any_change_can_be_drawn(intervals):
-    nothing = pd.DataFrame({"from_ms": [], "shrinks": [], "expands": []})
-    assert title(your_cluster.plot_changes_over_time(nothing)) == "No ISR changed in these logs"
-    for plot in (your_cluster.plot_isr_timeline, your_cluster.plot_members):
-        assert title(plot(intervals[:0])) == your_cluster.NO_ISR
-    assert your_cluster.choose_partition(intervals[:0]).children[0].value is None
-    happened = your_cluster.incidents(table("replica left_ms back_ms out_ms why"))
-    title_of_nothing = title(your_cluster.plot_time_out(happened))
-    assert title_of_nothing == "No replica is seen to leave an ISR and come back"
-    history, processes = table("ts_ms change by"), table("ts_ms kind replica")
-    calm = your_cluster.conditions(intervals[:0], history, processes, 2)
-    fired = your_cluster.alerts(calm, your_cluster.when([], calm), [0])
-    assert your_cluster.alerts_table(fired).data.count("never fires") == len(your_cluster.ALERTS)
-
-
-def test_tables_escape_what_logs_say():
-    unread = pd.DataFrame({"file": [HOSTILE], "line": [1], "reason": ["<b>"], "text": [HOSTILE]})
-    page = your_cluster.unread_table(unread.assign(lines=1)).data
-    assert page.startswith("<p>Not read: 1 line.</p>")
-    assert "&lt;script&gt;" in page and "<script>" not in page and "<b>" not in page
-    files = pd.DataFrame({"file": [HOSTILE], "status": ["skipped: <b>"], "lines": 0, "bytes": 7})
-    page = your_cluster.files_table(files).data
-    assert "0 files read" in page and "<script>" not in page and "<b>" not in page
-
-
-def test_the_finding_of_logs_is_a_sentence_of_numbers():
-    changes = pd.DataFrame({"topic": [HOSTILE], "partition": 0, "shrinks": 1, "expands": 2})
-    columns = ("under_replicated_ms", "time_with_one_copy_ms", "uncertain_ms")
-    times = pd.DataFrame({column: [1_000] for column in columns})
-    text = your_cluster.finding(changes, times, changes[:0], unread=1)
-    assert text == (
-        "The ISRs of 1 partition shrank once and expanded 2 times (0 of these were flaps); "
-        "partitions were under-replicated for 1 s in sum, 1 s of it with a single copy, and "
-        "a$b$<script>\N{REPLACEMENT CHARACTER}-0 changed most (3 times); for 1 s the logs do not "
-        "tell the ISR; 1 line could not be read."
-    )
 
 
 # 05: ISR churn
@@ -285,7 +106,7 @@ def test_the_picture_of_the_sliders_counts_as_the_questions_do():
     assert isr_churn.false_alarms(isr_churn.SMALL.with_(version="0.10.2")) == (0, 0)
 
 
-# Limits, and what changed
+# Limits
 
 
 @pytest.mark.parametrize(
@@ -332,32 +153,6 @@ def test_the_lag_limit_decides_about_a_fetcher_and_the_session_about_a_process(v
     assert title(ax) == f"Limit 30 s: a stopped fetcher stays {expected}"
     fetcher, process = (line.get_ydata().tolist() for line in ax.get_lines()[:2])
     assert fetcher[0] == process[0] == 3, "one and a half limits are shorter than any session"
-
-
-def test_two_runs_are_compared_metric_by_metric():
-    metrics = table(
-        "metric was now change",
-        ("fell", 4.0, 1.0, -3.0), ("new", 0.0, 2.0, 2.0), ("same", 1.0, 1.0, 0.0),
-        ("unknown", None, 1.0, None), ("RemoteTimeMs99thPercentile", 5.0, 2_048.0, 2_043.0),
-    )  # fmt: skip
-    ax = what_changed.plot_changes(metrics)
-    worse = "Worse: new, RemoteTimeMs99thPercentile"
-    assert title(ax) == f"1 metric better, 2 worse, 1 the same {worse}"
-    assert [bar.get_width() for bar in ax.patches if bar.get_width()] == [
-        -75, 100, pytest.approx(100 * 2_043 / 2_048),
-    ]  # fmt: skip
-    assert what_changed.changes_finding(metrics) == (
-        "Worse: new from 0 to 2, RemoteTimeMs99thPercentile from 5 to up to 2,304. "
-        "Better: fell from 4 to 1. "
-        "1 metric the same."
-    )
-    page = what_changed.changes_table(metrics).data
-    assert "<td>4</td><td>1</td><td>-75 %</td><td>better</td>" in page
-    assert "<td>unknown</td><td>1</td><td></td><td></td>" in page
-    hours = {"stalled_ms": [60_000, 120_000], "under_replicated_ms": 0, "at_risk_ms": 0}
-    risk = pd.DataFrame({"run": ["was", "now"], **hours})
-    assert what_changed.hidden_finding(risk).endswith("follower: from 1 to 2 partition-minutes.")
-    assert "<td>1.0</td><td>2.0</td>" in what_changed.hidden_table(risk).data
 
 
 # 20: the model

@@ -6,24 +6,36 @@ file may be missing, a gzip archive may be cut or damaged, a "line" may be a gig
 
 from __future__ import annotations
 
+import bz2
+import codecs
 import gzip
+import lzma
 import os
 import re
+import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import IO, Any, NamedTuple, TypeAlias
 from zoneinfo import ZoneInfo
 
+import numpy as np
+
+from isrlab.brokerlogs.formats import ANCHOR
 from isrlab.brokerlogs.metadata_records import is_metadata
 
-LOG_NAME = re.compile(r"\.(log|out|gz)([.\-_].*)?$|\.log\b|^(server|controller|state-change)\b")
+LOG_NAME = re.compile(
+    r"\.(log|out|gz|bz2|xz|zip|zst|lz4)([.\-_].*)?$|\.log\b|^(server|controller|state-change)\b"
+)
 BROKER_LOG_NAME = re.compile(r"^(server|controller|state-change)[^/]*log")
-MAX_LINE_BYTES = 64 * 1024
-READ_BYTES = 256 * 1024
+MAX_LINE_BYTES = LOOKED_AT_BYTES = 64 * 1024
+READ_BYTES, UNPACKED_BYTES = 4 * 1024 * 1024, 1024 * 1024
 # No log shrinks to a hundredth: an archive that gives more, and more than this, is a bomb.
 MOST_RATIO, BOMB_BYTES = 100, 4 * 1024 * 1024
-GZIP_MAGIC = b"\x1f\x8b"
+# How archives begin, and whether the standard library of Python reads them.
+MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"PK\x03\x04": "zip"}
+UNREADABLE = {b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4", b"7z\xbc\xaf": "7z"}
+UTF_16 = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 PathName: TypeAlias = "str | os.PathLike[str]"
 VALID = (
     "Give a folder that holds the logs of one or more Kafka brokers (server.log, controller.log, "
@@ -61,6 +73,31 @@ class Line(NamedTuple):
     is_cut: bool
 
 
+class Block(NamedTuple):
+    """Whole lines: line `n` of the block, number `first + n` of the file, is
+    `data[ends[n] : ends[n + 1]]` with its end. `cut` are those longer than `MAX_LINE_BYTES`."""
+
+    first: int
+    data: bytes
+    ends: np.ndarray  # int32
+    cut: frozenset[int]
+
+    @property
+    def size(self) -> int:
+        """How many lines."""
+        return len(self.ends) - 1
+
+    def line(self, n: int) -> bytes:
+        """Line `n` without its end, at most `MAX_LINE_BYTES` of it."""
+        start, end = int(self.ends[n]), int(self.ends[n + 1])
+        return self.data[start : min(end, start + MAX_LINE_BYTES)].rstrip(b"\r\n")
+
+
+def kind_of(first: bytes) -> str | None:
+    """Which archive, of those that can be read, begins so."""
+    return next((kind for magic, kind in MAGIC.items() if first.startswith(magic)), None)
+
+
 def find(log_dir: PathName, time_zone: str = "UTC") -> list[Source]:
     """Every file of `log_dir`, in order of name; links that lead out of it are not followed.
 
@@ -70,6 +107,8 @@ def find(log_dir: PathName, time_zone: str = "UTC") -> list[Source]:
         ZoneInfo(time_zone)
     except (OSError, ValueError, KeyError) as error:
         raise LogDirError(f"time_zone {time_zone!r} is unknown; give one such as 'UTC'") from error
+    if str(log_dir) == "-":
+        return [Source("-", "standard input", 0, None)]
     root, given = Path(log_dir), f"log_dir {str(log_dir)!r}"
     if not str(log_dir).strip():
         raise LogDirError(f"log_dir is empty text. {VALID}")
@@ -125,62 +164,122 @@ def _why_skip(path: Path, root: Path) -> str | None:
     if not path.is_file():
         return "not a file"
     with path.open("rb") as file:
-        first = file.read(4096)
+        first = file.read(LOOKED_AT_BYTES)
     is_broker_log = BROKER_LOG_NAME.search(path.name) is not None
     if not first:
         return "empty"
     if is_metadata(first):
         return None
-    if not LOG_NAME.search(path.name) and not (is_broker_log and path.parent == root):
-        return "not named like a log"
-    is_text = is_broker_log or first.startswith(GZIP_MAGIC) or b"\0" not in first
-    return None if is_text else "binary, not text"
+    text = first.decode("utf-16" if first[:2] in UTF_16 else "utf-8", "replace")
+    is_named = LOG_NAME.search(path.name) or (is_broker_log and path.parent == root)
+    if not is_named and not ANCHOR.search(text):
+        return "not named like a log, and begins with no line of Kafka"
+    for magic, kind in UNREADABLE.items():
+        if first.startswith(magic):
+            return f"compressed with {kind}, which this program cannot read: unpack it first"
+    is_text = is_broker_log or b"\0" not in first or first[:2] in UTF_16
+    return None if is_text or kind_of(first) else "binary, not text"
 
 
-def lines(path: str) -> Iterator[Line]:
-    """The lines of a plain or gzip file, in order, each at most `MAX_LINE_BYTES` long.
+def blocks(path: str) -> Iterator[Block]:
+    """The lines of a file, in order, some megabytes at a time; "-" is the standard input.
 
     Raises DamagedFileError after the last line before the damage; OSError if it cannot be opened.
     """
-    kept, length, number, damage = bytearray(), 0, 1, None
-    try:
-        for chunk in chunks(path):
-            if not kept and not chunk.strip(b"\n"):  # nothing but empty lines
-                number += len(chunk)
-                yield Line(number - 1, b"", False)
-                continue
-            for nth, piece in enumerate(chunk.split(b"\n")):
-                if nth:
-                    yield Line(number, bytes(kept).rstrip(b"\r"), length > MAX_LINE_BYTES)
-                    kept, length, number = bytearray(), 0, number + 1
-                kept += piece[: MAX_LINE_BYTES - len(kept)]
-                length += len(piece)
-    except DamagedFileError as error:
-        damage = error
-    if kept:
-        yield Line(number, bytes(kept).rstrip(b"\r"), length > MAX_LINE_BYTES)
+    rest, is_cut, number, damage = b"", False, 1, None
+    coming = chunks(path)
+    while True:
+        try:
+            chunk = next(coming, b"")
+        except DamagedFileError as error:
+            chunk, damage = b"", error
+        data = rest + chunk
+        end = data.rfind(b"\n") + 1 if chunk else len(data)
+        rest = data[end:]
+        if end:
+            block = _block(number, data[:end], is_cut)
+            number += block.size
+            is_cut = False
+            yield block
+        if len(rest) > 2 * MAX_LINE_BYTES:  # of a line of any length its beginning is kept
+            rest, is_cut = rest[: MAX_LINE_BYTES + 1], True
+        if not chunk:
+            break
     if damage is not None:
         raise damage
 
 
+def lines(path: str) -> Iterator[Line]:
+    """The lines of a file one by one, as `blocks` gives them."""
+    for block in blocks(path):
+        for n in range(block.size):
+            yield Line(block.first + n, block.line(n), n in block.cut)
+
+
+def _block(number: int, data: bytes, is_cut: bool) -> Block:
+    """`is_cut`: its first line has lost what was in the middle, and is too long in any case."""
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1
+    if not data.endswith(b"\n"):
+        ends = np.append(ends, len(data))
+    ends = np.concatenate([[0], ends]).astype(np.int32)
+    long = set(np.flatnonzero(np.diff(ends) > MAX_LINE_BYTES + 2).tolist())
+    return Block(number, data, ends, frozenset(long | ({0} if is_cut else set())))
+
+
 def chunks(path: str) -> Iterator[bytes]:
-    """The contents of a file or of a gzip archive, of one or more members, as far as whole."""
-    with open(path, "rb") as file:
-        if not file.peek(2).startswith(GZIP_MAGIC):
+    """The contents of a file or an archive as UTF-8, as far as it is whole."""
+    with open(path, "rb") if path != "-" else open(0, "rb", closefd=False) as file:
+        first = file.peek(4)
+        code = next((code for mark, code in UTF_16.items() if first.startswith(mark)), None)
+        if code:
+            yield from _decoded(file, code)
+        elif kind := kind_of(first):
+            yield from _unpacked(file, kind, os.path.getsize(path) if path != "-" else 0)
+        else:
             while data := file.read(READ_BYTES):
                 yield data
-            return
-        archive = gzip.GzipFile(fileobj=file)
-        try:
-            given = 0
-            while data := archive.read1(READ_BYTES):  # not `read`: it drops what precedes damage
-                yield data
-                given += len(data)
-                if given > max(BOMB_BYTES, MOST_RATIO * os.path.getsize(path)):
-                    problem = f"more than {MOST_RATIO} times the size of the archive; read so far: "
-                    raise DamagedFileError(f"{problem}{given:,} bytes")
-        except EOFError as error:
-            problem = "truncated gzip: the archive ends before its end mark"
-            raise DamagedFileError(problem) from error
-        except (gzip.BadGzipFile, zlib.error) as error:
-            raise DamagedFileError(f"damaged gzip: {error}") from error
+
+
+def _decoded(file: IO[bytes], code: str) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder(code)("replace")
+    while data := file.read(READ_BYTES):
+        yield decoder.decode(data).encode("utf-8", "replace")
+
+
+def _unpacked(file: IO[bytes], kind: str, size: int) -> Iterator[bytes]:
+    given = 0
+    try:
+        for data in _OPENERS[kind](file):
+            yield data
+            given += len(data)
+            if given > max(BOMB_BYTES, MOST_RATIO * size):
+                problem = f"more than {MOST_RATIO} times the size of the archive; read so far: "
+                raise DamagedFileError(f"{problem}{given:,} bytes")
+    except EOFError as error:
+        problem = f"truncated {kind}: the archive ends before its end mark"
+        raise DamagedFileError(problem) from error
+    except (OSError, ValueError, RuntimeError, NotImplementedError, zlib.error, lzma.LZMAError,
+            zipfile.BadZipFile) as error:  # fmt: skip
+        raise DamagedFileError(f"damaged {kind}: {error}") from error
+
+
+def _read_zip(file: IO[bytes]) -> Iterator[bytes]:
+    """Its files one after another, in order of name."""
+    with zipfile.ZipFile(file) as archive:
+        for name in sorted(archive.namelist()):
+            with archive.open(name) as member:
+                yield from iter(lambda: member.read(UNPACKED_BYTES), b"")
+
+
+def _read_from(file: gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile) -> Iterator[bytes]:
+    return iter(
+        lambda: file.read1(UNPACKED_BYTES), b""
+    )  # not `read`: it drops what precedes damage
+
+
+_OPENERS: dict[str, Callable[[Any], Iterator[bytes]]] = {
+    "gzip": lambda file: _read_from(gzip.GzipFile(fileobj=file)),
+    "bzip2": lambda file: _read_from(bz2.BZ2File(file)),
+    "xz": lambda file: _read_from(lzma.LZMAFile(file)),  # noqa: SIM115
+    "zip": _read_zip,
+}

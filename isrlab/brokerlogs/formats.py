@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.resources import files
 
 from isrlab.brokerlogs.fields import FIELDS
@@ -16,6 +17,19 @@ from isrlab.events import schema
 
 Entry = tuple[str, list[str], str]  # its first line, those below it, where it stands
 LEVELS = ("FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE")
+MOST_BEFORE = 400  # characters that a layout may put before a message
+# How messages of Kafka begin; the first is its bracketed context, such as [Broker id=1].
+ANCHOR = re.compile(
+    r"\[[A-Z]\w*(?: [A-Z]\w*)*[ :]+(?:\w+=|on [Bb]roker \d+\]|\d+\]|\S+-\d+ broker=)"
+    r"|\[(?:ReplicaFetcherThread|ThrottledChannelReaper|ExpirationReaper|controller-ev)\S*\][,:] "
+    r"|\[ZooKeeperClient "
+    r"|Partition \[\S+,\d+\] on broker \d+|Broker \d+ (?:received|handling|ignoring|cached|sent)"
+    r"|Controller \d+ epoch \d+ |Kafka (?:version|commitId|startTimeMs) ?:|Registered (?:`?kaf|si)"
+    r"|(?:Created|Completed load of|Truncating|Loading|Recovering|Rolled new|Scheduling) log"
+    r"|Loading producer state|Updated connection-accept-rate|Client environment:|zookeeper state ch"
+    r"|Initiating client connection|Opening socket connection|Awaiting socket connections"
+    r"|(?:Processing override|Terminating process|Uncaught exception in scheduled) "
+)
 _FIELD = re.compile(r"\{([^{}]*)\}")
 _HEAD = re.compile(
     r"(?P<kind>\w+) (?P<since>[\d.]+)-(?P<until>[\d.]*) (?P<level>[A-Z]+) (?P<rest>.+)"
@@ -117,7 +131,10 @@ def _compiled(template: str) -> tuple[re.Pattern[str], tuple[str, ...], str]:
             expression += f"(?P<{name}>{FIELDS[name].pattern})"
             fields[name] = None
         expression += re.escape(text)
-    return re.compile(expression), tuple(fields), max(pieces[0::2], key=len)
+    # JSON may escape some characters, and contexts such as [Broker id=1] begin many messages.
+    texts = (text for piece in pieces[0::2] for text in re.split(r"[=<>&'\"/\\]", piece))
+    landmark = max(texts, key=lambda text: len(text) - 30 * text.startswith("["))
+    return re.compile(expression), tuple(fields), landmark
 
 
 def _linear(expression: str) -> str:
@@ -132,9 +149,53 @@ def _read(name: str, below: int) -> list[Entry]:
 
 
 FORMATS = tuple(format_of(e) for name in ("formats", "signs") for e in _read(f"{name}.txt", 2))
-NO_NEWS = re.compile("|".join(_linear(first) for first, _, _ in _read("no_news.txt", below=0)))
+_NO_NEWS = [first for first, _, _ in _read("no_news.txt", below=0)]
+NO_NEWS = re.compile("|".join(map(_linear, _NO_NEWS)))
+NO_NEWS_TEXT = "|".join(_NO_NEWS)  # for RE2, which needs no help to be linear
+_LAST_NAMES = frozenset(form.logger.rpartition(".")[2] for form in FORMATS)
 # What must be there for the rest to matter, the whole, why.
 IMPOSSIBLE = tuple(
     (re.compile(first.split(".*")[0]), re.compile(_linear(first)), why)
     for first, (why,), _ in _read("impossible.txt", below=1)
 )
+
+
+_CONTEXT = re.compile(r"\[[^\]]*\][,:]? ?")
+_KEY = 4  # letters
+
+
+def _begins(template: str) -> tuple[str, str]:
+    """The first letters of a message of this template, and those behind its context: "" if it has
+    none, or they are no fixed text."""
+    has_any = template.startswith(("{any_prefix}", "{controller}"))
+    context = None if has_any else _CONTEXT.match(template)
+    if has_any:
+        own, rest = "", template.partition("}")[2]
+    elif context is None or re.search(
+        r"\{(?!topic|partition|broker|replica|leader|fetcher|controller_epoch)", context[0]
+    ):
+        own, rest = template, ""
+    else:
+        own, rest = template, template[context.end() :]
+    keys = [text.partition("{")[0][:_KEY] for text in (own, rest)]
+    own, rest = (key if len(key) == _KEY else "" for key in keys)
+    return own, rest
+
+
+_BEGINS = [(form, *_begins(form.template)) for form in FORMATS]
+
+
+def likely(message: str) -> tuple[Format, ...]:
+    """The formats that may read a message, by its first letters, in the order of the table."""
+    context = _CONTEXT.match(message)
+    return _likely(message[:_KEY], message[context.end() :][:_KEY] if context else message[:_KEY])
+
+
+@lru_cache(maxsize=4096)
+def _likely(first: str, behind: str) -> tuple[Format, ...]:
+    return tuple(f for f, own, rest in _BEGINS if own in ("", first) and rest in ("", behind))
+
+
+def is_logger(name: str) -> bool:
+    """A class that prints lines of the tables, with its package or without."""
+    return name.rpartition(".")[2] in _LAST_NAMES

@@ -1,37 +1,30 @@
 """Reads one line of a broker log: an event, or why it could not be read, or nothing of interest.
 
-Theory of operation. A line is head and message. A search for a few words lets most lines go at
-once. Then the formats are asked in the order of the table, each only if its longest piece of fixed
-text occurs in the message. What no format reads is unread if a replication logger printed it and it
-speaks of replication, and is let go otherwise. Lines without a head follow one that has a head: the
-stack traces of Java. They count only if they tell of a refused produce, or are a line torn off its
-head.
-
-Brokers print local time without a zone, so the zone is an argument of the reader.
+Theory of operation. A line is head and message (layout.py). The formats are asked in the order of
+the table, each only if its longest piece of fixed text occurs in the message. What no format reads
+is unread if a replication logger printed it and it speaks of replication, and is let go otherwise.
+Lines without a head follow one that has a head: the stack traces of Java. They count only if they
+tell of a refused produce, or are a line torn off its head.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime
-from functools import lru_cache
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
-from zoneinfo import ZoneInfo
 
 from isrlab.brokerlogs.fields import COLUMNS, FIELDS, TooLargeError, Values, number
-from isrlab.brokerlogs.formats import FORMATS, IMPOSSIBLE, NO_NEWS, Format
+from isrlab.brokerlogs.formats import FORMATS, IMPOSSIBLE, NO_NEWS, Format, likely
+from isrlab.brokerlogs.layout import Head, Layout, is_continued
+from isrlab.brokerlogs.stamps import utc_ms
 
 Event = dict[str, object]
-OF_ITSELF = (
-    "leader",
-    "crash",
-    "restart",
-    "hosted",
-    "failed",
-)  # their replica: the broker
+# Kinds whose replica is the broker that says so, if it names none
+OF_ITSELF = ("leader", "crash", "restart", "hosted", "position", "failed")
 ZONE_STEP_MS = 15 * 60 * 1000  # every zone is a multiple of it
+MOST_LINES_BACK = 300  # from a line of a stack trace to that of its time
 
 
 class Unread(NamedTuple):
@@ -41,44 +34,17 @@ class Unread(NamedTuple):
     text: str = ""
 
 
-class Head(NamedTuple):
-    """What stands before and after a message; `ts_ms` is UTC."""
-
-    ts_ms: int
-    level: str
-    message: str
-    logger: str | None
-
-
 _EXCEPTIONS = tuple(form for form in FORMATS if "{exception}" in form.template)
 
-_HEAD = re.compile(
-    r"(?:\S{1,80} +\| |\S{15,40} (?:stdout|stderr) [FP] )?"  # what docker and kubelet put before
-    r"\[(?P<hour>\d{4}-\d\d-\d\d[ T]\d\d):(?P<minute>\d\d):(?P<second>\d\d)[,.](?P<ms>\d{3})\] "
-    r"(?P<level>[A-Z]{4,5})[:\s]+(?P<rest>.*)",
-    re.DOTALL,
-)
-_LOGGER = re.compile(r" \((?P<logger>[A-Za-z_][\w.$]*)\)$")
 _SOURCE = re.compile(
     r"[\[ ](?:broker[= ]|Broker |Controller |id=|brokerId=|replicaId=|Server )(\d+)"
 )
 
-# Words without which a line cannot be of interest; bytes, because most lines end here. Each begins
-# with a fixed letter: `re` then skips quickly to a place where one can begin.
-INTERESTING = re.compile(
-    rb"ISR|Truncat|truncat|eader [Ee]poch|LeaderAndIsr|become-|nlineP|etch offset|of range"
-    rb"|started|STARTED|SHUTDOWN|shut down completed|brokers: |Broker failure|enc(?:ing|ed) broker"
-    rb"|modifying the registration|alter partition|AlterPartition|partition change for"
-    rb"|new partition |Created partition|unclean election|min\.isr|insync replicas|isr-expiration"
-    rb"|last offset|lagging behind|marked as failed|Stopping serving|A(?:FTER_APPEND|fterAppend)"
-    rb"|Failed to (?:alter|elect)|log dirs |are offline|Disk error|Error while |isr: \["
-    rb"|Created log for|loaded for partition|Added fetcher|failed log dir|Kafka startTimeMs|Halting"
-    rb"|failed to change state|Initiated state change"
-    rb"|signal |hutting |SHUTTING|starting|STARTING|unflushed|state changed|Session |additional"
-    rb"|Unable to |Socket error|a heartbeat|fetch timeout|Becoming |elected as|rror in |in-flight"
-    rb"|session timed|No space|OutOfMemory|Too many open|configuration :|entityPath"
-    rb"|being reassigned|reassigning p"
-)
+
+def _escaped(text: str) -> str:
+    return re.escape(text).replace("\\ ", " ")
+
+
 # What an operator must know, in a wording that no form reads: never let go.
 _COUNTED = {
     **dict.fromkeys(
@@ -97,89 +63,93 @@ _REPLICATION = re.compile(
     r"\bISR\b|Truncating|out of range|reset fetch offset|[Ll]eader [Ee]poch|LeaderAndIsr|become-"
     r"|Fencing broker|partition change|isr-expiration|min\.isr|lagging behind|OnlinePartition"
 )
+# What a line must hold to be looked at, for RE2: the fixed text of a form, what is counted in any
+# wording, a character that no broker writes; or what speaks of replication, if it is not no news.
+_TEXTS = {form.landmark for form in FORMATS} | {*_COUNTED}
+WANTED_TEXT = "|".join([*sorted(map(_escaped, _TEXTS)), _ABOUT_ISR.pattern, "has no effect"])
+WANTED = rf"{WANTED_TEXT}|[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]"
+PERHAPS = f"{_REPLICATION.pattern}|ISR"
+_REPORTED = ("ISR", "lagging behind", "Kafka-server")  # what the impossible lines speak of
 _LOGGERS = re.compile(
-    r"kafka\.cluster\.|state\.change\.logger|kafka\.controller\.|FetcherThread$|FetcherManager$"
-    r"|\.(?:Unified|Local)?Log$|kafka\.server\.(?:Replica|Alter|KafkaServer)|KafkaScheduler$"
+    r"\b(?:cluster\.|controller\.)|^(?:state\.change\.)?logger$|FetcherThread$|FetcherManager$"
+    r"|(?:^|\.)(?:Unified|Local)?Log$|server\.(?:Replica|Alter|KafkaServer)|KafkaScheduler$"
 )
 
 
 @dataclass(slots=True)
 class LineReader:
-    """Reads the lines of one file in order, and remembers the head that the next may belong to."""
+    """Reads lines of one file in order. `head` is that of the last line, or of the one before that
+    it belongs to; `ends` are the first and the last time that were seen, in ms.
 
-    time_zone: str = "UTC"
-    _after: Head | None = None
-    _passed: bytes = b""
-    _first: Head | None = None
-    _heads: int = 0
-    _headless: int = 0
+    Stamps of local time are read in `time_zone`; with None as if they were UTC.
+    """
 
-    def read(self, line: str) -> Event | Unread | None:
-        """The event that a line tells, or why it is unread, or None for one that tells nothing."""
+    time_zone: str | None
+    layout: Layout
+    head: Head | None = None
+    heads: int = 0
+    headless: int = 0  # lines of Kafka without a head
+    _latest: dict[str, Head] = field(default_factory=dict)  # of each source
+
+    def read(self, line: str, before: Iterable[str] = ()) -> Iterator[Event | Unread]:
+        """The events that a line tells, or why it is unread; nothing for one that tells nothing.
+
+        `before` gives the lines before it, the last one first.
+        """
         try:
-            head = self._head(line)
+            self.head = self.head_of(line)
         except ValueError:
-            return Unread("no such date or time")
-        if head is None:
-            self._headless += 1
-            return self._without_head(line)
-        self._heads += 1
-        self._first = self._first or head
-        self._after, self._passed = head, b""
-        return read_message(head)
+            yield Unread("no such date or time")
+            return
+        if self.head is None:
+            yield from self._without_head(line, before)
+            return
+        self.heads += 1
+        self._latest[self.head.source] = self.head
+        self.headless += bool(self.head.lacks)
+        item = read_message(self.head)
+        if item is not None and self.head.lacks:
+            item = Unread(f"the stamp has no {self.head.lacks}")
+        if item is not None:
+            yield item
+        for more in self.head.rest:
+            yield from filter(None, [self._exception(more, self.head)])
 
-    def pass_by(self, line: bytes) -> None:
-        """Take note of a line without a word of interest: what follows may need its head."""
-        if line[:1] == b"[":
-            self._passed = line
-            if self._first is None:
-                self._first = self._head(line.decode("utf-8", "replace"))
+    def head_of(self, line: str) -> Head | None:
+        """The parts of a line, with its time in UTC. Raises ValueError for a time that is none."""
+        head = self.layout.head(line)
+        if head is None or not head.is_local or self.time_zone is None or head.lacks:
+            return head
+        return head._replace(ts_ms=utc_ms(head.ts_ms, self.time_zone), is_local=False)
 
-    def seen(self) -> dict[str, int | None]:
-        """Between which times the lines lie, and how many of those read had a head."""
-        last = self._head(self._passed.decode("utf-8", "replace")) if self._passed else self._after
-        ends: list[int | None] = [head.ts_ms for head in (self._first, last) if head] or [None]
-        heads = {"heads": self._heads, "headless": self._headless}
-        return {"first_ms": ends[0], "last_ms": ends[-1], **heads}
+    def _without_head(self, line: str, before: Iterable[str]) -> Iterator[Event | Unread]:
+        source, text = self.layout.unwrapped(line)
+        if any(form.landmark in text for form in _EXCEPTIONS):
+            self.head = self._head_before(source, before)
+            if item := self._exception(text, self.head):
+                yield item
+                return
+        self.headless += not is_continued(text)
+        if counted := _counted(text):
+            yield counted
+        elif _ABOUT_ISR.search(text):
+            yield Unread("no time at the beginning of the line")
 
-    def _head(self, line: str) -> Head | None:
-        """The parts of a line that begins with a time; ValueError if there is no such time."""
-        match = _HEAD.match(line)
-        if match is None:
-            return None
-        minute, second = int(match["minute"]), int(match["second"])
-        if minute > 59 or second > 59:
-            raise ValueError(match[0])
-        hour_ms = _hour_ms(match["hour"], self.time_zone)
-        ts_ms = hour_ms + (minute * 60 + second) * 1000 + int(match["ms"])
-        rest = match["rest"].rstrip()
-        logger = _LOGGER.search(rest)
-        message = rest[: logger.start()].rstrip() if logger else rest
-        return Head(ts_ms, match["level"], message, logger["logger"] if logger else None)
+    def _head_before(self, source: str, before: Iterable[str]) -> Head | None:
+        for line in islice(before, MOST_LINES_BACK):
+            try:
+                head = self.head_of(line)
+            except ValueError:
+                continue
+            if head and (head.source == source or not source) and not head.lacks:
+                return head
+        return self._latest.get(source)
 
-    def _without_head(self, line: str) -> Event | Unread | None:
+    def _exception(self, text: str, head: Head | None) -> Event | Unread | None:
         for form in _EXCEPTIONS:
-            if form.landmark in line and (match := form.regex.fullmatch(line.strip())):
-                if self._passed:
-                    self._after = self._head(self._passed.decode("utf-8", "replace"))
-                    self._passed = b""
-                if self._after is None:
-                    return Unread("an error without a time")
-                return _event(form, match, self._after)
-        if counted := _counted(line):
-            return counted
-        is_torn = _ABOUT_ISR.search(line) is not None
-        return Unread("no time at the beginning of the line") if is_torn else None
-
-
-@lru_cache(maxsize=1024)
-def _hour_ms(hour: str, time_zone: str) -> int:
-    """Milliseconds since the epoch at the start of a local hour; ValueError if no broker ran then
-    or will for long (pandas' time ends in 2262)."""
-    if not "1970" <= hour[:4] < "2200":
-        raise ValueError(hour)
-    local = datetime.fromisoformat(f"{hour}:00:00").replace(tzinfo=ZoneInfo(time_zone))
-    return int(local.timestamp()) * 1000
+            if form.landmark in text and (match := form.regex.search(text.strip())):
+                return _event(form, match, head) if head else Unread("an error without a time")
+        return None
 
 
 def read_line(line: str, time_zone: str = "UTC") -> Event | Unread | None:
@@ -187,16 +157,16 @@ def read_line(line: str, time_zone: str = "UTC") -> Event | Unread | None:
 
     The event has the columns of `events.SCHEMA` that the line knows, without `run`.
     """
-    return LineReader(time_zone).read(line)
+    return next(LineReader(time_zone, Layout.of([line])).read(line), None)
 
 
 def read_message(head: Head) -> Event | Unread | None:
     """The event of a message whose head is known."""
     message = head.message
-    for before, whole, why in IMPOSSIBLE:
+    for before, whole, why in IMPOSSIBLE if any(w in message for w in _REPORTED) else ():
         if before.search(message) and whole.search(message):
             return Unread(f"no broker prints this: {why}")
-    for form in FORMATS:
+    for form in likely(message):
         if form.landmark in message and (match := form.regex.fullmatch(message)):
             return _event(form, match, head)
     return _remainder(head)
@@ -213,9 +183,8 @@ def _event(form: Format, match: re.Match[str], head: Head) -> Event | Unread:
 
 def _filled(form: Format, match: re.Match[str], head: Head) -> Event:
     values: Values = {}
-    for name in form.fields:
-        # Later fields do not overrule earlier ones: the line's own words come before nested states.
-        values = FIELDS[name].read(name, match[name] or "") | values
+    for name in reversed(form.fields):  # the line's own words overrule the nested states behind
+        values.update(FIELDS[name].read(name, match[name] or ""))
     event: Event = {"ts_ms": head.ts_ms, "kind": form.kind}
     event |= {name: value for name, value in values.items() if name in COLUMNS}
     each = values.pop("each", None)
@@ -229,9 +198,12 @@ def _filled(form: Format, match: re.Match[str], head: Head) -> Event:
 
 def expanded(event: Event) -> Iterator[Event]:
     """An event for each of those that a line names together, or the one."""
-    detail = dict(event["detail"])  # type: ignore[call-overload]
-    named: list[dict[str, object]] = event.pop("each", [{}])  # type: ignore[assignment]
-    for own in named or ([{}] if event["kind"] == "failed" else []):
+    named: list[dict[str, object]] | None = event.pop("each", None)  # type: ignore[assignment]
+    if named is None or (not named and event["kind"] == "failed"):
+        yield event
+        return
+    detail: dict[str, str] = event["detail"]  # type: ignore[assignment]
+    for own in named:
         columns = {name: value for name, value in own.items() if name in COLUMNS}
         more = {name: str(value) for name, value in own.items() if name not in columns}
         yield event | columns | {"detail": detail | more}
@@ -268,10 +240,11 @@ def _completed(event: Event, detail: dict[str, str]) -> Event:
 def _doubt(event: Event, head: Head) -> Unread | None:
     """Why no broker can have printed this line although it has the right form."""
     kind, after, before = event["kind"], event.get("isr"), event.get("isr_before")
-    is_of_leader = "said_by" not in dict(event["detail"])  # type: ignore[call-overload]
-    if not is_of_leader or kind not in ("isr_shrink", "isr_expand", "isr_commit"):
+    if kind not in ("isr_shrink", "isr_expand", "isr_commit"):
         return None
-    if head.level not in ("INFO", "TRACE"):
+    if "said_by" in dict(event["detail"]):  # type: ignore[call-overload]
+        return None
+    if head.level not in ("INFO", "TRACE", ""):
         return Unread(f"no broker prints this: ISR lines are INFO or TRACE, never {head.level}")
     if isinstance(after, list) and isinstance(before, list):
         small, large = (after, before) if kind == "isr_shrink" else (before, after)

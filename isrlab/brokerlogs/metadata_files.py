@@ -90,9 +90,15 @@ def rows(sources: list[Source], run: str) -> Iterator[Row]:
     folders: dict[str, list[Source]] = {}
     for source in sources:
         folders.setdefault(os.path.dirname(source.name), []).append(source)
+    events: dict[str, Row] = {}
     for folder in folders.values():
         for row in _folder(folder):
-            yield {"run": run, "ts_ms": 0, "kind": "", **row}
+            row = {"run": run, "ts_ms": 0, "kind": "", **row}
+            if row["row"] != "event":
+                yield row
+            elif row["same"] not in events or events[row["same"]].get("partition_epoch") is None:
+                events[row["same"]] = row  # of two copies that which knows the epochs
+    yield from events.values()
 
 
 def _folder(sources: list[Source]) -> Iterator[Row]:

@@ -185,8 +185,8 @@ DUMPED_BATCH = re.compile(
     r"baseOffset: (\d{1,18}) lastOffset: (\d{1,18}) .*Time: (\d{1,15}) .*isvalid: (\w+)"
 )
 DUMPED_RECORD = re.compile(
-    r"\|(?: offset: (\d{1,18}) \w+: (\d{1,15}) keySize: .*?)?"
-    r"(?: payload: (\{.*\})| \w+:? \{.*\})\s*$"
+    r"\| (?:offset: (\d{1,18}) \w+: (\d{1,15}) keySize: .*?)?"
+    r"(?:payload: (\{.*\})|(?:controlType|Snapshot|KRaft|LeaderChange)\w*:? .*)\s*$"
 )
 
 

@@ -117,29 +117,31 @@ def _are_eligible(controller: Controller, request: m.AlterPartition) -> bool:
 # Brokers that come and go
 
 
-def _on_register(controller: Controller, message: m.RegisterBroker) -> Step:
+def _on_register(before: Controller, message: m.RegisterBroker) -> Step:
     """A broker process has started. A leaderless partition may have found its leader."""
+    broker = message.broker
     outputs: tuple[m.Output, ...] = ()
-    if controller.is_alive(message.broker) and controller.version.notices_fast_bounce:
-        controller, outputs = _lose_broker(controller, message.broker)
-    others = tuple(b for b in controller.alive if b.id != message.broker)
-    info = m.BrokerInfo(message.broker, message.broker_epoch)
-    controller = replace(controller, alive=tuple(sorted((*others, info), key=lambda b: b.id)))
-    after = _returned(controller, message)
-    known = () if after.state != controller.state else (m.Send(message.broker, after.order),)
-    return after, (*outputs, *_news(controller, after), *known)
+    if before.is_alive(broker) and before.version.notices_fast_bounce:
+        before, outputs = _lose_broker(before, broker)
+    after = before
+    if not message.was_clean and before.version.eligible_leader_replicas:
+        after = kraft.lose(before, broker, is_unclean=True)  # written as it registers, still fenced
+    others = tuple(b for b in after.alive if b.id != broker)
+    info = m.BrokerInfo(broker, message.broker_epoch)
+    after = replace(after, alive=tuple(sorted((*others, info), key=lambda b: b.id)))
+    after = _returned(after)
+    known = () if after.state != before.state else (m.Send(broker, after.order),)
+    return after, (*outputs, *_news(before, after), *known)
 
 
-def _returned(controller: Controller, message: m.RegisterBroker) -> Controller:
-    """What a returning broker changes: who may lead and, with ELR, whether it is trusted."""
+def _returned(controller: Controller) -> Controller:
+    """What a returning broker changes: who may lead where nobody does."""
     if not controller.version.kraft:
         has_leader = controller.is_alive(controller.leader)
         return controller if has_leader else zookeeper.elect(controller)
-    has_elr = controller.version.eligible_leader_replicas
-    untrusted = () if message.was_clean or not has_elr else (message.broker,)
-    alive = tuple(i for i in controller.isr if i in controller.available and i not in untrusted)
-    target = alive if has_elr else alive or controller.isr
-    return kraft.change(controller, target, unclean_shutdown=untrusted)
+    if controller.leader != NO_LEADER:
+        return controller
+    return kraft.change(controller, controller.isr)  # handleBrokerUnfenced
 
 
 def _on_session_expired(controller: Controller, message: m.SessionExpired) -> Step:

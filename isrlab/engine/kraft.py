@@ -63,9 +63,10 @@ def change(
     return controller if same else changed
 
 
-def lose(controller: Controller, broker: int) -> Controller:
-    """A broker is dead, fenced, or wants to stop."""
-    return change(controller, tuple(i for i in controller.isr if i != broker))
+def lose(controller: Controller, broker: int, is_unclean: bool = False) -> Controller:
+    """A broker is dead, fenced, wants to stop, or has come back from an unclean shutdown."""
+    left = tuple(i for i in controller.isr if i != broker)
+    return change(controller, left, unclean_shutdown=(broker,) if is_unclean else ())
 
 
 def _target_elr(

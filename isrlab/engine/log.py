@@ -123,16 +123,20 @@ class Log(Frozen):
         return replace(self, records=self.records + added, epochs=epochs)
 
     def truncate_to(self, end_offset: int) -> Log:
-        """The log without what is at or beyond `end_offset`; itself if it ends before."""
+        """The log without what is at or beyond `end_offset`; itself if it ends before.
+
+        Cut before its start it is empty and begins there. Source: truncateTo, UL 3.7.1.
+        """
         if end_offset >= self.log_end_offset:
             return self
-        end = max(end_offset, self.log_start_offset)
+        if end_offset < self.log_start_offset:
+            return self.restart_at(end_offset)
         return replace(
             self,
-            records=self.records[: end - self.log_start_offset],
-            high_watermark=min(self.high_watermark, end),
-            flushed_end_offset=min(self.flushed_end_offset, end),
-            epochs=self.epochs.truncate_from_end(end),
+            records=self.records[: end_offset - self.log_start_offset],
+            high_watermark=min(self.high_watermark, end_offset),
+            flushed_end_offset=min(self.flushed_end_offset, end_offset),
+            epochs=self.epochs.truncate_from_end(end_offset),
         )
 
     def without_empty_epochs(self) -> Log:

@@ -29,6 +29,7 @@ KINDS: dict[str, str] = {
     "follower": "a broker became follower of the partition; `replica` is its leader",
     "truncate": "a replica cut its log to `log_end_offset`",
     "high_watermark": "a replica's high watermark moved",
+    "position": "a leader says where the log of `replica` ends: a follower's, or its own",
     "crash": "a broker died, was stopped or fenced; `replica` is that broker",
     "restart": "a broker came back; `replica` is that broker",
     "config": "a setting of replication was changed: `detail.name`, `detail.value`, of `detail.of`",

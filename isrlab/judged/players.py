@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from isrlab.engine.versions import KafkaVersion
+from isrlab.judged.controller import ControllerPlayer
+from isrlab.judged.follower import FollowerPlayer
 from isrlab.judged.leader import LeaderPlayer
 
 Command = list[Any]  # a name and its words
@@ -20,10 +22,9 @@ class Player(Protocol):
 
 # What of Kafka is held against what of the engine
 CLASSES: dict[str, tuple[str, Any]] = {
-    "partition": (
-        "kafka.cluster.Partition, its log and the manager of its ISR changes",
-        LeaderPlayer,
-    ),
+    "partition": ("Partition, with its log and the manager of its ISR changes", LeaderPlayer),
+    "follower": ("ReplicaFetcherThread, with the partition and log that it fills", FollowerPlayer),
+    "controller": ("ReplicationControlManager of KRaft, and what it asks", ControllerPlayer),
 }
 
 

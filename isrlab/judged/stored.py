@@ -6,6 +6,7 @@ what Kafka shows that it did not show before (null: shows no more). A run begins
 
 from __future__ import annotations
 
+import fcntl
 import json
 import lzma
 import tomllib
@@ -20,6 +21,7 @@ from isrlab.engine.versions import KafkaVersion
 from isrlab.judged.players import CLASSES, Command, Seen, player
 
 FOLDER = Path(__file__).parents[2] / "data" / "judged"
+COMPARED = FOLDER / "compared.json"
 SETTINGS = "settings"
 ENDING = ".txt.xz"
 
@@ -110,14 +112,35 @@ def _lines(run: Run) -> Iterator[list[Any]]:
 
 
 def figures() -> pd.DataFrame:
-    """class, release, runs and steps of all stored verdicts, a row for each class and release."""
+    """A row for each class and release: runs and steps that are stored, and steps compared in all.
+
+    `compared` are those of the run of `make judge` in which the stored ones were chosen.
+    """
+    compared = json.loads(COMPARED.read_text(encoding="utf-8"))
     rows = [
-        (kind, release, len(runs), sum(len(run.schedule) for run in runs))
+        (
+            kind,
+            release,
+            len(runs),
+            sum(len(run.schedule) for run in runs),
+            compared[kind].get(release, 0),
+        )
         for kind in CLASSES
         for release in releases(kind)
         for runs in [read(kind, release)]
     ]
-    return pd.DataFrame(rows, columns=["class", "release", "runs", "steps"])
+    return pd.DataFrame(rows, columns=["class", "release", "runs", "steps", "compared"])
+
+
+def note(kind: str, release: str, steps: int) -> None:
+    """Keep how many steps were compared."""
+    with COMPARED.open("r+", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # releases are judged side by side
+        compared = json.load(file)
+        compared.setdefault(kind, {})[release] = steps
+        file.seek(0)
+        file.truncate()
+        json.dump(compared, file, indent=1, sort_keys=True)
 
 
 def found() -> dict[str, dict[str, Any]]:

@@ -8,111 +8,146 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import click
 
 from isrlab.engine.versions import KafkaVersion
-from isrlab.judged.leader import LeaderPlayer
-from isrlab.judged.stored import Run, write
+from isrlab.judged.stored import Run, note, write
 from judge import jars, power, schedules
-from judge.older import ManagedPartition, StoredPartition, ZooKeeperPartition
-from judge.partition import KafkaPartition
+from judge.classes import CLASSES, Judged
 from judge.world import World
 
-RELEASES = (
-    *("0.10.2.2", "2.4.1", "2.6.3", "2.8.2", "3.0.2", "3.1.2", "3.2.3"),
-    *("3.3.2", "3.5.2", "3.6.2", "3.9.2", "4.1.2"),
-)
-MOST = 3  # differences shown of a release
+RELEASES = tuple(dict.fromkeys(r for judged in CLASSES.values() for r in judged.releases))
+TOLD = "told.txt"
+MOST = 3  # differences shown of a class
 
 
-def players(
-    world: World, version: KafkaVersion, settings: dict[str, int]
-) -> tuple[KafkaPartition, LeaderPlayer]:
-    kind = KafkaPartition
-    if version.writes_zookeeper:
-        kind = StoredPartition if world.release >= (2, 4) else ManagedPartition
-    elif not version.kraft:
-        kind = ZooKeeperPartition
-    return kind(world, **settings), LeaderPlayer(version, **settings)
+class Asked(NamedTuple):
+    """What to play, and where."""
+
+    kinds: tuple[str, ...]
+    seeds: range
+    folder: str
+    store: bool
 
 
-def judge(release: str, seeds: range, folder: str, store: bool) -> bool:
+def judge(release: str, asked: Asked) -> bool:
     """Say what Kafka and the engine did not agree about; whether there is any of that."""
     try:
-        world = World(release, folder)
+        world = World(release, asked.folder)
     except jars.NoJarsError as missing:
         print(f"{release}: not judged: {missing}", flush=True)
         return True
+    kinds = [kind for kind in asked.kinds if release in CLASSES[kind].releases]
+    return sum(judge_class(CLASSES[kind], world, release, asked) for kind in kinds) > 0
+
+
+def judge_class(judged: Judged, world: World, release: str, asked: Asked) -> int:
+    """The number of differences, of a few at most."""
     version, begun = KafkaVersion.of(release), time.monotonic()
     runs: list[Run] = []
     steps = differences = 0
-    for seed in seeds:
-        settings, schedule = schedules.settings(seed), schedules.schedule(seed, version)
-        both = partial(players, world, version, settings)
+    for seed in asked.seeds:
+        settings, schedule = judged.settings(seed, version), judged.schedule(seed, version)
+        both = partial(judged.both, world, version, settings)
         kafka, engine = both()
         try:
-            runs.append(
-                Run("partition", settings, schedule, schedules.play(schedule, kafka, engine))
-            )
+            states = schedules.play(schedule, kafka, engine)
+            runs.append(Run(judged.kind, settings, schedule, states))
             steps += len(schedule)
         except schedules.Difference as difference:
             steps += len(difference.schedule)
             differences += 1
-            print(f"{release}, seed {seed}: {schedules.shrunk(difference, both)}\n", flush=True)
+            shortest = schedules.shrunk(difference, both)
+            print(f"{release} {judged.kind}, seed {seed}: {shortest}\n", flush=True)
             if differences == MOST:
                 break
         kafka.close()
     took = time.monotonic() - begun
-    print(f"{release}: {steps:,} steps in {took:.0f} s, {differences} differences", flush=True)
-    if store and not differences:
+    rate = f"{steps:,} steps in {took:.0f} s ({60 * steps / took:,.0f} a minute)"
+    print(f"{release:9} {judged.kind:10} {rate}, {differences} differences", flush=True)
+    with Path(asked.folder, TOLD).open("a") as told:
+        told.write(f"{release} {judged.kind} {steps} {differences}\n")
+    if asked.store and not differences:
         write(release, power.choose(runs, version))
-    return differences > 0
+        note(judged.kind, release, steps)
+    return differences
+
+
+def summed_up(folder: str) -> str:
+    """What all processes together have compared."""
+    told = Path(folder, TOLD)
+    rows = [line.split() for line in told.read_text().splitlines()] if told.exists() else []
+    releases, kinds = {row[0] for row in rows}, {row[1] for row in rows}
+    steps, differences = (sum(int(row[n]) for row in rows) for n in (2, 3))
+    return (
+        f"{steps:,} steps of {len(releases)} releases compared, {differences} differences; "
+        f"classes: {', '.join(kind for kind in CLASSES if kind in kinds) or 'none'}"
+    )
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("releases", nargs=-1)
-@click.option("--runs", default=100, show_default=True, help="Schedules of each release.")
+@click.option("--kind", "kinds", multiple=True, type=click.Choice(list(CLASSES)), help="Classes.")
+@click.option("--runs", default=100, show_default=True, help="Schedules of each release and class.")
 @click.option("--seed", default=0, show_default=True, help="The first schedule.")
 @click.option("--jobs", default=1, show_default=True, help="Releases at a time.")
 @click.option("--store", is_flag=True, help="Keep verdicts of these releases in data/judged.")
 @click.option("--folder", hidden=True, help="Judge here and now, with the logs in this folder.")
-def main(
-    releases: tuple[str, ...], runs: int, seed: int, jobs: int, store: bool, folder: str | None
-) -> None:
+def main(releases: tuple[str, ...], jobs: int, **options: Any) -> None:
     """Kafka's own classes beside the engine, step by step, on random schedules.
 
+    Needs Java, and Maven for Kafka's jars. Says steps, speed and differences by release and class.
+
     \b
-    python -m judge                          every release, 100 schedules each
+    python -m judge                          every release and class, 100 schedules each
     python -m judge 3.9.2 --runs 1000        one release, longer
     python -m judge 2.8.2 --seed 7 --runs 1  one schedule
+    python -m judge --kind follower          one class
     python -m judge --store                  and keep what Kafka showed in data/judged
     """
+    seeds = range(options["seed"], options["seed"] + options["runs"])
+    kinds, folder = options["kinds"] or tuple(CLASSES), options["folder"]
     if folder:
-        found = [judge(release, range(seed, seed + runs), folder, store) for release in releases]
+        asked = Asked(kinds, seeds, folder, options["store"])
+        try:
+            found = [judge(release, asked) for release in releases]
+        except BaseException:
+            found = [True]
+            traceback.print_exc()
         sys.stdout.flush()
         os._exit(any(found))  # the threads of a ReplicaManager would keep the JVM alive
-    options = [f"--runs={runs}", f"--seed={seed}", *(["--store"] if store else [])]
+    words = [f"--runs={len(seeds)}", f"--seed={seeds.start}", *(f"--kind={k}" for k in kinds)]
+    words += ["--store"] if options["store"] else []
+    sys.exit(in_processes(releases or RELEASES, jobs, words))
+
+
+def in_processes(releases: tuple[str, ...], jobs: int, words: list[str]) -> int:
+    """A process for each release, as a JVM can load one only; none outlives this one."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     running: list[subprocess.Popen[str]] = []
     with tempfile.TemporaryDirectory(prefix="isrlab-judge-") as temporary:
 
         def judged(release: str) -> int:
-            command = [sys.executable, "-m", "judge", release, *options, f"--folder={temporary}"]
+            command = [sys.executable, "-m", "judge", release, *words, f"--folder={temporary}"]
             running.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, text=True))
             return running[-1].wait()
 
         pool = ThreadPoolExecutor(jobs)
         try:
-            codes = list(pool.map(judged, releases or RELEASES))
+            codes = list(pool.map(judged, releases))
+            print(summed_up(temporary))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in running:
                 process.kill()
                 process.wait()
-    sys.exit(any(codes))
+    return int(any(codes))
 
 
 if __name__ == "__main__":

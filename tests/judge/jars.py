@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,6 +32,8 @@ def broker(release: str) -> list[tuple[str, str, str, str]]:
     found = [("org.apache.kafka", _kafka(numbers), release, "")]
     if numbers < (1, 1):
         found += [("javax.xml.bind", "jaxb-api", "2.3.1", "")]
+    if (2,) <= numbers < (2, 4):  # theirs, 3.4.13, finds no host on Java 14 and later
+        found += [("org.apache.zookeeper", "zookeeper", "3.4.10", "")]
     if numbers >= (4,):
         return [*found, ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3", "")]
     return [*found, ("org.slf4j", "slf4j-reload4j", "1.7.36", "")]
@@ -52,15 +55,16 @@ def judge(release: str) -> list[tuple[str, str, str, str]]:
     if numbers >= (4,):
         names += [("kafka-metadata", "test")]
     found = [("org.apache.kafka", name, release, kind) for name, kind in names]
-    if numbers < (2, 4):  # a class stands for ZooKeeper there, not yet an interface
-        found += [("org.mockito", "mockito-core", "4.11.0", "")]
+    found += [("org.mockito", "mockito-core", "4.11.0", "")]
+    if numbers < (2, 4):
         found += [("javax.xml.bind", "jaxb-api", "2.3.1", "")]
     return found
 
 
 def classpath(release: str, artifacts: Artifacts = judge) -> list[str]:
     """The jars of a release, fetched by Maven the first time. Raises NoJarsError without them."""
-    name = release if artifacts is judge else f"{release}-{artifacts.__name__}"
+    parts = [DEPENDENCY.format(*artifact) for artifact in artifacts(release)]
+    name = f"{release}-{zlib.crc32(''.join(parts).encode()):08x}"
     kept = CACHE / f"{name}.txt"
     jars = kept.read_text().split(":") if kept.exists() else []
     if jars and all(Path(jar).exists() for jar in jars):
@@ -70,7 +74,6 @@ def classpath(release: str, artifacts: Artifacts = judge) -> list[str]:
             raise NoJarsError(f"no {command}: on Debian, apt-get install default-jdk maven")
     folder = CACHE / name
     folder.mkdir(parents=True, exist_ok=True)
-    parts = [DEPENDENCY.format(*artifact) for artifact in artifacts(release)]
     (folder / "pom.xml").write_text(POM.format("".join(parts)))
     build = ["mvn", "-q", "dependency:build-classpath", f"-Dmdep.outputFile={kept}.new"]
     done = subprocess.run(build, cwd=folder, capture_output=True, text=True, check=False)

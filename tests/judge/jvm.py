@@ -22,8 +22,11 @@ COMMON, SERVER, LOG = KAFKA + "common.", KAFKA + "server.", KAFKA + "storage.int
 # in a dot is a package.
 PLACES = """
 AlterPartitionListener kafka.cluster. kafka.cluster.IsrChangeListener
-AlterPartitionManager kafka.server.DefaultAlterPartitionManager kafka.server.DefaultAlterIsrManager
+AlterPartitionManager kafka.server.DefaultAlterPartitionManager \
+    kafka.server.DefaultAlterIsrManager kafka.server.AlterIsrManagerImpl
 AppendOrigin o.storage.internals.log. kafka.log.AppendOrigin$Client$
+BrokerEndPoint o.server.network. kafka.cluster.
+BrokerTopicStats o.storage.log.metrics. kafka.server.
 Channel o.server.common.NodeToControllerChannelManager o.server.NodeToControllerChannelManager \
     kafka.server.BrokerToControllerChannelManager
 FetchIsolation o.server.storage.log. o.storage.internals.log. kafka.server.FetchLogEnd$
@@ -51,6 +54,11 @@ NAMES = {
 def start(release: str) -> None:
     """Start this process's JVM. Raises NoJarsError when Maven or Java is missing."""
     jpype.startJVM(*FLAGS, classpath=jars.classpath(release))
+    system = java("java.lang.System")
+    errors, nowhere = system.err, java("java.io.OutputStream").nullOutputStream()
+    system.setErr(java("java.io.PrintStream")(nowhere))
+    java("org.slf4j.LoggerFactory").getLogger("judge")  # it complains that nothing will be logged
+    system.setErr(errors)
 
 
 @cache
@@ -71,9 +79,11 @@ def has(name: str) -> bool:
         return False
 
 
-def the(name: str) -> Any:
-    """The one instance of a Scala object."""
-    return getattr(java(name), "MODULE$")
+def the(name: str, field: str = "") -> Any:
+    """The one instance of a Scala object; or, where Java came after it, a class's `field`."""
+    if has(name):
+        return getattr(java(name), "MODULE$")
+    return getattr(java(name.rpartition("$")[0].rpartition("$")[0]), field)
 
 
 def some(value: Any) -> Any:
@@ -142,6 +152,23 @@ def _private(kind: Any, name: str) -> Any:
     field = next(f for f in kind.getDeclaredFields() if str(f.getName()).split("$")[-1] == name)
     field.setAccessible(True)
     return field
+
+
+def hidden(target: Any, name: str) -> Any:
+    """A method that is not public, or whose class is not."""
+    method = _hidden(target.getClass(), name)
+    return lambda *arguments: method.invoke(target, *arguments)
+
+
+@cache
+def _hidden(kind: Any, name: str) -> Any:
+    while kind is not None:
+        for method in kind.getDeclaredMethods():
+            if str(method.getName()).rpartition("$$")[2] == name:
+                method.setAccessible(True)
+                return method
+        kind = kind.getSuperclass()
+    raise LookupError(f"no method {name}")
 
 
 def fill(executable: Any, given: dict[str, Any]) -> list[Any]:

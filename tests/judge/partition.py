@@ -134,16 +134,30 @@ class KafkaPartition:
                 self.answers[request] = None if error == "NONE" else error
                 del self.waiting[request]
 
-    def order(self, epoch: int, partition_epoch: int, isr: list[int], leader: int = 1) -> None:
+    def order(self, epoch: int, partition_epoch: int, isr: list[int], leader: int = 1) -> bool:
+        """Whether the order is news to the partition."""
         state = java("PartitionState")()
         state.setControllerEpoch(0).setLeader(leader).setLeaderEpoch(epoch).setIsr(ints(isr))
         either(state, "setPartitionEpoch", "setZkVersion")(partition_epoch)
         state.setReplicas(ints(REPLICAS)).setIsNew(False)
         points = implementing("OffsetCheckpoints", fetch=lambda *of: self._no_checkpoint())
-        call(self.partition, "makeLeader" if leader == LEADER else "makeFollower", {
+        return bool(call(self.partition, "makeLeader" if leader == LEADER else "makeFollower", {
             str(java("PartitionState").class_.getSimpleName()): state, "OffsetCheckpoints": points,
             "Option": [some(self.id), none()], "int": 0,
+        }))  # fmt: skip
+
+    def has_log(self) -> bool:
+        return not self.partition.log().isEmpty()
+
+    def make_log(self) -> None:
+        points = implementing("OffsetCheckpoints", fetch=lambda *of: self._no_checkpoint())
+        call(self.partition, "createLogIfNotExists", {
+            "boolean": [False, False], "OffsetCheckpoints": points, "int": LEADER,
+            "Option": [some(self.id), none()],
         })  # fmt: skip
+
+    def note_high_watermark(self, offset: int) -> None:
+        self.log.updateHighWatermark(offset)
 
     @staticmethod
     def _no_checkpoint() -> Any:
@@ -180,6 +194,10 @@ class KafkaPartition:
             self.response = named(error)
             return False
         return True
+
+    def append_value(self, value: str) -> None:
+        given = self._for_append() | {"MemoryRecords": self.world.record(value), "int": 1}
+        call(self.partition, "appendRecordsToLeader", given)
 
     def _for_append(self) -> dict[str, Any]:
         return self.world.for_append | {"MemoryRecords": self.world.record()}
@@ -286,6 +304,9 @@ class KafkaPartition:
         if hasattr(entries, "mkString"):  # Scala's
             entries = java("scala.jdk.javaapi.CollectionConverters").asJava(entries)
         return [[int(value_of(e, "epoch")), int(value_of(e, "startOffset"))] for e in entries]
+
+    def last_epoch(self) -> int:
+        return max((epoch for epoch, _ in self._epochs()), default=-1)
 
     def _is_leader(self) -> bool:
         return not self.partition.leaderLogIfLocal().isEmpty()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from isrlab.engine.choices import Form
@@ -9,32 +10,41 @@ from isrlab.engine.versions import GENERATIONS, RULES, KafkaVersion
 from isrlab.judged import Run
 
 STEPS = 2_000  # kept of each release, or more where a rule needs it
-# Rules of followers, controllers, producers and logs, or in no release: no leader's step asks them
-NOT_A_LEADERS = {
-    "truncation", "follow_again", "halts_on_log_end_past_leader", "cleans_epochs_at_log_end",
-    "epoch_bump_on_isr_shrink", "notices_fast_bounce", "keeps_last_isr_member",
-    "eligible_leader_replicas", "logs_expanding_isr", "expand_waits_under_min_isr",
-    "unclean_leader_election_enable", "replica_lag_time_max_ms", "replica_lag_max_messages",
-    "session_timeout_ms", "producer_acks",
+# Which rules a class asks. What is in none of them: the fleet's and the clients' defaults, what
+# ZooKeeper's controllers do, the task that checks the ISR, and a proposed rule that no release has
+RULES_OF = {
+    "partition": (
+        "lag_clock", "clock_reset", "shrink_rule", "expand_rule", "eligibility",
+        "high_watermark_set", "high_watermark_held_under_min_isr", "high_watermark_after_shrink",
+        "high_watermark_only_if_follower_moved", "isr_write", "after_isr_error",
+        "order_frees_isr_request", "epoch_entry", "pushes_high_watermark",
+        "refuses_former_incarnation", "accepts_any_acks", "not_leader_error",
+    ),
+    "follower": (
+        "truncation", "follow_again", "epoch_entry", "cleans_epochs_at_log_end",
+        "fences_stale_leader_epoch", "halts_on_log_end_past_leader",
+    ),
+    "controller": ("epoch_bump_on_isr_shrink", "eligible_leader_replicas", "notices_fast_bounce"),
 }  # fmt: skip
-LEADERS = [rule for rule in RULES if rule not in NOT_A_LEADERS]
+assert {rule for rules in RULES_OF.values() for rule in rules} <= set(RULES)
 
 
-def neighbours(version: KafkaVersion) -> dict[str, KafkaVersion]:
-    """The generations before and after, if any rule of a leader is another there."""
-    place = GENERATIONS.index(version)
+def neighbours(version: KafkaVersion, kinds: Iterable[str]) -> dict[str, KafkaVersion]:
+    """The generations before and after, if any rule that these classes ask is another there."""
+    place, asked = GENERATIONS.index(version), rules_of(kinds)
     near = GENERATIONS[max(0, place - 1) : place + 2]
-    return {v.name: v for v in near if _rules(v) != _rules(version)}
+    own = [getattr(version, rule) for rule in asked]
+    return {v.name: v for v in near if [getattr(v, rule) for rule in asked] != own}
 
 
-def _rules(version: KafkaVersion) -> list[object]:
-    return [getattr(version, rule) for rule in LEADERS]
+def rules_of(kinds: Iterable[str]) -> list[str]:
+    return sorted({rule for kind in kinds for rule in RULES_OF[kind]})
 
 
-def switched(version: KafkaVersion) -> dict[str, KafkaVersion]:
-    """A release with each rule of a leader that it could have otherwise, by "rule=form"."""
+def switched(version: KafkaVersion, kinds: Iterable[str]) -> dict[str, KafkaVersion]:
+    """A release with each rule of these classes that it could have otherwise, by "rule=form"."""
     made = {}
-    for rule in LEADERS:
+    for rule in rules_of(kinds):
         for value in _values(rule, getattr(version, rule)):
             other = version.with_(**{rule: value})
             made[f"{rule}={other.form(rule)}"] = other
@@ -53,7 +63,8 @@ def unnoticed(runs: list[Run], others: dict[str, KafkaVersion]) -> dict[str, Kaf
 
 def choose(runs: list[Run], version: KafkaVersion) -> list[Run]:
     """The first runs, `STEPS` of them, and each later one that notices what none has before."""
-    left, chosen, steps = switched(version) | neighbours(version), [], 0
+    kinds = [runs[0].kind]
+    left, chosen, steps = switched(version, kinds) | neighbours(version, kinds), [], 0
     for run in runs:
         still = unnoticed([run], left)
         if steps < STEPS or still != left:

@@ -28,7 +28,7 @@ LAG_MS = 30_000
 STEPS = 60
 
 
-def settings(seed: int) -> dict[str, int]:
+def settings(seed: int, version: KafkaVersion) -> dict[str, int]:
     return {"min_insync_replicas": 1 + seed % 3, "replica_lag_time_max_ms": LAG_MS}
 
 
@@ -46,7 +46,7 @@ class Difference(Exception):
 
 def schedule(seed: int, version: KafkaVersion) -> list[Command]:
     """A random schedule of one partition, as it looks beside an engine of its own."""
-    player, made = LeaderPlayer(version, **settings(seed)), []
+    player, made = LeaderPlayer(version, **settings(seed, version)), []
     for command in _commands(random.Random(seed), player):
         player.do(*command)
         made.append(list(command))

@@ -87,8 +87,8 @@ class World:
             "Object": None,
         }
 
-    def record(self) -> Any:
-        value = java(COMMON + "record.SimpleRecord")(jpype.JArray(jpype.JByte)(b"x"))
+    def record(self, text: str = "x") -> Any:
+        value = java(COMMON + "record.SimpleRecord")(jpype.JArray(jpype.JByte)(text.encode()))
         return java(COMMON + "record.MemoryRecords").withRecords(
             java("NoCompression").NONE, [value]
         )

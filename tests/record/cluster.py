@@ -24,6 +24,7 @@ from typing import Any, Self
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from record import config, inside
 
@@ -133,8 +134,11 @@ class Cluster:
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         command = config.java(self.version, main, path, heap="128m", logs=logs)
         self._spawn(config.CONTROLLER, command, home)
-        self._until(lambda: _answers(port), "ZooKeeper answers")
-        self._zookeeper = KazooClient(f"127.0.0.1:{port}", timeout=30)
+        process = self.processes[config.CONTROLLER]
+        self._until(lambda: _answers(port) or process.poll() is not None, "ZooKeeper answers")
+        if process.poll() is not None:
+            raise RuntimeError(f"ZooKeeper ended: {(home / 'console.out').read_text()[:200]}")
+        self._zookeeper = KazooClient(f"127.0.0.1:{port}", timeout=5)
         self._zookeeper.start(60)
 
     def _run(self, number: int) -> None:
@@ -267,16 +271,29 @@ class Cluster:
     def stored(self, topic: str, partition: int = 0) -> inside.Stored:
         """Leader, epoch and ISR as the controller has them stored."""
         if self._zookeeper is not None:
-            path = f"/brokers/topics/{topic}/partitions/{partition}/state"
-            if not self._zookeeper.exists(path):
+            state = self._node(f"/brokers/topics/{topic}/partitions/{partition}/state")
+            if not state:
                 return inside.Stored()
-            state = json.loads(self._zookeeper.get(path)[0])
             return inside.Stored(state["leader"], state["leader_epoch"], tuple(state["isr"]))
         return inside.stored_in(self.home(config.CONTROLLER) / "data", topic, partition)
 
-    def until(self, what: Callable[[inside.Stored], bool], text: str, topic: str = "t") -> None:
-        """Wait for a stored state."""
-        self._until(lambda: what(self.stored(topic)), text)
+    def controller(self) -> int:
+        """The broker that is the controller; 100, which is none, in a KRaft cluster; -1: nobody."""
+        if self._zookeeper is None:
+            return config.CONTROLLER
+        return int(self._node("/controller").get("brokerid", -1))
+
+    def _node(self, path: str) -> dict[str, Any]:
+        """What a node of ZooKeeper holds; nothing if it is not there."""
+        assert self._zookeeper is not None
+        try:
+            return json.loads(self._zookeeper.get(path)[0])
+        except NoNodeError:
+            return {}
+
+    def until(self, holds: Callable[[], bool], text: str) -> None:
+        """Wait for something, and note when it was so. Raises TimeoutError."""
+        self._until(holds, text)
         self.note(text)
 
     def _until(self, holds: Callable[[], bool], text: str, most_ms: float = UP_MS) -> None:

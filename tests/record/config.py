@@ -14,7 +14,8 @@ from judge import jars
 
 CONTROLLER = 100  # the id of the only controller of a KRaft cluster, which is no broker
 CLUSTER_ID = "aXNybGFiLXJlY29yZGluZw"
-JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Duser.timezone=UTC")
+JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Duser.timezone=UTC",
+        "-Dzookeeper.jmx.log4j.disable=true")  # fmt: skip
 SMALL = {  # a broker that fits beside its neighbours, and writes its high watermark often
     "auto.create.topics.enable": "false",
     "auto.leader.rebalance.enable": "false",

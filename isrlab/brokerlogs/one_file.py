@@ -1,0 +1,372 @@
+"""Reads one log file: its events, the lines that could not be read, and what is known of it.
+
+Theory of operation. The file comes in blocks of some megabytes. RE2 searches all lines of a block
+for the words of the formats, at some hundred megabytes a second, and only the lines that have one
+are looked at in Python; another thread searches the next block meanwhile. The layout is found from
+the first block, and again from any that it does not fit; files of a folder mostly share it.
+
+Rows are columns from the start: there may be millions.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from isrlab.brokerlogs.files import Block, DamagedFileError, Source, blocks
+from isrlab.brokerlogs.formats import ANCHOR, NO_NEWS_TEXT
+from isrlab.brokerlogs.layout import Head, Layout, is_continued
+from isrlab.brokerlogs.lines import (
+    MOST_LINES_BACK,
+    OF_ITSELF,
+    PERHAPS,
+    WANTED,
+    WANTED_TEXT,
+    Event,
+    LineReader,
+    Unread,
+    expanded,
+)  # fmt: skip
+from isrlab.brokerlogs.zones import Evidence, Zones, evidence
+from isrlab.events import schema as events_table
+
+UNREAD_KEPT = 200  # rows per file and reason that are kept one by one
+SHOWN_CHARACTERS = 300  # of an unread line
+SAMPLE = 200  # lines from which a layout is found, and as many that hold words of interest
+FITS = 0.9  # of the lines of Kafka in a sample: a layout that reads fewer is not the file's
+MOST_LAYOUTS = 5  # that are looked for in one file
+LEAST_HEADS = 0.5  # of the lines of Kafka: with fewer the file is not understood
+NEAR_LINES = 100  # within which a log answers its fetcher
+# The log's answer to a fetcher that has decided to truncate it, in front of it or behind.
+NO_EFFECT = re.compile(
+    r"\[\w+ partition=([^\s,]+)-(\d{1,9}), .*\] Truncating to (\d{1,18}) has no effect"
+    r"|Truncating ([^\s,]+)-(\d{1,9}) to (\d{1,18}) has no effect"
+)
+ROWS_PER_TABLE = 50_000
+_OWN = [(name, events_table.SCHEMA.field(name).type) for name in events_table.COLUMNS]
+_RAW = pa.schema(
+    [(name, type_) for name, type_ in _OWN if name != "run"]
+    + [("line", pa.int64()), ("same", pa.int64())]
+    + [("source", pa.string()), ("is_local", pa.bool_())]
+)
+# What `table` gives: `same` is equal for the same words, `order` and `folder` are the file's.
+OF_LINES = pa.schema(
+    _OWN + [(name, pa.int64()) for name in ("line", "same", "order")] + [("folder", pa.string())]
+)
+_CONTROL = bytes(set(range(32)) - {9, 10, 12, 13, 27})
+_ANY = re.compile(f"{WANTED_TEXT}|{PERHAPS}")
+_DIRECTION = re.compile("[\u202a-\u202e\u2066-\u2069]")  # characters that turn a text around
+
+
+def hits(block: Block) -> np.ndarray:
+    """Which lines of a block must be looked at: int64[line], in order."""
+    count = block.size
+    buffers = [None, pa.py_buffer(block.ends), pa.py_buffer(block.data)]
+    lines = pa.Array.from_buffers(pa.binary(), count, buffers)
+    found = pc.indices_nonzero(pc.match_substring_regex(lines, f"{WANTED}|{PERHAPS}"))
+    is_wanted = pc.match_substring_regex(lines.take(found), WANTED)
+    perhaps = found.filter(pc.invert(is_wanted))
+    is_old = pc.match_substring_regex(lines.take(perhaps), NO_NEWS_TEXT)
+    new = perhaps.filter(pc.invert(is_old))
+    found = np.sort(pa.concat_arrays([found.filter(is_wanted), new]).to_numpy()).astype(np.int64)
+    more = {*block.cut} | (set() if _is_utf8(block.data) else _not_utf8(block))
+    return np.union1d(found, sorted(more)).astype(np.int64) if more else found
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        return data.isascii() or bool(data.decode("utf-8") is not None)
+    except UnicodeDecodeError:
+        return False
+
+
+def _not_utf8(block: Block) -> set[int]:
+    return {n for n in range(block.size) if not _is_utf8(block.line(n))}
+
+
+def _scanned(path: str) -> Iterator[tuple[Block, np.ndarray]]:
+    """The blocks of a file with their lines of interest, the next one searched ahead."""
+    source = blocks(path)
+
+    def scan() -> tuple[Block, np.ndarray] | None:
+        block = next(source, None)
+        return None if block is None else (block, hits(block))
+
+    with ThreadPoolExecutor(max_workers=1) as ahead:
+        coming = ahead.submit(scan)
+        while (scanned := coming.result()) is not None:
+            coming = ahead.submit(scan)
+            yield scanned
+
+
+class LogFile:
+    """One file, and what `read` finds in it. `brokers` are those that its lines name, by source;
+    under "" all of them. `zones` is what it says of the zone of its stamps."""
+
+    def __init__(self, source: Source, order: int, reader: LineReader) -> None:
+        self.source, self.order, self.reader = source, order, reader
+        self.folder = os.path.dirname(source.name)
+        self.lines, self.status = 0, "read"
+        self.zones: list[Evidence] = []
+        self.brokers: dict[str, set[int]] = defaultdict(set)
+        self._ends: list[tuple[int, int, bool]] = []  # of its first and last line with a time
+        self._rows: list[tuple] = []
+        self._table = _RAW.empty_table()
+        self._unread: list[dict] = []
+        self._reasons = Counter[str]()
+        self._left_out: dict[str, int] = {}  # of each reason, the first line that is not kept
+        self._held: dict[tuple, list[Event]] = {}
+        self._moment, self._repeated = 0, dict[int, int]()
+        self._before: list[str] = []  # the last lines of the block before
+        self._layouts = 0
+
+    def read(self) -> None:
+        """Read all of the file."""
+        block = None
+        try:
+            for block, found in _scanned(self.source.path):
+                self._fit(block, found)
+                if not self._ends:
+                    self._see_end(block, range(min(block.size, MOST_LINES_BACK)))
+                self._read_block(block, found)
+                self.lines = block.first + block.size - 1
+                self._before = [_text(block.line(n)) for n in _from_the_end(block)]
+        except (DamagedFileError, OSError) as error:
+            why = "broken off" if isinstance(error, DamagedFileError) else "not read"
+            self.status = f"{why}: {error}"
+            self._keep_unread(self.lines + 1, Unread(self.status))
+        for rows in self._held.values():
+            for row in rows:
+                self._add(row)
+        if block is not None:
+            self._see_end(block, _from_the_end(block))
+        self._judge()
+        self._pack()
+        self._before, self._held = [], {}
+
+    def _judge(self) -> None:
+        """Say so if the file is not understood."""
+        heads, headless = self.reader.heads, self.reader.headless
+        if self.status == "read" and self.lines and not heads + headless:
+            self.status = "no line of a Kafka broker in it"
+        elif self.status == "read" and heads < LEAST_HEADS * (heads + headless):
+            known = f"{heads:,} of {heads + headless:,} lines of Kafka have a known head"
+            self.status = f"not understood: {known}"
+
+    def _fit(self, block: Block, found: np.ndarray) -> None:
+        """Find the layout of a file, unless that of the file before reads it, too; and that of a
+        block with lines that have no head in it."""
+        chosen = np.union1d(np.arange(min(block.size, SAMPLE)), found[:SAMPLE]).astype(int)
+        lines = [text for n in chosen if (text := _text(block.line(n))) and not is_continued(text)]
+        heads = [self._quiet_head(line) for line in lines]
+        of_kafka = [head for head, line in zip(heads, lines, strict=True) if ANCHOR.search(line)]
+        if block.first == 1:
+            good = _begin(of_kafka)
+            if good < FITS * len(of_kafka) or None in heads:
+                self.reader.layout = Layout.of(lines)
+                good = _begin(map(self._quiet_head, filter(ANCHOR.search, lines)))
+            # A quiet file has no other lines that show that it is understood.
+            self.reader.heads += good
+            self.reader.headless += len(of_kafka) - good
+        elif of_kafka.count(None) > (1 - FITS) * len(of_kafka) and self._layouts < MOST_LAYOUTS:
+            strange = [line for head, line in zip(heads, lines, strict=True) if head is None]
+            self.reader.layout = self.reader.layout.with_more(strange)
+            self._layouts += 1
+
+    def _quiet_head(self, line: str) -> Head | None:
+        try:
+            return self.reader.head_of(line)
+        except ValueError:
+            return None
+
+    def _see_end(self, block: Block, numbers: Iterable[int]) -> None:
+        """Note the first of these lines that has a time."""
+        for n in numbers:
+            text = _text(block.line(n))
+            head = self._quiet_head(text)
+            if head and not head.lacks:
+                self._ends.append((block.first + n, head.ts_ms, head.is_local))
+                return
+
+    def _read_block(self, block: Block, found: np.ndarray) -> None:
+        for n in found.tolist():
+            number, data = block.first + n, block.line(n)
+            before = (_text(block.line(i)) for i in range(n - 1, -1, -1))
+            for item in self._read_line(number, data, n in block.cut, chain(before, self._before)):
+                if isinstance(item, Unread):
+                    self._keep_unread(number, item)
+                    continue
+                row = self._row(number, item, data)
+                for ready in self._that_happened(row) if item["kind"] == "truncate" else [row]:
+                    self._add(ready)
+
+    def _read_line(
+        self, number: int, data: bytes, is_cut: bool, before: Iterable[str]
+    ) -> Iterator[Event | Unread]:
+        """What a line tells: nothing, an event, several, or why it is unread."""
+        text = data.lstrip(b"\0")
+        if len(text) < len(data) and b"\0" not in text:  # a machine stopped while writing
+            yield Unread("a hole of zero bytes", f"{len(data) - len(text):,} zero bytes")
+            data = text
+        if is_cut:
+            yield Unread("longer than 65,536 bytes; only its beginning was read", _text(data))
+        try:
+            line = data.decode("utf-8")
+        except UnicodeDecodeError:
+            if not is_cut:
+                is_ours = _ANY.search(_text(data)) is not None
+                yield Unread(f"bytes that are not {'UTF-8' if is_ours else 'text'}", _text(data))
+                return
+            line = data.decode("utf-8", "ignore")
+        is_text = len(data.translate(None, _CONTROL)) == len(data)
+        if not is_text and _ANY.search(line) is None:
+            yield Unread("bytes that are not text", _text(data))
+            return
+        if "has no effect" in line:
+            self._forget(line, number)
+        for item in self.reader.read(line, before):
+            if isinstance(item, Unread):
+                yield Unread(item.reason, item.text or line)
+            else:
+                yield from expanded(item)
+
+    def _row(self, number: int, event: Event, data: bytes) -> Event:
+        """An event with what is known of its line."""
+        head = self.reader.head
+        is_local, source = (head.is_local, head.source) if head else (False, "")
+        ts_ms, broker = event["ts_ms"], event.get("broker")
+        if isinstance(broker, int):
+            self.brokers[""].add(broker)
+            self.brokers[source].add(broker)
+        detail: dict[str, str] = event["detail"]  # type: ignore[assignment]
+        said = self._zone_of(number, int(str(ts_ms)), detail) if is_local else None
+        if said and (not self.zones or self.zones[-1].ahead_ms != said.ahead_ms):
+            self.zones.append(said)
+        if ts_ms != self._moment:
+            self._moment, self._repeated = int(str(ts_ms)), {}
+        of_whom = f"{event.get('topic')} {event.get('partition')} {event.get('replica')} "
+        words = zlib.crc32((of_whom + head.message).encode() if head else data)
+        count = self._repeated[words] = self._repeated.get(words, 0) + 1
+        event["detail"] = [("file", self.source.name), ("line", str(number)), *detail.items()]
+        more = {"line": number, "same": words << 20 | count, "source": source}
+        return event | more | {"is_local": is_local}
+
+    def _zone_of(self, line: int, ts_ms: int, detail: dict[str, str]) -> Evidence | None:
+        if "start_ms" in detail:
+            return evidence(line, ts_ms, int(detail["start_ms"]), "startTimeMs")
+        outer_ms = self.reader.head.outer_ms if self.reader.head else None
+        return None if outer_ms is None else evidence(line, ts_ms, outer_ms, "its container")
+
+    def _forget(self, line: str, number: int) -> None:
+        """A truncation that is held back had no effect."""
+        if void := NO_EFFECT.search(line):
+            topic, partition, end = (void[1] or void[4], void[2] or void[5], void[3] or void[6])
+            near = self._held.get((topic, int(partition), int(end)), [])
+            near[:] = [each for each in near if int(str(each["line"])) < number - NEAR_LINES]
+
+    def _that_happened(self, row: Event) -> list[Event]:
+        """Hold a truncation back until the log says that it had no effect, or the next one comes.
+
+        Those that can no longer be taken back. A fetcher decides (one line), a log obeys (another).
+        """
+        place = tuple(row.get(name) for name in ("topic", "partition", "log_end_offset"))
+        rows, step = self._held.setdefault(place, []), _step(row)
+        done = rows[:] if any(_step(each) == step for each in rows) else []
+        rows[: len(done)] = []
+        rows.append(row)
+        return done
+
+    def _add(self, row: Event) -> None:
+        self._rows.append(tuple(map(row.get, _RAW.names)))
+        if len(self._rows) == ROWS_PER_TABLE:
+            self._pack()
+
+    def _pack(self) -> None:
+        """Put the rows so far where they need little memory."""
+        columns = zip(*self._rows, strict=True) if self._rows else [()] * len(_RAW)
+        arrays = [pa.array(c, type_) for c, type_ in zip(columns, _RAW.types, strict=True)]
+        self._table = pa.concat_tables([self._table, pa.table(arrays, _RAW)])
+        self._rows = []
+
+    def _keep_unread(self, line: int, item: Unread) -> None:
+        self._reasons[item.reason] += 1
+        if self._reasons[item.reason] > UNREAD_KEPT:
+            self._left_out.setdefault(item.reason, line)
+            return
+        shown = _DIRECTION.sub(lambda m: f"\\u{ord(m[0]):04x}", item.text[:SHOWN_CHARACTERS])
+        self._unread.append({"line": line, "reason": item.reason, "text": shown, "lines": 1})
+
+    def unread_rows(self) -> list[dict]:
+        """Its lines that could not be read, in order."""
+        left_out = [
+            {"line": line, "reason": reason, "text": "(and more like these)",
+             "lines": self._reasons[reason] - UNREAD_KEPT}
+            for reason, line in self._left_out.items()
+        ]  # fmt: skip
+        rows = sorted(self._unread + left_out, key=lambda row: (row["line"], row["reason"]))
+        return [{"file": self.source.name, **row} for row in rows]
+
+    def row(self, zones: Zones) -> dict:
+        """Its row of the table of files."""
+        name, has_local = self.source.name, any(is_local for *_, is_local in self._ends)
+        ends = [
+            local_ms - is_local * int(zones.ahead_ms(name, np.array([n]), np.array([local_ms]))[0])
+            for n, local_ms, is_local in self._ends
+        ]
+        first, last = (ends[0], ends[-1]) if ends else (None, None)
+        return {
+            "file": name, "bytes": self.source.size_bytes, "lines": self.lines,
+            "status": self.status, "layout": self.reader.layout.name,
+            "zone": zones.name(name, has_local), "first_ms": first, "last_ms": last,
+            "heads": self.reader.heads, "headless": self.reader.headless,
+        }  # fmt: skip
+
+    def table(self, run: str, zones: Zones, of_folder: set[int]) -> pa.Table:
+        """Its events, with the columns of `OF_LINES`."""
+        table, count = self._table, len(self._table)
+        line, ts_ms, is_local = (table[n].to_numpy() for n in ("line", "ts_ms", "is_local"))
+        ahead_ms = is_local * zones.ahead_ms(self.source.name, line, ts_ms)
+        only = {}  # the broker of a source, if its lines name but one
+        for source in pc.unique(table["source"]).to_pylist():
+            places = self.brokers[""], self.brokers[source], of_folder
+            only[source] = next((min(names) for names in places if len(names) == 1), None)
+        names = [only[source] for source in table["source"].to_pylist()]
+        broker = pc.coalesce(table["broker"], pa.array(names, pa.int32()))
+        is_own = pc.is_in(table["kind"], pa.array(OF_ITSELF))
+        own = pc.if_else(is_own, broker, pa.scalar(None, pa.int32()))
+        columns = {name: table[name] for name in table.column_names}
+        columns |= {
+            "run": pa.array([run] * count, pa.string()), "ts_ms": pa.array(ts_ms - ahead_ms),
+            "broker": broker, "replica": pc.coalesce(table["replica"], own),
+            "order": pa.array(np.full(count, self.order)),
+            "folder": pa.array([self.folder] * count, pa.string()),
+        }  # fmt: skip
+        return pa.table({name: columns[name] for name in OF_LINES.names}).cast(OF_LINES)
+
+
+def _begin(heads: Iterable[Head | None]) -> int:
+    """How many have a message that begins as those of Kafka do."""
+    return sum(1 for head in heads if head and ANCHOR.match(head.message))
+
+
+def _text(data: bytes) -> str:
+    """Bytes as text that can be printed, each strange one as \\xNN."""
+    return data.decode("utf-8", "backslashreplace").replace("\0", "\\x00")
+
+
+def _from_the_end(block: Block) -> range:
+    return range(block.size - 1, max(-1, block.size - 1 - MOST_LINES_BACK), -1)
+
+
+def _step(row: Event) -> str | None:
+    detail: list[tuple[str, str]] = row["detail"]  # type: ignore[assignment]
+    return dict(detail).get("step")

@@ -1,0 +1,108 @@
+"""The times that stand in log lines, in whatever way they are written.
+
+A stamp with an offset from UTC, and a number of seconds since the epoch, is a moment; any other is
+local time, and who reads it needs the zone.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, timezone
+from functools import lru_cache
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+_MONTH = "|".join(_MONTHS)
+_HOUR = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:[.,](?P<part>\d{1,9}))?(?!\d)"
+_ZONE = r"(?P<zone> ?(?:Z|UTC|GMT)(?!\w)| ?[+-]\d\d:?\d\d(?![\d-]))?"
+_FORMS = (  # the order matters: the first that fits reads a stamp
+    rf"(?P<year>\d{{4}})[-/.](?P<month>\d\d)[-/.](?P<day>\d\d)[T ]{_HOUR}{_ZONE}",
+    rf"(?P<day>\d{{1,2}})[/ -](?P<month>{_MONTH})[/ -](?P<year>\d{{4}})[: ]{_HOUR}{_ZONE}",
+    rf"(?P<month>{_MONTH}) {{1,2}}(?P<day>\d{{1,2}}),? (?P<year>\d{{4}}),? {_HOUR}{_ZONE}",
+    r"(?P<year>(?:19|2[01])\d\d)(?P<month>\d\d)(?P<day>\d\d)[T _-]?"
+    rf"(?P<hour>\d\d)(?P<minute>\d\d)(?P<second>\d\d)(?:[.,]?(?P<part>\d{{3,9}}))?(?!\d){_ZONE}",
+    r"(?P<epoch>[1-3]\d{18}|[1-3]\d{15}|[1-3]\d{12}|[1-3]\d{9}\.\d{1,9})(?!\d)",
+    rf"(?P<month>{_MONTH}) {{1,2}}(?P<day>\d{{1,2}}) {_HOUR}",
+    _HOUR,
+)
+_STAMPS = tuple(re.compile(form) for form in _FORMS)
+_PART = re.compile(r"(?<=:\d\d)[.,](\d{1,9})")  # of a second
+STAMP = "|".join(re.sub(r"\?P<\w+>", "?:", form) for form in _FORMS)  # without groups
+_EARLIEST_MS, _LATEST_MS = 0, 7_258_118_400_000  # 1970 to 2200: pandas' time ends in 2262
+
+
+class Moment(NamedTuple):
+    """`ms` since the epoch. If `is_local`, as if the local time that was written were UTC.
+
+    `lacks` says what a stamp does not tell ("year", "date"): there is no `ms` then.
+    """
+
+    ms: int
+    is_local: bool
+    lacks: str = ""
+
+
+def moment(text: str) -> Moment | None:
+    """The time that a stamp tells, or None for a text that is no stamp.
+
+    Raises ValueError for a day or an hour that does not exist, and before 1970 or after 2199.
+    """
+    part = _PART.search(text)
+    if part is None:
+        return _moment(text)
+    whole = _moment(text[: part.start()] + text[part.end() :])  # many lines are of one second
+    if whole is None or whole.lacks:
+        return whole
+    return Moment(whole.ms + int(f"{part[1]:0<3}"[:3]), whole.is_local)
+
+
+@lru_cache(maxsize=1024)
+def _moment(text: str) -> Moment | None:
+    for form in _STAMPS:
+        if match := form.fullmatch(text):
+            break
+    else:
+        return None
+    groups = match.groupdict()
+    if epoch := groups.get("epoch"):
+        whole, _, part = epoch.partition(".")
+        digits = f"{whole}{part:0<9}" if part else whole
+        return Moment(int(f"{digits:0<19}"[:13]), False)
+    if "day" not in groups or "year" not in groups:
+        return Moment(0, True, "year" if "day" in groups else "date")
+    hour = tuple(groups[name] for name in ("year", "month", "day", "hour"))
+    minute, second = int(groups["minute"]), int(groups["second"])
+    if minute > 59 or second > 59:
+        raise ValueError(text)
+    ms = _hour_ms(*hour) + minute * 60_000 + second * 1000 + int(f"{groups['part'] or 0:0<3}"[:3])
+    zone = (groups["zone"] or "").strip()
+    if zone[:1] in ("+", "-"):
+        ms -= int(f"{zone[0]}1") * (int(zone[1:3]) * 60 + int(zone[-2:])) * 60_000
+    return Moment(ms, not zone)
+
+
+@lru_cache(maxsize=1024)
+def _hour_ms(year: str, month: str, day: str, hour: str) -> int:
+    number = int(month) if month.isdecimal() else _MONTHS.index(month) + 1
+    at_s = datetime(int(year), number, int(day), int(hour), tzinfo=UTC).timestamp()
+    if not _EARLIEST_MS <= at_s * 1000 < _LATEST_MS:
+        raise ValueError(f"the year {year}")
+    return int(at_s) * 1000
+
+
+def utc_ms(local_ms: int, time_zone: str) -> int:
+    """The moment of a local time that is written as if it were UTC."""
+    return local_ms - _ahead_ms(local_ms // 3_600_000, time_zone)
+
+
+@lru_cache(maxsize=1024)
+def _ahead_ms(local_hour: int, time_zone: str) -> int:
+    local = datetime.fromtimestamp(local_hour * 3600, UTC).replace(tzinfo=ZoneInfo(time_zone))
+    ahead = local.utcoffset() or timedelta()
+    return int(ahead.total_seconds() * 1000)
+
+
+def zone_name(ahead_ms: int) -> str:
+    """Such as "UTC+02:00" for 7,200,000."""
+    return str(timezone(timedelta(milliseconds=ahead_ms)))

@@ -1,0 +1,39 @@
+"""A table of events of one clock in numbers: what a fleet or a scenario cost."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections import Counter
+from itertools import accumulate
+
+import pyarrow as pa
+
+from isrlab.events import exact
+from isrlab.events.schema import KINDS, PRODUCE_FAILURES
+
+
+def measures(
+    events: pa.Table, copies: int, least: int, span_ms: tuple[int, int]
+) -> dict[str, float]:
+    """How often each kind of event happened; and
+
+    evictions (by a leader), refused and timed_out produces, p99_ms (of produces with acks=all, one
+    that timed out being slower than all), and the partition-minutes under_replicated_minutes,
+    under_min_isr_minutes and one_copy_minutes.
+    """
+    numbers: dict[str, float] = {**dict.fromkeys(KINDS, 0), **Counter(events["kind"].to_pylist())}
+    numbers["evictions"] = len(exact.evictions(events))
+    rows = zip(events["kind"].to_pylist(), events["detail"].to_pylist(), strict=True)
+    failures = [dict(detail)["error"] for kind, detail in rows if kind == "produce_error"]
+    for name, errors in PRODUCE_FAILURES.items():
+        numbers[name] = sum(error in errors for error in failures)
+    waits: list[tuple[float, float]] = sorted(wait[1:] for wait in exact.waits(events))
+    waits.append((math.inf, numbers["timed_out"]))
+    until = list(accumulate(count for _, count in waits))
+    numbers["p99_ms"] = waits[bisect_left(until, 0.99 * until[-1])][0] if until[-1] else 0
+    partitions = exact.isr_spans(events, span_ms[1], span_ms[0]).values()
+    sizes = [(len(each.isr), each.end_ms - each.start_ms) for spans in partitions for each in spans]
+    for name, limit in {"under_replicated": copies, "under_min_isr": least, "one_copy": 2}.items():
+        numbers[f"{name}_minutes"] = sum(ms for size, ms in sizes if size < limit) / 60_000
+    return numbers

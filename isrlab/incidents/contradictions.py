@@ -1,0 +1,373 @@
+"""Lines about one partition against each other: what cannot be, and by which rule.
+
+A rule holds only where the lines suffice to break it: a missing line, a clock that is off, a leader
+that was deposed and does not know it, a controller whose last words no majority has, are no faults.
+Every rule takes the statements of a partition in order of time, and its run.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import TypeAlias
+
+from isrlab.incidents.faults import Fault, fault
+from isrlab.incidents.possible import State
+from isrlab.incidents.statements import METADATA_LOG, Run, Statement
+
+AT_ONCE_MS = 1_000  # lines of one broker in two files may be this much out of order
+NEAR_MS = 60_000
+AWAY_MS = 10_000  # between a broker's leaving and what the controller makes of it, either way
+SOON_MS = 10_000
+HEARD_MS = 3_000  # a log that goes on so long has what its broker heard
+HEARING = ("leader", "follower", "metadata")  # what a broker prints of a state that it is told
+LATE_MS = 2_000
+
+
+def _assigned(lines: list[Statement], run: Run) -> Iterator[Fault]:
+    """Members that nobody says are assigned, where somebody says who is."""
+    known = {replica for line in lines for replica in line.replicas or ()}
+    lists = [line for line in lines if line.replicas]
+    for line in lines:
+        members = {*(line.isr or ()), *(line.before or ())}
+        if known and not members <= known:
+            yield fault(line, "assigned")
+    named = {frozenset(line.replicas) for line in lists if line.replicas}
+    for line in lists if len(named) > 1 else ():
+        others = [o for o in lists if o.version == line.version and o is not line]
+        unlike = [o for o in others if set(o.replicas or ()) != set(line.replicas or ())]
+        if line.version is not None and len(unlike) > len(others) / 2:
+            yield fault(line, "version", unlike[0])
+
+
+def _one_state(lines: list[Statement], run: Run) -> Iterator[Fault]:
+    """One version has one ISR, one leader, one epoch; of two that differ, the rarer is named."""
+    by_version = defaultdict(list)
+    for line in lines:
+        if line.version is not None:
+            by_version[line.version].append(line)
+    for same in by_version.values():
+        yield from _odd(same, lambda line: line.members, "version")
+        yield from _odd(same, lambda line: line.leader, "version")
+        yield from _odd(same, lambda line: line.epoch, "version")
+
+
+def _one_leader(lines: list[Statement], run: Run) -> Iterator[Fault]:
+    by_epoch = defaultdict(list)
+    for line in lines:
+        if line.epoch is not None and line.leader is not None and line.leader >= 0:
+            by_epoch[line.epoch].append(line)
+    for same in by_epoch.values():
+        yield from _odd(same, lambda line: line.leader, "epoch")
+
+
+def _odd(lines: list[Statement], what: Callable[[Statement], object], rule: str) -> Iterator[Fault]:
+    values = defaultdict(list)
+    for line in lines:
+        if (value := what(line)) is not None:
+            values[value].append(line)
+    if len(values) > 1:
+        most, *others = sorted(values.values(), key=len, reverse=True)
+        for odd in others:
+            yield from (fault(line, rule, most[0]) for line in odd)
+
+
+def _rising(lines: list[Statement], run: Run) -> Iterator[Fault]:
+    stated = [(x.version, x.epoch, x) for x in lines if None not in (x.version, x.epoch)]
+    stated.sort(key=lambda each: (each[0] or 0, each[1] or 0))
+    for (version, epoch, low), (next_version, next_epoch, high) in pairwise(stated):
+        if not 0 <= (next_epoch or 0) - (epoch or 0) <= (next_version or 0) - (version or 0):
+            yield fault(max(low, high, key=lambda x: x.ts_ms), "rises", low)
+
+
+def _learning(lines: list[Statement], run: Run) -> Iterator[Fault]:
+    """In one file of a broker itself, versions and epochs grow."""
+    last: dict[tuple[str, str], Statement] = {}
+    for line in sorted(lines, key=lambda x: (x.file, x.line)):
+        for name in ("version", "epoch"):
+            value = getattr(line, name)
+            if line.said_by or value is None or line.is_request:
+                continue
+            before = last.get((line.file, name))
+            if before is not None and value < getattr(before, name):
+                yield fault(line, "learns", before)
+            last[line.file, name] = line
+
+
+def _starting(lines: list[Statement], run: Run) -> Iterator[Fault]:
+    """A leader asks from the ISR that is stored, as far as its own lines tell."""
+    known: dict[int | None, list[tuple[int, frozenset[int]]]] = defaultdict(list)
+    told = {line.by for line in lines if not line.said_by and line.kind in ("leader", "metadata")}
+    for line in lines:
+        if line.said_by or line.isr is None:
+            continue
+        own = known[line.by]
+        if line.is_request and line.before is not None:
+            latest = own[-1][0] if own else 0
+            may_be = {isr for ts_ms, isr in own if ts_ms >= latest - AT_ONCE_MS}
+            if own and line.by in told and frozenset(line.before) not in may_be:
+                yield fault(line, "from")
+            known[line.by] = [(line.ts_ms, frozenset(line.before))]
+        if line.is_request or line.leader == line.by:
+            known[line.by].append((line.ts_ms, frozenset(line.isr)))
+        elif line.leader is not None:
+            known[line.by] = []
+
+
+def _again(lines: list[Statement], run: Run) -> Iterator[Fault]:
+    """A leader that writes ZooKeeper itself asks again only if it was refused, and that is told."""
+    last: dict[int | None, Statement] = {}
+    if not any(line.kind == "isr_expand" for line in lines):
+        return  # since 2.7 it asks the controller
+    for line in lines:
+        if not line.is_request and line.by == line.leader and not line.said_by:
+            last.pop(line.by, None)
+        if not line.is_request:
+            continue
+        before, last[line.by] = last.get(line.by), line
+        if before is None or (before.before, before.isr) != (line.before, line.isr):
+            continue
+        near = before.ts_ms - NEAR_MS, line.ts_ms + LATE_MS
+        is_refused = any(near[0] < at < near[1] for at in run.refusals.get(line.by or 0, ()))
+        if line.ts_ms - before.ts_ms > LATE_MS and not is_refused:
+            yield fault(line, "from", before)
+
+
+def _hearsay(lines: list[Statement], run: Run) -> Iterator[Fault]:
+    """An ISR or leader without a version that only one line knows, while others name another."""
+    named: dict[object, list[Statement]] = defaultdict(list)
+    for line in lines:
+        for isr in {line.members, frozenset(line.before) if line.before else None} - {None}:
+            named[isr].append(line)
+        if line.leader is not None:
+            named[line.leader].append(line)
+    for line in lines:
+        if line.is_request or line.version is not None:
+            continue
+        near = [x for x in lines if x is not line and abs(x.ts_ms - line.ts_ms) < LATE_MS]
+        others = [x for x in near if x.isr]
+        if line.isr is not None and named[line.members] == [line] and others:
+            yield fault(line, "heard", others[0])
+        others = [x for x in near if x.leader is not None]
+        if line.leader is not None and named[line.leader] == [line] and others:
+            yield fault(line, "heard", others[0])
+
+
+def _beginning(lines: list[Statement], run: Run) -> Iterator[Fault]:
+    """A ZooKeeper controller tells the new leader the ISR with which its epoch begins."""
+    told = {(x.epoch, x.leader): x for x in lines if x.kind == "leader" and x.said_by}
+    heard: dict[tuple[int | None, int | None], Statement] = {}
+    for line in lines:
+        if line.kind == "leader" and line.is_own and line.epoch is not None:
+            heard.setdefault((line.epoch, line.leader), line)
+    for place, line in heard.items() if not run.is_kraft else ():
+        other = told.get(place)
+        if other and None not in (line.isr, other.isr) and line.members != other.members:
+            yield fault(line, "heard", other)
+
+
+def _witnesses(lines: list[Statement], run: Run) -> Iterator[Fault]:
+    """An epoch or version that a single line knows, though the other replicas go on without it."""
+    told = [line for line in lines if not line.is_request]
+    hear = {x.by for x in told if x.kind in HEARING and not x.said_by and x.by is not None}
+    for name in ("epoch", "version"):
+        if name == "version" and not run.is_kraft:
+            continue  # its leaders raise it themselves, and followers do not hear of it
+        by_number = defaultdict(list)
+        for line in told:
+            by_number[getattr(line, name)].append(line)
+        for number, known in by_number.items():
+            line = known[0]
+            if number is None or len(known) > 1 or line.said_by == METADATA_LOG:
+                continue
+            if line.is_own and name == "version":
+                continue  # a leader may be the only one to print it
+            after_ms = line.ts_ms + SOON_MS
+            heard_ms = line.ts_ms + HEARD_MS
+            own = set() if line.said_by else {line.by}
+            others = [b for b in hear - own if b is not None and run.ends[b] > heard_ms]
+            beyond = [
+                x for x in told
+                if (getattr(x, name) or -1) > number and line.ts_ms - SOON_MS < x.ts_ms <= after_ms
+            ]  # fmt: skip
+            must = {line.leader} if name == "version" else set(others)
+            if others and not beyond and must <= set(others):
+                yield fault(line, "heard")
+
+
+def _in_time(lines: list[Statement], run: Run) -> Iterator[Fault]:
+    """A version is heard of after its leader, and by a process that starts as it is by then."""
+    stated = [x for x in lines if x.version is not None and x.said_by != METADATA_LOG]
+    origin: dict[int, Statement] = {}
+    asked = {(x.by, x.members) for x in lines if x.is_request}
+    for line in stated:
+        is_asked = line.kind == "isr_commit" or (line.by, line.members) in asked
+        if line.is_own and line.version and is_asked:
+            origin.setdefault(line.version, line)
+    for line in stated if run.is_kraft else ():
+        first = origin.get(line.version or 0)
+        if first is not None and line.ts_ms < first.ts_ms - LATE_MS:
+            yield fault(line, "early", first)
+        starts = run.starts.get(line.by or 0, ()) if line.kind == "follower" else ()
+        began_ms = max((at_ms for at_ms in starts if at_ms < line.ts_ms), default=None)
+        for newer in stated if began_ms else ():
+            is_newer = newer.version > line.version and newer.is_own  # type: ignore[operator]
+            if is_newer and newer.ts_ms < began_ms - LATE_MS:  # type: ignore[operator]
+                yield fault(line, "late", newer)
+                break
+
+
+def _once(lines: list[Statement], run: Run) -> Iterator[Fault]:
+    last: dict[tuple[str, int | None, int], Statement] = {}
+    for line in lines if run.is_kraft else ():
+        if line.said_by or line.version is None or line.kind not in HEARING:
+            continue
+        place = line.file, line.by, line.version
+        before, last[place] = last.get(place), line
+        if before is None or line.by is None:
+            continue
+        if not any(before.ts_ms <= at_ms <= line.ts_ms for at_ms in run.starts.get(line.by, ())):
+            yield fault(line, "once", before)
+
+
+# Changes
+
+
+def _states(lines: list[Statement]) -> dict[int, tuple[State, Statement]]:
+    """The state at each version, as its lines say together, and the leader's own or first line."""
+    states: dict[int, tuple[State, Statement]] = {}
+    for line in lines:
+        if line.version is None:
+            continue
+        state, first = states.get(line.version, (State((), None, None), line))
+        isr = tuple(sorted(line.isr)) if line.isr is not None and not state.isr else state.isr
+        leader = line.leader if state.leader is None else state.leader
+        epoch = line.epoch if state.leader_epoch is None else state.leader_epoch
+        first = line if line.is_own and not first.is_own else first
+        states[line.version] = State(isr, leader, epoch), first
+    return {v: (s, line) for v, (s, line) in states.items() if s.isr or s.leader == -1}
+
+
+Step: TypeAlias = tuple[State, State, tuple[int, ...], Statement, Statement]
+
+
+def steps_of(lines: list[Statement]) -> Iterator[Step]:
+    """Neighbouring versions, unless the replicas change: states, replicas, line, line before."""
+    states = _states(lines)
+    lists = {frozenset(line.replicas): line.replicas for line in lines if line.replicas}
+    if len(lists) > 1:
+        return
+    members = {
+        r for state, _ in states.values() for r in (*state.isr, state.leader) if r is not None
+    }
+    replicas = next(iter(lists.values()), tuple(sorted(members - {-1})))
+    for version, (before, other) in states.items():
+        if version + 1 in states:
+            after, line = states[version + 1]
+            yield before, after, _ordered(replicas, after, lines), line, other
+
+
+def _ordered(replicas: tuple[int, ...], after: State, lines: list[Statement]) -> tuple[int, ...]:
+    """ZooKeeper-era lines print the replicas as a set: then anybody may be the preferred leader."""
+    is_list = any(line.said_by == METADATA_LOG for line in lines)
+    if is_list or after.leader not in replicas:
+        return replicas
+    return (after.leader, *(r for r in replicas if r != after.leader))
+
+
+def _unchanged(lines: list[Statement], run: Run) -> Iterator[Fault]:
+    """A version that only its leader knows, and that is as the one before, which it did not hear of
+    then: no other change comes so soon that only the last of them is heard of."""
+    known = defaultdict(list)
+    heard = set()
+    for line in lines:
+        known[line.version].append(line)
+        if line.kind in HEARING and not line.said_by:
+            heard.add((line.by, line.version))
+    for before, after, _, line, other in steps_of(lines) if run.is_kraft else ():
+        is_heard = (line.by, (line.version or 0) - 1) in heard
+        is_same = before[:2] == after[:2] and before[2] in (None, after[2])
+        if is_same and known[line.version] == [line] and not is_heard and line.is_own:
+            yield fault(line, "same", other)
+
+
+def _created(lines: list[Statement], run: Run) -> Iterator[Fault]:
+    """The controllers of KRaft read one and the same record of a new partition."""
+    new = [x for x in lines if run.is_kraft and x.kind == "metadata" and x.said_by == "controller"]
+    for line in new:
+        at_once = [x for x in new if x is not line and abs(x.ts_ms - line.ts_ms) < AT_ONCE_MS]
+        others = {(x.version, x.epoch) for x in at_once}
+        if len(others) == 1 and others != {(line.version, line.epoch)}:
+            yield fault(line, "version", at_once[0])
+
+
+def _joining(lines: list[Statement], run: Run) -> Iterator[Fault]:
+    """A process that has just started follows; only then can its leader have taken it back."""
+    states = _states(lines)
+    for line in lines:
+        if line.kind != "follower" or line.by is None or line.version not in states:
+            continue
+        (before, other), (after, _) = (
+            states.get(line.version - 1, (None, line)),
+            states[line.version],
+        )
+        if before is None or line.by in before.isr or line.by not in after.isr:
+            continue
+        if any(other.ts_ms < at_ms <= line.ts_ms for at_ms in run.starts.get(line.by, ())):
+            yield fault(line, "early", other)
+
+
+def _announcing(lines: list[Statement], run: Run) -> Iterator[Fault]:
+    """A version in which replicas left though no controller took them out: who announced it?"""
+    for before, after, _, line, other in steps_of(lines):
+        gone = set(before.isr) - set(after.isr)
+        is_leaders = before.leader == after.leader and line.by == after.leader
+        if line.said_by or line.kind == "leader" or not is_leaders or not gone:
+            if line.kind == "isr_commit" and before.isr == after.isr and len(after.isr) > 1:
+                yield fault(line, "same", other)
+            continue
+        asked = [x for x in lines if x.is_request and x.by == line.by and x.ts_ms <= line.ts_ms + 5]
+        asked = [x for x in asked if x.ts_ms > line.ts_ms - NEAR_MS and x.line]
+        if any(x.members == frozenset(after.isr) for x in asked):
+            continue
+        if all(_is_away(run, broker, line.ts_ms) for broker in gone):
+            continue
+        if run.away or asked:
+            yield fault(line, "announced", asked[-1] if asked else None)
+
+
+def _removing(lines: list[Statement], run: Run) -> Iterator[Fault]:
+    """With another leader, the ISR loses only who is away, if it is told who is."""
+    for before, after, _, line, other in steps_of(lines):
+        gone = set(before.isr) - set(after.isr)
+        if before.leader == after.leader or len(after.isr) < 2 or not gone:
+            continue
+        told = [broker for broker in run.away if _is_away(run, broker, line.ts_ms)]
+        if told and not gone <= set(told):
+            yield fault(line, "removed", other)
+
+
+def _is_away(run: Run, broker: int, ts_ms: int) -> bool:
+    return any(abs(at_ms - ts_ms) < AWAY_MS for at_ms in run.away.get(broker, ()))
+
+
+RULES_OF_A_PARTITION: tuple[Callable[[list[Statement], Run], Iterator[Fault]], ...] = (
+    _assigned,
+    _one_state,
+    _one_leader,
+    _rising,
+    _learning,
+    _starting,
+    _again,
+    _hearsay,
+    _beginning,
+    _witnesses,
+    _in_time,
+    _once,
+    _unchanged,
+    _created,
+    _joining,
+    _announcing,
+    _removing,
+)

@@ -1,0 +1,283 @@
+"""Finds the incidents in clean events: when, what, who, how bad, over or not, and why we say so.
+
+Theory of operation. Absences from ISRs that belong together in time are an episode, and are given
+to parties (`parties`). What is seen of each party are named facts with their rows (`facts`); the
+first rule of a table whose facts are seen says what it was (`rules`). Nothing is concluded anywhere
+else. What comes again within two minutes, and planned restarts one by one, are one incident.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from isrlab.events.exact import Key
+from isrlab.incidents.facts import PARTIES, Case, facts
+from isrlab.incidents.parties import (
+    BEFORE_MS,
+    QUIET_MS,
+    SOON_MS,
+    Episode,
+    Party,
+    episodes,
+    parties,
+)  # fmt: skip
+from isrlab.incidents.record import Out, Record, Row, Span, length_ms
+from isrlab.incidents.rules import NOTES, Rule, chosen
+
+NEAR = 5  # incidents before one, of which it may be the continuation
+SHOWN = 4  # lines of evidence of each fact
+PLANNED = {  # what several have in common, one by one
+    "restart": "Brokers {} were stopped in order and started again, one by one.",
+    "stopped": "Brokers {} were stopped in order; the logs do not show them started again.",
+}
+UNKNOWN = ("not_known", "before_the_log")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a log that decides: where it stands, and the fact that it shows."""
+
+    fact: str
+    ts_ms: int
+    broker: int | None
+    file: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Incident:
+    """What happened to some partitions. Durations in ms are of the time in which at least one of
+    them was so; None where nothing tells."""
+
+    what: str  # the name of the rule
+    says: str  # its sentence
+    who: tuple[int, ...]  # brokers that it is about
+    blamed: tuple[int, ...]  # those to blame; nobody, if nobody is guilty or known
+    out: tuple[int, ...]  # replicas that were out
+    start_ms: int
+    end_ms: int | None  # None: not over when the logs end
+    partitions: tuple[Key, ...]
+    under_replicated_ms: int
+    one_copy_ms: int
+    leaderless_ms: int
+    under_min_isr_ms: int | None
+    refused: int  # produces, as far as lines say so
+    notes: tuple[str, ...]
+    instead: tuple[str, ...]
+    checks: tuple[str, ...]
+    learn: str
+    evidence: tuple[Line, ...]
+
+    @property
+    def is_over(self) -> bool:
+        return self.end_ms is not None
+
+    @property
+    def is_known(self) -> bool:
+        return self.what not in UNKNOWN
+
+
+def find(
+    events: pa.Table, *, end_ms: int | None = None, min_isr: int | None = None
+) -> list[Incident]:
+    """The incidents in events of one clock (`reconcile(...).events`, or a simulation), in order.
+
+    `min_isr` is min.insync.replicas of the topics; None: what the lines say of it.
+    """
+    record = Record(events, end_ms)
+    found: list[Incident] = []
+    for episode in episodes(record):
+        given = parties(episode, record)
+        for broker in _troubled(episode) if not given else ():
+            given[Party("broker", (broker,))] = []
+        for party, outs in given.items():
+            for part in _parts(party, outs):
+                troubles = _own(episode.troubles, party) if part is outs else []
+                found.append(_incident(_case(party, part, troubles, record, episode), min_isr))
+    return _joined(sorted(found, key=lambda incident: incident.start_ms))
+
+
+def _troubled(episode: Episode) -> list[int]:
+    """Brokers that have trouble although nobody left an ISR."""
+    rows = [r for r in episode.troubles if r["kind"] in ("failed", "offline") or _is_lost(r)]
+    return sorted({row["broker"] for row in rows if row["broker"] is not None})
+
+
+def _is_lost(row: Row) -> bool:
+    return row["detail"].get("sign") == "session_lost"
+
+
+def _parts(party: Party, outs: list[Out]) -> list[list[Out]]:
+    """Those that came back and those that did not are two stories, if enough did."""
+    back = [out for out in outs if out.absence.end_ms is not None]
+    away = [out for out in outs if out.absence.end_ms is None]
+    if party.kind == "broker" and back and away and len(outs) > 2:
+        return [back, away]
+    return [outs]
+
+
+def _own(troubles: list[Row], party: Party) -> list[Row]:
+    """Those of the party; a partition without a leader is everybody's."""
+    mine = [r for r in troubles if not party.brokers or r["broker"] in party.brokers]
+    return [row for row in troubles if row["kind"] == "offline" or row in mine]
+
+
+def _case(
+    party: Party, outs: list[Out], troubles: list[Row], record: Record, episode: Episode
+) -> Case:
+    if outs:
+        episode = Episode(outs, troubles)
+    first, last = episode.span
+    is_open = any(out.absence.end_ms is None for out in outs)
+    end = record.end_ms if is_open else last + SOON_MS
+    return Case(party, outs, troubles, record, (first - BEFORE_MS, end))
+
+
+def _incident(case: Case, min_isr: int | None) -> Incident:
+    seen = facts(case)
+    rule = chosen(seen)
+    words = _words(case)
+    spans = [_span(out, case.record) for out in case.outs]
+    starts = [span[0] for span in spans] or [row["ts_ms"] for row in case.troubles]
+    is_open = any(out.absence.end_ms is None for out in case.outs)
+    keys = tuple(sorted({out.key for out in case.outs} | _keys(case.troubles)))
+    ends = [span[1] for span in spans] or [row["ts_ms"] for row in case.troubles]
+    notes = tuple(note.says.format_map(words) for note in NOTES if note.fits(seen))
+    window = (min(starts), case.record.end_ms if is_open else max(ends))
+    return Incident(
+        rule.name,
+        rule.says.format_map(words),
+        case.brokers,
+        case.brokers if rule.blames == "party" else (),
+        tuple(sorted({out.replica for out in case.outs})),
+        min(starts),
+        None if is_open else max(ends),
+        keys,
+        length_ms(spans),
+        _shorter_than(2, keys, window, case.record),
+        _leaderless(keys, window, case.record),
+        None if min_isr is None else _shorter_than(min_isr, keys, window, case.record),
+        len([r for r in case.record.said("produce_error", window) if _key(r) in keys]),
+        notes,
+        tuple(text.format_map(words) for text in rule.instead),
+        tuple(text.format_map(words) for text in rule.checks),
+        rule.learn,
+        tuple(_lines(rule, seen)),
+    )
+
+
+def _words(case: Case) -> dict[str, str]:
+    """What fills the sentences of the rules."""
+    leaders = {out.absence.leader for out in case.outs} - {None}
+    topics = sorted({out.key.topic for out in case.outs})
+    keys = sorted({out.key for out in case.outs} | _keys(case.troubles))
+    return {
+        "who": _listed(case.brokers),
+        "out": _listed(sorted({out.replica for out in case.outs})),
+        "leaders": _listed(sorted(b for b in leaders if b is not None)),
+        "topics": _listed(topics),
+        "partitions": _listed([f"{key.topic}-{key.partition}" for key in keys]),
+    }
+
+
+def _listed(names: Sequence[object]) -> str:
+    """At most five names, joined."""
+    shown = [str(name) for name in names[:5]]
+    if len(names) > 5:
+        return ", ".join(shown) + f" and {len(names) - 5} more"
+    return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else "".join(shown)
+
+
+def _span(out: Out, record: Record) -> Span:
+    end_ms = out.absence.end_ms
+    return out.start_ms, record.end_ms if end_ms is None else end_ms
+
+
+def _shorter_than(size: int, keys: Iterable[Key], window: Span, record: Record) -> int:
+    spans = [span for key in keys for span in record.spans.get(key, ()) if len(span.isr) < size]
+    return length_ms(_within([(s.start_ms, s.end_ms) for s in spans], window))
+
+
+def _leaderless(keys: Iterable[Key], window: Span, record: Record) -> int:
+    spans = []
+    for key in keys:
+        times, leaders = record.leaders.get(key, ([], []))
+        ends = [*times, record.end_ms][1:]
+        spans += [(t, e) for t, b, e in zip(times, leaders, ends, strict=True) if b == -1]
+    return length_ms(_within(spans, window))
+
+
+def _within(spans: Iterable[Span], window: Span) -> list[Span]:
+    cut = [(max(start, window[0]), min(end, window[1])) for start, end in spans]
+    return [(start, end) for start, end in cut if end > start]
+
+
+def _key(row: Row) -> Key | None:
+    return None if row["topic"] is None else Key(row["run"], row["topic"], row["partition"])
+
+
+def _keys(rows: Iterable[Row]) -> set[Key]:
+    return {key for row in rows if (key := _key(row)) is not None}
+
+
+def _lines(rule: Rule, seen: dict[str, list[Row]]) -> Iterable[Line]:
+    """The few lines that decide: of each fact that the rule, or a note that fits, asks for."""
+    names = [*rule.seen, *(f for note in NOTES if note.fits(seen) for f in note.seen)]
+    names = [name for name in names if name not in PARTIES] or names
+    shown = set()
+    for name in dict.fromkeys(names):
+        for row in seen.get(name, ())[:SHOWN]:
+            detail = row["detail"]
+            place = detail.get("file", ""), int(detail.get("line", 0))
+            if place not in shown and detail.get("file"):
+                shown.add(place)
+                yield Line(name, row["ts_ms"], row["broker"], *place)
+
+
+def _joined(incidents: list[Incident]) -> list[Incident]:
+    """What goes on, or comes again soon, is one incident."""
+    joined: list[Incident] = []
+    for incident in incidents:
+        near = range(max(0, len(joined) - NEAR), len(joined))
+        place = next((n for n in near if _is_continued(joined[n], incident)), None)
+        if place is None:
+            joined.append(incident)
+        else:
+            joined[place] = _sum(joined[place], incident)
+    return joined
+
+
+def _is_continued(last: Incident, incident: Incident) -> bool:
+    """The same planned work, or the same trouble of the same brokers, soon after the other."""
+    if last.what != incident.what or incident.what in UNKNOWN:
+        return False
+    if incident.what not in PLANNED and last.who != incident.who:
+        return False
+    return last.end_ms is None or incident.start_ms - last.end_ms <= 4 * QUIET_MS
+
+
+def _sum(first: Incident, second: Incident) -> Incident:
+    out, who = (
+        tuple(dict.fromkeys((*getattr(first, name), *getattr(second, name))))
+        for name in ("out", "who")
+    )
+    says = PLANNED[first.what].format(_listed(who)) if len(who) > len(second.who) else second.says
+    names = ("under_replicated_ms", "one_copy_ms", "leaderless_ms", "refused")
+    return replace(
+        second,
+        says=says,
+        out=out,
+        who=who,
+        start_ms=first.start_ms,
+        end_ms=None if first.end_ms is None else second.end_ms,
+        partitions=tuple(sorted({*first.partitions, *second.partitions})),
+        evidence=first.evidence + second.evidence,
+        notes=tuple(dict.fromkeys((*first.notes, *second.notes))),
+        **{name: getattr(first, name) + getattr(second, name) for name in names},
+        under_min_isr_ms=None
+        if first.under_min_isr_ms is None or second.under_min_isr_ms is None
+        else first.under_min_isr_ms + second.under_min_isr_ms,
+    )

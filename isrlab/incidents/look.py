@@ -1,0 +1,149 @@
+"""From a folder of logs to what an operator wants to know: is it over, what was it, what is unsure.
+
+The one evaluator: the command `logs` and the notebook ask it alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from isrlab.brokerlogs import read_local
+from isrlab.brokerlogs.files import PathName
+from isrlab.brokerlogs.read import BrokerLogs
+from isrlab.brokerlogs.reconcile import Evidence, reconcile
+from isrlab.events.exact import Key
+from isrlab.incidents.find import Incident, find
+from isrlab.incidents.record import Record
+
+CALM, WRONG, NOT_KNOWN = 0, 1, 2
+FEW_HEADS = (
+    0.5  # a log with a smaller share of lines that begin with a known time is not understood
+)
+OF_THE_RELEASE = "no line has a version"  # so it is up to 2.3, in the best of logs
+
+
+class Window(NamedTuple):
+    """What to look at: incidents that touch this time, these topics, this broker."""
+
+    since_ms: int | None = None
+    until_ms: int | None = None
+    topic: str | None = None  # a name, or a pattern with * and ?
+    broker: int | None = None
+
+    def has(self, incident: Incident) -> bool:
+        end_ms = incident.end_ms
+        return (
+            (self.since_ms is None or end_ms is None or end_ms >= self.since_ms)
+            and (self.until_ms is None or incident.start_ms <= self.until_ms)
+            and (not incident.partitions or any(map(self.has_key, incident.partitions)))
+            and (self.broker is None or self.broker in (*incident.out, *incident.who))
+        )
+
+    def has_key(self, key: Key) -> bool:
+        return self.topic is None or fnmatchcase(key.topic, self.topic)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the logs say. `status`: CALM, WRONG or NOT_KNOWN at the end of the window."""
+
+    logs: BrokerLogs
+    evidence: Evidence
+    record: Record
+    incidents: list[Incident]
+    partitions: tuple[Key, ...]
+    under_replicated: tuple[Key, ...]  # at the end
+    under_min_isr: tuple[Key, ...]
+    leaderless: tuple[Key, ...]
+    not_known: tuple[Key, ...]  # whose ISR at the end nobody says
+    doubts: tuple[str, ...]  # why the whole may not be seen
+
+    @property
+    def status(self) -> int:
+        open_ones = [each for each in self.incidents if not each.is_over]
+        if self.under_replicated or self.under_min_isr or self.leaderless or open_ones:
+            return WRONG
+        return NOT_KNOWN if self.not_known or self.doubts else CALM
+
+
+def look(
+    log_dir: PathName,
+    *,
+    time_zone: str | None = None,
+    min_isr: int | None = None,
+    window: Window | None = None,
+) -> Findings:
+    """Read the logs of a folder, find what happened. Raises LogDirError as `read_local` does."""
+    logs = read_local(log_dir, time_zone=time_zone)
+    return found_in(logs, reconcile(logs.events, logs.files), min_isr=min_isr, window=window)
+
+
+def found_in(
+    logs: BrokerLogs,
+    evidence: Evidence,
+    *,
+    min_isr: int | None = None,
+    window: Window | None = None,
+) -> Findings:
+    """What happened by the logs as read and the evidence in them."""
+    window = window or Window()
+    record = Record(_until(evidence.events, window.until_ms))
+    ends = {key: spans[-1].isr for key, spans in record.spans.items() if window.has_key(key)}
+    dark = _dark(evidence.unknown, record.end_ms)
+    incidents = find(record.events, end_ms=record.end_ms, min_isr=min_isr)
+    known = {key: isr for key, isr in ends.items() if key not in dark}
+    broker = window.broker
+
+    def concerns(key: Key, missing: frozenset[int] = frozenset()) -> bool:
+        return broker is None or broker in missing or broker == record.leader_at(key, record.end_ms)
+
+    short = {key: record.replicas[key] - set(isr) for key, isr in known.items()}
+    below = [key for key, isr in known.items() if min_isr is not None and len(isr) < min_isr]
+    return Findings(
+        logs,
+        evidence,
+        record,
+        [incident for incident in incidents if window.has(incident)],
+        tuple(sorted(ends)),
+        tuple(sorted(key for key, missing in short.items() if missing and concerns(key, missing))),
+        tuple(sorted(key for key in below if concerns(key))),
+        tuple(sorted(key for key in ends if record.leader_at(key, record.end_ms) == -1)),
+        tuple(sorted(key for key in dark if window.has_key(key))),
+        tuple(_doubts(logs, evidence)),
+    )
+
+
+def _until(events: pa.Table, until_ms: int | None) -> pa.Table:
+    return events if until_ms is None else events.filter(pc.less_equal(events["ts_ms"], until_ms))
+
+
+def _dark(unknown: pa.Table, end_ms: int) -> set[Key]:
+    """Partitions of which nobody says, at the end, who is in the ISR."""
+    return {
+        Key(row["run"], row["topic"], row["partition"])
+        for row in unknown.to_pylist()
+        if row["topic"] is not None and row["from_ms"] <= end_ms <= row["to_ms"]
+    }
+
+
+def _doubts(logs: BrokerLogs, evidence: Evidence) -> list[str]:
+    """Why something may have happened that these logs do not show."""
+    doubts = []
+    for row in logs.files.to_pylist():
+        looked = (row["heads"] or 0) + (row["headless"] or 0)
+        if row["status"].startswith(("broken off", "not read")):
+            doubts.append(f"{row['file']}: {row['status']}")
+        elif looked and row["heads"] < FEW_HEADS * looked:
+            share = f"{row['heads']:,} of {looked:,} lines begin with a time"
+            doubts.append(f"{row['file']}: only {share}; its layout is not understood")
+    if not logs.files.num_rows or not any(logs.files["lines"].to_pylist()):
+        doubts.append("there is not one line to read")
+    elif not any(row["kind"] != "sign" for row in evidence.events.to_pylist()):
+        doubts.append("no line tells of a replica")
+    whole = [row["why"] for row in evidence.unknown.to_pylist() if row["topic"] is None]
+    return doubts + [why for why in dict.fromkeys(whole) if not why.startswith(OF_THE_RELEASE)]

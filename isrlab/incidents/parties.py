@@ -1,0 +1,245 @@
+"""Which absences belong together, and whose they are.
+
+Theory of operation. Absences whose beginnings or ends follow each other within `QUIET_MS` are one
+*episode*. It may be the work of several: each absence is given to one *party*, in this order.
+
+1. A cluster whose processes all start again, whose brokers all lose ZooKeeper, or a controller that
+   fences several brokers at one moment: these explain what they took out.
+2. A broker whose process stopped or died, whose session was lost, whose disk failed: its own
+   absences.
+3. A leader that is itself out of an ISR elsewhere (it wakes, or is cut off): whom it removes is
+   not to blame; its evictions are its own.
+4. What is left are pairs (leader, removed replica). The broker that is in most pairs, in either
+   role, has them; and so on until none is left. If two brokers are in the same pairs, and a third
+   leader keeps the removed one, the link between the two has them; and if nobody can tell, both are
+   named.
+
+A frozen follower is removed by all its leaders; a slow leader removes all its followers; a cut link
+has two ends and nobody else.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from isrlab.incidents.record import Out, Record, Row, Span, about
+
+QUIET_MS = 30_000
+BEFORE_MS = 60_000  # within which a cause shows before its first effect
+OPEN = 20  # episodes that may go on at one time
+AT_ONCE_MS = 2_000
+SOON_MS = 10_000  # a broker that is back in this time after its process started needed no longer
+GONE_SIGNS = (
+    "stop_asked",
+    "starting",
+    "unclean_start",
+    "session_lost",
+    "disk_full",
+    "out_of_memory",
+)
+
+
+class Party(NamedTuple):
+    """To whom absences belong: a broker, a link between two, a controller, or all of them."""
+
+    kind: str  # broker, link, controller, zookeeper, cluster
+    brokers: tuple[int, ...] = ()
+
+
+@dataclass
+class Episode:
+    """Absences, and rows of troubles of their own (replicas that failed, no leader)."""
+
+    outs: list[Out]
+    troubles: list[Row] = field(default_factory=list)
+
+    @property
+    def span(self) -> Span:
+        """From the first absence or trouble to the last return or beginning."""
+        times = [out.start_ms for out in self.outs] + [row["ts_ms"] for row in self.troubles]
+        ends = [out.absence.end_ms for out in self.outs if out.absence.end_ms is not None]
+        return min(times), max([*times, *ends])
+
+
+def episodes(record: Record) -> list[Episode]:
+    """Absences and troubles that belong together in time, in order."""
+    things: list[tuple[int, Out | Row]] = [(out.start_ms, out) for out in record.outs]
+    things += [(row["ts_ms"], row) for row in record.troubles]
+    found: list[tuple[Episode, list[int]]] = []  # each with the moments of it, in order
+    for ts_ms, each in sorted(things, key=lambda thing: thing[0]):
+        home = next((h for h in reversed(found[-OPEN:]) if _is_close(ts_ms, h[1])), None)
+        if home is None:
+            home = Episode([]), []
+            found.append(home)
+        episode, moments = home
+        insort(moments, ts_ms)
+        if not isinstance(each, Out):
+            episode.troubles.append(each)
+            insort(moments, ts_ms + QUIET_MS)  # its effect is as late as the lag limit
+            continue
+        episode.outs.append(each)
+        if each.absence.end_ms is not None:
+            insort(moments, each.absence.end_ms)
+    return [episode for episode, _ in found]
+
+
+def _is_close(ts_ms: int, moments: list[int]) -> bool:
+    place = bisect_left(moments, ts_ms)
+    return any(abs(ts_ms - moment) <= QUIET_MS for moment in moments[max(0, place - 1) : place + 1])
+
+
+def parties(episode: Episode, record: Record) -> dict[Party, list[Out]]:
+    """To whom each absence of an episode belongs, the largest first."""
+    given: dict[Party, list[Out]] = defaultdict(list)
+    rest = episode.outs
+    first, last = episode.span
+    span = (first - BEFORE_MS, last + SOON_MS)
+    for party, brokers in (*_of_all(span, record), *_of_one(span, record)):
+        taken = [out for out in rest if _is_explained(out, party, brokers, record)]
+        given[party] += taken
+        rest = [out for out in rest if out not in taken]
+    for out in rest[:]:
+        leader = out.absence.leader
+        if leader is not None and _is_out(leader, out, episode):
+            given[Party("broker", (leader,))].append(out)
+            rest.remove(out)
+    for party, outs in _covering(rest, record):
+        given[party] += outs
+    most_first = sorted(given.items(), key=lambda each: -len(each[1]))
+    return {p: outs for p, outs in most_first if outs or p.kind in ("cluster", "zookeeper")}
+
+
+def _of_all(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
+    """Causes that concern many brokers at once, and which."""
+    found = []
+    stops = record.said("sign", span, sign="stop_asked")
+    starts = [row for row in record.starts if span[0] <= row["ts_ms"] <= span[1]]
+    started = {r["broker"]: r["ts_ms"] for r in starts if r["detail"]["sign"] == "starting"}
+    in_order = {about(row) for row in stops}
+    died = {broker: ts for broker, ts in started.items() if broker not in in_order}
+    if len(died) > 1 and max(died.values()) - min(died.values()) <= BEFORE_MS:
+        found.append((Party("cluster", tuple(sorted(died))), frozenset(died)))
+    lost = {about(r) for r in record.said("sign", span, sign="session_lost")}
+    gone = {about(r) for r in record.said("sign", span, sign="zookeeper_gone")}
+    if len(lost | gone) > max(1, len(record.brokers) // 2):
+        found.append((Party("zookeeper"), frozenset(b for b in lost | gone if b is not None)))
+    return found + _of_a_controller(span, record)
+
+
+def _of_a_controller(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
+    """A controller that fences whom others still hear, or while nobody hears from it."""
+    fenced = record.said("crash", span, cause="fenced")
+    by: dict[int, set[int]] = defaultdict(set)
+    for row in fenced:
+        near = (row["ts_ms"] - BEFORE_MS, row["ts_ms"] + AT_ONCE_MS)
+        unheard = {r["broker"] for r in record.said("sign", near, sign="heartbeat_failed")}
+        at_once = {r["replica"] for r in fenced if abs(r["ts_ms"] - row["ts_ms"]) <= AT_ONCE_MS}
+        back = record.said("restart", (row["ts_ms"], near[1] + SOON_MS), row["replica"])
+        is_back = any(r["detail"].get("cause") == "unfenced" for r in back)
+        is_back &= not _went(row["replica"], near, record)
+        if is_back and (len(unheard) > 1 or len(at_once) > 1) and row["broker"] != row["replica"]:
+            by[row["broker"]].add(row["replica"])
+    return [(Party("controller", (who,)), frozenset(whom)) for who, whom in by.items() if who]
+
+
+def _went(broker: int, span: Span, record: Record) -> bool:
+    """Its process was stopped or started again within a span."""
+    started = [row["ts_ms"] for row in record.starts if row["broker"] == broker]
+    is_started = any(span[0] <= ts_ms <= span[1] + SOON_MS for ts_ms in started)
+    return is_started or bool(record.said("sign", span, broker, sign="stop_asked"))
+
+
+def _of_one(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
+    """Brokers whose own lines, or whose silence, explain why they were removed."""
+    named = {about(row) for sign in GONE_SIGNS for row in record.said("sign", span, sign=sign)}
+    named |= {about(row) for row in record.said("crash restart", span)}
+    named |= {row["broker"] for row in record.troubles if span[0] <= row["ts_ms"] <= span[1]}
+    named |= {b for b, end in record.log_ends.items() if span[0] <= end <= span[1]}
+    return [(Party("broker", (b,)), frozenset({b})) for b in sorted(named - {None}, key=str) if b]
+
+
+def _is_explained(out: Out, party: Party, brokers: frozenset[int], record: Record) -> bool:
+    """A cause that shows near the beginning of the absence of one of these brokers."""
+    if out.replica not in brokers:
+        return False
+    near = (out.start_ms - BEFORE_MS, out.start_ms + BEFORE_MS)
+    rows = record.said("crash", near, out.replica)
+    rows += [
+        row
+        for row in record.troubles
+        if row["broker"] == out.replica and near[0] <= row["ts_ms"] <= near[1]
+    ]
+    rows += [
+        row
+        for row in record.said("sign", near, out.replica)
+        if row["detail"]["sign"] in (*GONE_SIGNS, "zookeeper_gone")
+        and (row["detail"]["sign"] not in ("starting", "unclean_start") or row in record.starts)
+    ]
+    end = record.log_ends.get(out.replica)
+    ends = end is not None and near[0] <= end <= out.start_ms + AT_ONCE_MS
+    return bool(rows) or (ends and record.end_ms - (end or 0) > SOON_MS)
+
+
+def _is_out(broker: int, out: Out, episode: Episode) -> bool:
+    """A broker was itself out of another ISR when this absence began, and not only for the one
+    whom it removes: two that remove each other have lost each other."""
+    return any(
+        other.replica == broker
+        and other.absence.leader != out.replica
+        and other.key != out.key
+        and other.start_ms <= out.start_ms <= (other.absence.end_ms or out.start_ms) + AT_ONCE_MS
+        and other.start_ms < out.start_ms
+        for other in episode.outs
+    )
+
+
+def _covering(outs: list[Out], record: Record) -> list[tuple[Party, list[Out]]]:
+    """Brokers, or links, that between them are in all these absences; the fewest that do."""
+    found = []
+    rest = list(outs)
+    while rest:
+        counts = Counter[int]()
+        for out in rest:
+            counts.update(b for b in {out.replica, out.absence.leader} if b is not None)
+        most = max(counts.values())
+        top = sorted(broker for broker, count in counts.items() if count == most)
+        if len(top) == 2 and all({o.replica, o.absence.leader} == set(top) for o in rest):
+            found.append((_of_a_pair(rest, record), rest))
+            break
+        others = {broker: _counterparts(broker, rest) for broker in top}
+        broker = max(top, key=lambda b: (others[b], sum(o.replica == b for o in rest)))
+        taken = [out for out in rest if broker in (out.replica, out.absence.leader)]
+        found.append((Party("broker", (broker,)), taken))
+        rest = [out for out in rest if out not in taken]
+    return found
+
+
+def _counterparts(broker: int, outs: list[Out]) -> int:
+    pairs = [(o.replica, o.absence.leader) for o in outs if broker in (o.replica, o.absence.leader)]
+    return len({each for pair in pairs for each in pair} - {broker, None})
+
+
+def _of_a_pair(outs: list[Out], record: Record) -> Party:
+    """One leader and one replica: the link if somebody else keeps the replica, else the replica."""
+    replicas = {out.replica for out in outs}
+    both_ways = len(replicas) == 2
+    if both_ways or all(_is_kept_elsewhere(out, record) for out in outs[:20]):
+        pair = {outs[0].replica, outs[0].absence.leader}
+        return Party("link", tuple(sorted(b for b in pair if b is not None)))
+    return Party("broker", (outs[0].replica,))
+
+
+def _is_kept_elsewhere(out: Out, record: Record) -> bool:
+    """Another leader has this replica in an ISR all the time that it is out of this one."""
+    end_ms = out.absence.end_ms or record.end_ms
+    for key, spans in record.spans.items():
+        leader = record.leader_at(key, out.start_ms)
+        if leader in (None, -1, out.replica, out.absence.leader):
+            continue
+        during = [s for s in spans if s.start_ms < end_ms and s.end_ms > out.start_ms]
+        if during and all(out.replica in span.isr for span in during):
+            return True
+    return False

@@ -1,0 +1,117 @@
+"""Can one stored state of a partition follow another? The engine's controllers are asked.
+
+A state is followed by what its leader may ask for, or by what the controller of that generation
+makes of it when some brokers are away: every set of brokers, kind of election and setting is tried,
+so a change is impossible only if nothing that could happen leads to it. What no line says is not
+held against a change. Left out: reassignment (the replicas change), and who was in the ELR before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from itertools import chain, combinations, product
+from typing import NamedTuple
+
+from isrlab.engine import kraft, zookeeper
+from isrlab.engine import messages as m
+from isrlab.engine.frozen import replace
+from isrlab.engine.model import NO_LEADER, Settings
+from isrlab.engine.partition import Controller, PartitionState
+from isrlab.engine.versions import GENERATIONS, KafkaVersion, release
+
+MOST_REPLICAS = 6  # of which all sets are tried
+LAST_ZOOKEEPER = (3, 9, 99)
+
+
+class State(NamedTuple):
+    """A stored state; None is not known. `isr` in order of id."""
+
+    isr: tuple[int, ...]
+    leader: int | None
+    leader_epoch: int | None
+
+
+def candidates(is_kraft: bool, name: str | None = None) -> tuple[KafkaVersion, ...]:
+    """The generations that may have written a history, the newest of each kind of controller first.
+
+    In KRaft the metadata version decides, which may be older than the release `name`. Raises
+    ValueError if there is no such release.
+    """
+    until = release(name) if name else (99,)
+    if is_kraft:
+        found = [v for v in GENERATIONS if v.kraft and v.first <= until]
+    else:
+        old = [v for v in GENERATIONS if v.first <= min(until, LAST_ZOOKEEPER)]
+        found = [v.with_(kraft=False) if v.kraft else v for v in old]
+    return tuple({_kind(v): v for v in found}.values())[::-1]
+
+
+def _kind(v: KafkaVersion) -> tuple[bool, ...]:
+    """What makes a difference to the states that a controller stores."""
+    if v.kraft:
+        return True, v.epoch_bump_on_isr_shrink, v.eligible_leader_replicas
+    return False, v.keeps_last_isr_member
+
+
+def is_possible(
+    version: KafkaVersion, before: State, after: State, replicas: tuple[int, ...]
+) -> bool:
+    """`after` may be the very next state after `before`."""
+    if before.leader is None or after.leader is None or len(replicas) > MOST_REPLICAS:
+        return True
+    epochs = before.leader_epoch, after.leader_epoch
+    step = None if None in epochs else epochs[1] - epochs[0]  # type: ignore[operator]
+    reached = _reached(version, before.isr, before.leader, replicas)
+    return any(end[:2] == after[:2] and step in (None, end[2]) for end in reached)
+
+
+@cache
+def _reached(
+    version: KafkaVersion, isr: tuple[int, ...], leader: int, replicas: tuple[int, ...]
+) -> frozenset[tuple[tuple[int, ...], int, int]]:
+    """ISR, leader, and by how much the leader epoch has risen, after any one write."""
+    state = PartitionState(leader, isr)
+    brokers = {broker: m.BrokerInfo(broker, 1) for broker in replicas}
+    ends = set()
+    for is_unclean, minimum in product((False, True), (1, 2, 3)):
+        settings = Settings.of(
+            version, unclean_leader_election_enable=is_unclean, min_insync_replicas=minimum
+        )
+        for alive in _sets(replicas):
+            infos = tuple(brokers[broker] for broker in alive)
+            controller = Controller(version, settings, replicas, state, infos)
+            for after in _written(controller):
+                if after.partition_epoch == 1:  # one write
+                    ends.add((tuple(sorted(after.isr)), after.leader, after.leader_epoch))
+    if version.kraft:
+        ends.add((isr, leader, 0))  # other directories, or the ELR forgotten
+    return frozenset(ends)
+
+
+def _sets(brokers: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    return chain.from_iterable(combinations(brokers, n) for n in range(len(brokers), -1, -1))
+
+
+def _written(controller: Controller) -> Iterator[PartitionState]:
+    """What may be stored next: what the leader asks for if all are there, and the controller's."""
+    is_kraft = controller.version.kraft
+    isr, leader, replicas = controller.isr, controller.leader, controller.replicas
+    if leader in replicas and len(controller.alive) == len(replicas):
+        smaller = [part for part in _sets(isr) if leader in part and len(part) < len(isr)]
+        larger = [(*isr, joining) for joining in replicas if joining not in isr]
+        for asked in (*smaller, *larger):
+            after = kraft.change(controller, asked) if is_kraft else controller.storing(isr=asked)
+            yield after.state
+    if is_kraft:
+        left = tuple(i for i in isr if i in controller.available)
+        for target, election in product((left, isr), (None, "preferred", "unclean")):
+            yield kraft.change(controller, target, election).state
+        return
+    writes = [zookeeper.elect(controller), zookeeper.elect_preferred(controller)]
+    for away in replicas:
+        writes += [zookeeper.lose(controller, away), zookeeper.shut_down(controller, away)]
+        if away == leader:  # a new controller finds it dead: out first, then an election
+            headless = replace(controller, state=replace(controller.state, leader=NO_LEADER))
+            writes.append(zookeeper.lose(headless, away))
+    yield from (after.state for after in writes)

@@ -1,0 +1,226 @@
+"""What the clean events say, arranged for questions: who was out when, who led, who said what.
+
+Everything here is looked up, nothing is concluded. Times are milliseconds on the one clock of the
+events (`brokerlogs.reconcile`). A `Row` is a row of the events table with `detail` as a dict.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from isrlab.events.exact import Absence, IsrSpan, Key, absences, isr_spans
+
+Row: TypeAlias = dict[str, Any]
+Span: TypeAlias = tuple[int, int]
+BIRTH_MS = 10_000  # within which a start belongs to the beginning of a log
+ZOOKEEPER_SIGNS = ("session_lost", "zookeeper_gone")
+METADATA_TOPIC = "__cluster_metadata"
+SELDOM = (  # kinds of which a log has few
+    "crash", "restart", "failed", "offline", "sign", "isr_rejected", "produce_error", "isr_shrink",
+    "log_start", "log_end", "unknown",
+)  # fmt: skip
+RESUMED_MS = (
+    10_000  # within which a fetcher that gave a partition up gets it back with a new leader
+)
+
+
+class Out(NamedTuple):
+    """A replica out of the ISR, and the rows that say so."""
+
+    absence: Absence
+    left: Row | None  # the line of the leader that asked for it, or the one that says it is stored
+    back: Row | None
+
+    @property
+    def key(self) -> Key:
+        return self.absence.key
+
+    @property
+    def replica(self) -> int:
+        return self.absence.replica
+
+    @property
+    def start_ms(self) -> int:
+        return self.absence.start_ms
+
+
+class Record:
+    """The events of one run. `end_ms`: the last thing known (default: the last row)."""
+
+    def __init__(self, events: pa.Table, end_ms: int | None = None) -> None:
+        self.events = events
+        last = pc.max(events["ts_ms"]).as_py() if len(events) else None
+        first = pc.min(events["ts_ms"]).as_py() if len(events) else None
+        self.start_ms: int = first or 0
+        self.end_ms: int = end_ms if end_ms is not None else last or 0
+        self.rows = _by_kind(events, (*SELDOM, "leader", "follower", "hosted", "isr_commit"))
+
+    @cached_property
+    def spans(self) -> dict[Key, list[IsrSpan]]:
+        return {key: spans for key, spans in isr_spans(self.events, self.end_ms).items() if spans}
+
+    @cached_property
+    def replicas(self) -> dict[Key, frozenset[int]]:
+        """Who has a replica of each partition, as far as anybody says: the last list, or all."""
+        listed: dict[Key, frozenset[int]] = {}
+        seen: dict[Key, set[int]] = defaultdict(set)
+        for row in self.rows["isr_commit"] + self.rows["leader"]:
+            if row["topic"] is not None:
+                seen[key_of(row)] |= {*(row["isr"] or ()), *(row["isr_before"] or ())}
+                if named := row["detail"].get("replicas"):
+                    listed[key_of(row)] = frozenset(map(int, named.split(",")))
+        return {key: listed.get(key, frozenset(brokers)) for key, brokers in seen.items()}
+
+    @cached_property
+    def outs(self) -> list[Out]:
+        """Everybody who was out of an ISR, in order of leaving; also who was out at the start."""
+        found = absences(self.events, self.end_ms)
+        for key, spans in self.spans.items():
+            for replica in sorted(self.replicas[key] - set(spans[0].isr)):
+                end_ms = next((s.start_ms for s in spans if replica in s.isr), None)
+                found.append(Absence(key, replica, spans[0].start_ms, end_ms))
+        asked: dict[Key, list[Row]] = defaultdict(list)
+        stored: dict[tuple[Key, int], list[Row]] = defaultdict(list)
+        for row in self.rows["isr_shrink"]:
+            asked[key_of(row)].append(row)
+        for row in self.rows["isr_commit"]:
+            stored[key_of(row), row["ts_ms"]].append(row)
+        outs = []
+        for each in sorted(found, key=lambda absence: absence.start_ms):
+            request = [r for r in asked[each.key] if r["ts_ms"] <= each.start_ms]
+            left = stored[each.key, each.start_ms][:1]
+            if each.leader is not None and request:
+                left = request[-1:]
+            back = [] if each.end_ms is None else stored[each.key, each.end_ms][:1]
+            outs.append(Out(each, left[0] if left else None, back[0] if back else None))
+        return outs
+
+    @cached_property
+    def troubles(self) -> list[Row]:
+        """Partitions without a leader, replicas that stopped for good, restarts, lost ZooKeeper.
+
+        A fetcher that was told an old leader epoch gives a partition up, too ("marked as failed"),
+        and has it back as soon as the broker learns of the new leader.
+        """
+        rows = self.rows["follower"] + self.rows["leader"] + self.rows["hosted"]
+        resumed: dict[tuple[int, Key], list[int]] = defaultdict(list)
+        for row in rows:
+            if row["topic"] is not None and "said_by" not in row["detail"]:
+                resumed[row["broker"], key_of(row)].append(row["ts_ms"])
+
+        def is_resumed(row: Row) -> bool:
+            times = resumed[row["broker"], key_of(row)]
+            return any(0 <= ts_ms - row["ts_ms"] <= RESUMED_MS for ts_ms in times)
+
+        failed = [row for row in self.rows["failed"] if not is_resumed(row)]
+        started = [row for row in self.starts if row["detail"]["sign"] == "starting"]
+        lost = [r for r in self.rows["sign"] if r["detail"]["sign"] in ZOOKEEPER_SIGNS]
+        return sorted(failed + self.rows["offline"] + started + lost, key=lambda r: r["ts_ms"])
+
+    @cached_property
+    def leaders(self) -> dict[Key, tuple[list[int], list[int]]]:
+        """Of each partition: when a leader is named, and which (-1: none)."""
+        named = [(r["ts_ms"], key_of(r), r["replica"]) for r in self.rows["leader"] if r["topic"]]
+        named += [(r["ts_ms"], key_of(r), -1) for r in self.rows["offline"] if r["topic"]]
+        for row in self.rows["isr_commit"]:
+            leader = row["detail"].get("leader")
+            if leader is None and row["detail"].get("said_by") != "controller":
+                leader = row["broker"]
+            if leader is not None:
+                named.append((row["ts_ms"], key_of(row), int(leader)))
+        told: dict[Key, tuple[list[int], list[int]]] = {}
+        for ts_ms, key, leader in sorted(n for n in named if n[2] is not None):
+            times, brokers = told.setdefault(key, ([], []))
+            if not brokers or brokers[-1] != leader:
+                times.append(ts_ms)
+                brokers.append(leader)
+        return told
+
+    def leader_at(self, key: Key, ts_ms: int) -> int | None:
+        """Who led a partition; None if nobody says."""
+        times, brokers = self.leaders.get(key, ([], []))
+        place = bisect_right(times, ts_ms)
+        return brokers[place - 1] if place else None
+
+    @cached_property
+    def brokers(self) -> frozenset[int]:
+        """Everybody who is named."""
+        said = {row["broker"] for rows in self.rows.values() for row in rows}
+        held = {b for brokers in self.replicas.values() for b in brokers}
+        return frozenset((said | held) - {None, -1})
+
+    @cached_property
+    def starts(self) -> list[Row]:
+        """Processes that started again: not those with which the log of a broker begins.
+
+        `__cluster_metadata` is left out: its last segment is recovered after every stop.
+        """
+        births = {row["broker"]: row["ts_ms"] for row in self.rows["log_start"]}
+        return [
+            row
+            for row in self.rows["sign"]
+            if row["detail"]["sign"] in ("starting", "unclean_start")
+            and row["topic"] != METADATA_TOPIC
+            and row["ts_ms"] > births.get(row["broker"], self.start_ms) + BIRTH_MS
+        ]
+
+    @cached_property
+    def log_ends(self) -> dict[int, int]:
+        """When the log of each broker ends, if it is known."""
+        return {row["broker"]: row["ts_ms"] for row in self.rows["log_end"]}
+
+    def said(self, kinds: str, span: Span, broker: int | None = None, **detail: str) -> list[Row]:
+        """Rows of these kinds (apart by blanks) within a span, about one broker if one is named:
+        its `replica` if it has one, else who says it. `detail` must hold what is given."""
+        return [
+            row
+            for kind in kinds.split()
+            for row in self._within(kind, span)
+            if (broker is None or about(row) == broker)
+            and all(row["detail"].get(name) == value for name, value in detail.items())
+        ]
+
+    def _within(self, kind: str, span: Span) -> list[Row]:
+        rows, at = self.rows[kind], lambda row: row["ts_ms"]
+        return rows[bisect_left(rows, span[0], key=at) : bisect_right(rows, span[1], key=at)]
+
+
+def about(row: Row) -> int | None:
+    """The broker a row is about: who crashed, was fenced, was asked to stop; else who speaks."""
+    of_others = row["kind"] in ("crash", "restart") or "said_by" in row["detail"]
+    return row["replica"] if of_others and row["replica"] is not None else row["broker"]
+
+
+def key_of(row: Row) -> Key:
+    return Key(row["run"], row["topic"], row["partition"])
+
+
+def merged(spans: Iterable[Span]) -> list[Span]:
+    """The union of spans, in order."""
+    union: list[Span] = []
+    for start, end in sorted(spans):
+        if union and start <= union[-1][1]:
+            union[-1] = (union[-1][0], max(end, union[-1][1]))
+        else:
+            union.append((start, end))
+    return union
+
+
+def length_ms(spans: Iterable[Span]) -> int:
+    """How long at least one of the spans lasts."""
+    return sum(end - start for start, end in merged(spans))
+
+
+def _by_kind(events: pa.Table, kinds: tuple[str, ...]) -> dict[str, list[Row]]:
+    rows: dict[str, list[Row]] = {kind: [] for kind in kinds}
+    chosen = events.filter(pc.is_in(events["kind"], pa.array(kinds)))
+    for row in sorted(chosen.to_pylist(), key=lambda row: row["ts_ms"]):
+        rows[row["kind"]].append(row | {"detail": dict(row["detail"] or ())})
+    return rows

@@ -1,0 +1,192 @@
+"""Notebook 20: the hours of a log again in the fleet, as they were and with other settings.
+
+Where no log is given, the troubles are drawn instead, and there is nothing to hold the fleet
+against. A band is over seeds: the phase of the ISR check, the load, the speed of followers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+import ipywidgets as widgets
+import numpy as np
+import pandas as pd
+from IPython.display import HTML
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from isrlab.events.exact import Absence
+from isrlab.fleet import FleetConfig, settings
+from isrlab.incidents.again import Again, Course, Toll, again, courses
+from isrlab.incidents.look import look
+from isrlab.show import style
+from isrlab.show.controls import choice, redrawn
+from isrlab.show.curves import Curve, Scale, plot_curves, plot_ticks
+from isrlab.show.style import counted
+from isrlab.show.table import table
+
+SEEN, MODEL = "in the log", "the fleet"
+COSTS = {  # of `Toll`
+    "evictions": "evicted by their leaders",
+    "removals": "removed by the controller",
+    "missing_minutes": "a copy fewer (partition-minutes)",
+    "waiting_minutes": "acks=all waits for who stands still (partition-minutes)",
+    "longest_wait_s": "99 % of produces waited up to (s)",
+    "refused": "produces refused",
+    "timed_out": "produces timed out",
+}
+DRAWN = ("missing_minutes", "waiting_minutes", "longest_wait_s")
+CLOSE = 0.2  # of what is seen: nearer than this the fleet reproduces it
+STEP_MS = 200
+
+
+def hours(log_dir: str, base: FleetConfig, time_zone: str | None = None) -> Again:
+    """The fleet that stands for a folder of logs; without one, `base` as it is.
+
+    Raises ValueError if there is nothing in the logs to play again.
+    """
+    if not log_dir:
+        return Again(base, Course([], Toll(0, 0, 0)), {}, 0)
+    return again(look(log_dir, time_zone=time_zone).record, base)
+
+
+def is_of_logs(real: Again) -> bool:
+    return bool(real.brokers)
+
+
+def is_reproduced(real: Again, runs: Sequence[Course]) -> bool:
+    """The fleet's departures and time with a copy fewer are near, or around, what is seen."""
+    pairs = [
+        (real.seen.toll.evictions + real.seen.toll.removals,
+         [run.toll.evictions + run.toll.removals for run in runs]),
+        (real.seen.toll.missing_minutes, [run.toll.missing_minutes for run in runs]),
+    ]  # fmt: skip
+    return all(
+        min(values) <= seen <= max(values) or abs(median(values) - seen) <= CLOSE * seen
+        for seen, values in pairs
+    )
+
+
+def distance_table(real: Again, runs: Sequence[Course]) -> HTML:
+    """What the log shows and what the fleet makes of it, with the band over seeds."""
+    rows = []
+    for name, what in COSTS.items():
+        seen = getattr(real.seen.toll, name) if is_of_logs(real) else None
+        rows.append({
+            "": what,
+            SEEN: "the log does not say" if seen is None else f"{seen:,.3g}",
+            MODEL: _band([getattr(run.toll, name) for run in runs]),
+        })  # fmt: skip
+    return table(pd.DataFrame(rows))
+
+
+def _band(values: Sequence[float]) -> str:
+    low, high = (f"{value:,.3g}" for value in (min(values), max(values)))
+    return low if low == high else f"{median(values):,.3g}, from {low} to {high}"
+
+
+def plot_again(real: Again, runs: Sequence[Course], name: str = "") -> Axes:
+    """How many replicas were out of their ISRs over time: in the log, and in the fleet."""
+    times = np.arange(0, real.config.duration_ms + STEP_MS, STEP_MS)
+    counts = np.array([_out(run.absences, times) for run in runs])
+    x, middle = times / 1000, np.median(counts, axis=0)
+    low, high = counts.min(axis=0), counts.max(axis=0)
+    curves = {MODEL: Curve(x, middle, low, high, look=(style.BLUE, ""), is_step=True)}
+    seen = _out(real.seen.absences, times)
+    if is_of_logs(real):
+        curves[SEEN] = Curve(x, seen, look=(style.VERMILION, ""), is_step=True, width=1.6)
+    missing = [run.toll.missing_minutes for run in runs]
+    title = f"{name or 'As it was'}: {_band(missing)} partition-minutes with a copy fewer"
+    title += f" (log: {real.seen.toll.missing_minutes:.3g})" if is_of_logs(real) else ""
+    top = 1.1 * max(1.0, float(high.max()), float(seen.max()))
+    scales = Scale("time since the start (s)"), Scale("replicas out of their ISRs", high=top)
+    return plot_curves(curves, title, scales)
+
+
+def _out(absences: Sequence[Absence], times: np.ndarray) -> np.ndarray:
+    """How many are out at each moment, int64[n]."""
+    starts = np.sort([a.start_ms for a in absences])
+    ends = np.sort([a.end_ms for a in absences if a.end_ms is not None])
+    return np.searchsorted(starts, times, "right") - np.searchsorted(ends, times, "right")
+
+
+# With other settings
+
+
+def otherwise(real: Again, changes: Sequence[str], seeds: int) -> dict[str, list[Course]]:
+    """The same hours as they were, and with each of the changes ("NAME=VALUE ...").
+
+    Raises ValueError for a setting that is unknown or out of range.
+    """
+    runs = {"as it was": courses(real.config, seeds)}
+    for change in changes:
+        runs[change] = courses(real.config.with_(**settings(change)), seeds)
+    return runs
+
+
+def plot_otherwise(runs: dict[str, list[Course]]) -> Figure:
+    """What each change costs and saves: a tick for each seed."""
+    figure, grid = style.panels(len(DRAWN), 1, (9.2, len(DRAWN) * (1.0 + 0.3 * len(runs))))
+    for ax, cost in zip(grid.flat, DRAWN, strict=True):
+        rows = {name: {"": [getattr(run.toll, cost) for run in several]}
+                for name, several in runs.items()}  # fmt: skip
+        plot_ticks(rows, COSTS[cost], Scale(""), ax=ax)
+    return style.headline(figure, _sentence(runs))
+
+
+def otherwise_table(runs: dict[str, list[Course]]) -> HTML:
+    """All costs of all changes, with their bands."""
+    rows = [
+        {"": name} | {what: _band([getattr(run.toll, cost) for run in several])
+                      for cost, what in COSTS.items()}
+        for name, several in runs.items()
+    ]  # fmt: skip
+    return table(pd.DataFrame(rows))
+
+
+def limit_player(real: Again, limits_s: Sequence[float], seeds: int) -> widgets.VBox:
+    """A lag limit, and the same hours under it."""
+    now_s = real.config.lag_time_ms / 1000
+
+    def draw(limit_s: float) -> Axes:
+        config = real.config.with_(replica_lag_time_max_ms=round(1000 * limit_s))
+        return plot_again(real, courses(config, seeds), f"Limit {limit_s:g} s")
+
+    return redrawn([choice("lag limit (s)", limits_s, now_s, "{:g}".format)], draw)
+
+
+def _sentence(runs: dict[str, list[Course]]) -> str:
+    """The change that spares most evictions, and what it costs."""
+    middle = {
+        name: Toll(*(median(getattr(run.toll, cost) for run in several) for cost in COSTS))
+        for name, several in runs.items()
+    }
+    was = middle.pop("as it was")
+    if not middle:
+        return f"As it was: {was.missing_minutes:.3g} partition-minutes with a copy fewer"
+    best = min(middle, key=lambda name: middle[name].missing_minutes)
+    now = middle[best]
+    text = f"{best}: with a copy fewer {was.missing_minutes:.3g} → {now.missing_minutes:.3g}, "
+    text += f"acks=all waits {was.waiting_minutes:.3g} → {now.waiting_minutes:.3g} "
+    text += f"partition-minutes, 99 % of produces up to {was.longest_wait_s:.3g} → "
+    return f"{text}{now.longest_wait_s:.3g} s"
+
+
+def finding(real: Again, runs: dict[str, list[Course]]) -> str:
+    """How well the fleet tells what was, and what the best change would have done."""
+    if not is_of_logs(real):
+        return f"{_sentence(runs)}."
+    seen, model = real.seen.toll, runs["as it was"]
+    if not is_reproduced(real, model):
+        return (
+            f"The fleet does not reproduce this log: {seen.missing_minutes:.3g} partition-minutes "
+            f"with a copy fewer, the fleet {_band([run.toll.missing_minutes for run in model])}. "
+            "What it would say of other settings is worth nothing here."
+        )
+    left = seen.evictions + seen.removals
+    departures = [run.toll.evictions + run.toll.removals for run in model]
+    missing = _band([run.toll.missing_minutes for run in model])
+    text = f"Played again: {counted(round(left), 'departure')} from an ISR in the log, "
+    text += f"{_band(departures)} in the fleet; {seen.missing_minutes:.3g} partition-minutes with "
+    return f"{text}a copy fewer, {missing} in the fleet. With {_sentence(runs)}."

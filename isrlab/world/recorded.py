@@ -1,0 +1,300 @@
+"""What real brokers did: schedules of `data/scenarios` that were played on clusters of a release.
+
+`tests/record` plays them, and keeps a file for each schedule and release in
+`data/recordings/history`. Each try in it has, for each block of the schedule, the leader, epoch and
+ISR that were stored and what every replica had on its disk; what producers were answered; when what
+was done; and the brokers' own lines. Here they become the frames of which a scenario's run is made,
+so that they are drawn, judged and compared as those are.
+
+A high watermark is what its broker wrote last to `replication-offset-checkpoint`; what a leader
+knew of its followers cannot be seen from outside.
+"""
+
+from __future__ import annotations
+
+import lzma
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import takewhile
+from pathlib import Path
+from typing import NamedTuple
+
+from isrlab.engine.choices import EpochEntry
+from isrlab.engine.log import LeaderEpochCache, Log, Record
+from isrlab.engine.model import NO_LEADER, Broker, CommittedIsr, Follower, Leader, Settings
+from isrlab.engine.partition import Controller, PartitionState
+from isrlab.engine.versions import KafkaVersion
+from isrlab.world import scenario
+from isrlab.world.frames import Fault, Frame, Outcome
+from isrlab.world.script import Run
+
+FOLDER = Path(__file__).resolve().parents[2] / "data" / "recordings" / "history"
+RUNNING = ("alive", "paused")  # a broker that "hangs" has closed its sockets, and never ends
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The end of a block. `lives`: each replica is alive, paused, dead, or hangs."""
+
+    state: PartitionState
+    lives: dict[int, str]
+    disks: dict[int, Log]
+    registered: tuple[int, ...] = ()  # the brokers that ZooKeeper has, where that was noted
+
+
+@dataclass
+class Try:
+    began: str  # UTC
+    abandoned: str = ""  # why it did not get to its end
+    moments: list[Moment] = field(default_factory=list)
+    answers: dict[str, str] = field(default_factory=dict)  # to producers, by record
+    timeline: list[tuple[float, str]] = field(default_factory=list)  # seconds, what was done
+    said: list[tuple[int, str, str]] = field(default_factory=list)  # broker, file, line
+
+    @property
+    def committed(self) -> list[str]:
+        """Records below a high watermark that some replica had."""
+        names: dict[str, None] = {}
+        for moment in self.moments:
+            for log in moment.disks.values():
+                end = min(log.checkpointed_high_watermark, log.log_end_offset)
+                names |= dict.fromkeys(r.id for r in log.read(log.log_start_offset, end))
+        return list(names)
+
+    @property
+    def outcome(self) -> Outcome:
+        """What became of the records, as a scenario's run says it."""
+        last = self.moments[-1]
+        leader = last.state.leader
+        if leader == NO_LEADER:
+            return Outcome((), (), (), False, {})
+        log = last.disks[leader]
+        held = {r.id for r in log.records}
+        lost = tuple(name for name in self.committed if name not in held)
+        acknowledged = [name for name, answer in self.answers.items() if answer == "ok"]
+        other = [(n, _parting(last.disks[n], log)) for n in last.state.isr]
+        return Outcome(
+            lost=lost,
+            lost_acknowledged=tuple(name for name in acknowledged if name not in held),
+            diverged=tuple((number, at) for number, at in other if at is not None),
+            has_leader=True,
+            violations={},
+        )
+
+
+def _parting(log: Log, other: Log) -> int | None:
+    """The first offset at which two logs hold different records."""
+    pairs = list(zip(log.records, other.records, strict=False))
+    same = len(list(takewhile(lambda pair: pair[0].id == pair[1].id, pairs)))
+    return log.log_start_offset + same if same < len(pairs) else None
+
+
+@dataclass
+class Recording:
+    """A schedule on a release, as often as it was tried."""
+
+    schedule: str
+    release: str
+    version: KafkaVersion
+    tries: list[Try]
+
+    @property
+    def finished(self) -> list[Try]:
+        return [t for t in self.tries if not t.abandoned]
+
+    @property
+    def words(self) -> str:
+        """How it ended, and how often: "lost 5 of 5"."""
+        ends = Counter(t.outcome.word for t in self.finished)
+        parts = [f"{word} {number} of {len(self.finished)}" for word, number in ends.most_common()]
+        return ", ".join(parts)
+
+    @property
+    def title(self) -> str:
+        return f"Seen on real brokers of Kafka {self.release}: {self.words}"
+
+    def answers(self, record: str) -> list[str]:
+        """What the producer of a record was told in each finished try, and after how long."""
+        start = f"produce {record} "
+        told = [what for t in self.finished for _, what in t.timeline if what.startswith(start)]
+        return [what.partition(": ")[2] for what in told]
+
+    def lines(self, *parts: str) -> list[str]:
+        """What brokers wrote in the last finished try that has one of these parts, in order."""
+        said = [(line, f"broker {number}: {line}") for number, _, line in self.finished[-1].said]
+        return [text for line, text in sorted(said) if any(part in line for part in parts)]
+
+    def engine(self) -> Run:
+        """The same commands, by the engine's rules of that release."""
+        return scenario.play(scenario.read(self.schedule), version=self.version)
+
+    def frames(self, which: int = 0) -> list[Frame]:
+        """One of the finished tries, the end of each block as a frame."""
+        return [self._frame(moment) for moment in self.finished[which].moments]
+
+    def _frame(self, moment: Moment) -> Frame:
+        state, settings = moment.state, Settings.of(self.version)
+        replicas, brokers = tuple(moment.disks), {}
+        follower = Follower(state.leader, state.leader_epoch, 0)
+        leader = Leader(state.leader_epoch, 0, 0, CommittedIsr(state.isr), ())
+        for number, log in moment.disks.items():
+            if moment.lives[number] in RUNNING:
+                role = leader if number == state.leader else follower
+                brokers[number] = Broker(number, self.version, settings, replicas, log, role)
+        controller = Controller(self.version, settings, replicas, state)
+        return Frame(0, 0, 0, 0, Fault("the end of a block"), brokers, moment.disks, controller)
+
+    def compared(self) -> list[list[Difference]]:
+        """What the engine has otherwise than the brokers, in each finished try."""
+        run = self.engine()
+        told = {name: r.error or "ok" for r in run.cluster.requests for name in r.ids}
+        ends = [_visible(run.frames[block.frames[1] - 1]) for block in run.blocks]
+        found = []
+        for which, attempt in enumerate(self.finished):
+            answers = {f"answer to {name}": answer for name, answer in attempt.answers.items()}
+            ours = {f"answer to {name}": told[name] for name in attempt.answers}
+            pairs = [(ours, answers), *zip(ends, map(_visible, self.frames(which)), strict=True)]
+            found.append(
+                [
+                    Difference(block, what, engine[what], kafka[what])
+                    for block, (engine, kafka) in enumerate(pairs)
+                    for what in engine
+                    if engine[what] != kafka[what]
+                ]
+            )
+        return found
+
+    def differences(self) -> Counter[Difference]:
+        """The same of all tries, and in how many of them."""
+        return Counter(difference for attempt in self.compared() for difference in attempt)
+
+
+class Difference(NamedTuple):
+    block: int  # from 1 on; 0 for what was answered to producers
+    what: str
+    engine: str
+    kafka: str
+
+
+def _visible(frame: Frame) -> dict[str, str]:
+    """What engine and brokers both show, by name: stored state, records, epochs (of a broker that
+    is away those that it will load), and of brokers that run the high watermark."""
+    state = frame.controller.state
+    shown = {"leader": str(state.leader), "leader epoch": str(state.leader_epoch)}
+    shown |= {"ISR": str(sorted(state.isr)), "ELR": str(sorted(state.elr))}
+    has_epochs = frame.controller.version.epoch_entry != EpochEntry.NONE
+    for number, log in sorted(frame.disks.items()):
+        broker = frame.brokers.get(number)
+        records = [f"{r.id}:{r.leader_epoch}" if has_epochs else r.id for r in log.records]
+        shown[f"broker {number}"] = "runs" if broker else "does not run"
+        shown[f"records of {number}"] = " ".join(records)
+        shown[f"epochs of {number}"] = str((log if broker else log.load()).epochs.entries)
+        shown[f"high watermark of {number}"] = str(broker.log.high_watermark if broker else None)
+    return shown
+
+
+def recordings(schedule: str | None = None) -> list[Recording]:
+    """All that is kept, or all of one schedule; releases in order."""
+    found = []
+    for path in FOLDER.glob("*.txt.xz"):
+        label = path.name.removesuffix(".txt.xz")
+        if schedule in (None, label.partition("-")[0]):
+            found.append(parse(label, lzma.decompress(path.read_bytes()).decode()))
+    return sorted(found, key=lambda r: (r.schedule, _numbers(r.release.split("-")[0])))
+
+
+def parse(label: str, text: str) -> Recording:
+    """What a file says. Its name is the schedule, the release, and whether there were eligible
+    leader replicas, where that is not what the release does by itself."""
+    schedule, release, *features = label.split("-")
+    version = KafkaVersion.of(release)
+    if features:
+        version = version.with_(eligible_leader_replicas=features[0] == "elr1")
+    return Recording(schedule, "-".join([release, *features]), version, list(_tries(text)))
+
+
+def read(schedule: str, release: str) -> Recording:
+    """Raises ValueError with what there is."""
+    known = recordings(schedule)
+    for recording in known:
+        if recording.release == release:
+            return recording
+    names = ", ".join(r.release for r in known) or "none"
+    raise ValueError(f"no recording of {schedule!r} on {release!r}; releases: {names}")
+
+
+def table(*schedules: str) -> str:
+    """A line for each release on which these schedules were played."""
+    return "\n".join(row(r) for name in schedules for r in recordings(name))
+
+
+def row(recording: Recording) -> str:
+    """How a schedule ended on real brokers, how in the engine, and what differed on the way."""
+    engine = f"engine: {recording.engine().outcome.word}"
+    compared = recording.compared()
+    names = list(dict.fromkeys(d.what for differences in compared for d in differences))
+    tries = sum(map(bool, compared))
+    text = f"other in {tries} of {len(compared)}: {', '.join(names)}" if tries else "no difference"
+    where = f"{recording.schedule:<20} {recording.release:<10}"
+    return f"{where} {recording.words:<17} {engine:<17} {text}"
+
+
+# Reading a file
+
+
+def _tries(text: str) -> Iterator[Try]:
+    found: list[Try] = []
+    for line in text.splitlines():
+        kind, _, rest = line.strip().partition(" ")
+        if kind == "try":
+            began, _, why = rest.partition(" abandoned: ")
+            found.append(Try(began, why))
+            continue
+        attempt = found[-1]
+        if kind == "answer":
+            name, _, answer = rest.partition(" ")
+            attempt.answers[name] = answer
+        elif kind == "stored":
+            brokers = _numbers(_pairs(rest.split()).get("registered", ""))
+            attempt.moments.append(Moment(_state(rest), {}, {}, brokers))
+        elif kind == "broker":
+            number, life, *words = rest.split(" ")
+            attempt.moments[-1].lives[int(number)] = life
+            attempt.moments[-1].disks[int(number)] = _log(_pairs(words))
+        elif kind == "time":
+            seconds, _, what = rest.partition(" ")
+            attempt.timeline.append((float(seconds), what))
+        elif kind == "said":
+            number, name, said = rest.split(" ", 2)
+            attempt.said.append((int(number), name, said))
+    return iter(found)
+
+
+def _pairs(words: list[str]) -> dict[str, str]:
+    return dict(word.split("=", 1) for word in words)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.replace(".", ",").split(",") if part)
+
+
+def _state(text: str) -> PartitionState:
+    given = _pairs(text.split())
+    return PartitionState(
+        int(given["leader"]), _numbers(given["isr"]), int(given["epoch"]),
+        elr=_numbers(given.get("elr", "")),
+    )  # fmt: skip
+
+
+def _log(given: dict[str, str]) -> Log:
+    pairs = [part.rsplit(":", 1) for part in given["records"].split(",") if part]
+    epochs = [tuple(map(int, part.split(":"))) for part in given["epochs"].split(",") if part]
+    start, mark = int(given["start"]), int(given["hw"])
+    return Log(
+        records=tuple(Record(name, int(epoch)) for name, epoch in pairs),
+        log_start_offset=start,
+        high_watermark=min(mark, start + len(pairs)),
+        checkpointed_high_watermark=mark,
+        epochs=LeaderEpochCache(tuple((epoch, at) for epoch, at in epochs)),
+    )

@@ -1,0 +1,70 @@
+"""What is judged: for each class, how its schedules are made, and both players of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from isrlab.engine.versions import KafkaVersion
+from isrlab.judged.players import Command, Player, player
+from judge import brokers, pairs, schedules
+from judge.control import KafkaController
+from judge.fetcher import KafkaFollower
+from judge.managed import EpochlessPartition, ManagedPartition
+from judge.older import StoredPartition, TickingPartition, ZooKeeperPartition
+from judge.partition import KafkaPartition
+from judge.world import World
+
+EVERY = (
+    *("0.10.2.2", "1.1.1", "2.4.1", "2.6.3", "2.7.2", "2.8.2", "3.0.2", "3.1.2", "3.2.3"),
+    *("3.3.2", "3.5.2", "3.6.2", "3.9.2", "4.1.2"),
+)
+KRAFT = ("3.3.2", "3.5.2", "3.6.2", "3.9.2", "4.1.2")
+
+
+class Judged(NamedTuple):
+    """One class of Kafka's. Its schedules depend on a seed and on the release's rules only."""
+
+    releases: tuple[str, ...]
+    settings: Callable[[int, KafkaVersion], dict[str, Any]]
+    schedule: Callable[[int, KafkaVersion], list[Command]]
+    kafka: Callable[[World, KafkaVersion, dict[str, Any]], Any]
+    kind: str
+
+    def both(
+        self, world: World, version: KafkaVersion, settings: dict[str, Any]
+    ) -> tuple[Any, Player]:
+        """Kafka's player, which must be closed, and the engine's."""
+        return self.kafka(world, version, settings), player(self.kind, version, settings)
+
+
+def _partition_of(version: KafkaVersion) -> type[KafkaPartition]:
+    if version.writes_zookeeper:
+        if version.first >= (2, 4):
+            return StoredPartition
+        return ManagedPartition if version.first >= (0, 11) else EpochlessPartition
+    if version.kraft:
+        return KafkaPartition
+    return ZooKeeperPartition if version.first >= (2, 8) else TickingPartition
+
+
+def _partition(world: World, version: KafkaVersion, settings: dict[str, Any]) -> KafkaPartition:
+    return _partition_of(version)(world, **settings)
+
+
+def _follower(world: World, version: KafkaVersion, settings: dict[str, Any]) -> KafkaFollower:
+    return KafkaFollower(world, _partition_of(version), **settings)
+
+
+def _controller(world: World, version: KafkaVersion, settings: dict[str, Any]) -> KafkaController:
+    return KafkaController(world, **settings)
+
+
+CLASSES = {
+    judged.kind: judged
+    for judged in (
+        Judged(EVERY, schedules.settings, schedules.schedule, _partition, "partition"),
+        Judged(EVERY[1:], pairs.settings, pairs.schedule, _follower, "follower"),
+        Judged(KRAFT, brokers.settings, brokers.schedule, _controller, "controller"),
+    )
+}

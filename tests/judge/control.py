@@ -1,0 +1,266 @@
+"""A real ReplicationControlManager with the managers that it asks, and no log: records are replayed
+at once. Commands are what QuorumController does for the requests and timers of their names.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import jpype
+
+from isrlab.judged.controller import BROKERS, REPLICAS
+from isrlab.judged.leader import T0, Seen
+from judge.jvm import (
+    COMMON,
+    KAFKA,
+    fill,
+    has,
+    hidden,
+    implementing,
+    ints,
+    java,
+    listed,
+    methods,
+    the,
+)
+from judge.world import World
+
+CONTROLLER = KAFKA + "controller."
+NOBODY = -1
+# Called or counted where QuorumController registers a broker: here a command does what it would
+MOCKED = ("BrokerUncleanShutdownHandler", "BrokerShutdownHandler", "QuorumControllerMetrics")
+UNIVERSE = 1  # of topic ids
+
+
+class KafkaController:
+    """The controller of one partition, with the commands of `isrlab.judged.controller`."""
+
+    def __init__(self, world: World, **settings: Any) -> None:
+        self.world = world
+        has_elr = settings.get("has_elr", world.release >= (4, 1))
+        self.topic = java(COMMON + "Uuid")(UNIVERSE, 1)
+        self.epochs = dict.fromkeys(BROKERS, 0)
+        self._managers(has_elr)
+        for broker in BROKERS:
+            self._replay(self._registration(broker, 0, False))
+        self.cluster.activate()
+        self._replay(self._record("TopicRecord").setName("t").setTopicId(self.topic))
+        for name in ("min_insync_replicas", "unclean_leader_election_enable"):
+            self._configure(name.replace("_", "."), settings[name])
+        self._replay(self._partition())
+        self.response: str | None = None
+
+    def close(self) -> None:
+        """Nothing of it is on disk."""
+
+    def _managers(self, has_elr: bool) -> None:
+        registry = java(KAFKA + "timeline.SnapshotRegistry")(_context())
+        given = {"SnapshotRegistry": registry, "LogContext": _context()}
+        version = self.world.versions["MetadataVersion"]
+        features = built("FeatureControlManager", given | {
+            "QuorumFeatures": _features(), "MetadataVersion": version
+        })  # fmt: skip
+        if not _sets("FeatureControlManager", "MetadataVersion"):  # from 4.0 on
+            self._feature(features, "metadata.version", version.featureLevel())
+            elr = "eligible.leader.replicas.version"
+            self._feature(features, elr, int(has_elr))
+        schema = the("kafka.server.KafkaRaftServer$").configSchema()
+        given |= {"FeatureControlManager": features, "KafkaConfigSchema": schema}
+        config = built("ConfigurationControlManager", given)
+        self.cluster = built("ClusterControlManager", given | {
+            "Time": java(COMMON + "utils.MockTime")(0, T0, 0) if has(COMMON + "utils.MockTime")
+            else self.world.clock,
+            "ReplicaPlacer": implementing(KAFKA + "metadata.placement.ReplicaPlacer"),
+            "long": 9_000_000_000,
+        })  # fmt: skip
+        self.manager = built("ReplicationControlManager", given | {
+            "ConfigurationControlManager": config, "ClusterControlManager": self.cluster,
+            "boolean": has_elr,
+        })  # fmt: skip
+        self.config = config
+
+    def _feature(self, features: Any, name: str, level: int) -> None:
+        record = self._record("FeatureLevelRecord").setName(name).setFeatureLevel(level)
+        features.replay(record)
+
+    @staticmethod
+    def _record(name: str) -> Any:
+        return java(COMMON + "metadata." + name)()
+
+    def _configure(self, name: str, value: object) -> None:
+        record = self._record("ConfigRecord").setResourceType(2).setResourceName("t")
+        self.config.replay(record.setName(name).setValue(str(value).lower()))
+
+    def _registration(self, broker: int, broker_epoch: int, is_fenced: bool) -> Any:
+        record = self._record("RegisterBrokerRecord").setBrokerId(broker)
+        record.setIncarnationId(java(COMMON + "Uuid")(broker, broker_epoch + 1))
+        return record.setBrokerEpoch(broker_epoch).setFenced(is_fenced)
+
+    def _partition(self) -> Any:
+        record = self._record("PartitionRecord").setTopicId(self.topic).setPartitionId(0)
+        record.setReplicas(ints(REPLICAS)).setIsr(ints(REPLICAS)).setLeader(REPLICAS[0])
+        return record.setLeaderEpoch(0).setPartitionEpoch(0)
+
+    def _replay(self, record: Any) -> None:
+        """Into each manager that keeps such a record."""
+        for manager in (self.cluster, self.manager, self.config):
+            for method in methods(type(manager), "replay"):
+                kind, *more = method.getParameterTypes()
+                if kind.isInstance(record):
+                    method.setAccessible(True)
+                    method.invoke(manager, record, *([java("java.lang.Long")(0)] if more else []))
+
+    def do(self, name: str, *words: Any) -> None:
+        self.response = None
+        getattr(self, name)(*words)
+
+    # The commands
+
+    def register(self, broker: int, broker_epoch: int, was_clean: bool) -> None:
+        """Session of the former process over, registered, and unfenced by its first heartbeat."""
+        self.expire(broker)
+        if not was_clean:
+            self._unclean(broker)
+        self.epochs[broker] = broker_epoch
+        self._replay(self._registration(broker, broker_epoch, True))
+        self._handle("handleBrokerUnfenced", broker, java("java.lang.Long")(broker_epoch))
+
+    def _unclean(self, broker: int) -> None:
+        kind = self.manager.getClass()
+        names = {str(method.getName()) for method in kind.getDeclaredMethods()}
+        if "handleBrokerUncleanShutdown" in names:
+            self._handle("handleBrokerUncleanShutdown", broker)
+        elif "handleBrokerShutdown" in names:
+            self._handle("handleBrokerShutdown", broker, java("java.lang.Boolean")(False))
+
+    def expire(self, broker: int) -> None:
+        if self.cluster.isUnfenced(broker):
+            self._handle("handleBrokerFenced", broker)
+
+    def shut_down(self, broker: int) -> None:
+        epoch = java("java.lang.Long")(self.epochs[broker])
+        self._handle("handleBrokerInControlledShutdown", broker, epoch)
+
+    def _handle(self, name: str, broker: int, *more: Any) -> None:
+        records = listed()
+        hidden(self.manager, name)(java("java.lang.Integer")(broker), *more, records)
+        for record in records:
+            self._replay(record.message())
+
+    def elect(self, kind: str) -> None:
+        data = COMMON + "message.ElectLeadersRequestData"
+        topic = java(data + "$TopicPartitions")().setTopic("t").setPartitions(ints([0]))
+        topics = java(data + "$TopicPartitionsCollection")()
+        topics.add(topic)
+        number = {"preferred": 0, "unclean": 1}[kind]
+        asked = java(data)().setElectionType(jpype.JByte(number)).setTopicPartitions(topics)
+        answer = self._done(hidden(self.manager, "electLeaders")(asked))
+        part = answer.replicaElectionResults().get(0).partitionResult().get(0)
+        self.response = _name(part.errorCode())
+
+    def alter(
+        self, broker: int, epochs: list[int], members: list[list[int]], is_recovering: bool
+    ) -> None:
+        data = COMMON + "message.AlterPartitionRequestData"
+        part = java(data + "$PartitionData")().setPartitionIndex(0)
+        part.setLeaderEpoch(epochs[0]).setPartitionEpoch(epochs[1])
+        part.setLeaderRecoveryState(jpype.JByte(int(is_recovering)))
+        if hasattr(part, "setNewIsrWithEpochs"):
+            state = java(data + "$BrokerState")
+            known = [state().setBrokerId(n).setBrokerEpoch(epoch) for n, epoch in members]
+            part.setNewIsrWithEpochs(listed(*known))
+        else:
+            part.setNewIsr(ints(number for number, _ in members))
+        topic = java(data + "$TopicData")().setTopicId(self.topic).setPartitions(listed(part))
+        asked = java(data)().setBrokerId(broker).setBrokerEpoch(self.epochs[broker])
+        asked.setTopics(listed(topic))
+        answer = self._done(hidden(self.manager, "alterPartition")(_request(), asked))
+        self.response = _name(answer.topics().get(0).partitions().get(0).errorCode())
+
+    def _done(self, result: Any) -> Any:
+        """The answer, after its records have been written."""
+        for record in result.records():
+            self._replay(record.message())
+        return result.response()
+
+    # What is compared
+
+    def seen(self) -> Seen:
+        state = hidden(self.manager, "getPartition")(self.topic, java("java.lang.Integer")(0))
+        return {
+            "leader": int(state.leader),
+            "isr": sorted(map(int, state.isr)),
+            "leader_epoch": int(state.leaderEpoch),
+            "partition_epoch": int(state.partitionEpoch),
+            "elr": sorted(map(int, getattr(state, "elr", ()))),
+            "last_known_elr": sorted(map(int, getattr(state, "lastKnownElr", ()))),
+            "is_recovering": int(state.leaderRecoveryState.value()) == 1,
+            "active": [n for n in BROKERS if self.cluster.isActive(n)],
+            "response": self.response,
+        }
+
+
+def _name(code: int) -> str:
+    return str(java(COMMON + "protocol.Errors").forCode(code).name())
+
+
+@cache
+def _context() -> Any:
+    return java(COMMON + "utils.LogContext")("judge")
+
+
+@cache
+def _features() -> Any:
+    kind = java(CONTROLLER + "QuorumFeatures")
+    for name in ("defaultSupportedFeatureMap", "defaultFeatureMap"):
+        for method in methods(kind, name):
+            yes = [java("java.lang.Boolean")(True)] * method.getParameterCount()
+            supported = method.invoke(None, *yes)
+    constructor = kind.class_.getDeclaredConstructors()[0]
+    constructor.setAccessible(True)
+    given = {"int": java("java.lang.Integer")(0), "Map": supported, "List": ints([0])}
+    if any(str(k.getSimpleName()) == "ApiVersions" for k in constructor.getParameterTypes()):
+        given["ApiVersions"] = java("org.apache.kafka.clients.ApiVersions")()
+    return constructor.newInstance(*fill(constructor, given))
+
+
+@cache
+def _request() -> Any:
+    """Who asks, and in the newest version of the request."""
+    keys = java(COMMON + "protocol.ApiKeys")
+    header = java(COMMON + "message.RequestHeaderData")()
+    header.setRequestApiKey(keys.ALTER_PARTITION.id)
+    header.setRequestApiVersion(keys.ALTER_PARTITION.latestVersion())
+    someone = java(COMMON + "security.auth.KafkaPrincipal").ANONYMOUS
+    empty = java("java.util.OptionalLong").empty()
+    return java(CONTROLLER + "ControllerRequestContext")(header, someone, empty)
+
+
+def _setters(name: str) -> list[Any]:
+    kind = java(f"{CONTROLLER}{name}$Builder").class_
+    return [m for m in kind.getDeclaredMethods() if str(m.getName()).startswith("set")]
+
+
+def _sets(name: str, kind: str) -> bool:
+    return any(str(m.getParameterTypes()[0].getSimpleName()) == kind for m in _setters(name))
+
+
+def built(name: str, given: dict[str, Any]) -> Any:
+    """A manager of the controller, its builder's setters filled by type."""
+    constructor = java(f"{CONTROLLER}{name}$Builder").class_.getDeclaredConstructors()[0]
+    constructor.setAccessible(True)
+    builder = constructor.newInstance()
+    for method in _setters(name):
+        (kind,) = method.getParameterTypes()
+        value = given.get(str(kind.getSimpleName()))
+        if str(kind.getSimpleName()) in MOCKED:
+            value = java("org.mockito.Mockito").mock(kind)
+        if value is None or str(method.getName()) in ("setZkMigrationEnabled",):
+            continue
+        method.setAccessible(True)
+        if kind.isPrimitive():
+            boxes = {"boolean": "Boolean", "long": "Long"}
+            value = java(f"java.lang.{boxes[str(kind.getSimpleName())]}")(value)
+        method.invoke(builder, value)
+    return hidden(builder, "build")()

@@ -1,0 +1,232 @@
+"""Partitions of releases before 2.4, and the ReplicaManager that they ask for everything.
+
+That asks ZooKeeper by a class that is no interface: Mockito stands in for it, the rest is Kafka's.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+import jpype
+
+from isrlab.judged.leader import LEADER, REPLICAS, Seen
+from judge.jvm import (
+    COMMON,
+    has,
+    implementing,
+    ints,
+    java,
+    make,
+    none,
+    scala,
+    the,
+    value_of,
+)
+from judge.older import StoredPartition
+from judge.world import World
+
+ANSWER = "org.mockito.stubbing.Answer"
+MOCKITO = "org.mockito.Mockito"
+
+
+class ManagedPartition(StoredPartition):
+    """A partition of 1.1, and the ReplicaManager that serves its followers' fetches."""
+
+    def _make(self, quietly: dict[str, Any]) -> Any:
+        self.is_up = True
+        self.manager = _manager(self.world, self.min_isr, self.lag_ms)
+        return self.manager.getOrCreatePartition(self.topic)
+
+    def has_log(self) -> bool:
+        return bool(self.partition.getReplica(LEADER).isDefined())
+
+    def make_log(self) -> None:
+        self.partition.getOrCreateReplica(LEADER, False)
+
+    def note_high_watermark(self, offset: int) -> None:
+        where = java("kafka.server.LogOffsetMetadata")(offset, -1, -1)
+        getattr(self._replica(LEADER), "highWatermark_$eq")(where)
+
+    def do(self, name: str, *words: Any) -> None:
+        _ZooKeeper.serves = self
+        super().do(name, *words)
+
+    def order(self, epoch: int, partition_epoch: int, isr: list[int], leader: int = 1) -> bool:
+        if epoch <= self.partition.getLeaderEpoch():
+            return False
+        state = self._state(epoch, partition_epoch, isr, leader)
+        if leader == LEADER:
+            return bool(self.partition.makeLeader(0, state, 0))
+        return self._follows(bool(self.partition.makeFollower(0, state, 0)))
+
+    def _state(self, epoch: int, partition_epoch: int, isr: list[int], leader: int) -> Any:
+        kind = java(COMMON + "requests.LeaderAndIsrRequest$PartitionState")
+        return kind(0, leader, epoch, ints(isr), partition_epoch, ints(REPLICAS), False)
+
+    def _follows(self, is_news: bool) -> bool:
+        return is_news
+
+    def _for_append(self) -> dict[str, Any]:
+        return {"MemoryRecords": self.world.record(), "boolean": True}
+
+    def fetch(self, replica: int, offset: int, last: int, epoch: int, broker_epoch: int) -> None:
+        self.request += 1
+        pair = java("scala.Tuple2")(self.topic, self._asked(offset))
+        asked = scala(java("java.util.Collections").singletonList(pair))
+        quota = the("kafka.server.QuotaFactory$UnboundedQuota$")
+        got = implementing("scala.Function1", apply=self._got)
+        isolation = self._isolation()
+        self.manager.fetchMessages(0, replica, 0, 1 << 20, False, asked, quota, got, *isolation)
+
+    def _asked(self, offset: int) -> Any:
+        return java(COMMON + "requests.FetchRequest$PartitionData")(offset, 0, 1 << 20)
+
+    @staticmethod
+    def _isolation() -> list[Any]:
+        return [java(COMMON + "requests.IsolationLevel").READ_UNCOMMITTED]
+
+    def _got(self, answers: Any) -> None:
+        answer = answers.head()._2()
+        error = str(answer.error().name())
+        self.response = self._count(answer.records()) if error == "NONE" else error
+
+    @staticmethod
+    def _count(records: Any) -> int:
+        return sum(1 for _ in records.records())
+
+    def zookeeper_wrote(self, version: int) -> Any:
+        """A conditional write of the node: is it done, and its version."""
+        self.asked += 1
+        kind = java("scala.Tuple2")
+        number = java("java.lang.Integer")
+        return kind(self.is_up, number(version + 1)) if self.is_up else kind(False, number(-1))
+
+    # What is compared
+
+    @property
+    def log(self) -> Any:
+        return self._replica(LEADER).log().get()
+
+    def _replica(self, number: int) -> Any:
+        return self.partition.getReplica(number).get()
+
+    def _high_watermark(self) -> int:
+        return int(self._replica(LEADER).highWatermark().messageOffset())
+
+    def _epochs(self) -> list[list[int]]:
+        text = str(self.log.leaderEpochCache().epochEntries().mkString(";"))
+        return [[int(epoch), int(start)] for epoch, start in re.findall(r"(\d+)\D+(\d+)", text)]
+
+    def _is_leader(self) -> bool:
+        return not self.partition.leaderReplicaIfLocal().isEmpty()
+
+    def _isr(self) -> Seen:
+        replicas = self.partition.inSyncReplicas().iterator()
+        isr = []
+        while replicas.hasNext():
+            isr.append(int(replicas.next().brokerId()))
+        version = value_of(self.partition, "zkVersion")
+        return {"partition_epoch": int(version), "isr": sorted(isr), "asked": self.asked}
+
+    def _follower(self, number: int) -> Seen:
+        replica = self._replica(number)
+        return {
+            "leo": int(replica.logEndOffset().messageOffset()),
+            "caught_up": self._since(replica.lastCaughtUpTimeMs()),
+            **self._fetches(replica),
+        }
+
+
+class EpochlessPartition(ManagedPartition):
+    """A partition of 0.10.2, where records and requests know no epochs."""
+
+    def _state(self, epoch: int, partition_epoch: int, isr: list[int], leader: int) -> Any:
+        everyone = java("java.util.HashSet")(ints(REPLICAS))
+        kind = java(COMMON + "requests.PartitionState")
+        return kind(0, leader, epoch, ints(isr), partition_epoch, everyone)
+
+    def _follows(self, is_news: bool) -> bool:
+        """As makeFollowers does it: RM 0.10.2.2:833."""
+        self.log.truncateTo(self._high_watermark())
+        return is_news
+
+    def _for_append(self) -> dict[str, Any]:
+        record = java(COMMON + "record.Record").create(jpype.JArray(jpype.JByte)(b"x"))
+        records = java(COMMON + "record.MemoryRecords").withRecords([record])
+        return {"MemoryRecords": records}
+
+    def _asked(self, offset: int) -> Any:
+        return java(COMMON + "requests.FetchRequest$PartitionData")(offset, 1 << 20)
+
+    @staticmethod
+    def _isolation() -> list[Any]:
+        return []
+
+    @staticmethod
+    def _count(records: Any) -> int:
+        return sum(1 for _ in records.shallowEntries())
+
+    def _epochs(self) -> list[list[int]]:
+        return []
+
+
+class _ZooKeeper:
+    """What the mock answers, for the partition that is played."""
+
+    serves: ManagedPartition
+
+    def answer(self, call: Any) -> Any:
+        name = str(call.getMethod().getName())
+        if name in ("conditionalUpdatePersistentPath", "conditionalUpdatePath"):
+            return self.serves.zookeeper_wrote(int(call.getArgument(2)))
+        if name == "getEntityConfigs":
+            return java("java.util.Properties")()
+        return _nothing() if name == "zkClient" else None
+
+
+@cache
+def _nothing() -> Any:
+    """A client by which a topic has no settings of its own."""
+    return java(MOCKITO).mock(java("org.I0Itec.zkclient.ZkClient").class_)
+
+
+@cache
+def _manager(world: World, min_isr: int, lag_ms: int) -> Any:
+    properties = java("java.util.Properties")()
+    logs, folder = world.logs(min_isr), world.folder_of(min_isr)
+    for name, value in {
+        "broker.id": LEADER, "zookeeper.connect": "nowhere:1", "log.dirs": folder,
+        "replica.lag.time.max.ms": lag_ms,
+    }.items():  # fmt: skip
+        properties.put(name, str(value))
+    config = the("kafka.server.KafkaConfig$").fromProps(properties)
+    metrics, kind = java(COMMON + "metrics.Metrics")(), zookeeper_client()
+    zookeeper = java(MOCKITO).mock(kind, jpype.JProxy(java(ANSWER), inst=_ZooKeeper()))
+    given = {
+        "KafkaConfig": config, "Metrics": metrics, "Time": world.clock, "LogManager": logs,
+        "Scheduler": java("MockScheduler")(world.clock), "Option": none(),
+        "AtomicBoolean": java("java.util.concurrent.atomic.AtomicBoolean")(False),
+        "ReplicationQuotaManager": None, str(kind.getSimpleName()): zookeeper,
+    }  # fmt: skip
+    if world.release >= (1, 1):
+        quotas = the("kafka.server.QuotaFactory$").instantiate(config, metrics, world.clock, "")
+        timer = java("MockTimer")()
+        given |= {
+            "QuotaManagers": quotas, "BrokerTopicStats": java("BrokerTopicStats")(),
+            "MetadataCache": java("kafka.server.MetadataCache")(LEADER),
+            "LogDirFailureChannel": java("kafka.server.LogDirFailureChannel")(1),
+            "DelayedOperationPurgatory": [
+                make("Purgatory", {"String": name, "Timer": timer, "int": [LEADER, 1000],
+                                   "boolean": [False, False]})
+                for name in ("Produce", "Fetch", "DeleteRecords")
+            ],
+        }  # fmt: skip
+    return make("kafka.server.ReplicaManager", given)
+
+
+def zookeeper_client() -> Any:
+    """The class that stands for ZooKeeper."""
+    name = "kafka.zk.KafkaZkClient"
+    return java(name if has(name) else "kafka.utils.ZkUtils").class_

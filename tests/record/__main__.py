@@ -1,0 +1,78 @@
+"""`python -m record --help`, in the folder tests, or `make record` at the top."""
+
+from __future__ import annotations
+
+import lzma
+import signal
+import sys
+import time
+
+import click
+from judge import jars
+
+from isrlab.world import recorded, scenario
+from record import play
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("name", required=False)
+@click.option("--version", help="A release, such as 0.10.2.2.")
+@click.option("--tries", default=1, show_default=True, help="How often.")
+@click.option("--feature", help="Of a KRaft cluster: eligible.leader.replicas.version=0, or 1.")
+@click.option("--store", is_flag=True, help="Add what was seen to data/recordings/history.")
+@click.option("--keep", is_flag=True, help="Leave the brokers' folders, and say where.")
+def main(
+    name: str | None, version: str, tries: int, feature: str | None, store: bool, keep: bool
+) -> None:
+    """Play a schedule of data/scenarios on real brokers; without a name, list what is kept.
+
+    \b
+    python -m record loss_three_replicas --version 0.10.2.2 --tries 10
+    """
+    if name is None:
+        print(*map(recorded.row, recorded.recordings()), sep="\n")
+        return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    features = {part[0]: int(part[2]) for part in [(feature or "").partition("=")] if part[2]}
+    label = "-".join([name, version, *(f"elr{level}" for level in features.values())])
+    try:
+        text, seen = scenario.read(name), ""
+        play.setup_of(text)
+    except ValueError as wrong:
+        sys.exit(str(wrong))
+    for number in range(tries):
+        lines = one_try(text, version, features, keep)
+        seen += "\n".join(lines) + "\n"
+        print(f"{label}, try {number + 1} of {tries}")
+        print(*(line for line in lines if not line.startswith("said ")), sep="\n", flush=True)
+        if store:
+            path = recorded.FOLDER / f"{label}.txt.xz"
+            before = lzma.decompress(path.read_bytes()).decode() if path.exists() else ""
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(lzma.compress((before + "\n".join(lines) + "\n").encode()))
+    recording = recorded.parse(label, seen)
+    print(recorded.row(recording))
+    for difference, times in recording.differences().items():
+        print(f"  block {difference.block}, {difference.what}: engine {difference.engine}, "
+              f"Kafka {difference.kafka} ({times} times)")  # fmt: skip
+
+
+def one_try(text: str, version: str, features: dict[str, int], keep: bool) -> list[str]:
+    """What is kept of it; of one that did not get to its end, why."""
+    try:
+        cluster = play.cluster(version, text, features, keep)
+    except (jars.NoJarsError, ImportError) as missing:
+        sys.exit(f"{version}: {missing}")
+    try:
+        with cluster:
+            return play.Play(cluster, text).run()
+    except (TimeoutError, RuntimeError) as error:  # said, never left out
+        began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(cluster.began))
+        return [f"try {began} abandoned: {' '.join(str(error).split())}"]
+    finally:
+        if keep:
+            print(cluster.folder)
+
+
+if __name__ == "__main__":
+    main()

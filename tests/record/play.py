@@ -1,0 +1,254 @@
+"""A schedule played on real brokers, and the text that is kept of it.
+
+A schedule is a scenario of `data/scenarios`. Its commands `produce`, `kill`, `start`, `pause` and
+`resume` are done to real brokers as they are; the engine's others (`elect`, `stabilize`, `advance`,
+`deliver`, `status`, `check`) only say what time and chance do by themselves. What follows `#>` on a
+line is done in place of that line: one or several of these, with `;` between them.
+
+    wait 9.5               seconds
+    quiet 6                until nothing has changed for so many seconds
+    until leader 2         the controller has stored that broker 2 leads; or, with !2, another
+    until isr 1            or this ISR
+    until copied m2        every replica that runs has m2
+    until known m2         and knows that it is committed
+    until gone 2           broker 2 is not registered any more (ZooKeeper)
+    until controller 2     broker 2 is the controller (ZooKeeper)
+    produce, kill, start, pause, resume, lose_power      as in a scenario; several brokers at a time
+
+After `#>` on the `partition` line stand the order in which the brokers are started, the session
+timeouts of single brokers, and settings of all brokers:
+
+    start=3,1,2 session=1:2s,2:8s,3:6s replica.fetch.wait.max.ms=9000
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from isrlab.world import script
+
+if TYPE_CHECKING:
+    from record.cluster import Cluster
+
+TOPIC = "t"
+SETTLE_S = 0.8  # longer than the brokers wait between two checkpoints of the high watermark
+OF_THE_TOPIC = "min.insync.replicas", "unclean.leader.election.enable"  # others: of the brokers
+DONE = "produce", "kill", "start", "pause", "resume"  # to real brokers, just as it is written
+ENGINE_ONLY = (
+    "version",
+    "advance",
+    "check",
+    "deliver",
+    "elect",
+    "hard_bounce",
+    "stabilize",
+    "status",
+)
+ABOUT = f"{TOPIC}-0", f"[{TOPIC},0]", "alting", "xiting"
+NEWS = ("runcat", "ISR", "alt", "xiting", "eader", "epoch", "shut")
+
+
+@dataclass
+class Setup:
+    replicas: tuple[int, ...] = (1, 2, 3)
+    start: tuple[int, ...] = ()
+    sessions_ms: dict[int, int] = field(default_factory=dict)
+    topic: dict[str, str] = field(default_factory=dict)
+    brokers: dict[str, str] = field(default_factory=dict)
+
+
+def setup_of(text: str) -> Setup:
+    """What the `partition` line of a schedule says. Raises ValueError for a scenario that does not
+    say all that must be done to real brokers."""
+    commands = [command for block in script.parse(text) for command in block.commands]
+    for command in commands:
+        if "#>" not in command.text and command.words[0] not in (*DONE, *ENGINE_ONLY, "partition"):
+            raise command.fail(
+                "what is to be done to real brokers? Say it after #> (tests/record/play.py)"
+            )
+    lines = [command for command in commands if command.words[0] == "partition"]
+    if not lines or "#>" not in lines[0].text:
+        raise ValueError("the schedule has no partition line with #> and how brokers are started")
+    return _setup(lines[0].words[1:], lines[0].text.partition("#>")[2].split())
+
+
+def _setup(given: list[str], real: list[str]) -> Setup:
+    options = dict(word.split("=", 1) for word in (*given, *real))
+    ids = [int(number) for number in options.pop("replicas", "1,2,3").split(",")]
+    leader = int(options.pop("leader", ids[0]))
+    replicas = (leader, *(number for number in ids if number != leader))
+    found = Setup(replicas, tuple(map(int, options.pop("start", "3,1,2").split(","))))
+    for part in options.pop("session", "").split(","):
+        number, _, length = part.rpartition(":")
+        if part:
+            found.sessions_ms[int(number or 0)] = round(float(length.rstrip("s")) * 1000)
+    options.pop("latency", None)
+    found.topic = {name: options.pop(name) for name in OF_THE_TOPIC if name in options}
+    found.brokers = options
+    return found
+
+
+def cluster(version: str, text: str, features: dict[str, int], keep: bool = False) -> Cluster:
+    """The cluster that a schedule wants, not started yet."""
+    from record.cluster import Cluster  # needs clients that a reader of recordings does not
+
+    setup = setup_of(text)
+    plain: dict[str, object] = dict(setup.brokers)
+    own: dict[int, dict[str, object]] = {}
+    if (kraft := tuple(map(int, version.split("."))) >= (3, 3)) and setup.sessions_ms:
+        # the controller decides, and has one session length for all
+        plain["broker.session.timeout.ms"] = str(max(setup.sessions_ms.values()))
+    else:
+        for number, length_ms in setup.sessions_ms.items():
+            for broker in [number] if number else setup.start:
+                own[broker] = {"zookeeper.session.timeout.ms": length_ms}
+    return Cluster(version, sorted(setup.start), plain, own=own, kraft=kraft,
+                   features=features, keep=keep)  # fmt: skip
+
+
+class Play:
+    """One try: `lines` is what is kept of it."""
+
+    def __init__(self, cluster: Cluster, text: str) -> None:
+        self.cluster, self.text, self.setup = cluster, text, setup_of(text)
+        self.lines: list[str] = []
+        self.hanging: set[int] = set()
+
+    def run(self) -> list[str]:
+        begun = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.cluster.began))
+        self.lines.append(f"try {begun}")
+        self.cluster.start(*self.setup.start)
+        self.cluster.create(TOPIC, self.setup.replicas, settings=self.setup.topic)
+        time.sleep(1)  # every follower has fetched
+        for number, block in enumerate(script.parse(self.text), start=1):
+            for command in block.commands:
+                _, mark, real = command.text.partition("#>")
+                self._obey(command.words, real.strip() if mark else None)
+            time.sleep(SETTLE_S)
+            self.lines += [f"block {number}", *self._state()]
+        self.lines += [f"time {at:.2f} {what}" for at, what in self.cluster.timeline]
+        self.lines += list(self._said())
+        return self.lines
+
+    def _obey(self, words: list[str], real: str | None) -> None:
+        if words[0] == "partition":
+            return
+        if real is None and words[0] not in ENGINE_ONLY:
+            self._do(words)
+        for action in (real or "").split(";") if real else ():
+            self._do(action.split())
+
+    def _do(self, words: list[str]) -> None:
+        name, rest = words[0], words[1:]
+        if name == "wait":
+            time.sleep(float(rest[0]))
+        elif name == "quiet":
+            self._quiet(float(rest[0]))
+        elif name == "until":
+            self._until(*rest)
+        elif name == "produce":
+            self._produce(rest)
+        elif name == "kill":
+            self.cluster.kill(*map(int, rest))
+        elif name == "start":
+            for number in map(int, rest):
+                self._start(number)
+        elif name in ("pause", "resume"):
+            for number in rest:
+                getattr(self.cluster, name)(int(number))
+        elif name == "lose_power":
+            self.cluster.lose_power(int(rest[0]), TOPIC)
+        else:
+            raise ValueError(f"a schedule cannot do {' '.join(words)!r}")
+
+    def _quiet(self, length_s: float) -> None:
+        state, since, begun = list(self._state()), time.monotonic(), time.monotonic()
+        while time.monotonic() < min(since + length_s, begun + 60):
+            time.sleep(0.3)
+            if (now := list(self._state())) != state:
+                state, since = now, time.monotonic()
+        self.cluster.note(f"quiet {length_s:g}")
+
+    def _until(self, what: str, value: str) -> None:
+        cluster, text = self.cluster, f"{what} {value}"
+        if what == "gone":
+            cluster.until(lambda: int(value) not in cluster.registered(), text)
+        elif what == "controller":
+            cluster.until(lambda: cluster.controller() == int(value), text)
+        elif what == "isr":
+            wanted = sorted(map(int, value.split(",")))
+            cluster.until(lambda: sorted(cluster.stored(TOPIC).isr) == wanted, text)
+        elif what == "copied":
+            cluster.until(lambda: all(value in names for names, _ in self._copies()), text)
+        elif what == "known":
+            cluster.until(lambda: all(value in names[:hw] for names, hw in self._copies()), text)
+        elif value.startswith("!"):
+            cluster.until(lambda: cluster.stored(TOPIC).leader != int(value[1:]), text)
+        else:
+            cluster.until(lambda: cluster.stored(TOPIC).leader == int(value), text)
+
+    def _copies(self) -> list[tuple[list[str], int]]:
+        """Of every replica that runs: its records, and its high watermark as last written."""
+        running = set(self.cluster.live()) & set(self.setup.replicas)
+        disks = [self.cluster.disk(number, TOPIC) for number in running]
+        return [([text for _, text, _ in d.records], d.high_watermark) for d in disks]
+
+    def _produce(self, rest: list[str]) -> None:
+        options = dict(word.split("=", 1) for word in rest if "=" in word)
+        names = [word for word in rest if "=" not in word and not word.isdecimal()]
+        answers = self.cluster.produce(TOPIC, *names, acks=options.get("acks", "all"))
+        self.lines += [f"answer {n} {a}" for n, a in zip(names, answers, strict=True)]
+
+    def _start(self, number: int) -> None:
+        """A broker that is started may find that it must stop."""
+        self.cluster.start(number, wait=False)
+        process = self.cluster.processes[number]
+        end = time.monotonic() + 60
+        while process.poll() is None and not self.cluster.is_up(number):
+            if time.monotonic() > end:
+                raise TimeoutError(f"broker {number} is not up after 60 s")
+            time.sleep(0.05)
+        self.cluster.note(f"broker {number} " + ("is up" if process.poll() is None else "ended"))
+
+    def _state(self) -> Iterator[str]:
+        """What is stored, and what each replica has."""
+        stored = self.cluster.stored(TOPIC)
+        elr = f" elr={_ids(stored.elr)}" if stored.elr else ""
+        isr = f"isr={_ids(stored.isr)}{elr}"
+        if not self.cluster.kraft:
+            isr += f" registered={_ids(tuple(sorted(self.cluster.registered())))}"
+        yield f"  stored leader={stored.leader} epoch={stored.leader_epoch} {isr}"
+        for number in sorted(self.setup.replicas):
+            disk = self.cluster.disk(number, TOPIC)
+            epochs = ",".join(f"{epoch}:{start}" for epoch, start in disk.epochs)
+            yield (
+                f"  broker {number} {self._life(number)} hw={disk.high_watermark} epochs={epochs} "
+                f"start={disk.records[0][0] if disk.records else 0} records="
+                + ",".join(f"{text}:{epoch}" for _, text, epoch in disk.records)
+            )
+
+    def _life(self, number: int) -> str:
+        if number in self.cluster.paused:
+            return "paused"
+        if self.cluster.processes[number].poll() is not None:
+            return "dead"
+        return "alive" if self.cluster.is_up(number) else "hangs"
+
+    def _said(self) -> Iterator[str]:
+        """The brokers' own lines about this partition, and about halting."""
+        for number in self.cluster.brokers:
+            for name in ("server", "controller", "state-change"):
+                kept = ""
+                for line in self.cluster.said(number, name):
+                    about = any(word in line for word in ABOUT) and any(w in line for w in NEWS)
+                    is_detail = " TRACE " in line and "truncated logs" not in line
+                    if about and not is_detail and line[26:] != kept:
+                        kept = line[26:]  # without its time: an old broker repeats some for ever
+                        yield f"said {number} {name} {line}"
+
+
+def _ids(numbers: tuple[int, ...]) -> str:
+    return ",".join(map(str, numbers))

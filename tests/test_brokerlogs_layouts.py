@@ -1,0 +1,207 @@
+"""The same log in whatever layout it is written gives the same events."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import cache, partial
+
+import pytest
+
+from isrlab.brokerlogs import read_local
+from isrlab.brokerlogs.recordings import folder
+
+STOCK = re.compile(r"\[(\S+ \S+)\] ([A-Z]+) (.*?)(?: \(([\w.$]+)\))?", re.DOTALL)
+REFUSED = [
+    "[2026-07-01 10:00:00,123] ERROR [ReplicaManager broker=1] Error processing append operation "
+    "on partition t-0 (kafka.server.ReplicaManager)",
+    "org.apache.kafka.common.errors.NotEnoughReplicasException: The size of the current ISR Set(1) "
+    "is insufficient to satisfy the min.isr requirement of 2 for partition t-0",
+    "\tat kafka.cluster.Partition.appendRecordsToLeader(Partition.scala:1000)",
+    "[2026-07-01 10:00:00,124] INFO [Log partition=t-0, dir=/d] Truncating to offset 7 "
+    "(kafka.log.UnifiedLog)",
+    "[2026-07-01 10:00:00,124] WARN [Partition t-0 broker=1] A \"quoted\" <b> \\ word "
+    "(kafka.cluster.Partition)",
+]  # fmt: skip
+
+
+class Said:
+    """A line and what belongs to it: its parts, from which a layout makes its lines."""
+
+    def __init__(self, line: str) -> None:
+        parts = STOCK.fullmatch(line)
+        assert parts is not None, line
+        stamp, self.level, self.message, logger = parts.groups()
+        self.logger = logger or "kafka.Kafka"
+        self.trace: list[str] = []
+        self.stock = f"[{stamp}] {self.level} {self.message} ({self.logger})"
+
+        self.at = datetime.strptime(f"{stamp}+0000", "%Y-%m-%d %H:%M:%S,%f%z")
+        self.stamp, self.ms, self.time = stamp, stamp[-3:], stamp[11:]
+        self.epoch_ms = round(self.at.timestamp() * 1000)
+        self.iso = f"{self.at:%Y-%m-%dT%H:%M:%S}.{self.ms}Z"
+        self.berlin = self.at + timedelta(hours=2)
+        # When the container saw it: a little later.
+        self.seen = f"{self.at + timedelta(milliseconds=2):%Y-%m-%dT%H:%M:%S.%f}789Z"
+        self.class_name = self.logger.rpartition(".")[2]
+
+    @property
+    def text(self) -> str:
+        return "\n".join([self.stock, *self.trace])
+
+
+@cache
+def recording() -> list[Said]:
+    said: list[Said] = []
+    lines = list(REFUSED)
+    for name in ("server.log", "state-change.log", "controller.log"):
+        for path in sorted((folder("4.1") / "broker-1").glob(f"{name}*")):
+            data = path.read_bytes()
+            data = gzip.decompress(data) if path.suffix == ".gz" else data
+            lines += data.decode().splitlines()
+    for line in lines:
+        if STOCK.fullmatch(line):
+            said.append(Said(line))
+        elif said and line:
+            said[-1].trace.append(line)
+    return said
+
+
+# Lines of text: one line for a message, those of its stack trace as they are. {s} is what was said.
+LINES = """
+Strimzi             | {s.stamp} {s.level} {s.message} ({s.logger}) [kafka-scheduler-3]
+log4j2              | {s.stamp} {s.level:<5} [main] {s.logger}:42 - {s.message}
+level first         | {s.level} {s.stamp} [main] {s.logger}: {s.message}
+short logger        | {s.stamp} [{s.level}] {s.class_name} - {s.message}
+thread behind       | {s.stamp} {s.level} {s.logger} - {s.message} [some-thread-1]
+bars                | {s.stamp} ! {s.level} ! main ! {s.logger} ! {s.message}
+slashes             | {s.at:%d/%b/%Y:%H:%M:%S}.{s.ms} +0000 {s.level} {s.message}
+DATE                | {s.at:%d %b %Y %H:%M:%S},{s.ms} {s.level} {s.message} ({s.logger})
+offset              | [{s.berlin:%Y-%m-%dT%H:%M:%S},{s.ms}+0200] {s.level} {s.message}
+Z                   | {s.iso} {s.level} {s.message} ({s.logger})
+compact             | {s.at:%Y%m%dT%H%M%S},{s.ms} {s.level} {s.message}
+epoch ms            | {s.epoch_ms} {s.level} {s.message} ({s.logger})
+no level            | {s.stamp} {s.message}
+logfmt              | time={s.stamp} level={s.level} logger={s.logger} msg="{s.message}"
+colours             | \x1b[32m[{s.stamp}]\x1b[0m \x1b[1m{s.level}\x1b[m {s.message} ({s.logger})
+"""
+# Containers put something before every line of the stock layout, or of another.
+BEFORE = """
+compose                | kafka-1  ! {s.stock}
+compose -t             | kafka-1  ! {s.seen} {s.stock}
+compose, no date       | kafka-1  ! {s.iso} {s.level} {s.message} ({s.logger})
+compose, time only     | kafka-1  ! {s.iso} [{s.time}] {s.level} {s.message} ({s.logger})
+CRI                    | {s.seen} stdout F {s.stock}
+kubectl --prefix       | [pod/my-cluster-kafka-0/kafka] {s.stock}
+kubectl --timestamps   | {s.seen} {s.stock}
+kubectl, both          | [pod/my-cluster-kafka-0/kafka] {s.seen} {s.stock}
+journald               | {s.at:%b %d %H:%M:%S} kafka1 kafka-server-start.sh[1234]: {s.stock}
+journald, short-iso    | {s.at:%Y-%m-%dT%H:%M:%S}+0000 kafka1 kafka.sh[1234]: {s.stock}
+syslog RFC 5424        | <14>1 {s.seen} kafka1 kafka 1234 - - {s.stock}
+rsyslog                | {s.at:%Y-%m-%dT%H:%M:%S}.{s.ms}+00:00 kafka1 kafka[1234]: {s.stock}
+Strimzi in CRI         | {s.seen} stdout F {s.stamp} {s.level} {s.message} ({s.logger}) [t-1]
+"""
+
+
+def table(text: str, make: Callable) -> dict[str, Callable[[Said], str]]:
+    rows = (line.replace("!", "|").split("|", 1) for line in text.strip().split("\n"))
+    return {name.strip(): partial(make, form.removeprefix(" ")) for name, form in rows}
+
+
+def plain(form: str, said: Said) -> str:
+    return "\n".join([form.format(s=said), *said.trace])
+
+
+def wrapped(form: str, said: Said) -> str:
+    line = form.format(s=said)
+    own = re.search(r"\[?\S+ [\d:,]+\]? [A-Z]+ \[|(?:\[[\d:,]+\] )?[A-Z]{4,5} ", line)
+    assert own is not None
+    start = line.find(said.stock) if said.stock in line else own.start()
+    return "\n".join([line, *(line[:start] + each for each in said.trace)])
+
+
+def objects(said: Said) -> dict[str, object]:
+    """Layouts of JSON: what is in the object."""
+    trace = {"trace": "\n".join(said.trace)} if said.trace else {}
+    ecs = {"@timestamp": said.iso, "log.level": said.level, "message": said.message,
+           "log.logger": said.logger, "error.stack_trace": "\n".join(said.trace)}  # fmt: skip
+    instant = {"epochSecond": said.epoch_ms // 1000, "nanoOfSecond": int(said.ms) * 1_000_000}
+    return {
+        "ECS": ecs,
+        "ECS, nested": {"@timestamp": said.iso, "log": {"level": said.level, "logger": said.logger},
+                        "message": said.message, "error": trace},
+        "logstash": {"@timestamp": said.iso, "@version": "1", "message": said.message,
+                     "logger_name": said.logger, "thread_name": "main", "level": said.level,
+                     "level_value": 20000, **trace},
+        "GELF": {"version": "1.1", "host": "kafka1", "short_message": said.message, "level": 6,
+                 "timestamp": said.epoch_ms / 1000, "_level": said.level, "_logger": said.logger,
+                 "full_message": "\n".join([said.message, *said.trace])},
+        "log4j2 JSON": {"instant": instant, "thread": "main", "level": said.level,
+                        "loggerName": said.logger, "message": said.message, "thrown": trace},
+        "unknown keys": {"what": said.message, "when": said.epoch_ms, "how": said.level, **trace},
+        "two of each": {"body": said.message, "at": said.iso, "severity": said.level,
+                        "original": said.text, "ingested": said.seen},
+        "docker of ECS": {"log": json.dumps(ecs) + "\n", "stream": "stdout", "time": said.seen},
+    }  # fmt: skip
+
+
+def json_object(name: str, before: str, said: Said) -> str:
+    return before + json.dumps(objects(said)[name])
+
+
+LAYOUTS = {
+    **table(LINES, plain),
+    **table(BEFORE, wrapped),
+    **{name: partial(json_object, name, "") for name in objects(Said(REFUSED[0]))},
+    "CRLF": lambda said: said.text.replace("\n", "\r\n") + "\r",
+    "docker json-file": lambda said: "\n".join(
+        json.dumps({"log": f"{line}\n", "stream": "stdout", "time": said.seen})
+        for line in said.text.split("\n")
+    ),
+    "journald -o json": lambda said: "\n".join(
+        json.dumps({"MESSAGE": line, "__REALTIME_TIMESTAMP": f"{said.epoch_ms}000"})
+        for line in said.text.split("\n")
+    ),
+    "ECS in CRI": lambda said: f"{said.seen} stdout F " + json.dumps(objects(said)["ECS"]),
+    "ECS in compose": partial(json_object, "ECS", "kafka-1  | "),
+}
+
+
+def events_of(path, lines, time_zone=None):
+    """The events and the row of the file; `detail` without the line's number."""
+    path.write_text("\n".join(lines) + "\n", newline="")
+    logs = read_local(path, run="r", time_zone=time_zone)
+    rows = logs.events.to_pylist()
+    for row in rows:
+        row["detail"] = {key: value for key, value in row["detail"] if key != "line"}
+    return sorted(rows, key=str), logs.files.to_pylist()[0], logs.unread.to_pylist()
+
+
+@cache
+def of_stock(path):
+    return events_of(path / "server.log", [each.text for each in recording()])
+
+
+@pytest.fixture(scope="module")
+def stock(tmp_path_factory):
+    return of_stock(tmp_path_factory.mktemp("stock"))
+
+
+def test_the_recording_has_events_of_all_kinds(stock):
+    rows, file, unread = stock
+    kinds = {row["kind"] for row in rows}
+    assert {"isr_shrink", "isr_commit", "leader", "produce_error", "hosted", "truncate"} <= kinds
+    assert len(rows) > 100 and unread == [] and file["layout"] == "stock"
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_every_layout_gives_the_same_events(tmp_path, stock, name):
+    rows, file, unread = events_of(
+        tmp_path / "server.log", [LAYOUTS[name](each) for each in recording()]
+    )
+    assert file["status"] == "read" and unread == []
+    assert rows == stock[0]
+    assert (file["first_ms"], file["last_ms"]) == (stock[1]["first_ms"], stock[1]["last_ms"])

@@ -1,0 +1,112 @@
+"""Incidents in recordings of real clusters, whose cause is known; and the table of rules."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from isrlab.incidents import rules
+from isrlab.incidents.look import CALM, WRONG, look
+
+RECORDED = Path(__file__).parent.parent / "data" / "recordings" / "incidents"
+# Of each recording, the incidents: what, whom to blame. Causes are those of its truth.json.
+EXPECTED = {
+    "a-412-follower-paused": [("follower_stalled", (2,))],
+    "b-412-follower-killed": [("died", (2,))],
+    "d-392-rolling-restart": [("restart", ())],
+    "e-282-follower-paused": [("follower_stalled", (3,))],
+    "g-01022-follower-flapping": [("broker_stalled", (3,))],
+    "i-392-throttle-left-behind": [("restart", ()), ("throttle_left_behind", ())],
+    "j-282-clocks-apart": [("follower_stalled", (3,))],
+    "k-412-quiet-control": [],
+    "s-0822-follower-paused": [("follower_stalled", (3,))],
+}
+
+
+# Without the whole truth: what, whom to blame, and the exit status.
+MORE = {
+    "0822-leader-paused": ([("broker_stalled", (2,))], 0),
+    "01022-session-lost": ([("session_lost", (2,))], 0),
+    "241-leader-paused": ([("leader_stalled", (1,))], 0),
+    "241-power-failure": ([("power_failure", ())], 2),  # no line says how the ISRs were meanwhile
+    "282-disk-full": ([("disk_full", (2,))], 1),
+    "282-link-cut": ([("link_cut", ())], 0),
+    "282-zookeeper-away": ([("zookeeper_away", ())], 0),
+    "412-controller-paused": ([("controller_stalled", (100,))], 0),
+    "412-two-faults": ([("died", (2,)), ("frozen", (3,))], 1),
+}
+
+
+def truth(name: str) -> dict:
+    return json.loads((RECORDED / name / "truth.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def findings():
+    return {name: look(RECORDED / name / "logs", min_isr=2) for name in EXPECTED}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_the_cause_and_the_broker_of_a_recorded_incident(name, findings):
+    found, true = findings[name], truth(name)
+    assert [(each.what, each.blamed) for each in found.incidents] == EXPECTED[name]
+    blamed = {broker for each in found.incidents for broker in each.blamed}
+    assert blamed == ({true["broker_to_blame"]} - {None})
+    assert found.status == (CALM if true["over_at_end"] else WRONG)
+    for incident in found.incidents:
+        assert incident.evidence and incident.checks and incident.learn
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_the_cause_of_other_recorded_incidents(name):
+    found, (incidents, status) = look(RECORDED / name / "logs", min_isr=2), MORE[name]
+    assert [(each.what, each.blamed) for each in found.incidents] == incidents
+    assert found.status == status
+    ends = {f"{k.topic}-{k.partition}": set(v[-1].isr) for k, v in found.record.spans.items()}
+    told = {partition: set(isr) for partition, isr in truth(name)["isr_at_end"].items()}
+    assert {partition: told[partition] for partition in ends} == ends
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_the_time_under_replicated_is_that_of_the_truth(name, findings):
+    """Within a second, as far as the lines go."""
+    found, true = findings[name], truth(name)
+    spans, since = [], {}
+    changes = [c for c in true["isr_changes"] if c["t_ms"] <= found.record.end_ms]
+    for change in sorted(changes, key=lambda change: change["t_ms"]):
+        full = len(change["isr_to"]) >= 3
+        if not full:
+            since.setdefault(change["partition"], change["t_ms"])
+        elif change["partition"] in since:
+            spans.append((since.pop(change["partition"]), change["t_ms"]))
+    spans += [(start, found.record.end_ms) for start in since.values()]
+    assert abs(union_ms(spans) - union_ms(told(found))) <= 1_000
+
+
+def told(found):
+    return [(out.start_ms, out.absence.end_ms or found.record.end_ms) for out in found.record.outs]
+
+
+def union_ms(spans):
+    total, reached = 0, 0
+    for start, end in sorted(spans):
+        total += max(0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
+
+
+def test_a_rule_that_asks_for_an_unknown_fact_is_refused():
+    with pytest.raises(ValueError, match=r"rules.txt:2: unknown fact 'moon'; known: "):
+        rules.parse("rule eclipse\n  seen moon\n")
+    with pytest.raises(ValueError, match=r"rules.txt:2: 'blames moon' is no line of a rule"):
+        rules.parse("rule eclipse\n  blames moon\n")
+
+
+def test_every_rule_says_what_to_check_and_where_it_is_taught():
+    notebooks = Path(__file__).parent.parent / "notebooks"
+    for rule in rules.RULES:
+        assert rule.says and rule.checks, rule.name
+        assert (notebooks / f"{rule.learn.split(':')[0]}.ipynb").exists(), rule.name
+    assert rules.RULES[-1].seen == []

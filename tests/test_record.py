@@ -1,0 +1,133 @@
+"""Schedules that were played on real brokers: the engine, told the same, had the same."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from record import inside, play
+
+from isrlab.brokerlogs.lines import Unread, read_line
+from isrlab.show.beside import plot_beside
+from isrlab.world import recorded, scenario
+
+RECORDINGS = recorded.recordings()
+IDS = [f"{r.schedule}-{r.release}" for r in RECORDINGS]
+LOST_AND_KEPT = {  # a release that lost a record, and one that did not
+    "loss_three_replicas": ("0.10.2.2", "0.11.0.3"),
+    "loss_then_write": ("0.10.2.2", "0.11.0.3"),
+    "fast_leader_change": ("0.11.0.3", "2.0.1"),
+}
+# What the engine had otherwise than real brokers, and why. (schedule, release): {block: what}
+LATE = dict.fromkeys((1, 2, 3), ("records of 1", "epochs of 1"))
+KNOWN = {
+    # A real broker 2 is held before it hears that it leads; the engine's hears it, and notes, since
+    # 2.0.1, where its epoch begins.
+    ("loss_three_replicas", "2.8.2"): {2: ("epochs of 2",)},
+    # In one try the leader wrote m3 before it heard that its epoch was 1: after the ISR without
+    # broker 2 was stored, and before the controller's order arrived.
+    ("fast_leader_change", "2.8.2"): LATE | {4: (*LATE[1], "records of 2", "epochs of 2")},
+}
+
+
+@pytest.mark.parametrize("recording", RECORDINGS, ids=IDS)
+def test_the_engine_had_what_real_brokers_had_after_every_block(recording: recorded.Recording):
+    assert recording.finished
+    known = KNOWN.get((recording.schedule, recording.release), {})
+    found: dict[int, set[str]] = {}
+    for difference in recording.differences():
+        found.setdefault(difference.block, set()).add(difference.what)
+    assert found == {block: set(names) for block, names in known.items()}
+
+
+@pytest.mark.parametrize("recording", RECORDINGS, ids=IDS)
+def test_every_try_ended_as_in_the_engine(recording: recorded.Recording):
+    word = recording.engine().outcome.word
+    assert [t.outcome.word for t in recording.finished] == [word] * len(recording.finished)
+
+
+@pytest.mark.parametrize("schedule", LOST_AND_KEPT)
+def test_the_repair_is_seen_on_real_brokers(schedule: str):
+    bad, good = (recorded.read(schedule, release) for release in LOST_AND_KEPT[schedule])
+    assert {t.outcome.word for t in bad.finished} <= {"lost", "diverged"}
+    assert {t.outcome.word for t in good.finished} == {schedule_end(schedule)}
+
+
+def schedule_end(schedule: str) -> str:
+    """Unclean elections lose records in every release; their logs agree since the repair."""
+    return "lost" if "unclean.leader.election.enable=true" in scenario.read(schedule) else "safe"
+
+
+@pytest.mark.parametrize("recording", RECORDINGS, ids=IDS)
+def test_every_line_that_the_brokers_wrote_of_it_is_known(recording: recorded.Recording):
+    lines = {line[26:]: line for _, _, line in recording.finished[-1].said}
+    read = {line: read_line(line) for line in lines.values()}
+    assert [line for line, event in read.items() if isinstance(event, Unread)] == []
+    assert any(event for event in read.values())
+
+
+def test_a_broker_of_0_10_2_that_halts_hangs_and_zookeeper_believes_it_alive():
+    """In the engine it is gone. (0.8.2 halts at once; 0.10.2 exits from the very thread for whose
+    end its shutdown waits.)"""
+    for attempt in recorded.read("loss_then_halt", "0.10.2.2").finished:
+        last = attempt.moments[-1]
+        assert last.lives == {1: "hangs", 2: "alive"} and last.registered == (1, 2)
+
+
+def test_a_comparison_notices_the_rules_of_another_release():
+    lost = recorded.read("loss_three_replicas", "0.10.2.2")
+    kept = recorded.read("loss_three_replicas", "0.11.0.3")
+    changed = recorded.Recording(lost.schedule, lost.release, kept.version, lost.tries)
+    assert {d.what for d in changed.differences()} >= {"records of 2", "records of 3"}
+
+
+def test_engine_and_real_brokers_stand_side_by_side():
+    lost = recorded.read("loss_three_replicas", "0.10.2.2")
+    figure = plot_beside(lost.engine(), lost.frames(), lost.title, blocks=(2, 4))
+    titles = [ax.get_title(loc="left") for ax in figure.axes]
+    assert [title[:2] for title in titles] == ["1.", "1.", "2.", "2."]
+    assert titles[1::2] == ["1. On real brokers", "2. On real brokers"]
+    number = len(lost.finished)
+    assert f"real brokers of Kafka 0.10.2.2: lost {number} of {number}" in figure.get_suptitle()
+
+
+def test_a_recording_that_is_not_there_is_named_with_those_that_are():
+    with pytest.raises(ValueError, match=r"'9\.9'; releases: .*0\.10\.2\.2"):
+        recorded.read("loss_three_replicas", "9.9")
+
+
+def test_a_schedule_says_how_its_cluster_is_made():
+    setup = play.setup_of(scenario.read("loss_three_replicas"))
+    assert setup.start == (3, 1, 2) and setup.sessions_ms == {1: 2_000, 2: 8_000, 3: 45_000}
+    assert setup.topic["min.insync.replicas"] == "2"
+    assert setup.brokers["replica.fetch.wait.max.ms"] == "5000"
+    with pytest.raises(ValueError, match="no partition line"):
+        play.setup_of("status")
+    with pytest.raises(ValueError, match=r"(?s)line 8: cut 1 2.*after #>"):
+        play.setup_of(scenario.read("last_replica_standing"))
+
+
+def test_records_of_the_old_message_formats_are_read():
+    old = b"".join(_old_record(offset, magic, b"m%d" % offset)
+                   for offset, magic in ((0, 0), (1, 1)))  # fmt: skip
+    assert list(inside.read_records(old + b"\0\0\0")) == [(0, "m0", -1), (1, "m1", -1)]
+
+
+def _old_record(offset: int, magic: int, value: bytes) -> bytes:
+    body = struct.pack(">Ibb", 0, magic, 0) + bytes(8 * magic)
+    body += struct.pack(">ii", -1, len(value)) + value
+    return struct.pack(">qi", offset, len(body)) + body
+
+
+def test_a_batch_of_several_records_is_read_and_half_a_batch_is_not():
+    records = b"".join(_record(delta, b"m%d" % delta) for delta in range(3))
+    body = struct.pack(">ibIhiqqqhii", 7, 2, 0, 0, 2, 0, 0, -1, -1, -1, 3) + records
+    batch = struct.pack(">qi", 10, len(body)) + body
+    expected = [(10 + delta, f"m{delta}", 7) for delta in range(3)]
+    assert list(inside.read_records(batch + batch[:40])) == expected
+
+
+def _record(delta: int, value: bytes) -> bytes:
+    """Lengths and deltas below 64 are one byte, doubled; a key of length -1 is 1."""
+    body = bytes([0, 0, 2 * delta, 1, 2 * len(value)]) + value + b"\0"
+    return bytes([2 * len(body)]) + body

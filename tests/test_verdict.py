@@ -1,0 +1,267 @@
+"""Can Kafka have done this? No false alarm on any recording; planted faults are found."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter, defaultdict
+from functools import cache
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from isrlab.brokerlogs import Unread, read_line, read_local
+from isrlab.brokerlogs.clocks import put_right
+from isrlab.brokerlogs.files import lines
+from isrlab.brokerlogs.reconcile import reconcile
+from isrlab.events import schema
+from isrlab.incidents.possible import State, candidates, is_possible
+from isrlab.incidents.printed import announced, summary
+from isrlab.incidents.statements import REQUESTS, STATES, run_of
+from isrlab.incidents.verdict import judge, verdicts
+
+RECORDINGS = Path(__file__).parent.parent / "data" / "recordings"
+FOLDERS = {path.name: path for path in sorted((RECORDINGS / "incidents").iterdir())}
+FOLDERS |= {name: RECORDINGS / name for name in ("kafka-3.9", "kafka-4.1")}
+CHANGES = "isr", "isr_before", "replica", "leader_epoch", "partition_epoch"
+
+
+@cache
+def recorded(name: str):
+    """Rows of events with `detail` as a dict, the files' ends, and the text of each line."""
+    logs = read_local(FOLDERS[name], "run")
+    rows = [
+        row | {"detail": dict(row["detail"] or ()), "printed_ms": row["ts_ms"]}
+        for row in logs.events.to_pylist()
+    ]
+    put_right(rows)
+    ends = {row["file"]: row["last_ms"] for row in logs.files.to_pylist()}
+    metadata = {f["file"] for f in logs.files.to_pylist() if "metadata" in (f["layout"] or "")}
+    texts = {
+        (file, line.number): line.text.decode("utf-8", "replace")
+        for file in {row["detail"]["file"] for row in rows} - metadata
+        for line in lines(str(FOLDERS[name] / file))
+    }
+    return rows, ends, texts
+
+
+@pytest.mark.parametrize("name", sorted(FOLDERS))
+def test_no_false_alarm(name):
+    logs = read_local(FOLDERS[name], "run")
+    (verdict,) = verdicts(logs.events, logs.files)
+    assert verdict.faults == ()
+    assert verdict.partitions + verdict.left_out == len(
+        {(row["topic"], row["partition"]) for row in recorded(name)[0] if row["kind"] in STATES}
+    )
+
+
+# Planted faults
+
+
+def said(event: dict) -> list:
+    replica = event.get("replica")
+    if event["kind"] == "leader" and replica is None:
+        replica = event.get("broker")
+    values = [replica if name == "replica" else event.get(name) for name in CHANGES]
+    return [*map(repr, values), dict(event["detail"]).get("leader")]
+
+
+def altered(rows: list[dict], texts: dict, share: float, chance: random.Random):
+    """Rows of lines in which one number of an ISR, leader, version or epoch is another."""
+    for index, row in enumerate(rows):
+        place = row["detail"]["file"], int(row["detail"]["line"])
+        if row["kind"] not in (*REQUESTS, *STATES) or place not in texts:
+            continue
+        text, event = texts[place], read_line(texts[place])
+        for number in re.finditer(r"(?<![\w.:,\[-])-?\d+(?![\w.:])|(?<=[\[,])\d+(?=[\],])", text):
+            if number.start() < text.find("]"):
+                continue  # the time
+            value = int(number[0])
+            for other in sorted({value + 1, value - 1, value % 3 + 1} - {value}):
+                if chance.random() > share:
+                    continue
+                new = read_line(f"{text[: number.start()]}{other}{text[number.end() :]}")
+                same = ("kind", "topic", "partition", "broker")
+                if new is None or isinstance(new, Unread) or said(new) == said(event):
+                    continue
+                if any(new.get(name) != event.get(name) for name in same):
+                    continue
+                columns = {n: new.get(n) for n in CHANGES if n != "replica" or new.get(n)}
+                yield index, row | columns | {"detail": row["detail"] | dict(new["detail"])}
+
+
+def partitions(rows: list[dict]):
+    """The rows of each partition, and with them those of none."""
+    groups = defaultdict(list)
+    for row in rows:
+        groups[row["topic"], row["partition"]].append(row)
+    general = [row for key, of_key in groups.items() if None in key for row in of_key]
+    yield from ((of_key, general) for key, of_key in groups.items() if None not in key)
+
+
+def test_altered_lines_are_found(request):
+    share, seed = (1.0 if request.config.getoption("--fuzz") else 0.02), 7
+    found, missed, chance = Counter(), Counter(), random.Random(seed)
+    for name in FOLDERS:
+        rows, ends, texts = recorded(name)
+        for own, general in partitions(rows):
+            for index, row in altered(own, texts, share, chance):
+                planted = [*general, *own[:index], row, *own[index + 1 :]]
+                is_found = bool(judge("run", run_of(planted, ends)).faults)
+                found[is_found] += 1
+                if not is_found:
+                    missed[name, row["kind"], row["detail"].get("said_by")] += 1
+    print(f"{found[True]} of {found.total()} altered lines found; not: {dict(missed)}")
+    floor = 0.99 if share == 1 else 0.98  # a small sample may be unlucky
+    assert found[True] >= floor * found.total() > 100
+
+
+def answers(rows: list[dict]) -> list[tuple]:
+    """The history that is told of a partition: ISRs in order, and whether it is known."""
+    kept = [{name: row[name] for name in schema.COLUMNS} for row in rows]
+    proven = reconcile(pa.Table.from_pylist(kept, schema=schema.SCHEMA)).events.to_pylist()
+    told = [row for row in proven if row["kind"] in ("isr_commit", "unknown")]
+    return [(row["kind"], row["isr"] and sorted(row["isr"])) for row in told]
+
+
+def test_dropped_and_moved_lines_are_found_or_change_nothing(request):
+    share, seed = (1.0 if request.config.getoption("--fuzz") else 0.1), 8
+    found, chance = Counter(), random.Random(seed)
+    for name in FOLDERS:
+        rows, ends, texts = recorded(name)
+        for own, general in partitions(rows):
+            for index, row in enumerate(own):
+                place = row["detail"]["file"], int(row["detail"]["line"])
+                is_change = row["kind"] in (*REQUESTS, *STATES) and place in texts
+                if not is_change or chance.random() > share:
+                    continue
+                others = [*general, *own[:index], *own[index + 1 :]]
+                if judge("run", run_of(others, ends)).faults:
+                    found["dropped", "found"] += 1
+                else:
+                    is_same = answers(others) == answers([*general, *own])
+                    found["dropped", "same answer" if is_same else "other answer"] += 1
+                last = max(number for file, number in texts if file == place[0])
+                moved = {"line": str(chance.randrange(1, last + 1))}
+                planted = [*others, row | {"detail": row["detail"] | moved}]
+                is_found = bool(judge("run", run_of(planted, ends)).faults)
+                found["moved", "found" if is_found else "same answer"] += 1
+    print(dict(found))
+    assert found["dropped", "other answer"] < 0.25 * found.total()
+    assert found["dropped", "found"] > 0 < found["moved", "found"]
+
+
+def test_what_was_printed_against_what_happened():
+    numbers = {
+        name: summary(read_local(FOLDERS[name], "run").events)
+        for name in ("a-412-follower-paused", "b-412-follower-killed", "d-392-rolling-restart")
+    }
+    paused, killed, restarted = numbers.values()
+    assert (paused["announced shrinks"], paused["of them stored"]) == (16, 16)
+    assert paused["stored, and confirmed by ISR updated"] == 10
+    assert (killed["announced shrinks"], killed["shrinks that the controller made"]) == (2, 14)
+    assert (restarted["growths stored"], restarted["growths without ISR updated"]) == (48, 17)
+    assert all(each["changes that no line shows"] == 0 for each in numbers.values())
+    without = summary(lines_of("d-392-rolling-restart", "server.log", "metadata"))
+    assert without["growths that no line shows"] == 14  # three come after its last event
+
+
+def lines_of(name: str, *parts: str):
+    events = read_local(FOLDERS[name], "run").events
+    files = [dict(detail).get("file", "") for detail in events["detail"].to_pylist()]
+    return events.filter(pa.array([any(part in file for part in parts) for file in files]))
+
+
+def test_an_announced_shrink_that_never_came_true(tmp_path):
+    events = lines_of("a-412-follower-paused", "")
+    rows = events.to_pylist()
+    line = next(row for row in rows if row["kind"] == "isr_shrink")
+    leaders = line["broker"]
+    late = {**line, "ts_ms": line["ts_ms"] + 200, "isr": [leaders], "isr_before": line["isr"]}
+    deposed = {**line, "broker": next(i for i in line["isr"] if i != leaders)}
+    fates = [
+        (each.line.ts_ms, each.fate)
+        for extra in (late, deposed)
+        for each in announced(pa.Table.from_pylist([*rows, extra], schema=events.schema))
+        if each.line.by == extra["broker"] and each.line.isr == tuple(extra["isr"])
+    ]
+    assert {fate for _, fate in fates} == {"something else was stored", "no leader any more"}
+
+
+# Rules
+
+
+@pytest.mark.parametrize(
+    ("version", "before", "after", "expected"),
+    [
+        ("4.1", ((1, 2, 3), 1, 5), ((1, 2), 1, 5), True),  # the leader, or the controller
+        ("4.1", ((1, 2, 3), 1, 5), ((1, 2), 1, 6), False),  # no release since 3.6
+        ("3.5", ((1, 2, 3), 1, 5), ((1, 2), 1, 6), True),  # KAFKA-15021
+        ("3.5", ((1, 2, 3), 1, 5), ((1, 2), 1, 5), False),
+        ("4.1", ((1, 2), 1, 5), ((1, 2, 3), 2, 6), False),  # a new leader, and a member more
+        ("4.1", ((1,), 1, 5), ((1, 2, 3), 1, 5), False),  # two at once
+        ("4.1", ((1, 2), 1, 5), ((), -1, 6), True),  # eligible leader replicas
+        ("3.9", ((1, 2), 1, 5), ((), -1, 6), False),
+        ("3.9", ((1, 2), 1, 5), ((2,), 2, 7), False),  # two epochs in one version
+        ("3.9", ((1, 2), 1, 5), ((3,), 3, 6), True),  # unclean
+    ],
+)
+def test_the_next_state(version, before, after, expected):
+    kind = next(v for v in candidates(True, version))
+    assert is_possible(kind, State(*before), State(*after), (1, 2, 3)) == expected
+
+
+def test_a_zookeeper_controller_raises_the_epoch_and_its_leader_does_not():
+    version = candidates(False, "2.6")[0]
+    before = State((1, 2, 3), 1, 5)
+    assert is_possible(version, before, State((1, 2), 1, 5), (1, 2, 3))
+    assert is_possible(version, before, State((1, 2), 1, 6), (1, 2, 3))
+    assert not is_possible(version, before, State((1, 2), 2, 5), (1, 2, 3))
+    # ReplicaStateMachine.doRemoveReplicasFromIsr, 2.4.1: a new controller finds the leader dead
+    assert is_possible(version, before, State((2, 3), -1, 6), (1, 2, 3))
+
+
+def judged(tmp_path, *texts: str):
+    (tmp_path / "server.log").write_text("\n".join(texts) + "\n")
+    logs = read_local(tmp_path, "run")
+    (verdict,) = verdicts(logs.events, logs.files)
+    return [(fault.rule, fault.line) for fault in verdict.faults]
+
+
+def shrink(second: int, before: str, after: str, out: str = "", leader: int = 1) -> str:
+    named = f" Out of sync replicas: (brokerId: {out}, endOffset: 3)." if out else ""
+    return (
+        f"[2024-07-01 08:00:{second:02},000] INFO [Partition t-0 broker={leader}] Shrinking ISR "
+        f"from {before} to {after}. Leader: (highWatermark: 3, endOffset: 4).{named} "
+        "(kafka.cluster.Partition)"
+    )
+
+
+def commit(second: int, isr: str, version: int, leader: int = 1) -> str:
+    return (
+        f"[2024-07-01 08:00:{second:02},000] INFO [Partition t-0 broker={leader}] ISR updated to "
+        f"{isr} and version updated to {version} (kafka.cluster.Partition)"
+    )
+
+
+def test_single_lines(tmp_path):
+    assert judged(tmp_path, shrink(1, "1,2,3", "1,2", "3")) == []
+    assert judged(tmp_path, shrink(1, "1,2,3", "1,2", "2")) == [("named", 1)]
+    assert judged(tmp_path, shrink(1, "1,2,3", "2,3", "1")) == [("leads", 1)]
+    assert judged(tmp_path, commit(1, "1,2,2", 4)) == [("twice", 1)]
+
+
+def test_versions_rise_and_have_one_isr(tmp_path):
+    first, second = commit(1, "1,2", 4), commit(2, "1,2,3", 5)
+    assert judged(tmp_path, first, second) == []
+    assert judged(tmp_path, first, commit(2, "1,2,3", 3)) == [("learns", 2)]
+    assert judged(tmp_path, first, second, commit(3, "1,3", 5)) == [("version", 3)]
+    assert judged(tmp_path, first, commit(2, "1,3", 5)) == [("next", 2)]
+
+
+def test_a_line_out_of_its_place(tmp_path):
+    in_order = [commit(second, "1,2" + ",3" * (second % 2), second) for second in range(1, 9)]
+    assert judged(tmp_path, *in_order) == []
+    moved = [*in_order[:1], in_order[6], *in_order[1:6], in_order[7]]
+    assert {line for _, line in judged(tmp_path, *moved)} >= {2}

@@ -1,0 +1,128 @@
+"""The hours of a log played again by the fleet, and what the notebook *What if?* says of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from isrlab.events.exact import Absence, Key
+from isrlab.fleet import FleetConfig
+from isrlab.fleet.given import pauses_of
+from isrlab.incidents import again
+from isrlab.incidents.look import look
+from isrlab.show.controls import png
+from isrlab.workbook import what_if
+
+ROOT = Path(__file__).parent.parent / "data" / "recordings" / "incidents"
+BASE = FleetConfig(
+    replica_lag_time_max_ms=6_000, load="steady", records_per_s=2.5, burst_records=0,
+    min_insync_replicas=2, partitions=6, minutes=2,
+)  # fmt: skip
+PAUSED = "e-282-follower-paused"
+
+
+def folder(name: str) -> Path:
+    return ROOT / name / "logs"
+
+
+def replayed(name: str, version: str, **changes) -> again.Again:
+    return again.again(look(folder(name)).record, BASE.with_(version=version, **changes))
+
+
+@pytest.fixture(scope="module")
+def real() -> again.Again:
+    return replayed(PAUSED, "2.8")
+
+
+@pytest.fixture(scope="module")
+def runs(real) -> dict[str, list[again.Course]]:
+    return what_if.otherwise(real, ["replica_lag_time_max_ms=30000"], 6)
+
+
+@pytest.mark.parametrize(("name", "version"), [
+    ("a-412-follower-paused", "4.1"), ("b-412-follower-killed", "4.1"),
+    ("d-392-rolling-restart", "3.9"), (PAUSED, "2.8"), ("j-282-clocks-apart", "2.8"),
+    ("s-0822-follower-paused", "0.8.2"),
+])  # fmt: skip
+def test_recorded_incidents_are_reproduced(name, version) -> None:
+    real = replayed(name, version)
+    runs = again.courses(real.config, 8)
+    assert what_if.is_reproduced(real, runs)
+    departures = [run.toll.evictions + run.toll.removals for run in runs]
+    seen = real.seen.toll
+    assert median(departures) == pytest.approx(seen.evictions + seen.removals, rel=0.05)
+    missing = median(run.toll.missing_minutes for run in runs)
+    assert missing == pytest.approx(seen.missing_minutes, rel=0.2)
+
+
+def test_the_pause_is_when_it_was(real) -> None:
+    truth = json.loads((ROOT / PAUSED / "truth.json").read_text(encoding="utf-8"))
+    stop, go = (
+        next(a["t_ms"] for a in truth["actions"] if a["what"].startswith(signal))
+        for signal in ("SIGSTOP", "SIGCONT")
+    )
+    (pause,) = pauses_of(real.config.pauses)
+    assert (pause.role, pause.broker) == ("fetchers", 3)
+    assert pause.to_ms - pause.from_ms == pytest.approx(go - stop, abs=1_500)
+
+
+def test_a_longer_limit_spares_evictions_and_lets_producers_wait(runs) -> None:
+    was, now = runs.values()
+    assert {run.toll.evictions for run in was} == {16}
+    assert {run.toll.evictions for run in now} == {0}
+    assert all(run.toll.missing_minutes == 0 for run in now)
+    waited = [median(run.toll.waiting_minutes or 0 for run in several) for several in (was, now)]
+    assert waited[1] > 1.5 * waited[0]
+
+
+def test_where_the_session_ends_first_a_longer_limit_spares_nobody() -> None:
+    real = replayed("a-412-follower-paused", "4.1", replica_lag_time_max_ms=6_000)
+    longer = again.played(real.config.with_(replica_lag_time_max_ms=60_000)).toll
+    assert (longer.evictions, longer.removals) == (0, 16)
+
+
+def test_who_wakes_and_removes_others_is_a_leader_that_answered_nobody() -> None:
+    real = replayed("g-01022-follower-flapping", "0.10.2")
+    roles = {(pause.role, pause.broker) for pause in pauses_of(real.config.pauses)}
+    assert roles == {("fetchers", 3), ("leader", 3)}
+
+
+def test_waiting_is_standing_still_within_the_isr() -> None:
+    config = BASE.with_(pauses="fetchers 2 20-40", partitions=1, brokers=2, replication_factor=2)
+    out = Absence(Key("r", "t", 0), 2, 30_000, 41_000)
+    assert again._waiting_ms(config, []) == 20_000
+    assert again._waiting_ms(config, [out]) == 10_000
+
+
+def test_a_log_in_which_nobody_left_is_refused() -> None:
+    with pytest.raises(ValueError, match="nobody left an ISR"):
+        replayed("k-412-quiet-control", "4.1")
+
+
+def test_what_is_drawn_and_said_has_the_numbers(real, runs) -> None:
+    for picture in (what_if.plot_again(real, runs["as it was"]), what_if.plot_otherwise(runs)):
+        png(picture)
+    text = what_if.finding(real, runs)
+    assert text.startswith(
+        "Played again: 16 departures from an ISR in the log, 16 in the fleet; 2.07"
+    )
+    assert "With replica_lag_time_max_ms=30000: with a copy fewer 2" in text
+    page = what_if.distance_table(real, runs["as it was"]).data
+    assert page.count("the log does not say") == 4
+    assert "replica_lag_time_max_ms=30000" in what_if.otherwise_table(runs).data
+
+
+def test_what_is_not_reproduced_is_said(real, runs) -> None:
+    wrong = real._replace(seen=again.Course([], again.Toll(50, 0, 40.0)))
+    assert not what_if.is_reproduced(wrong, runs["as it was"])
+    assert "worth nothing" in what_if.finding(wrong, runs)
+
+
+def test_without_a_log_troubles_are_drawn() -> None:
+    drawn = what_if.hours("", BASE.with_(stall_s=15, stall_every_s=30))
+    runs = what_if.otherwise(drawn, ["replica_lag_time_max_ms=30000"], 2)
+    assert what_if.finding(drawn, runs).startswith("replica_lag_time_max_ms=30000: with a copy")
+    assert "the log does not say" in what_if.distance_table(drawn, runs["as it was"]).data

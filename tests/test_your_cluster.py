@@ -1,0 +1,177 @@
+"""The notebook *Your cluster*: figures and tables of what logs say, and which alert had fired."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from isrlab.brokerlogs import recordings
+from isrlab.events.schema import SCHEMA
+from isrlab.incidents import alerts
+from isrlab.incidents.look import CALM, look
+from isrlab.incidents.record import Record
+from isrlab.show.controls import png
+from isrlab.show.style import alt_text
+from isrlab.workbook import your_cluster
+
+FOLDER = recordings.folder("3.9")
+FAULTS = recordings.known_outages(FOLDER)
+HOSTILE = "a$b$_<script>"
+
+
+@pytest.fixture(scope="module")
+def found():
+    return look(FOLDER, min_isr=2)
+
+
+def text_of(figure) -> str:
+    png(figure)
+    return " ".join(figure.get_suptitle().split())
+
+
+# What is drawn
+
+
+def test_the_cluster_is_drawn_with_what_was_done_and_what_is_known(found) -> None:
+    figure = your_cluster.plot_cluster(found, FAULTS)
+    assert text_of(figure).startswith(
+        f"{len(found.incidents)} incidents, 0 not over; at worst 9 of "
+    )
+    rows = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert [row for row in rows if ":" in row] == [
+        "paused: broker 1", "killed: broker 3", "shut down: broker 2",
+    ]  # fmt: skip
+    assert {"broker 1", "broker 2", "broker 3"} < set(rows)
+
+
+def test_a_broker_is_away_only_as_long_as_it_was(found) -> None:
+    killed = next(f for f in FAULTS if f.signal == "SIGKILL")
+    start_s = found.record.start_ms / 1000
+    away = [s for s in your_cluster._presence(found, 3) if s.state == "away"]
+    assert max(s.end_s for s in away) < killed.end_ms / 1000 - start_s + 10
+    awake = your_cluster._presence(found, 1)[-1]
+    assert awake.state == "broker 1"
+    assert awake.end_s == pytest.approx(found.record.end_ms / 1000 - start_s)
+
+
+def test_a_broker_without_a_log_is_hatched() -> None:
+    lonely = look(FOLDER / "broker-1")
+    spans = your_cluster._presence(lonely, 2)
+    assert {span.state for span in spans} <= {"not known", "away"}
+    assert lonely.status != CALM
+
+
+@pytest.mark.parametrize(("size", "full", "state"), [
+    (3, 3, "full ISR"), (2, 3, "one missing"), (1, 3, "one copy left"), (1, 2, "one copy left"),
+    (1, 1, "full ISR"), (2, 4, "more missing"), (0, 3, "one copy left"),
+])  # fmt: skip
+def test_what_is_left_of_an_isr_has_a_name(size, full, state) -> None:
+    assert your_cluster.size_state(size, full) == state
+
+
+def test_an_incident_is_told_with_its_lines(found) -> None:
+    player = your_cluster.incident_player(found, str(FOLDER), 1)
+    assert "Shrinking ISR" in player.texts[0].value
+    assert "check:" in player.texts[0].value
+    assert found.incidents[0].says.split(":")[0] in " ".join(alt_text(player.draw().figure).split())
+
+
+def test_the_finding_says_how_it_stands_and_who_it_was(found) -> None:
+    text = your_cluster.finding(found)
+    assert text.startswith("Calm. At the end every one of 9 partitions")
+    worst = max(found.incidents, key=lambda each: each.under_replicated_ms)
+    assert worst.says.rstrip(".") in text
+
+
+def test_names_out_of_logs_are_escaped(tmp_path) -> None:
+    shrink = "[2024-07-01 08:00:0%d,000] INFO [Partition %s-0 broker=1] Shrinking ISR from 1,2 to 1"
+    shrink += ". Leader: (highWatermark: 1, endOffset: 2). Out of sync replicas: (brokerId: 2, "
+    shrink += "endOffset: 1). (kafka.cluster.Partition)\n"
+    stored = (
+        "[2024-07-01 08:00:0%d,100] INFO [Partition %s-0 broker=1] ISR updated to 1 and version "
+    )
+    stored += "updated to 2 (kafka.cluster.Partition)\n"
+    text = shrink % (1, HOSTILE) + stored % (1, HOSTILE)
+    (tmp_path / "server.log").write_text(text)
+    found = look(tmp_path)
+    pages = [your_cluster.incidents_table(found), your_cluster.changes_table(found)]
+    pages += [your_cluster.files_table(found), your_cluster.unread_table(found)]
+    assert not any("<script>" in page.data for page in pages)
+    for key in found.partitions:
+        png(your_cluster.plot_partition(found, key))
+    png(your_cluster.plot_cluster(found))
+
+
+def test_a_folder_without_events_can_be_drawn(tmp_path) -> None:
+    (tmp_path / "server.log").write_text("nothing\n")
+    empty = look(tmp_path)
+    assert "0 incidents" in text_of(your_cluster.plot_cluster(empty))
+    assert "None" in your_cluster.incidents_table(empty).data
+    assert not your_cluster.finding(empty).startswith("Calm")
+    assert your_cluster.incident_player(empty, str(tmp_path)).children
+    assert your_cluster.partition_player(empty).children
+
+
+def test_a_window_is_named_by_its_times() -> None:
+    window = your_cluster.window("1970-01-01 00:00:02", "", "t*", 3)
+    assert window == (2_000, None, "t*", 3)
+    with pytest.raises(ValueError, match="'yesterday' or '' is no time; valid: 20"):
+        your_cluster.window("yesterday")
+
+
+# Alerts
+
+STORY = [  # seconds, partition, ISR: an alert sees what an evaluation sees
+    (0, 0, [1, 2, 3]), (0, 1, [1, 2, 3]),
+    (20, 0, [1, 2]), (50, 0, [1, 2, 3]),  # 30 s: two evaluations
+    (61, 1, [1, 2]), (62, 1, [1]), (63, 1, [1, 2, 3]),  # between two
+    (100, 1, [1, 2]), (110, 1, [1]), (200, 1, [1, 2, 3]),
+]  # fmt: skip
+
+
+@pytest.fixture
+def held():
+    rows = [
+        {"run": "r", "ts_ms": 1_000 * at, "kind": "isr_commit", "broker": 1, "topic": "t",
+         "partition": partition, "isr": isr, "partition_epoch": number,
+         "detail": [("said_by", "controller")]}
+        for number, (at, partition, isr) in enumerate(STORY)
+    ]  # fmt: skip
+    record = Record(pa.Table.from_pylist(rows, schema=SCHEMA), 240_000)
+    return alerts.conditions(record, 2)
+
+
+def test_conditions_of_alerts_are_those_of_the_gauges(held) -> None:
+    short = [(20_000, 50_000), (61_000, 63_000), (100_000, 200_000)]
+    assert held[alerts.UNDER_REPLICATED] == short
+    assert held[alerts.AT_MIN_ISR] == [(20_000, 50_000), (61_000, 62_000), (100_000, 110_000)]
+    assert held[alerts.UNDER_MIN_ISR] == [(62_000, 63_000), (110_000, 200_000)]
+    assert held[alerts.SHRINKS] == [], "no leader asked for any of them"
+
+
+def test_an_alert_fires_after_its_condition_held_at_every_evaluation() -> None:
+    assert alerts.firings([(20_000, 50_000)], 0, 15_000) == [(30_000, 60_000)]
+    assert alerts.firings([(20_000, 50_000)], 15_000, 15_000) == [(45_000, 60_000)]
+    assert alerts.firings([(20_000, 50_000)], 30_000, 15_000) == []
+    assert alerts.firings([(20_000, 35_000), (44_000, 46_000)], 1, 15_000) == [(45_000, 60_000)]
+    assert alerts.firings([(61_000, 63_000)], 0, 15_000) == [], "between two evaluations"
+
+
+def test_alerts_are_held_against_the_troubles(held) -> None:
+    times = [(10_000, 30_000), (90_000, 120_000)]
+    troubles = alerts.lasting(times, held)
+    assert troubles == [(10_000, 50_000), (90_000, 200_000)]
+    expected = {
+        (alerts.UNDER_REPLICATED, 0): (2, 2, 0, 0, 17_500),
+        (alerts.UNDER_REPLICATED, 60_000): (1, 1, 0, 1, 75_000),
+        (alerts.UNDER_MIN_ISR, 0): (1, 1, 0, 1, 30_000),
+    }
+    for (alert, for_ms), did in expected.items():
+        assert alerts.judged(held[alert], troubles, for_ms, 15_000) == did
+
+
+def test_the_table_of_alerts_has_a_row_for_each(found) -> None:
+    page = your_cluster.alerts_table(found, FAULTS, 2, [0, 60], 15).data
+    assert page.count("<tr>") == 1 + 5
+    assert "<td>never fires</td>" in page
+    assert all(start < end for start, end in alerts.of(found.incidents, found.record))

@@ -66,6 +66,14 @@ def test_every_line_that_the_brokers_wrote_of_it_is_known(recording: recorded.Re
     assert any(event for event in read.values())
 
 
+def test_a_broker_of_0_10_2_that_halts_hangs_and_zookeeper_believes_it_alive():
+    """In the engine it is gone. (0.8.2 halts at once; 0.10.2 exits from the very thread for whose
+    end its shutdown waits.)"""
+    for attempt in recorded.read("loss_then_halt", "0.10.2.2").finished:
+        last = attempt.moments[-1]
+        assert last.lives == {1: "hangs", 2: "alive"} and last.registered == (1, 2)
+
+
 def test_a_comparison_notices_the_rules_of_another_release():
     lost = recorded.read("loss_three_replicas", "0.10.2.2")
     kept = recorded.read("loss_three_replicas", "0.11.0.3")
@@ -95,6 +103,8 @@ def test_a_schedule_says_how_its_cluster_is_made():
     assert setup.brokers["replica.fetch.wait.max.ms"] == "5000"
     with pytest.raises(ValueError, match="no partition line"):
         play.setup_of("status")
+    with pytest.raises(ValueError, match=r"(?s)line 8: cut 1 2.*after #>"):
+        play.setup_of(scenario.read("last_replica_standing"))
 
 
 def test_records_of_the_old_message_formats_are_read():

@@ -7,9 +7,11 @@ What was done is known to the millisecond: it is the truth that readers of the l
 from __future__ import annotations
 
 import csv
+import tarfile
 from datetime import datetime
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -46,6 +48,20 @@ def folder(release: str) -> Path:
     if not path.is_dir():
         raise ValueError(f"{path} does not exist: recordings come with a clone of isrlab only")
     return path
+
+
+def traced(release: str) -> pa.Table:
+    """The events of a recording with TRACE of the leaders, such as "4.1.2" (data/recordings/eras).
+
+    Raises ValueError for a release without one.
+    """
+    path = _ROOT / "eras" / f"{release}-trace.tar.xz"
+    if not path.is_file():
+        known = sorted(each.name.split("-")[0] for each in path.parent.glob("*-trace.tar.xz"))
+        raise ValueError(f"no recording with TRACE of {release!r}; there are: {', '.join(known)}")
+    with TemporaryDirectory() as unpacked, tarfile.open(path) as packed:
+        packed.extractall(unpacked, filter="data")
+        return read_local(unpacked, run=f"{release} with TRACE").events
 
 
 def outages(release: str, *signals: str) -> list[Outage]:

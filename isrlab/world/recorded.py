@@ -40,6 +40,7 @@ class Moment:
     state: PartitionState
     lives: dict[int, str]
     disks: dict[int, Log]
+    registered: tuple[int, ...] = ()  # the brokers that ZooKeeper has, where that was noted
 
 
 @dataclass
@@ -255,7 +256,8 @@ def _tries(text: str) -> Iterator[Try]:
             name, _, answer = rest.partition(" ")
             attempt.answers[name] = answer
         elif kind == "stored":
-            attempt.moments.append(Moment(_state(rest), {}, {}))
+            brokers = _numbers(_pairs(rest.split()).get("registered", ""))
+            attempt.moments.append(Moment(_state(rest), {}, {}, brokers))
         elif kind == "broker":
             number, life, *words = rest.split(" ")
             attempt.moments[-1].lives[int(number)] = life

@@ -35,7 +35,11 @@ def main(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     features = {part[0]: int(part[2]) for part in [(feature or "").partition("=")] if part[2]}
     label = "-".join([name, version, *(f"elr{level}" for level in features.values())])
-    text, seen = scenario.read(name), ""
+    try:
+        text, seen = scenario.read(name), ""
+        play.setup_of(text)
+    except ValueError as wrong:
+        sys.exit(str(wrong))
     for number in range(tries):
         lines = one_try(text, version, features, keep)
         seen += "\n".join(lines) + "\n"

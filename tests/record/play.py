@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 TOPIC = "t"
 SETTLE_S = 0.8  # longer than the brokers wait between two checkpoints of the high watermark
 OF_THE_TOPIC = "min.insync.replicas", "unclean.leader.election.enable"  # others: of the brokers
+DONE = "produce", "kill", "start", "pause", "resume"  # to real brokers, just as it is written
 ENGINE_ONLY = (
     "version",
     "advance",
@@ -60,12 +61,18 @@ class Setup:
 
 
 def setup_of(text: str) -> Setup:
-    """What the `partition` line of a schedule says. Raises ValueError without one."""
-    for block in script.parse(text):
-        for command in block.commands:
-            if command.words[0] == "partition":
-                return _setup(command.words[1:], command.text.partition("#>")[2].split())
-    raise ValueError("the schedule has no partition line")
+    """What the `partition` line of a schedule says. Raises ValueError for a scenario that does not
+    say all that must be done to real brokers."""
+    commands = [command for block in script.parse(text) for command in block.commands]
+    for command in commands:
+        if "#>" not in command.text and command.words[0] not in (*DONE, *ENGINE_ONLY, "partition"):
+            raise command.fail(
+                "what is to be done to real brokers? Say it after #> (tests/record/play.py)"
+            )
+    lines = [command for command in commands if command.words[0] == "partition"]
+    if not lines or "#>" not in lines[0].text:
+        raise ValueError("the schedule has no partition line with #> and how brokers are started")
+    return _setup(lines[0].words[1:], lines[0].text.partition("#>")[2].split())
 
 
 def _setup(given: list[str], real: list[str]) -> Setup:

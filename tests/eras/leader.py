@@ -165,6 +165,10 @@ class Replay:
         self.grow(end or 0, row["ts_ms"])
         self.kafka_has(list(order.isr))
         self.step(order, row["ts_ms"])
+        asked = self.machine.unanswered
+        if asked is not None:  # its answer, too, has come: up to 3.5 a smaller ISR is a new epoch
+            epochs = asked.leader_epoch, asked.partition_epoch + 1
+            self.step(m.AlterPartitionResponse(asked.request, *epochs, asked.isr), row["ts_ms"])
 
     def mark_before(self, after: list[Row]) -> int:
         """Where no line says it: what the first that looks at the high watermark has found."""

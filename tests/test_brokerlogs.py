@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from isrlab.brokerlogs.fields import COLUMNS
 from isrlab.brokerlogs.files import MAX_LINE_BYTES
-from isrlab.brokerlogs.formats import FORMATS, IMPOSSIBLE, NO_NEWS, entries, format_of
+from isrlab.brokerlogs.formats import FORMATS, IMPOSSIBLE, NO_NEWS, entries, format_of, likely
 from isrlab.brokerlogs.layout import Layout
 from isrlab.brokerlogs.lines import LineReader, Unread, read_line
 from isrlab.brokerlogs.write import KINDS, forms, write, write_line
@@ -39,6 +39,12 @@ def test_every_form_reads_its_example(form):
     event = read_line(f"[2024-07-01 10:00:00,001] {form.level} {form.example} ({form.logger})")
     assert isinstance(event, dict), event
     assert (event["kind"], event["ts_ms"]) == (form.kind, 1719828000001)
+
+
+@pytest.mark.parametrize("form", FORMATS, ids=lambda form: f"{form.kind} {form.since}-{form.until}")
+def test_no_format_is_passed_over_for_the_first_letters_of_a_message(form):
+    matching = [each for each in FORMATS if each.regex.fullmatch(form.example)]
+    assert [each for each in likely(form.example) if each in matching] == matching
 
 
 WRONG_ENTRIES = {

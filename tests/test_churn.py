@@ -10,8 +10,8 @@ from cases.tables import FULL, event, frame, same
 from isrlab import churn
 
 SIMULATED = [
-    event(0, "leader", FULL, replica=1),
-    event(0, "leader", [1, 2], partition=1, replica=1),
+    event(0, "isr_commit", FULL),
+    event(0, "isr_commit", [1, 2], partition=1),
     event(1_000, "isr_shrink", [1, 2], FULL),
     event(1_040, "isr_commit", [1, 2], FULL),
     event(5_000, "isr_shrink", [1], [1, 2]),
@@ -29,6 +29,9 @@ def simulated(spark):
     return frame(spark, SIMULATED)
 
 
+OF_CONTROLLER = {"said_by": "controller"}
+ASKED = {"asked_by": "leader"}
+SEEN = {"replicas": "1,2", "replicas_from": "seen"}
 HISTORY = "ts_ms isr isr_before change by"
 OUT = "replica left_ms back_ms out_ms"
 ANSWERS = [  # question, columns, rows
@@ -78,77 +81,50 @@ def test_senseless_arguments_are_refused(simulated, ask, wrong):
         ask(simulated, wrong)
 
 
-LOG = {"file": "server.log"}
-
-
-def test_logs_up_to_2_3_print_only_what_is_asked_for(spark):
+def test_late_news_and_what_is_known_already_are_no_changes(spark):
     rows = [
-        event(1, "isr_shrink", [1], [1, 2]),
-        event(2, "isr_expand", [1, 2], [1]),
-        event(3, "isr_shrink", [1], [1, 2]),
-        event(3, "isr_rejected", detail={"error": "BADVERSION"}),
-        event(5_000, "isr_shrink", [1], [1, 2]),
-        event(5_000, "isr_rejected", detail={"error": "BADVERSION"}),
-    ]
-    events = frame(spark, rows)
-    changes = [(1, [1], [1, 2], "shrink", "leader"), (2, [1, 2], [1], "expand", "leader")]
-    same(churn.isr_history(events), changes, HISTORY)
-    same(churn.changes_by_partition(events), [(1, 1, 2)], "shrinks expands rejected")
-
-
-def test_a_change_that_three_logs_tell_counts_once(spark):
-    controller = LOG | {"said_by": "controller", "asked_by": "leader"}
-    rows = [
-        event(0, "leader", FULL, partition_epoch=2, replica=1),
-        event(10, "isr_shrink", [1, 2], FULL),
-        event(40, "isr_commit", [2, 1], broker=9, partition_epoch=3, detail=controller),
-        event(43, "isr_commit", [1, 2], partition_epoch=3, detail=LOG),
-        event(45, "metadata", [1, 2], partition_epoch=3, detail={"leader": "1"}),
-        event(
-            50, "metadata", FULL, broker=3, partition_epoch=2, detail={"leader": "1"}
-        ),  # late news
-    ]
-    changes = [(0, FULL, None, "first", "controller"), (40, [2, 1], FULL, "shrink", "leader")]
-    same(churn.isr_history(frame(spark, rows)), changes, HISTORY)
-
-
-def test_since_2_8_a_commit_without_a_word_before_is_an_expansion(spark):
-    rows = [
-        event(0, "isr_commit", [1, 2], partition_epoch=4, detail=LOG),
-        event(9, "isr_commit", [1, 2], partition_epoch=6, detail=LOG),
-        event(20, "isr_commit", FULL, partition_epoch=7, detail=LOG),
+        event(0, "isr_commit", FULL, partition_epoch=2),
+        event(10, "isr_commit", [1, 2], partition_epoch=3, detail=OF_CONTROLLER | ASKED),
+        event(13, "isr_commit", [2, 1], partition_epoch=3),
+        event(20, "isr_commit", FULL, partition_epoch=2),  # late
+        event(50, "isr_commit", [1], partition_epoch=4, detail=OF_CONTROLLER),
     ]
     changes = [
-        (0, [1, 2], None, "expand", "leader"),
-        (9, [1, 2], None, "expand", "leader"),
-        (20, FULL, [1, 2], "expand", "leader"),
+        (0, FULL, None, "first", "leader"),
+        (10, [1, 2], FULL, "shrink", "leader"),
+        (50, [1], [2, 1], "shrink", "controller"),
     ]
     same(churn.isr_history(frame(spark, rows)), changes, HISTORY)
-    certain = [(0, False), (9, True), (20, True)]
-    same(churn.isr_intervals(frame(spark, rows)), certain, "from_ms is_certain")
 
 
-def test_a_dead_broker_is_taken_out_by_the_controller(spark):
+def test_what_is_not_known_has_a_column_of_its_own(spark):
     rows = [
-        event(0, "leader", FULL, partition_epoch=0, replica=1),
-        event(50, "metadata", [1, 3], partition_epoch=1, detail={"leader": "1"}),
-        event(90, "isr_commit", [1, 3, 2], partition_epoch=2, detail=LOG),
+        event(0, "isr_commit", FULL, partition_epoch=2),
+        event(10, "unknown", broker=None, detail={"why": "lines are missing"}),
+        event(30, "isr_commit", [1, 2], partition_epoch=9),
+        event(35, "isr_commit", [1, 2], [1, 2], partition_epoch=9, detail=SEEN),
+        event(40, "log_end", topic=None, partition=None),
     ]
-    changes = [(0, "first", "controller"), (50, "shrink", "controller"), (90, "expand", "leader")]
-    same(churn.isr_history(frame(spark, rows)), changes, "ts_ms change by")
+    changes = [(0, "first"), (30, "unknown")]
+    same(churn.isr_history(frame(spark, rows)), changes, "ts_ms change")
+    columns = "from_ms to_ms isr_size replicas is_certain is_assigned"
+    intervals = [(0, 10, 3, 3, True, True), (10, 30, None, 3, False, True),
+                 (30, 35, 2, 3, True, True), (35, 40, 2, 2, True, False)]  # fmt: skip
+    same(churn.isr_intervals(frame(spark, rows)), intervals, columns)
+    times = "known_ms under_replicated_ms unassigned_ms uncertain_ms"
+    same(churn.isr_times(frame(spark, rows)), [(20, 5, 5, 20)], times)
 
 
 def test_a_broker_that_was_gone_does_not_flap(spark):
     """1 evicts 2, which lags, and 3, which has died; then its controller shuts 2 down."""
-    of_controller = LOG | {"said_by": "controller"}
     rows = [
-        event(0, "leader", FULL, replica=1),
+        event(0, "isr_commit", FULL),
         event(1_000, "isr_commit", [1, 3], FULL),
         event(2_000, "isr_commit", FULL, [1, 3]),
         event(5_000, "isr_commit", [1, 2], FULL),
-        event(8_000, "crash", broker=9, replica=3, detail=of_controller),
+        event(8_000, "crash", broker=9, replica=3, detail=OF_CONTROLLER),
         event(20_000, "isr_commit", FULL, [1, 2]),
-        event(30_000, "isr_commit", [1, 3], FULL, broker=9, detail=of_controller),
+        event(30_000, "isr_commit", [1, 3], FULL, broker=9, detail=OF_CONTROLLER),
         event(40_000, "isr_commit", FULL, [1, 3]),
     ]
     events = frame(spark, rows)

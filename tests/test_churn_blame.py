@@ -17,7 +17,7 @@ CONFIG = fleet.FleetConfig(
 TROUBLES = "run string, cause string, broker int, from_ms long, to_ms long"
 
 
-def shrink(ts_ms, leader, partition, isr, before=FULL, kind="isr_shrink", **more):
+def shrink(ts_ms, leader, partition, isr, before=FULL, kind="isr_commit", **more):
     return event(ts_ms, kind, isr, before, broker=leader, partition=partition, **more)
 
 

@@ -13,7 +13,7 @@ from isrlab.fleet import truth
 
 HOUR = 3_600_000
 TEN = [
-    event(0, "leader", FULL, replica=1),
+    event(0, "isr_commit", FULL),
     event(1_000, "isr_shrink", [1, 2], FULL, detail={"lag_records": "700"}),
     event(1_100, "isr_commit", [1, 2], FULL, partition_epoch=1),
     event(1_105, "metadata", broker=2, partition_epoch=1),
@@ -78,7 +78,7 @@ CASES = {
         churn.metrics, "run refused_produces_per_s", [("r", 0.2)],
     ),
     "rejoin times without a lag in the logs": (
-        [event(1, "isr_shrink", [1], [1, 2]), event(9, "isr_expand", [1, 2], [1])],
+        [event(1, "isr_commit", [1], [1, 2]), event(9, "isr_commit", [1, 2], [1])],
         churn.rejoin_times, "replica out_ms lag_records", [(2, 8, None)],
     ),
     "since 2.8 an expansion is a request that no line announces": (
@@ -93,7 +93,7 @@ CASES = {
         "hour seconds IsrShrinksPerSec", [(0, 5.0, 0.2), (1, 5.0, 0.2)],
     ),
     "a run of one moment has no rate": (
-        [event(5, "isr_shrink", [1], [1, 2])],
+        [event(5, "isr_commit", [1], [1, 2])],
         churn.rates, "seconds IsrShrinksPerSec", [(0.0, None)],
     ),
 }  # fmt: skip
@@ -126,7 +126,7 @@ def test_rates_of_an_hour_know_how_much_of_it_the_run_covers(spark):
 
 
 def test_a_run_of_one_moment_has_no_rate(spark):
-    moment = frame(spark, [event(5, "isr_shrink", [1], [1, 2])])
+    moment = frame(spark, [event(5, "isr_commit", [1], [1, 2])])
     same(churn.rates(moment), [(0.0, None)], "seconds IsrShrinksPerSec")
 
 

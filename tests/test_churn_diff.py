@@ -9,8 +9,7 @@ from isrlab import churn
 
 
 def change(run, ts_ms, before, after, partition=0):
-    kind = "isr_shrink" if len(after) < len(before) else "isr_expand"
-    return event(ts_ms, kind, after, before, run=run, partition=partition)
+    return event(ts_ms, "isr_commit", after, before, run=run, partition=partition)
 
 
 TEN = [

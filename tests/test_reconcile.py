@@ -2,38 +2,54 @@
 
 from __future__ import annotations
 
-from cases.logs import isrs, prove, story, under_replicated_ms
+from cases.logs import isrs, prove, story, under_replicated_ms, why_unknown
 
-P = "[Partition t-0 broker={}] "
-C = "(kafka.cluster.Partition)"
+from isrlab.brokerlogs.stored import MISSING, NEWER, OPEN
+from isrlab.events import exact
+
+CLASS = "(kafka.cluster.Partition)"
+STATE = "(state.change.logger)"
+CREATED = "INFO Created log for partition t-0 in /d/t-0 with properties {} (kafka.log.LogManager)"
+GONE = "INFO [KafkaServer id=2] shut down completed (kafka.server.KafkaServer)"
 
 
-def shrink(broker, before, isr):
+def of(broker, partition=0):
+    return f"[Partition t-{partition} broker={broker}]"
+
+
+def shrink(broker, before, isr, partition=0):
     """The line of a leader of 2.8 that asks for a smaller ISR."""
     gone = next(r for r in before.split(",") if r not in isr.split(","))
     ends = f"Leader: (highWatermark: 90, endOffset: 95). Out of sync replicas: (brokerId: {gone}, "
-    return f"INFO {P.format(broker)}Shrinking ISR from {before} to {isr}. {ends}endOffset: 90). {C}"
+    text = f"Shrinking ISR from {before} to {isr}. {ends}endOffset: 90)."
+    return f"INFO {of(broker, partition)} {text} {CLASS}"
 
 
-def commit(broker, isr, version):
+def commit(broker, isr, version, partition=0):
     """The line of a leader of 2.8 that has stored an ISR."""
-    return f"INFO {P.format(broker)}ISR updated to {isr} and version updated to [{version}] {C}"
+    text = f"ISR updated to {isr} and version updated to [{version}]"
+    return f"INFO {of(broker, partition)} {text} {CLASS}"
 
 
-def controllers(isr, version, leader_asked=True):
+def stored(isr, version):
     """The DEBUG line of a controller of 2.8 that has stored what a leader asked for."""
     text = f"ISR for partition t-0 updated to [{isr}] and zkVersion updated to [{version}]"
     return f"DEBUG [Controller id=9] {text} (kafka.controller.KafkaController)"
 
 
-def leads(broker, isr, epoch, role="Leader"):
+def leads(broker, isr, epoch, partition=0):
     """The line of a broker of 2.8 that becomes leader."""
     tail = f"ISR [{isr}] addingReplicas [] removingReplicas []. Previous leader epoch was -1."
-    text = f"Leader t-0 starts at leader epoch {epoch} from offset 0 with high watermark 0 {tail}"
-    return f"INFO [Broker id={broker}] {text} (state.change.logger)"
+    text = f"starts at leader epoch {epoch} from offset 0 with high watermark 0 {tail}"
+    return f"INFO [Broker id={broker}] Leader t-{partition} {text} {STATE}"
 
 
-def test_L1_a_shrink_without_a_return_is_under_replicated_to_the_end(tmp_path):
+def follows(broker, epoch):
+    text = f"Follower t-0 starts at leader epoch {epoch} from offset 0 with high watermark 0."
+    return f"INFO [Broker id={broker}] {text} Previous leader epoch was -1. {STATE}"
+
+
+def test_l1_a_shrink_without_a_return_is_under_replicated_to_the_end(tmp_path):
     logs = {
         "server.log": f"""
             08:00:00,000 {shrink(1, "1,2,3", "1,2")}
@@ -46,40 +62,240 @@ def test_L1_a_shrink_without_a_return_is_under_replicated_to_the_end(tmp_path):
     assert under_replicated_ms(evidence) == 240_000
 
 
-def test_L2_the_controller_that_stores_it_earlier_does_not_win_over_who_asked(tmp_path):
+def test_l2_the_controller_who_stores_it_does_not_win_over_the_leader_who_asked(tmp_path):
     logs = {
+        "b1/state-change.log": f"07:00:00,000 {leads(1, '1,2,3', 0)}",
         "b1/server.log": f"""
             08:00:00,000 {shrink(1, "1,2,3", "1,2")}
             08:00:00,020 {commit(1, "1,2", 1)}
             08:00:09,020 {commit(1, "1,2,3", 2)}
         """,
-        "b1/state-change.log": f"07:00:00,000 {leads(1, '1,2,3', 0)}",
         "b9/controller.log": f"""
-            08:00:00,010 {controllers("1,2", 1)}
-            08:00:09,010 {controllers("1,2,3", 2)}
+            08:00:00,010 {stored("1,2", 1)}
+            08:00:09,010 {stored("1,2,3", 2)}
         """,
     }
-    assert story(prove(tmp_path, logs)) == [
+    evidence = prove(tmp_path, logs)
+    assert story(evidence) == [
         (25_200.0, ([1, 2, 3], "controller", 1)),
         (28_800.01, ([1, 2], "leader", 1)),
         (28_809.01, ([1, 2, 3], "leader", 1)),
     ]
+    (eviction,) = exact.evictions(evidence.events)
+    assert (eviction.leader, eviction.replica) == (1, 3)
 
 
-def test_L6_versions_outrank_clocks(tmp_path):
-    """The new leader's clock is 15 s behind."""
+def test_l3_the_replicas_are_those_of_the_time(tmp_path):
+    """A partition with one replica has three from 09:00 on, and lacks none of them before."""
+    logs = {
+        "server.log": f"""
+            08:00:00,000 {commit(1, "1", 1)}
+            08:59:00,000 {CREATED}
+            09:00:00,000 {commit(1, "1,2", 2)}
+            09:00:01,000 {commit(1, "1,2,3", 3)}
+            10:00:00,000 {shrink(1, "1,2,3", "1,2")}
+            10:00:00,010 {commit(1, "1,2", 4)}
+            10:01:00,010 {commit(1, "1,2,3", 5)}
+        """
+    }
+    assert under_replicated_ms(prove(tmp_path, logs)) == 60_000
+
+
+def test_l4_a_broker_that_has_loaded_the_log_is_a_replica(tmp_path):
+    loaded = "Log loaded for partition t-0 with initial high watermark 0"
+    logs = {
+        f"b{broker}/server.log": f"07:00:00,000 INFO {of(broker)} {loaded} {CLASS}"
+        for broker in (1, 2, 3)
+    }
+    logs["b1/server.log"] += f"""
+        08:00:00,000 {commit(1, "1,2", 5)}
+        08:00:30,000 {commit(1, "1,2", 5)}
+    """
+    evidence = prove(tmp_path, logs)
+    spans = exact.isr_spans(evidence.events)[exact.Key("r", "t", 0)]
+    assert [span.replicas for span in spans] == [(1, 2, 3)]
+    assert under_replicated_ms(evidence) == 30_000
+    assert not any(span.is_assigned for span in spans)
+    assert why_unknown(evidence) == {"no line before tells its ISR"}  # from 07:00 on
+
+
+def test_l6_versions_outrank_clocks(tmp_path):
+    """The new leader's clock is 15 s behind, and the shrink before it is none the less true."""
     logs = {
         "b1/server.log": f"""
             08:00:00,000 {commit(1, "1,2,3", 5)}
             08:10:00,000 {shrink(1, "1,2,3", "1,2")}
             08:10:00,010 {commit(1, "1,2", 6)}
         """,
-        "b2/server.log": f"""
-            08:09:55,000 {commit(2, "2,1,3", 7)}
-        """,
+        "b2/server.log": f"08:09:55,000 {commit(2, '2,1,3', 7)}",
     }
     evidence = prove(tmp_path, logs)
     assert isrs(evidence)[-3:] == ["1,2,3", "1,2", "1,2,3"]
     behind = {row["broker"]: row for row in evidence.clocks.to_pylist()}[2]
     assert behind["ahead_ms"] <= -5_000
     assert behind["is_bound"]
+
+
+def test_l6_a_clock_that_was_set_back_makes_the_time_unknown(tmp_path):
+    """Out for 40 minutes, but by the stamps for 10: what is between is not known, and said so."""
+    logs = {
+        "server.log": f"""
+            08:00:00,000 {commit(1, "1,2,3", 5)}
+            08:30:00,000 {shrink(1, "1,2,3", "1,2")}
+            08:30:00,010 {commit(1, "1,2", 6)}
+            08:10:00,000 {commit(1, "1,2,3", 7)}
+        """
+    }
+    evidence = prove(tmp_path, logs)
+    assert isrs(evidence) == ["1,2,3", "1,2", "?", "1,2,3"]
+    assert "a clock was set back, nobody says how far" in why_unknown(evidence)
+    assert [row["part"] for row in evidence.clocks.to_pylist() if row["is_bound"]] == [
+        "server.log:4"
+    ]
+
+
+def test_l6_the_end_of_summer_time_is_found_with_another_broker(tmp_path):
+    """Broker 1's clock goes back an hour at 09:00; broker 2's log says by how much."""
+    times = [f"08:{minute:02d}:00,000" for minute in range(10, 60, 10)]
+    back = [f"08:{minute:02d}:30,000" for minute in range(10, 60, 10)]
+    hour = [f"09:{minute:02d}:30,000" for minute in range(10, 60, 10)]
+    isr = ["1,2", "1,2,3"]
+    own = [commit(1, isr[n % 2], n + 1) for n in range(10)]
+    told = [stored(isr[n % 2], n + 1) for n in range(10)]
+    logs = {
+        "b1/server.log": "\n".join(map(" ".join, zip(times + back, own, strict=True))),
+        "b9/controller.log": "\n".join(map(" ".join, zip(times + hour, told, strict=True))),
+    }
+    evidence = prove(tmp_path, logs)
+    ahead = {row["part"]: row["ahead_ms"] for row in evidence.clocks.to_pylist()}
+    assert ahead == {"": 0, "b1/server.log:6": -3_600_000}
+    assert "?" not in isrs(evidence)[1:]
+    assert story(evidence)[-1][0] == 9 * 3600 + 50 * 60 + 30
+
+
+def test_l9_a_broker_that_was_restarted_shortly_before_it_left_does_not_flap(spark, tmp_path):
+    from isrlab import churn
+    from isrlab.events import spark_schema
+
+    logs = {
+        "b1/server.log": f"""
+            08:00:00,000 {commit(1, "1,2,3", 5)}
+            08:00:20,000 {shrink(1, "1,2,3", "1,2")}
+            08:00:20,010 {commit(1, "1,2", 6)}
+            08:00:40,000 {commit(1, "1,2,3", 7)}
+        """,
+        "b3/server.log": "08:00:10,000 INFO [KafkaServer id=3] started (kafka.server.KafkaServer)",
+    }
+    events = spark.createDataFrame(prove(tmp_path, logs).events, spark_schema())
+    assert [row.why for row in churn.absences(events).collect()] == ["gone"]
+    assert churn.flaps(events).count() == 0
+
+
+def test_l19_the_end_of_the_log_is_its_last_line(tmp_path):
+    logs = {
+        "server.log": f"""
+            08:00:00,000 {commit(1, "1,2,3", 5)}
+            08:00:10,000 {shrink(1, "1,2,3", "1,2")}
+            08:00:10,010 {commit(1, "1,2", 6)}
+            08:01:10,010 INFO [GroupCoordinator 1]: Something else. (kafka.coordinator.group)
+        """
+    }
+    assert under_replicated_ms(prove(tmp_path, logs)) == 60_000
+
+
+def test_l20_clocks_90_s_apart(tmp_path):
+    """Leaders 1 and 2 remove broker 3 from their partitions at the same moment."""
+    moments = [("08:00:00,000", "07:58:30,000"), ("08:00:20,000", "07:58:50,000"),
+               ("08:00:30,000", "07:59:00,000")]  # fmt: skip
+    own = [leads(2, "2,1,3", 0), commit(2, "2,1", 1), commit(2, "2,1,3", 2)]
+    told = [leads(9, "", 0), stored("2,1", 1), stored("2,1,3", 2)]
+    logs = {
+        "b2/server.log": "\n".join(
+            f"{b} {line}" for (_, b), line in zip(moments, own, strict=True)
+        ),
+        "b9/controller.log": "\n".join(
+            f"{a} {line}" for (a, _), line in [*zip(moments, told, strict=True)][1:]
+        ),
+        "b1/server.log": f"""
+            08:00:00,000 {follows(1, 0)}
+            08:00:20,000 {commit(1, "1,2", 8, 1)}
+            08:00:30,000 {commit(1, "1,2,3", 9, 1)}
+        """,
+    }
+    evidence = prove(tmp_path, logs)
+    ahead = {row["broker"]: row["ahead_ms"] for row in evidence.clocks.to_pylist()}
+    assert ahead == {1: 0, 2: -90_000, 9: 0}
+    moves = [(move.ts_ms, move.replica, move.joined) for move in exact.moves(evidence.events)]
+    assert len({ts_ms for ts_ms, *_ in moves}) == 2
+    assert len(moves) == 3
+
+
+# What is missing is said
+
+
+def test_a_gap_of_versions_is_not_known_from_when_the_old_state_was_last_seen(tmp_path):
+    logs = {
+        "server.log": f"""
+            08:00:00,000 {commit(1, "1,2,3", 5)}
+            08:09:00,000 {commit(1, "1,2,3", 8)}
+            08:09:00,000 {commit(1, "1,2,3", 8)}
+        """
+    }
+    evidence = prove(tmp_path, logs)
+    assert isrs(evidence) == ["1,2,3", "?", "1,2,3"]
+    assert why_unknown(evidence) == {MISSING}
+    assert under_replicated_ms(evidence) == 0
+
+
+def test_a_request_of_which_nobody_says_what_came_of_it(tmp_path):
+    logs = {
+        "server.log": f"""
+            08:00:00,000 {commit(1, "1,2,3", 5)}
+            08:00:10,000 {shrink(1, "1,2,3", "1,2")}
+            08:01:00,000 INFO [KafkaServer id=1] started (kafka.server.KafkaServer)
+        """
+    }
+    evidence = prove(tmp_path, logs)
+    assert isrs(evidence) == ["1,2,3", "?"]
+    assert why_unknown(evidence) == {OPEN}
+
+
+def test_an_announced_shrink_that_was_refused_is_none(tmp_path):
+    skip = "INFO [Partition t-0 broker=1] Cached zkVersion [5] not equal to that in zookeeper, skip"
+    logs = {
+        "server.log": f"""
+            08:00:00,000 INFO {of(1)} ISR updated to [1,2,3] and zkVersion updated to [5] {CLASS}
+            08:00:10,000 {shrink(1, "1,2,3", "1,2")}
+            08:00:10,020 {skip} updating ISR {CLASS}
+            08:01:00,000 INFO [KafkaServer id=1] started (kafka.server.KafkaServer)
+        """
+    }
+    evidence = prove(tmp_path, logs)
+    assert isrs(evidence) == ["1,2,3", "?"]
+    assert why_unknown(evidence) == {NEWER}
+
+
+def test_a_dead_member_of_whom_nobody_says_that_it_left(tmp_path):
+    logs = {
+        "b1/server.log": f"""
+            08:00:00,000 {commit(1, "1,2,3", 5)}
+            08:05:00,000 INFO [KafkaServer id=1] started (kafka.server.KafkaServer)
+        """,
+        "b2/server.log": f"08:01:00,000 {GONE}",
+    }
+    evidence = prove(tmp_path, logs)
+    assert isrs(evidence) == ["1,2,3", "?"]
+    assert why_unknown(evidence) == {"broker 2 was gone, and no line says that it left the ISR"}
+
+
+def test_a_partition_that_is_only_hosted_is_wholly_unknown(tmp_path):
+    loaded = "Log loaded for partition t-0 with initial high watermark 0"
+    logs = {"server.log": f"07:00:00,000 INFO {of(1)} {loaded} {CLASS}\n08:00:00,000 INFO x (y)"}
+    evidence = prove(tmp_path, logs)
+    assert isrs(evidence) == ["?"]
+
+
+def test_without_a_controllers_log_that_is_said(tmp_path):
+    logs = {"server.log": f"08:00:00,000 {commit(1, '1,2,3', 5)}"}
+    (why,) = why_unknown(prove(tmp_path, logs), partition=None)
+    assert why.startswith("no log of a controller is here")

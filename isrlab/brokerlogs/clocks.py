@@ -19,11 +19,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 from statistics import median
 from typing import NamedTuple, TypeAlias
 
-from isrlab.brokerlogs.stored import METADATA_LOG, Row, is_own
+from isrlab.brokerlogs.stored import Row, is_exact, is_own
 
 NOISE_MS = 1_000  # clocks this far apart cannot be told from messages under way
 TIGHT_MS = 2_000  # differences within this are of one cluster
@@ -38,8 +38,9 @@ class Clock(NamedTuple):
     """The clock of a broker: it is `ahead_ms` ahead of the common one (negative: behind).
 
     `pairs` is how many statements that it shares with others say so (0: nobody, or only the order
-    of versions). `is_bound`: it may be more. `part` names the file and the line from which on this
-    holds, where a clock was set back; else it is empty.
+    of versions). `is_bound`: it may be more. `is_alone`: it speaks of ISRs, and nothing shows that
+    its clock is right. `part` names the file and the line from which on this holds, where a clock
+    was set back; else it is empty.
     """
 
     run: str
@@ -48,6 +49,7 @@ class Clock(NamedTuple):
     ahead_ms: int
     pairs: int
     is_bound: bool
+    is_alone: bool
 
 
 def put_right(rows: list[Row]) -> list[Clock]:
@@ -61,11 +63,26 @@ def put_right(rows: list[Row]) -> list[Clock]:
     bounded = _bounded(rows, units, ahead, pairs)
     for row, unit in zip(rows, units, strict=True):
         row["ts_ms"] -= ahead[unit]
+    alone = _alone(facts, ahead, pairs)
     return [
-        Clock(*unit, ahead[unit], pairs[unit], unit in bounded)
+        Clock(*unit, ahead[unit], pairs[unit], unit in bounded, unit in alone)
         for unit in ahead
         if unit[1] is not None
     ]
+
+
+def _alone(
+    facts: dict[tuple, dict[Unit, int]], ahead: dict[Unit, int], pairs: dict[Unit, int]
+) -> set[Unit]:
+    """Whose clock nobody confirms: nothing that it says is said by others at about that moment."""
+    speaking = {unit for stamps in facts.values() for unit in stamps}
+    near: set[Unit] = {unit for unit in speaking if pairs[unit]}
+    for stamps in facts.values():
+        times = sorted((ms - ahead[unit], str(unit), unit) for unit, ms in stamps.items())
+        for (first_ms, _, first), (second_ms, _, second) in pairwise(times):
+            if second_ms - first_ms <= NOISE_MS:
+                near |= {first, second}
+    return speaking - near if len(speaking) > 1 else set()
 
 
 def _units(rows: Sequence[Row]) -> list[Unit]:
@@ -91,7 +108,7 @@ def _units(rows: Sequence[Row]) -> list[Unit]:
         starts = parts.get((row["run"], row["broker"], detail.get("file", "")), [])
         nth = bisect_right(starts, int(detail["line"])) if starts else 0
         part = f"{detail['file']}:{starts[nth - 1]}" if nth else ""
-        broker = None if detail.get("said_by") == METADATA_LOG else row["broker"]
+        broker = None if is_exact(row) else row["broker"]
         units.append((row["run"], broker, part))
     return units
 
@@ -151,6 +168,8 @@ def _centred(group: dict[Unit, int], others: dict[Unit, int]) -> dict[Unit, int]
 
     `others` are the clocks of those who share one moment with it, which is too little to move them.
     """
+    if len(group) == 1:
+        return dict.fromkeys(group, 0)
     exact = [ms for (_, broker, _), ms in group.items() if broker is None]
     all_of_them = (*group.items(), *others.items())
     first = [ms for (_, broker, part), ms in all_of_them if not part and broker is not None]
@@ -185,7 +204,7 @@ def _bounded(
             continue
         file = row["run"], row["broker"], row["detail"]["file"]
         if unit[2] and pairs[unit] == 0 and row["ts_ms"] - ahead[unit] <= ends.get(file, 0):
-            ahead[unit] = row["ts_ms"] - ends[file] - 1
+            ahead[unit] = row["ts_ms"] - ends[file] - NOISE_MS
             moved.add(unit)
         ends[file] = max(ends.get(file, 0), row["ts_ms"] - ahead[unit])
     versions: dict[tuple, dict[int, tuple[int, Unit]]] = defaultdict(dict)

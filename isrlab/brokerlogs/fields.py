@@ -10,10 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from isrlab.events import schema
 
 Values = dict[str, object]
+_NUMBER = re.compile(r"-?\d+")
+_LIMITS = {"high_watermark": 2**63, "log_end_offset": 2**63}
 COLUMNS = frozenset(schema.COLUMNS) - {"run", "ts_ms", "kind", "detail"}
 
 
@@ -23,16 +26,17 @@ class TooLargeError(ValueError):
 
 def number(name: str, text: str) -> int:
     """The number for a column. Raises TooLargeError if it has more bits than Kafka gives it."""
-    bits = 63 if name in ("high_watermark", "log_end_offset") else 31
-    if len(text) > 20 or not -(2**bits) <= (value := int(text)) < 2**bits:
+    limit = _LIMITS.get(name, 2**31)
+    if len(text) > 20 or not -limit <= (value := int(text)) < limit:
         raise TooLargeError(f"a number too large for {name}")
     return value
 
 
+@lru_cache(maxsize=65_536)
 def _value(name: str, text: str) -> Values:
     """A field by itself: a list, a number or a text for its column, or a text for `detail`."""
     if name in ("isr", "isr_before"):
-        return {name: [number(name, each) for each in re.findall(r"-?\d+", text)]}
+        return {name: [number(name, each) for each in _NUMBER.findall(text)]}
     if name in COLUMNS and name != "topic":
         return {name: number(name, text)}
     return {name: text} if text else {}
@@ -95,24 +99,41 @@ def _write_out_of_sync(name: str, values: Values) -> str | None:
 # A partition's state as the releases print it: Scala and Java records, JSON, 0.8's own format.
 _IDS = r"\[[\d, ]*\]|List\([\d, ]*\)|Set\([\d, ]*\)|\d+(?:,\d+)*"
 _STATE = {
-    "leader": re.compile(r'\b[Ll]eader"?[:=] ?(-?\d+)'),
-    "leader_epoch": re.compile(r'\b(?:leaderEpoch|LeaderEpoch|leader_epoch)"?[:=] ?(-?\d+)'),
-    "partition_epoch": re.compile(r"\b(?:zkVersion|ZkVersion|partitionEpoch)[:=] ?(-?\d+)"),
-    "isr": re.compile(rf'\b(?:isr|ISR)"?[:=] ?({_IDS})'),
-    "replicas": re.compile(rf"\b(?:replicas=|AllReplicas:)({_IDS})"),
-    "topic": re.compile(r"\btopicName='([^']*)'"),
-    "partition": re.compile(r"\bpartitionIndex=(\d+)"),
+    "leader": ("eader", re.compile(r'\b[Ll]eader"?[:=] ?(-?\d+)')),
+    "leader_epoch": (
+        "poch",
+        re.compile(r'\b(?:leaderEpoch|LeaderEpoch|leader_epoch)"?[:=] ?(-?\d+)'),
+    ),
+    "partition_epoch": ("", re.compile(r"\b(?:zkVersion|ZkVersion|partitionEpoch)[:=] ?(-?\d+)")),
+    "isr": ("", re.compile(rf'\b(?:isr|ISR)"?[:=] ?({_IDS})')),
+    "replicas": ("eplicas", re.compile(rf"\b(?:replicas=|AllReplicas:)({_IDS})")),
+    "topic": ("topicName", re.compile(r"\btopicName='([^']*)'")),
+    "partition": ("partitionIndex", re.compile(r"\bpartitionIndex=(\d+)")),
 }
 _BROKER_STATES = re.compile(r"isrWithBrokerEpoch=List\(((?:[^()]*\([^()]*\))+)\)")
 
 
 def _read_state(_: str, text: str) -> Values:
-    texts = {name: match[1] for name, regex in _STATE.items() if (match := regex.search(text))}
+    texts = {
+        name: match[1]
+        for name, (word, regex) in _STATE.items()
+        if word in text and (match := regex.search(text))
+    }
     if match := _BROKER_STATES.search(text):
         texts["isr"] = ",".join(re.findall(r"brokerId=(-?\d+)", match[1]))
     if "replicas" in texts:
         texts["replicas"] = ",".join(re.findall(r"\d+", texts["replicas"]))
     return {key: value for name in texts for key, value in _value(name, texts[name]).items()}
+
+
+def _write_state(_: str, values: Values) -> str | None:
+    """A state in the words of 1.1 to 3.9."""
+    if not {"isr", "leader", "leader_epoch"} <= values.keys():
+        return None
+    isr = ", ".join(map(str, values["isr"]))  # type: ignore[call-overload]
+    version = values.get("partition_epoch", -1)
+    epochs = f"leader={values['leader']}, leaderEpoch={values['leader_epoch']}"
+    return f"LeaderAndIsr({epochs}, isr=List({isr}), zkVersion={version})"
 
 
 _DIFF = re.compile(
@@ -195,6 +216,14 @@ def _read_partitions(_: str, text: str) -> Values:
     return {"each": [{"topic": n[1], **_value("partition", n[2])} for n in names if n]}
 
 
+def _write_diff(_: str, values: Values) -> str | None:
+    """What a KRaft controller says of a change of the ISR."""
+    if not {"isr", "isr_before", "partition_epoch"} <= values.keys():
+        return None
+    epoch = int(str(values["partition_epoch"]))
+    return f"isr: {values['isr_before']} -> {values['isr']}, partitionEpoch: {epoch - 1} -> {epoch}"
+
+
 _INTEGERS = (
     "leader_epoch", "partition_epoch", "replica", "high_watermark", "log_end_offset", "leader",
     "answered_epoch", "broker_epoch", "controller_epoch", "controller_id", "correlation", "count",
@@ -235,8 +264,8 @@ FIELDS: dict[str, Field] = {
     ),
     "out_of_sync": Field(_ITEMS, _read_out_of_sync, _write_out_of_sync),
     "out_of_sync_since": Field(_ITEMS, _read_out_of_sync, _write_out_of_sync),
-    "state": Field(r".*?", _read_state),
-    "diff": Field(r".*", _read_diff),
+    "state": Field(r".*?", _read_state, _write_state),
+    "diff": Field(r".*", _read_diff, _write_diff),
     "controller": Field(CONTROLLER_PREFIX),
     "any_prefix": _unkept(r"(?:\[[^\]]*\][,:]? ?)?"),
     "at_epoch": _unkept(r"(?: at epoch -?\d+)?"),

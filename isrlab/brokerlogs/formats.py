@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.resources import files
 
 from isrlab.brokerlogs.fields import FIELDS
@@ -20,7 +21,8 @@ MOST_BEFORE = 400  # characters that a layout may put before a message
 # How messages of Kafka begin; the first is its bracketed context, such as [Broker id=1].
 ANCHOR = re.compile(
     r"\[[A-Z]\w*(?: [A-Z]\w*)*[ :]+(?:\w+=|on [Bb]roker \d+\]|\d+\]|\S+-\d+ broker=)"
-    r"|\[(?:ReplicaFetcherThread-|ThrottledChannelReaper|ExpirationReaper|controller-ev|ZooKeeper)"
+    r"|\[(?:ReplicaFetcherThread|ThrottledChannelReaper|ExpirationReaper|controller-ev)\S*\][,:] "
+    r"|\[ZooKeeperClient "
     r"|Partition \[\S+,\d+\] on broker \d+|Broker \d+ (?:received|handling|ignoring|cached|sent)"
     r"|Controller \d+ epoch \d+ |Kafka (?:version|commitId|startTimeMs) ?:|Registered (?:`?kaf|si)"
     r"|(?:Created|Completed load of|Truncating|Loading|Recovering|Rolled new|Scheduling) log"
@@ -129,7 +131,10 @@ def _compiled(template: str) -> tuple[re.Pattern[str], tuple[str, ...], str]:
             expression += f"(?P<{name}>{FIELDS[name].pattern})"
             fields[name] = None
         expression += re.escape(text)
-    return re.compile(expression), tuple(fields), max(pieces[0::2], key=len)
+    # JSON may escape some characters, and contexts such as [Broker id=1] begin many messages.
+    texts = (text for piece in pieces[0::2] for text in re.split(r"[=<>&'\"/\\]", piece))
+    landmark = max(texts, key=lambda text: len(text) - 30 * text.startswith("["))
+    return re.compile(expression), tuple(fields), landmark
 
 
 def _linear(expression: str) -> str:
@@ -153,6 +158,42 @@ IMPOSSIBLE = tuple(
     (re.compile(first.split(".*")[0]), re.compile(_linear(first)), why)
     for first, (why,), _ in _read("impossible.txt", below=1)
 )
+
+
+_CONTEXT = re.compile(r"\[[^\]]*\][,:]? ?")
+_KEY = 4  # letters
+
+
+def _begins(template: str) -> tuple[str, str]:
+    """The first letters of a message of this template, and those behind its context: "" if it has
+    none, or they are no fixed text."""
+    has_any = template.startswith(("{any_prefix}", "{controller}"))
+    context = None if has_any else _CONTEXT.match(template)
+    if has_any:
+        own, rest = "", template.partition("}")[2]
+    elif context is None or re.search(
+        r"\{(?!topic|partition|broker|replica|leader|fetcher|controller_epoch)", context[0]
+    ):
+        own, rest = template, ""
+    else:
+        own, rest = template, template[context.end() :]
+    keys = [text.partition("{")[0][:_KEY] for text in (own, rest)]
+    own, rest = (key if len(key) == _KEY else "" for key in keys)
+    return own, rest
+
+
+_BEGINS = [(form, *_begins(form.template)) for form in FORMATS]
+
+
+def likely(message: str) -> tuple[Format, ...]:
+    """The formats that may read a message, by its first letters, in the order of the table."""
+    context = _CONTEXT.match(message)
+    return _likely(message[:_KEY], message[context.end() :][:_KEY] if context else message[:_KEY])
+
+
+@lru_cache(maxsize=4096)
+def _likely(first: str, behind: str) -> tuple[Format, ...]:
+    return tuple(f for f, own, rest in _BEGINS if own in ("", first) and rest in ("", behind))
 
 
 def is_logger(name: str) -> bool:

@@ -249,17 +249,18 @@ class Layout:
         return self.other.head(line) if self.other else None
 
     def _of_plain(self, line: str, match: re.Match[str], shape: _Shape) -> Head:
-        groups = match.groupdict()
-        stamps = _moments(match, shape)
-        text, logger = line[match.end() :].rstrip(), groups.get("logger")
-        if line[: match.end()].endswith('"'):
+        text, named = line[match.end() :].rstrip(), shape.regex.groupindex
+        logger = match["logger"] if "logger" in named else None
+        if shape.words.endswith('"'):
             text = text.removesuffix('"').replace('\\"', '"')
         if found := self._behind(text):
             text = text[: found.start()].rstrip()
-            logger = found.groupdict().get("logger") or logger
-        level = "WARN" if groups.get("level") == "WARNING" else groups.get("level") or ""
-        head = _head(stamps, level, text, logger)
-        return head._replace(source=_source(groups)) if shape.wrapper else head
+            logger = found["logger"] if "logger" in found.re.groupindex else logger
+        level = match["level"] if "level" in named else ""
+        stamps, source = _moments(match, shape), ""
+        if shape.wrapper:
+            source = _source(match.groupdict())
+        return _head(stamps, level.replace("WARNING", "WARN"), text, logger, source)
 
     def _behind(self, text: str) -> re.Match[str] | None:
         usual = _TAIL.match(text, text.rfind(" (")) if text.endswith((")", "]")) else None
@@ -293,7 +294,7 @@ class Layout:
             return head._replace(outer_ms=[*outer, None][0], source=source, rest=more)
         level = str(obj.get(keys.level, "")).upper().replace("WARNING", "WARN")
         logger = str(obj[keys.logger]) if keys.logger in obj else None
-        return _head(stamps, level, text, logger)._replace(source=source, rest=tuple(rest))
+        return _head(stamps, level, text, logger, source)._replace(rest=tuple(rest))
 
 
 def _moments(match: re.Match[str], shape: _Shape) -> list[Moment]:
@@ -306,10 +307,15 @@ def _source(groups: Mapping[str, str | None]) -> str:
     return " ".join(w for w in words if _NAME.search(w) and w not in ("stdout", "stderr"))
 
 
-def _head(stamps: Sequence[Moment], level: str, message: str, logger: str | None) -> Head:
+def _head(
+    stamps: Sequence[Moment], level: str, message: str, logger: str | None, source: str
+) -> Head:
     """The inner stamp is the broker's, unless it lacks a date and an outer one has it."""
+    if len(stamps) == 1:
+        ((ms, is_local, lacks),) = stamps
+        return Head(ms, level, message, logger, is_local, lacks, None, source)
     whole = [each for each in stamps if not each.lacks]
     outer = [each.ms for each in stamps[:-1] if not each.lacks and not each.is_local]
     own = whole[-1] if whole else stamps[-1] if stamps else Moment(0, False, "time")
     outer_ms = outer[0] if outer and own is stamps[-1] else None
-    return Head(own.ms, level, message, logger, own.is_local, own.lacks, outer_ms)
+    return Head(own.ms, level, message, logger, own.is_local, own.lacks, outer_ms, source)

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from isrlab.brokerlogs.fields import COLUMNS, FIELDS, TooLargeError, Values, number
-from isrlab.brokerlogs.formats import FORMATS, IMPOSSIBLE, NO_NEWS, Format
+from isrlab.brokerlogs.formats import FORMATS, IMPOSSIBLE, NO_NEWS, Format, likely
 from isrlab.brokerlogs.layout import Head, Layout, is_continued
 from isrlab.brokerlogs.stamps import utc_ms
 
@@ -69,7 +69,7 @@ _TEXTS = {form.landmark for form in FORMATS} | {*_COUNTED}
 WANTED_TEXT = "|".join([*sorted(map(_escaped, _TEXTS)), _ABOUT_ISR.pattern, "has no effect"])
 WANTED = rf"{WANTED_TEXT}|[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]"
 PERHAPS = f"{_REPLICATION.pattern}|ISR"
-_REPORTED = re.compile("ISR|lagging behind|Kafka-server")  # what the impossible lines speak of
+_REPORTED = ("ISR", "lagging behind", "Kafka-server")  # what the impossible lines speak of
 _LOGGERS = re.compile(
     r"\b(?:cluster\.|controller\.)|^(?:state\.change\.)?logger$|FetcherThread$|FetcherManager$"
     r"|(?:^|\.)(?:Unified|Local)?Log$|server\.(?:Replica|Alter|KafkaServer)|KafkaScheduler$"
@@ -163,10 +163,10 @@ def read_line(line: str, time_zone: str = "UTC") -> Event | Unread | None:
 def read_message(head: Head) -> Event | Unread | None:
     """The event of a message whose head is known."""
     message = head.message
-    for before, whole, why in IMPOSSIBLE if _REPORTED.search(message) else ():
+    for before, whole, why in IMPOSSIBLE if any(w in message for w in _REPORTED) else ():
         if before.search(message) and whole.search(message):
             return Unread(f"no broker prints this: {why}")
-    for form in FORMATS:
+    for form in likely(message):
         if form.landmark in message and (match := form.regex.fullmatch(message)):
             return _event(form, match, head)
     return _remainder(head)
@@ -183,9 +183,8 @@ def _event(form: Format, match: re.Match[str], head: Head) -> Event | Unread:
 
 def _filled(form: Format, match: re.Match[str], head: Head) -> Event:
     values: Values = {}
-    for name in form.fields:
-        # Later fields do not overrule earlier ones: the line's own words come before nested states.
-        values = FIELDS[name].read(name, match[name] or "") | values
+    for name in reversed(form.fields):  # the line's own words overrule the nested states behind
+        values.update(FIELDS[name].read(name, match[name] or ""))
     event: Event = {"ts_ms": head.ts_ms, "kind": form.kind}
     event |= {name: value for name, value in values.items() if name in COLUMNS}
     each = values.pop("each", None)
@@ -199,9 +198,12 @@ def _filled(form: Format, match: re.Match[str], head: Head) -> Event:
 
 def expanded(event: Event) -> Iterator[Event]:
     """An event for each of those that a line names together, or the one."""
-    detail = dict(event["detail"])  # type: ignore[call-overload]
-    named: list[dict[str, object]] = event.pop("each", [{}])  # type: ignore[assignment]
-    for own in named or ([{}] if event["kind"] == "failed" else []):
+    named: list[dict[str, object]] | None = event.pop("each", None)  # type: ignore[assignment]
+    if named is None or (not named and event["kind"] == "failed"):
+        yield event
+        return
+    detail: dict[str, str] = event["detail"]  # type: ignore[assignment]
+    for own in named:
         columns = {name: value for name, value in own.items() if name in COLUMNS}
         more = {name: str(value) for name, value in own.items() if name not in columns}
         yield event | columns | {"detail": detail | more}
@@ -238,8 +240,9 @@ def _completed(event: Event, detail: dict[str, str]) -> Event:
 def _doubt(event: Event, head: Head) -> Unread | None:
     """Why no broker can have printed this line although it has the right form."""
     kind, after, before = event["kind"], event.get("isr"), event.get("isr_before")
-    is_of_leader = "said_by" not in dict(event["detail"])  # type: ignore[call-overload]
-    if not is_of_leader or kind not in ("isr_shrink", "isr_expand", "isr_commit"):
+    if kind not in ("isr_shrink", "isr_expand", "isr_commit"):
+        return None
+    if "said_by" in dict(event["detail"]):  # type: ignore[call-overload]
         return None
     if head.level not in ("INFO", "TRACE", ""):
         return Unread(f"no broker prints this: ISR lines are INFO or TRACE, never {head.level}")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +24,7 @@ import pyarrow.compute as pc
 
 from isrlab.brokerlogs.files import Block, DamagedFileError, Source, blocks
 from isrlab.brokerlogs.formats import ANCHOR, NO_NEWS_TEXT
-from isrlab.brokerlogs.layout import Layout, is_continued
+from isrlab.brokerlogs.layout import Head, Layout, is_continued
 from isrlab.brokerlogs.lines import (
     MOST_LINES_BACK,
     OF_ITSELF,
@@ -50,12 +51,16 @@ NO_EFFECT = re.compile(
     r"\[\w+ partition=([^\s,]+)-(\d{1,9}), .*\] Truncating to (\d{1,18}) has no effect"
     r"|Truncating ([^\s,]+)-(\d{1,9}) to (\d{1,18}) has no effect"
 )
-_COLUMNS = [name for name in events_table.COLUMNS if name != "run"]
-_NOTED = ("line", "same", "is_local", "source")
+ROWS_PER_TABLE = 50_000
+_OWN = [(name, events_table.SCHEMA.field(name).type) for name in events_table.COLUMNS]
+_RAW = pa.schema(
+    [(name, type_) for name, type_ in _OWN if name != "run"]
+    + [("line", pa.int64()), ("same", pa.int64())]
+    + [("source", pa.string()), ("is_local", pa.bool_())]
+)
 # What `table` gives: `same` is equal for the same words, `order` and `folder` are the file's.
 OF_LINES = pa.schema(
-    [(name, events_table.SCHEMA.field(name).type) for name in events_table.COLUMNS]
-    + [("line", pa.int64()), ("same", pa.int64()), ("order", pa.int64()), ("folder", pa.string())]
+    _OWN + [(name, pa.int64()) for name in ("line", "same", "order")] + [("folder", pa.string())]
 )
 _CONTROL = bytes(set(range(32)) - {9, 10, 12, 13, 27})
 _ANY = re.compile(f"{WANTED_TEXT}|{PERHAPS}")
@@ -67,11 +72,12 @@ def hits(block: Block) -> np.ndarray:
     count = block.size
     buffers = [None, pa.py_buffer(block.ends), pa.py_buffer(block.data)]
     lines = pa.Array.from_buffers(pa.binary(), count, buffers)
-    found = np.flatnonzero(pc.match_substring_regex(lines, f"{WANTED}|{PERHAPS}"))
-    some = lines.take(pa.array(found))
-    is_wanted = pc.match_substring_regex(some, WANTED)
-    is_old = pc.match_substring_regex(some, NO_NEWS_TEXT)
-    found = found[np.asarray(pc.or_(is_wanted, pc.invert(is_old)))]
+    found = pc.indices_nonzero(pc.match_substring_regex(lines, f"{WANTED}|{PERHAPS}"))
+    is_wanted = pc.match_substring_regex(lines.take(found), WANTED)
+    perhaps = found.filter(pc.invert(is_wanted))
+    is_old = pc.match_substring_regex(lines.take(perhaps), NO_NEWS_TEXT)
+    new = perhaps.filter(pc.invert(is_old))
+    found = np.sort(pa.concat_arrays([found.filter(is_wanted), new]).to_numpy()).astype(np.int64)
     more = {*block.cut} | (set() if _is_utf8(block.data) else _not_utf8(block))
     return np.union1d(found, sorted(more)).astype(np.int64) if more else found
 
@@ -113,12 +119,13 @@ class LogFile:
         self.zones: list[Evidence] = []
         self.brokers: dict[str, set[int]] = defaultdict(set)
         self._ends: list[tuple[int, int, bool]] = []  # of its first and last line with a time
-        self._columns: dict[str, list] = {name: [] for name in (*_COLUMNS, *_NOTED)}
+        self._rows: list[tuple] = []
+        self._table = _RAW.empty_table()
         self._unread: list[dict] = []
         self._reasons = Counter[str]()
         self._left_out: dict[str, int] = {}  # of each reason, the first line that is not kept
         self._held: dict[tuple, list[Event]] = {}
-        self._moment, self._repeated = 0, Counter[int]()
+        self._moment, self._repeated = 0, dict[int, int]()
         self._before: list[str] = []  # the last lines of the block before
         self._layouts = 0
 
@@ -143,6 +150,8 @@ class LogFile:
         if block is not None:
             self._see_end(block, _from_the_end(block))
         self._judge()
+        self._pack()
+        self._before, self._held = [], {}
 
     def _judge(self) -> None:
         """Say so if the file is not understood."""
@@ -154,34 +163,36 @@ class LogFile:
             self.status = f"not understood: {known}"
 
     def _fit(self, block: Block, found: np.ndarray) -> None:
-        """Find the layout, unless the one that is known reads this block."""
+        """Find the layout of a file, unless that of the file before reads it, too; and that of a
+        block with lines that have no head in it."""
         chosen = np.union1d(np.arange(min(block.size, SAMPLE)), found[:SAMPLE]).astype(int)
         lines = [text for n in chosen if (text := _text(block.line(n))) and not is_continued(text)]
-        strange = [line for line in lines if not self._is_read(line)]
-        anchored = [line for line in strange if ANCHOR.search(line)]
-        known = sum(1 for line in lines if ANCHOR.search(line))
-        fits = len(anchored) <= (1 - FITS) * known and not len(strange) == len(lines) > 0
-        if not fits and self._layouts < MOST_LAYOUTS:
-            known_one = self.reader.layout if self._layouts else Layout()  # else another file's
-            self.reader.layout = known_one.with_more(strange if self._layouts else lines)
+        heads = [self._quiet_head(line) for line in lines]
+        of_kafka = [head for head, line in zip(heads, lines, strict=True) if ANCHOR.search(line)]
+        if block.first == 1:
+            good = _begin(of_kafka)
+            if good < FITS * len(of_kafka) or None in heads:
+                self.reader.layout = Layout.of(lines)
+                good = _begin(map(self._quiet_head, filter(ANCHOR.search, lines)))
+            # A quiet file has no other lines that show that it is understood.
+            self.reader.heads += good
+            self.reader.headless += len(of_kafka) - good
+        elif of_kafka.count(None) > (1 - FITS) * len(of_kafka) and self._layouts < MOST_LAYOUTS:
+            strange = [line for head, line in zip(heads, lines, strict=True) if head is None]
+            self.reader.layout = self.reader.layout.with_more(strange)
             self._layouts += 1
-        if block.first == 1:  # a quiet file has no other lines that show that it is understood
-            self.reader.heads += known - sum(1 for line in anchored if not self._is_read(line))
 
-    def _is_read(self, line: str) -> bool:
+    def _quiet_head(self, line: str) -> Head | None:
         try:
-            return self.reader.head_of(line) is not None
+            return self.reader.head_of(line)
         except ValueError:
-            return True
+            return None
 
     def _see_end(self, block: Block, numbers: Iterable[int]) -> None:
         """Note the first of these lines that has a time."""
         for n in numbers:
             text = _text(block.line(n))
-            try:
-                head = self.reader.head_of(text)
-            except ValueError:
-                continue
+            head = self._quiet_head(text)
             if head and not head.lacks:
                 self._ends.append((block.first + n, head.ts_ms, head.is_local))
                 return
@@ -232,21 +243,22 @@ class LogFile:
         """An event with what is known of its line."""
         head = self.reader.head
         is_local, source = (head.is_local, head.source) if head else (False, "")
-        ts_ms, broker = int(str(event["ts_ms"])), event.get("broker")
-        if broker is not None:
-            self.brokers[""].add(broker)  # type: ignore[arg-type]
-            self.brokers[source].add(broker)  # type: ignore[arg-type]
-        detail = dict(event["detail"])  # type: ignore[call-overload]
-        said = self._zone_of(number, ts_ms, detail) if is_local else None
+        ts_ms, broker = event["ts_ms"], event.get("broker")
+        if isinstance(broker, int):
+            self.brokers[""].add(broker)
+            self.brokers[source].add(broker)
+        detail: dict[str, str] = event["detail"]  # type: ignore[assignment]
+        said = self._zone_of(number, int(str(ts_ms)), detail) if is_local else None
         if said and (not self.zones or self.zones[-1].ahead_ms != said.ahead_ms):
             self.zones.append(said)
         if ts_ms != self._moment:
-            self._moment, self._repeated = ts_ms, Counter()
-        words = hash((head.message if head else data, *map(str, event.values())))
-        self._repeated[words] += 1
-        place = {"file": self.source.name, "line": str(number)}
-        more = {"line": number, "same": hash((words, self._repeated[words])), "source": source}
-        return {**event, **more, "is_local": is_local, "detail": [*{**place, **detail}.items()]}
+            self._moment, self._repeated = int(str(ts_ms)), {}
+        of_whom = f"{event.get('topic')} {event.get('partition')} {event.get('replica')} "
+        words = zlib.crc32((of_whom + head.message).encode() if head else data)
+        count = self._repeated[words] = self._repeated.get(words, 0) + 1
+        event["detail"] = [("file", self.source.name), ("line", str(number)), *detail.items()]
+        more = {"line": number, "same": words << 20 | count, "source": source}
+        return event | more | {"is_local": is_local}
 
     def _zone_of(self, line: int, ts_ms: int, detail: dict[str, str]) -> Evidence | None:
         if "start_ms" in detail:
@@ -274,8 +286,16 @@ class LogFile:
         return done
 
     def _add(self, row: Event) -> None:
-        for name, column in self._columns.items():
-            column.append(row.get(name))
+        self._rows.append(tuple(map(row.get, _RAW.names)))
+        if len(self._rows) == ROWS_PER_TABLE:
+            self._pack()
+
+    def _pack(self) -> None:
+        """Put the rows so far where they need little memory."""
+        columns = zip(*self._rows, strict=True) if self._rows else [()] * len(_RAW)
+        arrays = [pa.array(c, type_) for c, type_ in zip(columns, _RAW.types, strict=True)]
+        self._table = pa.concat_tables([self._table, pa.table(arrays, _RAW)])
+        self._rows = []
 
     def _keep_unread(self, line: int, item: Unread) -> None:
         self._reasons[item.reason] += 1
@@ -312,24 +332,30 @@ class LogFile:
 
     def table(self, run: str, zones: Zones, of_folder: set[int]) -> pa.Table:
         """Its events, with the columns of `OF_LINES`."""
-        columns, count = self._columns, len(self._columns["line"])
-        line, ts_ms = np.array(columns["line"], np.int64), np.array(columns["ts_ms"], np.int64)
-        ahead_ms = np.array(columns["is_local"], bool) * zones.ahead_ms(
-            self.source.name, line, ts_ms
-        )
-        columns["ts_ms"] = (ts_ms - ahead_ms).tolist()
-        for n, broker in enumerate(columns["broker"]):
-            if broker is None:
-                places = self.brokers[""], self.brokers[columns["source"][n]], of_folder
-                only = [min(names) for names in places if len(names) == 1]
-                columns["broker"][n] = only[0] if only else None
-        for n, kind in enumerate(columns["kind"]):
-            if kind in OF_ITSELF and columns["replica"][n] is None:
-                columns["replica"][n] = columns["broker"][n]
-        whole = {**columns, "run": [run] * count, "order": [self.order] * count,
-                 "folder": [self.folder] * count}  # fmt: skip
-        return pa.table({name: pa.array(whole[name], type_) for name, type_ in
-                         zip(OF_LINES.names, OF_LINES.types, strict=True)}, OF_LINES)  # fmt: skip
+        table, count = self._table, len(self._table)
+        line, ts_ms, is_local = (table[n].to_numpy() for n in ("line", "ts_ms", "is_local"))
+        ahead_ms = is_local * zones.ahead_ms(self.source.name, line, ts_ms)
+        only = {}  # the broker of a source, if its lines name but one
+        for source in pc.unique(table["source"]).to_pylist():
+            places = self.brokers[""], self.brokers[source], of_folder
+            only[source] = next((min(names) for names in places if len(names) == 1), None)
+        names = [only[source] for source in table["source"].to_pylist()]
+        broker = pc.coalesce(table["broker"], pa.array(names, pa.int32()))
+        is_own = pc.is_in(table["kind"], pa.array(OF_ITSELF))
+        own = pc.if_else(is_own, broker, pa.scalar(None, pa.int32()))
+        columns = {name: table[name] for name in table.column_names}
+        columns |= {
+            "run": pa.array([run] * count, pa.string()), "ts_ms": pa.array(ts_ms - ahead_ms),
+            "broker": broker, "replica": pc.coalesce(table["replica"], own),
+            "order": pa.array(np.full(count, self.order)),
+            "folder": pa.array([self.folder] * count, pa.string()),
+        }  # fmt: skip
+        return pa.table({name: columns[name] for name in OF_LINES.names}).cast(OF_LINES)
+
+
+def _begin(heads: Iterable[Head | None]) -> int:
+    """How many have a message that begins as those of Kafka do."""
+    return sum(1 for head in heads if head and ANCHOR.match(head.message))
 
 
 def _text(data: bytes) -> str:
@@ -342,4 +368,5 @@ def _from_the_end(block: Block) -> range:
 
 
 def _step(row: Event) -> str | None:
-    return dict(row["detail"]).get("step")  # type: ignore[call-overload]
+    detail: list[tuple[str, str]] = row["detail"]  # type: ignore[assignment]
+    return dict(detail).get("step")

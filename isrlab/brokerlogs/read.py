@@ -149,4 +149,5 @@ def _events(tables: list[pa.Table]) -> pa.Table:
         if key not in seen:
             seen.add(key)
             first.append(n)
-    return table.select(events_table.COLUMNS).take(first).cast(events_table.SCHEMA).combine_chunks()
+    whole = table.select(events_table.COLUMNS).take(pa.array(first, pa.int64()))
+    return whole.cast(events_table.SCHEMA).combine_chunks()

@@ -26,13 +26,14 @@ import pyarrow as pa
 
 from isrlab.brokerlogs.clocks import Clock, put_right
 from isrlab.brokerlogs.stored import (
-    METADATA_LOG,
+    ASKED,
     MISSING,
     NEWER,
     UNLIKE,
     Found,
     Row,
     State,
+    is_exact,
     is_own,
     stored,
 )
@@ -53,7 +54,7 @@ UNKNOWN = pa.schema(
 )  # fmt: skip
 CLOCKS = pa.schema(
     {"run": pa.string(), "broker": pa.int32(), "part": pa.string(),
-     "ahead_ms": pa.int64(), "pairs": pa.int64(), "is_bound": pa.bool_()}
+     "ahead_ms": pa.int64(), "pairs": pa.int64(), "is_bound": pa.bool_(), "is_alone": pa.bool_()}
 )  # fmt: skip
 
 
@@ -103,7 +104,7 @@ def reconcile(events: pa.Table, files: pa.Table | None = None) -> Evidence:
             found += proven(key, lines, scene)
         found += [row for row in of_run if row["kind"] != "isr_commit"]
         found += [_edge(run, b, *edge) for b, edges in bounds.items() for edge in edges]
-        vague += _of_the_whole(run, of_run, found, scene)
+        vague += _of_the_whole(of_run, found, clocks, scene)
     found.sort(key=_in_order)
     return Evidence(
         pa.Table.from_pylist(found, schema=schema.SCHEMA),
@@ -173,7 +174,7 @@ def _scene(rows: Sequence[Row], bounds: dict[int | None, Edges], clocks: Sequenc
     start_ms = min(edges[0][1] for edges in bounds.values())
     end_ms = max(edges[1][1] for edges in bounds.values())
     quiet_ms = max(QUIET_MS, QUIET * (end_ms - start_ms))
-    is_exact = any(row["detail"].get("said_by") == METADATA_LOG for row in rows)
+    has_metadata_log = any(is_exact(row) for row in rows)
     ends = {b: e[1][1] for b, e in bounds.items() if b is not None and e[1][1] < end_ms - quiet_ms}
     went = [r for r in rows if r["kind"] in ("crash", "restart") and r["replica"] is not None]
     came = [(r["ts_ms"], r["replica"]) for r in went if r["kind"] == "restart"]
@@ -189,21 +190,28 @@ def _scene(rows: Sequence[Row], bounds: dict[int | None, Edges], clocks: Sequenc
             file, _, line = clock.part.rpartition(":")
             back[clock.broker, file].append(int(line))
     printing = {r["broker"] for r in rows if r["kind"] == "isr_commit" and is_own(r)}
-    return Scene(start_ms, end_ms, {} if is_exact else ends, gone, back, frozenset(printing))
+    return Scene(
+        start_ms, end_ms, {} if has_metadata_log else ends, gone, back, frozenset(printing)
+    )
 
 
 def _of_the_whole(
-    run: str, rows: Sequence[Row], found: Sequence[Row], scene: Scene
+    rows: Sequence[Row], found: Sequence[Row], clocks: Sequence[Clock], scene: Scene
 ) -> Iterator[Row]:
-    """What these logs can never show."""
+    """What the logs of this run can never show."""
+    run = rows[0]["run"]
     told = [r["detail"]["why"] for r in found if r["run"] == run and r["kind"] == "unknown"]
+    alone = sorted({str(each.broker) for each in clocks if each.run == run and each.is_alone})
     reasons = {
+        f"nothing shows that the clock of broker {', '.join(alone)} is right, and so in which "
+        "order all this happened": bool(alone),
         "lines are missing from these logs; if all lines about the last changes of a partition are "
         "missing, nothing shows it": any(each in (MISSING, NEWER, UNLIKE) for each in told),
         "no log of a controller is here: what a controller took out of an ISR shows only where a "
         "leader's line starts from another ISR": not any(not is_own(row) for row in rows),
-        "no line has a version: if all lines about a change are missing, nothing shows it": not any(
-            row["partition_epoch"] is not None for row in rows
+        "leaders do not print the version of what they store: if all lines about a change are "
+        "missing, nothing shows it": any(
+            row["kind"] in ASKED and row["broker"] not in scene.printing for row in rows
         ),
     }
     for why, holds in reasons.items():
@@ -221,11 +229,13 @@ def proven(key: Key, rows: Sequence[Row], scene: Scene) -> list[Row]:
         found = stored(life, scene.printing)
         states = [each for each in found if each.state is not None]
         first = states[0] if states else None
-        why = "a topic of this name was deleted and created again"
-        if not proven_rows:
-            why = "no line before tells its ISR" if states else "no line tells its ISR"
-        start_ms = proven_rows[-1]["ts_ms"] + 1 if proven_rows else scene.start_ms
-        if first is None or not _is_created(first.state) or proven_rows:
+        why, start_ms = f"no line {'before ' * bool(states)}tells its ISR", scene.start_ms
+        if proven_rows:
+            is_told = life[0]["kind"] == "deleted"
+            why = f"the topic was deleted{'' if is_told else ' and created again'}"
+            start_ms = max(life[0]["ts_ms"] if is_told else 0, proven_rows[-1]["ts_ms"] + 1)
+        is_created = first is not None and _is_created(first.state) and not proven_rows
+        if not is_created and (first is None or start_ms < first.ts_ms):
             proven_rows.append(_unknown_row(key, start_ms, why))
         found = sorted([*found, *_doubts(found, scene)], key=lambda each: each.ts_ms)
         proven_rows += _with_replicas(key, found, life)
@@ -241,20 +251,20 @@ def _is_created(state: State | None) -> bool:
 def _lives(rows: Sequence[Row]) -> list[list[Row]]:
     """The rows of each topic that had this name, one after the other."""
     lives: list[list[Row]] = [[]]
-    last_ms: int | None = None  # of a version above 0
-    for place, row in enumerate(rows):
+    last_ms: dict[int | None, int] = {}  # when each broker spoke of a version above 0
+    for row in rows:
         epochs = (row["partition_epoch"], row["leader_epoch"])
         known = [epoch for epoch in epochs if epoch is not None]
         # A controller that starts repeats how each partition was made: that is no news.
         is_new = is_own(row) or row["detail"].get("from_state") == "NewPartition"
-        is_first = bool(known) and max(known) == 0 and row["kind"] == "leader" and is_new
-        if is_first and last_ms is not None and row["ts_ms"] > last_ms + ANEW_MS:
-            later = (max(r["partition_epoch"] or 0, r["leader_epoch"] or 0) for r in rows[place:])
-            if next((epoch for epoch in later if epoch > 0), 1) <= 1:
-                lives.append([])
-                last_ms = None
-        if known and max(known) > 0:
-            last_ms = row["ts_ms"]
+        is_first = bool(known) and not any(known) and row["kind"] == "leader" and is_new
+        spoke_ms = last_ms.get(row["broker"])
+        is_anew = is_first and spoke_ms is not None and row["ts_ms"] > spoke_ms + ANEW_MS
+        if row["kind"] == "deleted" or is_anew:
+            lives.append([])
+            last_ms = {}
+        if any(known):
+            last_ms[row["broker"]] = row["ts_ms"]
         lives[-1].append(row)
     return lives
 

@@ -7,14 +7,17 @@ What was done is known to the millisecond: it is the truth that readers of the l
 from __future__ import annotations
 
 import csv
+import tarfile
 from datetime import datetime
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from isrlab.brokerlogs.read import read_local
+from isrlab.brokerlogs.read import BrokerLogs, read_local
+from isrlab.brokerlogs.reconcile import Evidence, reconcile
 from isrlab.events import spark_schema
 
 if TYPE_CHECKING:
@@ -47,6 +50,20 @@ def folder(release: str) -> Path:
     return path
 
 
+def traced(release: str) -> pa.Table:
+    """The events of a recording with TRACE of the leaders, such as "4.1.2" (data/recordings/eras).
+
+    Raises ValueError for a release without one.
+    """
+    path = _ROOT / "eras" / f"{release}-trace.tar.xz"
+    if not path.is_file():
+        known = sorted(each.name.split("-")[0] for each in path.parent.glob("*-trace.tar.xz"))
+        raise ValueError(f"no recording with TRACE of {release!r}; there are: {', '.join(known)}")
+    with TemporaryDirectory() as unpacked, tarfile.open(path) as packed:
+        packed.extractall(unpacked, filter="data")
+        return read_local(unpacked, run=f"{release} with TRACE").events
+
+
 def outages(release: str, *signals: str) -> list[Outage]:
     """Who was stopped (SIGSTOP), killed (SIGKILL) or shut down (SIGTERM), all or those signals."""
     return [each for each in known_outages(folder(release)) if each.signal in (signals or _ENDS)]
@@ -73,14 +90,26 @@ def known_outages(log_dir: str | Path) -> list[Outage]:
 
 @cache
 def events(release: str) -> pa.Table:
-    """The events of a recording, in order of time, read without Spark; the run is `RUNS[release]`.
+    """The events of a recording as its lines say them, in order; the run is `RUNS[release]`.
 
     All logs of all brokers: what a controller says has `detail.said_by`, and `detail.file` names
     the log.
     """
-    return read_local(folder(release), run=RUNS[release]).events
+    return _logs(release).events
+
+
+@cache
+def _logs(release: str) -> BrokerLogs:
+    return read_local(folder(release), run=RUNS[release])
+
+
+@cache
+def evidence(release: str) -> Evidence:
+    """What the lines of a recording prove."""
+    return reconcile(events(release), _logs(release).files)
 
 
 def dataframe(spark: SparkSession) -> DataFrame:
-    """The events of all recordings, for questions to Spark."""
-    return spark.createDataFrame(pa.concat_tables(map(events, RUNS)), spark_schema())
+    """The proven events of all recordings, for questions to Spark."""
+    tables = [evidence(release).events for release in RUNS]
+    return spark.createDataFrame(pa.concat_tables(tables), spark_schema())

@@ -27,6 +27,7 @@ _FORMS = (  # the order matters: the first that fits reads a stamp
     _HOUR,
 )
 _STAMPS = tuple(re.compile(form) for form in _FORMS)
+_PART = re.compile(r"(?<=:\d\d)[.,](\d{1,9})")  # of a second
 STAMP = "|".join(re.sub(r"\?P<\w+>", "?:", form) for form in _FORMS)  # without groups
 _EARLIEST_MS, _LATEST_MS = 0, 7_258_118_400_000  # 1970 to 2200: pandas' time ends in 2262
 
@@ -47,6 +48,17 @@ def moment(text: str) -> Moment | None:
 
     Raises ValueError for a day or an hour that does not exist, and before 1970 or after 2199.
     """
+    part = _PART.search(text)
+    if part is None:
+        return _moment(text)
+    whole = _moment(text[: part.start()] + text[part.end() :])  # many lines are of one second
+    if whole is None or whole.lacks:
+        return whole
+    return Moment(whole.ms + int(f"{part[1]:0<3}"[:3]), whole.is_local)
+
+
+@lru_cache(maxsize=1024)
+def _moment(text: str) -> Moment | None:
     for form in _STAMPS:
         if match := form.fullmatch(text):
             break

@@ -72,7 +72,9 @@ class Found:
 
 
 def stored(rows: Sequence[Row], printing: Collection[int]) -> list[Found]:
-    """The states of one partition in order, strictly later each, and the gaps between them.
+    """The states of one partition in order, each later than the one before, and the gaps between.
+
+    Only a metadata log may have several at one moment.
 
     `rows`: all events of the partition, in order of one clock; `printing`: the brokers that print
     what is stored.
@@ -87,6 +89,11 @@ def stored(rows: Sequence[Row], printing: Collection[int]) -> list[Found]:
 def is_own(row: Row) -> bool:
     """The broker itself says it, and neither a controller nor the metadata log."""
     return "said_by" not in row["detail"]
+
+
+def is_exact(row: Row) -> bool:
+    """The metadata log says it."""
+    return row["detail"].get("said_by") == METADATA_LOG
 
 
 def _same(first: Iterable[int] | None, second: Iterable[int] | None) -> bool:
@@ -135,13 +142,22 @@ def _outcome(row: Row, answer: Row | None, prints_commits: bool) -> str:
 def _states(rows: Sequence[Row], printing: Collection[int]) -> list[State]:
     """Everything that says what is stored, one state for each version; in no order."""
     outcomes, answered = _outcomes(rows, printing)
+    terms: dict[int, int] = {}  # the leader epoch in which each broker is, as it says itself
     versions: dict[int, list[State]] = defaultdict(list)
     loose: list[State] = []
     for place, row in enumerate(rows):
         outcome = outcomes.get(place, "")
+        if (
+            is_own(row)
+            and row["kind"] in ("leader", "follower")
+            and row["leader_epoch"] is not None
+        ):
+            terms[row["broker"]] = row["leader_epoch"]
         if outcome in ("committed", "refused", "repeated"):
             continue
         state = _state(row, outcome, answered.get(place))
+        if state.leader_epoch is None and is_own(row) and row["kind"] in (*ASKED, "isr_commit"):
+            state.leader_epoch = terms.get(row["broker"])
         if state.version is not None:
             versions[state.version].append(state)
         elif state.isr is not None or state.leader_epoch is not None or state.is_open:
@@ -178,7 +194,7 @@ def _state(row: Row, outcome: str, request: Row | None) -> State:
 
 def _of_version(states: list[State]) -> State:
     """One state of all that is said of one version; its ISR None if they disagree."""
-    exact = [s for s in states if s.row["detail"].get("said_by") == METADATA_LOG]
+    exact = [s for s in states if is_exact(s.row)]
     naming = [s for s in exact or states if s.isr is not None]
     first = min(naming or states, key=lambda state: state.ts_ms)
     asked = [s.request for s in states if s.request is not None]
@@ -210,21 +226,36 @@ def _is_answered(request: State, told: list[State]) -> bool:
         return False
     state.request, state.before, state.is_leaders = request.request, request.before, True
     state.leader = request.leader if state.leader is None else state.leader
-    if state.row["detail"].get("said_by") != METADATA_LOG:
+    if not is_exact(state.row):
         state.ts_ms = max(state.ts_ms, request.ts_ms)
     return True
 
 
 def _in_order(states: list[State]) -> list[State]:
-    """By version first; those without one among them, by their time."""
+    """By version first; those without one among them."""
     told = sorted((s for s in states if s.version is not None), key=lambda s: s.version or 0)
     last_ms = None
     for state in told:
         if last_ms is not None and state.ts_ms <= last_ms:
-            state.ts_ms = last_ms + 1
+            state.ts_ms = last_ms + (not is_exact(state.row))
         last_ms = state.ts_ms
-    loose = [s for s in states if s.version is None]
-    return sorted([*told, *loose], key=lambda state: state.ts_ms)
+    for state in sorted((s for s in states if s.version is None), key=lambda s: s.ts_ms):
+        told.insert(_place(told, state), state)
+    return told
+
+
+def _place(states: list[State], state: State) -> int:
+    """Where a state without a version belongs: by its leader epoch, then by its time."""
+    epoch = state.leader_epoch
+    first, last = 0, len(states)
+    for place, each in enumerate(states):
+        if epoch is not None and each.leader_epoch is not None:
+            if each.leader_epoch < epoch:
+                first = place + 1
+            elif each.leader_epoch > epoch:
+                last = min(last, place)
+    later = (n for n in range(first, last) if states[n].ts_ms > state.ts_ms)
+    return next(later, max(first, last))
 
 
 # Steps
@@ -309,7 +340,7 @@ class _Walk:
 
     def _put(self, state: State, before: list[int] | None) -> None:
         if self.found:
-            state.ts_ms = max(state.ts_ms, self.found[-1].ts_ms + 1)
+            state.ts_ms = max(state.ts_ms, self.found[-1].ts_ms + (not is_exact(state.row)))
         if state.isr is not None:
             self.found.append(Found(state.ts_ms, state, before))
         self.now, self.seen_ms, self.open = state, state.ts_ms, []
@@ -341,6 +372,8 @@ def _relation(now: State, state: State) -> str:
     if state.version is not None and state.is_leaders:  # since 2.8 nobody announces an expansion
         is_in_a_row = now.leader == state.leader and now.isr is not None and not is_same
         return "next" if is_in_a_row else "gap"
+    if state.leader_epoch == 0 and now.version:
+        return "old"  # how it was made
     if state.leader_epoch is None or now.leader_epoch is None:
         return "same" if is_same else "gap"
     step = state.leader_epoch - now.leader_epoch

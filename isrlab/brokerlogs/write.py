@@ -32,17 +32,18 @@ def write_line(event: Mapping[str, object], release: str) -> str | None:
     values = _values(event)
     seconds, ms = divmod(int(str(event["ts_ms"])), 1000)
     stamp = f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S},{ms:03d}"
-    for form in forms(str(event["kind"]), release):
+    for form in forms(str(event["kind"]), release, str(values.get("said_by", "leader"))):
         message = _message(form, values)
         if message is not None:
             return f"[{stamp}] {form.level} {message} ({form.logger})"
     return None
 
 
-def forms(kind: str, release: str) -> list[Format]:
-    """The formats in which brokers of a release tell events of a kind, as leader or follower."""
+def forms(kind: str, release: str, said_by: str = "leader") -> list[Format]:
+    """The formats in which brokers of a release tell events of a kind, as leader or follower, or
+    with `said_by` "controller" as that."""
     printed = [form for form in FORMATS if form.is_printed_by(release) and form.kind == kind]
-    return [f for f in printed if kind in KINDS and f.fixed.get("said_by") != "controller"]
+    return [f for f in printed if kind in KINDS and f.fixed.get("said_by", "leader") == said_by]
 
 
 def _values(event: Mapping[str, object]) -> Values:
@@ -62,4 +63,9 @@ def _message(form: Format, values: Values) -> str | None:
         return None
     texts = {name: FIELDS[name].write(name, values) for name in form.fields}
     written = {name: text for name, text in texts.items() if text is not None}
-    return form.filled(written) if written.keys() == texts.keys() else None
+    whole = written.keys() == texts.keys()
+    return form.filled(written | {"controller": _prefix(written)}) if whole else None
+
+
+def _prefix(written: Mapping[str, str]) -> str:
+    return f"[Controller id={written.get('broker')}] "

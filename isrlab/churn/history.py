@@ -1,28 +1,16 @@
-"""One history of each partition's ISR, made of everything that anybody says about it.
+"""The sequence of each partition's stored ISRs, which every other question asks.
 
-Theory of operation. Real logs tell one change several times: the leader asks (`isr_shrink`,
-`isr_expand`), the change is stored (`isr_commit`, from the leader, or from the controller with
-`detail.said_by`), other brokers learn of it (`leader`, `metadata`). And they leave things out: up
-to 2.3 a leader does not print the commit, since 2.8 it does not announce an expansion, and no
-leader says that the controller took a dead broker out. `isr_history` makes one sequence of ISRs of
-that, and every other question asks the history, so that no change counts twice:
+For tables of one clock in which `isr_commit` rows tell every stored ISR and nothing contradicts
+them: simulations, and what `brokerlogs.reconcile` makes of real logs. The two rules are those of
+`events.exact`, here on Spark:
 
-1. An ISR that was asked for counts as stored if a commit follows (the commit then counts, not the
-   request), if the leader's next request starts from it, or if this broker never prints commits. A
-   refused one does not count, nor one that the leader repeats from the same ISR.
-2. A statement with an older partition epoch or leader epoch than one within the minute before it is
-   late news, and is dropped.
-3. Statements in a row that name the same members are one: the earliest gives the time. The change
-   is the leader's if the leader told it or asked for it within the minute before, and if it is an
-   expansion, for no controller ever adds to an ISR; else it is the controller's (an election, a
-   fenced broker).
-4. Partition epochs count the changes. Where they skip a number, changes are missing from the logs,
-   and the ISR known before says nothing about the one right before.
-5. If a leader commits without a word before, it was an expansion, because leaders announce every
-   shrink. Also if it commits, under another partition epoch, the very ISR that was known before:
-   then somebody had gone in between. Who came back is not known.
+1. A row of an older partition epoch than a row before it is late news, and does not count; nor one
+   that names the members known already.
+2. A change is the leader's if the leader says so itself, if the controller stores what a leader
+   asked it for, or if it is an expansion, for no controller ever adds to an ISR; else it is the
+   controller's (an election, a fenced broker).
 
-Clocks of brokers differ. Orders between brokers are as good as their clocks.
+From a row `unknown` on, a partition's ISR is not known until the next one is stored.
 """
 
 from __future__ import annotations
@@ -30,42 +18,73 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
-LATE_NEWS_MS = 60_000
 PARTITION = ("run", "topic", "partition")
 REQUESTS = ("isr_shrink", "isr_expand")
 OWN = (*REQUESTS, "isr_commit", "isr_rejected")
-_OTHERS = ("leader", "follower", "metadata")
 _PLACE = f"""struct(
     coalesce(try_cast(detail.line as long), 0L),
     coalesce(partition_epoch, -1),
     if(kind in {REQUESTS}, 0, 1))"""
 _CHANGE = """case
-    when isr_before is null and is_unannounced then 'expand'
-    when isr_before is null and misses_some then 'unknown'
-    when isr_before is null then 'first'
+    when isr_before is null and is_first then 'first'
+    when isr_before is null then 'unknown'
     when size(array_except(isr_before, isr)) = 0 then 'expand'
     when size(array_except(isr, isr_before)) = 0 then 'shrink'
-    else 'replace' end"""
+    else 'replace' end as change"""
 
 
 def isr_history(events: DataFrame) -> DataFrame:
     """The sequence of ISRs of each partition: one row for each change, in order of time.
 
-    `isr_before` is null where no line tells it. `change` is "shrink", "expand", "replace" (members
-    left and joined at once), "first" (nothing known before) or "unknown" (changes in between are
-    missing from the logs); `by` is "leader" or "controller".
+    `isr_before` is null where it is not known. `change` is "shrink", "expand", "replace" (members
+    left and joined at once), "first" (nothing known before) or "unknown" (what was before is not);
+    `by` is "leader" or "controller".
     Only a leader's changes are in Kafka's metrics IsrShrinksPerSec and IsrExpandsPerSec.
     """
-    order = Window.partitionBy(*PARTITION).orderBy("ts_ms", "island")
-    previous = F.when(~F.col("misses_some"), F.lag("isr").over(order))
-    known = F.coalesce("stated_before", previous)
-    by = F.expr("if(change = 'expand', 'leader', by) as by")
-    return (
-        _islands(_fresh(_statements(events)))
-        .withColumn("isr_before", F.when(members(known) != members("isr"), known))
-        .withColumn("change", F.expr(_CHANGE))
-        .select(*PARTITION, "ts_ms", "leader", "isr", "isr_before", "change", by)
+    is_change = "isr is not null and not coalesce(array_sort(isr) = array_sort(isr_before), false)"
+    by = "if(change = 'expand' or is_leaders, 'leader', 'controller') as by"
+    names = (*PARTITION, "ts_ms", "leader", "isr", "isr_before", "change")
+    return states(events).where(is_change).selectExpr("*", _CHANGE).selectExpr(*names, by)
+
+
+def states(events: DataFrame) -> DataFrame:
+    """All rows that say what is stored, or (`isr` null) that it is not known from here on.
+
+    Columns: run, topic, partition, ts_ms, `leader`, `isr`, `isr_before` (null: not known),
+    `is_first` of the partition, `is_leaders` (said or asked for by the leader), `replicas` (text,
+    null: not told), `is_assigned` (all of them; else those seen so far).
+    """
+    order = _in_time(*PARTITION)
+    before = order.rowsBetween(Window.unboundedPreceding, -1)
+    of_stretch = _in_time(*PARTITION, "stretch").rowsBetween(Window.unboundedPreceding, -1)
+    is_late = F.coalesce(
+        F.max("partition_epoch").over(of_stretch) > F.col("partition_epoch"), F.lit(False)
     )
+    fresh = (
+        events.where("kind in ('isr_commit', 'unknown') and topic is not null")
+        .where("partition is not null")
+        .withColumn("stretch", F.count_if(F.col("kind") == "unknown").over(order))
+        .withColumn("is_late", is_late)
+        .where("not is_late")
+    )
+    said_by = "coalesce(detail.said_by, 'leader') != 'controller'"
+    return fresh.select(
+        *PARTITION,
+        "ts_ms",
+        F.expr("coalesce(try_cast(detail.leader as int), broker) as leader"),
+        "isr",
+        F.coalesce(F.lag("isr").over(order), "isr_before").alias("isr_before"),
+        (F.count("*").over(before) == 0).alias("is_first"),
+        F.expr(f"{said_by} or coalesce(detail.asked_by = 'leader', false) as is_leaders"),
+        F.expr("detail.replicas as replicas"),
+        F.expr("coalesce(detail.replicas_from = 'assignment', false) as is_assigned"),
+    )
+
+
+def _in_time(*keys: str) -> WindowSpec:
+    rank = F.expr("if(kind = 'unknown', 0, 1)")
+    epoch = F.coalesce("partition_epoch", F.lit(-1))
+    return Window.partitionBy(*keys).orderBy("ts_ms", rank, epoch)
 
 
 # What the questions are made of
@@ -93,103 +112,3 @@ def with_own(events: DataFrame) -> DataFrame:
 def own_lines() -> WindowSpec:
     """What one broker says itself of one partition, in its order; of rows `with_own`."""
     return Window.partitionBy(*PARTITION, "broker", "is_own").orderBy("ts_ms", "place")
-
-
-def _statements(events: DataFrame) -> DataFrame:
-    """Everything that says which ISR is stored or who leads, in one form; see the theory, 1.
-
-    All windows from here to the history are within a partition, so the data move once.
-    """
-    commits = with_own(events).where("kind = 'isr_commit' and is_own and broker is not null")
-    prints = commits.select("run", "broker", F.lit(True).alias("prints_commits")).distinct()
-    # A ZooKeeper controller stores what a leader asked it for.
-    is_answer = F.expr("coalesce(detail.asked_by = 'leader', false)")
-    by = F.when(F.col("is_own") | is_answer | _is_asked_for(), "leader").otherwise("controller")
-    # A leader's own log says "ISR updated" without having said "Shrinking" or "Expanding".
-    is_unannounced = """coalesce(is_own and kind = 'isr_commit' and detail.file is not null
-        and partition_epoch > 0 and stated_before is null, false) as is_unannounced"""
-    leader = """case when is_own then broker when kind = 'leader' then coalesce(replica, broker)
-        when kind = 'follower' then replica else try_cast(detail.leader as int) end as leader"""
-    return (
-        with_own(events)
-        .where(f"kind in {(*OWN, *_OTHERS)} and topic is not null and partition is not null")
-        .join(F.broadcast(prints), on=["run", "broker"], how="left")
-        .repartition(*PARTITION)
-        .withColumns({"is_stored": _is_stored(), "stated_before": _stated_before(), "by": by})
-        .where(f"kind != 'isr_rejected' and (kind not in {REQUESTS} or is_stored)")
-        .select(
-            *(*PARTITION, "ts_ms", "place", "leader_epoch", "partition_epoch", "isr"),
-            *("stated_before", *columns(is_unannounced, leader), "by"),
-        )
-    )
-
-
-def _is_stored() -> Column:
-    """What a leader asked for was stored, as far as its own later lines tell."""
-    next_kind = F.lead("kind").over(own_lines())
-    next_before = members(F.lead("isr_before").over(own_lines()))
-    return (
-        F.when(next_kind.isin("isr_rejected", "isr_commit"), False)
-        .when(next_before == members("isr"), True)
-        .when(next_before == members("isr_before"), False)
-        .otherwise(F.col("prints_commits").isNull())
-    )
-
-
-def _stated_before() -> Column:
-    """The ISR before a change: the line's own word, or that of the request it answers."""
-    kind, isr, before = (F.lag(name).over(own_lines()) for name in ("kind", "isr", "isr_before"))
-    is_answer = kind.isin(*REQUESTS) & (members(isr) == members("isr"))
-    return F.coalesce("isr_before", F.when(is_answer, before))
-
-
-def _is_asked_for() -> Column:
-    """A leader asked for this very ISR within the minute before."""
-    until_now = Window.partitionBy(*PARTITION).orderBy("ts_ms", "place")
-    request = F.when(F.col("kind").isin(*REQUESTS), F.struct(members("isr").alias("isr"), "ts_ms"))
-    asked = F.last(request, ignorenulls=True).over(until_now)
-    is_recent = F.col("ts_ms") - asked["ts_ms"] <= LATE_NEWS_MS
-    return F.coalesce((asked["isr"] == members("isr")) & is_recent, F.lit(False))
-
-
-def _fresh(statements: DataFrame) -> DataFrame:
-    """Without late news, and with the leader as far as it is known by then; see the theory, 2."""
-    minute = Window.partitionBy(*PARTITION).orderBy("ts_ms").rangeBetween(-LATE_NEWS_MS, -1)
-    until_now = Window.partitionBy(*PARTITION).orderBy("ts_ms", "place")
-    newer = [F.max(n).over(minute) > F.col(n) for n in ("partition_epoch", "leader_epoch")]
-    is_late = [F.coalesce(is_newer, F.lit(False)) for is_newer in newer]
-    return (
-        statements.withColumn("is_late", is_late[0] | is_late[1])
-        .where("not is_late")
-        .withColumn("leader", F.last("leader", ignorenulls=True).over(until_now))
-        .where("isr is not null")
-    )
-
-
-def _islands(statements: DataFrame) -> DataFrame:
-    """One row for each run of statements that name the same members; see the theory, 3 to 5."""
-    order = Window.partitionBy(*PARTITION).orderBy("ts_ms", "place")
-    so_far = order.rowsBetween(Window.unboundedPreceding, -1)
-    last_epoch = F.last("partition_epoch", ignorenulls=True).over(so_far)
-    is_same = members(F.lag("isr").over(order)) == members("isr")
-    is_next_change = F.col("is_unannounced") & (F.col("partition_epoch") != last_epoch)
-    starts = ~F.coalesce(is_same, F.lit(False)) | F.coalesce(is_next_change, F.lit(False))
-    row_of_epoch = F.expr("if(partition_epoch is not null, row, null)")
-    rows_since = F.col("row") - F.last(row_of_epoch, ignorenulls=True).over(so_far)
-    step = F.col("partition_epoch") - last_epoch
-    at_first = ("isr", "leader", "is_unannounced", "misses_some")
-    island = columns(
-        "min(ts_ms) as ts_ms",
-        *(f"min_by({name}, struct(ts_ms, place)) as {name}" for name in at_first),
-        """min_by(stated_before, struct(ts_ms, place))
-            filter (where stated_before is not null) as stated_before""",
-        "max(by) as by",  # "leader" comes after "controller"
-    )
-    return (
-        statements.withColumn("row", F.row_number().over(order))
-        .withColumn("starts", starts.cast("int"))
-        .withColumn("misses_some", F.coalesce(~step.between(0, rows_since), F.lit(False)))
-        .withColumn("island", F.sum("starts").over(order))
-        .groupBy(*PARTITION, "island")
-        .agg(*island)
-    )

@@ -40,6 +40,8 @@ _TABLE = {  # what each metric means, and how the parts of a run give it
         ("partitions that refuse acks=all, on average", "under_min_isr_ms / ms"),
     "one_copy_partitions":
         ("replicated partitions with one replica in the ISR, on average", "one_copy_ms / ms"),
+    "unknown_partitions":
+        ("partitions whose ISR the logs do not tell, on average", "uncertain_ms / ms"),
     "flaps_per_hour":
         ("replicas that lag took out, back within a minute, per hour", f"flaps * {HOUR_MS} / ms"),
     "median_rejoin_s": ("time out of the ISR before a return, median", "median_s"),

@@ -9,12 +9,15 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from isrlab.churn.history import LATE_NEWS_MS, PARTITION, columns, isr_history
+from isrlab.churn.history import PARTITION, columns, isr_history
 
 OUTAGES_SCHEMA = "run string, broker int, down_ms long, up_ms long"
 REPLICA = (*PARTITION, "replica")
 _ABSENCE = (*REPLICA, "left_ms", "back_ms", "out_ms")
-_EARLY_MS = 1_000  # a broker may be said to have gone so long before it leaves an ISR, or less
+# A broker may be said to have gone, or to have come back, so long before it leaves an ISR: a leader
+# waits for replica.lag.time.max.ms, up to 30 s by default, and half of it again.
+_EARLY_MS = 45_000
+_ASKED_MS = 60_000  # before it leaves: the request that took it out
 _OUTAGE = ("run", "broker", "down_ms", "up_ms")
 
 
@@ -54,8 +57,9 @@ def absences(events: DataFrame) -> DataFrame:
     """Each time a replica left an ISR and came back: when, for how long, and `why`.
 
     Columns: replica, `left_ms`, `back_ms`, `out_ms`, `why`: "gone" if the broker died, was fenced,
-    stopped or started meanwhile; else "lag" if its leader took it out, "controller" if that did. A
-    controller that starts repeats who was fenced before: an absence just then may seem "gone".
+    stopped or started meanwhile or shortly before; else "lag" if its leader took it out,
+    "controller" if that did. A controller that starts repeats who was fenced before: an absence
+    just then may seem "gone". Absences whose end the logs miss are left out.
     """
     order = Window.partitionBy(*REPLICA).orderBy("ts_ms", F.expr("change = 'leaves'"))
     has_left = F.lag("change").over(order) == "leaves"
@@ -95,7 +99,7 @@ def rejoin_times(events: DataFrame) -> DataFrame:
 
     `lag_records` is null where no line tells the offsets: logs do so since 2.2. Longest first.
     """
-    is_near = f"left_ms - asked_ms between 0 and {LATE_NEWS_MS}"
+    is_near = f"left_ms - asked_ms between 0 and {_ASKED_MS}"
     last = f"max_by(lag_records, asked_ms) filter (where {is_near}) as lag_records"
     return (
         absences(events)

@@ -11,14 +11,17 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from isrlab.churn.history import PARTITION, columns, isr_history
+from isrlab.churn.history import PARTITION, columns, members, states
 
+_NOT_KNOWN = ("unassigned_ms", "uncertain_ms")
+_ISRS = ("isr", "isr_before")
 _TIMES = {  # what holds of an interval that counts
     "known_ms": "is_certain",
     "under_replicated_ms": "is_certain and isr_size < replicas",
     "one_copy_ms": "is_certain and isr_size <= 1 and isr_size < replicas",
     "at_min_isr_ms": "is_certain and isr_size = min_isr",
     "under_min_isr_ms": "is_certain and isr_size < min_isr",
+    "unassigned_ms": "is_certain and isr_size >= replicas and not is_assigned",
     "uncertain_ms": "not is_certain",
 }
 
@@ -26,23 +29,34 @@ _TIMES = {  # what holds of an interval that counts
 def isr_intervals(events: DataFrame, end_ms: int | None = None) -> DataFrame:
     """From when to when each ISR held. The last one of a partition holds until `end_ms`.
 
-    `end_ms` (milliseconds since the epoch) defaults to the last event of the run. `is_certain` is
-    false where the logs miss changes before `to_ms`: for a part of it the ISR may have been
-    another.
+    `end_ms` (milliseconds since the epoch) defaults to the last event of the run. Where the ISR is
+    not known, `is_certain` is false and `isr`, `isr_size` and `leader` are null. `replicas` is how
+    many the partition has then: of all that are assigned to it (`is_assigned`), else of those that
+    were seen so far; where no row tells them (simulations), the most that were ever in its ISR.
     """
     ends = events.groupBy("run").agg(F.max("ts_ms").alias("end_ms"))
-    order = Window.partitionBy(*PARTITION).orderBy("ts_ms")
-    next_ms = F.lead("ts_ms").over(order)
-    misses_some = next_ms.isNotNull() & F.lead("isr_before").over(order).isNull()
+    each = Window.partitionBy(*PARTITION)
+    order = each.orderBy("ts_ms", F.col("isr").isNotNull())
     end = F.lit(end_ms) if end_ms is not None else F.col("end_ms")
-    held = ("isr", "size(isr) as isr_size", "leader", "is_certain")
+    state = F.struct(members("isr"), F.array_sort(F.split("replicas", ",")))
+    most = F.max(F.greatest(*[F.coalesce(F.size(name), F.lit(0)) for name in _ISRS])).over(each)
+    told = "if(replicas is null, most, size(split(replicas, ',')))"
     return (
-        isr_history(events)
+        states(events)
+        .withColumns({"most": most, "state": state})
+        .withColumn(
+            "is_same", F.coalesce(F.lag("state").over(order) == F.col("state"), F.lit(False))
+        )
+        .where("not is_same")
+        .withColumn("next_ms", F.lead("ts_ms").over(order))
         .join(F.broadcast(ends), on="run", how="inner")
-        .withColumn("is_certain", ~misses_some)
-        .withColumn("to_ms", F.least(F.coalesce(next_ms, end), end).cast("long"))
+        .withColumn("to_ms", F.least(F.coalesce("next_ms", end), end).cast("long"))
         .where("to_ms >= ts_ms")
-        .selectExpr(*PARTITION, "ts_ms as from_ms", "to_ms", *held)
+        .selectExpr(
+            *(*PARTITION, "ts_ms as from_ms", "to_ms", "isr", "size(isr) as isr_size"),
+            *("if(isr is not null, leader, null) as leader", "isr is not null as is_certain"),
+            *(f"cast({told} as int) as replicas", "is_assigned or replicas is null as is_assigned"),
+        )
     )
 
 
@@ -56,26 +70,23 @@ def isr_times(
 ) -> DataFrame:
     """All times by the size of the ISR, in one pass: `by`, `replicas`, `min_isr`, and milliseconds.
 
-    Only certain time counts (`known_ms`), but for `uncertain_ms`, in which the logs miss changes.
-    A partition's `replicas` are, unless given, the most that any event names: the largest ISR, or
-    an assignment in `detail.replicas`. `one_copy_ms` is the time in which one more failure would
-    have taken it offline (0 for a partition that has a single replica anyway). `min_isr` is
-    `min_insync_replicas`, but no more than there are replicas (Partition.effectiveMinIsr). `by` is
-    run, topic, partition, or run and leader; added up over several partitions, `replicas` and
-    `min_isr` are the most of them. Raises ValueError if `min_insync_replicas` is below 1.
+    Only known time counts (`known_ms`); in `uncertain_ms` the ISR is not known. In `unassigned_ms`,
+    a part of the known time, the ISR had all replicas that were seen so far, and no line tells
+    whether there are more. A partition's `replicas` are, unless given, those of `isr_intervals`.
+    `one_copy_ms` is the time in which one more failure would have taken it offline (0 for a
+    partition that has a single replica anyway). `min_isr` is `min_insync_replicas`, but no more
+    than there are replicas (Partition.effectiveMinIsr). `by` is run, topic, partition, or run and
+    leader; added up over several partitions, `replicas` and `min_isr` are the most of them. Raises
+    ValueError if `min_insync_replicas` is below 1.
     """
     if min_insync_replicas < 1:
         raise ValueError(f"min_insync_replicas must be 1 or more, not {min_insync_replicas}")
-    count = F.lit(replicas) if replicas is not None else F.col("most")
     sizes = [f"max({name}) as {name}" for name in ("replicas", "min_isr")]
     times = [f"sum(if({holds}, to_ms - from_ms, 0)) as {name}" for name, holds in _TIMES.items()]
-    most = """max(greatest(coalesce(size(isr), 0), coalesce(size(isr_before), 0),
-        coalesce(size(split(detail.replicas, ',')), 0))) as most"""
-    most_replicas = events.groupBy(*PARTITION).agg(F.expr(most))
+    given = {"replicas": F.lit(replicas), "is_assigned": F.lit(True)}
     return (
         isr_intervals(events, end_ms)
-        .join(most_replicas, on=list(PARTITION), how="inner")
-        .withColumn("replicas", count.cast("int"))
+        .withColumns(given if replicas is not None else {})
         .withColumn("min_isr", F.least(F.lit(min_insync_replicas), "replicas"))
         .groupBy(*by)
         .agg(*columns(*sizes, *times))
@@ -92,7 +103,7 @@ def under_replicated(
     """
     times = isr_times(events, replicas=replicas, end_ms=end_ms)
     one_copy = "one_copy_ms as time_with_one_copy_ms"
-    names = ("replicas", "known_ms", "under_replicated_ms", one_copy, "uncertain_ms")
+    names = ("replicas", "known_ms", "under_replicated_ms", one_copy, *_NOT_KNOWN)
     return times.orderBy(F.desc("under_replicated_ms"), *PARTITION).selectExpr(*PARTITION, *names)
 
 

@@ -17,7 +17,10 @@ from IPython.display import HTML
 from matplotlib.axes import Axes
 
 from isrlab import fleet
+from isrlab.brokerlogs.read import read_local
+from isrlab.brokerlogs.recordings import traced
 from isrlab.events import exact
+from isrlab.events.commits import NOBODY, Commit, commits
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.sums import by_run, quantile
@@ -249,6 +252,63 @@ def waits_here(config: FleetConfig) -> pd.DataFrame:
     rows = [(wait.latency_ms, wait.produces) for wait in exact.waits(fleet.simulate_local(config))]
     table = pd.DataFrame(rows, columns=["latency_ms", "count"])
     return table.groupby("latency_ms", as_index=False).sum()
+
+
+def commits_of(log_dir: str = "", release: str = "4.1.2") -> list[Commit]:
+    """The commits that the TRACE logs in a folder show; without one, those of a recording.
+
+    Raises ValueError where no leader's position is printed.
+    """
+    events = read_local(log_dir).events if log_dir else traced(release)
+    found = commits(events)
+    if not found:
+        raise ValueError(
+            f"{log_dir}: no record's commit is shown; set kafka.cluster.Partition to TRACE"
+        )
+    return found
+
+
+def _whom(broker: int) -> str:
+    return "nobody" if broker == NOBODY else f"broker {broker}"
+
+
+def plot_commits(found: Sequence[Commit]) -> Axes:
+    """How long each append waited, when, and for whom."""
+    start_ms = found[0].committed_ms
+    curves = {}
+    for number, broker in enumerate(sorted({commit.held_by for commit in found})):
+        own = [commit for commit in found if commit.held_by == broker]
+        seconds = [(commit.appended_ms - start_ms) / 1000 for commit in own]
+        waits_ms = [max(commit.wait_ms, ZERO_MS) for commit in own]
+        look = style.broker_colour(broker), style.MARKERS[number % len(style.MARKERS)]
+        curves[f"waits for {_whom(broker)}"] = Curve(seconds, waits_ms, look=look, style="")
+    longest = max(found, key=lambda commit: commit.wait_ms)
+    title = (
+        f"Half of the appends wait {_quantile_ms(found, 0.5)} ms or less; "
+        f"the longest waits {longest.wait_ms / 1000:.1f} s, for {_whom(longest.held_by)}"
+    )
+    return plot_curves(curves, title, (Scale("s since the first commit", low=None), _TIMES))
+
+
+def _quantile_ms(found: Sequence[Commit], share: float) -> int:
+    return int(np.quantile([commit.wait_ms for commit in found], share, method="lower"))
+
+
+def by_holder(found: Sequence[Commit], slow_ms: int = 1_000) -> pd.DataFrame:
+    """For each follower: the records that waited for it, and how long."""
+    rows = []
+    for broker in sorted({commit.held_by for commit in found}):
+        own = [commit for commit in found if commit.held_by == broker]
+        slow = [commit for commit in own if commit.wait_ms >= slow_ms]
+        rows.append({
+            "held back by": _whom(broker),
+            "records": sum(commit.records for commit in own),
+            "half wait, ms": _quantile_ms(own, 0.5),
+            "99 % wait, ms": _quantile_ms(own, 0.99),
+            f"longer than {slow_ms / 1000:g} s": sum(commit.records for commit in slow),
+            "until it was out of the ISR": sum(c.records for c in slow if c.has_left),
+        })  # fmt: skip
+    return pd.DataFrame(rows)
 
 
 def wait_controls(config: FleetConfig = SMALL) -> widgets.VBox:

@@ -14,6 +14,7 @@ from eras.kept import Done, Recording
 from isrlab.engine.versions import KafkaVersion
 from isrlab.world import faults
 from isrlab.world.cluster import START_MS, Cluster
+from isrlab.world.frames import Request
 
 EVERY_MS = 200  # a record
 SESSION_MS = 9_000
@@ -50,15 +51,14 @@ def of_engine(recording: Recording, partition: int) -> list[Change]:
         session_timeout_ms=SESSION_MS, min_insync_replicas=2,
     )  # fmt: skip
     actions = [d for d in recording.done if d.ts_ms > begun and d.broker]
-    record = 0
+    sent: Request | None = None
     while cluster.now_ms - START_MS < end_ms - begun:
         now_ms = begun + cluster.now_ms - START_MS
         while actions and actions[0].ts_ms <= now_ms:
             _do(cluster, actions.pop(0))
         leader = cluster.controller.leader
-        if leader in cluster.replicas:
-            cluster.produce(leader, (f"m{record}",))
-            record += 1
+        if leader in cluster.replicas and not _waits(cluster, sent, leader):
+            sent = cluster.produce(leader, (f"m{len(cluster.requests)}",))
         next_ms = min([now_ms + EVERY_MS, *(a.ts_ms for a in actions[:1])])
         cluster.advance(next_ms - now_ms)
     rows = [e.row for e in cluster.events if e.kind == "isr_commit" and e.is_stored_state]
@@ -66,6 +66,16 @@ def of_engine(recording: Recording, partition: int) -> list[Change]:
         Change(begun + r["ts_ms"] - START_MS, frozenset(r["isr"]), int(r["detail"]["leader"]))
         for r in rows
     ])  # fmt: skip
+
+
+def _waits(cluster: Cluster, sent: Request | None, leader: int) -> bool:
+    """A broker reads no further request of a connection before it has answered the last one."""
+    return (
+        sent is not None
+        and sent.broker == leader
+        and sent.error is None
+        and sent.ids[0] not in cluster.observer.acknowledged
+    )
 
 
 def _do(cluster: Cluster, done: Done) -> None:

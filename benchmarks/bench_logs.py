@@ -1,0 +1,79 @@
+"""How fast logs are read, against a plain script that takes out the ISR lines and nothing else.
+
+    python benchmarks/bench_logs.py [megabytes]     (50, then 500)
+
+The logs are the recordings, again and again, each time a day later. Both are timed in a process of
+their own, start included; the second number of a row is the process's most memory.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import date, timedelta
+from pathlib import Path
+
+from isrlab.brokerlogs.recordings import RUNS, folder
+
+PLAIN = r"""
+import pathlib, re, sys
+ISR = re.compile(rb"^\[(\S+ \S+)\] \w+ \[Partition (\S+)-(\d+) broker=(\d+)\] "
+                 rb"(Shrinking|Expanding|ISR updated)[a-zA-Z ]*([\d,]+)")
+found = []
+for path in sorted(pathlib.Path(sys.argv[1]).rglob("*.log")):
+    with open(path, "rb") as lines:
+        found += [match.groups() for line in lines if b"ISR" in line and (match := ISR.match(line))]
+print(len(found), "ISR lines")
+"""
+OURS = r"""
+import sys
+from isrlab.brokerlogs import read_local
+logs = read_local(sys.argv[1])
+print(logs.events.num_rows, "events")
+"""
+MEMORY = "import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"
+
+
+def build(root: Path, megabytes: int) -> None:
+    """Write so many MB of logs: of every broker its server, controller and state-change log."""
+    originals = {path: path.read_bytes() for run in RUNS for path in folder(run).rglob("*.log")}
+    size = sum(map(len, originals.values()))
+    for path, data in originals.items():
+        first = date.fromisoformat(re.search(rb"^\[(\d{4}-\d\d-\d\d)", data)[1].decode())  # type: ignore[index]
+        name = root / path.relative_to(path.parents[2])
+        name.parent.mkdir(parents=True, exist_ok=True)
+        with name.open("wb") as file:
+            for day in range(max(1, megabytes * 1_000_000 // size)):
+                later = str(first + timedelta(days=day)).encode()
+                file.write(data.replace(str(first).encode(), later))
+
+
+def timed(script: str, root: Path) -> tuple[float, str, str]:
+    """Seconds, what it printed, and its most memory in MB."""
+    started = time.perf_counter()
+    printed = subprocess.run(
+        [sys.executable, "-c", script + MEMORY, str(root)],
+        capture_output=True, text=True, check=True,
+    ).stdout.splitlines()  # fmt: skip
+    return time.perf_counter() - started, printed[0], printed[1]
+
+
+def main() -> None:
+    for megabytes in map(int, sys.argv[1:] or ["50", "500"]):
+        with tempfile.TemporaryDirectory() as temporary:
+            root = Path(temporary)
+            build(root, megabytes)
+            timed(PLAIN, root)  # the files are in memory then
+            plain_s, found, _ = timed(PLAIN, root)
+            ours_s, events, memory = timed(OURS, root)
+        print(
+            f"{megabytes} MB: plain script {plain_s:.1f} s ({found}), read_local {ours_s:.1f} s "
+            f"({events}, {memory} MB), {ours_s / plain_s:.1f} times as long"
+        )
+
+
+if __name__ == "__main__":
+    main()

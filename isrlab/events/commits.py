@@ -1,0 +1,129 @@
+"""How long each record waited for its followers, and for whom: from what leaders print at TRACE.
+
+With DEBUG of kafka.cluster.Partition a leader prints every high watermark and where each fetch
+shows its follower to be; with TRACE also its own log end, whenever a produce waits. A record is
+appended when the leader's log end is first past it, and committed when the high watermark is. The
+follower whose fetch moves the high watermark held the record back; of such a fetch, the high
+watermark is printed first, the position within `SAME_FETCH_MS`. If no fetch came then, the high
+watermark moved because a follower without the record was out of the ISR: that one, and of several
+the one that had got furthest, held it back until it had left.
+
+Left out: records that are not committed in the log, and those appended before its first line.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+SAME_FETCH_MS = 20
+NOBODY = 0  # the leader was alone
+
+
+class Commit(NamedTuple):
+    """Records of one append that were committed together, those below `end_offset`."""
+
+    topic: str
+    partition: int
+    leader: int
+    end_offset: int
+    records: int
+    appended_ms: int
+    committed_ms: int
+    held_by: int  # a follower, or NOBODY
+    has_left: bool  # that follower never had them: the wait ended because it was out of the ISR
+
+    @property
+    def wait_ms(self) -> int:
+        return self.committed_ms - self.appended_ms
+
+
+class _Reached:
+    """When an offset was first reached: ends only grow."""
+
+    def __init__(self) -> None:
+        self.ends: list[int] = []
+        self.times: list[int] = []
+
+    def add(self, end: int, ts_ms: int) -> None:
+        if not self.ends or end > self.ends[-1]:
+            self.ends.append(end)
+            self.times.append(ts_ms)
+
+    def when(self, end: int) -> int | None:
+        place = bisect_left(self.ends, end)
+        return self.times[place] if place < len(self.ends) else None
+
+
+def commits(events: pa.Table) -> list[Commit]:
+    """The commits that a table with `position` and `high_watermark` rows shows, leader by leader.
+
+    A leadership begins where another broker's row of the partition stands between.
+    """
+    kinds = pa.array(["position", "high_watermark"])
+    own = events.filter(pc.is_in(events["kind"], kinds))
+    columns = ["topic", "partition", "broker", "kind", "replica", "log_end_offset",
+               "high_watermark", "ts_ms"]  # fmt: skip
+    rows = own.select(columns).to_pylist()
+    found: list[Commit] = []
+    reigns: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for row in rows:
+        key = row["topic"], row["partition"]
+        reign = reigns.setdefault(key, [])
+        if reign and reign[-1]["broker"] != row["broker"]:
+            found += _of_reign(reign)
+            reign.clear()
+        reign.append(row)
+    for reign in reigns.values():
+        found += _of_reign(reign)
+    return sorted(found, key=lambda commit: commit.committed_ms)
+
+
+def _of_reign(rows: list[dict[str, Any]]) -> Iterator[Commit]:
+    """The commits of one leader, from its rows in order."""
+    if not rows:
+        return
+    leader, committed, ends = rows[0]["broker"], _Reached(), _Reached()
+    followers: dict[int, _Reached] = {}
+    for row in rows:
+        if row["kind"] == "high_watermark":
+            ends.add(row["high_watermark"], row["ts_ms"])  # alone in the ISR it says no position
+            committed.add(row["high_watermark"], row["ts_ms"])
+        elif row["replica"] == leader:
+            ends.add(row["log_end_offset"], row["ts_ms"])
+        else:
+            reached = followers.setdefault(row["replica"], _Reached())
+            reached.add(row["log_end_offset"], row["ts_ms"])
+    former = ends.ends[0] if ends.ends else 0
+    for end, appended_ms in zip(ends.ends[1:], ends.times[1:], strict=True):
+        committed_ms = committed.when(end)
+        if committed_ms is not None:
+            blamed = _held_by(followers, end, committed_ms)
+            yield Commit(rows[0]["topic"], rows[0]["partition"], leader, end, end - former,
+                         appended_ms, committed_ms, *blamed)  # fmt: skip
+        former = end
+
+
+def _held_by(followers: dict[int, _Reached], end: int, committed_ms: int) -> tuple[int, bool]:
+    """Who held back what ends there, and whether it had left the ISR by then."""
+    latest_ms = committed_ms + SAME_FETCH_MS
+    had = {r: at for r, each in followers.items() if (at := each.when(end)) and at <= latest_ms}
+    without = [r for r in followers if r not in had]
+    last = max(had, key=lambda r: had[r], default=NOBODY)
+    is_moved_by_fetch = last != NOBODY and had[last] >= committed_ms - SAME_FETCH_MS
+    if is_moved_by_fetch or not without:
+        return last, False
+    return max(without, key=lambda r: followers[r].ends[-1:]), True
+
+
+def held_back(found: list[Commit]) -> dict[int, int]:
+    """How many records each follower held back, most first."""
+    counts = Counter[int]()
+    for commit in found:
+        counts[commit.held_by] += commit.records
+    return dict(counts.most_common())

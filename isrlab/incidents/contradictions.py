@@ -18,7 +18,9 @@ from isrlab.incidents.statements import METADATA_LOG, Run, Statement
 
 AT_ONCE_MS = 1_000  # lines of one broker in two files may be this much out of order
 NEAR_MS = 60_000
+AWAY_MS = 10_000  # between a broker's leaving and what the controller makes of it, either way
 SOON_MS = 10_000
+HEARD_MS = 3_000  # a log that goes on so long has what its broker heard
 HEARING = ("leader", "follower", "metadata")  # what a broker prints of a state that it is told
 LATE_MS = 2_000
 
@@ -113,6 +115,25 @@ def _starting(lines: list[Statement], run: Run) -> Iterator[Fault]:
             known[line.by] = []
 
 
+def _again(lines: list[Statement], run: Run) -> Iterator[Fault]:
+    """A leader that writes ZooKeeper itself asks again only if it was refused, and that is told."""
+    last: dict[int | None, Statement] = {}
+    if not any(line.kind == "isr_expand" for line in lines):
+        return  # since 2.7 it asks the controller
+    for line in lines:
+        if not line.is_request and line.by == line.leader and not line.said_by:
+            last.pop(line.by, None)
+        if not line.is_request:
+            continue
+        before, last[line.by] = last.get(line.by), line
+        if before is None or (before.before, before.isr) != (line.before, line.isr):
+            continue
+        near = before.ts_ms - NEAR_MS, line.ts_ms + LATE_MS
+        is_refused = any(near[0] < at < near[1] for at in run.refusals.get(line.by or 0, ()))
+        if line.ts_ms - before.ts_ms > LATE_MS and not is_refused:
+            yield fault(line, "from", before)
+
+
 def _hearsay(lines: list[Statement], run: Run) -> Iterator[Fault]:
     """An ISR or leader without a version that only one line knows, while others name another."""
     named: dict[object, list[Statement]] = defaultdict(list)
@@ -163,8 +184,9 @@ def _witnesses(lines: list[Statement], run: Run) -> Iterator[Fault]:
             if line.is_own and name == "version":
                 continue  # a leader may be the only one to print it
             after_ms = line.ts_ms + SOON_MS
+            heard_ms = line.ts_ms + HEARD_MS
             own = set() if line.said_by else {line.by}
-            others = [b for b in hear - own if b is not None and run.ends[b] > after_ms]
+            others = [b for b in hear - own if b is not None and run.ends[b] > heard_ms]
             beyond = [
                 x for x in told
                 if (getattr(x, name) or -1) > number and line.ts_ms - SOON_MS < x.ts_ms <= after_ms
@@ -178,8 +200,10 @@ def _in_time(lines: list[Statement], run: Run) -> Iterator[Fault]:
     """A version is heard of after its leader, and by a process that starts as it is by then."""
     stated = [x for x in lines if x.version is not None and x.said_by != METADATA_LOG]
     origin: dict[int, Statement] = {}
+    asked = {(x.by, x.members) for x in lines if x.is_request}
     for line in stated:
-        if line.is_own and line.version:
+        is_asked = line.kind == "isr_commit" or (line.by, line.members) in asked
+        if line.is_own and line.version and is_asked:
             origin.setdefault(line.version, line)
     for line in stated if run.is_kraft else ():
         first = origin.get(line.version or 0)
@@ -195,12 +219,12 @@ def _in_time(lines: list[Statement], run: Run) -> Iterator[Fault]:
 
 
 def _once(lines: list[Statement], run: Run) -> Iterator[Fault]:
-    last: dict[tuple[int | None, int], Statement] = {}
+    last: dict[tuple[str, int | None, int], Statement] = {}
     for line in lines if run.is_kraft else ():
         if line.said_by or line.version is None or line.kind not in HEARING:
             continue
-        before = last.get((line.by, line.version))
-        last[line.by, line.version] = line
+        place = line.file, line.by, line.version
+        before, last[place] = last.get(place), line
         if before is None or line.by is None:
             continue
         if not any(before.ts_ms <= at_ms <= line.ts_ms for at_ms in run.starts.get(line.by, ())):
@@ -252,6 +276,48 @@ def _ordered(replicas: tuple[int, ...], after: State, lines: list[Statement]) ->
     return (after.leader, *(r for r in replicas if r != after.leader))
 
 
+def _unchanged(lines: list[Statement], run: Run) -> Iterator[Fault]:
+    """A version that only its leader knows, and that is as the one before, which it did not hear of
+    then: no other change comes so soon that only the last of them is heard of."""
+    known = defaultdict(list)
+    heard = set()
+    for line in lines:
+        known[line.version].append(line)
+        if line.kind in HEARING and not line.said_by:
+            heard.add((line.by, line.version))
+    for before, after, _, line, other in steps_of(lines) if run.is_kraft else ():
+        is_heard = (line.by, (line.version or 0) - 1) in heard
+        is_same = before[:2] == after[:2] and before[2] in (None, after[2])
+        if is_same and known[line.version] == [line] and not is_heard and line.is_own:
+            yield fault(line, "same", other)
+
+
+def _created(lines: list[Statement], run: Run) -> Iterator[Fault]:
+    """The controllers of KRaft read one and the same record of a new partition."""
+    new = [x for x in lines if run.is_kraft and x.kind == "metadata" and x.said_by == "controller"]
+    for line in new:
+        at_once = [x for x in new if x is not line and abs(x.ts_ms - line.ts_ms) < AT_ONCE_MS]
+        others = {(x.version, x.epoch) for x in at_once}
+        if len(others) == 1 and others != {(line.version, line.epoch)}:
+            yield fault(line, "version", at_once[0])
+
+
+def _joining(lines: list[Statement], run: Run) -> Iterator[Fault]:
+    """A process that has just started follows; only then can its leader have taken it back."""
+    states = _states(lines)
+    for line in lines:
+        if line.kind != "follower" or line.by is None or line.version not in states:
+            continue
+        (before, other), (after, _) = (
+            states.get(line.version - 1, (None, line)),
+            states[line.version],
+        )
+        if before is None or line.by in before.isr or line.by not in after.isr:
+            continue
+        if any(other.ts_ms < at_ms <= line.ts_ms for at_ms in run.starts.get(line.by, ())):
+            yield fault(line, "early", other)
+
+
 def _announcing(lines: list[Statement], run: Run) -> Iterator[Fault]:
     """A version in which replicas left though no controller took them out: who announced it?"""
     for before, after, _, line, other in steps_of(lines):
@@ -283,7 +349,7 @@ def _removing(lines: list[Statement], run: Run) -> Iterator[Fault]:
 
 
 def _is_away(run: Run, broker: int, ts_ms: int) -> bool:
-    return any(abs(at_ms - ts_ms) < NEAR_MS for at_ms in run.away.get(broker, ()))
+    return any(abs(at_ms - ts_ms) < AWAY_MS for at_ms in run.away.get(broker, ()))
 
 
 RULES_OF_A_PARTITION: tuple[Callable[[list[Statement], Run], Iterator[Fault]], ...] = (
@@ -293,11 +359,15 @@ RULES_OF_A_PARTITION: tuple[Callable[[list[Statement], Run], Iterator[Fault]], .
     _rising,
     _learning,
     _starting,
+    _again,
     _hearsay,
     _beginning,
     _witnesses,
     _in_time,
     _once,
+    _unchanged,
+    _created,
+    _joining,
     _announcing,
     _removing,
 )

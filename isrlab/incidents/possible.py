@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from isrlab.engine import kraft, zookeeper
 from isrlab.engine import messages as m
-from isrlab.engine.model import Settings
+from isrlab.engine.frozen import replace
+from isrlab.engine.model import NO_LEADER, Settings
 from isrlab.engine.partition import Controller, PartitionState
 from isrlab.engine.versions import GENERATIONS, KafkaVersion, release
 
@@ -110,4 +111,7 @@ def _written(controller: Controller) -> Iterator[PartitionState]:
     writes = [zookeeper.elect(controller), zookeeper.elect_preferred(controller)]
     for away in replicas:
         writes += [zookeeper.lose(controller, away), zookeeper.shut_down(controller, away)]
+        if away == leader:  # a new controller finds it dead: out first, then an election
+            headless = replace(controller, state=replace(controller.state, leader=NO_LEADER))
+            writes.append(zookeeper.lose(headless, away))
     yield from (after.state for after in writes)

@@ -22,6 +22,7 @@ REQUESTS = ("isr_shrink", "isr_expand")
 STATES = ("isr_commit", "leader", "follower", "metadata", "offline")
 KRAFT_SIGNS = ("heartbeat_failed", "controller_lost")
 KRAFT_CAUSES = ("fenced", "unfenced")
+NO_ZOOKEEPER = ("session_lost", "zookeeper_gone", "zookeeper_silent")
 METADATA_LOG = "metadata log"
 STARTING_MS = 10_000  # a controller replays its log before its broker says that it starts
 NEW_MS = 1_000  # several controllers may say that a partition is new, but at once
@@ -70,37 +71,45 @@ class Run(NamedTuple):
     order: dict[str, list[tuple[int, int]]]  # file: line and time of each of its events
     ends: dict[int, int]  # broker: the last time in its files
     starts: dict[int, list[int]]  # broker: when its process started
+    refusals: Mapping[
+        int, list[int]
+    ]  # broker: when what it wanted to store was not, or no ZooKeeper
 
 
 def runs(events: pa.Table, files: pa.Table | None = None) -> dict[str, Run]:
     """The statements of each run; `files` (of `BrokerLogs`) says how long each log goes on."""
     rows = defaultdict(list)
     for row in events.to_pylist():
-        rows[row["run"]].append(row | {"detail": dict(row["detail"] or ())})
+        own = {"detail": dict(row["detail"] or ()), "printed_ms": row["ts_ms"]}
+        rows[row["run"]].append(row | own)
+    for of_run in rows.values():
+        put_right(of_run)
     last = {} if files is None else {f["file"]: f["last_ms"] for f in files.to_pylist()}
     return {name: run_of(of_run, last) for name, of_run in rows.items()}
 
 
 def run_of(rows: list[dict[str, Any]], last_ms: Mapping[str, int | None] | None = None) -> Run:
-    """The statements of one run; rows of events with `detail` as a dict."""
-    rows, printed = [dict(row) for row in rows], rows
-    put_right(rows)
+    """The statements of one run; rows of events on one clock, with `detail` as a dict, and
+    `printed_ms` for the time of the line."""
     is_kraft = any(map(_is_kraft, rows))
     elections = _elections(rows)
     partitions: dict[Key, list[Statement]] = defaultdict(list)
     order, away, news = defaultdict(list), defaultdict(list), defaultdict(list)
+    refusals = defaultdict(list)
     lives: dict[Key, set[str]] = defaultdict(set)
     ends: dict[int, int] = defaultdict(int)
-    for row, own in zip(rows, printed, strict=True):
+    for row in rows:
         detail, ts_ms, broker = row["detail"], row["ts_ms"], row["broker"]
         said_by = detail.get("said_by", "")
         if "file" in detail and said_by != METADATA_LOG:
-            order[detail["file"]].append((int(detail["line"]), own["ts_ms"]))
+            order[detail["file"]].append((int(detail["line"]), row["printed_ms"]))
             if broker is not None:
-                last = (last_ms or {}).get(detail["file"]) or own["ts_ms"]
-                ends[broker] = max(ends[broker], last + ts_ms - own["ts_ms"])
+                last = (last_ms or {}).get(detail["file"]) or row["printed_ms"]
+                ends[broker] = max(ends[broker], last + ts_ms - row["printed_ms"])
         if row["kind"] == "crash" or detail.get("sign") == "stop_asked":
             away[row["replica"] if row["replica"] is not None else row["broker"]].append(ts_ms)
+        if row["kind"] == "isr_rejected" or detail.get("sign") in NO_ZOOKEEPER:
+            refusals[broker].append(ts_ms)
         if row["topic"] is None or row["partition"] is None:
             continue
         key = Key(row["run"], row["topic"], row["partition"])
@@ -121,7 +130,7 @@ def run_of(rows: list[dict[str, Any]], last_ms: Mapping[str, int | None] | None 
     for lines in kept.values():
         lines.sort(key=lambda line: (line.ts_ms, line.file, line.line))
     in_order = {file: sorted(lines) for file, lines in order.items()}
-    return Run(kept, sorted(anew), is_kraft, away, in_order, ends, elections.starts)
+    return Run(kept, sorted(anew), is_kraft, away, in_order, ends, elections.starts, refusals)
 
 
 def _is_kraft(row: dict[str, Any]) -> bool:

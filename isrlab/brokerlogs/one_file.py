@@ -355,7 +355,7 @@ class LogFile:
 
 def _begin(heads: Iterable[Head | None]) -> int:
     """How many have a message that begins as those of Kafka do."""
-    return sum(1 for head in heads if head and ANCHOR.match(head.message))
+    return sum(1 for head in heads if head and not head.lacks and ANCHOR.match(head.message))
 
 
 def _text(data: bytes) -> str:

@@ -125,4 +125,4 @@ def test_the_stored_figures_cover_every_kind_and_way():
     }
     whole = [each for each in stored if each.logs == "whole"]
     assert figures.score(whole) == 1
-    assert all(each.count == each.right + each.wrong + each.not_known for each in stored)
+    assert all(each.cases == each.right + each.wrong + each.not_known for each in stored)

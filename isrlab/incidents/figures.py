@@ -14,7 +14,7 @@ class Figure(NamedTuple):
 
     kind: str
     logs: str
-    count: int
+    cases: int
     right: int
     wrong: int
     not_known: int
@@ -28,7 +28,7 @@ class Figure(NamedTuple):
 
     @property
     def recall(self) -> float:
-        return self.right / self.count
+        return self.right / self.cases
 
 
 def judged() -> list[Figure]:
@@ -41,4 +41,4 @@ def judged() -> list[Figure]:
 def score(figures: list[Figure]) -> float:
     """The share that is right, less twice the wrong and half of what is not known."""
     points = sum(each.right - 2 * each.wrong - each.not_known / 2 for each in figures)
-    return points / sum(each.count for each in figures)
+    return points / sum(each.cases for each in figures)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from isrlab.incidents.parties import AT_ONCE_MS, BEFORE_MS, SOON_MS, Party
+from isrlab.incidents.parties import AT_ONCE_MS, BEFORE_MS, SOON_MS, Party, is_back_at_once
 from isrlab.incidents.record import Out, Record, Row, Span, about
 
 FLAPS = 3  # as often must one replica leave one partition
@@ -128,11 +128,8 @@ def repeats(case: Case) -> list[Row]:
 
 @fact
 def short(case: Case) -> list[Row]:
-    """Every absence ends within a second."""
-    ends = [out.absence.end_ms for out in case.outs]
-    starts = [out.start_ms for out in case.outs]
-    is_short = all(e is not None and e - s < 1_000 for s, e in zip(starts, ends, strict=True))
-    return case.left() if is_short else []
+    """Every absence ends at once."""
+    return case.left() if all(map(is_back_at_once, case.outs)) else []
 
 
 @fact
@@ -257,6 +254,13 @@ def overslept(case: Case) -> list[Row]:
 
 
 @fact
+def tried(case: Case) -> list[Row]:
+    """The broker's heartbeats went unanswered before it was fenced: its process ran."""
+    until_ms = min((row["ts_ms"] for row in fenced(case)), default=0)
+    return [row for row in case.signs("heartbeat_failed") if row["ts_ms"] < until_ms]
+
+
+@fact
 def controller_moved(case: Case) -> list[Row]:
     first = case.record.start_ms + SOON_MS
     rows = case.record.said("sign", case.span, sign="controller_elected")
@@ -339,16 +343,3 @@ def assigned_anew(case: Case) -> list[Row]:
         and (row["run"], row["topic"], row["partition"]) in keys
         and (row["detail"].get("adding") or row["detail"].get("sign") == "assigned")
     ]
-
-
-@fact
-def back_after_start(case: Case) -> list[Row]:
-    """Others of the same broker came back soon after its process started; these did not."""
-    starts = [row["ts_ms"] for row in case.record.rows["restart"] if about(row) in case.brokers]
-    outs = [o for o in case.record.outs if o.replica in case.brokers and o not in case.outs]
-    returned = [o for o in outs if o.absence.end_ms is not None]
-    late = [
-        o for o in returned if any(0 <= (o.absence.end_ms or 0) - s <= BEFORE_MS for s in starts)
-    ]
-    is_late = all(o.absence.end_ms is None for o in case.outs)
-    return [o.back for o in late if o.back] if is_late and case.outs else []

@@ -154,6 +154,13 @@ def test_a_character_that_turns_the_text_around_is_shown_escaped(tmp_path):
     assert "\\u202egnp" in text
 
 
+@pytest.mark.parametrize("depth", [100, 900, 100_000])
+def test_an_object_of_any_depth(tmp_path, depth):
+    deep = '{"message": "[Broker id=1] ISR", "a": ' + '{"a": ' * depth + "1" + "}" * depth + "}"
+    (tmp_path / "server.log").write_text(f"{deep}\n" + '{"message": 5, "time": 1e999}\n' * 3)
+    assert read_local(tmp_path).events.num_rows == 0
+
+
 def test_standard_input():
     code = "from isrlab.brokerlogs import read_local; logs = read_local('-'); "
     code += "print(logs.events.num_rows, logs.files['file'].to_pylist())"

@@ -23,13 +23,22 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 import numpy as np
 import pyarrow as pa
-from models.cells import Timed, arrivals_of, by_kernel, by_python
+from models.cells import Timed, arrivals_of, by_c, by_kernel, by_python, c_library
 from naive_fleet import NaiveCell
 
 from isrlab.fleet import FleetConfig, simulate
 from isrlab.fleet.cell import leaders, run_cell, run_cell_in_windows
+from isrlab.fleet.kernel.state import Arrivals
 from isrlab.fleet.tables import tables
 from isrlab.spark import JavaMissingError, require_java, session
+
+try:
+    from models.simpy_cell import RestingSimpyCell, SimpyCell
+except ImportError:
+    SIMPY: tuple[type, ...] = ()
+    print("simpy is not installed: no comparison with it (pip install simpy)")
+else:
+    SIMPY = (SimpyCell, RestingSimpyCell)
 
 Figures = dict[str, float]
 SMALL = FleetConfig(
@@ -38,6 +47,16 @@ SMALL = FleetConfig(
 DENSE = SMALL.with_(partitions=300, batch_every_ms=20, records_per_s=100, burst_records=3_000)
 MIDDLE = SMALL.with_(burst_every_s=2_000, burst_records=5_000, minutes=0.1)
 SPARSE = SMALL.with_(partitions=2_000)
+A_DAYS = FleetConfig(partitions=10_000, brokers=30, minutes=10)
+MANY_BROKERS = FleetConfig(partitions=100_000, brokers=300, minutes=5)
+LOADS = (  # name, settings, share of the partitions that are busy, opponents in Python
+    ("dense", DENSE, 1.0, SIMPY),
+    ("a batch each second", MIDDLE, 1.0, SIMPY),
+    ("95 % idle", SPARSE, 0.05, SIMPY),
+    ("a day's, 30 brokers", A_DAYS, 1.0, ()),
+    ("a day's, 300 brokers", MANY_BROKERS, 1.0, ()),
+)
+ROUNDS = 3
 PARTITIONS_OF_A_BROKER = 333
 GROWING_MINUTES = 10
 GROWING = [1_000 * 2**doubling for doubling in range(6)]
@@ -85,37 +104,50 @@ def peak_mb() -> float:
 
 
 def compare() -> None:
-    """One cell by three implementations, under a dense load and with most partitions idle."""
-    try:
-        from models.simpy_cell import SimpyCell
-    except ImportError:
-        SimpyCell = None
-        print("simpy is not installed: no comparison with it (pip install simpy)")
-    print("\nOne cell (a leader, its partitions, two followers), one core, the same events by all:")
+    """One cell by each implementation, under several loads."""
     print(
-        f"  {'load':<22}{'partitions':>10}{'fetches':>13}{'kernel':>17}"
-        f"{'SimPy':>13}{'ratio':>8}{'Python':>13}{'ratio':>8}"
+        "\nOne cell (a leader, its partitions, their followers), one core; the same events and the"
     )
-    for name, config, busy_share in (
-        ("dense", DENSE, 1.0),
-        ("a batch each second", MIDDLE, 1.0),
-        ("95 % idle", SPARSE, 0.05),
-    ):
+    print(f"same latencies by all (else !). Least of {ROUNDS} rounds in turn; Python runs once.")
+    print(
+        f"  {'load':<22}{'partitions':>10}{'fetches':>13}{'kernel':>12}{'C':>12}{'kernel/C':>10}"
+        f"{'SimPy':>9}{'resting':>9}{'Python':>10}"
+    )
+    for name, config, busy_share, models in LOADS:
         arrivals = arrivals_of(config, busy_share)
-        kernel = by_kernel(config, arrivals)
-        row = f"  {name:<22}{config.partitions // 3:>10,}{kernel.partition_fetches:>13,}"
-        row += f"{kernel.rate:>15,.0f}/s"
-        for model in (SimpyCell, NaiveCell):
-            row += _compared(kernel, model and by_python(model, config, arrivals))
+        partitions, batches = config.partitions // config.brokers, len(arrivals.ts_ms)
+        rounds = [_each(config, arrivals, models) for _ in range(ROUNDS)]
+        kernel, c, *others = map(min, zip(*rounds, strict=True))
+        row = f"  {name:<22}{partitions:>10,}{kernel.partition_fetches:>13,}"
+        row += f"{_ns(kernel, batches)}{_ns(c, batches)}"
+        row += f"{kernel.seconds / c.seconds:>9.2f}{_sign(kernel, c)}"
+        others += [by_python(NaiveCell, config, arrivals)] if models else []
+        row += "".join(f"{_times(kernel, other):>8}{_sign(kernel, other)}" for other in others)
         print(row, flush=True)
-    print("  fetches are partition-fetches; all rates are partition-fetches per second")
+    print(
+        "  kernel and C: time for each batch, with all that follows from it. SimPy, resting (SimPy"
+    )
+    print(
+        "  that passes over followers at rest, as the kernel does), Python: times the kernel's time"
+    )
 
 
-def _compared(kernel: Timed, other: Timed | None) -> str:
-    if other is None:
-        return f"{'-':>13}{'-':>8}"
-    same = kernel[1:] == other[1:]
-    return f"{other.rate:>11,.0f}/s{other.seconds / kernel.seconds:>8,.0f}{'' if same else ' !'}"
+def _each(config: FleetConfig, arrivals: Arrivals, models: tuple[type, ...]) -> list[Timed]:
+    """One round: the kernel, C (the kernel again where no C compiler is), the models."""
+    runs = [by_kernel(config, arrivals), (by_c if c_library() else by_kernel)(config, arrivals)]
+    return runs + [by_python(kind, config, arrivals) for kind in models]
+
+
+def _ns(run: Timed, batches: int) -> str:
+    return f"{run.seconds / batches * 1e9:>9,.0f} ns"
+
+
+def _times(kernel: Timed, other: Timed) -> str:
+    return f"{other.seconds / kernel.seconds:,.0f}"
+
+
+def _sign(kernel: Timed, other: Timed) -> str:
+    return " " if kernel[1:] == other[1:] else "!"
 
 
 # As partitions double

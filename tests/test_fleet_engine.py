@@ -119,7 +119,7 @@ def kernel_play(scene):
     """The same by the kernel, with the partition looked at every millisecond."""
     samples = np.zeros((DURATION_MS, 4 + scene.followers), np.int64)
     out = s.Out(np.zeros((MOST_EVENTS, s.EVENT_COLUMNS), np.int64), samples, 0, 1)
-    state = s.new_state(kernel_setup(scene), out)
+    state = s.with_room(s.new_state(kernel_setup(scene), out), len(scene.arrivals))
     table = np.array(scene.arrivals, dtype=np.int64).reshape(-1, 2)
     partition = np.zeros(len(table), np.int32)
     arrivals = s.Arrivals(table[:, 0].copy(), partition, table[:, 1].astype(np.int32))

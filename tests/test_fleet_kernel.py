@@ -16,7 +16,15 @@ from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.kernel import log, membership
 from isrlab.fleet.kernel.clock import _end_of_work, run
 from isrlab.fleet.kernel.rows import bucket
-from isrlab.fleet.kernel.state import EVENT_COLUMNS, Arrivals, Links, Out, Setup, new_state
+from isrlab.fleet.kernel.state import (
+    EVENT_COLUMNS,
+    Arrivals,
+    Links,
+    Out,
+    Setup,
+    new_state,
+    with_room,
+)  # fmt: skip
 
 DURATION_MS = 2_000
 LAST_MS = DURATION_MS - 1
@@ -157,8 +165,7 @@ def kernel_events(cell, capacity=20_000, windows=(DURATION_MS,)):
     )
     samples = np.zeros((DURATION_MS // SAMPLE_MS, 4 + slots), np.int64)
     out = Out(np.zeros((capacity, EVENT_COLUMNS), np.int64), samples, 0, SAMPLE_MS)
-    state = new_state(setup, out)
-    assert len(state.produces) > 1 + len(cell["arrivals"])
+    state = with_room(new_state(setup, out), len(cell["arrivals"]))
     ts_ms, *others = np.array(cell["arrivals"], dtype=np.int64).reshape(-1, 3).T.copy()
     arrivals = Arrivals(ts_ms, *(column.astype(np.int32) for column in others))
     for until_ms in windows:

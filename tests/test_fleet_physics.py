@@ -144,10 +144,10 @@ def test_a_stall_longer_than_the_timeout_but_within_the_lag_limit_times_out():
     assert not errors(patient.with_(request_timeout_ms=50_000))
 
 
-def test_room_for_produces_grows(monkeypatch):
+def test_room_for_produces_grows_from_window_to_window(monkeypatch):
     busy = QUIET.with_(stall_s=30, stall_every_s=100)
     expected = fleet.simulate_local(busy)
-    monkeypatch.setattr(s, "FIRST_PRODUCES", 2)
+    monkeypatch.setattr(load.windows, "__defaults__", (30, None))
     assert fleet.simulate_local(busy).equals(expected)
 
 

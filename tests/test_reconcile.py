@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+import pytest
 from cases.logs import isrs, prove, story, under_replicated_ms, why_unknown
 
+from isrlab import brokerlogs
 from isrlab.brokerlogs.stored import MISSING, NEWER, OPEN
 from isrlab.events import exact
 
@@ -299,3 +304,72 @@ def test_without_a_controllers_log_that_is_said(tmp_path):
     logs = {"server.log": f"08:00:00,000 {commit(1, '1,2,3', 5)}"}
     (why,) = why_unknown(prove(tmp_path, logs), partition=None)
     assert why.startswith("no log of a controller is here")
+
+
+# Nine incidents of real clusters, and what is true of them
+
+INCIDENTS = Path(__file__).parents[1] / "data" / "recordings" / "incidents"
+MARKED = {"g-01022-follower-flapping", "s-0822-follower-paused"}  # whose lines have no versions
+NEAR_MS = 1_000
+
+
+def truth(name):
+    """By partition: from the first state on, ms and members of each ISR that differs."""
+    told = json.loads((INCIDENTS / name / "truth.json").read_text(encoding="utf-8"))
+    changes = {}
+    for change in told["isr_changes"]:
+        changes.setdefault(change["partition"], []).append(change)
+    return told, {
+        partition: [(None, {*rows[0]["isr_from"]}), *((r["t_ms"], {*r["isr_to"]}) for r in rows)]
+        for partition, rows in changes.items()
+    }
+
+
+def proven_of(folder, end_ms):
+    """The evidence, and by partition ms and members of each ISR that differs (None: not known)."""
+    logs = brokerlogs.read_local(folder, run="r")
+    evidence = brokerlogs.reconcile(logs.events, logs.files)
+    states = {}
+    for row in evidence.events.to_pylist():
+        if row["kind"] in ("isr_commit", "unknown") and row["ts_ms"] <= end_ms:
+            isr = None if row["isr"] is None else {*row["isr"]}
+            rows = states.setdefault(f"{row['topic']}-{row['partition']}", [])
+            if not rows or rows[-1][1] != isr:
+                rows.append((row["ts_ms"], isr))
+    return evidence, states
+
+
+def names():
+    """The incidents of which the true history is there."""
+    return sorted(path.parent.name for path in INCIDENTS.glob("?-*/truth.json"))
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_lines_of_an_incident_prove_the_true_history(name):
+    told, expected = truth(name)
+    evidence, states = proven_of(INCIDENTS / name / "logs", told["logs_end_ms"])
+    states = {key: rows for key, rows in states.items() if len(rows) > 1}
+    assert {k: [isr for _, isr in v] for k, v in states.items()} == {
+        k: [isr for _, isr in v] for k, v in expected.items()
+    }
+    for key, rows in expected.items():
+        for (ms, _), (true_ms, _) in zip(states[key][1:], rows[1:], strict=True):
+            assert abs(ms - true_ms) <= NEAR_MS
+    assert {row["topic"] for row in evidence.unknown.to_pylist()} <= {None}
+    assert bool(evidence.unknown.num_rows) == (name in MARKED)
+
+
+@pytest.mark.parametrize("name", [n for n in names() if (INCIDENTS / n / "metadata").is_dir()])
+def test_the_metadata_log_of_an_incident_proves_it_exactly(name):
+    told, expected = truth(name)
+    _, states = proven_of(INCIDENTS / name, told["logs_end_ms"])
+    states = {key: rows for key, rows in states.items() if len(rows) > 1}
+    assert {key: rows[1:] for key, rows in states.items()} == {
+        key: rows[1:] for key, rows in expected.items()
+    }
+
+
+def test_the_clock_of_an_incident_that_is_90_s_behind():
+    evidence, _ = proven_of(INCIDENTS / "j-282-clocks-apart" / "logs", 2**62)
+    ahead = {row["broker"]: row["ahead_ms"] for row in evidence.clocks.to_pylist()}
+    assert ahead == {1: 0, 2: pytest.approx(-90_000, abs=200), 3: 0}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+
 import pyarrow as pa
 import pytest
 
@@ -69,6 +71,12 @@ def test_what_is_left_of_an_isr_has_a_name(size, full, state) -> None:
     assert your_cluster.size_state(size, full) == state
 
 
+def test_nobody_is_blamed_who_had_done_nothing(found) -> None:
+    """Each new controller repeats who was fenced once, and is not to blame for that."""
+    assert {broker for each in found.incidents for broker in each.blamed} == {1, 3}
+    assert [each.what for each in found.incidents if 3 in each.blamed] == ["died_and_back"]
+
+
 def test_an_incident_is_told_with_its_lines(found) -> None:
     player = your_cluster.incident_player(found, str(FOLDER), 1)
     assert "Shrinking ISR" in player.texts[0].value
@@ -117,6 +125,26 @@ def test_a_window_is_named_by_its_times() -> None:
     assert window == (2_000, None, "t*", 3)
     with pytest.raises(ValueError, match="'yesterday' or '' is no time; valid: 20"):
         your_cluster.window("yesterday")
+
+
+def test_what_was_printed_stands_against_what_happened() -> None:
+    folder = FOLDER.parent / "incidents"
+    page = your_cluster.printed_table([str(folder / "b-412-follower-killed")]).data
+    assert "<td>announced shrinks</td><td>2</td>" in page
+    assert "<td>shrinks that the controller made</td><td>14</td>" in page
+    assert "No metadata log" in your_cluster.printed_table([str(FOLDER)]).data
+
+
+def test_a_line_that_cannot_be_is_named(found, tmp_path) -> None:
+    clean = your_cluster.verdict_table(found, None, 5.0).data
+    assert ": 0 lines cannot be Kafka's" in clean
+    name = "server.log.2026-11-20-10.gz"
+    text = gzip.decompress((FOLDER / "broker-3" / name).read_bytes()).decode()
+    line = next(x for x in text.splitlines() if "Shrinking ISR from 3,1,2 to 3,2" in x)
+    wrong = text.replace(line, line.replace("to 3,2.", "to 3,1."))  # it names 1 as out of sync
+    (tmp_path / "server.log").write_text(wrong)
+    page = your_cluster.verdict_table(look(tmp_path), None, None).data
+    assert ": 0 lines" not in page and "<td>named</td>" in page
 
 
 # Alerts

@@ -1,19 +1,36 @@
-"""One cell of a fleet by each of three implementations, timed on the processor's clock."""
+"""One cell of a fleet by each of several implementations, timed on the processor's clock.
+
+Each gives the same events and the same latencies, or the comparison is void.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import shutil
+import subprocess
+import tempfile
 import time
+from collections import Counter
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from isrlab.fleet import FleetConfig, load
 from isrlab.fleet.cell import cell, setup
+from isrlab.fleet.kernel import state as s
 from isrlab.fleet.kernel.clock import run
-from isrlab.fleet.kernel.state import COVERED, EVENT_COLUMNS, Arrivals, Out, new_state
+from isrlab.fleet.kernel.rows import bucket
 
 LEADER = 1
-LEAST_S = 0.3  # the kernel is repeated until it has run for this long
+C_RULES = (  # in the order of `Rules` in cell.c
+    *("lag_clock", "shrink_rule", "expand_rule", "high_watermark_set"),
+    *("high_watermark_held_under_min_isr", "high_watermark_after_shrink"),
+    *("high_watermark_only_if_follower_moved", "waits_for_controller", "replica_lag_time_max_ms"),
+    *("replica_lag_max_messages", "isr_check_period_ms", "min_isr", "isr_commit_ms"),
+    *("request_timeout_ms", "delivery_timeout_ms", "latency_ms", "fetch_max_bytes"),
+    *("response_max_bytes", "fetch_wait_max_ms"),
+)
 
 
 class Timed(NamedTuple):
@@ -22,6 +39,7 @@ class Timed(NamedTuple):
     seconds: float
     partition_fetches: int
     events: list[tuple[int, ...]]
+    latencies: dict[int, int]  # how many produces in each class of latency
 
     @property
     def rate(self) -> float:
@@ -29,31 +47,84 @@ class Timed(NamedTuple):
         return self.partition_fetches / self.seconds
 
 
-def arrivals_of(config: FleetConfig, busy_share: float) -> Arrivals:
+def arrivals_of(config: FleetConfig, busy_share: float) -> s.Arrivals:
     """The load of the first cell, with all batches of the idle partitions left out."""
     one = cell(config, LEADER)
     arrivals = load.arrivals(config, one.partitions)
     keep = arrivals.partition < busy_share * len(one.partitions)
-    return Arrivals(*(column[keep] for column in arrivals))
+    return s.Arrivals(*(column[keep] for column in arrivals))
 
 
-def by_kernel(config: FleetConfig, arrivals: Arrivals) -> Timed:
-    """The compiled kernel; the mean of several runs."""
-    one = cell(config, LEADER)
-    seconds, runs = 0.0, 0
-    while seconds < LEAST_S:
-        out = Out(np.zeros((100_000, EVENT_COLUMNS), np.int64), np.zeros((0, 6), np.int64), -1, 0)
-        state = new_state(setup(config, one), out)
-        began = time.process_time()
-        count = run(state, arrivals, config.duration_ms)
-        seconds += time.process_time() - began
-        runs += 1
-    rows = [tuple(row) for row in out.events[:count].tolist()]
-    return Timed(seconds / runs, int(state.scalars[COVERED]), rows)
+def by_kernel(config: FleetConfig, arrivals: s.Arrivals) -> Timed:
+    """The compiled kernel."""
+    out = s.Out(np.zeros((100_000, s.EVENT_COLUMNS), np.int64), np.zeros((0, 6), np.int64), -1, 0)
+    state = s.new_state(setup(config, cell(config, LEADER)), out)
+    state = s.with_room(state, len(arrivals.ts_ms))
+    began = time.process_time()
+    count = run(state, arrivals, config.duration_ms)
+    seconds = time.process_time() - began
+    covered = int(state.scalars[s.COVERED])
+    return Timed(seconds, covered, _rows(out.events[:count]), _counts(state.latencies))
 
 
-def by_python(kind: type, config: FleetConfig, arrivals: Arrivals) -> Timed:
-    """A class with the naive fleet's interface, run once."""
+def by_c(config: FleetConfig, arrivals: s.Arrivals) -> Timed:
+    """The same in C; what it prepares is in its time."""
+    one = setup(config, cell(config, LEADER))
+    given = one.rules._asdict() | one.links._asdict()
+    partitions, slots = one.thread_of.shape
+    ends = np.cumsum([len(rows) for rows in one.stalls])
+    begins = ends - [len(rows) for rows in one.stalls]
+    sizes = (slots, partitions, len(ends), 100_000, one.first_tick_ms, len(arrivals.ts_ms))
+    events = np.zeros((100_000, s.EVENT_COLUMNS), np.int64)
+    latencies = np.zeros((one.duration_ms // s.HOUR_MS + 1, s.BUCKETS), np.int64)
+    covered = np.zeros(1, np.int64)
+    tables = (
+        np.array([given[name] for name in C_RULES], np.int64),
+        np.array(sizes, np.int64),
+        np.ascontiguousarray(one.thread_of),
+        np.broadcast_to(np.asarray(one.record_bytes, np.int64), partitions).copy(),
+        np.broadcast_to(np.asarray(one.acks_all, np.int64), partitions).copy(),
+        np.column_stack([one.bytes_per_s, begins, ends]).astype(np.int64),
+        np.concatenate(one.stalls).astype(np.int64),
+        *arrivals,
+    )
+    places = [ctypes.c_void_p(table.ctypes.data) for table in tables]
+    written = [ctypes.c_void_p(table.ctypes.data) for table in (events, latencies, covered)]
+    call = c_library().run_cell
+    call.restype = ctypes.c_int64
+    began = time.process_time()
+    count = call(*places, ctypes.c_int64(config.duration_ms), *written)
+    seconds = time.process_time() - began
+    return Timed(seconds, int(covered[0]), _rows(events[:count]), _counts(latencies))
+
+
+def c_library() -> ctypes.CDLL | None:
+    """`cell.c`, compiled by the compiler of this machine; None if there is none."""
+    global _library
+    if _library is None and (compiler := shutil.which("cc")):
+        with tempfile.TemporaryDirectory() as folder:
+            built = Path(folder, "cell.so")
+            source = Path(__file__).with_name("cell.c")
+            flags = ["-O3", "-march=native", "-shared", "-fPIC", "-o", str(built)]
+            subprocess.run([compiler, *flags, str(source)], check=True)
+            _library = ctypes.CDLL(str(built))
+    return _library
+
+
+_library: ctypes.CDLL | None = None
+
+
+def _rows(events: np.ndarray) -> list[tuple[int, ...]]:
+    return [tuple(row) for row in events.tolist()]
+
+
+def _counts(latencies: np.ndarray) -> dict[int, int]:
+    total = latencies.sum(axis=0)
+    return {int(place): int(total[place]) for place in np.flatnonzero(total)}
+
+
+def by_python(kind: type, config: FleetConfig, arrivals: s.Arrivals) -> Timed:
+    """A class with the naive fleet's interface."""
     one = cell(config, LEADER)
     rule, links = config.rules(), config.links()
     settings = {
@@ -77,4 +148,6 @@ def by_python(kind: type, config: FleetConfig, arrivals: Arrivals) -> Timed:
     )
     began = time.process_time()
     events = model.run(config.duration_ms, load.first_tick_ms(config, LEADER))
-    return Timed(time.process_time() - began, model.partition_fetches, events)
+    seconds = time.process_time() - began
+    waited = Counter(bucket.py_func(ms) for ms in model.waited)
+    return Timed(seconds, model.partition_fetches, events, dict(sorted(waited.items())))

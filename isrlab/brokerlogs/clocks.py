@@ -80,7 +80,7 @@ def _alone(
     for stamps in facts.values():
         times = sorted((ms - ahead[unit], str(unit), unit) for unit, ms in stamps.items())
         for (first_ms, _, first), (second_ms, _, second) in pairwise(times):
-            if second_ms - first_ms <= NOISE_MS:
+            if second_ms - first_ms <= TIGHT_MS:
                 near |= {first, second}
     return speaking - near if len(speaking) > 1 else set()
 

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from isrlab.brokerlogs.clocks import Clock, put_right
+from isrlab.brokerlogs.replicas import Replicas, broker_ids
 from isrlab.brokerlogs.stored import (
     ASKED,
     MISSING,
@@ -189,7 +190,11 @@ def _scene(rows: Sequence[Row], bounds: dict[int | None, Edges], clocks: Sequenc
         if clock.part and clock.is_bound and clock.broker is not None:
             file, _, line = clock.part.rpartition(":")
             back[clock.broker, file].append(int(line))
-    printing = {r["broker"] for r in rows if r["kind"] == "isr_commit" and is_own(r)}
+    asking = {r["broker"] for r in rows if r["kind"] in ASKED}
+    # Since 2.4 leaders print what is stored, since 3.6 a request shows that they do.
+    is_new = any("last_caught_up_time_ms" in r["detail"] for r in rows)
+    prints = is_new or any(r["kind"] == "isr_commit" and is_own(r) for r in rows)
+    printing = asking if prints else set()
     return Scene(
         start_ms, end_ms, {} if has_metadata_log else ends, gone, back, frozenset(printing)
     )
@@ -210,9 +215,8 @@ def _of_the_whole(
         "no log of a controller is here: what a controller took out of an ISR shows only where a "
         "leader's line starts from another ISR": not any(not is_own(row) for row in rows),
         "leaders do not print the version of what they store: if all lines about a change are "
-        "missing, nothing shows it": any(
-            row["kind"] in ASKED and row["broker"] not in scene.printing for row in rows
-        ),
+        "missing, nothing shows it": any(row["kind"] in ASKED for row in rows)
+        and not scene.printing,
     }
     for why, holds in reasons.items():
         if holds:
@@ -302,40 +306,35 @@ def _is_set_back(state: State, after: Found | None, scene: Scene) -> bool:
 
 def _with_replicas(key: Key, found: Sequence[Found], rows: Sequence[Row]) -> list[Row]:
     """The rows, each state with the partition's replicas then; again where these change."""
-    assigned = [(r["ts_ms"], r["detail"]["replicas"]) for r in rows if r["detail"].get("replicas")]
-    hosts = [(r["ts_ms"], r["replica"]) for r in rows if r["kind"] == "hosted"]
-    moments = sorted({ms for ms, _ in (*assigned, *hosts)})
+    told = Replicas(rows)
     made: list[Row] = []
-    seen: set[int] = set()
     for each, after in zip(found, [*found, None][1:], strict=True):
-        if each.state is None or each.state.isr is None:
+        state = each.state
+        if state is None or state.isr is None:
             made.append(_unknown_row(key, each.ts_ms, each.why))
             continue
-        seen |= {*each.state.isr, *(each.before or ())}
-        until_ms = after.ts_ms if after else 2**62
-        was = None
-        for ms in [each.ts_ms, *(ms for ms in moments if each.ts_ms < ms < until_ms)]:
-            seen |= {broker for at_ms, broker in hosts if at_ms <= ms and broker is not None}
-            last = [text for at_ms, text in assigned if at_ms <= ms]
-            text = last[-1] if last else ",".join(map(str, sorted(seen)))
-            if ms == each.ts_ms and each.state.replicas is not None:
-                text, last = each.state.replicas, [each.state.replicas]
-            if was is None or set(text.split(",")) != set(was.split(",")):
-                row = _row(key, each, text, "assignment" if last else "seen")
-                same = {"ts_ms": ms, "isr_before": each.state.isr}
-                made.append(row if was is None else row | same)
-            was = text
+        told.seen |= {*state.isr, *(each.before or ())}
+        told.advance(each.ts_ms)
+        if state.replicas is not None:
+            told.assigned = broker_ids(state.replicas)
+        made.append(_row(key, each, told))
+        while (ms := told.next_ms()) is not None and (after is None or ms < after.ts_ms):
+            was = told.now
+            told.advance(ms)
+            if told.now != was:
+                made.append(_row(key, each, told) | {"ts_ms": ms, "isr_before": state.isr})
     return made
 
 
-def _row(key: Key, found: Found, replicas: str, replicas_from: str) -> Row:
+def _row(key: Key, found: Found, told: Replicas) -> Row:
     """A stored state as a row of events."""
     state = found.state
     assert state is not None and state.isr is not None
     grows = found.before is not None and set(found.before) < set(state.isr)
     is_leaders = state.is_leaders or grows
     detail = {n: v for n in ("file", "line", "elr") if (v := state.row["detail"].get(n))}
-    detail |= {"replicas": replicas, "replicas_from": replicas_from}
+    detail["replicas"] = ",".join(map(str, sorted(told.now)))
+    detail["replicas_from"] = "assignment" if told.assigned else "seen"
     if state.leader is not None:
         detail["leader"] = str(state.leader)
     if not is_leaders:

@@ -24,6 +24,7 @@ missing line makes a gap or, without versions, may leave no trace.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -58,6 +59,7 @@ class State:
     is_leaders: bool = False  # and not the controller's
     is_open: bool = False  # asked for, and nobody says what came of it
     replicas: str | None = None
+    seen_ms: int = 0  # its leader says it still then
 
 
 @dataclass(slots=True)
@@ -163,7 +165,10 @@ def _states(rows: Sequence[Row], printing: Collection[int]) -> list[State]:
         elif state.isr is not None or state.leader_epoch is not None or state.is_open:
             loose.append(state)
     told = [_of_version(states) for states in versions.values()]
-    loose = [state for state in loose if not _is_answered(state, told)]
+    answers: dict[frozenset[int], list[State]] = defaultdict(list)
+    for state in sorted(told, key=lambda state: state.ts_ms):
+        answers[frozenset(state.isr or ())].append(state)
+    loose = [s for s in loose if not _is_answered(s, answers[frozenset(s.isr or ())])]
     epochs = {s.leader_epoch for s in (*told, *loose) if s.isr is not None}
     return told + [s for s in loose if s.isr is not None or s.leader_epoch not in epochs]
 
@@ -173,7 +178,7 @@ def _state(row: Row, outcome: str, request: Row | None) -> State:
     kind, detail = row["kind"], row["detail"]
     version, own = row["partition_epoch"], is_own(row)
     leader = {"leader": row["replica"], "follower": row["replica"]}.get(kind)
-    if leader is None and "leader" in detail:
+    if leader is None and len(detail.get("leader", "many digits")) < 11:
         leader = int(detail["leader"])
     if leader is None and own and kind in (*ASKED, "isr_commit"):
         leader = row["broker"]
@@ -210,19 +215,23 @@ def _of_version(states: list[State]) -> State:
         isr=first.isr if agree else None,
         request=asked[0] if asked else None,
         is_leaders=any(state.is_leaders for state in states),
+        seen_ms=max(
+            s.ts_ms if is_own(s.row) and s.row["broker"] == s.leader else 0 for s in states
+        ),
         **{name: known(name) for name in ("leader_epoch", "leader", "before", "replicas")},
     )
 
 
-def _is_answered(request: State, told: list[State]) -> bool:
+def _is_answered(request: State, answers: list[State]) -> bool:
     """A request is that of the next state with a version that has its ISR, if nobody else asked
-    for that; it then is no state of its own."""
+    for that; it then is no state of its own. `answers`: the states with its ISR, by time."""
     if request.request is None:
         return False
-    from_ms, until_ms = request.ts_ms - EARLY_MS, request.ts_ms + ANSWER_MS
-    near = [s for s in told if _same(s.isr, request.isr) and from_ms <= s.ts_ms <= until_ms]
-    state = min(near, key=lambda state: state.ts_ms, default=None)
-    if state is None or state.request is not None:
+    place = bisect_left(answers, request.ts_ms - EARLY_MS, key=lambda state: state.ts_ms)
+    state = answers[place] if place < len(answers) else None
+    if state is None or state.request or state.ts_ms > request.ts_ms + ANSWER_MS:
+        return False
+    if state.leader not in (None, request.leader):  # another led by then
         return False
     state.request, state.before, state.is_leaders = request.request, request.before, True
     state.leader = request.leader if state.leader is None else state.leader
@@ -240,7 +249,10 @@ def _in_order(states: list[State]) -> list[State]:
             state.ts_ms = last_ms + (not is_exact(state.row))
         last_ms = state.ts_ms
     for state in sorted((s for s in states if s.version is None), key=lambda s: s.ts_ms):
-        told.insert(_place(told, state), state)
+        place = _place(told, state)
+        is_stale = any(each.ts_ms < state.ts_ms for each in told[place:])
+        if not (state.is_open and is_stale):  # one who led once and does not know better
+            told.insert(place, state)
     return told
 
 
@@ -248,6 +260,8 @@ def _place(states: list[State], state: State) -> int:
     """Where a state without a version belongs: by its leader epoch, then by its time."""
     epoch = state.leader_epoch
     first, last = 0, len(states)
+    if states and states[-1].leader_epoch == epoch and states[-1].ts_ms <= state.ts_ms:
+        return last  # as nearly always
     for place, each in enumerate(states):
         if epoch is not None and each.leader_epoch is not None:
             if each.leader_epoch < epoch:
@@ -328,7 +342,8 @@ class _Walk:
             self._put(state, self.now.isr if self.now else None)
             return
         if now is not None:
-            self._lose(self.seen_ms, why if state.isr is not None else NEWER)
+            seen_ms = min(self.seen_ms, state.ts_ms - 1)
+            self._lose(seen_ms, why if state.isr is not None else NEWER)
         if state.before is not None and state.request is not None and state.isr is not None:
             from_ms = min(state.request["ts_ms"], state.ts_ms - 1)
             was = replace(state, ts_ms=from_ms, isr=state.before, version=None, request=None)
@@ -343,7 +358,7 @@ class _Walk:
             state.ts_ms = max(state.ts_ms, self.found[-1].ts_ms + (not is_exact(state.row)))
         if state.isr is not None:
             self.found.append(Found(state.ts_ms, state, before))
-        self.now, self.seen_ms, self.open = state, state.ts_ms, []
+        self.now, self.seen_ms, self.open = state, max(state.ts_ms, state.seen_ms), []
 
     def _lose(self, from_ms: int, why: str) -> None:
         """From here on nothing is known."""

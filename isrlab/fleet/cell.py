@@ -151,17 +151,14 @@ def run_cell_in_windows(
 def _run_window(state: s.State, arrivals: s.Arrivals, until_ms: int) -> tuple[s.State, s.Ints]:
     """The state at `until_ms` and the events up to then; tables that are too small are replaced."""
     state.scalars[[s.NEXT_ARRIVAL, s.EVENT_COUNT]] = 0
+    state = s.with_room(state, len(arrivals.ts_ms))
     before = s.copied(state)
     while True:
         count = _run(state, arrivals, until_ms)
-        produces = int(state.scalars[s.PRODUCES_USED])
-        if count <= len(state.out.events) and produces <= len(state.produces):
+        assert state.scalars[s.CHUNKS_USED] <= len(state.next_chunk), "more produces than batches"
+        if count <= len(state.out.events):
             return state, state.out.events[:count].copy()
-        if count > len(before.out.events):
-            before = before._replace(out=before.out._replace(events=_buffer(2 * count)))
-        if produces > len(before.produces):
-            more = np.zeros((2 * produces - len(before.produces), s.PRODUCE_COLUMNS), np.int64)
-            before = before._replace(produces=np.vstack([before.produces, more]))
+        before = before._replace(out=before.out._replace(events=_buffer(2 * count)))
         state = s.copied(before)
 
 

@@ -339,16 +339,3 @@ def assigned_anew(case: Case) -> list[Row]:
         and (row["run"], row["topic"], row["partition"]) in keys
         and (row["detail"].get("adding") or row["detail"].get("sign") == "assigned")
     ]
-
-
-@fact
-def back_after_start(case: Case) -> list[Row]:
-    """Others of the same broker came back soon after its process started; these did not."""
-    starts = [row["ts_ms"] for row in case.record.rows["restart"] if about(row) in case.brokers]
-    outs = [o for o in case.record.outs if o.replica in case.brokers and o not in case.outs]
-    returned = [o for o in outs if o.absence.end_ms is not None]
-    late = [
-        o for o in returned if any(0 <= (o.absence.end_ms or 0) - s <= BEFORE_MS for s in starts)
-    ]
-    is_late = all(o.absence.end_ms is None for o in case.outs)
-    return [o.back for o in late if o.back] if is_late and case.outs else []

@@ -8,6 +8,7 @@ else. What comes again within two minutes, and planned restarts one by one, are 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -87,7 +88,11 @@ def find(
 
     `min_isr` is min.insync.replicas of the topics; None: what the lines say of it.
     """
-    record = Record(events, end_ms)
+    return found_in(Record(events, end_ms), min_isr)
+
+
+def found_in(record: Record, min_isr: int | None = None) -> list[Incident]:
+    """The incidents in a record, in order."""
     found: list[Incident] = []
     for episode in episodes(record):
         given = parties(episode, record)
@@ -197,8 +202,13 @@ def _span(out: Out, record: Record) -> Span:
 
 
 def _shorter_than(size: int, keys: Iterable[Key], window: Span, record: Record) -> int:
-    spans = [span for key in keys for span in record.spans.get(key, ()) if len(span.isr) < size]
-    return length_ms(_within([(s.start_ms, s.end_ms) for s in spans], window))
+    short = []
+    for key in keys:
+        spans = record.spans.get(key, [])
+        first = bisect_left(spans, window[0], key=lambda span: span.end_ms)
+        last = bisect_right(spans, window[1], key=lambda span: span.start_ms)
+        short += [(s.start_ms, s.end_ms) for s in spans[first:last] if len(s.isr) < size]
+    return length_ms(_within(short, window))
 
 
 def _leaderless(keys: Iterable[Key], window: Span, record: Record) -> int:

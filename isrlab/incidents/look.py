@@ -17,14 +17,15 @@ from isrlab.brokerlogs.files import PathName
 from isrlab.brokerlogs.read import BrokerLogs
 from isrlab.brokerlogs.reconcile import Evidence, reconcile
 from isrlab.events.exact import Key
-from isrlab.incidents.find import Incident, find
+from isrlab.incidents.find import Incident
+from isrlab.incidents.find import found_in as incidents_in
 from isrlab.incidents.record import Record
 
+NO_REPLICA = {"sign", "clock", "log_start", "log_end"}  # kinds that tell of none
 CALM, WRONG, NOT_KNOWN = 0, 1, 2
-FEW_HEADS = (
-    0.5  # a log with a smaller share of lines that begin with a known time is not understood
-)
-OF_THE_RELEASE = "no line has a version"  # so it is up to 2.3, in the best of logs
+FEW_HEADS = 0.5  # with a smaller share of lines with a time, a layout is not understood
+# So it is in the best of logs of some releases, or of a quiet broker: no reason for doubt.
+USUAL = ("leaders do not print the version", "nothing shows that the clock")
 
 
 class Window(NamedTuple):
@@ -62,6 +63,7 @@ class Findings:
     leaderless: tuple[Key, ...]
     not_known: tuple[Key, ...]  # whose ISR at the end nobody says
     doubts: tuple[str, ...]  # why the whole may not be seen
+    caveats: tuple[str, ...]  # what logs like these never show
 
     @property
     def status(self) -> int:
@@ -95,7 +97,7 @@ def found_in(
     record = Record(_until(evidence.events, window.until_ms))
     ends = {key: spans[-1].isr for key, spans in record.spans.items() if window.has_key(key)}
     dark = _dark(evidence.unknown, record.end_ms)
-    incidents = find(record.events, end_ms=record.end_ms, min_isr=min_isr)
+    incidents = incidents_in(record, min_isr)
     known = {key: isr for key, isr in ends.items() if key not in dark}
     broker = window.broker
 
@@ -115,6 +117,7 @@ def found_in(
         tuple(sorted(key for key in ends if record.leader_at(key, record.end_ms) == -1)),
         tuple(sorted(key for key in dark if window.has_key(key))),
         tuple(_doubts(logs, evidence)),
+        tuple(why for why in _of_the_whole(evidence) if why.startswith(USUAL)),
     )
 
 
@@ -131,6 +134,12 @@ def _dark(unknown: pa.Table, end_ms: int) -> set[Key]:
     }
 
 
+def _of_the_whole(evidence: Evidence) -> list[str]:
+    """What these logs can never show."""
+    rows = evidence.unknown.filter(pc.is_null(evidence.unknown["topic"]))
+    return list(dict.fromkeys(rows["why"].to_pylist()))
+
+
 def _doubts(logs: BrokerLogs, evidence: Evidence) -> list[str]:
     """Why something may have happened that these logs do not show."""
     doubts = []
@@ -143,7 +152,7 @@ def _doubts(logs: BrokerLogs, evidence: Evidence) -> list[str]:
             doubts.append(f"{row['file']}: only {share}; its layout is not understood")
     if not logs.files.num_rows or not any(logs.files["lines"].to_pylist()):
         doubts.append("there is not one line to read")
-    elif not any(row["kind"] != "sign" for row in evidence.events.to_pylist()):
+    elif not set(evidence.events["kind"].unique().to_pylist()) - NO_REPLICA:
         doubts.append("no line tells of a replica")
-    whole = [row["why"] for row in evidence.unknown.to_pylist() if row["topic"] is None]
-    return doubts + [why for why in dict.fromkeys(whole) if not why.startswith(OF_THE_RELEASE)]
+    whole = _of_the_whole(evidence)
+    return doubts + [why for why in whole if not why.startswith(USUAL)]

@@ -131,7 +131,7 @@ def _of_all(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
 
 def _of_a_controller(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
     """A controller that fences whom others still hear, or while nobody hears from it."""
-    fenced = record.said("crash", span, cause="fenced")
+    fenced = [r for r in record.said("crash", span, cause="fenced") if not _is_replay(r, record)]
     by: dict[int, set[int]] = defaultdict(set)
     for row in fenced:
         near = (row["ts_ms"] - BEFORE_MS, row["ts_ms"] + AT_ONCE_MS)
@@ -143,6 +143,13 @@ def _of_a_controller(span: Span, record: Record) -> list[tuple[Party, frozenset[
         if is_back and (len(unheard) > 1 or len(at_once) > 1) and row["broker"] != row["replica"]:
             by[row["broker"]].add(row["replica"])
     return [(Party("controller", (who,)), frozenset(whom)) for who, whom in by.items() if who]
+
+
+def _is_replay(fenced: Row, record: Record) -> bool:
+    """A new controller reads the past: it has just unfenced whom it fences."""
+    before = (fenced["ts_ms"] - AT_ONCE_MS, fenced["ts_ms"])
+    rows = record.said("restart", before, fenced["replica"], cause="unfenced")
+    return any(row["broker"] == fenced["broker"] for row in rows)
 
 
 def _went(broker: int, span: Span, record: Record) -> bool:

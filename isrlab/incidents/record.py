@@ -87,19 +87,20 @@ class Record:
                 end_ms = next((s.start_ms for s in spans if replica in s.isr), None)
                 found.append(Absence(key, replica, spans[0].start_ms, end_ms))
         asked: dict[Key, list[Row]] = defaultdict(list)
-        stored: dict[tuple[Key, int], list[Row]] = defaultdict(list)
+        stored: dict[tuple[Key, int], Row] = {}
         for row in self.rows["isr_shrink"]:
             asked[key_of(row)].append(row)
         for row in self.rows["isr_commit"]:
-            stored[key_of(row), row["ts_ms"]].append(row)
+            stored.setdefault((key_of(row), row["ts_ms"]), row)
         outs = []
         for each in sorted(found, key=lambda absence: absence.start_ms):
-            request = [r for r in asked[each.key] if r["ts_ms"] <= each.start_ms]
-            left = stored[each.key, each.start_ms][:1]
-            if each.leader is not None and request:
-                left = request[-1:]
-            back = [] if each.end_ms is None else stored[each.key, each.end_ms][:1]
-            outs.append(Out(each, left[0] if left else None, back[0] if back else None))
+            left, back = stored.get((each.key, each.start_ms)), None
+            if each.leader is not None:
+                place = bisect_right(asked[each.key], each.start_ms, key=_ms)
+                left = asked[each.key][place - 1] if place else left
+            if each.end_ms is not None:
+                back = stored.get((each.key, each.end_ms))
+            outs.append(Out(each, left, back))
         return outs
 
     @cached_property
@@ -188,14 +189,18 @@ class Record:
         ]
 
     def _within(self, kind: str, span: Span) -> list[Row]:
-        rows, at = self.rows[kind], lambda row: row["ts_ms"]
-        return rows[bisect_left(rows, span[0], key=at) : bisect_right(rows, span[1], key=at)]
+        rows = self.rows[kind]
+        return rows[bisect_left(rows, span[0], key=_ms) : bisect_right(rows, span[1], key=_ms)]
 
 
 def about(row: Row) -> int | None:
     """The broker a row is about: who crashed, was fenced, was asked to stop; else who speaks."""
     of_others = row["kind"] in ("crash", "restart") or "said_by" in row["detail"]
     return row["replica"] if of_others and row["replica"] is not None else row["broker"]
+
+
+def _ms(row: Row) -> int:
+    return int(row["ts_ms"])
 
 
 def key_of(row: Row) -> Key:

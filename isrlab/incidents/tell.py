@@ -25,6 +25,7 @@ HEADINGS = {CALM: ("CALM", "green"), WRONG: ("WRONG NOW", "red")}
 UNSURE = ("NOT KNOWN", "red")
 NAMED = 5  # partitions
 MOST_INCIDENTS = 10
+MOST_LINES = 9  # of the verdict, below its title
 TEXT_WIDTH = 150
 COLUMNS = (
     "start", "end", "what", "blamed", "out", "partitions", "under_replicated_ms",
@@ -87,7 +88,8 @@ def verdict(findings: Findings) -> list[str]:
         told.append(f"{len(reasons):,} lines not understood, as: {printable(reasons[0])}")
     if findings.not_known:
         told.append(f"Nobody says who is in sync: {_named(findings.not_known)}")
-    return told + [f"Unsure: {printable(doubt)}" for doubt in findings.doubts[: 10 - len(told)]]
+    told += [f"Unsure: {printable(doubt)}" for doubt in findings.doubts]
+    return (told + [f"Mind that {printable(each)}" for each in findings.caveats])[:MOST_LINES]
 
 
 def _at_the_end(findings: Findings) -> str:
@@ -173,6 +175,7 @@ def as_json(findings: Findings) -> str:
                 for name in ("under_replicated", "under_min_isr", "leaderless", "not_known")
             },
             "doubts": findings.doubts,
+            "caveats": findings.caveats,
             "incidents": [asdict(incident) for incident in findings.incidents],
         },
         indent=1,

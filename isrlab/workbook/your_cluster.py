@@ -11,6 +11,7 @@ import html
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
+from pathlib import Path
 
 import ipywidgets as widgets
 import numpy as np
@@ -19,14 +20,18 @@ from IPython.display import HTML
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from isrlab.brokerlogs import read_local
 from isrlab.brokerlogs.recordings import TIMELINE, Outage
 from isrlab.events import exact
 from isrlab.events.exact import IsrSpan, Key
 from isrlab.incidents import alerts
+from isrlab.incidents.faults import RULES
 from isrlab.incidents.find import Incident
 from isrlab.incidents.look import Findings, Window, found_in
+from isrlab.incidents.printed import summary
 from isrlab.incidents.record import about
 from isrlab.incidents.tell import heading, story, texts_of, verdict
+from isrlab.incidents.verdict import verdicts
 from isrlab.show import bands, style
 from isrlab.show.bands import Event, Span, plot_bands, utc_axis
 from isrlab.show.controls import pick, redrawn
@@ -35,10 +40,8 @@ from isrlab.show.table import html_table, table
 
 DONE = {"SIGSTOP": "paused", "SIGKILL": "killed", "SIGTERM": "shut down"}
 OVER, OPEN = style.ORANGE, style.VERMILION  # incidents
-MOST_ROWS = 16
-AROUND_MS = 10_000  # drawn before and after an incident
-BLIP_MS = 2_000  # a new controller repeats who was fenced, and who is not any more
-GONE = ("crash", "restart")
+MOST_ROWS, AROUND_MS = 16, 10_000  # drawn; and so long before and after an incident
+BLIP_MS = 2_000  # a new controller repeats who was fenced
 UP_SIGNS = ("starting", "unclean_start")
 
 
@@ -145,7 +148,7 @@ def _presence(found: Findings, broker: int) -> list[Span]:
     known = {end: [r["ts_ms"] for r in record.rows[end] if r["broker"] == broker]
              for end in ("log_start", "log_end")}  # fmt: skip
     signs = [r for r in record.rows["sign"] if r["detail"]["sign"] in UP_SIGNS]
-    rows = [r for kind in GONE for r in record.rows[kind]] + signs
+    rows = record.rows["crash"] + record.rows["restart"] + signs
     rows.sort(key=lambda r: (r["ts_ms"], r["detail"].get("file"), int(r["detail"].get("line", 0))))
     points = [(r["ts_ms"], r["kind"] == "crash") for r in rows if about(r) == broker]
     first = min(known["log_start"], default=record.end_ms)
@@ -257,11 +260,10 @@ def plot_incident(found: Findings, incident: Incident) -> Axes:
             for s in record.spans.get(key, ())
             if s.end_ms > from_ms and s.start_ms < to_ms
         ]  # fmt: skip
-    marks = [line for line in incident.evidence if from_ms <= line.ts_ms <= to_ms]
     title = printable(incident.says, 220)
     title += f"\nThe first {MOST_ROWS} of them" if len(incident.partitions) > MOST_ROWS else ""
     ax = plot_bands(rows, title)
-    for line in marks:
+    for line in incident.evidence:
         ax.axvline((line.ts_ms - from_ms) / 1000, color=style.INK, linewidth=0.6, linestyle=":")
     ax.set_xlim(0, (to_ms - from_ms) / 1000)
     return utc_axis(ax, from_ms)
@@ -282,8 +284,7 @@ def incident_player(found: Findings, log_dir: str, first: int = 1) -> widgets.VB
         caption.value = f'<pre style="white-space: pre-wrap">{lines}</pre>'
         return plot_incident(found, incident)
 
-    number = min(max(first, 1), len(numbered))
-    return redrawn([pick("incident", names, number), caption], draw)
+    return redrawn([pick("incident", names, min(max(first, 1), len(numbered))), caption], draw)
 
 
 def plot_partition(found: Findings, key: Key) -> Axes:
@@ -339,6 +340,34 @@ def changes_table(found: Findings, most: int = 20) -> HTML:
             "one copy": duration(sum(ms for ms, size in short if size == 1)),
         })  # fmt: skip
     return table(pd.DataFrame(rows), most)
+
+
+# What was printed, what happened, and what cannot have
+
+
+def printed_table(log_dirs: Sequence[str]) -> HTML:
+    """What the brokers printed against the metadata log, for folders that have both."""
+    columns = {Path(each).name: summary(read_local(each).events) for each in log_dirs}
+    if not any(any(column.values()) for column in columns.values()):
+        return HTML("<p>No metadata log stands beside these logs.</p>")
+    shown = pd.DataFrame(columns, dtype=object).map(lambda n: "-" if pd.isna(n) else f"{n:,}")
+    return table(shown.rename_axis("").reset_index(), 50)
+
+
+def verdict_table(found: Findings, release: str | None, limit_s: float | None) -> HTML:
+    """Whether every line can be Kafka's: how much was held against its rules, and what broke one.
+
+    `release` is the newest that any broker ran, `limit_s` replica.lag.time.max.ms, if known.
+    """
+    lag_ms = round(limit_s * 1000) if limit_s else None
+    judged = verdicts(found.logs.events, found.logs.files, release or None, lag_ms)
+    faults = [fault for each in judged for fault in each.faults]
+    partitions, changes = sum(v.partitions for v in judged), sum(v.changes for v in judged)
+    text = f"{changes:,} changes of {counted(partitions, 'partition')}, {len(RULES)} rules: "
+    best = ", ".join(sorted({verdict.generation for verdict in judged}))
+    text += f"{counted(len(faults), 'line')} cannot be Kafka's (best explained by {best})"
+    shown = table(pd.DataFrame(faults).drop(columns="key"), 10).data if faults else ""
+    return HTML(f"<p>{text}.</p>{shown}")
 
 
 # Which alert would have fired

@@ -32,9 +32,8 @@ import numpy as np
 from isrlab.fleet.kernel import log, membership
 from isrlab.fleet.kernel import state as s
 from isrlab.fleet.kernel.compiled import compiled, inlined
-from isrlab.fleet.kernel.resting import lowest_bit, slot_of
+from isrlab.fleet.kernel.resting import lowest_bit
 
-_NEVER_MS = 2**62
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 
@@ -51,8 +50,10 @@ def run(state: s.State, arrivals: s.Arrivals, until_ms: int) -> int:
         if now_ms >= until_ms:
             log.tell_timeouts(state, until_ms)
             return state.scalars[s.EVENT_COUNT]
-        membership.on_controller_answers(state, now_ms)
-        membership.on_restarts(state, now_ms)
+        if state.scalars[s.NEXT_ANSWER_MS] <= now_ms:
+            membership.on_controller_answers(state, now_ms)
+        if state.scalars[s.NEXT_RESTART_MS] <= now_ms:
+            membership.on_restarts(state, now_ms)
         _append_due(state, arrivals, now_ms)
         if state.scalars[s.NEXT_THREAD_MS] <= now_ms:
             _run_threads(state, now_ms)
@@ -67,8 +68,8 @@ def run(state: s.State, arrivals: s.Arrivals, until_ms: int) -> int:
 def _next_ms(state: s.State, arrivals: s.Arrivals) -> int:
     """The time of the next thing that happens."""
     next_ms = min(state.scalars[s.NEXT_TICK_MS], state.scalars[s.NEXT_THREAD_MS])
-    next_ms = min(next_ms, membership.next_answer_ms(state, _NEVER_MS))
-    next_ms = min(next_ms, membership.next_restart_ms(state, _NEVER_MS))
+    next_ms = min(next_ms, state.scalars[s.NEXT_ANSWER_MS])
+    next_ms = min(next_ms, state.scalars[s.NEXT_RESTART_MS])
     arrival = state.scalars[s.NEXT_ARRIVAL]
     if arrival < len(arrivals.ts_ms):
         next_ms = min(next_ms, arrivals.ts_ms[arrival])
@@ -81,17 +82,23 @@ def _next_ms(state: s.State, arrivals: s.Arrivals) -> int:
 def _run_threads(state: s.State, now_ms: int) -> None:
     """Every thread that is due, in order; what one does can make those before it due again."""
     free_ms = _leader_free_ms(state, now_ms)
-    state.scalars[s.NEXT_THREAD_MS] = _NEVER_MS
-    for number in range(len(state.threads)):
-        thread = state.threads[number]
-        if thread.next_ms <= now_ms:
-            if free_ms > now_ms:
-                thread.next_ms = free_ms
-            elif thread.is_parked:
-                _answer(state, now_ms, number)
-            else:
-                _on_fetch(state, now_ms, number)
-        state.scalars[s.NEXT_THREAD_MS] = min(state.scalars[s.NEXT_THREAD_MS], thread.next_ms)
+    state.scalars[s.NEXT_THREAD_MS] = s.NEVER_MS
+    for group in range(len(state.group_ms)):
+        if state.group_ms[group] <= now_ms:
+            state.group_ms[group] = s.NEVER_MS
+            first = group * s.GROUP
+            for number in range(first, min(first + s.GROUP, len(state.threads))):
+                thread = state.threads[number]
+                if thread.next_ms <= now_ms:
+                    if free_ms > now_ms:
+                        thread.next_ms = free_ms
+                    elif thread.is_parked:
+                        _answer(state, now_ms, number, _read_log(state, number))
+                    else:
+                        _on_fetch(state, now_ms, number)
+                state.group_ms[group] = min(state.group_ms[group], thread.next_ms)
+        next_ms = min(state.scalars[s.NEXT_THREAD_MS], state.group_ms[group])
+        state.scalars[s.NEXT_THREAD_MS] = next_ms
 
 
 @compiled
@@ -120,33 +127,39 @@ def _append_due(state: s.State, arrivals: s.Arrivals, now_ms: int) -> None:
 
 @inlined
 def _on_fetch(state: s.State, now_ms: int, number: int) -> None:
-    """A fetch reaches the leader: it learns all positions, then answers or parks it."""
+    """A fetch reaches the leader: it learns all positions, then answers or parks it.
+
+    What it may answer with is gathered on the way.
+    """
     thread, is_answered = state.threads[number], False
     thread.fetch_ms = now_ms
-    thread.ready_bytes = 0
+    thread.ready_bytes = count = wanted_bytes = 0
     state.scalars[s.FETCHES] += 1
     state.scalars[s.COVERED] += thread.partitions
-    for word_index in range(state.active.shape[1]):
-        word = state.active[number, word_index]
+    for place in range(thread.words_from, thread.words_to):
+        word = state.active[place]
         while word != _ZERO:
-            partition = (word_index << 6) + lowest_bit(word)
+            row = (place << 6) + lowest_bit(word)
             word &= word - _ONE
             state.scalars[s.READS] += 1
-            is_answered |= membership.on_follower_position(state, now_ms, number, partition)
-            if state.links.fetch_min_bytes > 1:
-                records = _readable(state, partition, slot_of(state, number, partition))
-                thread.ready_bytes += records * state.partitions[partition].record_bytes
-    if is_answered or thread.ready_bytes >= state.links.fetch_min_bytes:
-        _answer(state, now_ms, number)
+            is_answered |= membership.on_follower_position(state, now_ms, row)
+            more_bytes = _readable(state, row)
+            if more_bytes > 0:
+                wanted_bytes += more_bytes
+                state.scratch[count] = row
+                count += 1
+    thread.ready_bytes = wanted_bytes
+    if is_answered or wanted_bytes >= state.links.fetch_min_bytes:
+        _answer(state, now_ms, number, _filled(state, count, wanted_bytes))
     else:
         thread.is_parked = True
         thread.next_ms = now_ms + state.links.fetch_wait_max_ms
 
 
 @inlined
-def _answer(state: s.State, now_ms: int, number: int) -> None:
-    """Send what there is, and set the time at which the thread's next fetch comes in."""
-    thread, sent_bytes, write_ms = state.threads[number], _read_log(state, number), 0
+def _answer(state: s.State, now_ms: int, number: int, sent_bytes: int) -> None:
+    """Send so much, and set the time at which the thread's next fetch comes in."""
+    thread, write_ms = state.threads[number], 0
     if thread.bytes_per_s != s.UNLIMITED_BYTES_PER_S:
         write_ms = (sent_bytes * 1000 + thread.bytes_per_s - 1) // thread.bytes_per_s
     left_ms = _end_of_sending(state, now_ms, sent_bytes)
@@ -156,28 +169,34 @@ def _answer(state: s.State, now_ms: int, number: int) -> None:
 
 
 @inlined
-def _read_log(state: s.State, thread: int) -> int:
-    """Give the thread its records, within the limits; the bytes."""
+def _read_log(state: s.State, number: int) -> int:
+    """Give a thread whose fetch was parked its records, within the limits; the bytes."""
     count = wanted_bytes = 0
-    for word_index in range(state.active.shape[1]):
-        word = state.active[thread, word_index]
+    for place in range(state.threads[number].words_from, state.threads[number].words_to):
+        word = state.active[place]
         while word != _ZERO:
-            partition = (word_index << 6) + lowest_bit(word)
+            row = (place << 6) + lowest_bit(word)
             word &= word - _ONE
-            records = _readable(state, partition, slot_of(state, thread, partition))
-            if records > 0:
-                wanted_bytes += records * state.partitions[partition].record_bytes
-                state.scratch[count] = partition
+            more_bytes = _readable(state, row)
+            if more_bytes > 0:
+                wanted_bytes += more_bytes
+                state.scratch[count] = row
                 count += 1
+    return _filled(state, count, wanted_bytes)
+
+
+@inlined
+def _filled(state: s.State, count: int, wanted_bytes: int) -> int:
+    """Fill a response for the first `count` followers of `State.scratch`; the bytes."""
     if wanted_bytes > state.links.response_max_bytes:
-        return _serve_in_turn(state, thread, count)
+        return _serve_in_turn(state, count)
     for index in range(count):
-        _send(state, thread, state.scratch[index], wanted_bytes)
+        _send(state, state.scratch[index], wanted_bytes)
     return wanted_bytes
 
 
 @compiled
-def _serve_in_turn(state: s.State, thread: int, count: int) -> int:
+def _serve_in_turn(state: s.State, count: int) -> int:
     """Fill a response that cannot hold it all: who was served longest ago comes first; the bytes.
 
     The first partition gets at least one record, however large.
@@ -186,13 +205,14 @@ def _serve_in_turn(state: s.State, thread: int, count: int) -> int:
     for _ in range(count):
         best = 0
         for index in range(1, count):
-            if _turn(state, thread, index) < _turn(state, thread, best):
+            if _turn(state, index) < _turn(state, best):
                 best = index
-        partition = state.scratch[best]
+        row = state.scratch[best]
         left_bytes = state.links.response_max_bytes - sent_bytes
         if sent_bytes == 0:
+            partition = state.followers[row].partition
             left_bytes = max(left_bytes, state.partitions[partition].record_bytes)
-        more_bytes = _send(state, thread, partition, left_bytes)
+        more_bytes = _send(state, row, left_bytes)
         if more_bytes == 0:
             break
         sent_bytes += more_bytes
@@ -202,36 +222,39 @@ def _serve_in_turn(state: s.State, thread: int, count: int) -> int:
 
 
 @inlined
-def _turn(state: s.State, thread: int, index: int) -> int:
+def _turn(state: s.State, index: int) -> int:
     """Ascends with the time of the last service, then with the number of the partition."""
-    partition = state.scratch[index]
-    follower = state.followers[partition, slot_of(state, thread, partition)]
-    return follower.turn * len(state.partitions) + partition
+    follower = state.followers[state.scratch[index]]
+    return follower.turn * len(state.partitions) + follower.partition
 
 
 @inlined
-def _readable(state: s.State, partition: int, slot: int) -> int:
-    """Records that one response may hold of this partition; at least one if there is any."""
-    leader = state.partitions[partition]
-    behind = leader.log_end_offset - state.followers[partition, slot].end
-    if behind * leader.record_bytes <= state.links.fetch_max_bytes:  # a division costs much
-        return behind
-    return max(1, state.links.fetch_max_bytes // leader.record_bytes)
+def _readable(state: s.State, row: int) -> int:
+    """Bytes that one response may hold for this follower; at least a record if there is any."""
+    follower = state.followers[row]
+    leader = state.partitions[follower.partition]
+    behind_bytes = (leader.log_end_offset - follower.end) * leader.record_bytes
+    if behind_bytes <= state.links.fetch_max_bytes:  # a division costs much
+        return behind_bytes
+    return max(1, state.links.fetch_max_bytes // leader.record_bytes) * leader.record_bytes
 
 
 @inlined
-def _send(state: s.State, thread: int, partition: int, left_bytes: int) -> int:
+def _send(state: s.State, row: int, left_bytes: int) -> int:
     """Move the follower's end by what fits into `left_bytes`; the bytes."""
-    slot = slot_of(state, thread, partition)
-    follower, size = state.followers[partition, slot], state.partitions[partition].record_bytes
-    records = _readable(state, partition, slot)
-    if records * size > left_bytes:
-        records = max(0, left_bytes // size)
-    if records > 0:
+    follower = state.followers[row]
+    leader = state.partitions[follower.partition]
+    sent_bytes = _readable(state, row)
+    if sent_bytes > left_bytes:
+        sent_bytes = left_bytes // leader.record_bytes * leader.record_bytes
+    if sent_bytes > 0:
+        records = leader.log_end_offset - follower.end
+        if sent_bytes != records * leader.record_bytes:
+            records = sent_bytes // leader.record_bytes
         follower.end += records
         state.scalars[s.TURN] += 1
         follower.turn = state.scalars[s.TURN]
-    return records * size
+    return sent_bytes
 
 
 @inlined
@@ -276,7 +299,7 @@ def _sample(state: s.State) -> None:
         leader = state.partitions[p]
         now_ms, end = state.scalars[s.NEXT_SAMPLE_MS], leader.log_end_offset
         state.out.samples[row, :4] = (now_ms, end, leader.high_watermark, leader.isr)
-        for slot in range(state.followers.shape[1]):
-            state.out.samples[row, 4 + slot] = state.followers[p, slot].seen_end
+        for slot in range(state.follower_at.shape[1]):
+            state.out.samples[row, 4 + slot] = state.followers[state.follower_at[p, slot]].seen_end
         state.scalars[s.SAMPLE_COUNT] = row + 1
     state.scalars[s.NEXT_SAMPLE_MS] += state.out.sample_ms

@@ -1,7 +1,8 @@
 """The leader's logs: appends, the high watermark, and produces that wait for either.
 
 Produces with acks=all that are not done stand in two lists for each partition, first in first out,
-in the rows of `State.produces`. *Waiting* are batches in the log whose end the high watermark has
+in chunks of rows of `State.produces`; of an empty list the chunk is given back, and is the next to
+be taken. *Waiting* are batches in the log whose end the high watermark has
 not reached. *Held* are batches that were refused because the ISR was too small: their producers try
 again, and are let in at the moment at which the ISR is large enough (a real producer's next try
 comes up to a backoff later, 0.1 to 1 s).
@@ -28,6 +29,7 @@ _next_high_watermark = inlined(rules.next_high_watermark)
 def make_due(state: s.State, now_ms: int, thread: int) -> None:
     """A parked fetch can be answered now."""
     state.threads[thread].next_ms = now_ms
+    state.group_ms[thread // s.GROUP] = now_ms
     state.scalars[s.NEXT_THREAD_MS] = now_ms
 
 
@@ -36,12 +38,13 @@ def raise_high_watermark(state: s.State, now_ms: int, p: int) -> None:
     """Look at the high watermark of partition `p` again."""
     rule, leader = state.rules, state.partitions[p]
     end, before = leader.log_end_offset, leader.high_watermark
-    minimum = end
+    minimum = least_member = end
     isr_size = 1
-    for slot in range(state.followers.shape[1]):
+    for slot in range(state.follower_at.shape[1]):
         in_isr = (leader.isr >> slot) & 1 == 1
         isr_size += in_isr
-        follower = state.followers[p, slot]
+        row = state.follower_at[p, slot]
+        follower = state.followers[row]
         if _holds_back_high_watermark(
             rule.high_watermark_set,
             in_isr,
@@ -49,14 +52,17 @@ def raise_high_watermark(state: s.State, now_ms: int, p: int) -> None:
             state.threads[follower.thread].down_until_ms <= now_ms,
             follower.seen_end,
             end,
-            lag_clock_ms(state, p, slot),
+            lag_clock_ms(state, row),
             now_ms,
             rule.replica_lag_time_max_ms,
         ):
             minimum = min(minimum, follower.seen_end)
+            if in_isr:
+                least_member = min(least_member, follower.seen_end)
     leader.high_watermark = _next_high_watermark(
         before, minimum, rule.high_watermark_held_under_min_isr, isr_size, rule.min_isr
     )
+    leader.is_held_back = least_member <= leader.high_watermark and least_member < end
     if leader.high_watermark > before:
         if rule.pushes_high_watermark:
             _push_high_watermark(state, now_ms, p)
@@ -76,9 +82,10 @@ def _push_high_watermark(state: s.State, now_ms: int, partition: int) -> None:
 
     Source: DelayedFetch.scala 2.5.1:124-129 (KIP-392).
     """
-    for slot in range(state.followers.shape[1]):
-        wake(state, partition, slot)
-        thread = state.followers[partition, slot].thread
+    for slot in range(state.follower_at.shape[1]):
+        row = state.follower_at[partition, slot]
+        wake(state, row)
+        thread = state.followers[row].thread
         if state.threads[thread].is_parked:
             make_due(state, now_ms, thread)
 
@@ -99,7 +106,8 @@ def _refuse(state: s.State, now_ms: int, partition: int, records: int) -> None:
     if state.rules.delivery_timeout_ms > 0:
         leader = state.partitions[partition]
         last = leader.held_last if leader.held != s.NOBODY else s.NOBODY
-        leader.held_last = _new_row(state, last, now_ms, now_ms, records)
+        leader.held_last = _new_row(state, last)
+        _write(state, leader.held_last, now_ms, now_ms, records)
         if leader.held == s.NOBODY:
             leader.held = leader.held_last
 
@@ -107,28 +115,32 @@ def _refuse(state: s.State, now_ms: int, partition: int, records: int) -> None:
 @inlined
 def _append(state: s.State, now_ms: int, partition: int, records: int, sent_ms: int) -> None:
     """Append; parked fetches that want the records are due, not yet answered."""
-    for slot in range(state.followers.shape[1]):
-        wake(state, partition, slot)
-        thread = state.followers[partition, slot].thread
-        if state.threads[thread].is_parked and _is_wanted(state, partition, slot, records):
+    for slot in range(state.follower_at.shape[1]):
+        row = state.follower_at[partition, slot]
+        wake(state, row)
+        thread = state.followers[row].thread
+        if state.threads[thread].is_parked and _is_wanted(state, row, records):
             make_due(state, now_ms, thread)
     leader = state.partitions[partition]
     leader.log_end_offset += records
     state.scalars[s.APPENDED] += records
     if leader.acks_all:
         last = leader.waiting_last if leader.waiting != s.NOBODY else s.NOBODY
-        leader.waiting_last = _new_row(state, last, sent_ms, now_ms, leader.log_end_offset)
+        leader.waiting_last = _new_row(state, last)
+        _write(state, leader.waiting_last, sent_ms, now_ms, leader.log_end_offset)
         if leader.waiting == s.NOBODY:
             leader.waiting = leader.waiting_last
-    raise_high_watermark(state, now_ms, partition)
+    if not leader.is_held_back:
+        raise_high_watermark(state, now_ms, partition)
 
 
 @inlined
-def _is_wanted(state: s.State, partition: int, slot: int, records: int) -> bool:
+def _is_wanted(state: s.State, row: int, records: int) -> bool:
     """With `records` more, the parked fetch of a follower can be answered."""
     if state.links.fetch_min_bytes <= 1:
         return True
-    leader, follower = state.partitions[partition], state.followers[partition, slot]
+    follower = state.followers[row]
+    leader = state.partitions[follower.partition]
     behind = leader.log_end_offset - follower.end
     most = max(1, state.links.fetch_max_bytes // leader.record_bytes)
     more = min(most, behind + records) - min(most, behind)
@@ -145,7 +157,7 @@ def retry_held(state: s.State, now_ms: int, p: int) -> None:
     while _next_held(state, now_ms, p) != s.NOBODY:
         row = leader.held
         sent_ms, records = state.produces[row, s.SENT_MS], state.produces[row, s.REQUIRED]
-        leader.held = _freed(state, row)
+        leader.held = _freed(state, row, leader.held_last)
         _append(state, now_ms, p, records, sent_ms)
 
 
@@ -153,36 +165,53 @@ def retry_held(state: s.State, now_ms: int, p: int) -> None:
 def _has_enough(state: s.State, members: int) -> bool:
     """An ISR (the leader, and the mask of `members`) is large enough for acks=all."""
     size = 1
-    for slot in range(state.followers.shape[1]):
+    for slot in range(state.follower_at.shape[1]):
         size += (members >> slot) & 1
     return _admits_acks_all(size, state.rules.min_isr)
 
 
-@compiled
-def _new_row(state: s.State, last: int, sent_ms: int, tried_ms: int, required: int) -> int:
-    """A row that nobody uses, put behind the last of a list (`NOBODY`: the list is empty).
+@inlined
+def _new_row(state: s.State, last: int) -> int:
+    """The row behind the last of a list (`NOBODY`: the list is empty)."""
+    row = last + 1
+    return row if last != s.NOBODY and row % s.CHUNK else _new_chunk(state, last)
 
-    `NOBODY` if there is none: it is counted, and the run is void.
+
+@compiled
+def _new_chunk(state: s.State, last: int) -> int:
+    """The first row of a chunk that nobody uses, put behind the last of a list.
+
+    If there is none that is counted, and the run is void.
     """
-    row = state.scalars[s.PRODUCES_FREE]
-    if row != s.NOBODY:
-        state.scalars[s.PRODUCES_FREE] = state.produces[row, s.NEXT]
+    chunk = state.scalars[s.FREE_CHUNK]
+    if chunk != s.NOBODY:
+        state.scalars[s.FREE_CHUNK] = state.next_chunk[chunk]
     else:
-        row = state.scalars[s.PRODUCES_USED]
-        state.scalars[s.PRODUCES_USED] = row + 1
-        if row >= len(state.produces):
-            row = s.NOBODY
-    state.produces[row] = (sent_ms, tried_ms, required, s.NOBODY)
-    state.produces[last, s.NEXT] = row
-    return row
+        chunk = state.scalars[s.CHUNKS_USED]
+        state.scalars[s.CHUNKS_USED] = chunk + 1
+        if chunk >= len(state.next_chunk):
+            return s.NOBODY
+    if last != s.NOBODY:
+        state.next_chunk[last // s.CHUNK] = chunk
+    return chunk * s.CHUNK
 
 
-@compiled
-def _freed(state: s.State, row: int) -> int:
-    """Give a row back; the one after it in its list."""
-    after = state.produces[row, s.NEXT]
-    state.produces[row, s.NEXT] = state.scalars[s.PRODUCES_FREE]
-    state.scalars[s.PRODUCES_FREE] = row
+@inlined
+def _write(state: s.State, row: int, sent_ms: int, tried_ms: int, required: int) -> None:
+    state.produces[row, s.SENT_MS] = sent_ms
+    state.produces[row, s.TRIED_MS] = tried_ms
+    state.produces[row, s.REQUIRED] = required
+
+
+@inlined
+def _freed(state: s.State, row: int, last: int) -> int:
+    """The row after the first one of a list; a chunk that is left behind is given back."""
+    if row != last and (row + 1) % s.CHUNK:
+        return row + 1
+    chunk = row // s.CHUNK
+    after = s.NOBODY if row == last else state.next_chunk[chunk] * s.CHUNK
+    state.next_chunk[chunk] = state.scalars[s.FREE_CHUNK]
+    state.scalars[s.FREE_CHUNK] = chunk
     return after
 
 
@@ -203,7 +232,7 @@ def _complete(state: s.State, now_ms: int, p: int) -> None:
             emit_produce(state, now_ms, s.TOO_FEW, p, end)
         else:
             count_latency(state, now_ms, now_ms - state.produces[row, s.SENT_MS])
-        row = _freed(state, row)
+        row = _freed(state, row, leader.waiting_last)
     leader.waiting = row
 
 
@@ -216,7 +245,7 @@ def _next_held(state: s.State, now_ms: int, p: int) -> int:
         if over_ms > now_ms:
             break
         emit_produce(state, over_ms, s.GIVEN_UP, p, -1)
-        row = _freed(state, row)
+        row = _freed(state, row, state.partitions[p].held_last)
     state.partitions[p].held = row
     return row
 
@@ -232,5 +261,5 @@ def tell_timeouts(state: s.State, until_ms: int) -> None:
             if over_ms >= until_ms:
                 break
             emit_produce(state, over_ms, s.TIMED_OUT, p, state.produces[row, s.REQUIRED])
-            row = _freed(state, row)
+            row = _freed(state, row, state.partitions[p].waiting_last)
         state.partitions[p].waiting = row

@@ -27,40 +27,44 @@ _NEVER_RESET = int(ClockReset.NEVER)
 
 
 @inlined
-def on_follower_position(state: s.State, now_ms: int, thread: int, partition: int) -> bool:
+def on_follower_position(state: s.State, now_ms: int, row: int) -> bool:
     """One partition of a fetch: clocks, ISR expansion, high watermark; is there news for it?
 
     News are records or, where leaders push it, a high watermark. The follower is active. Order as
     in Partition.updateFollowerFetchState.
     """
-    slot = resting.slot_of(state, thread, partition)
-    leader, follower = state.partitions[partition], state.followers[partition, slot]
+    follower = state.followers[row]
+    partition, slot = follower.partition, follower.slot
+    leader = state.partitions[partition]
     fetch_offset, high_watermark = follower.end, leader.high_watermark
-    _set_clocks(state, now_ms, partition, slot)
+    _set_clocks(state, now_ms, row)
     has_moved = follower.seen_end != fetch_offset
-    follower.seen_end = fetch_offset
+    if has_moved:
+        follower.seen_end = fetch_offset
+        leader.is_held_back = 0
     if (
         leader.pending == s.NOT_PENDING
         and (leader.isr >> slot) & 1 == 0
         and _can_join_isr(state.rules.expand_rule, fetch_offset, high_watermark, leader.epoch_start)
         and _is_isr_eligible(state.rules.eligibility, True, -1, -1)
-        and state.threads[thread].down_until_ms <= now_ms
+        and state.threads[follower.thread].down_until_ms <= now_ms
     ):
         change_isr(state, now_ms, s.EXPAND, partition, leader.isr | (1 << slot))
     if has_moved or not state.rules.high_watermark_only_if_follower_moved:
         log.raise_high_watermark(state, now_ms, partition)
     is_lower = follower.sent_high_watermark < leader.high_watermark
     follower.sent_high_watermark = high_watermark
-    resting.rest_if_quiet(state, thread, partition, slot)
+    resting.rest_if_quiet(state, row)
     has_data = fetch_offset < leader.log_end_offset
     is_news = state.rules.pushes_high_watermark and is_lower
     return is_news or (has_data and state.links.fetch_min_bytes <= 1)
 
 
 @inlined
-def _set_clocks(state: s.State, now_ms: int, partition: int, slot: int) -> None:
+def _set_clocks(state: s.State, now_ms: int, row: int) -> None:
     """The follower's lag clock after this fetch, by the version's rule and by today's."""
-    follower, end = state.followers[partition, slot], state.partitions[partition].log_end_offset
+    follower = state.followers[row]
+    end = state.partitions[follower.partition].log_end_offset
     offset, before_end = follower.end, follower.last_fetch_leader_end
     before_ms, clock_ms = follower.counted_fetch_ms, follower.last_caught_up_ms
     follower.last_caught_up_ms = _last_caught_up_time_ms(
@@ -99,6 +103,7 @@ def _commit(state: s.State, now_ms: int, partition: int, isr: int) -> None:
     leader.partition_epoch += 1
     emit(state, now_ms, s.COMMIT, partition, isr)
     leader.isr = leader.maximal_isr = isr
+    leader.is_held_back = 0
     if leader.held != s.NOBODY:
         log.retry_held(state, now_ms, partition)
 
@@ -117,23 +122,26 @@ def _enqueue(state: s.State, now_ms: int, partition: int) -> None:
     place = state.scalars[s.QUEUE_HEAD] + state.scalars[s.QUEUE_COUNT]
     state.queue[place % len(state.queue)] = partition
     state.scalars[s.QUEUE_COUNT] += 1
+    _set_next_answer(state)
 
 
-@compiled
-def next_answer_ms(state: s.State, never_ms: int) -> int:
-    """When the controller answers next."""
-    if state.scalars[s.QUEUE_COUNT] == 0:
-        return never_ms
-    return state.partitions[state.queue[state.scalars[s.QUEUE_HEAD]]].due_ms
+@inlined
+def _set_next_answer(state: s.State) -> None:
+    if state.scalars[s.QUEUE_COUNT]:
+        first = state.queue[state.scalars[s.QUEUE_HEAD]]
+        state.scalars[s.NEXT_ANSWER_MS] = state.partitions[first].due_ms
+    else:
+        state.scalars[s.NEXT_ANSWER_MS] = s.NEVER_MS
 
 
 @compiled
 def on_controller_answers(state: s.State, now_ms: int) -> None:
     """Every ISR change that is answered by `now_ms` takes effect."""
-    while next_answer_ms(state, now_ms + 1) <= now_ms:
+    while state.scalars[s.NEXT_ANSWER_MS] <= now_ms:
         partition = state.queue[state.scalars[s.QUEUE_HEAD]]
         state.scalars[s.QUEUE_HEAD] = (state.scalars[s.QUEUE_HEAD] + 1) % len(state.queue)
         state.scalars[s.QUEUE_COUNT] -= 1
+        _set_next_answer(state)
         state.partitions[partition].pending = s.NOT_PENDING
         _commit(state, now_ms, partition, state.partitions[partition].pending_isr)
         if state.rules.high_watermark_after_shrink == _ON_COMMIT:
@@ -149,12 +157,13 @@ def on_isr_expiration(state: s.State, now_ms: int) -> None:
         if leader.pending != s.NOT_PENDING:
             continue
         isr = leader.isr
-        for slot in range(state.followers.shape[1]):
+        for slot in range(state.follower_at.shape[1]):
+            row = state.follower_at[partition, slot]
             if (leader.isr >> slot) & 1 and _is_out_of_sync(
                 rule.shrink_rule,
-                state.followers[partition, slot].seen_end,
+                state.followers[row].seen_end,
                 leader.log_end_offset,
-                resting.lag_clock_ms(state, partition, slot),
+                resting.lag_clock_ms(state, row),
                 now_ms,
                 rule.replica_lag_time_max_ms,
                 rule.replica_lag_max_messages,
@@ -165,31 +174,26 @@ def on_isr_expiration(state: s.State, now_ms: int) -> None:
 
 
 @compiled
-def next_restart_ms(state: s.State, never_ms: int) -> int:
-    """When a follower's broker goes down next."""
-    place = state.scalars[s.NEXT_RESTART]
-    return state.restarts[place, 0] if place < len(state.restarts) else never_ms
-
-
-@compiled
 def on_restarts(state: s.State, now_ms: int) -> None:
     """Brokers go down in good order: the controller takes them out of the ISRs at once.
 
     A change in flight goes through without them (Kafka would refuse it, and the leader ask again).
     Unless it `fetches_after_removal`, a broker is told to stop first, and its last fetch is in.
     """
-    while next_restart_ms(state, now_ms + 1) <= now_ms:
+    while state.scalars[s.NEXT_RESTART_MS] <= now_ms:
         place = state.scalars[s.NEXT_RESTART]
         state.scalars[s.NEXT_RESTART] = place + 1
+        is_last = place + 1 == len(state.restarts)
+        state.scalars[s.NEXT_RESTART_MS] = s.NEVER_MS if is_last else state.restarts[place + 1, 0]
         number, up_ms = state.restarts[place, 1], state.restarts[place, 2]
         thread = state.threads[number]
         thread.down_until_ms = up_ms
         if not state.rules.fetches_after_removal and not thread.is_parked:
             thread.next_ms = max(thread.next_ms, up_ms + state.links.latency_ms)
         for partition in range(len(state.partitions)):
-            slot = resting.slot_of(state, number, partition)
-            if slot >= 0:
-                _remove(state, now_ms, partition, slot)
+            for slot in range(state.follower_at.shape[1]):
+                if state.followers[state.follower_at[partition, slot]].thread == number:
+                    _remove(state, now_ms, partition, slot)
 
 
 @compiled
@@ -205,6 +209,7 @@ def _remove(state: s.State, now_ms: int, partition: int, slot: int) -> None:
         if state.rules.removal_raises_leader_epoch:
             _begin_epoch(state, now_ms, partition)
     leader.maximal_isr &= others
+    leader.is_held_back = 0
     log.look_at_high_watermark(state, now_ms, partition)
 
 
@@ -218,9 +223,9 @@ def _begin_epoch(state: s.State, now_ms: int, partition: int) -> None:
     rule, leader = state.rules, state.partitions[partition]
     leader.leader_epoch += 1
     leader.epoch_start = leader.log_end_offset
-    for slot in range(state.followers.shape[1]):
+    for slot in range(state.follower_at.shape[1]):
         in_isr = (leader.isr >> slot) & 1 == 1
-        follower = state.followers[partition, slot]
+        follower = state.followers[state.follower_at[partition, slot]]
         clock_ms, fetch_ms = follower.last_caught_up_ms, follower.counted_fetch_ms
         follower.last_caught_up_ms = _lag_clock_in_new_epoch(
             rule.clock_reset, rule.lag_clock, in_isr, clock_ms, now_ms, s.LONG_AGO_MS

@@ -33,75 +33,66 @@ def lowest_bit(word: int) -> int:
 
 
 @inlined
-def is_active(state: State, thread: int, partition: int) -> bool:
-    """The follower's bit is set: a fetch of `thread` must look at `partition`."""
-    word = state.active[thread, partition >> 6]
-    return (word >> np.uint64(partition & 63)) & _ONE != 0
+def is_active(state: State, row: int) -> bool:
+    """The follower's bit is set: a fetch of its thread must look at it."""
+    return (state.active[row >> 6] >> np.uint64(row & 63)) & _ONE != 0
 
 
 @inlined
-def lag_clock_ms(state: State, partition: int, slot: int) -> int:
+def lag_clock_ms(state: State, row: int) -> int:
     """When the follower was last caught up, by the version's lag clock."""
-    follower = state.followers[partition, slot]
-    if is_active(state, follower.thread, partition):
+    follower = state.followers[row]
+    if is_active(state, row):
         return follower.last_caught_up_ms
     return state.threads[follower.thread].fetch_ms
 
 
 @inlined
-def slot_of(state: State, thread: int, partition: int) -> int:
-    """The slot of `partition` that `thread` fills; -1 if it does not read the partition."""
-    for slot in range(state.followers.shape[1]):
-        if state.followers[partition, slot].thread == thread:
-            return slot
-    return -1
-
-
-@inlined
-def wake(state: State, partition: int, slot: int) -> None:
+def wake(state: State, row: int) -> None:
     """Write down the clocks of a follower at rest and set its bit."""
-    follower = state.followers[partition, slot]
-    if is_active(state, follower.thread, partition):
+    if is_active(state, row):
         return
+    follower = state.followers[row]
     at_ms = state.threads[follower.thread].fetch_ms
     follower.last_caught_up_ms = follower.had_all_ms = at_ms
     follower.last_fetch_ms = follower.counted_fetch_ms = at_ms
-    follower.last_fetch_leader_end = state.partitions[partition].log_end_offset
-    state.active[follower.thread, partition >> 6] |= _ONE << np.uint64(partition & 63)
+    follower.last_fetch_leader_end = state.partitions[follower.partition].log_end_offset
+    state.active[row >> 6] |= _ONE << np.uint64(row & 63)
 
 
 @compiled
 def wake_all(state: State, partition: int) -> None:
-    for slot in range(state.followers.shape[1]):
-        wake(state, partition, slot)
+    for slot in range(state.follower_at.shape[1]):
+        wake(state, state.follower_at[partition, slot])
 
 
 @inlined
-def rest_if_quiet(state: State, thread: int, partition: int, slot: int) -> None:
+def rest_if_quiet(state: State, row: int) -> None:
     """Clear the follower's bit if a further fetch would change nothing but clocks."""
-    leader = state.partitions[partition]
+    follower = state.followers[row]
+    leader = state.partitions[follower.partition]
     if (
-        state.followers[partition, slot].seen_end == leader.log_end_offset
+        follower.seen_end == leader.log_end_offset
         and leader.pending == NOT_PENDING
-        and (leader.isr >> slot) & 1 == 1
-        and _leaves_high_watermark(state, partition, slot)
+        and (leader.isr >> follower.slot) & 1 == 1
+        and _leaves_high_watermark(state, row)
     ):
-        state.active[thread, partition >> 6] &= ~(_ONE << np.uint64(partition & 63))
+        state.active[row >> 6] &= ~(_ONE << np.uint64(row & 63))
 
 
 @inlined
-def _leaves_high_watermark(state: State, partition: int, slot: int) -> bool:
+def _leaves_high_watermark(state: State, row: int) -> bool:
     """A further fetch of an ISR member at the log end cannot move the high watermark, nor be told.
 
     It could where the leader looks at it in every fetch, and a replica that is not in the ISR
     holds it back only as long as its clock is fresh.
     """
-    leader = state.partitions[partition]
+    leader = state.partitions[state.followers[row].partition]
     if state.rules.pushes_high_watermark:
-        return state.followers[partition, slot].sent_high_watermark == leader.high_watermark
+        return state.followers[row].sent_high_watermark == leader.high_watermark
     return (
         state.rules.high_watermark_only_if_follower_moved
         or state.rules.high_watermark_set == _ISR_ONLY
-        or leader.isr == (1 << state.followers.shape[1]) - 1
+        or leader.isr == (1 << state.follower_at.shape[1]) - 1
         or leader.high_watermark == leader.log_end_offset
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from isrlab.fleet.kernel import state as s
-from isrlab.fleet.kernel.compiled import compiled
+from isrlab.fleet.kernel.compiled import compiled, inlined
 
 
 @compiled
@@ -21,9 +21,9 @@ def emit(state: s.State, now_ms: int, kind: int, partition: int, after: int) -> 
     leader = state.partitions[partition]
     changed = leader.isr ^ after
     lag, since_fetch, since_all = np.int64(0), now_ms, now_ms
-    for slot in range(state.followers.shape[1]):
+    for slot in range(state.follower_at.shape[1]):
         if (changed >> slot) & 1:
-            follower = state.followers[partition, slot]
+            follower = state.followers[state.follower_at[partition, slot]]
             lag = max(lag, leader.log_end_offset - follower.seen_end)
             since_fetch = min(since_fetch, now_ms - follower.last_fetch_ms)
             since_all = min(since_all, now_ms - follower.had_all_ms)
@@ -46,7 +46,7 @@ def emit_produce(state: s.State, at_ms: int, kind: int, partition: int, end: int
         state.out.events[row] = (at_ms, kind, partition, 0, 0, 0, -1, end, 0, 0, 0, 0, 0)
 
 
-@compiled
+@inlined
 def count_latency(state: s.State, now_ms: int, waited_ms: int) -> None:
     """Count a produce that is acknowledged now."""
     state.latencies[now_ms // s.HOUR_MS, bucket(waited_ms)] += 1

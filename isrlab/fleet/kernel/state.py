@@ -24,7 +24,8 @@ Bits = NDArray[np.uint64]
 # controller takes out because its broker stops; then what becomes of a produce with acks=all.
 SHRINK, EXPAND, COMMIT, REMOVAL, REFUSED, TOO_FEW, TIMED_OUT, GIVEN_UP = range(8)
 NOT_PENDING, PENDING = 0, 1
-NOBODY = 0  # end of a list of produces; their rows count from 1
+NEVER_MS = 2**62
+NOBODY = 0  # no row of `State.produces`: those of a list count from `CHUNK`
 UNLIMITED_BYTES_PER_S = 0  # receiving and writing take no time
 
 # Columns of `Out.events`. CHANGED is the mask of the followers that leave or join (of a commit, the
@@ -35,17 +36,22 @@ TS_MS, KIND, PARTITION, CHANGED, ISR_BEFORE, ISR_AFTER, HIGH_WATERMARK, LOG_END_
 LEADER_EPOCH, PARTITION_EPOCH, LAG_RECORDS, SINCE_FETCH_MS, SINCE_CAUGHT_UP_MS = range(8, 13)
 EVENT_COLUMNS = 13
 
-# Places in `State.scalars`; no thread is due before NEXT_THREAD_MS
+# Places in `State.scalars`. No thread is due before NEXT_THREAD_MS, no answer of the controller
+# before NEXT_ANSWER_MS, no restart before NEXT_RESTART_MS.
 EVENT_COUNT, SAMPLE_COUNT, FETCHES, READS, COVERED, TURN, NEXT_ARRIVAL, NEXT_TICK_MS = range(8)
 BATCH_SENT_MS, BATCH_DUE_MS, QUEUE_HEAD, QUEUE_COUNT, NEXT_SAMPLE_MS, APPENDED = range(8, 14)
-NEXT_RESTART, LEADER_STALL, LEADER_FREE_US, PRODUCES_USED, PRODUCES_FREE = range(14, 19)
-NEXT_THREAD_MS = 19
-SCALARS = 20
+NEXT_RESTART, LEADER_STALL, LEADER_FREE_US, CHUNKS_USED, FREE_CHUNK = range(14, 19)
+NEXT_THREAD_MS, NEXT_ANSWER_MS, NEXT_RESTART_MS = range(19, 22)
+SCALARS = 22
 
 # Columns of `State.produces`. TRIED_MS is when it was sent again after a refusal, REQUIRED the
-# offset to be committed (of a held one, its records), NEXT the row after it in its list.
-SENT_MS, TRIED_MS, REQUIRED, NEXT = range(4)
-PRODUCE_COLUMNS = 4
+# offset to be committed (of a held one, its records). A list is a chain of chunks of rows, so that
+# its rows stand side by side in memory.
+SENT_MS, TRIED_MS, REQUIRED = range(3)
+PRODUCE_COLUMNS = 3
+CHUNK = 16  # rows
+WORD = 64  # bits of a word of `State.active`
+GROUP = 16  # threads whose next time is kept as one
 
 # Latencies are counted exactly up to 16 ms, then in eighths of a doubling, up to 24 days.
 EXACT_MS = 16
@@ -53,7 +59,6 @@ STEPS = 8
 BUCKETS = EXACT_MS + STEPS * 27
 HOUR_MS = 3_600_000
 LONG_AGO_MS = -(2**40)
-FIRST_PRODUCES = 1_024
 
 
 class Rules(NamedTuple):
@@ -111,16 +116,18 @@ PARTITION_ROW = _row(  # what a leader knows of a partition
     "pending pending_isr due_ms",  # 1 while a change is in flight; when that is answered
     "partition_epoch leader_epoch epoch_start",  # log end offset when the leader epoch began
     "acks_all",  # 1 if its producers wait for the ISR
+    "is_held_back",  # 1 while a member of the ISR is known to have no more than is committed
     "waiting waiting_last",  # first and last of its produces that wait for the high watermark
     "held held_last",  # first and last of those that were refused and are tried again
 )
-FOLLOWER_ROW = _row(  # of a partition
+FOLLOWER_ROW = _row(  # of a partition; those of one thread stand side by side
     "end seen_end",  # what the follower has, or is being sent; what the leader knows, -1: nothing
     "last_caught_up_ms had_all_ms",  # by the lag clock of the version; by that of today's Kafka
     "last_fetch_ms last_fetch_leader_end",  # and the leader's log end then
     "counted_fetch_ms",  # the fetch that clocks count; a new epoch sets both
     "sent_high_watermark",  # that of its last fetch (2.4 and 2.5 compare with it)
     "turn",  # who was served longest ago has the lowest
+    "partition slot",
     "thread",  # that reads for it
 )
 THREAD_ROW = _row(
@@ -129,6 +136,7 @@ THREAD_ROW = _row(
     "ready_bytes",  # that it could answer with; kept if fetch_min_bytes asks
     "down_until_ms",  # its broker restarts
     "partitions",  # how many it reads
+    "words_from words_to",  # its words of `State.active`: first, one past the last
     "bytes_per_s",  # what it can receive and write, 0 for no limit
     "stall_from stall_to",  # its rows in `State.stalls`: first, one past the last
 )
@@ -147,13 +155,16 @@ class State(NamedTuple):
     """Everything a cell remembers; a run can be continued with the next window of arrivals."""
 
     partitions: NDArray[np.void]  # PARTITION_ROW[partitions]
-    followers: NDArray[np.void]  # FOLLOWER_ROW[partitions, slots]
+    followers: NDArray[np.void]  # FOLLOWER_ROW[words * WORD], each thread begins with a word
+    follower_at: NDArray[np.int32]  # int32[partitions, slots], the row of each follower
     threads: NDArray[np.void]  # THREAD_ROW[threads]
-    active: Bits  # uint64[threads, words], partitions that a fetch must look at
-    produces: Ints  # int64[capacity, PRODUCE_COLUMNS], lists of produces that are not done
+    group_ms: Ints  # int64[groups]: no thread of these `GROUP` is due before
+    active: Bits  # uint64[words], followers that a fetch must look at
+    produces: Ints  # int64[chunks * CHUNK, PRODUCE_COLUMNS], lists of produces that are not done
+    next_chunk: Ints  # int64[chunks], in its list or in that of the free ones
     latencies: Ints  # int64[hours, BUCKETS]: produces with acks=all by how long they took
     queue: Ints  # int64[partitions], ring of partitions with a change in flight
-    scratch: Ints  # int64[partitions]
+    scratch: Ints  # int64[partitions], followers that a response may hold
     scalars: Ints  # int64[SCALARS], the last that a run changes
     stalls: Ints  # int64[stalls, 3]: start, end (exclusive) ms, speed left in thousandths
     leader_stalls: Ints  # int64[n, 2]: start, end (exclusive) ms in which nothing is read
@@ -186,20 +197,26 @@ def new_state(setup: Setup, out: Out) -> State:
 
     Only the replicas of `empty_threads` lack the backlog, and are not in the ISR.
     """
-    count, threads = len(setup.thread_of), len(setup.stalls)
+    count = len(setup.thread_of)
+    partitions, followers, follower_at = _replicas(setup)
     scalars = np.zeros(SCALARS, dtype=np.int64)
     scalars[NEXT_TICK_MS] = setup.first_tick_ms
     scalars[[BATCH_SENT_MS, BATCH_DUE_MS]] = -1
-    scalars[PRODUCES_USED] = 1
-    active = np.zeros((threads, (count + 63) // 64), dtype=np.uint64)
-    for thread in setup.empty_threads:
-        for partition in np.flatnonzero((setup.thread_of == thread).any(axis=1)):
-            active[thread, partition >> 6] |= np.uint64(1) << np.uint64(partition & 63)
+    scalars[CHUNKS_USED] = 1
+    scalars[NEXT_ANSWER_MS] = NEVER_MS
+    scalars[NEXT_RESTART_MS] = setup.restarts[0, 0] if len(setup.restarts) else NEVER_MS
+    active = np.zeros(len(followers) // WORD, dtype=np.uint64)
+    for row in follower_at[np.isin(setup.thread_of, setup.empty_threads)].tolist():
+        active[row // WORD] |= np.uint64(1 << row % WORD)
     return State(
-        *_replicas(setup),
+        partitions,
+        followers,
+        follower_at,
         _threads(setup),
+        np.zeros(-(-len(setup.stalls) // GROUP), dtype=np.int64),
         active,
-        produces=np.zeros((FIRST_PRODUCES, PRODUCE_COLUMNS), dtype=np.int64),
+        produces=np.zeros((CHUNK, PRODUCE_COLUMNS), dtype=np.int64),
+        next_chunk=np.zeros(1, dtype=np.int64),
         latencies=np.zeros((setup.duration_ms // HOUR_MS + 1, BUCKETS), dtype=np.int64),
         queue=np.zeros(count, dtype=np.int64),
         scratch=np.zeros(count, dtype=np.int64),
@@ -213,8 +230,31 @@ def new_state(setup: Setup, out: Out) -> State:
     )
 
 
-def _replicas(setup: Setup) -> tuple[NDArray[np.void], NDArray[np.void]]:
-    """PARTITION_ROW[partitions] and FOLLOWER_ROW[partitions, slots] at time 0."""
+def with_room(state: State, produces: int) -> State:
+    """The same state with room for so many more produces that wait."""
+    partitions = len(state.partitions)
+    chunks = int(state.scalars[CHUNKS_USED]) + -(-produces // CHUNK) + 4 * partitions
+    if chunks <= len(state.next_chunk):
+        return state
+    grown = np.zeros((chunks * CHUNK, PRODUCE_COLUMNS), dtype=np.int64)
+    grown[: len(state.produces)] = state.produces
+    following = np.zeros(chunks, dtype=np.int64)
+    following[: len(state.next_chunk)] = state.next_chunk
+    return state._replace(produces=grown, next_chunk=following)
+
+
+def _words(setup: Setup) -> tuple[Ints, Ints]:
+    """Of each thread its first word of `State.active`, and one past its last."""
+    partitions = np.bincount(setup.thread_of.ravel(), minlength=len(setup.stalls))
+    words = -(-partitions // WORD)
+    ends = np.cumsum(words)
+    return ends - words, ends
+
+
+def _replicas(
+    setup: Setup,
+) -> tuple[NDArray[np.void], NDArray[np.void], NDArray[np.int32]]:
+    """PARTITION_ROW[partitions], FOLLOWER_ROW[rows] at time 0, and the row of each follower."""
     count, slots = setup.thread_of.shape
     is_full = ~np.isin(setup.thread_of, setup.empty_threads)
     partitions = np.zeros(count, dtype=PARTITION_ROW)
@@ -222,13 +262,21 @@ def _replicas(setup: Setup) -> tuple[NDArray[np.void], NDArray[np.void]]:
     partitions["log_end_offset"] = partitions["high_watermark"] = setup.backlog_records
     partitions["record_bytes"] = setup.record_bytes
     partitions["acks_all"] = setup.acks_all
-    followers = np.zeros((count, slots), dtype=FOLLOWER_ROW)
-    followers["thread"] = setup.thread_of
-    followers["end"] = followers["seen_end"] = is_full * setup.backlog_records
-    followers["sent_high_watermark"] = is_full * setup.backlog_records
+    rows = np.zeros((count, slots), dtype=FOLLOWER_ROW)
+    rows["thread"], rows["slot"] = setup.thread_of, np.arange(slots)
+    rows["partition"] = np.arange(count)[:, None]
+    rows["end"] = rows["seen_end"] = is_full * setup.backlog_records
+    rows["sent_high_watermark"] = is_full * setup.backlog_records
     for clock in ("last_caught_up_ms", "had_all_ms", "last_fetch_ms", "counted_fetch_ms"):
-        followers[clock][~is_full] = LONG_AGO_MS
-    return partitions, followers
+        rows[clock][~is_full] = LONG_AGO_MS
+    words_from, words_to = _words(setup)
+    followers = np.zeros(int(words_to.max(initial=0)) * WORD, dtype=FOLLOWER_ROW)
+    follower_at = np.zeros((count, slots), dtype=np.int32)
+    for thread, word in enumerate(words_from.tolist()):
+        mine = setup.thread_of == thread
+        follower_at[mine] = word * WORD + np.arange(mine.sum())
+    followers[follower_at] = rows
+    return partitions, followers, follower_at
 
 
 def _threads(setup: Setup) -> NDArray[np.void]:
@@ -236,6 +284,7 @@ def _threads(setup: Setup) -> NDArray[np.void]:
     threads = np.zeros(len(setup.stalls), dtype=THREAD_ROW)
     threads["next_ms"] = setup.links.latency_ms
     threads["partitions"] = np.bincount(setup.thread_of.ravel(), minlength=len(threads))
+    threads["words_from"], threads["words_to"] = _words(setup)
     threads["bytes_per_s"] = setup.bytes_per_s
     ends = np.cumsum([len(rows) for rows in setup.stalls])
     threads["stall_to"] = ends

@@ -1,0 +1,48 @@
+"""The replicas of a partition over time, as lines tell them.
+
+Those of the last line that names them all (an assignment), else those that were in its ISR or had a
+log of it so far: there may be more of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from isrlab.brokerlogs.stored import Row
+
+
+class Replicas:
+    """The replicas of a partition as its rows tell them, one after the other."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.seen: set[int] = set()
+        self.assigned: set[int] = set()  # none: no line has named them all
+        self._news: list[tuple[int, Row]] = []
+        self._at, newest = 0, -1
+        for row in rows:  # what is said of an older version is late news
+            is_late = (row["partition_epoch"] or newest) < newest
+            newest = max(newest, row["partition_epoch"] or -1)
+            if row["kind"] == "hosted" or (row["detail"].get("replicas") and not is_late):
+                self._news.append((row["ts_ms"], row))
+
+    @property
+    def now(self) -> set[int]:
+        return self.assigned or self.seen
+
+    def next_ms(self) -> int | None:
+        return self._news[self._at][0] if self._at < len(self._news) else None
+
+    def advance(self, ms: int) -> None:
+        """Take in what is told until then."""
+        while (next_ms := self.next_ms()) is not None and next_ms <= ms:
+            row = self._news[self._at][1]
+            if row["kind"] != "hosted":
+                self.assigned = broker_ids(row["detail"]["replicas"])
+            elif row["replica"] is not None:
+                self.seen = self.seen | {row["replica"]}
+            self._at += 1
+
+
+def broker_ids(text: str) -> set[int]:
+    """Ids of brokers, as a line names them; what cannot be one is left out."""
+    return {int(each) for each in text.split(",") if each.isdigit() and len(each) < 11}

@@ -182,7 +182,7 @@ def _why_skip(path: Path, root: Path) -> str | None:
 
 
 def blocks(path: str) -> Iterator[Block]:
-    """The lines of a file, in order, some megabytes at a time; "-" is the standard input.
+    """The lines of a file, in order, some megabytes at a time.
 
     Raises DamagedFileError after the last line before the damage; OSError if it cannot be opened.
     """
@@ -228,13 +228,13 @@ def _block(number: int, data: bytes, is_cut: bool) -> Block:
 
 def chunks(path: str) -> Iterator[bytes]:
     """The contents of a file or an archive as UTF-8, as far as it is whole."""
-    with open(path, "rb") if path != "-" else open(0, "rb", closefd=False) as file:
+    with open(path, "rb") as file:
         first = file.peek(4)
         code = next((code for mark, code in UTF_16.items() if first.startswith(mark)), None)
         if code:
             yield from _decoded(file, code)
         elif kind := kind_of(first):
-            yield from _unpacked(file, kind, os.path.getsize(path) if path != "-" else 0)
+            yield from _unpacked(file, kind, os.path.getsize(path))
         else:
             while data := file.read(READ_BYTES):
                 yield data

@@ -104,7 +104,7 @@ class LineReader:
         if self.head is None:
             yield from self._without_head(line, before)
             return
-        self.heads += 1
+        self.heads += not self.head.lacks
         self._latest[self.head.source] = self.head
         self.headless += bool(self.head.lacks)
         item = read_message(self.head)

@@ -30,9 +30,9 @@ def read_object(text: str) -> dict[str, object] | None:
     """An object with the keys of those in it joined by dots; None for what is no object."""
     try:
         parsed = json.loads(text.rstrip().rstrip(","))
+        return dict(_flat(parsed)) if isinstance(parsed, dict) else None
     except (ValueError, RecursionError):
         return None
-    return dict(_flat(parsed)) if isinstance(parsed, dict) else None
 
 
 def _flat(parsed: dict[str, object], above: str = "") -> Iterator[tuple[str, object]]:

@@ -51,7 +51,7 @@ NO_EFFECT = re.compile(
     r"\[\w+ partition=([^\s,]+)-(\d{1,9}), .*\] Truncating to (\d{1,18}) has no effect"
     r"|Truncating ([^\s,]+)-(\d{1,9}) to (\d{1,18}) has no effect"
 )
-ROWS_PER_TABLE = 50_000
+ROWS_PER_TABLE = 5_000
 _OWN = [(name, events_table.SCHEMA.field(name).type) for name in events_table.COLUMNS]
 _RAW = pa.schema(
     [(name, type_) for name, type_ in _OWN if name != "run"]
@@ -355,7 +355,7 @@ class LogFile:
 
 def _begin(heads: Iterable[Head | None]) -> int:
     """How many have a message that begins as those of Kafka do."""
-    return sum(1 for head in heads if head and ANCHOR.match(head.message))
+    return sum(1 for head in heads if head and not head.lacks and ANCHOR.match(head.message))
 
 
 def _text(data: bytes) -> str:

@@ -26,6 +26,9 @@ themselves say: their container's stamps, or the time at which the process start
 
 from __future__ import annotations
 
+import shutil
+import sys
+import tempfile
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -34,10 +37,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from isrlab.brokerlogs import metadata_files
-from isrlab.brokerlogs.files import PathName, find
-from isrlab.brokerlogs.layout import Layout
-from isrlab.brokerlogs.lines import OF_ITSELF, LineReader
-from isrlab.brokerlogs.one_file import OF_LINES, LogFile
+from isrlab.brokerlogs.files import PathName, Source, find
+from isrlab.brokerlogs.lines import OF_ITSELF
+from isrlab.brokerlogs.many_files import read_files
+from isrlab.brokerlogs.one_file import OF_LINES
 from isrlab.brokerlogs.zones import Zones
 from isrlab.events import schema as events_table
 
@@ -90,20 +93,24 @@ def read_local(
     UTC. Raises LogDirError when there is nothing to read or the zone is unknown.
     """
     sources = find(log_dir, time_zone or "UTC")
-    run = run or ("standard input" if str(log_dir) == "-" else Path(log_dir).resolve().name)
+    if str(log_dir) != "-":
+        return _read(sources, run or Path(log_dir).resolve().name, time_zone)
+    with tempfile.NamedTemporaryFile() as copy:
+        shutil.copyfileobj(sys.stdin.buffer, copy)
+        copy.flush()
+        sources = [Source(copy.name, "standard input", copy.tell(), None)]
+        return _read(sources, run or "standard input", time_zone)
+
+
+def _read(sources: list[Source], run: str, time_zone: str | None) -> BrokerLogs:
     readable = [source for source in sources if not source.skipped]
     metadata = [m for s in readable if (m := metadata_files.recognise(s.path, s.name))]
     raw: dict[str, list[dict]] = {"event": [], "unread": [], "file": []}
     for row in metadata_files.rows(metadata, run):
         raw[str(row["row"])].append(row)
     of_metadata = {source.name for source in metadata}
-    logs, layout = [], Layout()
-    for order, source in enumerate(sources):
-        if not source.skipped and source.name not in of_metadata:
-            log = LogFile(source, order, LineReader(time_zone, layout))
-            log.read()
-            logs.append(log)
-            layout = log.reader.layout
+    places = [(n, s) for n, s in enumerate(sources) if not s.skipped and s.name not in of_metadata]
+    logs = read_files(places, time_zone)
     zones = Zones({log.source.name: log.zones for log in logs}, time_zone)
     unread = raw["unread"] + [row for log in logs for row in log.unread_rows()]
     rows = [log.row(zones) for log in logs]

@@ -6,7 +6,9 @@ from typing import Any
 
 from isrlab.engine import broker as machine
 from isrlab.engine import messages as m
+from isrlab.engine.frozen import replace
 from isrlab.engine.isr import is_pending
+from isrlab.engine.log import Record
 from isrlab.engine.model import Broker, Leader, Settings
 from isrlab.engine.versions import KafkaVersion
 
@@ -46,6 +48,12 @@ class LeaderPlayer:
 
     def produce(self) -> None:
         self._produce(1, m.ACKS_ALL)
+
+    def copy(self, count: int, high_watermark: int, epoch: int) -> None:
+        """As a follower, from whoever leads."""
+        records = tuple(Record(f"c{epoch}", epoch) for _ in range(count))
+        log = self.broker.log.append(records, self.broker.version)
+        self.broker = replace(self.broker, log=log.with_high_watermark(high_watermark))
 
     def fetch(self, replica: int, offset: int, last: int, epoch: int, broker_epoch: int) -> None:
         self.request += 1

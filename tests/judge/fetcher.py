@@ -30,9 +30,9 @@ from judge.jvm import (
     the,
 )
 from judge.partition import KafkaPartition
+from judge.waiting import MANAGER, MOCKITO, manager
 from judge.world import World
 
-MOCKITO = "org.mockito.Mockito"
 LIMITS = {"replica_lag_time_max_ms": 30_000, "min_insync_replicas": 1}
 REQUESTS = COMMON + "requests."
 # Up to 2.0 a log without epochs asks all the same, and then cuts to its high watermark; the engine
@@ -47,10 +47,6 @@ class KafkaFollower:
     def __init__(self, world: World, kind: type[KafkaPartition], **settings: bool) -> None:
         self.world, self.replica = world, kind(world, **LIMITS)
         self.topic, self.id = self.replica.topic, self.replica.id
-        self.manager = java(MOCKITO).mock(
-            java("kafka.server.ReplicaManager").class_,
-            jpype.JProxy(java("org.mockito.stubbing.Answer"), inst=_Manager(self.replica)),
-        )
         self.config = _config(world, settings["unclean_leader_election_enable"])
         self.thread: Any = None
         self.reply: dict[str, Any] = {}  # what is answered, by what is asked
@@ -62,6 +58,7 @@ class KafkaFollower:
 
     def do(self, name: str, *words: Any) -> None:
         self.asked, self.reply = None, {}
+        MANAGER.serves = self.replica
         if not self.has_halted:
             getattr(self, name)(*words)
 
@@ -71,7 +68,7 @@ class KafkaFollower:
         log = self._log()
         records = [[f"a{epoch}", epoch] for epoch, count in epochs for _ in range(count)]
         for offset, record in enumerate(records):
-            given = {"MemoryRecords": self._records(offset, [record]), "int": record[1]}
+            given = {"MemoryRecords": self.world.batches(offset, [record]), "int": record[1]}
             call(log, "appendAsFollower", given)
         self.replica.note_high_watermark(high_watermark)
 
@@ -125,17 +122,16 @@ class KafkaFollower:
         context = java(COMMON + "utils.LogContext")("judge")
         given = {
             "String": ["judge", "judge"], "BrokerEndPoint": _end_point(leader), "int": 0,
-            "KafkaConfig": self.config, "ReplicaManager": self.manager, "Time": self.world.clock,
-            "Metrics": java(COMMON + "metrics.Metrics")(), "Option": some(sender),
+            "KafkaConfig": self.config, "ReplicaManager": manager(), "Time": self.world.clock,
+            "Metrics": _metrics(), "Option": some(sender),
             "ReplicaQuota": the("kafka.server.QuotaFactory$UnboundedQuota$", "UNBOUNDED_QUOTA"),
             "BlockingSend": sender, "Function0": [
                 implementing("scala.Function0", apply=lambda: version),
                 implementing("scala.Function0", apply=lambda: java("java.lang.Long")(0)),
             ],
         }  # fmt: skip
-        if has("kafka.server.ReplicationQuotaManager"):
-            quota = java("kafka.server.ReplicationQuotaManager")
-            given["ReplicationQuotaManager"] = java(MOCKITO).mock(quota.class_)
+        if self.world.release < (2,):
+            given["ReplicationQuotaManager"] = _quota()
         if has("kafka.server.FailedPartitions"):
             given["FailedPartitions"] = java("kafka.server.FailedPartitions")()
         if has("kafka.server.RemoteLeaderEndPoint"):
@@ -241,21 +237,6 @@ class KafkaFollower:
         asked = request.data().topics().iterator().next().partitions().get(0)
         return ["epoch", int(asked.leaderEpoch()), int(asked.currentLeaderEpoch())]
 
-    def _records(self, base: int, records: list[list[Any]]) -> Any:
-        """A batch for each record."""
-        kind = java(COMMON + "record.MemoryRecords")
-        none = java("NoCompression").NONE
-        batches = []
-        for offset, (name, epoch) in enumerate(records, start=base):
-            value = java(COMMON + "record.SimpleRecord")(jpype.JArray(jpype.JByte)(name.encode()))
-            number = java("java.lang.Integer")(epoch)
-            batches.append(kind.withRecords(jpype.JLong(offset), none, number, [value]).buffer())
-        buffer = java("java.nio.ByteBuffer").allocate(sum(batch.remaining() for batch in batches))
-        for batch in batches:
-            buffer.put(batch)
-        buffer.flip()
-        return kind.readableRecords(buffer)
-
     def _fetch_response(
         self,
         base: int = 0,
@@ -265,7 +246,7 @@ class KafkaFollower:
         error: str = "NONE",
     ) -> Any:
         errors = java(COMMON + "protocol.Errors")
-        content = self._records(base, list(records))
+        content = self.world.batches(base, list(records))
         if has(REQUESTS + "FetchResponse$PartitionData"):  # up to 2.8
             part = make(REQUESTS + "FetchResponse$PartitionData", {
                 "Errors": getattr(errors, error), "long": [high_watermark, high_watermark, 0],
@@ -357,37 +338,14 @@ class KafkaFollower:
         return bool(self.thread.fetchState(self.topic).isDefined())
 
 
-class _Manager:
-    """The ReplicaManager, as far as a fetcher asks it."""
-
-    def __init__(self, replica: KafkaPartition) -> None:
-        self.replica = replica
-
-    def answer(self, invocation: Any) -> Any:
-        name = str(invocation.getMethod().getName())
-        if name in ("localLogOrException", "logOrException"):
-            return self.replica.log
-        if name in ("getPartitionOrException", "getPartitionOrError"):
-            return self.replica.partition
-        if name in ("nonOfflinePartition", "getPartition"):
-            return some(self.replica.partition)
-        if name in ("getReplica", "getReplicaOrException"):
-            found = self.replica.partition.getReplica(1)
-            return found if name == "getReplica" else found.get()
-        if name == "zkClient":
-            return self.replica.manager.zkClient()
-        if name == "localLog":
-            return some(self.replica.log)
-        if name == "brokerTopicStats":
-            return _stats()
-        if name == "replicaAlterLogDirsManager":
-            return java(MOCKITO).mock(java("kafka.server.ReplicaAlterLogDirsManager").class_)
-        return java(MOCKITO).RETURNS_DEFAULTS.answer(invocation)
+@cache
+def _metrics() -> Any:
+    return java(COMMON + "metrics.Metrics")()
 
 
 @cache
-def _stats() -> Any:
-    return make("BrokerTopicStats", {"boolean": False, "Optional": optional(-1)}, pick=min)
+def _quota() -> Any:
+    return java(MOCKITO).mock(java("kafka.server.ReplicationQuotaManager").class_)
 
 
 @cache

@@ -42,6 +42,7 @@ PartitionState o.common.requests.LeaderAndIsrRequest$PartitionState \
     o.common.requests.PartitionState
 Purgatory o.server.purgatory.DelayedOperationPurgatory kafka.server.DelayedOperationPurgatory
 RequestLocal o.server.common. kafka.server.
+TopicPartitionOperationKey o.server.purgatory. kafka.server.
 """
 NAMES = {
     name: [

@@ -33,6 +33,7 @@ from judge.jvm import (
     some,
     value_of,
 )
+from judge.waiting import MANAGER, Produces
 from judge.world import World
 
 NEVER_FETCHED = -2  # how the engine writes Kafka's missing broker epoch
@@ -52,7 +53,8 @@ class KafkaPartition:
         )
         self.held: list[Any] = []  # requests to the controller that have no answer yet
         self.asked = self.request = 0
-        self.waiting: dict[int, int] = {}  # acks=all produce -> the end offset it waits for
+        self.produces: Produces | None = None  # acks=all requests in their purgatory
+        self.waiting: dict[int, int] = {}  # or, where none is held: produce -> the end it waits for
         self.answers: dict[int, str | None] = {}
         self.response: Any = None
         self.wait(T0)
@@ -113,6 +115,7 @@ class KafkaPartition:
             )
             for n in ("Produce", "Fetch", "DeleteRecords", "ShareFetch")
         ]
+        self.produces = Produces(self, purgatories[0])
         return make("kafka.cluster.DelayedOperations", {
             "TopicPartition": self.topic, "DelayedOperationPurgatory": purgatories,
             "Option": some(self.id),
@@ -126,6 +129,7 @@ class KafkaPartition:
 
     def do(self, name: str, *words: Any) -> None:
         self.response = None
+        MANAGER.serves = self
         getattr(self, name)(*words)
         for request, end in list(self.waiting.items()):
             done = self.partition.checkEnoughReplicasReachOffset(end)
@@ -141,10 +145,13 @@ class KafkaPartition:
         either(state, "setPartitionEpoch", "setZkVersion")(partition_epoch)
         state.setReplicas(ints(REPLICAS)).setIsNew(False)
         points = implementing("OffsetCheckpoints", fetch=lambda *of: self._no_checkpoint())
-        return bool(call(self.partition, "makeLeader" if leader == LEADER else "makeFollower", {
+        is_news = call(self.partition, "makeLeader" if leader == LEADER else "makeFollower", {
             str(java("PartitionState").class_.getSimpleName()): state, "OffsetCheckpoints": points,
             "Option": [some(self.id), none()], "int": 0,
-        }))  # fmt: skip
+        })  # fmt: skip
+        if self.produces and leader != LEADER:
+            self.produces.check()
+        return bool(is_news)
 
     def has_log(self) -> bool:
         return not self.partition.log().isEmpty()
@@ -183,17 +190,32 @@ class KafkaPartition:
 
     def produce(self) -> None:
         self.request += 1
-        if self._append(-1):
-            self.waiting[self.request] = self.log.logEndOffset()
+        if not self._append(-1):
+            return
+        end_offset = int(self.log.logEndOffset())
+        if self.produces:
+            self.produces.add(self.request, end_offset)
+        else:
+            self.waiting[self.request] = end_offset
 
     def _append(self, acks: int) -> bool:
         given = self._for_append() | {"int": acks}
         try:
-            call(self.partition, "appendRecordsToLeader", given)
+            done = call(self.partition, "appendRecordsToLeader", given)
         except jpype.JException as error:
             self.response = named(error)
             return False
+        change = str(done.leaderHwChange()) if hasattr(done, "leaderHwChange") else ""
+        if self.produces and change.upper() == "INCREASED":  # from 2.6 on it is left to the manager
+            self.produces.check()
         return True
+
+    def copy(self, count: int, high_watermark: int, epoch: int) -> None:
+        """As a follower, from whoever leads."""
+        for _ in range(count):
+            records = self.world.batches(int(self.log.logEndOffset()), [["c", epoch]])
+            call(self.log, "appendAsFollower", {"MemoryRecords": records, "int": epoch})
+        self.note_high_watermark(high_watermark)
 
     def append_value(self, value: str) -> None:
         given = self._for_append() | {"MemoryRecords": self.world.record(value), "int": 1}

@@ -92,3 +92,17 @@ class World:
         return java(COMMON + "record.MemoryRecords").withRecords(
             java("NoCompression").NONE, [value]
         )
+
+    def batches(self, base: int, records: list[list[Any]]) -> Any:
+        """Records as (value, epoch), a batch for each."""
+        kind, none = java(COMMON + "record.MemoryRecords"), java("NoCompression").NONE
+        made = []
+        for offset, (name, epoch) in enumerate(records, start=base):
+            value = java(COMMON + "record.SimpleRecord")(jpype.JArray(jpype.JByte)(name.encode()))
+            number = java("java.lang.Integer")(epoch)
+            made.append(kind.withRecords(jpype.JLong(offset), none, number, [value]).buffer())
+        buffer = java("java.nio.ByteBuffer").allocate(sum(batch.remaining() for batch in made))
+        for batch in made:
+            buffer.put(batch)
+        buffer.flip()
+        return kind.readableRecords(buffer)

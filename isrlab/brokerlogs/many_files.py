@@ -1,0 +1,82 @@
+"""Reads many files; where there is much to read, in a process for each core.
+
+A process is Python anew with this package, told what to read through a pipe: no copy of one that
+may hold a JVM or threads, and nothing of the caller's program is imported. What one cannot read,
+because it was killed, is read here.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import TypeAlias
+
+from isrlab.brokerlogs.files import Source
+from isrlab.brokerlogs.layout import Layout
+from isrlab.brokerlogs.lines import LineReader
+from isrlab.brokerlogs.one_file import LogFile
+
+MUCH_BYTES = 64 * 1024 * 1024  # a process takes about a second to start
+MOST_PROCESSES = 8
+Task: TypeAlias = "list[tuple[int, Source]]"  # with their places in the order of files
+_SERVE = "from isrlab.brokerlogs.many_files import serve; serve()"
+
+
+def read_files(sources: Task, time_zone: str | None) -> list[LogFile]:
+    """The files that are read, in their order."""
+    here, *others = _shares(sources)
+    workers = [_started(share, time_zone) for share in others]
+    logs = _read(here, time_zone)
+    for worker, share in zip(workers, others, strict=True):
+        answer = worker.communicate()[0]
+        logs += pickle.loads(answer) if worker.returncode == 0 else _read(share, time_zone)
+    return sorted(logs, key=lambda log: log.order)
+
+
+def _shares(sources: Task) -> list[Task]:
+    """The files in shares of about the same size, one for each core if it is worth it."""
+    total = sum(source.size_bytes for _, source in sources)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    count = min(cores or 1, MOST_PROCESSES, len(sources), 1 + total // MUCH_BYTES)
+    shares: list[Task] = [[] for _ in range(max(1, count))]
+    sizes = [0] * len(shares)
+    for order, source in sorted(sources, key=lambda each: -each[1].size_bytes):
+        least = sizes.index(min(sizes))
+        shares[least].append((order, source))
+        sizes[least] += source.size_bytes
+    return [sorted(share) for share in shares]
+
+
+def _read(sources: Task, time_zone: str | None) -> list[LogFile]:
+    logs, layout = [], Layout()
+    for order, source in sources:
+        log = LogFile(source, order, LineReader(time_zone, layout))
+        log.read()
+        logs.append(log)
+        layout = log.reader.layout
+    return logs
+
+
+def _started(share: Task, time_zone: str | None) -> subprocess.Popen[bytes]:
+    root = str(Path(__file__).parents[2])
+    paths = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    worker = subprocess.Popen(
+        [sys.executable, "-c", _SERVE],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": paths},
+    )  # fmt: skip
+    assert worker.stdin is not None
+    try:
+        pickle.dump((share, time_zone), worker.stdin)
+        worker.stdin.flush()
+    except BrokenPipeError:
+        pass  # it has ended: its share is read here
+    return worker
+
+
+def serve() -> None:
+    """What such a process does: read its share, and answer with it."""
+    share, time_zone = pickle.load(sys.stdin.buffer)
+    pickle.dump(_read(share, time_zone), sys.stdout.buffer)

@@ -1,0 +1,106 @@
+"""What a partition asks its ReplicaManager for, and the acks=all requests that wait there."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import jpype
+
+from judge.jvm import (
+    COMMON,
+    has,
+    implementing,
+    java,
+    listed,
+    make,
+    none,
+    optional,
+    scala,
+    some,
+    the,
+)
+
+MOCKITO = "org.mockito.Mockito"
+FOR_EVER_MS = 1 << 40
+RESPONSE = COMMON + "requests.ProduceResponse$PartitionResponse"
+
+
+class Manager:
+    """The answers of a ReplicaManager that holds one partition; Mockito makes the object."""
+
+    serves: Any  # a partition of partition.py
+
+    def answer(self, invocation: Any) -> Any:
+        method, replica = invocation.getMethod(), self.serves
+        name, kind = str(method.getName()), str(method.getReturnType().getSimpleName())
+        if name in ("localLogOrException", "localLog"):
+            return some(replica.log) if kind == "Option" else replica.log
+        if kind == "Either":
+            return java("scala.util.Right")(replica.partition)
+        if kind == "HostedPartition":
+            return java("kafka.server.HostedPartition$Online")(replica.partition)
+        if name in ("getPartitionOrException", "nonOfflinePartition", "getPartition"):
+            return some(replica.partition) if kind == "Option" else replica.partition
+        if name in ("getReplica", "getReplicaOrException"):
+            found = replica.partition.getReplica(1)
+            return found if kind == "Option" else found.get()
+        if name == "zkClient":
+            return replica.manager.zkClient()
+        if name == "brokerTopicStats":
+            return _stats()
+        if name == "replicaAlterLogDirsManager":
+            return java(MOCKITO).mock(java("kafka.server.ReplicaAlterLogDirsManager").class_)
+        return java(MOCKITO).RETURNS_DEFAULTS.answer(invocation)
+
+
+@cache
+def _stats() -> Any:
+    return make("BrokerTopicStats", {"boolean": False, "Optional": optional(-1)}, pick=min)
+
+
+MANAGER = Manager()
+
+
+@cache
+def manager() -> Any:
+    """The ReplicaManager of whatever partition `MANAGER` serves."""
+    answers = jpype.JProxy(java("org.mockito.stubbing.Answer"), inst=MANAGER)
+    return java(MOCKITO).mock(java("kafka.server.ReplicaManager").class_, answers)
+
+
+class Produces:
+    """acks=all requests in a real purgatory, each a real DelayedProduce."""
+
+    def __init__(self, replica: Any, purgatory: Any) -> None:
+        self.replica, self.purgatory = replica, purgatory
+        self.key = java("TopicPartitionOperationKey")(
+            replica.topic.topic(), replica.topic.partition()
+        )
+
+    def add(self, request: int, end_offset: int) -> None:
+        topic = self.replica.topic
+        if self.replica.world.release >= (4, 1):
+            topic = java(COMMON + "TopicIdPartition")(self.replica.id, topic)
+        error = java(COMMON + "protocol.Errors").NONE
+        response = java(RESPONSE)(error, 0, -1, 0)
+        status = java("kafka.server.ProducePartitionStatus")(end_offset, response)
+        empty = the("scala.collection.immutable.Map$").empty()
+        statuses = getattr(empty, "updated" if hasattr(empty, "updated") else "$plus")
+        metadata = java("kafka.server.ProduceMetadata")(jpype.JShort(-1), statuses(topic, status))
+
+        def answered(_: Any) -> None:
+            name = str(response.error.name())
+            self.replica.answers[request] = None if name == "NONE" else name
+
+        waiting = make("kafka.server.DelayedProduce", {
+            "long": FOR_EVER_MS, "ProduceMetadata": metadata, "ReplicaManager": manager(),
+            "Function1": implementing("scala.Function1", apply=answered), "Option": none(),
+        })  # fmt: skip
+        keys = listed(self.key)
+        is_java = has("org.apache.kafka.server.purgatory.DelayedOperationPurgatory")
+        self.purgatory.tryCompleteElseWatch(waiting, keys if is_java else scala(keys))
+
+    def check(self) -> None:
+        """As ReplicaManager does where a partition leaves it to it."""
+        self.purgatory.checkAndComplete(self.key)

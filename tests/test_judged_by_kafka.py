@@ -57,3 +57,21 @@ def test_every_difference_has_a_scenario_that_exists() -> None:
 def test_a_schedule_that_is_not_stored_is_refused() -> None:
     with pytest.raises(ValueError, match="there are 0 to"):
         notebook.one("3.9.2", 1000)
+
+
+def test_rules_are_switched_for_the_releases_that_are_asked_for() -> None:
+    words = notebook.power(["3.3.2"])
+    assert words["shrink_rule"] == {"3.3.2": "noticed"}
+    assert "producer_acks" not in words
+    with pytest.raises(ValueError, match="no verdicts of"):
+        notebook.power(["3.3"])
+
+
+def test_what_is_left_is_named_with_its_reason() -> None:
+    shown = notebook.found_table()
+    left = [entry for entry in judged.found().values() if notebook.is_left(entry)]
+    assert shown["in the engine"].str.startswith("otherwise: ").sum() == len(left)
+    counts = judged.figures().assign(differ=0)
+    assert f"and {len(left)} are left and named" in notebook.finding(
+        counts, {"a": {"b": "noticed"}}
+    )

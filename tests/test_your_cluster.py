@@ -9,7 +9,7 @@ import pytest
 
 from isrlab.brokerlogs import recordings
 from isrlab.events.schema import SCHEMA
-from isrlab.incidents import alerts
+from isrlab.incidents import alerts, compare
 from isrlab.incidents.look import CALM, look
 from isrlab.incidents.record import Record
 from isrlab.show.controls import png
@@ -145,6 +145,16 @@ def test_a_line_that_cannot_be_is_named(found, tmp_path) -> None:
     (tmp_path / "server.log").write_text(wrong)
     page = your_cluster.verdict_table(look(tmp_path), None, None).data
     assert ": 0 lines" not in page and "<td>named</td>" in page
+
+
+def test_two_sets_of_logs_stand_side_by_side(found) -> None:
+    same = compare.compared(found, found)
+    assert [row[""] for row in same] == ["the same"] * len(compare.ROWS)
+    calm = look(FOLDER.parent / "incidents" / "k-412-quiet-control" / "logs")
+    rows = {row["per hour"]: row for row in compare.compared(calm, found)}
+    assert rows["evictions by leaders"][""] == "worse"
+    assert rows["evictions by leaders"]["was"] == "0"
+    assert float(rows["longest under-replication of an incident (s)"]["now"]) > 10
 
 
 # Alerts

@@ -191,12 +191,23 @@ def _scene(rows: Sequence[Row], bounds: dict[int | None, Edges], clocks: Sequenc
             file, _, line = clock.part.rpartition(":")
             back[clock.broker, file].append(int(line))
     asking = {r["broker"] for r in rows if r["kind"] in ASKED}
-    # Since 2.4 leaders print what is stored, since 3.6 a request shows that they do.
-    is_new = any("last_caught_up_time_ms" in r["detail"] for r in rows)
-    prints = is_new or any(r["kind"] == "isr_commit" and is_own(r) for r in rows)
+    prints = _print_commits(rows)
     printing = asking if prints else set()
     return Scene(
         start_ms, end_ms, {} if has_metadata_log else ends, gone, back, frozenset(printing)
+    )
+
+
+def _print_commits(rows: Sequence[Row]) -> bool:
+    """Leaders print what is stored: since 2.4, even if they had no occasion to.
+
+    Since 2.4 a new leader prints its high watermark, since 2.2 a request prints who is out of sync.
+    """
+    own = [row for row in rows if is_own(row)]
+    leads = [row["high_watermark"] is not None for row in own if row["kind"] == "leader"]
+    asks_at_length = any("out_of_sync" in row["detail"] for row in own)
+    return (
+        any(r["kind"] == "isr_commit" for r in own) or any(leads) or (asks_at_length and not leads)
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 from IPython.display import HTML
@@ -19,6 +21,11 @@ def table(data: pd.DataFrame, most: int = 50) -> HTML:
     note = f"<p>and {rest:,} more rows</p>" if rest > 0 else ""
     shown = data.head(most).drop(columns=[name for name in ("run",) if name in data])
     return HTML(html_table(shown.apply(_readable)) + note)
+
+
+def rows_table(rows: Sequence[Mapping[str, Any]], most: int = 50) -> HTML:
+    """The same of rows that are mappings."""
+    return table(pd.DataFrame(rows), most)
 
 
 def html_table(data: pd.DataFrame) -> str:

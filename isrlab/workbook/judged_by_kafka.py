@@ -8,7 +8,7 @@ shows something else than Kafka did, somewhere in the runs of a class.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise, product
 from typing import Any, NamedTuple
@@ -296,14 +296,19 @@ def first_notice(release: str, other: KafkaVersion) -> Notice | None:
     return None
 
 
-def power() -> dict[str, dict[str, str]]:
-    """For each rule and release: noticed, not noticed, or of one form only."""
-    releases = sorted({*judged.figures()["release"]}, key=_numbers)
-    kinds = {r: [k for k in judged.CLASSES if r in judged.releases(k)] for r in releases}
+def power(releases: Sequence[str]) -> dict[str, dict[str, str]]:
+    """For each rule and release, over all classes: noticed, not noticed, or of one form only.
+
+    Raises ValueError for a release of which nothing is stored.
+    """
+    known = sorted({*judged.figures()["release"]}, key=_numbers)
+    if unknown := [release for release in releases if release not in known]:
+        raise ValueError(f"no verdicts of {unknown[0]!r} are stored; there are {', '.join(known)}")
     words: dict[str, dict[str, str]] = {}
     for rule, release in product(RULED, releases):
         others = other_forms(KafkaVersion.of(release), rule).values()
-        runs = [run for kind in kinds[release] for run in judged.read(kind, release)]
+        kinds = [kind for kind in judged.CLASSES if release in judged.releases(kind)]
+        runs = [run for kind in kinds for run in reversed(judged.read(kind, release))]
         was_noticed = any(not run.agrees(other) for other in others for run in runs)
         word = "noticed" if was_noticed else "not noticed" if others else "one form"
         words.setdefault(rule, {})[release] = word
@@ -350,8 +355,13 @@ def switch_player(release: str, words: Mapping[str, Mapping[str, str]]) -> widge
 # What was found
 
 
+def is_left(entry: Mapping[str, Any]) -> bool:
+    """The engine does otherwise, knowingly; the judge sees to it that this does not show."""
+    return not entry.get("is_mended", True)
+
+
 def found_table() -> pd.DataFrame:
-    """The differences that were found and mended, each with the scenario that plays it."""
+    """The differences that were found, what became of each, and the scenario that plays it."""
     rows = [
         {
             "": letter,
@@ -359,7 +369,8 @@ def found_table() -> pd.DataFrame:
             "class": entry["class"],
             "releases": ", ".join(entry["releases"]),
             "in Kafka's source": entry["source"],
-            "scenario": entry.get("scenario", "no cluster reaches it"),
+            "in the engine": f"otherwise: {entry['why']}" if is_left(entry) else "mended",
+            "scenario": entry.get("scenario", ""),
         }
         for letter, entry in judged.found().items()
     ]
@@ -378,11 +389,12 @@ def shown(letter: str) -> str:
 
 def finding(counts: pd.DataFrame, words: Mapping[str, Mapping[str, str]]) -> str:
     """What was compared, what differs, and how much of the engine is held by it."""
-    releases = judged.releases(PARTITION)
-    held = len(words) - len(unnoticed(words))
+    releases = sorted({*counts["release"]}, key=_numbers)
+    held, found = len(words) - len(unnoticed(words)), judged.found().values()
+    left = sum(map(is_left, found))
     return (
         f"{counts['steps'].sum():,} steps of Kafka's own classes, {releases[0]} to "
         f"{releases[-1]}, played again: {counts['differ'].sum():,} differ. {held} of the engine's "
-        f"{len(words)} rules are held by them; {len(judged.found())} differences were found "
-        "and mended before."
+        f"{len(words)} rules are held by them. Of {len(found)} differences that were found "
+        f"{len(found) - left} are mended, and {left} are left and named."
     )

@@ -82,6 +82,21 @@ class Try:
             violations={},
         )
 
+    @property
+    def word(self) -> str:
+        return _word(self.outcome, self.answers)
+
+
+def _word(outcome: Outcome, answers: dict[str, str]) -> str:
+    """How it ended; "refused" if no record suffered, but a producer did."""
+    is_refused = outcome.word == "safe" and any(answer != "ok" for answer in answers.values())
+    return "refused" if is_refused else outcome.word
+
+
+def _told(run: Run) -> dict[str, str]:
+    """What the producer of each record was told by the engine."""
+    return {name: r.error or "ok" for r in run.cluster.requests for name in r.ids}
+
 
 def _parting(log: Log, other: Log) -> int | None:
     """The first offset at which two logs hold different records."""
@@ -106,7 +121,7 @@ class Recording:
     @property
     def words(self) -> str:
         """How it ended, and how often: "lost 5 of 5"."""
-        ends = Counter(t.outcome.word for t in self.finished)
+        ends = Counter(t.word for t in self.finished)
         parts = [f"{word} {number} of {len(self.finished)}" for word, number in ends.most_common()]
         return ", ".join(parts)
 
@@ -129,6 +144,11 @@ class Recording:
         """The same commands, by the engine's rules of that release."""
         return scenario.play(scenario.read(self.schedule), version=self.version)
 
+    @property
+    def engine_word(self) -> str:
+        run = self.engine()
+        return _word(run.outcome, _told(run))
+
     def frames(self, which: int = 0) -> list[Frame]:
         """One of the finished tries, the end of each block as a frame."""
         return [self._frame(moment) for moment in self.finished[which].moments]
@@ -148,7 +168,7 @@ class Recording:
     def compared(self) -> list[list[Difference]]:
         """What the engine has otherwise than the brokers, in each finished try."""
         run = self.engine()
-        told = {name: r.error or "ok" for r in run.cluster.requests for name in r.ids}
+        told = _told(run)
         ends = [_visible(run.frames[block.frames[1] - 1]) for block in run.blocks]
         found = []
         for which, attempt in enumerate(self.finished):
@@ -231,7 +251,7 @@ def table(*schedules: str) -> str:
 
 def row(recording: Recording) -> str:
     """How a schedule ended on real brokers, how in the engine, and what differed on the way."""
-    engine = f"engine: {recording.engine().outcome.word}"
+    engine = f"engine: {recording.engine_word}"
     compared = recording.compared()
     names = list(dict.fromkeys(d.what for differences in compared for d in differences))
     tries = sum(map(bool, compared))

@@ -35,6 +35,11 @@ KNOWN = {
 CAUSES = {
     "taken back": "A broker shuts down. Its last fetch reaches the leader after the ISR without it "
     "and before StopReplica reaches the broker: the leader takes it back, and it leaves again.",
+    "slow start": "A follower's first fetches came later than the lag limit: a busy machine.",
+    "moment of the check": "A follower joins at the high watermark, short of the log end and with "
+    "an old lag clock; the leader checks just then, and takes it out until its next fetch.",
+    "late controller": "The controller handled the end of a session when the broker was back "
+    "already: it takes it out, and the leader takes it back.",
     "session ends": "A broker wakes from a pause shorter than its session. ZooKeeper last heard "
     "of it up to a third of the session before, and its client takes a second to connect again.",
 }

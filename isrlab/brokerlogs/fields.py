@@ -243,6 +243,7 @@ FIELDS: dict[str, Field] = {
     **dict.fromkeys(["adding", "removing", "deleted", "bounced", "live"], _or_blank(_LIST)),
     **dict.fromkeys(["dir", "asked", "reset_to"], Field(r".*?")),
     "cause": Field(r"[a-z0-9 ]{4,60}"),
+    "release": Field(r"\d[\w.-]{2,30}"),
     "fetched": Field(r".*", _read_fetched),
     "partitions": Field(r"[^ ]*", _read_partitions),
     "others": _unkept(r"[^ ]*"),

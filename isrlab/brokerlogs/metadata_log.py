@@ -194,6 +194,9 @@ class Cluster:
         kind, why = ("restart", "unfenced") if is_back else ("crash", cause)
         if record.name == "RegisterBroker":
             kind, why = "restart", "registered"
+        if why == "shut down":  # it wants to: its process still runs
+            yield {"kind": "sign", "replica": broker, "detail": {"sign": "stop_asked"}}
+            return
         yield {"kind": kind, "replica": broker, "detail": {"cause": why, "broker_epoch": epoch}}
 
     def install(self, checkpoint: list[Record]) -> Iterator[dict]:

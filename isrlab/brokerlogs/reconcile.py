@@ -18,6 +18,7 @@ The replicas of a partition *at a time* are those of the last line that names th
 from __future__ import annotations
 
 import os
+from bisect import bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -189,7 +190,7 @@ def _scene(rows: Sequence[Row], bounds: dict[int | None, Edges], clocks: Sequenc
     for clock in clocks:
         if clock.part and clock.is_bound and clock.broker is not None:
             file, _, line = clock.part.rpartition(":")
-            back[clock.broker, file].append(int(line))
+            insort(back[clock.broker, file], int(line))
     asking = {r["broker"] for r in rows if r["kind"] in ASKED}
     prints = _print_commits(rows)
     printing = asking if prints else set()
@@ -312,7 +313,8 @@ def _is_set_back(state: State, after: Found | None, scene: Scene) -> bool:
     next_row = after.state.row if after and after.state else None
     is_there = next_row is not None and next_row["detail"].get("file") == detail.get("file")
     until = int(next_row["detail"]["line"]) if is_there and next_row else 2**62
-    return any(int(detail.get("line", 0)) < line <= until for line in starts)
+    nth = bisect_right(starts, int(detail.get("line", 0)))
+    return nth < len(starts) and starts[nth] <= until
 
 
 def _with_replicas(key: Key, found: Sequence[Found], rows: Sequence[Row]) -> list[Row]:

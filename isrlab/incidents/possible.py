@@ -8,7 +8,7 @@ held against a change. Left out: reassignment (the replicas change), and who was
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import chain, combinations, product
 from typing import NamedTuple
@@ -45,6 +45,16 @@ def candidates(is_kraft: bool, name: str | None = None) -> tuple[KafkaVersion, .
         old = [v for v in GENERATIONS if v.first <= min(until, LAST_ZOOKEEPER)]
         found = [v.with_(kraft=False) if v.kraft else v for v in old]
     return tuple({_kind(v): v for v in found}.values())[::-1]
+
+
+def releases(explaining: Iterable[KafkaVersion]) -> str:
+    """The releases whose controllers write as these do, as "3.6-4.3"."""
+    kinds = {_kind(version) for version in explaining}
+    old = [v for v in GENERATIONS if v.first <= LAST_ZOOKEEPER]
+    zookeeper = [v.with_(kraft=False) if v.kraft else v for v in old]
+    alike = [v for v in (*zookeeper, *(v for v in GENERATIONS if v.kraft)) if _kind(v) in kinds]
+    first, last = alike[0].releases.split("-")[0], alike[-1].releases.split("-")[-1]
+    return first if first == last else f"{first}-{last}"
 
 
 def _kind(v: KafkaVersion) -> tuple[bool, ...]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from isrlab.brokerlogs.clocks import put_right
+from isrlab.engine.versions import release
 from isrlab.events.exact import Key
 
 TOPIC_ID = re.compile(r"[\w-]{22}")
@@ -71,9 +72,8 @@ class Run(NamedTuple):
     order: dict[str, list[tuple[int, int]]]  # file: line and time of each of its events
     ends: dict[int, int]  # broker: the last time in its files
     starts: dict[int, list[int]]  # broker: when its process started
-    refusals: Mapping[
-        int, list[int]
-    ]  # broker: when what it wanted to store was not, or no ZooKeeper
+    refusals: Mapping[int, list[int]]  # broker: when a write was refused, or ZooKeeper away
+    release: str | None  # the newest that a broker says it runs
 
 
 def runs(events: pa.Table, files: pa.Table | None = None) -> dict[str, Run]:
@@ -130,7 +130,26 @@ def run_of(rows: list[dict[str, Any]], last_ms: Mapping[str, int | None] | None 
     for lines in kept.values():
         lines.sort(key=lambda line: (line.ts_ms, line.file, line.line))
     in_order = {file: sorted(lines) for file, lines in order.items()}
-    return Run(kept, sorted(anew), is_kraft, away, in_order, ends, elections.starts, refusals)
+    return Run(
+        kept,
+        sorted(anew),
+        is_kraft,
+        away,
+        in_order,
+        ends,
+        elections.starts,
+        refusals,
+        _newest(rows),
+    )
+
+
+def _newest(rows: Iterable[dict[str, Any]]) -> str | None:
+    """The newest release that a line names; None without one, or if Kafka has no such release."""
+    names = {row["detail"]["release"] for row in rows if "release" in row["detail"]}
+    try:
+        return max(names, key=release, default=None)
+    except ValueError:
+        return None
 
 
 def _is_kraft(row: dict[str, Any]) -> bool:

@@ -4,7 +4,8 @@ Theory of operation. Statements (`statements.py`) must not break a rule by thems
 adds a member), against each other (two members' lists for one version, two leaders in one epoch),
 against the order in which a broker learns (versions only grow), or against the engine: the very
 next version must be one that its controllers can write (`possible.py`). The rules are tried with
-each generation that may have run; the one that leaves the fewest changes unexplained is the guess.
+each generation that may have run (up to the release that a line names); those that leave the fewest
+changes unexplained are the guess.
 
 A rule of `faults.MISSING` is also broken where a line is missing that Kafka always writes.
 """
@@ -22,20 +23,20 @@ from isrlab.engine.choices import ShrinkRule
 from isrlab.engine.versions import KafkaVersion
 from isrlab.incidents.contradictions import RULES_OF_A_PARTITION, Step, steps_of
 from isrlab.incidents.faults import RULES, Fault, fault
-from isrlab.incidents.possible import candidates, is_possible
+from isrlab.incidents.possible import candidates, is_possible, releases
 from isrlab.incidents.statements import Run, Statement, runs
 
 LATE_MS = 2_000
 
 
 class Verdict(NamedTuple):
-    """Of one run. `generation` explains most; `changes` were held against it."""
+    """Of one run. `releases`: as its lines say, or whose rules explain most of its `changes`."""
 
     run: str
     partitions: int
     left_out: int
     changes: int
-    generation: str
+    releases: str
     faults: tuple[Fault, ...]
 
     @property
@@ -52,8 +53,8 @@ def verdicts(
     """For each run of these events of logs: explained, or which lines cannot be.
 
     `files` (of `BrokerLogs`) says how long each log goes on. `release` is the newest that any
-    broker ran; `lag_time_ms` is replica.lag.time.max.ms. Faults are in order of time. Raises
-    ValueError for an unknown release.
+    broker ran (default: as its lines say); `lag_time_ms` is replica.lag.time.max.ms. Faults are in
+    order of time. Raises ValueError for an unknown release.
     """
     return [judge(n, run, release, lag_time_ms) for n, run in runs(events, files).items()]
 
@@ -64,6 +65,7 @@ def judge(
     """The verdict of one run."""
     faults = list(_misplaced(run))
     changes, unexplained = 0, defaultdict[KafkaVersion, list[Step]](list)
+    release = release or run.release
     versions = candidates(run.is_kraft, release)
     for lines in run.partitions.values():
         for line in lines:
@@ -74,13 +76,15 @@ def judge(
         changes += len(steps)
         for version in versions:
             unexplained[version] += [s for s in steps if not is_possible(version, *s[:3])]
-    best = min(versions, key=lambda version: len(unexplained[version]))
+    least = min(len(unexplained[version]) for version in versions)
+    best = next(version for version in versions if len(unexplained[version]) == least)
+    explaining = release or releases(v for v in versions if len(unexplained[v]) == least)
     faults += [fault(line, "next", other) for *_, line, other in unexplained[best]]
     first = {(each.file, each.line): each for each in reversed(faults)}
     order = {f"{line.file}:{line.line}": line.ts_ms for x in run.partitions.values() for line in x}
     ordered = sorted(first.values(), key=lambda f: (order.get(f"{f.file}:{f.line}", 0), f[:4]))
     return Verdict(
-        name, len(run.partitions), len(run.left_out), changes, best.releases, tuple(ordered)
+        name, len(run.partitions), len(run.left_out), changes, explaining, tuple(ordered)
     )
 
 

@@ -215,7 +215,7 @@ def cluster_player(found: Findings, faults: Sequence[Outage] = ()) -> widgets.VB
         asked = Window(topic=topic, broker=broker)
         return plot_cluster(found_in(found.logs, found.evidence, window=asked), faults)
 
-    return redrawn([pick("topic", names, None), pick("broker", brokers, None)], draw)
+    return redrawn([pick("topic", names, None), pick("broker", brokers, None)], draw, most=12)
 
 
 # Incidents
@@ -364,8 +364,8 @@ def verdict_table(found: Findings, release: str | None, limit_s: float | None) -
     faults = [fault for each in judged for fault in each.faults]
     partitions, changes = sum(v.partitions for v in judged), sum(v.changes for v in judged)
     text = f"{changes:,} changes of {counted(partitions, 'partition')}, {len(RULES)} rules: "
-    best = ", ".join(sorted({verdict.generation for verdict in judged}))
-    text += f"{counted(len(faults), 'line')} cannot be Kafka's (best explained by {best})"
+    best = ", ".join(sorted({verdict.releases for verdict in judged}))
+    text += f"{counted(len(faults), 'line')} cannot be Kafka's (rules of {best})"
     shown = table(pd.DataFrame(faults).drop(columns="key"), 10).data if faults else ""
     return HTML(f"<p>{text}.</p>{shown}")
 

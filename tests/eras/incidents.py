@@ -12,8 +12,8 @@ from eras.kept import Done
 
 FOLDER = Path(__file__).parents[2] / "data" / "recordings" / "incidents"
 # Nobody whose session ends or whose leadership moves in a pause: that is of chance (see `window`)
-NAMES = ("a-412-follower-paused", "b-412-follower-killed", "e-282-follower-paused",
-         "k-412-quiet-control", "s-0822-follower-paused")  # fmt: skip
+NAMES = ("a-412-follower-paused", "b-412-follower-killed", "d-392-rolling-restart",
+         "e-282-follower-paused", "k-412-quiet-control", "s-0822-follower-paused")  # fmt: skip
 
 
 def read(name: str) -> dict[str, Any]:
@@ -27,9 +27,9 @@ def pairs(name: str) -> Iterator[tuple[str, list[Change], list[Change]]]:
     session_ms = config.get("zookeeper.session.timeout.ms", 9_000)
     limits = {"replica_lag_time_max_ms": config["replica.lag.time.max.ms"],
               "session_timeout_ms": session_ms}  # fmt: skip
-    rows = [(a["t_ms"], a["what"].split()[0], a.get("broker") or 0) for a in truth["actions"]]
-    names = {"topics": "producing"}
-    done = [Done(ms, names.get(what, what), broker, "") for ms, what, broker in rows
+    rows = [(a["t_ms"], a["what"], a.get("broker") or 0) for a in truth["actions"]]
+    names = {"topics created": "producing", "process started": "start"}
+    done = [Done(ms, names.get(what, what.split()[0]), broker, "") for ms, what, broker in rows
             if ms <= truth["logs_end_ms"]]  # fmt: skip
     for topic, partitions in truth["topics"].items():
         for number, replicas in partitions.items():

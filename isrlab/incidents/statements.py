@@ -74,6 +74,12 @@ class Run(NamedTuple):
     starts: dict[int, list[int]]  # broker: when its process started
     refusals: Mapping[int, list[int]]  # broker: when a write was refused, or ZooKeeper away
     release: str | None  # the newest that a broker says it runs
+    has_controller: bool  # there are lines of a controller about brokers
+
+    def covers(self, broker: int | None, from_ms: int, to_ms: int) -> bool:
+        """The logs of this broker go back to the start of its process, and go on until then."""
+        is_whole = any(at_ms < from_ms for at_ms in self.starts.get(broker or 0, ()))
+        return is_whole and self.ends.get(broker or 0, 0) > to_ms
 
 
 def runs(events: pa.Table, files: pa.Table | None = None) -> dict[str, Run]:
@@ -140,6 +146,7 @@ def run_of(rows: list[dict[str, Any]], last_ms: Mapping[str, int | None] | None 
         elections.starts,
         refusals,
         _newest(rows),
+        any(r["kind"] in ("crash", "restart") and "said_by" in r["detail"] for r in rows),
     )
 
 

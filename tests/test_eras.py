@@ -10,7 +10,7 @@ import re
 from collections import Counter
 
 import pytest
-from eras import faults, kept, leader
+from eras import faults, incidents, kept, leader
 
 from isrlab.brokerlogs.formats import NO_NEWS
 from isrlab.engine.versions import KafkaVersion
@@ -35,6 +35,11 @@ KNOWN = {
 CAUSES = {
     "taken back": "A broker shuts down. Its last fetch reaches the leader after the ISR without it "
     "and before StopReplica reaches the broker: the leader takes it back, and it leaves again.",
+    "slow start": "A follower's first fetches came later than the lag limit: a busy machine.",
+    "moment of the check": "A follower joins at the high watermark, short of the log end and with "
+    "an old lag clock; the leader checks just then, and takes it out until its next fetch.",
+    "late controller": "The controller handled the end of a session when the broker was back "
+    "already: it takes it out, and the leader takes it back.",
     "session ends": "A broker wakes from a pause shorter than its session. ZooKeeper last heard "
     "of it up to a third of the session before, and its client takes a second to connect again.",
 }
@@ -78,6 +83,18 @@ def test_the_engine_makes_the_same_isr_history(name) -> None:
         for former, kafka, engine in zip(formers, real, ours, strict=False):
             early_ms, late_ms = faults.window(recording, former, kafka, engine)
             assert early_ms <= kafka.ts_ms <= late_ms, (partition, kafka, engine)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", incidents.NAMES)
+def test_the_engine_makes_the_isr_history_of_an_incident(name) -> None:
+    truth = incidents.read(name)
+    period_ms = truth["config"]["replica.lag.time.max.ms"]
+    period_ms //= KafkaVersion.of(truth["kafka_version"]).isr_checks_per_lag_time
+    for partition, real, ours in incidents.pairs(name):
+        assert [c.name for c in real] == [c.name for c in ours], partition
+        for kafka, engine in zip(real[1:], ours[1:], strict=True):
+            assert abs(kafka.ts_ms - engine.ts_ms) <= period_ms + faults.SLACK_MS, partition
 
 
 def test_every_known_difference_is_there() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import incident_world
 import pytest
 
-from isrlab.incidents import rules
+from isrlab.incidents import figures, rules
 from isrlab.incidents.look import CALM, WRONG, look
 
 RECORDED = Path(__file__).parent.parent / "data" / "recordings" / "incidents"
@@ -28,6 +29,9 @@ EXPECTED = {
 # Without the whole truth: what, whom to blame, and the exit status.
 MORE = {
     "0822-leader-paused": ([("broker_stalled", (2,))], 0),
+    "0822-leader-woke": ([("leader_woke", (1,))], 0),
+    "412-cut-off": ([("cut_off", (2,))], 0),
+    "412-controller-out-of-reach": ([("controller_out_of_reach", ())], 0),
     "01022-session-lost": ([("session_lost", (2,))], 0),
     "241-leader-paused": ([("leader_stalled", (1,))], 0),
     "241-power-failure": ([("power_failure", ())], 2),  # no line says how the ISRs were meanwhile
@@ -110,3 +114,15 @@ def test_every_rule_says_what_to_check_and_where_it_is_taught():
         assert rule.says and rule.checks, rule.name
         assert (notebooks / f"{rule.learn.split(':')[0]}.ipynb").exists(), rule.name
     assert rules.RULES[-1].seen == []
+
+
+def test_the_stored_figures_cover_every_kind_and_way():
+    stored = figures.judged()
+    assert {(each.kind, each.logs) for each in stored} == {
+        (kind.__name__, how or "whole")
+        for kind in incident_world.KINDS
+        for how in incident_world.SPOILT
+    }
+    whole = [each for each in stored if each.logs == "whole"]
+    assert figures.score(whole) == 1
+    assert all(each.cases == each.right + each.wrong + each.not_known for each in stored)

@@ -51,7 +51,7 @@ UNNOTICED = {
     "after_isr_error": OLD,
     "order_frees_isr_request": OLD,
     # Rare, where every shrink is followed by a check of the high watermark
-    "high_watermark_only_if_follower_moved": f"{OLD} 2.7.2 2.8.2 3.0.2 3.2.3 {NEW}",
+    "high_watermark_only_if_follower_moved": f"{OLD} 2.7.2 3.2.3 {NEW}",
 }
 
 

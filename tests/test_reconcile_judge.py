@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from cases.logs import DAY_MS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,7 +19,8 @@ from hypothesis import strategies as st
 from isrlab import brokerlogs
 from isrlab.brokerlogs.write import write_line
 from isrlab.engine.versions import release as numbers
-from isrlab.events import schema
+from isrlab.events import exact, schema
+from isrlab.world import scenario
 
 RELEASES = ("0.8.2", "0.10.2", "0.11", "1.1", "2.0", "2.4", "2.6", "2.7", "2.8", "3.2", "3.5",
             "3.9", "4.1")  # fmt: skip
@@ -210,7 +213,7 @@ def test_what_is_missing_is_said(data, release):
     evidence, there = prove(story, ahead, kept, data.draw(st.booleans()))
     states, whole = known(evidence), truth(story)
     of_the_run = [row["why"] for row in evidence.unknown.to_pylist() if row["topic"] is None]
-    if not story.prints_commits and any("in which order" in why for why in of_the_run):
+    if not story.is_kraft and any("in which order" in why for why in of_the_run):
         return  # clocks that nothing compares, and lines without versions
     assert is_part_of(states, whole), (states, whole)
     if of_the_run:
@@ -222,3 +225,64 @@ def test_what_is_missing_is_said(data, release):
     told = max((state for *_, state in there), default=0)
     if states and states[-1][1] is not None:  # the last is not older than any line that is left
         assert any(isr == states[-1][1] for _, isr, _ in story.states[told:]), (states, whole)
+
+
+# Histories of the engine and of the fleet
+
+
+def written(rows, release):
+    """Events as the lines of a release, and what is proven by these; and the events themselves."""
+    lines: dict[int, list[tuple[int, str]]] = {}
+    for row in rows:
+        detail = dict(row["detail"] or ())
+        is_controllers = detail.get("said_by") == "controller"
+        writer = CONTROLLER if is_controllers else row["broker"]
+        if is_controllers:
+            detail |= {"asked_by": detail.get("asked_by", "no"), "controller_epoch": "1"}
+        own = row | {"broker": writer, "detail": detail, "ts_ms": row["ts_ms"] + START_MS}
+        own |= {"topic": "t", "partition": row["partition"] or 0}
+        own["replica"] = own["replica"] or (own["broker"] if own["kind"] == "leader" else None)
+        line = write_line(own, release)
+        if line is not None:
+            lines.setdefault(writer, []).append((own["ts_ms"], line))
+    return lines
+
+
+def of_lines(lines):
+    rows = []
+    for writer, told in lines.items():
+        for number, (_, line) in enumerate(sorted(told, key=lambda each: each[0]), start=1):
+            row = brokerlogs.read_line(line)
+            assert isinstance(row, dict), line
+            where = {"file": f"b{writer}/server.log", "line": str(number)}
+            replica = row.get("replica") or (row["broker"] if row["kind"] == "leader" else None)
+            rows.append({"run": "r", **row, "replica": replica, "detail": where | row["detail"]})
+    return pa.Table.from_pylist(
+        [{name: row.get(name) for name in schema.COLUMNS} for row in rows], schema=schema.SCHEMA
+    )
+
+
+def differences(rows, release):
+    """Partitions whose proven states do not occur so in the events themselves."""
+    events = pa.Table.from_pylist(rows, schema=schema.SCHEMA)
+    evidence = brokerlogs.reconcile(of_lines(written(rows, release)))
+    proven = exact.isr_spans(evidence.events)
+    wrong = []
+    for key, spans in exact.isr_spans(events).items():
+        whole = [(span.start_ms, frozenset(span.isr)) for span in spans]
+        own = proven.get(exact.Key("r", "t", key.partition), [])
+        if not is_part_of([(span.start_ms, frozenset(span.isr)) for span in own], whole):
+            wrong.append((key, whole, own))
+    return wrong, evidence
+
+
+SCENARIOS = sorted((Path(__file__).parents[1] / "data" / "scenarios").glob("*.txt"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_what_the_engine_does_is_proven_by_its_lines(path):
+    run = scenario.play(path.read_text(encoding="utf-8"))
+    rows = run.events().to_pylist()  # one partition
+    wrong, _ = differences(rows, ".".join(map(str, run.version.first)))
+    assert wrong == []

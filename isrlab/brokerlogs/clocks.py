@@ -63,7 +63,7 @@ def put_right(rows: list[Row]) -> list[Clock]:
     bounded = _bounded(rows, units, ahead, pairs)
     for row, unit in zip(rows, units, strict=True):
         row["ts_ms"] -= ahead[unit]
-    alone = _alone(facts, ahead, pairs)
+    alone = _alone(facts, ahead)
     return [
         Clock(*unit, ahead[unit], pairs[unit], unit in bounded, unit in alone)
         for unit in ahead
@@ -71,18 +71,18 @@ def put_right(rows: list[Row]) -> list[Clock]:
     ]
 
 
-def _alone(
-    facts: dict[tuple, dict[Unit, int]], ahead: dict[Unit, int], pairs: dict[Unit, int]
-) -> set[Unit]:
-    """Whose clock nobody confirms: nothing that it says is said by others at about that moment."""
-    speaking = {unit for stamps in facts.values() for unit in stamps}
-    near: set[Unit] = {unit for unit in speaking if pairs[unit]}
+def _alone(facts: dict[tuple, dict[Unit, int]], ahead: dict[Unit, int]) -> set[Unit]:
+    """Whose clock nothing compares with those of most: what they say is not said by any of these
+    at about the same moment."""
+    groups = {unit: {unit} for stamps in facts.values() for unit in stamps}
     for stamps in facts.values():
         times = sorted((ms - ahead[unit], str(unit), unit) for unit, ms in stamps.items())
         for (first_ms, _, first), (second_ms, _, second) in pairwise(times):
-            if second_ms - first_ms <= TIGHT_MS:
-                near |= {first, second}
-    return speaking - near if len(speaking) > 1 else set()
+            if second_ms - first_ms <= TIGHT_MS and groups[first] is not groups[second]:
+                groups[first] |= groups[second]
+                for unit in groups[second]:
+                    groups[unit] = groups[first]
+    return set(groups) - max(groups.values(), key=len, default=set())
 
 
 def _units(rows: Sequence[Row]) -> list[Unit]:

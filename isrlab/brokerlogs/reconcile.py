@@ -18,6 +18,7 @@ The replicas of a partition *at a time* are those of the last line that names th
 from __future__ import annotations
 
 import os
+from bisect import bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -189,14 +190,25 @@ def _scene(rows: Sequence[Row], bounds: dict[int | None, Edges], clocks: Sequenc
     for clock in clocks:
         if clock.part and clock.is_bound and clock.broker is not None:
             file, _, line = clock.part.rpartition(":")
-            back[clock.broker, file].append(int(line))
+            insort(back[clock.broker, file], int(line))
     asking = {r["broker"] for r in rows if r["kind"] in ASKED}
-    # Since 2.4 leaders print what is stored, since 3.6 a request shows that they do.
-    is_new = any("last_caught_up_time_ms" in r["detail"] for r in rows)
-    prints = is_new or any(r["kind"] == "isr_commit" and is_own(r) for r in rows)
+    prints = _print_commits(rows)
     printing = asking if prints else set()
     return Scene(
         start_ms, end_ms, {} if has_metadata_log else ends, gone, back, frozenset(printing)
+    )
+
+
+def _print_commits(rows: Sequence[Row]) -> bool:
+    """Leaders print what is stored: since 2.4, even if they had no occasion to.
+
+    Since 2.4 a new leader prints its high watermark, since 2.2 a request prints who is out of sync.
+    """
+    own = [row for row in rows if is_own(row)]
+    leads = [row["high_watermark"] is not None for row in own if row["kind"] == "leader"]
+    asks_at_length = any("out_of_sync" in row["detail"] for row in own)
+    return (
+        any(r["kind"] == "isr_commit" for r in own) or any(leads) or (asks_at_length and not leads)
     )
 
 
@@ -301,7 +313,8 @@ def _is_set_back(state: State, after: Found | None, scene: Scene) -> bool:
     next_row = after.state.row if after and after.state else None
     is_there = next_row is not None and next_row["detail"].get("file") == detail.get("file")
     until = int(next_row["detail"]["line"]) if is_there and next_row else 2**62
-    return any(int(detail.get("line", 0)) < line <= until for line in starts)
+    nth = bisect_right(starts, int(detail.get("line", 0)))
+    return nth < len(starts) and starts[nth] <= until
 
 
 def _with_replicas(key: Key, found: Sequence[Found], rows: Sequence[Row]) -> list[Row]:

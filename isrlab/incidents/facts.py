@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from isrlab.incidents.parties import AT_ONCE_MS, BEFORE_MS, SOON_MS, Party
+from isrlab.incidents.parties import AT_ONCE_MS, BEFORE_MS, SOON_MS, Party, is_back_at_once
 from isrlab.incidents.record import Out, Record, Row, Span, about
 
 FLAPS = 3  # as often must one replica leave one partition
@@ -128,11 +128,8 @@ def repeats(case: Case) -> list[Row]:
 
 @fact
 def short(case: Case) -> list[Row]:
-    """Every absence ends within a second."""
-    ends = [out.absence.end_ms for out in case.outs]
-    starts = [out.start_ms for out in case.outs]
-    is_short = all(e is not None and e - s < 1_000 for s, e in zip(starts, ends, strict=True))
-    return case.left() if is_short else []
+    """Every absence ends at once."""
+    return case.left() if all(map(is_back_at_once, case.outs)) else []
 
 
 @fact
@@ -254,6 +251,13 @@ def overslept(case: Case) -> list[Row]:
         if limit and waited > OVERDUE * limit + OVERDUE_MS:
             late.append(row)
     return late
+
+
+@fact
+def tried(case: Case) -> list[Row]:
+    """The broker's heartbeats went unanswered before it was fenced: its process ran."""
+    until_ms = min((row["ts_ms"] for row in fenced(case)), default=0)
+    return [row for row in case.signs("heartbeat_failed") if row["ts_ms"] < until_ms]
 
 
 @fact

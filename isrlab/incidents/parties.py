@@ -31,6 +31,7 @@ QUIET_MS = 30_000
 BEFORE_MS = 60_000  # within which a cause shows before its first effect
 OPEN = 20  # episodes that may go on at one time
 AT_ONCE_MS = 2_000
+BLINK_MS = 500
 SOON_MS = 10_000  # a broker that is back in this time after its process started needed no longer
 GONE_SIGNS = (
     "stop_asked",
@@ -185,6 +186,8 @@ def _is_explained(out: Out, party: Party, brokers: frozenset[int], record: Recor
         if row["detail"]["sign"] in (*GONE_SIGNS, "zookeeper_gone")
         and (row["detail"]["sign"] not in ("starting", "unclean_start") or row in record.starts)
     ]
+    if out.absence.end_ms is not None:  # it is back, so its log only had no more to say
+        return bool(rows)
     end = record.log_ends.get(out.replica)
     ends = end is not None and near[0] <= end <= out.start_ms + AT_ONCE_MS
     return bool(rows) or (ends and record.end_ms - (end or 0) > SOON_MS)
@@ -230,13 +233,22 @@ def _counterparts(broker: int, outs: list[Out]) -> int:
 
 
 def _of_a_pair(outs: list[Out], record: Record) -> Party:
-    """One leader and one replica: the link if somebody else keeps the replica, else the replica."""
+    """One leader and one replica: the leader if it takes everything back at once, for then its own
+    clock had jumped; the link if somebody else keeps the replica; else the replica."""
     replicas = {out.replica for out in outs}
+    if len(replicas) == 1 and outs[0].absence.leader and all(map(is_back_at_once, outs)):
+        return Party("broker", (outs[0].absence.leader,))
     both_ways = len(replicas) == 2
     if both_ways or all(_is_kept_elsewhere(out, record) for out in outs[:20]):
         pair = {outs[0].replica, outs[0].absence.leader}
         return Party("link", tuple(sorted(b for b in pair if b is not None)))
     return Party("broker", (outs[0].replica,))
+
+
+def is_back_at_once(out: Out) -> bool:
+    """So soon that the replica was there all the time."""
+    end_ms = out.absence.end_ms
+    return end_ms is not None and end_ms - out.start_ms < BLINK_MS
 
 
 def _is_kept_elsewhere(out: Out, record: Record) -> bool:

@@ -87,13 +87,14 @@ def verdict(findings: Findings) -> list[str]:
         reasons = findings.logs.unread["reason"].to_pylist()
         told.append(f"{len(reasons):,} lines not understood, as: {printable(reasons[0])}")
     if findings.not_known:
-        told.append(f"Nobody says who is in sync: {_named(findings.not_known)}")
+        told.append(f"Not known at the end: {_named(findings.not_known)}")
     told += [f"Unsure: {printable(doubt)}" for doubt in findings.doubts]
     return (told + [f"Mind that {printable(each)}" for each in findings.caveats])[:MOST_LINES]
 
 
 def _at_the_end(findings: Findings) -> str:
-    known = len(findings.partitions) - len(findings.not_known)
+    dark = len(findings.not_known)
+    known = len(findings.partitions) - dark
     wrong = [
         f"{len(keys):,} {what} ({_named(keys)})"
         for what, keys in (
@@ -107,7 +108,8 @@ def _at_the_end(findings: Findings) -> str:
     if wrong:
         return f"At the end, {of}: {'; '.join(wrong)}"
     if known < len(findings.partitions) or not known:
-        return f"At the end {known:,} {of} are known, and full"
+        known_ones = f"; the other {known:,} are full" if known else ""
+        return f"At the end nobody says who is in sync in {dark:,} {of}{known_ones}"
     return f"At the end every one {of} has all its replicas in sync"
 
 

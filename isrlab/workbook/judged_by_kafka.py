@@ -166,14 +166,14 @@ def _members(steps: list[Step], replica: int, side: str) -> list[bands.Span]:
 
 def plot_step(before: Step | None, step: Step, title: str) -> Figure:
     """Everything that is compared after a step: Kafka's values above the engine's."""
-    subjects: dict[str, list[str]] = {}
+    own, subjects = "leader" if "maximal" in step.kafka else "state", dict[str, list[str]]()
     for name in step.kafka:
         subject, _, fact = name.partition(".")
-        key = f"follower {subject}" if fact else "answers" if " " in name else "leader"
+        key = f"follower {subject}" if fact else "answers" if " " in name else own
         subjects.setdefault(key, []).append(name)
     subjects["answers"] = subjects.get("answers", [])[-4:]  # the latest produces
     followers = [name for name in subjects if name.startswith("follower")]
-    tables = [names for names in (["leader"], followers, ["answers"] * bool(subjects["answers"]))
+    tables = [names for names in ([own], followers, ["answers"] * bool(subjects["answers"]))
               if names]  # fmt: skip
     heights = [2 * len(names) + 1.6 for names in tables]
     options = {"height_ratios": heights}
@@ -345,7 +345,7 @@ def switch_player(release: str, words: Mapping[str, Mapping[str, str]]) -> widge
 
     def draw(name: str) -> Figure:
         notice = found[name]
-        title = f"With {name} the engine is wrong after step {notice.place} of schedule "
+        title = f"With “{name}” the engine is wrong after step {notice.place} of schedule "
         title += f"{notice.schedule}: {spoken(notice.step.command)}"
         return plot_step(notice.before, notice.step, title)
 

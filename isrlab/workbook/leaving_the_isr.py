@@ -6,14 +6,16 @@ runs that the notebook plays itself. Replica 2 is the follower in question.
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import ipywidgets as widgets
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from isrlab.engine.versions import KafkaVersion
+from isrlab.engine.versions import KafkaVersion, release
 from isrlab.show import bands, controls, curves, offsets, style
 from isrlab.show.offsets import Offsets
 from isrlab.world import scenario
@@ -30,6 +32,17 @@ pause 2 fetcher
 produce 1 acks=1
 advance {watch_ms}ms
 """
+# What `tests/record/eras.py --pauses` does to real clusters
+RECORDED_LAG_MS, RECORDED_EVERY_MS = 3_000, 200
+PAUSE = """
+partition replicas=1,2,3 replica.lag.time.max.ms={lag_ms} latency=1
+produce 1 acks=1 every={every_ms}ms for={fed_ms}ms
+advance {since_ms}ms
+pause 2
+advance {left_ms}ms
+produce 1 acks=1 every={every_ms}ms for=6800ms
+"""
+PAUSES = Path(__file__).parents[2] / "data" / "recordings" / "eras" / "pauses.csv"
 # A follower that hangs for a while, catches up in half a second, and hangs again
 SAW_TOOTH = "partition replicas=1,2 replica.lag.time.max.ms=10000\n"
 TOOTH = """
@@ -52,6 +65,48 @@ def eviction_times(version: str, samples: int = 40) -> list[int]:
         spans = offsets.isr_of(scenario.play(script, version=version))
         times.append(spans[1].start_ms - begin_ms)
     return times
+
+
+def recorded_evictions() -> dict[str, list[int]]:
+    """ms from SIGSTOP to the stored smaller ISR, of real followers: by release, oldest first.
+
+    Raises ValueError if isrlab is installed without its data.
+    """
+    if not PAUSES.is_file():
+        raise ValueError(f"{PAUSES} does not exist: recordings come with a clone of isrlab only")
+    waits: dict[str, list[int]] = {}
+    for row in csv.DictReader(PAUSES.read_text("utf-8").splitlines()):
+        waits.setdefault(row["version"], []).append(int(row["waited_ms"]))
+    return dict(sorted(waits.items(), key=lambda item: release(item[0])))
+
+
+def played_evictions(version: str | KafkaVersion, samples: int = 100) -> list[int]:
+    """The same pauses on the engine, begun evenly over one period of the check."""
+    known, times = KafkaVersion.of(version), []
+    period_ms = RECORDED_LAG_MS // known.isr_checks_per_lag_time
+    for sample in range(samples):
+        pause_ms = 2 * period_ms + sample * period_ms // samples
+        since_ms = pause_ms % RECORDED_EVERY_MS
+        script = PAUSE.format(lag_ms=RECORDED_LAG_MS, every_ms=RECORDED_EVERY_MS,
+                              fed_ms=pause_ms - since_ms, since_ms=since_ms,
+                              left_ms=RECORDED_EVERY_MS - since_ms)  # fmt: skip
+        spans = offsets.isr_of(scenario.play(script, version=known))
+        times.append(spans[1].start_ms - pause_ms)
+    return times
+
+
+def plot_recorded(times: Mapping[str, Sequence[int]], samples: int = 60) -> Axes:
+    """Pauses of real followers beside the same on the engine, release by release."""
+    rows = {
+        version: {"Kafka": np.divide(waits, 1000),
+                  "engine": np.divide(played_evictions(version, samples), 1000)}
+        for version, waits in times.items()
+    }  # fmt: skip
+    means = [f"{version} {np.mean(waits) / 1000:.1f} s" for version, waits in times.items()]
+    title = f"{sum(map(len, times.values()))} pauses of real followers, lag limit "
+    title += f"{RECORDED_LAG_MS / 1000:g} s; mean time to leave: {', '.join(means)}"
+    scale = curves.Scale("from the pause to the smaller ISR (s)", low=2.5)
+    return curves.plot_ticks(rows, title, scale)
 
 
 def plot_evictions(times: Mapping[str, Sequence[int]]) -> Axes:

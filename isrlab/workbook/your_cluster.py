@@ -215,7 +215,7 @@ def cluster_player(found: Findings, faults: Sequence[Outage] = ()) -> widgets.VB
         asked = Window(topic=topic, broker=broker)
         return plot_cluster(found_in(found.logs, found.evidence, window=asked), faults)
 
-    return redrawn([pick("topic", names, None), pick("broker", brokers, None)], draw)
+    return redrawn([pick("topic", names, None), pick("broker", brokers, None)], draw, most=12)
 
 
 # Incidents

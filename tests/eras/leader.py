@@ -159,12 +159,25 @@ class Replay:
         )
         if self.machine is None:
             if mark is None:
-                mark = own["high_watermark"] if own else None
+                mark = self.mark_before(after)
             self.machine = self.made(row["broker"], end or 0, mark or 0)
             self.tell_who_lives(row["ts_ms"])
         self.grow(end or 0, row["ts_ms"])
         self.kafka_has(list(order.isr))
         self.step(order, row["ts_ms"])
+        asked = self.machine.unanswered
+        if asked is not None:  # its answer, too, has come: up to 3.5 a smaller ISR is a new epoch
+            epochs = asked.leader_epoch, asked.partition_epoch + 1
+            self.step(m.AlterPartitionResponse(asked.request, *epochs, asked.isr), row["ts_ms"])
+
+    def mark_before(self, after: list[Row]) -> int:
+        """Where no line says it: what the first that looks at the high watermark has found."""
+        for row in after:
+            if row["kind"] == "high_watermark":
+                return int(row["high_watermark"]) - 1
+            if row["kind"] == "position" and row["high_watermark"] is not None:
+                return int(row["high_watermark"])
+        return 0
 
     def made(self, broker: int, end: int, mark: int) -> Broker:
         settings = Settings.of(

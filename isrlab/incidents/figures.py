@@ -1,0 +1,44 @@
+"""How often simulated incidents are named rightly, kind by kind: the stored figures."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import NamedTuple
+
+JUDGED = Path(__file__).parents[2] / "data" / "recordings" / "incidents" / "judged.csv"
+
+
+class Figure(NamedTuple):
+    """One kind in logs that are whole, or had a log `missing`, a `clock` apart, lines `dropped`."""
+
+    kind: str
+    logs: str
+    cases: int
+    right: int
+    wrong: int
+    not_known: int
+    elsewhere: int  # incidents of other kinds that were taken for this one
+
+    @property
+    def precision(self) -> float | None:
+        """Of what was named so, the share that was; None if nothing was."""
+        named = self.right + self.elsewhere
+        return self.right / named if named else None
+
+    @property
+    def recall(self) -> float:
+        return self.right / self.cases
+
+
+def judged() -> list[Figure]:
+    """The stored figures, kind by kind, logs that are whole first."""
+    with JUDGED.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.reader(file))[1:]
+    return [Figure(kind, logs, *map(int, numbers)) for kind, logs, *numbers in rows]
+
+
+def score(figures: list[Figure]) -> float:
+    """The share that is right, less twice the wrong and half of what is not known."""
+    points = sum(each.right - 2 * each.wrong - each.not_known / 2 for each in figures)
+    return points / sum(each.cases for each in figures)

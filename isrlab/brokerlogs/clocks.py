@@ -23,7 +23,7 @@ from itertools import combinations, pairwise
 from statistics import median
 from typing import NamedTuple, TypeAlias
 
-from isrlab.brokerlogs.stored import Row, is_exact, is_own
+from isrlab.brokerlogs.stored import ASKED, Row, is_exact, is_own
 
 NOISE_MS = 1_000  # clocks this far apart cannot be told from messages under way
 TIGHT_MS = 2_000  # differences within this are of one cluster
@@ -63,7 +63,8 @@ def put_right(rows: list[Row]) -> list[Clock]:
     bounded = _bounded(rows, units, ahead, pairs)
     for row, unit in zip(rows, units, strict=True):
         row["ts_ms"] -= ahead[unit]
-    alone = _alone(facts, ahead)
+    asking = {u for row, u in zip(rows, units, strict=True) if row["kind"] in ASKED}
+    alone = _alone(facts, ahead, asking)
     return [
         Clock(*unit, ahead[unit], pairs[unit], unit in bounded, unit in alone)
         for unit in ahead
@@ -71,10 +72,12 @@ def put_right(rows: list[Row]) -> list[Clock]:
     ]
 
 
-def _alone(facts: dict[tuple, dict[Unit, int]], ahead: dict[Unit, int]) -> set[Unit]:
+def _alone(
+    facts: dict[tuple, dict[Unit, int]], ahead: dict[Unit, int], asking: set[Unit]
+) -> set[Unit]:
     """Whose clock nothing compares with those of most: what they say is not said by any of these
     at about the same moment."""
-    groups = {unit: {unit} for stamps in facts.values() for unit in stamps}
+    groups = {unit: {unit} for stamps in (*facts.values(), asking) for unit in stamps}
     for stamps in facts.values():
         times = sorted((ms - ahead[unit], str(unit), unit) for unit, ms in stamps.items())
         for (first_ms, _, first), (second_ms, _, second) in pairwise(times):

@@ -20,7 +20,7 @@ AT_ONCE_MS = 1_000  # lines of one broker in two files may be this much out of o
 NEAR_MS = 60_000
 AWAY_MS = 10_000  # between a broker's leaving and what the controller makes of it, either way
 SOON_MS = 10_000
-HEARD_MS = 3_000  # a log that goes on so long has what its broker heard
+HEARD_MS = 6_000  # a log that goes on so long has what its broker heard
 HEARING = ("leader", "follower", "metadata")  # what a broker prints of a state that it is told
 LATE_MS = 2_000
 
@@ -142,8 +142,11 @@ def _hearsay(lines: list[Statement], run: Run) -> Iterator[Fault]:
             named[isr].append(line)
         if line.leader is not None:
             named[line.leader].append(line)
+    brokers = {line.by for line in lines if line.by is not None}
     for line in lines:
         if line.is_request or line.version is not None:
+            continue
+        if not all(run.covers(broker, line.ts_ms, line.ts_ms + HEARD_MS) for broker in brokers):
             continue
         near = [x for x in lines if x is not line and abs(x.ts_ms - line.ts_ms) < LATE_MS]
         others = [x for x in near if x.isr]
@@ -170,7 +173,7 @@ def _beginning(lines: list[Statement], run: Run) -> Iterator[Fault]:
 def _witnesses(lines: list[Statement], run: Run) -> Iterator[Fault]:
     """An epoch or version that a single line knows, though the other replicas go on without it."""
     told = [line for line in lines if not line.is_request]
-    hear = {x.by for x in told if x.kind in HEARING and not x.said_by and x.by is not None}
+    hear = {x.by for x in told if x.kind in ("follower", "metadata") and not x.said_by}
     for name in ("epoch", "version"):
         if name == "version" and not run.is_kraft:
             continue  # its leaders raise it themselves, and followers do not hear of it
@@ -186,7 +189,7 @@ def _witnesses(lines: list[Statement], run: Run) -> Iterator[Fault]:
             after_ms = line.ts_ms + SOON_MS
             heard_ms = line.ts_ms + HEARD_MS
             own = set() if line.said_by else {line.by}
-            others = [b for b in hear - own if b is not None and run.ends[b] > heard_ms]
+            others = [b for b in hear - own if run.covers(b, line.ts_ms, heard_ms)]
             beyond = [
                 x for x in told
                 if (getattr(x, name) or -1) > number and line.ts_ms - SOON_MS < x.ts_ms <= after_ms
@@ -333,7 +336,8 @@ def _announcing(lines: list[Statement], run: Run) -> Iterator[Fault]:
             continue
         if all(_is_away(run, broker, line.ts_ms) for broker in gone):
             continue
-        if run.away or asked:
+        told = asked or any(_is_away(run, broker, line.ts_ms) for broker in run.away)
+        if told and run.has_controller and run.covers(line.by, line.ts_ms, line.ts_ms):
             yield fault(line, "announced", asked[-1] if asked else None)
 
 

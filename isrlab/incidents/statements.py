@@ -74,6 +74,12 @@ class Run(NamedTuple):
     starts: dict[int, list[int]]  # broker: when its process started
     refusals: Mapping[int, list[int]]  # broker: when a write was refused, or ZooKeeper away
     release: str | None  # the newest that a broker says it runs
+    has_controller: bool  # there are lines of a controller about brokers
+
+    def covers(self, broker: int | None, from_ms: int, to_ms: int) -> bool:
+        """The logs of this broker go back to the start of its process, and go on until then."""
+        is_whole = any(at_ms < from_ms for at_ms in self.starts.get(broker or 0, ()))
+        return is_whole and self.ends.get(broker or 0, 0) > to_ms
 
 
 def runs(events: pa.Table, files: pa.Table | None = None) -> dict[str, Run]:
@@ -94,9 +100,7 @@ def run_of(rows: list[dict[str, Any]], last_ms: Mapping[str, int | None] | None 
     is_kraft = any(map(_is_kraft, rows))
     elections = _elections(rows)
     partitions: dict[Key, list[Statement]] = defaultdict(list)
-    order, away, news = defaultdict(list), defaultdict(list), defaultdict(list)
-    refusals = defaultdict(list)
-    lives: dict[Key, set[str]] = defaultdict(set)
+    order, away, refusals = defaultdict(list), defaultdict(list), defaultdict(list)
     ends: dict[int, int] = defaultdict(int)
     for row in rows:
         detail, ts_ms, broker = row["detail"], row["ts_ms"], row["broker"]
@@ -113,19 +117,12 @@ def run_of(rows: list[dict[str, Any]], last_ms: Mapping[str, int | None] | None 
         if row["topic"] is None or row["partition"] is None:
             continue
         key = Key(row["run"], row["topic"], row["partition"])
-        if row["kind"] == "deleted":
-            lives[key] |= {"", "deleted"}
-        if detail.get("from_state") == "NewPartition":
-            news[key].append(ts_ms)
-        if topic_id := TOPIC_ID.search(detail.get("topic_id", "")):  # "Some(...)", or by itself
-            lives[key].add(topic_id[0])
         is_controllers = is_kraft and said_by == "controller"
         if row["kind"] in (*REQUESTS, *STATES) and not (
             is_controllers and _is_deposed(row, elections)
         ):
             partitions[key].append(statement(key, row))
-    anew = {key for key, names in lives.items() if len(names) > 1}
-    anew |= {key for key, times in news.items() if max(times) - min(times) > NEW_MS}
+    anew = _made_anew(rows)
     kept = {key: lines for key, lines in partitions.items() if key not in anew}
     for lines in kept.values():
         lines.sort(key=lambda line: (line.ts_ms, line.file, line.line))
@@ -140,7 +137,26 @@ def run_of(rows: list[dict[str, Any]], last_ms: Mapping[str, int | None] | None 
         elections.starts,
         refusals,
         _newest(rows),
+        any(r["kind"] in ("crash", "restart") and "said_by" in r["detail"] for r in rows),
     )
+
+
+def _made_anew(rows: Iterable[dict[str, Any]]) -> set[Key]:
+    """Partitions that were deleted, or whose topic has had several ids or beginnings."""
+    lives: dict[Key, set[str]] = defaultdict(set)
+    news: dict[Key, list[int]] = defaultdict(list)
+    for row in rows:
+        if row["topic"] is None or row["partition"] is None:
+            continue
+        detail, key = row["detail"], Key(row["run"], row["topic"], row["partition"])
+        if row["kind"] == "deleted":
+            lives[key] |= {"", "deleted"}
+        if detail.get("from_state") == "NewPartition":
+            news[key].append(row["ts_ms"])
+        if topic_id := TOPIC_ID.search(detail.get("topic_id", "")):  # "Some(...)", or by itself
+            lives[key].add(topic_id[0])
+    anew = {key for key, names in lives.items() if len(names) > 1}
+    return anew | {key for key, times in news.items() if max(times) - min(times) > NEW_MS}
 
 
 def _newest(rows: Iterable[dict[str, Any]]) -> str | None:

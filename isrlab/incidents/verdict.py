@@ -66,7 +66,9 @@ def judge(
     faults = list(_misplaced(run))
     changes, unexplained = 0, defaultdict[KafkaVersion, list[Step]](list)
     release = release or run.release
-    versions = candidates(run.is_kraft, release)
+    versions = candidates(True, release) or candidates(True)[-1:]  # a preview of KRaft
+    if not run.is_kraft:  # as far as its lines tell
+        versions = (*candidates(False, release), *candidates(True, release))
     for lines in run.partitions.values():
         for line in lines:
             faults += [*_alone(line), *_limit(line, lag_time_ms)]

@@ -68,7 +68,9 @@ def judge(
     release = release or run.release
     versions = candidates(True, release) or candidates(True)[-1:]  # a preview of KRaft
     if not run.is_kraft:  # as far as its lines tell
-        versions = (*candidates(False, release), *candidates(True, release))
+        said = (line.detail for of_one in run.partitions.values() for line in of_one)
+        is_old = any(detail.get("controller_epoch", "").isdecimal() for detail in said)
+        versions = (*candidates(False, release), *(() if is_old else candidates(True, release)))
     for lines in run.partitions.values():
         for line in lines:
             faults += [*_alone(line), *_limit(line, lag_time_ms)]

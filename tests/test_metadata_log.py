@@ -13,10 +13,10 @@ from pathlib import Path
 import google_crc32c
 import pytest
 
-from isrlab.brokerlogs.metadata_encoding import decode, schemas
-from isrlab.brokerlogs.metadata_files import recognise, rows
-from isrlab.brokerlogs.metadata_log import Cluster
-from isrlab.brokerlogs.metadata_records import Damage, MetadataReader
+from isrlab.brokerlogs.metadata.encoding import decode, schemas
+from isrlab.brokerlogs.metadata.files import recognise, rows
+from isrlab.brokerlogs.metadata.log import Cluster
+from isrlab.brokerlogs.metadata.records import Damage, MetadataReader
 from isrlab.brokerlogs.read import read_local
 from isrlab.events import schema
 

@@ -9,8 +9,9 @@ import pytest
 from cases.logs import isrs, prove, story, under_replicated_ms, why_unknown
 
 from isrlab import brokerlogs
-from isrlab.brokerlogs.stored import MISSING, NEWER, OPEN
 from isrlab.events import exact
+from isrlab.evidence import reconcile
+from isrlab.evidence.stored import MISSING, NEWER, OPEN
 
 CLASS = "(kafka.cluster.Partition)"
 STATE = "(state.change.logger)"
@@ -328,7 +329,7 @@ def truth(name):
 def proven_of(folder, end_ms):
     """The evidence, and by partition ms and members of each ISR that differs (None: not known)."""
     logs = brokerlogs.read_local(folder, run="r")
-    evidence = brokerlogs.reconcile(logs.events, logs.files)
+    evidence = reconcile(logs.events, logs.files)
     states = {}
     for row in evidence.events.to_pylist():
         if row["kind"] in ("isr_commit", "unknown") and row["ts_ms"] <= end_ms:

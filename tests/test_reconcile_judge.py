@@ -20,6 +20,7 @@ from isrlab import brokerlogs
 from isrlab.brokerlogs.write import write_line
 from isrlab.engine.versions import release as numbers
 from isrlab.events import exact, schema
+from isrlab.evidence import reconcile
 from isrlab.world import scenario
 
 RELEASES = ("0.8.2", "0.10.2", "0.11", "1.1", "2.0", "2.4", "2.6", "2.7", "2.8", "3.2", "3.5",
@@ -150,7 +151,7 @@ def prove(story: Story, ahead: dict[int, int], kept: list[bool], twice: bool):
     events = pa.Table.from_pylist(
         [{name: row.get(name) for name in schema.COLUMNS} for row in rows], schema=schema.SCHEMA
     )
-    return brokerlogs.reconcile(events, pa.Table.from_pylist(ends)), there
+    return reconcile(events, pa.Table.from_pylist(ends)), there
 
 
 def head(ms: int) -> str:
@@ -266,7 +267,7 @@ def of_lines(lines):
 def differences(rows, release):
     """Partitions whose proven states do not occur so in the events themselves."""
     events = pa.Table.from_pylist(rows, schema=schema.SCHEMA)
-    evidence = brokerlogs.reconcile(of_lines(written(rows, release)))
+    evidence = reconcile(of_lines(written(rows, release)))
     proven = exact.isr_spans(evidence.events)
     wrong = []
     for key, spans in exact.isr_spans(events).items():

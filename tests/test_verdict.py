@@ -12,14 +12,14 @@ import pyarrow as pa
 import pytest
 
 from isrlab.brokerlogs import Unread, read_line, read_local
-from isrlab.brokerlogs.clocks import put_right
 from isrlab.brokerlogs.files import lines
-from isrlab.brokerlogs.reconcile import reconcile
 from isrlab.events import schema
-from isrlab.incidents.possible import State, candidates, is_possible
-from isrlab.incidents.printed import announced, summary
-from isrlab.incidents.statements import REQUESTS, STATES, run_of
-from isrlab.incidents.verdict import judge, verdicts
+from isrlab.evidence.clocks import put_right
+from isrlab.evidence.reconcile import reconcile
+from isrlab.verdict.possible import State, candidates, is_possible
+from isrlab.verdict.printed import announced, summary
+from isrlab.verdict.statements import REQUESTS, STATES, run_of
+from isrlab.verdict.verdict import judge, verdicts
 
 RECORDINGS = Path(__file__).parent.parent / "data" / "recordings"
 FOLDERS = {

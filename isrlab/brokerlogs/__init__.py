@@ -3,9 +3,5 @@
 from isrlab.brokerlogs.files import LogDirError
 from isrlab.brokerlogs.lines import Unread, read_line
 from isrlab.brokerlogs.read import BrokerLogs, read, read_local
-from isrlab.brokerlogs.reconcile import Evidence, reconcile
 
-__all__ = [
-    "BrokerLogs", "Evidence", "LogDirError", "Unread", "read", "read_line", "read_local",
-    "reconcile",
-]  # fmt: skip
+__all__ = ["BrokerLogs", "LogDirError", "Unread", "read", "read_line", "read_local"]

@@ -22,7 +22,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from isrlab.brokerlogs.formats import ANCHOR
-from isrlab.brokerlogs.metadata_records import is_metadata
+from isrlab.brokerlogs.metadata.records import is_metadata
 
 LOG_NAME = re.compile(
     r"\.(log|out|gz|bz2|xz|zip|zst|lz4)([.\-_].*)?$|\.log\b|^(server|controller|state-change)\b"

@@ -12,7 +12,7 @@ Several logs tell of one change: the leader asks (server.log), the controller st
 (controller.log), other brokers learn it (state-change.log). All of them stay events, each with the
 broker that says so in `broker` and, where that is not the leader itself, `detail.said_by`.
 
-The files of a metadata log say together what happened: `metadata_files.py` reads those.
+The files of a metadata log say together what happened: `metadata/files.py` reads those.
 
 Files may overlap: what two files say of one broker in the same words at the same millisecond is one
 event, that of the first file. What one file says twice is two.
@@ -36,10 +36,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from isrlab.brokerlogs import metadata_files
 from isrlab.brokerlogs.files import PathName, Source, find
 from isrlab.brokerlogs.lines import OF_ITSELF
 from isrlab.brokerlogs.many_files import read_files
+from isrlab.brokerlogs.metadata import files as metadata_files
 from isrlab.brokerlogs.one_file import OF_LINES
 from isrlab.brokerlogs.zones import Zones
 from isrlab.events import schema as events_table

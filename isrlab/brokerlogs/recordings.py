@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from isrlab.brokerlogs.read import BrokerLogs, read_local
-from isrlab.brokerlogs.reconcile import Evidence, reconcile
 from isrlab.events import spark_schema
+from isrlab.evidence.reconcile import Evidence, reconcile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

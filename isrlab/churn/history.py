@@ -1,7 +1,7 @@
 """The sequence of each partition's stored ISRs, which every other question asks.
 
 For tables of one clock in which `isr_commit` rows tell every stored ISR and nothing contradicts
-them: simulations, and what `brokerlogs.reconcile` makes of real logs. The two rules are those of
+them: simulations, and what `evidence.reconcile` makes of real logs. The two rules are those of
 `events.exact`, here on Spark:
 
 1. A row of an older partition epoch than a row before it is late news, and does not count; nor one

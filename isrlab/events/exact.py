@@ -1,7 +1,7 @@
 """Exact answers of a small table of events, in plain Python: who was in the ISR when, and why not.
 
 For tables whose rows are all of one clock: a scenario (`Run.events()`), a simulated fleet, or what
-`brokerlogs.reconcile` makes of real logs. There `isr_commit` rows tell every stored ISR and nothing
+`evidence.reconcile` makes of real logs. There `isr_commit` rows tell every stored ISR and nothing
 contradicts them, so two rules do; `isrlab.churn` has the same two on Spark, and a property test
 holds the answers equal.
 

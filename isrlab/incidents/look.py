@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from isrlab.brokerlogs import read_local
 from isrlab.brokerlogs.files import PathName
 from isrlab.brokerlogs.read import BrokerLogs
-from isrlab.brokerlogs.reconcile import Evidence, reconcile
 from isrlab.events.exact import Key
+from isrlab.evidence.reconcile import Evidence, reconcile
 from isrlab.incidents.find import Incident
 from isrlab.incidents.find import found_in as incidents_in
 from isrlab.incidents.record import Record

@@ -1,7 +1,7 @@
 """What the clean events say, arranged for questions: who was out when, who led, who said what.
 
 Everything here is looked up, nothing is concluded. Times are milliseconds on the one clock of the
-events (`brokerlogs.reconcile`). A `Row` is a row of the events table with `detail` as a dict.
+events (`evidence.reconcile`). A `Row` is a row of the events table with `detail` as a dict.
 """
 
 from __future__ import annotations

@@ -25,18 +25,18 @@ from isrlab.brokerlogs.recordings import TIMELINE, Outage
 from isrlab.events import exact
 from isrlab.events.exact import IsrSpan, Key
 from isrlab.incidents import alerts
-from isrlab.incidents.faults import RULES
 from isrlab.incidents.find import Incident
 from isrlab.incidents.look import Findings, Window, found_in
-from isrlab.incidents.printed import summary
 from isrlab.incidents.record import about
 from isrlab.incidents.tell import heading, story, texts_of, verdict
-from isrlab.incidents.verdict import verdicts
 from isrlab.show import bands, style
 from isrlab.show.bands import Event, Span, plot_bands, utc_axis
 from isrlab.show.controls import pick, redrawn
 from isrlab.show.style import counted, duration, printable
 from isrlab.show.table import html_table, table
+from isrlab.verdict.faults import RULES
+from isrlab.verdict.printed import summary
+from isrlab.verdict.verdict import verdicts
 
 DONE = {"SIGSTOP": "paused", "SIGKILL": "killed", "SIGTERM": "shut down"}
 OVER, OPEN = style.ORANGE, style.VERMILION  # incidents

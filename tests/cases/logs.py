@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from isrlab import brokerlogs
 from isrlab.events import exact
+from isrlab.evidence import Evidence, reconcile
 
 DAY_MS = 1_719_792_000_000  # 2024-07-01 00:00 UTC, the day of these logs
 
@@ -29,15 +30,15 @@ def write(folder, logs: dict[str, str]):
     return folder
 
 
-def prove(folder, logs: dict[str, str]) -> brokerlogs.Evidence:
+def prove(folder, logs: dict[str, str]) -> Evidence:
     """What these logs prove."""
     read = brokerlogs.read_local(write(folder, logs), run="r")
     if isinstance(read, pa.Table):
-        return brokerlogs.reconcile(read)
-    return brokerlogs.reconcile(read.events, read.files)
+        return reconcile(read)
+    return reconcile(read.events, read.files)
 
 
-def story(evidence: brokerlogs.Evidence, topic: str = "t", partition: int = 0) -> list[tuple]:
+def story(evidence: Evidence, topic: str = "t", partition: int = 0) -> list[tuple]:
     """What is known of a partition: seconds of the day, ISR and who made it, or why it is not."""
     rows = [
         row | {"detail": dict(row["detail"])}
@@ -56,18 +57,18 @@ def story(evidence: brokerlogs.Evidence, topic: str = "t", partition: int = 0) -
     ]
 
 
-def isrs(evidence: brokerlogs.Evidence, topic: str = "t", partition: int = 0) -> list[str]:
+def isrs(evidence: Evidence, topic: str = "t", partition: int = 0) -> list[str]:
     """The ISRs of a partition in order, "?" where it is not known."""
     told = [what for _, what in story(evidence, topic, partition)]
     return ["?" if isinstance(what, str) else ",".join(map(str, what[0])) for what in told]
 
 
-def under_replicated_ms(evidence: brokerlogs.Evidence, topic: str = "t", partition: int = 0) -> int:
+def under_replicated_ms(evidence: Evidence, topic: str = "t", partition: int = 0) -> int:
     """How long it is known to have lacked a replica."""
     spans = exact.isr_spans(evidence.events)[exact.Key("r", topic, partition)]
     return sum(s.end_ms - s.start_ms for s in spans if len(s.isr) < len(s.replicas))
 
 
-def why_unknown(evidence: brokerlogs.Evidence, partition: int | None = 0) -> set[str]:
+def why_unknown(evidence: Evidence, partition: int | None = 0) -> set[str]:
     rows = evidence.unknown.to_pylist()
     return {row["why"] for row in rows if row["partition"] == partition}

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from isrlab.brokerlogs.clocks import put_right
 from isrlab.engine.versions import release
 from isrlab.events.exact import Key
+from isrlab.evidence.clocks import put_right
 
 TOPIC_ID = re.compile(r"[\w-]{22}")
 REQUESTS = ("isr_shrink", "isr_expand")

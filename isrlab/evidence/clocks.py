@@ -23,7 +23,7 @@ from itertools import combinations, pairwise
 from statistics import median
 from typing import NamedTuple, TypeAlias
 
-from isrlab.brokerlogs.stored import ASKED, Row, is_exact, is_own
+from isrlab.evidence.stored import ASKED, Row, is_exact, is_own
 
 NOISE_MS = 1_000  # clocks this far apart cannot be told from messages under way
 TIGHT_MS = 2_000  # differences within this are of one cluster

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import TypeAlias
 
-from isrlab.incidents.faults import Fault, fault
-from isrlab.incidents.possible import State
-from isrlab.incidents.statements import METADATA_LOG, Run, Statement
+from isrlab.verdict.faults import Fault, fault
+from isrlab.verdict.possible import State
+from isrlab.verdict.statements import METADATA_LOG, Run, Statement
 
 AT_ONCE_MS = 1_000  # lines of one broker in two files may be this much out of order
 NEAR_MS = 60_000

@@ -1,7 +1,7 @@
 """How a record of Kafka's metadata log is encoded: the flexible form of KIP-482, by its schemas.
 
 A value is framed by three unsigned varints: frame version (1), key of the record, its version. Then
-come its fields as `metadata_records.txt` has them, and its tagged fields, each with its size, so
+come its fields as `records.txt` has them, and its tagged fields, each with its size, so
 that one that is not known is passed over. Lengths are one more than they say, so that 0 is null.
 
 Source: AbstractApiMessageSerde.java, ByteBufferAccessor.java, 3.9.
@@ -38,10 +38,10 @@ class Field(NamedTuple):
 
 @cache
 def schemas() -> dict[int, Schema]:
-    """By key, from `metadata_records.txt`."""
+    """By key, from `records.txt`."""
     known: dict[int, Schema] = {}
     nested: list[list[Field]] = []  # the fields of the record, and of its last struct
-    text = files(__package__).joinpath("metadata_records.txt").read_text("utf-8")
+    text = files(__package__).joinpath("records.txt").read_text("utf-8")
     for line in filter(None, (line.partition("#")[0].rstrip() for line in text.splitlines())):
         first, second, third, *rest = line.split()
         if line.startswith(" "):

@@ -24,7 +24,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from isrlab.brokerlogs.metadata_records import Record
+from isrlab.brokerlogs.metadata.records import Record
 
 SAID_BY = "metadata log"
 NO_LEADER, NO_LEADER_CHANGE = -1, -2

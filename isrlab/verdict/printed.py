@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from isrlab.events.exact import Key
-from isrlab.incidents.statements import METADATA_LOG, Statement, runs
+from isrlab.verdict.statements import METADATA_LOG, Statement, runs
 
 WAIT_MS = 60_000  # an announced change that is not stored by then never is
 LEADERS_LINE = "isr_commit"  # "ISR updated to"

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import google_crc32c
 
-from isrlab.brokerlogs.metadata_encoding import UnknownRecord, check, decode, schemas, varint
+from isrlab.brokerlogs.metadata.encoding import UnknownRecord, check, decode, schemas, varint
 
 _HEADER = struct.Struct(">qiibIhi")  # base offset, length, epoch, magic, CRC, attributes, last
 HEADER_BYTES, UNDER_CRC, LENGTH_FROM, LAST_MS = 61, 21, 12, 35

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from isrlab.brokerlogs.stored import Row
+from isrlab.evidence.stored import Row
 
 
 class Replicas:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from isrlab.events.exact import Key
-from isrlab.incidents.statements import Statement
+from isrlab.verdict.statements import Statement
 
 RULES = {  # what Kafka always does
     "shrink": "a shrink takes members out, adds none, and keeps the leader",

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 from isrlab.brokerlogs.files import DamagedFileError, chunks, lines
-from isrlab.brokerlogs.metadata_log import Cluster
-from isrlab.brokerlogs.metadata_records import (
+from isrlab.brokerlogs.metadata.log import Cluster
+from isrlab.brokerlogs.metadata.records import (
     DUMPED_BATCH,
     LIKE_A_DUMP,
     Damage,

@@ -21,10 +21,10 @@ import pyarrow as pa
 from isrlab.engine import rules
 from isrlab.engine.choices import ShrinkRule
 from isrlab.engine.versions import KafkaVersion
-from isrlab.incidents.contradictions import RULES_OF_A_PARTITION, Step, steps_of
-from isrlab.incidents.faults import RULES, Fault, fault
-from isrlab.incidents.possible import candidates, is_possible, releases
-from isrlab.incidents.statements import Run, Statement, runs
+from isrlab.verdict.contradictions import RULES_OF_A_PARTITION, Step, steps_of
+from isrlab.verdict.faults import RULES, Fault, fault
+from isrlab.verdict.possible import candidates, is_possible, releases
+from isrlab.verdict.statements import Run, Statement, runs
 
 LATE_MS = 2_000
 

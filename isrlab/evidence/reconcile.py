@@ -25,9 +25,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from isrlab.brokerlogs.clocks import Clock, put_right
-from isrlab.brokerlogs.replicas import Replicas, broker_ids
-from isrlab.brokerlogs.stored import (
+from isrlab.events import schema
+from isrlab.evidence.clocks import Clock, put_right
+from isrlab.evidence.replicas import Replicas, broker_ids
+from isrlab.evidence.stored import (
     ASKED,
     MISSING,
     NEWER,
@@ -39,7 +40,6 @@ from isrlab.brokerlogs.stored import (
     is_own,
     stored,
 )
-from isrlab.events import schema
 
 Key: TypeAlias = tuple[str, str, int]  # run, topic, partition
 

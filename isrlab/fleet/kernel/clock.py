@@ -246,7 +246,7 @@ def _send(state: s.State, row: int, left_bytes: int) -> int:
     leader = state.partitions[follower.partition]
     sent_bytes = _readable(state, row)
     if sent_bytes > left_bytes:
-        sent_bytes = left_bytes // leader.record_bytes * leader.record_bytes
+        sent_bytes = max(0, left_bytes // leader.record_bytes) * leader.record_bytes
     if sent_bytes > 0:
         records = leader.log_end_offset - follower.end
         if sent_bytes != records * leader.record_bytes:

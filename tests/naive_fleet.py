@@ -348,7 +348,8 @@ class NaiveCell:
     def is_out(self, partition, follower, now):
         late = now - follower.clock > self.settings["lag_ms"]
         if self.column == "A":
-            return late or partition.end - follower.seen > self.settings["lag_messages"]
+            behind = partition.end - follower.seen if follower.seen >= 0 else 0
+            return late or behind > self.settings["lag_messages"]
         if self.column in SPARES_WHO_IS_AT_THE_END and follower.seen == partition.end:
             return False
         return late

@@ -135,11 +135,11 @@ PIECES += [form.example for form in FORMATS]
 
 
 def test_no_line_takes_the_reader_longer_than_its_length():
-    """64 KiB of any words of the tables, again and again; "Expanding ISR " took seconds."""
+    """64 KiB of any words of the tables, again and again; "Expanding ISR " took 6 seconds."""
     for piece in set(PIECES):
         started = time.process_time()
         read_line(f"{HEAD}{(piece * MAX_LINE_BYTES)[:MAX_LINE_BYTES]}{PARTITION}")
-        assert time.process_time() - started < 0.5, piece
+        assert time.process_time() - started < 3, piece
 
 
 replicas = st.lists(st.integers(0, 9999), min_size=2, max_size=6, unique=True)

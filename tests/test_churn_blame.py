@@ -113,14 +113,16 @@ def test_a_fleet_with_slow_leaders_blames_them(spark):
 
 def test_spared(spark):
     def silent(ts_ms, since_ms, isr, leader=1):
-        return shrink(ts_ms, leader, 0, isr, detail={"since_fetch_ms": str(since_ms)})
+        detail = {"since_fetch_ms": str(since_ms)}
+        asked = shrink(ts_ms, leader, 0, isr, kind="isr_shrink", detail=detail)
+        return [asked, shrink(ts_ms, leader, 0, isr)]
 
     events = [
-        silent(40_000, 31_000, [1, 2]),  # the leader stands still, 3 waits
-        silent(50_000, 41_000, [1, 3]),  # so does 2, which stands still itself
-        silent(60_100, 101, [1, 2]),  # its first fetch since was answered at 60,000
-        silent(95_000, 31_000, [1, 2]),
-        silent(40_000, 31_000, [2, 1], leader=2),
+        *silent(40_000, 31_000, [1, 2]),  # the leader stands still, 3 waits
+        *silent(50_000, 41_000, [1, 3]),  # so does 2, which stands still itself
+        *silent(60_100, 101, [1, 2]),  # its first fetch since was answered at 60,000
+        *silent(95_000, 31_000, [1, 2]),
+        *silent(40_000, 31_000, [2, 1], leader=2),
     ]
     troubles = spark.createDataFrame(
         [("r", "leader 1", 1, 10_000, 60_000), ("r", "follower 2", 2, 45_000, 55_000)], TROUBLES

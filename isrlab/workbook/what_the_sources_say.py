@@ -77,7 +77,7 @@ def claim_html(claim: Claim) -> str:
     printed = "\n\n".join(f"{s.says}: {s.printed}" for s in claim.statements)
     parts = f"<p>{escape(claim.run)} {escape(claim.evidence)}</p>{_pre(printed)}"
     if "" in claim.scripts:
-        text = claim.trial("", claim.version).run.rewritten
+        text = re.sub(r" *#>.*", "", claim.trial("", claim.version).run.rewritten)
         parts += f"<p>The run, in Kafka {claim.version}:</p>{_pre(text)}"
     return (
         f'<details style="margin:4px 0"><summary><b>{claim.number}.</b> {escape(claim.sentence)} '

@@ -39,6 +39,7 @@ LAG_MS, SESSION_MS = 3_000, 9_000
 PAUSE_S, FLAP_S, DOWN_S = 13, 5.5, 12  # longer than the session; than the lag limit only; the first
 EVERY_S = 0.2
 SETTLE_S = 60
+JARS = bytes(Path.home() / ".m2" / "repository")  # which brokers print as their class path
 # 0.8 tries a dead leader again without a pause, thousands of times a second: few are kept
 REPEATED, MOST_REPEATED = re.compile(rb"Reconnect due to socket error|\], Error in fetch "), 100
 
@@ -187,7 +188,8 @@ class Recording:
         with tarfile.open(path, "w:xz", preset=9) as kept:
             for log in sorted(folder.glob("broker-*/logs/*.log")):
                 if log.stat().st_size:
-                    _add(kept, f"{log.parts[-3]}/{log.name}", _thinned(log.read_bytes()))
+                    written = log.read_bytes().replace(JARS, b"/kafka/lib")
+                    _add(kept, f"{log.parts[-3]}/{log.name}", _thinned(written))
             metadata = folder / f"broker-{config.CONTROLLER}" / "data" / "__cluster_metadata-0"
             for part in sorted([*metadata.glob("*.log"), *metadata.glob("*.checkpoint")]):
                 _add(kept, f"metadata/{part.name}", part.read_bytes())

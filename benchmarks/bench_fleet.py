@@ -119,8 +119,11 @@ def compare() -> None:
         rounds = [_each(config, arrivals, models) for _ in range(ROUNDS)]
         kernel, c, *others = map(min, zip(*rounds, strict=True))
         row = f"  {name:<22}{partitions:>10,}{kernel.partition_fetches:>13,}"
-        row += f"{_ns(kernel, batches)}{_ns(c, batches)}"
-        row += f"{kernel.seconds / c.seconds:>9.2f}{_sign(kernel, c)}"
+        row += _ns(kernel, batches)
+        if c_library():
+            row += f"{_ns(c, batches)}{kernel.seconds / c.seconds:>9.2f}{_sign(kernel, c)}"
+        else:
+            row += f"{'-':>12}{'-':>9} "
         others += [by_python(NaiveCell, config, arrivals)] if models else []
         row += "".join(f"{_times(kernel, other):>8}{_sign(kernel, other)}" for other in others)
         print(row, flush=True)

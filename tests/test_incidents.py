@@ -126,3 +126,13 @@ def test_the_stored_figures_cover_every_kind_and_way():
     whole = [each for each in stored if each.logs == "whole"]
     assert figures.score(whole) == 1
     assert all(each.cases == each.right + each.wrong + each.not_known for each in stored)
+
+
+def test_figures_by_kind_end_with_all_of_them():
+    rows, given = figures.by_kind(), figures.judged()
+    assert [row["kind"] for row in rows[:-1]] == list(dict.fromkeys(each.kind for each in given))
+    missing = [each for each in given if each.logs == "missing"]
+    right, cases, elsewhere = (
+        sum(getattr(each, name) for each in missing) for name in ("right", "cases", "elsewhere")
+    )
+    assert rows[-1]["missing"] == f"{right / cases:.0%} / {right / (right + elsewhere):.0%}"

@@ -42,3 +42,26 @@ def score(figures: list[Figure]) -> float:
     """The share that is right, less twice the wrong and half of what is not known."""
     points = sum(each.right - 2 * each.wrong - each.not_known / 2 for each in figures)
     return points / sum(each.cases for each in figures)
+
+
+def by_kind() -> list[dict[str, str]]:
+    """A row for each kind: recall and precision by what was wrong with the logs; all come last."""
+    figures = judged()
+    ways = list(dict.fromkeys(each.logs for each in figures))
+    rows = [
+        {"kind": kind} | {each.logs: _shares(each) for each in figures if each.kind == kind}
+        for kind in dict.fromkeys(each.kind for each in figures)
+    ]
+    together = [_together(way, [each for each in figures if each.logs == way]) for way in ways]
+    return [*rows, {"kind": "all"} | {each.logs: _shares(each) for each in together}]
+
+
+def _together(logs: str, figures: list[Figure]) -> Figure:
+    return Figure(
+        "all", logs, *(sum(column) for column in zip(*(f[2:] for f in figures), strict=True))
+    )
+
+
+def _shares(figure: Figure) -> str:
+    precision = "-" if figure.precision is None else f"{figure.precision:.0%}"
+    return f"{figure.recall:.0%} / {precision}"

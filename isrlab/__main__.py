@@ -14,7 +14,7 @@ from typing import IO, Any, NoReturn
 
 import click
 
-from isrlab import __version__
+import isrlab
 from isrlab.installed import NOTEBOOKS, ExtraMissingError, give, require
 from isrlab.spark import MASTER_VARIABLE, MasterError, require_master
 
@@ -38,7 +38,7 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="isrlab", message="isrlab %(version)s")
+@click.version_option(isrlab.__version__, message="isrlab %(version)s")
 def main() -> None:
     """How Apache Kafka keeps replicas in sync, version by version."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # Windows: not all characters have a code there
@@ -136,7 +136,7 @@ def lab(folder: Path, copy_only: bool) -> None:
                 click.echo(f"{told}: {', '.join(names[:MOST_NAMES])}{many}")
     except OSError as error:
         _stop(f"cannot copy the notebooks to {folder}: {error}", 1)
-    click.echo(f"{folder}: the notebooks of isrlab {__version__}")
+    click.echo(f"{folder}: the notebooks of isrlab {isrlab.__version__}")
     if not copy_only:
         from jupyterlab.labapp import main as open_lab
 

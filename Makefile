@@ -48,6 +48,7 @@ types: $(INSTALLED)
 	$(BIN)/mypy
 
 lab: $(INSTALLED) ## open the notebooks in JupyterLab
+<<<<<<< HEAD
 	$(BIN)/python -m isrlab lab . $(ARGS)
 
 wheel: $(INSTALLED) ## build dist/isrlab-*.whl, with the notebooks and the data
@@ -57,6 +58,10 @@ lock: $(INSTALLED) ## choose the exact versions of all libraries anew: pylock.to
 	$(BIN)/python -m pip install --quiet --upgrade uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade --no-header \
 	  --no-emit-index-url --extra all --extra test --format pylock.toml -o pylock.toml pyproject.toml
+=======
+	$(BIN)/jupyter trust notebooks/*.ipynb
+	$(BIN)/jupyter lab --ServerApp.jpserver_extensions="isrlab.report.notebooks=True" $(ARGS) notebooks/00_start_here.ipynb
+>>>>>>> main
 
 bench: $(INSTALLED) ## run the benchmarks
 	@set -e; for file in benchmarks/*.py; do echo "$$file"; $(BIN)/python "$$file" $(ARGS); done

@@ -20,7 +20,7 @@ TUTORIALS := $(shell grep -L '^ *"from isrlab import.* spark' notebooks/*.ipynb)
 SPARK_NOTEBOOKS := $(notdir $(basename $(filter-out $(TUTORIALS),$(wildcard notebooks/*.ipynb))))
 
 .DEFAULT_GOAL := help
-.PHONY: help report test check lint types lab bench notebooks judge record clean
+.PHONY: help report test check lint types lab wheel lock bench notebooks judge record clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 18
@@ -48,7 +48,20 @@ types: $(INSTALLED)
 	$(BIN)/mypy
 
 lab: $(INSTALLED) ## open the notebooks in JupyterLab
-	$(BIN)/jupyter lab $(ARGS) notebooks/00_start_here.ipynb
+<<<<<<< HEAD
+	$(BIN)/python -m isrlab lab . $(ARGS)
+
+wheel: $(INSTALLED) ## build dist/isrlab-*.whl, with the notebooks and the data
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+lock: $(INSTALLED) ## choose the exact versions of all libraries anew: pylock.toml
+	$(BIN)/python -m pip install --quiet --upgrade uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade --no-header \
+	  --no-emit-index-url --extra all --extra test --format pylock.toml -o pylock.toml pyproject.toml
+=======
+	$(BIN)/jupyter trust notebooks/*.ipynb
+	$(BIN)/jupyter lab --ServerApp.jpserver_extensions="isrlab.report.notebooks=True" $(ARGS) notebooks/00_start_here.ipynb
+>>>>>>> main
 
 bench: $(INSTALLED) ## run the benchmarks
 	@set -e; for file in benchmarks/*.py; do echo "$$file"; $(BIN)/python "$$file" $(ARGS); done
@@ -81,7 +94,7 @@ record: $(INSTALLED) ## play a schedule on real brokers; without NAME, list what
 	  $(if $(NAME),--version $(VERSION) --tries $(TRIES)) $(ARGS)
 
 clean: ## remove what the targets above made, except the environment
-	rm -rf reports build .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	rm -rf reports build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
 
 # The stamp makes the second time quick: it is older than pyproject.toml only when that has changed.
 $(INSTALLED): pyproject.toml
@@ -92,5 +105,5 @@ $(INSTALLED): pyproject.toml
 	  { echo "$(PYTHON) cannot make virtual environments: its venv module is missing." \
 	         "On Debian: apt-get install python3-venv" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all,test]'
 	@touch $@

@@ -23,15 +23,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, TextIO
 
-from isrlab import spark
+from isrlab import java, spark
+from isrlab.installed import DATA, PACKAGE, ExtraMissingError, require
 from isrlab.report import gallery, kernel, notebooks
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 LIBRARIES = ("pyspark", "numba", "numpy", "pandas", "matplotlib", "papermill")
 KAFKA_PARAMETERS = ("version", "versions", "kafka_version", "version_was", "version_now")
 QUIET_SECONDS = 10.0  # a log that is no terminal hears of a running notebook this often
@@ -99,17 +99,18 @@ def run_all(
     The records are in the order of the runs, those of `progress` in the order of their ends.
     """
     done = {r.key: r for r in gallery.read_records(out) if resume and r.status == gallery.OK}
-    waiting, java = [], ""
+    waiting, missing = [], ""
     try:
-        spark.require_java()
-    except spark.JavaMissingError as error:
-        java = f"needs Java: {error}"
+        require("fleet", "spark")
+        java.require_java()
+    except (ExtraMissingError, java.JavaMissingError) as error:
+        missing = str(error)
     for run in runs:
         record = blank_record(run)
         if record.key in done:
             progress.end(done[record.key], " (kept: nothing it depends on has changed)")
-        elif java and run.notebook.needs_spark:
-            progress.end(gallery.write_run(replace(record, error=java), run.notebook.node, out))
+        elif missing and run.notebook.needs_spark:
+            progress.end(gallery.write_run(replace(record, error=missing), run.notebook.node, out))
         else:
             waiting.append(Running(run, record))
     _execute(waiting, jobs, out, progress)
@@ -201,14 +202,18 @@ def interrupts() -> Iterator[None]:
 
 @cache
 def versions() -> dict[str, str]:
-    """Of isrlab (and its commit, if this is a checkout), Python and the libraries that count."""
+    """Of isrlab (and its commit, if this is a checkout), Python, Java, libraries that count."""
     known = {"isrlab": version("isrlab"), "commit": commit(), "Python": platform.python_version()}
-    return {k: v for k, v in known.items() if v} | {name: version(name) for name in LIBRARIES}
+    known |= {"on": platform.platform(terse=True), "Java": java.java_version()}
+    for name in LIBRARIES:
+        with suppress(PackageNotFoundError):
+            known[name] = version(name)
+    return {name: each for name, each in known.items() if each}
 
 
 def commit() -> str:
     """The commit of this checkout, "-dirty" if files differ from it; empty if there is none."""
-    git = ["git", f"--git-dir={CHECKOUT / '.git'}", f"--work-tree={CHECKOUT}"]
+    git = ["git", f"--git-dir={PACKAGE.parent / '.git'}", f"--work-tree={PACKAGE.parent}"]
     describe = ["--no-optional-locks", "describe", "--always", "--dirty", "--exclude=*"]
     with suppress(OSError):
         return subprocess.run([*git, *describe], capture_output=True, text=True).stdout.strip()
@@ -219,8 +224,8 @@ def commit() -> str:
 def package_digest() -> str:
     """Digest of the package's sources and of the data that notebooks read."""
     digest = hashlib.sha256(spark.source_digest().encode())
-    texts = (p for p in CHECKOUT.glob("isrlab/*/*") if p.suffix in (".txt", ".mplstyle", ".js"))
-    for file in sorted([*texts, *CHECKOUT.glob("data/**/*")]):
+    texts = (p for p in PACKAGE.glob("*/*") if p.suffix in (".txt", ".mplstyle", ".js"))
+    for file in sorted([*texts, *DATA.glob("**/*")]):
         if file.is_file():
             digest.update(file.name.encode() + file.read_bytes())
     return digest.hexdigest()

@@ -320,7 +320,7 @@ def test_a_stream_that_is_killed_goes_on_with_each_line_once(tmp_path):
     log = folder / "server.log"
     folder.mkdir()
     for _ in range(2):
-        stream, late = Streaming(folder, out), time.monotonic() + 120
+        stream, late = Streaming(folder, out), time.monotonic() + 300
         while not in_the_middle(out) and time.monotonic() < late:
             count += 1
             append(log, line(count))

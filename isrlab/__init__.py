@@ -28,7 +28,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 _OBJECTS = {
     "play": "world.scenario", "KafkaVersion": "engine.versions", "rule": "show.rule",
     "plot_replicas": "show.replicas", "step_slider": "show.controls",

@@ -23,6 +23,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from isrlab.installed import require
+from isrlab.java import require_java
+
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
@@ -36,21 +39,20 @@ _MASTER = re.compile(
     r"|yarn|k8s://\S+"
 )
 ANSWER_WITHIN_S = 5.0
+_STAYS = shutil.ignore_patterns("data", "notebooks", "__pycache__")  # workers need none of it
 
 
 class MasterError(ValueError):
     """The address of a Spark master has no known form, or nobody answers there."""
 
 
-class JavaMissingError(RuntimeError):
-    """Spark needs a Java runtime and there is none; the message says how to install it."""
-
-
 def session(master: str | None = None, app_name: str = "isrlab") -> SparkSession:
     """The running session, or a new one on `master`, `$ISRLAB_SPARK_MASTER` or `local[*]`.
 
-    Raises JavaMissingError when no Java runtime is found, MasterError as `require_master` does.
+    Raises ExtraMissingError without PySpark, JavaMissingError without Java, MasterError as
+    `require_master` does.
     """
+    require("spark")
     require_java()
     master = master or os.environ.get(MASTER_VARIABLE) or "local[*]"
     require_master(master)
@@ -95,22 +97,6 @@ def _java_talks_to_a_file() -> Iterator[None]:
             os.close(kept)
 
 
-def require_java() -> None:
-    """Raise JavaMissingError unless `JAVA_HOME` or the path holds a Java runtime."""
-    home = os.environ.get("JAVA_HOME")
-    if home and (Path(home) / "bin" / "java").exists():
-        return
-    if home is None and shutil.which("java"):
-        return
-    where = f"JAVA_HOME is {home!r}, which holds no bin/java" if home else "no java on the path"
-    raise JavaMissingError(
-        f"Spark needs Java 17 or 21, and there is none ({where}). Install one, for example "
-        "'apt-get install openjdk-17-jre-headless', 'brew install openjdk@17' or "
-        "'conda install openjdk=17', or point JAVA_HOME at it. "
-        "The engine, the scenarios and the tutorials run without it."
-    )
-
-
 def require_master(master: str) -> None:
     """Raise MasterError unless Spark takes this address and, for spark://, somebody answers there.
 
@@ -143,8 +129,8 @@ def package_archive() -> str:
     root = Path(__file__).resolve().parent
     folder = tempfile.mkdtemp(prefix="isrlab-ship-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    stem = str(Path(folder) / "isrlab")
-    return shutil.make_archive(stem, "zip", root_dir=root.parent, base_dir=root.name)
+    package = Path(shutil.copytree(root, Path(folder) / "isrlab", ignore=_STAYS))
+    return shutil.make_archive(str(package), "zip", root_dir=folder, base_dir=package.name)
 
 
 def source_digest(*parts: str) -> str:

@@ -11,6 +11,7 @@ from hypothesis.internal.conjecture import providers
 from nbval.kernel import RunningKernel
 
 from isrlab import spark as isrlab_spark
+from isrlab.java import JavaMissingError
 
 collect_ignore_glob = ["notebooks/*"]  # small notebooks for the report's tests; some are broken
 matplotlib.use("Agg")
@@ -62,7 +63,7 @@ def spark():
     """The one Spark session of the tests; without Java they are skipped, saying why."""
     try:
         session = isrlab_spark.session(master="local[2]")
-    except isrlab_spark.JavaMissingError as error:
+    except JavaMissingError as error:
         pytest.skip(str(error))
     yield session
     session.stop()

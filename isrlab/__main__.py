@@ -141,7 +141,8 @@ def lab(folder: Path, copy_only: bool) -> None:
         from jupyterlab.labapp import main as open_lab
 
         start = folder.resolve() / "notebooks" / "00_start_here.ipynb"
-        open_lab([f"--ServerApp.root_dir={folder.resolve()}", str(start)])
+        root = f"--ServerApp.root_dir={folder.resolve()}"
+        open_lab([root, "--ServerApp.jpserver_extensions=isrlab.report.notebooks=True", str(start)])
 
 
 # fmt: off

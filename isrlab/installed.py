@@ -44,8 +44,8 @@ def give(target: Path) -> dict[str, list[str]]:
         return names
     target.mkdir(parents=True, exist_ok=True)
     given = _given(target)
-    files = (p for folder in (NOTEBOOKS, DATA) for p in folder.rglob("*") if p.is_file())
-    for source in sorted(files):
+    files = (p for folder in (NOTEBOOKS, DATA) for p in sorted(folder.rglob("*")) if p.is_file())
+    for source in files:
         name = source.relative_to(ROOT).as_posix()
         copy, digest = target / name, _digest(source)
         there = _digest(copy) if copy.exists() else None

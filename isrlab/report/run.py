@@ -13,7 +13,9 @@ import hashlib
 import json
 import logging
 import multiprocessing
+import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -23,11 +25,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distributions, version
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, TextIO
 
+import isrlab
 from isrlab import java, spark
 from isrlab.installed import DATA, PACKAGE, ExtraMissingError, require
 from isrlab.report import gallery, kernel, notebooks
@@ -102,7 +105,8 @@ def run_all(
     waiting, missing = [], ""
     try:
         require("fleet", "spark")
-        java.require_java()
+        if not os.environ.get(spark.MASTER_VARIABLE, "").startswith("sc://"):
+            java.require_java()
     except (ExtraMissingError, java.JavaMissingError) as error:
         missing = str(error)
     for run in runs:
@@ -203,12 +207,25 @@ def interrupts() -> Iterator[None]:
 @cache
 def versions() -> dict[str, str]:
     """Of isrlab (and its commit, if this is a checkout), Python, Java, libraries that count."""
-    known = {"isrlab": version("isrlab"), "commit": commit(), "Python": platform.python_version()}
+    known = {"isrlab": isrlab.__version__, "commit": commit(), "Python": platform.python_version()}
     known |= {"on": platform.platform(terse=True), "Java": java.java_version()}
     for name in LIBRARIES:
         with suppress(PackageNotFoundError):
             known[name] = version(name)
+    known["pylock.toml"] = _beside_the_lock()
     return {name: each for name, each in known.items() if each}
+
+
+def _beside_the_lock() -> str:
+    """Whether the libraries are those of the checkout's pylock.toml; empty if there is none."""
+    locked: dict[str, set[str]] = {}
+    with suppress(OSError):
+        text = (PACKAGE.parent / "pylock.toml").read_text(encoding="utf-8")
+        for name, each in re.findall(r'(?m)^name = "(.+)"\nversion = "(.+)"', text):
+            locked.setdefault(name, set()).add(each)
+    installed = {re.sub(r"[-_.]+", "-", d.name).lower(): d.version for d in distributions()}
+    others = [name for name in locked.keys() & installed if installed[name] not in locked[name]]
+    return (f"{len(others)} libraries differ" if others else "as locked") if locked else ""
 
 
 def commit() -> str:

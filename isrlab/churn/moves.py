@@ -82,18 +82,6 @@ def absences(events: DataFrame) -> DataFrame:
     )
 
 
-def flaps(events: DataFrame, within_ms: int = 60_000) -> DataFrame:
-    """The replicas that lag took out of an ISR, and that were back within `within_ms`.
-
-    A broker that died, was fenced or was shut down does not flap: its leaders were right. Columns
-    as in `absences`. Raises ValueError if `within_ms` is negative.
-    """
-    if within_ms < 0:
-        raise ValueError(f"within_ms must be 0 or more, not {within_ms}")
-    is_flap = f"why = 'lag' and out_ms <= {within_ms}"
-    return absences(events).where(is_flap).orderBy("left_ms", *PARTITION)
-
-
 def rejoin_times(events: DataFrame) -> DataFrame:
     """Every return to an ISR: its replica and times, and the replica's lag when it left.
 

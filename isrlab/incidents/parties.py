@@ -7,21 +7,19 @@ Theory of operation. Absences whose beginnings or ends follow each other within 
    fences several brokers at one moment: these explain what they took out.
 2. A broker whose process stopped or died, whose session was lost, whose disk failed: its own
    absences.
-3. A leader that is itself out of an ISR elsewhere (it wakes, or is cut off): whom it removes is
-   not to blame; its evictions are its own.
-4. What is left are pairs (leader, removed replica). The broker that is in most pairs, in either
-   role, has them; and so on until none is left. If two brokers are in the same pairs, and a third
-   leader keeps the removed one, the link between the two has them; and if nobody can tell, both are
-   named.
-
-A frozen follower is removed by all its leaders; a slow leader removes all its followers; a cut link
-has two ends and nobody else.
+3. What is left are pairs (leader, removed replica). A frozen follower is removed by all its
+   leaders, a slow leader removes all its followers: the broker with most pairs in *one* role,
+   opposite more than one other, has these; and so on. Who is a party already needs no second
+   witness: a leader that was away, and wakes or is cut off, removes healthy followers.
+4. Where no role tells, the broker that is opposite several others has them. If there are only two,
+   and a third leader keeps the removed one, it is the link between them; if nobody can tell, the
+   removed one.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -102,13 +100,11 @@ def parties(episode: Episode, record: Record) -> dict[Party, list[Out]]:
         taken = [out for out in rest if _is_explained(out, party, brokers, record)]
         given[party] += taken
         rest = [out for out in rest if out not in taken]
-    for out in rest[:]:
-        leader = out.absence.leader
-        if leader is not None and _is_out(leader, out, episode):
-            given[Party("broker", (leader,))].append(out)
-            rest.remove(out)
-    for party, outs in _covering(rest, record):
-        given[party] += outs
+    while rest:
+        known = {b for p, outs in given.items() if outs and p.kind == "broker" for b in p.brokers}
+        party, taken = _largest(rest, known, record)
+        given[party] += taken
+        rest = [out for out in rest if out not in taken]
     most_first = sorted(given.items(), key=lambda each: -len(each[1]))
     return {p: outs for p, outs in most_first if outs or p.kind in ("cluster", "zookeeper")}
 
@@ -193,43 +189,27 @@ def _is_explained(out: Out, party: Party, brokers: frozenset[int], record: Recor
     return bool(rows) or (ends and record.end_ms - (end or 0) > SOON_MS)
 
 
-def _is_out(broker: int, out: Out, episode: Episode) -> bool:
-    """A broker was itself out of another ISR when this absence began, and not only for the one
-    whom it removes: two that remove each other have lost each other."""
-    return any(
-        other.replica == broker
-        and other.absence.leader != out.replica
-        and other.key != out.key
-        and other.start_ms <= out.start_ms <= (other.absence.end_ms or out.start_ms) + AT_ONCE_MS
-        and other.start_ms < out.start_ms
-        for other in episode.outs
-    )
+def _largest(outs: list[Out], known: set[int], record: Record) -> tuple[Party, list[Out]]:
+    """The broker, or link, that most of these absences belong to, and those."""
+    sides: dict[tuple[str, int], list[Out]] = defaultdict(list)
+    for out in outs:
+        roles = (("replica", out.replica), ("leader", out.absence.leader))
+        for role, broker in roles:
+            if broker is not None:
+                sides[role, broker].append(out)
+                sides["either", broker].append(out)
 
+    def strength(side: tuple[str, int]) -> tuple[bool, bool, int, bool]:
+        role, broker = side
+        others = {b for out in sides[side] for b in (out.replica, out.absence.leader)} - {broker}
+        is_sure = broker in known or len(others) > 1 or others == {None}
+        return is_sure and role != "either", is_sure, len(sides[side]), role != "leader"
 
-def _covering(outs: list[Out], record: Record) -> list[tuple[Party, list[Out]]]:
-    """Brokers, or links, that between them are in all these absences; the fewest that do."""
-    found = []
-    rest = list(outs)
-    while rest:
-        counts = Counter[int]()
-        for out in rest:
-            counts.update(b for b in {out.replica, out.absence.leader} if b is not None)
-        most = max(counts.values())
-        top = sorted(broker for broker, count in counts.items() if count == most)
-        if len(top) == 2 and all({o.replica, o.absence.leader} == set(top) for o in rest):
-            found.append((_of_a_pair(rest, record), rest))
-            break
-        others = {broker: _counterparts(broker, rest) for broker in top}
-        broker = max(top, key=lambda b: (others[b], sum(o.replica == b for o in rest)))
-        taken = [out for out in rest if broker in (out.replica, out.absence.leader)]
-        found.append((Party("broker", (broker,)), taken))
-        rest = [out for out in rest if out not in taken]
-    return found
-
-
-def _counterparts(broker: int, outs: list[Out]) -> int:
-    pairs = [(o.replica, o.absence.leader) for o in outs if broker in (o.replica, o.absence.leader)]
-    return len({each for pair in pairs for each in pair} - {broker, None})
+    best = max(sides, key=strength)
+    if strength(best)[1]:
+        return Party("broker", (best[1],)), sides[best]
+    pair = sides["either", best[1]]
+    return _of_a_pair(pair, record), pair
 
 
 def _of_a_pair(outs: list[Out], record: Record) -> Party:

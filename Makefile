@@ -48,7 +48,8 @@ types: $(INSTALLED)
 	$(BIN)/mypy
 
 lab: $(INSTALLED) ## open the notebooks in JupyterLab
-	$(BIN)/jupyter lab $(ARGS) notebooks/00_start_here.ipynb
+	$(BIN)/jupyter trust notebooks/*.ipynb
+	$(BIN)/jupyter lab --ServerApp.jpserver_extensions="isrlab.report.notebooks=True" $(ARGS) notebooks/00_start_here.ipynb
 
 bench: $(INSTALLED) ## run the benchmarks
 	@set -e; for file in benchmarks/*.py; do echo "$$file"; $(BIN)/python "$$file" $(ARGS); done

@@ -95,11 +95,15 @@ class Played:
         return self.run.printed + "\n".join(words.status(self.run.cluster))
 
 
+def names() -> list[str]:
+    """The exercises of `data/exercises`."""
+    return sorted(path.stem for path in LIBRARY.glob("*.txt"))
+
+
 def read(name: str) -> Exercise:
     """An exercise of `data/exercises`. Raises ValueError, with the known names."""
-    known = sorted(path.stem for path in LIBRARY.glob("*.txt"))
-    if name not in known:
-        raise ValueError(f"no exercise {name!r}; known: {', '.join(known)}")
+    if name not in names():
+        raise ValueError(f"no exercise {name!r}; known: {', '.join(names())}")
     return parse(name, (LIBRARY / f"{name}.txt").read_text(encoding="utf-8"))
 
 

@@ -35,7 +35,7 @@ class KafkaVersion:
 
     column: str  # letter in the preset matrix
     name: str  # the shortest name that a user would type
-    releases: str  # every release with these rules, as "3.6" or "3.7-3.9"
+    releases: str  # every release with these rules, as "3.6" or "3.7-3.8"
     tag: str  # the tag the rules were read at
     first: tuple[int, ...]  # the numbers of the first of `releases`
     last: tuple[int, ...]
@@ -112,6 +112,10 @@ class KafkaVersion:
     not_leader_error: str = "NOT_LEADER_FOR_PARTITION"  # what a broker that does not lead answers
     # the usual mode; 2.8-3.2 had it as a preview, 3.3-3.9 kept ZooKeeper as well
     kraft: bool = switch("ZooKeeper is the usual mode", "KRaft is the usual mode")
+    kraft_elects_uncleanly: bool = switch(
+        "KRaft ignores unclean.leader.election.enable: only an operator elects uncleanly",
+        "KRaft heeds unclean.leader.election.enable (KAFKA-12670)",
+    )
     eligible_leader_replicas: bool = switch(
         "no eligible leader replicas", "eligible leader replicas, for new clusters (KIP-966)"
     )
@@ -298,10 +302,11 @@ CHANGES = (
         epoch_bump_on_isr_shrink=False,
     ),
     row(
-        "N 3.7 3.7-3.9 3.7.1",
+        "N 3.7 3.7-3.8 3.7.1",
         high_watermark_held_under_min_isr=True,
         refuses_former_incarnation=True,
     ),
+    row("N 3.9 3.9 3.9.0", kraft_elects_uncleanly=True),
     row("O 4.0 4.0 trunk of 2024-10-25"),
     row("O 4.1 4.1-4.3 trunk of 2024-10-25", eligible_leader_replicas=True),
 )
@@ -310,5 +315,5 @@ CHANGES = (
 _FIRST = KafkaVersion(**CHANGES[0])
 GENERATIONS = (*accumulate(CHANGES[1:], lambda v, changes: replace(v, **changes), initial=_FIRST),)
 # Changes within a column: another generation stands for it in the matrix
-NOT_IN_MATRIX = "1.1", "2.0.0", "2.0", "2.1", "2.6.0", "3.0", "3.2.0", "3.2", "3.5", "4.0"
+NOT_IN_MATRIX = "1.1", "2.0.0", "2.0", "2.1", "2.6.0", "3.0", "3.2.0", "3.2", "3.5", "3.9", "4.0"
 PRESETS = {v.column: v for v in GENERATIONS if v.name not in NOT_IN_MATRIX}

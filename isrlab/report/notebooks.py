@@ -169,8 +169,19 @@ class KeepPlayers(Preprocessor):
     ) -> tuple[nbformat.NotebookNode, Any]:
         for output in cell.get("outputs", []):
             if "text/html" in output.get("data", {}):  # the player beside it
-                output.data.pop(WIDGET, None)
+                output["data"].pop(WIDGET, None)
         return cell, resources
+
+
+def save_players(model: dict[str, Any], **_: Any) -> None:
+    """What JupyterLab does before it saves: a stored widget, opened again, is an error."""
+    for cell in model["content"]["cells"] if model["type"] == "notebook" else ():
+        KeepPlayers().preprocess_cell(cell, {}, 0)
+
+
+def _load_jupyter_server_extension(server: Any) -> None:
+    """jupyter lab --ServerApp.jpserver_extensions="isrlab.report.notebooks=True" """
+    server.contents_manager.register_pre_save_hook(save_players)
 
 
 def plan(

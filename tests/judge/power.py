@@ -24,7 +24,10 @@ RULES_OF = {
         "truncation", "follow_again", "epoch_entry", "cleans_epochs_at_log_end",
         "fences_stale_leader_epoch", "halts_on_log_end_past_leader",
     ),
-    "controller": ("epoch_bump_on_isr_shrink", "eligible_leader_replicas", "notices_fast_bounce"),
+    "controller": (
+        "epoch_bump_on_isr_shrink", "eligible_leader_replicas", "kraft_elects_uncleanly",
+        "notices_fast_bounce",
+    ),
 }  # fmt: skip
 assert {rule for rules in RULES_OF.values() for rule in rules} <= set(RULES)
 

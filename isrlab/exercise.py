@@ -24,14 +24,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import NamedTuple
 
 from isrlab.events.measures import measures
+from isrlab.installed import DATA
 from isrlab.world import scenario, words
 from isrlab.world.script import Run, ScriptError
 
-LIBRARY = Path(__file__).resolve().parents[1] / "data" / "exercises"
+LIBRARY = DATA / "exercises"
 SECTIONS = "ask", "given", "then", "fleet", "limits", "goals", "hint", "solution"
 _AMOUNTS = {"<=": "at most", "==": "exactly", ">=": "at least"}
 

@@ -99,14 +99,19 @@ def parties(episode: Episode, record: Record) -> dict[Party, list[Out]]:
     for party, brokers in (*_of_all(span, record), *_of_one(span, record)):
         taken = [out for out in rest if _is_explained(out, party, brokers, record)]
         given[party] += taken
-        rest = [out for out in rest if out not in taken]
+        rest = _without(rest, taken)
     while rest:
         known = {b for p, outs in given.items() if outs and p.kind == "broker" for b in p.brokers}
         party, taken = _largest(rest, known, record)
         given[party] += taken
-        rest = [out for out in rest if out not in taken]
+        rest = _without(rest, taken)
     most_first = sorted(given.items(), key=lambda each: -len(each[1]))
     return {p: outs for p, outs in most_first if outs or p.kind in ("cluster", "zookeeper")}
+
+
+def _without(outs: list[Out], taken: list[Out]) -> list[Out]:
+    places = set(map(id, taken))  # rows are long to compare
+    return [out for out in outs if id(out) not in places]
 
 
 def _of_all(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
@@ -116,7 +121,11 @@ def _of_all(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
     starts = [row for row in record.starts if span[0] <= row["ts_ms"] <= span[1]]
     started = {r["broker"]: r["ts_ms"] for r in starts if r["detail"]["sign"] == "starting"}
     in_order = {about(row) for row in stops}
-    died = {broker: ts for broker, ts in started.items() if broker not in in_order}
+    died = {
+        broker: ts
+        for broker, ts in started.items()
+        if broker not in in_order and not _outlived(broker, ts, started, record)
+    }
     if len(died) > 1 and max(died.values()) - min(died.values()) <= BEFORE_MS:
         found.append((Party("cluster", tuple(sorted(died))), frozenset(died)))
     lost = {about(r) for r in record.said("sign", span, sign="session_lost")}
@@ -124,6 +133,13 @@ def _of_all(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
     if len(lost | gone) > max(1, len(record.brokers) // 2):
         found.append((Party("zookeeper"), frozenset(b for b in lost | gone if b is not None)))
     return found + _of_a_controller(span, record)
+
+
+def _outlived(broker: int, start_ms: int, started: dict[int, int], record: Record) -> bool:
+    """It was still there when another one had started again: they did not stop at one moment."""
+    first_ms = min(started.values())
+    rows = record.said("isr_shrink isr_commit", (first_ms, start_ms - 1), broker)
+    return any(row["broker"] == broker for row in rows)
 
 
 def _of_a_controller(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
@@ -166,10 +182,11 @@ def _of_one(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
 
 
 def _is_explained(out: Out, party: Party, brokers: frozenset[int], record: Record) -> bool:
-    """A cause that shows near the beginning of the absence of one of these brokers."""
+    """A cause that shows near the beginning of an absence of these brokers, not after its end."""
     if out.replica not in brokers:
         return False
-    near = (out.start_ms - BEFORE_MS, out.start_ms + BEFORE_MS)
+    end_ms = record.end_ms if out.absence.end_ms is None else out.absence.end_ms
+    near = (out.start_ms - BEFORE_MS, min(out.start_ms + BEFORE_MS, end_ms + AT_ONCE_MS))
     rows = record.said("crash", near, out.replica)
     rows += [
         row

@@ -47,6 +47,13 @@ def evictions(events: DataFrame) -> DataFrame:
     return removals(events).where("by = 'leader'").select(*PARTITION, "leader", "replica", "ts_ms")
 
 
+def evictions_by_pair(events: DataFrame) -> DataFrame:
+    """How often each leader evicted each replica: run, leader, replica, evictions."""
+    keys = ("run", "leader", "replica")
+    counts = evictions(events).groupBy(*keys).agg(F.count("*").alias("evictions"))
+    return counts.orderBy(*keys).select(*keys, "evictions")
+
+
 def asked_to_leave(events: DataFrame) -> DataFrame:
     """Each replica that a leader asked to drop, stored or not: the row of the shrink, `replica`."""
     leaving = F.explode(F.array_except("isr_before", "isr"))

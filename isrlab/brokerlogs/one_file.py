@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from isrlab.brokerlogs.files import Block, DamagedFileError, Source, blocks
 from isrlab.brokerlogs.formats import ANCHOR, NO_NEWS_TEXT
-from isrlab.brokerlogs.layout import Head, Layout, is_continued
+from isrlab.brokerlogs.layout import Head, is_continued
 from isrlab.brokerlogs.lines import (
     MOST_LINES_BACK,
     OF_ITSELF,
@@ -172,7 +172,7 @@ class LogFile:
         if block.first == 1:
             good = _begin(of_kafka)
             if good < FITS * len(of_kafka) or None in heads:
-                self.reader.layout = Layout.of(lines)
+                self.reader.find_layout(lines)
                 good = _begin(map(self._quiet_head, filter(ANCHOR.search, lines)))
             # A quiet file has no other lines that show that it is understood.
             self.reader.heads += good

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
 from itertools import groupby
@@ -50,17 +50,17 @@ class UnknownRecord(ValueError):
 
 @cache
 def schemas() -> dict[int, Schema]:
-    """By key, from `records.txt`."""
+    """By key, from `records.txt`, where they stand in this order."""
     known: dict[int, Schema] = {}
     text = files(__package__).joinpath("records.txt").read_text("utf-8")
     for line in filter(None, (line.partition("#")[0].rstrip() for line in text.splitlines())):
         first, second, third, *rest = line.split()
         if line.startswith(" "):
             tag = int(rest[0].removeprefix("tag=")) if rest else None
-            schema.fields.append(Field(first, second, int(third), tag))
+            known[max(known)].fields.append(Field(first, second, int(third), tag))
         else:
             last, name = int(third.split("-")[-1]), second.removesuffix("Record")
-            schema = known[int(first)] = Schema(name, last, [], rest == ["skipped"])
+            known[int(first)] = Schema(name, last, [], rest == ["skipped"])
     return known
 
 
@@ -193,7 +193,7 @@ def _struct(fields: list[Field], version: int) -> Reader:
     """How the fields of a version are read; tagged fields that are not known are passed over."""
     fields = [field for field in fields if field.since <= version]
     tagged = {f.tag: (f.name, _reader(f.type)) for f in fields if f.tag is not None}
-    steps: list[tuple[list[str], struct.Struct | None, Reader | None]] = []
+    steps: list[tuple[Sequence[str], struct.Struct | None, Reader | None]] = []
     plain = (field for field in fields if field.tag is None)
     for is_fixed, group in groupby(plain, key=lambda field: field.type in FIXED):
         if is_fixed:

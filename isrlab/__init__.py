@@ -13,6 +13,7 @@ Measure it
   brokerlogs     reads the logs of real brokers: brokerlogs.read_local(folder)
   incidents      what happened in them, and who is to blame
   fleet          thousands of partitions under load: fleet.simulate_local(fleet.FleetConfig())
+  placement      which brokers share partitions, and what fails when several of them do
   events         the one table that all of these write
   churn          questions to that table, on Spark
   spark          a Spark session: spark.session()
@@ -34,7 +35,7 @@ _OBJECTS = {
 }  # fmt: skip
 _MODULES = {
     "search": "world.search", "rules": "engine.rules", "brokerlogs": "", "incidents": "",
-    "fleet": "", "events": "", "churn": "", "spark": "", "judged": "",
+    "fleet": "", "placement": "", "events": "", "churn": "", "spark": "", "judged": "",
 }  # fmt: skip
 __all__ = [*_OBJECTS, *_MODULES]
 

@@ -133,8 +133,6 @@ def lab(arguments: tuple[str, ...], copy_only: bool) -> None:
       python -m isrlab lab my-folder --no-browser
     """
     require("notebooks")
-    from isrlab.report.notebooks import open_lab
-
     has_folder = bool(arguments) and not arguments[0].startswith("-")
     folder = Path(arguments[0] if has_folder else "isrlab-workbook")
     try:
@@ -146,7 +144,12 @@ def lab(arguments: tuple[str, ...], copy_only: bool) -> None:
         _stop(f"cannot copy the notebooks to {folder}: {error}", 1)
     click.echo(f"{folder} has the notebooks of isrlab {isrlab.__version__}")
     if not copy_only:
-        open_lab(folder.resolve(), list(arguments[has_folder:]))
+        from jupyterlab.labapp import main as open_lab
+
+        root = f"--ServerApp.root_dir={folder.resolve()}"
+        extension = "--ServerApp.jpserver_extensions=isrlab.report.notebooks=True"
+        start = folder.resolve() / "notebooks" / "00_start_here.ipynb"
+        open_lab([root, extension, *arguments[has_folder:], str(start)])
 
 
 # fmt: off

@@ -62,6 +62,7 @@ RULES = (
     ("halts_on_log_end_past_leader", "0.10.2", False, "loss_then_halt"),
     ("notices_fast_bounce", "2.2", False, "bounce"),
     ("keeps_last_isr_member", "1.1", False, "all_dead"),
+    ("failed_fetch_resets_follower", "2.2", False, "failed_fetch"),
     ("accepts_any_acks", "0.8.2", False, "partition replicas=1,2\nproduce 1 acks=2\nstabilize"),
     ("not_leader_error", "2.6", "NOT_LEADER_FOR_PARTITION", "partition\nproduce 2"),
     ("kraft", "3.7", False, "follower_dies"),

@@ -68,6 +68,7 @@ FACTS = (  # rule, last release with the first form, that form, first release wi
     ("halts_on_log_end_past_leader", "2.0.0", True, "2.0.1", False),
     ("notices_fast_bounce", "2.1.1", False, "2.2.0", True),
     ("keeps_last_isr_member", "1.0.2", False, "1.1.0", True),
+    ("failed_fetch_resets_follower", "2.3.1", True, "2.4.0", False),
     ("accepts_any_acks", "0.8.2.2", True, "0.9.0.0", False),
     ("not_leader_error", "2.5.1", "NOT_LEADER_FOR_PARTITION", "2.6.0", "NOT_LEADER_OR_FOLLOWER"),
     ("kraft", "3.2.3", False, "3.3.0", True),

@@ -106,6 +106,11 @@ class KafkaVersion:
         "with unclean election, the ISR may become empty",
         "the last ISR member stays in when it dies, even with unclean election",
     )
+    failed_fetch_resets_follower: bool = switch(
+        "a fetch that failed says nothing of its follower (KAFKA-8400)",
+        "after a fetch that failed the leader does not know where the follower's log ends",
+        at_first=True,
+    )
     accepts_any_acks: bool = switch(
         "acks are 0, 1 or all", "acks=2 and more wait for that many copies", at_first=True
     )
@@ -266,7 +271,12 @@ CHANGES = (
         fences_stale_leader_epoch=True,
     ),
     row("E 2.2 2.2-2.3 2.2.2", notices_fast_bounce=True),
-    row("F 2.4 2.4 2.4.1", high_watermark_only_if_follower_moved=True, pushes_high_watermark=True),
+    row(
+        "F 2.4 2.4 2.4.1",
+        high_watermark_only_if_follower_moved=True,
+        pushes_high_watermark=True,
+        failed_fetch_resets_follower=False,
+    ),
     row("G 2.5 2.5 2.5.1", replica_lag_time_max_ms=30_000, session_timeout_ms=18_000),
     row("H 2.6.0", pushes_high_watermark=False, not_leader_error="NOT_LEADER_OR_FOLLOWER"),
     row("H 2.6 2.6.1-2.6.3 2.6.3", cleans_epochs_at_log_end=True),

@@ -24,7 +24,6 @@ from typing import Any
 import nbformat
 import yaml
 from nbconvert.preprocessors import ClearOutputPreprocessor, Preprocessor
-from nbformat.sign import NotebookNotary
 
 from isrlab.installed import NOTEBOOKS
 
@@ -183,18 +182,11 @@ def save_players(model: dict[str, Any], **_: Any) -> None:
 
 
 def _load_jupyter_server_extension(server: Any) -> None:
+    """What `isrlab lab` adds to JupyterLab: notebooks are saved as above, and isrlab's own, as they
+    were given, are trusted, so that their stored players run."""
     server.contents_manager.register_pre_save_hook(save_players)
-
-
-def open_lab(folder: Path, options: list[str]) -> None:
-    """JupyterLab in a folder with the notebooks. Those that are as isrlab gave them are trusted."""
-    from jupyterlab.labapp import main
-
     for path in NOTEBOOKS.glob("*.ipynb"):
-        NotebookNotary().sign(nbformat.read(path, as_version=4))
-    extension = f"--ServerApp.jpserver_extensions={__name__}=True"
-    start = folder / "notebooks" / "00_start_here.ipynb"
-    main([f"--ServerApp.root_dir={folder}", extension, *options, str(start)])
+        server.contents_manager.notary.sign(nbformat.read(path, as_version=4))
 
 
 def plan(

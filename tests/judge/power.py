@@ -18,7 +18,8 @@ RULES_OF = {
         "high_watermark_set", "high_watermark_held_under_min_isr", "high_watermark_after_shrink",
         "high_watermark_only_if_follower_moved", "isr_write", "after_isr_error",
         "order_frees_isr_request", "epoch_entry", "pushes_high_watermark",
-        "refuses_former_incarnation", "accepts_any_acks", "not_leader_error",
+        "refuses_former_incarnation", "failed_fetch_resets_follower", "accepts_any_acks",
+        "not_leader_error",
     ),
     "follower": (
         "truncation", "follow_again", "epoch_entry", "cleans_epochs_at_log_end",

@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from isrlab.events.schema import COLUMNS, spark_schema
-from isrlab.fleet.cell import leaders, run_cell, run_cell_in_windows
+from isrlab.fleet.cell import CellRun, leaders, run_cell, run_cell_in_windows
 from isrlab.fleet.config import Configs, FleetConfig, listed
+from isrlab.fleet.moving import move
 from isrlab.fleet.recorded import of_cell, packed, unpacked
 from isrlab.fleet.tables import tables
 
@@ -40,13 +41,19 @@ def simulate_local(configs: Configs) -> pa.Table:
     parts = [
         table
         for config in listed(configs)
-        for leader in leaders(config)
-        for table in tables(config, [run_cell(config, leader)])
+        for result in _local(config)
+        for table in tables(config, [result])
     ]
     table = pa.concat_tables(parts)
     keyed = table.append_column("place", pa.array(np.arange(len(table))))
     order = ("run", "ts_ms", "partition", "place")  # a request stays before its commit
     return keyed.sort_by([(name, "ascending") for name in order]).drop_columns(["place"])
+
+
+def _local(config: FleetConfig) -> Iterator[CellRun]:
+    if config.leaders == "move":
+        return move(config)
+    return (run_cell(config, leader) for leader in leaders(config))
 
 
 def runs(spark: SparkSession, configs: Configs) -> DataFrame:

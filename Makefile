@@ -1,6 +1,7 @@
 # Two commands on a fresh machine with Python 3.11+, Java 17+ and make: `make report`, `make test`.
 #
 #   make report ARGS="02 -p version 2.5"     arguments of `python -m isrlab report`
+#   make report LOCKED=1                     exactly the libraries of pylock.toml
 #   make test ARGS="-k rules -n 0"           arguments of pytest
 #   make test JOBS=4                         processes, of tests or of notebooks (2)
 #   make judge RUNS=1000 RELEASES="2.8.2 3.9.2"   (100 schedules; all releases; needs Maven and Java)
@@ -8,11 +9,15 @@
 #   make test PYTHON=python3.12 VENV=/tmp/v  another interpreter, another environment
 
 PYTHON ?= python3
-VENV ?= .venv
+LOCKED ?=
+VENV ?= $(if $(LOCKED),.venv-locked,.venv)
 JOBS ?= 2
 ARGS ?=
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# It knows pylock.toml, of which pip reads nothing yet.
+UV = $(BIN)/python -m pip install --quiet --disable-pip-version-check uv && \
+  VIRTUAL_ENV=$(VENV) $(BIN)/uv
 # A file, also a notebook, stays in one process; their order is that of tests/conftest.py. (With pytest
 # 9.2 and xdist 3.8 `--dist loadgroup` silently groups nothing: pytest-xdist issue 1386.)
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
@@ -20,7 +25,7 @@ TUTORIALS := $(shell grep -L '^ *"from isrlab import.* spark' notebooks/*.ipynb)
 SPARK_NOTEBOOKS := $(notdir $(basename $(filter-out $(TUTORIALS),$(wildcard notebooks/*.ipynb))))
 
 .DEFAULT_GOAL := help
-.PHONY: help report test check lint types lab bench notebooks judge record clean
+.PHONY: help report test check lint types lab wheel lock bench notebooks judge record clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 18
@@ -48,7 +53,14 @@ types: $(INSTALLED)
 	$(BIN)/mypy
 
 lab: $(INSTALLED) ## open the notebooks in JupyterLab
-	$(BIN)/jupyter lab $(ARGS) notebooks/00_start_here.ipynb
+	$(BIN)/python -m isrlab lab . $(ARGS)
+
+wheel: $(INSTALLED) ## build dist/isrlab-*.whl, with the notebooks and the data
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+lock: $(INSTALLED) ## choose the exact versions of all libraries anew: pylock.toml
+	$(UV) pip compile --quiet --universal --python-version 3.11 --upgrade --no-header \
+	  --no-emit-index-url --extra all --extra test --format pylock.toml -o pylock.toml pyproject.toml
 
 bench: $(INSTALLED) ## run the benchmarks
 	@set -e; for file in benchmarks/*.py; do echo "$$file"; $(BIN)/python "$$file" $(ARGS); done
@@ -81,10 +93,10 @@ record: $(INSTALLED) ## play a schedule on real brokers; without NAME, list what
 	  $(if $(NAME),--version $(VERSION) --tries $(TRIES)) $(ARGS)
 
 clean: ## remove what the targets above made, except the environment
-	rm -rf reports build .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	rm -rf reports build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
 
 # The stamp makes the second time quick: it is older than pyproject.toml only when that has changed.
-$(INSTALLED): pyproject.toml
+$(INSTALLED): pyproject.toml $(if $(LOCKED),pylock.toml)
 	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "isrlab needs Python 3.11 or newer, and '$(PYTHON)' is none." \
 	         "Install one, then name it: make PYTHON=python3.12 ..." >&2; exit 1; }
@@ -92,5 +104,7 @@ $(INSTALLED): pyproject.toml
 	  { echo "$(PYTHON) cannot make virtual environments: its venv module is missing." \
 	         "On Debian: apt-get install python3-venv" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(if $(LOCKED),$(UV) pip install --quiet --requirement pylock.toml)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable \
+	  $(if $(LOCKED),--no-deps .,'.[all,test]')
 	@touch $@

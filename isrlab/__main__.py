@@ -1,10 +1,11 @@
-"""The command line: `python -m isrlab report | logs | play | search | versions`.
+"""The command line: `python -m isrlab report | lab | logs | play | search | versions`.
 
 Libraries are imported by the command that needs them, so that help is quick and works without Java.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections import Counter
@@ -13,21 +14,35 @@ from typing import IO, Any, NoReturn
 
 import click
 
+import isrlab
+from isrlab.installed import NOTEBOOKS, ExtraMissingError, give, require
 from isrlab.spark import MASTER_VARIABLE, MasterError, require_master
 
 INTERRUPTED = 130
 POWERS = ("power", "unclean", "controller")
-NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
+MOST_NAMES = 8
 JOBS = min(2, os.cpu_count() or 1)
 EACH = "Twice the same, or a list: one run for each."
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="isrlab", message="isrlab %(version)s")
+class Commands(click.Group):
+    """A command whose extra is missing says so in one line."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except ExtraMissingError as error:
+            _stop(str(error), 2)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(isrlab.__version__, message="isrlab %(version)s")
 def main() -> None:
     """How Apache Kafka keeps replicas in sync, version by version."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # Windows: not all characters have a code there
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _use_master(context: click.Context, option: click.Parameter, master: str | None) -> None:
@@ -55,7 +70,7 @@ def _use_master(context: click.Context, option: click.Parameter, master: str | N
     help="How many notebooks run at a time. One on Spark takes about 3 GB.")
 @click.option("--resume", is_flag=True, help="Keep the runs that are done and still valid.")
 @click.option("--notebooks", "folder", type=FOLDER, default=NOTEBOOKS,
-    show_default="those of this checkout", help="The folder of the notebooks.")
+    show_default="those of isrlab", help="The folder of the notebooks.")
 @click.option("--master", metavar="URL", envvar=MASTER_VARIABLE, show_envvar=True,
     expose_value=False, callback=_use_master,
     help="Where Spark runs: local[N], spark://host:port, yarn, k8s://... Default: all cores here.")
@@ -74,6 +89,7 @@ def make_report(
       python -m isrlab report --grid data/reports/lag_limit.yaml
       python -m isrlab report 14 --master spark://host:7077
     """
+    require("notebooks")
     from isrlab.report import gallery, notebooks, run
 
     progress, grid = run.Progress(), None
@@ -100,6 +116,33 @@ def make_report(
     click.echo(f"{out / (grid.page if grid else 'index.html')}: {summary}")
     sys.exit(any(record.status != gallery.OK for record in records))
 # fmt: on
+
+
+@main.command()
+@click.argument("folder", type=FOLDER, default=Path("isrlab-workbook"), metavar="[DIR]")
+@click.option("--copy-only", is_flag=True, help="Do not open JupyterLab.")
+def lab(folder: Path, copy_only: bool) -> None:
+    """Copy the notebooks and their data to DIR (isrlab-workbook), and open JupyterLab there.
+
+    Called again with a newer isrlab, it brings what is new, and never replaces a file that you
+    changed: rename or delete yours to get the new one.
+    """
+    require("notebooks")
+    try:
+        for kind, names in give(folder).items():
+            many = f", ... ({len(names)})" if len(names) > MOST_NAMES else ""
+            if names:
+                told = "kept as you changed it, isrlab has a newer one" if kind == "kept" else kind
+                click.echo(f"{told}: {', '.join(names[:MOST_NAMES])}{many}")
+    except OSError as error:
+        _stop(f"cannot copy the notebooks to {folder}: {error}", 1)
+    click.echo(f"{folder}: the notebooks of isrlab {isrlab.__version__}")
+    if not copy_only:
+        from jupyterlab.labapp import main as open_lab
+
+        start = folder.resolve() / "notebooks" / "00_start_here.ipynb"
+        root = f"--ServerApp.root_dir={folder.resolve()}"
+        open_lab([root, "--ServerApp.jpserver_extensions=isrlab.report.notebooks=True", str(start)])
 
 
 # fmt: off
@@ -232,6 +275,7 @@ def versions(release: str | None, markdown: bool) -> None:
       python -m isrlab versions --markdown > data/versions.md
     """
     if markdown:
+        require("notebooks")
         from isrlab.show import version_table
 
         click.echo(version_table.markdown(), nl=False)

@@ -24,14 +24,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import NamedTuple
 
 from isrlab.events.measures import measures
+from isrlab.installed import DATA
 from isrlab.world import scenario, words
 from isrlab.world.script import Run, ScriptError
 
-LIBRARY = Path(__file__).resolve().parents[1] / "data" / "exercises"
+LIBRARY = DATA / "exercises"
 SECTIONS = "ask", "given", "then", "fleet", "limits", "goals", "hint", "solution"
 _AMOUNTS = {"<=": "at most", "==": "exactly", ">=": "at least"}
 
@@ -95,11 +95,15 @@ class Played:
         return self.run.printed + "\n".join(words.status(self.run.cluster))
 
 
+def names() -> list[str]:
+    """The exercises of `data/exercises`."""
+    return sorted(path.stem for path in LIBRARY.glob("*.txt"))
+
+
 def read(name: str) -> Exercise:
     """An exercise of `data/exercises`. Raises ValueError, with the known names."""
-    known = sorted(path.stem for path in LIBRARY.glob("*.txt"))
-    if name not in known:
-        raise ValueError(f"no exercise {name!r}; known: {', '.join(known)}")
+    if name not in names():
+        raise ValueError(f"no exercise {name!r}; known: {', '.join(names())}")
     return parse(name, (LIBRARY / f"{name}.txt").read_text(encoding="utf-8"))
 
 

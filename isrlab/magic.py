@@ -8,21 +8,37 @@ status
 
 `%%exercise NAME` plays the cell as the answer to an exercise of `data/exercises` and says which
 goals are met. `%exercise NAME` is its task, with `--hint 1` a hint, with `--solution` an answer.
+Tab completes commands, their options, releases and exercises; `%%scenario?` lists the commands.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
+import textwrap
 from typing import TYPE_CHECKING, Any
 
+from IPython.core.completer import SimpleCompletion, context_matcher
+
 from isrlab import exercise
+from isrlab.engine.versions import PRESETS
 from isrlab.show.replicas import plot_replicas
 from isrlab.world import scenario
 from isrlab.world.cluster import NotSettledError
+from isrlab.world.commands import COMMANDS, SYNONYMS
 
 if TYPE_CHECKING:
+    from IPython.core.completer import CompletionContext, SimpleMatcherResult
     from IPython.core.interactiveshell import InteractiveShell
+
+_RELEASES = [version.name for version in PRESETS.values()]
+_OPTIONS = {"%%scenario": ("--version", "--name"), "%exercise": ("--hint", "--solution")}
+_SCENARIO = """Play the cell, a scenario, print what happens, and draw its end.
+
+Options: --version V overrides the script's, --name NAME (run) keeps the run under that name.
+Words in capitals are yours to choose, [those] may be missing. The commands:
+"""
 
 
 def _read(magic: str, line: str, **known: dict[str, Any]) -> argparse.Namespace:
@@ -68,11 +84,45 @@ def answer(line: str, cell: str | None = None) -> str:
     return "\n".join(lines)
 
 
+def words_at(above: str, line: str) -> list[str] | None:
+    """What may stand at the end of `line`, under the lines `above` of a cell.
+
+    None if the cell, or the line, is no magic of this file.
+    """
+    before = line.split()[: None if line.endswith(" ") else -1]
+    if not above:
+        magic = (before or [""])[0].replace("%%exercise", "%exercise")
+        if magic not in _OPTIONS:
+            return None
+        first = _RELEASES if before[-1] == "--version" else [*_OPTIONS[magic]]
+        return first + exercise.names() * (magic == "%exercise" and len(before) == 1)
+    if not above.startswith(("%%scenario", "%%exercise")):
+        return None
+    if not before:
+        return [*COMMANDS]
+    form = COMMANDS.get(SYNONYMS.get(before[0], before[0]))
+    if form is None or form.words == "VERSION":
+        return _RELEASES if form else []
+    if "=" in line.split(" ")[-1]:
+        return []
+    return re.findall(r"\b[a-z][a-z_]+", form.words) + re.findall(r"\S+=", form.options)
+
+
+@context_matcher()
+def complete(context: CompletionContext) -> SimpleMatcherResult:
+    """IPython's matcher: in a cell of these magics their words, and nothing of Python's."""
+    lines = context.full_text.split("\n")[: context.cursor_line + 1]
+    line = lines.pop()[: context.cursor_position]
+    words = words_at("\n".join(lines), line)
+    typed = re.split(r"[\s=]", line)[-1]
+    fitting = [SimpleCompletion(word) for word in words or () if word.startswith(typed)]
+    return {"completions": fitting, "matched_fragment": typed, "suppress": words is not None}
+
+
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Register `%%scenario` and `%%exercise` with an IPython shell."""
+    """Register `%%scenario` and `%%exercise`, and what completes them, with an IPython shell."""
 
     def play_cell(line: str, cell: str) -> None:
-        """Play the cell. Options: --version V overrides the script's, --name NAME keeps the run."""
         try:
             options = _read("%%scenario", line, version={"type": str}, name={"default": "run"})
             if not options.name.isidentifier():
@@ -92,5 +142,10 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
         except (ValueError, NotSettledError) as error:
             print(error)
 
+    usages = (f"{name} {form.words} {form.options}" for name, form in COMMANDS.items())
+    lines = (textwrap.fill(usage, 90, subsequent_indent=" " * 4) for usage in usages)
+    play_cell.__doc__ = "\n".join([_SCENARIO, *lines])
+    if complete not in shell.Completer.custom_matchers:  # the extension may be loaded again
+        shell.Completer.custom_matchers.append(complete)
     shell.register_magic_function(play_cell, magic_kind="cell", magic_name="scenario")
     shell.register_magic_function(mark_cell, magic_kind="line_cell", magic_name="exercise")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import matplotlib
@@ -11,6 +12,7 @@ from hypothesis.internal.conjecture import providers
 from nbval.kernel import RunningKernel
 
 from isrlab import spark as isrlab_spark
+from isrlab.java import JavaMissingError
 
 collect_ignore_glob = ["notebooks/*"]  # small notebooks for the report's tests; some are broken
 matplotlib.use("Agg")
@@ -59,10 +61,11 @@ def _length(item) -> int:
 
 @pytest.fixture(scope="session")
 def spark():
-    """The one Spark session of the tests; without Java they are skipped, saying why."""
+    """The one Spark session of the tests, here or where `$ISRLAB_SPARK_MASTER` says (also Connect:
+    test_spark_connect.py); without Java they are skipped, saying why."""
     try:
-        session = isrlab_spark.session(master="local[2]")
-    except isrlab_spark.JavaMissingError as error:
+        session = isrlab_spark.session(os.environ.get(isrlab_spark.MASTER_VARIABLE) or "local[2]")
+    except JavaMissingError as error:
         pytest.skip(str(error))
     yield session
     session.stop()

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from isrlab.engine import rules
+from isrlab.installed import NOTEBOOKS
 from isrlab.workbook import what_the_sources_say as show
 from isrlab.workbook.claims import reading
 from isrlab.workbook.claims.reading import CLAIMS, LIBRARY, THEMES, Claim, ClaimError, of_theme
@@ -169,7 +170,7 @@ def test_articles_are_five_and_each_is_a_source():
 
 
 def test_a_notebook_that_cites_an_article_links_it():
-    for path in sorted((show.ROOT / "notebooks").glob("[0-9]*.ipynb")):
+    for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb")):
         text = path.read_text("utf-8")
         assert not re.search("article 00[0-4]", text), path.name
         for name, article in show.ARTICLES.items():

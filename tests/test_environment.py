@@ -25,15 +25,18 @@ def distribution(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-RUN = {distribution(r) for r in PROJECT["dependencies"]}
-TEST = {distribution(r) for kind in PROJECT["optional-dependencies"].values() for r in kind}
+EXTRAS = PROJECT["optional-dependencies"]
+FOR_WORK = ("test", "judge", "record")  # on isrlab itself
+LISTED = [PROJECT["dependencies"], *(EXTRAS[name] for name in EXTRAS if name not in FOR_WORK)]
+RUN = {distribution(r) for part in LISTED for r in part}
+TEST = {distribution(r) for name in FOR_WORK for r in EXTRAS[name]}
 
 
 def test_environment_lists_no_library_but_installs_the_project():
     plain = [d for d in ENVIRONMENT["dependencies"] if isinstance(d, str)]
     assert {distribution(d) for d in plain} == NOT_PYTHON_LIBRARIES
     assert [d for d in ENVIRONMENT["dependencies"] if not isinstance(d, str)] == [
-        {"pip": ["-e .[test]"]}
+        {"pip": ["-e .[all,test]"]}
     ]
 
 

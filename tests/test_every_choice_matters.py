@@ -43,7 +43,7 @@ RULES = (
     ("high_watermark_only_if_follower_moved", "2.7", False, "three_replicas"),
     ("isr_write", "0.9.0", c.IsrWrite.ZOOKEEPER, "steady_with_pauses"),
     ("isr_write", "2.7", c.IsrWrite.ZOOKEEPER_NOTIFY, "shrink_stall"),
-    ("isr_write", "3.7", c.IsrWrite.ALTER_ISR, "recovery"),
+    ("isr_write", "3.9", c.IsrWrite.ALTER_ISR, "recovery"),
     ("after_isr_error", "3.1", c.AfterIsrError.WAITS, "error_not_retried"),
     ("after_isr_error", "3.2.1", c.AfterIsrError.REVERTS, "error_not_retried"),
     ("order_frees_isr_request", "2.8", False, "change_never_sent"),
@@ -62,9 +62,11 @@ RULES = (
     ("halts_on_log_end_past_leader", "0.10.2", False, "loss_then_halt"),
     ("notices_fast_bounce", "2.2", False, "bounce"),
     ("keeps_last_isr_member", "1.1", False, "all_dead"),
+    ("failed_fetch_resets_follower", "2.2", False, "failed_fetch"),
     ("accepts_any_acks", "0.8.2", False, "partition replicas=1,2\nproduce 1 acks=2\nstabilize"),
     ("not_leader_error", "2.6", "NOT_LEADER_FOR_PARTITION", "partition\nproduce 2"),
     ("kraft", "3.7", False, "follower_dies"),
+    ("kraft_elects_uncleanly", "3.9", False, "unclean_by_hand"),
     ("eligible_leader_replicas", "4.1", False, "last_replica_standing"),
 )
 DEFAULTS = (

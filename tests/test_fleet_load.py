@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gzip
+import hashlib
 import itertools
 import json
 from pathlib import Path
@@ -440,3 +441,21 @@ def test_the_settings_of_a_trace_survive_json(bursty):
     config = bursty.with_(trace_columns="time=ts_ms", trace_file=Path(bursty.trace_file))
     assert FleetConfig.from_json(config.to_json()) == config
     assert json.loads(config.to_json())["trace_file"] == bursty.trace_file
+
+
+# What is drawn stays as it is
+
+
+@pytest.mark.parametrize(
+    ("settings", "digest"),
+    [
+        ({}, "f754ac529306eec7"),
+        ({"daily_swing": 0.5, "hot_partitions": 2}, "7e31818066c2fb96"),
+        ({"load": "heavy", "records_per_s": 40}, "0e4a6d9d8afe8add"),
+        ({"load": "together", "batch_every_ms": 50, "minutes": 60}, "a056701211b6f75f"),
+    ],
+)
+def test_the_same_seed_draws_what_it_always_did(settings, digest):
+    drawn = load.arrivals(SMALL.with_(**settings), np.arange(6))
+    columns = b"".join(column.astype("<i8").tobytes() for column in drawn)
+    assert hashlib.sha256(columns).hexdigest()[:16] == digest

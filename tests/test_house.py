@@ -23,9 +23,9 @@ NOTEBOOKS = {path.stem.partition("_")[2]: path for path in (ROOT / "notebooks").
 
 # Ground floor first: a module imports only from floors below its own. A new module needs a floor.
 FLOORS = (
-    "engine", "judged", "closeups", "events", "evidence", "verdict", "spark", "churn", "world",
-    "fleet", "brokerlogs", "incidents", "show", "exercise", "magic", "workbook", "report",
-    "__main__",
+    "installed", "engine", "judged", "closeups", "events", "evidence", "verdict", "java", "spark",
+    "churn", "world", "placement", "fleet", "brokerlogs", "incidents", "show", "exercise", "magic",
+    "workbook", "report", "__main__",
 )  # fmt: skip
 # Floors that may not import all that lies below them. The questions know events and not who made
 # them; a picture is given what it draws, it plays and simulates nothing.

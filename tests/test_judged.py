@@ -33,7 +33,6 @@ UNNOTICED = {
     "isr_write=alter partition": "2.7.2 2.8.2 3.0.2 3.1.2",
     "isr_write=alter isr": "3.2.3",
     "3.2.0": "3.1.2",
-    "2.2": "2.4.1",
     # Forms that differ in text only (test_every_choice_matters.py), or only in KRaft
     "epoch_entry=on epoch bump": f"2.4.1 2.6.3 {ASKING}",
     "epoch_entry=on becoming leader": NEW,

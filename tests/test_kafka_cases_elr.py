@@ -232,6 +232,7 @@ advance 70s
 kill 1
 heal 1 2
 advance 20s
+elect unclean
 trace on
 start 1
 stabilize

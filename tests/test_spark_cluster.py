@@ -25,7 +25,7 @@ from isrlab import fleet
 from isrlab.events.schema import SCHEMA
 from isrlab.fleet.cell import leaders
 from isrlab.fleet.config import FleetConfig
-from isrlab.spark import JavaMissingError, require_java
+from isrlab.java import JavaMissingError, require_java
 
 pytestmark = pytest.mark.slow
 

@@ -248,7 +248,7 @@ ROWS = {  # columns A to O
     "loss_three_replicas": "lllssssssssssss",
     "divergence_power_loss": "dddllllllllllls",
     "real_offsets": "dddllllllllllll",
-    "fast_leader_change": "ddddlllllllllll",
+    "fast_leader_change": "ddddlllllllsssl",
     "joined_too_early": "llllsssssssssss",
     "idle_pauses": "ffffsssssssssss",
     "stalled": "ssssssssxxsssss",

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from isrlab.events import schema
 
@@ -26,6 +27,8 @@ class TooLargeError(ValueError):
 
 def number(name: str, text: str) -> int:
     """The number for a column. Raises TooLargeError if it has more bits than Kafka gives it."""
+    if len(text) < 10:
+        return int(text)
     limit = _LIMITS.get(name, 2**31)
     if len(text) > 20 or not -limit <= (value := int(text)) < limit:
         raise TooLargeError(f"a number too large for {name}")
@@ -33,12 +36,22 @@ def number(name: str, text: str) -> int:
 
 
 @lru_cache(maxsize=65_536)
+def _numbers(name: str, text: str) -> list[int]:
+    return [number(name, each) for each in _NUMBER.findall(text)]
+
+
+# What makes of a text the value of a column of the events table.
+_COLUMN: dict[str, Callable[[str, str], object]] = {
+    **dict.fromkeys(COLUMNS, number),
+    **dict.fromkeys(["isr", "isr_before"], _numbers),
+    "topic": lambda _, text: text,
+}
+
+
 def _value(name: str, text: str) -> Values:
     """A field by itself: a list, a number or a text for its column, or a text for `detail`."""
-    if name in ("isr", "isr_before"):
-        return {name: [number(name, each) for each in _NUMBER.findall(text)]}
-    if name in COLUMNS and name != "topic":
-        return {name: number(name, text)}
+    if name in COLUMNS:
+        return {name: _COLUMN[name](name, text)}
     return {name: text} if text else {}
 
 
@@ -55,11 +68,11 @@ def _plain(name: str, values: Values) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`pattern` is what it may look like; `read` gives its values; `write` its text for the values
-    of an event, or None if those lack it."""
+    """`pattern` is what it may look like; `read` gives its values, None if its name says all;
+    `write` its text for the values of an event, or None if those lack it."""
 
     pattern: str
-    read: Callable[[str, str], Values] = _value
+    read: Callable[[str, str], Values] | None = None
     write: Callable[[str, Values], str | None] = _plain
 
 
@@ -70,7 +83,11 @@ def _or_blank(pattern: str) -> Field:
 
 def _unkept(pattern: str, written: str = "") -> Field:
     """Text that is not kept; `written` stands in its place."""
-    return Field(pattern, lambda *_: {}, lambda *_: written)
+    return Field(pattern, _nothing, lambda *_: written)
+
+
+def _nothing(*_: str) -> Values:
+    return {}
 
 
 _OUT_OF_SYNC = re.compile(
@@ -98,29 +115,22 @@ def _write_out_of_sync(name: str, values: Values) -> str | None:
 
 # A partition's state as the releases print it: Scala and Java records, JSON, 0.8's own format.
 _IDS = r"\[[\d, ]*\]|List\([\d, ]*\)|Set\([\d, ]*\)|\d+(?:,\d+)*"
-_STATE = {
-    "leader": ("eader", re.compile(r'\b[Ll]eader"?[:=] ?(-?\d+)')),
-    "leader_epoch": (
-        "poch",
-        re.compile(r'\b(?:leaderEpoch|LeaderEpoch|leader_epoch)"?[:=] ?(-?\d+)'),
-    ),
-    "partition_epoch": ("", re.compile(r"\b(?:zkVersion|ZkVersion|partitionEpoch)[:=] ?(-?\d+)")),
-    "isr": ("", re.compile(rf'\b(?:isr|ISR)"?[:=] ?({_IDS})')),
-    "replicas": ("eplicas", re.compile(rf"\b(?:replicas=|AllReplicas:)({_IDS})")),
-    "topic": ("topicName", re.compile(r"\btopicName='([^']*)'")),
-    "partition": ("partitionIndex", re.compile(r"\bpartitionIndex=(\d+)")),
-}
-_BROKER_STATES = re.compile(r"isrWithBrokerEpoch=List\(((?:[^()]*\([^()]*\))+)\)")
+_STATE = re.compile(
+    r'\b(?:[Ll]eader"?[:=] ?(?P<leader>-?\d+)'
+    r'|(?:leaderEpoch|LeaderEpoch|leader_epoch)"?[:=] ?(?P<leader_epoch>-?\d+)'
+    r"|(?:zkVersion|ZkVersion|partitionEpoch)[:=] ?(?P<partition_epoch>-?\d+)"
+    rf'|(?:isr|ISR)"?[:=] ?(?P<isr>{_IDS})|(?:replicas=|AllReplicas:)(?P<replicas>{_IDS})'
+    r"|isrWithBrokerEpoch=List\((?P<epochs>(?:[^()]*\([^()]*\))+)\)"
+    r"|topicName='(?P<topic>[^']*)'|partitionIndex=(?P<partition>\d+))"
+)
 
 
 def _read_state(_: str, text: str) -> Values:
-    texts = {
-        name: match[1]
-        for name, (word, regex) in _STATE.items()
-        if word in text and (match := regex.search(text))
-    }
-    if match := _BROKER_STATES.search(text):
-        texts["isr"] = ",".join(re.findall(r"brokerId=(-?\d+)", match[1]))
+    texts: dict[str, str] = {}
+    for match in _STATE.finditer(text):
+        texts.setdefault(str(match.lastgroup), match[match.lastindex or 0])
+    if epochs := texts.pop("epochs", None):
+        texts["isr"] = ",".join(re.findall(r"brokerId=(-?\d+)", epochs))
     if "replicas" in texts:
         texts["replicas"] = ",".join(re.findall(r"\d+", texts["replicas"]))
     return {key: value for name in texts for key, value in _value(name, texts[name]).items()}
@@ -280,3 +290,17 @@ FIELDS: dict[str, Field] = {
     "who": _unkept(r"\S+'s|\S+ \S+'s", "replica's"),
     "whom": _unkept(r".*?", "replica"),
 }
+
+
+class Part(NamedTuple):
+    """A field of a format: `column` gives its value for the column of its name, `nested` its values
+    for several; with neither its text goes to `detail`."""
+
+    name: str
+    column: Callable[[str, str], object] | None
+    nested: Callable[[str, str], Values] | None
+
+
+def part(name: str) -> Part:
+    nested = FIELDS[name].read
+    return Part(name, None if nested else _COLUMN.get(name), nested)

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib.resources import files
 
-from isrlab.brokerlogs.fields import FIELDS
+from isrlab.brokerlogs.fields import FIELDS, Part, part
 from isrlab.engine import versions
 from isrlab.events import schema
 
@@ -36,7 +36,7 @@ _HEAD = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Format:
     """One form of one line; `since` and `until` are the first and last release that print it."""
 
@@ -48,9 +48,19 @@ class Format:
     template: str
     example: str  # a message of this form, without time, level and logger
     fixed: dict[str, str]  # what the form itself says, to `detail`
-    regex: re.Pattern[str]
-    fields: tuple[str, ...]
+    pattern: str
+    fields: tuple[str, ...]  # in the order of the groups of the pattern
     landmark: str  # a text that every such message holds
+
+    @cached_property
+    def regex(self) -> re.Pattern[str]:
+        """The pattern, compiled when a line first needs it: there are many forms."""
+        return re.compile(self.pattern)
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """Its fields, the last one first: a line's own words overrule nested states behind them."""
+        return tuple(map(part, reversed(self.fields)))
 
     def is_printed_by(self, release: str) -> bool:
         """A broker of this release, such as "0.10.2" or "3.9", prints this form.
@@ -87,7 +97,7 @@ def format_of(entry: Entry) -> Format:
     """A format from its head, template and example.
 
     Raises ValueError, with the place in the table, for a head of another form, an unknown kind,
-    release, level or field, and an example that the template does not read.
+    release, level or field.
     """
     first, (template, example), place = entry
     head = _HEAD.fullmatch(first)
@@ -102,18 +112,16 @@ def format_of(entry: Entry) -> Format:
         if versions.release(last or since) < versions.release(since, rest=0):
             raise ValueError(f"{since} is newer than {last}")
         fixed = dict(detail.split("=", 1) for detail in details)
-        regex, fields, landmark = _compiled(template)
+        pattern, fields, landmark = _compiled(template)
     except ValueError as error:
         raise ValueError(f"{place}: {error}") from error
-    if regex.fullmatch(example) is None:
-        raise ValueError(f"{place}: the template does not read its example")
     return Format(
         head["kind"], since, last, head["level"], logger, template, example, fixed,
-        regex, fields, landmark,
+        pattern, fields, landmark,
     )  # fmt: skip
 
 
-def _compiled(template: str) -> tuple[re.Pattern[str], tuple[str, ...], str]:
+def _compiled(template: str) -> tuple[str, tuple[str, ...], str]:
     """The pattern of a template: fixed text as it is, a field as what it may hold."""
     pieces = _FIELD.split(template)
     expression, fields = re.escape(pieces[0]), dict[str, None]()
@@ -134,7 +142,7 @@ def _compiled(template: str) -> tuple[re.Pattern[str], tuple[str, ...], str]:
     # JSON may escape some characters, and contexts such as [Broker id=1] begin many messages.
     texts = (text for piece in pieces[0::2] for text in re.split(r"[=<>&'\"/\\]", piece))
     landmark = max(texts, key=lambda text: len(text) - 30 * text.startswith("["))
-    return re.compile(expression), tuple(fields), landmark
+    return expression, tuple(fields), landmark
 
 
 def _linear(expression: str) -> str:

@@ -45,7 +45,7 @@ _TOKEN = re.compile(
 # What most layouts have behind a message; others are found.
 _TAIL = re.compile(rf" \({_LOGGER}\)(?:\s+\[[^\[\]]*\])?\Z")
 # Those of which the end of the message is known, and the text that must be there.
-_ENDED = [form for form in FORMATS if not form.regex.pattern.endswith((".*)", ".*?)"))]
+_ENDED = [form for form in FORMATS if not form.pattern.endswith((".*)", ".*?)"))]
 _NAME = re.compile(r"[A-Za-z]{2}")
 _OBJECT = re.compile(r'\{\s*"')
 _CONTINUES = re.compile(r"\s|\tat |Caused by|\.\.\. \d+ more|[\w.$]*(?:Exception|Error)\b|[)}]|$")

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import NamedTuple
 
-from isrlab.brokerlogs.fields import COLUMNS, FIELDS, TooLargeError, Values, number
+from isrlab.brokerlogs.fields import COLUMNS, TooLargeError, number
 from isrlab.brokerlogs.formats import FORMATS, IMPOSSIBLE, NO_NEWS, Format, likely
 from isrlab.brokerlogs.layout import Head, Layout, is_continued
 from isrlab.brokerlogs.stamps import utc_ms
@@ -69,7 +70,6 @@ _TEXTS = {form.landmark for form in FORMATS} | {*_COUNTED}
 WANTED_TEXT = "|".join([*sorted(map(_escaped, _TEXTS)), _ABOUT_ISR.pattern, "has no effect"])
 WANTED = rf"{WANTED_TEXT}|[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]"
 PERHAPS = f"{_REPLICATION.pattern}|ISR"
-_REPORTED = ("ISR", "lagging behind", "Kafka-server")  # what the impossible lines speak of
 _LOGGERS = re.compile(
     r"\b(?:cluster\.|controller\.)|^(?:state\.change\.)?logger$|FetcherThread$|FetcherManager$"
     r"|(?:^|\.)(?:Unified|Local)?Log$|server\.(?:Replica|Alter|KafkaServer)|KafkaScheduler$"
@@ -81,46 +81,58 @@ class LineReader:
     """Reads lines of one file in order. `head` is that of the last line, or of the one before that
     it belongs to; `ends` are the first and the last time that were seen, in ms.
 
-    Stamps of local time are read in `time_zone`; with None as if they were UTC.
+    Stamps of local time are read in `time_zone`; with None as if they were UTC. `given` is a layout
+    that is asked before any that is found.
     """
 
     time_zone: str | None
     layout: Layout
+    given: Layout | None = None
     head: Head | None = None
     heads: int = 0
     headless: int = 0  # lines of Kafka without a head
     _latest: dict[str, Head] = field(default_factory=dict)  # of each source
 
-    def read(self, line: str, before: Iterable[str] = ()) -> Iterator[Event | Unread]:
+    def read(self, line: str, before: Iterable[str] = ()) -> list[Event | Unread]:
         """The events that a line tells, or why it is unread; nothing for one that tells nothing.
 
         `before` gives the lines before it, the last one first.
         """
         try:
-            self.head = self.head_of(line)
+            head = self.head = self.head_of(line)
         except ValueError:
-            yield Unread("no such date or time")
-            return
-        if self.head is None:
-            yield from self._without_head(line, before)
-            return
-        self.heads += not self.head.lacks
-        self._latest[self.head.source] = self.head
-        self.headless += bool(self.head.lacks)
-        item = read_message(self.head)
-        if item is not None and self.head.lacks:
-            item = Unread(f"the stamp has no {self.head.lacks}")
-        if item is not None:
-            yield item
-        for more in self.head.rest:
-            yield from filter(None, [self._exception(more, self.head)])
+            return [Unread("no such date or time")]
+        if head is None:
+            return [*self._without_head(line, before)]
+        item = read_message(head)
+        if head.lacks:
+            self.headless += 1
+            item = item and Unread(f"the stamp has no {head.lacks}")
+        else:
+            self.heads += 1
+        self._latest[head.source] = head
+        more = (self._exception(line, head) for line in head.rest) if head.rest else ()
+        return [each for each in (item, *more) if each is not None]
+
+    def find_layout(self, lines: list[str]) -> None:
+        """Find the layout of a sample of lines."""
+        self.layout = Layout.of(lines)
+        if self.given:
+            self.layout = replace(self.given, other=self.layout)
 
     def head_of(self, line: str) -> Head | None:
         """The parts of a line, with its time in UTC. Raises ValueError for a time that is none."""
         head = self.layout.head(line)
-        if head is None or not head.is_local or self.time_zone is None or head.lacks:
+        if self.time_zone is None or head is None or not head.is_local or head.lacks:
             return head
         return head._replace(ts_ms=utc_ms(head.ts_ms, self.time_zone), is_local=False)
+
+    def time_of(self, line: str) -> Head | None:
+        """The same, and None for one that tells no time."""
+        with suppress(ValueError):
+            if (head := self.head_of(line)) and not head.lacks:
+                return head
+        return None
 
     def _without_head(self, line: str, before: Iterable[str]) -> Iterator[Event | Unread]:
         source, text = self.layout.unwrapped(line)
@@ -137,11 +149,7 @@ class LineReader:
 
     def _head_before(self, source: str, before: Iterable[str]) -> Head | None:
         for line in islice(before, MOST_LINES_BACK):
-            try:
-                head = self.head_of(line)
-            except ValueError:
-                continue
-            if head and (head.source == source or not source) and not head.lacks:
+            if (head := self.time_of(line)) and (head.source == source or not source):
                 return head
         return self._latest.get(source)
 
@@ -157,15 +165,16 @@ def read_line(line: str, time_zone: str = "UTC") -> Event | Unread | None:
 
     The event has the columns of `events.SCHEMA` that the line knows, without `run`.
     """
-    return next(LineReader(time_zone, Layout.of([line])).read(line), None)
+    return next(iter(LineReader(time_zone, Layout.of([line])).read(line)), None)
 
 
 def read_message(head: Head) -> Event | Unread | None:
     """The event of a message whose head is known."""
     message = head.message
-    for before, whole, why in IMPOSSIBLE if any(w in message for w in _REPORTED) else ():
-        if before.search(message) and whole.search(message):
-            return Unread(f"no broker prints this: {why}")
+    if "ISR" in message or "lagging behind" in message or "Kafka-server" in message:
+        for before, whole, why in IMPOSSIBLE:  # these speak of nothing else
+            if before.search(message) and whole.search(message):
+                return Unread(f"no broker prints this: {why}")
     for form in likely(message):
         if form.landmark in message and (match := form.regex.fullmatch(message)):
             return _event(form, match, head)
@@ -182,18 +191,24 @@ def _event(form: Format, match: re.Match[str], head: Head) -> Event | Unread:
 
 
 def _filled(form: Format, match: re.Match[str], head: Head) -> Event:
-    values: Values = {}
-    for name in reversed(form.fields):  # the line's own words overrule the nested states behind
-        values.update(FIELDS[name].read(name, match[name] or ""))
     event: Event = {"ts_ms": head.ts_ms, "kind": form.kind}
-    event |= {name: value for name, value in values.items() if name in COLUMNS}
-    each = values.pop("each", None)
-    detail = form.fixed | {n: str(value) for n, value in values.items() if n not in COLUMNS}
+    detail = form.fixed.copy()
+    for (name, column, nested), text in zip(form.parts, match.groups("")[::-1], strict=True):
+        if column:
+            event[name] = column(name, text)
+        elif nested is None:
+            if text:
+                detail[name] = text
+        else:
+            for key, value in nested(name, text).items():
+                if key in COLUMNS or key == "each":  # of those that one line names together
+                    event[key] = value
+                else:
+                    detail[key] = str(value)
     if "broker" not in event and (source := _SOURCE.search(head.message)):
         event["broker"] = number("broker", source[1])
-    if each is not None:  # of those that one line names together
-        event["each"] = each
-    return _completed(event, detail) | {"detail": detail}
+    event["detail"] = detail
+    return _completed(event, detail)
 
 
 def expanded(event: Event) -> Iterator[Event]:

@@ -16,7 +16,6 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +23,7 @@ import pyarrow.compute as pc
 
 from isrlab.brokerlogs.files import Block, DamagedFileError, Source, blocks
 from isrlab.brokerlogs.formats import ANCHOR, NO_NEWS_TEXT
-from isrlab.brokerlogs.layout import Head, Layout, is_continued
+from isrlab.brokerlogs.layout import Head, is_continued
 from isrlab.brokerlogs.lines import (
     MOST_LINES_BACK,
     OF_ITSELF,
@@ -51,7 +50,7 @@ NO_EFFECT = re.compile(
     r"\[\w+ partition=([^\s,]+)-(\d{1,9}), .*\] Truncating to (\d{1,18}) has no effect"
     r"|Truncating ([^\s,]+)-(\d{1,9}) to (\d{1,18}) has no effect"
 )
-ROWS_PER_TABLE = 5_000
+MOST_DETAILS = 50_000  # of rows that are no table yet
 _OWN = [(name, events_table.SCHEMA.field(name).type) for name in events_table.COLUMNS]
 _RAW = pa.schema(
     [(name, type_) for name, type_ in _OWN if name != "run"]
@@ -119,7 +118,8 @@ class LogFile:
         self.zones: list[Evidence] = []
         self.brokers: dict[str, set[int]] = defaultdict(set)
         self._ends: list[tuple[int, int, bool]] = []  # of its first and last line with a time
-        self._rows: list[tuple] = []
+        self._columns: dict[str, list] = {name: [] for name in _RAW.names}
+        self._detail: tuple[list[str], list[str]] = [], []  # keys and values of all rows
         self._table = _RAW.empty_table()
         self._unread: list[dict] = []
         self._reasons = Counter[str]()
@@ -172,7 +172,7 @@ class LogFile:
         if block.first == 1:
             good = _begin(of_kafka)
             if good < FITS * len(of_kafka) or None in heads:
-                self.reader.layout = Layout.of(lines)
+                self.reader.find_layout(lines)
                 good = _begin(map(self._quiet_head, filter(ANCHOR.search, lines)))
             # A quiet file has no other lines that show that it is understood.
             self.reader.heads += good
@@ -199,15 +199,19 @@ class LogFile:
 
     def _read_block(self, block: Block, found: np.ndarray) -> None:
         for n in found.tolist():
-            number, data = block.first + n, block.line(n)
-            before = (_text(block.line(i)) for i in range(n - 1, -1, -1))
-            for item in self._read_line(number, data, n in block.cut, chain(before, self._before)):
+            number, data, is_cut = block.first + n, block.line(n), n in block.cut
+            for item in self._read_line(number, data, is_cut, self._lines_before(block, n)):
                 if isinstance(item, Unread):
                     self._keep_unread(number, item)
                     continue
                 row = self._row(number, item, data)
                 for ready in self._that_happened(row) if item["kind"] == "truncate" else [row]:
                     self._add(ready)
+
+    def _lines_before(self, block: Block, n: int) -> Iterator[str]:
+        """The last one first."""
+        yield from (_text(block.line(i)) for i in range(n - 1, -1, -1))
+        yield from self._before
 
     def _read_line(
         self, number: int, data: bytes, is_cut: bool, before: Iterable[str]
@@ -256,9 +260,10 @@ class LogFile:
         of_whom = f"{event.get('topic')} {event.get('partition')} {event.get('replica')} "
         words = zlib.crc32((of_whom + head.message).encode() if head else data)
         count = self._repeated[words] = self._repeated.get(words, 0) + 1
-        event["detail"] = [("file", self.source.name), ("line", str(number)), *detail.items()]
-        more = {"line": number, "same": words << 20 | count, "source": source}
-        return event | more | {"is_local": is_local}
+        event["detail"] = {"file": self.source.name, "line": str(number), **detail}
+        event["line"], event["same"] = number, words << 20 | count
+        event["source"], event["is_local"] = source, is_local
+        return event
 
     def _zone_of(self, line: int, ts_ms: int, detail: dict[str, str]) -> Evidence | None:
         if "start_ms" in detail:
@@ -286,16 +291,28 @@ class LogFile:
         return done
 
     def _add(self, row: Event) -> None:
-        self._rows.append(tuple(map(row.get, _RAW.names)))
-        if len(self._rows) == ROWS_PER_TABLE:
+        keys, values = self._detail
+        detail: dict[str, str] = row["detail"]  # type: ignore[assignment]
+        keys += detail
+        values += detail.values()
+        row["detail"] = len(keys)
+        for name, column in self._columns.items():
+            column.append(row.get(name))
+        if len(keys) > MOST_DETAILS:
             self._pack()
 
     def _pack(self) -> None:
         """Put the rows so far where they need little memory."""
-        columns = zip(*self._rows, strict=True) if self._rows else [()] * len(_RAW)
-        arrays = [pa.array(c, type_) for c, type_ in zip(columns, _RAW.types, strict=True)]
-        self._table = pa.concat_tables([self._table, pa.table(arrays, _RAW)])
-        self._rows = []
+        keys, values = (pa.array(texts, pa.string()) for texts in self._detail)
+        ends = pa.array([0, *self._columns["detail"]], pa.int32())
+        detail = pa.MapArray.from_arrays(ends, keys, values)
+        table = [
+            detail if name == "detail" else pa.array(column, type_)
+            for (name, column), type_ in zip(self._columns.items(), _RAW.types, strict=True)
+        ]
+        self._table = pa.concat_tables([self._table, pa.table(table, _RAW)])
+        for column in (*self._columns.values(), *self._detail):
+            column.clear()
 
     def _keep_unread(self, line: int, item: Unread) -> None:
         self._reasons[item.reason] += 1
@@ -368,5 +385,4 @@ def _from_the_end(block: Block) -> range:
 
 
 def _step(row: Event) -> str | None:
-    detail: list[tuple[str, str]] = row["detail"]  # type: ignore[assignment]
-    return dict(detail).get("step")
+    return row["detail"].get("step")  # type: ignore[attr-defined]

@@ -19,6 +19,7 @@ import pyarrow as pa
 from isrlab.brokerlogs.read import BrokerLogs, read_local
 from isrlab.events import spark_schema
 from isrlab.evidence.reconcile import Evidence, reconcile
+from isrlab.installed import DATA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 RUNS = {"3.9": "kafka-3.9", "4.1": "kafka-4.1"}  # release: folder, and name of the run
 TIMELINE = "timeline.csv"  # what was done to the brokers, beside their logs
 LAG_TIME_MS = 5_000  # replica.lag.time.max.ms of both
-_ROOT = Path(__file__).resolve().parents[2] / "data" / "recordings"
+_ROOT = DATA / "recordings"
 _ENDS = {"SIGSTOP": "SIGCONT", "SIGKILL": "start", "SIGTERM": "start"}
 
 
@@ -40,14 +41,10 @@ class Outage(NamedTuple):
 
 
 def folder(release: str) -> Path:
-    """Where the recording of "3.9" or "4.1" lies. Raises ValueError for another release, and if
-    isrlab is installed without its data."""
+    """Where the recording of "3.9" or "4.1" lies. Raises ValueError for another release."""
     if release not in RUNS:
         raise ValueError(f"no recording of Kafka {release!r}; there are: {', '.join(RUNS)}")
-    path = _ROOT / RUNS[release]
-    if not path.is_dir():
-        raise ValueError(f"{path} does not exist: recordings come with a clone of isrlab only")
-    return path
+    return _ROOT / RUNS[release]
 
 
 def traced(release: str) -> pa.Table:

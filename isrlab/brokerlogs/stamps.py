@@ -27,7 +27,6 @@ _FORMS = (  # the order matters: the first that fits reads a stamp
     _HOUR,
 )
 _STAMPS = tuple(re.compile(form) for form in _FORMS)
-_PART = re.compile(r"(?<=:\d\d)[.,](\d{1,9})")  # of a second
 STAMP = "|".join(re.sub(r"\?P<\w+>", "?:", form) for form in _FORMS)  # without groups
 _EARLIEST_MS, _LATEST_MS = 0, 7_258_118_400_000  # 1970 to 2200: pandas' time ends in 2262
 
@@ -48,13 +47,12 @@ def moment(text: str) -> Moment | None:
 
     Raises ValueError for a day or an hour that does not exist, and before 1970 or after 2199.
     """
-    part = _PART.search(text)
-    if part is None:
-        return _moment(text)
-    whole = _moment(text[: part.start()] + text[part.end() :])  # many lines are of one second
-    if whole is None or whole.lacks:
-        return whole
-    return Moment(whole.ms + int(f"{part[1]:0<3}"[:3]), whole.is_local)
+    second, ms = text[17:19], text[20:]
+    if len(text) == 23 and text[19] in ",." and second < "60" and (second + ms).isdecimal():
+        minute = _moment(f"{text[:17]}00")  # so most are written, and many are of one minute
+        if minute is not None and minute.is_local and not minute.lacks:
+            return Moment(minute.ms + int(second) * 1000 + int(ms), True)
+    return _moment(text)
 
 
 @lru_cache(maxsize=1024)

@@ -83,11 +83,12 @@ def isr_times(
         raise ValueError(f"min_insync_replicas must be 1 or more, not {min_insync_replicas}")
     sizes = [f"max({name}) as {name}" for name in ("replicas", "min_isr")]
     times = [f"sum(if({holds}, to_ms - from_ms, 0)) as {name}" for name, holds in _TIMES.items()]
-    given = {"replicas": F.lit(replicas), "is_assigned": F.lit(True)}
+    intervals = isr_intervals(events, end_ms)
+    if replicas is not None:
+        given = {"replicas": F.lit(replicas), "is_assigned": F.lit(True)}
+        intervals = intervals.withColumns(given)
     return (
-        isr_intervals(events, end_ms)
-        .withColumns(given if replicas is not None else {})
-        .withColumn("min_isr", F.least(F.lit(min_insync_replicas), "replicas"))
+        intervals.withColumn("min_isr", F.least(F.lit(min_insync_replicas), "replicas"))
         .groupBy(*by)
         .agg(*columns(*sizes, *times))
         .select(*by, "replicas", "min_isr", *_TIMES)

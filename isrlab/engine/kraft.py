@@ -85,6 +85,7 @@ def _elect(
 ) -> tuple[int, bool]:
     """(leader, whether the election is unclean): in assignment order, the present leader first."""
     replicas, available = controller.replicas, controller.available
+    version, settings = controller.version, controller.settings
     eligible = [r for r in target_isr or elr if r in available]
     if election == "preferred" and replicas[0] in eligible:
         return replicas[0], False
@@ -94,11 +95,11 @@ def _elect(
     if first != NO_LEADER:
         return first, False
     last = controller.state.last_known_elr
-    is_last_hope = controller.version.eligible_leader_replicas and not target_isr and not elr
+    is_last_hope = version.eligible_leader_replicas and not target_isr and not elr
     if is_last_hope and len(last) == 1 and last[0] in available:
         return last[0], True
-    allows_unclean = election is None and controller.settings.unclean_leader_election_enable
-    if election == "unclean" or allows_unclean:
+    allows_unclean = version.kraft_elects_uncleanly and settings.unclean_leader_election_enable
+    if election == "unclean" or (election is None and allows_unclean):
         alive = next((r for r in replicas if r in available), NO_LEADER)
         return alive, alive != NO_LEADER
     return NO_LEADER, False

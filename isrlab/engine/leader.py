@@ -6,8 +6,7 @@ the follower has everything before it. From that follow the ISR (`isr.py`) and t
 handled: that is why a follower's high watermark runs one fetch behind. A fetch that finds nothing
 is parked, and answered with what is true later.
 
-Left out: quotas, reassignment, tiered storage; and up to 2.3 the reset of a follower's end offset
-by a fetch that failed.
+Left out: quotas, reassignment, tiered storage.
 
 Source: Partition.scala and ReplicaManager.scala at the tags of `versions.py`.
 """
@@ -16,7 +15,7 @@ from __future__ import annotations
 
 from isrlab.engine import messages as m
 from isrlab.engine import rules
-from isrlab.engine.choices import ClockReset, EpochEntry
+from isrlab.engine.choices import ClockReset, EpochEntry, LagClock
 from isrlab.engine.frozen import replace
 from isrlab.engine.high_watermark import Step, min_isr, read_again, settle
 from isrlab.engine.isr import maybe_expand_isr
@@ -144,7 +143,7 @@ def on_fetch(broker: Broker, fetch: m.Fetch, now_ms: int) -> Step:
     """Read for a follower, note how far it is, and let that move the ISR and the high watermark."""
     response = answer(broker, fetch)  # carries the high watermark of before this fetch
     if response.error or response.diverging:
-        return broker, (m.Send(fetch.replica, response),)
+        return _failed(broker, fetch, now_ms), (m.Send(fetch.replica, response),)
     if is_stale(broker, fetch):  # what is wrong with its offset was said first: P 3.7.1:1449-1461
         error = broker.version.not_leader_error
         refusal = m.FetchResponse(fetch.request, fetch.offset, error=error)
@@ -168,6 +167,28 @@ def on_fetch(broker: Broker, fetch: m.Fetch, now_ms: int) -> Step:
     looks = moved or not broker.version.high_watermark_only_if_follower_moved
     is_writing = bool(asked) and broker.version.writes_zookeeper
     return settle(broker, now_ms, (output, *asked), advance=looks and not is_writing)
+
+
+def _failed(broker: Broker, fetch: m.Fetch, now_ms: int) -> Broker:
+    """What a fetch that is refused tells about its follower: up to 2.3, that nothing is known.
+
+    Its result has offset, end and time -1. Source: readFromLocalLog, RM 0.10.2.2:566-585; 0.8 takes
+    it for a sign of life: R 0.8.2.2:50-59.
+    """
+    role = broker.role
+    remote = role.remote(fetch.replica) if isinstance(role, Leader) else None
+    if remote is None or not broker.version.failed_fetch_resets_follower:
+        return broker
+    is_alive = broker.version.lag_clock == LagClock.LAST_FETCH
+    after = replace(
+        remote,
+        log_end_offset=rules.UNKNOWN_OFFSET,
+        last_caught_up_time_ms=now_ms if is_alive else remote.last_caught_up_time_ms,
+        last_fetch_leader_end_offset=rules.UNKNOWN_OFFSET,
+        last_fetch_time_ms=NEVER_MS,
+    )
+    remotes = tuple(after if r is remote else r for r in leader_of(broker).remotes)
+    return replace(broker, role=replace(leader_of(broker), remotes=remotes))
 
 
 def _fetched(broker: Broker, remote: RemoteReplica, fetch: m.Fetch, now_ms: int) -> RemoteReplica:

@@ -35,7 +35,7 @@ class KafkaVersion:
 
     column: str  # letter in the preset matrix
     name: str  # the shortest name that a user would type
-    releases: str  # every release with these rules, as "3.6" or "3.7-3.9"
+    releases: str  # every release with these rules, as "3.6" or "3.7-3.8"
     tag: str  # the tag the rules were read at
     first: tuple[int, ...]  # the numbers of the first of `releases`
     last: tuple[int, ...]
@@ -106,12 +106,21 @@ class KafkaVersion:
         "with unclean election, the ISR may become empty",
         "the last ISR member stays in when it dies, even with unclean election",
     )
+    failed_fetch_resets_follower: bool = switch(
+        "a fetch that failed says nothing of its follower (KAFKA-8400)",
+        "after a fetch that failed the leader does not know where the follower's log ends",
+        at_first=True,
+    )
     accepts_any_acks: bool = switch(
         "acks are 0, 1 or all", "acks=2 and more wait for that many copies", at_first=True
     )
     not_leader_error: str = "NOT_LEADER_FOR_PARTITION"  # what a broker that does not lead answers
     # the usual mode; 2.8-3.2 had it as a preview, 3.3-3.9 kept ZooKeeper as well
     kraft: bool = switch("ZooKeeper is the usual mode", "KRaft is the usual mode")
+    kraft_elects_uncleanly: bool = switch(
+        "KRaft ignores unclean.leader.election.enable: only an operator elects uncleanly",
+        "KRaft heeds unclean.leader.election.enable (KAFKA-12670)",
+    )
     eligible_leader_replicas: bool = switch(
         "no eligible leader replicas", "eligible leader replicas, for new clusters (KIP-966)"
     )
@@ -262,7 +271,12 @@ CHANGES = (
         fences_stale_leader_epoch=True,
     ),
     row("E 2.2 2.2-2.3 2.2.2", notices_fast_bounce=True),
-    row("F 2.4 2.4 2.4.1", high_watermark_only_if_follower_moved=True, pushes_high_watermark=True),
+    row(
+        "F 2.4 2.4 2.4.1",
+        high_watermark_only_if_follower_moved=True,
+        pushes_high_watermark=True,
+        failed_fetch_resets_follower=False,
+    ),
     row("G 2.5 2.5 2.5.1", replica_lag_time_max_ms=30_000, session_timeout_ms=18_000),
     row("H 2.6.0", pushes_high_watermark=False, not_leader_error="NOT_LEADER_OR_FOLLOWER"),
     row("H 2.6 2.6.1-2.6.3 2.6.3", cleans_epochs_at_log_end=True),
@@ -298,10 +312,11 @@ CHANGES = (
         epoch_bump_on_isr_shrink=False,
     ),
     row(
-        "N 3.7 3.7-3.9 3.7.1",
+        "N 3.7 3.7-3.8 3.7.1",
         high_watermark_held_under_min_isr=True,
         refuses_former_incarnation=True,
     ),
+    row("N 3.9 3.9 3.9.0", kraft_elects_uncleanly=True),
     row("O 4.0 4.0 trunk of 2024-10-25"),
     row("O 4.1 4.1-4.3 trunk of 2024-10-25", eligible_leader_replicas=True),
 )
@@ -310,5 +325,5 @@ CHANGES = (
 _FIRST = KafkaVersion(**CHANGES[0])
 GENERATIONS = (*accumulate(CHANGES[1:], lambda v, changes: replace(v, **changes), initial=_FIRST),)
 # Changes within a column: another generation stands for it in the matrix
-NOT_IN_MATRIX = "1.1", "2.0.0", "2.0", "2.1", "2.6.0", "3.0", "3.2.0", "3.2", "3.5", "4.0"
+NOT_IN_MATRIX = "1.1", "2.0.0", "2.0", "2.1", "2.6.0", "3.0", "3.2.0", "3.2", "3.5", "3.9", "4.0"
 PRESETS = {v.column: v for v in GENERATIONS if v.name not in NOT_IN_MATRIX}

@@ -1,7 +1,7 @@
 """Which broker holds which replica, and which fetcher thread reads which partition.
 
-Brokers are numbered from 1. Source: AdminUtils.assignReplicasToBrokers 0.8.2.2 (first replica on
-broker 1, no racks); AbstractFetcherManager.getFetcherId 0.8.2.2 (hash of topic and partition).
+Brokers are numbered from 1 and have no racks; the first replica of all is on broker 1. Source:
+AbstractFetcherManager.getFetcherId 0.8.2.2 (hash of topic and partition).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.given import replicas_of
 from isrlab.fleet.kernel.state import Ints
+from isrlab.placement.place import zookeeper
 
 TOPIC = "load"
 
@@ -27,9 +28,8 @@ def _placed(partitions: int, brokers: int, replication_factor: int, assigned: st
     if assigned:
         replicas = np.array(replicas_of(assigned), dtype=np.int64)
     else:
-        shift, first = np.divmod(np.arange(partitions)[:, None], brokers)
-        steps = 1 + (shift + np.arange(replication_factor - 1)) % (brokers - 1)
-        replicas = 1 + np.hstack([first, (first + steps) % brokers])
+        racks = dict.fromkeys(range(1, brokers + 1), "")
+        replicas = np.array(zookeeper(racks, partitions, replication_factor, None), dtype=np.int64)
     replicas.flags.writeable = False
     return replicas
 

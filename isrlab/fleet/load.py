@@ -104,7 +104,7 @@ class Load:
         ts_ms, records = (np.concatenate(column) for column in zip(*rows, strict=True))
         counts = [len(times) for times, _ in rows]
         places = np.repeat(np.arange(len(rows), dtype=np.int32) // 2, counts)
-        order = np.argsort(ts_ms, kind="stable")
+        order = _order(ts_ms)
         return Arrivals(ts_ms[order], places[order], records[order])
 
 
@@ -254,7 +254,7 @@ def spread(config: FleetConfig, rows: int) -> Ints:
 def _bursts(config: FleetConfig, partition: int) -> _Bursts:
     """All bursts of a partition."""
     starts = burst_starts_ms(config, partition)
-    heights = config.burst_records * _swing(config, starts)
+    heights = np.full(len(starts), config.burst_records) * _swing(config, starts)
     if config.load == "heavy":
         draws = stream(config.seed, _HIT, partition)
         scale = (PARETO_SHAPE - 1) / PARETO_SHAPE  # so that the mean is burst_records
@@ -262,8 +262,18 @@ def _bursts(config: FleetConfig, partition: int) -> _Bursts:
     return _Bursts(starts.astype(np.int64), heights, _burst_batches(config))
 
 
-def _swing(config: FleetConfig, ts_ms: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What the hour of the day multiplies the load by, float64[n] from 0 to 2."""
+def _order(ts_ms: Ints) -> Ints:
+    """A stable order of times; sorting numbers that hold time and place is thrice as fast."""
+    bits = len(ts_ms).bit_length()
+    keys = (ts_ms << bits) | np.arange(len(ts_ms))
+    keys.sort()
+    return keys & ((1 << bits) - 1)
+
+
+def _swing(config: FleetConfig, ts_ms: NDArray[np.float64]) -> NDArray[np.float64] | float:
+    """What the hour of the day multiplies the load by, 0 to 2; one number if it is the same."""
+    if not config.daily_swing:
+        return 1.0
     angles = (ts_ms / HOUR_MS - PEAK_HOUR) * (2 * np.pi / 24)
     return 1 + config.daily_swing * np.cos(angles)
 

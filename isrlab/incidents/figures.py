@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 from typing import NamedTuple
 
-JUDGED = Path(__file__).parents[2] / "data" / "recordings" / "incidents" / "judged.csv"
+from isrlab.installed import DATA
+
+JUDGED = DATA / "recordings" / "incidents" / "judged.csv"
 
 
 class Figure(NamedTuple):

@@ -102,9 +102,12 @@ def parties(episode: Episode, record: Record) -> dict[Party, list[Out]]:
         taken = [out for out in rest if _is_explained(out, party, brokers, record)]
         given[party] += taken
         rest = [out for out in rest if out not in taken]
-    for out in rest[:]:
-        leader = out.absence.leader
-        if leader is not None and _is_out(leader, out, episode):
+    of_whom: dict[int, list[Out]] = defaultdict(list)
+    for out in episode.outs:
+        of_whom[out.replica].append(out)
+    removed_by = [(out, out.absence.leader) for out in rest]
+    for out, leader in removed_by:
+        if leader is not None and _is_out(out, of_whom[leader]):
             given[Party("broker", (leader,))].append(out)
             rest.remove(out)
     for party, outs in _covering(rest, record):
@@ -193,16 +196,14 @@ def _is_explained(out: Out, party: Party, brokers: frozenset[int], record: Recor
     return bool(rows) or (ends and record.end_ms - (end or 0) > SOON_MS)
 
 
-def _is_out(broker: int, out: Out, episode: Episode) -> bool:
-    """A broker was itself out of another ISR when this absence began, and not only for the one
+def _is_out(out: Out, of_leader: list[Out]) -> bool:
+    """Its leader was itself out of another ISR when this absence began, and not only for the one
     whom it removes: two that remove each other have lost each other."""
     return any(
-        other.replica == broker
+        other.start_ms < out.start_ms <= (other.absence.end_ms or out.start_ms) + AT_ONCE_MS
         and other.absence.leader != out.replica
         and other.key != out.key
-        and other.start_ms <= out.start_ms <= (other.absence.end_ms or out.start_ms) + AT_ONCE_MS
-        and other.start_ms < out.start_ms
-        for other in episode.outs
+        for other in of_leader
     )
 
 

@@ -6,21 +6,20 @@ what Kafka shows that it did not show before (null: shows no more). A run begins
 
 from __future__ import annotations
 
-import fcntl
 import json
 import lzma
 import tomllib
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 from isrlab.engine.versions import KafkaVersion
+from isrlab.installed import DATA
 from isrlab.judged.players import CLASSES, Command, Seen, player
 
-FOLDER = Path(__file__).parents[2] / "data" / "judged"
+FOLDER = DATA / "judged"
 COMPARED = FOLDER / "compared.json"
 SETTINGS = "settings"
 ENDING = ".txt.xz"
@@ -130,17 +129,6 @@ def figures() -> pd.DataFrame:
         for runs in [read(kind, release)]
     ]
     return pd.DataFrame(rows, columns=["class", "release", "runs", "steps", "compared"])
-
-
-def note(kind: str, release: str, steps: int) -> None:
-    """Keep how many steps were compared."""
-    with COMPARED.open("r+", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # releases are judged side by side
-        compared = json.load(file)
-        compared.setdefault(kind, {})[release] = steps
-        file.seek(0)
-        file.truncate()
-        json.dump(compared, file, indent=1, sort_keys=True)
 
 
 def found() -> dict[str, dict[str, Any]]:

@@ -19,12 +19,11 @@ import nbformat
 import yaml
 from IPython.display import HTML
 
+from isrlab.installed import DATA, NOTEBOOKS
 from isrlab.report.notebooks import find, tags
 
 TEMPLATES = jinja2.FileSystemLoader(Path(__file__).with_name("templates"))
 PAGES = jinja2.Environment(loader=TEMPLATES, autoescape=True)
-DATA = Path(__file__).resolve().parents[2] / "data" / "questions.yaml"
-NOTEBOOKS = DATA.parents[1] / "notebooks"
 START = "00_start_here"
 LINK = re.compile(r'<a (?:href="[^"]*" )?(?:href|data-to)="(\d\d_\w+)\.ipynb(#[^"]*)?">')
 
@@ -43,7 +42,7 @@ class Question:
 
 def questions() -> dict[str, list[Question]]:
     """The questions that each notebook answers; under "" those that none does."""
-    loaded = yaml.safe_load(DATA.read_text(encoding="utf-8"))
+    loaded = yaml.safe_load((DATA / "questions.yaml").read_text(encoding="utf-8"))
     return {
         notebook: [Question(text, section) for section, texts in sections.items() for text in texts]
         for notebook, sections in loaded.items()

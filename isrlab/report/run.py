@@ -13,7 +13,9 @@ import hashlib
 import json
 import logging
 import multiprocessing
+import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -23,15 +25,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, distributions, version
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, TextIO
 
-from isrlab import spark
+import isrlab
+from isrlab import java, spark
+from isrlab.installed import DATA, PACKAGE, ExtraMissingError, require
 from isrlab.report import gallery, kernel, notebooks
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 LIBRARIES = ("pyspark", "numba", "numpy", "pandas", "matplotlib", "papermill")
 KAFKA_PARAMETERS = ("version", "versions", "kafka_version", "version_was", "version_now")
 QUIET_SECONDS = 10.0  # a log that is no terminal hears of a running notebook this often
@@ -99,17 +102,19 @@ def run_all(
     The records are in the order of the runs, those of `progress` in the order of their ends.
     """
     done = {r.key: r for r in gallery.read_records(out) if resume and r.status == gallery.OK}
-    waiting, java = [], ""
+    waiting, missing = [], ""
     try:
-        spark.require_java()
-    except spark.JavaMissingError as error:
-        java = f"needs Java: {error}"
+        require("fleet", "spark")
+        if not os.environ.get(spark.MASTER_VARIABLE, "").startswith("sc://"):
+            java.require_java()
+    except (ExtraMissingError, java.JavaMissingError) as error:
+        missing = str(error)
     for run in runs:
         record = blank_record(run)
         if record.key in done:
             progress.end(done[record.key], " (kept: nothing it depends on has changed)")
-        elif java and run.notebook.needs_spark:
-            progress.end(gallery.write_run(replace(record, error=java), run.notebook.node, out))
+        elif missing and run.notebook.needs_spark:
+            progress.end(gallery.write_run(replace(record, error=missing), run.notebook.node, out))
         else:
             waiting.append(Running(run, record))
     _execute(waiting, jobs, out, progress)
@@ -201,14 +206,31 @@ def interrupts() -> Iterator[None]:
 
 @cache
 def versions() -> dict[str, str]:
-    """Of isrlab (and its commit, if this is a checkout), Python and the libraries that count."""
-    known = {"isrlab": version("isrlab"), "commit": commit(), "Python": platform.python_version()}
-    return {k: v for k, v in known.items() if v} | {name: version(name) for name in LIBRARIES}
+    """Of isrlab (and its commit, if this is a checkout), Python, Java, libraries that count."""
+    known = {"isrlab": isrlab.__version__, "commit": commit(), "Python": platform.python_version()}
+    known |= {"on": platform.platform(terse=True), "Java": java.java_version()}
+    for name in LIBRARIES:
+        with suppress(PackageNotFoundError):
+            known[name] = version(name)
+    known["pylock.toml"] = _beside_the_lock()
+    return {name: each for name, each in known.items() if each}
+
+
+def _beside_the_lock() -> str:
+    """Whether the libraries are those of the checkout's pylock.toml; empty if there is none."""
+    locked: dict[str, set[str]] = {}
+    with suppress(OSError):
+        text = (PACKAGE.parent / "pylock.toml").read_text(encoding="utf-8")
+        for name, each in re.findall(r'(?m)^name = "(.+)"\nversion = "(.+)"', text):
+            locked.setdefault(name, set()).add(each)
+    installed = {re.sub(r"[-_.]+", "-", d.name).lower(): d.version for d in distributions()}
+    others = [name for name in locked.keys() & installed if installed[name] not in locked[name]]
+    return (f"{len(others)} libraries differ" if others else "as locked") if locked else ""
 
 
 def commit() -> str:
     """The commit of this checkout, "-dirty" if files differ from it; empty if there is none."""
-    git = ["git", f"--git-dir={CHECKOUT / '.git'}", f"--work-tree={CHECKOUT}"]
+    git = ["git", f"--git-dir={PACKAGE.parent / '.git'}", f"--work-tree={PACKAGE.parent}"]
     describe = ["--no-optional-locks", "describe", "--always", "--dirty", "--exclude=*"]
     with suppress(OSError):
         return subprocess.run([*git, *describe], capture_output=True, text=True).stdout.strip()
@@ -219,8 +241,8 @@ def commit() -> str:
 def package_digest() -> str:
     """Digest of the package's sources and of the data that notebooks read."""
     digest = hashlib.sha256(spark.source_digest().encode())
-    texts = (p for p in CHECKOUT.glob("isrlab/*/*") if p.suffix in (".txt", ".mplstyle", ".js"))
-    for file in sorted([*texts, *CHECKOUT.glob("data/**/*")]):
+    texts = (p for p in PACKAGE.glob("*/*") if p.suffix in (".txt", ".mplstyle", ".js"))
+    for file in sorted([*texts, *DATA.glob("**/*")]):
         if file.is_file():
             digest.update(file.name.encode() + file.read_bytes())
     return digest.hexdigest()

@@ -1,11 +1,13 @@
 """Widgets around the figures: a slider through a run, and any figure redrawn as values change.
 
-With a kernel, JupyterLab shows the widget. Beside it stands a player (`show/player.py`), made when
-the cell ran: all that a page or a stored notebook shows.
+With a kernel, JupyterLab shows the widget. Beside it, in the same output, stands a player
+(`show/player.py`), made when the cell ran: what a page, a stored notebook and a front end without
+widgets show.
 """
 
 from __future__ import annotations
 
+import base64
 import html
 import io
 import math
@@ -32,6 +34,7 @@ from isrlab.world.script import Run
 
 MOST_STEPS = 60  # of a run, shown one by one
 MOST_VIEWS = 24  # of a player, unless it is a run's
+NO_WIDGETS = "A control: to move it, open the notebook where Jupyter widgets or HTML can be shown."
 Drawn = Figure | Axes | tuple[bytes, str]
 _LOOK: dict[str, Any] = {
     "style": {"description_width": "160px"},
@@ -147,9 +150,11 @@ class Redrawn(widgets.VBox):
         return View(image, alt, "\n".join([", ".join(values), *texts]))
 
     def _ipython_display_(self) -> None:
-        """The widget at once; a while later the player beside it, for who has no kernel."""
+        """The widget and a still picture at once; a while later the player in place of that."""
         widget = self._repr_mimebundle_()
-        shown = display(widget, raw=True, display_id=True)
+        image = base64.b64encode(self.picture.value).decode()
+        still = {"text/plain": NO_WIDGETS, "image/png": image}
+        shown = display(widget | still, raw=True, display_id=True)
         player = {"text/plain": "A player", "text/html": self.player()}
         shown.update(widget | player, raw=True)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import ipywidgets as widgets
 import numpy as np
@@ -16,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from isrlab.engine.versions import KafkaVersion, release
+from isrlab.installed import DATA
 from isrlab.show import bands, controls, curves, offsets, style
 from isrlab.show.offsets import Offsets
 from isrlab.world import scenario
@@ -42,7 +42,7 @@ pause 2
 advance {left_ms}ms
 produce 1 acks=1 every={every_ms}ms for=6800ms
 """
-PAUSES = Path(__file__).parents[2] / "data" / "recordings" / "eras" / "pauses.csv"
+PAUSES = DATA / "recordings" / "eras" / "pauses.csv"
 # A follower that hangs for a while, catches up in half a second, and hangs again
 SAW_TOOTH = "partition replicas=1,2 replica.lag.time.max.ms=10000\n"
 TOOTH = """
@@ -68,12 +68,7 @@ def eviction_times(version: str, samples: int = 40) -> list[int]:
 
 
 def recorded_evictions() -> dict[str, list[int]]:
-    """ms from SIGSTOP to the stored smaller ISR, of real followers: by release, oldest first.
-
-    Raises ValueError if isrlab is installed without its data.
-    """
-    if not PAUSES.is_file():
-        raise ValueError(f"{PAUSES} does not exist: recordings come with a clone of isrlab only")
+    """ms from SIGSTOP to the stored smaller ISR, of real followers: by release, oldest first."""
     waits: dict[str, list[int]] = {}
     for row in csv.DictReader(PAUSES.read_text("utf-8").splitlines()):
         waits.setdefault(row["version"], []).append(int(row["waited_ms"]))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from html import escape
-from pathlib import Path
 
 import numpy as np
 import yaml
@@ -18,6 +17,7 @@ from matplotlib.patches import Rectangle
 
 from isrlab.brokerlogs.recordings import LAG_TIME_MS, RUNS
 from isrlab.engine.versions import GENERATIONS, KafkaVersion, release
+from isrlab.installed import DATA, NOTEBOOKS
 from isrlab.show.curves import Scale, plot_ticks
 from isrlab.show.matrix import plot_matrix
 from isrlab.show.style import INK, OUTCOMES, PALE, WHITE
@@ -25,10 +25,9 @@ from isrlab.workbook.claims import recorded
 from isrlab.workbook.claims.reading import CLAIMS, THEMES, Claim, of_theme
 from isrlab.workbook.claims.verdicts import Kind, Statement
 
-ROOT = Path(__file__).resolve().parents[2]
 ARTICLES = {
     article["english"]: article
-    for article in yaml.safe_load((ROOT / "data" / "articles.yaml").read_text("utf-8"))
+    for article in yaml.safe_load((DATA / "articles.yaml").read_text("utf-8"))
 }
 OWN = "our own brokers"  # the theme whose judge is not the engine
 STATEMENTS = [s for claim in CLAIMS.values() if claim.theme != OWN for s in claim.statements]
@@ -96,7 +95,7 @@ def cited(source: str) -> str:
 
 def notebooks_about(claim: Claim) -> list[tuple[str, str]]:
     """File name and title of the notebooks that show what a claim is about."""
-    paths = [p for name in claim.shown for p in (ROOT / "notebooks").glob(f"[0-9]*_{name}.ipynb")]
+    paths = [p for name in claim.shown for p in NOTEBOOKS.glob(f"[0-9]*_{name}.ipynb")]
     heads = ["".join(json.loads(p.read_text("utf-8"))["cells"][0]["source"]) for p in paths]
     titles = [head.splitlines()[0].lstrip("# ").partition(":")[0] for head in heads]
     return [(path.name, escape(title)) for path, title in zip(paths, titles, strict=True)]

@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import takewhile
-from pathlib import Path
 from typing import NamedTuple
 
 from isrlab.engine.choices import EpochEntry
@@ -25,11 +24,12 @@ from isrlab.engine.log import LeaderEpochCache, Log, Record
 from isrlab.engine.model import NO_LEADER, Broker, CommittedIsr, Follower, Leader, Settings
 from isrlab.engine.partition import Controller, PartitionState
 from isrlab.engine.versions import KafkaVersion
+from isrlab.installed import DATA
 from isrlab.world import scenario
 from isrlab.world.frames import Fault, Frame, Outcome
 from isrlab.world.script import Run
 
-FOLDER = Path(__file__).resolve().parents[2] / "data" / "recordings" / "history"
+FOLDER = DATA / "recordings" / "history"
 RUNNING = ("alive", "paused")  # a broker that "hangs" has closed its sockets, and never ends
 
 

@@ -19,13 +19,12 @@ in pictures, wherever the block prints what the file says (`words.caption`).
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from isrlab.engine.versions import PRESETS, KafkaVersion
+from isrlab.installed import DATA
 from isrlab.world.commands import COMMANDS, obey
 from isrlab.world.script import Run, ScriptError, parse
 
-LIBRARY = Path(__file__).resolve().parents[2] / "data" / "scenarios"
+LIBRARY = DATA / "scenarios"
 
 
 def read(name: str) -> str:
@@ -33,7 +32,7 @@ def read(name: str) -> str:
     known = sorted(p.stem for p in LIBRARY.glob("*.txt"))
     if name not in known:
         raise ValueError(f"no scenario {name!r}; known: {', '.join(known)}")
-    return (LIBRARY / f"{name}.txt").read_text()
+    return (LIBRARY / f"{name}.txt").read_text(encoding="utf-8")
 
 
 def outcomes(scripts: dict[str, str]) -> dict[str, dict[str, str]]:

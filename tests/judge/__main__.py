@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 import signal
 import subprocess
@@ -17,7 +19,7 @@ from typing import Any, NamedTuple
 import click
 
 from isrlab.engine.versions import KafkaVersion
-from isrlab.judged.stored import Run, note, write
+from isrlab.judged.stored import COMPARED, Run, write
 from judge import jars, power, schedules
 from judge.classes import CLASSES, Judged
 from judge.world import World
@@ -77,6 +79,17 @@ def judge_class(judged: Judged, world: World, release: str, asked: Asked) -> int
         write(release, power.choose(runs, version))
         note(judged.kind, release, steps)
     return differences
+
+
+def note(kind: str, release: str, steps: int) -> None:
+    """Keep how many steps were compared."""
+    with COMPARED.open("r+", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # releases are judged side by side
+        compared = json.load(file)
+        compared.setdefault(kind, {})[release] = steps
+        file.seek(0)
+        file.truncate()
+        json.dump(compared, file, indent=1, sort_keys=True)
 
 
 def summed_up(folder: str) -> str:

@@ -17,7 +17,7 @@ OFTEN = {"alter": 8, "expire": 3, "register": 4, "shut_down": 1.5, "elect": 1.5}
 
 def settings(seed: int, version: KafkaVersion) -> dict[str, Any]:
     chosen = {"min_insync_replicas": 1 + seed % 3}
-    chosen["unclean_leader_election_enable"] = version.first >= (3, 9) and seed % 4 == 0
+    chosen["unclean_leader_election_enable"] = seed % 4 == 0
     if version.eligible_leader_replicas and seed % 2:
         chosen["has_elr"] = False
     return chosen

@@ -18,13 +18,17 @@ RULES_OF = {
         "high_watermark_set", "high_watermark_held_under_min_isr", "high_watermark_after_shrink",
         "high_watermark_only_if_follower_moved", "isr_write", "after_isr_error",
         "order_frees_isr_request", "epoch_entry", "pushes_high_watermark",
-        "refuses_former_incarnation", "accepts_any_acks", "not_leader_error",
+        "refuses_former_incarnation", "failed_fetch_resets_follower", "accepts_any_acks",
+        "not_leader_error",
     ),
     "follower": (
         "truncation", "follow_again", "epoch_entry", "cleans_epochs_at_log_end",
         "fences_stale_leader_epoch", "halts_on_log_end_past_leader",
     ),
-    "controller": ("epoch_bump_on_isr_shrink", "eligible_leader_replicas", "notices_fast_bounce"),
+    "controller": (
+        "epoch_bump_on_isr_shrink", "eligible_leader_replicas", "kraft_elects_uncleanly",
+        "notices_fast_bounce",
+    ),
 }  # fmt: skip
 assert {rule for rules in RULES_OF.values() for rule in rules} <= set(RULES)
 

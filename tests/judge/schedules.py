@@ -111,7 +111,7 @@ def _fetch(
     if version.writes_zookeeper:  # no fetch names an epoch yet
         last = -1
     if not version.fences_stale_leader_epoch:
-        current, offset = -1, min(offset, leo)  # the engine leaves out what a failed fetch did
+        current = -1
     return ["fetch", replica, offset, last, current, process]
 
 

@@ -13,12 +13,13 @@ from typing import Any, NoReturn
 
 from isrlab.engine.choices import Form
 from isrlab.engine.versions import GENERATIONS, RULES, KafkaVersion, release
+from isrlab.installed import DATA
 from isrlab.workbook.claims import measures, recorded
 from isrlab.workbook.claims.measures import Trial
 from isrlab.workbook.claims.verdicts import Case, Kind, Statement, Value, kind_of, spans
 from isrlab.world import scenario
 
-LIBRARY = Path(__file__).resolve().parents[3] / "data" / "claims"
+LIBRARY = DATA / "claims"
 Question = Callable[[str], Any]  # a release, to the answer there
 THEMES = (
     "offset conventions and visibility",

@@ -1,0 +1,26 @@
+"""Which brokers share partitions, and how likely some partition fails when several brokers do.
+
+partitions = placement.describe(text)                   # what kafka-topics --describe prints
+partitions = placement.placed("kraft", racks, topics)   # or as an algorithm places them
+units = placement.units_of(racks)
+placement.chance(placement.bad_sets(partitions, units, "offline"), len(units), failures=2)
+"""
+
+from isrlab.placement.describe import Partition, describe, racks_of
+from isrlab.placement.place import ALGORITHMS, placed
+from isrlab.placement.risk import (
+    FATES,
+    Chance,
+    bad_sets,
+    by_chance,
+    chance,
+    expected,
+    partners,
+    shares,
+    units_of,
+)
+
+__all__ = [
+    "ALGORITHMS", "FATES", "Chance", "Partition", "bad_sets", "by_chance", "chance", "describe",
+    "expected", "partners", "placed", "racks_of", "shares", "units_of",
+]  # fmt: skip

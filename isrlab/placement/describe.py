@@ -1,0 +1,83 @@
+"""Partitions out of what `kafka-topics --describe` prints, from 0.8.0 to 4.x.
+
+Source: ListTopicCommand 0.8.0, TopicCommand 0.8.1 to 3.9 (small letters in 0.8.0; Elr and
+LastKnownElr since 3.7; a reassignment's replicas since 2.4). Blanks instead of tabs are fine. From
+2.2 on the line of a topic also tells what its brokers' files set; before, a topic's own only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_PARTITION = re.compile(
+    r"\s*topic:\s*(?P<topic>\S+)\s+partition:\s*(?P<number>\d{1,9})\s+leader:\s*(?P<leader>\S+)"
+    r"\s+replicas:\s*(?P<replicas>[\d,]+)\s+isr:[ \t]*(?P<isr>[\d,]*)(?P<rest>.*)",
+    re.IGNORECASE,
+)
+_TOPIC = re.compile(r"\s*topic:\s*(?P<topic>\S+)\s.*configs:(?P<configs>.*)", re.IGNORECASE)
+_MIN_ISR = re.compile(r"\bmin\.insync\.replicas=(\d{1,9})\b")
+_ELR = re.compile(r"\bElr:\s*(\d[\d,]*)")
+EXAMPLE = "Topic: orders  Partition: 0  Leader: 1  Replicas: 1,2,3  Isr: 1,2,3"
+
+
+class Partition(NamedTuple):
+    """One partition: brokers that hold it, of these the ISR and the eligible leader replicas."""
+
+    name: str
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    elr: tuple[int, ...] = ()
+    min_isr: int = 1
+
+
+def describe(text: str, min_isr: int = 1) -> list[Partition]:
+    """The partitions; `min_isr` of topics whose line names none.
+
+    Raises ValueError with the line that cannot be, or with an example if none is a partition.
+    """
+    found = list(_partitions(text, min_isr))
+    if not found:
+        raise ValueError(f"no line of a partition, such as '{EXAMPLE}', in {text[:80]!r}")
+    names = {partition.name for partition in found}
+    if len(names) < len(found):
+        raise ValueError(f"{len(found) - len(names)} partitions are there twice")
+    return found
+
+
+def _partitions(text: str, min_isr: int) -> Iterator[Partition]:
+    least: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if match := _PARTITION.fullmatch(line):
+            topic = match["topic"]
+            elr = _ELR.search(match["rest"])
+            replicas, isr, eligible = map(_ids, (match["replicas"], match["isr"], elr and elr[1]))
+            if len({*replicas}) < len(replicas) or not {*isr, *eligible} <= {*replicas}:
+                raise ValueError(f"line {number}: these replicas cannot be: {line.strip()[:120]!r}")
+            name = f"{topic}-{match['number']}"
+            yield Partition(name, replicas, isr, eligible, least.get(topic, min_isr))
+        elif match := _TOPIC.match(line):
+            if its_own := _MIN_ISR.search(match["configs"]):
+                least[match["topic"]] = int(its_own[1])
+        elif re.search(r"partition:.*replicas:", line, re.IGNORECASE):
+            raise ValueError(f"line {number}: {line.strip()[:120]!r} is not like '{EXAMPLE}'")
+
+
+def _ids(text: str | None) -> tuple[int, ...]:
+    return tuple(int(part[:10]) for part in (text or "").split(",") if part)
+
+
+def racks_of(text: str, brokers: set[int]) -> dict[int, str]:
+    """The rack of each broker out of "1=a, 2=b"; "" of all if the text is empty.
+
+    Raises ValueError for another form, and for brokers without a rack if others have one.
+    """
+    pairs = [part.split("=") for part in re.split(r"[,\s]+", text) if part]
+    for pair in pairs:
+        if len(pair) != 2 or not pair[0].isdecimal() or not pair[1]:
+            raise ValueError(f"{'='.join(pair)!r} is no rack of a broker, such as 1=a")
+    racks = {int(broker): rack for broker, rack in pairs}
+    if racks and (missing := sorted(brokers - racks.keys())):
+        raise ValueError(f"no rack is given for broker {missing[0]}")
+    return racks or dict.fromkeys(sorted(brokers), "")

@@ -1,0 +1,150 @@
+"""On which brokers a new topic's replicas come to lie: by Kafka's two algorithms, and two others.
+
+zookeeper  AdminUtils.assignReplicasToBrokers 3.2.3; 0.8 to 3.x with ZooKeeper, racks since 0.10.
+           A random broker first, the next one for each partition; its followers at a growing
+           distance, one beside the other. So replicas of three always have neighbours among them:
+           of n brokers it uses n(n-3) triples, however many topics there are.
+kraft      StripedReplicaPlacer.RackList 3.9.0; no broker is fenced. The first n partitions of a
+           topic take neighbours in order, the next n neighbours in a shuffled order, and so on.
+random     Every set of brokers that spreads over racks is as likely.
+copyset    A few shuffled orders, cut into groups; a partition lies in one group. Source: Cidon and
+           others, Copysets, USENIX ATC 2013; here each broker has its partners from two orders.
+
+Racks are names by broker, "" where there is none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count, zip_longest
+
+import numpy as np
+from numpy.random import Generator
+
+from isrlab.placement.describe import Partition
+
+Racks = Mapping[int, str]
+Replicas = list[tuple[int, ...]]  # of each partition of a topic, the preferred leader first
+ORDERS = 2  # of copysets
+
+
+def zookeeper(racks: Racks, partitions: int, factor: int, random: Generator | None) -> Replicas:
+    """Kafka draws a topic's first broker and first distance; without `random` both are 0."""
+    if len({bool(rack) for rack in racks.values()}) > 1:
+        raise ValueError("some brokers have a rack and some have none: Kafka refuses that")
+    rack_of = {broker: rack or broker for broker, rack in racks.items()}
+    order, many = _alternated(rack_of), len(set(rack_of.values()))
+    start, shift = map(int, random.integers(len(order), size=2)) if random else (0, 0)
+    placed = []
+    for partition in range(partitions):
+        first = partition + start
+        begin = (shift + partition // len(order)) * many
+        replicas = [order[first % len(order)]]
+        used = {rack_of[replicas[0]]}
+        steps = count(begin)
+        while len(replicas) < factor:
+            broker = order[(first + 1 + next(steps) % (len(order) - 1)) % len(order)]
+            is_new_rack = rack_of[broker] not in used or len(used) == many
+            if is_new_rack and broker not in replicas:
+                replicas.append(broker)
+                used.add(rack_of[broker])
+        placed.append(tuple(replicas))
+    return placed
+
+
+def _alternated(rack_of: Mapping[int, str | int]) -> list[int]:
+    """Brokers so that neighbours are in different racks: the first of each rack, the second, ..."""
+    racks = sorted(set(rack_of.values()), key=lambda rack: (str(type(rack)), rack))
+    lists = [sorted(b for b, its_rack in rack_of.items() if its_rack == rack) for rack in racks]
+    return [broker for column in zip_longest(*lists) for broker in column if broker is not None]
+
+
+class _Rack:
+    """A list of brokers that is read on from another offset in each epoch."""
+
+    def __init__(self, brokers: Sequence[int], random: Generator) -> None:
+        self.brokers = np.array(sorted(brokers))
+        self.index, self.epoch = 0, 0
+        self.offset = int(random.integers(len(brokers)))
+
+    def next(self, epoch: int) -> int | None:
+        if self.epoch != epoch:
+            self.epoch, self.index, self.offset = epoch, 0, self.offset + 1
+        if self.index == len(self.brokers):
+            return None
+        self.index += 1
+        return int(self.brokers[(self.index - 1 + self.offset) % len(self.brokers)])
+
+
+def kraft(racks: Racks, partitions: int, factor: int, random: Generator) -> Replicas:
+    names = sorted(set(racks.values()))
+    lists = [_Rack([b for b in racks if racks[b] == name], random) for name in names]
+    offset, epoch, placed = int(random.integers(len(names))), 0, []
+    for _ in range(partitions):
+        if epoch == len(racks) > 1:
+            random.shuffle(lists)
+            for rack in lists:
+                random.shuffle(rack.brokers)
+            epoch = 0
+        offset %= len(lists)
+        first = offset
+        while (broker := lists[first].next(epoch)) is None:
+            first = (first + 1) % len(lists)
+        replicas, at = [broker], offset
+        while len(replicas) < factor:
+            if at == first:
+                first = -1  # only once: the leader came from here
+            elif (broker := lists[at].next(epoch)) is not None:
+                replicas.append(broker)
+            at = (at + 1) % len(lists)
+        placed.append(tuple(replicas))
+        epoch, offset = epoch + 1, offset + 1
+    return placed
+
+
+def _spread(order: np.ndarray, racks: Racks, factor: int) -> tuple[int, ...]:
+    """The first brokers of an order, but a second one of a rack only after one of each."""
+    seen: Counter[str | int] = Counter()
+    rounds = []
+    for broker in order:
+        rack = racks[broker] or int(broker)
+        seen[rack] += 1
+        rounds.append((seen[rack], [*seen].index(rack)))
+    return tuple(int(order[place]) for place in np.lexsort(np.transpose(rounds)[::-1])[:factor])
+
+
+def scattered(racks: Racks, partitions: int, factor: int, random: Generator) -> Replicas:
+    return [_spread(random.permutation([*racks]), racks, factor) for _ in range(partitions)]
+
+
+def copyset(racks: Racks, partitions: int, factor: int, random: Generator) -> Replicas:
+    fixed = np.random.default_rng(1)  # the same groups for all topics
+    shuffled = [fixed.permutation([*racks]) for _ in range(ORDERS)]
+    orders = [_spread(order, racks, len(racks)) for order in shuffled]
+    begins = range(0, len(racks), factor)
+    groups = [_spread(np.roll(o, -begin), racks, factor) for o in orders for begin in begins]
+    first = int(random.integers(len(groups)))
+    turns = (divmod(place, len(groups)) for place in range(first, first + partitions))
+    return [groups[at][turn % factor :] + groups[at][: turn % factor] for turn, at in turns]
+
+
+ALGORITHMS: dict[str, Callable[[Racks, int, int, Generator], Replicas]] = {
+    "zookeeper": zookeeper, "kraft": kraft, "random": scattered, "copyset": copyset,
+}  # fmt: skip
+
+
+def placed(
+    algorithm: str, racks: Racks, topics: Mapping[str, tuple[int, int, int]], seed: int = 1
+) -> list[Partition]:
+    """Healthy partitions of `topics`: each (partitions, replication factor, min ISR)."""
+    if algorithm not in ALGORITHMS:
+        raise ValueError(f"no algorithm {algorithm!r}; known: {', '.join(ALGORITHMS)}")
+    found = []
+    random = np.random.default_rng(seed).spawn(len(topics))
+    for draw, (topic, (partitions, factor, min_isr)) in zip(random, topics.items(), strict=True):
+        if not 1 <= factor <= len(racks):
+            raise ValueError(f"{topic}: {factor} replicas do not fit on {len(racks)} brokers")
+        replicas = ALGORITHMS[algorithm](racks, partitions, factor, draw)
+        found += [Partition(f"{topic}-{n}", r, r, (), min_isr) for n, r in enumerate(replicas)]
+    return found

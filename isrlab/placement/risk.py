@@ -1,0 +1,172 @@
+"""What happens to partitions when k brokers (or racks) fail at once, every k as likely as another.
+
+Theory of operation. A partition is under min ISR when fewer than `min.insync.replicas` of its ISR
+are left, offline when nobody of ISR and eligible leader replicas is, lost when no replica is and
+the disks do not come back. With a full ISR the last two are one event; what differs is what became
+of the disks. All three are: of these brokers more than so many fail. The smallest such sets are
+kept; a failure is bad if it has one of them in it. All failures are
+tried if these are few, and else so many are drawn that the band is narrow.
+
+When brokers fail, the expected number of partitions is the same wherever their replicas lie; how
+often it is not 0 differs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from itertools import chain, combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from isrlab.placement.describe import Partition
+
+FATES = ("under min ISR", "offline", "lost")
+MOST_TRIED = 300_000  # failures, of all; if there are more, DRAWN ones
+DRAWN = 20_000
+_Z = 1.96  # of a band of 95 %
+
+Set = tuple[int, ...]  # of units, ascending
+
+
+class Chance(NamedTuple):
+    """A probability: exact, or drawn with its band (Wilson's, 95 %)."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def is_exact(self) -> bool:
+        return self.low == self.high
+
+
+def units_of(racks: Mapping[int, str], by_rack: bool = False) -> dict[int, int]:
+    """The number, from 0, of what fails with each broker: itself, or its rack."""
+    names = sorted({*racks.values()}) if by_rack else sorted(racks)
+    number = {name: place for place, name in enumerate(names)}
+    return {broker: number[rack if by_rack else broker] for broker, rack in racks.items()}
+
+
+def shares(partitions: Iterable[Partition], units: Mapping[int, int], size: int) -> Counter[Set]:
+    """How many partitions each pair (triple, ...) of units has in common."""
+    held = Counter(tuple(sorted({units[b] for b in p.replicas})) for p in partitions)
+    found: Counter[Set] = Counter()
+    for all_units, number in held.items():
+        for some in combinations(all_units, size):
+            found[some] += number
+    return found
+
+
+def bad_sets(partitions: Iterable[Partition], units: Mapping[int, int], fate: str) -> set[Set]:
+    """The smallest sets of units whose failure brings a partition to its fate."""
+    kinds = _kinds(partitions, units, fate)
+    return {some for members, floor in kinds for some in _smallest(members, floor)}
+
+
+def _kinds(
+    partitions: Iterable[Partition], units: Mapping[int, int], fate: str
+) -> Counter[tuple[Set, int]]:
+    """The units of those that keep a partition from its fate, and how many may be left in it."""
+    if fate not in FATES:
+        raise ValueError(f"no fate {fate!r}; known: {', '.join(FATES)}")
+    found: Counter[tuple[Set, int]] = Counter()
+    for p in partitions:
+        keepers = {"lost": p.replicas, "offline": {*p.isr, *p.elr}}.get(fate, p.isr)
+        floor = p.min_isr - 1 if fate == FATES[0] else 0
+        found[tuple(sorted(units[b] for b in keepers)), floor] += 1
+    return found
+
+
+@cache
+def _smallest(members: Set, floor: int) -> list[Set]:
+    counts, found = Counter(members), list[Set]()
+    for size in range(len(counts) + 1):
+        for some in combinations(sorted(counts), size):
+            is_bad = len(members) - sum(counts[unit] for unit in some) <= floor
+            if is_bad and not any({*one} <= {*some} for one in found):
+                found.append(some)
+    return found
+
+
+def chance(bad: set[Set], units: int, failures: int, seed: int = 1) -> Chance:
+    """How likely `failures` of so many units have one of the bad sets in them."""
+    by_size: dict[int, list[Set]] = {}
+    for some in bad:
+        by_size.setdefault(len(some), []).append(some)
+    if not 0 <= failures <= units:
+        raise ValueError(f"{failures} failures of {units}; valid: 0 to {units}")
+    number = math.comb(units, failures)
+    least = min(by_size, default=units + 1)
+    if least == 0 or least > failures:
+        return Chance(*[float(least == 0)] * 3)
+    if least == failures:
+        return Chance(*[len(by_size[least]) / number] * 3)
+    if number <= MOST_TRIED:
+        every = chain.from_iterable(combinations(range(units), failures))
+        failed = np.fromiter(every, np.int64, number * failures).reshape(number, failures)
+        return Chance(*[float(_has_any(failed, by_size, units).mean())] * 3)
+    hit = 0
+    for part in np.random.default_rng(seed).spawn(20):
+        order = part.random((DRAWN // 20, units)).argpartition(failures - 1, axis=1)
+        hit += int(_has_any(np.sort(order[:, :failures], axis=1), by_size, units).sum())
+    return _wilson(hit, DRAWN)
+
+
+def _has_any(failed: np.ndarray, by_size: Mapping[int, list[Set]], units: int) -> np.ndarray:
+    """Which failures, int[failures, k] ascending, have a bad set in them."""
+    is_bad = np.zeros(len(failed), bool)
+    for size in (size for size in by_size if size <= failed.shape[1]):
+        places = float(units) ** np.arange(size)
+        known = np.unique(np.array(by_size[size]) @ places)
+        for columns in combinations(range(failed.shape[1]), size):
+            is_bad |= np.isin(failed[:, columns] @ places, known)
+    return is_bad
+
+
+def _wilson(hit: int, tried: int) -> Chance:
+    share, z = hit / tried, _Z**2 / tried
+    middle = (share + z / 2) / (1 + z)
+    half = math.sqrt(share * (1 - share) * z + z**2 / 4) / (1 + z)
+    return Chance(share, max(0.0, middle - half), min(1.0, middle + half))
+
+
+def expected(
+    partitions: Iterable[Partition], units: Mapping[int, int], fate: str, failures: int
+) -> float:
+    """The mean number of partitions that come to a fate: exact."""
+    many = len({*units.values()})
+    return sum(
+        number * _alone(members, floor, many, failures)
+        for (members, floor), number in _kinds(partitions, units, fate).items()
+    )
+
+
+@cache
+def _alone(members: Set, floor: int, units: int, failures: int) -> float:
+    """The probability that `failures` of so many units leave at most `floor` members."""
+    counts = Counter(members)
+    ways = sum(
+        math.comb(units - len(counts), failures - size)
+        for size in range(min(failures, len(counts)) + 1)
+        for some in combinations(counts, size)
+        if len(members) - sum(counts[unit] for unit in some) <= floor
+    )
+    return ways / math.comb(units, failures)
+
+
+def by_chance(partitions: Sequence[Partition], brokers: int, fate: str, failures: int) -> float:
+    """The closed form for brokers chosen by chance, without racks: 1 - the product of 1 - p."""
+    units = {b: b for p in partitions for b in p.replicas}
+    kinds = _kinds(partitions, units, fate).items()
+    none = (1 - _alone(tuple(range(len(m))), floor, brokers, failures) for (m, floor), _ in kinds)
+    many = (number for _, number in kinds)
+    return 1 - math.prod(p**number for p, number in zip(none, many, strict=True))
+
+
+def partners(partitions: Iterable[Partition], units: Mapping[int, int]) -> float:
+    """With how many others a broker shares partitions, on average: those that refill its disk."""
+    return 2 * len(shares(partitions, units, 2)) / len(units)

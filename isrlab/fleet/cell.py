@@ -23,6 +23,7 @@ COUNTS = {  # name -> place in `State.scalars`
     "partition_fetches": s.COVERED,
     "positions_evaluated": s.READS,
 }
+ALL = 0  # instead of a leader
 KRAFT_STOP_MS = 100  # from the removal of a broker that shuts down until its fetchers stop
 
 
@@ -49,8 +50,13 @@ class CellRun(NamedTuple):
 
 
 def leaders(config: FleetConfig) -> list[int]:
-    """The brokers that lead anything: one cell each."""
+    """The brokers that lead anything at the start."""
     return [int(broker) for broker in np.unique(assignment(config)[:, 0])]
+
+
+def cells_of(config: FleetConfig) -> list[int]:
+    """What can run on its own: the cell of each leader; `ALL` together where leaders move."""
+    return [ALL] if config.leaders == "move" else leaders(config)
 
 
 def cell(

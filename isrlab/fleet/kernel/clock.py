@@ -17,12 +17,12 @@ Within one millisecond: the controller's answers, restarts, appends in order of 
 fetches in order of thread, then the expiry task. Only the order is a choice; none of it is chance.
 
 Left out: record batches (a fetch may end at any record), log segments, quotas, request queues,
-the sizes that incremental fetch sessions save, a leader that pauses as a whole, the controller's
-own removal of a broker whose session ends, elections (also those of a restart: leaders stay where
-they are), the round in which followers ask where the former epoch ends when a removal has begun a
-new one, and the leader epoch that a leader's own shrink raises in KRaft from 3.3 to 3.5. Loops are
-therefore a little too regular: do not read latencies below some ten milliseconds off this model.
-ISR membership is decided on scales of seconds, and that is what it is for.
+the sizes that incremental fetch sessions save, and a leader that pauses as a whole. Where leaders
+stay where they are, whatever happens (`FleetConfig.leaders`), so are the removal of a broker whose
+session ends, and the round in which followers ask where the former epoch ends when a removal has
+begun a new one; where they move, `fleet/moving.py` has both. Loops are a little too regular: do not
+read latencies below some ten milliseconds off this model. ISR membership is decided on scales of
+seconds, and that is what it is for.
 """
 
 from __future__ import annotations

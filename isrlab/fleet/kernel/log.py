@@ -16,14 +16,14 @@ from __future__ import annotations
 
 from isrlab.engine import rules
 from isrlab.fleet.kernel import state as s
-from isrlab.fleet.kernel.compiled import compiled, inlined
+from isrlab.fleet.kernel.compiled import compiled, entry, inlined, merged
 from isrlab.fleet.kernel.resting import lag_clock_ms, wake
 from isrlab.fleet.kernel.rows import count_latency, emit_produce
 
 _admits_acks_all = inlined(rules.admits_acks_all)
 _holds_back_high_watermark = inlined(rules.holds_back_high_watermark)
 _next_high_watermark = inlined(rules.next_high_watermark)
-_follower_high_watermark = compiled(rules.follower_high_watermark)
+_follower_high_watermark = inlined(rules.follower_high_watermark)
 
 
 @inlined
@@ -40,7 +40,7 @@ def raise_high_watermark(state: s.State, now_ms: int, p: int) -> None:
     rule, leader = state.rules, state.partitions[p]
     end, before = leader.log_end_offset, leader.high_watermark
     minimum = least_member = end
-    isr_size = 1
+    isr_size = s.ZERO + 1
     for slot in range(state.follower_at.shape[1]):
         in_isr = (leader.isr >> slot) & 1 == 1
         isr_size += in_isr
@@ -77,7 +77,7 @@ def look_at_high_watermark(state: s.State, now_ms: int, p: int) -> None:
     raise_high_watermark(state, now_ms, p)
 
 
-@compiled
+@entry
 def settle(state: s.State, now_ms: int, p: int) -> None:
     """From outside: an order has changed partition `p`, or its leader."""
     look_at_high_watermark(state, now_ms, p)
@@ -134,7 +134,7 @@ def note_news(state: s.State, now_ms: int, partition: int) -> None:
             thread.is_parked = s.WOKEN
 
 
-@inlined
+@merged
 def on_append(state: s.State, now_ms: int, partition: int, records: int) -> None:
     """A batch arrives: it is appended, or refused because its producer asks for too much."""
     leader = state.partitions[partition]
@@ -144,7 +144,7 @@ def on_append(state: s.State, now_ms: int, partition: int, records: int) -> None
         _append(state, now_ms, partition, records, now_ms)
 
 
-@compiled
+@merged
 def _refuse(state: s.State, now_ms: int, partition: int, records: int) -> None:
     emit_produce(state, now_ms, s.REFUSED, partition, -1)
     if state.rules.delivery_timeout_ms > 0:
@@ -210,7 +210,7 @@ def retry_held(state: s.State, now_ms: int, p: int) -> None:
 @inlined
 def _has_enough(state: s.State, members: int) -> bool:
     """An ISR (the leader, and the mask of `members`) is large enough for acks=all."""
-    size = 1
+    size = s.ZERO + 1
     for slot in range(state.follower_at.shape[1]):
         size += (members >> slot) & 1
     return _admits_acks_all(size, state.rules.min_isr)
@@ -296,7 +296,7 @@ def _next_held(state: s.State, now_ms: int, p: int) -> int:
     return row
 
 
-@compiled
+@merged
 def tell_timeouts(state: s.State, until_ms: int) -> None:
     """Tell of every produce that has waited too long by `until_ms` (exclusive)."""
     for p in range(len(state.partitions)):

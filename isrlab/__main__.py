@@ -119,30 +119,38 @@ def make_report(
 # fmt: on
 
 
-@main.command()
-@click.argument("folder", type=FOLDER, default=Path("isrlab-workbook"), metavar="[DIR]")
+@main.command(context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, metavar="[DIR] [OPTION OF JUPYTERLAB]...")
 @click.option("--copy-only", is_flag=True, help="Do not open JupyterLab.")
-def lab(folder: Path, copy_only: bool) -> None:
+def lab(arguments: tuple[str, ...], copy_only: bool) -> None:
     """Copy the notebooks and their data to DIR (isrlab-workbook), and open JupyterLab there.
 
     Called again with a newer isrlab, it brings what is new, and never replaces a file that you
     changed: rename or delete yours to get the new one.
+
+    \b
+    Examples:
+      python -m isrlab lab
+      python -m isrlab lab my-folder --no-browser
     """
     require("notebooks")
+    has_folder = bool(arguments) and not arguments[0].startswith("-")
+    folder = Path(arguments[0] if has_folder else "isrlab-workbook")
     try:
         for kind, names in give(folder).items():
-            many = f", ... ({len(names)})" if len(names) > MOST_NAMES else ""
+            more = f", and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
             if names:
-                told = "kept as you changed it, isrlab has a newer one" if kind == "kept" else kind
-                click.echo(f"{told}: {', '.join(names[:MOST_NAMES])}{many}")
+                click.echo(f"{kind}: {', '.join(names[:MOST_NAMES])}{more}")
     except OSError as error:
         _stop(f"cannot copy the notebooks to {folder}: {error}", 1)
-    click.echo(f"{folder}: the notebooks of isrlab {isrlab.__version__}")
+    click.echo(f"{folder} has the notebooks of isrlab {isrlab.__version__}")
     if not copy_only:
         from jupyterlab.labapp import main as open_lab
 
+        root = f"--ServerApp.root_dir={folder.resolve()}"
+        extension = "--ServerApp.jpserver_extensions=isrlab.report.notebooks=True"
         start = folder.resolve() / "notebooks" / "00_start_here.ipynb"
-        open_lab([f"--ServerApp.root_dir={folder.resolve()}", str(start)])
+        open_lab([root, extension, *arguments[has_folder:], str(start)])
 
 
 # fmt: off

@@ -39,7 +39,7 @@ SPARK_HOME = Path(pyspark.__file__).parent
 BASE = FleetConfig(partitions=200, brokers=8, minutes=20, burst_every_s=60, stall_every_s=300)
 CONFIGS = fleet.versions(BASE.with_(seed=5), ["0.8.2", "0.10.2", "2.5", "3.7"])
 CELLS = sum(len(leaders(config)) for config in CONFIGS)
-WITHIN_S = 240
+WITHIN_S = 600
 BARE = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 JOB = """
@@ -266,7 +266,7 @@ def test_a_notebook_runs_on_a_connect_server(server, tmp_path):
 
 
 def test_workers_that_lack_a_library_are_told_of(spark, monkeypatch):
-    def fails(*_):
+    def fails(*_, **__):
         raise RuntimeError("Traceback\n  File x\nModuleNotFoundError: No module named 'numba'\n")
 
     monkeypatch.setattr(spark, "addArtifacts", fails, raising=False)

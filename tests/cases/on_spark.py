@@ -23,6 +23,11 @@ QUESTIONS = {  # those that need events only
 }
 
 
+def text(row):
+    """A row whose maps are in order."""
+    return json.dumps(row.asDict(recursive=True), sort_keys=True, default=str)
+
+
 def answers(session, logs):
     """What is asked and the rows, as text and sorted; and how many seconds all took."""
     began = time.monotonic()
@@ -34,7 +39,7 @@ def answers(session, logs):
         frames[source.name()] = session.read.format(source.name()).load(str(logs))
     for name, ask in QUESTIONS.items():
         frames[name] = ask(simulated)
-    rows = {name: sorted(map(str, frame.collect())) for name, frame in frames.items()}
+    rows = {name: sorted(map(text, frame.collect())) for name, frame in frames.items()}
     return rows | {"seconds": time.monotonic() - began}
 
 

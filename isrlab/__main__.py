@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -164,8 +165,11 @@ def lab(arguments: tuple[str, ...], copy_only: bool) -> None:
 @click.option("--min-isr", type=click.IntRange(1), metavar="N", help="min.insync.replicas.")
 @click.option("--csv", "form", flag_value="csv", help="A row for each incident.")
 @click.option("--json", "form", flag_value="json", help="Everything, for a program.")
+@click.option("--follow", type=click.FloatRange(0), is_flag=False, flag_value=5,
+    metavar="[SECONDS]",
+    help="Look again every so often (5); tell when an incident opens, and when it is over.")
 def read_logs(log_dir: str, *, form: str | None, since: str | None, until: str | None,
-    topic: str | None, broker: int | None, **how: Any) -> None:
+    topic: str | None, broker: int | None, follow: float | None, **how: Any) -> None:
     """What happened to the ISRs in the logs of brokers, who is to blame, and whether it is over.
 
     DIR holds the logs of one or many brokers (or is one file); - is standard input. The exit status
@@ -178,12 +182,17 @@ def read_logs(log_dir: str, *, form: str | None, since: str | None, until: str |
       python -m isrlab logs /var/log/kafka --since 2026-11-21T08:00 --topic 'orders*' --min-isr 2
       kubectl logs my-cluster-kafka-0 | python -m isrlab logs -
       python -m isrlab logs /var/log/kafka --json | jq '.incidents[].says'
+      python -m isrlab logs /var/log/kafka --follow
     """
     from isrlab.brokerlogs import LogDirError
     from isrlab.incidents import look, tell
 
     try:
         window = look.Window(_moment(since), _moment(until), topic, broker)
+        if follow is not None:
+            if form or log_dir == "-":
+                raise ValueError("--follow needs a folder, and takes no --csv or --json")
+            _follow(log_dir, follow, window=window, **how)
         findings = look.look(log_dir, window=window, **how)
     except (LogDirError, OSError, ValueError) as error:
         _stop(tell.printable(str(error)), 2)
@@ -201,6 +210,26 @@ def read_logs(log_dir: str, *, form: str | None, since: str | None, until: str |
         click.echo(f"\n{len(findings.incidents) - len(shown):,} earlier incidents: --csv lists all")
     sys.exit(findings.status)
 # fmt: on
+
+
+def _follow(log_dir: str, every_s: float, **how: Any) -> NoReturn:
+    """Until it is interrupted; the exit status is that of the last findings."""
+    from isrlab.incidents import look, tell, watch
+
+    last = None
+    try:
+        for findings, news in watch.watch(log_dir, **how):
+            if findings and last is None:
+                click.echo("\n".join([tell.heading(findings)[0], *tell.verdict(findings)]))
+            last = findings or last
+            texts = tell.texts_of(news, log_dir)
+            for incident in news:
+                title = "OVER" if incident.is_over else "OPEN"
+                click.echo("\n".join(["", title, *tell.story(incident, texts)]))
+            time.sleep(every_s)
+    except KeyboardInterrupt:
+        sys.exit(last.status if last else look.NOT_KNOWN)
+    raise AssertionError("nobody stops watching")
 
 
 def _moment(text: str | None) -> int | None:

@@ -1,4 +1,4 @@
-"""Real broker logs of any Kafka version, read into the events table and written from it."""
+"""Real broker logs of any Kafka version, read into the events table."""
 
 from isrlab.brokerlogs.files import LogDirError
 from isrlab.brokerlogs.lines import Unread, read_line

@@ -41,7 +41,7 @@ from isrlab.brokerlogs.layout import Layout
 from isrlab.brokerlogs.lines import OF_ITSELF
 from isrlab.brokerlogs.many_files import read_files
 from isrlab.brokerlogs.metadata import files as metadata_files
-from isrlab.brokerlogs.one_file import OF_LINES
+from isrlab.brokerlogs.one_file import OF_LINES, LogFile
 from isrlab.brokerlogs.zones import Zones
 from isrlab.events import schema as events_table
 
@@ -94,14 +94,23 @@ def read_sources(
     sources: list[Source], run: str, time_zone: str | None, layout: Layout | None = None
 ) -> BrokerLogs:
     """The same of files that were found; `layout` is one that they have."""
-    readable = [source for source in sources if not source.skipped]
-    metadata = [m for s in readable if (m := metadata_files.recognise(s.path, s.name))]
+    metadata = metadata_files.of(sources)
+    names = {source.name for source in metadata}
+    places = [(n, s) for n, s in enumerate(sources) if not s.skipped and s.name not in names]
+    return joined(sources, read_files(places, time_zone, layout), metadata, run, time_zone)
+
+
+def joined(
+    sources: list[Source],
+    logs: list[LogFile],
+    metadata: list[metadata_files.Source],
+    run: str,
+    time_zone: str | None,
+) -> BrokerLogs:
+    """What the files say together: logs that were read, and those of metadata logs."""
     raw: dict[str, list[dict]] = {"event": [], "unread": [], "file": []}
     for row in metadata_files.rows(metadata, run):
         raw[str(row["row"])].append(row)
-    of_metadata = {source.name for source in metadata}
-    places = [(n, s) for n, s in enumerate(sources) if not s.skipped and s.name not in of_metadata]
-    logs = read_files(places, time_zone, layout)
     zones = Zones({log.source.name: log.zones for log in logs}, time_zone)
     unread = raw["unread"] + [row for log in logs for row in log.unread_rows()]
     rows = [log.row(zones) for log in logs]

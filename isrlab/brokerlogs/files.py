@@ -75,12 +75,14 @@ class Line(NamedTuple):
 
 class Block(NamedTuple):
     """Whole lines: line `n` of the block, number `first + n` of the file, is
-    `data[ends[n] : ends[n + 1]]` with its end. `cut` are those longer than `MAX_LINE_BYTES`."""
+    `data[ends[n] : ends[n + 1]]` with its end. `cut` are those longer than `MAX_LINE_BYTES`. In the
+    file the block ends before byte `end`."""
 
     first: int
     data: bytes
     ends: np.ndarray  # int32
     cut: frozenset[int]
+    end: int
 
     @property
     def size(self) -> int:
@@ -181,23 +183,25 @@ def _why_skip(path: Path, root: Path) -> str | None:
     return None if is_text or kind_of(first) else "binary, not text"
 
 
-def blocks(path: str) -> Iterator[Block]:
-    """The lines of a file, in order, some megabytes at a time.
+def blocks(path: str, start: int = 0, number: int = 1, *, grows: bool = False) -> Iterator[Block]:
+    """The lines of a file, in order, some megabytes at a time; those from byte `start`, which has
+    line `number`. Of one that `grows` the last line counts when it is whole.
 
     Raises DamagedFileError after the last line before the damage; OSError if it cannot be opened.
     """
-    rest, is_cut, number, damage = b"", False, 1, None
-    coming = chunks(path)
+    rest, is_cut, damage, taken = b"", False, None, start
+    coming = chunks(path, start)
     while True:
         try:
             chunk = next(coming, b"")
         except DamagedFileError as error:
             chunk, damage = b"", error
         data = rest + chunk
-        end = data.rfind(b"\n") + 1 if chunk else len(data)
+        taken += len(chunk)
+        end = data.rfind(b"\n") + 1 if chunk or grows else len(data)
         rest = data[end:]
         if end:
-            block = _block(number, data[:end], is_cut)
+            block = _block(number, data[:end], is_cut, taken - len(rest))
             number += block.size
             is_cut = False
             yield block
@@ -216,18 +220,19 @@ def lines(path: str) -> Iterator[Line]:
             yield Line(block.first + n, block.line(n), n in block.cut)
 
 
-def _block(number: int, data: bytes, is_cut: bool) -> Block:
+def _block(number: int, data: bytes, is_cut: bool, end: int) -> Block:
     """`is_cut`: its first line has lost what was in the middle, and is too long in any case."""
     ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1
     if not data.endswith(b"\n"):
         ends = np.append(ends, len(data))
     ends = np.concatenate([[0], ends]).astype(np.int32)
     long = set(np.flatnonzero(np.diff(ends) > MAX_LINE_BYTES + 2).tolist())
-    return Block(number, data, ends, frozenset(long | ({0} if is_cut else set())))
+    return Block(number, data, ends, frozenset(long | ({0} if is_cut else set())), end)
 
 
-def chunks(path: str) -> Iterator[bytes]:
-    """The contents of a file or an archive as UTF-8, as far as it is whole."""
+def chunks(path: str, start: int = 0) -> Iterator[bytes]:
+    """The contents of a file or an archive as UTF-8, as far as it is whole; of a plain file those
+    from byte `start`."""
     with open(path, "rb") as file:
         first = file.peek(4)
         code = next((code for mark, code in UTF_16.items() if first.startswith(mark)), None)
@@ -236,6 +241,7 @@ def chunks(path: str) -> Iterator[bytes]:
         elif kind := kind_of(first):
             yield from _unpacked(file, kind, os.path.getsize(path))
         else:
+            file.seek(start)
             while data := file.read(READ_BYTES):
                 yield data
 

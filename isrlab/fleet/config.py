@@ -80,6 +80,10 @@ class FleetConfig:
         "mean rate outside bursts")
     batch_every_ms: int = _number(1_000, "ms between batches, on average", 1, 3_600_000,
         "mean gap between batches, exponential")
+    batch_size: int = _number(0, "bytes, 0: what is drawn at once is a batch", 0, 2**31 - 1,
+        "of a producer's batch at most; a burst's records then come evenly, every ms")
+    linger_ms: int = _number(0, "ms", 0, 3_600_000,
+        "for which a producer waits for more records (with batch_size)")
     record_bytes: int = _number(500, "bytes", 1, 1_000_000, "size of every record")
     burst_records: int = _number(30_000, "records in a burst of one partition", 0, 10**8,
         "height of a burst (of heavy ones: the mean)")
@@ -283,6 +287,9 @@ def _problems(config: FleetConfig) -> list[tuple[bool, str]]:
     pair = f"load={load!r} with trace_file={file!r}; "
     pair += "valid: load='trace' with a file, or another load without"
     needs = f"replication_factor={copies} needs as many brokers; valid: 2 to brokers={brokers}"
+    linger_ms, size = config.linger_ms, config.batch_size
+    lingers = f"linger_ms={linger_ms} and batch_size={size} with load={load!r}; "
+    lingers += "valid: linger_ms with a batch_size, and both with a load that is drawn"
     too_hot = f"hot_partitions={hot} is out of range; valid: 0 to partitions={partitions}"
     given = replicas_of(config.assigned)
     fits = [len({*each}) == copies and min(each) >= 1 and max(each) <= brokers for each in given]
@@ -295,6 +302,7 @@ def _problems(config: FleetConfig) -> list[tuple[bool, str]]:
         (hot > partitions, too_hot),
         (largest > MOST_RECORDS, f"{batches} are too large; valid: up to {MOST_RECORDS:,}"),
         ((load == TRACE) != bool(file), pair),
+        (size > 0 if load == TRACE else linger_ms > 0 and not size, lingers),
     ]
 
 

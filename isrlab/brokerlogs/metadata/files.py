@@ -10,9 +10,10 @@ import mmap
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
+from isrlab.brokerlogs import files
 from isrlab.brokerlogs.files import DamagedFileError, chunks, lines
 from isrlab.brokerlogs.metadata.log import Cluster
 from isrlab.brokerlogs.metadata.records import (
@@ -58,6 +59,12 @@ class Chain(NamedTuple):
     reader: MetadataReader
     cluster: Cluster
     checkpoints: list[Checkpoint]
+
+
+def of(found: Iterable[files.Source]) -> list[Source]:
+    """Those of the files found that belong to metadata logs."""
+    readable = (source for source in found if not source.skipped)
+    return [known for source in readable if (known := recognise(source.path, source.name))]
 
 
 def recognise(path: str, name: str) -> Source | None:

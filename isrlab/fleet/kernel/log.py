@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from isrlab.engine import rules
 from isrlab.fleet.kernel import state as s
-from isrlab.fleet.kernel.compiled import compiled, inlined
+from isrlab.fleet.kernel.compiled import compiled, inlined, merged
 from isrlab.fleet.kernel.resting import lag_clock_ms, wake
 from isrlab.fleet.kernel.rows import count_latency, emit_produce
 
@@ -39,7 +39,7 @@ def raise_high_watermark(state: s.State, now_ms: int, p: int) -> None:
     rule, leader = state.rules, state.partitions[p]
     end, before = leader.log_end_offset, leader.high_watermark
     minimum = least_member = end
-    isr_size = 1
+    isr_size = s.ZERO + 1
     for slot in range(state.follower_at.shape[1]):
         in_isr = (leader.isr >> slot) & 1 == 1
         isr_size += in_isr
@@ -90,7 +90,7 @@ def _push_high_watermark(state: s.State, now_ms: int, partition: int) -> None:
             make_due(state, now_ms, thread)
 
 
-@inlined
+@merged
 def on_append(state: s.State, now_ms: int, partition: int, records: int) -> None:
     """A batch arrives: it is appended, or refused because its producer asks for too much."""
     leader = state.partitions[partition]
@@ -100,7 +100,7 @@ def on_append(state: s.State, now_ms: int, partition: int, records: int) -> None
         _append(state, now_ms, partition, records, now_ms)
 
 
-@compiled
+@merged
 def _refuse(state: s.State, now_ms: int, partition: int, records: int) -> None:
     emit_produce(state, now_ms, s.REFUSED, partition, -1)
     if state.rules.delivery_timeout_ms > 0:
@@ -164,7 +164,7 @@ def retry_held(state: s.State, now_ms: int, p: int) -> None:
 @inlined
 def _has_enough(state: s.State, members: int) -> bool:
     """An ISR (the leader, and the mask of `members`) is large enough for acks=all."""
-    size = 1
+    size = s.ZERO + 1
     for slot in range(state.follower_at.shape[1]):
         size += (members >> slot) & 1
     return _admits_acks_all(size, state.rules.min_isr)
@@ -250,7 +250,7 @@ def _next_held(state: s.State, now_ms: int, p: int) -> int:
     return row
 
 
-@compiled
+@merged
 def tell_timeouts(state: s.State, until_ms: int) -> None:
     """Tell of every produce that has waited too long by `until_ms` (exclusive)."""
     for p in range(len(state.partitions)):

@@ -10,7 +10,7 @@ from isrlab.engine import rules
 from isrlab.engine.choices import AfterShrink, ClockReset, LagClock
 from isrlab.fleet.kernel import log, resting
 from isrlab.fleet.kernel import state as s
-from isrlab.fleet.kernel.compiled import compiled, inlined
+from isrlab.fleet.kernel.compiled import compiled, inlined, merged
 from isrlab.fleet.kernel.rows import emit
 
 _last_caught_up_time_ms = inlined(rules.last_caught_up_time_ms)
@@ -21,12 +21,12 @@ _lag_clock_in_new_epoch = compiled(rules.lag_clock_in_new_epoch)
 _last_fetch_time_in_new_epoch = compiled(rules.last_fetch_time_in_new_epoch)
 _forgets_end_offset = compiled(rules.forgets_end_offset)
 
-_TODAYS_CLOCK = int(LagClock.CAUGHT_UP_TO_PREVIOUS_FETCH)
+_TODAYS_CLOCK = s.ZERO + int(LagClock.CAUGHT_UP_TO_PREVIOUS_FETCH)
 _ON_COMMIT = int(AfterShrink.ON_COMMIT)
 _NEVER_RESET = int(ClockReset.NEVER)
 
 
-@inlined
+@merged
 def on_follower_position(state: s.State, now_ms: int, row: int) -> bool:
     """One partition of a fetch: clocks, ISR expansion, high watermark; is there news for it?
 
@@ -60,7 +60,7 @@ def on_follower_position(state: s.State, now_ms: int, row: int) -> bool:
     return is_news or (has_data and state.links.fetch_min_bytes <= 1)
 
 
-@inlined
+@merged
 def _set_clocks(state: s.State, now_ms: int, row: int) -> None:
     """The follower's lag clock after this fetch, by the version's rule and by today's."""
     follower = state.followers[row]
@@ -108,7 +108,7 @@ def _commit(state: s.State, now_ms: int, partition: int, isr: int) -> None:
         log.retry_held(state, now_ms, partition)
 
 
-@compiled
+@merged
 def _enqueue(state: s.State, now_ms: int, partition: int) -> None:
     """When the controller answers: one request of this broker is in flight, the rest waits for it.
 
@@ -134,7 +134,7 @@ def _set_next_answer(state: s.State) -> None:
         state.scalars[s.NEXT_ANSWER_MS] = s.NEVER_MS
 
 
-@compiled
+@merged
 def on_controller_answers(state: s.State, now_ms: int) -> None:
     """Every ISR change that is answered by `now_ms` takes effect."""
     while state.scalars[s.NEXT_ANSWER_MS] <= now_ms:
@@ -148,7 +148,7 @@ def on_controller_answers(state: s.State, now_ms: int) -> None:
             log.look_at_high_watermark(state, now_ms, partition)
 
 
-@compiled
+@merged
 def on_isr_expiration(state: s.State, now_ms: int) -> None:
     """The isr-expiration task: drop who is out of sync, except while a change is in flight."""
     rule = state.rules
@@ -173,7 +173,7 @@ def on_isr_expiration(state: s.State, now_ms: int) -> None:
             change_isr(state, now_ms, s.SHRINK, partition, isr)
 
 
-@compiled
+@merged
 def on_restarts(state: s.State, now_ms: int) -> None:
     """Brokers go down in good order: the controller takes them out of the ISRs at once.
 
@@ -196,7 +196,7 @@ def on_restarts(state: s.State, now_ms: int) -> None:
                     _remove(state, now_ms, partition, slot)
 
 
-@compiled
+@merged
 def _remove(state: s.State, now_ms: int, partition: int, slot: int) -> None:
     resting.wake_all(state, partition)
     leader, others = state.partitions[partition], ~(1 << slot)
@@ -213,7 +213,7 @@ def _remove(state: s.State, now_ms: int, partition: int, slot: int) -> None:
     log.look_at_high_watermark(state, now_ms, partition)
 
 
-@compiled
+@merged
 def _begin_epoch(state: s.State, now_ms: int, partition: int) -> None:
     """The leader is told to lead on in a new epoch: what it knows of its followers begins anew.
 

@@ -12,7 +12,7 @@ The tuples hold numpy arrays and numbers only, so numba compiles functions that 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,8 @@ Bits = NDArray[np.uint64]
 # controller takes out because its broker stops; then what becomes of a produce with acks=all.
 SHRINK, EXPAND, COMMIT, REMOVAL, REFUSED, TOO_FEW, TIMED_OUT, GIVEN_UP = range(8)
 NOT_PENDING, PENDING = 0, 1
+ZERO: int = cast("int", np.int64(0))  # where a variable begins: with a literal, what takes it is
+# compiled twice
 NEVER_MS = 2**62
 NOBODY = 0  # no row of `State.produces`: those of a list count from `CHUNK`
 UNLIMITED_BYTES_PER_S = 0  # receiving and writing take no time
@@ -224,10 +226,16 @@ def new_state(setup: Setup, out: Out) -> State:
         stalls=np.concatenate(setup.stalls).astype(np.int64),
         leader_stalls=setup.leader_stalls,
         restarts=setup.restarts,
-        rules=setup.rules,
-        links=setup.links,
+        rules=cast("Rules", _record(setup.rules)),
+        links=cast("Links", _record(setup.links)),
         out=out,
     )
+
+
+def _record(values: Rules | Links) -> np.void:
+    """The same as one place in memory: a function that takes it has one argument, not twenty."""
+    kinds = [(name, np.asarray(value).dtype) for name, value in values._asdict().items()]
+    return np.array([tuple(values)], dtype=kinds).view(np.recarray)[0]
 
 
 def with_room(state: State, produces: int) -> State:

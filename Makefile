@@ -25,7 +25,7 @@ TUTORIALS := $(shell grep -L '^ *"from isrlab import.* spark' notebooks/*.ipynb)
 SPARK_NOTEBOOKS := $(notdir $(basename $(filter-out $(TUTORIALS),$(wildcard notebooks/*.ipynb))))
 
 .DEFAULT_GOAL := help
-.PHONY: help report test check lint types lab wheel lock bench notebooks judge record clean
+.PHONY: help report install test check lint types lab wheel lock bench notebooks judge record clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 18
@@ -36,6 +36,8 @@ report: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 endif
 report: $(INSTALLED) ## run every notebook and write reports/index.html
 	$(BIN)/python -m isrlab report --jobs $(JOBS) $(ARGS)
+
+install: $(INSTALLED) ## make the environment that the other targets use
 
 # nbval executes the tutorials and compares what they show with what is stored. The notebooks on Spark
 # are executed, with small fleets, only if no `make report` has run them as they are now.
@@ -56,6 +58,7 @@ lab: $(INSTALLED) ## open the notebooks in JupyterLab
 	$(BIN)/python -m isrlab lab . $(ARGS)
 
 wheel: $(INSTALLED) ## build dist/isrlab-*.whl, with the notebooks and the data
+	rm -rf build
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 lock: $(INSTALLED) ## choose the exact versions of all libraries anew: pylock.toml

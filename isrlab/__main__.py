@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -73,7 +74,8 @@ def _use_master(context: click.Context, option: click.Parameter, master: str | N
     show_default="those of isrlab", help="The folder of the notebooks.")
 @click.option("--master", metavar="URL", envvar=MASTER_VARIABLE, show_envvar=True,
     expose_value=False, callback=_use_master,
-    help="Where Spark runs: local[N], spark://host:port, yarn, k8s://... Default: all cores here.")
+    help="Where Spark runs: local[N], spark://host:port, sc://host:port (Connect), yarn, k8s://... "
+    "Default: all cores here.")
 def make_report(
     names: tuple[str, ...], *, parameters: tuple[tuple[str, str], ...], file: Path | None,
     grid_file: Path | None, out: Path, folder: Path, **how: Any,
@@ -118,30 +120,38 @@ def make_report(
 # fmt: on
 
 
-@main.command()
-@click.argument("folder", type=FOLDER, default=Path("isrlab-workbook"), metavar="[DIR]")
+@main.command(context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, metavar="[DIR] [OPTION OF JUPYTERLAB]...")
 @click.option("--copy-only", is_flag=True, help="Do not open JupyterLab.")
-def lab(folder: Path, copy_only: bool) -> None:
+def lab(arguments: tuple[str, ...], copy_only: bool) -> None:
     """Copy the notebooks and their data to DIR (isrlab-workbook), and open JupyterLab there.
 
     Called again with a newer isrlab, it brings what is new, and never replaces a file that you
     changed: rename or delete yours to get the new one.
+
+    \b
+    Examples:
+      python -m isrlab lab
+      python -m isrlab lab my-folder --no-browser
     """
     require("notebooks")
+    has_folder = bool(arguments) and not arguments[0].startswith("-")
+    folder = Path(arguments[0] if has_folder else "isrlab-workbook")
     try:
         for kind, names in give(folder).items():
-            many = f", ... ({len(names)})" if len(names) > MOST_NAMES else ""
+            more = f", and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
             if names:
-                told = "kept as you changed it, isrlab has a newer one" if kind == "kept" else kind
-                click.echo(f"{told}: {', '.join(names[:MOST_NAMES])}{many}")
+                click.echo(f"{kind}: {', '.join(names[:MOST_NAMES])}{more}")
     except OSError as error:
         _stop(f"cannot copy the notebooks to {folder}: {error}", 1)
-    click.echo(f"{folder}: the notebooks of isrlab {isrlab.__version__}")
+    click.echo(f"{folder} has the notebooks of isrlab {isrlab.__version__}")
     if not copy_only:
         from jupyterlab.labapp import main as open_lab
 
+        root = f"--ServerApp.root_dir={folder.resolve()}"
+        extension = "--ServerApp.jpserver_extensions=isrlab.report.notebooks=True"
         start = folder.resolve() / "notebooks" / "00_start_here.ipynb"
-        open_lab([f"--ServerApp.root_dir={folder.resolve()}", str(start)])
+        open_lab([root, extension, *arguments[has_folder:], str(start)])
 
 
 # fmt: off
@@ -155,8 +165,11 @@ def lab(folder: Path, copy_only: bool) -> None:
 @click.option("--min-isr", type=click.IntRange(1), metavar="N", help="min.insync.replicas.")
 @click.option("--csv", "form", flag_value="csv", help="A row for each incident.")
 @click.option("--json", "form", flag_value="json", help="Everything, for a program.")
+@click.option("--follow", type=click.FloatRange(0), is_flag=False, flag_value=5,
+    metavar="[SECONDS]",
+    help="Look again every so often (5); tell when an incident opens, and when it is over.")
 def read_logs(log_dir: str, *, form: str | None, since: str | None, until: str | None,
-    topic: str | None, broker: int | None, **how: Any) -> None:
+    topic: str | None, broker: int | None, follow: float | None, **how: Any) -> None:
     """What happened to the ISRs in the logs of brokers, who is to blame, and whether it is over.
 
     DIR holds the logs of one or many brokers (or is one file); - is standard input. The exit status
@@ -169,12 +182,17 @@ def read_logs(log_dir: str, *, form: str | None, since: str | None, until: str |
       python -m isrlab logs /var/log/kafka --since 2026-11-21T08:00 --topic 'orders*' --min-isr 2
       kubectl logs my-cluster-kafka-0 | python -m isrlab logs -
       python -m isrlab logs /var/log/kafka --json | jq '.incidents[].says'
+      python -m isrlab logs /var/log/kafka --follow
     """
     from isrlab.brokerlogs import LogDirError
     from isrlab.incidents import look, tell
 
     try:
         window = look.Window(_moment(since), _moment(until), topic, broker)
+        if follow is not None:
+            if form or log_dir == "-":
+                raise ValueError("--follow needs a folder, and takes no --csv or --json")
+            _follow(log_dir, follow, window=window, **how)
         findings = look.look(log_dir, window=window, **how)
     except (LogDirError, OSError, ValueError) as error:
         _stop(tell.printable(str(error)), 2)
@@ -192,6 +210,26 @@ def read_logs(log_dir: str, *, form: str | None, since: str | None, until: str |
         click.echo(f"\n{len(findings.incidents) - len(shown):,} earlier incidents: --csv lists all")
     sys.exit(findings.status)
 # fmt: on
+
+
+def _follow(log_dir: str, every_s: float, **how: Any) -> NoReturn:
+    """Until it is interrupted; the exit status is that of the last findings."""
+    from isrlab.incidents import look, tell, watch
+
+    last = None
+    try:
+        for findings, news in watch.watch(log_dir, **how):
+            if findings and last is None:
+                click.echo("\n".join([tell.heading(findings)[0], *tell.verdict(findings)]))
+            last = findings or last
+            texts = tell.texts_of(news, log_dir)
+            for incident in news:
+                title = "OVER" if incident.is_over else "OPEN"
+                click.echo("\n".join(["", title, *tell.story(incident, texts)]))
+            time.sleep(every_s)
+    except KeyboardInterrupt:
+        sys.exit(last.status if last else look.NOT_KNOWN)
+    raise AssertionError("nobody stops watching")
 
 
 def _moment(text: str | None) -> int | None:

@@ -34,12 +34,13 @@ def require(*extras: str) -> None:
 
 
 def give(target: Path) -> dict[str, list[str]]:
-    """Copy notebooks and data to `target`; the names that are "new", "updated", or "kept", that is
-    changed by the reader while isrlab has a newer one than it gave.
+    """Copy notebooks and data to `target`; the names that are new, updated, or kept as the reader
+    changed them although isrlab has another one than it gave.
 
     What the reader deleted comes again. Raises OSError if `target` cannot be written.
     """
-    names: dict[str, list[str]] = {"new": [], "updated": [], "kept": []}
+    kept = "kept as you changed it, though isrlab has a newer one"
+    names: dict[str, list[str]] = {"new": [], "updated": [], kept: []}
     if target.resolve() == ROOT:
         return names
     target.mkdir(parents=True, exist_ok=True)
@@ -56,7 +57,7 @@ def give(target: Path) -> dict[str, list[str]]:
                 shutil.copyfile(source, copy)
             given[name] = digest
         elif digest != given.get(name):
-            names["kept"].append(name)
+            names[kept].append(name)
     (target / GIVEN).write_text(json.dumps(given, indent=0), encoding="utf-8")
     return names
 

@@ -1,6 +1,7 @@
-"""A Spark session for isrlab: this machine by default, any cluster by its master address.
+"""A Spark session for isrlab: the one that is active, this machine, or any cluster by its address.
 
-The package ships itself to the workers, so a cluster needs no installation of isrlab (it does need
+Only what Spark Connect offers is used, here and everywhere, so a session may be of either kind. The
+package ships itself to the workers, so a cluster needs no installation of isrlab (it does need
 the libraries that isrlab imports). Times are UTC throughout. Console progress is off: it would end
 up in the stored output of notebooks. So would the greetings of the Java process; what that
 writes goes to a file in the temporary folder (`isrlab-spark-*.log`) instead.
@@ -12,6 +13,7 @@ import atexit
 import contextlib
 import functools
 import hashlib
+import importlib
 import os
 import re
 import shutil
@@ -29,16 +31,36 @@ from isrlab.java import require_java
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 MASTER_VARIABLE = "ISRLAB_SPARK_MASTER"
-MASTER_FORMS = "local, local[N], local[*], spark://host:port, yarn, k8s://https://host:port"
+MASTER_FORMS = (
+    "local, local[N], local[*], spark://host:port, sc://host:port, yarn, k8s://https://host:port"
+)
 _MASTER = re.compile(
     r"local(\[(\*|[1-9]\d*)(,[1-9]\d*)?\])?"  # the second number: failures until a task is given up
     r"|spark://(?P<addresses>[^/\s,]+:\d{1,5}(,[^/\s,]+:\d{1,5})*)"
+    r"|sc://(?P<server>[^/\s,;:]+|\[[^/\s,;]+\])(:(?P<port>\d{1,5}))?(/\S*)?"  # Spark Connect
     r"|yarn|k8s://\S+"
 )
+CONNECT_PORT = "15002"
 ANSWER_WITHIN_S = 5.0
+OPTIONS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+OPTIONS_OF_THE_JVM = {
+    "spark.ui.showConsoleProgress": "false",
+    "spark.ui.enabled": "false",
+    "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "isrlab-spark-warehouse"),
+    "spark.driver.memory": "2g",
+    "spark.log.level": "ERROR",
+    "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
+    "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
+}
 _STAYS = shutil.ignore_patterns("data", "notebooks", "__pycache__")  # workers need none of it
 
 
@@ -46,42 +68,68 @@ class MasterError(ValueError):
     """The address of a Spark master has no known form, or nobody answers there."""
 
 
-def session(master: str | None = None, app_name: str = "isrlab") -> SparkSession:
-    """The running session, or a new one on `master`, `$ISRLAB_SPARK_MASTER` or `local[*]`.
+class WorkersError(RuntimeError):
+    """Spark's workers cannot run isrlab; the message says what to install there."""
 
-    Raises ExtraMissingError without PySpark, JavaMissingError without Java, MasterError as
-    `require_master` does.
+
+def session(master: str | None = None, app_name: str = "isrlab") -> SparkSession:
+    """The session that is active, such as a platform's own; without one a new one on `master`,
+    `$ISRLAB_SPARK_MASTER`, `$SPARK_REMOTE` or `local[*]`.
+
+    Raises ExtraMissingError without PySpark, JavaMissingError when Java is needed and there is
+    none, MasterError as `require_master` does, WorkersError when the workers cannot import isrlab.
     """
     require("spark")
-    require_java()
-    master = master or os.environ.get(MASTER_VARIABLE) or "local[*]"
-    require_master(master)
     from pyspark.sql import SparkSession
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    options = {
-        "spark.ui.showConsoleProgress": "false",
-        "spark.ui.enabled": "false",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "8",
-        "spark.sql.adaptive.enabled": "true",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "isrlab-spark-warehouse"),
-        "spark.driver.memory": "2g",
-        "spark.log.level": "ERROR",
-        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
-        "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
-    }
-    builder = SparkSession.builder.master(master).appName(app_name)
+    spark = SparkSession.getActiveSession()
+    if spark is None:
+        spark = _started(SparkSession.builder.appName(app_name), master)
+    is_remote = ".connect." in type(spark).__module__
+    if is_remote or not spark.conf.get("spark.master", "").startswith("local"):
+        _ship_to(spark)
+    return spark
+
+
+def _started(builder: SparkSession.Builder, master: str | None) -> SparkSession:
+    options = OPTIONS
+    master = master or os.environ.get(MASTER_VARIABLE) or os.environ.get("SPARK_REMOTE", "local[*]")
+    if master == os.environ.get("SPARK_REMOTE"):
+        pass  # the builder takes it from there
+    elif master.startswith("sc://"):
+        require_master(master)
+        builder = builder.remote(master)
+    else:
+        require_java()
+        require_master(master)
+        options = OPTIONS | OPTIONS_OF_THE_JVM
+        builder = builder.master(master)
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        if master.startswith("local"):
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     for key, value in options.items():
         builder = builder.config(key, value)
     with _java_talks_to_a_file():
-        spark = builder.getOrCreate()
-    if not spark.sparkContext.master.startswith("local"):
-        spark.sparkContext.addPyFile(package_archive())
-    return spark
+        return builder.getOrCreate()
+
+
+def _ship_to(spark: SparkSession) -> None:
+    """Give the package to the workers, and let one of them import it."""
+    try:
+        spark.addArtifacts(package_archive(), pyfile=True)
+        spark.range(1).mapInArrow(_unchanged, "id long").collect()
+    except Exception as error:
+        reasons = re.findall(r"\b\w+(?:Error|Exception): [^\n]*", str(error)) or [str(error)]
+        major, minor = sys.version_info[:2]
+        raise WorkersError(
+            f"Spark's workers cannot import isrlab ({reasons[-1]}): install it there for the "
+            f"Python of this machine, {major}.{minor}, with: pip install 'isrlab[fleet,spark]'"
+        ) from error
+
+
+def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    importlib.import_module("isrlab.fleet")  # and with it all libraries that a worker needs
+    return batches
 
 
 @contextlib.contextmanager
@@ -98,14 +146,17 @@ def _java_talks_to_a_file() -> Iterator[None]:
 
 
 def require_master(master: str) -> None:
-    """Raise MasterError unless Spark takes this address and, for spark://, somebody answers there.
+    """Raise MasterError unless Spark takes this address and, where it names hosts, one answers.
 
     Spark itself tries for a minute, and then reports a context that was stopped.
     """
     match = _MASTER.fullmatch(master)
     if not match:
         raise MasterError(f"{master!r} is no Spark master; valid: {MASTER_FORMS}")
-    problems = [_problem(each) for each in (match["addresses"] or "").split(",") if each]
+    addresses = (match["addresses"] or "").split(",")
+    if match["server"]:
+        addresses = [f"{match['server']}:{match['port'] or CONNECT_PORT}"]
+    problems = [_problem(each) for each in addresses if each]
     if problems and all(problems):
         raise MasterError(
             f"no Spark master answers at {master} ({problems[0]}); start one there, or leave out "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import matplotlib
@@ -60,9 +61,10 @@ def _length(item) -> int:
 
 @pytest.fixture(scope="session")
 def spark():
-    """The one Spark session of the tests; without Java they are skipped, saying why."""
+    """The one Spark session of the tests, here or where `$ISRLAB_SPARK_MASTER` says (also Connect:
+    test_spark_connect.py); without Java they are skipped, saying why."""
     try:
-        session = isrlab_spark.session(master="local[2]")
+        session = isrlab_spark.session(os.environ.get(isrlab_spark.MASTER_VARIABLE) or "local[2]")
     except JavaMissingError as error:
         pytest.skip(str(error))
     yield session

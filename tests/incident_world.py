@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from log_writer import write_line
+
 from isrlab.brokerlogs.formats import FORMATS
-from isrlab.brokerlogs.write import write_line
 from isrlab.fleet import FleetConfig, simulate_local
 
 START_MS = 1_790_000_000_000

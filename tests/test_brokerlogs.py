@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from log_writer import KINDS, forms, write, write_line
 
 from isrlab.brokerlogs.fields import COLUMNS
 from isrlab.brokerlogs.files import MAX_LINE_BYTES
 from isrlab.brokerlogs.formats import FORMATS, IMPOSSIBLE, NO_NEWS, entries, format_of, likely
 from isrlab.brokerlogs.layout import Layout
 from isrlab.brokerlogs.lines import LineReader, Unread, read_line
-from isrlab.brokerlogs.write import KINDS, forms, write, write_line
 from isrlab.spark import package_archive
 from isrlab.world import scenario
 

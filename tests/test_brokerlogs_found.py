@@ -12,7 +12,7 @@ import zipfile
 
 import pytest
 
-from isrlab.brokerlogs import LogDirError, files, many_files, read, read_local
+from isrlab.brokerlogs import LogDirError, files, many_files, read_local
 
 STARTED = "[{}] INFO [KafkaServer id={}] started (kafka.server.KafkaServer)\n"
 CLOCK = "[{}] INFO Kafka startTimeMs: {} (org.apache.kafka.common.utils.AppInfoParser)\n"
@@ -169,11 +169,6 @@ def test_standard_input():
         check=True,
     ).stdout  # fmt: skip
     assert printed == "1 ['standard input']\n"
-
-
-def test_a_wrong_path_is_told_before_spark_is_asked(tmp_path):
-    with pytest.raises(LogDirError, match="does not exist"):
-        read(None, tmp_path / "wrong")
 
 
 def test_a_line_of_any_length_needs_little_memory(tmp_path):

@@ -1,8 +1,6 @@
-"""Costs, metrics, comparison and risk: a few rows in, the rows expected."""
+"""Costs, bands and risk: a few rows in, the rows expected."""
 
 from __future__ import annotations
-
-from functools import partial
 
 import pandas as pd
 import pytest
@@ -11,7 +9,6 @@ from cases.tables import FULL, event, frame, same
 from isrlab import churn, fleet
 from isrlab.fleet import truth
 
-HOUR = 3_600_000
 TEN = [
     event(0, "isr_commit", FULL),
     event(1_000, "isr_shrink", [1, 2], FULL, detail={"lag_records": "700"}),
@@ -33,10 +30,7 @@ TEN = [
 ]  # fmt: skip
 
 
-RATES = "seconds IsrShrinksPerSec IsrExpandsPerSec FailedIsrUpdatesPerSec"
 ANSWERS = [  # question, its other arguments, columns, rows
-    (churn.at_min_isr, (2,), "partition min_isr known_ms at_min_isr_ms", [(0, 2, 10_000, 5_400)]),
-    (churn.at_min_isr, (1, 6_000), "known_ms at_min_isr_ms", [(6_000, 400)]),
     (churn.under_min_isr, (2,), "partition known_ms under_min_isr_ms", [(0, 10_000, 3_500)]),
     (churn.under_min_isr, (9,), "min_isr under_min_isr_ms", [(3, 8_900)]),
     (churn.refused_produce, (), "partition error produces first_ms last_ms",
@@ -44,18 +38,6 @@ ANSWERS = [  # question, its other arguments, columns, rows
     (churn.refused_produce, (("run", "hour"),), "run hour produces", [("r", 0, 2)]),
     (churn.rejoin_times, (), "replica left_ms back_ms out_ms lag_records",
      [(3, 1_100, 10_000, 8_900, 700), (2, 5_600, 9_100, 3_500, 40)]),
-    (churn.controller_load, (),
-     "run isr_requests rejected notifications metadata_updates", [("r", 5, 1, 1, 2)]),
-    (churn.controller_load, (("run", "hour", "broker"),),
-     "hour broker isr_requests", [(0, 1, 5), (0, 2, 0), (0, 3, 0)]),
-    (churn.time_until_known, (),
-     "partition_epoch committed_ms brokers until_known_ms", [(1, 1_100, 2, 30)]),
-    (churn.rates, (), RATES, [(10.0, 0.2, 0.2, 0.1)]),
-    (partial(churn.rates, from_ms=-10_000), (), RATES, [(20.0, 0.1, 0.1, 0.05)]),
-    (churn.rates, (("topic", "partition", "broker"),),
-     "run topic partition broker IsrShrinksPerSec", [("r", "t", 0, 1, 0.2)]),
-    (partial(churn.metrics, runs=["calm"], from_ms=0, to_ms=HOUR), (),
-     "run hours flaps_per_hour", [("calm", 1.0, 0.0), ("r", 1.0, 2.0)]),
 ]  # fmt: skip
 
 
@@ -69,101 +51,40 @@ def test_answers(ten, ask, arguments, columns, rows):
     same(ask(ten, *arguments), rows, columns)
 
 
-LOG = {"file": "server.log"}
-CASES = {
-    "a produce that is given up was refused before and counts once": (
-        [event(0, "notify"), event(10_000, "notify"), *(
-            event(6_000, "produce_error", detail={"error": error})
-            for error in ("NOT_ENOUGH_REPLICAS", "DELIVERY_TIMEOUT", "REQUEST_TIMED_OUT"))],
-        churn.metrics, "run refused_produces_per_s", [("r", 0.2)],
-    ),
-    "rejoin times without a lag in the logs": (
-        [event(1, "isr_commit", [1], [1, 2]), event(9, "isr_commit", [1, 2], [1])],
-        churn.rejoin_times, "replica out_ms lag_records", [(2, 8, None)],
-    ),
-    "since 2.8 an expansion is a request that no line announces": (
-        [event(1, "isr_shrink", [1], [1, 2], detail=LOG),
-         event(2, "isr_commit", [1], partition_epoch=1, detail=LOG),
-         event(9, "isr_commit", [1, 2], partition_epoch=2, detail=LOG)],
-        churn.controller_load, "isr_requests", [(2,)],
-    ),
-    "rates of an hour know how much of it the run covers": (
-        [row | {"ts_ms": row["ts_ms"] + HOUR - 5_000} for row in TEN],
-        partial(churn.rates, by=("run", "hour")),
-        "hour seconds IsrShrinksPerSec", [(0, 5.0, 0.2), (1, 5.0, 0.2)],
-    ),
-    "a run of one moment has no rate": (
-        [event(5, "isr_commit", [1], [1, 2])],
-        churn.rates, "seconds IsrShrinksPerSec", [(0.0, None)],
-    ),
-}  # fmt: skip
+def test_rejoin_times_without_a_lag_in_the_logs(spark):
+    events = [event(1, "isr_commit", [1], [1, 2]), event(9, "isr_commit", [1, 2], [1])]
+    same(churn.rejoin_times(frame(spark, events)), [(2, 8, None)], "replica out_ms lag_records")
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_cases(spark, case):
-    events, ask, columns, rows = CASES[case]
-    same(ask(frame(spark, events)), rows, columns)
-
-
-def test_one_row_of_metadata_can_tell_of_many_brokers(spark):
+def test_evictions_by_pair(spark):
     rows = [
-        event(100, "isr_commit", [1, 2], FULL, partition_epoch=1),
-        event(120, "metadata", partition_epoch=1, detail={"brokers": "40"}),
-        event(200, "isr_commit", [1], [1, 2], partition_epoch=2),
-        event(230, "metadata", broker=2, partition_epoch=2),
-        event(240, "metadata", broker=3, partition_epoch=2),
+        event(1, "isr_commit", [1, 2], FULL),
+        event(2, "isr_commit", [1], FULL, partition=1),
+        event(3, "isr_commit", [2, 3], FULL, broker=2, partition=2),
+        event(4, "isr_commit", [1, 2], FULL, partition=3, detail={"said_by": "controller"}),
     ]
-    events = frame(spark, rows)
-    same(churn.controller_load(events), [("r", 42)], "run metadata_updates")
-    rows = [(1, 40, 20), (2, 2, 40)]
-    same(churn.time_until_known(events), rows, "partition_epoch brokers until_known_ms")
+    found = churn.evictions_by_pair(frame(spark, rows))
+    same(found, [(1, 2, 1), (1, 3, 2), (2, 1, 1)], "leader replica evictions")
 
 
-def test_rates_of_an_hour_know_how_much_of_it_the_run_covers(spark):
-    late = [row | {"ts_ms": row["ts_ms"] + HOUR - 5_000} for row in TEN]
-    found = churn.rates(frame(spark, late), ("run", "hour"))
-    same(found, [(0, 5.0, 0.2), (1, 5.0, 0.2)], "hour seconds IsrShrinksPerSec")
-
-
-def test_a_run_of_one_moment_has_no_rate(spark):
-    moment = frame(spark, [event(5, "isr_commit", [1], [1, 2])])
-    same(churn.rates(moment), [(0.0, None)], "seconds IsrShrinksPerSec")
-
-
-def test_metrics(ten):
-    (row,) = [row.asDict() for row in churn.metrics(ten, 2).collect()]
-    assert set(row) == {"run", "hours", *churn.METRICS}
-    expected = {
-        "IsrShrinksPerSec": 0.2, "IsrExpandsPerSec": 0.2, "FailedIsrUpdatesPerSec": 0.1,
-        "UnderReplicatedPartitions": 0.89, "AtMinIsrPartitionCount": 0.54,
-        "UnderMinIsrPartitionCount": 0.35, "one_copy_partitions": 0.35, "flaps_per_hour": 720.0,
-        "median_rejoin_s": 6.2, "longest_rejoin_s": 8.9,
-        "refused_produces_per_s": 0.2, "isr_requests_per_s": 0.5,
-    }  # fmt: skip
-    assert {name: row[name] for name in expected} == pytest.approx(expected)
-
-
-def test_compare(spark):
-    quiet = [event(0, "leader", FULL, run="q"), event(10_000, "high_watermark", run="q")]
-    measured = churn.metrics(frame(spark, TEN + quiet), 2)
-    found = churn.compare(measured, "r", "q")
-    assert [row.metric for row in found.collect()] == list(churn.METRICS)
-    rows = [("IsrShrinksPerSec", 0.2, 0.0, -0.2), ("median_rejoin_s", 6.2, None, None)]
-    same(found.where("metric in ('IsrShrinksPerSec', 'median_rejoin_s')"), rows,
-         "metric was now change")  # fmt: skip
-    with pytest.raises(ValueError, match="unknown run 'x'; known: q, r"):
-        churn.compare(measured, "r", "x")
+def test_under_replicated_by_leader(spark):
+    rows = [
+        event(0, "isr_commit", FULL, [1]),
+        event(1_000, "isr_commit", [1, 2], FULL),
+        event(4_000, "isr_commit", [1], [1, 2]),
+        event(0, "isr_commit", [2, 1], FULL, broker=2, partition=1),
+    ]
+    found = churn.under_replicated_by_leader(frame(spark, rows), end_ms=10_000)
+    same(found, [(1, 9_000, 6_000), (2, 10_000, 0)], "leader under_replicated_ms one_copy_ms")
 
 
 @pytest.mark.parametrize(
     ("ask", "argument", "message"),
     [
-        (churn.rates, ("colour",), "valid: one or more of run, "),
-        (churn.rates, (), "valid: one or more of run, "),
+        (churn.refused_produce, (), "valid: one or more of run, "),
         (churn.refused_produce, ("colour",), "valid: one or more of run, "),
         (churn.commit_latency, ("colour",), "valid: one or more of run, topic, partition"),
-        (churn.controller_load, ("partition",), "valid: one or more of run, "),
-        (churn.at_min_isr, 0, "must be 1 or more"),
+        (churn.under_min_isr, 0, "must be 1 or more"),
     ],
 )
 def test_what_means_nothing_is_refused_with_what_is_valid(ten, ask, argument, message):
@@ -232,12 +153,10 @@ def test_stalls_are_those_of_the_fleet(spark):
     assert none.count() == 0, "20 s is too short for the default of 30 s"
 
 
-ASKED = {ask: (ask, arguments) for ask, arguments, *_ in ANSWERS if not isinstance(ask, partial)}
+ASKED = {ask: (ask, arguments) for ask, arguments, *_ in ANSWERS}
 
 
-@pytest.mark.parametrize(
-    ("ask", "arguments"), [*ASKED.values(), (churn.commit_latency, ()), (churn.metrics, ())]
-)
+@pytest.mark.parametrize(("ask", "arguments"), [*ASKED.values(), (churn.commit_latency, ())])
 def test_no_events_no_answers(spark, ask, arguments):
     assert ask(frame(spark, []), *arguments).count() == 0
 

@@ -60,13 +60,6 @@ def test_latency_histogram(spark):
     same(found, rows, "latency_ms count")
 
 
-def test_metrics_name_the_latency_as_kafka_does(spark):
-    (q, r, s) = churn.metrics(frame(spark, TEN)).collect()
-    assert (r.RemoteTimeMs50thPercentile, r.RemoteTimeMs99thPercentile) == (2.0, 40.0)
-    assert s.RemoteTimeMs50thPercentile == 7.0
-    assert q.RemoteTimeMs50thPercentile is None
-
-
 def test_a_fleet_is_counted_to_the_last_produce(spark):
     config = fleet.FleetConfig(version="3.7", partitions=6, minutes=3, stall_every_s=60)
     found = churn.commit_latency(spark.createDataFrame(fleet.simulate_local(config))).first()

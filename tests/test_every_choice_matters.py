@@ -11,10 +11,10 @@ from __future__ import annotations
 from enum import IntEnum
 from itertools import product
 
+import log_writer
 import pytest
 from cases.scenes import SCENES
 
-from isrlab.brokerlogs import write
 from isrlab.engine import choices as c
 from isrlab.engine import rules
 from isrlab.engine.log import LeaderEpochCache
@@ -149,5 +149,5 @@ def test_expanding_isr_lines(version) -> None:
     2.7 has the line for ISR changes written to ZooKeeper only, and its leaders ask the controller.
     """
     release = version.name if version.name.count(".") < 3 else version.name.rsplit(".", 1)[0]
-    is_printed = bool(write.forms("isr_expand", release))
+    is_printed = bool(log_writer.forms("isr_expand", release))
     assert is_printed is (version.logs_expanding_isr or version.name == "2.7")

@@ -291,7 +291,7 @@ def test_the_cache_is_named_after_all_that_is_compiled_and_what_that_imports():
     package = Path(isrlab.__file__).parent
     found = {package / "fleet" / "kernel" / "compiled.py"}
     files = package.glob("fleet/**/*.py")
-    compiles = re.compile(r"kernel\.compiled import .*(compiled|inlined)")
+    compiles = re.compile(r"kernel\.compiled import .*(compiled|entry|inlined)")
     open_files = [f for f in files if compiles.search(f.read_text())]
     while open_files:
         file = open_files.pop()

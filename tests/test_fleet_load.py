@@ -14,11 +14,14 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from isrlab import fleet
 from isrlab.fleet import load, recorded
 from isrlab.fleet.cell import cell, leaders, run_cell, setup
 from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.kernel.batches import batched
 from isrlab.fleet.recorded import file
 from isrlab.fleet.recorded.file import TraceError
 from isrlab.fleet.recorded.partitioner import partition_of_keys
@@ -54,6 +57,14 @@ def test_bursts_stay_as_they_are_in_hot_partitions():
             "batches of 1,000,000,000,000 records (records_per_s, batch_every_ms, hot_times)",
         ),
         ({"load": "trace"}, "load='trace' with trace_file=''; valid: load='trace' with a file"),
+        (
+            {"linger_ms": 5},
+            "linger_ms=5 and batch_size=0 with load='bursts'; valid: linger_ms",
+        ),
+        (
+            {"load": "trace", "trace_file": "a.csv", "batch_size": 9},
+            "batch_size=9 with load='trace'; valid: linger_ms with a batch_size, and both with a",
+        ),
         ({"trace_file": "a.csv"}, "load='bursts' with trace_file='a.csv'"),
     ],
 )
@@ -61,6 +72,60 @@ def test_loads_that_cannot_be_are_refused(settings, said):
     with pytest.raises(ValueError) as error:
         SMALL.with_(**settings)
     assert said in str(error.value)
+
+
+# Batches
+
+
+def plain_batches(ts_ms, records, most, linger_ms, run_ms):
+    """What a producer sends in the run, a record at a time: (ms, records)."""
+    opened_ms = held = 0
+    for now_ms, count in zip([*ts_ms, run_ms], [*records, 0], strict=True):
+        if held and opened_ms + linger_ms < now_ms:
+            yield opened_ms + linger_ms, held
+            held = 0
+        for _ in range(count):
+            if held == most:
+                yield now_ms, held
+                held = 0
+            opened_ms = opened_ms if held else now_ms
+            held += 1
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 60), st.integers(1, 40)), max_size=30).map(sorted),
+    st.tuples(st.integers(1, 20), st.integers(0, 15)),
+    st.integers(1, 60),
+)
+def test_a_producer_makes_batches_by_size_and_linger(handed, limits, middle_ms):
+    held, sent = np.zeros(2, np.int64), []
+    rows = np.array(handed, np.int64).reshape(-1, 2)
+    for from_ms, until_ms in ((0, middle_ms), (middle_ms, 61)):
+        ts_ms, counts = rows[(rows[:, 0] >= from_ms) & (rows[:, 0] < until_ms)].T
+        pieces = batched(ts_ms.copy(), counts.astype(np.int32), until_ms, limits, held)
+        sent += zip(*(column.tolist() for column in pieces), strict=True)
+    assert sent == list(plain_batches(*rows.T.tolist(), *limits, run_ms=61))
+
+
+def test_a_burst_has_as_many_batches_as_its_records_fill():
+    one = SMALL.with_(records_per_s=0, batch_size=16_384, linger_ms=20, burst_records=30_000)
+    for changes, most in (({}, 32), ({"record_bytes": 100}, 163), ({"batch_size": 1}, 1)):
+        config = one.with_(burst_every_s=600, **changes)
+        starts = sum(len(load.burst_starts_ms(config, p)) for p in range(6))
+        drawn = load.arrivals(config, np.arange(6))
+        assert drawn.records.max() == most
+        assert len(drawn.ts_ms) == pytest.approx(starts * 30_000 / most, rel=0.01)
+
+
+def test_windows_do_not_change_the_batches_of_a_producer():
+    config = SMALL.with_(batch_size=2_000, linger_ms=300, batch_every_ms=40, records_per_s=30)
+    whole, place = load.arrivals(config, np.arange(6)), 0
+    for _, piece in load.windows(config, np.arange(6), batches=5_000):
+        for mine, all_of_them in zip(piece, whole, strict=True):
+            assert np.array_equal(mine, all_of_them[place : place + len(mine)])
+        place += len(piece.ts_ms)
+    assert place == len(whole.ts_ms)
 
 
 # The day

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import signal
 import subprocess
@@ -129,6 +128,7 @@ class InTerminal:
     """`stored` in a process of its own, whose error stream is a terminal."""
 
     def __init__(self, folder) -> None:
+        pty = pytest.importorskip("pty")  # Windows has none
         here, there = pty.openpty()
         texts = json.dumps([config.to_json() for config in SLOW])
         command = [sys.executable, "-c", STORE, texts, str(folder)]

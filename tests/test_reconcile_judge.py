@@ -15,9 +15,9 @@ import pytest
 from cases.logs import DAY_MS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from log_writer import write_line
 
 from isrlab import brokerlogs
-from isrlab.brokerlogs.write import write_line
 from isrlab.engine.versions import release as numbers
 from isrlab.events import exact, schema
 from isrlab.evidence import reconcile

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +14,8 @@ from isrlab.events import exact
 from isrlab.fleet import load, recovery
 from isrlab.fleet.kernel.rows import bucket_starts
 from isrlab.fleet.layout import fetcher_id
+from isrlab.incidents.find import find
+from isrlab.incidents.record import Record
 from isrlab.workbook import rolling_restart as rolling
 from isrlab.workbook import same_load_every_era as eras
 from isrlab.workbook import shared_fetchers as fetchers
@@ -165,7 +170,7 @@ def test_a_larger_response_helps_where_latency_is_the_limit_only():
 @pytest.mark.parametrize(("role", "smallest"), [("leader", 1), ("follower", 2)])
 def test_the_small_fleet_has_one_trouble_of_broker_3(role, smallest):
     config = trouble.in_trouble(trouble.SMALL, role, 45, trouble.SMALL.stall_every_s)
-    assert [name for name, *_ in trouble.troubles_of(config)] == ["3"]
+    assert [each[:2] for each in trouble.troubles_of(config)] == [(role, 3)]
     events = fleet.simulate_local(config)
     evictions = exact.evictions(events)
     assert {out.leader if role == "leader" else out.replica for out in evictions} == {3}
@@ -200,21 +205,43 @@ def test_costs_are_for_each_trouble():
     assert costs.iloc[0].tolist() == ["slow leader", 30.0, count, 2.0, 2.0, 5.0, 3.0]
 
 
-def test_verdicts_and_spared_evictions_are_counted_by_run():
-    rows = ("a", "leader 1", True), ("a", "unclear", False), ("b", "leader 1", False)
-    counts = trouble.verdict_counts(table("run verdict is_right", *rows))
-    assert list(counts) == ["right", "unclear", "wrong"]
-    assert counts.to_numpy().tolist() == [[1, 1, 0], [0, 0, 1]]
-    rows = ("a", True, False), ("a", False, True), ("b", False, 0)
-    counts = trouble.spared_counts(table("run is_spared is_after", *rows))
-    assert counts.to_numpy().tolist() == [[2, 1, 1], [1, 0, 0]]
+@pytest.mark.parametrize("role", trouble.ROLES)
+def test_slow_leaders_and_followers_are_told_apart(role):
+    """Every broker has 20 partitions; two are in trouble at one time now and then."""
+    config = trouble.SMALL.with_(partitions=60, minutes=60, seed=1)
+    config = trouble.in_trouble(config, role, 45, 600)
+    events = fleet.simulate_local(config)
+    judged = trouble.verdicts(config, events)
+    assert len(judged) > 10 and {each.fate for each in judged} == {"right"}
+    assert {claimed for each in judged for claimed, _ in each.claims} == {role}
+    row = trouble.accuracy(config, judged)
+    assert row["precision"] == "100%" and int(row["recall"][:-1]) >= 80
+    row = trouble.spared(config, events)
+    late = row["spared"] + row["right after the stall"]
+    assert row["evictions"] > 100 and late == (row["evictions"] if role == "leader" else 0)
+
+
+def test_a_verdict_on_another_role_is_wrong():
+    cause = trouble.Trouble("leader", 1, 0, 9)
+    incident = find(
+        Record(fleet.simulate_local(trouble.in_trouble(trouble.SMALL, "follower", 45, 7_200)))
+    )[0]
+    assert trouble.Verdict(incident, (cause,)).fate == "wrong"
+    assert trouble.Verdict(replace(incident, what="link_cut"), (cause,)).fate == "not told"
+
+
+def test_real_brokers_that_were_stopped_are_named():
+    page = trouble.recorded().data
+    assert page.count("<tr>") == 6
+    assert "<td>broker stalled</td><td>Broker 1 stood still" in page
+    assert "broker 1 SIGSTOP, broker 1 SIGSTOP, broker 1 SIGSTOP" in page
 
 
 def test_what_a_trouble_costs_in_one_sentence():
     names = "run lag_limit_s troubles evictions under_min_isr_minutes refused timed_out"
     rows = table(names, ("slow leader limit=30s", 30.0, 4, 20.0, 1.5, 66.0, 140.0))
-    counts = table("right unclear wrong", (7, 2, 1))
-    assert trouble.finding({"slow leader": rows}, 30.0, counts) == (
+    judged = [SimpleNamespace(fate=fate) for fate in 7 * ["right"] + 2 * ["not told"] + ["wrong"]]
+    assert trouble.finding({"slow leader": rows}, 30.0, judged) == (
         "Produces that fail in one stall, limit 30 s, slow leader: 66 refused, 140 timed out. "
         "The right broker and role are blamed in 7 of 10 incidents, wrong ones in 1."
     )

@@ -1,6 +1,6 @@
-"""What a field of a log line may hold: how it is written, how it is read, how it is printed.
+"""What a field of a log line may hold, and how it is read.
 
-A `Field` turns text into values for columns of the events table and for `detail`, and back. Most
+A `Field` turns text into values for columns of the events table and for `detail`. Most
 are an integer or a word. The nested ones (`state`, `diff`, the out-of-sync lists) hold several
 values.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -59,35 +58,20 @@ def _brokers(name: str, text: str) -> Values:
     return {"each": [{"replica": number("replica", broker)} for broker in text.split(",")]}
 
 
-def _plain(name: str, values: Values) -> str | None:
-    value = values.get(name)
-    if isinstance(value, list | tuple):
-        return ",".join(map(str, value))
-    return None if value is None else str(value)
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """`pattern` is what it may look like; `read` gives its values, None if its name says all;
-    `write` its text for the values of an event, or None if those lack it."""
+class Field(NamedTuple):
+    """`pattern` is what it may look like; `read` gives its values, None if its name says all."""
 
     pattern: str
     read: Callable[[str, str], Values] | None = None
-    write: Callable[[str, Values], str | None] = _plain
 
 
-def _or_blank(pattern: str) -> Field:
-    """A field that an event need not have."""
-    return Field(pattern, write=lambda name, values: _plain(name, values) or "")
-
-
-def _unkept(pattern: str, written: str = "") -> Field:
-    """Text that is not kept; `written` stands in its place."""
-    return Field(pattern, _nothing, lambda *_: written)
-
-
-def _nothing(*_: str) -> Values:
+def unkept(*_: str) -> Values:
+    """Text that says nothing."""
     return {}
+
+
+def _unkept(pattern: str) -> Field:
+    return Field(pattern, unkept)
 
 
 _OUT_OF_SYNC = re.compile(
@@ -100,17 +84,6 @@ def _read_out_of_sync(_: str, text: str) -> Values:
     columns = zip(*_OUT_OF_SYNC.findall(text), strict=True)
     named = zip(_OUT_OF_SYNC_NAMES, columns, strict=True)
     return {name: ",".join(texts) for name, texts in named if any(texts)}
-
-
-def _write_out_of_sync(name: str, values: Values) -> str | None:
-    if "out_of_sync" not in values:
-        return None
-    unknown = re.sub(r"[^,]+", "unknown", str(values["out_of_sync"]))
-    columns = (str(values.get(key, unknown)).split(",") for key in _OUT_OF_SYNC_NAMES)
-    form = "(brokerId: {}, endOffset: {})"
-    if name == "out_of_sync_since":
-        form = "(brokerId: {}, endOffset: {}, lastCaughtUpTimeMs: {})"
-    return " ".join(form.format(*texts) for texts in zip(*columns, strict=True))
 
 
 # A partition's state as the releases print it: Scala and Java records, JSON, 0.8's own format.
@@ -136,16 +109,6 @@ def _read_state(_: str, text: str) -> Values:
     return {key: value for name in texts for key, value in _value(name, texts[name]).items()}
 
 
-def _write_state(_: str, values: Values) -> str | None:
-    """A state in the words of 1.1 to 3.9."""
-    if not {"isr", "leader", "leader_epoch"} <= values.keys():
-        return None
-    isr = ", ".join(map(str, values["isr"]))  # type: ignore[call-overload]
-    version = values.get("partition_epoch", -1)
-    epochs = f"leader={values['leader']}, leaderEpoch={values['leader_epoch']}"
-    return f"LeaderAndIsr({epochs}, isr=List({isr}), zkVersion={version})"
-
-
 _DIFF = re.compile(
     r"(isr|leader|leaderEpoch|partitionEpoch|elr): (\[[\d, ]*\]|-?\d+) -> (\[[\d, ]*\]|-?\d+)"
 )
@@ -167,15 +130,6 @@ def _read_diff(_: str, text: str) -> Values:
 def _read_members(_: str, text: str) -> Values:
     """The ISR as releases up to 2.3 print it: every replica with all that is known of it."""
     return {"isr": [number("isr", i) for i in re.findall(r"[Rr]eplicaId[:=] ?(\d+)", text)]}
-
-
-def _write_members(_: str, values: Values) -> str | None:
-    isr = values.get("isr")
-    form = "ReplicaId: {}; Topic: {topic}; Partition: {partition}; isLocal: {}"
-    if not isinstance(isr, list | tuple) or not {"topic", "partition"} <= values.keys():
-        return None
-    own = values.get("broker")
-    return ",".join(form.format(i, str(i == own).lower(), **values) for i in isr)
 
 
 _END = re.compile(r"(?:(?:replica|broker) (\d+): )?(?:\(offset=)?(-?\d+)(?:,? \[?[^,]*?\])?\)?")
@@ -226,14 +180,6 @@ def _read_partitions(_: str, text: str) -> Values:
     return {"each": [{"topic": n[1], **_value("partition", n[2])} for n in names if n]}
 
 
-def _write_diff(_: str, values: Values) -> str | None:
-    """What a KRaft controller says of a change of the ISR."""
-    if not {"isr", "isr_before", "partition_epoch"} <= values.keys():
-        return None
-    epoch = int(str(values["partition_epoch"]))
-    return f"isr: {values['isr_before']} -> {values['isr']}, partitionEpoch: {epoch - 1} -> {epoch}"
-
-
 _INTEGERS = (
     "leader_epoch", "partition_epoch", "replica", "high_watermark", "log_end_offset", "leader",
     "answered_epoch", "broker_epoch", "controller_epoch", "controller_id", "correlation", "count",
@@ -250,7 +196,7 @@ FIELDS: dict[str, Field] = {
     **dict.fromkeys(_INTEGERS, Field(r"-?\d+")),
     **dict.fromkeys(_WORDS, Field(r"\S+")),
     **dict.fromkeys(["isr", "isr_before"], Field(_LIST)),
-    **dict.fromkeys(["adding", "removing", "deleted", "bounced", "live"], _or_blank(_LIST)),
+    **dict.fromkeys(["adding", "removing", "deleted", "bounced", "live"], Field(_LIST)),
     **dict.fromkeys(["dir", "asked", "reset_to"], Field(r".*?")),
     "cause": Field(r"[a-z0-9 ]{4,60}"),
     "release": Field(r"\d[\w.-]{2,30}"),
@@ -262,7 +208,7 @@ FIELDS: dict[str, Field] = {
     **dict.fromkeys(["partition", "broker"], Field(r"\d+")),
     "brokers": Field(r"\d+(?:,\d+)*", _brokers),
     "error": Field(r"[A-Z][A-Z_]+"),
-    "members": Field(r"[Rr]eplicaId[^\]]*(?:\[[^\]]*\][^\]]*)*", _read_members, _write_members),
+    "members": Field(r"[Rr]eplicaId[^\]]*(?:\[[^\]]*\][^\]]*)*", _read_members),
     "ends": Field(r"(?>[^()]*(?:\([^()]*\)[^()]*)*)", _read_ends),
     "awaiting": Field(r"[^()]*", _read_awaiting),
     "former": _unkept(r"(?:-?\d+ \[[^\]]*\]|\([^()]*\))"),
@@ -271,12 +217,11 @@ FIELDS: dict[str, Field] = {
     "under_min_isr": Field(
         r"(?:\(under-min-isr\))?",
         lambda name, text: {name: "true"} if text else {},
-        lambda name, values: "(under-min-isr)" if values.get(name) else "",
     ),
-    "out_of_sync": Field(_ITEMS, _read_out_of_sync, _write_out_of_sync),
-    "out_of_sync_since": Field(_ITEMS, _read_out_of_sync, _write_out_of_sync),
-    "state": Field(r".*?", _read_state, _write_state),
-    "diff": Field(r".*", _read_diff, _write_diff),
+    "out_of_sync": Field(_ITEMS, _read_out_of_sync),
+    "out_of_sync_since": Field(_ITEMS, _read_out_of_sync),
+    "state": Field(r".*?", _read_state),
+    "diff": Field(r".*", _read_diff),
     "controller": Field(CONTROLLER_PREFIX),
     "any_prefix": _unkept(r"(?:\[[^\]]*\][,:]? ?)?"),
     "at_epoch": _unkept(r"(?: at epoch -?\d+)?"),
@@ -287,8 +232,8 @@ FIELDS: dict[str, Field] = {
     **dict.fromkeys(["text", "rest", "targets"], _unkept(r".*")),
     **dict.fromkeys(["request", "signal", "age_ms", "throttle_ms", "base_offset"], _unkept(r"\w+")),
     "replicas": Field(r"\d+(?:,\d+)*"),
-    "who": _unkept(r"\S+'s|\S+ \S+'s", "replica's"),
-    "whom": _unkept(r".*?", "replica"),
+    "who": _unkept(r"\S+'s|\S+ \S+'s"),
+    "whom": _unkept(r".*?"),
 }
 
 

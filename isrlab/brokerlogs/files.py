@@ -15,6 +15,8 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeAlias
 from zoneinfo import ZoneInfo
@@ -32,6 +34,7 @@ MAX_LINE_BYTES = LOOKED_AT_BYTES = 64 * 1024
 READ_BYTES, UNPACKED_BYTES = 4 * 1024 * 1024, 1024 * 1024
 # No log shrinks to a hundredth: an archive that gives more, and more than this, is a bomb.
 MOST_RATIO, BOMB_BYTES = 100, 4 * 1024 * 1024
+IN_PIECES = (b" stdout P ", b" stderr P ")
 # How archives begin, and whether the standard library of Python reads them.
 MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"PK\x03\x04": "zip"}
 UNREADABLE = {b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4", b"7z\xbc\xaf": "7z"}
@@ -73,14 +76,17 @@ class Line(NamedTuple):
     is_cut: bool
 
 
-class Block(NamedTuple):
+@dataclass(frozen=True)
+class Block:
     """Whole lines: line `n` of the block, number `first + n` of the file, is
-    `data[ends[n] : ends[n + 1]]` with its end. `cut` are those longer than `MAX_LINE_BYTES`."""
+    `data[ends[n] : ends[n + 1]]` with its end. `cut` are those longer than `MAX_LINE_BYTES`. In the
+    file the block ends before byte `end`."""
 
     first: int
     data: bytes
     ends: np.ndarray  # int32
     cut: frozenset[int]
+    end: int
 
     @property
     def size(self) -> int:
@@ -91,6 +97,35 @@ class Block(NamedTuple):
         """Line `n` without its end, at most `MAX_LINE_BYTES` of it."""
         start, end = int(self.ends[n]), int(self.ends[n + 1])
         return self.data[start : min(end, start + MAX_LINE_BYTES)].rstrip(b"\r\n")
+
+    @cached_property
+    def _in_pieces(self) -> bool:
+        """Lines may have been cut by a container's runtime (CRI), which marks those that go on."""
+        return any(sign in self.data for sign in IN_PIECES)
+
+    def _goes_on(self, n: int) -> bool:
+        return any(sign in self.line(n)[:60] for sign in IN_PIECES)
+
+    def whole(self, numbers: list[int]) -> list[int]:
+        """The lines with which these begin, for those that have been cut."""
+        if not self._in_pieces:
+            return numbers
+        firsts = []
+        for n in numbers:
+            while n and self._goes_on(n - 1):
+                n -= 1
+            firsts.append(n)
+        return list(dict.fromkeys(firsts))
+
+    def joined(self, n: int) -> bytes:
+        """A line with its pieces, as far as they are in the block, each without what is before."""
+        line = self.line(n)
+        while self._in_pieces and self._goes_on(n) and n + 1 < self.size:
+            n += 1
+            line += self.line(n).split(b" ", 3)[-1]
+            if len(line) > MAX_LINE_BYTES:
+                break
+        return line[:MAX_LINE_BYTES]
 
 
 def kind_of(first: bytes) -> str | None:
@@ -181,23 +216,25 @@ def _why_skip(path: Path, root: Path) -> str | None:
     return None if is_text or kind_of(first) else "binary, not text"
 
 
-def blocks(path: str) -> Iterator[Block]:
-    """The lines of a file, in order, some megabytes at a time.
+def blocks(path: str, start: int = 0, number: int = 1, *, grows: bool = False) -> Iterator[Block]:
+    """The lines of a file, in order, some megabytes at a time; those from byte `start`, which has
+    line `number`. Of one that `grows` the last line counts when it is whole.
 
     Raises DamagedFileError after the last line before the damage; OSError if it cannot be opened.
     """
-    rest, is_cut, number, damage = b"", False, 1, None
-    coming = chunks(path)
+    rest, is_cut, damage, taken = b"", False, None, start
+    coming = chunks(path, start)
     while True:
         try:
             chunk = next(coming, b"")
         except DamagedFileError as error:
             chunk, damage = b"", error
         data = rest + chunk
-        end = data.rfind(b"\n") + 1 if chunk else len(data)
+        taken += len(chunk)
+        end = data.rfind(b"\n") + 1 if chunk or grows else len(data)
         rest = data[end:]
         if end:
-            block = _block(number, data[:end], is_cut)
+            block = _block(number, data[:end], is_cut, taken - len(rest))
             number += block.size
             is_cut = False
             yield block
@@ -216,18 +253,19 @@ def lines(path: str) -> Iterator[Line]:
             yield Line(block.first + n, block.line(n), n in block.cut)
 
 
-def _block(number: int, data: bytes, is_cut: bool) -> Block:
+def _block(number: int, data: bytes, is_cut: bool, end: int) -> Block:
     """`is_cut`: its first line has lost what was in the middle, and is too long in any case."""
     ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1
     if not data.endswith(b"\n"):
         ends = np.append(ends, len(data))
     ends = np.concatenate([[0], ends]).astype(np.int32)
     long = set(np.flatnonzero(np.diff(ends) > MAX_LINE_BYTES + 2).tolist())
-    return Block(number, data, ends, frozenset(long | ({0} if is_cut else set())))
+    return Block(number, data, ends, frozenset(long | ({0} if is_cut else set())), end)
 
 
-def chunks(path: str) -> Iterator[bytes]:
-    """The contents of a file or an archive as UTF-8, as far as it is whole."""
+def chunks(path: str, start: int = 0) -> Iterator[bytes]:
+    """The contents of a file or an archive as UTF-8, as far as it is whole; of a plain file those
+    from byte `start`."""
     with open(path, "rb") as file:
         first = file.peek(4)
         code = next((code for mark, code in UTF_16.items() if first.startswith(mark)), None)
@@ -236,6 +274,7 @@ def chunks(path: str) -> Iterator[bytes]:
         elif kind := kind_of(first):
             yield from _unpacked(file, kind, os.path.getsize(path))
         else:
+            file.seek(start)
             while data := file.read(READ_BYTES):
                 yield data
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import NamedTuple
 
@@ -80,11 +81,13 @@ class LineReader:
     """Reads lines of one file in order. `head` is that of the last line, or of the one before that
     it belongs to; `ends` are the first and the last time that were seen, in ms.
 
-    Stamps of local time are read in `time_zone`; with None as if they were UTC.
+    Stamps of local time are read in `time_zone`; with None as if they were UTC. `given` is a layout
+    that is asked before any that is found.
     """
 
     time_zone: str | None
     layout: Layout
+    given: Layout | None = None
     head: Head | None = None
     heads: int = 0
     headless: int = 0  # lines of Kafka without a head
@@ -111,12 +114,25 @@ class LineReader:
         more = (self._exception(line, head) for line in head.rest) if head.rest else ()
         return [each for each in (item, *more) if each is not None]
 
+    def find_layout(self, lines: list[str]) -> None:
+        """Find the layout of a sample of lines."""
+        self.layout = Layout.of(lines)
+        if self.given:
+            self.layout = replace(self.given, other=self.layout)
+
     def head_of(self, line: str) -> Head | None:
         """The parts of a line, with its time in UTC. Raises ValueError for a time that is none."""
         head = self.layout.head(line)
         if self.time_zone is None or head is None or not head.is_local or head.lacks:
             return head
         return head._replace(ts_ms=utc_ms(head.ts_ms, self.time_zone), is_local=False)
+
+    def time_of(self, line: str) -> Head | None:
+        """The same, and None for one that tells no time."""
+        with suppress(ValueError):
+            if (head := self.head_of(line)) and not head.lacks:
+                return head
+        return None
 
     def _without_head(self, line: str, before: Iterable[str]) -> Iterator[Event | Unread]:
         source, text = self.layout.unwrapped(line)
@@ -133,11 +149,7 @@ class LineReader:
 
     def _head_before(self, source: str, before: Iterable[str]) -> Head | None:
         for line in islice(before, MOST_LINES_BACK):
-            try:
-                head = self.head_of(line)
-            except ValueError:
-                continue
-            if head and (head.source == source or not source) and not head.lacks:
+            if (head := self.time_of(line)) and (head.source == source or not source):
                 return head
         return self._latest.get(source)
 

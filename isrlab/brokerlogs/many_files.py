@@ -25,14 +25,14 @@ Task: TypeAlias = "list[tuple[int, Source]]"  # with their places in the order o
 _SERVE = "from isrlab.brokerlogs.many_files import serve; serve()"
 
 
-def read_files(sources: Task, time_zone: str | None) -> list[LogFile]:
-    """The files that are read, in their order."""
-    here, *others = _shares(sources)
-    workers = [_started(share, time_zone) for share in others]
-    logs = _read(here, time_zone)
-    for worker, share in zip(workers, others, strict=True):
+def read_files(sources: Task, time_zone: str | None, layout: Layout | None = None) -> list[LogFile]:
+    """The files that are read, in their order; lines that fit `layout` have it."""
+    here, *others = ((share, time_zone, layout) for share in _shares(sources))
+    workers = [_started(*job) for job in others]
+    logs = _read(*here)
+    for worker, job in zip(workers, others, strict=True):
         answer = worker.communicate()[0]
-        logs += pickle.loads(answer) if worker.returncode == 0 else _read(share, time_zone)
+        logs += pickle.loads(answer) if worker.returncode == 0 else _read(*job)
     return sorted(logs, key=lambda log: log.order)
 
 
@@ -50,17 +50,17 @@ def _shares(sources: Task) -> list[Task]:
     return [sorted(share) for share in shares]
 
 
-def _read(sources: Task, time_zone: str | None) -> list[LogFile]:
-    logs, layout = [], Layout()
+def _read(sources: Task, time_zone: str | None, given: Layout | None) -> list[LogFile]:
+    logs, layout = [], given or Layout()
     for order, source in sources:
-        log = LogFile(source, order, LineReader(time_zone, layout))
+        log = LogFile(source, order, LineReader(time_zone, layout, given))
         log.read()
         logs.append(log)
         layout = log.reader.layout
     return logs
 
 
-def _started(share: Task, time_zone: str | None) -> subprocess.Popen[bytes]:
+def _started(*job: Task | str | Layout | None) -> subprocess.Popen[bytes]:
     root = str(Path(__file__).parents[2])
     paths = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     worker = subprocess.Popen(
@@ -69,7 +69,7 @@ def _started(share: Task, time_zone: str | None) -> subprocess.Popen[bytes]:
     )  # fmt: skip
     assert worker.stdin is not None
     try:
-        pickle.dump((share, time_zone), worker.stdin)
+        pickle.dump(job, worker.stdin)
         worker.stdin.flush()
     except BrokenPipeError:
         pass  # it has ended: its share is read here
@@ -78,5 +78,4 @@ def _started(share: Task, time_zone: str | None) -> subprocess.Popen[bytes]:
 
 def serve() -> None:
     """What such a process does: read its share, and answer with it."""
-    share, time_zone = pickle.load(sys.stdin.buffer)
-    pickle.dump(_read(share, time_zone), sys.stdout.buffer)
+    pickle.dump(_read(*pickle.load(sys.stdin.buffer)), sys.stdout.buffer)

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from isrlab.brokerlogs.files import Block, DamagedFileError, Source, blocks
 from isrlab.brokerlogs.formats import ANCHOR, NO_NEWS_TEXT
-from isrlab.brokerlogs.layout import Head, Layout, is_continued
+from isrlab.brokerlogs.layout import Head, is_continued
 from isrlab.brokerlogs.lines import (
     MOST_LINES_BACK,
     OF_ITSELF,
@@ -92,9 +92,8 @@ def _not_utf8(block: Block) -> set[int]:
     return {n for n in range(block.size) if not _is_utf8(block.line(n))}
 
 
-def _scanned(path: str) -> Iterator[tuple[Block, np.ndarray]]:
-    """The blocks of a file with their lines of interest, the next one searched ahead."""
-    source = blocks(path)
+def _scanned(source: Iterator[Block]) -> Iterator[tuple[Block, np.ndarray]]:
+    """Blocks with their lines of interest, the next one searched ahead."""
 
     def scan() -> tuple[Block, np.ndarray] | None:
         block = next(source, None)
@@ -114,7 +113,7 @@ class LogFile:
     def __init__(self, source: Source, order: int, reader: LineReader) -> None:
         self.source, self.order, self.reader = source, order, reader
         self.folder = os.path.dirname(source.name)
-        self.lines, self.status = 0, "read"
+        self.lines, self.end, self.status = 0, 0, "read"
         self.zones: list[Evidence] = []
         self.brokers: dict[str, set[int]] = defaultdict(set)
         self._ends: list[tuple[int, int, bool]] = []  # of its first and last line with a time
@@ -129,16 +128,17 @@ class LogFile:
         self._before: list[str] = []  # the last lines of the block before
         self._layouts = 0
 
-    def read(self) -> None:
-        """Read all of the file."""
-        block = None
+    def read(self, *, grows: bool = False) -> None:
+        """Read all of the file; of one that `grows` what was appended since the last time."""
+        block, self.status = None, "read"
         try:
-            for block, found in _scanned(self.source.path):
+            coming = blocks(self.source.path, self.end, self.lines + 1, grows=grows)
+            for block, found in _scanned(coming):
                 self._fit(block, found)
                 if not self._ends:
                     self._see_end(block, range(min(block.size, MOST_LINES_BACK)))
                 self._read_block(block, found)
-                self.lines = block.first + block.size - 1
+                self.lines, self.end = block.first + block.size - 1, block.end
                 self._before = [_text(block.line(n)) for n in _from_the_end(block)]
         except (DamagedFileError, OSError) as error:
             why = "broken off" if isinstance(error, DamagedFileError) else "not read"
@@ -147,11 +147,11 @@ class LogFile:
         for rows in self._held.values():
             for row in rows:
                 self._add(row)
+        self._held = {}
         if block is not None:
             self._see_end(block, _from_the_end(block))
         self._judge()
         self._pack()
-        self._before, self._held = [], {}
 
     def _judge(self) -> None:
         """Say so if the file is not understood."""
@@ -172,7 +172,7 @@ class LogFile:
         if block.first == 1:
             good = _begin(of_kafka)
             if good < FITS * len(of_kafka) or None in heads:
-                self.reader.layout = Layout.of(lines)
+                self.reader.find_layout(lines)
                 good = _begin(map(self._quiet_head, filter(ANCHOR.search, lines)))
             # A quiet file has no other lines that show that it is understood.
             self.reader.heads += good
@@ -198,8 +198,8 @@ class LogFile:
                 return
 
     def _read_block(self, block: Block, found: np.ndarray) -> None:
-        for n in found.tolist():
-            number, data, is_cut = block.first + n, block.line(n), n in block.cut
+        for n in block.whole(found.tolist()):
+            number, data, is_cut = block.first + n, block.joined(n), n in block.cut
             for item in self._read_line(number, data, is_cut, self._lines_before(block, n)):
                 if isinstance(item, Unread):
                     self._keep_unread(number, item)

@@ -2,7 +2,7 @@
 
 Theory of operation. Each file is read once (one_file.py). What can only be known when all are read
 comes last, and here: zones, brokers that a line does not name, and which events two files tell.
-`read` hands the same tables to Spark.
+Spark reads the same by its own words (data_sources.py).
 
 A line that should be an event and is not appears in `unread`; so does the place where a file broke
 off. A reason that occurs very often in one file keeps its first lines and one row that counts the
@@ -31,21 +31,19 @@ import sys
 import tempfile
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from isrlab.brokerlogs.files import PathName, Source, find
+from isrlab.brokerlogs.layout import Layout
 from isrlab.brokerlogs.lines import OF_ITSELF
 from isrlab.brokerlogs.many_files import read_files
 from isrlab.brokerlogs.metadata import files as metadata_files
-from isrlab.brokerlogs.one_file import OF_LINES
+from isrlab.brokerlogs.one_file import OF_LINES, LogFile
 from isrlab.brokerlogs.zones import Zones
 from isrlab.events import schema as events_table
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def _schema(texts: str, numbers: str) -> pa.Schema:
@@ -58,7 +56,7 @@ FILES = _schema("run file status layout zone", "bytes lines first_ms last_ms hea
 
 
 class BrokerLogs(NamedTuple):
-    """What a folder of logs says: pyarrow tables, or Spark's DataFrames with the same columns.
+    """What a folder of logs says, as tables.
 
     `events`: events.SCHEMA, in order of time. `unread`: run, file, line, reason, text, lines (how
     many lines the row stands for). `files`: run, file, bytes, lines, status (other than "read" if
@@ -67,19 +65,9 @@ class BrokerLogs(NamedTuple):
     (how many of the lines of Kafka that were looked at had a head, and how many had none).
     """
 
-    events: Any
-    unread: Any
-    files: Any
-
-
-def read(
-    spark: SparkSession, log_dir: PathName, run: str | None = None, time_zone: str | None = None
-) -> BrokerLogs:
-    """`read_local` as DataFrames."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    tables = read_local(log_dir, run, time_zone)
-    return BrokerLogs(*(spark.createDataFrame(t, from_arrow_schema(t.schema)) for t in tables))
+    events: pa.Table
+    unread: pa.Table
+    files: pa.Table
 
 
 def read_local(
@@ -94,23 +82,35 @@ def read_local(
     """
     sources = find(log_dir, time_zone or "UTC")
     if str(log_dir) != "-":
-        return _read(sources, run or Path(log_dir).resolve().name, time_zone)
+        return read_sources(sources, run or Path(log_dir).resolve().name, time_zone)
     with tempfile.NamedTemporaryFile() as copy:
         shutil.copyfileobj(sys.stdin.buffer, copy)
         copy.flush()
         sources = [Source(copy.name, "standard input", copy.tell(), None)]
-        return _read(sources, run or "standard input", time_zone)
+        return read_sources(sources, run or "standard input", time_zone)
 
 
-def _read(sources: list[Source], run: str, time_zone: str | None) -> BrokerLogs:
-    readable = [source for source in sources if not source.skipped]
-    metadata = [m for s in readable if (m := metadata_files.recognise(s.path, s.name))]
+def read_sources(
+    sources: list[Source], run: str, time_zone: str | None, layout: Layout | None = None
+) -> BrokerLogs:
+    """The same of files that were found; `layout` is one that they have."""
+    metadata = metadata_files.of(sources)
+    names = {source.name for source in metadata}
+    places = [(n, s) for n, s in enumerate(sources) if not s.skipped and s.name not in names]
+    return joined(sources, read_files(places, time_zone, layout), metadata, run, time_zone)
+
+
+def joined(
+    sources: list[Source],
+    logs: list[LogFile],
+    metadata: list[metadata_files.Source],
+    run: str,
+    time_zone: str | None,
+) -> BrokerLogs:
+    """What the files say together: logs that were read, and those of metadata logs."""
     raw: dict[str, list[dict]] = {"event": [], "unread": [], "file": []}
     for row in metadata_files.rows(metadata, run):
         raw[str(row["row"])].append(row)
-    of_metadata = {source.name for source in metadata}
-    places = [(n, s) for n, s in enumerate(sources) if not s.skipped and s.name not in of_metadata]
-    logs = read_files(places, time_zone)
     zones = Zones({log.source.name: log.zones for log in logs}, time_zone)
     unread = raw["unread"] + [row for log in logs for row in log.unread_rows()]
     rows = [log.row(zones) for log in logs]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import tarfile
+from collections.abc import Iterator
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
+from isrlab.brokerlogs.files import PathName, find, lines
+from isrlab.brokerlogs.layout import Layout
+from isrlab.brokerlogs.lines import LineReader
 from isrlab.brokerlogs.read import BrokerLogs, read_local
 from isrlab.events import spark_schema
 from isrlab.evidence.reconcile import Evidence, reconcile
@@ -59,6 +63,31 @@ def traced(release: str) -> pa.Table:
     with TemporaryDirectory() as unpacked, tarfile.open(path) as packed:
         packed.extractall(unpacked, filter="data")
         return read_local(unpacked, run=f"{release} with TRACE").events
+
+
+def replayed(log_dir: PathName, target: PathName, step_ms: int) -> Iterator[int]:
+    """Write the logs of a folder into another as brokers did, so much of their time at each step.
+
+    Yields the time up to which they are written, in ms since the epoch.
+    """
+    written: list[tuple[int, str, int, str]] = []
+    for source in find(log_dir):
+        data = () if source.skipped else lines(source.path)
+        texts = [line.text.decode("utf-8", "replace") for line in data]
+        reader, ts_ms = LineReader(None, Layout.of(texts[:200])), 0
+        for number, text in enumerate(texts):
+            head = reader.time_of(text)
+            ts_ms = max(ts_ms, head.ts_ms) if head else ts_ms
+            written.append((ts_ms, source.name.removesuffix(".gz"), number, text))
+    written.sort(reverse=True)
+    for now_ms in range(written[-1][0], written[0][0] + step_ms, step_ms):
+        while written and written[-1][0] <= now_ms:
+            _, name, _, text = written.pop()
+            path = Path(target) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a", encoding="utf-8") as file:
+                file.write(f"{text}\n")
+        yield now_ms
 
 
 def outages(release: str, *signals: str) -> list[Outage]:

@@ -3,18 +3,16 @@
 Every question takes events (`events.SCHEMA`); its last step is a `select` that says which columns.
 It does not know whether a simulation or a real broker spoke. Whatever is about ISRs asks
 `isr_history`, so that a change which several logs tell counts once: `moves` of replicas, `times` by
-size, `counts`, `metrics` of runs, `diff` of two runs, `blame`.
+size, `counts`, `diff` of two runs, `bands` of seeds.
 """
 
 # ruff: noqa: F401, I001
-from isrlab.churn.blame import blame, evictions_by_pair
-from isrlab.churn.counts import changes_by_partition, changes_over_time, commit_delay
-from isrlab.churn.counts import commit_latency, controller_load, latency_histogram
-from isrlab.churn.counts import refused_produce, time_until_known
+from isrlab.churn.bands import bands
+from isrlab.churn.counts import changes_by_partition, commit_latency, latency_histogram
+from isrlab.churn.counts import refused_produce
 from isrlab.churn.diff import FATES, diff, diff_counts
 from isrlab.churn.history import isr_history
-from isrlab.churn.metrics import METRICS, bands, compare, metrics, rates
-from isrlab.churn.moves import OUTAGES_SCHEMA, absences, evictions, flaps, moves
-from isrlab.churn.moves import rejoin_times, rejoins, removals
-from isrlab.churn.times import at_min_isr, isr_intervals, isr_times, under_min_isr
+from isrlab.churn.moves import OUTAGES_SCHEMA, absences, evictions, evictions_by_pair
+from isrlab.churn.moves import moves, rejoin_times, rejoins, removals
+from isrlab.churn.times import isr_intervals, isr_times, under_min_isr
 from isrlab.churn.times import under_replicated, under_replicated_by_leader

@@ -19,12 +19,6 @@ from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
 PARTITION = ("run", "topic", "partition")
-REQUESTS = ("isr_shrink", "isr_expand")
-OWN = (*REQUESTS, "isr_commit", "isr_rejected")
-_PLACE = f"""struct(
-    coalesce(try_cast(detail.line as long), 0L),
-    coalesce(partition_epoch, -1),
-    if(kind in {REQUESTS}, 0, 1))"""
 _CHANGE = """case
     when isr_before is null and is_first then 'first'
     when isr_before is null then 'unknown'
@@ -98,17 +92,3 @@ def columns(*sql: str) -> list[Column]:
 def members(isr: Column | str) -> Column:
     """An ISR as a set: brokers list its members in any order."""
     return F.array_sort(isr)
-
-
-def with_own(events: DataFrame) -> DataFrame:
-    """Events with `is_own`, the leader itself said it, not a controller, and their `place`.
-
-    That is the order of one moment: the line in the log, else requests before answers.
-    """
-    is_own = f"kind in {OWN} and coalesce(detail.said_by, 'leader') != 'controller'"
-    return events.withColumns({"is_own": F.expr(is_own), "place": F.expr(_PLACE)})
-
-
-def own_lines() -> WindowSpec:
-    """What one broker says itself of one partition, in its order; of rows `with_own`."""
-    return Window.partitionBy(*PARTITION, "broker", "is_own").orderBy("ts_ms", "place")

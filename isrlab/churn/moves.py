@@ -47,6 +47,13 @@ def evictions(events: DataFrame) -> DataFrame:
     return removals(events).where("by = 'leader'").select(*PARTITION, "leader", "replica", "ts_ms")
 
 
+def evictions_by_pair(events: DataFrame) -> DataFrame:
+    """How often each leader evicted each replica: run, leader, replica, evictions."""
+    keys = ("run", "leader", "replica")
+    counts = evictions(events).groupBy(*keys).agg(F.count("*").alias("evictions"))
+    return counts.orderBy(*keys).select(*keys, "evictions")
+
+
 def asked_to_leave(events: DataFrame) -> DataFrame:
     """Each replica that a leader asked to drop, stored or not: the row of the shrink, `replica`."""
     leaving = F.explode(F.array_except("isr_before", "isr"))
@@ -80,18 +87,6 @@ def absences(events: DataFrame) -> DataFrame:
         .join(F.broadcast(gone), on=["run", "replica"], how="left")
         .selectExpr(*REPLICA, "left_ms", "back_ms", "back_ms - left_ms as out_ms", why)
     )
-
-
-def flaps(events: DataFrame, within_ms: int = 60_000) -> DataFrame:
-    """The replicas that lag took out of an ISR, and that were back within `within_ms`.
-
-    A broker that died, was fenced or was shut down does not flap: its leaders were right. Columns
-    as in `absences`. Raises ValueError if `within_ms` is negative.
-    """
-    if within_ms < 0:
-        raise ValueError(f"within_ms must be 0 or more, not {within_ms}")
-    is_flap = f"why = 'lag' and out_ms <= {within_ms}"
-    return absences(events).where(is_flap).orderBy("left_ms", *PARTITION)
 
 
 def rejoin_times(events: DataFrame) -> DataFrame:

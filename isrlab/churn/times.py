@@ -1,7 +1,7 @@
 """How long: the time that each ISR held, added up by its size.
 
-Kafka's gauges (UnderReplicatedPartitions, AtMinIsrPartitionCount, UnderMinIsrPartitionCount) count
-partitions at a moment; these are their integrals, in milliseconds.
+Kafka's gauges (UnderReplicatedPartitions, UnderMinIsrPartitionCount) count partitions at a moment;
+these are their integrals, in milliseconds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ _TIMES = {  # what holds of an interval that counts
     "known_ms": "is_certain",
     "under_replicated_ms": "is_certain and isr_size < replicas",
     "one_copy_ms": "is_certain and isr_size <= 1 and isr_size < replicas",
-    "at_min_isr_ms": "is_certain and isr_size = min_isr",
     "under_min_isr_ms": "is_certain and isr_size < min_isr",
     "unassigned_ms": "is_certain and isr_size >= replicas and not is_assigned",
     "uncertain_ms": "not is_certain",
@@ -65,14 +64,13 @@ def isr_times(
     min_insync_replicas: int = 1,
     *,
     by: Sequence[str] = PARTITION,
-    replicas: int | None = None,
     end_ms: int | None = None,
 ) -> DataFrame:
     """All times by the size of the ISR, in one pass: `by`, `replicas`, `min_isr`, and milliseconds.
 
     Only known time counts (`known_ms`); in `uncertain_ms` the ISR is not known. In `unassigned_ms`,
     a part of the known time, the ISR had all replicas that were seen so far, and no line tells
-    whether there are more. A partition's `replicas` are, unless given, those of `isr_intervals`.
+    whether there are more. `replicas` are those of `isr_intervals`.
     `one_copy_ms` is the time in which one more failure would have taken it offline (0 for a
     partition that has a single replica anyway). `min_isr` is `min_insync_replicas`, but no more
     than there are replicas (Partition.effectiveMinIsr). `by` is run, topic, partition, or run and
@@ -83,10 +81,8 @@ def isr_times(
         raise ValueError(f"min_insync_replicas must be 1 or more, not {min_insync_replicas}")
     sizes = [f"max({name}) as {name}" for name in ("replicas", "min_isr")]
     times = [f"sum(if({holds}, to_ms - from_ms, 0)) as {name}" for name, holds in _TIMES.items()]
-    given = {"replicas": F.lit(replicas), "is_assigned": F.lit(True)}
     return (
         isr_intervals(events, end_ms)
-        .withColumns(given if replicas is not None else {})
         .withColumn("min_isr", F.least(F.lit(min_insync_replicas), "replicas"))
         .groupBy(*by)
         .agg(*columns(*sizes, *times))
@@ -94,14 +90,12 @@ def isr_times(
     )
 
 
-def under_replicated(
-    events: DataFrame, replicas: int | None = None, end_ms: int | None = None
-) -> DataFrame:
+def under_replicated(events: DataFrame, end_ms: int | None = None) -> DataFrame:
     """How long each partition had fewer replicas in its ISR than it has replicas, in milliseconds.
 
-    Columns and `replicas` as in `isr_times`, with `one_copy_ms` as `time_with_one_copy_ms`.
+    Columns as in `isr_times`, with `one_copy_ms` as `time_with_one_copy_ms`.
     """
-    times = isr_times(events, replicas=replicas, end_ms=end_ms)
+    times = isr_times(events, end_ms=end_ms)
     one_copy = "one_copy_ms as time_with_one_copy_ms"
     names = ("replicas", "known_ms", "under_replicated_ms", one_copy, *_NOT_KNOWN)
     return times.orderBy(F.desc("under_replicated_ms"), *PARTITION).selectExpr(*PARTITION, *names)
@@ -118,25 +112,13 @@ def under_replicated_by_leader(events: DataFrame, end_ms: int | None = None) -> 
     return times.orderBy("run", "leader").select(*names)
 
 
-def at_min_isr(events: DataFrame, min_insync_replicas: int, end_ms: int | None = None) -> DataFrame:
-    """How long the ISR of each partition was exactly as large as `min.insync.replicas` demands.
-
-    One replica less, and producers with acks=all are refused. Columns: `min_isr`, `known_ms`,
-    `at_min_isr_ms`. Raises ValueError unless `min_insync_replicas` is 1 or more.
-    """
-    return _longest(events, min_insync_replicas, end_ms, "at_min_isr_ms")
-
-
 def under_min_isr(
     events: DataFrame, min_insync_replicas: int, end_ms: int | None = None
 ) -> DataFrame:
     """How long the ISR of each partition was too small for producers with acks=all.
 
-    Columns: `min_isr`, `known_ms`, `under_min_isr_ms`; otherwise as `at_min_isr`.
+    Columns: `min_isr`, `known_ms`, `under_min_isr_ms`, as in `isr_times`.
     """
-    return _longest(events, min_insync_replicas, end_ms, "under_min_isr_ms")
-
-
-def _longest(events: DataFrame, least: int, end_ms: int | None, name: str) -> DataFrame:
-    times = isr_times(events, least, end_ms=end_ms)
-    return times.orderBy(F.desc(name), *PARTITION).select(*PARTITION, "min_isr", "known_ms", name)
+    times = isr_times(events, min_insync_replicas, end_ms=end_ms)
+    names = ("min_isr", "known_ms", "under_min_isr_ms")
+    return times.orderBy(F.desc(names[-1]), *PARTITION).select(*PARTITION, *names)

@@ -14,7 +14,6 @@ Left out: records that are not committed in the log, and those appended before i
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -119,11 +118,3 @@ def _held_by(followers: dict[int, _Reached], end: int, committed_ms: int) -> tup
     if is_moved_by_fetch or not without:
         return last, False
     return max(without, key=lambda r: followers[r].ends[-1:]), True
-
-
-def held_back(found: list[Commit]) -> dict[int, int]:
-    """How many records each follower held back, most first."""
-    counts = Counter[int]()
-    for commit in found:
-        counts[commit.held_by] += commit.records
-    return dict(counts.most_common())

@@ -7,15 +7,17 @@ very same load, and a fleet gives the same rows however it is cut into tasks.
 Between bursts a partition gets batches at exponential intervals; those of a hot partition hold
 `hot_times` as many records. A burst spreads its records evenly over its length in one batch every
 `BURST_BATCH_MS`, so that a producer with many clients is always at it; a length of 0 is one single
-batch. Time 0 is midnight UTC. With a daily swing the records of a batch and the height of a burst
-follow the hour: most at 15:00, least at 03:00, over a whole day as many as without. Long runs are
-drawn a window at a time, so that memory does not grow with them; the windows do not change what is
-drawn. A trace (recorded.py) is not drawn but handed in. Left out: weekends, keys that move.
+batch. With a `batch_size` what is drawn are records that a producer is handed, those of a burst
+every millisecond, and it makes the batches (kernel/batches.py). Time 0 is midnight UTC. With a
+daily swing the records of a batch and the height of a burst follow the hour: most at 15:00, least
+at 03:00, over a whole day as many as without. Long runs are drawn a window at a time, so that
+memory does not grow with them; the windows do not change what is drawn. A trace (recorded.py) is
+not drawn but handed in. Left out: weekends, keys that move.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.random import Generator, Philox, SeedSequence
@@ -23,6 +25,7 @@ from numpy.typing import NDArray
 
 from isrlab.fleet import given
 from isrlab.fleet.config import TRACE, FleetConfig
+from isrlab.fleet.kernel.batches import batched
 from isrlab.fleet.kernel.state import HOUR_MS, Arrivals, Ints
 
 BURST_BATCH_MS = 10
@@ -33,6 +36,7 @@ WINDOW_BATCHES = 1_000_000  # of a cell, in memory at once
 PEAK_HOUR = 15  # of the day, UTC
 
 Batches = tuple[Ints, NDArray[np.int32]]  # times (ms, ascending) and records, each at least 1
+NO_TIMES = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
 NOTHING: Batches = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32))
 
 # New kinds go to the end: the numbers decide what is drawn.
@@ -69,6 +73,8 @@ def windows(
         return
     load = Load(config, partitions)
     bursts = 0.0 if config.load == "steady" else _burst_batches(config) / config.burst_every_s
+    if config.batch_size and bursts:
+        bursts += config.burst_records / _most_records(config) / config.burst_every_s
     per_ms = len(partitions) * (1 / config.batch_every_ms + bursts / 1000)
     window_ms = max(1, int(batches / per_ms)) if per_ms else config.duration_ms
     for start_ms in range(0, config.duration_ms, window_ms):
@@ -95,16 +101,33 @@ class Load:
             raise ValueError("a trace is not drawn; isrlab.fleet.recorded reads it")
         numbers = partitions.tolist()
         self._each = [(_Base(config, p), _bursts(config, p)) for p in numbers]
+        self._limits = _most_records(config), config.linger_ms
+        self._is_batched = config.batch_size > 0
+        self._open = np.zeros((len(numbers), 2), dtype=np.int64)
 
     def until(self, end_ms: int) -> Arrivals:
         """What comes before `end_ms` and has not been handed out."""
-        rows = [source.until(end_ms) for both in self._each for source in both]
-        rows.append(NOTHING)
-        ts_ms, records = (np.concatenate(column) for column in zip(*rows, strict=True))
+        rows = [_joined(source.until(end_ms) for source in both) for both in self._each]
+        if self._is_batched:
+            rows = [
+                batched(*_in_order(row), end_ms, self._limits, held)
+                for row, held in zip(rows, self._open, strict=True)
+            ]
+        ts_ms, records = _joined(rows)
         counts = [len(times) for times, _ in rows]
-        places = np.repeat(np.arange(len(rows), dtype=np.int32) // 2, counts)
+        places = np.repeat(np.arange(len(rows), dtype=np.int32), counts)
         order = _order(ts_ms)
         return Arrivals(ts_ms[order], places[order], records[order])
+
+
+def _joined(pieces: Iterable[Batches]) -> Batches:
+    ts_ms, records = zip(NOTHING, *pieces, strict=True)
+    return np.concatenate(ts_ms), np.concatenate(records)
+
+
+def _in_order(batches: Batches) -> Batches:
+    order = _order(batches[0])
+    return batches[0][order], batches[1][order]
 
 
 class _Base:
@@ -135,7 +158,7 @@ class _Base:
         drawn = [(self._ts_ms, self._records)]
         while self._reached_ms < end_ms and self._left:
             drawn.append(self._draw())
-        ts_ms, records = (np.concatenate(column) for column in zip(*drawn, strict=True))
+        ts_ms, records = _joined(drawn)
         split = int(np.searchsorted(ts_ms, end_ms))
         self._ts_ms, self._records = ts_ms[split:], records[split:]
         return ts_ms[:split], records[:split]
@@ -157,9 +180,9 @@ class _Base:
 class _Bursts:
     """Bursts one after another: each spreads its records evenly over its length."""
 
-    def __init__(self, starts: Ints, heights: NDArray[np.float64], batches: int) -> None:
+    def __init__(self, starts: Ints, heights: NDArray[np.float64], offsets: Ints) -> None:
         self._starts, self._heights = starts, heights  # int64[n] ms, float64[n] records
-        self._offsets = np.arange(batches) * BURST_BATCH_MS
+        self._offsets = offsets  # int64[batches] ms
         self._reached_ms = 0
 
     def until(self, end_ms: int) -> Batches:
@@ -219,6 +242,11 @@ def restarts(config: FleetConfig, broker: int) -> tuple[Ints, Ints]:
     return given.joined((starts, starts + length_ms), config.pauses, "down", broker)
 
 
+def deaths(config: FleetConfig, broker: int) -> tuple[Ints, Ints]:
+    """Starts and ends (exclusive) of the times when a broker's process is dead, int64[n] ms."""
+    return given.joined(NO_TIMES, config.pauses, "dead", broker)
+
+
 def acks_all(config: FleetConfig, partitions: Ints) -> NDArray[np.bool_]:
     """Which partitions' producers use acks=all, bool[n]; a larger share keeps those of a smaller.
 
@@ -253,7 +281,8 @@ def _bursts(config: FleetConfig, partition: int) -> _Bursts:
         draws = stream(config.seed, _HIT, partition)
         scale = (PARETO_SHAPE - 1) / PARETO_SHAPE  # so that the mean is burst_records
         heights *= np.minimum(scale * (1 + draws.pareto(PARETO_SHAPE, len(starts))), PARETO_MOST)
-    return _Bursts(starts.astype(np.int64), heights, _burst_batches(config))
+    offsets = np.arange(_burst_batches(config)) * _burst_step_ms(config)
+    return _Bursts(starts.astype(np.int64), heights, offsets)
 
 
 def _order(ts_ms: Ints) -> Ints:
@@ -282,8 +311,17 @@ def _apart(draws: Generator, length_s: float, every_s: float, run_ms: int) -> tu
     return starts, starts + length_ms
 
 
+def _burst_step_ms(config: FleetConfig) -> int:
+    return 1 if config.batch_size else BURST_BATCH_MS
+
+
 def _burst_batches(config: FleetConfig) -> int:
-    return max(1, round(config.burst_s * 1000 / BURST_BATCH_MS))
+    return max(1, round(config.burst_s * 1000 / _burst_step_ms(config)))
+
+
+def _most_records(config: FleetConfig) -> int:
+    """Of a producer's batch."""
+    return max(1, config.batch_size // config.record_bytes)
 
 
 def _enough(mean: float) -> int:

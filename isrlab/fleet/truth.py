@@ -1,12 +1,11 @@
 """What only a simulation knows: who stood still, which evictions were false, what the ISR hid.
 
-Three measures. Every shrink of a fleet carries in its `detail` how long ago the evicted follower
+Two measures. Every shrink of a fleet carries in its `detail` how long ago the evicted follower
 had everything the leader had at its last fetch but one (the lag clock of 0.10.2 and later, computed
 whatever the version): an eviction is a *false alarm* if that was within `replica.lag.time.max.ms`.
-By its *cause*: a broker whose fetchers stood still, or a leader that answered nobody. And the time
-*at risk*: while a stalled follower is in the ISR, the ISR counts a copy that is not made, so the
-high watermark stands still, producers with acks=all wait, and those with acks=1 write to fewer
-brokers than anybody knows; once it is out, nobody waits, but a copy is missing.
+And the time *at risk*: while a stalled follower is in the ISR, the ISR counts a copy that is not
+made, so the high watermark stands still, producers with acks=all wait, and those with acks=1 write
+to fewer brokers than anybody knows; once it is out, nobody waits, but a copy is missing.
 `replica.lag.time.max.ms` decides where the first ends and the second begins.
 """
 
@@ -19,16 +18,13 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from isrlab import churn
-from isrlab.churn.blame import QUIET_MS
 from isrlab.churn.history import PARTITION, columns
-from isrlab.churn.moves import REPLICA, asked_to_leave
+from isrlab.churn.moves import REPLICA
 from isrlab.fleet import load
 from isrlab.fleet.config import Configs, FleetConfig, listed
 from isrlab.fleet.layout import TOPIC, assignment
 
 REQUEST_TIMEOUT_MS = 30_000  # request.timeout.ms of producers, by default
-_EVICTION = ("run", "partition", "leader", "replica", "ts_ms")
-_TROUBLES = "run string, cause string, broker int, from_ms long, to_ms long"
 _PER_HOUR = [f"{n} * 60 / minutes as {n}_per_hour" for n in ("shrinks", "false_alarms")]
 
 
@@ -96,41 +92,7 @@ def compared(
     return rows.selectExpr(*runs.columns, *names, *_PER_HOUR, "under_replicated_minutes")
 
 
-# Causes
-
-
-def troubles(spark: SparkSession, configs: Configs) -> DataFrame:
-    """What simulated fleets suffered: run, cause ("leader 1", "follower 1"), broker, from, to."""
-    kinds = {"leader": load.leader_stalls, "follower": load.stalls}
-    rows = [
-        (run, f"{role} {broker}", broker, *times)
-        for config in listed(configs)
-        for role, stalls in kinds.items()
-        for run, broker, *times in _times(config, stalls)
-    ]
-    return spark.createDataFrame(rows, _TROUBLES)
-
-
-def judged_blame(blamed: DataFrame, troubles: DataFrame, after_ms: int = QUIET_MS) -> DataFrame:
-    """Verdicts with what really went on: `causes`, and whether the verdict is one of them.
-
-    "broker 1" is right, too, if that one was in trouble in both roles. A trouble is a cause if it
-    lasted, or had ended within `after_ms`, when the incident began, or began in it.
-    """
-    true = troubles.selectExpr(
-        "run as in_run", "cause", "from_ms as began_ms", f"to_ms + {after_ms} as over_ms"
-    )
-    at = F.expr("run = in_run and began_ms <= to_ms and over_ms > from_ms")
-    named = [f"array_contains(causes, replace(verdict, 'broker', '{role}'))"
-             for role in ("leader", "follower")]  # fmt: skip
-    is_right = f"array_contains(causes, verdict) or ({' and '.join(named)}) as is_right"
-    return (
-        blamed.join(true, on=at, how="left")
-        .groupBy(*blamed.columns)
-        .agg(F.array_sort(F.collect_set("cause")).alias("causes"))
-        .orderBy("run", "from_ms")
-        .selectExpr(*blamed.columns, "causes", is_right)
-    )
+# Who was away
 
 
 def restarts(spark: SparkSession, configs: Configs) -> DataFrame:
@@ -142,34 +104,6 @@ def restarts(spark: SparkSession, configs: Configs) -> DataFrame:
     rows = [row for config in several for row in _times(config, load.restarts)]
     new = [(config.run, config.new_broker, 0, 0) for config in several if config.new_broker]
     return spark.createDataFrame(rows + new, churn.OUTAGES_SCHEMA)
-
-
-def spared(events: DataFrame, troubles: DataFrame) -> DataFrame:
-    """Simulated evictions, and whether a fetch that waits at the leader would have prevented each.
-
-    `is_spared`: the leader stood still at that moment, and the evicted follower, which did not,
-    had sent its next fetch (KIP-501 wants to count that). `is_after`: a stall of the leader had
-    ended less than the follower's silence ago: its fetch was answered, but not yet the next one.
-    """
-    leads = "cause = concat('leader ', leader)"
-    reads = "cause = concat('follower ', replica)"
-    stands = "ts_ms >= from_ms and ts_ms < to_ms"
-    is_over = "ts_ms >= to_ms and ts_ms - cast(detail.since_fetch_ms as long) <= to_ms"
-    met = f"run = in_run and (({leads} and ({stands} or {is_over})) or ({reads} and {stands}))"
-    totals = columns(
-        f"coalesce(bool_or({leads} and {stands}) and not bool_or({reads}), false) as is_spared",
-        f"coalesce(bool_or({leads} and {is_over}), false) as is_after",
-    )
-    stood = troubles.selectExpr("run as in_run", "cause", "from_ms", "to_ms")
-    return (
-        asked_to_leave(events)
-        .withColumnRenamed("broker", "leader")
-        .join(F.broadcast(stood), on=F.expr(met), how="left")
-        .groupBy(*_EVICTION)
-        .agg(*totals)
-        .orderBy("run", "ts_ms", "partition", "replica")
-        .select(*_EVICTION, "is_spared", "is_after")
-    )
 
 
 def stalls(spark: SparkSession, configs: Configs) -> DataFrame:

@@ -39,12 +39,6 @@ def judged() -> list[Figure]:
     return [Figure(kind, logs, *map(int, numbers)) for kind, logs, *numbers in rows]
 
 
-def score(figures: list[Figure]) -> float:
-    """The share that is right, less twice the wrong and half of what is not known."""
-    points = sum(each.right - 2 * each.wrong - each.not_known / 2 for each in figures)
-    return points / sum(each.cases for each in figures)
-
-
 def by_kind() -> list[dict[str, str]]:
     """A row for each kind: recall and precision by what was wrong with the logs; all come last."""
     figures = judged()

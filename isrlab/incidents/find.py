@@ -12,8 +12,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
-
 from isrlab.events.exact import Key
 from isrlab.incidents.facts import PARTIES, Case, facts
 from isrlab.incidents.parties import (
@@ -81,18 +79,11 @@ class Incident:
         return self.what not in UNKNOWN
 
 
-def find(
-    events: pa.Table, *, end_ms: int | None = None, min_isr: int | None = None
-) -> list[Incident]:
-    """The incidents in events of one clock (`reconcile(...).events`, or a simulation), in order.
+def find(record: Record, min_isr: int | None = None) -> list[Incident]:
+    """The incidents in a record, in order.
 
     `min_isr` is min.insync.replicas of the topics; None: what the lines say of it.
     """
-    return found_in(Record(events, end_ms), min_isr)
-
-
-def found_in(record: Record, min_isr: int | None = None) -> list[Incident]:
-    """The incidents in a record, in order."""
     found: list[Incident] = []
     for episode in episodes(record):
         given = parties(episode, record)

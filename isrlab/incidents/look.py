@@ -17,8 +17,7 @@ from isrlab.brokerlogs.files import PathName
 from isrlab.brokerlogs.read import BrokerLogs
 from isrlab.events.exact import Key
 from isrlab.evidence.reconcile import Evidence, reconcile
-from isrlab.incidents.find import Incident
-from isrlab.incidents.find import found_in as incidents_in
+from isrlab.incidents.find import Incident, find
 from isrlab.incidents.record import Record
 
 NO_REPLICA = {"sign", "clock", "log_start", "log_end"}  # kinds that tell of none
@@ -95,9 +94,13 @@ def found_in(
     """What happened by the logs as read and the evidence in them."""
     window = window or Window()
     record = Record(_until(evidence.events, window.until_ms))
+    caveats = [why for why in _of_the_whole(evidence) if why.startswith(USUAL)]
+    if record.stopped_ms is not None:
+        caveats.insert(0, "all brokers were stopped in order at the end: that is left out")
+        record = Record(_until(evidence.events, record.stopped_ms - 1))
     ends = {key: spans[-1].isr for key, spans in record.spans.items() if window.has_key(key)}
     dark = _dark(evidence.unknown, record.end_ms)
-    incidents = incidents_in(record, min_isr)
+    incidents = find(record, min_isr)
     known = {key: isr for key, isr in ends.items() if key not in dark}
     broker = window.broker
 
@@ -117,7 +120,7 @@ def found_in(
         tuple(sorted(key for key in ends if record.leader_at(key, record.end_ms) == -1)),
         tuple(sorted(key for key in dark if window.has_key(key))),
         tuple(_doubts(logs, evidence)),
-        tuple(why for why in _of_the_whole(evidence) if why.startswith(USUAL)),
+        tuple(caveats),
     )
 
 

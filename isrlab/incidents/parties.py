@@ -7,21 +7,19 @@ Theory of operation. Absences whose beginnings or ends follow each other within 
    fences several brokers at one moment: these explain what they took out.
 2. A broker whose process stopped or died, whose session was lost, whose disk failed: its own
    absences.
-3. A leader that is itself out of an ISR elsewhere (it wakes, or is cut off): whom it removes is
-   not to blame; its evictions are its own.
-4. What is left are pairs (leader, removed replica). The broker that is in most pairs, in either
-   role, has them; and so on until none is left. If two brokers are in the same pairs, and a third
-   leader keeps the removed one, the link between the two has them; and if nobody can tell, both are
-   named.
-
-A frozen follower is removed by all its leaders; a slow leader removes all its followers; a cut link
-has two ends and nobody else.
+3. What is left are pairs (leader, removed replica). A frozen follower is removed by all its
+   leaders, a slow leader removes all its followers: the broker with most pairs in *one* role,
+   opposite more than one other, has these; and so on. Who is a party already needs no second
+   witness: a leader that was away, and wakes or is cut off, removes healthy followers.
+4. Where no role tells, the broker that is opposite several others has them. If there are only two,
+   and a third leader keeps the removed one, it is the link between them; if nobody can tell, the
+   removed one.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -101,19 +99,19 @@ def parties(episode: Episode, record: Record) -> dict[Party, list[Out]]:
     for party, brokers in (*_of_all(span, record), *_of_one(span, record)):
         taken = [out for out in rest if _is_explained(out, party, brokers, record)]
         given[party] += taken
-        rest = [out for out in rest if out not in taken]
-    of_whom: dict[int, list[Out]] = defaultdict(list)
-    for out in episode.outs:
-        of_whom[out.replica].append(out)
-    removed_by = [(out, out.absence.leader) for out in rest]
-    for out, leader in removed_by:
-        if leader is not None and _is_out(out, of_whom[leader]):
-            given[Party("broker", (leader,))].append(out)
-            rest.remove(out)
-    for party, outs in _covering(rest, record):
-        given[party] += outs
+        rest = _without(rest, taken)
+    while rest:
+        known = {b for p, outs in given.items() if outs and p.kind == "broker" for b in p.brokers}
+        party, taken = _largest(rest, known, record)
+        given[party] += taken
+        rest = _without(rest, taken)
     most_first = sorted(given.items(), key=lambda each: -len(each[1]))
     return {p: outs for p, outs in most_first if outs or p.kind in ("cluster", "zookeeper")}
+
+
+def _without(outs: list[Out], taken: list[Out]) -> list[Out]:
+    places = set(map(id, taken))  # rows are long to compare
+    return [out for out in outs if id(out) not in places]
 
 
 def _of_all(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
@@ -123,7 +121,11 @@ def _of_all(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
     starts = [row for row in record.starts if span[0] <= row["ts_ms"] <= span[1]]
     started = {r["broker"]: r["ts_ms"] for r in starts if r["detail"]["sign"] == "starting"}
     in_order = {about(row) for row in stops}
-    died = {broker: ts for broker, ts in started.items() if broker not in in_order}
+    died = {
+        broker: ts
+        for broker, ts in started.items()
+        if broker not in in_order and not _outlived(broker, ts, started, record)
+    }
     if len(died) > 1 and max(died.values()) - min(died.values()) <= BEFORE_MS:
         found.append((Party("cluster", tuple(sorted(died))), frozenset(died)))
     lost = {about(r) for r in record.said("sign", span, sign="session_lost")}
@@ -131,6 +133,13 @@ def _of_all(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
     if len(lost | gone) > max(1, len(record.brokers) // 2):
         found.append((Party("zookeeper"), frozenset(b for b in lost | gone if b is not None)))
     return found + _of_a_controller(span, record)
+
+
+def _outlived(broker: int, start_ms: int, started: dict[int, int], record: Record) -> bool:
+    """It was still there when another one had started again: they did not stop at one moment."""
+    first_ms = min(started.values())
+    rows = record.said("isr_shrink isr_commit", (first_ms, start_ms - 1), broker)
+    return any(row["broker"] == broker for row in rows)
 
 
 def _of_a_controller(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
@@ -173,10 +182,11 @@ def _of_one(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
 
 
 def _is_explained(out: Out, party: Party, brokers: frozenset[int], record: Record) -> bool:
-    """A cause that shows near the beginning of the absence of one of these brokers."""
+    """A cause that shows near the beginning of an absence of these brokers, not after its end."""
     if out.replica not in brokers:
         return False
-    near = (out.start_ms - BEFORE_MS, out.start_ms + BEFORE_MS)
+    end_ms = record.end_ms if out.absence.end_ms is None else out.absence.end_ms
+    near = (out.start_ms - BEFORE_MS, min(out.start_ms + BEFORE_MS, end_ms + AT_ONCE_MS))
     rows = record.said("crash", near, out.replica)
     rows += [
         row
@@ -196,41 +206,27 @@ def _is_explained(out: Out, party: Party, brokers: frozenset[int], record: Recor
     return bool(rows) or (ends and record.end_ms - (end or 0) > SOON_MS)
 
 
-def _is_out(out: Out, of_leader: list[Out]) -> bool:
-    """Its leader was itself out of another ISR when this absence began, and not only for the one
-    whom it removes: two that remove each other have lost each other."""
-    return any(
-        other.start_ms < out.start_ms <= (other.absence.end_ms or out.start_ms) + AT_ONCE_MS
-        and other.absence.leader != out.replica
-        and other.key != out.key
-        for other in of_leader
-    )
+def _largest(outs: list[Out], known: set[int], record: Record) -> tuple[Party, list[Out]]:
+    """The broker, or link, that most of these absences belong to, and those."""
+    sides: dict[tuple[str, int], list[Out]] = defaultdict(list)
+    for out in outs:
+        roles = (("replica", out.replica), ("leader", out.absence.leader))
+        for role, broker in roles:
+            if broker is not None:
+                sides[role, broker].append(out)
+                sides["either", broker].append(out)
 
+    def strength(side: tuple[str, int]) -> tuple[bool, bool, int, bool]:
+        role, broker = side
+        others = {b for out in sides[side] for b in (out.replica, out.absence.leader)} - {broker}
+        is_sure = broker in known or len(others) > 1 or others == {None}
+        return is_sure and role != "either", is_sure, len(sides[side]), role != "leader"
 
-def _covering(outs: list[Out], record: Record) -> list[tuple[Party, list[Out]]]:
-    """Brokers, or links, that between them are in all these absences; the fewest that do."""
-    found = []
-    rest = list(outs)
-    while rest:
-        counts = Counter[int]()
-        for out in rest:
-            counts.update(b for b in {out.replica, out.absence.leader} if b is not None)
-        most = max(counts.values())
-        top = sorted(broker for broker, count in counts.items() if count == most)
-        if len(top) == 2 and all({o.replica, o.absence.leader} == set(top) for o in rest):
-            found.append((_of_a_pair(rest, record), rest))
-            break
-        others = {broker: _counterparts(broker, rest) for broker in top}
-        broker = max(top, key=lambda b: (others[b], sum(o.replica == b for o in rest)))
-        taken = [out for out in rest if broker in (out.replica, out.absence.leader)]
-        found.append((Party("broker", (broker,)), taken))
-        rest = [out for out in rest if out not in taken]
-    return found
-
-
-def _counterparts(broker: int, outs: list[Out]) -> int:
-    pairs = [(o.replica, o.absence.leader) for o in outs if broker in (o.replica, o.absence.leader)]
-    return len({each for pair in pairs for each in pair} - {broker, None})
+    best = max(sides, key=strength)
+    if strength(best)[1]:
+        return Party("broker", (best[1],)), sides[best]
+    pair = sides["either", best[1]]
+    return _of_a_pair(pair, record), pair
 
 
 def _of_a_pair(outs: list[Out], record: Record) -> Party:

@@ -19,6 +19,9 @@ from isrlab.events.exact import Absence, IsrSpan, Key, absences, isr_spans
 
 Row: TypeAlias = dict[str, Any]
 Span: TypeAlias = tuple[int, int]
+STARTS = ("starting", "unclean_start", "restart")
+ENDS = ("stop_asked", "crash", *STARTS)  # what begins or ends the life of a broker
+STOPPING_MS = 60_000  # so long may all brokers together take to stop
 BIRTH_MS = 10_000  # within which a start belongs to the beginning of a log
 ZOOKEEPER_SIGNS = ("session_lost", "zookeeper_gone")
 METADATA_TOPIC = "__cluster_metadata"
@@ -52,10 +55,14 @@ class Out(NamedTuple):
 
 
 class Record:
-    """The events of one run. `end_ms`: the last thing known (default: the last row)."""
+    """The events of one run. `end_ms`: the last thing known (default: the last row). `start_ms`:
+    nothing happened between then and the first row, as in a simulation."""
 
-    def __init__(self, events: pa.Table, end_ms: int | None = None) -> None:
+    def __init__(
+        self, events: pa.Table, end_ms: int | None = None, start_ms: int | None = None
+    ) -> None:
         self.events = events
+        self._whole_from_ms = start_ms
         last = pc.max(events["ts_ms"]).as_py() if len(events) else None
         first = pc.min(events["ts_ms"]).as_py() if len(events) else None
         self.start_ms: int = first or 0
@@ -64,7 +71,8 @@ class Record:
 
     @cached_property
     def spans(self) -> dict[Key, list[IsrSpan]]:
-        return {key: spans for key, spans in isr_spans(self.events, self.end_ms).items() if spans}
+        spans = isr_spans(self.events, self.end_ms, self._whole_from_ms)
+        return {key: of_key for key, of_key in spans.items() if of_key}
 
     @cached_property
     def replicas(self) -> dict[Key, frozenset[int]]:
@@ -171,6 +179,27 @@ class Record:
             and row["topic"] != METADATA_TOPIC
             and row["ts_ms"] > births.get(row["broker"], self.start_ms) + BIRTH_MS
         ]
+
+    @cached_property
+    def stopped_ms(self) -> int | None:
+        """When the first of all brokers was asked to stop, if all stopped at the end within a
+        minute, most of them in order, and none started again."""
+        last: dict[int | None, Row] = {}
+        asked: dict[int | None, int] = {}
+        rows = self.rows["crash"] + self.rows["restart"] + self.rows["sign"]
+        for row in sorted(rows, key=_ms):
+            sign, broker = row["detail"].get("sign", row["kind"]), about(row)
+            is_replay = sign == "restart" and row["detail"].get("said_by") == "controller"
+            if sign in ENDS and not is_replay:
+                last[broker] = row
+                asked.pop(broker, None) if sign in STARTS else None
+                if sign == "stop_asked":
+                    asked.setdefault(broker, row["ts_ms"])
+        hosts = frozenset[int]().union(*self.replicas.values())
+        gone = [b for b in hosts if b in asked or (b in last and last[b]["kind"] == "crash")]
+        first_ms = min(asked.values(), default=0)
+        is_all = hosts and len(gone) == len(hosts) < 2 * len(asked)
+        return first_ms if is_all and self.end_ms - first_ms <= STOPPING_MS else None
 
     @cached_property
     def log_ends(self) -> dict[int, int]:

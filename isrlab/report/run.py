@@ -13,6 +13,7 @@ import hashlib
 import json
 import logging
 import multiprocessing
+import os
 import platform
 import re
 import shutil
@@ -104,7 +105,8 @@ def run_all(
     waiting, missing = [], ""
     try:
         require("fleet", "spark")
-        java.require_java()
+        if not os.environ.get(spark.MASTER_VARIABLE, "").startswith("sc://"):
+            java.require_java()
     except (ExtraMissingError, java.JavaMissingError) as error:
         missing = str(error)
     for run in runs:

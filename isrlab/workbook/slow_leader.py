@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import ipywidgets as widgets
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 from IPython.display import HTML
@@ -24,21 +23,54 @@ from isrlab.events import exact
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.sums import by_run
+from isrlab.incidents.find import Incident, find
+from isrlab.incidents.record import Record
 from isrlab.show.bands import plot_isr_sizes
 from isrlab.show.controls import choice, pick, redrawn
 from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.matrix import plot_matrix
 from isrlab.show.style import BLUE, FAINT, ORANGE, VERMILION, counted, panels
-from isrlab.show.table import table
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from isrlab.show.table import rows_table, table
 
 ROLES = {"leader": "leader_stall_s", "follower": "stall_s"}
+# Which roles of a broker an incident says were in trouble.
+CLAIMS = {
+    "leader_stalled": ("leader",), "leader_woke": ("leader",), "follower_stalled": ("follower",),
+    "follower_slow": ("follower",), "broker_stalled": ("leader", "follower"),
+}  # fmt: skip
+FATES = ("right", "not told", "wrong")
 SMALL = FleetConfig(
     version="3.7", partitions=30, brokers=6, minutes=4, load="steady", records_per_s=20,
     min_insync_replicas=2, stall_s=0, stall_every_s=7_200, leader_stall_every_s=7_200, seed=352,
 )  # fmt: skip
+
+
+class Trouble(NamedTuple):
+    """A stall of one role of a broker, in ms of the run."""
+
+    role: str
+    broker: int
+    from_ms: int
+    to_ms: int
+
+
+class Verdict(NamedTuple):
+    """An incident of a fleet, and the troubles of that time."""
+
+    incident: Incident
+    causes: tuple[Trouble, ...]
+
+    @property
+    def claims(self) -> set[tuple[str, int]]:
+        """Who is blamed, in which role."""
+        roles = CLAIMS.get(self.incident.what, ())
+        return {(role, broker) for broker in self.incident.blamed for role in roles}
+
+    @property
+    def fate(self) -> str:
+        """Of `FATES`: every claim is true, there is none, or one is not."""
+        true = {cause[:2] for cause in self.causes}
+        return "not told" if not self.claims else "right" if self.claims <= true else "wrong"
 
 
 def in_trouble(config: FleetConfig, role: str, length_s: float, every_s: float) -> FleetConfig:
@@ -59,38 +91,106 @@ def under_limits(config: FleetConfig, limits_s: Sequence[float]) -> list[FleetCo
     ]
 
 
-def stopped(spark: SparkSession) -> DataFrame:
-    """Who was paused or killed in the recordings: as the troubles of fleets, in every role."""
-    rows = [
-        (run, f"{role} {outage.broker}", outage.broker, outage.start_ms, outage.end_ms)
-        for release, run in recordings.RUNS.items()
-        for outage in recordings.outages(release)
-        for role in ("leader", "follower", "broker")
+def troubles_of(config: FleetConfig) -> list[Trouble]:
+    """Every stall of a leader's reads or a follower's fetchers in a fleet."""
+    return [
+        Trouble(role, broker, int(start), int(end))
+        for role, stalls in (("follower", load.stalls), ("leader", load.leader_stalls))
+        for broker in range(1, config.brokers + 1)
+        for start, end in zip(*stalls(config, broker), strict=True)
     ]
-    columns = "run string, cause string, broker int, from_ms long, to_ms long"
-    return spark.createDataFrame(rows, columns)
 
 
-def verdict_counts(judged: pd.DataFrame) -> pd.DataFrame:
-    """Incidents of each run: verdicts that are right, wrong or unclear, and those with no cause."""
-    unclear = judged["verdict"] == "unclear"
-    fate = np.select([judged["is_right"].astype(bool), unclear], ["right", "unclear"], "wrong")
-    counts = pd.crosstab(judged["run"], fate).rename_axis(index="fleet", columns=None)
-    return counts.reindex(columns=["right", "unclear", "wrong"], fill_value=0)
+def verdicts(config: FleetConfig, events: pa.Table) -> list[Verdict]:
+    """The incidents in the events of a fleet, and for each the troubles that touch it, or that had
+    ended less than a lag limit before."""
+    troubles = troubles_of(config)
+    end_ms = config.duration_ms
+    return [
+        Verdict(each, tuple(
+            trouble for trouble in troubles
+            if trouble.from_ms <= (end_ms if each.end_ms is None else each.end_ms)
+            and trouble.to_ms + config.lag_time_ms > each.start_ms
+        ))
+        for each in find(Record(events, end_ms, start_ms=0))
+    ]  # fmt: skip
 
 
-def verdict_table(judged: pd.DataFrame, most: int) -> HTML:
-    """The first incidents: their evictions, by whom and of whom, the verdict and the truth."""
-    rows = judged.assign(causes=judged["causes"].map(", ".join)).round(2)
-    leave_out = {"run", "from_ms", "to_ms", "broker", "broker_share"}
-    return table(rows[[name for name in rows if name not in leave_out]], most)
+def verdict_table(judged: Sequence[Verdict], most: int) -> HTML:
+    """The first incidents: what is said of each, who is blamed, and what was so."""
+    rows = [
+        {
+            "from (s)": each.incident.start_ms // 1000,
+            "partitions": len(each.incident.partitions),
+            "verdict": each.incident.what.replace("_", " "),
+            "blamed": ", ".join(map(str, each.incident.blamed)),
+            "in trouble": ", ".join(sorted({f"{c.role} {c.broker}" for c in each.causes})),
+            "": each.fate,
+        }
+        for each in judged
+    ]
+    return rows_table(rows, most)
 
 
-def spared_counts(evictions: pd.DataFrame) -> pd.DataFrame:
-    """For each run: evictions, those a fairer clock had spared, those right after a stall."""
-    sums = evictions.groupby("run")[["is_spared", "is_after"]].sum().rename_axis("fleet")
-    sums.insert(0, "evictions", evictions.groupby("run").size())
-    return sums.rename(columns={"is_spared": "spared", "is_after": "right after the stall"})
+def accuracy(config: FleetConfig, judged: Sequence[Verdict]) -> dict[str, str | int]:
+    """How many incidents are named rightly; precision of those, recall of the troubles."""
+    fates = Counter(each.fate for each in judged)
+    told = {
+        cause for each in judged if each.fate == "right"
+        for cause in each.causes if cause[:2] in each.claims
+    }  # fmt: skip
+    troubles = len(troubles_of(config))
+    named = fates["right"] + fates["wrong"]
+    return {
+        "fleet": config.run,
+        "troubles": troubles,
+        "incidents": len(judged),
+        **{fate: fates[fate] for fate in FATES},
+        "precision": f"{fates['right'] / named:.0%}" if named else "-",
+        "recall": f"{len(told) / troubles:.0%}" if troubles else "-",
+    }
+
+
+def recorded() -> HTML:
+    """What is said of the recordings of real brokers, and what was done to them."""
+    rows = []
+    for release, run in recordings.RUNS.items():
+        for each in find(Record(recordings.evidence(release).events)):
+            done = [
+                f"broker {outage.broker} {outage.signal}"
+                for outage in recordings.outages(release)
+                if outage.start_ms <= (each.end_ms or outage.start_ms)
+                and outage.end_ms >= each.start_ms
+            ]
+            rows.append({
+                "recording": run, "verdict": each.what.replace("_", " "), "says": each.says,
+                "blamed": ", ".join(map(str, each.blamed)), "what was done": ", ".join(done),
+            })  # fmt: skip
+    return rows_table(rows)
+
+
+def spared(config: FleetConfig, events: pa.Table) -> dict[str, str | int]:
+    """Evictions of a fleet, and how many a fetch that waits at the leader would have prevented.
+
+    `spared`: the leader was stalled at that moment, and the evicted follower, which was not, had
+    sent its next fetch (KIP-501 wants to count that). `right after the stall`: it had ended less
+    than the follower's silence ago: a fetch was answered, but not yet the next one.
+    """
+    troubles, counts = troubles_of(config), Counter[str]()
+    evictions = exact.evictions(events, config.duration_ms)
+    for out in evictions:
+        ms, parties = out.start_ms, {("leader", out.leader), ("follower", out.replica)}
+        near = [each for each in troubles if each[:2] in parties and each.from_ms <= ms]
+        stalled = {each.role for each in near if ms < each.to_ms}
+        over = [each.to_ms for each in near if each.role == "leader" and each.to_ms <= ms]
+        counts["spared"] += stalled == {"leader"}
+        counts["after"] += any(ms - (out.since_fetch_ms or 0) <= end for end in over)
+    return {
+        "fleet": config.run,
+        "evictions": len(evictions),
+        "spared": counts["spared"],
+        "right after the stall": counts["after"],
+    }
 
 
 def costs(
@@ -101,16 +201,6 @@ def costs(
     runs = pd.DataFrame(rows, columns=["run", "lag_limit_s", "troubles"])
     sums = by_run(configs, refused, under, pairs)
     return runs.join(sums.div(runs["troubles"].clip(lower=1).to_numpy(), axis=0), on="run")
-
-
-def troubles_of(config: FleetConfig) -> list[tuple[str, float, float]]:
-    """Every stall of a leader or a follower: the broker's name, from and to in s."""
-    return [
-        (str(broker), start / 1000, end / 1000)
-        for stalls in (load.stalls, load.leader_stalls)
-        for broker in range(1, config.brokers + 1)
-        for start, end in zip(*stalls(config, broker), strict=True)
-    ]
 
 
 def by_broker(
@@ -155,7 +245,7 @@ def plot_trouble(config: FleetConfig = SMALL) -> Figure:
     events = fleet.simulate_local(config)
     plot_pairs(events, config.brokers, ax=grid[0, 0])
     sizes = config.partitions, config.replication_factor, config.min_isr(config.replication_factor)
-    troubles = troubles_of(config)
+    troubles = [(str(t.broker), t.from_ms / 1000, t.to_ms / 1000) for t in troubles_of(config)]
     over_ms = max((round(1000 * end_s) for *_, end_s in troubles), default=config.duration_ms)
     spans = exact.isr_spans(events, min(over_ms + 40_000, config.duration_ms), 0)
     plot_isr_sizes(spans, sizes, away=troubles, ax=grid[0, 1])
@@ -194,16 +284,16 @@ def plot_limits(costs_by_run: Mapping[str, pd.DataFrame], length_s: float) -> Ax
 
 
 def finding(
-    costs_by_run: Mapping[str, pd.DataFrame], limit_s: float, verdicts: pd.DataFrame
+    costs_by_run: Mapping[str, pd.DataFrame], limit_s: float, judged: Sequence[Verdict]
 ) -> str:
     """What a trouble costs in both fleets, and how many verdicts were right, in two lines."""
     parts = []
     for name, rows in costs_by_run.items():
         row = rows[rows["lag_limit_s"] == limit_s].iloc[0]
         parts.append(f"{name}: {row['refused']:,.0f} refused, {row['timed_out']:,.0f} timed out")
-    right, total = int(verdicts["right"].sum()), int(verdicts.to_numpy().sum())
+    fates = Counter(each.fate for each in judged)
     return (
         f"Produces that fail in one stall, limit {limit_s:g} s, {'; '.join(parts)}. The right "
-        f"broker and role are blamed in {right} of {total} incidents, wrong ones in "
-        f"{int(verdicts['wrong'].sum())}."
+        f"broker and role are blamed in {fates['right']} of {len(judged)} incidents, wrong ones in "
+        f"{fates['wrong']}."
     )

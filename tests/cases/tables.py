@@ -17,7 +17,7 @@ def event(ts_ms, kind, isr=None, before=None, **more):
 
 def frame(spark, rows):
     """Events, given as rows that leave out what is null."""
-    return spark.createDataFrame(schema.table(rows))
+    return spark.createDataFrame(schema.table(rows), schema.spark_schema())
 
 
 def same(answer, rows, columns):

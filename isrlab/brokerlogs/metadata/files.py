@@ -6,13 +6,12 @@ metadata log, or the text that kafka-dump-log prints of one. A segment of anothe
 
 from __future__ import annotations
 
-import mmap
 import os
 import re
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
+from isrlab.brokerlogs import files
 from isrlab.brokerlogs.files import DamagedFileError, chunks, lines
 from isrlab.brokerlogs.metadata.log import Cluster
 from isrlab.brokerlogs.metadata.records import (
@@ -58,6 +57,12 @@ class Chain(NamedTuple):
     reader: MetadataReader
     cluster: Cluster
     checkpoints: list[Checkpoint]
+
+
+def of(found: Iterable[files.Source]) -> list[Source]:
+    """Those of the files found that belong to metadata logs."""
+    readable = (source for source in found if not source.skipped)
+    return [known for source in readable if (known := recognise(source.path, source.name))]
 
 
 def recognise(path: str, name: str) -> Source | None:
@@ -189,21 +194,14 @@ def _file(source: Source, reader: MetadataReader) -> Iterator[list[Record] | Dam
 
 def _items(source: Source, reader: MetadataReader) -> Iterator[list[Record] | Damage]:
     if source.is_text:
-        numbered = (
-            (line.number, line.text.decode("utf-8", "replace")) for line in lines(source.path)
-        )
-        yield from reader.text(numbered)
+        told = ((line.number, line.text.decode("utf-8", "replace")) for line in lines(source.path))
+        yield from reader.text(told)
         return
-    with tempfile.TemporaryFile() as whole:
-        broken = None
-        try:
-            for chunk in chunks(source.path):
-                whole.write(chunk)
-        except DamagedFileError as error:
-            broken = error
-        whole.flush()
-        if whole.tell():
-            with mmap.mmap(whole.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                yield from reader.segment(data)
-        if broken:
-            raise broken
+    data, broken = list[bytes](), None
+    try:
+        data.extend(chunks(source.path))
+    except DamagedFileError as error:
+        broken = error
+    yield from reader.segment(b"".join(data))
+    if broken:
+        raise broken

@@ -17,12 +17,12 @@ Within one millisecond: the controller's answers, restarts, appends in order of 
 fetches in order of thread, then the expiry task. Only the order is a choice; none of it is chance.
 
 Left out: record batches (a fetch may end at any record), log segments, quotas, request queues,
-the sizes that incremental fetch sessions save, a leader that pauses as a whole, the controller's
-own removal of a broker whose session ends, elections (also those of a restart: leaders stay where
-they are), the round in which followers ask where the former epoch ends when a removal has begun a
-new one, and the leader epoch that a leader's own shrink raises in KRaft from 3.3 to 3.5. Loops are
-therefore a little too regular: do not read latencies below some ten milliseconds off this model.
-ISR membership is decided on scales of seconds, and that is what it is for.
+the sizes that incremental fetch sessions save, and a leader that pauses as a whole. Where leaders
+stay where they are, whatever happens (`FleetConfig.leaders`), so are the removal of a broker whose
+session ends, and the round in which followers ask where the former epoch ends when a removal has
+begun a new one; where they move, `fleet/moving.py` has both. Loops are a little too regular: do not
+read latencies below some ten milliseconds off this model. ISR membership is decided on scales of
+seconds, and that is what it is for.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ import numpy as np
 
 from isrlab.fleet.kernel import log, membership
 from isrlab.fleet.kernel import state as s
-from isrlab.fleet.kernel.compiled import compiled, inlined
+from isrlab.fleet.kernel.compiled import compiled, entry, inlined, merged
 from isrlab.fleet.kernel.resting import lowest_bit
 
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 
 
-@compiled
+@entry
 def run(state: s.State, arrivals: s.Arrivals, until_ms: int) -> int:
     """Carry the cell forward to `until_ms` (exclusive); the number of events so far.
 
@@ -64,7 +64,7 @@ def run(state: s.State, arrivals: s.Arrivals, until_ms: int) -> int:
             _sample(state)
 
 
-@inlined
+@merged
 def _next_ms(state: s.State, arrivals: s.Arrivals) -> int:
     """The time of the next thing that happens."""
     next_ms = min(state.scalars[s.NEXT_TICK_MS], state.scalars[s.NEXT_THREAD_MS])
@@ -78,7 +78,7 @@ def _next_ms(state: s.State, arrivals: s.Arrivals) -> int:
     return next_ms
 
 
-@inlined
+@merged
 def _run_threads(state: s.State, now_ms: int) -> None:
     """Every thread that is due, in order; what one does can make those before it due again."""
     free_ms = _leader_free_ms(state, now_ms)
@@ -92,7 +92,10 @@ def _run_threads(state: s.State, now_ms: int) -> None:
                 if thread.next_ms <= now_ms:
                     if free_ms > now_ms:
                         thread.next_ms = free_ms
+                        thread.is_parked = min(thread.is_parked, s.PARKED)
                     elif thread.is_parked:
+                        if len(state.carried) and thread.is_parked == s.PARKED:
+                            log.note_answer(state, number)
                         _answer(state, now_ms, number, _read_log(state, number))
                     else:
                         _on_fetch(state, now_ms, number)
@@ -101,7 +104,7 @@ def _run_threads(state: s.State, now_ms: int) -> None:
         state.scalars[s.NEXT_THREAD_MS] = next_ms
 
 
-@compiled
+@merged
 def _leader_free_ms(state: s.State, now_ms: int) -> int:
     """The end of the leader's stall if it is in one, else a time that is over."""
     place = state.scalars[s.LEADER_STALL]
@@ -113,7 +116,7 @@ def _leader_free_ms(state: s.State, now_ms: int) -> int:
     return 0
 
 
-@inlined
+@merged
 def _append_due(state: s.State, arrivals: s.Arrivals, now_ms: int) -> None:
     """Append every batch that arrives by `now_ms`."""
     arrival = state.scalars[s.NEXT_ARRIVAL]
@@ -125,15 +128,18 @@ def _append_due(state: s.State, arrivals: s.Arrivals, now_ms: int) -> None:
     state.scalars[s.NEXT_ARRIVAL] = arrival
 
 
-@inlined
+@merged
 def _on_fetch(state: s.State, now_ms: int, number: int) -> None:
     """A fetch reaches the leader: it learns all positions, then answers or parks it.
 
     What it may answer with is gathered on the way.
     """
+    if len(state.carried):
+        log.note_fetch(state, number)
     thread, is_answered = state.threads[number], False
     thread.fetch_ms = now_ms
-    thread.ready_bytes = count = wanted_bytes = 0
+    count = wanted_bytes = s.ZERO
+    thread.ready_bytes = 0
     state.scalars[s.FETCHES] += 1
     state.scalars[s.COVERED] += thread.partitions
     for place in range(thread.words_from, thread.words_to):
@@ -152,7 +158,7 @@ def _on_fetch(state: s.State, now_ms: int, number: int) -> None:
     if is_answered or wanted_bytes >= state.links.fetch_min_bytes:
         _answer(state, now_ms, number, _filled(state, count, wanted_bytes))
     else:
-        thread.is_parked = True
+        thread.is_parked = s.PARKED
         thread.next_ms = now_ms + state.links.fetch_wait_max_ms
 
 
@@ -164,14 +170,14 @@ def _answer(state: s.State, now_ms: int, number: int, sent_bytes: int) -> None:
         write_ms = (sent_bytes * 1000 + thread.bytes_per_s - 1) // thread.bytes_per_s
     left_ms = _end_of_sending(state, now_ms, sent_bytes)
     done_ms = _end_of_work(state, number, left_ms + state.links.latency_ms, write_ms)
-    thread.is_parked = False
+    thread.is_parked = s.NOT_PARKED
     thread.next_ms = done_ms + state.links.latency_ms
 
 
-@inlined
+@merged
 def _read_log(state: s.State, number: int) -> int:
     """Give a thread whose fetch was parked its records, within the limits; the bytes."""
-    count = wanted_bytes = 0
+    count = wanted_bytes = s.ZERO
     for place in range(state.threads[number].words_from, state.threads[number].words_to):
         word = state.active[place]
         while word != _ZERO:
@@ -201,9 +207,9 @@ def _serve_in_turn(state: s.State, count: int) -> int:
 
     The first partition gets at least one record, however large.
     """
-    sent_bytes = 0
+    sent_bytes = s.ZERO
     for _ in range(count):
-        best = 0
+        best = s.ZERO
         for index in range(1, count):
             if _turn(state, index) < _turn(state, best):
                 best = index
@@ -257,7 +263,7 @@ def _send(state: s.State, row: int, left_bytes: int) -> int:
     return sent_bytes
 
 
-@inlined
+@merged
 def _end_of_sending(state: s.State, now_ms: int, sent_bytes: int) -> int:
     """When the leader has sent the last byte; what it sends to all followers is one queue."""
     rate = state.links.leader_bytes_per_s
@@ -290,7 +296,7 @@ def _end_of_work(state: s.State, thread: int, start_ms: int, work_ms: int) -> in
     return done_ms
 
 
-@compiled
+@merged
 def _sample(state: s.State) -> None:
     """Write the watched partition as it is at the end of this millisecond."""
     row = state.scalars[s.SAMPLE_COUNT]
@@ -298,7 +304,10 @@ def _sample(state: s.State) -> None:
         p = state.out.watched
         leader = state.partitions[p]
         now_ms, end = state.scalars[s.NEXT_SAMPLE_MS], leader.log_end_offset
-        state.out.samples[row, :4] = (now_ms, end, leader.high_watermark, leader.isr)
+        state.out.samples[row, 0] = now_ms
+        state.out.samples[row, 1] = end
+        state.out.samples[row, 2] = leader.high_watermark
+        state.out.samples[row, 3] = leader.isr
         for slot in range(state.follower_at.shape[1]):
             state.out.samples[row, 4 + slot] = state.followers[state.follower_at[p, slot]].seen_end
         state.scalars[s.SAMPLE_COUNT] = row + 1

@@ -31,15 +31,24 @@ F = TypeVar("F", bound=Callable[..., object])
 SOURCES = ("engine/choices.py", "engine/rules.py", "fleet/kernel", "fleet/recorded/partitioner.py")
 
 
-def compiled(function: F, forceinline: bool = False) -> F:
-    """The function as machine code, from the cache where there is one.
+def entry(function: F) -> F:
+    """The function as machine code that Python may call, from the cache where there is one.
 
     `_nrt=False` leaves out numba's reference counts: nothing compiled here may allocate.
     """
-    dispatcher = numba.njit(forceinline=forceinline, _nrt=False)(function)
+    dispatcher = numba.njit(_nrt=False, no_cfunc_wrapper=True)(function)
     if _CACHE:
         dispatcher._cache = _Cache(function)
     return dispatcher
+
+
+def compiled(function: F, forceinline: bool = False) -> F:
+    """The function as machine code for others that are compiled; Python may not call it.
+
+    What wraps it for Python would be most of the work, and the entry's code has it inside.
+    """
+    within = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return numba.njit(forceinline=forceinline, _nrt=False, **within)(function)
 
 
 def inlined(function: F) -> F:
@@ -48,6 +57,14 @@ def inlined(function: F) -> F:
     A call that passes tuples of arrays costs more than most of these functions do.
     """
     return compiled(function, forceinline=True)
+
+
+def merged(function: F) -> F:
+    """The function as lines of its only caller, with which it is compiled.
+
+    So it is optimised once, not alone and then again in the caller.
+    """
+    return numba.njit(inline="always", _nrt=False)(function)
 
 
 def is_ready(function: Any) -> bool:

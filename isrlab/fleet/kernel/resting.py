@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from isrlab.engine.choices import HighWatermarkSet
-from isrlab.fleet.kernel.compiled import compiled, inlined
+from isrlab.fleet.kernel.compiled import compiled, inlined, merged
 from isrlab.fleet.kernel.state import NOT_PENDING, State
 
 _ONE = np.uint64(1)
@@ -66,7 +66,7 @@ def wake_all(state: State, partition: int) -> None:
         wake(state, state.follower_at[partition, slot])
 
 
-@inlined
+@merged
 def rest_if_quiet(state: State, row: int) -> None:
     """Clear the follower's bit if a further fetch would change nothing but clocks."""
     follower = state.followers[row]
@@ -80,7 +80,7 @@ def rest_if_quiet(state: State, row: int) -> None:
         state.active[row >> 6] &= ~(_ONE << np.uint64(row & 63))
 
 
-@inlined
+@merged
 def _leaves_high_watermark(state: State, row: int) -> bool:
     """A further fetch of an ISR member at the log end cannot move the high watermark, nor be told.
 

@@ -8,15 +8,29 @@ from __future__ import annotations
 import numpy as np
 
 from isrlab.fleet.kernel import state as s
-from isrlab.fleet.kernel.compiled import compiled, inlined
+from isrlab.fleet.kernel.compiled import compiled, inlined, merged
+
+
+@inlined
+def _new_row(state: s.State, now_ms: int, kind: int, partition: int) -> int:
+    """Begin a row; the number of rows so far, so its place if the buffer is that long.
+
+    Columns one by one: of a tuple numba compiles a broadcast, with all its errors.
+    """
+    row = state.scalars[s.EVENT_COUNT]
+    state.scalars[s.EVENT_COUNT] = row + 1
+    if row < state.out.events.shape[0]:
+        state.out.events[row, s.TS_MS] = now_ms
+        state.out.events[row, s.KIND] = kind
+        state.out.events[row, s.PARTITION] = partition
+    return row
 
 
 @compiled
 def emit(state: s.State, now_ms: int, kind: int, partition: int, after: int) -> None:
     """Write a row for an ISR that is asked for or stored."""
-    row = state.scalars[s.EVENT_COUNT]
-    state.scalars[s.EVENT_COUNT] = row + 1
-    if row >= state.out.events.shape[0]:
+    events, row = state.out.events, _new_row(state, now_ms, kind, partition)
+    if row >= events.shape[0]:
         return
     leader = state.partitions[partition]
     changed = leader.isr ^ after
@@ -27,11 +41,16 @@ def emit(state: s.State, now_ms: int, kind: int, partition: int, after: int) -> 
             lag = max(lag, leader.log_end_offset - follower.seen_end)
             since_fetch = min(since_fetch, now_ms - follower.last_fetch_ms)
             since_all = min(since_all, now_ms - follower.had_all_ms)
-    state.out.events[row] = (  # in the order of the columns
-        *(now_ms, kind, partition, changed, leader.isr, after),
-        *(leader.high_watermark, leader.log_end_offset),
-        *(leader.leader_epoch, leader.partition_epoch, lag, since_fetch, since_all),
-    )
+    events[row, s.CHANGED] = changed
+    events[row, s.ISR_BEFORE] = leader.isr
+    events[row, s.ISR_AFTER] = after
+    events[row, s.HIGH_WATERMARK] = leader.high_watermark
+    events[row, s.LOG_END_OFFSET] = leader.log_end_offset
+    events[row, s.LEADER_EPOCH] = leader.leader_epoch
+    events[row, s.PARTITION_EPOCH] = leader.partition_epoch
+    events[row, s.LAG_RECORDS] = lag
+    events[row, s.SINCE_FETCH_MS] = since_fetch
+    events[row, s.SINCE_CAUGHT_UP_MS] = since_all
 
 
 @compiled
@@ -40,19 +59,21 @@ def emit_produce(state: s.State, at_ms: int, kind: int, partition: int, end: int
 
     What it says must not depend on when it is written: a timeout is noticed late.
     """
-    row = state.scalars[s.EVENT_COUNT]
-    state.scalars[s.EVENT_COUNT] = row + 1
-    if row < state.out.events.shape[0]:
-        state.out.events[row] = (at_ms, kind, partition, 0, 0, 0, -1, end, 0, 0, 0, 0, 0)
+    events, row = state.out.events, _new_row(state, at_ms, kind, partition)
+    if row < events.shape[0]:
+        for column in range(s.CHANGED, s.EVENT_COLUMNS):
+            events[row, column] = 0
+        events[row, s.HIGH_WATERMARK] = -1
+        events[row, s.LOG_END_OFFSET] = end
 
 
-@inlined
+@merged
 def count_latency(state: s.State, now_ms: int, waited_ms: int) -> None:
     """Count a produce that is acknowledged now."""
     state.latencies[now_ms // s.HOUR_MS, bucket(waited_ms)] += 1
 
 
-@compiled
+@merged
 def bucket(waited_ms: int) -> int:
     """Where a latency is counted: exactly below `EXACT_MS`, then `STEPS` to a doubling."""
     if waited_ms < s.EXACT_MS:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from isrlab.fleet.kernel.compiled import compiled
+from isrlab.fleet.kernel.compiled import compiled, entry
 from isrlab.fleet.kernel.state import Ints
 
 SEED = np.uint32(0x9747B28C)
@@ -50,7 +50,7 @@ def murmur2(letters: NDArray[np.uint8], start: int, end: int) -> int:
     return int(mixed ^ (mixed >> np.uint32(15)))
 
 
-@compiled
+@entry
 def _choose(letters: NDArray[np.uint8], ends: Ints, partitions: int, chosen: Ints) -> None:
     for key in range(len(chosen)):
         if ends[key + 1] > ends[key]:

@@ -6,16 +6,18 @@ event of a kind that a release does not print (an expansion since 2.8) gives Non
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
-from isrlab.brokerlogs.fields import FIELDS, Values
+from isrlab.brokerlogs.fields import FIELDS, Values, unkept
 from isrlab.brokerlogs.formats import FORMATS, Format
 
 KINDS = ("isr_shrink", "isr_expand", "isr_commit", "isr_rejected", "leader", "follower", "truncate")
 # What a line of some releases says, and an event of a simulation need not know.
 _DEFAULTS: Values = {"topic_id": "None", "previous_leader": "None", "dir": "/kafka"}
 _DEFAULTS |= {"previous_leader_epoch": "-1"}
+OUT_OF_SYNC_NAMES = ("out_of_sync", "out_of_sync_end_offset", "last_caught_up_time_ms")
 
 
 def write(events: Iterable[Mapping[str, object]], release: str) -> Iterator[str]:
@@ -61,7 +63,7 @@ def _message(form: Format, values: Values) -> str | None:
     """The template filled in; None if a field has no value, or the event says another thing."""
     if any(str(values.get(name, text)) != text for name, text in form.fixed.items()):
         return None
-    texts = {name: FIELDS[name].write(name, values) for name in form.fields}
+    texts = {name: _text(name, values) for name in form.fields}
     written = {name: text for name, text in texts.items() if text is not None}
     whole = written.keys() == texts.keys()
     return form.filled(written | {"controller": _prefix(written)}) if whole else None
@@ -69,3 +71,67 @@ def _message(form: Format, values: Values) -> str | None:
 
 def _prefix(written: Mapping[str, str]) -> str:
     return f"[Controller id={written.get('broker')}] "
+
+
+def _text(name: str, values: Values) -> str | None:
+    """The text of a field for the values of an event, or None if those lack it."""
+    if name in WRITERS:
+        return WRITERS[name](name, values)
+    if FIELDS[name].read is unkept:
+        return {"who": "replica's", "whom": "replica"}.get(name, "")
+    return _plain(name, values) or ("" if name in BLANK else None)
+
+
+def _plain(name: str, values: Values) -> str | None:
+    value = values.get(name)
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return None if value is None else str(value)
+
+
+def _write_out_of_sync(name: str, values: Values) -> str | None:
+    if "out_of_sync" not in values:
+        return None
+    unknown = re.sub(r"[^,]+", "unknown", str(values["out_of_sync"]))
+    columns = (str(values.get(key, unknown)).split(",") for key in OUT_OF_SYNC_NAMES)
+    form = "(brokerId: {}, endOffset: {})"
+    if name == "out_of_sync_since":
+        form = "(brokerId: {}, endOffset: {}, lastCaughtUpTimeMs: {})"
+    return " ".join(form.format(*texts) for texts in zip(*columns, strict=True))
+
+
+def _write_state(_: str, values: Values) -> str | None:
+    """A state in the words of 1.1 to 3.9."""
+    if not {"isr", "leader", "leader_epoch"} <= values.keys():
+        return None
+    isr = ", ".join(map(str, values["isr"]))  # type: ignore[call-overload]
+    version = values.get("partition_epoch", -1)
+    epochs = f"leader={values['leader']}, leaderEpoch={values['leader_epoch']}"
+    return f"LeaderAndIsr({epochs}, isr=List({isr}), zkVersion={version})"
+
+
+def _write_members(_: str, values: Values) -> str | None:
+    isr = values.get("isr")
+    form = "ReplicaId: {}; Topic: {topic}; Partition: {partition}; isLocal: {}"
+    if not isinstance(isr, list | tuple) or not {"topic", "partition"} <= values.keys():
+        return None
+    own = values.get("broker")
+    return ",".join(form.format(i, str(i == own).lower(), **values) for i in isr)
+
+
+def _write_diff(_: str, values: Values) -> str | None:
+    """What a KRaft controller says of a change of the ISR."""
+    if not {"isr", "isr_before", "partition_epoch"} <= values.keys():
+        return None
+    epoch = int(str(values["partition_epoch"]))
+    return f"isr: {values['isr_before']} -> {values['isr']}, partitionEpoch: {epoch - 1} -> {epoch}"
+
+
+BLANK = ("adding", "removing", "deleted", "bounced", "live")  # that an event need not have
+WRITERS: dict[str, Callable[[str, Values], str | None]] = {
+    **dict.fromkeys(["out_of_sync", "out_of_sync_since"], _write_out_of_sync),
+    "state": _write_state,
+    "members": _write_members,
+    "diff": _write_diff,
+    "under_min_isr": lambda name, values: "(under-min-isr)" if values.get(name) else "",
+}

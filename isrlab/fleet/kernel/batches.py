@@ -1,0 +1,63 @@
+"""What a producer makes of the records that it is handed: batches, by size and by time.
+
+A partition has one producer. It puts records into the partition's open batch; that is sent when a
+record comes that no longer fits, or `linger.ms` after its first record. Source: RecordAccumulator
+(append, batchReady) 3.9.2. Left out: compression, the batch's header, a sender that is busy or out
+of memory, several producers for one partition.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isrlab.fleet.kernel.compiled import entry
+from isrlab.fleet.kernel.state import Ints
+
+OPENED_MS, HELD = range(2)  # of the open batch: when its first record came; its records, 0: none
+
+
+def batched(
+    ts_ms: Ints, records: NDArray[np.int32], until_ms: int, limits: tuple[int, int], held: Ints
+) -> tuple[Ints, NDArray[np.int32]]:
+    """Times (ms) and records of the batches that are sent before `until_ms`.
+
+    `ts_ms` int64[n] ascending and `records` int32[n] are handed over; `limits` are the most records
+    of a batch and linger.ms; `held` int64[2], the open batch, is changed.
+    """
+    size = len(ts_ms) + int(records.sum()) // limits[0] + 2
+    out = np.empty(size, np.int64), np.empty(size, np.int32)
+    count = _fill(ts_ms, records, until_ms, *limits, held, *out)
+    return out[0][:count], out[1][:count]
+
+
+@entry
+def _fill(
+    ts_ms: Ints,
+    records: NDArray[np.int32],
+    until_ms: int,
+    most: int,
+    linger_ms: int,
+    held: Ints,
+    sent_ms: Ints,
+    sent: NDArray[np.int32],
+) -> int:
+    count = 0
+    for place in range(len(ts_ms) + 1):
+        now_ms = ts_ms[place] if place < len(ts_ms) else until_ms
+        if held[HELD] > 0 and held[OPENED_MS] + linger_ms < now_ms:
+            sent_ms[count], sent[count] = held[OPENED_MS] + linger_ms, held[HELD]
+            count += 1
+            held[HELD] = 0
+        left = np.int64(records[place]) if place < len(ts_ms) else 0
+        while left > 0:
+            if held[HELD] == most:
+                sent_ms[count], sent[count] = now_ms, most
+                count += 1
+                held[HELD] = 0
+            if held[HELD] == 0:
+                held[OPENED_MS] = now_ms
+            more = min(left, most - held[HELD])
+            held[HELD] += more
+            left -= more
+    return count

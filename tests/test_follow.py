@@ -1,0 +1,117 @@
+"""Logs that grow: each line once, whatever becomes of its file, and word of each incident."""
+
+from __future__ import annotations
+
+import gzip
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from isrlab import __main__ as command
+from isrlab.brokerlogs import LogDirError, read_local, recordings
+from isrlab.brokerlogs.follow import follow
+from isrlab.incidents.watch import watch
+
+RECORDED = Path(__file__).parent.parent / "data" / "recordings" / "incidents"
+PAUSED = RECORDED / "e-282-follower-paused" / "logs"
+KILLED = RECORDED / "b-412-follower-killed" / "logs"
+
+
+def told(logs) -> list[tuple]:
+    """What events say, without the place of their line."""
+    rows = logs.events.drop_columns(["run", "detail"]).to_pylist()
+    return sorted(repr(row) for row in rows)
+
+
+@pytest.fixture
+def log(tmp_path):
+    """A log to write, and all that will be in it."""
+    (tmp_path / "logs").mkdir()
+    text = gzip.decompress((PAUSED / "broker-1" / "server.log.gz").read_bytes())
+    return tmp_path / "logs" / "server.log", text
+
+
+def whole(text: bytes, folder: Path) -> list[tuple]:
+    folder.mkdir()
+    (folder / "server.log").write_bytes(text)
+    return told(read_local(folder))
+
+
+def test_lines_count_once_and_when_they_are_whole(log, tmp_path):
+    path, text = log
+    path.touch()
+    logs, last = follow(path.parent), None
+    for start in range(0, len(text), 7_001):
+        with path.open("ab") as file:
+            file.write(text[start : start + 7_001])
+        last = next(logs)
+        assert next(logs) is None
+    assert told(last) == whole(text, tmp_path / "whole")
+    assert last.files["lines"].to_pylist() == [text.count(b"\n")]
+
+
+@pytest.mark.parametrize("rotation", ["renamed", "emptied", "packed", "deleted"])
+def test_files_that_are_rotated(log, tmp_path, rotation):
+    path, text = log
+    middle = text.index(b"\n", len(text) // 2) + 1
+    path.write_bytes(text[:middle])
+    logs = follow(path.parent)
+    assert next(logs).events.num_rows
+    if rotation == "packed":
+        path.with_name("server.log.1.gz").write_bytes(gzip.compress(text[:middle]))
+    elif rotation == "renamed":
+        path.rename(path.with_name("server.log.1"))
+    elif rotation == "emptied":
+        path.with_name("server.log.1").write_bytes(text[:middle])
+    if rotation in ("packed", "deleted"):
+        path.unlink()
+    path.write_bytes(text[middle:])
+    assert told(next(logs)) == whole(text, tmp_path / "whole")
+    assert next(logs) is None
+
+
+def test_a_folder_that_is_empty_yet_and_one_that_is_not(tmp_path):
+    logs = follow(tmp_path)
+    assert next(logs) is None or not logs
+    with pytest.raises(LogDirError, match="does not exist"):
+        next(follow(tmp_path / "nowhere"))
+    with pytest.raises(LogDirError, match="Mars"):
+        next(follow(tmp_path, time_zone="Mars/Base"))
+
+
+def test_the_metadata_log_is_followed_too(tmp_path):
+    packed = KILLED.parent / "metadata" / "00000000000000000000.log.gz"
+    data, path = gzip.decompress(packed.read_bytes()), tmp_path / "00000000000000000000.log"
+    path.write_bytes(data[: len(data) // 2])
+    logs = follow(tmp_path)
+    before = next(logs).events.num_rows
+    path.write_bytes(data)
+    assert before < next(logs).events.num_rows == read_local(tmp_path).events.num_rows
+
+
+def test_an_incident_is_told_when_it_opens_and_when_it_is_over(tmp_path):
+    watched, news = watch(tmp_path), []
+    for now_ms in recordings.replayed(PAUSED, tmp_path, 2_000):
+        news += [(now_ms, each) for each in next(watched)[1]]
+    (opened_ms, opened), (over_ms, over) = news
+    assert (opened.is_over, over.is_over) == (False, True)
+    assert over.blamed == (3,)
+    assert opened_ms - opened.start_ms <= 2_000
+    assert over.end_ms <= over_ms < over.end_ms + 6_000  # it is over when it stays so
+
+
+def test_the_command(tmp_path, monkeypatch):
+    steps = recordings.replayed(KILLED, tmp_path, 5_000)
+
+    def sleep(_: float) -> None:
+        if next(steps, None) is None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    result = CliRunner().invoke(command.main, ["logs", str(tmp_path), "--follow"])
+    assert result.exit_code == 1
+    assert result.output.count("\nOPEN\n") == 1
+    assert "broker 2" in result.output.partition("OPEN")[2]
+    assert CliRunner().invoke(command.main, ["logs", "-", "--follow", "1"]).exit_code == 2

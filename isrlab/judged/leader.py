@@ -110,8 +110,8 @@ class LeaderPlayer:
             if isinstance(message, m.Produce) and sent.request == message.request:
                 self.response = sent.error
         elif isinstance(sent, m.FetchResponse) and sent.request == self.newest[to]:
-            got = sent.error or sent.diverging or len(sent.records)
-            got = list(got) if isinstance(got, tuple) else got
+            diverging = list(sent.diverging) if sent.diverging else None
+            got = sent.error or diverging or len(sent.records)
             if isinstance(message, m.Fetch) and sent.request == message.request:
                 self.response = got
             else:

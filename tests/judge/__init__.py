@@ -15,8 +15,9 @@ schedule. `make judge` needs Java and Maven; what Kafka showed is also kept, and
                 go, are shut down and die uncleanly, leaders ask right and wrong, operators elect
 
 Not compared: how long a fetch is parked if nothing happens, several partitions in one request, the
-controllers of the ZooKeeper era, reassignment. Where a harness lets the two agree by doing something for Kafka that it
-would not do itself, its text says so; found.toml lists those differences as not mended.
+controllers of the ZooKeeper era, reassignment. Where a harness lets the two agree by doing
+something for Kafka that it would not do itself, its text says so; found.toml lists those
+differences as not mended.
 
     classes.py    what is judged, in which releases
     schedules.py  schedules of a leader; any two players held against each other; shrinking

@@ -44,7 +44,7 @@ MAX_BODY_LINES = 50
 MAX_COLUMNS = 100
 MAX_ARGUMENTS = 5
 # A list of scalars or arrays is the point there: the rules, and what numba compiles.
-MANY_ARGUMENTS = ("engine/rules.py", "fleet/kernel/clock.py")
+MANY_ARGUMENTS = ("engine/rules.py", "fleet/kernel/batches.py", "fleet/kernel/clock.py")
 
 
 def name_of(path: Path) -> str:

@@ -23,6 +23,7 @@ COUNTS = {  # name -> place in `State.scalars`
     "partition_fetches": s.COVERED,
     "positions_evaluated": s.READS,
 }
+ALL = 0  # instead of a leader
 KRAFT_STOP_MS = 100  # from the removal of a broker that shuts down until its fetchers stop
 
 
@@ -49,18 +50,28 @@ class CellRun(NamedTuple):
 
 
 def leaders(config: FleetConfig) -> list[int]:
-    """The brokers that lead anything: one cell each."""
+    """The brokers that lead anything at the start."""
     return [int(broker) for broker in np.unique(assignment(config)[:, 0])]
 
 
-def cell(config: FleetConfig, leader: int, recorded: Recorded | None = None) -> Cell:
+def cells_of(config: FleetConfig) -> list[int]:
+    """What can run on its own: the cell of each leader; `ALL` together where leaders move."""
+    return [ALL] if config.leaders == "move" else leaders(config)
+
+
+def cell(
+    config: FleetConfig, leader: int, recorded: Recorded | None = None, every: bool = False
+) -> Cell:
     """Wire one leader broker to the fetcher threads of its followers.
 
-    `recorded`: its share of a trace; without it the trace is read.
+    `recorded`: its share of a trace; without it the trace is read. `every`: with every partition
+    that it could lead, not only those that it leads at the start.
     """
     replicas = assignment(config)
-    partitions = np.flatnonzero(replicas[:, 0] == leader)
-    followers, fetchers = replicas[partitions, 1:], config.num_replica_fetchers
+    is_own = replicas == leader
+    partitions = np.flatnonzero(is_own.any(axis=1) if every else is_own[:, 0])
+    others = replicas[partitions][~is_own[partitions]]
+    followers, fetchers = others.reshape(len(partitions), -1), config.num_replica_fetchers
     brokers = np.unique(followers)
     mine = np.array([fetcher_id(p, fetchers) for p in partitions.tolist()], dtype=np.int64)
     thread_of = np.searchsorted(brokers, followers) * fetchers + mine[:, None]
@@ -71,7 +82,7 @@ def cell(config: FleetConfig, leader: int, recorded: Recorded | None = None) -> 
 
 def setup(config: FleetConfig, one: Cell) -> s.Setup:
     """What the kernel needs to know of a cell."""
-    brokers = one.thread_brokers
+    brokers, moves = one.thread_brokers, config.leaders == "move"
     return s.Setup(
         rules=config.rules(),
         links=config.links(),
@@ -82,6 +93,7 @@ def setup(config: FleetConfig, one: Cell) -> s.Setup:
         first_tick_ms=load.first_tick_ms(config, one.leader),
         leader_stalls=np.column_stack(load.leader_stalls(config, one.leader)),
         restarts=_restarts(config, brokers),
+        leaders_move=moves,
         acks_all=load.acks_all(config, one.partitions),
         backlog_records=config.backlog_records,
         empty_threads=tuple(t for t, broker in enumerate(brokers) if broker == config.new_broker),
@@ -99,8 +111,10 @@ def _stalls(config: FleetConfig, broker: int) -> s.Ints:
     after_ms = KRAFT_STOP_MS if config.kafka.kraft else 0
     starts, ends = load.stalls(config, broker)
     rows = np.column_stack([starts, ends, np.full(len(starts), round(1000 * config.stall_speed))])
-    for start, end in zip(*load.restarts(config, broker), strict=True):
-        stop = min(start + after_ms, end)
+    outages = [(*row, after_ms) for row in zip(*load.restarts(config, broker), strict=True)]
+    outages += [(*row, 0) for row in zip(*load.deaths(config, broker), strict=True)]
+    for start, end, fetches_ms in outages:
+        stop = min(start + fetches_ms, end)
         rows[:, 1] = np.where(rows[:, 0] < stop, np.minimum(rows[:, 1], stop), rows[:, 1])
         rows[:, 0] = np.where(rows[:, 0] >= stop, np.maximum(rows[:, 0], end), rows[:, 0])
         rows = np.vstack([rows[rows[:, 0] < rows[:, 1]], [[stop, end, 0]]])
@@ -109,6 +123,8 @@ def _stalls(config: FleetConfig, broker: int) -> s.Ints:
 
 def _restarts(config: FleetConfig, brokers: list[int]) -> s.Ints:
     """When each thread goes down with its broker, int64[n, 3]: start, thread, end; ascending."""
+    if config.leaders == "move":
+        brokers = []
     rows = [
         (start, thread, end)
         for thread, broker in enumerate(brokers)
@@ -141,14 +157,19 @@ def run_cell_in_windows(
     batches = 0
     trace = one.recorded.arrivals if one.recorded else None
     for until_ms, arrivals in load.windows(config, one.partitions, recorded=trace):
-        state, events = _run_window(state, arrivals, until_ms)
+        state, events = run_window(state, arrivals, until_ms)
         batches += len(arrivals.ts_ms)
-        counts = {name: int(state.scalars[at]) for name, at in COUNTS.items()}
-        counts["batches"] = batches
+        counts = counted(state, batches)
         yield CellRun(one, events, samples, state.latencies, counts, until_ms)
 
 
-def _run_window(state: s.State, arrivals: s.Arrivals, until_ms: int) -> tuple[s.State, s.Ints]:
+def counted(state: s.State, batches: int) -> dict[str, int]:
+    """What a cell has counted, and how many batches came."""
+    counts = {name: int(state.scalars[at]) for name, at in COUNTS.items()}
+    return counts | {"batches": batches}
+
+
+def run_window(state: s.State, arrivals: s.Arrivals, until_ms: int) -> tuple[s.State, s.Ints]:
     """The state at `until_ms` and the events up to then; tables that are too small are replaced."""
     state.scalars[[s.NEXT_ARRIVAL, s.EVENT_COUNT]] = 0
     state = s.with_room(state, len(arrivals.ts_ms))

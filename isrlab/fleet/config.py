@@ -12,7 +12,7 @@ from typing import Any, cast
 from isrlab.engine.choices import IsrWrite
 from isrlab.engine.rules import effective_min_isr, isr_check_period_ms
 from isrlab.engine.versions import KafkaVersion
-from isrlab.fleet.given import pauses_of, replicas_of
+from isrlab.fleet.given import pauses_of, replicas_of, seconds_of
 from isrlab.fleet.kernel.state import Links, Rules
 
 LOADS: dict[str, str] = {
@@ -21,6 +21,7 @@ LOADS: dict[str, str] = {
     "heavy": "bursts of very different height: most low, few up to fifty times as high",
     "together": "bursts that hit many partitions of the cluster at the same moment",
 }
+LEADERS = ("stay", "move")
 TRACE = "trace"  # the load that is not drawn but read from `trace_file`
 NO_MESSAGE_LIMIT = 2**62
 MOST_RECORDS = 10**9  # counts of records in a batch have 32 bits
@@ -132,6 +133,12 @@ class FleetConfig:
     restart_every_s: float = _number(600.0, "s from one restart to the next", 1, 86_400 * 14,
         "from one broker's turn to the next; the first comes after this")
     pauses: str = _text("", "troubles at known times: 'fetchers 2 15-30, down 3 40-60' (s)")
+    leaders: str = _text("stay", "stay: whatever happens; move: as Kafka moves them (moving.py)")
+    session_timeout_ms: int | None = _number(None, "ms", 1, 3_600_000,
+        "after which a broker that died is dead to the controller (leaders=move)")
+    rebalance_every_s: float = _number(300.0, "s, 0 for never", 0, 86_400,
+        "from one automatic election of preferred leaders to the next (leaders=move)")
+    elections: str = _text("", "when an operator elects them: '120 300.5' (s; leaders=move)")
     new_broker: int = _number(0, "broker whose replicas begin empty, 0 for none", 0, 10_000,
         "its replicas begin empty, outside the ISR")
     backlog_records: int = _number(0, "records in each partition at the start", 0, 10**12,
@@ -144,6 +151,7 @@ class FleetConfig:
         object.__setattr__(self, "trace_file", str(self.trace_file))  # a Path has no JSON
         KafkaVersion.of(self.version)
         pauses_of(self.pauses)
+        seconds_of(self.elections)
         for item in fields(self):
             object.__setattr__(self, item.name, _checked(item, getattr(self, item.name)))
         for is_wrong, problem in _problems(self):
@@ -161,6 +169,10 @@ class FleetConfig:
     @property
     def kafka(self) -> KafkaVersion:
         return KafkaVersion.of(self.version)
+
+    @property
+    def session_ms(self) -> int:
+        return self.session_timeout_ms or self.kafka.session_timeout_ms
 
     @property
     def lag_time_ms(self) -> int:
@@ -194,6 +206,7 @@ class FleetConfig:
         values |= {
             "waits_for_controller": kafka.isr_write >= IsrWrite.ALTER_ISR,
             "fetches_after_removal": kafka.kraft,
+            "shrink_raises_leader_epoch": kafka.kraft and kafka.epoch_bump_on_isr_shrink,
             "replica_lag_time_max_ms": self.lag_time_ms,
             "replica_lag_max_messages": NO_MESSAGE_LIMIT if messages is None else messages,
             "min_isr": self.min_isr(self.replication_factor),
@@ -295,7 +308,14 @@ def _problems(config: FleetConfig) -> list[tuple[bool, str]]:
     fits = [len({*each}) == copies and min(each) >= 1 and max(each) <= brokers for each in given]
     badly = f"assigned has {len(given):,} partitions; valid: partitions={partitions:,}, each of "
     badly += f"replication_factor={copies} brokers out of 1 to {brokers}"
+    moves, dead = config.leaders == "move", "dead" in config.pauses
+    still = f"leaders={config.leaders!r} with pauses={config.pauses!r}, "
+    still += f"elections={config.elections!r}; valid: leaders='move', or neither dead nor elections"
+    told = f"load={load!r} with leaders='move'; valid: a load that is drawn"
     return [
+        (config.leaders not in LEADERS, f"leaders={config.leaders!r}; valid: {', '.join(LEADERS)}"),
+        (not moves and (dead or bool(config.elections)), still),
+        (moves and load == TRACE, told),
         (bool(given) and (len(given) != partitions or not all(fits)), badly),
         (load not in loads, f"unknown load {load!r}; known: {', '.join(loads)}"),
         (copies > brokers, needs),

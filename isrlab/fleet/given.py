@@ -18,8 +18,10 @@ ROLES = {
     "fetchers": "its fetchers fetch nothing, its session lives",
     "leader": "it answers no fetch",
     "down": "the controller has taken it out, and it is not there",
+    "dead": "its process has died; the controller knows when its session ends",
 }
 _FORM = re.compile(r"(\w+) (\d{1,5}) (\d{1,7}(?:\.\d{1,3})?)-(\d{1,7}(?:\.\d{1,3})?)")
+_SECONDS = re.compile(r"\d{1,7}(\.\d{1,3})?")
 _REPLICAS = re.compile(r"\d{1,5}(,\d{1,5})*")
 
 
@@ -45,6 +47,13 @@ def replicas_of(assigned: str) -> list[list[int]]:
 def pauses_of(text: str) -> list[Pause]:
     """The pauses of a setting. Raises ValueError for what is none, or ends before it begins."""
     return [_pause(part.strip()) for part in text.split(",") if part.strip()]
+
+
+def seconds_of(text: str) -> list[int]:
+    """Times in ms, out of "120 300.5" in seconds. Raises ValueError for what is no time."""
+    if wrong := [part for part in text.split() if not _SECONDS.fullmatch(part)]:
+        raise ValueError(f"{wrong[0]!r} is no time; valid: seconds, such as '120 300.5'")
+    return [round(float(part) * 1000) for part in text.split()]
 
 
 def written(pauses: Iterable[Pause]) -> str:

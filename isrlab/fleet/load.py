@@ -36,6 +36,7 @@ WINDOW_BATCHES = 1_000_000  # of a cell, in memory at once
 PEAK_HOUR = 15  # of the day, UTC
 
 Batches = tuple[Ints, NDArray[np.int32]]  # times (ms, ascending) and records, each at least 1
+NO_TIMES = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
 NOTHING: Batches = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32))
 
 # New kinds go to the end: the numbers decide what is drawn.
@@ -239,6 +240,11 @@ def restarts(config: FleetConfig, broker: int) -> tuple[Ints, Ints]:
     happens = length_ms > 0 and start_ms < config.duration_ms
     starts = np.array([start_ms] if happens else [], dtype=np.int64)
     return given.joined((starts, starts + length_ms), config.pauses, "down", broker)
+
+
+def deaths(config: FleetConfig, broker: int) -> tuple[Ints, Ints]:
+    """Starts and ends (exclusive) of the times when a broker's process is dead, int64[n] ms."""
+    return given.joined(NO_TIMES, config.pauses, "dead", broker)
 
 
 def acks_all(config: FleetConfig, partitions: Ints) -> NDArray[np.bool_]:

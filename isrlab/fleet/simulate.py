@@ -1,9 +1,10 @@
 """Fleets from settings to events: here in this process, or on Spark with one task for each cell.
 
 `simulate_local` runs small fleets at once (a slider's worth of milliseconds). `simulate` gives a
-lazy DataFrame of events: the plan has one row for each cell, and `mapInArrow` runs the kernel on
-it. A cell depends on its row alone, so it does not matter how many tasks there are, where they run,
-or whether one runs again after its worker died. `store.py` keeps the events as files.
+lazy DataFrame of events: the plan has one row for each cell (one for all of a fleet whose leaders
+move), and `mapInArrow` runs the kernel on it. A cell depends on its row alone, so it does not
+matter how many tasks there are, where they run, or whether one runs again after its worker died.
+`store.py` keeps the events as files.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from isrlab.events.schema import COLUMNS, spark_schema
-from isrlab.fleet.cell import leaders, run_cell, run_cell_in_windows
+from isrlab.fleet.cell import ALL, CellRun, cells_of, leaders, run_cell, run_cell_in_windows
 from isrlab.fleet.config import Configs, FleetConfig, listed
-from isrlab.fleet.recorded import of_cell, packed, unpacked
+from isrlab.fleet.moving import move
+from isrlab.fleet.recorded import Recorded, of_cell, packed, unpacked
 from isrlab.fleet.tables import tables
 
 if TYPE_CHECKING:
@@ -40,13 +42,19 @@ def simulate_local(configs: Configs) -> pa.Table:
     parts = [
         table
         for config in listed(configs)
-        for leader in leaders(config)
-        for table in tables(config, [run_cell(config, leader)])
+        for result in _local(config)
+        for table in tables(config, [result])
     ]
     table = pa.concat_tables(parts)
     keyed = table.append_column("place", pa.array(np.arange(len(table))))
     order = ("run", "ts_ms", "partition", "place")  # a request stays before its commit
     return keyed.sort_by([(name, "ascending") for name in order]).drop_columns(["place"])
+
+
+def _local(config: FleetConfig) -> Iterator[CellRun]:
+    if config.leaders == "move":
+        return move(config)
+    return (run_cell(config, leader) for leader in leaders(config))
 
 
 def runs(spark: SparkSession, configs: Configs) -> DataFrame:
@@ -80,7 +88,7 @@ def spread(spark: SparkSession, configs: Configs, tasks: int | None = None) -> D
     rows = [
         (config.run, leader, config.to_json(), packed(of_cell(config, leader)))
         for config in listed(configs)
-        for leader in leaders(config)
+        for leader in cells_of(config)
     ]
     cells = spark.createDataFrame(rows, PLAN_SCHEMA)
     return cells.repartitionByRange(tasks or max(1, len(rows)), "run", "leader")
@@ -92,5 +100,13 @@ def run_plan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for row in batch.to_pylist():
             config = FleetConfig.from_json(row["config"])
             recorded = unpacked(row["recorded"])
-            for table in tables(config, run_cell_in_windows(config, row["leader"], recorded)):
+            for table in _tables(config, row["leader"], recorded):
                 yield from table.to_batches(max_chunksize=BATCH_ROWS)
+
+
+def _tables(config: FleetConfig, leader: int, recorded: Recorded | None) -> Iterator[pa.Table]:
+    if leader != ALL:
+        yield from tables(config, run_cell_in_windows(config, leader, recorded))
+        return
+    for result in move(config):
+        yield from tables(config, [result])

@@ -32,9 +32,8 @@ from isrlab.fleet.layout import TOPIC
 
 Bools = NDArray[np.bool_]
 
-KIND_NAMES = pa.array(
-    ["isr_shrink", "isr_expand", "isr_commit", "isr_commit", *["produce_error"] * 4]
-)
+_ISR_KINDS = ("isr_shrink", "isr_expand", "isr_commit")
+KIND_NAMES = pa.array([*_ISR_KINDS, "isr_commit", "leader", "offline", *["produce_error"] * 6])
 DETAILS = {  # of a shrink
     "lag_records": s.LAG_RECORDS,
     "since_fetch_ms": s.SINCE_FETCH_MS,
@@ -46,6 +45,8 @@ ONE_DETAIL = {  # of other kinds
     s.TOO_FEW: ("error", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"),
     s.TIMED_OUT: ("error", "REQUEST_TIMED_OUT"),
     s.GIVEN_UP: ("error", "DELIVERY_TIMEOUT"),
+    s.NOT_LEADER: ("error", "NOT_LEADER_OR_FOLLOWER"),
+    s.NO_BROKER: ("error", "NETWORK_EXCEPTION"),
 }
 _PERIOD_MS = rules.ISR_CHANGE_TICK_MS
 _NEWS = [s.TS_MS, s.PARTITION, s.LEADER_EPOCH, s.PARTITION_EPOCH]
@@ -87,7 +88,7 @@ def to_arrow(config: FleetConfig, result: CellRun) -> pa.Table:
     followers = result.cell.followers[places].astype(np.int32)
     changed = _members(rows[:, s.CHANGED], followers.shape[1])
     replica = np.where(changed, followers, 0).sum(axis=1)
-    is_produce = rows[:, s.KIND] >= s.REFUSED
+    is_produce = rows[:, s.KIND] >= s.OFFLINE
     ends = {"high_watermark": s.HIGH_WATERMARK, "log_end_offset": s.LOG_END_OFFSET}
     epochs = {"leader_epoch": s.LEADER_EPOCH, "partition_epoch": s.PARTITION_EPOCH}
     isrs = {"isr": s.ISR_AFTER, "isr_before": s.ISR_BEFORE}
@@ -136,7 +137,8 @@ def _isr(leader: int, followers: NDArray[np.int32], masks: s.Ints, is_null: Bool
 def _details(rows: s.Ints) -> pa.Array:
     """Maps by kind of row, nulls where there is nothing more to say."""
     kinds = rows[:, s.KIND]
-    sizes = np.select([kinds == s.SHRINK, kinds >= s.REMOVAL], [len(DETAILS), 1])
+    has_one = np.isin(kinds, list(ONE_DETAIL))
+    sizes = np.select([kinds == s.SHRINK, has_one], [len(DETAILS), 1])
     keys, values = np.empty((2, int(sizes.sum())), dtype=object)
     firsts = np.cumsum(sizes) - sizes
     for index, (name, column) in enumerate(DETAILS.items()):
@@ -168,7 +170,8 @@ class Telling:
         kinds, write = piece.events[:, s.KIND], self._config.kafka.isr_write
         if write == IsrWrite.ZOOKEEPER:
             return SCHEMA.empty_table()
-        news, by_itself = piece.events[:, _NEWS], kinds == s.REMOVAL
+        news, is_same = piece.events[:, _NEWS], piece.events[:, s.CHANGED] == 0
+        by_itself = (kinds == s.REMOVAL) | (is_same & (kinds == s.LEADER))
         if write != IsrWrite.ZOOKEEPER_NOTIFY:
             return self._learned(piece, news[by_itself | (kinds == s.COMMIT)])
         told_ms: list[int] = []

@@ -2,9 +2,9 @@
 
 The fleet kernel and the engine are two models of one thing; here the engine is given what the
 kernel is given. Time 0 is the moment at which the broker learns that it leads. Both leave open in
-which order things of one millisecond happen, so the kernel's order is taken: answers of the
-controller, the append, fetches by follower, the isr-expiration task. What the engine does in each
-of them, and what follows from it, is its own.
+which order things of one millisecond happen, so the kernel's order is taken: timeouts of produces,
+answers of the controller, the append, fetches by follower, the isr-expiration task. What the engine
+does in each of them, and what follows from it, is its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from isrlab.world.cluster import START_MS, Cluster
 from isrlab.world.frames import Envelope
 
 LEADER = 1
-ASKED = {"isr_shrink": 0, "isr_expand": 1, "isr_commit": 2}
+ASKED = {"isr_shrink": 0, "isr_expand": 1}
 NO_WAIT_FOR_AN_ANSWER_MS = 10**9  # a socket's timeout: a fetcher that stands still asks only once
 
 
@@ -65,10 +65,7 @@ class Scene:
 
     @property
     def version(self) -> KafkaVersion:
-        """Its rules. In the kernel a removal raises the leader epoch (KRaft 3.3-3.5), not a shrink
-        that the leader asks for; a scene has one or the other."""
-        version = PRESETS[self.column]
-        return version if self.shutdown else version.with_(epoch_bump_on_isr_shrink=False)
+        return PRESETS[self.column]
 
     @property
     def first_ms(self) -> int:
@@ -179,12 +176,14 @@ def _shut_down(cluster: Cluster, scene: Scene, shutdown: Shutdown, now_ms: int) 
             cluster.kill(broker)
 
 
-_CONTROL, _ANSWER, _APPEND, _FETCH, _TICK, _LAST = range(6)
+_TIMEOUT, _CONTROL, _ANSWER, _APPEND, _FETCH, _TICK, _LAST = range(7)
 
 
 def _turn(envelope: Envelope) -> tuple[int, int]:
     """Whose turn it is within one millisecond."""
     message = envelope.message
+    if isinstance(message, m.ExpireProduce):
+        return _TIMEOUT, 0
     if m.CONTROLLER in (envelope.source, envelope.target):
         return _CONTROL, 0
     if isinstance(message, m.Fetch | m.ExpireFetch):

@@ -17,12 +17,12 @@ Within one millisecond: the controller's answers, restarts, appends in order of 
 fetches in order of thread, then the expiry task. Only the order is a choice; none of it is chance.
 
 Left out: record batches (a fetch may end at any record), log segments, quotas, request queues,
-the sizes that incremental fetch sessions save, a leader that pauses as a whole, the controller's
-own removal of a broker whose session ends, elections (also those of a restart: leaders stay where
-they are), the round in which followers ask where the former epoch ends when a removal has begun a
-new one, and the leader epoch that a leader's own shrink raises in KRaft from 3.3 to 3.5. Loops are
-therefore a little too regular: do not read latencies below some ten milliseconds off this model.
-ISR membership is decided on scales of seconds, and that is what it is for.
+the sizes that incremental fetch sessions save, and a leader that pauses as a whole. Where leaders
+stay where they are, whatever happens (`FleetConfig.leaders`), so are the removal of a broker whose
+session ends, and the round in which followers ask where the former epoch ends when a removal has
+begun a new one; where they move, `fleet/moving.py` has both. Loops are a little too regular: do not
+read latencies below some ten milliseconds off this model. ISR membership is decided on scales of
+seconds, and that is what it is for.
 """
 
 from __future__ import annotations
@@ -92,7 +92,10 @@ def _run_threads(state: s.State, now_ms: int) -> None:
                 if thread.next_ms <= now_ms:
                     if free_ms > now_ms:
                         thread.next_ms = free_ms
+                        thread.is_parked = min(thread.is_parked, s.PARKED)
                     elif thread.is_parked:
+                        if len(state.carried) and thread.is_parked == s.PARKED:
+                            log.note_answer(state, number)
                         _answer(state, now_ms, number, _read_log(state, number))
                     else:
                         _on_fetch(state, now_ms, number)
@@ -131,6 +134,8 @@ def _on_fetch(state: s.State, now_ms: int, number: int) -> None:
 
     What it may answer with is gathered on the way.
     """
+    if len(state.carried):
+        log.note_fetch(state, number)
     thread, is_answered = state.threads[number], False
     thread.fetch_ms = now_ms
     count = wanted_bytes = s.ZERO
@@ -153,7 +158,7 @@ def _on_fetch(state: s.State, now_ms: int, number: int) -> None:
     if is_answered or wanted_bytes >= state.links.fetch_min_bytes:
         _answer(state, now_ms, number, _filled(state, count, wanted_bytes))
     else:
-        thread.is_parked = True
+        thread.is_parked = s.PARKED
         thread.next_ms = now_ms + state.links.fetch_wait_max_ms
 
 
@@ -165,7 +170,7 @@ def _answer(state: s.State, now_ms: int, number: int, sent_bytes: int) -> None:
         write_ms = (sent_bytes * 1000 + thread.bytes_per_s - 1) // thread.bytes_per_s
     left_ms = _end_of_sending(state, now_ms, sent_bytes)
     done_ms = _end_of_work(state, number, left_ms + state.links.latency_ms, write_ms)
-    thread.is_parked = False
+    thread.is_parked = s.NOT_PARKED
     thread.next_ms = done_ms + state.links.latency_ms
 
 

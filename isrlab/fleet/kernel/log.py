@@ -16,13 +16,14 @@ from __future__ import annotations
 
 from isrlab.engine import rules
 from isrlab.fleet.kernel import state as s
-from isrlab.fleet.kernel.compiled import compiled, inlined, merged
+from isrlab.fleet.kernel.compiled import compiled, entry, inlined, merged
 from isrlab.fleet.kernel.resting import lag_clock_ms, wake
 from isrlab.fleet.kernel.rows import count_latency, emit_produce
 
 _admits_acks_all = inlined(rules.admits_acks_all)
 _holds_back_high_watermark = inlined(rules.holds_back_high_watermark)
 _next_high_watermark = inlined(rules.next_high_watermark)
+_follower_high_watermark = inlined(rules.follower_high_watermark)
 
 
 @inlined
@@ -76,6 +77,14 @@ def look_at_high_watermark(state: s.State, now_ms: int, p: int) -> None:
     raise_high_watermark(state, now_ms, p)
 
 
+@entry
+def settle(state: s.State, now_ms: int, p: int) -> None:
+    """From outside: an order has changed partition `p`, or its leader."""
+    look_at_high_watermark(state, now_ms, p)
+    if state.partitions[p].held != s.NOBODY:
+        retry_held(state, now_ms, p)
+
+
 @compiled
 def _push_high_watermark(state: s.State, now_ms: int, partition: int) -> None:
     """Parked fetches of the partition are due: they were told of a lower high watermark.
@@ -88,6 +97,41 @@ def _push_high_watermark(state: s.State, now_ms: int, partition: int) -> None:
         thread = state.followers[row].thread
         if state.threads[thread].is_parked:
             make_due(state, now_ms, thread)
+    if len(state.carried):
+        note_news(state, now_ms, partition)
+
+
+@compiled
+def note_fetch(state: s.State, number: int) -> None:
+    """A fetch comes in: its follower has written the answer to the one before."""
+    thread = state.threads[number]
+    for row in range(thread.words_from * s.WORD, thread.words_to * s.WORD):
+        end, told = state.followers[row].end, state.carried[row, s.TOLD_HIGH_WATERMARK]
+        state.carried[row, s.HAD_END] = end
+        state.carried[row, s.OWN_HIGH_WATERMARK] = _follower_high_watermark(end, told)
+        partition = state.followers[row].partition
+        state.carried[row, s.TOLD_HIGH_WATERMARK] = state.partitions[partition].high_watermark
+
+
+@compiled
+def note_answer(state: s.State, number: int) -> None:
+    """A parked fetch is answered: with the high watermarks of now."""
+    thread = state.threads[number]
+    for row in range(thread.words_from * s.WORD, thread.words_to * s.WORD):
+        partition = state.followers[row].partition
+        told = state.partitions[partition].high_watermark
+        state.carried[row, s.TOLD_HIGH_WATERMARK] = told
+
+
+@compiled
+def note_news(state: s.State, now_ms: int, partition: int) -> None:
+    """News of the partition answer parked fetches, before others of this millisecond come in."""
+    for slot in range(state.follower_at.shape[1]):
+        number = state.followers[state.follower_at[partition, slot]].thread
+        thread = state.threads[number]
+        if thread.is_parked == s.PARKED and thread.next_ms == now_ms:
+            note_answer(state, number)
+            thread.is_parked = s.WOKEN
 
 
 @merged
@@ -132,6 +176,8 @@ def _append(state: s.State, now_ms: int, partition: int, records: int, sent_ms: 
             leader.waiting = leader.waiting_last
     if not leader.is_held_back:
         raise_high_watermark(state, now_ms, partition)
+    if len(state.carried):
+        note_news(state, now_ms, partition)
 
 
 @inlined

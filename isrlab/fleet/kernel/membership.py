@@ -43,11 +43,12 @@ def on_follower_position(state: s.State, now_ms: int, row: int) -> bool:
         follower.seen_end = fetch_offset
         leader.is_held_back = 0
     if (
-        leader.pending == s.NOT_PENDING
-        and (leader.isr >> slot) & 1 == 0
+        (leader.isr >> slot) & 1 == 0
+        and _may_ask(state, partition)
         and _can_join_isr(state.rules.expand_rule, fetch_offset, high_watermark, leader.epoch_start)
-        and _is_isr_eligible(state.rules.eligibility, True, -1, -1)
-        and state.threads[follower.thread].down_until_ms <= now_ms
+        and _is_isr_eligible(
+            state.rules.eligibility, state.threads[follower.thread].down_until_ms <= now_ms, -1, -1
+        )
     ):
         change_isr(state, now_ms, s.EXPAND, partition, leader.isr | (1 << slot))
     if has_moved or not state.rules.high_watermark_only_if_follower_moved:
@@ -58,6 +59,14 @@ def on_follower_position(state: s.State, now_ms: int, row: int) -> bool:
     has_data = fetch_offset < leader.log_end_offset
     is_news = state.rules.pushes_high_watermark and is_lower
     return is_news or (has_data and state.links.fetch_min_bytes <= 1)
+
+
+@inlined
+def _may_ask(state: s.State, partition: int) -> bool:
+    """No change is in flight, or the version lets the leader forget that."""
+    pending = state.partitions[partition].pending
+    is_forgotten = pending == s.VOID and state.rules.order_frees_isr_request
+    return pending == s.NOT_PENDING or is_forgotten
 
 
 @merged
@@ -86,12 +95,15 @@ def change_isr(state: s.State, now_ms: int, kind: int, partition: int, isr: int)
     """
     resting.wake_all(state, partition)
     emit(state, now_ms, kind, partition, isr)
+    leader = state.partitions[partition]
     if state.rules.waits_for_controller:
-        leader = state.partitions[partition]
-        leader.pending, leader.pending_isr = s.PENDING, isr
         leader.maximal_isr = leader.isr | isr
-        _enqueue(state, now_ms, partition)
-    else:
+        if leader.pending == s.VOID:
+            leader.pending = s.STUCK
+        else:
+            leader.pending, leader.pending_isr = s.PENDING, isr
+            _enqueue(state, now_ms, partition)
+    elif not leader.is_frozen:
         _commit(state, now_ms, partition, isr)
     if kind == s.SHRINK and state.rules.high_watermark_after_shrink != _ON_COMMIT:
         log.look_at_high_watermark(state, now_ms, partition)
@@ -136,14 +148,24 @@ def _set_next_answer(state: s.State) -> None:
 
 @merged
 def on_controller_answers(state: s.State, now_ms: int) -> None:
-    """Every ISR change that is answered by `now_ms` takes effect."""
+    """Every ISR change that is answered by `now_ms` takes effect, or has been refused."""
     while state.scalars[s.NEXT_ANSWER_MS] <= now_ms:
         partition = state.queue[state.scalars[s.QUEUE_HEAD]]
         state.scalars[s.QUEUE_HEAD] = (state.scalars[s.QUEUE_HEAD] + 1) % len(state.queue)
         state.scalars[s.QUEUE_COUNT] -= 1
         _set_next_answer(state)
-        state.partitions[partition].pending = s.NOT_PENDING
-        _commit(state, now_ms, partition, state.partitions[partition].pending_isr)
+        leader = state.partitions[partition]
+        pending = leader.pending
+        if pending != s.STUCK:
+            leader.pending = s.NOT_PENDING
+        if pending != s.PENDING:
+            leader.maximal_isr = leader.isr if pending == s.VOID else leader.maximal_isr
+            continue
+        is_shrunk = leader.isr & ~leader.pending_isr != 0
+        _commit(state, now_ms, partition, leader.pending_isr)
+        if is_shrunk and state.rules.shrink_raises_leader_epoch:
+            _begin_epoch(state, now_ms, partition)
+            _start_over(state, now_ms, partition)
         if state.rules.high_watermark_after_shrink == _ON_COMMIT:
             log.look_at_high_watermark(state, now_ms, partition)
 
@@ -154,7 +176,7 @@ def on_isr_expiration(state: s.State, now_ms: int) -> None:
     rule = state.rules
     for partition in range(len(state.partitions)):
         leader = state.partitions[partition]
-        if leader.pending != s.NOT_PENDING:
+        if not _may_ask(state, partition):
             continue
         isr = leader.isr
         for slot in range(state.follower_at.shape[1]):
@@ -213,7 +235,7 @@ def _remove(state: s.State, now_ms: int, partition: int, slot: int) -> None:
     log.look_at_high_watermark(state, now_ms, partition)
 
 
-@merged
+@compiled
 def _begin_epoch(state: s.State, now_ms: int, partition: int) -> None:
     """The leader is told to lead on in a new epoch: what it knows of its followers begins anew.
 
@@ -239,3 +261,27 @@ def _begin_epoch(state: s.State, now_ms: int, partition: int) -> None:
             follower.last_fetch_leader_end = leader.log_end_offset
         if rule.fences_stale_leader_epoch and state.threads[follower.thread].is_parked:
             log.make_due(state, now_ms, follower.thread)
+
+
+@compiled
+def _start_over(state: s.State, now_ms: int, partition: int) -> None:
+    """Followers hear of the new epoch with the leader, and fetch at once what they lack in it.
+
+    A thread that reads other partitions, too, does so with its next fetch.
+    """
+    for slot in range(state.follower_at.shape[1]):
+        row = state.follower_at[partition, slot]
+        follower = state.followers[row]
+        thread = state.threads[follower.thread]
+        if thread.gone_until_ms > now_ms:
+            continue
+        if not thread.is_parked and thread.next_ms - state.links.latency_ms >= now_ms:
+            if len(state.carried):  # what is on its way is not taken any more
+                follower.end = state.carried[row, s.HAD_END]
+                state.carried[row, s.TOLD_HIGH_WATERMARK] = state.carried[row, s.OWN_HIGH_WATERMARK]
+            else:
+                follower.end = follower.seen_end
+        if thread.partitions == 1:
+            thread.is_parked = s.NOT_PARKED
+            log.make_due(state, now_ms, follower.thread)
+            thread.next_ms = now_ms + state.links.latency_ms

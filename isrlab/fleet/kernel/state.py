@@ -21,9 +21,14 @@ Ints = NDArray[np.int64]
 Bits = NDArray[np.uint64]
 
 # Kinds of row in `Out.events`: what a leader asks for and what is stored; a member that the
-# controller takes out because its broker stops; then what becomes of a produce with acks=all.
-SHRINK, EXPAND, COMMIT, REMOVAL, REFUSED, TOO_FEW, TIMED_OUT, GIVEN_UP = range(8)
-NOT_PENDING, PENDING = 0, 1
+# controller takes out because its broker stops; that a partition has another leader, or none; then
+# what becomes of a produce that fails (with acks=all, but for the last two).
+SHRINK, EXPAND, COMMIT, REMOVAL, LEADER, OFFLINE, REFUSED, TOO_FEW, TIMED_OUT, GIVEN_UP = range(10)
+NOT_LEADER, NO_BROKER = 10, 11
+# An ISR change is in flight; it was in flight when an order came, and will be refused; since that
+# order another was asked for, and will never be answered.
+NOT_PENDING, PENDING, VOID, STUCK = range(4)
+NOT_PARKED, PARKED, WOKEN = range(3)  # a fetch; woken: what its answer says is noted already
 ZERO: int = cast("int", np.int64(0))  # where a variable begins: with a literal, what takes it is
 # compiled twice
 NEVER_MS = 2**62
@@ -52,6 +57,10 @@ SCALARS = 22
 SENT_MS, TRIED_MS, REQUIRED = range(3)
 PRODUCE_COLUMNS = 3
 CHUNK = 16  # rows
+
+# Columns of `State.carried`, of each follower: its log end and its own high watermark when its last
+# fetch came in, and the high watermark that the answer to that says.
+HAD_END, OWN_HIGH_WATERMARK, TOLD_HIGH_WATERMARK = range(3)
 WORD = 64  # bits of a word of `State.active`
 GROUP = 16  # threads whose next time is kept as one
 
@@ -76,6 +85,8 @@ class Rules(NamedTuple):
     high_watermark_only_if_follower_moved: bool
     pushes_high_watermark: bool  # news of it answers a fetch at once
     removal_raises_leader_epoch: bool
+    shrink_raises_leader_epoch: bool  # one that the leader asks for
+    order_frees_isr_request: bool  # while one is `VOID`, another can be asked for
     clock_reset: int  # of the followers' lag clocks, in a new leader epoch
     fences_stale_leader_epoch: bool  # a new leader epoch answers the fetches that are parked
     fetches_after_removal: bool  # KRaft sends a broker that shuts down no StopReplica first
@@ -117,6 +128,7 @@ PARTITION_ROW = _row(  # what a leader knows of a partition
     "isr maximal_isr",  # committed; as if every change in flight had grown it: masks over slots
     "pending pending_isr due_ms",  # 1 while a change is in flight; when that is answered
     "partition_epoch leader_epoch epoch_start",  # log end offset when the leader epoch began
+    "is_frozen",  # 1 if the controller has stored what the leader has not heard: writes fail
     "acks_all",  # 1 if its producers wait for the ISR
     "is_held_back",  # 1 while a member of the ISR is known to have no more than is committed
     "waiting waiting_last",  # first and last of its produces that wait for the high watermark
@@ -134,9 +146,10 @@ FOLLOWER_ROW = _row(  # of a partition; those of one thread stand side by side
 )
 THREAD_ROW = _row(
     "fetch_ms next_ms",  # last fetch that reached the leader; the next, or the end of the wait
-    "is_parked",  # the leader holds the thread's fetch
+    "is_parked",  # `PARKED` if the leader holds the thread's fetch
     "ready_bytes",  # that it could answer with; kept if fetch_min_bytes asks
-    "down_until_ms",  # its broker restarts
+    "down_until_ms",  # its broker restarts: it may not be in an ISR
+    "gone_until_ms",  # its process is not there
     "partitions",  # how many it reads
     "words_from words_to",  # its words of `State.active`: first, one past the last
     "bytes_per_s",  # what it can receive and write, 0 for no limit
@@ -162,6 +175,7 @@ class State(NamedTuple):
     threads: NDArray[np.void]  # THREAD_ROW[threads]
     group_ms: Ints  # int64[groups]: no thread of these `GROUP` is due before
     active: Bits  # uint64[words], followers that a fetch must look at
+    carried: Ints  # int64[rows, 3] where leaders move, else none: see `HAD_END`
     produces: Ints  # int64[chunks * CHUNK, PRODUCE_COLUMNS], lists of produces that are not done
     next_chunk: Ints  # int64[chunks], in its list or in that of the free ones
     latencies: Ints  # int64[hours, BUCKETS]: produces with acks=all by how long they took
@@ -192,6 +206,7 @@ class Setup(NamedTuple):
     backlog_records: int = 0  # in every log at the start
     empty_threads: tuple[int, ...] = ()  # that read for replicas with an empty log
     duration_ms: int = 0  # of the run, for the hours of `latencies`
+    leaders_move: bool = False
 
 
 def new_state(setup: Setup, out: Out) -> State:
@@ -217,6 +232,7 @@ def new_state(setup: Setup, out: Out) -> State:
         _threads(setup),
         np.zeros(-(-len(setup.stalls) // GROUP), dtype=np.int64),
         active,
+        carried=_carried(setup, followers),
         produces=np.zeros((CHUNK, PRODUCE_COLUMNS), dtype=np.int64),
         next_chunk=np.zeros(1, dtype=np.int64),
         latencies=np.zeros((setup.duration_ms // HOUR_MS + 1, BUCKETS), dtype=np.int64),
@@ -285,6 +301,12 @@ def _replicas(
         follower_at[mine] = word * WORD + np.arange(mine.sum())
     followers[follower_at] = rows
     return partitions, followers, follower_at
+
+
+def _carried(setup: Setup, followers: NDArray[np.void]) -> Ints:
+    if not setup.leaders_move:
+        return np.zeros((0, 3), dtype=np.int64)
+    return np.repeat(followers["end"][:, None], 3, axis=1)
 
 
 def _threads(setup: Setup) -> NDArray[np.void]:

@@ -1,0 +1,196 @@
+"""A cell whose rows are read and written from outside, one partition at a time.
+
+As the engine has them: `Led.role` makes a leader of rows, `Led.install` rows of a leader. The
+engine's clocks are 10**12 ms ahead of the kernel's, for in the engine 0 is never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from isrlab.engine import reading
+from isrlab.engine.log import Log
+from isrlab.engine.model import Broker, CommittedIsr, Leader, RemoteReplica
+from isrlab.fleet.cell import Cell
+from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.kernel import state as s
+
+BASE_MS = 10**12
+_LISTS = ("waiting", "held")
+
+
+def mask(order: Sequence[int], brokers: Iterable[int]) -> int:
+    """The followers among `brokers`, as bits in the order of the slots."""
+    members = set(brokers)
+    return sum(1 << slot for slot, broker in enumerate(order) if broker in members)
+
+
+def _clock(ms: int) -> int:
+    """A clock of the kernel as the engine has it."""
+    return 0 if ms <= s.LONG_AGO_MS else ms + BASE_MS
+
+
+def _ms(clock: int) -> int:
+    return clock - BASE_MS if clock else s.LONG_AGO_MS
+
+
+class Led:
+    """A broker's cell: what it leads now, in rows for everything that it could lead."""
+
+    def __init__(self, config: FleetConfig, cell: Cell, state: s.State) -> None:
+        self.cell, self.state = cell, state
+        self.place_of = np.full(config.partitions, -1, dtype=np.int32)
+        self.place_of[cell.partitions] = np.arange(len(cell.partitions))
+
+    def partition(self, partition: int) -> Any:
+        """Its row, to be changed in place."""
+        return self.state.partitions[self.place_of[partition]]
+
+    def order(self, partition: int) -> list[int]:
+        """The brokers of its followers, slot by slot."""
+        followers: list[int] = self.cell.followers[self.place_of[partition]].tolist()
+        return followers
+
+    def members(self, place: int, isr: int) -> tuple[int, ...]:
+        """The brokers of an ISR."""
+        followers = self.cell.followers[place].tolist()
+        return (self.cell.leader, *(b for slot, b in enumerate(followers) if isr >> slot & 1))
+
+    def rows(self, partition: int) -> list[int]:
+        """The rows of its followers, slot by slot."""
+        rows: list[int] = self.state.follower_at[self.place_of[partition]].tolist()
+        return rows
+
+    def thread_of(self, row: int) -> Any:
+        return self.state.threads[self.state.followers[row]["thread"]]
+
+    def role(self, partition: int, epochs: dict[int, int]) -> Leader:
+        """The partition's leader as the engine has it; `epochs` are those of the brokers."""
+        row = self.partition(partition)
+        remotes = []
+        for broker, place in zip(self.order(partition), self.rows(partition), strict=True):
+            self._wake(place)
+            follower = self.state.followers[place]
+            fetched, ms = int(follower["counted_fetch_ms"]), int(follower["last_caught_up_ms"])
+            remotes.append(
+                RemoteReplica(
+                    id=broker,
+                    log_end_offset=int(follower["seen_end"]),
+                    last_caught_up_time_ms=_clock(ms),
+                    last_fetch_leader_end_offset=int(follower["last_fetch_leader_end"]),
+                    last_fetch_time_ms=_clock(fetched),
+                    broker_epoch=epochs[broker],
+                    last_sent_high_watermark=int(follower["sent_high_watermark"]),
+                )
+            )
+        return Leader(
+            leader_epoch=int(row["leader_epoch"]),
+            leader_epoch_start_offset=int(row["epoch_start"]),
+            partition_epoch=int(row["partition_epoch"]),
+            isr_state=CommittedIsr(self.members(self.place_of[partition], int(row["isr"]))),
+            remotes=tuple(remotes),
+        )
+
+    def _wake(self, place: int) -> None:
+        """As `resting.wake`."""
+        bit = np.uint64(1 << place % s.WORD)
+        if self.state.active[place // s.WORD] & bit:
+            return
+        follower, at_ms = self.state.followers[place], self.thread_of(place)["fetch_ms"]
+        for clock in ("last_caught_up_ms", "had_all_ms", "last_fetch_ms", "counted_fetch_ms"):
+            follower[clock] = at_ms
+        leader = self.state.partitions[follower["partition"]]
+        follower["last_fetch_leader_end"] = leader["log_end_offset"]
+        self.state.active[place // s.WORD] |= bit
+
+    def install(self, partition: int, broker: Broker, is_new: bool, now_ms: int) -> None:
+        """What an order has made of the leader, as rows."""
+        row, role = self.partition(partition), reading.leader_of(broker)
+        if is_new:
+            row["log_end_offset"] = broker.log.log_end_offset
+            row["high_watermark"] = broker.log.high_watermark
+        row["isr"] = row["maximal_isr"] = mask(self.order(partition), role.isr)
+        is_unanswered = row["pending"] != s.NOT_PENDING and row["due_ms"] >= now_ms
+        row["pending"] = s.VOID if is_unanswered else s.NOT_PENDING
+        row["partition_epoch"], row["leader_epoch"] = role.partition_epoch, role.leader_epoch
+        row["epoch_start"], row["is_held_back"] = role.leader_epoch_start_offset, 0
+        for remote, place in zip(role.remotes, self.rows(partition), strict=True):
+            follower = self.state.followers[place]
+            follower["seen_end"] = remote.log_end_offset
+            follower["last_caught_up_ms"] = _ms(remote.last_caught_up_time_ms)
+            follower["counted_fetch_ms"] = _ms(remote.last_fetch_time_ms)
+            follower["last_fetch_leader_end"] = remote.last_fetch_leader_end_offset
+            follower["sent_high_watermark"] = remote.last_sent_high_watermark
+            if is_new:
+                follower["had_all_ms"] = follower["last_fetch_ms"] = now_ms
+                follower["turn"] = 0
+                self.thread_of(place)["partitions"] += 1
+                self.state.active[place // s.WORD] |= np.uint64(1 << place % s.WORD)
+
+    def set_end(self, place: int, log: Log) -> None:
+        """What a follower's broker has, when none of it is on its way."""
+        self.state.followers[place]["end"] = log.log_end_offset
+        self.state.carried[place] = log.log_end_offset, log.high_watermark, log.high_watermark
+
+    def start(self, place: int, first_ms: int) -> None:
+        """The next fetch of a follower's thread comes in then."""
+        number, thread = int(self.state.followers[place]["thread"]), self.thread_of(place)
+        thread["next_ms"], thread["is_parked"] = first_ms, s.NOT_PARKED
+        group = number // s.GROUP
+        self.state.group_ms[group] = min(self.state.group_ms[group], first_ms)
+        scalars = self.state.scalars
+        scalars[s.NEXT_THREAD_MS] = min(scalars[s.NEXT_THREAD_MS], first_ms)
+
+    # Producers
+
+    def take_out(self, partition: int) -> tuple[list[list[int]], list[list[int]]]:
+        """Empty its rows; the produces that wait there for the ISR, and those that are held."""
+        row = self.partition(partition)
+        waiting, held = (self._taken(int(row[n]), int(row[f"{n}_last"])) for n in _LISTS)
+        for column in ("isr", "maximal_isr", *_LISTS):
+            row[column] = 0
+        for place in self.rows(partition):
+            self.state.active[place // s.WORD] &= ~np.uint64(1 << place % s.WORD)
+            thread = self.thread_of(place)
+            thread["partitions"] -= 1
+            if not thread["partitions"]:
+                thread["next_ms"], thread["is_parked"] = s.NEVER_MS, s.NOT_PARKED
+        if row["pending"] != s.NOT_PENDING:
+            row["pending"] = s.VOID
+        return waiting, held
+
+    def _taken(self, row: int, last: int) -> list[list[int]]:
+        """The rows of a list of produces; its chunks are free again."""
+        rows: list[list[int]] = []
+        while row != s.NOBODY:
+            chunk = row // s.CHUNK
+            end = last + 1 if last // s.CHUNK == chunk else (chunk + 1) * s.CHUNK
+            rows += self.state.produces[row:end].tolist()
+            following = int(self.state.next_chunk[chunk])
+            self.state.next_chunk[chunk] = self.state.scalars[s.FREE_CHUNK]
+            self.state.scalars[s.FREE_CHUNK] = chunk
+            row = s.NOBODY if end == last + 1 else following * s.CHUNK
+        return rows
+
+    def put_produces(self, partition: int, waiting: list[Any], held: list[Any]) -> None:
+        """Lists for a leader that has none; with room for what follows from them."""
+        count = len(waiting) + len(held)
+        if not count:
+            return
+        self.state = s.with_room(self.state, 2 * count)
+        out = self.state.out
+        if len(out.events) < 2 * count:
+            events = np.zeros((2 * count, s.EVENT_COLUMNS), np.int64)
+            self.state = self.state._replace(out=out._replace(events=events))
+        row = self.partition(partition)
+        for name, rows in zip(_LISTS, (waiting, held), strict=True):
+            chunks = np.arange(-(-len(rows) // s.CHUNK)) + self.state.scalars[s.CHUNKS_USED]
+            self.state.scalars[s.CHUNKS_USED] += len(chunks)
+            if len(chunks):
+                first = int(chunks[0]) * s.CHUNK
+                self.state.produces[first : first + len(rows)] = rows
+                self.state.next_chunk[chunks[:-1]] = chunks[1:]
+                row[name], row[f"{name}_last"] = first, first + len(rows) - 1

@@ -1,0 +1,110 @@
+"""When leaders can move: what the settings say will happen to brokers, as moments in time.
+
+The controller *decides* something, and half of `isr_commit_ms` later all brokers *hear* of it at
+once. A broker that is taken down (`restart_s`, or a pause `down`) asks the controller first: the
+removal is heard when the outage begins, its process goes `LEAVES_MS` later, its session with it. A
+pause `dead` takes the process at once; the controller notices when the session has ended. At the
+end of either the broker has registered, and hears what it follows. Preferred leaders are elected
+when an operator says so (`elections`), and every `rebalance_every_s`. Left out: a process that is
+back before its session has ended.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+from isrlab.fleet import load
+from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.given import seconds_of
+
+LEAVES_MS = 100  # from the removal of a broker that shuts down until its process is gone
+CHECKPOINT_MS = 5_000  # replica.high.watermark.checkpoint.interval.ms
+# Within a millisecond what comes first here comes first.
+GONE, STOP, EXPIRED, UP, ELECT, REBALANCE, CHECKPOINT = range(7)
+DECIDED, HEARD = range(2)
+
+
+class Moment(NamedTuple):
+    """One thing that happens, to one broker (0: to all)."""
+
+    heard_ms: int
+    kind: int
+    broker: int
+    is_clean: bool = True
+
+
+class Turn(NamedTuple):
+    """A moment's place in time: when it is decided, when heard."""
+
+    at_ms: int
+    stage: int
+    moment: Moment
+
+
+def order_ms(config: FleetConfig) -> int:
+    """From the controller's decision until the brokers hear of it."""
+    return config.isr_commit_ms // 2
+
+
+def turns(config: FleetConfig) -> list[Turn]:
+    """All that will happen, in order.
+
+    Where leaders write ISRs into ZooKeeper themselves, a decision takes effect when it is made; who
+    asks the controller has heard of all that was stored before, when the decision is heard.
+    Raises ValueError for an outage that is over before all have heard of it.
+    """
+    found = []
+    for moment in _moments(config):
+        decided_ms = moment.heard_ms
+        if config.kafka.writes_zookeeper:
+            decided_ms = max(0, decided_ms - order_ms(config))
+        found += [Turn(moment.heard_ms, HEARD, moment)]
+        if moment.kind not in (GONE, CHECKPOINT):
+            found += [Turn(decided_ms, DECIDED, moment)]
+    ordered = sorted(found, key=lambda turn: (turn.at_ms, turn.moment.kind, *turn[1:]))
+    return [turn for turn in ordered if turn.at_ms < config.duration_ms]
+
+
+def _moments(config: FleetConfig) -> list[Moment]:
+    found = []
+    for broker in range(1, config.brokers + 1):
+        started_ms = 0
+        for start, end, is_clean in _outages(config, broker):
+            gone_ms = start + LEAVES_MS * is_clean
+            silent_ms = 0 if is_clean else config.session_ms
+            expired_ms = gone_ms + silent_ms + order_ms(config)
+            if end - order_ms(config) <= expired_ms:
+                raise ValueError(
+                    f"broker {broker} is back {end - start:,} ms after it went, at {end / 1000:g} s"
+                    f"; valid: outages above {expired_ms + order_ms(config) - start:,} ms, so that "
+                    "the controller has noticed (session_timeout_ms)"
+                )
+            if is_clean:
+                found.append(Moment(start, STOP, broker))
+            else:
+                last = (start - started_ms) // CHECKPOINT_MS * CHECKPOINT_MS + started_ms
+                found.append(Moment(last, CHECKPOINT, broker))
+            found += [
+                Moment(gone_ms, GONE, broker, is_clean),
+                Moment(expired_ms, EXPIRED, broker),
+                Moment(end, UP, broker, is_clean),
+            ]
+            started_ms = end - order_ms(config)
+    found += [Moment(ms, ELECT, 0) for ms in seconds_of(config.elections)]
+    every_ms = round(config.rebalance_every_s * 1000)
+    if every_ms:
+        found += [Moment(ms, REBALANCE, 0) for ms in range(every_ms, config.duration_ms, every_ms)]
+    return found
+
+
+def _outages(config: FleetConfig, broker: int) -> list[tuple[int, int, bool]]:
+    """Start, end, whether it asked before; ascending."""
+    clean, dead = load.restarts(config, broker), load.deaths(config, broker)
+    rows = [(int(a), int(b), True) for a, b in zip(*clean, strict=True)]
+    rows += [(int(a), int(b), False) for a, b in zip(*dead, strict=True)]
+    rows.sort()
+    for before, after in pairwise(rows):
+        if after[0] <= before[1]:
+            raise ValueError(f"broker {broker} goes at {after[0] / 1000:g} s and is not there then")
+    return rows

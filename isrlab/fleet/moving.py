@@ -1,0 +1,378 @@
+"""A fleet whose leaders move: cells as ever between two moments, and the engine at each of them.
+
+Theory of operation. A cell never looks at another one, as long as nobody is told to lead or to
+follow. So time is cut at the moments of `moments.py`. Up to a moment each broker's cell is run by
+the kernel; it has a row for every partition that the broker could lead, and those that it does not
+lead are empty. At the moment the controllers of the partitions take one step of the engine
+(`engine/controller.py`). Of each partition that this changes the rows are read as the engine's
+brokers (`replicas.py`), every broker that hears of it takes one step of the engine
+(`engine/broker.py`), and what it then is becomes rows again, perhaps in another cell. So the rules
+of elections, epochs, clocks and truncation are the engine's own, and nothing is written twice.
+
+What is on its way at a moment: an answer that a follower has not written when it hears of a new
+leader, or of a new epoch that it starts over in, is lost, and so is the fetch that it waited for.
+It asks anew, where its log parts from the leader's (`replicas.first_fetch`), then fetches. A thread
+that reads other partitions from that leader takes a new one along with its next fetch, or in the
+one that is parked; else it begins at once. An ISR change in flight is refused, and its place is
+taken until that is answered. Produces that wait for the ISR fail with NOT_LEADER; their producers
+know the new leader at once, and send again what it lacks, for `delivery_timeout_ms`. Without a
+leader, a produce fails and is held until there is one; records with acks=1 that only the former
+leader had are lost.
+
+Left out: unclean elections, clients that learn late of a leader, and controllers that fail over.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from isrlab.engine import controller as controller_machine
+from isrlab.engine import kraft
+from isrlab.engine import messages as m
+from isrlab.engine.model import NO_LEADER
+from isrlab.engine.partition import Controller, PartitionState
+from isrlab.fleet import load, moments
+from isrlab.fleet.cell import Cell, CellRun, cell, counted, run_window, setup
+from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.kernel import log as kernel_log
+from isrlab.fleet.kernel import state as s
+from isrlab.fleet.layout import assignment
+from isrlab.fleet.led import Led, mask
+from isrlab.fleet.moments import Moment, Turn
+from isrlab.fleet.replicas import Replicas, engine_settings
+
+IMBALANCE = 0.1  # leader.imbalance.per.broker.percentage; KRaft elects whenever it can
+
+
+class Change(NamedTuple):
+    """What a decision of the controller means for one partition, until all have heard of it."""
+
+    partition: int
+    before: Controller
+    after: Controller
+    order: m.LeaderAndIsr | None
+    hearers: frozenset[int]  # of the order
+
+
+class Moving:
+    """A cluster with its cells, its controllers, and what its brokers have when nobody runs."""
+
+    def __init__(self, config: FleetConfig) -> None:
+        self.config, self.now_ms = config, 0
+        self.replicas = [tuple(row) for row in assignment(config).tolist()]
+        brokers = sorted({broker for row in self.replicas for broker in row})
+        cells = {b: cell(config, b, every=True) for b in brokers}
+        self.leds = {b: Led(config, cells[b], _state(config, cells[b])) for b in brokers}
+        alive = tuple(m.BrokerInfo(b, 0) for b in range(1, config.brokers + 1))
+        fixed = config.kafka, engine_settings(config)
+        self.controllers = [
+            Controller(*fixed, row, PartitionState(row[0], row), alive) for row in self.replicas
+        ]
+        self.leaders = np.array([row[0] for row in self.replicas])  # NO_LEADER: nobody
+        self.known = Replicas(config, self.leds)
+        self.former = self.leaders.copy()  # who led last
+        self.events: dict[int, list[s.Ints]] = {b: [] for b in brokers}
+        self.batches = dict.fromkeys(brokers, 0)
+        self._decided: dict[Moment, list[Change]] = {}
+        self._late: dict[int, tuple[int, tuple[int, ...]]] = {}  # ISRs that the dead have asked for
+        self._waiting: dict[int, list[tuple[int, ...]]] = defaultdict(list)  # where nobody leads
+
+    # Time
+
+    def run(self) -> Iterator[int]:
+        """Run it, a window of load at a time; gives how far it has come, in ms."""
+        turns = moments.turns(self.config)
+        for until_ms, arrivals in load.windows(self.config, np.arange(len(self.replicas))):
+            while turns and turns[0].at_ms < until_ms:
+                arrivals = self._advance(arrivals, turns[0].at_ms)
+                self._take(turns.pop(0))
+            self._advance(arrivals, until_ms)
+            yield until_ms
+
+    def _advance(self, arrivals: s.Arrivals, until_ms: int) -> s.Arrivals:
+        """Run every cell up to `until_ms`; the batches that come later."""
+        split = int(np.searchsorted(arrivals.ts_ms, until_ms))
+        due = s.Arrivals._make(column[:split] for column in arrivals)
+        if until_ms > self.now_ms:
+            leaders = self.leaders[due.partition]
+            for broker, led in self.leds.items():
+                mine = leaders == broker
+                places = led.place_of[due.partition[mine]]
+                share = s.Arrivals(due.ts_ms[mine], places, due.records[mine])
+                led.state, events = run_window(led.state, share, until_ms)
+                self.batches[broker] += len(places)
+                self._keep(broker, events)
+            self._refuse(*(column[leaders == NO_LEADER].tolist() for column in due))
+            self.now_ms = until_ms
+        return s.Arrivals._make(column[split:] for column in arrivals)
+
+    def _keep(self, broker: int, events: s.Ints) -> None:
+        """Events of the kernel; the controllers note what was stored."""
+        self.events[broker].append(events)
+        led = self.leds[broker]
+        for row in events[events[:, s.KIND] == s.COMMIT].tolist():
+            partition = int(led.cell.partitions[row[s.PARTITION]])
+            before = self.controllers[partition]
+            after = self._store(partition, led.members(row[s.PARTITION], row[s.ISR_AFTER]))
+            if after.leader_epoch > before.leader_epoch:
+                self.known.note_epoch(partition, broker, after.leader_epoch, row[s.LOG_END_OFFSET])
+
+    def _store(self, partition: int, isr: tuple[int, ...]) -> Controller:
+        """A leader's ISR change is stored."""
+        before = self.controllers[partition]
+        is_kraft = before.version.kraft
+        after = kraft.change(before, isr) if is_kraft else before.storing(isr=isr)
+        self.controllers[partition] = after
+        return after
+
+    def _refuse(self, times: list[int], partitions: list[int], records: list[int]) -> None:
+        """Batches for partitions that nobody leads: their producers are told so, and try again."""
+        for ts_ms, partition, count in zip(times, partitions, records, strict=True):
+            former = int(self.former[partition])
+            kind = s.NO_BROKER if former in self.known.gone else s.NOT_LEADER
+            self._tell(former, partition, (ts_ms, kind))
+            if self.config.delivery_timeout_ms:
+                self._waiting[partition].append((ts_ms, ts_ms, count, 0))
+
+    def _tell(self, broker: int, partition: int, row: tuple[int, ...]) -> None:
+        """An event of a cell that is not the kernel's: ms, kind, and from the fourth column on."""
+        blank = (0, 0, 0, -1, -1, 0, 0, 0, 0, 0)
+        ts_ms, kind, *rest = row
+        place = int(self.leds[broker].place_of[partition])
+        filled = (ts_ms, kind, place, *rest, *blank[len(rest) :])
+        self.events[broker].append(np.array([filled], dtype=np.int64))
+
+    # Moments
+
+    def _take(self, turn: Turn) -> None:
+        moment = turn.moment
+        if moment.kind == moments.GONE:
+            self._go(moment)
+        elif moment.kind == moments.CHECKPOINT:
+            for partition in self._of(moment.broker):
+                self.known.read(partition, self._leader(partition), self.now_ms)
+                self.known.checkpoint(partition, moment.broker)
+        elif turn.stage == moments.DECIDED:
+            self._decide(moment)
+        else:
+            self._hear(moment)
+
+    def _of(self, broker: int) -> list[int]:
+        led = self.leds.get(broker)
+        return led.cell.partitions.tolist() if led else []
+
+    def _leader(self, partition: int) -> int:
+        return int(self.leaders[partition])
+
+    def _decide(self, moment: Moment) -> None:
+        """The controller decides; up to 2.6 leaders cannot change what it has stored meanwhile."""
+        changes = self._decided[moment] = []
+        for partition, message in self._questions(moment):
+            due_ms, isr = self._late.pop(partition, (self.now_ms, ()))
+            if due_ms < self.now_ms:
+                self._store(partition, isr)
+            before = self.controllers[partition]
+            after, outputs = controller_machine.step(before, message, self.now_ms)
+            self.controllers[partition] = after
+            orders = [
+                (out.to, out.message)
+                for out in outputs
+                if isinstance(out, m.Send) and isinstance(out.message, m.LeaderAndIsr)
+            ]
+            hearers = frozenset(to for to, _ in orders)
+            order = orders[-1][1] if orders else None
+            if hearers or moment.broker in self.replicas[partition]:
+                changes.append(Change(partition, before, after, order, hearers))
+            if after.state != before.state and self._leader(partition) != NO_LEADER:
+                self.leds[self._leader(partition)].partition(partition)["is_frozen"] = 1
+
+    def _questions(self, moment: Moment) -> Iterator[tuple[int, m.Message]]:
+        """What every partition's controller is told."""
+        broker, number = moment.broker, self.known.incarnations[moment.broker]
+        message: m.Message = m.ElectLeaders("preferred")
+        chosen = np.ones(len(self.replicas), dtype=bool)
+        if moment.kind == moments.STOP:
+            message = m.ControlledShutdown(broker)
+        elif moment.kind == moments.EXPIRED:
+            message = m.SessionExpired(broker, number - 1)
+        elif moment.kind == moments.UP:
+            message = m.RegisterBroker(broker, number, moment.is_clean)
+        elif moment.kind == moments.REBALANCE and not self.config.kafka.kraft:
+            preferred = assignment(self.config)[:, 0]
+            away = np.bincount(preferred, self.leaders != preferred) / np.bincount(preferred)
+            chosen = away[preferred] > IMBALANCE
+        for partition in np.flatnonzero(chosen).tolist():
+            yield partition, message
+
+    def _hear(self, moment: Moment) -> None:
+        """Every broker hears of what was decided."""
+        changes, broker, now_ms = self._decided.pop(moment), moment.broker, self.now_ms
+        is_kraft = self.config.kafka.kraft
+        for change in changes:
+            self.known.read(change.partition, self._leader(change.partition), now_ms)
+        if moment.kind == moments.STOP and not is_kraft:
+            self.known.stopping.add(broker)
+        if moment.kind == moments.UP:
+            self.known.start(broker, self._of(broker), now_ms)
+            self._restart_clock(broker)
+        elif moment.kind in (moments.STOP, moments.EXPIRED):
+            self._mark(broker, "down_until_ms", s.NEVER_MS)
+        for change in changes:
+            if change.order is not None:
+                self._obey(change, change.order)
+        if moment.kind == moments.STOP and not is_kraft:
+            self.known.silent.add(broker)
+        self.known.start_threads(now_ms)
+        if moment.kind == moments.UP:
+            self.known.admit(broker, now_ms)
+
+    def _restart_clock(self, broker: int) -> None:
+        if broker in self.leds:
+            process_ms = self.now_ms - moments.order_ms(self.config)
+            scalars = self.leds[broker].state.scalars
+            scalars[s.NEXT_TICK_MS] = process_ms + self.config.isr_check_period_ms
+            self._mark(broker, "gone_until_ms", 0)
+
+    def _mark(self, broker: int, column: str, until_ms: int) -> None:
+        """Set a column of all threads of a broker."""
+        for led in self.leds.values():
+            led.state.threads[column][np.equal(led.cell.thread_brokers, broker)] = until_ms
+
+    def _go(self, moment: Moment) -> None:
+        """A process is not there any more; whom it led has no leader for a while."""
+        broker = moment.broker
+        for partition in self._of(broker):
+            leader = self._leader(partition)
+            self.known.read(partition, leader, self.now_ms, is_cut=leader == broker)
+            if leader == broker:
+                self._leave_request(partition)
+                self._release(partition, s.NO_BROKER)
+        self.known.go(moment, self._of(broker))
+        self._mark(broker, "gone_until_ms", s.NEVER_MS)
+
+    def _leave_request(self, partition: int) -> None:
+        """A leader dies while an ISR change is in flight: the controller will store it."""
+        led = self.leds[self._leader(partition)]
+        row = led.partition(partition)
+        sent_ms = int(row["due_ms"]) - self.config.isr_commit_ms
+        if row["pending"] == s.PENDING and sent_ms < self.now_ms:
+            isr = led.members(int(led.place_of[partition]), int(row["pending_isr"]))
+            self._late[partition] = int(row["due_ms"]), isr
+
+    def _obey(self, change: Change, order: m.LeaderAndIsr) -> None:
+        """An order is heard: who leads and who follows, and what they do first."""
+        partition, now_ms, former = change.partition, self.now_ms, self._leader(change.partition)
+        leader = order.leader
+        alive = change.after.alive
+        self.known.obey(partition, order, change.hearers, alive, now_ms)
+        if leader != former and former != NO_LEADER:
+            self._release(partition, s.NOT_LEADER)
+        if leader == NO_LEADER and former != NO_LEADER:
+            self._tell(int(self.former[partition]), partition, (now_ms, s.OFFLINE))
+        if leader == NO_LEADER or leader in self.known.gone:
+            return
+        led = self.leds[leader]
+        frozen = int(self.controllers[partition].partition_epoch != order.partition_epoch)
+        if leader in change.hearers:
+            is_new = leader != former
+            led.install(partition, self.known.last(partition, leader), is_new, now_ms)
+            led.partition(partition)["is_frozen"] = frozen
+            self.leaders[partition] = self.former[partition] = leader
+            self._say(change, leader, is_new)
+        self.known.follow(partition, leader, leader != former, now_ms)
+        if leader in change.hearers:
+            self._resume(partition, leader)
+
+    def _say(self, change: Change, leader: int, is_new: bool) -> None:
+        """Rows for a new ISR, and for a new leader."""
+        led, state = self.leds[leader], change.after.state
+        row, isr = led.partition(change.partition), change.before.isr
+        before, after = (mask(led.order(change.partition), ids) for ids in (isr, state.isr))
+        ends = int(row["high_watermark"]), int(row["log_end_offset"])
+        rest = (before ^ after, before, after, *ends, state.leader_epoch, state.partition_epoch)
+        if set(isr) != set(state.isr):
+            self._tell(leader, change.partition, (self.now_ms, s.REMOVAL, *rest))
+        if is_new:
+            self._tell(leader, change.partition, (self.now_ms, s.LEADER, *rest))
+
+    # Producers
+
+    def _release(self, partition: int, kind: int) -> None:
+        """A leader leads no more: its producers hear of it, and will try again."""
+        leader = self._leader(partition)
+        led = self.leds[leader]
+        retries = self.config.delivery_timeout_ms > 0
+        waiting, held = led.take_out(partition)
+        timeout_ms = self.config.request_timeout_ms
+        kept = []
+        for sent_ms, tried_ms, required in waiting:
+            is_late = tried_ms + timeout_ms <= self.now_ms
+            row = (self.now_ms, s.TIMED_OUT if is_late else kind, 0, 0, 0, -1, required)
+            self._tell(leader, partition, row)
+            if not is_late:
+                kept.append((sent_ms, self.now_ms, 0, required))
+        if retries:
+            self._waiting[partition] += kept + [(*row, 0) for row in held]
+        self.leaders[partition] = NO_LEADER
+
+    def _resume(self, partition: int, leader: int) -> None:
+        """The leader has settled: high watermark, and what producers send again.
+
+        What a producer sent before is in the log, or is appended again as far as it is not.
+        """
+        led, row = self.leds[leader], self.leds[leader].partition(partition)
+        end, waiting, held = int(row["log_end_offset"]), [], []
+        for sent_ms, tried_ms, records, required in self._waiting.pop(partition, []):
+            if 0 < required <= end:
+                waiting.append((sent_ms, self.now_ms, required))
+            elif required:
+                held.append((sent_ms, tried_ms, required - end))
+                end = required
+            else:
+                held.append((sent_ms, tried_ms, records))
+        led.put_produces(partition, waiting, held)
+        led.state.scalars[s.EVENT_COUNT] = 0
+        kernel_log.settle(led.state, self.now_ms, int(led.place_of[partition]))
+        count = int(led.state.scalars[s.EVENT_COUNT])
+        self._keep(leader, led.state.out.events[:count].copy())
+
+    # What it was
+
+    def pieces(self) -> Iterator[CellRun]:
+        """A piece for each cell, of the whole run so far."""
+        for broker, led in self.leds.items():
+            events = np.concatenate(
+                [*self.events[broker], np.zeros((0, s.EVENT_COLUMNS), np.int64)]
+            )
+            counts = counted(led.state, self.batches[broker])
+            none = np.zeros((0, 0), np.int64)
+            yield CellRun(led.cell, events, none, led.state.latencies, counts, self.now_ms)
+
+
+def _state(config: FleetConfig, one: Cell) -> s.State:
+    """A cell at time 0 in which the partitions that others lead are empty."""
+    no_samples = np.zeros((0, 4 + one.followers.shape[1]), np.int64)
+    events = np.zeros((4_096, s.EVENT_COLUMNS), np.int64)
+    state = s.new_state(setup(config, one), s.Out(events, no_samples, -1, 0))
+    others = np.flatnonzero(assignment(config)[one.partitions, 0] != one.leader)
+    for column in ("isr", "maximal_isr"):
+        state.partitions[column][others] = 0
+    for row in state.follower_at[others].ravel().tolist():
+        state.active[row // s.WORD] &= ~np.uint64(1 << row % s.WORD)
+    is_read = np.isin(np.arange(len(one.partitions)), others, invert=True)
+    counts = np.bincount(one.thread_of[is_read].ravel(), minlength=len(state.threads))
+    state.threads["partitions"] = counts
+    state.threads["next_ms"][counts == 0] = s.NEVER_MS
+    return state
+
+
+def move(config: FleetConfig) -> Iterator[CellRun]:
+    """Run a fleet whose leaders move; a piece for each cell."""
+    cluster = Moving(config)
+    for _ in cluster.run():
+        pass
+    yield from cluster.pieces()

@@ -1,0 +1,300 @@
+"""What every replica is, beside its rows: for fleets whose leaders move.
+
+Theory of operation. Rows of the kernel do not say all of a broker: its log (as long as it is, with
+its own high watermark and leader epochs; its records are only counted), what it remembers of its
+followers, which process it is of, and what it is about to become, since finding the offset that it
+shares with a new leader takes rounds. `Replicas` keeps that as brokers of the engine. Such a
+history is a list of (ms, broker): from then on it is this.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from isrlab.engine import broker as broker_machine
+from isrlab.engine import messages as m
+from isrlab.engine import reading, rules
+from isrlab.engine.choices import EpochEntry
+from isrlab.engine.frozen import replace
+from isrlab.engine.log import LeaderEpochCache, Log
+from isrlab.engine.model import (
+    NO_LEADER,
+    Broker,
+    Follower,
+    Leader,
+    RemoteReplica,
+    Settings,
+)
+from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.kernel import state as s
+from isrlab.fleet.layout import assignment
+from isrlab.fleet.led import BASE_MS, Led
+from isrlab.fleet.moments import Moment
+
+MOST_ROUNDS = 10  # of asking where the logs part
+History = list[tuple[int, Broker]]
+
+
+def engine_settings(config: FleetConfig) -> Settings:
+    """What the engine needs to know of a fleet's settings."""
+    return Settings.of(
+        config.kafka,
+        min_insync_replicas=config.min_insync_replicas,
+        unclean_leader_election_enable=False,
+        replica_lag_time_max_ms=config.lag_time_ms,
+    )
+
+
+class Replicas:
+    """What every replica is, beside its rows."""
+
+    def __init__(self, config: FleetConfig, leds: dict[int, Led]) -> None:
+        self._config, self._leds = config, leds
+        self._settings = engine_settings(config)
+        self._replicas = assignment(config)
+        self._histories: dict[tuple[int, int], History] = {}
+        self._begun_ms: dict[tuple[int, int], int] = {}  # when a follower last started over
+        self._sent: dict[int, tuple[m.Output, ...]] = {}  # by those that heard the latest order
+        self._starts: dict[tuple[int, int], list[tuple[int, int, bool]]] = defaultdict(list)
+        self._sent_back: dict[tuple[int, int], list[int]] = defaultdict(list)  # too late to count
+        self._checkpoints: dict[tuple[int, int], int] = {}
+        self.gone: set[int] = set()  # whose process is not there
+        self.silent: set[int] = set()  # those, and whose fetchers have stopped
+        self.stopping: set[int] = set()
+        self.incarnations: dict[int, int] = defaultdict(int)
+
+    # What a replica is
+
+    def last(self, partition: int, broker: int) -> Broker:
+        """What it is, or will soon be."""
+        return self._history(partition, broker)[-1][1]
+
+    def at(self, partition: int, broker: int, now_ms: int) -> Broker:
+        """What it is before anything of this millisecond."""
+        history = self._history(partition, broker)
+        return next((b for ms, b in reversed(history) if ms < now_ms), history[0][1])
+
+    def _history(self, partition: int, broker: int) -> History:
+        key = partition, broker
+        if key not in self._histories:
+            config, ids = self._config, tuple(self._replicas[partition].tolist())
+            end = 0 if broker == config.new_broker else config.backlog_records
+            is_led = broker == ids[0]
+            entry = config.kafka.epoch_entry
+            has_entry = end if entry == EpochEntry.ON_APPEND else entry and (is_led or end)
+            epochs = LeaderEpochCache(((0, 0),) if has_entry else ())
+            log = Log(range(end), 0, end, end, end, epochs)  # type: ignore[arg-type]
+            fresh = tuple(RemoteReplica(i, last_caught_up_time_ms=BASE_MS) for i in ids)
+            new = Broker(broker, config.kafka, self._settings, ids, log, remembered=fresh)
+            self._histories[key] = [(-1, new)]
+        return self._histories[key]
+
+    def read(self, partition: int, leader: int, now_ms: int, is_cut: bool = False) -> None:
+        """Note what all replicas are now; `is_cut`: the leader's process goes now."""
+        if leader == NO_LEADER:
+            return
+        led = self._leds[leader]
+        row, before = led.partition(partition), self.last(partition, leader)
+        epochs, end = before.log.epochs, int(row["log_end_offset"])
+        if end > row["epoch_start"]:
+            epochs = epochs.assign(
+                int(row["leader_epoch"]), int(row["epoch_start"]), before.version
+            )
+        log = _log(before.log, end, int(row["high_watermark"]), epochs)
+        numbers = {b: self.incarnations[b] for b in led.order(partition)}
+        broker = replace(before, log=log, role=led.role(partition, numbers))
+        self._histories[partition, leader] = [(now_ms, broker)]
+        for follower, place in zip(led.order(partition), led.rows(partition), strict=True):
+            if follower not in self.silent:
+                history = self._read_follower(partition, place, broker, now_ms)
+                self._histories[partition, follower] = history[: 1 + is_cut]
+
+    def _read_follower(self, partition: int, place: int, leader: Broker, now_ms: int) -> History:
+        """What a follower is, and then what it is when it has written what is on its way."""
+        led = self._leds[leader.id]
+        row, thread = led.state.followers[place], led.thread_of(place)
+        follower = led.order(partition)[int(row["slot"])]
+        last, role = self.last(partition, follower), reading.leader_of(leader)
+        begun_ms = self._begun_ms.get((partition, follower), -1)
+        numbers = leader.id, role.leader_epoch, role.partition_epoch, last.last_request
+        if thread["fetch_ms"] < begun_ms and row["end"] == last.log.log_end_offset:
+            before = self.at(partition, follower, now_ms)
+            return [(now_ms, replace(before, role=Follower(*numbers)))]
+        had_end, own, told = led.state.carried[place].tolist()
+        end, done_ms = int(row["end"]), int(thread["next_ms"]) - led.state.links.latency_ms
+        written = rules.follower_high_watermark(end, told)
+        is_written = thread["is_parked"] == s.NOT_PARKED and done_ms < now_ms
+        ends = [(now_ms, end, written if is_written else own)]
+        if thread["is_parked"] == s.NOT_PARKED and not is_written:
+            ends = [(now_ms, had_end, own), (done_ms, end, written)]
+        return [
+            (ms, replace(last, log=_grown(last, leader.log, *both), role=Follower(*numbers)))
+            for ms, *both in ends
+        ]
+
+    def note_epoch(self, partition: int, leader: int, epoch: int, start: int) -> None:
+        """A leader has begun an epoch by itself."""
+        (ms, broker), log = self._history(partition, leader)[-1], self.last(partition, leader).log
+        epochs = log.epochs.assign(epoch, start, broker.version)
+        self._histories[partition, leader] = [
+            (ms, replace(broker, log=replace(log, epochs=epochs)))
+        ]
+
+    # Processes
+
+    def checkpoint(self, partition: int, broker: int) -> None:
+        log = self.last(partition, broker).log
+        self._checkpoints[partition, broker] = log.high_watermark
+
+    def go(self, moment: Moment, partitions: list[int]) -> None:
+        """A process ends; what it has written stays."""
+        broker = moment.broker
+        for partition in partitions:
+            before = self.at(partition, broker, moment.heard_ms)
+            log, key = before.log, (partition, broker)
+            checkpoint = self._checkpoints.pop(key, log.checkpointed_high_watermark)
+            log = replace(log, checkpointed_high_watermark=checkpoint)
+            log = log.flush().checkpoint() if moment.is_clean else log
+            self._histories[key] = [(-1, replace(before, log=log))]
+        self.gone.add(broker)
+        self.silent.add(broker)
+        self.incarnations[broker] += 1
+
+    def start(self, broker: int, partitions: list[int], now_ms: int) -> None:
+        """A new process on the logs of the former one."""
+        for known in (self.gone, self.silent, self.stopping):
+            known.discard(broker)
+        for partition in partitions:
+            old = self.last(partition, broker)
+            new = Broker(
+                *(broker, old.version, old.settings, old.replicas, old.log.load()),
+                broker_epoch=self.incarnations[broker],
+            )
+            self._histories[partition, broker] = [(now_ms, new)]
+
+    # Orders
+
+    def obey(
+        self, partition: int, order: m.LeaderAndIsr, hearers: frozenset[int],
+        alive: tuple[m.BrokerInfo, ...], now_ms: int,
+    ) -> None:  # fmt: skip
+        """Those that hear an order do what it says; what they send is kept for `follow`.
+
+        A high watermark that a leader could raise is left to the kernel, which also knows who waits
+        for it.
+        """
+        self._sent = {}
+        for broker in hearers - self.gone:
+            before = self.at(partition, broker, now_ms)
+            before = replace(before, metadata=alive, is_shutting_down=broker in self.stopping)
+            after, outputs = broker_machine.step(before, order, now_ms + BASE_MS)
+            if isinstance(after.role, Leader):
+                high_watermark = before.log.high_watermark
+                after = replace(after, log=replace(after.log, high_watermark=high_watermark))
+            self._histories[partition, broker] = [(now_ms, after)]
+            self._sent[broker] = outputs
+
+    def follow(self, partition: int, leader: int, is_new: bool, now_ms: int) -> None:
+        """Followers of a leader whose rows are installed: who starts over, and where."""
+        led, of = self._leds[leader], self.last(partition, leader)
+        for broker, place in zip(led.order(partition), led.rows(partition), strict=True):
+            sent = [o for o in self._sent.get(broker, ()) if isinstance(o, m.Send)]
+            if any(out.to == leader for out in sent):
+                history, left_ms = self._first_fetch(partition, broker, of, now_ms)
+                self._histories[partition, broker] = history
+                self._begun_ms[partition, broker] = now_ms
+                led.set_end(place, history[-1][1].log)
+                thread = int(led.state.followers[place]["thread"])
+                first_ms = left_ms + self._config.fetch_latency_ms
+                self._starts[leader, thread].append((place, first_ms, is_new))
+            elif is_new:
+                led.set_end(place, self.last(partition, broker).log)
+            elif broker in self.stopping and leader in self._sent:
+                self._sent_back[leader, int(led.state.followers[place]["thread"])].append(place)
+
+    def _first_fetch(
+        self, partition: int, follower: int, leader: Broker, now_ms: int
+    ) -> tuple[History, int]:
+        """What a follower becomes until its leader can answer a fetch, and when that leaves."""
+        broker, outputs = self.last(partition, follower), self._sent[follower]
+        history, at_ms, way_ms = [(now_ms, broker)], now_ms, self._config.fetch_latency_ms
+        for _ in range(MOST_ROUNDS):
+            first = outputs[0] if outputs else m.Halt("")
+            if isinstance(first, m.Halt):  # it waits for another order
+                return history, s.NEVER_MS
+            answer = first.message
+            if isinstance(first, m.After):
+                at_ms += first.delay_ms
+            else:
+                answer = _answer(leader, first.message, at_ms)
+                if isinstance(first.message, m.Fetch) and not (answer.error or answer.diverging):
+                    break
+                at_ms = self._written_ms(leader.id, partition, follower, at_ms + 2 * way_ms)
+            broker, outputs = broker_machine.step(broker, answer, at_ms + BASE_MS)
+            history.append((at_ms, broker))
+        return history, at_ms
+
+    def _written_ms(self, leader: int, partition: int, follower: int, at_ms: int) -> int:
+        """When what arrives at `at_ms` is taken, if the follower may stand still."""
+        led = self._leds[leader]
+        thread = led.thread_of(led.rows(partition)[led.order(partition).index(follower)])
+        for start, end, speed in led.state.stalls[
+            thread["stall_from"] : thread["stall_to"]
+        ].tolist():
+            if start <= at_ms < end and speed == 0:
+                at_ms = end
+        return at_ms
+
+    def start_threads(self, now_ms: int) -> None:
+        """Threads of which all partitions start over fetch at once; a fetch of a former epoch that
+        is parked is sent back."""
+        for (leader, _), rows in self._starts.items():
+            led, place = self._leds[leader], rows[0][0]
+            thread = led.thread_of(place)
+            if thread["next_ms"] == s.NEVER_MS or len(rows) >= thread["partitions"]:
+                led.start(place, max(first_ms for _, first_ms, _ in rows))
+            elif thread["is_parked"] and not all(is_new for *_, is_new in rows):
+                parked = thread["is_parked"]
+                led.start(place, now_ms)
+                thread["is_parked"] = parked
+        for (leader, _), places in self._sent_back.items():
+            thread = self._leds[leader].thread_of(places[0])
+            if self._config.kafka.fences_stale_leader_epoch and len(places) >= thread["partitions"]:
+                thread["next_ms"], thread["is_parked"] = s.NEVER_MS, s.NOT_PARKED
+        self._starts.clear()
+        self._sent_back.clear()
+
+    def admit(self, broker: int, now_ms: int) -> None:
+        """From its first fetch on a broker may be in an ISR."""
+        for led in self._leds.values():
+            for number in np.flatnonzero(np.equal(led.cell.thread_brokers, broker)):
+                thread = led.state.threads[number]
+                first_ms = now_ms if thread["next_ms"] == s.NEVER_MS else thread["next_ms"]
+                thread["down_until_ms"] = first_ms
+
+
+def _answer(leader: Broker, question: m.Message, now_ms: int) -> Any:
+    if isinstance(question, m.Fetch):
+        return reading.answer(leader, question)
+    _, replies = broker_machine.step(leader, question, now_ms + BASE_MS)
+    return replies[0].message  # type: ignore[union-attr]
+
+
+def _log(before: Log, end: int, high_watermark: int, epochs: LeaderEpochCache) -> Log:
+    """A log of which the records are only counted."""
+    grown = replace(before, records=range(end), epochs=epochs)
+    return grown.with_high_watermark(high_watermark)
+
+
+def _grown(broker: Broker, leader: Log, end: int, high_watermark: int) -> Log:
+    """A follower's log that has grown by what its leader has."""
+    log, epochs = broker.log, broker.log.epochs
+    starts = [*leader.epochs.entries, (0, leader.log_end_offset)]
+    for (epoch, start), (_, after) in pairwise(starts):
+        if max(start, log.log_end_offset) < min(after, end) and epoch != epochs.latest_epoch:
+            epochs = epochs.assign(epoch, max(start, log.log_end_offset), broker.version)
+    return _log(log, end, high_watermark, epochs)

@@ -1,0 +1,266 @@
+"""A partition whose leader moves: the same outages and elections for the engine and for the fleet.
+
+As in `fleet_engine.py`, time 0 is when the brokers learn who leads. The fleet is driven by its
+settings only; its load, and who ticks when, are handed in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cases.fleet_engine import _APPEND as APPEND
+from cases.fleet_engine import _LAST as LAST
+from cases.fleet_engine import NO_WAIT_FOR_AN_ANSWER_MS, _deliver_due, changes
+from isrlab.engine import messages as m
+from isrlab.engine.frozen import replace
+from isrlab.engine.model import NO_LEADER, RECORD_BYTES, Leader
+from isrlab.engine.versions import PRESETS
+from isrlab.fleet import load
+from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.given import Pause, written
+from isrlab.fleet.kernel import state as s
+from isrlab.fleet.kernel.rows import bucket_starts
+from isrlab.fleet.moments import LEAVES_MS
+from isrlab.fleet.moving import Moving
+from isrlab.fleet.tables import ONE_DETAIL
+from isrlab.world import faults
+from isrlab.world.cluster import START_MS, Cluster
+from isrlab.world.frames import Envelope
+
+DURATION_MS = 900
+ASKED = ("isr_shrink", "isr_expand")
+
+
+@dataclass(frozen=True)
+class Outage:
+    """A broker that is not there, as the others hear of it; ms from 0."""
+
+    broker: int
+    start_ms: int
+    end_ms: int
+    is_clean: bool
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One partition on brokers 1, 2, ..., and what comes from outside. Times are ms from 0."""
+
+    column: str
+    brokers: int
+    lag_ms: int
+    lag_messages: int
+    min_isr: int
+    latency_ms: int
+    controller_latency_ms: int
+    wait_ms: int
+    fetch_records: int
+    first_tick_ms: int  # of broker 1
+    session_ms: int
+    arrivals: tuple[tuple[int, int], ...]  # (ms, records), ascending, one for each ms at most
+    pauses: tuple[tuple[tuple[int, int], ...], ...]  # of each broker's fetchers: (start, end) ms
+    outages: tuple[Outage, ...]
+    elections: tuple[int, ...]  # of the preferred leader, when they are heard
+    acks: int = 1
+    timeout_ms: int = 30_000
+
+    @property
+    def version(self):
+        return PRESETS[self.column]
+
+    @property
+    def ids(self):
+        return range(1, self.brokers + 1)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What both are compared by."""
+
+    leaders: list  # (ms, (leader, leader epoch, ISR, high watermark, log end)), where it changed
+    asked: list  # (ms, kind, ISR before, ISR after)
+    logs: dict  # broker -> (log end, high watermark) when all is over
+    failures: list  # (ms, error) of produces, ascending
+    waits_ms: list  # of those with acks=all that were acknowledged, ascending
+
+
+def error(name):
+    """Whoever finds no leader has one error here."""
+    is_lost = name.startswith("NOT_LEADER") or name == "NETWORK_EXCEPTION"
+    return "NOBODY LEADS" if is_lost else name
+
+
+# The engine
+
+
+def engine_play(scene):
+    cluster = started(scene)
+    values, times, zero_ms = [_seen(cluster)], [scene.latency_ms], START_MS + scene.latency_ms
+    former = 1
+    for now_ms in range(scene.latency_ms + 1, DURATION_MS):
+        cluster.now_ms = zero_ms + now_ms
+        _act(cluster, scene, now_ms)
+        _deliver_due(cluster, before=APPEND)
+        former = _leading(cluster) or former
+        for records in (count for ms, count in scene.arrivals if ms == now_ms):
+            ids = tuple(f"{now_ms}.{number}" for number in range(records))
+            cluster.produce(former, ids, acks=scene.acks)
+        _deliver_due(cluster, before=LAST)
+        values.append(_seen(cluster))
+        times.append(now_ms)
+    asked, failures, waits_ms = [], [], []
+    for event in cluster.events:
+        ms = event.ts_ms - zero_ms
+        if event.kind in ASKED and not event.is_stored_state:
+            both = tuple(sorted(event.isr_before)), tuple(sorted(event.isr))
+            asked.append((ms, ASKED.index(event.kind), *both))
+        elif event.kind == "produce_error":
+            failures.append((ms, error(event.detail["error"])))
+        elif event.kind == "produce_ack" and scene.acks == m.ACKS_ALL:
+            waits_ms.append(ms - int(event.detail["records"].split(".")[0]))
+    logs = {b: (log.log_end_offset, log.high_watermark) for b, log in cluster.disks.items()}
+    return Seen(changes(times, values), sorted(asked), logs, sorted(failures), sorted(waits_ms))
+
+
+def started(scene):
+    cluster = Cluster(
+        scene.version,
+        replicas=tuple(scene.ids),
+        latency_ms=scene.latency_ms,
+        min_insync_replicas=scene.min_isr,
+        unclean_leader_election_enable=False,
+        replica_lag_time_max_ms=scene.lag_ms,
+        replica_fetch_wait_max_ms=scene.wait_ms,
+        replica_fetch_max_bytes=scene.fetch_records * RECORD_BYTES,
+        request_timeout_ms=scene.timeout_ms,
+        replica_socket_timeout_ms=NO_WAIT_FOR_AN_ANSWER_MS,
+        session_timeout_ms=scene.session_ms,
+        **({"replica_lag_max_messages": scene.lag_messages} if scene.lag_messages else {}),
+    )
+    for broker in scene.ids:
+        cluster.latencies[frozenset((broker, m.CONTROLLER))] = scene.controller_latency_ms
+    for envelope in list(cluster.queue):
+        if envelope.target == 1 and isinstance(envelope.message, m.ExpireIsr):
+            cluster.queue.remove(envelope)
+    tick_ms = START_MS + scene.latency_ms + scene.first_tick_ms
+    cluster.post(Envelope(tick_ms, 1, 1, m.ExpireIsr(), cluster.epochs[1]))
+    return cluster
+
+
+def _act(cluster, scene, now_ms):
+    """What the scene says happens at the beginning of this millisecond."""
+    for broker, pauses in zip(scene.ids, scene.pauses, strict=True):
+        if any(end == now_ms for _, end in pauses):
+            faults.resume(cluster, broker)
+        if any(start == now_ms for start, _ in pauses):
+            faults.pause(cluster, broker, "fetcher")
+    before_ms = scene.controller_latency_ms
+    for outage in scene.outages:
+        broker = outage.broker
+        if not outage.is_clean and now_ms == outage.start_ms:
+            cluster.kill(broker)
+        if outage.is_clean and now_ms == outage.start_ms + LEAVES_MS:
+            cluster.stop_process(broker, "clean_shutdown")
+            cluster.disks[broker] = cluster.disks[broker].flush().checkpoint()
+            cluster.clean.add(broker)
+            cluster.reset_connections(broker)
+            cluster.lose_session(broker, at_once=True)
+    for outage in scene.outages:
+        broker = outage.broker
+        if outage.is_clean and now_ms == outage.start_ms - before_ms:
+            cluster.brokers[broker] = replace(cluster.brokers[broker], is_shutting_down=True)
+            cluster.tell(broker, m.CONTROLLER, m.ControlledShutdown(broker))
+        if now_ms == outage.end_ms - before_ms:
+            faults.start(cluster, broker)
+    if now_ms + before_ms in scene.elections:
+        cluster.tell(m.CONTROLLER, m.CONTROLLER, m.ElectLeaders("preferred"))
+
+
+def _leading(cluster):
+    leads = [b for b in cluster.brokers.values() if isinstance(b.role, Leader)]
+    return max(leads, key=lambda b: b.leader_epoch).id if leads else None
+
+
+def _seen(cluster):
+    if (number := _leading(cluster)) is None:
+        return None
+    broker = cluster.brokers[number]
+    ends = broker.log.high_watermark, broker.log.log_end_offset
+    return number, broker.leader_epoch, tuple(sorted(broker.role.isr)), *ends
+
+
+# The fleet
+
+
+def config_of(scene):
+    pauses = [
+        Pause("fetchers", broker, *row)
+        for broker, rows in zip(scene.ids, scene.pauses, strict=True)
+        for row in rows
+    ]
+    for outage in scene.outages:
+        role = "down" if outage.is_clean else "dead"
+        pauses.append(Pause(role, outage.broker, outage.start_ms, outage.end_ms))
+    copies = scene.brokers
+    return FleetConfig(
+        version=scene.version.name, partitions=1, brokers=copies, replication_factor=copies,
+        assigned=",".join(map(str, scene.ids)), minutes=DURATION_MS / 60_000, load="steady",
+        leaders="move", rebalance_every_s=0, session_timeout_ms=scene.session_ms,
+        elections=" ".join(f"{ms / 1000:.3f}" for ms in scene.elections), pauses=written(pauses),
+        replica_lag_time_max_ms=scene.lag_ms, replica_lag_max_messages=scene.lag_messages,
+        min_insync_replicas=scene.min_isr, record_bytes=RECORD_BYTES,
+        replica_fetch_max_bytes=scene.fetch_records * RECORD_BYTES,
+        replica_fetch_response_max_bytes=2**31 - 1,
+        replica_fetch_wait_max_ms=scene.wait_ms, fetch_latency_ms=scene.latency_ms, stall_s=0,
+        acks_all_share=float(scene.acks == m.ACKS_ALL), request_timeout_ms=scene.timeout_ms,
+        delivery_timeout_ms=0, isr_commit_ms=2 * scene.controller_latency_ms,
+    )  # fmt: skip
+
+
+def fleet_play(scene, monkeypatch, window_ms=1):
+    """The same by the fleet; looked at after each window."""
+    config, table = config_of(scene), np.array(scene.arrivals, dtype=np.int64).reshape(-1, 2)
+
+    def windows(*_):
+        for end_ms in [*range(window_ms, DURATION_MS, window_ms), DURATION_MS]:
+            rows = table[(table[:, 0] < end_ms) & (table[:, 0] >= end_ms - window_ms)]
+            none = np.zeros(len(rows), np.int32)
+            yield end_ms, s.Arrivals(rows[:, 0].copy(), none, rows[:, 1].astype(np.int32))
+
+    monkeypatch.setattr(load, "windows", windows)
+    monkeypatch.setattr(load, "follower_bytes_per_s", lambda *_: s.UNLIMITED_BYTES_PER_S)
+    other_ms = config.isr_check_period_ms - scene.latency_ms
+    ticks = {1: scene.first_tick_ms}
+    monkeypatch.setattr(load, "first_tick_ms", lambda _, broker: ticks.get(broker, other_ms))
+    cluster = Moving(config)
+    seen = [(until_ms - 1, _led(cluster)) for until_ms in cluster.run()]
+    times, values = zip(*[row for row in seen if row[0] >= scene.latency_ms], strict=True)
+    asked, failures, waits = [], [], np.zeros(s.BUCKETS, np.int64)
+    for piece in cluster.pieces():
+        led = cluster.leds[piece.cell.leader]
+        for row in piece.events.tolist():
+            ms, kind, place = row[:3]
+            if kind <= s.EXPAND:
+                both = (
+                    tuple(sorted(led.members(place, row[at]))) for at in (s.ISR_BEFORE, s.ISR_AFTER)
+                )
+                asked.append((ms, kind, *both))
+            elif kind >= s.REFUSED and not (kind == s.NO_BROKER and row[s.LOG_END_OFFSET] >= 0):
+                failures.append((ms, error(ONE_DETAIL[kind][1])))
+        waits += piece.latencies.sum(axis=0)
+    cluster.known.read(0, int(cluster.leaders[0]), DURATION_MS)
+    logs = {b: cluster.known.at(0, b, DURATION_MS).log for b in scene.ids}
+    ends = {b: (log.log_end_offset, log.high_watermark) for b, log in logs.items()}
+    waits_ms = np.repeat(bucket_starts(), waits).tolist()
+    return Seen(changes(times, values), sorted(asked), ends, sorted(failures), waits_ms)
+
+
+def _led(cluster):
+    leader = int(cluster.leaders[0])
+    if leader == NO_LEADER:
+        return None
+    row = cluster.leds[leader].partition(0)
+    isr = cluster.leds[leader].members(0, int(row["isr"]))
+    ends = int(row["high_watermark"]), int(row["log_end_offset"])
+    return leader, int(row["leader_epoch"]), tuple(sorted(isr)), *ends

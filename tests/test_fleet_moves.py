@@ -1,0 +1,237 @@
+"""Leaders that move, the fleet against the engine: who leads, and with what, to the millisecond.
+
+`ISRLAB_SCENES=5000` in the environment looks at that many scenes, other ones each time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from cases.fleet_moves import DURATION_MS, Outage, Scene, engine_play, fleet_play
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from isrlab import fleet
+from isrlab.engine.messages import ACKS_ALL
+from isrlab.engine.versions import PRESETS
+from isrlab.events import exact
+from isrlab.fleet import load
+from isrlab.fleet.cell import ALL
+from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.kernel.rows import bucket, bucket_starts
+from isrlab.fleet.layout import assignment
+from isrlab.fleet.moments import LEAVES_MS
+from isrlab.fleet.moving import Moving
+from isrlab.fleet.simulate import run_plan
+
+WANTED_SCENES = os.environ.get("ISRLAB_SCENES")
+GAPS = st.lists(st.tuples(st.integers(1, 300), st.integers(1, 200)), max_size=4)
+SINGLE = st.lists(st.tuples(st.integers(0, DURATION_MS), st.integers(1, 12)), max_size=12)
+SERIES = st.lists(  # (ms, batches, ms between them, records in each)
+    st.tuples(*(st.integers(*ends) for ends in ((0, DURATION_MS), (1, 60), (1, 20), (1, 5)))),
+    max_size=3,
+)
+
+
+@st.composite
+def outages_of(draw, broker, delays):
+    """None, one or two outages of a broker; `delays`: latency, controller latency, session."""
+    latency_ms, order_ms, session_ms = delays
+    now_ms, rows = latency_ms + order_ms + 2, []
+    for _ in range(draw(st.integers(0, 2))):
+        is_clean = draw(st.booleans())
+        least = 2 * order_ms + 1 + (LEAVES_MS if is_clean else session_ms)
+        start_ms = now_ms + draw(st.integers(0, 300))
+        end_ms = start_ms + least + draw(st.integers(0, 300))
+        rows.append(Outage(broker, start_ms, end_ms, is_clean))
+        now_ms = end_ms + order_ms + 1
+    return tuple(rows)
+
+
+@st.composite
+def scenes(draw, columns=tuple(PRESETS)):
+    """A partition on two to four brokers, of which some go and come back."""
+    latency_ms = draw(st.integers(1, 9))
+    order_ms = draw(st.sampled_from([1, 5, 40]))
+    session_ms = draw(st.sampled_from([85, 120]))
+    brokers, lag_ms = draw(st.integers(2, 4)), draw(st.sampled_from([40, 75, 150]))
+    records = {}
+    for ms, count in draw(SINGLE):
+        records[ms] = records.get(ms, 0) + count
+    for start, batches, gap, count in draw(SERIES):
+        for index in range(batches):
+            records[start + index * gap] = records.get(start + index * gap, 0) + count
+    delays = latency_ms, order_ms, session_ms
+    each = [draw(outages_of(broker, delays)) for broker in range(1, brokers + 1)]
+    pauses = []
+    for outages in each:
+        now, rows = latency_ms, []
+        for gap, length in draw(GAPS):
+            rows.append((now + gap, now + gap + length))
+            now += gap + length
+        pauses.append(tuple(r for r in rows if not any(meets(o, r, order_ms) for o in outages)))
+    elections = draw(st.sets(st.integers(latency_ms + order_ms + 2, DURATION_MS), max_size=4))
+    return Scene(
+        column=draw(st.sampled_from(columns)),
+        brokers=brokers,
+        lag_ms=lag_ms,
+        lag_messages=draw(st.sampled_from([1, 4, 20])),
+        min_isr=draw(st.integers(1, 3)),
+        latency_ms=latency_ms,
+        controller_latency_ms=order_ms,
+        wait_ms=draw(st.sampled_from([10, 60, 200])),
+        fetch_records=draw(st.sampled_from([1, 3, 10, 1000])),
+        first_tick_ms=latency_ms + draw(st.integers(1, lag_ms)),
+        session_ms=session_ms,
+        arrivals=tuple(row for row in sorted(records.items()) if latency_ms < row[0] < DURATION_MS),
+        pauses=tuple(pauses),
+        outages=tuple(outage for outages in each for outage in outages),
+        elections=tuple(sorted(elections)),
+        acks=draw(st.sampled_from([1, ACKS_ALL])),
+        timeout_ms=draw(st.sampled_from([50, 30_000])),
+    )
+
+
+def meets(outage, pause, order_ms):
+    return pause[0] <= outage.end_ms and pause[1] >= outage.start_ms - order_ms - 1
+
+
+def judged(scene):
+    """The engine's, with latencies as coarse as the kernel counts them."""
+    seen, starts = engine_play(scene), bucket_starts()
+    return replace(seen, waits_ms=[int(starts[bucket.py_func(ms)]) for ms in seen.waits_ms])
+
+
+@pytest.mark.slow
+@settings(
+    max_examples=int(WANTED_SCENES or 60),
+    derandomize=WANTED_SCENES is None,
+    database=None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+@given(scenes())
+def test_leaders_move_as_in_the_engine_to_the_millisecond(scene):
+    with pytest.MonkeyPatch.context() as patch:
+        assert fleet_play(scene, patch) == judged(scene)
+
+
+def test_scenes_are_eventful():
+    """The property is not vacuous: leaders move in what it draws, and produces fail."""
+    seen = []
+
+    @settings(max_examples=30, derandomize=True, database=None, phases=[Phase.generate])
+    @given(scenes())
+    def look(scene):
+        seen.append(engine_play(scene))
+
+    look()
+    led = [[value and value[0] for _, value in each.leaders] for each in seen]
+    moves = [sum(a != b for a, b in pairwise(leaders) if a and b) for leaders in led]
+    assert sum(moves) > len(seen) / 3
+    assert any(None in leaders for leaders in led)  # nobody leads for a while
+    assert any(each.failures for each in seen)
+
+
+MOVED = Scene(
+    column="N", brokers=3, lag_ms=150, lag_messages=20, min_isr=2, latency_ms=3,
+    controller_latency_ms=5, wait_ms=60, fetch_records=10, first_tick_ms=40, session_ms=85,
+    arrivals=tuple((ms, 3) for ms in range(20, 880, 7)), pauses=((), ((430, 470),), ()),
+    outages=(Outage(1, 120, 400, True), Outage(3, 500, 760, False)), elections=(450, 820),
+    acks=ACKS_ALL,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("column", "AL")
+def test_windows_do_not_change_what_happens(column):
+    scene, seen = replace(MOVED, column=column), []
+    for window_ms in (1, 13, DURATION_MS):
+        with pytest.MonkeyPatch.context() as patch:
+            seen.append(replace(fleet_play(scene, patch, window_ms), leaders=[]))
+    assert seen[0] == seen[1] == seen[2]
+    assert seen[0].asked and seen[0].failures
+
+
+# Whole clusters
+
+ROLLED = FleetConfig(
+    "3.7", partitions=24, brokers=4, minutes=6, load="steady", batch_every_ms=300, stall_s=0,
+    seed=5, leaders="move", restart_s=20, restart_every_s=60, elections="130 170", name="rolled",
+    rebalance_every_s=300, min_insync_replicas=2,
+)  # fmt: skip
+
+
+def leaders_by_time(rows, config):
+    """ms -> broker -> how many partitions it leads from then on, of rows of kind `leader`."""
+    led = dict(enumerate(assignment(config)[:, 0].tolist()))
+    by_time = {}
+    for row in rows:
+        if row["kind"] == "leader":
+            led[row["partition"]] = row["broker"]
+            by_time[row["ts_ms"]] = Counter(led.values())
+    return by_time
+
+
+@pytest.fixture(scope="module")
+def rolled():
+    return fleet.simulate_local(ROLLED).to_pylist()
+
+
+def test_leaders_go_with_their_broker_and_come_back_when_they_are_elected(rolled):
+    by_time = leaders_by_time(rolled, ROLLED)
+    assert [*by_time] == [60_000, 120_000, 130_000, 170_000, 180_000, 240_000, 300_000]
+    assert by_time[60_000][1] == 0 and by_time[120_000][2] == 0
+    assert by_time[130_000][1] >= 6 and by_time[130_000][2] == 0  # which is still down
+    assert by_time[170_000] == dict.fromkeys((1, 2, 3, 4), 6)
+    assert by_time[300_000] == dict.fromkeys((1, 2, 3, 4), 6)  # the automatic election
+    assert not [row for row in rolled if row["kind"] == "isr_shrink"]
+
+
+def test_every_isr_is_whole_again_and_nothing_is_lost():
+    for spans in exact.isr_spans(fleet.simulate_local(ROLLED), ROLLED.duration_ms).values():
+        assert len(spans[-1].isr) == 3
+    cluster = Moving(ROLLED)
+    list(cluster.run())
+    produced = load.arrivals(ROLLED, np.arange(ROLLED.partitions)).records.sum()
+    ends = [cluster.leds[int(b)].partition(p) for p, b in enumerate(cluster.leaders)]
+    assert sum(int(row["log_end_offset"]) for row in ends) == produced
+
+
+def test_a_dead_broker_is_missed_until_its_session_ends():
+    config = ROLLED.with_(
+        restart_s=0, pauses="dead 2 60-100", elections="", session_timeout_ms=9_000, minutes=2
+    )
+    rows = fleet.simulate_local(config).to_pylist()
+    moved = [row for row in rows if row["kind"] == "leader"]
+    assert {row["ts_ms"] for row in moved} == {69_005}
+    assert len(moved) == 6
+    lost = [r["ts_ms"] for r in rows if dict(r["detail"] or ()).get("error") == "NETWORK_EXCEPTION"]
+    assert lost and min(lost) >= 60_000 and max(lost) < 69_005
+    waits = {int(dict(r["detail"])["latency_ms"]) for r in rows if r["kind"] == "latency"}
+    assert 8_000 < max(waits) <= 9_500  # the first that was held
+
+
+def test_a_worker_gives_the_same_rows():
+    plan = pa.RecordBatch.from_pylist(
+        [{"run": "rolled", "leader": ALL, "config": ROLLED.to_json(), "recorded": None}]
+    )
+    rows = pa.Table.from_batches(run_plan(iter([plan]))).to_pylist()
+    key = str
+    assert sorted(map(key, rows)) == sorted(map(key, fleet.simulate_local(ROLLED).to_pylist()))
+
+
+def test_what_cannot_be_played_is_said():
+    with pytest.raises(ValueError, match="leaders='move'"):
+        FleetConfig(pauses="dead 2 10-60")
+    with pytest.raises(ValueError, match="valid: stay, move"):
+        FleetConfig(leaders="go")
+    with pytest.raises(ValueError, match="broker 2 is back 5,000 ms after"):
+        fleet.simulate_local(ROLLED.with_(restart_s=0, pauses="dead 2 10-15"))
+    with pytest.raises(ValueError, match="'soon' is no time"):
+        FleetConfig(elections="soon")

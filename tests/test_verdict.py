@@ -121,6 +121,18 @@ def test_altered_lines_are_found(request):
     assert found[True] >= 0.98 * found.total() > 100
 
 
+def test_nobody_hears_of_a_version_before_the_metadata_log_has_it():
+    rows, ends, _ = recorded("b-412-follower-killed")
+    own, general = next(p for p in partitions(rows) if p[0][0]["topic"] == "orders")
+    index = next(n for n, row in enumerate(own) if row["kind"] == "follower")
+    assert own[index]["partition_epoch"] == 0
+    early = [*own[:index], own[index] | {"partition_epoch": 1}, *own[index + 1 :]]
+    assert judge("run", run_of([*general, *own], ends)).faults == ()
+    assert "early" in {
+        fault.rule for fault in judge("run", run_of([*general, *early], ends)).faults
+    }
+
+
 def answers(rows: list[dict]) -> list[tuple]:
     """The history that is told of a partition: ISRs in order, and whether it is known."""
     kept = [{name: row[name] for name in schema.COLUMNS} for row in rows]

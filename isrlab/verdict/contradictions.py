@@ -200,13 +200,13 @@ def _witnesses(lines: list[Statement], run: Run) -> Iterator[Fault]:
 
 
 def _in_time(lines: list[Statement], run: Run) -> Iterator[Fault]:
-    """A version is heard of after its leader, and by a process that starts as it is by then."""
+    """A version is heard of after it was stored, and by a process that starts as it is by then."""
     stated = [x for x in lines if x.version is not None and x.said_by != METADATA_LOG]
     origin: dict[int, Statement] = {}
     asked = {(x.by, x.members) for x in lines if x.is_request}
-    for line in stated:
+    for line in lines:
         is_asked = line.kind == "isr_commit" or (line.by, line.members) in asked
-        if line.is_own and line.version and is_asked:
+        if line.version and (line.said_by == METADATA_LOG or (line.is_own and is_asked)):
             origin.setdefault(line.version, line)
     for line in stated if run.is_kraft else ():
         first = origin.get(line.version or 0)

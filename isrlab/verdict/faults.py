@@ -25,7 +25,7 @@ RULES = {  # what Kafka always does
     "announced": "a leader announces each shrink, and stores what it announced",
     "heard": "what one line says of an ISR, a leader or an epoch, others who must know it say too",
     "counted": "versions and leader epochs count from 0, and a new partition begins there",
-    "early": "nobody hears of a version before its leader has asked for it",
+    "early": "nobody hears of a version before it is asked for and stored",
     "late": "a process that starts follows as it is by then",
     "once": "a broker hears of a version once, unless it is started again",
     "removed": "a controller takes out only brokers that are fenced, dead or leaving",

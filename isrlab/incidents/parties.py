@@ -31,14 +31,7 @@ OPEN = 20  # episodes that may go on at one time
 AT_ONCE_MS = 2_000
 BLINK_MS = 500
 SOON_MS = 10_000  # a broker that is back in this time after its process started needed no longer
-GONE_SIGNS = (
-    "stop_asked",
-    "starting",
-    "unclean_start",
-    "session_lost",
-    "disk_full",
-    "out_of_memory",
-)
+GONE_SIGNS = ("stop_asked", "session_lost", "disk_full", "out_of_memory")
 
 
 class Party(NamedTuple):
@@ -96,7 +89,8 @@ def parties(episode: Episode, record: Record) -> dict[Party, list[Out]]:
     rest = episode.outs
     first, last = episode.span
     span = (first - BEFORE_MS, last + SOON_MS)
-    for party, brokers in (*_of_all(span, record), *_of_one(span, record)):
+    of_one = [(Party("broker", (b,)), frozenset({b})) for b in sorted({o.replica for o in rest})]
+    for party, brokers in (*_of_all(span, record), *of_one):
         taken = [out for out in rest if _is_explained(out, party, brokers, record)]
         given[party] += taken
         rest = _without(rest, taken)
@@ -172,38 +166,24 @@ def _went(broker: int, span: Span, record: Record) -> bool:
     return is_started or bool(record.said("sign", span, broker, sign="stop_asked"))
 
 
-def _of_one(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
-    """Brokers whose own lines, or whose silence, explain why they were removed."""
-    named = {about(row) for sign in GONE_SIGNS for row in record.said("sign", span, sign=sign)}
-    named |= {about(row) for row in record.said("crash restart", span)}
-    named |= {row["broker"] for row in record.troubles if span[0] <= row["ts_ms"] <= span[1]}
-    named |= {b for b, end in record.log_ends.items() if span[0] <= end <= span[1]}
-    return [(Party("broker", (b,)), frozenset({b})) for b in sorted(named - {None}, key=str) if b]
-
-
 def _is_explained(out: Out, party: Party, brokers: frozenset[int], record: Record) -> bool:
     """A cause that shows near the beginning of an absence of these brokers, not after its end."""
     if out.replica not in brokers:
         return False
     end_ms = record.end_ms if out.absence.end_ms is None else out.absence.end_ms
     near = (out.start_ms - BEFORE_MS, min(out.start_ms + BEFORE_MS, end_ms + AT_ONCE_MS))
-    rows = record.said("crash", near, out.replica)
-    rows += [
-        row
-        for row in record.troubles
-        if row["broker"] == out.replica and near[0] <= row["ts_ms"] <= near[1]
-    ]
-    rows += [
-        row
-        for row in record.said("sign", near, out.replica)
-        if row["detail"]["sign"] in (*GONE_SIGNS, "zookeeper_gone")
-        and (row["detail"]["sign"] not in ("starting", "unclean_start") or row in record.starts)
-    ]
+    signs = [r["detail"]["sign"] for r in record.said("sign", near, out.replica)]
+    own = any(
+        row["broker"] == out.replica and near[0] <= row["ts_ms"] <= near[1]
+        for row in (*record.troubles, *record.starts)
+    )
+    if own or not set(GONE_SIGNS).isdisjoint(signs) or record.said("crash", near, out.replica):
+        return True
     if out.absence.end_ms is not None:  # it is back, so its log only had no more to say
-        return bool(rows)
+        return False
     end = record.log_ends.get(out.replica)
     ends = end is not None and near[0] <= end <= out.start_ms + AT_ONCE_MS
-    return bool(rows) or (ends and record.end_ms - (end or 0) > SOON_MS)
+    return ends and record.end_ms - (end or 0) > SOON_MS
 
 
 def _largest(outs: list[Out], known: set[int], record: Record) -> tuple[Party, list[Out]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from typing import TypeAlias
 
 from isrlab.verdict.faults import Fault, fault
@@ -71,14 +70,6 @@ def _odd(lines: list[Statement], what: Callable[[Statement], object], rule: str)
         most, *others = sorted(values.values(), key=len, reverse=True)
         for odd in others:
             yield from (fault(line, rule, most[0]) for line in odd)
-
-
-def _rising(lines: list[Statement], run: Run) -> Iterator[Fault]:
-    stated = [(x.version, x.epoch, x) for x in lines if None not in (x.version, x.epoch)]
-    stated.sort(key=lambda each: (each[0] or 0, each[1] or 0))
-    for (version, epoch, low), (next_version, next_epoch, high) in pairwise(stated):
-        if not 0 <= (next_epoch or 0) - (epoch or 0) <= (next_version or 0) - (version or 0):
-            yield fault(max(low, high, key=lambda x: x.ts_ms), "rises", low)
 
 
 def _learning(lines: list[Statement], run: Run) -> Iterator[Fault]:
@@ -221,19 +212,6 @@ def _in_time(lines: list[Statement], run: Run) -> Iterator[Fault]:
                 break
 
 
-def _once(lines: list[Statement], run: Run) -> Iterator[Fault]:
-    last: dict[tuple[str, int | None, int], Statement] = {}
-    for line in lines if run.is_kraft else ():
-        if line.said_by or line.version is None or line.kind not in HEARING:
-            continue
-        place = line.file, line.by, line.version
-        before, last[place] = last.get(place), line
-        if before is None or line.by is None:
-            continue
-        if not any(before.ts_ms <= at_ms <= line.ts_ms for at_ms in run.starts.get(line.by, ())):
-            yield fault(line, "once", before)
-
-
 # Changes
 
 
@@ -295,16 +273,6 @@ def _unchanged(lines: list[Statement], run: Run) -> Iterator[Fault]:
             yield fault(line, "same", other)
 
 
-def _created(lines: list[Statement], run: Run) -> Iterator[Fault]:
-    """The controllers of KRaft read one and the same record of a new partition."""
-    new = [x for x in lines if run.is_kraft and x.kind == "metadata" and x.said_by == "controller"]
-    for line in new:
-        at_once = [x for x in new if x is not line and abs(x.ts_ms - line.ts_ms) < AT_ONCE_MS]
-        others = {(x.version, x.epoch) for x in at_once}
-        if len(others) == 1 and others != {(line.version, line.epoch)}:
-            yield fault(line, "version", at_once[0])
-
-
 def _joining(lines: list[Statement], run: Run) -> Iterator[Fault]:
     """A process that has just started follows; only then can its leader have taken it back."""
     states = _states(lines)
@@ -341,17 +309,6 @@ def _announcing(lines: list[Statement], run: Run) -> Iterator[Fault]:
             yield fault(line, "announced", asked[-1] if asked else None)
 
 
-def _removing(lines: list[Statement], run: Run) -> Iterator[Fault]:
-    """With another leader, the ISR loses only who is away, if it is told who is."""
-    for before, after, _, line, other in steps_of(lines):
-        gone = set(before.isr) - set(after.isr)
-        if before.leader == after.leader or len(after.isr) < 2 or not gone:
-            continue
-        told = [broker for broker in run.away if _is_away(run, broker, line.ts_ms)]
-        if told and not gone <= set(told):
-            yield fault(line, "removed", other)
-
-
 def _is_away(run: Run, broker: int, ts_ms: int) -> bool:
     return any(abs(at_ms - ts_ms) < AWAY_MS for at_ms in run.away.get(broker, ()))
 
@@ -360,7 +317,6 @@ RULES_OF_A_PARTITION: tuple[Callable[[list[Statement], Run], Iterator[Fault]], .
     _assigned,
     _one_state,
     _one_leader,
-    _rising,
     _learning,
     _starting,
     _again,
@@ -368,10 +324,7 @@ RULES_OF_A_PARTITION: tuple[Callable[[list[Statement], Run], Iterator[Fault]], .
     _beginning,
     _witnesses,
     _in_time,
-    _once,
     _unchanged,
-    _created,
     _joining,
     _announcing,
-    _removing,
 )

@@ -17,7 +17,6 @@ RULES = {  # what Kafka always does
     "twice": "no broker is twice in an ISR",
     "version": "one version of a partition has one ISR, one leader, one epoch",
     "epoch": "one leader epoch has one leader",
-    "rises": "the leader epoch never falls, nor rises faster than the version",
     "learns": "a broker learns versions in order",
     "next": "each change is one that a leader may ask for or a controller makes",
     "from": "a leader starts from the ISR that is stored",
@@ -27,8 +26,6 @@ RULES = {  # what Kafka always does
     "counted": "versions and leader epochs count from 0, and a new partition begins there",
     "early": "nobody hears of a version before it is asked for and stored",
     "late": "a process that starts follows as it is by then",
-    "once": "a broker hears of a version once, unless it is started again",
-    "removed": "a controller takes out only brokers that are fenced, dead or leaving",
     "order": "lines stand in the order of their times",
 }
 MISSING = ("announced", "from")  # or a line is missing

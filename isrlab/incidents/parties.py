@@ -190,7 +190,7 @@ def _largest(outs: list[Out], known: set[int], record: Record) -> tuple[Party, l
     """The broker, or link, that most of these absences belong to, and those."""
     sides: dict[tuple[str, int], list[Out]] = defaultdict(list)
     for out in outs:
-        roles = (("replica", out.replica), ("leader", out.absence.leader))
+        roles = (("replica", out.replica), ("leader", _taker(out, record)))
         for role, broker in roles:
             if broker is not None:
                 sides[role, broker].append(out)
@@ -198,8 +198,8 @@ def _largest(outs: list[Out], known: set[int], record: Record) -> tuple[Party, l
 
     def strength(side: tuple[str, int]) -> tuple[bool, bool, int, bool]:
         role, broker = side
-        others = {b for out in sides[side] for b in (out.replica, out.absence.leader)} - {broker}
-        is_sure = broker in known or len(others) > 1 or others == {None}
+        others = {b for out in sides[side] for b in (out.replica, _taker(out, record))} - {broker}
+        is_sure = broker in known or len(others - {None}) > 1 or others == {None}
         return is_sure and role != "either", is_sure, len(sides[side]), role != "leader"
 
     best = max(sides, key=strength)
@@ -209,17 +209,22 @@ def _largest(outs: list[Out], known: set[int], record: Record) -> tuple[Party, l
     return _of_a_pair(pair, record), pair
 
 
+def _taker(out: Out, record: Record) -> int | None:
+    """The leader that took it out; where no line says so, and no other cause shows, who led."""
+    leader = out.absence.leader or record.leader_at(out.key, out.start_ms)
+    return None if leader in (-1, out.replica) else leader
+
+
 def _of_a_pair(outs: list[Out], record: Record) -> Party:
     """One leader and one replica: the leader if it takes everything back at once, for then its own
     clock had jumped; the link if somebody else keeps the replica; else the replica."""
-    replicas = {out.replica for out in outs}
-    if len(replicas) == 1 and outs[0].absence.leader and all(map(is_back_at_once, outs)):
-        return Party("broker", (outs[0].absence.leader,))
-    both_ways = len(replicas) == 2
-    if both_ways or all(_is_kept_elsewhere(out, record) for out in outs[:20]):
-        pair = {outs[0].replica, outs[0].absence.leader}
-        return Party("link", tuple(sorted(b for b in pair if b is not None)))
-    return Party("broker", (outs[0].replica,))
+    replica, leader = outs[0].replica, _taker(outs[0], record)
+    is_both_ways = any(out.replica != replica for out in outs)
+    if leader and not is_both_ways and all(map(is_back_at_once, outs)):
+        return Party("broker", (leader,))
+    if leader and (is_both_ways or all(_is_kept_elsewhere(out, record) for out in outs[:20])):
+        return Party("link", tuple(sorted((replica, leader))))
+    return Party("broker", (replica,))
 
 
 def is_back_at_once(out: Out) -> bool:

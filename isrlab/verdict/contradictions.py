@@ -212,6 +212,19 @@ def _in_time(lines: list[Statement], run: Run) -> Iterator[Fault]:
                 break
 
 
+def _once(lines: list[Statement], run: Run) -> Iterator[Fault]:
+    last: dict[tuple[str, int | None, int], Statement] = {}
+    for line in lines if run.is_kraft else ():
+        if line.said_by or line.version is None or line.kind not in HEARING:
+            continue
+        place = line.file, line.by, line.version
+        before, last[place] = last.get(place), line
+        if before is None or line.by is None:
+            continue
+        if not any(before.ts_ms <= at_ms <= line.ts_ms for at_ms in run.starts.get(line.by, ())):
+            yield fault(line, "once", before)
+
+
 # Changes
 
 
@@ -309,6 +322,17 @@ def _announcing(lines: list[Statement], run: Run) -> Iterator[Fault]:
             yield fault(line, "announced", asked[-1] if asked else None)
 
 
+def _removing(lines: list[Statement], run: Run) -> Iterator[Fault]:
+    """With another leader, the ISR loses only who is away, if it is told who is."""
+    for before, after, _, line, other in steps_of(lines):
+        gone = set(before.isr) - set(after.isr)
+        if before.leader == after.leader or len(after.isr) < 2 or not gone:
+            continue
+        told = [broker for broker in run.away if _is_away(run, broker, line.ts_ms)]
+        if told and not gone <= set(told):
+            yield fault(line, "removed", other)
+
+
 def _is_away(run: Run, broker: int, ts_ms: int) -> bool:
     return any(abs(at_ms - ts_ms) < AWAY_MS for at_ms in run.away.get(broker, ()))
 
@@ -324,7 +348,9 @@ RULES_OF_A_PARTITION: tuple[Callable[[list[Statement], Run], Iterator[Fault]], .
     _beginning,
     _witnesses,
     _in_time,
+    _once,
     _unchanged,
     _joining,
     _announcing,
+    _removing,
 )

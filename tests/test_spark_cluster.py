@@ -31,7 +31,7 @@ from isrlab.events.schema import SCHEMA
 from isrlab.fleet.cell import leaders
 from isrlab.fleet.config import FleetConfig
 from isrlab.java import JavaMissingError, require_java
-from isrlab.spark import WorkersError, _ship_to
+from isrlab.spark import WorkersError, _ship_to, session
 
 pytestmark = pytest.mark.slow
 
@@ -263,6 +263,10 @@ def test_a_notebook_runs_on_a_connect_server(server, tmp_path):
         [sys.executable, *report, *small], capture_output=True, text=True, timeout=WITHIN_S
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+
+def test_a_session_that_is_active_is_used_whatever_master_is_named(spark):
+    assert session("sc://127.0.0.1:1") is spark
 
 
 def test_workers_that_lack_a_library_are_told_of(spark, monkeypatch):

@@ -118,7 +118,7 @@ def test_altered_lines_are_found(request):
                 if not is_found:
                     missed[name, row["kind"], row["detail"].get("said_by")] += 1
     print(f"{found[True]} of {found.total()} altered lines found; not: {dict(missed)}")
-    assert found[True] >= 0.98 * found.total() > 100
+    assert found[True] >= 0.99 * found.total() > 100
 
 
 def test_nobody_hears_of_a_version_before_the_metadata_log_has_it():

@@ -17,7 +17,6 @@ RULES = {  # what Kafka always does
     "twice": "no broker is twice in an ISR",
     "version": "one version of a partition has one ISR, one leader, one epoch",
     "epoch": "one leader epoch has one leader",
-    "rises": "the leader epoch never falls, nor rises faster than the version",
     "learns": "a broker learns versions in order",
     "next": "each change is one that a leader may ask for or a controller makes",
     "from": "a leader starts from the ISR that is stored",

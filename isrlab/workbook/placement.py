@@ -167,7 +167,7 @@ def failures_control(cluster: Cluster, failures: int) -> widgets.VBox:
     counts = range(1, min(MOST_FAILURES, len(cluster.racks)) + 1)
     names = [(LABELS[name], name) for name in cluster.placed]
     name = controls.pick("placement", names, next(iter(cluster.placed)))
-    many = controls.choice("brokers that fail", counts, failures)
+    many = controls.choice("brokers that fail", counts, min(failures, len(cluster.racks)))
     return controls.redrawn(
         (name, many), lambda name, failures: plot_failures(cluster, name, failures), most=25
     )
@@ -191,10 +191,12 @@ def plot_chances(cluster: Cluster, fate: str = FATES[1]) -> Axes:
 
 
 def _difference(cluster: Cluster, fate: str) -> str:
-    chances = {name: cluster.chances(name, fate, [3])[0] for name in cluster.placed}
+    failures = min(3, len(cluster.racks))
+    chances = {name: cluster.chances(name, fate, [failures])[0] for name in cluster.placed}
     low, high = (f(chances, key=lambda name: chances[name].value) for f in (min, max))
     return (
-        f"Three brokers fail, some partition is {fate}: {_percent(chances[low])} "
+        f"Of {len(cluster.racks)} brokers {failures} fail, and some partition is {fate}: "
+        f"{_percent(chances[low])} "
         f"({LABELS[low]}) to {_percent(chances[high])} ({LABELS[high]})"
     )
 
@@ -202,7 +204,7 @@ def _difference(cluster: Cluster, fate: str) -> str:
 def finding(cluster: Cluster) -> str:
     """How much the placement changes the chance, and that it does not change the mean."""
     first = next(iter(cluster.placed.values()))
-    mean = placement.expected(first, cluster.units, FATES[1], 3)
+    mean = placement.expected(first, cluster.units, FATES[1], min(3, len(cluster.racks)))
     return f"{_difference(cluster, FATES[1])}; on average {mean:.3g} partitions by each"
 
 

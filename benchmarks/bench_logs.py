@@ -94,7 +94,8 @@ def main() -> None:
         print(
             f"{megabytes} MB {of}: plain script {plain_s:.1f} s ({found}), "
             f"read_local {ours_s:.1f} s ({events}, {memory} MB): "
-            f"{ours_s / plain_s:.1f} times as long, {ours_cpu_s / plain_cpu_s:.1f} times the processor ({ours_cpu_s:.1f} s)"
+            f"{ours_s / plain_s:.1f} times as long, "
+            f"{ours_cpu_s / plain_cpu_s:.1f} times the processor ({ours_cpu_s:.1f} s)"
         )
 
 

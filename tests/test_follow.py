@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from isrlab import __main__ as command
 from isrlab.brokerlogs import LogDirError, read_local, recordings
 from isrlab.brokerlogs.follow import follow
-from isrlab.incidents.watch import watch
+from isrlab.incidents.watch import rehearse
 
 RECORDED = Path(__file__).parent.parent / "data" / "recordings" / "incidents"
 PAUSED = RECORDED / "e-282-follower-paused" / "logs"
@@ -91,11 +91,8 @@ def test_the_metadata_log_is_followed_too(tmp_path):
     assert before < next(logs).events.num_rows == read_local(tmp_path).events.num_rows
 
 
-def test_an_incident_is_told_when_it_opens_and_when_it_is_over(tmp_path):
-    watched, news = watch(tmp_path), []
-    for now_ms in recordings.replayed(PAUSED, tmp_path, 2_000):
-        news += [(now_ms, each) for each in next(watched)[1]]
-    (opened_ms, opened), (over_ms, over) = news
+def test_an_incident_is_told_when_it_opens_and_when_it_is_over():
+    (opened_ms, opened), (over_ms, over) = rehearse(PAUSED, 2_000)
     assert (opened.is_over, over.is_over) == (False, True)
     assert over.blamed == (3,)
     assert opened_ms - opened.start_ms <= 2_000

@@ -10,6 +10,7 @@ import pytest
 from isrlab import placement
 from isrlab.placement import place, risk
 from isrlab.placement.describe import Partition
+from isrlab.workbook import placement as notebook
 
 BARE = dict.fromkeys(range(1, 13), "")
 RACKED = {broker: "abc"[broker % 3] for broker in BARE}
@@ -49,6 +50,7 @@ def test_reads_eligible_leader_replicas_and_what_the_topic_sets():
         (LAYOUTS["0.8.0"].replace("isr: 1", "isr: 4"), "line 1: these replicas cannot be"),
         (LAYOUTS["0.8.0"].replace("s: 1", "s: 2"), "cannot be"),
         (LAYOUTS["0.8.0"].replace("isr: 1,2,3", ""), "line 1: .* is not like"),
+        (LAYOUTS["0.8.0"] + ",99999999999", "line 1: .* is not like"),
         (LAYOUTS["0.8.0"] + "\n" + LAYOUTS["0.8.0"], "1 partitions are there twice"),
     ],
 )
@@ -218,3 +220,31 @@ def test_pairs_and_racks_that_share():
         placement.bad_sets(partitions, placement.units_of(RACKED), "gone")
     with pytest.raises(ValueError, match="13 failures of 12; valid: 0 to 12"):
         placement.chance(set(), 12, 13)
+
+
+# The notebook
+
+
+def test_the_notebook_reads_a_description_and_places_its_topics_anew(tmp_path):
+    file = tmp_path / "described.txt"
+    lines = (f"Topic: t Partition: {n} Leader: 1 Replicas: 1,2 Isr: 1" for n in range(4))
+    file.write_text("\n".join([*lines, "Topic: u Partition: 0 Leader: 3 Replicas: 3,4 Isr: 4,3"]))
+    cluster = notebook.read(str(file), "1=a 2=b 3=a 4=b", 1, notebook.generated(12, 1, 1))
+    assert [len(p) for p in cluster.placed.values()] == [5] * 5
+    assert cluster.chances("described", "offline", [1, 2]) == [(0.25,) * 3, (4 / 6,) * 3]
+    assert cluster.chances("described", "lost", [1, 2]) == [(0,) * 3, (2 / 6,) * 3]
+    title = notebook.plot_chances(cluster, "under min ISR").get_title(loc="left")
+    assert title.startswith("Of 4 brokers 3 fail, and some partition is under min ISR: 75% (")
+
+
+def test_the_notebook_says_what_its_cluster_does():
+    cluster = notebook.generated(12, 50, 6)
+    assert notebook.finding(cluster).endswith(
+        "3.64% (copysets) to 72.3% (by chance); on average 1.36 partitions by each"
+    )
+    title = notebook.plot_failures(cluster, "kraft", 1).get_suptitle().replace("\n", " ")
+    assert title.startswith("Kafka with KRaft: 1 broker of 12 fails, and with a probability of 0% ")
+    assert notebook.check_triples(8, 40).startswith("✓")
+    assert notebook.check_triples(8, 56).startswith("✗")
+    assert notebook.check_small_topics(12, 12, 6).startswith("✓")
+    assert notebook.check_small_topics(12, 13, 6).startswith("✗")

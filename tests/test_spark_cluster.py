@@ -1,4 +1,5 @@
-"""A real cluster on this machine: a master and two workers, one of which dies in the middle.
+"""A real cluster on this machine: a master and two workers, one of which dies in the middle; and a
+Spark Connect server.
 
 The workers' Python has every library of this one but no isrlab: they get it from the driver.
 """
@@ -9,23 +10,28 @@ import contextlib
 import io
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
 import pyspark
 import pytest
+from cases import on_spark
 
 from isrlab import fleet
+from isrlab.brokerlogs import recordings
 from isrlab.events.schema import SCHEMA
 from isrlab.fleet.cell import leaders
 from isrlab.fleet.config import FleetConfig
 from isrlab.java import JavaMissingError, require_java
+from isrlab.spark import WorkersError, _ship_to, session
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +39,7 @@ SPARK_HOME = Path(pyspark.__file__).parent
 BASE = FleetConfig(partitions=200, brokers=8, minutes=20, burst_every_s=60, stall_every_s=300)
 CONFIGS = fleet.versions(BASE.with_(seed=5), ["0.8.2", "0.10.2", "2.5", "3.7"])
 CELLS = sum(len(leaders(config)) for config in CONFIGS)
-WITHIN_S = 240
+WITHIN_S = 600
 BARE = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 JOB = """
@@ -110,11 +116,11 @@ def free_port() -> int:
 
 
 def wait_for(port: int) -> None:
-    for _ in range(300):
+    for _ in range(1_200):
         with contextlib.suppress(OSError):
             return socket.create_connection(("127.0.0.1", port), 1).close()
         time.sleep(0.1)
-    raise TimeoutError(f"no master on port {port} after 30 s")
+    raise TimeoutError(f"nobody on port {port}")
 
 
 @pytest.fixture
@@ -122,11 +128,12 @@ def started(tmp_path):
     """A function that starts one of Spark's daemons; all of them are dead afterwards."""
     with contextlib.ExitStack() as stack:
 
-        def start(name: str, role: str, *arguments: str) -> subprocess.Popen:
+        def start(name: str, role: str, *arguments: str, **more: str) -> subprocess.Popen:
             log = stack.enter_context((tmp_path / f"{name}.log").open("wb"))
+            own = {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
             process = subprocess.Popen(
                 [SPARK_HOME / "bin/spark-class", f"org.apache.spark.deploy.{role}", *arguments],
-                env={**BARE, "SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1"},
+                env=BARE | own | more,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -220,3 +227,55 @@ def test_rows_are_those_of_one_machine_though_a_worker_dies_in_the_middle(starte
         assert Path(folder).is_relative_to(tmp_path / "one")
     small = CONFIGS[0].with_(partitions=8, minutes=1.0)
     assert last["stored"] == fleet.simulate_local(small).num_rows
+
+
+@pytest.fixture
+def server(started, tmp_path):
+    """The address of a Spark Connect server whose Python has no isrlab."""
+    port, name = free_port(), "org.apache.spark.sql.connect.service.SparkConnectServer"
+    conf = {"spark.connect.grpc.binding.port": port, "spark.ui.enabled": "false",
+            "spark.connect.grpc.binding.address": "127.0.0.1", "spark.log.level": "ERROR",
+            "spark.sql.shuffle.partitions": 8}  # fmt: skip
+    options = chain.from_iterable(("--conf", f"{key}={value}") for key, value in conf.items())
+    python = str(python_without_isrlab(tmp_path / "venv"))
+    given = ("--master", "local[2]", "--class", name, *options)
+    started("server", "SparkSubmit", *given, PYSPARK_PYTHON=python)
+    wait_for(port)
+    return f"sc://127.0.0.1:{port}"
+
+
+def test_a_connect_server_answers_as_a_session_here(spark, server, tmp_path):
+    logs = recordings.folder("3.9").parent / "incidents" / "a-412-follower-paused"
+    job = [sys.executable, on_spark.__file__, server, str(logs)]
+    done = subprocess.run(job, capture_output=True, text=True, timeout=WITHIN_S)
+    assert done.returncode == 0, done.stderr[-3000:]
+    remote = json.loads(done.stdout)
+    here = on_spark.answers(spark, logs)
+    print(f"{remote.pop('seconds'):.1f} s over Connect, {here.pop('seconds'):.1f} s here")
+    assert [name for name, rows in here.items() if rows != remote.get(name)] == []
+    assert all(here[name] for name in ("kafka-broker-logs", "kafka-metadata-log", "fleet"))
+
+
+def test_a_notebook_runs_on_a_connect_server(server, tmp_path):
+    report = ["-m", "isrlab", "report", "14", "--master", server, "--out", str(tmp_path / "out")]
+    small = ["-p", "partitions", "30", "-p", "minutes", "5"]
+    done = subprocess.run(
+        [sys.executable, *report, *small], capture_output=True, text=True, timeout=WITHIN_S
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+
+def test_a_session_that_is_active_is_used_whatever_master_is_named(spark):
+    assert session("sc://127.0.0.1:1") is spark
+
+
+def test_workers_that_lack_a_library_are_told_of(spark, monkeypatch):
+    def fails(*_, **__):
+        raise RuntimeError("Traceback\n  File x\nModuleNotFoundError: No module named 'numba'\n")
+
+    monkeypatch.setattr(spark, "addArtifacts", fails, raising=False)
+    message = (
+        "cannot import isrlab (ModuleNotFoundError: No module named 'numba'): install it there"
+    )
+    with pytest.raises(WorkersError, match=re.escape(message)):
+        _ship_to(spark)

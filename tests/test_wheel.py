@@ -11,9 +11,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import isrlab
 from isrlab import installed, java
+from isrlab.__main__ import main
 
 ROOT = Path(__file__).parent.parent
 MOST_BYTES = 10_000_000
@@ -67,6 +69,23 @@ def test_without_a_list_of_what_was_given_nothing_is_replaced(given, damage):
     (target / installed.GIVEN).write_text(damage)
     (ours / "notebooks" / "01_a.ipynb").write_text("second")
     assert installed.give(target)[KEPT] == ["notebooks/01_a.ipynb"]
+
+
+def test_lab_says_what_is_new_and_opens_with_the_options_it_was_given(given, monkeypatch):
+    ours, target = given
+    (ours / "data" / "d.txt").write_text("new")
+    opened = []
+    monkeypatch.setattr("jupyterlab.labapp.main", opened.append)
+    shown = CliRunner().invoke(main, ["lab", str(target), "--no-browser", "--port=9"])
+    assert shown.stdout.splitlines()[0] == "new: data/d.txt"
+    ((root, _, *options, start),) = opened
+    assert (root, options) == (f"--ServerApp.root_dir={target}", ["--no-browser", "--port=9"])
+    assert start == str(target / "notebooks" / "00_start_here.ipynb")
+    with monkeypatch.context() as elsewhere:
+        elsewhere.chdir(ours)
+        CliRunner().invoke(main, ["lab", "--copy-only"])
+    assert (ours / "isrlab-workbook" / "data" / "d.txt").exists()
+    assert len(opened) == 1
 
 
 def test_a_missing_extra_is_named(monkeypatch):
@@ -137,7 +156,8 @@ def wheel(tmp_path_factory):
 def pip(python: Path | str, *arguments: str) -> None:
     """Skips the test where there is no index of packages."""
     command = [str(python), "-m", "pip", *arguments, "--disable-pip-version-check"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, capture_output=True, text=True, env=own)
     if "No matching distribution" in done.stderr:
         pytest.skip(done.stderr.strip().splitlines()[-1])
     assert done.returncode == 0, done.stderr
@@ -185,7 +205,7 @@ ANSWERS = {  # extras: of each command what it says, and its status
         ("versions --markdown", "| rule", 0),
     ],
     "fleet": [("-c simulated", "True", 0)],
-    "all,java": [("-c counted", "True 21", 0)],
+    "spark,java": [("-c counted", "True 21", 0)],
 }
 CODE = {
     "simulated": "from isrlab import fleet; f = fleet.FleetConfig(partitions=3, minutes=2); "
@@ -203,7 +223,8 @@ def test_each_extra_suffices_in_an_empty_environment(extras, wheel, programs, tm
     python = tmp_path / "env" / "bin" / "python"
     pip(python, "install", "--no-compile", f"{wheel}[{extras}]" if extras else str(wheel))
     (tmp_path / "loss.txt").write_text(LOSS)
-    own = {"PATH": f"{python.parent}:{programs}", "HOME": str(tmp_path)}
+    cache = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))  # compiled kernels
+    own = {"PATH": f"{python.parent}:{programs}", "HOME": str(tmp_path), "XDG_CACHE_HOME": cache}
     where = "import isrlab; print(isrlab.__path__[0])"
     inside = subprocess.check_output([python, "-c", where], env=own, cwd=tmp_path, text=True)
     assert str(tmp_path) in inside

@@ -22,6 +22,7 @@ from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
@@ -115,14 +116,13 @@ class Logs:
         )
 
     def _wanted(self, events: pa.Table) -> pa.Table:
-        times, topics = events["ts_ms"].to_pylist(), events["topic"].to_pylist()
-        pattern = self.topic or "*"
-        is_wanted = [
-            self.since_ms <= ts_ms < self.until_ms
-            and (not self.topic or (topic is not None and fnmatchcase(topic, pattern)))
-            for ts_ms, topic in zip(times, topics, strict=True)
-        ]
-        return events.filter(pa.array(is_wanted, pa.bool_()))
+        is_then = (pc.field("ts_ms") >= self.since_ms) & (pc.field("ts_ms") < self.until_ms)
+        events = events.filter(is_then)
+        if self.topic:
+            names = filter(None, pc.unique(events["topic"]).to_pylist())
+            named = pa.array([n for n in names if fnmatchcase(n, self.topic)], pa.string())
+            events = events.filter(pc.is_in(events["topic"], named))
+        return events
 
     def files(self) -> list[growing.GrowingFile]:
         """Those that grow, as they are now."""

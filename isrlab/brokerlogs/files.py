@@ -15,6 +15,8 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeAlias
 from zoneinfo import ZoneInfo
@@ -32,6 +34,7 @@ MAX_LINE_BYTES = LOOKED_AT_BYTES = 64 * 1024
 READ_BYTES, UNPACKED_BYTES = 4 * 1024 * 1024, 1024 * 1024
 # No log shrinks to a hundredth: an archive that gives more, and more than this, is a bomb.
 MOST_RATIO, BOMB_BYTES = 100, 4 * 1024 * 1024
+IN_PIECES = (b" stdout P ", b" stderr P ")
 # How archives begin, and whether the standard library of Python reads them.
 MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"PK\x03\x04": "zip"}
 UNREADABLE = {b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4", b"7z\xbc\xaf": "7z"}
@@ -73,7 +76,8 @@ class Line(NamedTuple):
     is_cut: bool
 
 
-class Block(NamedTuple):
+@dataclass(frozen=True)
+class Block:
     """Whole lines: line `n` of the block, number `first + n` of the file, is
     `data[ends[n] : ends[n + 1]]` with its end. `cut` are those longer than `MAX_LINE_BYTES`. In the
     file the block ends before byte `end`."""
@@ -93,6 +97,35 @@ class Block(NamedTuple):
         """Line `n` without its end, at most `MAX_LINE_BYTES` of it."""
         start, end = int(self.ends[n]), int(self.ends[n + 1])
         return self.data[start : min(end, start + MAX_LINE_BYTES)].rstrip(b"\r\n")
+
+    @cached_property
+    def _in_pieces(self) -> bool:
+        """Lines may have been cut by a container's runtime (CRI), which marks those that go on."""
+        return any(sign in self.data for sign in IN_PIECES)
+
+    def _goes_on(self, n: int) -> bool:
+        return any(sign in self.line(n)[:60] for sign in IN_PIECES)
+
+    def whole(self, numbers: list[int]) -> list[int]:
+        """The lines with which these begin, for those that have been cut."""
+        if not self._in_pieces:
+            return numbers
+        firsts = []
+        for n in numbers:
+            while n and self._goes_on(n - 1):
+                n -= 1
+            firsts.append(n)
+        return list(dict.fromkeys(firsts))
+
+    def joined(self, n: int) -> bytes:
+        """A line with its pieces, as far as they are in the block, each without what is before."""
+        line = self.line(n)
+        while self._in_pieces and self._goes_on(n) and n + 1 < self.size:
+            n += 1
+            line += self.line(n).split(b" ", 3)[-1]
+            if len(line) > MAX_LINE_BYTES:
+                break
+        return line[:MAX_LINE_BYTES]
 
 
 def kind_of(first: bytes) -> str | None:

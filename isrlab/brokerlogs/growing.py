@@ -28,6 +28,7 @@ from typing import IO, NamedTuple, TypeAlias
 from zlib import crc32
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from isrlab.brokerlogs.files import (
     READ_BYTES,
@@ -180,13 +181,18 @@ def new_events(new: list[Addition], files: Files, read: Reader) -> pa.Table:
         sources = [_copy(a, a.end, folder, files) for a in new]
         if any(recognise(source.path, source.name) for source in sources):
             before = read([_copy(a, a.start, folder, files) for a in new if a.start])
-            last = max((_place(row)[1] for row in before["detail"].to_pylist()), default=-1)
-            after = {a.name: last for a in new}
+            last = pc.max(_said(before, "line").cast(pa.int64())).as_py()
+            after = [-1 if last is None else last for _ in new]
         else:
-            after = {a.name: _lines(s.path, a.start) for a, s in zip(new, sources, strict=True)}
+            after = [_lines(s.path, a.start) for a, s in zip(new, sources, strict=True)]
         events = read(sources)
-    places = map(_place, events["detail"].to_pylist())
-    return events.filter(pa.array([line > after[name] for name, line in places], pa.bool_()))
+    index = pc.index_in(_said(events, "file"), pa.array([a.name for a in new], pa.string()))
+    known = pa.array(after, pa.int64()).take(index)
+    return events.filter(pc.greater(_said(events, "line").cast(pa.int64()), known))
+
+
+def _said(events: pa.Table, key: str) -> pa.ChunkedArray:
+    return pc.map_lookup(events["detail"], pa.scalar(key), "first")
 
 
 def _paths(added: Addition, files: Files) -> Iterator[str]:
@@ -220,8 +226,3 @@ def _lines(path: str, size: int) -> int:
             size -= len(data)
             count += data.count(b"\n")
     return count
-
-
-def _place(detail: list[tuple[str, str]]) -> tuple[str, int]:
-    place = dict(detail)
-    return place["file"], int(place["line"])

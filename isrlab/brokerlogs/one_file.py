@@ -198,8 +198,8 @@ class LogFile:
                 return
 
     def _read_block(self, block: Block, found: np.ndarray) -> None:
-        for n in found.tolist():
-            number, data, is_cut = block.first + n, block.line(n), n in block.cut
+        for n in block.whole(found.tolist()):
+            number, data, is_cut = block.first + n, block.joined(n), n in block.cut
             for item in self._read_line(number, data, is_cut, self._lines_before(block, n)):
                 if isinstance(item, Unread):
                     self._keep_unread(number, item)

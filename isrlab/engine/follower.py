@@ -42,15 +42,14 @@ def follower_of(broker: Broker) -> Follower:
 def become_follower(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> Step:
     """Follow `order.leader`: from scratch if that is news, else only note the new epoch."""
     former = broker.role
-    outputs: tuple[m.Output, ...] = ()
     if isinstance(former, Leader):
-        outputs = on_losing_leadership(broker)
         broker = replace(broker, remembered=former.remotes)
     elif former is None:
         fresh = tuple(RemoteReplica(i, last_caught_up_time_ms=now_ms) for i in order.replicas)
         broker = replace(broker, remembered=fresh)
     role = Follower(order.leader, order.leader_epoch, order.partition_epoch)
     broker = replace(broker, role=role, replicas=order.replicas)
+    outputs = on_losing_leadership(broker, former) if isinstance(former, Leader) else ()
     if order.leader == NO_LEADER:
         return _waiting(broker), outputs
     if isinstance(former, Follower) and not _starts_over(broker, former, order):

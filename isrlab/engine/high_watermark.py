@@ -11,6 +11,8 @@ DelayedFetch.scala.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from isrlab.engine import messages as m
 from isrlab.engine import reading, rules
 from isrlab.engine.choices import HighWatermarkSet
@@ -62,11 +64,12 @@ def settle(
     broker: Broker, now_ms: int, outputs: tuple[m.Output, ...] = (), advance: bool = True
 ) -> Step:
     """Move the high watermark if it can, then answer whoever waited for that or for data."""
+    before = broker.log.high_watermark
     if advance:
         broker = _advance_high_watermark(broker, now_ms)
-    role = reading.leader_of(broker)
+    role, moved = reading.leader_of(broker), broker.log.high_watermark > before
     produces = [d for d in role.delayed if _is_satisfied(broker, role, d)]
-    fetches = [p for p in role.parked if _has_news(broker, role, p.fetch)]
+    fetches = [p for p in role.parked if _has_news(broker, role, p.fetch, moved)]
     if not produces and not fetches:
         return broker, outputs
     delayed = tuple(d for d in role.delayed if d not in produces)
@@ -110,17 +113,22 @@ def _acknowledge(broker: Broker, delayed: DelayedProduce) -> m.Send:
     return m.Send(m.CLIENT, m.ProduceResponse(delayed.request, delayed.base_offset, error))
 
 
-def _has_news(broker: Broker, role: Leader, fetch: m.Fetch) -> bool:
-    """A parked fetch completes: data, an error, or (2.4-2.5) a high watermark that is news."""
-    if fetch.offset < broker.log.log_end_offset or reading.epoch_error(broker, fetch.leader_epoch):
+def _has_news(broker: Broker, role: Leader, fetch: m.Fetch, moved: bool) -> bool:
+    """A parked fetch completes: data, an error, or (2.4-2.5) a high watermark that is news.
+
+    It is looked at only after an append, or when the high watermark has moved: the order of a new
+    leader epoch alone leaves it parked. Source: tryCompleteDelayedRequests, P 2.4.1:551, 3.7.1:819.
+    """
+    if fetch.offset < broker.log.log_end_offset:
         return True
     remote = role.remote(fetch.replica)
-    if remote is None:
-        return True
+    if not moved or remote is None:
+        return moved
     is_news = remote.last_sent_high_watermark < broker.log.high_watermark
-    return is_news and broker.version.pushes_high_watermark
+    pushes = is_news and broker.version.pushes_high_watermark
+    return pushes or reading.epoch_error(broker, fetch.leader_epoch) is not None
 
 
-def read_again(broker: Broker, parked: list[ParkedFetch]) -> tuple[m.Output, ...]:
+def read_again(broker: Broker, parked: Iterable[ParkedFetch]) -> tuple[m.Output, ...]:
     """The answers to fetches that were parked: they carry what is true now."""
     return tuple(m.Send(p.fetch.replica, reading.answer(broker, p.fetch)) for p in parked)

@@ -236,10 +236,8 @@ def on_list_offsets(broker: Broker, question: m.ListOffsets, now_ms: int) -> Ste
     return broker, (m.Send(question.replica, reply),)
 
 
-def on_losing_leadership(broker: Broker) -> tuple[m.Output, ...]:
+def on_losing_leadership(broker: Broker, former: Leader) -> tuple[m.Output, ...]:
     """Answer everyone who still waits: this broker no longer leads."""
-    role, error = leader_of(broker), broker.version.not_leader_error
-    parked = [p.fetch for p in role.parked]
-    fetches = (m.Send(f.replica, m.FetchResponse(f.request, f.offset, error=error)) for f in parked)
-    produces = (m.Send(m.CLIENT, m.ProduceResponse(d.request, error=error)) for d in role.delayed)
-    return (*fetches, *produces)
+    error = broker.version.not_leader_error
+    produces = (m.ProduceResponse(d.request, error=error) for d in former.delayed)
+    return (*read_again(broker, former.parked), *(m.Send(m.CLIENT, p) for p in produces))

@@ -22,12 +22,14 @@ def leader_of(broker: Broker) -> Leader:
 
 
 def epoch_error(broker: Broker, epoch: int) -> str | None:
-    """Why this broker does not serve a request that expects `epoch` (KIP-320)."""
-    if not isinstance(broker.role, Leader):
-        return broker.version.not_leader_error
-    if epoch == rules.UNKNOWN_EPOCH or epoch == broker.role.leader_epoch:
-        return None
-    return "FENCED_LEADER_EPOCH" if epoch < broker.role.leader_epoch else "UNKNOWN_LEADER_EPOCH"
+    """Why this broker does not serve a request that expects `epoch` (KIP-320).
+
+    The epochs are compared first. Source: getLocalLog, P 2.4.1:361, 3.7.1:519.
+    """
+    role = broker.role
+    if role is not None and epoch not in (rules.UNKNOWN_EPOCH, role.leader_epoch):
+        return "FENCED_LEADER_EPOCH" if epoch < role.leader_epoch else "UNKNOWN_LEADER_EPOCH"
+    return None if isinstance(role, Leader) else broker.version.not_leader_error
 
 
 def examine_fetch(broker: Broker, fetch: m.Fetch) -> tuple[str | None, tuple[int, int] | None]:

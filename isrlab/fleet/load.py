@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from isrlab.fleet import given
 from isrlab.fleet.config import TRACE, FleetConfig
-from isrlab.fleet.kernel.batches import batched
+from isrlab.fleet.kernel.batches import Batches, batched
 from isrlab.fleet.kernel.state import HOUR_MS, Arrivals, Ints
 
 BURST_BATCH_MS = 10
@@ -35,7 +35,6 @@ CHUNK_BATCHES = 1_024  # of one partition, drawn at once
 WINDOW_BATCHES = 1_000_000  # of a cell, in memory at once
 PEAK_HOUR = 15  # of the day, UTC
 
-Batches = tuple[Ints, NDArray[np.int32]]  # times (ms, ascending) and records, each at least 1
 NO_TIMES = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
 NOTHING: Batches = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32))
 

@@ -21,16 +21,6 @@ class Figure(NamedTuple):
     not_known: int
     elsewhere: int  # incidents of other kinds that were taken for this one
 
-    @property
-    def precision(self) -> float | None:
-        """Of what was named so, the share that was; None if nothing was."""
-        named = self.right + self.elsewhere
-        return self.right / named if named else None
-
-    @property
-    def recall(self) -> float:
-        return self.right / self.cases
-
 
 def judged() -> list[Figure]:
     """The stored figures, kind by kind, logs that are whole first."""
@@ -41,22 +31,19 @@ def judged() -> list[Figure]:
 
 def by_kind() -> list[dict[str, str]]:
     """A row for each kind: recall and precision by what was wrong with the logs; all come last."""
-    figures = judged()
-    ways = list(dict.fromkeys(each.logs for each in figures))
-    rows = [
-        {"kind": kind} | {each.logs: _shares(each) for each in figures if each.kind == kind}
-        for kind in dict.fromkeys(each.kind for each in figures)
+    rows: dict[str, dict[str, list[Figure]]] = {}
+    for each in judged():
+        for kind in (each.kind, "all"):
+            rows.setdefault(kind, {}).setdefault(each.logs, []).append(each)
+    rows["all"] = rows.pop("all")
+    return [
+        {"kind": kind} | {logs: _shares(figures) for logs, figures in row.items()}
+        for kind, row in rows.items()
     ]
-    together = [_together(way, [each for each in figures if each.logs == way]) for way in ways]
-    return [*rows, {"kind": "all"} | {each.logs: _shares(each) for each in together}]
 
 
-def _together(logs: str, figures: list[Figure]) -> Figure:
-    return Figure(
-        "all", logs, *(sum(column) for column in zip(*(f[2:] for f in figures), strict=True))
-    )
-
-
-def _shares(figure: Figure) -> str:
-    precision = "-" if figure.precision is None else f"{figure.precision:.0%}"
-    return f"{figure.recall:.0%} / {precision}"
+def _shares(figures: list[Figure]) -> str:
+    """Of the cases, how many are right; of those named so, how many are."""
+    cases, right, _, _, elsewhere = (sum(c) for c in zip(*(f[2:] for f in figures), strict=True))
+    precision = f"{right / (right + elsewhere):.0%}" if right + elsewhere else "-"
+    return f"{right / cases:.0%} / {precision}"

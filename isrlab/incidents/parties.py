@@ -31,14 +31,7 @@ OPEN = 20  # episodes that may go on at one time
 AT_ONCE_MS = 2_000
 BLINK_MS = 500
 SOON_MS = 10_000  # a broker that is back in this time after its process started needed no longer
-GONE_SIGNS = (
-    "stop_asked",
-    "starting",
-    "unclean_start",
-    "session_lost",
-    "disk_full",
-    "out_of_memory",
-)
+GONE_SIGNS = ("stop_asked", "session_lost", "disk_full", "out_of_memory")
 
 
 class Party(NamedTuple):
@@ -96,7 +89,8 @@ def parties(episode: Episode, record: Record) -> dict[Party, list[Out]]:
     rest = episode.outs
     first, last = episode.span
     span = (first - BEFORE_MS, last + SOON_MS)
-    for party, brokers in (*_of_all(span, record), *_of_one(span, record)):
+    of_one = [(Party("broker", (b,)), frozenset({b})) for b in sorted({o.replica for o in rest})]
+    for party, brokers in (*_of_all(span, record), *of_one):
         taken = [out for out in rest if _is_explained(out, party, brokers, record)]
         given[party] += taken
         rest = _without(rest, taken)
@@ -172,45 +166,31 @@ def _went(broker: int, span: Span, record: Record) -> bool:
     return is_started or bool(record.said("sign", span, broker, sign="stop_asked"))
 
 
-def _of_one(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
-    """Brokers whose own lines, or whose silence, explain why they were removed."""
-    named = {about(row) for sign in GONE_SIGNS for row in record.said("sign", span, sign=sign)}
-    named |= {about(row) for row in record.said("crash restart", span)}
-    named |= {row["broker"] for row in record.troubles if span[0] <= row["ts_ms"] <= span[1]}
-    named |= {b for b, end in record.log_ends.items() if span[0] <= end <= span[1]}
-    return [(Party("broker", (b,)), frozenset({b})) for b in sorted(named - {None}, key=str) if b]
-
-
 def _is_explained(out: Out, party: Party, brokers: frozenset[int], record: Record) -> bool:
     """A cause that shows near the beginning of an absence of these brokers, not after its end."""
     if out.replica not in brokers:
         return False
     end_ms = record.end_ms if out.absence.end_ms is None else out.absence.end_ms
     near = (out.start_ms - BEFORE_MS, min(out.start_ms + BEFORE_MS, end_ms + AT_ONCE_MS))
-    rows = record.said("crash", near, out.replica)
-    rows += [
-        row
-        for row in record.troubles
-        if row["broker"] == out.replica and near[0] <= row["ts_ms"] <= near[1]
-    ]
-    rows += [
-        row
-        for row in record.said("sign", near, out.replica)
-        if row["detail"]["sign"] in (*GONE_SIGNS, "zookeeper_gone")
-        and (row["detail"]["sign"] not in ("starting", "unclean_start") or row in record.starts)
-    ]
+    signs = [r["detail"]["sign"] for r in record.said("sign", near, out.replica)]
+    own = any(
+        row["broker"] == out.replica and near[0] <= row["ts_ms"] <= near[1]
+        for row in (*record.troubles, *record.starts)
+    )
+    if own or not set(GONE_SIGNS).isdisjoint(signs) or record.said("crash", near, out.replica):
+        return True
     if out.absence.end_ms is not None:  # it is back, so its log only had no more to say
-        return bool(rows)
+        return False
     end = record.log_ends.get(out.replica)
     ends = end is not None and near[0] <= end <= out.start_ms + AT_ONCE_MS
-    return bool(rows) or (ends and record.end_ms - (end or 0) > SOON_MS)
+    return ends and record.end_ms - (end or 0) > SOON_MS
 
 
 def _largest(outs: list[Out], known: set[int], record: Record) -> tuple[Party, list[Out]]:
     """The broker, or link, that most of these absences belong to, and those."""
     sides: dict[tuple[str, int], list[Out]] = defaultdict(list)
     for out in outs:
-        roles = (("replica", out.replica), ("leader", out.absence.leader))
+        roles = (("replica", out.replica), ("leader", _taker(out, record)))
         for role, broker in roles:
             if broker is not None:
                 sides[role, broker].append(out)
@@ -218,8 +198,8 @@ def _largest(outs: list[Out], known: set[int], record: Record) -> tuple[Party, l
 
     def strength(side: tuple[str, int]) -> tuple[bool, bool, int, bool]:
         role, broker = side
-        others = {b for out in sides[side] for b in (out.replica, out.absence.leader)} - {broker}
-        is_sure = broker in known or len(others) > 1 or others == {None}
+        others = {b for out in sides[side] for b in (out.replica, _taker(out, record))} - {broker}
+        is_sure = broker in known or len(others - {None}) > 1 or others == {None}
         return is_sure and role != "either", is_sure, len(sides[side]), role != "leader"
 
     best = max(sides, key=strength)
@@ -229,17 +209,22 @@ def _largest(outs: list[Out], known: set[int], record: Record) -> tuple[Party, l
     return _of_a_pair(pair, record), pair
 
 
+def _taker(out: Out, record: Record) -> int | None:
+    """The leader that took it out; where no line says so, and no other cause shows, who led."""
+    leader = out.absence.leader or record.leader_at(out.key, out.start_ms)
+    return None if leader in (-1, out.replica) else leader
+
+
 def _of_a_pair(outs: list[Out], record: Record) -> Party:
     """One leader and one replica: the leader if it takes everything back at once, for then its own
     clock had jumped; the link if somebody else keeps the replica; else the replica."""
-    replicas = {out.replica for out in outs}
-    if len(replicas) == 1 and outs[0].absence.leader and all(map(is_back_at_once, outs)):
-        return Party("broker", (outs[0].absence.leader,))
-    both_ways = len(replicas) == 2
-    if both_ways or all(_is_kept_elsewhere(out, record) for out in outs[:20]):
-        pair = {outs[0].replica, outs[0].absence.leader}
-        return Party("link", tuple(sorted(b for b in pair if b is not None)))
-    return Party("broker", (outs[0].replica,))
+    replica, leader = outs[0].replica, _taker(outs[0], record)
+    is_both_ways = any(out.replica != replica for out in outs)
+    if leader and not is_both_ways and all(map(is_back_at_once, outs)):
+        return Party("broker", (leader,))
+    if leader and (is_both_ways or all(_is_kept_elsewhere(out, record) for out in outs[:20])):
+        return Party("link", tuple(sorted((replica, leader))))
+    return Party("broker", (replica,))
 
 
 def is_back_at_once(out: Out) -> bool:

@@ -8,9 +8,11 @@ that one, at the same time.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from tempfile import TemporaryDirectory
 
 from isrlab.brokerlogs.files import PathName
 from isrlab.brokerlogs.follow import follow
+from isrlab.brokerlogs.recordings import replayed
 from isrlab.evidence.reconcile import reconcile
 from isrlab.incidents.find import Incident
 from isrlab.incidents.look import Findings, Window, found_in
@@ -38,6 +40,16 @@ def watch(
         news = [now for now in findings.incidents if not _is_raised(now, raised)]
         raised = findings.incidents
         yield findings, news
+
+
+def rehearse(log_dir: PathName, step_ms: int) -> Iterator[tuple[int, Incident]]:
+    """What would have been told, and when, to who had looked every `step_ms` while logs were
+    written."""
+    with TemporaryDirectory() as folder:
+        watched = watch(folder)
+        for now_ms in replayed(log_dir, folder, step_ms):
+            for incident in next(watched)[1]:
+                yield now_ms, incident
 
 
 def _is_raised(now: Incident, before: list[Incident] | None) -> bool:

@@ -29,6 +29,8 @@ class LeaderPlayer:
         self.is_up = True
         self.answers: dict[int, str | None] = {}  # request of an acks=all produce -> error
         self.waiting: set[int] = set()  # acks=all produces
+        self.newest: dict[int, int] = {}  # replica -> its last fetch
+        self.parked: dict[int, object] = {}  # and what that got, if it had to wait
         self.response: object = None
 
     def do(self, name: str, *words: Any) -> None:
@@ -44,10 +46,11 @@ class LeaderPlayer:
         self._step(m.UpdateMetadata(tuple(m.BrokerInfo(*each) for each in known)))
 
     def append(self, count: int) -> None:
-        self._produce(count, 1)
+        for _ in range(count):
+            self._produce(1)
 
     def produce(self) -> None:
-        self._produce(1, m.ACKS_ALL)
+        self._produce(m.ACKS_ALL)
 
     def copy(self, count: int, high_watermark: int, epoch: int) -> None:
         """As a follower, from whoever leads."""
@@ -57,7 +60,11 @@ class LeaderPlayer:
 
     def fetch(self, replica: int, offset: int, last: int, epoch: int, broker_epoch: int) -> None:
         self.request += 1
+        self.newest[replica], self.response = self.request, "waits"
         self._step(m.Fetch(replica, self.request, offset, epoch, last, broker_epoch))
+        self.parked.pop(replica, None)
+        if self.response == "waits":
+            self.parked[replica], self.response = self.response, None
 
     def wait(self, duration_ms: int) -> None:
         self.now_ms += duration_ms
@@ -79,40 +86,48 @@ class LeaderPlayer:
             reply = m.AlterPartitionResponse(asked.request, asked.leader_epoch, version, asked.isr)
         self._step(reply)
 
-    def _produce(self, count: int, acks: int) -> None:
+    def _produce(self, acks: int) -> None:
         self.request += 1
         if acks == m.ACKS_ALL and isinstance(self.broker.role, Leader):
             self.waiting.add(self.request)
-        names = tuple(f"{self.request}.{i}" for i in range(count))
-        self._step(m.Produce(self.request, names, acks))
+        self._step(m.Produce(self.request, (f"{self.request}",), acks))
 
     def _step(self, message: m.Message) -> None:
         self.broker, outputs = machine.step(self.broker, message, self.now_ms)
-        for sent in (o.message for o in outputs if isinstance(o, m.Send)):
-            if isinstance(sent, m.AlterPartition):
-                self.asked += 1
-                if self.broker.version.writes_zookeeper:
-                    self.answer(None if self.is_up else "BADVERSION")
-            elif isinstance(sent, m.ProduceResponse) and sent.request in self.waiting:
+        for output in outputs:
+            if isinstance(output, m.Send):
+                self._on_sent(message, output.to, output.message)
+
+    def _on_sent(self, message: m.Message, to: int, sent: Any) -> None:
+        """Note an answer: to `message`, or to what has waited."""
+        if isinstance(sent, m.AlterPartition):
+            self.asked += 1
+            if self.broker.version.writes_zookeeper:
+                self.answer(None if self.is_up else "BADVERSION")
+        elif isinstance(sent, m.ProduceResponse):
+            if sent.request in self.waiting:
                 self.answers[sent.request] = sent.error
-            if not isinstance(message, m.Produce | m.Fetch) or sent.request != message.request:
-                continue  # no answer to this message
-            if isinstance(sent, m.ProduceResponse):
+            if isinstance(message, m.Produce) and sent.request == message.request:
                 self.response = sent.error
-            elif isinstance(sent, m.FetchResponse):
-                self.response = sent.error or sent.diverging or len(sent.records)
+        elif isinstance(sent, m.FetchResponse) and sent.request == self.newest[to]:
+            diverging = list(sent.diverging) if sent.diverging else None
+            got = sent.error or diverging or len(sent.records)
+            if isinstance(message, m.Fetch) and sent.request == message.request:
+                self.response = got
+            else:
+                self.parked[to] = got
 
     # What is compared
 
     def seen(self) -> Seen:
         broker, log = self.broker, self.broker.log
-        response = self.response or 0
         seen = {
             "leo": log.log_end_offset,
             "hw": log.high_watermark,
             "epochs": [list(entry) for entry in log.epochs.entries],
-            "response": list(response) if isinstance(response, tuple) else response,
+            "response": self.response or 0,
             **answered({k: v for k, v in self.answers.items() if v != "NOT_ENOUGH_REPLICAS"}),
+            **{f"fetch of {replica}": got for replica, got in self.parked.items()},
         }
         role = broker.role
         if not isinstance(role, Leader):

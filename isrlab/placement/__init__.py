@@ -6,21 +6,8 @@ units = placement.units_of(racks)
 placement.chance(placement.bad_sets(partitions, units, "offline"), len(units), failures=2)
 """
 
+# ruff: noqa: F401, I001
 from isrlab.placement.describe import Partition, describe, racks_of
 from isrlab.placement.place import ALGORITHMS, placed
-from isrlab.placement.risk import (
-    FATES,
-    Chance,
-    bad_sets,
-    by_chance,
-    chance,
-    expected,
-    partners,
-    shares,
-    units_of,
-)
-
-__all__ = [
-    "ALGORITHMS", "FATES", "Chance", "Partition", "bad_sets", "by_chance", "chance", "describe",
-    "expected", "partners", "placed", "racks_of", "shares", "units_of",
-]  # fmt: skip
+from isrlab.placement.risk import FATES, Chance, bad_sets, by_chance, chance, expected, hits
+from isrlab.placement.risk import partners, shares, units_of

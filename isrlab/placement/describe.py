@@ -11,14 +11,15 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-_PARTITION = re.compile(
-    r"\s*topic:\s*(?P<topic>\S+)\s+partition:\s*(?P<number>\d{1,9})\s+leader:\s*(?P<leader>\S+)"
-    r"\s+replicas:\s*(?P<replicas>[\d,]+)\s+isr:[ \t]*(?P<isr>[\d,]*)(?P<rest>.*)",
+_IDS = r"\d{1,10}(?:,\d{1,10})*"
+_PARTITION = re.compile(  # blanks in a row are one by then
+    r"topic: ?(?P<topic>\S+) partition: ?(?P<number>\d{1,9}) leader: ?(?P<leader>\S+)"
+    rf" replicas: ?(?P<replicas>{_IDS}) isr:(?: ?(?P<isr>{_IDS}))?(?P<rest>(?: [a-z].*)?)",
     re.IGNORECASE,
 )
-_TOPIC = re.compile(r"\s*topic:\s*(?P<topic>\S+)\s.*configs:(?P<configs>.*)", re.IGNORECASE)
+_TOPIC = re.compile(r"topic: ?(?P<topic>\S+) .*configs:(?P<configs>.*)", re.IGNORECASE)
 _MIN_ISR = re.compile(r"\bmin\.insync\.replicas=(\d{1,9})\b")
-_ELR = re.compile(r"\bElr:\s*(\d[\d,]*)")
+_ELR = re.compile(rf"\bElr: ?({_IDS})")
 EXAMPLE = "Topic: orders  Partition: 0  Leader: 1  Replicas: 1,2,3  Isr: 1,2,3"
 
 
@@ -49,23 +50,24 @@ def describe(text: str, min_isr: int = 1) -> list[Partition]:
 def _partitions(text: str, min_isr: int) -> Iterator[Partition]:
     least: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
+        line = " ".join(line.split())
         if match := _PARTITION.fullmatch(line):
             topic = match["topic"]
             elr = _ELR.search(match["rest"])
             replicas, isr, eligible = map(_ids, (match["replicas"], match["isr"], elr and elr[1]))
             if len({*replicas}) < len(replicas) or not {*isr, *eligible} <= {*replicas}:
-                raise ValueError(f"line {number}: these replicas cannot be: {line.strip()[:120]!r}")
+                raise ValueError(f"line {number}: these replicas cannot be: {line[:120]!r}")
             name = f"{topic}-{match['number']}"
             yield Partition(name, replicas, isr, eligible, least.get(topic, min_isr))
         elif match := _TOPIC.match(line):
             if its_own := _MIN_ISR.search(match["configs"]):
                 least[match["topic"]] = int(its_own[1])
-        elif re.search(r"partition:.*replicas:", line, re.IGNORECASE):
-            raise ValueError(f"line {number}: {line.strip()[:120]!r} is not like '{EXAMPLE}'")
+        elif "partition:" in (small := line.lower()) and "replicas:" in small:
+            raise ValueError(f"line {number}: {line[:120]!r} is not like '{EXAMPLE}'")
 
 
 def _ids(text: str | None) -> tuple[int, ...]:
-    return tuple(int(part[:10]) for part in (text or "").split(",") if part)
+    return tuple(map(int, text.split(","))) if text else ()
 
 
 def racks_of(text: str, brokers: set[int]) -> dict[int, str]:

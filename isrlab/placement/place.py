@@ -15,8 +15,7 @@ Racks are names by broker, "" where there is none.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count, zip_longest
 
 import numpy as np
@@ -34,7 +33,8 @@ def zookeeper(racks: Racks, partitions: int, factor: int, random: Generator | No
     if len({bool(rack) for rack in racks.values()}) > 1:
         raise ValueError("some brokers have a rack and some have none: Kafka refuses that")
     rack_of = {broker: rack or broker for broker, rack in racks.items()}
-    order, many = _alternated(rack_of), len(set(rack_of.values()))
+    order = _alternated(sorted(racks, key=lambda broker: (racks[broker], broker)), racks)
+    many = len(set(rack_of.values()))
     start, shift = map(int, random.integers(len(order), size=2)) if random else (0, 0)
     placed = []
     for partition in range(partitions):
@@ -53,11 +53,12 @@ def zookeeper(racks: Racks, partitions: int, factor: int, random: Generator | No
     return placed
 
 
-def _alternated(rack_of: Mapping[int, str | int]) -> list[int]:
-    """Brokers so that neighbours are in different racks: the first of each rack, the second, ..."""
-    racks = sorted(set(rack_of.values()), key=lambda rack: (str(type(rack)), rack))
-    lists = [sorted(b for b, its_rack in rack_of.items() if its_rack == rack) for rack in racks]
-    return [broker for column in zip_longest(*lists) for broker in column if broker is not None]
+def _alternated(order: Iterable[int], racks: Racks) -> list[int]:
+    """The first broker of each rack, racks as they come in an order; then the second ones, ..."""
+    lists: dict[str | int, list[int]] = {}
+    for broker in order:
+        lists.setdefault(racks[broker] or broker, []).append(broker)
+    return [b for column in zip_longest(*lists.values()) for b in column if b is not None]
 
 
 class _Rack:
@@ -103,27 +104,19 @@ def kraft(racks: Racks, partitions: int, factor: int, random: Generator) -> Repl
     return placed
 
 
-def _spread(order: np.ndarray, racks: Racks, factor: int) -> tuple[int, ...]:
-    """The first brokers of an order, but a second one of a rack only after one of each."""
-    seen: Counter[str | int] = Counter()
-    rounds = []
-    for broker in order:
-        rack = racks[broker] or int(broker)
-        seen[rack] += 1
-        rounds.append((seen[rack], [*seen].index(rack)))
-    return tuple(int(order[place]) for place in np.lexsort(np.transpose(rounds)[::-1])[:factor])
-
-
 def scattered(racks: Racks, partitions: int, factor: int, random: Generator) -> Replicas:
-    return [_spread(random.permutation([*racks]), racks, factor) for _ in range(partitions)]
+    orders = (random.permutation([*racks]).tolist() for _ in range(partitions))
+    return [tuple(_alternated(order, racks)[:factor]) for order in orders]
 
 
 def copyset(racks: Racks, partitions: int, factor: int, random: Generator) -> Replicas:
+    groups = []
     fixed = np.random.default_rng(1)  # the same groups for all topics
-    shuffled = [fixed.permutation([*racks]) for _ in range(ORDERS)]
-    orders = [_spread(order, racks, len(racks)) for order in shuffled]
-    begins = range(0, len(racks), factor)
-    groups = [_spread(np.roll(o, -begin), racks, factor) for o in orders for begin in begins]
+    for _ in range(ORDERS):
+        order = _alternated(fixed.permutation([*racks]).tolist(), racks)
+        for begin in range(0, len(order), factor):
+            rolled = order[begin:] + order[:begin]
+            groups.append(tuple(_alternated(rolled, racks)[:factor]))
     first = int(random.integers(len(groups)))
     turns = (divmod(place, len(groups)) for place in range(first, first + partitions))
     return [groups[at][turn % factor :] + groups[at][: turn % factor] for turn, at in turns]

@@ -94,34 +94,33 @@ def _smallest(members: Set, floor: int) -> list[Set]:
 
 def chance(bad: set[Set], units: int, failures: int, seed: int = 1) -> Chance:
     """How likely `failures` of so many units have one of the bad sets in them."""
-    by_size: dict[int, list[Set]] = {}
-    for some in bad:
-        by_size.setdefault(len(some), []).append(some)
     if not 0 <= failures <= units:
         raise ValueError(f"{failures} failures of {units}; valid: 0 to {units}")
     number = math.comb(units, failures)
-    least = min(by_size, default=units + 1)
+    least = min(map(len, bad), default=units + 1)
     if least == 0 or least > failures:
         return Chance(*[float(least == 0)] * 3)
     if least == failures:
-        return Chance(*[len(by_size[least]) / number] * 3)
+        return Chance(*[sum(len(some) == least for some in bad) / number] * 3)
     if number <= MOST_TRIED:
         every = chain.from_iterable(combinations(range(units), failures))
         failed = np.fromiter(every, np.int64, number * failures).reshape(number, failures)
-        return Chance(*[float(_has_any(failed, by_size, units).mean())] * 3)
-    hit = 0
-    for part in np.random.default_rng(seed).spawn(20):
-        order = part.random((DRAWN // 20, units)).argpartition(failures - 1, axis=1)
-        hit += int(_has_any(np.sort(order[:, :failures], axis=1), by_size, units).sum())
-    return _wilson(hit, DRAWN)
+        return Chance(*[float(hits(failed, bad, units).mean())] * 3)
+    parts = np.random.default_rng(seed).spawn(20)  # smaller tables of random numbers
+    drawn = (part.random((DRAWN // 20, units)).argpartition(failures - 1)[:, :failures]
+             for part in parts)  # fmt: skip
+    return _wilson(int(hits(np.concatenate([*drawn]), bad, units).sum()), DRAWN)
 
 
-def _has_any(failed: np.ndarray, by_size: Mapping[int, list[Set]], units: int) -> np.ndarray:
-    """Which failures, int[failures, k] ascending, have a bad set in them."""
+def hits(failed: np.ndarray, bad: set[Set], units: int) -> np.ndarray:
+    """Which failures, int[failures, k] of so many units, have a bad set in them: bool[failures]."""
+    failed = np.sort(failed, axis=1)
     is_bad = np.zeros(len(failed), bool)
-    for size in (size for size in by_size if size <= failed.shape[1]):
+    for size in range(failed.shape[1] + 1):
         places = float(units) ** np.arange(size)
-        known = np.unique(np.array(by_size[size]) @ places)
+        if not (some := [each for each in bad if len(each) == size]):
+            continue
+        known = np.unique(np.array(some) @ places)
         for columns in combinations(range(failed.shape[1]), size):
             is_bad |= np.isin(failed[:, columns] @ places, known)
     return is_bad

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from typing import TypeAlias
 
 from isrlab.verdict.faults import Fault, fault
@@ -71,14 +70,6 @@ def _odd(lines: list[Statement], what: Callable[[Statement], object], rule: str)
         most, *others = sorted(values.values(), key=len, reverse=True)
         for odd in others:
             yield from (fault(line, rule, most[0]) for line in odd)
-
-
-def _rising(lines: list[Statement], run: Run) -> Iterator[Fault]:
-    stated = [(x.version, x.epoch, x) for x in lines if None not in (x.version, x.epoch)]
-    stated.sort(key=lambda each: (each[0] or 0, each[1] or 0))
-    for (version, epoch, low), (next_version, next_epoch, high) in pairwise(stated):
-        if not 0 <= (next_epoch or 0) - (epoch or 0) <= (next_version or 0) - (version or 0):
-            yield fault(max(low, high, key=lambda x: x.ts_ms), "rises", low)
 
 
 def _learning(lines: list[Statement], run: Run) -> Iterator[Fault]:
@@ -200,13 +191,13 @@ def _witnesses(lines: list[Statement], run: Run) -> Iterator[Fault]:
 
 
 def _in_time(lines: list[Statement], run: Run) -> Iterator[Fault]:
-    """A version is heard of after its leader, and by a process that starts as it is by then."""
+    """A version is heard of after it was stored, and by a process that starts as it is by then."""
     stated = [x for x in lines if x.version is not None and x.said_by != METADATA_LOG]
     origin: dict[int, Statement] = {}
     asked = {(x.by, x.members) for x in lines if x.is_request}
-    for line in stated:
+    for line in lines:
         is_asked = line.kind == "isr_commit" or (line.by, line.members) in asked
-        if line.is_own and line.version and is_asked:
+        if line.version and (line.said_by == METADATA_LOG or (line.is_own and is_asked)):
             origin.setdefault(line.version, line)
     for line in stated if run.is_kraft else ():
         first = origin.get(line.version or 0)
@@ -295,16 +286,6 @@ def _unchanged(lines: list[Statement], run: Run) -> Iterator[Fault]:
             yield fault(line, "same", other)
 
 
-def _created(lines: list[Statement], run: Run) -> Iterator[Fault]:
-    """The controllers of KRaft read one and the same record of a new partition."""
-    new = [x for x in lines if run.is_kraft and x.kind == "metadata" and x.said_by == "controller"]
-    for line in new:
-        at_once = [x for x in new if x is not line and abs(x.ts_ms - line.ts_ms) < AT_ONCE_MS]
-        others = {(x.version, x.epoch) for x in at_once}
-        if len(others) == 1 and others != {(line.version, line.epoch)}:
-            yield fault(line, "version", at_once[0])
-
-
 def _joining(lines: list[Statement], run: Run) -> Iterator[Fault]:
     """A process that has just started follows; only then can its leader have taken it back."""
     states = _states(lines)
@@ -360,7 +341,6 @@ RULES_OF_A_PARTITION: tuple[Callable[[list[Statement], Run], Iterator[Fault]], .
     _assigned,
     _one_state,
     _one_leader,
-    _rising,
     _learning,
     _starting,
     _again,
@@ -370,7 +350,6 @@ RULES_OF_A_PARTITION: tuple[Callable[[list[Statement], Run], Iterator[Fault]], .
     _in_time,
     _once,
     _unchanged,
-    _created,
     _joining,
     _announcing,
     _removing,

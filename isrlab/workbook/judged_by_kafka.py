@@ -370,7 +370,7 @@ def found_table() -> pd.DataFrame:
             "releases": ", ".join(entry["releases"]),
             "in Kafka's source": entry["source"],
             "in the engine": f"otherwise: {entry['why']}" if is_left(entry) else "mended",
-            "scenario": entry.get("scenario", ""),
+            "scenario": entry.get("scenario", entry.get("why", "")) if entry["is_mended"] else "",
         }
         for letter, entry in judged.found().items()
     ]

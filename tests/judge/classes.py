@@ -16,7 +16,18 @@ from judge.partition import KafkaPartition
 from judge.world import World
 
 EVERY = (
-    *("0.10.2.2", "1.1.1", "2.4.1", "2.6.3", "2.7.2", "2.8.2", "3.0.2", "3.1.2", "3.2.3"),
+    *(
+        "0.10.2.2",
+        "0.11.0.3",
+        "1.1.1",
+        "2.4.1",
+        "2.6.3",
+        "2.7.2",
+        "2.8.2",
+        "3.0.2",
+        "3.1.2",
+        "3.2.3",
+    ),
     *("3.3.2", "3.5.2", "3.6.2", "3.9.2", "4.1.2"),
 )
 KRAFT = ("3.3.2", "3.5.2", "3.6.2", "3.9.2", "4.1.2")
@@ -64,7 +75,7 @@ CLASSES = {
     judged.kind: judged
     for judged in (
         Judged(EVERY, schedules.settings, schedules.schedule, _partition, "partition"),
-        Judged(EVERY[1:], pairs.settings, pairs.schedule, _follower, "follower"),
+        Judged(EVERY[2:], pairs.settings, pairs.schedule, _follower, "follower"),
         Judged(KRAFT, brokers.settings, brokers.schedule, _controller, "controller"),
     )
 }

@@ -73,6 +73,7 @@ def java(name: str) -> Any:
     raise LookupError(f"this release has no {name}")
 
 
+@cache
 def has(name: str) -> bool:
     try:
         return bool(java(name))
@@ -179,14 +180,19 @@ def fill(executable: Any, given: dict[str, Any]) -> list[Any]:
     """
     left = {name: list(v) if isinstance(v, list) else v for name, v in given.items()}
     arguments = []
-    for kind in executable.getParameterTypes():
-        value = left[str(kind.getSimpleName())]
+    for kind in _kinds(executable):
+        value = left[kind]
         arguments.append(value.pop(0) if isinstance(value, list) else value)
     return arguments
 
 
+@cache
+def _kinds(executable: Any) -> list[str]:
+    return [str(kind.getSimpleName()) for kind in executable.getParameterTypes()]
+
+
 def _size(executable: Any) -> int:
-    return len(executable.getParameterTypes())
+    return len(_kinds(executable))
 
 
 def make(name: str, given: dict[str, Any], pick: Any = max) -> Any:
@@ -204,6 +210,7 @@ def call(target: Any, name: str, given: dict[str, Any]) -> Any:
     return getattr(target, name)(*fill(_longest(target.getClass(), name), given))
 
 
+@cache
 def methods(kind: Any, name: str) -> list[Any]:
     return [m for m in kind.class_.getMethods() if str(m.getName()) == name]
 

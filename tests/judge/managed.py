@@ -14,6 +14,7 @@ import jpype
 from isrlab.judged.leader import LEADER, REPLICAS, Seen
 from judge.jvm import (
     COMMON,
+    call,
     has,
     implementing,
     ints,
@@ -25,6 +26,8 @@ from judge.jvm import (
     value_of,
 )
 from judge.older import StoredPartition
+from judge.partition import Asked
+from judge.waiting import FOR_EVER_MS
 from judge.world import World
 
 ANSWER = "org.mockito.stubbing.Answer"
@@ -32,7 +35,7 @@ MOCKITO = "org.mockito.Mockito"
 
 
 class ManagedPartition(StoredPartition):
-    """A partition of 1.1, and the ReplicaManager that serves its followers' fetches."""
+    """A partition of 0.11 to 1.1, and the ReplicaManager that serves its followers' fetches."""
 
     def _make(self, quietly: dict[str, Any]) -> Any:
         self.is_up = True
@@ -43,7 +46,7 @@ class ManagedPartition(StoredPartition):
         return bool(self.partition.getReplica(LEADER).isDefined())
 
     def make_log(self) -> None:
-        self.partition.getOrCreateReplica(LEADER, False)
+        call(self.partition, "getOrCreateReplica", {"int": LEADER, "boolean": False})
 
     def note_high_watermark(self, offset: int) -> None:
         where = java("kafka.server.LogOffsetMetadata")(offset, -1, -1)
@@ -61,11 +64,18 @@ class ManagedPartition(StoredPartition):
             return bool(self.partition.makeLeader(0, state, 0))
         return self._follows(bool(self.partition.makeFollower(0, state, 0)))
 
-    def _state(self, epoch: int, partition_epoch: int, isr: list[int], leader: int) -> Any:
-        kind = java(COMMON + "requests.LeaderAndIsrRequest$PartitionState")
-        return kind(0, leader, epoch, ints(isr), partition_epoch, ints(REPLICAS), False)
+    @staticmethod
+    def _state(epoch: int, partition_epoch: int, isr: list[int], leader: int) -> Any:
+        everyone = ints(REPLICAS)
+        return make("PartitionState", {
+            "int": [0, leader, epoch, partition_epoch], "List": [ints(isr), everyone],
+            "Set": java("java.util.HashSet")(everyone), "boolean": False,
+        })  # fmt: skip
 
     def _follows(self, is_news: bool) -> bool:
+        """As makeFollowers does it: RM 0.10.2.2:860, 1.1.1:1282."""
+        topic = self.topic.topic(), self.topic.partition()
+        self.manager.tryCompleteDelayedFetch(java("TopicPartitionOperationKey")(*topic))
         return is_news
 
     def _for_append(self) -> dict[str, Any]:
@@ -73,24 +83,35 @@ class ManagedPartition(StoredPartition):
 
     def fetch(self, replica: int, offset: int, last: int, epoch: int, broker_epoch: int) -> None:
         self.request += 1
-        pair = java("scala.Tuple2")(self.topic, self._asked(offset))
-        asked = scala(java("java.util.Collections").singletonList(pair))
-        quota = the("kafka.server.QuotaFactory$UnboundedQuota$")
-        got = implementing("scala.Function1", apply=self._got)
-        isolation = self._isolation()
-        self.manager.fetchMessages(0, replica, 0, 1 << 20, False, asked, quota, got, *isolation)
+        asked = self.newest[replica] = Asked(replica, offset, last, epoch, broker_epoch)
+        self.parked[replica] = "waits"
 
-    def _asked(self, offset: int) -> Any:
-        return java(COMMON + "requests.FetchRequest$PartitionData")(offset, 0, 1 << 20)
+        def got(answers: Any) -> None:
+            if self.newest[replica] is asked:
+                self.parked[replica] = self._answer(answers.head()._2())
+
+        pair = java("scala.Tuple2")(self.topic, self._asked(offset))
+        asked_for = scala(java("java.util.Collections").singletonList(pair))
+        quota = the("kafka.server.QuotaFactory$UnboundedQuota$")
+        self.manager.fetchMessages(
+            FOR_EVER_MS, replica, 1, 1 << 20, False, asked_for, quota,
+            implementing("scala.Function1", apply=got), *self._isolation(),
+        )  # fmt: skip
+        if self.parked[replica] != "waits":
+            self.response = self.parked.pop(replica)
+
+    @staticmethod
+    def _asked(offset: int) -> Any:
+        given = {"long": [offset, 0], "int": 1 << 20}
+        return make(COMMON + "requests.FetchRequest$PartitionData", given)
 
     @staticmethod
     def _isolation() -> list[Any]:
         return [java(COMMON + "requests.IsolationLevel").READ_UNCOMMITTED]
 
-    def _got(self, answers: Any) -> None:
-        answer = answers.head()._2()
+    def _answer(self, answer: Any) -> Any:
         error = str(answer.error().name())
-        self.response = self._count(answer.records()) if error == "NONE" else error
+        return self._count(answer.records()) if error == "NONE" else error
 
     @staticmethod
     def _count(records: Any) -> int:
@@ -142,23 +163,15 @@ class ManagedPartition(StoredPartition):
 class EpochlessPartition(ManagedPartition):
     """A partition of 0.10.2, where records and requests know no epochs."""
 
-    def _state(self, epoch: int, partition_epoch: int, isr: list[int], leader: int) -> Any:
-        everyone = java("java.util.HashSet")(ints(REPLICAS))
-        kind = java(COMMON + "requests.PartitionState")
-        return kind(0, leader, epoch, ints(isr), partition_epoch, everyone)
-
     def _follows(self, is_news: bool) -> bool:
         """As makeFollowers does it: RM 0.10.2.2:833."""
         self.log.truncateTo(self._high_watermark())
-        return is_news
+        return super()._follows(is_news)
 
     def _for_append(self) -> dict[str, Any]:
         record = java(COMMON + "record.Record").create(jpype.JArray(jpype.JByte)(b"x"))
         records = java(COMMON + "record.MemoryRecords").withRecords([record])
         return {"MemoryRecords": records}
-
-    def _asked(self, offset: int) -> Any:
-        return java(COMMON + "requests.FetchRequest$PartitionData")(offset, 1 << 20)
 
     @staticmethod
     def _isolation() -> list[Any]:
@@ -181,6 +194,8 @@ class _ZooKeeper:
         name = str(call.getMethod().getName())
         if name in ("conditionalUpdatePersistentPath", "conditionalUpdatePath"):
             return self.serves.zookeeper_wrote(int(call.getArgument(2)))
+        if name == "readDataMaybeNull":
+            return java("scala.Tuple2")(none(), None)
         if name == "getEntityConfigs":
             return java("java.util.Properties")()
         return _nothing() if name == "zkClient" else None
@@ -210,19 +225,21 @@ def _manager(world: World, min_isr: int, lag_ms: int) -> Any:
         "AtomicBoolean": java("java.util.concurrent.atomic.AtomicBoolean")(False),
         "ReplicationQuotaManager": None, str(kind.getSimpleName()): zookeeper,
     }  # fmt: skip
-    if world.release >= (1, 1):
-        quotas = the("kafka.server.QuotaFactory$").instantiate(config, metrics, world.clock, "")
+    if world.release >= (0, 11):
         timer = java("MockTimer")()
         given |= {
-            "QuotaManagers": quotas, "BrokerTopicStats": java("BrokerTopicStats")(),
+            "BrokerTopicStats": java("BrokerTopicStats")(),
             "MetadataCache": java("kafka.server.MetadataCache")(LEADER),
-            "LogDirFailureChannel": java("kafka.server.LogDirFailureChannel")(1),
             "DelayedOperationPurgatory": [
                 make("Purgatory", {"String": name, "Timer": timer, "int": [LEADER, 1000],
                                    "boolean": [False, False]})
                 for name in ("Produce", "Fetch", "DeleteRecords")
             ],
         }  # fmt: skip
+    if world.release >= (1, 1):
+        quotas = the("kafka.server.QuotaFactory$").instantiate(config, metrics, world.clock, "")
+        channel = java("kafka.server.LogDirFailureChannel")(1)
+        given |= {"QuotaManagers": quotas, "LogDirFailureChannel": channel}
     return make("kafka.server.ReplicaManager", given)
 
 

@@ -17,7 +17,7 @@ from judge.jvm import (
     some,
     value_of,
 )
-from judge.partition import KafkaPartition
+from judge.partition import Asked, KafkaPartition
 
 
 class ZooKeeperPartition(KafkaPartition):
@@ -34,19 +34,18 @@ class ZooKeeperPartition(KafkaPartition):
     def brokers(self, *known: list[Any]) -> None:
         """No leader of these releases looks at who is alive."""
 
-    def _read(self, replica: int, offset: int, last: int, epoch: int, broker_epoch: int) -> Any:
+    def _fetch(self, asked: Asked, notes: bool) -> Any:
         """What ReplicaManager.fetchMessages does with a follower's fetch."""
         read = call(self.partition, "readRecords", {
-            "long": offset, "Optional": [optional(last), optional(epoch)], "int": 1 << 20,
-            "FetchIsolation": self.world.isolation, "boolean": True,
-        } | self._expected(last, epoch))  # fmt: skip
-        if not (hasattr(read, "divergingEpoch") and is_there(read.divergingEpoch())):
-            where, now_ms = (
-                read.fetchedData().fetchOffsetMetadata(),
-                self.world.clock.milliseconds(),
-            )
+            "long": asked.offset, "Optional": [optional(asked.last), optional(asked.epoch)],
+            "int": 1 << 20, "FetchIsolation": self.world.isolation, "boolean": True,
+        } | self._expected(asked.last, asked.epoch))  # fmt: skip
+        diverges = hasattr(read, "divergingEpoch") and is_there(read.divergingEpoch())
+        if notes and not diverges:
+            where = read.fetchedData().fetchOffsetMetadata()
+            now_ms = self.world.clock.milliseconds()
             call(self.partition, "updateFollowerFetchState", {
-                "int": replica, "LogOffsetMetadata": where,
+                "int": asked.replica, "LogOffsetMetadata": where,
                 "long": [0, now_ms, read.logEndOffset(), read.highWatermark()],
             })  # fmt: skip
         return read

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import jpype
 
@@ -33,10 +33,20 @@ from judge.jvm import (
     some,
     value_of,
 )
-from judge.waiting import MANAGER, Produces
+from judge.waiting import FOR_EVER_MS, MANAGER, Fetches, Produces
 from judge.world import World
 
 NEVER_FETCHED = -2  # how the engine writes Kafka's missing broker epoch
+
+
+class Asked(NamedTuple):
+    """A follower's fetch."""
+
+    replica: int
+    offset: int
+    last: int
+    epoch: int
+    broker_epoch: int
 
 
 class KafkaPartition:
@@ -54,6 +64,9 @@ class KafkaPartition:
         self.held: list[Any] = []  # requests to the controller that have no answer yet
         self.asked = self.request = 0
         self.produces: Produces | None = None  # acks=all requests in their purgatory
+        self.fetches: Fetches | None = None  # and fetches that found nothing, in theirs
+        self.newest: dict[int, Asked] = {}  # replica -> its last fetch
+        self.parked: dict[int, Any] = {}  # and what that got, if it had to wait
         self.waiting: dict[int, int] = {}  # or, where none is held: produce -> the end it waits for
         self.answers: dict[int, str | None] = {}
         self.response: Any = None
@@ -115,7 +128,7 @@ class KafkaPartition:
             )
             for n in ("Produce", "Fetch", "DeleteRecords", "ShareFetch")
         ]
-        self.produces = Produces(self, purgatories[0])
+        self.produces, self.fetches = Produces(self, purgatories[0]), Fetches(self, purgatories[1])
         return make("kafka.cluster.DelayedOperations", {
             "TopicPartition": self.topic, "DelayedOperationPurgatory": purgatories,
             "Option": some(self.id),
@@ -149,8 +162,9 @@ class KafkaPartition:
             str(java("PartitionState").class_.getSimpleName()): state, "OffsetCheckpoints": points,
             "Option": [some(self.id), none()], "int": 0,
         })  # fmt: skip
-        if self.produces and leader != LEADER:
+        if self.produces and self.fetches and leader != LEADER:
             self.produces.check()
+            self.fetches.check()
         return bool(is_news)
 
     def has_log(self) -> bool:
@@ -185,8 +199,8 @@ class KafkaPartition:
 
     def append(self, count: int) -> None:
         for _ in range(count):
+            self.request += 1
             self._append(1)
-        self.request += 1
 
     def produce(self) -> None:
         self.request += 1
@@ -206,8 +220,10 @@ class KafkaPartition:
             self.response = named(error)
             return False
         change = str(done.leaderHwChange()) if hasattr(done, "leaderHwChange") else ""
-        if self.produces and change.upper() == "INCREASED":  # from 2.6 on it is left to the manager
+        if self.produces and change.upper() == "INCREASED":  # from 2.7 on it is left to the manager
             self.produces.check()
+        if self.fetches and change:
+            self.fetches.check()
         return True
 
     def copy(self, count: int, high_watermark: int, epoch: int) -> None:
@@ -226,30 +242,64 @@ class KafkaPartition:
 
     def fetch(self, replica: int, offset: int, last: int, epoch: int, broker_epoch: int) -> None:
         self.request += 1
-        try:
-            read = self._read(replica, offset, last, epoch, broker_epoch)
-        except jpype.JException as error:
-            self.response = named(error)
-            return
+        self.parked.pop(replica, None)
+        asked = self.newest[replica] = Asked(replica, offset, last, epoch, broker_epoch)
+        needs = self._needs_high_watermark(replica)
+        read = self._read(asked, True)
+        self.response = self.got(read)
+        if self.fetches and self.response == 0 and not needs:
+            self.parked[replica] = "waits"
+            self.fetches.add(asked, read)
+            if self.parked[replica] != "waits":
+                self.response = self.parked.pop(replica)
+
+    def _needs_high_watermark(self, replica: int) -> bool:
+        """The follower is answered at once, as it does not know the newest, in 2.4 and 2.5."""
+        known = self.partition.getReplica(replica)
+        if not is_there(known) or not hasattr(known.get(), "lastSentHighWatermark"):
+            return False
+        return bool(known.get().lastSentHighWatermark() < self._high_watermark())
+
+    def got(self, read: Any) -> Any:
+        """What a follower is told: how many records, where its log diverges, or an error."""
+        if isinstance(read, jpype.JException):
+            return named(read)
         if hasattr(read, "divergingEpoch") and is_there(value_of(read, "divergingEpoch")):
             end = value_of(read, "divergingEpoch").get()
-            self.response = [int(end.epoch()), int(end.endOffset())]
-        else:
-            records = value_of(value_of(read, "fetchedData"), "records")
-            self.response = sum(1 for _ in records.records())
+            return [int(end.epoch()), int(end.endOffset())]
+        records = value_of(value_of(read, "fetchedData"), "records")
+        return sum(1 for _ in records.records())
 
-    def _read(self, replica: int, offset: int, last: int, epoch: int, broker_epoch: int) -> Any:
-        """One fetchRecords, which reads and then notes how far the follower is."""
-        parameters = make("FetchParams", {
-            "short": 15, "int": [replica, 1, 1 << 20], "FetchIsolation": self.world.isolation,
-            "long": [broker_epoch, 500] if self.world.release >= (3, 5) else 500,
-            "Optional": optional(-1), "Option": none(), "boolean": False,
-        }, pick=min)  # fmt: skip
-        data = java(COMMON + "requests.FetchRequest$PartitionData")(
-            self.id, offset, 0, 1 << 20, optional(epoch), optional(last)
-        )
+    def read_again(self, asked: Asked) -> None:
+        """A fetch that had waited is answered."""
+        if self.newest[asked.replica] is asked:
+            self.parked[asked.replica] = self.got(self._read(asked, False))
+
+    def _read(self, asked: Asked, notes: bool) -> Any:
+        try:
+            return self._fetch(asked, notes)
+        except jpype.JException as error:
+            return error
+
+    def _fetch(self, asked: Asked, notes: bool) -> Any:
+        """One fetchRecords, which reads and then, if it `notes`, how far the follower is."""
         now_ms = self.world.clock.milliseconds()
-        return self.partition.fetchRecords(parameters, data, now_ms, 1 << 20, True, True)
+        parameters, data = self.fetch_parameters(asked), self.fetch_data(asked)
+        return self.partition.fetchRecords(parameters, data, now_ms, 1 << 20, True, notes)
+
+    def fetch_parameters(self, asked: Asked) -> Any:
+        wait_ms = FOR_EVER_MS
+        return make("FetchParams", {
+            "short": 15, "int": [asked.replica, 1, 1 << 20], "Option": none(), "boolean": False,
+            "long": [asked.broker_epoch, wait_ms] if self.world.release >= (3, 5) else wait_ms,
+            "Optional": optional(-1), "FetchIsolation": self.world.isolation,
+        }, pick=min)  # fmt: skip
+
+    def fetch_data(self, asked: Asked) -> Any:
+        return make(COMMON + "requests.FetchRequest$PartitionData", {
+            "Uuid": self.id, "long": [asked.offset, 0], "int": 1 << 20,
+            "Optional": [optional(asked.epoch), optional(asked.last)],
+        })  # fmt: skip
 
     def wait(self, duration_ms: int) -> None:
         clock = self.world.clock
@@ -310,6 +360,7 @@ class KafkaPartition:
             "epochs": self._epochs(),
             "response": self.response or 0,
             **answered(self.answers),
+            **{f"fetch of {replica}": got for replica, got in self.parked.items()},
         }
         if self._is_leader():
             seen |= {"epoch": int(self.partition.getLeaderEpoch()), **self._isr()}

@@ -84,6 +84,8 @@ def _commands(draw: random.Random, player: LeaderPlayer) -> Iterator[Command]:
                 if version.fences_stale_leader_epoch and draw.random() < 0.7:
                     count = draw.randrange(4)
                     yield ["copy", count, draw.randint(seen["hw"], seen["leo"] + count), epoch]
+                if draw.random() < 0.5:
+                    yield _fetch(draw, version, epoch, seen, brokers)
                 epoch, stored = epoch + 1, stored + 1
             is_old = role == "old"  # as any that the metadata log brings late
             yield ["order", max(0, epoch - is_old), max(0, stored - 4 * is_old), _members(draw)]

@@ -19,6 +19,7 @@ from judge.jvm import (
     scala,
     some,
     the,
+    value_of,
 )
 
 MOCKITO = "org.mockito.Mockito"
@@ -45,6 +46,8 @@ class Manager:
         if name in ("getReplica", "getReplicaOrException"):
             found = replica.partition.getReplica(1)
             return found if kind == "Option" else found.get()
+        if name in ("readFromLog", "readFromLocalLog"):  # by a fetch that asks when it is called
+            return the("scala.collection.immutable.Nil$")
         if name == "zkClient":
             return replica.manager.zkClient()
         if name == "brokerTopicStats":
@@ -69,14 +72,52 @@ def manager() -> Any:
     return java(MOCKITO).mock(java("kafka.server.ReplicaManager").class_, answers)
 
 
-class Produces:
-    """acks=all requests in a real purgatory, each a real DelayedProduce."""
+class Waiting:
+    """Requests of one partition in a real purgatory."""
 
     def __init__(self, replica: Any, purgatory: Any) -> None:
         self.replica, self.purgatory = replica, purgatory
         self.key = java("TopicPartitionOperationKey")(
             replica.topic.topic(), replica.topic.partition()
         )
+
+    def _try_else_watch(self, waiting: Any) -> None:
+        keys = listed(self.key)
+        is_java = has("org.apache.kafka.server.purgatory.DelayedOperationPurgatory")
+        self.purgatory.tryCompleteElseWatch(waiting, keys if is_java else scala(keys))
+
+    def check(self) -> None:
+        """As ReplicaManager does where a partition leaves it to it."""
+        self.purgatory.checkAndComplete(self.key)
+
+
+class Fetches(Waiting):
+    """Fetches that found nothing, each a real DelayedFetch."""
+
+    def add(self, asked: Any, read: Any) -> None:
+        replica, topic = self.replica, self.replica.topic
+        where = value_of(value_of(read, "fetchedData"), "fetchOffsetMetadata")
+        status = java("kafka.server.FetchPartitionStatus")(where, replica.fetch_data(asked))
+        if replica.world.release >= (3, 1):
+            topic = java(COMMON + "TopicIdPartition")(replica.id, topic)
+        statuses = scala(listed(java("scala.Tuple2")(topic, status)))
+        given = {
+            "Seq": statuses, "ReplicaManager": manager(), "Option": none(), "long": FOR_EVER_MS,
+            "ReplicaQuota": the("kafka.server.QuotaFactory$UnboundedQuota$", "UNBOUNDED_QUOTA"),
+            "Function1": implementing("scala.Function1", apply=lambda _: replica.read_again(asked)),
+        }  # fmt: skip
+        if has("kafka.server.FetchMetadata"):  # up to 3.2
+            given["FetchMetadata"] = make("kafka.server.FetchMetadata", {
+                "int": [1, 1 << 20, asked.replica], "boolean": [False, True, True],
+                "FetchIsolation": replica.world.isolation, "Seq": statuses,
+            })  # fmt: skip
+        else:
+            given["FetchParams"] = replica.fetch_parameters(asked)
+        self._try_else_watch(make("kafka.server.DelayedFetch", given))
+
+
+class Produces(Waiting):
+    """acks=all requests, each a real DelayedProduce."""
 
     def add(self, request: int, end_offset: int) -> None:
         topic = self.replica.topic
@@ -97,10 +138,4 @@ class Produces:
             "long": FOR_EVER_MS, "ProduceMetadata": metadata, "ReplicaManager": manager(),
             "Function1": implementing("scala.Function1", apply=answered), "Option": none(),
         })  # fmt: skip
-        keys = listed(self.key)
-        is_java = has("org.apache.kafka.server.purgatory.DelayedOperationPurgatory")
-        self.purgatory.tryCompleteElseWatch(waiting, keys if is_java else scala(keys))
-
-    def check(self) -> None:
-        """As ReplicaManager does where a partition leaves it to it."""
-        self.purgatory.checkAndComplete(self.key)
+        self._try_else_watch(waiting)

@@ -6,10 +6,8 @@ metadata log, or the text that kafka-dump-log prints of one. A segment of anothe
 
 from __future__ import annotations
 
-import mmap
 import os
 import re
-import tempfile
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
@@ -196,21 +194,14 @@ def _file(source: Source, reader: MetadataReader) -> Iterator[list[Record] | Dam
 
 def _items(source: Source, reader: MetadataReader) -> Iterator[list[Record] | Damage]:
     if source.is_text:
-        numbered = (
-            (line.number, line.text.decode("utf-8", "replace")) for line in lines(source.path)
-        )
-        yield from reader.text(numbered)
+        told = ((line.number, line.text.decode("utf-8", "replace")) for line in lines(source.path))
+        yield from reader.text(told)
         return
-    with tempfile.TemporaryFile() as whole:
-        broken = None
-        try:
-            for chunk in chunks(source.path):
-                whole.write(chunk)
-        except DamagedFileError as error:
-            broken = error
-        whole.flush()
-        if whole.tell():
-            with mmap.mmap(whole.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                yield from reader.segment(data)
-        if broken:
-            raise broken
+    data, broken = list[bytes](), None
+    try:
+        data.extend(chunks(source.path))
+    except DamagedFileError as error:
+        broken = error
+    yield from reader.segment(b"".join(data))
+    if broken:
+        raise broken

@@ -76,7 +76,7 @@ class MetadataReader:
         self.ended = False
 
     def segment(self, data: Any) -> Iterator[list[Record] | Damage]:
-        """The batches of a segment or checkpoint, given as bytes or mmap, that say something."""
+        """The batches of a segment or checkpoint, that say something."""
         position, size, unpack, latest = 0, len(data), _HEADER.unpack_from, None
         checksum, known_key = google_crc32c.value, NO_OP_KEY
         while size - position >= HEADER_BYTES:

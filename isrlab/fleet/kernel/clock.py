@@ -78,7 +78,7 @@ def _next_ms(state: s.State, arrivals: s.Arrivals) -> int:
     return next_ms
 
 
-@merged
+@inlined
 def _run_threads(state: s.State, now_ms: int) -> None:
     """Every thread that is due, in order; what one does can make those before it due again."""
     free_ms = _leader_free_ms(state, now_ms)
@@ -128,7 +128,7 @@ def _append_due(state: s.State, arrivals: s.Arrivals, now_ms: int) -> None:
     state.scalars[s.NEXT_ARRIVAL] = arrival
 
 
-@merged
+@inlined
 def _on_fetch(state: s.State, now_ms: int, number: int) -> None:
     """A fetch reaches the leader: it learns all positions, then answers or parks it.
 

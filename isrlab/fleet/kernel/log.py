@@ -144,7 +144,7 @@ def on_append(state: s.State, now_ms: int, partition: int, records: int) -> None
         _append(state, now_ms, partition, records, now_ms)
 
 
-@merged
+@compiled
 def _refuse(state: s.State, now_ms: int, partition: int, records: int) -> None:
     emit_produce(state, now_ms, s.REFUSED, partition, -1)
     if state.rules.delivery_timeout_ms > 0:

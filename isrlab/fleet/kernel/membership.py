@@ -26,7 +26,7 @@ _ON_COMMIT = int(AfterShrink.ON_COMMIT)
 _NEVER_RESET = int(ClockReset.NEVER)
 
 
-@merged
+@inlined
 def on_follower_position(state: s.State, now_ms: int, row: int) -> bool:
     """One partition of a fetch: clocks, ISR expansion, high watermark; is there news for it?
 

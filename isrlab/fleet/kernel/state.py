@@ -242,16 +242,10 @@ def new_state(setup: Setup, out: Out) -> State:
         stalls=np.concatenate(setup.stalls).astype(np.int64),
         leader_stalls=setup.leader_stalls,
         restarts=setup.restarts,
-        rules=cast("Rules", _record(setup.rules)),
-        links=cast("Links", _record(setup.links)),
+        rules=setup.rules,
+        links=setup.links,
         out=out,
     )
-
-
-def _record(values: Rules | Links) -> np.void:
-    """The same as one place in memory: a function that takes it has one argument, not twenty."""
-    kinds = [(name, np.asarray(value).dtype) for name, value in values._asdict().items()]
-    return np.array([tuple(values)], dtype=kinds).view(np.recarray)[0]
 
 
 def with_room(state: State, produces: int) -> State:

@@ -1,0 +1,242 @@
+"""25: which brokers share partitions, drawn, and what becomes of them when several brokers fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import ipywidgets as widgets
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from isrlab import placement
+from isrlab.exercise import marked
+from isrlab.placement import FATES, Partition
+from isrlab.show import controls, curves, style
+
+SHOWN = 400  # failures, as tiles
+MOST_BYTES = 50_000_000  # of a description
+MOST_FAILURES = 5  # of a control
+LABELS = {
+    "zookeeper": "Kafka with ZooKeeper", "kraft": "Kafka with KRaft", "random": "by chance",
+    "copyset": "copysets", "described": "as described",
+}  # fmt: skip
+_COLOURS = {
+    "nothing": style.ISR_SIZES["full ISR"],
+    FATES[0]: style.ISR_SIZES["one missing"],
+    FATES[1]: style.VERMILION,
+}
+
+
+class Cluster(NamedTuple):
+    """The same topics by each placement, and the racks of the brokers."""
+
+    racks: dict[int, str]
+    placed: dict[str, list[Partition]]
+
+    def chances(self, name: str, fate: str, counts: Iterable[int]) -> list[placement.Chance]:
+        """How likely so many broken brokers bring some partition to a fate."""
+        bad = placement.bad_sets(self.placed[name], self.units, fate)
+        return [placement.chance(bad, len(self.racks), count) for count in counts]
+
+    @property
+    def units(self) -> dict[int, int]:
+        return placement.units_of(self.racks)
+
+
+def generated(brokers: int, topics: int, partitions: int, racks: int = 0) -> Cluster:
+    """So many equal topics of three replicas with min ISR 2; brokers dealt to racks in turn."""
+    names = {n: f"rack {(n - 1) % racks + 1}" if racks else "" for n in range(1, brokers + 1)}
+    wanted = {f"topic {number}": (partitions, 3, 2) for number in range(topics)}
+    every = placement.ALGORITHMS
+    return Cluster(names, {name: placement.placed(name, names, wanted) for name in every})
+
+
+def described(text: str, racks: str, min_isr: int) -> Cluster:
+    """A cluster as kafka-topics describes it, and its topics placed anew."""
+    partitions = placement.describe(text, min_isr)
+    names = placement.racks_of(racks, {b for p in partitions for b in p.replicas})
+    topics: dict[str, tuple[int, int, int]] = {}
+    for p in partitions:
+        topic = p.name.rpartition("-")[0]
+        count, factor, _ = topics.get(topic, (0, 0, 0))
+        topics[topic] = count + 1, max(factor, len(p.replicas)), p.min_isr
+    every = {name: placement.placed(name, names, topics) for name in placement.ALGORITHMS}
+    return Cluster(names, {"described": partitions} | every)
+
+
+def read(describe_file: str, racks: str, min_isr: int, default: Cluster) -> Cluster:
+    """The cluster of a file, or without one the default."""
+    if not describe_file:
+        return default
+    with Path(describe_file).open("rb") as file:
+        return described(file.read(MOST_BYTES).decode("utf-8", "replace"), racks, min_isr)
+
+
+def plot_shared(cluster: Cluster) -> Figure:
+    """For each placement a square: how many partitions each pair of brokers has in common."""
+    figure, grid = style.panels(1, len(cluster.placed), (9.2, 3.3), sharey=True)
+    units, many = cluster.units, len(cluster.racks)
+    shared = {name: placement.shares(p, units, 2) for name, p in cluster.placed.items()}
+    most = max(max(pairs.values(), default=1) for pairs in shared.values())
+    ramp = LinearSegmentedColormap.from_list("", [style.WHITE, style.SKY, style.BLUE, style.INK])
+    for ax, (name, pairs) in zip(grid.flat, shared.items(), strict=True):
+        square = np.zeros((many, many))
+        for (a, b), number in pairs.items():
+            square[a, b] = square[b, a] = number
+        ax.imshow(square, cmap=ramp, vmin=0, vmax=most, interpolation="nearest")
+        ax.set(xticks=[0, many - 1], yticks=[0, many - 1])
+        ends = [min(cluster.racks), max(cluster.racks)]
+        ax.set_xticklabels(ends)
+        ax.set_yticklabels(ends)
+        ax.set_title(f"{LABELS[name]}:\n{len(pairs)} pairs", fontsize=9)
+    grid[0, 0].set_ylabel("broker")
+    fewest, widest = (f(shared, key=lambda name: len(shared[name])) for f in (min, max))
+    return style.headline(
+        figure,
+        f"A broker shares partitions with {placement.partners(cluster.placed[fewest], units):.1f} "
+        f"others ({LABELS[fewest]}) to "
+        f"{placement.partners(cluster.placed[widest], units):.1f} ({LABELS[widest]}); "
+        f"darker: more partitions, up to {most:,}",
+    )
+
+
+def plot_failures(cluster: Cluster, name: str, failures: int) -> Figure:
+    """Brokers in a circle, joined where they share partitions; beside it a tile for a failure."""
+    figure, grid = style.panels(1, 2, (9.2, 4.2), width_ratios=(1, 1.1))
+    _draw_circle(grid[0, 0], cluster, name)
+    random, units = np.random.default_rng(1), len(cluster.racks)
+    failed = np.array([random.permutation(units)[:failures] for _ in range(SHOWN)])
+    worst = np.zeros(SHOWN, dtype=int)
+    for place, fate in enumerate(FATES[:2], 1):
+        bad = placement.bad_sets(cluster.placed[name], cluster.units, fate)
+        worst[placement.hits(failed, bad, units)] = place
+    side = int(np.sqrt(SHOWN))
+    ranked = [[*_COLOURS][place] for place in sorted(worst, reverse=True)]
+    for place, fate in enumerate(ranked):
+        at = place % side + 0.06, place // side + 0.06
+        tile = Rectangle(at, 0.88, 0.88, facecolor=_COLOURS[fate], edgecolor="none")
+        grid[0, 1].add_patch(tile)
+    grid[0, 1].set(xlim=(0, side), ylim=(side, 0), aspect="equal")
+    grid[0, 1].axis("off")
+    counts = {fate: ranked.count(fate) for fate in _COLOURS}
+    for fate, colour in _COLOURS.items():
+        grid[0, 1].plot([], [], "s", color=colour, label=f"{fate}: {counts[fate]}")
+    style.legend_below(grid[0, 1])
+    (exact,) = cluster.chances(name, FATES[1], [failures])
+    return style.headline(
+        figure,
+        f"{LABELS[name]}: {style.counted(failures, 'broker')} of {units} "
+        f"{'fails' if failures == 1 else 'fail'}, and with a probability of {_percent(exact)} "
+        "some partition is offline",
+    )
+
+
+def _draw_circle(ax: Axes, cluster: Cluster, name: str) -> None:
+    angles = np.linspace(0, 2 * np.pi, len(cluster.racks), endpoint=False)
+    x, y = np.sin(angles), np.cos(angles)
+    pairs = placement.shares(cluster.placed[name], cluster.units, 2)
+    most = max(pairs.values(), default=1)
+    for (a, b), number in pairs.items():
+        share = number / most
+        ax.plot(x[[a, b]], y[[a, b]], color=style.BLUE, alpha=0.15 + 0.6 * share, zorder=1,
+                linewidth=0.4 + 2.6 * share)  # fmt: skip
+    racks = sorted({*cluster.racks.values()})
+    for place, (broker, rack) in enumerate(sorted(cluster.racks.items())):
+        colour = style.broker_colour(racks.index(rack) + 2) if rack else style.INK
+        ax.plot(x[place], y[place], "o", color=colour, markersize=15, zorder=2)
+        ax.text(
+            x[place], y[place], str(broker), color=style.WHITE, ha="center", va="center", fontsize=8
+        )
+    ax.set(aspect="equal", xlim=(-1.2, 1.2), ylim=(-1.2, 1.2))
+    ax.axis("off")
+
+
+def _percent(chance: placement.Chance) -> str:
+    if chance.is_exact:
+        return f"{100 * chance.value:.3g}%"
+    return f"{100 * chance.low:.3g} to {100 * chance.high:.3g}%"
+
+
+def failures_control(cluster: Cluster, failures: int) -> widgets.VBox:
+    """How many fail, and by which placement."""
+    counts = range(1, min(MOST_FAILURES, len(cluster.racks)) + 1)
+    names = [(LABELS[name], name) for name in cluster.placed]
+    name = controls.pick("placement", names, next(iter(cluster.placed)))
+    many = controls.choice("brokers that fail", counts, min(failures, len(cluster.racks)))
+    return controls.redrawn(
+        (name, many), lambda name, failures: plot_failures(cluster, name, failures), most=25
+    )
+
+
+def plot_chances(cluster: Cluster, fate: str = FATES[1]) -> Axes:
+    """The probability by the number of failures, a line for each placement; dotted the formula."""
+    counts = range(1, min(2 * MOST_FAILURES, len(cluster.racks)) + 1)
+    drawn = {}
+    for name in cluster.placed:
+        chances = cluster.chances(name, fate, counts)
+        value, low, high = ([100 * c[i] for c in chances] for i in range(3))
+        drawn[LABELS[name]] = curves.Curve(list(counts), value, low, high)
+    first = next(iter(cluster.placed.values()))
+    if not any(cluster.racks.values()):
+        formula = [100 * placement.by_chance(first, len(cluster.racks), fate, k) for k in counts]
+        look = style.STATES["formula"], ""
+        drawn["by chance, formula"] = curves.Curve(list(counts), formula, look=look, style=":")
+    scales = curves.Scale("brokers that fail at once", low=1), curves.Scale("probability (%)")
+    return curves.plot_curves(drawn, _difference(cluster, fate), scales)
+
+
+def _difference(cluster: Cluster, fate: str) -> str:
+    failures = min(3, len(cluster.racks))
+    chances = {name: cluster.chances(name, fate, [failures])[0] for name in cluster.placed}
+    low, high = (f(chances, key=lambda name: chances[name].value) for f in (min, max))
+    return (
+        f"Of {len(cluster.racks)} brokers {failures} fail, and some partition is {fate}: "
+        f"{_percent(chances[low])} "
+        f"({LABELS[low]}) to {_percent(chances[high])} ({LABELS[high]})"
+    )
+
+
+def finding(cluster: Cluster) -> str:
+    """How much the placement changes the chance, and that it does not change the mean."""
+    first = next(iter(cluster.placed.values()))
+    mean = placement.expected(first, cluster.units, FATES[1], min(3, len(cluster.racks)))
+    return f"{_difference(cluster, FATES[1])}; on average {mean:.3g} partitions by each"
+
+
+def rows(cluster: Cluster, failures: int, by_rack: bool = False) -> list[dict[str, str]]:
+    """A row for each placement: the chances of each fate, partitions offline, and partners."""
+    units = placement.units_of(cluster.racks, by_rack)
+    found = []
+    for name, partitions in cluster.placed.items():
+        row = {"placement": LABELS[name]}
+        for fate in FATES:
+            bad = placement.bad_sets(partitions, units, fate)
+            row[fate] = _percent(placement.chance(bad, len({*units.values()}), failures))
+        mean = placement.expected(partitions, units, FATES[1], failures)
+        row["offline on average"] = f"{mean:.3g}"
+        row["partners of a broker"] = f"{placement.partners(partitions, cluster.units):.3g}"
+        found.append(row)
+    return found
+
+
+# Exercises
+
+
+def check_triples(brokers: int, triples: int) -> str:
+    """Whether so many triples hold all replicas of a partition, with ZooKeeper and many topics."""
+    cluster = generated(brokers, topics=40 * brokers, partitions=2 * brokers)
+    used = len(placement.bad_sets(cluster.placed["zookeeper"], cluster.units, FATES[1]))
+    return marked(used == triples, f"{brokers} brokers: {used} triples", f"asked: {triples}")
+
+
+def check_small_topics(brokers: int, partitions: int, most_percent: float) -> str:
+    """Whether 30 topics by KRaft are offline seldom enough when three brokers fail."""
+    chance = generated(brokers, 30, partitions).chances("kraft", FATES[1], [3])[0]
+    text = f"{brokers} brokers, topics of {style.counted(partitions, 'partition')}: "
+    asked = f"asked: at most {most_percent}%"
+    return marked(100 * chance.value <= most_percent, text + _percent(chance), asked)

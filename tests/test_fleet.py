@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from cases.tables import rows_of
+from pyspark.sql import functions as F
 
 import isrlab
 from isrlab import churn, fleet
@@ -24,6 +25,7 @@ from isrlab.fleet.cell import cell, run_cell, run_cell_in_windows
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.kernel.compiled import SOURCES, one_at_a_time
 from isrlab.fleet.layout import assignment, fetcher_id
+from isrlab.fleet.simulate import spread
 from isrlab.spark import package_archive
 
 IMPORT = re.compile(r"^from isrlab\.?(\S*) import (\([^)]*\)|.*)$", re.MULTILINE)
@@ -282,6 +284,15 @@ def test_questions_find_false_alarms_and_agree_with_the_general_ones(spark):
         assert row.shrinks == kinds(config)["isr_shrink"]
         assert row.shrinks == row.false_alarms + row.real_evictions
         assert row.shrinks_per_hour == 3 * row.shrinks
+
+
+def test_the_longest_cells_are_in_the_first_tasks(spark):
+    brokers = "1,2,3 1,2,3 1,2,3 1,2,3 2,3,1 3,1,2 3,1,2"
+    config = FleetConfig(partitions=7, minutes=1, assigned=brokers)
+    plan = spread(spark, config).withColumn("at", F.spark_partition_id())
+    assert [row.leader for row in plan.orderBy("at").collect()] == [1, 3, 2]
+    shared = spread(spark, config, tasks=2).withColumn("at", F.spark_partition_id())
+    assert sorted((row.at, row.leader) for row in shared.collect()) == [(0, 1), (0, 2), (1, 3)]
 
 
 # Where the package may lie

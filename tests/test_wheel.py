@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -149,7 +150,11 @@ def test_without_any_java_the_message_names_the_extra_and_the_packages(monkeypat
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
-    pip(sys.executable, "wheel", "--no-deps", "--wheel-dir", str(folder), str(ROOT))
+    for name in ("isrlab", "notebooks", "data"):  # a build leaves files beside what it builds
+        shutil.copytree(ROOT / name, folder / "source" / name)
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder / "source")
+    pip(sys.executable, "wheel", "--no-deps", "--wheel-dir", str(folder), str(folder / "source"))
     return next(folder.glob("*.whl"))
 
 

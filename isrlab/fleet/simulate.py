@@ -5,6 +5,12 @@ lazy DataFrame of events: the plan has one row for each cell (one for all of a f
 move), and `mapInArrow` runs the kernel on it. A cell depends on its row alone, so it does not
 matter how many tasks there are, where they run, or whether one runs again after its worker died.
 `store.py` keeps the events as files.
+
+The longest cells begin first. A cell is not split: its threads meet in every partition's high
+watermark, which is the least of followers on different threads; in the leader's queue of bytes; and
+in its one request to the controller. Partitions whose threads are disjoint would meet in the last
+two only, but where replicas are placed in turn neighbours share a broker, and all threads of a
+leader hang together. So more cores than leaders are of no use.
 """
 
 from __future__ import annotations
@@ -18,6 +24,7 @@ import pyarrow as pa
 from isrlab.events.schema import COLUMNS, spark_schema
 from isrlab.fleet.cell import ALL, CellRun, cells_of, leaders, run_cell, run_cell_in_windows
 from isrlab.fleet.config import Configs, FleetConfig, listed
+from isrlab.fleet.layout import assignment
 from isrlab.fleet.moving import move
 from isrlab.fleet.recorded import Recorded, of_cell, packed, unpacked
 from isrlab.fleet.tables import tables
@@ -26,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BATCH_ROWS = 65_536
-PLAN_SCHEMA = "run string, leader int, config string, recorded binary"
+PLAN_SCHEMA = "task int, run string, leader int, config string, recorded binary"
 SETTINGS = (
     "partitions int, brokers int, replication_factor int, minutes double, seed long, load string, "
     "burst_records int, burst_s double, stall_s double, follower_bytes_per_s long"
@@ -82,16 +89,26 @@ def simulate(spark: SparkSession, configs: Configs, tasks: int | None = None) ->
 def spread(spark: SparkSession, configs: Configs, tasks: int | None = None) -> DataFrame:
     """One row for each cell, divided for so many tasks (default: one for each cell).
 
-    A row is a run, a leader, all settings as JSON, and its share of a trace. Raises TraceError if a
-    trace cannot be used.
+    A row is a run, a leader, all settings as JSON, and its share of a trace. The longest cells are
+    in the first tasks, which begin first. Raises TraceError if a trace cannot be used.
     """
+    cells = [(config, leader) for config in listed(configs) for leader in cells_of(config)]
+    shares = [of_cell(*cell) for cell in cells]
+    weights = [_batches(*cell, share) for cell, share in zip(cells, shares, strict=True)]
+    count = tasks or max(1, len(cells))
     rows = [
-        (config.run, leader, config.to_json(), packed(of_cell(config, leader)))
-        for config in listed(configs)
-        for leader in cells_of(config)
+        (place % count, cells[i][0].run, cells[i][1], cells[i][0].to_json(), packed(shares[i]))
+        for place, i in enumerate(np.argsort(weights, kind="stable")[::-1].tolist())
     ]
-    cells = spark.createDataFrame(rows, PLAN_SCHEMA)
-    return cells.repartitionByRange(tasks or max(1, len(rows)), "run", "leader")
+    return spark.createDataFrame(rows, PLAN_SCHEMA).repartitionByRange(count, "task")
+
+
+def _batches(config: FleetConfig, leader: int, recorded: Recorded | None) -> float:
+    """About how many a cell gets."""
+    if recorded:
+        return len(recorded.arrivals.ts_ms)
+    led = (assignment(config)[:, 0] == leader).sum()
+    return (config.partitions if leader == ALL else led) * config.minutes / config.batch_every_ms
 
 
 def run_plan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -218,7 +218,8 @@ def _taker(out: Out, record: Record) -> int | None:
 def _of_a_pair(outs: list[Out], record: Record) -> Party:
     """One leader and one replica: the leader if it takes everything back at once, for then its own
     clock had jumped; the link if somebody else keeps the replica; else the replica."""
-    replica, leader = outs[0].replica, _taker(outs[0], record)
+    is_told = any(out.absence.leader for out in outs)  # else a controller may have taken them
+    replica, leader = outs[0].replica, _taker(outs[0], record) if is_told else None
     is_both_ways = any(out.replica != replica for out in outs)
     if leader and not is_both_ways and all(map(is_back_at_once, outs)):
         return Party("broker", (leader,))

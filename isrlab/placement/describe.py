@@ -1,7 +1,7 @@
 """Partitions out of what `kafka-topics --describe` prints, from 0.8.0 to 4.x.
 
 Source: ListTopicCommand 0.8.0, TopicCommand 0.8.1 to 3.9 (small letters in 0.8.0; Elr and
-LastKnownElr since 3.7; a reassignment's replicas since 2.4). Blanks instead of tabs are fine. From
+LastKnownElr since 3.8; a reassignment has more fields). Blanks instead of tabs are fine. From
 2.2 on the line of a topic also tells what its brokers' files set; before, a topic's own only.
 """
 

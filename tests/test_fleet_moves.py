@@ -21,7 +21,7 @@ from isrlab import fleet
 from isrlab.engine.messages import ACKS_ALL
 from isrlab.engine.versions import PRESETS
 from isrlab.events import exact
-from isrlab.fleet import load
+from isrlab.fleet import load, recovery
 from isrlab.fleet.cell import ALL
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.kernel.rows import bucket, bucket_starts
@@ -235,3 +235,13 @@ def test_what_cannot_be_played_is_said():
         fleet.simulate_local(ROLLED.with_(restart_s=0, pauses="dead 2 10-15"))
     with pytest.raises(ValueError, match="'soon' is no time"):
         FleetConfig(elections="soon")
+
+
+def test_a_broker_leads_again_what_it_is_in_sync_for_when_leaders_are_elected():
+    restarted = recovery.loaded(ROLLED.with_(elections="", follower_spread=0), 0.5)
+    table = recovery.leaders_back(restarted, [("down", 0.01), ("down", 60), ("dead", 60)])
+    assert table["led"].tolist() == [6, 6, 6]
+    at_once, later, killed = table["leads_again"]
+    assert at_once == 0 < later <= 6 and killed > 0
+    assert table["nobody_led"].tolist()[:2] == [0, 0] and table["nobody_led"][2] > 0
+    assert table["longest_wait_s"][2] > 8

@@ -82,7 +82,7 @@ def _moments(config: FleetConfig) -> list[Moment]:
                 )
             if is_clean:
                 found.append(Moment(start, STOP, broker))
-            else:
+            elif start - started_ms >= CHECKPOINT_MS:
                 last = (start - started_ms) // CHECKPOINT_MS * CHECKPOINT_MS + started_ms
                 found.append(Moment(last, CHECKPOINT, broker))
             found += [

@@ -171,6 +171,8 @@ class Moving:
     def _decide(self, moment: Moment) -> None:
         """The controller decides; up to 2.6 leaders cannot change what it has stored meanwhile."""
         changes = self._decided[moment] = []
+        if moment.kind == moments.STOP and not self.config.kafka.kraft:
+            self.known.stopping.add(moment.broker)  # it starts no fetcher any more
         for partition, message in self._questions(moment):
             due_ms, isr = self._late.pop(partition, (self.now_ms, ()))
             if due_ms < self.now_ms:
@@ -214,13 +216,13 @@ class Moving:
         is_kraft = self.config.kafka.kraft
         for change in changes:
             self.known.read(change.partition, self._leader(change.partition), now_ms)
-        if moment.kind == moments.STOP and not is_kraft:
-            self.known.stopping.add(broker)
         if moment.kind == moments.UP:
             self.known.start(broker, self._of(broker), now_ms)
             self._restart_clock(broker)
-        elif moment.kind in (moments.STOP, moments.EXPIRED):
+        elif moment.kind in (moments.STOP, moments.EXPIRED) and self.config.kafka.eligibility:
             self._mark(broker, "down_until_ms", s.NEVER_MS)
+            for partition in self._of(broker):
+                self._refuse_change(partition, broker)
         for change in changes:
             if change.order is not None:
                 self._obey(change, change.order)
@@ -229,6 +231,17 @@ class Moving:
         self.known.start_threads(now_ms)
         if moment.kind == moments.UP:
             self.known.admit(broker, now_ms)
+
+    def _refuse_change(self, partition: int, broker: int) -> None:
+        """An ISR change in flight would add a broker that may not join (INELIGIBLE_REPLICA)."""
+        leader = self._leader(partition)
+        if leader in (NO_LEADER, broker):
+            return
+        row = self.leds[leader].partition(partition)
+        joining = int(row["pending_isr"]) & ~int(row["isr"])
+        bit = mask(self.leds[leader].order(partition), (broker,))
+        if row["pending"] == s.PENDING and joining & bit:
+            row["pending"] = s.VOID
 
     def _restart_clock(self, broker: int) -> None:
         if broker in self.leds:

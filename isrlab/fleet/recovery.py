@@ -14,12 +14,18 @@ when what it lacks fits into one response, a little before it lacks nothing.
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 
+from isrlab.events import exact
 from isrlab.fleet import load
 from isrlab.fleet.cell import cell, leaders
 from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.layout import assignment
+from isrlab.fleet.simulate import simulate_local
 
 
 def load_share(config: FleetConfig, broker: int) -> float:
@@ -70,6 +76,41 @@ def catch_up_s(share: float, down_s: float, backlog_s: float = 0.0) -> float:
 def safe_restart_every_s(share: float, down_s: float) -> float:
     """From one broker's restart to the next, so that the first has caught up, in seconds."""
     return down_s + catch_up_s(share, down_s)
+
+
+def leaders_back(config: FleetConfig, goes: Sequence[tuple[str, float]]) -> pd.DataFrame:
+    """Broker 1 is restarted (`restart_s`, `restart_every_s`) with its leaders: what that costs.
+
+    A row for each of `goes`: how it goes (a role of `given.ROLES`: down or dead), and how many
+    seconds after its return the preferred leaders are elected, once. How many partitions it led
+    before, and after that election; produces that failed because nobody
+    led, or another broker; and the longest wait for the ISR of those that were acknowledged.
+    """
+    rows = []
+    start_s, down_s = config.restart_every_s, config.restart_s
+    first = assignment(config)[:, 0] == 1
+    for role, after_s in goes:
+        elected_s = start_s + down_s + after_s
+        events = simulate_local(
+            config.with_(
+                leaders="move",
+                restart_s=0.0,
+                rebalance_every_s=0.0,
+                elections=f"{elected_s:.3f}",
+                pauses=f"{role} 1 {start_s:.3f}-{start_s + down_s:.3f}",
+            )
+        )
+        led = [row for row in events.to_pylist() if row["kind"] == "leader"]
+        details = (dict(detail) for detail in events["detail"].to_pylist() if detail)
+        failed = Counter(detail.get("error") for detail in details)
+        rows.append({
+            "goes": role, "elected_after_s": after_s, "led": int(first.sum()),
+            "leads_again": sum(row["broker"] == 1 for row in led),
+            "nobody_led": failed["NETWORK_EXCEPTION"],
+            "not_leader": failed["NOT_LEADER_OR_FOLLOWER"],
+            "longest_wait_s": max(wait.latency_ms for wait in exact.waits(events)) / 1000,
+        })  # fmt: skip
+    return pd.DataFrame(rows)
 
 
 def _threads(config: FleetConfig, broker: int) -> list[tuple[float, int]]:

@@ -46,9 +46,8 @@ def on_follower_position(state: s.State, now_ms: int, row: int) -> bool:
         (leader.isr >> slot) & 1 == 0
         and _may_ask(state, partition)
         and _can_join_isr(state.rules.expand_rule, fetch_offset, high_watermark, leader.epoch_start)
-        and _is_isr_eligible(
-            state.rules.eligibility, state.threads[follower.thread].down_until_ms <= now_ms, -1, -1
-        )
+        and _is_isr_eligible(state.rules.eligibility, True, -1, -1)
+        and state.threads[follower.thread].down_until_ms <= now_ms
     ):
         change_isr(state, now_ms, s.EXPAND, partition, leader.isr | (1 << slot))
     if has_moved or not state.rules.high_watermark_only_if_follower_moved:

@@ -30,7 +30,7 @@ def is_used(name: str, text: str) -> bool:
     return bool(re.search(rf"(?<!\w){re.escape(name)}" + r"\b" * name.isupper(), text, flags))
 
 
-GLOSSARY = shown("24_glossary")
+GLOSSARY = shown("25_glossary")
 ENTRIES = [m.groups() for m in ENTRY.finditer(GLOSSARY)]
 
 
@@ -69,4 +69,4 @@ def test_a_notebook_links_the_terms_that_it_uses(path):
     for term in {term for term, _ in ENTRIES} - EVERYDAY:
         flags = re.NOFLAG if term.isupper() or term[1:] != term[1:].lower() else re.IGNORECASE
         if re.search(rf"(?<![\w/.*`-]){re.escape(term)}(s|es)?(?![\w`])", prose, flags):
-            assert f"](24_glossary.ipynb#{term.replace(' ', '-')})" in text, term
+            assert f"](25_glossary.ipynb#{term.replace(' ', '-')})" in text, term

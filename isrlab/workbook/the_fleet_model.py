@@ -29,6 +29,7 @@ from isrlab.fleet.kernel.rows import bucket_starts
 from isrlab.fleet.kernel.state import STEPS
 from isrlab.fleet.layout import assignment
 from isrlab.fleet.sums import quantile
+from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.matrix import plot_matrix
 from isrlab.show.messages import Arrow, plot_arrows
 from isrlab.show.style import OUTCOMES, PALE, listed
@@ -60,7 +61,9 @@ class Check(NamedTuple):
 
 def finer(config: FleetConfig) -> FleetConfig:
     """The same fleet with a tenth of the time step: all its times longer, all rates lower."""
-    values = asdict(config.with_(replica_lag_time_max_ms=config.lag_time_ms))
+    known = {"replica_lag_time_max_ms": config.lag_time_ms}
+    known["session_timeout_ms"] = config.session_ms
+    values = asdict(config.with_(**known))
     longer = {n: v * 10 for n, v in values.items() if n.endswith(("_ms", "_s", "minutes"))}
     lower = {n: type(v)(v / 10) for n, v in values.items() if n.endswith("per_s")}
     return config.with_(**(longer | lower))
@@ -313,6 +316,16 @@ def _copying(config: FleetConfig) -> np.ndarray:
         for start in load.burst_starts_ms(config, partition).tolist():
             busy[leader, int(start / 100) : int((start + copy_ms) / 100) + 1] = True
     return busy
+
+
+def plot_day(hours: pd.DataFrame) -> Axes:
+    """Waits with acks=all in each hour of a day, of the columns of `data/fleet_day/hours.csv`."""
+    waits = {"half": "p50_ms", "1 in 100": "p99_ms", "1 in 1,000": "p99.9_ms"}
+    curves = {name: Curve(hours["hour"], hours[column]) for name, column in waits.items()}
+    low, high = hours["p99_ms"].min(), hours["p99_ms"].max()
+    title = f"1 produce in 100 waits {low:,} ms at night and {high:,} ms by day"
+    scales = Scale("hour of the day", ticks=range(0, 25, 6)), Scale("longer than (ms)", "log")
+    return plot_curves(curves, title, scales)
 
 
 def retry_bound(latency: pd.DataFrame, refused: pd.DataFrame, retry_ms: int) -> pd.DataFrame:

@@ -157,7 +157,7 @@ class NaiveCell:
         """A batch: refused if the ISR is too small for its producer, else appended."""
         partition = self.partitions[index]
         if partition.acks_all and 1 + len(partition.isr) < self.settings["min_isr"]:
-            self.fail(now, 4, index, -1)
+            self.fail(now, 6, index, -1)
             if self.settings["delivery_ms"]:
                 partition.held.append((now, records))
         else:
@@ -176,11 +176,11 @@ class NaiveCell:
             for produce in list(partition.waiting):
                 if produce[1] + self.settings["timeout_ms"] <= now:
                     partition.waiting.remove(produce)
-                    self.fail(now, 6, index, produce[2])
+                    self.fail(now, 8, index, produce[2])
             for produce in list(partition.held):
                 if produce[0] + self.settings["delivery_ms"] <= now:
                     partition.held.remove(produce)
-                    self.fail(now, 7, index, -1)
+                    self.fail(now, 9, index, -1)
 
     def fail(self, now, kind, index, end):
         self.events.append((now, kind, index, 0, 0, 0, -1, end, 0, 0, 0, 0, 0))
@@ -331,7 +331,7 @@ class NaiveCell:
         while partition.waiting and partition.waiting[0][2] <= partition.high_watermark:
             sent, _, end = partition.waiting.pop(0)
             if 1 + len(partition.isr | (partition.wanted or set())) < self.settings["min_isr"]:
-                self.fail(now, 5, index, end)
+                self.fail(now, 7, index, end)
             else:
                 self.waited.append(now - sent)
 

@@ -22,7 +22,7 @@ LEAVES_MS = 100  # from the removal of a broker that shuts down until its proces
 CHECKPOINT_MS = 5_000  # replica.high.watermark.checkpoint.interval.ms
 # Within a millisecond what comes first here comes first.
 GONE, STOP, EXPIRED, UP, ELECT, REBALANCE, CHECKPOINT = range(7)
-DECIDED, HEARD = range(2)
+ASKED, DECIDED, HEARD = range(3)
 
 
 class Moment(NamedTuple):
@@ -35,7 +35,7 @@ class Moment(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """A moment's place in time: when it is decided, when heard."""
+    """A moment's place in time: when a broker asks to stop, when it is decided, when heard."""
 
     at_ms: int
     stage: int
@@ -60,6 +60,8 @@ def turns(config: FleetConfig) -> list[Turn]:
         if config.kafka.writes_zookeeper:
             decided_ms = max(0, decided_ms - order_ms(config))
         found += [Turn(moment.heard_ms, HEARD, moment)]
+        if moment.kind == STOP:
+            found += [Turn(max(0, moment.heard_ms - order_ms(config)), ASKED, moment)]
         if moment.kind not in (GONE, CHECKPOINT):
             found += [Turn(decided_ms, DECIDED, moment)]
     ordered = sorted(found, key=lambda turn: (turn.at_ms, turn.moment.kind, *turn[1:]))

@@ -156,6 +156,9 @@ class Moving:
             for partition in self._of(moment.broker):
                 self.known.read(partition, self._leader(partition), self.now_ms)
                 self.known.checkpoint(partition, moment.broker)
+        elif turn.stage == moments.ASKED:
+            if not self.config.kafka.kraft:
+                self.known.stopping.add(moment.broker)  # it starts no fetcher any more
         elif turn.stage == moments.DECIDED:
             self._decide(moment)
         else:
@@ -171,8 +174,6 @@ class Moving:
     def _decide(self, moment: Moment) -> None:
         """The controller decides; up to 2.6 leaders cannot change what it has stored meanwhile."""
         changes = self._decided[moment] = []
-        if moment.kind == moments.STOP and not self.config.kafka.kraft:
-            self.known.stopping.add(moment.broker)  # it starts no fetcher any more
         for partition, message in self._questions(moment):
             due_ms, isr = self._late.pop(partition, (self.now_ms, ()))
             if due_ms < self.now_ms:

@@ -145,7 +145,10 @@ def kernel_events(cell, capacity=20_000, windows=(DURATION_MS,)):
     )
     slots = len(cell["thread_of"][0])
     # FleetConfig knows the replication factor of whole fleets; a drawn cell may have another
-    rule = config.rules()._replace(min_isr=config.min_isr(1 + slots))
+    # The epoch that a leader's own shrink begins (L) is judged by the engine only
+    rule = config.rules()._replace(
+        min_isr=config.min_isr(1 + slots), shrink_raises_leader_epoch=False
+    )
     names = ("latency_ms", "fetch_bytes", "response_bytes", "wait_ms")
     min_bytes = min(cell["min_bytes"], cell["response_bytes"])
     links = Links(*(cell[name] for name in names), min_bytes, cell["leader_bytes_per_s"])

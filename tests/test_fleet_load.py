@@ -469,7 +469,7 @@ def bursty(tmp_path_factory):
 def test_a_trace_gives_the_same_rows_however_it_is_divided(bursty, spark, monkeypatch):
     local = fleet.simulate_local(bursty)
     assert local.num_rows > 20
-    order = [(name, "ascending") for name in ("ts_ms", "partition", "kind")]
+    order = [(name, "ascending") for name in ("ts_ms", "partition", "kind", "broker")]
     for tasks in (1, 4):
         rows = fleet.simulate(spark, bursty, tasks).toArrow().sort_by(order)
         assert rows.to_pylist() == local.sort_by(order).to_pylist()

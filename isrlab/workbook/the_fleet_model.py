@@ -29,6 +29,7 @@ from isrlab.fleet.kernel.rows import bucket_starts
 from isrlab.fleet.kernel.state import STEPS
 from isrlab.fleet.layout import assignment
 from isrlab.fleet.sums import quantile
+from isrlab.installed import DATA
 from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.matrix import plot_matrix
 from isrlab.show.messages import Arrow, plot_arrows
@@ -318,8 +319,13 @@ def _copying(config: FleetConfig) -> np.ndarray:
     return busy
 
 
+def day() -> pd.DataFrame:
+    """What leaders of a large fleet did in each hour of a day; the README beside it says which."""
+    return pd.read_csv(DATA / "fleet_day" / "hours.csv")
+
+
 def plot_day(hours: pd.DataFrame) -> Axes:
-    """Waits with acks=all in each hour of a day, of the columns of `data/fleet_day/hours.csv`."""
+    """Waits with acks=all in each hour of a `day`."""
     waits = {"half": "p50_ms", "1 in 100": "p99_ms", "1 in 1,000": "p99.9_ms"}
     curves = {name: Curve(hours["hour"], hours[column]) for name, column in waits.items()}
     low, high = hours["p99_ms"].min(), hours["p99_ms"].max()

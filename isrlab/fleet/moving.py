@@ -70,7 +70,7 @@ class Moving:
         alive = tuple(m.BrokerInfo(b, 0) for b in range(1, config.brokers + 1))
         fixed = config.kafka, engine_settings(config)
         self.controllers = [
-            Controller(*fixed, row, PartitionState(row[0], row), alive) for row in self.replicas
+            Controller(*fixed, PartitionState(row, row[0], row), alive) for row in self.replicas
         ]
         self.leaders = np.array([row[0] for row in self.replicas])  # NO_LEADER: nobody
         self.known = Replicas(config, self.leds)
@@ -125,7 +125,7 @@ class Moving:
         """A leader's ISR change is stored."""
         before = self.controllers[partition]
         is_kraft = before.version.kraft
-        after = kraft.change(before, isr) if is_kraft else before.storing(isr=isr)
+        after = kraft.change(before, isr=isr) if is_kraft else before.storing(isr=isr)
         self.controllers[partition] = after
         return after
 

@@ -19,7 +19,8 @@ know the new leader at once, and send again what it lacks, for `delivery_timeout
 leader, a produce fails and is held until there is one; records with acks=1 that only the former
 leader had are lost.
 
-Left out: unclean elections, clients that learn late of a leader, and controllers that fail over.
+Left out: unclean elections, brokers that halt rather than truncate their log (they wait instead),
+clients that learn late of a leader, and controllers that fail over.
 """
 
 from __future__ import annotations
@@ -206,8 +207,8 @@ class Moving:
             message = m.RegisterBroker(broker, number, moment.is_clean)
         elif moment.kind == moments.REBALANCE and not self.config.kafka.kraft:
             preferred = assignment(self.config)[:, 0]
-            away = np.bincount(preferred, self.leaders != preferred) / np.bincount(preferred)
-            chosen = away[preferred] > IMBALANCE
+            away = np.bincount(preferred, self.leaders != preferred)
+            chosen = (away > IMBALANCE * np.bincount(preferred))[preferred]
         for partition in np.flatnonzero(chosen).tolist():
             yield partition, message
 

@@ -352,14 +352,3 @@ def test_only_two_releases_push_the_high_watermark():
     groups = parked_fetches.by_delay(script)
     assert groups[5] == ["2.4", "2.5"]
     assert groups.keys() == {5, 505}
-
-
-def test_exercises_on_wheels_are_marked_by_the_wheels():
-    """Solutions, and answers that are none."""
-    assert timing_wheel.check_moves(8_421, 3).startswith("✓")
-    assert timing_wheel.check_moves(8_000, 3).startswith("✗ a task for 8,000 ms falls 0 times")
-    assert timing_wheel.check_shared_slot(8_000, 15_999, 5_000).startswith("✓")
-    assert timing_wheel.check_shared_slot(500, 512, 5_000).startswith("✗")
-    assert timing_wheel.check_shared_slot(0, 5_000, 5_000).startswith("✗")
-    assert timing_wheel.check_early(44, 4).startswith("✓")
-    assert timing_wheel.check_early(45, 4).startswith("✗")

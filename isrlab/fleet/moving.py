@@ -206,8 +206,8 @@ class Moving:
             message = m.RegisterBroker(broker, number, moment.is_clean)
         elif moment.kind == moments.REBALANCE and not self.config.kafka.kraft:
             preferred = assignment(self.config)[:, 0]
-            away = np.bincount(preferred, self.leaders != preferred) / np.bincount(preferred)
-            chosen = away[preferred] > IMBALANCE
+            away = np.bincount(preferred, self.leaders != preferred)
+            chosen = (away > IMBALANCE * np.bincount(preferred))[preferred]
         for partition in np.flatnonzero(chosen).tolist():
             yield partition, message
 

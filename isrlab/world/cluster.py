@@ -22,7 +22,7 @@ from isrlab.engine import controller as controller_machine
 from isrlab.engine import messages as m
 from isrlab.engine.controller import Controller
 from isrlab.engine.log import Log
-from isrlab.engine.model import Broker, Follower, Settings
+from isrlab.engine.model import NO_LEADER, Broker, Follower, Settings
 from isrlab.engine.partition import PartitionState
 from isrlab.engine.versions import KafkaVersion
 from isrlab.world.frames import Envelope, Fault, Request
@@ -162,7 +162,8 @@ class Cluster:
         what = self.paused.get(envelope.target)
         if what == "fetcher":
             role = self.brokers[envelope.target].role
-            from_leader = isinstance(role, Follower) and envelope.source == role.leader
+            leader = role.leader if isinstance(role, Follower) else NO_LEADER
+            from_leader = envelope.source == leader != NO_LEADER
             return from_leader or isinstance(envelope.message, m.RetryRequest)
         return what == "process"
 

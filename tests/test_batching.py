@@ -5,6 +5,8 @@ K4 is a case of AlterPartitionManagerTest; the id is ours.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,7 +57,7 @@ def test_one_request_in_flight_and_no_change_forgotten(release, times, round_tri
     requests = play(release, submitted, round_trip_ms)
     taken = [name for request in requests for name in request.partitions]
     assert sorted(taken) == sorted(submitted)
-    for before, after in zip(requests, requests[1:], strict=False):
+    for before, after in pairwise(requests):
         assert before.answered_ms <= after.sent_ms
     for request in requests:
         assert all(submitted[name] <= request.sent_ms for name in request.partitions)

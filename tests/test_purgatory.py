@@ -229,13 +229,8 @@ def waiting(number: int, *keys: str, deadline: int = 500) -> p.Operation:
     return p.Operation(str(number), keys, deadline, condition)
 
 
-TIMERS = {"wheel": Timer.at(0), "queue": PolledQueue()}
-either_timer = pytest.mark.parametrize("timer", TIMERS.values(), ids=TIMERS)
-
-
-@either_timer
-def test_expiry_completes_once(timer):
-    purgatory, now = Purgatory(timer).watch(waiting(1, "a", "b"), {}, 0)
+def test_expiry_completes_once():
+    purgatory, now = Purgatory(Timer.at(0)).watch(waiting(1, "a", "b"), {}, 0)
     purgatory, early = purgatory.advance(499)
     assert now == early == ()
     purgatory, (done,) = purgatory.advance(500)
@@ -243,16 +238,15 @@ def test_expiry_completes_once(timer):
     assert purgatory.check("a", {1}, Cause.APPEND, 501)[1] == ()
 
 
-@either_timer
-def test_an_append_completes_once(timer):
-    purgatory, _ = Purgatory(timer).watch(waiting(1, "a", "b"), {}, 0)
+def test_an_append_completes_once():
+    purgatory, _ = Purgatory(Timer.at(0)).watch(waiting(1, "a", "b"), {}, 0)
     purgatory, none = purgatory.check("other", {1}, Cause.APPEND, 10)
     assert none == ()
     purgatory, (done,) = purgatory.check("a", {1}, Cause.APPEND, 12)
     assert (done.at_ms, done.cause) == (12, Cause.APPEND)
-    assert purgatory.watched == 1  # still on the list of b
+    assert (purgatory.watchers["a"], purgatory.watchers["b"]) == ((), ("1",))
     purgatory, none = purgatory.check("b", {1}, Cause.APPEND, 13)
-    assert (none, purgatory.watched) == ((), 0)
+    assert (none, purgatory.watchers["b"]) == ((), ())
     assert purgatory.advance(1_000)[1] == ()
 
 
@@ -261,18 +255,6 @@ def test_what_need_not_wait():
         operation = waiting(1, "a", deadline=deadline)
         purgatory, (done,) = Purgatory(Timer.at(0)).watch(operation, logs, 0)
         assert (done.cause, purgatory.waiting) == (cause, {})
-
-
-@either_timer
-def test_watch_lists_are_purged(timer):
-    """Completed by b, and still watched under a, until there are too many of them."""
-    purgatory = Purgatory(timer, purge_interval=5)
-    for number in range(6):
-        purgatory, _ = purgatory.watch(waiting(number, "a", "b"), {}, 0)
-        purgatory, _ = purgatory.check("b", {number}, Cause.APPEND, 1)
-        assert purgatory.watched == number + 1
-    purgatory, _ = purgatory.advance(2)
-    assert (purgatory.watched, purgatory.timer.tasks) == (0, ())
 
 
 steps = st.lists(
@@ -285,9 +267,9 @@ steps = st.lists(
 
 @pytest.mark.slow
 @settings(max_examples=100, deadline=None)
-@given(steps, st.booleans(), st.integers(0, 8))
-def test_each_operation_completes_exactly_once(script, has_wheel, purge_interval):
-    purgatory = Purgatory(TIMERS["wheel" if has_wheel else "queue"], purge_interval=purge_interval)
+@given(steps)
+def test_each_operation_completes_exactly_once(script):
+    purgatory = Purgatory(Timer.at(0))
     now, made, done = 0, 0, []
     for action, what, more in script:
         if action == "watch":

@@ -18,6 +18,7 @@ from isrlab.closeups import purgatory as p
 from isrlab.closeups.purgatory import Cause, PolledQueue, Purgatory, Task, Timer
 from isrlab.closeups.segment import Batch, Reader, SegmentedLog
 from isrlab.engine.versions import PRESETS
+from isrlab.show.messages import high_watermark_delays
 from isrlab.workbook import parked_fetches, timing_wheel
 from isrlab.world import scenario
 
@@ -303,7 +304,7 @@ def test_what_ends_the_waits_of_a_run(version):
     assert any(w.cause == "high watermark" for w in ended) is version.pushes_high_watermark
     waited_ms = [(w.end_ms - w.start_ms, w.cause == "expiry") for w in ended]
     assert all(ms == 500 if has_expired else ms <= 500 for ms, has_expired in waited_ms)
-    delays = parked_fetches.follower_delays_ms(run)
+    delays = high_watermark_delays(run.frames[run.first_frame :])
     assert max(delays) == (5 if version.pushes_high_watermark else 505)
 
 
@@ -331,6 +332,7 @@ def test_each_reader_is_woken_by_what_moves_its_bound():
 
 def test_only_two_releases_push_the_high_watermark():
     script = "partition replicas=1,2 latency=5\nproduce 1 m1\nadvance 2s"
-    groups = parked_fetches.by_delay(script)
-    assert groups[5] == ["2.4", "2.5"]
-    assert groups.keys() == {5, 505}
+    runs = {v.name: scenario.play(script, version=v) for v in PRESETS.values()}
+    delays = {n: max(high_watermark_delays(r.frames[r.first_frame :])) for n, r in runs.items()}
+    assert [name for name, delay_ms in delays.items() if delay_ms == 5] == ["2.4", "2.5"]
+    assert {*delays.values()} == {5, 505}

@@ -12,8 +12,8 @@ its tasks are added again, and so fall to a finer wheel or run. A wheel's clock 
 slot is due. Up to 0.8.2 a queue ordered by expiration stood in its place.
 
 Times are milliseconds. Left out: threads and locks, the 512 shards of the watch lists (2.2) and
-their purges, throttled replicas, and what completes a fetch besides bytes (fencing, diverging epochs, KIP-392):
-those are in the engine's `high_watermark.py`, for one partition.
+their purges, throttled replicas, and what completes a fetch besides bytes (fencing, diverging
+epochs, KIP-392): those are in the engine's `high_watermark.py`, for one partition.
 
 Source: TimingWheel, SystemTimer, TimerTaskList (Java) 3.7.1; DelayedOperation.scala 0.9.0.1, 3.7.1;
 DelayedFetch.scala 3.7.1:73-157; RequestPurgatory.scala 0.8.2.2.

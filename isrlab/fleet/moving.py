@@ -19,7 +19,8 @@ know the new leader at once, and send again what it lacks, for `delivery_timeout
 leader, a produce fails and is held until there is one; records with acks=1 that only the former
 leader had are lost.
 
-Left out: unclean elections, clients that learn late of a leader, and controllers that fail over.
+Left out: unclean elections, brokers that halt rather than truncate their log (they wait instead),
+clients that learn late of a leader, and controllers that fail over.
 """
 
 from __future__ import annotations

@@ -54,6 +54,16 @@ def test_a_paused_leader_takes_none(version: str) -> None:
     assert run.cluster.brokers[1].log.log_end_offset == 0
 
 
+@every_version
+def test_without_a_leader_a_paused_fetcher_does_not_keep_clients_waiting(version: str) -> None:
+    """Nobody, as a leader, and the client have one number: -1."""
+    text = "partition replicas=1,2 unclean.leader.election.enable=false\npause 2 fetcher\n"
+    text += "produce 1 m1 acks=1\nadvance 60s\nkill 1\nadvance 60s\nproduce 2 m2 acks=1"
+    run = scenario.play(text, version=version)
+    assert run.cluster.controller.leader == -1
+    assert run.cluster.requests[-1].error.startswith("NOT_LEADER")
+
+
 def test_a_long_run_ends_in_its_last_state() -> None:
     """Pictures once stopped after 5,000 frames and events, while the text went on."""
     text = "partition replicas=1,2\nproduce 1 every=100ms for=130s acks=1\nadvance 1s\nstatus"

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cases.fleet_engine import Scene, Seen, Shutdown, changes, play
+from cases.fleet_engine import Scene, Seen, Shutdown, changes, drawn, drawn_pauses, play
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -32,51 +32,13 @@ DURATION_MS = 700
 FOR_GOOD_MS = 10**6
 WANTED_SCENES = os.environ.get("ISRLAB_SCENES")
 
-GAPS = st.lists(st.tuples(st.integers(1, 250), st.integers(1, 250)), max_size=5)
-SINGLE = st.lists(st.tuples(st.integers(0, DURATION_MS), st.integers(1, 12)), max_size=12)
-SERIES = st.lists(  # (ms, batches, ms between them, records in each)
-    st.tuples(*(st.integers(*ends) for ends in ((0, DURATION_MS), (1, 40), (1, 30), (1, 5)))),
-    max_size=3,
-)
-
-
-def pause_rows(gaps, first_ms):
-    """(gap, length) pairs as ascending (start, end) that do not overlap."""
-    rows, now = [], first_ms
-    for gap, length in gaps:
-        rows.append((now + gap, now + gap + length))
-        now += gap + length
-    return tuple(rows)
-
 
 @st.composite
 def scenes(draw, columns=tuple(PRESETS)):
     """A partition with one or two followers, and what happens to it."""
-    latency_ms = draw(st.integers(1, 9))
-    followers = draw(st.integers(1, 2))
-    lag_ms = draw(st.sampled_from([40, 75, 150]))
-    records = {}
-    for ms, count in draw(SINGLE):
-        records[ms] = records.get(ms, 0) + count
-    for start, batches, gap, count in draw(SERIES):
-        for index in range(batches):
-            records[start + index * gap] = records.get(start + index * gap, 0) + count
-    return Scene(
-        column=draw(st.sampled_from(columns)),
-        followers=followers,
-        lag_ms=lag_ms,
-        lag_messages=draw(st.sampled_from([1, 4, 20])),
-        min_isr=draw(st.integers(1, 3)),
-        latency_ms=latency_ms,
-        controller_latency_ms=draw(st.sampled_from([1, 5, 40, 130])),
-        wait_ms=draw(st.sampled_from([10, 60, 200])),
-        fetch_records=draw(st.sampled_from([1, 3, 10, 1000])),
-        first_tick_ms=latency_ms + draw(st.integers(1, lag_ms)),
-        arrivals=tuple(row for row in sorted(records.items()) if latency_ms < row[0] < DURATION_MS),
-        pauses=tuple(pause_rows(draw(GAPS), latency_ms) for _ in range(followers)),
-        acks=draw(st.sampled_from([1, ACKS_ALL])),
-        timeout_ms=draw(st.sampled_from([50, 30_000])),
-    )
+    given, followers = drawn(draw, columns, DURATION_MS, (1, 5, 40, 130)), draw(st.integers(1, 2))
+    pauses = tuple(drawn_pauses(draw, given["latency_ms"]) for _ in range(followers))
+    return Scene(**given, followers=followers, pauses=pauses)
 
 
 def kernel_pauses(scene):
@@ -112,6 +74,10 @@ def kernel_setup(scene):
         first_tick_ms=scene.first_tick_ms,
         acks_all=scene.acks == ACKS_ALL,
         duration_ms=DURATION_MS,
+        latencies=[
+            np.array([row[1:] for row in scene.slow if row[0] in (1, broker)]).reshape(-1, 3)
+            for broker in range(2, 2 + scene.followers)
+        ],
     )
 
 

@@ -9,7 +9,12 @@ does in each of them, and what follows from it, is its own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from hypothesis import strategies as st
 
 from isrlab.engine import messages as m
 from isrlab.engine.model import RECORD_BYTES
@@ -21,6 +26,8 @@ from isrlab.world.frames import Envelope
 LEADER = 1
 ASKED = {"isr_shrink": 0, "isr_expand": 1}
 NO_WAIT_FOR_AN_ANSWER_MS = 10**9  # a socket's timeout: a fetcher that stands still asks only once
+SLOW = st.tuples(*(st.integers(*ends) for ends in ((1, 4), (0, 600), (1, 300), (1, 60))))
+GAPS = st.lists(st.tuples(st.integers(1, 250), st.integers(1, 250)), max_size=5)
 
 
 @dataclass(frozen=True)
@@ -43,12 +50,11 @@ class Shutdown:
         return self.at_ms + (self.fetches_ms if self.is_clean and scene.version.kraft else 0)
 
 
-@dataclass(frozen=True)
-class Scene:
-    """One partition, its followers, and what comes from outside. Times are ms from 0."""
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """One partition, and what comes from outside. Times are ms from 0."""
 
     column: str  # of the preset matrix
-    followers: int
     lag_ms: int
     lag_messages: int
     min_isr: int
@@ -56,12 +62,14 @@ class Scene:
     controller_latency_ms: int
     wait_ms: int
     fetch_records: int  # in one response
-    first_tick_ms: int
+    first_tick_ms: int  # of broker 1
     arrivals: tuple[tuple[int, int], ...]  # (ms, records), ascending, one for each ms at most
-    pauses: tuple[tuple[tuple[int, int], ...], ...]  # of each follower: (start, end) ms, ascending
+    pauses: tuple[tuple[tuple[int, int], ...], ...]  # of each fetcher: (start, end) ms, ascending
     acks: int = 1
     timeout_ms: int = 30_000  # that a produce may wait
-    shutdown: Shutdown | None = None
+    slow: tuple[
+        tuple[int, int, int, int], ...
+    ] = ()  # (broker, start, end, ms one way), may overlap
 
     @property
     def version(self) -> KafkaVersion:
@@ -71,6 +79,54 @@ class Scene:
     def first_ms(self) -> int:
         """The first fetches come in; nothing may happen up to then."""
         return self.latency_ms
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene(Given):
+    """One leader for ever, and its followers, of which one may go."""
+
+    followers: int
+    shutdown: Shutdown | None = None
+
+
+def drawn(draw: Any, columns: Sequence[str], until_ms: int, controller_ms: Sequence[int]) -> dict:
+    """All of `Given` but the pauses, as Hypothesis draws it."""
+    single = st.tuples(st.integers(0, until_ms), st.integers(1, 12))
+    series = (st.integers(*ends) for ends in ((0, until_ms), (1, 60), (1, 30), (1, 5)))
+    records: dict[int, int] = {}
+    for ms, count in draw(st.lists(single, max_size=12)):
+        records[ms] = records.get(ms, 0) + count
+    for start, batches, gap, count in draw(st.lists(st.tuples(*series), max_size=3)):
+        for index in range(batches):
+            records[start + index * gap] = records.get(start + index * gap, 0) + count
+    latency_ms, lag_ms = draw(st.integers(1, 9)), draw(st.sampled_from([40, 75, 150]))
+    return {
+        "column": draw(st.sampled_from(columns)),
+        "lag_ms": lag_ms,
+        "lag_messages": draw(st.sampled_from([1, 4, 20])),
+        "min_isr": draw(st.integers(1, 3)),
+        "latency_ms": latency_ms,
+        "controller_latency_ms": draw(st.sampled_from(controller_ms)),
+        "wait_ms": draw(st.sampled_from([10, 60, 200])),
+        "fetch_records": draw(st.sampled_from([1, 3, 10, 1000])),
+        "first_tick_ms": latency_ms + draw(st.integers(1, lag_ms)),
+        "arrivals": tuple(row for row in sorted(records.items()) if latency_ms < row[0] < until_ms),
+        "acks": draw(st.sampled_from([1, m.ACKS_ALL])),
+        "timeout_ms": draw(st.sampled_from([50, 30_000])),
+        "slow": tuple(
+            (broker, start, start + length, ms)
+            for broker, start, length, ms in draw(st.lists(SLOW, max_size=2))
+        ),
+    }
+
+
+def drawn_pauses(draw: Any, first_ms: int) -> tuple[tuple[int, int], ...]:
+    """Pauses of one fetcher: (start, end) ms, ascending, that do not overlap."""
+    rows, now = [], first_ms
+    for gap, length in draw(GAPS):
+        rows.append((now + gap, now + gap + length))
+        now += gap + length
+    return tuple(rows)
 
 
 @dataclass(frozen=True)
@@ -87,7 +143,8 @@ class Seen:
 
 def play(scene: Scene, until_ms: int) -> Seen:
     """Run the engine up to `until_ms`, exclusive."""
-    cluster = started(scene)
+    session = {"session_timeout_ms": scene.shutdown.session_ms} if scene.shutdown else {}
+    cluster = started(scene, (LEADER, *_followers(scene)), **session)
     values = [(_mask(_isr(cluster)), 0)]
     times = [scene.first_ms]
     for now_ms in range(scene.first_ms + 1, until_ms):
@@ -98,7 +155,7 @@ def play(scene: Scene, until_ms: int) -> Seen:
     ends = [log.log_end_offset, *(role.remote(b).log_end_offset for b in _followers(scene))]
     assert not cluster.violations, cluster.violations
     isrs, high_watermarks = (changes(times, column) for column in zip(*values, strict=True))
-    return Seen(_changes(cluster, scene), isrs, high_watermarks, ends, *_produces(cluster, scene))
+    return Seen(_changes(cluster, scene), isrs, high_watermarks, ends, *produces(cluster, scene))
 
 
 def changes(times, values):
@@ -114,11 +171,11 @@ def _isr(cluster: Cluster) -> tuple[int, ...]:
     return cluster.brokers[LEADER].role.isr
 
 
-def started(scene: Scene) -> Cluster:
-    """A cluster whose first fetches have just come in, with its expiry task moved to its phase."""
+def started(scene: Given, brokers: Sequence[int], **more: Any) -> Cluster:
+    """A cluster at `scene.first_ms`, whose first broker leads and checks the ISR when it should."""
     cluster = Cluster(
         scene.version,
-        replicas=(LEADER, *_followers(scene)),
+        replicas=tuple(brokers),
         latency_ms=scene.latency_ms,
         min_insync_replicas=scene.min_isr,
         replica_lag_time_max_ms=scene.lag_ms,
@@ -126,21 +183,21 @@ def started(scene: Scene) -> Cluster:
         replica_fetch_max_bytes=scene.fetch_records * RECORD_BYTES,
         request_timeout_ms=scene.timeout_ms,
         replica_socket_timeout_ms=NO_WAIT_FOR_AN_ANSWER_MS,
-        **({"session_timeout_ms": scene.shutdown.session_ms} if scene.shutdown else {}),
         **({"replica_lag_max_messages": scene.lag_messages} if scene.lag_messages else {}),
+        **more,
     )
-    assert cluster.now_ms == _clock(scene, scene.first_ms)
-    for broker in (LEADER, *_followers(scene)):
+    assert cluster.now_ms == clock(scene, scene.first_ms)
+    for broker in brokers:
         cluster.latencies[frozenset((broker, m.CONTROLLER))] = scene.controller_latency_ms
     for envelope in list(cluster.queue):
         if envelope.target == LEADER and isinstance(envelope.message, m.ExpireIsr):
             cluster.queue.remove(envelope)
-    tick_ms = _clock(scene, scene.first_tick_ms)
+    tick_ms = clock(scene, scene.first_tick_ms)
     cluster.post(Envelope(tick_ms, LEADER, LEADER, m.ExpireIsr(), cluster.epochs[LEADER]))
     return cluster
 
 
-def _clock(scene: Scene, now_ms: int) -> int:
+def clock(scene: Given, now_ms: int) -> int:
     """The engine's clock: orders take one latency to arrive."""
     return START_MS + scene.latency_ms + now_ms
 
@@ -150,19 +207,39 @@ def _followers(scene: Scene) -> range:
 
 
 def _one_millisecond(cluster: Cluster, scene: Scene, now_ms: int) -> None:
-    cluster.now_ms = _clock(scene, now_ms)
-    for broker, pauses in zip(_followers(scene), scene.pauses, strict=True):
+    cluster.now_ms = clock(scene, now_ms)
+    be_slow(cluster, scene, now_ms)
+    stand_still(cluster, scene, _followers(scene), now_ms)
+    if scene.shutdown:
+        _shut_down(cluster, scene, scene.shutdown, now_ms)
+    deliver_due(cluster, before=APPEND)
+    append(cluster, scene, LEADER, now_ms)
+    deliver_due(cluster, before=LAST)
+
+
+def stand_still(cluster: Cluster, scene: Given, brokers: Sequence[int], now_ms: int) -> None:
+    """Fetchers whose pauses begin or end now."""
+    for broker, pauses in zip(brokers, scene.pauses, strict=True):
         if any(end == now_ms for _, end in pauses):
             faults.resume(cluster, broker)
         if any(start == now_ms for start, _ in pauses):
             faults.pause(cluster, broker, "fetcher")
-    if scene.shutdown:
-        _shut_down(cluster, scene, scene.shutdown, now_ms)
-    _deliver_due(cluster, before=_APPEND)
+
+
+def be_slow(cluster: Cluster, scene: Given, now_ms: int) -> None:
+    """Links between brokers that are slower now: by the slower of both ends."""
+    for one, other in combinations(cluster.replicas, 2):
+        ways = [
+            ms for b, start, end, ms in scene.slow if b in (one, other) and start <= now_ms < end
+        ]
+        cluster.latencies[frozenset((one, other))] = max([scene.latency_ms, *ways])
+
+
+def append(cluster: Cluster, scene: Given, leader: int, now_ms: int) -> None:
+    """What is produced now; its records are named for the time."""
     for records in (count for ms, count in scene.arrivals if ms == now_ms):
         ids = tuple(f"{now_ms}.{number}" for number in range(records))
-        cluster.produce(LEADER, ids, acks=scene.acks)
-    _deliver_due(cluster, before=_LAST)
+        cluster.produce(leader, ids, acks=scene.acks)
 
 
 def _shut_down(cluster: Cluster, scene: Scene, shutdown: Shutdown, now_ms: int) -> None:
@@ -176,7 +253,7 @@ def _shut_down(cluster: Cluster, scene: Scene, shutdown: Shutdown, now_ms: int) 
             cluster.kill(broker)
 
 
-_TIMEOUT, _CONTROL, _ANSWER, _APPEND, _FETCH, _TICK, _LAST = range(7)
+_TIMEOUT, _CONTROL, _ANSWER, APPEND, _FETCH, _TICK, LAST = range(7)
 
 
 def _turn(envelope: Envelope) -> tuple[int, int]:
@@ -191,7 +268,7 @@ def _turn(envelope: Envelope) -> tuple[int, int]:
     return (_TICK if isinstance(message, m.ExpireIsr) else _ANSWER), 0
 
 
-def _deliver_due(cluster: Cluster, before: int) -> None:
+def deliver_due(cluster: Cluster, before: int) -> None:
     """Deliver all that is due and whose turn comes before `before`, and what it brings about.
 
     The queue has its own order: of one turn, the first comes first.
@@ -204,7 +281,7 @@ def _deliver_due(cluster: Cluster, before: int) -> None:
 
 
 def _changes(cluster: Cluster, scene: Scene) -> list[tuple[int, int, int, int]]:
-    zero_ms = _clock(scene, 0)
+    zero_ms = clock(scene, 0)
     return [
         (event.ts_ms - zero_ms, ASKED[event.kind], _mask(event.isr_before), _mask(event.isr))
         for event in cluster.events
@@ -212,9 +289,9 @@ def _changes(cluster: Cluster, scene: Scene) -> list[tuple[int, int, int, int]]:
     ]
 
 
-def _produces(cluster: Cluster, scene: Scene) -> tuple[list[tuple[int, str]], list[int]]:
+def produces(cluster: Cluster, scene: Given) -> tuple[list[tuple[int, str]], list[int]]:
     """What became of produces with acks=all; their records are named for when they were sent."""
-    zero_ms = _clock(scene, 0)
+    zero_ms = clock(scene, 0)
     failures, waits_ms = [], []
     for event in cluster.events:
         if event.kind == "produce_error":

@@ -10,13 +10,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cases.fleet_engine import _APPEND as APPEND
-from cases.fleet_engine import _LAST as LAST
-from cases.fleet_engine import NO_WAIT_FOR_AN_ANSWER_MS, _deliver_due, changes
+from cases.fleet_engine import (
+    APPEND,
+    LAST,
+    Given,
+    append,
+    be_slow,
+    changes,
+    clock,
+    deliver_due,
+    produces,
+    stand_still,
+    started,
+)
 from isrlab.engine import messages as m
 from isrlab.engine.frozen import replace
 from isrlab.engine.model import NO_LEADER, RECORD_BYTES, Leader
-from isrlab.engine.versions import PRESETS
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.given import Pause, written
@@ -26,8 +35,6 @@ from isrlab.fleet.moments import LEAVES_MS
 from isrlab.fleet.moving import Moving
 from isrlab.fleet.tables import ONE_DETAIL
 from isrlab.world import faults
-from isrlab.world.cluster import START_MS, Cluster
-from isrlab.world.frames import Envelope
 
 DURATION_MS = 900
 ASKED = ("isr_shrink", "isr_expand")
@@ -43,31 +50,14 @@ class Outage:
     is_clean: bool
 
 
-@dataclass(frozen=True)
-class Scene:
-    """One partition on brokers 1, 2, ..., and what comes from outside. Times are ms from 0."""
+@dataclass(frozen=True, kw_only=True)
+class Scene(Given):
+    """A partition on brokers 1, 2, ..., which may go and come back."""
 
-    column: str
     brokers: int
-    lag_ms: int
-    lag_messages: int
-    min_isr: int
-    latency_ms: int
-    controller_latency_ms: int
-    wait_ms: int
-    fetch_records: int
-    first_tick_ms: int  # of broker 1
     session_ms: int
-    arrivals: tuple[tuple[int, int], ...]  # (ms, records), ascending, one for each ms at most
-    pauses: tuple[tuple[tuple[int, int], ...], ...]  # of each broker's fetchers: (start, end) ms
     outages: tuple[Outage, ...]
     elections: tuple[int, ...]  # of the preferred leader, when they are heard
-    acks: int = 1
-    timeout_ms: int = 30_000
-
-    @property
-    def version(self):
-        return PRESETS[self.column]
 
     @property
     def ids(self):
@@ -95,66 +85,59 @@ def error(name):
 
 
 def engine_play(scene):
-    cluster = started(scene)
-    values, times, zero_ms = [_seen(cluster)], [scene.latency_ms], START_MS + scene.latency_ms
-    former = 1
-    for now_ms in range(scene.latency_ms + 1, DURATION_MS):
-        cluster.now_ms = zero_ms + now_ms
+    more = {"unclean_leader_election_enable": False, "session_timeout_ms": scene.session_ms}
+    cluster = started(scene, scene.ids, **more)
+    values, times, former = [_seen(cluster)], [scene.first_ms], 1
+    for now_ms in range(scene.first_ms + 1, DURATION_MS):
+        cluster.now_ms = clock(scene, now_ms)
         _act(cluster, scene, now_ms)
-        _deliver_due(cluster, before=APPEND)
+        deliver_due(cluster, before=APPEND)
         former = _leading(cluster) or former
-        for records in (count for ms, count in scene.arrivals if ms == now_ms):
-            ids = tuple(f"{now_ms}.{number}" for number in range(records))
-            cluster.produce(former, ids, acks=scene.acks)
-        _deliver_due(cluster, before=LAST)
+        append(cluster, scene, former, now_ms)
+        deliver_due(cluster, before=LAST)
+        _ask_halts(cluster)
         values.append(_seen(cluster))
         times.append(now_ms)
-    asked, failures, waits_ms = [], [], []
-    for event in cluster.events:
-        ms = event.ts_ms - zero_ms
-        if event.kind in ASKED and not event.is_stored_state:
-            both = tuple(sorted(event.isr_before)), tuple(sorted(event.isr))
-            asked.append((ms, ASKED.index(event.kind), *both))
-        elif event.kind == "produce_error":
-            failures.append((ms, error(event.detail["error"])))
-        elif event.kind == "produce_ack" and scene.acks == m.ACKS_ALL:
-            waits_ms.append(ms - int(event.detail["records"].split(".")[0]))
-    logs = {b: (log.log_end_offset, log.high_watermark) for b, log in cluster.disks.items()}
-    return Seen(changes(times, values), sorted(asked), logs, sorted(failures), sorted(waits_ms))
+    asked = [
+        (
+            event.ts_ms - clock(scene, 0),
+            ASKED.index(event.kind),
+            *(tuple(sorted(isr)) for isr in (event.isr_before, event.isr)),
+        )
+        for event in cluster.events
+        if event.kind in ASKED and not event.is_stored_state
+    ]
+    failures, waits_ms = produces(cluster, scene)
+    failures = sorted((ms, error(name)) for ms, name in failures)
+    logs = _ends(scene, cluster.disks)
+    return Seen(changes(times, values), sorted(asked), logs, failures, waits_ms)
 
 
-def started(scene):
-    cluster = Cluster(
-        scene.version,
-        replicas=tuple(scene.ids),
-        latency_ms=scene.latency_ms,
-        min_insync_replicas=scene.min_isr,
-        unclean_leader_election_enable=False,
-        replica_lag_time_max_ms=scene.lag_ms,
-        replica_fetch_wait_max_ms=scene.wait_ms,
-        replica_fetch_max_bytes=scene.fetch_records * RECORD_BYTES,
-        request_timeout_ms=scene.timeout_ms,
-        replica_socket_timeout_ms=NO_WAIT_FOR_AN_ANSWER_MS,
-        session_timeout_ms=scene.session_ms,
-        **({"replica_lag_max_messages": scene.lag_messages} if scene.lag_messages else {}),
-    )
-    for broker in scene.ids:
-        cluster.latencies[frozenset((broker, m.CONTROLLER))] = scene.controller_latency_ms
-    for envelope in list(cluster.queue):
-        if envelope.target == 1 and isinstance(envelope.message, m.ExpireIsr):
-            cluster.queue.remove(envelope)
-    tick_ms = START_MS + scene.latency_ms + scene.first_tick_ms
-    cluster.post(Envelope(tick_ms, 1, 1, m.ExpireIsr(), cluster.epochs[1]))
-    return cluster
+class Halted(Exception):
+    """A broker has halted rather than truncate its log, which the fleet leaves out."""
+
+
+def _ask_halts(cluster):
+    if any(e.kind == "crash" and e.detail["by"].startswith("halt") for e in cluster.events):
+        raise Halted
+
+
+def _ends(scene, logs):
+    """Log end and high watermark of each broker; of one that is away, as its next process finds
+    them: that may have begun already, and not have heard what it follows."""
+    away = {
+        outage.broker
+        for outage in scene.outages
+        if outage.start_ms + LEAVES_MS * outage.is_clean < DURATION_MS <= outage.end_ms
+    }
+    found = {broker: log.load() if broker in away else log for broker, log in logs.items()}
+    return {broker: (log.log_end_offset, log.high_watermark) for broker, log in found.items()}
 
 
 def _act(cluster, scene, now_ms):
     """What the scene says happens at the beginning of this millisecond."""
-    for broker, pauses in zip(scene.ids, scene.pauses, strict=True):
-        if any(end == now_ms for _, end in pauses):
-            faults.resume(cluster, broker)
-        if any(start == now_ms for start, _ in pauses):
-            faults.pause(cluster, broker, "fetcher")
+    be_slow(cluster, scene, now_ms)
+    stand_still(cluster, scene, scene.ids, now_ms)
     before_ms = scene.controller_latency_ms
     for outage in scene.outages:
         broker = outage.broker
@@ -202,6 +185,7 @@ def config_of(scene):
     for outage in scene.outages:
         role = "down" if outage.is_clean else "dead"
         pauses.append(Pause(role, outage.broker, outage.start_ms, outage.end_ms))
+    pauses += [Pause("latency", *row) for row in scene.slow]
     copies = scene.brokers
     return FleetConfig(
         version=scene.version.name, partitions=1, brokers=copies, replication_factor=copies,
@@ -250,8 +234,7 @@ def fleet_play(scene, monkeypatch, window_ms=1):
                 failures.append((ms, error(ONE_DETAIL[kind][1])))
         waits += piece.latencies.sum(axis=0)
     cluster.known.read(0, int(cluster.leaders[0]), DURATION_MS)
-    logs = {b: cluster.known.at(0, b, DURATION_MS).log for b in scene.ids}
-    ends = {b: (log.log_end_offset, log.high_watermark) for b, log in logs.items()}
+    ends = _ends(scene, {b: cluster.known.at(0, b, DURATION_MS).log for b in scene.ids})
     waits_ms = np.repeat(bucket_starts(), waits).tolist()
     return Seen(changes(times, values), sorted(asked), ends, sorted(failures), waits_ms)
 

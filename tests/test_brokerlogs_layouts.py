@@ -11,7 +11,7 @@ from functools import cache, partial
 
 import pytest
 
-from isrlab.brokerlogs import read_local
+from isrlab.brokerlogs import files, read_local
 from isrlab.brokerlogs.recordings import folder
 
 STOCK = re.compile(r"\[(\S+ \S+)\] ([A-Z]+) (.*?)(?: \(([\w.$]+)\))?", re.DOTALL)
@@ -228,3 +228,25 @@ def test_lines_that_a_container_runtime_has_cut_into_pieces(tmp_path):
     assert logs.events["partition"].to_pylist() == list(range(50))
     assert logs.events["isr"].to_pylist() == [[1, 2]] * 50
     assert logs.unread.num_rows == 0
+
+
+def test_pieces_of_a_line_that_lie_in_two_blocks_of_the_file(tmp_path, monkeypatch):
+    def line(number: int) -> str:
+        return (
+            f"[2024-07-01 08:00:00,123] INFO [Partition t-{number} broker=1] Shrinking ISR from "
+            "1,2,3 to 1,2. Leader: (highWatermark: 90, endOffset: 120). Out of sync replicas: "
+            "(brokerId: 3, endOffset: 90). (kafka.cluster.Partition)"
+        )
+
+    pieces = []
+    for number in range(60):
+        for mark, piece in (("P", line(number)[:80]), ("P", line(number)[80:150]),
+                            ("F", line(number)[150:])):  # fmt: skip
+            pieces.append(f"2024-07-01T08:00:00.123456789Z stdout {mark} {piece}\n")
+    (tmp_path / "0.log").write_text("".join(pieces))
+    for size in (1_000, 1_111, 4_321):
+        monkeypatch.setattr(files, "READ_BYTES", size)
+        logs = read_local(tmp_path)
+        assert logs.events["partition"].to_pylist() == list(range(60))
+        assert logs.files["lines"].to_pylist() == [180]
+        assert logs.unread.num_rows == 0

@@ -29,7 +29,8 @@ def controller(
     version = PRESETS[column]
     settings = Settings.of(version, unclean_leader_election_enable=unclean, min_insync_replicas=2)
     live = tuple(m.BrokerInfo(i, 7) for i in alive)
-    return Controller(version, settings, replicas, PartitionState(leader, isr, 100, 200), live)
+    state = PartitionState(replicas, leader, isr, 100, 200)
+    return Controller(version, settings, state, live)
 
 
 class ControllerBench:

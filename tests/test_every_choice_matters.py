@@ -47,6 +47,8 @@ RULES = (
     ("after_isr_error", "3.1", c.AfterIsrError.WAITS, "error_not_retried"),
     ("after_isr_error", "3.2.1", c.AfterIsrError.REVERTS, "error_not_retried"),
     ("order_frees_isr_request", "2.8", False, "change_never_sent"),
+    ("reassignment", "2.3", c.Reassignment.REPLACEABLE, "partition\nreassign 4\nreassign cancel"),
+    ("reassignment", "3.7", c.Reassignment.ALL_IN_SYNC, "moved_too_early"),
     ("truncation", "0.11", c.Truncation.HIGH_WATERMARK, "loss_three_replicas"),
     ("truncation", "2.0.0", c.Truncation.EPOCH_ONE_ROUND, "fast_leader_change"),
     ("truncation", "2.8", c.Truncation.EPOCH_ITERATIVE, "restart"),

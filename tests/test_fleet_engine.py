@@ -74,6 +74,10 @@ def kernel_setup(scene):
         record_bytes=RECORD_BYTES,
         first_tick_ms=scene.first_tick_ms,
         acks_all=scene.acks == ACKS_ALL,
+        latencies=[
+            np.array([row[1:] for row in scene.slow if row[0] in (1, broker)]).reshape(-1, 3)
+            for broker in range(2, 2 + scene.followers)
+        ],
     )
 
 

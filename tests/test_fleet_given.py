@@ -51,8 +51,17 @@ def test_given_troubles_and_drawn_ones_are_one_where_they_meet() -> None:
     assert load.stalls(met, 3)[0].tolist() == load.stalls(config, 3)[0].tolist()
 
 
+def test_a_slow_network_makes_produces_wait_for_as_long_as_it_is_slow() -> None:
+    """To a follower and back, and its next fetch: a record waits for up to three ways."""
+    rows = fleet.simulate_local(GIVEN.with_(pauses="latency 2 20-40 250", seed=2))
+    waits = exact.waits(rows)
+    assert not exact.absences(rows)
+    assert 2 * 250 < max(wait.latency_ms for wait in waits) <= 4 * 250
+    assert max(w.latency_ms for w in exact.waits(fleet.simulate_local(GIVEN))) < 250
+
+
 def test_pauses_are_text_and_back() -> None:
-    text = "fetchers 2 15.000-30.000, down 3 40.000-60.500"
+    text = "fetchers 2 15.000-30.000, down 3 40.000-60.500, latency 1 0.000-2.000 250"
     assert given.written(given.pauses_of(text)) == text
     assert given.pauses_of("") == []
 
@@ -60,6 +69,8 @@ def test_pauses_are_text_and_back() -> None:
 @pytest.mark.parametrize(("settings", "says"), [
     ({"pauses": "2 15-30"}, "'2 15-30' is no pause"),
     ({"pauses": "stuck 2 15-30"}, "roles: fetchers, leader, down"),
+    ({"pauses": "latency 2 15-30"}, "or 'latency 2 15-30 250'"),
+    ({"pauses": "down 2 15-30 250"}, "is no pause"),
     ({"pauses": "down 2 30-15"}, "ends before it begins"),
     ({"assigned": "1,2,3"}, "assigned has 1 partitions; valid: partitions=4"),
     ({"assigned": "1,2 3,1 1,3 3,2"}, "replication_factor=3"),

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
 from dataclasses import replace
@@ -14,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from cases.fleet_engine import drawn, drawn_pauses
-from cases.fleet_moves import DURATION_MS, Outage, Scene, engine_play, fleet_play
-from hypothesis import HealthCheck, Phase, example, given, settings
+from cases.fleet_moves import DURATION_MS, Halted, Outage, Scene, engine_play, fleet_play
+from hypothesis import HealthCheck, Phase, example, given, reject, settings
 from hypothesis import strategies as st
 
 from isrlab import fleet
@@ -102,23 +103,28 @@ HEARS_NOTHING_YET = Scene(  # broker 1 has been started when all is over, and wa
 @given(scenes())
 @example(HEARS_NOTHING_YET)
 def test_leaders_move_as_in_the_engine_to_the_millisecond(scene):
+    try:
+        expected = judged(scene)
+    except Halted:
+        reject()
     with pytest.MonkeyPatch.context() as patch:
-        assert fleet_play(scene, patch) == judged(scene)
+        assert fleet_play(scene, patch) == expected
 
 
 def test_scenes_are_eventful():
     """The property is not vacuous: leaders move in what it draws, and produces fail."""
     seen = []
 
-    @settings(max_examples=30, derandomize=True, database=None, phases=[Phase.generate])
+    @settings(max_examples=60, derandomize=True, database=None, phases=[Phase.generate])
     @given(scenes())
     def look(scene):
-        seen.append(engine_play(scene))
+        with contextlib.suppress(Halted):
+            seen.append(engine_play(scene))
 
     look()
     led = [[value and value[0] for _, value in each.leaders] for each in seen]
     moves = [sum(a != b for a, b in pairwise(leaders) if a and b) for leaders in led]
-    assert sum(moves) > len(seen) / 3
+    assert sum(moves) > len(seen) / 4
     assert any(None in leaders for leaders in led)  # nobody leads for a while
     assert any(each.failures for each in seen)
 

@@ -10,8 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from isrlab import __main__ as command
-from isrlab.brokerlogs import LogDirError, read_local, recordings
-from isrlab.brokerlogs.follow import follow
+from isrlab.brokerlogs import LogDirError, growing, read_local, recordings
+from isrlab.brokerlogs.growing import follow
+from isrlab.brokerlogs.one_file import LogFile
 from isrlab.incidents.watch import rehearse
 
 RECORDED = Path(__file__).parent.parent / "data" / "recordings" / "incidents"
@@ -70,6 +71,30 @@ def test_files_that_are_rotated(log, tmp_path, rotation):
     path.write_bytes(text[middle:])
     assert told(next(logs)) == whole(text, tmp_path / "whole")
     assert next(logs) is None
+
+
+def test_a_file_that_is_rotated_while_another_is_read(log, tmp_path, monkeypatch):
+    path, text = log
+    other = path.with_name("aaa.log")
+    other.write_text(
+        "[2026-11-20 10:00:00,000] INFO Registered kafka:type=kafka.Log4jController MBean (kafka)\n"
+    )
+    middle = text.index(b"\n", len(text) // 2) + 1
+    path.write_bytes(text[:middle])
+
+    def read(log, end):
+        if path.stat().st_size == middle:
+            path.rename(path.with_name("server.log.1"))
+            path.write_bytes(text[middle:])
+        LogFile.read(log, end)
+
+    monkeypatch.setattr(growing, "LogFile", type("Reading", (LogFile,), {"read": read}))
+    logs = follow(path.parent)
+    next(logs)
+    last = next(logs)
+    other.unlink()
+    assert told(last) == whole(text, tmp_path / "whole")
+    assert last.unread.num_rows == 0
 
 
 def test_a_folder_that_is_empty_yet_and_one_that_is_not(tmp_path):

@@ -46,9 +46,9 @@ LAST_LEADER = (NO_LEADER, (), (), (1,))
 )
 def test_change(case, before, target, alive, doubtful, stored, bumps) -> None:
     leader, isr, *elrs = before
-    state = PartitionState(leader, isr, 100, 200, *elrs)
+    state = PartitionState(ALL, leader, isr, 100, 200, *elrs)
     controller = cluster_of("N" if "no-elr" in case else "O", ALL, state, alive)
-    after = kraft.change(controller, target, "preferred", unclean_shutdown=doubtful)
+    after = kraft.change(controller, "preferred", doubtful, isr=target)
     assert sets(after) == stored
     assert after.state.is_recovering is (case == "M8")
     assert after.leader_epoch - 100 == bumps
@@ -69,8 +69,8 @@ def cluster_of(
     version = PRESETS[column]
     chosen = Settings.of(version, min_insync_replicas=min_isr, **settings)
     live = tuple(m.BrokerInfo(i, 7) for i in (replicas if alive is None else alive))
-    full = PartitionState(replicas[0], replicas, 100, 200)
-    return Controller(version, chosen, replicas, state or full, live)
+    full = PartitionState(replicas, replicas[0], replicas, 100, 200)
+    return Controller(version, chosen, state or full, live)
 
 
 def play(controller: Controller, *messages: m.Message) -> Controller:
@@ -147,7 +147,8 @@ def test_unclean_shutdown_takes_a_broker_out_of_the_elr() -> None:
 
 def test_l6_isr_shrink_bumps_the_leader_epoch_up_to_3_5() -> None:
     for column, bumps in (("L", 1), ("M", 0)):
-        controller = cluster_of(column, (2, 1, 3), PartitionState(1, (2, 1, 3), 100, 200))
+        three = (2, 1, 3)
+        controller = cluster_of(column, three, PartitionState(three, 1, three, 100, 200))
         smaller = play(controller, wants(controller, 2, 1))
         assert smaller.leader_epoch - 100 == bumps
         larger = play(smaller, wants(smaller, 2, 1, 3))
@@ -155,7 +156,7 @@ def test_l6_isr_shrink_bumps_the_leader_epoch_up_to_3_5() -> None:
 
 
 def test_l10_offline_and_online_again_still_recovering() -> None:
-    state = PartitionState(1, (1,), 100, 200, is_recovering=True)
+    state = PartitionState((1, 2, 3), 1, (1,), 100, 200, is_recovering=True)
     controller = cluster_of("N", (1, 2, 3), state, alive=(1,), min_isr=2)
     offline = play(controller, *fence(1))
     assert (offline.leader, offline.isr, offline.state.is_recovering) == (NO_LEADER, (1,), True)
@@ -178,7 +179,7 @@ def test_l10_offline_and_online_again_still_recovering() -> None:
 @pytest.mark.parametrize("column", "GN")
 def test_l16_answers_to_an_election(column, leader, alive, kind, error):
     isr = (1,) if leader in (NO_LEADER, 1) else (leader,)
-    state = PartitionState(leader, isr, 100, 200)
+    state = PartitionState((1, 2), leader, isr, 100, 200)
     settings = {"unclean_leader_election_enable": True}
     before = cluster_of(column, (1, 2), state, alive, 1, **settings)
     after, outputs = machine.step(before, m.ElectLeaders(kind), 0)
@@ -189,7 +190,7 @@ def test_l16_answers_to_an_election(column, leader, alive, kind, error):
 def recovering(column: str = "N") -> Controller:
     controller = cluster_of(
         column, (1, 2, 3), min_isr=2, alive=(2, 3), unclean_leader_election_enable=True,
-        state=PartitionState(NO_LEADER, (1,), 100, 200),
+        state=PartitionState((1, 2, 3), NO_LEADER, (1,), 100, 200),
     )  # fmt: skip
     return play(controller, m.ElectLeaders("unclean"))
 

@@ -126,7 +126,8 @@ class Logs:
 
     def files(self) -> list[growing.GrowingFile]:
         """Those that grow, as they are now."""
-        return growing.growing_files(self.path, of_metadata=self.of_metadata)
+        files = growing.growing_files(self.path)
+        return [file for file in files if (file.metadata is not None) == self.of_metadata]
 
     def added(self, new: list[growing.Addition]) -> Iterator[pa.RecordBatch]:
         """The events of what was appended."""

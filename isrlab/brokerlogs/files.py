@@ -103,16 +103,13 @@ class Block:
         """Lines may have been cut by a container's runtime (CRI), which marks those that go on."""
         return any(sign in self.data for sign in IN_PIECES)
 
-    def _goes_on(self, n: int) -> bool:
-        return any(sign in self.line(n)[:60] for sign in IN_PIECES)
-
     def whole(self, numbers: list[int]) -> list[int]:
         """The lines with which these begin, for those that have been cut."""
         if not self._in_pieces:
             return numbers
         firsts = []
         for n in numbers:
-            while n and self._goes_on(n - 1):
+            while n and _goes_on(self.line(n - 1)):
                 n -= 1
             firsts.append(n)
         return list(dict.fromkeys(firsts))
@@ -120,12 +117,26 @@ class Block:
     def joined(self, n: int) -> bytes:
         """A line with its pieces, as far as they are in the block, each without what is before."""
         line = self.line(n)
-        while self._in_pieces and self._goes_on(n) and n + 1 < self.size:
+        while self._in_pieces and _goes_on(self.line(n)) and n + 1 < self.size:
             n += 1
             line += self.line(n).split(b" ", 3)[-1]
             if len(line) > MAX_LINE_BYTES:
                 break
         return line[:MAX_LINE_BYTES]
+
+
+def _goes_on(line: bytes) -> bool:
+    return any(sign in line[:60] for sign in IN_PIECES)
+
+
+def whole_end(data: bytes) -> int:
+    """Where the last whole line of some ends, 0 without any. Pieces of a line wait for its last."""
+    end = last = data.rfind(b"\n") + 1
+    while end and _goes_on(data[(start := data.rfind(b"\n", 0, end - 1) + 1) : end]):
+        end = start
+        if last - end > MAX_LINE_BYTES:
+            return last
+    return end
 
 
 def kind_of(first: bytes) -> str | None:
@@ -216,14 +227,14 @@ def _why_skip(path: Path, root: Path) -> str | None:
     return None if is_text or kind_of(first) else "binary, not text"
 
 
-def blocks(path: str, start: int = 0, number: int = 1, *, grows: bool = False) -> Iterator[Block]:
+def blocks(path: str, start: int = 0, number: int = 1, end: int | None = None) -> Iterator[Block]:
     """The lines of a file, in order, some megabytes at a time; those from byte `start`, which has
-    line `number`. Of one that `grows` the last line counts when it is whole.
+    line `number`, to byte `end`.
 
     Raises DamagedFileError after the last line before the damage; OSError if it cannot be opened.
     """
     rest, is_cut, damage, taken = b"", False, None, start
-    coming = chunks(path, start)
+    coming = chunks(path, start, end)
     while True:
         try:
             chunk = next(coming, b"")
@@ -231,10 +242,10 @@ def blocks(path: str, start: int = 0, number: int = 1, *, grows: bool = False) -
             chunk, damage = b"", error
         data = rest + chunk
         taken += len(chunk)
-        end = data.rfind(b"\n") + 1 if chunk or grows else len(data)
-        rest = data[end:]
-        if end:
-            block = _block(number, data[:end], is_cut, taken - len(rest))
+        size = whole_end(data) if chunk else len(data)
+        rest = data[size:]
+        if size:
+            block = _block(number, data[:size], is_cut, taken - len(rest))
             number += block.size
             is_cut = False
             yield block
@@ -263,20 +274,27 @@ def _block(number: int, data: bytes, is_cut: bool, end: int) -> Block:
     return Block(number, data, ends, frozenset(long | ({0} if is_cut else set())), end)
 
 
-def chunks(path: str, start: int = 0) -> Iterator[bytes]:
-    """The contents of a file or an archive as UTF-8, as far as it is whole; of a plain file those
-    from byte `start`."""
+def chunks(path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+    """The contents of a file or an archive as UTF-8, from byte `start` to byte `end`, as far as
+    they are whole."""
     with open(path, "rb") as file:
         first = file.peek(4)
         code = next((code for mark, code in UTF_16.items() if first.startswith(mark)), None)
-        if code:
-            yield from _decoded(file, code)
-        elif kind := kind_of(first):
-            yield from _unpacked(file, kind, os.path.getsize(path))
-        else:
-            file.seek(start)
-            while data := file.read(READ_BYTES):
-                yield data
+        at, coming = 0, _decoded(file, code) if code else _plain(file)
+        if kind := kind_of(first):
+            coming = _unpacked(file, kind, os.path.getsize(path))
+        elif not code:
+            at = file.seek(start)
+        for data in coming:
+            if wanted := data[max(0, start - at) : None if end is None else max(0, end - at)]:
+                yield wanted
+            at += len(data)
+            if end is not None and at > end:
+                return
+
+
+def _plain(file: IO[bytes]) -> Iterator[bytes]:
+    return iter(lambda: file.read(READ_BYTES), b"")
 
 
 def _decoded(file: IO[bytes], code: str) -> Iterator[bytes]:

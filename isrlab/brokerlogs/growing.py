@@ -5,15 +5,18 @@ line, and the CRC of how it begins. So a file is known again by what it holds: o
 compressed, or copied and truncated goes on where it was, under its new name. A file that begins
 like another and is no longer is its copy, and is not read.
 
-What lies between two positions is read from copies of the files as far as the second one says. A
-copy is read from its beginning, for a line is understood by what stands before it; the lines of the
-first position are then left out. So two positions always give the same rows, whenever they are
-asked for. Archives count as what they hold. Of a metadata log, whose records are understood only
-together, all files are read, and the place of a row is its offset.
+`follow` keeps in memory what it has read, also of files that are gone, and reads each file on from
+where it was. Metadata logs are small, and read anew.
 
-Left out: what only a later line tells. Local times are UTC unless a zone is given, a line that
-names no broker has it from the lines of its file so far, and a truncation stays though a later line
-may take it back.
+A stream has only positions. What lies between two of them is read from copies of the files as far
+as the second one says. A copy is read from its beginning, for a line is understood by what stands
+before it; the lines of the first position are then left out. So two positions always give the same
+rows, whenever they are asked for. Archives count as what they hold. Of a metadata log, whose
+records are understood only together, all files are read, and the place of a row is its offset.
+
+Left out: what only a later line tells. A truncation stays though a later line may take it back. In
+a stream local times are UTC unless a zone is given, and a line that names no broker has it from the
+lines of its file so far.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from isrlab.brokerlogs.files import (
-    READ_BYTES,
+    MAX_LINE_BYTES,
     UTF_16,
     DamagedFileError,
     LogDirError,
@@ -40,11 +43,16 @@ from isrlab.brokerlogs.files import (
     chunks,
     find,
     kind_of,
+    whole_end,
 )
-from isrlab.brokerlogs.metadata.files import recognise
+from isrlab.brokerlogs.layout import Layout
+from isrlab.brokerlogs.lines import LineReader
+from isrlab.brokerlogs.metadata import files as metadata_files
+from isrlab.brokerlogs.one_file import LogFile
+from isrlab.brokerlogs.read import BrokerLogs, joined
 
 HEAD_BYTES = 16 * 1024  # by which a file is known again
-STEP_BYTES = 64 * 1024
+STEP_BYTES = 4 * MAX_LINE_BYTES
 MOST_ATTEMPTS = 20
 Reader: TypeAlias = Callable[[list[Source]], pa.Table]
 Files: TypeAlias = "Callable[[], list[GrowingFile]]"
@@ -54,11 +62,10 @@ Position: TypeAlias = "dict[str, list[int]]"  # by name: bytes, and the CRC of t
 class GrowingFile(NamedTuple):
     """A file of which so many bytes count, and how it begins (at most HEAD_BYTES of those)."""
 
-    path: str
-    name: str
+    source: Source
     size_bytes: int
     head: bytes
-    is_metadata: bool
+    metadata: metadata_files.Source | None  # what it is of a metadata log
 
     def has(self, size_bytes: int, crc: int) -> bool:
         """It begins with what a position says."""
@@ -75,17 +82,17 @@ class Addition(NamedTuple):
     crc: int
 
 
-def growing_files(folder: PathName, *, of_metadata: bool) -> list[GrowingFile]:
-    """The files of a folder that has logs, or will have some; those of metadata logs, or others.
+def growing_files(folder: PathName) -> list[GrowingFile]:
+    """The files of a folder that has logs, or will have some.
 
     Raises LogDirError if it does not exist.
     """
     for _ in range(MOST_ATTEMPTS):
         with contextlib.suppress(FileNotFoundError):
             before = _inodes(folder)
-            files = [_growing_file(path, name, *stat) for path, name, *stat in _found(folder)]
+            files = [_growing_file(source, _changed_ns(source)) for source in _found(folder)]
             if _inodes(folder) == before:  # a file that is renamed meanwhile is not overlooked
-                return [f for f in files if f.size_bytes and f.is_metadata == of_metadata]
+                return files
     raise LogDirError(f"log_dir {str(folder)!r}: its files are renamed faster than they are listed")
 
 
@@ -93,29 +100,31 @@ def _inodes(folder: PathName) -> set[tuple[Path, int]]:
     return {(path, path.lstat().st_ino) for path in Path(folder).rglob("*")}
 
 
-def _found(folder: PathName) -> Iterator[tuple[str, str, int, int]]:
+def _found(folder: PathName) -> list[Source]:
     try:
-        sources = find(folder)
+        return find(folder)
     except LogDirError:
         if not Path(folder).exists():
             raise
-        return
-    for source in sources:
-        if not source.skipped:
-            stat = os.stat(source.path)
-            yield source.path, source.name, stat.st_size, stat.st_mtime_ns
+        return []
 
 
-@lru_cache(maxsize=10_000)
-def _growing_file(path: str, name: str, size: int, _: int) -> GrowingFile:
-    is_metadata = recognise(path, name) is not None
-    with open(path, "rb") as file:
+def _changed_ns(source: Source) -> int:
+    return 0 if source.skipped else os.stat(source.path).st_mtime_ns
+
+
+@lru_cache(maxsize=2_000)  # each with a head
+def _growing_file(source: Source, _: int) -> GrowingFile:
+    if source.skipped:
+        return GrowingFile(source, 0, b"", None)
+    metadata = metadata_files.recognise(source.path, source.name)
+    with open(source.path, "rb") as file:
         head = file.read(HEAD_BYTES)
         if kind_of(head) or head[:2] in UTF_16:
-            end, head = _unpacked(path, is_done=kind_of(head) is not None)
+            end, head = _unpacked(source.path, is_done=kind_of(head) is not None)
         else:
-            end = size if is_metadata else _last_end(file, size)
-    return GrowingFile(path, name, end, head[:end], is_metadata)
+            end = source.size_bytes if metadata else _last_end(file, source.size_bytes)
+    return GrowingFile(source, end, head[:end], metadata)
 
 
 def _last_end(file: IO[bytes], end: int) -> int:
@@ -123,9 +132,8 @@ def _last_end(file: IO[bytes], end: int) -> int:
     while end:
         start = max(0, end - STEP_BYTES)
         file.seek(start)
-        found = file.read(end - start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
+        if found := whole_end(file.read(end - start)):
+            return start + found
         end = start
     return 0
 
@@ -136,8 +144,7 @@ def _unpacked(path: str, *, is_done: bool) -> tuple[int, bytes]:
     size, end, head = 0, 0, b""
     with contextlib.suppress(DamagedFileError):  # what precedes the damage counts
         for chunk in chunks(path):
-            found = chunk.rfind(b"\n")
-            end = size + found + 1 if found >= 0 else end
+            end = size + found if (found := whole_end(chunk)) else end
             size += len(chunk)
             head += chunk[: HEAD_BYTES - len(head)]
     return size if is_done else end, head
@@ -145,31 +152,86 @@ def _unpacked(path: str, *, is_done: bool) -> tuple[int, bytes]:
 
 def position(files: Iterable[GrowingFile]) -> Position:
     """Where the files end now, without copies of others."""
+    return {f.source.name: [f.size_bytes, crc32(f.head)] for f in _without_copies(files)}
+
+
+def _without_copies(files: Iterable[GrowingFile]) -> list[GrowingFile]:
     kept: list[GrowingFile] = []
-    for file in sorted(files, key=lambda file: (-file.size_bytes, file.name)):
-        if not any(longer.head.startswith(file.head) for longer in kept):
+    for file in sorted(files, key=lambda file: (-file.size_bytes, file.source.name)):
+        if file.size_bytes and not any(longer.head.startswith(file.head) for longer in kept):
             kept.append(file)
-    return {file.name: [file.size_bytes, crc32(file.head)] for file in kept}
-
-
-def additions(start: Position, end: Position, files: list[GrowingFile]) -> Iterator[Addition]:
-    """Each file, and what is new of it. Raises LogDirError if that is no longer there."""
-    begun = {file.path: start[name][0] for name in start if (file := _known(start, name, files))}
-    for name, (size, crc) in end.items():
-        file = _known(end, name, files)
-        if file:
-            yield Addition(file.path, name, min(size, begun.get(file.path, 0)), size, crc)
-        elif start.get(name) != [size, crc]:
-            raise LogDirError(
-                f"{name!r} is gone or was changed, and {size:,} bytes of it are still to be read; "
-                "bring it back, or begin anew with another checkpoint"
-            )
+    return kept
 
 
 def _known(where: Position, name: str, files: list[GrowingFile]) -> GrowingFile | None:
     """The file that a position means, whatever it is called now."""
     fitting = [file for file in files if file.has(*where[name])]
-    return min(fitting, key=lambda file: (file.name != name, file.name), default=None)
+    return min(fitting, key=lambda f: (f.source.name != name, f.source.name), default=None)
+
+
+def follow(
+    log_dir: PathName, run: str | None = None, time_zone: str | None = None
+) -> Iterator[BrokerLogs | None]:
+    """What the logs of a folder say as often as it is asked for; None if they say nothing new.
+
+    Raises LogDirError if the folder does not exist, or the zone is unknown.
+    """
+    find("-", time_zone or "UTC")
+    run = run or Path(log_dir).resolve().name
+    before: Position = {}
+    logs: dict[str, LogFile] = {}
+    gone: list[LogFile] = []
+    while True:
+        files = growing_files(log_dir)
+        now = position(files)
+        if now == before:
+            yield None
+            continue
+        kept = _without_copies(file for file in files if not file.metadata)
+        read_before, logs = logs, {}
+        for name, log in read_before.items():
+            if file := _known(before, name, kept):
+                logs[file.source.name] = log
+            else:
+                log.source = log.source._replace(name=f"{name} #{log.order}")
+                gone.append(log)
+        layout = next((log.reader.layout for log in [*logs.values(), *gone]), Layout())
+        for file in sorted(kept, key=lambda file: file.source.name):
+            order = len(gone) + len(logs)
+            new = LogFile(file.source, order, LineReader(time_zone, layout))
+            log = logs.setdefault(file.source.name, new)
+            log.source = file.source
+            if log.end < file.size_bytes and _is_there(file):
+                log.read(file.size_bytes)
+        before = now
+        metadata = [file.metadata for file in files if file.metadata]
+        sources = [file.source for file in files]
+        yield joined(sources, [*gone, *logs.values()], metadata, run, time_zone)
+
+
+def _is_there(file: GrowingFile) -> bool:
+    """It was not renamed since it was listed; if it was, it is read the next time."""
+    begin = b""
+    with contextlib.suppress(DamagedFileError, FileNotFoundError):
+        for chunk in chunks(file.source.path, end=len(file.head)):
+            begin += chunk
+    return begin == file.head
+
+
+def additions(start: Position, end: Position, files: list[GrowingFile]) -> Iterator[Addition]:
+    """Each file, and what is new of it. Raises LogDirError if that is no longer there."""
+    known = {name: _known(start, name, files) for name in start}
+    begun = {file.source: start[name][0] for name, file in known.items() if file}
+    for name, (size, crc) in end.items():
+        file = _known(end, name, files)
+        if file:
+            new_from = min(size, begun.get(file.source, 0))
+            yield Addition(file.source.path, name, new_from, size, crc)
+        elif start.get(name) != [size, crc]:
+            raise LogDirError(
+                f"{name!r} is gone or was changed, and {size:,} bytes of it are still to be read; "
+                "bring it back, or begin anew with another checkpoint"
+            )
 
 
 def new_events(new: list[Addition], files: Files, read: Reader) -> pa.Table:
@@ -179,12 +241,13 @@ def new_events(new: list[Addition], files: Files, read: Reader) -> pa.Table:
     """
     with tempfile.TemporaryDirectory(prefix="isrlab-growing-") as folder:
         sources = [_copy(a, a.end, folder, files) for a in new]
-        if any(recognise(source.path, source.name) for source in sources):
+        if metadata_files.of(sources):
             before = read([_copy(a, a.start, folder, files) for a in new if a.start])
             last = pc.max(_said(before, "line").cast(pa.int64())).as_py()
             after = [-1 if last is None else last for _ in new]
         else:
-            after = [_lines(s.path, a.start) for a, s in zip(new, sources, strict=True)]
+            begun = (chunks(s.path, end=a.start) for a, s in zip(new, sources, strict=True))
+            after = [sum(chunk.count(b"\n") for chunk in file) for file in begun]
         events = read(sources)
     index = pc.index_in(_said(events, "file"), pa.array([a.name for a in new], pa.string()))
     known = pa.array(after, pa.int64()).take(index)
@@ -197,7 +260,7 @@ def _said(events: pa.Table, key: str) -> pa.ChunkedArray:
 
 def _paths(added: Addition, files: Files) -> Iterator[str]:
     yield added.path
-    yield from (file.path for file in files() if file.has(added.end, added.crc))
+    yield from (file.source.path for file in files() if file.has(added.end, added.crc))
 
 
 def _copy(added: Addition, size: int, folder: str, files: Files) -> Source:
@@ -206,23 +269,11 @@ def _copy(added: Addition, size: int, folder: str, files: Files) -> Source:
         handle, copy = tempfile.mkstemp(dir=folder)
         with os.fdopen(handle, "w+b") as target:
             with contextlib.suppress(DamagedFileError, FileNotFoundError):
-                for chunk in chunks(path):
-                    target.write(chunk[: added.end - target.tell()])
-                    if target.tell() == added.end:
-                        break
+                for chunk in chunks(path, end=added.end):
+                    target.write(chunk)
             is_whole = target.tell() == added.end
             target.seek(0)
             if is_whole and crc32(target.read(min(HEAD_BYTES, added.end))) == added.crc:
                 target.truncate(size)
                 return Source(copy, added.name, size, None)
     raise LogDirError(f"{added.name!r} was changed or removed while it was read")
-
-
-def _lines(path: str, size: int) -> int:
-    """How many lines end in the first bytes of a file."""
-    count = 0
-    with open(path, "rb") as file:
-        while data := file.read(min(size, READ_BYTES)):
-            size -= len(data)
-            count += data.count(b"\n")
-    return count

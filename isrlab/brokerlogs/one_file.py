@@ -128,11 +128,11 @@ class LogFile:
         self._before: list[str] = []  # the last lines of the block before
         self._layouts = 0
 
-    def read(self, *, grows: bool = False) -> None:
-        """Read all of the file; of one that `grows` what was appended since the last time."""
+    def read(self, end: int | None = None) -> None:
+        """Read the file, or what of it lies before byte `end`, from where the last time ended."""
         block, self.status = None, "read"
         try:
-            coming = blocks(self.source.path, self.end, self.lines + 1, grows=grows)
+            coming = blocks(self.source.path, self.end, self.lines + 1, end)
             for block, found in _scanned(coming):
                 self._fit(block, found)
                 if not self._ends:

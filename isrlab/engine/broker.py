@@ -96,6 +96,7 @@ ANY_ROLE: dict[type, Handler] = {  # requests too, if only to answer "not the le
     m.AlterPartitionResponse: isr.on_alter_partition_response,
     m.RetryAlterPartition: isr.on_retry_alter_partition,
     m.LeaderAndIsr: _on_leader_and_isr,
+    m.StopReplica: follower.on_stop_replica,
     m.UpdateMetadata: lambda broker, news, _: (replace(broker, metadata=news.brokers), ()),
     m.ExpireIsr: _on_task,
     m.CheckpointHighWatermark: _on_task,
@@ -113,7 +114,6 @@ HANDLERS: dict[type, dict[type, Handler]] = {
         m.EpochEndOffset: follower.on_epoch_end_offset,
         m.ListOffsetsResponse: follower.on_list_offsets_response,
         m.RetryRequest: follower.on_retry_request,
-        m.StopReplica: follower.on_stop_replica,
     },
 }
 KINDS = {kind for handlers in HANDLERS.values() for kind in handlers}

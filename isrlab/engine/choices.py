@@ -99,6 +99,15 @@ class AfterIsrError(Form):
     RESENDS = 2, "an ISR change that failed is sent again (KAFKA-14010)"
 
 
+class Reassignment(Form):
+    """What may be done to a reassignment that goes on, and when it is complete."""
+
+    GOES_ON = 0, "a reassignment that has begun goes on until all its replicas are in sync"
+    REPLACEABLE = 1, "a reassignment can be cancelled, or replaced by another (KIP-455)"
+    NEW_IN_SYNC = 2, "KRaft: a reassignment is complete when the replicas it adds are in sync"
+    ALL_IN_SYNC = 3, "KRaft: a reassignment waits for all its replicas (KAFKA-15665)"
+
+
 class Truncation(Form):
     """How a follower finds the offset it shares with a new leader."""
 

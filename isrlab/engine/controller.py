@@ -4,14 +4,15 @@ Theory of operation. The stored state of the partition is changed by conditional
 2.6 leaders write ISR changes into ZooKeeper themselves and the controller learns of them later;
 from 2.7 they ask the controller. Elections, and the removal of dead brokers from the ISR, are the
 controller's own writes, by the rules of `zookeeper.py` or `kraft.py`. It tells brokers by
-`LeaderAndIsr`; in KRaft they read the same from the metadata log.
+`LeaderAndIsr`; in KRaft they read the same from the metadata log. A reassignment adds replicas, and
+takes the former ones out with the ISR change that makes the new ones members.
 
 A broker that restarts faster than its session expires is noticed only since broker epochs exist
 (KIP-380). Before, this model lets the stored state stand and sends it to the broker again, as a
 controller that fails over in that moment does. In KRaft the registration of the new incarnation
 fences the former at once; a real one waits for the former's session to end.
 
-Left out: several controllers, reassignment, topic deletion, and in KRaft the pause between
+Left out: several controllers, topic deletion, and in KRaft the pause between
 registration and unfencing.
 
 Source: KafkaController.scala (0.8.2-3.9), ReplicationControlManager.java (KRaft).
@@ -24,10 +25,13 @@ from typing import Any
 
 from isrlab.engine import kraft, zookeeper
 from isrlab.engine import messages as m
+from isrlab.engine.choices import Reassignment
 from isrlab.engine.frozen import replace
 from isrlab.engine.model import NO_LEADER
 from isrlab.engine.partition import Controller
 from isrlab.engine.rules import UNKNOWN_EPOCH
+
+KAFKA_FAILS = "UNKNOWN_SERVER_ERROR"
 
 Step = tuple[Controller, tuple[m.Output, ...]]
 
@@ -41,9 +45,16 @@ def step(controller: Controller, message: m.Message, now_ms: int) -> Step:
 
 
 def _news(before: Controller, after: Controller) -> tuple[m.Output, ...]:
-    """Metadata to everyone, and the new decision to every replica if there is one."""
-    news = orders(after) if after.state != before.state else ()
-    return (*metadata_orders(after), *news)
+    """Metadata to everyone, and what has been decided."""
+    return (*metadata_orders(after), *_decision(before, after))
+
+
+def _decision(before: Controller, after: Controller) -> tuple[m.Output, ...]:
+    """The new decision, if there is one, to every replica, and to those that are none any more."""
+    if after.state == before.state:
+        return ()
+    gone = (r for r in before.replicas if r not in after.replicas and after.is_alive(r))
+    return (*orders(after), *(m.Send(r, m.StopReplica(deletes=True)) for r in gone))
 
 
 # ISR changes that leaders ask for
@@ -54,19 +65,21 @@ def _on_alter_partition(before: Controller, request: m.AlterPartition) -> Step:
     if error:
         refusal = m.AlterPartitionResponse(request.request, error=error)
         return before, (m.Send(request.broker, refusal),)
-    after, version = before, before.version
-    if set(request.isr) != set(before.isr) or before.state.is_recovering:
-        if version.kraft:
-            after = kraft.change(before, request.isr, is_recovering=request.is_recovering)
-        else:
-            after = before.storing(isr=request.isr)
+    stored, version = before, before.version
+    if version.kraft:
+        stored = kraft.change(before, isr=request.isr, is_recovering=request.is_recovering)
+    elif set(request.isr) != set(before.isr):
+        stored = before.storing(isr=request.isr)
     answer = m.AlterPartitionResponse(
-        request.request, after.leader_epoch, after.partition_epoch, after.isr
+        request.request, stored.leader_epoch, stored.partition_epoch, stored.isr
     )
+    if stored.leader != before.leader:  # the change has completed a reassignment
+        answer = m.AlterPartitionResponse(request.request, error="NEW_LEADER_ELECTED")
     # In KRaft the replicas read every change of the partition from the metadata log
-    news = orders(after) if version.kraft and after.state != before.state else ()
+    after = stored if version.kraft else zookeeper.move_on(stored)
+    news = _decision(before if version.kraft else stored, after)
     # KC 2.7.2:2325 tells everyone who is in sync at once
-    metadata = () if version.writes_zookeeper else metadata_orders(after)
+    metadata = () if version.writes_zookeeper and not news else metadata_orders(after)
     return after, (m.Send(request.broker, answer), *metadata, *news)
 
 
@@ -130,8 +143,15 @@ def _on_register(before: Controller, message: m.RegisterBroker) -> Step:
     info = m.BrokerInfo(broker, message.broker_epoch)
     after = replace(after, alive=tuple(sorted((*others, info), key=lambda b: b.id)))
     after = _returned(after)
-    known = () if after.state != before.state else (m.Send(broker, after.order),)
+    known = () if after.state != before.state else _known_order(after, broker)
     return after, (*outputs, *_news(before, after), *known)
+
+
+def _known_order(controller: Controller, broker: int) -> tuple[m.Output, ...]:
+    """What a broker hears again; in KRaft one that is no replica any more deletes what it has."""
+    if broker in controller.replicas:
+        return (m.Send(broker, controller.order),)
+    return (m.Send(broker, m.StopReplica(deletes=True)),) if controller.version.kraft else ()
 
 
 def _returned(controller: Controller) -> Controller:
@@ -141,7 +161,7 @@ def _returned(controller: Controller) -> Controller:
         return controller if has_leader else zookeeper.elect(controller)
     if controller.leader != NO_LEADER:
         return controller
-    return kraft.change(controller, controller.isr)  # handleBrokerUnfenced
+    return kraft.change(controller)  # handleBrokerUnfenced
 
 
 def _on_session_expired(controller: Controller, message: m.SessionExpired) -> Step:
@@ -188,7 +208,7 @@ def fail_over(controller: Controller, live: tuple[m.BrokerInfo, ...]) -> Step:
     before = replace(controller, alive=live)
     after = before
     if before.version.kraft:
-        after = kraft.change(before, tuple(i for i in before.isr if before.is_alive(i)))
+        after = kraft.change(before, isr=tuple(i for i in before.isr if before.is_alive(i)))
     elif not before.is_alive(before.leader):
         after = zookeeper.elect(before)
     return after, (*metadata_orders(after), *orders(after))
@@ -199,26 +219,52 @@ def _on_elect_leaders(before: Controller, message: m.ElectLeaders) -> Step:
 
     Source: electLeader, RCM trunk:1480-1530; onReplicaElection, KC 2.7.2:2140-2190.
     """
+    is_preferred = message.kind == "preferred"
+    has_it = before.leader == before.replicas[0] if is_preferred else before.leader != NO_LEADER
+    if has_it:
+        return before, (m.Send(m.CLIENT, m.ElectLeadersResponse("ELECTION_NOT_NEEDED")),)
     after = before
     if before.version.kraft:
-        after = kraft.change(before, before.isr, message.kind)
-    elif message.kind == "preferred":
+        after = kraft.change(before, message.kind)
+    elif is_preferred:
         after = zookeeper.elect_preferred(before)
     elif not before.is_alive(before.leader):
         after = zookeeper.elect(before, asks_unclean=True)
-    answer = m.Send(m.CLIENT, m.ElectLeadersResponse(_election_error(before, after, message)))
-    news = orders(after) if after.state != before.state else ()
-    return after, (*news, answer)
+    error = None
+    if after.state == before.state:
+        who = "PREFERRED_LEADER" if is_preferred else "ELIGIBLE_LEADERS"
+        error = f"{who}_NOT_AVAILABLE"
+    return after, (*_decision(before, after), m.Send(m.CLIENT, m.ElectLeadersResponse(error)))
 
 
-def _election_error(before: Controller, after: Controller, asked: m.ElectLeaders) -> str | None:
-    is_preferred = asked.kind == "preferred"
-    has_it = before.leader == before.replicas[0] if is_preferred else before.leader != NO_LEADER
-    if has_it:
-        return "ELECTION_NOT_NEEDED"
-    if after.state != before.state:
-        return None
-    return "PREFERRED_LEADER_NOT_AVAILABLE" if is_preferred else "ELIGIBLE_LEADERS_NOT_AVAILABLE"
+def _on_reassign(before: Controller, message: m.AlterPartitionReassignments) -> Step:
+    """An operator wants other replicas, or, with None, the former ones back.
+
+    Source: alterPartitionReassignments, RCM 3.8.0 and KafkaController.scala 2.5.1:1563-1628.
+    """
+    wanted, error = message.target, _reassignment_error(before, message.target)
+    after: Controller | None = before
+    if error is None and not before.version.kraft:
+        after = zookeeper.reassign(before, before.state.origin if wanted is None else wanted)
+    elif error is None:
+        after = kraft.cancel(before) if wanted is None else kraft.reassign(before, wanted)
+    if after is None:
+        after, error = before, "INVALID_REPLICA_ASSIGNMENT" if wanted is None else KAFKA_FAILS
+    news = _news(before, after) if after.state != before.state else ()
+    return after, (*news, m.Send(m.CLIENT, m.AlterPartitionReassignmentsResponse(error)))
+
+
+def _reassignment_error(controller: Controller, wanted: tuple[int, ...] | None) -> str | None:
+    """Why it is refused at once. In KRaft a broker may be dead that the partition moves to."""
+    state, version = controller.state, controller.version
+    is_going_on = bool(state.adding or state.removing)
+    if is_going_on and version.reassignment == Reassignment.GOES_ON:
+        return "REASSIGNMENT_IN_PROGRESS"
+    if wanted is None:
+        return None if is_going_on else "NO_REASSIGNMENT_IN_PROGRESS"
+    new = [r for r in wanted if r not in state.replicas]
+    is_there = version.kraft or all(controller.is_alive(r) for r in new)
+    return None if wanted and is_there else "INVALID_REPLICA_ASSIGNMENT"
 
 
 # Telling the brokers
@@ -231,7 +277,7 @@ def orders(controller: Controller) -> tuple[m.Output, ...]:
 
 def orders_for(controller: Controller, broker: int) -> tuple[m.Output, ...]:
     """All that one broker must know, for one that may have missed it."""
-    return m.Send(broker, _metadata(controller)), m.Send(broker, controller.order)
+    return m.Send(broker, _metadata(controller)), *_known_order(controller, broker)
 
 
 def metadata_orders(controller: Controller) -> tuple[m.Output, ...]:
@@ -250,5 +296,6 @@ HANDLERS: dict[type, Callable[[Controller, Any], Step]] = {
     m.SessionExpired: _on_session_expired,
     m.ControlledShutdown: _on_controlled_shutdown,
     m.ElectLeaders: _on_elect_leaders,
+    m.AlterPartitionReassignments: _on_reassign,
     m.IsrChangeNotification: lambda controller, news: (controller, metadata_orders(controller)),
 }

@@ -65,7 +65,12 @@ def become_follower(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> Step:
 
 
 def on_stop_replica(broker: Broker, order: m.StopReplica, now_ms: int) -> Step:
-    return _waiting(broker), ()
+    """Fetch no more; or the partition has moved away, and its log is deleted."""
+    former = broker.role
+    if order.deletes:
+        broker = replace(broker, role=None, log=Log(), remembered=(), unanswered=None)
+        return broker, on_losing_leadership(broker, former) if isinstance(former, Leader) else ()
+    return _waiting(broker) if isinstance(former, Follower) else broker, ()
 
 
 def _waiting(broker: Broker) -> Broker:

@@ -1,15 +1,18 @@
-"""How a KRaft controller changes a partition: target ISR, election, eligible leader replicas.
+"""How a KRaft controller changes a partition: target ISR, election, ELR, reassignment.
 
 Theory of operation. Whatever happens to a partition (a broker is fenced or unfenced, a leader asks
-for another ISR, an operator asks for an election) becomes one change: from the stored state, a
-target ISR and the brokers that may lead now follow the new leader and the new sets. Without
-eligible leader replicas (ELR, KIP-966) the ISR never becomes empty: its last member stays, even
-dead. With them it may, because the replicas that left it below min.insync.replicas are remembered:
-while the high watermark stands still (KAFKA-15583) they miss nothing that is committed, so electing
-one of them is clean.
+for another ISR, an operator for an election or for other replicas) becomes one change: from the
+stored state, its targets and the brokers that may lead now follow the new leader and the new sets.
+Without eligible leader replicas (ELR, KIP-966) the ISR never becomes empty: its last member stays,
+even dead. With them it may, because the replicas that left it below min.insync.replicas are
+remembered: while the high watermark stands still (KAFKA-15583) they miss nothing that is committed,
+so electing one of them is clean.
 
-Left out: reassignment, directories, the several waves in which brokers are told, and remembering
-all last known members instead of the last leader (useLastKnownLeaderInBalancedRecovery=false).
+A reassignment adds its replicas to the list, and the leader epoch stays; the change that makes it
+complete, whatever its cause, takes out those to be removed, and raises the epoch.
+
+Left out: directories, the several waves in which brokers are told, and remembering all last known
+members instead of the last leader (useLastKnownLeaderInBalancedRecovery=false).
 
 Source: PartitionChangeBuilder.java, trunk of 2024-10-25, lines 215-320 and 400-570. The test
 whether the last known leader is alive is that of KAFKA-19522, which mended it.
@@ -17,56 +20,110 @@ whether the last known leader is alive is that of KAFKA-19522, which mended it.
 
 from __future__ import annotations
 
+from typing import Any
+
 from isrlab.engine.choices import IsrWrite
 from isrlab.engine.frozen import replace
 from isrlab.engine.model import NO_LEADER
 from isrlab.engine.partition import Controller, PartitionState
 from isrlab.engine.rules import effective_min_isr
+from isrlab.engine.versions import KafkaVersion
 
 
 def change(
     controller: Controller,
-    target_isr: tuple[int, ...],
     election: str | None = None,
     unclean_shutdown: tuple[int, ...] = (),
-    is_recovering: bool | None = None,
+    **targets: Any,
 ) -> Controller:
-    """The controller after a change towards `target_isr`; the same object if nothing changes.
+    """The controller after a change towards `targets`, fields of its state such as `isr`; the same
+    object if nothing changes.
 
-    `election` is "preferred", "unclean", or None for what the settings allow; the disks of the
-    brokers in `unclean_shutdown` may have lost data; `is_recovering` is what the leader says of
-    itself, if it is the leader that asks.
+    `election` is "online", "preferred", "unclean", or None for what the settings allow; the disks
+    of the brokers in `unclean_shutdown` may have lost data.
     """
     version, state = controller.version, controller.state
     has_elr = version.eligible_leader_replicas
-    elr = _target_elr(controller, target_isr, unclean_shutdown) if has_elr else ()
-    leader, is_unclean = _elect(controller, target_isr, elr, election)
+    aimed = replace(controller, state=_completed(replace(state, **targets), version))
+    isr = aimed.isr
+    elr = _target_elr(controller, isr, unclean_shutdown) if has_elr else ()
+    leader, is_unclean = _elect(aimed, elr, election)
     if is_unclean:
-        target_isr, elr = (leader,), ()
+        isr, elr = (leader,), ()
     elif leader != state.leader and leader in elr:
-        target_isr, elr = (leader,), tuple(r for r in elr if r != leader)
-    is_shrunk = not set(state.isr) <= set(target_isr)  # even if it may not be empty: 3.5.2:266, 305
-    if not target_isr and not has_elr:
-        target_isr = state.isr
-    bumps = leader != state.leader or (version.epoch_bump_on_isr_shrink and is_shrunk)
+        isr, elr = (leader,), tuple(r for r in elr if r != leader)
+    is_shrunk = not set(state.isr) <= set(isr)  # even if it may not be empty: 3.5.2:266, 305
+    has_moved = not set(state.replicas) <= set(aimed.replicas)
+    if not isr and not has_elr:
+        isr = state.isr
+    is_shrunk = is_shrunk and version.epoch_bump_on_isr_shrink
+    bumps = leader != state.leader or has_moved or is_shrunk
     is_marked = is_unclean and version.isr_write == IsrWrite.ALTER_PARTITION  # KIP-704, 3.2
-    says = state.is_recovering if is_recovering is None else is_recovering
-    changed = controller.storing(
+    changed = aimed.storing(
         leader=leader,
-        isr=target_isr,
+        isr=isr,
         leader_epoch=state.leader_epoch + bumps,
         elr=elr,
-        last_known_elr=_last_known_elr(state, target_isr, leader) if has_elr else (),
-        is_recovering=is_marked or says,
+        last_known_elr=_last_known_elr(state, leader) if has_elr else (),
+        is_recovering=is_marked or aimed.state.is_recovering,
     )
     same = replace(state, partition_epoch=changed.partition_epoch) == changed.state
     return controller if same else changed
 
 
+def _completed(target: PartitionState, version: KafkaVersion) -> PartitionState:
+    """Without the replicas that a reassignment removes, once those that shall stay are in sync.
+
+    Source: maybeCompleteReassignment, PartitionReassignmentReplicas.java.
+    """
+    if not target.is_moved(version):
+        return target
+    isr = tuple(i for i in target.isr if i not in target.removing)
+    return replace(target, replicas=target.target, isr=isr, adding=(), removing=())
+
+
+def reassign(controller: Controller, wanted: tuple[int, ...]) -> Controller | None:
+    """Other replicas are wanted: those to come are added, those to go stay until they are in sync.
+
+    What a former reassignment added counts as there already; its list is kept if this one adds
+    none, and so is that of removals. None where Kafka fails: a replica that was taken away and
+    stayed an ELR would lead at once. Source: changePartitionReassignment, RCM 3.8.0.
+    """
+    state = controller.state
+    removing = tuple(sorted(set(state.replicas) - set(wanted)))
+    adding = tuple(sorted(set(wanted) - set(state.replicas)))
+    after = change(
+        controller,
+        "online",
+        replicas=(*wanted, *removing),
+        adding=adding or state.adding,
+        removing=removing or state.removing,
+    )
+    return after if after.leader in (NO_LEADER, *state.replicas) else None
+
+
+def cancel(controller: Controller) -> Controller | None:
+    """The reassignment is taken back; None if only an unclean election could do that.
+
+    Source: cancelPartitionReassignment, RCM 3.8.0; PartitionReassignmentRevert.java.
+    """
+    version, settings, state = controller.version, controller.settings, controller.state
+    isr = tuple(i for i in state.isr if i not in state.adding)
+    if not isr and not (version.kraft_elects_uncleanly and settings.unclean_leader_election_enable):
+        return None
+    isr = isr or state.origin[:1]
+    return change(controller, isr=isr, replicas=state.origin, adding=(), removing=())
+
+
 def lose(controller: Controller, broker: int, is_unclean: bool = False) -> Controller:
-    """A broker is dead, fenced, wants to stop, or has come back from an unclean shutdown."""
+    """A broker is dead, fenced, wants to stop, or has come back from an unclean shutdown.
+
+    A partition that it does not count for is not looked at. Source: BrokersToIsrs.java, RCM 3.8.0.
+    """
+    if broker not in (*controller.isr, *(controller.state.elr if is_unclean else ())):
+        return controller
     left = tuple(i for i in controller.isr if i != broker)
-    return change(controller, left, unclean_shutdown=(broker,) if is_unclean else ())
+    return change(controller, unclean_shutdown=(broker,) if is_unclean else (), isr=left)
 
 
 def _target_elr(
@@ -80,22 +137,20 @@ def _target_elr(
     return tuple(sorted(outside - set(unclean_shutdown)))
 
 
-def _elect(
-    controller: Controller, target_isr: tuple[int, ...], elr: tuple[int, ...], election: str | None
-) -> tuple[int, bool]:
+def _elect(aimed: Controller, elr: tuple[int, ...], election: str | None) -> tuple[int, bool]:
     """(leader, whether the election is unclean): in assignment order, the present leader first."""
-    replicas, available = controller.replicas, controller.available
-    version, settings = controller.version, controller.settings
-    eligible = [r for r in target_isr or elr if r in available]
+    replicas, available = aimed.replicas, aimed.available
+    version, settings = aimed.version, aimed.settings
+    eligible = [r for r in aimed.isr or elr if r in available]
     if election == "preferred" and replicas[0] in eligible:
         return replicas[0], False
-    if controller.leader in eligible:
-        return controller.leader, False
+    if aimed.leader in eligible:
+        return aimed.leader, False
     first = next((r for r in replicas if r in eligible), NO_LEADER)
     if first != NO_LEADER:
         return first, False
-    last = controller.state.last_known_elr
-    is_last_hope = version.eligible_leader_replicas and not target_isr and not elr
+    last = aimed.state.last_known_elr
+    is_last_hope = version.eligible_leader_replicas and not aimed.isr and not elr
     if is_last_hope and len(last) == 1 and last[0] in available:
         return last[0], True
     allows_unclean = version.kraft_elects_uncleanly and settings.unclean_leader_election_enable
@@ -105,8 +160,8 @@ def _elect(
     return NO_LEADER, False
 
 
-def _last_known_elr(state: PartitionState, isr: tuple[int, ...], leader: int) -> tuple[int, ...]:
+def _last_known_elr(state: PartitionState, leader: int) -> tuple[int, ...]:
     """The leader before the partition lost it; forgotten as soon as there is one again."""
     if leader != NO_LEADER:
         return ()
-    return (state.leader,) if state.leader != NO_LEADER and not isr else state.last_known_elr
+    return (state.leader,) if state.leader != NO_LEADER else state.last_known_elr

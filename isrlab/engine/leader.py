@@ -6,7 +6,7 @@ the follower has everything before it. From that follow the ISR (`isr.py`) and t
 handled: that is why a follower's high watermark runs one fetch behind. A fetch that finds nothing
 is parked, and answered with what is true later.
 
-Left out: quotas, reassignment, tiered storage.
+Left out: quotas, tiered storage.
 
 Source: Partition.scala and ReplicaManager.scala at the tags of `versions.py`.
 """

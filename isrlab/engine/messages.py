@@ -123,7 +123,12 @@ class LeaderAndIsr(Message):
 
 
 class StopReplica(Message):
-    """The controller tells a follower that shuts down to fetch no more (not in KRaft)."""
+    """The controller tells a broker to fetch no more, or to delete its replica.
+
+    In KRaft a broker reads from the metadata log that it is no replica any more.
+    """
+
+    deletes: bool = False
 
 
 class UpdateMetadata(Message):
@@ -164,6 +169,16 @@ class ElectLeaders(Message):
 
 
 class ElectLeadersResponse(Message):
+    error: str | None = None
+
+
+class AlterPartitionReassignments(Message):
+    """An operator wants other replicas (KIP-455; up to 2.3 by /admin/reassign_partitions)."""
+
+    target: tuple[int, ...] | None  # preferred leader first; None cancels
+
+
+class AlterPartitionReassignmentsResponse(Message):
     error: str | None = None
 
 
@@ -211,7 +226,7 @@ class Send(Frozen):
     """A message that leaves for another machine."""
 
     to: int
-    message: Any  # a Message, or one of a model of its own (closeups/batching.py)
+    message: Any  # a Message
 
 
 class After(Frozen):

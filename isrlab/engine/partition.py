@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from isrlab.engine import messages as m
+from isrlab.engine import rules
 from isrlab.engine.frozen import Frozen, replace
 from isrlab.engine.model import Settings
 from isrlab.engine.versions import KafkaVersion
@@ -13,6 +14,7 @@ from isrlab.engine.versions import KafkaVersion
 class PartitionState(Frozen):
     """What is stored in ZooKeeper or KRaft's metadata log, and numbers that tell new from old."""
 
+    replicas: tuple[int, ...]  # assigned, preferred leader first; those of a reassignment, too
     leader: int
     isr: tuple[int, ...]
     leader_epoch: int = 0
@@ -20,6 +22,29 @@ class PartitionState(Frozen):
     elr: tuple[int, ...] = ()  # eligible leader replicas (KIP-966)
     last_known_elr: tuple[int, ...] = ()
     is_recovering: bool = False  # the leader was elected uncleanly and has not said that it is well
+    adding: tuple[int, ...] = ()  # of `replicas`, while a reassignment goes on
+    removing: tuple[int, ...] = ()
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """The replicas that will be left when the reassignment is complete."""
+        return tuple(r for r in self.replicas if r not in self.removing)
+
+    @property
+    def origin(self) -> tuple[int, ...]:
+        """The replicas without those that are being added."""
+        return tuple(r for r in self.replicas if r not in self.adding)
+
+    def is_moved(self, version: KafkaVersion) -> bool:
+        """A reassignment goes on, and can be completed."""
+        in_sync = [r for r in self.target if r in self.isr]
+        return bool(self.adding or self.removing) and rules.completes_reassignment(
+            version.reassignment,
+            len(self.target),
+            len(in_sync),
+            len(self.adding),
+            len([r for r in self.adding if r in in_sync]),
+        )
 
 
 class Controller(Frozen):
@@ -27,9 +52,12 @@ class Controller(Frozen):
 
     version: KafkaVersion
     settings: Settings
-    replicas: tuple[int, ...]  # assigned, preferred leader first
     state: PartitionState
     alive: tuple[m.BrokerInfo, ...] = ()
+
+    @property
+    def replicas(self) -> tuple[int, ...]:
+        return self.state.replicas
 
     @property
     def leader(self) -> int:

@@ -21,6 +21,7 @@ from isrlab.engine.choices import (
     ExpandRule,
     HighWatermarkSet,
     LagClock,
+    Reassignment,
     ShrinkRule,
 )
 
@@ -304,6 +305,23 @@ def needs_another_round(
         and own_end_offset != UNKNOWN_OFFSET
         and own_epoch != leader_epoch
     )
+
+
+# Moving a partition
+
+
+def completes_reassignment(
+    reassignment: int, targets: int, targets_in_sync: int, new: int, new_in_sync: int
+) -> bool:
+    """A reassignment can be completed: so many of its target replicas, of them new, are in the ISR.
+
+    Source: areReplicasInIsr, KafkaController.scala 0.10.2.2:571-577, and isReassignmentComplete,
+    2.5.1:804 (all targets); maybeCompleteReassignment, PartitionReassignmentReplicas.java
+    3.7.1:98-133 (all that are new, and any at all), 3.8.0:98-122 (all targets).
+    """
+    if reassignment == Reassignment.NEW_IN_SYNC:
+        return targets_in_sync > 0 and new_in_sync == new
+    return targets_in_sync == targets
 
 
 # Telling the controller

@@ -67,6 +67,7 @@ class KafkaVersion:
         "an order frees the place of an unanswered ISR change, and the next is never sent",
         at_first=True,
     )
+    reassignment: c.Reassignment = c.Reassignment.GOES_ON
     truncation: c.Truncation = c.Truncation.HIGH_WATERMARK
     follow_again: c.FollowAgain = c.FollowAgain.OTHER_LEADER
     epoch_entry: c.EpochEntry = c.EpochEntry.NONE
@@ -273,6 +274,7 @@ CHANGES = (
     row("E 2.2 2.2-2.3 2.2.2", notices_fast_bounce=True),
     row(
         "F 2.4 2.4 2.4.1",
+        reassignment=c.Reassignment.REPLACEABLE,
         high_watermark_only_if_follower_moved=True,
         pushes_high_watermark=True,
         failed_fetch_resets_follower=False,
@@ -302,6 +304,7 @@ CHANGES = (
         eligibility=c.Eligibility.NOT_FENCED,
         high_watermark_set=c.HighWatermarkSet.MAXIMAL_ISR_OR_CAUGHT_UP,
         epoch_entry=c.EpochEntry.ON_EPOCH_BUMP,
+        reassignment=c.Reassignment.NEW_IN_SYNC,
         kraft=True,
         session_timeout_ms=9_000,
     ),
@@ -312,10 +315,11 @@ CHANGES = (
         epoch_bump_on_isr_shrink=False,
     ),
     row(
-        "N 3.7 3.7-3.8 3.7.1",
+        "N 3.7 3.7 3.7.1",
         high_watermark_held_under_min_isr=True,
         refuses_former_incarnation=True,
     ),
+    row("N 3.8 3.8 3.8.0", reassignment=c.Reassignment.ALL_IN_SYNC),
     row("N 3.9 3.9 3.9.0", kraft_elects_uncleanly=True),
     row("O 4.0 4.0 trunk of 2024-10-25"),
     row("O 4.1 4.1-4.3 trunk of 2024-10-25", eligible_leader_replicas=True),
@@ -325,5 +329,7 @@ CHANGES = (
 _FIRST = KafkaVersion(**CHANGES[0])
 GENERATIONS = (*accumulate(CHANGES[1:], lambda v, changes: replace(v, **changes), initial=_FIRST),)
 # Changes within a column: another generation stands for it in the matrix
-NOT_IN_MATRIX = "1.1", "2.0.0", "2.0", "2.1", "2.6.0", "3.0", "3.2.0", "3.2", "3.5", "3.9", "4.0"
+NOT_IN_MATRIX = (
+    "1.1", "2.0.0", "2.0", "2.1", "2.6.0", "3.0", "3.2.0", "3.2", "3.5", "3.8", "3.9", "4.0",
+)  # fmt: skip
 PRESETS = {v.column: v for v in GENERATIONS if v.name not in NOT_IN_MATRIX}

@@ -1,16 +1,22 @@
-"""How the ZooKeeper-era controller changes a partition: elections, and dead brokers out of the ISR.
+"""How the ZooKeeper-era controller changes a partition: elections, removals, reassignment.
 
 Theory of operation. The controller elects the first assigned replica that is alive and in the ISR;
 if there is none and unclean election is allowed, the first that is alive. It takes a dead broker
 out of the ISR after that, unless it is the last member. Every write of the controller raises the
 leader epoch; the writes that leaders make for their ISR do not.
 
+A reassignment begins with a write that names old and new replicas. The controller watches the ISR;
+once all targets are in it, one write takes the old ones from the list and, if need be, elects, and
+one for each of them takes it out of the ISR. Left out: a target that could not be elected because
+all are dead, and up to 2.3 the order of the list meanwhile, which was chance.
+
 Source: PartitionLeaderSelector.scala 0.8.2.2:49-98, Election.scala 2.7.2, ReplicaStateMachine.scala
-0.10.2.2:239-262, KafkaController.scala 0.10.2.2:1063-1095.
+0.10.2.2:239-262, KafkaController.scala 0.10.2.2:571-624, 839-880 and 1063-1095, 2.5.1:561-623.
 """
 
 from __future__ import annotations
 
+from isrlab.engine.frozen import replace
 from isrlab.engine.model import NO_LEADER
 from isrlab.engine.partition import Controller
 
@@ -55,6 +61,41 @@ def shut_down(controller: Controller, broker: int) -> Controller:
     return _write(controller, successor, tuple(i for i in controller.isr if i != broker))
 
 
+def reassign(controller: Controller, wanted: tuple[int, ...]) -> Controller:
+    """Other replicas are wanted; what a former reassignment added and this one does not, goes.
+
+    Source: onPartitionReassignment, and reassignTo of ReplicaAssignment, 2.5.1.
+    """
+    state = controller.state
+    everyone = tuple(dict.fromkeys((*wanted, *state.origin)))
+    adding = tuple(r for r in everyone if r not in state.origin)
+    removing = tuple(r for r in everyone if r not in wanted)
+    plan = replace(state, replicas=everyone, adding=adding, removing=removing)
+    after = replace(controller, state=plan)
+    for unneeded in set(state.adding) - set(adding):
+        after = _without(after, unneeded)
+    if not (adding or removing) or plan.is_moved(controller.version):
+        return _moved(after)
+    return _write(after, after.leader, after.isr)
+
+
+def move_on(controller: Controller) -> Controller:
+    """The ISR has changed: that may have completed a reassignment."""
+    return _moved(controller) if controller.state.is_moved(controller.version) else controller
+
+
+def _moved(controller: Controller) -> Controller:
+    """The targets are the replicas now; one of them leads, and the others leave the ISR."""
+    state = controller.state
+    plan = replace(state, replicas=state.target, adding=(), removing=())
+    after = replace(controller, state=plan)
+    stays = controller.leader in plan.replicas and controller.leader in controller.available
+    after = _write(after, controller.leader if stays else _first_in_sync(after), controller.isr)
+    for removed in state.removing:
+        after = _without(after, removed)
+    return after
+
+
 def _first_in_sync(controller: Controller) -> int:
     in_sync = (r for r in controller.replicas if r in controller.isr)
     return next((r for r in in_sync if r in controller.available), NO_LEADER)
@@ -65,7 +106,7 @@ def _without(controller: Controller, broker: int) -> Controller:
     if broker not in controller.isr or len(controller.isr) == 1:
         return controller
     isr = tuple(i for i in controller.isr if i != broker)
-    return _write(controller, controller.leader, isr)
+    return _write(controller, NO_LEADER if controller.leader == broker else controller.leader, isr)
 
 
 def _write(controller: Controller, leader: int, isr: tuple[int, ...]) -> Controller:

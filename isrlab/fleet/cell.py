@@ -9,6 +9,7 @@ import numpy as np
 
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.given import latencies
 from isrlab.fleet.kernel import compiled
 from isrlab.fleet.kernel import state as s
 from isrlab.fleet.kernel.clock import run as run_kernel
@@ -92,6 +93,7 @@ def setup(config: FleetConfig, one: Cell) -> s.Setup:
         record_bytes=one.recorded.record_bytes if one.recorded else config.record_bytes,
         first_tick_ms=load.first_tick_ms(config, one.leader),
         leader_stalls=np.column_stack(load.leader_stalls(config, one.leader)),
+        latencies=[latencies(config.pauses, (one.leader, broker)) for broker in brokers],
         restarts=_restarts(config, brokers),
         leaders_move=moves,
         acks_all=load.acks_all(config, one.partitions),

@@ -1,7 +1,8 @@
 """What is given, not drawn: where replicas are, and which broker stood still, how, and when.
 
-As text, so that it travels with all other settings. "fetchers 2 15-30, down 3 40-60.5" is in
-seconds since the start; such pauses come on top of drawn ones, and where both are they are one.
+As text, so that it travels with all other settings. "fetchers 2 15-30, latency 3 40-60.5 250" is in
+seconds since the start, a latency in ms; such pauses come on top of drawn ones, and where both are
+they are one.
 """
 
 from __future__ import annotations
@@ -14,27 +15,31 @@ import numpy as np
 
 from isrlab.fleet.kernel.state import Ints
 
+LATENCY = "latency"
 ROLES = {
     "fetchers": "its fetchers fetch nothing, its session lives",
     "leader": "it answers no fetch",
     "down": "the controller has taken it out, and it is not there",
     "dead": "its process has died; the controller knows when its session ends",
+    LATENCY: "between it and other brokers every message takes so many ms, at least",
 }
-_FORM = re.compile(r"(\w+) (\d{1,5}) (\d{1,7}(?:\.\d{1,3})?)-(\d{1,7}(?:\.\d{1,3})?)")
+_FORM = re.compile(r"(\w+) (\d{1,5}) (\d{1,7}(?:\.\d{1,3})?)-(\d{1,7}(?:\.\d{1,3})?)( \d{1,5})?")
 _SECONDS = re.compile(r"\d{1,7}(\.\d{1,3})?")
 _REPLICAS = re.compile(r"\d{1,5}(,\d{1,5})*")
 
 
 class Pause(NamedTuple):
-    """One broker stands still in one role, for ms since the start."""
+    """One broker stands still in one role, or is far away, for ms since the start."""
 
     role: str
     broker: int
     from_ms: int
     to_ms: int
+    latency_ms: int = 0  # one way, where that is the role
 
     def __str__(self) -> str:
-        return f"{self.role} {self.broker} {self.from_ms / 1000:.3f}-{self.to_ms / 1000:.3f}"
+        text = f"{self.role} {self.broker} {self.from_ms / 1000:.3f}-{self.to_ms / 1000:.3f}"
+        return f"{text} {self.latency_ms}" if self.latency_ms else text
 
 
 def replicas_of(assigned: str) -> list[list[int]]:
@@ -63,19 +68,20 @@ def written(pauses: Iterable[Pause]) -> str:
 
 def _pause(text: str) -> Pause:
     valid = f"{text!r} is no pause; valid: ROLE BROKER FROM-TO in seconds, such as "
-    valid += f"'fetchers 2 15-30'; roles: {', '.join(ROLES)}"
+    valid += f"'fetchers 2 15-30' or 'latency 2 15-30 250'; roles: {', '.join(ROLES)}"
     match = _FORM.fullmatch(text)
-    if match is None or match[1] not in ROLES:
+    latency_ms = int(match[5] or 0) if match else 0
+    if match is None or match[1] not in ROLES or (match[1] == LATENCY) != (latency_ms > 0):
         raise ValueError(valid)
-    from_ms, to_ms = (round(float(second) * 1000) for second in match.groups()[2:])
+    from_ms, to_ms = (round(float(second) * 1000) for second in match.groups()[2:4])
     if to_ms <= from_ms:
         raise ValueError(f"{text!r} ends before it begins")
-    return Pause(match[1], int(match[2]), from_ms, to_ms)
+    return Pause(match[1], int(match[2]), from_ms, to_ms, latency_ms)
 
 
 def joined(drawn: tuple[Ints, Ints], text: str, role: str, broker: int) -> tuple[Ints, Ints]:
     """What is drawn and what is given of one broker's role: starts and ends, int64[n] ms, apart."""
-    given = [p[2:] for p in pauses_of(text) if (p.role, p.broker) == (role, broker)]
+    given = [p[2:4] for p in pauses_of(text) if (p.role, p.broker) == (role, broker)]
     if not given:
         return drawn
     times: list[list[int]] = []
@@ -86,3 +92,9 @@ def joined(drawn: tuple[Ints, Ints], text: str, role: str, broker: int) -> tuple
             times.append([start, end])
     starts, ends = np.array(times, dtype=np.int64).T
     return starts, ends
+
+
+def latencies(text: str, brokers: tuple[int, int]) -> Ints:
+    """When messages between two brokers take longer, int64[n, 3]: start, end (exclusive), ms."""
+    slow = [p for p in pauses_of(text) if p.role == LATENCY and p.broker in brokers]
+    return np.array([p[2:] for p in slow], dtype=np.int64).reshape(-1, 3)

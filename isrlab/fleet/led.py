@@ -135,14 +135,27 @@ class Led:
         self.state.followers[place]["end"] = log.log_end_offset
         self.state.carried[place] = log.log_end_offset, log.high_watermark, log.high_watermark
 
-    def start(self, place: int, first_ms: int) -> None:
-        """The next fetch of a follower's thread comes in then."""
-        number, thread = int(self.state.followers[place]["thread"]), self.thread_of(place)
-        thread["next_ms"], thread["is_parked"] = first_ms, s.NOT_PARKED
+    def arrives_ms(self, place: int, at_ms: int) -> int:
+        """When a message arrives that leaves then, between a follower and the leader."""
+        thread = self.thread_of(place)
+        slow = self.state.slow[thread["slow_from"] : thread["slow_to"]]
+        longer = slow[(slow[:, 0] <= at_ms) & (at_ms < slow[:, 1]), 2]
+        return at_ms + int(longer.max(initial=self.state.links.latency_ms))
+
+    def start(self, place: int, left_ms: int) -> None:
+        """The next fetch of a follower's thread leaves then."""
+        thread = self.thread_of(place)
+        thread["left_ms"], thread["is_parked"] = left_ms, s.NOT_PARKED
+        self.make_due(place, self.arrives_ms(place, left_ms))
+
+    def make_due(self, place: int, at_ms: int) -> None:
+        """The fetch of a follower's thread comes in, or is answered, then."""
+        number = int(self.state.followers[place]["thread"])
+        self.state.threads[number]["next_ms"] = at_ms
         group = number // s.GROUP
-        self.state.group_ms[group] = min(self.state.group_ms[group], first_ms)
+        self.state.group_ms[group] = min(self.state.group_ms[group], at_ms)
         scalars = self.state.scalars
-        scalars[s.NEXT_THREAD_MS] = min(scalars[s.NEXT_THREAD_MS], first_ms)
+        scalars[s.NEXT_THREAD_MS] = min(scalars[s.NEXT_THREAD_MS], at_ms)
 
     # Producers
 

@@ -19,7 +19,8 @@ know the new leader at once, and send again what it lacks, for `delivery_timeout
 leader, a produce fails and is held until there is one; records with acks=1 that only the former
 leader had are lost.
 
-Left out: unclean elections, clients that learn late of a leader, and controllers that fail over.
+Left out: unclean elections, brokers that halt rather than truncate their log (they wait instead),
+clients that learn late of a leader, and controllers that fail over.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Moving:
         alive = tuple(m.BrokerInfo(b, 0) for b in range(1, config.brokers + 1))
         fixed = config.kafka, engine_settings(config)
         self.controllers = [
-            Controller(*fixed, row, PartitionState(row[0], row), alive) for row in self.replicas
+            Controller(*fixed, PartitionState(row, row[0], row), alive) for row in self.replicas
         ]
         self.leaders = np.array([row[0] for row in self.replicas])  # NO_LEADER: nobody
         self.known = Replicas(config, self.leds)
@@ -125,7 +126,7 @@ class Moving:
         """A leader's ISR change is stored."""
         before = self.controllers[partition]
         is_kraft = before.version.kraft
-        after = kraft.change(before, isr) if is_kraft else before.storing(isr=isr)
+        after = kraft.change(before, isr=isr) if is_kraft else before.storing(isr=isr)
         self.controllers[partition] = after
         return after
 

@@ -125,7 +125,7 @@ class Replicas:
             before = self.at(partition, follower, now_ms)
             return [(now_ms, replace(before, role=Follower(*numbers)))]
         had_end, own, told = led.state.carried[place].tolist()
-        end, done_ms = int(row["end"]), int(thread["next_ms"]) - led.state.links.latency_ms
+        end, done_ms = int(row["end"]), int(thread["left_ms"])
         written = rules.follower_high_watermark(end, told)
         is_written = thread["is_parked"] == s.NOT_PARKED and done_ms < now_ms
         ends = [(now_ms, end, written if is_written else own)]
@@ -204,24 +204,25 @@ class Replicas:
         for broker, place in zip(led.order(partition), led.rows(partition), strict=True):
             sent = [o for o in self._sent.get(broker, ()) if isinstance(o, m.Send)]
             if any(out.to == leader for out in sent):
-                history, left_ms = self._first_fetch(partition, broker, of, now_ms)
+                history, left_ms = self._first_fetch(partition, place, of, now_ms)
                 self._histories[partition, broker] = history
                 self._begun_ms[partition, broker] = now_ms
                 led.set_end(place, history[-1][1].log)
                 thread = int(led.state.followers[place]["thread"])
-                first_ms = left_ms + self._config.fetch_latency_ms
-                self._starts[leader, thread].append((place, first_ms, is_new))
+                self._starts[leader, thread].append((place, left_ms, is_new))
             elif is_new:
                 led.set_end(place, self.last(partition, broker).log)
             elif broker in self.stopping and leader in self._sent:
                 self._sent_back[leader, int(led.state.followers[place]["thread"])].append(place)
 
     def _first_fetch(
-        self, partition: int, follower: int, leader: Broker, now_ms: int
+        self, partition: int, place: int, leader: Broker, now_ms: int
     ) -> tuple[History, int]:
         """What a follower becomes until its leader can answer a fetch, and when that leaves."""
+        led, at_ms = self._leds[leader.id], now_ms
+        follower = led.order(partition)[int(led.state.followers[place]["slot"])]
         broker, outputs = self.last(partition, follower), self._sent[follower]
-        history, at_ms, way_ms = [(now_ms, broker)], now_ms, self._config.fetch_latency_ms
+        history = [(now_ms, broker)]
         for _ in range(MOST_ROUNDS):
             first = outputs[0] if outputs else m.Halt("")
             if isinstance(first, m.Halt):  # it waits for another order
@@ -233,15 +234,15 @@ class Replicas:
                 answer = _answer(leader, first.message, at_ms)
                 if isinstance(first.message, m.Fetch) and not (answer.error or answer.diverging):
                     break
-                at_ms = self._written_ms(leader.id, partition, follower, at_ms + 2 * way_ms)
+                back_ms = led.arrives_ms(place, led.arrives_ms(place, at_ms))
+                at_ms = self._written_ms(led, place, back_ms)
             broker, outputs = broker_machine.step(broker, answer, at_ms + BASE_MS)
             history.append((at_ms, broker))
         return history, at_ms
 
-    def _written_ms(self, leader: int, partition: int, follower: int, at_ms: int) -> int:
+    def _written_ms(self, led: Led, place: int, at_ms: int) -> int:
         """When what arrives at `at_ms` is taken, if the follower may stand still."""
-        led = self._leds[leader]
-        thread = led.thread_of(led.rows(partition)[led.order(partition).index(follower)])
+        thread = led.thread_of(place)
         for start, end, speed in led.state.stalls[
             thread["stall_from"] : thread["stall_to"]
         ].tolist():
@@ -256,11 +257,9 @@ class Replicas:
             led, place = self._leds[leader], rows[0][0]
             thread = led.thread_of(place)
             if thread["next_ms"] == s.NEVER_MS or len(rows) >= thread["partitions"]:
-                led.start(place, max(first_ms for _, first_ms, _ in rows))
+                led.start(place, max(left_ms for _, left_ms, _ in rows))
             elif thread["is_parked"] and not all(is_new for *_, is_new in rows):
-                parked = thread["is_parked"]
-                led.start(place, now_ms)
-                thread["is_parked"] = parked
+                led.make_due(place, now_ms)
         for (leader, _), places in self._sent_back.items():
             thread = self._leds[leader].thread_of(places[0])
             if self._config.kafka.fences_stale_leader_epoch and len(places) >= thread["partitions"]:

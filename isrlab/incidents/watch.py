@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from tempfile import TemporaryDirectory
 
 from isrlab.brokerlogs.files import PathName
-from isrlab.brokerlogs.follow import follow
+from isrlab.brokerlogs.growing import follow
 from isrlab.brokerlogs.recordings import replayed
 from isrlab.evidence.reconcile import reconcile
 from isrlab.incidents.find import Incident

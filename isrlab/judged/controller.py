@@ -25,9 +25,9 @@ class ControllerPlayer:
         if not has_elr:
             version = version.with_(eligible_leader_replicas=False)
         alive = tuple(m.BrokerInfo(number, 0) for number in BROKERS)
-        state = PartitionState(leader=REPLICAS[0], isr=REPLICAS)
+        state = PartitionState(REPLICAS, leader=REPLICAS[0], isr=REPLICAS)
         chosen = Settings.of(version, **settings)
-        self.controller = Controller(version, chosen, REPLICAS, state, alive)
+        self.controller = Controller(version, chosen, state, alive)
         self.response: str | None = None
 
     def do(self, name: str, *words: Any) -> None:
@@ -48,6 +48,10 @@ class ControllerPlayer:
     def shut_down(self, broker: int) -> None:
         self._step(m.ControlledShutdown(broker))
 
+    def reassign(self, target: list[int] | None) -> None:
+        """Other replicas are wanted; None cancels what goes on."""
+        self._step(m.AlterPartitionReassignments(None if target is None else tuple(target)))
+
     def elect(self, kind: str) -> None:
         self._step(m.ElectLeaders(kind))
 
@@ -65,7 +69,11 @@ class ControllerPlayer:
     def _step(self, message: m.Message) -> None:
         self.controller, outputs = machine.step(self.controller, message, 0)
         said = [output.message for output in outputs if isinstance(output, m.Send)]
-        kinds = m.AlterPartitionResponse | m.ElectLeadersResponse
+        kinds = (
+            m.AlterPartitionResponse
+            | m.ElectLeadersResponse
+            | m.AlterPartitionReassignmentsResponse
+        )
         self.response = next((x.error or "NONE" for x in said if isinstance(x, kinds)), None)
 
     # What is compared
@@ -74,6 +82,9 @@ class ControllerPlayer:
         state = self.controller.state
         return {
             "leader": state.leader,
+            "replicas": list(state.replicas),
+            "adding": sorted(state.adding),
+            "removing": sorted(state.removing),
             "isr": sorted(state.isr),
             "leader_epoch": state.leader_epoch,
             "partition_epoch": state.partition_epoch,

@@ -81,7 +81,7 @@ def _reached(
     version: KafkaVersion, isr: tuple[int, ...], leader: int, replicas: tuple[int, ...]
 ) -> frozenset[tuple[tuple[int, ...], int, int]]:
     """ISR, leader, and by how much the leader epoch has risen, after any one write."""
-    state = PartitionState(leader, isr)
+    state = PartitionState(replicas, leader, isr)
     brokers = {broker: m.BrokerInfo(broker, 1) for broker in replicas}
     ends = set()
     for is_unclean, minimum in product((False, True), (1, 2, 3)):
@@ -90,7 +90,7 @@ def _reached(
         )
         for alive in _sets(replicas):
             infos = tuple(brokers[broker] for broker in alive)
-            controller = Controller(version, settings, replicas, state, infos)
+            controller = Controller(version, settings, state, infos)
             for after in _written(controller):
                 if after.partition_epoch == 1:  # one write
                     ends.add((tuple(sorted(after.isr)), after.leader, after.leader_epoch))
@@ -111,12 +111,13 @@ def _written(controller: Controller) -> Iterator[PartitionState]:
         smaller = [part for part in _sets(isr) if leader in part and len(part) < len(isr)]
         larger = [(*isr, joining) for joining in replicas if joining not in isr]
         for asked in (*smaller, *larger):
-            after = kraft.change(controller, asked) if is_kraft else controller.storing(isr=asked)
+            store = kraft.change if is_kraft else Controller.storing
+            after = store(controller, isr=asked)
             yield after.state
     if is_kraft:
         left = tuple(i for i in isr if i in controller.available)
         for target, election in product((left, isr), (None, "preferred", "unclean")):
-            yield kraft.change(controller, target, election).state
+            yield kraft.change(controller, election, isr=target).state
         return
     writes = [zookeeper.elect(controller), zookeeper.elect_preferred(controller)]
     for away in replicas:

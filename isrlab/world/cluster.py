@@ -54,7 +54,7 @@ class Cluster:
     ) -> None:
         self.version = KafkaVersion.of(version)
         self.settings = Settings.of(self.version, **settings)
-        self.replicas = replicas
+        self.replicas = replicas  # and every broker that a reassignment has named
         self.latency_ms = latency_ms
         self.now_ms = START_MS
         self.brokers: dict[int, Broker] = {}
@@ -68,9 +68,9 @@ class Cluster:
         self.out_of_reach: dict[int, int] = {}  # broker -> since when the controller hears nothing
         self.requests: list[Request] = []
         self.clean: set[int] = set()  # brokers whose last shutdown left its marker
-        stored = PartitionState(leader or replicas[0], replicas if isr is None else isr)
+        stored = PartitionState(replicas, leader or replicas[0], replicas if isr is None else isr)
         alive = tuple(m.BrokerInfo(b, 0) for b in sorted(replicas))
-        self.controller = Controller(self.version, self.settings, replicas, stored, alive)
+        self.controller = Controller(self.version, self.settings, stored, alive)
         self.observer = Observer(self)
         self.events, self.frames = self.observer.events, self.observer.frames
         self.violations = self.observer.violations

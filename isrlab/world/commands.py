@@ -63,7 +63,7 @@ def print_news(run: Run) -> None:
         if isinstance(entry, Frame):
             if run.is_tracing and entry.source != entry.target:
                 run.lines.append(words.message_line(entry))
-        elif not entry.is_stored_state:
+        elif not entry.is_stored_state or "replicas" in entry.detail:
             is_loud = entry.kind not in _QUIET or entry.detail.get("by", "").startswith("halt")
             if entry.kind in _ISR_NEWS if run.shows_isr_only else is_loud:
                 run.lines.append(words.event_line(entry))
@@ -159,6 +159,7 @@ _BROKERS: dict[str, tuple[str, str, Callable[[Cluster], Iterable[int]]]] = {
 _MACHINE, _ONE_OF_TWO = "BROKER|controller", "controller|BROKER"
 _QUESTIONS = {  # where a word is missing
     _ONE_OF_TWO: "between which two? for example: 1 2, or: 1 controller",
+    "IDS|cancel": "to which brokers? for example: 2,3,4 (the first is preferred), or: cancel",
     "LINK": "on which link? for example: 1>2, or: 2>controller",
     "TIME": "how long? for example: 10s",
     "VERSION": "which version? for example: 2.5",
@@ -325,6 +326,7 @@ COMMANDS: dict[str, Form] = {
     "degraded_network": Form(partial(_between, faults.degraded_network), f"{_TWO} TIME"),
     "flush": Form(_on(faults.flush), "BROKER"),
     "elect": Form(_on(faults.elect), "[preferred|unclean]"),
+    "reassign": Form(_on(faults.reassign), "IDS|cancel"),
     "status": Form(_status),
     "check": Form(_check, f"[{'|'.join(safety.PROPERTIES)}..]"),
     "trace": Form(_trace, "on|off|isr"),

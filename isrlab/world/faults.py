@@ -12,6 +12,7 @@ import dataclasses
 from isrlab.engine import controller as controller_machine
 from isrlab.engine import messages as m
 from isrlab.engine.frozen import replace
+from isrlab.engine.log import Log
 from isrlab.world.cluster import Cluster
 from isrlab.world.frames import Envelope, Fault
 
@@ -145,6 +146,18 @@ def elect(cluster: Cluster, kind: str = "") -> None:
         cluster.lose_session(broker, at_once=True)
     if kind:
         cluster.tell(m.CONTROLLER, m.CONTROLLER, m.ElectLeaders(kind))
+
+
+def reassign(cluster: Cluster, target: tuple[int, ...] | str) -> None:
+    """An operator moves the partition; "cancel" takes that back. A broker that the cluster does not
+    have yet joins it first, with an empty disk."""
+    for broker in target if isinstance(target, tuple) else ():
+        if broker not in cluster.disks:
+            cluster.replicas = (*cluster.replicas, broker)
+            cluster.disks[broker], cluster.epochs[broker] = Log(), 0
+            start(cluster, broker)
+    wanted = target if isinstance(target, tuple) else None
+    cluster.tell(m.CONTROLLER, m.CONTROLLER, m.AlterPartitionReassignments(wanted))
 
 
 def _fail_over(cluster: Cluster, live: tuple[m.BrokerInfo, ...]) -> None:

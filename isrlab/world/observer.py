@@ -68,7 +68,7 @@ class Observer:
         sent = [output.message for output in outputs if isinstance(output, m.Send)]
         news = {
             "truncate": _is_cut(before.log, log),
-            "high_watermark": before.log.high_watermark != log.high_watermark,
+            "high_watermark": role and before.log.high_watermark != log.high_watermark,
             "notify": any(isinstance(news, m.IsrChangeNotification) for news in sent),
             "metadata": before.metadata != after.metadata,
         }
@@ -95,11 +95,14 @@ class Observer:
             self.note("isr_commit", **at, isr_before=old.isr)
 
     def compare_stored(self, before: Controller | None, message: object = None) -> None:
-        """Note the stored ISR, if the controller's step changed it, as said by the controller."""
+        """Note stored ISR and replicas, if the controller's step changed them, as it says them."""
         now = self.world.controller
-        if before is not None and set(before.isr) == set(now.isr):
+        has_moved = before is not None and before.state.replicas != now.state.replicas
+        if before is not None and set(before.isr) == set(now.isr) and not has_moved:
             return
         detail = {"said_by": "controller", "leader": str(now.leader)}
+        for name in ("replicas", "adding", "removing") if has_moved else ():
+            detail[name] = ",".join(map(str, getattr(now.state, name)))
         if isinstance(message, m.AlterPartition):
             detail["asked_by"] = "leader"
         epochs = {"leader_epoch": now.leader_epoch, "partition_epoch": now.partition_epoch}

@@ -20,6 +20,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from isrlab.engine.choices import EpochEntry
+from isrlab.engine.frozen import replace
 from isrlab.engine.log import LeaderEpochCache, Log, Record
 from isrlab.engine.model import NO_LEADER, Broker, CommittedIsr, Follower, Leader, Settings
 from isrlab.engine.partition import Controller, PartitionState
@@ -154,15 +155,16 @@ class Recording:
         return [self._frame(moment) for moment in self.finished[which].moments]
 
     def _frame(self, moment: Moment) -> Frame:
-        state, settings = moment.state, Settings.of(self.version)
-        replicas, brokers = tuple(moment.disks), {}
+        settings, brokers = Settings.of(self.version), {}
+        replicas = tuple(moment.disks)
+        state = replace(moment.state, replicas=replicas)
         follower = Follower(state.leader, state.leader_epoch, 0)
         leader = Leader(state.leader_epoch, 0, 0, CommittedIsr(state.isr), ())
         for number, log in moment.disks.items():
             if moment.lives[number] in RUNNING:
                 role = leader if number == state.leader else follower
                 brokers[number] = Broker(number, self.version, settings, replicas, log, role)
-        controller = Controller(self.version, settings, replicas, state)
+        controller = Controller(self.version, settings, state)
         return Frame(0, 0, 0, 0, Fault("the end of a block"), brokers, moment.disks, controller)
 
     def compared(self) -> list[list[Difference]]:
@@ -302,7 +304,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 def _state(text: str) -> PartitionState:
     given = _pairs(text.split())
     return PartitionState(
-        int(given["leader"]), _numbers(given["isr"]), int(given["epoch"]),
+        (), int(given["leader"]), _numbers(given["isr"]), int(given["epoch"]),
         elr=_numbers(given.get("elr", "")),
     )  # fmt: skip
 

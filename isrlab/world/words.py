@@ -114,6 +114,11 @@ def event_line(event: Event) -> str:
     sentence = _SENTENCES[event.kind].format(**values)
     if event.kind == "follower" and event.replica == NO_LEADER:
         sentence = "has no leader"
+    elif event.kind == "truncate" and event.leader_epoch is None:
+        sentence = "deletes its replica"
+    elif event.is_stored_state:
+        moved = [f"{name}={values[name]}" for name in ("replicas", "adding", "removing")]
+        who, sentence = "stored", " ".join(text for text in moved if not text.endswith("="))
     return f"{_clock(event.ts_ms)}  {who:<8}  {sentence}"
 
 
@@ -216,7 +221,8 @@ def _of_event(event: Event, before: Frame, after: Frame) -> Iterator[Clause]:
         yield Clause(rank, "", lost if event.kind == "lost" else "the logs diverge")
     elif event.kind == "truncate" and event.broker in before.disks:
         old, new = before.disks[event.broker].records, after.disks[event.broker].records
-        yield Clause(1, who, f"truncates {names(tuple(r for r in old if r not in new))}")
+        cut = f"truncates {names(tuple(r for r in old if r not in new))}"
+        yield Clause(1, who, "deletes its replica" if event.leader_epoch is None else cut)
     elif event.kind == "follower" and event.replica == NO_LEADER:
         yield Clause(1, "", "nobody leads")
     elif event.kind == "crash":
@@ -231,6 +237,10 @@ def _of_ends(first: Frame, last: Frame) -> Iterator[Clause]:
     old, new = (f.brokers.get(f.controller.leader) for f in (first, last))
     if set(first.controller.isr) != set(last.controller.isr):
         yield Clause(2, "", f"the ISR is now {ids(last.controller.isr)}")
+    if first.controller.replicas != last.controller.replicas:
+        state = last.controller.state
+        verb = "is on its way to" if state.adding or state.removing else "is on"
+        yield Clause(1, "", f"the partition {verb} {ids(state.target)}")
     if not old or not new:
         return
     was, now = old.log.high_watermark, new.log.high_watermark

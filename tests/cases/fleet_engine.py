@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 from hypothesis import strategies as st
@@ -25,6 +26,7 @@ from isrlab.world.frames import Envelope
 LEADER = 1
 ASKED = {"isr_shrink": 0, "isr_expand": 1}
 NO_WAIT_FOR_AN_ANSWER_MS = 10**9  # a socket's timeout: a fetcher that stands still asks only once
+SLOW = st.tuples(*(st.integers(*ends) for ends in ((1, 4), (0, 600), (1, 300), (1, 60))))
 GAPS = st.lists(st.tuples(st.integers(1, 250), st.integers(1, 250)), max_size=5)
 
 
@@ -65,6 +67,9 @@ class Given:
     pauses: tuple[tuple[tuple[int, int], ...], ...]  # of each fetcher: (start, end) ms, ascending
     acks: int = 1
     timeout_ms: int = 30_000  # that a produce may wait
+    slow: tuple[
+        tuple[int, int, int, int], ...
+    ] = ()  # (broker, start, end, ms one way), may overlap
 
     @property
     def version(self) -> KafkaVersion:
@@ -108,6 +113,10 @@ def drawn(draw: Any, columns: Sequence[str], until_ms: int, controller_ms: Seque
         "arrivals": tuple(row for row in sorted(records.items()) if latency_ms < row[0] < until_ms),
         "acks": draw(st.sampled_from([1, m.ACKS_ALL])),
         "timeout_ms": draw(st.sampled_from([50, 30_000])),
+        "slow": tuple(
+            (broker, start, start + length, ms)
+            for broker, start, length, ms in draw(st.lists(SLOW, max_size=2))
+        ),
     }
 
 
@@ -199,6 +208,7 @@ def _followers(scene: Scene) -> range:
 
 def _one_millisecond(cluster: Cluster, scene: Scene, now_ms: int) -> None:
     cluster.now_ms = clock(scene, now_ms)
+    be_slow(cluster, scene, now_ms)
     stand_still(cluster, scene, _followers(scene), now_ms)
     if scene.shutdown:
         _shut_down(cluster, scene, scene.shutdown, now_ms)
@@ -214,6 +224,15 @@ def stand_still(cluster: Cluster, scene: Given, brokers: Sequence[int], now_ms: 
             faults.resume(cluster, broker)
         if any(start == now_ms for start, _ in pauses):
             faults.pause(cluster, broker, "fetcher")
+
+
+def be_slow(cluster: Cluster, scene: Given, now_ms: int) -> None:
+    """Links between brokers that are slower now: by the slower of both ends."""
+    for one, other in combinations(cluster.replicas, 2):
+        ways = [
+            ms for b, start, end, ms in scene.slow if b in (one, other) and start <= now_ms < end
+        ]
+        cluster.latencies[frozenset((one, other))] = max([scene.latency_ms, *ways])
 
 
 def append(cluster: Cluster, scene: Given, leader: int, now_ms: int) -> None:

@@ -15,6 +15,7 @@ from cases.fleet_engine import (
     LAST,
     Given,
     append,
+    be_slow,
     changes,
     clock,
     deliver_due,
@@ -94,6 +95,7 @@ def engine_play(scene):
         former = _leading(cluster) or former
         append(cluster, scene, former, now_ms)
         deliver_due(cluster, before=LAST)
+        _ask_halts(cluster)
         values.append(_seen(cluster))
         times.append(now_ms)
     asked = [
@@ -111,6 +113,15 @@ def engine_play(scene):
     return Seen(changes(times, values), sorted(asked), logs, failures, waits_ms)
 
 
+class Halted(Exception):
+    """A broker has halted rather than truncate its log, which the fleet leaves out."""
+
+
+def _ask_halts(cluster):
+    if any(e.kind == "crash" and e.detail["by"].startswith("halt") for e in cluster.events):
+        raise Halted
+
+
 def _ends(scene, logs):
     """Log end and high watermark of each broker; of one that is away, as its next process finds
     them: that may have begun already, and not have heard what it follows."""
@@ -125,6 +136,7 @@ def _ends(scene, logs):
 
 def _act(cluster, scene, now_ms):
     """What the scene says happens at the beginning of this millisecond."""
+    be_slow(cluster, scene, now_ms)
     stand_still(cluster, scene, scene.ids, now_ms)
     before_ms = scene.controller_latency_ms
     for outage in scene.outages:
@@ -173,6 +185,7 @@ def config_of(scene):
     for outage in scene.outages:
         role = "down" if outage.is_clean else "dead"
         pauses.append(Pause(role, outage.broker, outage.start_ms, outage.end_ms))
+    pauses += [Pause("latency", *row) for row in scene.slow]
     copies = scene.brokers
     return FleetConfig(
         version=scene.version.name, partitions=1, brokers=copies, replication_factor=copies,

@@ -8,11 +8,11 @@ from typing import Any
 
 from isrlab.engine.model import NO_LEADER
 from isrlab.engine.versions import KafkaVersion
-from isrlab.judged.controller import BROKERS, REPLICAS, ControllerPlayer
+from isrlab.judged.controller import BROKERS, ControllerPlayer
 from isrlab.judged.players import Command
 
 STEPS = 60
-OFTEN = {"alter": 8, "expire": 3, "register": 4, "shut_down": 1.5, "elect": 1.5}
+OFTEN = {"alter": 8, "expire": 3, "register": 4, "shut_down": 1.5, "elect": 1.5, "reassign": 2}
 
 
 def settings(seed: int, version: KafkaVersion) -> dict[str, Any]:
@@ -50,8 +50,17 @@ def _commands(draw: random.Random, player: ControllerPlayer) -> Iterator[Command
             yield ["shut_down", draw.choice(player.controller.available)]
         elif name == "elect":
             yield ["elect", draw.choice(("preferred", "unclean"))]
+        elif name == "reassign":
+            yield ["reassign", _target(draw, player)]
         elif player.controller.leader != NO_LEADER:
             yield _alter(draw, player, wrong)
+
+
+def _target(draw: random.Random, player: ControllerPlayer) -> list[int] | None:
+    """Other replicas, or the same in another order; None cancels."""
+    if draw.random() < (0.3 if player.controller.state.adding else 0.05):
+        return None
+    return draw.sample(BROKERS, draw.choice((1, 2, 3, 3, 3, 4)))
 
 
 def _alter(draw: random.Random, player: ControllerPlayer, wrong: float) -> Command:
@@ -66,7 +75,7 @@ def _alter(draw: random.Random, player: ControllerPlayer, wrong: float) -> Comma
     broker = leader
     if draw.random() < wrong / 3:
         broker = draw.choice([number for number in BROKERS if number in known])
-    some = [n for n in REPLICAS if n != leader and draw.random() < 0.6]
+    some = [n for n in controller.replicas if n != leader and draw.random() < 0.7]
     if draw.random() >= wrong:
         some = [n for n in some if n in controller.available]
     members = sorted({leader, *some})

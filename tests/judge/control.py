@@ -148,6 +148,15 @@ class KafkaController:
         for record in records:
             self._replay(record.message())
 
+    def reassign(self, target: list[int] | None) -> None:
+        data = COMMON + "message.AlterPartitionReassignmentsRequestData"
+        part = java(data + "$ReassignablePartition")().setPartitionIndex(0)
+        part.setReplicas(None if target is None else ints(target))
+        topic = java(data + "$ReassignableTopic")().setName("t").setPartitions(listed(part))
+        asked = java(data)().setTopics(listed(topic))
+        answer = self._done(hidden(self.manager, "alterPartitionReassignments")(asked))
+        self.response = _name(answer.responses().get(0).partitions().get(0).errorCode())
+
     def elect(self, kind: str) -> None:
         data = COMMON + "message.ElectLeadersRequestData"
         topic = java(data + "$TopicPartitions")().setTopic("t").setPartitions(ints([0]))
@@ -190,6 +199,9 @@ class KafkaController:
         state = hidden(self.manager, "getPartition")(self.topic, java("java.lang.Integer")(0))
         return {
             "leader": int(state.leader),
+            "replicas": list(map(int, state.replicas)),
+            "adding": sorted(map(int, state.addingReplicas)),
+            "removing": sorted(map(int, state.removingReplicas)),
             "isr": sorted(map(int, state.isr)),
             "leader_epoch": int(state.leaderEpoch),
             "partition_epoch": int(state.partitionEpoch),

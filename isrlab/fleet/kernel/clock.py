@@ -8,8 +8,9 @@ higher high watermark than at the last fetch), else it parks the fetch until tha
 are not touched: Kafka does that only when a fetch comes in). The answer holds at most
 `replica.fetch.max.bytes` of each partition and `replica.fetch.response.max.bytes` in all, in the
 order of who was served longest ago (as in a fetch session); at least one record. The leader sends
-its answers one after another, if its rate is limited. An answer travels one latency, is received
-and written at `bytes_per_s`, rounded up to a millisecond, and the next fetch leaves. A stalled
+its answers one after another, if its rate is limited. An answer travels one latency (that of the
+moment at which it leaves: a bad network has a longer one for a while), is received and written at
+`bytes_per_s`, rounded up to a millisecond, and the next fetch leaves. A stalled
 thread's work stands still, or is slower, and goes on afterwards. A stalled leader reads nothing
 until it is over; appends, the expiry task and the controller go on.
 
@@ -169,9 +170,10 @@ def _answer(state: s.State, now_ms: int, number: int, sent_bytes: int) -> None:
     if thread.bytes_per_s != s.UNLIMITED_BYTES_PER_S:
         write_ms = (sent_bytes * 1000 + thread.bytes_per_s - 1) // thread.bytes_per_s
     left_ms = _end_of_sending(state, now_ms, sent_bytes)
-    done_ms = _end_of_work(state, number, left_ms + state.links.latency_ms, write_ms)
+    come_ms = left_ms + log.latency_ms(state, number, left_ms)
+    thread.left_ms = _end_of_work(state, number, come_ms, write_ms)
     thread.is_parked = s.NOT_PARKED
-    thread.next_ms = done_ms + state.links.latency_ms
+    thread.next_ms = thread.left_ms + log.latency_ms(state, number, thread.left_ms)
 
 
 @merged

@@ -27,6 +27,16 @@ _follower_high_watermark = inlined(rules.follower_high_watermark)
 
 
 @inlined
+def latency_ms(state: s.State, thread: int, at_ms: int) -> int:
+    """How long a message takes that leaves then, one way, between a thread and the leader."""
+    longest_ms = state.links.latency_ms
+    for row in range(state.threads[thread].slow_from, state.threads[thread].slow_to):
+        if state.slow[row, 0] <= at_ms < state.slow[row, 1]:
+            longest_ms = max(longest_ms, state.slow[row, 2])
+    return longest_ms
+
+
+@inlined
 def make_due(state: s.State, now_ms: int, thread: int) -> None:
     """A parked fetch can be answered now."""
     state.threads[thread].next_ms = now_ms

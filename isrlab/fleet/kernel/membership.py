@@ -210,7 +210,9 @@ def on_restarts(state: s.State, now_ms: int) -> None:
         thread = state.threads[number]
         thread.down_until_ms = up_ms
         if not state.rules.fetches_after_removal and not thread.is_parked:
-            thread.next_ms = max(thread.next_ms, up_ms + state.links.latency_ms)
+            come_ms = up_ms + log.latency_ms(state, number, up_ms)
+            if come_ms > thread.next_ms:
+                thread.left_ms, thread.next_ms = up_ms, come_ms
         for partition in range(len(state.partitions)):
             for slot in range(state.follower_at.shape[1]):
                 if state.followers[state.follower_at[partition, slot]].thread == number:
@@ -274,7 +276,7 @@ def _start_over(state: s.State, now_ms: int, partition: int) -> None:
         thread = state.threads[follower.thread]
         if thread.gone_until_ms > now_ms:
             continue
-        if not thread.is_parked and thread.next_ms - state.links.latency_ms >= now_ms:
+        if not thread.is_parked and thread.left_ms >= now_ms:
             if len(state.carried):  # what is on its way is not taken any more
                 follower.end = state.carried[row, s.HAD_END]
                 state.carried[row, s.TOLD_HIGH_WATERMARK] = state.carried[row, s.OWN_HIGH_WATERMARK]
@@ -283,4 +285,5 @@ def _start_over(state: s.State, now_ms: int, partition: int) -> None:
         if thread.partitions == 1:
             thread.is_parked = s.NOT_PARKED
             log.make_due(state, now_ms, follower.thread)
-            thread.next_ms = now_ms + state.links.latency_ms
+            thread.left_ms = now_ms
+            thread.next_ms = now_ms + log.latency_ms(state, follower.thread, now_ms)

@@ -12,6 +12,7 @@ The tuples hold numpy arrays and numbers only, so numba compiles functions that 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -70,6 +71,7 @@ STEPS = 8
 BUCKETS = EXACT_MS + STEPS * 27
 HOUR_MS = 3_600_000
 LONG_AGO_MS = -(2**40)
+NOT_SLOW = np.zeros((0, 3), dtype=np.int64)
 
 
 class Rules(NamedTuple):
@@ -146,6 +148,7 @@ FOLLOWER_ROW = _row(  # of a partition; those of one thread stand side by side
 )
 THREAD_ROW = _row(
     "fetch_ms next_ms",  # last fetch that reached the leader; the next, or the end of the wait
+    "left_ms",  # when that next one leaves, or left, its broker
     "is_parked",  # `PARKED` if the leader holds the thread's fetch
     "ready_bytes",  # that it could answer with; kept if fetch_min_bytes asks
     "down_until_ms",  # its broker restarts: it may not be in an ISR
@@ -154,6 +157,7 @@ THREAD_ROW = _row(
     "words_from words_to",  # its words of `State.active`: first, one past the last
     "bytes_per_s",  # what it can receive and write, 0 for no limit
     "stall_from stall_to",  # its rows in `State.stalls`: first, one past the last
+    "slow_from slow_to",  # and in `State.slow`
 )
 
 
@@ -183,6 +187,7 @@ class State(NamedTuple):
     scratch: Ints  # int64[partitions], followers that a response may hold
     scalars: Ints  # int64[SCALARS], the last that a run changes
     stalls: Ints  # int64[stalls, 3]: start, end (exclusive) ms, speed left in thousandths
+    slow: Ints  # int64[n, 3]: start, end (exclusive) ms in which messages take longer; ms one way
     leader_stalls: Ints  # int64[n, 2]: start, end (exclusive) ms in which nothing is read
     restarts: Ints  # int64[n, 3]: ms, thread, ms of the end; ascending
     rules: Rules
@@ -201,6 +206,7 @@ class Setup(NamedTuple):
     record_bytes: int | Ints  # of all partitions, or int64[partitions]
     first_tick_ms: int
     leader_stalls: Ints = np.zeros((0, 2), np.int64)
+    latencies: Sequence[Ints] = ()  # int64[n, 3] for each thread, as in `State.slow`
     restarts: Ints = np.zeros((0, 3), np.int64)
     acks_all: bool | NDArray[np.bool_] = False  # bool[partitions]: producers wait for the ISR
     backlog_records: int = 0  # in every log at the start
@@ -240,6 +246,7 @@ def new_state(setup: Setup, out: Out) -> State:
         scratch=np.zeros(count, dtype=np.int64),
         scalars=scalars,
         stalls=np.concatenate(setup.stalls).astype(np.int64),
+        slow=np.concatenate([NOT_SLOW, *setup.latencies]).astype(np.int64),
         leader_stalls=setup.leader_stalls,
         restarts=setup.restarts,
         rules=setup.rules,
@@ -310,9 +317,11 @@ def _threads(setup: Setup) -> NDArray[np.void]:
     threads["partitions"] = np.bincount(setup.thread_of.ravel(), minlength=len(threads))
     threads["words_from"], threads["words_to"] = _words(setup)
     threads["bytes_per_s"] = setup.bytes_per_s
-    ends = np.cumsum([len(rows) for rows in setup.stalls])
-    threads["stall_to"] = ends
-    threads["stall_from"][1:] = ends[:-1]
+    for name, pieces in (("stall", setup.stalls), ("slow", setup.latencies)):
+        if len(pieces):
+            ends = np.cumsum([len(rows) for rows in pieces])
+            threads[f"{name}_to"] = ends
+            threads[f"{name}_from"][1:] = ends[:-1]
     return threads
 
 

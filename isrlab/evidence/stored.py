@@ -110,37 +110,31 @@ def _outcomes(
 ) -> tuple[dict[int, str], dict[int, Row]]:
     """By place in `rows`: what came of each request, and the request that each commit answers."""
     streams: dict[int, list[int]] = defaultdict(list)
-    begun: dict[int, int] = defaultdict(int)  # how often each broker has begun to lead
-    terms: dict[int, int] = {}
     for place, row in enumerate(rows):
-        if row["kind"] in (*ASKED, "isr_commit", "isr_rejected") and is_own(row):
+        if row["kind"] in (*ASKED, "isr_commit", "isr_rejected", "leader") and is_own(row):
             streams[row["broker"]].append(place)
-            terms[place] = begun[row["broker"]]
-        elif row["kind"] == "leader" and is_own(row):
-            begun[row["broker"]] += 1
     outcomes: dict[int, str] = {}
     answered: dict[int, Row] = {}
     for broker, places in streams.items():
         for place, after in zip(places, [*places[1:], None], strict=True):
             if rows[place]["kind"] in ASKED:
                 row, answer = rows[place], None if after is None else rows[after]
-                is_anew = after is not None and terms[after] != terms[place]
-                outcomes[place] = _outcome(row, answer, broker in printing, is_anew)
+                outcomes[place] = _outcome(row, answer, broker in printing)
                 if outcomes[place] == "committed" and after is not None:
                     answered[after] = row
     return outcomes, answered
 
 
-def _outcome(row: Row, answer: Row | None, prints_commits: bool, is_anew: bool) -> str:
-    """Of a request: committed, stored, refused, repeated or open. `is_anew`: the broker began to
-    lead again before it said the next thing, so the controller may have undone what was stored."""
+def _outcome(row: Row, answer: Row | None, prints_commits: bool) -> str:
+    """Of a request: committed, stored, refused, repeated or open. One who begins to lead again
+    (`answer` is its line "leader") gives no answer: a controller may have been there before."""
     if answer is not None and answer["kind"] == "isr_rejected":
         return "refused"
     if answer is not None and answer["kind"] == "isr_commit":
         return "committed" if _same(answer["isr"], row["isr"]) else "open"
     if answer is not None and _same(answer["isr_before"], row["isr"]):
         return "stored"
-    if answer is not None and _same(answer["isr_before"], row["isr_before"]) and not is_anew:
+    if answer is not None and _same(answer["isr_before"], row["isr_before"]):
         return "repeated"
     return "open" if prints_commits else "stored"
 

@@ -223,7 +223,7 @@ def step_player(release: str, number: int, kind: str = PARTITION) -> widgets.VBo
         title = f"Step {told[place] + 1}, {spoken(step.command)}: {len(step.kafka)} values "
         return plot_step(before, step, f"{title}compared, {len(step.differs)} differ")
 
-    return controls.redrawn([slider], draw, most=len(told))
+    return controls.Redrawn([slider], draw, most=len(told))
 
 
 def run_player(release: str, number: int) -> widgets.VBox:
@@ -231,7 +231,7 @@ def run_player(release: str, number: int) -> widgets.VBox:
     releases = judged.releases(PARTITION)
     least = min(len(judged.read(PARTITION, name)) for name in releases)
     which = controls.choice("schedule", range(least), number)
-    return controls.redrawn([controls.pick("release", releases, release), which], plot_run)
+    return controls.Redrawn([controls.pick("release", releases, release), which], plot_run)
 
 
 def spoken(command: list[Any]) -> str:
@@ -349,7 +349,7 @@ def switch_player(release: str, words: Mapping[str, Mapping[str, str]]) -> widge
         title += f"{notice.schedule}: {spoken(notice.step.command)}"
         return plot_step(notice.before, notice.step, title)
 
-    return controls.redrawn([controls.pick("rule", list(found), next(iter(found)))], draw)
+    return controls.Redrawn([controls.pick("rule", list(found), next(iter(found)))], draw)
 
 
 # What was found

@@ -24,7 +24,7 @@ from isrlab.fleet import load, recovery
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.sums import by_run
 from isrlab.show.bands import plot_isr_sizes
-from isrlab.show.controls import choice, redrawn
+from isrlab.show.controls import Redrawn, choice
 from isrlab.show.curves import Curve, Scale, plot_curves, plot_ticks
 from isrlab.show.style import INK, STATES, mark, panels
 from isrlab.world import scenario
@@ -344,7 +344,7 @@ def restart_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     shares = (0.3, 0.6, 0.8, 0.9)
     busy = choice("load (% of fetch rate)", shares, 0.6, lambda value: f"{100 * value:.0f}")
     every = choice("wait / safe wait", (0.5, 0.75, 1.25), 0.75, "{:g}".format)
-    return redrawn(
+    return Redrawn(
         (down, busy, every), lambda s, share, wait: plot_restart(rolling(config, share, s, wait))
     )
 

@@ -230,9 +230,9 @@ def headroom(
             "replicas": copies, "min.insync.replicas": least, "headroom": copies - least - 1,
             "one missing": once["under_replicated_minutes"],
             "formula": away * recovery.safe_restart_every_s(share, down_s) / 60,
-            "refused": round(once["produce_error"]),
+            "refused": once["produce_error"],
             "two: under min ISR": twice["under_min_isr_minutes"],
-            "two: single copy": twice["one_copy_minutes"], "two: refused": round(twice["produce_error"]),
+            "two: single copy": twice["one_copy_minutes"], "two: refused": twice["produce_error"],
         })  # fmt: skip
     return pd.DataFrame(rows).round(1)
 

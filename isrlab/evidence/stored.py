@@ -111,7 +111,7 @@ def _outcomes(
     """By place in `rows`: what came of each request, and the request that each commit answers."""
     streams: dict[int, list[int]] = defaultdict(list)
     for place, row in enumerate(rows):
-        if row["kind"] in (*ASKED, "isr_commit", "isr_rejected") and is_own(row):
+        if row["kind"] in (*ASKED, "isr_commit", "isr_rejected", "leader") and is_own(row):
             streams[row["broker"]].append(place)
     outcomes: dict[int, str] = {}
     answered: dict[int, Row] = {}
@@ -126,7 +126,8 @@ def _outcomes(
 
 
 def _outcome(row: Row, answer: Row | None, prints_commits: bool) -> str:
-    """Of a request: committed, stored, refused, repeated or open."""
+    """Of a request: committed, stored, refused, repeated or open. One who begins to lead again
+    (`answer` is its line "leader") gives no answer: a controller may have been there before."""
     if answer is not None and answer["kind"] == "isr_rejected":
         return "refused"
     if answer is not None and answer["kind"] == "isr_commit":

@@ -35,6 +35,13 @@ class Case:
     def brokers(self) -> tuple[int, ...]:
         return self.party.brokers
 
+    @property
+    def is_open(self) -> bool:
+        """Somebody is still out, or the party's broker is gone."""
+        gone = (row for row in self.record.gone if about(row) in self.brokers)
+        is_gone = any(self.span[0] <= row["ts_ms"] <= self.span[1] for row in gone)
+        return is_gone or any(out.absence.end_ms is None for out in self.outs)
+
     def signs(self, *names: str) -> list[Row]:
         """Signs of these names of the party's brokers, or of anybody if it has none."""
         rows = self.record.said("sign", self.span)
@@ -83,7 +90,7 @@ for _kind in PARTIES:
 def no_log(case: Case) -> list[Row]:
     """There is no log of the party's broker."""
     missing = set(case.brokers) - set(case.record.log_ends)
-    return case.left()[:1] if missing and case.party.kind == "broker" else []
+    return (case.left() or case.troubles)[:1] if missing and case.party.kind == "broker" else []
 
 
 # What the leaders and the controller did
@@ -186,6 +193,13 @@ def started(case: Case) -> list[Row]:
 
 
 @fact
+def came_back(case: Case) -> list[Row]:
+    """It started again: a line says so, or it is back in all its ISRs."""
+    is_back = case.outs and all(out.absence.end_ms is not None for out in case.outs)
+    return started(case) or (case.left() if is_back else [])
+
+
+@fact
 def unclean_start(case: Case) -> list[Row]:
     return [row for row in started(case) if row["detail"]["sign"] == "unclean_start"]
 
@@ -210,7 +224,7 @@ def silent(case: Case) -> list[Row]:
 
     That alone is no death: its clock may be behind.
     """
-    if not case.outs or any(out.absence.end_ms is not None for out in case.outs):
+    if not case.is_open or any(out.absence.end_ms is not None for out in case.outs):
         return []
     ends = {b: case.record.log_ends.get(b) for b in case.brokers}
     rows = [r for r in case.record.rows["log_end"] if ends.get(r["broker"]) == r["ts_ms"]]
@@ -222,23 +236,27 @@ def unreachable(case: Case) -> list[Row]:
     """Others cannot fetch from the broker, or the controller has lost it."""
     rows = case.record.said("sign", case.span, sign="fetch_failed")
     failed = [row for row in rows if row["replica"] in case.brokers]
-    return failed or fenced(case) or removed_by_controller(case)
+    return not_listening(case) or failed or fenced(case) or removed_by_controller(case)
+
+
+@fact
+def not_listening(case: Case) -> list[Row]:
+    """Connections to the broker are refused: a process that is frozen would still get them."""
+    rows = case.record.said("sign", case.span, sign="not_listening")
+    return [row for row in rows if row["replica"] in case.brokers]
+
+
+@fact
+def spoke(case: Case) -> list[Row]:
+    """The broker's log goes on after the first absence began."""
+    first_ms = min((out.start_ms for out in case.outs), default=case.span[0])
+    ends = [row for row in case.record.rows["log_end"] if row["broker"] in case.brokers]
+    return [row for row in ends if row["ts_ms"] > first_ms]
 
 
 @fact
 def session_lost(case: Case) -> list[Row]:
     return case.signs("session_lost")
-
-
-@fact
-def zookeeper_gone(case: Case) -> list[Row]:
-    return case.signs("zookeeper_gone")
-
-
-@fact
-def unheard(case: Case) -> list[Row]:
-    """Brokers cannot reach the controller."""
-    return case.record.said("sign", case.span, sign="heartbeat_failed")
 
 
 @fact

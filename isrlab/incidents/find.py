@@ -23,7 +23,7 @@ from isrlab.incidents.parties import (
     episodes,
     parties,
 )  # fmt: skip
-from isrlab.incidents.record import Out, Record, Row, Span, length_ms
+from isrlab.incidents.record import Out, Record, Row, Span, about, clock, length_ms
 from isrlab.incidents.rules import NOTES, Rule, chosen
 
 NEAR = 5  # incidents before one, of which it may be the continuation
@@ -32,7 +32,9 @@ PLANNED = {  # what several have in common, one by one
     "restart": "Brokers {} were stopped in order and started again, one by one.",
     "stopped": "Brokers {} were stopped in order; the logs do not show them started again.",
 }
-UNKNOWN = ("not_known", "before_the_log")
+UNKNOWN = (  # rules that say what may have been, and not which of it was
+    "not_known", "before_the_log", "silent", "broker_away", "no_log_of_it", "restarted",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -74,10 +76,6 @@ class Incident:
     def is_over(self) -> bool:
         return self.end_ms is not None
 
-    @property
-    def is_known(self) -> bool:
-        return self.what not in UNKNOWN
-
 
 def find(record: Record, min_isr: int | None = None) -> list[Incident]:
     """The incidents in a record, in order.
@@ -93,6 +91,11 @@ def find(record: Record, min_isr: int | None = None) -> list[Incident]:
             for part in _parts(party, outs):
                 troubles = _own(episode.troubles, party) if part is outs else []
                 found.append(_incident(_case(party, part, troubles, record, episode), min_isr))
+    told = {broker for each in found if not each.is_over for broker in (*each.out, *each.who)}
+    for row in record.gone:
+        if (gone := about(row)) is not None and gone not in told:
+            party = Party("broker", (gone,))
+            found.append(_incident(_case(party, [], [row], record, Episode([], [row])), min_isr))
     return _joined(sorted(found, key=lambda incident: incident.start_ms))
 
 
@@ -129,7 +132,8 @@ def _case(
     first, last = episode.span
     is_open = any(out.absence.end_ms is None for out in outs)
     end = record.end_ms if is_open else last + SOON_MS
-    return Case(party, outs, troubles, record, (first - BEFORE_MS, end))
+    apart_ms = record.apart_ms(*party.brokers)
+    return Case(party, outs, troubles, record, (first - BEFORE_MS - apart_ms, end + apart_ms))
 
 
 def _incident(case: Case, min_isr: int | None) -> Incident:
@@ -138,7 +142,7 @@ def _incident(case: Case, min_isr: int | None) -> Incident:
     words = _words(case)
     spans = [_span(out, case.record) for out in case.outs]
     starts = [span[0] for span in spans] or [row["ts_ms"] for row in case.troubles]
-    is_open = any(out.absence.end_ms is None for out in case.outs)
+    is_open = case.is_open
     keys = tuple(sorted({out.key for out in case.outs} | _keys(case.troubles)))
     ends = [span[1] for span in spans] or [row["ts_ms"] for row in case.troubles]
     notes = tuple(note.says.format_map(words) for note in NOTES if note.fits(seen))
@@ -169,12 +173,14 @@ def _words(case: Case) -> dict[str, str]:
     """What fills the sentences of the rules."""
     leaders = {out.absence.leader for out in case.outs} - {None}
     topics = sorted({out.key.topic for out in case.outs})
+    ends = case.record.log_ends
     keys = sorted({out.key for out in case.outs} | _keys(case.troubles))
     return {
         "who": _listed(case.brokers),
         "out": _listed(sorted({out.replica for out in case.outs})),
         "leaders": _listed(sorted(b for b in leaders if b is not None)),
         "topics": _listed(topics),
+        "since": " and ".join(clock(ms) for b, ms in ends.items() if b in case.brokers),
         "partitions": _listed([f"{key.topic}-{key.partition}" for key in keys]),
     }
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
@@ -29,9 +30,8 @@ SELDOM = (  # kinds of which a log has few
     "crash", "restart", "failed", "offline", "sign", "isr_rejected", "produce_error", "isr_shrink",
     "log_start", "log_end", "unknown",
 )  # fmt: skip
-RESUMED_MS = (
-    10_000  # within which a fetcher that gave a partition up gets it back with a new leader
-)
+RESUMED_MS = 10_000  # within which one who gave a partition up has it back with a new leader
+APART_MS = 100_000  # so far may a clock be off that nothing shows to be right
 
 
 class Out(NamedTuple):
@@ -53,15 +53,26 @@ class Out(NamedTuple):
     def start_ms(self) -> int:
         return self.absence.start_ms
 
+    @property
+    def teller(self) -> int | None:
+        """Whose log says that it left."""
+        return self.left["broker"] if self.left else None
+
 
 class Record:
     """The events of one run. `end_ms`: the last thing known (default: the last row). `start_ms`:
-    nothing happened between then and the first row, as in a simulation."""
+    nothing happened between then and the first row, as in a simulation. `alone`: brokers whose
+    clock nothing shows to be right."""
 
     def __init__(
-        self, events: pa.Table, end_ms: int | None = None, start_ms: int | None = None
+        self,
+        events: pa.Table,
+        end_ms: int | None = None,
+        start_ms: int | None = None,
+        alone: Collection[int] = (),
     ) -> None:
         self.events = events
+        self.alone = frozenset(alone)
         self._whole_from_ms = start_ms
         last = pc.max(events["ts_ms"]).as_py() if len(events) else None
         first = pc.min(events["ts_ms"]).as_py() if len(events) else None
@@ -88,12 +99,21 @@ class Record:
 
     @cached_property
     def outs(self) -> list[Out]:
-        """Everybody who was out of an ISR, in order of leaving; also who was out at the start."""
+        """Everybody who was out of an ISR, in order of leaving; also who is out when an ISR becomes
+        known: at the start, or after a time of which nobody tells."""
         found = absences(self.events, self.end_ms)
+        places: dict[tuple[Key, int], list[Absence]] = defaultdict(list)
+        for each in found:
+            places[each.key, each.replica].append(each)
         for key, spans in self.spans.items():
-            for replica in sorted(self.replicas[key] - set(spans[0].isr)):
-                end_ms = next((s.start_ms for s in spans if replica in s.isr), None)
-                found.append(Absence(key, replica, spans[0].start_ms, end_ms))
+            for nth, span in enumerate(spans):
+                if nth and spans[nth - 1].end_ms == span.start_ms:
+                    continue
+                for replica in sorted(self.replicas[key] - set(span.isr)):
+                    if not any(_covers(each, span.start_ms) for each in places[key, replica]):
+                        end_ms = next((s.start_ms for s in spans[nth:] if replica in s.isr), None)
+                        found.append(Absence(key, replica, span.start_ms, end_ms))
+                        places[key, replica].append(found[-1])
         asked: dict[Key, list[Row]] = defaultdict(list)
         stored: dict[tuple[Key, int], Row] = {}
         for row in self.rows["isr_shrink"]:
@@ -132,6 +152,10 @@ class Record:
         started = [row for row in self.starts if row["detail"]["sign"] == "starting"]
         lost = [r for r in self.rows["sign"] if r["detail"]["sign"] in ZOOKEEPER_SIGNS]
         return sorted(failed + self.rows["offline"] + started + lost, key=lambda r: r["ts_ms"])
+
+    def apart_ms(self, *tellers: int | None) -> int:
+        """How far apart things may seem that happened at one moment, by who tells of them."""
+        return 0 if self.alone.isdisjoint(tellers) else APART_MS
 
     @cached_property
     def leaders(self) -> dict[Key, tuple[list[int], list[int]]]:
@@ -188,6 +212,22 @@ class Record:
         ]
 
     @cached_property
+    def gone(self) -> list[Row]:
+        """The last word about each broker that died or was fenced, if it is not back at the end."""
+        last: dict[int | None, Row] = {}
+        for row in sorted(self.rows["crash"] + self.rows["restart"] + self.starts, key=_ms):
+            last[about(row)] = row
+        alive = {broker: ts_ms - BIRTH_MS for broker, ts_ms in self.log_ends.items()}
+        for span in (spans[-1] for spans in self.spans.values()):
+            for broker in span.isr if len(span.isr) > 1 else ():
+                alive[broker] = max(alive.get(broker, 0), span.start_ms)
+        return [
+            row
+            for broker, row in last.items()
+            if row["kind"] == "crash" and (broker not in alive or alive[broker] <= row["ts_ms"])
+        ]
+
+    @cached_property
     def stopped_ms(self) -> int | None:
         """When the first of all brokers was asked to stop, if all stopped at the end within a
         minute, most of them in order, and none started again."""
@@ -235,6 +275,10 @@ def about(row: Row) -> int | None:
     return row["replica"] if of_others and row["replica"] is not None else row["broker"]
 
 
+def _covers(absence: Absence, ts_ms: int) -> bool:
+    return absence.start_ms <= ts_ms and (absence.end_ms is None or ts_ms < absence.end_ms)
+
+
 def _ms(row: Row) -> int:
     return int(row["ts_ms"])
 
@@ -257,6 +301,14 @@ def merged(spans: Iterable[Span]) -> list[Span]:
 def length_ms(spans: Iterable[Span]) -> int:
     """How long at least one of the spans lasts."""
     return sum(end - start for start, end in merged(spans))
+
+
+def clock(ts_ms: int | None) -> str:
+    """A moment in UTC, with milliseconds."""
+    if ts_ms is None:
+        return "not over"
+    moment = datetime.fromtimestamp(ts_ms / 1000, UTC)
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{ts_ms % 1000:03d}"
 
 
 def _by_kind(events: pa.Table, kinds: tuple[str, ...]) -> dict[str, list[Row]]:

@@ -5,6 +5,7 @@ Libraries are imported by the command that needs them, so that help is quick and
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import sys
@@ -187,6 +188,7 @@ def read_logs(log_dir: str, *, form: str | None, since: str | None, until: str |
     from isrlab.brokerlogs import LogDirError
     from isrlab.incidents import look, tell
 
+    gc.set_threshold(100_000)  # rows are many and refer to none: there is nothing to collect
     try:
         window = look.window(since, until, topic, broker)
         if follow is not None:

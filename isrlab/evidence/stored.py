@@ -236,8 +236,8 @@ def _is_answered(request: State, answers: list[State]) -> bool:
         return False
     state.request, state.before, state.is_leaders = request.request, request.before, True
     state.leader = request.leader if state.leader is None else state.leader
-    if not is_exact(state.row):
-        state.ts_ms = max(state.ts_ms, request.ts_ms)
+    if not is_exact(state.row):  # who is sure of it stored it then, and others heard of it later
+        state.ts_ms = max(state.ts_ms if request.is_open else 0, request.ts_ms)
     return True
 
 

@@ -346,11 +346,5 @@ def throttled(case: Case) -> list[Row]:
 def assigned_anew(case: Case) -> list[Row]:
     """The replicas that are out are being added to their partitions."""
     keys = {out.key for out in case.outs}
-    rows = case.record.rows["leader"] + case.record.rows["sign"]
-    return [
-        row
-        for row in rows
-        if row["topic"] is not None
-        and (row["run"], row["topic"], row["partition"]) in keys
-        and (row["detail"].get("adding") or row["detail"].get("sign") == "assigned")
-    ]
+    rows = case.record.assigned
+    return [row for row in rows if (row["run"], row["topic"], row["partition"]) in keys]

@@ -191,6 +191,13 @@ class Record:
         return frozenset((said | held) - {None, -1})
 
     @cached_property
+    def assigned(self) -> list[Row]:
+        """Partitions that are given replicas."""
+        rows = (row for row in self.rows["leader"] + self.rows["sign"] if row["topic"] is not None)
+        details = ((row, row["detail"]) for row in rows)
+        return [row for row, d in details if d.get("adding") or d.get("sign") == "assigned"]
+
+    @cached_property
     def starts(self) -> list[Row]:
         """Processes that started again: not those with which the log of a broker begins.
 

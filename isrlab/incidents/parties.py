@@ -163,7 +163,7 @@ def _of_a_controller(span: Span, record: Record) -> list[tuple[Party, frozenset[
 
 
 def _fences_itself(row: Row, fenced: list[Row], record: Record) -> bool:
-    """It decides so at that moment (who only reads it names the epoch), and was not just started."""
+    """It decides so at that moment (a reader names the epoch), and was not just started."""
     who, near = row["broker"], (row["ts_ms"] - AT_ONCE_MS, row["ts_ms"] + AT_ONCE_MS)
     own = (r for r in fenced if r["broker"] == who == r["replica"] and near[0] <= r["ts_ms"])
     decided = any(r["ts_ms"] <= near[1] and "broker_epoch" not in r["detail"] for r in own)

@@ -97,6 +97,7 @@ def setup(config: FleetConfig, one: Cell) -> s.Setup:
         restarts=_restarts(config, brokers),
         leaders_move=moves,
         acks_all=load.acks_all(config, one.partitions),
+        throttled=config.throttle_bytes_per_s > 0,
         backlog_records=config.backlog_records,
         empty_threads=tuple(t for t, broker in enumerate(brokers) if broker == config.new_broker),
         duration_ms=config.duration_ms,

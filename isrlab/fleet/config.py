@@ -124,6 +124,8 @@ class FleetConfig:
         "0: they fetch nothing; 0.5: they work at half speed")
     leader_bytes_per_s: int = _number(0, "bytes/s to all followers, 0 for no limit", 0, 10**12,
         "what a leader can send, one queue for all followers")
+    throttle_bytes_per_s: int = _number(0, "bytes/s, 0 for none", 0, 10**12,
+        "leader.replication.throttled.rate, of what is reassigned, or left behind for all")
     leader_stall_s: float = _number(0.0, "s that a leader's reads are stalled", 0, 86_400,
         "length of a time in which a leader answers no fetch")
     leader_stall_every_s: float = _number(3_600.0, "s between such stalls", 1, 86_400 * 14,
@@ -230,6 +232,7 @@ class FleetConfig:
             fetch_wait_max_ms=self.replica_fetch_wait_max_ms,
             fetch_min_bytes=min(self.replica_fetch_min_bytes, most_bytes),
             leader_bytes_per_s=self.leader_bytes_per_s,
+            throttle_bytes_per_s=self.throttle_bytes_per_s,
         )
 
     def to_json(self) -> str:

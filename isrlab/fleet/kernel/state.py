@@ -50,7 +50,8 @@ EVENT_COUNT, SAMPLE_COUNT, FETCHES, READS, COVERED, TURN, NEXT_ARRIVAL, NEXT_TIC
 BATCH_SENT_MS, BATCH_DUE_MS, QUEUE_HEAD, QUEUE_COUNT, NEXT_SAMPLE_MS, APPENDED = range(8, 14)
 NEXT_RESTART, LEADER_STALL, LEADER_FREE_US, CHUNKS_USED, FREE_CHUNK = range(14, 19)
 NEXT_THREAD_MS, NEXT_ANSWER_MS, NEXT_RESTART_MS = range(19, 22)
-SCALARS = 22
+SAMPLE = 22  # of `State.quota`, the present one
+SCALARS = 23
 
 # Columns of `State.produces`. TRIED_MS is when it was sent again after a refusal, REQUIRED the
 # offset to be committed (of a held one, its records). A list is a chain of chunks of rows, so that
@@ -62,6 +63,9 @@ CHUNK = 16  # rows
 # Columns of `State.carried`, of each follower: its log end and its own high watermark when its last
 # fetch came in, and the high watermark that the answer to that says.
 HAD_END, OWN_HIGH_WATERMARK, TOLD_HIGH_WATERMARK = range(3)
+# Columns of `State.quota`: when a sample began, what was sent in it.
+BEGAN_MS, SENT_BYTES = range(2)
+SAMPLES, SAMPLE_MS = 11, 1_000  # replication.quota.window.num and .size.seconds
 WORD = 64  # bits of a word of `State.active`
 GROUP = 16  # threads whose next time is kept as one
 
@@ -111,6 +115,7 @@ class Links(NamedTuple):
     fetch_wait_max_ms: int
     fetch_min_bytes: int  # a fetch that finds less is parked
     leader_bytes_per_s: int  # to all followers together, 0 for no limit
+    throttle_bytes_per_s: int = 0  # of throttled partitions (throttle.py), 0 for no limit
 
 
 class Arrivals(NamedTuple):
@@ -132,6 +137,7 @@ PARTITION_ROW = _row(  # what a leader knows of a partition
     "partition_epoch leader_epoch epoch_start",  # log end offset when the leader epoch began
     "is_frozen",  # 1 if the controller has stored what the leader has not heard: writes fail
     "acks_all",  # 1 if its producers wait for the ISR
+    "is_throttled",  # 1 if replicas that are not in sync get no more than the quota
     "is_held_back",  # 1 while a member of the ISR is known to have no more than is committed
     "waiting waiting_last",  # first and last of its produces that wait for the high watermark
     "held held_last",  # first and last of those that were refused and are tried again
@@ -183,6 +189,7 @@ class State(NamedTuple):
     produces: Ints  # int64[chunks * CHUNK, PRODUCE_COLUMNS], lists of produces that are not done
     next_chunk: Ints  # int64[chunks], in its list or in that of the free ones
     latencies: Ints  # int64[hours, BUCKETS]: produces with acks=all by how long they took
+    quota: Ints  # int64[SAMPLES, 2]: see `BEGAN_MS`
     queue: Ints  # int64[partitions], ring of partitions with a change in flight
     scratch: Ints  # int64[partitions], followers that a response may hold
     scalars: Ints  # int64[SCALARS], the last that a run changes
@@ -206,6 +213,7 @@ class Setup(NamedTuple):
     record_bytes: int | Ints  # of all partitions, or int64[partitions]
     first_tick_ms: int
     leader_stalls: Ints = np.zeros((0, 2), np.int64)
+    throttled: bool | NDArray[np.bool_] = False  # bool[partitions]
     latencies: Sequence[Ints] = ()  # int64[n, 3] for each thread, as in `State.slow`
     restarts: Ints = np.zeros((0, 3), np.int64)
     acks_all: bool | NDArray[np.bool_] = False  # bool[partitions]: producers wait for the ISR
@@ -242,6 +250,7 @@ def new_state(setup: Setup, out: Out) -> State:
         produces=np.zeros((CHUNK, PRODUCE_COLUMNS), dtype=np.int64),
         next_chunk=np.zeros(1, dtype=np.int64),
         latencies=np.zeros((setup.duration_ms // HOUR_MS + 1, BUCKETS), dtype=np.int64),
+        quota=np.zeros((SAMPLES, 2), dtype=np.int64),
         queue=np.zeros(count, dtype=np.int64),
         scratch=np.zeros(count, dtype=np.int64),
         scalars=scalars,
@@ -287,6 +296,7 @@ def _replicas(
     partitions["log_end_offset"] = partitions["high_watermark"] = setup.backlog_records
     partitions["record_bytes"] = setup.record_bytes
     partitions["acks_all"] = setup.acks_all
+    partitions["is_throttled"] = setup.throttled
     rows = np.zeros((count, slots), dtype=FOLLOWER_ROW)
     rows["thread"], rows["slot"] = setup.thread_of, np.arange(slots)
     rows["partition"] = np.arange(count)[:, None]

@@ -102,6 +102,8 @@ def _down(scene: Scene, what: str, *, comes_back: bool, in_order: bool = False) 
     scene.pauses = f"down {scene.broker} {scene.from_s}-{to_s}"
     scene.expected, scene.blamed = (what,), () if in_order else (scene.broker,)
     scene.stops_ms = round(scene.from_s * 1000)
+    for second in range(round(scene.from_s) + 1, round(to_s) - 6, 5):
+        _refused(scene, second)
     if comes_back:
         scene.starts_ms = round((scene.to_s - 6) * 1000)
         scene.sign("starting", scene.to_s - 6, scene.broker)
@@ -109,6 +111,21 @@ def _down(scene: Scene, what: str, *, comes_back: bool, in_order: bool = False) 
         scene.sign("stop_asked", scene.from_s - 1, scene.broker)
     elif comes_back:
         scene.sign("unclean_start", scene.to_s - 5, scene.broker)
+
+
+def _refused(scene: Scene, at_s: int) -> None:
+    """The others cannot connect to a process that is not there."""
+    for broker in scene.others:
+        fetcher = f"[ReplicaFetcherThread-0-{scene.broker}], Error in fetch Name: FetchRequest;"
+        text = f"{fetcher} Possible cause: java.nio.channels.ClosedChannelException"
+        more = ""
+        if scene.release != "0.8.2":
+            text = f"[ReplicaFetcher replicaId={broker}, leaderId={scene.broker}, fetcherId=0] "
+            text += "Error in response for fetch request (type=FetchRequest)"
+            more = "\njava.io.IOException: Connection to kafka:9092 "
+            more += f"(id: {scene.broker} rack: null) failed."
+        line = f"WARN {text} (kafka.server.ReplicaFetcherThread){more}"
+        scene.says.append((at_s * 1000 + broker, broker, line))
 
 
 def died(scene: Scene) -> None:

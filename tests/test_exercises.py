@@ -122,3 +122,32 @@ def test_help_comes_when_it_is_asked_for():
 def test_a_file_with_a_mistake_says_so(text):
     with pytest.raises(ValueError, match=r"known:|no goal 'fine'"):
         exercise.parse("trial", text)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("yours_ms = 500", "yours_ms = 8_421"),
+        ("one_ms, other_ms = 500, 512", "one_ms, other_ms = 8_000, 15_999"),
+        ("yours_ms = 48", "yours_ms = 44"),
+        ("index_interval_bytes=400).segments[0]", "index_interval_bytes=250).segments[0]"),
+        ("offset = 47", "offset = 22"),
+        ("response_max_bytes = 900", "response_max_bytes = 970"),
+        ("triples = 56", "triples = 40"),
+        ("partitions = 13", "partitions = 12"),
+    ],
+)
+def test_an_exercise_that_its_own_cell_marks_has_a_solution(wrong, right, capsys):
+    ((notebook, cell),) = (
+        (each, "".join(cell["source"]))
+        for each in NOTEBOOKS
+        for cell in each["cells"]
+        if "marked(" in "".join(cell["source"]) and wrong in "".join(cell["source"])
+    )
+    imports = next(c for c in notebook["cells"] if "from isrlab" in "".join(c["source"]))
+    names = {}
+    exec("".join(imports["source"]), names)
+    exec(cell, names)
+    assert capsys.readouterr().out.startswith("✗")
+    exec(cell.replace(wrong, right), names)
+    assert capsys.readouterr().out.endswith(": solved\n")

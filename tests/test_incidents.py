@@ -11,7 +11,7 @@ import pytest
 
 from isrlab.brokerlogs import recordings
 from isrlab.events import schema
-from isrlab.incidents import figures, rules
+from isrlab.incidents import figures, rules, tell
 from isrlab.incidents.look import CALM, WRONG, look
 from isrlab.incidents.record import Record
 
@@ -89,6 +89,24 @@ def test_whom_a_broker_removes_as_it_wakes_is_not_in_the_next_incident():
     killed, stopped = recordings.outages("3.9", "SIGKILL", "SIGTERM")
     for incident, outage in zip(found[1:], (killed, stopped), strict=True):
         assert outage.start_ms < incident.start_ms < outage.end_ms
+
+
+def test_a_broker_that_falls_silent_is_dead_only_if_others_say_so(tmp_path):
+    """1 is paused for the third time, 3 is killed 25 s later: as each is seen while it is away."""
+    killed = recordings.outages("3.9", "SIGKILL")[0]
+    paused = recordings.outages("3.9", "SIGSTOP")[-1]
+    moments = {paused.end_ms - 1_000: "silent", killed.end_ms - 8_000: "died"}
+    for now_ms in recordings.replayed(recordings.folder("3.9"), tmp_path, 500):
+        due = [moment for moment in moments if moment <= now_ms]
+        for what in [moments.pop(moment) for moment in due]:
+            found = look(tmp_path)
+            incident, said = found.incidents[-1], " ".join(tell.verdict(found))
+            assert (incident.what, incident.is_over, found.status) == (what, False, WRONG)
+            assert incident.says in said and "silent since 2026-11-20 " in said
+            assert ("dead, frozen or cut off, which is not known" in said) == (what == "silent")
+        if not moments:
+            return
+    raise AssertionError(f"the recording ends before {moments}")
 
 
 @pytest.mark.parametrize("release", ["3.9.2", "4.1.2"])

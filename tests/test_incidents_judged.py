@@ -66,6 +66,20 @@ def test_a_simulated_incident_is_named_rightly(seed):
     assert outcome == RIGHT, f"seed {seed}: {scene.kind} of {scene.release} is taken for {names}"
 
 
+@pytest.mark.parametrize("seed", [11, 54, 73, 126, 195, 204])
+def test_what_an_alone_clock_tells_is_not_an_incident_of_its_own(seed):
+    """Each had been two, by a clock that is 30 or 90 s apart and that nothing is compared with."""
+    scene = incident_world.incident(seed)
+    names, outcome = judged(scene, seed, "clock")
+    assert outcome == RIGHT, f"seed {seed}: {scene.kind} of {scene.release} is taken for {names}"
+
+
+@pytest.mark.parametrize("seed", [2, 116])
+def test_without_its_log_a_broker_is_not_said_to_be_slow(seed):
+    scene = incident_world.incident(seed)
+    assert judged(scene, seed, "missing") == ([], NOT_KNOWN)
+
+
 if __name__ == "__main__":  # data/recordings/incidents/judged.csv
     rows = [row for how in incident_world.SPOILT for row in figures(int(sys.argv[1]), how)]
     writer = csv.DictWriter(sys.stdout, rows[0])

@@ -18,6 +18,7 @@ from isrlab.closeups import purgatory as p
 from isrlab.closeups.purgatory import Cause, PolledQueue, Purgatory, Task, Timer
 from isrlab.closeups.segment import Batch, Reader, SegmentedLog
 from isrlab.engine.versions import PRESETS
+from isrlab.show.messages import high_watermark_delays
 from isrlab.workbook import parked_fetches, timing_wheel
 from isrlab.world import scenario
 
@@ -229,13 +230,8 @@ def waiting(number: int, *keys: str, deadline: int = 500) -> p.Operation:
     return p.Operation(str(number), keys, deadline, condition)
 
 
-TIMERS = {"wheel": Timer.at(0), "queue": PolledQueue()}
-either_timer = pytest.mark.parametrize("timer", TIMERS.values(), ids=TIMERS)
-
-
-@either_timer
-def test_expiry_completes_once(timer):
-    purgatory, now = Purgatory(timer).watch(waiting(1, "a", "b"), {}, 0)
+def test_expiry_completes_once():
+    purgatory, now = Purgatory(Timer.at(0)).watch(waiting(1, "a", "b"), {}, 0)
     purgatory, early = purgatory.advance(499)
     assert now == early == ()
     purgatory, (done,) = purgatory.advance(500)
@@ -243,16 +239,15 @@ def test_expiry_completes_once(timer):
     assert purgatory.check("a", {1}, Cause.APPEND, 501)[1] == ()
 
 
-@either_timer
-def test_an_append_completes_once(timer):
-    purgatory, _ = Purgatory(timer).watch(waiting(1, "a", "b"), {}, 0)
+def test_an_append_completes_once():
+    purgatory, _ = Purgatory(Timer.at(0)).watch(waiting(1, "a", "b"), {}, 0)
     purgatory, none = purgatory.check("other", {1}, Cause.APPEND, 10)
     assert none == ()
     purgatory, (done,) = purgatory.check("a", {1}, Cause.APPEND, 12)
     assert (done.at_ms, done.cause) == (12, Cause.APPEND)
-    assert purgatory.watched == 1  # still on the list of b
+    assert (purgatory.watchers["a"], purgatory.watchers["b"]) == ((), ("1",))
     purgatory, none = purgatory.check("b", {1}, Cause.APPEND, 13)
-    assert (none, purgatory.watched) == ((), 0)
+    assert (none, purgatory.watchers["b"]) == ((), ())
     assert purgatory.advance(1_000)[1] == ()
 
 
@@ -261,18 +256,6 @@ def test_what_need_not_wait():
         operation = waiting(1, "a", deadline=deadline)
         purgatory, (done,) = Purgatory(Timer.at(0)).watch(operation, logs, 0)
         assert (done.cause, purgatory.waiting) == (cause, {})
-
-
-@either_timer
-def test_watch_lists_are_purged(timer):
-    """Completed by b, and still watched under a, until there are too many of them."""
-    purgatory = Purgatory(timer, purge_interval=5)
-    for number in range(6):
-        purgatory, _ = purgatory.watch(waiting(number, "a", "b"), {}, 0)
-        purgatory, _ = purgatory.check("b", {number}, Cause.APPEND, 1)
-        assert purgatory.watched == number + 1
-    purgatory, _ = purgatory.advance(2)
-    assert (purgatory.watched, purgatory.timer.tasks) == (0, ())
 
 
 steps = st.lists(
@@ -285,9 +268,9 @@ steps = st.lists(
 
 @pytest.mark.slow
 @settings(max_examples=100, deadline=None)
-@given(steps, st.booleans(), st.integers(0, 8))
-def test_each_operation_completes_exactly_once(script, has_wheel, purge_interval):
-    purgatory = Purgatory(TIMERS["wheel" if has_wheel else "queue"], purge_interval=purge_interval)
+@given(steps)
+def test_each_operation_completes_exactly_once(script):
+    purgatory = Purgatory(Timer.at(0))
     now, made, done = 0, 0, []
     for action, what, more in script:
         if action == "watch":
@@ -321,7 +304,7 @@ def test_what_ends_the_waits_of_a_run(version):
     assert any(w.cause == "high watermark" for w in ended) is version.pushes_high_watermark
     waited_ms = [(w.end_ms - w.start_ms, w.cause == "expiry") for w in ended]
     assert all(ms == 500 if has_expired else ms <= 500 for ms, has_expired in waited_ms)
-    delays = parked_fetches.follower_delays_ms(run)
+    delays = high_watermark_delays(run.frames[run.first_frame :])
     assert max(delays) == (5 if version.pushes_high_watermark else 505)
 
 
@@ -349,17 +332,7 @@ def test_each_reader_is_woken_by_what_moves_its_bound():
 
 def test_only_two_releases_push_the_high_watermark():
     script = "partition replicas=1,2 latency=5\nproduce 1 m1\nadvance 2s"
-    groups = parked_fetches.by_delay(script)
-    assert groups[5] == ["2.4", "2.5"]
-    assert groups.keys() == {5, 505}
-
-
-def test_exercises_on_wheels_are_marked_by_the_wheels():
-    """Solutions, and answers that are none."""
-    assert timing_wheel.check_moves(8_421, 3).startswith("✓")
-    assert timing_wheel.check_moves(8_000, 3).startswith("✗ a task for 8,000 ms falls 0 times")
-    assert timing_wheel.check_shared_slot(8_000, 15_999, 5_000).startswith("✓")
-    assert timing_wheel.check_shared_slot(500, 512, 5_000).startswith("✗")
-    assert timing_wheel.check_shared_slot(0, 5_000, 5_000).startswith("✗")
-    assert timing_wheel.check_early(44, 4).startswith("✓")
-    assert timing_wheel.check_early(45, 4).startswith("✗")
+    runs = {v.name: scenario.play(script, version=v) for v in PRESETS.values()}
+    delays = {n: max(high_watermark_delays(r.frames[r.first_frame :])) for n, r in runs.items()}
+    assert [name for name, delay_ms in delays.items() if delay_ms == 5] == ["2.4", "2.5"]
+    assert {*delays.values()} == {5, 505}

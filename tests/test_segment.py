@@ -357,16 +357,3 @@ def test_figures_say_what_was_found():
 def test_the_warm_section_keeps_probes_near_the_end_on_few_pages():
     costs = reading_a_log.search_costs(("2.0", "2.1"), 100_000, (99_999,))
     assert costs["pages touched"].tolist() == [10, 3]
-
-
-def test_exercises_on_a_log_are_marked_by_the_log():
-    """Solutions, and answers that are none."""
-    assert reading_a_log.check_interval(250).startswith("✓")
-    assert reading_a_log.check_interval(400).startswith("✗ 2.81 batches")
-    assert reading_a_log.check_interval(0).startswith("✗")
-    assert reading_a_log.check_worst_offset(22).startswith("✓")
-    assert reading_a_log.check_worst_offset(47).startswith("✗ finding offset 47 checks 3")
-    assert reading_a_log.check_worst_offset(100).startswith("✗ there is no offset 100")
-    assert reading_a_log.check_response(970).startswith("✓")
-    assert reading_a_log.check_response(971).startswith("✗")
-    assert reading_a_log.check_response(969).startswith("✗")

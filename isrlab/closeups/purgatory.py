@@ -11,9 +11,9 @@ of its expiration in the finest wheel that reaches so far. When a slot of a coar
 its tasks are added again, and so fall to a finer wheel or run. A wheel's clock moves only when a
 slot is due. Up to 0.8.2 a queue ordered by expiration stood in its place.
 
-Times are milliseconds. Left out: threads and locks, the 512 shards of the watch lists (2.2),
-throttled replicas, and what completes a fetch besides bytes (fencing, diverging epochs, KIP-392):
-those are in the engine's `high_watermark.py`, for one partition.
+Times are milliseconds. Left out: threads and locks, the 512 shards of the watch lists (2.2) and
+their purges, throttled replicas, and what completes a fetch besides bytes (fencing, diverging
+epochs, KIP-392): those are in the engine's `high_watermark.py`, for one partition.
 
 Source: TimingWheel, SystemTimer, TimerTaskList (Java) 3.7.1; DelayedOperation.scala 0.9.0.1, 3.7.1;
 DelayedFetch.scala 3.7.1:73-157; RequestPurgatory.scala 0.8.2.2.
@@ -141,7 +141,7 @@ class PolledQueue(NamedTuple):
     """0.8.2: one queue ordered by expiration. Its thread looks for at most 200 ms at a time, but
     the queue wakes it as soon as something expires: 200 ms is no resolution.
 
-    A completed task stays in the queue until it expires, or until a purge.
+    A completed task stays in the queue until it expires (or until a purge, which is left out).
     """
 
     tasks: tuple[Task, ...] = ()
@@ -244,19 +244,12 @@ Step = tuple["Purgatory", tuple[Completion, ...]]
 class Purgatory:
     """Waiting operations, who watches which partition, and the timer.
 
-    A completed operation stays on the watch lists of its other keys until they are looked through,
-    or until more than `purge_interval` such entries are believed to exist.
+    A completed operation stays on the watch lists of its other keys until they are looked through.
     """
 
-    timer: Timer | PolledQueue
+    timer: Timer
     waiting: dict[str, Operation] = field(default_factory=dict)
     watchers: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    estimated_operations: int = 0
-    purge_interval: int = 1_000
-
-    @property
-    def watched(self) -> int:
-        return sum(len(ids) for ids in self.watchers.values())
 
     def watch(self, operation: Operation, logs: Logs, now_ms: int) -> Step:
         """Complete the operation now, or let it wait (tryCompleteElseWatch)."""
@@ -264,8 +257,8 @@ class Purgatory:
             return self, (Completion(operation, now_ms, Cause.AT_ONCE),)
         lists = {key: (*self.watchers.get(key, ()), operation.id) for key in operation.keys}
         timer, move = self.timer.add(Task(operation.id, operation.deadline_ms), now_ms)
-        waiting, number = self.waiting | {operation.id: operation}, self.estimated_operations + 1
-        purgatory = Purgatory(timer, waiting, self.watchers | lists, number, self.purge_interval)
+        waiting = self.waiting | {operation.id: operation}
+        purgatory = Purgatory(timer, waiting, self.watchers | lists)
         done = [Completion(operation, now_ms, Cause.EXPIRY)] if move.runs else []
         return purgatory._complete(done)
 
@@ -278,12 +271,11 @@ class Purgatory:
         return replace(purgatory, watchers=self.watchers | left), completions
 
     def advance(self, now_ms: int) -> Step:
-        """Complete what has expired, then purge the watch lists if they have grown too long."""
+        """Complete what has expired."""
         timer, moves = self.timer.advance(now_ms)
         expired = [move for move in moves if move.runs and move.task.id in self.waiting]
         done = [Completion(self.waiting[e.task.id], e.at_ms, Cause.EXPIRY) for e in expired]
-        purgatory, completions = replace(self, timer=timer)._complete(done)
-        return purgatory._purge(), completions
+        return replace(self, timer=timer)._complete(done)
 
     def _complete(self, done: Sequence[Completion]) -> Step:
         timer, waiting = self.timer, dict(self.waiting)
@@ -291,15 +283,3 @@ class Purgatory:
             timer = timer.cancel(operation.id)
             del waiting[operation.id]
         return replace(self, timer=timer, waiting=waiting), tuple(done)
-
-    def _purge(self) -> Purgatory:
-        delayed, timer, most = len(self.timer.tasks), self.timer, self.purge_interval
-        is_long = self.estimated_operations - delayed > most
-        if isinstance(timer, PolledQueue):
-            is_long = self.watched >= most
-            kept = tuple(task for task in timer.tasks if task.id in self.waiting)
-            timer = PolledQueue(kept) if delayed >= most else timer
-        if not is_long:
-            return replace(self, timer=timer)
-        lists = {k: tuple(i for i in ids if i in self.waiting) for k, ids in self.watchers.items()}
-        return Purgatory(timer, self.waiting, lists, delayed, most)

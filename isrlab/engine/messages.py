@@ -226,7 +226,7 @@ class Send(Frozen):
     """A message that leaves for another machine."""
 
     to: int
-    message: Any  # a Message, or one of a model of its own (closeups/batching.py)
+    message: Any  # a Message
 
 
 class After(Frozen):

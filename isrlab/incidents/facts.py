@@ -186,6 +186,13 @@ def started(case: Case) -> list[Row]:
 
 
 @fact
+def came_back(case: Case) -> list[Row]:
+    """It started again: a line says so, or it is back in all its ISRs."""
+    is_back = case.outs and all(out.absence.end_ms is not None for out in case.outs)
+    return started(case) or (case.left() if is_back else [])
+
+
+@fact
 def unclean_start(case: Case) -> list[Row]:
     return [row for row in started(case) if row["detail"]["sign"] == "unclean_start"]
 
@@ -222,23 +229,27 @@ def unreachable(case: Case) -> list[Row]:
     """Others cannot fetch from the broker, or the controller has lost it."""
     rows = case.record.said("sign", case.span, sign="fetch_failed")
     failed = [row for row in rows if row["replica"] in case.brokers]
-    return failed or fenced(case) or removed_by_controller(case)
+    return not_listening(case) or failed or fenced(case) or removed_by_controller(case)
+
+
+@fact
+def not_listening(case: Case) -> list[Row]:
+    """Connections to the broker are refused: a process that is frozen would still get them."""
+    rows = case.record.said("sign", case.span, sign="not_listening")
+    return [row for row in rows if row["replica"] in case.brokers]
+
+
+@fact
+def spoke(case: Case) -> list[Row]:
+    """The broker's log goes on after the first absence began."""
+    first_ms = min((out.start_ms for out in case.outs), default=case.span[0])
+    ends = [row for row in case.record.rows["log_end"] if row["broker"] in case.brokers]
+    return [row for row in ends if row["ts_ms"] > first_ms]
 
 
 @fact
 def session_lost(case: Case) -> list[Row]:
     return case.signs("session_lost")
-
-
-@fact
-def zookeeper_gone(case: Case) -> list[Row]:
-    return case.signs("zookeeper_gone")
-
-
-@fact
-def unheard(case: Case) -> list[Row]:
-    """Brokers cannot reach the controller."""
-    return case.record.said("sign", case.span, sign="heartbeat_failed")
 
 
 @fact

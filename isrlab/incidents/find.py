@@ -23,7 +23,7 @@ from isrlab.incidents.parties import (
     episodes,
     parties,
 )  # fmt: skip
-from isrlab.incidents.record import Out, Record, Row, Span, length_ms
+from isrlab.incidents.record import Out, Record, Row, Span, clock, length_ms
 from isrlab.incidents.rules import NOTES, Rule, chosen
 
 NEAR = 5  # incidents before one, of which it may be the continuation
@@ -32,7 +32,9 @@ PLANNED = {  # what several have in common, one by one
     "restart": "Brokers {} were stopped in order and started again, one by one.",
     "stopped": "Brokers {} were stopped in order; the logs do not show them started again.",
 }
-UNKNOWN = ("not_known", "before_the_log")
+UNKNOWN = (  # rules that say what may have been, and not which of it was
+    "not_known", "before_the_log", "silent", "broker_away", "no_log_of_it", "restarted",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -73,10 +75,6 @@ class Incident:
     @property
     def is_over(self) -> bool:
         return self.end_ms is not None
-
-    @property
-    def is_known(self) -> bool:
-        return self.what not in UNKNOWN
 
 
 def find(record: Record, min_isr: int | None = None) -> list[Incident]:
@@ -129,7 +127,8 @@ def _case(
     first, last = episode.span
     is_open = any(out.absence.end_ms is None for out in outs)
     end = record.end_ms if is_open else last + SOON_MS
-    return Case(party, outs, troubles, record, (first - BEFORE_MS, end))
+    apart_ms = record.apart_ms(*party.brokers)
+    return Case(party, outs, troubles, record, (first - BEFORE_MS - apart_ms, end + apart_ms))
 
 
 def _incident(case: Case, min_isr: int | None) -> Incident:
@@ -169,12 +168,14 @@ def _words(case: Case) -> dict[str, str]:
     """What fills the sentences of the rules."""
     leaders = {out.absence.leader for out in case.outs} - {None}
     topics = sorted({out.key.topic for out in case.outs})
+    ends = case.record.log_ends
     keys = sorted({out.key for out in case.outs} | _keys(case.troubles))
     return {
         "who": _listed(case.brokers),
         "out": _listed(sorted({out.replica for out in case.outs})),
         "leaders": _listed(sorted(b for b in leaders if b is not None)),
         "topics": _listed(topics),
+        "since": " and ".join(clock(ms) for b, ms in ends.items() if b in case.brokers),
         "partitions": _listed([f"{key.topic}-{key.partition}" for key in keys]),
     }
 

@@ -93,11 +93,12 @@ def found_in(
 ) -> Findings:
     """What happened by the logs as read and the evidence in them."""
     window = window or Window()
-    record = Record(_until(evidence.events, window.until_ms))
+    alone = {clock["broker"] for clock in evidence.clocks.to_pylist() if clock["is_alone"]}
+    record = Record(_until(evidence.events, window.until_ms), alone=alone)
     caveats = [why for why in _of_the_whole(evidence) if why.startswith(USUAL)]
     if record.stopped_ms is not None:
         caveats.insert(0, "all brokers were stopped in order at the end: that is left out")
-        record = Record(_until(evidence.events, record.stopped_ms - 1))
+        record = Record(_until(evidence.events, record.stopped_ms - 1), alone=alone)
     ends = {key: spans[-1].isr for key, spans in record.spans.items() if window.has_key(key)}
     dark = _dark(evidence.unknown, record.end_ms)
     incidents = find(record, min_isr)

@@ -62,7 +62,10 @@ def episodes(record: Record) -> list[Episode]:
     things += [(row["ts_ms"], row) for row in record.troubles]
     found: list[tuple[Episode, list[int]]] = []  # each with the moments of it, in order
     for ts_ms, each in sorted(things, key=lambda thing: thing[0]):
-        home = next((h for h in reversed(found[-OPEN:]) if _is_close(ts_ms, h[1])), None)
+        apart_ms = record.apart_ms(each.teller if isinstance(each, Out) else each["broker"])
+        reach = range(ts_ms - apart_ms, ts_ms + apart_ms + 1, QUIET_MS)
+        near = (h for h in reversed(found[-OPEN:]) if any(_is_close(ms, h[1]) for ms in reach))
+        home = next(near, None)
         if home is None:
             home = Episode([]), []
             found.append(home)
@@ -88,7 +91,8 @@ def parties(episode: Episode, record: Record) -> dict[Party, list[Out]]:
     given: dict[Party, list[Out]] = defaultdict(list)
     rest = episode.outs
     first, last = episode.span
-    span = (first - BEFORE_MS, last + SOON_MS)
+    apart_ms = record.apart_ms(*record.alone)
+    span = (first - BEFORE_MS - apart_ms, last + SOON_MS + apart_ms)
     of_one = [(Party("broker", (b,)), frozenset({b})) for b in sorted({o.replica for o in rest})]
     for party, brokers in (*_of_all(span, record), *of_one):
         taken = [out for out in rest if _is_explained(out, party, brokers, record)]
@@ -120,7 +124,8 @@ def _of_all(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
         for broker, ts in started.items()
         if broker not in in_order and not _outlived(broker, ts, started, record)
     }
-    if len(died) > 1 and max(died.values()) - min(died.values()) <= BEFORE_MS:
+    at_once_ms = BEFORE_MS + record.apart_ms(*died)
+    if len(died) > 1 and max(died.values()) - min(died.values()) <= at_once_ms:
         found.append((Party("cluster", tuple(sorted(died))), frozenset(died)))
     lost = {about(r) for r in record.said("sign", span, sign="session_lost")}
     gone = {about(r) for r in record.said("sign", span, sign="zookeeper_gone")}
@@ -171,7 +176,9 @@ def _is_explained(out: Out, party: Party, brokers: frozenset[int], record: Recor
     if out.replica not in brokers:
         return False
     end_ms = record.end_ms if out.absence.end_ms is None else out.absence.end_ms
-    near = (out.start_ms - BEFORE_MS, min(out.start_ms + BEFORE_MS, end_ms + AT_ONCE_MS))
+    apart_ms = record.apart_ms(out.replica, out.teller)
+    until_ms = min(out.start_ms + BEFORE_MS, end_ms + AT_ONCE_MS)
+    near = (out.start_ms - BEFORE_MS - apart_ms, until_ms + apart_ms)
     signs = [r["detail"]["sign"] for r in record.said("sign", near, out.replica)]
     own = any(
         row["broker"] == out.replica and near[0] <= row["ts_ms"] <= near[1]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
@@ -29,9 +30,8 @@ SELDOM = (  # kinds of which a log has few
     "crash", "restart", "failed", "offline", "sign", "isr_rejected", "produce_error", "isr_shrink",
     "log_start", "log_end", "unknown",
 )  # fmt: skip
-RESUMED_MS = (
-    10_000  # within which a fetcher that gave a partition up gets it back with a new leader
-)
+RESUMED_MS = 10_000  # within which one who gave a partition up has it back with a new leader
+APART_MS = 100_000  # so far may a clock be off that nothing shows to be right
 
 
 class Out(NamedTuple):
@@ -53,15 +53,26 @@ class Out(NamedTuple):
     def start_ms(self) -> int:
         return self.absence.start_ms
 
+    @property
+    def teller(self) -> int | None:
+        """Whose log says that it left."""
+        return self.left["broker"] if self.left else None
+
 
 class Record:
     """The events of one run. `end_ms`: the last thing known (default: the last row). `start_ms`:
-    nothing happened between then and the first row, as in a simulation."""
+    nothing happened between then and the first row, as in a simulation. `alone`: brokers whose
+    clock nothing shows to be right."""
 
     def __init__(
-        self, events: pa.Table, end_ms: int | None = None, start_ms: int | None = None
+        self,
+        events: pa.Table,
+        end_ms: int | None = None,
+        start_ms: int | None = None,
+        alone: Collection[int] = (),
     ) -> None:
         self.events = events
+        self.alone = frozenset(alone)
         self._whole_from_ms = start_ms
         last = pc.max(events["ts_ms"]).as_py() if len(events) else None
         first = pc.min(events["ts_ms"]).as_py() if len(events) else None
@@ -132,6 +143,10 @@ class Record:
         started = [row for row in self.starts if row["detail"]["sign"] == "starting"]
         lost = [r for r in self.rows["sign"] if r["detail"]["sign"] in ZOOKEEPER_SIGNS]
         return sorted(failed + self.rows["offline"] + started + lost, key=lambda r: r["ts_ms"])
+
+    def apart_ms(self, *tellers: int | None) -> int:
+        """How far apart things may seem that happened at one moment, by who tells of them."""
+        return 0 if self.alone.isdisjoint(tellers) else APART_MS
 
     @cached_property
     def leaders(self) -> dict[Key, tuple[list[int], list[int]]]:
@@ -250,6 +265,14 @@ def merged(spans: Iterable[Span]) -> list[Span]:
 def length_ms(spans: Iterable[Span]) -> int:
     """How long at least one of the spans lasts."""
     return sum(end - start for start, end in merged(spans))
+
+
+def clock(ts_ms: int | None) -> str:
+    """A moment in UTC, with milliseconds."""
+    if ts_ms is None:
+        return "not over"
+    moment = datetime.fromtimestamp(ts_ms / 1000, UTC)
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{ts_ms % 1000:03d}"
 
 
 def _by_kind(events: pa.Table, kinds: tuple[str, ...]) -> dict[str, list[Row]]:

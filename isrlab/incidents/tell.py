@@ -11,7 +11,6 @@ import io
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 
@@ -20,11 +19,13 @@ from isrlab.events.exact import Key
 from isrlab.incidents.find import Incident
 from isrlab.incidents.find import Line as Place
 from isrlab.incidents.look import CALM, WRONG, Findings
+from isrlab.incidents.record import clock
 
 HEADINGS = {CALM: ("CALM", "green"), WRONG: ("WRONG NOW", "red")}
 UNSURE = ("NOT KNOWN", "red")
 NAMED = 5  # partitions
 MOST_INCIDENTS = 10
+MOST_OPEN = 3  # in the verdict
 MOST_LINES = 9  # of the verdict, below its title
 TEXT_WIDTH = 150
 COLUMNS = (
@@ -36,14 +37,6 @@ COLUMNS = (
 def printable(text: str) -> str:
     r"""Text that a terminal shows and does not obey: \x1b, \u202e and the like are spelt out."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def clock(ts_ms: int | None) -> str:
-    """A moment in UTC, with milliseconds."""
-    if ts_ms is None:
-        return "not over"
-    moment = datetime.fromtimestamp(ts_ms / 1000, UTC)
-    return f"{moment:%Y-%m-%d %H:%M:%S}.{ts_ms % 1000:03d}"
 
 
 def duration(ms: int) -> str:
@@ -80,6 +73,8 @@ def verdict(findings: Findings) -> list[str]:
         )
     else:
         told.append("No replica left an ISR as far as these lines tell")
+    still = [incident.says for incident in findings.incidents if not incident.is_over]
+    told += [f"Not over: {printable(says)}" for says in still[-MOST_OPEN:]]
     ahead = [c for c in findings.evidence.clocks.to_pylist() if abs(c["ahead_ms"]) >= 1_000]
     apart = [f"broker {c['broker']} {c['ahead_ms'] / 1000:+.1f} s" for c in ahead[:NAMED]]
     told += [f"Clocks apart, put right here: {', '.join(apart)}"] if apart else []

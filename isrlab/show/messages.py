@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -159,7 +159,7 @@ def _changes(before: Frame, after: Frame) -> str:
     return "   ".join(parts)
 
 
-def _finding(frames: list[Frame]) -> str:
+def _finding(frames: Sequence[Frame]) -> str:
     """Who truncated what; else how long the followers took to learn the high watermark."""
     for before, after in pairwise(frames):
         for number, log in after.disks.items():
@@ -172,22 +172,23 @@ def _finding(frames: list[Frame]) -> str:
     goal = frames[-1].disks[leader].high_watermark
     if frames[0].disks[leader].high_watermark == goal:
         return "Nothing is truncated"
-    *_, delay_ms = [None, *high_watermark_delays(frames)]
-    if delay_ms is None:
+    if _least(frames[-1], goal) < goal:
         return f"The leader's high watermark is {goal}; not every follower knows it yet"
+    delay_ms = high_watermark_delays(frames)[-1]
     return f"The followers learn the high watermark ({goal}) {delay_ms} ms after the leader"
 
 
-def high_watermark_delays(frames: list[Frame]) -> list[int | None]:
-    """For each new high watermark of the leader, ms until every live replica has it, or None."""
-    leader, delays = frames[-1].controller.leader, list[int | None]()
+def high_watermark_delays(frames: Sequence[Frame]) -> list[int]:
+    """For each new high watermark of the leader, ms until every live replica has it, if it does."""
+    leader, delays = frames[-1].controller.leader, list[int]()
     for place, (before, after) in enumerate(pairwise(frames), start=1):
         goal = after.disks[leader].high_watermark
         if goal > before.disks[leader].high_watermark:
-            rest = ((f.now_ms, [b.log.high_watermark for b in f.brokers.values()])
-                    for f in frames[place:])  # fmt: skip
-            known = (
-                now_ms - after.now_ms for now_ms, ends in rest if min(ends, default=goal) >= goal
-            )
-            delays.append(next(known, None))
+            know = (frame.now_ms for frame in frames[place:] if _least(frame, goal) >= goal)
+            delays += [at_ms - after.now_ms for at_ms in islice(know, 1)]
     return delays
+
+
+def _least(frame: Frame, default: int) -> int:
+    """The smallest high watermark of the live replicas."""
+    return min((b.log.high_watermark for b in frame.brokers.values()), default=default)

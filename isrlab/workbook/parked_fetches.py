@@ -1,8 +1,7 @@
-"""05: parked fetches of a run, the path of a request, and when a follower learns of a commit."""
+"""05: parked fetches of a run, what wakes them, and the path of a request."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -15,11 +14,8 @@ from isrlab.closeups import purgatory
 from isrlab.closeups.segment import Batch, Reader, SegmentedLog
 from isrlab.engine import messages as m
 from isrlab.engine.model import Leader, ParkedFetch
-from isrlab.engine.versions import PRESETS
 from isrlab.show import style
 from isrlab.show.bands import Event, Span, plot_bands
-from isrlab.show.messages import high_watermark_delays
-from isrlab.world import scenario
 from isrlab.world.frames import Frame
 from isrlab.world.script import Run
 
@@ -190,27 +186,3 @@ def plot_request_path() -> Axes:
     waits = [name for name, (*_, colour, _) in PATH.items() if colour == _QUEUE]
     title = f"A fetch can wait in {len(waits)} places (blue), each with a metric of its own"
     return style.finish(ax, title, spines=())
-
-
-# When the follower learns the high watermark
-
-
-def count_answers(run: Run) -> int:
-    """How many fetches of followers were answered, after the set-up."""
-    frames = run.frames[run.first_frame :]
-    return sum(isinstance(frame.message, m.FetchResponse) for frame in frames)
-
-
-def follower_delays_ms(run: Run) -> list[int]:
-    """For each high watermark of the leader, ms until every live replica has it, too."""
-    delays = high_watermark_delays(run.frames[run.first_frame :])
-    return [delay_ms for delay_ms in delays if delay_ms is not None]
-
-
-def by_delay(script: str) -> Mapping[int, list[str]]:
-    """Of a script, played in every release: the longest delay in ms, and which releases have it."""
-    groups = dict[int, list[str]]()
-    for version in PRESETS.values():
-        delay_ms = max(follower_delays_ms(scenario.play(script, version=version)))
-        groups.setdefault(delay_ms, []).append(version.name)
-    return groups

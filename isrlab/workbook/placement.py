@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from isrlab import placement
-from isrlab.exercise import marked
 from isrlab.placement import FATES, Partition
 from isrlab.show import controls, curves, style
 
@@ -222,21 +221,3 @@ def rows(cluster: Cluster, failures: int, by_rack: bool = False) -> list[dict[st
         row["partners of a broker"] = f"{placement.partners(partitions, cluster.units):.3g}"
         found.append(row)
     return found
-
-
-# Exercises
-
-
-def check_triples(brokers: int, triples: int) -> str:
-    """Whether so many triples hold all replicas of a partition, with ZooKeeper and many topics."""
-    cluster = generated(brokers, topics=40 * brokers, partitions=2 * brokers)
-    used = len(placement.bad_sets(cluster.placed["zookeeper"], cluster.units, FATES[1]))
-    return marked(used == triples, f"{brokers} brokers: {used} triples", f"asked: {triples}")
-
-
-def check_small_topics(brokers: int, partitions: int, most_percent: float) -> str:
-    """Whether 30 topics by KRaft are offline seldom enough when three brokers fail."""
-    chance = generated(brokers, 30, partitions).chances("kraft", FATES[1], [3])[0]
-    text = f"{brokers} brokers, topics of {style.counted(partitions, 'partition')}: "
-    asked = f"asked: at most {most_percent}%"
-    return marked(100 * chance.value <= most_percent, text + _percent(chance), asked)

@@ -13,7 +13,6 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from isrlab.closeups import segment as seg
-from isrlab.exercise import marked
 from isrlab.show import controls, style
 from isrlab.show.bands import HATCHED, Event, Span, plot_bands
 from isrlab.show.curves import Curve, Scale, plot_curves
@@ -208,35 +207,3 @@ def plot_response(
     ends = (0, max(filled, response_max_bytes) * 1.02), (len(names) - 0.4, -0.85)
     ax.set(xlim=ends[0], ylim=ends[1], xlabel="bytes in the response")
     return ax
-
-
-# Exercises
-
-
-def check_interval(index_interval_bytes: int) -> str:
-    """Whether an interval finds an offset in 2.5 batches on average, with at most 8 entries."""
-    segment = twenty_batches("3.7", index_interval_bytes).segments[0]
-    lengths, entries = scan_lengths(segment), len(segment.index)
-    mean = sum(lengths) / len(lengths)
-    text = f"{mean:.2f} batches for an offset, with {entries} entries"
-    return marked(mean <= 2.5 and entries <= 8, text, "asked: at most 2.50, with at most 8")
-
-
-def check_worst_offset(offset: int) -> str:
-    """Whether no other offset takes more batches to find."""
-    lengths = scan_lengths(twenty_batches("3.7").segments[0])
-    if not 0 <= offset < len(lengths):
-        return marked(False, f"there is no offset {offset}", f"the last is {len(lengths) - 1}")
-    text = f"finding offset {offset} checks {lengths[offset]} of the batches"
-    return marked(lengths[offset] == max(lengths), text, f"the most is {max(lengths)}")
-
-
-def check_response(response_max_bytes: int) -> str:
-    """Whether a response just lets each of three partitions have a batch."""
-    asked = [(twenty_batches("3.7"), seg.Reader.FOLLOWER, offset, 400) for offset in (40, 60, 20)]
-    served, fewer = (
-        sum(bool(read.batches) for read in seg.read_partitions(asked, most))
-        for most in (response_max_bytes, response_max_bytes - 1)
-    )
-    text = f"with {response_max_bytes} bytes {served} of 3 partitions get a batch"
-    return marked(served == 3 > fewer, text, f"asked: 3, and with one byte less fewer ({fewer})")

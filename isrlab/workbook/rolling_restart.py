@@ -7,7 +7,7 @@ fetch: above 0, below 1, since at 1 there is no coming back (ValueError).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import ipywidgets as widgets
 import numpy as np
@@ -79,6 +79,13 @@ def on_machines(
     return moved.with_(restart_every_s=every_s, minutes=(2 * every_s - 1) / 60)
 
 
+def at_rate(config: FleetConfig, rate: float) -> FleetConfig:
+    """One restart on machines that fetch so many times what is produced."""
+    half = recovery.loaded(config, 0.5)
+    produced = 0.5 * half.follower_bytes_per_s * (config.brokers - 1)
+    return on_machines(half, config.brokers, rate * produced, f"{rate:g} times")
+
+
 def new_replica(config: FleetConfig, share: float, backlog_s: float) -> FleetConfig:
     """The fleet with an empty broker 1, which an idle thread would fill in `backlog_s`."""
     unit = _loaded(config, share).with_(restart_s=0.0, new_broker=1, backlog_records=1_000)
@@ -92,41 +99,6 @@ def _loaded(config: FleetConfig, share: float) -> FleetConfig:
     if not 0 < share < 1:
         raise ValueError(f"share={share} is out of range; valid: above 0, below 1")
     return recovery.loaded(config, share)
-
-
-class Experiments(NamedTuple):
-    """The fleets of the notebook, each group under the name of its question."""
-
-    singles: list[FleetConfig]  # one restart of one broker, by load
-    even: FleetConfig  # one load, alike in all partitions
-    hot: FleetConfig  # the same load of the busiest thread, some partitions hotter
-    choices: list[FleetConfig]  # one restart on machines that fetch more or less
-    rolls: list[FleetConfig]  # restarts of all brokers, by load and wait
-    new: list[FleetConfig]  # a broker that begins empty
-
-    @property
-    def fleets(self) -> list[FleetConfig]:
-        return [*self.singles, self.even, self.hot, *self.choices, *self.rolls, *self.new]
-
-
-def experiments(
-    config: FleetConfig, share: float, shares: Sequence[float], rolls: Sequence[tuple[float, float]]
-) -> Experiments:
-    """All fleets of the notebook; `rolls` are pairs of load and wait. `config.restart_s` is the
-    downtime."""
-    down_s, brokers = config.restart_s, config.brokers
-    even = one_restart(config, share, down_s).with_(name="even")
-    heated = even.with_(hot_partitions=brokers, hot_times=8, name="some hot ones")
-    half = recovery.loaded(config, 0.5)
-    need = 0.5 * half.follower_bytes_per_s * (brokers - 1)
-    return Experiments(
-        singles=[one_restart(config, load, down_s) for load in shares],
-        even=even,
-        hot=recovery.loaded(heated, share),
-        choices=[on_machines(half, brokers, rate * need, f"{rate:g} times") for rate in RATES],
-        rolls=[rolling(config, load, down_s, wait) for load, wait in rolls],
-        new=[new_replica(config, 0.5, backlog_s) for backlog_s in (60, 180, 600)],
-    )
 
 
 def replaced(

@@ -83,14 +83,6 @@ def in_trouble(config: FleetConfig, role: str, length_s: float, every_s: float) 
     return config.with_(**changes, name=f"slow {role}")
 
 
-def under_limits(config: FleetConfig, limits_s: Sequence[float]) -> list[FleetConfig]:
-    """The fleet once for each `replica.lag.time.max.ms`, in seconds."""
-    return [
-        config.with_(replica_lag_time_max_ms=round(s * 1000), name=f"{config.run} limit={s:g}s")
-        for s in limits_s
-    ]
-
-
 def troubles_of(config: FleetConfig) -> list[Trouble]:
     """Every stall of a leader's reads or a follower's fetchers in a fleet."""
     return [

@@ -1,4 +1,4 @@
-"""06: timing wheels, how they turn, and what a reader says of them."""
+"""06: timing wheels, and how they turn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from matplotlib.projections import PolarAxes
 
 from isrlab.closeups.purgatory import Move, Task, Timer
-from isrlab.exercise import marked
 from isrlab.show import controls, style
 
 
@@ -85,29 +84,3 @@ def moves_of(delay_ms: int, tick_ms: int = 1) -> list[Move]:
     """Into which slots a task of an otherwise empty timer comes, until it runs."""
     timer, first = Timer.at(0, tick_ms=tick_ms).add(Task("t", delay_ms), now_ms=0)
     return [first, *timer.advance(delay_ms)[1]]
-
-
-# Exercises
-
-
-def check_moves(delay_ms: int, falls: int) -> str:
-    """Whether a task of this delay falls so many times into a finer wheel before it runs."""
-    number = len(moves_of(delay_ms)) - 2
-    text = f"a task for {delay_ms:,} ms falls {style.counted(number, 'time')} into a finer wheel"
-    return marked(number == falls, text, f"asked: {falls}")
-
-
-def check_shared_slot(one_ms: int, other_ms: int, apart_ms: int) -> str:
-    """Whether two tasks begin in one slot although they run at least so far apart."""
-    slots = [moves_of(delay_ms)[0].target for delay_ms in (one_ms, other_ms)]
-    is_shared, distance_ms = slots[0] == slots[1] is not None, abs(one_ms - other_ms)
-    text = f"{one_ms:,} and {other_ms:,} ms begin in {'one slot' if is_shared else 'two slots'}"
-    text += f" and run {distance_ms:,} ms apart"
-    return marked(is_shared and distance_ms >= apart_ms, text, f"asked: one slot, {apart_ms:,} ms")
-
-
-def check_early(delay_ms: int, early_ms: int) -> str:
-    """Whether a task of this delay runs so much too early on wheels with a tick of 5 ms."""
-    off_ms = delay_ms - moves_of(delay_ms, tick_ms=5)[-1].at_ms
-    text = f"with a tick of 5 ms a task for {delay_ms:,} ms runs {off_ms} ms early"
-    return marked(off_ms == early_ms, text, f"asked: {early_ms} ms")

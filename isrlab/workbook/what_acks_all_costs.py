@@ -13,7 +13,6 @@ from typing import Any
 import ipywidgets as widgets
 import numpy as np
 import pandas as pd
-from IPython.display import HTML
 from matplotlib.axes import Axes
 
 from isrlab import fleet
@@ -27,7 +26,6 @@ from isrlab.fleet.sums import by_run, quantile
 from isrlab.show import style
 from isrlab.show.controls import choice, redrawn
 from isrlab.show.curves import Curve, Scale, plot_curves
-from isrlab.show.table import table
 
 PAIR = FleetConfig(
     version="4.1", partitions=1, brokers=2, replication_factor=2, minutes=0.05, load="steady",
@@ -71,13 +69,8 @@ def spread(trace: fleet.Trace) -> str:
     return f"{count}: shortest wait {low:.0f} ms, median {half:.0f} ms, longest {high:.0f} ms."
 
 
-def high_watermark_lag(configs: Sequence[FleetConfig]) -> HTML:
-    """How many records wait in partition 0 of each fleet, on average: measured, and rate x wait."""
-    return table(lag_rows(configs).round(1))
-
-
 def lag_rows(configs: Sequence[FleetConfig]) -> pd.DataFrame:
-    """A row for each fleet, as numbers."""
+    """How many records wait in partition 0 of each fleet, on average: measured, and rate x wait."""
     rows = []
     for config in configs:
         trace = fleet.trace(config, 0, sample_ms=1)

@@ -63,7 +63,7 @@ CHUNK = 16  # rows
 # Columns of `State.carried`, of each follower: its log end and its own high watermark when its last
 # fetch came in, and the high watermark that the answer to that says.
 HAD_END, OWN_HIGH_WATERMARK, TOLD_HIGH_WATERMARK = range(3)
-# Columns of `State.quota`: when a sample began, what was sent in it.
+# Columns of `State.quota`: when a sample began (long ago: it is not there), what was sent in it.
 BEGAN_MS, SENT_BYTES = range(2)
 SAMPLES, SAMPLE_MS = 11, 1_000  # replication.quota.window.num and .size.seconds
 WORD = 64  # bits of a word of `State.active`
@@ -250,7 +250,7 @@ def new_state(setup: Setup, out: Out) -> State:
         produces=np.zeros((CHUNK, PRODUCE_COLUMNS), dtype=np.int64),
         next_chunk=np.zeros(1, dtype=np.int64),
         latencies=np.zeros((setup.duration_ms // HOUR_MS + 1, BUCKETS), dtype=np.int64),
-        quota=np.zeros((SAMPLES, 2), dtype=np.int64),
+        quota=np.array([(0, 0)] + [(LONG_AGO_MS, 0)] * (SAMPLES - 1), dtype=np.int64),
         queue=np.zeros(count, dtype=np.int64),
         scratch=np.zeros(count, dtype=np.int64),
         scalars=scalars,

@@ -25,6 +25,8 @@ def is_exceeded(state: s.State, now_ms: int) -> bool:
     """More was sent than the quota allows; samples that are too old begin anew."""
     oldest_ms, sent_bytes = now_ms, s.ZERO
     for place in range(s.SAMPLES):
+        if state.quota[place, s.BEGAN_MS] == s.LONG_AGO_MS:
+            continue
         if now_ms - state.quota[place, s.BEGAN_MS] >= s.SAMPLES * s.SAMPLE_MS:
             state.quota[place, s.BEGAN_MS] = now_ms
             state.quota[place, s.SENT_BYTES] = 0

@@ -232,14 +232,8 @@ class Led:
 
     def put_produces(self, partition: int, waiting: list[Any], held: list[Any]) -> None:
         """Lists for a leader that has none; with room for what follows from them."""
-        count = len(waiting) + len(held)
-        if not count:
-            return
-        self.state = s.with_room(self.state, 2 * count)
-        out = self.state.out
-        if len(out.events) < 2 * count:
-            events = np.zeros((2 * count, s.EVENT_COLUMNS), np.int64)
-            self.state = self.state._replace(out=out._replace(events=events))
+        chunks = sum(-(-len(rows) // s.CHUNK) for rows in (waiting, held))
+        self.state = s.with_room(self.state, chunks)
         row = self.partition(partition)
         for name, rows in zip(_LISTS, (waiting, held), strict=True):
             chunks = np.arange(-(-len(rows) // s.CHUNK)) + self.state.scalars[s.CHUNKS_USED]
@@ -253,9 +247,7 @@ class Led:
 
 def led_at_start(config: FleetConfig, one: Cell) -> Led:
     """A cell at time 0 in which the partitions that others lead are empty."""
-    no_samples = np.zeros((0, 4 + one.followers.shape[1]), np.int64)
-    events = np.zeros((4_096, s.EVENT_COLUMNS), np.int64)
-    state = s.new_state(setup(config, one), s.Out(events, no_samples, -1, 0))
+    state = s.new_state(setup(config, one))
     nobody = state.follower_at[:, -1]
     for row in nobody.tolist():
         state.active[row // s.WORD] |= np.uint64(1 << row % s.WORD)

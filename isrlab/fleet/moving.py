@@ -379,10 +379,8 @@ class Moving:
             else:
                 held.append((sent_ms, tried_ms, records))
         led.put_produces(partition, waiting, held)
-        led.state.scalars[s.EVENT_COUNT] = 0
         kernel_log.settle(led.state, self.now_ms, int(led.place_of[partition]))
-        count = int(led.state.scalars[s.EVENT_COUNT])
-        self._keep(leader, led.state.out.events[:count].copy())
+        self._keep(leader, s.taken(led.state))
 
 
 def move(config: FleetConfig) -> Iterator[CellRun]:

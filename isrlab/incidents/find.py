@@ -23,7 +23,7 @@ from isrlab.incidents.parties import (
     episodes,
     parties,
 )  # fmt: skip
-from isrlab.incidents.record import Out, Record, Row, Span, clock, length_ms
+from isrlab.incidents.record import Out, Record, Row, Span, about, clock, length_ms
 from isrlab.incidents.rules import NOTES, Rule, chosen
 
 NEAR = 5  # incidents before one, of which it may be the continuation
@@ -91,6 +91,11 @@ def find(record: Record, min_isr: int | None = None) -> list[Incident]:
             for part in _parts(party, outs):
                 troubles = _own(episode.troubles, party) if part is outs else []
                 found.append(_incident(_case(party, part, troubles, record, episode), min_isr))
+    told = {broker for each in found if not each.is_over for broker in (*each.out, *each.who)}
+    for row in record.gone:
+        if (gone := about(row)) is not None and gone not in told:
+            party = Party("broker", (gone,))
+            found.append(_incident(_case(party, [], [row], record, Episode([], [row])), min_isr))
     return _joined(sorted(found, key=lambda incident: incident.start_ms))
 
 
@@ -137,7 +142,7 @@ def _incident(case: Case, min_isr: int | None) -> Incident:
     words = _words(case)
     spans = [_span(out, case.record) for out in case.outs]
     starts = [span[0] for span in spans] or [row["ts_ms"] for row in case.troubles]
-    is_open = any(out.absence.end_ms is None for out in case.outs)
+    is_open = case.is_open
     keys = tuple(sorted({out.key for out in case.outs} | _keys(case.troubles)))
     ends = [span[1] for span in spans] or [row["ts_ms"] for row in case.troubles]
     notes = tuple(note.says.format_map(words) for note in NOTES if note.fits(seen))

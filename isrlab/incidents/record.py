@@ -99,12 +99,21 @@ class Record:
 
     @cached_property
     def outs(self) -> list[Out]:
-        """Everybody who was out of an ISR, in order of leaving; also who was out at the start."""
+        """Everybody who was out of an ISR, in order of leaving; also who is out when an ISR becomes
+        known: at the start, or after a time of which nobody tells."""
         found = absences(self.events, self.end_ms)
+        places: dict[tuple[Key, int], list[Absence]] = defaultdict(list)
+        for each in found:
+            places[each.key, each.replica].append(each)
         for key, spans in self.spans.items():
-            for replica in sorted(self.replicas[key] - set(spans[0].isr)):
-                end_ms = next((s.start_ms for s in spans if replica in s.isr), None)
-                found.append(Absence(key, replica, spans[0].start_ms, end_ms))
+            for nth, span in enumerate(spans):
+                if nth and spans[nth - 1].end_ms == span.start_ms:
+                    continue
+                for replica in sorted(self.replicas[key] - set(span.isr)):
+                    if not any(_covers(each, span.start_ms) for each in places[key, replica]):
+                        end_ms = next((s.start_ms for s in spans[nth:] if replica in s.isr), None)
+                        found.append(Absence(key, replica, span.start_ms, end_ms))
+                        places[key, replica].append(found[-1])
         asked: dict[Key, list[Row]] = defaultdict(list)
         stored: dict[tuple[Key, int], Row] = {}
         for row in self.rows["isr_shrink"]:
@@ -196,6 +205,22 @@ class Record:
         ]
 
     @cached_property
+    def gone(self) -> list[Row]:
+        """The last word about each broker that died or was fenced, if it is not back at the end."""
+        last: dict[int | None, Row] = {}
+        for row in sorted(self.rows["crash"] + self.rows["restart"] + self.starts, key=_ms):
+            last[about(row)] = row
+        alive = {broker: ts_ms - BIRTH_MS for broker, ts_ms in self.log_ends.items()}
+        for span in (spans[-1] for spans in self.spans.values()):
+            for broker in span.isr if len(span.isr) > 1 else ():
+                alive[broker] = max(alive.get(broker, 0), span.start_ms)
+        return [
+            row
+            for broker, row in last.items()
+            if row["kind"] == "crash" and (broker not in alive or alive[broker] <= row["ts_ms"])
+        ]
+
+    @cached_property
     def stopped_ms(self) -> int | None:
         """When the first of all brokers was asked to stop, if all stopped at the end within a
         minute, most of them in order, and none started again."""
@@ -241,6 +266,10 @@ def about(row: Row) -> int | None:
     """The broker a row is about: who crashed, was fenced, was asked to stop; else who speaks."""
     of_others = row["kind"] in ("crash", "restart") or "said_by" in row["detail"]
     return row["replica"] if of_others and row["replica"] is not None else row["broker"]
+
+
+def _covers(absence: Absence, ts_ms: int) -> bool:
+    return absence.start_ms <= ts_ms and (absence.end_ms is None or ts_ms < absence.end_ms)
 
 
 def _ms(row: Row) -> int:

@@ -163,7 +163,7 @@ def _finding(frames: Sequence[Frame]) -> str:
     """Who truncated what; else how long the followers took to learn the high watermark."""
     for before, after in pairwise(frames):
         for number, log in after.disks.items():
-            was, end = before.disks[number].log_end_offset, log.log_end_offset
+            was, end = before.disks.get(number, log).log_end_offset, log.log_end_offset
             if end < was:
                 return f"Replica {number} truncates its log from {was} to {end}"
     leader = frames[-1].controller.leader

@@ -135,7 +135,7 @@ def _label(
     """A replica's name and role, what else there is to say, and its colour."""
     broker, old = frame.brokers.get(number), before.brokers.get(number) if before else None
     role, was = broker and broker.role, old and old.role
-    name, details = f"{number}  {'dead' if broker is None else 'idle'}", []
+    name, details = f"{number}  {'dead' if broker is None else 'no replica'}", []
     if isinstance(role, Leader):
         is_new = before is not None and not isinstance(was, Leader)
         name = f"{number}  Leader{' (new)' if is_new else ''}"
@@ -157,7 +157,7 @@ def _draw_log(
 ) -> None:
     start, has_epochs, before = view
     log, broker, leader = frame.disks[number], frame.brokers.get(number), _leader(frame)
-    colour, old = _colour(number, broker), before.disks[number] if before else log
+    colour, old = _colour(number, broker), before.disks.get(number, log) if before else log
     high_watermark = log.high_watermark if broker else log.checkpointed_high_watermark
     for offset in range(max(start, log.log_start_offset), log.log_end_offset):
         record, gone = log.record_at(offset), old.record_at(offset)
@@ -247,7 +247,8 @@ def finding(frame: Frame) -> str:
     log = leader.log
     parts = [f"Consumers can read {log.high_watermark - log.log_start_offset:,} of "
              f"{style.counted(len(log.records), 'record')}"]  # fmt: skip
-    behind = [b for b in frame.brokers.values() if b.log.high_watermark < log.high_watermark]
+    hosts = [b for b in frame.brokers.values() if b.id in frame.controller.replicas]
+    behind = [b for b in hosts if b.log.high_watermark < log.high_watermark]
     for what, has in (("not know that yet", True), ("not have them all yet", False)):
         who = [b.id for b in behind if (b.log.log_end_offset >= log.high_watermark) == has]
         parts += [f"{_replicas(who, 'does', 'do')} {what}"] if who else []

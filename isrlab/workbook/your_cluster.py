@@ -148,7 +148,7 @@ def _presence(found: Findings, broker: int) -> list[Span]:
         for until, each in zip(ends, [state, "not known"], strict=False):
             spans.append(_span(start, until, record.start_ms, each))
             start = until
-    return [span for span in spans if span.end_s > span.start_s]
+    return bands.joined(span for span in spans if span.end_s > span.start_s)
 
 
 def _draw_counts(ax: Axes, found: Findings) -> int:

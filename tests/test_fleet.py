@@ -19,10 +19,10 @@ from pyspark.sql import functions as F
 import isrlab
 from isrlab import churn, fleet
 from isrlab.events.schema import SCHEMA
-from isrlab.fleet import cell as cells
 from isrlab.fleet import load, truth
 from isrlab.fleet.cell import cell, run_cell, run_cell_in_windows
 from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.kernel import state
 from isrlab.fleet.kernel.compiled import SOURCES, one_at_a_time
 from isrlab.fleet.layout import assignment, fetcher_id
 from isrlab.fleet.simulate import spread
@@ -162,7 +162,7 @@ def test_load_comes_the_same_in_windows_and_beside_other_partitions(kind, batche
 def test_the_windows_of_a_run_do_not_change_its_rows(monkeypatch):
     whole = run_cell(BUSY, 2)
     monkeypatch.setattr(load, "windows", functools.partial(load.windows, batches=500))
-    monkeypatch.setattr(cells, "FIRST_CAPACITY", 3)
+    monkeypatch.setattr(state, "FREE_EVENTS", 0)
     pieces = list(run_cell_in_windows(BUSY, 2))
     assert len(pieces) > 20
     assert max(len(piece.events) for piece in pieces) > 3

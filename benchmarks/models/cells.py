@@ -57,14 +57,14 @@ def arrivals_of(config: FleetConfig, busy_share: float) -> s.Arrivals:
 
 def by_kernel(config: FleetConfig, arrivals: s.Arrivals) -> Timed:
     """The compiled kernel."""
-    out = s.Out(np.zeros((100_000, s.EVENT_COLUMNS), np.int64), np.zeros((0, 6), np.int64), -1, 0)
-    state = s.new_state(setup(config, cell(config, LEADER)), out)
-    state = s.with_room(state, len(arrivals.ts_ms))
+    state = s.new_state(setup(config, cell(config, LEADER)))
+    state = s.with_room(state, len(arrivals.ts_ms) // s.CHUNK)
     began = time.process_time()
-    count = run(state, arrivals, config.duration_ms)
+    is_done = run(state, arrivals, config.duration_ms)
     seconds = time.process_time() - began
+    assert is_done, "the tables are too small"
     covered = int(state.scalars[s.COVERED])
-    return Timed(seconds, covered, _rows(out.events[:count]), _counts(state.latencies))
+    return Timed(seconds, covered, _rows(s.taken(state)), _counts(state.latencies))
 
 
 def by_c(config: FleetConfig, arrivals: s.Arrivals) -> Timed:

@@ -111,7 +111,7 @@ def _outcomes(
     """By place in `rows`: what came of each request, and the request that each commit answers."""
     streams: dict[int, list[int]] = defaultdict(list)
     for place, row in enumerate(rows):
-        if row["kind"] in (*ASKED, "isr_commit", "isr_rejected") and is_own(row):
+        if row["kind"] in (*ASKED, "isr_commit", "isr_rejected", "leader") and is_own(row):
             streams[row["broker"]].append(place)
     outcomes: dict[int, str] = {}
     answered: dict[int, Row] = {}
@@ -126,7 +126,8 @@ def _outcomes(
 
 
 def _outcome(row: Row, answer: Row | None, prints_commits: bool) -> str:
-    """Of a request: committed, stored, refused, repeated or open."""
+    """Of a request: committed, stored, refused, repeated or open. One who begins to lead again
+    (`answer` is its line "leader") gives no answer: a controller may have been there before."""
     if answer is not None and answer["kind"] == "isr_rejected":
         return "refused"
     if answer is not None and answer["kind"] == "isr_commit":
@@ -235,8 +236,8 @@ def _is_answered(request: State, answers: list[State]) -> bool:
         return False
     state.request, state.before, state.is_leaders = request.request, request.before, True
     state.leader = request.leader if state.leader is None else state.leader
-    if not is_exact(state.row):
-        state.ts_ms = max(state.ts_ms, request.ts_ms)
+    if not is_exact(state.row):  # who is sure of it stored it then, and others heard of it later
+        state.ts_ms = max(state.ts_ms if request.is_open else 0, request.ts_ms)
     return True
 
 

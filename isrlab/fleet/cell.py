@@ -17,7 +17,6 @@ from isrlab.fleet.layout import assignment, fetcher_id
 from isrlab.fleet.progress import shown
 from isrlab.fleet.recorded import Recorded, of_cell
 
-FIRST_CAPACITY = 4_096
 COUNTS = {  # name -> place in `State.scalars`
     "records": s.APPENDED,
     "fetches": s.FETCHES,
@@ -153,16 +152,14 @@ def run_cell_in_windows(
     """Run one cell and give its events a window at a time; the counts are those up to then."""
     one = cell(config, leader, recorded)
     place = -1 if watched is None else int(np.flatnonzero(one.partitions == watched)[0])
-    rows = 0 if watched is None else -(-config.duration_ms // sample_ms)
-    samples = np.zeros((rows, 4 + one.followers.shape[1]), dtype=np.int64)
-    state = s.new_state(setup(config, one), s.Out(_buffer(), samples, place, sample_ms))
+    state = s.new_state(setup(config, one), place, sample_ms)
     batches = 0
     trace = one.recorded.arrivals if one.recorded else None
     for until_ms, arrivals in load.windows(config, one.partitions, recorded=trace):
         state, events = run_window(state, arrivals, until_ms)
         batches += len(arrivals.ts_ms)
         counts = counted(state, batches)
-        yield CellRun(one, events, samples, state.latencies, counts, until_ms)
+        yield CellRun(one, events, state.samples, state.latencies, counts, until_ms)
 
 
 def counted(state: s.State, batches: int) -> dict[str, int]:
@@ -172,26 +169,19 @@ def counted(state: s.State, batches: int) -> dict[str, int]:
 
 
 def run_window(state: s.State, arrivals: s.Arrivals, until_ms: int) -> tuple[s.State, s.Ints]:
-    """The state at `until_ms` and the events up to then; tables that are too small are replaced."""
-    state.scalars[[s.NEXT_ARRIVAL, s.EVENT_COUNT]] = 0
-    state = s.with_room(state, len(arrivals.ts_ms))
-    before = s.copied(state)
-    while True:
-        count = _run(state, arrivals, until_ms)
-        assert state.scalars[s.CHUNKS_USED] <= len(state.next_chunk), "more produces than batches"
-        if count <= len(state.out.events):
-            return state, state.out.events[:count].copy()
-        before = before._replace(out=before.out._replace(events=_buffer(2 * count)))
-        state = s.copied(before)
+    """The state at `until_ms` and the events up to then; full tables are emptied, or grow."""
+    state.scalars[s.NEXT_ARRIVAL] = 0
+    pieces, has_come = [], False
+    while not has_come:
+        has_come = _run(state, arrivals, until_ms)
+        pieces.append(s.taken(state))
+        state = s.with_room(state)
+    return state, np.concatenate(pieces)
 
 
-def _run(state: s.State, arrivals: s.Arrivals, until_ms: int) -> int:
+def _run(state: s.State, arrivals: s.Arrivals, until_ms: int) -> bool:
     """Run the kernel; the first time on a machine it is compiled."""
     if compiled.is_ready(run_kernel):
         return run_kernel(state, arrivals, until_ms)
     with shown(lambda: "compiling the kernel, once on this machine"), compiled.one_at_a_time():
         return run_kernel(state, arrivals, until_ms)
-
-
-def _buffer(capacity: int = 0) -> s.Ints:
-    return np.zeros((capacity or FIRST_CAPACITY, s.EVENT_COLUMNS), np.int64)

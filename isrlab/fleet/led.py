@@ -190,14 +190,8 @@ class Led:
 
     def put_produces(self, partition: int, waiting: list[Any], held: list[Any]) -> None:
         """Lists for a leader that has none; with room for what follows from them."""
-        count = len(waiting) + len(held)
-        if not count:
-            return
-        self.state = s.with_room(self.state, 2 * count)
-        out = self.state.out
-        if len(out.events) < 2 * count:
-            events = np.zeros((2 * count, s.EVENT_COLUMNS), np.int64)
-            self.state = self.state._replace(out=out._replace(events=events))
+        chunks = sum(-(-len(rows) // s.CHUNK) for rows in (waiting, held))
+        self.state = s.with_room(self.state, chunks)
         row = self.partition(partition)
         for name, rows in zip(_LISTS, (waiting, held), strict=True):
             chunks = np.arange(-(-len(rows) // s.CHUNK)) + self.state.scalars[s.CHUNKS_USED]

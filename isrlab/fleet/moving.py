@@ -350,10 +350,8 @@ class Moving:
             else:
                 held.append((sent_ms, tried_ms, records))
         led.put_produces(partition, waiting, held)
-        led.state.scalars[s.EVENT_COUNT] = 0
         kernel_log.settle(led.state, self.now_ms, int(led.place_of[partition]))
-        count = int(led.state.scalars[s.EVENT_COUNT])
-        self._keep(leader, led.state.out.events[:count].copy())
+        self._keep(leader, s.taken(led.state))
 
     # What it was
 
@@ -370,9 +368,7 @@ class Moving:
 
 def _state(config: FleetConfig, one: Cell) -> s.State:
     """A cell at time 0 in which the partitions that others lead are empty."""
-    no_samples = np.zeros((0, 4 + one.followers.shape[1]), np.int64)
-    events = np.zeros((4_096, s.EVENT_COLUMNS), np.int64)
-    state = s.new_state(setup(config, one), s.Out(events, no_samples, -1, 0))
+    state = s.new_state(setup(config, one))
     others = np.flatnonzero(assignment(config)[one.partitions, 0] != one.leader)
     for column in ("isr", "maximal_isr"):
         state.partitions[column][others] = 0

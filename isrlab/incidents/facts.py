@@ -36,6 +36,13 @@ class Case:
     def brokers(self) -> tuple[int, ...]:
         return self.party.brokers
 
+    @property
+    def is_open(self) -> bool:
+        """Somebody is still out, or the party's broker is gone."""
+        gone = (row for row in self.record.gone if about(row) in self.brokers)
+        is_gone = any(self.span[0] <= row["ts_ms"] <= self.span[1] for row in gone)
+        return is_gone or any(out.end_ms is None for out in self.outs)
+
     def signs(self, *names: str) -> list[Row]:
         """Signs of these names of the party's brokers, or of anybody if it has none."""
         rows = self.record.said("sign", self.span)
@@ -84,7 +91,7 @@ for _kind in PARTIES:
 def no_log(case: Case) -> list[Row]:
     """There is no log of the party's broker."""
     missing = set(case.brokers) - set(case.record.log_ends)
-    return case.left()[:1] if missing and case.party.kind == "broker" else []
+    return (case.left() or case.troubles)[:1] if missing and case.party.kind == "broker" else []
 
 
 # What the leaders and the controller did
@@ -216,7 +223,7 @@ def silent(case: Case) -> list[Row]:
 
     That alone is no death: its clock may be behind.
     """
-    if not case.outs or any(out.end_ms is not None for out in case.outs):
+    if not case.is_open or any(out.end_ms is not None for out in case.outs):
         return []
     ends = {b: case.record.log_ends.get(b) for b in case.brokers}
     rows = [r for r in case.record.rows["log_end"] if ends.get(r["broker"]) == r["ts_ms"]]
@@ -345,11 +352,5 @@ def throttled(case: Case) -> list[Row]:
 def assigned_anew(case: Case) -> list[Row]:
     """The replicas that are out are being added to their partitions."""
     keys = {out.key for out in case.outs}
-    rows = case.record.rows["leader"] + case.record.rows["sign"]
-    return [
-        row
-        for row in rows
-        if row["topic"] is not None
-        and (row["run"], row["topic"], row["partition"]) in keys
-        and (row["detail"].get("adding") or row["detail"].get("sign") == "assigned")
-    ]
+    rows = case.record.assigned
+    return [row for row in rows if (row["run"], row["topic"], row["partition"]) in keys]

@@ -24,7 +24,7 @@ from isrlab.incidents.parties import (
     episodes,
     parties,
 )  # fmt: skip
-from isrlab.incidents.record import Record, Row, Span, clock, length_ms
+from isrlab.incidents.record import Record, Row, Span, about, clock, length_ms
 from isrlab.incidents.rules import NOTES, Rule, chosen
 
 NEAR = 5  # incidents before one, of which it may be the continuation
@@ -101,8 +101,17 @@ def find(record: Record, min_isr: int | None = None) -> list[Incident]:
             for part in _parts(party, outs):
                 troubles = _own(episode.troubles, party) if part is outs else []
                 stories.append(_story(_case(party, part, troubles, record, episode)))
+    told = {b for each in stories if each.case.is_open for b in _brokers(each.case)}
+    for row in record.gone:
+        if (gone := about(row)) is not None and gone not in told:
+            party = Party("broker", (gone,))
+            stories.append(_story(_case(party, [], [row], record, Episode([], [row]))))
     joined = _joined(sorted(stories, key=lambda story: _times(story.case)[0]))
     return [_incident(story, min_isr) for story in joined]
+
+
+def _brokers(case: Case) -> set[int]:
+    return {*case.brokers, *(out.replica for out in case.outs)}
 
 
 def _story(case: Case) -> _Story:
@@ -152,7 +161,7 @@ def _times(case: Case) -> tuple[int, int | None]:
     """When the first absence or trouble begins and the last one ends; None: not over."""
     starts = [out.start_ms for out in case.outs] or [row["ts_ms"] for row in case.troubles]
     ends = [out.end_ms for out in case.outs] or starts
-    return min(starts), None if None in ends else max(end for end in ends if end is not None)
+    return min(starts), None if case.is_open else max(end for end in ends if end is not None)
 
 
 def _incident(story: _Story, min_isr: int | None) -> Incident:

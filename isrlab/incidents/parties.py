@@ -143,7 +143,8 @@ def _outlived(broker: int, start_ms: int, started: dict[int, int], record: Recor
 
 
 def _of_a_controller(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
-    """A controller that fences whom others still hear, or while nobody hears from it."""
+    """A controller that fences whom others still hear, or while nobody hears from it; none if one
+    was elected meanwhile, for then whom the others did not hear was the one before."""
     fenced = [r for r in record.said("crash", span, cause="fenced") if not _is_replay(r, record)]
     by: dict[int, set[int]] = defaultdict(set)
     for row in fenced:
@@ -153,6 +154,9 @@ def _of_a_controller(span: Span, record: Record) -> list[tuple[Party, frozenset[
         back = record.said("restart", (row["ts_ms"], near[1] + SOON_MS), row["replica"])
         is_back = any(r["detail"].get("cause") == "unfenced" for r in back)
         is_back &= not _went(row["replica"], near, record)
+        later = (max(near[0], record.start_ms + SOON_MS), near[1])
+        is_back &= not record.said("sign", later, sign="controller_elected")
+        is_back &= not record.said("sign", near, sign="controller_lost")
         if is_back and (len(unheard) > 1 or len(at_once) > 1) and row["broker"] != row["replica"]:
             by[row["broker"]].add(row["replica"])
     return [(Party("controller", (who,)), frozenset(whom)) for who, whom in by.items() if who]

@@ -74,17 +74,25 @@ class Record:
 
     @cached_property
     def outs(self) -> list[Absence]:
-        """Everybody who was out of an ISR, in order of leaving; also who was out at the start."""
+        """Everybody who was out of an ISR, in order of leaving; also who is out when an ISR becomes
+        known: at the start, or after a time of which nobody tells."""
         outs = absences(self.events, self.end_ms)
-        first: dict[tuple[Key, int], Row] = {}
+        places: dict[tuple[Key, int], list[Absence]] = defaultdict(list)
+        for each in outs:
+            places[each.key, each.replica].append(each)
+        stored: dict[tuple[Key, int], Row] = {}
         for row in self.rows["isr_commit"]:
-            first.setdefault((key_of(row), row["ts_ms"]), row)
+            stored.setdefault((key_of(row), row["ts_ms"]), row)
         for key, spans in self.spans.items():
-            start_ms = spans[0].start_ms
-            for replica in sorted(self.replicas[key] - set(spans[0].isr)):
-                end_ms = next((s.start_ms for s in spans if replica in s.isr), None)
-                left = first.get((key, start_ms))
-                outs.append(Absence(key, replica, start_ms, end_ms, left=left))
+            for nth, span in enumerate(spans):
+                if nth and spans[nth - 1].end_ms == span.start_ms:
+                    continue
+                for replica in sorted(self.replicas[key] - set(span.isr)):
+                    if not any(_covers(each, span.start_ms) for each in places[key, replica]):
+                        end_ms = next((s.start_ms for s in spans[nth:] if replica in s.isr), None)
+                        left = stored.get((key, span.start_ms))
+                        outs.append(Absence(key, replica, span.start_ms, end_ms, left=left))
+                        places[key, replica].append(outs[-1])
         return sorted(outs, key=lambda out: out.start_ms)
 
     @cached_property
@@ -146,6 +154,13 @@ class Record:
         return frozenset((said | held) - {None, -1})
 
     @cached_property
+    def assigned(self) -> list[Row]:
+        """Partitions that are given replicas."""
+        rows = (row for row in self.rows["leader"] + self.rows["sign"] if row["topic"] is not None)
+        details = ((row, row["detail"]) for row in rows)
+        return [row for row, d in details if d.get("adding") or d.get("sign") == "assigned"]
+
+    @cached_property
     def starts(self) -> list[Row]:
         """Processes that started again: not those with which the log of a broker begins.
 
@@ -158,6 +173,22 @@ class Record:
             if row["detail"]["sign"] in ("starting", "unclean_start")
             and row["topic"] != METADATA_TOPIC
             and row["ts_ms"] > births.get(row["broker"], self.start_ms) + BIRTH_MS
+        ]
+
+    @cached_property
+    def gone(self) -> list[Row]:
+        """The last word about each broker that died or was fenced, if it is not back at the end."""
+        last: dict[int | None, Row] = {}
+        for row in sorted(self.rows["crash"] + self.rows["restart"] + self.starts, key=_ms):
+            last[about(row)] = row
+        alive = {broker: ts_ms - BIRTH_MS for broker, ts_ms in self.log_ends.items()}
+        for span in (spans[-1] for spans in self.spans.values()):
+            for broker in span.isr if len(span.isr) > 1 else ():
+                alive[broker] = max(alive.get(broker, 0), span.start_ms)
+        return [
+            row
+            for broker, row in last.items()
+            if row["kind"] == "crash" and (broker not in alive or alive[broker] <= row["ts_ms"])
         ]
 
     @cached_property
@@ -211,6 +242,10 @@ def about(row: Row) -> int | None:
     """The broker a row is about: who crashed, was fenced, was asked to stop; else who speaks."""
     of_others = row["kind"] in ("crash", "restart") or "said_by" in row["detail"]
     return row["replica"] if of_others and row["replica"] is not None else row["broker"]
+
+
+def _covers(absence: Absence, ts_ms: int) -> bool:
+    return absence.start_ms <= ts_ms and (absence.end_ms is None or ts_ms < absence.end_ms)
 
 
 def _ms(row: Row) -> int:

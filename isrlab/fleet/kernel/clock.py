@@ -16,6 +16,8 @@ until it is over; appends, the expiry task and the controller go on.
 
 Within one millisecond: the controller's answers, restarts, appends in order of partition, then
 fetches in order of thread, then the expiry task. Only the order is a choice; none of it is chance.
+Whoever runs the cell is asked for room before a millisecond, or an append, for which the tables
+could be too small; so nothing is ever lost, and nothing done twice.
 
 Left out: record batches (a fetch may end at any record), log segments, quotas, request queues,
 the sizes that incremental fetch sessions save, and a leader that pauses as a whole. Where leaders
@@ -37,32 +39,43 @@ from isrlab.fleet.kernel.resting import lowest_bit
 
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
+_most_rows = inlined(s.most_rows)
 
 
 @entry
-def run(state: s.State, arrivals: s.Arrivals, until_ms: int) -> int:
-    """Carry the cell forward to `until_ms` (exclusive); the number of events so far.
+def run(state: s.State, arrivals: s.Arrivals, until_ms: int) -> bool:
+    """Carry the cell forward to `until_ms` (exclusive); has it come that far?
 
-    `state` is changed in place. More events than `state.out.events` has rows means that the rest
-    was only counted: run again from a new state with that many rows.
+    `state` is changed in place. If not, take its events, give it room, and run it on.
     """
-    while True:
+    while _has_room(state):
         now_ms = _next_ms(state, arrivals)
         if now_ms >= until_ms:
             log.tell_timeouts(state, until_ms)
-            return state.scalars[s.EVENT_COUNT]
+            return True
         if state.scalars[s.NEXT_ANSWER_MS] <= now_ms:
             membership.on_controller_answers(state, now_ms)
         if state.scalars[s.NEXT_RESTART_MS] <= now_ms:
             membership.on_restarts(state, now_ms)
-        _append_due(state, arrivals, now_ms)
+        if not _append_due(state, arrivals, now_ms):
+            return False
         if state.scalars[s.NEXT_THREAD_MS] <= now_ms:
             _run_threads(state, now_ms)
         if state.scalars[s.NEXT_TICK_MS] <= now_ms:
             membership.on_isr_expiration(state, now_ms)
             state.scalars[s.NEXT_TICK_MS] += state.rules.isr_check_period_ms
-        if state.out.watched >= 0 and state.scalars[s.NEXT_SAMPLE_MS] <= now_ms:
+        if state.watched >= 0 and state.scalars[s.NEXT_SAMPLE_MS] <= now_ms:
             _sample(state)
+    return False
+
+
+@inlined
+def _has_room(state: s.State) -> bool:
+    """The tables hold what can be written before this is asked again."""
+    partitions, slots = state.follower_at.shape
+    chunks = state.scalars[s.CHUNKS_USED]
+    rows = state.scalars[s.EVENT_COUNT] + _most_rows(chunks, partitions, slots)
+    return rows <= len(state.events) and chunks + partitions < len(state.next_chunk)
 
 
 @merged
@@ -74,7 +87,7 @@ def _next_ms(state: s.State, arrivals: s.Arrivals) -> int:
     arrival = state.scalars[s.NEXT_ARRIVAL]
     if arrival < len(arrivals.ts_ms):
         next_ms = min(next_ms, arrivals.ts_ms[arrival])
-    if state.out.watched >= 0:
+    if state.watched >= 0:
         next_ms = min(next_ms, state.scalars[s.NEXT_SAMPLE_MS])
     return next_ms
 
@@ -118,15 +131,18 @@ def _leader_free_ms(state: s.State, now_ms: int) -> int:
 
 
 @merged
-def _append_due(state: s.State, arrivals: s.Arrivals, now_ms: int) -> None:
-    """Append every batch that arrives by `now_ms`."""
+def _append_due(state: s.State, arrivals: s.Arrivals, now_ms: int) -> bool:
+    """Append every batch that arrives by `now_ms`; was there room for all?"""
     arrival = state.scalars[s.NEXT_ARRIVAL]
-    while arrival < len(arrivals.ts_ms) and arrivals.ts_ms[arrival] <= now_ms:
+    has_room = True
+    while has_room and arrival < len(arrivals.ts_ms) and arrivals.ts_ms[arrival] <= now_ms:
         partition = int(np.int64(arrivals.partition[arrival]))
         records = int(np.int64(arrivals.records[arrival]))
         log.on_append(state, now_ms, partition, records)
         arrival += 1
+        has_room = _has_room(state)
     state.scalars[s.NEXT_ARRIVAL] = arrival
+    return has_room
 
 
 @inlined
@@ -302,15 +318,15 @@ def _end_of_work(state: s.State, thread: int, start_ms: int, work_ms: int) -> in
 def _sample(state: s.State) -> None:
     """Write the watched partition as it is at the end of this millisecond."""
     row = state.scalars[s.SAMPLE_COUNT]
-    if row < state.out.samples.shape[0]:
-        p = state.out.watched
+    if row < state.samples.shape[0]:
+        p = state.watched
         leader = state.partitions[p]
         now_ms, end = state.scalars[s.NEXT_SAMPLE_MS], leader.log_end_offset
-        state.out.samples[row, 0] = now_ms
-        state.out.samples[row, 1] = end
-        state.out.samples[row, 2] = leader.high_watermark
-        state.out.samples[row, 3] = leader.isr
+        state.samples[row, 0] = now_ms
+        state.samples[row, 1] = end
+        state.samples[row, 2] = leader.high_watermark
+        state.samples[row, 3] = leader.isr
         for slot in range(state.follower_at.shape[1]):
-            state.out.samples[row, 4 + slot] = state.followers[state.follower_at[p, slot]].seen_end
+            state.samples[row, 4 + slot] = state.followers[state.follower_at[p, slot]].seen_end
         state.scalars[s.SAMPLE_COUNT] = row + 1
-    state.scalars[s.NEXT_SAMPLE_MS] += state.out.sample_ms
+    state.scalars[s.NEXT_SAMPLE_MS] += state.sample_ms

@@ -235,18 +235,13 @@ def _new_row(state: s.State, last: int) -> int:
 
 @compiled
 def _new_chunk(state: s.State, last: int) -> int:
-    """The first row of a chunk that nobody uses, put behind the last of a list.
-
-    If there is none that is counted, and the run is void.
-    """
+    """The first row of a chunk that nobody uses, put behind the last of a list."""
     chunk = state.scalars[s.FREE_CHUNK]
     if chunk != s.NOBODY:
         state.scalars[s.FREE_CHUNK] = state.next_chunk[chunk]
     else:
         chunk = state.scalars[s.CHUNKS_USED]
         state.scalars[s.CHUNKS_USED] = chunk + 1
-        if chunk >= len(state.next_chunk):
-            return s.NOBODY
     if last != s.NOBODY:
         state.next_chunk[last // s.CHUNK] = chunk
     return chunk * s.CHUNK

@@ -85,7 +85,7 @@ def _set_clocks(state: s.State, now_ms: int, row: int) -> None:
     follower.last_fetch_leader_end = end
 
 
-@compiled
+@inlined
 def change_isr(state: s.State, now_ms: int, kind: int, partition: int, isr: int) -> None:
     """Ask for another ISR: stored at once in ZooKeeper, or in flight to the controller.
 

@@ -1,6 +1,6 @@
 """What a cell writes down: rows of events, and counts of how long produces took.
 
-A full buffer is counted on, not written on: so its size is known for another try.
+That there are rows left is made sure before (`_has_room` of clock.py).
 """
 
 from __future__ import annotations
@@ -13,25 +13,22 @@ from isrlab.fleet.kernel.compiled import compiled, inlined, merged
 
 @inlined
 def _new_row(state: s.State, now_ms: int, kind: int, partition: int) -> int:
-    """Begin a row; the number of rows so far, so its place if the buffer is that long.
+    """Begin a row; its place.
 
     Columns one by one: of a tuple numba compiles a broadcast, with all its errors.
     """
     row = state.scalars[s.EVENT_COUNT]
     state.scalars[s.EVENT_COUNT] = row + 1
-    if row < state.out.events.shape[0]:
-        state.out.events[row, s.TS_MS] = now_ms
-        state.out.events[row, s.KIND] = kind
-        state.out.events[row, s.PARTITION] = partition
+    state.events[row, s.TS_MS] = now_ms
+    state.events[row, s.KIND] = kind
+    state.events[row, s.PARTITION] = partition
     return row
 
 
 @compiled
 def emit(state: s.State, now_ms: int, kind: int, partition: int, after: int) -> None:
     """Write a row for an ISR that is asked for or stored."""
-    events, row = state.out.events, _new_row(state, now_ms, kind, partition)
-    if row >= events.shape[0]:
-        return
+    events, row = state.events, _new_row(state, now_ms, kind, partition)
     leader = state.partitions[partition]
     changed = leader.isr ^ after
     lag, since_fetch, since_all = np.int64(0), now_ms, now_ms
@@ -59,12 +56,11 @@ def emit_produce(state: s.State, at_ms: int, kind: int, partition: int, end: int
 
     What it says must not depend on when it is written: a timeout is noticed late.
     """
-    events, row = state.out.events, _new_row(state, at_ms, kind, partition)
-    if row < events.shape[0]:
-        for column in range(s.CHANGED, s.EVENT_COLUMNS):
-            events[row, column] = 0
-        events[row, s.HIGH_WATERMARK] = -1
-        events[row, s.LOG_END_OFFSET] = end
+    events, row = state.events, _new_row(state, at_ms, kind, partition)
+    for column in range(s.CHANGED, s.EVENT_COLUMNS):
+        events[row, column] = 0
+    events[row, s.HIGH_WATERMARK] = -1
+    events[row, s.LOG_END_OFFSET] = end
 
 
 @merged

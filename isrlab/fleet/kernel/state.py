@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Bits = NDArray[np.uint64]
 
-# Kinds of row in `Out.events`: what a leader asks for and what is stored; a member that the
+# Kinds of row in `State.events`: what a leader asks for and what is stored; a member that the
 # controller takes out because its broker stops; that a partition has another leader, or none; then
 # what becomes of a produce that fails (with acks=all, but for the last two).
 SHRINK, EXPAND, COMMIT, REMOVAL, LEADER, OFFLINE, REFUSED, TOO_FEW, TIMED_OUT, GIVEN_UP = range(10)
@@ -36,10 +36,10 @@ NEVER_MS = 2**62
 NOBODY = 0  # no row of `State.produces`: those of a list count from `CHUNK`
 UNLIMITED_BYTES_PER_S = 0  # receiving and writing take no time
 
-# Columns of `Out.events`. CHANGED is the mask of the followers that leave or join (of a commit, the
-# difference), PARTITION_EPOCH is of the committed ISR. LAG_RECORDS is of the one furthest behind of
-# CHANGED, as the leader knows it; SINCE_FETCH_MS since the last fetch of the one that fetched last;
-# SINCE_CAUGHT_UP_MS since the one that had everything last had everything.
+# Columns of `State.events`. CHANGED is the mask of the followers that leave or join (of a commit,
+# the difference), PARTITION_EPOCH is of the committed ISR. LAG_RECORDS is of the one furthest
+# behind of CHANGED, as the leader knows it; SINCE_FETCH_MS since the last fetch of the one that
+# fetched last; SINCE_CAUGHT_UP_MS since the one that had everything last had everything.
 TS_MS, KIND, PARTITION, CHANGED, ISR_BEFORE, ISR_AFTER, HIGH_WATERMARK, LOG_END_OFFSET = range(8)
 LEADER_EPOCH, PARTITION_EPOCH, LAG_RECORDS, SINCE_FETCH_MS, SINCE_CAUGHT_UP_MS = range(8, 13)
 EVENT_COLUMNS = 13
@@ -58,6 +58,7 @@ SCALARS = 22
 SENT_MS, TRIED_MS, REQUIRED = range(3)
 PRODUCE_COLUMNS = 3
 CHUNK = 16  # rows
+FREE_EVENTS = 4_096  # beyond what one millisecond can write
 
 # Columns of `State.carried`, of each follower: its log end and its own high watermark when its last
 # fetch came in, and the high watermark that the answer to that says.
@@ -161,15 +162,6 @@ THREAD_ROW = _row(
 )
 
 
-class Out(NamedTuple):
-    """What a run writes. A full buffer is counted on, not written on: so its size is known."""
-
-    events: Ints  # int64[capacity, EVENT_COLUMNS]
-    samples: Ints  # int64[capacity, 4 + slots]: ts, log end, high watermark, ISR, followers' ends
-    watched: int  # partition that is sampled, -1 for none
-    sample_ms: int
-
-
 class State(NamedTuple):
     """Everything a cell remembers; a run can be continued with the next window of arrivals."""
 
@@ -182,17 +174,20 @@ class State(NamedTuple):
     carried: Ints  # int64[rows, 3] where leaders move, else none: see `HAD_END`
     produces: Ints  # int64[chunks * CHUNK, PRODUCE_COLUMNS], lists of produces that are not done
     next_chunk: Ints  # int64[chunks], in its list or in that of the free ones
+    events: Ints  # int64[rows, EVENT_COLUMNS], as many as `with_room` says
+    samples: Ints  # int64[n, 4 + slots]: ts, log end, high watermark, ISR, followers' ends
     latencies: Ints  # int64[hours, BUCKETS]: produces with acks=all by how long they took
     queue: Ints  # int64[partitions], ring of partitions with a change in flight
     scratch: Ints  # int64[partitions], followers that a response may hold
-    scalars: Ints  # int64[SCALARS], the last that a run changes
+    scalars: Ints  # int64[SCALARS]
     stalls: Ints  # int64[stalls, 3]: start, end (exclusive) ms, speed left in thousandths
     slow: Ints  # int64[n, 3]: start, end (exclusive) ms in which messages take longer; ms one way
     leader_stalls: Ints  # int64[n, 2]: start, end (exclusive) ms in which nothing is read
     restarts: Ints  # int64[n, 3]: ms, thread, ms of the end; ascending
     rules: Rules
     links: Links
-    out: Out
+    watched: int  # partition that is sampled, -1 for none
+    sample_ms: int
 
 
 class Setup(NamedTuple):
@@ -211,16 +206,18 @@ class Setup(NamedTuple):
     acks_all: bool | NDArray[np.bool_] = False  # bool[partitions]: producers wait for the ISR
     backlog_records: int = 0  # in every log at the start
     empty_threads: tuple[int, ...] = ()  # that read for replicas with an empty log
-    duration_ms: int = 0  # of the run, for the hours of `latencies`
+    duration_ms: int = 0  # of the run, for the hours of `latencies` and for `samples`
     leaders_move: bool = False
 
 
-def new_state(setup: Setup, out: Out) -> State:
+def new_state(setup: Setup, watched: int = -1, sample_ms: int = 0) -> State:
     """A cell at time 0: everybody in sync, every thread's first fetch on its way.
 
-    Only the replicas of `empty_threads` lack the backlog, and are not in the ISR.
+    Only the replicas of `empty_threads` lack the backlog, and are not in the ISR. The place
+    `watched` is looked at every `sample_ms`.
     """
-    count = len(setup.thread_of)
+    count, slots = setup.thread_of.shape
+    moments = -(-setup.duration_ms // sample_ms) if sample_ms else 0
     partitions, followers, follower_at = _replicas(setup)
     scalars = np.zeros(SCALARS, dtype=np.int64)
     scalars[NEXT_TICK_MS] = setup.first_tick_ms
@@ -231,7 +228,7 @@ def new_state(setup: Setup, out: Out) -> State:
     active = np.zeros(len(followers) // WORD, dtype=np.uint64)
     for row in follower_at[np.isin(setup.thread_of, setup.empty_threads)].tolist():
         active[row // WORD] |= np.uint64(1 << row % WORD)
-    return State(
+    state = State(
         partitions,
         followers,
         follower_at,
@@ -241,6 +238,8 @@ def new_state(setup: Setup, out: Out) -> State:
         carried=_carried(setup, followers),
         produces=np.zeros((CHUNK, PRODUCE_COLUMNS), dtype=np.int64),
         next_chunk=np.zeros(1, dtype=np.int64),
+        events=np.zeros((0, EVENT_COLUMNS), dtype=np.int64),
+        samples=np.zeros((moments, 4 + slots), dtype=np.int64),
         latencies=np.zeros((setup.duration_ms // HOUR_MS + 1, BUCKETS), dtype=np.int64),
         queue=np.zeros(count, dtype=np.int64),
         scratch=np.zeros(count, dtype=np.int64),
@@ -251,21 +250,48 @@ def new_state(setup: Setup, out: Out) -> State:
         restarts=setup.restarts,
         rules=setup.rules,
         links=setup.links,
-        out=out,
+        watched=watched,
+        sample_ms=sample_ms,
     )
+    return with_room(state)
 
 
-def with_room(state: State, produces: int) -> State:
-    """The same state with room for so many more produces that wait."""
-    partitions = len(state.partitions)
-    chunks = int(state.scalars[CHUNKS_USED]) + -(-produces // CHUNK) + 4 * partitions
-    if chunks <= len(state.next_chunk):
+def most_rows(chunks: int, partitions: int, slots: int) -> int:
+    """How many events can be written before `kernel/clock.py` asks for room again.
+
+    Of each partition in one millisecond: an answer of the controller stores an ISR, a restart
+    removes each follower, each fetch asks for one ISR and stores it, so does the expiry task.
+    Every produce that is not done can fail. And one that comes is refused, and later fails.
+    """
+    return 3 * partitions * (slots + 1) + chunks * CHUNK + 2
+
+
+def with_room(state: State, chunks: int = 1) -> State:
+    """The same state, whose events have been taken, with tables that it can be run with.
+
+    Before it next asks for room it may take so many chunks, and one for each partition whose held
+    produces begin to wait.
+    """
+    partitions, slots = state.follower_at.shape
+    needed = int(state.scalars[CHUNKS_USED]) + partitions + chunks
+    if needed <= len(state.next_chunk):
         return state
-    grown = np.zeros((chunks * CHUNK, PRODUCE_COLUMNS), dtype=np.int64)
-    grown[: len(state.produces)] = state.produces
-    following = np.zeros(chunks, dtype=np.int64)
-    following[: len(state.next_chunk)] = state.next_chunk
-    return state._replace(produces=grown, next_chunk=following)
+    size = 4 * needed
+    produces = np.zeros((size * CHUNK, PRODUCE_COLUMNS), dtype=np.int64)
+    produces[: len(state.produces)] = state.produces
+    next_chunk = np.zeros(size, dtype=np.int64)
+    next_chunk[: len(state.next_chunk)] = state.next_chunk
+    rows = FREE_EVENTS + most_rows(size, partitions, slots)
+    events = np.zeros((rows, EVENT_COLUMNS), dtype=np.int64)
+    return state._replace(produces=produces, next_chunk=next_chunk, events=events)
+
+
+def taken(state: State) -> Ints:
+    """The events that were written since they were last taken, int64[n, EVENT_COLUMNS]."""
+    count = state.scalars[EVENT_COUNT]
+    assert count <= len(state.events), "more events in a millisecond than `most_rows` says"
+    state.scalars[EVENT_COUNT] = 0
+    return state.events[:count].copy()
 
 
 def _words(setup: Setup) -> tuple[Ints, Ints]:
@@ -323,9 +349,3 @@ def _threads(setup: Setup) -> NDArray[np.void]:
             threads[f"{name}_to"] = ends
             threads[f"{name}_from"][1:] = ends[:-1]
     return threads
-
-
-def copied(state: State) -> State:
-    """The same moment once more; what is given from outside, and what is written, is shared."""
-    changed = State._fields[: 1 + State._fields.index("scalars")]
-    return state._replace(**{name: getattr(state, name).copy() for name in changed})

@@ -1,15 +1,16 @@
-"""Reads claims: text files in `data/claims`, whose README says how one is written."""
+"""Reads claims: YAML files in `data/claims`, whose README says how one is written."""
 
 from __future__ import annotations
 
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, NoReturn
+
+import yaml
 
 from isrlab.engine.choices import Form
 from isrlab.engine.versions import GENERATIONS, RULES, KafkaVersion, release
@@ -31,78 +32,49 @@ THEMES = (
     "code history",
     "our own brokers",
 )
-SEPARATOR = "----"
 MEASURES = {
     name: function
     for module in (measures, recorded)
     for name, function in inspect.getmembers(module, inspect.isfunction)
     if function.__module__ == module.__name__ and not name.startswith("_")
 }
-_HEAD = ("claim", "theme", "source", "run", "release", "shown", "script")
-_STATEMENT = ("statement", "measure", "claimed", "releases", "words", "cases", "record", "evidence")
+_NEEDED = ("claim", "theme", "source", "run", "statements", "evidence", "gives")
+_HEAD = (*_NEEDED, "release", "shown", "scripts", "script")
+_STATEMENT = ("says", "measure", "claimed", "releases", "words", "cases", "record", "gives")
+_GIVES = re.compile(r"^( *)gives: \|\n((?:\1 +.*\n)*)", re.MULTILINE)
 
 
 class ClaimError(ValueError):
-    """A claim that cannot be read or decided: file, line, what is wrong, what is valid."""
-
-
-@dataclass(slots=True)
-class Entry:
-    """A `key name: value` with the indented lines below it."""
-
-    path: Path
-    line: int
-    key: str = ""
-    name: str = ""
-    value: str = ""
-    body: list[str] = field(default_factory=list)
-
-    def fail(self, problem: object) -> NoReturn:
-        raise ClaimError(f"{self.path.name} line {self.line}: {problem}") from None
-
-    @property
-    def text(self) -> str:
-        return " ".join([self.value, *map(str.strip, self.body)]).strip()
+    """A claim that cannot be read or decided: file, where in it, what is wrong, what is valid."""
 
 
 class Claim:
     """A row of the table, read from its file: who says what, and how that is decided.
 
-    Raises ClaimError with file, line, what is wrong and what is valid.
+    Raises ClaimError with file, place, what is wrong and what is valid.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self.number = path, int(path.name.partition("_")[0])
+        try:
+            head = yaml.load(path.read_text("utf-8"), yaml.BaseLoader)
+        except yaml.YAMLError as error:
+            self._fail("no YAML", error)
+        self._check("the head", head, _HEAD, _NEEDED)
+        if head["theme"] not in THEMES:
+            self._fail("theme", f"unknown theme {head['theme']!r}; known: {', '.join(THEMES)}")
+        self.sentence = head["claim"]  # what is claimed, in our words
+        self.theme = head["theme"]
+        self.source = head["source"]  # article and section, or what is written about
+        self.run = head["run"]  # what is run to decide it
+        self.version = head.get("release", "")  # the release in which it is best seen
+        self.shown = head.get("shown", [])  # the notebooks about it, without their numbers
         self.scripts: dict[str, str] = {}  # by name; that without one is the one to look at
-        groups: list[dict[str, Entry]] = [{}]  # the head, then statements, then the evidence
-        for entry in _entries(path):
-            known = _HEAD if len(groups) == 1 else _STATEMENT
-            if entry.key in ("statement", "evidence"):
-                groups.append({})
-            elif entry.key not in known:
-                entry.fail(f"unknown {entry.key!r} here; known: {', '.join(known)}")
-            groups[-1][entry.key] = entry
-            if entry.key == "script":
-                self.scripts[entry.name] = self._script(entry)
-        head, *statements = groups
-        if missing := [key for key in _HEAD[:4] if key not in head]:
-            Entry(path, 1).fail(f"no {missing[0]!r}; a claim has {', '.join(_HEAD)}")
-        if len(statements) < 2 or list(statements[-1]) != ["evidence"]:
-            Entry(path, 1).fail("a claim has statements, and ends with its evidence")
-        number, texts = head["claim"].name, {key: entry.text for key, entry in head.items()}
-        if texts["theme"] not in THEMES:
-            head["theme"].fail(f"unknown theme {texts['theme']!r}; known: {', '.join(THEMES)}")
-        if not path.name.startswith(f"{number:0>2}_"):
-            head["claim"].fail(f"'claim {number}' in a file of another number")
-        self.number = int(number)
-        self.sentence = texts["claim"]  # what is claimed, in our words
-        self.theme = texts["theme"]
-        self.source = texts["source"]  # article and section, or what is written about
-        self.run = texts["run"]  # what is run to decide it
-        self.version = texts.get("release", "")  # the release in which it is best seen
-        self.shown = texts.get("shown", "").split()  # the notebooks about it, without their numbers
-        self.statements = tuple(map(self._statement, statements[:-1]))
-        self._evidence = statements[-1]["evidence"]
+        own = {"": head["script"]} if "script" in head else {}
+        for name, text in (head.get("scripts", {}) | own).items():
+            self.scripts[name] = self._script(f"script {name}".strip(), text)
+        self.statements = tuple(map(self._statement, head["statements"]))
+        self._evidence = head["evidence"]
 
     @property
     def kind(self) -> Kind:
@@ -111,8 +83,8 @@ class Claim:
     @cached_property
     def evidence(self) -> str:
         """A sentence with the numbers of runs."""
-        ask = partial(self._ask, self._evidence, words={})
-        return re.sub(r"\{([^{}]+)\}", lambda m: str(ask(m[1])()), self._evidence.text)
+        ask = partial(self._ask, "evidence", words={})
+        return re.sub(r"\{([^{}]+)\}", lambda m: str(ask(m[1])()), self._evidence)
 
     def trial(self, script: str, version: KafkaVersion | str) -> Trial:
         """One of the claim's scripts in a release."""
@@ -121,28 +93,41 @@ class Claim:
     @property
     def rewritten(self) -> str:
         """The file, with what its statements and its evidence give now."""
-        outputs = [*(s.printed for s in self.statements), textwrap.fill(self.evidence, 100)]
-        ends = re.compile(rf"^{SEPARATOR}\n(.+\n)*", re.MULTILINE)
+        outputs = [*(s.printed for s in self.statements), textwrap.fill(self.evidence, 98)]
         rest = iter(outputs)
-        text, count = ends.subn(
-            lambda _: f"{SEPARATOR}\n{next(rest, '')}\n", self.path.read_text("utf-8")
+        text, count = _GIVES.subn(
+            lambda m: f"{m[1]}gives: |\n{textwrap.indent(next(rest, ''), m[1] + '  ')}\n",
+            self.path.read_text("utf-8"),
         )
         if count != len(outputs):
-            Entry(self.path, 1).fail(f"each statement, and the evidence, ends with {SEPARATOR}")
+            self._fail("gives", "each statement, and the evidence, ends with 'gives: |'")
         return text
 
-    def _script(self, entry: Entry) -> str:
-        if not entry.value:
-            return textwrap.dedent("\n".join(entry.body))
-        name, *changes = entry.text.split(", ")
+    def _fail(self, where: str, problem: object) -> NoReturn:
+        raise ClaimError(f"{self.path.name}, {where}: {problem}") from None
+
+    def _check(
+        self, where: str, given: Mapping[str, Any], known: Iterable[str], needed: Iterable[str]
+    ) -> None:
+        """That something has all the keys that it needs, and no others than those known."""
+        if unknown := [key for key in given if key not in known]:
+            self._fail(where, f"unknown {unknown[0]!r}; known: {', '.join(known)}")
+        if missing := [key for key in needed if key not in given]:
+            self._fail(where, f"no {missing[0]!r}; needed: {', '.join(needed)}")
+
+    def _script(self, where: str, text: str) -> str:
+        """Commands as they are; or a named script, with its changes."""
+        if "\n" in text:
+            return text
+        name, *changes = text.split(", ")
         try:
             text = self._named(name)
         except ValueError as error:
-            entry.fail(error)
+            self._fail(where, error)
         for change in changes:
             old, _, new = change.partition(" -> ")
             if not new or old not in text:
-                entry.fail(f"{change!r} changes nothing; for example: acks=1 -> acks=all")
+                self._fail(where, f"{change!r} changes nothing; for example: acks=1 -> acks=all")
             text = text.replace(old, new)
         return text
 
@@ -154,42 +139,40 @@ class Claim:
             own = ", ".join(filter(None, self.scripts)) or "none"
             raise ValueError(f"{error}; in this file: {own}") from None
 
-    def _statement(self, group: dict[str, Entry]) -> Statement:
-        says = group["statement"].text
-        if "record" in group:
-            return Statement(says, citation=group["record"].text)
-        yes_or_no = group["words"].text.split(" or ") if "words" in group else ("yes", "no")
-        words = dict(zip(("yes", "no"), yes_or_no, strict=False))
-        if "cases" in group:
-            return Statement(says, list(self._cases(group["cases"], words)), is_by_release=False)
-        if not {"measure", "claimed"} <= group.keys():
-            group["statement"].fail("a statement has 'measure' and 'claimed', 'cases', or 'record'")
-        measure, claimed = group["measure"], group["claimed"]
-        answer = self._ask(measure, measure.text, words)
-        releases = _releases(group.get("releases", Entry(self.path, 1)))
-        return Statement(
-            says, [Case(name, _claimed(claimed, r), partial(answer, r)) for name, r in releases]
-        )
+    def _statement(self, given: Mapping[str, Any]) -> Statement:
+        self._check("a statement", given, _STATEMENT, ("says", "gives"))
+        says = given["says"]
+        if "record" in given:
+            return Statement(says, citation=given["record"])
+        words = dict(zip(("yes", "no"), given.get("words", "yes or no").split(" or "), strict=True))
+        if "cases" in given:
+            if wrong := [case for case in given["cases"] if len(case) != 3]:
+                self._fail(says, f"a case is [situation, claimed, measure], not {wrong[0]}")
+            cases = [(w, _value(c), self._ask(says, m, words)) for w, c, m in given["cases"]]
+            return Statement(says, [Case(*case) for case in cases], is_by_release=False)
+        self._check(f"{says}, without 'record' or 'cases'", given, given, ("measure", "claimed"))
+        answer = self._ask(says, given["measure"], words)
+        try:
+            cases = [
+                (name, _claimed(given["claimed"], asked), partial(answer, asked))
+                for name, asked in _releases(given.get("releases", ""))
+            ]
+        except ValueError as error:
+            self._fail(says, error)
+        return Statement(says, [Case(*case) for case in cases])
 
-    def _cases(self, entry: Entry, words: dict[str, str]) -> Iterator[Case]:
-        for number, line in enumerate(entry.body, start=entry.line + 1):
-            row, columns = Entry(self.path, number), [part.strip() for part in line.split("|")]
-            if len(columns) != 3:
-                row.fail("a case is: situation | claimed | measure")
-            yield Case(columns[0], _value(columns[1]), self._ask(row, columns[2], words))
-
-    def _ask(self, entry: Entry, text: str, words: dict[str, str]) -> Callable[..., Value]:
+    def _ask(self, where: str, text: str, words: Mapping[str, str]) -> Callable[..., Value]:
         """What a line asks, in the claim's release or another; `words` are those for yes and no."""
         try:
             question = self._question(text)
         except ValueError as error:
-            entry.fail(error)
+            self._fail(where, error)
 
         def answer(name: str = "") -> Value:
             try:
                 value = _plain(question(name or self.version))
             except (ValueError, LookupError, AttributeError, StopIteration) as error:
-                entry.fail(f"{text}: {error or 'no such thing in the run'}")
+                self._fail(where, f"{text}: {error or 'no such thing in the run'}")
             return words.get(str(value), value)
 
         return answer
@@ -231,25 +214,6 @@ class Claim:
             return _answer(name, Trial(fixed or release, version, text), words, own)
 
         return ask
-
-
-def _entries(path: Path) -> Iterator[Entry]:
-    entry, is_output = Entry(path, 1), False
-    for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
-        is_output = line == SEPARATOR or (is_output and bool(line.strip()))
-        if is_output or not line.strip() or line.startswith("#"):
-            continue
-        if line.startswith(" ") and number == entry.line + len(entry.body) + 1:
-            entry.body.append(line)
-            continue
-        if entry.key:
-            yield entry
-        head, colon, value = line.partition(":")
-        key, _, name = head.partition(" ")
-        entry = Entry(path, number, key, name, value.strip())
-        if not colon:
-            entry.fail(f"{line!r} is no 'key: value', nor indented")
-    yield entry
 
 
 @lru_cache(maxsize=2048)
@@ -298,33 +262,30 @@ def _form(name: str, word: str) -> object:
     return forms[word]
 
 
-def _releases(entry: Entry) -> list[tuple[str, str]]:
-    """(name to print, release to ask about) of each case; all generations if nothing is said."""
-    words = entry.text.split()
-    names = [word for word in words if word not in ("from", "up", "to")]
-    try:
-        places = [GENERATIONS.index(KafkaVersion.of(name)) for name in names]
-    except ValueError as error:
-        entry.fail(error)
-    if names and words == names:
-        return [(name, name) for name in names]
-    start = places[0] if names and words[0] != "up" else 0
-    end = places[-1] if "to" in words else len(GENERATIONS) - 1
+def _releases(text: str | list[str]) -> list[tuple[str, str]]:
+    """(name to print, release to ask about) of each case: of those in a list, else of a range of
+    generations, such as "0.11 to 2.8". Raises ValueError for an unknown release."""
+    if isinstance(text, list):
+        return [(name, name) for name in text]
+    names = [word for word in text.split() if word not in ("from", "up", "to")]
+    places = [GENERATIONS.index(KafkaVersion.of(name)) for name in names]
+    start = places[0] if names and not text.startswith("up") else 0
+    end = places[-1] if "to" in text.split() else len(GENERATIONS) - 1
     return [(v.releases, v.name) for v in GENERATIONS[start : end + 1]]
 
 
-def _claimed(entry: Entry, name: str) -> Value:
-    """What is claimed of a release: "10000; from 2.5: 30000"."""
-    claimed, *changes = entry.text.split("; ")
+def _claimed(text: str, name: str) -> Value:
+    """What is claimed of a release: "10000; from 2.5: 30000". Raises ValueError for other text."""
+    claimed, *changes = text.split("; ")
     for change in changes:
         match = re.fullmatch(r"from ([\d.]+): (.*)", change)
         if match is None:
-            entry.fail(f"{change!r} is no change such as 'from 2.5: 30000'")
+            raise ValueError(f"{change!r} is no change such as 'from 2.5: 30000'")
         claimed = match[2] if release(name) >= release(match[1], 0) else claimed
     return _value(claimed)
 
 
-CLAIMS = {claim.number: claim for claim in map(Claim, sorted(LIBRARY.glob("[0-9]*.txt")))}
+CLAIMS = {claim.number: claim for claim in map(Claim, sorted(LIBRARY.glob("[0-9]*.yaml")))}
 
 
 def of_theme(theme: str) -> list[Claim]:

@@ -15,8 +15,6 @@ from isrlab.incidents.parties import AT_ONCE_MS, BEFORE_MS, SOON_MS, Party, is_b
 from isrlab.incidents.record import Record, Row, Span, about
 
 FLAPS = 3  # as often must one replica leave one partition
-OVERDUE = 1.5  # whoever waits so many times the limit was not running itself
-OVERDUE_MS = 3_000
 REFUSALS = 3
 PARTIES = ("broker", "link", "controller", "zookeeper", "cluster")
 FACTS: dict[str, Callable[[Case], list[Row]]] = {}
@@ -260,14 +258,9 @@ def session_lost(case: Case) -> list[Row]:
 
 @fact
 def overslept(case: Case) -> list[Row]:
-    """A process notices a timeout long after it was due: it did not run, or had no processor."""
-    late = []
-    for row in case.signs("waited", "zookeeper_silent"):
-        waited = int(row["detail"].get("elapsed_ms", 0))
-        limit = int(row["detail"].get("limit_ms", 0))
-        if limit and waited > OVERDUE * limit + OVERDUE_MS:
-            late.append(row)
-    return late
+    """A process did not run, or had no processor."""
+    rows = case.record.overslept(case.span)
+    return [row for row in rows if not case.brokers or row["broker"] in case.brokers]
 
 
 @fact

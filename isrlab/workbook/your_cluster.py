@@ -223,7 +223,7 @@ def incidents_table(found: Findings) -> HTML:
         }
         for number, each in enumerate(found.incidents, 1)
     ]
-    return table(pd.DataFrame(rows))
+    return table(rows)
 
 
 def _brokers(numbers: Iterable[int]) -> str:
@@ -324,7 +324,7 @@ def changes_table(found: Findings, most: int = 20) -> HTML:
             "under-replicated": duration(sum(ms for ms, _ in short)),
             "one copy": duration(sum(ms for ms, size in short if size == 1)),
         })  # fmt: skip
-    return table(pd.DataFrame(rows), most)
+    return table(rows, most)
 
 
 # What was printed, what happened, and what cannot have
@@ -382,4 +382,4 @@ def alerts_table(
             text += f"; already firing at {did.still_on}" if did.still_on else ""
             row[f"for: {duration(1000 * seconds)}"] = text if did.fired else "never fires"
         rows.append(row)
-    return table(pd.DataFrame(rows))
+    return table(rows)

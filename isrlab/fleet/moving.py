@@ -37,7 +37,7 @@ from isrlab.engine import messages as m
 from isrlab.engine.model import NO_LEADER
 from isrlab.engine.partition import Controller, PartitionState
 from isrlab.fleet import load, moments
-from isrlab.fleet.cell import Cell, CellRun, cell, counted, run_window, setup
+from isrlab.fleet.cell import Cell, CellRun, cell, run_window, setup
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.kernel import log as kernel_log
 from isrlab.fleet.kernel import state as s
@@ -77,7 +77,6 @@ class Moving:
         self.known = Replicas(config, self.leds)
         self.former = self.leaders.copy()  # who led last
         self.events: dict[int, list[s.Ints]] = {b: [] for b in brokers}
-        self.batches = dict.fromkeys(brokers, 0)
         self._decided: dict[Moment, list[Change]] = {}
         self._late: dict[int, tuple[int, tuple[int, ...]]] = {}  # ISRs that the dead have asked for
         self._waiting: dict[int, list[tuple[int, ...]]] = defaultdict(list)  # where nobody leads
@@ -105,7 +104,6 @@ class Moving:
                 places = led.place_of[due.partition[mine]]
                 share = s.Arrivals(due.ts_ms[mine], places, due.records[mine])
                 led.state, events = run_window(led.state, share, until_ms)
-                self.batches[broker] += len(places)
                 self._keep(broker, events)
             self._refuse(*(column[leaders == NO_LEADER].tolist() for column in due))
             self.now_ms = until_ms
@@ -361,9 +359,8 @@ class Moving:
             events = np.concatenate(
                 [*self.events[broker], np.zeros((0, s.EVENT_COLUMNS), np.int64)]
             )
-            counts = counted(led.state, self.batches[broker])
             none = np.zeros((0, 0), np.int64)
-            yield CellRun(led.cell, events, none, led.state.latencies, counts, self.now_ms)
+            yield CellRun(led.cell, events, none, led.state.latencies, self.now_ms)
 
 
 def _state(config: FleetConfig, one: Cell) -> s.State:

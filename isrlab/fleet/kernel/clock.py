@@ -157,14 +157,12 @@ def _on_fetch(state: s.State, now_ms: int, number: int) -> None:
     thread.fetch_ms = now_ms
     count = wanted_bytes = s.ZERO
     thread.ready_bytes = 0
-    state.scalars[s.FETCHES] += 1
     state.scalars[s.COVERED] += thread.partitions
     for place in range(thread.words_from, thread.words_to):
         word = state.active[place]
         while word != _ZERO:
             row = (place << 6) + lowest_bit(word)
             word &= word - _ONE
-            state.scalars[s.READS] += 1
             is_answered |= membership.on_follower_position(state, now_ms, row)
             more_bytes = _readable(state, row)
             if more_bytes > 0:
@@ -317,16 +315,12 @@ def _end_of_work(state: s.State, thread: int, start_ms: int, work_ms: int) -> in
 @merged
 def _sample(state: s.State) -> None:
     """Write the watched partition as it is at the end of this millisecond."""
-    row = state.scalars[s.SAMPLE_COUNT]
-    if row < state.samples.shape[0]:
-        p = state.watched
-        leader = state.partitions[p]
-        now_ms, end = state.scalars[s.NEXT_SAMPLE_MS], leader.log_end_offset
-        state.samples[row, 0] = now_ms
-        state.samples[row, 1] = end
-        state.samples[row, 2] = leader.high_watermark
-        state.samples[row, 3] = leader.isr
-        for slot in range(state.follower_at.shape[1]):
-            state.samples[row, 4 + slot] = state.followers[state.follower_at[p, slot]].seen_end
-        state.scalars[s.SAMPLE_COUNT] = row + 1
+    now_ms, p = state.scalars[s.NEXT_SAMPLE_MS], state.watched
+    row, leader = now_ms // state.sample_ms, state.partitions[p]
+    state.samples[row, 0] = now_ms
+    state.samples[row, 1] = leader.log_end_offset
+    state.samples[row, 2] = leader.high_watermark
+    state.samples[row, 3] = leader.isr
+    for slot in range(state.follower_at.shape[1]):
+        state.samples[row, 4 + slot] = state.followers[state.follower_at[p, slot]].seen_end
     state.scalars[s.NEXT_SAMPLE_MS] += state.sample_ms

@@ -177,7 +177,6 @@ def _append(state: s.State, now_ms: int, partition: int, records: int, sent_ms: 
             make_due(state, now_ms, thread)
     leader = state.partitions[partition]
     leader.log_end_offset += records
-    state.scalars[s.APPENDED] += records
     if leader.acks_all:
         last = leader.waiting_last if leader.waiting != s.NOBODY else s.NOBODY
         leader.waiting_last = _new_row(state, last)

@@ -48,6 +48,8 @@ UNNOTICED = {
     "high_watermark_after_shrink=at once": "2.7.2 2.8.2 3.0.2",
     "after_isr_error": OLD,
     "order_frees_isr_request": OLD,
+    # In KRaft nobody asks whether a reassignment may be replaced
+    "reassignment=replaceable": "3.9.2 4.1.2",
     # Rare, where every shrink is followed by a check of the high watermark
     "high_watermark_only_if_follower_moved": f"{OLD} 2.7.2 3.2.3 {NEW}",
 }

@@ -86,7 +86,7 @@ def test_a_control_can_be_seen_without_widgets_from_the_first_moment(monkeypatch
         return Shown()
 
     monkeypatch.setattr(controls, "display", display)
-    box = controls.redrawn([controls.choice("a", (1, 2), 2)], lambda a: plt.plot([1, a])[0].axes)
+    box = controls.Redrawn([controls.choice("a", (1, 2), 2)], lambda a: plt.plot([1, a])[0].axes)
     box._ipython_display_()
     first, then = bundles
     assert notebooks.WIDGET in first and notebooks.WIDGET in then

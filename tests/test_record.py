@@ -8,7 +8,7 @@ import pytest
 from record import inside, play
 
 from isrlab.brokerlogs.lines import Unread, read_line
-from isrlab.show.beside import plot_beside
+from isrlab.show.replicas import plot_beside
 from isrlab.world import recorded, scenario
 
 RECORDINGS = recorded.recordings()

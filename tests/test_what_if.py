@@ -13,7 +13,7 @@ from isrlab.fleet import FleetConfig
 from isrlab.fleet.given import pauses_of
 from isrlab.incidents import again
 from isrlab.incidents.look import look
-from isrlab.show.controls import png
+from isrlab.show.controls import pictured
 from isrlab.workbook import what_if
 
 ROOT = Path(__file__).parent.parent / "data" / "recordings" / "incidents"
@@ -104,7 +104,7 @@ def test_a_log_in_which_nobody_left_is_refused() -> None:
 
 def test_what_is_drawn_and_said_has_the_numbers(real, runs) -> None:
     for picture in (what_if.plot_again(real, runs["as it was"]), what_if.plot_otherwise(runs)):
-        png(picture)
+        pictured(picture)
     text = what_if.finding(real, runs)
     assert text.startswith(
         "Played again: 16 departures from an ISR in the log, 16 in the fleet; 2.07"

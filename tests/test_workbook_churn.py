@@ -13,7 +13,7 @@ import pytest
 
 from isrlab import fleet
 from isrlab.fleet import load, recorded
-from isrlab.show.controls import png
+from isrlab.show.controls import pictured
 from isrlab.workbook import choosing_the_lag_limit as limits
 from isrlab.workbook import isr_churn
 from isrlab.workbook import the_fleet_model as model
@@ -27,7 +27,7 @@ SMALL = fleet.FleetConfig(
 
 
 def title(ax) -> str:
-    png(ax)  # it can be drawn
+    pictured(ax)  # it can be drawn
     return " ".join(ax.get_title(loc="left").split())
 
 
@@ -40,7 +40,7 @@ def table(columns, *rows):
 
 @pytest.fixture(scope="module")
 def seen():
-    return isr_churn.watch(isr_churn.SMALL)
+    return fleet.trace(isr_churn.SMALL, fleet.most_evicting(isr_churn.SMALL))
 
 
 def compared(**columns):
@@ -56,16 +56,16 @@ def compared(**columns):
 
 def test_a_lag_figure_names_the_check_and_who_leaves_if_anybody_does(seen):
     moment = int(seen.evictions_ms()[0])
-    ax = isr_churn.plot_lag(isr_churn.hit_burst(seen))
+    ax = isr_churn.plot_lag(isr_churn.around(seen, seen.evictions_ms()))
     assert title(ax).startswith(f"0.8.2: the check at {moment / 1000:.1f} s evicts")
     assert "(records)" in ax.get_ylabel()
     assert np.abs(seen.ticks_ms - moment).min() < 20  # looked at every 20 ms
-    calm = isr_churn.plot_lag(isr_churn.spared_burst(seen))
+    calm = isr_churn.plot_lag(isr_churn.around(seen, seen.spared_ms(isr_churn.MESSAGES)))
     assert title(calm).endswith("and no check evicts anybody")
 
 
 def test_an_eviction_of_all_followers_commits_what_only_the_leader_has(seen):
-    part = isr_churn.hit_burst(seen)
+    part = isr_churn.around(seen, seen.evictions_ms())
     assert part.isr_size.min() == 1
     alone = np.argmax(part.isr_size == 1)
     records = part.high_watermark[alone] - max(end[alone] for end in part.followers.values())

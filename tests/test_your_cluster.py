@@ -10,9 +10,9 @@ import pytest
 from isrlab.brokerlogs import recordings
 from isrlab.events.schema import SCHEMA
 from isrlab.incidents import alerts, compare
-from isrlab.incidents.look import CALM, look
+from isrlab.incidents.look import CALM, look, window
 from isrlab.incidents.record import Record
-from isrlab.show.controls import png
+from isrlab.show.controls import pictured
 from isrlab.show.style import alt_text
 from isrlab.workbook import your_cluster
 
@@ -27,7 +27,7 @@ def found():
 
 
 def text_of(figure) -> str:
-    png(figure)
+    pictured(figure)
     return " ".join(figure.get_suptitle().split())
 
 
@@ -106,8 +106,8 @@ def test_names_out_of_logs_are_escaped(tmp_path) -> None:
     pages += [your_cluster.files_table(found), your_cluster.unread_table(found)]
     assert not any("<script>" in page.data for page in pages)
     for key in found.partitions:
-        png(your_cluster.plot_partition(found, key))
-    png(your_cluster.plot_cluster(found))
+        pictured(your_cluster.plot_partition(found, key))
+    pictured(your_cluster.plot_cluster(found))
 
 
 def test_a_folder_without_events_can_be_drawn(tmp_path) -> None:
@@ -121,10 +121,10 @@ def test_a_folder_without_events_can_be_drawn(tmp_path) -> None:
 
 
 def test_a_window_is_named_by_its_times() -> None:
-    window = your_cluster.window("1970-01-01 00:00:02", "", "t*", 3)
-    assert window == (2_000, None, "t*", 3)
-    with pytest.raises(ValueError, match="'yesterday' or '' is no time; valid: 20"):
-        your_cluster.window("yesterday")
+    assert window("1970-01-01 00:00:02", "", "t*", 3) == (2_000, None, "t*", 3)
+    assert window("1970-01-01T01:00:02+01:00", None, "", 0) == (2_000, None, None, None)
+    with pytest.raises(ValueError, match="'yesterday' is no time; write 20"):
+        window("yesterday", None, None, None)
 
 
 def test_what_was_printed_stands_against_what_happened() -> None:

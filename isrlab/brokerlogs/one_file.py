@@ -5,7 +5,7 @@ for the words of the formats, at some hundred megabytes a second, and only the l
 are looked at in Python; another thread searches the next block meanwhile. The layout is found from
 the first block, and again from any that it does not fit; files of a folder mostly share it.
 
-Rows are columns from the start: there may be millions.
+Rows become columns soon: there may be millions.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
@@ -50,7 +51,7 @@ NO_EFFECT = re.compile(
     r"\[\w+ partition=([^\s,]+)-(\d{1,9}), .*\] Truncating to (\d{1,18}) has no effect"
     r"|Truncating ([^\s,]+)-(\d{1,9}) to (\d{1,18}) has no effect"
 )
-MOST_DETAILS = 50_000  # of rows that are no table yet
+MOST_ROWS = 5_000  # that are no table yet
 _OWN = [(name, events_table.SCHEMA.field(name).type) for name in events_table.COLUMNS]
 _RAW = pa.schema(
     [(name, type_) for name, type_ in _OWN if name != "run"]
@@ -64,6 +65,37 @@ OF_LINES = pa.schema(
 _CONTROL = bytes(set(range(32)) - {9, 10, 12, 13, 27})
 _ANY = re.compile(f"{WANTED_TEXT}|{PERHAPS}")
 _DIRECTION = re.compile("[\u202a-\u202e\u2066-\u2069]")  # characters that turn a text around
+
+
+class Rows:
+    """Rows of events on their way into a table, where they need little memory."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.table = schema.empty_table()
+        self._new: list[Event] = []
+
+    def add(self, row: Event) -> None:
+        """Add a row; what it does not name is null."""
+        self._new.append(row)
+        if len(self._new) == MOST_ROWS:
+            self.pack()
+
+    def pack(self) -> None:
+        """Put those that were added into the table."""
+        if self._new:
+            columns = [self._column(field) for field in self.table.schema]
+            new = pa.table(columns, self.table.schema)
+            self.table, self._new = pa.concat_tables([self.table, new]), []
+
+    def _column(self, field: pa.Field) -> pa.Array:
+        name = field.name
+        if name != "detail":
+            return pa.array([row.get(name) for row in self._new], field.type)
+        details: list[dict[str, str]] = [row["detail"] for row in self._new]  # type: ignore[misc]
+        keys = [key for detail in details for key in detail]
+        values = [value for detail in details for value in detail.values()]
+        ends = [0, *accumulate(map(len, details))]
+        return pa.MapArray.from_arrays(ends, pa.array(keys, pa.string()), pa.array(values))
 
 
 def hits(block: Block) -> np.ndarray:
@@ -117,9 +149,7 @@ class LogFile:
         self.zones: list[Evidence] = []
         self.brokers: dict[str, set[int]] = defaultdict(set)
         self._ends: list[tuple[int, int, bool]] = []  # of its first and last line with a time
-        self._columns: dict[str, list] = {name: [] for name in _RAW.names}
-        self._detail: tuple[list[str], list[str]] = [], []  # keys and values of all rows
-        self._table = _RAW.empty_table()
+        self._rows = Rows(_RAW)
         self._unread: list[dict] = []
         self._reasons = Counter[str]()
         self._left_out: dict[str, int] = {}  # of each reason, the first line that is not kept
@@ -146,12 +176,12 @@ class LogFile:
             self._keep_unread(self.lines + 1, Unread(self.status))
         for rows in self._held.values():
             for row in rows:
-                self._add(row)
+                self._rows.add(row)
         self._held = {}
         if block is not None:
             self._see_end(block, _from_the_end(block))
         self._judge()
-        self._pack()
+        self._rows.pack()
 
     def _judge(self) -> None:
         """Say so if the file is not understood."""
@@ -206,7 +236,7 @@ class LogFile:
                     continue
                 row = self._row(number, item, data)
                 for ready in self._that_happened(row) if item["kind"] == "truncate" else [row]:
-                    self._add(ready)
+                    self._rows.add(ready)
 
     def _lines_before(self, block: Block, n: int) -> Iterator[str]:
         """The last one first."""
@@ -290,30 +320,6 @@ class LogFile:
         rows.append(row)
         return done
 
-    def _add(self, row: Event) -> None:
-        keys, values = self._detail
-        detail: dict[str, str] = row["detail"]  # type: ignore[assignment]
-        keys += detail
-        values += detail.values()
-        row["detail"] = len(keys)
-        for name, column in self._columns.items():
-            column.append(row.get(name))
-        if len(keys) > MOST_DETAILS:
-            self._pack()
-
-    def _pack(self) -> None:
-        """Put the rows so far where they need little memory."""
-        keys, values = (pa.array(texts, pa.string()) for texts in self._detail)
-        ends = pa.array([0, *self._columns["detail"]], pa.int32())
-        detail = pa.MapArray.from_arrays(ends, keys, values)
-        table = [
-            detail if name == "detail" else pa.array(column, type_)
-            for (name, column), type_ in zip(self._columns.items(), _RAW.types, strict=True)
-        ]
-        self._table = pa.concat_tables([self._table, pa.table(table, _RAW)])
-        for column in (*self._columns.values(), *self._detail):
-            column.clear()
-
     def _keep_unread(self, line: int, item: Unread) -> None:
         self._reasons[item.reason] += 1
         if self._reasons[item.reason] > UNREAD_KEPT:
@@ -349,7 +355,7 @@ class LogFile:
 
     def table(self, run: str, zones: Zones, of_folder: set[int]) -> pa.Table:
         """Its events, with the columns of `OF_LINES`."""
-        table, count = self._table, len(self._table)
+        table, count = self._rows.table, len(self._rows.table)
         line, ts_ms, is_local = (table[n].to_numpy() for n in ("line", "ts_ms", "is_local"))
         ahead_ms = is_local * zones.ahead_ms(self.source.name, line, ts_ms)
         only = {}  # the broker of a source, if its lines name but one

@@ -41,7 +41,7 @@ from isrlab.brokerlogs.layout import Layout
 from isrlab.brokerlogs.lines import OF_ITSELF
 from isrlab.brokerlogs.many_files import read_files
 from isrlab.brokerlogs.metadata import files as metadata_files
-from isrlab.brokerlogs.one_file import OF_LINES, LogFile
+from isrlab.brokerlogs.one_file import OF_LINES, LogFile, Rows
 from isrlab.brokerlogs.zones import Zones
 from isrlab.events import schema as events_table
 
@@ -130,16 +130,17 @@ def joined(
     )
 
 
-def _of_metadata(rows: list[dict], files: list[str]) -> pa.Table:
+def _of_metadata(events: list[dict], files: list[str]) -> pa.Table:
     """The same table of events as a LogFile gives. Several controllers tell one record."""
-    for row in rows:
-        place = {"file": row["file"], "line": str(row["line"])}
-        row |= {"same": hash(row["same"]), "folder": row["place"]}
-        row["order"] = files.index(row["file"])
-        row["detail"] = [*{**place, **row["detail"]}.items()]
-        if row["kind"] in OF_ITSELF and row.get("replica") is None:
-            row["replica"] = row.get("broker")
-    return pa.Table.from_pylist(rows, schema=OF_LINES)
+    rows, orders = Rows(OF_LINES), {file: order for order, file in enumerate(files)}
+    for event in events:
+        detail = {"file": event["file"], "line": str(event["line"]), **event["detail"]}
+        row = event | {"same": hash(event["same"]), "order": orders[event["file"]]}
+        if event["kind"] in OF_ITSELF:
+            row.setdefault("replica", event["broker"])
+        rows.add(row | {"detail": detail, "folder": "metadata"})
+    rows.pack()
+    return rows.table
 
 
 def _events(tables: list[pa.Table]) -> pa.Table:

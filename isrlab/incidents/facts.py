@@ -14,8 +14,6 @@ from isrlab.incidents.parties import AT_ONCE_MS, BEFORE_MS, SOON_MS, Party, is_b
 from isrlab.incidents.record import Out, Record, Row, Span, about
 
 FLAPS = 3  # as often must one replica leave one partition
-OVERDUE = 1.5  # whoever waits so many times the limit was not running itself
-OVERDUE_MS = 3_000
 REFUSALS = 3
 PARTIES = ("broker", "link", "controller", "zookeeper", "cluster")
 FACTS: dict[str, Callable[[Case], list[Row]]] = {}
@@ -261,14 +259,9 @@ def session_lost(case: Case) -> list[Row]:
 
 @fact
 def overslept(case: Case) -> list[Row]:
-    """A process notices a timeout long after it was due: it did not run, or had no processor."""
-    late = []
-    for row in case.signs("waited", "zookeeper_silent"):
-        waited = int(row["detail"].get("elapsed_ms", 0))
-        limit = int(row["detail"].get("limit_ms", 0))
-        if limit and waited > OVERDUE * limit + OVERDUE_MS:
-            late.append(row)
-    return late
+    """A process did not run, or had no processor."""
+    rows = case.record.overslept(case.span)
+    return [row for row in rows if not case.brokers or row["broker"] in case.brokers]
 
 
 @fact
@@ -353,11 +346,5 @@ def throttled(case: Case) -> list[Row]:
 def assigned_anew(case: Case) -> list[Row]:
     """The replicas that are out are being added to their partitions."""
     keys = {out.key for out in case.outs}
-    rows = case.record.rows["leader"] + case.record.rows["sign"]
-    return [
-        row
-        for row in rows
-        if row["topic"] is not None
-        and (row["run"], row["topic"], row["partition"]) in keys
-        and (row["detail"].get("adding") or row["detail"].get("sign") == "assigned")
-    ]
+    rows = case.record.assigned
+    return [row for row in rows if (row["run"], row["topic"], row["partition"]) in keys]

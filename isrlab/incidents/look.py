@@ -6,6 +6,7 @@ The one evaluator: the command `logs` and the notebook ask it alike.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -46,6 +47,24 @@ class Window(NamedTuple):
 
     def has_key(self, key: Key) -> bool:
         return self.topic is None or fnmatchcase(key.topic, self.topic)
+
+
+def window(since: str | None, until: str | None, topic: str | None, broker: int | None) -> Window:
+    """The same in words, times in UTC if they name no zone; what is empty, None or 0 is all.
+
+    Raises ValueError for a time that is none.
+    """
+    return Window(_moment(since), _moment(until), topic or None, broker or None)
+
+
+def _moment(text: str | None) -> int | None:
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no time; write 2026-11-21T08:00 or 2026-11-21") from None
+    return round(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1000)
 
 
 @dataclass(frozen=True)

@@ -142,8 +142,8 @@ def _outlived(broker: int, start_ms: int, started: dict[int, int], record: Recor
 
 
 def _of_a_controller(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
-    """A controller that fences whom others still hear, or while nobody hears from it; none if one
-    was elected meanwhile, for then whom the others did not hear was the one before."""
+    """A controller that fences itself, or whom others still hear, or while nobody hears from it;
+    not one that was elected meanwhile: whom the others did not hear was the one before."""
     fenced = [r for r in record.said("crash", span, cause="fenced") if not _is_replay(r, record)]
     by: dict[int, set[int]] = defaultdict(set)
     for row in fenced:
@@ -156,9 +156,18 @@ def _of_a_controller(span: Span, record: Record) -> list[tuple[Party, frozenset[
         later = (max(near[0], record.start_ms + SOON_MS), near[1])
         is_back &= not record.said("sign", later, sign="controller_elected")
         is_back &= not record.said("sign", near, sign="controller_lost")
-        if is_back and (len(unheard) > 1 or len(at_once) > 1) and row["broker"] != row["replica"]:
+        is_all = is_back and (len(unheard) > 1 or len(at_once) > 1)
+        if (is_all or _fences_itself(row, fenced, record)) and row["broker"] != row["replica"]:
             by[row["broker"]].add(row["replica"])
     return [(Party("controller", (who,)), frozenset(whom)) for who, whom in by.items() if who]
+
+
+def _fences_itself(row: Row, fenced: list[Row], record: Record) -> bool:
+    """It decides so at that moment (a reader names the epoch), and was not just started."""
+    who, near = row["broker"], (row["ts_ms"] - AT_ONCE_MS, row["ts_ms"] + AT_ONCE_MS)
+    own = (r for r in fenced if r["broker"] == who == r["replica"] and near[0] <= r["ts_ms"])
+    decided = any(r["ts_ms"] <= near[1] and "broker_epoch" not in r["detail"] for r in own)
+    return decided and not _went(who, (row["ts_ms"] - BEFORE_MS, near[1]), record)
 
 
 def _is_replay(fenced: Row, record: Record) -> bool:
@@ -227,11 +236,16 @@ def _taker(out: Out, record: Record) -> int | None:
 
 
 def _of_a_pair(outs: list[Out], record: Record) -> Party:
-    """One leader and one replica: the leader if it takes everything back at once, for then its own
-    clock had jumped; the link if somebody else keeps the replica; else the replica."""
+    """One leader and one replica: who of them did not run, if a line shows it; the leader if it
+    takes everything back at once, for then its own clock had jumped; the link if somebody else
+    keeps the replica; else the replica."""
     is_told = any(out.absence.leader for out in outs)  # else a controller may have taken them
     replica, leader = outs[0].replica, _taker(outs[0], record) if is_told else None
     is_both_ways = any(out.replica != replica for out in outs)
+    near = (outs[0].start_ms - BEFORE_MS, max(out.start_ms for out in outs) + SOON_MS)
+    slept = {row["broker"] for row in record.overslept(near)} & {replica, leader}
+    if len(slept) == 1:
+        return Party("broker", tuple(slept))
     if leader and not is_both_ways and all(map(is_back_at_once, outs)):
         return Party("broker", (leader,))
     if leader and (is_both_ways or all(_is_kept_elsewhere(out, record) for out in outs[:20])):

@@ -30,6 +30,7 @@ SELDOM = (  # kinds of which a log has few
     "crash", "restart", "failed", "offline", "sign", "isr_rejected", "produce_error", "isr_shrink",
     "log_start", "log_end", "unknown",
 )  # fmt: skip
+OVERDUE, OVERDUE_MS = 1.5, 3_000  # a timeout is noticed in time if no more than that late
 RESUMED_MS = 10_000  # within which one who gave a partition up has it back with a new leader
 APART_MS = 100_000  # so far may a clock be off that nothing shows to be right
 
@@ -190,6 +191,13 @@ class Record:
         return frozenset((said | held) - {None, -1})
 
     @cached_property
+    def assigned(self) -> list[Row]:
+        """Partitions that are given replicas."""
+        rows = (row for row in self.rows["leader"] + self.rows["sign"] if row["topic"] is not None)
+        details = ((row, row["detail"]) for row in rows)
+        return [row for row, d in details if d.get("adding") or d.get("sign") == "assigned"]
+
+    @cached_property
     def starts(self) -> list[Row]:
         """Processes that started again: not those with which the log of a broker begins.
 
@@ -245,6 +253,15 @@ class Record:
     def log_ends(self) -> dict[int, int]:
         """When the log of each broker ends, if it is known."""
         return {row["broker"]: row["ts_ms"] for row in self.rows["log_end"]}
+
+    def overslept(self, span: Span) -> list[Row]:
+        """Who notices a timeout long after it was due was not running itself."""
+        late = []
+        for row in self.said("sign", span, sign="waited"):
+            waited, limit = (int(row["detail"].get(n, 0)) for n in ("elapsed_ms", "limit_ms"))
+            if limit and waited > OVERDUE * limit + OVERDUE_MS:
+                late.append(row)
+        return late
 
     def said(self, kinds: str, span: Span, broker: int | None = None, **detail: str) -> list[Row]:
         """Rows of these kinds (apart by blanks) within a span, about one broker if one is named:

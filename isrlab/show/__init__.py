@@ -1,7 +1,7 @@
 """Pictures by concept. One concept is drawn one way, in every notebook.
 
-replicas   the logs of all replicas at one moment, and a scenario block by block
-beside     an engine's run and real brokers, side by side
+replicas   the logs of all replicas at one moment, and a scenario block by block; an engine's run
+           and real brokers, side by side
 messages   who said what to whom: arrows between lanes, time downwards
 offsets    log end offsets, high watermark and ISR in time
 bands      what held when, a row each: an ISR over time, absences, requests that wait

@@ -23,11 +23,10 @@ from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from isrlab.engine.frozen import replace
-from isrlab.engine.model import Follower, Leader
+from isrlab.engine.model import Leader
 from isrlab.show import style
 from isrlab.show.player import Slider, View, player
-from isrlab.show.replicas import common_look, plot_replicas
+from isrlab.show.replicas import common_look, plot_replicas, visible
 from isrlab.world import words
 from isrlab.world.frames import Frame
 from isrlab.world.script import Run
@@ -61,7 +60,7 @@ def step_slider(run: Run) -> widgets.VBox:
             drawn[state] = pictured(plot_replicas(frame, **look))
         return drawn[state]
 
-    return redrawn((slider, caption), draw, most=len(frames))
+    return Redrawn((slider, caption), draw, most=len(frames))
 
 
 def choice(
@@ -85,22 +84,19 @@ def pick(description: str, options: Sequence[Any], value: Any) -> widgets.Dropdo
     return widgets.Dropdown(options=options, value=value, description=description, **_LOOK)
 
 
-def redrawn(
-    controls: Sequence[widgets.Widget], draw: Callable[..., Drawn], most: int = MOST_VIEWS
-) -> Redrawn:
+class Redrawn(widgets.VBox):
     """Controls above a picture that is drawn of their values, again whenever there is a new one.
 
-    A caption among the controls, `widgets.HTML`, is for `draw` to fill. The player has a view of
-    each combination of values; if these are more than `most`, of evenly chosen ones.
+    A caption among the controls, `widgets.HTML`, is for `draw` to fill. Where the kernel is gone a
+    player does the same: it has a view of each combination of values; if these are more than
+    `most`, of evenly chosen ones.
     """
-    return Redrawn(controls, draw, most)
-
-
-class Redrawn(widgets.VBox):
-    """The widget, and for where its kernel is gone the player that does the same."""
 
     def __init__(
-        self, controls: Sequence[widgets.Widget], draw: Callable[..., Drawn], most: int
+        self,
+        controls: Sequence[widgets.Widget],
+        draw: Callable[..., Drawn],
+        most: int = MOST_VIEWS,
     ) -> None:
         self.draw_of, self.most = draw, most
         self.texts = [control for control in controls if isinstance(control, widgets.HTML)]
@@ -115,7 +111,7 @@ class Redrawn(widgets.VBox):
         return self.draw_of(*(control.value for control in self.inputs))
 
     def redraw(self, _: object = None) -> None:
-        self.picture.value = png(self.draw())
+        self.picture.value, _ = pictured(self.draw())
 
     def player(self) -> str:
         """The HTML of the player; all its views are drawn now."""
@@ -178,13 +174,9 @@ def _thinned(axis: dict[str, Any], count: int, kept: Any) -> dict[str, Any]:
     return {name: axis[name] for n, name in enumerate(axis) if n in chosen | {place}}
 
 
-def png(drawn: Drawn) -> bytes:
-    """A picture as PNG, quick to make, not small; the figure is closed."""
-    return pictured(drawn)[0]
-
-
 def pictured(drawn: Drawn) -> tuple[bytes, str]:
-    """A picture as PNG, and the text that stands for it."""
+    """A picture as PNG, quick to make, not small, and the text that stands for it; the figure is
+    closed."""
     if isinstance(drawn, tuple):
         return drawn
     figure = drawn.get_figure(root=True) if isinstance(drawn, Axes) else drawn
@@ -210,14 +202,8 @@ def _steps(run: Run) -> list[Frame]:
 
 
 def _visible(frame: Frame) -> Hashable:
-    """What the picture of a frame depends on: logs, roles, and followers as their leader knows."""
-    roles: list[Hashable] = [frame.controller.leader]
-    for number, disk in sorted(frame.disks.items()):
-        broker = frame.brokers.get(number)
-        role = broker.role if broker else None
-        log = replace(disk, flushed_end_offset=0, checkpointed_high_watermark=0) if broker else disk
-        knows: Hashable = role.leader if isinstance(role, Follower) else None
-        if isinstance(role, Leader):
-            knows = role.isr, *(remote.log_end_offset for remote in role.remotes)
-        roles.append((log, type(role), broker and broker.leader_epoch, knows))
-    return tuple(roles)
+    """What the picture of a frame depends on: all that a story shows, and followers as their
+    leader knows them."""
+    leaders = [broker.role for broker in frame.brokers.values() if isinstance(broker.role, Leader)]
+    ends = [remote.log_end_offset for leader in leaders for remote in leader.remotes]
+    return visible(frame), tuple(ends)

@@ -43,8 +43,9 @@ def plot_arrows(
 
     What a message says stands above its arrow, what it changed beyond the arrow's head.
     """
-    machines = sorted({each for arrow in arrows for each in (arrow.source, arrow.target)})
-    lanes = lanes or {machine: words.address(machine) for machine in machines}
+    machines = {each for arrow in arrows for each in (arrow.source, arrow.target)}
+    order = sorted(machines, key=lambda each: m.CONTROLLER + 0.5 if each == ZOOKEEPER else each)
+    lanes = lanes or {n: "ZooKeeper" if n == ZOOKEEPER else words.address(n) for n in order}
     places = {machine: x for x, machine in enumerate(lanes)}
     ax = axes(style.WIDTH, 0.8 + 0.46 * len(arrows))
     for machine, name in lanes.items():
@@ -114,13 +115,7 @@ def plot_messages(run: Run, *, first: int = 0, last: int | None = None) -> Axes:
             arrows += [*shown[:-1], replace(last_arrow, news=news)]
         if isinstance(frame.message, Fetch | FetchResponse):
             rounds.add(message)
-    machines = {each for arrow in arrows for each in (arrow.source, arrow.target)}
-    order = sorted(machines, key=lambda each: m.CONTROLLER + 0.5 if each == ZOOKEEPER else each)
-    lanes = {
-        machine: "ZooKeeper" if machine == ZOOKEEPER else words.address(machine)
-        for machine in order
-    }
-    return plot_arrows(arrows, _finding(run.frames[start:end]), lanes=lanes)
+    return plot_arrows(arrows, _finding(run.frames[start:end]))
 
 
 def arrows_of(frame: Frame, has_zookeeper: bool) -> list[Arrow]:
@@ -163,7 +158,7 @@ def _finding(frames: Sequence[Frame]) -> str:
     """Who truncated what; else how long the followers took to learn the high watermark."""
     for before, after in pairwise(frames):
         for number, log in after.disks.items():
-            was, end = before.disks[number].log_end_offset, log.log_end_offset
+            was, end = before.disks.get(number, log).log_end_offset, log.log_end_offset
             if end < was:
                 return f"Replica {number} truncates its log from {was} to {end}"
     leader = frames[-1].controller.leader

@@ -1,8 +1,9 @@
-"""The logs of all replicas at one moment, and a scenario told block by block."""
+"""The logs of all replicas at one moment, and a scenario told block by block, alone or beside what
+real brokers had at the end of the same blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -135,7 +136,7 @@ def _label(
     """A replica's name and role, what else there is to say, and its colour."""
     broker, old = frame.brokers.get(number), before.brokers.get(number) if before else None
     role, was = broker and broker.role, old and old.role
-    name, details = f"{number}  {'dead' if broker is None else 'idle'}", []
+    name, details = f"{number}  {'dead' if broker is None else 'no replica'}", []
     if isinstance(role, Leader):
         is_new = before is not None and not isinstance(was, Leader)
         name = f"{number}  Leader{' (new)' if is_new else ''}"
@@ -157,7 +158,7 @@ def _draw_log(
 ) -> None:
     start, has_epochs, before = view
     log, broker, leader = frame.disks[number], frame.brokers.get(number), _leader(frame)
-    colour, old = _colour(number, broker), before.disks[number] if before else log
+    colour, old = _colour(number, broker), before.disks.get(number, log) if before else log
     high_watermark = log.high_watermark if broker else log.checkpointed_high_watermark
     for offset in range(max(start, log.log_start_offset), log.log_end_offset):
         record, gone = log.record_at(offset), old.record_at(offset)
@@ -247,7 +248,8 @@ def finding(frame: Frame) -> str:
     log = leader.log
     parts = [f"Consumers can read {log.high_watermark - log.log_start_offset:,} of "
              f"{style.counted(len(log.records), 'record')}"]  # fmt: skip
-    behind = [b for b in frame.brokers.values() if b.log.high_watermark < log.high_watermark]
+    hosts = [b for b in frame.brokers.values() if b.id in frame.controller.replicas]
+    behind = [b for b in hosts if b.log.high_watermark < log.high_watermark]
     for what, has in (("not know that yet", True), ("not have them all yet", False)):
         who = [b.id for b in behind if (b.log.log_end_offset >= log.high_watermark) == has]
         parts += [f"{_replicas(who, 'does', 'do')} {what}"] if who else []
@@ -288,6 +290,28 @@ def plot_story(run: Run) -> Figure:
     return style.headline(figure, story_finding(run))
 
 
+def plot_beside(
+    run: Run, real: Sequence[Frame], name: str, *, blocks: Sequence[int] | None = None
+) -> Figure:
+    """A row for each block (all, or those numbered from 1): on the left the engine, on the right
+    the brokers, one frame a block. What a leader knows of its followers is seen on the left only.
+    """
+    numbers = blocks or range(1, len(run.blocks) + 1)
+    ends = [(run.frames[run.blocks[n - 1].frames[1] - 1], real[n - 1]) for n in numbers]
+    look = common_look([frame for pair in ends for frame in pair])
+    height = len(ends) * (0.85 + 0.72 * len(real[0].disks)) + 0.4
+    figure, grid = style.panels(len(ends), 2, (style.WIDTH, height))
+    for row, (number, frames) in enumerate(zip(numbers, ends, strict=True)):
+        captions = words.caption(run, run.blocks[number - 1]), "On real brokers"
+        for column, (frame, caption) in enumerate(zip(frames, captions, strict=True)):
+            before = ends[row - 1][column] if row else None
+            ax = grid[row, column]
+            plot_replicas(frame, f"{row + 1}. {caption}", before=before, ax=ax, **look)
+            if row > 0:  # what the axis says, once
+                ax.set_xlabel("")
+    return style.headline(figure, f"{story_finding(run)}. {name}")
+
+
 def common_look(frames: Sequence[Frame]) -> dict[str, Any]:
     """What several pictures of one run have in common: whether epochs are drawn, which offsets."""
     start, end = _offsets(frames)
@@ -313,11 +337,11 @@ def _panels(run: Run) -> list[tuple[Frame, str]]:
     return shown
 
 
-def visible(frame: Frame) -> list[object]:
-    """All that a picture shows."""
+def visible(frame: Frame) -> tuple[Hashable, ...]:
+    """All that a picture shows, but for what a leader knows of its followers."""
     brokers = frame.brokers.values()
     marks = [(b.id, b.log.high_watermark, _label(frame, b.id, True, None)) for b in brokers]
-    return [*marks, *((number, log.records) for number, log in frame.disks.items())]
+    return (*marks, *((number, log.records) for number, log in frame.disks.items()))
 
 
 def story_finding(run: Run) -> str:

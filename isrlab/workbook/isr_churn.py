@@ -20,7 +20,7 @@ from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.lens import Trace
 from isrlab.show import offsets
 from isrlab.show.bands import Span, shade
-from isrlab.show.controls import choice, redrawn
+from isrlab.show.controls import Redrawn, choice
 from isrlab.show.curves import Curve, Scale, plot_bars, plot_curves
 from isrlab.show.style import axes, broker_colour, counted, duration, headline, listed, panels
 
@@ -29,22 +29,8 @@ MESSAGES = 4_000  # the default of replica.lag.max.messages
 SMALL = FleetConfig(partitions=30, minutes=10, burst_every_s=100, stall_s=0, seed=1)
 
 
-def watch(config: FleetConfig) -> Trace:
-    """The partition of a small fleet that loses followers most often, sampled every 20 ms."""
-    return fleet.trace(config, fleet.most_evicting(config))
-
-
-def spared_burst(partition: Trace) -> Trace:
-    """The seconds around the first burst that no check hits; without one, around the highest."""
-    return _around_first(partition, partition.spared_ms(MESSAGES))
-
-
-def hit_burst(partition: Trace) -> Trace:
-    """The seconds around the first check that evicts; without one, around the highest burst."""
-    return _around_first(partition, partition.evictions_ms())
-
-
-def _around_first(partition: Trace, moments_ms: np.ndarray) -> Trace:
+def around(partition: Trace, moments_ms: np.ndarray) -> Trace:
+    """The seconds around the first of some moments; without any, around the highest burst."""
     highest_ms = partition.ts_ms[partition.most_lag_records.argmax()]
     return partition.around([*moments_ms, highest_ms][0])
 
@@ -196,7 +182,9 @@ def finding(compared: pd.DataFrame) -> str:
 def plot_burst(config: FleetConfig = SMALL) -> Figure:
     """Left: a partition in a burst that evicts under 0.8.2, if any does. Right: the fleet."""
     figure, grid = panels(1, 2, (11.0, 3.4), width_ratios=[1.5, 1])
-    plot_lag(hit_burst(watch(config.with_(version=VERSIONS[0], name=""))), ax=grid[0, 0])
+    old = config.with_(version=VERSIONS[0], name="")
+    partition = fleet.trace(old, fleet.most_evicting(old))
+    plot_lag(around(partition, partition.evictions_ms()), ax=grid[0, 0])
     counts = np.array([false_alarms(each) for each in fleet.versions(config, VERSIONS)])
     false, total = counts.T * 60 / config.minutes
     title = f"False alarms, {counted(config.partitions, 'partition')}"
@@ -211,7 +199,7 @@ def burst_controls(config: FleetConfig = SMALL) -> widgets.VBox:
         "burst_s": choice("burst length (s)", (1.0, 20.0), 1.0, "{:g}".format),
         "replica_lag_max_messages": choice("lag.max.messages", (4_000, 8_000, 16_000), MESSAGES),
     }
-    return redrawn(
+    return Redrawn(
         [*sliders.values()],
         lambda *values: plot_burst(config.with_(**dict(zip(sliders, values, strict=True)))),
     )

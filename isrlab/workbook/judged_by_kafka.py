@@ -20,6 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from isrlab import judged
+from isrlab.engine import versions
 from isrlab.engine.choices import Form
 from isrlab.engine.versions import GENERATIONS, RULES, KafkaVersion
 from isrlab.judged import Run, Step
@@ -56,17 +57,13 @@ def replay() -> pd.DataFrame:
     return counts
 
 
-def _numbers(release: str) -> list[int]:
-    return [int(part) for part in release.split(".")]
-
-
 def beside(run: Run, release: str) -> list[Step]:
     return list(run.beside(KafkaVersion.of(release)))
 
 
 def plot_replay(counts: pd.DataFrame) -> Axes:
     """Steps by class and release, and whether the engine showed the same."""
-    releases = sorted({*counts["release"]}, key=_numbers)
+    releases = sorted({*counts["release"]}, key=versions.release)
     cells: dict[str, dict[str, str | tuple[str, str]]] = {}
     known = {(r["class"], r["release"]): r for r in counts.to_dict("records")}
     for kind in dict.fromkeys(counts["class"]):
@@ -223,7 +220,7 @@ def step_player(release: str, number: int, kind: str = PARTITION) -> widgets.VBo
         title = f"Step {told[place] + 1}, {spoken(step.command)}: {len(step.kafka)} values "
         return plot_step(before, step, f"{title}compared, {len(step.differs)} differ")
 
-    return controls.redrawn([slider], draw, most=len(told))
+    return controls.Redrawn([slider], draw, most=len(told))
 
 
 def run_player(release: str, number: int) -> widgets.VBox:
@@ -231,7 +228,7 @@ def run_player(release: str, number: int) -> widgets.VBox:
     releases = judged.releases(PARTITION)
     least = min(len(judged.read(PARTITION, name)) for name in releases)
     which = controls.choice("schedule", range(least), number)
-    return controls.redrawn([controls.pick("release", releases, release), which], plot_run)
+    return controls.Redrawn([controls.pick("release", releases, release), which], plot_run)
 
 
 def spoken(command: list[Any]) -> str:
@@ -301,7 +298,7 @@ def power(releases: Sequence[str]) -> dict[str, dict[str, str]]:
 
     Raises ValueError for a release of which nothing is stored.
     """
-    known = sorted({*judged.figures()["release"]}, key=_numbers)
+    known = sorted({*judged.figures()["release"]}, key=versions.release)
     if unknown := [release for release in releases if release not in known]:
         raise ValueError(f"no verdicts of {unknown[0]!r} are stored; there are {', '.join(known)}")
     words: dict[str, dict[str, str]] = {}
@@ -349,7 +346,7 @@ def switch_player(release: str, words: Mapping[str, Mapping[str, str]]) -> widge
         title += f"{notice.schedule}: {spoken(notice.step.command)}"
         return plot_step(notice.before, notice.step, title)
 
-    return controls.redrawn([controls.pick("rule", list(found), next(iter(found)))], draw)
+    return controls.Redrawn([controls.pick("rule", list(found), next(iter(found)))], draw)
 
 
 # What was found
@@ -389,7 +386,7 @@ def shown(letter: str) -> str:
 
 def finding(counts: pd.DataFrame, words: Mapping[str, Mapping[str, str]]) -> str:
     """What was compared, what differs, and how much of the engine is held by it."""
-    releases = sorted({*counts["release"]}, key=_numbers)
+    releases = sorted({*counts["release"]}, key=versions.release)
     held, found = len(words) - len(unnoticed(words)), judged.found().values()
     left = sum(map(is_left, found))
     return (

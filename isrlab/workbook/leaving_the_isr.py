@@ -58,13 +58,15 @@ def eviction_times(version: str, samples: int = 40) -> list[int]:
     known = KafkaVersion.of(version)
     lag_ms = known.replica_lag_time_max_ms
     period_ms = lag_ms // known.isr_checks_per_lag_time
-    times = []
-    for sample in range(samples):
-        begin_ms = period_ms + sample * period_ms // samples
-        script = STALL.format(begin_ms=begin_ms, watch_ms=3 * lag_ms)
-        spans = offsets.isr_of(scenario.play(script, version=version))
-        times.append(spans[1].start_ms - begin_ms)
-    return times
+    begins_ms = [period_ms + sample * period_ms // samples for sample in range(samples)]
+    return [
+        _shrink_ms(STALL.format(begin_ms=ms, watch_ms=3 * lag_ms), known) - ms for ms in begins_ms
+    ]
+
+
+def _shrink_ms(script: str, version: KafkaVersion) -> int:
+    """When the stored ISR first changes."""
+    return offsets.isr_of(scenario.play(script, version=version))[1].start_ms
 
 
 def recorded_evictions() -> dict[str, list[int]]:
@@ -85,8 +87,7 @@ def played_evictions(version: str | KafkaVersion, samples: int = 100) -> list[in
         script = PAUSE.format(lag_ms=RECORDED_LAG_MS, every_ms=RECORDED_EVERY_MS,
                               fed_ms=pause_ms - since_ms, since_ms=since_ms,
                               left_ms=RECORDED_EVERY_MS - since_ms)  # fmt: skip
-        spans = offsets.isr_of(scenario.play(script, version=known))
-        times.append(spans[1].start_ms - pause_ms)
+        times.append(_shrink_ms(script, known) - pause_ms)
     return times
 
 
@@ -159,4 +160,4 @@ def hang_slider(version: str, hang_s: int = 8) -> widgets.VBox:
         script = SAW_TOOTH + 4 * TOOTH.format(hang_s=seconds)
         return plot_clocks({version: scenario.play(script, version=version)})
 
-    return controls.redrawn([slider], draw)
+    return controls.Redrawn([slider], draw)

@@ -167,7 +167,7 @@ def failures_control(cluster: Cluster, failures: int) -> widgets.VBox:
     names = [(LABELS[name], name) for name in cluster.placed]
     name = controls.pick("placement", names, next(iter(cluster.placed)))
     many = controls.choice("brokers that fail", counts, min(failures, len(cluster.racks)))
-    return controls.redrawn(
+    return controls.Redrawn(
         (name, many), lambda name, failures: plot_failures(cluster, name, failures), most=25
     )
 

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING
 import ipywidgets as widgets
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from isrlab import churn, fleet
 from isrlab.brokerlogs import recordings
 from isrlab.events import exact
+from isrlab.events.measures import measures
 from isrlab.fleet import load, recovery
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.sums import by_run
 from isrlab.show.bands import plot_isr_sizes
-from isrlab.show.controls import choice, redrawn
+from isrlab.show.controls import Redrawn, choice
 from isrlab.show.curves import Curve, Scale, plot_curves, plot_ticks
 from isrlab.show.style import INK, STATES, mark, panels
 from isrlab.world import scenario
+from isrlab.world.words import START_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -201,15 +201,11 @@ def waits_for_the_gone(config: FleetConfig, versions: Sequence[str]) -> pd.DataF
         events = fleet.simulate_local(config.with_(version=version, name=version))
         longest_ms = max((wait.latency_ms for wait in exact.waits(events)), default=0)
         run = scenario.play(scenario.read("gone_broker"), version=version)
-        timed_out = [_errors(each).count("REQUEST_TIMED_OUT") for each in (events, run.events())]
+        tables = (events, (0, config.duration_ms)), (run.events(), (START_MS, run.cluster.now_ms))
+        timed_out = [round(measures(each, 3, 2, span_ms)["timed_out"]) for each, span_ms in tables]
         rows.append((version, longest_ms / 1000, *timed_out))
     columns = ["version", "longest_wait_s", "timed_out", "engine_timed_out"]
     return pd.DataFrame(rows, columns=columns)
-
-
-def _errors(events: pa.Table) -> list[str]:
-    failed = events.filter(pc.equal(events["kind"], "produce_error"))["detail"].to_pylist()
-    return [dict(detail)["error"] for detail in failed]
 
 
 def headroom(
@@ -225,24 +221,20 @@ def headroom(
     for copies, least in designs:
         fleets = config.with_(replication_factor=copies, min_insync_replicas=least)
         calm, early = (rolling(fleets, share, down_s, wait) for wait in (1.33, 0.6))
-        events, more = fleet.simulate_local(calm), fleet.simulate_local(early)
+        once, twice = (
+            measures(fleet.simulate_local(each), copies, least, (0, each.duration_ms))
+            for each in (calm, early)
+        )
         away = config.partitions * (copies - 1)  # of each partition, every follower once
         rows.append({
             "replicas": copies, "min.insync.replicas": least, "headroom": copies - least - 1,
-            "one missing": _minutes(events, calm, {copies - 1}),
+            "one missing": once["under_replicated_minutes"],
             "formula": away * recovery.safe_restart_every_s(share, down_s) / 60,
-            "refused": len(_errors(events)),
-            "two: under min ISR": _minutes(more, early, set(range(least))),
-            "two: single copy": _minutes(more, early, {1}), "two: refused": len(_errors(more)),
+            "refused": once["produce_error"],
+            "two: under min ISR": twice["under_min_isr_minutes"],
+            "two: single copy": twice["one_copy_minutes"], "two: refused": twice["produce_error"],
         })  # fmt: skip
     return pd.DataFrame(rows).round(1)
-
-
-def _minutes(events: pa.Table, config: FleetConfig, sizes: set[int]) -> float:
-    """Partition-minutes with an ISR of one of these sizes."""
-    partitions = exact.isr_spans(events, config.duration_ms, 0).values()
-    spans = [span for each in partitions for span in each if len(span.isr) in sizes]
-    return sum(span.end_ms - span.start_ms for span in spans) / 60_000
 
 
 def plot_rejoin_times(table: pd.DataFrame) -> Axes:
@@ -344,7 +336,7 @@ def restart_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     shares = (0.3, 0.6, 0.8, 0.9)
     busy = choice("load (% of fetch rate)", shares, 0.6, lambda value: f"{100 * value:.0f}")
     every = choice("wait / safe wait", (0.5, 0.75, 1.25), 0.75, "{:g}".format)
-    return redrawn(
+    return Redrawn(
         (down, busy, every), lambda s, share, wait: plot_restart(rolling(config, share, s, wait))
     )
 

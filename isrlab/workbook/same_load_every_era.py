@@ -28,7 +28,7 @@ from isrlab.fleet.kernel.state import Rules
 from isrlab.fleet.layout import assignment
 from isrlab.show import style
 from isrlab.show.bands import Span, plot_bands
-from isrlab.show.controls import choice, redrawn
+from isrlab.show.controls import Redrawn, choice
 from isrlab.show.curves import plot_bars
 from isrlab.show.table import table
 
@@ -316,4 +316,4 @@ def era_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     def draw(records: int, stall_s: float) -> Axes:
         return plot_eras(config.with_(burst_records=records, stall_s=stall_s), partition, FEW)
 
-    return redrawn((height, stall), draw)
+    return Redrawn((height, stall), draw)

@@ -19,7 +19,7 @@ from isrlab.fleet import load
 from isrlab.fleet.cell import cell
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.layout import assignment, fetcher_id
-from isrlab.show.controls import choice, redrawn
+from isrlab.show.controls import Redrawn, choice
 from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.matrix import plot_matrix
 from isrlab.show.style import BLUE, FAINT, GREY, ORANGE, PALE, VERMILION, WHITE, listed
@@ -247,7 +247,7 @@ def fetcher_controls(config: FleetConfig = SMALL) -> widgets.VBox:
             heated(sized(config, size_mb), share).with_(num_replica_fetchers=number)
         )
 
-    return redrawn((threads, heat, size), draw)
+    return Redrawn((threads, heat, size), draw)
 
 
 def finding(tables: Mapping[str, pd.DataFrame]) -> str:

@@ -26,7 +26,7 @@ from isrlab.fleet.sums import by_run
 from isrlab.incidents.find import Incident, find
 from isrlab.incidents.record import Record
 from isrlab.show.bands import plot_isr_sizes
-from isrlab.show.controls import choice, pick, redrawn
+from isrlab.show.controls import Redrawn, choice, pick
 from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.matrix import plot_matrix
 from isrlab.show.style import BLUE, FAINT, ORANGE, VERMILION, counted, panels
@@ -255,7 +255,7 @@ def trouble_controls(config: FleetConfig = SMALL) -> widgets.VBox:
         moved = in_trouble(config, role, length_s, config.stall_every_s)
         return plot_trouble(moved.with_(replica_lag_time_max_ms=1000 * limit_s))
 
-    return redrawn((role, length, limit), draw)
+    return Redrawn((role, length, limit), draw)
 
 
 def plot_limits(costs_by_run: Mapping[str, pd.DataFrame], length_s: float) -> Axes:

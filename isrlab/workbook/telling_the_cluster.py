@@ -133,7 +133,7 @@ def finding(waits: Sequence[float]) -> str:
 def version_choice(versions: Sequence[str], script: str, value: str) -> widgets.VBox:
     """Choose a version: what every broker knows, and when."""
     chosen = controls.pick("version", versions, value)
-    return controls.redrawn([chosen], lambda name: plot_knowledge(scenario.play(script, name)))
+    return controls.Redrawn([chosen], lambda name: plot_knowledge(scenario.play(script, name)))
 
 
 # Who said what to whom

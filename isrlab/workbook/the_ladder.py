@@ -182,4 +182,4 @@ def schedule_chooser(matrix: Matrix, name: str) -> widgets.VBox:
     shown = [rung for rung in RUNGS if rung.issue != "KAFKA-3919"]  # has thousands of records
     names = [(f"{rung.label} ({rung.issue})", rung.scenario) for rung in shown]
     chosen = controls.pick("schedule", names, name)
-    return controls.redrawn([chosen], lambda name: before_and_after(matrix, name))
+    return controls.Redrawn([chosen], lambda name: before_and_after(matrix, name))

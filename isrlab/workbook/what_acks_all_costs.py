@@ -24,7 +24,7 @@ from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.sums import by_run, quantile
 from isrlab.show import style
-from isrlab.show.controls import choice, redrawn
+from isrlab.show.controls import Redrawn, choice
 from isrlab.show.curves import Curve, Scale, plot_curves
 
 PAIR = FleetConfig(
@@ -313,4 +313,4 @@ def wait_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     def draw(delay_ms: int, stall_s: float) -> Axes:
         return plot_histogram(waits_here(config.with_(fetch_latency_ms=delay_ms, stall_s=stall_s)))
 
-    return redrawn((delay, stall), draw)
+    return Redrawn((delay, stall), draw)

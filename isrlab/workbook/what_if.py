@@ -21,7 +21,7 @@ from isrlab.fleet import FleetConfig, settings
 from isrlab.incidents.again import Again, Course, Toll, again, courses
 from isrlab.incidents.look import look
 from isrlab.show import style
-from isrlab.show.controls import choice, redrawn
+from isrlab.show.controls import Redrawn, choice
 from isrlab.show.curves import Curve, Scale, plot_curves, plot_ticks
 from isrlab.show.style import counted
 from isrlab.show.table import table
@@ -153,7 +153,7 @@ def limit_player(real: Again, limits_s: Sequence[float], seeds: int) -> widgets.
         config = real.config.with_(replica_lag_time_max_ms=round(1000 * limit_s))
         return plot_again(real, courses(config, seeds), f"Limit {limit_s:g} s")
 
-    return redrawn([choice("lag limit (s)", limits_s, now_s, "{:g}".format)], draw)
+    return Redrawn([choice("lag limit (s)", limits_s, now_s, "{:g}".format)], draw)
 
 
 def _sentence(runs: dict[str, list[Course]]) -> str:

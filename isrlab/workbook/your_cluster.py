@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
@@ -31,7 +30,7 @@ from isrlab.incidents.record import about
 from isrlab.incidents.tell import heading, story, texts_of, verdict
 from isrlab.show import bands, style
 from isrlab.show.bands import Event, Span, plot_bands, utc_axis
-from isrlab.show.controls import pick, redrawn
+from isrlab.show.controls import Redrawn, pick
 from isrlab.show.style import counted, duration, printable
 from isrlab.show.table import html_table, table
 from isrlab.verdict.faults import RULES
@@ -43,20 +42,6 @@ OVER, OPEN = style.ORANGE, style.VERMILION  # incidents
 MOST_ROWS, AROUND_MS = 16, 10_000  # drawn; and so long before and after an incident
 BLIP_MS = 2_000  # a new controller repeats who was fenced
 UP_SIGNS = ("starting", "unclean_start")
-
-
-def window(since: str = "", until: str = "", topic: str = "", broker: int = 0) -> Window:
-    """What to look at; empty or 0: everything. Raises ValueError for a time that is none."""
-    try:
-        since_ms, until_ms = (_utc_ms(text) if text else None for text in (since, until))
-    except ValueError as error:
-        text = f"{since!r} or {until!r} is no time; valid: 2026-11-20 10:38:00 (UTC)"
-        raise ValueError(text) from error
-    return Window(since_ms, until_ms, topic or None, broker or None)
-
-
-def _utc_ms(text: str) -> int:
-    return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
 
 
 def finding(found: Findings) -> str:
@@ -163,7 +148,7 @@ def _presence(found: Findings, broker: int) -> list[Span]:
         for until, each in zip(ends, [state, "not known"], strict=False):
             spans.append(_span(start, until, record.start_ms, each))
             start = until
-    return [span for span in spans if span.end_s > span.start_s]
+    return bands.joined(span for span in spans if span.end_s > span.start_s)
 
 
 def _draw_counts(ax: Axes, found: Findings) -> int:
@@ -215,7 +200,7 @@ def cluster_player(found: Findings, faults: Sequence[Outage] = ()) -> widgets.VB
         asked = Window(topic=topic, broker=broker)
         return plot_cluster(found_in(found.logs, found.evidence, window=asked), faults)
 
-    return redrawn([pick("topic", names, None), pick("broker", brokers, None)], draw, most=12)
+    return Redrawn([pick("topic", names, None), pick("broker", brokers, None)], draw, most=12)
 
 
 # Incidents
@@ -284,7 +269,7 @@ def incident_player(found: Findings, log_dir: str, first: int = 1) -> widgets.VB
         caption.value = f'<pre style="white-space: pre-wrap">{lines}</pre>'
         return plot_incident(found, incident)
 
-    return redrawn([pick("incident", names, min(max(first, 1), len(numbered))), caption], draw)
+    return Redrawn([pick("incident", names, min(max(first, 1), len(numbered))), caption], draw)
 
 
 def plot_partition(found: Findings, key: Key) -> Axes:
@@ -315,7 +300,7 @@ def partition_player(found: Findings) -> widgets.VBox:
     names = [(f"{printable(key.topic, 60)}-{key.partition}", key) for key in keys]
     if not keys:
         return widgets.VBox([widgets.HTML("No partition.")])
-    return redrawn([pick("partition", names, keys[0])], lambda key: plot_partition(found, key))
+    return Redrawn([pick("partition", names, keys[0])], lambda key: plot_partition(found, key))
 
 
 def changes_table(found: Findings, most: int = 20) -> HTML:

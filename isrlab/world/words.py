@@ -275,7 +275,7 @@ def status(cluster: Cluster) -> list[str]:
     rows = []
     for number in sorted(cluster.replicas):
         broker, disk = cluster.brokers.get(number), cluster.disks[number]
-        role = "idle" if broker else "dead"
+        role = "no role" if broker else "dead"
         if number in cluster.paused:
             role = "paused"
         elif broker and broker.role:

@@ -27,7 +27,7 @@ RULES_OF = {
     ),
     "controller": (
         "epoch_bump_on_isr_shrink", "eligible_leader_replicas", "kraft_elects_uncleanly",
-        "notices_fast_bounce",
+        "notices_fast_bounce", "reassignment",
     ),
 }  # fmt: skip
 assert {rule for rules in RULES_OF.values() for rule in rules} <= set(RULES)

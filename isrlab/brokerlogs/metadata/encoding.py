@@ -70,27 +70,21 @@ def decode(value: bytes) -> Told | None:
     Raises UnknownRecord for types and versions that are not in the schemas, ValueError, IndexError
     or struct.error for bytes that do not fit them.
     """
-    name, read, at = _decoder(value[:3]) if max(value[1:3]) < 0x80 else _framed(value)
-    return (name, read(value, at)[0]) if read else None
+    name, read = _decoder(value[:3])
+    return (name, read(value, 3)[0]) if read else None
 
 
 @lru_cache(maxsize=1024)
-def _decoder(beginning: bytes) -> tuple[str, Reader | None, int]:
-    return _framed(beginning)
-
-
-def _framed(value: bytes) -> tuple[str, Reader | None, int]:
-    """What a record is called, how its fields are read, and where they begin."""
-    frame, at = uvarint(value, 0)
-    key, at = uvarint(value, at)
-    version, at = uvarint(value, at)
+def _decoder(beginning: bytes) -> tuple[str, Reader | None]:
+    """What a record is called, and how its fields are read."""
+    frame, key, version = beginning  # each of one byte: no release has a key or version above 127
     if frame != 1:
         raise UnknownRecord(f"unknown frame version {frame}", True)
     schema = schemas().get(key)
     if schema is None:
         raise UnknownRecord(f"unknown type of record: {key}", False)
     _require(schema, version)
-    return schema.name, None if schema.is_skipped else _struct(schema.fields, version), at
+    return schema.name, None if schema.is_skipped else _struct(schema.fields, version)
 
 
 def _require(schema: Schema, version: int) -> None:
@@ -193,27 +187,29 @@ def _struct(fields: list[Field], version: int) -> Reader:
     """How the fields of a version are read; tagged fields that are not known are passed over."""
     fields = [field for field in fields if field.since <= version]
     tagged = {f.tag: (f.name, _reader(f.type)) for f in fields if f.tag is not None}
-    steps: list[tuple[Sequence[str], struct.Struct | None, Reader | None]] = []
+    steps: list[tuple[Sequence[str], Callable, int]] = []  # one reads several of a fixed size
     plain = (field for field in fields if field.tag is None)
     for is_fixed, group in groupby(plain, key=lambda field: field.type in FIXED):
         if is_fixed:
             names, codes = zip(*((f.name, FIXED[f.type]) for f in group), strict=True)
-            steps.append((names, struct.Struct(">" + "".join(codes)), None))
+            form = struct.Struct(">" + "".join(codes))
+            steps.append((names, form.unpack_from, form.size))
         else:
-            steps += [([field.name], None, _reader(field.type)) for field in group]
+            steps += [([field.name], _reader(field.type), 0) for field in group]
 
     def read(data: bytes, at: int) -> Value:
         values: dict[str, Any] = {}
-        for names, form, reader in steps:
-            if form:
-                values.update(zip(names, form.unpack_from(data, at), strict=True))
-                at += form.size
-            elif reader:
+        for names, reader, size in steps:
+            if size:
+                values.update(zip(names, reader(data, at)))  # noqa: B905 (they are as many)
+                at += size
+            else:
                 values[names[0]], at = reader(data, at)
-        if data[at : at + 1] == b"\0":
+        if data[at] == 0:
             return values, at + 1
         more, size = read_tagged(data[at:])
-        return values | more, at + size
+        values.update(more)
+        return values, at + size
 
     @lru_cache(maxsize=10_000)
     def read_tagged(data: bytes) -> Value:  # many partitions change alike

@@ -28,6 +28,7 @@ CHECKPOINT_TEXT = re.compile(r"Snapshot end offset: (\d{1,18}), epoch")
 BOOTSTRAP = re.compile(r"bootstrap\.checkpoint|KRaft bootstrap snapshot")
 LAYOUTS = {True: "kafka-dump-log", False: "metadata log"}
 BEGINNING = 64 * 1024  # of a file, by which it is known
+SAME = ("offset", "ts_ms", "kind", "topic", "partition", "replica", "isr")  # in copies of an event
 
 
 Row: TypeAlias = dict[str, Any]
@@ -160,9 +161,7 @@ def _installed(chain: Chain, before: int | None) -> Iterator[Row]:
 
 def _events(events: Iterator[Row], file: str) -> Iterator[Row]:
     for event in events:
-        names = ("offset", "ts_ms", "kind", "topic", "partition", "replica", "isr", "detail")
-        same = repr([event.get(name) for name in names if name != "detail"])
-        yield {"row": "event", "file": file, "same": same, "place": "metadata", **event}
+        yield {"row": "event", "file": file, "same": tuple(map(event.get, SAME)), **event}
 
 
 def _file(source: Source, reader: MetadataReader) -> Iterator[list[Record] | Damage | Row]:

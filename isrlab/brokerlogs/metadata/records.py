@@ -173,10 +173,14 @@ def _ended(records: list[Record], missing: int, line: int) -> Iterator[list[Reco
 
 def _parts(data: bytes, at: int, end: int) -> tuple[int, bytes, bytes]:
     """Of a record, after its length: milliseconds after the first of its batch, value, key."""
-    ms, at = varint(data, at + 1)
-    _, at = varint(data, at)
-    size, at = varint(data, at)
-    key, at = (data[at : at + size], at + size) if size > 0 else (b"", at)
+    _, ms, number, size = data[at : at + 4]
+    if ms | number < 0x80 and size == 1:  # nearly always: one byte each, and no key
+        ms, key, at = (ms >> 1) ^ -(ms & 1), b"", at + 4
+    else:
+        ms, at = varint(data, at + 1)
+        _, at = varint(data, at)
+        size, at = varint(data, at)
+        key, at = (data[at : at + size], at + size) if size > 0 else (b"", at)
     size, at = varint(data, at)
     if not 0 <= size <= end - at:
         raise ValueError(f"a value of {size} bytes")

@@ -19,7 +19,7 @@ fetches in order of thread, then the expiry task. Only the order is a choice; no
 Whoever runs the cell is asked for room before a millisecond, or an append, for which the tables
 could be too small; so nothing is ever lost, and nothing done twice.
 
-Left out: record batches (a fetch may end at any record), log segments, quotas, request queues,
+Left out: record batches (a fetch may end at any record), log segments, request queues,
 the sizes that incremental fetch sessions save, and a leader that pauses as a whole. Where leaders
 stay where they are, whatever happens (`FleetConfig.leaders`), so are the removal of a broker whose
 session ends, and the round in which followers ask where the former epoch ends when a removal has
@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from isrlab.fleet.kernel import log, membership
+from isrlab.fleet.kernel import log, membership, throttle
 from isrlab.fleet.kernel import state as s
 from isrlab.fleet.kernel.compiled import compiled, entry, inlined, merged
 from isrlab.fleet.kernel.resting import lowest_bit
@@ -163,13 +163,13 @@ def _on_fetch(state: s.State, now_ms: int, number: int) -> None:
             if not is_due:
                 is_answered |= membership.on_follower_position(state, now_ms, row)
             more_bytes = _readable(state, row)
-            if more_bytes > 0:
+            if more_bytes > 0 and not throttle.is_throttled(state, row, now_ms):
                 wanted_bytes += more_bytes
                 state.scratch[count] = row
                 count += 1
     thread.ready_bytes = wanted_bytes
     if is_answered or wanted_bytes >= state.links.fetch_min_bytes:
-        _answer(state, now_ms, number, _filled(state, count, wanted_bytes))
+        _answer(state, now_ms, number, _filled(state, now_ms, count, wanted_bytes))
     else:
         thread.is_parked = s.PARKED
         thread.next_ms = now_ms + state.links.fetch_wait_max_ms
@@ -189,17 +189,17 @@ def _answer(state: s.State, now_ms: int, number: int, sent_bytes: int) -> None:
 
 
 @inlined
-def _filled(state: s.State, count: int, wanted_bytes: int) -> int:
+def _filled(state: s.State, now_ms: int, count: int, wanted_bytes: int) -> int:
     """Fill a response for the first `count` followers of `State.scratch`; the bytes."""
     if wanted_bytes > state.links.response_max_bytes:
-        return _serve_in_turn(state, count)
+        return _serve_in_turn(state, now_ms, count)
     for index in range(count):
-        _send(state, state.scratch[index], wanted_bytes)
+        _send(state, now_ms, state.scratch[index], wanted_bytes)
     return wanted_bytes
 
 
 @compiled
-def _serve_in_turn(state: s.State, count: int) -> int:
+def _serve_in_turn(state: s.State, now_ms: int, count: int) -> int:
     """Fill a response that cannot hold it all: who was served longest ago comes first; the bytes.
 
     The first partition gets at least one record, however large.
@@ -215,7 +215,7 @@ def _serve_in_turn(state: s.State, count: int) -> int:
         if sent_bytes == 0:
             partition = state.followers[row].partition
             left_bytes = max(left_bytes, state.partitions[partition].record_bytes)
-        more_bytes = _send(state, row, left_bytes)
+        more_bytes = _send(state, now_ms, row, left_bytes)
         if more_bytes == 0:
             break
         sent_bytes += more_bytes
@@ -243,7 +243,7 @@ def _readable(state: s.State, row: int) -> int:
 
 
 @inlined
-def _send(state: s.State, row: int, left_bytes: int) -> int:
+def _send(state: s.State, now_ms: int, row: int, left_bytes: int) -> int:
     """Move the follower's end by what fits into `left_bytes`; the bytes."""
     follower = state.followers[row]
     leader = state.partitions[follower.partition]
@@ -257,6 +257,8 @@ def _send(state: s.State, row: int, left_bytes: int) -> int:
         follower.end += records
         state.scalars[s.TURN] += 1
         follower.turn = state.scalars[s.TURN]
+        if leader.is_throttled:
+            throttle.count(state, now_ms, sent_bytes)
     return sent_bytes
 
 

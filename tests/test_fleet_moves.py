@@ -65,6 +65,8 @@ def scenes(draw, columns=tuple(PRESETS), reassigns=False):
     ]
     target = draw(st.permutations(range(1, brokers + 1))) if reassigns and brokers > 2 else ()
     assume(tuple(target[1:]) != tuple(range(1, brokers)))
+    if target:  # while a partition moves it has a replica more, of which min ISR can be more, too
+        given["min_isr"] = min(given["min_isr"], brokers - 1)
     elections = draw(st.sets(st.integers(latency_ms + order_ms + 2, DURATION_MS), max_size=4))
     return Scene(
         **given,
@@ -95,6 +97,19 @@ HEARS_NOTHING_YET = Scene(  # broker 1 has been started when all is over, and wa
     arrivals=((7, 22), (860, 5)), pauses=((), ()), elections=(),
     outages=(Outage(1, 48, 214, False), Outage(1, 434, DURATION_MS, False)),
 )  # fmt: skip
+DIES_AS_ITS_EPOCH_BEGINS = Scene(  # that of its own shrink: followers drop what comes after that
+    column="L", brokers=2, lag_ms=150, lag_messages=1, min_isr=1, latency_ms=9,
+    controller_latency_ms=1, wait_ms=200, fetch_records=1, first_tick_ms=11, session_ms=85,
+    arrivals=((163, 12),), pauses=((), ()), elections=(), outages=(Outage(1, 238, 326, False),),
+)  # fmt: skip
+HEARS_OF_ANOTHER = Scene(  # 4 stands still with an answer to write, and hears that 3 has gone
+    column="M", brokers=4, lag_ms=75, lag_messages=1, min_isr=3, latency_ms=6,
+    controller_latency_ms=40, wait_ms=60, fetch_records=10, first_tick_ms=40, session_ms=85,
+    arrivals=(*((ms, 1) for ms in range(7, 47)), (242, 9), (259, 12), (437, 2), (585, 1)),
+    pauses=((), ((163, 293), (294, 296), (346, 541)), (), ((96, 106), (207, 299))),
+    slow=((2, 47, 332, 38),), elections=(),
+    outages=(Outage(1, 244, 636, False), Outage(3, 135, 301, False)),
+)  # fmt: skip
 
 
 @pytest.mark.slow
@@ -107,6 +122,8 @@ HEARS_NOTHING_YET = Scene(  # broker 1 has been started when all is over, and wa
 )
 @given(scenes())
 @example(HEARS_NOTHING_YET)
+@example(DIES_AS_ITS_EPOCH_BEGINS)
+@example(HEARS_OF_ANOTHER)
 def test_leaders_move_as_in_the_engine_to_the_millisecond(scene):
     agree(scene)
 

@@ -197,7 +197,10 @@ class Replicas:
             if isinstance(after.role, Leader):
                 high_watermark = before.log.high_watermark
                 after = replace(after, log=replace(after.log, high_watermark=high_watermark))
-            self._histories[partition, broker] = [(now_ms, after)]
+            goes_on = isinstance(after.role, Follower) and not outputs
+            history = self._history(partition, broker)
+            later = [(ms, replace(after, log=b.log)) for ms, b in history if ms >= now_ms]
+            self._histories[partition, broker] = [(now_ms, after), *(later if goes_on else [])]
             self._sent[broker] = outputs
 
     def delete(self, partition: int, leavers: frozenset[int], now_ms: int) -> None:

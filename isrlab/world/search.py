@@ -91,9 +91,9 @@ class Schedule:
         target = cluster.controller.state.target
         brokers = {*cluster.replicas, min(max(cluster.replicas) + 1, MOST_BROKERS)}
         others = sorted(brokers - set(target))
-        exchanged = [[b if r == gone else r for r in target] for gone in target for b in others]
-        fewer = [target[1:], target[:-1]] if len(target) > 1 else []
-        wanted = [*exchanged, *fewer, *([*target, b] for b in others)]
+        wanted = [(*(b if r == gone else r for r in target),) for gone in target for b in others]
+        wanted += [target[1:], target[:-1]] if len(target) > 1 else []
+        wanted += [(*target, b) for b in others]
         return [*(f"reassign {ids(brokers)}" for brokers in wanted), "reassign cancel"]
 
 

@@ -21,7 +21,7 @@ from isrlab.installed import NOTEBOOKS, ExtraMissingError, give, require
 from isrlab.spark import MASTER_VARIABLE, MasterError, require_master
 
 INTERRUPTED = 130
-POWERS = ("power", "unclean", "controller")
+POWERS = ("power", "unclean", "controller", "reassign")
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 MOST_NAMES = 8

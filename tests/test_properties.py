@@ -25,7 +25,7 @@ ALL = [v.name for v in PRESETS.values()]
 # Before, a replica could join too early: data/scenarios/joined_too_early.txt
 SINCE_KAFKA_7128 = ALL[4:]
 ALWAYS = ("high_watermark_within_log", "high_watermark_never_back", "leader_in_isr")
-EVERY_FAULT = ("power", "unclean", "controller")
+EVERY_FAULT = ("power", "unclean", "controller", "reassign")
 
 SEED = int(os.environ.get("ISRLAB_SEED", "1"))
 QUICK = settings(
@@ -92,6 +92,14 @@ def test_clean_elections_lose_nothing_since_2_0_1(
 ) -> None:
     """Without power loss and without unclean election no property breaks (KIP-101, KAFKA-7128)."""
     played = play(version, partition, schedule, ("controller",))
+    assert played.run.cluster.violations == {}
+
+
+@pytest.mark.parametrize("version", [name for name in SINCE_KAFKA_7128 if name != "4.1"])
+@drawn
+def test_moving_a_partition_loses_nothing(version: str, partition: str, schedule: list) -> None:
+    """Nor does a reassignment break one; but see data/scenarios/eligible_but_gone.txt for 4.1."""
+    played = play(version, partition, schedule, ("controller", "reassign"))
     assert played.run.cluster.violations == {}
 
 

@@ -17,6 +17,7 @@ from isrlab.brokerlogs import Unread, read_line, read_local
 from isrlab.brokerlogs.files import lines
 from isrlab.engine.versions import KafkaVersion
 from isrlab.events import schema
+from isrlab.events.exact import absences
 from isrlab.evidence.clocks import put_right
 from isrlab.evidence.reconcile import reconcile
 from isrlab.verdict.possible import State, candidates, is_possible
@@ -154,6 +155,14 @@ def moves(rows: list[dict]) -> list[tuple[int, dict]]:
         (index, row) for (_, before), (index, row) in pairwise(of_states)
         if before["detail"]["replicas"] != row["detail"]["replicas"]
     ]  # fmt: skip
+
+
+def test_who_has_been_moved_away_is_not_missing():
+    """Only broker 4, which was paused, has been out; at the end nobody is."""
+    logs = read_local(FOLDERS["moved-392"], "run")
+    outs = absences(reconcile(logs.events).events)
+    assert {out.replica for out in outs} == {4}
+    assert all(out.end_ms for out in outs)
 
 
 def test_a_reassignment_in_the_metadata_log_is_explained_and_a_fault_in_it_is_found():

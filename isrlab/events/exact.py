@@ -18,6 +18,7 @@ Times are milliseconds on the clock of the table. With `end_ms`, what happens la
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -115,19 +116,24 @@ def moves(events: pa.Table, end_ms: int | None = None) -> list[Move]:
 
 
 def absences(events: pa.Table, end_ms: int | None = None) -> list[Absence]:
-    """Every time that a replica left an ISR, in order of leaving."""
+    """Every time that a replica left an ISR, in order of leaving.
+
+    What is no replica any more, as far as an assignment is told, is not absent.
+    """
     absent: list[Absence] = []
-    places: dict[tuple[Key, int], int] = {}  # of those that are out now
+    places: dict[Key, dict[int, int]] = defaultdict(dict)  # of those that are out now
     for key, ts_ms, before, state, evictor in _states(events, end_ms):
-        isr = set(state.isr if state else ())
-        for replica in sorted(isr):
-            if (place := places.pop((key, replica), None)) is not None:
+        isr, out = set(state.isr if state else ()), places[key]
+        others = {*out, *(before or ())} - isr
+        gone = others - set(state.replicas) if state and state.is_assigned else set()
+        for replica in sorted(isr | gone):
+            if (place := out.pop(replica, None)) is not None:
                 is_certain = before is not None
                 absent[place] = absent[place]._replace(end_ms=ts_ms, is_certain=is_certain)
-        for replica in sorted(set(before or ()) - isr) if state else ():
-            places[key, replica] = len(absent)
-            out = Absence(key, replica, ts_ms, None, left=state.row if state else None)
-            absent.append(out._replace(**evictor))
+        for replica in sorted(set(before or ()) - isr - gone) if state else ():
+            out[replica] = len(absent)
+            left = Absence(key, replica, ts_ms, None, left=state.row if state else None)
+            absent.append(left._replace(**evictor))
     return absent
 
 

@@ -66,7 +66,7 @@ class Record:
         """Who has a replica of each partition, as far as anybody says: the last list, or all."""
         listed: dict[Key, frozenset[int]] = {}
         seen: dict[Key, set[int]] = defaultdict(set)
-        for row in self.rows["isr_commit"] + self.rows["leader"]:
+        for row in sorted(self.rows["isr_commit"] + self.rows["leader"], key=_ms):
             if row["topic"] is not None:
                 seen[key_of(row)] |= {*(row["isr"] or ()), *(row["isr_before"] or ())}
                 if named := row["detail"].get("replicas"):

@@ -20,8 +20,9 @@ from isrlab.world import scenario
 from isrlab.world.cluster import NotSettledError
 from isrlab.world.commands import COMMANDS, links_with_messages, obey
 from isrlab.world.script import Command, Run
-from isrlab.world.words import address
+from isrlab.world.words import address, ids
 
+MOST_BROKERS = 4  # that a partition may move to
 WAITS = ("100ms", "600ms", "6s", "20s", "50s")
 
 
@@ -80,8 +81,20 @@ class Schedule:
             (1, [f"power_loss {b}" for b in live if b in power_fails_at]),
             (1, ["elect unclean"] if "unclean" in faults else []),
             (1, ["hard_bounce controller"] if "controller" in faults else []),
+            (1, self._reassignments() if "reassign" in faults else []),
         ]
         return [lines for times, lines in offers for _ in range(times) if lines]
+
+    def _reassignments(self) -> list[str]:
+        """One replica exchanged for another broker, one fewer, one more; or all taken back."""
+        cluster = self.run.cluster
+        target = cluster.controller.state.target
+        brokers = {*cluster.replicas, min(max(cluster.replicas) + 1, MOST_BROKERS)}
+        others = sorted(brokers - set(target))
+        wanted = [(*(b if r == gone else r for r in target),) for gone in target for b in others]
+        wanted += [target[1:], target[:-1]] if len(target) > 1 else []
+        wanted += [(*target, b) for b in others]
+        return [*(f"reassign {ids(brokers)}" for brokers in wanted), "reassign cancel"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +105,7 @@ class Goal:
     version: str  # in which it is to break
     unless: str | None = None  # a version in which the same schedule must keep it
     partition: str = "partition replicas=1,2"
-    faults: tuple[str, ...] = ()  # faults beyond the usual: "power", "unclean", "controller"
+    faults: tuple[str, ...] = ()  # beyond the usual: "power", "unclean", "controller", "reassign"
     words: tuple[str, ...] = ()  # the commands to draw from; none: all of them
     length: int = 40  # lines of a schedule, at most
 

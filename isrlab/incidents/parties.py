@@ -126,7 +126,10 @@ def _of_all(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
     }
     at_once_ms = BEFORE_MS + record.apart_ms(*died)
     if len(died) > 1 and max(died.values()) - min(died.values()) <= at_once_ms:
-        found.append((Party("cluster", tuple(sorted(died))), frozenset(died)))
+        hosts = frozenset[int]().union(*record.replicas.values())
+        silent = hosts - record.log_ends.keys()  # if all others died, so did who has no log here
+        down = hosts if hosts - silent <= died.keys() else frozenset(died)
+        found.append((Party("cluster", tuple(sorted(died))), down))
     lost = {about(r) for r in record.said("sign", span, sign="session_lost")}
     gone = {about(r) for r in record.said("sign", span, sign="zookeeper_gone")}
     if len(lost | gone) > max(1, len(record.brokers) // 2):

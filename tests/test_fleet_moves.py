@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections import Counter
 from dataclasses import replace
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pytest
 from cases.fleet_engine import drawn, drawn_pauses
 from cases.fleet_moves import DURATION_MS, Halted, Outage, Scene, engine_play, fleet_play
-from hypothesis import HealthCheck, Phase, example, given, reject, settings
+from hypothesis import HealthCheck, Phase, assume, example, given, reject, settings
 from hypothesis import strategies as st
 
 from isrlab import fleet
@@ -27,7 +28,7 @@ from isrlab.fleet import load, recovery
 from isrlab.fleet.cell import ALL
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.kernel.rows import bucket, bucket_starts
-from isrlab.fleet.layout import assignment
+from isrlab.fleet.layout import assignment, target
 from isrlab.fleet.moments import LEAVES_MS
 from isrlab.fleet.moving import Moving
 from isrlab.fleet.simulate import run_plan
@@ -51,8 +52,8 @@ def outages_of(draw, broker, delays):
 
 
 @st.composite
-def scenes(draw, columns=tuple(PRESETS)):
-    """A partition on two to four brokers, of which some go and come back."""
+def scenes(draw, columns=tuple(PRESETS), reassigns=False):
+    """A partition on two to four brokers, of which some go and come back; it may be reassigned."""
     given, brokers = drawn(draw, columns, DURATION_MS, (1, 5, 40)), draw(st.integers(2, 4))
     latency_ms, order_ms = given["latency_ms"], given["controller_latency_ms"]
     session_ms = draw(st.sampled_from([85, 120]))
@@ -62,6 +63,8 @@ def scenes(draw, columns=tuple(PRESETS)):
         tuple(row for row in drawn_pauses(draw, latency_ms) if not meets(outages, row, order_ms))
         for outages in each
     ]
+    target = draw(st.permutations(range(1, brokers + 1))) if reassigns and brokers > 2 else ()
+    assume(tuple(target[1:]) != tuple(range(1, brokers)))
     elections = draw(st.sets(st.integers(latency_ms + order_ms + 2, DURATION_MS), max_size=4))
     return Scene(
         **given,
@@ -70,6 +73,8 @@ def scenes(draw, columns=tuple(PRESETS)):
         pauses=tuple(pauses),
         outages=tuple(outage for outages in each for outage in outages),
         elections=tuple(sorted(elections)),
+        target=tuple(target[1:]),
+        reassign_ms=draw(st.integers(latency_ms + order_ms + 2, 500)) if target else 0,
     )
 
 
@@ -103,6 +108,23 @@ HEARS_NOTHING_YET = Scene(  # broker 1 has been started when all is over, and wa
 @given(scenes())
 @example(HEARS_NOTHING_YET)
 def test_leaders_move_as_in_the_engine_to_the_millisecond(scene):
+    agree(scene)
+
+
+@pytest.mark.slow
+@settings(
+    max_examples=int(WANTED_SCENES or 60),
+    derandomize=WANTED_SCENES is None,
+    database=None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+@given(scenes(reassigns=True))
+def test_partitions_are_reassigned_as_in_the_engine_to_the_millisecond(scene):
+    agree(scene)
+
+
+def agree(scene):
     try:
         expected = judged(scene)
     except Halted:
@@ -219,6 +241,10 @@ def test_a_worker_gives_the_same_rows():
 def test_what_cannot_be_played_is_said():
     with pytest.raises(ValueError, match="leaders='move'"):
         FleetConfig(pauses="dead 2 10-60")
+    with pytest.raises(ValueError, match="none of dead, elections and reassigned"):
+        REASSIGNED.with_(leaders="stay")
+    with pytest.raises(ValueError, match="reassigned has 1 partitions; valid: partitions=8"):
+        REASSIGNED.with_(reassigned="1,2,3")
     with pytest.raises(ValueError, match="valid: stay, move"):
         FleetConfig(leaders="go")
     with pytest.raises(ValueError, match="broker 2 is back 5,000 ms after"):
@@ -235,3 +261,60 @@ def test_a_broker_leads_again_what_it_is_in_sync_for_when_leaders_are_elected():
     assert at_once == 0 < later <= 6 and killed > 0
     assert table["nobody_led"].tolist()[:2] == [0, 0] and table["nobody_led"][2] > 0
     assert table["longest_wait_s"][2] > 8
+
+
+# Reassignment
+
+REASSIGNED = FleetConfig(
+    "3.7", partitions=8, brokers=4, minutes=1, load="steady", records_per_s=20, batch_every_ms=100,
+    record_bytes=1_000, stall_s=0, leaders="move", backlog_records=2_000, reassign_s=5, seed=3,
+    reassigned="1,2,4 2,3,4 3,4,2 4,3,2 1,3,4 2,4,3 4,1,2 4,2,3",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("version", ["2.5", "2.8", "3.3", "3.7"])
+def test_in_the_end_replicas_are_where_they_shall_be_and_nothing_is_lost(version):
+    config = REASSIGNED.with_(version=version)
+    cluster = Moving(config)
+    list(cluster.run())
+    wanted = [tuple(row) for row in target(config).tolist()]
+    assert [controller.replicas for controller in cluster.controllers] == wanted
+    assert all(not c.state.adding and {*c.isr} == {*c.replicas} for c in cluster.controllers)
+    produced = load.arrivals(config, np.arange(config.partitions)).records.sum()
+    ends = [cluster.leds[int(b)].partition(p) for p, b in enumerate(cluster.leaders)]
+    assert sum(int(row["log_end_offset"]) - config.backlog_records for row in ends) == produced
+    assert int(cluster.leaders[6]) in (4, 1)  # broker 3 led it, and holds no replica any more
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_no_more_than_so_many_partitions_move_at_a_time(at_once):
+    cluster, most = Moving(REASSIGNED.with_(moves_at_once=at_once)), 0
+    advance = cluster._advance
+
+    def watched(arrivals, until_ms):
+        nonlocal most
+        most = max(most, len(cluster._reassigning.going))
+        return advance(arrivals, until_ms)
+
+    cluster._advance = watched
+    list(cluster.run())
+    assert most == at_once
+    assert [c.replicas for c in cluster.controllers] == [*map(tuple, target(REASSIGNED).tolist())]
+
+
+def completed_s(config):
+    """From the beginning until the last of five is in sync; infinite if one is not."""
+    rows = fleet.simulate_local(config).to_pylist()
+    times = [row["ts_ms"] for row in rows if row["kind"] == "isr_expand"]
+    return max(times) / 1000 - config.reassign_s if len(times) == 5 else math.inf
+
+
+def test_a_throttle_makes_a_reassignment_as_slow_as_it_says():
+    """Five partitions of 2 MB move. What members get counts, too: the least rate leaves nothing."""
+    rates = 0, 10**6, 3 * 10**5, 3 * 10**4
+    free, wide, narrow, none = (
+        completed_s(REASSIGNED.with_(throttle_bytes_per_s=rate)) for rate in rates
+    )
+    assert free == wide < 1  # the mean is over eleven seconds: a burst is let through
+    assert 5 < narrow < 30
+    assert none == math.inf

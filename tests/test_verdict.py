@@ -6,6 +6,7 @@ import random
 import re
 from collections import Counter, defaultdict
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pytest
 
 from isrlab.brokerlogs import Unread, read_line, read_local
 from isrlab.brokerlogs.files import lines
+from isrlab.engine.versions import KafkaVersion
 from isrlab.events import schema
 from isrlab.evidence.clocks import put_right
 from isrlab.evidence.reconcile import reconcile
@@ -24,7 +26,7 @@ from isrlab.verdict.verdict import judge, verdicts
 RECORDINGS = Path(__file__).parent.parent / "data" / "recordings"
 FOLDERS = {
     **{path.name: path for path in sorted((RECORDINGS / "incidents").iterdir()) if path.is_dir()},
-    **{name: RECORDINGS / name for name in ("kafka-3.9", "kafka-4.1")},
+    **{name: RECORDINGS / name for name in ("kafka-3.9", "kafka-4.1", "moved-282", "moved-392")},
 }
 WITH_TRUTH = [name for name in FOLDERS if re.match(r"[a-z]-\d+-|kafka-", name)]
 CHANGES = "isr", "isr_before", "replica", "leader_epoch", "partition_epoch"
@@ -133,6 +135,48 @@ def test_nobody_hears_of_a_version_before_the_metadata_log_has_it():
     }
 
 
+def moves(rows: list[dict]) -> list[tuple[int, dict]]:
+    """Where in these rows of one partition's metadata log its replicas change, and to what."""
+    of_states = [(i, row) for i, row in enumerate(rows) if row["kind"] in STATES]
+    return [
+        (index, row) for (_, before), (index, row) in pairwise(of_states)
+        if before["detail"]["replicas"] != row["detail"]["replicas"]
+    ]  # fmt: skip
+
+
+def test_a_reassignment_in_the_metadata_log_is_explained_and_a_fault_in_it_is_found():
+    """By the metadata log alone: two lines for one version would betray an altered one."""
+    rows, ends, _ = recorded("moved-392")
+    rows = [row for row in rows if row["detail"].get("said_by") == "metadata log"]
+    found = Counter()
+    for own, general in partitions(rows):
+        verdict = judge("run", run_of([*general, *own], ends), "3.9.2")
+        assert verdict.faults == ()
+        for index, row in moves(own):
+            detail = row["detail"]
+            replicas = detail["replicas"].split(",")
+            adding = detail.get("adding", "")
+            added = [int(i) for i in replicas if int(i) not in own[index - 1]["isr"]]
+            early = [i for i in row["isr"] if i not in added]
+            others = {
+                "another broker": {"detail": detail | {"replicas": ",".join([*replicas, "7"])}},
+                "none is added": {"detail": detail | {"adding": "" if adding else "2"}},
+                "another epoch": {"leader_epoch": row["leader_epoch"] + 1},
+            }
+            if not adding and added:
+                others["not in sync yet"] = {"isr": early}
+            for what, columns in others.items():
+                same = [
+                    r | columns if r["partition_epoch"] == row["partition_epoch"] else r
+                    for r in own
+                ]
+                altered = judge("run", run_of([*general, *same], ends), "3.9.2")
+                found[what, bool(altered.faults)] += 1
+    print(dict(found))
+    assert not any(count for (_, is_found), count in found.items() if not is_found)
+    assert len(found) == 4 and found.total() > 20
+
+
 def answers(rows: list[dict]) -> list[tuple]:
     """The history that is told of a partition: ISRs in order, and whether it is known."""
     kept = [{name: row[name] for name in schema.COLUMNS} for row in rows]
@@ -226,6 +270,28 @@ def test_an_announced_shrink_that_never_came_true(tmp_path):
 def test_the_next_state(version, before, after, expected):
     kind = next(v for v in candidates(True, version))
     assert is_possible(kind, State(*before), State(*after), (1, 2, 3)) == expected
+
+
+MOVING = State((1, 2), 1, 5, (1, 4, 3, 2), ((4,), (2,)))  # 3 shall stay, and is out of sync
+
+
+@pytest.mark.parametrize(
+    ("version", "before", "after", "expected"),
+    [
+        ("3.7", MOVING, State((1, 4), 1, 6, (1, 4, 3)), True),  # those that are new are in sync
+        ("3.8", MOVING, State((1, 4), 1, 6, (1, 4, 3)), False),  # KAFKA-15665
+        ("3.8", MOVING, State((1, 2, 4), 1, 5, *MOVING[3:]), True),
+        ("3.8", MOVING, State((1, 2), 1, 6, (1, 3, 2)), True),  # cancelled
+        ("3.8", MOVING, State((1, 2), 1, 5, (1, 3, 2)), False),  # it raises the epoch
+        ("3.8", State((1, 2), 1, 5, (1, 2, 3)), State((1, 2), 1, 5, *MOVING[3:]), True),
+        ("3.8", State((1, 2), 1, 5, (1, 2, 3)), State((1,), 1, 6, (1,)), True),  # at once
+        ("3.8", State((1, 2), 1, 5, (1, 2, 3)), State((1, 4), 1, 6, (1, 4)), False),
+        ("3.8", State((1, 2), 1, 5, (1, 2, 3)), State((1, 2), 1, 5, (2, 1, 3)), True),
+    ],
+)
+def test_the_next_state_of_a_partition_that_moves(version, before, after, expected):
+    kind = KafkaVersion.of(version)
+    assert is_possible(kind, before, after, (1, 2, 3, 4)) == expected
 
 
 def test_a_zookeeper_controller_raises_the_epoch_and_its_leader_does_not():

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
@@ -13,7 +14,7 @@ from isrlab.fleet.given import latencies
 from isrlab.fleet.kernel import compiled
 from isrlab.fleet.kernel import state as s
 from isrlab.fleet.kernel.clock import run as run_kernel
-from isrlab.fleet.layout import assignment, fetcher_id
+from isrlab.fleet.layout import assignment, fetcher_id, holders, target
 from isrlab.fleet.progress import shown
 from isrlab.fleet.recorded import Recorded, of_cell
 
@@ -67,7 +68,7 @@ def cell(
     `recorded`: its share of a trace; without it the trace is read. `every`: with every partition
     that it could lead, not only those that it leads at the start.
     """
-    replicas = assignment(config)
+    replicas = holders(config) if every else assignment(config)
     is_own = replicas == leader
     partitions = np.flatnonzero(is_own.any(axis=1) if every else is_own[:, 0])
     others = replicas[partitions][~is_own[partitions]]
@@ -96,10 +97,17 @@ def setup(config: FleetConfig, one: Cell) -> s.Setup:
         restarts=_restarts(config, brokers),
         leaders_move=moves,
         acks_all=load.acks_all(config, one.partitions),
+        throttled=_throttled(config)[one.partitions],
         backlog_records=config.backlog_records,
         empty_threads=tuple(t for t, broker in enumerate(brokers) if broker == config.new_broker),
         duration_ms=config.duration_ms,
     )
+
+
+def _throttled(config: FleetConfig) -> NDArray[np.bool_]:
+    """What the quota is for, bool[partitions]: what is reassigned, else all."""
+    moves = (assignment(config) != target(config)).any(axis=1)
+    return moves if config.reassigned else ~moves
 
 
 def _stalls(config: FleetConfig, broker: int) -> s.Ints:

@@ -124,6 +124,8 @@ class FleetConfig:
         "0: they fetch nothing; 0.5: they work at half speed")
     leader_bytes_per_s: int = _number(0, "bytes/s to all followers, 0 for no limit", 0, 10**12,
         "what a leader can send, one queue for all followers")
+    throttle_bytes_per_s: int = _number(0, "bytes/s, 0 for none", 0, 10**12,
+        "leader.replication.throttled.rate, of what is reassigned, or left behind for all")
     leader_stall_s: float = _number(0.0, "s that a leader's reads are stalled", 0, 86_400,
         "length of a time in which a leader answers no fetch")
     leader_stall_every_s: float = _number(3_600.0, "s between such stalls", 1, 86_400 * 14,
@@ -139,6 +141,10 @@ class FleetConfig:
     rebalance_every_s: float = _number(300.0, "s, 0 for never", 0, 86_400,
         "from one automatic election of preferred leaders to the next (leaders=move)")
     elections: str = _text("", "when an operator elects them: '120 300.5' (s; leaders=move)")
+    reassigned: str = _text("", "replicas in the end, as in assigned (leaders=move)")
+    reassign_s: float = _number(10.0, "s", 0, 86_400 * 14, "when the first of them begin to move")
+    moves_at_once: int = _number(0, "partitions, 0 for all", 0, 1_000_000,
+        "that move at a time; the next begins when one is done")
     new_broker: int = _number(0, "broker whose replicas begin empty, 0 for none", 0, 10_000,
         "its replicas begin empty, outside the ISR")
     backlog_records: int = _number(0, "records in each partition at the start", 0, 10**12,
@@ -230,6 +236,7 @@ class FleetConfig:
             fetch_wait_max_ms=self.replica_fetch_wait_max_ms,
             fetch_min_bytes=min(self.replica_fetch_min_bytes, most_bytes),
             leader_bytes_per_s=self.leader_bytes_per_s,
+            throttle_bytes_per_s=self.throttle_bytes_per_s,
         )
 
     def to_json(self) -> str:
@@ -304,19 +311,21 @@ def _problems(config: FleetConfig) -> list[tuple[bool, str]]:
     lingers = f"linger_ms={linger_ms} and batch_size={size} with load={load!r}; "
     lingers += "valid: linger_ms with a batch_size, and both with a load that is drawn"
     too_hot = f"hot_partitions={hot} is out of range; valid: 0 to partitions={partitions}"
-    given = replicas_of(config.assigned)
-    fits = [len({*each}) == copies and min(each) >= 1 and max(each) <= brokers for each in given]
-    badly = f"assigned has {len(given):,} partitions; valid: partitions={partitions:,}, each of "
-    badly += f"replication_factor={copies} brokers out of 1 to {brokers}"
+    badly = [
+        _misplaced(config, name, replicas_of(getattr(config, name)))
+        for name in ("assigned", "reassigned")
+    ]
     moves, dead = config.leaders == "move", "dead" in config.pauses
     still = f"leaders={config.leaders!r} with pauses={config.pauses!r}, "
-    still += f"elections={config.elections!r}; valid: leaders='move', or neither dead nor elections"
+    still += f"elections={config.elections!r}, reassigned={config.reassigned!r}; "
+    still += "valid: leaders='move', or none of dead, elections and reassigned"
+    told_to = bool(config.elections or config.reassigned)
     told = f"load={load!r} with leaders='move'; valid: a load that is drawn"
     return [
         (config.leaders not in LEADERS, f"leaders={config.leaders!r}; valid: {', '.join(LEADERS)}"),
-        (not moves and (dead or bool(config.elections)), still),
+        (not moves and (dead or told_to), still),
         (moves and load == TRACE, told),
-        (bool(given) and (len(given) != partitions or not all(fits)), badly),
+        *((bool(problem), problem) for problem in badly),
         (load not in loads, f"unknown load {load!r}; known: {', '.join(loads)}"),
         (copies > brokers, needs),
         (hot > partitions, too_hot),
@@ -324,6 +333,16 @@ def _problems(config: FleetConfig) -> list[tuple[bool, str]]:
         ((load == TRACE) != bool(file), pair),
         (size > 0 if load == TRACE else linger_ms > 0 and not size, lingers),
     ]
+
+
+def _misplaced(config: FleetConfig, name: str, given: list[list[int]]) -> str:
+    """What is wrong with replicas that are given, "" if nothing is."""
+    copies, brokers = config.replication_factor, config.brokers
+    fits = [len({*each}) == copies and min(each) >= 1 and max(each) <= brokers for each in given]
+    if not given or (len(given) == config.partitions and all(fits)):
+        return ""
+    valid = f"partitions={config.partitions:,}, each of replication_factor={copies} brokers"
+    return f"{name} has {len(given):,} partitions; valid: {valid} out of 1 to {brokers}"
 
 
 def _checked(item: Field[Any], value: Any) -> Any:

@@ -14,9 +14,10 @@ import numpy as np
 from isrlab.engine import reading
 from isrlab.engine.log import Log
 from isrlab.engine.model import Broker, CommittedIsr, Leader, RemoteReplica
-from isrlab.fleet.cell import Cell
+from isrlab.fleet.cell import Cell, CellRun, counted, setup
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.kernel import state as s
+from isrlab.fleet.layout import assignment
 
 BASE_MS = 10**12
 _LISTS = ("waiting", "held")
@@ -42,6 +43,9 @@ class Led:
 
     def __init__(self, config: FleetConfig, cell: Cell, state: s.State) -> None:
         self.cell, self.state = cell, state
+        self.events: list[s.Ints] = []
+        self.batches = 0  # that it was handed
+        self._own = state.follower_at.copy()  # int32[partitions, slots]: the row of each broker
         self.place_of = np.full(config.partitions, -1, dtype=np.int32)
         self.place_of[cell.partitions] = np.arange(len(cell.partitions))
 
@@ -59,10 +63,30 @@ class Led:
         followers = self.cell.followers[place].tolist()
         return (self.cell.leader, *(b for slot, b in enumerate(followers) if isr >> slot & 1))
 
-    def rows(self, partition: int) -> list[int]:
-        """The rows of its followers, slot by slot."""
-        rows: list[int] = self.state.follower_at[self.place_of[partition]].tolist()
-        return rows
+    def followers(self, partition: int) -> list[tuple[int, int]]:
+        """The brokers that are its followers now, and their rows."""
+        place = self.place_of[partition]
+        rows, own = self.state.follower_at[place].tolist(), self._own[place].tolist()
+        each = zip(self.order(partition), rows, own, strict=True)
+        return [(broker, row) for broker, row, mine in each if broker and row == mine]
+
+    def follow(self, partition: int, brokers: Iterable[int]) -> None:
+        """Make these its followers; all other slots get the row of nobody, who is the last."""
+        place, wanted = self.place_of[partition], set(brokers)
+        rows, own = self.state.follower_at[place], self._own[place]
+        for slot, broker in enumerate(self.order(partition)[:-1]):
+            row, thread, has = own[slot], self.thread_of(own[slot]), rows[slot] == own[slot]
+            bit = np.uint64(1 << int(row) % s.WORD)
+            if has and broker not in wanted:
+                rows[slot] = own[-1]
+                self.state.active[row // s.WORD] &= ~bit
+                thread["partitions"] -= 1
+                if not thread["partitions"]:
+                    thread["next_ms"], thread["is_parked"] = s.NEVER_MS, s.NOT_PARKED
+            elif broker in wanted and not has:
+                rows[slot] = row
+                self.state.active[row // s.WORD] |= bit
+                thread["partitions"] += 1
 
     def thread_of(self, row: int) -> Any:
         return self.state.threads[self.state.followers[row]["thread"]]
@@ -71,7 +95,7 @@ class Led:
         """The partition's leader as the engine has it; `epochs` are those of the brokers."""
         row = self.partition(partition)
         remotes = []
-        for broker, place in zip(self.order(partition), self.rows(partition), strict=True):
+        for broker, place in self.followers(partition):
             self._wake(place)
             follower = self.state.followers[place]
             fetched, ms = int(follower["counted_fetch_ms"]), int(follower["last_caught_up_ms"])
@@ -109,6 +133,9 @@ class Led:
     def install(self, partition: int, broker: Broker, is_new: bool, now_ms: int) -> None:
         """What an order has made of the leader, as rows."""
         row, role = self.partition(partition), reading.leader_of(broker)
+        known = {} if is_new else dict(self.followers(partition))
+        self.follow(partition, [remote.id for remote in role.remotes])
+        rows = dict(self.followers(partition))
         if is_new:
             row["log_end_offset"] = broker.log.log_end_offset
             row["high_watermark"] = broker.log.high_watermark
@@ -117,18 +144,23 @@ class Led:
         row["pending"] = s.VOID if is_unanswered else s.NOT_PENDING
         row["partition_epoch"], row["leader_epoch"] = role.partition_epoch, role.leader_epoch
         row["epoch_start"], row["is_held_back"] = role.leader_epoch_start_offset, 0
-        for remote, place in zip(role.remotes, self.rows(partition), strict=True):
-            follower = self.state.followers[place]
+        for remote in role.remotes:
+            follower = self.state.followers[rows[remote.id]]
             follower["seen_end"] = remote.log_end_offset
             follower["last_caught_up_ms"] = _ms(remote.last_caught_up_time_ms)
             follower["counted_fetch_ms"] = _ms(remote.last_fetch_time_ms)
             follower["last_fetch_leader_end"] = remote.last_fetch_leader_end_offset
             follower["sent_high_watermark"] = remote.last_sent_high_watermark
-            if is_new:
+            if remote.id not in known:
                 follower["had_all_ms"] = follower["last_fetch_ms"] = now_ms
                 follower["turn"] = 0
-                self.thread_of(place)["partitions"] += 1
-                self.state.active[place // s.WORD] |= np.uint64(1 << place % s.WORD)
+
+    def refuse(self, partition: int, broker: int) -> None:
+        """An ISR change in flight would add a broker that may not join (INELIGIBLE_REPLICA)."""
+        row = self.partition(partition)
+        joining = int(row["pending_isr"]) & ~int(row["isr"])
+        if row["pending"] == s.PENDING and joining & mask(self.order(partition), (broker,)):
+            row["pending"] = s.VOID
 
     def set_end(self, place: int, log: Log) -> None:
         """What a follower's broker has, when none of it is on its way."""
@@ -157,6 +189,21 @@ class Led:
         scalars = self.state.scalars
         scalars[s.NEXT_THREAD_MS] = min(scalars[s.NEXT_THREAD_MS], at_ms)
 
+    # What it tells
+
+    def tell(self, partition: int, row: tuple[int, ...]) -> None:
+        """An event that is not the kernel's: ms, kind, and from the fourth column on."""
+        blank = (0, 0, 0, -1, -1, 0, 0, 0, 0, 0)
+        ts_ms, kind, *rest = row
+        filled = (ts_ms, kind, int(self.place_of[partition]), *rest, *blank[len(rest) :])
+        self.events.append(np.array([filled], dtype=np.int64))
+
+    def piece(self, until_ms: int) -> CellRun:
+        """All of the run so far."""
+        events = np.concatenate([*self.events, np.zeros((0, s.EVENT_COLUMNS), np.int64)])
+        counts, none = counted(self.state, self.batches), np.zeros((0, 0), np.int64)
+        return CellRun(self.cell, events, none, self.state.latencies, counts, until_ms)
+
     # Producers
 
     def take_out(self, partition: int) -> tuple[list[list[int]], list[list[int]]]:
@@ -165,12 +212,7 @@ class Led:
         waiting, held = (self._taken(int(row[n]), int(row[f"{n}_last"])) for n in _LISTS)
         for column in ("isr", "maximal_isr", *_LISTS):
             row[column] = 0
-        for place in self.rows(partition):
-            self.state.active[place // s.WORD] &= ~np.uint64(1 << place % s.WORD)
-            thread = self.thread_of(place)
-            thread["partitions"] -= 1
-            if not thread["partitions"]:
-                thread["next_ms"], thread["is_parked"] = s.NEVER_MS, s.NOT_PARKED
+        self.follow(partition, ())
         if row["pending"] != s.NOT_PENDING:
             row["pending"] = s.VOID
         return waiting, held
@@ -201,3 +243,22 @@ class Led:
                 self.state.produces[first : first + len(rows)] = rows
                 self.state.next_chunk[chunks[:-1]] = chunks[1:]
                 row[name], row[f"{name}_last"] = first, first + len(rows) - 1
+
+
+def led_at_start(config: FleetConfig, one: Cell) -> Led:
+    """A cell at time 0 in which the partitions that others lead are empty."""
+    state = s.new_state(setup(config, one))
+    nobody = state.follower_at[:, -1]
+    for row in nobody.tolist():
+        state.active[row // s.WORD] |= np.uint64(1 << row % s.WORD)
+    for clock in ("last_caught_up_ms", "had_all_ms", "last_fetch_ms", "counted_fetch_ms"):
+        state.followers[clock][nobody] = s.LONG_AGO_MS
+    is_nobody = np.equal(one.thread_brokers, 0)
+    state.threads["next_ms"][is_nobody] = state.threads["gone_until_ms"][is_nobody] = s.NEVER_MS
+    led = Led(config, one, state)
+    for partition in one.partitions.tolist():
+        leader, *followers = assignment(config)[partition].tolist()
+        led.follow(partition, followers if leader == one.leader else ())
+        isr = mask(led.order(partition), followers) if leader == one.leader else 0
+        led.partition(partition)["isr"] = led.partition(partition)["maximal_isr"] = isr
+    return led

@@ -11,6 +11,7 @@ back before its session has ended.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from isrlab.fleet.given import seconds_of
 LEAVES_MS = 100  # from the removal of a broker that shuts down until its process is gone
 CHECKPOINT_MS = 5_000  # replica.high.watermark.checkpoint.interval.ms
 # Within a millisecond what comes first here comes first.
-GONE, STOP, EXPIRED, UP, ELECT, REBALANCE, CHECKPOINT = range(7)
+GONE, STOP, EXPIRED, UP, REASSIGN, ELECT, REBALANCE, MOVED, CHECKPOINT = range(9)
 ASKED, DECIDED, HEARD = range(3)
 
 
@@ -32,6 +33,7 @@ class Moment(NamedTuple):
     kind: int
     broker: int
     is_clean: bool = True
+    partition: int = -1  # that has moved
 
 
 class Turn(NamedTuple):
@@ -54,18 +56,26 @@ def turns(config: FleetConfig) -> list[Turn]:
     asks the controller has heard of all that was stored before, when the decision is heard.
     Raises ValueError for an outage that is over before all have heard of it.
     """
-    found = []
-    for moment in _moments(config):
-        decided_ms = moment.heard_ms
-        if config.kafka.writes_zookeeper:
-            decided_ms = max(0, decided_ms - order_ms(config))
-        found += [Turn(moment.heard_ms, HEARD, moment)]
-        if moment.kind == STOP:
-            found += [Turn(max(0, moment.heard_ms - order_ms(config)), ASKED, moment)]
-        if moment.kind not in (GONE, CHECKPOINT):
-            found += [Turn(decided_ms, DECIDED, moment)]
-    ordered = sorted(found, key=lambda turn: (turn.at_ms, turn.moment.kind, *turn[1:]))
-    return [turn for turn in ordered if turn.at_ms < config.duration_ms]
+    found = [turn for moment in _moments(config) for turn in turns_of(config, moment)]
+    return in_order(turn for turn in found if turn.at_ms < config.duration_ms)
+
+
+def in_order(turns: Iterable[Turn]) -> list[Turn]:
+    """By time, and within a millisecond by what it is."""
+    return sorted(turns, key=lambda turn: (turn.at_ms, turn.moment.kind, *turn[1:]))
+
+
+def turns_of(config: FleetConfig, moment: Moment) -> list[Turn]:
+    """When something is asked for, decided, and heard."""
+    decided_ms = moment.heard_ms
+    if config.kafka.writes_zookeeper:
+        decided_ms = max(0, decided_ms - order_ms(config))
+    found = [Turn(moment.heard_ms, HEARD, moment)]
+    if moment.kind == STOP:
+        found += [Turn(max(0, moment.heard_ms - order_ms(config)), ASKED, moment)]
+    if moment.kind not in (GONE, CHECKPOINT):
+        found += [Turn(decided_ms, DECIDED, moment)]
+    return found
 
 
 def _moments(config: FleetConfig) -> list[Moment]:
@@ -93,6 +103,8 @@ def _moments(config: FleetConfig) -> list[Moment]:
                 Moment(end, UP, broker, is_clean),
             ]
             started_ms = end - order_ms(config)
+    if config.reassigned:
+        found.append(Moment(round(config.reassign_s * 1000), REASSIGN, 0))
     found += [Moment(ms, ELECT, 0) for ms in seconds_of(config.elections)]
     every_ms = round(config.rebalance_every_s * 1000)
     if every_ms:

@@ -9,6 +9,10 @@ brokers (`replicas.py`), every broker that hears of it takes one step of the eng
 (`engine/broker.py`), and what it then is becomes rows again, perhaps in another cell. So the rules
 of elections, epochs, clocks and truncation are the engine's own, and nothing is written twice.
 
+A reassignment is such a moment, too, and so is the ISR change that completes one
+(`reassigning.py`). A cell has rows for all brokers that ever hold a replica; what holds none now
+is replaced by the row of nobody.
+
 What is on its way at a moment: an answer that a follower has not written when it hears of a new
 leader, or of a new epoch that it starts over in, is lost, and so is the fetch that it waited for.
 It asks anew, where its log parts from the leader's (`replicas.first_fetch`), then fetches. A thread
@@ -26,7 +30,7 @@ clients that learn late of a leader, and controllers that fail over.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -37,15 +41,17 @@ from isrlab.engine import messages as m
 from isrlab.engine.model import NO_LEADER
 from isrlab.engine.partition import Controller, PartitionState
 from isrlab.fleet import load, moments
-from isrlab.fleet.cell import Cell, CellRun, cell, counted, run_window, setup
+from isrlab.fleet.cell import CellRun, cell, run_window
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.kernel import log as kernel_log
 from isrlab.fleet.kernel import state as s
-from isrlab.fleet.layout import assignment
-from isrlab.fleet.led import Led, mask
+from isrlab.fleet.layout import assignment, holders
+from isrlab.fleet.led import Led, led_at_start, mask
 from isrlab.fleet.moments import Moment, Turn
+from isrlab.fleet.reassigning import Reassigning
 from isrlab.fleet.replicas import Replicas, engine_settings
 
+MOST_FORGOTTEN_MS = 1_000  # that are run in vain when a reassignment is complete
 IMBALANCE = 0.1  # leader.imbalance.per.broker.percentage; KRaft elects whenever it can
 
 
@@ -57,6 +63,7 @@ class Change(NamedTuple):
     after: Controller
     order: m.LeaderAndIsr | None
     hearers: frozenset[int]  # of the order
+    leavers: frozenset[int]  # who hear that they are no replicas any more
 
 
 class Moving:
@@ -64,20 +71,20 @@ class Moving:
 
     def __init__(self, config: FleetConfig) -> None:
         self.config, self.now_ms = config, 0
-        self.replicas = [tuple(row) for row in assignment(config).tolist()]
-        brokers = sorted({broker for row in self.replicas for broker in row})
+        replicas = [tuple(row) for row in assignment(config).tolist()]
+        brokers = sorted({*holders(config).ravel().tolist()} - {0})
         cells = {b: cell(config, b, every=True) for b in brokers}
-        self.leds = {b: Led(config, cells[b], _state(config, cells[b])) for b in brokers}
+        self.leds = {b: led_at_start(config, cells[b]) for b in brokers}
         alive = tuple(m.BrokerInfo(b, 0) for b in range(1, config.brokers + 1))
         fixed = config.kafka, engine_settings(config)
         self.controllers = [
-            Controller(*fixed, PartitionState(row, row[0], row), alive) for row in self.replicas
+            Controller(*fixed, PartitionState(row, row[0], row), alive) for row in replicas
         ]
-        self.leaders = np.array([row[0] for row in self.replicas])  # NO_LEADER: nobody
+        self.leaders = np.array([row[0] for row in replicas])  # NO_LEADER: nobody
         self.known = Replicas(config, self.leds)
+        self._turns = moments.turns(config)
+        self._reassigning = Reassigning(config, self.leds, self.controllers)
         self.former = self.leaders.copy()  # who led last
-        self.events: dict[int, list[s.Ints]] = {b: [] for b in brokers}
-        self.batches = dict.fromkeys(brokers, 0)
         self._decided: dict[Moment, list[Change]] = {}
         self._late: dict[int, tuple[int, tuple[int, ...]]] = {}  # ISRs that the dead have asked for
         self._waiting: dict[int, list[tuple[int, ...]]] = defaultdict(list)  # where nobody leads
@@ -86,35 +93,60 @@ class Moving:
 
     def run(self) -> Iterator[int]:
         """Run it, a window of load at a time; gives how far it has come, in ms."""
-        turns = moments.turns(self.config)
-        for until_ms, arrivals in load.windows(self.config, np.arange(len(self.replicas))):
-            while turns and turns[0].at_ms < until_ms:
-                arrivals = self._advance(arrivals, turns[0].at_ms)
-                self._take(turns.pop(0))
-            self._advance(arrivals, until_ms)
+        for until_ms, arrivals in load.windows(self.config, np.arange(self.config.partitions)):
+            while (self._turns and self._turns[0].at_ms < until_ms) or self.now_ms < until_ms:
+                turn_ms = self._turns[0].at_ms if self._turns else until_ms
+                arrivals = self._advance(arrivals, min(until_ms, turn_ms))
+                if self._turns and self._turns[0].at_ms == self.now_ms < until_ms:
+                    self._take(self._turns.pop(0))
             yield until_ms
 
     def _advance(self, arrivals: s.Arrivals, until_ms: int) -> s.Arrivals:
-        """Run every cell up to `until_ms`; the batches that come later."""
+        """Run every cell up to `until_ms`; the batches that come later.
+
+        While partitions are reassigned: only up to where one of them asks for its last ISR change.
+        What has been run beyond that is forgotten.
+        """
+        if self._reassigning.going:
+            until_ms = min(until_ms, self.now_ms + MOST_FORGOTTEN_MS)
         split = int(np.searchsorted(arrivals.ts_ms, until_ms))
         due = s.Arrivals._make(column[:split] for column in arrivals)
         if until_ms > self.now_ms:
             leaders = self.leaders[due.partition]
-            for broker, led in self.leds.items():
-                mine = leaders == broker
-                places = led.place_of[due.partition[mine]]
-                share = s.Arrivals(due.ts_ms[mine], places, due.records[mine])
-                led.state, events = run_window(led.state, share, until_ms)
-                self.batches[broker] += len(places)
+            ran = {broker: self._ran(led, due, until_ms) for broker, led in self.leds.items()}
+            last = sorted(
+                change
+                for broker, (_, events) in ran.items()
+                for change in self._reassigning.last_changes(broker, events)
+            )
+            if last and last[0].asked_ms + 1 < until_ms:
+                return self._advance(arrivals, last[0].asked_ms + 1)
+            for broker, (state, events) in ran.items():
+                self.leds[broker].state = state
+                self.leds[broker].batches += int((leaders == broker).sum())
                 self._keep(broker, events)
             self._refuse(*(column[leaders == NO_LEADER].tolist() for column in due))
             self.now_ms = until_ms
+            for change in last:
+                self._plan(self._reassigning.turns(change, until_ms))
         return s.Arrivals._make(column[split:] for column in arrivals)
+
+    def _ran(self, led: Led, due: s.Arrivals, until_ms: int) -> tuple[s.State, s.Ints]:
+        """A cell at `until_ms`, and its events; it can be run again if something is reassigned."""
+        mine = self.leaders[due.partition] == led.cell.leader
+        places = led.place_of[due.partition[mine]]
+        share = s.Arrivals(due.ts_ms[mine], places, due.records[mine])
+        state = s.copied(led.state) if self._reassigning.going else led.state
+        return run_window(state, share, until_ms)
+
+    def _plan(self, turns: Iterable[Turn]) -> None:
+        new = [turn for turn in turns if turn not in self._turns]
+        self._turns = moments.in_order([*self._turns, *new])
 
     def _keep(self, broker: int, events: s.Ints) -> None:
         """Events of the kernel; the controllers note what was stored."""
-        self.events[broker].append(events)
         led = self.leds[broker]
+        led.events.append(events)
         for row in events[events[:, s.KIND] == s.COMMIT].tolist():
             partition = int(led.cell.partitions[row[s.PARTITION]])
             before = self.controllers[partition]
@@ -135,17 +167,9 @@ class Moving:
         for ts_ms, partition, count in zip(times, partitions, records, strict=True):
             former = int(self.former[partition])
             kind = s.NO_BROKER if former in self.known.gone else s.NOT_LEADER
-            self._tell(former, partition, (ts_ms, kind))
+            self.leds[former].tell(partition, (ts_ms, kind))
             if self.config.delivery_timeout_ms:
                 self._waiting[partition].append((ts_ms, ts_ms, count, 0))
-
-    def _tell(self, broker: int, partition: int, row: tuple[int, ...]) -> None:
-        """An event of a cell that is not the kernel's: ms, kind, and from the fourth column on."""
-        blank = (0, 0, 0, -1, -1, 0, 0, 0, 0, 0)
-        ts_ms, kind, *rest = row
-        place = int(self.leds[broker].place_of[partition])
-        filled = (ts_ms, kind, place, *rest, *blank[len(rest) :])
-        self.events[broker].append(np.array([filled], dtype=np.int64))
 
     # Moments
 
@@ -182,15 +206,16 @@ class Moving:
             before = self.controllers[partition]
             after, outputs = controller_machine.step(before, message, self.now_ms)
             self.controllers[partition] = after
-            orders = [
-                (out.to, out.message)
-                for out in outputs
-                if isinstance(out, m.Send) and isinstance(out.message, m.LeaderAndIsr)
-            ]
-            hearers = frozenset(to for to, _ in orders)
-            order = orders[-1][1] if orders else None
-            if hearers or moment.broker in self.replicas[partition]:
-                changes.append(Change(partition, before, after, order, hearers))
+            sent = [(out.to, out.message) for out in outputs if isinstance(out, m.Send)]
+            orders = {to: said for to, said in sent if isinstance(said, m.LeaderAndIsr)}
+            order = next(reversed(orders.values()), None)
+            leavers = frozenset(to for to, said in sent if said == m.StopReplica(deletes=True))
+            if orders or leavers or moment.broker in before.replicas:
+                hearers = frozenset(orders)
+                changes.append(Change(partition, before, after, order, hearers, leavers))
+            if self._reassigning.note(partition, after):
+                at_ms = self.now_ms + moments.order_ms(self.config)
+                self._plan(moments.turns_of(self.config, Moment(at_ms, moments.REASSIGN, 0)))
             if after.state != before.state and self._leader(partition) != NO_LEADER:
                 self.leds[self._leader(partition)].partition(partition)["is_frozen"] = 1
 
@@ -198,7 +223,7 @@ class Moving:
         """What every partition's controller is told."""
         broker, number = moment.broker, self.known.incarnations[moment.broker]
         message: m.Message = m.ElectLeaders("preferred")
-        chosen = np.ones(len(self.replicas), dtype=bool)
+        chosen = np.ones(self.config.partitions, dtype=bool)
         if moment.kind == moments.STOP:
             message = m.ControlledShutdown(broker)
         elif moment.kind == moments.EXPIRED:
@@ -206,9 +231,15 @@ class Moving:
         elif moment.kind == moments.UP:
             message = m.RegisterBroker(broker, number, moment.is_clean)
         elif moment.kind == moments.REBALANCE and not self.config.kafka.kraft:
-            preferred = assignment(self.config)[:, 0]
+            preferred = np.array([controller.replicas[0] for controller in self.controllers])
             away = np.bincount(preferred, self.leaders != preferred)
             chosen = (away > IMBALANCE * np.bincount(preferred))[preferred]
+        elif moment.kind == moments.REASSIGN:
+            yield from self._reassigning.questions()
+            return
+        elif moment.kind == moments.MOVED:
+            yield from self._reassigning.question(self._leader(moment.partition), moment)
+            return
         for partition in np.flatnonzero(chosen).tolist():
             yield partition, message
 
@@ -224,26 +255,18 @@ class Moving:
         elif moment.kind in (moments.STOP, moments.EXPIRED) and self.config.kafka.eligibility:
             self._mark(broker, "down_until_ms", s.NEVER_MS)
             for partition in self._of(broker):
-                self._refuse_change(partition, broker)
+                leader = self._leader(partition)
+                if leader not in (NO_LEADER, broker):
+                    self.leds[leader].refuse(partition, broker)
         for change in changes:
             if change.order is not None:
                 self._obey(change, change.order)
+            self.known.delete(change.partition, change.leavers, now_ms)
         if moment.kind == moments.STOP and not is_kraft:
             self.known.silent.add(broker)
         self.known.start_threads(now_ms)
         if moment.kind == moments.UP:
             self.known.admit(broker, now_ms)
-
-    def _refuse_change(self, partition: int, broker: int) -> None:
-        """An ISR change in flight would add a broker that may not join (INELIGIBLE_REPLICA)."""
-        leader = self._leader(partition)
-        if leader in (NO_LEADER, broker):
-            return
-        row = self.leds[leader].partition(partition)
-        joining = int(row["pending_isr"]) & ~int(row["isr"])
-        bit = mask(self.leds[leader].order(partition), (broker,))
-        if row["pending"] == s.PENDING and joining & bit:
-            row["pending"] = s.VOID
 
     def _restart_clock(self, broker: int) -> None:
         if broker in self.leds:
@@ -262,21 +285,27 @@ class Moving:
         broker = moment.broker
         for partition in self._of(broker):
             leader = self._leader(partition)
-            self.known.read(partition, leader, self.now_ms, is_cut=leader == broker)
+            heard_ms = self._leave_request(partition) if leader == broker else 0
+            self.known.read(partition, leader, self.now_ms, heard_ms)
             if leader == broker:
-                self._leave_request(partition)
                 self._release(partition, s.NO_BROKER)
         self.known.go(moment, self._of(broker))
         self._mark(broker, "gone_until_ms", s.NEVER_MS)
 
-    def _leave_request(self, partition: int) -> None:
-        """A leader dies while an ISR change is in flight: the controller will store it."""
+    def _leave_request(self, partition: int) -> int:
+        """A leader dies while an ISR change is in flight: the controller will store it.
+
+        When followers hear of an epoch that begins with it, and drop what is on its way to them.
+        """
         led = self.leds[self._leader(partition)]
         row = led.partition(partition)
         sent_ms = int(row["due_ms"]) - self.config.isr_commit_ms
         if row["pending"] == s.PENDING and sent_ms < self.now_ms:
             isr = led.members(int(led.place_of[partition]), int(row["pending_isr"]))
             self._late[partition] = int(row["due_ms"]), isr
+            if led.state.rules.shrink_raises_leader_epoch and row["isr"] & ~row["pending_isr"]:
+                return int(row["due_ms"])
+        return s.NEVER_MS
 
     def _obey(self, change: Change, order: m.LeaderAndIsr) -> None:
         """An order is heard: who leads and who follows, and what they do first."""
@@ -287,7 +316,7 @@ class Moving:
         if leader != former and former != NO_LEADER:
             self._release(partition, s.NOT_LEADER)
         if leader == NO_LEADER and former != NO_LEADER:
-            self._tell(int(self.former[partition]), partition, (now_ms, s.OFFLINE))
+            self.leds[int(self.former[partition])].tell(partition, (now_ms, s.OFFLINE))
         if leader == NO_LEADER or leader in self.known.gone:
             return
         led = self.leds[leader]
@@ -310,9 +339,9 @@ class Moving:
         ends = int(row["high_watermark"]), int(row["log_end_offset"])
         rest = (before ^ after, before, after, *ends, state.leader_epoch, state.partition_epoch)
         if set(isr) != set(state.isr):
-            self._tell(leader, change.partition, (self.now_ms, s.REMOVAL, *rest))
+            led.tell(change.partition, (self.now_ms, s.REMOVAL, *rest))
         if is_new:
-            self._tell(leader, change.partition, (self.now_ms, s.LEADER, *rest))
+            led.tell(change.partition, (self.now_ms, s.LEADER, *rest))
 
     # Producers
 
@@ -327,7 +356,7 @@ class Moving:
         for sent_ms, tried_ms, required in waiting:
             is_late = tried_ms + timeout_ms <= self.now_ms
             row = (self.now_ms, s.TIMED_OUT if is_late else kind, 0, 0, 0, -1, required)
-            self._tell(leader, partition, row)
+            led.tell(partition, row)
             if not is_late:
                 kept.append((sent_ms, self.now_ms, 0, required))
         if retries:
@@ -353,37 +382,11 @@ class Moving:
         kernel_log.settle(led.state, self.now_ms, int(led.place_of[partition]))
         self._keep(leader, s.taken(led.state))
 
-    # What it was
-
-    def pieces(self) -> Iterator[CellRun]:
-        """A piece for each cell, of the whole run so far."""
-        for broker, led in self.leds.items():
-            events = np.concatenate(
-                [*self.events[broker], np.zeros((0, s.EVENT_COLUMNS), np.int64)]
-            )
-            counts = counted(led.state, self.batches[broker])
-            none = np.zeros((0, 0), np.int64)
-            yield CellRun(led.cell, events, none, led.state.latencies, counts, self.now_ms)
-
-
-def _state(config: FleetConfig, one: Cell) -> s.State:
-    """A cell at time 0 in which the partitions that others lead are empty."""
-    state = s.new_state(setup(config, one))
-    others = np.flatnonzero(assignment(config)[one.partitions, 0] != one.leader)
-    for column in ("isr", "maximal_isr"):
-        state.partitions[column][others] = 0
-    for row in state.follower_at[others].ravel().tolist():
-        state.active[row // s.WORD] &= ~np.uint64(1 << row % s.WORD)
-    is_read = np.isin(np.arange(len(one.partitions)), others, invert=True)
-    counts = np.bincount(one.thread_of[is_read].ravel(), minlength=len(state.threads))
-    state.threads["partitions"] = counts
-    state.threads["next_ms"][counts == 0] = s.NEVER_MS
-    return state
-
 
 def move(config: FleetConfig) -> Iterator[CellRun]:
     """Run a fleet whose leaders move; a piece for each cell."""
     cluster = Moving(config)
     for _ in cluster.run():
         pass
-    yield from cluster.pieces()
+    for led in cluster.leds.values():
+        yield led.piece(cluster.now_ms)

@@ -82,7 +82,8 @@ class Replicas:
         key = partition, broker
         if key not in self._histories:
             config, ids = self._config, tuple(self._replicas[partition].tolist())
-            end = 0 if broker == config.new_broker else config.backlog_records
+            is_empty = broker == config.new_broker or broker not in ids
+            end = 0 if is_empty else config.backlog_records
             is_led = broker == ids[0]
             entry = config.kafka.epoch_entry
             has_entry = end if entry == EpochEntry.ON_APPEND else entry and (is_led or end)
@@ -93,8 +94,8 @@ class Replicas:
             self._histories[key] = [(-1, new)]
         return self._histories[key]
 
-    def read(self, partition: int, leader: int, now_ms: int, is_cut: bool = False) -> None:
-        """Note what all replicas are now; `is_cut`: the leader's process goes now."""
+    def read(self, partition: int, leader: int, now_ms: int, heard_ms: int = 0) -> None:
+        """Note what all replicas are now, and become by answers that come before `heard_ms`."""
         if leader == NO_LEADER:
             return
         led = self._leds[leader]
@@ -108,10 +109,11 @@ class Replicas:
         numbers = {b: self.incarnations[b] for b in led.order(partition)}
         broker = replace(before, log=log, role=led.role(partition, numbers))
         self._histories[partition, leader] = [(now_ms, broker)]
-        for follower, place in zip(led.order(partition), led.rows(partition), strict=True):
+        for follower, place in led.followers(partition):
             if follower not in self.silent:
                 history = self._read_follower(partition, place, broker, now_ms)
-                self._histories[partition, follower] = history[: 1 + is_cut]
+                comes = [(ms, after) for ms, after in history[1:] if ms < heard_ms]
+                self._histories[partition, follower] = [history[0], *comes]
 
     def _read_follower(self, partition: int, place: int, leader: Broker, now_ms: int) -> History:
         """What a follower is, and then what it is when it has written what is on its way."""
@@ -198,10 +200,17 @@ class Replicas:
             self._histories[partition, broker] = [(now_ms, after)]
             self._sent[broker] = outputs
 
+    def delete(self, partition: int, leavers: frozenset[int], now_ms: int) -> None:
+        """Brokers that are no replicas any more hear so."""
+        for broker in leavers - self.gone:
+            before = self.last(partition, broker)
+            after, _ = broker_machine.step(before, m.StopReplica(deletes=True), now_ms + BASE_MS)
+            self._histories[partition, broker] = [(now_ms, after)]
+
     def follow(self, partition: int, leader: int, is_new: bool, now_ms: int) -> None:
         """Followers of a leader whose rows are installed: who starts over, and where."""
         led, of = self._leds[leader], self.last(partition, leader)
-        for broker, place in zip(led.order(partition), led.rows(partition), strict=True):
+        for broker, place in led.followers(partition):
             sent = [o for o in self._sent.get(broker, ()) if isinstance(o, m.Send)]
             if any(out.to == leader for out in sent):
                 history, left_ms = self._first_fetch(partition, place, of, now_ms)

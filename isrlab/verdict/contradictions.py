@@ -239,26 +239,35 @@ def _states(lines: list[Statement]) -> dict[int, tuple[State, Statement]]:
         leader = line.leader if state.leader is None else state.leader
         epoch = line.epoch if state.leader_epoch is None else state.leader_epoch
         first = line if line.is_own and not first.is_own else first
-        states[line.version] = State(isr, leader, epoch), first
+        states[line.version] = State(isr, leader, epoch, *state[3:]), first
+        if line.said_by == METADATA_LOG:
+            known = states[line.version][0]._replace(replicas=line.replicas, moves=line.moves)
+            states[line.version] = known, first
     return {v: (s, line) for v, (s, line) in states.items() if s.isr or s.leader == -1}
 
 
 Step: TypeAlias = tuple[State, State, tuple[int, ...], Statement, Statement]
 
 
-def steps_of(lines: list[Statement]) -> Iterator[Step]:
-    """Neighbouring versions, unless the replicas change: states, replicas, line, line before."""
+def steps_of(lines: list[Statement], run: Run) -> Iterator[Step]:
+    """Neighbouring versions: states, replicas, line, line before. In KRaft, where the replicas
+    change, only those of which the metadata log says them."""
     states = _states(lines)
     lists = {frozenset(line.replicas): line.replicas for line in lines if line.replicas}
-    if len(lists) > 1:
-        return
+    has_moved = len(lists) > 1 or any(any(line.moves) for line in lines)
     members = {
         r for state, _ in states.values() for r in (*state.isr, state.leader) if r is not None
     }
     replicas = next(iter(lists.values()), tuple(sorted(members - {-1})))
+    if has_moved:
+        replicas = tuple(sorted(members.union(*lists) - {-1}))
     for version, (before, other) in states.items():
-        if version + 1 in states:
-            after, line = states[version + 1]
+        if version + 1 not in states:
+            continue
+        after, line = states[version + 1]
+        if has_moved and not run.is_kraft:
+            after = after._replace(moves=(replicas, ()))
+        if not (has_moved and run.is_kraft) or (before.replicas and after.replicas):
             yield before, after, _ordered(replicas, after, lines), line, other
 
 
@@ -279,9 +288,10 @@ def _unchanged(lines: list[Statement], run: Run) -> Iterator[Fault]:
         known[line.version].append(line)
         if line.kind in HEARING and not line.said_by:
             heard.add((line.by, line.version))
-    for before, after, _, line, other in steps_of(lines) if run.is_kraft else ():
+    for before, after, _, line, other in steps_of(lines, run) if run.is_kraft else ():
         is_heard = (line.by, (line.version or 0) - 1) in heard
         is_same = before[:2] == after[:2] and before[2] in (None, after[2])
+        is_same = is_same and before.place == after.place
         if is_same and known[line.version] == [line] and not is_heard and line.is_own:
             yield fault(line, "same", other)
 
@@ -304,11 +314,12 @@ def _joining(lines: list[Statement], run: Run) -> Iterator[Fault]:
 
 def _announcing(lines: list[Statement], run: Run) -> Iterator[Fault]:
     """A version in which replicas left though no controller took them out: who announced it?"""
-    for before, after, _, line, other in steps_of(lines):
+    for before, after, _, line, other in steps_of(lines, run):
         gone = set(before.isr) - set(after.isr)
         is_leaders = before.leader == after.leader and line.by == after.leader
         if line.said_by or line.kind == "leader" or not is_leaders or not gone:
-            if line.kind == "isr_commit" and before.isr == after.isr and len(after.isr) > 1:
+            is_same = before.isr == after.isr and before.place == after.place
+            if line.kind == "isr_commit" and is_same and len(after.isr) > 1:
                 yield fault(line, "same", other)
             continue
         asked = [x for x in lines if x.is_request and x.by == line.by and x.ts_ms <= line.ts_ms + 5]
@@ -323,9 +334,10 @@ def _announcing(lines: list[Statement], run: Run) -> Iterator[Fault]:
 
 
 def _removing(lines: list[Statement], run: Run) -> Iterator[Fault]:
-    """With another leader, the ISR loses only who is away, if it is told who is."""
-    for before, after, _, line, other in steps_of(lines):
+    """With another leader, the ISR loses only who is away or assigned no more, if that is told."""
+    for before, after, _, line, other in steps_of(lines, run):
         gone = set(before.isr) - set(after.isr)
+        gone &= set(after.replicas or gone)
         if before.leader == after.leader or len(after.isr) < 2 or not gone:
             continue
         told = [broker for broker in run.away if _is_away(run, broker, line.ts_ms)]

@@ -3,7 +3,9 @@
 A state is followed by what its leader may ask for, or by what the controller of that generation
 makes of it when some brokers are away: every set of brokers, kind of election and setting is tried,
 so a change is impossible only if nothing that could happen leads to it. What no line says is not
-held against a change. Left out: reassignment (the replicas change), and who was in the ELR before.
+held against a change: the replicas count where the metadata log has them before and after; where
+lines of the ZooKeeper era name several sets, a reassignment may have raised the epoch, no more.
+Left out: who was in the ELR before.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import NamedTuple
 
 from isrlab.engine import kraft, zookeeper
 from isrlab.engine import messages as m
+from isrlab.engine.choices import Reassignment
 from isrlab.engine.frozen import replace
 from isrlab.engine.model import NO_LEADER, Settings
 from isrlab.engine.partition import Controller, PartitionState
@@ -30,6 +33,13 @@ class State(NamedTuple):
     isr: tuple[int, ...]
     leader: int | None
     leader_epoch: int | None
+    replicas: tuple[int, ...] | None = None  # preferred leader first
+    moves: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # being added, being removed
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """Where the partition is, and where it goes."""
+        return self.replicas, *map(set, self.moves)
 
 
 def candidates(is_kraft: bool, name: str | None = None) -> tuple[KafkaVersion, ...]:
@@ -60,30 +70,41 @@ def releases(explaining: Iterable[KafkaVersion]) -> str:
 def _kind(v: KafkaVersion) -> tuple[bool, ...]:
     """What makes a difference to the states that a controller stores."""
     if v.kraft:
-        return True, v.epoch_bump_on_isr_shrink, v.eligible_leader_replicas
+        waits_for_all = v.reassignment == Reassignment.ALL_IN_SYNC
+        return True, v.epoch_bump_on_isr_shrink, v.eligible_leader_replicas, waits_for_all
     return False, v.keeps_last_isr_member
 
 
 def is_possible(
     version: KafkaVersion, before: State, after: State, replicas: tuple[int, ...]
 ) -> bool:
-    """`after` may be the very next state after `before`."""
+    """`after` may be the very next state after `before`; of ZooKeeper's lines `replicas` are all
+    that were assigned at any time, if one of the states has `moves`."""
     if before.leader is None or after.leader is None or len(replicas) > MOST_REPLICAS:
         return True
     epochs = before.leader_epoch, after.leader_epoch
     step = None if None in epochs else epochs[1] - epochs[0]  # type: ignore[operator]
-    reached = _reached(version, before.isr, before.leader, replicas)
-    return any(end[:2] == after[:2] and step in (None, end[2]) for end in reached)
+    is_known = before.replicas is not None and after.replicas is not None
+    has_moved, wanted = before.place != after.place, replicas
+    stored = PartitionState(replicas, before.leader, before.isr)
+    if before.replicas is not None and after.replicas is not None:
+        wanted = tuple(r for r in after.replicas if r not in after.moves[1])
+        adding, removing = before.moves
+        stored = replace(stored, replicas=before.replicas, adding=adding, removing=removing)
+    reached = _reached(version, stored, wanted if has_moved else ())
+    ends = [end for end in reached if not is_known or end.place == after.place]
+    return any(end[:2] == after[:2] and step in (None, end[2]) for end in ends)
 
 
 @cache
 def _reached(
-    version: KafkaVersion, isr: tuple[int, ...], leader: int, replicas: tuple[int, ...]
-) -> frozenset[tuple[tuple[int, ...], int, int]]:
-    """ISR, leader, and by how much the leader epoch has risen, after any one write."""
-    state = PartitionState(replicas, leader, isr)
+    version: KafkaVersion, state: PartitionState, wanted: tuple[int, ...]
+) -> tuple[State, ...]:
+    """The states after any one write, with by how much the leader epoch has risen; with `wanted`,
+    one may be that of a reassignment to them."""
+    replicas = tuple(dict.fromkeys((*state.replicas, *wanted)))
     brokers = {broker: m.BrokerInfo(broker, 1) for broker in replicas}
-    ends = set()
+    ends = []
     for is_unclean, minimum in product((False, True), (1, 2, 3)):
         settings = Settings.of(
             version, unclean_leader_election_enable=is_unclean, min_insync_replicas=minimum
@@ -91,12 +112,25 @@ def _reached(
         for alive in _sets(replicas):
             infos = tuple(brokers[broker] for broker in alive)
             controller = Controller(version, settings, state, infos)
-            for after in _written(controller):
-                if after.partition_epoch == 1:  # one write
-                    ends.add((tuple(sorted(after.isr)), after.leader, after.leader_epoch))
+            ends += [after for after in _written(controller) if after.partition_epoch == 1]
+            if wanted:
+                ends += _reassigned(controller, wanted)
     if version.kraft:
-        ends.add((isr, leader, 0))  # other directories, or the ELR forgotten
-    return frozenset(ends)
+        ends.append(state)  # other directories, or the ELR forgotten
+    return tuple(
+        State(tuple(sorted(s.isr)), s.leader, s.leader_epoch, s.replicas, (s.adding, s.removing))
+        for s in dict.fromkeys(ends)
+    )
+
+
+def _reassigned(controller: Controller, wanted: tuple[int, ...]) -> Iterator[PartitionState]:
+    """What an operator's wish for these replicas, or to cancel one, makes of it at first."""
+    if not controller.version.kraft:
+        yield controller.storing(leader_epoch=controller.leader_epoch + 1).state
+        return
+    for after in (kraft.reassign(controller, wanted), kraft.cancel(controller)):
+        if after is not None:
+            yield after.state
 
 
 def _sets(brokers: tuple[int, ...]) -> Iterator[tuple[int, ...]]:

@@ -46,6 +46,7 @@ class Statement(NamedTuple):
     isr: tuple[int, ...] | None
     before: tuple[int, ...] | None
     replicas: tuple[int, ...] | None
+    moves: tuple[tuple[int, ...], tuple[int, ...]]  # replicas that are being added, and removed
     detail: dict[str, str]
 
     @property
@@ -221,9 +222,13 @@ def statement(key: Key, row: dict[str, Any]) -> Statement:
     return Statement(
         key, row["ts_ms"], detail.get("file", ""), int(detail.get("line", 0)), kind, row["broker"],
         said_by, row["partition_epoch"], row["leader_epoch"], leader, _ids(row["isr"]),
-        _ids(row["isr_before"]), _ids(re.findall(r"\d{1,9}", detail.get("replicas", "")) or None),
-        detail,
+        _ids(row["isr_before"]), _listed(detail, "replicas") or None,
+        (_listed(detail, "adding"), _listed(detail, "removing")), detail,
     )  # fmt: skip
+
+
+def _listed(detail: Mapping[str, str], name: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d{1,9}", detail.get(name, ""))))
 
 
 def _ids(values: Sequence[Any] | None) -> tuple[int, ...] | None:

@@ -76,7 +76,7 @@ def judge(
             faults += [*_alone(line), *_limit(line, lag_time_ms)]
         for check in RULES_OF_A_PARTITION:
             faults += check(lines, run)
-        steps = [*steps_of(lines)]
+        steps = [*steps_of(lines, run)]
         changes += len(steps)
         for version in versions:
             unexplained[version] += [s for s in steps if not is_possible(version, *s[:3])]

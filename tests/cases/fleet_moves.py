@@ -25,6 +25,7 @@ from cases.fleet_engine import (
 )
 from isrlab.engine import messages as m
 from isrlab.engine.frozen import replace
+from isrlab.engine.log import Log
 from isrlab.engine.model import NO_LEADER, RECORD_BYTES, Leader
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
@@ -58,10 +59,16 @@ class Scene(Given):
     session_ms: int
     outages: tuple[Outage, ...]
     elections: tuple[int, ...]  # of the preferred leader, when they are heard
+    target: tuple[int, ...] = ()  # the replicas that it is reassigned to, as many as before
+    reassign_ms: int = 0  # when that is heard
 
     @property
     def ids(self):
         return range(1, self.brokers + 1)
+
+    @property
+    def replicas(self):
+        return self.ids[: len(self.target) or self.brokers]
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,8 @@ def error(name):
 
 def engine_play(scene):
     more = {"unclean_leader_election_enable": False, "session_timeout_ms": scene.session_ms}
-    cluster = started(scene, scene.ids, **more)
+    cluster = started(scene, scene.replicas, **more)
+    _join(cluster, scene)
     values, times, former = [_seen(cluster)], [scene.first_ms], 1
     for now_ms in range(scene.first_ms + 1, DURATION_MS):
         cluster.now_ms = clock(scene, now_ms)
@@ -111,6 +119,15 @@ def engine_play(scene):
     failures = sorted((ms, error(name)) for ms, name in failures)
     logs = _ends(scene, cluster.disks)
     return Seen(changes(times, values), sorted(asked), logs, failures, waits_ms)
+
+
+def _join(cluster, scene):
+    """Brokers that hold no replica yet."""
+    for broker in scene.ids[len(scene.replicas) :]:
+        cluster.replicas = (*cluster.replicas, broker)
+        cluster.disks[broker], cluster.epochs[broker] = Log(), 0
+        cluster.latencies[frozenset((broker, m.CONTROLLER))] = scene.controller_latency_ms
+        faults.start(cluster, broker)
 
 
 class Halted(Exception):
@@ -156,6 +173,8 @@ def _act(cluster, scene, now_ms):
             cluster.tell(broker, m.CONTROLLER, m.ControlledShutdown(broker))
         if now_ms == outage.end_ms - before_ms:
             faults.start(cluster, broker)
+    if scene.target and now_ms + before_ms == scene.reassign_ms:
+        faults.reassign(cluster, scene.target)
     if now_ms + before_ms in scene.elections:
         cluster.tell(m.CONTROLLER, m.CONTROLLER, m.ElectLeaders("preferred"))
 
@@ -186,10 +205,11 @@ def config_of(scene):
         role = "down" if outage.is_clean else "dead"
         pauses.append(Pause(role, outage.broker, outage.start_ms, outage.end_ms))
     pauses += [Pause("latency", *row) for row in scene.slow]
-    copies = scene.brokers
     return FleetConfig(
-        version=scene.version.name, partitions=1, brokers=copies, replication_factor=copies,
-        assigned=",".join(map(str, scene.ids)), minutes=DURATION_MS / 60_000, load="steady",
+        version=scene.version.name, partitions=1, brokers=scene.brokers,
+        replication_factor=len(scene.replicas), assigned=",".join(map(str, scene.replicas)),
+        reassigned=",".join(map(str, scene.target)), reassign_s=scene.reassign_ms / 1000,
+        minutes=DURATION_MS / 60_000, load="steady",
         leaders="move", rebalance_every_s=0, session_timeout_ms=scene.session_ms,
         elections=" ".join(f"{ms / 1000:.3f}" for ms in scene.elections), pauses=written(pauses),
         replica_lag_time_max_ms=scene.lag_ms, replica_lag_max_messages=scene.lag_messages,
@@ -215,14 +235,16 @@ def fleet_play(scene, monkeypatch, window_ms=1):
     monkeypatch.setattr(load, "windows", windows)
     monkeypatch.setattr(load, "follower_bytes_per_s", lambda *_: s.UNLIMITED_BYTES_PER_S)
     other_ms = config.isr_check_period_ms - scene.latency_ms
-    ticks = {1: scene.first_tick_ms}
+    joined_ms = config.isr_check_period_ms + scene.latency_ms
+    ticks = dict.fromkeys(scene.ids[len(scene.replicas) :], joined_ms)
+    ticks[1] = scene.first_tick_ms
     monkeypatch.setattr(load, "first_tick_ms", lambda _, broker: ticks.get(broker, other_ms))
     cluster = Moving(config)
     seen = [(until_ms - 1, _led(cluster)) for until_ms in cluster.run()]
     times, values = zip(*[row for row in seen if row[0] >= scene.latency_ms], strict=True)
     asked, failures, waits = [], [], np.zeros(s.BUCKETS, np.int64)
-    for piece in cluster.pieces():
-        led = cluster.leds[piece.cell.leader]
+    for led in cluster.leds.values():
+        piece = led.piece(DURATION_MS)
         for row in piece.events.tolist():
             ms, kind, place = row[:3]
             if kind <= s.EXPAND:

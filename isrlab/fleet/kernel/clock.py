@@ -19,7 +19,7 @@ fetches in order of thread, then the expiry task. Only the order is a choice; no
 Whoever runs the cell is asked for room before a millisecond, or an append, for which the tables
 could be too small; so nothing is ever lost, and nothing done twice.
 
-Left out: record batches (a fetch may end at any record), log segments, quotas, request queues,
+Left out: record batches (a fetch may end at any record), log segments, request queues,
 the sizes that incremental fetch sessions save, and a leader that pauses as a whole. Where leaders
 stay where they are, whatever happens (`FleetConfig.leaders`), so are the removal of a broker whose
 session ends, and the round in which followers ask where the former epoch ends when a removal has
@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from isrlab.fleet.kernel import log, membership
+from isrlab.fleet.kernel import log, membership, throttle
 from isrlab.fleet.kernel import state as s
 from isrlab.fleet.kernel.compiled import compiled, entry, inlined, merged
 from isrlab.fleet.kernel.resting import lowest_bit
@@ -110,7 +110,7 @@ def _run_threads(state: s.State, now_ms: int) -> None:
                     elif thread.is_parked:
                         if len(state.carried) and thread.is_parked == s.PARKED:
                             log.note_answer(state, number)
-                        _answer(state, now_ms, number, _read_log(state, number))
+                        _answer(state, now_ms, number, _read_log(state, now_ms, number))
                     else:
                         _on_fetch(state, now_ms, number)
                 state.group_ms[group] = min(state.group_ms[group], thread.next_ms)
@@ -167,13 +167,13 @@ def _on_fetch(state: s.State, now_ms: int, number: int) -> None:
             state.scalars[s.READS] += 1
             is_answered |= membership.on_follower_position(state, now_ms, row)
             more_bytes = _readable(state, row)
-            if more_bytes > 0:
+            if more_bytes > 0 and not throttle.is_throttled(state, row, now_ms):
                 wanted_bytes += more_bytes
                 state.scratch[count] = row
                 count += 1
     thread.ready_bytes = wanted_bytes
     if is_answered or wanted_bytes >= state.links.fetch_min_bytes:
-        _answer(state, now_ms, number, _filled(state, count, wanted_bytes))
+        _answer(state, now_ms, number, _filled(state, now_ms, count, wanted_bytes))
     else:
         thread.is_parked = s.PARKED
         thread.next_ms = now_ms + state.links.fetch_wait_max_ms
@@ -193,7 +193,7 @@ def _answer(state: s.State, now_ms: int, number: int, sent_bytes: int) -> None:
 
 
 @merged
-def _read_log(state: s.State, number: int) -> int:
+def _read_log(state: s.State, now_ms: int, number: int) -> int:
     """Give a thread whose fetch was parked its records, within the limits; the bytes."""
     count = wanted_bytes = s.ZERO
     for place in range(state.threads[number].words_from, state.threads[number].words_to):
@@ -202,25 +202,25 @@ def _read_log(state: s.State, number: int) -> int:
             row = (place << 6) + lowest_bit(word)
             word &= word - _ONE
             more_bytes = _readable(state, row)
-            if more_bytes > 0:
+            if more_bytes > 0 and not throttle.is_throttled(state, row, now_ms):
                 wanted_bytes += more_bytes
                 state.scratch[count] = row
                 count += 1
-    return _filled(state, count, wanted_bytes)
+    return _filled(state, now_ms, count, wanted_bytes)
 
 
 @inlined
-def _filled(state: s.State, count: int, wanted_bytes: int) -> int:
+def _filled(state: s.State, now_ms: int, count: int, wanted_bytes: int) -> int:
     """Fill a response for the first `count` followers of `State.scratch`; the bytes."""
     if wanted_bytes > state.links.response_max_bytes:
-        return _serve_in_turn(state, count)
+        return _serve_in_turn(state, now_ms, count)
     for index in range(count):
-        _send(state, state.scratch[index], wanted_bytes)
+        _send(state, now_ms, state.scratch[index], wanted_bytes)
     return wanted_bytes
 
 
 @compiled
-def _serve_in_turn(state: s.State, count: int) -> int:
+def _serve_in_turn(state: s.State, now_ms: int, count: int) -> int:
     """Fill a response that cannot hold it all: who was served longest ago comes first; the bytes.
 
     The first partition gets at least one record, however large.
@@ -236,7 +236,7 @@ def _serve_in_turn(state: s.State, count: int) -> int:
         if sent_bytes == 0:
             partition = state.followers[row].partition
             left_bytes = max(left_bytes, state.partitions[partition].record_bytes)
-        more_bytes = _send(state, row, left_bytes)
+        more_bytes = _send(state, now_ms, row, left_bytes)
         if more_bytes == 0:
             break
         sent_bytes += more_bytes
@@ -264,7 +264,7 @@ def _readable(state: s.State, row: int) -> int:
 
 
 @inlined
-def _send(state: s.State, row: int, left_bytes: int) -> int:
+def _send(state: s.State, now_ms: int, row: int, left_bytes: int) -> int:
     """Move the follower's end by what fits into `left_bytes`; the bytes."""
     follower = state.followers[row]
     leader = state.partitions[follower.partition]
@@ -278,6 +278,8 @@ def _send(state: s.State, row: int, left_bytes: int) -> int:
         follower.end += records
         state.scalars[s.TURN] += 1
         follower.turn = state.scalars[s.TURN]
+        if leader.is_throttled:
+            throttle.count(state, now_ms, sent_bytes)
     return sent_bytes
 
 

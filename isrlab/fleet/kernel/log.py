@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from isrlab.engine import rules
 from isrlab.fleet.kernel import state as s
+from isrlab.fleet.kernel import throttle
 from isrlab.fleet.kernel.compiled import compiled, entry, inlined, merged
 from isrlab.fleet.kernel.resting import lag_clock_ms, wake
 from isrlab.fleet.kernel.rows import count_latency, emit_produce
@@ -173,7 +174,8 @@ def _append(state: s.State, now_ms: int, partition: int, records: int, sent_ms: 
         row = state.follower_at[partition, slot]
         wake(state, row)
         thread = state.followers[row].thread
-        if state.threads[thread].is_parked and _is_wanted(state, row, records):
+        is_parked = state.threads[thread].is_parked
+        if is_parked and _is_wanted(state, now_ms, row, records):
             make_due(state, now_ms, thread)
     leader = state.partitions[partition]
     leader.log_end_offset += records
@@ -191,8 +193,10 @@ def _append(state: s.State, now_ms: int, partition: int, records: int, sent_ms: 
 
 
 @inlined
-def _is_wanted(state: s.State, row: int, records: int) -> bool:
+def _is_wanted(state: s.State, now_ms: int, row: int, records: int) -> bool:
     """With `records` more, the parked fetch of a follower can be answered."""
+    if throttle.is_throttled(state, row, now_ms):
+        return False
     if state.links.fetch_min_bytes <= 1:
         return True
     follower = state.followers[row]

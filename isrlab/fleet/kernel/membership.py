@@ -28,10 +28,9 @@ _NEVER_RESET = int(ClockReset.NEVER)
 
 @inlined
 def on_follower_position(state: s.State, now_ms: int, row: int) -> bool:
-    """One partition of a fetch: clocks, ISR expansion, high watermark; is there news for it?
+    """One partition of a fetch: clocks, ISR expansion, high watermark; is it told at once of that?
 
-    News are records or, where leaders push it, a high watermark. The follower is active. Order as
-    in Partition.updateFollowerFetchState.
+    The follower is active. Order as in Partition.updateFollowerFetchState.
     """
     follower = state.followers[row]
     partition, slot = follower.partition, follower.slot
@@ -55,9 +54,7 @@ def on_follower_position(state: s.State, now_ms: int, row: int) -> bool:
     is_lower = follower.sent_high_watermark < leader.high_watermark
     follower.sent_high_watermark = high_watermark
     resting.rest_if_quiet(state, row)
-    has_data = fetch_offset < leader.log_end_offset
-    is_news = state.rules.pushes_high_watermark and is_lower
-    return is_news or (has_data and state.links.fetch_min_bytes <= 1)
+    return state.rules.pushes_high_watermark and is_lower
 
 
 @inlined

@@ -13,7 +13,7 @@ The tuples hold numpy arrays and numbers only, so numba compiles functions that 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +50,8 @@ EVENT_COUNT, SAMPLE_COUNT, FETCHES, READS, COVERED, TURN, NEXT_ARRIVAL, NEXT_TIC
 BATCH_SENT_MS, BATCH_DUE_MS, QUEUE_HEAD, QUEUE_COUNT, NEXT_SAMPLE_MS, APPENDED = range(8, 14)
 NEXT_RESTART, LEADER_STALL, LEADER_FREE_US, CHUNKS_USED, FREE_CHUNK = range(14, 19)
 NEXT_THREAD_MS, NEXT_ANSWER_MS, NEXT_RESTART_MS = range(19, 22)
-SCALARS = 22
+SAMPLE = 22  # of `State.quota`, the present one
+SCALARS = 23
 
 # Columns of `State.produces`. TRIED_MS is when it was sent again after a refusal, REQUIRED the
 # offset to be committed (of a held one, its records). A list is a chain of chunks of rows, so that
@@ -63,6 +64,9 @@ FREE_EVENTS = 4_096  # beyond what one millisecond can write
 # Columns of `State.carried`, of each follower: its log end and its own high watermark when its last
 # fetch came in, and the high watermark that the answer to that says.
 HAD_END, OWN_HIGH_WATERMARK, TOLD_HIGH_WATERMARK = range(3)
+# Columns of `State.quota`: when a sample began (long ago: it is not there), what was sent in it.
+BEGAN_MS, SENT_BYTES = range(2)
+SAMPLES, SAMPLE_MS = 11, 1_000  # replication.quota.window.num and .size.seconds
 WORD = 64  # bits of a word of `State.active`
 GROUP = 16  # threads whose next time is kept as one
 
@@ -112,6 +116,7 @@ class Links(NamedTuple):
     fetch_wait_max_ms: int
     fetch_min_bytes: int  # a fetch that finds less is parked
     leader_bytes_per_s: int  # to all followers together, 0 for no limit
+    throttle_bytes_per_s: int = 0  # of throttled partitions (throttle.py), 0 for no limit
 
 
 class Arrivals(NamedTuple):
@@ -133,6 +138,7 @@ PARTITION_ROW = _row(  # what a leader knows of a partition
     "partition_epoch leader_epoch epoch_start",  # log end offset when the leader epoch began
     "is_frozen",  # 1 if the controller has stored what the leader has not heard: writes fail
     "acks_all",  # 1 if its producers wait for the ISR
+    "is_throttled",  # 1 if replicas that are not in sync get no more than the quota
     "is_held_back",  # 1 while a member of the ISR is known to have no more than is committed
     "waiting waiting_last",  # first and last of its produces that wait for the high watermark
     "held held_last",  # first and last of those that were refused and are tried again
@@ -177,6 +183,7 @@ class State(NamedTuple):
     events: Ints  # int64[rows, EVENT_COLUMNS], as many as `with_room` says
     samples: Ints  # int64[n, 4 + slots]: ts, log end, high watermark, ISR, followers' ends
     latencies: Ints  # int64[hours, BUCKETS]: produces with acks=all by how long they took
+    quota: Ints  # int64[SAMPLES, 2]: see `BEGAN_MS`
     queue: Ints  # int64[partitions], ring of partitions with a change in flight
     scratch: Ints  # int64[partitions], followers that a response may hold
     scalars: Ints  # int64[SCALARS]
@@ -201,6 +208,7 @@ class Setup(NamedTuple):
     record_bytes: int | Ints  # of all partitions, or int64[partitions]
     first_tick_ms: int
     leader_stalls: Ints = np.zeros((0, 2), np.int64)
+    throttled: bool | NDArray[np.bool_] = False  # bool[partitions]
     latencies: Sequence[Ints] = ()  # int64[n, 3] for each thread, as in `State.slow`
     restarts: Ints = np.zeros((0, 3), np.int64)
     acks_all: bool | NDArray[np.bool_] = False  # bool[partitions]: producers wait for the ISR
@@ -241,6 +249,7 @@ def new_state(setup: Setup, watched: int = -1, sample_ms: int = 0) -> State:
         events=np.zeros((0, EVENT_COLUMNS), dtype=np.int64),
         samples=np.zeros((moments, 4 + slots), dtype=np.int64),
         latencies=np.zeros((setup.duration_ms // HOUR_MS + 1, BUCKETS), dtype=np.int64),
+        quota=np.array([(0, 0)] + [(LONG_AGO_MS, 0)] * (SAMPLES - 1), dtype=np.int64),
         queue=np.zeros(count, dtype=np.int64),
         scratch=np.zeros(count, dtype=np.int64),
         scalars=scalars,
@@ -286,6 +295,13 @@ def with_room(state: State, chunks: int = 1) -> State:
     return state._replace(produces=produces, next_chunk=next_chunk, events=events)
 
 
+def copied(state: State) -> State:
+    """The same moment once more, to be run on without a trace."""
+    parts = state._asdict().items()
+    copies: dict[str, Any] = {n: part.copy() for n, part in parts if isinstance(part, np.ndarray)}
+    return state._replace(**copies)
+
+
 def taken(state: State) -> Ints:
     """The events that were written since they were last taken, int64[n, EVENT_COLUMNS]."""
     count = state.scalars[EVENT_COUNT]
@@ -313,6 +329,7 @@ def _replicas(
     partitions["log_end_offset"] = partitions["high_watermark"] = setup.backlog_records
     partitions["record_bytes"] = setup.record_bytes
     partitions["acks_all"] = setup.acks_all
+    partitions["is_throttled"] = setup.throttled
     rows = np.zeros((count, slots), dtype=FOLLOWER_ROW)
     rows["thread"], rows["slot"] = setup.thread_of, np.arange(slots)
     rows["partition"] = np.arange(count)[:, None]

@@ -1,0 +1,104 @@
+"""Which partitions are reassigned now, in a fleet whose leaders move, and when one of them is done.
+
+The rule is the engine's (`PartitionState.is_moved`). The kernel does not know it: it asks for ISR
+changes as ever. So the cells are run on, and looked at for the change that would complete a
+reassignment; when that is stored, all hear of the new replicas. An operator begins with as many as
+shall move at a time (`moves_at_once`), and goes on with the next when one is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from isrlab.engine import messages as m
+from isrlab.engine.frozen import replace
+from isrlab.engine.model import NO_LEADER
+from isrlab.engine.partition import Controller
+from isrlab.engine.rules import UNKNOWN_EPOCH
+from isrlab.fleet import moments
+from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.kernel import state as s
+from isrlab.fleet.layout import assignment, target
+from isrlab.fleet.led import Led
+from isrlab.fleet.moments import Moment, Turn
+
+
+class LastChange(NamedTuple):
+    """An ISR change that will complete a reassignment."""
+
+    asked_ms: int
+    partition: int
+    leader: int
+
+
+class Reassigning:
+    """What is still to move, and what moves."""
+
+    def __init__(
+        self, config: FleetConfig, leds: dict[int, Led], controllers: list[Controller]
+    ) -> None:
+        self._config, self._leds, self._controllers = config, leds, controllers
+        self._target = target(config)
+        moves = (self._target != assignment(config)).any(axis=1)
+        self._left: list[int] = np.flatnonzero(moves).tolist()
+        self.going: set[int] = set()
+
+    def questions(self) -> Iterator[tuple[int, m.Message]]:
+        """What the controllers are asked for next."""
+        room = (self._config.moves_at_once or len(self._left)) - len(self.going)
+        begun, self._left = self._left[:room], self._left[room:]
+        for partition in begun:
+            wanted = tuple(self._target[partition].tolist())
+            yield partition, m.AlterPartitionReassignments(wanted)
+
+    def note(self, partition: int, after: Controller) -> bool:
+        """A controller has decided something; is it time for the next partition?"""
+        if after.state.adding or after.state.removing:
+            self.going.add(partition)
+            return False
+        was_going = partition in self.going
+        self.going.discard(partition)
+        return was_going and bool(self._left)
+
+    def last_changes(self, leader: int, events: s.Ints) -> list[LastChange]:
+        """Those that a leader has asked for."""
+        led, found = self._leds[leader], []
+        for row in events[events[:, s.KIND] <= s.EXPAND].tolist():
+            partition = int(led.cell.partitions[row[s.PARTITION]])
+            if partition in self.going:
+                isr = led.members(row[s.PARTITION], row[s.ISR_AFTER])
+                controller = self._controllers[partition]
+                if replace(controller.state, isr=isr).is_moved(controller.version):
+                    found.append(LastChange(row[s.TS_MS], partition, leader))
+        return found
+
+    def turns(self, change: LastChange, now_ms: int) -> list[Turn]:
+        """When it is stored, and all hear of that; nothing if it will be refused."""
+        row = self._leds[change.leader].partition(change.partition)
+        decided_ms = heard_ms = int(row["due_ms"])
+        if self._config.kafka.writes_zookeeper:
+            decided_ms, heard_ms = now_ms, change.asked_ms + moments.order_ms(self._config)
+        elif row["pending"] != s.PENDING:
+            return []
+        moment = Moment(heard_ms, moments.MOVED, 0, partition=change.partition)
+        return [
+            Turn(decided_ms, moments.DECIDED, moment),
+            Turn(heard_ms, moments.HEARD, moment),
+        ]
+
+    def question(self, leader: int, moment: Moment) -> Iterator[tuple[int, m.Message]]:
+        """The ISR change as the controller is asked for it, unless it has been refused since."""
+        if leader == NO_LEADER:
+            return
+        controller, led = self._controllers[moment.partition], self._leds[leader]
+        row, isr = led.partition(moment.partition), controller.isr
+        if not self._config.kafka.writes_zookeeper:
+            if row["pending"] != s.PENDING or row["due_ms"] != moment.heard_ms:
+                return
+            isr = led.members(int(led.place_of[moment.partition]), int(row["pending_isr"]))
+        numbers = controller.leader_epoch, controller.partition_epoch, isr
+        asked = m.AlterPartition(leader, 0, *numbers, (UNKNOWN_EPOCH,) * len(isr))
+        yield moment.partition, asked

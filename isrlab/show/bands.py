@@ -8,7 +8,7 @@ request that waits; what a span's state means is in the legend. An ISR is `isr_r
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import matplotlib.dates as mdates
@@ -47,14 +47,20 @@ def isr_rows(spans: Sequence[IsrSpan], replicas: Sequence[int]) -> dict[str, lis
     """A row for each replica of a partition: in the stored ISR in the broker's colour, else out."""
     rows: dict[str, list[Span]] = {}
     for replica in replicas:
-        row = rows.setdefault(f"broker {replica}", [])
-        for span in spans:
-            start_s, state = span.start_ms / 1000, f"broker {replica}"
-            state = state if replica in span.isr else "out"
-            if row and (row[-1].state, row[-1].end_s) == (state, start_s):  # only others changed
-                start_s = row.pop().start_s
-            row.append(Span(start_s, span.end_ms / 1000, state))
+        name = f"broker {replica}"
+        states = ((span, name if replica in span.isr else "out") for span in spans)
+        rows[name] = joined(Span(s.start_ms / 1000, s.end_ms / 1000, state) for s, state in states)
     return rows
+
+
+def joined(spans: Iterable[Span]) -> list[Span]:
+    """Spans in order, neighbours of one state as one."""
+    row: list[Span] = []
+    for span in spans:
+        if row and (row[-1].state, row[-1].end_s) == (span.state, span.start_s):
+            span = replace(span, start_s=row.pop().start_s)
+        row.append(span)
+    return row
 
 
 def state_colour(state: str) -> str:

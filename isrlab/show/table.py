@@ -13,19 +13,15 @@ _MOMENTS = ("ts_ms", "from_ms", "to_ms", "left_ms", "back_ms", "asked_ms", "comm
 _NUMBERS = ("partition", "replica", "broker")  # of things, not counts
 
 
-def table(data: pd.DataFrame, most: int = 50) -> HTML:
+def table(rows: pd.DataFrame | Sequence[Mapping[str, Any]], most: int = 50) -> HTML:
     """The first `most` rows without the column `run`; integers with commas."""
+    data = pd.DataFrame(rows)
     if data.empty:
         return HTML("<p>None.</p>")
     rest = len(data) - most
     note = f"<p>and {rest:,} more rows</p>" if rest > 0 else ""
     shown = data.head(most).drop(columns=[name for name in ("run",) if name in data])
     return HTML(html_table(shown.apply(_readable)) + note)
-
-
-def rows_table(rows: Sequence[Mapping[str, Any]], most: int = 50) -> HTML:
-    """The same of rows that are mappings."""
-    return table(pd.DataFrame(rows), most)
 
 
 def html_table(data: pd.DataFrame) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import pandas as pd
-
 from isrlab.engine import messages as m
 from isrlab.engine.model import Broker, Leader
 from isrlab.engine.reading import answer
@@ -14,7 +12,7 @@ from isrlab.world.cluster import START_MS
 from isrlab.world.script import Run
 
 
-def fetch_steps(run: Run) -> pd.DataFrame:
+def fetch_steps(run: Run) -> list[dict[str, object]]:
     """A row for each fetch of a follower that its leader handled; times are ms since the start.
 
     The columns stand in the order of the leader's steps: what was read (and so what an answer at
@@ -32,7 +30,7 @@ def fetch_steps(run: Run) -> pd.DataFrame:
             rows.append(
                 row | _read(old, fetch) | _state(new.role, fetch.replica) | _moved(old, new)
             )
-    return pd.DataFrame(rows)
+    return rows
 
 
 def _read(leader: Broker, fetch: m.Fetch) -> dict[str, object]:

@@ -357,9 +357,9 @@ def is_left(entry: Mapping[str, Any]) -> bool:
     return not entry.get("is_mended", True)
 
 
-def found_table() -> pd.DataFrame:
+def found_table() -> list[dict[str, str]]:
     """The differences that were found, what became of each, and the scenario that plays it."""
-    rows = [
+    return [
         {
             "": letter,
             "what Kafka does": entry["what"],
@@ -371,7 +371,6 @@ def found_table() -> pd.DataFrame:
         }
         for letter, entry in judged.found().items()
     ]
-    return pd.DataFrame(rows)
 
 
 def shown(letter: str) -> str:

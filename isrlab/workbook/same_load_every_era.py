@@ -84,11 +84,6 @@ def rules_changed(was: FleetConfig, now: FleetConfig) -> str:
     return ", ".join(filter(None, (words.get(name, f"{name} {after[name]}") for name in felt)))
 
 
-def neighbours(configs: Sequence[FleetConfig]) -> list[tuple[str, str]]:
-    """The runs of each fleet and the one before it, as `churn.diff` takes them."""
-    return [(was.run, now.run) for was, now in pairwise(configs)]
-
-
 def by_step(
     diffs: pd.DataFrame, evictions: pd.DataFrame, configs: Sequence[FleetConfig]
 ) -> pd.DataFrame:

@@ -30,7 +30,7 @@ from isrlab.show.controls import Redrawn, choice, pick
 from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.matrix import plot_matrix
 from isrlab.show.style import BLUE, FAINT, ORANGE, VERMILION, counted, panels
-from isrlab.show.table import rows_table, table
+from isrlab.show.table import table
 
 ROLES = {"leader": "leader_stall_s", "follower": "stall_s"}
 # Which roles of a broker an incident says were in trouble.
@@ -121,7 +121,7 @@ def verdict_table(judged: Sequence[Verdict], most: int) -> HTML:
         }
         for each in judged
     ]
-    return rows_table(rows, most)
+    return table(rows, most)
 
 
 def accuracy(config: FleetConfig, judged: Sequence[Verdict]) -> dict[str, str | int]:
@@ -158,7 +158,7 @@ def recorded() -> HTML:
                 "recording": run, "verdict": each.what.replace("_", " "), "says": each.says,
                 "blamed": ", ".join(map(str, each.blamed)), "what was done": ", ".join(done),
             })  # fmt: skip
-    return rows_table(rows)
+    return table(rows)
 
 
 def spared(config: FleetConfig, events: pa.Table) -> dict[str, str | int]:

@@ -17,7 +17,6 @@ from math import inf
 from typing import Any
 
 import ipywidgets as widgets
-import pandas as pd
 from matplotlib.axes import Axes
 
 from isrlab.closeups.batching import Request
@@ -345,13 +344,13 @@ AWAITED = {  # scenario -> the issue, and the line that shows that the wait is o
 }
 
 
-def waits(versions: Iterable[str]) -> pd.DataFrame:
+def waits(versions: Iterable[str]) -> list[dict[str, str]]:
     """A row for each issue: the moment that was waited for in each version, or that it waits."""
     rows = list[dict[str, str]]()
     for name, (issue, sign) in AWAITED.items():
         runs = {v: scenario.play(scenario.read(name), version=v) for v in versions}
         rows.append({"issue": issue} | {v: _end_of_wait(run, sign) for v, run in runs.items()})
-    return pd.DataFrame(rows)
+    return rows
 
 
 def _end_of_wait(run: Run, sign: str) -> str:

@@ -11,7 +11,6 @@ from statistics import median
 
 import ipywidgets as widgets
 import numpy as np
-import pandas as pd
 from IPython.display import HTML
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -78,7 +77,7 @@ def distance_table(real: Again, runs: Sequence[Course]) -> HTML:
             SEEN: "the log does not say" if seen is None else f"{seen:,.3g}",
             MODEL: _band([getattr(run.toll, name) for run in runs]),
         })  # fmt: skip
-    return table(pd.DataFrame(rows))
+    return table(rows)
 
 
 def _band(values: Sequence[float]) -> str:
@@ -142,7 +141,7 @@ def otherwise_table(runs: dict[str, list[Course]]) -> HTML:
                       for cost, what in COSTS.items()}
         for name, several in runs.items()
     ]  # fmt: skip
-    return table(pd.DataFrame(rows))
+    return table(rows)
 
 
 def limit_player(real: Again, limits_s: Sequence[float], seeds: int) -> widgets.VBox:

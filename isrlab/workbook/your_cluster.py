@@ -148,7 +148,7 @@ def _presence(found: Findings, broker: int) -> list[Span]:
         for until, each in zip(ends, [state, "not known"], strict=False):
             spans.append(_span(start, until, record.start_ms, each))
             start = until
-    return [span for span in spans if span.end_s > span.start_s]
+    return bands.joined(span for span in spans if span.end_s > span.start_s)
 
 
 def _draw_counts(ax: Axes, found: Findings) -> int:
@@ -223,7 +223,7 @@ def incidents_table(found: Findings) -> HTML:
         }
         for number, each in enumerate(found.incidents, 1)
     ]
-    return table(pd.DataFrame(rows))
+    return table(rows)
 
 
 def _brokers(numbers: Iterable[int]) -> str:
@@ -324,7 +324,7 @@ def changes_table(found: Findings, most: int = 20) -> HTML:
             "under-replicated": duration(sum(ms for ms, _ in short)),
             "one copy": duration(sum(ms for ms, size in short if size == 1)),
         })  # fmt: skip
-    return table(pd.DataFrame(rows), most)
+    return table(rows, most)
 
 
 # What was printed, what happened, and what cannot have
@@ -382,4 +382,4 @@ def alerts_table(
             text += f"; already firing at {did.still_on}" if did.still_on else ""
             row[f"for: {duration(1000 * seconds)}"] = text if did.fired else "never fires"
         rows.append(row)
-    return table(pd.DataFrame(rows))
+    return table(rows)

@@ -57,7 +57,7 @@ class Claim:
     def __init__(self, path: Path) -> None:
         self.path, self.number = path, int(path.name.partition("_")[0])
         try:
-            head = yaml.load(path.read_text("utf-8"), yaml.BaseLoader)
+            head = yaml.load(path.read_text("utf-8"), yaml.BaseLoader) or {}
         except yaml.YAMLError as error:
             self._fail("no YAML", error)
         self._check("the head", head, _HEAD, _NEEDED)
@@ -144,7 +144,9 @@ class Claim:
         says = given["says"]
         if "record" in given:
             return Statement(says, citation=given["record"])
-        words = dict(zip(("yes", "no"), given.get("words", "yes or no").split(" or "), strict=True))
+        words = dict(
+            zip(("yes", "no"), given.get("words", "yes or no").split(" or "), strict=False)
+        )
         if "cases" in given:
             if wrong := [case for case in given["cases"] if len(case) != 3]:
                 self._fail(says, f"a case is [situation, claimed, measure], not {wrong[0]}")

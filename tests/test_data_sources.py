@@ -149,6 +149,26 @@ def test_the_same_positions_give_the_same_rows_later(tmp_path):
         [*follower.between(start, end)]
 
 
+@pytest.mark.parametrize("rotate", [renamed, zipped, truncated])
+def test_a_file_that_is_rotated_before_a_task_reads_it(tmp_path, rotate):
+    log, follower = tmp_path / "server.log", Follower(tmp_path)
+    append(log, line(1))
+    follower.turn()
+    append(log, line(2))
+    tasks = follower.reader.partitions(follower.at, follower.ends_at())
+    rotate(log, tmp_path / "server.log.1")
+    append(log, line(3))
+    rows = [
+        row for task in tasks for batch in follower.reader.read(task) for row in batch.to_pylist()
+    ]
+    assert seconds(rows) == [2]
+    for path in tmp_path.iterdir():
+        path.unlink()
+    append(log, line(3))
+    with pytest.raises(LogDirError, match="was changed or removed while it was read"):
+        [*follower.reader.read(tasks[0])]
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_a_recording_that_grows_gives_the_rows_of_the_whole(tmp_path, monkeypatch, seed):
     monkeypatch.setattr(data_sources, "TASK_BYTES", 50_000)  # several tasks
@@ -176,9 +196,11 @@ def test_a_recording_that_grows_gives_the_rows_of_the_whole(tmp_path, monkeypatc
         (folder / path.parent.name / path.name).write_bytes(data)
     expected = read_local(folder, "r", "UTC").events.to_pylist()
     names = ("ts_ms", "kind", "topic", "partition", "isr", "log_end_offset")
-    assert sorted(str([r[n] for n in names]) for r in follower.rows) == sorted(
+    # The same words of the same millisecond in two files are one event (read.py), in one file two.
+    assert {str([r[n] for n in names]) for r in follower.rows} == {
         str([r[n] for n in names]) for r in expected
-    )
+    }
+    assert len(expected) - 1 <= len(follower.rows) <= len(expected)
 
 
 @pytest.mark.parametrize("seed", range(4))

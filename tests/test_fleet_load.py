@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from isrlab import fleet
 from isrlab.fleet import load, recorded
-from isrlab.fleet.cell import cell, leaders, run_cell, setup
+from isrlab.fleet.cell import cell, leaders, setup
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.kernel.batches import batched
 from isrlab.fleet.recorded import file
@@ -490,8 +490,8 @@ def test_windows_of_a_trace_keep_every_batch_and_never_part_a_millisecond(bursty
 
 
 def test_all_records_of_a_trace_are_appended_and_a_partition_can_be_watched(bursty):
-    counts = [run_cell(bursty, leader).counts["records"] for leader in leaders(bursty)]
-    assert sum(counts) == recorded.describe(bursty.trace_file).records
+    shares = [recorded.of_cell(bursty, leader).arrivals.records for leader in leaders(bursty)]
+    assert sum(map(sum, shares)) == recorded.describe(bursty.trace_file).records
     watched = fleet.trace(bursty, partition=2)
     rows = file.read(bursty.trace_file, partitions=6)
     assert watched.log_end_offset[-1] == rows.records[rows.partition == 2].sum()

@@ -95,12 +95,13 @@ def test_what_was_cut_off_is_computed_again_and_nothing_else(spark, tmp_path):
 
 
 def test_a_cell_that_fails_leaves_nothing(tmp_path, monkeypatch):
-    def cut_off(batches):
-        yield from list(store_plan(batches))[:1]
+    def cut_off(config, leader, recorded):
+        yield from list(whole(config, leader, recorded))[:1]
         raise OSError("no space left on device")
 
-    store_plan = store.run_plan
-    monkeypatch.setattr(store, "run_plan", cut_off)
+    module = sys.modules["isrlab.fleet.simulate"]
+    whole = module.tables_of
+    monkeypatch.setattr(module, "tables_of", cut_off)
     cell = {"run": "0.8.2", "leader": 1, "config": BOTH[0].to_json(), "recorded": None}
     batch = pa.RecordBatch.from_pylist([cell])
     with pytest.raises(OSError, match="no space"):

@@ -82,11 +82,11 @@ def test_a_file_that_is_rotated_while_another_is_read(log, tmp_path, monkeypatch
     middle = text.index(b"\n", len(text) // 2) + 1
     path.write_bytes(text[:middle])
 
-    def read(log, end):
+    def read(log):
         if path.stat().st_size == middle:
             path.rename(path.with_name("server.log.1"))
             path.write_bytes(text[middle:])
-        LogFile.read(log, end)
+        LogFile.read(log)
 
     monkeypatch.setattr(growing, "LogFile", type("Reading", (LogFile,), {"read": read}))
     logs = follow(path.parent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 import tarfile
@@ -194,7 +195,7 @@ def test_the_time_under_replicated_is_that_of_the_truth(name, findings):
 
 
 def told(found):
-    return [(out.start_ms, out.absence.end_ms or found.record.end_ms) for out in found.record.outs]
+    return [(out.start_ms, out.end_ms or found.record.end_ms) for out in found.record.outs]
 
 
 def union_ms(spans):
@@ -220,23 +221,27 @@ def test_every_rule_says_what_to_check_and_where_it_is_taught():
     assert rules.RULES[-1].seen == []
 
 
+def stored_figures():
+    with figures.JUDGED.open(encoding="utf-8", newline="") as file:
+        for kind, logs, *numbers in [*csv.reader(file)][1:]:
+            yield kind, logs, list(map(int, numbers))
+
+
 def test_the_stored_figures_cover_every_kind_and_way():
-    stored = figures.judged()
-    assert {(each.kind, each.logs) for each in stored} == {
+    stored = [*stored_figures()]
+    assert {(kind, logs) for kind, logs, _ in stored} == {
         (kind.__name__, how or "whole")
         for kind in incident_world.KINDS
         for how in incident_world.SPOILT
     }
-    whole = [each for each in stored if each.logs == "whole"]
-    assert all(each.right == each.cases for each in whole)
-    assert all(each.cases == each.right + each.wrong + each.not_known for each in stored)
+    for _, logs, (cases, right, wrong, not_known, _) in stored:
+        assert cases == right + wrong + not_known
+        assert right == cases or logs != "whole"
 
 
 def test_figures_by_kind_end_with_all_of_them():
-    rows, given = figures.by_kind(), figures.judged()
-    assert [row["kind"] for row in rows[:-1]] == list(dict.fromkeys(each.kind for each in given))
-    missing = [each for each in given if each.logs == "missing"]
-    right, cases, elsewhere = (
-        sum(getattr(each, name) for each in missing) for name in ("right", "cases", "elsewhere")
-    )
+    rows, given = figures.by_kind(), [*stored_figures()]
+    assert [row["kind"] for row in rows[:-1]] == list(dict.fromkeys(kind for kind, *_ in given))
+    missing = [numbers for _, logs, numbers in given if logs == "missing"]
+    cases, right, *_, elsewhere = map(sum, zip(*missing, strict=True))
     assert rows[-1]["missing"] == f"{right / cases:.0%} / {right / (right + elsewhere):.0%}"

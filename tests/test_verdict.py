@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import tarfile
 from collections import Counter, defaultdict
 from functools import cache
 from itertools import pairwise
@@ -61,6 +62,17 @@ def test_no_false_alarm(name):
     assert verdict.partitions + verdict.left_out == len(
         {(row["topic"], row["partition"]) for row in recorded(name)[0] if row["kind"] in STATES}
     )
+
+
+@pytest.mark.parametrize("name", sorted(p.name for p in RECORDINGS.glob("eras/*[0-9].tar.xz")))
+def test_no_false_alarm_where_brokers_start_and_tell_late(name, tmp_path):
+    """All on one machine: what a broker says as it starts must not be taken for its clock."""
+    with tarfile.open(RECORDINGS / "eras" / name) as packed:
+        packed.extractall(tmp_path, filter="data")
+    logs = read_local(tmp_path, "run")
+    assert {clock["ahead_ms"] for clock in reconcile(logs.events).clocks.to_pylist()} == {0}
+    (verdict,) = verdicts(logs.events, logs.files)
+    assert verdict.faults == ()
 
 
 # Planted faults

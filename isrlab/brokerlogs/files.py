@@ -60,12 +60,14 @@ class DamagedFileError(Exception):
 
 
 class Source(NamedTuple):
-    """A file found: its path, its path below `log_dir`, and why it is not read, if so."""
+    """A file found: its path, its path below `log_dir`, and why it is not read, if so. Of one that
+    grows only what it holds before byte `end` counts."""
 
     path: str
     name: str
     size_bytes: int
     skipped: str | None
+    end: int | None = None
 
 
 class Line(NamedTuple):
@@ -257,9 +259,9 @@ def blocks(path: str, start: int = 0, number: int = 1, end: int | None = None) -
         raise damage
 
 
-def lines(path: str) -> Iterator[Line]:
+def lines(path: str, end: int | None = None) -> Iterator[Line]:
     """The lines of a file one by one, as `blocks` gives them."""
-    for block in blocks(path):
+    for block in blocks(path, end=end):
         for n in range(block.size):
             yield Line(block.first + n, block.line(n), n in block.cut)
 

@@ -8,11 +8,12 @@ like another and is no longer is its copy, and is not read.
 `follow` keeps in memory what it has read, also of files that are gone, and reads each file on from
 where it was. Metadata logs are small, and read anew.
 
-A stream has only positions. What lies between two of them is read from copies of the files as far
-as the second one says. A copy is read from its beginning, for a line is understood by what stands
-before it; the lines of the first position are then left out. So two positions always give the same
-rows, whenever they are asked for. Archives count as what they hold. Of a metadata log, whose
-records are understood only together, all files are read, and the place of a row is its offset.
+A stream has only positions. For what lies between two of them the files are read from their
+beginnings, for a line is understood by what stands before it, as far as the second one says; the
+lines of the first one are then left out. So two positions always give the same rows, whenever they
+are asked for. If a file was renamed meanwhile, all is read again. Archives count as what they hold.
+Of a metadata log, whose records are understood only together, all files are read, and the place of
+a row is its offset.
 
 Left out: what only a later line tells. A truncation stays though a later line may take it back. In
 a stream local times are UTC unless a zone is given, and a line that names no broker has it from the
@@ -23,7 +24,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -200,22 +200,13 @@ def follow(
             order = len(gone) + len(logs)
             new = LogFile(file.source, order, LineReader(time_zone, layout))
             log = logs.setdefault(file.source.name, new)
-            log.source = file.source
-            if log.end < file.size_bytes and _is_there(file):
-                log.read(file.size_bytes)
+            log.source = file.source._replace(end=file.size_bytes)
+            if log.end < file.size_bytes and _begins(log.source, crc32(file.head)):
+                log.read()
         before = now
         metadata = [file.metadata for file in files if file.metadata]
         sources = [file.source for file in files]
         yield joined(sources, [*gone, *logs.values()], metadata, run, time_zone)
-
-
-def _is_there(file: GrowingFile) -> bool:
-    """It was not renamed since it was listed; if it was, it is read the next time."""
-    begin = b""
-    with contextlib.suppress(DamagedFileError, FileNotFoundError):
-        for chunk in chunks(file.source.path, end=len(file.head)):
-            begin += chunk
-    return begin == file.head
 
 
 def additions(start: Position, end: Position, files: list[GrowingFile]) -> Iterator[Addition]:
@@ -238,42 +229,46 @@ def new_events(new: list[Addition], files: Files, read: Reader) -> pa.Table:
     """The events of the lines that were added.
 
     `read` gives the events of files, `files` those that there are, if one was renamed just now.
+    Raises LogDirError if one is no longer there.
     """
-    with tempfile.TemporaryDirectory(prefix="isrlab-growing-") as folder:
-        sources = [_copy(a, a.end, folder, files) for a in new]
-        if metadata_files.of(sources):
-            before = read([_copy(a, a.start, folder, files) for a in new if a.start])
-            last = pc.max(_said(before, "line").cast(pa.int64())).as_py()
-            after = [-1 if last is None else last for _ in new]
-        else:
-            begun = (chunks(s.path, end=a.start) for a, s in zip(new, sources, strict=True))
-            after = [sum(chunk.count(b"\n") for chunk in file) for file in begun]
-        events = read(sources)
+    sources = [Source(added.path, added.name, added.end, None, added.end) for added in new]
+    for _ in range(MOST_ATTEMPTS):
+        events = _new_events(new, sources, read)
+        if all(_begins(source, added.crc) for source, added in zip(sources, new, strict=True)):
+            return events
+        for n, added in enumerate(new):
+            known = _known({added.name: [added.end, added.crc]}, added.name, files())
+            if known is None:
+                raise LogDirError(f"{added.name!r} was changed or removed while it was read")
+            sources[n] = sources[n]._replace(path=known.source.path)
+    raise LogDirError(f"{', '.join(a.name for a in new)}: renamed faster than they are read")
+
+
+def _new_events(new: list[Addition], sources: list[Source], read: Reader) -> pa.Table:
+    begun = [source._replace(end=added.start) for source, added in zip(sources, new, strict=True)]
+    events = read(sources)
+    if metadata_files.of(sources):
+        before = read([source for source in begun if source.end])
+        last = pc.max(_said(before, "line").cast(pa.int64())).as_py()
+        after = [-1 if last is None else last for _ in new]
+    else:
+        after = [sum(chunk.count(b"\n") for chunk in _contents(source)) for source in begun]
     index = pc.index_in(_said(events, "file"), pa.array([a.name for a in new], pa.string()))
     known = pa.array(after, pa.int64()).take(index)
     return events.filter(pc.greater(_said(events, "line").cast(pa.int64()), known))
 
 
+def _begins(source: Source, crc: int) -> bool:
+    """The file is still there and was not renamed since it was listed."""
+    size = min(source.end or 0, HEAD_BYTES)
+    return crc32(b"".join(_contents(source._replace(end=size)))) == crc
+
+
+def _contents(source: Source) -> Iterator[bytes]:
+    """As far as they are whole, nothing if the file is gone."""
+    with contextlib.suppress(DamagedFileError, FileNotFoundError):
+        yield from chunks(source.path, end=source.end)
+
+
 def _said(events: pa.Table, key: str) -> pa.ChunkedArray:
     return pc.map_lookup(events["detail"], pa.scalar(key), "first")
-
-
-def _paths(added: Addition, files: Files) -> Iterator[str]:
-    yield added.path
-    yield from (file.source.path for file in files() if file.has(added.end, added.crc))
-
-
-def _copy(added: Addition, size: int, folder: str, files: Files) -> Source:
-    """A copy of the first bytes of a file. Raises LogDirError if it is not to be found."""
-    for path in _paths(added, files):
-        handle, copy = tempfile.mkstemp(dir=folder)
-        with os.fdopen(handle, "w+b") as target:
-            with contextlib.suppress(DamagedFileError, FileNotFoundError):
-                for chunk in chunks(path, end=added.end):
-                    target.write(chunk)
-            is_whole = target.tell() == added.end
-            target.seek(0)
-            if is_whole and crc32(target.read(min(HEAD_BYTES, added.end))) == added.crc:
-                target.truncate(size)
-                return Source(copy, added.name, size, None)
-    raise LogDirError(f"{added.name!r} was changed or removed while it was read")

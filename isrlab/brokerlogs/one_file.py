@@ -158,11 +158,11 @@ class LogFile:
         self._before: list[str] = []  # the last lines of the block before
         self._layouts = 0
 
-    def read(self, end: int | None = None) -> None:
-        """Read the file, or what of it lies before byte `end`, from where the last time ended."""
+    def read(self) -> None:
+        """Read the file from where the last time ended."""
         block, self.status = None, "read"
         try:
-            coming = blocks(self.source.path, self.end, self.lines + 1, end)
+            coming = blocks(self.source.path, self.end, self.lines + 1, self.source.end)
             for block, found in _scanned(coming):
                 self._fit(block, found)
                 if not self._ends:

@@ -60,6 +60,7 @@ class Absence(NamedTuple):
     since_caught_up_ms: int | None = None
     since_fetch_ms: int | None = None
     is_certain: bool = True  # else it came back at `end_ms` or before: the logs miss when
+    left: dict[str, Any] | None = None  # the row that says so: its leader's, else what is stored
 
 
 KNEW = ("leader", "lag_records", "since_caught_up_ms", "since_fetch_ms")
@@ -123,9 +124,10 @@ def absences(events: pa.Table, end_ms: int | None = None) -> list[Absence]:
             if (place := places.pop((key, replica), None)) is not None:
                 is_certain = before is not None
                 absent[place] = absent[place]._replace(end_ms=ts_ms, is_certain=is_certain)
-        for replica in sorted(set(before or ()) - isr if state else ()):
+        for replica in sorted(set(before or ()) - isr) if state else ():
             places[key, replica] = len(absent)
-            absent.append(Absence(key, replica, ts_ms, None, **evictor))
+            out = Absence(key, replica, ts_ms, None, left=state.row if state else None)
+            absent.append(out._replace(**evictor))
     return absent
 
 
@@ -154,6 +156,7 @@ class State(NamedTuple):
     isr: list[int]
     replicas: tuple[int, ...] = ()
     is_assigned: bool = False
+    row: dict[str, Any] | None = None
 
 
 def _differ(first: State, second: State) -> bool:
@@ -181,7 +184,7 @@ def _states(
             known[key] = isr, epoch if row["partition_epoch"] is None else row["partition_epoch"]
             replicas = row["detail"].get("replicas", "")
             is_assigned = row["detail"].get("replicas_from") == "assignment"
-            state = State(isr, tuple(map(int, filter(None, replicas.split(",")))), is_assigned)
+            state = State(isr, tuple(map(int, filter(None, replicas.split(",")))), is_assigned, row)
             yield key, ts_ms, before, state, _evictor(row, shrinks.get(key))
 
 
@@ -192,4 +195,4 @@ def _evictor(commit: dict[str, Any], shrink: dict[str, Any] | None) -> dict[str,
     if shrink is None or not is_leaders or set(shrink["isr"]) != set(commit["isr"]):
         return {}
     knew = {key: int(shrink["detail"][key]) for key in KNEW if key in shrink["detail"]}
-    return {"leader": shrink["broker"], **knew}
+    return {"leader": shrink["broker"], **knew, "left": shrink}

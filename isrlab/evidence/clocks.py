@@ -19,6 +19,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
 from itertools import combinations, pairwise
 from statistics import median
 from typing import NamedTuple, TypeAlias
@@ -146,14 +147,16 @@ def _solved(
     ahead, pairs = dict.fromkeys(units, 0), dict.fromkeys(units, 0)
     seen: set[Unit] = set()
     for unit in units:
-        group, queue = {unit: 0}, [unit]
-        while queue and unit not in seen:
-            one = queue.pop(0)
-            for other, difference, count in sorted(links[one], key=lambda link: -link[2]):
+        group, queue = {unit: 0}, [(0, "", unit, 0)]
+        while queue and unit not in seen:  # the link that most say so comes first
+            _, _, one, ms = heappop(queue)
+            if one in group and one != unit:
+                continue
+            group[one] = ms
+            for other, difference, count in links[one]:
                 pairs[one] = max(pairs[one], count)
                 if other not in group:
-                    group[other] = group[one] + difference
-                    queue.append(other)
+                    heappush(queue, (-count, str(other), other, ms + difference))
         if unit not in seen:
             seen |= group.keys()
             others = {

@@ -18,12 +18,6 @@ from isrlab.fleet.layout import assignment, fetcher_id, holders, target
 from isrlab.fleet.progress import shown
 from isrlab.fleet.recorded import Recorded, of_cell
 
-COUNTS = {  # name -> place in `State.scalars`
-    "records": s.APPENDED,
-    "fetches": s.FETCHES,
-    "partition_fetches": s.COVERED,
-    "positions_evaluated": s.READS,
-}
 ALL = 0  # instead of a leader
 KRAFT_STOP_MS = 100  # from the removal of a broker that shuts down until its fetchers stop
 
@@ -46,7 +40,6 @@ class CellRun(NamedTuple):
     events: s.Ints  # int64[events, EVENT_COLUMNS]
     samples: s.Ints  # int64[samples, 4 + slots]
     latencies: s.Ints  # int64[hours, BUCKETS], of acks=all since the start
-    counts: dict[str, int]
     until_ms: int  # the end of it
 
 
@@ -157,23 +150,14 @@ def run_cell_in_windows(
     watched: int | None = None,
     sample_ms: int = 0,
 ) -> Iterator[CellRun]:
-    """Run one cell and give its events a window at a time; the counts are those up to then."""
+    """Run one cell and give its events a window at a time."""
     one = cell(config, leader, recorded)
     place = -1 if watched is None else int(np.flatnonzero(one.partitions == watched)[0])
     state = s.new_state(setup(config, one), place, sample_ms)
-    batches = 0
     trace = one.recorded.arrivals if one.recorded else None
     for until_ms, arrivals in load.windows(config, one.partitions, recorded=trace):
         state, events = run_window(state, arrivals, until_ms)
-        batches += len(arrivals.ts_ms)
-        counts = counted(state, batches)
-        yield CellRun(one, events, state.samples, state.latencies, counts, until_ms)
-
-
-def counted(state: s.State, batches: int) -> dict[str, int]:
-    """What a cell has counted, and how many batches came."""
-    counts = {name: int(state.scalars[at]) for name, at in COUNTS.items()}
-    return counts | {"batches": batches}
+        yield CellRun(one, events, state.samples, state.latencies, until_ms)
 
 
 def run_window(state: s.State, arrivals: s.Arrivals, until_ms: int) -> tuple[s.State, s.Ints]:

@@ -16,6 +16,7 @@ from isrlab.fleet.kernel.state import Ints
 from isrlab.placement.place import zookeeper
 
 TOPIC = "load"
+TOPIC_HASH = 3_327_206  # String.hashCode() of it
 
 
 def assignment(config: FleetConfig) -> Ints:
@@ -53,14 +54,6 @@ def _placed(partitions: int, brokers: int, replication_factor: int, assigned: st
     return replicas
 
 
-def fetcher_id(partition: int, num_replica_fetchers: int, topic: str = TOPIC) -> int:
+def fetcher_id(partition: int, num_replica_fetchers: int) -> int:
     """Which of a broker's fetcher threads reads a partition."""
-    return abs(31 * _java_hash(topic) + partition) % num_replica_fetchers
-
-
-def _java_hash(text: str) -> int:
-    """String.hashCode, as a signed 32-bit number."""
-    value = 0
-    for char in text:
-        value = (31 * value + ord(char)) & 0xFFFFFFFF
-    return value - 2**32 if value >= 2**31 else value
+    return (31 * TOPIC_HASH + partition) % num_replica_fetchers

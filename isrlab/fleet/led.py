@@ -14,7 +14,7 @@ import numpy as np
 from isrlab.engine import reading
 from isrlab.engine.log import Log
 from isrlab.engine.model import Broker, CommittedIsr, Leader, RemoteReplica
-from isrlab.fleet.cell import Cell, CellRun, counted, setup
+from isrlab.fleet.cell import Cell, CellRun, setup
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.kernel import state as s
 from isrlab.fleet.layout import assignment
@@ -44,7 +44,6 @@ class Led:
     def __init__(self, config: FleetConfig, cell: Cell, state: s.State) -> None:
         self.cell, self.state = cell, state
         self.events: list[s.Ints] = []
-        self.batches = 0  # that it was handed
         self._own = state.follower_at.copy()  # int32[partitions, slots]: the row of each broker
         self.place_of = np.full(config.partitions, -1, dtype=np.int32)
         self.place_of[cell.partitions] = np.arange(len(cell.partitions))
@@ -201,8 +200,8 @@ class Led:
     def piece(self, until_ms: int) -> CellRun:
         """All of the run so far."""
         events = np.concatenate([*self.events, np.zeros((0, s.EVENT_COLUMNS), np.int64)])
-        counts, none = counted(self.state, self.batches), np.zeros((0, 0), np.int64)
-        return CellRun(self.cell, events, none, self.state.latencies, counts, until_ms)
+        none = np.zeros((0, 0), np.int64)
+        return CellRun(self.cell, events, none, self.state.latencies, until_ms)
 
     # Producers
 

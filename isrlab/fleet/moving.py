@@ -123,7 +123,6 @@ class Moving:
                 return self._advance(arrivals, last[0].asked_ms + 1)
             for broker, (state, events) in ran.items():
                 self.leds[broker].state = state
-                self.leds[broker].batches += int((leaders == broker).sum())
                 self._keep(broker, events)
             self._refuse(*(column[leaders == NO_LEADER].tolist() for column in due))
             self.now_ms = until_ms

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from isrlab.events.schema import COLUMNS, spark_schema
-from isrlab.fleet.cell import ALL, CellRun, cells_of, leaders, run_cell, run_cell_in_windows
+from isrlab.fleet.cell import ALL, cells_of, run_cell_in_windows
 from isrlab.fleet.config import Configs, FleetConfig, listed
 from isrlab.fleet.layout import assignment
 from isrlab.fleet.moving import move
@@ -46,22 +46,15 @@ def simulate_local(configs: Configs) -> pa.Table:
 
     For fleets of some hundred partition-hours; larger ones belong on Spark.
     """
-    parts = [
+    table = pa.concat_tables(
         table
         for config in listed(configs)
-        for result in _local(config)
-        for table in tables(config, [result])
-    ]
-    table = pa.concat_tables(parts)
+        for leader in cells_of(config)
+        for table in tables_of(config, leader)
+    )
     keyed = table.append_column("place", pa.array(np.arange(len(table))))
     order = ("run", "ts_ms", "partition", "place")  # a request stays before its commit
     return keyed.sort_by([(name, "ascending") for name in order]).drop_columns(["place"])
-
-
-def _local(config: FleetConfig) -> Iterator[CellRun]:
-    if config.leaders == "move":
-        return move(config)
-    return (run_cell(config, leader) for leader in leaders(config))
 
 
 def runs(spark: SparkSession, configs: Configs) -> DataFrame:
@@ -113,15 +106,24 @@ def _batches(config: FleetConfig, leader: int, recorded: Recorded | None) -> flo
 
 def run_plan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The events of every cell in a piece of the plan."""
-    for batch in batches:
-        for row in batch.to_pylist():
-            config = FleetConfig.from_json(row["config"])
-            recorded = unpacked(row["recorded"])
-            for table in _tables(config, row["leader"], recorded):
-                yield from table.to_batches(max_chunksize=BATCH_ROWS)
+    for _, _, pieces in planned(batches):
+        for table in pieces:
+            yield from table.to_batches(max_chunksize=BATCH_ROWS)
 
 
-def _tables(config: FleetConfig, leader: int, recorded: Recorded | None) -> Iterator[pa.Table]:
+def planned(
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[tuple[str, int, Iterator[pa.Table]]]:
+    """Run, leader and events of every cell in a piece of the plan; it runs as one reads them."""
+    for row in (row for batch in batches for row in batch.to_pylist()):
+        config, leader = FleetConfig.from_json(row["config"]), row["leader"]
+        yield config.run, leader, tables_of(config, leader, unpacked(row["recorded"]))
+
+
+def tables_of(
+    config: FleetConfig, leader: int, recorded: Recorded | None = None
+) -> Iterator[pa.Table]:
+    """The events of a cell, or of all of them where leaders move, a piece at a time."""
     if leader != ALL:
         yield from tables(config, run_cell_in_windows(config, leader, recorded))
         return

@@ -20,12 +20,11 @@ import platform
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -38,7 +37,7 @@ from isrlab.fleet.cell import cells_of
 from isrlab.fleet.config import TRACE, Configs, listed
 from isrlab.fleet.progress import shown
 from isrlab.fleet.recorded import summary
-from isrlab.fleet.simulate import BATCH_ROWS, run_plan, spread
+from isrlab.fleet.simulate import BATCH_ROWS, planned, spread
 from isrlab.spark import source_digest
 
 if TYPE_CHECKING:
@@ -149,14 +148,13 @@ def _differences(held: Any, wanted: Any, name: str = "") -> Iterator[str]:
 
 def _write_cells(target: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write the events of every cell in a piece of the plan that has no file yet."""
-    cells = (batch.slice(row, 1) for batch in batches for row in range(batch.num_rows))
-    for cell in cells:
-        path = _cell_file(Path(target), cell["run"][0].as_py(), cell["leader"][0].as_py())
+    for run, leader, tables in planned(batches):
+        path = _cell_file(Path(target), run, leader)
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             with _whole(path) as hidden, pq.ParquetWriter(hidden, FILE_SCHEMA) as writer:
-                for group in _row_groups(run_plan(iter([cell]))):
-                    writer.write_table(group)
+                for table in tables:
+                    writer.write_table(table.select(FILE_SCHEMA.names), BATCH_ROWS)
         yield pa.record_batch({"cell": [path.name]})
 
 
@@ -175,13 +173,3 @@ def _whole(path: Path) -> Iterator[Path]:
         os.replace(hidden, path)
     finally:
         hidden.unlink(missing_ok=True)
-
-
-def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The batches joined to tables of some size, without the column that the folder's name says."""
-    held: list[pa.RecordBatch] = []
-    for batch in chain(batches, [None]):  # None: there are no more
-        held += [batch] if batch is not None else []
-        if held and (batch is None or sum(each.num_rows for each in held) >= BATCH_ROWS):
-            yield pa.Table.from_batches(held).select(FILE_SCHEMA.names)
-            held = []

@@ -22,7 +22,7 @@ from isrlab.events.measures import measures
 from isrlab.fleet import FleetConfig, simulate_local
 from isrlab.fleet.given import Pause, pauses_of, written
 from isrlab.fleet.layout import assignment
-from isrlab.incidents.record import Out, Record, about, merged
+from isrlab.incidents.record import Record, about, merged
 
 BEFORE_MS = 20_000  # that the fleet runs before the first trouble
 QUIET_MS = 10_000  # what begins so soon after another is one trouble of a broker
@@ -83,7 +83,7 @@ def again(record: Record, base: FleetConfig) -> Again:
         replication_factor=len(next(iter(placed.values()))), pauses=written(shifted),
         minutes=(record.end_ms - start_ms) / 60_000, stall_s=0,
     )  # fmt: skip
-    followed = [out.absence for out in outs if out.replica != placed[out.key][0]]
+    followed = [out for out in outs if out.replica != placed[out.key][0]]
     absences = [
         a._replace(start_ms=a.start_ms - start_ms, end_ms=a.end_ms and a.end_ms - start_ms)
         for a in followed
@@ -152,9 +152,9 @@ def _placed(record: Record) -> dict[Key, list[int]]:
     return dict(list(placed.items())[:MOST_PARTITIONS])
 
 
-def _pauses(outs: Sequence[Out], record: Record, limit_ms: int) -> list[Pause]:
+def _pauses(outs: Sequence[Absence], record: Record, limit_ms: int) -> list[Pause]:
     """Who stood still, as what, and when."""
-    ends = {r: [o.absence.end_ms or record.end_ms for o in outs if o.replica == r]
+    ends = {r: [o.end_ms or record.end_ms for o in outs if o.replica == r]
             for r in {out.replica for out in outs}}  # fmt: skip
     starts = {r: [o.start_ms for o in outs if o.replica == r] for r in ends}
 
@@ -162,23 +162,23 @@ def _pauses(outs: Sequence[Out], record: Record, limit_ms: int) -> list[Pause]:
         spans = zip(starts.get(broker or 0, ()), ends.get(broker or 0, ()), strict=True)
         return any(start < ts_ms <= end + 1_000 for start, end in spans)
 
-    own = [out for out in outs if not is_out(out.absence.leader, out.start_ms)]
+    own = [out for out in outs if not is_out(out.leader, out.start_ms)]
     found: list[Pause] = []
     for broker in sorted({out.replica for out in own}):
         for group in _groups([out for out in own if out.replica == broker]):
             found += _of_broker(broker, group, record, limit_ms)
     blamed = [out for out in outs if out not in own]
-    for broker in sorted({out.absence.leader or 0 for out in blamed}):
+    for broker in sorted({out.leader or 0 for out in blamed}):
         near = [p for p in found if p.broker == broker and p.role == "fetchers"]
         found += [p._replace(role="leader") for p in near]
     return found
 
 
-def _groups(outs: Sequence[Out]) -> list[list[Out]]:
+def _groups(outs: Sequence[Absence]) -> list[list[Absence]]:
     """Absences of one broker that begin soon after each other, or before the others end."""
-    groups: list[list[Out]] = []
+    groups: list[list[Absence]] = []
     for out in sorted(outs, key=lambda each: each.start_ms):
-        ends = [o.absence.end_ms for o in groups[-1]] if groups else []
+        ends = [o.end_ms for o in groups[-1]] if groups else []
         if groups and (None in ends or out.start_ms <= max(e or 0 for e in ends) + QUIET_MS // 10):
             groups[-1].append(out)
         else:
@@ -186,11 +186,11 @@ def _groups(outs: Sequence[Out]) -> list[list[Out]]:
     return groups
 
 
-def _of_broker(broker: int, outs: list[Out], record: Record, limit_ms: int) -> list[Pause]:
+def _of_broker(broker: int, outs: list[Absence], record: Record, limit_ms: int) -> list[Pause]:
     """One trouble of one broker: it stood still, and from some moment on it was down."""
-    evicted = [out for out in outs if out.absence.leader is not None]
-    removed = [out.start_ms for out in outs if out.absence.leader is None]
-    ends = [out.absence.end_ms for out in outs]
+    evicted = [out for out in outs if out.leader is not None]
+    removed = [out.start_ms for out in outs if out.leader is None]
+    ends = [out.end_ms for out in outs]
     end_ms = record.end_ms if None in ends else min(end for end in ends if end is not None)
     start_ms = _stood_still_from(evicted, limit_ms) if evicted else min(removed)
     near = (start_ms, end_ms)
@@ -200,7 +200,7 @@ def _of_broker(broker: int, outs: list[Out], record: Record, limit_ms: int) -> l
     return [Pause(role, broker, a, b) for role, a, b in times if b > a]
 
 
-def _stood_still_from(evicted: Sequence[Out], limit_ms: int) -> int:
+def _stood_still_from(evicted: Sequence[Absence], limit_ms: int) -> int:
     """When a follower had last caught up: as the lines say, else as the limit allows."""
     said = [
         int(number)

@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from isrlab.events.exact import Absence
 from isrlab.incidents.parties import AT_ONCE_MS, BEFORE_MS, SOON_MS, Party, is_back_at_once
-from isrlab.incidents.record import Out, Record, Row, Span, about
+from isrlab.incidents.record import Record, Row, Span, about
 
 FLAPS = 3  # as often must one replica leave one partition
 REFUSALS = 3
@@ -24,7 +25,7 @@ class Case:
     """A party, its absences, and where to look for what explains them."""
 
     party: Party
-    outs: list[Out]
+    outs: list[Absence]
     troubles: list[Row]
     record: Record
     span: Span  # from some time before the first of them to some time after the last
@@ -38,7 +39,7 @@ class Case:
         """Somebody is still out, or the party's broker is gone."""
         gone = (row for row in self.record.gone if about(row) in self.brokers)
         is_gone = any(self.span[0] <= row["ts_ms"] <= self.span[1] for row in gone)
-        return is_gone or any(out.absence.end_ms is None for out in self.outs)
+        return is_gone or any(out.end_ms is None for out in self.outs)
 
     def signs(self, *names: str) -> list[Row]:
         """Signs of these names of the party's brokers, or of anybody if it has none."""
@@ -56,7 +57,7 @@ class Case:
         rows = [r for r in rows if self.span[0] <= r["ts_ms"] <= self.span[1]]
         return [r for r in rows if not self.brokers or r["broker"] in self.brokers]
 
-    def left(self, outs: list[Out] | None = None) -> list[Row]:
+    def left(self, outs: list[Absence] | None = None) -> list[Row]:
         return [out.left for out in (self.outs if outs is None else outs) if out.left]
 
 
@@ -97,31 +98,31 @@ def no_log(case: Case) -> list[Row]:
 
 @fact
 def removed_by_leaders(case: Case) -> list[Row]:
-    return case.left([o for o in case.outs if o.replica in case.brokers and o.absence.leader])
+    return case.left([o for o in case.outs if o.replica in case.brokers and o.leader])
 
 
 @fact
 def removed_by_controller(case: Case) -> list[Row]:
     own = [o for o in case.outs if o.replica in case.brokers]
-    return case.left([o for o in own if o.absence.leader is None])
+    return case.left([o for o in own if o.leader is None])
 
 
 @fact
 def removes_others(case: Case) -> list[Row]:
-    return case.left([o for o in case.outs if o.absence.leader in case.brokers])
+    return case.left([o for o in case.outs if o.leader in case.brokers])
 
 
 @fact
 def removes_two(case: Case) -> list[Row]:
     """A leader removes more than one replica: hardly all of them are slow."""
-    own = [o for o in case.outs if o.absence.leader in case.brokers]
+    own = [o for o in case.outs if o.leader in case.brokers]
     return case.left(own) if len({o.replica for o in own}) > 1 else []
 
 
 @fact
 def removed_by_two(case: Case) -> list[Row]:
-    own = [o for o in case.outs if o.replica in case.brokers and o.absence.leader is not None]
-    return case.left(own) if len({o.absence.leader for o in own}) > 1 else []
+    own = [o for o in case.outs if o.replica in case.brokers and o.leader is not None]
+    return case.left(own) if len({o.leader for o in own}) > 1 else []
 
 
 @fact
@@ -140,12 +141,12 @@ def short(case: Case) -> list[Row]:
 
 @fact
 def still_out(case: Case) -> list[Row]:
-    return case.left([out for out in case.outs if out.absence.end_ms is None])
+    return case.left([out for out in case.outs if out.end_ms is None])
 
 
 @fact
 def out_from_the_start(case: Case) -> list[Row]:
-    """Out already when the log begins, so nothing says why."""
+    """Absence already when the log begins, so nothing says why."""
     first = {key: spans[0].start_ms for key, spans in case.record.spans.items() if spans}
     was = [out for out in case.outs if first.get(out.key) == out.start_ms]
     return case.left(was) if len(was) == len(case.outs) else []
@@ -166,9 +167,7 @@ def after_election(case: Case) -> list[Row]:
     rows: list[Row] = []
     for out in case.outs:
         times, brokers = case.record.leaders.get(out.key, ([], []))
-        elected = [
-            t for t, b in zip(times[1:], brokers[1:], strict=True) if b == out.absence.leader
-        ]
+        elected = [t for t, b in zip(times[1:], brokers[1:], strict=True) if b == out.leader]
         is_new = any(0 <= out.start_ms - ts_ms <= AT_ONCE_MS for ts_ms in elected)
         rows += [out.left] if is_new and out.left else []
     return rows if case.outs and len(rows) >= len(case.outs) / 2 else []
@@ -194,7 +193,7 @@ def started(case: Case) -> list[Row]:
 @fact
 def came_back(case: Case) -> list[Row]:
     """It started again: a line says so, or it is back in all its ISRs."""
-    is_back = case.outs and all(out.absence.end_ms is not None for out in case.outs)
+    is_back = case.outs and all(out.end_ms is not None for out in case.outs)
     return started(case) or (case.left() if is_back else [])
 
 
@@ -223,7 +222,7 @@ def silent(case: Case) -> list[Row]:
 
     That alone is no death: its clock may be behind.
     """
-    if not case.is_open or any(out.absence.end_ms is not None for out in case.outs):
+    if not case.is_open or any(out.end_ms is not None for out in case.outs):
         return []
     ends = {b: case.record.log_ends.get(b) for b in case.brokers}
     rows = [r for r in case.record.rows["log_end"] if ends.get(r["broker"]) == r["ts_ms"]]

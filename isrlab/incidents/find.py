@@ -11,8 +11,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from isrlab.events.exact import Key
+from isrlab.events.exact import Absence, Key
 from isrlab.incidents.facts import PARTIES, Case, facts
 from isrlab.incidents.parties import (
     BEFORE_MS,
@@ -23,14 +24,14 @@ from isrlab.incidents.parties import (
     episodes,
     parties,
 )  # fmt: skip
-from isrlab.incidents.record import Out, Record, Row, Span, about, clock, length_ms
+from isrlab.incidents.record import Record, Row, Span, about, clock, length_ms
 from isrlab.incidents.rules import NOTES, Rule, chosen
 
 NEAR = 5  # incidents before one, of which it may be the continuation
 SHOWN = 4  # lines of evidence of each fact
 PLANNED = {  # what several have in common, one by one
-    "restart": "Brokers {} were stopped in order and started again, one by one.",
-    "stopped": "Brokers {} were stopped in order; the logs do not show them started again.",
+    "restart": "Brokers {who} were stopped in order and started again, one by one.",
+    "stopped": "Brokers {who} were stopped in order; the logs do not show them started again.",
 }
 UNKNOWN = (  # rules that say what may have been, and not which of it was
     "not_known", "before_the_log", "silent", "broker_away", "no_log_of_it", "restarted",
@@ -77,12 +78,21 @@ class Incident:
         return self.end_ms is not None
 
 
+class _Story(NamedTuple):
+    """A case, the rule that names it, the notes that fit, and the lines that decide."""
+
+    rule: Rule
+    case: Case
+    notes: tuple[Rule, ...]
+    evidence: tuple[Line, ...]
+
+
 def find(record: Record, min_isr: int | None = None) -> list[Incident]:
     """The incidents in a record, in order.
 
     `min_isr` is min.insync.replicas of the topics; None: what the lines say of it.
     """
-    found: list[Incident] = []
+    stories: list[_Story] = []
     for episode in episodes(record):
         given = parties(episode, record)
         for broker in _troubled(episode) if not given else ():
@@ -90,13 +100,24 @@ def find(record: Record, min_isr: int | None = None) -> list[Incident]:
         for party, outs in given.items():
             for part in _parts(party, outs):
                 troubles = _own(episode.troubles, party) if part is outs else []
-                found.append(_incident(_case(party, part, troubles, record, episode), min_isr))
-    told = {broker for each in found if not each.is_over for broker in (*each.out, *each.who)}
+                stories.append(_story(_case(party, part, troubles, record, episode)))
+    told = {b for each in stories if each.case.is_open for b in _brokers(each.case)}
     for row in record.gone:
         if (gone := about(row)) is not None and gone not in told:
             party = Party("broker", (gone,))
-            found.append(_incident(_case(party, [], [row], record, Episode([], [row])), min_isr))
-    return _joined(sorted(found, key=lambda incident: incident.start_ms))
+            stories.append(_story(_case(party, [], [row], record, Episode([], [row]))))
+    joined = _joined(sorted(stories, key=lambda story: _times(story.case)[0]))
+    return [_incident(story, min_isr) for story in joined]
+
+
+def _brokers(case: Case) -> set[int]:
+    return {*case.brokers, *(out.replica for out in case.outs)}
+
+
+def _story(case: Case) -> _Story:
+    seen = facts(case)
+    rule, notes = chosen(seen), tuple(note for note in NOTES if note.fits(seen))
+    return _Story(rule, case, notes, tuple(_lines(rule, notes, seen)))
 
 
 def _troubled(episode: Episode) -> list[int]:
@@ -109,10 +130,10 @@ def _is_lost(row: Row) -> bool:
     return row["detail"].get("sign") == "session_lost"
 
 
-def _parts(party: Party, outs: list[Out]) -> list[list[Out]]:
+def _parts(party: Party, outs: list[Absence]) -> list[list[Absence]]:
     """Those that came back and those that did not are two stories, if enough did."""
-    back = [out for out in outs if out.absence.end_ms is not None]
-    away = [out for out in outs if out.absence.end_ms is None]
+    back = [out for out in outs if out.end_ms is not None]
+    away = [out for out in outs if out.end_ms is None]
     if party.kind == "broker" and back and away and len(outs) > 2:
         return [back, away]
     return [outs]
@@ -125,53 +146,57 @@ def _own(troubles: list[Row], party: Party) -> list[Row]:
 
 
 def _case(
-    party: Party, outs: list[Out], troubles: list[Row], record: Record, episode: Episode
+    party: Party, outs: list[Absence], troubles: list[Row], record: Record, episode: Episode
 ) -> Case:
     if outs:
         episode = Episode(outs, troubles)
     first, last = episode.span
-    is_open = any(out.absence.end_ms is None for out in outs)
+    is_open = any(out.end_ms is None for out in outs)
     end = record.end_ms if is_open else last + SOON_MS
     apart_ms = record.apart_ms(*party.brokers)
     return Case(party, outs, troubles, record, (first - BEFORE_MS - apart_ms, end + apart_ms))
 
 
-def _incident(case: Case, min_isr: int | None) -> Incident:
-    seen = facts(case)
-    rule = chosen(seen)
-    words = _words(case)
-    spans = [_span(out, case.record) for out in case.outs]
-    starts = [span[0] for span in spans] or [row["ts_ms"] for row in case.troubles]
-    is_open = case.is_open
+def _times(case: Case) -> tuple[int, int | None]:
+    """When the first absence or trouble begins and the last one ends; None: not over."""
+    starts = [out.start_ms for out in case.outs] or [row["ts_ms"] for row in case.troubles]
+    ends = [out.end_ms for out in case.outs] or starts
+    return min(starts), None if case.is_open else max(end for end in ends if end is not None)
+
+
+def _incident(story: _Story, min_isr: int | None) -> Incident:
+    rule, case = story.rule, story.case
+    record, words = case.record, _words(case)
+    start_ms, end_ms = _times(case)
     keys = tuple(sorted({out.key for out in case.outs} | _keys(case.troubles)))
-    ends = [span[1] for span in spans] or [row["ts_ms"] for row in case.troubles]
-    notes = tuple(note.says.format_map(words) for note in NOTES if note.fits(seen))
-    window = (min(starts), case.record.end_ms if is_open else max(ends))
+    window = (start_ms, record.end_ms if end_ms is None else end_ms)
+    is_of_several = rule.name in PLANNED and len(case.brokers) > 1
+    says = PLANNED[rule.name] if is_of_several else rule.says
     return Incident(
         rule.name,
-        rule.says.format_map(words),
+        says.format_map(words),
         case.brokers,
         case.brokers if rule.blames == "party" else (),
         tuple(sorted({out.replica for out in case.outs})),
-        min(starts),
-        None if is_open else max(ends),
+        start_ms,
+        end_ms,
         keys,
-        length_ms(spans),
-        _shorter_than(2, keys, window, case.record),
-        _leaderless(keys, window, case.record),
-        None if min_isr is None else _shorter_than(min_isr, keys, window, case.record),
-        len([r for r in case.record.said("produce_error", window) if _key(r) in keys]),
-        notes,
+        length_ms(_span(out, record) for out in case.outs),
+        _shorter_than(2, keys, window, record),
+        _leaderless(keys, window, record),
+        None if min_isr is None else _shorter_than(min_isr, keys, window, record),
+        len([r for r in record.said("produce_error", window) if _key(r) in keys]),
+        tuple(note.says.format_map(words) for note in story.notes),
         tuple(text.format_map(words) for text in rule.instead),
         tuple(text.format_map(words) for text in rule.checks),
         rule.learn,
-        tuple(_lines(rule, seen)),
+        story.evidence,
     )
 
 
 def _words(case: Case) -> dict[str, str]:
     """What fills the sentences of the rules."""
-    leaders = {out.absence.leader for out in case.outs} - {None}
+    leaders = {out.leader for out in case.outs} - {None}
     topics = sorted({out.key.topic for out in case.outs})
     ends = case.record.log_ends
     keys = sorted({out.key for out in case.outs} | _keys(case.troubles))
@@ -193,8 +218,8 @@ def _listed(names: Sequence[object]) -> str:
     return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else "".join(shown)
 
 
-def _span(out: Out, record: Record) -> Span:
-    end_ms = out.absence.end_ms
+def _span(out: Absence, record: Record) -> Span:
+    end_ms = out.end_ms
     return out.start_ms, record.end_ms if end_ms is None else end_ms
 
 
@@ -230,9 +255,9 @@ def _keys(rows: Iterable[Row]) -> set[Key]:
     return {key for row in rows if (key := _key(row)) is not None}
 
 
-def _lines(rule: Rule, seen: dict[str, list[Row]]) -> Iterable[Line]:
+def _lines(rule: Rule, notes: Iterable[Rule], seen: dict[str, list[Row]]) -> Iterable[Line]:
     """The few lines that decide: of each fact that the rule, or a note that fits, asks for."""
-    names = [*rule.seen, *(f for note in NOTES if note.fits(seen) for f in note.seen)]
+    names = [*rule.seen, *(fact for note in notes for fact in note.seen)]
     names = [name for name in names if name not in PARTIES] or names
     shown = set()
     for name in dict.fromkeys(names):
@@ -244,47 +269,37 @@ def _lines(rule: Rule, seen: dict[str, list[Row]]) -> Iterable[Line]:
                 yield Line(name, row["ts_ms"], row["broker"], *place)
 
 
-def _joined(incidents: list[Incident]) -> list[Incident]:
+def _joined(stories: list[_Story]) -> list[_Story]:
     """What goes on, or comes again soon, is one incident."""
-    joined: list[Incident] = []
-    for incident in incidents:
+    joined: list[_Story] = []
+    for story in stories:
         near = range(max(0, len(joined) - NEAR), len(joined))
-        place = next((n for n in near if _is_continued(joined[n], incident)), None)
+        place = next((n for n in near if _is_continued(joined[n], story)), None)
         if place is None:
-            joined.append(incident)
+            joined.append(story)
         else:
-            joined[place] = _sum(joined[place], incident)
+            joined[place] = _sum(joined[place], story)
     return joined
 
 
-def _is_continued(last: Incident, incident: Incident) -> bool:
+def _is_continued(last: _Story, story: _Story) -> bool:
     """The same planned work, or the same trouble of the same brokers, soon after the other."""
-    if last.what != incident.what or incident.what in UNKNOWN:
+    if last.rule != story.rule or story.rule.name in UNKNOWN:
         return False
-    if incident.what not in PLANNED and last.who != incident.who:
+    if story.rule.name not in PLANNED and last.case.brokers != story.case.brokers:
         return False
-    return last.end_ms is None or incident.start_ms - last.end_ms <= 4 * QUIET_MS
+    end_ms = _times(last.case)[1]
+    return end_ms is None or _times(story.case)[0] - end_ms <= 4 * QUIET_MS
 
 
-def _sum(first: Incident, second: Incident) -> Incident:
-    out, who = (
-        tuple(dict.fromkeys((*getattr(first, name), *getattr(second, name))))
-        for name in ("out", "who")
+def _sum(first: _Story, second: _Story) -> _Story:
+    one, other = first.case, second.case
+    case = replace(
+        other,
+        party=Party(other.party.kind, tuple(dict.fromkeys((*one.brokers, *other.brokers)))),
+        outs=one.outs + other.outs,
+        troubles=one.troubles + other.troubles,
+        span=(one.span[0], other.span[1]),
     )
-    says = PLANNED[first.what].format(_listed(who)) if len(who) > len(second.who) else second.says
-    names = ("under_replicated_ms", "one_copy_ms", "leaderless_ms", "refused")
-    return replace(
-        second,
-        says=says,
-        out=out,
-        who=who,
-        start_ms=first.start_ms,
-        end_ms=None if first.end_ms is None else second.end_ms,
-        partitions=tuple(sorted({*first.partitions, *second.partitions})),
-        evidence=first.evidence + second.evidence,
-        notes=tuple(dict.fromkeys((*first.notes, *second.notes))),
-        **{name: getattr(first, name) + getattr(second, name) for name in names},
-        under_min_isr_ms=None
-        if first.under_min_isr_ms is None or second.under_min_isr_ms is None
-        else first.under_min_isr_ms + second.under_min_isr_ms,
-    )
+    notes = first.notes + tuple(note for note in second.notes if note not in first.notes)
+    return _Story(first.rule, case, notes, first.evidence + second.evidence)

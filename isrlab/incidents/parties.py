@@ -23,7 +23,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from isrlab.incidents.record import Out, Record, Row, Span, about
+from isrlab.events.exact import Absence
+from isrlab.incidents.record import Record, Row, Span, about, teller
 
 QUIET_MS = 30_000
 BEFORE_MS = 60_000  # within which a cause shows before its first effect
@@ -45,24 +46,24 @@ class Party(NamedTuple):
 class Episode:
     """Absences, and rows of troubles of their own (replicas that failed, no leader)."""
 
-    outs: list[Out]
+    outs: list[Absence]
     troubles: list[Row] = field(default_factory=list)
 
     @property
     def span(self) -> Span:
         """From the first absence or trouble to the last return or beginning."""
         times = [out.start_ms for out in self.outs] + [row["ts_ms"] for row in self.troubles]
-        ends = [out.absence.end_ms for out in self.outs if out.absence.end_ms is not None]
+        ends = [out.end_ms for out in self.outs if out.end_ms is not None]
         return min(times), max([*times, *ends])
 
 
 def episodes(record: Record) -> list[Episode]:
     """Absences and troubles that belong together in time, in order."""
-    things: list[tuple[int, Out | Row]] = [(out.start_ms, out) for out in record.outs]
+    things: list[tuple[int, Absence | Row]] = [(out.start_ms, out) for out in record.outs]
     things += [(row["ts_ms"], row) for row in record.troubles]
     found: list[tuple[Episode, list[int]]] = []  # each with the moments of it, in order
     for ts_ms, each in sorted(things, key=lambda thing: thing[0]):
-        apart_ms = record.apart_ms(each.teller if isinstance(each, Out) else each["broker"])
+        apart_ms = record.apart_ms(teller(each) if isinstance(each, Absence) else each["broker"])
         reach = range(ts_ms - apart_ms, ts_ms + apart_ms + 1, QUIET_MS)
         near = (h for h in reversed(found[-OPEN:]) if any(_is_close(ms, h[1]) for ms in reach))
         home = next(near, None)
@@ -71,13 +72,13 @@ def episodes(record: Record) -> list[Episode]:
             found.append(home)
         episode, moments = home
         insort(moments, ts_ms)
-        if not isinstance(each, Out):
+        if not isinstance(each, Absence):
             episode.troubles.append(each)
             insort(moments, ts_ms + QUIET_MS)  # its effect is as late as the lag limit
             continue
         episode.outs.append(each)
-        if each.absence.end_ms is not None:
-            insort(moments, each.absence.end_ms)
+        if each.end_ms is not None:
+            insort(moments, each.end_ms)
     return [episode for episode, _ in found]
 
 
@@ -86,9 +87,9 @@ def _is_close(ts_ms: int, moments: list[int]) -> bool:
     return any(abs(ts_ms - moment) <= QUIET_MS for moment in moments[max(0, place - 1) : place + 1])
 
 
-def parties(episode: Episode, record: Record) -> dict[Party, list[Out]]:
+def parties(episode: Episode, record: Record) -> dict[Party, list[Absence]]:
     """To whom each absence of an episode belongs, the largest first."""
-    given: dict[Party, list[Out]] = defaultdict(list)
+    given: dict[Party, list[Absence]] = defaultdict(list)
     rest = episode.outs
     first, last = episode.span
     apart_ms = record.apart_ms(*record.alone)
@@ -107,7 +108,7 @@ def parties(episode: Episode, record: Record) -> dict[Party, list[Out]]:
     return {p: outs for p, outs in most_first if outs or p.kind in ("cluster", "zookeeper")}
 
 
-def _without(outs: list[Out], taken: list[Out]) -> list[Out]:
+def _without(outs: list[Absence], taken: list[Absence]) -> list[Absence]:
     places = set(map(id, taken))  # rows are long to compare
     return [out for out in outs if id(out) not in places]
 
@@ -187,12 +188,12 @@ def _went(broker: int, span: Span, record: Record) -> bool:
     return is_started or bool(record.said("sign", span, broker, sign="stop_asked"))
 
 
-def _is_explained(out: Out, party: Party, brokers: frozenset[int], record: Record) -> bool:
+def _is_explained(out: Absence, party: Party, brokers: frozenset[int], record: Record) -> bool:
     """A cause that shows near the beginning of an absence of these brokers, not after its end."""
     if out.replica not in brokers:
         return False
-    end_ms = record.end_ms if out.absence.end_ms is None else out.absence.end_ms
-    apart_ms = record.apart_ms(out.replica, out.teller)
+    end_ms = record.end_ms if out.end_ms is None else out.end_ms
+    apart_ms = record.apart_ms(out.replica, teller(out))
     until_ms = min(out.start_ms + BEFORE_MS, end_ms + AT_ONCE_MS)
     near = (out.start_ms - BEFORE_MS - apart_ms, until_ms + apart_ms)
     signs = [r["detail"]["sign"] for r in record.said("sign", near, out.replica)]
@@ -202,16 +203,16 @@ def _is_explained(out: Out, party: Party, brokers: frozenset[int], record: Recor
     )
     if own or not set(GONE_SIGNS).isdisjoint(signs) or record.said("crash", near, out.replica):
         return True
-    if out.absence.end_ms is not None:  # it is back, so its log only had no more to say
+    if out.end_ms is not None:  # it is back, so its log only had no more to say
         return False
     end = record.log_ends.get(out.replica)
     ends = end is not None and near[0] <= end <= out.start_ms + AT_ONCE_MS
     return ends and record.end_ms - (end or 0) > SOON_MS
 
 
-def _largest(outs: list[Out], known: set[int], record: Record) -> tuple[Party, list[Out]]:
+def _largest(outs: list[Absence], known: set[int], record: Record) -> tuple[Party, list[Absence]]:
     """The broker, or link, that most of these absences belong to, and those."""
-    sides: dict[tuple[str, int], list[Out]] = defaultdict(list)
+    sides: dict[tuple[str, int], list[Absence]] = defaultdict(list)
     for out in outs:
         roles = (("replica", out.replica), ("leader", _taker(out, record)))
         for role, broker in roles:
@@ -232,22 +233,22 @@ def _largest(outs: list[Out], known: set[int], record: Record) -> tuple[Party, l
     return _of_a_pair(pair, record), pair
 
 
-def _taker(out: Out, record: Record) -> int | None:
+def _taker(out: Absence, record: Record) -> int | None:
     """The leader that took it out; where no line says so, and no other cause shows, who led."""
-    leader = out.absence.leader or record.leader_at(out.key, out.start_ms)
+    leader = out.leader or record.leader_at(out.key, out.start_ms)
     return None if leader in (-1, out.replica) else leader
 
 
-def _of_a_pair(outs: list[Out], record: Record) -> Party:
+def _of_a_pair(outs: list[Absence], record: Record) -> Party:
     """One leader and one replica: who of them did not run, if a line shows it; who takes back at
     once all that it removed, for its own clock had jumped; the link if both remove each other or
     somebody else keeps the replica; else the replica."""
-    is_told = any(out.absence.leader for out in outs)  # else a controller may have taken them
+    is_told = any(out.leader for out in outs)  # else a controller may have taken them
     replica, leader = outs[0].replica, _taker(outs[0], record) if is_told else None
     is_both_ways = any(out.replica != replica for out in outs)
     near = (outs[0].start_ms - BEFORE_MS, max(out.start_ms for out in outs) + SOON_MS)
     slept = {row["broker"] for row in record.overslept(near)} & {replica, leader}
-    removed: dict[int, list[Out]] = defaultdict(list)
+    removed: dict[int, list[Absence]] = defaultdict(list)
     for out in outs:
         removed[_taker(out, record) or 0].append(out)
     jumped = {who for who, its in removed.items() if leader and all(map(is_back_at_once, its))}
@@ -259,18 +260,18 @@ def _of_a_pair(outs: list[Out], record: Record) -> Party:
     return Party("broker", (replica,))
 
 
-def is_back_at_once(out: Out) -> bool:
+def is_back_at_once(out: Absence) -> bool:
     """So soon that the replica was there all the time."""
-    end_ms = out.absence.end_ms
+    end_ms = out.end_ms
     return end_ms is not None and end_ms - out.start_ms < BLINK_MS
 
 
-def _is_kept_elsewhere(out: Out, record: Record) -> bool:
+def _is_kept_elsewhere(out: Absence, record: Record) -> bool:
     """Another leader has this replica in an ISR all the time that it is out of this one."""
-    end_ms = out.absence.end_ms or record.end_ms
+    end_ms = out.end_ms or record.end_ms
     for key, spans in record.spans.items():
         leader = record.leader_at(key, out.start_ms)
-        if leader in (None, -1, out.replica, out.absence.leader):
+        if leader in (None, -1, out.replica, out.leader):
             continue
         during = [s for s in spans if s.start_ms < end_ms and s.end_ms > out.start_ms]
         if during and all(out.replica in span.isr for span in during):

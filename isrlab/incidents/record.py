@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,31 +33,6 @@ SELDOM = (  # kinds of which a log has few
 OVERDUE, OVERDUE_MS = 1.5, 3_000  # a timeout is noticed in time if no more than that late
 RESUMED_MS = 10_000  # within which one who gave a partition up has it back with a new leader
 APART_MS = 100_000  # so far may a clock be off that nothing shows to be right
-
-
-class Out(NamedTuple):
-    """A replica out of the ISR, and the rows that say so."""
-
-    absence: Absence
-    left: Row | None  # the line of the leader that asked for it, or the one that says it is stored
-    back: Row | None
-
-    @property
-    def key(self) -> Key:
-        return self.absence.key
-
-    @property
-    def replica(self) -> int:
-        return self.absence.replica
-
-    @property
-    def start_ms(self) -> int:
-        return self.absence.start_ms
-
-    @property
-    def teller(self) -> int | None:
-        """Whose log says that it left."""
-        return self.left["broker"] if self.left else None
 
 
 class Record:
@@ -99,13 +74,16 @@ class Record:
         return {key: listed.get(key, frozenset(brokers)) for key, brokers in seen.items()}
 
     @cached_property
-    def outs(self) -> list[Out]:
+    def outs(self) -> list[Absence]:
         """Everybody who was out of an ISR, in order of leaving; also who is out when an ISR becomes
         known: at the start, or after a time of which nobody tells."""
-        found = absences(self.events, self.end_ms)
+        outs = absences(self.events, self.end_ms)
         places: dict[tuple[Key, int], list[Absence]] = defaultdict(list)
-        for each in found:
+        for each in outs:
             places[each.key, each.replica].append(each)
+        stored: dict[tuple[Key, int], Row] = {}
+        for row in self.rows["isr_commit"]:
+            stored.setdefault((key_of(row), row["ts_ms"]), row)
         for key, spans in self.spans.items():
             for nth, span in enumerate(spans):
                 if nth and spans[nth - 1].end_ms == span.start_ms:
@@ -113,24 +91,10 @@ class Record:
                 for replica in sorted(self.replicas[key] - set(span.isr)):
                     if not any(_covers(each, span.start_ms) for each in places[key, replica]):
                         end_ms = next((s.start_ms for s in spans[nth:] if replica in s.isr), None)
-                        found.append(Absence(key, replica, span.start_ms, end_ms))
-                        places[key, replica].append(found[-1])
-        asked: dict[Key, list[Row]] = defaultdict(list)
-        stored: dict[tuple[Key, int], Row] = {}
-        for row in self.rows["isr_shrink"]:
-            asked[key_of(row)].append(row)
-        for row in self.rows["isr_commit"]:
-            stored.setdefault((key_of(row), row["ts_ms"]), row)
-        outs = []
-        for each in sorted(found, key=lambda absence: absence.start_ms):
-            left, back = stored.get((each.key, each.start_ms)), None
-            if each.leader is not None:
-                place = bisect_right(asked[each.key], each.start_ms, key=_ms)
-                left = asked[each.key][place - 1] if place else left
-            if each.end_ms is not None:
-                back = stored.get((each.key, each.end_ms))
-            outs.append(Out(each, left, back))
-        return outs
+                        left = stored.get((key, span.start_ms))
+                        outs.append(Absence(key, replica, span.start_ms, end_ms, left=left))
+                        places[key, replica].append(outs[-1])
+        return sorted(outs, key=lambda out: out.start_ms)
 
     @cached_property
     def troubles(self) -> list[Row]:
@@ -277,6 +241,11 @@ class Record:
     def _within(self, kind: str, span: Span) -> list[Row]:
         rows = self.rows[kind]
         return rows[bisect_left(rows, span[0], key=_ms) : bisect_right(rows, span[1], key=_ms)]
+
+
+def teller(out: Absence) -> int | None:
+    """Whose log says that a replica left."""
+    return out.left["broker"] if out.left else None
 
 
 def about(row: Row) -> int | None:

@@ -20,24 +20,7 @@ NEAR_MS = 60_000
 AWAY_MS = 10_000  # between a broker's leaving and what the controller makes of it, either way
 SOON_MS = 10_000
 HEARD_MS = 6_000  # a log that goes on so long has what its broker heard
-HEARING = ("leader", "follower", "metadata")  # what a broker prints of a state that it is told
 LATE_MS = 2_000
-
-
-def _assigned(lines: list[Statement], run: Run) -> Iterator[Fault]:
-    """Members that nobody says are assigned, where somebody says who is."""
-    known = {replica for line in lines for replica in line.replicas or ()}
-    lists = [line for line in lines if line.replicas]
-    for line in lines:
-        members = {*(line.isr or ()), *(line.before or ())}
-        if known and not members <= known:
-            yield fault(line, "assigned")
-    named = {frozenset(line.replicas) for line in lists if line.replicas}
-    for line in lists if len(named) > 1 else ():
-        others = [o for o in lists if o.version == line.version and o is not line]
-        unlike = [o for o in others if set(o.replicas or ()) != set(line.replicas or ())]
-        if line.version is not None and len(unlike) > len(others) / 2:
-            yield fault(line, "version", unlike[0])
 
 
 def _one_state(lines: list[Statement], run: Run) -> Iterator[Fault]:
@@ -212,19 +195,6 @@ def _in_time(lines: list[Statement], run: Run) -> Iterator[Fault]:
                 break
 
 
-def _once(lines: list[Statement], run: Run) -> Iterator[Fault]:
-    last: dict[tuple[str, int | None, int], Statement] = {}
-    for line in lines if run.is_kraft else ():
-        if line.said_by or line.version is None or line.kind not in HEARING:
-            continue
-        place = line.file, line.by, line.version
-        before, last[place] = last.get(place), line
-        if before is None or line.by is None:
-            continue
-        if not any(before.ts_ms <= at_ms <= line.ts_ms for at_ms in run.starts.get(line.by, ())):
-            yield fault(line, "once", before)
-
-
 # Changes
 
 
@@ -279,23 +249,6 @@ def _ordered(replicas: tuple[int, ...], after: State, lines: list[Statement]) ->
     return (after.leader, *(r for r in replicas if r != after.leader))
 
 
-def _unchanged(lines: list[Statement], run: Run) -> Iterator[Fault]:
-    """A version that only its leader knows, and that is as the one before, which it did not hear of
-    then: no other change comes so soon that only the last of them is heard of."""
-    known = defaultdict(list)
-    heard = set()
-    for line in lines:
-        known[line.version].append(line)
-        if line.kind in HEARING and not line.said_by:
-            heard.add((line.by, line.version))
-    for before, after, _, line, other in steps_of(lines, run) if run.is_kraft else ():
-        is_heard = (line.by, (line.version or 0) - 1) in heard
-        is_same = before[:2] == after[:2] and before[2] in (None, after[2])
-        is_same = is_same and before.place == after.place
-        if is_same and known[line.version] == [line] and not is_heard and line.is_own:
-            yield fault(line, "same", other)
-
-
 def _joining(lines: list[Statement], run: Run) -> Iterator[Fault]:
     """A process that has just started follows; only then can its leader have taken it back."""
     states = _states(lines)
@@ -333,24 +286,11 @@ def _announcing(lines: list[Statement], run: Run) -> Iterator[Fault]:
             yield fault(line, "announced", asked[-1] if asked else None)
 
 
-def _removing(lines: list[Statement], run: Run) -> Iterator[Fault]:
-    """With another leader, the ISR loses only who is away or assigned no more, if that is told."""
-    for before, after, _, line, other in steps_of(lines, run):
-        gone = set(before.isr) - set(after.isr)
-        gone &= set(after.replicas or gone)
-        if before.leader == after.leader or len(after.isr) < 2 or not gone:
-            continue
-        told = [broker for broker in run.away if _is_away(run, broker, line.ts_ms)]
-        if told and not gone <= set(told):
-            yield fault(line, "removed", other)
-
-
 def _is_away(run: Run, broker: int, ts_ms: int) -> bool:
     return any(abs(at_ms - ts_ms) < AWAY_MS for at_ms in run.away.get(broker, ()))
 
 
 RULES_OF_A_PARTITION: tuple[Callable[[list[Statement], Run], Iterator[Fault]], ...] = (
-    _assigned,
     _one_state,
     _one_leader,
     _learning,
@@ -360,9 +300,6 @@ RULES_OF_A_PARTITION: tuple[Callable[[list[Statement], Run], Iterator[Fault]], .
     _beginning,
     _witnesses,
     _in_time,
-    _once,
-    _unchanged,
     _joining,
     _announcing,
-    _removing,
 )

@@ -26,8 +26,6 @@ RULES = {  # what Kafka always does
     "counted": "versions and leader epochs count from 0, and a new partition begins there",
     "early": "nobody hears of a version before it is asked for and stored",
     "late": "a process that starts follows as it is by then",
-    "once": "a broker hears of a version once, unless it is started again",
-    "removed": "a controller takes out only brokers that are fenced, dead or leaving",
     "order": "lines stand in the order of their times",
 }
 MISSING = ("announced", "from")  # or a line is missing

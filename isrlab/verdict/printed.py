@@ -31,17 +31,6 @@ class Announced(NamedTuple):
     delay_ms: int | None
 
 
-class Stored(NamedTuple):
-    """A change of an ISR in the metadata log, the first line that tells of it, and of a leader's
-    own "ISR updated"; None if there is no such line."""
-
-    change: Statement
-    is_growth: bool
-    is_leaders: bool
-    told: Statement | None
-    confirmed: Statement | None
-
-
 def announced(events: pa.Table) -> list[Announced]:
     """Each announced shrink of partitions that the metadata log knows, and what became of it."""
     return [
@@ -52,47 +41,41 @@ def announced(events: pa.Table) -> list[Announced]:
     ]
 
 
-def stored(events: pa.Table) -> list[Stored]:
-    """Each change of the members of an ISR in the metadata log, and who told of it."""
-    found = []
+def summary(events: pa.Table) -> dict[str, int | None]:
+    """Both in numbers; delays are from the moment of the metadata log to the line, in ms."""
+    shrinks = announced(events)
+    fates = Counter(each.fate for each in shrinks)
+    waits = [each.delay_ms for each in shrinks if each.delay_ms is not None]
+    counts: Counter[str] = Counter()
+    delays = []
     for lines, changes in _partitions(events):
-        told = defaultdict(list)
+        told: dict[int | None, list[Statement]] = defaultdict(list)
         for line in lines:
             told[line.version].append(line)
         for change in changes:
-            if change.before is None or set(change.before) == set(change.isr or ()):
+            before, after = set(change.before or ()), set(change.isr or ())
+            if change.before is None or before == after:
                 continue
-            of_it = told[change.version]
-            own = [line for line in of_it if line.kind == LEADERS_LINE and line.is_own]
-            is_growth = set(change.before) < set(change.isr or ())
-            is_leaders = change.detail.get("asked_by") == "leader"
-            told_by, confirmed = next(iter(of_it), None), next(iter(own), None)
-            found.append(Stored(change, is_growth, is_leaders, told_by, confirmed))
-    return found
-
-
-def summary(events: pa.Table) -> dict[str, int | None]:
-    """Both in numbers; delays are from the moment of the metadata log to the line, in ms."""
-    shrinks, changes = announced(events), stored(events)
-    fates = Counter(each.fate for each in shrinks)
-    growths = [each for each in changes if each.is_growth]
-    delays = [c.told.ts_ms - c.change.ts_ms for c in changes if c.told is not None]
-    waits = [each.delay_ms for each in shrinks if each.delay_ms is not None]
+            is_confirmed = any(x.kind == LEADERS_LINE and x.is_own for x in told[change.version])
+            is_leaders, is_growth = change.detail.get("asked_by") == "leader", before < after
+            counts["growths stored"] += is_growth
+            counts["growths without ISR updated"] += is_growth and not is_confirmed
+            counts["stored, and confirmed"] += is_leaders and not is_growth and is_confirmed
+            counts["controller's"] += not is_leaders and not is_growth
+            delays += [line.ts_ms - change.ts_ms for line in told[change.version][:1]]
+            counts["no line"] += not told[change.version]
+            counts["growths that no line shows"] += is_growth and not told[change.version]
     return {
         "announced shrinks": len(shrinks),
         "of them stored": fates["stored"],
-        "stored, and confirmed by ISR updated": sum(
-            c.is_leaders and not c.is_growth and c.confirmed is not None for c in changes
-        ),
+        "stored, and confirmed by ISR updated": counts["stored, and confirmed"],
         "announced by who led no more": fates["no leader any more"],
         "overtaken, or never stored": fates.total() - fates["stored"] - fates["no leader any more"],
-        "shrinks that the controller made": sum(
-            not c.is_leaders and not c.is_growth for c in changes
-        ),
-        "growths stored": len(growths),
-        "growths without ISR updated": sum(c.confirmed is None for c in growths),
-        "growths that no line shows": sum(c.told is None for c in growths),
-        "changes that no line shows": sum(c.told is None for c in changes),
+        "shrinks that the controller made": counts["controller's"],
+        "growths stored": counts["growths stored"],
+        "growths without ISR updated": counts["growths without ISR updated"],
+        "growths that no line shows": counts["growths that no line shows"],
+        "changes that no line shows": counts["no line"],
         "median delay of storing (ms)": round(median(waits)) if waits else None,
         "median delay of a line (ms)": round(median(delays)) if delays else None,
         "longest delay of a line (ms)": max(delays, default=None),

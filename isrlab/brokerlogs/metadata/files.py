@@ -35,13 +35,15 @@ Row: TypeAlias = dict[str, Any]
 
 
 class Source(NamedTuple):
-    """A file of a metadata log: `first` offset of a segment; a checkpoint ends before `end`."""
+    """A file of a metadata log: `first` offset of a segment; a checkpoint ends before `end`. Of one
+    that grows its first `size_bytes` count."""
 
     path: str
     name: str
     is_text: bool
     first: int
     end: int | None
+    size_bytes: int | None = None
 
 
 class Checkpoint(NamedTuple):
@@ -62,8 +64,8 @@ class Chain(NamedTuple):
 
 def of(found: Iterable[files.Source]) -> list[Source]:
     """Those of the files found that belong to metadata logs."""
-    readable = (source for source in found if not source.skipped)
-    return [known for source in readable if (known := recognise(source.path, source.name))]
+    readable = ((s.end, recognise(s.path, s.name)) for s in found if not s.skipped)
+    return [known._replace(size_bytes=size) for size, known in readable if known]
 
 
 def recognise(path: str, name: str) -> Source | None:
@@ -193,12 +195,14 @@ def _file(source: Source, reader: MetadataReader) -> Iterator[list[Record] | Dam
 
 def _items(source: Source, reader: MetadataReader) -> Iterator[list[Record] | Damage]:
     if source.is_text:
-        told = ((line.number, line.text.decode("utf-8", "replace")) for line in lines(source.path))
-        yield from reader.text(told)
+        known = lines(source.path, source.size_bytes)
+        yield from reader.text(
+            (line.number, line.text.decode("utf-8", "replace")) for line in known
+        )
         return
     data, broken = list[bytes](), None
     try:
-        data.extend(chunks(source.path))
+        data.extend(chunks(source.path, end=source.size_bytes))
     except DamagedFileError as error:
         broken = error
     yield from reader.segment(b"".join(data))

@@ -107,10 +107,6 @@ def _run_threads(state: s.State, now_ms: int) -> None:
                     if free_ms > now_ms:
                         thread.next_ms = free_ms
                         thread.is_parked = min(thread.is_parked, s.PARKED)
-                    elif thread.is_parked:
-                        if len(state.carried) and thread.is_parked == s.PARKED:
-                            log.note_answer(state, number)
-                        _answer(state, now_ms, number, _read_log(state, now_ms, number))
                     else:
                         _on_fetch(state, now_ms, number)
                 state.group_ms[group] = min(state.group_ms[group], thread.next_ms)
@@ -147,25 +143,25 @@ def _append_due(state: s.State, arrivals: s.Arrivals, now_ms: int) -> bool:
 
 @inlined
 def _on_fetch(state: s.State, now_ms: int, number: int) -> None:
-    """A fetch reaches the leader: it learns all positions, then answers or parks it.
+    """A fetch reaches the leader, which learns all positions, or one that was parked is due.
 
-    What it may answer with is gathered on the way.
+    What it can be answered with is gathered on the way; it is answered, or parked.
     """
-    if len(state.carried):
-        log.note_fetch(state, number)
-    thread, is_answered = state.threads[number], False
-    thread.fetch_ms = now_ms
-    count = wanted_bytes = s.ZERO
-    thread.ready_bytes = 0
-    state.scalars[s.FETCHES] += 1
-    state.scalars[s.COVERED] += thread.partitions
+    thread = state.threads[number]
+    is_due = thread.is_parked != s.NOT_PARKED
+    if len(state.carried) and thread.is_parked != s.WOKEN:
+        log.note_answer(state, number)
+    if not is_due:
+        thread.fetch_ms = now_ms
+        state.scalars[s.COVERED] += thread.partitions
+    is_answered, count, wanted_bytes = is_due, s.ZERO, s.ZERO
     for place in range(thread.words_from, thread.words_to):
         word = state.active[place]
         while word != _ZERO:
             row = (place << 6) + lowest_bit(word)
             word &= word - _ONE
-            state.scalars[s.READS] += 1
-            is_answered |= membership.on_follower_position(state, now_ms, row)
+            if not is_due:
+                is_answered |= membership.on_follower_position(state, now_ms, row)
             more_bytes = _readable(state, row)
             if more_bytes > 0 and not throttle.is_throttled(state, row, now_ms):
                 wanted_bytes += more_bytes
@@ -190,23 +186,6 @@ def _answer(state: s.State, now_ms: int, number: int, sent_bytes: int) -> None:
     thread.left_ms = _end_of_work(state, number, come_ms, write_ms)
     thread.is_parked = s.NOT_PARKED
     thread.next_ms = thread.left_ms + log.latency_ms(state, number, thread.left_ms)
-
-
-@merged
-def _read_log(state: s.State, now_ms: int, number: int) -> int:
-    """Give a thread whose fetch was parked its records, within the limits; the bytes."""
-    count = wanted_bytes = s.ZERO
-    for place in range(state.threads[number].words_from, state.threads[number].words_to):
-        word = state.active[place]
-        while word != _ZERO:
-            row = (place << 6) + lowest_bit(word)
-            word &= word - _ONE
-            more_bytes = _readable(state, row)
-            if more_bytes > 0 and not throttle.is_throttled(state, row, now_ms):
-                wanted_bytes += more_bytes
-                state.scratch[count] = row
-                count += 1
-    return _filled(state, now_ms, count, wanted_bytes)
 
 
 @inlined
@@ -319,16 +298,12 @@ def _end_of_work(state: s.State, thread: int, start_ms: int, work_ms: int) -> in
 @merged
 def _sample(state: s.State) -> None:
     """Write the watched partition as it is at the end of this millisecond."""
-    row = state.scalars[s.SAMPLE_COUNT]
-    if row < state.samples.shape[0]:
-        p = state.watched
-        leader = state.partitions[p]
-        now_ms, end = state.scalars[s.NEXT_SAMPLE_MS], leader.log_end_offset
-        state.samples[row, 0] = now_ms
-        state.samples[row, 1] = end
-        state.samples[row, 2] = leader.high_watermark
-        state.samples[row, 3] = leader.isr
-        for slot in range(state.follower_at.shape[1]):
-            state.samples[row, 4 + slot] = state.followers[state.follower_at[p, slot]].seen_end
-        state.scalars[s.SAMPLE_COUNT] = row + 1
+    now_ms, p = state.scalars[s.NEXT_SAMPLE_MS], state.watched
+    row, leader = now_ms // state.sample_ms, state.partitions[p]
+    state.samples[row, 0] = now_ms
+    state.samples[row, 1] = leader.log_end_offset
+    state.samples[row, 2] = leader.high_watermark
+    state.samples[row, 3] = leader.isr
+    for slot in range(state.follower_at.shape[1]):
+        state.samples[row, 4 + slot] = state.followers[state.follower_at[p, slot]].seen_end
     state.scalars[s.NEXT_SAMPLE_MS] += state.sample_ms

@@ -113,24 +113,19 @@ def _push_high_watermark(state: s.State, now_ms: int, partition: int) -> None:
 
 
 @compiled
-def note_fetch(state: s.State, number: int) -> None:
-    """A fetch comes in: its follower has written the answer to the one before."""
-    thread = state.threads[number]
-    for row in range(thread.words_from * s.WORD, thread.words_to * s.WORD):
-        end, told = state.followers[row].end, state.carried[row, s.TOLD_HIGH_WATERMARK]
-        state.carried[row, s.HAD_END] = end
-        state.carried[row, s.OWN_HIGH_WATERMARK] = _follower_high_watermark(end, told)
-        partition = state.followers[row].partition
-        state.carried[row, s.TOLD_HIGH_WATERMARK] = state.partitions[partition].high_watermark
-
-
-@compiled
 def note_answer(state: s.State, number: int) -> None:
-    """A parked fetch is answered: with the high watermarks of now."""
+    """A fetch comes in or, parked, is answered: with the high watermarks of now.
+
+    Whose fetch comes in has written the answer to the one before.
+    """
     thread = state.threads[number]
     for row in range(thread.words_from * s.WORD, thread.words_to * s.WORD):
-        partition = state.followers[row].partition
-        told = state.partitions[partition].high_watermark
+        follower = state.followers[row]
+        if thread.is_parked == s.NOT_PARKED:
+            told = state.carried[row, s.TOLD_HIGH_WATERMARK]
+            state.carried[row, s.HAD_END] = follower.end
+            state.carried[row, s.OWN_HIGH_WATERMARK] = _follower_high_watermark(follower.end, told)
+        told = state.partitions[follower.partition].high_watermark
         state.carried[row, s.TOLD_HIGH_WATERMARK] = told
 
 
@@ -179,7 +174,6 @@ def _append(state: s.State, now_ms: int, partition: int, records: int, sent_ms: 
             make_due(state, now_ms, thread)
     leader = state.partitions[partition]
     leader.log_end_offset += records
-    state.scalars[s.APPENDED] += records
     if leader.acks_all:
         last = leader.waiting_last if leader.waiting != s.NOBODY else s.NOBODY
         leader.waiting_last = _new_row(state, last)

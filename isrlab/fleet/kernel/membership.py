@@ -128,7 +128,7 @@ def _enqueue(state: s.State, now_ms: int, partition: int) -> None:
         state.scalars[s.BATCH_DUE_MS] = sent_ms + state.rules.isr_commit_ms
     state.partitions[partition].due_ms = state.scalars[s.BATCH_DUE_MS]
     place = state.scalars[s.QUEUE_HEAD] + state.scalars[s.QUEUE_COUNT]
-    state.queue[place % len(state.queue)] = partition
+    state.partitions[place % len(state.partitions)].queued = partition
     state.scalars[s.QUEUE_COUNT] += 1
     _set_next_answer(state)
 
@@ -136,7 +136,7 @@ def _enqueue(state: s.State, now_ms: int, partition: int) -> None:
 @inlined
 def _set_next_answer(state: s.State) -> None:
     if state.scalars[s.QUEUE_COUNT]:
-        first = state.queue[state.scalars[s.QUEUE_HEAD]]
+        first = state.partitions[state.scalars[s.QUEUE_HEAD]].queued
         state.scalars[s.NEXT_ANSWER_MS] = state.partitions[first].due_ms
     else:
         state.scalars[s.NEXT_ANSWER_MS] = s.NEVER_MS
@@ -146,8 +146,9 @@ def _set_next_answer(state: s.State) -> None:
 def on_controller_answers(state: s.State, now_ms: int) -> None:
     """Every ISR change that is answered by `now_ms` takes effect, or has been refused."""
     while state.scalars[s.NEXT_ANSWER_MS] <= now_ms:
-        partition = state.queue[state.scalars[s.QUEUE_HEAD]]
-        state.scalars[s.QUEUE_HEAD] = (state.scalars[s.QUEUE_HEAD] + 1) % len(state.queue)
+        head = state.scalars[s.QUEUE_HEAD]
+        partition = state.partitions[head].queued
+        state.scalars[s.QUEUE_HEAD] = (head + 1) % len(state.partitions)
         state.scalars[s.QUEUE_COUNT] -= 1
         _set_next_answer(state)
         leader = state.partitions[partition]

@@ -46,12 +46,11 @@ EVENT_COLUMNS = 13
 
 # Places in `State.scalars`. No thread is due before NEXT_THREAD_MS, no answer of the controller
 # before NEXT_ANSWER_MS, no restart before NEXT_RESTART_MS.
-EVENT_COUNT, SAMPLE_COUNT, FETCHES, READS, COVERED, TURN, NEXT_ARRIVAL, NEXT_TICK_MS = range(8)
-BATCH_SENT_MS, BATCH_DUE_MS, QUEUE_HEAD, QUEUE_COUNT, NEXT_SAMPLE_MS, APPENDED = range(8, 14)
-NEXT_RESTART, LEADER_STALL, LEADER_FREE_US, CHUNKS_USED, FREE_CHUNK = range(14, 19)
-NEXT_THREAD_MS, NEXT_ANSWER_MS, NEXT_RESTART_MS = range(19, 22)
-SAMPLE = 22  # of `State.quota`, the present one
-SCALARS = 23
+EVENT_COUNT, COVERED, TURN, NEXT_ARRIVAL, NEXT_TICK_MS, BATCH_SENT_MS, BATCH_DUE_MS = range(7)
+QUEUE_HEAD, QUEUE_COUNT, NEXT_SAMPLE_MS, NEXT_RESTART, LEADER_STALL, LEADER_FREE_US = range(7, 13)
+CHUNKS_USED, FREE_CHUNK, NEXT_THREAD_MS, NEXT_ANSWER_MS, NEXT_RESTART_MS = range(13, 18)
+SAMPLE = 18  # of `State.quota`, the present one
+SCALARS = 19
 
 # Columns of `State.produces`. TRIED_MS is when it was sent again after a refusal, REQUIRED the
 # offset to be committed (of a held one, its records). A list is a chain of chunks of rows, so that
@@ -142,6 +141,7 @@ PARTITION_ROW = _row(  # what a leader knows of a partition
     "is_held_back",  # 1 while a member of the ISR is known to have no more than is committed
     "waiting waiting_last",  # first and last of its produces that wait for the high watermark
     "held held_last",  # first and last of those that were refused and are tried again
+    "queued",  # a ring of partitions with a change in flight has a place in each row
 )
 FOLLOWER_ROW = _row(  # of a partition; those of one thread stand side by side
     "end seen_end",  # what the follower has, or is being sent; what the leader knows, -1: nothing
@@ -184,7 +184,6 @@ class State(NamedTuple):
     samples: Ints  # int64[n, 4 + slots]: ts, log end, high watermark, ISR, followers' ends
     latencies: Ints  # int64[hours, BUCKETS]: produces with acks=all by how long they took
     quota: Ints  # int64[SAMPLES, 2]: see `BEGAN_MS`
-    queue: Ints  # int64[partitions], ring of partitions with a change in flight
     scratch: Ints  # int64[partitions], followers that a response may hold
     scalars: Ints  # int64[SCALARS]
     stalls: Ints  # int64[stalls, 3]: start, end (exclusive) ms, speed left in thousandths
@@ -250,7 +249,6 @@ def new_state(setup: Setup, watched: int = -1, sample_ms: int = 0) -> State:
         samples=np.zeros((moments, 4 + slots), dtype=np.int64),
         latencies=np.zeros((setup.duration_ms // HOUR_MS + 1, BUCKETS), dtype=np.int64),
         quota=np.array([(0, 0)] + [(LONG_AGO_MS, 0)] * (SAMPLES - 1), dtype=np.int64),
-        queue=np.zeros(count, dtype=np.int64),
         scratch=np.zeros(count, dtype=np.int64),
         scalars=scalars,
         stalls=np.concatenate(setup.stalls).astype(np.int64),

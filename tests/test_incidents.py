@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from isrlab.brokerlogs import recordings
 from isrlab.events import schema
 from isrlab.incidents import figures, rules, tell
-from isrlab.incidents.look import CALM, WRONG, look
+from isrlab.incidents.look import CALM, NOT_KNOWN, WRONG, look
 from isrlab.incidents.record import Record
 
 RECORDED = Path(__file__).parent.parent / "data" / "recordings" / "incidents"
@@ -36,7 +37,7 @@ TIMED = {
     "01103-controller-paused": ([("session_lost", (1,))], 0),
     "111-link-one-way": ([("link_cut", ())], 0),
     "201-restart-loop": ([("died_and_back", (3,))], 0),
-    "332-controller-paused": ([("controller_stalled", (100,))], 2),
+    "332-controller-paused": ([("controller_stalled", (100,))], 0),
     "352-disk-full": ([("disk_full", (2,))], 1),
     "392-active-controller-paused": ([("follower_stalled", (2,))], 0),
     "392-controller-paused-shortly": ([("controller_stalled", (1,)), ("leader_woke", (1,))], 2),
@@ -50,6 +51,7 @@ MORE = {
     "412-controller-out-of-reach": ([("controller_out_of_reach", ())], 0),
     "01022-session-lost": ([("session_lost", (2,))], 0),
     "241-leader-paused": ([("leader_stalled", (1,))], 0),
+    "241-starved": ([("broker_stalled", (3,))], 0),
     "241-power-failure": ([("power_failure", ())], 2),  # no line says how the ISRs were meanwhile
     "282-disk-full": ([("disk_full", (2,))], 1),
     "282-link-cut": ([("link_cut", ())], 0),
@@ -88,6 +90,18 @@ def test_the_cause_of_other_recorded_incidents(name):
     ends = {f"{k.topic}-{k.partition}": set(v[-1].isr) for k, v in found.record.spans.items()}
     told = {partition: set(isr) for partition, isr in truth(name)["isr_at_end"].items()}
     assert {partition: told[partition] for partition in ends} == ends
+
+
+@pytest.mark.parametrize("name", ["111-link-one-way", "201-restart-loop"])
+def test_without_the_log_of_its_leader_a_partition_is_not_known(name, tmp_path):
+    shutil.copytree(RECORDED / name / "logs", tmp_path / "logs")
+    leader = {"111-link-one-way": 3, "201-restart-loop": 2}[name]
+    shutil.rmtree(tmp_path / "logs" / f"broker-{leader}")
+    found = look(tmp_path / "logs", min_isr=2)
+    assert found.status == NOT_KNOWN
+    dark = [row for row in found.evidence.unknown.to_pylist() if row["topic"] is not None]
+    assert any(row["why"] == f"no log of its leader, broker {leader}" for row in dark)
+    assert not found.under_replicated
 
 
 def test_whom_a_broker_removes_as_it_wakes_is_not_in_the_next_incident():

@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from isrlab.events import schema
 from isrlab.evidence.clocks import Clock, put_right
-from isrlab.evidence.replicas import Replicas, broker_ids
+from isrlab.evidence.replicas import Replicas, broker_ids, lives
 from isrlab.evidence.stored import (
     ASKED,
     MISSING,
@@ -47,7 +47,6 @@ QUIET = 0.1  # of its run: so long may a broker's log be silent before its end c
 QUIET_MS = 60_000  # and never less
 BLIP_MS = 2_000  # a broker fenced and unfenced within this is a controller that repeats the past
 QUORUM = "__cluster_metadata"  # its voters are no ISR
-ANEW_MS = 10_000  # a topic is another one if it is created so long after its last line
 PRIMARY = ("isr_commit", "leader", "isr_shrink", "isr_expand")  # kinds of who knows first
 
 UNKNOWN = pa.schema(
@@ -84,6 +83,7 @@ class Scene(NamedTuple):
         tuple[int, str], list[int]
     ]  # lines from which on a clock was set back, unknown how far
     printing: frozenset[int]  # brokers that print what is stored
+    unheard: frozenset[int]  # leaders of whom there is no log, and whom no follower replaces
 
 
 def reconcile(events: pa.Table, files: pa.Table | None = None) -> Evidence:
@@ -97,7 +97,7 @@ def reconcile(events: pa.Table, files: pa.Table | None = None) -> Evidence:
     rows.sort(key=_time_and_place)
     names = sorted({row["run"] for row in rows})
     found: list[Row] = []
-    vague: list[Row] = []
+    scenes: list[tuple[list[Row], Scene]] = []
     for run in names:
         of_run = [row for row in rows if row["run"] == run]
         bounds = _bounds(of_run, files, {c.broker: c.ahead_ms for c in clocks if c.run == run})
@@ -106,12 +106,14 @@ def reconcile(events: pa.Table, files: pa.Table | None = None) -> Evidence:
             found += proven(key, lines, scene)
         found += [row for row in of_run if row["kind"] != "isr_commit"]
         found += [_edge(run, b, *edge) for b, edges in bounds.items() for edge in edges]
-        vague += _of_the_whole(of_run, found, clocks, scene)
+        scenes.append((of_run, scene))
     found.sort(key=_in_order)
+    gaps = _unknown(found)
+    vague = [row for rows, scene in scenes for row in _of_the_whole(rows, gaps, clocks, scene)]
     return Evidence(
         pa.Table.from_pylist(found, schema=schema.SCHEMA),
         pa.Table.from_pylist([clock._asdict() for clock in clocks], schema=CLOCKS),
-        pa.Table.from_pylist(vague + _unknown(found), schema=UNKNOWN),
+        pa.Table.from_pylist(vague + gaps, schema=UNKNOWN),
     )
 
 
@@ -194,9 +196,17 @@ def _scene(rows: Sequence[Row], bounds: dict[int | None, Edges], clocks: Sequenc
     asking = {r["broker"] for r in rows if r["kind"] in ASKED}
     prints = _print_commits(rows)
     printing = asking if prints else set()
+    named = (r["replica"] for r in rows if r["kind"] in ("leader", "follower") and r["replica"])
+    hears_all = None in bounds or has_metadata_log or any(map(_is_of_a_follower, rows))
+    unheard = frozenset[int]() if hears_all else frozenset(named) - bounds.keys() - {-1}
     return Scene(
-        start_ms, end_ms, {} if has_metadata_log else ends, gone, back, frozenset(printing)
+        start_ms, end_ms, {} if has_metadata_log else ends, gone, back, frozenset(printing), unheard
     )
+
+
+def _is_of_a_follower(row: Row) -> bool:
+    """In KRaft each follower prints each ISR."""
+    return row["kind"] == "metadata" and is_own(row) and "correlation" not in row["detail"]
 
 
 def _print_commits(rows: Sequence[Row]) -> bool:
@@ -213,11 +223,12 @@ def _print_commits(rows: Sequence[Row]) -> bool:
 
 
 def _of_the_whole(
-    rows: Sequence[Row], found: Sequence[Row], clocks: Sequence[Clock], scene: Scene
+    rows: Sequence[Row], gaps: Sequence[Row], clocks: Sequence[Clock], scene: Scene
 ) -> Iterator[Row]:
     """What the logs of this run can never show."""
     run = rows[0]["run"]
-    told = [r["detail"]["why"] for r in found if r["run"] == run and r["kind"] == "unknown"]
+    fenced = [r["ts_ms"] for r in rows if r["detail"].get("cause") in ("fenced", "unfenced")]
+    told = [g["why"] for g in gaps if g["run"] == run and not _is_batched(g, fenced)]
     alone = sorted({str(each.broker) for each in clocks if each.run == run and each.is_alone})
     reasons = {
         f"nothing shows that the clock of broker {', '.join(alone)} is right, and so in which "
@@ -235,13 +246,18 @@ def _of_the_whole(
             yield {"run": run, "from_ms": scene.start_ms, "to_ms": scene.end_ms, "why": why}
 
 
+def _is_batched(gap: Row, fenced: Sequence[int]) -> bool:
+    """A KRaft controller changed several things at once: brokers print only what came of it."""
+    return any(gap["from_ms"] <= ms + BLIP_MS and ms <= gap["to_ms"] for ms in fenced)
+
+
 # Partitions
 
 
 def proven(key: Key, rows: Sequence[Row], scene: Scene) -> list[Row]:
     """The rows `isr_commit` and `unknown` of one partition, in order of time."""
     proven_rows: list[Row] = []
-    for life in _lives(rows):
+    for life in lives(rows):
         found = stored(life, scene.printing)
         states = [each for each in found if each.state is not None]
         first = states[0] if states else None
@@ -264,27 +280,6 @@ def _is_created(state: State | None) -> bool:
     return state.version == 0 or (state.version is None and state.leader_epoch == 0)
 
 
-def _lives(rows: Sequence[Row]) -> list[list[Row]]:
-    """The rows of each topic that had this name, one after the other."""
-    lives: list[list[Row]] = [[]]
-    last_ms: dict[int | None, int] = {}  # when each broker spoke of a version above 0
-    for row in rows:
-        epochs = (row["partition_epoch"], row["leader_epoch"])
-        known = [epoch for epoch in epochs if epoch is not None]
-        # A controller that starts repeats how each partition was made: that is no news.
-        is_new = is_own(row) or row["detail"].get("from_state") == "NewPartition"
-        is_first = bool(known) and not any(known) and row["kind"] == "leader" and is_new
-        spoke_ms = last_ms.get(row["broker"])
-        is_anew = is_first and spoke_ms is not None and row["ts_ms"] > spoke_ms + ANEW_MS
-        if row["kind"] == "deleted" or is_anew:
-            lives.append([])
-            last_ms = {}
-        if any(known):
-            last_ms[row["broker"]] = row["ts_ms"]
-        lives[-1].append(row)
-    return lives
-
-
 def _doubts(found: Sequence[Found], scene: Scene) -> Iterator[Found]:
     """Why the state that is known last, or the one before a gap, may not have held until then."""
     for each, after in zip(found, [*found, None][1:], strict=True):
@@ -300,6 +295,8 @@ def _doubts(found: Sequence[Found], scene: Scene) -> Iterator[Found]:
             if state.leader in scene.ends:
                 end_ms = max(scene.ends[state.leader], each.ts_ms) + 1
                 doubts.append((end_ms, f"the log of its leader, broker {state.leader}, ends"))
+            if state.leader in scene.unheard:
+                doubts.append((each.ts_ms + 1, f"no log of its leader, broker {state.leader}"))
             sooner = [(ms, why) for ms, why in doubts if each.ts_ms < ms < until_ms]
             if sooner:
                 ms, why = min(sooner)

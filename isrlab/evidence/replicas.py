@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from isrlab.evidence.stored import Row
+from isrlab.evidence.stored import Row, is_own
+
+ANEW_MS = 10_000  # a topic is another one if it is created so long after its last line
 
 
 class Replicas:
@@ -46,3 +48,24 @@ class Replicas:
 def broker_ids(text: str) -> set[int]:
     """Ids of brokers, as a line names them; what cannot be one is left out."""
     return {int(each) for each in text.split(",") if each.isdigit() and len(each) < 11}
+
+
+def lives(rows: Sequence[Row]) -> list[list[Row]]:
+    """The rows of each topic that had this name, one after the other."""
+    lives: list[list[Row]] = [[]]
+    last_ms: dict[int | None, int] = {}  # when each broker spoke of a version above 0
+    for row in rows:
+        epochs = (row["partition_epoch"], row["leader_epoch"])
+        known = [epoch for epoch in epochs if epoch is not None]
+        # A controller that starts repeats how each partition was made: that is no news.
+        is_new = is_own(row) or row["detail"].get("from_state") == "NewPartition"
+        is_first = bool(known) and not any(known) and row["kind"] == "leader" and is_new
+        spoke_ms = last_ms.get(row["broker"])
+        is_anew = is_first and spoke_ms is not None and row["ts_ms"] > spoke_ms + ANEW_MS
+        if row["kind"] == "deleted" or is_anew:
+            lives.append([])
+            last_ms = {}
+        if any(known):
+            last_ms[row["broker"]] = row["ts_ms"]
+        lives[-1].append(row)
+    return lives

@@ -19,7 +19,7 @@ from isrlab.brokerlogs.read import BrokerLogs
 from isrlab.events.exact import Key
 from isrlab.evidence.reconcile import Evidence, reconcile
 from isrlab.incidents.find import Incident, find
-from isrlab.incidents.record import Record
+from isrlab.incidents.record import Record, about
 
 NO_REPLICA = {"sign", "clock", "log_start", "log_end"}  # kinds that tell of none
 CALM, WRONG, NOT_KNOWN = 0, 1, 2
@@ -85,7 +85,13 @@ class Findings:
 
     @property
     def status(self) -> int:
-        open_ones = [each for each in self.incidents if not each.is_over]
+        gone, still = self.record.gone, [each for each in self.incidents if not each.is_over]
+        open_ones = [
+            each
+            for each in still  # where nobody says how it ended, it may be over
+            if set(self.not_known).isdisjoint(each.partitions)
+            or any(about(row) in each.who for row in gone)
+        ]
         if self.under_replicated or self.under_min_isr or self.leaderless or open_ones:
             return WRONG
         return NOT_KNOWN if self.not_known or self.doubts else CALM

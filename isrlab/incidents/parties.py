@@ -127,7 +127,10 @@ def _of_all(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
     }
     at_once_ms = BEFORE_MS + record.apart_ms(*died)
     if len(died) > 1 and max(died.values()) - min(died.values()) <= at_once_ms:
-        found.append((Party("cluster", tuple(sorted(died))), frozenset(died)))
+        hosts = frozenset[int]().union(*record.replicas.values())
+        silent = hosts - record.log_ends.keys()  # if all others died, so did who has no log here
+        down = hosts if hosts - silent <= died.keys() else frozenset(died)
+        found.append((Party("cluster", tuple(sorted(died))), down))
     lost = {about(r) for r in record.said("sign", span, sign="session_lost")}
     gone = {about(r) for r in record.said("sign", span, sign="zookeeper_gone")}
     if len(lost | gone) > max(1, len(record.brokers) // 2):
@@ -237,18 +240,21 @@ def _taker(out: Absence, record: Record) -> int | None:
 
 
 def _of_a_pair(outs: list[Absence], record: Record) -> Party:
-    """One leader and one replica: who of them did not run, if a line shows it; the leader if it
-    takes everything back at once, for then its own clock had jumped; the link if somebody else
-    keeps the replica; else the replica."""
+    """One leader and one replica: who of them did not run, if a line shows it; who takes back at
+    once all that it removed, for its own clock had jumped; the link if both remove each other or
+    somebody else keeps the replica; else the replica."""
     is_told = any(out.leader for out in outs)  # else a controller may have taken them
     replica, leader = outs[0].replica, _taker(outs[0], record) if is_told else None
     is_both_ways = any(out.replica != replica for out in outs)
     near = (outs[0].start_ms - BEFORE_MS, max(out.start_ms for out in outs) + SOON_MS)
     slept = {row["broker"] for row in record.overslept(near)} & {replica, leader}
-    if len(slept) == 1:
-        return Party("broker", tuple(slept))
-    if leader and not is_both_ways and all(map(is_back_at_once, outs)):
-        return Party("broker", (leader,))
+    removed: dict[int, list[Absence]] = defaultdict(list)
+    for out in outs:
+        removed[_taker(out, record) or 0].append(out)
+    jumped = {who for who, its in removed.items() if leader and all(map(is_back_at_once, its))}
+    for found in (slept, jumped):
+        if len(found) == 1:
+            return Party("broker", tuple(who for who in found if who))
     if leader and (is_both_ways or all(_is_kept_elsewhere(out, record) for out in outs[:20])):
         return Party("link", tuple(sorted((replica, leader))))
     return Party("broker", (replica,))

@@ -1,4 +1,4 @@
-"""25: which brokers share partitions, drawn, and what becomes of them when several brokers fail."""
+"""Which brokers share partitions, drawn, and what becomes of them when several brokers fail."""
 
 from __future__ import annotations
 

@@ -101,7 +101,8 @@ class Record:
         """Partitions without a leader, replicas that stopped for good, restarts, lost ZooKeeper.
 
         A fetcher that was told an old leader epoch gives a partition up, too ("marked as failed"),
-        and has it back as soon as the broker learns of the new leader.
+        and has it back as soon as the broker learns of the new leader. It also gives up what is
+        being moved away from its broker.
         """
         rows = self.rows["follower"] + self.rows["leader"] + self.rows["hosted"]
         resumed: dict[tuple[int, Key], list[int]] = defaultdict(list)
@@ -113,7 +114,12 @@ class Record:
             times = resumed[row["broker"], key_of(row)]
             return any(0 <= ts_ms - row["ts_ms"] <= RESUMED_MS for ts_ms in times)
 
-        failed = [row for row in self.rows["failed"] if not is_resumed(row)]
+        def is_moved(row: Row) -> bool:
+            span = row["ts_ms"], row["ts_ms"] + RESUMED_MS
+            spans = (s for s in self.spans.get(key_of(row), ()) if s.start_ms <= span[1] and span[0] <= s.end_ms)
+            return any(s.is_assigned and row["broker"] not in s.replicas for s in spans)
+
+        failed = [r for r in self.rows["failed"] if not is_resumed(r) and not is_moved(r)]
         started = [row for row in self.starts if row["detail"]["sign"] == "starting"]
         lost = [r for r in self.rows["sign"] if r["detail"]["sign"] in ZOOKEEPER_SIGNS]
         return sorted(failed + self.rows["offline"] + started + lost, key=lambda r: r["ts_ms"])

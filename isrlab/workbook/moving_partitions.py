@@ -175,7 +175,7 @@ def plot_progress(config: FleetConfig) -> Axes:
     last = f"the last after {found.done_s[-1]:,.0f} s" if many else "none"
     title = f"{rate(config.throttle_bytes_per_s)}, {config.moves_at_once or wanted} at once: "
     title += f"{many} of {wanted} move, {last}; a produce waits for up to {found.wait_s:.1f} s"
-    scales = Scale("s since it began", high=end_s), Scale("have moved", high=wanted + 0.5)
+    scales = Scale("s since it began", high=end_s), Scale("have moved", high=1.2 * wanted)
     marks = {formula_s: "all, by the formula"} if formula_s < end_s else {}
     return plot_curves({"moved": curve}, title, scales, marks=marks)
 

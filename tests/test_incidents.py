@@ -13,6 +13,7 @@ import pytest
 
 from isrlab.brokerlogs import recordings
 from isrlab.events import schema
+from isrlab.events.exact import Key
 from isrlab.incidents import figures, rules, tell
 from isrlab.incidents.look import CALM, NOT_KNOWN, WRONG, look
 from isrlab.incidents.record import Record
@@ -102,6 +103,21 @@ def test_without_the_log_of_its_leader_a_partition_is_not_known(name, tmp_path):
     dark = [row for row in found.evidence.unknown.to_pylist() if row["topic"] is not None]
     assert any(row["why"] == f"no log of its leader, broker {leader}" for row in dark)
     assert not found.under_replicated
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "out_ms"),
+    [("moved-282", "died_and_back", 17_808), ("moved-392", "follower_stalled", 29_027)],
+)
+def test_replicas_that_were_moved_away_are_not_missing(name, what, out_ms):
+    """Nor is a new one before it was added, nor a fetcher that gave up an incident. Broker 4 alone
+    was killed (2.8.2) or paused (3.9.2); what each partition has then is told by the README."""
+    found = look(RECORDED.parent / name)
+    (incident,) = found.incidents
+    assert (incident.what, incident.blamed, found.status) == (what, (4,), CALM)
+    assert incident.under_replicated_ms == out_ms
+    orders = [found.record.replicas[Key(found.partitions[0].run, "orders", n)] for n in range(4)]
+    assert orders == [{2, 3, 4}, {2, 3, 4}, {1, 3}, {1, 4}]
 
 
 def test_whom_a_broker_removes_as_it_wakes_is_not_in_the_next_incident():

@@ -229,9 +229,13 @@ FIELDS: dict[str, Field] = {
     "isr_set": _unkept(r"(?:Set\([\d, ]*\)|\[[\d, ]*\]|: \d+)"),
     "live_replicas": _unkept(r"(?:, live replica\(s\) broker\.id are : .*|\.?)"),
     "text_of_uuid": _unkept(r"(?: with uuid .*)?"),
-    **dict.fromkeys(["text", "rest", "targets"], _unkept(r".*")),
+    **dict.fromkeys(["text", "rest"], _unkept(r".*")),
     **dict.fromkeys(["request", "signal", "age_ms", "throttle_ms", "base_offset"], _unkept(r"\w+")),
     "replicas": Field(r"\d+(?:,\d+)*"),
+    "targets": Field(
+        r"\w+\([\d, ]*\)",
+        lambda _, text: {"replicas": ",".join(re.findall(r"\d+", text))},
+    ),
     "who": _unkept(r"\S+'s|\S+ \S+'s"),
     "whom": _unkept(r".*?"),
 }

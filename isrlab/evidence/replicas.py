@@ -38,8 +38,11 @@ class Replicas:
         """Take in what is told until then."""
         while (next_ms := self.next_ms()) is not None and next_ms <= ms:
             row = self._news[self._at][1]
+            detail = row["detail"]
             if row["kind"] != "hosted":
-                self.assigned = broker_ids(row["detail"]["replicas"])
+                self.assigned = broker_ids(detail["replicas"])
+                if not detail.get("adding"):  # nobody has to catch up before these go
+                    self.assigned -= broker_ids(detail.get("removing", ""))
             elif row["replica"] is not None:
                 self.seen = self.seen | {row["replica"]}
             self._at += 1

@@ -43,9 +43,8 @@ class Case:
 
     def signs(self, *names: str) -> list[Row]:
         """Signs of these names of the party's brokers, or of anybody if it has none."""
-        rows = self.record.said("sign", self.span)
-        named = [row for row in rows if row["detail"]["sign"] in names]
-        return [r for r in named if not self.brokers or about(r) in self.brokers]
+        named = (row for name in names for row in self.said("sign", sign=name))
+        return sorted(named, key=lambda row: row["ts_ms"])
 
     def said(self, kinds: str, **detail: str) -> list[Row]:
         rows = self.record.said(kinds, self.span, None, **detail)

@@ -196,12 +196,12 @@ def _is_explained(out: Absence, party: Party, brokers: frozenset[int], record: R
     apart_ms = record.apart_ms(out.replica, teller(out))
     until_ms = min(out.start_ms + BEFORE_MS, end_ms + AT_ONCE_MS)
     near = (out.start_ms - BEFORE_MS - apart_ms, until_ms + apart_ms)
-    signs = [r["detail"]["sign"] for r in record.said("sign", near, out.replica)]
     own = any(
         row["broker"] == out.replica and near[0] <= row["ts_ms"] <= near[1]
         for row in (*record.troubles, *record.starts)
     )
-    if own or not set(GONE_SIGNS).isdisjoint(signs) or record.said("crash", near, out.replica):
+    is_gone = any(record.said("sign", near, out.replica, sign=name) for name in GONE_SIGNS)
+    if own or is_gone or record.said("crash", near, out.replica):
         return True
     if out.end_ms is not None:  # it is back, so its log only had no more to say
         return False

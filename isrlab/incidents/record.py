@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from isrlab.events.exact import Absence, IsrSpan, Key, absences, isr_spans
+from isrlab.evidence.replicas import broker_ids
 
 Row: TypeAlias = dict[str, Any]
 Span: TypeAlias = tuple[int, int]
@@ -81,6 +82,9 @@ class Record:
         places: dict[tuple[Key, int], list[Absence]] = defaultdict(list)
         for each in outs:
             places[each.key, each.replica].append(each)
+        added: dict[Key, set[int]] = defaultdict(set)  # they had no replica before
+        for row in self.assigned:
+            added[key_of(row)] |= broker_ids(row["detail"].get("adding", ""))
         stored: dict[tuple[Key, int], Row] = {}
         for row in self.rows["isr_commit"]:
             stored.setdefault((key_of(row), row["ts_ms"]), row)
@@ -88,9 +92,11 @@ class Record:
             for nth, span in enumerate(spans):
                 if nth and spans[nth - 1].end_ms == span.start_ms:
                     continue
-                for replica in sorted(self.replicas[key] - set(span.isr)):
+                named = span.replicas if span.is_assigned else self.replicas[key] - added[key]
+                for replica in sorted({*named} - {*span.isr}):
                     if not any(_covers(each, span.start_ms) for each in places[key, replica]):
-                        end_ms = next((s.start_ms for s in spans[nth:] if replica in s.isr), None)
+                        ends = (s.start_ms for s in spans[nth:] if _is_not_missed(replica, s))
+                        end_ms = next(ends, None)
                         left = stored.get((key, span.start_ms))
                         outs.append(Absence(key, replica, span.start_ms, end_ms, left=left))
                         places[key, replica].append(outs[-1])
@@ -101,7 +107,8 @@ class Record:
         """Partitions without a leader, replicas that stopped for good, restarts, lost ZooKeeper.
 
         A fetcher that was told an old leader epoch gives a partition up, too ("marked as failed"),
-        and has it back as soon as the broker learns of the new leader.
+        and has it back as soon as the broker learns of the new leader. It also gives up what is
+        being moved away from its broker.
         """
         rows = self.rows["follower"] + self.rows["leader"] + self.rows["hosted"]
         resumed: dict[tuple[int, Key], list[int]] = defaultdict(list)
@@ -113,7 +120,14 @@ class Record:
             times = resumed[row["broker"], key_of(row)]
             return any(0 <= ts_ms - row["ts_ms"] <= RESUMED_MS for ts_ms in times)
 
-        failed = [row for row in self.rows["failed"] if not is_resumed(row)]
+        def is_moved(row: Row) -> bool:
+            return any(
+                span.is_assigned and row["broker"] not in span.replicas
+                for span in self.spans.get(key_of(row), ())
+                if span.start_ms <= row["ts_ms"] + RESUMED_MS and row["ts_ms"] <= span.end_ms
+            )
+
+        failed = [r for r in self.rows["failed"] if not is_resumed(r) and not is_moved(r)]
         started = [row for row in self.starts if row["detail"]["sign"] == "starting"]
         lost = [r for r in self.rows["sign"] if r["detail"]["sign"] in ZOOKEEPER_SIGNS]
         return sorted(failed + self.rows["offline"] + started + lost, key=lambda r: r["ts_ms"])
@@ -233,14 +247,22 @@ class Record:
         return [
             row
             for kind in kinds.split()
-            for row in self._within(kind, span)
+            for row in self._within(kind, detail.get("sign"), span)
             if (broker is None or about(row) == broker)
             and all(row["detail"].get(name) == value for name, value in detail.items())
         ]
 
-    def _within(self, kind: str, span: Span) -> list[Row]:
-        rows = self.rows[kind]
+    def _within(self, kind: str, sign: str | None, span: Span) -> list[Row]:
+        rows = self._signs[sign] if kind == "sign" and sign else self.rows[kind]
         return rows[bisect_left(rows, span[0], key=_ms) : bisect_right(rows, span[1], key=_ms)]
+
+    @cached_property
+    def _signs(self) -> dict[str, list[Row]]:
+        """Rows of the kind `sign`, by name."""
+        named: dict[str, list[Row]] = defaultdict(list)
+        for row in self.rows["sign"]:
+            named[row["detail"]["sign"]].append(row)
+        return named
 
 
 def teller(out: Absence) -> int | None:
@@ -256,6 +278,11 @@ def about(row: Row) -> int | None:
 
 def _covers(absence: Absence, ts_ms: int) -> bool:
     return absence.start_ms <= ts_ms and (absence.end_ms is None or ts_ms < absence.end_ms)
+
+
+def _is_not_missed(replica: int, span: IsrSpan) -> bool:
+    """In the ISR, or no replica any more."""
+    return replica in span.isr or (span.is_assigned and replica not in span.replicas)
 
 
 def _ms(row: Row) -> int:

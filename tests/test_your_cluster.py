@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -44,6 +45,15 @@ def test_the_cluster_is_drawn_with_what_was_done_and_what_is_known(found) -> Non
         "paused: broker 1", "killed: broker 3", "shut down: broker 2",
     ]  # fmt: skip
     assert {"broker 1", "broker 2", "broker 3"} < set(rows)
+
+
+def test_an_incident_of_a_moment_in_a_long_log_can_be_seen(found) -> None:
+    first, *_ = found.incidents
+    short = replace(found, incidents=[replace(first, end_ms=first.start_ms + 1)])
+    bars = your_cluster.plot_cluster(short).axes[0].patches
+    length_s = (found.record.end_ms - found.record.start_ms) / 1000
+    (width_s,) = [bar.get_width() for bar in bars if bar.get_y() < 0]  # of the first row
+    assert width_s >= 0.003 * length_s
 
 
 def test_a_broker_is_away_only_as_long_as_it_was(found) -> None:

@@ -47,10 +47,9 @@ def conditions(record: Record, min_insync_replicas: int) -> dict[str, Times]:
     """
     held: dict[str, Times] = {}
     for key, spans in record.spans.items():
-        full = len(record.replicas[key])
-        least = min(min_insync_replicas, full)
         for span in spans:
-            size = len(span.isr)
+            size, full = len(span.isr), len(record.held(key, span))
+            least = min(min_insync_replicas, full)
             states = (UNDER_REPLICATED, size < full), (AT_MIN_ISR, size == least)
             for alert, holds in (*states, (UNDER_MIN_ISR, size < least)):
                 held.setdefault(alert, []).extend([(span.start_ms, span.end_ms)] * holds)

@@ -32,8 +32,8 @@ def _measured(found: Findings) -> list[float]:
     evicted = sum(bool(move.evictor) for move in moves)
     short = one = 0
     for key in found.partitions:
-        full = len(record.replicas[key])
         for span in record.spans[key]:
+            full = len(record.held(key, span))
             length_ms = span.end_ms - span.start_ms
             short += length_ms * (len(span.isr) < full)
             one += length_ms * (len(span.isr) == 1 < full)

@@ -75,6 +75,20 @@ class Record:
         return {key: listed.get(key, frozenset(brokers)) for key, brokers in seen.items()}
 
     @cached_property
+    def _added(self) -> dict[Key, set[int]]:
+        """Who is given a replica of each partition by a reassignment."""
+        added: dict[Key, set[int]] = defaultdict(set)
+        for row in self.assigned:
+            added[key_of(row)] |= broker_ids(row["detail"].get("adding", ""))
+        return added
+
+    def held(self, key: Key, span: IsrSpan) -> frozenset[int]:
+        """Who has a replica of a partition in this span of it, as far as anybody says."""
+        if span.is_assigned:
+            return frozenset(span.replicas)
+        return self.replicas[key] - self._added[key]
+
+    @cached_property
     def outs(self) -> list[Absence]:
         """Everybody who was out of an ISR, in order of leaving; also who is out when an ISR becomes
         known: at the start, or after a time of which nobody tells."""
@@ -82,9 +96,6 @@ class Record:
         places: dict[tuple[Key, int], list[Absence]] = defaultdict(list)
         for each in outs:
             places[each.key, each.replica].append(each)
-        added: dict[Key, set[int]] = defaultdict(set)  # they had no replica before
-        for row in self.assigned:
-            added[key_of(row)] |= broker_ids(row["detail"].get("adding", ""))
         stored: dict[tuple[Key, int], Row] = {}
         for row in self.rows["isr_commit"]:
             stored.setdefault((key_of(row), row["ts_ms"]), row)
@@ -92,8 +103,7 @@ class Record:
             for nth, span in enumerate(spans):
                 if nth and spans[nth - 1].end_ms == span.start_ms:
                     continue
-                named = span.replicas if span.is_assigned else self.replicas[key] - added[key]
-                for replica in sorted({*named} - {*span.isr}):
+                for replica in sorted(self.held(key, span) - set(span.isr)):
                     if not any(_covers(each, span.start_ms) for each in places[key, replica]):
                         ends = (s.start_ms for s in spans[nth:] if _is_not_missed(replica, s))
                         end_ms = next(ends, None)

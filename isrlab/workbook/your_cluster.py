@@ -39,6 +39,7 @@ from isrlab.verdict.verdict import verdicts
 
 DONE = {"SIGSTOP": "paused", "SIGKILL": "killed", "SIGTERM": "shut down"}
 OVER, OPEN = style.ORANGE, style.VERMILION  # incidents
+LEAST_WIDTH = 300  # of the width of the picture, the part that an incident has at least
 MOST_ROWS, AROUND_MS = 16, 10_000  # drawn; and so long before and after an incident
 BLIP_MS = 2_000  # a new controller repeats who was fenced
 UP_SIGNS = ("starting", "unclean_start")
@@ -101,8 +102,10 @@ def plot_cluster(found: Findings, faults: Sequence[Outage] = ()) -> Figure:
         name = f"{DONE.get(fault.signal, fault.signal)}: broker {fault.broker}"
         rows.setdefault(name, []).append(_span(fault.start_ms, fault.end_ms, start_ms, "away"))
     shown = found.incidents[:MOST_ROWS]
+    least_ms = (record.end_ms - start_ms) // LEAST_WIDTH
     for number, each in enumerate(shown, 1):
         end_ms, colour = (record.end_ms, OPEN) if each.end_ms is None else (each.end_ms, OVER)
+        end_ms = max(end_ms, each.start_ms + least_ms)
         rows[f"{number}  {each.what.replace('_', ' ')}"] = [
             _span(each.start_ms, end_ms, start_ms, colour)
         ]
@@ -157,7 +160,7 @@ def _draw_counts(ax: Axes, found: Findings) -> int:
     changes: dict[str, list[tuple[int, int]]] = {state: [] for state in (*states, bands.HATCHED)}
     for key, spans in _chosen(found).items():
         for span in spans:
-            state = size_state(len(span.isr), len(record.replicas[key]))
+            state = size_state(len(span.isr), len(record.held(key, span)))
             if state in changes:
                 changes[state] += [(span.start_ms, 1), (span.end_ms, -1)]
     for row in found.evidence.unknown.to_pylist():
@@ -238,10 +241,9 @@ def plot_incident(found: Findings, incident: Incident) -> Axes:
     to_ms = max(from_ms + 1, min(record.end_ms, end_ms + AROUND_MS))
     rows: dict[str, list[Span]] = {}
     for key in incident.partitions[:MOST_ROWS]:
-        full = len(record.replicas.get(key, ()))
         rows[f"{printable(key.topic, 40)}-{key.partition}"] = [
             _span(max(s.start_ms, from_ms), min(s.end_ms, to_ms), from_ms,
-                  size_state(len(s.isr), full))
+                  size_state(len(s.isr), len(record.held(key, s))))
             for s in record.spans.get(key, ())
             if s.end_ms > from_ms and s.start_ms < to_ms
         ]  # fmt: skip
@@ -314,12 +316,14 @@ def changes_table(found: Findings, most: int = 20) -> HTML:
     for key, (joined, evicted, removed) in sorted(
         counts.items(), key=lambda item: -item[1][1] - item[1][2]
     ):
-        full = len(record.replicas[key])
         short = [
-            (s.end_ms - s.start_ms, len(s.isr)) for s in record.spans[key] if len(s.isr) < full
+            (s.end_ms - s.start_ms, len(s.isr))
+            for s in record.spans[key]
+            if len(s.isr) < len(record.held(key, s))
         ]
         rows.append({
-            "topic": printable(key.topic, 80), "partition": key.partition, "replicas": full,
+            "topic": printable(key.topic, 80), "partition": key.partition,
+            "replicas": len(record.replicas[key]),
             "joined": joined, "evicted by a leader": evicted, "removed by the controller": removed,
             "under-replicated": duration(sum(ms for ms, _ in short)),
             "one copy": duration(sum(ms for ms, size in short if size == 1)),

@@ -15,4 +15,5 @@ the engine and compares. Real is what was seen: nothing of it is edited.
     config.py    the files that a broker of a release needs
     inside.py    what a broker has on its disk, and what the controller has stored
     play.py      a schedule on a cluster; the text that is kept
+    Reassign.java   asks a controller for other replicas
 """

@@ -326,6 +326,14 @@ class Cluster:
             self.note(f"produce {name} acks={acks}: {outcomes[-1]} after {took:.1f} s")
         return outcomes
 
+    def reassign(self, topic: str, ids: str) -> None:
+        """Ask the controller (KRaft) for these replicas of the only partition, such as "1,2"."""
+        controller = f"127.0.0.1:{self.base + config.CONTROLLER}"  # a broker may be paused
+        source = Path(__file__).with_name("Reassign.java")
+        command = config.java(self.version, str(source), controller, topic, ids, heap="128m")
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        self.note(f"reassign {ids}: {done.stdout.strip() or 'ok'}")
+
     def disk(self, number: int, topic: str, partition: int = 0) -> inside.Disk:
         return inside.disk(self.home(number) / "data", topic, partition)
 

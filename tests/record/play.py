@@ -1,9 +1,10 @@
 """A schedule played on real brokers, and the text that is kept of it.
 
-A schedule is a scenario of `data/scenarios`. Its commands `produce`, `kill`, `start`, `pause` and
-`resume` are done to real brokers as they are; the engine's others (`elect`, `stabilize`, `advance`,
-`deliver`, `status`, `check`) only say what time and chance do by themselves. What follows `#>` on a
-line is done in place of that line: one or several of these, with `;` between them.
+A schedule is a scenario of `data/scenarios`. Its commands `produce`, `kill`, `clean_shutdown`,
+`start`, `pause`, `resume` and (KRaft) `reassign` are done to real brokers as they are; the engine's
+others (`elect`, `stabilize`, `advance`, `deliver`, `status`, `check`) only say what time and chance
+do by themselves. What follows `#>` on a line is done in place of that line: one or several of
+these, with `;` between them.
 
     wait 9.5               seconds
     quiet 6                until nothing has changed for so many seconds
@@ -14,6 +15,7 @@ line is done in place of that line: one or several of these, with `;` between th
     until gone 2           broker 2 is not registered any more (ZooKeeper)
     until controller 2     broker 2 is the controller (ZooKeeper)
     produce, kill, start, pause, resume, lose_power      as in a scenario; several brokers at a time
+    clean_shutdown, reassign                             as in a scenario
 
 After `#>` on the `partition` line stand the order in which the brokers are started, the session
 timeouts of single brokers, and settings of all brokers:
@@ -36,7 +38,8 @@ if TYPE_CHECKING:
 TOPIC = "t"
 SETTLE_S = 0.8  # longer than the brokers wait between two checkpoints of the high watermark
 OF_THE_TOPIC = "min.insync.replicas", "unclean.leader.election.enable"  # others: of the brokers
-DONE = "produce", "kill", "start", "pause", "resume"  # to real brokers, just as it is written
+# to real brokers, just as it is written
+DONE = "produce", "kill", "clean_shutdown", "start", "pause", "resume", "reassign"
 ENGINE_ONLY = (
     "version",
     "advance",
@@ -153,6 +156,10 @@ class Play:
             self._produce(rest)
         elif name == "kill":
             self.cluster.kill(*map(int, rest))
+        elif name == "clean_shutdown":
+            self.cluster.shut_down(int(rest[0]))
+        elif name == "reassign":
+            self.cluster.reassign(TOPIC, rest[0])
         elif name == "start":
             for number in map(int, rest):
                 self._start(number)

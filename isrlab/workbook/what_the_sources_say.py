@@ -145,7 +145,7 @@ def plot_by_release(version: str) -> Axes:
     count = f"{sum(holds)} of the {len(holds)} statements about it that depend on the release"
     title = f"Kafka {version}: {count} hold (✓)"
     colours = {" ": WHITE, "✓": COLOURS[Kind.RIGHT], "x": COLOURS[Kind.WRONG]}
-    ax = plot_matrix(fields, title, colours=colours, size=(0.27, 0.3), is_upright=True)
+    ax = plot_matrix(fields, title, colours=colours, size=(0.26, 0.3), is_upright=True)
     frame = (GENERATIONS.index(chosen), 0), 1, len(rows)
     ax.add_patch(Rectangle(*frame, fill=False, edgecolor=INK, lw=1.6))
     return ax

@@ -124,7 +124,8 @@ def _before(line: str) -> str | None:
     if (anchor := ANCHOR.search(line, 0, MOST_BEFORE)) is not None:
         return line[: anchor.start()]
     for form in FORMATS:
-        if form.landmark in line and (match := form.regex.search(line)):
+        match = form.regex.search(line) if form.landmark in line else None
+        if match and not is_continued(match[0]):  # an exception stands below its message
             return line[: match.start()]
     return None
 

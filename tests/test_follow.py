@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gzip
-import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -131,7 +131,7 @@ def test_the_command(tmp_path, monkeypatch):
         if next(steps, None) is None:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(time, "sleep", sleep)
+    monkeypatch.setattr(command, "time", SimpleNamespace(sleep=sleep))  # not for other threads
     result = CliRunner().invoke(command.main, ["logs", str(tmp_path), "--follow"])
     assert result.exit_code == 1
     assert result.output.count("\nOPEN\n") == 1

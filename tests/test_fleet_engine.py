@@ -10,13 +10,12 @@ Receiving and writing take no time here, and the only limit of a response is tha
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from cases.fleet_engine import Scene, Seen, Shutdown, changes, drawn, drawn_pauses, play
-from hypothesis import HealthCheck, Phase, given, settings
+from cases.fleet_engine import Scene, Seen, Shutdown, changes, drawn, drawn_pauses, looking_at, play
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from isrlab.engine.messages import ACKS_ALL
@@ -30,7 +29,6 @@ from isrlab.fleet.tables import ONE_DETAIL
 
 DURATION_MS = 700
 FOR_GOOD_MS = 10**6
-WANTED_SCENES = os.environ.get("ISRLAB_SCENES")
 
 
 @st.composite
@@ -110,13 +108,7 @@ def engine_play(scene):
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=int(WANTED_SCENES or 120),
-    derandomize=WANTED_SCENES is None,
-    database=None,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+@looking_at(120)
 @given(scenes())
 def test_engine_and_kernel_agree_to_the_millisecond(scene):
     assert kernel_play(scene) == engine_play(scene)

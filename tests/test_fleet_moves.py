@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
@@ -15,9 +14,9 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
-from cases.fleet_engine import drawn, drawn_pauses
+from cases.fleet_engine import drawn, drawn_pauses, looking_at
 from cases.fleet_moves import DURATION_MS, Halted, Outage, Scene, engine_play, fleet_play
-from hypothesis import HealthCheck, Phase, assume, example, given, reject, settings
+from hypothesis import Phase, assume, example, given, reject, settings
 from hypothesis import strategies as st
 
 from isrlab import fleet
@@ -32,8 +31,6 @@ from isrlab.fleet.layout import assignment, target
 from isrlab.fleet.moments import LEAVES_MS
 from isrlab.fleet.moving import Moving
 from isrlab.fleet.simulate import run_plan
-
-WANTED_SCENES = os.environ.get("ISRLAB_SCENES")
 
 
 @st.composite
@@ -113,13 +110,7 @@ HEARS_OF_ANOTHER = Scene(  # 4 stands still with an answer to write, and hears t
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=int(WANTED_SCENES or 60),
-    derandomize=WANTED_SCENES is None,
-    database=None,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+@looking_at(60)
 @given(scenes())
 @example(HEARS_NOTHING_YET)
 @example(DIES_AS_ITS_EPOCH_BEGINS)
@@ -129,13 +120,7 @@ def test_leaders_move_as_in_the_engine_to_the_millisecond(scene):
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=int(WANTED_SCENES or 60),
-    derandomize=WANTED_SCENES is None,
-    database=None,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+@looking_at(60)
 @given(scenes(reassigns=True))
 def test_partitions_are_reassigned_as_in_the_engine_to_the_millisecond(scene):
     agree(scene)

@@ -9,11 +9,13 @@ does in each of them, and what follows from it, is its own.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from isrlab.engine import messages as m
@@ -87,6 +89,18 @@ class Scene(Given):
 
     followers: int
     shutdown: Shutdown | None = None
+
+
+def looking_at(scenes: int) -> settings:
+    """So many scenes, always the same; or as many as `ISRLAB_SCENES` says, other ones each time."""
+    wanted = os.environ.get("ISRLAB_SCENES")
+    return settings(
+        max_examples=int(wanted or scenes),
+        derandomize=wanted is None,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
 
 
 def drawn(draw: Any, columns: Sequence[str], until_ms: int, controller_ms: Sequence[int]) -> dict:

@@ -126,8 +126,8 @@ def test_a_folder_without_events_can_be_drawn(tmp_path) -> None:
     assert "0 incidents" in text_of(your_cluster.plot_cluster(empty))
     assert "None" in your_cluster.incidents_table(empty).data
     assert not your_cluster.finding(empty).startswith("Calm")
-    assert your_cluster.incident_player(empty, str(tmp_path)).children
-    assert your_cluster.partition_player(empty).children
+    assert your_cluster.incident_player(empty, str(tmp_path)).data
+    assert your_cluster.partition_player(empty).data
 
 
 def test_a_window_is_named_by_its_times() -> None:

@@ -37,6 +37,7 @@ SCRIPT = Path(__file__).with_name("player.js").read_text(encoding="utf-8")
 MOST_STEPS = 60  # of a run, shown one by one
 MOST_VIEWS = 24  # of a player, unless it is a run's
 _COLOURS = 32
+_BY_COLOUR = Image.Quantize.FASTOCTREE  # the others take a legend's small orange for its vermilion
 _CAPTION = "font-family: monospace; white-space: pre-line"
 
 
@@ -154,7 +155,8 @@ def in_few_colours(png: bytes) -> bytes:
     """The same picture, a fraction of its size."""
     buffer = io.BytesIO()
     image = Image.open(io.BytesIO(png)).convert("RGB")
-    image.quantize(_COLOURS, dither=Image.Dither.NONE).save(buffer, "PNG", optimize=True)
+    few = image.quantize(_COLOURS, _BY_COLOUR, dither=Image.Dither.NONE)
+    few.save(buffer, "PNG", optimize=True)
     return buffer.getvalue()
 
 

@@ -14,7 +14,6 @@ from isrlab.incidents import alerts, compare
 from isrlab.incidents.look import CALM, look, window
 from isrlab.incidents.record import Record
 from isrlab.show.controls import pictured
-from isrlab.show.style import alt_text
 from isrlab.workbook import your_cluster
 
 FOLDER = recordings.folder("3.9")

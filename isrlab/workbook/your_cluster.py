@@ -8,11 +8,11 @@ show them escaped.
 from __future__ import annotations
 
 import html
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-import ipywidgets as widgets
 import numpy as np
 import pandas as pd
 from IPython.display import HTML
@@ -30,7 +30,7 @@ from isrlab.incidents.record import about
 from isrlab.incidents.tell import heading, story, texts_of, verdict
 from isrlab.show import bands, style
 from isrlab.show.bands import Event, Span, plot_bands, utc_axis
-from isrlab.show.controls import Redrawn, pick
+from isrlab.show.controls import View, pick, pictured, player
 from isrlab.show.style import counted, duration, printable
 from isrlab.show.table import html_table, table
 from isrlab.verdict.faults import RULES
@@ -48,8 +48,9 @@ UP_SIGNS = ("starting", "unclean_start")
 def finding(found: Findings) -> str:
     """What an operator reads first: is it calm, what is so at the end, and the worst incidents."""
     _, *lines = verdict(found)
-    worst = sorted(found.incidents, key=lambda each: (each.is_over, -each.under_replicated_ms))[:3]
-    told = [each.says.rstrip(".") for each in sorted(worst, key=lambda each: each.start_ms)]
+    worst = sorted(found.incidents, key=lambda each: (each.is_over, -each.under_replicated_ms))
+    times = Counter(each.says.rstrip(".") for each in worst)
+    told = [says + f" ({count} times)" * (count > 1) for says, count in [*times.items()][:3]]
     return printable(". ".join([heading(found)[0].capitalize(), *lines, *told]), 1_500) + "."
 
 
@@ -101,14 +102,13 @@ def plot_cluster(found: Findings, faults: Sequence[Outage] = ()) -> Figure:
     for fault in faults:
         name = f"{DONE.get(fault.signal, fault.signal)}: broker {fault.broker}"
         rows.setdefault(name, []).append(_span(fault.start_ms, fault.end_ms, start_ms, "away"))
-    shown = found.incidents[:MOST_ROWS]
     least_ms = (record.end_ms - start_ms) // LEAST_WIDTH
-    for number, each in enumerate(shown, 1):
+    is_few = len(found.incidents) <= MOST_ROWS
+    for number, each in enumerate(found.incidents, 1):
         end_ms, colour = (record.end_ms, OPEN) if each.end_ms is None else (each.end_ms, OVER)
         end_ms = max(end_ms, each.start_ms + least_ms)
-        rows[f"{number}  {each.what.replace('_', ' ')}"] = [
-            _span(each.start_ms, end_ms, start_ms, colour)
-        ]
+        name = f"{number}  " * is_few + each.what.replace("_", " ")  # of many: a row for each kind
+        rows.setdefault(name, []).append(_span(each.start_ms, end_ms, start_ms, colour))
     for broker in sorted(record.brokers)[:MOST_ROWS]:
         rows[f"broker {broker}"] = _presence(found, broker)
     heights = (0.36 * max(len(rows), 2), 2.2)
@@ -175,8 +175,10 @@ def _draw_counts(ax: Axes, found: Findings) -> int:
     colours = [bands.state_colour(state) for state in changes]
     seconds = (times - record.start_ms) / 1000
     areas = ax.stackplot(seconds, counts, colors=colours, labels=[*changes], step="post")
+    total = counts.sum(axis=0)  # its outline, for a minute of a week is narrower than a pixel
+    ax.plot(seconds, total, color=style.GREY, linewidth=0.8, drawstyle="steps-post", zorder=0)
     areas[-1].set(hatch="////", edgecolor=style.GREY, linewidth=0)
-    ax.set(ylabel="partitions", ylim=(0, max(1.0, 1.15 * float(counts.sum(axis=0).max()))))
+    ax.set(ylabel="partitions", ylim=(0, max(1.0, 1.15 * float(total.max()))))
     style.legend_below(ax)
     return int(counts[:-1].sum(axis=0).max())
 
@@ -193,7 +195,7 @@ def size_state(size: int, full: int) -> str:
     return names[0] if missing <= 0 else names[3] if size <= 1 else names[min(missing, 2)]
 
 
-def cluster_player(found: Findings, faults: Sequence[Outage] = ()) -> widgets.VBox:
+def cluster_player(found: Findings, faults: Sequence[Outage] = ()) -> HTML:
     """The same for one topic, one broker, or both."""
     topics = sorted({key.topic for key in found.partitions})[:6]
     names = [("all", None), *((printable(topic, 60), topic) for topic in topics)]
@@ -203,7 +205,7 @@ def cluster_player(found: Findings, faults: Sequence[Outage] = ()) -> widgets.VB
         asked = Window(topic=topic, broker=broker)
         return plot_cluster(found_in(found.logs, found.evidence, window=asked), faults)
 
-    return Redrawn([pick("topic", names, None), pick("broker", brokers, None)], draw, most=12)
+    return player([pick("topic", names, None), pick("broker", brokers, None)], draw, most=12)
 
 
 # Incidents
@@ -256,22 +258,20 @@ def plot_incident(found: Findings, incident: Incident) -> Axes:
     return utc_axis(ax, from_ms)
 
 
-def incident_player(found: Findings, log_dir: str, first: int = 1) -> widgets.VBox:
+def incident_player(found: Findings, log_dir: str, first: int = 1) -> HTML:
     """One incident up close: its partitions, the lines that decide, what to check."""
     numbered = found.incidents[:12]
     if not numbered:
-        return widgets.VBox([widgets.HTML("No incident.")])
+        return HTML("No incident.")
     texts = texts_of(numbered, log_dir)
     names = [(f"{n}  {each.what.replace('_', ' ')}", n) for n, each in enumerate(numbered, 1)]
-    caption = widgets.HTML()
 
-    def draw(number: int) -> Axes:
+    def draw(number: int) -> View:
         incident = numbered[number - 1]
-        lines = html.escape(printable("\n".join(story(incident, texts)), 6_000))
-        caption.value = f'<pre style="white-space: pre-wrap">{lines}</pre>'
-        return plot_incident(found, incident)
+        lines = printable("\n".join(story(incident, texts)), 6_000)
+        return pictured(plot_incident(found, incident), lines)
 
-    return Redrawn([pick("incident", names, min(max(first, 1), len(numbered))), caption], draw)
+    return player([pick("incident", names, min(max(first, 1), len(numbered)))], draw)
 
 
 def plot_partition(found: Findings, key: Key) -> Axes:
@@ -296,13 +296,13 @@ def plot_partition(found: Findings, key: Key) -> Axes:
     return utc_axis(plot_bands(rows, f"{title}the ISR", events=elected), start_ms)
 
 
-def partition_player(found: Findings) -> widgets.VBox:
+def partition_player(found: Findings) -> HTML:
     """Any partition; those with most changes come first."""
     keys = sorted(found.partitions, key=lambda key: (-len(found.record.spans[key]), key))[:12]
     names = [(f"{printable(key.topic, 60)}-{key.partition}", key) for key in keys]
     if not keys:
-        return widgets.VBox([widgets.HTML("No partition.")])
-    return Redrawn([pick("partition", names, keys[0])], lambda key: plot_partition(found, key))
+        return HTML("No partition.")
+    return player([pick("partition", names, keys[0])], lambda key: plot_partition(found, key))
 
 
 def changes_table(found: Findings, most: int = 20) -> HTML:

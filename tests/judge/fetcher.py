@@ -91,7 +91,7 @@ class KafkaFollower:
         self._stop()
         self.replica.order(epoch, partition_epoch, [1, 2, 3])
         for _ in range(count):
-            self.replica.append_value(f"b{epoch}")
+            self.replica._append(1, f"b{epoch}")
 
     def _stop(self) -> None:
         if self.thread is not None:

@@ -32,7 +32,7 @@ OPEN = 20  # episodes that may go on at one time
 AT_ONCE_MS = 2_000
 BLINK_MS = 500
 SOON_MS = 10_000  # a broker that is back in this time after its process started needed no longer
-GONE_SIGNS = ("stop_asked", "session_lost", "disk_full", "out_of_memory")
+GONE_SIGNS = ("stop_asked", "session_lost", "disk_full", "out_of_resources")
 
 
 class Party(NamedTuple):

@@ -171,6 +171,12 @@ class Record:
         place = bisect_right(times, ts_ms)
         return brokers[place - 1] if place else None
 
+    def leaderless(self, key: Key) -> list[Span]:
+        """When a partition had no leader."""
+        times, leaders = self.leaders.get(key, ([], []))
+        ends = [*times[1:], self.end_ms]
+        return [(t, e) for t, b, e in zip(times, leaders, ends, strict=False) if b == -1]
+
     @cached_property
     def brokers(self) -> frozenset[int]:
         """Everybody who is named."""

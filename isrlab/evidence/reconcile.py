@@ -347,7 +347,7 @@ def _row(key: Key, found: Found, told: Replicas) -> Row:
     is_leaders = state.is_leaders or grows
     detail = {n: v for n in ("file", "line", "elr") if (v := state.row["detail"].get(n))}
     detail["replicas"] = ",".join(map(str, sorted(told.now)))
-    detail["replicas_from"] = "assignment" if told.assigned else "seen"
+    detail["replicas_from"] = "assignment" if told.assigned or told.gone else "seen"
     if state.leader is not None:
         detail["leader"] = str(state.leader)
     if not is_leaders:

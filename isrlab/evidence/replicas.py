@@ -1,7 +1,7 @@
 """The replicas of a partition over time, as lines tell them.
 
 Those of the last line that names them all (an assignment), else those that were in its ISR or had a
-log of it so far: there may be more of them.
+log of it so far: there may be more of them. Who deletes its log is none.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ class Replicas:
     def __init__(self, rows: Sequence[Row]) -> None:
         self.seen: set[int] = set()
         self.assigned: set[int] = set()  # none: no line has named them all
+        self.gone: set[int] = set()  # who has deleted its log
         self._news: list[tuple[int, Row]] = []
         self._at, newest = 0, -1
         for row in rows:  # what is said of an older version is late news
@@ -30,7 +31,7 @@ class Replicas:
 
     @property
     def now(self) -> set[int]:
-        return self.assigned or self.seen
+        return (self.assigned or self.seen) - self.gone
 
     def next_ms(self) -> int | None:
         return self._news[self._at][0] if self._at < len(self._news) else None
@@ -41,10 +42,10 @@ class Replicas:
             row = self._news[self._at][1]
             detail = row["detail"]
             if row["kind"] == "hosted":
-                self.seen = self.seen | {row["replica"]}
+                self.seen.add(row["replica"])
+                self.gone.discard(row["replica"])
             elif row["kind"] == "unhosted":
-                self.seen = self.seen - {row["replica"]}
-                self.assigned = self.assigned - {row["replica"]}
+                self.gone.add(row["replica"])
             else:
                 self.assigned = broker_ids(detail["replicas"])
                 if not detail.get("adding"):  # nobody has to catch up before these go

@@ -104,7 +104,7 @@ class Record:
                 if nth and spans[nth - 1].end_ms == span.start_ms:
                     continue
                 for replica in sorted(self.held(key, span) - set(span.isr)):
-                    if not any(_covers(each, span.start_ms) for each in places[key, replica]):
+                    if not any(covers(each, span.start_ms) for each in places[key, replica]):
                         ends = (s.start_ms for s in spans[nth:] if _is_not_missed(replica, s))
                         end_ms = next(ends, None)
                         left = stored.get((key, span.start_ms))
@@ -292,7 +292,8 @@ def about(row: Row) -> int | None:
     return row["replica"] if of_others and row["replica"] is not None else row["broker"]
 
 
-def _covers(absence: Absence, ts_ms: int) -> bool:
+def covers(absence: Absence, ts_ms: int) -> bool:
+    """Then it was so."""
     return absence.start_ms <= ts_ms and (absence.end_ms is None or ts_ms < absence.end_ms)
 
 

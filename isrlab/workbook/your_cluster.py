@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-import ipywidgets as widgets
 import numpy as np
 import pandas as pd
 from IPython.display import HTML
@@ -31,7 +30,7 @@ from isrlab.incidents.record import about
 from isrlab.incidents.tell import heading, story, texts_of, verdict
 from isrlab.show import bands, style
 from isrlab.show.bands import Event, Span, plot_bands, utc_axis
-from isrlab.show.controls import Redrawn, pick
+from isrlab.show.controls import View, pick, pictured, player
 from isrlab.show.style import counted, duration, printable
 from isrlab.show.table import html_table, table
 from isrlab.verdict.faults import RULES
@@ -196,7 +195,7 @@ def size_state(size: int, full: int) -> str:
     return names[0] if missing <= 0 else names[3] if size <= 1 else names[min(missing, 2)]
 
 
-def cluster_player(found: Findings, faults: Sequence[Outage] = ()) -> widgets.VBox:
+def cluster_player(found: Findings, faults: Sequence[Outage] = ()) -> HTML:
     """The same for one topic, one broker, or both."""
     topics = sorted({key.topic for key in found.partitions})[:6]
     names = [("all", None), *((printable(topic, 60), topic) for topic in topics)]
@@ -206,7 +205,7 @@ def cluster_player(found: Findings, faults: Sequence[Outage] = ()) -> widgets.VB
         asked = Window(topic=topic, broker=broker)
         return plot_cluster(found_in(found.logs, found.evidence, window=asked), faults)
 
-    return Redrawn([pick("topic", names, None), pick("broker", brokers, None)], draw, most=12)
+    return player([pick("topic", names, None), pick("broker", brokers, None)], draw, most=12)
 
 
 # Incidents
@@ -259,22 +258,20 @@ def plot_incident(found: Findings, incident: Incident) -> Axes:
     return utc_axis(ax, from_ms)
 
 
-def incident_player(found: Findings, log_dir: str, first: int = 1) -> widgets.VBox:
+def incident_player(found: Findings, log_dir: str, first: int = 1) -> HTML:
     """One incident up close: its partitions, the lines that decide, what to check."""
     numbered = found.incidents[:12]
     if not numbered:
-        return widgets.VBox([widgets.HTML("No incident.")])
+        return HTML("No incident.")
     texts = texts_of(numbered, log_dir)
     names = [(f"{n}  {each.what.replace('_', ' ')}", n) for n, each in enumerate(numbered, 1)]
-    caption = widgets.HTML()
 
-    def draw(number: int) -> Axes:
+    def draw(number: int) -> View:
         incident = numbered[number - 1]
-        lines = html.escape(printable("\n".join(story(incident, texts)), 6_000))
-        caption.value = f'<pre style="white-space: pre-wrap">{lines}</pre>'
-        return plot_incident(found, incident)
+        lines = printable("\n".join(story(incident, texts)), 6_000)
+        return pictured(plot_incident(found, incident), lines)
 
-    return Redrawn([pick("incident", names, min(max(first, 1), len(numbered))), caption], draw)
+    return player([pick("incident", names, min(max(first, 1), len(numbered)))], draw)
 
 
 def plot_partition(found: Findings, key: Key) -> Axes:
@@ -299,13 +296,13 @@ def plot_partition(found: Findings, key: Key) -> Axes:
     return utc_axis(plot_bands(rows, f"{title}the ISR", events=elected), start_ms)
 
 
-def partition_player(found: Findings) -> widgets.VBox:
+def partition_player(found: Findings) -> HTML:
     """Any partition; those with most changes come first."""
     keys = sorted(found.partitions, key=lambda key: (-len(found.record.spans[key]), key))[:12]
     names = [(f"{printable(key.topic, 60)}-{key.partition}", key) for key in keys]
     if not keys:
-        return widgets.VBox([widgets.HTML("No partition.")])
-    return Redrawn([pick("partition", names, keys[0])], lambda key: plot_partition(found, key))
+        return HTML("No partition.")
+    return player([pick("partition", names, keys[0])], lambda key: plot_partition(found, key))
 
 
 def changes_table(found: Findings, most: int = 20) -> HTML:

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise, product
 from typing import Any
 
+import ipywidgets as widgets
 import pandas as pd
-from IPython.display import HTML
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -127,7 +127,9 @@ def _text(value: Any) -> str:
     return text.replace("_", " ").lower() if len(text) > 12 else text
 
 
-def step_player(release: str, number: int, kind: str = "partition", wrong: str = "") -> HTML:
+def step_player(
+    release: str, number: int, kind: str = "partition", wrong: str = ""
+) -> widgets.VBox:
     """A slider through the steps of a schedule that show something new: both sides after each.
 
     With `wrong`, the engine has another form of that rule, and the first step shown is the first
@@ -143,14 +145,14 @@ def step_player(release: str, number: int, kind: str = "partition", wrong: str =
     told = [0] + [n for n, (old, new) in enumerate(pairwise(steps), 1)
                   if old.kafka != new.kafka or old.differs != new.differs]  # fmt: skip
     first = next((n for n, place in enumerate(told) if steps[place].differs), 0)
+    slider = widgets.IntSlider(value=first, min=0, max=len(told) - 1, description="step")
 
     def draw(place: int) -> Figure:
         step, before = steps[told[place]], steps[told[place] - 1] if place else None
         title = f"Step {told[place] + 1}, {spoken(kind, step.command)}: {len(step.kafka)} values "
         return plot_step(before, step, f"{title}compared, {len(step.differs)} differ")
 
-    slider = controls.choice("step", range(len(told)), first)
-    return controls.player([slider], draw, most=len(told))
+    return controls.Redrawn([slider], draw, most=len(told))
 
 
 def spoken(kind: str, command: list[Any]) -> str:

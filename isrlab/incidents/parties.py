@@ -113,9 +113,7 @@ def _without(outs: list[Absence], taken: list[Absence]) -> list[Absence]:
     return [out for out in outs if id(out) not in places]
 
 
-def _of_all(
-    outs: list[Absence], span: Span, record: Record
-) -> list[tuple[Party, frozenset[int]]]:
+def _of_all(outs: list[Absence], span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
     """Causes that concern many brokers at once, and which."""
     found = []
     stops = record.said("sign", span, sign="stop_asked")

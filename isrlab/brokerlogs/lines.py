@@ -23,7 +23,7 @@ from isrlab.brokerlogs.stamps import utc_ms
 
 Event = dict[str, object]
 # Kinds whose replica is the broker that says so, if it names none
-OF_ITSELF = ("leader", "crash", "restart", "hosted", "position", "failed")
+OF_ITSELF = ("leader", "crash", "restart", "hosted", "unhosted", "position", "failed")
 ZONE_STEP_MS = 15 * 60 * 1000  # every zone is a multiple of it
 MOST_LINES_BACK = 300  # from a line of a stack trace to that of its time
 

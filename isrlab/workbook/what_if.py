@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
+import ipywidgets as widgets
 import numpy as np
 from IPython.display import HTML
 from matplotlib.axes import Axes
@@ -19,7 +20,7 @@ from isrlab.fleet import FleetConfig, settings
 from isrlab.incidents.again import Again, Course, Toll, again, courses
 from isrlab.incidents.look import look
 from isrlab.show import style
-from isrlab.show.controls import choice, player
+from isrlab.show.controls import Redrawn, choice
 from isrlab.show.curves import Curve, Scale, plot_curves, plot_ticks
 from isrlab.show.style import counted
 from isrlab.show.table import table
@@ -66,22 +67,12 @@ def is_reproduced(real: Again, runs: Sequence[Course]) -> bool:
     )
 
 
-def distance_table(real: Again, runs: Sequence[Course]) -> HTML:
-    """What the log shows and what the fleet makes of it, with the band over seeds."""
-    rows = []
-    for name, what in COSTS.items():
-        seen = getattr(real.seen.toll, name) if is_of_logs(real) else None
-        rows.append({
-            "": what,
-            SEEN: "the log does not say" if seen is None else f"{seen:,.3g}",
-            MODEL: _band([getattr(run.toll, name) for run in runs]),
-        })  # fmt: skip
-    return table(rows)
-
-
-def _band(values: Sequence[float]) -> str:
-    low, high = (f"{value:,.3g}" for value in (min(values), max(values)))
-    return low if low == high else f"{median(values):,.3g}, from {low} to {high}"
+def _band(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return "the log does not say"
+    low, high = (f"{value:,.3g}" for value in (min(known), max(known)))
+    return low if low == high else f"{median(known):,.3g}, from {low} to {high}"
 
 
 def plot_again(real: Again, runs: Sequence[Course], name: str = "") -> Axes:
@@ -133,17 +124,18 @@ def plot_otherwise(runs: dict[str, list[Course]]) -> Figure:
     return style.headline(figure, _sentence(runs))
 
 
-def otherwise_table(runs: dict[str, list[Course]]) -> HTML:
-    """All costs of all changes, with their bands."""
+def otherwise_table(real: Again, runs: dict[str, list[Course]]) -> HTML:
+    """All costs, with the band over seeds: in the log, as it was, and with each of the changes."""
+    played = {SEEN: [real.seen]} | runs if is_of_logs(real) else runs
     rows = [
         {"": name} | {what: _band([getattr(run.toll, cost) for run in several])
                       for cost, what in COSTS.items()}
-        for name, several in runs.items()
+        for name, several in played.items()
     ]  # fmt: skip
     return table(rows)
 
 
-def limit_player(real: Again, limits_s: Sequence[float], seeds: int) -> HTML:
+def limit_player(real: Again, limits_s: Sequence[float], seeds: int) -> widgets.VBox:
     """A lag limit, and the same hours under it."""
     now_s = real.config.lag_time_ms / 1000
 
@@ -151,7 +143,7 @@ def limit_player(real: Again, limits_s: Sequence[float], seeds: int) -> HTML:
         config = real.config.with_(replica_lag_time_max_ms=round(1000 * limit_s))
         return plot_again(real, courses(config, seeds), f"Limit {limit_s:g} s")
 
-    return player([choice("lag limit (s)", limits_s, now_s, "{:g}".format)], draw)
+    return Redrawn([choice("lag limit (s)", limits_s, now_s, "{:g}".format)], draw)
 
 
 def _sentence(runs: dict[str, list[Course]]) -> str:

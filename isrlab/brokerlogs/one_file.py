@@ -2,8 +2,8 @@
 
 Theory of operation. The file comes in blocks of some megabytes. RE2 searches all lines of a block
 for the words of the formats, at some hundred megabytes a second, and only the lines that have one
-are looked at in Python; another thread searches the next block meanwhile. The layout is found from
-the first block, and again from any that it does not fit; files of a folder mostly share it.
+are looked at in Python. The layout is found from the first block, and again from any that it does
+not fit; files of a folder mostly share it.
 
 Rows become columns soon: there may be millions.
 """
@@ -15,7 +15,6 @@ import re
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 
 import numpy as np
@@ -124,20 +123,6 @@ def _not_utf8(block: Block) -> set[int]:
     return {n for n in range(block.size) if not _is_utf8(block.line(n))}
 
 
-def _scanned(source: Iterator[Block]) -> Iterator[tuple[Block, np.ndarray]]:
-    """Blocks with their lines of interest, the next one searched ahead."""
-
-    def scan() -> tuple[Block, np.ndarray] | None:
-        block = next(source, None)
-        return None if block is None else (block, hits(block))
-
-    with ThreadPoolExecutor(max_workers=1) as ahead:
-        coming = ahead.submit(scan)
-        while (scanned := coming.result()) is not None:
-            coming = ahead.submit(scan)
-            yield scanned
-
-
 class LogFile:
     """One file, and what `read` finds in it. `brokers` are those that its lines name, by source;
     under "" all of them. `zones` is what it says of the zone of its stamps."""
@@ -162,8 +147,8 @@ class LogFile:
         """Read the file from where the last time ended."""
         block, self.status = None, "read"
         try:
-            coming = blocks(self.source.path, self.end, self.lines + 1, self.source.end)
-            for block, found in _scanned(coming):
+            for block in blocks(self.source.path, self.end, self.lines + 1, self.source.end):
+                found = hits(block)
                 self._fit(block, found)
                 if not self._ends:
                     self._see_end(block, range(min(block.size, MOST_LINES_BACK)))

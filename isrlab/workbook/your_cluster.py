@@ -154,7 +154,9 @@ def _presence(found: Findings, broker: int) -> list[Span]:
 def _draw_counts(ax: Axes, found: Findings) -> int:
     """How many partitions are short, by how much; the most at once."""
     record = found.record
-    held: dict[str, list[tuple[int, int]]] = {name: [] for name in (*style.ISR_SIZES, bands.HATCHED)}
+    held: dict[str, list[tuple[int, int]]] = {
+        name: [] for name in (*style.ISR_SIZES, bands.HATCHED)
+    }
     for key in found.partitions:
         for span in record.spans[key]:
             held[_size(found, key, span)].append((span.start_ms, span.end_ms))

@@ -50,8 +50,9 @@ UP_SIGNS = ("starting", "unclean_start")
 def finding(found: Findings) -> str:
     """What an operator reads first: is it calm, what is so at the end, and the worst incidents."""
     _, *lines = verdict(found)
-    worst = sorted(found.incidents, key=lambda each: (each.is_over, -each.under_replicated_ms))[:3]
-    told = [each.says.rstrip(".") for each in sorted(worst, key=lambda each: each.start_ms)]
+    worst = sorted(found.incidents, key=lambda each: (each.is_over, -each.under_replicated_ms))
+    times = Counter(each.says.rstrip(".") for each in worst)
+    told = [says + f" ({count} times)" * (count > 1) for says, count in [*times.items()][:3]]
     return printable(". ".join([heading(found)[0].capitalize(), *lines, *told]), 1_500) + "."
 
 
@@ -100,14 +101,13 @@ def plot_cluster(found: Findings, faults: Sequence[Outage] = ()) -> Figure:
     for fault in faults:
         name = f"{DONE.get(fault.signal, fault.signal)}: broker {fault.broker}"
         rows.setdefault(name, []).append(_span(fault.start_ms, fault.end_ms, start_ms, "away"))
-    shown = found.incidents[:MOST_ROWS]
     least_ms = (record.end_ms - start_ms) // LEAST_WIDTH
-    for number, each in enumerate(shown, 1):
+    is_few = len(found.incidents) <= MOST_ROWS
+    for number, each in enumerate(found.incidents, 1):
         end_ms, colour = (record.end_ms, OPEN) if each.end_ms is None else (each.end_ms, OVER)
         end_ms = max(end_ms, each.start_ms + least_ms)
-        rows[f"{number}  {each.what.replace('_', ' ')}"] = [
-            _span(each.start_ms, end_ms, start_ms, colour)
-        ]
+        name = f"{number}  " * is_few + each.what.replace("_", " ")  # of many: a row for each kind
+        rows.setdefault(name, []).append(_span(each.start_ms, end_ms, start_ms, colour))
     for broker in sorted(record.brokers)[:MOST_ROWS]:
         rows[f"broker {broker}"] = _presence(found, broker)
     heights = (0.36 * max(len(rows), 2), 2.2)
@@ -170,8 +170,10 @@ def _draw_counts(ax: Axes, found: Findings) -> int:
     colours = [bands.state_colour(state) for state in held]
     seconds = (times - record.start_ms) / 1000
     areas = ax.stackplot(seconds, counts, colors=colours, labels=[*held], step="post")
+    total = counts.sum(axis=0)  # its outline, for a minute of a week is narrower than a pixel
+    ax.plot(seconds, total, color=style.GREY, linewidth=0.8, drawstyle="steps-post", zorder=0)
     areas[-1].set(hatch="////", edgecolor=style.GREY, linewidth=0)
-    ax.set(ylabel="partitions", ylim=(0, max(1.0, 1.15 * float(counts.sum(axis=0).max()))))
+    ax.set(ylabel="partitions", ylim=(0, max(1.0, 1.15 * float(total.max()))))
     style.legend_below(ax)
     return int(counts[:-1].sum(axis=0).max())
 

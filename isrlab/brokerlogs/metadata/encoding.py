@@ -1,9 +1,10 @@
 """How a record of Kafka's metadata log is encoded: the flexible form of KIP-482, by its schemas.
 
 A value is framed by three unsigned varints: frame version (1), key of the record, its version. Then
-come its fields as `records.txt` has them, those of fixed size that follow each other as one, and
-its tagged fields, each with its size, so that one that is not known is passed over. Lengths are one
-more than they say, so that 0 is null.
+come its fields as `records.txt` has them, and its tagged fields, each with its size, so that one
+that is not known is passed over. Lengths are one more than they say, so that 0 is null. Most
+records say of one partition what others say of theirs: but for its first fields, those of fixed
+size, a record is decoded once.
 
 No library on PyPI decodes these records (kio and kafka-python know the client protocol only).
 Source: AbstractApiMessageSerde.java, ByteBufferAccessor.java, 3.9.
@@ -16,11 +17,10 @@ import struct
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
-from itertools import groupby
+from itertools import takewhile
 from typing import Any, NamedTuple, TypeAlias
 
 Value: TypeAlias = tuple[Any, int]  # what was read, and where it ends
-Reader: TypeAlias = Callable[[bytes, int], Value]
 Told: TypeAlias = tuple[str, dict[str, Any]]  # name of a record and its fields
 FIXED = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q"}
 FIXED["uuid"] = "16s"
@@ -29,8 +29,8 @@ FIXED["uuid"] = "16s"
 class Field(NamedTuple):
     name: str
     type: str
-    since: int
-    tag: int | None
+    since: int = 0
+    tag: int | None = None
 
 
 class Schema(NamedTuple):
@@ -71,11 +71,11 @@ def decode(value: bytes) -> Told | None:
     or struct.error for bytes that do not fit them.
     """
     name, read = _decoder(value[:3])
-    return (name, read(value, 3)[0]) if read else None
+    return (name, read(value)) if read else None
 
 
 @lru_cache(maxsize=1024)
-def _decoder(beginning: bytes) -> tuple[str, Reader | None]:
+def _decoder(beginning: bytes) -> tuple[str, Callable[[bytes], dict[str, Any]] | None]:
     """What a record is called, and how its fields are read."""
     frame, key, version = beginning  # each of one byte: no release has a key or version above 127
     if frame != 1:
@@ -83,13 +83,29 @@ def _decoder(beginning: bytes) -> tuple[str, Reader | None]:
     schema = schemas().get(key)
     if schema is None:
         raise UnknownRecord(f"unknown type of record: {key}", False)
-    _require(schema, version)
-    return schema.name, None if schema.is_skipped else _struct(schema.fields, version)
+    if schema.is_skipped:
+        return schema.name, None
+    fields = _fields(schema, version)
+    first = [*takewhile(lambda field: field.type in FIXED and field.tag is None, fields)]
+    names = [field.name for field in first]
+    form = struct.Struct(">" + "".join(FIXED[field.type] for field in first))
+
+    @lru_cache(maxsize=10_000)
+    def rest(data: bytes) -> dict[str, Any]:
+        return _struct(fields[len(first) :], data, 0)[0]
+
+    def read(value: bytes) -> dict[str, Any]:
+        fixed = zip(names, form.unpack_from(value, 3))  # noqa: B905 (they are as many)
+        return dict(fixed) | rest(value[3 + form.size :])
+
+    return schema.name, read
 
 
-def _require(schema: Schema, version: int) -> None:
-    if version > schema.last_version and not schema.is_skipped:
+def _fields(schema: Schema, version: int) -> list[Field]:
+    """The fields that a version has. Raises UnknownRecord for one that is not known."""
+    if version > schema.last_version:
         raise UnknownRecord(f"unknown version {version} of {schema.name}Record", True)
+    return [field for field in schema.fields if field.since <= version]
 
 
 def decode_json(record: dict[str, Any]) -> Told | None:
@@ -98,12 +114,12 @@ def decode_json(record: dict[str, Any]) -> Told | None:
     schema = next((schema for schema in schemas().values() if schema.name == title), None)
     if schema is None:
         raise UnknownRecord(f"unknown type of record: {title[:40]}", False)
-    _require(schema, record["version"])
+    if schema.is_skipped:
+        return None
     told = record["data"]
-    wanted = [f for f in schema.fields if f.since <= record["version"] and f.type[:3] != "[]("]
+    wanted = [f for f in _fields(schema, record["version"]) if not f.type.startswith("[](")]
     here = [field for field in wanted if field.tag is None or field.name in told]
-    fields = {field.name: _of_json(field.type, told[field.name]) for field in here}
-    return None if schema.is_skipped else (title, fields)
+    return title, {field.name: _of_json(field.type, told[field.name]) for field in here}
 
 
 def _of_json(kind: str, value: Any) -> Any:
@@ -113,7 +129,8 @@ def _of_json(kind: str, value: Any) -> Any:
     if kind == "uuid":
         value = base64.urlsafe_b64decode(f"{value}==")
     if kind in FIXED:
-        return struct.unpack(f">{FIXED[kind]}", struct.pack(f">{FIXED[kind]}", value))[0]
+        form = f">{FIXED[kind]}"
+        return struct.unpack(form, struct.pack(form, value))[0]
     if not isinstance(value, str | None):
         raise TypeError(f"{value!r:.40} is no text")
     return value
@@ -123,108 +140,56 @@ def uvarint(data: bytes, at: int) -> Value:
     value = data[at]
     if value < 0x80:  # nearly always
         return value, at + 1
-    value = shift = 0
-    while shift < 64:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
+    value = 0
+    for nth, byte in enumerate(data[at : at + 10]):
+        value |= (byte & 0x7F) << 7 * nth
         if byte < 0x80:
-            return value, at
-        shift += 7
-    raise ValueError("a number of more than 9 bytes")
+            return value, at + nth + 1
+    raise ValueError("a number that does not end, or of more than 10 bytes")
 
 
 def varint(data: bytes, at: int) -> Value:
     value = data[at]
-    if value < 0x80:
-        return (value >> 1) ^ -(value & 1), at + 1
-    value, at = uvarint(data, at)
+    value, at = (value, at + 1) if value < 0x80 else uvarint(data, at)
     return (value >> 1) ^ -(value & 1), at
 
 
-def _size(data: bytes, at: int) -> Value:
-    """A length; -1 stands for null."""
+def _value(kind: str, data: bytes, at: int) -> Value:
+    """A value of this type; None is null."""
+    if kind in FIXED:
+        form = f">{FIXED[kind]}"
+        return struct.unpack_from(form, data, at)[0], at + struct.calcsize(form)
     size, at = uvarint(data, at)
     if size - 1 > len(data) - at:
         raise ValueError(f"a length of {size - 1:,}, with {len(data) - at:,} bytes left")
-    return size - 1, at
-
-
-def _string(data: bytes, at: int) -> Value:
-    size, at = _size(data, at)
-    return (None, at) if size < 0 else (data[at : at + size].decode("utf-8"), at + size)
-
-
-@cache
-def _reader(kind: str) -> Reader:
-    """How a field of this type is read."""
-    if kind in FIXED:
-        form = struct.Struct(f">{FIXED[kind]}")
-        return lambda data, at: (form.unpack_from(data, at)[0], at + form.size)
+    if size == 0:
+        return None, at
     if kind == "string":
-        return _string
-    item = kind[2:]
-    code, width = FIXED.get(item, ""), struct.calcsize(f">{FIXED.get(item, '')}")
-    inner = [Field(str(n), type_, 0, None) for n, type_ in enumerate(item.strip("()").split(","))]
-    read_item = None if code else _struct(inner, 0)
-
-    def read_array(data: bytes, at: int) -> Value:
-        size, at = _size(data, at)
-        if size < 0:
-            return None, at
-        if read_item is None:
-            return struct.unpack_from(f">{code * size}", data, at), at + width * size
-        values = []
-        for _ in range(size):
-            value, at = read_item(data, at)
-            values.append(value)
-        return values, at
-
-    return read_array
+        return data[at : at + size - 1].decode("utf-8"), at + size - 1
+    item, values = kind.removeprefix("[]"), []
+    parts = [Field(str(nth), part) for nth, part in enumerate(item.strip("()").split(","))]
+    for _ in range(size - 1):
+        value, at = _struct(parts, data, at) if item[0] == "(" else _value(item, data, at)
+        values.append(value)
+    return values, at
 
 
-def _struct(fields: list[Field], version: int) -> Reader:
-    """How the fields of a version are read; tagged fields that are not known are passed over."""
-    fields = [field for field in fields if field.since <= version]
-    tagged = {f.tag: (f.name, _reader(f.type)) for f in fields if f.tag is not None}
-    steps: list[tuple[Sequence[str], Callable, int]] = []  # one reads several of a fixed size
-    plain = (field for field in fields if field.tag is None)
-    for is_fixed, group in groupby(plain, key=lambda field: field.type in FIXED):
-        if is_fixed:
-            names, codes = zip(*((f.name, FIXED[f.type]) for f in group), strict=True)
-            form = struct.Struct(">" + "".join(codes))
-            steps.append((names, form.unpack_from, form.size))
+def _struct(fields: Sequence[Field], data: bytes, at: int) -> Value:
+    """The values of fields; tagged ones that are not known are passed over."""
+    values: dict[str, Any] = {}
+    for field in fields:
+        if field.tag is None:
+            values[field.name], at = _value(field.type, data, at)
+    tagged = {field.tag: field for field in fields}
+    count, at = uvarint(data, at)
+    for _ in range(count):
+        tag, at = uvarint(data, at)
+        size, at = uvarint(data, at)
+        end = at + size
+        if tag in tagged:
+            values[tagged[tag].name], at = _value(tagged[tag].type, data, at)
         else:
-            steps += [([field.name], _reader(field.type), 0) for field in group]
-
-    def read(data: bytes, at: int) -> Value:
-        values: dict[str, Any] = {}
-        for names, reader, size in steps:
-            if size:
-                values.update(zip(names, reader(data, at)))  # noqa: B905 (they are as many)
-                at += size
-            else:
-                values[names[0]], at = reader(data, at)
-        if data[at] == 0:
-            return values, at + 1
-        more, size = read_tagged(data[at:])
-        values.update(more)
-        return values, at + size
-
-    @lru_cache(maxsize=10_000)
-    def read_tagged(data: bytes) -> Value:  # many partitions change alike
-        values: dict[str, Any] = {}
-        count, at = uvarint(data, 0)
-        for _ in range(count):
-            tag, at = uvarint(data, at)
-            size, at = uvarint(data, at)
-            end = at + size
-            if tag in tagged:
-                name, reader = tagged[tag]
-                values[name], at = reader(data, at)
-            if at > end or end > len(data) or (tag in tagged and at != end):
-                raise ValueError(f"tagged field {tag} has not the {size} bytes that it says")
             at = end
-        return values, at
-
-    return read
+        if at != end or end > len(data):
+            raise ValueError(f"tagged field {tag} has not the {size} bytes that it says")
+    return values, at

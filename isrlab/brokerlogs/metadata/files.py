@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from math import inf
 from typing import Any, NamedTuple, TypeAlias
 
 from isrlab.brokerlogs import files
@@ -61,6 +62,14 @@ class Chain(NamedTuple):
     cluster: Cluster
     checkpoints: list[Checkpoint]
 
+    def installed(self, before: float) -> Iterator[Row]:
+        """The events of checkpoints that end up to this offset."""
+        while self.checkpoints and self.checkpoints[0].end <= before:
+            checkpoint = self.checkpoints.pop(0)
+            place = {"line": checkpoint.end, "offset": checkpoint.end}
+            events = (event | place for event in self.cluster.install(checkpoint.records))
+            yield from _events(events, checkpoint.name)
+
 
 def of(found: Iterable[files.Source]) -> list[Source]:
     """Those of the files found that belong to metadata logs."""
@@ -110,55 +119,44 @@ def rows(sources: list[Source], run: str) -> Iterator[Row]:
 
 
 def _folder(sources: list[Source]) -> Iterator[Row]:
+    """Checkpoints first, then the segments in order."""
     chains: list[Chain] = []
     checkpoints: list[Checkpoint] = []
-    for source in sorted(s for s in sources if s.end is not None):
-        reader, records = MetadataReader(), list[Record]()
-        for item in _file(source, reader):
-            if isinstance(item, dict):
-                yield item
-            elif not isinstance(item, Damage):
-                records += item
-        if reader.ended and source.end is not None:
-            checkpoints.append(Checkpoint(source.end, source.name, records))
-    checkpoints.sort(key=lambda checkpoint: checkpoint.end)
-    for source in sorted((s for s in sources if s.end is None), key=lambda s: (s.first, s.name)):
-        chain = _chain(chains, source.first, checkpoints)
+    for source in sorted(sources, key=lambda s: (s.end is None, s.end or s.first, s.name)):
+        chain, whole = _chain(chains, source, checkpoints), list[Record]()
         for item in _file(source, chain.reader):
             if isinstance(item, Damage):
                 chain.cluster.forget()
             elif isinstance(item, dict):
                 yield item
+            elif source.end is not None:
+                whole += item
             else:
-                yield from _installed(chain, item[0].offset)
+                yield from chain.installed(item[0].offset)
                 yield from _events(chain.cluster.apply(item), source.name)
-    for chain in chains or [_chain([], 0, checkpoints)]:
-        yield from _installed(chain, None)
+        if source.end is not None and chain.reader.ended:
+            checkpoints.append(Checkpoint(source.end, source.name, whole))
+    for chain in chains or [Chain(MetadataReader(), Cluster(), checkpoints)]:
+        yield from chain.installed(inf)
         if chain.cluster.saved:
             row = {"row": "unread", "file": source.name, "line": 0, "lines": 1, "text": ""}
             yield row | {"reason": "a transaction of the metadata log without its end"}
 
 
-def _chain(chains: list[Chain], first: int, checkpoints: list[Checkpoint]) -> Chain:
+def _chain(chains: list[Chain], source: Source, checkpoints: list[Checkpoint]) -> Chain:
     """The chain that ends where a segment begins; or else a new one."""
+    later = [checkpoint for checkpoint in checkpoints if checkpoint.end >= source.first]
+    new = Chain(MetadataReader(), Cluster(), later)
+    if source.end is not None:
+        return new
     for chain in chains:
-        if chain.reader.next_offset == first:
+        if chain.reader.next_offset == source.first:
             return chain
-    later = [checkpoint for checkpoint in checkpoints if checkpoint.end >= first]
-    chain = Chain(MetadataReader(), Cluster(), later)
-    for checkpoint in (later or checkpoints)[:1] if first else ():
-        list(chain.cluster.install(checkpoint.records))  # for the names of topics, and settings
-        chain.cluster.forget()
-    chains.append(chain)
-    return chain
-
-
-def _installed(chain: Chain, before: int | None) -> Iterator[Row]:
-    while chain.checkpoints and (before is None or chain.checkpoints[0].end <= before):
-        checkpoint = chain.checkpoints.pop(0)
-        place = {"line": checkpoint.end, "offset": checkpoint.end}
-        events = (event | place for event in chain.cluster.install(checkpoint.records))
-        yield from _events(events, checkpoint.name)
+    for checkpoint in (later or checkpoints)[:1] if source.first else ():
+        list(new.cluster.install(checkpoint.records))  # for the names of topics, and settings
+        new.cluster.forget()
+    chains.append(new)
+    return new
 
 
 def _events(events: Iterator[Row], file: str) -> Iterator[Row]:
@@ -196,15 +194,11 @@ def _file(source: Source, reader: MetadataReader) -> Iterator[list[Record] | Dam
 def _items(source: Source, reader: MetadataReader) -> Iterator[list[Record] | Damage]:
     if source.is_text:
         known = lines(source.path, source.size_bytes)
-        yield from reader.text(
-            (line.number, line.text.decode("utf-8", "replace")) for line in known
-        )
+        texts = ((line.number, line.text.decode("utf-8", "replace")) for line in known)
+        yield from reader.text(texts)
         return
-    data, broken = list[bytes](), None
+    data: list[bytes] = []
     try:
         data.extend(chunks(source.path, end=source.size_bytes))
-    except DamagedFileError as error:
-        broken = error
-    yield from reader.segment(b"".join(data))
-    if broken:
-        raise broken
+    finally:  # what came before the damage of a file counts
+        yield from reader.segment(b"".join(data))

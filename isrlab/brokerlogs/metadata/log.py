@@ -18,7 +18,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, TypeAlias
 
 from isrlab.brokerlogs.metadata.records import Record
@@ -39,8 +39,8 @@ SHOWN = {  # in `detail`, if there are any
     "last_known_elr": "lastKnownElr",
 }
 LISTS = ("isr", *SHOWN.values())
-LEAVING = {"FenceBroker": "fenced", "UnregisterBroker": "unregistered"}
-LEAVING |= {"RegisterBroker": "registered"}
+STANDING = {"FenceBroker": "fenced", "UnregisterBroker": "unregistered"}
+STANDING |= {"RegisterBroker": "registered", "UnfenceBroker": "unfenced"}
 
 
 class Cluster:
@@ -50,6 +50,7 @@ class Cluster:
         self.topics: dict[bytes, str] = {}  # name by id
         self.partitions: dict[Key, Partition] = {}
         self.inactive: set[int] = set()  # fenced, or in controlled shutdown
+        self.leaving: dict[int, str] = {}  # in this batch, and why
         self.settings: dict[tuple[int, str, str], str] = {}
         self.saved: tuple[list[Any], list[Event]] | None = None  # before a transaction; its events
 
@@ -59,7 +60,8 @@ class Cluster:
 
     def apply(self, batch: list[Record]) -> Iterator[Event]:
         """The events of a batch; those of a transaction when it ends, none if it is aborted."""
-        leaving = {broker_of(r): why for r in batch if (why := why_leaving(r))}
+        said = {broker_of(record): why for record in batch if (why := standing(record))}
+        self.leaving = {broker: why for broker, why in said.items() if why != "unfenced"}
         for record in batch:
             if record.name == "BeginTransaction":
                 self.saved = [dict(self.topics), dict(self.partitions), set(self.inactive)], []
@@ -69,8 +71,7 @@ class Cluster:
                 yield from self.saved[1]
                 self.saved = None
             else:
-                handler = HANDLERS.get(record.name, Cluster._on_broker)
-                events = (_told(record, event) for event in handler(self, record, leaving))
+                events = (_told(record, event) for event in self._replay(record))
                 if self.saved:
                     self.saved[1].extend(events)
                 else:
@@ -78,7 +79,7 @@ class Cluster:
 
     def install(self, checkpoint: list[Record]) -> Iterator[Event]:
         """The whole state as a checkpoint has it; events for what was not known so."""
-        listed = {key_of(record) for record in checkpoint if record.name == "Partition"}
+        listed = {key_of(record.data) for record in checkpoint if record.name == "Partition"}
         self.partitions = {key: self.partitions[key] for key in listed & self.partitions.keys()}
         self.inactive = set()
         for record in checkpoint:
@@ -89,25 +90,38 @@ class Cluster:
             ):
                 self.inactive.discard(broker_of(record))
 
-    def _on_topic(self, record: Record, _: Any) -> Iterator[Event]:
-        self.topics[record.data["topicId"]] = record.data["name"]
-        yield from ()
+    def _replay(self, record: Record) -> Iterator[Event]:
+        data = record.data
+        match record.name:
+            case "Topic":
+                self.topics[data["topicId"]] = data["name"]
+            case "RemoveTopic":
+                for key in [key for key in self.partitions if key[0] == data["topicId"]]:
+                    del self.partitions[key]
+                    yield {"kind": "deleted", **self._place(key)}
+            case "Partition":
+                yield from self._on_partition(key_of(data), data)
+            case "PartitionChange":
+                yield from self._on_change(key_of(data), data)
+            case "ClearElr":
+                yield from self._on_clear_elr(data["topicName"])
+            case "Config":
+                yield from self._on_config(data)
+            case "FeatureLevel":
+                level = data["featureLevel"]
+                detail = {"of": "feature", "name": data["name"], "value": level}
+                yield {"kind": "config", "detail": detail}
+            case _:
+                yield from self._on_broker(record)
 
-    def _on_remove_topic(self, record: Record, _: Any) -> Iterator[Event]:
-        for key in [key for key in self.partitions if key[0] == record.data["topicId"]]:
-            del self.partitions[key]
-            yield {"kind": "deleted", **self._place(key)}
-
-    def _on_partition(self, record: Record, leaving: dict[int, str]) -> Iterator[Event]:
-        data, key = record.data, key_of(record)
+    def _on_partition(self, key: Key, data: dict[str, Any]) -> Iterator[Event]:
         after = {name: tuple(data.get(name) or ()) for name in LISTS}
         after |= {name: data[name] for name in ("leader", "leaderEpoch", "partitionEpoch")}
         after["leaderRecoveryState"] = data.get("leaderRecoveryState", 0)
-        if after != (before := self.partitions.get(key, {})):
-            yield from self._changed(key, before, after, leaving)
+        if after != self.partitions.get(key):
+            yield from self._changed(key, after)
 
-    def _on_change(self, record: Record, leaving: dict[int, str]) -> Iterator[Event]:
-        data, key = record.data, key_of(record)
+    def _on_change(self, key: Key, data: dict[str, Any]) -> Iterator[Event]:
         before = self.partitions.get(key, {})
         after = before | {n: tuple(data[n]) for n in LISTS if data.get(n) is not None}
         if data.get("leaderRecoveryState", -1) >= 0:
@@ -116,20 +130,16 @@ class Cluster:
             after["leader"] = data["leader"]
             after["leaderEpoch"] = next_(before.get("leaderEpoch"))
         after["partitionEpoch"] = next_(before.get("partitionEpoch"))
-        yield from self._changed(key, before, after, leaving)
+        yield from self._changed(key, after)
 
-    def _on_clear_elr(self, record: Record, _: Any) -> Iterator[Event]:
+    def _on_clear_elr(self, topic: str) -> Iterator[Event]:
         for key, before in self.partitions.items():
-            named = record.data["topicName"] in ("", self.topics.get(key[0]))
-            if named and (before.get("eligibleLeaderReplicas") or before.get("lastKnownElr")):
-                after = before | {"eligibleLeaderReplicas": (), "lastKnownElr": ()}
-                after["partitionEpoch"] = next_(before.get("partitionEpoch"))
-                yield from self._changed(key, before, after, {})
+            is_named = topic in ("", self.topics.get(key[0]))
+            if is_named and (before.get("eligibleLeaderReplicas") or before.get("lastKnownElr")):
+                yield from self._on_change(key, {"eligibleLeaderReplicas": (), "lastKnownElr": ()})
 
-    def _changed(
-        self, key: Key, before: Partition, after: Partition, leaving: dict[int, str]
-    ) -> Iterator[Event]:
-        self.partitions[key] = after
+    def _changed(self, key: Key, after: Partition) -> Iterator[Event]:
+        before, self.partitions[key] = self.partitions.get(key, {}), after
         isr, leader = after.get("isr"), after.get("leader")
         row = {**self._place(key), "isr": isr, "leader_epoch": after.get("leaderEpoch")}
         row["partition_epoch"] = after.get("partitionEpoch")
@@ -147,15 +157,15 @@ class Cluster:
             return
         if len(isr) < self._min_isr(key):
             detail["under_min_isr"] = "true"
-        detail |= self._why(before, after, leaving)
+        detail |= self._why(before, after)
         yield row | {"kind": "isr_commit", "isr_before": before.get("isr"), "detail": detail}
 
-    def _why(self, before: Partition, after: Partition, leaving: dict[int, str]) -> dict[str, Any]:
+    def _why(self, before: Partition, after: Partition) -> dict[str, Any]:
         """Who wanted the new ISR: the leader, or the controller, and why."""
         if "isr" not in before or set(before["isr"]) == set(after["isr"]):
             return {}
-        gone = sorted(set(before["isr"]) - set(after["isr"]))
-        inactive = dict.fromkeys(self.inactive, "not active") | leaving
+        gone = tuple(sorted(set(before["isr"]) - set(after["isr"])))
+        inactive = dict.fromkeys(self.inactive, "not active") | self.leaving
         causes = {inactive[broker] for broker in gone if broker in inactive}
         is_reassigned = before.get("replicas") != after.get("replicas")
         if after.get("leader") == before.get("leader") and not causes and not is_reassigned:
@@ -172,23 +182,21 @@ class Cluster:
         name = self.topics.get(key[0]) or f"topic id {id_text(key[0])}"
         return {"topic": name, "partition": key[1]}
 
-    def _on_broker(self, record: Record, _: Any) -> Iterator[Event]:
-        broker, why, data = broker_of(record), why_leaving(record), record.data
-        is_back = record.name == "UnfenceBroker" or data.get("fenced") == -1
-        if not is_back and why is None:
+    def _on_broker(self, record: Record) -> Iterator[Event]:
+        broker, why = broker_of(record), standing(record)
+        if why is None:
             return  # only its log directories
-        (self.inactive.discard if is_back else self.inactive.add)(broker)
-        if not is_back and why == "shut down":  # it wants to: its process still runs
+        (self.inactive.discard if why == "unfenced" else self.inactive.add)(broker)
+        if why == "shut down":  # it wants to: its process still runs
             yield {"kind": "sign", "replica": broker, "detail": {"sign": "stop_asked"}}
             return
-        kind = "restart" if is_back or why == "registered" else "crash"
-        epoch = data.get("brokerEpoch", data.get("epoch"))
-        detail = {"cause": "unfenced" if is_back else why, "broker_epoch": epoch}
-        yield {"kind": kind, "replica": broker, "detail": detail}
+        kind = "restart" if why in ("unfenced", "registered") else "crash"
+        epoch = record.data.get("brokerEpoch", record.data.get("epoch"))
+        yield {"kind": kind, "replica": broker, "detail": {"cause": why, "broker_epoch": epoch}}
 
-    def _on_config(self, record: Record, _: Any) -> Iterator[Event]:
-        names = ("resourceType", "resourceName", "name", "value")
-        kind, resource, name, value = (record.data[n] for n in names)
+    def _on_config(self, data: dict[str, Any]) -> Iterator[Event]:
+        kind, resource = data["resourceType"], data["resourceName"]
+        name, value = data["name"], data["value"]
         if not SETTINGS.fullmatch(name):
             return
         self.settings.pop((kind, resource, name), None)
@@ -198,28 +206,15 @@ class Cluster:
         topic = {"topic": resource} if kind == TOPIC else {}
         yield {"kind": "config", **topic, "detail": {"of": of, "name": name, "value": value}}
 
-    def _on_feature(self, record: Record, _: Any) -> Iterator[Event]:
-        name, level = record.data["name"], record.data["featureLevel"]
-        yield {"kind": "config", "detail": {"of": "feature", "name": name, "value": level}}
-
-
-HANDLERS = {  # all others are about a broker
-    "Topic": Cluster._on_topic,
-    "RemoveTopic": Cluster._on_remove_topic,
-    "Partition": Cluster._on_partition,
-    "PartitionChange": Cluster._on_change,
-    "ClearElr": Cluster._on_clear_elr,
-    "Config": Cluster._on_config,
-    "FeatureLevel": Cluster._on_feature,
-}
-
 
 def _told(record: Record, event: Event) -> Event:
     """The event with its time, its place in the log, and details as text."""
-    detail = {"said_by": SAID_BY, **event.get("detail", {})}
-    kept = {name: text(value) for name, value in detail.items() if value is not None}
-    where = {"ts_ms": record.ts_ms, "line": record.line, "offset": record.offset}
-    return {**where, "broker": None, **event, "detail": kept}
+    detail = {"said_by": SAID_BY}
+    for name, value in event.get("detail", {}).items():
+        if value is not None:
+            detail[name] = text(value)
+    where = {"ts_ms": record.ts_ms, "line": record.line, "offset": record.offset, "broker": None}
+    return {**where, **event, "detail": detail}
 
 
 @cache
@@ -231,12 +226,13 @@ def next_(epoch: int | None) -> int | None:
     return None if epoch is None else epoch + 1
 
 
+@lru_cache(maxsize=10_000)
 def text(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def key_of(record: Record) -> Key:
-    return record.data["topicId"], record.data["partitionId"]
+def key_of(data: dict[str, Any]) -> Key:
+    return data["topicId"], data["partitionId"]
 
 
 def broker_of(record: Record) -> int:
@@ -244,10 +240,9 @@ def broker_of(record: Record) -> int:
     return record.data.get("brokerId", record.data.get("id", -1))
 
 
-def why_leaving(record: Record) -> str | None:
-    """Why the broker of this record may be in no ISR from now on; None if it may."""
-    if record.name == "BrokerRegistrationChange" and record.data.get("fenced") == 1:
-        return "fenced"
-    if record.name == "BrokerRegistrationChange" and record.data.get("inControlledShutdown") == 1:
-        return "shut down"
-    return LEAVING.get(record.name)
+def standing(record: Record) -> str | None:
+    """Why the broker of this record may be in no ISR from now on; "unfenced" if it may again."""
+    if record.name != "BrokerRegistrationChange":
+        return STANDING.get(record.name)
+    fenced = {1: "fenced", -1: "unfenced"}.get(record.data.get("fenced", 0))
+    return fenced or ("shut down" if record.data.get("inControlledShutdown") == 1 else None)

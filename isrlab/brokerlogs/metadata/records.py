@@ -17,15 +17,16 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import google_crc32c
 
 from isrlab.brokerlogs.metadata.encoding import UnknownRecord, decode, decode_json, schemas, varint
 
-_HEADER = struct.Struct(">qiibIhi")  # base offset, length, epoch, magic, CRC, attributes, last
-HEADER_BYTES, UNDER_CRC, LENGTH_FROM, LAST_MS = 61, 21, 12, 35
+_HEADER = struct.Struct(">qiibIhi8xq")  # base offset, length, epoch, magic, CRC, attributes,
+# last offset - base offset, and the time of the last record
+HEADER_BYTES, UNDER_CRC, LENGTH_FROM = 61, 21, 12
 NO_OP_LENGTH, NO_OP_PLACE, NO_OP_KEY = 60, 68, 20  # a batch of one NoOpRecord
 COMPRESSED, CONTROL = 0x07, 0x20
 SNAPSHOT_FOOTER = 4  # type of the control record that ends a checkpoint
@@ -75,30 +76,33 @@ class MetadataReader:
         self.records = 0
         self.ended = False
 
-    def segment(self, data: Any) -> Iterator[list[Record] | Damage]:
+    def segment(self, data: bytes) -> Iterator[list[Record] | Damage]:
         """The batches of a segment or checkpoint, that say something."""
-        position, size, unpack, latest = 0, len(data), _HEADER.unpack_from, None
-        checksum, known_key = google_crc32c.value, NO_OP_KEY
+        position, size, unpack, checksum = 0, len(data), _HEADER.unpack_from, google_crc32c.value
+        damaged, tries, known_key = -1, 0, NO_OP_KEY
         while size - position >= HEADER_BYTES:
-            base, length, _, magic, crc, attributes, last = unpack(data, position)
+            base, length, _, magic, crc, attributes, last, last_ms = unpack(data, position)
             end = position + LENGTH_FROM + length
             is_whole = magic == 2 and position + HEADER_BYTES <= end <= size
+            is_whole = is_whole and length <= MOST_BYTES
             if not is_whole or checksum(data[position + UNDER_CRC : end]) != crc:
-                damaged, position = position, _next_batch(data, position + 1)
-                yield _damage(data, damaged, position)
+                damaged, tries = position if damaged < 0 else damaged, tries + 1
+                like = LIKE_A_BATCH.search(data, position + 1)
+                position = like.start() if like and tries < MOST_TRIES else size
                 continue
-            if base != self.next_offset and (gap := self._gap(base, base)):
-                yield gap
+            if damaged >= 0:
+                yield _damage(data, damaged, position)
+                damaged, tries = -1, 0
+            if base != self.next_offset:
+                yield from self._gap(base, base)
             self.next_offset = base + last + 1
             self.records += last + 1
-            latest = position
+            self.last_ms = last_ms
             if length != NO_OP_LENGTH or data[position + NO_OP_PLACE] != known_key:
                 yield from self._batch(data[position:end], base, attributes)
             position = end
-        if latest is not None:
-            self.last_ms = struct.unpack_from(">q", data, latest + LAST_MS)[0]
-        if position < size:
-            yield _damage(data, position, size)
+        if damaged >= 0 or position < size:
+            yield _damage(data, damaged if damaged >= 0 else position, size)
 
     def _batch(self, data: bytes, base: int, attributes: int) -> Iterator[list[Record] | Damage]:
         if attributes & COMPRESSED:
@@ -116,59 +120,52 @@ class MetadataReader:
                 elif record := decode(value):
                     records.append(Record(*record, base_ms + ms, offset, offset))
             except BROKEN as error:
-                yield from _ended(records, 0, offset)
+                yield from filter(None, [records])
                 records = []
                 yield _unreadable(error, offset, f"offset {offset:,}")
             if not position < end <= len(data):
                 break
             position = end
-        yield from _ended(records, 0, base)
+        if records:
+            yield records
 
-    def text(self, lines: Iterator[tuple[int, str]]) -> Iterator[list[Record] | Damage]:
+    def text(self, lines: Iterable[tuple[int, str]]) -> Iterator[list[Record] | Damage]:
         """The same of what kafka-dump-log printed; `lines` with their numbers."""
-        last, offset, records = -1, -1, list[Record]()
+        end, records = self.next_offset or 0, list[Record]()
         for number, line in lines:
             if header := DUMPED_BATCH.match(line):
-                yield from _ended(records, last - offset, number)
-                records, offset, last, self.last_ms = [], *map(int, header.groups()[:3])
-                offset -= 1
+                if records:
+                    yield records
+                base, last, self.last_ms = map(int, header.groups()[:3])
                 if header[4] != "true":
                     yield Damage("a damaged batch (CRC)", line[:SHOWN], number)
-                if offset + 1 != self.next_offset and (gap := self._gap(offset + 1, number)):
-                    yield gap
-                self.next_offset = last + 1
-                self.records += max(0, last - offset)
+                yield from self._gap(base, number)
+                end, records = last + 1, []
             elif line.startswith("| "):
-                offset += 1
+                offset = self.next_offset or 0
+                self.next_offset, self.records = offset + 1, self.records + 1
                 dumped = DUMPED_RECORD.match(line)
-                if dumped is None or int(dumped[1] or offset) != offset:
-                    yield Damage("an invalid record", line[:SHOWN], number)
-                elif dumped[3]:
-                    try:
-                        if record := decode_json(json.loads(dumped[3])):
-                            ms = int(dumped[2] or self.last_ms)
-                            records.append(Record(*record, ms, offset, number))
-                    except BROKEN as error:
-                        yield from _ended(records, 0, number)
-                        records = []
-                        yield _unreadable(error, number, line[:SHOWN])
+                try:
+                    if dumped is None or int(dumped[1] or offset) != offset:
+                        raise ValueError("not a record, or not the next one")
+                    if dumped[3] and (record := decode_json(json.loads(dumped[3]))):
+                        ms = int(dumped[2] or self.last_ms)
+                        records.append(Record(*record, ms, offset, number))
+                except BROKEN as error:
+                    yield from filter(None, [records])
+                    records = []
+                    yield _unreadable(error, number, line[:SHOWN])
                 self.ended = "SnapshotFooter" in line
-        yield from _ended(records, last - offset, 0)
+        if records:
+            yield records
+        yield from self._gap(end, 0)
 
-    def _gap(self, base: int, line: int) -> Damage | None:
+    def _gap(self, base: int, line: int) -> Iterator[Damage]:
+        """Go on at the offset `base`."""
         expected, self.next_offset = self.next_offset, base
-        if expected is None:
-            return None
-        where = f"the batch at offset {base:,} follows offset {expected - 1:,}"
-        return Damage("records are missing or out of order", where, line)
-
-
-def _ended(records: list[Record], missing: int, line: int) -> Iterator[list[Record] | Damage]:
-    if records:
-        yield records
-    if missing:
-        where = f"{missing} records fewer than their batch says"
-        yield Damage("records are missing or out of order", where, line)
+        if expected not in (None, base):
+            where = f"offset {base:,} instead of {expected:,}"
+            yield Damage("records are missing or out of order", where, line)
 
 
 def _parts(data: bytes, at: int, end: int) -> tuple[int, bytes, bytes]:
@@ -193,28 +190,14 @@ def _unreadable(error: Exception, line: int, where: str) -> Damage:
     return Damage("an invalid record", f"{error!r:.80}: {where}", line)
 
 
-def _damage(data: Any, start: int, end: int) -> Damage:
+def _damage(data: bytes, start: int, end: int) -> Damage:
     """Bytes that are no batch. That records are missing is told by the next offset."""
     where = f"{end - start:,} bytes from byte {start:,}"
-    if data.find(b"\2", start, end) < 0 and not data[start:end].strip(b"\0"):
+    if not data[start:end].strip(b"\0"):
         return Damage("a hole of zero bytes", where, start, False)
     is_cut = end == len(data) and data[start + 16 : start + 17] in (b"", b"\2")
     reason = "the file ends within a batch" if is_cut else "a damaged batch (CRC)"
     return Damage(reason, where, start, False)
-
-
-def _next_batch(data: Any, start: int) -> int:
-    """Where the next batch with the right CRC begins, or the end."""
-    for like, _ in zip(LIKE_A_BATCH.finditer(data, start), range(MOST_TRIES), strict=False):
-        place = like.start()
-        if len(data) - place < HEADER_BYTES:
-            break
-        _, length, _, _, crc, _, _ = _HEADER.unpack_from(data, place)
-        end = place + LENGTH_FROM + length
-        is_whole = place + HEADER_BYTES <= end <= min(len(data), place + MOST_BYTES)
-        if is_whole and google_crc32c.value(data[place + UNDER_CRC : end]) == crc:
-            return place
-    return len(data)
 
 
 def is_metadata(beginning: bytes) -> bool:
@@ -230,7 +213,7 @@ def first_offset(data: bytes) -> int | None:
     """
     if len(data) < HEADER_BYTES or data[16] != 2:
         return None
-    base, length, _, _, _, attributes, _ = _HEADER.unpack_from(data)
+    base, length, _, _, _, attributes, *_ = _HEADER.unpack_from(data)
     try:
         size, at = varint(data, HEADER_BYTES)
         _, value, key = _parts(data, at, at + size)

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 from IPython.display import HTML
 from matplotlib.axes import Axes
@@ -29,7 +28,7 @@ from isrlab.incidents.look import Findings, Window, found_in
 from isrlab.incidents.record import about
 from isrlab.incidents.tell import heading, story, texts_of, verdict
 from isrlab.show import bands, style
-from isrlab.show.bands import Event, Span, plot_bands, utc_axis
+from isrlab.show.bands import Event, Span, plot_bands, size_state, utc_axis
 from isrlab.show.controls import View, pick, pictured, player
 from isrlab.show.style import counted, duration, printable
 from isrlab.show.table import html_table, table
@@ -156,43 +155,23 @@ def _presence(found: Findings, broker: int) -> list[Span]:
 
 def _draw_counts(ax: Axes, found: Findings) -> int:
     """How many partitions are short, by how much; the most at once."""
-    record, states = found.record, [*style.ISR_SIZES][1:]
-    changes: dict[str, list[tuple[int, int]]] = {state: [] for state in (*states, bands.HATCHED)}
-    for key, spans in _chosen(found).items():
-        for span in spans:
-            state = size_state(len(span.isr), len(record.held(key, span)))
-            if state in changes:
-                changes[state] += [(span.start_ms, 1), (span.end_ms, -1)]
-    for row in found.evidence.unknown.to_pylist():
-        if Key(row["run"], row["topic"], row["partition"]) in found.partitions:
-            changes[bands.HATCHED] += [(row["from_ms"], 1), (row["to_ms"], -1)]
-    ends = {record.start_ms, record.end_ms}
-    times = np.array(sorted(ends | {at for points in changes.values() for at, _ in points}))
-    counts = np.zeros((len(changes), len(times)), int)
-    for line, points in zip(counts, changes.values(), strict=True):
-        np.add.at(line, np.searchsorted(times, [at for at, _ in points]), [by for _, by in points])
-    counts = counts.cumsum(axis=1)
-    colours = [bands.state_colour(state) for state in changes]
-    seconds = (times - record.start_ms) / 1000
-    areas = ax.stackplot(seconds, counts, colors=colours, labels=[*changes], step="post")
-    total = counts.sum(axis=0)  # its outline, for a minute of a week is narrower than a pixel
-    ax.plot(seconds, total, color=style.GREY, linewidth=0.8, drawstyle="steps-post", zorder=0)
-    areas[-1].set(hatch="////", edgecolor=style.GREY, linewidth=0)
-    ax.set(ylabel="partitions", ylim=(0, max(1.0, 1.15 * float(total.max()))))
-    style.legend_below(ax)
-    return int(counts[:-1].sum(axis=0).max())
+    record, start_ms = found.record, found.record.start_ms
+    spans = [
+        _span(s.start_ms, s.end_ms, start_ms, size_state(len(s.isr), len(record.held(key, s))))
+        for key, spans in _chosen(found).items()
+        for s in spans
+    ]
+    spans += [
+        _span(row["from_ms"], row["to_ms"], start_ms, bands.HATCHED)
+        for row in found.evidence.unknown.to_pylist()
+        if Key(row["run"], row["topic"], row["partition"]) in found.partitions
+    ]
+    return int(bands.stack(ax, spans).max())
 
 
 def _chosen(found: Findings) -> dict[Key, list[IsrSpan]]:
     """The ISRs of the partitions that were asked for."""
     return {key: found.record.spans[key] for key in found.partitions}
-
-
-def size_state(size: int, full: int) -> str:
-    """How much of an ISR is there: a state of `style.ISR_SIZES`."""
-    missing = full - size
-    names = [*style.ISR_SIZES]
-    return names[0] if missing <= 0 else names[3] if size <= 1 else names[min(missing, 2)]
 
 
 def cluster_player(found: Findings, faults: Sequence[Outage] = ()) -> HTML:

@@ -71,6 +71,7 @@ bench: $(INSTALLED) ## run the benchmarks
 notebooks: $(INSTALLED) ## run the tutorials again and store their outputs
 	$(BIN)/jupyter nbconvert --to notebook --execute --inplace \
 	  --ExecutePreprocessor.record_timing=False \
+	  --NotebookExporter.preprocessors=isrlab.report.notebooks.KeepPlayers \
 	  --ClearMetadataPreprocessor.enabled=True \
 	  --ClearMetadataPreprocessor.preserve_cell_metadata_mask=tags \
 	  --ClearMetadataPreprocessor.preserve_nb_metadata_mask=kernelspec \

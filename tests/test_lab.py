@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
+import ipywidgets
+import matplotlib.pyplot as plt
+import nbformat
 import pytest
 from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 
 import isrlab
 from isrlab import magic
+from isrlab.report import notebooks
+from isrlab.show import controls
 
 HEAVY = ("IPython", "matplotlib", "numba", "numpy", "pyspark", "pyarrow")
 
@@ -66,3 +72,37 @@ def test_help_of_the_magic_lists_the_commands(shell):
     text = shell.find_magic("scenario", "cell").__doc__
     assert "\nproduce BROKER [NAME..]" in text
     assert "--version V" in text
+
+
+def test_a_control_can_be_seen_without_widgets_from_the_first_moment(monkeypatch):
+    bundles = []
+
+    class Shown:
+        def update(self, bundle, raw):
+            bundles.append(bundle)
+
+    def display(bundle, raw, display_id):
+        bundles.append(bundle)
+        return Shown()
+
+    monkeypatch.setattr(controls, "display", display)
+    box = controls.Redrawn([controls.choice("a", (1, 2), 2)], lambda a: plt.plot([1, a])[0].axes)
+    box._ipython_display_()
+    first, then = bundles
+    assert notebooks.WIDGET in first and notebooks.WIDGET in then
+    assert first["image/png"].startswith("iVBOR") and first["text/plain"] == controls.NO_WIDGETS
+    assert "data-player" in then["text/html"] and "image/png" not in then
+
+
+def test_what_jupyterlab_saves_has_no_widget_beside_its_player():
+    widget = {notebooks.WIDGET: {"model_id": "1"}}
+    outputs = [
+        nbformat.v4.new_output("display_data", data | widget)
+        for data in ({"text/html": "player"}, {"text/plain": repr(ipywidgets.Text())})
+    ]
+    cell = nbformat.v4.new_code_cell("", outputs=outputs)
+    content = json.loads(nbformat.writes(nbformat.v4.new_notebook(cells=[cell])))
+    notebooks.save_players(model={"type": "notebook", "content": content}, path="")
+    saved = [output["data"] for output in content["cells"][0]["outputs"]]
+    assert [notebooks.WIDGET in data for data in saved] == [False, True]
+    notebooks.save_players(model={"type": "file", "content": "text"})

@@ -15,8 +15,8 @@ from isrlab.report import gallery, landing, notebooks
 PATHS = {path.stem: path for path in sorted(landing.NOTEBOOKS.glob("*.ipynb"))}
 LINK = re.compile(r"\]\((?:(\d\d_\w+)\.ipynb)?(#[^)]+)?\)")
 BLANK = gallery.Record(
-    slug="", notebook="", title="", parameters={}, given=[], versions={"isrlab": "1"}, key="",
-    status="ok",
+    slug="", notebook="", title="", parameters={}, given=[], versions={"isrlab": "1"}, kafka=None,
+    seed=None, key="", status="ok",
 )  # fmt: skip
 
 

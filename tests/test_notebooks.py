@@ -114,6 +114,7 @@ def test_is_stored_without_what_changes_from_run_to_run(path):
 @every
 def test_controls_are_stored_as_players_and_not_compared(path):
     shows = [c for c in cells(path) if any("data-player" in str(o) for o in c.outputs)]
+    assert notebooks.WIDGET not in path.read_text(), "the kernel is gone: see `make notebooks`"
     assert [c.source for c in shows if NOT_COMPARED not in notebooks.tags(c)] == []
 
 

@@ -14,24 +14,27 @@ from PIL import Image
 from PIL.ImageColor import getrgb
 
 from isrlab.show import controls, style
+from isrlab.show.player import small
 from isrlab.world import scenario
 
 
 def shown(box) -> dict:
     """What the script of a player reads."""
-    (data,) = re.findall(r'data-player="([^"]*)"', box.data)
+    (data,) = re.findall(r'data-player="([^"]*)"', box.player())
     return json.loads(html.unescape(data))
 
 
-def drawn_by(*sliders):
-    return controls.player(sliders, lambda *values: plt.plot([1, *values])[0].axes)
+def drawn_by(*inputs):
+    return controls.Redrawn(inputs, lambda *values: plt.plot([1, *values])[0].axes)
 
 
 def test_a_player_has_all_combinations_the_last_slider_first_to_change():
-    x_or_y = controls.pick("b", [("x", 5), ("y", 6)], 6)
-    data = shown(drawn_by(controls.choice("a", (1, 2), 2), x_or_y))
+    box = drawn_by(controls.choice("a", (1, 2), 2), controls.pick("b", [("x", 5), ("y", 6)], 6))
+    data = shown(box)
     assert [text for _, text in data["frames"]] == ["a 1, b x", "a 1, b y", "a 2, b x", "a 2, b y"]
     assert [slider["at"] for slider in data["sliders"]] == [1, 1]
+    assert [box.children[0].value, box.children[1].value] == [2, 6], "as before"
+    assert not box.children[0].continuous_update, "redraws when let go"
 
 
 @pytest.mark.parametrize(
@@ -49,7 +52,7 @@ def test_of_many_combinations_some_are_kept_and_always_where_the_sliders_stand(s
 def test_equal_pictures_are_stored_once():
     box = controls.step_slider(scenario.play(scenario.read("sync_cycle")))
     places = {place for place, _ in shown(box)["frames"]}
-    assert box.data.count("<img") == len(places) < len(shown(box)["frames"])
+    assert box.player().count("<img") == len(places) < len(shown(box)["frames"])
 
 
 def test_of_a_long_run_the_steps_that_change_the_picture_are_shown():
@@ -61,7 +64,7 @@ def test_of_a_long_run_the_steps_that_change_the_picture_are_shown():
 
 def test_text_of_a_log_stays_text():
     hostile = """"><script>alert('1')</script>"""
-    page = drawn_by(controls.pick(hostile, [hostile, 2], 2)).data
+    page = drawn_by(controls.pick(hostile, [hostile, 2], 2)).player()
     assert page.count("<script>") == 1
     assert hostile not in page
 
@@ -73,7 +76,7 @@ def test_a_small_picture_keeps_the_colours_of_a_legend() -> None:
     picture.paste(style.VERMILION, (10, 300, 30, 308))
     data = io.BytesIO()
     picture.save(data, "PNG")
-    kept = Image.open(io.BytesIO(controls.in_few_colours(data.getvalue()))).convert("RGB")
+    kept = Image.open(io.BytesIO(small(data.getvalue()))).convert("RGB")
     for at, colour in (((5, 5), style.ORANGE), ((20, 304), style.VERMILION)):
         pairs = zip(kept.getpixel(at), getrgb(colour), strict=True)
         assert max(abs(is_ - was) for is_, was in pairs) < 20

@@ -14,11 +14,13 @@ import time
 from html.parser import HTMLParser
 from pathlib import Path
 
+import nbformat
 import pytest
+from nbformat.v4 import new_code_cell, new_notebook
 
 from isrlab.report import notebooks, run
 from isrlab.report.notebooks import NotebookError, Parameter, Run
-from isrlab.show.controls import SCRIPT
+from isrlab.show.player import SCRIPT
 
 NOTEBOOKS = Path(__file__).parent / "notebooks"
 REPORT = (sys.executable, "-m", "isrlab", "report")
@@ -44,11 +46,11 @@ def made(tmp_path_factory):
 
 SHOWN = {  # by file; "not" stands before a text that must not be there
     "index.html": (
-        *("A small run that works", "Version 0.10.2 took 500 ms.", "lag_ms = 500", "seed = 7"),
-        *(" s · isrlab 0.", 'href="runs/01_works.html"', "data:image/png;base64,"),
+        *("A small run that works", "Version 0.10.2 took 500 ms.", "lag_ms = 500", "seed 7"),
+        *(" s · Kafka 0.10.2", "isrlab 0.", 'href="runs/01_works.html"', "data:image/png;base64,"),
     ),
     "runs/01_works.html": (
-        *("data:image/png;base64,", "data-player=", "<summary>2 more"),
+        *("data:image/png;base64,", "data-player=", "<summary>2 more", "not VBox(children"),
         *('href="../index.html"', "pyspark", "numba", "numpy", "papermill", "Python 3."),
     ),
     "runs/02_fails.html": ("Traceback (most recent call last)", "before", "not \x1b"),
@@ -122,6 +124,14 @@ class Loads(HTMLParser):
             self.found.append(tag)
         elif source and not source.startswith("data:"):
             self.found.append(source)
+
+
+@pytest.mark.slow
+def test_a_reply_lost_behind_an_output_widget_does_not_hang_the_report(tmp_path):
+    cells = [new_code_cell("import ipywidgets\nshown = ipywidgets.Output()")]
+    cells += [new_code_cell(f"with shown:\n    print({i})") for i in range(60)]
+    nbformat.write(new_notebook(cells=cells), tmp_path / "01_outputs.ipynb")
+    assert make_report(tmp_path / "out", folder=tmp_path).returncode == 0
 
 
 @pytest.mark.slow
@@ -311,3 +321,15 @@ def test_a_checkout_whose_path_has_braces_works(tmp_path):
     folder.mkdir()
     shutil.copy(NOTEBOOKS / "05_waits.ipynb", folder)
     assert make_report(tmp_path / "out", folder=folder).returncode == 0
+
+
+NAMED = (  # the parameters, what the page calls their Kafka
+    ({"version": "3.7", "seed": 1}, "3.7"), ({"versions": ["2.4", "3.7"]}, "2.4, 3.7"),
+    ({"version_was": "2.4", "version_now": "2.5"}, "2.4, 2.5"),
+    ({"version": None}, None), ({"log_dir": "logs"}, None),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("parameters", "named"), NAMED)
+def test_a_page_names_the_kafka_versions_among_its_parameters(parameters, named):
+    assert run._kafka(parameters) == named

@@ -15,6 +15,7 @@ from isrlab.incidents.look import CALM, look, window
 from isrlab.incidents.record import Record
 from isrlab.show import bands
 from isrlab.show.controls import pictured
+from isrlab.show.style import alt_text
 from isrlab.workbook import your_cluster
 
 FOLDER = recordings.folder("3.9")
@@ -98,10 +99,10 @@ def test_nobody_is_blamed_who_had_done_nothing(found) -> None:
 
 
 def test_an_incident_is_told_with_its_lines(found) -> None:
-    page = your_cluster.incident_player(found, str(FOLDER), 1).data
-    assert "Shrinking ISR" in page
-    assert "check:" in page
-    assert f'<img alt="{found.incidents[0].says.split(":")[0]}' in page
+    player = your_cluster.incident_player(found, str(FOLDER), 1)
+    assert "Shrinking ISR" in player.texts[0].value
+    assert "check:" in player.texts[0].value
+    assert found.incidents[0].says.split(":")[0] in " ".join(alt_text(player.draw().figure).split())
 
 
 def test_the_finding_says_how_it_stands_and_who_it_was(found) -> None:
@@ -136,8 +137,8 @@ def test_a_folder_without_events_can_be_drawn(tmp_path) -> None:
     assert "0 incidents" in text_of(your_cluster.plot_cluster(empty))
     assert "None" in your_cluster.incidents_table(empty).data
     assert not your_cluster.finding(empty).startswith("Calm")
-    assert your_cluster.incident_player(empty, str(tmp_path)).data
-    assert your_cluster.partition_player(empty).data
+    assert your_cluster.incident_player(empty, str(tmp_path)).children
+    assert your_cluster.partition_player(empty).children
 
 
 def test_a_window_is_named_by_its_times() -> None:

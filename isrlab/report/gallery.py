@@ -14,6 +14,7 @@ import base64
 import copy
 import hashlib
 import html
+import io
 import json
 import os
 import re
@@ -27,15 +28,18 @@ from typing import Any, TypeVar
 import nbformat
 from nbconvert import HTMLExporter
 from nbformat import NotebookNode
+from PIL import Image
 
 from isrlab.report import landing
 from isrlab.report.landing import PAGES, START, finding, linked, outputs
-from isrlab.report.notebooks import Grid, tags
-from isrlab.show.controls import SCRIPT, in_few_colours
+from isrlab.report.notebooks import WIDGET, Grid, tags
 
 PAGES.filters["literal"] = repr
-DIGEST = hashlib.sha256(SCRIPT.encode()).digest()
-PAGES.globals["script"] = "sha256-" + base64.b64encode(DIGEST).decode()
+THUMBNAIL_PIXELS = (560, 340)
+THUMBNAIL_SCALE = 0.66  # text of 8 points can still be read
+PLAYER = (Path(__file__).parents[1] / "show" / "player.js").read_bytes()
+PAGES.globals["script"] = "sha256-" + base64.b64encode(hashlib.sha256(PLAYER).digest()).decode()
+WIDGET_NOTE = "Interactive in JupyterLab."
 OK, FAILED, NOT_RUN = "ok", "failed", "not run"
 NAV = re.compile(r"(?s)<nav>.*?</nav>")
 Kept = TypeVar("Kept")
@@ -51,6 +55,8 @@ class Record:
     parameters: dict[str, Any]
     given: list[str]  # names of the parameters that are not the notebook's own defaults
     versions: dict[str, str]
+    kafka: str | None
+    seed: int | None
     key: str  # digest of all that the result depends on
     status: str = NOT_RUN
     finding: str = ""
@@ -134,6 +140,8 @@ def page(record: Record, notebook: NotebookNode) -> str:
         if alt := output.get("metadata", {}).get("image/png", {}).get("alt"):  # nbconvert drops it
             source = f"data:image/png;base64,{output.data.pop('image/png')}"
             output.data["text/html"] = f'<img alt="{html.escape(alt)}" src="{source}">'
+        if WIDGET in output.get("data", {}):  # without a player
+            output.data = NotebookNode({"text/html": f'<p class="note">{WIDGET_NOTE}</p>'})
         if output.output_type == "error":
             failed = failed or f"cell-id={cell.id}"
     cells, _ = exporter.from_notebook_node(notebook)
@@ -141,11 +149,22 @@ def page(record: Record, notebook: NotebookNode) -> str:
 
 
 def thumbnail(notebook: NotebookNode) -> str:
-    """A figure of few colours as a data URI, of a cell tagged `thumbnail` or the first; or ""."""
+    """The upper left of a figure, large enough to read, as a data URI; empty if there is none.
+
+    That of a cell tagged `thumbnail` if there is one, else the first.
+    """
     for _, output in sorted(outputs(notebook), key=lambda pair: "thumbnail" not in tags(pair[0])):
         if png := output.get("data", {}).get("image/png"):
-            small = in_few_colours(base64.b64decode(png))
-            return "data:image/png;base64," + base64.b64encode(small).decode()
+            image = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB")
+            fitting = min(p / q for p, q in zip(THUMBNAIL_PIXELS, image.size, strict=True))
+            scale = max(min(fitting, 1), THUMBNAIL_SCALE)
+            size = [round(scale * pixels) for pixels in image.size]
+            image = image.resize((size[0], size[1]), Image.Resampling.LANCZOS)
+            width, height = map(min, size, THUMBNAIL_PIXELS)
+            image = image.crop((0, 0, width, height)).quantize(64)
+            small = io.BytesIO()
+            image.save(small, "PNG", optimize=True)
+            return "data:image/png;base64," + base64.b64encode(small.getvalue()).decode()
     return ""
 
 

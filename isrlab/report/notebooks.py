@@ -23,7 +23,7 @@ from typing import Any
 
 import nbformat
 import yaml
-from nbconvert.preprocessors import ClearOutputPreprocessor
+from nbconvert.preprocessors import ClearOutputPreprocessor, Preprocessor
 
 from isrlab.installed import NOTEBOOKS
 
@@ -31,6 +31,7 @@ KINDS = {bool: "true or false", int: "a whole number", float: "a number", list: 
 USES_SPARK = re.compile(
     r"(?m)^\s*(?:(from|import) isrlab\.|from isrlab import\s*(\([^)]*|[^\n#]*)\b)spark\b"
 )
+WIDGET = "application/vnd.jupyter.widget-view+json"
 GRID_KEYS = ("notebook", "title", "grid")
 MOST_POINTS = 100  # of a grid; each takes up to a minute
 MOST_COLUMNS = 6
@@ -161,9 +162,28 @@ def tags(cell: nbformat.NotebookNode) -> list[str]:
     return list(cell.metadata.get("tags", []))
 
 
+class KeepPlayers(Preprocessor):
+    """Drops the widgets of a notebook that is stored: the kernel with their models is gone."""
+
+    def preprocess_cell(
+        self, cell: nbformat.NotebookNode, resources: Any, _: int
+    ) -> tuple[nbformat.NotebookNode, Any]:
+        for output in cell.get("outputs", []):
+            if "text/html" in output.get("data", {}):  # the player beside it
+                output["data"].pop(WIDGET, None)
+        return cell, resources
+
+
+def save_players(model: dict[str, Any], **_: Any) -> None:
+    """What JupyterLab does before it saves: a stored widget, opened again, is an error."""
+    for cell in model["content"]["cells"] if model["type"] == "notebook" else ():
+        KeepPlayers().preprocess_cell(cell, {}, 0)
+
+
 def _load_jupyter_server_extension(server: Any) -> None:
-    """What `isrlab lab` adds to JupyterLab: its own notebooks, as they were given, are trusted, so
-    that their stored players run."""
+    """What `isrlab lab` adds to JupyterLab: notebooks are saved as above, and isrlab's own, as they
+    were given, are trusted, so that their stored players run."""
+    server.contents_manager.register_pre_save_hook(save_players)
     for path in NOTEBOOKS.glob("*.ipynb"):
         server.contents_manager.notary.sign(nbformat.read(path, as_version=4))
 

@@ -15,34 +15,28 @@ import logging
 import multiprocessing
 import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distributions, version
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, TextIO
 
-import nbformat
-import papermill
-from ipykernel.kernelspec import get_kernel_dict
-from jupyter_client import AsyncKernelManager
-from jupyter_client.kernelspec import KernelSpec
-from nbformat import NotebookNode
-
 import isrlab
 from isrlab import java, spark
 from isrlab.installed import DATA, PACKAGE, ExtraMissingError, require
-from isrlab.report import gallery, notebooks
+from isrlab.report import gallery, kernel, notebooks
 
 LIBRARIES = ("pyspark", "numba", "numpy", "pandas", "matplotlib", "papermill")
+KAFKA_PARAMETERS = ("version", "versions", "kafka_version", "version_was", "version_now")
 QUIET_SECONDS = 10.0  # a log that is no terminal hears of a running notebook this often
 PROCESSES: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
 
@@ -170,42 +164,7 @@ def _work(run: notebooks.Run, parent: Connection) -> None:
     """In a process of its own: execute the run, and tell the parent how it goes."""
     logging.getLogger("papermill").addHandler(logging.NullHandler())  # the parent tells of errors
     with suppress(KeyboardInterrupt), interrupts():
-        parent.send(_executed(run, parent.send))
-
-
-def _executed(run: notebooks.Run, on_cell: Callable[[int], None]) -> tuple[NotebookNode, str]:
-    """The notebook as far as it came, and its error; `on_cell` hears the index of each cell."""
-    error = ""
-    with tempfile.TemporaryDirectory(prefix="isrlab-") as scratch:
-        executed = Path(scratch) / "executed.ipynb"
-        try:
-            papermill.execute_notebook(
-                str(run.notebook.path).replace("{", "{{").replace("}", "}}"),  # it formats paths
-                executed, run.given, kernel_name="python3", language="python",
-                cwd=run.notebook.path.parent, kernel_manager_class=ThisInterpreter,
-                progress_bar=False, on_cell_start=lambda cell, cell_index: on_cell(cell_index),
-            )  # fmt: skip
-        except Exception as failure:  # a cell's or any other: the other notebooks still run
-            name = getattr(failure, "ename", type(failure).__name__)
-            error = f"{name}: {getattr(failure, 'evalue', failure)}"
-        node = nbformat.read(executed, as_version=4) if executed.exists() else run.notebook.node
-    node = papermill.execute.remove_error_markers(node)
-    node.metadata.pop("papermill", None)  # paths of this machine
-    return node, error
-
-
-class ThisInterpreter(AsyncKernelManager):
-    """Starts kernels of the Python that runs this, whatever kernels the machine has installed.
-
-    What cells print reaches the notebook; what else a kernel and its JVM say would garble progress.
-    """
-
-    @property
-    def kernel_spec(self) -> KernelSpec:
-        return KernelSpec(**get_kernel_dict())
-
-    async def start_kernel(self, **options: Any) -> None:  # type: ignore[override]
-        await super().start_kernel(**options, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        parent.send(kernel.execute(run, parent.send))
 
 
 def blank_record(run: notebooks.Run) -> gallery.Record:
@@ -215,8 +174,16 @@ def blank_record(run: notebooks.Run) -> gallery.Record:
     key = hashlib.sha256(depends.encode()).hexdigest()
     return gallery.Record(
         slug=run.slug, notebook=notebook.name, title=notebook.title, parameters=parameters,
-        given=sorted(run.given), versions=versions(), key=key,
+        given=sorted(run.given), versions=versions(), kafka=_kafka(parameters),
+        seed=parameters.get("seed"), key=key,
     )  # fmt: skip
+
+
+def _kafka(parameters: dict[str, Any]) -> str | None:
+    """The Kafka versions among a run's parameters; None if there is none."""
+    values = [parameters[name] for name in KAFKA_PARAMETERS if name in parameters]
+    releases = [r for value in values for r in (value if isinstance(value, list) else [value])]
+    return ", ".join(str(release) for release in releases if release) or None
 
 
 @contextmanager
@@ -245,7 +212,20 @@ def versions() -> dict[str, str]:
     for name in LIBRARIES:
         with suppress(PackageNotFoundError):
             known[name] = version(name)
+    known["pylock.toml"] = _beside_the_lock()
     return {name: each for name, each in known.items() if each}
+
+
+def _beside_the_lock() -> str:
+    """Whether the libraries are those of the checkout's pylock.toml; empty if there is none."""
+    locked: dict[str, set[str]] = {}
+    with suppress(OSError):
+        text = (PACKAGE.parent / "pylock.toml").read_text(encoding="utf-8")
+        for name, each in re.findall(r'(?m)^name = "(.+)"\nversion = "(.+)"', text):
+            locked.setdefault(name, set()).add(each)
+    installed = {re.sub(r"[-_.]+", "-", d.name).lower(): d.version for d in distributions()}
+    others = [name for name in locked.keys() & installed if installed[name] not in locked[name]]
+    return (f"{len(others)} libraries differ" if others else "as locked") if locked else ""
 
 
 def commit() -> str:

@@ -11,7 +11,8 @@ table      DataFrames as escaped HTML
 version_table  every generation of the rules, as Markdown
 membership  one follower in and out of the ISR, a row for each run
 rule       the lines of the package that decided, as code
-controls   players: any figure for each choice of values, or each step of a run
+player     pictures that a reader moves through without a kernel
+controls   a slider through a run; any figure redrawn as values change
 style      colours of brokers, versions and states; titles, numbers, names
 
 A picture is given tables, runs and numbers; it plays and simulates nothing. Its title is the

@@ -1,10 +1,8 @@
-"""Players: pictures that a reader moves through with sliders, with a kernel or without.
+"""Widgets around the figures: a slider through a run, and any figure redrawn as values change.
 
-Theory of operation. What the sliders can choose is drawn once, when the cell runs, and embedded as
-PNG of few colours. One script, `player.js`, shows the picture of the values that are chosen; it
-reads numbers and text and sets pictures, nothing else. So JupyterLab, a stored notebook and a page
-show the same. A report's page lets the browser run this very script, known by its hash, and no
-other. Where no script runs, one picture stands there, and a list that opens with the others.
+With a kernel, JupyterLab shows the widget. Beside it, in the same output, stands a player
+(`show/player.py`), made when the cell ran: what a page, a stored notebook and a front end without
+widgets show.
 """
 
 from __future__ import annotations
@@ -12,173 +10,181 @@ from __future__ import annotations
 import base64
 import html
 import io
-import json
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import ExitStack
 from itertools import pairwise, product
-from pathlib import Path
 from typing import Any
 
+import ipywidgets as widgets
 import matplotlib.pyplot as plt
-from IPython.display import HTML
+from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from PIL import Image
 
 from isrlab.engine.model import Leader
 from isrlab.show import style
+from isrlab.show.player import Slider, View, player
 from isrlab.show.replicas import common_look, plot_replicas, visible
 from isrlab.world import words
 from isrlab.world.frames import Frame
 from isrlab.world.script import Run
 
-SCRIPT = Path(__file__).with_name("player.js").read_text(encoding="utf-8")
 MOST_STEPS = 60  # of a run, shown one by one
 MOST_VIEWS = 24  # of a player, unless it is a run's
-_COLOURS = 32
-_BY_COLOUR = Image.Quantize.FASTOCTREE  # the others take a legend's small orange for its vermilion
-_CAPTION = "font-family: monospace; white-space: pre-line"
+NO_WIDGETS = "A control: to move it, open the notebook where Jupyter widgets or HTML can be shown."
+Drawn = Figure | Axes | tuple[bytes, str]
+_LOOK: dict[str, Any] = {
+    "style": {"description_width": "160px"},
+    "layout": widgets.Layout(width="560px"),
+}
 
 
-@dataclass(frozen=True, slots=True)
-class Control:
-    """A slider: the values that a reader can choose, by name, and the one that it begins with."""
-
-    name: str
-    values: Mapping[str, Any]
-    value: Any
-
-    @property
-    def at(self) -> int:
-        return [*self.values.values()].index(self.value)
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """What is shown for one choice: a PNG, its text for who does not see it, and lines below."""
-
-    png: bytes
-    alt: str
-    caption: str = ""
-
-
-Drawn = Figure | Axes | View
-
-
-def choice(
-    name: str,
-    options: Iterable[float],
-    value: float,
-    form: Callable[[float], str] = "{:,}".format,
-) -> Control:
-    """Numbers to choose from, in order; `value` is added if it is missing."""
-    return pick(name, [(form(each), each) for each in sorted({*options, value})], value)
-
-
-def pick(name: str, options: Iterable[Any], value: Any) -> Control:
-    """Values to choose from, or (name, value) pairs; `value` is added if it is missing."""
-    pairs = [each if isinstance(each, tuple) else (each, each) for each in options]
-    values = {str(each): chosen for each, chosen in pairs}
-    if value not in values.values():
-        values[str(value)] = value
-    return Control(name, values, value)
-
-
-def player(controls: Sequence[Control], draw: Callable[..., Drawn], most: int = MOST_VIEWS) -> HTML:
-    """Sliders above the picture that `draw` makes of their values.
-
-    It has a view of each combination, the last slider first to change; if these are more than
-    `most`, of evenly chosen values. The picture without scripts is the last, or where the sliders
-    begin if not at their starts.
-    """
-    counts = [len(control.values) for control in controls]
-    while math.prod(counts) > most:
-        counts[max(range(len(counts)), key=lambda n: (counts[n], n))] -= 1
-    controls = [_thinned(*each) for each in zip(controls, counts, strict=True)]
-    views = [_view(controls, draw, names) for names in product(*(c.values for c in controls))]
-    start = 0
-    for control in controls:
-        start = start * len(control.values) + control.at
-    still = views[start or -1]
-    pictures = {view.png: view for view in [still, *views]}  # each once, that one first
-    places = {png: place for place, png in enumerate(pictures)}
-    sliders = [{"name": c.name, "values": [*c.values], "at": c.at} for c in controls]
-    data = {"sliders": sliders, "frames": [(places[view.png], view.caption) for view in views]}
-    first, *others = (_figure(view) for view in ([still, *list(pictures.values())[1:]]))
-    more = f"<summary>{len(others)} more</summary>{''.join(others)}"
-    return HTML(
-        f'<div class="player" data-player="{html.escape(json.dumps(data))}">{first}'
-        f"{f'<details>{more}</details>' if others else ''}</div><script>{SCRIPT}</script>"
-    )
-
-
-def _thinned(control: Control, count: int) -> Control:
-    """With so many of its values, as evenly chosen as can be, where it begins among them."""
-    last, place = len(control.values) - 1, control.at
-    chosen = {round(n * last / (count - 1)) for n in range(count)}
-    if place not in chosen:
-        chosen -= {min(chosen - {0, last} or chosen, key=lambda n: abs(n - place))}
-    kept = {name: v for n, (name, v) in enumerate(control.values.items()) if n in chosen | {place}}
-    return replace(control, values=kept)
-
-
-def _view(controls: Sequence[Control], draw: Callable[..., Drawn], names: Sequence[str]) -> View:
-    chosen = list(zip(controls, names, strict=True))
-    view = pictured(draw(*(control.values[name] for control, name in chosen)))
-    values = ", ".join(f"{control.name} {name}" for control, name in chosen)
-    return replace(view, caption=f"{values}\n{view.caption}".strip())
-
-
-def pictured(drawn: Drawn, caption: str = "") -> View:
-    """A figure as PNG, quick to make, not small, and the text that stands for it; it is closed."""
-    if isinstance(drawn, View):
-        return drawn
-    figure = drawn.get_figure(root=True) if isinstance(drawn, Axes) else drawn
-    assert figure is not None
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", pil_kwargs={"compress_level": 1})
-    plt.close(figure)
-    return View(buffer.getvalue(), style.alt_text(figure), caption)
-
-
-def _figure(view: View) -> str:
-    image = base64.b64encode(in_few_colours(view.png)).decode()
-    alt, caption = html.escape(view.alt), html.escape(view.caption)
-    return (
-        f'<figure style="margin: 0"><img alt="{alt}" src="data:image/png;base64,{image}">'
-        f'<figcaption style="{_CAPTION}">{caption}</figcaption></figure>'
-    )
-
-
-def in_few_colours(png: bytes) -> bytes:
-    """The same picture, a fraction of its size."""
-    buffer = io.BytesIO()
-    image = Image.open(io.BytesIO(png)).convert("RGB")
-    few = image.quantize(_COLOURS, _BY_COLOUR, dither=Image.Dither.NONE)
-    few.save(buffer, "PNG", optimize=True)
-    return buffer.getvalue()
-
-
-# The steps of a run
-
-
-def step_slider(run: Run) -> HTML:
+def step_slider(run: Run) -> widgets.VBox:
     """A slider through every step of a run: the message, and the replicas after it.
 
     Of a run with more than MOST_STEPS steps, those that change the picture.
     """
     frames = _steps(run)
     look = common_look(frames)
-    drawn: dict[Hashable, View] = {}
+    slider = widgets.IntSlider(value=0, min=0, max=len(frames) - 1, description="step", **_LOOK)
+    caption = widgets.HTML()
+    drawn: dict[Hashable, tuple[bytes, str]] = {}
 
-    def draw(step: int) -> View:
-        state = _visible(frames[step])
+    def draw(step: int) -> Drawn:
+        frame = frames[step]
+        caption.value = f"<code>{html.escape(words.message_line(frame))}</code>"
+        state = _visible(frame)
         if state not in drawn:
-            drawn[state] = pictured(plot_replicas(frames[step], **look))
-        return replace(drawn[state], caption=words.message_line(frames[step]))
+            drawn[state] = pictured(plot_replicas(frame, **look))
+        return drawn[state]
 
-    return player([choice("step", range(len(frames)), 0)], draw, most=len(frames))
+    return Redrawn((slider, caption), draw, most=len(frames))
+
+
+def choice(
+    description: str,
+    options: Sequence[float],
+    value: float | None,
+    form: Callable[[float], str] = "{:,}".format,
+) -> widgets.SelectionSlider:
+    """A slider over fixed values that moves by mouse or arrow keys and speaks when released."""
+    values = sorted({*options, value} if value is not None else {*options})
+    names = [(form(option), option) for option in values]
+    return widgets.SelectionSlider(
+        options=names, value=value, description=description, continuous_update=False, **_LOOK
+    )
+
+
+def pick(description: str, options: Sequence[Any], value: Any) -> widgets.Dropdown:
+    """A list to choose from: values, or (name, value) pairs; `value` is added if it is missing."""
+    values = [option[1] if isinstance(option, tuple) else option for option in options]
+    options = [*options, *([] if value in values else [value])]
+    return widgets.Dropdown(options=options, value=value, description=description, **_LOOK)
+
+
+class Redrawn(widgets.VBox):
+    """Controls above a picture that is drawn of their values, again whenever there is a new one.
+
+    A caption among the controls, `widgets.HTML`, is for `draw` to fill. Where the kernel is gone a
+    player does the same: it has a view of each combination of values; if these are more than
+    `most`, of evenly chosen ones.
+    """
+
+    def __init__(
+        self,
+        controls: Sequence[widgets.Widget],
+        draw: Callable[..., Drawn],
+        most: int = MOST_VIEWS,
+    ) -> None:
+        self.draw_of, self.most = draw, most
+        self.texts = [control for control in controls if isinstance(control, widgets.HTML)]
+        self.inputs = [control for control in controls if control not in self.texts]
+        self.picture = widgets.Image(format="png", layout=widgets.Layout(max_width="900px"))
+        self.redraw()
+        for control in self.inputs:
+            control.observe(self.redraw, names="value")
+        super().__init__([*controls, self.picture])
+
+    def draw(self) -> Drawn:
+        return self.draw_of(*(control.value for control in self.inputs))
+
+    def redraw(self, _: object = None) -> None:
+        self.picture.value, _ = pictured(self.draw())
+
+    def player(self) -> str:
+        """The HTML of the player; all its views are drawn now."""
+        before = [control.value for control in self.inputs]
+        axes = [_options(control) for control in self.inputs]
+        counts = [len(axis) for axis in axes]
+        while math.prod(counts) > self.most:
+            counts[max(range(len(counts)), key=lambda n: (counts[n], n))] -= 1
+        axes = [_thinned(*each) for each in zip(axes, counts, before, strict=True)]
+        with ExitStack() as still:
+            for control in [*self.inputs, *self.texts]:
+                still.enter_context(control.hold_sync())
+            for control in self.inputs:
+                control.unobserve(self.redraw, names="value")
+            views = [self._view(choice) for choice in product(*axes)]
+            for control, value in zip(self.inputs, before, strict=True):
+                control.value = value
+                control.observe(self.redraw, names="value")
+            self.redraw()
+        sliders = [
+            Slider(control.description, [*axis], [*axis.values()].index(value))
+            for control, axis, value in zip(self.inputs, axes, before, strict=True)
+        ]
+        return player(sliders, views)
+
+    def _view(self, names: Sequence[str]) -> View:
+        for control, name in zip(self.inputs, names, strict=True):
+            control.value = _options(control)[name]
+        image, alt = pictured(self.draw())
+        values = (f"{c.description} {name}" for c, name in zip(self.inputs, names, strict=True))
+        texts = (html.unescape(re.sub(r"<[^>]*>", "", text.value)) for text in self.texts)
+        return View(image, alt, "\n".join([", ".join(values), *texts]))
+
+    def _ipython_display_(self) -> None:
+        """The widget and a still picture at once; a while later the player in place of that."""
+        widget = self._repr_mimebundle_()
+        image = base64.b64encode(self.picture.value).decode()
+        still = {"text/plain": NO_WIDGETS, "image/png": image}
+        shown = display(widget | still, raw=True, display_id=True)
+        player = {"text/plain": "A player", "text/html": self.player()}
+        shown.update(widget | player, raw=True)
+
+
+def _options(control: widgets.Widget) -> dict[str, Any]:
+    """The values of a control, by name."""
+    if isinstance(control, widgets.IntSlider):
+        return {str(n): n for n in range(control.min, control.max + 1, control.step)}
+    pairs = (
+        option if isinstance(option, tuple) else (option, option) for option in control.options
+    )
+    return {str(name): value for name, value in pairs}
+
+
+def _thinned(axis: dict[str, Any], count: int, kept: Any) -> dict[str, Any]:
+    """Values of an axis as evenly as can be, `kept` among them."""
+    last, place = len(axis) - 1, [*axis.values()].index(kept)
+    chosen = {round(n * last / (count - 1)) for n in range(count)}
+    if place not in chosen:
+        chosen -= {min(chosen - {0, last} or chosen, key=lambda n: abs(n - place))}
+    return {name: axis[name] for n, name in enumerate(axis) if n in chosen | {place}}
+
+
+def pictured(drawn: Drawn) -> tuple[bytes, str]:
+    """A picture as PNG, quick to make, not small, and the text that stands for it; the figure is
+    closed."""
+    if isinstance(drawn, tuple):
+        return drawn
+    figure = drawn.get_figure(root=True) if isinstance(drawn, Axes) else drawn
+    assert figure is not None
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", pil_kwargs={"compress_level": 1})
+    plt.close(figure)
+    return buffer.getvalue(), style.alt_text(figure)
 
 
 def _steps(run: Run) -> list[Frame]:

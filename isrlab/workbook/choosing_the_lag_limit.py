@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import ipywidgets as widgets
 import pandas as pd
 from IPython.display import HTML
 from matplotlib.axes import Axes
@@ -20,7 +21,7 @@ from isrlab.events import exact
 from isrlab.fleet import load, truth
 from isrlab.fleet.config import FleetConfig
 from isrlab.show.bands import Span, shade
-from isrlab.show.controls import choice, player
+from isrlab.show.controls import Redrawn, choice
 from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.offsets import Offsets, isr_of, plot_offsets
 from isrlab.show.style import INK, STATES, axes, mark
@@ -83,7 +84,7 @@ def plot_stall(config: FleetConfig = PAIR) -> Axes:
     return plot_offsets(data, title, ax=shade(axes(9.5, 3.6), spans))
 
 
-def stall_controls(config: FleetConfig = PAIR) -> HTML:
+def stall_controls(config: FleetConfig = PAIR) -> widgets.VBox:
     """Sliders for the lag limit and the length of a stall, and the picture they make."""
     limit = choice("lag limit (s)", (5, 10, 20, 30), config.lag_time_ms // 1000)
     length = choice("stall (s)", (4, 8, 12, 20, 40, 60), int(config.stall_s))
@@ -91,7 +92,7 @@ def stall_controls(config: FleetConfig = PAIR) -> HTML:
     def draw(limit_s: int, stall_s: float) -> Axes:
         return plot_stall(config.with_(replica_lag_time_max_ms=1000 * limit_s, stall_s=stall_s))
 
-    return player((limit, length), draw)
+    return Redrawn((limit, length), draw)
 
 
 def plot_removals(version: str, limits_s: Sequence[float]) -> Axes:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import ipywidgets as widgets
 import numpy as np
 import pandas as pd
-from IPython.display import HTML
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -20,7 +20,7 @@ from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.lens import Trace
 from isrlab.show import offsets
 from isrlab.show.bands import Span, shade
-from isrlab.show.controls import choice, player
+from isrlab.show.controls import Redrawn, choice
 from isrlab.show.curves import Curve, Scale, plot_bars, plot_curves
 from isrlab.show.style import axes, broker_colour, counted, duration, headline, listed, panels
 
@@ -192,14 +192,14 @@ def plot_burst(config: FleetConfig = SMALL) -> Figure:
     return figure
 
 
-def burst_controls(config: FleetConfig = SMALL) -> HTML:
+def burst_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     """Sliders for burst height, burst length and message limit, and the picture they make."""
     sliders = {
         "burst_records": choice("burst height (records)", (10_000, 30_000, 60_000), 30_000),
         "burst_s": choice("burst length (s)", (1.0, 20.0), 1.0, "{:g}".format),
         "replica_lag_max_messages": choice("lag.max.messages", (4_000, 8_000, 16_000), MESSAGES),
     }
-    return player(
+    return Redrawn(
         [*sliders.values()],
         lambda *values: plot_burst(config.with_(**dict(zip(sliders, values, strict=True)))),
     )

@@ -13,9 +13,9 @@ from contextlib import suppress
 from itertools import pairwise, product
 from typing import Any, NamedTuple
 
+import ipywidgets as widgets
 import numpy as np
 import pandas as pd
-from IPython.display import HTML
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -209,25 +209,26 @@ def _text(value: Any) -> str:
     return text.replace("_", " ").lower() if len(text) > 12 else text
 
 
-def step_player(release: str, number: int, kind: str = PARTITION) -> HTML:
+def step_player(release: str, number: int, kind: str = PARTITION) -> widgets.VBox:
     """A slider through the steps of a schedule that show something new: both sides after each."""
     steps = beside(one(release, number, kind), release)
     told = [0, *(n for n, (old, new) in enumerate(pairwise(steps), 1) if old.kafka != new.kafka)]
+    slider = widgets.IntSlider(value=0, min=0, max=len(told) - 1, description="step")
 
     def draw(place: int) -> Figure:
         step, before = steps[told[place]], steps[told[place] - 1] if place else None
         title = f"Step {told[place] + 1}, {spoken(step.command)}: {len(step.kafka)} values "
         return plot_step(before, step, f"{title}compared, {len(step.differs)} differ")
 
-    return controls.player([controls.choice("step", range(len(told)), 0)], draw, most=len(told))
+    return controls.Redrawn([slider], draw, most=len(told))
 
 
-def run_player(release: str, number: int) -> HTML:
+def run_player(release: str, number: int) -> widgets.VBox:
     """Whole schedules: a release, and which of its schedules."""
     releases = judged.releases(PARTITION)
     least = min(len(judged.read(PARTITION, name)) for name in releases)
     which = controls.choice("schedule", range(least), number)
-    return controls.player([controls.pick("release", releases, release), which], plot_run)
+    return controls.Redrawn([controls.pick("release", releases, release), which], plot_run)
 
 
 def spoken(command: list[Any]) -> str:
@@ -328,7 +329,7 @@ def unnoticed(words: Mapping[str, Mapping[str, str]]) -> list[str]:
     return [rule for rule, row in words.items() if "noticed" not in row.values()]
 
 
-def switch_player(release: str, words: Mapping[str, Mapping[str, str]]) -> HTML:
+def switch_player(release: str, words: Mapping[str, Mapping[str, str]]) -> widgets.VBox:
     """One rule of the engine switched by hand: the first step at which Kafka's state shows it."""
     version = KafkaVersion.of(release)
     found = {
@@ -345,7 +346,7 @@ def switch_player(release: str, words: Mapping[str, Mapping[str, str]]) -> HTML:
         title += f"{notice.schedule}: {spoken(notice.step.command)}"
         return plot_step(notice.before, notice.step, title)
 
-    return controls.player([controls.pick("rule", list(found), next(iter(found)))], draw)
+    return controls.Redrawn([controls.pick("rule", list(found), next(iter(found)))], draw)
 
 
 # What was found

@@ -9,8 +9,8 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 
+import ipywidgets as widgets
 import numpy as np
-from IPython.display import HTML
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -152,7 +152,7 @@ def plot_clocks(runs: Mapping[str, Run]) -> Figure:
     return style.headline(figure, ". ".join(parts))
 
 
-def hang_slider(version: str, hang_s: int = 8) -> HTML:
+def hang_slider(version: str, hang_s: int = 8) -> widgets.VBox:
     """How long may a follower hang, again and again, and still be in sync?"""
     slider = controls.choice("hangs for (s)", (2, 5, 8, 9, 10, 11, 12, 15, 20), hang_s)
 
@@ -160,4 +160,4 @@ def hang_slider(version: str, hang_s: int = 8) -> HTML:
         script = SAW_TOOTH + 4 * TOOTH.format(hang_s=seconds)
         return plot_clocks({version: scenario.play(script, version=version)})
 
-    return controls.player([slider], draw)
+    return controls.Redrawn([slider], draw)

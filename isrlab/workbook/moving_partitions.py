@@ -11,9 +11,9 @@ from functools import lru_cache
 from itertools import product
 from typing import NamedTuple
 
+import ipywidgets as widgets
 import numpy as np
 import pandas as pd
-from IPython.display import HTML
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -24,7 +24,7 @@ from isrlab.fleet.cell import leaders, run_cell
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.layout import assignment, target
 from isrlab.show.bands import Span, isr_rows, plot_bands
-from isrlab.show.controls import choice, player
+from isrlab.show.controls import Redrawn, choice
 from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.matrix import plot_matrix
 from isrlab.show.style import headline, panels
@@ -180,11 +180,11 @@ def plot_progress(config: FleetConfig) -> Axes:
     return plot_curves({"moved": curve}, title, scales, marks=marks)
 
 
-def move_controls(config: FleetConfig, table: pd.DataFrame) -> HTML:
+def move_controls(config: FleetConfig, table: pd.DataFrame) -> widgets.VBox:
     """Sliders for both, with the values of a grid, and how many partitions have moved."""
     rates, counts = (sorted(set(table[name].tolist())) for name in ("throttle", "at_once"))
     sliders = choice("throttle", rates, rates[-1], rate), choice("at once", counts, counts[-1])
-    return player(sliders, lambda speed, many: plot_progress(throttled(config, speed, many)))
+    return Redrawn(sliders, lambda speed, many: plot_progress(throttled(config, speed, many)))
 
 
 def lags(config: FleetConfig, down: Sequence[float]) -> pd.Series:

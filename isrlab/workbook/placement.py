@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+import ipywidgets as widgets
 import numpy as np
-from IPython.display import HTML
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
@@ -161,13 +161,13 @@ def _percent(chance: placement.Chance) -> str:
     return f"{100 * chance.low:.3g} to {100 * chance.high:.3g}%"
 
 
-def failures_control(cluster: Cluster, failures: int) -> HTML:
+def failures_control(cluster: Cluster, failures: int) -> widgets.VBox:
     """How many fail, and by which placement."""
     counts = range(1, min(MOST_FAILURES, len(cluster.racks)) + 1)
     names = [(LABELS[name], name) for name in cluster.placed]
     name = controls.pick("placement", names, next(iter(cluster.placed)))
     many = controls.choice("brokers that fail", counts, min(failures, len(cluster.racks)))
-    return controls.player(
+    return controls.Redrawn(
         (name, many), lambda name, failures: plot_failures(cluster, name, failures), most=25
     )
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import ipywidgets as widgets
 import pandas as pd
-from IPython.display import HTML
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
@@ -79,12 +79,12 @@ def lookup_finding(segment: seg.LogSegment, target: int) -> str:
     return f"Offset {target}: {start}, {batches} checked (without an index {lookup.found + 1})"
 
 
-def lookup_slider(segment: seg.LogSegment) -> HTML:
+def lookup_slider(segment: seg.LogSegment) -> widgets.VBox:
     """A slider through a dozen offsets of a segment."""
     first, last = segment.base_offset, segment.next_offset - 1
     offsets = sorted({first + (last - first) * nth // 11 for nth in range(12)})
     slider = controls.choice("offset", offsets, first)
-    return controls.player((slider,), lambda offset: plot_lookup(segment, offset))
+    return controls.Redrawn((slider,), lambda offset: plot_lookup(segment, offset))
 
 
 def plot_search(segment: seg.LogSegment, target: int) -> Axes:

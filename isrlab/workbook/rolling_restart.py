@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import ipywidgets as widgets
 import numpy as np
 import pandas as pd
-from IPython.display import HTML
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -23,7 +23,7 @@ from isrlab.fleet import load, recovery
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.sums import by_run
 from isrlab.show.bands import plot_isr_sizes
-from isrlab.show.controls import choice, player
+from isrlab.show.controls import Redrawn, choice
 from isrlab.show.curves import Curve, Scale, plot_curves, plot_ticks
 from isrlab.show.style import INK, STATES, mark, panels
 from isrlab.world import scenario
@@ -330,13 +330,13 @@ def plot_restart(config: FleetConfig) -> Figure:
     return figure
 
 
-def restart_controls(config: FleetConfig = SMALL) -> HTML:
+def restart_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     """Sliders for downtime, load and wait, and the whole rolling restart."""
     down = choice("down for (s)", (30, 60), 60)
     shares = (0.3, 0.6, 0.8, 0.9)
     busy = choice("load (% of fetch rate)", shares, 0.6, lambda value: f"{100 * value:.0f}")
     every = choice("wait / safe wait", (0.5, 0.75, 1.25), 0.75, "{:g}".format)
-    return player(
+    return Redrawn(
         (down, busy, every), lambda s, share, wait: plot_restart(rolling(config, share, s, wait))
     )
 

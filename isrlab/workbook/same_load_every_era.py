@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import ipywidgets as widgets
 import numpy as np
 import pandas as pd
 from IPython.display import HTML
@@ -27,7 +28,7 @@ from isrlab.fleet.kernel.state import Rules
 from isrlab.fleet.layout import assignment
 from isrlab.show import style
 from isrlab.show.bands import Span, plot_bands
-from isrlab.show.controls import choice, player
+from isrlab.show.controls import Redrawn, choice
 from isrlab.show.curves import plot_bars
 from isrlab.show.table import table
 
@@ -300,7 +301,7 @@ def _eras_title(eras: list[tuple[list[str], list[Away]]], partition: int) -> str
     return f"Partition {partition}, the same load with {len(eras)} endings: {', '.join(ends)}"
 
 
-def era_controls(config: FleetConfig = SMALL) -> HTML:
+def era_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     """Sliders for burst height and length of stall, and one partition in a `FEW` generations."""
     heights = 1_000, 20_000, 100_000, 200_000
     height = choice("burst height (records)", heights, config.burst_records)
@@ -310,4 +311,4 @@ def era_controls(config: FleetConfig = SMALL) -> HTML:
     def draw(records: int, stall_s: float) -> Axes:
         return plot_eras(config.with_(burst_records=records, stall_s=stall_s), partition, FEW)
 
-    return player((height, stall), draw)
+    return Redrawn((height, stall), draw)

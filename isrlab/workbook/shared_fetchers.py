@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import ipywidgets as widgets
 import numpy as np
 import pandas as pd
-from IPython.display import HTML
 from matplotlib.axes import Axes
 
 from isrlab import fleet
@@ -19,7 +19,7 @@ from isrlab.fleet import load
 from isrlab.fleet.cell import cell
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.layout import assignment, fetcher_id
-from isrlab.show.controls import choice, player
+from isrlab.show.controls import Redrawn, choice
 from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.matrix import plot_matrix
 from isrlab.show.style import BLUE, FAINT, GREY, ORANGE, PALE, VERMILION, WHITE, listed
@@ -236,7 +236,7 @@ def _received_mb_s(config: FleetConfig) -> float:
     return float((end[-1] - end[half]) * config.record_bytes / seconds / 1e6)
 
 
-def fetcher_controls(config: FleetConfig = SMALL) -> HTML:
+def fetcher_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     """Sliders for threads, heat and response size, and who is evicted."""
     threads = choice("num.replica.fetchers", range(1, 5), 2)
     heat = choice("hot / one thread", (0.9, 1.1), 1.1, "{:g}".format)
@@ -247,7 +247,7 @@ def fetcher_controls(config: FleetConfig = SMALL) -> HTML:
             heated(sized(config, size_mb), share).with_(num_replica_fetchers=number)
         )
 
-    return player((threads, heat, size), draw)
+    return Redrawn((threads, heat, size), draw)
 
 
 def finding(tables: Mapping[str, pd.DataFrame]) -> str:

@@ -16,7 +16,7 @@ from itertools import pairwise
 from math import inf
 from typing import Any
 
-from IPython.display import HTML
+import ipywidgets as widgets
 from matplotlib.axes import Axes
 
 from isrlab.closeups.batching import Request
@@ -129,10 +129,10 @@ def finding(waits: Sequence[float]) -> str:
     return f"{style.counted(len(waits), 'ISR change')}: {'; '.join(parts)}"
 
 
-def version_choice(versions: Sequence[str], script: str, value: str) -> HTML:
+def version_choice(versions: Sequence[str], script: str, value: str) -> widgets.VBox:
     """Choose a version: what every broker knows, and when."""
     chosen = controls.pick("version", versions, value)
-    return controls.player([chosen], lambda name: plot_knowledge(scenario.play(script, name)))
+    return controls.Redrawn([chosen], lambda name: plot_knowledge(scenario.play(script, name)))
 
 
 # Who said what to whom

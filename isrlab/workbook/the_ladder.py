@@ -15,7 +15,7 @@ from collections import Counter
 from math import inf
 from typing import NamedTuple
 
-from IPython.display import HTML
+import ipywidgets as widgets
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -177,9 +177,9 @@ def before_and_after(matrix: Matrix, name: str) -> Figure | Axes:
     return style.headline(figure, f"{rung.issue}: {rung.flaw}")
 
 
-def schedule_chooser(matrix: Matrix, name: str) -> HTML:
+def schedule_chooser(matrix: Matrix, name: str) -> widgets.VBox:
     """A list of schedules; below, the chosen one before and after the repair of its bug."""
     shown = [rung for rung in RUNGS if rung.issue != "KAFKA-3919"]  # has thousands of records
     names = [(f"{rung.label} ({rung.issue})", rung.scenario) for rung in shown]
     chosen = controls.pick("schedule", names, name)
-    return controls.player([chosen], lambda name: before_and_after(matrix, name))
+    return controls.Redrawn([chosen], lambda name: before_and_after(matrix, name))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import ipywidgets as widgets
 import numpy as np
-from IPython.display import HTML
 from matplotlib.figure import Figure
 from matplotlib.projections import PolarAxes
 
@@ -73,11 +73,11 @@ def _draw_wheels(ax: PolarAxes, timer: Timer, now_ms: int) -> None:
     ax.text(0, 0, f"{now_ms} ms", fontsize=10, **middle)
 
 
-def wheel_slider(timer: Timer, times_ms: Sequence[int]) -> HTML:
+def wheel_slider(timer: Timer, times_ms: Sequence[int]) -> widgets.VBox:
     """A slider through some moments, ascending, in ms; each picture says what has just moved."""
     before = dict(zip(sorted(times_ms), [-1, *sorted(times_ms)], strict=False))
     slider = controls.choice("ms", [*before], min(before))
-    return controls.player((slider,), lambda ms: plot_turning(timer.advance(before[ms])[0], [ms]))
+    return controls.Redrawn((slider,), lambda ms: plot_turning(timer.advance(before[ms])[0], [ms]))
 
 
 def moves_of(delay_ms: int, tick_ms: int = 1) -> list[Move]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import ipywidgets as widgets
 import numpy as np
 import pandas as pd
-from IPython.display import HTML
 from matplotlib.axes import Axes
 
 from isrlab import fleet
@@ -24,7 +24,7 @@ from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.sums import by_run, quantile
 from isrlab.show import style
-from isrlab.show.controls import choice, player
+from isrlab.show.controls import Redrawn, choice
 from isrlab.show.curves import Curve, Scale, plot_curves
 
 PAIR = FleetConfig(
@@ -304,7 +304,7 @@ def by_holder(found: Sequence[Commit], slow_ms: int = 1_000) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def wait_controls(config: FleetConfig = SMALL) -> HTML:
+def wait_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     """Sliders for network latency and the length of stalls, and the histogram that they make."""
     delays_ms, stalls_s = (2, 10, 50, 100), (0, 2, 5, 10, 30, 60)
     delay = choice("one-way delay (ms)", delays_ms, config.fetch_latency_ms, "{:g}".format)
@@ -313,4 +313,4 @@ def wait_controls(config: FleetConfig = SMALL) -> HTML:
     def draw(delay_ms: int, stall_s: float) -> Axes:
         return plot_histogram(waits_here(config.with_(fetch_latency_ms=delay_ms, stall_s=stall_s)))
 
-    return player((delay, stall), draw)
+    return Redrawn((delay, stall), draw)

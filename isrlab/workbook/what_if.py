@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
+import ipywidgets as widgets
 import numpy as np
 from IPython.display import HTML
 from matplotlib.axes import Axes
@@ -19,7 +20,7 @@ from isrlab.fleet import FleetConfig, settings
 from isrlab.incidents.again import Again, Course, Toll, again, courses
 from isrlab.incidents.look import look
 from isrlab.show import style
-from isrlab.show.controls import choice, player
+from isrlab.show.controls import Redrawn, choice
 from isrlab.show.curves import Curve, Scale, plot_curves, plot_ticks
 from isrlab.show.style import counted
 from isrlab.show.table import table
@@ -143,7 +144,7 @@ def otherwise_table(runs: dict[str, list[Course]]) -> HTML:
     return table(rows)
 
 
-def limit_player(real: Again, limits_s: Sequence[float], seeds: int) -> HTML:
+def limit_player(real: Again, limits_s: Sequence[float], seeds: int) -> widgets.VBox:
     """A lag limit, and the same hours under it."""
     now_s = real.config.lag_time_ms / 1000
 
@@ -151,7 +152,7 @@ def limit_player(real: Again, limits_s: Sequence[float], seeds: int) -> HTML:
         config = real.config.with_(replica_lag_time_max_ms=round(1000 * limit_s))
         return plot_again(real, courses(config, seeds), f"Limit {limit_s:g} s")
 
-    return player([choice("lag limit (s)", limits_s, now_s, "{:g}".format)], draw)
+    return Redrawn([choice("lag limit (s)", limits_s, now_s, "{:g}".format)], draw)
 
 
 def _sentence(runs: dict[str, list[Course]]) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+import ipywidgets as widgets
 import pandas as pd
 from IPython.display import HTML
 from matplotlib.axes import Axes
@@ -29,7 +30,7 @@ from isrlab.incidents.record import about
 from isrlab.incidents.tell import heading, story, texts_of, verdict
 from isrlab.show import bands, style
 from isrlab.show.bands import Event, Span, plot_bands, size_state, utc_axis
-from isrlab.show.controls import View, pick, pictured, player
+from isrlab.show.controls import Redrawn, pick
 from isrlab.show.style import counted, duration, printable
 from isrlab.show.table import html_table, table
 from isrlab.verdict.faults import RULES
@@ -174,7 +175,7 @@ def _chosen(found: Findings) -> dict[Key, list[IsrSpan]]:
     return {key: found.record.spans[key] for key in found.partitions}
 
 
-def cluster_player(found: Findings, faults: Sequence[Outage] = ()) -> HTML:
+def cluster_player(found: Findings, faults: Sequence[Outage] = ()) -> widgets.VBox:
     """The same for one topic, one broker, or both."""
     topics = sorted({key.topic for key in found.partitions})[:6]
     names = [("all", None), *((printable(topic, 60), topic) for topic in topics)]
@@ -184,7 +185,7 @@ def cluster_player(found: Findings, faults: Sequence[Outage] = ()) -> HTML:
         asked = Window(topic=topic, broker=broker)
         return plot_cluster(found_in(found.logs, found.evidence, window=asked), faults)
 
-    return player([pick("topic", names, None), pick("broker", brokers, None)], draw, most=12)
+    return Redrawn([pick("topic", names, None), pick("broker", brokers, None)], draw, most=12)
 
 
 # Incidents
@@ -237,20 +238,22 @@ def plot_incident(found: Findings, incident: Incident) -> Axes:
     return utc_axis(ax, from_ms)
 
 
-def incident_player(found: Findings, log_dir: str, first: int = 1) -> HTML:
+def incident_player(found: Findings, log_dir: str, first: int = 1) -> widgets.VBox:
     """One incident up close: its partitions, the lines that decide, what to check."""
     numbered = found.incidents[:12]
     if not numbered:
-        return HTML("No incident.")
+        return widgets.VBox([widgets.HTML("No incident.")])
     texts = texts_of(numbered, log_dir)
     names = [(f"{n}  {each.what.replace('_', ' ')}", n) for n, each in enumerate(numbered, 1)]
+    caption = widgets.HTML()
 
-    def draw(number: int) -> View:
+    def draw(number: int) -> Axes:
         incident = numbered[number - 1]
-        lines = printable("\n".join(story(incident, texts)), 6_000)
-        return pictured(plot_incident(found, incident), lines)
+        lines = html.escape(printable("\n".join(story(incident, texts)), 6_000))
+        caption.value = f'<pre style="white-space: pre-wrap">{lines}</pre>'
+        return plot_incident(found, incident)
 
-    return player([pick("incident", names, min(max(first, 1), len(numbered)))], draw)
+    return Redrawn([pick("incident", names, min(max(first, 1), len(numbered))), caption], draw)
 
 
 def plot_partition(found: Findings, key: Key) -> Axes:
@@ -275,13 +278,13 @@ def plot_partition(found: Findings, key: Key) -> Axes:
     return utc_axis(plot_bands(rows, f"{title}the ISR", events=elected), start_ms)
 
 
-def partition_player(found: Findings) -> HTML:
+def partition_player(found: Findings) -> widgets.VBox:
     """Any partition; those with most changes come first."""
     keys = sorted(found.partitions, key=lambda key: (-len(found.record.spans[key]), key))[:12]
     names = [(f"{printable(key.topic, 60)}-{key.partition}", key) for key in keys]
     if not keys:
-        return HTML("No partition.")
-    return player([pick("partition", names, keys[0])], lambda key: plot_partition(found, key))
+        return widgets.VBox([widgets.HTML("No partition.")])
+    return Redrawn([pick("partition", names, keys[0])], lambda key: plot_partition(found, key))
 
 
 def changes_table(found: Findings, most: int = 20) -> HTML:

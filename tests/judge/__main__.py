@@ -13,7 +13,6 @@ import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
@@ -25,7 +24,6 @@ from judge.classes import CLASSES, Judged
 from judge.world import World
 
 RELEASES = tuple(dict.fromkeys(r for judged in CLASSES.values() for r in judged.releases))
-TOLD = "told.txt"
 MOST = 3  # differences shown of a class
 
 
@@ -73,8 +71,6 @@ def judge_class(judged: Judged, world: World, release: str, asked: Asked) -> int
     took = time.monotonic() - begun
     rate = f"{steps:,} steps in {took:.0f} s ({60 * steps / took:,.0f} a minute)"
     print(f"{release:9} {judged.kind:10} {rate}, {differences} differences", flush=True)
-    with Path(asked.folder, TOLD).open("a") as told:
-        told.write(f"{release} {judged.kind} {steps} {differences}\n")
     if asked.store and not differences:
         write(release, power.choose(runs, version))
         note(judged.kind, release, steps)
@@ -90,18 +86,6 @@ def note(kind: str, release: str, steps: int) -> None:
         file.seek(0)
         file.truncate()
         json.dump(compared, file, indent=1, sort_keys=True)
-
-
-def summed_up(folder: str) -> str:
-    """What all processes together have compared."""
-    told = Path(folder, TOLD)
-    rows = [line.split() for line in told.read_text().splitlines()] if told.exists() else []
-    releases, kinds = {row[0] for row in rows}, {row[1] for row in rows}
-    steps, differences = (sum(int(row[n]) for row in rows) for n in (2, 3))
-    return (
-        f"{steps:,} steps of {len(releases)} releases compared, {differences} differences; "
-        f"classes: {', '.join(kind for kind in CLASSES if kind in kinds) or 'none'}"
-    )
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -154,7 +138,6 @@ def in_processes(releases: tuple[str, ...], jobs: int, words: list[str]) -> int:
         pool = ThreadPoolExecutor(jobs)
         try:
             codes = list(pool.map(judged, releases))
-            print(summed_up(temporary))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in running:

@@ -1,0 +1,83 @@
+"""Pictures that a reader moves through without a kernel, in a page or in a stored notebook.
+
+Theory of operation. What a control can show is drawn once, when its cell runs, and embedded as PNG
+of few colours. One script, `player.js`, turns this into sliders; it reads numbers and text and sets
+pictures, nothing else. A report's page lets the browser run this very script, known by its hash,
+and no other. Where no script runs, one picture stands there, and a list that opens with the others.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+
+SCRIPT = Path(__file__).with_name("player.js").read_text(encoding="utf-8")
+_COLOURS = 32
+_BY_COLOUR = Image.Quantize.FASTOCTREE  # the others take a legend's small orange for its vermilion
+_CAPTION = "font-family: monospace; white-space: pre-line"
+
+
+@dataclass(frozen=True)
+class Slider:
+    """The names of the values that a reader can choose, and where the slider stands at first."""
+
+    name: str
+    values: Sequence[str]
+    at: int
+
+
+@dataclass(frozen=True)
+class View:
+    """What is shown for one choice: a PNG, its text for who does not see it, and a line below."""
+
+    png: bytes
+    alt: str
+    caption: str
+
+
+def player(sliders: Sequence[Slider], views: Sequence[View]) -> str:
+    """The HTML of a player: `views` of all combinations, the last slider first to change.
+
+    The picture without scripts is the last, or where the sliders stand if not at their starts.
+    """
+    start = 0
+    for slider in sliders:
+        start = start * len(slider.values) + slider.at
+    still = views[start or -1]
+    pictures = {view.png: view for view in [still, *views]}  # each once, that one first
+    places = {png: place for place, png in enumerate(pictures)}
+    data = {
+        "sliders": [vars(slider) for slider in sliders],
+        "frames": [(places[view.png], view.caption) for view in views],
+    }
+    first, *others = (_figure(view) for view in ([still, *list(pictures.values())[1:]]))
+    more = f"<summary>{len(others)} more</summary>{''.join(others)}"
+    return (
+        f'<div class="player" data-player="{html.escape(json.dumps(data))}">{first}'
+        f"{f'<details>{more}</details>' if others else ''}</div><script>{SCRIPT}</script>"
+    )
+
+
+def _figure(view: View) -> str:
+    image = base64.b64encode(small(view.png)).decode()
+    alt, caption = html.escape(view.alt), html.escape(view.caption)
+    return (
+        f'<figure style="margin: 0"><img alt="{alt}" src="data:image/png;base64,{image}">'
+        f'<figcaption style="{_CAPTION}">{caption}</figcaption></figure>'
+    )
+
+
+def small(png: bytes) -> bytes:
+    """The same picture in few colours."""
+    buffer = io.BytesIO()
+    image = Image.open(io.BytesIO(png)).convert("RGB")
+    few = image.quantize(_COLOURS, _BY_COLOUR, dither=Image.Dither.NONE)
+    few.save(buffer, "PNG", optimize=True)
+    return buffer.getvalue()

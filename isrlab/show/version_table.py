@@ -47,10 +47,10 @@ def _row(shown: list[KafkaVersion], rule: str) -> list[str]:
 
 def changes() -> str:
     """A line for each generation: the rules it changed."""
-    lines = []
-    for before, version in pairwise((None, *versions.GENERATIONS)):
-        changed = [rule for rule in RULES if getattr(version, rule) != getattr(before, rule, None)]
+    first = versions.GENERATIONS[0]
+    lines = [f"- **{first.releases}** (column {first.column}): the first of this table\n"]
+    for before, version in pairwise(versions.GENERATIONS):
+        changed = [rule for rule in RULES if getattr(version, rule) != getattr(before, rule)]
         what = "; ".join(map(version.label, changed)) or "none of these rules"
-        what = what if before else "the first column"
         lines.append(f"- **{version.releases}** (column {version.column}): {what}\n")
     return "".join(lines)

@@ -127,8 +127,12 @@ def found_in(
     if record.stopped_ms is not None:
         caveats.insert(0, "all brokers were stopped in order at the end: that is left out")
         record = Record(_until(evidence.events, record.stopped_ms - 1), alone=alone)
-    ends = {key: spans[-1].isr for key, spans in record.spans.items() if window.has_key(key)}
     dark = _dark(evidence.unknown, record.end_ms)
+    ends = {
+        key: spans[-1].isr
+        for key, spans in record.spans.items()  # others were deleted
+        if window.has_key(key) and (key in dark or spans[-1].end_ms == record.end_ms)
+    }
     incidents = find(record, min_isr)
     known = {key: isr for key, isr in ends.items() if key not in dark}
     broker = window.broker

@@ -166,18 +166,14 @@ def size_state(size: int, full: int) -> str:
 def stack(ax: Axes, spans: Iterable[Span]) -> np.ndarray:
     """How many partitions have a short ISR, over time (s), int[moments]; hatched above those of
     which nothing is known, which do not count."""
-    states = [*[*style.ISR_SIZES][1:], HATCHED]
-    ends: dict[str, list[tuple[float, int]]] = {state: [] for state in states}
+    ends: dict[str, list[tuple[float, float]]] = {name: [] for name in (*style.ISR_SIZES, HATCHED)}
     for span in spans:
-        if span.state in ends:
-            ends[span.state] += [(span.start_s, 1), (span.end_s, -1)]
-    times = np.array(sorted({0.0, *(at for points in ends.values() for at, _ in points)}))
-    counts = np.zeros((len(states), len(times)), int)
-    for line, points in zip(counts, ends.values(), strict=True):
-        np.add.at(line, np.searchsorted(times, [at for at, _ in points]), [by for _, by in points])
-    counts = counts.cumsum(axis=1)
-    colours = [state_colour(state) for state in states]
-    labels = [state if ends[state] else "" for state in states]
+        ends[span.state].append((span.start_s, span.end_s))
+    del ends[next(iter(ends))]  # of those that are full
+    times = np.unique([0.0, *(at for pairs in ends.values() for pair in pairs for at in pair)])
+    counts = np.array([_at_once(times, pairs) for pairs in ends.values()])
+    colours = [state_colour(state) for state in ends]
+    labels = [state if pairs else "" for state, pairs in ends.items()]
     areas = ax.stackplot(times, counts, colors=colours, labels=labels, step="post")
     areas[-1].set(hatch="////", edgecolor=style.GREY, linewidth=0)
     total = counts.sum(axis=0)  # its outline, for a minute of a week is narrower than a pixel
@@ -185,6 +181,12 @@ def stack(ax: Axes, spans: Iterable[Span]) -> np.ndarray:
     ax.set(ylabel="partitions", ylim=(0, max(1.0, 1.15 * float(total.max()))))
     style.legend_below(ax)
     return counts[:-1].sum(axis=0)
+
+
+def _at_once(times: np.ndarray, spans: Sequence[tuple[float, float]]) -> np.ndarray:
+    """How many of the spans each of these moments lies in: int64[time]."""
+    starts, ends = np.sort(np.array(spans).reshape(-1, 2), axis=0).T
+    return np.searchsorted(starts, times, "right") - np.searchsorted(ends, times, "right")
 
 
 def plot_isr_sizes(

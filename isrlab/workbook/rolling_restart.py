@@ -169,11 +169,12 @@ def recorded_rejoins(measured: pd.DataFrame, taken_back: pd.DataFrame) -> pd.Dat
     )
 
 
-def after_return(times: pd.DataFrame, config: FleetConfig) -> pd.Series:
-    """Of `churn.rejoin_times`, s until broker 1 is back in each partition after its restart."""
+def after_return(moves: pd.DataFrame, config: FleetConfig) -> pd.Series:
+    """Of `churn.moves`, s until broker 1 is back in each partition after its restart."""
     up_ms = load.restarts(config, 1)[1][0]
-    mine = times[(times["run"] == config.run) & (times["replica"] == 1)]
-    back = mine[mine["back_ms"] > up_ms].groupby("partition")["back_ms"].min()
+    mine = moves[(moves["run"] == config.run) & (moves["replica"] == 1)]
+    is_back = (mine["change"] == "joins") & (mine["ts_ms"] > up_ms)
+    back = mine[is_back].groupby("partition")["ts_ms"].min()
     return (back - up_ms) / 1000
 
 

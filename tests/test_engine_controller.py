@@ -1,6 +1,6 @@
-"""The controller: elections, the removal of dead brokers, and whom it lets into the ISR.
+"""The controller: elections, dead brokers, whom it lets into the ISR, eligible leader replicas.
 
-Cases L1 to L16 are those of PartitionChangeBuilderTest and ReplicationControlManagerTest.
+The cases are in cases/controller.txt and elr.txt; Kafka's own are named there by their ids.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import pytest
 from cases.table import Case, in_every_column, play
 
 from isrlab.engine import controller as machine
+from isrlab.engine import kraft
 from isrlab.engine import messages as m
 from isrlab.engine.frozen import replace
 from isrlab.engine.model import NO_LEADER, Settings
@@ -16,160 +17,111 @@ from isrlab.engine.partition import Controller, PartitionState
 from isrlab.engine.versions import PRESETS, KafkaVersion
 from isrlab.world import scenario
 
-
-def controller(
-    column: str,
-    replicas: tuple[int, ...] = (2, 1, 3),
-    isr: tuple[int, ...] = (2, 1, 3),
-    leader: int = 1,
-    alive: tuple[int, ...] = (1, 2, 3),
-    unclean: bool = False,
-) -> Controller:
-    """FOO of the Kafka tests: leader epoch 100, partition epoch 200; brokers in their epoch 7."""
-    version = PRESETS[column]
-    settings = Settings.of(version, unclean_leader_election_enable=unclean, min_insync_replicas=2)
-    live = tuple(m.BrokerInfo(i, 7) for i in alive)
-    state = PartitionState(replicas, leader, isr, 100, 200)
-    return Controller(version, settings, state, live)
+ANSWERS = m.AlterPartitionResponse | m.ElectLeadersResponse
 
 
 class ControllerBench:
-    """What the controller stores after a message; `bumps` counts leader epochs."""
+    """One partition in leader epoch 100 and partition epoch 200; brokers live in their epoch 7."""
 
-    def __init__(self, column: str, **state: object) -> None:
-        self.before = self.after = controller(column, **state)
+    def __init__(
+        self,
+        column: str,
+        replicas: tuple[int, ...] = (2, 1, 3),
+        isr: tuple[int, ...] | None = None,
+        leader: int = 1,
+        alive: tuple[int, ...] | None = None,
+        unclean: bool = False,
+        min_isr: int = 2,
+        **state: object,
+    ) -> None:
+        version = PRESETS[column]
+        settings = Settings.of(
+            version, unclean_leader_election_enable=unclean, min_insync_replicas=min_isr
+        )
+        live = (m.BrokerInfo(i, 7) for i in sorted(replicas if alive is None else alive))
+        stored = PartitionState(replicas, leader, replicas if isr is None else isr, 100, 200)
+        self.before = self.after = Controller(
+            version, settings, replace(stored, **state), tuple(live)
+        )
+        self.sent: list[m.Send] = []
+
+    # What may be done
 
     def tell(self, kind: str, *fields: object) -> None:
-        self.after, _ = machine.step(self.before, getattr(m, kind)(*fields), 0)
-        before, after = self.before.state, self.after.state
-        has_changed = replace(after, partition_epoch=before.partition_epoch) != before
-        assert (self.after.partition_epoch > self.before.partition_epoch) is has_changed
+        message = getattr(m, kind)(*fields)
+        after, outputs = machine.step(self.after, message, 0)
+        self._become(after)
+        self.sent = [output for output in outputs if isinstance(output, m.Send)]
+        assert {o.message for o in self.sent if isinstance(o.message, m.LeaderAndIsr)} <= {
+            after.order
+        }
+        for answer in self.answers:
+            assert answer.to == getattr(message, "broker", m.CLIENT)
+            assert after == self.before or not answer.message.error
+
+    def change(self, isr: tuple[int, ...], doubtful: tuple[int, ...] = ()) -> None:
+        """What KRaft makes of a target ISR; the disks of `doubtful` may have lost data."""
+        self._become(kraft.change(self.after, "preferred", doubtful, isr=isr))
+        assert (self.after is self.before) is (self.after.state == self.before.state)
+
+    def _become(self, after: Controller) -> None:
+        self.before, self.after = self.after, after
+        before, state = self.before.state, after.state
+        has_changed = replace(state, partition_epoch=before.partition_epoch) != before
+        assert state.partition_epoch - before.partition_epoch == has_changed
+
+    def wants(
+        self,
+        isr: tuple[int, ...],
+        broker_epochs: tuple[int, ...] | None = None,
+        is_recovering: bool = False,
+    ) -> None:
+        """The leader asks for this ISR."""
+        state, epochs = self.after.state, broker_epochs or tuple(7 for _ in isr)
+        numbers = state.leader_epoch, state.partition_epoch
+        self.tell("AlterPartition", state.leader, 5, *numbers, isr, epochs, is_recovering)
+
+    def fence(self, *brokers: int) -> None:
+        for broker in brokers:
+            self.tell("SessionExpired", broker, 7)
+
+    def unfence(self, *brokers: int) -> None:
+        for broker in brokers:
+            self.tell("RegisterBroker", broker, 7)
+
+    # What may be seen
+
+    @property
+    def answers(self) -> list[m.Send]:
+        return [output for output in self.sent if isinstance(output.message, ANSWERS)]
 
     def see(self, name: str) -> object:
         if name == "bumps":
             return self.after.leader_epoch - self.before.leader_epoch
         if name == "is_unclean":
             return self.after.leader not in (NO_LEADER, *self.before.isr)
-        return getattr(self.after, name)
+        if name == "error":
+            return self.answers[-1].message.error
+        if name == "answer":
+            answer = self.answers[-1].message
+            return answer.leader_epoch, answer.partition_epoch, answer.isr
+        if name in ("orders", "told"):
+            kind = m.LeaderAndIsr if name == "orders" else m.UpdateMetadata
+            return sorted(output.to for output in self.sent if isinstance(output.message, kind))
+        if name == "told_inactive":
+            known = next(o.message for o in self.sent if isinstance(o.message, m.UpdateMetadata))
+            return [broker.id for broker in known.brokers if not broker.is_active]
+        return getattr(self.after.state, name)
 
 
-@in_every_column("controller")
+@in_every_column("controller", "elr")
 def test_decision(case: Case, column: str) -> None:
     play(ControllerBench(column, **case.setup), case.steps)
 
 
-def dies(broker: int) -> m.SessionExpired:
-    return m.SessionExpired(broker, 7)
-
-
-def wants(isr: tuple[int, ...], epochs: tuple[int, ...] | None = None) -> m.AlterPartition:
-    return m.AlterPartition(1, 5, 100, 200, isr, epochs or tuple(7 for _ in isr))
-
-
-def test_l12_shrink_and_expand() -> None:
-    """L12: both are accepted; the answer is the stored state, one partition epoch later each."""
-    state = controller("N", replicas=(0, 1, 2), isr=(0, 1, 2), leader=1, alive=(0, 1, 2))
-    for partition_epoch, isr in ((200, (0, 1)), (201, (0, 1, 2))):
-        request = m.AlterPartition(1, 9, 100, partition_epoch, isr, tuple(7 for _ in isr))
-        state, outputs = machine.step(state, request, 0)
-        answer = m.AlterPartitionResponse(9, 100, partition_epoch + 1, isr)
-        assert outputs[0] == m.Send(1, answer)
-        assert (state.isr, state.partition_epoch) == (isr, partition_epoch + 1)
-
-
-FOUR = {"replicas": (1, 2, 3, 4), "isr": (1, 2, 3), "alive": (1, 2, 3, 4)}
-
-
-@pytest.mark.parametrize(
-    ("case", "state", "request_", "error"),
-    [
-        ("L14-fenced", FOUR | {"alive": (1, 2, 3)}, wants((1, 2, 3, 4)), "INELIGIBLE_REPLICA"),
-        ("L14-epoch", FOUR, wants((1, 2, 3, 4), (7, 7, 7, 6)), "INELIGIBLE_REPLICA"),
-        ("L14-unfenced", FOUR, wants((1, 2, 3, 4)), None),
-        ("epoch-unknown", FOUR, wants((1, 2, 3, 4), (7, 7, 7, -1)), None),
-        ("newer-epoch", {}, m.AlterPartition(1, 5, 101, 200, (1,), (7,)), "NOT_CONTROLLER"),
-        ("newer-version", {}, m.AlterPartition(1, 5, 100, 201, (1,), (7,)), "NOT_CONTROLLER"),
-        ("older-epoch", {}, m.AlterPartition(1, 5, 99, 200, (1,), (7,)), "FENCED_LEADER_EPOCH"),
-        ("not-leader", {}, m.AlterPartition(2, 5, 100, 200, (2,), (7,)), "INVALID_REQUEST"),
-        (
-            "older-version",
-            {},
-            m.AlterPartition(1, 5, 100, 199, (1,), (7,)),
-            "INVALID_UPDATE_VERSION",
-        ),
-        ("stranger", {}, wants((1, 9)), "INVALID_REQUEST"),
-        ("without-leader", {}, wants((2, 3)), "INVALID_REQUEST"),
-    ],
-)
-def test_alter_partition(case, state, request_, error):
-    before = controller("N", **state)
-    after, outputs = machine.step(before, request_, 0)
-    assert outputs[0].to == request_.broker
-    assert outputs[0].message.error == error
-    assert (after == before) is (error is not None)
-
-
-def test_l14_shutting_down() -> None:
-    """L14: a broker in controlled shutdown may not join; its leader learns so from metadata."""
-    state = controller("N", **FOUR)
-    state, outputs = machine.step(state, m.ControlledShutdown(4), 0)
-    told = next(o.message for o in outputs if isinstance(o.message, m.UpdateMetadata))
-    assert m.BrokerInfo(4, 7, is_active=False) in told.brokers
-    _, outputs = machine.step(state, wants((1, 2, 3, 4)), 0)
-    assert outputs[0].message.error == "INELIGIBLE_REPLICA"
-
-
-@pytest.mark.parametrize("column", "ABCDG")
-@pytest.mark.parametrize(
-    ("broker", "epoch", "version", "isr", "error"),
-    [
-        (1, 100, 200, (1, 2), None),
-        (1, 100, 199, (1, 2), "BADVERSION"),
-        (1, 100, 201, (1, 2), "BADVERSION"),
-        (1, 100, 199, (1, 3, 2), None),  # the node says so already: a retry after a lost answer
-        (1, 99, 199, (1, 3, 2), "BADVERSION"),
-        (2, 100, 199, (1, 3, 2), "BADVERSION"),
-    ],
-)
-def test_conditional_write(column, broker, epoch, version, isr, error):
-    before = controller(column)
-    request = m.AlterPartition(broker, 5, epoch, version, isr, tuple(7 for _ in isr))
-    after, outputs = machine.step(before, request, 0)
-    assert outputs[0].message.error == error
-    assert after.leader_epoch == 100
-    is_written = error is None and set(isr) != set(before.isr)
-    assert after.partition_epoch == (201 if is_written else 200)
-
-
-def test_who_is_told() -> None:
-    after, outputs = machine.step(controller("G"), dies(1), 0)
-    orders = [o.to for o in outputs if isinstance(o.message, m.LeaderAndIsr)]
-    assert sorted(orders) == [2, 3]
-    assert {o.message for o in outputs if isinstance(o.message, m.LeaderAndIsr)} == {after.order}
-    told = [o.to for o in outputs if isinstance(o.message, m.UpdateMetadata)]
-    assert sorted(told) == [2, 3]
-
-
-def test_isr_notification_spreads_metadata_and_no_order() -> None:
-    state = controller("G")
-    after, outputs = machine.step(state, m.IsrChangeNotification(1), 0)
-    assert after == state
-    assert {type(o.message) for o in outputs} == {m.UpdateMetadata}
-
-
 def test_impossible_message_raises() -> None:
     with pytest.raises(TypeError, match="not a message for the controller"):
-        machine.step(controller("N"), "hello", 0)
-
-
-@pytest.mark.parametrize(
-    ("column", "hears"), [("C", []), ("J", []), ("L", [1, 2, 3]), ("O", [1, 2, 3])]
-)
-def test_who_hears_of_an_isr_change_by_an_order(column: str, hears: list[int]) -> None:
-    """In KRaft every replica reads it from the metadata log; else only its leader knows."""
-    _, outputs = machine.step(controller(column), wants((2, 1)), 0)
-    orders = [o.to for o in outputs if isinstance(o.message, m.LeaderAndIsr)]
-    assert sorted(orders) == hears
+        machine.step(ControllerBench("N").after, "hello", 0)
 
 
 @pytest.mark.parametrize("version", PRESETS.values(), ids=str)
@@ -183,3 +135,34 @@ def test_clean_bounce_is_one_leader_epoch(broker: int, version: KafkaVersion) ->
     again = scenario.play(f"{script}\nstart {broker}\nadvance 1s", version=version)
     assert set(again.cluster.controller.isr) == {1, 2}
     assert again.cluster.controller.leader_epoch == int(bumps)
+
+
+RECOVERY = """
+partition replicas=1,2 unclean.leader.election.enable=true
+cut 1 2
+produce 1 m1 acks=1
+advance 70s
+kill 1
+heal 1 2
+advance 20s
+elect unclean
+trace on
+start 1
+stabilize
+"""
+
+
+@pytest.mark.parametrize("version", ["3.6", "3.7", "4.0", "4.1"])
+def test_a_real_leader_recovers_at_its_first_isr_change(version: str) -> None:
+    run = scenario.play(RECOVERY, version=version)
+    states = [f.controller.state.is_recovering for f in run.frames]
+    assert True in states
+    assert states[-1] is False
+    ordered = [line for line in run.lines if "LeaderAndIsr" in line]
+    assert any("is_recovering=True" in line for line in ordered)
+
+
+def test_no_recovery_state_before_3_2() -> None:
+    old = KafkaVersion.of("3.1").with_(kraft=True)
+    run = scenario.play(RECOVERY, version=old)
+    assert not any(f.controller.state.is_recovering for f in run.frames)

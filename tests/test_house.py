@@ -176,7 +176,3 @@ def test_show_lists_its_concepts_and_draws_each_once():
     assert sorted(listed) == sorted(path.stem for path in paths)
     names = [f.name for path in paths for f in functions_of(path) if f.name.startswith("plot_")]
     assert len(names) == len(set(names))
-
-
-def test_package_exports_few_names():
-    assert len(getattr(isrlab, "__all__", [])) <= 15

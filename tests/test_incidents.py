@@ -105,6 +105,18 @@ def test_without_the_log_of_its_leader_a_partition_is_not_known(name, tmp_path):
     assert not found.under_replicated
 
 
+@pytest.mark.parametrize("is_copy", [True, False])
+def test_logs_of_two_clusters_in_one_folder_are_told_from_a_copy(is_copy, tmp_path):
+    for path in recordings.folder("3.9").rglob("*.log"):
+        for cluster, topic in (("a", "orders"), ("b", "orders" if is_copy else "sales")):
+            copy = tmp_path / cluster / path.parent.name / path.name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(path.read_text().replace("orders", topic))
+    found = look(tmp_path)
+    assert (found.status, len(found.doubts)) == ((CALM, 0) if is_copy else (NOT_KNOWN, 1))
+    assert is_copy or "two clusters" in found.doubts[0]
+
+
 @pytest.mark.parametrize(
     ("name", "what", "out_ms"),
     [("moved-282", "died_and_back", 17_808), ("moved-392", "follower_stalled", 29_027)],

@@ -1,47 +1,17 @@
-"""What Kafka's own tests say about diverging logs: leader's answers, truncation, epoch cache.
+"""What Kafka's own tests say about diverging logs: where a follower cuts, and the epoch cache.
 
-The numbers are those of PartitionTest, ReplicaFetcherThreadTest, AbstractFetcherThreadTest and
-LeaderEpochFileCacheTest; the ids are ours.
+The numbers are those of ReplicaFetcherThreadTest and LeaderEpochFileCacheTest; the ids are ours. A
+leader's answers and whole truncations are cases of kafka_leader.txt and kafka_truncation.txt.
 """
 
 from __future__ import annotations
 
 import pytest
-from cases.follower_bench import PairBench
-from cases.leader_bench import LeaderBench, log_of
+from cases.bench import log_of
 
-from isrlab.engine import messages as m
-from isrlab.engine.frozen import replace
 from isrlab.engine.log import LeaderEpochCache, Log
 from isrlab.engine.rules import needs_another_round, truncation_offset
 from isrlab.engine.versions import PRESETS
-
-# F: what a leader answers to (epoch of the last record, offset)
-
-LEADER_LOG = ((0, 2), (3, 6), (4, 5), (7, 1), (9, 3))
-
-
-@pytest.mark.parametrize(
-    ("case", "last_epoch", "offset", "start", "answer"),
-    [
-        ("F1", 2, 5, 0, (0, 2)),
-        ("F3", 6, 6, 0, (4, 13)),
-        ("F5", 10, 18, 0, (10, 17)),
-        ("F7", 11, 5, 0, "OFFSET_OUT_OF_RANGE"),
-        ("F9", 5, 6, 10, "OFFSET_OUT_OF_RANGE"),
-        ("F9", 3, 6, 10, "OFFSET_OUT_OF_RANGE"),
-        ("same-epoch", 9, 16, 0, 1),  # no divergence: one record follows
-    ],
-)
-@pytest.mark.parametrize("column", "IJKLMNO")
-def test_diverging_answer(column, case, last_epoch, offset, start, answer):
-    """The followers of 2.7 do not ask this yet, but its leaders answer (N7)."""
-    bench = LeaderBench(column, log=LEADER_LOG, epoch=10)
-    assert bench.see("epochs") == ((0, 0), (3, 2), (4, 8), (7, 13), (9, 14), (10, 17))
-    bench.log_starts_at(start)
-    bench.fetch(2, offset, last_epoch)
-    assert bench.see("response") == answer
-
 
 # G: where a follower cuts
 
@@ -66,64 +36,6 @@ def test_diverging_answer(column, case, last_epoch, offset, start, answer):
 def test_where_to_cut(case, leo, hw, answer, own, cut, again):
     assert truncation_offset(leo, hw, *answer, *own) == cut
     assert needs_another_round(*answer, *own) is again
-
-
-@pytest.mark.parametrize("column", "EFGHIJKLMNO")
-def test_g8_logs_that_share_nothing(column: str) -> None:
-    """G8: every record has another epoch; the follower cuts everything and copies."""
-    version = PRESETS[column]
-    pair = PairBench(
-        column,
-        log_of(version, (1, 1), (3, 1), (5, 1)),
-        log_of(version, (0, 1), (2, 1), (4, 1)),
-        leader_epoch=6,
-    )
-    pair.run()
-    assert pair.are_equal
-    assert [log.log_end_offset for log in pair.logs] == [3, 3]
-
-
-@pytest.mark.parametrize("column", PRESETS, ids=[v.name for v in PRESETS.values()])
-def test_g12_leader_starts_after_the_follower_ends(column: str) -> None:
-    """G12: the follower drops its log and begins where the leader does."""
-    version = PRESETS[column]
-    full = log_of(version, (0, 4))
-    cut = replace(full, records=full.records[2:], log_start_offset=2, high_watermark=2)
-    pair = PairBench(column, cut, log_of(version, (0, 1)), leader_epoch=1)
-    pair.run()
-    follower = pair.logs[1]
-    assert (follower.log_start_offset, follower.log_end_offset) == (2, 4)
-    assert pair.are_equal
-
-
-@pytest.mark.parametrize("column", "EFGHIJKLMNO")
-def test_g14_leader_behind_in_epoch(column: str) -> None:
-    """G14: the follower knows of epoch 7 before its leader does; it waits, then goes on."""
-    version = PRESETS[column]
-    pair = PairBench(
-        column, log_of(version, (0, 5)), log_of(version, (0, 3)), leader_epoch=5, epoch=7
-    )
-    errors = [getattr(what, "error", None) for _, what in pair.delivered]
-    assert "UNKNOWN_LEADER_EPOCH" in errors
-    assert pair.logs[1].log_end_offset == 3
-    pair.order(1, 7)
-    pair.give(2, m.RetryRequest(pair.brokers[2].role.request))
-    pair.run()
-    assert pair.are_equal
-
-
-def test_g16_truncation_on_fetch_takes_no_data() -> None:
-    """G16: one cut to 3, high watermark still 1 then; in the end LEO 5, HW 4 (here: all, 5)."""
-    version = PRESETS["N"]
-    own = replace(log_of(version, (0, 2), (2, 1), (4, 3)), checkpointed_high_watermark=1)
-    pair = PairBench("N", log_of(version, (0, 2), (2, 1), (5, 2)), own, leader_epoch=6, most=5)
-    cut = pair.logs[1]
-    assert (cut.log_end_offset, cut.high_watermark, pair.truncations) == (3, 1, 1)
-    pair.most = 100
-    pair.give(2, m.RetryRequest(pair.brokers[2].role.request))
-    pair.run()
-    assert pair.are_equal
-    assert (pair.logs[1].log_end_offset, pair.truncations) == (5, 1)
 
 
 # H: the leader-epoch cache

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import html
+import io
 import json
 import re
 from itertools import pairwise
 
 import matplotlib.pyplot as plt
 import pytest
+from PIL import Image
+from PIL.ImageColor import getrgb
 
-from isrlab.show import controls
+from isrlab.show import controls, style
+from isrlab.show.player import small
 from isrlab.world import scenario
 
 
@@ -63,3 +67,16 @@ def test_text_of_a_log_stays_text():
     page = drawn_by(controls.pick(hostile, [hostile, 2], 2)).player()
     assert page.count("<script>") == 1
     assert hostile not in page
+
+
+def test_a_small_picture_keeps_the_colours_of_a_legend() -> None:
+    """Of few pixels, beside large areas of a neighbouring colour and of many shades."""
+    picture = Image.linear_gradient("L").resize((900, 600)).convert("RGB")
+    picture.paste(style.ORANGE, (0, 0, 900, 200))
+    picture.paste(style.VERMILION, (10, 300, 30, 308))
+    data = io.BytesIO()
+    picture.save(data, "PNG")
+    kept = Image.open(io.BytesIO(small(data.getvalue()))).convert("RGB")
+    for at, colour in (((5, 5), style.ORANGE), ((20, 304), style.VERMILION)):
+        pairs = zip(kept.getpixel(at), getrgb(colour), strict=True)
+        assert max(abs(is_ - was) for is_, was in pairs) < 20

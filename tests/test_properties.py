@@ -2,7 +2,7 @@
 
 A failure prints the schedule as a scenario text, and the seed of its draws. The same seed draws the
 same schedules in every run (see conftest.py), and few; ISRLAB_SEED=2 draws others. What longer
-searches found is kept at the end, made short.
+searches found is kept, made short, in cases/scenes.txt.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 
 import pytest
-from cases import scenes
 from hypothesis import HealthCheck, given, note, seed, settings
 from hypothesis import strategies as st
 from hypothesis.internal.conjecture import providers
@@ -134,22 +133,3 @@ def test_logs_converge_after_repair(version: str, partition: str, schedule: list
 
 def test_draws_do_not_depend_on_what_else_is_imported() -> None:
     assert not len(providers.HypothesisProvider(None)._local_constants)
-
-
-# What longer searches found, and in which generations it goes how
-
-
-FOUND = (  # in 0.8.2, 0.9.0, 0.10.2, 0.11, 2.5, 3.7
-    ("found_loss_by_a_bounce", "lost lost lost safe safe safe"),
-    ("found_loss_of_three", "lost lost lost safe safe safe"),
-    # 0.11 knows nothing of an epoch before the leader's first, and trusts the high watermark again
-    ("found_divergence_of_two", "diverged diverged diverged diverged lost lost"),
-    ("found_kip_279", "lost lost lost diverged lost lost"),
-    ("found_same_epoch_twice", "diverged diverged diverged diverged safe safe"),
-)
-
-
-@pytest.mark.parametrize(("name", "words"), FOUND)
-def test_what_the_search_found(name: str, words: str) -> None:
-    six = ("0.8.2", "0.9.0", "0.10.2", "0.11", "2.5", "3.9")
-    assert [scenes.play(name, v).outcome.word for v in six] == words.split()

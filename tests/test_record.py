@@ -54,8 +54,8 @@ def test_every_try_ended_as_in_the_engine(recording: recorded.Recording):
 @pytest.mark.parametrize("schedule", LOST_AND_KEPT)
 def test_the_repair_is_seen_on_real_brokers(schedule: str):
     bad, good = (recorded.read(schedule, release) for release in LOST_AND_KEPT[schedule])
-    assert {t.outcome.word for t in bad.finished} <= {"lost", "diverged"}
-    assert {t.outcome.word for t in good.finished} == {schedule_end(schedule)}
+    assert {t.word for t in bad.finished} <= {"lost", "diverged"}
+    assert {t.word for t in good.finished} == {schedule_end(schedule)}
 
 
 def schedule_end(schedule: str) -> str:

@@ -4,46 +4,29 @@ from __future__ import annotations
 
 import pytest
 from cases import scenes
-from cases.leader_bench import LeaderBench, log_of
+from cases.bench import LeaderBench, log_of
 
 from isrlab.engine import safety
 from isrlab.engine.frozen import replace
 from isrlab.engine.versions import PRESETS
 from isrlab.world.cluster import Cluster
 
-COMMITTED, ACKNOWLEDGED = "committed_records_survive", "acknowledged_records_survive"
 ALL = tuple(v.name for v in PRESETS.values())
 
-# property, the scenario, where it is broken; everywhere else it must hold
-BROKEN_BY = (
-    (COMMITTED, "unclean election", "unclean_loss", ALL),
-    (COMMITTED, "cut to the high watermark", "kip_101_loss", ALL[:3]),
-    (COMMITTED, "power loss", "kip_101_divergence", ALL[:-1]),  # ELR waits for the other
-    (COMMITTED, "acks=1", "acks_1_loss", ()),
-    ("logs_agree", "power loss", "kip_101_divergence", ALL[:3]),
-    ("logs_agree", "unclean election", "unclean_divergence", ALL[:3]),
-    ("logs_agree", "KIP-279", "kip_279", ALL[:4]),
-    ("logs_agree", "clean marker deleted", "i2_divergent_logs", ALL[:3]),
-    (ACKNOWLEDGED, "unclean election", "unclean_loss", ALL),
-    (ACKNOWLEDGED, "cut to the high watermark", "kip_101_loss", ALL[:3]),
-    (ACKNOWLEDGED, "last replica standing", "last_of_the_isr", ALL),
-    (ACKNOWLEDGED, "acks=1", "acks_1_loss", ()),  # no promise was made
-)
 
-
-@pytest.mark.parametrize("version", ALL)
-@pytest.mark.parametrize(
-    ("name", "why", "text", "where"), BROKEN_BY, ids=[f"{n}-{w}" for n, w, _, _ in BROKEN_BY]
-)
-def test_property_breaks_where_it_should(name, why, text, where, version):
-    violations = scenes.play(text, version).cluster.violations
-    assert (name in violations) is (version in where), violations
+@pytest.mark.parametrize("column", PRESETS)
+@pytest.mark.parametrize("name", scenes.SCENES)
+def test_a_scene_breaks_what_it_says_and_ends_so(name: str, column: str) -> None:
+    run = scenes.play(name, PRESETS[column])
+    expected = {fate for fate, columns in scenes.FATES[name].items() if column in columns}
+    assert {run.outcome.word, *run.cluster.violations} - {"safe"} == expected
 
 
 def test_every_property_is_covered() -> None:
-    by_scenario = {name for name, _, _, where in BROKEN_BY if where}
+    by_scene = {fate for fates in scenes.FATES.values() for fate in fates}
     by_hand = {"high_watermark_within_log", "high_watermark_never_back", "leader_in_isr"}
-    assert by_scenario | by_hand == set(safety.PROPERTIES)
+    ends = {"lost", "diverged", "offline"}
+    assert by_scene - ends | by_hand == set(safety.PROPERTIES)
 
 
 @pytest.mark.parametrize("version", ALL)
@@ -58,7 +41,7 @@ def test_acknowledged_is_not_committed(version: str) -> None:
 def test_what_the_observer_says() -> None:
     run = scenes.play("kip_101_divergence", "0.10.2")
     assert run.cluster.violations == {
-        COMMITTED: "committed m2 not in the log of leader",
+        "committed_records_survive": "committed m2 not in the log of leader",
         "logs_agree": "offset 1 is m3 on leader 2 but m2 on follower 1",
     }
     kinds = [e.kind for e in run.cluster.events if e.kind in ("lost", "diverged")]

@@ -345,10 +345,6 @@ def test_figures_say_what_was_found():
     reads = [made.read(reader, 0, 10_000) for reader in Reader]
     title = reading_a_log.plot_readers(made, reads).get_title(loc="left").replace("\n", " ")
     assert "consumer 70, read_committed 40" in title
-    answers = s.read_partitions([(made, Reader.FOLLOWER, 0, 250)] * 3, 600)
-    title = reading_a_log.plot_response("abc", answers, 600).get_title(loc="left")
-    assert title == "3 of 3 partitions get data; 600 bytes sent, 500 of use"
-    reading_a_log.plot_scans({"a": first, "b": first})
     title = reading_a_log.plot_search(first, 47).get_title(loc="left")
     assert title == "Offset 47: 4 probes of an index of 6, entry 34"
     plt.close("all")

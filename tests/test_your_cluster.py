@@ -56,6 +56,16 @@ def test_an_incident_of_a_moment_in_a_long_log_can_be_seen(found) -> None:
     assert width_s >= 0.003 * length_s
 
 
+def test_many_incidents_share_the_row_of_their_kind_and_the_sentence_of_the_finding(found) -> None:
+    many = replace(found, incidents=found.incidents * your_cluster.MOST_ROWS)
+    rows = [label.get_text() for label in your_cluster.plot_cluster(many).axes[0].get_yticklabels()]
+    kinds = {each.what.replace("_", " ") for each in found.incidents}
+    assert len(rows) == len(set(rows)) and kinds < set(rows)
+    says = max(found.incidents, key=lambda each: each.under_replicated_ms).says.rstrip(".")
+    assert your_cluster.finding(many).count(says) == 1
+    assert f"{says} (" in your_cluster.finding(many)
+
+
 def test_a_broker_is_away_only_as_long_as_it_was(found) -> None:
     killed = next(f for f in FAULTS if f.signal == "SIGKILL")
     start_s = found.record.start_ms / 1000

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 RUNS = {"3.9": "kafka-3.9", "4.1": "kafka-4.1"}  # release: folder, and name of the run
 TIMELINE = "timeline.csv"  # what was done to the brokers, beside their logs
-LAG_TIME_MS = 5_000  # replica.lag.time.max.ms of both
 _ROOT = DATA / "recordings"
 _ENDS = {"SIGSTOP": "SIGCONT", "SIGKILL": "start", "SIGTERM": "start"}
 

@@ -42,7 +42,7 @@ def isr_history(events: DataFrame) -> DataFrame:
 
 
 def states(events: DataFrame) -> DataFrame:
-    """All rows that say what is stored, or (`isr` null) that it is not known from here on.
+    """All rows that say what is stored, or (`isr` null) that nothing is from here on, or unknown.
 
     Columns: run, topic, partition, ts_ms, `leader`, `isr`, `isr_before` (null: not known),
     `is_first` of the partition, `is_leaders` (said or asked for by the leader), `replicas` (text,
@@ -55,9 +55,9 @@ def states(events: DataFrame) -> DataFrame:
         F.max("partition_epoch").over(of_stretch) > F.col("partition_epoch"), F.lit(False)
     )
     fresh = (
-        events.where("kind in ('isr_commit', 'unknown') and topic is not null")
+        events.where("kind in ('isr_commit', 'unknown', 'deleted') and topic is not null")
         .where("partition is not null")
-        .withColumn("stretch", F.count_if(F.col("kind") == "unknown").over(order))
+        .withColumn("stretch", F.count_if(F.col("kind") != "isr_commit").over(order))
         .withColumn("is_late", is_late)
         .where("not is_late")
     )
@@ -76,7 +76,7 @@ def states(events: DataFrame) -> DataFrame:
 
 
 def _in_time(*keys: str) -> WindowSpec:
-    rank = F.expr("if(kind = 'unknown', 0, 1)")
+    rank = F.expr("if(kind = 'isr_commit', 1, 0)")
     epoch = F.coalesce("partition_epoch", F.lit(-1))
     return Window.partitionBy(*keys).orderBy("ts_ms", rank, epoch)
 

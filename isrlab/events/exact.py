@@ -10,8 +10,8 @@ holds the answers equal.
 2. A change is the leader's if the leader says so itself, or if the controller stores what a leader
    asked it for; else it is the controller's (an election, a fenced broker).
 
-From a row `unknown` on, a partition's ISR is not known until the next one is stored: such times are
-in no span, and who left or joined in them in no move.
+From a row `unknown` on, a partition's ISR is not known until the next one is stored, and from a row
+`deleted` on there is none: such times are in no span, and who left or joined in them in no move.
 
 Times are milliseconds on the clock of the table. With `end_ms`, what happens later does not count.
 """
@@ -99,7 +99,7 @@ def isr_spans(
         key: [
             IsrSpan(start, end, tuple(state.isr), state.replicas, state.is_assigned)
             for (start, state), (end, _) in pairwise(changes)
-            if state is not None
+            if state not in (None, DELETED)
         ]
         for key, changes in points.items()
     }
@@ -118,7 +118,7 @@ def moves(events: pa.Table, end_ms: int | None = None) -> list[Move]:
 def absences(events: pa.Table, end_ms: int | None = None) -> list[Absence]:
     """Every time that a replica left an ISR, in order of leaving.
 
-    What is no replica any more, as far as an assignment is told, is not absent.
+    What is no replica any more, as far as an assignment is told or by deletion, is not absent.
     """
     absent: list[Absence] = []
     places: dict[Key, dict[int, int]] = defaultdict(dict)  # of those that are out now
@@ -128,7 +128,7 @@ def absences(events: pa.Table, end_ms: int | None = None) -> list[Absence]:
         gone = others - set(state.replicas) if state and state.is_assigned else set()
         for replica in sorted(isr | gone):
             if (place := out.pop(replica, None)) is not None:
-                is_certain = before is not None
+                is_certain = before is not None or state is DELETED
                 absent[place] = absent[place]._replace(end_ms=ts_ms, is_certain=is_certain)
         for replica in sorted(set(before or ()) - isr - gone) if state else ():
             out[replica] = len(absent)
@@ -165,6 +165,9 @@ class State(NamedTuple):
     row: dict[str, Any] | None = None
 
 
+DELETED = State([], is_assigned=True)  # nobody has a replica
+
+
 def _differ(first: State, second: State) -> bool:
     return {*first.isr} != {*second.isr} or {*first.replicas} != {*second.replicas}
 
@@ -176,16 +179,16 @@ def _states(
     known from here on), and of a leader's shrink the `KNEW` of `Absence`."""
     known: dict[Key, tuple[list[int], int]] = {}  # the ISR, and its partition epoch
     shrinks: dict[Key, dict[str, Any]] = {}  # what was last asked for
-    for row in _rows(events, "isr_shrink", "isr_commit", "unknown"):
+    for row in _rows(events, "isr_shrink", "isr_commit", "unknown", "deleted"):
         key, ts_ms, isr = Key(row["run"], row["topic"], row["partition"]), row["ts_ms"], row["isr"]
         if end_ms is not None and ts_ms > end_ms:
             return
         before, epoch = known.get(key, (row["isr_before"], -1))
         if row["kind"] == "isr_shrink":
             shrinks[key] = row
-        elif row["kind"] == "unknown":
+        elif row["kind"] != "isr_commit":
             known.pop(key, None)
-            yield key, ts_ms, None, None, {}
+            yield key, ts_ms, None, DELETED if row["kind"] == "deleted" else None, {}
         elif row["partition_epoch"] is None or row["partition_epoch"] >= epoch:
             known[key] = isr, epoch if row["partition_epoch"] is None else row["partition_epoch"]
             replicas = row["detail"].get("replicas", "")

@@ -42,6 +42,7 @@ KINDS: dict[str, str] = {
     "notify": "a leader announced ISR changes to the controller",
     "metadata": "a broker learned of a change from the controller",
     "hosted": "a broker has a log of the partition, or begins to copy it; `replica` is that broker",
+    "unhosted": "a broker deletes its log of the partition; `replica` is that broker",
     "failed": "a replica, or a log directory with all that are in it, stopped: `replica`, `cause`",
     "offline": "no leader could be found for the partition",
     "clock": "a process said when it started: `detail.zone_offset_ms` is its clock's zone",

@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right, insort
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -97,19 +97,21 @@ def reconcile(events: pa.Table, files: pa.Table | None = None) -> Evidence:
     rows.sort(key=_time_and_place)
     names = sorted({row["run"] for row in rows})
     found: list[Row] = []
-    scenes: list[tuple[list[Row], Scene]] = []
+    vague: list[Row] = []
+    gaps: list[Row] = []
     for run in names:
         of_run = [row for row in rows if row["run"] == run]
         bounds = _bounds(of_run, files, {c.broker: c.ahead_ms for c in clocks if c.run == run})
         scene = _scene(of_run, bounds, clocks)
+        first = len(gaps)
         for key, lines in _partitions(of_run):
-            found += proven(key, lines, scene)
-        found += [row for row in of_run if row["kind"] != "isr_commit"]
+            states = proven(key, lines, scene)
+            gaps += _gaps(states, scene.end_ms)
+            found += states
+        found += [row for row in of_run if row["kind"] not in ("isr_commit", "deleted")]
         found += [_edge(run, b, *edge) for b, edges in bounds.items() for edge in edges]
-        scenes.append((of_run, scene))
+        vague += _of_the_whole(of_run, gaps[first:], clocks, scene)
     found.sort(key=_in_order)
-    gaps = _unknown(found)
-    vague = [row for rows, scene in scenes for row in _of_the_whole(rows, gaps, clocks, scene)]
     return Evidence(
         pa.Table.from_pylist(found, schema=schema.SCHEMA),
         pa.Table.from_pylist([clock._asdict() for clock in clocks], schema=CLOCKS),
@@ -123,8 +125,9 @@ def _time_and_place(row: Row) -> tuple:
 
 
 def _in_order(row: Row) -> tuple:
-    """Of one moment: what is not known, what was asked for, what is stored, the end."""
-    rank = {"log_start": -2, "unknown": -1, "isr_commit": 1, "log_end": 2}.get(row["kind"], 0)
+    """Of one moment: what ends or is not known, what was asked for, what is stored, the end."""
+    ranks = {"log_start": -2, "unknown": -1, "deleted": -1, "isr_commit": 1, "log_end": 2}
+    rank = ranks.get(row["kind"], 0)
     return row["ts_ms"], rank, row["topic"] or "", row["partition"] or 0, _time_and_place(row)
 
 
@@ -228,7 +231,7 @@ def _of_the_whole(
     """What the logs of this run can never show."""
     run = rows[0]["run"]
     fenced = [r["ts_ms"] for r in rows if r["detail"].get("cause") in ("fenced", "unfenced")]
-    told = [g["why"] for g in gaps if g["run"] == run and not _is_batched(g, fenced)]
+    told = [gap["why"] for gap in gaps if not _is_batched(gap, fenced)]
     alone = sorted({str(each.broker) for each in clocks if each.run == run and each.is_alone})
     reasons = {
         f"nothing shows that the clock of broker {', '.join(alone)} is right, and so in which "
@@ -255,7 +258,7 @@ def _is_batched(gap: Row, fenced: Sequence[int]) -> bool:
 
 
 def proven(key: Key, rows: Sequence[Row], scene: Scene) -> list[Row]:
-    """The rows `isr_commit` and `unknown` of one partition, in order of time."""
+    """The rows `isr_commit`, `unknown` and `deleted` of one partition, in order of time."""
     proven_rows: list[Row] = []
     for life in lives(rows):
         found = stored(life, scene.printing)
@@ -263,12 +266,12 @@ def proven(key: Key, rows: Sequence[Row], scene: Scene) -> list[Row]:
         first = states[0] if states else None
         why, start_ms = f"no line {'before ' * bool(states)}tells its ISR", scene.start_ms
         if proven_rows:
-            is_told = life[0]["kind"] == "deleted"
-            why = f"the topic was deleted{'' if is_told else ' and created again'}"
-            start_ms = max(life[0]["ts_ms"] if is_told else 0, proven_rows[-1]["ts_ms"] + 1)
+            why, start_ms = "the topic was created again", proven_rows[-1]["ts_ms"] + 1
         is_created = first is not None and _is_created(first.state) and not proven_rows
-        if not is_created and (first is None or start_ms < first.ts_ms):
-            proven_rows.append(_unknown_row(key, start_ms, why))
+        if life and life[0]["kind"] in ("deleted", "unhosted"):
+            proven_rows.append(_row_of(key, max(life[0]["ts_ms"], start_ms), "deleted"))
+        elif not is_created and (first is None or start_ms < first.ts_ms):
+            proven_rows.append(_row_of(key, start_ms, "unknown", why))
         found = sorted([*found, *_doubts(found, scene)], key=lambda each: each.ts_ms)
         proven_rows += _with_replicas(key, found, life)
     return proven_rows
@@ -321,7 +324,7 @@ def _with_replicas(key: Key, found: Sequence[Found], rows: Sequence[Row]) -> lis
     for each, after in zip(found, [*found, None][1:], strict=True):
         state = each.state
         if state is None or state.isr is None:
-            made.append(_unknown_row(key, each.ts_ms, each.why))
+            made.append(_row_of(key, each.ts_ms, "unknown", each.why))
             continue
         told.seen |= {*state.isr, *(each.before or ())}
         told.advance(each.ts_ms)
@@ -344,7 +347,7 @@ def _row(key: Key, found: Found, told: Replicas) -> Row:
     is_leaders = state.is_leaders or grows
     detail = {n: v for n in ("file", "line", "elr") if (v := state.row["detail"].get(n))}
     detail["replicas"] = ",".join(map(str, sorted(told.now)))
-    detail["replicas_from"] = "assignment" if told.assigned else "seen"
+    detail["replicas_from"] = "assignment" if told.assigned or told.gone else "seen"
     if state.leader is not None:
         detail["leader"] = str(state.leader)
     if not is_leaders:
@@ -367,31 +370,15 @@ def _row(key: Key, found: Found, told: Replicas) -> Row:
     }
 
 
-def _unknown_row(key: Key, ts_ms: int, why: str) -> Row:
+def _row_of(key: Key, ts_ms: int, kind: str, why: str = "") -> Row:
     names = dict(zip(("run", "topic", "partition"), key, strict=True))
-    more: dict[str, Any] = {"ts_ms": ts_ms, "kind": "unknown", "detail": {"why": why}}
+    more: dict[str, Any] = {"ts_ms": ts_ms, "kind": kind, "detail": {"why": why} if why else {}}
     return dict.fromkeys(schema.COLUMNS) | names | more
 
 
-def _unknown(rows: Iterable[Row]) -> list[Row]:
-    """From when to when each partition's ISR is not known, of rows in order of time."""
-    open_rows: dict[Key, Row] = {}
-    closed: list[Row] = []
-    ends: dict[str, int] = {}
-
-    def close(key: Key, to_ms: int) -> None:
-        row = open_rows.pop(key, None)
-        if row is not None and row["from_ms"] < to_ms:
-            closed.append(row | {"to_ms": to_ms})
-
-    for row in rows:
-        key = row["run"], row["topic"], row["partition"]
-        ends[row["run"]] = row["ts_ms"]
-        if row["kind"] in ("unknown", "isr_commit"):
-            close(key, row["ts_ms"])
-        if row["kind"] == "unknown":
-            names = dict(zip(("run", "topic", "partition"), key, strict=True))
-            open_rows[key] = names | {"from_ms": row["ts_ms"], "why": row["detail"]["why"]}
-    for key in list(open_rows):
-        close(key, ends[key[0]])
-    return closed
+def _gaps(rows: Sequence[Row], end_ms: int) -> Iterator[Row]:
+    """From when to when the ISR of a partition is not known."""
+    for row, to_ms in zip(rows, [*(row["ts_ms"] for row in rows[1:]), end_ms], strict=False):
+        if row["kind"] == "unknown" and row["ts_ms"] < to_ms:
+            named = {name: row[name] for name in ("run", "topic", "partition")}
+            yield named | {"from_ms": row["ts_ms"], "to_ms": to_ms, "why": row["detail"]["why"]}

@@ -1,7 +1,7 @@
 """The replicas of a partition over time, as lines tell them.
 
 Those of the last line that names them all (an assignment), else those that were in its ISR or had a
-log of it so far: there may be more of them.
+log of it so far: there may be more of them. Who deletes its log is none.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ class Replicas:
     def __init__(self, rows: Sequence[Row]) -> None:
         self.seen: set[int] = set()
         self.assigned: set[int] = set()  # none: no line has named them all
+        self.gone: set[int] = set()  # who has deleted its log
         self._news: list[tuple[int, Row]] = []
         self._at, newest = 0, -1
         for row in rows:  # what is said of an older version is late news
             is_late = (row["partition_epoch"] or newest) < newest
             newest = max(newest, row["partition_epoch"] or -1)
-            if row["kind"] == "hosted" or (row["detail"].get("replicas") and not is_late):
+            is_host = row["kind"] in ("hosted", "unhosted") and row["replica"] is not None
+            if is_host or (row["detail"].get("replicas") and not is_late):
                 self._news.append((row["ts_ms"], row))
 
     @property
     def now(self) -> set[int]:
-        return self.assigned or self.seen
+        return (self.assigned or self.seen) - self.gone
 
     def next_ms(self) -> int | None:
         return self._news[self._at][0] if self._at < len(self._news) else None
@@ -39,12 +41,15 @@ class Replicas:
         while (next_ms := self.next_ms()) is not None and next_ms <= ms:
             row = self._news[self._at][1]
             detail = row["detail"]
-            if row["kind"] != "hosted":
+            if row["kind"] == "hosted":
+                self.seen.add(row["replica"])
+                self.gone.discard(row["replica"])
+            elif row["kind"] == "unhosted":
+                self.gone.add(row["replica"])
+            else:
                 self.assigned = broker_ids(detail["replicas"])
                 if not detail.get("adding"):  # nobody has to catch up before these go
                     self.assigned -= broker_ids(detail.get("removing", ""))
-            elif row["replica"] is not None:
-                self.seen = self.seen | {row["replica"]}
             self._at += 1
 
 
@@ -54,10 +59,20 @@ def broker_ids(text: str) -> set[int]:
 
 
 def lives(rows: Sequence[Row]) -> list[list[Row]]:
-    """The rows of each topic that had this name, one after the other."""
+    """The rows of each topic that had this name, one after the other.
+
+    Without a metadata log a topic is deleted when all members of its last ISR delete their logs.
+    """
     lives: list[list[Row]] = [[]]
     last_ms: dict[int | None, int] = {}  # when each broker spoke of a version above 0
+    isr, gone, is_over = {-1}, set[int | None](), False
     for row in rows:
+        if row["kind"] == "unhosted":
+            gone.add(row["replica"])
+        elif row["kind"] == "hosted":
+            gone.discard(row["replica"])
+        elif row["kind"] in ("isr_commit", "leader") and row["isr"]:
+            isr = set(row["isr"])
         epochs = (row["partition_epoch"], row["leader_epoch"])
         known = [epoch for epoch in epochs if epoch is not None]
         # A controller that starts repeats how each partition was made: that is no news.
@@ -65,9 +80,12 @@ def lives(rows: Sequence[Row]) -> list[list[Row]]:
         is_first = bool(known) and not any(known) and row["kind"] == "leader" and is_new
         spoke_ms = last_ms.get(row["broker"])
         is_anew = is_first and spoke_ms is not None and row["ts_ms"] > spoke_ms + ANEW_MS
-        if row["kind"] == "deleted" or is_anew:
+        if is_over and (not known or any(known)):
+            continue  # late news
+        is_over = row["kind"] == "deleted" or (row["kind"] == "unhosted" and not isr - gone)
+        if is_over or is_anew:
             lives.append([])
-            last_ms = {}
+            last_ms, gone = {}, set()
         if any(known):
             last_ms[row["broker"]] = row["ts_ms"]
         lives[-1].append(row)

@@ -204,7 +204,8 @@ def _of_version(states: list[State]) -> State:
     naming = [s for s in exact or states if s.isr is not None]
     first = min(naming or states, key=lambda state: state.ts_ms)
     asked = [s.request for s in states if s.request is not None]
-    ts_ms = first.ts_ms if exact else max([first.ts_ms, *(row["ts_ms"] for row in asked)])
+    told_ms = min(state.ts_ms for state in exact or states)
+    ts_ms = told_ms if exact else max([told_ms, *(row["ts_ms"] for row in asked)])
     agree = all(_same(state.isr, first.isr) for state in naming)
 
     def known(name: str) -> Any:

@@ -53,10 +53,7 @@ def conditions(record: Record, min_insync_replicas: int) -> dict[str, Times]:
             states = (UNDER_REPLICATED, size < full), (AT_MIN_ISR, size == least)
             for alert, holds in (*states, (UNDER_MIN_ISR, size < least)):
                 held.setdefault(alert, []).extend([(span.start_ms, span.end_ms)] * holds)
-        times, leaders = record.leaders.get(key, ([], []))
-        ends = [*times[1:], record.end_ms][: len(times)]
-        offline = [(t, e) for t, b, e in zip(times, leaders, ends, strict=True) if b == -1]
-        held.setdefault(OFFLINE, []).extend(offline)
+        held.setdefault(OFFLINE, []).extend(record.leaderless(key))
     evictions = exact.evictions(record.events, record.end_ms)
     held[SHRINKS] = [(each.start_ms, each.start_ms + MINUTE_MS) for each in evictions]
     return {alert: merged(times) for alert, times in held.items()}

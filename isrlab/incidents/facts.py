@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 from isrlab.events.exact import Absence
 from isrlab.incidents.parties import AT_ONCE_MS, BEFORE_MS, SOON_MS, Party, is_back_at_once
-from isrlab.incidents.record import Record, Row, Span, about
+from isrlab.incidents.record import Record, Row, Span, about, key_of
 
 FLAPS = 3  # as often must one replica leave one partition
 REFUSALS = 3
 PARTIES = ("broker", "link", "controller", "zookeeper", "cluster")
+SIGNS = ("stop_asked", "session_lost", "out_of_resources")
 FACTS: dict[str, Callable[[Case], list[Row]]] = {}
 
 
@@ -41,20 +42,32 @@ class Case:
         is_gone = any(self.span[0] <= row["ts_ms"] <= self.span[1] for row in gone)
         return is_gone or any(out.end_ms is None for out in self.outs)
 
-    def signs(self, *names: str) -> list[Row]:
-        """Signs of these names of the party's brokers, or of anybody if it has none."""
-        named = (row for name in names for row in self.said("sign", sign=name))
-        return sorted(named, key=lambda row: row["ts_ms"])
+    @property
+    def removed(self) -> list[Absence]:
+        """The party's own."""
+        return [out for out in self.outs if out.replica in self.brokers]
+
+    @property
+    def removes(self) -> list[Absence]:
+        """Those of which the party is the leader."""
+        return [out for out in self.outs if out.leader in self.brokers]
+
+    def own(self, rows: list[Row]) -> list[Row]:
+        """Rows within the span about the party's brokers, or about anybody if it has none."""
+        near = [row for row in rows if self.span[0] <= row["ts_ms"] <= self.span[1]]
+        return [row for row in near if not self.brokers or about(row) in self.brokers]
 
     def said(self, kinds: str, **detail: str) -> list[Row]:
-        rows = self.record.said(kinds, self.span, None, **detail)
-        return [row for row in rows if not self.brokers or about(row) in self.brokers]
+        return self.own(self.record.said(kinds, self.span, None, **detail))
+
+    def others_say(self, sign: str) -> list[Row]:
+        """What others say that they met at the party."""
+        rows = self.record.said("sign", self.span, sign=sign)
+        return [row for row in rows if row["replica"] in self.brokers]
 
     def failed(self) -> list[Row]:
         """Replicas of the party that stopped for good."""
-        rows = [r for r in self.record.troubles if r["kind"] == "failed"]
-        rows = [r for r in rows if self.span[0] <= r["ts_ms"] <= self.span[1]]
-        return [r for r in rows if not self.brokers or r["broker"] in self.brokers]
+        return self.own([row for row in self.record.troubles if row["kind"] == "failed"])
 
     def left(self, outs: list[Absence] | None = None) -> list[Row]:
         return [out.left for out in (self.outs if outs is None else outs) if out.left]
@@ -70,18 +83,19 @@ def facts(case: Case) -> dict[str, list[Row]]:
     return {name: rows for name, look in FACTS.items() if (rows := look(case))}
 
 
-# Who the party is
+# Who the party is, and what is said by a line alone
 
 
-def _party(kind: str) -> None:
-    def is_it(case: Case) -> list[Row]:
-        return case.left() or case.troubles if case.party.kind == kind else []
-
-    FACTS[kind] = is_it
+def _party(kind: str) -> Callable[[Case], list[Row]]:
+    return lambda case: case.left() or case.troubles if case.party.kind == kind else []
 
 
-for _kind in PARTIES:
-    _party(_kind)
+def _sign(name: str) -> Callable[[Case], list[Row]]:
+    return lambda case: case.said("sign", sign=name)
+
+
+FACTS |= {kind: _party(kind) for kind in PARTIES}
+FACTS |= {name: _sign(name) for name in SIGNS}
 
 
 @fact
@@ -97,31 +111,28 @@ def no_log(case: Case) -> list[Row]:
 
 @fact
 def removed_by_leaders(case: Case) -> list[Row]:
-    return case.left([o for o in case.outs if o.replica in case.brokers and o.leader])
+    return case.left([out for out in case.removed if out.leader])
 
 
-@fact
 def removed_by_controller(case: Case) -> list[Row]:
-    own = [o for o in case.outs if o.replica in case.brokers]
-    return case.left([o for o in own if o.leader is None])
+    return case.left([out for out in case.removed if out.leader is None])
 
 
 @fact
 def removes_others(case: Case) -> list[Row]:
-    return case.left([o for o in case.outs if o.leader in case.brokers])
+    return case.left(case.removes)
 
 
 @fact
 def removes_two(case: Case) -> list[Row]:
     """A leader removes more than one replica: hardly all of them are slow."""
-    own = [o for o in case.outs if o.leader in case.brokers]
-    return case.left(own) if len({o.replica for o in own}) > 1 else []
+    return case.left(case.removes) if len({out.replica for out in case.removes}) > 1 else []
 
 
 @fact
 def removed_by_two(case: Case) -> list[Row]:
-    own = [o for o in case.outs if o.replica in case.brokers and o.leader is not None]
-    return case.left(own) if len({o.leader for o in own}) > 1 else []
+    leaders = {out.leader for out in case.removed} - {None}
+    return removed_by_leaders(case) if len(leaders) > 1 else []
 
 
 @fact
@@ -155,9 +166,8 @@ def out_from_the_start(case: Case) -> list[Row]:
 def fences_the_living(case: Case) -> list[Row]:
     """A controller fences brokers that it hears again at once."""
     rows = case.record.said("crash", case.span, cause="fenced")
-    return (
-        [r for r in rows if r["broker"] in case.brokers] if case.party.kind == "controller" else []
-    )
+    is_controller = case.party.kind == "controller"
+    return [row for row in rows if is_controller and row["broker"] in case.brokers]
 
 
 @fact
@@ -176,17 +186,10 @@ def after_election(case: Case) -> list[Row]:
 
 
 @fact
-def stop_asked(case: Case) -> list[Row]:
-    return case.signs("stop_asked")
-
-
-@fact
 def started(case: Case) -> list[Row]:
-    """A process started again: not the first thing of its log."""
-    stops = [row["ts_ms"] for row in stop_asked(case)]
-    from_ms = max([case.span[0], *stops])  # one that was started before it was stopped is down
-    rows = [row for row in case.record.starts if from_ms <= row["ts_ms"] <= case.span[1]]
-    return [row for row in rows if not case.brokers or row["broker"] in case.brokers]
+    """A process started again: not the first thing of its log, nor before it was stopped."""
+    stopped_ms = max((row["ts_ms"] for row in case.said("sign", sign="stop_asked")), default=0)
+    return [row for row in case.own(case.record.starts) if row["ts_ms"] >= stopped_ms]
 
 
 @fact
@@ -231,16 +234,14 @@ def silent(case: Case) -> list[Row]:
 @fact
 def unreachable(case: Case) -> list[Row]:
     """Others cannot fetch from the broker, or the controller has lost it."""
-    rows = case.record.said("sign", case.span, sign="fetch_failed")
-    failed = [row for row in rows if row["replica"] in case.brokers]
-    return not_listening(case) or failed or fenced(case) or removed_by_controller(case)
+    failed = case.others_say("not_listening") or case.others_say("fetch_failed")
+    return failed or fenced(case) or removed_by_controller(case)
 
 
 @fact
 def not_listening(case: Case) -> list[Row]:
     """Connections to the broker are refused: a process that is frozen would still get them."""
-    rows = case.record.said("sign", case.span, sign="not_listening")
-    return [row for row in rows if row["replica"] in case.brokers]
+    return case.others_say("not_listening")
 
 
 @fact
@@ -252,22 +253,16 @@ def spoke(case: Case) -> list[Row]:
 
 
 @fact
-def session_lost(case: Case) -> list[Row]:
-    return case.signs("session_lost")
-
-
-@fact
 def overslept(case: Case) -> list[Row]:
     """A process did not run, or had no processor."""
-    rows = case.record.overslept(case.span)
-    return [row for row in rows if not case.brokers or row["broker"] in case.brokers]
+    return case.own(case.record.overslept(case.span))
 
 
 @fact
 def tried(case: Case) -> list[Row]:
     """The broker's heartbeats went unanswered before it was fenced: its process ran."""
     until_ms = min((row["ts_ms"] for row in fenced(case)), default=0)
-    return [row for row in case.signs("heartbeat_failed") if row["ts_ms"] < until_ms]
+    return [row for row in case.said("sign", sign="heartbeat_failed") if row["ts_ms"] < until_ms]
 
 
 @fact
@@ -290,7 +285,8 @@ def refused_updates(case: Case) -> list[Row]:
 @fact
 def disk_full(case: Case) -> list[Row]:
     rows = case.failed() + case.said("crash")
-    return case.signs("disk_full") or [r for r in rows if "No space" in str(r["detail"])]
+    told = case.said("sign", sign="disk_full")
+    return told or [row for row in rows if "No space" in str(row["detail"])]
 
 
 @fact
@@ -324,11 +320,6 @@ def under_min_isr(case: Case) -> list[Row]:
 
 
 @fact
-def out_of_memory(case: Case) -> list[Row]:
-    return case.signs("out_of_memory", "too_many_files")
-
-
-@fact
 def throttled(case: Case) -> list[Row]:
     """The topics of the absences have throttled replicas, by the last word on their settings."""
     before = (0, max(out.start_ms for out in case.outs) + BEFORE_MS) if case.outs else (0, 0)
@@ -345,5 +336,4 @@ def throttled(case: Case) -> list[Row]:
 def assigned_anew(case: Case) -> list[Row]:
     """The replicas that are out are being added to their partitions."""
     keys = {out.key for out in case.outs}
-    rows = case.record.assigned
-    return [row for row in rows if (row["run"], row["topic"], row["partition"]) in keys]
+    return [row for row in case.record.assigned if key_of(row) in keys]

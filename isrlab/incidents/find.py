@@ -24,7 +24,7 @@ from isrlab.incidents.parties import (
     episodes,
     parties,
 )  # fmt: skip
-from isrlab.incidents.record import Record, Row, Span, about, clock, length_ms
+from isrlab.incidents.record import Record, Row, Span, about, clock, key_of, length_ms
 from isrlab.incidents.rules import NOTES, Rule, chosen
 
 NEAR = 5  # incidents before one, of which it may be the continuation
@@ -181,11 +181,11 @@ def _incident(story: _Story, min_isr: int | None) -> Incident:
         start_ms,
         end_ms,
         keys,
-        length_ms(_span(out, record) for out in case.outs),
+        length_ms((o.start_ms, record.end_ms if o.end_ms is None else o.end_ms) for o in case.outs),
         _shorter_than(2, keys, window, record),
-        _leaderless(keys, window, record),
+        length_ms(_within((s for key in keys for s in record.leaderless(key)), window)),
         None if min_isr is None else _shorter_than(min_isr, keys, window, record),
-        len([r for r in record.said("produce_error", window) if _key(r) in keys]),
+        len([r for r in record.said("produce_error", window) if key_of(r) in keys]),
         tuple(note.says.format_map(words) for note in story.notes),
         tuple(text.format_map(words) for text in rule.instead),
         tuple(text.format_map(words) for text in rule.checks),
@@ -218,11 +218,6 @@ def _listed(names: Sequence[object]) -> str:
     return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else "".join(shown)
 
 
-def _span(out: Absence, record: Record) -> Span:
-    end_ms = out.end_ms
-    return out.start_ms, record.end_ms if end_ms is None else end_ms
-
-
 def _shorter_than(size: int, keys: Iterable[Key], window: Span, record: Record) -> int:
     short = []
     for key in keys:
@@ -233,26 +228,13 @@ def _shorter_than(size: int, keys: Iterable[Key], window: Span, record: Record) 
     return length_ms(_within(short, window))
 
 
-def _leaderless(keys: Iterable[Key], window: Span, record: Record) -> int:
-    spans = []
-    for key in keys:
-        times, leaders = record.leaders.get(key, ([], []))
-        ends = [*times, record.end_ms][1:]
-        spans += [(t, e) for t, b, e in zip(times, leaders, ends, strict=True) if b == -1]
-    return length_ms(_within(spans, window))
-
-
 def _within(spans: Iterable[Span], window: Span) -> list[Span]:
     cut = [(max(start, window[0]), min(end, window[1])) for start, end in spans]
     return [(start, end) for start, end in cut if end > start]
 
 
-def _key(row: Row) -> Key | None:
-    return None if row["topic"] is None else Key(row["run"], row["topic"], row["partition"])
-
-
 def _keys(rows: Iterable[Row]) -> set[Key]:
-    return {key for row in rows if (key := _key(row)) is not None}
+    return {key_of(row) for row in rows if row["topic"] is not None}
 
 
 def _lines(rule: Rule, notes: Iterable[Rule], seen: dict[str, list[Row]]) -> Iterable[Line]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from itertools import combinations
+from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -23,6 +25,7 @@ from isrlab.incidents.record import Record, about
 
 NO_REPLICA = {"sign", "clock", "log_start", "log_end"}  # kinds that tell of none
 CALM, WRONG, NOT_KNOWN = 0, 1, 2
+TOGETHER_MS = 60_000  # two logs of one broker that overlap for longer are of two clusters
 FEW_HEADS = 0.5  # with a smaller share of lines with a time, a layout is not understood
 # So it is in the best of logs of some releases, or of a quiet broker: no reason for doubt.
 USUAL = ("leaders do not print the version", "nothing shows that the clock")
@@ -124,8 +127,12 @@ def found_in(
     if record.stopped_ms is not None:
         caveats.insert(0, "all brokers were stopped in order at the end: that is left out")
         record = Record(_until(evidence.events, record.stopped_ms - 1), alone=alone)
-    ends = {key: spans[-1].isr for key, spans in record.spans.items() if window.has_key(key)}
     dark = _dark(evidence.unknown, record.end_ms)
+    ends = {
+        key: spans[-1].isr
+        for key, spans in record.spans.items()  # others were deleted
+        if window.has_key(key) and (key in dark or spans[-1].end_ms == record.end_ms)
+    }
     incidents = find(record, min_isr)
     known = {key: isr for key, isr in ends.items() if key not in dark}
     broker = window.broker
@@ -184,4 +191,23 @@ def _doubts(logs: BrokerLogs, evidence: Evidence) -> list[str]:
     elif not set(evidence.events["kind"].unique().to_pylist()) - NO_REPLICA:
         doubts.append("no line tells of a replica")
     whole = _of_the_whole(evidence)
-    return doubts + [why for why in whole if not why.startswith(USUAL)]
+    return doubts + [why for why in whole if not why.startswith(USUAL)] + _two_clusters(logs.events)
+
+
+def _two_clusters(events: pa.Table) -> list[str]:
+    """Logs of one name in which one broker tells different things at the same time.
+
+    Lines that are equal have been read once: a copy of a log has none left.
+    """
+    told = events.select(["broker", "ts_ms"])
+    told = told.append_column("file", pc.map_lookup(events["detail"], "file", "first"))
+    told = told.drop_null().group_by(["broker", "file"])
+    logs = told.aggregate([("ts_ms", "min"), ("ts_ms", "max")]).sort_by("file").to_pylist()
+    for one, other in combinations(logs, 2):
+        until_ms = min(one["ts_ms_max"], other["ts_ms_max"])
+        is_together = until_ms - max(one["ts_ms_min"], other["ts_ms_min"]) > TOGETHER_MS
+        is_alike = one["broker"] == other["broker"] and one["file"] != other["file"]
+        if is_together and is_alike and Path(one["file"]).name == Path(other["file"]).name:
+            pair = f"a {one['file']} and another {other['file']} of the same hours"
+            return [f"broker {one['broker']} has {pair}: read two clusters one by one"]
+    return []

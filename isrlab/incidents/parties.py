@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from isrlab.events.exact import Absence
-from isrlab.incidents.record import Record, Row, Span, about, teller
+from isrlab.incidents.record import Record, Row, Span, about, covers, teller
 
 QUIET_MS = 30_000
 BEFORE_MS = 60_000  # within which a cause shows before its first effect
@@ -32,7 +32,7 @@ OPEN = 20  # episodes that may go on at one time
 AT_ONCE_MS = 2_000
 BLINK_MS = 500
 SOON_MS = 10_000  # a broker that is back in this time after its process started needed no longer
-GONE_SIGNS = ("stop_asked", "session_lost", "disk_full", "out_of_memory")
+GONE_SIGNS = ("stop_asked", "session_lost", "disk_full", "out_of_resources")
 
 
 class Party(NamedTuple):
@@ -95,7 +95,7 @@ def parties(episode: Episode, record: Record) -> dict[Party, list[Absence]]:
     apart_ms = record.apart_ms(*record.alone)
     span = (first - BEFORE_MS - apart_ms, last + SOON_MS + apart_ms)
     of_one = [(Party("broker", (b,)), frozenset({b})) for b in sorted({o.replica for o in rest})]
-    for party, brokers in (*_of_all(span, record), *of_one):
+    for party, brokers in (*_of_all(rest, span, record), *of_one):
         taken = [out for out in rest if _is_explained(out, party, brokers, record)]
         given[party] += taken
         rest = _without(rest, taken)
@@ -113,17 +113,19 @@ def _without(outs: list[Absence], taken: list[Absence]) -> list[Absence]:
     return [out for out in outs if id(out) not in places]
 
 
-def _of_all(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
+def _of_all(outs: list[Absence], span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
     """Causes that concern many brokers at once, and which."""
     found = []
     stops = record.said("sign", span, sign="stop_asked")
     starts = [row for row in record.starts if span[0] <= row["ts_ms"] <= span[1]]
     started = {r["broker"]: r["ts_ms"] for r in starts if r["detail"]["sign"] == "starting"}
     in_order = {about(row) for row in stops}
+    missed = [out.start_ms for out in outs if covers(out, started.get(out.replica, 0))]
+    first_ms = min([*started.values(), *missed], default=0)
     died = {
         broker: ts
         for broker, ts in started.items()
-        if broker not in in_order and not _outlived(broker, ts, started, record)
+        if broker not in in_order and not _spoke(broker, (first_ms, ts - 1), record)
     }
     at_once_ms = BEFORE_MS + record.apart_ms(*died)
     if len(died) > 1 and max(died.values()) - min(died.values()) <= at_once_ms:
@@ -138,10 +140,9 @@ def _of_all(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
     return found + _of_a_controller(span, record)
 
 
-def _outlived(broker: int, start_ms: int, started: dict[int, int], record: Record) -> bool:
-    """It was still there when another one had started again: they did not stop at one moment."""
-    first_ms = min(started.values())
-    rows = record.said("isr_shrink isr_commit", (first_ms, start_ms - 1), broker)
+def _spoke(broker: int, span: Span, record: Record) -> bool:
+    """It was still there when another one was missed, or was back: they did not stop together."""
+    rows = record.said("isr_shrink isr_commit", span, broker)
     return any(row["broker"] == broker for row in rows)
 
 

@@ -104,7 +104,7 @@ class Record:
                 if nth and spans[nth - 1].end_ms == span.start_ms:
                     continue
                 for replica in sorted(self.held(key, span) - set(span.isr)):
-                    if not any(_covers(each, span.start_ms) for each in places[key, replica]):
+                    if not any(covers(each, span.start_ms) for each in places[key, replica]):
                         ends = (s.start_ms for s in spans[nth:] if _is_not_missed(replica, s))
                         end_ms = next(ends, None)
                         left = stored.get((key, span.start_ms))
@@ -170,6 +170,12 @@ class Record:
         times, brokers = self.leaders.get(key, ([], []))
         place = bisect_right(times, ts_ms)
         return brokers[place - 1] if place else None
+
+    def leaderless(self, key: Key) -> list[Span]:
+        """When a partition had no leader."""
+        times, leaders = self.leaders.get(key, ([], []))
+        ends = [*times[1:], self.end_ms]
+        return [(t, e) for t, b, e in zip(times, leaders, ends, strict=False) if b == -1]
 
     @cached_property
     def brokers(self) -> frozenset[int]:
@@ -286,7 +292,8 @@ def about(row: Row) -> int | None:
     return row["replica"] if of_others and row["replica"] is not None else row["broker"]
 
 
-def _covers(absence: Absence, ts_ms: int) -> bool:
+def covers(absence: Absence, ts_ms: int) -> bool:
+    """Then it was so."""
     return absence.start_ms <= ts_ms and (absence.end_ms is None or ts_ms < absence.end_ms)
 
 

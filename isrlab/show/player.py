@@ -20,6 +20,7 @@ from PIL import Image
 
 SCRIPT = Path(__file__).with_name("player.js").read_text(encoding="utf-8")
 _COLOURS = 32
+_BY_COLOUR = Image.Quantize.FASTOCTREE  # the others take a legend's small orange for its vermilion
 _CAPTION = "font-family: monospace; white-space: pre-line"
 
 
@@ -77,5 +78,6 @@ def small(png: bytes) -> bytes:
     """The same picture in few colours."""
     buffer = io.BytesIO()
     image = Image.open(io.BytesIO(png)).convert("RGB")
-    image.quantize(_COLOURS, dither=Image.Dither.NONE).save(buffer, "PNG", optimize=True)
+    few = image.quantize(_COLOURS, _BY_COLOUR, dither=Image.Dither.NONE)
+    few.save(buffer, "PNG", optimize=True)
     return buffer.getvalue()

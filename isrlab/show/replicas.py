@@ -145,6 +145,8 @@ def _label(
             details.append(f"(ISR was {words.ids(was.isr)})")
     elif role:
         name = f"{number}  Follower" + (f" of {role.leader}" if role.leader > 0 else "")
+    if number in frame.controller.state.elr:
+        details.append("in the ELR")
     if has_epochs:
         entries = frame.disks[number].epochs.entries
         pairs = " ".join(f"({epoch},{start:,})" for epoch, start in entries[-MOST_EPOCHS:])

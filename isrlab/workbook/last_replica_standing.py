@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import dropwhile, groupby, pairwise
 
 from matplotlib.axes import Axes
 
@@ -20,14 +19,13 @@ from isrlab.engine.versions import KafkaVersion
 from isrlab.show import style
 from isrlab.show.matrix import plot_matrix
 from isrlab.world import scenario
-from isrlab.world.frames import Frame
 from isrlab.world.script import Run
 
 STOPS = ("kill", "power_loss", "clean_shutdown")
 UNREACHABLE = "cut 1 2\ncut 1 3\nproduce 1 m3 acks={acks}\nadvance 60s"
 STOPPED = "clean_shutdown 3\nclean_shutdown 2"
 KILLED = "kill 3\nelect\nkill 2\nelect"
-POWER = "power_loss 1\nelect\nheal 1 2\nheal 1 3"
+POWER = "power_loss 1\nelect"
 # What fails before somebody tries to write, and what after
 FAILURES = {
     "1 follower dies": ("kill 3\nelect", ""),
@@ -39,34 +37,19 @@ FAILURES = {
     "2 shut down, then it loses power": (STOPPED, POWER),
     "2 are killed, then it loses power": (KILLED, POWER),
 }
-SCRIPT = """
-partition replicas=1,2,3 min.insync.replicas={least} unclean.leader.election.enable=false
-produce 1 m1 acks={acks}
-advance 6s
-{first}
-stabilize
-produce {leader} m2 acks={acks}
-advance 1s
-{then}
-{starts}
-heal 1 2
-heal 1 3
-stabilize
-advance 5s
-"""
+BLOCKS = (  # of a trial; an empty one is left out
+    "partition replicas=1,2,3 min.insync.replicas={least} unclean.leader.election.enable=false\n"
+    "produce 1 m1 acks={acks}\nadvance 6s",
+    "{first}\nstabilize\nproduce {leader} m2 acks={acks}\nadvance 1s",
+    "{then}",
+    "{starts}\nheal 1 2\nheal 1 3\nstabilize\nadvance 5s",
+)
 SETTINGS = tuple((acks, least) for acks in ("1", "all") for least in (1, 2, 3))
-GOOD, PARTLY, BAD, NONE = (style.OUTCOMES[o] for o in ("safe", "flapping", "lost", "offline"))
+GOOD, BAD, NONE = (style.OUTCOMES[outcome] for outcome in ("safe", "lost", "offline"))
 COLOURS = {"writes go on": GOOD, "writes stop": NONE, "1 record lost": BAD}
 COLOURS |= dict.fromkeys(("2 records lost", "3 records lost"), style.ORANGE)
-STOPPING = {  # as a fault is called, and what it is in words
-    "hard_shutdown": "is killed",
-    "clean_shutdown": "shuts down",
-    "power_loss": "loses power",
-    "halt": "halts",
-}
 OUTAGE = "timeouts_in_wrong_order"
 OUTAGES_S = range(5, 75, 5)
-PLACES = {"ISR": GOOD, "ELR": PARTLY, "out": NONE}
 
 
 def trial(version: str | KafkaVersion, acks: str, least: int, failure: str) -> Run:
@@ -77,7 +60,8 @@ def trial(version: str | KafkaVersion, acks: str, least: int, failure: str) -> R
     leader = 2 if any(f"{word} 1" in first for word in STOPS) else 1
     starts = "\n".join(f"start {broker}" for broker in stopped)
     parts = {"first": first, "then": then, "leader": leader, "starts": starts}
-    return scenario.play(SCRIPT.format(acks=acks, least=least, **parts), version=version)
+    blocks = [block.format(acks=acks, least=least, **parts) for block in BLOCKS]
+    return scenario.play("\n----\n\n".join(filter(None, blocks)), version=version)
 
 
 def word(run: Run) -> str:
@@ -109,66 +93,6 @@ def plot_table(cells: dict[str, dict[str, str]]) -> Axes:
     title = f"{best} loses least: {style.counted(lost[best], 'record')} in {len(cells[best])} "
     title += f"failures; writes stop in {stops[best]} more"
     return plot_matrix(cells, title, colours=COLOURS, size=(1.45, 0.4))
-
-
-def plot_candidates(run: Run, record: str) -> Axes:
-    """Each replica's place in the stored state, event by event, and whether it has `record`.
-
-    A star leads, a cross is dead. The title: whether the record survived, how long nobody led.
-    """
-    frames = run.frames[run.first_frame :]
-    since_written = dropwhile(lambda f: not any(_has(f, n, record) for n in f.disks), frames)
-    groups = [[*same] for _, same in groupby(since_written, key=_state)]
-    moments = [("written", groups[0][-1])]
-    for (*_, before), (first, *rest) in pairwise(groups):
-        name, (last, _) = _event(before, first), moments[-1]
-        after = [first, *rest][-1]
-        if last.startswith("broker") and ":" not in last and first.now_ms - before.now_ms <= 100:
-            moments[-1] = f"{last}: {name}", after  # what it led to at once
-        else:
-            moments.append((name, after))
-    columns = {f"{n}. {name}": frame for n, (name, frame) in enumerate(moments, start=1)}
-    cells = {
-        f"broker {number}": {c: _place(frame, number, record) for c, frame in columns.items()}
-        for number in sorted(run.cluster.replicas)
-    }
-    gaps = [b.now_ms - a.now_ms for a, b in pairwise(run.frames) if a.controller.leader < 0]
-    is_lost = record in (*run.outcome.lost, *run.outcome.lost_acknowledged)
-    title = f"{run.cluster.version.name}: the committed {record} "
-    title += "is lost" if is_lost else "survives"
-    title += f"; {sum(gaps) / 1000:g} s without a leader" if sum(gaps) else ""
-    return plot_matrix(cells, title, colours=PLACES, size=(1.1, 0.55))
-
-
-def _event(before: Frame, after: Frame) -> str:
-    """What happened between two states, in two or three words."""
-    for number in sorted(set(before.brokers) ^ set(after.brokers)):
-        how = re.search(r"\w+_\w+|halt", str(after.message))
-        return f"broker {number} {STOPPING.get(how[0] if how else '', 'starts')}"
-    old, new = before.controller.state, after.controller.state
-    if old.leader != new.leader:
-        return f"leader: {new.leader}" if new.leader > 0 else "nobody leads"
-    if len(old.isr) == len(new.isr):
-        return "the ELR changes"
-    return "the ISR shrinks" if len(new.isr) < len(old.isr) else "the ISR grows"
-
-
-def _place(frame: Frame, number: int, record: str) -> tuple[str, str]:
-    """What a field says, and the place of the replica."""
-    state = frame.controller.state
-    place = "ISR" if number in state.isr else "ELR" if number in state.elr else "out"
-    signs = "★ " * (state.leader == number) + "✕ " * (number not in frame.brokers)
-    return f"{signs}{place}\n{'has' if _has(frame, number, record) else 'no'} {record}", place
-
-
-def _has(frame: Frame, number: int, record: str) -> bool:
-    return any(r.id == record for r in frame.disks[number].records)
-
-
-def _state(frame: Frame) -> tuple[object, ...]:
-    state = frame.controller.state
-    sets = frozenset(state.isr), frozenset(state.elr), frozenset(frame.brokers)
-    return state.leader, state.last_known_elr, *sets
 
 
 # Timeouts in the wrong order

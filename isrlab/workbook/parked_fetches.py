@@ -1,4 +1,4 @@
-"""05: parked fetches of a run, what wakes them, and the path of a request."""
+"""05: parked fetches of a run, and what wakes them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.patches import FancyBboxPatch
 
 from isrlab.closeups import purgatory
 from isrlab.closeups.segment import Batch, Reader, SegmentedLog
@@ -26,28 +25,6 @@ CAUSES = {  # what completes a parked fetch: colour, mark, words
     "other": (style.GREY, "s", "something else"),
     "": (style.PALE, "", "still waits"),
 }
-_THREAD, _QUEUE = style.WHITE, style.STATES["waits"]
-PATH = {  # of a fetch through a broker: place (x, y), colour, what is there
-    "request": (0, 1, _THREAD, "network thread\nreads the request"),
-    "request queue": (1, 1, _QUEUE,
-        "request queue\nuntil a handler\nis free\nRequestQueueTimeMs"),
-    "handler": (2, 1, _THREAD, "handler thread\nKafkaApis.handle,\nfetchMessages\nLocalTimeMs"),
-    "purgatory": (3, 1, _QUEUE,
-        "purgatory\nuntil there is enough,\nat most max.wait\nRemoteTimeMs"),
-    "answer": (2, 0, _THREAD,
-        "whoever completes it\nmakes the answer\n(a parked fetch is\nread again)"),
-    "response queue": (1, 0, _QUEUE,
-        "response queue\nuntil the network\nthread is free\nResponseQueueTimeMs"),
-    "response": (0, 0, _THREAD, "the same network\nthread writes it\nResponseSendTimeMs"),
-    "throttle": (0, -1, _QUEUE,
-        "muted connection\nno next request is\nread (over quota)\nThrottleTimeMs"),
-}  # fmt: skip
-_STEPS = (
-    ("request", "request queue", ""), ("request queue", "handler", ""),
-    ("handler", "purgatory", "too\nlittle"), ("handler", "answer", "enough"),
-    ("purgatory", "answer", ""), ("answer", "response queue", ""),
-    ("response queue", "response", ""), ("response", "throttle", "throttle_time_ms > 0"),
-)  # fmt: skip
 
 
 # Parked fetches of a run
@@ -158,31 +135,3 @@ def three_requests(
     _, expired = room.advance(now_ms=25 + wait_ms)
     rows = [(c.at_ms, c.operation.id, str(c.cause)) for c in (*appended, *raised, *expired)]
     return pd.DataFrame(rows, columns=["ms", "who is answered", "by"])
-
-
-def plot_request_path() -> Axes:
-    """Where a fetch goes in a broker, and where it can wait, with the metric that measures it.
-
-    Source: SocketServer, RequestChannel, KafkaApis.handleFetchRequest 3.7.1; KIP-219 (2.0).
-    """
-    ax, boxes = style.axes(11, 5.2), dict[str, FancyBboxPatch]()
-    for name, (x, y, colour, text) in PATH.items():
-        box = FancyBboxPatch((x - 0.34, y - 0.27), 0.68, 0.54, "round,pad=0.04",
-                             facecolor=colour, edgecolor=style.INK, alpha=0.6)  # fmt: skip
-        boxes[name] = box
-        ax.add_patch(box)
-        ax.text(x, y, text, ha="center", va="center", fontsize=8.5)
-    for start, end, text in _STEPS:
-        (x, y), (to_x, to_y) = PATH[start][:2], PATH[end][:2]
-        is_down, is_level = x == to_x, y == to_y
-        bend = "arc3" if is_down or is_level else "angle,angleA=-90,angleB=0"
-        look = {"arrowstyle": "-|>", "color": style.INK, "connectionstyle": bend, "linewidth": 1.4}
-        look |= {"patchA": boxes[start], "patchB": boxes[end], "shrinkA": 0, "shrinkB": 0}
-        ax.annotate("", (to_x, to_y), (x, y), arrowprops=look)
-        middle = (x + to_x) / 2 + 0.03 * is_down, (y + to_y) / 2 + 0.04 * is_level
-        ax.text(*middle, text, fontsize=8.5, ha="left" if is_down else "center",
-                va="center" if is_down else "bottom")  # fmt: skip
-    ax.set(xlim=(-0.45, 3.45), ylim=(-1.35, 1.35), xticks=[], yticks=[])
-    waits = [name for name, (*_, colour, _) in PATH.items() if colour == _QUEUE]
-    title = f"A fetch can wait in {len(waits)} places (blue), each with a metric of its own"
-    return style.finish(ax, title, spines=())

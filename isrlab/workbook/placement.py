@@ -1,4 +1,4 @@
-"""Which brokers share partitions, drawn, and what becomes of them when several brokers fail."""
+"""24: which brokers share partitions, and what becomes of them when several brokers fail."""
 
 from __future__ import annotations
 
@@ -6,29 +6,21 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-import ipywidgets as widgets
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from isrlab import placement
 from isrlab.placement import FATES, Partition
-from isrlab.show import controls, curves, style
+from isrlab.show import curves, style
 
-SHOWN = 400  # failures, as tiles
 MOST_BYTES = 50_000_000  # of a description
-MOST_FAILURES = 5  # of a control
+MOST_FAILURES = 10  # of a curve
 LABELS = {
     "zookeeper": "Kafka with ZooKeeper", "kraft": "Kafka with KRaft", "random": "by chance",
     "copyset": "copysets", "described": "as described",
 }  # fmt: skip
-_COLOURS = {
-    "nothing": style.ISR_SIZES["full ISR"],
-    FATES[0]: style.ISR_SIZES["one missing"],
-    FATES[1]: style.VERMILION,
-}
 
 
 class Cluster(NamedTuple):
@@ -104,77 +96,15 @@ def plot_shared(cluster: Cluster) -> Figure:
     )
 
 
-def plot_failures(cluster: Cluster, name: str, failures: int) -> Figure:
-    """Brokers in a circle, joined where they share partitions; beside it a tile for a failure."""
-    figure, grid = style.panels(1, 2, (9.2, 4.2), width_ratios=(1, 1.1))
-    _draw_circle(grid[0, 0], cluster, name)
-    random, units = np.random.default_rng(1), len(cluster.racks)
-    failed = np.array([random.permutation(units)[:failures] for _ in range(SHOWN)])
-    worst = np.zeros(SHOWN, dtype=int)
-    for place, fate in enumerate(FATES[:2], 1):
-        bad = placement.bad_sets(cluster.placed[name], cluster.units, fate)
-        worst[placement.hits(failed, bad, units)] = place
-    side = int(np.sqrt(SHOWN))
-    ranked = [[*_COLOURS][place] for place in sorted(worst, reverse=True)]
-    for place, fate in enumerate(ranked):
-        at = place % side + 0.06, place // side + 0.06
-        tile = Rectangle(at, 0.88, 0.88, facecolor=_COLOURS[fate], edgecolor="none")
-        grid[0, 1].add_patch(tile)
-    grid[0, 1].set(xlim=(0, side), ylim=(side, 0), aspect="equal")
-    grid[0, 1].axis("off")
-    counts = {fate: ranked.count(fate) for fate in _COLOURS}
-    for fate, colour in _COLOURS.items():
-        grid[0, 1].plot([], [], "s", color=colour, label=f"{fate}: {counts[fate]}")
-    style.legend_below(grid[0, 1])
-    (exact,) = cluster.chances(name, FATES[1], [failures])
-    return style.headline(
-        figure,
-        f"{LABELS[name]}: {style.counted(failures, 'broker')} of {units} "
-        f"{'fails' if failures == 1 else 'fail'}, and with a probability of {_percent(exact)} "
-        "some partition is offline",
-    )
-
-
-def _draw_circle(ax: Axes, cluster: Cluster, name: str) -> None:
-    angles = np.linspace(0, 2 * np.pi, len(cluster.racks), endpoint=False)
-    x, y = np.sin(angles), np.cos(angles)
-    pairs = placement.shares(cluster.placed[name], cluster.units, 2)
-    most = max(pairs.values(), default=1)
-    for (a, b), number in pairs.items():
-        share = number / most
-        ax.plot(x[[a, b]], y[[a, b]], color=style.BLUE, alpha=0.15 + 0.6 * share, zorder=1,
-                linewidth=0.4 + 2.6 * share)  # fmt: skip
-    racks = sorted({*cluster.racks.values()})
-    for place, (broker, rack) in enumerate(sorted(cluster.racks.items())):
-        colour = style.broker_colour(racks.index(rack) + 2) if rack else style.INK
-        ax.plot(x[place], y[place], "o", color=colour, markersize=15, zorder=2)
-        ax.text(
-            x[place], y[place], str(broker), color=style.WHITE, ha="center", va="center", fontsize=8
-        )
-    ax.set(aspect="equal", xlim=(-1.2, 1.2), ylim=(-1.2, 1.2))
-    ax.axis("off")
-
-
 def _percent(chance: placement.Chance) -> str:
     if chance.is_exact:
         return f"{100 * chance.value:.3g}%"
     return f"{100 * chance.low:.3g} to {100 * chance.high:.3g}%"
 
 
-def failures_control(cluster: Cluster, failures: int) -> widgets.VBox:
-    """How many fail, and by which placement."""
-    counts = range(1, min(MOST_FAILURES, len(cluster.racks)) + 1)
-    names = [(LABELS[name], name) for name in cluster.placed]
-    name = controls.pick("placement", names, next(iter(cluster.placed)))
-    many = controls.choice("brokers that fail", counts, min(failures, len(cluster.racks)))
-    return controls.Redrawn(
-        (name, many), lambda name, failures: plot_failures(cluster, name, failures), most=25
-    )
-
-
 def plot_chances(cluster: Cluster, fate: str = FATES[1]) -> Axes:
     """The probability by the number of failures, a line for each placement; dotted the formula."""
-    counts = range(1, min(2 * MOST_FAILURES, len(cluster.racks)) + 1)
+    counts = range(1, min(MOST_FAILURES, len(cluster.racks)) + 1)
     drawn = {}
     for name in cluster.placed:
         chances = cluster.chances(name, fate, counts)

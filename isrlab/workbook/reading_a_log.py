@@ -1,21 +1,19 @@
-"""07: the sparse index and the scan, who may read how far, and bytes that partitions share.
+"""07: the sparse index and the scan, and who may read how far.
 
 The pictures are rows of spans, as in `show.bands`, along a file's bytes or a log's offsets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import ipywidgets as widgets
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
 
 from isrlab.closeups import segment as seg
 from isrlab.show import controls, style
 from isrlab.show.bands import HATCHED, Event, Span, plot_bands
-from isrlab.show.curves import Curve, Scale, plot_curves
 
 PAGE_BYTES = 4096  # of memory, the smallest on any machine that runs Kafka
 READERS = {  # who reads, and the bound that it may not pass
@@ -125,23 +123,6 @@ def scan_lengths(segment: seg.LogSegment) -> list[int]:
     return [lookup.batches_scanned for o in offsets if (lookup := segment.locate(o))]
 
 
-def plot_scans(segments: Mapping[str, seg.LogSegment]) -> Axes:
-    """Batches checked for each offset, one line for each segment (its label is the key)."""
-    means, curves = dict[str, float](), dict[str, Curve]()
-    for nth, (label, segment) in enumerate(segments.items()):
-        counts, offsets = scan_lengths(segment), range(segment.base_offset, segment.next_offset)
-        means[label] = sum(counts) / len(counts)
-        look, line = (style.SERIES[nth], "o"), ("-", "--", ":")[nth % 3]
-        name = f"{label}  (mean {means[label]:.1f})"
-        curves[name] = Curve(offsets, counts, look=look, style=line, is_step=True)
-    most, least = max(means, key=means.__getitem__), min(means, key=means.__getitem__)
-    finding = f"{most}: {means[most]:.1f} batches for an offset; {least}: {means[least]:.1f}"
-    scales = Scale("offset looked for"), Scale("batches checked")
-    ax = plot_curves(curves, finding, scales, ax=style.axes(9, 3.6))
-    ax.yaxis.set_major_locator(MaxNLocator(integer=True))
-    return ax
-
-
 def plot_readers(log: seg.SegmentedLog, reads: Sequence[seg.LogRead]) -> Axes:
     """A bar for what each reader got, and the offset it may not pass. Offsets are exclusive ends.
 
@@ -174,36 +155,4 @@ def plot_readers(log: seg.SegmentedLog, reads: Sequence[seg.LogRead]) -> Axes:
         ax.axvline(offset, color=style.INK, linestyle=bounds[names[0]][1], ymax=0.9, zorder=0)
         ax.text(offset, -0.6, f"{' = '.join(names)} {offset}", ha="center", va="bottom", fontsize=9)
     ax.set(ylim=(len(reads) + 0.6, -1.1), xlabel="offset")
-    return ax
-
-
-def plot_response(
-    names: Sequence[str], reads: Sequence[seg.LogRead], response_max_bytes: int
-) -> Axes:
-    """What each partition got of one response, one behind the other in the order of the request.
-
-    Sizes are bytes. Hatched is a batch that was cut: it is sent, and thrown away. What goes beyond
-    the limit has a red ground: at most one batch, and only for the first that has data.
-    """
-    rows, notes, filled, useful = dict[str, list[Span]](), dict[str, str](), 0, 0
-    for nth, (name, read) in enumerate(zip(names, reads, strict=True)):
-        row, end, start, filled = list[Span](), filled, filled, filled + read.size_bytes
-        for batch in read.batches:
-            row.append(Span(end, end + batch.size_bytes - 3, style.SERIES[nth % 6]))
-            end += batch.size_bytes
-        text = f"{len(read.batches)} batch{'es' * (len(read.batches) != 1)}, {end - start} bytes"
-        if filled > end:
-            row.append(Span(end, filled, HATCHED))
-            text += f"; {filled - end} bytes of a cut one"
-        useful += end - start
-        rows[name], notes[name] = row, text if filled > start else "nothing"
-    served = sum(bool(read.batches) for read in reads)
-    title = f"{served} of {style.counted(len(names), 'partition')} get data; "
-    title += f"{filled} bytes sent, {useful} of use"
-    ax = plot_bands(rows, title, notes=notes, legend={HATCHED: "cut: sent, and thrown away"})
-    if filled > response_max_bytes:
-        ax.axvspan(response_max_bytes, filled, color=style.LOST, alpha=0.15, linewidth=0)
-    style.mark(ax, response_max_bytes, "limit of the response", side="right")
-    ends = (0, max(filled, response_max_bytes) * 1.02), (len(names) - 0.4, -0.85)
-    ax.set(xlim=ends[0], ylim=ends[1], xlabel="bytes in the response")
     return ax

@@ -16,15 +16,13 @@ from itertools import pairwise
 from math import inf
 from typing import Any
 
-import ipywidgets as widgets
 from matplotlib.axes import Axes
 
 from isrlab.closeups.batching import Request
-from isrlab.engine import broker, isr
 from isrlab.engine import messages as m
 from isrlab.engine.choices import AfterShrink, IsrWrite
 from isrlab.engine.model import CommittedIsr, Leader
-from isrlab.show import bands, controls, curves, style
+from isrlab.show import bands, curves, style
 from isrlab.show.messages import ZOOKEEPER, Arrow, arrows_of, plot_arrows
 from isrlab.world import scenario, words
 from isrlab.world.frames import Frame
@@ -50,10 +48,10 @@ def updates(run: Run) -> dict[int, list[tuple[int, int]]]:
     return received
 
 
-def stored(run: Run) -> list[tuple[int, int, str]]:
-    """The changes of the stored ISR: (when, partition epoch, its members)."""
+def stored(run: Run) -> list[tuple[int, int]]:
+    """The changes of the stored ISR: (when, partition epoch)."""
     return [
-        (event.ts_ms - START_MS, event.partition_epoch or 0, words.ids(sorted(event.isr or ())))
+        (event.ts_ms - START_MS, event.partition_epoch or 0)
         for event in run.cluster.events
         if event.kind == "isr_commit" and event.is_stored_state and event.isr_before
     ]
@@ -64,7 +62,7 @@ def delays(run: Run, from_ms: float = 0, to_ms: float = inf) -> list[float]:
     received = updates(run).values()
     return [
         max(next((at for at, newer in known if newer >= epoch), inf) for known in received) - ms
-        for ms, epoch, _ in stored(run)
+        for ms, epoch in stored(run)
         if from_ms <= ms < to_ms
     ]
 
@@ -97,26 +95,6 @@ def plot_delays(measured: Mapping[str, Mapping[str, Sequence[float]]]) -> Axes:
     return curves.plot_ticks(rows, f"Until every broker knows: up to {title}", scale)
 
 
-def plot_knowledge(run: Run) -> Axes:
-    """What each broker's metadata says in time: the stored ISR, or one that is out of date."""
-    changes, end_ms = stored(run), run.cluster.now_ms - START_MS
-    members = {epoch: f"ISR {isr}" for _, epoch, isr in changes}
-    truth = [(ms, epoch) for ms, epoch, _ in changes]
-    rows: dict[str, list[bands.Span]] = {}
-    for number, known in {0: truth, **updates(run)}.items():
-        name = f"broker {number}'s metadata cache" if number else "the stored state"
-        row, shown = rows.setdefault(name, []), 0
-        for start, end in pairwise(sorted({0, end_ms, *(ms for ms, _ in known + truth)})):
-            now, newest = (max((e for t, e in k if t <= start), default=0) for k in (known, truth))
-            text = members.get(now, "") if now != shown else ""
-            state, shown = "in sync" if now >= newest else "stale", now
-            row.append(bands.Span(start / 1000, end / 1000, state, text))
-    stale_s = max(sum(s.end_s - s.start_s for s in r if s.state == "stale") for r in rows.values())
-    share = f"metadata out of date {1000 * stale_s / end_ms:.0%} of the time"
-    legend = {"in sync": "the ISR that is stored", "stale": "an earlier one"}
-    return bands.plot_bands(rows, f"{finding(delays(run))} ({share})", legend=legend)
-
-
 def finding(waits: Sequence[float]) -> str:
     """How long it took until every broker knew."""
     if not waits:
@@ -127,12 +105,6 @@ def finding(waits: Sequence[float]) -> str:
     parts = [f"every broker knows after {ends}"] if known else []
     parts += [f"{late} not known to all by the end"] if late else []
     return f"{style.counted(len(waits), 'ISR change')}: {'; '.join(parts)}"
-
-
-def version_choice(versions: Sequence[str], script: str, value: str) -> widgets.VBox:
-    """Choose a version: what every broker knows, and when."""
-    chosen = controls.pick("version", versions, value)
-    return controls.Redrawn([chosen], lambda name: plot_knowledge(scenario.play(script, name)))
 
 
 # Who said what to whom
@@ -165,49 +137,30 @@ def _arrows(before: Frame, frame: Frame, has_zookeeper: bool) -> list[Arrow]:
 
 # What ZooKeeper holds
 
-STATE, NOTICE = "/brokers/topics/t/partitions/0/state", "/isr_change_notification/isr_change_"
-
 
 def nodes(run: Run) -> str:
-    """Every write of ZooKeeper, and what the controller does about a notification, in its order.
+    """Every write into ZooKeeper: the node and its content; the model's controller has epoch 1.
 
-    The model has one controller, of epoch 1. Source: ZkData.scala 1.1.1:261-268 and
-    processIsrChangeNotification, KafkaController.scala 2.7.2:2073-2101.
+    Source: ZkData.scala 1.1.1:261-268.
     """
     if run.cluster.version.kraft:
         return f"Kafka {run.cluster.version.name} keeps the state in its metadata log"
-    frames, notices = run.frames[run.first_frame :], 0
-    lines = [_state_node(frames[0])]
-    for before, frame in pairwise(frames):
-        if frame.controller.state != before.controller.state:
-            lines.append(_state_node(frame))
+    known: object = None
+    lines, notices = list[str](), 0
+    for frame in run.frames[run.first_frame :]:
+        when, state = f"{frame.now_ms - START_MS:>8,} ms", frame.controller.state
+        if state != known:
+            content = {"controller_epoch": 1, "leader": state.leader, "version": 1,
+                       "leader_epoch": state.leader_epoch, "isr": list(state.isr)}  # fmt: skip
+            node = f"/brokers/topics/t/partitions/0/state  {json.dumps(content)}"
+            lines.append(f"{when}  {node}  zkVersion {state.partition_epoch}")
         if isinstance(frame.message, m.IsrChangeNotification) and not frame.was_lost:
-            node, state = f"{NOTICE}{notices:010}", frame.controller.state
             content = {"version": 1, "partitions": [{"topic": "t", "partition": 0}]}
-            lines += [
-                f"{_when(frame)}  {node}  {_json(content)}",
-                "            the controller: 1. reads the children of /isr_change_notification",
-                f"            2. reads {STATE}: ISR {words.ids(state.isr)}",
-                f"            3. UpdateMetadata to {words.ids(frame.controller.available)}",
-                f"            4. deletes {node}",
-            ]
+            node = f"/isr_change_notification/isr_change_{notices:010}  {json.dumps(content)}"
+            lines.append(f"{when}  {node}")
             notices += 1
+        known = state
     return "\n".join(lines)
-
-
-def _state_node(frame: Frame) -> str:
-    state = frame.controller.state
-    content: dict[str, Any] = {"controller_epoch": 1, "leader": state.leader, "version": 1}
-    content |= {"leader_epoch": state.leader_epoch, "isr": list(state.isr)}
-    return f"{_when(frame)}  {STATE}  {_json(content)}  zkVersion {state.partition_epoch}"
-
-
-def _when(frame: Frame) -> str:
-    return f"{frame.now_ms - START_MS:>8,} ms"
-
-
-def _json(content: dict[str, Any]) -> str:
-    return json.dumps(content, separators=(",", ":"))
 
 
 # The leader's decisions, as a chart
@@ -308,28 +261,6 @@ def _texts(run: Run, taken: Counter[str]) -> dict[str, str]:
     if version.high_watermark_after_shrink == AfterShrink.NEVER:
         texts["watermark"] = "nobody checks the\nhigh watermark (KAFKA-13091)"
     return texts
-
-
-# What a leader does about each answer
-
-
-def reactions(version: str) -> dict[str, str]:
-    """Error -> what a leader with an ISR change in flight does about it, tried on the engine."""
-    text = PARTITION.replace("5ms", "10ms") + "10000" + HANG.format(14_000)
-    cluster = scenario.play(text, version=version).cluster
-    cluster.advance(START_MS + 15_005 - cluster.now_ms)  # a check at 15 s asks
-    if cluster.version.writes_zookeeper:
-        raise ValueError(f"{version} writes ZooKeeper itself; nothing is in flight for long")
-    leader, answers = cluster.brokers[1], {}
-    others = "NOT_CONTROLLER", "UNKNOWN_SERVER_ERROR"
-    for error in (*isr.REVERTING_ERRORS, *isr.FINAL_ERRORS, *others):
-        answer = m.AlterPartitionResponse(isr.pending(leader).request, error=error)
-        after, outputs = broker.step(leader, answer, cluster.now_ms)
-        asks = any(isinstance(getattr(o, "message", None), m.AlterPartition) for o in outputs)
-        kept = "keeps the larger set until newer metadata comes"
-        rest = kept if isr.is_pending(after) else "goes back to the ISR it had"
-        answers[error] = "retries at once" if asks else rest
-    return answers
 
 
 # Leaders that wait for ever

@@ -15,15 +15,9 @@ from collections import Counter
 from math import inf
 from typing import NamedTuple
 
-import ipywidgets as widgets
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
 from isrlab.engine.high_watermark import settle
 from isrlab.engine.versions import GENERATIONS, PRESETS, KafkaVersion
 from isrlab.events import exact
-from isrlab.show import controls, replicas, style
-from isrlab.show.membership import plot_membership
 from isrlab.world import scenario
 from isrlab.world.script import Run
 
@@ -111,8 +105,8 @@ def play(name: str, version: str | KafkaVersion) -> Run:
 
 def climb() -> Matrix:
     """The word of every cell: a row for each schedule, a column for each version."""
-    versions = {version.name: version for version in PRESETS.values()}
-    return {r.label: {v: word(play(r.scenario, versions[v])) for v in versions} for r in RUNGS}
+    versions = PRESETS.values()
+    return {r.label: {v.name: word(play(r.scenario, v)) for v in versions} for r in RUNGS}
 
 
 def repaired(matrix: Matrix) -> dict[str, str]:
@@ -147,39 +141,3 @@ def finding(matrix: Matrix) -> str:
         text += f"; of the schedules, {len(losing)} lose records there all the same, "
         text += "by unclean elections"
     return text
-
-
-# Before and after
-
-
-def boundary(matrix: Matrix, name: str) -> tuple[str, str]:
-    """The last version with a schedule's bug and the next; of an open bug, the last without it
-    and the first with it."""
-    rung = BY_SCENARIO[name]
-    row = matrix[rung.label]
-    versions, bad = list(row), [v for v, cell in row.items() if cell == rung.word]
-    last = versions.index(bad[-1])
-    if last + 1 < len(versions):
-        return versions[last], versions[last + 1]
-    return versions[versions.index(bad[0]) - 1], bad[0]
-
-
-def before_and_after(matrix: Matrix, name: str) -> Figure | Axes:
-    """A schedule on both sides of its boundary, below what was wrong."""
-    rung, runs = BY_SCENARIO[name], {v: play(name, v) for v in boundary(matrix, name)}
-    if rung.word == "flapping":
-        return plot_membership(runs, f"{rung.issue}: {rung.flaw}")
-    height = sum(1.0 + 0.7 * len(run.cluster.replicas) for run in runs.values())
-    figure, grid = style.panels(len(runs), 1, (9, height))
-    for ax, (version, run) in zip(grid.flat, runs.items(), strict=True):
-        title = f"{version}: {replicas.story_finding(run)}"
-        replicas.plot_replicas(run.frames[-1], title, ax=ax)
-    return style.headline(figure, f"{rung.issue}: {rung.flaw}")
-
-
-def schedule_chooser(matrix: Matrix, name: str) -> widgets.VBox:
-    """A list of schedules; below, the chosen one before and after the repair of its bug."""
-    shown = [rung for rung in RUNGS if rung.issue != "KAFKA-3919"]  # has thousands of records
-    names = [(f"{rung.label} ({rung.issue})", rung.scenario) for rung in shown]
-    chosen = controls.pick("schedule", names, name)
-    return controls.Redrawn([chosen], lambda name: before_and_after(matrix, name))

@@ -14,30 +14,19 @@ from isrlab.closeups.purgatory import Move, Task, Timer
 from isrlab.show import controls, style
 
 
-def plot_turning(timer: Timer, times_ms: Sequence[int]) -> Figure:
-    """The wheels at some moments, ascending, the finest inside; the title says what has run.
+def plot_wheels(timer: Timer, now_ms: int) -> Figure:
+    """The wheels at a moment, the finest inside; the title says what has just moved.
 
     Slot 0 is at the top, time goes clockwise; the grey slot is where a wheel's clock is. A dot is
     a task, coloured by its name.
     """
-    columns, all_moves = min(3, len(times_ms)), list[Move]()
-    rows = -(-len(times_ms) // columns)
-    size = max(4.2, 3.7 * columns), 4.2 * rows
-    figure, grid = style.panels(rows, columns, size, subplot_kw={"projection": "polar"})
-    for ax in grid.flat:
-        ax.axis("off")
-    for now_ms, ax in zip(times_ms, grid.flat, strict=False):
-        timer, moves = timer.advance(now_ms)
-        all_moves += moves
-        _draw_wheels(ax, timer, now_ms)
-        ax.set_title(style.plain(_moved(timer, moves)), fontsize=9, loc="center")
-    if len(times_ms) == 1:
-        return figure
-    off_ms = [abs(move.at_ms - move.task.expiration_ms) for move in all_moves if move.runs]
-    title = f"{len(off_ms)} tasks run, "
-    title += f"up to {max(off_ms)} ms off" if any(off_ms) else "each in its millisecond"
-    title += f", after {len(all_moves) - len(off_ms)} moves to finer wheels"
-    return style.headline(figure, f"{title}; {len(timer.tasks)} left")
+    timer, moves = timer.advance(now_ms)
+    figure, grid = style.panels(1, 1, (4.2, 4.2), subplot_kw={"projection": "polar"})
+    ax = grid[0, 0]
+    ax.axis("off")
+    _draw_wheels(ax, timer, now_ms)
+    ax.set_title(style.plain(_moved(timer, moves)), fontsize=9, loc="center")
+    return figure
 
 
 def _moved(timer: Timer, moves: Sequence[Move]) -> str:
@@ -77,7 +66,7 @@ def wheel_slider(timer: Timer, times_ms: Sequence[int]) -> widgets.VBox:
     """A slider through some moments, ascending, in ms; each picture says what has just moved."""
     before = dict(zip(sorted(times_ms), [-1, *sorted(times_ms)], strict=False))
     slider = controls.choice("ms", [*before], min(before))
-    return controls.Redrawn((slider,), lambda ms: plot_turning(timer.advance(before[ms])[0], [ms]))
+    return controls.Redrawn((slider,), lambda ms: plot_wheels(timer.advance(before[ms])[0], ms))
 
 
 def moves_of(delay_ms: int, tick_ms: int = 1) -> list[Move]:

@@ -67,22 +67,12 @@ def is_reproduced(real: Again, runs: Sequence[Course]) -> bool:
     )
 
 
-def distance_table(real: Again, runs: Sequence[Course]) -> HTML:
-    """What the log shows and what the fleet makes of it, with the band over seeds."""
-    rows = []
-    for name, what in COSTS.items():
-        seen = getattr(real.seen.toll, name) if is_of_logs(real) else None
-        rows.append({
-            "": what,
-            SEEN: "the log does not say" if seen is None else f"{seen:,.3g}",
-            MODEL: _band([getattr(run.toll, name) for run in runs]),
-        })  # fmt: skip
-    return table(rows)
-
-
-def _band(values: Sequence[float]) -> str:
-    low, high = (f"{value:,.3g}" for value in (min(values), max(values)))
-    return low if low == high else f"{median(values):,.3g}, from {low} to {high}"
+def _band(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return "the log does not say"
+    low, high = (f"{value:,.3g}" for value in (min(known), max(known)))
+    return low if low == high else f"{median(known):,.3g}, from {low} to {high}"
 
 
 def plot_again(real: Again, runs: Sequence[Course], name: str = "") -> Axes:
@@ -134,12 +124,13 @@ def plot_otherwise(runs: dict[str, list[Course]]) -> Figure:
     return style.headline(figure, _sentence(runs))
 
 
-def otherwise_table(runs: dict[str, list[Course]]) -> HTML:
-    """All costs of all changes, with their bands."""
+def otherwise_table(real: Again, runs: dict[str, list[Course]]) -> HTML:
+    """All costs, with the band over seeds: in the log, as it was, and with each of the changes."""
+    played = {SEEN: [real.seen]} | runs if is_of_logs(real) else runs
     rows = [
         {"": name} | {what: _band([getattr(run.toll, cost) for run in several])
                       for cost, what in COSTS.items()}
-        for name, several in runs.items()
+        for name, several in played.items()
     ]  # fmt: skip
     return table(rows)
 

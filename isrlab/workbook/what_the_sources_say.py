@@ -9,28 +9,23 @@ import json
 import re
 from html import escape
 
-import numpy as np
 import yaml
 from IPython.display import HTML, Markdown
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from isrlab.brokerlogs.recordings import LAG_TIME_MS, RUNS
 from isrlab.engine.versions import GENERATIONS, KafkaVersion, release
 from isrlab.installed import DATA, NOTEBOOKS
-from isrlab.show.curves import Scale, plot_ticks
 from isrlab.show.matrix import plot_matrix
 from isrlab.show.style import INK, OUTCOMES, PALE, WHITE
-from isrlab.workbook.claims import recorded
-from isrlab.workbook.claims.reading import CLAIMS, THEMES, Claim, of_theme
+from isrlab.workbook.claims.reading import CLAIMS, THEMES, Claim
 from isrlab.workbook.claims.verdicts import Kind, Statement
 
 ARTICLES = {
     article["english"]: article
     for article in yaml.safe_load((DATA / "articles.yaml").read_text("utf-8"))
 }
-OWN = "our own brokers"  # the theme whose judge is not the engine
-STATEMENTS = [s for claim in CLAIMS.values() if claim.theme != OWN for s in claim.statements]
+STATEMENTS = [statement for claim in CLAIMS.values() for statement in claim.statements]
 # The words are always printed, too
 COLOURS = {
     Kind.RIGHT: OUTCOMES["safe"],
@@ -55,12 +50,11 @@ def articles() -> Markdown:
     return Markdown("\n".join(lines))
 
 
-def claims(*themes: str) -> HTML:
-    """A line for each claim of some themes (all those of the articles): it opens to its runs."""
-    chosen = themes or [theme for theme in THEMES if theme != OWN]
+def claims() -> HTML:
+    """By theme a line for each claim: it opens to its runs."""
     parts = []
-    for theme in chosen:
-        lines = "".join(map(claim_html, of_theme(theme)))
+    for theme in THEMES:
+        lines = "".join(claim_html(claim) for claim in CLAIMS.values() if claim.theme == theme)
         parts.append(f"<h4>{escape(theme[0].upper() + theme[1:])}</h4>{lines}")
     return HTML("".join(parts))
 
@@ -149,17 +143,3 @@ def plot_by_release(version: str) -> Axes:
     frame = (GENERATIONS.index(chosen), 0), 1, len(rows)
     ax.add_patch(Rectangle(*frame, fill=False, edgecolor=INK, lw=1.6))
     return ax
-
-
-def plot_recorded_ages() -> Axes:
-    """Claim 32: when real leaders dropped followers, over the range that the engine gives."""
-    limit = LAG_TIME_MS / 1000
-    trials = {f"Kafka {name}": CLAIMS[32].trial("", name) for name in RUNS}
-    ages = {name: np.divide(recorded.recorded_ages(t), 1000) for name, t in trials.items()}
-    inside = [limit < age <= 1.5 * limit for values in ages.values() for age in values]
-    return plot_ticks(
-        {name: {"dropped": values} for name, values in ages.items()},
-        f"{sum(inside)} of {len(inside)} followers were dropped within the engine's range",
-        Scale("time since the dropped follower last caught up, s (grey: 1.0 to 1.5 lag times)"),
-        ranges=dict.fromkeys(ages, (limit, 1.5 * limit)),
-    )

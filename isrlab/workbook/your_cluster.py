@@ -8,7 +8,9 @@ show them escaped.
 from __future__ import annotations
 
 import html
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,12 +22,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from isrlab.brokerlogs import read_local
-from isrlab.brokerlogs.recordings import TIMELINE, Outage
+from isrlab.brokerlogs.recordings import Outage
 from isrlab.events import exact
 from isrlab.events.exact import IsrSpan, Key
 from isrlab.incidents import alerts
 from isrlab.incidents.find import Incident
-from isrlab.incidents.look import Findings, Window, found_in
+from isrlab.incidents.look import Findings, Window
 from isrlab.incidents.record import about
 from isrlab.incidents.tell import heading, story, texts_of, verdict
 from isrlab.show import bands, style
@@ -48,8 +50,9 @@ UP_SIGNS = ("starting", "unclean_start")
 def finding(found: Findings) -> str:
     """What an operator reads first: is it calm, what is so at the end, and the worst incidents."""
     _, *lines = verdict(found)
-    worst = sorted(found.incidents, key=lambda each: (each.is_over, -each.under_replicated_ms))[:3]
-    told = [each.says.rstrip(".") for each in sorted(worst, key=lambda each: each.start_ms)]
+    worst = sorted(found.incidents, key=lambda each: (each.is_over, -each.under_replicated_ms))
+    times = Counter(each.says.rstrip(".") for each in worst)
+    told = [says + f" ({count} times)" * (count > 1) for says, count in [*times.items()][:3]]
     return printable(". ".join([heading(found)[0].capitalize(), *lines, *told]), 1_500) + "."
 
 
@@ -59,12 +62,9 @@ def finding(found: Findings) -> str:
 def files_table(found: Findings, most: int = 20) -> HTML:
     """Which files were read, in which layout and zone, and which not and why."""
     files = found.logs.files.to_pandas()
-    is_timeline = files["file"].str.endswith(TIMELINE)
-    read = files[(files["status"] == "read") & ~is_timeline]
-    rest = files[(files["status"] != "read") & ~is_timeline]
+    read, rest = files[files["status"] == "read"], files[files["status"] != "read"]
     sums = f"{counted(len(read), 'file')} read: {read['lines'].sum():,} lines, "
     sums += f"{read['bytes'].sum():,} bytes"
-    sums += f"; {TIMELINE} says what was done to the brokers" if is_timeline.any() else ""
     columns = {"files": ("file", "size"), "first": ("file", "first"), "bytes": ("bytes", "sum")}
     kinds = read.groupby(["layout", "zone"], dropna=False).agg(**columns).reset_index()
     parts = [f"<p>{sums}.</p>", table(kinds, most).data]
@@ -101,14 +101,13 @@ def plot_cluster(found: Findings, faults: Sequence[Outage] = ()) -> Figure:
     for fault in faults:
         name = f"{DONE.get(fault.signal, fault.signal)}: broker {fault.broker}"
         rows.setdefault(name, []).append(_span(fault.start_ms, fault.end_ms, start_ms, "away"))
-    shown = found.incidents[:MOST_ROWS]
     least_ms = (record.end_ms - start_ms) // LEAST_WIDTH
-    for number, each in enumerate(shown, 1):
+    is_few = len(found.incidents) <= MOST_ROWS
+    for number, each in enumerate(found.incidents, 1):
         end_ms, colour = (record.end_ms, OPEN) if each.end_ms is None else (each.end_ms, OVER)
         end_ms = max(end_ms, each.start_ms + least_ms)
-        rows[f"{number}  {each.what.replace('_', ' ')}"] = [
-            _span(each.start_ms, end_ms, start_ms, colour)
-        ]
+        name = f"{number}  " * is_few + each.what.replace("_", " ")  # of many: a row for each kind
+        rows.setdefault(name, []).append(_span(each.start_ms, end_ms, start_ms, colour))
     for broker in sorted(record.brokers)[:MOST_ROWS]:
         rows[f"broker {broker}"] = _presence(found, broker)
     heights = (0.36 * max(len(rows), 2), 2.2)
@@ -133,14 +132,12 @@ def _span(start_ms: int, end_ms: int, origin_ms: int, state: str) -> Span:
 def _presence(found: Findings, broker: int) -> list[Span]:
     """When a broker was there, when it was away, and when nobody says."""
     record = found.record
-    known = {end: [r["ts_ms"] for r in record.rows[end] if r["broker"] == broker]
-             for end in ("log_start", "log_end")}  # fmt: skip
     signs = [r for r in record.rows["sign"] if r["detail"]["sign"] in UP_SIGNS]
     rows = record.rows["crash"] + record.rows["restart"] + signs
     rows.sort(key=lambda r: (r["ts_ms"], r["detail"].get("file"), int(r["detail"].get("line", 0))))
     points = [(r["ts_ms"], r["kind"] == "crash") for r in rows if about(r) == broker]
-    first = min(known["log_start"], default=record.end_ms)
-    last = max(known["log_end"], default=record.end_ms)
+    starts = {r["broker"]: r["ts_ms"] for r in record.rows["log_start"]}
+    first, last = starts.get(broker, record.end_ms), record.log_ends.get(broker, record.end_ms)
     last = record.end_ms if record.end_ms - last < AROUND_MS else last
     times = [(first, False), *(p for p in points if p[0] > first), (record.end_ms, False)]
     spans = [_span(record.start_ms, first, record.start_ms, "not known")]
@@ -156,34 +153,39 @@ def _presence(found: Findings, broker: int) -> list[Span]:
 
 def _draw_counts(ax: Axes, found: Findings) -> int:
     """How many partitions are short, by how much; the most at once."""
-    record, states = found.record, [*style.ISR_SIZES][1:]
-    changes: dict[str, list[tuple[int, int]]] = {state: [] for state in (*states, bands.HATCHED)}
-    for key, spans in _chosen(found).items():
-        for span in spans:
-            state = size_state(len(span.isr), len(record.held(key, span)))
-            if state in changes:
-                changes[state] += [(span.start_ms, 1), (span.end_ms, -1)]
+    record = found.record
+    held: dict[str, list[tuple[int, int]]] = {
+        name: [] for name in (*style.ISR_SIZES, bands.HATCHED)
+    }
+    for key in found.partitions:
+        for span in record.spans[key]:
+            held[_size(found, key, span)].append((span.start_ms, span.end_ms))
     for row in found.evidence.unknown.to_pylist():
         if Key(row["run"], row["topic"], row["partition"]) in found.partitions:
-            changes[bands.HATCHED] += [(row["from_ms"], 1), (row["to_ms"], -1)]
-    ends = {record.start_ms, record.end_ms}
-    times = np.array(sorted(ends | {at for points in changes.values() for at, _ in points}))
-    counts = np.zeros((len(changes), len(times)), int)
-    for line, points in zip(counts, changes.values(), strict=True):
-        np.add.at(line, np.searchsorted(times, [at for at, _ in points]), [by for _, by in points])
-    counts = counts.cumsum(axis=1)
-    colours = [bands.state_colour(state) for state in changes]
+            held[bands.HATCHED].append((row["from_ms"], row["to_ms"]))
+    del held[next(iter(held))]  # those that are full
+    ends = [ms for spans in held.values() for span in spans for ms in span]
+    times = np.unique([record.start_ms, record.end_ms, *ends])
+    counts = np.array([_at_once(times, spans) for spans in held.values()])
+    colours = [bands.state_colour(state) for state in held]
     seconds = (times - record.start_ms) / 1000
-    areas = ax.stackplot(seconds, counts, colors=colours, labels=[*changes], step="post")
+    areas = ax.stackplot(seconds, counts, colors=colours, labels=[*held], step="post")
+    total = counts.sum(axis=0)  # its outline, for a minute of a week is narrower than a pixel
+    ax.plot(seconds, total, color=style.GREY, linewidth=0.8, drawstyle="steps-post", zorder=0)
     areas[-1].set(hatch="////", edgecolor=style.GREY, linewidth=0)
-    ax.set(ylabel="partitions", ylim=(0, max(1.0, 1.15 * float(counts.sum(axis=0).max()))))
+    ax.set(ylabel="partitions", ylim=(0, max(1.0, 1.15 * float(total.max()))))
     style.legend_below(ax)
     return int(counts[:-1].sum(axis=0).max())
 
 
-def _chosen(found: Findings) -> dict[Key, list[IsrSpan]]:
-    """The ISRs of the partitions that were asked for."""
-    return {key: found.record.spans[key] for key in found.partitions}
+def _at_once(times: np.ndarray, spans: Sequence[tuple[int, int]]) -> np.ndarray:
+    """How many of the spans each of these moments lies in: int64[time]."""
+    starts, ends = np.sort(np.array(spans, np.int64).reshape(-1, 2), axis=0).T
+    return np.searchsorted(starts, times, "right") - np.searchsorted(ends, times, "right")
+
+
+def _size(found: Findings, key: Key, span: IsrSpan) -> str:
+    return size_state(len(span.isr), len(found.record.held(key, span)))
 
 
 def size_state(size: int, full: int) -> str:
@@ -201,7 +203,9 @@ def cluster_player(found: Findings, faults: Sequence[Outage] = ()) -> widgets.VB
 
     def draw(topic: str | None, broker: int | None) -> Figure:
         asked = Window(topic=topic, broker=broker)
-        return plot_cluster(found_in(found.logs, found.evidence, window=asked), faults)
+        incidents = [each for each in found.incidents if asked.has(each)]
+        partitions = tuple(filter(asked.has_key, found.partitions))
+        return plot_cluster(replace(found, incidents=incidents, partitions=partitions), faults)
 
     return Redrawn([pick("topic", names, None), pick("broker", brokers, None)], draw, most=12)
 
@@ -243,7 +247,7 @@ def plot_incident(found: Findings, incident: Incident) -> Axes:
     for key in incident.partitions[:MOST_ROWS]:
         rows[f"{printable(key.topic, 40)}-{key.partition}"] = [
             _span(max(s.start_ms, from_ms), min(s.end_ms, to_ms), from_ms,
-                  size_state(len(s.isr), len(record.held(key, s))))
+                  _size(found, key, s))
             for s in record.spans.get(key, ())
             if s.end_ms > from_ms and s.start_ms < to_ms
         ]  # fmt: skip
@@ -279,7 +283,8 @@ def plot_partition(found: Findings, key: Key) -> Axes:
     record, start_ms = found.record, found.record.start_ms
     shifted = [IsrSpan(s.start_ms - start_ms, s.end_ms - start_ms, s.isr)
                for s in record.spans.get(key, ())]  # fmt: skip
-    rows = bands.isr_rows(shifted, sorted(record.replicas.get(key, ())))
+    members = record.replicas.get(key, frozenset()).union(*(span.isr for span in shifted))
+    rows = bands.isr_rows(shifted, sorted(members))
     times, leaders = record.leaders.get(key, ([], []))
     elected: dict[str, list[Event]] = {}
     for ts_ms, leader in zip(times, leaders, strict=True):
@@ -307,24 +312,18 @@ def partition_player(found: Findings) -> widgets.VBox:
 
 def changes_table(found: Findings, most: int = 20) -> HTML:
     """How often each ISR changed, who made it, and for how long it was short."""
-    record = found.record
-    counts: dict[Key, list[int]] = {key: [0, 0, 0] for key in found.partitions}
+    record, rows = found.record, []
+    counts: Counter[tuple[Key, str]] = Counter()
     for move in exact.moves(record.events, record.end_ms):
-        if move.key in counts:
-            counts[move.key][0 if move.joined else 1 if move.evictor else 2] += 1
-    rows = []
-    for key, (joined, evicted, removed) in sorted(
-        counts.items(), key=lambda item: -item[1][1] - item[1][2]
-    ):
-        short = [
-            (s.end_ms - s.start_ms, len(s.isr))
-            for s in record.spans[key]
-            if len(s.isr) < len(record.held(key, s))
-        ]
+        counts[move.key, "joined" if move.joined else "evicted" if move.evictor else "removed"] += 1
+    for key in sorted(found.partitions, key=lambda k: -counts[k, "evicted"] - counts[k, "removed"]):
+        short = [(s.end_ms - s.start_ms, len(s.isr)) for s in record.spans[key]
+                 if len(s.isr) < len(record.held(key, s))]  # fmt: skip
         rows.append({
             "topic": printable(key.topic, 80), "partition": key.partition,
-            "replicas": len(record.replicas[key]),
-            "joined": joined, "evicted by a leader": evicted, "removed by the controller": removed,
+            "replicas": len(record.replicas[key]), "joined": counts[key, "joined"],
+            "evicted by a leader": counts[key, "evicted"],
+            "removed by the controller": counts[key, "removed"],
             "under-replicated": duration(sum(ms for ms, _ in short)),
             "one copy": duration(sum(ms for ms, size in short if size == 1)),
         })  # fmt: skip

@@ -16,7 +16,6 @@ import lzma
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import takewhile
 from typing import NamedTuple
 
 from isrlab.engine.choices import EpochEntry
@@ -27,7 +26,7 @@ from isrlab.engine.partition import Controller, PartitionState
 from isrlab.engine.versions import KafkaVersion
 from isrlab.installed import DATA
 from isrlab.world import scenario
-from isrlab.world.frames import Fault, Frame, Outcome
+from isrlab.world.frames import Fault, Frame
 from isrlab.world.script import Run
 
 FOLDER = DATA / "recordings" / "history"
@@ -54,56 +53,26 @@ class Try:
     said: list[tuple[int, str, str]] = field(default_factory=list)  # broker, file, line
 
     @property
-    def committed(self) -> list[str]:
-        """Records below a high watermark that some replica had."""
-        names: dict[str, None] = {}
-        for moment in self.moments:
-            for log in moment.disks.values():
-                end = min(log.checkpointed_high_watermark, log.log_end_offset)
-                names |= dict.fromkeys(r.id for r in log.read(log.log_start_offset, end))
-        return list(names)
-
-    @property
-    def outcome(self) -> Outcome:
-        """What became of the records, as a scenario's run says it."""
-        last = self.moments[-1]
-        leader = last.state.leader
-        if leader == NO_LEADER:
-            return Outcome((), (), (), False, {})
-        log = last.disks[leader]
-        held = {r.id for r in log.records}
-        lost = tuple(name for name in self.committed if name not in held)
-        acknowledged = [name for name, answer in self.answers.items() if answer == "ok"]
-        other = [(n, _parting(last.disks[n], log)) for n in last.state.isr]
-        return Outcome(
-            lost=lost,
-            lost_acknowledged=tuple(name for name in acknowledged if name not in held),
-            diverged=tuple((number, at) for number, at in other if at is not None),
-            has_leader=True,
-            violations={},
-        )
-
-    @property
     def word(self) -> str:
-        return _word(self.outcome, self.answers)
+        """How it ended, as a scenario's run says it; or "refused": only a producer suffered."""
+        last = self.moments[-1]
+        if last.state.leader == NO_LEADER:
+            return "offline"
+        log = last.disks[last.state.leader]
+        in_sync = (last.disks[number].records for number in last.state.isr)
+        if any(a.id != b.id for other in in_sync for a, b in zip(other, log.records, strict=False)):
+            return "diverged"
+        if not self._committed() <= {r.id for r in log.records}:
+            return "lost"
+        return "refused" if {*self.answers.values()} - {"ok"} else "safe"
 
-
-def _word(outcome: Outcome, answers: dict[str, str]) -> str:
-    """How it ended; "refused" if no record suffered, but a producer did."""
-    is_refused = outcome.word == "safe" and any(answer != "ok" for answer in answers.values())
-    return "refused" if is_refused else outcome.word
-
-
-def _told(run: Run) -> dict[str, str]:
-    """What the producer of each record was told by the engine."""
-    return {name: r.error or "ok" for r in run.cluster.requests for name in r.ids}
-
-
-def _parting(log: Log, other: Log) -> int | None:
-    """The first offset at which two logs hold different records."""
-    pairs = list(zip(log.records, other.records, strict=False))
-    same = len(list(takewhile(lambda pair: pair[0].id == pair[1].id, pairs)))
-    return log.log_start_offset + same if same < len(pairs) else None
+    def _committed(self) -> set[str]:
+        """Records below a high watermark that some replica had."""
+        names: set[str] = set()
+        for log in (log for moment in self.moments for log in moment.disks.values()):
+            end = min(log.checkpointed_high_watermark, log.log_end_offset)
+            names |= {r.id for r in log.read(log.log_start_offset, end)}
+        return names
 
 
 @dataclass
@@ -148,7 +117,8 @@ class Recording:
     @property
     def engine_word(self) -> str:
         run = self.engine()
-        return _word(run.outcome, _told(run))
+        is_refused = any(request.error for request in run.cluster.requests)
+        return "refused" if is_refused and run.outcome.word == "safe" else run.outcome.word
 
     def frames(self, which: int = 0) -> list[Frame]:
         """One of the finished tries, the end of each block as a frame."""
@@ -170,7 +140,7 @@ class Recording:
     def compared(self) -> list[list[Difference]]:
         """What the engine has otherwise than the brokers, in each finished try."""
         run = self.engine()
-        told = _told(run)
+        told = {name: r.error or "ok" for r in run.cluster.requests for name in r.ids}
         ends = [_visible(run.frames[block.frames[1] - 1]) for block in run.blocks]
         found = []
         for which, attempt in enumerate(self.finished):

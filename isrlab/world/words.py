@@ -236,7 +236,7 @@ def _of_ends(first: Frame, last: Frame) -> Iterator[Clause]:
     """What the ends of a block show: the ISR, the high watermark, and the time between."""
     old, new = (f.brokers.get(f.controller.leader) for f in (first, last))
     if set(first.controller.isr) != set(last.controller.isr):
-        yield Clause(2, "", f"the ISR is now {ids(last.controller.isr)}")
+        yield Clause(2, "", f"the ISR is now {ids(last.controller.isr) or 'empty'}")
     if first.controller.replicas != last.controller.replicas:
         state = last.controller.state
         verb = "is on its way to" if state.adding or state.removing else "is on"

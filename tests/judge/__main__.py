@@ -15,8 +15,7 @@ import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -27,36 +26,33 @@ from judge.classes import CLASSES, Judged
 from judge.world import World
 
 RELEASES = tuple(dict.fromkeys(r for judged in CLASSES.values() for r in judged.releases))
-TOLD = "told.txt"
 MOST = 3  # differences shown of a class
 
 
-class Asked(NamedTuple):
-    """What to play, and where."""
-
-    kinds: tuple[str, ...]
-    seeds: range
-    folder: str
-    store: bool
-
-
-def judge(release: str, asked: Asked) -> bool:
+def judge(release: str, kinds: tuple[str, ...], seeds: range, folder: str, store: bool) -> bool:
     """Say what Kafka and the engine did not agree about; whether there is any of that."""
     try:
-        world = World(release, asked.folder)
+        world = World(release, folder)
     except jars.NoJarsError as missing:
         print(f"{release}: not judged: {missing}", flush=True)
         return True
-    kinds = [kind for kind in asked.kinds if release in CLASSES[kind].releases]
-    return sum(judge_class(CLASSES[kind], world, release, asked) for kind in kinds) > 0
+    found = 0
+    for kind in kinds:
+        if release in CLASSES[kind].releases:
+            runs, differences = judge_class(CLASSES[kind], world, release, seeds)
+            found += differences
+            if store and not differences:
+                write(release, power.choose(runs, KafkaVersion.of(release)))
+                note(kind, release, sum(len(run.schedule) for run in runs))
+    return found > 0
 
 
-def judge_class(judged: Judged, world: World, release: str, asked: Asked) -> int:
-    """The number of differences, of a few at most."""
+def judge_class(judged: Judged, world: World, release: str, seeds: range) -> tuple[list[Run], int]:
+    """What Kafka showed, and the number of differences, of a few at most."""
     version, begun = KafkaVersion.of(release), time.monotonic()
     runs: list[Run] = []
     steps = differences = 0
-    for seed in asked.seeds:
+    for seed in seeds:
         settings, schedule = judged.settings(seed, version), judged.schedule(seed, version)
         both = partial(judged.both, world, version, settings)
         kafka, engine = both()
@@ -75,12 +71,7 @@ def judge_class(judged: Judged, world: World, release: str, asked: Asked) -> int
     took = time.monotonic() - begun
     rate = f"{steps:,} steps in {took:.0f} s ({60 * steps / took:,.0f} a minute)"
     print(f"{release:9} {judged.kind:10} {rate}, {differences} differences", flush=True)
-    with Path(asked.folder, TOLD).open("a") as told:
-        told.write(f"{release} {judged.kind} {steps} {differences}\n")
-    if asked.store and not differences:
-        write(release, power.choose(runs, version))
-        note(judged.kind, release, steps)
-    return differences
+    return runs, differences
 
 
 def write(release: str, runs: list[Run]) -> None:
@@ -111,18 +102,6 @@ def note(kind: str, release: str, steps: int) -> None:
         json.dump(compared, file, indent=1, sort_keys=True)
 
 
-def summed_up(folder: str) -> str:
-    """What all processes together have compared."""
-    told = Path(folder, TOLD)
-    rows = [line.split() for line in told.read_text().splitlines()] if told.exists() else []
-    releases, kinds = {row[0] for row in rows}, {row[1] for row in rows}
-    steps, differences = (sum(int(row[n]) for row in rows) for n in (2, 3))
-    return (
-        f"{steps:,} steps of {len(releases)} releases compared, {differences} differences; "
-        f"classes: {', '.join(kind for kind in CLASSES if kind in kinds) or 'none'}"
-    )
-
-
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("releases", nargs=-1)
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(list(CLASSES)), help="Classes.")
@@ -146,9 +125,8 @@ def main(releases: tuple[str, ...], jobs: int, **options: Any) -> None:
     seeds = range(options["seed"], options["seed"] + options["runs"])
     kinds, folder = options["kinds"] or tuple(CLASSES), options["folder"]
     if folder:
-        asked = Asked(kinds, seeds, folder, options["store"])
         try:
-            found = [judge(release, asked) for release in releases]
+            found = [judge(each, kinds, seeds, folder, options["store"]) for each in releases]
         except BaseException:
             found = [True]
             traceback.print_exc()
@@ -173,7 +151,6 @@ def in_processes(releases: tuple[str, ...], jobs: int, words: list[str]) -> int:
         pool = ThreadPoolExecutor(jobs)
         try:
             codes = list(pool.map(judged, releases))
-            print(summed_up(temporary))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in running:

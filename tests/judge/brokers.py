@@ -23,16 +23,7 @@ def settings(seed: int, version: KafkaVersion) -> dict[str, Any]:
     return chosen
 
 
-def schedule(seed: int, version: KafkaVersion) -> list[Command]:
-    """A random schedule of one partition, as it looks beside an engine of its own."""
-    player, made = ControllerPlayer(version, **settings(seed, version)), []
-    for command in _commands(random.Random(seed), player):
-        player.do(*command)
-        made.append(list(command))
-    return made
-
-
-def _commands(draw: random.Random, player: ControllerPlayer) -> Iterator[Command]:
+def commands(draw: random.Random, player: ControllerPlayer) -> Iterator[Command]:
     process = 0
     weights = [weight * draw.choice((0.3, 1, 3)) for weight in OFTEN.values()]
     wrong = draw.choice((0, 0.1, 0.4))

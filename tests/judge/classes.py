@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from isrlab.engine.versions import KafkaVersion
@@ -16,31 +17,28 @@ from judge.partition import KafkaPartition
 from judge.world import World
 
 EVERY = (
-    *(
-        "0.10.2.2",
-        "0.11.0.3",
-        "1.1.1",
-        "2.4.1",
-        "2.6.3",
-        "2.7.2",
-        "2.8.2",
-        "3.0.2",
-        "3.1.2",
-        "3.2.3",
-    ),
-    *("3.3.2", "3.5.2", "3.6.2", "3.9.2", "4.1.2"),
+    *("0.10.2.2", "0.11.0.3", "1.1.1", "2.4.1", "2.6.3", "2.7.2", "2.8.2", "3.0.2", "3.1.2"),
+    *("3.2.3", "3.3.2", "3.5.2", "3.6.2", "3.9.2", "4.1.2"),
 )
-KRAFT = ("3.3.2", "3.5.2", "3.6.2", "3.9.2", "4.1.2")
+KRAFT = EVERY[10:]
 
 
 class Judged(NamedTuple):
     """One class of Kafka's. Its schedules depend on a seed and on the release's rules only."""
 
+    kind: str
     releases: tuple[str, ...]
     settings: Callable[[int, KafkaVersion], dict[str, Any]]
-    schedule: Callable[[int, KafkaVersion], list[Command]]
+    commands: Callable[[random.Random, Any], Iterator[Command]]
     kafka: Callable[[World, KafkaVersion, dict[str, Any]], Any]
-    kind: str
+
+    def schedule(self, seed: int, version: KafkaVersion) -> list[Command]:
+        """A random schedule, as it looks beside an engine of its own."""
+        engine, made = player(self.kind, version, self.settings(seed, version)), []
+        for command in self.commands(random.Random(seed), engine):
+            engine.do(*command)
+            made.append(list(command))
+        return made
 
     def both(
         self, world: World, version: KafkaVersion, settings: dict[str, Any]
@@ -59,23 +57,21 @@ def _partition_of(version: KafkaVersion) -> type[KafkaPartition]:
     return ZooKeeperPartition if version.first >= (2, 8) else TickingPartition
 
 
-def _partition(world: World, version: KafkaVersion, settings: dict[str, Any]) -> KafkaPartition:
-    return _partition_of(version)(world, **settings)
-
-
-def _follower(world: World, version: KafkaVersion, settings: dict[str, Any]) -> KafkaFollower:
-    return KafkaFollower(world, _partition_of(version), **settings)
-
-
-def _controller(world: World, version: KafkaVersion, settings: dict[str, Any]) -> KafkaController:
-    return KafkaController(world, **settings)
-
-
 CLASSES = {
     judged.kind: judged
     for judged in (
-        Judged(EVERY, schedules.settings, schedules.schedule, _partition, "partition"),
-        Judged(EVERY[2:], pairs.settings, pairs.schedule, _follower, "follower"),
-        Judged(KRAFT, brokers.settings, brokers.schedule, _controller, "controller"),
+        Judged(
+            "partition", EVERY, schedules.settings, schedules.commands,
+            lambda world, version, settings: _partition_of(version)(world, **settings),
+        ),
+        Judged(
+            "follower", EVERY[2:], pairs.settings, pairs.commands,
+            lambda world, version, settings:
+                KafkaFollower(world, _partition_of(version), **settings),
+        ),
+        Judged(
+            "controller", KRAFT, brokers.settings, brokers.commands,
+            lambda world, _, settings: KafkaController(world, **settings),
+        ),
     )
-}
+}  # fmt: skip

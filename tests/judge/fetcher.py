@@ -1,12 +1,14 @@
 """A real ReplicaFetcherThread with the log that it fills; the schedule is its leader.
 
 Its thread is not started: a step calls what would be its next turn. It holds a real partition and
-log, and sends its requests into a BlockingSend that answers what the schedule says. Mockito stands
-in for the ReplicaManager, which it asks for the partition and nothing else.
+log, and sends its requests into a BlockingSend that answers what the schedule says: in bytes, which
+mean the same in every release, whatever classes it makes of them. Mockito stands in for the
+ReplicaManager, which it asks for the partition and nothing else.
 """
 
 from __future__ import annotations
 
+import struct
 from functools import cache
 from typing import Any
 
@@ -22,10 +24,8 @@ from judge.jvm import (
     hidden,
     implementing,
     java,
-    listed,
     make,
     methods,
-    optional,
     some,
     the,
 )
@@ -38,6 +38,7 @@ REQUESTS = COMMON + "requests."
 # Up to 2.0 a log without epochs asks all the same, and then cuts to its high watermark; the engine
 # does that at once
 NO_EPOCH = ["epoch", -1, -1]
+TOPIC = b"\0\0\0\1\0\1t\0\0\0\1"  # one topic, "t", and one partition of it follow
 UNANSWERED = "no answer of this kind was to be given"
 
 
@@ -49,7 +50,7 @@ class KafkaFollower:
         self.topic, self.id = self.replica.topic, self.replica.id
         self.config = _config(world, settings["unclean_leader_election_enable"])
         self.thread: Any = None
-        self.reply: dict[str, Any] = {}  # what is answered, by what is asked
+        self.reply: dict[str, tuple[Any, ...]] = {}  # what is answered, by what is asked
         self.asked: list[Any] | None = None
         self.has_halted = False
 
@@ -90,7 +91,7 @@ class KafkaFollower:
         self._stop()
         self.replica.order(epoch, partition_epoch, [1, 2, 3])
         for _ in range(count):
-            self.replica.append_value(f"b{epoch}")
+            self.replica._append(1, f"b{epoch}")
 
     def _stop(self) -> None:
         if self.thread is not None:
@@ -141,27 +142,25 @@ class KafkaFollower:
         return make("kafka.server.ReplicaFetcherThread", given)
 
     def fetched(self, base: int, records: list[list[Any]], high_watermark: int) -> None:
-        self._turn(fetch={"base": base, "records": records, "high_watermark": high_watermark})
+        self._turn(fetch=("NONE", high_watermark, base, records))
 
     def diverges(self, base: int, epoch: int, end_offset: int) -> None:
         """With its own high watermark: up to 3.4.0 a follower takes that too (KAFKA-14704)."""
-        own = self.replica._high_watermark()
-        answer = {"base": base, "diverging": (epoch, end_offset), "high_watermark": own}
-        self._turn(fetch=answer)
+        self._turn(fetch=("NONE", self.replica._high_watermark(), base, [], (epoch, end_offset)))
 
     def ends(self, epoch: int, end_offset: int) -> None:
-        self._turn(epoch={"epoch": epoch, "end_offset": end_offset})
+        self._turn(epoch=("NONE", epoch, end_offset))
 
     def range(self, start: int, end: int) -> None:
-        self._turn(fetch={"error": "OFFSET_OUT_OF_RANGE"}, range=(start, end))
+        self._turn(fetch=("OFFSET_OUT_OF_RANGE",), range=(start, end))
 
     def error(self, name: str) -> None:
-        self._turn(fetch={"error": name}, epoch={"error": name})
+        self._turn(fetch=(name,), epoch=(name,))
 
     def lost(self) -> None:
         self._turn()
 
-    def _turn(self, **reply: Any) -> None:
+    def _turn(self, **reply: tuple[Any, ...]) -> None:
         """One request and what follows from its answer."""
         self.reply = reply
         if self.thread is None:
@@ -191,27 +190,26 @@ class KafkaFollower:
 
     def _sent(self, builder: Any) -> Any:
         request = builder.build()
-        name = str(request.getClass().getSimpleName())
-        if name == "FetchRequest":
-            said, reply = self._fetch(builder), self.reply.get("fetch")
-            answer = reply and self._fetch_response(**reply)
-        elif name == "OffsetsForLeaderEpochRequest":
-            said, reply = self._epoch(request), self.reply.get("epoch")
-            if said == NO_EPOCH:
-                reply = {"epoch": -1}
-            answer = reply and self._epoch_response(**reply)
+        name = str(request.getClass().getSimpleName()).replace("Request", "Response")
+        if name == "FetchResponse":
+            said, reply, answer = self._fetch(builder), self.reply.get("fetch"), self._records
+        elif name == "OffsetsForLeaderEpochResponse":
+            said, reply, answer = self._epoch(request), self.reply.get("epoch"), self._end
+            reply = ("NONE",) if said == NO_EPOCH else reply
         else:
-            said, reply = ["range"], self.reply.get("range")
-            answer = reply and self._range_response(request, *reply)
+            said, reply, answer = ["range"], self.reply.get("range"), self._offset
+            reply = reply and (_is_latest(request, self.topic), *reply)
         self.asked = self.asked or said
-        if answer is None:
+        if reply is None:
             raise java("java.io.IOException")(UNANSWERED)
+        version, data = answer(*reply)
         keys = java(COMMON + "protocol.ApiKeys")
-        header = java(REQUESTS + "RequestHeader")(keys.FETCH, request.version(), "judge", 0)
+        header = java(REQUESTS + "RequestHeader")(keys.FETCH, jpype.JShort(version), "judge", 0)
         return make("org.apache.kafka.clients.ClientResponse", {
             "RequestHeader": header, "RequestCompletionHandler": None, "String": "leader",
             "long": [0, 0], "boolean": False, "UnsupportedVersionException": None,
-            "AuthenticationException": None, "AbstractResponse": answer,
+            "AuthenticationException": None,
+            "AbstractResponse": _parsed(name, version, data),
         })  # fmt: skip
 
     def _fetch(self, builder: Any) -> list[Any]:
@@ -237,83 +235,38 @@ class KafkaFollower:
         asked = request.data().topics().iterator().next().partitions().get(0)
         return ["epoch", int(asked.leaderEpoch()), int(asked.currentLeaderEpoch())]
 
-    def _fetch_response(
+    def _records(
         self,
+        error: str,
+        high_watermark: int = 0,
         base: int = 0,
         records: list[list[Any]] | tuple[()] = (),
-        high_watermark: int = 0,
         diverging: tuple[int, int] | None = None,
-        error: str = "NONE",
-    ) -> Any:
-        errors = java(COMMON + "protocol.Errors")
-        content = self.world.batches(base, list(records))
-        if has(REQUESTS + "FetchResponse$PartitionData"):  # up to 2.8
-            part = make(REQUESTS + "FetchResponse$PartitionData", {
-                "Errors": getattr(errors, error), "long": [high_watermark, high_watermark, 0],
-                "Optional": [optional(-1), _diverging(diverging)], "List": listed(),
-                "Records": content, "BaseRecords": content,
-            })  # fmt: skip
-            parts = java("java.util.LinkedHashMap")()
-            parts.put(self.topic, part)
-            kind = java(REQUESTS + "FetchResponse")
-            return kind(errors.NONE, parts, 0, 0)
-        part = java(COMMON + "message.FetchResponseData$PartitionData")()
-        part.setPartitionIndex(self.topic.partition()).setErrorCode(getattr(errors, error).code())
-        part.setHighWatermark(high_watermark).setLastStableOffset(high_watermark)
-        part.setLogStartOffset(0).setRecords(content)
-        if diverging:
-            part.setDivergingEpoch(_diverging(diverging).get())
-        key = self.topic
-        if self.world.release >= (3, 1):
-            key = java(COMMON + "TopicIdPartition")(self.id, self.topic)
-        parts = java("java.util.LinkedHashMap")()
-        parts.put(key, part)
-        given = {
-            "Errors": errors.NONE, "int": [0, 0], "LinkedHashMap": parts, "List": listed(),
-        }  # fmt: skip
-        kind = java(REQUESTS + "FetchResponse")
-        (of, *_) = sorted(methods(kind, "of"), key=lambda m: -len(m.getParameterTypes()))
-        return kind.of(*fill(of, given))
+    ) -> tuple[int, bytes]:
+        """Version and bytes of an answer to a fetch. Source: FetchResponse.json."""
+        marks = high_watermark, high_watermark, 0
+        if diverging:  # no partition is aborted, no replica is preferred, no record, one tag
+            part = struct.pack(
+                ">ihqqqBiBBBB", self.topic.partition(), 0, *marks, 1, -1, 1, 1, 0, 13
+            )
+            end = struct.pack(">iqB", *diverging, 0)
+            return 12, bytes(10) + b"\2\2t\2" + part + end + b"\0\0"
+        content = bytes(self.world.batches(base, list(records)).buffer().array())
+        form = ">ihqqqii"
+        part = struct.pack(form, self.topic.partition(), _code(error), *marks, -1, len(content))
+        return 7, bytes(10) + TOPIC + part + content
 
-    def _epoch_response(self, epoch: int = -1, end_offset: int = -1, error: str = "NONE") -> Any:
-        errors = java(COMMON + "protocol.Errors")
-        if has(REQUESTS + "EpochEndOffset"):
-            given = {"Errors": getattr(errors, error), "int": epoch, "long": end_offset}
-            end = make(REQUESTS + "EpochEndOffset", given)
-            map_ = java("java.util.HashMap")()
-            map_.put(self.topic, end)
-            return java(REQUESTS + "OffsetsForLeaderEpochResponse")(map_)
-        data = COMMON + "message.OffsetForLeaderEpochResponseData"
-        part = java(data + "$EpochEndOffset")().setPartition(self.topic.partition())
-        part.setErrorCode(getattr(errors, error).code()).setLeaderEpoch(epoch)
-        part.setEndOffset(end_offset)
-        topic = java(data + "$OffsetForLeaderTopicResult")().setTopic(self.topic.topic())
-        topics = java(data + "$OffsetForLeaderTopicResultCollection")()
-        topics.add(topic.setPartitions(listed(part)))
-        response = java(REQUESTS + "OffsetsForLeaderEpochResponse")
-        return response(java(data)().setTopics(topics))
+    def _end(self, error: str, epoch: int = -1, end_offset: int = -1) -> tuple[int, bytes]:
+        """Source: OffsetForLeaderEpochResponse.json."""
+        begin = struct.pack(">hi", _code(error), self.topic.partition())
+        if self.world.release < (2,):
+            return 0, TOPIC + begin + struct.pack(">q", end_offset)
+        return 2, bytes(4) + TOPIC + begin + struct.pack(">iq", epoch, end_offset)
 
-    def _range_response(self, request: Any, start: int, end: int) -> Any:
-        errors = java(COMMON + "protocol.Errors")
-        if not hasattr(request, "data"):
-            asked = request.partitionTimestamps().get(self.topic)
-            time_ms = int(getattr(asked, "timestamp", asked))
-            offset = end if time_ms == -1 else start
-            part = make(REQUESTS + "ListOffsetResponse$PartitionData", {
-                "Errors": errors.NONE, "long": [-1, offset], "Optional": optional(-1),
-            })  # fmt: skip
-            parts = java("java.util.HashMap")()
-            parts.put(self.topic, part)
-            return java(REQUESTS + "ListOffsetResponse")(parts)
-        asked = request.data().topics().get(0).partitions().get(0)
-        offset = end if int(asked.timestamp()) == -1 else start
-        name = "ListOffsets" if has(REQUESTS + "ListOffsetsResponse") else "ListOffset"
-        data = COMMON + f"message.{name}ResponseData"
-        part = java(f"{data}${name}PartitionResponse")().setPartitionIndex(self.topic.partition())
-        part.setOffset(offset).setTimestamp(-1).setLeaderEpoch(0)
-        topic = java(f"{data}${name}TopicResponse")().setName(self.topic.topic())
-        topics = listed(topic.setPartitions(listed(part)))
-        return java(f"{REQUESTS}{name}Response")(java(data)().setTopics(topics))
+    def _offset(self, is_latest: bool, start: int, end: int) -> tuple[int, bytes]:
+        """Source: ListOffsetsResponse.json."""
+        offset = end if is_latest else start
+        return 1, TOPIC + struct.pack(">ihqq", self.topic.partition(), 0, -1, offset)
 
     # What is compared
 
@@ -376,9 +329,23 @@ def _map(key: Any, value: Any) -> Any:
     return either(empty, "updated", "$plus")(key, value)
 
 
-def _diverging(end: tuple[int, int] | None) -> Any:
-    kind = java("java.util.Optional")
-    if end is None:
-        return kind.empty()
-    where = java(COMMON + "message.FetchResponseData$EpochEndOffset")()
-    return kind.of(where.setEpoch(end[0]).setEndOffset(end[1]))
+def _parsed(name: str, version: int, data: bytes) -> Any:
+    """A response of which these are the bytes."""
+    kind, readable = java(REQUESTS + name), COMMON + "protocol.ByteBufferAccessor"
+    buffer = java("java.nio.ByteBuffer").wrap(jpype.JArray(jpype.JByte)(data))
+    accessor = has(readable) and java(readable)(buffer)  # from 4.1 on parsed by that
+    given = {"ByteBuffer": buffer, "Readable": accessor, "short": jpype.JShort(version)}
+    parse = max(methods(kind, "parse"), key=lambda method: method.getParameterCount())
+    return kind.parse(*fill(parse, given))
+
+
+def _code(error: str) -> int:
+    return int(getattr(java(COMMON + "protocol.Errors"), error).code())
+
+
+def _is_latest(request: Any, topic: Any) -> bool:
+    """Whether the end of the log is asked for, not its start."""
+    if hasattr(request, "data"):
+        return bool(request.data().topics().get(0).partitions().get(0).timestamp() == -1)
+    asked = request.partitionTimestamps().get(topic)
+    return bool(getattr(asked, "timestamp", asked) == -1)

@@ -34,8 +34,9 @@ def broker(release: str) -> list[tuple[str, str, str, str]]:
         found += [("javax.xml.bind", "jaxb-api", "2.3.1", "")]
     if (2,) <= numbers < (2, 4):  # theirs, 3.4.13, finds no host on Java 14 and later
         found += [("org.apache.zookeeper", "zookeeper", "3.4.10", "")]
-    if numbers >= (4,):
-        return [*found, ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3", "")]
+    if numbers >= (4,):  # and what reads the settings of log4j 1
+        names = "log4j-slf4j-impl", "log4j-1.2-api"
+        return [*found, *(("org.apache.logging.log4j", name, "2.24.3", "") for name in names)]
     return [*found, ("org.slf4j", "slf4j-reload4j", "1.7.36", "")]
 
 

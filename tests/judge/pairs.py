@@ -31,16 +31,7 @@ def settings(seed: int, version: KafkaVersion) -> dict[str, Any]:
     return {"unclean_leader_election_enable": seed % 3 > 0}
 
 
-def schedule(seed: int, version: KafkaVersion) -> list[Command]:
-    """A random schedule of one follower, as it looks beside an engine of its own."""
-    player, made = FollowerPlayer(version, **settings(seed, version)), []
-    for command in _commands(random.Random(seed), player):
-        player.do(*command)
-        made.append(list(command))
-    return made
-
-
-def _commands(draw: random.Random, player: FollowerPlayer) -> Iterator[Command]:
+def commands(draw: random.Random, player: FollowerPlayer) -> Iterator[Command]:
     epoch, stored = 0, 0
     errors = ERRORS if player.broker.version.fences_stale_leader_epoch else ERRORS[2:]
     failures, wild = draw.choice((0, 0.1, 0.3)), draw.choice((0, 0, 0.2))

@@ -44,16 +44,7 @@ class Difference(Exception):
         self.schedule, self.differs = schedule, differs
 
 
-def schedule(seed: int, version: KafkaVersion) -> list[Command]:
-    """A random schedule of one partition, as it looks beside an engine of its own."""
-    player, made = LeaderPlayer(version, **settings(seed, version)), []
-    for command in _commands(random.Random(seed), player):
-        player.do(*command)
-        made.append(list(command))
-    return made
-
-
-def _commands(draw: random.Random, player: LeaderPlayer) -> Iterator[Command]:
+def commands(draw: random.Random, player: LeaderPlayer) -> Iterator[Command]:
     version = player.broker.version
     epoch, stored = draw.randrange(3), 1
     yield ["order", epoch, stored, _members(draw)]

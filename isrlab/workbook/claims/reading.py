@@ -15,7 +15,7 @@ import yaml
 from isrlab.engine.choices import Form
 from isrlab.engine.versions import GENERATIONS, RULES, KafkaVersion, release
 from isrlab.installed import DATA
-from isrlab.workbook.claims import measures, recorded
+from isrlab.workbook.claims import measures
 from isrlab.workbook.claims.measures import Trial
 from isrlab.workbook.claims.verdicts import Case, Kind, Statement, Value, kind_of, spans
 from isrlab.world import scenario
@@ -30,13 +30,11 @@ THEMES = (
     "durability settings",
     "telling the cluster",
     "code history",
-    "our own brokers",
 )
 MEASURES = {
     name: function
-    for module in (measures, recorded)
-    for name, function in inspect.getmembers(module, inspect.isfunction)
-    if function.__module__ == module.__name__ and not name.startswith("_")
+    for name, function in inspect.getmembers(measures, inspect.isfunction)
+    if function.__module__ == measures.__name__ and not name.startswith("_")
 }
 _NEEDED = ("claim", "theme", "source", "run", "statements", "evidence", "gives")
 _HEAD = (*_NEEDED, "release", "shown", "scripts", "script")
@@ -288,10 +286,3 @@ def _claimed(text: str, name: str) -> Value:
 
 
 CLAIMS = {claim.number: claim for claim in map(Claim, sorted(LIBRARY.glob("[0-9]*.yaml")))}
-
-
-def of_theme(theme: str) -> list[Claim]:
-    """The claims about one subject. Raises ValueError with the known subjects."""
-    if theme not in THEMES:
-        raise ValueError(f"no theme {theme!r}; known: {', '.join(THEMES)}")
-    return [claim for claim in CLAIMS.values() if claim.theme == theme]

@@ -185,14 +185,16 @@ def _visible(frame: Frame) -> dict[str, str]:
 
 
 def recordings(schedule: str | None = None) -> list[Recording]:
-    """All that is kept, or all of one schedule; releases in order."""
+    """All that is kept, or all of one schedule; releases in order, without ELR first."""
     found = []
-    for path in sorted(FOLDER.glob("*.txt.xz")):
+    for path in FOLDER.glob("*.txt.xz"):
         label = path.name.removesuffix(".txt.xz")
         if schedule in (None, label.partition("-")[0]):
             lines = lzma.decompress(path.read_bytes()).splitlines()
             found.append(labelled(label, [msgspec.json.decode(line, type=Try) for line in lines]))
-    return sorted(found, key=lambda r: (r.schedule, r.version.first))
+    return sorted(
+        found, key=lambda r: (r.schedule, r.version.first, r.version.eligible_leader_replicas)
+    )
 
 
 def labelled(label: str, tries: list[Try]) -> Recording:

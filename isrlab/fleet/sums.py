@@ -17,7 +17,7 @@ def by_run(
     under: pd.DataFrame,
     failures: Mapping[str, Sequence[str]] = PRODUCE_FAILURES,
 ) -> pd.DataFrame:
-    """Partition-minutes under min ISR and failed produces of each run, in order.
+    """Partition-minutes under min ISR and failed produces; runs in order.
 
     `refused` from `churn.refused_produce`, `under` from `churn.under_min_isr`. `failures`: which
     errors each column of produces sums.

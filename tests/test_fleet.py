@@ -273,7 +273,7 @@ def test_same_seed_same_rows_for_one_task_or_many(spark):
     assert one != rows_of(fleet.simulate(spark, [c.with_(seed=4) for c in configs]))
 
 
-def test_questions_find_false_alarms_and_agree_with_the_general_ones(spark):
+def test_questions_find_false_alarms(spark):
     configs = fleet.versions(BUSY.with_(burst_every_s=200), ["0.8.2", "0.9.0"])
     events = spark.createDataFrame(fleet.simulate_local(configs)).cache()
     runs = fleet.runs(spark, configs)

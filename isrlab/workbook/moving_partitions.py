@@ -183,7 +183,7 @@ def plot_progress(config: FleetConfig) -> Axes:
 def move_controls(config: FleetConfig, table: pd.DataFrame) -> widgets.VBox:
     """Sliders for both, with the values of a grid, and how many partitions have moved."""
     rates, counts = (sorted(set(table[name].tolist())) for name in ("throttle", "at_once"))
-    sliders = choice("throttle", rates, rates[-1], rate), choice("at once", counts, counts[-1])
+    sliders = choice("throttle", rates, rates[0], rate), choice("at once", counts, counts[0])
     return Redrawn(sliders, lambda speed, many: plot_progress(throttled(config, speed, many)))
 
 

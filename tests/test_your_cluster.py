@@ -13,6 +13,7 @@ from isrlab.events.schema import SCHEMA
 from isrlab.incidents import alerts, compare
 from isrlab.incidents.look import CALM, look, window
 from isrlab.incidents.record import Record
+from isrlab.show import bands
 from isrlab.show.controls import pictured
 from isrlab.show.style import alt_text
 from isrlab.workbook import your_cluster
@@ -88,7 +89,7 @@ def test_a_broker_without_a_log_is_hatched() -> None:
     (1, 1, "full ISR"), (2, 4, "more missing"), (0, 3, "one copy left"),
 ])  # fmt: skip
 def test_what_is_left_of_an_isr_has_a_name(size, full, state) -> None:
-    assert your_cluster.size_state(size, full) == state
+    assert bands.size_state(size, full) == state
 
 
 def test_nobody_is_blamed_who_had_done_nothing(found) -> None:

@@ -15,7 +15,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import ipywidgets as widgets
-import numpy as np
 import pandas as pd
 from IPython.display import HTML
 from matplotlib.axes import Axes
@@ -31,7 +30,7 @@ from isrlab.incidents.look import Findings, Window
 from isrlab.incidents.record import about
 from isrlab.incidents.tell import heading, story, texts_of, verdict
 from isrlab.show import bands, style
-from isrlab.show.bands import Event, Span, plot_bands, utc_axis
+from isrlab.show.bands import Event, Span, plot_bands, size_state, utc_axis
 from isrlab.show.controls import Redrawn, pick
 from isrlab.show.style import counted, duration, printable
 from isrlab.show.table import html_table, table
@@ -153,46 +152,22 @@ def _presence(found: Findings, broker: int) -> list[Span]:
 
 def _draw_counts(ax: Axes, found: Findings) -> int:
     """How many partitions are short, by how much; the most at once."""
-    record = found.record
-    held: dict[str, list[tuple[int, int]]] = {
-        name: [] for name in (*style.ISR_SIZES, bands.HATCHED)
-    }
-    for key in found.partitions:
-        for span in record.spans[key]:
-            held[_size(found, key, span)].append((span.start_ms, span.end_ms))
-    for row in found.evidence.unknown.to_pylist():
-        if Key(row["run"], row["topic"], row["partition"]) in found.partitions:
-            held[bands.HATCHED].append((row["from_ms"], row["to_ms"]))
-    del held[next(iter(held))]  # those that are full
-    ends = [ms for spans in held.values() for span in spans for ms in span]
-    times = np.unique([record.start_ms, record.end_ms, *ends])
-    counts = np.array([_at_once(times, spans) for spans in held.values()])
-    colours = [bands.state_colour(state) for state in held]
-    seconds = (times - record.start_ms) / 1000
-    areas = ax.stackplot(seconds, counts, colors=colours, labels=[*held], step="post")
-    total = counts.sum(axis=0)  # its outline, for a minute of a week is narrower than a pixel
-    ax.plot(seconds, total, color=style.GREY, linewidth=0.8, drawstyle="steps-post", zorder=0)
-    areas[-1].set(hatch="////", edgecolor=style.GREY, linewidth=0)
-    ax.set(ylabel="partitions", ylim=(0, max(1.0, 1.15 * float(total.max()))))
-    style.legend_below(ax)
-    return int(counts[:-1].sum(axis=0).max())
-
-
-def _at_once(times: np.ndarray, spans: Sequence[tuple[int, int]]) -> np.ndarray:
-    """How many of the spans each of these moments lies in: int64[time]."""
-    starts, ends = np.sort(np.array(spans, np.int64).reshape(-1, 2), axis=0).T
-    return np.searchsorted(starts, times, "right") - np.searchsorted(ends, times, "right")
+    start_ms = found.record.start_ms
+    spans = [
+        _span(span.start_ms, span.end_ms, start_ms, _size(found, key, span))
+        for key in found.partitions
+        for span in found.record.spans[key]
+    ]
+    spans += [
+        _span(row["from_ms"], row["to_ms"], start_ms, bands.HATCHED)
+        for row in found.evidence.unknown.to_pylist()
+        if Key(row["run"], row["topic"], row["partition"]) in found.partitions
+    ]
+    return int(bands.stack(ax, spans).max())
 
 
 def _size(found: Findings, key: Key, span: IsrSpan) -> str:
     return size_state(len(span.isr), len(found.record.held(key, span)))
-
-
-def size_state(size: int, full: int) -> str:
-    """How much of an ISR is there: a state of `style.ISR_SIZES`."""
-    missing = full - size
-    names = [*style.ISR_SIZES]
-    return names[0] if missing <= 0 else names[3] if size <= 1 else names[min(missing, 2)]
 
 
 def cluster_player(found: Findings, faults: Sequence[Outage] = ()) -> widgets.VBox:

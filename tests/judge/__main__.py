@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import lzma
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -18,7 +20,7 @@ from typing import Any
 import click
 
 from isrlab.engine.versions import KafkaVersion
-from isrlab.judged.stored import COMPARED, Run, write
+from isrlab.judged.stored import COMPARED, ENDING, FOLDER, SETTINGS, Run, Seen
 from judge import jars, power, schedules
 from judge.classes import CLASSES, Judged
 from judge.world import World
@@ -70,6 +72,23 @@ def judge_class(judged: Judged, world: World, release: str, seeds: range) -> tup
     rate = f"{steps:,} steps in {took:.0f} s ({60 * steps / took:,.0f} a minute)"
     print(f"{release:9} {judged.kind:10} {rate}, {differences} differences", flush=True)
     return runs, differences
+
+
+def write(release: str, runs: list[Run]) -> None:
+    """Keep these runs, all of one class. Replaces what is stored of that class and release."""
+    folder = FOLDER / runs[0].kind
+    folder.mkdir(parents=True, exist_ok=True)
+    text = "".join(f"{json.dumps(line)}\n" for run in runs for line in _lines(run))
+    (folder / f"{release}{ENDING}").write_bytes(lzma.compress(text.encode(), preset=9))
+
+
+def _lines(run: Run) -> Iterator[list[Any]]:
+    yield [SETTINGS, run.settings]
+    before: Seen = {}
+    for command, state in zip(run.schedule, run.states, strict=True):
+        after = dict.fromkeys(before) | state
+        yield [*command, {k: v for k, v in after.items() if k not in before or before[k] != v}]
+        before = after
 
 
 def note(kind: str, release: str, steps: int) -> None:

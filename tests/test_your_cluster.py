@@ -15,7 +15,6 @@ from isrlab.incidents.look import CALM, look, window
 from isrlab.incidents.record import Record
 from isrlab.show import bands
 from isrlab.show.controls import pictured
-from isrlab.show.style import alt_text
 from isrlab.workbook import your_cluster
 
 FOLDER = recordings.folder("3.9")
@@ -99,10 +98,10 @@ def test_nobody_is_blamed_who_had_done_nothing(found) -> None:
 
 
 def test_an_incident_is_told_with_its_lines(found) -> None:
-    player = your_cluster.incident_player(found, str(FOLDER), 1)
-    assert "Shrinking ISR" in player.texts[0].value
-    assert "check:" in player.texts[0].value
-    assert found.incidents[0].says.split(":")[0] in " ".join(alt_text(player.draw().figure).split())
+    view = your_cluster.incident_player(found, str(FOLDER), 1).draw()
+    assert "Shrinking ISR" in view.caption
+    assert "check:" in view.caption
+    assert found.incidents[0].says.split(":")[0] in view.alt
 
 
 def test_the_finding_says_how_it_stands_and_who_it_was(found) -> None:

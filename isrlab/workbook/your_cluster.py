@@ -31,7 +31,7 @@ from isrlab.incidents.record import about
 from isrlab.incidents.tell import heading, story, texts_of, verdict
 from isrlab.show import bands, style
 from isrlab.show.bands import Event, Span, plot_bands, size_state, utc_axis
-from isrlab.show.controls import Redrawn, pick
+from isrlab.show.controls import Redrawn, View, pick, pictured
 from isrlab.show.style import counted, duration, printable
 from isrlab.show.table import table
 from isrlab.verdict.faults import RULES
@@ -237,15 +237,13 @@ def incident_player(found: Findings, log_dir: str, first: int = 1) -> widgets.VB
         return widgets.VBox([widgets.HTML("No incident.")])
     texts = texts_of(numbered, log_dir)
     names = [(f"{n}  {each.what.replace('_', ' ')}", n) for n, each in enumerate(numbered, 1)]
-    caption = widgets.HTML()
 
-    def draw(number: int) -> Axes:
+    def draw(number: int) -> View:
         incident = numbered[number - 1]
-        lines = html.escape(printable("\n".join(story(incident, texts)), 6_000))
-        caption.value = f'<pre style="white-space: pre-wrap">{lines}</pre>'
-        return plot_incident(found, incident)
+        lines = printable("\n".join(story(incident, texts)), 6_000)
+        return pictured(plot_incident(found, incident), lines)
 
-    return Redrawn([pick("incident", names, min(max(first, 1), len(numbered))), caption], draw)
+    return Redrawn([pick("incident", names, min(max(first, 1), len(numbered)))], draw)
 
 
 def plot_partition(found: Findings, key: Key) -> Axes:

@@ -48,28 +48,6 @@ def test_answers(ten, ask, arguments, columns, rows):
     same(ask(ten, *arguments), rows, columns)
 
 
-def test_evictions_by_pair(spark):
-    rows = [
-        event(1, "isr_commit", [1, 2], FULL),
-        event(2, "isr_commit", [1], FULL, partition=1),
-        event(3, "isr_commit", [2, 3], FULL, broker=2, partition=2),
-        event(4, "isr_commit", [1, 2], FULL, partition=3, detail={"said_by": "controller"}),
-    ]
-    found = churn.evictions_by_pair(frame(spark, rows))
-    same(found, [(1, 2, 1), (1, 3, 2), (2, 1, 1)], "leader replica evictions")
-
-
-def test_under_replicated_by_leader(spark):
-    rows = [
-        event(0, "isr_commit", FULL, [1]),
-        event(1_000, "isr_commit", [1, 2], FULL),
-        event(4_000, "isr_commit", [1], [1, 2]),
-        event(0, "isr_commit", [2, 1], FULL, broker=2, partition=1),
-    ]
-    found = churn.under_replicated_by_leader(frame(spark, rows), end_ms=10_000)
-    same(found, [(1, 9_000, 6_000), (2, 10_000, 0)], "leader under_replicated_ms one_copy_ms")
-
-
 @pytest.mark.parametrize(
     ("ask", "argument", "message"),
     [

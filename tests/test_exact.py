@@ -91,7 +91,10 @@ def test_moves(events, frame) -> None:
 
 def test_evictions(events, frame) -> None:
     expected = sorted((*a.key, a.leader, a.replica, a.start_ms) for a in exact.evictions(events))
-    assert rows_of(churn.evictions(frame), "leader", "replica", "ts_ms") == expected
+    assert (
+        rows_of(churn.removals(frame).where("by = 'leader'"), "leader", "replica", "ts_ms")
+        == expected
+    )
 
 
 def test_under_replicated(events, frame) -> None:

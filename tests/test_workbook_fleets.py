@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -227,6 +228,28 @@ def test_slow_leaders_and_followers_are_told_apart(role):
     assert {claimed for each in judged for claimed, _ in each.claims} == {role}
     row = trouble.accuracy(config, judged)
     assert row["right"] == row["incidents"] and row["of these named"] >= 0.8 * row["troubles"]
+    row = trouble.spared(config, events)
+    least = 0.8 * row["evictions"] if role == "leader" else 0
+    assert row["evictions"] > 100 and least <= row["fetch waiting"] <= (least and row["evictions"])
+
+
+def cells_of(page):
+    return re.findall("<td>(.*?)</td>", page.data)
+
+
+def test_a_slow_leader_can_hand_over_before_the_shrink_only():
+    cells = cells_of(trouble.handed_over(trouble.SMALL, [0, 5, 44]))
+    after, evictions, refused, timed_out, _ = (cells[place::5] for place in range(5))
+    assert after == ["never", "5", "44"] and evictions == ["10", "0", "10"]
+    assert [number == "0" for number in refused] == [False, True, False]
+    assert [number == "0" for number in timed_out] == [False, True, False]
+
+
+def test_each_broker_shows_what_it_evicts_as_a_leader():
+    config = trouble.in_trouble(trouble.SMALL, "leader", 45, 7_200)
+    cells = cells_of(trouble.by_broker(config))
+    assert [cells[place::5][2] for place in range(3)] == ["3", "10", "0"]
+    assert cells[2::5] == ["2", "2", "0", "2", "2", "2"]
 
 
 def test_a_verdict_on_another_role_is_wrong():

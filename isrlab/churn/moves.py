@@ -34,21 +34,6 @@ def removals(events: DataFrame) -> DataFrame:
     return moves(events).where("change = 'leaves' and isr_change = 'shrink'")
 
 
-def evictions(events: DataFrame) -> DataFrame:
-    """Each replica that a leader took out of an ISR: run, topic, partition, leader, replica, ts_ms.
-
-    What `isr_history` takes for stored; a shrink that was only announced does not count.
-    """
-    return removals(events).where("by = 'leader'").select(*PARTITION, "leader", "replica", "ts_ms")
-
-
-def evictions_by_pair(events: DataFrame) -> DataFrame:
-    """How often each leader evicted each replica: run, leader, replica, evictions."""
-    keys = ("run", "leader", "replica")
-    counts = evictions(events).groupBy(*keys).agg(F.count("*").alias("evictions"))
-    return counts.orderBy(*keys).select(*keys, "evictions")
-
-
 def rejoins(events: DataFrame, outages: DataFrame) -> DataFrame:
     """For each outage of a broker, how long after its return it was back in its ISRs.
 

@@ -141,6 +141,39 @@ def accuracy(config: FleetConfig, judged: Sequence[Verdict]) -> dict[str, str | 
     }
 
 
+def spared(config: FleetConfig, events: pa.Table) -> dict[str, str | int]:
+    """Evictions, and those with a fetch of the follower waiting at a leader that is stalled."""
+    troubles = troubles_of(config)
+
+    def stalled(role: str, broker: int | None, ms: int) -> bool:
+        return any(t[:2] == (role, broker) and t.from_ms <= ms < t.to_ms for t in troubles)
+
+    evictions = exact.evictions(events, config.duration_ms)
+    waiting = [
+        out for out in evictions
+        if stalled("leader", out.leader, out.start_ms)
+        and not stalled("follower", out.replica, out.start_ms)
+    ]  # fmt: skip
+    return {"fleet": config.run, "evictions": len(evictions), "fetch waiting": len(waiting)}
+
+
+def handed_over(config: FleetConfig, after_s: Sequence[float]) -> HTML:
+    """Broker 3 is slow as a leader from 60 to 105 s, and shut down so many seconds into that.
+
+    A controlled shutdown for 10 s, so that the controller elects others; 0 stands for none.
+    """
+    rows = []
+    for after in after_s:
+        down = f", down 3 {60 + after}-{70 + after}" if after else ""
+        moved = config.with_(leaders="move", pauses=f"leader 3 60-105{down}")
+        sizes = config.replication_factor, config.min_isr(config.replication_factor)
+        numbers = measures(fleet.simulate_local(moved), *sizes, (0, config.duration_ms))
+        names = ("evictions", "refused", "timed_out")
+        row = {"handed over after (s)": after or "never", **{n: int(numbers[n]) for n in names}}
+        rows.append(row | {"p99 of produces (s)": round(numbers["p99_ms"] / 1000, 1)})
+    return table(rows)
+
+
 def costs(
     configs: Sequence[FleetConfig], refused: pd.DataFrame, under: pd.DataFrame
 ) -> pd.DataFrame:

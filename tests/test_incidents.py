@@ -100,8 +100,8 @@ def test_without_the_log_of_its_leader_a_partition_is_not_known(name, tmp_path):
     shutil.rmtree(tmp_path / "logs" / f"broker-{leader}")
     found = look(tmp_path / "logs", min_isr=2)
     assert found.status == NOT_KNOWN
-    dark = [row for row in found.evidence.unknown.to_pylist() if row["topic"] is not None]
-    assert any(row["why"] == f"no log of its leader, broker {leader}" for row in dark)
+    dark = [gap.why for gap in found.evidence.unknown if gap.key is not None]
+    assert any(why == f"no log of its leader, broker {leader}" for why in dark)
     assert not found.under_replicated
 
 

@@ -164,9 +164,9 @@ def _draw_counts(ax: Axes, found: Findings) -> int:
             state = size_state(len(span.isr), len(record.held(key, span)))
             if state in changes:
                 changes[state] += [(span.start_ms, 1), (span.end_ms, -1)]
-    for row in found.evidence.unknown.to_pylist():
-        if Key(row["run"], row["topic"], row["partition"]) in found.partitions:
-            changes[bands.HATCHED] += [(row["from_ms"], 1), (row["to_ms"], -1)]
+    for gap in found.evidence.unknown:
+        if gap.key in found.partitions:
+            changes[bands.HATCHED] += [(gap.from_ms, 1), (gap.to_ms, -1)]
     ends = {record.start_ms, record.end_ms}
     times = np.array(sorted(ends | {at for points in changes.values() for at, _ in points}))
     counts = np.zeros((len(changes), len(times)), int)
@@ -289,10 +289,10 @@ def plot_partition(found: Findings, key: Key) -> Axes:
         if f"broker {leader}" in rows:
             at_s = (ts_ms - start_ms) / 1000
             elected.setdefault(f"broker {leader}", []).append(Event(at_s, "D"))
-    for row in found.evidence.unknown.to_pylist():
-        if key == (row["run"], row["topic"], row["partition"]):
+    for gap in found.evidence.unknown:
+        if key == gap.key:
             for spans in rows.values():
-                spans.append(_span(row["from_ms"], row["to_ms"], start_ms, bands.HATCHED))
+                spans.append(_span(gap.from_ms, gap.to_ms, start_ms, bands.HATCHED))
     least = min((len(s.isr) for s in shifted), default=0)
     name = f"{printable(key.topic, 60)}-{key.partition}"
     title = f"{name}: {counted(max(0, len(shifted) - 1), 'change')}, never fewer than {least} in "

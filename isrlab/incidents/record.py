@@ -121,15 +121,11 @@ class Record:
         and has it back as soon as the broker learns of the new leader. It also gives up what is
         being moved away from its broker.
         """
-        rows = self.rows["follower"] + self.rows["leader"] + self.rows["hosted"]
-        resumed: dict[tuple[int, Key], list[int]] = defaultdict(list)
-        for row in rows:
-            if row["topic"] is not None and "said_by" not in row["detail"]:
-                resumed[row["broker"], key_of(row)].append(row["ts_ms"])
 
         def is_resumed(row: Row) -> bool:
-            times = resumed[row["broker"], key_of(row)]
-            return any(0 <= ts_ms - row["ts_ms"] <= RESUMED_MS for ts_ms in times)
+            soon = (row["ts_ms"], row["ts_ms"] + RESUMED_MS)
+            told = self.said("follower leader hosted", soon, row["broker"])
+            return row["topic"] is not None and key_of(row) in map(key_of, told)
 
         def is_moved(row: Row) -> bool:
             return any(

@@ -292,7 +292,7 @@ def search(seeds: int, name: str, **wanted: Any) -> None:
 @click.argument("release", required=False)
 @click.option("--markdown", is_flag=True, help="All generations as one table (data/versions.md).")
 def versions(release: str | None, markdown: bool) -> None:
-    """List the generations of Kafka that are modelled, and what each rule is since when.
+    """List what each release of Kafka changed, or all rules of one release.
 
     \b
     Examples:
@@ -300,28 +300,19 @@ def versions(release: str | None, markdown: bool) -> None:
       python -m isrlab versions 2.5
       python -m isrlab versions --markdown > data/versions.md
     """
-    if markdown:
-        require("notebooks")
-        from isrlab.show import version_table
+    from isrlab.engine.versions import RULES, KafkaVersion
+    from isrlab.show import version_table
 
-        click.echo(version_table.markdown(), nl=False)
+    if release is None:
+        click.echo(version_table.markdown() if markdown else version_table.changes(), nl=False)
         return
-    from isrlab.engine.versions import PRESETS, RULES, KafkaVersion
-
     try:
-        shown = [KafkaVersion.of(release)] if release else list(PRESETS.values())
+        version = KafkaVersion.of(release)
     except ValueError as error:
         _stop(str(error), 2)
-    for generation in shown:
-        click.echo(f"{generation.column}  {generation.name:<8} rules of {generation.releases}")
-    for name in RULES:
-        click.echo(f"\n{name}")
-        before = None
-        for generation in shown:
-            value = getattr(generation, name)
-            if value != before or generation is shown[0]:
-                click.echo(f"  {generation.name:<8} {getattr(value, 'name', value)}")
-            before = value
+    click.echo(f"{version.column}  {version.name}  rules of {version.releases}")
+    for rule in RULES:
+        click.echo(f"  {rule.replace('_', ' '):<38}{version.form(rule)}")
 
 
 def _stop(message: str, status: int) -> NoReturn:

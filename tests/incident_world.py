@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from log_writer import write_line
+from log_writer import filled, is_printed_by, write_line
 
 from isrlab.brokerlogs.formats import FORMATS
 from isrlab.fleet import FleetConfig, simulate_local
@@ -61,7 +61,7 @@ class Scene:
     def sign(self, name: str, at_s: float, broker: int, **fills: object) -> None:
         """The line of signs.txt that brokers of this release print, with `fills` put in."""
         forms = [
-            f for f in FORMATS if f.kind in ("sign", "failed") and f.is_printed_by(self.release)
+            f for f in FORMATS if f.kind in ("sign", "failed") and is_printed_by(f, self.release)
         ]
         for form in forms:
             if name in (form.fixed.get("sign"), form.fixed.get("cause")):
@@ -69,7 +69,7 @@ class Scene:
                 texts = dict(match.groupdict()) if match else {}
                 texts |= {"broker": broker, "topic": TOPIC, "partition": 0} | fills
                 known = {n: str(t) for n, t in texts.items() if n in form.fields}
-                message = re.sub(r"(?<=[ \[]id=)\d+", str(broker), form.filled(known))
+                message = re.sub(r"(?<=[ \[]id=)\d+", str(broker), filled(form, known))
                 line = f"{form.level} {message} ({form.logger})"
                 self.says.append((round(at_s * 1000), broker, line))
                 return

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
 from isrlab.brokerlogs.fields import FIELDS, Values, unkept
-from isrlab.brokerlogs.formats import FORMATS, Format
+from isrlab.brokerlogs.formats import FIELD, FORMATS, Format
+from isrlab.engine import versions
 
 KINDS = ("isr_shrink", "isr_expand", "isr_commit", "isr_rejected", "leader", "follower", "truncate")
 # What a line of some releases says, and an event of a simulation need not know.
@@ -41,10 +42,25 @@ def write_line(event: Mapping[str, object], release: str) -> str | None:
     return None
 
 
+def is_printed_by(form: Format, release: str) -> bool:
+    """A broker of this release, such as "0.10.2" or "3.9", prints this form.
+
+    Raises ValueError for a release that does not exist.
+    """
+    numbers = versions.release(release)
+    last = versions.release(form.until) if form.until else numbers
+    return versions.release(form.since, rest=0) <= numbers <= last
+
+
+def filled(form: Format, texts: Mapping[str, str]) -> str:
+    """The template with a text for each field; of texts to choose from the first."""
+    return FIELD.sub(lambda f: texts.get(f[1], f[1].split("|")[0]), form.template)
+
+
 def forms(kind: str, release: str, said_by: str = "leader") -> list[Format]:
     """The formats in which brokers of a release tell events of a kind, as leader or follower, or
     with `said_by` "controller" as that."""
-    printed = [form for form in FORMATS if form.is_printed_by(release) and form.kind == kind]
+    printed = [form for form in FORMATS if is_printed_by(form, release) and form.kind == kind]
     return [f for f in printed if kind in KINDS and f.fixed.get("said_by", "leader") == said_by]
 
 
@@ -66,7 +82,7 @@ def _message(form: Format, values: Values) -> str | None:
     texts = {name: _text(name, values) for name in form.fields}
     written = {name: text for name, text in texts.items() if text is not None}
     whole = written.keys() == texts.keys()
-    return form.filled(written | {"controller": _prefix(written)}) if whole else None
+    return filled(form, written | {"controller": _prefix(written)}) if whole else None
 
 
 def _prefix(written: Mapping[str, str]) -> str:

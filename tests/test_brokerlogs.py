@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from log_writer import KINDS, forms, write, write_line
+from log_writer import KINDS, forms, is_printed_by, write, write_line
 
 from isrlab.brokerlogs.fields import COLUMNS
 from isrlab.brokerlogs.files import MAX_LINE_BYTES
@@ -212,5 +212,5 @@ def test_a_simulated_shrink_is_printed_without_log_details():
 
 def test_formats_have_no_two_of_one_template_for_one_release():
     for release in RELEASES:
-        templates = [form.template for form in FORMATS if form.is_printed_by(release)]
+        templates = [form.template for form in FORMATS if is_printed_by(form, release)]
         assert len(set(templates)) == len(templates)

@@ -33,7 +33,6 @@ OF_CONTROLLER = {"said_by": "controller"}
 ASKED = {"asked_by": "leader"}
 SEEN = {"replicas": "1,2", "replicas_from": "seen"}
 HISTORY = "ts_ms isr isr_before change by"
-OUT = "replica left_ms back_ms out_ms"
 ANSWERS = [  # question, columns, rows
     (churn.isr_history, "partition ts_ms leader isr isr_before change", [
         (0, 0, 1, FULL, None, "first"),
@@ -58,7 +57,12 @@ ANSWERS = [  # question, columns, rows
     (churn.under_replicated,
      "partition replicas known_ms under_replicated_ms time_with_one_copy_ms uncertain_ms",
      [(0, 3, 100_000, 98_060, 4_020, 0), (1, 2, 100_000, 0, 0, 0)]),
-    (churn.absences, OUT, [(2, 5_030, 9_050, 4_020), (3, 1_040, 99_100, 98_060)]),
+    (churn.moves, "replica change ts_ms by isr_change", [
+        (2, "joins", 9_050, "leader", "expand"),
+        (2, "leaves", 5_030, "leader", "shrink"),
+        (3, "joins", 99_100, "leader", "expand"),
+        (3, "leaves", 1_040, "leader", "shrink"),
+    ]),
 ]  # fmt: skip
 
 
@@ -99,23 +103,6 @@ def test_what_is_not_known_has_a_column_of_its_own(spark):
     same(churn.isr_intervals(frame(spark, rows)), intervals, columns)
     times = "known_ms under_replicated_ms unassigned_ms uncertain_ms"
     same(churn.isr_times(frame(spark, rows)), [(20, 5, 5, 20)], times)
-
-
-def test_why_a_replica_was_out(spark):
-    """1 evicts 2, which lags, and 3, which has died; then its controller shuts 2 down."""
-    rows = [
-        event(0, "isr_commit", FULL),
-        event(1_000, "isr_commit", [1, 3], FULL),
-        event(2_000, "isr_commit", FULL, [1, 3]),
-        event(5_000, "isr_commit", [1, 2], FULL),
-        event(8_000, "crash", broker=9, replica=3, detail=OF_CONTROLLER),
-        event(20_000, "isr_commit", FULL, [1, 2]),
-        event(30_000, "isr_commit", [1, 3], FULL, broker=9, detail=OF_CONTROLLER),
-        event(40_000, "isr_commit", FULL, [1, 3]),
-    ]
-    events = frame(spark, rows)
-    expected = [(2, 1_000, "lag"), (3, 5_000, "gone"), (2, 30_000, "controller")]
-    same(churn.absences(events), expected, "replica left_ms why")
 
 
 @pytest.mark.parametrize("ask", [ask for ask, _, _ in ANSWERS])

@@ -11,14 +11,13 @@ from isrlab.fleet import truth
 
 TEN = [
     event(0, "isr_commit", FULL),
-    event(1_000, "isr_shrink", [1, 2], FULL, detail={"lag_records": "700"}),
+    event(1_000, "isr_shrink", [1, 2], FULL),
     event(1_100, "isr_commit", [1, 2], FULL, partition_epoch=1),
     event(1_105, "metadata", broker=2, partition_epoch=1),
     event(1_130, "metadata", broker=3, partition_epoch=1),
-    event(5_000, "isr_shrink", [1], [1, 2], log_end_offset=90),
+    event(5_000, "isr_shrink", [1], [1, 2]),
     event(5_000, "isr_rejected", detail={"error": "INVALID_UPDATE_VERSION"}),
-    event(5_500, "isr_shrink", [1], [1, 2], log_end_offset=100, detail={
-        "out_of_sync": "2", "out_of_sync_end_offset": "60"}),
+    event(5_500, "isr_shrink", [1], [1, 2]),
     event(5_600, "isr_commit", [1], [1, 2], partition_epoch=2),
     event(6_000, "produce_error", detail={"error": "NOT_ENOUGH_REPLICAS"}),
     event(6_500, "produce_error", detail={"error": "NOT_ENOUGH_REPLICAS"}),
@@ -36,8 +35,6 @@ ANSWERS = [  # question, its other arguments, columns, rows
     (churn.refused_produce, (), "partition error produces first_ms last_ms",
      [(0, "NOT_ENOUGH_REPLICAS", 2, 6_000, 6_500)]),
     (churn.refused_produce, (("run", "hour"),), "run hour produces", [("r", 0, 2)]),
-    (churn.rejoin_times, (), "replica left_ms back_ms out_ms lag_records",
-     [(3, 1_100, 10_000, 8_900, 700), (2, 5_600, 9_100, 3_500, 40)]),
 ]  # fmt: skip
 
 
@@ -49,33 +46,6 @@ def ten(spark):
 @pytest.mark.parametrize(("ask", "arguments", "columns", "rows"), ANSWERS)
 def test_answers(ten, ask, arguments, columns, rows):
     same(ask(ten, *arguments), rows, columns)
-
-
-def test_rejoin_times_without_a_lag_in_the_logs(spark):
-    events = [event(1, "isr_commit", [1], [1, 2]), event(9, "isr_commit", [1, 2], [1])]
-    same(churn.rejoin_times(frame(spark, events)), [(2, 8, None)], "replica out_ms lag_records")
-
-
-def test_evictions_by_pair(spark):
-    rows = [
-        event(1, "isr_commit", [1, 2], FULL),
-        event(2, "isr_commit", [1], FULL, partition=1),
-        event(3, "isr_commit", [2, 3], FULL, broker=2, partition=2),
-        event(4, "isr_commit", [1, 2], FULL, partition=3, detail={"said_by": "controller"}),
-    ]
-    found = churn.evictions_by_pair(frame(spark, rows))
-    same(found, [(1, 2, 1), (1, 3, 2), (2, 1, 1)], "leader replica evictions")
-
-
-def test_under_replicated_by_leader(spark):
-    rows = [
-        event(0, "isr_commit", FULL, [1]),
-        event(1_000, "isr_commit", [1, 2], FULL),
-        event(4_000, "isr_commit", [1], [1, 2]),
-        event(0, "isr_commit", [2, 1], FULL, broker=2, partition=1),
-    ]
-    found = churn.under_replicated_by_leader(frame(spark, rows), end_ms=10_000)
-    same(found, [(1, 9_000, 6_000), (2, 10_000, 0)], "leader under_replicated_ms one_copy_ms")
 
 
 @pytest.mark.parametrize(

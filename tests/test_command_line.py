@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -43,8 +44,8 @@ def test_versions_lists_every_generation_and_the_change_of_each_rule():
     shown = run("versions").output
     for version in PRESETS.values():
         assert version.releases in shown
-    assert "lag_clock\n  0.8.2    LAST_FETCH\n" in shown
-    assert "shrink_rule\n  2.5      TIME_UNLESS_AT_LOG_END\n" in run("versions", "2.5.1").output
+    assert "- **0.10.2** (column C): clock: the log end of one fetch ago counts, too" in shown
+    assert re.search("\n  shrink rule +time unless at log end\n", run("versions", "2.5.1").output)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 
 import pytest
-from eras import faults, incidents, kept, leader
+from eras import faults, kept, leader
 
 from isrlab.brokerlogs.formats import NO_NEWS
 from isrlab.engine.versions import KafkaVersion
@@ -43,7 +43,6 @@ CAUSES = {
     "session ends": "A broker wakes from a pause shorter than its session. ZooKeeper last heard "
     "of it up to a third of the session before, and its client takes a second to connect again.",
 }
-BOOT_MS = 10_000  # of a process, before it can be back
 NEWS_MS = (0, 50, 200)  # so much later may a leader know what the controller has decided
 
 
@@ -86,19 +85,6 @@ def test_the_engine_makes_the_same_isr_history(name) -> None:
             assert early_ms <= kafka.ts_ms <= late_ms, (partition, kafka, engine)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", incidents.NAMES)
-def test_the_engine_makes_the_isr_history_of_an_incident(name) -> None:
-    truth = incidents.read(name)
-    period_ms = truth["config"]["replica.lag.time.max.ms"]
-    period_ms //= KafkaVersion.of(truth["kafka_version"]).isr_checks_per_lag_time
-    for partition, real, ours in incidents.pairs(name):
-        assert [c.name for c in real] == [c.name for c in ours], partition
-        for kafka, engine in zip(real[1:], ours[1:], strict=True):
-            open_ms = period_ms if len(kafka.isr) < 3 else BOOT_MS
-            assert abs(kafka.ts_ms - engine.ts_ms) <= open_ms + faults.SLACK_MS, partition
-
-
 def test_every_known_difference_is_there() -> None:
     real = {
         key(name, partition, change)
@@ -110,19 +96,24 @@ def test_every_known_difference_is_there() -> None:
     assert set(KNOWN.values()) <= CAUSES.keys()
 
 
-def disagreements(name: str, version: str | None = None) -> list[leader.Leadership]:
+def disagreements(name: str, version: str | None = None) -> set[int]:
     """Leaderships in which the engine differs, whenever its broker heard of the controller."""
     rows, recording = kept.logs(name)[0], kept.read(name)
-    tries = [leader.leaderships(recording, rows, ms, version) for ms in NEWS_MS]
-    return [each[0] for each in zip(*tries, strict=True) if not any(map(leader.agrees, each))]
+    left: set[int] | None = None
+    for news_ms in NEWS_MS:
+        each = leader.leaderships(recording, rows, news_ms, version)
+        differ = {number for number, one in enumerate(each) if not leader.agrees(one)}
+        left = differ if left is None else left & differ
+        if not left:
+            break
+    assert sum(len(one.of_kafka) for one in each) > 1000
+    return left
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TRACED)
 def test_a_traced_leader_has_the_engines_high_watermarks(name) -> None:
-    assert disagreements(name) == []
-    rows = kept.logs(name)[0]
-    assert sum(len(each.of_kafka) for each in leader.leaderships(kept.read(name), rows)) > 1000
+    assert disagreements(name) == set()
 
 
 @pytest.mark.slow

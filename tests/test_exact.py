@@ -89,15 +89,12 @@ def test_moves(events, frame) -> None:
     assert rows_of(churn.moves(frame), "ts_ms", "replica", "change") == sorted(moves)
 
 
-def test_absences(events, frame) -> None:
-    absences = [a for a in exact.absences(events) if a.end_ms is not None]
-    expected = sorted((*a.key, a.replica, a.start_ms, a.end_ms) for a in absences)
-    assert rows_of(churn.absences(frame), "replica", "left_ms", "back_ms") == expected
-
-
 def test_evictions(events, frame) -> None:
     expected = sorted((*a.key, a.leader, a.replica, a.start_ms) for a in exact.evictions(events))
-    assert rows_of(churn.evictions(frame), "leader", "replica", "ts_ms") == expected
+    assert (
+        rows_of(churn.removals(frame).where("by = 'leader'"), "leader", "replica", "ts_ms")
+        == expected
+    )
 
 
 def test_under_replicated(events, frame) -> None:

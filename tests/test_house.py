@@ -9,6 +9,7 @@ import ast
 import graphlib
 import re
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -55,10 +56,15 @@ def floor_of(path: Path) -> str:
     return path.relative_to(PACKAGE).with_suffix("").parts[0]
 
 
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
 def imports_of(path: Path) -> set[str]:
     """The full names of all modules that a file imports, wherever in it."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -68,8 +74,8 @@ def imports_of(path: Path) -> set[str]:
 
 
 def functions_of(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    nodes = ast.walk(ast.parse(path.read_text()))
-    return [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef
+    return [node for node in nodes_of(path) if isinstance(node, kinds)]
 
 
 every = pytest.mark.parametrize("path", FILES, ids=name_of)
@@ -130,7 +136,7 @@ def test_modules_of_one_floor_do_not_import_in_circles():
 @pytest.mark.parametrize("path", sorted((PACKAGE / "engine").glob("*.py")), ids=name_of)
 def test_engine_has_no_clock_no_chance_and_no_io(path):
     assert not imports_of(path) & CLOCK_CHANCE_AND_IO
-    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    calls = [node for node in nodes_of(path) if isinstance(node, ast.Call)]
     called = {node.func.id for node in calls if isinstance(node.func, ast.Name)}
     assert not called & {"print", "open", "input", "exec", "eval", "globals"}
 
@@ -176,7 +182,3 @@ def test_show_lists_its_concepts_and_draws_each_once():
     assert sorted(listed) == sorted(path.stem for path in paths)
     names = [f.name for path in paths for f in functions_of(path) if f.name.startswith("plot_")]
     assert len(names) == len(set(names))
-
-
-def test_package_exports_few_names():
-    assert len(getattr(isrlab, "__all__", [])) <= 15

@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from cases.logs import isrs, prove, story, under_replicated_ms, why_unknown
+from cases.logs import isrs, prove, story, under_replicated_ms, why_unknown, write
 
 from isrlab import brokerlogs
 from isrlab.events import exact
 from isrlab.evidence import reconcile
 from isrlab.evidence.stored import MISSING, NEWER, OPEN
+from isrlab.incidents.look import look
 
 CLASS = "(kafka.cluster.Partition)"
 STATE = "(state.change.logger)"
@@ -177,10 +178,8 @@ def test_l6_the_end_of_summer_time_is_found_with_another_broker(tmp_path):
     assert story(evidence)[-1][0] == 9 * 3600 + 50 * 60 + 30
 
 
-def test_l9_a_broker_that_was_restarted_shortly_before_it_left_was_gone(spark, tmp_path):
-    from isrlab import churn
-    from isrlab.events import spark_schema
-
+def test_l9_a_broker_that_was_restarted_shortly_before_it_left_was_gone(tmp_path):
+    name, log = "[KafkaServer id=3]", "[Log partition=t-0, dir=/d]"
     logs = {
         "b1/server.log": f"""
             08:00:00,000 {commit(1, "1,2,3", 5)}
@@ -188,10 +187,15 @@ def test_l9_a_broker_that_was_restarted_shortly_before_it_left_was_gone(spark, t
             08:00:20,010 {commit(1, "1,2", 6)}
             08:00:40,000 {commit(1, "1,2,3", 7)}
         """,
-        "b3/server.log": "08:00:10,000 INFO [KafkaServer id=3] started (kafka.server.KafkaServer)",
+        "b3/server.log": f"""
+            08:00:01,000 {follows(3, 5)}
+            08:00:19,000 INFO {name} starting (kafka.server.KafkaServer)
+            08:00:19,500 INFO {log} Recovering unflushed segment 0 (kafka.log.Log)
+            08:00:22,000 INFO {name} started (kafka.server.KafkaServer)
+        """,
     }
-    events = spark.createDataFrame(prove(tmp_path, logs).events, spark_schema())
-    assert [row.why for row in churn.absences(events).collect()] == ["gone"]
+    (incident,) = look(write(tmp_path, logs)).incidents
+    assert (incident.what, incident.blamed) == ("died_and_back", (3,))
 
 
 def test_l19_the_end_of_the_log_is_its_last_line(tmp_path):

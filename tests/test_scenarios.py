@@ -44,16 +44,13 @@ def test_scenario_prints_what_it_says(path: Path, request: pytest.FixtureRequest
 @pytest.mark.parametrize("column", PRESETS)
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda p: p.stem)
 def test_scenario_breaks_what_it_says(path: Path, column: str) -> None:
-    """Asked of every generation, a schedule breaks the promises that are named, and no other."""
+    """Asked of every generation, a schedule breaks the promises that are named, and no other.
+
+    A written caption stands only where it is true: where the block prints what the file stores;
+    elsewhere the events make the sentence.
+    """
     run = scenario.play(path.read_text(), version=PRESETS[column])
     assert set(run.cluster.violations) == broken(path.stem, column)
-
-
-@pytest.mark.parametrize("column", PRESETS)
-@pytest.mark.parametrize("path", SCENARIOS, ids=lambda p: p.stem)
-def test_a_written_caption_stands_only_where_it_is_true(path: Path, column: str) -> None:
-    """Where the block prints what the file stores; elsewhere the events make the sentence."""
-    run = scenario.play(path.read_text(), version=PRESETS[column])
     for block in run.blocks:
         is_stored = block.printed.rstrip() == block.expected.rstrip()
         is_written = bool(block.comment) and len(block.comment) <= MOST_CAPTION and is_stored

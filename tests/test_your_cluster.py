@@ -13,8 +13,8 @@ from isrlab.events.schema import SCHEMA
 from isrlab.incidents import alerts, compare
 from isrlab.incidents.look import CALM, look, window
 from isrlab.incidents.record import Record
+from isrlab.show import bands
 from isrlab.show.controls import pictured
-from isrlab.show.style import alt_text
 from isrlab.workbook import your_cluster
 
 FOLDER = recordings.folder("3.9")
@@ -88,7 +88,7 @@ def test_a_broker_without_a_log_is_hatched() -> None:
     (1, 1, "full ISR"), (2, 4, "more missing"), (0, 3, "one copy left"),
 ])  # fmt: skip
 def test_what_is_left_of_an_isr_has_a_name(size, full, state) -> None:
-    assert your_cluster.size_state(size, full) == state
+    assert bands.size_state(size, full) == state
 
 
 def test_nobody_is_blamed_who_had_done_nothing(found) -> None:
@@ -98,10 +98,10 @@ def test_nobody_is_blamed_who_had_done_nothing(found) -> None:
 
 
 def test_an_incident_is_told_with_its_lines(found) -> None:
-    player = your_cluster.incident_player(found, str(FOLDER), 1)
-    assert "Shrinking ISR" in player.texts[0].value
-    assert "check:" in player.texts[0].value
-    assert found.incidents[0].says.split(":")[0] in " ".join(alt_text(player.draw().figure).split())
+    view = your_cluster.incident_player(found, str(FOLDER), 1).draw()
+    assert "Shrinking ISR" in view.caption
+    assert "check:" in view.caption
+    assert found.incidents[0].says.split(":")[0] in view.alt
 
 
 def test_the_finding_says_how_it_stands_and_who_it_was(found) -> None:

@@ -98,15 +98,22 @@ _STATE = re.compile(
 )
 
 
+def _listed(_: str, text: str) -> str:
+    return ",".join(re.findall(r"\d+", text))
+
+
+_OF_STATE: dict[str, Callable[[str, str], object]] = _COLUMN | {"replicas": _listed}
+
+
 def _read_state(_: str, text: str) -> Values:
-    texts: dict[str, str] = {}
+    values: Values = {}
     for match in _STATE.finditer(text):
-        texts.setdefault(str(match.lastgroup), match[match.lastindex or 0])
-    if epochs := texts.pop("epochs", None):
-        texts["isr"] = ",".join(re.findall(r"brokerId=(-?\d+)", epochs))
-    if "replicas" in texts:
-        texts["replicas"] = ",".join(re.findall(r"\d+", texts["replicas"]))
-    return {key: value for name in texts for key, value in _value(name, texts[name]).items()}
+        name, said = str(match.lastgroup), match[match.lastindex or 0]
+        if name == "epochs":
+            name, said = "isr", ",".join(re.findall(r"brokerId=(-?\d+)", said))
+        if name not in values:  # what is nested comes later
+            values[name] = _OF_STATE[name](name, said) if name in _OF_STATE else said
+    return values
 
 
 _DIFF = re.compile(
@@ -234,7 +241,7 @@ FIELDS: dict[str, Field] = {
     "replicas": Field(r"\d+(?:,\d+)*"),
     "targets": Field(
         r"\w+\([\d, ]*\)",
-        lambda _, text: {"replicas": ",".join(re.findall(r"\d+", text))},
+        lambda name, text: {"replicas": _listed(name, text)},
     ),
     "who": _unkept(r"\S+'s|\S+ \S+'s"),
     "whom": _unkept(r".*?"),

@@ -16,7 +16,6 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeAlias
 from zoneinfo import ZoneInfo
@@ -34,7 +33,10 @@ MAX_LINE_BYTES = LOOKED_AT_BYTES = 64 * 1024
 READ_BYTES, UNPACKED_BYTES = 4 * 1024 * 1024, 1024 * 1024
 # No log shrinks to a hundredth: an archive that gives more, and more than this, is a bomb.
 MOST_RATIO, BOMB_BYTES = 100, 4 * 1024 * 1024
+# A line that a container's runtime (CRI) has cut: it marks the pieces that go on with a P.
 IN_PIECES = (b" stdout P ", b" stderr P ")
+_PIECE = re.compile(rb"[^\n]{0,48} std(?:out|err) P ")
+_PIECES = re.compile(rb"(?m)^(?:" + _PIECE.pattern + rb"[^\n]*\n)+[^\n]*")
 # How archives begin, and whether the standard library of Python reads them.
 MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"PK\x03\x04": "zip"}
 UNREADABLE = {b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4", b"7z\xbc\xaf": "7z"}
@@ -100,41 +102,17 @@ class Block:
         start, end = int(self.ends[n]), int(self.ends[n + 1])
         return self.data[start : min(end, start + MAX_LINE_BYTES)].rstrip(b"\r\n")
 
-    @cached_property
-    def _in_pieces(self) -> bool:
-        """Lines may have been cut by a container's runtime (CRI), which marks those that go on."""
-        return any(sign in self.data for sign in IN_PIECES)
 
-    def whole(self, numbers: list[int]) -> list[int]:
-        """The lines with which these begin, for those that have been cut."""
-        if not self._in_pieces:
-            return numbers
-        firsts = []
-        for n in numbers:
-            while n and _goes_on(self.line(n - 1)):
-                n -= 1
-            firsts.append(n)
-        return list(dict.fromkeys(firsts))
-
-    def joined(self, n: int) -> bytes:
-        """A line with its pieces, as far as they are in the block, each without what is before."""
-        line = self.line(n)
-        while self._in_pieces and _goes_on(self.line(n)) and n + 1 < self.size:
-            n += 1
-            line += self.line(n).split(b" ", 3)[-1]
-            if len(line) > MAX_LINE_BYTES:
-                break
-        return line[:MAX_LINE_BYTES]
-
-
-def _goes_on(line: bytes) -> bool:
-    return any(sign in line[:60] for sign in IN_PIECES)
+def _joined(pieces: re.Match[bytes]) -> bytes:
+    """The pieces of a line as one, each without what is before, and empty lines in their places."""
+    first, *rest = (piece.rstrip(b"\r") for piece in pieces[0].split(b"\n"))
+    return b"".join([first, *(piece.split(b" ", 3)[-1] for piece in rest)]) + b"\n" * len(rest)
 
 
 def whole_end(data: bytes) -> int:
     """Where the last whole line of some ends, 0 without any. Pieces of a line wait for its last."""
     end = last = data.rfind(b"\n") + 1
-    while end and _goes_on(data[(start := data.rfind(b"\n", 0, end - 1) + 1) : end]):
+    while end and _PIECE.match(data, start := data.rfind(b"\n", 0, end - 1) + 1):
         end = start
         if last - end > MAX_LINE_BYTES:
             return last
@@ -268,6 +246,8 @@ def lines(path: str, end: int | None = None) -> Iterator[Line]:
 
 def _block(number: int, data: bytes, is_cut: bool, end: int) -> Block:
     """`is_cut`: its first line has lost what was in the middle, and is too long in any case."""
+    if any(sign in data for sign in IN_PIECES):
+        data = _PIECES.sub(_joined, data)
     ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1
     if not data.endswith(b"\n"):
         ends = np.append(ends, len(data))

@@ -30,7 +30,7 @@ ANCHOR = re.compile(
     r"|Initiating client connection|Opening socket connection|Awaiting socket connections"
     r"|(?:Processing override|Terminating process|Uncaught exception in scheduled) "
 )
-_FIELD = re.compile(r"\{([^{}]*)\}")
+FIELD = re.compile(r"\{([^{}]*)\}")
 _HEAD = re.compile(
     r"(?P<kind>\w+) (?P<since>[\d.]+)-(?P<until>[\d.]*) (?P<level>[A-Z]+) (?P<rest>.+)"
 )
@@ -61,19 +61,6 @@ class Format:
     def parts(self) -> tuple[Part, ...]:
         """Its fields, the last one first: a line's own words overrule nested states behind them."""
         return tuple(map(part, reversed(self.fields)))
-
-    def is_printed_by(self, release: str) -> bool:
-        """A broker of this release, such as "0.10.2" or "3.9", prints this form.
-
-        Raises ValueError for a release that does not exist.
-        """
-        numbers = versions.release(release)
-        last = versions.release(self.until) if self.until else numbers
-        return versions.release(self.since, rest=0) <= numbers <= last
-
-    def filled(self, texts: dict[str, str]) -> str:
-        """The template with a text for each field; of texts to choose from the first."""
-        return _FIELD.sub(lambda f: texts.get(f[1], f[1].split("|")[0]), self.template)
 
 
 def entries(name: str, text: str, below: int) -> list[Entry]:
@@ -123,7 +110,7 @@ def format_of(entry: Entry) -> Format:
 
 def _compiled(template: str) -> tuple[str, tuple[str, ...], str]:
     """The pattern of a template: fixed text as it is, a field as what it may hold."""
-    pieces = _FIELD.split(template)
+    pieces = FIELD.split(template)
     expression, fields = re.escape(pieces[0]), dict[str, None]()
     for name, text in zip(pieces[1::2], pieces[2::2], strict=True):
         if "|" in name:

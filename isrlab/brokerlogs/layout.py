@@ -68,7 +68,6 @@ class Head(NamedTuple):
 class _Shape(NamedTuple):
     regex: re.Pattern[str]
     wrapper: re.Pattern[str] | None  # what of it stands before the broker's own stamp
-    stamps: int
     words: str  # for people
 
 
@@ -103,7 +102,7 @@ def _shape(before: str) -> _Shape | None:
     around = own - (own > 0 and tokens[own - 1][1] == "[")  # the bracket is the date's
     is_wrapped = {"word", "bracket", "stamp"} & {*kinds[:around]}
     wrapper = _compiled("".join(pieces[:around])) if is_wrapped else None
-    return _Shape(_compiled("".join(pieces)), wrapper, stamps, "".join(words))
+    return _Shape(_compiled("".join(pieces)), wrapper, "".join(words))
 
 
 def _generic(kind: str, text: str) -> str:
@@ -185,8 +184,7 @@ class Layout:
     def of(lines: Sequence[str]) -> Layout:
         """The layout of a sample of lines."""
         lines = [ANSI.sub("", line) for line in lines if line.strip()]
-        objects = [(line[: m.start()], obj) for line in lines if (m := _OBJECT.search(line)) and
-                   (obj := read_object(line[m.start() :])) is not None]  # fmt: skip
+        objects = [parsed for line in lines if (parsed := _object(line))]
         if 2 * len(objects) > len(lines):
             return Layout._of_objects(objects)
         lines = [line[:MOST_SHOWN] for line in lines if not is_continued(line)]
@@ -224,13 +222,11 @@ class Layout:
     def unwrapped(self, line: str) -> tuple[str, str]:
         """Source and text of a line without a head: what a container put around is taken off."""
         line = ANSI.sub("", line)
-        if self.keys and (start := _OBJECT.search(line)):
-            obj = read_object(line[start.start() :])
-            if obj is not None and self.keys.message in obj:
-                return self._around(line[: start.start()])[1], str(obj[self.keys.message])
+        if self.keys and (parsed := _object(line)) and self.keys.message in parsed[1]:
+            return self._around(parsed[0])[1], str(parsed[1][self.keys.message])
         for shape in self.shapes:
             if shape.wrapper and (match := shape.wrapper.match(line)):
-                return _source(match.groupdict()), line[match.end() :]
+                return _source(match.groupdict("")), line[match.end() :]
         return self.other.unwrapped(line) if self.other else ("", line)
 
     def head(self, line: str) -> Head | None:
@@ -240,28 +236,24 @@ class Layout:
         """
         if "\x1b" in line:
             line = ANSI.sub("", line)
-        if self.keys and (start := _OBJECT.search(line)):
-            obj = read_object(line[start.start() :])
-            if obj is not None and self.keys.message in obj:
-                return self._of_object(obj, line[: start.start()])
+        if self.keys and (parsed := _object(line)) and self.keys.message in parsed[1]:
+            return self._of_object(*parsed, self.keys)
         for shape in self.shapes:
             if match := shape.regex.match(line):
                 return self._of_plain(line, match, shape)
         return self.other.head(line) if self.other else None
 
     def _of_plain(self, line: str, match: re.Match[str], shape: _Shape) -> Head:
-        text, named = line[match.end() :].rstrip(), shape.regex.groupindex
-        logger = match["logger"] if "logger" in named else None
+        text, parts = line[match.end() :].rstrip(), match.groupdict("")
+        logger = parts.get("logger")
         if shape.words.endswith('"'):
             text = text.removesuffix('"').replace('\\"', '"')
         if found := self._behind(text):
             text = text[: found.start()].rstrip()
-            logger = found["logger"] if "logger" in found.re.groupindex else logger
-        level = match["level"] if "level" in named else ""
-        stamps, source = _moments(match, shape), ""
-        if shape.wrapper:
-            source = _source(match.groupdict())
-        return _head(stamps, level.replace("WARNING", "WARN"), text, logger, source)
+            logger = found["logger"] if found.lastgroup else logger
+        level = parts.get("level", "").replace("WARNING", "WARN")
+        source = _source(parts) if shape.wrapper else ""
+        return _head(_moments(parts), level, text, logger, source)
 
     def _behind(self, text: str) -> re.Match[str] | None:
         usual = _TAIL.match(text, text.rfind(" (")) if text.endswith((")", "]")) else None
@@ -272,11 +264,10 @@ class Layout:
     def _around(self, before: str) -> tuple[list[Moment], str]:
         for shape in self.around:
             if match := shape.regex.match(before):
-                return _moments(match, shape), _source(match.groupdict())
+                return _moments(match.groupdict("")), _source(match.groupdict(""))
         return [], _source({"source": before})
 
-    def _of_object(self, obj: dict[str, object], before: str) -> Head | None:
-        keys = self.keys or Keys("")
+    def _of_object(self, before: str, obj: dict[str, object], keys: Keys) -> Head | None:
         text, *rest = str(obj[keys.message]).rstrip("\n").split("\n")
         stamps, source = self._around(before)
         own = json_moment(obj.get(keys.time))
@@ -298,13 +289,20 @@ class Layout:
         return _head(stamps, level, text, logger, source)._replace(rest=tuple(rest))
 
 
-def _moments(match: re.Match[str], shape: _Shape) -> list[Moment]:
-    return [m for n in range(shape.stamps) if (m := moment(match[f"stamp{n}"]))]
+def _object(line: str) -> tuple[str, dict[str, object]] | None:
+    """What stands before the object of JSON in a line, and the object; None if it has none."""
+    start = _OBJECT.search(line)
+    obj = read_object(line[start.start() :]) if start else None
+    return (line[: start.start()], obj) if start and obj is not None else None
 
 
-def _source(groups: Mapping[str, str | None]) -> str:
+def _moments(parts: Mapping[str, str]) -> list[Moment]:
+    return [m for name, text in parts.items() if name[:5] == "stamp" and (m := moment(text))]
+
+
+def _source(parts: Mapping[str, str]) -> str:
     """Pod, service or host: the words around, but not numbers and names of streams."""
-    words = [text for name, text in groups.items() if text and name.startswith("source")]
+    words = [text for name, text in parts.items() if name.startswith("source")]
     return " ".join(w for w in words if _NAME.search(w) and w not in ("stdout", "stderr"))
 
 

@@ -14,14 +14,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from isrlab.brokerlogs.fields import COLUMNS, TooLargeError, number
 from isrlab.brokerlogs.formats import FORMATS, IMPOSSIBLE, NO_NEWS, Format, likely
 from isrlab.brokerlogs.layout import Head, Layout, is_continued
 from isrlab.brokerlogs.stamps import utc_ms
 
-Event = dict[str, object]
+Event: TypeAlias = dict[str, Any]
 # Kinds whose replica is the broker that says so, if it names none
 OF_ITSELF = ("leader", "crash", "restart", "hosted", "unhosted", "position", "failed")
 ZONE_STEP_MS = 15 * 60 * 1000  # every zone is a multiple of it
@@ -183,49 +183,44 @@ def read_message(head: Head) -> Event | Unread | None:
 
 def _event(form: Format, match: re.Match[str], head: Head) -> Event | Unread:
     """The event of a line that fits a form, or why it is none after all."""
+    event: Event = {"ts_ms": head.ts_ms, "kind": form.kind}
+    detail = form.fixed.copy()
     try:
-        event = _filled(form, match, head)
+        for (name, column, nested), text in zip(form.parts, match.groups("")[::-1], strict=True):
+            if column:
+                event[name] = column(name, text)
+            elif nested is None:
+                if text:
+                    detail[name] = text
+            else:
+                for key, value in nested(name, text).items():
+                    if key in COLUMNS or key == "each":  # of those that one line names together
+                        event[key] = value
+                    else:
+                        detail[key] = str(value)
+        if "broker" not in event and (source := _SOURCE.search(head.message)):
+            event["broker"] = number("broker", source[1])
+        event["detail"] = detail
+        _complete(event, detail)
     except TooLargeError as error:
         return Unread(f"no broker prints this: {error}")
     return _doubt(event, head) or event
 
 
-def _filled(form: Format, match: re.Match[str], head: Head) -> Event:
-    event: Event = {"ts_ms": head.ts_ms, "kind": form.kind}
-    detail = form.fixed.copy()
-    for (name, column, nested), text in zip(form.parts, match.groups("")[::-1], strict=True):
-        if column:
-            event[name] = column(name, text)
-        elif nested is None:
-            if text:
-                detail[name] = text
-        else:
-            for key, value in nested(name, text).items():
-                if key in COLUMNS or key == "each":  # of those that one line names together
-                    event[key] = value
-                else:
-                    detail[key] = str(value)
-    if "broker" not in event and (source := _SOURCE.search(head.message)):
-        event["broker"] = number("broker", source[1])
-    event["detail"] = detail
-    return _completed(event, detail)
-
-
 def expanded(event: Event) -> Iterator[Event]:
     """An event for each of those that a line names together, or the one."""
-    named: list[dict[str, object]] | None = event.pop("each", None)  # type: ignore[assignment]
+    named = event.pop("each", None)
     if named is None or (not named and event["kind"] == "failed"):
         yield event
         return
-    detail: dict[str, str] = event["detail"]  # type: ignore[assignment]
     for own in named:
         columns = {name: value for name, value in own.items() if name in COLUMNS}
         more = {name: str(value) for name, value in own.items() if name not in columns}
-        yield event | columns | {"detail": detail | more}
+        yield event | columns | {"detail": event["detail"] | more}
 
 
-def _completed(event: Event, detail: dict[str, str]) -> Event:
-    """The event with what its kind implies: who leads, who died, who came back."""
+def _complete(event: Event, detail: dict[str, str]) -> None:
+    """Put in what its kind implies: who leads, who died, who came back."""
     broker, is_own = event.get("broker"), "said_by" not in detail
     if event["kind"] == "isr_commit" and "isr" not in event:  # a controller changed the leader only
         event["kind"] = "leader"
@@ -233,7 +228,7 @@ def _completed(event: Event, detail: dict[str, str]) -> Event:
     if kind in OF_ITSELF and kind != "leader" and "each" not in event:
         event.setdefault("replica", broker)
     if kind == "clock":
-        ahead_ms = int(str(event["ts_ms"])) - int(detail["start_ms"])
+        ahead_ms = event["ts_ms"] - int(detail["start_ms"])
         detail["zone_offset_ms"] = str(round(ahead_ms / ZONE_STEP_MS) * ZONE_STEP_MS)
     if kind == "follower" and event.get("replica") == -1:
         event["kind"] = "offline"
@@ -249,19 +244,16 @@ def _completed(event: Event, detail: dict[str, str]) -> Event:
             detail["leader"] = "-1"
         elif detail.get("unclean"):
             event.setdefault("isr", [event["replica"]])
-    return event
 
 
 def _doubt(event: Event, head: Head) -> Unread | None:
     """Why no broker can have printed this line although it has the right form."""
     kind, after, before = event["kind"], event.get("isr"), event.get("isr_before")
-    if kind not in ("isr_shrink", "isr_expand", "isr_commit"):
-        return None
-    if "said_by" in dict(event["detail"]):  # type: ignore[call-overload]
+    if kind not in ("isr_shrink", "isr_expand", "isr_commit") or "said_by" in event["detail"]:
         return None
     if head.level not in ("INFO", "TRACE", ""):
         return Unread(f"no broker prints this: ISR lines are INFO or TRACE, never {head.level}")
-    if isinstance(after, list) and isinstance(before, list):
+    if after is not None and before is not None:
         small, large = (after, before) if kind == "isr_shrink" else (before, after)
         if not set(small) < set(large):
             return Unread("no broker prints this: the lists do not fit the word before them")

@@ -2,8 +2,8 @@
 
 Theory of operation. The file comes in blocks of some megabytes. RE2 searches all lines of a block
 for the words of the formats, at some hundred megabytes a second, and only the lines that have one
-are looked at in Python; another thread searches the next block meanwhile. The layout is found from
-the first block, and again from any that it does not fit; files of a folder mostly share it.
+are looked at in Python. The layout is found from the first block, and again from any that it does
+not fit; files of a folder mostly share it.
 
 Rows become columns soon: there may be millions.
 """
@@ -15,7 +15,6 @@ import re
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 
 import numpy as np
@@ -91,7 +90,7 @@ class Rows:
         name = field.name
         if name != "detail":
             return pa.array([row.get(name) for row in self._new], field.type)
-        details: list[dict[str, str]] = [row["detail"] for row in self._new]  # type: ignore[misc]
+        details = [row["detail"] for row in self._new]
         keys = [key for detail in details for key in detail]
         values = [value for detail in details for value in detail.values()]
         ends = [0, *accumulate(map(len, details))]
@@ -103,12 +102,12 @@ def hits(block: Block) -> np.ndarray:
     count = block.size
     buffers = [None, pa.py_buffer(block.ends), pa.py_buffer(block.data)]
     lines = pa.Array.from_buffers(pa.binary(), count, buffers)
-    found = pc.indices_nonzero(pc.match_substring_regex(lines, f"{WANTED}|{PERHAPS}"))
-    is_wanted = pc.match_substring_regex(lines.take(found), WANTED)
-    perhaps = found.filter(pc.invert(is_wanted))
-    is_old = pc.match_substring_regex(lines.take(perhaps), NO_NEWS_TEXT)
-    new = perhaps.filter(pc.invert(is_old))
-    found = np.sort(pa.concat_arrays([found.filter(is_wanted), new]).to_numpy()).astype(np.int64)
+    is_wanted = pc.match_substring_regex(lines, WANTED)
+    is_other = pc.and_not(pc.match_substring_regex(lines, PERHAPS), is_wanted)
+    others = pc.indices_nonzero(is_other)
+    is_old = pc.match_substring_regex(lines.take(others), NO_NEWS_TEXT)
+    new = pc.filter(others, pc.invert(is_old))
+    found = np.union1d(pc.indices_nonzero(is_wanted), new).astype(np.int64)
     more = {*block.cut} | (set() if _is_utf8(block.data) else _not_utf8(block))
     return np.union1d(found, sorted(more)).astype(np.int64) if more else found
 
@@ -122,20 +121,6 @@ def _is_utf8(data: bytes) -> bool:
 
 def _not_utf8(block: Block) -> set[int]:
     return {n for n in range(block.size) if not _is_utf8(block.line(n))}
-
-
-def _scanned(source: Iterator[Block]) -> Iterator[tuple[Block, np.ndarray]]:
-    """Blocks with their lines of interest, the next one searched ahead."""
-
-    def scan() -> tuple[Block, np.ndarray] | None:
-        block = next(source, None)
-        return None if block is None else (block, hits(block))
-
-    with ThreadPoolExecutor(max_workers=1) as ahead:
-        coming = ahead.submit(scan)
-        while (scanned := coming.result()) is not None:
-            coming = ahead.submit(scan)
-            yield scanned
 
 
 class LogFile:
@@ -154,7 +139,7 @@ class LogFile:
         self._reasons = Counter[str]()
         self._left_out: dict[str, int] = {}  # of each reason, the first line that is not kept
         self._held: dict[tuple, list[Event]] = {}
-        self._moment, self._repeated = 0, dict[int, int]()
+        self._moment, self._repeated = 0, Counter[int]()
         self._before: list[str] = []  # the last lines of the block before
         self._layouts = 0
 
@@ -162,8 +147,8 @@ class LogFile:
         """Read the file from where the last time ended."""
         block, self.status = None, "read"
         try:
-            coming = blocks(self.source.path, self.end, self.lines + 1, self.source.end)
-            for block, found in _scanned(coming):
+            for block in blocks(self.source.path, self.end, self.lines + 1, self.source.end):
+                found = hits(block)
                 self._fit(block, found)
                 if not self._ends:
                     self._see_end(block, range(min(block.size, MOST_LINES_BACK)))
@@ -228,85 +213,86 @@ class LogFile:
                 return
 
     def _read_block(self, block: Block, found: np.ndarray) -> None:
-        for n in block.whole(found.tolist()):
-            number, data, is_cut = block.first + n, block.joined(n), n in block.cut
-            for item in self._read_line(number, data, is_cut, self._lines_before(block, n)):
+        for n in found.tolist():
+            number, line = block.first + n, self._line(block, n)
+            if line is None:
+                continue
+            if "has no effect" in line:
+                self._forget(line, number)
+            for item in self.reader.read(line, self._lines_before(block, n)):
                 if isinstance(item, Unread):
-                    self._keep_unread(number, item)
+                    self._keep_unread(number, Unread(item.reason, item.text or line))
                     continue
-                row = self._row(number, item, data)
-                for ready in self._that_happened(row) if item["kind"] == "truncate" else [row]:
-                    self._rows.add(ready)
+                for event in expanded(item):
+                    row = self._row(number, event)
+                    for ready in self._that_happened(row) if row["kind"] == "truncate" else (row,):
+                        self._rows.add(ready)
 
     def _lines_before(self, block: Block, n: int) -> Iterator[str]:
         """The last one first."""
         yield from (_text(block.line(i)) for i in range(n - 1, -1, -1))
         yield from self._before
 
-    def _read_line(
-        self, number: int, data: bytes, is_cut: bool, before: Iterable[str]
-    ) -> Iterator[Event | Unread]:
-        """What a line tells: nothing, an event, several, or why it is unread."""
+    def _line(self, block: Block, n: int) -> str | None:
+        """A line as text, None if it is none; what is wrong with it is kept."""
+        number, data, is_cut = block.first + n, block.line(n), n in block.cut
         text = data.lstrip(b"\0")
         if len(text) < len(data) and b"\0" not in text:  # a machine stopped while writing
-            yield Unread("a hole of zero bytes", f"{len(data) - len(text):,} zero bytes")
+            zeros = f"{len(data) - len(text):,} zero bytes"
+            self._keep_unread(number, Unread("a hole of zero bytes", zeros))
             data = text
         if is_cut:
-            yield Unread("longer than 65,536 bytes; only its beginning was read", _text(data))
+            why = "longer than 65,536 bytes; only its beginning was read"
+            self._keep_unread(number, Unread(why, _text(data)))
         try:
             line = data.decode("utf-8")
         except UnicodeDecodeError:
             if not is_cut:
                 is_ours = _ANY.search(_text(data)) is not None
-                yield Unread(f"bytes that are not {'UTF-8' if is_ours else 'text'}", _text(data))
-                return
+                why = f"bytes that are not {'UTF-8' if is_ours else 'text'}"
+                self._keep_unread(number, Unread(why, _text(data)))
+                return None
             line = data.decode("utf-8", "ignore")
         is_text = len(data.translate(None, _CONTROL)) == len(data)
         if not is_text and _ANY.search(line) is None:
-            yield Unread("bytes that are not text", _text(data))
-            return
-        if "has no effect" in line:
-            self._forget(line, number)
-        for item in self.reader.read(line, before):
-            if isinstance(item, Unread):
-                yield Unread(item.reason, item.text or line)
-            else:
-                yield from expanded(item)
+            self._keep_unread(number, Unread("bytes that are not text", _text(data)))
+            return None
+        return line
 
-    def _row(self, number: int, event: Event, data: bytes) -> Event:
+    def _row(self, number: int, event: Event) -> Event:
         """An event with what is known of its line."""
-        head = self.reader.head
-        is_local, source = (head.is_local, head.source) if head else (False, "")
-        ts_ms, broker = event["ts_ms"], event.get("broker")
-        if isinstance(broker, int):
+        head, ts_ms, broker = self.reader.head, event["ts_ms"], event.get("broker")
+        assert head is not None
+        if broker is not None:
             self.brokers[""].add(broker)
-            self.brokers[source].add(broker)
-        detail: dict[str, str] = event["detail"]  # type: ignore[assignment]
-        said = self._zone_of(number, int(str(ts_ms)), detail) if is_local else None
+            self.brokers[head.source].add(broker)
+        detail = event["detail"]
+        said = self._zone_of(number, head, detail) if head.is_local else None
         if said and (not self.zones or self.zones[-1].ahead_ms != said.ahead_ms):
             self.zones.append(said)
         if ts_ms != self._moment:
-            self._moment, self._repeated = int(str(ts_ms)), {}
+            self._moment, self._repeated = ts_ms, Counter()
         of_whom = f"{event.get('topic')} {event.get('partition')} {event.get('replica')} "
-        words = zlib.crc32((of_whom + head.message).encode() if head else data)
-        count = self._repeated[words] = self._repeated.get(words, 0) + 1
+        words = zlib.crc32((of_whom + head.message).encode())
+        self._repeated[words] += 1
         event["detail"] = {"file": self.source.name, "line": str(number), **detail}
-        event["line"], event["same"] = number, words << 20 | count
-        event["source"], event["is_local"] = source, is_local
+        event["line"], event["same"] = number, words << 20 | self._repeated[words]
+        event["source"], event["is_local"] = head.source, head.is_local
         return event
 
-    def _zone_of(self, line: int, ts_ms: int, detail: dict[str, str]) -> Evidence | None:
+    def _zone_of(self, line: int, head: Head, detail: dict[str, str]) -> Evidence | None:
         if "start_ms" in detail:
-            return evidence(line, ts_ms, int(detail["start_ms"]), "startTimeMs")
-        outer_ms = self.reader.head.outer_ms if self.reader.head else None
-        return None if outer_ms is None else evidence(line, ts_ms, outer_ms, "its container")
+            return evidence(line, head.ts_ms, int(detail["start_ms"]), "startTimeMs")
+        if head.outer_ms is None:
+            return None
+        return evidence(line, head.ts_ms, head.outer_ms, "its container")
 
     def _forget(self, line: str, number: int) -> None:
         """A truncation that is held back had no effect."""
         if void := NO_EFFECT.search(line):
             topic, partition, end = (void[1] or void[4], void[2] or void[5], void[3] or void[6])
             near = self._held.get((topic, int(partition), int(end)), [])
-            near[:] = [each for each in near if int(str(each["line"])) < number - NEAR_LINES]
+            near[:] = [each for each in near if each["line"] < number - NEAR_LINES]
 
     def _that_happened(self, row: Event) -> list[Event]:
         """Hold a truncation back until the log says that it had no effect, or the next one comes.
@@ -314,8 +300,8 @@ class LogFile:
         Those that can no longer be taken back. A fetcher decides (one line), a log obeys (another).
         """
         place = tuple(row.get(name) for name in ("topic", "partition", "log_end_offset"))
-        rows, step = self._held.setdefault(place, []), _step(row)
-        done = rows[:] if any(_step(each) == step for each in rows) else []
+        rows, step = self._held.setdefault(place, []), row["detail"].get("step")
+        done = rows[:] if any(each["detail"].get("step") == step for each in rows) else []
         rows[: len(done)] = []
         rows.append(row)
         return done
@@ -388,7 +374,3 @@ def _text(data: bytes) -> str:
 
 def _from_the_end(block: Block) -> range:
     return range(block.size - 1, max(-1, block.size - 1 - MOST_LINES_BACK), -1)
-
-
-def _step(row: Event) -> str | None:
-    return row["detail"].get("step")  # type: ignore[attr-defined]

@@ -147,15 +147,13 @@ def _events(tables: list[pa.Table]) -> pa.Table:
     """Each event once, in order of time, file and line."""
     table = pa.concat_tables(tables)
     keys = [(name, "ascending") for name in ("ts_ms", "order", "line")]
-    table = table.take(pc.sort_indices(table, sort_keys=keys))
-    of_whom = zip(
-        *(table[n].to_pylist() for n in ("ts_ms", "same", "broker", "folder")), strict=True
+    order = pc.sort_indices(table, sort_keys=keys)
+    told = table.select(["ts_ms", "same", "broker"]).take(order)
+    folder = pc.if_else(pc.is_null(table["broker"]), table["folder"], "").take(order)
+    told = told.append_column("folder", folder)
+    groups = told.append_column("place", pa.array(range(len(order)), pa.int64())).group_by(
+        told.column_names, use_threads=False
     )
-    seen, first = set(), []
-    for n, (ts_ms, same, broker, folder) in enumerate(of_whom):
-        key = ts_ms, same, broker, folder if broker is None else ""
-        if key not in seen:
-            seen.add(key)
-            first.append(n)
-    whole = table.select(events_table.COLUMNS).take(pa.array(first, pa.int64()))
+    first = groups.aggregate([("place", "min")])["place_min"].sort()
+    whole = table.select(events_table.COLUMNS).take(order.take(first))
     return whole.cast(events_table.SCHEMA).combine_chunks()

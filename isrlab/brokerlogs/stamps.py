@@ -42,6 +42,7 @@ class Moment(NamedTuple):
     lacks: str = ""
 
 
+@lru_cache(maxsize=4096)
 def moment(text: str) -> Moment | None:
     """The time that a stamp tells, or None for a text that is no stamp.
 

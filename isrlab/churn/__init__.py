@@ -10,9 +10,7 @@ size, `counts`, `diff` of two runs, `bands` of seeds.
 from isrlab.churn.bands import bands
 from isrlab.churn.counts import changes_by_partition, commit_latency, latency_histogram
 from isrlab.churn.counts import refused_produce
-from isrlab.churn.diff import FATES, diff, diff_counts
+from isrlab.churn.diff import diff
 from isrlab.churn.history import isr_history
-from isrlab.churn.moves import OUTAGES_SCHEMA, absences, evictions, evictions_by_pair
-from isrlab.churn.moves import moves, rejoin_times, rejoins, removals
-from isrlab.churn.times import isr_intervals, isr_times, under_min_isr
-from isrlab.churn.times import under_replicated, under_replicated_by_leader
+from isrlab.churn.moves import OUTAGES_SCHEMA, moves, rejoins, removals
+from isrlab.churn.times import isr_intervals, isr_times, under_min_isr, under_replicated

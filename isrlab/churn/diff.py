@@ -14,26 +14,20 @@ from collections.abc import Iterable
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from isrlab.churn.history import columns
 from isrlab.churn.moves import moves
 
-FATES = {
-    "same": "in both runs, at the same millisecond",
-    "moved": "in both runs, at another time within the tolerance",
-    "gone": "only in the run before",
-    "new": "only in the run after",
-}
 _KEY = ("was", "now", "topic", "partition", "replica", "change")
 
 
 def diff(
     events: DataFrame, pairs: Iterable[tuple[str, str]], tolerance_ms: int = 10_000
 ) -> DataFrame:
-    """One row for each ISR change of each pair of runs (before, after), with its fate of `FATES`.
+    """One row for each ISR change of each pair of runs (before, after), with its `fate`.
 
-    `was_ms` and `now_ms` are its times in the two runs, null where it is missing; `moved_ms` is how
-    much later it is. A run without events has no changes. Raises ValueError if `tolerance_ms` is
-    negative.
+    That is "same" (in both runs at the same millisecond), "moved" (at another time within the
+    tolerance), "gone" (only in the run before) or "new" (only in the run after). `was_ms` and
+    `now_ms` are its times in the two runs, null where it is missing; `moved_ms` is how much later
+    it is. A run without events has no changes. Raises ValueError if `tolerance_ms` is negative.
     """
     if tolerance_ms < 0:
         raise ValueError(f"tolerance_ms must be 0 or more, not {tolerance_ms}")
@@ -52,21 +46,6 @@ def diff(
         .withColumn("now_ms", F.expr("if(fate != 'gone', now_ms, null)"))
         .selectExpr(*_KEY, "fate", "was_ms", "now_ms", "now_ms - was_ms as moved_ms")
         .orderBy(*_KEY[:4], F.coalesce("was_ms", "now_ms"), *_KEY[4:])
-    )
-
-
-def diff_counts(diffs: DataFrame) -> DataFrame:
-    """Each pair of runs and direction of change: how many of each fate, and by how much they moved.
-
-    `median_moved_ms` is of those that moved, null if none did.
-    """
-    counts = [f"count_if(fate = '{fate}') as {fate}" for fate in FATES]
-    moved = "median(if(fate = 'moved', moved_ms, null)) as median_moved_ms"
-    return (
-        diffs.groupBy("was", "now", "change")
-        .agg(*columns(*counts, moved))
-        .orderBy("was", "now", F.desc("change"))
-        .select("was", "now", "change", *FATES, "median_moved_ms")
     )
 
 

@@ -6,8 +6,6 @@ these are their integrals, in milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -60,21 +58,16 @@ def isr_intervals(events: DataFrame, end_ms: int | None = None) -> DataFrame:
 
 
 def isr_times(
-    events: DataFrame,
-    min_insync_replicas: int = 1,
-    *,
-    by: Sequence[str] = PARTITION,
-    end_ms: int | None = None,
+    events: DataFrame, min_insync_replicas: int = 1, end_ms: int | None = None
 ) -> DataFrame:
-    """All times by the size of the ISR, in one pass: `by`, `replicas`, `min_isr`, and milliseconds.
+    """All times of a partition by the size of its ISR, in one pass, in milliseconds.
 
     Only known time counts (`known_ms`); in `uncertain_ms` the ISR is not known. In `unassigned_ms`,
     a part of the known time, the ISR had all replicas that were seen so far, and no line tells
     whether there are more. `replicas` are those of `isr_intervals`.
     `one_copy_ms` is the time in which one more failure would have taken it offline (0 for a
     partition that has a single replica anyway). `min_isr` is `min_insync_replicas`, but no more
-    than there are replicas (Partition.effectiveMinIsr). `by` is run, topic, partition, or run and
-    leader; added up over several partitions, `replicas` and `min_isr` are the most of them. Raises
+    than there are replicas (Partition.effectiveMinIsr); both are the most that there were. Raises
     ValueError if `min_insync_replicas` is below 1.
     """
     if min_insync_replicas < 1:
@@ -84,9 +77,9 @@ def isr_times(
     return (
         isr_intervals(events, end_ms)
         .withColumn("min_isr", F.least(F.lit(min_insync_replicas), "replicas"))
-        .groupBy(*by)
+        .groupBy(*PARTITION)
         .agg(*columns(*sizes, *times))
-        .select(*by, "replicas", "min_isr", *_TIMES)
+        .select(*PARTITION, "replicas", "min_isr", *_TIMES)
     )
 
 
@@ -99,17 +92,6 @@ def under_replicated(events: DataFrame, end_ms: int | None = None) -> DataFrame:
     one_copy = "one_copy_ms as time_with_one_copy_ms"
     names = ("replicas", "known_ms", "under_replicated_ms", one_copy, *_NOT_KNOWN)
     return times.orderBy(F.desc("under_replicated_ms"), *PARTITION).selectExpr(*PARTITION, *names)
-
-
-def under_replicated_by_leader(events: DataFrame, end_ms: int | None = None) -> DataFrame:
-    """For each leader, how long its partitions together lacked a replica, or had one copy only.
-
-    What UnderReplicatedPartitions of that broker adds up to, in milliseconds; `end_ms` as in
-    `isr_intervals`.
-    """
-    times = isr_times(events, by=("run", "leader"), end_ms=end_ms)
-    names = ("run", "leader", "under_replicated_ms", "one_copy_ms")
-    return times.orderBy("run", "leader").select(*names)
 
 
 def under_min_isr(

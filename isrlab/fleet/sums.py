@@ -15,17 +15,14 @@ def by_run(
     configs: Sequence[FleetConfig],
     refused: pd.DataFrame,
     under: pd.DataFrame,
-    pairs: pd.DataFrame | None = None,
     failures: Mapping[str, Sequence[str]] = PRODUCE_FAILURES,
 ) -> pd.DataFrame:
-    """Evictions (of `pairs`), partition-minutes under min ISR, failed produces; runs in order.
+    """Partition-minutes under min ISR and failed produces; runs in order.
 
-    `refused` from `churn.refused_produce`, `under` from `churn.under_min_isr`, `pairs` from
-    `churn.evictions_by_pair`. `failures`: which errors each column of produces sums.
+    `refused` from `churn.refused_produce`, `under` from `churn.under_min_isr`. `failures`: which
+    errors each column of produces sums.
     """
     sums = pd.DataFrame(index=pd.Index([config.run for config in configs], name="run"))
-    if pairs is not None:
-        sums["evictions"] = pairs.groupby("run")["evictions"].sum()
     sums["under_min_isr_minutes"] = under.groupby("run")["under_min_isr_ms"].sum() / 60_000
     for name, errors in failures.items():
         sums[name] = refused[refused["error"].isin(errors)].groupby("run")["produces"].sum()

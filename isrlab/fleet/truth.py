@@ -72,26 +72,6 @@ def alarms(runs: DataFrame, evictions: DataFrame) -> DataFrame:
     return rows.selectExpr(*runs.columns, "shrinks", "false_alarms", *_PER_HOUR)
 
 
-def compared(
-    runs: DataFrame, evictions: DataFrame, changes: DataFrame, absences: DataFrame
-) -> DataFrame:
-    """One row for each run: its settings, shrinks, false alarms, and under-replicated time.
-
-    `evictions` is the answer of the question above, `changes` that of `churn.changes_by_partition`,
-    `absences` that of `churn.under_replicated`. `under_replicated_minutes` adds up
-    partition-minutes.
-    """
-    totals = (
-        "sum(shrinks) as shrinks", "count_if(is_false_alarm) as false_alarms",
-        "sum(under_replicated_ms) / 60000 as under_replicated_minutes",
-    )  # fmt: skip
-    parts = zip((changes, evictions, absences), columns(*totals), strict=True)
-    counts = [part.groupBy("run").agg(total) for part, total in parts]
-    names = ("shrinks", "false_alarms", "shrinks - false_alarms as real_evictions")
-    rows = with_counts(runs, *counts).orderBy("place")
-    return rows.selectExpr(*runs.columns, *names, *_PER_HOUR, "under_replicated_minutes")
-
-
 # Who was away
 
 

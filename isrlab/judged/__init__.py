@@ -11,8 +11,7 @@ what Kafka showed is kept in data/judged, and read here without Java:
 differences that were found, and mended, each with what shows it.
 """
 
-from isrlab.judged.players import CLASSES, player
-from isrlab.judged.stored import FOLDER, Run, Step, figures, found, read, releases
+from isrlab.judged.stored import CLASSES, FOLDER, Run, Step, figures, found, player, read, releases
 
 __all__ = [
     "CLASSES", "FOLDER", "Run", "Step", "figures", "found", "player", "read", "releases",

@@ -15,7 +15,7 @@ from isrlab.engine.versions import KafkaVersion
 T0 = 1_000_000
 LEADER = 1
 REPLICAS = (1, 2, 3, 4)
-Seen = dict[str, Any]
+Seen = dict[str, Any]  # what one can see of a machine, by name
 
 
 class LeaderPlayer:

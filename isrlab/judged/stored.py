@@ -11,18 +11,41 @@ import lzma
 import tomllib
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import pandas as pd
 
 from isrlab.engine.versions import KafkaVersion
 from isrlab.installed import DATA
-from isrlab.judged.players import CLASSES, Command, Seen, player
+from isrlab.judged.controller import ControllerPlayer
+from isrlab.judged.follower import FollowerPlayer
+from isrlab.judged.leader import LeaderPlayer, Seen
 
 FOLDER = DATA / "judged"
 COMPARED = FOLDER / "compared.json"
 SETTINGS = "settings"
 ENDING = ".txt.xz"
+Command = list[Any]  # a name and its words
+# What of Kafka is held against what of the engine
+CLASSES: dict[str, tuple[str, Any]] = {
+    "partition": ("Partition, with its log and the manager of its ISR changes", LeaderPlayer),
+    "follower": ("ReplicaFetcherThread, with the partition and log that it fills", FollowerPlayer),
+    "controller": ("ReplicationControlManager of KRaft, and what it asks", ControllerPlayer),
+}
+
+
+class Player(Protocol):
+    """A machine that obeys a schedule's commands, and what it then shows."""
+
+    def do(self, name: str, *words: Any) -> None: ...
+    def seen(self) -> Seen: ...
+
+
+def player(kind: str, version: KafkaVersion, settings: dict[str, Any]) -> Player:
+    """The engine's part of a schedule of this class. Raises ValueError for an unknown one."""
+    if kind not in CLASSES:
+        raise ValueError(f"unknown class {kind!r}; known: {', '.join(CLASSES)}")
+    return CLASSES[kind][1](version, **settings)
 
 
 class Step(NamedTuple):
@@ -92,42 +115,18 @@ def read(kind: str, release: str) -> list[Run]:
     return runs
 
 
-def write(release: str, runs: list[Run]) -> None:
-    """Keep these runs, all of one class. Replaces what is stored of that class and release."""
-    folder = FOLDER / runs[0].kind
-    folder.mkdir(parents=True, exist_ok=True)
-    text = "".join(f"{json.dumps(line)}\n" for run in runs for line in _lines(run))
-    (folder / f"{release}{ENDING}").write_bytes(lzma.compress(text.encode(), preset=9))
-    read.cache_clear()
-
-
-def _lines(run: Run) -> Iterator[list[Any]]:
-    yield [SETTINGS, run.settings]
-    before: Seen = {}
-    for command, state in zip(run.schedule, run.states, strict=True):
-        after = dict.fromkeys(before) | state
-        yield [*command, {k: v for k, v in after.items() if k not in before or before[k] != v}]
-        before = after
-
-
 def figures() -> pd.DataFrame:
     """A row for each class and release: runs and steps that are stored, and steps compared in all.
 
     `compared` are those of the run of `make judge` in which the stored ones were chosen.
     """
     compared = json.loads(COMPARED.read_text(encoding="utf-8"))
-    rows = [
-        (
-            kind,
-            release,
-            len(runs),
-            sum(len(run.schedule) for run in runs),
-            compared[kind].get(release, 0),
-        )
-        for kind in CLASSES
-        for release in releases(kind)
-        for runs in [read(kind, release)]
-    ]
+    rows = []
+    for kind in CLASSES:
+        for release in releases(kind):
+            runs = read(kind, release)
+            steps = sum(len(run.schedule) for run in runs)
+            rows.append((kind, release, len(runs), steps, compared[kind].get(release, 0)))
     return pd.DataFrame(rows, columns=["class", "release", "runs", "steps", "compared"])
 
 

@@ -14,7 +14,6 @@ import base64
 import copy
 import hashlib
 import html
-import io
 import json
 import os
 import re
@@ -28,17 +27,15 @@ from typing import Any, TypeVar
 import nbformat
 from nbconvert import HTMLExporter
 from nbformat import NotebookNode
-from PIL import Image
 
 from isrlab.report import landing
 from isrlab.report.landing import PAGES, START, finding, linked, outputs
 from isrlab.report.notebooks import WIDGET, Grid, tags
+from isrlab.show.player import SCRIPT, small
 
 PAGES.filters["literal"] = repr
-THUMBNAIL_PIXELS = (560, 340)
-THUMBNAIL_SCALE = 0.66  # text of 8 points can still be read
-PLAYER = (Path(__file__).parents[1] / "show" / "player.js").read_bytes()
-PAGES.globals["script"] = "sha256-" + base64.b64encode(hashlib.sha256(PLAYER).digest()).decode()
+DIGEST = hashlib.sha256(SCRIPT.encode()).digest()
+PAGES.globals["script"] = "sha256-" + base64.b64encode(DIGEST).decode()
 WIDGET_NOTE = "Interactive in JupyterLab."
 OK, FAILED, NOT_RUN = "ok", "failed", "not run"
 NAV = re.compile(r"(?s)<nav>.*?</nav>")
@@ -149,22 +146,12 @@ def page(record: Record, notebook: NotebookNode) -> str:
 
 
 def thumbnail(notebook: NotebookNode) -> str:
-    """The upper left of a figure, large enough to read, as a data URI; empty if there is none.
-
-    That of a cell tagged `thumbnail` if there is one, else the first.
-    """
+    """A figure in few colours as a data URI, of a cell tagged `thumbnail` or the first; or ""."""
     for _, output in sorted(outputs(notebook), key=lambda pair: "thumbnail" not in tags(pair[0])):
         if png := output.get("data", {}).get("image/png"):
-            image = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB")
-            fitting = min(p / q for p, q in zip(THUMBNAIL_PIXELS, image.size, strict=True))
-            scale = max(min(fitting, 1), THUMBNAIL_SCALE)
-            size = [round(scale * pixels) for pixels in image.size]
-            image = image.resize((size[0], size[1]), Image.Resampling.LANCZOS)
-            width, height = map(min, size, THUMBNAIL_PIXELS)
-            image = image.crop((0, 0, width, height)).quantize(64)
-            small = io.BytesIO()
-            image.save(small, "PNG", optimize=True)
-            return "data:image/png;base64," + base64.b64encode(small.getvalue()).decode()
+            return (
+                "data:image/png;base64," + base64.b64encode(small(base64.b64decode(png))).decode()
+            )
     return ""
 
 

@@ -32,7 +32,7 @@ USES_SPARK = re.compile(
     r"(?m)^\s*(?:(from|import) isrlab\.|from isrlab import\s*(\([^)]*|[^\n#]*)\b)spark\b"
 )
 WIDGET = "application/vnd.jupyter.widget-view+json"
-GRID_KEYS = ("notebook", "title", "parameters", "grid")
+GRID_KEYS = ("notebook", "title", "grid")
 MOST_POINTS = 100  # of a grid; each takes up to a minute
 MOST_COLUMNS = 6
 
@@ -70,9 +70,8 @@ class Notebook:
 
     @property
     def needs_spark(self) -> bool:
-        """A code cell is tagged `spark`, or imports `isrlab.spark`."""
-        code = [c for c in self.node.cells if c.cell_type == "code"]
-        return any("spark" in tags(c) or USES_SPARK.search(c.source) for c in code)
+        """A cell imports `isrlab.spark`."""
+        return any(USES_SPARK.search(c.source) for c in self.node.cells if c.cell_type == "code")
 
 
 @dataclass(frozen=True)
@@ -233,8 +232,8 @@ def read_yaml(file: Path) -> dict[str, Any]:
 
 
 def read_grid(file: Path, folder: Path) -> tuple[Grid, list[Run]]:
-    """The grid of a YAML file, and its runs. The file has `notebook`, `grid` (lists of values by
-    parameter), and optionally `title` and `parameters` (those that all points share).
+    """The grid of a YAML file, and its runs. The file has `notebook`, `grid` (by parameter a value,
+    or a list of values), and optionally `title`.
 
     Raises NotebookError for whatever is wrong, and for more than MOST_POINTS combinations.
     """
@@ -242,20 +241,15 @@ def read_grid(file: Path, folder: Path) -> tuple[Grid, list[Run]]:
     for key in loaded.keys() - set(GRID_KEYS):
         raise NotebookError(f"{file}: unknown key {key!r}; known: {', '.join(GRID_KEYS)}")
     (notebook,) = find(folder, [str(loaded.get("notebook", ""))])
-    given, axes = loaded.get("parameters") or {}, loaded.get("grid") or {}
-    if not isinstance(given, dict) or not isinstance(axes, dict):
-        raise NotebookError(f"{file}: parameters and grid must hold `name: value` lines")
-    _named(given | axes, [notebook])
-    for name, value in axes.items():
-        if name in given:
-            raise NotebookError(f"{file}: {name} is in `parameters` and in `grid`; keep one")
-        if not isinstance(value, list):
-            raise NotebookError(f"{file}: {name} needs a list of values, not {value!r}")
+    given = loaded.get("grid") or {}
+    if not isinstance(given, dict):
+        raise NotebookError(f"{file}: grid must hold `name: value` lines")
+    axes = {k: v for k, v in _named(given, [notebook]).items() if isinstance(v, list)}
     points = math.prod(map(len, axes.values()))
     if not axes or not 1 <= points <= MOST_POINTS:
         sizes = " x ".join(f"{len(values)} {name}" for name, values in axes.items()) or "no values"
         raise NotebookError(f"{file}: {sizes} make {points} points; valid: 1 to {MOST_POINTS}")
-    runs = _combinations(notebook, {name: [value] for name, value in given.items()} | axes)
+    runs = _combinations(notebook, given)
     slugs = [run.slug for run in runs]
     if len(set(slugs)) < len(slugs):
         raise NotebookError(f"{file}: a value is there twice")

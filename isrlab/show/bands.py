@@ -156,12 +156,44 @@ def utc_axis(ax: Axes, start_ms: float) -> Axes:
     return ax
 
 
+def size_state(size: int, full: int) -> str:
+    """How much of an ISR is there: a state of `style.ISR_SIZES`."""
+    missing = full - size
+    names = [*style.ISR_SIZES]
+    return names[0] if missing <= 0 else names[3] if size <= 1 else names[min(missing, 2)]
+
+
+def stack(ax: Axes, spans: Iterable[Span]) -> np.ndarray:
+    """How many partitions have a short ISR, over time (s), int[moments]; hatched above those of
+    which nothing is known, which do not count."""
+    ends: dict[str, list[tuple[float, float]]] = {name: [] for name in (*style.ISR_SIZES, HATCHED)}
+    for span in spans:
+        ends[span.state].append((span.start_s, span.end_s))
+    del ends[next(iter(ends))]  # of those that are full
+    times = np.unique([0.0, *(at for pairs in ends.values() for pair in pairs for at in pair)])
+    counts = np.array([_at_once(times, pairs) for pairs in ends.values()])
+    colours = [state_colour(state) for state in ends]
+    labels = [state if pairs else "" for state, pairs in ends.items()]
+    areas = ax.stackplot(times, counts, colors=colours, labels=labels, step="post")
+    areas[-1].set(hatch="////", edgecolor=style.GREY, linewidth=0)
+    total = counts.sum(axis=0)  # its outline, for a minute of a week is narrower than a pixel
+    ax.plot(times, total, color=style.GREY, linewidth=0.8, drawstyle="steps-post", zorder=0)
+    ax.set(ylabel="partitions", ylim=(0, max(1.0, 1.15 * float(total.max()))))
+    style.legend_below(ax)
+    return counts[:-1].sum(axis=0)
+
+
+def _at_once(times: np.ndarray, spans: Sequence[tuple[float, float]]) -> np.ndarray:
+    """How many of the spans each of these moments lies in: int64[time]."""
+    starts, ends = np.sort(np.array(spans).reshape(-1, 2), axis=0).T
+    return np.searchsorted(starts, times, "right") - np.searchsorted(ends, times, "right")
+
+
 def plot_isr_sizes(
     partitions: Mapping[Any, Sequence[IsrSpan]],
     sizes: tuple[int, int, int],
-    *,
+    ax: Axes,
     away: Sequence[tuple[str, float, float]] = (),
-    ax: Axes | None = None,
 ) -> Axes:
     """How many partitions have a short ISR, over time (s), by its size; the title says the worst.
 
@@ -170,27 +202,16 @@ def plot_isr_sizes(
     """
     total, replicas, min_isr = sizes
     spans = [span for several in partitions.values() for span in several]
-    ends = [*(span.end_ms for span in spans), *(round(1000 * end_s) for *_, end_s in away)]
-    end_ms = max(ends, default=0)
-    times = sorted({0, end_ms, *(t for s in spans for t in (s.start_ms, s.end_ms))})
-    place = {ms: index for index, ms in enumerate(times)}
-    counts = np.zeros((replicas, len(times)), int)  # by size; 0: no ISR is known
-    for span in spans:
-        if len(span.isr) < replicas:
-            counts[len(span.isr), place[span.start_ms] : place[span.end_ms]] += 1
-    under_ms = sum(s.end_ms - s.start_ms for s in spans if len(s.isr) < min_isr)
-    short = counts[1:]
-    ax = ax or style.axes(6.8, 3.2)
-    labels = ["leader alone", *[f"{size} in the ISR" for size in range(2, replicas)]]
-    colours = [style.VERMILION, style.ORANGE, style.ISR_SIZES["one missing"]][: len(labels)]
-    ax.stackplot(np.array(times) / 1000, short, colors=colours, labels=labels, step="post")
-    top = max(5.0, 1.3 * float(short.sum(axis=0).max()))
+    worst = stack(ax, (Span(s.start_ms / 1000, s.end_ms / 1000,
+                            size_state(len(s.isr), replicas)) for s in spans)).max()  # fmt: skip
+    top = max(5.0, 1.3 * worst)
     for name, start_s, end_s in away:
         ax.plot([start_s, end_s], [0.92 * top] * 2, color=style.INK, linewidth=5)
         middle = (start_s + end_s) / 2
         ax.text(middle, 0.94 * top, style.plain(name), ha="center", va="bottom", fontsize=8)
-    ax.set(xlim=(0, end_ms / 1000), ylim=(0, top), ylabel="partitions with a short ISR")
+    last_s = max([*(s.end_ms / 1000 for s in spans), *(end_s for *_, end_s in away)], default=0.0)
+    ax.set(xlim=(0, last_s), ylim=(0, top))
     ax.set_xlabel("time since the start (s); bar above: that broker is away")
-    style.legend_below(ax)
-    worst = f"{int(short.sum(axis=0).max())} of {total} partitions under-replicated"
-    return style.finish(ax, f"{worst}; {under_ms / 60_000:.1f} partition-minutes under min ISR")
+    under_ms = sum(s.end_ms - s.start_ms for s in spans if len(s.isr) < min_isr)
+    title = f"{worst} of {total} partitions under-replicated"
+    return style.finish(ax, f"{title}; {under_ms / 60_000:.1f} partition-minutes under min ISR")

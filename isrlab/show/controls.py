@@ -11,9 +11,8 @@ import base64
 import html
 import io
 import math
-import re
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import ExitStack
+from dataclasses import replace
 from itertools import pairwise, product
 from typing import Any
 
@@ -34,7 +33,7 @@ from isrlab.world.script import Run
 MOST_STEPS = 60  # of a run, shown one by one
 MOST_VIEWS = 24  # of a player, unless it is a run's
 NO_WIDGETS = "A control: to move it, open the notebook where Jupyter widgets or HTML can be shown."
-Drawn = Figure | Axes | tuple[bytes, str]
+Drawn = Figure | Axes | View
 _LOOK: dict[str, Any] = {
     "style": {"description_width": "160px"},
     "layout": widgets.Layout(width="560px"),
@@ -49,18 +48,15 @@ def step_slider(run: Run) -> widgets.VBox:
     frames = _steps(run)
     look = common_look(frames)
     slider = widgets.IntSlider(value=0, min=0, max=len(frames) - 1, description="step", **_LOOK)
-    caption = widgets.HTML()
-    drawn: dict[Hashable, tuple[bytes, str]] = {}
+    drawn: dict[Hashable, View] = {}
 
-    def draw(step: int) -> Drawn:
-        frame = frames[step]
-        caption.value = f"<code>{html.escape(words.message_line(frame))}</code>"
-        state = _visible(frame)
+    def draw(step: int) -> View:
+        state = _visible(frames[step])
         if state not in drawn:
-            drawn[state] = pictured(plot_replicas(frame, **look))
-        return drawn[state]
+            drawn[state] = pictured(plot_replicas(frames[step], **look))
+        return replace(drawn[state], caption=words.message_line(frames[step]))
 
-    return Redrawn((slider, caption), draw, most=len(frames))
+    return Redrawn([slider], draw, most=len(frames))
 
 
 def choice(
@@ -87,63 +83,51 @@ def pick(description: str, options: Sequence[Any], value: Any) -> widgets.Dropdo
 class Redrawn(widgets.VBox):
     """Controls above a picture that is drawn of their values, again whenever there is a new one.
 
-    A caption among the controls, `widgets.HTML`, is for `draw` to fill. Where the kernel is gone a
-    player does the same: it has a view of each combination of values; if these are more than
-    `most`, of evenly chosen ones.
+    A view that is drawn may have a caption. Where the kernel is gone a player does the same: it
+    has a view of each combination of values; if these are more than `most`, of evenly chosen ones.
     """
 
     def __init__(
-        self,
-        controls: Sequence[widgets.Widget],
-        draw: Callable[..., Drawn],
-        most: int = MOST_VIEWS,
+        self, controls: Sequence[widgets.Widget], draw: Callable[..., Drawn], most: int = MOST_VIEWS
     ) -> None:
-        self.draw_of, self.most = draw, most
-        self.texts = [control for control in controls if isinstance(control, widgets.HTML)]
-        self.inputs = [control for control in controls if control not in self.texts]
+        self.inputs, self.draw_of, self.most = controls, draw, most
+        self.caption = widgets.HTML()
         self.picture = widgets.Image(format="png", layout=widgets.Layout(max_width="900px"))
         self.redraw()
         for control in self.inputs:
             control.observe(self.redraw, names="value")
-        super().__init__([*controls, self.picture])
+        super().__init__([*controls, self.caption, self.picture])
 
-    def draw(self) -> Drawn:
-        return self.draw_of(*(control.value for control in self.inputs))
+    def draw(self) -> View:
+        return pictured(self.draw_of(*(control.value for control in self.inputs)))
 
     def redraw(self, _: object = None) -> None:
-        self.picture.value, _ = pictured(self.draw())
+        view = self.draw()
+        self.picture.value = view.png
+        lines = html.escape(view.caption)
+        self.caption.value = f'<pre style="white-space: pre-wrap">{lines}</pre>' if lines else ""
 
     def player(self) -> str:
         """The HTML of the player; all its views are drawn now."""
-        before = [control.value for control in self.inputs]
         axes = [_options(control) for control in self.inputs]
         counts = [len(axis) for axis in axes]
         while math.prod(counts) > self.most:
             counts[max(range(len(counts)), key=lambda n: (counts[n], n))] -= 1
-        axes = [_thinned(*each) for each in zip(axes, counts, before, strict=True)]
-        with ExitStack() as still:
-            for control in [*self.inputs, *self.texts]:
-                still.enter_context(control.hold_sync())
-            for control in self.inputs:
-                control.unobserve(self.redraw, names="value")
-            views = [self._view(choice) for choice in product(*axes)]
-            for control, value in zip(self.inputs, before, strict=True):
-                control.value = value
-                control.observe(self.redraw, names="value")
-            self.redraw()
+        values = [control.value for control in self.inputs]
+        axes = [_thinned(*each) for each in zip(axes, counts, values, strict=True)]
+        views = [self._view(chosen) for chosen in product(*(axis.items() for axis in axes))]
         sliders = [
-            Slider(control.description, [*axis], [*axis.values()].index(value))
-            for control, axis, value in zip(self.inputs, axes, before, strict=True)
+            Slider(control.description, [*axis], [*axis.values()].index(control.value))
+            for control, axis in zip(self.inputs, axes, strict=True)
         ]
         return player(sliders, views)
 
-    def _view(self, names: Sequence[str]) -> View:
-        for control, name in zip(self.inputs, names, strict=True):
-            control.value = _options(control)[name]
-        image, alt = pictured(self.draw())
-        values = (f"{c.description} {name}" for c, name in zip(self.inputs, names, strict=True))
-        texts = (html.unescape(re.sub(r"<[^>]*>", "", text.value)) for text in self.texts)
-        return View(image, alt, "\n".join([", ".join(values), *texts]))
+    def _view(self, chosen: Sequence[tuple[str, Any]]) -> View:
+        """What is drawn of these (name, value) of the controls; the caption names them, too."""
+        view = pictured(self.draw_of(*(value for _, value in chosen)))
+        pairs = zip(self.inputs, chosen, strict=True)
+        values = ", ".join(f"{control.description} {name}" for control, (name, _) in pairs)
+        return replace(view, caption=f"{values}\n{view.caption}".strip())
 
     def _ipython_display_(self) -> None:
         """The widget and a still picture at once; a while later the player in place of that."""
@@ -174,17 +158,17 @@ def _thinned(axis: dict[str, Any], count: int, kept: Any) -> dict[str, Any]:
     return {name: axis[name] for n, name in enumerate(axis) if n in chosen | {place}}
 
 
-def pictured(drawn: Drawn) -> tuple[bytes, str]:
+def pictured(drawn: Drawn, caption: str = "") -> View:
     """A picture as PNG, quick to make, not small, and the text that stands for it; the figure is
     closed."""
-    if isinstance(drawn, tuple):
+    if isinstance(drawn, View):
         return drawn
     figure = drawn.get_figure(root=True) if isinstance(drawn, Axes) else drawn
     assert figure is not None
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", pil_kwargs={"compress_level": 1})
     plt.close(figure)
-    return buffer.getvalue(), style.alt_text(figure)
+    return View(buffer.getvalue(), style.alt_text(figure), caption)
 
 
 def _steps(run: Run) -> list[Frame]:

@@ -35,11 +35,11 @@ class Slider:
 
 @dataclass(frozen=True)
 class View:
-    """What is shown for one choice: a PNG, its text for who does not see it, and a line below."""
+    """What is shown for one choice: a PNG, its text for who does not see it, and lines below."""
 
     png: bytes
     alt: str
-    caption: str
+    caption: str = ""
 
 
 def player(sliders: Sequence[Slider], views: Sequence[View]) -> str:

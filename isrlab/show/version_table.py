@@ -29,7 +29,7 @@ A column shows one release of its generation; some generations have more than on
 def markdown() -> str:
     """The whole document."""
     shown = list(versions.PRESETS.values())
-    return f"{HEAD}\n{_table(shown)}{CHANGES}\n{_changes()}"
+    return f"{HEAD}\n{_table(shown)}{CHANGES}\n{changes()}"
 
 
 def _table(shown: list[KafkaVersion]) -> str:
@@ -45,12 +45,12 @@ def _row(shown: list[KafkaVersion], rule: str) -> list[str]:
     return [forms[0], *(SAME if now == old else now for old, now in pairwise(forms))]
 
 
-def _changes() -> str:
-    lines = []
+def changes() -> str:
+    """A line for each generation: the rules it changed."""
+    first = versions.GENERATIONS[0]
+    lines = [f"- **{first.releases}** (column {first.column}): the first of this table\n"]
     for before, version in pairwise(versions.GENERATIONS):
-        changed = [
-            version.label(rule) for rule in RULES if getattr(version, rule) != getattr(before, rule)
-        ]
-        what = "; ".join(changed) or "none of these rules"
+        changed = [rule for rule in RULES if getattr(version, rule) != getattr(before, rule)]
+        what = "; ".join(map(version.label, changed)) or "none of these rules"
         lines.append(f"- **{version.releases}** (column {version.column}): {what}\n")
     return "".join(lines)

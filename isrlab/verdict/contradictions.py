@@ -1,7 +1,7 @@
 """Lines about one partition against each other: what cannot be, and by which rule.
 
 A rule holds only where the lines suffice to break it: a missing line, a clock that is off, a leader
-that was deposed and does not know it, a controller whose last words no majority has, are no faults.
+that was deposed and does not know it, are no faults.
 Every rule takes the statements of a partition in order of time, and its run.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from isrlab.verdict.faults import Fault, fault
 from isrlab.verdict.possible import State
@@ -17,42 +17,29 @@ from isrlab.verdict.statements import METADATA_LOG, Run, Statement
 
 AT_ONCE_MS = 1_000  # lines of one broker in two files may be this much out of order
 NEAR_MS = 60_000
-AWAY_MS = 10_000  # between a broker's leaving and what the controller makes of it, either way
 SOON_MS = 10_000
 HEARD_MS = 6_000  # a log that goes on so long has what its broker heard
 LATE_MS = 2_000
+STATED = ("members", "leader", "epoch")
 
 
 def _one_state(lines: list[Statement], run: Run) -> Iterator[Fault]:
-    """One version has one ISR, one leader, one epoch; of two that differ, the rarer is named."""
-    by_version = defaultdict(list)
+    """One version has one ISR, one leader, one epoch, and one epoch one leader; of two that differ,
+    the rarer is named."""
+    led = [line for line in lines if line.leader is not None and line.leader >= 0]
+    for of_what, what, told in (*(("version", n, lines) for n in STATED), ("epoch", "leader", led)):
+        for same in _by(told, of_what).values():
+            most, *others = sorted(_by(same, what).values(), key=len, reverse=True) or [[]]
+            yield from (fault(line, of_what, most[0]) for odd in others for line in odd)
+
+
+def _by(lines: list[Statement], name: str) -> dict[Any, list[Statement]]:
+    """The lines by what they say of this; those that do not say it are left out."""
+    groups = defaultdict(list)
     for line in lines:
-        if line.version is not None:
-            by_version[line.version].append(line)
-    for same in by_version.values():
-        yield from _odd(same, lambda line: line.members, "version")
-        yield from _odd(same, lambda line: line.leader, "version")
-        yield from _odd(same, lambda line: line.epoch, "version")
-
-
-def _one_leader(lines: list[Statement], run: Run) -> Iterator[Fault]:
-    by_epoch = defaultdict(list)
-    for line in lines:
-        if line.epoch is not None and line.leader is not None and line.leader >= 0:
-            by_epoch[line.epoch].append(line)
-    for same in by_epoch.values():
-        yield from _odd(same, lambda line: line.leader, "epoch")
-
-
-def _odd(lines: list[Statement], what: Callable[[Statement], object], rule: str) -> Iterator[Fault]:
-    values = defaultdict(list)
-    for line in lines:
-        if (value := what(line)) is not None:
-            values[value].append(line)
-    if len(values) > 1:
-        most, *others = sorted(values.values(), key=len, reverse=True)
-        for odd in others:
-            yield from (fault(line, rule, most[0]) for line in odd)
+        if (value := getattr(line, name)) is not None:
+            groups[value].append(line)
+    return groups
 
 
 def _learning(lines: list[Statement], run: Run) -> Iterator[Fault]:
@@ -103,7 +90,7 @@ def _again(lines: list[Statement], run: Run) -> Iterator[Fault]:
         if before is None or (before.before, before.isr) != (line.before, line.isr):
             continue
         near = before.ts_ms - NEAR_MS, line.ts_ms + LATE_MS
-        is_refused = any(near[0] < at < near[1] for at in run.refusals.get(line.by or 0, ()))
+        is_refused = any(near[0] < at < near[1] for at in run.refusals[line.by])
         if line.ts_ms - before.ts_ms > LATE_MS and not is_refused:
             yield fault(line, "from", before)
 
@@ -123,12 +110,10 @@ def _hearsay(lines: list[Statement], run: Run) -> Iterator[Fault]:
         if not all(run.covers(broker, line.ts_ms, line.ts_ms + HEARD_MS) for broker in brokers):
             continue
         near = [x for x in lines if x is not line and abs(x.ts_ms - line.ts_ms) < LATE_MS]
-        others = [x for x in near if x.isr]
-        if line.isr is not None and named[line.members] == [line] and others:
-            yield fault(line, "heard", others[0])
-        others = [x for x in near if x.leader is not None]
-        if line.leader is not None and named[line.leader] == [line] and others:
-            yield fault(line, "heard", others[0])
+        for what in ("members", "leader"):
+            others = [x for x in near if getattr(x, what) is not None]
+            if others and named[getattr(line, what)] == [line]:
+                yield fault(line, "heard", others[0])
 
 
 def _beginning(lines: list[Statement], run: Run) -> Iterator[Fault]:
@@ -151,12 +136,9 @@ def _witnesses(lines: list[Statement], run: Run) -> Iterator[Fault]:
     for name in ("epoch", "version"):
         if name == "version" and not run.is_kraft:
             continue  # its leaders raise it themselves, and followers do not hear of it
-        by_number = defaultdict(list)
-        for line in told:
-            by_number[getattr(line, name)].append(line)
-        for number, known in by_number.items():
+        for number, known in _by(told, name).items():
             line = known[0]
-            if number is None or len(known) > 1 or line.said_by == METADATA_LOG:
+            if len(known) > 1 or line.said_by == METADATA_LOG:
                 continue
             if line.is_own and name == "version":
                 continue  # a leader may be the only one to print it
@@ -186,7 +168,7 @@ def _in_time(lines: list[Statement], run: Run) -> Iterator[Fault]:
         first = origin.get(line.version or 0)
         if first is not None and line.ts_ms < first.ts_ms - LATE_MS:
             yield fault(line, "early", first)
-        starts = run.starts.get(line.by or 0, ()) if line.kind == "follower" else ()
+        starts = run.starts[line.by] if line.kind == "follower" else ()
         began_ms = max((at_ms for at_ms in starts if at_ms < line.ts_ms), default=None)
         for newer in stated if began_ms else ():
             is_newer = newer.version > line.version and newer.is_own  # type: ignore[operator]
@@ -201,19 +183,15 @@ def _in_time(lines: list[Statement], run: Run) -> Iterator[Fault]:
 def _states(lines: list[Statement]) -> dict[int, tuple[State, Statement]]:
     """The state at each version, as its lines say together, and the leader's own or first line."""
     states: dict[int, tuple[State, Statement]] = {}
-    for line in lines:
-        if line.version is None:
-            continue
-        state, first = states.get(line.version, (State((), None, None), line))
-        isr = tuple(sorted(line.isr)) if line.isr is not None and not state.isr else state.isr
-        leader = line.leader if state.leader is None else state.leader
-        epoch = line.epoch if state.leader_epoch is None else state.leader_epoch
-        first = line if line.is_own and not first.is_own else first
-        states[line.version] = State(isr, leader, epoch, *state[3:]), first
-        if line.said_by == METADATA_LOG:
-            known = states[line.version][0]._replace(replicas=line.replicas, moves=line.moves)
-            states[line.version] = known, first
-    return {v: (s, line) for v, (s, line) in states.items() if s.isr or s.leader == -1}
+    for version, same in _by(lines, "version").items():
+        isr, leader, epoch = (next(iter(_by(same, n)), None) for n in ("isr", "leader", "epoch"))
+        state = State(tuple(sorted(isr or ())), leader, epoch)
+        for line in same:
+            if line.said_by == METADATA_LOG:
+                state = state._replace(replicas=line.replicas, moves=line.moves)
+        if state.isr or leader == -1:
+            states[version] = state, next((line for line in same if line.is_own), same[0])
+    return states
 
 
 Step: TypeAlias = tuple[State, State, tuple[int, ...], Statement, Statement]
@@ -261,38 +239,20 @@ def _joining(lines: list[Statement], run: Run) -> Iterator[Fault]:
         )
         if before is None or line.by in before.isr or line.by not in after.isr:
             continue
-        if any(other.ts_ms < at_ms <= line.ts_ms for at_ms in run.starts.get(line.by, ())):
+        if any(other.ts_ms < at_ms <= line.ts_ms for at_ms in run.starts[line.by]):
             yield fault(line, "early", other)
 
 
-def _announcing(lines: list[Statement], run: Run) -> Iterator[Fault]:
-    """A version in which replicas left though no controller took them out: who announced it?"""
+def _storing(lines: list[Statement], run: Run) -> Iterator[Fault]:
+    """A leader says that it has stored what was stored already."""
     for before, after, _, line, other in steps_of(lines, run):
-        gone = set(before.isr) - set(after.isr)
-        is_leaders = before.leader == after.leader and line.by == after.leader
-        if line.said_by or line.kind == "leader" or not is_leaders or not gone:
-            is_same = before.isr == after.isr and before.place == after.place
-            if line.kind == "isr_commit" and is_same and len(after.isr) > 1:
-                yield fault(line, "same", other)
-            continue
-        asked = [x for x in lines if x.is_request and x.by == line.by and x.ts_ms <= line.ts_ms + 5]
-        asked = [x for x in asked if x.ts_ms > line.ts_ms - NEAR_MS and x.line]
-        if any(x.members == frozenset(after.isr) for x in asked):
-            continue
-        if all(_is_away(run, broker, line.ts_ms) for broker in gone):
-            continue
-        told = asked or any(_is_away(run, broker, line.ts_ms) for broker in run.away)
-        if told and run.has_controller and run.covers(line.by, line.ts_ms, line.ts_ms):
-            yield fault(line, "announced", asked[-1] if asked else None)
-
-
-def _is_away(run: Run, broker: int, ts_ms: int) -> bool:
-    return any(abs(at_ms - ts_ms) < AWAY_MS for at_ms in run.away.get(broker, ()))
+        is_same = before.isr == after.isr and before.place == after.place
+        if line.kind == "isr_commit" and is_same and not line.said_by and len(after.isr) > 1:
+            yield fault(line, "same", other)
 
 
 RULES_OF_A_PARTITION: tuple[Callable[[list[Statement], Run], Iterator[Fault]], ...] = (
     _one_state,
-    _one_leader,
     _learning,
     _starting,
     _again,
@@ -301,5 +261,5 @@ RULES_OF_A_PARTITION: tuple[Callable[[list[Statement], Run], Iterator[Fault]], .
     _witnesses,
     _in_time,
     _joining,
-    _announcing,
+    _storing,
 )

@@ -21,14 +21,12 @@ RULES = {  # what Kafka always does
     "next": "each change is one that a leader may ask for or a controller makes",
     "from": "a leader starts from the ISR that is stored",
     "same": "a leader stores only what changes the ISR",
-    "announced": "a leader announces each shrink, and stores what it announced",
     "heard": "what one line says of an ISR, a leader or an epoch, others who must know it say too",
     "counted": "versions and leader epochs count from 0, and a new partition begins there",
     "early": "nobody hears of a version before it is asked for and stored",
     "late": "a process that starts follows as it is by then",
     "order": "lines stand in the order of their times",
 }
-MISSING = ("announced", "from")  # or a line is missing
 
 
 class Fault(NamedTuple):

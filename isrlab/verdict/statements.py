@@ -25,9 +25,7 @@ KRAFT_SIGNS = ("heartbeat_failed", "controller_lost")
 KRAFT_CAUSES = ("fenced", "unfenced")
 NO_ZOOKEEPER = ("session_lost", "zookeeper_gone", "zookeeper_silent")
 METADATA_LOG = "metadata log"
-STARTING_MS = 10_000  # a controller replays its log before its broker says that it starts
 NEW_MS = 1_000  # several controllers may say that a partition is new, but at once
-DEPOSED_MS = 60_000  # so long before another is elected may what a KRaft controller says be undone
 
 
 class Statement(NamedTuple):
@@ -67,20 +65,18 @@ class Run(NamedTuple):
     """The statements of a run: by partition, and what else matters for them."""
 
     partitions: dict[Key, list[Statement]]
-    left_out: list[Key]
+    left_out: list[Key]  # deleted, or made anew
     is_kraft: bool
-    away: Mapping[int, list[int]]  # broker: when it was said to be fenced, dead or leaving
-    order: dict[str, list[tuple[int, int]]]  # file: line and time of each of its events
-    ends: dict[int, int]  # broker: the last time in its files
-    starts: dict[int, list[int]]  # broker: when its process started
-    refusals: Mapping[int, list[int]]  # broker: when a write was refused, or ZooKeeper away
     release: str | None  # the newest that a broker says it runs
-    has_controller: bool  # there are lines of a controller about brokers
+    order: dict[str, list[tuple[int, int]]]  # file: line and time of each of its events
+    ends: dict[int | None, int]  # broker: the last time in its files
+    starts: dict[int | None, list[int]]  # broker: when its process started
+    refusals: dict[int | None, list[int]]  # broker: when a write was refused, or ZooKeeper away
 
     def covers(self, broker: int | None, from_ms: int, to_ms: int) -> bool:
         """The logs of this broker go back to the start of its process, and go on until then."""
-        is_whole = any(at_ms < from_ms for at_ms in self.starts.get(broker or 0, ()))
-        return is_whole and self.ends.get(broker or 0, 0) > to_ms
+        is_whole = any(at_ms < from_ms for at_ms in self.starts[broker])
+        return is_whole and self.ends[broker] > to_ms
 
 
 def runs(events: pa.Table, files: pa.Table | None = None) -> dict[str, Run]:
@@ -98,66 +94,48 @@ def runs(events: pa.Table, files: pa.Table | None = None) -> dict[str, Run]:
 def run_of(rows: list[dict[str, Any]], last_ms: Mapping[str, int | None] | None = None) -> Run:
     """The statements of one run; rows of events on one clock, with `detail` as a dict, and
     `printed_ms` for the time of the line."""
-    is_kraft = any(map(_is_kraft, rows))
-    elections = _elections(rows)
-    partitions: dict[Key, list[Statement]] = defaultdict(list)
-    order, away, refusals = defaultdict(list), defaultdict(list), defaultdict(list)
-    ends: dict[int, int] = defaultdict(int)
+    of_broker = (defaultdict[int | None, list[int]](list) for _ in range(2))
+    order, ends = defaultdict[str, list[tuple[int, int]]](list), defaultdict[int | None, int](int)
+    run = Run({}, [], any(map(_is_kraft, rows)), _newest(rows), order, ends, *of_broker)
+    partitions: dict[Key, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         detail, ts_ms, broker = row["detail"], row["ts_ms"], row["broker"]
-        said_by = detail.get("said_by", "")
-        if "file" in detail and said_by != METADATA_LOG:
+        if "file" in detail and detail.get("said_by") != METADATA_LOG:
             order[detail["file"]].append((int(detail["line"]), row["printed_ms"]))
             if broker is not None:
                 last = (last_ms or {}).get(detail["file"]) or row["printed_ms"]
                 ends[broker] = max(ends[broker], last + ts_ms - row["printed_ms"])
-        if row["kind"] == "crash" or detail.get("sign") == "stop_asked":
-            away[row["replica"] if row["replica"] is not None else row["broker"]].append(ts_ms)
+        is_started = row["kind"] == "restart" and "said_by" not in detail
+        if is_started or detail.get("sign") == "starting":
+            run.starts[broker].append(ts_ms)
         if row["kind"] == "isr_rejected" or detail.get("sign") in NO_ZOOKEEPER:
-            refusals[broker].append(ts_ms)
-        if row["topic"] is None or row["partition"] is None:
+            run.refusals[broker].append(ts_ms)
+        if row["topic"] is not None and row["partition"] is not None:
+            partitions[Key(row["run"], row["topic"], row["partition"])].append(row)
+    for places in order.values():
+        places.sort()
+    for key, told in partitions.items():
+        if _is_made_anew(told):
+            run.left_out.append(key)
             continue
-        key = Key(row["run"], row["topic"], row["partition"])
-        is_controllers = is_kraft and said_by == "controller"
-        if row["kind"] in (*REQUESTS, *STATES) and not (
-            is_controllers and _is_deposed(row, elections)
-        ):
-            partitions[key].append(statement(key, row))
-    anew = _made_anew(rows)
-    kept = {key: lines for key, lines in partitions.items() if key not in anew}
-    for lines in kept.values():
-        lines.sort(key=lambda line: (line.ts_ms, line.file, line.line))
-    in_order = {file: sorted(lines) for file, lines in order.items()}
-    return Run(
-        kept,
-        sorted(anew),
-        is_kraft,
-        away,
-        in_order,
-        ends,
-        elections.starts,
-        refusals,
-        _newest(rows),
-        any(r["kind"] in ("crash", "restart") and "said_by" in r["detail"] for r in rows),
-    )
+        lines = [statement(key, row) for row in told if row["kind"] in (*REQUESTS, *STATES)]
+        if lines:
+            run.partitions[key] = sorted(lines, key=lambda x: (x.ts_ms, x.file, x.line))
+    return run
 
 
-def _made_anew(rows: Iterable[dict[str, Any]]) -> set[Key]:
-    """Partitions that were deleted, or whose topic has had several ids or beginnings."""
-    lives: dict[Key, set[str]] = defaultdict(set)
-    news: dict[Key, list[int]] = defaultdict(list)
+def _is_made_anew(rows: Iterable[dict[str, Any]]) -> bool:
+    """The partition was deleted, or its topic has had several ids or beginnings."""
+    ids, news = set(), []
     for row in rows:
-        if row["topic"] is None or row["partition"] is None:
-            continue
-        detail, key = row["detail"], Key(row["run"], row["topic"], row["partition"])
+        detail = row["detail"]
         if row["kind"] == "deleted":
-            lives[key] |= {"", "deleted"}
+            return True
         if detail.get("from_state") == "NewPartition":
-            news[key].append(row["ts_ms"])
+            news.append(row["ts_ms"])
         if topic_id := TOPIC_ID.search(detail.get("topic_id", "")):  # "Some(...)", or by itself
-            lives[key].add(topic_id[0])
-    anew = {key for key, names in lives.items() if len(names) > 1}
-    return anew | {key for key, times in news.items() if max(times) - min(times) > NEW_MS}
+            ids.add(topic_id[0])
+    return len(ids) > 1 or (bool(news) and max(news) - min(news) > NEW_MS)
 
 
 def _newest(rows: Iterable[dict[str, Any]]) -> str | None:
@@ -175,35 +153,6 @@ def _is_kraft(row: dict[str, Any]) -> bool:
         detail.get("said_by") == METADATA_LOG
         or detail.get("sign") in KRAFT_SIGNS
         or detail.get("cause") in KRAFT_CAUSES
-    )
-
-
-class Elections(NamedTuple):
-    """When a broker became the active controller, and when processes started."""
-
-    elected: list[tuple[int, int]]
-    starts: dict[int, list[int]]
-
-
-def _elections(rows: Iterable[dict[str, Any]]) -> Elections:
-    found = Elections([], defaultdict(list))
-    for row in rows:
-        sign = row["detail"].get("sign")
-        if sign == "controller_elected":
-            found.elected.append((row["ts_ms"], row["broker"]))
-        elif sign == "starting" or (row["kind"] == "restart" and "said_by" not in row["detail"]):
-            found.starts[row["broker"]].append(row["ts_ms"])
-    return found
-
-
-def _is_deposed(row: dict[str, Any], elections: Elections) -> bool:
-    """A KRaft controller that another one replaces takes back what no majority has."""
-    own = [at for at, who in elections.elected if who == row["broker"] and at <= row["ts_ms"]]
-    until_ms = row["ts_ms"] + STARTING_MS
-    started = [at for at in elections.starts[row["broker"]] if own and max(own) < at < until_ms]
-    return bool(own and not started) and any(
-        who != row["broker"] and max(own) < at < row["ts_ms"] + DEPOSED_MS
-        for at, who in elections.elected
     )
 
 

@@ -7,7 +7,7 @@ next version must be one that its controllers can write (`possible.py`). The rul
 each generation that may have run (up to the release that a line names); those that leave the fewest
 changes unexplained are the guess.
 
-A rule of `faults.MISSING` is also broken where a line is missing that Kafka always writes.
+The rule `from` is also broken where a line is missing that Kafka always writes.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import ipywidgets as widgets
 import pandas as pd
-from IPython.display import HTML
 from matplotlib.axes import Axes
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -25,7 +24,6 @@ from isrlab.show.controls import Redrawn, choice
 from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.offsets import Offsets, isr_of, plot_offsets
 from isrlab.show.style import INK, STATES, axes, mark
-from isrlab.show.table import table
 from isrlab.world import scenario
 
 COSTS = {  # columns of `costs`: colour and marker, what it is
@@ -43,14 +41,6 @@ PAIR = FleetConfig(
     load="steady", records_per_s=20, stall_s=20, stall_every_s=60,
 )  # fmt: skip
 MINUTES = "partition-minutes per hour"
-COLUMNS = {  # of the table of all costs
-    "false_evictions": "false evictions",
-    "right_evictions": "right evictions",
-    "stalled_minutes": "nothing committed (min)",
-    "under_replicated_minutes": "acks=all: a copy fewer (min)",
-    "at_risk_minutes": "acks=1: a copy fewer (min)",
-    "timeouts": "held for more than 30 s",
-}
 STOPS = """
 partition replicas=1,2,3 replica.lag.time.max.ms={limit_s}s
 produce 1 m1
@@ -156,7 +146,7 @@ def costs(runs: DataFrame, evictions: DataFrame, risk: DataFrame) -> DataFrame:
     times = ("at_risk", "under_replicated", "stalled")
     minutes = columns(*(f"sum({name}_ms) / 60000 as {name}_minutes" for name in times))
     judged = evictions.groupBy("run").agg(*counts)
-    risks = risk.groupBy("run").agg(*minutes, F.sum("timeouts").alias("timeouts"))
+    risks = risk.groupBy("run").agg(*minutes)
     names = [*judged.columns[1:], *risks.columns[1:]]
     return (
         truth.with_counts(runs, judged, risks)
@@ -188,12 +178,6 @@ def plot_time_at_risk(bands: pd.DataFrame, version: str) -> Axes:
     session_s = KafkaVersion.of(version).session_timeout_ms / 1000
     mark(ax, session_s, f"session timeout, {session_s:g} s", side="right", y=0.12)
     return ax
-
-
-def costs_table(bands: pd.DataFrame) -> HTML:
-    """All means: a row for each limit."""
-    means = bands.pivot(index="lag_limit_s", columns="metric", values="mean")[[*COLUMNS]].round(1)
-    return table(means.rename(columns=COLUMNS).rename_axis("limit (s)").reset_index())
 
 
 def lag_limit_finding(bands: pd.DataFrame) -> str:

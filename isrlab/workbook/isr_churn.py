@@ -84,35 +84,6 @@ def plot_offsets(seen: Trace) -> Axes:
     return offsets.plot_offsets(data, f"{seen.config.version}: {text}")
 
 
-def plot_versions(compared: pd.DataFrame) -> Axes:
-    """Evictions per hour of each run, false alarms apart from real ones."""
-    false = compared["false_alarms_per_hour"].to_numpy(float)
-    real = compared["shrinks_per_hour"].to_numpy(float) - false
-    title = f"{false[0]:,.0f} false alarms an hour in every version"
-    if false.min() < false.max():
-        least, most = compared["version"].to_numpy()[[false.argmin(), false.argmax()]]
-        title = f"The same load: {false.max():,.0f} false alarms an hour in {most}, "
-        title += f"{false.min():,.0f} in {least}"
-    return _plot_alarms([*compared["run"]], false, real, title)
-
-
-def _plot_alarms(
-    runs: list[str], false: np.ndarray, real: np.ndarray, title: str, ax: Axes | None = None
-) -> Axes:
-    notes = [f"{f:,.0f} false + {r:,.0f} real" for f, r in zip(false, real, strict=True)]
-    parts = {"false alarm": false, "real": real}
-    return plot_bars(runs, parts, title, "ISR shrinks per hour in the fleet", notes=notes, ax=ax)
-
-
-def plot_under_replicated(compared: pd.DataFrame) -> Axes:
-    """Partition-minutes with fewer replicas in the ISR than there are."""
-    minutes = compared.set_index("run")["under_replicated_minutes"].astype(float)
-    worst, most, label = minutes.idxmax(), minutes.max(), "under-replicated partition-minutes"
-    title = f"Most time under-replicated: {worst}, {most:,.0f} partition-minutes"
-    notes = [f"{value:,.1f}" if value < 10 else f"{value:,.0f}" for value in minutes]
-    return plot_bars([*minutes.index], {"out": minutes}, title, label, notes=notes)
-
-
 def plot_evictions(evictions: pd.DataFrame) -> Figure:
     """Every eviction, a panel for each run: how late and how far the follower was; the limits."""
     runs = {str(run): rows for run, rows in evictions.groupby("run", sort=False)}
@@ -187,8 +158,11 @@ def plot_burst(config: FleetConfig = SMALL) -> Figure:
     plot_lag(around(partition, partition.evictions_ms()), ax=grid[0, 0])
     counts = np.array([false_alarms(each) for each in fleet.versions(config, VERSIONS)])
     false, total = counts.T * 60 / config.minutes
+    notes = [f"{f:,.0f} false + {r:,.0f} real" for f, r in zip(false, total - false, strict=True)]
     title = f"False alarms, {counted(config.partitions, 'partition')}"
-    _plot_alarms([*VERSIONS], false, total - false, title, grid[0, 1])
+    label = "ISR shrinks per hour in the fleet"
+    parts = {"false alarm": false, "real": total - false}
+    plot_bars(VERSIONS, parts, title, label, notes=notes, ax=grid[0, 1])
     return figure
 
 

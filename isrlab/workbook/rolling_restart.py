@@ -6,8 +6,7 @@ fetch: above 0, below 1, since at 1 there is no coming back (ValueError).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import ipywidgets as widgets
 import numpy as np
@@ -15,8 +14,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from isrlab import churn, fleet
-from isrlab.brokerlogs import recordings
+from isrlab import fleet
 from isrlab.events import exact
 from isrlab.events.measures import measures
 from isrlab.fleet import load, recovery
@@ -29,13 +27,8 @@ from isrlab.show.style import INK, STATES, mark, panels
 from isrlab.world import scenario
 from isrlab.world.words import START_MS
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 MEASURED, HALF = (STATES["measured"], "o"), (STATES["measured"], "_")
 FORMULA = (STATES["formula"], "")
-RECORDED_PER_S = 260  # of all producers of the recordings in a burst, see data/recordings/README.md
-RATES = (1.15, 1.25, 1.5, 2, 3, 5, 10)  # of a fetcher, in multiples of the produce rate
 SMALL = FleetConfig(
     version="3.7", partitions=12, brokers=4, load="steady", min_insync_replicas=2, stall_s=0,
     follower_spread=0, batch_every_ms=500,
@@ -65,116 +58,26 @@ def rolling(config: FleetConfig, share: float, down_s: float, wait: float) -> Fl
     )  # fmt: skip
 
 
-def on_machines(
-    config: FleetConfig, brokers: int, machine_bytes_per_s: float, name: str
-) -> FleetConfig:
-    """The same partitions and load on so many brokers, each of which fetches at such a rate.
-
-    All fetcher threads of a broker divide it; `config.restart_s` decides how long it runs.
-    """
-    rate = round(machine_bytes_per_s / ((brokers - 1) * config.num_replica_fetchers))
-    moved = config.with_(brokers=brokers, follower_bytes_per_s=rate, name=name)
-    rejoin_s = recovery.expected_rejoin_s(moved, 1)
-    every_s = config.restart_s + 60 + (1.5 * rejoin_s if np.isfinite(rejoin_s) else 3_600)
-    return moved.with_(restart_every_s=every_s, minutes=(2 * every_s - 1) / 60)
-
-
-def at_rate(config: FleetConfig, rate: float) -> FleetConfig:
-    """One restart on machines that fetch so many times what is produced."""
-    half = recovery.loaded(config, 0.5)
-    produced = 0.5 * half.follower_bytes_per_s * (config.brokers - 1)
-    return on_machines(half, config.brokers, rate * produced, f"{rate:g} times")
-
-
-def new_replica(config: FleetConfig, share: float, backlog_s: float) -> FleetConfig:
-    """The fleet with an empty broker 1, which an idle thread would fill in `backlog_s`."""
-    unit = _loaded(config, share).with_(restart_s=0.0, new_broker=1, backlog_records=1_000)
-    records = 1_000 * backlog_s / ((1 - share) * recovery.expected_rejoin_s(unit, 1))
-    minutes = (30 + 1.5 * recovery.catch_up_s(share, 0, backlog_s)) / 60
-    name = f"share={share:g} backlog={backlog_s:g}s"
-    return unit.with_(backlog_records=round(records), minutes=minutes, name=name)
-
-
 def _loaded(config: FleetConfig, share: float) -> FleetConfig:
     if not 0 < share < 1:
         raise ValueError(f"share={share} is out of range; valid: above 0, below 1")
     return recovery.loaded(config, share)
 
 
-def replaced(
-    config: FleetConfig, brokers: tuple[int, int], share: float, rate: float
-) -> tuple[FleetConfig, FleetConfig]:
-    """The same partitions and load on many machines, and on few that fetch `rate` times as much."""
-    many, few = brokers
-    fetch = 10_000_000.0 * (many - 1)
-    wide = config.with_(partitions=many * (many - 1), batch_every_ms=1_000)
-    loaded = recovery.loaded(on_machines(wide, many, fetch, "large"), share)
-    return (
-        on_machines(loaded, many, fetch, f"{many} large"),
-        on_machines(loaded, few, rate * fetch, f"{few} small"),
-    )
-
-
 def compared(measured: pd.DataFrame, configs: Sequence[FleetConfig]) -> pd.DataFrame:
     """The rows of `churn.rejoins` for some fleets, in their order: seconds, share, formula."""
-    fleets = {config.run: config for config in configs}
-    rows = measured[measured["run"].isin(fleets)].copy()
-    rows["run"] = pd.Categorical(rows["run"], list(fleets))
-    rows = rows.sort_values(["run", "down_ms"], ignore_index=True).astype({"run": str})
-    keys = list(zip(rows["run"], rows["broker"], strict=True))
-    table = rows[["run", "broker"]].assign(
-        share=[recovery.load_share(fleets[run], broker) for run, broker in keys],
-        down_s=(rows["up_ms"] - rows["down_ms"]) / 1000,
-        formula_s=[recovery.expected_rejoin_s(fleets[run], broker) for run, broker in keys],
-        partitions=rows["partitions"],
-        still_out=rows["still_out"],
-    )
-    names = ("first", "median", "last")
-    return table.assign(**{f"{n}_s": rows[f"{n}_ms"].astype(float) / 1000 for n in names})
-
-
-def recorded_outages(spark: SparkSession) -> DataFrame:
-    """When brokers of the recordings were stopped or killed, and started again, for `rejoins`."""
-    rows = [
-        (run, outage.broker, outage.start_ms, outage.end_ms)
-        for release, run in recordings.RUNS.items()
-        for outage in recordings.outages(release, "SIGKILL", "SIGTERM")
-    ]
-    return spark.createDataFrame(rows, churn.OUTAGES_SCHEMA)
-
-
-def unfenced(events: DataFrame) -> pd.DataFrame:
-    """When the controller of a recording took each broker back: run, broker, ts_ms.
-
-    A broker's own controller log is left out: at its start it repeats what had been before.
-    """
-    rows = events.where("kind = 'restart' and broker != replica").select("run", "replica", "ts_ms")
-    return rows.toPandas().rename(columns={"replica": "broker"})
-
-
-def recorded_rejoins(measured: pd.DataFrame, taken_back: pd.DataFrame) -> pd.DataFrame:
-    """Returns of real brokers, in seconds from the start of the process.
-
-    `most_records`: as many as were produced at most while it was away, for all partitions together.
-    """
-    both = measured.reset_index().merge(taken_back, on=["run", "broker"])
-    back_ms = both[both["ts_ms"] > both["up_ms"]].groupby("index")["ts_ms"].min()
-    down_s = (measured["up_ms"] - measured["down_ms"]) / 1000
-    return measured[["run", "broker", "partitions"]].assign(
-        down_s=down_s,
-        most_records=(down_s * RECORDED_PER_S).round().astype(int),
-        unfenced_s=(back_ms - measured["up_ms"]) / 1000,
-        first_s=measured["first_ms"].astype(float) / 1000,
-        last_s=measured["last_ms"].astype(float) / 1000,
-    )
-
-
-def after_return(times: pd.DataFrame, config: FleetConfig) -> pd.Series:
-    """Of `churn.rejoin_times`, s until broker 1 is back in each partition after its restart."""
-    up_ms = load.restarts(config, 1)[1][0]
-    mine = times[(times["run"] == config.run) & (times["replica"] == 1)]
-    back = mine[mine["back_ms"] > up_ms].groupby("partition")["back_ms"].min()
-    return (back - up_ms) / 1000
+    rows = []
+    for config in configs:
+        for row in measured[measured["run"] == config.run].to_dict("records"):
+            rows.append({
+                "run": config.run,
+                "share": recovery.load_share(config, row["broker"]),
+                "down_s": (row["up_ms"] - row["down_ms"]) / 1000,
+                "formula_s": recovery.expected_rejoin_s(config, row["broker"]),
+                "partitions": row["partitions"],
+                **{f"{name}_s": row[f"{name}_ms"] / 1000 for name in ("first", "median", "last")},
+            })  # fmt: skip
+    return pd.DataFrame(rows)
 
 
 def waits(
@@ -190,22 +93,14 @@ def waits(
     return table.join(by_run(configs, refused, under), on="run")
 
 
-def waits_for_the_gone(config: FleetConfig, versions: Sequence[str]) -> pd.DataFrame:
-    """How long produces of a rolling restart waited at most, and how many timed out, by version.
-
-    `longest_wait_s` is the least of a class, of those that were acknowledged. `engine_timed_out`:
-    of the one produce in the scenario gone_broker.
-    """
+def waits_for_the_gone(versions: Sequence[str]) -> pd.DataFrame:
+    """How many produces of the scenario gone_broker timed out in each version."""
     rows = []
     for version in versions:
-        events = fleet.simulate_local(config.with_(version=version, name=version))
-        longest_ms = max((wait.latency_ms for wait in exact.waits(events)), default=0)
         run = scenario.play(scenario.read("gone_broker"), version=version)
-        tables = (events, (0, config.duration_ms)), (run.events(), (START_MS, run.cluster.now_ms))
-        timed_out = [round(measures(each, 3, 2, span_ms)["timed_out"]) for each, span_ms in tables]
-        rows.append((version, longest_ms / 1000, *timed_out))
-    columns = ["version", "longest_wait_s", "timed_out", "engine_timed_out"]
-    return pd.DataFrame(rows, columns=columns)
+        numbers = measures(run.events(), 3, 2, (START_MS, run.cluster.now_ms))
+        rows.append((version, round(numbers["timed_out"])))
+    return pd.DataFrame(rows, columns=["version", "timed_out"])
 
 
 def headroom(
@@ -255,19 +150,6 @@ def plot_rejoin_times(table: pd.DataFrame) -> Axes:
     return plot_curves(curves, title, (x, y))
 
 
-def plot_returns(times_s: Mapping[str, pd.Series]) -> Axes:
-    """Which share of a broker's partitions is back, over time, for several fleets."""
-    curves, parts = {}, []
-    for name, times in times_s.items():
-        seconds = np.sort(times.to_numpy(float))
-        back = np.arange(len(seconds) + 1) / len(seconds) * 100
-        curves[name] = Curve([0, *seconds], back, is_step=True)
-        half, last = np.median(seconds), seconds[-1]
-        parts.append(f"{name}: half after {half:,.0f} s, all after {last:,.0f} s")
-    scales = Scale("s after the broker is back"), Scale("partitions back in sync (%)", high=103)
-    return plot_curves(curves, "; ".join(parts), scales)
-
-
 def plot_waits(table: pd.DataFrame) -> Axes:
     """Partition-minutes under min ISR by the wait between two restarts, a line for each load."""
     curves = {
@@ -282,24 +164,6 @@ def plot_waits(table: pd.DataFrame) -> Axes:
     x = Scale("from one restart to the next, as a multiple of the safe wait")
     y = Scale("partition-minutes\nunder min ISR")
     return plot_curves(curves, title, (x, y), marks={1: "down / (1 − share)"})
-
-
-def plot_headroom(table: pd.DataFrame, down_s: float) -> Axes:
-    """Rejoin time by fetch rate, the load the same: both axes by factors."""
-    times, last_s = 1 / table["share"].to_numpy(float), table["last_s"]
-    rates = np.geomspace(1.005, 1.3 * times.max(), 300)
-    formula = np.array([recovery.catch_up_s(1 / rate, down_s) for rate in rates])
-    curves = {
-        "formula": Curve(rates, formula, look=FORMULA),
-        "last partition back, simulated": Curve(times, last_s, look=MEASURED, style=""),
-    }
-    ticks = [tick for tick in (1, 1.25, 1.5, 2, 3, 5, 10, 20, 50) if tick <= rates.max()]
-    x = Scale("fetch rate, in multiples of the produce rate", "log", ticks=ticks)
-    title = (
-        f"Down for {down_s:g} s: back after {last_s.min():,.0f} s with {times.max():.3g} times the "
-        f"produce rate, after {last_s.max():,.0f} s with {times.min():.3g} times"
-    )
-    return plot_curves(curves, title, (x, Scale("s until back in sync", "log")))
 
 
 def plot_restart(config: FleetConfig) -> Figure:
@@ -341,8 +205,8 @@ def restart_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     )
 
 
-def finding(table: pd.DataFrame, waited: pd.DataFrame, real: pd.DataFrame) -> str:
-    """Formula against simulation, too early against early enough, and real brokers, in one."""
+def finding(table: pd.DataFrame, waited: pd.DataFrame) -> str:
+    """Formula against simulation, and too early against early enough, in one sentence."""
     off = (table["last_s"] / table["formula_s"] - 1).abs().max()
     refused, is_early = waited["refused"], waited["wait"] < 0.999
     early, safe = refused[is_early], refused[~is_early]
@@ -350,6 +214,5 @@ def finding(table: pd.DataFrame, waited: pd.DataFrame, real: pd.DataFrame) -> st
         f"Over loads of {table['share'].min():.0%} to {table['share'].max():.0%} the last "
         f"partition is back within {off:.0%} of the formula; rolling restarts below the safe wait "
         f"had {early.sum():,} produces refused in {len(early)} runs, from it on {safe.sum():,} in "
-        f"{len(safe)}; real brokers with little to fetch were back {real['last_s'].min():.1f} to "
-        f"{real['last_s'].max():.1f} s after their start."
+        f"{len(safe)}."
     )

@@ -22,7 +22,7 @@ from isrlab.fleet.layout import assignment, fetcher_id
 from isrlab.show.controls import Redrawn, choice
 from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.matrix import plot_matrix
-from isrlab.show.style import BLUE, FAINT, GREY, ORANGE, PALE, VERMILION, WHITE, listed
+from isrlab.show.style import BLUE, FAINT, GREY, ORANGE, PALE, VERMILION, WHITE
 
 MB = 2**20
 COLOURS = {"hot": VERMILION, "evicted": ORANGE, "warm": GREY, "shares": PALE, "apart": FAINT}
@@ -66,30 +66,10 @@ def _led(config: FleetConfig) -> list[int]:
     return np.flatnonzero(replicas[:, 0] == replicas[0, 0]).tolist()
 
 
-def _look(config: FleetConfig, partition: int, evicted: int) -> str:
-    if partition < config.hot_partitions:
-        return "hot" if evicted else "warm"
-    if evicted:
-        return "evicted"
-    number = config.num_replica_fetchers
-    hot = [fetcher_id(p, number) for p in _led(config) if p < config.hot_partitions]
-    return "shares" if fetcher_id(partition, number) in hot else "apart"
-
-
-def thread_loads(config: FleetConfig) -> pd.DataFrame:
-    """What each thread that reads from the hot leader carries; a `share` above 1 is too much."""
-    replicas = assignment(config)
-    usual = config.records_per_s * config.record_bytes
-    rows = [
-        (broker, fetcher_id(partition, config.num_replica_fetchers), usual * times)
-        for partition in _led(config)
-        for times in [config.hot_times if partition < config.hot_partitions else 1.0]
-        for broker in replicas[partition, 1:].tolist()
-    ]
-    table = pd.DataFrame(rows, columns=["broker", "fetcher", "produced_bytes_per_s"])
-    table = table.groupby(["broker", "fetcher"], as_index=False).sum()
-    rates = table["broker"].map(lambda broker: load.follower_bytes_per_s(config, broker))
-    return table.assign(bytes_per_s=rates, share=table["produced_bytes_per_s"] / rates)
+def _look(is_hot: bool, is_evicted: bool, shares: bool) -> str:
+    if is_hot:
+        return "hot" if is_evicted else "warm"
+    return "evicted" if is_evicted else "shares" if shares else "apart"
 
 
 def longest_loop_s(config: FleetConfig) -> float:
@@ -136,15 +116,16 @@ def plot_threads(config: FleetConfig = SMALL) -> Axes:
     """Each fetcher thread of one follower with the partitions it reads, and who is evicted."""
     evicted = {out.key.partition for out in exact.evictions(fleet.simulate_local(config))}
     follower, number = int(cell(config, 1).followers[0, 0]), config.num_replica_fetchers
-    loads, led = thread_loads(config).set_index(["broker", "fetcher"])["share"], _led(config)
-    threads = {
-        f"thread {fetcher}\nload {loads.get((follower, fetcher), 0.0):.3g}": [
-            (f"{p} ×" if p in evicted else str(p), _look(config, p, p in evicted))
-            for p in led
-            if fetcher_id(p, number) == fetcher
+    led, threads = _led(config), {}
+    usual = config.records_per_s * config.record_bytes / load.follower_bytes_per_s(config, follower)
+    for fetcher in range(number):
+        own = [p for p in led if fetcher_id(p, number) == fetcher]
+        hot = [p for p in own if p < config.hot_partitions]
+        share = usual * (len(hot) * (config.hot_times - 1) + len(own))
+        threads[f"thread {fetcher}\nload {share:.3g}"] = [
+            (f"{p} ×" if p in evicted else str(p), _look(p in hot, p in evicted, bool(hot)))
+            for p in own
         ]
-        for fetcher in range(number)
-    }
     cells = {
         str(y + 1): {name: ps[y] if y < len(ps) else ("", "") for name, ps in threads.items()}
         for y in range(max(map(len, threads.values())))
@@ -155,24 +136,6 @@ def plot_threads(config: FleetConfig = SMALL) -> Axes:
     colours = {**COLOURS, "": WHITE}
     ax = plot_matrix(cells, title, colours=colours, legend=LOOKS, size=(0.9, 0.24))
     ax.set_xlabel(f"fetcher threads of broker {follower} and their partitions; load: of capacity")
-    return ax
-
-
-def plot_grid(evictions: pd.DataFrame, configs: Sequence[FleetConfig]) -> Axes:
-    """Partitions of the hot leader by number of threads: who is evicted, and who sits elsewhere."""
-    times = evictions.groupby(["run", "partition"]).size()
-    cells: dict[str, dict[str, tuple[str, str]]] = {}
-    for partition in _led(configs[0]):
-        row = cells.setdefault(str(partition), {})
-        for config in configs:
-            evicted = int(times.get((config.run, partition), 0))
-            look = _look(config, partition, evicted)
-            row[str(config.num_replica_fetchers)] = ("", "×", f"{evicted}×")[min(evicted, 2)], look
-    columns = zip(*(row.values() for row in cells.values()), strict=True)
-    harmed = [sum(look == "evicted" for _, look in column) for column in columns]
-    title = f"Neighbours evicted, by number of threads: {listed(harmed, 8)}"
-    ax = plot_matrix(cells, title, colours=COLOURS, legend=LOOKS, size=(0.5, 0.22))
-    ax.set(xlabel="num.replica.fetchers", ylabel="partition (one leader)")
     return ax
 
 

@@ -13,13 +13,14 @@ from typing import NamedTuple
 import ipywidgets as widgets
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from IPython.display import HTML
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from isrlab import fleet
-from isrlab.brokerlogs import recordings
 from isrlab.events import exact
+from isrlab.events.measures import measures
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.sums import by_run
@@ -125,90 +126,81 @@ def verdict_table(judged: Sequence[Verdict], most: int) -> HTML:
 
 
 def accuracy(config: FleetConfig, judged: Sequence[Verdict]) -> dict[str, str | int]:
-    """How many incidents are named rightly; precision of those, recall of the troubles."""
+    """How many troubles a right verdict names, and how many incidents are named rightly."""
     fates = Counter(each.fate for each in judged)
-    told = {
+    named = {
         cause for each in judged if each.fate == "right"
         for cause in each.causes if cause[:2] in each.claims
     }  # fmt: skip
-    troubles = len(troubles_of(config))
-    named = fates["right"] + fates["wrong"]
     return {
         "fleet": config.run,
-        "troubles": troubles,
+        "troubles": len(troubles_of(config)),
+        "of these named": len(named),
         "incidents": len(judged),
         **{fate: fates[fate] for fate in FATES},
-        "precision": f"{fates['right'] / named:.0%}" if named else "-",
-        "recall": f"{len(told) / troubles:.0%}" if troubles else "-",
     }
-
-
-def recorded() -> HTML:
-    """What is said of the recordings of real brokers, and what was done to them."""
-    rows = []
-    for release, run in recordings.RUNS.items():
-        for each in find(Record(recordings.evidence(release).events)):
-            done = [
-                f"broker {outage.broker} {outage.signal}"
-                for outage in recordings.outages(release)
-                if outage.start_ms <= (each.end_ms or outage.start_ms)
-                and outage.end_ms >= each.start_ms
-            ]
-            rows.append({
-                "recording": run, "verdict": each.what.replace("_", " "), "says": each.says,
-                "blamed": ", ".join(map(str, each.blamed)), "what was done": ", ".join(done),
-            })  # fmt: skip
-    return table(rows)
 
 
 def spared(config: FleetConfig, events: pa.Table) -> dict[str, str | int]:
-    """Evictions of a fleet, and how many a fetch that waits at the leader would have prevented.
+    """Evictions, and those with a fetch of the follower waiting at a leader that is stalled."""
+    troubles = troubles_of(config)
 
-    `spared`: the leader was stalled at that moment, and the evicted follower, which was not, had
-    sent its next fetch (KIP-501 wants to count that). `right after the stall`: it had ended less
-    than the follower's silence ago: a fetch was answered, but not yet the next one.
-    """
-    troubles, counts = troubles_of(config), Counter[str]()
+    def stalled(role: str, broker: int | None, ms: int) -> bool:
+        return any(t[:2] == (role, broker) and t.from_ms <= ms < t.to_ms for t in troubles)
+
     evictions = exact.evictions(events, config.duration_ms)
-    for out in evictions:
-        ms, parties = out.start_ms, {("leader", out.leader), ("follower", out.replica)}
-        near = [each for each in troubles if each[:2] in parties and each.from_ms <= ms]
-        stalled = {each.role for each in near if ms < each.to_ms}
-        over = [each.to_ms for each in near if each.role == "leader" and each.to_ms <= ms]
-        counts["spared"] += stalled == {"leader"}
-        counts["after"] += any(ms - (out.since_fetch_ms or 0) <= end for end in over)
-    return {
-        "fleet": config.run,
-        "evictions": len(evictions),
-        "spared": counts["spared"],
-        "right after the stall": counts["after"],
-    }
+    waiting = [
+        out for out in evictions
+        if stalled("leader", out.leader, out.start_ms)
+        and not stalled("follower", out.replica, out.start_ms)
+    ]  # fmt: skip
+    return {"fleet": config.run, "evictions": len(evictions), "fetch waiting": len(waiting)}
+
+
+def handed_over(config: FleetConfig, after_s: Sequence[float]) -> HTML:
+    """Broker 3 is slow as a leader from 60 to 105 s, and shut down so many seconds into that.
+
+    A controlled shutdown for 10 s, so that the controller elects others; 0 stands for none.
+    """
+    rows = []
+    for after in after_s:
+        down = f", down 3 {60 + after}-{70 + after}" if after else ""
+        moved = config.with_(leaders="move", pauses=f"leader 3 60-105{down}")
+        sizes = config.replication_factor, config.min_isr(config.replication_factor)
+        numbers = measures(fleet.simulate_local(moved), *sizes, (0, config.duration_ms))
+        names = ("evictions", "refused", "timed_out")
+        row = {"handed over after (s)": after or "never", **{n: int(numbers[n]) for n in names}}
+        rows.append(row | {"p99 of produces (s)": round(numbers["p99_ms"] / 1000, 1)})
+    return table(rows)
 
 
 def costs(
-    configs: Sequence[FleetConfig], refused: pd.DataFrame, under: pd.DataFrame, pairs: pd.DataFrame
+    configs: Sequence[FleetConfig], refused: pd.DataFrame, under: pd.DataFrame
 ) -> pd.DataFrame:
     """What producers and operators suffer for each trouble on average: `by_run`, divided."""
     rows = [(c.run, c.lag_time_ms / 1000, len(troubles_of(c))) for c in configs]
     runs = pd.DataFrame(rows, columns=["run", "lag_limit_s", "troubles"])
-    sums = by_run(configs, refused, under, pairs)
+    sums = by_run(configs, refused, under)
     return runs.join(sums.div(runs["troubles"].clip(lower=1).to_numpy(), axis=0), on="run")
 
 
-def by_broker(
-    config: FleetConfig, pairs: pd.DataFrame, under: pd.DataFrame, acks: pd.DataFrame
-) -> HTML:
-    """What each broker of one run shows; `under` is `churn.under_replicated_by_leader`."""
-    own = [rows[rows["run"] == config.run] for rows in (pairs, under, acks)]
-    columns = {
-        "evicts": own[0].groupby("leader")["evictions"].sum(),
-        "is evicted": own[0].groupby("replica")["evictions"].sum(),
-        "under-replicated (s)": own[1].set_index("leader")["under_replicated_ms"] / 1000,
-        "p99 of produces (s)": own[2].set_index("broker")["p99_ms"] / 1000,
-    }
-    rows = pd.DataFrame(columns, index=range(1, config.brokers + 1)).fillna(0)
-    rows = rows.rename_axis("broker").round(1).astype({"evicts": int, "is evicted": int})
-    return table(rows.reset_index())
+def by_broker(config: FleetConfig) -> HTML:
+    """What each broker of a small fleet shows, as a leader, and how often it is evicted."""
+    events = fleet.simulate_local(config)
+    evicted = Counter(out.replica for out in exact.evictions(events))
+    sizes = config.replication_factor, config.min_isr(config.replication_factor)
+    rows = []
+    for broker in range(1, config.brokers + 1):
+        own = events.filter(pc.equal(events["broker"], broker))
+        numbers = measures(own, *sizes, (0, config.duration_ms))
+        rows.append({
+            "broker": broker,
+            "evicts": int(numbers["evictions"]),
+            "is evicted": evicted[broker],
+            "under-replicated (s)": round(60 * numbers["under_replicated_minutes"], 1),
+            "p99 of produces (s)": round(numbers["p99_ms"] / 1000, 1),
+        })  # fmt: skip
+    return table(rows)
 
 
 def plot_pairs(events: pa.Table, brokers: int, *, ax: Axes | None = None) -> Axes:

@@ -7,6 +7,7 @@ thousands are counted in classes.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -41,7 +42,6 @@ FAILED = {
     "timed out/h": ["REQUEST_TIMED_OUT"],
 }
 ZERO_MS = 0.3  # where a wait of 0 ms stands on the logarithmic scale
-QUANTILES = {0.5: "half", 0.99: "99 %", 0.999: "99.9 %"}
 _TIMES = Scale(
     "wait for the ISR",
     "log",
@@ -149,29 +149,14 @@ def plot_by_network(table: pd.DataFrame) -> Axes:
     return plot_curves(curves, title, (x, Scale("wait of a produce (ms)", "log")))
 
 
-def plot_histogram(histogram: pd.DataFrame) -> Axes:
-    """How many produces waited how long, both scales logarithmic, with three quantiles.
+def plot_tails(histograms: Mapping[str, pd.DataFrame]) -> Axes:
+    """The share of produces that wait longer than a time, a line for each histogram.
 
-    `histogram` has `latency_ms` (the least of its class: events of kind `latency`) and `count`.
+    A histogram has `latency_ms` (the least of its class: events of kind `latency`) and `count`.
     """
-    ax = style.axes(7.6, 2.9)
-    starts = histogram["latency_ms"].to_numpy(float)
-    share = 100 * histogram["count"].to_numpy(float) / max(1.0, histogram["count"].sum())
-    eighths = 2 ** np.floor(np.log2(np.maximum(starts, 8))) / 8
-    widths = np.where(starts == 0, 0.4, eighths)
-    ax.bar(np.maximum(starts, ZERO_MS), share, width=widths, align="edge", color=style.SKY)
-    within = {name: quantile(histogram, of) for of, name in QUANTILES.items()}
-    scales = _TIMES, Scale("share of produces (%)", "log", low=0.0005, high=200)
-    text = ", ".join(f"{name} within {style.duration(value)}" for name, value in within.items())
-    marks = {max(value, ZERO_MS): "" for value in within.values()}
-    return plot_curves({}, text.capitalize(), scales, marks=marks, ax=ax)
-
-
-def plot_tails(histograms: pd.DataFrame, labels: Mapping[str, str]) -> Axes:
-    """The share of produces that wait longer than a time: a line for each `run` in `labels`."""
     curves, worst = {}, []
-    for run, name in labels.items():
-        ordered = histograms[histograms["run"] == run].sort_values("latency_ms")
+    for name, histogram in histograms.items():
+        ordered = histogram.sort_values("latency_ms")
         counts = ordered["count"].to_numpy(float)
         longer = 100 * (1 - (np.cumsum(counts) - counts) / max(1.0, counts.sum()))
         starts = np.maximum(ordered["latency_ms"].to_numpy(float), ZERO_MS)
@@ -191,9 +176,11 @@ def plot_limits(
     """The tail of the waits under each lag limit, with the produces of `refused` that timed out."""
     timeout_ms = configs[0].request_timeout_ms
     late = refused[refused["error"] == "REQUEST_TIMED_OUT"].assign(latency_ms=timeout_ms)
-    late = late.rename(columns={"produces": "count"})[list(histograms.columns)]
-    labels = {config.run: f"limit {config.lag_time_ms / 1000:g} s" for config in configs}
-    ax = plot_tails(pd.concat([histograms, late]), labels)
+    waited = pd.concat([histograms, late.rename(columns={"produces": "count"})])
+    ax = plot_tails({
+        f"limit {config.lag_time_ms / 1000:g} s": waited[waited["run"] == config.run]
+        for config in configs
+    })  # fmt: skip
     style.mark(ax, timeout_ms, "request.timeout.ms", side="right")
     return ax
 
@@ -269,48 +256,29 @@ def plot_commits(found: Sequence[Commit]) -> Axes:
     """How long each append waited, when, and for whom."""
     start_ms = found[0].committed_ms
     curves = {}
-    for number, broker in enumerate(sorted({commit.held_by for commit in found})):
-        own = [commit for commit in found if commit.held_by == broker]
+    for broker, has_left in sorted({(commit.held_by, commit.has_left) for commit in found}):
+        own = [c for c in found if (c.held_by, c.has_left) == (broker, has_left)]
         seconds = [(commit.appended_ms - start_ms) / 1000 for commit in own]
         waits_ms = [max(commit.wait_ms, ZERO_MS) for commit in own]
-        look = style.broker_colour(broker), style.MARKERS[number % len(style.MARKERS)]
-        curves[f"waits for {_whom(broker)}"] = Curve(seconds, waits_ms, look=look, style="")
+        look = style.broker_colour(broker), "x" if has_left else "o"
+        name = f"{_whom(broker)}{', until it is out of the ISR' if has_left else ''}"
+        curves[f"waits for {name}"] = Curve(seconds, waits_ms, look=look, style="")
     longest = max(found, key=lambda commit: commit.wait_ms)
     title = (
-        f"Half of the appends wait {_quantile_ms(found, 0.5)} ms or less; "
+        f"Half of the appends wait {statistics.median_low(c.wait_ms for c in found)} ms or less; "
         f"the longest waits {longest.wait_ms / 1000:.1f} s, for {_whom(longest.held_by)}"
     )
     return plot_curves(curves, title, (Scale("s since the first commit", low=None), _TIMES))
 
 
-def _quantile_ms(found: Sequence[Commit], share: float) -> int:
-    return int(np.quantile([commit.wait_ms for commit in found], share, method="lower"))
-
-
-def by_holder(found: Sequence[Commit], slow_ms: int = 1_000) -> pd.DataFrame:
-    """For each follower: the records that waited for it, and how long."""
-    rows = []
-    for broker in sorted({commit.held_by for commit in found}):
-        own = [commit for commit in found if commit.held_by == broker]
-        slow = [commit for commit in own if commit.wait_ms >= slow_ms]
-        rows.append({
-            "held back by": _whom(broker),
-            "records": sum(commit.records for commit in own),
-            "half wait, ms": _quantile_ms(own, 0.5),
-            "99 % wait, ms": _quantile_ms(own, 0.99),
-            f"longer than {slow_ms / 1000:g} s": sum(commit.records for commit in slow),
-            "until it was out of the ISR": sum(c.records for c in slow if c.has_left),
-        })  # fmt: skip
-    return pd.DataFrame(rows)
-
-
 def wait_controls(config: FleetConfig = SMALL) -> widgets.VBox:
-    """Sliders for network latency and the length of stalls, and the histogram that they make."""
+    """Sliders for network latency and the length of stalls, and the waits that they make."""
     delays_ms, stalls_s = (2, 10, 50, 100), (0, 2, 5, 10, 30, 60)
     delay = choice("one-way delay (ms)", delays_ms, config.fetch_latency_ms, "{:g}".format)
     stall = choice("stalls of brokers (s)", stalls_s, config.stall_s, "{:g}".format)
 
     def draw(delay_ms: int, stall_s: float) -> Axes:
-        return plot_histogram(waits_here(config.with_(fetch_latency_ms=delay_ms, stall_s=stall_s)))
+        waits = waits_here(config.with_(fetch_latency_ms=delay_ms, stall_s=stall_s))
+        return plot_tails({f"{delay_ms:g} ms one way, stalls of {stall_s:g} s": waits})
 
     return Redrawn((delay, stall), draw)

@@ -25,7 +25,8 @@ ARTICLES = {
     article["english"]: article
     for article in yaml.safe_load((DATA / "articles.yaml").read_text("utf-8"))
 }
-STATEMENTS = [statement for claim in CLAIMS.values() for statement in claim.statements]
+OWN = "our own brokers"  # the theme whose judge is not the engine
+STATEMENTS = [s for claim in CLAIMS.values() if claim.theme != OWN for s in claim.statements]
 # The words are always printed, too
 COLOURS = {
     Kind.RIGHT: OUTCOMES["safe"],

@@ -10,28 +10,28 @@ from __future__ import annotations
 import html
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import ipywidgets as widgets
-import numpy as np
 import pandas as pd
 from IPython.display import HTML
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from isrlab.brokerlogs import read_local
-from isrlab.brokerlogs.recordings import TIMELINE, Outage
+from isrlab.brokerlogs.recordings import Outage
 from isrlab.events import exact
 from isrlab.events.exact import IsrSpan, Key
 from isrlab.incidents import alerts
 from isrlab.incidents.find import Incident
-from isrlab.incidents.look import Findings, Window, found_in
+from isrlab.incidents.look import Findings, Window
 from isrlab.incidents.record import about
 from isrlab.incidents.tell import heading, story, texts_of, verdict
 from isrlab.show import bands, style
-from isrlab.show.bands import Event, Span, plot_bands, utc_axis
-from isrlab.show.controls import Redrawn, pick
+from isrlab.show.bands import Event, Span, plot_bands, size_state, utc_axis
+from isrlab.show.controls import Redrawn, View, pick, pictured
 from isrlab.show.style import counted, duration, printable
 from isrlab.show.table import html_table, table
 from isrlab.verdict.faults import RULES
@@ -61,12 +61,9 @@ def finding(found: Findings) -> str:
 def files_table(found: Findings, most: int = 20) -> HTML:
     """Which files were read, in which layout and zone, and which not and why."""
     files = found.logs.files.to_pandas()
-    is_timeline = files["file"].str.endswith(TIMELINE)
-    read = files[(files["status"] == "read") & ~is_timeline]
-    rest = files[(files["status"] != "read") & ~is_timeline]
+    read, rest = files[files["status"] == "read"], files[files["status"] != "read"]
     sums = f"{counted(len(read), 'file')} read: {read['lines'].sum():,} lines, "
     sums += f"{read['bytes'].sum():,} bytes"
-    sums += f"; {TIMELINE} says what was done to the brokers" if is_timeline.any() else ""
     columns = {"files": ("file", "size"), "first": ("file", "first"), "bytes": ("bytes", "sum")}
     kinds = read.groupby(["layout", "zone"], dropna=False).agg(**columns).reset_index()
     parts = [f"<p>{sums}.</p>", table(kinds, most).data]
@@ -134,14 +131,12 @@ def _span(start_ms: int, end_ms: int, origin_ms: int, state: str) -> Span:
 def _presence(found: Findings, broker: int) -> list[Span]:
     """When a broker was there, when it was away, and when nobody says."""
     record = found.record
-    known = {end: [r["ts_ms"] for r in record.rows[end] if r["broker"] == broker]
-             for end in ("log_start", "log_end")}  # fmt: skip
     signs = [r for r in record.rows["sign"] if r["detail"]["sign"] in UP_SIGNS]
     rows = record.rows["crash"] + record.rows["restart"] + signs
     rows.sort(key=lambda r: (r["ts_ms"], r["detail"].get("file"), int(r["detail"].get("line", 0))))
     points = [(r["ts_ms"], r["kind"] == "crash") for r in rows if about(r) == broker]
-    first = min(known["log_start"], default=record.end_ms)
-    last = max(known["log_end"], default=record.end_ms)
+    starts = {r["broker"]: r["ts_ms"] for r in record.rows["log_start"]}
+    first, last = starts.get(broker, record.end_ms), record.log_ends.get(broker, record.end_ms)
     last = record.end_ms if record.end_ms - last < AROUND_MS else last
     times = [(first, False), *(p for p in points if p[0] > first), (record.end_ms, False)]
     spans = [_span(record.start_ms, first, record.start_ms, "not known")]
@@ -157,43 +152,22 @@ def _presence(found: Findings, broker: int) -> list[Span]:
 
 def _draw_counts(ax: Axes, found: Findings) -> int:
     """How many partitions are short, by how much; the most at once."""
-    record, states = found.record, [*style.ISR_SIZES][1:]
-    changes: dict[str, list[tuple[int, int]]] = {state: [] for state in (*states, bands.HATCHED)}
-    for key, spans in _chosen(found).items():
-        for span in spans:
-            state = size_state(len(span.isr), len(record.held(key, span)))
-            if state in changes:
-                changes[state] += [(span.start_ms, 1), (span.end_ms, -1)]
-    for gap in found.evidence.unknown:
-        if gap.key in found.partitions:
-            changes[bands.HATCHED] += [(gap.from_ms, 1), (gap.to_ms, -1)]
-    ends = {record.start_ms, record.end_ms}
-    times = np.array(sorted(ends | {at for points in changes.values() for at, _ in points}))
-    counts = np.zeros((len(changes), len(times)), int)
-    for line, points in zip(counts, changes.values(), strict=True):
-        np.add.at(line, np.searchsorted(times, [at for at, _ in points]), [by for _, by in points])
-    counts = counts.cumsum(axis=1)
-    colours = [bands.state_colour(state) for state in changes]
-    seconds = (times - record.start_ms) / 1000
-    areas = ax.stackplot(seconds, counts, colors=colours, labels=[*changes], step="post")
-    total = counts.sum(axis=0)  # its outline, for a minute of a week is narrower than a pixel
-    ax.plot(seconds, total, color=style.GREY, linewidth=0.8, drawstyle="steps-post", zorder=0)
-    areas[-1].set(hatch="////", edgecolor=style.GREY, linewidth=0)
-    ax.set(ylabel="partitions", ylim=(0, max(1.0, 1.15 * float(total.max()))))
-    style.legend_below(ax)
-    return int(counts[:-1].sum(axis=0).max())
+    start_ms = found.record.start_ms
+    spans = [
+        _span(span.start_ms, span.end_ms, start_ms, _size(found, key, span))
+        for key in found.partitions
+        for span in found.record.spans[key]
+    ]
+    spans += [
+        _span(gap.from_ms, gap.to_ms, start_ms, bands.HATCHED)
+        for gap in found.evidence.unknown
+        if gap.key in found.partitions
+    ]
+    return int(bands.stack(ax, spans).max())
 
 
-def _chosen(found: Findings) -> dict[Key, list[IsrSpan]]:
-    """The ISRs of the partitions that were asked for."""
-    return {key: found.record.spans[key] for key in found.partitions}
-
-
-def size_state(size: int, full: int) -> str:
-    """How much of an ISR is there: a state of `style.ISR_SIZES`."""
-    missing = full - size
-    names = [*style.ISR_SIZES]
-    return names[0] if missing <= 0 else names[3] if size <= 1 else names[min(missing, 2)]
+def _size(found: Findings, key: Key, span: IsrSpan) -> str:
+    return size_state(len(span.isr), len(found.record.held(key, span)))
 
 
 def cluster_player(found: Findings, faults: Sequence[Outage] = ()) -> widgets.VBox:
@@ -204,7 +178,9 @@ def cluster_player(found: Findings, faults: Sequence[Outage] = ()) -> widgets.VB
 
     def draw(topic: str | None, broker: int | None) -> Figure:
         asked = Window(topic=topic, broker=broker)
-        return plot_cluster(found_in(found.logs, found.evidence, window=asked), faults)
+        incidents = [each for each in found.incidents if asked.has(each)]
+        partitions = tuple(filter(asked.has_key, found.partitions))
+        return plot_cluster(replace(found, incidents=incidents, partitions=partitions), faults)
 
     return Redrawn([pick("topic", names, None), pick("broker", brokers, None)], draw, most=12)
 
@@ -246,7 +222,7 @@ def plot_incident(found: Findings, incident: Incident) -> Axes:
     for key in incident.partitions[:MOST_ROWS]:
         rows[f"{printable(key.topic, 40)}-{key.partition}"] = [
             _span(max(s.start_ms, from_ms), min(s.end_ms, to_ms), from_ms,
-                  size_state(len(s.isr), len(record.held(key, s))))
+                  _size(found, key, s))
             for s in record.spans.get(key, ())
             if s.end_ms > from_ms and s.start_ms < to_ms
         ]  # fmt: skip
@@ -266,15 +242,13 @@ def incident_player(found: Findings, log_dir: str, first: int = 1) -> widgets.VB
         return widgets.VBox([widgets.HTML("No incident.")])
     texts = texts_of(numbered, log_dir)
     names = [(f"{n}  {each.what.replace('_', ' ')}", n) for n, each in enumerate(numbered, 1)]
-    caption = widgets.HTML()
 
-    def draw(number: int) -> Axes:
+    def draw(number: int) -> View:
         incident = numbered[number - 1]
-        lines = html.escape(printable("\n".join(story(incident, texts)), 6_000))
-        caption.value = f'<pre style="white-space: pre-wrap">{lines}</pre>'
-        return plot_incident(found, incident)
+        lines = printable("\n".join(story(incident, texts)), 6_000)
+        return pictured(plot_incident(found, incident), lines)
 
-    return Redrawn([pick("incident", names, min(max(first, 1), len(numbered))), caption], draw)
+    return Redrawn([pick("incident", names, min(max(first, 1), len(numbered)))], draw)
 
 
 def plot_partition(found: Findings, key: Key) -> Axes:
@@ -282,7 +256,8 @@ def plot_partition(found: Findings, key: Key) -> Axes:
     record, start_ms = found.record, found.record.start_ms
     shifted = [IsrSpan(s.start_ms - start_ms, s.end_ms - start_ms, s.isr)
                for s in record.spans.get(key, ())]  # fmt: skip
-    rows = bands.isr_rows(shifted, sorted(record.replicas.get(key, ())))
+    members = record.replicas.get(key, frozenset()).union(*(span.isr for span in shifted))
+    rows = bands.isr_rows(shifted, sorted(members))
     times, leaders = record.leaders.get(key, ([], []))
     elected: dict[str, list[Event]] = {}
     for ts_ms, leader in zip(times, leaders, strict=True):
@@ -310,24 +285,18 @@ def partition_player(found: Findings) -> widgets.VBox:
 
 def changes_table(found: Findings, most: int = 20) -> HTML:
     """How often each ISR changed, who made it, and for how long it was short."""
-    record = found.record
-    counts: dict[Key, list[int]] = {key: [0, 0, 0] for key in found.partitions}
+    record, rows = found.record, []
+    counts: Counter[tuple[Key, str]] = Counter()
     for move in exact.moves(record.events, record.end_ms):
-        if move.key in counts:
-            counts[move.key][0 if move.joined else 1 if move.evictor else 2] += 1
-    rows = []
-    for key, (joined, evicted, removed) in sorted(
-        counts.items(), key=lambda item: -item[1][1] - item[1][2]
-    ):
-        short = [
-            (s.end_ms - s.start_ms, len(s.isr))
-            for s in record.spans[key]
-            if len(s.isr) < len(record.held(key, s))
-        ]
+        counts[move.key, "joined" if move.joined else "evicted" if move.evictor else "removed"] += 1
+    for key in sorted(found.partitions, key=lambda k: -counts[k, "evicted"] - counts[k, "removed"]):
+        short = [(s.end_ms - s.start_ms, len(s.isr)) for s in record.spans[key]
+                 if len(s.isr) < len(record.held(key, s))]  # fmt: skip
         rows.append({
             "topic": printable(key.topic, 80), "partition": key.partition,
-            "replicas": len(record.replicas[key]),
-            "joined": joined, "evicted by a leader": evicted, "removed by the controller": removed,
+            "replicas": len(record.replicas[key]), "joined": counts[key, "joined"],
+            "evicted by a leader": counts[key, "evicted"],
+            "removed by the controller": counts[key, "removed"],
             "under-replicated": duration(sum(ms for ms, _ in short)),
             "one copy": duration(sum(ms for ms, size in short if size == 1)),
         })  # fmt: skip

@@ -1,10 +1,10 @@
 """What real brokers did: schedules of `data/scenarios` that were played on clusters of a release.
 
 `tests/record` plays them, and keeps a file for each schedule and release in
-`data/recordings/history`. Each try in it has, for each block of the schedule, the leader, epoch and
-ISR that were stored and what every replica had on its disk; what producers were answered; when what
-was done; and the brokers' own lines. Here they become the frames of which a scenario's run is made,
-so that they are drawn, judged and compared as those are.
+`data/recordings/history`. Each line of it is a try, as JSON, and has, for each block of the
+schedule, the leader, epoch and ISR that were stored and what every replica had on its disk; what
+producers were answered; when what was done; and the brokers' own lines. Here they become the frames
+of which a scenario's run is made, so that they are drawn, judged and compared as those are.
 
 A high watermark is what its broker wrote last to `replication-offset-checkpoint`; what a leader
 knew of its followers cannot be seen from outside.
@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import lzma
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
+
 from isrlab.engine.choices import EpochEntry
-from isrlab.engine.frozen import replace
-from isrlab.engine.log import LeaderEpochCache, Log, Record
+from isrlab.engine.frozen import Frozen
+from isrlab.engine.log import Log
 from isrlab.engine.model import NO_LEADER, Broker, CommittedIsr, Follower, Leader, Settings
 from isrlab.engine.partition import Controller, PartitionState
 from isrlab.engine.versions import KafkaVersion
@@ -33,8 +34,7 @@ FOLDER = DATA / "recordings" / "history"
 RUNNING = ("alive", "paused")  # a broker that "hangs" has closed its sockets, and never ends
 
 
-@dataclass(frozen=True)
-class Moment:
+class Moment(Frozen):
     """The end of a block. `lives`: each replica is alive, paused, dead, or hangs."""
 
     state: PartitionState
@@ -43,14 +43,13 @@ class Moment:
     registered: tuple[int, ...] = ()  # the brokers that ZooKeeper has, where that was noted
 
 
-@dataclass
-class Try:
+class Try(msgspec.Struct):
     began: str  # UTC
     abandoned: str = ""  # why it did not get to its end
-    moments: list[Moment] = field(default_factory=list)
-    answers: dict[str, str] = field(default_factory=dict)  # to producers, by record
-    timeline: list[tuple[float, str]] = field(default_factory=list)  # seconds, what was done
-    said: list[tuple[int, str, str]] = field(default_factory=list)  # broker, file, line
+    moments: list[Moment] = []
+    answers: dict[str, str] = {}  # to producers, by record
+    timeline: list[tuple[float, str]] = []  # seconds, what was done
+    said: list[tuple[int, str, str]] = []  # broker, file, line
 
     @property
     def word(self) -> str:
@@ -126,14 +125,13 @@ class Recording:
 
     def _frame(self, moment: Moment) -> Frame:
         settings, brokers = Settings.of(self.version), {}
-        replicas = tuple(moment.disks)
-        state = replace(moment.state, replicas=replicas)
+        state = moment.state
         follower = Follower(state.leader, state.leader_epoch, 0)
         leader = Leader(state.leader_epoch, 0, 0, CommittedIsr(state.isr), ())
         for number, log in moment.disks.items():
             if moment.lives[number] in RUNNING:
                 role = leader if number == state.leader else follower
-                brokers[number] = Broker(number, self.version, settings, replicas, log, role)
+                brokers[number] = Broker(number, self.version, settings, state.replicas, log, role)
         controller = Controller(self.version, settings, state)
         return Frame(0, 0, 0, 0, Fault("the end of a block"), brokers, moment.disks, controller)
 
@@ -187,23 +185,26 @@ def _visible(frame: Frame) -> dict[str, str]:
 
 
 def recordings(schedule: str | None = None) -> list[Recording]:
-    """All that is kept, or all of one schedule; releases in order."""
+    """All that is kept, or all of one schedule; releases in order, without ELR first."""
     found = []
     for path in FOLDER.glob("*.txt.xz"):
         label = path.name.removesuffix(".txt.xz")
         if schedule in (None, label.partition("-")[0]):
-            found.append(parse(label, lzma.decompress(path.read_bytes()).decode()))
-    return sorted(found, key=lambda r: (r.schedule, _numbers(r.release.split("-")[0])))
+            lines = lzma.decompress(path.read_bytes()).splitlines()
+            found.append(labelled(label, [msgspec.json.decode(line, type=Try) for line in lines]))
+    return sorted(
+        found, key=lambda r: (r.schedule, r.version.first, r.version.eligible_leader_replicas)
+    )
 
 
-def parse(label: str, text: str) -> Recording:
-    """What a file says. Its name is the schedule, the release, and whether there were eligible
+def labelled(label: str, tries: list[Try]) -> Recording:
+    """The tries of a file. Its name is the schedule, the release, and whether there were eligible
     leader replicas, where that is not what the release does by itself."""
     schedule, release, *features = label.split("-")
     version = KafkaVersion.of(release)
     if features:
         version = version.with_(eligible_leader_replicas=features[0] == "elr1")
-    return Recording(schedule, "-".join([release, *features]), version, list(_tries(text)))
+    return Recording(schedule, "-".join([release, *features]), version, tries)
 
 
 def read(schedule: str, release: str) -> Recording:
@@ -230,63 +231,3 @@ def row(recording: Recording) -> str:
     text = f"other in {tries} of {len(compared)}: {', '.join(names)}" if tries else "no difference"
     where = f"{recording.schedule:<20} {recording.release:<10}"
     return f"{where} {recording.words:<17} {engine:<17} {text}"
-
-
-# Reading a file
-
-
-def _tries(text: str) -> Iterator[Try]:
-    found: list[Try] = []
-    for line in text.splitlines():
-        kind, _, rest = line.strip().partition(" ")
-        if kind == "try":
-            began, _, why = rest.partition(" abandoned: ")
-            found.append(Try(began, why))
-            continue
-        attempt = found[-1]
-        if kind == "answer":
-            name, _, answer = rest.partition(" ")
-            attempt.answers[name] = answer
-        elif kind == "stored":
-            brokers = _numbers(_pairs(rest.split()).get("registered", ""))
-            attempt.moments.append(Moment(_state(rest), {}, {}, brokers))
-        elif kind == "broker":
-            number, life, *words = rest.split(" ")
-            attempt.moments[-1].lives[int(number)] = life
-            attempt.moments[-1].disks[int(number)] = _log(_pairs(words))
-        elif kind == "time":
-            seconds, _, what = rest.partition(" ")
-            attempt.timeline.append((float(seconds), what))
-        elif kind == "said":
-            number, name, said = rest.split(" ", 2)
-            attempt.said.append((int(number), name, said))
-    return iter(found)
-
-
-def _pairs(words: list[str]) -> dict[str, str]:
-    return dict(word.split("=", 1) for word in words)
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.replace(".", ",").split(",") if part)
-
-
-def _state(text: str) -> PartitionState:
-    given = _pairs(text.split())
-    return PartitionState(
-        (), int(given["leader"]), _numbers(given["isr"]), int(given["epoch"]),
-        elr=_numbers(given.get("elr", "")),
-    )  # fmt: skip
-
-
-def _log(given: dict[str, str]) -> Log:
-    pairs = [part.rsplit(":", 1) for part in given["records"].split(",") if part]
-    epochs = [tuple(map(int, part.split(":"))) for part in given["epochs"].split(",") if part]
-    start, mark = int(given["start"]), int(given["hw"])
-    return Log(
-        records=tuple(Record(name, int(epoch)) for name, epoch in pairs),
-        log_start_offset=start,
-        high_watermark=min(mark, start + len(pairs)),
-        checkpointed_high_watermark=mark,
-        epochs=LeaderEpochCache(tuple((epoch, at) for epoch, at in epochs)),
-    )

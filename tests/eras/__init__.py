@@ -2,7 +2,6 @@
 
     kept.py     a recording: what was done, what was stored, what the brokers wrote
     faults.py   the same faults at the same times on the engine: the same ISR history?
-    incidents.py  the same for incidents that were recorded otherwise
     pauses.py   when paused followers left the ISR
     leader.py   a leader's TRACE lines through the engine's leader: the same high watermarks?
 

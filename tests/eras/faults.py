@@ -42,19 +42,13 @@ def of_kafka(recording: Recording, partition: int) -> list[Change]:
 
 
 def of_engine(recording: Recording, partition: int) -> list[Change]:
-    """Play the recording's faults; times are those of the recording."""
-    limits = {"replica_lag_time_max_ms": recording.lag_ms, "session_timeout_ms": SESSION_MS}
-    return played(recording.version, REPLICAS[partition], recording.done, limits)
-
-
-def played(
-    release: str, replicas: tuple[int, ...], done: list[Done], limits: dict[str, int]
-) -> list[Change]:
-    """The engine's changes under these faults, from "producing" to the last row of `done`."""
-    begun = next(d.ts_ms for d in done if d.action == "producing")
-    end_ms = done[-1].ts_ms
-    cluster = Cluster(release, replicas, latency_ms=1, min_insync_replicas=2, **limits)
-    actions = [d for d in done if d.ts_ms > begun and d.broker]
+    """The engine's changes under the recording's faults; times are those of the recording."""
+    begun, end_ms = recording.begun_ms, recording.done[-1].ts_ms
+    cluster = Cluster(
+        recording.version, REPLICAS[partition], latency_ms=1, min_insync_replicas=2,
+        replica_lag_time_max_ms=recording.lag_ms, session_timeout_ms=SESSION_MS,
+    )  # fmt: skip
+    actions = [d for d in recording.done if d.ts_ms > begun and d.broker]
     sent: Request | None = None
     while cluster.now_ms - START_MS < end_ms - begun:
         now_ms = begun + cluster.now_ms - START_MS

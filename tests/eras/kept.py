@@ -49,10 +49,6 @@ class Recording(NamedTuple):
         return self.name.split("-")[0]
 
     @property
-    def kraft(self) -> bool:
-        return "stored.csv" not in self.files
-
-    @property
     def begun_ms(self) -> int:
         """When the first record was produced."""
         return next(done.ts_ms for done in self.done if done.action == "producing")

@@ -111,9 +111,6 @@ class Replay:
                 self.learn(row)
             elif self.role is not None and (act := getattr(self, f"on_{kind}", None)):
                 act(row)
-        for each in self.leaderships:  # the process ended before it printed the last position
-            if each.of_kafka and each.of_kafka[:-1] == each.of_engine:
-                each.of_kafka.pop()
         return self.leaderships
 
     def hear_of(self, row: Row) -> None:
@@ -148,8 +145,6 @@ class Replay:
 
     def lead(self, row: Row, after: list[Row]) -> None:
         order = self.order_of(row)
-        if self.role and order.leader_epoch <= self.role.leader_epoch:
-            return  # the same, told by another line
         own = next((r for r in after if r["kind"] == "position" and "ends" in r["detail"]), None)
         end, mark = row["log_end_offset"], row["high_watermark"]
         if end is None and own:
@@ -172,12 +167,10 @@ class Replay:
 
     def mark_before(self, after: list[Row]) -> int:
         """Where no line says it: what the first that looks at the high watermark has found."""
-        for row in after:
-            if row["kind"] == "high_watermark":
-                return int(row["high_watermark"]) - 1
-            if row["kind"] == "position" and row["high_watermark"] is not None:
-                return int(row["high_watermark"])
-        return 0
+        kinds = "high_watermark", "position"
+        said = (r for r in after if r["kind"] in kinds and r["high_watermark"] is not None)
+        first = next(said)
+        return int(first["high_watermark"]) - (first["kind"] == "high_watermark")
 
     def made(self, broker: int, end: int, mark: int) -> Broker:
         settings = Settings.of(
@@ -213,12 +206,7 @@ class Replay:
         if end > here:
             self.number += 1
             names = tuple(f"r{offset}" for offset in range(here, end))
-            if self.role:
-                self.step(m.Produce(self.number, names, 1), now_ms)
-            else:
-                records = [Record(name, 0) for name in names]
-                log = self.machine.log.append(records, self.version)
-                self.machine = replace(self.machine, log=log)
+            self.step(m.Produce(self.number, names, 1), now_ms)
 
     def on_high_watermark(self, row: Row) -> None:
         self.grow(row["high_watermark"], row["ts_ms"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import lzma
 import os
 import signal
 import subprocess
@@ -11,14 +12,15 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
 from isrlab.engine.versions import KafkaVersion
-from isrlab.judged.stored import COMPARED, Run, write
+from isrlab.judged.stored import COMPARED, ENDING, FOLDER, SETTINGS, Run, Seen
 from judge import jars, power, schedules
 from judge.classes import CLASSES, Judged
 from judge.world import World
@@ -27,32 +29,30 @@ RELEASES = tuple(dict.fromkeys(r for judged in CLASSES.values() for r in judged.
 MOST = 3  # differences shown of a class
 
 
-class Asked(NamedTuple):
-    """What to play, and where."""
-
-    kinds: tuple[str, ...]
-    seeds: range
-    folder: str
-    store: bool
-
-
-def judge(release: str, asked: Asked) -> bool:
+def judge(release: str, kinds: tuple[str, ...], seeds: range, folder: str, store: bool) -> bool:
     """Say what Kafka and the engine did not agree about; whether there is any of that."""
     try:
-        world = World(release, asked.folder)
+        world = World(release, folder)
     except jars.NoJarsError as missing:
         print(f"{release}: not judged: {missing}", flush=True)
         return True
-    kinds = [kind for kind in asked.kinds if release in CLASSES[kind].releases]
-    return sum(judge_class(CLASSES[kind], world, release, asked) for kind in kinds) > 0
+    found = 0
+    for kind in kinds:
+        if release in CLASSES[kind].releases:
+            runs, differences = judge_class(CLASSES[kind], world, release, seeds)
+            found += differences
+            if store and not differences:
+                write(release, power.choose(runs, KafkaVersion.of(release)))
+                note(kind, release, sum(len(run.schedule) for run in runs))
+    return found > 0
 
 
-def judge_class(judged: Judged, world: World, release: str, asked: Asked) -> int:
-    """The number of differences, of a few at most."""
+def judge_class(judged: Judged, world: World, release: str, seeds: range) -> tuple[list[Run], int]:
+    """What Kafka showed, and the number of differences, of a few at most."""
     version, begun = KafkaVersion.of(release), time.monotonic()
     runs: list[Run] = []
     steps = differences = 0
-    for seed in asked.seeds:
+    for seed in seeds:
         settings, schedule = judged.settings(seed, version), judged.schedule(seed, version)
         both = partial(judged.both, world, version, settings)
         kafka, engine = both()
@@ -71,10 +71,24 @@ def judge_class(judged: Judged, world: World, release: str, asked: Asked) -> int
     took = time.monotonic() - begun
     rate = f"{steps:,} steps in {took:.0f} s ({60 * steps / took:,.0f} a minute)"
     print(f"{release:9} {judged.kind:10} {rate}, {differences} differences", flush=True)
-    if asked.store and not differences:
-        write(release, power.choose(runs, version))
-        note(judged.kind, release, steps)
-    return differences
+    return runs, differences
+
+
+def write(release: str, runs: list[Run]) -> None:
+    """Keep these runs, all of one class. Replaces what is stored of that class and release."""
+    folder = FOLDER / runs[0].kind
+    folder.mkdir(parents=True, exist_ok=True)
+    text = "".join(f"{json.dumps(line)}\n" for run in runs for line in _lines(run))
+    (folder / f"{release}{ENDING}").write_bytes(lzma.compress(text.encode(), preset=9))
+
+
+def _lines(run: Run) -> Iterator[list[Any]]:
+    yield [SETTINGS, run.settings]
+    before: Seen = {}
+    for command, state in zip(run.schedule, run.states, strict=True):
+        after = dict.fromkeys(before) | state
+        yield [*command, {k: v for k, v in after.items() if k not in before or before[k] != v}]
+        before = after
 
 
 def note(kind: str, release: str, steps: int) -> None:
@@ -111,9 +125,8 @@ def main(releases: tuple[str, ...], jobs: int, **options: Any) -> None:
     seeds = range(options["seed"], options["seed"] + options["runs"])
     kinds, folder = options["kinds"] or tuple(CLASSES), options["folder"]
     if folder:
-        asked = Asked(kinds, seeds, folder, options["store"])
         try:
-            found = [judge(release, asked) for release in releases]
+            found = [judge(each, kinds, seeds, folder, options["store"]) for each in releases]
         except BaseException:
             found = [True]
             traceback.print_exc()

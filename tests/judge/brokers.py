@@ -9,7 +9,7 @@ from typing import Any
 from isrlab.engine.model import NO_LEADER
 from isrlab.engine.versions import KafkaVersion
 from isrlab.judged.controller import BROKERS, ControllerPlayer
-from isrlab.judged.players import Command
+from isrlab.judged.stored import Command
 
 STEPS = 60
 OFTEN = {"alter": 8, "expire": 3, "register": 4, "shut_down": 1.5, "elect": 1.5, "reassign": 2}

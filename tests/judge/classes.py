@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from isrlab.engine.versions import KafkaVersion
-from isrlab.judged.players import Command, Player, player
+from isrlab.judged.stored import Command, Player, player
 from judge import brokers, pairs, schedules
 from judge.control import KafkaController
 from judge.fetcher import KafkaFollower

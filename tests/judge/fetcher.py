@@ -91,7 +91,7 @@ class KafkaFollower:
         self._stop()
         self.replica.order(epoch, partition_epoch, [1, 2, 3])
         for _ in range(count):
-            self.replica.append_value(f"b{epoch}")
+            self.replica._append(1, f"b{epoch}")
 
     def _stop(self) -> None:
         if self.thread is not None:
@@ -335,7 +335,8 @@ def _parsed(name: str, version: int, data: bytes) -> Any:
     buffer = java("java.nio.ByteBuffer").wrap(jpype.JArray(jpype.JByte)(data))
     accessor = has(readable) and java(readable)(buffer)  # from 4.1 on parsed by that
     given = {"ByteBuffer": buffer, "Readable": accessor, "short": jpype.JShort(version)}
-    return kind.parse(*fill(methods(kind, "parse")[0], given))
+    parse = max(methods(kind, "parse"), key=lambda method: method.getParameterCount())
+    return kind.parse(*fill(parse, given))
 
 
 def _code(error: str) -> int:

@@ -27,11 +27,8 @@ from judge.jvm import (
 )
 from judge.older import StoredPartition
 from judge.partition import Asked
-from judge.waiting import FOR_EVER_MS
+from judge.waiting import ANSWER, FOR_EVER_MS, MANAGER, MOCKITO
 from judge.world import World
-
-ANSWER = "org.mockito.stubbing.Answer"
-MOCKITO = "org.mockito.Mockito"
 
 
 class ManagedPartition(StoredPartition):
@@ -51,10 +48,6 @@ class ManagedPartition(StoredPartition):
     def note_high_watermark(self, offset: int) -> None:
         where = java("kafka.server.LogOffsetMetadata")(offset, -1, -1)
         getattr(self._replica(LEADER), "highWatermark_$eq")(where)
-
-    def do(self, name: str, *words: Any) -> None:
-        _ZooKeeper.serves = self
-        super().do(name, *words)
 
     def order(self, epoch: int, partition_epoch: int, isr: list[int], leader: int = 1) -> bool:
         if epoch <= self.partition.getLeaderEpoch():
@@ -78,8 +71,8 @@ class ManagedPartition(StoredPartition):
         self.manager.tryCompleteDelayedFetch(java("TopicPartitionOperationKey")(*topic))
         return is_news
 
-    def _for_append(self) -> dict[str, Any]:
-        return {"MemoryRecords": self.world.record(), "boolean": True}
+    def _for_append(self, value: str) -> dict[str, Any]:
+        return {"MemoryRecords": self.world.record(value), "boolean": True}
 
     def fetch(self, replica: int, offset: int, last: int, epoch: int, broker_epoch: int) -> None:
         self.request += 1
@@ -168,10 +161,9 @@ class EpochlessPartition(ManagedPartition):
         self.log.truncateTo(self._high_watermark())
         return super()._follows(is_news)
 
-    def _for_append(self) -> dict[str, Any]:
-        record = java(COMMON + "record.Record").create(jpype.JArray(jpype.JByte)(b"x"))
-        records = java(COMMON + "record.MemoryRecords").withRecords([record])
-        return {"MemoryRecords": records}
+    def _for_append(self, value: str) -> dict[str, Any]:
+        record = java(COMMON + "record.Record").create(jpype.JArray(jpype.JByte)(value.encode()))
+        return {"MemoryRecords": java(COMMON + "record.MemoryRecords").withRecords([record])}
 
     @staticmethod
     def _isolation() -> list[Any]:
@@ -185,20 +177,16 @@ class EpochlessPartition(ManagedPartition):
         return []
 
 
-class _ZooKeeper:
+def _asked_of_zookeeper(call: Any) -> Any:
     """What the mock answers, for the partition that is played."""
-
-    serves: ManagedPartition
-
-    def answer(self, call: Any) -> Any:
-        name = str(call.getMethod().getName())
-        if name in ("conditionalUpdatePersistentPath", "conditionalUpdatePath"):
-            return self.serves.zookeeper_wrote(int(call.getArgument(2)))
-        if name == "readDataMaybeNull":
-            return java("scala.Tuple2")(none(), None)
-        if name == "getEntityConfigs":
-            return java("java.util.Properties")()
-        return _nothing() if name == "zkClient" else None
+    name = str(call.getMethod().getName())
+    if name in ("conditionalUpdatePersistentPath", "conditionalUpdatePath"):
+        return MANAGER.serves.zookeeper_wrote(int(call.getArgument(2)))
+    if name == "readDataMaybeNull":
+        return java("scala.Tuple2")(none(), None)
+    if name == "getEntityConfigs":
+        return java("java.util.Properties")()
+    return _nothing() if name == "zkClient" else None
 
 
 @cache
@@ -217,8 +205,9 @@ def _manager(world: World, min_isr: int, lag_ms: int) -> Any:
     }.items():  # fmt: skip
         properties.put(name, str(value))
     config = the("kafka.server.KafkaConfig$").fromProps(properties)
-    metrics, kind = java(COMMON + "metrics.Metrics")(), zookeeper_client()
-    zookeeper = java(MOCKITO).mock(kind, jpype.JProxy(java(ANSWER), inst=_ZooKeeper()))
+    metrics, client = java(COMMON + "metrics.Metrics")(), "kafka.zk.KafkaZkClient"
+    kind = java(client if has(client) else "kafka.utils.ZkUtils").class_
+    zookeeper = java(MOCKITO).mock(kind, implementing(ANSWER, answer=_asked_of_zookeeper))
     given = {
         "KafkaConfig": config, "Metrics": metrics, "Time": world.clock, "LogManager": logs,
         "Scheduler": java("MockScheduler")(world.clock), "Option": none(),
@@ -241,9 +230,3 @@ def _manager(world: World, min_isr: int, lag_ms: int) -> Any:
         channel = java("kafka.server.LogDirFailureChannel")(1)
         given |= {"QuotaManagers": quotas, "LogDirFailureChannel": channel}
     return make("kafka.server.ReplicaManager", given)
-
-
-def zookeeper_client() -> Any:
-    """The class that stands for ZooKeeper."""
-    name = "kafka.zk.KafkaZkClient"
-    return java(name if has(name) else "kafka.utils.ZkUtils").class_

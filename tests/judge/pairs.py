@@ -18,7 +18,7 @@ from isrlab.engine.model import Broker, Settings
 from isrlab.engine.reading import answer
 from isrlab.engine.versions import KafkaVersion
 from isrlab.judged.follower import LEADERS, REPLICAS, FollowerPlayer
-from isrlab.judged.players import Command
+from isrlab.judged.stored import Command
 
 ERRORS = (
     "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "UNKNOWN_SERVER_ERROR",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import suppress
+from functools import cache
 from typing import Any, NamedTuple
 
 import jpype
@@ -57,10 +58,8 @@ class KafkaPartition:
         world.topics += 1
         self.topic = java(COMMON + "TopicPartition")("t", world.topics)
         self.id = java(COMMON + "Uuid")(1, world.topics) if has(COMMON + "Uuid") else None
-        self.lag_ms, self.min_isr = (
-            settings["replica_lag_time_max_ms"],
-            settings["min_insync_replicas"],
-        )
+        self.lag_ms = settings["replica_lag_time_max_ms"]
+        self.min_isr = settings["min_insync_replicas"]
         self.held: list[Any] = []  # requests to the controller that have no answer yet
         self.asked = self.request = 0
         self.produces: Produces | None = None  # acks=all requests in their purgatory
@@ -157,10 +156,9 @@ class KafkaPartition:
         state.setControllerEpoch(0).setLeader(leader).setLeaderEpoch(epoch).setIsr(ints(isr))
         either(state, "setPartitionEpoch", "setZkVersion")(partition_epoch)
         state.setReplicas(ints(REPLICAS)).setIsNew(False)
-        points = implementing("OffsetCheckpoints", fetch=lambda *of: self._no_checkpoint())
         is_news = call(self.partition, "makeLeader" if leader == LEADER else "makeFollower", {
-            str(java("PartitionState").class_.getSimpleName()): state, "OffsetCheckpoints": points,
-            "Option": [some(self.id), none()], "int": 0,
+            str(java("PartitionState").class_.getSimpleName()): state, "int": 0,
+            "OffsetCheckpoints": _no_checkpoints(), "Option": [some(self.id), none()],
         })  # fmt: skip
         if self.produces and self.fetches and leader != LEADER:
             self.produces.check()
@@ -171,19 +169,13 @@ class KafkaPartition:
         return not self.partition.log().isEmpty()
 
     def make_log(self) -> None:
-        points = implementing("OffsetCheckpoints", fetch=lambda *of: self._no_checkpoint())
         call(self.partition, "createLogIfNotExists", {
-            "boolean": [False, False], "OffsetCheckpoints": points, "int": LEADER,
+            "boolean": [False, False], "OffsetCheckpoints": _no_checkpoints(), "int": LEADER,
             "Option": [some(self.id), none()],
         })  # fmt: skip
 
     def note_high_watermark(self, offset: int) -> None:
         self.log.updateHighWatermark(offset)
-
-    @staticmethod
-    def _no_checkpoint() -> Any:
-        (fetch,) = java("OffsetCheckpoints").class_.getMethods()
-        return optional(-1) if str(fetch.getReturnType().getSimpleName()) == "Optional" else none()
 
     def brokers(self, *known: list[Any]) -> None:
         empty = java("org.apache.kafka.image.MetadataImage").EMPTY
@@ -212,8 +204,8 @@ class KafkaPartition:
         else:
             self.waiting[self.request] = end_offset
 
-    def _append(self, acks: int) -> bool:
-        given = self._for_append() | {"int": acks}
+    def _append(self, acks: int, value: str = "x") -> bool:
+        given = self._for_append(value) | {"int": acks}
         try:
             done = call(self.partition, "appendRecordsToLeader", given)
         except jpype.JException as error:
@@ -233,12 +225,8 @@ class KafkaPartition:
             call(self.log, "appendAsFollower", {"MemoryRecords": records, "int": epoch})
         self.note_high_watermark(high_watermark)
 
-    def append_value(self, value: str) -> None:
-        given = self._for_append() | {"MemoryRecords": self.world.record(value), "int": 1}
-        call(self.partition, "appendRecordsToLeader", given)
-
-    def _for_append(self) -> dict[str, Any]:
-        return self.world.for_append | {"MemoryRecords": self.world.record()}
+    def _for_append(self, value: str) -> dict[str, Any]:
+        return self.world.for_append | {"MemoryRecords": self.world.record(value)}
 
     def fetch(self, replica: int, offset: int, last: int, epoch: int, broker_epoch: int) -> None:
         self.request += 1
@@ -416,3 +404,10 @@ class KafkaPartition:
 
     def _since(self, time_ms: Any) -> int | None:
         return int(time_ms) - self.begun_ms if time_ms > 0 else None  # or it never was
+
+
+@cache
+def _no_checkpoints() -> Any:
+    (fetch,) = java("OffsetCheckpoints").class_.getMethods()
+    is_java = str(fetch.getReturnType().getSimpleName()) == "Optional"
+    return implementing("OffsetCheckpoints", fetch=lambda *of: optional(-1) if is_java else none())

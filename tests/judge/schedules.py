@@ -13,7 +13,7 @@ from typing import Any
 
 from isrlab.engine.versions import KafkaVersion
 from isrlab.judged.leader import REPLICAS, LeaderPlayer
-from isrlab.judged.players import Command, Player, Seen
+from isrlab.judged.stored import Command, Player, Seen
 
 ERRORS = (
     "FENCED_LEADER_EPOCH", "INVALID_UPDATE_VERSION", "UNKNOWN_SERVER_ERROR",

@@ -22,7 +22,7 @@ from judge.jvm import (
     value_of,
 )
 
-MOCKITO = "org.mockito.Mockito"
+MOCKITO, ANSWER = "org.mockito.Mockito", "org.mockito.stubbing.Answer"
 FOR_EVER_MS = 1 << 40
 RESPONSE = COMMON + "requests.ProduceResponse$PartitionResponse"
 
@@ -68,7 +68,7 @@ MANAGER = Manager()
 @cache
 def manager() -> Any:
     """The ReplicaManager of whatever partition `MANAGER` serves."""
-    answers = jpype.JProxy(java("org.mockito.stubbing.Answer"), inst=MANAGER)
+    answers = jpype.JProxy(java(ANSWER), inst=MANAGER)
     return java(MOCKITO).mock(java("kafka.server.ReplicaManager").class_, answers)
 
 

@@ -87,7 +87,7 @@ class World:
             "Object": None,
         }
 
-    def record(self, text: str = "x") -> Any:
+    def record(self, text: str) -> Any:
         value = java(COMMON + "record.SimpleRecord")(jpype.JArray(jpype.JByte)(text.encode()))
         return java(COMMON + "record.MemoryRecords").withRecords(
             java("NoCompression").NONE, [value]

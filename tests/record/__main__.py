@@ -8,6 +8,7 @@ import sys
 import time
 
 import click
+import msgspec
 from judge import jars
 
 from isrlab.world import recorded, scenario
@@ -36,28 +37,28 @@ def main(
     features = {part[0]: int(part[2]) for part in [(feature or "").partition("=")] if part[2]}
     label = "-".join([name, version, *(f"elr{level}" for level in features.values())])
     try:
-        text, seen = scenario.read(name), ""
+        text, tries_seen = scenario.read(name), list[recorded.Try]()
         play.setup_of(text)
     except ValueError as wrong:
         sys.exit(str(wrong))
     for number in range(tries):
-        lines = one_try(text, version, features, keep)
-        seen += "\n".join(lines) + "\n"
-        print(f"{label}, try {number + 1} of {tries}")
-        print(*(line for line in lines if not line.startswith("said ")), sep="\n", flush=True)
+        seen = one_try(text, version, features, keep)
+        tries_seen.append(seen)
+        print(f"{label}, try {number + 1} of {tries} {seen.abandoned}")
+        print(seen.answers, *seen.timeline, *seen.moments, sep="\n", flush=True)
         if store:
             path = recorded.FOLDER / f"{label}.txt.xz"
-            before = lzma.decompress(path.read_bytes()).decode() if path.exists() else ""
+            before = lzma.decompress(path.read_bytes()) if path.exists() else b""
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(lzma.compress((before + "\n".join(lines) + "\n").encode()))
-    recording = recorded.parse(label, seen)
+            path.write_bytes(lzma.compress(before + msgspec.json.encode(seen) + b"\n"))
+    recording = recorded.labelled(label, tries_seen)
     print(recorded.row(recording))
     for difference, times in recording.differences().items():
         print(f"  block {difference.block}, {difference.what}: engine {difference.engine}, "
               f"Kafka {difference.kafka} ({times} times)")  # fmt: skip
 
 
-def one_try(text: str, version: str, features: dict[str, int], keep: bool) -> list[str]:
+def one_try(text: str, version: str, features: dict[str, int], keep: bool) -> recorded.Try:
     """What is kept of it; of one that did not get to its end, why."""
     try:
         cluster = play.cluster(version, text, features, keep)
@@ -68,7 +69,7 @@ def one_try(text: str, version: str, features: dict[str, int], keep: bool) -> li
             return play.Play(cluster, text).run()
     except (TimeoutError, RuntimeError) as error:  # said, never left out
         began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(cluster.began))
-        return [f"try {began} abandoned: {' '.join(str(error).split())}"]
+        return recorded.Try(began, abandoned=" ".join(str(error).split()))
     finally:
         if keep:
             print(cluster.folder)

@@ -18,7 +18,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from confluent_kafka import KafkaException, Producer
@@ -29,7 +28,7 @@ from kazoo.exceptions import NoNodeError
 from record import config, inside
 
 FIRST_PORT, LAST_PORT, PORTS = 21_000, 31_000, 200  # a cluster has PORTS of them
-UP_MS = 90_000  # a start takes longer than that only where something is wrong
+UP_S = 90  # a start takes longer than that only where something is wrong
 
 
 class Cluster:
@@ -46,7 +45,6 @@ class Cluster:
     ) -> None:
         """`own`: settings of single brokers. `more`: kraft (default: from 3.3 on), features (of
         KRaft, by name), loggers (levels by logger), keep (the folder).
-
 
         Raises NoJarsError where Java or Maven is missing.
         """
@@ -93,12 +91,7 @@ class Cluster:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -143,7 +136,7 @@ class Cluster:
 
     def _run(self, number: int) -> None:
         home = self.home(number)
-        logs = f"{self._logging[number]}"
+        logs = self._logging[number]
         command = config.java(self.version, "kafka.Kafka", "server.properties", logs=logs)
         self._spawn(number, command, home)
 
@@ -174,7 +167,7 @@ class Cluster:
             if not self._zookeeper.exists("/brokers/ids"):
                 return set()
             return set(map(int, self._zookeeper.get_children("/brokers/ids")))
-        return {n for live in self.live() for n in self._metadata(live).brokers}
+        return {n for live in self.live() for n in self._known_to(live)}
 
     def live(self) -> list[int]:
         """Brokers whose process runs and is not paused."""
@@ -240,12 +233,12 @@ class Cluster:
             **(old if self.release < (0, 10) else {}),
         }
 
-    def _metadata(self, number: int) -> Any:
-        """What one broker says. Empty while it does not answer."""
+    def _known_to(self, number: int) -> set[int]:
+        """The brokers that one of them names: none while it does not answer."""
         try:
-            return AdminClient(self.client(number)).list_topics(timeout=3)
+            return set(AdminClient(self.client(number)).list_topics(timeout=3).brokers)
         except KafkaException:
-            return _Nothing
+            return set()
 
     def create(
         self, topic: str, *partitions: Sequence[int], settings: config.Settings | None = None
@@ -296,11 +289,11 @@ class Cluster:
         self._until(holds, text)
         self.note(text)
 
-    def _until(self, holds: Callable[[], bool], text: str, most_ms: float = UP_MS) -> None:
-        end = time.monotonic() + most_ms / 1000
+    def _until(self, holds: Callable[[], bool], text: str) -> None:
+        end = time.monotonic() + UP_S
         while not holds():
             if time.monotonic() > end:
-                raise TimeoutError(f"after {most_ms / 1000:g} s still not so: {text}")
+                raise TimeoutError(f"after {UP_S} s still not so: {text}")
             time.sleep(0.05)
 
     def produce(self, topic: str, *names: str, acks: str = "all", wait_s: float = 60) -> list[str]:
@@ -336,10 +329,6 @@ class Cluster:
 
     def disk(self, number: int, topic: str, partition: int = 0) -> inside.Disk:
         return inside.disk(self.home(number) / "data", topic, partition)
-
-
-class _Nothing:
-    brokers: Mapping[int, object] = {}
 
 
 def _answers(port: int) -> bool:

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from judge import jars
@@ -28,7 +28,6 @@ SMALL = {  # a broker that fits beside its neighbours, and writes its high water
 }
 Settings = Mapping[str, object]
 Release = tuple[int, ...]
-OWN_FILES = {"controller": "controller", "state.change.logger": "state-change"}
 
 
 def release_of(version: str) -> Release:
@@ -81,49 +80,25 @@ def write(path: Path, settings: Settings) -> Path:
     return path
 
 
-def logging(release: Release, folder: Path, loggers: Mapping[str, str]) -> str:
-    """The option that makes a JVM log as Kafka's shipped configuration does, `loggers` besides."""
+def logging(release: Release, folder: Path, loggers: Mapping[str, str]) -> list[str]:
+    """The options that make a JVM log as Kafka's shipped configuration does, `loggers` besides."""
     news = "INFO" if release >= (2, 7) else "TRACE"
     own = {"kafka.controller": news, "org.apache.kafka.controller": "INFO"}
     own |= {"state.change.logger": news}
     quiet = {"kafka.request.logger": "OFF", "kafka.network.RequestChannel$": "OFF"}
-    levels = {**quiet, **own, **loggers}
-    if release < (4,):
-        lines = ["log4j.rootLogger=INFO, server"]
-        for name in ("server", "controller", "state-change"):
-            at = f"log4j.appender.{name}"
-            lines += [f"{at}=org.apache.log4j.FileAppender", f"{at}.File={folder}/logs/{name}.log",
-                      f"{at}.layout=org.apache.log4j.PatternLayout",
-                      f"{at}.layout.ConversionPattern=[%d] %p %m (%c)%n"]  # fmt: skip
-        for name, level in levels.items():
-            target = _file_of(name) if name in own else ""
-            lines += [f"log4j.logger.{name}={level}{target and ', ' + target}"]
-            lines += [f"log4j.additivity.{name}=false"] if target else []
-        path = folder / "log4j.properties"
-        path.write_text("\n".join(lines) + "\n")
-        return f"-Dlog4j.configuration={path.as_uri()}"
-    files = "".join(
-        f'<File name="{name}" fileName="{folder}/logs/{name}.log">'
-        '<PatternLayout pattern="[%d] %p %m (%c)%n"/></File>'
-        for name in ("server", "controller", "state-change")
-    )
-    named = "".join(
-        f'<Logger name="{name}" level="{level}" additivity="{str(name not in own).lower()}">'
-        + (f'<AppenderRef ref="{_file_of(name)}"/>' if name in own else "")
-        + "</Logger>"
-        for name, level in levels.items()
-    )
-    root = '<Root level="INFO"><AppenderRef ref="server"/></Root>'
-    path = folder / "log4j2.xml"
-    path.write_text(
-        f"<Configuration><Appenders>{files}</Appenders><Loggers>{root}{named}</Loggers>"
-        "</Configuration>"
-    )
-    return f"-Dlog4j2.configurationFile={path.as_uri()}"
-
-
-def _file_of(logger: str) -> str:
-    return "state-change" if logger.startswith("state") else "controller"
+    lines = ["log4j.rootLogger=INFO, server"]
+    for name in ("server", "controller", "state-change"):
+        at = f"log4j.appender.{name}"
+        lines += [f"{at}=org.apache.log4j.FileAppender", f"{at}.File={folder}/logs/{name}.log",
+                  f"{at}.layout=org.apache.log4j.PatternLayout",
+                  f"{at}.layout.ConversionPattern=[%d] %p %m (%c)%n"]  # fmt: skip
+    for name, level in {**quiet, **own, **loggers}.items():
+        target = "state-change" if name.startswith("state") else "controller"
+        lines += [f"log4j.logger.{name}={level}" + (f", {target}" if name in own else "")]
+        lines += [f"log4j.additivity.{name}=false"] if name in own else []
+    path = folder / "log4j.properties"
+    path.write_text("\n".join(lines) + "\n")
+    return [f"-Dlog4j.configuration={path.as_uri()}", "-Dlog4j1.compatibility=true"]
 
 
 def dying_with_parent() -> None:
@@ -132,11 +107,12 @@ def dying_with_parent() -> None:
         ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
 
 
-def java(version: str, main: str, *args: object, heap: str = "256m", logs: str = "") -> list[str]:
+def java(
+    version: str, main: str, *args: object, heap: str = "256m", logs: Sequence[str] = ()
+) -> list[str]:
     """The command that runs a class of a release. Raises NoJarsError."""
     path = os.pathsep.join(jars.classpath(version, jars.broker))
-    options = [f"-Xmx{heap}", *JAVA, *([logs] if logs else [])]
-    return ["java", *options, "-cp", path, main, *map(str, args)]
+    return ["java", f"-Xmx{heap}", *JAVA, *logs, "-cp", path, main, *map(str, args)]
 
 
 def format_storage(version: str, folder: Path, features: Mapping[str, int]) -> None:

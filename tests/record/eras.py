@@ -36,9 +36,17 @@ FOLDER = Path(__file__).parents[2] / "data" / "recordings" / "eras"
 TOPIC, REPLICAS = "orders", ((1, 2, 3), (1, 3, 2), (2, 1, 3))
 CONTROLLER = 4  # with ZooKeeper: the broker that is started first
 LAG_MS, SESSION_MS = 3_000, 9_000
-PAUSE_S, FLAP_S, DOWN_S = 13, 5.5, 12  # longer than the session; than the lag limit only; the first
+# A pause is longer than the session, a flap than the lag limit only, a kill than the session.
+# What is done to broker 3, for how many seconds, and how long all is well before what comes next
+PAUSES = (("pause", 13, 3), ("flap", 5.5, 4), ("flap", 5.5, 4))
+STOPS = (
+    ("kill", (3,), "SIGKILL", 12, 3),
+    ("controlled restart", (2,), "SIGTERM", 2, 3),
+    ("leader killed", (1,), "SIGKILL", 12, 3),
+    ("under min ISR", (3, 1), "SIGKILL", 12, 4),
+)
+BETWEEN_S = 6  # two that are stopped
 EVERY_S = 0.2
-SETTLE_S = 60
 JARS = bytes(Path.home() / ".m2" / "repository")  # which brokers print as their class path
 # 0.8 tries a dead leader again without a pause, thousands of times a second: few are kept
 REPEATED, MOST_REPEATED = re.compile(rb"Reconnect due to socket error|\], Error in fetch "), 100
@@ -75,11 +83,8 @@ class Recording:
 
     def settle(self, then_s: float) -> None:
         """Wait until every ISR is whole as it is stored, and a while more."""
-        end = time.monotonic() + SETTLE_S
-        while any(len(self.cluster.stored(TOPIC, p).isr) < 3 for p in range(len(REPLICAS))):
-            if time.monotonic() > end:
-                raise TimeoutError("an ISR stays small")
-            time.sleep(0.1)
+        stored, places = self.cluster.stored, range(len(REPLICAS))
+        self.cluster.until(lambda: all(len(stored(TOPIC, p).isr) == 3 for p in places), "in sync")
         self.note("seen in sync")
         time.sleep(then_s)
 
@@ -116,35 +121,18 @@ class Recording:
             self.cluster.start(broker, wait=False)
 
     def faults(self) -> None:
-        self.note("fault", 3, "pause")
-        self.pause(3, PAUSE_S)
-        self.settle(3)
-        for _ in range(2):
-            self.note("fault", 3, "flap")
-            self.pause(3, FLAP_S)
-            self.settle(4)
-        self.note("fault", 3, "kill")
-        self.stop(3, "SIGKILL")
-        time.sleep(DOWN_S)
-        self.start(3)
-        self.settle(3)
-        self.note("fault", 2, "controlled restart")
-        self.stop(2, "SIGTERM")
-        time.sleep(2)
-        self.start(2)
-        self.settle(3)
-        self.note("fault", 1, "leader killed")
-        self.stop(1, "SIGKILL")
-        time.sleep(DOWN_S)
-        self.start(1)
-        self.settle(3)
-        self.note("fault", 3, "under min ISR")
-        self.stop(3, "SIGKILL")
-        time.sleep(6)
-        self.stop(1, "SIGKILL")
-        time.sleep(DOWN_S)
-        self.start(3, 1)
-        self.settle(4)
+        for what, for_s, then_s in PAUSES:
+            self.note("fault", 3, what)
+            self.pause(3, for_s)
+            self.settle(then_s)
+        for what, brokers, action, for_s, then_s in STOPS:
+            self.note("fault", brokers[0], what)
+            for broker in brokers:
+                time.sleep(0 if broker == brokers[0] else BETWEEN_S)
+                self.stop(broker, action)
+            time.sleep(for_s)
+            self.start(*brokers)
+            self.settle(then_s)
 
     def pauses(self, count: int) -> None:
         """Pauses of a follower, each just long enough, at any moment of the check's period."""

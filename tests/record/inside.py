@@ -1,7 +1,7 @@
 """What a broker has on its disk, and what the controller has stored: read from outside.
 
-Formats: records of message formats 0 to 2 (docs/implementation/message-format), the two checkpoint
-files, and of the metadata log the two records that say who leads a partition.
+Formats: records of message formats 0 to 2 (docs/implementation/message-format), and the two
+checkpoint files.
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from isrlab.brokerlogs.metadata.encoding import varint
+from isrlab.brokerlogs.read import read_local
 
 
 @dataclass(frozen=True)
@@ -27,10 +30,6 @@ class Disk:
     records: tuple[tuple[int, str, int], ...]
     high_watermark: int  # as last written to replication-offset-checkpoint
     epochs: tuple[tuple[int, int], ...]  # leader-epoch-checkpoint: (epoch, start offset)
-
-    @property
-    def log_end_offset(self) -> int:
-        return self.records[-1][0] + 1 if self.records else 0
 
 
 def disk(folder: Path, topic: str, partition: int = 0) -> Disk:
@@ -96,85 +95,15 @@ def batch_values(data: bytes, base: int) -> Iterator[tuple[int, bytes]]:
         at = end
 
 
-def varint(data: bytes, at: int) -> tuple[int, int]:
-    """A zigzag number, and where it ends."""
-    raw, at = unsigned(data, at)
-    return (raw >> 1) ^ -(raw & 1), at
-
-
-def unsigned(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 128:
-            return value, at
-
-
-# The metadata log. Source: TopicRecord, PartitionRecord and PartitionChangeRecord in
-# metadata/src/main/resources/common/metadata.
-
-TOPIC, PARTITION, CHANGE = 2, 3, 5
-
-
 def stored_in(folder: Path, topic: str, partition: int = 0) -> Stored:
     """What the metadata log in a controller's data folder says of a partition."""
-    state, wanted = Stored(), b""
-    for path in sorted((folder / "__cluster_metadata-0").glob("*.log")):
-        data = path.read_bytes()
-        for at, size in batches(data):
-            if struct.unpack_from(">h", data, at + 21)[0] & 0x20:
-                continue  # a control batch of the quorum
-            for _, value in batch_values(data[at : at + size], 0):
-                kind, body = value[1], value[3:]
-                if kind == TOPIC and _string(body)[0] == topic:
-                    _, after = _string(body)
-                    wanted = body[after : after + 16]
-                elif body[:20] == struct.pack(">i", partition) + wanted:
-                    if kind == PARTITION:
-                        state = _partition(body)
-                    elif kind == CHANGE:
-                        state = _changed(state, body)
-    return state
-
-
-def _string(data: bytes) -> tuple[str, int]:
-    size, at = unsigned(data, 0)
-    return data[at : at + size - 1].decode(), at + size - 1
-
-
-def _ints(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
-    size, at = unsigned(data, at)
-    count = max(0, size - 1)
-    return struct.unpack_from(f">{count}i", data, at), at + 4 * count
-
-
-def _partition(body: bytes) -> Stored:
-    _, at = _ints(body, 20)  # replicas
-    isr, at = _ints(body, at)
-    _, at = _ints(body, at)  # removing, adding
-    _, at = _ints(body, at)
-    leader, epoch = struct.unpack_from(">ii", body, at)
-    return Stored(leader, epoch, isr)
-
-
-def _changed(state: Stored, body: bytes) -> Stored:
-    """Only what changed is there, tagged: 0 ISR, 1 leader, 6 eligible leader replicas.
-
-    A change of leader, and up to metadata version 3.5 a smaller ISR, is a new leader epoch.
-    """
-    count, at = unsigned(body, 20)
-    leader, epoch, isr, elr = state.leader, state.leader_epoch, state.isr, state.elr
-    for _ in range(count):
-        tag, at = unsigned(body, at)
-        size, at = unsigned(body, at)
-        if tag == 0:
-            isr, _ = _ints(body, at)
-        elif tag == 1:
-            (leader,) = struct.unpack_from(">i", body, at)
-            epoch += leader != -2  # NO_LEADER_CHANGE
-        elif tag == 6:
-            elr, _ = _ints(body, at)
-        at += size
-    return Stored(leader, epoch, isr, elr)
+    events = read_local(folder / "__cluster_metadata-0", "run").events.to_pylist()
+    place = topic, partition
+    of_it = [r for r in events if r["isr"] is not None and (r["topic"], r["partition"]) == place]
+    if not of_it:
+        return Stored()
+    newest = max(of_it, key=lambda row: row["partition_epoch"])
+    detail = dict(newest["detail"])
+    elr = tuple(map(int, detail.get("elr", "").split(","))) if "elr" in detail else ()
+    leader = newest["replica"] if newest["kind"] == "leader" else int(detail["leader"])
+    return Stored(leader, newest["leader_epoch"], tuple(newest["isr"]), elr)

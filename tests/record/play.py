@@ -1,4 +1,4 @@
-"""A schedule played on real brokers, and the text that is kept of it.
+"""A schedule played on real brokers, and what is kept of it.
 
 A schedule is a scenario of `data/scenarios`. Its commands `produce`, `kill`, `clean_shutdown`,
 `start`, `pause`, `resume` and (KRaft) `reassign` are done to real brokers as they are; the engine's
@@ -30,7 +30,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from isrlab.engine.log import LeaderEpochCache, Log, Record
+from isrlab.engine.partition import PartitionState
 from isrlab.world import script
+from isrlab.world.recorded import Moment, Try
 
 if TYPE_CHECKING:
     from record.cluster import Cluster
@@ -113,28 +116,25 @@ def cluster(version: str, text: str, features: dict[str, int], keep: bool = Fals
 
 
 class Play:
-    """One try: `lines` is what is kept of it."""
+    """One try: `seen` is what is kept of it."""
 
     def __init__(self, cluster: Cluster, text: str) -> None:
         self.cluster, self.text, self.setup = cluster, text, setup_of(text)
-        self.lines: list[str] = []
-        self.hanging: set[int] = set()
+        self.seen = Try(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(cluster.began)))
 
-    def run(self) -> list[str]:
-        begun = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.cluster.began))
-        self.lines.append(f"try {begun}")
+    def run(self) -> Try:
         self.cluster.start(*self.setup.start)
         self.cluster.create(TOPIC, self.setup.replicas, settings=self.setup.topic)
         time.sleep(1)  # every follower has fetched
-        for number, block in enumerate(script.parse(self.text), start=1):
+        for block in script.parse(self.text):
             for command in block.commands:
                 _, mark, real = command.text.partition("#>")
                 self._obey(command.words, real.strip() if mark else None)
             time.sleep(SETTLE_S)
-            self.lines += [f"block {number}", *self._state()]
-        self.lines += [f"time {at:.2f} {what}" for at, what in self.cluster.timeline]
-        self.lines += list(self._said())
-        return self.lines
+            self.seen.moments.append(self._moment())
+        self.seen.timeline = [(round(at, 2), what) for at, what in self.cluster.timeline]
+        self.seen.said = list(self._said())
+        return self.seen
 
     def _obey(self, words: list[str], real: str | None) -> None:
         if words[0] == "partition":
@@ -172,10 +172,10 @@ class Play:
             raise ValueError(f"a schedule cannot do {' '.join(words)!r}")
 
     def _quiet(self, length_s: float) -> None:
-        state, since, begun = list(self._state()), time.monotonic(), time.monotonic()
+        state, since, begun = self._moment(), time.monotonic(), time.monotonic()
         while time.monotonic() < min(since + length_s, begun + 60):
             time.sleep(0.3)
-            if (now := list(self._state())) != state:
+            if (now := self._moment()) != state:
                 state, since = now, time.monotonic()
         self.cluster.note(f"quiet {length_s:g}")
 
@@ -207,7 +207,7 @@ class Play:
         options = dict(word.split("=", 1) for word in rest if "=" in word)
         names = [word for word in rest if "=" not in word and not word.isdecimal()]
         answers = self.cluster.produce(TOPIC, *names, acks=options.get("acks", "all"))
-        self.lines += [f"answer {n} {a}" for n, a in zip(names, answers, strict=True)]
+        self.seen.answers |= zip(names, answers, strict=True)
 
     def _start(self, number: int) -> None:
         """A broker that is started may find that it must stop."""
@@ -220,22 +220,28 @@ class Play:
             time.sleep(0.05)
         self.cluster.note(f"broker {number} " + ("is up" if process.poll() is None else "ended"))
 
-    def _state(self) -> Iterator[str]:
+    def _moment(self) -> Moment:
         """What is stored, and what each replica has."""
-        stored = self.cluster.stored(TOPIC)
-        elr = f" elr={_ids(stored.elr)}" if stored.elr else ""
-        isr = f"isr={_ids(stored.isr)}{elr}"
-        if not self.cluster.kraft:
-            isr += f" registered={_ids(tuple(sorted(self.cluster.registered())))}"
-        yield f"  stored leader={stored.leader} epoch={stored.leader_epoch} {isr}"
-        for number in sorted(self.setup.replicas):
-            disk = self.cluster.disk(number, TOPIC)
-            epochs = ",".join(f"{epoch}:{start}" for epoch, start in disk.epochs)
-            yield (
-                f"  broker {number} {self._life(number)} hw={disk.high_watermark} epochs={epochs} "
-                f"start={disk.records[0][0] if disk.records else 0} records="
-                + ",".join(f"{text}:{epoch}" for _, text, epoch in disk.records)
-            )
+        stored, replicas = self.cluster.stored(TOPIC), tuple(sorted(self.setup.replicas))
+        epoch, elr = stored.leader_epoch, stored.elr
+        known = () if self.cluster.kraft else tuple(sorted(self.cluster.registered()))
+        return Moment(
+            PartitionState(replicas, stored.leader, stored.isr, epoch, elr=elr),
+            {number: self._life(number) for number in replicas},
+            {number: self._log(number) for number in replicas},
+            known,
+        )
+
+    def _log(self, number: int) -> Log:
+        disk = self.cluster.disk(number, TOPIC)
+        start = disk.records[0][0] if disk.records else 0
+        return Log(
+            records=tuple(Record(text, epoch) for _, text, epoch in disk.records),
+            log_start_offset=start,
+            high_watermark=min(disk.high_watermark, start + len(disk.records)),
+            checkpointed_high_watermark=disk.high_watermark,
+            epochs=LeaderEpochCache(disk.epochs),
+        )
 
     def _life(self, number: int) -> str:
         if number in self.cluster.paused:
@@ -244,7 +250,7 @@ class Play:
             return "dead"
         return "alive" if self.cluster.is_up(number) else "hangs"
 
-    def _said(self) -> Iterator[str]:
+    def _said(self) -> Iterator[tuple[int, str, str]]:
         """The brokers' own lines about this partition, and about halting."""
         for number in self.cluster.brokers:
             for name in ("server", "controller", "state-change"):
@@ -254,8 +260,4 @@ class Play:
                     is_detail = " TRACE " in line and "truncated logs" not in line
                     if about and not is_detail and line[26:] != kept:
                         kept = line[26:]  # without its time: an old broker repeats some for ever
-                        yield f"said {number} {name} {line}"
-
-
-def _ids(numbers: tuple[int, ...]) -> str:
-    return ",".join(map(str, numbers))
+                        yield number, name, line

@@ -64,19 +64,14 @@ def schemas() -> dict[int, Schema]:
     return known
 
 
-def decode(value: bytes) -> Told | None:
-    """Name and fields of a record; None if it says nothing about replicas.
-
-    Raises UnknownRecord for types and versions that are not in the schemas, ValueError, IndexError
-    or struct.error for bytes that do not fit them.
-    """
-    name, read = _decoder(value[:3])
-    return (name, read(value)) if read else None
-
-
 @lru_cache(maxsize=1024)
-def _decoder(beginning: bytes) -> tuple[str, Callable[[bytes], dict[str, Any]] | None]:
-    """What a record is called, and how its fields are read."""
+def decoder(beginning: bytes) -> tuple[str, Callable[[bytes], dict[str, Any]] | None]:
+    """What a record is called that begins with these three bytes, and how its fields are read.
+
+    No reader for a record that says nothing about replicas. Raises UnknownRecord for types and
+    versions that are not in the schemas; the reader ValueError, IndexError or struct.error for
+    bytes that do not fit them.
+    """
     frame, key, version = beginning  # each of one byte: no release has a key or version above 127
     if frame != 1:
         raise UnknownRecord(f"unknown frame version {frame}", True)
@@ -95,8 +90,9 @@ def _decoder(beginning: bytes) -> tuple[str, Callable[[bytes], dict[str, Any]] |
         return _struct(fields[len(first) :], data, 0)[0]
 
     def read(value: bytes) -> dict[str, Any]:
-        fixed = zip(names, form.unpack_from(value, 3))  # noqa: B905 (they are as many)
-        return dict(fixed) | rest(value[3 + form.size :])
+        values = dict(zip(names, form.unpack_from(value, 3)))  # noqa: B905 (they are as many)
+        values.update(rest(value[3 + form.size :]))
+        return values
 
     return schema.name, read
 

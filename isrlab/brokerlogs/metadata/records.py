@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import google_crc32c
 
-from isrlab.brokerlogs.metadata.encoding import UnknownRecord, decode, decode_json, schemas, varint
+from isrlab.brokerlogs.metadata.encoding import UnknownRecord, decode_json, decoder, schemas, varint
 
 _HEADER = struct.Struct(">qiibIhi8xq")  # base offset, length, epoch, magic, CRC, attributes,
 # last offset - base offset, and the time of the last record
@@ -117,8 +117,10 @@ class MetadataReader:
                 ms, value, key = _parts(data, position, end)
                 if attributes & CONTROL:
                     self.ended = key[2:4] == bytes([0, SNAPSHOT_FOOTER])
-                elif record := decode(value):
-                    records.append(Record(*record, base_ms + ms, offset, offset))
+                else:
+                    name, read = decoder(value[:3])
+                    if read:
+                        records.append(Record(name, read(value), base_ms + ms, offset, offset))
             except BROKEN as error:
                 yield from filter(None, [records])
                 records = []

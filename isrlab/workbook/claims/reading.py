@@ -15,7 +15,7 @@ import yaml
 from isrlab.engine.choices import Form
 from isrlab.engine.versions import GENERATIONS, RULES, KafkaVersion, release
 from isrlab.installed import DATA
-from isrlab.workbook.claims import measures
+from isrlab.workbook.claims import measures, recorded
 from isrlab.workbook.claims.measures import Trial
 from isrlab.workbook.claims.verdicts import Case, Kind, Statement, Value, kind_of, spans
 from isrlab.world import scenario
@@ -30,11 +30,13 @@ THEMES = (
     "durability settings",
     "telling the cluster",
     "code history",
+    "our own brokers",
 )
 MEASURES = {
     name: function
-    for name, function in inspect.getmembers(measures, inspect.isfunction)
-    if function.__module__ == measures.__name__ and not name.startswith("_")
+    for module in (measures, recorded)
+    for name, function in inspect.getmembers(module, inspect.isfunction)
+    if function.__module__ == module.__name__ and not name.startswith("_")
 }
 _NEEDED = ("claim", "theme", "source", "run", "statements", "evidence", "gives")
 _HEAD = (*_NEEDED, "release", "shown", "scripts", "script")

@@ -1,0 +1,79 @@
+"""What claims measure in the logs of our own Kafka brokers: the release names a recording.
+
+Brokers were paused and killed at known times. A resumed leader does not know that it was away and
+goes by clocks that stood still as long as it did: what it did then does not count as its own.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from isrlab.brokerlogs import recordings
+from isrlab.workbook.claims.measures import Trial
+
+LAG_MS = 5_000  # replica.lag.time.max.ms of both
+AWAKE_MS = 3_000  # after SIGCONT: until then a broker may act on what it knew before
+JITTER_MS = 100  # a scheduled check comes a little late on a busy machine
+
+Row = dict[str, Any]
+
+
+@cache
+def _rows(release: str, kind: str) -> list[Row]:
+    """What leaders wrote of the ISR, in order."""
+    rows = [row | {"detail": dict(row["detail"])} for row in recordings.events(release).to_pylist()]
+    return [r for r in rows if r["kind"] == kind and "server.log" in r["detail"]["file"]]
+
+
+def _awake_shrinks(release: str) -> list[Row]:
+    """The shrinks of leaders that had not been paused."""
+    times = [
+        (pause.broker, range(pause.start_ms, pause.end_ms + AWAKE_MS + 1))
+        for pause in recordings.outages(release, "SIGSTOP")
+    ]
+    rows = _rows(release, "isr_shrink")
+    return [r for r in rows if not any(b == r["broker"] and r["ts_ms"] in t for b, t in times)]
+
+
+def lines(trial: Trial, kind: str) -> int:
+    """How many lines of that kind leaders wrote."""
+    return len(_rows(trial.release, kind))
+
+
+def answered(trial: Trial) -> int:
+    """How many requests for a smaller ISR are followed by their answer within a lag time."""
+    requests, answers = (
+        [
+            (row["ts_ms"], row["broker"], row["topic"], row["partition"], frozenset(row["isr"]))
+            for row in _rows(trial.release, kind)
+        ]
+        for kind in ("isr_shrink", "isr_commit")
+    )
+    return sum(
+        any(0 <= ts_ms - asked_ms <= LAG_MS for ts_ms, *stored in answers if stored == asked)
+        for asked_ms, *asked in requests
+    )
+
+
+def recorded_ages(trial: Trial) -> list[int]:
+    """Of each follower that an awake leader dropped: ms since it had last caught up."""
+    times = (
+        (row["ts_ms"], row["detail"]["last_caught_up_time_ms"].split(","))
+        for row in _awake_shrinks(trial.release)
+    )
+    return [ts_ms - int(since_ms) for ts_ms, each in times for since_ms in each]
+
+
+def removals_in_time(trial: Trial) -> int:
+    """How many awake leaders dropped after 1.0 to 1.5 lag times."""
+    latest = 3 * LAG_MS // 2 + JITTER_MS
+    return sum(LAG_MS < age <= latest for age in recorded_ages(trial))
+
+
+def dropped_at_the_end(trial: Trial) -> int:
+    """Dropped followers that had every record of their leader."""
+    return sum(
+        row["detail"]["out_of_sync_end_offset"].split(",").count(str(row["log_end_offset"]))
+        for row in _rows(trial.release, "isr_shrink")
+    )

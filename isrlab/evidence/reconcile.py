@@ -18,7 +18,7 @@ The replicas of a partition *at a time* are those of the last line that names th
 from __future__ import annotations
 
 import os
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -174,12 +174,15 @@ def _scene(rows: Sequence[Row], bounds: dict[int | None, Edges], clocks: Sequenc
     has_metadata_log = any(is_exact(row) for row in rows)
     ends = {b: e[1][1] for b, e in bounds.items() if b is not None and e[1][1] < end_ms - quiet_ms}
     went = [r for r in rows if r["kind"] in ("crash", "restart") and r["replica"] is not None]
-    came = [(r["ts_ms"], r["replica"]) for r in went if r["kind"] == "restart"]
+    came: dict[int, list[int]] = defaultdict(list)
+    for row in went:
+        if row["kind"] == "restart":
+            came[row["replica"]].append(row["ts_ms"])
     gone = [
         (row["ts_ms"], row["replica"])
         for row in went
         if row["kind"] == "crash"
-        and not any(b == row["replica"] and 0 <= ms - row["ts_ms"] <= BLIP_MS for ms, b in came)
+        and not _is_within(came[row["replica"]], row["ts_ms"], row["ts_ms"] + BLIP_MS)
     ]
     back: dict[tuple[int, str], list[int]] = defaultdict(list)
     for clock in clocks:
@@ -241,7 +244,13 @@ def _of_the_whole(
 
 def _is_batched(gap: Gap, fenced: Sequence[int]) -> bool:
     """A KRaft controller changed several things at once: brokers print only what came of it."""
-    return any(gap.from_ms <= ms + BLIP_MS and ms <= gap.to_ms for ms in fenced)
+    return _is_within(fenced, gap.from_ms - BLIP_MS, gap.to_ms)
+
+
+def _is_within(times: Sequence[int], from_ms: int, to_ms: int) -> bool:
+    """One of these times, which are in order, lies between these two or is one of them."""
+    place = bisect_left(times, from_ms)
+    return place < len(times) and times[place] <= to_ms
 
 
 # Partitions
@@ -284,7 +293,8 @@ def _doubts(found: Sequence[Found], scene: Scene) -> Iterator[Found]:
             yield Found(each.ts_ms + 1, None, why="a clock was set back, nobody says how far")
         elif after is None or after.state is None:
             doubts = [(ms, f"broker {b} was gone, and no line says that it left the ISR")
-                      for ms, b in scene.gone if b in state.isr and len(state.isr) > 1]  # fmt: skip
+                      for ms, b in scene.gone[bisect_left(scene.gone, (each.ts_ms + 1,)):]
+                      if b in state.isr and len(state.isr) > 1]  # fmt: skip
             if state.leader in scene.ends:
                 end_ms = max(scene.ends[state.leader], each.ts_ms) + 1
                 doubts.append((end_ms, f"the log of its leader, broker {state.leader}, ends"))

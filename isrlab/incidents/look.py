@@ -6,7 +6,6 @@ The one evaluator: the command `logs` and the notebook ask it alike.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from itertools import combinations
 from pathlib import Path
@@ -18,6 +17,7 @@ import pyarrow.compute as pc
 from isrlab.brokerlogs import read_local
 from isrlab.brokerlogs.files import PathName
 from isrlab.brokerlogs.read import BrokerLogs
+from isrlab.brokerlogs.stamps import given_ms
 from isrlab.events.exact import Key
 from isrlab.evidence.reconcile import Evidence, reconcile
 from isrlab.incidents.find import Incident, find
@@ -58,17 +58,8 @@ def window(since: str | None, until: str | None, topic: str | None, broker: int 
 
     Raises ValueError for a time that is none.
     """
-    return Window(_moment(since), _moment(until), topic or None, broker or None)
-
-
-def _moment(text: str | None) -> int | None:
-    if not text:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is no time; write 2026-11-21T08:00 or 2026-11-21") from None
-    return round(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1000)
+    since_ms, until_ms = (given_ms(text) if text else None for text in (since, until))
+    return Window(since_ms, until_ms, topic or None, broker or None)
 
 
 @dataclass(frozen=True)

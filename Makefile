@@ -66,7 +66,7 @@ lock: $(INSTALLED) ## choose the exact versions of all libraries anew: pylock.to
 	  --no-emit-index-url --extra all --extra test --format pylock.toml -o pylock.toml pyproject.toml
 
 bench: $(INSTALLED) ## run the benchmarks
-	@set -e; for file in benchmarks/*.py; do echo "$$file"; $(BIN)/python "$$file" $(ARGS); done
+	@set -e; for file in benchmarks/bench_*.py; do echo "$$file"; $(BIN)/python "$$file" $(ARGS); done
 
 notebooks: $(INSTALLED) ## run the tutorials again and store their outputs
 	$(BIN)/jupyter nbconvert --to notebook --execute --inplace \

@@ -1,15 +1,14 @@
 """How fast the fleet is: against SimPy and plain Python, as partitions double, and on Spark.
 
-Run it by `make bench`, or `make bench ARGS=--long` for a day of 10,000 partitions as well. A
-*partition-fetch* is one partition in one fetch request; SimPy and plain Python look at it each
-time, the kernel only where there is something new. One core means processor time. What must not
-share a process with anything else (memory, Spark with one and two cores) runs in a process of its
-own: this file again, with `--part`. Nothing here passes or fails; it prints.
+Run it by `make bench`; a day of a large fleet is `a_day.py`. A *partition-fetch* is one partition
+in one fetch request; SimPy and plain Python look at it each time, the kernel only where there is
+something new. One core means processor time. What must not share a process with anything else
+(memory, Spark with one and two cores) runs in a process of its own: this file again, with `--part`.
+Nothing here passes or fails; it prints.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import resource
 import subprocess
@@ -61,18 +60,13 @@ ROUNDS = 3
 PARTITIONS_OF_A_BROKER = 333
 GROWING_MINUTES = 10
 GROWING = [1_000 * 2**doubling for doubling in range(6)]
-DAY = FleetConfig(partitions=10_000, brokers=30, minutes=1_440)
 SPARK_JOB = FleetConfig(partitions=4_000, brokers=24, minutes=540)
 
 
 def main() -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--long", action="store_true", help="also a day of 10,000 partitions")
-    parser.add_argument("--part", nargs=2, metavar=("NAME", "ARGUMENT"), help=argparse.SUPPRESS)
-    wanted = parser.parse_args()
-    if wanted.part:
-        name, argument = wanted.part
+    if "--part" in sys.argv:
+        name, argument = sys.argv[2:]
         print(json.dumps(PARTS[name](int(argument))))
         return
     began = time.perf_counter()
@@ -81,9 +75,6 @@ def main() -> None:
     compare()
     grow()
     on_spark()
-    if wanted.long:
-        print("A day of 10,000 partitions on 30 brokers, RF 3, Spark on 2 cores:")
-        print_spark(in_own_process("day", 2))
     print(f"\nall of this took {time.perf_counter() - began:.0f} s")
 
 
@@ -221,16 +212,6 @@ def print_spark(seen: Figures) -> None:
 
 
 def part_spark(cores: int) -> Figures:
-    """The hours, on this many cores."""
-    return _spark_job(SPARK_JOB, cores)
-
-
-def part_day(cores: int) -> Figures:
-    """The day, on this many cores."""
-    return _spark_job(DAY, cores)
-
-
-def _spark_job(config: FleetConfig, cores: int) -> Figures:
     """Start Spark, start workers on almost nothing, then run; all in seconds of the wall clock."""
     began = time.perf_counter()
     spark = session(master=f"local[{cores}]")
@@ -240,7 +221,7 @@ def _spark_job(config: FleetConfig, cores: int) -> Figures:
     simulate(spark, SMALL.with_(minutes=0.01), tasks=cores).count()
     worker_s = time.perf_counter() - began
     began = time.perf_counter()
-    events = simulate(spark, config).count()
+    events = simulate(spark, SPARK_JOB).count()
     job_s = time.perf_counter() - began
     memory = spark.range(cores * 4).repartition(cores * 4).mapInArrow(_memory, "mb double")
     worker_mb = max(row.mb for row in memory.collect())
@@ -264,7 +245,6 @@ def _memory(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 PARTS: dict[str, Callable[[int], Figures]] = {
     "grow": part_grow,
     "spark": part_spark,
-    "day": part_day,
 }
 
 if __name__ == "__main__":

@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 from isrlab.engine.messages import ACKS_ALL
 from isrlab.engine.model import RECORD_BYTES
 from isrlab.engine.versions import PRESETS
-from isrlab.fleet.cell import run_window
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.kernel import state as s
 from isrlab.fleet.kernel.rows import bucket, bucket_starts
+from isrlab.fleet.lens import watched
 from isrlab.fleet.tables import ONE_DETAIL
 
 DURATION_MS = 700
@@ -81,20 +81,20 @@ def kernel_setup(scene):
 
 def kernel_play(scene):
     """The same by the kernel, with the partition looked at every millisecond."""
-    state = s.new_state(kernel_setup(scene), 0, 1)
+    state = s.new_state(kernel_setup(scene))
     table = np.array(scene.arrivals, dtype=np.int64).reshape(-1, 2)
     partition = np.zeros(len(table), np.int32)
     arrivals = s.Arrivals(table[:, 0].copy(), partition, table[:, 1].astype(np.int32))
-    state, rows = run_window(state, arrivals, DURATION_MS)
+    rows, samples = watched(state, arrivals, 0, range(DURATION_MS))
     is_change, is_failure = rows[:, s.KIND] < s.COMMIT, rows[:, s.KIND] >= s.REFUSED
     asked = rows[is_change][:, [s.TS_MS, s.KIND, s.ISR_BEFORE, s.ISR_AFTER]]
     failures = rows[is_failure][:, [s.TS_MS, s.KIND]].tolist()
-    times, high_watermarks, isrs = state.samples[:, [0, 2, 3]].T.tolist()
+    times, high_watermarks, isrs = samples[:, [0, 2, 3]].T.tolist()
     return Seen(
         changes=[tuple(row) for row in asked.tolist()],
         isrs=changes(times, isrs),
         high_watermarks=changes(times, high_watermarks),
-        ends=[state.samples[-1, 1], *state.samples[-1, 4:]],
+        ends=[samples[-1, 1], *samples[-1, 4:]],
         failures=sorted((ms, ONE_DETAIL[kind][1]) for ms, kind in failures),
         waits_ms=np.repeat(bucket_starts(), state.latencies.sum(axis=0)).tolist(),
     )

@@ -109,12 +109,21 @@ HEARS_OF_ANOTHER = Scene(  # 4 stands still with an answer to write, and hears t
 )  # fmt: skip
 
 
+HEARS_OF_NOBODY = Scene(  # its leader has gone, and an answer is on its way: it takes no more
+    column="A", brokers=2, lag_ms=40, lag_messages=1, min_isr=1, latency_ms=4,
+    controller_latency_ms=1, wait_ms=10, fetch_records=1, first_tick_ms=35, session_ms=85,
+    arrivals=((46, 60),), pauses=((), ()), slow=((2, 181, 285, 46),), elections=(),
+    outages=(Outage(1, 218, 382, True),),
+)  # fmt: skip
+
+
 @pytest.mark.slow
 @looking_at(60)
 @given(scenes())
 @example(HEARS_NOTHING_YET)
 @example(DIES_AS_ITS_EPOCH_BEGINS)
 @example(HEARS_OF_ANOTHER)
+@example(HEARS_OF_NOBODY)
 def test_leaders_move_as_in_the_engine_to_the_millisecond(scene):
     agree(scene)
 

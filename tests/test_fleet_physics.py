@@ -162,7 +162,7 @@ def told(version, commits, until_ms=100_000, removals=()):
     for row, kind, (ms, place) in zip(events, kinds, [*commits, *removals], strict=True):
         row[[s.TS_MS, s.KIND, s.PARTITION, s.PARTITION_EPOCH]] = ms, kind, place, ms
     none = np.zeros((0, 0), np.int64)
-    piece = CellRun(cell(config, 1), events, none, none, until_ms)
+    piece = CellRun(cell(config, 1), events, none, until_ms)
     return [
         (row["kind"], row["ts_ms"], row["partition"], dict(row["detail"] or ()).get("brokers"))
         for row in Telling(config).rows(piece).to_pylist()

@@ -38,7 +38,6 @@ class CellRun(NamedTuple):
 
     cell: Cell
     events: s.Ints  # int64[events, EVENT_COLUMNS]
-    samples: s.Ints  # int64[samples, 4 + slots]
     latencies: s.Ints  # int64[hours, BUCKETS], of acks=all since the start
     until_ms: int  # the end of it
 
@@ -135,29 +134,22 @@ def _restarts(config: FleetConfig, brokers: list[int]) -> s.Ints:
     return np.array(sorted(rows), dtype=np.int64).reshape(-1, 3)
 
 
-def run_cell(
-    config: FleetConfig, leader: int, watched: int | None = None, sample_ms: int = 0
-) -> CellRun:
-    """Run one cell. `watched` is a partition of it, looked at every `sample_ms`."""
-    runs = list(run_cell_in_windows(config, leader, None, watched, sample_ms))
+def run_cell(config: FleetConfig, leader: int) -> CellRun:
+    """Run one cell."""
+    runs = list(run_cell_in_windows(config, leader))
     return runs[-1]._replace(events=np.concatenate([run.events for run in runs]))
 
 
 def run_cell_in_windows(
-    config: FleetConfig,
-    leader: int,
-    recorded: Recorded | None = None,
-    watched: int | None = None,
-    sample_ms: int = 0,
+    config: FleetConfig, leader: int, recorded: Recorded | None = None
 ) -> Iterator[CellRun]:
     """Run one cell and give its events a window at a time."""
     one = cell(config, leader, recorded)
-    place = -1 if watched is None else int(np.flatnonzero(one.partitions == watched)[0])
-    state = s.new_state(setup(config, one), place, sample_ms)
+    state = s.new_state(setup(config, one))
     trace = one.recorded.arrivals if one.recorded else None
     for until_ms, arrivals in load.windows(config, one.partitions, recorded=trace):
         state, events = run_window(state, arrivals, until_ms)
-        yield CellRun(one, events, state.samples, state.latencies, until_ms)
+        yield CellRun(one, events, state.latencies, until_ms)
 
 
 def run_window(state: s.State, arrivals: s.Arrivals, until_ms: int) -> tuple[s.State, s.Ints]:

@@ -200,8 +200,7 @@ class Led:
     def piece(self, until_ms: int) -> CellRun:
         """All of the run so far."""
         events = np.concatenate([*self.events, np.zeros((0, s.EVENT_COLUMNS), np.int64)])
-        none = np.zeros((0, 0), np.int64)
-        return CellRun(self.cell, events, none, self.state.latencies, until_ms)
+        return CellRun(self.cell, events, self.state.latencies, until_ms)
 
     # Producers
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,8 +10,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from isrlab.fleet import load
-from isrlab.fleet.cell import run_cell
+from isrlab.fleet.cell import cell, run_window, setup
 from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.kernel import state as s
 from isrlab.fleet.kernel.state import Ints
 from isrlab.fleet.layout import assignment
 from isrlab.fleet.simulate import simulate_local
@@ -80,6 +82,27 @@ def most_evicting(config: FleetConfig) -> int:
     return int(np.bincount(shrinks["partition"], minlength=1).argmax())
 
 
+def watched(
+    state: s.State, arrivals: s.Arrivals, place: int, times_ms: Iterable[int]
+) -> tuple[Ints, Ints]:
+    """Run a cell on: its events, and one of its partitions at the end of each of these ms.
+
+    The latter is int64[times, 4 + slots]: ms, log end, high watermark, ISR as a mask, and the ends
+    of the followers as the leader knows them.
+    """
+    pieces, samples, first = [], [], 0
+    for now_ms in times_ms:
+        last = int(np.searchsorted(arrivals.ts_ms, now_ms, "right"))
+        due = s.Arrivals._make(column[first:last] for column in arrivals)
+        state, events = run_window(state, due, now_ms + 1)
+        leader, ends = state.partitions[place], state.followers["seen_end"]
+        known = [leader[name] for name in ("log_end_offset", "high_watermark", "isr")]
+        pieces.append(events)
+        samples.append([now_ms, *known, *ends[state.follower_at[place]]])
+        first = last
+    return np.concatenate(pieces), np.array(samples, dtype=np.int64)
+
+
 def trace(config: FleetConfig, partition: int = 0, sample_ms: int = 20) -> Trace:
     """One partition, looked at every `sample_ms`; its whole cell is simulated.
 
@@ -87,11 +110,12 @@ def trace(config: FleetConfig, partition: int = 0, sample_ms: int = 20) -> Trace
     """
     if not 0 <= partition < config.partitions:
         raise ValueError(f"partition={partition} out of range; valid: 0 to {config.partitions - 1}")
-    replicas = assignment(config)
-    leader, *followers = replicas[partition].tolist()
-    ts_ms, end, high_watermark, isr, *ends = run_cell(
-        config, leader, partition, sample_ms
-    ).samples.T
+    leader, *followers = assignment(config)[partition].tolist()
+    led, times_ms = cell(config, leader), range(0, config.duration_ms, sample_ms)
+    arrivals = led.recorded.arrivals if led.recorded else load.arrivals(config, led.partitions)
+    place = int(np.searchsorted(led.partitions, partition))
+    _, samples = watched(s.new_state(setup(config, led)), arrivals, place, times_ms)
+    ts_ms, end, high_watermark, isr, *ends = samples.T
     first_ms = load.first_tick_ms(config, leader)
     return Trace(
         *(config, leader, ts_ms, end, high_watermark),

@@ -197,7 +197,8 @@ class Replicas:
             if isinstance(after.role, Leader):
                 high_watermark = before.log.high_watermark
                 after = replace(after, log=replace(after.log, high_watermark=high_watermark))
-            goes_on = isinstance(after.role, Follower) and not outputs
+            role = after.role
+            goes_on = isinstance(role, Follower) and not (outputs or role.is_waiting)
             history = self._history(partition, broker)
             later = [(ms, replace(after, log=b.log)) for ms, b in history if ms >= now_ms]
             self._histories[partition, broker] = [(now_ms, after), *(later if goes_on else [])]

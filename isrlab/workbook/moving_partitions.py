@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from isrlab import fleet
 from isrlab.events import exact
 from isrlab.events.measures import measures
-from isrlab.fleet.cell import leaders, run_cell
+from isrlab.fleet.cell import leaders
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.layout import assignment, target
 from isrlab.show.bands import Span, isr_rows, plot_bands
@@ -196,12 +196,10 @@ def lags(config: FleetConfig, down: Sequence[float]) -> pd.Series:
         leaders="stay", reassigned="", assigned="", backlog_records=0, brokers=LEADERS, minutes=5,
         pauses=f"down {LEADERS} {down[0]:g}-{down[1]:g}",
     )  # fmt: skip
-    lacks = []
-    for place, partition in enumerate(np.flatnonzero(assignment(each)[:, 0] == 1).tolist()):
-        run = run_cell(each, 1, partition, 1_000)
-        slot = run.cell.followers[place].tolist().index(LEADERS)
-        lacks.append(run.samples[:, 1] - run.samples[:, 4 + slot])
-    return pd.Series(sum(lacks) * each.record_bytes / 1e6, run.samples[:, 0] / 1000)
+    led = np.flatnonzero(assignment(each)[:, 0] == 1).tolist()
+    traces = [fleet.trace(each, partition, 1_000) for partition in led]
+    lacks = sum(trace.lag_records[LEADERS] for trace in traces)
+    return pd.Series(lacks * each.record_bytes / 1e6, traces[0].ts_ms / 1000)
 
 
 def plot_lags(config: FleetConfig, throttles: Sequence[int], down: Sequence[float]) -> Axes:

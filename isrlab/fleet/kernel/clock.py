@@ -64,8 +64,6 @@ def run(state: s.State, arrivals: s.Arrivals, until_ms: int) -> bool:
         if state.scalars[s.NEXT_TICK_MS] <= now_ms:
             membership.on_isr_expiration(state, now_ms)
             state.scalars[s.NEXT_TICK_MS] += state.rules.isr_check_period_ms
-        if state.watched >= 0 and state.scalars[s.NEXT_SAMPLE_MS] <= now_ms:
-            _sample(state)
     return False
 
 
@@ -87,8 +85,6 @@ def _next_ms(state: s.State, arrivals: s.Arrivals) -> int:
     arrival = state.scalars[s.NEXT_ARRIVAL]
     if arrival < len(arrivals.ts_ms):
         next_ms = min(next_ms, arrivals.ts_ms[arrival])
-    if state.watched >= 0:
-        next_ms = min(next_ms, state.scalars[s.NEXT_SAMPLE_MS])
     return next_ms
 
 
@@ -293,17 +289,3 @@ def _end_of_work(state: s.State, thread: int, start_ms: int, work_ms: int) -> in
             return begin_ms + (left + speed - 1) // speed
         done_ms = end_ms + (left - can + 999) // 1000
     return done_ms
-
-
-@merged
-def _sample(state: s.State) -> None:
-    """Write the watched partition as it is at the end of this millisecond."""
-    now_ms, p = state.scalars[s.NEXT_SAMPLE_MS], state.watched
-    row, leader = now_ms // state.sample_ms, state.partitions[p]
-    state.samples[row, 0] = now_ms
-    state.samples[row, 1] = leader.log_end_offset
-    state.samples[row, 2] = leader.high_watermark
-    state.samples[row, 3] = leader.isr
-    for slot in range(state.follower_at.shape[1]):
-        state.samples[row, 4 + slot] = state.followers[state.follower_at[p, slot]].seen_end
-    state.scalars[s.NEXT_SAMPLE_MS] += state.sample_ms

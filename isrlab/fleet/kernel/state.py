@@ -47,10 +47,10 @@ EVENT_COLUMNS = 13
 # Places in `State.scalars`. No thread is due before NEXT_THREAD_MS, no answer of the controller
 # before NEXT_ANSWER_MS, no restart before NEXT_RESTART_MS.
 EVENT_COUNT, COVERED, TURN, NEXT_ARRIVAL, NEXT_TICK_MS, BATCH_SENT_MS, BATCH_DUE_MS = range(7)
-QUEUE_HEAD, QUEUE_COUNT, NEXT_SAMPLE_MS, NEXT_RESTART, LEADER_STALL, LEADER_FREE_US = range(7, 13)
-CHUNKS_USED, FREE_CHUNK, NEXT_THREAD_MS, NEXT_ANSWER_MS, NEXT_RESTART_MS = range(13, 18)
-SAMPLE = 18  # of `State.quota`, the present one
-SCALARS = 19
+QUEUE_HEAD, QUEUE_COUNT, NEXT_RESTART, LEADER_STALL, LEADER_FREE_US = range(7, 12)
+CHUNKS_USED, FREE_CHUNK, NEXT_THREAD_MS, NEXT_ANSWER_MS, NEXT_RESTART_MS = range(12, 17)
+SAMPLE = 17  # of `State.quota`, the present one
+SCALARS = 18
 
 # Columns of `State.produces`. TRIED_MS is when it was sent again after a refusal, REQUIRED the
 # offset to be committed (of a held one, its records). A list is a chain of chunks of rows, so that
@@ -181,7 +181,6 @@ class State(NamedTuple):
     produces: Ints  # int64[chunks * CHUNK, PRODUCE_COLUMNS], lists of produces that are not done
     next_chunk: Ints  # int64[chunks], in its list or in that of the free ones
     events: Ints  # int64[rows, EVENT_COLUMNS], as many as `with_room` says
-    samples: Ints  # int64[n, 4 + slots]: ts, log end, high watermark, ISR, followers' ends
     latencies: Ints  # int64[hours, BUCKETS]: produces with acks=all by how long they took
     quota: Ints  # int64[SAMPLES, 2]: see `BEGAN_MS`
     scratch: Ints  # int64[partitions], followers that a response may hold
@@ -192,8 +191,6 @@ class State(NamedTuple):
     restarts: Ints  # int64[n, 3]: ms, thread, ms of the end; ascending
     rules: Rules
     links: Links
-    watched: int  # partition that is sampled, -1 for none
-    sample_ms: int
 
 
 class Setup(NamedTuple):
@@ -213,18 +210,15 @@ class Setup(NamedTuple):
     acks_all: bool | NDArray[np.bool_] = False  # bool[partitions]: producers wait for the ISR
     backlog_records: int = 0  # in every log at the start
     empty_threads: tuple[int, ...] = ()  # that read for replicas with an empty log
-    duration_ms: int = 0  # of the run, for the hours of `latencies` and for `samples`
+    duration_ms: int = 0  # of the run, for the hours of `latencies`
     leaders_move: bool = False
 
 
-def new_state(setup: Setup, watched: int = -1, sample_ms: int = 0) -> State:
+def new_state(setup: Setup) -> State:
     """A cell at time 0: everybody in sync, every thread's first fetch on its way.
 
-    Only the replicas of `empty_threads` lack the backlog, and are not in the ISR. The place
-    `watched` is looked at every `sample_ms`.
+    Only the replicas of `empty_threads` lack the backlog, and are not in the ISR.
     """
-    count, slots = setup.thread_of.shape
-    moments = -(-setup.duration_ms // sample_ms) if sample_ms else 0
     partitions, followers, follower_at = _replicas(setup)
     scalars = np.zeros(SCALARS, dtype=np.int64)
     scalars[NEXT_TICK_MS] = setup.first_tick_ms
@@ -246,10 +240,9 @@ def new_state(setup: Setup, watched: int = -1, sample_ms: int = 0) -> State:
         produces=np.zeros((CHUNK, PRODUCE_COLUMNS), dtype=np.int64),
         next_chunk=np.zeros(1, dtype=np.int64),
         events=np.zeros((0, EVENT_COLUMNS), dtype=np.int64),
-        samples=np.zeros((moments, 4 + slots), dtype=np.int64),
         latencies=np.zeros((setup.duration_ms // HOUR_MS + 1, BUCKETS), dtype=np.int64),
         quota=np.array([(0, 0)] + [(LONG_AGO_MS, 0)] * (SAMPLES - 1), dtype=np.int64),
-        scratch=np.zeros(count, dtype=np.int64),
+        scratch=np.zeros(len(partitions), dtype=np.int64),
         scalars=scalars,
         stalls=np.concatenate(setup.stalls).astype(np.int64),
         slow=np.concatenate([NOT_SLOW, *setup.latencies]).astype(np.int64),
@@ -257,8 +250,6 @@ def new_state(setup: Setup, watched: int = -1, sample_ms: int = 0) -> State:
         restarts=setup.restarts,
         rules=setup.rules,
         links=setup.links,
-        watched=watched,
-        sample_ms=sample_ms,
     )
     return with_room(state)
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import io
 import os
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from isrlab.fleet.config import TRACE, FleetConfig
 from isrlab.fleet.kernel.state import Arrivals, Ints
@@ -140,24 +140,17 @@ def _record_bytes(config: FleetConfig, rows: Rows, kept: Ints) -> Ints:
 
 
 def packed(recorded: Recorded | None) -> bytes | None:
-    """A cell's share as compressed bytes (Arrow IPC), for its row of the plan."""
+    """A cell's share as compressed bytes, for its row of the plan."""
     if recorded is None:
         return None
-    ts_ms, *others = recorded.arrivals
-    arrays = (np.diff(ts_ms, prepend=0), *others, recorded.record_bytes)
-    names = ["gaps", "partition", "records", "record_bytes"]
-    row = pa.record_batch([pa.array([array]) for array in arrays], names)
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, row.schema, options=options) as writer:
-        writer.write_batch(row)
-    return sink.getvalue().to_pybytes()
+    sink = io.BytesIO()
+    np.savez_compressed(sink, *recorded.arrivals, recorded.record_bytes)
+    return sink.getvalue()
 
 
 def unpacked(content: bytes | None) -> Recorded | None:
     """What `packed` packed."""
     if content is None:
         return None
-    row = pa.ipc.open_stream(content).read_next_batch()
-    gaps, places, records, record_bytes = (np.array(column.values) for column in row.columns)
-    return Recorded(Arrivals(np.cumsum(gaps), places, records), record_bytes)
+    *arrivals, record_bytes = np.load(io.BytesIO(content)).values()
+    return Recorded(Arrivals(*arrivals), record_bytes)

@@ -148,10 +148,8 @@ _NO_NEWS = [first for first, _, _ in _read("no_news.txt", below=0)]
 NO_NEWS = re.compile("|".join(map(_linear, _NO_NEWS)))
 NO_NEWS_TEXT = "|".join(_NO_NEWS)  # for RE2, which needs no help to be linear
 _LAST_NAMES = frozenset(form.logger.rpartition(".")[2] for form in FORMATS)
-# What must be there for the rest to matter, the whole, why.
 IMPOSSIBLE = tuple(
-    (re.compile(first.split(".*")[0]), re.compile(_linear(first)), why)
-    for first, (why,), _ in _read("impossible.txt", below=1)
+    (re.compile(_linear(first)), why) for first, (why,), _ in _read("impossible.txt", below=1)
 )
 
 

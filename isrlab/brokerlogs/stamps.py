@@ -90,6 +90,18 @@ def _hour_ms(year: str, month: str, day: str, hour: str) -> int:
     return int(at_s) * 1000
 
 
+def given_ms(text: str) -> int:
+    """The moment that a person wrote, in UTC unless it names its zone.
+
+    Raises ValueError for a text that is no time.
+    """
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no time; write 2026-11-20T10:38:00") from error
+    return round(time.replace(tzinfo=time.tzinfo or UTC).timestamp() * 1000)
+
+
 def utc_ms(local_ms: int, time_zone: str) -> int:
     """The moment of a local time that is written as if it were UTC."""
     return local_ms - _ahead_ms(local_ms // 3_600_000, time_zone)

@@ -33,7 +33,7 @@ from isrlab.show import bands, style
 from isrlab.show.bands import Event, Span, plot_bands, size_state, utc_axis
 from isrlab.show.controls import Redrawn, View, pick, pictured
 from isrlab.show.style import counted, duration, printable
-from isrlab.show.table import html_table, table
+from isrlab.show.table import table
 from isrlab.verdict.faults import RULES
 from isrlab.verdict.printed import summary
 from isrlab.verdict.verdict import verdicts
@@ -75,19 +75,14 @@ def files_table(found: Findings, most: int = 20) -> HTML:
     return HTML("".join(parts))
 
 
-def unread_table(found: Findings, shown: int = 5) -> HTML:
-    """Why lines were not read, how many, and the first `shown` of all."""
+def unread_table(found: Findings, most: int = 20) -> HTML:
+    """Why lines were not read, how many for each reason, and the first of them."""
     unread = found.logs.unread.to_pandas()
-    if unread.empty:
-        return HTML("<p>0 lines were not read.</p>")
-    reasons = unread.groupby("reason").agg(lines=("lines", "sum"), files=("file", "nunique"))
-    reasons = reasons.sort_values("lines", ascending=False).reset_index()
-    first = unread.head(shown)[["file", "line", "reason", "text"]]
-    first = first.assign(text=first["text"].map(lambda text: printable(text or "", 160)))
-    return HTML(
-        f"<p>Not read: {counted(int(unread['lines'].sum()), 'line')}.</p>{html_table(reasons)}"
-        f"<p>The first of them:</p>{html_table(first)}"
-    )
+    unread["text"] = unread["text"].map(lambda text: printable(text or "", 160))
+    columns = {"lines": ("lines", "sum"), "files": ("file", "nunique")}
+    columns |= {name: (name, "first") for name in ("file", "line", "text")}
+    reasons = unread.groupby("reason").agg(**columns).sort_values("lines", ascending=False)
+    return table(reasons.reset_index(), most)
 
 
 # The cluster over time
@@ -159,9 +154,9 @@ def _draw_counts(ax: Axes, found: Findings) -> int:
         for span in found.record.spans[key]
     ]
     spans += [
-        _span(row["from_ms"], row["to_ms"], start_ms, bands.HATCHED)
-        for row in found.evidence.unknown.to_pylist()
-        if Key(row["run"], row["topic"], row["partition"]) in found.partitions
+        _span(gap.from_ms, gap.to_ms, start_ms, bands.HATCHED)
+        for gap in found.evidence.unknown
+        if gap.key in found.partitions
     ]
     return int(bands.stack(ax, spans).max())
 
@@ -264,10 +259,10 @@ def plot_partition(found: Findings, key: Key) -> Axes:
         if f"broker {leader}" in rows:
             at_s = (ts_ms - start_ms) / 1000
             elected.setdefault(f"broker {leader}", []).append(Event(at_s, "D"))
-    for row in found.evidence.unknown.to_pylist():
-        if key == (row["run"], row["topic"], row["partition"]):
+    for gap in found.evidence.unknown:
+        if key == gap.key:
             for spans in rows.values():
-                spans.append(_span(row["from_ms"], row["to_ms"], start_ms, bands.HATCHED))
+                spans.append(_span(gap.from_ms, gap.to_ms, start_ms, bands.HATCHED))
     least = min((len(s.isr) for s in shifted), default=0)
     name = f"{printable(key.topic, 60)}-{key.partition}"
     title = f"{name}: {counted(max(0, len(shifted) - 1), 'change')}, never fewer than {least} in "

@@ -154,9 +154,9 @@ def _draw_counts(ax: Axes, found: Findings) -> int:
         for span in found.record.spans[key]
     ]
     spans += [
-        _span(row["from_ms"], row["to_ms"], start_ms, bands.HATCHED)
-        for row in found.evidence.unknown.to_pylist()
-        if Key(row["run"], row["topic"], row["partition"]) in found.partitions
+        _span(gap.from_ms, gap.to_ms, start_ms, bands.HATCHED)
+        for gap in found.evidence.unknown
+        if gap.key in found.partitions
     ]
     return int(bands.stack(ax, spans).max())
 
@@ -254,10 +254,10 @@ def plot_partition(found: Findings, key: Key) -> Axes:
         if f"broker {leader}" in rows:
             at_s = (ts_ms - start_ms) / 1000
             elected.setdefault(f"broker {leader}", []).append(Event(at_s, "D"))
-    for row in found.evidence.unknown.to_pylist():
-        if key == (row["run"], row["topic"], row["partition"]):
+    for gap in found.evidence.unknown:
+        if key == gap.key:
             for spans in rows.values():
-                spans.append(_span(row["from_ms"], row["to_ms"], start_ms, bands.HATCHED))
+                spans.append(_span(gap.from_ms, gap.to_ms, start_ms, bands.HATCHED))
     least = min((len(s.isr) for s in shifted), default=0)
     name = f"{printable(key.topic, 60)}-{key.partition}"
     title = f"{name}: {counted(max(0, len(shifted) - 1), 'change')}, never fewer than {least} in "

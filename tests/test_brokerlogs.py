@@ -127,7 +127,7 @@ def test_no_text_makes_the_reader_fail(text):
     read_line(HEAD + text + PARTITION)
 
 
-PIECES = [text for _, regex, _ in IMPOSSIBLE for text in re.findall(r"[\w ]{9,}", regex.pattern)]
+PIECES = [text for regex, _ in IMPOSSIBLE for text in re.findall(r"[\w ]{9,}", regex.pattern)]
 PIECES += re.findall(r"[\w ]{9,}", NO_NEWS.pattern)
 PIECES += ["isrWithBrokerEpoch=List(", "brokerId: 1, ", "(brokerId: 2)", "from ", "1,", "1", " "]
 PIECES += [form.example for form in FORMATS]

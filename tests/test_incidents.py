@@ -37,6 +37,8 @@ EXPECTED = {
 TIMED = {
     "01103-controller-paused": ([("session_lost", (1,))], 0),
     "111-link-one-way": ([("link_cut", ())], 0),
+    "302-zookeeper-cut": ([("session_lost", (2,))], 0),  # its fetchers gave up meanwhile
+    "372-topic-deleted": ([("follower_stalled", (2,))], 0),
     "201-restart-loop": ([("died_and_back", (3,))], 0),
     "332-controller-paused": ([("controller_stalled", (100,))], 0),
     "352-disk-full": ([("disk_full", (2,))], 1),
@@ -58,6 +60,8 @@ MORE = {
     "282-link-cut": ([("link_cut", ())], 0),
     "282-zookeeper-away": ([("zookeeper_away", ())], 0),
     "412-controller-paused": ([("controller_stalled", (100,))], 0),
+    # the second had removed the first: they did not stop together
+    "402-unclean": ([("died_and_back", (3,)), ("died_and_back", (2,))], 0),
     "412-two-faults": ([("died", (2,)), ("frozen", (3,))], 1),
     **TIMED,
 }
@@ -100,8 +104,8 @@ def test_without_the_log_of_its_leader_a_partition_is_not_known(name, tmp_path):
     shutil.rmtree(tmp_path / "logs" / f"broker-{leader}")
     found = look(tmp_path / "logs", min_isr=2)
     assert found.status == NOT_KNOWN
-    dark = [row for row in found.evidence.unknown.to_pylist() if row["topic"] is not None]
-    assert any(row["why"] == f"no log of its leader, broker {leader}" for row in dark)
+    dark = [gap.why for gap in found.evidence.unknown if gap.key is not None]
+    assert any(why == f"no log of its leader, broker {leader}" for why in dark)
     assert not found.under_replicated
 
 
@@ -213,13 +217,19 @@ def test_the_time_under_replicated_is_that_of_the_truth(name, findings):
     spans, since = [], {}
     changes = [c for c in true["isr_changes"] if c["t_ms"] <= found.record.end_ms]
     for change in sorted(changes, key=lambda change: change["t_ms"]):
-        full = len(change["isr_to"]) >= 3
+        full = len(change["isr_to"]) >= 3 or change.get("deleted")
         if not full:
             since.setdefault(change["partition"], change["t_ms"])
         elif change["partition"] in since:
             spans.append((since.pop(change["partition"]), change["t_ms"]))
     spans += [(start, found.record.end_ms) for start in since.values()]
     assert abs(union_ms(spans) - union_ms(told(found))) <= 1_000
+
+
+def test_a_deleted_topic_is_not_known_to_be_short_nor_unknown():
+    found = look(RECORDED / "372-topic-deleted" / "logs", min_isr=3)
+    assert {key.topic for key in found.partitions} == {"orders"}
+    assert not found.not_known and found.status == CALM
 
 
 def told(found):

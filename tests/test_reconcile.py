@@ -138,9 +138,9 @@ def test_l6_versions_outrank_clocks(tmp_path):
     }
     evidence = prove(tmp_path, logs)
     assert isrs(evidence)[-3:] == ["1,2,3", "1,2", "1,2,3"]
-    behind = {row["broker"]: row for row in evidence.clocks.to_pylist()}[2]
-    assert behind["ahead_ms"] <= -5_000
-    assert behind["is_bound"]
+    behind = {clock.broker: clock for clock in evidence.clocks}[2]
+    assert behind.ahead_ms <= -5_000
+    assert behind.is_bound
 
 
 def test_l6_a_clock_that_was_set_back_makes_the_time_unknown(tmp_path):
@@ -156,9 +156,7 @@ def test_l6_a_clock_that_was_set_back_makes_the_time_unknown(tmp_path):
     evidence = prove(tmp_path, logs)
     assert isrs(evidence) == ["1,2,3", "1,2", "?", "1,2,3"]
     assert "a clock was set back, nobody says how far" in why_unknown(evidence)
-    assert [row["part"] for row in evidence.clocks.to_pylist() if row["is_bound"]] == [
-        "server.log:4"
-    ]
+    assert [clock.part for clock in evidence.clocks if clock.is_bound] == ["server.log:4"]
 
 
 def test_l6_the_end_of_summer_time_is_found_with_another_broker(tmp_path):
@@ -174,7 +172,7 @@ def test_l6_the_end_of_summer_time_is_found_with_another_broker(tmp_path):
         "b9/controller.log": "\n".join(map(" ".join, zip(times + hour, told, strict=True))),
     }
     evidence = prove(tmp_path, logs)
-    ahead = {row["part"]: row["ahead_ms"] for row in evidence.clocks.to_pylist()}
+    ahead = {clock.part: clock.ahead_ms for clock in evidence.clocks}
     assert ahead == {"": 0, "b1/server.log:6": -3_600_000}
     assert "?" not in isrs(evidence)[1:]
     assert story(evidence)[-1][0] == 9 * 3600 + 50 * 60 + 30
@@ -232,7 +230,7 @@ def test_l20_clocks_90_s_apart(tmp_path):
         """,
     }
     evidence = prove(tmp_path, logs)
-    ahead = {row["broker"]: row["ahead_ms"] for row in evidence.clocks.to_pylist()}
+    ahead = {clock.broker: clock.ahead_ms for clock in evidence.clocks}
     assert ahead == {1: 0, 2: -90_000, 9: 0}
     moves = [(move.ts_ms, move.replica, move.joined) for move in exact.moves(evidence.events)]
     assert len({ts_ms for ts_ms, *_ in moves}) == 2
@@ -359,8 +357,8 @@ def test_the_lines_of_an_incident_prove_the_true_history(name):
     for key, rows in expected.items():
         for (ms, _), (true_ms, _) in zip(states[key][1:], rows[1:], strict=True):
             assert abs(ms - true_ms) <= NEAR_MS
-    assert {row["topic"] for row in evidence.unknown.to_pylist()} <= {None}
-    assert bool(evidence.unknown.num_rows) == (name in MARKED)
+    assert {gap.key for gap in evidence.unknown} <= {None}
+    assert bool(evidence.unknown) == (name in MARKED)
 
 
 @pytest.mark.parametrize("name", [n for n in names() if (INCIDENTS / n / "metadata").is_dir()])
@@ -375,5 +373,5 @@ def test_the_metadata_log_of_an_incident_proves_it_exactly(name):
 
 def test_the_clock_of_an_incident_that_is_90_s_behind():
     evidence, _ = proven_of(INCIDENTS / "j-282-clocks-apart" / "logs", 2**62)
-    ahead = {row["broker"]: row["ahead_ms"] for row in evidence.clocks.to_pylist()}
+    ahead = {clock.broker: clock.ahead_ms for clock in evidence.clocks}
     assert ahead == {1: 0, 2: pytest.approx(-90_000, abs=200), 3: 0}

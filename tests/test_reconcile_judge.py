@@ -190,7 +190,7 @@ def test_whole_logs_are_right_or_say_what_they_cannot_show(data, release):
     twice = data.draw(st.booleans())
     evidence, _ = prove(story, dict.fromkeys((1, 2, 3, 9), 0), [True] * len(story.lines), twice)
     states, whole = known(evidence), truth(story)
-    marks = {row["why"] for row in evidence.unknown.to_pylist()}
+    marks = {gap.why for gap in evidence.unknown}
     is_known = bool(states) and all(isr is not None for _, isr in states)
     if is_known and (not marks or story.has_controller):
         assert [isr for _, isr in states] == [isr for _, isr in whole], (states, whole)
@@ -214,7 +214,7 @@ def test_what_is_missing_is_said(data, release):
     kept = [data.draw(st.integers(0, 9)) >= share for _ in story.lines]
     evidence, there = prove(story, ahead, kept, data.draw(st.booleans()))
     states, whole = known(evidence), truth(story)
-    of_the_run = [row["why"] for row in evidence.unknown.to_pylist() if row["topic"] is None]
+    of_the_run = [gap.why for gap in evidence.unknown if gap.key is None]
     has_no_version = not story.is_kraft or any("Shrinking ISR" in text for *_, text, _ in there)
     if has_no_version and any("in which order" in why for why in of_the_run):
         return  # clocks that nothing compares, and lines without versions: so a request of KRaft

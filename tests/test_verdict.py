@@ -71,7 +71,7 @@ def test_no_false_alarm_where_brokers_start_and_tell_late(name, tmp_path):
     with tarfile.open(RECORDINGS / "eras" / name) as packed:
         packed.extractall(tmp_path, filter="data")
     logs = read_local(tmp_path, "run")
-    assert {clock["ahead_ms"] for clock in reconcile(logs.events).clocks.to_pylist()} == {0}
+    assert {clock.ahead_ms for clock in reconcile(logs.events).clocks} == {0}
     (verdict,) = verdicts(logs.events, logs.files)
     assert verdict.faults == ()
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from itertools import accumulate
 from pathlib import Path
@@ -39,6 +38,7 @@ from isrlab.brokerlogs.layout import Layout
 from isrlab.brokerlogs.lines import LineReader
 from isrlab.brokerlogs.metadata.files import recognise
 from isrlab.brokerlogs.read import FILES, UNREAD, read_sources
+from isrlab.brokerlogs.stamps import given_ms
 from isrlab.events.schema import SCHEMA
 
 OPTIONS = {
@@ -71,8 +71,9 @@ class Logs:
         self.table = given.get("table", "events")
         if self.table not in TABLES:
             raise ValueError(f"table {self.table!r}; valid: {', '.join(TABLES)}")
-        self.since_ms = _time_ms("since", given.get("since"), ALWAYS_MS[0])
-        self.until_ms = _time_ms("until", given.get("until"), ALWAYS_MS[1])
+        since, until = given.get("since"), given.get("until")
+        self.since_ms = ALWAYS_MS[0] if since is None else given_ms(since)
+        self.until_ms = ALWAYS_MS[1] if until is None else given_ms(until)
         self.layout = Layout.of([line]) if (line := given.get("layout")) else None
         if self.layout and not self.layout.shapes and not self.layout.keys:
             raise ValueError(f"layout {line!r}: give a line of Kafka as the files have it")
@@ -136,16 +137,6 @@ class Logs:
             return read_sources(sources, self.run, self.time_zone or "UTC", self.layout).events
 
         yield from self._wanted(growing.new_events(new, self.files, read)).to_batches()
-
-
-def _time_ms(name: str, text: str | None, default: int) -> int:
-    if text is None:
-        return default
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ValueError(f"{name} {text!r} is no time; valid: 2026-11-20T10:38:00") from error
-    return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 class _Once(DataSourceReader):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
@@ -40,12 +40,6 @@ _EXCEPTIONS = tuple(form for form in FORMATS if "{exception}" in form.template)
 _SOURCE = re.compile(
     r"[\[ ](?:broker[= ]|Broker |Controller |id=|brokerId=|replicaId=|Server )(\d+)"
 )
-
-
-def _escaped(text: str) -> str:
-    return re.escape(text).replace("\\ ", " ")
-
-
 # What an operator must know, in a wording that no form reads: never let go.
 _COUNTED = {
     **dict.fromkeys(
@@ -67,7 +61,8 @@ _REPLICATION = re.compile(
 # What a line must hold to be looked at, for RE2: the fixed text of a form, what is counted in any
 # wording, a character that no broker writes; or what speaks of replication, if it is not no news.
 _TEXTS = {form.landmark for form in FORMATS} | {*_COUNTED}
-WANTED_TEXT = "|".join([*sorted(map(_escaped, _TEXTS)), _ABOUT_ISR.pattern, "has no effect"])
+_ESCAPED = (re.escape(text).replace("\\ ", " ") for text in sorted(_TEXTS))
+WANTED_TEXT = "|".join([*_ESCAPED, _ABOUT_ISR.pattern, "has no effect"])
 WANTED = rf"{WANTED_TEXT}|[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]"
 PERHAPS = f"{_REPLICATION.pattern}|ISR"
 _LOGGERS = re.compile(
@@ -91,7 +86,6 @@ class LineReader:
     head: Head | None = None
     heads: int = 0
     headless: int = 0  # lines of Kafka without a head
-    _latest: dict[str, Head] = field(default_factory=dict)  # of each source
 
     def read(self, line: str, before: Iterable[str] = ()) -> list[Event | Unread]:
         """The events that a line tells, or why it is unread; nothing for one that tells nothing.
@@ -110,9 +104,8 @@ class LineReader:
             item = item and Unread(f"the stamp has no {head.lacks}")
         else:
             self.heads += 1
-        self._latest[head.source] = head
-        more = (self._exception(line, head) for line in head.rest) if head.rest else ()
-        return [each for each in (item, *more) if each is not None]
+        items = [item, *(self._exception(line, head) for line in head.rest)]
+        return [each for each in items if each is not None]
 
     def find_layout(self, lines: list[str]) -> None:
         """Find the layout of a sample of lines."""
@@ -151,7 +144,7 @@ class LineReader:
         for line in islice(before, MOST_LINES_BACK):
             if (head := self.time_of(line)) and (head.source == source or not source):
                 return head
-        return self._latest.get(source)
+        return None
 
     def _exception(self, text: str, head: Head | None) -> Event | Unread | None:
         for form in _EXCEPTIONS:
@@ -171,10 +164,6 @@ def read_line(line: str, time_zone: str = "UTC") -> Event | Unread | None:
 def read_message(head: Head) -> Event | Unread | None:
     """The event of a message whose head is known."""
     message = head.message
-    if "ISR" in message or "lagging behind" in message or "Kafka-server" in message:
-        for before, whole, why in IMPOSSIBLE:  # these speak of nothing else
-            if before.search(message) and whole.search(message):
-                return Unread(f"no broker prints this: {why}")
     for form in likely(message):
         if form.landmark in message and (match := form.regex.fullmatch(message)):
             return _event(form, match, head)
@@ -267,6 +256,9 @@ def _counted(message: str) -> Unread | None:
 def _remainder(head: Head) -> Unread | None:
     """A message that no format reads: unread if it speaks of replication, else let go."""
     message = head.message
+    for impossible, why in IMPOSSIBLE:
+        if impossible.search(message):
+            return Unread(f"no broker prints this: {why}")
     if _ABOUT_ISR.search(message):
         if "#" in message:
             return Unread("masked: a # stands where a number belongs")

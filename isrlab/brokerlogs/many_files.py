@@ -11,6 +11,8 @@ import os
 import pickle
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
@@ -28,12 +30,10 @@ _SERVE = "from isrlab.brokerlogs.many_files import serve; serve()"
 def read_files(sources: Task, time_zone: str | None, layout: Layout | None = None) -> list[LogFile]:
     """The files that are read, in their order; lines that fit `layout` have it."""
     here, *others = ((share, time_zone, layout) for share in _shares(sources))
-    workers = [_started(*job) for job in others]
-    logs = _read(*here)
-    for worker, job in zip(workers, others, strict=True):
-        answer = worker.communicate()[0]
-        logs += pickle.loads(answer) if worker.returncode == 0 else _read(*job)
-    return sorted(logs, key=lambda log: log.order)
+    with ThreadPoolExecutor(max_workers=MOST_PROCESSES) as waiting:
+        answers = waiting.map(_read_elsewhere, others)
+        logs = _read(*here)
+        return sorted(chain(logs, *answers), key=lambda log: log.order)
 
 
 def _shares(sources: Task) -> list[Task]:
@@ -60,20 +60,14 @@ def _read(sources: Task, time_zone: str | None, given: Layout | None) -> list[Lo
     return logs
 
 
-def _started(*job: Task | str | Layout | None) -> subprocess.Popen[bytes]:
+def _read_elsewhere(job: tuple[Task, str | None, Layout | None]) -> list[LogFile]:
     root = str(Path(__file__).parents[2])
     paths = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    worker = subprocess.Popen(
-        [sys.executable, "-c", _SERVE],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": paths},
+    worker = subprocess.run(
+        [sys.executable, "-c", _SERVE], input=pickle.dumps(job), stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": paths}, check=False,
     )  # fmt: skip
-    assert worker.stdin is not None
-    try:
-        pickle.dump(job, worker.stdin)
-        worker.stdin.flush()
-    except BrokenPipeError:
-        pass  # it has ended: its share is read here
-    return worker
+    return pickle.loads(worker.stdout) if worker.returncode == 0 else _read(*job)
 
 
 def serve() -> None:

@@ -15,7 +15,7 @@ import re
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import accumulate
+from itertools import accumulate, chain
 
 import numpy as np
 import pyarrow as pa
@@ -135,9 +135,7 @@ class LogFile:
         self.brokers: dict[str, set[int]] = defaultdict(set)
         self._ends: list[tuple[int, int, bool]] = []  # of its first and last line with a time
         self._rows = Rows(_RAW)
-        self._unread: list[dict] = []
-        self._reasons = Counter[str]()
-        self._left_out: dict[str, int] = {}  # of each reason, the first line that is not kept
+        self._unread: dict[str, list[dict]] = defaultdict(list)  # by reason
         self._held: dict[tuple, list[Event]] = {}
         self._moment, self._repeated = 0, Counter[int]()
         self._before: list[str] = []  # the last lines of the block before
@@ -158,10 +156,9 @@ class LogFile:
         except (DamagedFileError, OSError) as error:
             why = "broken off" if isinstance(error, DamagedFileError) else "not read"
             self.status = f"{why}: {error}"
-            self._keep_unread(self.lines + 1, Unread(self.status))
-        for rows in self._held.values():
-            for row in rows:
-                self._rows.add(row)
+            self._keep_unread(self.lines + 1, self.status)
+        for row in chain(*self._held.values()):
+            self._rows.add(row)
         self._held = {}
         if block is not None:
             self._see_end(block, _from_the_end(block))
@@ -206,9 +203,7 @@ class LogFile:
     def _see_end(self, block: Block, numbers: Iterable[int]) -> None:
         """Note the first of these lines that has a time."""
         for n in numbers:
-            text = _text(block.line(n))
-            head = self._quiet_head(text)
-            if head and not head.lacks:
+            if head := self.reader.time_of(_text(block.line(n))):
                 self._ends.append((block.first + n, head.ts_ms, head.is_local))
                 return
 
@@ -221,7 +216,7 @@ class LogFile:
                 self._forget(line, number)
             for item in self.reader.read(line, self._lines_before(block, n)):
                 if isinstance(item, Unread):
-                    self._keep_unread(number, Unread(item.reason, item.text or line))
+                    self._keep_unread(number, item.reason, item.text or line)
                     continue
                 for event in expanded(item):
                     row = self._row(number, event)
@@ -239,23 +234,23 @@ class LogFile:
         text = data.lstrip(b"\0")
         if len(text) < len(data) and b"\0" not in text:  # a machine stopped while writing
             zeros = f"{len(data) - len(text):,} zero bytes"
-            self._keep_unread(number, Unread("a hole of zero bytes", zeros))
+            self._keep_unread(number, "a hole of zero bytes", zeros)
             data = text
         if is_cut:
             why = "longer than 65,536 bytes; only its beginning was read"
-            self._keep_unread(number, Unread(why, _text(data)))
+            self._keep_unread(number, why, _text(data))
         try:
             line = data.decode("utf-8")
         except UnicodeDecodeError:
             if not is_cut:
                 is_ours = _ANY.search(_text(data)) is not None
                 why = f"bytes that are not {'UTF-8' if is_ours else 'text'}"
-                self._keep_unread(number, Unread(why, _text(data)))
+                self._keep_unread(number, why, _text(data))
                 return None
             line = data.decode("utf-8", "ignore")
         is_text = len(data.translate(None, _CONTROL)) == len(data)
         if not is_text and _ANY.search(line) is None:
-            self._keep_unread(number, Unread("bytes that are not text", _text(data)))
+            self._keep_unread(number, "bytes that are not text", _text(data))
             return None
         return line
 
@@ -306,23 +301,19 @@ class LogFile:
         rows.append(row)
         return done
 
-    def _keep_unread(self, line: int, item: Unread) -> None:
-        self._reasons[item.reason] += 1
-        if self._reasons[item.reason] > UNREAD_KEPT:
-            self._left_out.setdefault(item.reason, line)
+    def _keep_unread(self, line: int, reason: str, text: str = "") -> None:
+        """Note a line; of one reason the first lines, and one row that counts the rest."""
+        rows = self._unread[reason]
+        if len(rows) > UNREAD_KEPT:
+            rows[-1]["lines"] += 1
             return
-        shown = _DIRECTION.sub(lambda m: f"\\u{ord(m[0]):04x}", item.text[:SHOWN_CHARACTERS])
-        self._unread.append({"line": line, "reason": item.reason, "text": shown, "lines": 1})
+        shown = _DIRECTION.sub(lambda m: f"\\u{ord(m[0]):04x}", text[:SHOWN_CHARACTERS])
+        shown = "(and more like these)" if len(rows) == UNREAD_KEPT else shown
+        rows.append({"line": line, "reason": reason, "text": shown, "lines": 1})
 
-    def unread_rows(self) -> list[dict]:
-        """Its lines that could not be read, in order."""
-        left_out = [
-            {"line": line, "reason": reason, "text": "(and more like these)",
-             "lines": self._reasons[reason] - UNREAD_KEPT}
-            for reason, line in self._left_out.items()
-        ]  # fmt: skip
-        rows = sorted(self._unread + left_out, key=lambda row: (row["line"], row["reason"]))
-        return [{"file": self.source.name, **row} for row in rows]
+    def unread_rows(self) -> Iterator[dict]:
+        """Its lines that could not be read."""
+        return ({"file": self.source.name, **row} for row in chain(*self._unread.values()))
 
     def row(self, zones: Zones) -> dict:
         """Its row of the table of files."""

@@ -18,7 +18,7 @@ The replicas of a partition *at a time* are those of the last line that names th
 from __future__ import annotations
 
 import os
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from isrlab.events import schema
+from isrlab.events.exact import Key
 from isrlab.evidence.clocks import Clock, put_right
 from isrlab.evidence.replicas import Replicas, broker_ids, lives
 from isrlab.evidence.stored import (
@@ -41,35 +42,28 @@ from isrlab.evidence.stored import (
     stored,
 )
 
-Key: TypeAlias = tuple[str, str, int]  # run, topic, partition
-
 QUIET = 0.1  # of its run: so long may a broker's log be silent before its end counts as one
 QUIET_MS = 60_000  # and never less
 BLIP_MS = 2_000  # a broker fenced and unfenced within this is a controller that repeats the past
 QUORUM = "__cluster_metadata"  # its voters are no ISR
 PRIMARY = ("isr_commit", "leader", "isr_shrink", "isr_expand")  # kinds of who knows first
 
-UNKNOWN = pa.schema(
-    {"run": pa.string(), "topic": pa.string(), "partition": pa.int32(),
-     "from_ms": pa.int64(), "to_ms": pa.int64(), "why": pa.string()}
-)  # fmt: skip
-CLOCKS = pa.schema(
-    {"run": pa.string(), "broker": pa.int32(), "part": pa.string(),
-     "ahead_ms": pa.int64(), "pairs": pa.int64(), "is_bound": pa.bool_(), "is_alone": pa.bool_()}
-)  # fmt: skip
+
+class Gap(NamedTuple):
+    """When nobody says what the ISR of a partition was, and why; without a key, of a whole run."""
+
+    key: Key | None
+    from_ms: int
+    to_ms: int
+    why: str
 
 
 class Evidence(NamedTuple):
-    """What the logs of some runs prove.
-
-    `events`: events.SCHEMA in order of time, all on one clock. `clocks`: `clocks.Clock` as columns.
-    `unknown`: run, topic, partition, from_ms, to_ms, why: when nobody says what the ISR was; topic
-    and partition are null where that holds of the whole run.
-    """
+    """What the logs of some runs prove. `events`: events.SCHEMA in order of time, on one clock."""
 
     events: pa.Table
-    clocks: pa.Table
-    unknown: pa.Table
+    clocks: list[Clock]
+    unknown: list[Gap]
 
 
 class Scene(NamedTuple):
@@ -97,8 +91,8 @@ def reconcile(events: pa.Table, files: pa.Table | None = None) -> Evidence:
     rows.sort(key=_time_and_place)
     names = sorted({row["run"] for row in rows})
     found: list[Row] = []
-    vague: list[Row] = []
-    gaps: list[Row] = []
+    vague: list[Gap] = []
+    gaps: list[Gap] = []
     for run in names:
         of_run = [row for row in rows if row["run"] == run]
         bounds = _bounds(of_run, files, {c.broker: c.ahead_ms for c in clocks if c.run == run})
@@ -106,17 +100,13 @@ def reconcile(events: pa.Table, files: pa.Table | None = None) -> Evidence:
         first = len(gaps)
         for key, lines in _partitions(of_run):
             states = proven(key, lines, scene)
-            gaps += _gaps(states, scene.end_ms)
+            gaps += _gaps(key, states, scene.end_ms)
             found += states
         found += [row for row in of_run if row["kind"] not in ("isr_commit", "deleted")]
         found += [_edge(run, b, *edge) for b, edges in bounds.items() for edge in edges]
         vague += _of_the_whole(of_run, gaps[first:], clocks, scene)
     found.sort(key=_in_order)
-    return Evidence(
-        pa.Table.from_pylist(found, schema=schema.SCHEMA),
-        pa.Table.from_pylist([clock._asdict() for clock in clocks], schema=CLOCKS),
-        pa.Table.from_pylist(vague + gaps, schema=UNKNOWN),
-    )
+    return Evidence(pa.Table.from_pylist(found, schema=schema.SCHEMA), clocks, vague + gaps)
 
 
 def _time_and_place(row: Row) -> tuple:
@@ -135,7 +125,7 @@ def _partitions(rows: Sequence[Row]) -> Iterator[tuple[Key, list[Row]]]:
     groups: dict[Key, list[Row]] = defaultdict(list)
     for row in rows:
         if row["topic"] not in (None, QUORUM) and row["partition"] is not None:
-            groups[row["run"], row["topic"], row["partition"]].append(row)
+            groups[Key(row["run"], row["topic"], row["partition"])].append(row)
     yield from sorted(groups.items())
 
 
@@ -184,12 +174,15 @@ def _scene(rows: Sequence[Row], bounds: dict[int | None, Edges], clocks: Sequenc
     has_metadata_log = any(is_exact(row) for row in rows)
     ends = {b: e[1][1] for b, e in bounds.items() if b is not None and e[1][1] < end_ms - quiet_ms}
     went = [r for r in rows if r["kind"] in ("crash", "restart") and r["replica"] is not None]
-    came = [(r["ts_ms"], r["replica"]) for r in went if r["kind"] == "restart"]
+    came: dict[int, list[int]] = defaultdict(list)
+    for row in went:
+        if row["kind"] == "restart":
+            came[row["replica"]].append(row["ts_ms"])
     gone = [
         (row["ts_ms"], row["replica"])
         for row in went
         if row["kind"] == "crash"
-        and not any(b == row["replica"] and 0 <= ms - row["ts_ms"] <= BLIP_MS for ms, b in came)
+        and not _is_within(came[row["replica"]], row["ts_ms"], row["ts_ms"] + BLIP_MS)
     ]
     back: dict[tuple[int, str], list[int]] = defaultdict(list)
     for clock in clocks:
@@ -226,12 +219,12 @@ def _print_commits(rows: Sequence[Row]) -> bool:
 
 
 def _of_the_whole(
-    rows: Sequence[Row], gaps: Sequence[Row], clocks: Sequence[Clock], scene: Scene
-) -> Iterator[Row]:
+    rows: Sequence[Row], gaps: Sequence[Gap], clocks: Sequence[Clock], scene: Scene
+) -> Iterator[Gap]:
     """What the logs of this run can never show."""
     run = rows[0]["run"]
     fenced = [r["ts_ms"] for r in rows if r["detail"].get("cause") in ("fenced", "unfenced")]
-    told = [gap["why"] for gap in gaps if not _is_batched(gap, fenced)]
+    told = [gap.why for gap in gaps if not _is_batched(gap, fenced)]
     alone = sorted({str(each.broker) for each in clocks if each.run == run and each.is_alone})
     reasons = {
         f"nothing shows that the clock of broker {', '.join(alone)} is right, and so in which "
@@ -246,12 +239,18 @@ def _of_the_whole(
     }
     for why, holds in reasons.items():
         if holds:
-            yield {"run": run, "from_ms": scene.start_ms, "to_ms": scene.end_ms, "why": why}
+            yield Gap(None, scene.start_ms, scene.end_ms, why)
 
 
-def _is_batched(gap: Row, fenced: Sequence[int]) -> bool:
+def _is_batched(gap: Gap, fenced: Sequence[int]) -> bool:
     """A KRaft controller changed several things at once: brokers print only what came of it."""
-    return any(gap["from_ms"] <= ms + BLIP_MS and ms <= gap["to_ms"] for ms in fenced)
+    return _is_within(fenced, gap.from_ms - BLIP_MS, gap.to_ms)
+
+
+def _is_within(times: Sequence[int], from_ms: int, to_ms: int) -> bool:
+    """One of these times, which are in order, lies between these two or is one of them."""
+    place = bisect_left(times, from_ms)
+    return place < len(times) and times[place] <= to_ms
 
 
 # Partitions
@@ -294,7 +293,8 @@ def _doubts(found: Sequence[Found], scene: Scene) -> Iterator[Found]:
             yield Found(each.ts_ms + 1, None, why="a clock was set back, nobody says how far")
         elif after is None or after.state is None:
             doubts = [(ms, f"broker {b} was gone, and no line says that it left the ISR")
-                      for ms, b in scene.gone if b in state.isr and len(state.isr) > 1]  # fmt: skip
+                      for ms, b in scene.gone[bisect_left(scene.gone, (each.ts_ms + 1,)):]
+                      if b in state.isr and len(state.isr) > 1]  # fmt: skip
             if state.leader in scene.ends:
                 end_ms = max(scene.ends[state.leader], each.ts_ms) + 1
                 doubts.append((end_ms, f"the log of its leader, broker {state.leader}, ends"))
@@ -358,7 +358,7 @@ def _row(key: Key, found: Found, told: Replicas) -> Row:
     if is_late and is_own(state.row) and state.request is not None:
         detail["earliest_ms"] = str(state.request["ts_ms"])
     return dict.fromkeys(schema.COLUMNS) | {
-        **dict(zip(("run", "topic", "partition"), key, strict=True)),
+        **key._asdict(),
         "ts_ms": found.ts_ms,
         "broker": state.leader if is_leaders else state.row["broker"],
         "leader_epoch": state.leader_epoch,
@@ -371,14 +371,12 @@ def _row(key: Key, found: Found, told: Replicas) -> Row:
 
 
 def _row_of(key: Key, ts_ms: int, kind: str, why: str = "") -> Row:
-    names = dict(zip(("run", "topic", "partition"), key, strict=True))
     more: dict[str, Any] = {"ts_ms": ts_ms, "kind": kind, "detail": {"why": why} if why else {}}
-    return dict.fromkeys(schema.COLUMNS) | names | more
+    return dict.fromkeys(schema.COLUMNS) | key._asdict() | more
 
 
-def _gaps(rows: Sequence[Row], end_ms: int) -> Iterator[Row]:
+def _gaps(key: Key, rows: Sequence[Row], end_ms: int) -> Iterator[Gap]:
     """From when to when the ISR of a partition is not known."""
     for row, to_ms in zip(rows, [*(row["ts_ms"] for row in rows[1:]), end_ms], strict=False):
         if row["kind"] == "unknown" and row["ts_ms"] < to_ms:
-            named = {name: row[name] for name in ("run", "topic", "partition")}
-            yield named | {"from_ms": row["ts_ms"], "to_ms": to_ms, "why": row["detail"]["why"]}
+            yield Gap(key, row["ts_ms"], to_ms, row["detail"]["why"])

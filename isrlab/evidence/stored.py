@@ -28,6 +28,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 Row: TypeAlias = dict[str, Any]  # of the events table, `detail` as a dict
@@ -207,6 +208,7 @@ def _of_version(states: list[State]) -> State:
     told_ms = min(state.ts_ms for state in exact or states)
     ts_ms = told_ms if exact else max([told_ms, *(row["ts_ms"] for row in asked)])
     agree = all(_same(state.isr, first.isr) for state in naming)
+    own_ms = [s.ts_ms for s in states if is_own(s.row) and s.row["broker"] == s.leader]
 
     def known(name: str) -> Any:
         return next((v for s in states if (v := getattr(s, name)) is not None), None)
@@ -217,9 +219,7 @@ def _of_version(states: list[State]) -> State:
         isr=first.isr if agree else None,
         request=asked[0] if asked else None,
         is_leaders=any(state.is_leaders for state in states),
-        seen_ms=max(
-            s.ts_ms if is_own(s.row) and s.row["broker"] == s.leader else 0 for s in states
-        ),
+        seen_ms=max(own_ms, default=0),
         **{name: known(name) for name in ("leader_epoch", "leader", "before", "replicas")},
     )
 
@@ -245,11 +245,9 @@ def _is_answered(request: State, answers: list[State]) -> bool:
 def _in_order(states: list[State]) -> list[State]:
     """By version first; those without one among them."""
     told = sorted((s for s in states if s.version is not None), key=lambda s: s.version or 0)
-    last_ms = None
-    for state in told:
-        if last_ms is not None and state.ts_ms <= last_ms:
-            state.ts_ms = last_ms + (not is_exact(state.row))
-        last_ms = state.ts_ms
+    for before, state in pairwise(told):
+        if state.ts_ms <= before.ts_ms:
+            state.ts_ms = before.ts_ms + (not is_exact(state.row))
     for state in sorted((s for s in states if s.version is None), key=lambda s: s.ts_ms):
         place = _place(told, state)
         is_stale = any(each.ts_ms < state.ts_ms for each in told[place:])
@@ -384,6 +382,8 @@ def _relation(now: State, state: State) -> str:
             is_from_there = now.isr and (state.before is None or _same(now.isr, state.before))
             return "next" if is_from_there else "gap" if now.isr is None else "unlike"
         return "old" if step < 0 else "gap"
+    if state.isr is None and now.version is None and not now.is_leaders:
+        return "old"  # a leader was refused who had not heard of the controller's change
     if state.before is not None:
         return "next" if _same(now.isr, state.before) else "gap"
     if state.version is not None and state.is_leaders:  # since 2.8 nobody announces an expansion

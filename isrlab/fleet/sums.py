@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -12,21 +12,17 @@ from isrlab.fleet.config import FleetConfig
 
 
 def by_run(
-    configs: Sequence[FleetConfig],
-    refused: pd.DataFrame,
-    under: pd.DataFrame,
-    failures: Mapping[str, Sequence[str]] = PRODUCE_FAILURES,
+    configs: Sequence[FleetConfig], refused: pd.DataFrame, under: pd.DataFrame
 ) -> pd.DataFrame:
     """Partition-minutes under min ISR and failed produces; runs in order.
 
-    `refused` from `churn.refused_produce`, `under` from `churn.under_min_isr`. `failures`: which
-    errors each column of produces sums.
+    `refused` from `churn.refused_produce`, `under` from `churn.under_min_isr`.
     """
     sums = pd.DataFrame(index=pd.Index([config.run for config in configs], name="run"))
     sums["under_min_isr_minutes"] = under.groupby("run")["under_min_isr_ms"].sum() / 60_000
-    for name, errors in failures.items():
+    for name, errors in PRODUCE_FAILURES.items():
         sums[name] = refused[refused["error"].isin(errors)].groupby("run")["produces"].sum()
-    return sums.fillna(0).astype(dict.fromkeys(failures, int))
+    return sums.fillna(0).astype(dict.fromkeys(PRODUCE_FAILURES, int))
 
 
 def quantile(histogram: pd.DataFrame, share: float) -> int:

@@ -7,18 +7,16 @@ says nothing if the log that would show it is not there, so `no_log` is a fact, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from isrlab.events.exact import Absence
 from isrlab.incidents.parties import AT_ONCE_MS, BEFORE_MS, SOON_MS, Party, is_back_at_once
-from isrlab.incidents.record import Record, Row, Span, about, key_of
+from isrlab.incidents.record import STOPPING_MS, Record, Row, Span, about, key_of
 
 FLAPS = 3  # as often must one replica leave one partition
 REFUSALS = 3
 PARTIES = ("broker", "link", "controller", "zookeeper", "cluster")
 SIGNS = ("stop_asked", "session_lost", "out_of_resources")
-FACTS: dict[str, Callable[[Case], list[Row]]] = {}
 
 
 @dataclass(frozen=True)
@@ -73,267 +71,216 @@ class Case:
         return [out.left for out in (self.outs if outs is None else outs) if out.left]
 
 
-def fact(function: Callable[[Case], list[Row]]) -> Callable[[Case], list[Row]]:
-    FACTS[function.__name__] = function
-    return function
+class Facts(Case):
+    """Each method is a fact: the rows that show it, or none."""
 
+    def torn(self) -> list[Row]:
+        """Lines are missing, as numbers that do not follow each other show."""
+        return (self.left() or self.troubles)[:1] if self.record.is_torn else []
 
-def facts(case: Case) -> dict[str, list[Row]]:
-    """Every fact that is seen, with its rows in order of time."""
-    return {name: rows for name, look in FACTS.items() if (rows := look(case))}
+    def no_log(self) -> list[Row]:
+        """There is no log of the broker, though of others; a fleet's events come from none."""
+        logs = set(self.record.log_ends)
+        is_missing = bool(logs) and not logs.issuperset(self.brokers)
+        is_missing &= self.party.kind == "broker"
+        return (self.left() or self.troubles)[:1] if is_missing else []
 
+    # What the leaders and the controller did
 
-# Who the party is, and what is said by a line alone
+    def removed_by_leaders(self) -> list[Row]:
+        return self.left([out for out in self.removed if out.leader])
 
+    def removed_by_controller(self) -> list[Row]:
+        return self.left([out for out in self.removed if out.leader is None])
 
-def _party(kind: str) -> Callable[[Case], list[Row]]:
-    return lambda case: case.left() or case.troubles if case.party.kind == kind else []
+    def removes_others(self) -> list[Row]:
+        return self.left(self.removes)
 
+    def removes_two(self) -> list[Row]:
+        """A leader removes more than one replica: hardly all of them are slow."""
+        return self.left(self.removes) if len({out.replica for out in self.removes}) > 1 else []
 
-def _sign(name: str) -> Callable[[Case], list[Row]]:
-    return lambda case: case.said("sign", sign=name)
+    def removed_by_two(self) -> list[Row]:
+        leaders = {out.leader for out in self.removed} - {None}
+        return self.removed_by_leaders() if len(leaders) > 1 else []
 
-
-FACTS |= {kind: _party(kind) for kind in PARTIES}
-FACTS |= {name: _sign(name) for name in SIGNS}
-
-
-@fact
-def no_log(case: Case) -> list[Row]:
-    """There is no log of the party's broker, though of others; a fleet's events come from none."""
-    logs = set(case.record.log_ends)
-    is_missing = bool(logs) and not logs.issuperset(case.brokers)
-    return (case.left() or case.troubles)[:1] if is_missing and case.party.kind == "broker" else []
-
-
-# What the leaders and the controller did
-
-
-@fact
-def removed_by_leaders(case: Case) -> list[Row]:
-    return case.left([out for out in case.removed if out.leader])
-
-
-def removed_by_controller(case: Case) -> list[Row]:
-    return case.left([out for out in case.removed if out.leader is None])
-
-
-@fact
-def removes_others(case: Case) -> list[Row]:
-    return case.left(case.removes)
-
-
-@fact
-def removes_two(case: Case) -> list[Row]:
-    """A leader removes more than one replica: hardly all of them are slow."""
-    return case.left(case.removes) if len({out.replica for out in case.removes}) > 1 else []
-
-
-@fact
-def removed_by_two(case: Case) -> list[Row]:
-    leaders = {out.leader for out in case.removed} - {None}
-    return removed_by_leaders(case) if len(leaders) > 1 else []
-
-
-@fact
-def repeats(case: Case) -> list[Row]:
-    """One replica leaves one partition again and again."""
-    times = Counter((out.key, out.replica) for out in case.outs)
-    often = [out for out in case.outs if times[out.key, out.replica] >= FLAPS]
-    return case.left(often)
-
-
-@fact
-def short(case: Case) -> list[Row]:
-    """Every absence ends at once."""
-    return case.left() if all(map(is_back_at_once, case.outs)) else []
-
-
-@fact
-def still_out(case: Case) -> list[Row]:
-    return case.left([out for out in case.outs if out.end_ms is None])
-
-
-@fact
-def out_from_the_start(case: Case) -> list[Row]:
-    """Absence already when the log begins, so nothing says why."""
-    first = {key: spans[0].start_ms for key, spans in case.record.spans.items() if spans}
-    was = [out for out in case.outs if first.get(out.key) == out.start_ms]
-    return case.left(was) if len(was) == len(case.outs) else []
-
-
-@fact
-def fences_the_living(case: Case) -> list[Row]:
-    """A controller fences brokers that it hears again at once."""
-    rows = case.record.said("crash", case.span, cause="fenced")
-    is_controller = case.party.kind == "controller"
-    return [row for row in rows if is_controller and row["broker"] in case.brokers]
-
-
-@fact
-def after_election(case: Case) -> list[Row]:
-    """The leaders that removed others had just been elected."""
-    rows: list[Row] = []
-    for out in case.outs:
-        times, brokers = case.record.leaders.get(out.key, ([], []))
-        elected = [t for t, b in zip(times[1:], brokers[1:], strict=True) if b == out.leader]
-        is_new = any(0 <= out.start_ms - ts_ms <= AT_ONCE_MS for ts_ms in elected)
-        rows += [out.left] if is_new and out.left else []
-    return rows if case.outs and len(rows) >= len(case.outs) / 2 else []
-
-
-# What processes, sessions and controllers say
-
-
-@fact
-def started(case: Case) -> list[Row]:
-    """A process started again: not the first thing of its log, nor before it was stopped."""
-    stopped_ms = max((row["ts_ms"] for row in case.said("sign", sign="stop_asked")), default=0)
-    return [row for row in case.own(case.record.starts) if row["ts_ms"] >= stopped_ms]
-
-
-@fact
-def came_back(case: Case) -> list[Row]:
-    """It started again: a line says so, or it is back in all its ISRs."""
-    is_back = case.outs and all(out.end_ms is not None for out in case.outs)
-    return started(case) or (case.left() if is_back else [])
-
-
-@fact
-def unclean_start(case: Case) -> list[Row]:
-    return [row for row in started(case) if row["detail"]["sign"] == "unclean_start"]
-
-
-@fact
-def halted(case: Case) -> list[Row]:
-    """The process says that it gives up."""
-    rows = [row for row in case.said("crash") if "said_by" not in row["detail"]]
-    return [row for row in rows if row["detail"].get("cause") != "shut down"]
-
-
-@fact
-def fenced(case: Case) -> list[Row]:
-    """The controller no longer hears of the broker, or ZooKeeper does not."""
-    rows = [row for row in case.said("crash") if "said_by" in row["detail"]]
-    return rows if case.party.kind == "broker" else []
-
-
-@fact
-def silent(case: Case) -> list[Row]:
-    """The broker's log ends while those of others go on, and it is not back anywhere.
-
-    That alone is no death: its clock may be behind.
-    """
-    if not case.is_open or any(out.end_ms is not None for out in case.outs):
+    def most_of_link(self) -> list[Row]:
+        """One of two removed the other from most partitions that it leads: a cut spares none."""
+        for leader in self.brokers if self.party.kind == "link" else ():
+            own = [out for out in self.outs if out.leader == leader]
+            led = [
+                key
+                for key, replicas in self.record.replicas.items()
+                if own
+                and replicas.issuperset(self.brokers)
+                and self.record.leader_at(key, own[0].start_ms) == leader
+            ]
+            if own and 2 * len({out.key for out in own}) >= len(led):
+                return self.left(own)
         return []
-    ends = {b: case.record.log_ends.get(b) for b in case.brokers}
-    rows = [r for r in case.record.rows["log_end"] if ends.get(r["broker"]) == r["ts_ms"]]
-    return [row for row in rows if row["ts_ms"] < case.record.end_ms - SOON_MS]
+
+    def repeats(self) -> list[Row]:
+        """One replica leaves one partition again and again."""
+        times = Counter((out.key, out.replica) for out in self.outs)
+        often = [out for out in self.outs if times[out.key, out.replica] >= FLAPS]
+        return self.left(often)
+
+    def short(self) -> list[Row]:
+        """Every absence ends at once."""
+        return self.left() if all(map(is_back_at_once, self.outs)) else []
+
+    def still_out(self) -> list[Row]:
+        return self.left([out for out in self.outs if out.end_ms is None])
+
+    def out_from_the_start(self) -> list[Row]:
+        """Absence already when the log begins, so nothing says why."""
+        first = {key: spans[0].start_ms for key, spans in self.record.spans.items() if spans}
+        was = [out for out in self.outs if first.get(out.key) == out.start_ms]
+        return self.left(was) if len(was) == len(self.outs) else []
+
+    def fences_the_living(self) -> list[Row]:
+        """A controller fences brokers that it hears again at once."""
+        rows = self.record.said("crash", self.span, cause="fenced")
+        is_controller = self.party.kind == "controller"
+        return [row for row in rows if is_controller and row["broker"] in self.brokers]
+
+    def after_election(self) -> list[Row]:
+        """The leaders that removed others had just been elected."""
+        rows: list[Row] = []
+        for out in self.outs:
+            times, brokers = self.record.leaders.get(out.key, ([], []))
+            elected = [t for t, b in zip(times[1:], brokers[1:], strict=True) if b == out.leader]
+            is_new = any(0 <= out.start_ms - ts_ms <= AT_ONCE_MS for ts_ms in elected)
+            rows += [out.left] if is_new and out.left else []
+        return rows if self.outs and len(rows) >= len(self.outs) / 2 else []
+
+    # What processes, sessions and controllers say
+
+    def started(self) -> list[Row]:
+        """A process started again: not the first thing of its log, nor before it was stopped."""
+        stopped_ms = max((row["ts_ms"] for row in self.said("sign", sign="stop_asked")), default=0)
+        return [row for row in self.own(self.record.starts) if row["ts_ms"] >= stopped_ms]
+
+    def came_back(self) -> list[Row]:
+        """It started again: a line says so, it is back in all its ISRs, or it goes on to speak."""
+        is_back = self.outs and all(out.end_ms is not None for out in self.outs)
+        stopped_ms = max((row["ts_ms"] for row in self.said("sign", sign="stop_asked")), default=0)
+        later = [row for row in self.spoke() if row["ts_ms"] > stopped_ms + STOPPING_MS]
+        return self.started() or (self.left() if is_back else later)
+
+    def unclean_start(self) -> list[Row]:
+        return [row for row in self.started() if row["detail"]["sign"] == "unclean_start"]
+
+    def halted(self) -> list[Row]:
+        """The process says that it gives up."""
+        rows = [row for row in self.said("crash") if "said_by" not in row["detail"]]
+        return [row for row in rows if row["detail"].get("cause") != "shut down"]
+
+    def fenced(self) -> list[Row]:
+        """The controller no longer hears of the broker, or ZooKeeper does not."""
+        rows = [row for row in self.said("crash") if "said_by" in row["detail"]]
+        return rows if self.party.kind == "broker" else []
+
+    def silent(self) -> list[Row]:
+        """The broker's log ends at about the first absence, those of others go on, and it is not
+        back anywhere. That alone is no death: its clock may be behind."""
+        if not self.is_open or any(out.end_ms is not None for out in self.outs):
+            return []
+        first_ms = min((out.start_ms for out in self.outs), default=self.record.end_ms)
+        apart_ms = self.record.apart_ms(*self.brokers)
+        until_ms = min(first_ms + SOON_MS + apart_ms, self.record.end_ms - SOON_MS)
+        ends = [row for row in self.record.rows["log_end"] if row["broker"] in self.brokers]
+        return [row for row in ends if row["ts_ms"] < until_ms]
+
+    def unreachable(self) -> list[Row]:
+        """Others cannot fetch from the broker, or the controller has lost it."""
+        failed = self.others_say("not_listening") or self.others_say("fetch_failed")
+        return failed or self.fenced() or self.removed_by_controller()
+
+    def not_listening(self) -> list[Row]:
+        """Connections to the broker are refused: a process that is frozen would still get them."""
+        return self.others_say("not_listening")
+
+    def spoke(self) -> list[Row]:
+        """The broker's log goes on after the first absence began."""
+        first_ms = min((out.start_ms for out in self.outs), default=self.span[0])
+        ends = [row for row in self.record.rows["log_end"] if row["broker"] in self.brokers]
+        return [row for row in ends if row["ts_ms"] > first_ms]
+
+    def overslept(self) -> list[Row]:
+        """A process did not run, or had no processor."""
+        return self.own(self.record.overslept(self.span))
+
+    def tried(self) -> list[Row]:
+        """The broker's heartbeats went unanswered before it was fenced: its process ran."""
+        until_ms = min((row["ts_ms"] for row in self.fenced()), default=0)
+        return [
+            row for row in self.said("sign", sign="heartbeat_failed") if row["ts_ms"] < until_ms
+        ]
+
+    def controller_moved(self) -> list[Row]:
+        first = self.record.start_ms + SOON_MS
+        rows = self.record.said("sign", self.span, sign="controller_elected")
+        return [row for row in rows if row["ts_ms"] > first]
+
+    def refused_updates(self) -> list[Row]:
+        """A leader goes on to ask for changes on a state that is no longer stored."""
+        rows = [r for r in self.said("isr_rejected") if r["detail"].get("error") == "BADVERSION"]
+        return rows if len(rows) >= REFUSALS else []
+
+    # Disks, memory, replicas, settings
+
+    def disk_full(self) -> list[Row]:
+        rows = self.failed() + self.said("crash")
+        told = self.said("sign", sign="disk_full")
+        return told or [row for row in rows if "No space" in str(row["detail"])]
+
+    def dir_failed(self) -> list[Row]:
+        return [row for row in self.failed() if row["detail"].get("cause") != "fetcher gave up"]
+
+    def gave_up(self) -> list[Row]:
+        """A fetcher has marked partitions as failed, and fetches them no more."""
+        return [row for row in self.failed() if row["detail"].get("cause") == "fetcher gave up"]
+
+    def offline(self) -> list[Row]:
+        """Partitions have no leader."""
+        return [row for row in self.troubles if row["kind"] == "offline"]
+
+    def session_longer(self) -> list[Row]:
+        """Leaders removed the broker before the controller noticed that it was gone."""
+        noticed = [row["ts_ms"] for row in self.fenced()]
+        early = [
+            row for row in self.removed_by_leaders() if noticed and row["ts_ms"] < min(noticed)
+        ]
+        return early if self.removed_by_controller() else []
+
+    def under_min_isr(self) -> list[Row]:
+        return [row for row in self.left() if row["detail"].get("under_min_isr") == "true"]
+
+    def throttled(self) -> list[Row]:
+        """The topics have throttled replicas, by the last word on their settings."""
+        before = (0, max(out.start_ms for out in self.outs) + BEFORE_MS) if self.outs else (0, 0)
+        last: dict[str, Row] = {}
+        for row in self.record.said("sign", before, sign="configured"):
+            if row["topic"] is not None:
+                last[row["topic"]] = row
+        topics = {out.key.topic for out in self.outs}
+        rows = [last[t] for t in sorted(topics & last.keys())]
+        return rows if rows and all("throttled.replicas" in str(r["detail"]) for r in rows) else []
+
+    def assigned_anew(self) -> list[Row]:
+        """The replicas that are out are being added to their partitions."""
+        keys = {out.key for out in self.outs}
+        return [row for row in self.record.assigned if key_of(row) in keys]
 
 
-@fact
-def unreachable(case: Case) -> list[Row]:
-    """Others cannot fetch from the broker, or the controller has lost it."""
-    failed = case.others_say("not_listening") or case.others_say("fetch_failed")
-    return failed or fenced(case) or removed_by_controller(case)
+_LOOKED_FOR = tuple(name for name in vars(Facts) if not name.startswith("_"))
+FACTS = (*PARTIES, *SIGNS, *_LOOKED_FOR)
 
 
-@fact
-def not_listening(case: Case) -> list[Row]:
-    """Connections to the broker are refused: a process that is frozen would still get them."""
-    return case.others_say("not_listening")
-
-
-@fact
-def spoke(case: Case) -> list[Row]:
-    """The broker's log goes on after the first absence began."""
-    first_ms = min((out.start_ms for out in case.outs), default=case.span[0])
-    ends = [row for row in case.record.rows["log_end"] if row["broker"] in case.brokers]
-    return [row for row in ends if row["ts_ms"] > first_ms]
-
-
-@fact
-def overslept(case: Case) -> list[Row]:
-    """A process did not run, or had no processor."""
-    return case.own(case.record.overslept(case.span))
-
-
-@fact
-def tried(case: Case) -> list[Row]:
-    """The broker's heartbeats went unanswered before it was fenced: its process ran."""
-    until_ms = min((row["ts_ms"] for row in fenced(case)), default=0)
-    return [row for row in case.said("sign", sign="heartbeat_failed") if row["ts_ms"] < until_ms]
-
-
-@fact
-def controller_moved(case: Case) -> list[Row]:
-    first = case.record.start_ms + SOON_MS
-    rows = case.record.said("sign", case.span, sign="controller_elected")
-    return [row for row in rows if row["ts_ms"] > first]
-
-
-@fact
-def refused_updates(case: Case) -> list[Row]:
-    """A leader goes on to ask for changes on a state that is no longer stored."""
-    rows = [r for r in case.said("isr_rejected") if r["detail"].get("error") == "BADVERSION"]
-    return rows if len(rows) >= REFUSALS else []
-
-
-# Disks, memory, replicas, settings
-
-
-@fact
-def disk_full(case: Case) -> list[Row]:
-    rows = case.failed() + case.said("crash")
-    told = case.said("sign", sign="disk_full")
-    return told or [row for row in rows if "No space" in str(row["detail"])]
-
-
-@fact
-def dir_failed(case: Case) -> list[Row]:
-    return [row for row in case.failed() if row["detail"].get("cause") != "fetcher gave up"]
-
-
-@fact
-def gave_up(case: Case) -> list[Row]:
-    """A fetcher has marked partitions as failed, and fetches them no more."""
-    return [row for row in case.failed() if row["detail"].get("cause") == "fetcher gave up"]
-
-
-@fact
-def offline(case: Case) -> list[Row]:
-    """Partitions have no leader."""
-    return [row for row in case.troubles if row["kind"] == "offline"]
-
-
-@fact
-def session_longer(case: Case) -> list[Row]:
-    """Leaders removed the broker before the controller noticed that it was gone."""
-    noticed = [row["ts_ms"] for row in fenced(case)]
-    early = [row for row in removed_by_leaders(case) if noticed and row["ts_ms"] < min(noticed)]
-    return early if removed_by_controller(case) else []
-
-
-@fact
-def under_min_isr(case: Case) -> list[Row]:
-    return [row for row in case.left() if row["detail"].get("under_min_isr") == "true"]
-
-
-@fact
-def throttled(case: Case) -> list[Row]:
-    """The topics of the absences have throttled replicas, by the last word on their settings."""
-    before = (0, max(out.start_ms for out in case.outs) + BEFORE_MS) if case.outs else (0, 0)
-    last: dict[str, Row] = {}
-    for row in case.record.said("sign", before, sign="configured"):
-        if row["topic"] is not None:
-            last[row["topic"]] = row
-    topics = {out.key.topic for out in case.outs}
-    rows = [last[t] for t in sorted(topics & last.keys())]
-    return rows if rows and all("throttled.replicas" in str(r["detail"]) for r in rows) else []
-
-
-@fact
-def assigned_anew(case: Case) -> list[Row]:
-    """The replicas that are out are being added to their partitions."""
-    keys = {out.key for out in case.outs}
-    return [row for row in case.record.assigned if key_of(row) in keys]
+def facts(case: Facts) -> dict[str, list[Row]]:
+    """Every fact that is seen, with its rows in order of time."""
+    seen = {case.party.kind: case.left() or case.troubles}
+    seen |= {name: case.said("sign", sign=name) for name in SIGNS}
+    seen |= {name: getattr(case, name)() for name in _LOOKED_FOR}
+    return {name: rows for name, rows in seen.items() if rows}

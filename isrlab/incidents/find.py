@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from isrlab.events.exact import Absence, Key
-from isrlab.incidents.facts import PARTIES, Case, facts
+from isrlab.incidents.facts import PARTIES, Facts, facts
 from isrlab.incidents.parties import (
     BEFORE_MS,
     QUIET_MS,
@@ -82,7 +82,7 @@ class _Story(NamedTuple):
     """A case, the rule that names it, the notes that fit, and the lines that decide."""
 
     rule: Rule
-    case: Case
+    case: Facts
     notes: tuple[Rule, ...]
     evidence: tuple[Line, ...]
 
@@ -98,7 +98,7 @@ def find(record: Record, min_isr: int | None = None) -> list[Incident]:
         for broker in _troubled(episode) if not given else ():
             given[Party("broker", (broker,))] = []
         for party, outs in given.items():
-            for part in _parts(party, outs):
+            for part in _parts(party, outs, record):
                 troubles = _own(episode.troubles, party) if part is outs else []
                 stories.append(_story(_case(party, part, troubles, record, episode)))
     told = {b for each in stories if each.case.is_open for b in _brokers(each.case)}
@@ -110,11 +110,11 @@ def find(record: Record, min_isr: int | None = None) -> list[Incident]:
     return [_incident(story, min_isr) for story in joined]
 
 
-def _brokers(case: Case) -> set[int]:
+def _brokers(case: Facts) -> set[int]:
     return {*case.brokers, *(out.replica for out in case.outs)}
 
 
-def _story(case: Case) -> _Story:
+def _story(case: Facts) -> _Story:
     seen = facts(case)
     rule, notes = chosen(seen), tuple(note for note in NOTES if note.fits(seen))
     return _Story(rule, case, notes, tuple(_lines(rule, notes, seen)))
@@ -130,11 +130,14 @@ def _is_lost(row: Row) -> bool:
     return row["detail"].get("sign") == "session_lost"
 
 
-def _parts(party: Party, outs: list[Absence]) -> list[list[Absence]]:
-    """Those that came back and those that did not are two stories, if enough did."""
+def _parts(party: Party, outs: list[Absence], record: Record) -> list[list[Absence]]:
+    """Those that came back and those that did not are two stories, if enough did.
+
+    Where lines are missing, those that say that they are back may be.
+    """
     back = [out for out in outs if out.end_ms is not None]
     away = [out for out in outs if out.end_ms is None]
-    if party.kind == "broker" and back and away and len(outs) > 2:
+    if party.kind == "broker" and back and away and len(outs) > 2 and not record.is_torn:
         return [back, away]
     return [outs]
 
@@ -147,17 +150,17 @@ def _own(troubles: list[Row], party: Party) -> list[Row]:
 
 def _case(
     party: Party, outs: list[Absence], troubles: list[Row], record: Record, episode: Episode
-) -> Case:
+) -> Facts:
     if outs:
         episode = Episode(outs, troubles)
     first, last = episode.span
     is_open = any(out.end_ms is None for out in outs)
     end = record.end_ms if is_open else last + SOON_MS
     apart_ms = record.apart_ms(*party.brokers)
-    return Case(party, outs, troubles, record, (first - BEFORE_MS - apart_ms, end + apart_ms))
+    return Facts(party, outs, troubles, record, (first - BEFORE_MS - apart_ms, end + apart_ms))
 
 
-def _times(case: Case) -> tuple[int, int | None]:
+def _times(case: Facts) -> tuple[int, int | None]:
     """When the first absence or trouble begins and the last one ends; None: not over."""
     starts = [out.start_ms for out in case.outs] or [row["ts_ms"] for row in case.troubles]
     ends = [out.end_ms for out in case.outs] or starts
@@ -194,7 +197,7 @@ def _incident(story: _Story, min_isr: int | None) -> Incident:
     )
 
 
-def _words(case: Case) -> dict[str, str]:
+def _words(case: Facts) -> dict[str, str]:
     """What fills the sentences of the rules."""
     leaders = {out.leader for out in case.outs} - {None}
     topics = sorted({out.key.topic for out in case.outs})

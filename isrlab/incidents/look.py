@@ -6,7 +6,6 @@ The one evaluator: the command `logs` and the notebook ask it alike.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from itertools import combinations
 from pathlib import Path
@@ -18,6 +17,7 @@ import pyarrow.compute as pc
 from isrlab.brokerlogs import read_local
 from isrlab.brokerlogs.files import PathName
 from isrlab.brokerlogs.read import BrokerLogs
+from isrlab.brokerlogs.stamps import given_ms
 from isrlab.events.exact import Key
 from isrlab.evidence.reconcile import Evidence, reconcile
 from isrlab.incidents.find import Incident, find
@@ -28,6 +28,7 @@ CALM, WRONG, NOT_KNOWN = 0, 1, 2
 TOGETHER_MS = 60_000  # two logs of one broker that overlap for longer are of two clusters
 FEW_HEADS = 0.5  # with a smaller share of lines with a time, a layout is not understood
 # So it is in the best of logs of some releases, or of a quiet broker: no reason for doubt.
+TORN = "lines are missing"
 USUAL = ("leaders do not print the version", "nothing shows that the clock")
 
 
@@ -57,17 +58,8 @@ def window(since: str | None, until: str | None, topic: str | None, broker: int 
 
     Raises ValueError for a time that is none.
     """
-    return Window(_moment(since), _moment(until), topic or None, broker or None)
-
-
-def _moment(text: str | None) -> int | None:
-    if not text:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is no time; write 2026-11-21T08:00 or 2026-11-21") from None
-    return round(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1000)
+    since_ms, until_ms = (given_ms(text) if text else None for text in (since, until))
+    return Window(since_ms, until_ms, topic or None, broker or None)
 
 
 @dataclass(frozen=True)
@@ -121,13 +113,18 @@ def found_in(
 ) -> Findings:
     """What happened by the logs as read and the evidence in them."""
     window = window or Window()
-    alone = {clock["broker"] for clock in evidence.clocks.to_pylist() if clock["is_alone"]}
-    record = Record(_until(evidence.events, window.until_ms), alone=alone)
-    caveats = [why for why in _of_the_whole(evidence) if why.startswith(USUAL)]
+    alone = {c.broker for c in evidence.clocks if c.is_alone and c.broker is not None}
+    whole = _of_the_whole(evidence)
+    is_torn = any(why.startswith(TORN) for why in whole)
+    record = Record(_until(evidence.events, window.until_ms), alone=alone, is_torn=is_torn)
+    caveats = [why for why in whole if why.startswith(USUAL)]
     if record.stopped_ms is not None:
         caveats.insert(0, "all brokers were stopped in order at the end: that is left out")
-        record = Record(_until(evidence.events, record.stopped_ms - 1), alone=alone)
-    dark = _dark(evidence.unknown, record.end_ms)
+        until_ms = record.stopped_ms - 1
+        record = Record(_until(evidence.events, until_ms), alone=alone, is_torn=is_torn)
+    dark = {
+        gap.key for gap in evidence.unknown if gap.key and gap.from_ms <= record.end_ms <= gap.to_ms
+    }
     ends = {
         key: spans[-1].isr
         for key, spans in record.spans.items()  # others were deleted
@@ -161,19 +158,9 @@ def _until(events: pa.Table, until_ms: int | None) -> pa.Table:
     return events if until_ms is None else events.filter(pc.less_equal(events["ts_ms"], until_ms))
 
 
-def _dark(unknown: pa.Table, end_ms: int) -> set[Key]:
-    """Partitions of which nobody says, at the end, who is in the ISR."""
-    return {
-        Key(row["run"], row["topic"], row["partition"])
-        for row in unknown.to_pylist()
-        if row["topic"] is not None and row["from_ms"] <= end_ms <= row["to_ms"]
-    }
-
-
 def _of_the_whole(evidence: Evidence) -> list[str]:
     """What these logs can never show."""
-    rows = evidence.unknown.filter(pc.is_null(evidence.unknown["topic"]))
-    return list(dict.fromkeys(rows["why"].to_pylist()))
+    return list(dict.fromkeys(gap.why for gap in evidence.unknown if gap.key is None))
 
 
 def _doubts(logs: BrokerLogs, evidence: Evidence) -> list[str]:

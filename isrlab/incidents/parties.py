@@ -117,8 +117,9 @@ def _of_all(outs: list[Absence], span: Span, record: Record) -> list[tuple[Party
     """Causes that concern many brokers at once, and which."""
     found = []
     stops = record.said("sign", span, sign="stop_asked")
-    starts = [row for row in record.starts if span[0] <= row["ts_ms"] <= span[1]]
-    started = {r["broker"]: r["ts_ms"] for r in starts if r["detail"]["sign"] == "starting"}
+    starts = [row for row in record.starts if row["detail"]["sign"] == "starting"]
+    near = [row for row in starts if span[0] <= row["ts_ms"] <= span[1]]
+    started = {row["broker"]: row["ts_ms"] for row in near if row["broker"] is not None}
     in_order = {about(row) for row in stops}
     missed = [out.start_ms for out in outs if covers(out, started.get(out.replica, 0))]
     first_ms = min([*started.values(), *missed], default=0)

@@ -21,10 +21,10 @@ from isrlab.evidence.replicas import broker_ids
 
 Row: TypeAlias = dict[str, Any]
 Span: TypeAlias = tuple[int, int]
-STARTS = ("starting", "unclean_start", "restart")
-ENDS = ("stop_asked", "crash", *STARTS)  # what begins or ends the life of a broker
+STARTS = ("starting", "unclean_start")
 STOPPING_MS = 60_000  # so long may all brokers together take to stop
 BIRTH_MS = 10_000  # within which a start belongs to the beginning of a log
+LATE_BIRTH_MS = 60_000  # the same, if the broker has told of no partition before
 ZOOKEEPER_SIGNS = ("session_lost", "zookeeper_gone")
 METADATA_TOPIC = "__cluster_metadata"
 SELDOM = (  # kinds of which a log has few
@@ -39,7 +39,7 @@ APART_MS = 100_000  # so far may a clock be off that nothing shows to be right
 class Record:
     """The events of one run. `end_ms`: the last thing known (default: the last row). `start_ms`:
     nothing happened between then and the first row, as in a simulation. `alone`: brokers whose
-    clock nothing shows to be right."""
+    clock nothing shows to be right. `is_torn`: lines are missing."""
 
     def __init__(
         self,
@@ -47,8 +47,9 @@ class Record:
         end_ms: int | None = None,
         start_ms: int | None = None,
         alone: Collection[int] = (),
+        is_torn: bool = False,
     ) -> None:
-        self.events = events
+        self.events, self.is_torn = events, is_torn
         self.alone = frozenset(alone)
         self._whole_from_ms = start_ms
         last = pc.max(events["ts_ms"]).as_py() if len(events) else None
@@ -120,15 +121,11 @@ class Record:
         and has it back as soon as the broker learns of the new leader. It also gives up what is
         being moved away from its broker.
         """
-        rows = self.rows["follower"] + self.rows["leader"] + self.rows["hosted"]
-        resumed: dict[tuple[int, Key], list[int]] = defaultdict(list)
-        for row in rows:
-            if row["topic"] is not None and "said_by" not in row["detail"]:
-                resumed[row["broker"], key_of(row)].append(row["ts_ms"])
 
         def is_resumed(row: Row) -> bool:
-            times = resumed[row["broker"], key_of(row)]
-            return any(0 <= ts_ms - row["ts_ms"] <= RESUMED_MS for ts_ms in times)
+            soon = (row["ts_ms"], row["ts_ms"] + RESUMED_MS)
+            told = self.said("follower leader hosted", soon, row["broker"])
+            return row["topic"] is not None and key_of(row) in map(key_of, told)
 
         def is_moved(row: Row) -> bool:
             return any(
@@ -193,15 +190,22 @@ class Record:
 
     @cached_property
     def starts(self) -> list[Row]:
-        """Processes that started again: not those with which the log of a broker begins.
+        """Processes that started again: not those with which the log of a broker begins, which a
+        busy machine may say late, but before anything else.
 
         `__cluster_metadata` is left out: its last segment is recovered after every stop.
         """
         births = {row["broker"]: row["ts_ms"] for row in self.rows["log_start"]}
+        for row in self._signs["starting"]:
+            broker, ts_ms = row["broker"], row["ts_ms"]
+            born_ms = births.get(broker, self.start_ms)
+            told = self.said("leader follower hosted isr_commit", (born_ms, ts_ms))
+            if ts_ms < born_ms + LATE_BIRTH_MS and all(each["broker"] != broker for each in told):
+                births[broker] = ts_ms
         return [
             row
             for row in self.rows["sign"]
-            if row["detail"]["sign"] in ("starting", "unclean_start")
+            if row["detail"]["sign"] in STARTS
             and row["topic"] != METADATA_TOPIC
             and row["ts_ms"] > births.get(row["broker"], self.start_ms) + BIRTH_MS
         ]
@@ -226,22 +230,21 @@ class Record:
     def stopped_ms(self) -> int | None:
         """When the first of all brokers was asked to stop, if all stopped at the end within a
         minute, most of them in order, and none started again."""
-        last: dict[int | None, Row] = {}
         asked: dict[int | None, int] = {}
-        rows = self.rows["crash"] + self.rows["restart"] + self.rows["sign"]
+        died: set[int | None] = set()
+        rows = self.said("crash sign", (self.end_ms - STOPPING_MS, self.end_ms))
         for row in sorted(rows, key=_ms):
-            sign, broker = row["detail"].get("sign", row["kind"]), about(row)
-            is_replay = sign == "restart" and row["detail"].get("said_by") == "controller"
-            if sign in ENDS and not is_replay:
-                last[broker] = row
-                asked.pop(broker, None) if sign in STARTS else None
-                if sign == "stop_asked":
-                    asked.setdefault(broker, row["ts_ms"])
+            sign, broker = row["detail"].get("sign"), about(row)
+            if sign == "stop_asked":
+                asked.setdefault(broker, row["ts_ms"])
+            elif sign in STARTS:
+                asked.pop(broker, None)
+                died.discard(broker)
+            elif row["kind"] == "crash":
+                died.add(broker)
         hosts = frozenset[int]().union(*self.replicas.values())
-        gone = [b for b in hosts if b in asked or (b in last and last[b]["kind"] == "crash")]
-        first_ms = min(asked.values(), default=0)
-        is_all = hosts and len(gone) == len(hosts) < 2 * len(asked)
-        return first_ms if is_all and self.end_ms - first_ms <= STOPPING_MS else None
+        is_all = hosts and hosts <= died | asked.keys() and len(hosts) < 2 * len(asked)
+        return min(asked.values()) if is_all else None
 
     @cached_property
     def log_ends(self) -> dict[int, int]:

@@ -40,7 +40,7 @@ def parse(text: str) -> list[Rule]:
         if word in ("rule", "note") and not line.startswith(" "):
             rules.append(Rule(rest, word == "note"))
         elif word in ("seen", "not"):
-            unknown = sorted(set(rest.split()) - FACTS.keys())
+            unknown = sorted(set(rest.split()) - set(FACTS))
             if unknown:
                 known = ", ".join(FACTS)
                 raise ValueError(f"rules.txt:{number}: unknown fact {unknown[0]!r}; known: {known}")

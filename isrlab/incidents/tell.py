@@ -75,8 +75,8 @@ def verdict(findings: Findings) -> list[str]:
         told.append("No replica left an ISR as far as these lines tell")
     still = [incident.says for incident in findings.incidents if not incident.is_over]
     told += [f"Not over: {printable(says)}" for says in still[-MOST_OPEN:]]
-    ahead = [c for c in findings.evidence.clocks.to_pylist() if abs(c["ahead_ms"]) >= 1_000]
-    apart = [f"broker {c['broker']} {c['ahead_ms'] / 1000:+.1f} s" for c in ahead[:NAMED]]
+    ahead = [clock for clock in findings.evidence.clocks if abs(clock.ahead_ms) >= 1_000]
+    apart = [f"broker {each.broker} {each.ahead_ms / 1000:+.1f} s" for each in ahead[:NAMED]]
     told += [f"Clocks apart, put right here: {', '.join(apart)}"] if apart else []
     if findings.logs.unread.num_rows:
         reasons = findings.logs.unread["reason"].to_pylist()

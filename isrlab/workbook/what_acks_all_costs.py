@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import ipywidgets as widgets
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from matplotlib.axes import Axes
 
 from isrlab import fleet
@@ -21,9 +21,10 @@ from isrlab.brokerlogs.read import read_local
 from isrlab.brokerlogs.recordings import traced
 from isrlab.events import exact
 from isrlab.events.commits import NOBODY, Commit, commits
+from isrlab.events.measures import measures
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
-from isrlab.fleet.sums import by_run, quantile
+from isrlab.fleet.sums import quantile
 from isrlab.show import style
 from isrlab.show.controls import Redrawn, choice
 from isrlab.show.curves import Curve, Scale, plot_curves
@@ -36,11 +37,7 @@ SMALL = FleetConfig(
     version="4.1", partitions=6, minutes=5, load="steady", records_per_s=20, batch_every_ms=500,
     stall_s=5, stall_every_s=60, replica_lag_time_max_ms=10_000,
 )  # fmt: skip
-FAILED = {
-    "refused/h": ["NOT_ENOUGH_REPLICAS"],
-    "too few after append/h": ["NOT_ENOUGH_REPLICAS_AFTER_APPEND"],
-    "timed out/h": ["REQUEST_TIMED_OUT"],
-}
+QUANTILES = {"half": 0.5, "99 %": 0.99, "99.9 %": 0.999}
 ZERO_MS = 0.3  # where a wait of 0 ms stands on the logarithmic scale
 _TIMES = Scale(
     "wait for the ISR",
@@ -185,40 +182,33 @@ def plot_limits(
     return ax
 
 
-def summary(
-    latency: pd.DataFrame,
-    refused: pd.DataFrame,
-    alone: pd.DataFrame,
-    configs: Sequence[FleetConfig],
-) -> pd.DataFrame:
+def summary(configs: Sequence[FleetConfig]) -> pd.DataFrame:
     """A row for each fleet: waits, failures per hour, and time in which one copy is enough.
 
-    From `churn.commit_latency`, `churn.refused_produce` by run, and `churn.under_min_isr` for 2.
     `one copy accepts` are partition-minutes per hour in which only the leader was in the ISR and
     produces were acknowledged all the same.
     """
-    sums = by_run(configs, refused, alone, failures=FAILED)
-    waited = latency.set_index("run").reindex(sums.index)
     rows = []
     for config in configs:
-        asks, per_hour = config.acks_all_share > 0, sums.loc[config.run] * 60 / config.minutes
-        is_enough = not asks or config.min_isr(config.replication_factor) < 2
-        minutes = per_hour["under_min_isr_minutes"] if is_enough else 0.0
-        row: dict[str, Any] = {
+        asks, least = config.acks_all_share > 0, config.min_isr(config.replication_factor)
+        events = fleet.simulate_local(config)
+        numbers = measures(events, config.replication_factor, least, (0, config.duration_ms))
+        is_enough, per_hour = not asks or least < 2, 60 / config.minutes
+        rows.append({
             "acks": "all" if asks else "1",
-            "min ISR": str(config.min_insync_replicas) if asks else "any",
-        }
-        for name in ("p50_ms", "p99_ms", "p999_ms"):
-            row[name] = waited.loc[config.run, name] if asks else 0.0
-        rows.append({**row, **per_hour[[*FAILED]], "one copy accepts (min/h)": minutes})
-    whole = dict.fromkeys(("p50_ms", "p99_ms", "p999_ms"), int)
-    return pd.DataFrame(rows).round(1).astype(whole)
+            "min ISR": str(least) if asks else "any",
+            **{f"{name} (ms)": quantile(histogram(events), q) for name, q in QUANTILES.items()},
+            "refused/h": numbers["refused"] * per_hour,
+            "timed out/h": numbers["timed_out"] * per_hour,
+            "one copy accepts (min/h)": is_enough * numbers["one_copy_minutes"] * per_hour,
+        })  # fmt: skip
+    return pd.DataFrame(rows).round(1)
 
 
 def finding(table: pd.DataFrame) -> str:
     """What the loosest, the safe and the strictest setting of `summary` cost, in one sentence."""
     loose, safe, strict = (table[table["min ISR"] == size].iloc[0] for size in "123")
-    half, rest = (style.duration(loose[name]) for name in ("p50_ms", "p999_ms"))
+    half, rest = (style.duration(loose[f"{name} (ms)"]) for name in ("half", "99.9 %"))
     return (
         f"Where followers stall now and then, acks=all makes half of the produces wait {half} and "
         f"1 in 1,000 {rest}. With min ISR 1 the leader alone acknowledges for "
@@ -227,11 +217,10 @@ def finding(table: pd.DataFrame) -> str:
     )
 
 
-def waits_here(config: FleetConfig) -> pd.DataFrame:
-    """The histogram of a small fleet, simulated here: `latency_ms`, `count`."""
-    rows = [(wait.latency_ms, wait.produces) for wait in exact.waits(fleet.simulate_local(config))]
-    table = pd.DataFrame(rows, columns=["latency_ms", "count"])
-    return table.groupby("latency_ms", as_index=False).sum()
+def histogram(events: pa.Table) -> pd.DataFrame:
+    """How many produces of a small fleet waited how long: `latency_ms`, `count`."""
+    rows = [(wait.latency_ms, wait.produces) for wait in exact.waits(events)]
+    return pd.DataFrame(rows, columns=["latency_ms", "count"])
 
 
 def commits_of(log_dir: str = "", release: str = "4.1.2") -> list[Commit]:
@@ -278,7 +267,8 @@ def wait_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     stall = choice("stalls of brokers (s)", stalls_s, config.stall_s, "{:g}".format)
 
     def draw(delay_ms: int, stall_s: float) -> Axes:
-        waits = waits_here(config.with_(fetch_latency_ms=delay_ms, stall_s=stall_s))
-        return plot_tails({f"{delay_ms:g} ms one way, stalls of {stall_s:g} s": waits})
+        events = fleet.simulate_local(config.with_(fetch_latency_ms=delay_ms, stall_s=stall_s))
+        name = f"{delay_ms:g} ms one way, stalls of {stall_s:g} s"
+        return plot_tails({name: histogram(events)})
 
     return Redrawn((delay, stall), draw)

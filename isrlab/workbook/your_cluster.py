@@ -33,7 +33,7 @@ from isrlab.show import bands, style
 from isrlab.show.bands import Event, Span, plot_bands, size_state, utc_axis
 from isrlab.show.controls import Redrawn, View, pick, pictured
 from isrlab.show.style import counted, duration, printable
-from isrlab.show.table import html_table, table
+from isrlab.show.table import table
 from isrlab.verdict.faults import RULES
 from isrlab.verdict.printed import summary
 from isrlab.verdict.verdict import verdicts
@@ -75,19 +75,14 @@ def files_table(found: Findings, most: int = 20) -> HTML:
     return HTML("".join(parts))
 
 
-def unread_table(found: Findings, shown: int = 5) -> HTML:
-    """Why lines were not read, how many, and the first `shown` of all."""
+def unread_table(found: Findings, most: int = 20) -> HTML:
+    """Why lines were not read, how many for each reason, and the first of them."""
     unread = found.logs.unread.to_pandas()
-    if unread.empty:
-        return HTML("<p>0 lines were not read.</p>")
-    reasons = unread.groupby("reason").agg(lines=("lines", "sum"), files=("file", "nunique"))
-    reasons = reasons.sort_values("lines", ascending=False).reset_index()
-    first = unread.head(shown)[["file", "line", "reason", "text"]]
-    first = first.assign(text=first["text"].map(lambda text: printable(text or "", 160)))
-    return HTML(
-        f"<p>Not read: {counted(int(unread['lines'].sum()), 'line')}.</p>{html_table(reasons)}"
-        f"<p>The first of them:</p>{html_table(first)}"
-    )
+    unread["text"] = unread["text"].map(lambda text: printable(text or "", 160))
+    columns = {"lines": ("lines", "sum"), "files": ("file", "nunique")}
+    columns |= {name: (name, "first") for name in ("file", "line", "text")}
+    reasons = unread.groupby("reason").agg(**columns).sort_values("lines", ascending=False)
+    return table(reasons.reset_index(), most)
 
 
 # The cluster over time
@@ -159,9 +154,9 @@ def _draw_counts(ax: Axes, found: Findings) -> int:
         for span in found.record.spans[key]
     ]
     spans += [
-        _span(row["from_ms"], row["to_ms"], start_ms, bands.HATCHED)
-        for row in found.evidence.unknown.to_pylist()
-        if Key(row["run"], row["topic"], row["partition"]) in found.partitions
+        _span(gap.from_ms, gap.to_ms, start_ms, bands.HATCHED)
+        for gap in found.evidence.unknown
+        if gap.key in found.partitions
     ]
     return int(bands.stack(ax, spans).max())
 
@@ -196,7 +191,7 @@ def incidents_table(found: Findings) -> HTML:
             "from_ms": each.start_ms,
             "lasted": "not over" if each.end_ms is None else duration(each.end_ms - each.start_ms),
             "what": printable(each.says, 300),
-            "to blame": _brokers(each.blamed) or "nobody",
+            "to blame": ", ".join(f"broker {b}" for b in each.blamed) or "nobody",
             "partitions": len(each.partitions),
             "under-replicated": duration(each.under_replicated_ms),
             "one copy": duration(each.one_copy_ms) if each.one_copy_ms else "",
@@ -208,10 +203,6 @@ def incidents_table(found: Findings) -> HTML:
     return table(rows)
 
 
-def _brokers(numbers: Iterable[int]) -> str:
-    return ", ".join(f"broker {number}" for number in numbers)
-
-
 def plot_incident(found: Findings, incident: Incident) -> Axes:
     """The ISRs of the partitions of an incident, from a while before it to a while after."""
     record = found.record
@@ -221,11 +212,10 @@ def plot_incident(found: Findings, incident: Incident) -> Axes:
     rows: dict[str, list[Span]] = {}
     for key in incident.partitions[:MOST_ROWS]:
         rows[f"{printable(key.topic, 40)}-{key.partition}"] = [
-            _span(max(s.start_ms, from_ms), min(s.end_ms, to_ms), from_ms,
-                  _size(found, key, s))
+            _span(max(s.start_ms, from_ms), min(s.end_ms, to_ms), from_ms, _size(found, key, s))
             for s in record.spans.get(key, ())
             if s.end_ms > from_ms and s.start_ms < to_ms
-        ]  # fmt: skip
+        ]
     title = printable(incident.says, 220)
     title += f"\nThe first {MOST_ROWS} of them" if len(incident.partitions) > MOST_ROWS else ""
     ax = plot_bands(rows, title)
@@ -264,10 +254,10 @@ def plot_partition(found: Findings, key: Key) -> Axes:
         if f"broker {leader}" in rows:
             at_s = (ts_ms - start_ms) / 1000
             elected.setdefault(f"broker {leader}", []).append(Event(at_s, "D"))
-    for row in found.evidence.unknown.to_pylist():
-        if key == (row["run"], row["topic"], row["partition"]):
+    for gap in found.evidence.unknown:
+        if key == gap.key:
             for spans in rows.values():
-                spans.append(_span(row["from_ms"], row["to_ms"], start_ms, bands.HATCHED))
+                spans.append(_span(gap.from_ms, gap.to_ms, start_ms, bands.HATCHED))
     least = min((len(s.isr) for s in shifted), default=0)
     name = f"{printable(key.topic, 60)}-{key.partition}"
     title = f"{name}: {counted(max(0, len(shifted) - 1), 'change')}, never fewer than {least} in "

@@ -70,5 +70,5 @@ def under_replicated_ms(evidence: Evidence, topic: str = "t", partition: int = 0
 
 
 def why_unknown(evidence: Evidence, partition: int | None = 0) -> set[str]:
-    rows = evidence.unknown.to_pylist()
-    return {row["why"] for row in rows if row["partition"] == partition}
+    gaps = evidence.unknown
+    return {gap.why for gap in gaps if (gap.key.partition if gap.key else None) == partition}

@@ -40,11 +40,10 @@ class Task(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A task is put into a slot, or runs: then it has no target. New tasks have no source."""
+    """A task is put into a slot, or runs: then it has no target."""
 
     task: Task
     at_ms: int
-    source: Place | None
     target: Place | None
 
     @property
@@ -98,11 +97,11 @@ class Timer:
     def tasks(self) -> tuple[Task, ...]:
         return tuple(t for wheel in self.wheels for tasks in wheel.slots.values() for t in tasks)
 
-    def add(self, task: Task, now_ms: int, source: Place | None = None) -> tuple[Timer, Move]:
+    def add(self, task: Task, now_ms: int) -> tuple[Timer, Move]:
         """The timer with the task in its slot. A task that has expired already runs instead."""
         wheels, level = list(self.wheels), 0
         if task.expiration_ms < wheels[0].current_ms + wheels[0].tick_ms:
-            return self, Move(task, now_ms, source, None)
+            return self, Move(task, now_ms, None)
         while task.expiration_ms >= wheels[level].current_ms + wheels[level].interval_ms:
             level += 1
             if level == len(wheels):
@@ -112,7 +111,7 @@ class Timer:
         begins_ms = task.expiration_ms - task.expiration_ms % wheel.tick_ms
         tasks = *wheel.slots.get(begins_ms, ()), task
         wheels[level] = replace(wheel, slots=wheel.slots | {begins_ms: tasks})
-        return Timer(tuple(wheels)), Move(task, now_ms, source, (level, wheel.slot(begins_ms)))
+        return Timer(tuple(wheels)), Move(task, now_ms, (level, wheel.slot(begins_ms)))
 
     def advance(self, now_ms: int) -> tuple[Timer, tuple[Move, ...]]:
         """Let every slot that is due be emptied, the earliest first: its tasks are added again."""
@@ -123,12 +122,12 @@ class Timer:
             if begins_ms > now_ms:
                 return timer, tuple(moves)
             wheels = [wheel.advance(begins_ms) for wheel in timer.wheels]
-            left, source = dict(wheels[level].slots), (level, wheels[level].slot(begins_ms))
+            left = dict(wheels[level].slots)
             tasks = left.pop(begins_ms)
             wheels[level] = replace(wheels[level], slots=left)
             timer = Timer(tuple(wheels))
             for task in tasks:
-                timer, move = timer.add(task, begins_ms, source)
+                timer, move = timer.add(task, begins_ms)
                 moves.append(move)
         raise RuntimeError(f"more than {MOST_SLOTS} slots are due by {now_ms} ms")
 
@@ -148,11 +147,11 @@ class PolledQueue(NamedTuple):
 
     def add(self, task: Task, now_ms: int) -> tuple[PolledQueue, Move]:
         queue = sorted((*self.tasks, task), key=lambda t: t.expiration_ms)
-        return PolledQueue(tuple(queue)), Move(task, now_ms, None, (0, 0))
+        return PolledQueue(tuple(queue)), Move(task, now_ms, (0, 0))
 
     def advance(self, now_ms: int) -> tuple[PolledQueue, tuple[Move, ...]]:
         due = [task for task in self.tasks if task.expiration_ms <= now_ms]
-        moves = tuple(Move(task, task.expiration_ms, (0, 0), None) for task in due)
+        moves = tuple(Move(task, task.expiration_ms, None) for task in due)
         return PolledQueue(self.tasks[len(due) :]), moves
 
     def cancel(self, task_id: str) -> PolledQueue:

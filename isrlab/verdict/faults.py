@@ -40,6 +40,6 @@ class Fault(NamedTuple):
     against: str  # file:line, or nothing
 
 
-def fault(line: Statement, rule: str, other: Statement | None = None, text: str = "") -> Fault:
+def fault(line: Statement, rule: str, other: Statement | None = None) -> Fault:
     against = f"{other.file}:{other.line}" if other else ""
-    return Fault(line.key, rule, line.file, line.line, text or RULES[rule], against)
+    return Fault(line.key, rule, line.file, line.line, RULES[rule], against)

@@ -39,10 +39,6 @@ class Verdict(NamedTuple):
     releases: str
     faults: tuple[Fault, ...]
 
-    @property
-    def first(self) -> Fault | None:
-        return self.faults[0] if self.faults else None
-
 
 def verdicts(
     events: pa.Table,

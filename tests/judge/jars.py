@@ -10,7 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "isrlab" / "judge"
-Artifacts = Callable[[str], list[tuple[str, str, str, str]]]
+Artifact = tuple[str, str, str, str]  # group, artifact, version, classifier
+JAXB = ("javax.xml.bind", "jaxb-api", "2.3.1", "")
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 <modelVersion>4.0.0</modelVersion>
 <groupId>isrlab</groupId><artifactId>judge</artifactId><version>1</version>
@@ -26,43 +27,40 @@ class NoJarsError(Exception):
     """What is missing for a judge; the message says how to get it."""
 
 
-def broker(release: str) -> list[tuple[str, str, str, str]]:
-    """(group, artifact, version, classifier) of what a broker of this release runs on, Java 17."""
-    numbers = tuple(map(int, release.split(".")))
-    found = [("org.apache.kafka", _kafka(numbers), release, "")]
-    if numbers < (1, 1):
-        found += [("javax.xml.bind", "jaxb-api", "2.3.1", "")]
-    if (2,) <= numbers < (2, 4):  # theirs, 3.4.13, finds no host on Java 14 and later
+def numbers(release: str) -> tuple[int, ...]:
+    return tuple(map(int, release.split(".")))
+
+
+def broker(release: str) -> list[Artifact]:
+    """What a broker of this release runs on, with Java 17."""
+    number = numbers(release)
+    found = [("org.apache.kafka", _kafka(number), release, "")]
+    if number < (1, 1):
+        found += [JAXB]
+    if (2,) <= number < (2, 4):  # theirs, 3.4.13, finds no host on Java 14 and later
         found += [("org.apache.zookeeper", "zookeeper", "3.4.10", "")]
-    if numbers >= (4,):  # and what reads the settings of log4j 1
+    if number >= (4,):  # and what reads the settings of log4j 1
         names = "log4j-slf4j-impl", "log4j-1.2-api"
         return [*found, *(("org.apache.logging.log4j", name, "2.24.3", "") for name in names)]
     return [*found, ("org.slf4j", "slf4j-reload4j", "1.7.36", "")]
 
 
-def _kafka(numbers: tuple[int, ...]) -> str:
-    return "kafka_2.13" if numbers >= (2, 4) else "kafka_2.11"
-
-
-def judge(release: str) -> list[tuple[str, str, str, str]]:
-    """(group, artifact, version, classifier) of what a judge of this release loads."""
-    numbers = tuple(map(int, release.split(".")))
-    kafka = _kafka(numbers)
+def judge(release: str) -> list[Artifact]:
+    """What a judge of this release loads."""
+    number = numbers(release)
+    kafka, since = _kafka(number), {"server-common": (3, 4), "storage": (3, 5), "metadata": (4,)}
     names = [(kafka, ""), (kafka, "test"), ("kafka-clients", "test")]
-    if numbers >= (3, 4):
-        names += [("kafka-server-common", "test")]
-    if numbers >= (3, 5):
-        names += [("kafka-storage", "test")]
-    if numbers >= (4,):
-        names += [("kafka-metadata", "test")]
+    names += [(f"kafka-{name}", "test") for name, first in since.items() if number >= first]
     found = [("org.apache.kafka", name, release, kind) for name, kind in names]
     found += [("org.mockito", "mockito-core", "4.11.0", "")]
-    if numbers < (2, 4):
-        found += [("javax.xml.bind", "jaxb-api", "2.3.1", "")]
-    return found
+    return [*found, JAXB] if number < (2, 4) else found
 
 
-def classpath(release: str, artifacts: Artifacts = judge) -> list[str]:
+def _kafka(number: tuple[int, ...]) -> str:
+    return "kafka_2.13" if number >= (2, 4) else "kafka_2.11"
+
+
+def classpath(release: str, artifacts: Callable[[str], list[Artifact]] = judge) -> list[str]:
     """The jars of a release, fetched by Maven the first time. Raises NoJarsError without them."""
     parts = [DEPENDENCY.format(*artifact) for artifact in artifacts(release)]
     name = f"{release}-{zlib.crc32(''.join(parts).encode()):08x}"

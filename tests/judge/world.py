@@ -9,6 +9,7 @@ from typing import Any
 import jpype
 
 from isrlab.judged.leader import T0
+from judge import jars
 from judge.jvm import (
     COMMON,
     LOG,
@@ -30,7 +31,7 @@ class World:
 
     def __init__(self, release: str, folder: str) -> None:
         start(release)
-        self.release = tuple(map(int, release.split(".")))
+        self.release = jars.numbers(release)
         self.folder, self.topics = Path(folder), 0
         self.clock = java("MockTime")(0, T0)
         self.logs = cache(self._logs)

@@ -22,6 +22,7 @@ from typing import Any, Self
 
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from judge import jars
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
@@ -48,7 +49,7 @@ class Cluster:
 
         Raises NoJarsError where Java or Maven is missing.
         """
-        self.version, self.release = version, config.release_of(version)
+        self.version, self.release = version, jars.numbers(version)
         self.kraft: bool = more.get("kraft", self.release >= (3, 3))
         self.brokers, self.keep = tuple(brokers), more.get("keep", False)
         self.processes: dict[int, subprocess.Popen[bytes]] = {}

@@ -30,10 +30,6 @@ Settings = Mapping[str, object]
 Release = tuple[int, ...]
 
 
-def release_of(version: str) -> Release:
-    return tuple(map(int, version.split(".")))
-
-
 def zookeeper(folder: Path, port: int) -> dict[str, object]:
     """Short ticks, so that a session may be one second."""
     return {

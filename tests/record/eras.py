@@ -28,6 +28,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from confluent_kafka import Producer
+from judge import jars
 
 from record import config, transactions
 from record.cluster import Cluster
@@ -216,7 +217,7 @@ def main() -> None:
     parser.add_argument("--pauses", type=int, metavar="COUNT", help="nothing but so many pauses")
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder (default: %(default)s)")
     args = parser.parse_args()
-    release = config.release_of(args.version)
+    release = jars.numbers(args.version)
     traced = "kafka.cluster" if release < (0, 9) else "kafka.cluster.Partition"
     loggers = {"kafka.log.LogCleaner": "OFF", "kafka.server.KafkaConfig": "WARN",
                **({traced: "TRACE"} if args.trace else {})}  # fmt: skip

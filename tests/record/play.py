@@ -26,9 +26,11 @@ timeouts of single brokers, and settings of all brokers:
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from judge import jars
 
 from isrlab.engine.log import LeaderEpochCache, Log, Record
 from isrlab.engine.partition import PartitionState
@@ -43,16 +45,7 @@ SETTLE_S = 0.8  # longer than the brokers wait between two checkpoints of the hi
 OF_THE_TOPIC = "min.insync.replicas", "unclean.leader.election.enable"  # others: of the brokers
 # to real brokers, just as it is written
 DONE = "produce", "kill", "clean_shutdown", "start", "pause", "resume", "reassign"
-ENGINE_ONLY = (
-    "version",
-    "advance",
-    "check",
-    "deliver",
-    "elect",
-    "hard_bounce",
-    "stabilize",
-    "status",
-)
+OF_ENGINE = "version", "advance", "check", "deliver", "elect", "hard_bounce", "stabilize", "status"
 ABOUT = f"{TOPIC}-0", f"[{TOPIC},0]", "alting", "xiting"
 NEWS = ("runcat", "ISR", "alt", "xiting", "eader", "epoch", "shut")
 
@@ -71,7 +64,7 @@ def setup_of(text: str) -> Setup:
     say all that must be done to real brokers."""
     commands = [command for block in script.parse(text) for command in block.commands]
     for command in commands:
-        if "#>" not in command.text and command.words[0] not in (*DONE, *ENGINE_ONLY, "partition"):
+        if "#>" not in command.text and command.words[0] not in (*DONE, *OF_ENGINE, "partition"):
             raise command.fail(
                 "what is to be done to real brokers? Say it after #> (tests/record/play.py)"
             )
@@ -104,7 +97,7 @@ def cluster(version: str, text: str, features: dict[str, int], keep: bool = Fals
     setup = setup_of(text)
     plain: dict[str, object] = dict(setup.brokers)
     own: dict[int, dict[str, object]] = {}
-    if (kraft := tuple(map(int, version.split("."))) >= (3, 3)) and setup.sessions_ms:
+    if (kraft := jars.numbers(version) >= (3, 3)) and setup.sessions_ms:
         # the controller decides, and has one session length for all
         plain["broker.session.timeout.ms"] = str(max(setup.sessions_ms.values()))
     else:
@@ -139,37 +132,29 @@ class Play:
     def _obey(self, words: list[str], real: str | None) -> None:
         if words[0] == "partition":
             return
-        if real is None and words[0] not in ENGINE_ONLY:
+        if real is None and words[0] not in OF_ENGINE:
             self._do(words)
         for action in (real or "").split(";") if real else ():
             self._do(action.split())
 
     def _do(self, words: list[str]) -> None:
-        name, rest = words[0], words[1:]
-        if name == "wait":
-            time.sleep(float(rest[0]))
-        elif name == "quiet":
-            self._quiet(float(rest[0]))
-        elif name == "until":
-            self._until(*rest)
-        elif name == "produce":
-            self._produce(rest)
-        elif name == "kill":
-            self.cluster.kill(*map(int, rest))
-        elif name == "clean_shutdown":
-            self.cluster.shut_down(int(rest[0]))
-        elif name == "reassign":
-            self.cluster.reassign(TOPIC, rest[0])
-        elif name == "start":
-            for number in map(int, rest):
-                self._start(number)
-        elif name in ("pause", "resume"):
-            for number in rest:
-                getattr(self.cluster, name)(int(number))
-        elif name == "lose_power":
-            self.cluster.lose_power(int(rest[0]), TOPIC)
-        else:
-            raise ValueError(f"a schedule cannot do {' '.join(words)!r}")
+        cluster = self.cluster
+        known: dict[str, Callable[..., object]] = {
+            "wait": lambda seconds: time.sleep(float(seconds)),
+            "quiet": lambda seconds: self._quiet(float(seconds)),
+            "until": self._until,
+            "produce": self._produce,
+            "kill": lambda *numbers: cluster.kill(*map(int, numbers)),
+            "clean_shutdown": lambda number: cluster.shut_down(int(number)),
+            "reassign": lambda ids: cluster.reassign(TOPIC, ids),
+            "start": lambda *numbers: [self._start(int(number)) for number in numbers],
+            "pause": lambda *numbers: [cluster.pause(int(number)) for number in numbers],
+            "resume": lambda *numbers: [cluster.resume(int(number)) for number in numbers],
+            "lose_power": lambda number: cluster.lose_power(int(number), TOPIC),
+        }
+        if words[0] not in known:
+            raise ValueError(f"a schedule cannot {' '.join(words)!r}; known: {', '.join(known)}")
+        known[words[0]](*words[1:])
 
     def _quiet(self, length_s: float) -> None:
         state, since, begun = self._moment(), time.monotonic(), time.monotonic()
@@ -180,22 +165,20 @@ class Play:
         self.cluster.note(f"quiet {length_s:g}")
 
     def _until(self, what: str, value: str) -> None:
-        cluster, text = self.cluster, f"{what} {value}"
-        if what == "gone":
-            cluster.until(lambda: int(value) not in cluster.registered(), text)
-        elif what == "controller":
-            cluster.until(lambda: cluster.controller() == int(value), text)
-        elif what == "isr":
-            wanted = sorted(map(int, value.split(",")))
-            cluster.until(lambda: sorted(cluster.stored(TOPIC).isr) == wanted, text)
-        elif what == "copied":
-            cluster.until(lambda: all(value in names for names, _ in self._copies()), text)
-        elif what == "known":
-            cluster.until(lambda: all(value in names[:hw] for names, hw in self._copies()), text)
-        elif value.startswith("!"):
-            cluster.until(lambda: cluster.stored(TOPIC).leader != int(value[1:]), text)
-        else:
-            cluster.until(lambda: cluster.stored(TOPIC).leader == int(value), text)
+        cluster = self.cluster
+        known: dict[str, Callable[[], bool]] = {
+            "leader": lambda: (
+                (cluster.stored(TOPIC).leader == int(value.strip("!"))) is (value[0] != "!")
+            ),
+            "isr": lambda: set(cluster.stored(TOPIC).isr) == set(map(int, value.split(","))),
+            "copied": lambda: all(value in names for names, _ in self._copies()),
+            "known": lambda: all(value in names[:hw] for names, hw in self._copies()),
+            "gone": lambda: int(value) not in cluster.registered(),
+            "controller": lambda: cluster.controller() == int(value),
+        }
+        if what not in known:
+            raise ValueError(f"nobody can wait until {what!r}; known: {', '.join(known)}")
+        cluster.until(known[what], f"{what} {value}")
 
     def _copies(self) -> list[tuple[list[str], int]]:
         """Of every replica that runs: its records, and its high watermark as last written."""
@@ -203,7 +186,7 @@ class Play:
         disks = [self.cluster.disk(number, TOPIC) for number in running]
         return [([text for _, text, _ in d.records], d.high_watermark) for d in disks]
 
-    def _produce(self, rest: list[str]) -> None:
+    def _produce(self, *rest: str) -> None:
         options = dict(word.split("=", 1) for word in rest if "=" in word)
         names = [word for word in rest if "=" not in word and not word.isdecimal()]
         answers = self.cluster.produce(TOPIC, *names, acks=options.get("acks", "all"))

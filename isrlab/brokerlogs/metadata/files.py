@@ -24,8 +24,7 @@ from isrlab.brokerlogs.metadata.records import (
     first_offset,
 )
 
-CHECKPOINT = re.compile(r"(\d{20})-\d{10}\.checkpoint")
-CHECKPOINT_TEXT = re.compile(r"Snapshot end offset: (\d{1,18}), epoch")
+CHECKPOINT = re.compile(r"\d{20}(?=-\d{10}\.checkpoint)|(?<=Snapshot end offset: )\d{1,18}")
 BOOTSTRAP = re.compile(r"bootstrap\.checkpoint|KRaft bootstrap snapshot")
 LAYOUTS = {True: "kafka-dump-log", False: "metadata log"}
 BEGINNING = 64 * 1024  # of a file, by which it is known
@@ -87,19 +86,14 @@ def recognise(path: str, name: str) -> Source | None:
                 break
     except (DamagedFileError, OSError):
         pass  # what there is decides
-    if LIKE_A_DUMP.search(begin[:4096]):
-        text = begin.decode("utf-8", "replace")
-        batch, end = DUMPED_BATCH.search(text), CHECKPOINT_TEXT.search(text)
-        if batch is None:
-            return None
-        first, is_text, head = int(batch[1]), True, text[:200]
-    else:
-        found = first_offset(begin)
-        if found is None:
-            return None
-        first, is_text, end, head = found, False, CHECKPOINT.search(name), name
-    bootstrap = 0 if BOOTSTRAP.search(head) else None
-    return Source(path, name, is_text, first, int(end[1]) if end else bootstrap)
+    is_text = LIKE_A_DUMP.search(begin[:4096]) is not None
+    text = begin.decode("utf-8", "replace") if is_text else name
+    batch = DUMPED_BATCH.search(text)
+    first = int(batch[1]) if batch else first_offset(begin)
+    if first is None:
+        return None
+    end, bootstrap = CHECKPOINT.search(text), 0 if BOOTSTRAP.search(text[:200]) else None
+    return Source(path, name, is_text, first, int(end[0]) if end else bootstrap)
 
 
 def rows(sources: list[Source], run: str) -> Iterator[Row]:

@@ -107,10 +107,6 @@ class Cluster:
                 yield from self._on_clear_elr(data["topicName"])
             case "Config":
                 yield from self._on_config(data)
-            case "FeatureLevel":
-                level = data["featureLevel"]
-                detail = {"of": "feature", "name": data["name"], "value": level}
-                yield {"kind": "config", "detail": detail}
             case _:
                 yield from self._on_broker(record)
 

@@ -230,6 +230,20 @@ def test_lines_that_a_container_runtime_has_cut_into_pieces(tmp_path):
     assert logs.unread.num_rows == 0
 
 
+def test_a_line_that_is_cut_in_the_middle_of_what_is_looked_for(tmp_path):
+    message = (
+        "[2024-07-01 08:00:00,123] INFO [Partition t-{} broker=1] Shrinking ISR from 1,2 to 1 "
+        "(kafka.cluster.Partition)"
+    )
+    lines = []
+    for number in range(100, 160):
+        line = message.format(number)
+        for mark, piece in (("P", line[: number - 60]), ("F", line[number - 60 :])):
+            lines.append(f"2024-07-01T08:00:00.123456789Z stdout {mark} {piece}\n")
+    (tmp_path / "0.log").write_text("".join(lines))
+    assert read_local(tmp_path).events["partition"].to_pylist() == list(range(100, 160))
+
+
 def test_pieces_of_a_line_that_lie_in_two_blocks_of_the_file(tmp_path, monkeypatch):
     def line(number: int) -> str:
         return (

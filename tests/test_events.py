@@ -2,48 +2,18 @@
 
 from __future__ import annotations
 
-from itertools import groupby
-from pathlib import Path
-
 import pytest
 
 from isrlab import fleet
 from isrlab.brokerlogs.formats import FORMATS
 from isrlab.brokerlogs.lines import Head, expanded, read_message
-from isrlab.engine.versions import PRESETS
-from isrlab.events import SCHEMA, exact, table
+from isrlab.events import exact, table
 from isrlab.events.schema import _CELLS, DETAIL, KINDS
 from isrlab.fleet.config import FleetConfig
 from isrlab.world import scenario
 from isrlab.world.cluster import START_MS
-from isrlab.world.script import Run
 
-SCENARIOS = sorted((Path(__file__).parent.parent / "data" / "scenarios").glob("*.txt"))
 ROW = {"run": "r", "ts_ms": 0, "kind": "isr_shrink"}
-
-
-def stored_in_frames(run: Run) -> list[tuple[int, tuple[int, ...]]]:
-    """(since when, members) of the stored ISR, as the controller's state has it after each step."""
-    history = [(0, run.frames[0].controller.isr)]
-    for frame in run.frames:
-        if set(history[-1][1]) != set(frame.controller.isr):
-            history.append((frame.now_ms - START_MS, frame.controller.isr))
-    return history
-
-
-@pytest.mark.parametrize("path", SCENARIOS, ids=lambda p: p.stem)
-def test_stored_isr_of_a_scenario_is_in_its_events(path: Path) -> None:
-    """In every version; `table` also refuses each key of `detail` that is not listed."""
-    for version in PRESETS.values():
-        run = scenario.play(path.read_text(), version=version)
-        events = run.events()
-        assert events.schema == SCHEMA
-        ((key, spans),) = exact.isr_spans(events).items()
-        assert key == (version.name, "t", 0)
-        groups = groupby(spans, key=lambda span: {*span.isr})  # several, if its replicas change
-        first = [next(same) for _, same in groups]
-        history = [(span.start_ms - START_MS, span.isr) for span in first]
-        assert history == stored_in_frames(run)
 
 
 def test_a_scenario_names_its_run() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from isrlab.workbook import leaving_the_isr as leaving
 
 REAL = leaving.recorded_evictions()
+played_evictions = cache(leaving.played_evictions)
 
 
 def kolmogorov_smirnov(first: Sequence[int], second: Sequence[int]) -> float:
@@ -32,10 +34,10 @@ def test_the_test_tells_samples_apart() -> None:
 @pytest.mark.parametrize("release", REAL)
 def test_real_followers_leave_when_the_engines_do(release) -> None:
     assert len(REAL[release]) >= 25  # of 30; see tests/eras/pauses.py
-    assert kolmogorov_smirnov(REAL[release], leaving.played_evictions(release, 60)) > 0.05
+    assert kolmogorov_smirnov(REAL[release], played_evictions(release, 60)) > 0.05
 
 
 @pytest.mark.parametrize("release", REAL)
 def test_one_check_in_a_lag_limit_would_be_noticed(release) -> None:
     """The rule up to 0.10.1."""
-    assert kolmogorov_smirnov(REAL[release], leaving.played_evictions("0.9", 60)) < 0.001
+    assert kolmogorov_smirnov(REAL[release], played_evictions("0.9", 60)) < 0.001

@@ -117,6 +117,26 @@ HEARS_OF_NOBODY = Scene(  # its leader has gone, and an answer is on its way: it
 )  # fmt: skip
 
 
+ELECTS_BEFORE_IT_IS_STORED = Scene(  # what the dead leader has asked for comes after an election
+    column="N", brokers=3, lag_ms=75, lag_messages=4, min_isr=3, latency_ms=8,
+    controller_latency_ms=40, wait_ms=60, fetch_records=10, first_tick_ms=41, session_ms=85,
+    arrivals=((181, 2),), pauses=((), (), ((108, 202),)), elections=(193,),
+    outages=(Outage(1, 192, 475, False),),
+)  # fmt: skip
+ASKS_TOO_LATE = Scene(  # what the leader has asked for comes after another was elected
+    column="K", brokers=4, lag_ms=40, lag_messages=4, min_isr=2, latency_ms=1,
+    controller_latency_ms=40, wait_ms=200, fetch_records=1, first_tick_ms=29, session_ms=85,
+    arrivals=((366, 10),), pauses=((), (), (), ()), elections=(),
+    outages=(Outage(1, 51, 278, False), Outage(2, 510, 727, True)),
+)  # fmt: skip
+ALL_STOP_AT_ONCE = Scene(  # the parked fetch that is sent back says nothing of the high watermark
+    column="I", brokers=3, lag_ms=150, lag_messages=1, min_isr=2, latency_ms=4,
+    controller_latency_ms=1, wait_ms=200, fetch_records=3, first_tick_ms=52, session_ms=85,
+    arrivals=((301, 4),), pauses=((), (), ()), elections=(), acks=ACKS_ALL,
+    outages=tuple(Outage(b, *row, True) for b in (1, 3) for row in ((307, 485), (572, 861))),
+)  # fmt: skip
+
+
 @pytest.mark.slow
 @looking_at(60)
 @given(scenes())
@@ -124,6 +144,9 @@ HEARS_OF_NOBODY = Scene(  # its leader has gone, and an answer is on its way: it
 @example(DIES_AS_ITS_EPOCH_BEGINS)
 @example(HEARS_OF_ANOTHER)
 @example(HEARS_OF_NOBODY)
+@example(ELECTS_BEFORE_IT_IS_STORED)
+@example(ASKS_TOO_LATE)
+@example(ALL_STOP_AT_ONCE)
 def test_leaders_move_as_in_the_engine_to_the_millisecond(scene):
     agree(scene)
 

@@ -5,13 +5,16 @@ In every generation it breaks the promises that data/broken_promises.txt names, 
 
 from __future__ import annotations
 
+from itertools import groupby, product
 from pathlib import Path
 
 import pytest
 
 from isrlab.engine import safety
 from isrlab.engine.versions import PRESETS
+from isrlab.events import SCHEMA, exact
 from isrlab.world import scenario, words
+from isrlab.world.cluster import START_MS
 from isrlab.world.script import MOST_CAPTION
 
 DATA = Path(__file__).parent.parent / "data"
@@ -41,22 +44,42 @@ def test_scenario_prints_what_it_says(path: Path, request: pytest.FixtureRequest
         assert block.printed.rstrip() == block.expected.rstrip()
 
 
-@pytest.mark.parametrize("column", PRESETS)
-@pytest.mark.parametrize("path", SCENARIOS, ids=lambda p: p.stem)
-def test_scenario_breaks_what_it_says(path: Path, column: str) -> None:
-    """Asked of every generation, a schedule breaks the promises that are named, and no other.
+@pytest.fixture(scope="module", params=product(SCENARIOS, PRESETS), ids=lambda p: p[0].stem + p[1])
+def played(request) -> tuple[str, str, scenario.Run]:
+    """Every scenario in every generation, played once for all that is asked of it."""
+    path, column = request.param
+    return path.stem, column, scenario.play(path.read_text(), version=PRESETS[column])
 
-    A written caption stands only where it is true: where the block prints what the file stores;
-    elsewhere the events make the sentence.
-    """
-    run = scenario.play(path.read_text(), version=PRESETS[column])
-    assert set(run.cluster.violations) == broken(path.stem, column)
+
+def test_a_scenario_breaks_what_it_says(played) -> None:
+    """The promises that are named, and no other."""
+    name, column, run = played
+    assert set(run.cluster.violations) == broken(name, column)
+
+
+def test_a_written_caption_stands_only_where_it_is_true(played) -> None:
+    """Where the block prints what the file stores; elsewhere the events make the sentence."""
+    *_, run = played
     for block in run.blocks:
         is_stored = block.printed.rstrip() == block.expected.rstrip()
         is_written = bool(block.comment) and len(block.comment) <= MOST_CAPTION and is_stored
         shown, summary = words.caption(run, block), words.summary(run, block)
         assert shown == (block.comment if is_written else summary)
         assert 0 < len(summary) <= MOST_CAPTION
+
+
+def test_the_stored_isr_of_a_scenario_is_in_its_events(played) -> None:
+    """`table` also refuses each key of `detail` that is not listed."""
+    _, column, run = played
+    events = run.events()
+    assert events.schema == SCHEMA
+    ((key, spans),) = exact.isr_spans(events).items()
+    assert key == (PRESETS[column].name, "t", 0)
+    groups = groupby(spans, key=lambda span: {*span.isr})  # several, if its replicas change
+    first = [next(same) for _, same in groups]
+    stored = ((f.now_ms - START_MS, f.controller.isr) for f in run.frames)
+    (_, begun), *later = (next(same) for _, same in groupby(stored, key=lambda state: {*state[1]}))
+    assert [(s.start_ms - START_MS, s.isr) for s in first] == [(0, begun), *later]
 
 
 def test_captions_of_scripts_that_store_nothing() -> None:

@@ -28,8 +28,8 @@ C_RULES = (  # in the order of `Rules` in cell.c
     *("high_watermark_held_under_min_isr", "high_watermark_after_shrink"),
     *("high_watermark_only_if_follower_moved", "waits_for_controller", "replica_lag_time_max_ms"),
     *("replica_lag_max_messages", "isr_check_period_ms", "min_isr", "isr_commit_ms"),
-    *("request_timeout_ms", "delivery_timeout_ms", "latency_ms", "fetch_max_bytes"),
-    *("response_max_bytes", "fetch_wait_max_ms"),
+    *("request_timeout_ms", "delivery_timeout_ms", "fetch_latency_ms", "replica_fetch_max_bytes"),
+    *("replica_fetch_response_max_bytes", "replica_fetch_wait_max_ms"),
 )
 
 
@@ -131,11 +131,11 @@ def by_python(kind: type, config: FleetConfig, arrivals: s.Arrivals) -> Timed:
         "lag_ms": rule.replica_lag_time_max_ms,
         "lag_messages": rule.replica_lag_max_messages,
         "min_isr": rule.min_isr,
-        "latency_ms": links.latency_ms,
+        "latency_ms": links.fetch_latency_ms,
         "bytes_per_s": [load.follower_bytes_per_s(config, b) for b in one.thread_brokers],
-        "fetch_bytes": links.fetch_max_bytes,
-        "response_bytes": links.response_max_bytes,
-        "wait_ms": links.fetch_wait_max_ms,
+        "fetch_bytes": links.replica_fetch_max_bytes,
+        "response_bytes": links.replica_fetch_response_max_bytes,
+        "wait_ms": links.replica_fetch_wait_max_ms,
         "commit_ms": rule.isr_commit_ms,
         "acks_all": config.acks_all_share == 1,
         "timeout_ms": rule.request_timeout_ms,

@@ -40,7 +40,7 @@ def _numbers(name: str, text: str) -> list[int]:
 
 
 # What makes of a text the value of a column of the events table.
-_COLUMN: dict[str, Callable[[str, str], object]] = {
+COLUMN: dict[str, Callable[[str, str], object]] = {
     **dict.fromkeys(COLUMNS, number),
     **dict.fromkeys(["isr", "isr_before"], _numbers),
     "topic": lambda _, text: text,
@@ -50,7 +50,7 @@ _COLUMN: dict[str, Callable[[str, str], object]] = {
 def _value(name: str, text: str) -> Values:
     """A field by itself: a list, a number or a text for its column, or a text for `detail`."""
     if name in COLUMNS:
-        return {name: _COLUMN[name](name, text)}
+        return {name: COLUMN[name](name, text)}
     return {name: text} if text else {}
 
 
@@ -102,7 +102,7 @@ def _listed(_: str, text: str) -> str:
     return ",".join(re.findall(r"\d+", text))
 
 
-_OF_STATE: dict[str, Callable[[str, str], object]] = _COLUMN | {"replicas": _listed}
+_OF_STATE: dict[str, Callable[[str, str], object]] = COLUMN | {"replicas": _listed}
 
 
 def _read_state(_: str, text: str) -> Values:
@@ -246,17 +246,3 @@ FIELDS: dict[str, Field] = {
     "who": _unkept(r"\S+'s|\S+ \S+'s"),
     "whom": _unkept(r".*?"),
 }
-
-
-class Part(NamedTuple):
-    """A field of a format: `column` gives its value for the column of its name, `nested` its values
-    for several; with neither its text goes to `detail`."""
-
-    name: str
-    column: Callable[[str, str], object] | None
-    nested: Callable[[str, str], Values] | None
-
-
-def part(name: str) -> Part:
-    nested = FIELDS[name].read
-    return Part(name, None if nested else _COLUMN.get(name), nested)

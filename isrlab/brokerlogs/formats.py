@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib.resources import files
 
-from isrlab.brokerlogs.fields import FIELDS, Part, part
+from isrlab.brokerlogs.fields import COLUMN, FIELDS, Values
 from isrlab.engine import versions
 from isrlab.events import schema
 
 Entry = tuple[str, list[str], str]  # its first line, those below it, where it stands
+# A field: its name, and what gives its value for the column of that name, or its values for
+# several; with neither its text goes to `detail`.
+Part = tuple[str, Callable[[str, str], object] | None, Callable[[str, str], Values] | None]
 LEVELS = ("FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE")
 MOST_BEFORE = 400  # characters that a layout may put before a message
 # How messages of Kafka begin; the first is its bracketed context, such as [Broker id=1].
@@ -58,9 +62,10 @@ class Format:
         return re.compile(self.pattern)
 
     @cached_property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> list[Part]:
         """Its fields, the last one first: a line's own words overrule nested states behind them."""
-        return tuple(map(part, reversed(self.fields)))
+        reads = [(name, FIELDS[name].read) for name in reversed(self.fields)]
+        return [(name, None if read else COLUMN.get(name), read) for name, read in reads]
 
 
 def entries(name: str, text: str, below: int) -> list[Entry]:

@@ -40,12 +40,6 @@ _EXCEPTIONS = tuple(form for form in FORMATS if "{exception}" in form.template)
 _SOURCE = re.compile(
     r"[\[ ](?:broker[= ]|Broker |Controller |id=|brokerId=|replicaId=|Server )(\d+)"
 )
-
-
-def _escaped(text: str) -> str:
-    return re.escape(text).replace("\\ ", " ")
-
-
 # What an operator must know, in a wording that no form reads: never let go.
 _COUNTED = {
     **dict.fromkeys(
@@ -67,7 +61,8 @@ _REPLICATION = re.compile(
 # What a line must hold to be looked at, for RE2: the fixed text of a form, what is counted in any
 # wording, a character that no broker writes; or what speaks of replication, if it is not no news.
 _TEXTS = {form.landmark for form in FORMATS} | {*_COUNTED}
-WANTED_TEXT = "|".join([*sorted(map(_escaped, _TEXTS)), _ABOUT_ISR.pattern, "has no effect"])
+_ESCAPED = (re.escape(text).replace("\\ ", " ") for text in sorted(_TEXTS))
+WANTED_TEXT = "|".join([*_ESCAPED, _ABOUT_ISR.pattern, "has no effect"])
 WANTED = rf"{WANTED_TEXT}|[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]"
 PERHAPS = f"{_REPLICATION.pattern}|ISR"
 _LOGGERS = re.compile(

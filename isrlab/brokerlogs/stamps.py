@@ -70,24 +70,18 @@ def _moment(text: str) -> Moment | None:
         return Moment(int(f"{digits:0<19}"[:13]), False)
     if "day" not in groups or "year" not in groups:
         return Moment(0, True, "year" if "day" in groups else "date")
-    hour = tuple(groups[name] for name in ("year", "month", "day", "hour"))
-    minute, second = int(groups["minute"]), int(groups["second"])
-    if minute > 59 or second > 59:
-        raise ValueError(text)
-    ms = _hour_ms(*hour) + minute * 60_000 + second * 1000 + int(f"{groups['part'] or 0:0<3}"[:3])
+    month = groups.pop("month")
+    number = int(month) if month.isdecimal() else _MONTHS.index(month) + 1
+    names = ("year", "day", "hour", "minute", "second")
+    year, day, hour, minute, second = (int(groups[name]) for name in names)
+    at_s = int(datetime(year, number, day, hour, minute, second, tzinfo=UTC).timestamp())
+    if not _EARLIEST_MS <= at_s * 1000 < _LATEST_MS:
+        raise ValueError(f"the year {year}")
+    ms = at_s * 1000 + int(f"{groups['part'] or 0:0<3}"[:3])
     zone = (groups["zone"] or "").strip()
     if zone[:1] in ("+", "-"):
         ms -= int(f"{zone[0]}1") * (int(zone[1:3]) * 60 + int(zone[-2:])) * 60_000
     return Moment(ms, not zone)
-
-
-@lru_cache(maxsize=1024)
-def _hour_ms(year: str, month: str, day: str, hour: str) -> int:
-    number = int(month) if month.isdecimal() else _MONTHS.index(month) + 1
-    at_s = datetime(int(year), number, int(day), int(hour), tzinfo=UTC).timestamp()
-    if not _EARLIEST_MS <= at_s * 1000 < _LATEST_MS:
-        raise ValueError(f"the year {year}")
-    return int(at_s) * 1000
 
 
 def given_ms(text: str) -> int:

@@ -205,11 +205,7 @@ class FleetConfig:
     def rules(self) -> Rules:
         """The version's choices as the kernel takes them."""
         kafka, messages = self.kafka, self.lag_messages
-        own = ["isr_check_period_ms", "isr_commit_ms", "request_timeout_ms", "delivery_timeout_ms"]
-        values: dict[str, Any] = {name: getattr(self, name) for name in own} | {
-            name: getattr(kafka, name) for name in Rules._fields if hasattr(kafka, name)
-        }
-        values |= {
+        derived: dict[str, Any] = {
             "waits_for_controller": kafka.isr_write >= IsrWrite.ALTER_ISR,
             "fetches_after_removal": kafka.kraft,
             "shrink_raises_leader_epoch": kafka.kraft and kafka.epoch_bump_on_isr_shrink,
@@ -217,7 +213,9 @@ class FleetConfig:
             "replica_lag_max_messages": NO_MESSAGE_LIMIT if messages is None else messages,
             "min_isr": self.min_isr(self.replication_factor),
         }
-        numbers = {n: v if isinstance(v, bool) else int(v) for n, v in values.items()}
+        others = [name for name in Rules._fields if name not in derived]
+        derived |= {n: getattr(self if hasattr(self, n) else kafka, n) for n in others}
+        numbers = {n: v if isinstance(v, bool) else int(v) for n, v in derived.items()}
         return Rules(**cast("dict[str, Any]", numbers))
 
     def min_isr(self, replicas: int) -> int:
@@ -228,16 +226,9 @@ class FleetConfig:
 
     def links(self) -> Links:
         """How its records travel, as the kernel takes it."""
-        most_bytes = self.replica_fetch_response_max_bytes
-        return Links(
-            latency_ms=self.fetch_latency_ms,
-            fetch_max_bytes=self.replica_fetch_max_bytes,
-            response_max_bytes=most_bytes,
-            fetch_wait_max_ms=self.replica_fetch_wait_max_ms,
-            fetch_min_bytes=min(self.replica_fetch_min_bytes, most_bytes),
-            leader_bytes_per_s=self.leader_bytes_per_s,
-            throttle_bytes_per_s=self.throttle_bytes_per_s,
-        )
+        links = Links(*(getattr(self, name) for name in Links._fields))
+        most_bytes = min(links.replica_fetch_min_bytes, links.replica_fetch_response_max_bytes)
+        return links._replace(replica_fetch_min_bytes=most_bytes)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)

@@ -171,7 +171,7 @@ class Led:
         thread = self.thread_of(place)
         slow = self.state.slow[thread["slow_from"] : thread["slow_to"]]
         longer = slow[(slow[:, 0] <= at_ms) & (at_ms < slow[:, 1]), 2]
-        return at_ms + int(longer.max(initial=self.state.links.latency_ms))
+        return at_ms + int(longer.max(initial=self.state.links.fetch_latency_ms))
 
     def start(self, place: int, left_ms: int) -> None:
         """The next fetch of a follower's thread leaves then."""

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from copy import deepcopy
 from typing import NamedTuple
 
 import numpy as np
@@ -136,7 +137,7 @@ class Moving:
         mine = self.leaders[due.partition] == led.cell.leader
         places = led.place_of[due.partition[mine]]
         share = s.Arrivals(due.ts_ms[mine], places, due.records[mine])
-        state = s.copied(led.state) if self._reassigning.going else led.state
+        state = deepcopy(led.state) if self._reassigning.going else led.state
         return run_window(state, share, until_ms)
 
     def _plan(self, turns: Iterable[Turn]) -> None:
@@ -200,9 +201,8 @@ class Moving:
         """The controller decides; up to 2.6 leaders cannot change what it has stored meanwhile."""
         changes = self._decided[moment] = []
         for partition, message in self._questions(moment):
-            due_ms, isr = self._late.pop(partition, (self.now_ms, ()))
-            if due_ms < self.now_ms:
-                self._store(partition, isr)
+            if self._late.get(partition, (self.now_ms,))[0] < self.now_ms:
+                self._store(partition, self._late.pop(partition)[1])
             before = self.controllers[partition]
             after, outputs = controller_machine.step(before, message, self.now_ms)
             self.controllers[partition] = after
@@ -216,8 +216,10 @@ class Moving:
             if self._reassigning.note(partition, after):
                 at_ms = self.now_ms + moments.order_ms(self.config)
                 self._plan(moments.turns_of(self.config, Moment(at_ms, moments.REASSIGN, 0)))
-            if after.state != before.state and self._leader(partition) != NO_LEADER:
-                self.leds[self._leader(partition)].partition(partition)["is_frozen"] = 1
+            if after.state != before.state:
+                self._late.pop(partition, None)  # it comes too late, and is refused
+                if self._leader(partition) != NO_LEADER:
+                    self.leds[self._leader(partition)].partition(partition)["is_frozen"] = 1
 
     def _questions(self, moment: Moment) -> Iterator[tuple[int, m.Message]]:
         """What every partition's controller is told."""

@@ -274,9 +274,11 @@ class Replicas:
             elif thread["is_parked"] and not all(is_new for *_, is_new in rows):
                 led.make_due(place, now_ms)
         for (leader, _), places in self._sent_back.items():
-            thread = self._leds[leader].thread_of(places[0])
+            led = self._leds[leader]
+            thread, known = led.thread_of(places[0]), led.state.carried
             if self._config.kafka.fences_stale_leader_epoch and len(places) >= thread["partitions"]:
                 thread["next_ms"], thread["is_parked"] = s.NEVER_MS, s.NOT_PARKED
+                known[places, s.TOLD_HIGH_WATERMARK] = known[places, s.OWN_HIGH_WATERMARK]
         self._starts.clear()
         self._sent_back.clear()
 

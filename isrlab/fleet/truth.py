@@ -24,7 +24,6 @@ from isrlab.fleet import load
 from isrlab.fleet.config import Configs, FleetConfig, listed
 from isrlab.fleet.layout import TOPIC, assignment
 
-REQUEST_TIMEOUT_MS = 30_000  # request.timeout.ms of producers, by default
 _PER_HOUR = [f"{n} * 60 / minutes as {n}_per_hour" for n in ("shrinks", "false_alarms")]
 
 
@@ -124,23 +123,19 @@ def judged_evictions(events: DataFrame, stalls: DataFrame, patience_ms: int) -> 
 # Risk
 
 
-def time_at_risk(
-    events: DataFrame, stalls: DataFrame, end_ms: int, timeout_ms: int = REQUEST_TIMEOUT_MS
-) -> DataFrame:
+def time_at_risk(events: DataFrame, stalls: DataFrame, end_ms: int) -> DataFrame:
     """For each partition, the milliseconds of [0, `end_ms`) in which a copy was not being made.
 
     `at_risk_ms`: a follower was out of the ISR, or stood still as a member of it. Of that,
     `under_replicated_ms`: somebody was out (what the metric shows); `stalled_ms`: somebody who
     stood still was in, so the high watermark waited (the two can overlap, at different followers).
-    `timeouts` counts how often one such follower made producers wait longer than `timeout_ms`.
     """
     of_replica = Window.partitionBy(*REPLICA).orderBy("ts_ms")
     of_partition = Window.partitionBy(*PARTITION).orderBy("ts_ms")
     is_out, stands = (F.sum(name).over(of_replica) > 0 for name in ("out", "still"))
     states = {"outs": is_out.cast("int"), "holds": (stands & ~is_out).cast("int")}
-    until_ms = F.lead("ts_ms", 1, end_ms).over(of_replica)
     changes = {name: F.col(name) - F.lag(name, 1, 0).over(of_replica) for name in states}
-    deltas = columns("sum(outs) as outs", "sum(holds) as holds", "count_if(is_long) as timeouts")
+    deltas = columns("sum(outs) as outs", "sum(holds) as holds")
     sums = {name: F.sum(name).over(of_partition) for name in states}
     ms = F.lead("ts_ms", 1, end_ms).over(of_partition) - F.col("ts_ms")
     conditions = {
@@ -152,16 +147,14 @@ def time_at_risk(
     return (
         _steps(events, stalls, end_ms)
         .withColumns(states)
-        .withColumn("until_ms", until_ms)
-        .withColumn("is_long", F.expr(f"holds = 1 and until_ms - ts_ms > {timeout_ms}"))
         .withColumns(changes)
         .groupBy(*PARTITION, "ts_ms")
         .agg(*deltas)
         .withColumns(sums | {"ms": ms})
         .groupBy(*PARTITION)
-        .agg(*columns(*totals, "sum(timeouts) as timeouts"))
+        .agg(*columns(*totals))
         .orderBy(*PARTITION)
-        .select(*PARTITION, *conditions, "timeouts")
+        .select(*PARTITION, *conditions)
     )
 
 

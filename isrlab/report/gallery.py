@@ -13,7 +13,6 @@ from __future__ import annotations
 import base64
 import copy
 import hashlib
-import html
 import json
 import os
 import re
@@ -134,9 +133,6 @@ def page(record: Record, notebook: NotebookNode) -> str:
     exporter = HTMLExporter(template_name="basic", embed_images=True, **quiet)
     notebook, failed = copy.deepcopy(notebook), ""
     for cell, output in outputs(notebook):
-        if alt := output.get("metadata", {}).get("image/png", {}).get("alt"):  # nbconvert drops it
-            source = f"data:image/png;base64,{output.data.pop('image/png')}"
-            output.data["text/html"] = f'<img alt="{html.escape(alt)}" src="{source}">'
         if WIDGET in output.get("data", {}):  # without a player
             output.data = NotebookNode({"text/html": f'<p class="note">{WIDGET_NOTE}</p>'})
         if output.output_type == "error":

@@ -51,9 +51,8 @@ def questions() -> dict[str, list[Question]]:
 
 def show_questions() -> HTML:
     """For 00_start_here: the questions, and what the notebooks found when they were stored."""
-    stored = {n.name: nbformat.read(n.path, as_version=4) for n in find(NOTEBOOKS)}
-    titles = {n.name: n.title for n in find(NOTEBOOKS)}
-    return HTML(questions_html({name: (titles[name], finding(stored[name])) for name in stored}))
+    stored = ((n, nbformat.read(n.path, as_version=4)) for n in find(NOTEBOOKS))
+    return HTML(questions_html({n.name: (n.title, finding(node)) for n, node in stored}))
 
 
 def questions_html(answers: Mapping[str, tuple[str, str]]) -> str:

@@ -165,19 +165,17 @@ def tags(cell: nbformat.NotebookNode) -> list[str]:
 class KeepPlayers(Preprocessor):
     """Drops the widgets of a notebook that is stored: the kernel with their models is gone."""
 
-    def preprocess_cell(
-        self, cell: nbformat.NotebookNode, resources: Any, _: int
-    ) -> tuple[nbformat.NotebookNode, Any]:
-        for output in cell.get("outputs", []):
+    def preprocess(self, notebook: Any, resources: Any) -> tuple[Any, Any]:
+        for output in (out for cell in notebook["cells"] for out in cell.get("outputs", [])):
             if "text/html" in output.get("data", {}):  # the player beside it
                 output["data"].pop(WIDGET, None)
-        return cell, resources
+        return notebook, resources
 
 
 def save_players(model: dict[str, Any], **_: Any) -> None:
     """What JupyterLab does before it saves: a stored widget, opened again, is an error."""
-    for cell in model["content"]["cells"] if model["type"] == "notebook" else ():
-        KeepPlayers().preprocess_cell(cell, {}, 0)
+    if model["type"] == "notebook":
+        KeepPlayers().preprocess(model["content"], {})
 
 
 def _load_jupyter_server_extension(server: Any) -> None:

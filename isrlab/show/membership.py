@@ -34,14 +34,14 @@ def time_out_s(run: Run) -> float:
     return sum(span.end_s - span.start_s for span in spans(run) if span.state == "out")
 
 
-def plot_membership(runs: Mapping[str, Run], title: str = "") -> Axes:
+def plot_membership(runs: Mapping[str, Run]) -> Axes:
     """A row for each run: in the ISR, or out of it."""
     rows = {name: spans(run) for name, run in runs.items()}
     notes = {
         n: f"{counted(changes(r), 'change')}, {time_out_s(r):.1f} s out" for n, r in runs.items()
     }
     legend = {"in sync": "in the ISR", "out": "out"}
-    return bands.plot_bands(rows, title or finding(runs), notes=notes, legend=legend)
+    return bands.plot_bands(rows, finding(runs), notes=notes, legend=legend)
 
 
 def finding(runs: Mapping[str, Run]) -> str:

@@ -27,8 +27,6 @@ from isrlab.show.style import INK, STATES, mark, panels
 from isrlab.world import scenario
 from isrlab.world.words import START_MS
 
-MEASURED, HALF = (STATES["measured"], "o"), (STATES["measured"], "_")
-FORMULA = (STATES["formula"], "")
 SMALL = FleetConfig(
     version="3.7", partitions=12, brokers=4, load="steady", min_insync_replicas=2, stall_s=0,
     follower_spread=0, batch_every_ms=500,
@@ -137,11 +135,13 @@ def plot_rejoin_times(table: pd.DataFrame) -> Axes:
     down_s = float(table["down_s"].iloc[0])
     shares = np.linspace(0.01, 0.995, 400)
     line = np.array([recovery.catch_up_s(share, down_s) for share in shares])
-    percent, last = table["share"] * 100, table["last_s"]
+    percent, last, look = table["share"] * 100, table["last_s"], (STATES["measured"], "o")
     curves = {
-        "formula: down × share / (1 − share)": Curve(shares * 100, line, look=FORMULA),
-        "last partition back": Curve(percent, last, table["first_s"], last, MEASURED, ""),
-        "half of them back": Curve(percent, table["median_s"], look=HALF, style=""),
+        "formula: down × share / (1 − share)": Curve(
+            shares * 100, line, look=(STATES["formula"], "")
+        ),
+        "last partition back": Curve(percent, last, table["first_s"], last, look, ""),
+        "half of them back": Curve(percent, table["median_s"], look=(look[0], "_"), style=""),
     }
     x = Scale("produced, as a share of what a fetcher thread can fetch (%)", high=100)
     y = Scale("s after the broker is back", high=1.25 * float(last.max()))

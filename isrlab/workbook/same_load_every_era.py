@@ -188,21 +188,16 @@ def _signed(sign: str, number: int) -> str:
     return f"{sign}{number:,} " if number else ""
 
 
-def plot_eras(config: FleetConfig = SMALL, partition: int = 0) -> Axes:
-    """One partition under the same load in `FEW` generations: who is out of the ISR, and why.
+def plot_eras(config: FleetConfig = SMALL) -> Axes:
+    """Partition 0 under the same load in `FEW` generations: who is out of the ISR, and why.
 
-    A row for each follower; on top its bursts, and the stalls of its followers. Raises ValueError
-    if there is no such partition.
+    A row for each follower; on top its bursts, and the stalls of its followers.
     """
-    if not 0 <= partition < config.partitions:
-        raise ValueError(f"partition={partition} out of range; valid: 0 to {config.partitions - 1}")
     eras = fleet.versions(config, FEW)
     events = pa.concat_tables(fleet.simulate_local(era) for era in eras)
-    known = [
-        (out, why) for out, why in judged(events, eras).values() if out.key.partition == partition
-    ]
-    followers, length_s = assignment(config)[partition].tolist()[1:], max(config.burst_s, 1)
-    starts_s = (load.burst_starts_ms(config, partition) / 1000).tolist()
+    known = [(out, why) for out, why in judged(events, eras).values() if out.key.partition == 0]
+    followers, length_s = assignment(config)[0].tolist()[1:], max(config.burst_s, 1)
+    starts_s = (load.burst_starts_ms(config, 0) / 1000).tolist()
     rows = {"bursts": [Span(start, start + length_s, style.INK) for start in starts_s]}
     for broker in followers:
         rows[f"stalls of {broker}"] = [
@@ -221,7 +216,7 @@ def plot_eras(config: FleetConfig = SMALL, partition: int = 0) -> Axes:
         notes[name] = f"{len(away)}×, {sum(span.end_s - span.start_s for span in away):.0f} s"
     counts = [sum(out.key.run == era.run for out, _ in known) for era in eras]
     spread = " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
-    title = f"Evictions of partition {partition} under the rules of {len(eras)} generations, "
+    title = f"Evictions of partition 0 under the rules of {len(eras)} generations, "
     title += f"the same load: {spread}"
     legend = {style.STATES["away"]: "stall", style.INK: "burst", **dict(REASONS.values())}
     ax = plot_bands(rows, title, notes=notes, legend=legend)

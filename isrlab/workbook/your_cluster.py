@@ -191,7 +191,7 @@ def incidents_table(found: Findings) -> HTML:
             "from_ms": each.start_ms,
             "lasted": "not over" if each.end_ms is None else duration(each.end_ms - each.start_ms),
             "what": printable(each.says, 300),
-            "to blame": _brokers(each.blamed) or "nobody",
+            "to blame": ", ".join(f"broker {b}" for b in each.blamed) or "nobody",
             "partitions": len(each.partitions),
             "under-replicated": duration(each.under_replicated_ms),
             "one copy": duration(each.one_copy_ms) if each.one_copy_ms else "",
@@ -203,10 +203,6 @@ def incidents_table(found: Findings) -> HTML:
     return table(rows)
 
 
-def _brokers(numbers: Iterable[int]) -> str:
-    return ", ".join(f"broker {number}" for number in numbers)
-
-
 def plot_incident(found: Findings, incident: Incident) -> Axes:
     """The ISRs of the partitions of an incident, from a while before it to a while after."""
     record = found.record
@@ -216,11 +212,10 @@ def plot_incident(found: Findings, incident: Incident) -> Axes:
     rows: dict[str, list[Span]] = {}
     for key in incident.partitions[:MOST_ROWS]:
         rows[f"{printable(key.topic, 40)}-{key.partition}"] = [
-            _span(max(s.start_ms, from_ms), min(s.end_ms, to_ms), from_ms,
-                  _size(found, key, s))
+            _span(max(s.start_ms, from_ms), min(s.end_ms, to_ms), from_ms, _size(found, key, s))
             for s in record.spans.get(key, ())
             if s.end_ms > from_ms and s.start_ms < to_ms
-        ]  # fmt: skip
+        ]
     title = printable(incident.says, 220)
     title += f"\nThe first {MOST_ROWS} of them" if len(incident.partitions) > MOST_ROWS else ""
     ax = plot_bands(rows, title)

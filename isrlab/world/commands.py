@@ -61,11 +61,11 @@ def print_news(run: Run) -> None:
     news, run.next_entry = entries[run.next_entry :], len(entries)
     for entry in news:
         if isinstance(entry, Frame):
-            if run.is_tracing and entry.source != entry.target:
+            if run.trace == "on" and entry.source != entry.target:
                 run.lines.append(words.message_line(entry))
         elif not entry.is_stored_state or "replicas" in entry.detail:
             is_loud = entry.kind not in _QUIET or entry.detail.get("by", "").startswith("halt")
-            if entry.kind in _ISR_NEWS if run.shows_isr_only else is_loud:
+            if entry.kind in _ISR_NEWS if run.trace == "isr" else is_loud:
                 run.lines.append(words.event_line(entry))
 
 
@@ -293,7 +293,7 @@ def _check(run: Run, *asked: str) -> None:
 
 
 def _trace(run: Run, what: str) -> None:
-    run.is_tracing, run.shows_isr_only = what == "on", what == "isr"
+    run.trace = what
 
 
 _SETTINGS = "leader=IDS replicas=IDS isr=IDS latency=TIME start=NUMBER"

@@ -96,8 +96,7 @@ class Run:
     forced_version: KafkaVersion | None = None
     version: KafkaVersion | None = None
     world: Cluster | None = None
-    is_tracing: bool = False
-    shows_isr_only: bool = False
+    trace: str = "off"  # of messages: on, off, or only news of the ISR: isr
     next_record: int = 1
     lines: list[str] = field(default_factory=list)
     next_entry: int = 0  # the first of the frames and events that are not printed yet

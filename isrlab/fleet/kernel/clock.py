@@ -164,11 +164,11 @@ def _on_fetch(state: s.State, now_ms: int, number: int) -> None:
                 state.scratch[count] = row
                 count += 1
     thread.ready_bytes = wanted_bytes
-    if is_answered or wanted_bytes >= state.links.fetch_min_bytes:
+    if is_answered or wanted_bytes >= state.links.replica_fetch_min_bytes:
         _answer(state, now_ms, number, _filled(state, now_ms, count, wanted_bytes))
     else:
         thread.is_parked = s.PARKED
-        thread.next_ms = now_ms + state.links.fetch_wait_max_ms
+        thread.next_ms = now_ms + state.links.replica_fetch_wait_max_ms
 
 
 @inlined
@@ -187,7 +187,7 @@ def _answer(state: s.State, now_ms: int, number: int, sent_bytes: int) -> None:
 @inlined
 def _filled(state: s.State, now_ms: int, count: int, wanted_bytes: int) -> int:
     """Fill a response for the first `count` followers of `State.scratch`; the bytes."""
-    if wanted_bytes > state.links.response_max_bytes:
+    if wanted_bytes > state.links.replica_fetch_response_max_bytes:
         return _serve_in_turn(state, now_ms, count)
     for index in range(count):
         _send(state, now_ms, state.scratch[index], wanted_bytes)
@@ -207,7 +207,7 @@ def _serve_in_turn(state: s.State, now_ms: int, count: int) -> int:
             if _turn(state, index) < _turn(state, best):
                 best = index
         row = state.scratch[best]
-        left_bytes = state.links.response_max_bytes - sent_bytes
+        left_bytes = state.links.replica_fetch_response_max_bytes - sent_bytes
         if sent_bytes == 0:
             partition = state.followers[row].partition
             left_bytes = max(left_bytes, state.partitions[partition].record_bytes)
@@ -233,9 +233,9 @@ def _readable(state: s.State, row: int) -> int:
     follower = state.followers[row]
     leader = state.partitions[follower.partition]
     behind_bytes = (leader.log_end_offset - follower.end) * leader.record_bytes
-    if behind_bytes <= state.links.fetch_max_bytes:  # a division costs much
+    if behind_bytes <= state.links.replica_fetch_max_bytes:  # a division costs much
         return behind_bytes
-    return max(1, state.links.fetch_max_bytes // leader.record_bytes) * leader.record_bytes
+    return max(1, state.links.replica_fetch_max_bytes // leader.record_bytes) * leader.record_bytes
 
 
 @inlined

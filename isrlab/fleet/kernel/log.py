@@ -30,7 +30,7 @@ _follower_high_watermark = inlined(rules.follower_high_watermark)
 @inlined
 def latency_ms(state: s.State, thread: int, at_ms: int) -> int:
     """How long a message takes that leaves then, one way, between a thread and the leader."""
-    longest_ms = state.links.latency_ms
+    longest_ms = state.links.fetch_latency_ms
     for row in range(state.threads[thread].slow_from, state.threads[thread].slow_to):
         if state.slow[row, 0] <= at_ms < state.slow[row, 1]:
             longest_ms = max(longest_ms, state.slow[row, 2])
@@ -191,15 +191,15 @@ def _is_wanted(state: s.State, now_ms: int, row: int, records: int) -> bool:
     """With `records` more, the parked fetch of a follower can be answered."""
     if throttle.is_throttled(state, row, now_ms):
         return False
-    if state.links.fetch_min_bytes <= 1:
+    if state.links.replica_fetch_min_bytes <= 1:
         return True
     follower = state.followers[row]
     leader = state.partitions[follower.partition]
     behind = leader.log_end_offset - follower.end
-    most = max(1, state.links.fetch_max_bytes // leader.record_bytes)
+    most = max(1, state.links.replica_fetch_max_bytes // leader.record_bytes)
     more = min(most, behind + records) - min(most, behind)
     state.threads[follower.thread].ready_bytes += more * leader.record_bytes
-    return state.threads[follower.thread].ready_bytes >= state.links.fetch_min_bytes
+    return state.threads[follower.thread].ready_bytes >= state.links.replica_fetch_min_bytes
 
 
 @compiled

@@ -13,7 +13,7 @@ The tuples hold numpy arrays and numbers only, so numba compiles functions that 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,11 +109,11 @@ class Rules(NamedTuple):
 class Links(NamedTuple):
     """How records travel to followers."""
 
-    latency_ms: int  # one way, at least 1
-    fetch_max_bytes: int
-    response_max_bytes: int
-    fetch_wait_max_ms: int
-    fetch_min_bytes: int  # a fetch that finds less is parked
+    fetch_latency_ms: int  # one way, at least 1
+    replica_fetch_max_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_fetch_wait_max_ms: int
+    replica_fetch_min_bytes: int  # a fetch that finds less is parked
     leader_bytes_per_s: int  # to all followers together, 0 for no limit
     throttle_bytes_per_s: int = 0  # of throttled partitions (throttle.py), 0 for no limit
 
@@ -220,7 +220,7 @@ def new_state(setup: Setup) -> State:
     Only the replicas of `empty_threads` lack the backlog, and are not in the ISR.
     """
     partitions, followers, follower_at = _replicas(setup)
-    scalars = np.zeros(SCALARS, dtype=np.int64)
+    ends, scalars = followers["end"], np.zeros(SCALARS, dtype=np.int64)
     scalars[NEXT_TICK_MS] = setup.first_tick_ms
     scalars[[BATCH_SENT_MS, BATCH_DUE_MS]] = -1
     scalars[CHUNKS_USED] = 1
@@ -236,7 +236,7 @@ def new_state(setup: Setup) -> State:
         _threads(setup),
         np.zeros(-(-len(setup.stalls) // GROUP), dtype=np.int64),
         active,
-        carried=_carried(setup, followers),
+        carried=np.column_stack([ends[: len(ends) * setup.leaders_move]] * 3),
         produces=np.zeros((CHUNK, PRODUCE_COLUMNS), dtype=np.int64),
         next_chunk=np.zeros(1, dtype=np.int64),
         events=np.zeros((0, EVENT_COLUMNS), dtype=np.int64),
@@ -284,13 +284,6 @@ def with_room(state: State, chunks: int = 1) -> State:
     return state._replace(produces=produces, next_chunk=next_chunk, events=events)
 
 
-def copied(state: State) -> State:
-    """The same moment once more, to be run on without a trace."""
-    parts = state._asdict().items()
-    copies: dict[str, Any] = {n: part.copy() for n, part in parts if isinstance(part, np.ndarray)}
-    return state._replace(**copies)
-
-
 def taken(state: State) -> Ints:
     """The events that were written since they were last taken, int64[n, EVENT_COLUMNS]."""
     count = state.scalars[EVENT_COUNT]
@@ -336,16 +329,10 @@ def _replicas(
     return partitions, followers, follower_at
 
 
-def _carried(setup: Setup, followers: NDArray[np.void]) -> Ints:
-    if not setup.leaders_move:
-        return np.zeros((0, 3), dtype=np.int64)
-    return np.repeat(followers["end"][:, None], 3, axis=1)
-
-
 def _threads(setup: Setup) -> NDArray[np.void]:
     """THREAD_ROW[threads] at time 0."""
     threads = np.zeros(len(setup.stalls), dtype=THREAD_ROW)
-    threads["next_ms"] = setup.links.latency_ms
+    threads["next_ms"] = setup.links.fetch_latency_ms
     threads["partitions"] = np.bincount(setup.thread_of.ravel(), minlength=len(threads))
     threads["words_from"], threads["words_to"] = _words(setup)
     threads["bytes_per_s"] = setup.bytes_per_s

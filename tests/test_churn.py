@@ -55,7 +55,7 @@ ANSWERS = [  # question, columns, rows
     (churn.changes_by_partition, "partition shrinks expands shrinks_by_controller rejected",
      [(0, 2, 2, 0, 0), (1, 0, 0, 0, 0)]),
     (churn.under_replicated,
-     "partition replicas known_ms under_replicated_ms time_with_one_copy_ms uncertain_ms",
+     "partition replicas known_ms under_replicated_ms one_copy_ms uncertain_ms",
      [(0, 3, 100_000, 98_060, 4_020, 0), (1, 2, 100_000, 0, 0, 0)]),
     (churn.moves, "replica change ts_ms by isr_change", [
         (2, "joins", 9_050, "leader", "expand"),

@@ -76,6 +76,21 @@ def test_a_broker_is_away_only_as_long_as_it_was(found) -> None:
     assert awake.end_s == pytest.approx(found.record.end_ms / 1000 - start_s)
 
 
+def test_a_control_keeps_the_window(found) -> None:
+    late = look(FOLDER, min_isr=2, window=window("2026-11-20T10:39:00", None, "", 0))
+    assert 0 < len(late.incidents) < len(found.incidents)
+    draw = your_cluster.cluster_player(late).draw_of
+    assert text_of(draw(None, None)).startswith(f"{len(late.incidents)} incidents")
+    assert text_of(draw("nowhere", 1)).endswith("of 0 partitions under-replicated at once")
+
+
+def test_a_replica_that_was_moved_away_has_its_row() -> None:
+    moved = look(FOLDER.parent / "moved-392")
+    key = next(key for key in moved.partitions if key.partition == 0)
+    labels = your_cluster.plot_partition(moved, key).get_yticklabels()
+    assert [each.get_text() for each in labels] == [f"broker {n}" for n in (1, 2, 3, 4)]
+
+
 def test_a_broker_without_a_log_is_hatched() -> None:
     lonely = look(FOLDER / "broker-1")
     spans = your_cluster._presence(lonely, 2)

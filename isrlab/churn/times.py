@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 
 from isrlab.churn.history import PARTITION, columns, members, states
 
-_NOT_KNOWN = ("unassigned_ms", "uncertain_ms")
 _ISRS = ("isr", "isr_before")
 _TIMES = {  # what holds of an interval that counts
     "known_ms": "is_certain",
@@ -84,23 +83,15 @@ def isr_times(
 
 
 def under_replicated(events: DataFrame, end_ms: int | None = None) -> DataFrame:
-    """How long each partition had fewer replicas in its ISR than it has replicas, in milliseconds.
-
-    Columns as in `isr_times`, with `one_copy_ms` as `time_with_one_copy_ms`.
-    """
+    """The times of `isr_times`, first the partition that lacked a replica for longest."""
     times = isr_times(events, end_ms=end_ms)
-    one_copy = "one_copy_ms as time_with_one_copy_ms"
-    names = ("replicas", "known_ms", "under_replicated_ms", one_copy, *_NOT_KNOWN)
-    return times.orderBy(F.desc("under_replicated_ms"), *PARTITION).selectExpr(*PARTITION, *names)
+    return times.orderBy(F.desc("under_replicated_ms"), *PARTITION)
 
 
 def under_min_isr(
     events: DataFrame, min_insync_replicas: int, end_ms: int | None = None
 ) -> DataFrame:
-    """How long the ISR of each partition was too small for producers with acks=all.
-
-    Columns: `min_isr`, `known_ms`, `under_min_isr_ms`, as in `isr_times`.
-    """
-    times = isr_times(events, min_insync_replicas, end_ms=end_ms)
-    names = ("min_isr", "known_ms", "under_min_isr_ms")
-    return times.orderBy(F.desc(names[-1]), *PARTITION).select(*PARTITION, *names)
+    """The times of `isr_times`, first the partition whose ISR was too small for acks=all for
+    longest."""
+    times = isr_times(events, min_insync_replicas, end_ms)
+    return times.orderBy(F.desc("under_min_isr_ms"), *PARTITION)

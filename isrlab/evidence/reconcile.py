@@ -21,7 +21,7 @@ import os
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -103,7 +103,9 @@ def reconcile(events: pa.Table, files: pa.Table | None = None) -> Evidence:
             gaps += _gaps(key, states, scene.end_ms)
             found += states
         found += [row for row in of_run if row["kind"] not in ("isr_commit", "deleted")]
-        found += [_edge(run, b, *edge) for b, edges in bounds.items() for edge in edges]
+        for broker, edges in bounds.items():
+            for kind, ms in zip(("log_start", "log_end"), edges, strict=True):
+                found.append(_row_of({"run": run, "broker": broker}, ms, kind))
         vague += _of_the_whole(of_run, gaps[first:], clocks, scene)
     found.sort(key=_in_order)
     return Evidence(pa.Table.from_pylist(found, schema=schema.SCHEMA), clocks, vague + gaps)
@@ -132,7 +134,7 @@ def _partitions(rows: Sequence[Row]) -> Iterator[tuple[Key, list[Row]]]:
 # Runs
 
 
-Edges: TypeAlias = list[tuple[str, int]]  # log_start and log_end, and when
+Edges: TypeAlias = tuple[int, int]  # the first and the last moment of a log
 
 
 def _bounds(
@@ -154,25 +156,15 @@ def _bounds(
         stamps = [file[name] for name in ("first_ms", "last_ms") if file.get(name) is not None]
         if file["run"] == rows[0]["run"]:
             spans[broker] += [ms - ahead.get(broker, 0) for ms in stamps]
-    return {
-        broker: [("log_start", min(stamps)), ("log_end", max(stamps))]
-        for broker, stamps in spans.items()
-        if stamps
-    }
-
-
-def _edge(run: str, broker: int | None, kind: str, ts_ms: int) -> Row:
-    return dict.fromkeys(schema.COLUMNS) | {
-        "run": run, "ts_ms": ts_ms, "broker": broker, "kind": kind, "detail": {},
-    }  # fmt: skip
+    return {broker: (min(stamps), max(stamps)) for broker, stamps in spans.items() if stamps}
 
 
 def _scene(rows: Sequence[Row], bounds: dict[int | None, Edges], clocks: Sequence[Clock]) -> Scene:
-    start_ms = min(edges[0][1] for edges in bounds.values())
-    end_ms = max(edges[1][1] for edges in bounds.values())
+    start_ms = min(first_ms for first_ms, _ in bounds.values())
+    end_ms = max(last_ms for _, last_ms in bounds.values())
     quiet_ms = max(QUIET_MS, QUIET * (end_ms - start_ms))
     has_metadata_log = any(is_exact(row) for row in rows)
-    ends = {b: e[1][1] for b, e in bounds.items() if b is not None and e[1][1] < end_ms - quiet_ms}
+    ends = {b: ms for b, (_, ms) in bounds.items() if b is not None and ms < end_ms - quiet_ms}
     went = [r for r in rows if r["kind"] in ("crash", "restart") and r["replica"] is not None]
     came: dict[int, list[int]] = defaultdict(list)
     for row in went:
@@ -268,9 +260,9 @@ def proven(key: Key, rows: Sequence[Row], scene: Scene) -> list[Row]:
             why, start_ms = "the topic was created again", proven_rows[-1]["ts_ms"] + 1
         is_created = first is not None and _is_created(first.state) and not proven_rows
         if life and life[0]["kind"] in ("deleted", "unhosted"):
-            proven_rows.append(_row_of(key, max(life[0]["ts_ms"], start_ms), "deleted"))
+            proven_rows.append(_row_of(key._asdict(), max(life[0]["ts_ms"], start_ms), "deleted"))
         elif not is_created and (first is None or start_ms < first.ts_ms):
-            proven_rows.append(_row_of(key, start_ms, "unknown", why))
+            proven_rows.append(_row_of(key._asdict(), start_ms, "unknown", why))
         found = sorted([*found, *_doubts(found, scene)], key=lambda each: each.ts_ms)
         proven_rows += _with_replicas(key, found, life)
     return proven_rows
@@ -324,7 +316,7 @@ def _with_replicas(key: Key, found: Sequence[Found], rows: Sequence[Row]) -> lis
     for each, after in zip(found, [*found, None][1:], strict=True):
         state = each.state
         if state is None or state.isr is None:
-            made.append(_row_of(key, each.ts_ms, "unknown", each.why))
+            made.append(_row_of(key._asdict(), each.ts_ms, "unknown", each.why))
             continue
         told.seen |= {*state.isr, *(each.before or ())}
         told.advance(each.ts_ms)
@@ -370,9 +362,9 @@ def _row(key: Key, found: Found, told: Replicas) -> Row:
     }
 
 
-def _row_of(key: Key, ts_ms: int, kind: str, why: str = "") -> Row:
-    more: dict[str, Any] = {"ts_ms": ts_ms, "kind": kind, "detail": {"why": why} if why else {}}
-    return dict.fromkeys(schema.COLUMNS) | key._asdict() | more
+def _row_of(names: Row, ts_ms: int, kind: str, why: str = "") -> Row:
+    more = {"ts_ms": ts_ms, "kind": kind, "detail": {"why": why} if why else {}}
+    return dict.fromkeys(schema.COLUMNS) | names | more
 
 
 def _gaps(key: Key, rows: Sequence[Row], end_ms: int) -> Iterator[Gap]:

@@ -41,6 +41,10 @@ class Case:
         return is_gone or any(out.end_ms is None for out in self.outs)
 
     @property
+    def _ends(self) -> list[Row]:
+        return [row for row in self.record.rows["log_end"] if row["broker"] in self.brokers]
+
+    @property
     def removed(self) -> list[Absence]:
         """The party's own."""
         return [out for out in self.outs if out.replica in self.brokers]
@@ -73,10 +77,6 @@ class Case:
 
 class Facts(Case):
     """Each method is a fact: the rows that show it, or none."""
-
-    def torn(self) -> list[Row]:
-        """Lines are missing, as numbers that do not follow each other show."""
-        return (self.left() or self.troubles)[:1] if self.record.is_torn else []
 
     def no_log(self) -> list[Row]:
         """There is no log of the broker, though of others; a fleet's events come from none."""
@@ -189,8 +189,7 @@ class Facts(Case):
         first_ms = min((out.start_ms for out in self.outs), default=self.record.end_ms)
         apart_ms = self.record.apart_ms(*self.brokers)
         until_ms = min(first_ms + SOON_MS + apart_ms, self.record.end_ms - SOON_MS)
-        ends = [row for row in self.record.rows["log_end"] if row["broker"] in self.brokers]
-        return [row for row in ends if row["ts_ms"] < until_ms]
+        return [row for row in self._ends if row["ts_ms"] < until_ms]
 
     def unreachable(self) -> list[Row]:
         """Others cannot fetch from the broker, or the controller has lost it."""
@@ -204,8 +203,7 @@ class Facts(Case):
     def spoke(self) -> list[Row]:
         """The broker's log goes on after the first absence began."""
         first_ms = min((out.start_ms for out in self.outs), default=self.span[0])
-        ends = [row for row in self.record.rows["log_end"] if row["broker"] in self.brokers]
-        return [row for row in ends if row["ts_ms"] > first_ms]
+        return [row for row in self._ends if row["ts_ms"] > first_ms]
 
     def overslept(self) -> list[Row]:
         """A process did not run, or had no processor."""

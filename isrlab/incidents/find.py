@@ -101,17 +101,14 @@ def find(record: Record, min_isr: int | None = None) -> list[Incident]:
             for part in _parts(party, outs, record):
                 troubles = _own(episode.troubles, party) if part is outs else []
                 stories.append(_story(_case(party, part, troubles, record, episode)))
-    told = {b for each in stories if each.case.is_open for b in _brokers(each.case)}
+    still = [each.case for each in stories if each.case.is_open]
+    told = {b for case in still for b in (*case.brokers, *(out.replica for out in case.outs))}
     for row in record.gone:
         if (gone := about(row)) is not None and gone not in told:
             party = Party("broker", (gone,))
             stories.append(_story(_case(party, [], [row], record, Episode([], [row]))))
     joined = _joined(sorted(stories, key=lambda story: _times(story.case)[0]))
     return [_incident(story, min_isr) for story in joined]
-
-
-def _brokers(case: Facts) -> set[int]:
-    return {*case.brokers, *(out.replica for out in case.outs)}
 
 
 def _story(case: Facts) -> _Story:
@@ -122,12 +119,9 @@ def _story(case: Facts) -> _Story:
 
 def _troubled(episode: Episode) -> list[int]:
     """Brokers that have trouble although nobody left an ISR."""
-    rows = [r for r in episode.troubles if r["kind"] in ("failed", "offline") or _is_lost(r)]
+    kinds = ("failed", "offline", "session_lost")
+    rows = [r for r in episode.troubles if r["detail"].get("sign", r["kind"]) in kinds]
     return sorted({row["broker"] for row in rows if row["broker"] is not None})
-
-
-def _is_lost(row: Row) -> bool:
-    return row["detail"].get("sign") == "session_lost"
 
 
 def _parts(party: Party, outs: list[Absence], record: Record) -> list[list[Absence]]:

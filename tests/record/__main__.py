@@ -6,6 +6,8 @@ import lzma
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from itertools import chain
 
 import click
 import msgspec
@@ -45,7 +47,8 @@ def main(
         seen = one_try(text, version, features, keep)
         tries_seen.append(seen)
         print(f"{label}, try {number + 1} of {tries} {seen.abandoned}")
-        print(seen.answers, *seen.timeline, *seen.moments, sep="\n", flush=True)
+        ends = chain.from_iterable(map(lines, seen.moments))
+        print(seen.answers, *seen.timeline, *ends, sep="\n", flush=True)
         if store:
             path = recorded.FOLDER / f"{label}.txt.xz"
             before = lzma.decompress(path.read_bytes()) if path.exists() else b""
@@ -56,6 +59,16 @@ def main(
     for difference, times in recording.differences().items():
         print(f"  block {difference.block}, {difference.what}: engine {difference.engine}, "
               f"Kafka {difference.kafka} ({times} times)")  # fmt: skip
+
+
+def lines(moment: recorded.Moment) -> Iterator[str]:
+    """The end of a block: what is stored of the partition, and what each replica has on disk."""
+    state = moment.state
+    yield f"leader={state.leader} epoch={state.leader_epoch} isr={state.isr}"
+    for number, log in moment.disks.items():
+        offsets = f"leo={log.log_end_offset} hw={log.checkpointed_high_watermark}"
+        records = " ".join(f"{record.id}@{record.leader_epoch}" for record in log.records)
+        yield f"  {number} {moment.lives[number]:<6} {offsets} {records}"
 
 
 def one_try(text: str, version: str, features: dict[str, int], keep: bool) -> recorded.Try:

@@ -15,8 +15,9 @@ from isrlab.brokerlogs import recordings
 from isrlab.events import schema
 from isrlab.events.exact import Key
 from isrlab.incidents import figures, rules, tell
+from isrlab.incidents.find import find
 from isrlab.incidents.look import CALM, NOT_KNOWN, WRONG, look
-from isrlab.incidents.record import Record
+from isrlab.incidents.record import STARTS, Record
 
 RECORDED = Path(__file__).parent.parent / "data" / "recordings" / "incidents"
 # Of each recording, the incidents: what, whom to blame. Causes are those of its truth.json.
@@ -60,8 +61,6 @@ MORE = {
     "282-link-cut": ([("link_cut", ())], 0),
     "282-zookeeper-away": ([("zookeeper_away", ())], 0),
     "412-controller-paused": ([("controller_stalled", (100,))], 0),
-    # the second had removed the first: they did not stop together
-    "402-unclean": ([("died_and_back", (3,)), ("died_and_back", (2,))], 0),
     "412-two-faults": ([("died", (2,)), ("frozen", (3,))], 1),
     **TIMED,
 }
@@ -134,6 +133,35 @@ def test_replicas_that_were_moved_away_are_not_missing(name, what, out_ms):
     assert incident.under_replicated_ms == out_ms
     orders = [found.record.replicas[Key(found.partitions[0].run, "orders", n)] for n in range(4)]
     assert orders == [{2, 3, 4}, {2, 3, 4}, {1, 3}, {1, 4}]
+
+
+def test_replicas_that_were_moved_away_are_not_missing_where_no_controller_tells(tmp_path):
+    """Their brokers say that they delete their logs."""
+    shutil.copytree(RECORDED.parent / "moved-282" / "logs", tmp_path / "logs")
+    for path in tmp_path.rglob("controller.log*"):
+        path.unlink()
+    found = look(tmp_path)
+    assert found.status == CALM
+    assert [each.blamed for each in found.incidents if each.blamed] == [(4,)]
+
+
+def test_who_still_removed_the_other_did_not_stop_with_it():
+    """Broker 3 is killed, 2 removes it and is killed, too; both start again within a minute."""
+
+    def row(ts_ms, kind, broker, isr=None, **detail):
+        place = {"topic": "t", "partition": 0} if isr else {}
+        return {"run": "r", "ts_ms": ts_ms, "kind": kind, "broker": broker, "isr": isr,
+                "detail": detail} | place  # fmt: skip
+
+    def life(broker, start_ms):
+        starts = [row(start_ms + n, "sign", broker, sign=s) for n, s in enumerate(STARTS)]
+        return [row(0, "log_start", broker), *starts, row(120_000, "log_end", broker)]
+
+    stored = [(1_000, [2, 3]), (30_000, [2]), (100_000, [2, 3])]
+    rows = [row(ts_ms, "isr_commit", 2, isr, leader="2") for ts_ms, isr in stored]
+    rows += [*life(2, 80_000), *life(3, 60_000), *life(1, 0)]
+    found = find(Record(schema.table(sorted(rows, key=lambda each: each["ts_ms"]))))
+    assert [(each.what, each.who) for each in found] == [("died_and_back", (3,))]
 
 
 def test_whom_a_broker_removes_as_it_wakes_is_not_in_the_next_incident():

@@ -78,10 +78,6 @@ class Case:
 class Facts(Case):
     """Each method is a fact: the rows that show it, or none."""
 
-    def torn(self) -> list[Row]:
-        """Lines are missing, as numbers that do not follow each other show."""
-        return (self.left() or self.troubles)[:1] if self.record.is_torn else []
-
     def no_log(self) -> list[Row]:
         """There is no log of the broker, though of others; a fleet's events come from none."""
         logs = set(self.record.log_ends)

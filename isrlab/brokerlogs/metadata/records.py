@@ -26,7 +26,7 @@ from isrlab.brokerlogs.metadata.encoding import UnknownRecord, decode_json, deco
 
 _HEADER = struct.Struct(">qiibIhi8xq")  # base offset, length, epoch, magic, CRC, attributes,
 # last offset - base offset, and the time of the last record
-HEADER_BYTES, UNDER_CRC, LENGTH_FROM = 61, 21, 12
+HEADER_BYTES, UNDER_CRC, LENGTH_FROM, SHORTEST = 61, 21, 12, 49
 NO_OP_LENGTH, NO_OP_PLACE, NO_OP_KEY = 60, 68, 20  # a batch of one NoOpRecord
 COMPRESSED, CONTROL = 0x07, 0x20
 SNAPSHOT_FOOTER = 4  # type of the control record that ends a checkpoint
@@ -83,8 +83,7 @@ class MetadataReader:
         while size - position >= HEADER_BYTES:
             base, length, _, magic, crc, attributes, last, last_ms = unpack(data, position)
             end = position + LENGTH_FROM + length
-            is_whole = magic == 2 and position + HEADER_BYTES <= end <= size
-            is_whole = is_whole and length <= MOST_BYTES
+            is_whole = magic == 2 and SHORTEST <= length <= MOST_BYTES and end <= size
             if not is_whole or checksum(data[position + UNDER_CRC : end]) != crc:
                 damaged, tries = position if damaged < 0 else damaged, tries + 1
                 like = LIKE_A_BATCH.search(data, position + 1)

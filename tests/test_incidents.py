@@ -311,3 +311,9 @@ def test_figures_by_kind_end_with_all_of_them():
     missing = [numbers for _, logs, numbers in given if logs == "missing"]
     cases, right, *_, elsewhere = map(sum, zip(*missing, strict=True))
     assert rows[-1]["missing"] == f"{right / cases:.0%} / {right / (right + elsewhere):.0%}"
+
+
+def test_the_notebook_says_what_the_figures_do():
+    *_, total = figures.by_kind()
+    assert total["whole"] == total["clock"] == "100% / 100%"
+    assert total["missing"].endswith(" / 100%") and total["missing"] != "100% / 100%"

@@ -21,7 +21,7 @@ from isrlab.brokerlogs.layout import Layout
 from isrlab.brokerlogs.lines import LineReader
 from isrlab.brokerlogs.one_file import LogFile
 
-MUCH_BYTES = 32 * 1024 * 1024  # a process takes about a second to start
+MUCH_BYTES = 64 * 1024 * 1024  # a process takes about a second to start
 MOST_PROCESSES = 8
 Task: TypeAlias = "list[tuple[int, Source]]"  # with their places in the order of files
 _SERVE = "from isrlab.brokerlogs.many_files import serve; serve()"

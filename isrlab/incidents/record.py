@@ -199,9 +199,10 @@ class Record:
         for row in self._signs["starting"]:
             broker, ts_ms = row["broker"], row["ts_ms"]
             born_ms = births.get(broker, self.start_ms)
-            told = self.said("leader follower hosted isr_commit", (born_ms, ts_ms))
-            if ts_ms < born_ms + LATE_BIRTH_MS and all(each["broker"] != broker for each in told):
-                births[broker] = ts_ms
+            if ts_ms < born_ms + LATE_BIRTH_MS:
+                told = self.said("leader follower hosted isr_commit", (born_ms, ts_ms))
+                if all(each["broker"] != broker for each in told):
+                    births[broker] = ts_ms
         return [
             row
             for row in self.rows["sign"]

@@ -129,6 +129,12 @@ ASKS_TOO_LATE = Scene(  # what the leader has asked for comes after another was 
     arrivals=((366, 10),), pauses=((), (), (), ()), elections=(),
     outages=(Outage(1, 51, 278, False), Outage(2, 510, 727, True)),
 )  # fmt: skip
+RAISES_IT_ITSELF = Scene(  # a fetch of 2.4 that is answered with the high watermark it has raised
+    column="F", brokers=4, lag_ms=75, lag_messages=1, min_isr=1, latency_ms=3,
+    controller_latency_ms=5, wait_ms=60, fetch_records=1000, first_tick_ms=75, session_ms=85,
+    arrivals=((703, 2), (721, 2), (739, 2)), pauses=((), (), ((675, 715), (757, 941)), ()),
+    elections=(), outages=(), target=(2, 4, 3), reassign_ms=430,
+)  # fmt: skip
 ALL_STOP_AT_ONCE = Scene(  # the parked fetch that is sent back says nothing of the high watermark
     column="I", brokers=3, lag_ms=150, lag_messages=1, min_isr=2, latency_ms=4,
     controller_latency_ms=1, wait_ms=200, fetch_records=3, first_tick_ms=52, session_ms=85,
@@ -154,6 +160,7 @@ def test_leaders_move_as_in_the_engine_to_the_millisecond(scene):
 @pytest.mark.slow
 @looking_at(60)
 @given(scenes(reassigns=True))
+@example(RAISES_IT_ITSELF)
 def test_partitions_are_reassigned_as_in_the_engine_to_the_millisecond(scene):
     agree(scene)
 

@@ -24,9 +24,8 @@ leader, a produce fails and is held until there is one; records with acks=1 that
 leader had are lost.
 
 Left out: unclean elections, brokers that halt rather than truncate their log (they wait instead),
-clients that learn late of a leader, controllers that fail over, a min.insync.replicas above the
-replication factor, which counts for more while a reassignment adds replicas, and in 2.4 and 2.5 the
-high watermark that a fetch has itself raised, if news of it are all that its answer holds.
+clients that learn late of a leader, controllers that fail over, and a min.insync.replicas above the
+replication factor, which counts for more while a reassignment adds replicas.
 """
 
 from __future__ import annotations

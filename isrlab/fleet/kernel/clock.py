@@ -164,6 +164,8 @@ def _on_fetch(state: s.State, now_ms: int, number: int) -> None:
                 state.scratch[count] = row
                 count += 1
     thread.ready_bytes = wanted_bytes
+    if len(state.carried) and not is_due and is_answered and thread.is_parked and not wanted_bytes:
+        log.note_answer(state, number)
     if is_answered or wanted_bytes >= state.links.replica_fetch_min_bytes:
         _answer(state, now_ms, number, _filled(state, now_ms, count, wanted_bytes))
     else:

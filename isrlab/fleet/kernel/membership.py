@@ -52,6 +52,8 @@ def on_follower_position(state: s.State, now_ms: int, row: int) -> bool:
     if has_moved or not state.rules.high_watermark_only_if_follower_moved:
         log.raise_high_watermark(state, now_ms, partition)
     is_lower = follower.sent_high_watermark < leader.high_watermark
+    if len(state.carried) and follower.sent_high_watermark == high_watermark:
+        state.threads[follower.thread].is_parked = s.PARKED  # no news but what it has raised itself
     follower.sent_high_watermark = high_watermark
     resting.rest_if_quiet(state, row)
     return state.rules.pushes_high_watermark and is_lower

@@ -189,7 +189,7 @@ def _states(lines: list[Statement]) -> dict[int, tuple[State, Statement]]:
         for line in same:
             if line.said_by == METADATA_LOG:
                 state = state._replace(replicas=line.replicas, moves=line.moves)
-        if state.isr or leader == -1:
+        if isr or (isr is not None and leader == -1):
             states[version] = state, next((line for line in same if line.is_own), same[0])
     return states
 

@@ -88,7 +88,7 @@ def _partitions(events: pa.Table) -> Iterator[tuple[list[Statement], list[Statem
     What happened after the last line of all is left out: nobody could have printed it.
     """
     for run in runs(events).values():
-        end_ms = max(run.ends.values(), default=0)
+        end_ms = max((words[-1] for words in run.words.values()), default=0)
         partitions: dict[Key, list[Statement]] = run.partitions
         for lines in partitions.values():
             changes = [x for x in lines if x.said_by == METADATA_LOG and x.kind == "isr_commit"]

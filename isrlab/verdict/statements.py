@@ -7,7 +7,9 @@ wants. Partitions that were deleted and made anew are left out: their versions s
 
 from __future__ import annotations
 
+import math
 import re
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -69,14 +71,17 @@ class Run(NamedTuple):
     is_kraft: bool
     release: str | None  # the newest that a broker says it runs
     order: dict[str, list[tuple[int, int]]]  # file: line and time of each of its events
-    ends: dict[int | None, int]  # broker: the last time in its files
+    words: dict[int | None, list[int]]  # broker: times of its events, and the last of its files
     starts: dict[int | None, list[int]]  # broker: when its process started
     refusals: dict[int | None, list[int]]  # broker: when a write was refused, or ZooKeeper away
 
     def covers(self, broker: int | None, from_ms: int, to_ms: int) -> bool:
-        """The logs of this broker go back to the start of its process, and go on until then."""
-        is_whole = any(at_ms < from_ms for at_ms in self.starts[broker])
-        return is_whole and self.ends[broker] > to_ms
+        """One process of this broker tells of all this time, from its start on."""
+        words, starts = self.words[broker], self.starts[broker]
+        later = bisect_right(words, to_ms)
+        again_ms = min((at_ms for at_ms in starts if at_ms > from_ms), default=math.inf)
+        is_whole = any(at_ms < from_ms for at_ms in starts)
+        return is_whole and later < len(words) and words[later] < again_ms
 
 
 def runs(events: pa.Table, files: pa.Table | None = None) -> dict[str, Run]:
@@ -94,9 +99,9 @@ def runs(events: pa.Table, files: pa.Table | None = None) -> dict[str, Run]:
 def run_of(rows: list[dict[str, Any]], last_ms: Mapping[str, int | None] | None = None) -> Run:
     """The statements of one run; rows of events on one clock, with `detail` as a dict, and
     `printed_ms` for the time of the line."""
-    of_broker = (defaultdict[int | None, list[int]](list) for _ in range(2))
-    order, ends = defaultdict[str, list[tuple[int, int]]](list), defaultdict[int | None, int](int)
-    run = Run({}, [], any(map(_is_kraft, rows)), _newest(rows), order, ends, *of_broker)
+    of_broker = (defaultdict[int | None, list[int]](list) for _ in range(3))
+    order = defaultdict[str, list[tuple[int, int]]](list)
+    run = Run({}, [], any(map(_is_kraft, rows)), _newest(rows), order, *of_broker)
     partitions: dict[Key, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         detail, ts_ms, broker = row["detail"], row["ts_ms"], row["broker"]
@@ -104,7 +109,7 @@ def run_of(rows: list[dict[str, Any]], last_ms: Mapping[str, int | None] | None 
             order[detail["file"]].append((int(detail["line"]), row["printed_ms"]))
             if broker is not None:
                 last = (last_ms or {}).get(detail["file"]) or row["printed_ms"]
-                ends[broker] = max(ends[broker], last + ts_ms - row["printed_ms"])
+                run.words[broker] += [ts_ms, last + ts_ms - row["printed_ms"]]
         is_started = row["kind"] == "restart" and "said_by" not in detail
         if is_started or detail.get("sign") == "starting":
             run.starts[broker].append(ts_ms)
@@ -114,6 +119,8 @@ def run_of(rows: list[dict[str, Any]], last_ms: Mapping[str, int | None] | None 
             partitions[Key(row["run"], row["topic"], row["partition"])].append(row)
     for places in order.values():
         places.sort()
+    for words in run.words.values():
+        words.sort()
     for key, told in partitions.items():
         if _is_made_anew(told):
             run.left_out.append(key)

@@ -61,6 +61,8 @@ MORE = {
     "282-link-cut": ([("link_cut", ())], 0),
     "282-zookeeper-away": ([("zookeeper_away", ())], 0),
     "412-controller-paused": ([("controller_stalled", (100,))], 0),
+    # the second had removed the first: they did not stop together
+    "402-unclean": ([("died_and_back", (3,)), ("died_and_back", (2,))], 0),
     "412-two-faults": ([("died", (2,)), ("frozen", (3,))], 1),
     **TIMED,
 }

@@ -159,11 +159,14 @@ def _in_time(lines: list[Statement], run: Run) -> Iterator[Fault]:
     """A version is heard of after it was stored, and by a process that starts as it is by then."""
     stated = [x for x in lines if x.version is not None and x.said_by != METADATA_LOG]
     origin: dict[int, Statement] = {}
-    asked = {(x.by, x.members) for x in lines if x.is_request}
+    asked: dict[object, Statement] = {}
     for line in lines:
-        is_asked = line.kind == "isr_commit" or (line.by, line.members) in asked
-        if line.version and (line.said_by == METADATA_LOG or (line.is_own and is_asked)):
-            origin.setdefault(line.version, line)
+        if line.is_request:
+            asked[line.by, line.members] = line
+        request = asked.get((line.by, line.members)) if line.is_own else None
+        is_committed = line.kind == "isr_commit" and line.is_own
+        if line.version and (line.said_by == METADATA_LOG or request or is_committed):
+            origin.setdefault(line.version, request or line)
     for line in stated if run.is_kraft else ():
         first = origin.get(line.version or 0)
         if first is not None and line.ts_ms < first.ts_ms - LATE_MS:

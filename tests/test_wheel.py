@@ -214,8 +214,11 @@ ANSWERS = {  # extras: of each command what it says, and its status
 CODE = {
     "simulated": "from isrlab import fleet; f = fleet.FleetConfig(partitions=3, minutes=2); "
     "print(fleet.simulate_local(f).num_rows > 0)",
-    "counted": "from isrlab import java, spark; from isrlab.brokerlogs import recordings; "
-    "print(recordings.dataframe(spark.session('local[1]')).count() > 100, java.java_version()[:2])",
+    "counted": "from isrlab import java, spark; "
+    "from isrlab.brokerlogs import data_sources, recordings; "
+    "session = spark.session('local[1]'); data_sources.register(session); "
+    "logs = session.read.format('kafka-broker-logs').load(str(recordings.folder('3.9'))); "
+    "print(logs.count() > 100, java.java_version()[:2])",
 }
 
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -21,12 +21,8 @@ from isrlab.brokerlogs.files import PathName, find, lines
 from isrlab.brokerlogs.layout import Layout
 from isrlab.brokerlogs.lines import LineReader
 from isrlab.brokerlogs.read import BrokerLogs, read_local
-from isrlab.events import spark_schema
 from isrlab.evidence.reconcile import Evidence, reconcile
 from isrlab.installed import DATA
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 RUNS = {"3.9": "kafka-3.9", "4.1": "kafka-4.1"}  # release: folder, and name of the run
 TIMELINE = "timeline.csv"  # what was done to the brokers, beside their logs
@@ -132,9 +128,3 @@ def _logs(release: str) -> BrokerLogs:
 def evidence(release: str) -> Evidence:
     """What the lines of a recording prove."""
     return reconcile(events(release), _logs(release).files)
-
-
-def dataframe(spark: SparkSession) -> DataFrame:
-    """The proven events of all recordings, for questions to Spark."""
-    tables = [evidence(release).events for release in RUNS]
-    return spark.createDataFrame(pa.concat_tables(tables), spark_schema())

@@ -240,7 +240,12 @@ class Moving:
             yield from self._reassigning.questions()
             return
         elif moment.kind == moments.MOVED:
-            yield from self._reassigning.question(self._leader(moment.partition), moment)
+            leader, late = self._leader(moment.partition), self._late.get(moment.partition)
+            if late and late[0] == moment.heard_ms:  # who asked has died since
+                asked_by = int(self.former[moment.partition])
+                yield from self._reassigning.question(asked_by, moment, late[1])
+            else:
+                yield from self._reassigning.question(leader, moment)
             return
         for partition in np.flatnonzero(chosen).tolist():
             yield partition, message

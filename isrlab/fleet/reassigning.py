@@ -89,13 +89,18 @@ class Reassigning:
             Turn(heard_ms, moments.HEARD, moment),
         ]
 
-    def question(self, leader: int, moment: Moment) -> Iterator[tuple[int, m.Message]]:
-        """The ISR change as the controller is asked for it, unless it has been refused since."""
+    def question(
+        self, leader: int, moment: Moment, late: tuple[int, ...] = ()
+    ) -> Iterator[tuple[int, m.Message]]:
+        """The ISR change as the controller is asked for it, unless it has been refused since.
+
+        `late`: what a leader has asked for that has died since.
+        """
         if leader == NO_LEADER:
             return
         controller, led = self._controllers[moment.partition], self._leds[leader]
-        row, isr = led.partition(moment.partition), controller.isr
-        if not self._config.kafka.writes_zookeeper:
+        row, isr = led.partition(moment.partition), late or controller.isr
+        if not (late or self._config.kafka.writes_zookeeper):
             if row["pending"] != s.PENDING or row["due_ms"] != moment.heard_ms:
                 return
             isr = led.members(int(led.place_of[moment.partition]), int(row["pending_isr"]))

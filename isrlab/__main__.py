@@ -304,7 +304,8 @@ def versions(release: str | None, markdown: bool) -> None:
     from isrlab.show import version_table
 
     if release is None:
-        click.echo(version_table.markdown() if markdown else version_table.changes(), nl=False)
+        plain = version_table.changes().replace("**", "")
+        click.echo(version_table.markdown() if markdown else plain, nl=False)
         return
     try:
         version = KafkaVersion.of(release)

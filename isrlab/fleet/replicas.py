@@ -113,7 +113,8 @@ class Replicas:
             if follower not in self.silent:
                 history = self._read_follower(partition, place, broker, now_ms)
                 asks = history[-1][1] is self.last(partition, follower)  # where the logs part
-                until_ms = s.NEVER_MS if asks and not heard_ms else heard_ms
+                sent_ms = led.arrives_ms(place, now_ms) if heard_ms else s.NEVER_MS  # it dies now
+                until_ms = sent_ms if asks else heard_ms
                 comes = [(ms, after) for ms, after in history[1:] if ms < until_ms]
                 self._histories[partition, follower] = [history[0], *comes]
 

@@ -107,16 +107,12 @@ HEARS_OF_ANOTHER = Scene(  # 4 stands still with an answer to write, and hears t
     slow=((2, 47, 332, 38),), elections=(),
     outages=(Outage(1, 244, 636, False), Outage(3, 135, 301, False)),
 )  # fmt: skip
-
-
 HEARS_OF_NOBODY = Scene(  # its leader has gone, and an answer is on its way: it takes no more
     column="A", brokers=2, lag_ms=40, lag_messages=1, min_isr=1, latency_ms=4,
     controller_latency_ms=1, wait_ms=10, fetch_records=1, first_tick_ms=35, session_ms=85,
     arrivals=((46, 60),), pauses=((), ()), slow=((2, 181, 285, 46),), elections=(),
     outages=(Outage(1, 218, 382, True),),
 )  # fmt: skip
-
-
 ELECTS_BEFORE_IT_IS_STORED = Scene(  # what the dead leader has asked for comes after an election
     column="N", brokers=3, lag_ms=75, lag_messages=4, min_isr=3, latency_ms=8,
     controller_latency_ms=40, wait_ms=60, fetch_records=10, first_tick_ms=41, session_ms=85,
@@ -129,11 +125,35 @@ ASKS_TOO_LATE = Scene(  # what the leader has asked for comes after another was 
     arrivals=((366, 10),), pauses=((), (), (), ()), elections=(),
     outages=(Outage(1, 51, 278, False), Outage(2, 510, 727, True)),
 )  # fmt: skip
+ASKS_AS_ANOTHER_COMES = Scene(  # 1 waits to hear where the logs part, and 3 is back: it still cuts
+    column="F", brokers=4, lag_ms=40, lag_messages=4, min_isr=3, latency_ms=8,
+    controller_latency_ms=5, wait_ms=60, fetch_records=3, first_tick_ms=26, session_ms=85,
+    arrivals=(*((ms, 3) for ms in range(30, 51, 5)), (158, 7)), pauses=((), (), (), ()),
+    elections=(326,), outages=(Outage(1, 52, 149, False), Outage(3, 52, 149, False)),
+)  # fmt: skip
 RAISES_IT_ITSELF = Scene(  # a fetch of 2.4 that is answered with the high watermark it has raised
     column="F", brokers=4, lag_ms=75, lag_messages=1, min_isr=1, latency_ms=3,
     controller_latency_ms=5, wait_ms=60, fetch_records=1000, first_tick_ms=75, session_ms=85,
     arrivals=((703, 2), (721, 2), (739, 2)), pauses=((), (), ((675, 715), (757, 941)), ()),
     elections=(), outages=(), target=(2, 4, 3), reassign_ms=430,
+)  # fmt: skip
+STOPS_AS_AN_ANSWER_COMES = Scene(  # 4 hears of a new epoch just then, and writes it no more
+    column="F", brokers=4, lag_ms=40, lag_messages=20, min_isr=1, latency_ms=3,
+    controller_latency_ms=40, wait_ms=10, fetch_records=1, first_tick_ms=25, session_ms=85,
+    arrivals=((645, 3),), pauses=((), (), (), ()), elections=(), target=(1, 2, 4), reassign_ms=87,
+    outages=(Outage(2, 660, 842, True), Outage(4, 695, 995, True)),
+)  # fmt: skip
+MOVES_ON_A_LATE_CHANGE = Scene(  # the last change is on its way to the controller, the leader dies
+    column="K", brokers=4, lag_ms=75, lag_messages=4, min_isr=1, latency_ms=4,
+    controller_latency_ms=40, wait_ms=200, fetch_records=1000, first_tick_ms=45, session_ms=120,
+    arrivals=((569, 1),), pauses=((), (), (), ()), elections=(),
+    outages=(Outage(1, 115, 590, False),), target=(2, 3, 4), reassign_ms=46,
+)  # fmt: skip
+MOVED_JUST_BEFORE = Scene(  # 3 would join in the millisecond in which 1 completes it: refused
+    column="F", brokers=4, lag_ms=150, lag_messages=4, min_isr=2, latency_ms=6, session_ms=120,
+    controller_latency_ms=5, wait_ms=10, fetch_records=1000, first_tick_ms=75, elections=(729,),
+    arrivals=((196, 1), (499, 1)), pauses=((), (), (), ()), target=(2, 1, 4), reassign_ms=355,
+    outages=(Outage(1, 231, 399, True), Outage(2, 260, 493, False), Outage(3, 221, 464, True)),
 )  # fmt: skip
 ALL_STOP_AT_ONCE = Scene(  # the parked fetch that is sent back says nothing of the high watermark
     column="I", brokers=3, lag_ms=150, lag_messages=1, min_isr=2, latency_ms=4,
@@ -152,6 +172,7 @@ ALL_STOP_AT_ONCE = Scene(  # the parked fetch that is sent back says nothing of 
 @example(HEARS_OF_NOBODY)
 @example(ELECTS_BEFORE_IT_IS_STORED)
 @example(ASKS_TOO_LATE)
+@example(ASKS_AS_ANOTHER_COMES)
 @example(ALL_STOP_AT_ONCE)
 def test_leaders_move_as_in_the_engine_to_the_millisecond(scene):
     agree(scene)
@@ -161,6 +182,9 @@ def test_leaders_move_as_in_the_engine_to_the_millisecond(scene):
 @looking_at(60)
 @given(scenes(reassigns=True))
 @example(RAISES_IT_ITSELF)
+@example(STOPS_AS_AN_ANSWER_COMES)
+@example(MOVES_ON_A_LATE_CHANGE)
+@example(MOVED_JUST_BEFORE)
 def test_partitions_are_reassigned_as_in_the_engine_to_the_millisecond(scene):
     agree(scene)
 

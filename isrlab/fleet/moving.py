@@ -146,20 +146,23 @@ class Moving:
 
     def _keep(self, broker: int, events: s.Ints) -> None:
         """Events of the kernel; the controllers note what was stored."""
-        led = self.leds[broker]
-        led.events.append(events)
-        for row in events[events[:, s.KIND] == s.COMMIT].tolist():
+        led, refused = self.leds[broker], []
+        for index in np.flatnonzero(events[:, s.KIND] == s.COMMIT).tolist():
+            row = events[index].tolist()
             partition = int(led.cell.partitions[row[s.PARTITION]])
             before = self.controllers[partition]
+            if self._reassigning.refuses(led, partition):
+                refused.append(index)
+                continue
             after = self._store(partition, led.members(row[s.PARTITION], row[s.ISR_AFTER]))
             if after.leader_epoch > before.leader_epoch:
                 self.known.note_epoch(partition, broker, after.leader_epoch, row[s.LOG_END_OFFSET])
+        led.events.append(np.delete(events, refused, axis=0))
 
     def _store(self, partition: int, isr: tuple[int, ...]) -> Controller:
         """A leader's ISR change is stored."""
         before = self.controllers[partition]
-        is_kraft = before.version.kraft
-        after = kraft.change(before, isr=isr) if is_kraft else before.storing(isr=isr)
+        after = kraft.change(before, isr=isr) if before.version.kraft else before.storing(isr=isr)
         self.controllers[partition] = after
         return after
 
@@ -240,7 +243,10 @@ class Moving:
             yield from self._reassigning.questions()
             return
         elif moment.kind == moments.MOVED:
-            yield from self._reassigning.question(self._leader(moment.partition), moment)
+            due_ms, asked = self._late.get(moment.partition, (0, ()))
+            late = asked if due_ms == moment.heard_ms else ()  # who asked has died since
+            leader = int((self.former if late else self.leaders)[moment.partition])
+            yield from self._reassigning.question(leader, moment, late)
             return
         for partition in np.flatnonzero(chosen).tolist():
             yield partition, message
@@ -248,7 +254,6 @@ class Moving:
     def _hear(self, moment: Moment) -> None:
         """Every broker hears of what was decided."""
         changes, broker, now_ms = self._decided.pop(moment), moment.broker, self.now_ms
-        is_kraft = self.config.kafka.kraft
         for change in changes:
             self.known.read(change.partition, self._leader(change.partition), now_ms)
         if moment.kind == moments.UP:
@@ -264,7 +269,7 @@ class Moving:
             if change.order is not None:
                 self._obey(change, change.order)
             self.known.delete(change.partition, change.leavers, now_ms)
-        if moment.kind == moments.STOP and not is_kraft:
+        if moment.kind == moments.STOP and not self.config.kafka.kraft:
             self.known.silent.add(broker)
         self.known.start_threads(now_ms)
         if moment.kind == moments.UP:
@@ -313,8 +318,7 @@ class Moving:
         """An order is heard: who leads and who follows, and what they do first."""
         partition, now_ms, former = change.partition, self.now_ms, self._leader(change.partition)
         leader = order.leader
-        alive = change.after.alive
-        self.known.obey(partition, order, change.hearers, alive, now_ms)
+        self.known.obey(partition, order, change.hearers, change.after.alive, now_ms)
         if leader != former and former != NO_LEADER:
             self._release(partition, s.NOT_LEADER)
         if leader == NO_LEADER and former != NO_LEADER:
@@ -356,7 +360,7 @@ class Moving:
         timeout_ms = self.config.request_timeout_ms
         kept = []
         for sent_ms, tried_ms, required in waiting:
-            is_late = tried_ms + timeout_ms <= self.now_ms
+            is_late = tried_ms + timeout_ms < self.now_ms + (kind == s.NOT_LEADER)
             row = (self.now_ms, s.TIMED_OUT if is_late else kind, 0, 0, 0, -1, required)
             led.tell(partition, row)
             if not is_late:

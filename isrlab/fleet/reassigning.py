@@ -22,7 +22,7 @@ from isrlab.fleet import moments
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.kernel import state as s
 from isrlab.fleet.layout import assignment, target
-from isrlab.fleet.led import Led
+from isrlab.fleet.led import Led, mask
 from isrlab.fleet.moments import Moment, Turn
 
 
@@ -75,6 +75,15 @@ class Reassigning:
                     found.append(LastChange(row[s.TS_MS], partition, leader))
         return found
 
+    def refuses(self, led: Led, partition: int) -> bool:
+        """An ISR comes too late, in the millisecond that has completed it: the one before stays."""
+        controller, row = self._controllers[partition], led.partition(partition)
+        is_moved = controller.state.is_moved(controller.version)
+        if not (self._config.kafka.writes_zookeeper and partition in self.going and is_moved):
+            return False
+        row["isr"] = row["maximal_isr"] = mask(led.order(partition), controller.isr)
+        return True
+
     def turns(self, change: LastChange, now_ms: int) -> list[Turn]:
         """When it is stored, and all hear of that; nothing if it will be refused."""
         row = self._leds[change.leader].partition(change.partition)
@@ -89,13 +98,15 @@ class Reassigning:
             Turn(heard_ms, moments.HEARD, moment),
         ]
 
-    def question(self, leader: int, moment: Moment) -> Iterator[tuple[int, m.Message]]:
-        """The ISR change as the controller is asked for it, unless it has been refused since."""
+    def question(
+        self, leader: int, moment: Moment, late: tuple[int, ...]
+    ) -> Iterator[tuple[int, m.Message]]:
+        """The ISR change, a `late` one if its leader is dead now, unless it has been refused."""
         if leader == NO_LEADER:
             return
         controller, led = self._controllers[moment.partition], self._leds[leader]
-        row, isr = led.partition(moment.partition), controller.isr
-        if not self._config.kafka.writes_zookeeper:
+        row, isr = led.partition(moment.partition), late or controller.isr
+        if not (late or self._config.kafka.writes_zookeeper):
             if row["pending"] != s.PENDING or row["due_ms"] != moment.heard_ms:
                 return
             isr = led.members(int(led.place_of[moment.partition]), int(row["pending_isr"]))

@@ -112,7 +112,10 @@ class Replicas:
         for follower, place in led.followers(partition):
             if follower not in self.silent:
                 history = self._read_follower(partition, place, broker, now_ms)
-                comes = [(ms, after) for ms, after in history[1:] if ms < heard_ms]
+                asks = history[-1][1] is self.last(partition, follower)  # where the logs part
+                sent_ms = led.arrives_ms(place, now_ms) if heard_ms else s.NEVER_MS  # it dies now
+                until_ms = sent_ms if asks else heard_ms
+                comes = [(ms, after) for ms, after in history[1:] if ms < until_ms]
                 self._histories[partition, follower] = [history[0], *comes]
 
     def _read_follower(self, partition: int, place: int, leader: Broker, now_ms: int) -> History:
@@ -125,7 +128,8 @@ class Replicas:
         numbers = leader.id, role.leader_epoch, role.partition_epoch, last.last_request
         if thread["fetch_ms"] < begun_ms and row["end"] == last.log.log_end_offset:
             before = self.at(partition, follower, now_ms)
-            return [(now_ms, replace(before, role=Follower(*numbers)))]
+            later = [each for each in self._history(partition, follower) if each[0] > now_ms]
+            return [(now_ms, replace(before, role=Follower(*numbers))), *later]
         had_end, own, told = led.state.carried[place].tolist()
         end, done_ms = int(row["end"]), int(thread["left_ms"])
         written = rules.follower_high_watermark(end, told)
@@ -271,14 +275,18 @@ class Replicas:
             thread = led.thread_of(place)
             if thread["next_ms"] == s.NEVER_MS or len(rows) >= thread["partitions"]:
                 led.start(place, max(left_ms for _, left_ms, _ in rows))
+                if now_ms < thread["down_until_ms"] < s.NEVER_MS:  # its first fetch is another one
+                    thread["down_until_ms"] = thread["next_ms"]
             elif thread["is_parked"] and not all(is_new for *_, is_new in rows):
                 led.make_due(place, now_ms)
         for (leader, _), places in self._sent_back.items():
             led = self._leds[leader]
             thread, known = led.thread_of(places[0]), led.state.carried
             if self._config.kafka.fences_stale_leader_epoch and len(places) >= thread["partitions"]:
+                if thread["is_parked"] or thread["left_ms"] >= now_ms:  # its answer is not written
+                    led.state.followers["end"][places] = known[places, s.HAD_END]
+                    known[places, s.TOLD_HIGH_WATERMARK] = known[places, s.OWN_HIGH_WATERMARK]
                 thread["next_ms"], thread["is_parked"] = s.NEVER_MS, s.NOT_PARKED
-                known[places, s.TOLD_HIGH_WATERMARK] = known[places, s.OWN_HIGH_WATERMARK]
         self._starts.clear()
         self._sent_back.clear()
 

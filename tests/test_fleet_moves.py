@@ -137,12 +137,6 @@ RAISES_IT_ITSELF = Scene(  # a fetch of 2.4 that is answered with the high water
     arrivals=((703, 2), (721, 2), (739, 2)), pauses=((), (), ((675, 715), (757, 941)), ()),
     elections=(), outages=(), target=(2, 4, 3), reassign_ms=430,
 )  # fmt: skip
-STOPS_AS_AN_ANSWER_COMES = Scene(  # 4 hears of a new epoch just then, and writes it no more
-    column="F", brokers=4, lag_ms=40, lag_messages=20, min_isr=1, latency_ms=3,
-    controller_latency_ms=40, wait_ms=10, fetch_records=1, first_tick_ms=25, session_ms=85,
-    arrivals=((645, 3),), pauses=((), (), (), ()), elections=(), target=(1, 2, 4), reassign_ms=87,
-    outages=(Outage(2, 660, 842, True), Outage(4, 695, 995, True)),
-)  # fmt: skip
 MOVES_ON_A_LATE_CHANGE = Scene(  # the last change is on its way to the controller, the leader dies
     column="K", brokers=4, lag_ms=75, lag_messages=4, min_isr=1, latency_ms=4,
     controller_latency_ms=40, wait_ms=200, fetch_records=1000, first_tick_ms=45, session_ms=120,
@@ -182,7 +176,6 @@ def test_leaders_move_as_in_the_engine_to_the_millisecond(scene):
 @looking_at(60)
 @given(scenes(reassigns=True))
 @example(RAISES_IT_ITSELF)
-@example(STOPS_AS_AN_ANSWER_COMES)
 @example(MOVES_ON_A_LATE_CHANGE)
 @example(MOVED_JUST_BEFORE)
 def test_partitions_are_reassigned_as_in_the_engine_to_the_millisecond(scene):

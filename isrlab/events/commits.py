@@ -69,18 +69,18 @@ def commits(events: pa.Table) -> list[Commit]:
     columns = ["topic", "partition", "broker", "kind", "replica", "log_end_offset",
                "high_watermark", "ts_ms"]  # fmt: skip
     rows = own.select(columns).to_pylist()
-    found: list[Commit] = []
+    commits_by_time: list[Commit] = []
     reigns: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for row in rows:
         key = row["topic"], row["partition"]
         reign = reigns.setdefault(key, [])
         if reign and reign[-1]["broker"] != row["broker"]:
-            found += _of_reign(reign)
+            commits_by_time += _of_reign(reign)
             reign.clear()
         reign.append(row)
     for reign in reigns.values():
-        found += _of_reign(reign)
-    return sorted(found, key=lambda commit: commit.committed_ms)
+        commits_by_time += _of_reign(reign)
+    return sorted(commits_by_time, key=lambda commit: commit.committed_ms)
 
 
 def _of_reign(rows: list[dict[str, Any]]) -> Iterator[Commit]:

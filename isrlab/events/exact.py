@@ -24,13 +24,10 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from isrlab.events.statements import Events, Key, Statement, broker_ids, statements
 
-class Key(NamedTuple):
-    run: str
-    topic: str
-    partition: int
+__all__ = ["Absence", "IsrMove", "IsrSpan", "Key", "Wait"]
 
 
 class IsrSpan(NamedTuple):
@@ -41,7 +38,7 @@ class IsrSpan(NamedTuple):
     is_assigned: bool = False  # these are all; else those seen so far
 
 
-class Move(NamedTuple):
+class IsrMove(NamedTuple):
     key: Key
     ts_ms: int
     replica: int
@@ -61,7 +58,7 @@ class Absence(NamedTuple):
     since_caught_up_ms: int | None = None
     since_fetch_ms: int | None = None
     is_certain: bool = True  # else it came back at `end_ms` or before: the logs miss when
-    left: dict[str, Any] | None = None  # the row that says so: its leader's, else what is stored
+    left: Statement | None = None  # the row that says so: its leader's, else what is stored
 
 
 KNEW = ("leader", "lag_records", "since_caught_up_ms", "since_fetch_ms")
@@ -76,7 +73,7 @@ class Wait(NamedTuple):
 
 
 def isr_spans(
-    events: pa.Table, end_ms: int | None = None, start_ms: int | None = None
+    events: Events, end_ms: int | None = None, start_ms: int | None = None
 ) -> dict[Key, list[IsrSpan]]:
     """The stored ISRs of each partition where they are known, from the first one to `end_ms`.
 
@@ -84,17 +81,16 @@ def isr_spans(
     to the first change, if that says which ISR was before. One ISR has several spans if the
     replicas of the partition change meanwhile.
     """
-    last = events.group_by("run").aggregate([("ts_ms", "max")]).to_pylist()
-    points: dict[Key, list[tuple[int, State | None]]] = {}
+    points: dict[Key, list[tuple[int, StoredIsr | None]]] = {}
+    ends = _ends(events) if end_ms is None else {}
     for key, ts_ms, before, state, _ in _states(events, end_ms):
         spans = points.setdefault(key, [])
         if not spans and start_ms is not None and before is not None:
-            spans.append((start_ms, State(before)))
+            spans.append((start_ms, StoredIsr(before)))
         if not spans or spans[-1][1] is None or state is None or _differ(spans[-1][1], state):
             spans.append((ts_ms, state))
-    ends = {row["run"]: row["ts_ms_max"] if end_ms is None else end_ms for row in last}
     for key, changes in points.items():
-        changes.append((ends[key.run], None))
+        changes.append((ends[key.run] if end_ms is None else end_ms, None))
     return {
         key: [
             IsrSpan(start, end, tuple(state.isr), state.replicas, state.is_assigned)
@@ -105,17 +101,17 @@ def isr_spans(
     }
 
 
-def moves(events: pa.Table, end_ms: int | None = None) -> list[Move]:
+def moves(events: Events, end_ms: int | None = None) -> list[IsrMove]:
     """Every replica that left or joined, in order of time; of one moment, who left comes first."""
     return [
-        Move(key, ts_ms, replica, joined, {} if joined else evictor)
+        IsrMove(key, ts_ms, replica, joined, {} if joined else evictor)
         for key, ts_ms, before, state, evictor in _states(events, end_ms)
         if before is not None and state is not None
         for joined, replica in sorted((r in state.isr, r) for r in set(before) ^ set(state.isr))
     ]
 
 
-def absences(events: pa.Table, end_ms: int | None = None) -> list[Absence]:
+def absences(events: Events, end_ms: int | None = None) -> list[Absence]:
     """Every time that a replica left an ISR, in order of leaving.
 
     What is no replica any more, as far as an assignment is told or by deletion, is not absent.
@@ -137,71 +133,79 @@ def absences(events: pa.Table, end_ms: int | None = None) -> list[Absence]:
     return absent
 
 
-def evictions(events: pa.Table, end_ms: int | None = None) -> list[Absence]:
+def evictions(events: Events, end_ms: int | None = None) -> list[Absence]:
     """The absences that a leader's own shrink began."""
     return [absence for absence in absences(events, end_ms) if absence.leader is not None]
 
 
-def waits(events: pa.Table) -> list[Wait]:
+def waits(events: Events) -> list[Wait]:
     """What the rows of kind `latency` and, of a scenario, `produce_ack` say of acks=all."""
     return [
-        Wait(r["run"], int(d["latency_ms"]), int(d.get("count", 1)))
-        for r in _rows(events, "latency", "produce_ack")
-        if (d := r["detail"]).get("acks") == "-1" and "latency_ms" in d
+        Wait(row.run, int(d["latency_ms"]), int(d.get("count", 1)))
+        for row in _rows(events, "latency", "produce_ack")
+        if (d := row.detail).get("acks") == "-1" and "latency_ms" in d
     ]
 
 
-def _rows(events: pa.Table, *kinds: str) -> list[dict[str, Any]]:
-    """The rows of these kinds in order of time, `detail` as a dict."""
-    rows = events.filter(pc.is_in(events["kind"], pa.array(kinds))).to_pylist()
-    in_order = sorted(rows, key=lambda row: row["ts_ms"])
-    return [row | {"detail": dict(row["detail"] or ())} for row in in_order]
+def _rows(events: Events, *kinds: str) -> list[Statement]:
+    """The rows of these kinds in order of time."""
+    return sorted(statements(events, *kinds), key=lambda row: row.ts_ms)
 
 
-class State(NamedTuple):
-    isr: list[int]
+def _ends(events: Events) -> dict[str, int]:
+    """The time of the last row of each run."""
+    if isinstance(events, pa.Table):
+        last = events.group_by("run").aggregate([("ts_ms", "max")]).to_pylist()
+        return {row["run"]: row["ts_ms_max"] for row in last}
+    ends: dict[str, int] = {}
+    for row in events:
+        ends[row.run] = max(row.ts_ms, ends.get(row.run, row.ts_ms))
+    return ends
+
+
+class StoredIsr(NamedTuple):
+    isr: tuple[int, ...]
     replicas: tuple[int, ...] = ()
     is_assigned: bool = False
-    row: dict[str, Any] | None = None
+    row: Statement | None = None
 
 
-DELETED = State([], is_assigned=True)  # nobody has a replica
+DELETED = StoredIsr((), is_assigned=True)  # nobody has a replica
 
 
-def _differ(first: State, second: State) -> bool:
+def _differ(first: StoredIsr, second: StoredIsr) -> bool:
     return {*first.isr} != {*second.isr} or {*first.replicas} != {*second.replicas}
 
 
 def _states(
-    events: pa.Table, end_ms: int | None
-) -> Iterator[tuple[Key, int, list[int] | None, State | None, dict[str, Any]]]:
+    events: Events, end_ms: int | None
+) -> Iterator[tuple[Key, int, tuple[int, ...] | None, StoredIsr | None, dict[str, Any]]]:
     """What is stored, in order: key, ms, the ISR before (None: not known), the state (None: not
     known from here on), and of a leader's shrink the `KNEW` of `Absence`."""
-    known: dict[Key, tuple[list[int], int]] = {}  # the ISR, and its partition epoch
-    shrinks: dict[Key, dict[str, Any]] = {}  # what was last asked for
+    known: dict[Key, tuple[tuple[int, ...], int]] = {}  # the ISR, and its partition epoch
+    shrinks: dict[Key, Statement] = {}  # what was last asked for
     for row in _rows(events, "isr_shrink", "isr_commit", "unknown", "deleted"):
-        key, ts_ms, isr = Key(row["run"], row["topic"], row["partition"]), row["ts_ms"], row["isr"]
+        key, ts_ms, isr, version = row.key, row.ts_ms, row.isr or (), row.partition_epoch
         if end_ms is not None and ts_ms > end_ms:
             return
-        before, epoch = known.get(key, (row["isr_before"], -1))
-        if row["kind"] == "isr_shrink":
+        before, epoch = known.get(key, (row.isr_before, -1))
+        if row.kind == "isr_shrink":
             shrinks[key] = row
-        elif row["kind"] != "isr_commit":
+        elif row.kind != "isr_commit":
             known.pop(key, None)
-            yield key, ts_ms, None, DELETED if row["kind"] == "deleted" else None, {}
-        elif row["partition_epoch"] is None or row["partition_epoch"] >= epoch:
-            known[key] = isr, epoch if row["partition_epoch"] is None else row["partition_epoch"]
-            replicas = row["detail"].get("replicas", "")
-            is_assigned = row["detail"].get("replicas_from") == "assignment"
-            state = State(isr, tuple(map(int, filter(None, replicas.split(",")))), is_assigned, row)
+            yield key, ts_ms, None, DELETED if row.kind == "deleted" else None, {}
+        elif version is None or version >= epoch:
+            known[key] = isr, epoch if version is None else version
+            replicas = broker_ids(row.detail.get("replicas", ""))
+            is_assigned = row.detail.get("replicas_from") == "assignment"
+            state = StoredIsr(isr, replicas, is_assigned, row)
             yield key, ts_ms, before, state, _evictor(row, shrinks.get(key))
 
 
-def _evictor(commit: dict[str, Any], shrink: dict[str, Any] | None) -> dict[str, Any]:
+def _evictor(commit: Statement, shrink: Statement | None) -> dict[str, Any]:
     """Who evicted and what it knew, if this is what a leader's shrink asked for."""
-    said_by, asked_by = (commit["detail"].get(key) for key in ("said_by", "asked_by"))
-    is_leaders = said_by != "controller" or asked_by == "leader"
-    if shrink is None or not is_leaders or set(shrink["isr"]) != set(commit["isr"]):
+    is_leaders = commit.said_by != "controller" or commit.detail.get("asked_by") == "leader"
+    if shrink is None or not is_leaders or set(shrink.isr or ()) != set(commit.isr or ()):
         return {}
-    knew = {key: int(shrink["detail"][key]) for key in KNEW if key in shrink["detail"]}
-    return {"leader": shrink["broker"], **knew, "left": shrink}
+    knew = {key: int(shrink.detail[key]) for key in KNEW if key in shrink.detail}
+    return {"leader": shrink.broker, **knew, "left": shrink}

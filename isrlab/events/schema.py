@@ -12,52 +12,14 @@ controller is no broker there. `detail.txt` lists every key that `detail` may ha
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from isrlab.events.names import COLUMNS, DETAIL, KINDS
+
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
-
-KINDS: dict[str, str] = {
-    "isr_shrink": "a leader asks for a smaller ISR (printed before it is stored)",
-    "isr_expand": "a leader asks for a larger ISR",
-    "isr_commit": "an ISR is stored; `isr` is what counts from now on",
-    "isr_rejected": "an ISR change was refused; `detail.error` says by which error",
-    "leader": "a broker became leader of the partition",
-    "follower": "a broker became follower of the partition; `replica` is its leader",
-    "truncate": "a replica cut its log to `log_end_offset`",
-    "high_watermark": "a replica's high watermark moved",
-    "position": "a leader says where the log of `replica` ends: a follower's, or its own",
-    "crash": "a broker died, was stopped or fenced; `replica` is that broker",
-    "restart": "a broker came back; `replica` is that broker",
-    "config": "a setting of replication was changed: `detail.name`, `detail.value`, of `detail.of`",
-    "deleted": "the partition was deleted with its topic",
-    "produce_error": "a produce was refused or timed out; `detail.error` says which",
-    "produce_ack": "a produce was acknowledged to its client",
-    "latency": "how long produces with acks=all waited: one row for each leader, hour and class",
-    "lost": "a committed record is gone from the leader's log",
-    "diverged": "two replicas hold different records at one offset",
-    "notify": "a leader announced ISR changes to the controller",
-    "metadata": "a broker learned of a change from the controller",
-    "hosted": "a broker has a log of the partition, or begins to copy it; `replica` is that broker",
-    "unhosted": "a broker deletes its log of the partition; `replica` is that broker",
-    "failed": "a replica, or a log directory with all that are in it, stopped: `replica`, `cause`",
-    "offline": "no leader could be found for the partition",
-    "clock": "a process said when it started: `detail.zone_offset_ms` is its clock's zone",
-    "sign": "a line that tells why an ISR changes; `detail.sign` says what it is a sign of",
-    "unknown": "from here to the next stored ISR nobody says what it is; `detail.why`",
-    "log_start": "the first line that there is of a broker",
-    "log_end": "the last line that there is of a broker: what comes later is not known",
-}
-
-_LINES = files(__package__).joinpath("detail.txt").read_text("utf-8").splitlines()  # or in a zip
-_CELLS = [[cell.strip() for cell in line.split("|")] for line in _LINES if "|" in line]
-DETAIL: dict[str, dict[str, str]] = {  # by kind of row: the keys it may have, and what they mean
-    kind: {key: text for key, kinds, text in _CELLS if kinds == "*" or kind in kinds.split()}
-    for kind in KINDS
-}
 
 # `detail.error` of a failed produce: what its producer sees of it
 PRODUCE_FAILURES: dict[str, tuple[str, ...]] = {
@@ -65,25 +27,20 @@ PRODUCE_FAILURES: dict[str, tuple[str, ...]] = {
     "timed_out": ("REQUEST_TIMED_OUT", "DELIVERY_TIMEOUT"),
 }
 
+_TYPES = {
+    **dict.fromkeys(["run", "topic", "kind"], pa.string()),
+    **dict.fromkeys(["ts_ms", "high_watermark", "log_end_offset"], pa.int64()),
+    **dict.fromkeys(["broker", "partition", "leader_epoch", "partition_epoch"], pa.int32()),
+    "replica": pa.int32(),
+    **dict.fromkeys(["isr", "isr_before"], pa.list_(pa.int32())),
+    "detail": pa.map_(pa.string(), pa.string()),
+}
 SCHEMA = pa.schema(
     [
-        pa.field("run", pa.string(), nullable=False),
-        pa.field("ts_ms", pa.int64(), nullable=False),
-        pa.field("broker", pa.int32()),
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("leader_epoch", pa.int32()),
-        pa.field("partition_epoch", pa.int32()),
-        pa.field("kind", pa.string(), nullable=False),
-        pa.field("replica", pa.int32()),
-        pa.field("isr", pa.list_(pa.int32())),
-        pa.field("isr_before", pa.list_(pa.int32())),
-        pa.field("high_watermark", pa.int64()),
-        pa.field("log_end_offset", pa.int64()),
-        pa.field("detail", pa.map_(pa.string(), pa.string())),
+        pa.field(name, _TYPES[name], nullable=name not in ("run", "ts_ms", "kind"))
+        for name in COLUMNS
     ]
 )
-COLUMNS: tuple[str, ...] = tuple(SCHEMA.names)
 
 
 def spark_schema() -> StructType:

@@ -1,0 +1,33 @@
+"""Intervals of time: from a moment (included) to another (not included), in ms.
+
+All that is asked of them is here: the union, its length, the part within another interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+Interval: TypeAlias = tuple[int, int]
+
+
+def merged(spans: Iterable[Interval]) -> list[Interval]:
+    """The union, in order."""
+    union: list[Interval] = []
+    for start, end in sorted(spans):
+        if union and start <= union[-1][1]:
+            union[-1] = (union[-1][0], max(end, union[-1][1]))
+        else:
+            union.append((start, end))
+    return union
+
+
+def length_ms(spans: Iterable[Interval]) -> int:
+    """How long at least one of them lasts."""
+    return sum(end - start for start, end in merged(spans))
+
+
+def within(spans: Iterable[Interval], whole: Interval) -> list[Interval]:
+    """The parts of them that lie in another one."""
+    parts = ((max(start, whole[0]), min(end, whole[1])) for start, end in spans)
+    return [(start, end) for start, end in parts if end > start]

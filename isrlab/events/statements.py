@@ -1,0 +1,147 @@
+"""A row of the events table as a value: what one line, record or producer says at one moment.
+
+`leader` is who led the partition by this row, worked out here and nowhere else: it is named
+(`replica` of a row "leader" or "follower", `detail.leader`), or it is the broker itself, for only a
+leader asks for an ISR and says that one is stored. -1 is none, None is not said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from isrlab.events.schema import COLUMNS, SCHEMA
+
+REQUESTS = ("isr_shrink", "isr_expand")  # what a leader wants, before it is stored
+OF_LEADERS = (*REQUESTS, "isr_commit")  # kinds that only a leader prints of itself
+METADATA_LOG = "metadata log"  # which is never wrong: `detail.said_by`
+BROKER_ID = re.compile(r"-?\d{1,10}")
+BrokerIds: TypeAlias = tuple[int, ...]
+
+
+class Key(NamedTuple):
+    """A partition of a run."""
+
+    run: str
+    topic: str
+    partition: int
+
+
+class Statement(msgspec.Struct, eq=False):
+    """One row. None is what it does not say; two are the same only if they are one object.
+
+    The first fields are the columns of the table; `ts_ms` may be moved to a common clock, and
+    `printed_ms` stays. `broker` is who says it, `said_by` is empty if it speaks for itself.
+    """
+
+    run: str
+    ts_ms: int
+    broker: int | None
+    topic: str | None
+    partition: int | None
+    leader_epoch: int | None
+    partition_epoch: int | None
+    kind: str
+    replica: int | None
+    isr: BrokerIds | None
+    isr_before: BrokerIds | None
+    high_watermark: int | None
+    log_end_offset: int | None
+    detail: dict[str, str]
+    said_by: str = ""
+    file: str = ""
+    line: int = 0
+    leader: int | None = None
+    printed_ms: int = 0
+
+    def __getitem__(self, name: str) -> Any:  # until nobody asks for a column by its name
+        return getattr(self, name)
+
+    @property
+    def key(self) -> Key:
+        """The partition; of a row that names none, the key of no partition."""
+        return Key(self.run, self.topic, self.partition)  # type: ignore[arg-type]
+
+    @property
+    def is_own(self) -> bool:
+        """The broker itself says it, and neither a controller nor the metadata log."""
+        return not self.said_by
+
+    @property
+    def is_exact(self) -> bool:
+        """The metadata log says it."""
+        return self.said_by == METADATA_LOG
+
+    @property
+    def is_request(self) -> bool:
+        return self.kind in REQUESTS
+
+    @property
+    def is_leaders(self) -> bool:
+        """The leader says it of itself."""
+        return not self.said_by and self.broker is not None and self.broker == self.leader
+
+    @property
+    def members(self) -> frozenset[int] | None:
+        return None if self.isr is None else frozenset(self.isr)
+
+    @property
+    def place(self) -> tuple[int, str, int]:
+        """By which rows of one clock are in order."""
+        return self.ts_ms, self.file, self.line
+
+    def ids(self, name: str) -> BrokerIds:
+        """The brokers that `detail` lists under a name; text that cannot be an id is left out."""
+        return broker_ids(self.detail.get(name, ""))
+
+
+Events: TypeAlias = "pa.Table | Sequence[Statement]"
+
+
+def broker_ids(text: str) -> BrokerIds:
+    """Ids of brokers, as "1,2" lists them; text that cannot be an id is left out."""
+    return tuple(int(each) for each in text.split(",") if each.isdigit() and len(each) < 11)
+
+
+def statement(**columns: object) -> Statement:
+    """A row of these columns; those that are not named are not said."""
+    return _statement(*(columns.get(name) for name in COLUMNS))
+
+
+def _statement(*values: object) -> Statement:
+    row = Statement(*values)  # type: ignore[arg-type]
+    detail = row.detail = dict(row.detail or ())
+    row.isr = None if row.isr is None else tuple(row.isr)
+    row.isr_before = None if row.isr_before is None else tuple(row.isr_before)
+    row.said_by, row.file = detail.get("said_by", ""), detail.get("file", "")
+    row.line, row.printed_ms = int(detail.get("line", 0)), row.ts_ms
+    if row.kind in ("leader", "follower"):
+        row.leader = row.replica
+    elif row.kind == "offline":
+        row.leader = -1
+    elif BROKER_ID.fullmatch(detail.get("leader", "")):
+        row.leader = int(detail["leader"])
+    elif not row.said_by and row.kind in OF_LEADERS:
+        row.leader = row.broker
+    return row
+
+
+def statements(events: Events, *kinds: str) -> list[Statement]:
+    """The rows of a table (or of those given), in its order; of these kinds, or of all."""
+    if not isinstance(events, pa.Table):
+        return [row for row in events if not kinds or row.kind in kinds]
+    if kinds:
+        events = events.filter(pc.is_in(events["kind"], pa.array(kinds)))
+    columns = [events[name].to_pylist() for name in COLUMNS]
+    return [_statement(*values) for values in zip(*columns, strict=True)]
+
+
+def table_of(rows: Sequence[Statement]) -> pa.Table:
+    """Rows as an Arrow table of the schema."""
+    columns = {name: [getattr(row, name) for row in rows] for name in COLUMNS}
+    return pa.table(columns, schema=SCHEMA)

@@ -1,0 +1,236 @@
+"""How far the clocks of brokers are apart, as far as logs tell, and their events on one clock.
+
+Theory of operation. What brokers say of one thing (a partition's version, its leader epoch) they
+say at about the same moment; a broker that was paused or starts says it late, but never early. So
+of two brokers the differences of their stamps gather tightly around the difference of their clocks,
+at moments far apart, while late news scatter. Where they gather so, that is the difference;
+differences below `NOISE_MS` are not told from the way of a message, and count as none. The clock of
+most brokers is taken for the right one: the median; a metadata log comes before all.
+
+Versions bound the rest: what one broker says of version 7 it says after another stored version 6.
+
+A clock that was set back shows within a file, whose lines are in order whatever their stamps say:
+from there on it is another clock. By how much is known if other brokers tell; else only that it was
+no less than the stamps went back, and `is_bound` says so.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
+from itertools import combinations, pairwise
+from statistics import median
+from typing import NamedTuple, TypeAlias
+
+from isrlab.events.statements import REQUESTS, Statement
+
+NOISE_MS = 1_000  # clocks this far apart cannot be told from messages under way
+TIGHT_MS = 2_000  # differences within this are of one cluster
+APART_MS = 5_000  # a cluster counts if its statements lie so far apart
+BACK_MS = 60_000  # a stamp so far before the one of an earlier line: the clock was set back
+EARLY_VERSIONS = ("isr_commit", "leader")  # who says these knows first
+
+Unit: TypeAlias = tuple[str, int | None, str]  # run, broker, and of one set back: file and part
+
+
+class Clock(NamedTuple):
+    """The clock of a broker: it is `ahead_ms` ahead of the common one (negative: behind).
+
+    `pairs` is how many statements that it shares with others say so (0: nobody, or only the order
+    of versions). `is_bound`: it may be more. `is_alone`: it speaks of ISRs, and nothing shows that
+    its clock is right. `part` names the file and the line from which on this holds, where a clock
+    was set back; else it is empty.
+    """
+
+    run: str
+    broker: int | None
+    part: str
+    ahead_ms: int
+    pairs: int
+    is_bound: bool
+    is_alone: bool
+
+
+def align_clocks(rows: list[Statement]) -> list[Clock]:
+    """The clocks of the brokers that say these rows, whose `ts_ms` are then of one clock."""
+    units = _units(rows)
+    facts: dict[tuple, dict[Unit, int]] = defaultdict(dict)
+    for row, unit in zip(rows, units, strict=True):
+        for fact in _facts(row):
+            facts[fact][unit] = min(row.ts_ms, facts[fact].get(unit, row.ts_ms))
+    ahead, pairs = _solved(sorted(set(units), key=str), facts)
+    bounded = _bounded(rows, units, ahead, pairs)
+    for row, unit in zip(rows, units, strict=True):
+        row.ts_ms -= ahead[unit]
+    asking = {u for row, u in zip(rows, units, strict=True) if row.kind in REQUESTS}
+    alone = _alone(facts, ahead, asking)
+    return [
+        Clock(*unit, ahead[unit], pairs[unit], unit in bounded, unit in alone)
+        for unit in ahead
+        if unit[1] is not None
+    ]
+
+
+def _alone(
+    facts: dict[tuple, dict[Unit, int]], ahead: dict[Unit, int], asking: set[Unit]
+) -> set[Unit]:
+    """Whose clock nothing compares with those of most: what they say is not said by any of these
+    at about the same moment."""
+    groups = {unit: {unit} for stamps in (*facts.values(), asking) for unit in stamps}
+    for stamps in facts.values():
+        times = sorted((ms - ahead[unit], str(unit), unit) for unit, ms in stamps.items())
+        for (first_ms, _, first), (second_ms, _, second) in pairwise(times):
+            if second_ms - first_ms <= TIGHT_MS and groups[first] is not groups[second]:
+                groups[first] |= groups[second]
+                for unit in groups[second]:
+                    groups[unit] = groups[first]
+    return set(groups) - max(groups.values(), key=len, default=set())
+
+
+def _units(rows: Sequence[Statement]) -> list[Unit]:
+    """Whose clock each row is of: a broker's; where it was set back, of a part of a file."""
+    files: dict[tuple, list[tuple[int, int]]] = defaultdict(list)
+    for row in rows:
+        if row.file:
+            file = row.run, row.broker, row.file
+            files[file].append((row.line, row.ts_ms))
+    parts: dict[tuple, list[int]] = {}
+    for file, stamps in files.items():
+        latest, starts = None, []
+        for line, ts_ms in sorted(stamps):
+            if latest is not None and ts_ms < latest - BACK_MS:
+                starts.append(line)
+                latest = ts_ms
+            latest = ts_ms if latest is None else max(latest, ts_ms)
+        if starts:
+            parts[file] = starts
+    units = []
+    for row in rows:
+        starts = parts.get((row.run, row.broker, row.file), [])
+        nth = bisect_right(starts, row.line) if starts else 0
+        part = f"{row.file}:{starts[nth - 1]}" if nth else ""
+        broker = None if row.is_exact else row.broker
+        units.append((row.run, broker, part))
+    return units
+
+
+def _facts(row: Statement) -> Iterable[tuple]:
+    """What this row says that others say, too, as soon as they learn it."""
+    place = row.run, row.topic, row.partition
+    if row.topic is None or row.kind not in ("isr_commit", "leader", "follower", "metadata"):
+        return
+    if row.partition_epoch is not None:
+        yield (*place, "version", row.partition_epoch)
+    if row.leader_epoch is not None and row.kind in ("leader", "follower", "metadata"):
+        yield (*place, "epoch", row.leader_epoch)
+
+
+def _solved(
+    units: list[Unit], facts: dict[tuple, dict[Unit, int]]
+) -> tuple[dict[Unit, int], dict[Unit, int]]:
+    """Of each clock, how far it is ahead, and how many statements say so."""
+    shared: dict[tuple[Unit, Unit], list[tuple[int, int]]] = defaultdict(list)
+    for stamps in facts.values():
+        for first, second in combinations(sorted(stamps, key=str), 2):
+            shared[first, second].append((stamps[first], stamps[second]))
+    links: dict[Unit, list[tuple[Unit, int, int]]] = defaultdict(list)
+    hints: dict[Unit, list[tuple[Unit, int]]] = defaultdict(list)
+    for (first, second), times in shared.items():
+        difference, count, is_apart = _cluster(times)
+        for one, other, ms in ((first, second, difference), (second, first, -difference)):
+            hints[one].append((other, ms))
+            if is_apart:
+                links[one].append((other, ms, count))
+    ahead, pairs = dict.fromkeys(units, 0), dict.fromkeys(units, 0)
+    seen: set[Unit] = set()
+    for unit in units:
+        group, queue = {unit: 0}, [(0, "", unit, 0)]
+        while queue and unit not in seen:  # the link that most say so comes first
+            _, _, one, ms = heappop(queue)
+            if one in group and one != unit:
+                continue
+            group[one] = ms
+            for other, difference, count in links[one]:
+                pairs[one] = max(pairs[one], count)
+                if other not in group:
+                    heappush(queue, (-count, str(other), other, ms + difference))
+        if unit not in seen:
+            seen |= group.keys()
+            others = {
+                other: group[one] + ms
+                for one in group
+                for other, ms in hints[one]
+                if other not in group
+            }
+            ahead |= _centred(group, others)
+    return ahead, pairs
+
+
+def _centred(group: dict[Unit, int], others: dict[Unit, int]) -> dict[Unit, int]:
+    """The clocks of a group against the one of most; differences that may be noise as none.
+
+    `others` are the clocks of those who share one moment with it, which is too little to move them.
+    """
+    if len(group) == 1:
+        return dict.fromkeys(group, 0)
+    exact = [ms for (_, broker, _), ms in group.items() if broker is None]
+    all_of_them = (*group.items(), *others.items())
+    first = [ms for (_, broker, part), ms in all_of_them if not part and broker is not None]
+    times = sorted(exact or first or group.values())
+    middle = times[(len(times) - 1) // 2]
+    return {unit: 0 if abs(ms - middle) < NOISE_MS else ms - middle for unit, ms in group.items()}
+
+
+def _cluster(times: list[tuple[int, int]]) -> tuple[int, int, bool]:
+    """The difference around which most lie, second less first; how many do, at moments apart?"""
+    differences = sorted((second - first, first) for first, second in times)
+    best: list[tuple[int, int]] = []
+    start = 0
+    for end in range(len(differences)):
+        while differences[end][0] - differences[start][0] > TIGHT_MS:
+            start += 1
+        if end + 1 - start > len(best):
+            best = differences[start : end + 1]
+    moments = [first for _, first in best]
+    is_apart = max(moments) - min(moments) >= APART_MS
+    return round(median(difference for difference, _ in best)), len(best), is_apart
+
+
+def _bounded(
+    rows: Sequence[Statement], units: list[Unit], ahead: dict[Unit, int], pairs: dict[Unit, int]
+) -> set[Unit]:
+    """Move clocks that the order of versions, or of the lines of a file, shows to be wrong."""
+    moved: set[Unit] = set()
+    ends: dict[tuple, int] = {}  # the last moment of each part of a file
+    for row, unit in sorted(zip(rows, units, strict=True), key=_line):
+        if not row.file:
+            continue
+        file = row.run, row.broker, row.file
+        if unit[2] and pairs[unit] == 0 and row.ts_ms - ahead[unit] <= ends.get(file, 0):
+            ahead[unit] = row.ts_ms - ends[file] - NOISE_MS
+            moved.add(unit)
+        ends[file] = max(ends.get(file, 0), row.ts_ms - ahead[unit])
+    versions: dict[tuple, dict[int, tuple[int, Unit]]] = defaultdict(dict)
+    for row, unit in zip(rows, units, strict=True):
+        if row.kind in EARLY_VERSIONS and row.partition_epoch is not None:
+            told = versions[row.run, row.topic, row.partition]
+            time = row.ts_ms, unit
+            if row.partition_epoch not in told or row.is_own:
+                told[row.partition_epoch] = time
+    for told in versions.values():
+        before = None
+        for version in sorted(told):
+            ts_ms, unit = told[version]
+            if before is not None and before[1] != unit:
+                late_ms = (before[0] - ahead[before[1]]) - (ts_ms - ahead[unit])
+                if late_ms > NOISE_MS and pairs[unit] == 0:
+                    ahead[unit] -= late_ms
+                    moved.add(unit)
+            before = ts_ms, unit
+    return moved
+
+
+def _line(pair: tuple[Statement, Unit]) -> tuple:
+    return pair[0].file, pair[0].line

@@ -1,0 +1,304 @@
+"""From lines to a history: each stored change once, on one clock, gaps, and what cannot be.
+
+`history_of` takes the events of logs as their lines say them. Its `events` are a table of the same
+form that a simulation has: a row `isr_commit` for each stored state of a partition's ISR, versions
+ascending, with who made it and the line that says so; `unknown` where from some moment on no line
+says what the ISR is; `log_start` and `log_end` for each broker. `events.exact` and `isrlab.churn`
+ask that table. Its `faults` are the lines that break a rule of Kafka (`verdict`).
+
+Theory of operation. Clocks first (`clocks.align_clocks`), then each partition by itself (`states`),
+then doubts about the last state that is known of it, for only a successor proves that a state held:
+a member of it has died and no line says that it left; its leader's log ends before the others do;
+a clock was set back in between. Before the first line about a partition nothing is known, unless it
+was created then.
+
+The replicas of a partition *at a time* are those of the last line that names them all
+(`replicas_from` "assignment"), else those that were in its ISR or had a log of it so far ("seen").
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from isrlab.events.statements import (
+    OF_LEADERS,
+    BrokerIds,
+    Events,
+    Key,
+    Statement,
+    statement,
+    statements,
+    table_of,
+)
+from isrlab.logs.history.clocks import Clock, align_clocks
+from isrlab.logs.history.replicas import Replicas, incarnations_of_topic
+from isrlab.logs.history.rules import Fault
+from isrlab.logs.history.scene import BLIP_MS, Scene, is_within
+from isrlab.logs.history.states import MISSING, NEWER, UNLIKE, Placed, StoredState, stored
+from isrlab.logs.history.verdict import Verdict, judge
+
+PRIMARY = (*OF_LEADERS, "leader")  # kinds of who knows first
+
+
+class Gap(NamedTuple):
+    """When no line says what the ISR of a partition was, and why; without a key, of a whole run."""
+
+    key: Key | None
+    from_ms: int
+    to_ms: int
+    why: str
+
+
+@dataclass(frozen=True)
+class History:
+    """What the logs of some runs prove. `rows`: in order of time, on one clock."""
+
+    rows: list[Statement]
+    clocks: list[Clock]
+    gaps: list[Gap]
+    scenes: list[Scene]
+
+    @cached_property
+    def events(self) -> pa.Table:
+        """The rows as a table of events.SCHEMA."""
+        return table_of(self.rows)
+
+    @cached_property
+    def faults(self) -> list[Fault]:
+        """The lines that no Kafka prints, in order of time."""
+        return [fault for verdict in self.verdicts() for fault in verdict.faults]
+
+    def verdicts(self, release: str | None = None, lag_time_ms: int | None = None) -> list[Verdict]:
+        """Of each run: explained, or which lines cannot be.
+
+        `release` is the newest that any broker ran (default: as its lines say); `lag_time_ms` is
+        replica.lag.time.max.ms. Raises ValueError for an unknown release.
+        """
+        return [judge(scene, release, lag_time_ms) for scene in self.scenes]
+
+
+def history_of(events: Events, files: pa.Table | None = None) -> History:
+    """The history that these events of broker logs prove.
+
+    `files` (of `BrokerLogs`; columns run, file, first_ms, last_ms) tells when each log begins and
+    ends; without it, its events do.
+    """
+    runs: dict[str, list[Statement]] = defaultdict(list)
+    for row in statements(events):
+        runs[row.run].append(row)
+    read: dict[str, list[dict]] = defaultdict(list)
+    for file in files.to_pylist() if files is not None else []:
+        read[file["run"]].append(file)
+    history = History([], [], [], [])
+    vague: list[Gap] = []
+    for run, rows in sorted(runs.items()):
+        clocks = align_clocks(rows)
+        in_order = sorted(rows, key=lambda row: row.place)
+        _put_aside_too_late(in_order)
+        scene = Scene(in_order, read[run], clocks)
+        gaps = _add(scene, history.rows)
+        vague += _of_the_whole(scene, gaps)
+        history.gaps.extend(gaps)
+        history.clocks.extend(clocks)
+        history.scenes.append(scene)
+    history.gaps[:0] = vague
+    history.rows.sort(key=_in_order)
+    return history
+
+
+def _put_aside_too_late(rows: Sequence[Statement]) -> None:
+    """A controller that was paused wakes and fences brokers, though another was elected meanwhile:
+    that is never stored, and only a sign of its pause."""
+    elected = None
+    for row in rows:
+        if row.detail.get("sign") == "controller_elected":
+            elected = row.broker
+        is_decided = row.detail.get("cause") == "fenced" and "broker_epoch" not in row.detail
+        if row.kind == "crash" and is_decided and elected not in (None, row.broker):
+            others = {name: text for name, text in row.detail.items() if name != "cause"}
+            row.kind, row.detail = "sign", others | {"sign": "fenced_too_late"}
+
+
+def _add(scene: Scene, rows: list[Statement]) -> list[Gap]:
+    """Add what one run proves to `rows`. Returns the gaps in it."""
+    gaps: list[Gap] = []
+    earlier: dict[
+        int, int
+    ] = {}  # requests that stand before what was stored, though later by clock
+    for key, lines in scene.partitions.items():
+        states = proven(key, lines, scene, earlier)
+        gaps += _gaps(key, states, scene.end_ms)
+        rows += states
+    for row in scene.rows:
+        if row.kind not in ("isr_commit", "deleted"):
+            ts_ms = earlier.get(id(row))
+            rows.append(row if ts_ms is None else msgspec.structs.replace(row, ts_ms=ts_ms))
+    for broker, edges in scene.bounds.items():
+        for kind, ms in zip(("log_start", "log_end"), edges, strict=True):
+            rows.append(statement(run=scene.run, broker=broker, ts_ms=ms, kind=kind))
+    return gaps
+
+
+def _in_order(row: Statement) -> tuple:
+    """Of one moment: what ends or is not known, what was asked for, what is stored, the end."""
+    ranks = {"log_start": -2, "unknown": -1, "deleted": -1, "isr_commit": 1, "log_end": 2}
+    return row.ts_ms, ranks.get(row.kind, 0), row.topic or "", row.partition or 0, row.place
+
+
+def _of_the_whole(scene: Scene, gaps: Sequence[Gap]) -> Iterator[Gap]:
+    """What the logs of this run can never show."""
+    rows = scene.rows
+    fenced = [row.ts_ms for row in rows if row.detail.get("cause") in ("fenced", "unfenced")]
+    # A KRaft controller changed several things at once: brokers print only what came of it.
+    whys = {g.why for g in gaps if not is_within(fenced, g.from_ms - BLIP_MS, g.to_ms)}
+    alone = sorted({str(clock.broker) for clock in scene.clocks if clock.is_alone})
+    reasons = {
+        f"nothing shows that the clock of broker {', '.join(alone)} is right, and so in which "
+        "order all this happened": bool(alone),
+        "lines are missing from these logs; if all lines about the last changes of a partition are "
+        "missing, nothing shows it": not whys.isdisjoint((MISSING, NEWER, UNLIKE)),
+        "no log of a controller is here: what a controller took out of an ISR shows only where a "
+        "leader's line starts from another ISR": all(row.is_own for row in rows),
+        "leaders do not print the version of what they store: if all lines about a change are "
+        "missing, nothing shows it": any(row.is_request for row in rows) and not scene.printing,
+    }
+    for why, holds in reasons.items():
+        if holds:
+            yield Gap(None, scene.start_ms, scene.end_ms, why)
+
+
+# Partitions
+
+
+def proven(
+    key: Key, rows: Sequence[Statement], scene: Scene, earlier: dict[int, int]
+) -> list[Statement]:
+    """The rows `isr_commit`, `unknown` and `deleted` of one partition, in order of time."""
+    proven_rows: list[Statement] = []
+    for life in incarnations_of_topic(rows):
+        found = stored(life, scene.printing)
+        states = [each for each in found if each.state is not None]
+        first = states[0] if states else None
+        why, start_ms = f"no line {'before ' * bool(states)}tells its ISR", scene.start_ms
+        if proven_rows:
+            why, start_ms = "the topic was created again", proven_rows[-1].ts_ms + 1
+        is_created = first is not None and _is_created(first.state) and not proven_rows
+        if life and life[0].kind in ("deleted", "unhosted"):
+            proven_rows.append(_row_of(key, max(life[0].ts_ms, start_ms), "deleted"))
+        elif not is_created and (first is None or start_ms < first.ts_ms):
+            proven_rows.append(_row_of(key, start_ms, "unknown", why))
+        found = sorted([*found, *_doubts(found, scene)], key=lambda each: each.ts_ms)
+        proven_rows += _with_replicas(key, found, life, earlier)
+    return proven_rows
+
+
+def _is_created(state: StoredState | None) -> bool:
+    if state is None or state.row.is_request:
+        return False
+    return state.version == 0 or (state.version is None and state.leader_epoch == 0)
+
+
+def _doubts(found: Sequence[Placed], scene: Scene) -> Iterator[Placed]:
+    """Why the state that is known last, or the one before a gap, may not have held until then."""
+    for each, after in zip(found, [*found, None][1:], strict=True):
+        state, until_ms = each.state, after.ts_ms if after else scene.end_ms + 1
+        if state is None or state.isr is None:
+            continue
+        is_back = _is_set_back(state, after, scene)
+        if is_back and each.ts_ms + 1 < until_ms:
+            yield Placed(each.ts_ms + 1, None, why="a clock was set back by an unknown amount")
+        elif after is None or after.state is None:
+            doubts = [(ms, f"broker {b} was gone, and no line says that it left the ISR")
+                      for ms, b in scene.gone[bisect_left(scene.gone, (each.ts_ms + 1,)):]
+                      if b in state.isr and len(state.isr) > 1]  # fmt: skip
+            if state.leader in scene.ends:
+                end_ms = max(scene.ends[state.leader], each.ts_ms) + 1
+                doubts.append((end_ms, f"the log of its leader, broker {state.leader}, ends"))
+            if state.leader in scene.unheard:
+                doubts.append((each.ts_ms + 1, f"no log of its leader, broker {state.leader}"))
+            sooner = [(ms, why) for ms, why in doubts if each.ts_ms < ms < until_ms]
+            if sooner:
+                ms, why = min(sooner)
+                yield Placed(ms, None, why=why)
+
+
+def _is_set_back(state: StoredState, after: Placed | None, scene: Scene) -> bool:
+    """Between this state and the next a clock was set back by an unknown amount."""
+    row, later = state.row, after.state.row if after and after.state else None
+    starts = scene.back.get((row.broker or 0, row.file), [])
+    until = later.line if later is not None and later.file == row.file else 2**62
+    nth = bisect_right(starts, row.line)
+    return nth < len(starts) and starts[nth] <= until
+
+
+def _with_replicas(
+    key: Key, found: Sequence[Placed], rows: Sequence[Statement], earlier: dict[int, int]
+) -> list[Statement]:
+    """The rows, each state with the partition's replicas then; again where these change."""
+    told = Replicas(rows)
+    made: list[Statement] = []
+    for each, after in zip(found, [*found, None][1:], strict=True):
+        state = each.state
+        if state is None or state.isr is None:
+            made.append(_row_of(key, each.ts_ms, "unknown", each.why))
+            continue
+        told.seen |= {*state.isr, *(each.before or ())}
+        told.advance(each.ts_ms)
+        if state.replicas is not None:
+            told.assigned = set(state.replicas)
+        if state.request is not None and state.request.ts_ms > each.ts_ms:
+            earlier[id(state.request)] = each.ts_ms  # it asked before: the clocks differ that much
+        made.append(_row(key, each.ts_ms, each.before, state, told))
+        while (ms := told.next_ms()) is not None and (after is None or ms < after.ts_ms):
+            was = told.now
+            told.advance(ms)
+            if told.now != was:
+                made.append(_row(key, ms, state.isr, state, told))
+    return made
+
+
+def _row(
+    key: Key, ts_ms: int, before: BrokerIds | None, state: StoredState, told: Replicas
+) -> Statement:
+    """A stored state as a row of events."""
+    row, isr = state.row, state.isr or ()
+    is_leaders = state.is_leaders or (before is not None and set(before) < set(isr))
+    detail = {name: text for name in ("file", "line", "elr") if (text := row.detail.get(name))}
+    detail["replicas"] = ",".join(map(str, sorted(told.now)))
+    detail["replicas_from"] = "assignment" if told.assigned or told.gone else "seen"
+    if state.leader is not None:
+        detail["leader"] = str(state.leader)
+    if not is_leaders:
+        detail["said_by"] = "controller"
+    if row.kind not in PRIMARY and row.is_own and state.request is not None:
+        detail["earliest_ms"] = str(min(state.request.ts_ms, ts_ms))
+    return statement(
+        **key._asdict(),
+        ts_ms=ts_ms,
+        broker=state.leader if is_leaders else row.broker,
+        leader_epoch=state.leader_epoch,
+        partition_epoch=state.version,
+        kind="isr_commit",
+        isr=isr,
+        isr_before=before,
+        detail=detail,
+    )
+
+
+def _row_of(key: Key, ts_ms: int, kind: str, why: str = "") -> Statement:
+    return statement(**key._asdict(), ts_ms=ts_ms, kind=kind, detail={"why": why} if why else {})
+
+
+def _gaps(key: Key, rows: Sequence[Statement], end_ms: int) -> Iterator[Gap]:
+    """From when to when the ISR of a partition is not known."""
+    for row, to_ms in zip(rows, [*(row.ts_ms for row in rows[1:]), end_ms], strict=False):
+        if row.kind == "unknown" and row.ts_ms < to_ms:
+            yield Gap(key, row.ts_ms, to_ms, row.detail["why"])

@@ -1,0 +1,164 @@
+"""Can one stored state of a partition follow another? The engine's controllers are asked.
+
+A state is followed by what its leader may ask for, or by what the controller of that generation
+makes of it when some brokers are away: every set of brokers, kind of election and setting is tried,
+so a change is impossible only if nothing that could happen leads to it. What no line says is not
+held against a change: the replicas count where the metadata log has them before and after; where
+lines of the ZooKeeper era name several sets, a reassignment may have raised the epoch, no more.
+Left out: who was in the ELR before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import chain, combinations, product
+from typing import NamedTuple
+
+from isrlab.engine import kraft, zookeeper
+from isrlab.engine import messages as m
+from isrlab.engine.choices import Reassignment
+from isrlab.engine.frozen import replace
+from isrlab.engine.model import NO_LEADER, Settings
+from isrlab.engine.partition import Controller, PartitionState
+from isrlab.engine.versions import GENERATIONS, KafkaVersion, release
+
+MOST_REPLICAS = 6  # of which all sets are tried
+LAST_ZOOKEEPER = (3, 9, 99)
+
+
+class Registration(NamedTuple):
+    """What is registered of a partition; None is not known. `isr` in order of id."""
+
+    isr: tuple[int, ...]
+    leader: int | None
+    leader_epoch: int | None
+    replicas: tuple[int, ...] | None = None  # preferred leader first
+    moves: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # being added, being removed
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """Where the partition is, and where it goes."""
+        return self.replicas, *map(set, self.moves)
+
+
+def candidates(is_kraft: bool, name: str | None = None) -> tuple[KafkaVersion, ...]:
+    """The generations that may have written a history, the newest of each kind of controller first.
+
+    In KRaft the metadata version decides, which may be older than the release `name`. Raises
+    ValueError if there is no such release.
+    """
+    until = release(name) if name else (99,)
+    if is_kraft:
+        found = [v for v in GENERATIONS if v.kraft and v.first <= until]
+    else:
+        old = [v for v in GENERATIONS if v.first <= min(until, LAST_ZOOKEEPER)]
+        found = [v.with_(kraft=False) if v.kraft else v for v in old]
+    return tuple({_kind(v): v for v in found}.values())[::-1]
+
+
+def releases(explaining: Iterable[KafkaVersion]) -> str:
+    """The releases whose controllers write as these do, as "3.6-4.3"."""
+    kinds = {_kind(version) for version in explaining}
+    old = [v for v in GENERATIONS if v.first <= LAST_ZOOKEEPER]
+    zookeeper = [v.with_(kraft=False) if v.kraft else v for v in old]
+    alike = [v for v in (*zookeeper, *(v for v in GENERATIONS if v.kraft)) if _kind(v) in kinds]
+    first, last = alike[0].releases.split("-")[0], alike[-1].releases.split("-")[-1]
+    return first if first == last else f"{first}-{last}"
+
+
+def _kind(v: KafkaVersion) -> tuple[bool, ...]:
+    """What makes a difference to the states that a controller stores."""
+    if v.kraft:
+        waits_for_all = v.reassignment == Reassignment.ALL_IN_SYNC
+        return True, v.epoch_bump_on_isr_shrink, v.eligible_leader_replicas, waits_for_all
+    return False, v.keeps_last_isr_member
+
+
+def is_possible(
+    version: KafkaVersion, before: Registration, after: Registration, replicas: tuple[int, ...]
+) -> bool:
+    """`after` may be the very next state after `before`; of ZooKeeper's lines `replicas` are all
+    that were assigned at any time, if one of the states has `moves`."""
+    if before.leader is None or after.leader is None or len(replicas) > MOST_REPLICAS:
+        return True
+    epochs = before.leader_epoch, after.leader_epoch
+    step = None if None in epochs else epochs[1] - epochs[0]  # type: ignore[operator]
+    is_known = before.replicas is not None and after.replicas is not None
+    has_moved, wanted = before.place != after.place, replicas
+    stored = PartitionState(replicas, before.leader, before.isr)
+    if before.replicas is not None and after.replicas is not None:
+        wanted = tuple(r for r in after.replicas if r not in after.moves[1])
+        adding, removing = before.moves
+        stored = replace(stored, replicas=before.replicas, adding=adding, removing=removing)
+    reached = _reached(version, stored, wanted if has_moved else ())
+    ends = [end for end in reached if not is_known or end.place == after.place]
+    return any(end[:2] == after[:2] and step in (None, end[2]) for end in ends)
+
+
+@cache
+def _reached(
+    version: KafkaVersion, state: PartitionState, wanted: tuple[int, ...]
+) -> tuple[Registration, ...]:
+    """The states after any one write, with by how much the leader epoch has risen; with `wanted`,
+    one may be that of a reassignment to them."""
+    replicas = tuple(dict.fromkeys((*state.replicas, *wanted)))
+    brokers = {broker: m.BrokerInfo(broker, 1) for broker in replicas}
+    ends = []
+    for is_unclean, minimum in product((False, True), (1, 2, 3)):
+        settings = Settings.of(
+            version, unclean_leader_election_enable=is_unclean, min_insync_replicas=minimum
+        )
+        for alive in _sets(replicas):
+            infos = tuple(brokers[broker] for broker in alive)
+            controller = Controller(version, settings, state, infos)
+            ends += [after for after in _written(controller) if after.partition_epoch == 1]
+            if wanted:
+                ends += _reassigned(controller, wanted)
+    if version.kraft:
+        ends.append(state)  # other directories, or the ELR forgotten
+    return tuple(
+        Registration(
+            tuple(sorted(s.isr)), s.leader, s.leader_epoch, s.replicas, (s.adding, s.removing)
+        )
+        for s in dict.fromkeys(ends)
+    )
+
+
+def _reassigned(controller: Controller, wanted: tuple[int, ...]) -> Iterator[PartitionState]:
+    """What an operator's wish for these replicas, or to cancel one, makes of it at first."""
+    if not controller.version.kraft:
+        yield controller.storing(leader_epoch=controller.leader_epoch + 1).state
+        return
+    for after in (kraft.reassign(controller, wanted), kraft.cancel(controller)):
+        if after is not None:
+            yield after.state
+
+
+def _sets(brokers: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    return chain.from_iterable(combinations(brokers, n) for n in range(len(brokers), -1, -1))
+
+
+def _written(controller: Controller) -> Iterator[PartitionState]:
+    """What may be stored next: what the leader asks for if all are there, and the controller's."""
+    is_kraft = controller.version.kraft
+    isr, leader, replicas = controller.isr, controller.leader, controller.replicas
+    if leader in replicas and len(controller.alive) == len(replicas):
+        smaller = [part for part in _sets(isr) if leader in part and len(part) < len(isr)]
+        larger = [(*isr, joining) for joining in replicas if joining not in isr]
+        for asked in (*smaller, *larger):
+            store = kraft.change if is_kraft else Controller.storing
+            after = store(controller, isr=asked)
+            yield after.state
+    if is_kraft:
+        left = tuple(i for i in isr if i in controller.available)
+        for target, election in product((left, isr), (None, "preferred", "unclean")):
+            yield kraft.change(controller, election, isr=target).state
+        return
+    writes = [zookeeper.elect(controller), zookeeper.elect_preferred(controller)]
+    for away in replicas:
+        writes += [zookeeper.lose(controller, away), zookeeper.shut_down(controller, away)]
+        if away == leader:  # a new controller finds it dead: out first, then an election
+            headless = replace(controller, state=replace(controller.state, leader=NO_LEADER))
+            writes.append(zookeeper.lose(headless, away))
+    yield from (after.state for after in writes)

@@ -1,0 +1,332 @@
+"""What the clean events say, arranged for questions: who was out when, who led, who said what.
+
+Everything here is looked up, nothing is concluded. Times are milliseconds on the one clock of the
+events (`history_of`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Collection
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TypeAlias
+
+from isrlab.events.exact import Absence, IsrSpan, Key, absences, isr_spans
+from isrlab.events.spans import Interval
+from isrlab.events.statements import Events, Statement, statements
+
+Row: TypeAlias = Statement
+Span: TypeAlias = Interval
+STARTS = ("starting", "unclean_start")
+STOPPING_MS = 60_000  # so long may all brokers together take to stop
+BIRTH_MS = 10_000  # within which a start belongs to the beginning of a log
+LATE_BIRTH_MS = 60_000  # the same, if the broker has told of no partition before
+ZOOKEEPER_SIGNS = ("session_lost", "zookeeper_gone")
+METADATA_TOPIC = "__cluster_metadata"
+SELDOM = (  # kinds of which a log has few
+    "crash", "restart", "failed", "offline", "sign", "isr_rejected", "produce_error", "isr_shrink",
+    "log_start", "log_end", "unknown",
+)  # fmt: skip
+OF_REPLICAS = (
+    "leader", "follower", "hosted", "unhosted", "deleted", "truncate", "isr_commit",
+)  # fmt: skip
+OVERDUE, OVERDUE_MS = 1.5, 3_000  # a timeout is noticed in time if no more than that late
+RESUMED_MS = 10_000  # within which one who gave a partition up has it back with a new leader
+APART_MS = 100_000  # so far may a clock be off that nothing shows to be right
+
+
+class Record:
+    """The events of one run. `end_ms`: the last thing known (default: the last row). `start_ms`:
+    nothing happened between then and the first row, as in a simulation. `alone`: brokers whose
+    clock nothing shows to be right. `is_torn`: lines are missing."""
+
+    def __init__(
+        self,
+        events: Events,
+        end_ms: int | None = None,
+        start_ms: int | None = None,
+        alone: Collection[int] = (),
+        is_torn: bool = False,
+    ) -> None:
+        self.events, self.is_torn = statements(events), is_torn
+        self.alone = frozenset(alone)
+        self._whole_from_ms = start_ms
+        times = [row.ts_ms for row in self.events]
+        self.start_ms = min(times, default=0)
+        self.end_ms = max(times, default=0) if end_ms is None else end_ms
+        self.rows = _by_kind(self.events, (*SELDOM, *OF_REPLICAS))
+
+    @cached_property
+    def spans(self) -> dict[Key, list[IsrSpan]]:
+        spans = isr_spans(self.events, self.end_ms, self._whole_from_ms)
+        return {key: of_key for key, of_key in spans.items() if of_key}
+
+    @cached_property
+    def replicas(self) -> dict[Key, frozenset[int]]:
+        """Who has a replica of each partition, as far as anybody says: the last list, or all."""
+        listed: dict[Key, frozenset[int]] = {}
+        seen: dict[Key, set[int]] = defaultdict(set)
+        for row in sorted(self.rows["isr_commit"] + self.rows["leader"], key=_ms):
+            if row.topic is not None:
+                seen[row.key] |= {*(row.isr or ()), *(row.isr_before or ())}
+                if named := row.ids("replicas"):
+                    listed[row.key] = frozenset(named)
+        return {key: listed.get(key, frozenset(brokers)) for key, brokers in seen.items()}
+
+    @cached_property
+    def _added(self) -> dict[Key, set[int]]:
+        """Who is given a replica of each partition by a reassignment."""
+        added: dict[Key, set[int]] = defaultdict(set)
+        for row in self.assigned:
+            added[row.key] |= set(row.ids("adding"))
+        return added
+
+    def held(self, key: Key, span: IsrSpan) -> frozenset[int]:
+        """Who has a replica of a partition in this span of it, as far as anybody says."""
+        if span.is_assigned:
+            return frozenset(span.replicas)
+        return self.replicas[key] - self._added[key]
+
+    @cached_property
+    def outs(self) -> list[Absence]:
+        """Everybody who was out of an ISR, in order of leaving; also who is out when an ISR becomes
+        known: at the start, or after a time of which nobody tells."""
+        outs = absences(self.events, self.end_ms)
+        places: dict[tuple[Key, int], list[Absence]] = defaultdict(list)
+        for each in outs:
+            places[each.key, each.replica].append(each)
+        stored: dict[tuple[Key, int], Statement] = {}
+        for row in self.rows["isr_commit"]:
+            stored.setdefault((row.key, row.ts_ms), row)
+        for key, spans in self.spans.items():
+            for nth, span in enumerate(spans):
+                if nth and spans[nth - 1].end_ms == span.start_ms:
+                    continue
+                for replica in sorted(self.held(key, span) - set(span.isr)):
+                    if not any(covers(each, span.start_ms) for each in places[key, replica]):
+                        ends = (s.start_ms for s in spans[nth:] if _is_not_missed(replica, s))
+                        end_ms = next(ends, None)
+                        left = stored.get((key, span.start_ms))
+                        outs.append(Absence(key, replica, span.start_ms, end_ms, left=left))
+                        places[key, replica].append(outs[-1])
+        return sorted(outs, key=lambda out: out.start_ms)
+
+    @cached_property
+    def troubles(self) -> list[Statement]:
+        """Partitions without a leader, replicas that stopped for good, restarts, lost ZooKeeper.
+
+        A fetcher that was told an old leader epoch gives a partition up, too ("marked as failed"),
+        and has it back as soon as the broker learns of the new leader. It also gives up what is
+        being moved away from its broker.
+        """
+
+        def is_resumed(row: Statement) -> bool:
+            soon = (row.ts_ms, row.ts_ms + RESUMED_MS)
+            told = self.said("follower leader hosted", soon, row.broker)
+            return row.topic is not None and row.key in (each.key for each in told)
+
+        def is_moved(row: Statement) -> bool:
+            return any(
+                span.is_assigned and row.broker not in span.replicas
+                for span in self.spans.get(row.key, ())
+                if span.start_ms <= row.ts_ms + RESUMED_MS and row.ts_ms <= span.end_ms
+            )
+
+        failed = [r for r in self.rows["failed"] if not is_resumed(r) and not is_moved(r)]
+        started = [row for row in self.starts if row.detail["sign"] == "starting"]
+        lost = [r for r in self.rows["sign"] if r.detail["sign"] in ZOOKEEPER_SIGNS]
+        return sorted(failed + self.rows["offline"] + started + lost, key=lambda r: r.ts_ms)
+
+    def apart_ms(self, *tellers: int | None) -> int:
+        """How far apart things may seem that happened at one moment, by who tells of them."""
+        return 0 if self.alone.isdisjoint(tellers) else APART_MS
+
+    @cached_property
+    def leaders(self) -> dict[Key, tuple[list[int], list[int]]]:
+        """Of each partition: when a leader is named, and which (-1: none)."""
+        rows = self.rows["leader"] + self.rows["offline"] + self.rows["isr_commit"]
+        named = [(r.ts_ms, r.key, r.leader) for r in rows if r.topic and r.leader is not None]
+        told: dict[Key, tuple[list[int], list[int]]] = {}
+        for ts_ms, key, leader in sorted(named):
+            times, brokers = told.setdefault(key, ([], []))
+            if not brokers or brokers[-1] != leader:
+                times.append(ts_ms)
+                brokers.append(leader)
+        return told
+
+    def leader_at(self, key: Key, ts_ms: int) -> int | None:
+        """Who led a partition; None if nobody says."""
+        times, brokers = self.leaders.get(key, ([], []))
+        place = bisect_right(times, ts_ms)
+        return brokers[place - 1] if place else None
+
+    def leaderless(self, key: Key) -> list[Interval]:
+        """When a partition had no leader."""
+        times, leaders = self.leaders.get(key, ([], []))
+        ends = [*times[1:], self.end_ms]
+        return [(t, e) for t, b, e in zip(times, leaders, ends, strict=False) if b == -1]
+
+    @cached_property
+    def brokers(self) -> frozenset[int]:
+        """Everybody who is named."""
+        speakers = {row.broker for rows in self.rows.values() for row in rows}
+        hosts = frozenset[int]().union(*self.replicas.values())
+        return frozenset(b for b in speakers | hosts if b is not None and b != -1)
+
+    @cached_property
+    def assigned(self) -> list[Statement]:
+        """Partitions that are given replicas."""
+        rows = (row for row in self.rows["leader"] + self.rows["sign"] if row.topic is not None)
+        details = ((row, row.detail) for row in rows)
+        return [row for row, d in details if d.get("adding") or d.get("sign") == "assigned"]
+
+    @cached_property
+    def starts(self) -> list[Statement]:
+        """Processes that started again: not those with which the log of a broker begins, which a
+        busy machine may say late, but before anything else.
+
+        `__cluster_metadata` is left out: its last segment is recovered after every stop.
+        """
+        births = {row.broker: row.ts_ms for row in self.rows["log_start"]}
+        for row in self._signs["starting"]:
+            broker, ts_ms = row.broker, row.ts_ms
+            born_ms = births.get(broker, self.start_ms)
+            if ts_ms < born_ms + LATE_BIRTH_MS:
+                told = self.said("leader follower hosted isr_commit", (born_ms, ts_ms))
+                if all(each.broker != broker for each in told):
+                    births[broker] = ts_ms
+        return [
+            row
+            for row in self.rows["sign"]
+            if row.detail["sign"] in STARTS
+            and row.topic != METADATA_TOPIC
+            and row.ts_ms > births.get(row.broker, self.start_ms) + BIRTH_MS
+        ]
+
+    @cached_property
+    def gone(self) -> list[Statement]:
+        """The last word about each broker that died or was fenced, if it is not back at the end."""
+        last: dict[int | None, Statement] = {}
+        for row in sorted(self.rows["crash"] + self.rows["restart"] + self.starts, key=_ms):
+            last[about(row)] = row
+        alive = {broker: ts_ms - BIRTH_MS for broker, ts_ms in self.log_ends.items()}
+        for span in (spans[-1] for spans in self.spans.values()):
+            for broker in span.isr if len(span.isr) > 1 else ():
+                alive[broker] = max(alive.get(broker, 0), span.start_ms)
+        return [
+            row
+            for broker, row in last.items()
+            if row.kind == "crash" and (broker not in alive or alive[broker] <= row.ts_ms)
+        ]
+
+    @cached_property
+    def stopped_ms(self) -> int | None:
+        """When the first of all brokers was asked to stop, if all stopped at the end within a
+        minute, most of them in order, and none started again.
+
+        Where a start names no broker, any of them may have."""
+        asked: dict[int, int] = {}
+        died: set[int] = set()
+        rows = self.said("crash restart sign", (self.end_ms - STOPPING_MS, self.end_ms))
+        for row in sorted(rows, key=_ms):
+            sign, broker = row.detail.get("sign"), about(row)
+            if sign in STARTS or row.kind == "restart":
+                asked = {} if broker is None else {b: ms for b, ms in asked.items() if b != broker}
+                died.discard(broker or -1)
+            elif broker is not None and sign == "stop_asked":
+                asked.setdefault(broker, row.ts_ms)
+            elif broker is not None and row.kind == "crash":
+                died.add(broker)
+        hosts = frozenset[int]().union(*self.replicas.values())
+        is_all = hosts and hosts <= died | asked.keys() and len(hosts) < 2 * len(asked)
+        return min(asked.values()) if is_all else None
+
+    @cached_property
+    def log_ends(self) -> dict[int, int]:
+        """When the log of each broker ends, if it is known."""
+        return {r.broker: r.ts_ms for r in self.rows["log_end"] if r.broker is not None}
+
+    def overslept(self, span: Interval) -> list[Statement]:
+        """Who notices a timeout long after it was due was not running itself."""
+        late = []
+        for row in self.said("sign", span, sign="waited"):
+            waited, limit = (int(row.detail.get(n, 0)) for n in ("elapsed_ms", "limit_ms"))
+            if limit and waited > OVERDUE * limit + OVERDUE_MS:
+                late.append(row)
+        return late
+
+    def said_of(self, sign: str) -> list[Statement]:
+        """All rows of one sign, in order of time."""
+        return self._signs.get(sign, [])
+
+    def said(
+        self, kinds: str, span: Interval, broker: int | None = None, **detail: str
+    ) -> list[Statement]:
+        """Rows of these kinds (apart by blanks) within a span, about one broker if one is named:
+        its `replica` if it has one, else who says it. `detail` must hold what is given."""
+        return [
+            row
+            for kind in kinds.split()
+            for row in self._within(kind, detail.get("sign"), span)
+            if (broker is None or about(row) == broker)
+            and all(row.detail.get(name) == value for name, value in detail.items())
+        ]
+
+    def _within(self, kind: str, sign: str | None, span: Interval) -> list[Statement]:
+        rows = self._signs[sign] if kind == "sign" and sign else self.rows[kind]
+        return rows[bisect_left(rows, span[0], key=_ms) : bisect_right(rows, span[1], key=_ms)]
+
+    @cached_property
+    def _signs(self) -> dict[str, list[Statement]]:
+        """Rows of the kind `sign`, by name."""
+        named: dict[str, list[Statement]] = defaultdict(list)
+        for row in self.rows["sign"]:
+            named[row.detail["sign"]].append(row)
+        return named
+
+
+def teller(out: Absence) -> int | None:
+    """Whose log says that a replica left."""
+    return out.left.broker if out.left else None
+
+
+def about(row: Statement) -> int | None:
+    """The broker a row is about: who crashed, was fenced, was asked to stop; else who speaks."""
+    of_others = row.kind in ("crash", "restart") or "said_by" in row.detail
+    return row.replica if of_others and row.replica is not None else row.broker
+
+
+def covers(absence: Absence, ts_ms: int) -> bool:
+    """Then it was so."""
+    return absence.start_ms <= ts_ms and (absence.end_ms is None or ts_ms < absence.end_ms)
+
+
+def _is_not_missed(replica: int, span: IsrSpan) -> bool:
+    """In the ISR, or no replica any more."""
+    return replica in span.isr or (span.is_assigned and replica not in span.replicas)
+
+
+def _ms(row: Statement) -> int:
+    return row.ts_ms
+
+
+def key_of(row: Statement) -> Key:
+    return row.key
+
+
+def clock(ts_ms: int | None) -> str:
+    """A moment in UTC, with milliseconds."""
+    if ts_ms is None:
+        return "not over"
+    moment = datetime.fromtimestamp(ts_ms / 1000, UTC)
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{ts_ms % 1000:03d}"
+
+
+def _by_kind(events: list[Statement], kinds: tuple[str, ...]) -> dict[str, list[Statement]]:
+    rows: dict[str, list[Statement]] = {kind: [] for kind in kinds}
+    for row in sorted(events, key=_ms):
+        if row.kind in rows:
+            rows[row.kind].append(row)
+    return rows

@@ -1,0 +1,86 @@
+"""The replicas of a partition over time, as lines tell them.
+
+Those of the last line that names them all (an assignment), else those that were in its ISR or had a
+log of it so far: there may be more of them. Who deletes its log is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from isrlab.events.statements import Statement
+
+ANEW_MS = 10_000  # a topic is another one if it is created so long after its last line
+
+
+class Replicas:
+    """The replicas of a partition as its rows tell them, one after the other."""
+
+    def __init__(self, rows: Sequence[Statement]) -> None:
+        self.seen: set[int] = set()
+        self.assigned: set[int] = set()  # none: no line has named them all
+        self.gone: set[int] = set()  # who has deleted its log
+        self._news: list[tuple[int, Statement]] = []
+        self._at, newest = 0, -1
+        for row in rows:  # what is said of an older version is late news
+            is_late = (row.partition_epoch or newest) < newest
+            newest = max(newest, row.partition_epoch or -1)
+            is_host = row.kind in ("hosted", "unhosted") and row.replica is not None
+            if is_host or (row.detail.get("replicas") and not is_late):
+                self._news.append((row.ts_ms, row))
+
+    @property
+    def now(self) -> set[int]:
+        return (self.assigned or self.seen) - self.gone
+
+    def next_ms(self) -> int | None:
+        return self._news[self._at][0] if self._at < len(self._news) else None
+
+    def advance(self, ms: int) -> None:
+        """Take in what is told until then."""
+        while (next_ms := self.next_ms()) is not None and next_ms <= ms:
+            row = self._news[self._at][1]
+            if row.kind == "hosted" and row.replica is not None:
+                self.seen.add(row.replica)
+                self.gone.discard(row.replica)
+            elif row.kind == "unhosted" and row.replica is not None:
+                self.gone.add(row.replica)
+            else:
+                self.assigned = set(row.ids("replicas"))
+                if not row.detail.get("adding"):  # nobody has to catch up before these go
+                    self.assigned -= set(row.ids("removing"))
+            self._at += 1
+
+
+def incarnations_of_topic(rows: Sequence[Statement]) -> list[list[Statement]]:
+    """The rows of each topic that had this name, one after the other.
+
+    Without a metadata log a topic is deleted when all members of its last ISR delete their logs.
+    """
+    incarnations: list[list[Statement]] = [[]]
+    last_ms: dict[int | None, int] = {}  # when each broker spoke of a version above 0
+    isr, gone, is_over = {-1}, set[int | None](), False
+    for row in rows:
+        if row.kind == "unhosted":
+            gone.add(row.replica)
+        elif row.kind == "hosted":
+            gone.discard(row.replica)
+        elif row.kind in ("isr_commit", "leader") and row.isr:
+            isr = set(row.isr)
+        epochs = (row.partition_epoch, row.leader_epoch)
+        known = [epoch for epoch in epochs if epoch is not None]
+        # A controller that starts repeats how each partition was made: that is no news.
+        is_new = row.is_own or row.detail.get("from_state") == "NewPartition"
+        is_first = bool(known) and not any(known) and row.kind == "leader" and is_new
+        spoke_ms = last_ms.get(row.broker)
+        is_anew = is_first and spoke_ms is not None and row.ts_ms > spoke_ms + ANEW_MS
+        if is_over and (not known or any(known)):
+            continue  # late news
+        is_over = row.kind == "deleted" or (row.kind == "unhosted" and not isr - gone)
+        if is_over or is_anew:
+            incarnations.append([])
+            last_ms, gone = {}, set()
+        if any(known):
+            last_ms[row.broker] = row.ts_ms
+        incarnations[-1].append(row)
+    return incarnations

@@ -1,0 +1,225 @@
+"""What is known of one run besides its partitions: who speaks when, who was gone, who prints what.
+
+A broker that was silent at the end, or that has no log here, does not confirm anything; a leader of
+a release that does not print what it stores does not contradict anything. What a run cannot show,
+no rule holds against it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from isrlab.engine.versions import release
+from isrlab.events.statements import Key, Statement
+from isrlab.logs.history.clocks import Clock
+
+QUIET = 0.1  # of its run: so long may a broker's log be silent before its end counts as one
+QUIET_MS = 60_000  # and never less
+BLIP_MS = 2_000  # a broker fenced and unfenced within this is a controller that repeats the past
+QUORUM = "__cluster_metadata"  # its voters are no ISR
+KRAFT_SIGNS = ("heartbeat_failed", "controller_lost")
+KRAFT_CAUSES = ("fenced", "unfenced")
+NO_ZOOKEEPER = ("session_lost", "zookeeper_gone", "zookeeper_silent")
+
+Edges: TypeAlias = tuple[int, int]  # the first and the last moment of a log
+OfBrokers: TypeAlias = dict[int | None, list[int]]  # times, in order
+
+
+class Scene:
+    """One run. `rows`: its statements on one clock, in order; `files`: its rows of
+    `BrokerLogs.files`, which say how long each log goes on."""
+
+    def __init__(
+        self,
+        rows: Sequence[Statement],
+        files: Sequence[dict[str, Any]] = (),
+        clocks: Sequence[Clock] = (),
+    ) -> None:
+        self.rows, self.files, self.clocks = rows, files, clocks
+        self.run = rows[0].run if rows else ""
+
+    @cached_property
+    def partitions(self) -> dict[Key, list[Statement]]:
+        groups: dict[Key, list[Statement]] = defaultdict(list)
+        for row in self.rows:
+            if row.topic not in (None, QUORUM) and row.partition is not None:
+                groups[row.key].append(row)
+        return dict(sorted(groups.items()))
+
+    # Logs
+
+    @cached_property
+    def bounds(self) -> dict[int | None, Edges]:
+        """When the log of each broker begins and ends; None: of files whose broker is not known."""
+        ahead = {clock.broker: clock.ahead_ms for clock in self.clocks}
+        times: OfBrokers = defaultdict(list)
+        of_file: dict[str, int | None] = {}
+        of_folder: dict[str, set[int | None]] = defaultdict(set)
+        for row in self.rows:
+            times[row.broker].append(row.ts_ms)
+            of_file.setdefault(row.file, row.broker)
+            of_folder[os.path.dirname(row.file)].add(row.broker)
+        for file in self.files:
+            folder = of_folder.get(os.path.dirname(file["file"]), set())
+            only = next(iter(folder)) if len(folder) == 1 else None
+            broker = of_file.get(file["file"], only)
+            stamps = [file[name] for name in ("first_ms", "last_ms") if file.get(name) is not None]
+            times[broker] += [ms - ahead.get(broker, 0) for ms in stamps]
+        return {broker: (min(stamps), max(stamps)) for broker, stamps in times.items() if stamps}
+
+    @cached_property
+    def start_ms(self) -> int:
+        return min(first_ms for first_ms, _ in self.bounds.values())
+
+    @cached_property
+    def end_ms(self) -> int:
+        return max(last_ms for _, last_ms in self.bounds.values())
+
+    @cached_property
+    def ends(self) -> dict[int, int]:
+        """By broker, its last line, if that is long before the end."""
+        if self.has_metadata_log:
+            return {}
+        until_ms = self.end_ms - max(QUIET_MS, QUIET * (self.end_ms - self.start_ms))
+        return {b: ms for b, (_, ms) in self.bounds.items() if b is not None and ms < until_ms}
+
+    @cached_property
+    def order(self) -> dict[str, list[tuple[int, int]]]:
+        """Of each file: line and time of each of its events, as they stand there."""
+        places: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for row in self.rows:
+            if row.file and not row.is_exact:
+                places[row.file].append((row.line, row.printed_ms))
+        return {file: sorted(lines) for file, lines in places.items()}
+
+    @cached_property
+    def words(self) -> OfBrokers:
+        """Of each broker: the times of its events, and the last of their files."""
+        last_ms = {file["file"]: file["last_ms"] for file in self.files}
+        words: OfBrokers = defaultdict(list)
+        for row in self.rows:
+            if row.file and not row.is_exact and row.broker is not None:
+                last = last_ms.get(row.file) or row.printed_ms
+                words[row.broker] += [row.ts_ms, last + row.ts_ms - row.printed_ms]
+        for times in words.values():
+            times.sort()
+        return words
+
+    @cached_property
+    def back(self) -> dict[tuple[int, str], list[int]]:
+        """Of a broker's file: the lines from which on its clock was set back, unknown how far."""
+        back: dict[tuple[int, str], list[int]] = defaultdict(list)
+        for clock in self.clocks:
+            if clock.part and clock.is_bound and clock.broker is not None:
+                file, _, line = clock.part.rpartition(":")
+                insort(back[clock.broker, file], int(line))
+        return back
+
+    # Processes
+
+    @cached_property
+    def starts(self) -> OfBrokers:
+        """When each broker's process started."""
+        starts: OfBrokers = defaultdict(list)
+        for row in self.rows:
+            if (row.kind == "restart" and row.is_own) or row.detail.get("sign") == "starting":
+                starts[row.broker].append(row.ts_ms)
+        return starts
+
+    @cached_property
+    def refusals(self) -> OfBrokers:
+        """When a write of each broker was refused, or ZooKeeper was away."""
+        refusals: OfBrokers = defaultdict(list)
+        for row in self.rows:
+            if row.kind == "isr_rejected" or row.detail.get("sign") in NO_ZOOKEEPER:
+                refusals[row.broker].append(row.ts_ms)
+        return refusals
+
+    @cached_property
+    def gone(self) -> list[tuple[int, int]]:
+        """Who died or was fenced (second) when."""
+        went = [r for r in self.rows if r.kind in ("crash", "restart") and r.replica is not None]
+        came: OfBrokers = defaultdict(list)
+        for row in went:
+            if row.kind == "restart":
+                came[row.replica].append(row.ts_ms)
+        return [
+            (row.ts_ms, row.replica or 0)
+            for row in went
+            if row.kind == "crash"
+            and not is_within(came[row.replica], row.ts_ms, row.ts_ms + BLIP_MS)
+        ]
+
+    def covers(self, broker: int | None, from_ms: int, to_ms: int) -> bool:
+        """One process of this broker tells of all this time, from its start on."""
+        words, starts = self.words.get(broker, []), self.starts.get(broker, [])
+        later = bisect_right(words, to_ms)
+        again_ms = min((at_ms for at_ms in starts if at_ms > from_ms), default=math.inf)
+        is_whole = any(at_ms < from_ms for at_ms in starts)
+        return is_whole and later < len(words) and words[later] < again_ms
+
+    # What is printed at all
+
+    @cached_property
+    def has_metadata_log(self) -> bool:
+        return any(row.is_exact for row in self.rows)
+
+    @cached_property
+    def is_kraft(self) -> bool:
+        return self.has_metadata_log or any(
+            row.detail.get("sign") in KRAFT_SIGNS or row.detail.get("cause") in KRAFT_CAUSES
+            for row in self.rows
+        )
+
+    @cached_property
+    def release(self) -> str | None:
+        """The newest that a line names; None without one, or if Kafka has no such release."""
+        names = {row.detail["release"] for row in self.rows if "release" in row.detail}
+        try:
+            return max(names, key=release, default=None)
+        except ValueError:
+            return None
+
+    @cached_property
+    def printing(self) -> frozenset[int | None]:
+        """Brokers that print what is stored: since 2.4, even if they had no occasion to.
+
+        Since 2.4 a new leader prints its high watermark, since 2.2 a request prints who is out of
+        sync.
+        """
+        own = [row for row in self.rows if row.is_own]
+        leads = [row.high_watermark is not None for row in own if row.kind == "leader"]
+        asks_at_length = any("out_of_sync" in row.detail for row in own)
+        commits = any(row.kind == "isr_commit" for row in own)
+        is_so = commits or any(leads) or (asks_at_length and not leads)
+        return frozenset(row.broker for row in self.rows if row.is_request and is_so)
+
+    @cached_property
+    def unheard(self) -> frozenset[int]:
+        """Leaders of which there is no log, and which no follower replaces."""
+        named = {r.replica for r in self.rows if r.kind in ("leader", "follower")}
+        hears_all = (
+            None in self.bounds or self.has_metadata_log or any(map(_is_of_a_follower, self.rows))
+        )
+        return (
+            frozenset()
+            if hears_all
+            else frozenset(r for r in named - self.bounds.keys() if r not in (None, -1))
+        )
+
+
+def _is_of_a_follower(row: Statement) -> bool:
+    """In KRaft each follower prints each ISR."""
+    return row.kind == "metadata" and row.is_own and "correlation" not in row.detail
+
+
+def is_within(times: Sequence[int], from_ms: int, to_ms: int) -> bool:
+    """One of these times, which are in order, lies between these two or is one of them."""
+    place = bisect_left(times, from_ms)
+    return place < len(times) and times[place] <= to_ms

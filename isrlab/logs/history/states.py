@@ -1,0 +1,383 @@
+"""The ISRs that one partition had, one after the other, made of everything that anybody says of it.
+
+Theory of operation. Logs tell one change several times: the leader asks (`isr_shrink`,
+`isr_expand`), the change is stored (`isr_commit`, from the leader, the controller or the metadata
+log), other brokers learn of it (`leader`, `follower`, `metadata`). And they leave things out: up to
+2.3 a leader does not print the commit, since 2.8 it does not announce an expansion, and no leader
+says that the controller took a dead broker out. Three steps make one sequence of that:
+
+1. *Who asked, and what came of it* (`_outcomes`). A leader's request is stored if its commit
+   follows, or if the leader's next request starts from it; it is not if it was refused or repeated.
+   A broker that never prints commits stores what it asks for. Else the request is open.
+2. *States.* All that is said of one version (zkVersion, partition epoch) is one state, whoever says
+   it and whenever: stored when the first says so, but not before it was asked for. Statements
+   without a version stand by their leader epoch and time.
+3. *Steps* (`_Walk`). Versions count the changes, so a state is the direct successor of the one
+   before it if its version is one more; without versions, if the leader asked for it from there, or
+   if its leader epoch is one more. Everything else is a gap: from the last moment at which the old
+   state is known to hold, nothing is known, until the new one is stored. Open requests fill a gap
+   that has just their number.
+
+So a change that was announced and not stored is none, a late statement changes nothing, and a
+missing line makes a gap or, without versions, may leave no trace.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+from isrlab.events.statements import OF_LEADERS, BrokerIds, Statement
+
+# A request and what is stored of it: so much may clocks differ, and so long may the answer take.
+EARLY_MS, ANSWER_MS = 2_000, 60_000
+# Errors that say that the stored state is newer than the one that the leader knows.
+STALE = ("BADVERSION", "INVALID_UPDATE_VERSION", "FENCED_LEADER_EPOCH", "NEW_LEADER_ELECTED")
+NEWER = "a newer state is known to exist, and no line names its ISR"
+MISSING = "lines about changes in between are missing"
+OPEN = "a leader asked for another ISR, and no line says what came of it"
+UNLIKE = "lines contradict each other about the ISR"
+
+
+@dataclass(slots=True)
+class StoredState:
+    """A stored state; `isr` None: that it exists is said, but not who is in its ISR."""
+
+    ts_ms: int
+    isr: BrokerIds | None
+    row: Statement  # the line that tells it first
+    version: int | None = None
+    leader_epoch: int | None = None
+    leader: int | None = None
+    before: BrokerIds | None = None  # the ISR from which its leader asked for it
+    request: Statement | None = None  # the line by which its leader asked for it
+    is_leaders: bool = False  # and not the controller's
+    is_open: bool = False  # asked for, and nobody says what came of it
+    replicas: BrokerIds | None = None
+    seen_ms: int = 0  # its leader says it still then
+
+
+@dataclass(slots=True)
+class Placed:
+    """A row to be: a state and the ISR right before it (None: not known), or why nothing is known
+    from `ts_ms` on."""
+
+    ts_ms: int
+    state: StoredState | None
+    before: BrokerIds | None = None
+    why: str = ""
+
+
+def stored(rows: Sequence[Statement], printing: Collection[int | None]) -> list[Placed]:
+    """The states of one partition in order, each later than the one before, and the gaps between.
+
+    Only a metadata log may have several at one moment.
+
+    `rows`: all events of the partition, in order of one clock; `printing`: the brokers that print
+    what is stored.
+    """
+    walk = _Walk()
+    for state in _in_order(_states(rows, printing)):
+        walk.step(state)
+    walk.end()
+    return walk.found
+
+
+def _same(first: Iterable[int] | None, second: Iterable[int] | None) -> bool:
+    return first is not None and second is not None and set(first) == set(second)
+
+
+# Who asked, and what came of it
+
+
+def _outcomes(
+    rows: Sequence[Statement], printing: Collection[int | None]
+) -> tuple[dict[int, str], dict[int, Statement]]:
+    """By place in `rows`: what came of each request, and the request that each commit answers."""
+    streams: dict[int | None, list[int]] = defaultdict(list)
+    for place, row in enumerate(rows):
+        if row.kind in (*OF_LEADERS, "isr_rejected", "leader") and row.is_own:
+            streams[row.broker].append(place)
+    outcomes: dict[int, str] = {}
+    answered: dict[int, Statement] = {}
+    for broker, places in streams.items():
+        for place, after in zip(places, [*places[1:], None], strict=True):
+            if rows[place].is_request:
+                row, answer = rows[place], None if after is None else rows[after]
+                outcomes[place] = _outcome(row, answer, broker in printing)
+                if outcomes[place] == "committed" and after is not None:
+                    answered[after] = row
+    return outcomes, answered
+
+
+def _outcome(row: Statement, answer: Statement | None, prints_commits: bool) -> str:
+    """Of a request: committed, stored, refused, repeated or open. One who begins to lead again
+    (`answer` is its line "leader") gives no answer: a controller may have been there before."""
+    if answer is not None and answer.kind == "isr_rejected":
+        is_other = answer.detail.get("asked", "").startswith("PendingExpandIsr")  # unannounced
+        return "open" if row.kind == "isr_shrink" and is_other else "refused"
+    if answer is not None and answer.kind == "isr_commit":
+        return "committed" if _same(answer.isr, row.isr) else "open"
+    if answer is not None and _same(answer.isr_before, row.isr):
+        return "stored"
+    if answer is not None and _same(answer.isr_before, row.isr_before):
+        return "repeated"
+    return "open" if prints_commits else "stored"
+
+
+# States
+
+
+def _states(rows: Sequence[Statement], printing: Collection[int | None]) -> list[StoredState]:
+    """Everything that says what is stored, one state for each version; in no order."""
+    outcomes, answered = _outcomes(rows, printing)
+    terms: dict[int | None, int] = {}  # the leader epoch in which each broker is, as it says itself
+    versions: dict[int, list[StoredState]] = defaultdict(list)
+    loose, again = list[StoredState](), list[StoredState]()
+    for place, row in enumerate(rows):
+        outcome = outcomes.get(place, "")
+        if row.is_own and row.kind in ("leader", "follower") and row.leader_epoch is not None:
+            terms[row.broker] = row.leader_epoch
+        if outcome in ("committed", "refused"):
+            continue
+        state = _state(row, outcome, answered.get(place))
+        if state.leader_epoch is None and row.is_own and row.kind in OF_LEADERS:
+            state.leader_epoch = terms.get(row.broker)
+        if outcome == "repeated":  # or stored, and its members came back without a line
+            again.append(state)
+        elif state.version is not None:
+            versions[state.version].append(state)
+        elif state.isr is not None or state.leader_epoch is not None or state.is_open:
+            loose.append(state)
+    told = [_of_version(states) for states in versions.values()]
+    answers: dict[frozenset[int], list[StoredState]] = defaultdict(list)
+    for state in sorted(told, key=lambda state: state.ts_ms):
+        answers[frozenset(state.isr or ())].append(state)
+    loose = [s for s in loose if not _is_answered(s, answers[frozenset(s.isr or ())])]
+    for state in again:
+        _is_answered(state, answers[frozenset(state.isr or ())])
+    epochs = {s.leader_epoch for s in (*told, *loose) if s.isr is not None}
+    return told + [s for s in loose if s.isr is not None or s.leader_epoch not in epochs]
+
+
+def _state(row: Statement, outcome: str, request: Statement | None) -> StoredState:
+    """What one row says of the stored state."""
+    kind, detail = row.kind, row.detail
+    version, own = row.partition_epoch, row.is_own
+    if kind == "isr_rejected":
+        is_stale = own and detail.get("error") in STALE
+        version = version + 1 if is_stale and version is not None else None
+        return StoredState(row.ts_ms, None, row, version)
+    return StoredState(
+        row.ts_ms, row.isr, row, version, row.leader_epoch, row.leader,
+        before=row.isr_before if request is None else request.isr_before,
+        request=row if outcome else request,
+        is_leaders=outcome != "" or (kind == "isr_commit" and own)
+        or detail.get("asked_by") == "leader",
+        is_open=outcome == "open",
+        replicas=row.ids("replicas") or None,
+    )  # fmt: skip
+
+
+def _of_version(states: list[StoredState]) -> StoredState:
+    """One state of all that is said of one version; its ISR None if they disagree."""
+    exact = [s for s in states if s.row.is_exact]
+    naming = [s for s in exact or states if s.isr is not None]
+    first = min(naming or states, key=lambda state: state.ts_ms)
+    asked = [s.request for s in states if s.request is not None]
+    told_ms = min(state.ts_ms for state in exact or states)
+    ts_ms = told_ms if exact else max([told_ms, *(row.ts_ms for row in asked)])
+    agree = all(_same(state.isr, first.isr) for state in naming)
+    own_ms = [s.ts_ms for s in states if s.row.is_own and s.row.broker == s.leader]
+
+    def known(name: str) -> Any:
+        return next((v for s in states if (v := getattr(s, name)) is not None), None)
+
+    return replace(
+        first,
+        ts_ms=ts_ms,
+        isr=first.isr if agree else None,
+        request=asked[0] if asked else None,
+        is_leaders=any(state.is_leaders for state in states),
+        seen_ms=max(own_ms, default=0),
+        **{name: known(name) for name in ("leader_epoch", "leader", "before", "replicas")},
+    )
+
+
+def _is_answered(request: StoredState, answers: list[StoredState]) -> bool:
+    """A request is that of the next state with a version that has its ISR, if nobody else asked
+    for that; it then is no state of its own. `answers`: the states with its ISR, by time."""
+    if request.request is None:
+        return False
+    place = bisect_left(answers, request.ts_ms - EARLY_MS, key=lambda state: state.ts_ms)
+    state = answers[place] if place < len(answers) else None
+    if state is None or state.request or state.ts_ms > request.ts_ms + ANSWER_MS:
+        return False
+    if state.leader not in (None, request.leader):  # another led by then
+        return False
+    state.request, state.before, state.is_leaders = request.request, request.before, True
+    state.leader = request.leader if state.leader is None else state.leader
+    if not state.row.is_exact:  # who is sure of it stored it then, and others heard of it later
+        state.ts_ms = max(state.ts_ms if request.is_open else 0, request.ts_ms)
+    return True
+
+
+def _in_order(states: list[StoredState]) -> list[StoredState]:
+    """By version first; those without one among them."""
+    told = sorted((s for s in states if s.version is not None), key=lambda s: s.version or 0)
+    for before, state in pairwise(told):
+        if state.ts_ms <= before.ts_ms:
+            state.ts_ms = before.ts_ms + (not state.row.is_exact)
+    for state in sorted((s for s in states if s.version is None), key=lambda s: s.ts_ms):
+        place = _place(told, state)
+        is_stale = any(each.ts_ms < state.ts_ms for each in told[place:])
+        if not (state.is_open and is_stale):  # one who led once and does not know better
+            told.insert(place, state)
+    return told
+
+
+def _place(states: list[StoredState], state: StoredState) -> int:
+    """Where a state without a version belongs: by its leader epoch, then by its time."""
+    epoch = state.leader_epoch
+    first, last = 0, len(states)
+    if states and states[-1].leader_epoch == epoch and states[-1].ts_ms <= state.ts_ms:
+        return last  # as nearly always
+    for place, each in enumerate(states):
+        if epoch is not None and each.leader_epoch is not None:
+            if each.leader_epoch < epoch:
+                first = place + 1
+            elif each.leader_epoch > epoch:
+                last = min(last, place)
+    later = (n for n in range(first, last) if states[n].ts_ms > state.ts_ms)
+    return next(later, max(first, last))
+
+
+# Steps
+
+
+@dataclass(slots=True)
+class _Walk:
+    found: list[Placed] = field(default_factory=list)
+    now: StoredState | None = None
+    seen_ms: int = 0  # `now` is known to hold until then
+    open: list[StoredState] = field(default_factory=list)  # requests since
+
+    def step(self, state: StoredState) -> None:
+        """Take in the next thing that is said."""
+        if state.is_open:
+            self._ask(state)
+            return
+        relation = "first" if self.now is None else _relation(self.now, state)
+        if relation == "same":
+            self._confirm(state)
+        elif relation == "next":
+            self._add(state)
+        elif relation != "old":
+            self._leap(state, UNLIKE if relation == "unlike" else MISSING)
+
+    def end(self) -> None:
+        if self.open:
+            self._lose(self.open[0].ts_ms, OPEN)
+
+    def _ask(self, state: StoredState) -> None:
+        """A request of which nobody says what came of it: it says at least what was before."""
+        if self.now is None or not _same(self.now.isr, state.before):
+            last = self.open[-1] if self.open else None
+            if last is not None and _same(last.isr, state.before):
+                self.open.append(state)
+                return
+            was = replace(state, isr=state.before, before=None, is_open=False, request=None)
+            self._leap(was, MISSING)
+        self.seen_ms = max(self.seen_ms, state.ts_ms)
+        self.open = [state]
+
+    def _confirm(self, state: StoredState) -> None:
+        """The state that is known already, said again: what was asked for was not stored."""
+        assert self.now is not None
+        for name in ("version", "leader_epoch", "leader", "replicas"):
+            if getattr(self.now, name) is None:
+                setattr(self.now, name, getattr(state, name))
+        if state.row.broker == self.now.leader or not state.row.is_own:
+            self.seen_ms = max(self.seen_ms, state.ts_ms)
+            self.open = [each for each in self.open if each.ts_ms > state.ts_ms]
+
+    def _add(self, state: StoredState) -> None:
+        """The direct successor."""
+        now = self.now
+        assert now is not None
+        if state.version is None and now.version is not None:
+            state.version = now.version + 1
+        if state.leader_epoch is None:
+            state.leader_epoch = now.leader_epoch
+        if state.leader is None and state.leader_epoch == now.leader_epoch:
+            state.leader = now.leader
+        self._put(state, now.isr)
+
+    def _leap(self, state: StoredState, why: str) -> None:
+        """A state that is not the successor: fill the gap with open requests, or leave it."""
+        now = self.now
+        if self.open and now and len(self.open) == _step(now, state) - 1:
+            for request in self.open[:]:
+                self._put(replace(request, version=None, is_open=False), request.before)
+            self._put(state, self.now.isr if self.now else None)
+            return
+        if now is not None:
+            seen_ms = min(self.seen_ms, state.ts_ms - 1)
+            self._lose(seen_ms, why if state.isr is not None else NEWER)
+        if state.before is not None and state.request is not None and state.isr is not None:
+            from_ms = min(state.request.ts_ms, state.ts_ms - 1)
+            was = replace(state, ts_ms=from_ms, isr=state.before, version=None, request=None)
+            if not self.found or from_ms > self.found[-1].ts_ms:
+                self._put(replace(was, is_leaders=False), None)
+                self._put(state, state.before)
+                return
+        self._put(state, None)
+
+    def _put(self, state: StoredState, before: BrokerIds | None) -> None:
+        if self.found:
+            state.ts_ms = max(state.ts_ms, self.found[-1].ts_ms + (not state.row.is_exact))
+        if state.isr is not None:
+            self.found.append(Placed(state.ts_ms, state, before))
+        self.now, self.seen_ms, self.open = state, max(state.ts_ms, state.seen_ms), []
+
+    def _lose(self, from_ms: int, why: str) -> None:
+        """From here on nothing is known."""
+        if self.found and self.found[-1].state is not None:
+            self.found.append(Placed(max(from_ms, self.found[-1].ts_ms + 1), None, why=why))
+
+
+def _step(now: StoredState, state: StoredState) -> int:
+    """How many versions further a state is; 0 if one of them has none."""
+    return state.version - now.version if state.version and now.version is not None else 0
+
+
+def _relation(now: StoredState, state: StoredState) -> str:
+    """What a state is to the one known: old, same, next, unlike (they contradict), or a gap."""
+    is_same = _same(now.isr, state.isr)
+    if state.version is not None and now.version is not None:
+        step = state.version - now.version
+        if step == 0:
+            return "same" if is_same or state.isr is None else "unlike" if now.isr else "gap"
+        if step == 1 and state.isr is not None:
+            is_from_there = now.isr and (state.before is None or _same(now.isr, state.before))
+            return "next" if is_from_there else "gap" if now.isr is None else "unlike"
+        return "old" if step < 0 else "gap"
+    if state.isr is None and now.version is None and not now.is_leaders:
+        return "old"  # a leader was refused who had not heard of the controller's change
+    if state.before is not None:
+        return "next" if _same(now.isr, state.before) else "gap"
+    if state.version is not None and state.is_leaders:  # since 2.8 nobody announces an expansion
+        is_in_a_row = now.leader == state.leader and now.isr is not None and not is_same
+        return "next" if is_in_a_row else "gap"
+    if state.leader_epoch == 0 and now.version:
+        return "old"  # how it was made
+    if state.leader_epoch is None or now.leader_epoch is None:
+        return "same" if is_same else "gap"
+    step = state.leader_epoch - now.leader_epoch
+    if step <= 0:
+        return "same" if step == 0 and is_same else "old"
+    return "next" if step == 1 and state.isr is not None and now.isr is not None else "gap"

@@ -1,0 +1,138 @@
+"""Can Kafka have done this? Every line about a partition is held against Kafka's rules.
+
+Theory of operation. The lines must not break a rule by themselves, nor against each other
+(`rules.py`), nor against the engine: the very next version must be one that its controllers can
+write (`possible.py`). That is tried with each generation that may have run (up to the release that
+a line names); those that leave the fewest changes unexplained are the guess.
+
+The rule `from` is also broken where a line is missing that Kafka always writes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from isrlab.engine.versions import KafkaVersion
+from isrlab.events.statements import REQUESTS, Statement
+from isrlab.logs.history.possible import candidates, is_possible, releases
+from isrlab.logs.history.rules import (
+    RULES,
+    RULES_OF_A_PARTITION,
+    Account,
+    Change,
+    Fault,
+    fault,
+    of_one_line,
+    within_limit,
+)
+from isrlab.logs.history.scene import Scene
+
+JUDGED = (*REQUESTS, "isr_commit", "leader", "follower", "metadata", "offline")  # kinds of lines
+LATE_MS = 2_000
+TOPIC_ID = re.compile(r"[\w-]{22}")
+NEW_MS = 1_000  # several controllers may say that a partition is new, but at one time
+
+
+class Verdict(NamedTuple):
+    """Of one run. `releases`: as its lines say, or whose rules explain most of its `changes`.
+
+    `left_out`: partitions that were deleted, or made again, whose versions start again.
+    """
+
+    run: str
+    partitions: int
+    left_out: int
+    changes: int
+    releases: str
+    faults: tuple[Fault, ...]
+
+
+def judge(scene: Scene, release: str | None = None, lag_time_ms: int | None = None) -> Verdict:
+    """The verdict of one run: explained, or which lines cannot be, in order of time.
+
+    `release` is the newest that any broker ran (default: as its lines say); `lag_time_ms` is
+    replica.lag.time.max.ms. Raises ValueError for an unknown release.
+    """
+    release = release or scene.release
+    faults = list(_misplaced(scene))
+    accounts, left_out = accounts_of(scene)
+    changes: list[Change] = []
+    for account in accounts:
+        for line in account.lines:
+            faults += [*of_one_line(line), *within_limit(line, lag_time_ms)]
+        for check in RULES_OF_A_PARTITION:
+            faults += check(account)
+        changes += account.changes
+    unexplained = _unexplained(_generations(scene, accounts, release), changes)
+    least = min(map(len, unexplained.values()))
+    best = [version for version, left in unexplained.items() if len(left) == least]
+    faults += [fault(change.line, "next", change.line_before) for change in unexplained[best[0]]]
+    first = {(each.file, each.line): each for each in reversed(faults)}
+    ordered = sorted(first.values(), key=lambda each: (each.ts_ms, each.file, each.line))
+    explaining = release or releases(best)
+    count = len(accounts), left_out, len(changes)
+    return Verdict(scene.run, *count, explaining, tuple(ordered))
+
+
+def accounts_of(scene: Scene) -> tuple[list[Account], int]:
+    """What is said of each partition, and how many partitions are left out."""
+    accounts, left_out = [], 0
+    for rows in scene.partitions.values():
+        if _is_made_anew(rows):
+            left_out += 1
+        elif lines := [row for row in rows if row.kind in JUDGED]:
+            accounts.append(Account(lines, scene))
+    return accounts, left_out
+
+
+def _is_made_anew(rows: Iterable[Statement]) -> bool:
+    """The partition was deleted, or its topic has had several ids or beginnings."""
+    ids, news = set(), []
+    for row in rows:
+        if row.kind == "deleted":
+            return True
+        if row.detail.get("from_state") == "NewPartition":
+            news.append(row.ts_ms)
+        if topic_id := TOPIC_ID.search(row.detail.get("topic_id", "")):  # "Some(...)", or by itself
+            ids.add(topic_id[0])
+    return len(ids) > 1 or (bool(news) and max(news) - min(news) > NEW_MS)
+
+
+def _generations(
+    scene: Scene, accounts: Sequence[Account], release: str | None
+) -> Sequence[KafkaVersion]:
+    """Those that may have written this, as far as its lines tell."""
+    kraft = candidates(True, release)
+    if scene.is_kraft:
+        return kraft or candidates(True)[-1:]  # a preview of KRaft
+    details = (line.detail for account in accounts for line in account.lines)
+    is_old = any(detail.get("controller_epoch", "").isdecimal() for detail in details)
+    return (*candidates(False, release), *(() if is_old else kraft))
+
+
+def _unexplained(
+    versions: Iterable[KafkaVersion], changes: Sequence[Change]
+) -> dict[KafkaVersion, list[Change]]:
+    """By generation: the changes that its controllers cannot have made."""
+    return {
+        version: [
+            change
+            for change in changes
+            if not is_possible(version, change.before, change.after, change.replicas)
+        ]
+        for version in versions
+    }
+
+
+def _misplaced(scene: Scene) -> Iterator[Fault]:
+    """A line whose time is long before that of lines in front of it, and which stands alone so."""
+    for file, lines in scene.order.items():
+        for (_, left), (number, ts_ms), (_, right) in zip(
+            lines, lines[1:], lines[2:], strict=False
+        ):
+            is_late = ts_ms < left - LATE_MS and left <= right + LATE_MS
+            is_early = ts_ms > right + LATE_MS and left <= right + LATE_MS
+            if is_late or is_early:
+                yield Fault(None, "order", file, number, RULES["order"], "", ts_ms)

@@ -1,0 +1,336 @@
+"""The answer about some logs, in words: the same for a terminal, a page, a program and a notebook.
+
+Theory of operation. The first lines are what a person on call needs: is it over, what happened, to
+what, since when, what is at risk, what to do, when it is done, what was read. They are about one
+incident, the chief one: of those not over, else of those that lost records, the longest. All
+incidents follow, each with its evidence. Nothing here is concluded: that is `find` and `look`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from isrlab.events.wording import counted, duration
+from isrlab.logs.history.record import clock
+from isrlab.logs.incidents import exposed
+from isrlab.logs.incidents.find import Incident
+from isrlab.logs.incidents.find import IncidentLine as Place
+from isrlab.logs.incidents.look import CALM, NOT_KNOWN, Findings
+from isrlab.logs.incidents.quote import Quote, Raw, message
+from isrlab.logs.incidents.remedies import REMEDIES, Remedy
+from isrlab.logs.incidents.settings import PrintedSettings
+from isrlab.logs.incidents.state import chief, grouped, loss_of, state, title
+
+MOST_TOPICS, MOST_LOST = 4, 12  # named in a line
+FAR_MS = 1_000  # a clock that is wrong by more is named
+UNDER_REPLICATED = (
+    "kafka-topics.sh --bootstrap-server HOST:9092 --describe --under-replicated-partitions"
+)
+_HOST = re.compile(r"\bHOST:9092\b")
+_FOLDER = re.compile(r"/[A-Za-z0-9._/-]{1,200}")  # that a shell takes as it is
+
+
+class AnswerRow(NamedTuple):
+    """A line of the answer: what it is about, the text, and a line of a log if one is quoted."""
+
+    label: str
+    text: str
+    quote: Raw = Raw("")
+
+
+class Proof(NamedTuple):
+    """A fact, how many lines show it, and the first of them: all with place and whole text."""
+
+    shows: str
+    lines_in_all: int
+    place: str
+    text: Raw
+    lines: tuple[tuple[str, Raw], ...]
+
+
+@dataclass(frozen=True)
+class Story:
+    """One incident in words."""
+
+    number: int
+    incident: Incident
+    when: str
+    address: str  # of a broker that may answer
+    went: str  # between which lines a broker went, if that is known
+    who: str
+    hit: str
+    times: tuple[str, ...]
+    lost: tuple[str, ...]
+    proofs: tuple[Proof, ...]
+    remedy: Remedy
+    checks: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True)
+class LogAnswer:
+    """`rows` are read first; `doubts` and `more` (caveats, clocks) and the stories come below."""
+
+    status: int
+    title: str
+    state: str
+    chief: int  # the number of the incident that the rows are about, 0 without one
+    rows: tuple[AnswerRow, ...]
+    doubts: tuple[str, ...]
+    more: tuple[str, ...]
+    stories: tuple[Story, ...]  # of all incidents, in order
+
+
+def answer_of(
+    findings: Findings, settings: PrintedSettings, quotes: dict[Place, Quote]
+) -> LogAnswer:
+    """What findings mean for a person; `quotes` are the lines of the evidence."""
+    told = [_story(n, each, findings, settings, quotes)
+            for n, each in enumerate(findings.incidents, 1)]  # fmt: skip
+    rows: list[AnswerRow] = []
+    if findings.status == NOT_KNOWN:
+        rows.append(AnswerRow("Unsure", _first_of(findings.doubts or _dark(findings))))
+    for text in exposed.shown(findings.exposures):
+        label, _, says = text.partition(": ")
+        rows.append(AnswerRow(label, says))
+    if told:
+        rows += _rows(chief(findings), told, findings, quotes)
+    else:
+        rows.append(AnswerRow("What", "These lines show no replica that left an ISR."))
+    if findings.status != NOT_KNOWN and findings.doubts:
+        rows.append(AnswerRow("Unsure", _first_of(findings.doubts)))
+    rows.append(AnswerRow("Read", _read(findings, settings)))
+    if told:
+        rows += _sure(chief(findings), told)
+    if len(told) > 1:
+        rows.append(AnswerRow("Besides", _others(chief(findings), findings)))
+    return LogAnswer(
+        findings.status,
+        title(findings),
+        state(findings, settings),
+        findings.incidents.index(chief(findings)) + 1 if told else 0,
+        tuple(rows),
+        findings.doubts,
+        tuple(_more(findings)),
+        tuple(told),
+    )
+
+
+# The rows
+
+
+def _sure(first: Incident, told: list[Story]) -> Iterator[AnswerRow]:
+    story = next(each for each in told if each.incident is first)
+    for proof in story.proofs[:1]:
+        yield AnswerRow("Sure", proof.place, proof.text)
+
+
+def _rows(
+    first: Incident, told: list[Story], findings: Findings, quotes: dict[Place, Quote]
+) -> Iterator[AnswerRow]:
+    story = next(each for each in told if each.incident is first)
+    folder = next((q.folder for p in first.evidence if (q := quotes.get(p)) and q.folder), "")
+    folder = folder if first.what in ("disk_full", "log_dir_failed") else ""
+    yield AnswerRow("What", first.says + (f" Log directory: {folder}." if folder else ""))
+    yield AnswerRow("Since", story.when)
+    yield AnswerRow("Who", f"{story.who}; hit: {story.hit}.")
+    if story.lost:
+        rest = f" (and {len(story.lost) - 1:,} more ranges, below)" if len(story.lost) > 1 else ""
+        yield AnswerRow("Lost", f"{loss_of(first)}, such as {story.lost[0]}{rest}.")
+    if story.checks:
+        is_safe = _FOLDER.fullmatch(folder)
+        yield AnswerRow("Now", story.checks[0].replace("LOG_DIR", folder if is_safe else "LOG_DIR"))
+    if story.remedy.then:
+        yield AnswerRow("Then", story.remedy.then)
+    yield AnswerRow("Done", _done(first, story, findings))
+
+
+def _done(first: Incident, story: Story, findings: Findings) -> str:
+    command = story.remedy.done
+    if first.is_grave and first.is_over and not findings.under_replicated:
+        return f"when {command}." if command else "It is over; see what was lost."
+    if findings.status == CALM or (first.is_over and not findings.under_replicated):
+        return "It is over: nothing is left to repair, only a cause to remove."
+    ask = _HOST.sub(story.address, UNDER_REPLICATED)
+    return f"when {command}." if command else f"when {ask} prints nothing."
+
+
+def _others(first: Incident, findings: Findings) -> str:
+    others = [each for each in findings.incidents if each is not first]
+    still = sum(not each.is_over for each in others)
+    text = counted(len(others), "more incident")
+    text += f", {still} not over" if still else ", all over" if len(others) > 1 else ", over"
+    last = max(others, key=lambda each: (not each.is_over, each.start_ms))
+    who = f"{_brokers(last.who)}, " if last.who else ""
+    return f"{text} (below): {who}{clock(last.start_ms)} UTC."
+
+
+def _first_of(doubts: Iterable[str]) -> str:
+    shown = [*doubts]
+    more = f" (and {len(shown) - 1:,} more, below)" if len(shown) > 1 else ""
+    return f"{shown[0]}{more}" if shown else "What is so at the end is not known."
+
+
+def _dark(findings: Findings) -> list[str]:
+    if not findings.not_known:
+        return []
+    return [f"no line tells who is in sync in {grouped(findings.not_known, 3)} at the end"]
+
+
+def _read(findings: Findings, settings: PrintedSettings) -> str:
+    files = findings.logs.files.to_pylist()
+    read = [row for row in files if row["status"] == "read"]
+    lines = sum(row["lines"] or 0 for row in files)
+    zones = dict.fromkeys(_zone(row["zone"]) for row in read if row["zone"])
+    release = " and ".join(settings.releases[:3])
+    parts = [
+        f"{len(read):,} of {counted(len(files), 'file')}",
+        counted(lines, "line"),
+        f"Kafka {release}" if release else "release not printed",
+        f"stamps {' and '.join(zones) or 'without a zone'}",
+    ]
+    skipped = [row for row in files if row["status"] != "read"]
+    unread = findings.logs.unread["lines"].to_pylist()
+    ends = ["nothing skipped"] * (not skipped) + ["nothing not understood"] * (not unread)
+    if skipped:
+        ends.append(f"{len(skipped):,} not read ({skipped[0]['file']}: {skipped[0]['status']})")
+    if unread:
+        reason = findings.logs.unread["reason"][0].as_py()
+        ends.append(f"{counted(sum(unread), 'line')} not understood ({reason})")
+    return f"{', '.join(parts)}; {', '.join(ends)}."
+
+
+def _zone(name: str) -> str:
+    """A zone without how it is known, unless it is only assumed."""
+    zone, _, how = name.partition(" (")
+    return f"{zone} ({how}" if how == "assumed)" else zone.replace("UTC+00:00", "UTC")
+
+
+def _more(findings: Findings) -> Iterator[str]:
+    """What else a reader should know."""
+    ahead = [clock for clock in findings.history.clocks if abs(clock.ahead_ms) >= FAR_MS]
+    if ahead:
+        names = ", ".join(f"broker {c.broker} {c.ahead_ms / 1000:+.1f} s" for c in ahead[:5])
+        yield f"Clocks differ; the times here are corrected: {names}."
+    yield from (f"{each[:1].upper()}{each[1:]}." for each in findings.caveats)
+
+
+# One incident
+
+
+def _story(
+    number: int,
+    each: Incident,
+    findings: Findings,
+    settings: PrintedSettings,
+    quotes: dict[Place, Quote],
+) -> Story:
+    away = {*each.blamed, *each.out, *(b for b in each.who if not each.is_over)}
+    address = settings.bootstrap(away)
+    fill = {"who": _comma(each.who), "losers": _comma(each.who or each.out)}
+    fill["partitions"] = grouped(each.partitions, 2)
+    remedy = REMEDIES.of.get(each.what, Remedy())
+    remedy = Remedy(*(_HOST.sub(address, text.format_map(fill))
+                      for text in (remedy.then, remedy.done)))  # fmt: skip
+    blamed = _brokers(each.blamed) if each.blamed else "no broker"
+    return Story(
+        number,
+        each,
+        _when(each, findings),
+        address,
+        _silence(each, findings),
+        f"{blamed[:1].upper()}{blamed[1:]}{'' if each.blamed else ' is to blame by these lines'}",
+        f"{counted(len(each.partitions), 'partition')}: {grouped(each.partitions, MOST_TOPICS)}"
+        if each.partitions else "no partition",
+        tuple(_times(each)),
+        tuple(_lost(each)),
+        tuple(_proofs(each, quotes)),
+        remedy,
+        tuple(_HOST.sub(address, check) for check in each.checks),
+        REMEDIES.sentence(each.learn),
+    )  # fmt: skip
+
+
+def _when(each: Incident, findings: Findings) -> str:
+    end_ms = findings.record.end_ms
+    start = f"{clock(each.start_ms)} UTC"
+    if each.end_ms is not None:
+        text = f"{clock(each.start_ms)} to {_time(each.end_ms)} UTC"
+        after = duration(max(0, end_ms - each.end_ms))
+        return (
+            f"{text} ({duration(each.end_ms - each.start_ms)}); over, {after} before the logs end."
+        )
+    ends = f"not over; the logs end {duration(max(0, end_ms - each.start_ms))} later."
+    return f"{start}, {ends}"
+
+
+def _silence(each: Incident, findings: Findings) -> str:
+    """Between which lines a broker went, if it is gone."""
+    last = [findings.record.log_ends.get(broker) for broker in each.who]
+    refused = [line.ts_ms for line in each.evidence if line.fact == "not_listening"]
+    if len(last) != 1 or last[0] is None or not refused or min(refused) < last[0]:
+        return ""
+    times = f"its last line ({_time(last[0])}) and the first refused connection"
+    return f"It went between {times} ({_time(min(refused))})."
+
+
+def _times(each: Incident) -> Iterator[str]:
+    far = " so far" * (not each.is_over)
+    times = {
+        "under-replicated": each.under_replicated_ms,
+        "under min ISR": each.under_min_isr_ms or 0,
+        "on one copy": each.one_copy_ms,
+        "without a leader": each.leaderless_ms,
+    }
+    yield from (f"{what} for {duration(ms)}{far}" for what, ms in times.items() if ms)
+    if each.refused:
+        yield f"{counted(each.refused, 'produce request')} refused"
+
+
+def _lost(each: Incident) -> Iterator[str]:
+    for lost in each.lost[:MOST_LOST]:
+        count = counted(lost.last - lost.first + 1, "record")
+        text = f"{lost.topic}-{lost.partition}: offsets {lost.first}..{lost.last} ({count}"
+        if lost.appended_from_ms is not None and lost.appended_to_ms is not None:
+            text += f", appended {_time(lost.appended_from_ms)} to {_time(lost.appended_to_ms)}"
+        yield f"{text})"
+    rest = len(each.lost) - MOST_LOST
+    if rest > 0:
+        yield f"{rest:,} more ranges; --json lists all"
+
+
+def _proofs(each: Incident, quotes: dict[Place, Quote]) -> Iterator[Proof]:
+    """A fact each, with the first of its lines."""
+    facts: dict[str, list[Place]] = defaultdict(list)
+    for place in each.evidence:
+        facts[place.fact].append(place)
+    for fact, places in facts.items():
+        held = {place: quotes[place].text if place in quotes else Raw() for place in places}
+        lines = tuple((_place(place), text) for place, text in held.items())
+        count = max(places[0].count, len(places))
+        yield Proof(REMEDIES.shows(fact), count, lines[0][0], message(lines[0][1]), lines)
+
+
+def _place(line: Place) -> str:
+    """Where a line stands, and its moment on the one clock, UTC."""
+    return f"{line.file}:{line.line} {_time(line.ts_ms)}"
+
+
+# Words
+
+
+def _brokers(numbers: tuple[int, ...]) -> str:
+    return f"broker{'s' * (len(numbers) > 1)} {_comma(numbers)}"
+
+
+def _comma(numbers: Iterable[int]) -> str:
+    return ",".join(map(str, numbers))
+
+
+def _time(ts_ms: int) -> str:
+    """The time of a moment, without its day."""
+    return clock(ts_ms)[11:]

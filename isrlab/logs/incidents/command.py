@@ -1,0 +1,150 @@
+"""What `python -m isrlab logs` prints: once, or each time that something is new."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import click
+
+from isrlab.events.wording import duration, printable
+from isrlab.logs.incidents import look, page, terminal, watch
+from isrlab.logs.incidents import tell as tell_
+from isrlab.logs.incidents.anonymous import Names
+from isrlab.logs.incidents.answer import LogAnswer, answer_of
+from isrlab.logs.incidents.look import Findings
+from isrlab.logs.incidents.quote import quotes_of
+from isrlab.logs.incidents.settings import PrintedSettings, settings_of
+from isrlab.logs.reader.files import PathName
+
+QUIET_S = 60  # after which it is said that nothing grows
+NO_TERMINAL = (120, 24)  # columns and lines of what is no terminal
+
+
+class Wanted(NamedTuple):
+    """The forms of an answer: "csv", "json" or None for text; a file for the page."""
+
+    form: str | None = None
+    page: Path | None = None
+    full: bool = False
+    anonymous: bool = False
+
+
+class Shown(NamedTuple):
+    """An answer, and what makes its names anonymous, if that is wanted."""
+
+    answer: LogAnswer
+    names: Names | None
+
+    def of(self, value: Any) -> Any:
+        return self.names.of(value) if self.names else value
+
+
+def told_of(
+    findings: Findings, log_dir: PathName, min_isr: int | None = None, anonymous: bool = False
+) -> Shown:
+    """The answer that findings about the logs of a folder give."""
+    quotes = quotes_of(findings.incidents, log_dir)
+    files = findings.logs.files["file"].to_pylist()
+    cluster = settings_of(findings.record, log_dir, files, min_isr)
+    answer = answer_of(findings, cluster, quotes)
+    names = _names(findings, answer, cluster, files) if anonymous else None
+    return Shown(answer, names)
+
+
+def _names(
+    findings: Findings, answer: LogAnswer, cluster: PrintedSettings, files: list[str]
+) -> Names:
+    """Stand-ins of all names, given before anything is shown."""
+    topics = findings.logs.events["topic"].unique().drop_null().to_pylist()
+    runs = findings.logs.files["run"].unique().to_pylist()
+    hosts = [address.rpartition(":")[0] for _, address in sorted(cluster.addresses.items())]
+    names = Names(topics, dict.fromkeys(hosts), {*files, *filter(None, runs)})
+    names.of(answer)
+    return names
+
+
+def tell(log_dir: PathName, wanted: Wanted, *, min_isr: int | None, **how: Any) -> int:
+    """Print what the logs of a folder say; the exit status. Raises as `look` does."""
+    findings = look.look(log_dir, min_isr=min_isr, **how)
+    told = told_of(findings, log_dir, min_isr, wanted.anonymous)
+    if wanted.page:
+        shown, faults = told.of((told.answer, findings.faults))
+        text = page.page_of(shown, faults, page.timeline(findings))
+        wanted.page.write_text(text, encoding="utf-8")
+    if wanted.form:
+        whole = told.of(tell_.as_dict(findings, told.answer))
+        text = tell_.as_csv(whole) if wanted.form == "csv" else json.dumps(whole, indent=1)
+        click.echo(text, nl=False)
+        return findings.status
+    answer, width = told.of(told.answer), _width()
+    _print(terminal.first_lines(answer, width))
+    _print(terminal.below(answer, told.of(findings.faults), width, wanted.full))
+    return findings.status
+
+
+def follow(
+    log_dir: str, every_s: float, anonymous: bool, *, min_isr: int | None, **how: Any
+) -> NoReturn:
+    """Print what is new until it is interrupted; the exit status is that of the last findings."""
+    last: Findings | None = None
+    watched = Watched(Path(log_dir), every_s)
+    try:
+        for findings, news in watch.watch(log_dir, min_isr=min_isr, **how):
+            _print(watched.notes(is_new=findings is not None))
+            if findings:
+                known = last.faults if last else ()
+                told = told_of(findings, log_dir, min_isr, anonymous)
+                faults = told.of([each for each in findings.faults if each not in known])
+                _print(terminal.first_lines(told.of(told.answer), _width()) if not last else ())
+                _print(["", "DOUBT", *terminal.fault_lines(faults)] if faults else ())
+                for story in told.of(told.answer).stories:
+                    if findings.incidents[story.number - 1] in news:
+                        title = "OVER" if story.incident.is_over else "OPEN"
+                        _print(["", title, *terminal.story_lines(story, _width())])
+            last = findings or last
+            time.sleep(every_s)
+    except KeyboardInterrupt:
+        raise SystemExit(last.status if last else look.NOT_KNOWN) from None
+    raise AssertionError("nobody stops watching")
+
+
+class Watched:
+    """A folder that is looked at again and again: what has gone from it, and whether it grows."""
+
+    def __init__(self, folder: Path, every_s: float) -> None:
+        self._folder, self._every_s = folder, every_s
+        self._names, self._quiet = self._listed(), 0
+
+    def _listed(self) -> set[str]:
+        return {p.relative_to(self._folder).as_posix() for p in self._folder.rglob("*")}
+
+    def notes(self, is_new: bool) -> Iterator[str]:
+        """What is to be said of a look, with something new in it or not."""
+        names = self._listed()
+        for name in sorted(self._names - names):
+            if not any(other.startswith(name) for other in names):  # it may be compressed now
+                yield f"GONE: {printable(name)} is no longer there; what it said is kept."
+        was_quiet = self._quiet * self._every_s >= QUIET_S
+        self._names, self._quiet = names, 0 if is_new else self._quiet + 1
+        is_quiet = self._quiet * self._every_s >= QUIET_S
+        if was_quiet and is_new:
+            yield "GROWING: lines arrive again."
+        elif is_quiet and not was_quiet:
+            since = duration(1000 * self._quiet * self._every_s)
+            yield f"QUIET: no file has grown for {since}; are the brokers down?"
+
+
+def _width() -> int:
+    return shutil.get_terminal_size(NO_TERMINAL).columns
+
+
+def _print(lines: Iterable[str]) -> None:
+    """Colours only for a terminal, and none where NO_COLOR is set (no-color.org)."""
+    for line in lines:
+        click.echo(line, color=False if os.environ.get("NO_COLOR") else None)

@@ -1,0 +1,65 @@
+"""Controllers that did not answer, and one that was no controller any more.
+
+Theory of operation. In KRaft brokers send heartbeats to the active controller. If most of them get
+no answer for ten seconds, nothing can be stored: no ISR, no leader, no topic. The controllers that
+are left say why if they try to be elected again and again: too few of them vote. An active
+controller that is paused meanwhile wakes and fences brokers, though another one was elected: what
+it decides then is never stored (the sign `fenced_too_late`, which the history gives).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from isrlab.logs.history.record import Record, Row, Span
+
+STILL_MS = 5_000  # before the logs end: it goes on
+AWAY_MS = 10_000  # a failover takes less
+APART_MS = 10_000  # between two heartbeats of one time
+NOT_ANSWERED = "heartbeat_failed"
+
+
+class Away(NamedTuple):
+    """When most brokers heard of no controller: the first and last heartbeat that failed."""
+
+    controller: int | None  # that they waited for, if it is one only
+    rows: list[Row]
+
+    @property
+    def span(self) -> Span:
+        return self.rows[0]["ts_ms"], self.rows[-1]["ts_ms"]
+
+
+def away(record: Record) -> list[Away]:
+    """The times in which controllers were away, in order."""
+    hosts = frozenset[int]().union(*record.replicas.values())
+    runs: list[list[Row]] = []
+    for row in record.said_of(NOT_ANSWERED):
+        if not runs or row["ts_ms"] - runs[-1][-1]["ts_ms"] > APART_MS:
+            runs.append([])
+        runs[-1].append(row)
+    found = []
+    for rows in runs:
+        lasted: dict[int, list[int]] = {}
+        for row in rows:
+            lasted.setdefault(row["broker"], []).append(row["ts_ms"])
+        long = {broker for broker, times in lasted.items() if times[-1] - times[0] >= AWAY_MS}
+        if len(long) > max(1, len(hosts) // 2):
+            found.append(Away(_waited_for(rows, record), rows))
+    return found
+
+
+def elections(record: Record, span: Span) -> list[Row]:
+    """Controllers that were elected within a span: not the first one of a cluster, which was there
+    before anything led."""
+    first_ms = min((times[0] for times, _ in record.leaders.values() if times), default=0)
+    rows = record.said("sign", span, sign="controller_elected")
+    return [row for row in rows if row["ts_ms"] > first_ms]
+
+
+def _waited_for(rows: list[Row], record: Record) -> int | None:
+    span = (rows[0]["ts_ms"] - AWAY_MS, rows[-1]["ts_ms"])
+    brokers = {row["broker"] for row in rows}
+    waits = record.said("sign", span, sign="waited")
+    nodes = {row["replica"] for row in waits if row["broker"] in brokers} - brokers
+    return next(iter(nodes)) if len(nodes) == 1 else None

@@ -1,0 +1,205 @@
+"""Which partitions a failure can rob of acknowledged records, by what the metadata log has stored.
+
+Theory of operation. With eligible leader replicas (KIP-966) the controller may elect a replica that
+has left the ISR, since it has all that was acknowledged until the ISR grows again. That rests on
+two things which Kafka 4.1 to 4.4 do not hold (data/upstream/elr): a replica that a reassignment
+removes stays eligible, though its log is deleted; and the min ISR that decides who stays eligible
+is bounded by the replicas of partition 0, while a leader bounds it by those of its own partition.
+
+Here the stored states are played through. A replica is *emptied* from when it is none until it is
+in the ISR again. `exposures` are what is so at the end of the log:
+
+    no replica        an eligible replica that is none: added again, it may lead without records
+    came back         an eligible replica that is emptied: the failure of the ISR suffices
+    being added       the same by a snapshot alone, which does not show what was before
+    partition 0       the two bounds differ: eligible are too many, or none
+    unclean           the last in-sync replica of several, where any other may lead after it
+
+Left out: logs that were lost by a disk or a file system; brokers that are fenced now, which could
+not be elected before they return. Without a metadata log nothing is exposed as far as one sees.
+Source: PartitionChangeBuilder.maybePopulateTargetElr and isValidNewLeader,
+ReplicationControlManager.getTopicEffectiveMinIsr, 4.1.2 to 4.4.0; Partition.effectiveMinIsr.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from isrlab.events.exact import Key
+from isrlab.logs.reader.metadata.log import ELR, MIN_ISR, SAID_BY
+
+UNCLEAN = "unclean.leader.election.enable"
+STATES = ("isr_commit", "leader", "offline")
+
+
+class Exposure(NamedTuple):
+    """`schedule`: the shortest that loses records, a step each, the last of them failures."""
+
+    key: Key
+    why: str
+    replica: int | None
+    failures: int
+    says: str
+    schedule: tuple[str, ...]
+
+
+@dataclass
+class StoredPartition:
+    """The last state that was stored, and which replicas have been emptied since."""
+
+    epoch: int = -1
+    leader: int = -1
+    isr: tuple[int, ...] = ()
+    replicas: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    elr: tuple[int, ...] = ()
+    emptied: set[int] = field(default_factory=set)
+    has_history: bool = False  # its creation was read, not only a later state
+
+    def become(self, row: Mapping[str, Any]) -> None:
+        """The next state; an older one, from another copy of the log, changes nothing."""
+        epoch, detail = row["partition_epoch"], dict(row["detail"])
+        if epoch is None:
+            self.emptied, self.has_history, self.epoch = set(), False, -1
+        elif epoch < self.epoch:
+            return
+        else:
+            self.has_history, self.epoch = self.has_history or epoch == 0, epoch
+        before = {*self.replicas}
+        self.isr = tuple(row["isr"])
+        self.leader = row["replica"] if row["kind"] == "leader" else int(detail["leader"])
+        for name in ("replicas", "adding", "elr"):
+            setattr(self, name, tuple(map(int, filter(None, detail.get(name, "").split(",")))))
+        self.emptied = (self.emptied | (before - {*self.replicas})) - {*self.isr}
+
+
+def exposures(events: pa.Table, until_ms: int | None = None) -> list[Exposure]:
+    """What is exposed after these events, up to a time; none if no metadata log is among them."""
+    if until_ms is not None:
+        events = events.filter(pc.less_equal(events["ts_ms"], until_ms))
+    partitions: dict[Key, StoredPartition] = {}
+    settings: dict[tuple[str, str], str] = {}
+    for row in events.to_pylist():
+        detail = dict(row["detail"] or ())
+        if detail.get("said_by") != SAID_BY:
+            continue
+        key = Key(row["run"], row["topic"] or "", row["partition"] or 0)
+        if row["kind"] == "config":
+            settings[detail["of"], detail["name"]] = detail.get("value", "")
+        elif row["kind"] == "deleted":
+            partitions.pop(key, None)
+        elif row["kind"] in STATES and row["isr"] is not None and "leader" in detail | row:
+            partitions.setdefault(key, StoredPartition()).become(row)
+    return sorted(_all(partitions, settings), key=lambda e: (e.failures, e.why != "came back"))
+
+
+def shown(known: Sequence[Exposure]) -> Iterator[str]:
+    """For a person: the nearest loss and its schedule, and how many partitions are exposed."""
+    if not known:
+        return
+    first, others = known[0], len({each.key for each in known}) - 1
+    more = f", and {others:,} more partition{'s' * (others != 1)}" if others else ""
+    yield f"Exposed: {first.key.topic}-{first.key.partition}{more}: {first.says}"
+    yield "Lost by: " + "; ".join(f"{n}. {step}" for n, step in enumerate(first.schedule, 1))
+
+
+def _all(
+    partitions: dict[Key, StoredPartition], settings: dict[tuple[str, str], str]
+) -> Iterator[Exposure]:
+    has_elr = settings.get(("cluster", ELR), "") not in ("", "0")
+    has_elr |= any(state.elr for state in partitions.values())
+    for key, state in partitions.items():
+        if has_elr:
+            yield from _eligible(key, state)
+            first = partitions.get(key._replace(partition=0))
+            yield from _bounds(key, state, first, _setting(settings, key.topic, MIN_ISR))
+        if _setting(settings, key.topic, UNCLEAN) == "true":
+            yield from _unclean(key, state, _setting(settings, key.topic, MIN_ISR))
+
+
+def _setting(settings: dict[tuple[str, str], str], topic: str, name: str) -> str | None:
+    """Of a topic, or else of the cluster; None if the log says nothing."""
+    return settings.get((topic, name)) or settings.get(("broker", name)) or None
+
+
+def _eligible(key: Key, state: StoredPartition) -> Iterator[Exposure]:
+    """Eligible replicas whose log is not what it was."""
+    last = named(state.isr)
+    for replica in state.elr:
+        ends = f"{last} {fails(state.isr)} before broker {replica} is in sync again"
+        leads = f"broker {replica} is elected from the ELR, without the records that {last} " + (
+            "has" if len(state.isr) == 1 else "have"
+        )
+        if replica not in state.replicas:
+            says = f"broker {replica} is eligible to lead, and is no replica: its log is deleted"
+            again = f"a reassignment makes broker {replica} a replica again"
+            yield Exposure(key, "no replica", replica, len(state.isr), says, (again, ends, leads))
+        elif replica in state.emptied:
+            says = f"broker {replica} is eligible to lead, and came back with an empty log"
+            yield Exposure(key, "came back", replica, len(state.isr), says, (ends, leads))
+        elif replica in state.adding and not state.has_history:
+            says = f"broker {replica} is eligible to lead, and is being added: unless it has been "
+            says += "in sync since, which a snapshot does not show, its log is not whole"
+            yield Exposure(key, "being added", replica, len(state.isr), says, (ends, leads))
+
+
+def _bounds(
+    key: Key, state: StoredPartition, first: StoredPartition | None, setting: str | None
+) -> Iterator[Exposure]:
+    """The controller bounds the min ISR by partition 0, a leader by its own partition."""
+    if first is None or len(first.replicas) == len(state.replicas):
+        return
+    of_first, own = len(first.replicas), len(state.replicas)
+    if setting is not None and setting.isdecimal():
+        of_first, own = min(of_first, int(setting)), min(own, int(setting))
+    if of_first == own:
+        return
+    counts = f"partition 0 has {replicas(first)}, this partition {replicas(state)}"
+    if of_first < own:
+        says = f"{counts}: with fewer than {own} in sync no replica stays eligible"
+        steps = (
+            f"the ISR shrinks to one replica, as all other brokers of {named(state.replicas)} fail",
+            "that replica fails, too, and returns without its last records",
+            "no other may lead, though another may have them",
+        )
+        yield Exposure(key, "partition 0", None, own, says, steps)
+    else:
+        says = f"{counts}: what a reassignment removes stays eligible while fewer than {of_first} "
+        says += f"are in sync, and the leader acknowledges with {own}"
+        last = named(state.isr)
+        steps = (
+            "a reassignment adds a replica, and another removes it again",
+            "a third adds it once more",
+            f"{last} {fails(state.isr)} before it is in sync: it is elected with an empty log",
+        )
+        yield Exposure(key, "partition 0", None, len(state.isr), says, steps)
+
+
+def _unclean(key: Key, state: StoredPartition, setting: str | None) -> Iterator[Exposure]:
+    """Clean elections are not asked for, and one replica alone has what is acknowledged."""
+    if len(state.isr) != 1 or len(state.replicas) < 2 or setting not in (None, "1"):
+        return
+    (last,) = state.isr
+    says = f"broker {last} alone is in sync, and {UNCLEAN} is true"
+    steps = (f"broker {last} fails", "another replica is elected, without its last records")
+    yield Exposure(key, "unclean", last, 1, says, steps)
+
+
+def named(brokers: Iterable[int]) -> str:
+    """ "broker 1", or "brokers 1, 2"."""
+    ids = sorted(brokers)
+    return f"broker{'s' * (len(ids) != 1)} {', '.join(map(str, ids)) or 'none'}"
+
+
+def fails(brokers: tuple[int, ...]) -> str:
+    return "fails" if len(brokers) == 1 else "all fail"
+
+
+def replicas(state: StoredPartition) -> str:
+    count = len(state.replicas)
+    return f"{count} replica{'s' * (count != 1)}"

@@ -1,0 +1,353 @@
+"""Finds the incidents in clean events: when, what, who, how bad, over or not, and why we say so.
+
+Theory of operation. Absences from ISRs that belong together in time are an episode, and are given
+to parties (`parties`). What is seen of each party are named facts with their rows (`facts`); the
+first rule of a table whose facts are seen says what it was (`rules`). Nothing is concluded anywhere
+else. What comes again within two minutes, and planned restarts one by one, are one incident.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from isrlab.events.exact import Absence, Key
+from isrlab.events.spans import length_ms, within
+from isrlab.logs.history.record import Record, Row, Span, about, clock, key_of
+from isrlab.logs.incidents.controllers import away
+from isrlab.logs.incidents.facts import PARTIES, Facts, facts
+from isrlab.logs.incidents.losses import Loss, LostRange, losses
+from isrlab.logs.incidents.parties import (
+    BEFORE_MS,
+    QUIET_MS,
+    SOON_MS,
+    Episode,
+    Party,
+    episodes,
+    parties,
+)  # fmt: skip
+from isrlab.logs.incidents.rules import NOTES, Rule, chosen
+
+NEAR = 5  # incidents before one, of which it may be the continuation
+SHOWN = 4  # lines of evidence of each fact
+SAFE = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]{0,248}")  # a topic's name, and no option
+MOST_CHECKED = 3  # topics
+PLANNED = {  # what several have in common, one by one
+    "restart": "Brokers {who} were shut down cleanly and restarted, one by one.",
+    "stopped": "Brokers {who} were shut down cleanly; no line shows that they started again.",
+}
+UNKNOWN = (  # rules that say what may have been, and not which of it was
+    "not_known", "before_the_log", "silent", "broker_away", "no_log_of_it", "restarted",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class IncidentLine:
+    """A line of a log that decides: where it stands, and the fact that it shows."""
+
+    fact: str
+    ts_ms: int
+    broker: int | None
+    file: str
+    line: int
+    count: int = 1  # lines that show this fact
+
+
+@dataclass(frozen=True)
+class Incident:
+    """What happened to some partitions. Durations in ms are of the time in which at least one of
+    them was so; None where nothing tells."""
+
+    what: str  # the name of the rule
+    says: str  # its sentence
+    who: tuple[int, ...]  # brokers that it is about
+    blamed: tuple[int, ...]  # those to blame; nobody, if nobody is guilty or known
+    out: tuple[int, ...]  # replicas that were out
+    start_ms: int
+    end_ms: int | None  # None: not over when the logs end
+    partitions: tuple[Key, ...]
+    under_replicated_ms: int
+    one_copy_ms: int
+    leaderless_ms: int
+    under_min_isr_ms: int | None
+    refused: int  # produces, as far as lines say so
+    notes: tuple[str, ...]
+    instead: tuple[str, ...]
+    checks: tuple[str, ...]
+    learn: str
+    evidence: tuple[IncidentLine, ...]
+    lost: tuple[LostRange, ...] = ()  # in order of partition and offset
+    is_grave: bool = False  # records may be lost, or could not be written: not calm after it either
+
+    @property
+    def is_over(self) -> bool:
+        return self.end_ms is not None
+
+
+class _Story(NamedTuple):
+    """A case, the rule that names it, the notes that fit, and the lines that decide."""
+
+    rule: Rule
+    case: Facts
+    notes: tuple[Rule, ...]
+    evidence: tuple[IncidentLine, ...]
+
+
+def find(record: Record, min_isr: int | None = None) -> list[Incident]:
+    """The incidents in a record, in order.
+
+    `min_isr` is min.insync.replicas of the topics; None: what the lines say of it.
+    """
+    stories: list[_Story] = []
+    for episode in episodes(record):
+        given = parties(episode, record)
+        for broker in _troubled(episode) if not given else ():
+            given[Party("broker", (broker,))] = []
+        for party, outs in given.items():
+            for part in _parts(party, outs, record):
+                troubles = _own(episode.troubles, party) if part is outs else []
+                stories.append(_story(_case(party, part, troubles, record, episode)))
+    stories += [_story(_of_losses(group, record)) for group in losses(record)]
+    stories += _of_controllers(stories, record)
+    still = [each.case for each in stories if each.case.is_open]
+    told = {b for case in still for b in (*case.brokers, *(out.replica for out in case.outs))}
+    for row in record.gone:
+        if (gone := about(row)) is not None and gone not in told:
+            party = Party("broker", (gone,))
+            stories.append(_story(_case(party, [], [row], record, Episode([], [row]))))
+    joined = _joined(sorted(stories, key=lambda story: _times(story.case)[0]))
+    return [_incident(story, min_isr) for story in joined]
+
+
+def _story(case: Facts) -> _Story:
+    seen = facts(case)
+    rule, notes = chosen(seen), tuple(note for note in NOTES if note.fits(seen))
+    return _Story(rule, case, notes, tuple(_lines(rule, notes, seen)))
+
+
+def _troubled(episode: Episode) -> list[int]:
+    """Brokers that have trouble although nobody left an ISR."""
+    kinds = ("failed", "offline", "session_lost")
+    rows = [r for r in episode.troubles if r["detail"].get("sign", r["kind"]) in kinds]
+    return sorted({row["broker"] for row in rows if row["broker"] is not None})
+
+
+def _parts(party: Party, outs: list[Absence], record: Record) -> list[list[Absence]]:
+    """Those that came back and those that did not are two stories, if enough did.
+
+    Where lines are missing, those that say that they are back may be.
+    """
+    back = [out for out in outs if out.end_ms is not None]
+    away = [out for out in outs if out.end_ms is None]
+    if party.kind == "broker" and back and away and len(outs) > 2 and not record.is_torn:
+        return [back, away]
+    return [outs]
+
+
+def _own(troubles: list[Row], party: Party) -> list[Row]:
+    """Those of the party; a partition without a leader is everybody's."""
+    mine = [r for r in troubles if not party.brokers or r["broker"] in party.brokers]
+    return [row for row in troubles if row["kind"] == "offline" or row in mine]
+
+
+def _case(
+    party: Party, outs: list[Absence], troubles: list[Row], record: Record, episode: Episode
+) -> Facts:
+    if outs:
+        episode = Episode(outs, troubles)
+    first, last = episode.span
+    is_open = any(out.end_ms is None for out in outs)
+    end = record.end_ms if is_open else last + SOON_MS
+    apart_ms = record.apart_ms(*party.brokers)
+    return Facts(party, outs, troubles, record, (first - BEFORE_MS - apart_ms, end + apart_ms))
+
+
+def _of_losses(group: list[Loss], record: Record) -> Facts:
+    """What some partitions lost by one thing, as a case of its own."""
+    lines = {id(row): row for loss in group for rows in loss.rows.values() for row in rows}
+    rows = sorted(lines.values(), key=lambda row: row["ts_ms"])
+    span = (min(loss.start_ms for loss in group), max(row["ts_ms"] for row in rows))
+    emptied = {row["broker"] for loss in group for row in loss.rows["emptied"]}
+    return Facts(Party("loss", tuple(sorted(emptied))), [], rows, record, span, tuple(group))
+
+
+def _of_controllers(stories: list[_Story], record: Record) -> Iterable[_Story]:
+    """Times without a controller, if nothing else explains them, and what an old one decided."""
+    known = [
+        each.case.span for each in stories if each.case.party.kind in ("controller", "cluster")
+    ]
+    for gone in away(record):
+        start_ms, end_ms = gone.span
+        if not any(first < end_ms and last > start_ms for first, last in known):
+            party = Party("quorum", () if gone.controller is None else (gone.controller,))
+            yield _story(Facts(party, [], gone.rows, record, gone.span))
+    by = {row["broker"] for row in record.said_of("fenced_too_late")}
+    for controller in sorted(by):
+        rows = [row for row in record.said_of("fenced_too_late") if row["broker"] == controller]
+        span = (rows[0]["ts_ms"] - BEFORE_MS, rows[-1]["ts_ms"])
+        if not any(
+            controller in each.case.brokers and each.case.span[1] >= span[0] + BEFORE_MS - SOON_MS
+            for each in stories
+        ):
+            yield _story(Facts(Party("controller", (controller,)), [], rows, record, span))
+
+
+def _times(case: Facts) -> tuple[int, int | None]:
+    """When the first absence or trouble begins and the last one ends; None: not over."""
+    if case.losses:
+        end_ms = max(loss.end_ms for loss in case.losses)
+        is_over = all(loss.is_over for loss in case.losses)
+        return min(loss.start_ms for loss in case.losses), end_ms if is_over else None
+    starts = [out.start_ms for out in case.outs] or [row["ts_ms"] for row in case.troubles]
+    ends = [out.end_ms for out in case.outs] or starts
+    return min(starts), None if case.is_open else max(end for end in ends if end is not None)
+
+
+def _incident(story: _Story, min_isr: int | None) -> Incident:
+    rule, case = story.rule, story.case
+    record, words = case.record, _words(case)
+    start_ms, end_ms = _times(case)
+    keys = tuple(sorted(_all_keys(case)))
+    window = (start_ms, record.end_ms if end_ms is None else end_ms)
+    is_of_several = rule.name in PLANNED and len(case.brokers) > 1
+    says = PLANNED[rule.name] if is_of_several else rule.says
+    return Incident(
+        rule.name,
+        says.format_map(words),
+        case.brokers,
+        case.brokers if rule.blames == "party" else (),
+        tuple(sorted({out.replica for out in case.outs})),
+        start_ms,
+        end_ms,
+        keys,
+        length_ms((o.start_ms, record.end_ms if o.end_ms is None else o.end_ms) for o in case.outs),
+        _shorter_than(2, keys, window, record),
+        length_ms(within(_without_leader(case, keys), window)),
+        None if min_isr is None else _shorter_than(min_isr, keys, window, record),
+        len([r for r in record.said("produce_error", window) if key_of(r) in keys]),
+        tuple(note.says.format_map(words) for note in story.notes),
+        tuple(text.format_map(words) for text in rule.instead),
+        tuple(_checks(rule, words, case)),
+        rule.learn,
+        story.evidence,
+        tuple(loss.lost for loss in case.losses if loss.lost is not None),
+        rule.is_grave,
+    )
+
+
+def _without_leader(case: Facts, keys: Iterable[Key]) -> list[Span]:
+    spans = [span for loss in case.losses for span in loss.leaderless]
+    return spans + [span for key in keys for span in case.record.leaderless(key)]
+
+
+def _all_keys(case: Facts) -> set[Key]:
+    keys = {out.key for out in case.outs} | {loss.key for loss in case.losses}
+    return keys | _keys(case.troubles)
+
+
+def _words(case: Facts) -> dict[str, str]:
+    """What fills the sentences of the rules."""
+    leaders = {out.leader for out in case.outs} - {None}
+    topics = sorted({out.key.topic for out in case.outs})
+    ends = case.record.log_ends
+    keys = sorted(_all_keys(case))
+    return {
+        "who": _listed(case.brokers),
+        "losers": _listed(_losers(case)),
+        "out": _listed(sorted({out.replica for out in case.outs})),
+        "leaders": _listed(sorted(b for b in leaders if b is not None)),
+        "topics": _listed(topics),
+        "since": " and ".join(clock(ms) for b, ms in ends.items() if b in case.brokers),
+        "partitions": _listed([f"{key.topic}-{key.partition}" for key in keys]),
+    }
+
+
+def _losers(case: Facts) -> list[int]:
+    """The brokers whose logs were emptied, else cut."""
+    rows = case.emptied() or case.cut() or case.tail_cut()
+    return sorted({row["broker"] for row in rows if row["broker"] is not None})
+
+
+def _checks(rule: Rule, words: dict[str, str], case: Facts) -> Iterator[str]:
+    """What to look at, one for each topic where a command names one, quoted; none for a name that
+    no Kafka has, and a shell might obey."""
+    topics = sorted({out.key.topic for out in case.outs})
+    words = words | {"who": ",".join(map(str, case.brokers))}
+    for text in rule.checks:
+        for topic in filter(SAFE.fullmatch, topics[:MOST_CHECKED]) if "{topics}" in text else ("",):
+            yield text.format_map(words | {"topics": f"'{topic}'"})
+
+
+def _listed(names: Sequence[object]) -> str:
+    """At most five names, joined."""
+    shown = [str(name) for name in names[:5]]
+    if len(names) > 5:
+        return ", ".join(shown) + f" and {len(names) - 5} more"
+    return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else "".join(shown)
+
+
+def _shorter_than(size: int, keys: Iterable[Key], window: Span, record: Record) -> int:
+    short = []
+    for key in keys:
+        spans = record.spans.get(key, [])
+        first = bisect_left(spans, window[0], key=lambda span: span.end_ms)
+        last = bisect_right(spans, window[1], key=lambda span: span.start_ms)
+        short += [(s.start_ms, s.end_ms) for s in spans[first:last] if len(s.isr) < size]
+    return length_ms(within(short, window))
+
+
+def _keys(rows: Iterable[Row]) -> set[Key]:
+    return {key_of(row) for row in rows if row["topic"] is not None}
+
+
+def _lines(rule: Rule, notes: Iterable[Rule], seen: dict[str, list[Row]]) -> Iterable[IncidentLine]:
+    """The few lines that decide: of each fact that the rule, or a note that fits, asks for."""
+    names = [*rule.seen, *(fact for note in notes for fact in note.seen)]
+    names = [name for name in names if name not in PARTIES] or names
+    shown = set()
+    for name in dict.fromkeys(names):
+        for row in seen.get(name, ())[:SHOWN]:
+            detail = row["detail"]
+            place = detail.get("file", ""), int(detail.get("line", 0))
+            if place not in shown and detail.get("file"):
+                shown.add(place)
+                yield IncidentLine(name, row["ts_ms"], row["broker"], *place, len(seen[name]))
+
+
+def _joined(stories: list[_Story]) -> list[_Story]:
+    """What goes on, or comes again soon, is one incident."""
+    joined: list[_Story] = []
+    for story in stories:
+        near = range(max(0, len(joined) - NEAR), len(joined))
+        place = next((n for n in near if _is_continued(joined[n], story)), None)
+        if place is None:
+            joined.append(story)
+        else:
+            joined[place] = _sum(joined[place], story)
+    return joined
+
+
+def _is_continued(last: _Story, story: _Story) -> bool:
+    """The same planned work, or the same trouble of the same brokers, soon after the other."""
+    if last.rule != story.rule or story.rule.name in UNKNOWN or story.case.losses:
+        return False
+    if story.rule.name not in PLANNED and last.case.brokers != story.case.brokers:
+        return False
+    end_ms = _times(last.case)[1]
+    return end_ms is None or _times(story.case)[0] - end_ms <= 4 * QUIET_MS
+
+
+def _sum(first: _Story, second: _Story) -> _Story:
+    one, other = first.case, second.case
+    case = replace(
+        other,
+        party=Party(other.party.kind, tuple(dict.fromkeys((*one.brokers, *other.brokers)))),
+        outs=one.outs + other.outs,
+        troubles=one.troubles + other.troubles,
+        span=(one.span[0], other.span[1]),
+    )
+    notes = first.notes + tuple(note for note in second.notes if note not in first.notes)
+    return _Story(first.rule, case, notes, first.evidence + second.evidence)

@@ -1,0 +1,182 @@
+"""From a folder of logs to what an operator wants to know: is it over, what was it, what is unsure.
+
+The one evaluator: the command `logs` and the notebook ask it alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from isrlab.events.statements import Key, Statement
+from isrlab.logs.history.history import History, history_of
+from isrlab.logs.history.record import Record, about
+from isrlab.logs.history.rules import Fault
+from isrlab.logs.incidents.exposed import Exposure, exposures
+from isrlab.logs.incidents.find import Incident, find
+from isrlab.logs.incidents.window import Window, unmatched
+from isrlab.logs.reader import read_local
+from isrlab.logs.reader.doubts import doubts
+from isrlab.logs.reader.files import PathName
+from isrlab.logs.reader.read import BrokerLogs
+
+NO_REPLICA = {"sign", "clock", "log_start", "log_end"}  # kinds that tell of none
+CALM, WRONG, NOT_KNOWN = 0, 1, 2
+# So it is in the best of logs of some releases, or of a quiet broker: no reason for doubt.
+TORN, UNPRINTABLE = "lines are missing", "no broker prints this"
+USUAL = ("leaders do not print the version", "nothing shows that the clock")
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the logs say. `status`: CALM, WRONG or NOT_KNOWN at the end of the window; WRONG, too,
+    while a partition is exposed to a loss."""
+
+    logs: BrokerLogs
+    history: History
+    record: Record
+    incidents: list[Incident]
+    partitions: tuple[Key, ...]
+    under_replicated: tuple[Key, ...]  # at the end
+    under_min_isr: tuple[Key, ...]
+    leaderless: tuple[Key, ...]
+    not_known: tuple[Key, ...]  # no line shows their ISR at the end
+    faults: tuple[Fault, ...]  # lines that break a rule of Kafka, in order of time
+    doubts: tuple[str, ...]  # why the whole may not be seen
+    caveats: tuple[str, ...]  # what logs like these never show
+    exposures: tuple[Exposure, ...]  # which partitions a failure would rob of records
+
+    @property
+    def losses(self) -> list[Incident]:
+        """Incidents after which nothing is calm."""
+        return [each for each in self.incidents if each.is_grave]
+
+    @property
+    def status(self) -> int:
+        gone, still = self.record.gone, [each for each in self.incidents if not each.is_over]
+        open_ones = [
+            each
+            for each in still  # where no line shows the end, it may be over
+            if set(self.not_known).isdisjoint(each.partitions)
+            or any(about(row) in each.who for row in gone)
+        ]
+        is_wrong = self.under_replicated or self.under_min_isr or self.leaderless or open_ones
+        if is_wrong or self.losses or self.exposures:
+            return WRONG
+        return NOT_KNOWN if self.not_known or self.doubts else CALM
+
+
+def look(
+    log_dir: PathName,
+    *,
+    time_zone: str | None = None,
+    min_isr: int | None = None,
+    window: Window | None = None,
+) -> Findings:
+    """Read the logs of a folder, find what happened. Raises LogDirError as `read_local` does."""
+    logs = read_local(log_dir, time_zone=time_zone)
+    return found_in(logs, history_of(logs.events, logs.files), min_isr=min_isr, window=window)
+
+
+def found_in(
+    logs: BrokerLogs,
+    history: History,
+    *,
+    min_isr: int | None = None,
+    window: Window | None = None,
+) -> Findings:
+    """What happened by the logs as read and the history that they prove."""
+    window = window or Window()
+    alone = {c.broker for c in history.clocks if c.is_alone and c.broker is not None}
+    whole = _of_the_whole(history)
+    is_torn = any(why.startswith(TORN) for why in whole)
+    record = Record(_until(history.rows, window.until_ms), alone=alone, is_torn=is_torn)
+    caveats = [why for why in whole if why.startswith(USUAL)]
+    if record.stopped_ms is not None:
+        caveats.insert(0, "all brokers were shut down cleanly at the end: that is left out")
+        until_ms = record.stopped_ms - 1
+        record = Record(_until(history.rows, until_ms), alone=alone, is_torn=is_torn)
+    dark = {
+        gap.key for gap in history.gaps if gap.key and gap.from_ms <= record.end_ms <= gap.to_ms
+    }
+    ends = {
+        key: spans[-1].isr
+        for key, spans in record.spans.items()  # others were deleted
+        if window.has_key(key) and (key in dark or spans[-1].end_ms == record.end_ms)
+    }
+    incidents = find(record, min_isr)
+    known = {key: isr for key, isr in ends.items() if key not in dark}
+    broker = window.broker
+
+    def concerns(key: Key, missing: frozenset[int] = frozenset()) -> bool:
+        return broker is None or broker in missing or broker == record.leader_at(key, record.end_ms)
+
+    faults = [each for each in history.faults if each.key is None or window.has_key(each.key)]
+    faults += _unprintable(logs)
+    short = {key: record.replicas[key] - set(isr) for key, isr in known.items()}
+    below = [key for key, isr in known.items() if min_isr is not None and len(isr) < min_isr]
+    return Findings(
+        logs,
+        history,
+        record,
+        [incident for incident in incidents if window.has(incident)],
+        tuple(sorted(ends)),
+        tuple(sorted(key for key, missing in short.items() if missing and concerns(key, missing))),
+        tuple(sorted(key for key in below if concerns(key))),
+        _leaderless(set(ends), record, incidents),
+        tuple(sorted(key for key in dark if window.has_key(key))),
+        tuple(faults),
+        (
+            *unmatched(window, history.rows, record),
+            *_contradicted(faults),
+            *_doubts(logs, history, record, ends),
+        ),
+        tuple(caveats),
+        tuple(each for each in exposures(logs.events, window.until_ms) if window.has_key(each.key)),
+    )
+
+
+def _leaderless(keys: set[Key], record: Record, incidents: Sequence[Incident]) -> tuple[Key, ...]:
+    """Those that have no leader at the end: none is named, or who could lead is gone."""
+    named = {key for key in keys if record.leader_at(key, record.end_ms) == -1}
+    still = [i for i in incidents if i.leaderless_ms and not i.is_over and i.is_grave]
+    return tuple(sorted(named | (keys & {key for each in still for key in each.partitions})))
+
+
+def _until(rows: list[Statement], until_ms: int | None) -> list[Statement]:
+    return rows if until_ms is None else [row for row in rows if row.ts_ms <= until_ms]
+
+
+def _of_the_whole(history: History) -> list[str]:
+    """What these logs can never show."""
+    return list(dict.fromkeys(gap.why for gap in history.gaps if gap.key is None))
+
+
+def _unprintable(logs: BrokerLogs) -> list[Fault]:
+    """Lines that have the form of Kafka's, and that no broker can have printed."""
+    return [
+        Fault(None, "printed", row["file"], row["line"], row["reason"], "")
+        for row in logs.unread.to_pylist()
+        if row["reason"].startswith(UNPRINTABLE)
+    ]
+
+
+def _contradicted(faults: Sequence[Fault]) -> list[str]:
+    """The doubt that lines raise which no Kafka prints."""
+    if not faults:
+        return []
+    lines = "1 line breaks" if len(faults) == 1 else f"{len(faults):,} lines break"
+    first = faults[0]
+    against = f" (against {first.against})" if first.against else ""
+    return [f"{lines} a rule of Kafka: {first.file}:{first.line}: {first.says}{against}"]
+
+
+def _doubts(logs: BrokerLogs, history: History, record: Record, keys: Iterable[Key]) -> list[str]:
+    """Why something may have happened that these logs do not show."""
+    known = (record.leader_at(key, record.end_ms) for key in keys)
+    leaders = {leader for leader in known if leader is not None}
+    kinds = {row.kind for row in history.rows}
+    silent = ["no line tells of a replica"] if not kinds - NO_REPLICA else []
+    silent = silent or ([] if "isr_commit" in kinds else ["no line tells who is in an ISR"])
+    whole = [why for why in _of_the_whole(history) if not why.startswith(USUAL)]
+    return [*doubts(logs, leaders), *silent, *whole]

@@ -1,0 +1,290 @@
+"""Which absences belong together, and whose they are.
+
+Theory of operation. Absences whose beginnings or ends follow each other within `QUIET_MS` are one
+*episode*. It may be the work of several: each absence is given to one *party*, in this order.
+
+1. A cluster whose processes all start again, whose brokers all lose ZooKeeper, or a controller that
+   fences several brokers at one moment: these explain what they took out.
+2. A broker whose process stopped or died, whose session was lost, whose disk failed: its own
+   absences.
+3. What is left are pairs (leader, removed replica). A frozen follower is removed by all its
+   leaders, a slow leader removes all its followers: the broker with most pairs in *one* role,
+   opposite more than one other, has these; and so on. Who is a party already needs no second
+   witness: a leader that was away, and wakes or is cut off, removes healthy followers.
+4. Where no role tells, the broker that is opposite several others has them. If there are only two,
+   and a third leader keeps the removed one, it is the link between them; if nobody can tell, the
+   removed one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from isrlab.events.exact import Absence
+from isrlab.logs.history.record import Record, Row, Span, about, covers, teller
+from isrlab.logs.incidents.controllers import elections
+
+QUIET_MS = 30_000
+BEFORE_MS = 60_000  # within which a cause shows before its first effect
+OPEN = 20  # episodes that may go on at one time
+AT_ONCE_MS = 2_000
+BLINK_MS = 500
+KEPT_MS = (
+    5_000  # leaders look every half lag limit who is out of sync: one may be later than another
+)
+SOON_MS = 10_000  # a broker that is back in this time after its process started needed no longer
+GONE_SIGNS = ("stop_asked", "session_lost", "disk_full", "out_of_resources")
+
+
+class Party(NamedTuple):
+    """To whom absences belong: a broker, a link between two, a controller, or all of them."""
+
+    kind: str  # broker, link, controller, zookeeper, cluster
+    brokers: tuple[int, ...] = ()
+
+
+@dataclass
+class Episode:
+    """Absences, and rows of troubles of their own (replicas that failed, no leader)."""
+
+    outs: list[Absence]
+    troubles: list[Row] = field(default_factory=list)
+
+    @property
+    def span(self) -> Span:
+        """From the first absence or trouble to the last return or beginning."""
+        times = [out.start_ms for out in self.outs] + [row["ts_ms"] for row in self.troubles]
+        ends = [out.end_ms for out in self.outs if out.end_ms is not None]
+        return min(times), max([*times, *ends])
+
+
+def episodes(record: Record) -> list[Episode]:
+    """Absences and troubles that belong together in time, in order."""
+    things: list[tuple[int, Absence | Row]] = [(out.start_ms, out) for out in record.outs]
+    things += [(row["ts_ms"], row) for row in record.troubles]
+    found: list[tuple[Episode, list[int]]] = []  # each with the moments of it, in order
+    for ts_ms, each in sorted(things, key=lambda thing: thing[0]):
+        apart_ms = record.apart_ms(teller(each) if isinstance(each, Absence) else each["broker"])
+        reach = range(ts_ms - apart_ms, ts_ms + apart_ms + 1, QUIET_MS)
+        near = (h for h in reversed(found[-OPEN:]) if any(_is_close(ms, h[1]) for ms in reach))
+        home = next(near, None)
+        if home is None:
+            home = Episode([]), []
+            found.append(home)
+        episode, moments = home
+        insort(moments, ts_ms)
+        if not isinstance(each, Absence):
+            episode.troubles.append(each)
+            insort(moments, ts_ms + QUIET_MS)  # its effect is as late as the lag limit
+            continue
+        episode.outs.append(each)
+        if each.end_ms is not None:
+            insort(moments, each.end_ms)
+    return [episode for episode, _ in found]
+
+
+def _is_close(ts_ms: int, moments: list[int]) -> bool:
+    place = bisect_left(moments, ts_ms)
+    return any(abs(ts_ms - moment) <= QUIET_MS for moment in moments[max(0, place - 1) : place + 1])
+
+
+def parties(episode: Episode, record: Record) -> dict[Party, list[Absence]]:
+    """To whom each absence of an episode belongs, the largest first."""
+    given: dict[Party, list[Absence]] = defaultdict(list)
+    rest = episode.outs
+    first, last = episode.span
+    apart_ms = record.apart_ms(*record.alone)
+    span = (first - BEFORE_MS - apart_ms, last + SOON_MS + apart_ms)
+    of_one = [(Party("broker", (b,)), frozenset({b})) for b in sorted({o.replica for o in rest})]
+    for party, brokers in (*_of_all(rest, span, record), *of_one):
+        taken = [out for out in rest if _is_explained(out, party, brokers, record)]
+        given[party] += taken
+        rest = _without(rest, taken)
+    while rest:
+        known = {b for p, outs in given.items() if outs and p.kind == "broker" for b in p.brokers}
+        party, taken = _largest(rest, known, record)
+        given[party] += taken
+        rest = _without(rest, taken)
+    most_first = sorted(given.items(), key=lambda each: -len(each[1]))
+    return {p: outs for p, outs in most_first if outs or p.kind in ("cluster", "zookeeper")}
+
+
+def _without(outs: list[Absence], taken: list[Absence]) -> list[Absence]:
+    places = set(map(id, taken))  # rows are long to compare
+    return [out for out in outs if id(out) not in places]
+
+
+def _of_all(outs: list[Absence], span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
+    """Causes that concern many brokers at once, and which."""
+    found = []
+    stops = record.said("sign", span, sign="stop_asked")
+    starts = [row for row in record.starts if row["detail"]["sign"] == "starting"]
+    near = [row for row in starts if span[0] <= row["ts_ms"] <= span[1]]
+    started = {row["broker"]: row["ts_ms"] for row in near if row["broker"] is not None}
+    in_order = {about(row) for row in stops}
+    missed = [out.start_ms for out in outs if covers(out, started.get(out.replica, 0))]
+    first_ms = min([*started.values(), *missed], default=0)
+    died = {
+        broker: ts
+        for broker, ts in started.items()
+        if broker not in in_order and not _spoke(broker, (first_ms, ts - 1), record)
+    }
+    at_once_ms = BEFORE_MS + record.apart_ms(*died)
+    if len(died) > 1 and max(died.values()) - min(died.values()) <= at_once_ms:
+        hosts = frozenset[int]().union(*record.replicas.values())
+        silent = hosts - record.log_ends.keys()  # if all others died, so did who has no log here
+        down = hosts if hosts - silent <= died.keys() else frozenset(died)
+        found.append((Party("cluster", tuple(sorted(died))), down))
+    lost = {about(r) for r in record.said("sign", span, sign="session_lost")}
+    gone = {about(r) for r in record.said("sign", span, sign="zookeeper_gone")}
+    if len(lost | gone) > max(1, len(record.brokers) // 2):
+        found.append((Party("zookeeper"), frozenset(b for b in lost | gone if b is not None)))
+    return found + _of_a_controller(span, record)
+
+
+def _spoke(broker: int, span: Span, record: Record) -> bool:
+    """It was still there when another one was missed, or was back: they did not stop together."""
+    rows = record.said("isr_shrink isr_commit", span, broker)
+    before = (span[0] - BEFORE_MS, span[1])
+    missed = record.said("sign", before, broker, sign="not_listening")  # another one
+    is_alone = bool(missed) and missed[-1]["ts_ms"] - missed[0]["ts_ms"] > AT_ONCE_MS
+    return is_alone or any(row["broker"] == broker for row in rows)
+
+
+def _of_a_controller(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
+    """A controller that fences itself, or whom others still hear, or while nobody hears from it;
+    not one that was elected meanwhile: whom the others did not hear was the one before."""
+    fenced = [r for r in record.said("crash", span, cause="fenced") if not _is_replay(r, record)]
+    by: dict[int, set[int]] = defaultdict(set)
+    for row in fenced:
+        near = (row["ts_ms"] - BEFORE_MS, row["ts_ms"] + AT_ONCE_MS)
+        unheard = {r["broker"] for r in record.said("sign", near, sign="heartbeat_failed")}
+        at_once = {r["replica"] for r in fenced if abs(r["ts_ms"] - row["ts_ms"]) <= AT_ONCE_MS}
+        back = record.said("restart", (row["ts_ms"], near[1] + SOON_MS), row["replica"])
+        is_back = any(r["detail"].get("cause") == "unfenced" for r in back)
+        is_back &= not _went(row["replica"], near, record)
+        is_back &= not elections(record, near)
+        is_back &= not record.said("sign", near, sign="controller_lost")
+        is_all = is_back and (len(unheard) > 1 or len(at_once) > 1)
+        if (is_all or _fences_itself(row, fenced, record)) and row["broker"] != row["replica"]:
+            by[row["broker"]].add(row["replica"])
+    return [(Party("controller", (who,)), frozenset(whom)) for who, whom in by.items() if who]
+
+
+def _fences_itself(row: Row, fenced: list[Row], record: Record) -> bool:
+    """It decides so at that moment (a reader names the epoch), and was not just started."""
+    who, near = row["broker"], (row["ts_ms"] - AT_ONCE_MS, row["ts_ms"] + AT_ONCE_MS)
+    own = (r for r in fenced if r["broker"] == who == r["replica"] and near[0] <= r["ts_ms"])
+    decided = any(r["ts_ms"] <= near[1] and "broker_epoch" not in r["detail"] for r in own)
+    return decided and not _went(who, (row["ts_ms"] - BEFORE_MS, near[1]), record)
+
+
+def _is_replay(fenced: Row, record: Record) -> bool:
+    """A new controller reads the past: it has just unfenced whom it fences."""
+    before = (fenced["ts_ms"] - AT_ONCE_MS, fenced["ts_ms"])
+    rows = record.said("restart", before, fenced["replica"], cause="unfenced")
+    return any(row["broker"] == fenced["broker"] for row in rows)
+
+
+def _went(broker: int, span: Span, record: Record) -> bool:
+    """Its process was stopped or started again within a span."""
+    started = [row["ts_ms"] for row in record.starts if row["broker"] == broker]
+    is_started = any(span[0] <= ts_ms <= span[1] + SOON_MS for ts_ms in started)
+    return is_started or bool(record.said("sign", span, broker, sign="stop_asked"))
+
+
+def _is_explained(out: Absence, party: Party, brokers: frozenset[int], record: Record) -> bool:
+    """A cause that shows near the beginning of an absence of these brokers, not after its end."""
+    if out.replica not in brokers:
+        return False
+    end_ms = record.end_ms if out.end_ms is None else out.end_ms
+    apart_ms = record.apart_ms(out.replica, teller(out))
+    until_ms = min(out.start_ms + BEFORE_MS, end_ms + AT_ONCE_MS)
+    near = (out.start_ms - BEFORE_MS - apart_ms, until_ms + apart_ms)
+    own = any(
+        row["broker"] == out.replica and near[0] <= row["ts_ms"] <= near[1]
+        for row in (*record.troubles, *record.starts)
+    )
+    is_gone = any(record.said("sign", near, out.replica, sign=name) for name in GONE_SIGNS)
+    if own or is_gone or record.said("crash", near, out.replica):
+        return True
+    if out.end_ms is not None:  # it is back, so its log only had no more to say
+        return False
+    end = record.log_ends.get(out.replica)
+    ends = end is not None and near[0] <= end <= out.start_ms + AT_ONCE_MS
+    return ends and record.end_ms - (end or 0) > SOON_MS
+
+
+def _largest(outs: list[Absence], known: set[int], record: Record) -> tuple[Party, list[Absence]]:
+    """The broker, or link, that most of these absences belong to, and those."""
+    sides: dict[tuple[str, int], list[Absence]] = defaultdict(list)
+    for out in outs:
+        roles = (("replica", out.replica), ("leader", _taker(out, record)))
+        for role, broker in roles:
+            if broker is not None:
+                sides[role, broker].append(out)
+                sides["either", broker].append(out)
+
+    def strength(side: tuple[str, int]) -> tuple[bool, bool, int, bool]:
+        role, broker = side
+        others = {b for out in sides[side] for b in (out.replica, _taker(out, record))} - {broker}
+        is_sure = broker in known or len(others - {None}) > 1 or others == {None}
+        return is_sure and role != "either", is_sure, len(sides[side]), role != "leader"
+
+    best = max(sides, key=strength)
+    if strength(best)[1]:
+        return Party("broker", (best[1],)), sides[best]
+    pair = sides["either", best[1]]
+    return _of_a_pair(pair, record), pair
+
+
+def _taker(out: Absence, record: Record) -> int | None:
+    """The leader that took it out; where no line says so, and no other cause shows, who led."""
+    leader = out.leader or record.leader_at(out.key, out.start_ms)
+    return None if leader in (-1, out.replica) else leader
+
+
+def _of_a_pair(outs: list[Absence], record: Record) -> Party:
+    """One leader and one replica: who of them did not run, if a line shows it; who takes back at
+    once all that it removed, for its own clock had jumped; the link if both remove each other or
+    somebody else keeps the replica; else the replica."""
+    is_told = any(out.leader for out in outs)  # else a controller may have taken them
+    replica, leader = outs[0].replica, _taker(outs[0], record) if is_told else None
+    is_both_ways = any(out.replica != replica for out in outs)
+    near = (outs[0].start_ms - BEFORE_MS, max(out.start_ms for out in outs) + SOON_MS)
+    slept = {row["broker"] for row in record.overslept(near)} & {replica, leader}
+    removed: dict[int, list[Absence]] = defaultdict(list)
+    for out in outs:
+        removed[_taker(out, record) or 0].append(out)
+    jumped = {who for who, its in removed.items() if leader and all(map(is_back_at_once, its))}
+    for found in (slept, jumped):
+        if len(found) == 1:
+            return Party("broker", tuple(who for who in found if who))
+    if leader and (is_both_ways or all(_is_kept_elsewhere(out, record) for out in outs[:20])):
+        return Party("link", tuple(sorted((replica, leader))))
+    return Party("broker", (replica,))
+
+
+def is_back_at_once(out: Absence) -> bool:
+    """So soon that the replica was there all the time."""
+    end_ms = out.end_ms
+    return end_ms is not None and end_ms - out.start_ms < BLINK_MS
+
+
+def _is_kept_elsewhere(out: Absence, record: Record) -> bool:
+    """Another leader has this replica in an ISR all the time that it is out of this one, and would
+    have removed it meanwhile."""
+    end_ms = out.end_ms or record.end_ms
+    if end_ms - out.start_ms < KEPT_MS:
+        return False
+    for key, spans in record.spans.items():
+        leader = record.leader_at(key, out.start_ms)
+        if leader in (None, -1, out.replica, out.leader):
+            continue
+        during = [s for s in spans if s.start_ms < end_ms and s.end_ms > out.start_ms]
+        if during and all(out.replica in span.isr for span in during):
+            return True
+    return False

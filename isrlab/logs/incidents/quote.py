@@ -1,0 +1,101 @@
+"""The lines that prove something, read again, and shortened to what decides.
+
+A line is not trusted: what a terminal would obey is shown escaped, never sent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from isrlab.events.wording import printable
+from isrlab.logs.incidents.find import Incident
+from isrlab.logs.incidents.find import IncidentLine as Place
+from isrlab.logs.reader.files import PathName
+from isrlab.logs.reader.layout import LEVELS, is_continued
+from isrlab.logs.reader.read import quoted
+from isrlab.logs.reader.stamps import STAMP
+
+_HEAD = re.compile(rf"\W*(?:{STAMP})\W*(?:(?:{'|'.join(LEVELS)}|WARNING)\b\W?\s*)?")
+_LOGGER = re.compile(r"\s+\([A-Za-z_][\w.$]*\)$")
+_KEY = re.compile(  # what decides, wherever in a line it stands
+    r"elapsed time since (?:creation|send): \d+ ?ms|request timeout: \d+ ?ms"
+    r"|not heard from server in \d+ ?ms|No space left on device|Too many open files"
+    r"|OutOfMemoryError: [\w ]{1,40}|Connection refused|\bin dir(?:ectory)? \S{1,80}"
+    r"|from \d[\d,]{0,60} to \d[\d,]{0,60}|lastCaughtUpTimeMs: -?\d+|Cached zkVersion"
+    r"|offset(?:=| )\d+|\bisr=\[[\d, ]{0,60}\]|highWatermark: \d+, endOffset: \d+"
+)
+_DIR = re.compile(
+    r"(?:in dir|log directory|in directory|dir=|for dir) ?(/[^\s,\])]{1,200}?)[.,]?[\s,\])]"
+)
+ABOVE = 3  # lines above one that may be its head
+MOST = 2_000  # characters of a line that are shown in full
+
+
+class Raw(str):
+    """A text that stands in a log as it is."""
+
+
+class Quote(NamedTuple):
+    """A line of the logs, and the head that it belongs to if it is one of several lines."""
+
+    text: Raw
+    head: str
+
+    @property
+    def folder(self) -> str:
+        """The log directory that it names, "" without one."""
+        match = _DIR.search(f"{self.text} ") or _DIR.search(f"{self.head} ")
+        return match[1] if match else ""
+
+
+def quotes_of(incidents: Iterable[Incident], log_dir: PathName) -> dict[Place, Quote]:
+    """The lines of the evidence, read again; without those of files that cannot be."""
+    places = {place for incident in incidents for place in incident.evidence}
+    wanted: dict[str, set[int]] = {place.file: set() for place in places}
+    for place in places:  # the head of an exception stands just above it
+        wanted[place.file] |= {place.line - n for n in range(ABOVE + 1)}
+    texts = quoted(log_dir, wanted)
+    quotes = {}
+    for place in places:
+        if text := texts.get((place.file, place.line)):
+            above = [texts.get((place.file, place.line - n), "") for n in range(1, ABOVE + 1)]
+            head = next((each for each in above if each and not is_continued(each)), "")
+            quotes[place] = Quote(Raw(text), head)
+    return quotes
+
+
+def message(text: str) -> Raw:
+    """A line without its time, level and logger, which stand beside it."""
+    text = _LOGGER.sub("", _HEAD.sub("", text, count=1) if not is_continued(text) else text)
+    return Raw(printable(text))
+
+
+def shortened(text: str, width: int) -> str:
+    """A line in this many characters: its beginning, and what decides from the rest."""
+    if len(text) <= width:
+        return text
+    keys: list[re.Match[str]] = []
+    shown = width // 2  # so much of the beginning stays whatever follows
+    for key in _KEY.finditer(text):
+        length = sum(len(each[0]) + 3 for each in keys) + len(key[0]) + 3
+        if key.end() > shown and length <= width - shown:
+            keys.append(key)
+    while keys and keys[0].end() <= width - len(_behind(keys[1:])):
+        keys.pop(0)  # it can be seen where it stands
+    rest = _behind(keys)
+    cut = width - len(rest)
+    cut = min([key.start() for key in keys[:1] if key.start() < cut], default=cut)
+    return f"{text[:cut].rstrip()}{rest}"
+
+
+def _behind(keys: list[re.Match[str]]) -> str:
+    """What stands behind the beginning of a shortened line."""
+    return "".join(f" … {key[0]}" for key in keys) or "…"
+
+
+def whole(text: str) -> str:
+    """A line in full; of one without end the beginning and the end."""
+    text = printable(text)
+    return text if len(text) <= MOST else f"{text[: MOST // 2]} … {text[-MOST // 2 :]}"

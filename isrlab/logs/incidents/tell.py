@@ -1,0 +1,89 @@
+"""Findings as JSON for a program, and as CSV for a spreadsheet."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from dataclasses import asdict
+from typing import Any
+
+from isrlab.events.wording import printable
+from isrlab.logs.history.record import clock
+from isrlab.logs.history.rules import Fault
+from isrlab.logs.incidents.answer import LogAnswer
+from isrlab.logs.incidents.exposed import Exposure
+from isrlab.logs.incidents.look import Findings
+
+FAULTS_FOR_A_PROGRAM = 200
+COLUMNS = (
+    "start", "end", "what", "blamed", "out", "partitions", "under_replicated_ms",
+    "under_min_isr_ms", "one_copy_ms", "leaderless_ms", "refused", "says", "evidence",
+)  # fmt: skip
+
+
+def as_dict(findings: Findings, answer: LogAnswer) -> dict[str, Any]:
+    """Everything, for a program; each line of the evidence has its text."""
+    return {
+        "status": findings.status,
+        "verdict": answer.title,
+        "state": answer.state,
+        "answer": [
+            {"label": row.label, "text": row.text} | ({"line": row.quote} if row.quote else {})
+            for row in answer.rows
+        ],
+        "partitions": len(findings.partitions),
+        **{
+            name: [f"{key.topic}-{key.partition}" for key in getattr(findings, name)]
+            for name in ("under_replicated", "under_min_isr", "leaderless", "not_known")
+        },
+        "exposed": [_exposure(each) for each in findings.exposures],
+        "doubts": list(findings.doubts),
+        "faults": [_fault(each) for each in findings.faults[:FAULTS_FOR_A_PROGRAM]],
+        "faults_by_rule": Counter(fault.rule for fault in findings.faults),
+        "caveats": list(findings.caveats),
+        "incidents": [_incident(answer, number) for number in range(len(answer.stories))],
+    }
+
+
+def _incident(answer: LogAnswer, number: int) -> dict[str, Any]:
+    story = answer.stories[number]
+    texts = {place.partition(" ")[0]: text for proof in story.proofs for place, text in proof.lines}
+    made = asdict(story.incident)
+    for line in made["evidence"]:
+        line["text"] = texts.get(f"{line['file']}:{line['line']}", "")
+    made["checks"] = list(story.checks)
+    return made | {"then": story.remedy.then, "why": story.why}
+
+
+def _exposure(each: Exposure) -> dict[str, object]:
+    return each._asdict() | {"key": f"{each.key.topic}-{each.key.partition}"}
+
+
+def _fault(fault: Fault) -> dict[str, object]:
+    key = fault.key
+    return fault._asdict() | {"key": f"{key.topic}-{key.partition}" if key else None}
+
+
+def as_csv(told: dict[str, Any]) -> str:
+    """A row for each incident of what `as_dict` gives, with a head."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(COLUMNS)
+    for each in told["incidents"]:
+        made = {
+            "start": clock(each["start_ms"]),
+            "end": clock(each["end_ms"]),
+            "blamed": " ".join(map(str, each["blamed"])),
+            "out": " ".join(map(str, each["out"])),
+            "partitions": " ".join(f"{topic}-{number}" for _, topic, number in each["partitions"]),
+            "evidence": " ".join(f"{line['file']}:{line['line']}" for line in each["evidence"]),
+        }
+        cells = [made.get(name, each.get(name, "")) for name in COLUMNS]
+        writer.writerow([_inert(printable(str(cell))) for cell in cells])
+    return text.getvalue()
+
+
+def _inert(cell: str) -> str:
+    """A cell that no spreadsheet takes for a formula."""
+    return f"'{cell}" if cell[:1] in ("=", "+", "-", "@") else cell

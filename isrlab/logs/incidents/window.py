@@ -1,0 +1,82 @@
+"""The part of the logs that is asked about, and what is wrong with a question.
+
+A name with a slip in it matches nothing, and nothing is not calm: a filter that leaves nothing over
+is a doubt, which names what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from isrlab.events.statements import Key, Statement
+from isrlab.logs.history.record import Record, clock
+from isrlab.logs.incidents.find import Incident
+from isrlab.logs.reader.stamps import given_ms
+
+NAMED = 8
+
+
+class Window(NamedTuple):
+    """What to look at: incidents that touch this time, these topics, this broker."""
+
+    since_ms: int | None = None
+    until_ms: int | None = None
+    topic: str | None = None  # a name, or a pattern with * and ?
+    broker: int | None = None
+
+    def has(self, incident: Incident) -> bool:
+        end_ms = incident.end_ms
+        return (
+            (self.since_ms is None or end_ms is None or end_ms >= self.since_ms)
+            and (self.until_ms is None or incident.start_ms <= self.until_ms)
+            and (not incident.partitions or any(map(self.has_key, incident.partitions)))
+            and (self.broker is None or self.broker in (*incident.out, *incident.who))
+        )
+
+    def has_key(self, key: Key) -> bool:
+        return self.topic is None or fnmatchcase(key.topic, self.topic)
+
+
+def window(since: str | None, until: str | None, topic: str | None, broker: int | None) -> Window:
+    """The same in words, times in UTC if they name no zone; empty text and None are all.
+
+    Raises ValueError for a time that is none.
+    """
+    since_ms, until_ms = (given_ms(text) if text else None for text in (since, until))
+    return Window(since_ms, until_ms, topic or None, broker)
+
+
+def unmatched(window: Window, events: Sequence[Statement], record: Record) -> Iterator[str]:
+    """Why a filter leaves nothing over; `record` is that of the events before `until_ms`."""
+    if not events:
+        return
+    first, last = (pick(row.ts_ms for row in events) for pick in (min, max))
+    span = f"these logs go from {clock(first)} to {clock(last)} UTC"
+    since_ms, until_ms = window.since_ms, window.until_ms
+    if since_ms is not None and until_ms is not None and since_ms > until_ms:
+        yield f"--since {clock(since_ms)} is after --until {clock(until_ms)}"
+    elif since_ms is not None and since_ms > last:
+        yield f"nothing is after --since {clock(since_ms)}: {span}"
+    elif until_ms is not None and until_ms < first:
+        yield f"nothing is before --until {clock(until_ms)}: {span}"
+    elif window.topic is not None and not any(map(window.has_key, record.spans)):
+        yield f"no topic matches --topic {window.topic!r}; {_named('topics', _topics(record))}"
+    if window.broker is not None and window.broker not in record.brokers and record.brokers:
+        brokers = _named("brokers", map(str, sorted(record.brokers)))
+        yield f"no line names --broker {window.broker}; {brokers}"
+
+
+def _topics(record: Record) -> list[str]:
+    return sorted({key.topic for key in record.spans})
+
+
+def _named(what: str, names: Iterable[str]) -> str:
+    shown = [*names]
+    more = f" and {len(shown) - NAMED:,} more" if len(shown) > NAMED else ""
+    return (
+        f"there are the {what} {', '.join(shown[:NAMED])}{more}"
+        if shown
+        else f"there are no {what}"
+    )

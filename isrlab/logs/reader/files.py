@@ -1,0 +1,342 @@
+"""Finds the log files of a folder and takes them apart into lines, whatever state they are in.
+
+Nothing here holds a whole file, a whole archive or a line of any length in memory: the end of a
+file may be missing, a gzip archive may be cut or damaged, a "line" may be a gigabyte of zeros.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, NamedTuple, TypeAlias
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from isrlab.logs.reader.formats import ANCHOR
+from isrlab.logs.reader.metadata.records import is_metadata
+from isrlab.logs.reader.packed import (
+    DamagedFileError,
+    Unpacked,
+    is_archive,
+    kind_of,
+    uncompressed,
+    why_unreadable,
+)
+
+LOG_NAME = re.compile(
+    r"^standard input$|"
+    r"\.(log|out|gz|bz2|xz|zip|zst|lz4|tar|t[gbx]z|7z|rar)([.\-_].*)?$|\.log\b"
+    r"|^(server|controller|state-change)\b"
+)
+SEGMENT_NAME = re.compile(r"^\d{20}\.")  # of a topic's data
+BROKER_LOG_NAME = re.compile(r"^(server|controller|state-change)[^/]*log")
+MAX_LINE_BYTES = LOOKED_AT_BYTES = 64 * 1024
+READ_BYTES = 4 * 1024 * 1024
+HOLE_BYTES = 32 * 1024  # of zero: longer holes in a line are read as if they were so long
+# A line that a container's runtime (CRI) has cut: it marks the pieces that go on with a P.
+IN_PIECES = (b" stdout P ", b" stderr P ")
+_PIECE = re.compile(rb"[^\n]{0,48} std(?:out|err) P ")
+_STRANGE = bytes({*range(1, 32)} - {9, 10, 12, 13, 27})  # characters that are in no text
+_HOLE = re.compile(rb"\0{%d,}" % HOLE_BYTES)
+_PIECES = re.compile(rb"(?m)^(?:" + _PIECE.pattern + rb"[^\n]*\n)+[^\n]*")
+UTF_16 = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+PathName: TypeAlias = "str | os.PathLike[str]"
+VALID = (
+    "Give a folder that holds the logs of one or more Kafka brokers (server.log, controller.log, "
+    "state-change.log, also rotated, .gz, or one folder for each broker), or one such file, as a "
+    "path that this machine can read; a relative path starts at the folder of the notebook."
+)
+
+
+class LogDirError(ValueError):
+    """`log_dir` cannot be read; the message says what was given and what would be valid."""
+
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows: the message, for there is nothing else to see."""
+        return [f"LogDirError: {self}"]
+
+
+class Source(NamedTuple):
+    """A file: its path, its path below `log_dir`, and its status if it is not read: "skipped" if it
+    is no log, "not read" or "broken off" if lines may be missing. Of one that grows only what it
+    holds before byte `end` counts."""
+
+    path: str
+    name: str
+    size_bytes: int
+    skipped: str | None
+    end: int | None = None
+
+
+class Line(NamedTuple):
+    """One line without its end; `is_cut` if it was longer than `MAX_LINE_BYTES`."""
+
+    number: int
+    text: bytes
+    is_cut: bool
+
+
+@dataclass(frozen=True)
+class ReadBlock:
+    """Whole lines: line `n` of the block, number `first + n` of the file, is
+    `data[ends[n] : ends[n + 1]]` with its end. `cut` are those longer than `MAX_LINE_BYTES`. In the
+    file the block ends before byte `end`."""
+
+    first: int
+    data: bytes
+    ends: np.ndarray  # int32
+    cut: frozenset[int]
+    end: int
+
+    @property
+    def size(self) -> int:
+        """How many lines."""
+        return len(self.ends) - 1
+
+    def line(self, n: int) -> bytes:
+        """Line `n` without its end, at most `MAX_LINE_BYTES` of it."""
+        start, end = int(self.ends[n]), int(self.ends[n + 1])
+        return self.data[start : min(end, start + MAX_LINE_BYTES)].rstrip(b"\r\n")
+
+
+def _joined(pieces: re.Match[bytes]) -> bytes:
+    """The pieces of a line as one, each without what is before, and empty lines in their places."""
+    first, *rest = (piece.rstrip(b"\r") for piece in pieces[0].split(b"\n"))
+    return b"".join([first, *(piece.split(b" ", 3)[-1] for piece in rest)]) + b"\n" * len(rest)
+
+
+def whole_end(data: bytes) -> int:
+    """Where the last whole line of some ends, 0 without any. Pieces of a line wait for its last."""
+    end = last = data.rfind(b"\n") + 1
+    while end and _PIECE.match(data, start := data.rfind(b"\n", 0, end - 1) + 1):
+        end = start
+        if last - end > MAX_LINE_BYTES:
+            return last
+    return end
+
+
+@contextmanager
+def stored(log_dir: PathName) -> Iterator[PathName]:
+    """A path that can be read twice: `log_dir`, or a copy of what comes out of a pipe, such as the
+    standard input ("-") or what a shell makes of `<(...)`; the copy goes when the context ends."""
+    is_standard = str(log_dir) == "-"
+    if not is_standard and not Path(log_dir).is_fifo():
+        yield log_dir
+        return
+    with TemporaryDirectory() as folder, ExitStack() as opened:
+        pipe = sys.stdin.buffer if is_standard else opened.enter_context(open(log_dir, "rb"))
+        path = Path(folder) / "standard input"
+        with path.open("wb") as copy:
+            shutil.copyfileobj(pipe, copy)
+        yield path
+
+
+def find(log_dir: PathName, time_zone: str = "UTC") -> list[Source]:
+    """Every file of `log_dir`, in order of name; links that lead out of it are not followed.
+
+    Raises LogDirError when there is nothing that could be read, or no such time zone.
+    """
+    try:
+        ZoneInfo(time_zone)
+    except (OSError, ValueError, KeyError) as error:
+        raise LogDirError(f"time_zone {time_zone!r} is unknown; give one such as 'UTC'") from error
+    if str(log_dir) == "-":
+        return [Source("-", "standard input", 0, None)]
+    root, given = Path(log_dir), f"log_dir {str(log_dir)!r}"
+    if not str(log_dir).strip():
+        raise LogDirError(f"log_dir is empty text. {VALID}")
+    try:
+        if not root.exists():
+            raise FileNotFoundError(f"it does not exist (looked at {root.absolute()})")
+        sources = [_source(root, root.parent)] if root.is_file() else _walk(root)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise LogDirError(f"{given} cannot be read: {error}. {VALID}") from error
+    if all(source.skipped for source in sources):
+        whys = ((source.name, str(source.skipped).partition(": ")[2]) for source in sources[:5])
+        skipped = "; ".join(map(": ".join, whys)) or "it is empty"
+        raise LogDirError(f"{given} holds no readable log file ({skipped}). {VALID}")
+    return sources
+
+
+def _walk(root: Path) -> list[Source]:
+    problems: list[OSError] = []
+    sources = []
+    for folder, folders, names in os.walk(root, onerror=problems.append, followlinks=False):
+        links = [path for name in folders if (path := Path(folder) / name).is_symlink()]
+        why = "not read: a link to a folder"
+        sources += [Source(str(path), _below(path, root), 0, why) for path in links]
+        sources += [_source(Path(folder) / name, root) for name in names]
+    for problem in problems:
+        path = Path(str(problem.filename))
+        if path == root:
+            raise problem
+        sources.append(Source(str(path), _below(path, root), 0, f"not read: {problem.strerror}"))
+    return sorted(sources, key=lambda source: source.name)
+
+
+def _below(path: Path, root: Path) -> str:
+    """The path below the root as text that can be shown and stored, whatever bytes it holds."""
+    name = os.fsencode(path.relative_to(root))
+    return name.decode("utf-8", "backslashreplace").replace(os.sep, "/")
+
+
+def _source(path: Path, root: Path) -> Source:
+    size, name = 0, _below(path, root)
+    try:
+        if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
+            skipped: str | None = "not read: a link that leads out of log_dir"
+        elif not path.is_file():
+            skipped = "skipped: not a file"
+        else:
+            size, skipped = path.stat().st_size, _why_skip(path, name)
+    except OSError as error:
+        skipped = f"not read: {error.strerror}"
+    except RuntimeError:  # so Python before 3.13
+        skipped = "not read: a link that leads to itself"
+    return Source(str(path), name, size, skipped)
+
+
+def _why_skip(path: Path, name: str) -> str | None:
+    with path.open("rb") as file:
+        first = file.read(LOOKED_AT_BYTES)
+        if not first:
+            return "skipped: empty"
+        if is_metadata(first):
+            return None
+        while first and not first.strip(b"\0"):  # a file that was truncated while it was written
+            first = file.read(READ_BYTES)
+    first, last_name = first.lstrip(b"\0")[:LOOKED_AT_BYTES], name.rpartition("/")[2]
+    is_broker_log = BROKER_LOG_NAME.search(last_name) is not None
+    text = first.decode("utf-16" if first[:2] in UTF_16 else "utf-8", "replace")
+    is_named = LOG_NAME.search(last_name) or (is_broker_log and last_name == name)
+    if not is_named and not ANCHOR.search(text):
+        return "skipped: not named like a log, and begins with no line of Kafka"
+    if not first:
+        return "not read: nothing but zero bytes"
+    if why := why_unreadable(first):
+        return f"not read: {why}"
+    if is_broker_log or kind_of(first) or is_archive(first) or first[:2] in UTF_16:
+        return None
+    is_text = len(first.translate(None, _STRANGE)) == len(first)
+    status = "skipped" if SEGMENT_NAME.match(last_name) else "not read"
+    return None if is_text else f"{status}: binary, not text"
+
+
+def expanded(sources: Iterable[Source], unpacked: Unpacked) -> Iterator[Source]:
+    """The sources, and for an archive the files in it, which `unpacked` keeps."""
+    for source in sources:
+        if source.skipped or not is_archive(_beginning(source.path)):
+            yield source
+            continue
+        files, problem = unpacked.files(source.path, chunks(source.path))
+        for name, path in files:
+            shown = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+            shown = source.name if len(files) == 1 and not problem else f"{source.name}/{shown}"
+            why = _why_skip(path, shown)
+            if why is None and is_archive(_beginning(str(path))):
+                why = "not read: an archive within another: unpack it first"
+            yield Source(str(path), shown, path.stat().st_size, why)
+        if problem:
+            yield source._replace(skipped=problem)
+
+
+def _beginning(path: str) -> bytes:
+    try:
+        return next(chunks(path), b"")
+    except DamagedFileError:
+        return b""
+
+
+def blocks(
+    path: str, start: int = 0, number: int = 1, end: int | None = None
+) -> Iterator[ReadBlock]:
+    """The lines of a file, in order, some megabytes at a time; those from byte `start`, which has
+    line `number`, to byte `end`.
+
+    Raises DamagedFileError after the last line before the damage; OSError if it cannot be opened.
+    """
+    rest, is_cut, damage, taken = b"", False, None, start
+    coming = chunks(path, start, end)
+    while True:
+        try:
+            chunk = next(coming, b"")
+        except DamagedFileError as error:
+            chunk, damage = b"", error
+        data = rest + chunk
+        taken += len(chunk)
+        size = whole_end(data) if chunk else len(data)
+        rest = data[size:]
+        if size:
+            whole = _short_holes(data[:size])
+            block = _block(number, whole, is_cut, taken - len(rest))
+            number += block.size
+            is_cut = False
+            yield block
+        rest = _short_holes(rest)
+        if len(rest) > 2 * MAX_LINE_BYTES:  # of a line of any length its beginning is kept
+            rest, is_cut = rest[: MAX_LINE_BYTES + 1], True
+        if not chunk:
+            break
+    if damage is not None:
+        raise damage
+
+
+def _short_holes(data: bytes) -> bytes:
+    return _HOLE.sub(bytes(HOLE_BYTES), data) if b"\0" in data else data
+
+
+def lines(path: str, end: int | None = None) -> Iterator[Line]:
+    """The lines of a file one by one, as `blocks` gives them."""
+    for block in blocks(path, end=end):
+        for n in range(block.size):
+            yield Line(block.first + n, block.line(n), n in block.cut)
+
+
+def _block(number: int, data: bytes, is_cut: bool, end: int) -> ReadBlock:
+    """`is_cut`: its first line has lost what was in the middle, and is too long in any case."""
+    if any(sign in data for sign in IN_PIECES):
+        data = _PIECES.sub(_joined, data)
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1
+    if not data.endswith(b"\n"):
+        ends = np.append(ends, len(data))
+    ends = np.concatenate([[0], ends]).astype(np.int32)
+    long = set(np.flatnonzero(np.diff(ends) > MAX_LINE_BYTES + 2).tolist())
+    return ReadBlock(number, data, ends, frozenset(long | ({0} if is_cut else set())), end)
+
+
+def chunks(path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+    """The contents of a file or an archive as UTF-8, from byte `start` to byte `end`, as far as
+    they are whole."""
+    with open(path, "rb") as file:
+        first = file.peek(4)
+        code = next((code for mark, code in UTF_16.items() if first.startswith(mark)), None)
+        at, coming = 0, _decoded(file, code) if code else _plain(file)
+        if kind := kind_of(first):
+            coming = uncompressed(file, kind, os.path.getsize(path))
+        elif not code:
+            at = file.seek(start)
+        for data in coming:
+            if wanted := data[max(0, start - at) : None if end is None else max(0, end - at)]:
+                yield wanted
+            at += len(data)
+            if end is not None and at > end:
+                return
+
+
+def _plain(file: IO[bytes]) -> Iterator[bytes]:
+    return iter(lambda: file.read(READ_BYTES), b"")
+
+
+def _decoded(file: IO[bytes], code: str) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder(code)("replace")
+    while data := file.read(READ_BYTES):
+        yield decoder.decode(data).encode("utf-8", "replace")

@@ -1,0 +1,331 @@
+"""Finds how a file writes its lines: what stands before and after a message of Kafka.
+
+Theory of operation. Operators write their logs in any layout, and containers, collectors and
+terminals put more around it. So no layout is listed here. A sample of lines is searched for
+beginnings of known messages (`ANCHOR`). What stands before one is taken apart into stamps, level,
+brackets and words, which makes a *shape*; the shapes that most lines have are the layout. What
+stands behind a message is found likewise, from messages whose end is known. An object of JSON is
+told by its braces, and its keys by what their values are; the text under the key of the message
+may itself have a layout, as in docker's files.
+
+Of two stamps in a line the inner one is the broker's, the outer one that of the container, which
+knows the zone. The words before them (pod, service, host) are the `source`: lines of several
+brokers in one file are told apart by it.
+
+Left out: messages that a layout spreads over several lines, and XML.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
+
+from isrlab.logs.reader.formats import ANCHOR, FORMATS, LEVELS, MOST_BEFORE, is_logger
+from isrlab.logs.reader.objects import Keys, json_moment, keys_of, read_object
+from isrlab.logs.reader.stamps import STAMP, StampedTime, moment
+
+FEW = 0.02  # of the lines: a shape that fewer have is chance
+MOST_SHAPES = 6
+MOST_SHOWN = 4096  # characters of a line that are looked at
+ANSI = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
+_LEVEL = rf"(?:{'|'.join(LEVELS)}|WARNING)"
+_WORD = r"[^\s\[\](){}\"'|=,]+"
+_BRACKETS = {"[": r"\[[^\[\]]*\]", "(": r"\([^()]*\)"}
+_LOGGER = r"(?P<logger>[A-Za-z_][\w.$]*)"
+_TOKEN = re.compile(
+    rf"(?P<stamp>{STAMP})|(?P<level>\b{_LEVEL}\b)|(?P<space>\s+)"
+    rf"|(?P<bracket>(?![\[(]\s*(?:{STAMP}|{_LEVEL}\b))(?:{'|'.join(_BRACKETS.values())}))"
+    rf"|(?P<word>{_WORD})|(?P<other>.)",
+    re.DOTALL,
+)
+# What most layouts have behind a message; others are found.
+_TAIL = re.compile(rf" \({_LOGGER}\)(?:\s+\[[^\[\]]*\])?\Z")
+# Those of which the end of the message is known, and the text that must be there.
+_ENDED = [form for form in FORMATS if not form.pattern.endswith((".*)", ".*?)"))]
+_NAME = re.compile(r"[A-Za-z]{2}")
+_OBJECT = re.compile(r'\{\s*"')
+_CONTINUES = re.compile(r"\s|\tat |Caused by|\.\.\. \d+ more|[\w.$]*(?:Exception|Error)\b|[)}]|$")
+
+
+class Head(NamedTuple):
+    """What stands around a message. `ts_ms` is UTC, or local time as if it were, if `is_local`."""
+
+    ts_ms: int
+    level: str
+    message: str
+    logger: str | None
+    is_local: bool = False
+    lacks: str = ""  # what the stamp does not tell: there is no `ts_ms` then
+    outer_ms: int | None = None  # UTC, of the container
+    source: str = ""
+    rest: tuple[str, ...] = ()  # lines that belong to it, such as a stack trace
+
+
+class _Shape(NamedTuple):
+    regex: re.Pattern[str]
+    wrapper: re.Pattern[str] | None  # what of it stands before the broker's own stamp
+    words: str  # for people
+
+
+def is_continued(line: str) -> bool:
+    """A line that has no head in any layout: it belongs to the one before it."""
+    return _CONTINUES.match(line) is not None
+
+
+def _shape(before: str) -> _Shape | None:
+    """The shape of what stands before a message; None if it has neither a time nor a level."""
+    tokens = [(str(token.lastgroup), token[0]) for token in _TOKEN.finditer(before)]
+    kinds = [kind for kind, _ in tokens]
+    if "stamp" not in kinds and "level" not in kinds:
+        return None
+    own = max((n for n, kind in enumerate(kinds) if kind == "stamp"), default=0)
+    level = next((n for n, kind in enumerate(kinds) if kind == "level"), None)
+    pieces, words, stamps, has_logger = [], [], 0, False
+    for n, (kind, text) in enumerate(tokens):
+        if kind == "word" and not text.strip(".:-<>*#/"):
+            kind = "other"  # a separator
+        piece, word = _generic(kind, text), {"space": " ", "other": text}.get(kind, "..")
+        if kind == "stamp":
+            piece, word, stamps = f"(?P<stamp{stamps}>{STAMP})", "date", stamps + 1
+        elif n == level:
+            piece, word = f"(?P<level>{_LEVEL})", "LEVEL"
+        elif kind == "word" and not has_logger and is_logger(re.sub(r":\d*$", "", text)):
+            piece, word, has_logger = rf"{_LOGGER}(?::\d*)?", "logger", True
+        elif kind in ("word", "bracket") and n < own and tokens[n + 1][1] != "=":
+            piece = f"(?P<source{n}>{piece})"
+        pieces.append(piece)
+        words.append(f"{text[0]}..{text[-1]}" if kind == "bracket" else word)
+    around = own - (own > 0 and tokens[own - 1][1] == "[")  # the bracket is the date's
+    is_wrapped = {"word", "bracket", "stamp"} & {*kinds[:around]}
+    wrapper = _compiled("".join(pieces[:around])) if is_wrapped else None
+    return _Shape(_compiled("".join(pieces)), wrapper, "".join(words))
+
+
+def _generic(kind: str, text: str) -> str:
+    """The pattern of a token and of all like it."""
+    if kind == "bracket":
+        return _BRACKETS[text[0]]
+    patterns = {"space": r"\s+", "word": f"(?:{_WORD})", "level": f"(?:{_LEVEL})"}
+    return patterns.get(kind) or (f"(?:{STAMP})" if kind == "stamp" else re.escape(text))
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.DOTALL | re.ASCII)
+
+
+def _before(line: str) -> str | None:
+    """What stands before the message of a line, or None if that is not to be seen."""
+    if (anchor := ANCHOR.search(line, 0, MOST_BEFORE)) is not None:
+        return line[: anchor.start()]
+    for form in FORMATS:
+        match = form.regex.search(line) if form.landmark in line else None
+        if match and not is_continued(match[0]):  # an exception stands below its message
+            return line[: match.start()]
+    return None
+
+
+def _plain_before(line: str) -> str | None:
+    """What stands before a message that is not known: all up to its level, or to its stamp."""
+    end, tokens = 0, list(_TOKEN.finditer(line[:MOST_BEFORE]))
+    for index, token in enumerate(tokens):
+        if token.lastgroup in ("stamp", "level") and index < 12:
+            end = token.end()
+    rest = re.match(r"[\])]?:?\s*", line[end:])
+    return line[: end + rest.end()] if end and rest else None
+
+
+def _usual(shapes: Iterable[_Shape | None]) -> tuple[_Shape, ...]:
+    """The shapes that are more than chance, most usual first."""
+    counts = Counter(shape for shape in shapes if shape)
+    least = FEW * sum(counts.values())
+    return tuple(shape for shape, n in counts.most_common(MOST_SHAPES) if n >= least)
+
+
+def _tails(lines: Iterable[str]) -> tuple[re.Pattern[str], ...]:
+    """What stands behind messages whose end is known, as patterns, most usual first."""
+    counts: Counter[str] = Counter()
+    for line in lines:
+        ends = [(match.end(), form.logger) for form in _ENDED
+                if form.landmark in line and (match := form.regex.search(line))]  # fmt: skip
+        if ends:
+            end, logger = max(ends)
+            counts[_tail(line[end:].rstrip(), logger)] += 1
+    usual = [t for t, n in counts.most_common(3) if t and n > FEW * sum(counts.values())]
+    named = [tail for tail in usual if _LOGGER in tail]
+    return tuple(re.compile(rf"{tail}\s*\Z") for tail in named or usual)
+
+
+def _tail(text: str, logger: str) -> str:
+    """The pattern of what stood behind a message of this logger."""
+    name = re.search(rf"(?:[\w$]+\.)*{re.escape(logger.rpartition('.')[2])}(?::\d+)?", text)
+    before, after = (text[: name.start()], text[name.end() :]) if name else (text, "")
+    parts = ["".join(_generic(str(t.lastgroup), t[0]) for t in _TOKEN.finditer(part))
+             for part in (before, after)]  # fmt: skip
+    return rf"{_LOGGER}(?::\d+)?".join(parts) if name else parts[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How lines are written. `of` finds it; without any shape no line has a head."""
+
+    shapes: tuple[_Shape, ...] = ()
+    tails: tuple[re.Pattern[str], ...] = ()
+    keys: Keys | None = None
+    inner: Layout | None = None  # of the text under the key of the message
+    around: tuple[_Shape, ...] = ()  # what stands before the object
+    other: Layout | None = None  # of the rest of a file that has several
+
+    @staticmethod
+    def of(lines: Sequence[str]) -> Layout:
+        """The layout of a sample of lines."""
+        lines = [ANSI.sub("", line) for line in lines if line.strip()]
+        objects = [parsed for line in lines if (parsed := _object(line))]
+        if 2 * len(objects) > len(lines):
+            return Layout._of_objects(objects)
+        lines = [line[:MOST_SHOWN] for line in lines if not is_continued(line)]
+        before = [text for line in lines if (text := _before(line)) is not None]
+        if not before:
+            before = [text for line in lines if (text := _plain_before(line))]
+        return Layout(_usual(map(_shape, before)), _tails(lines))
+
+    @staticmethod
+    def _of_objects(objects: Sequence[tuple[str, dict[str, object]]]) -> Layout:
+        keys = keys_of([obj for _, obj in objects])
+        texts = [str(obj.get(keys.message, "")).rstrip("\n") for _, obj in objects]
+        inner = Layout.of(texts)
+        around = _usual(_shape(before) for before, _ in objects)
+        return Layout((), (), keys, inner if inner.keys or inner.shapes else None, around)
+
+    def with_more(self, lines: Sequence[str]) -> Layout:
+        """That of lines which this one cannot read, and this one for those that it can."""
+        return replace(Layout.of(lines), other=self if self.shapes or self.keys else None)
+
+    @property
+    def name(self) -> str:
+        """What stands where, such as "date LEVEL message (logger)"; "stock" for Kafka's own."""
+        names = []
+        if self.keys:
+            under = self.inner.name if self.inner else ", ".join(k for k in self.keys[1:] if k)
+            names.append(f"JSON: {self.keys.message} ({under})")
+        if self.shapes:
+            tail = self.tails[0].pattern if self.tails else "logger"
+            end = " (logger)" if "logger" in tail and "logger" not in self.shapes[0].words else ""
+            names.append(f"{self.shapes[0].words}message{end}")
+        names += [self.other.name] if self.other else []
+        return " or ".join(names).replace("[date] LEVEL message (logger)", "stock") or "unknown"
+
+    def unwrapped(self, line: str) -> tuple[str, str]:
+        """Source and text of a line without a head: what a container put around is taken off."""
+        line = ANSI.sub("", line)
+        if self.keys and (parsed := _object(line)) and self.keys.message in parsed[1]:
+            return self._around(parsed[0])[1], str(parsed[1][self.keys.message])
+        for shape in self.shapes:
+            if shape.wrapper and (match := shape.wrapper.match(line)):
+                return _source(match.groupdict("")), line[match.end() :]
+        return self.other.unwrapped(line) if self.other else ("", line)
+
+    def head(self, line: str) -> Head | None:
+        """The parts of a line; None for one that has no head.
+
+        Raises ValueError for a time that does not exist.
+        """
+        if "\x1b" in line:
+            line = ANSI.sub("", line)
+        if self.keys and (parsed := _object(line)) and self.keys.message in parsed[1]:
+            return self._of_object(*parsed, self.keys)
+        for shape in self.shapes:
+            if match := shape.regex.match(line):
+                return self._of_plain(line, match, shape)
+        return self.other.head(line) if self.other else None
+
+    def _of_plain(self, line: str, match: re.Match[str], shape: _Shape) -> Head:
+        text, parts = line[match.end() :].rstrip(), match.groupdict("")
+        logger = parts.get("logger")
+        if shape.words.endswith('"'):
+            text = text.removesuffix('"').replace('\\"', '"')
+        if found := self._behind(text):
+            text = text[: found.start()].rstrip()
+            logger = found["logger"] if found.lastgroup else logger
+        level = parts.get("level", "").replace("WARNING", "WARN")
+        source = _source(parts) if shape.wrapper else ""
+        return _head(_moments(parts), level, text, logger, source)
+
+    def _behind(self, text: str) -> re.Match[str] | None:
+        usual = _TAIL.match(text, text.rfind(" (")) if text.endswith((")", "]")) else None
+        if usual and ("." in usual["logger"] or is_logger(usual["logger"])):
+            return usual
+        return next(filter(None, (tail.search(text) for tail in self.tails)), None)
+
+    @property
+    def has_loggers_behind(self) -> bool:
+        """Its lines are those of Kafka's own layout: each ends with its logger."""
+        return not self.keys and not self.other and self.name == "stock"
+
+    def has_head(self, line: str) -> bool:
+        return any(shape.regex.match(ANSI.sub("", line)) for shape in self.shapes)
+
+    def has_logger_behind(self, line: str) -> bool:
+        return self._behind(ANSI.sub("", line).rstrip()) is not None
+
+    def _around(self, before: str) -> tuple[list[StampedTime], str]:
+        for shape in self.around:
+            if match := shape.regex.match(before):
+                return _moments(match.groupdict("")), _source(match.groupdict(""))
+        return [], _source({"source": before})
+
+    def _of_object(self, before: str, obj: dict[str, object], keys: Keys) -> Head | None:
+        text, *rest = str(obj[keys.message]).rstrip("\n").split("\n")
+        stamps, source = self._around(before)
+        own = json_moment(obj.get(keys.time))
+        stamps += [own] if own else []
+        others = (str(value) for key, value in obj.items() if key != keys.message)
+        rest += [line for value in others for line in value.split("\n") if "Exception" in line]
+        rest = list(dict.fromkeys(map(str.strip, rest)))  # one trace, whole and in another
+        if self.inner:
+            head = self.inner.head(text)
+            if head is None:
+                return None
+            outer = [m.ms for m in stamps if not m.is_local and not m.lacks]
+            if head.lacks and outer:
+                head = head._replace(ts_ms=outer[-1], is_local=False, lacks="")
+            more = (*head.rest, *rest)
+            return head._replace(outer_ms=[*outer, None][0], source=source, rest=more)
+        level = str(obj.get(keys.level, "")).upper().replace("WARNING", "WARN")
+        logger = str(obj[keys.logger]) if keys.logger in obj else None
+        return _head(stamps, level, text, logger, source)._replace(rest=tuple(rest))
+
+
+def _object(line: str) -> tuple[str, dict[str, object]] | None:
+    """What stands before the object of JSON in a line, and the object; None if it has none."""
+    start = _OBJECT.search(line)
+    obj = read_object(line[start.start() :]) if start else None
+    return (line[: start.start()], obj) if start and obj is not None else None
+
+
+def _moments(parts: Mapping[str, str]) -> list[StampedTime]:
+    return [m for name, text in parts.items() if name[:5] == "stamp" and (m := moment(text))]
+
+
+def _source(parts: Mapping[str, str]) -> str:
+    """Pod, service or host: the words around, but not numbers and names of streams."""
+    words = [text for name, text in parts.items() if name.startswith("source")]
+    return " ".join(w for w in words if _NAME.search(w) and w not in ("stdout", "stderr"))
+
+
+def _head(
+    stamps: Sequence[StampedTime], level: str, message: str, logger: str | None, source: str
+) -> Head:
+    """The inner stamp is the broker's, unless it lacks a date and an outer one has it."""
+    if len(stamps) == 1:
+        ((ms, is_local, lacks),) = stamps
+        return Head(ms, level, message, logger, is_local, lacks, None, source)
+    whole = [each for each in stamps if not each.lacks]
+    outer = [each.ms for each in stamps[:-1] if not each.lacks and not each.is_local]
+    own = whole[-1] if whole else stamps[-1] if stamps else StampedTime(0, False, "time")
+    outer_ms = outer[0] if outer and own is stamps[-1] else None
+    return Head(own.ms, level, message, logger, own.is_local, own.lacks, outer_ms, source)

@@ -1,0 +1,77 @@
+"""Reads many files; where there is much to read, in a process for each core.
+
+A process is Python anew with this package, told what to read through a pipe: no copy of one that
+may hold a JVM or threads, and nothing of the caller's program is imported. What one cannot read,
+because it was killed, is read here.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from pathlib import Path
+from typing import TypeAlias
+
+from isrlab.logs.reader.files import Source
+from isrlab.logs.reader.layout import Layout
+from isrlab.logs.reader.lines import LineReader
+from isrlab.logs.reader.one_file import LogFile
+
+MUCH_BYTES = 64 * 1024 * 1024  # a process takes about a second to start
+MOST_PROCESSES = 8
+FileShare: TypeAlias = "list[tuple[int, Source]]"  # with their places in the order of files
+_SERVE = "from isrlab.logs.reader.many_files import serve; serve()"
+
+
+def read_files(
+    sources: FileShare, time_zone: str | None, layout: Layout | None = None
+) -> list[LogFile]:
+    """The files that are read, in their order; lines that fit `layout` have it."""
+    here, *others = ((share, time_zone, layout) for share in _shares(sources))
+    with ThreadPoolExecutor(max_workers=MOST_PROCESSES) as waiting:
+        answers = waiting.map(_read_elsewhere, others)
+        logs = _read(*here)
+        return sorted(chain(logs, *answers), key=lambda log: log.order)
+
+
+def _shares(sources: FileShare) -> list[FileShare]:
+    """The files in shares of about the same size, one for each core if it is worth it."""
+    total = sum(source.size_bytes for _, source in sources)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    count = min(cores or 1, MOST_PROCESSES, len(sources), 1 + total // MUCH_BYTES)
+    shares: list[FileShare] = [[] for _ in range(max(1, count))]
+    sizes = [0] * len(shares)
+    for order, source in sorted(sources, key=lambda each: -each[1].size_bytes):
+        least = sizes.index(min(sizes))
+        shares[least].append((order, source))
+        sizes[least] += source.size_bytes
+    return [sorted(share) for share in shares]
+
+
+def _read(sources: FileShare, time_zone: str | None, given: Layout | None) -> list[LogFile]:
+    logs, layout = [], given or Layout()
+    for order, source in sources:
+        log = LogFile(source, order, LineReader(time_zone, layout, given))
+        log.read()
+        logs.append(log)
+        layout = log.reader.layout
+    return logs
+
+
+def _read_elsewhere(job: tuple[FileShare, str | None, Layout | None]) -> list[LogFile]:
+    root = str(Path(__file__).parents[3])
+    paths = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    worker = subprocess.run(
+        [sys.executable, "-c", _SERVE], input=pickle.dumps(job), stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": paths}, check=False,
+    )  # fmt: skip
+    return pickle.loads(worker.stdout) if worker.returncode == 0 else _read(*job)
+
+
+def serve() -> None:
+    """What such a process does: read its share, and answer with it."""
+    pickle.dump(_read(*pickle.load(sys.stdin.buffer)), sys.stdout.buffer)

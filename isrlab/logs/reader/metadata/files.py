@@ -1,0 +1,200 @@
+"""The files of a metadata log: which they are, in which order they belong, and rows for each.
+
+A file is known by how it begins, not by its name: a record batch whose records are those of a
+metadata log, or the text that kafka-dump-log prints of one. A segment of another topic is none.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from math import inf
+from typing import Any, NamedTuple, TypeAlias
+
+from isrlab.logs.reader import files
+from isrlab.logs.reader.files import DamagedFileError, chunks, lines
+from isrlab.logs.reader.metadata.log import MetadataCluster
+from isrlab.logs.reader.metadata.records import (
+    DUMPED_BATCH,
+    Damage,
+    MetadataReader,
+    Record,
+    first_offset,
+    is_dump,
+)
+
+CHECKPOINT = re.compile(r"\d{20}(?=-\d{10}\.checkpoint)|(?<=Snapshot end offset: )\d{1,18}")
+BOOTSTRAP = re.compile(r"bootstrap\.checkpoint|KRaft bootstrap snapshot")
+LAYOUTS = {True: "kafka-dump-log", False: "metadata log"}
+BEGINNING = 64 * 1024  # of a file, by which it is known
+SAME = ("offset", "ts_ms", "kind", "topic", "partition", "replica", "isr")  # in copies of an event
+
+
+MetadataRow: TypeAlias = dict[str, Any]
+
+
+class MetadataSource(NamedTuple):
+    """A file of a metadata log: `first` offset of a segment; a checkpoint ends before `end`. Of one
+    that grows its first `size_bytes` count."""
+
+    path: str
+    name: str
+    is_text: bool
+    first: int
+    end: int | None
+    size_bytes: int | None = None
+
+
+class Checkpoint(NamedTuple):
+    """The whole state before offset `end`."""
+
+    end: int
+    name: str
+    records: list[Record]
+
+
+class Chain(NamedTuple):
+    """Segments that follow each other, and the checkpoints that are still to come."""
+
+    reader: MetadataReader
+    cluster: MetadataCluster
+    checkpoints: list[Checkpoint]
+
+    def installed(self, before: float) -> Iterator[MetadataRow]:
+        """The events of checkpoints that end up to this offset."""
+        while self.checkpoints and self.checkpoints[0].end <= before:
+            checkpoint = self.checkpoints.pop(0)
+            place = {"line": checkpoint.end, "offset": checkpoint.end}
+            events = (event | place for event in self.cluster.install(checkpoint.records))
+            yield from _events(events, checkpoint.name)
+
+
+def of(found: Iterable[files.Source]) -> list[MetadataSource]:
+    """Those of the files found that belong to metadata logs."""
+    readable = ((s.end, recognise(s.path, s.name)) for s in found if not s.skipped)
+    return [known._replace(size_bytes=size) for size, known in readable if known]
+
+
+def recognise(path: str, name: str) -> MetadataSource | None:
+    """What the file is, if it belongs to a metadata log and can be read at all."""
+    begin = b""
+    try:
+        for chunk in chunks(path):
+            begin += chunk
+            if len(begin) >= BEGINNING:
+                break
+    except (DamagedFileError, OSError):
+        pass  # what there is decides
+    is_text = is_dump(begin)
+    text = begin.decode("utf-8", "replace") if is_text else name
+    batch = DUMPED_BATCH.search(text)
+    first = int(batch[1]) if batch else first_offset(begin)
+    if first is None:
+        return None
+    end, bootstrap = CHECKPOINT.search(text), 0 if BOOTSTRAP.search(text[:200]) else None
+    return MetadataSource(path, name, is_text, first, int(end[0]) if end else bootstrap)
+
+
+def rows(sources: list[MetadataSource], run: str) -> Iterator[MetadataRow]:
+    """Rows as read.py makes them of other files: "event", "unread", and "file" for each."""
+    folders: dict[str, list[MetadataSource]] = {}
+    for source in sources:
+        folders.setdefault(os.path.dirname(source.name), []).append(source)
+    events: dict[str, MetadataRow] = {}
+    for folder in folders.values():
+        for row in _folder(folder):
+            row = {"run": run, "ts_ms": 0, "kind": "", **row}
+            if row["row"] != "event":
+                yield row
+            elif row["same"] not in events or events[row["same"]].get("partition_epoch") is None:
+                events[row["same"]] = row  # of two copies that which knows the epochs
+    yield from events.values()
+
+
+def _folder(sources: list[MetadataSource]) -> Iterator[MetadataRow]:
+    """Checkpoints first, then the segments in order."""
+    chains: list[Chain] = []
+    checkpoints: list[Checkpoint] = []
+    for source in sorted(sources, key=lambda s: (s.end is None, s.end or s.first, s.name)):
+        chain, whole = _chain(chains, source, checkpoints), list[Record]()
+        for item in _file(source, chain.reader):
+            if isinstance(item, Damage):
+                chain.cluster.forget()
+            elif isinstance(item, dict):
+                yield item
+            elif source.end is not None:
+                whole += item
+            else:
+                yield from chain.installed(item[0].offset)
+                yield from _events(chain.cluster.apply(item), source.name)
+        if source.end is not None and chain.reader.ended:
+            checkpoints.append(Checkpoint(source.end, source.name, whole))
+    for chain in chains or [Chain(MetadataReader(), MetadataCluster(), checkpoints)]:
+        yield from chain.installed(inf)
+        if chain.cluster.saved:
+            row = {"row": "unread", "file": source.name, "line": 0, "lines": 1, "text": ""}
+            yield row | {"reason": "a transaction of the metadata log without its end"}
+
+
+def _chain(chains: list[Chain], source: MetadataSource, checkpoints: list[Checkpoint]) -> Chain:
+    """The chain that ends where a segment begins; or else a new one."""
+    later = [checkpoint for checkpoint in checkpoints if checkpoint.end >= source.first]
+    new = Chain(MetadataReader(), MetadataCluster(), later)
+    if source.end is not None:
+        return new
+    for chain in chains:
+        if chain.reader.next_offset == source.first:
+            return chain
+    for checkpoint in (later or checkpoints)[:1] if source.first else ():
+        list(new.cluster.install(checkpoint.records))  # for the names of topics, and settings
+        new.cluster.forget()
+    chains.append(new)
+    return new
+
+
+def _events(events: Iterator[MetadataRow], file: str) -> Iterator[MetadataRow]:
+    for event in events:
+        yield {"row": "event", "file": file, "same": tuple(map(event.get, SAME)), **event}
+
+
+def _file(
+    source: MetadataSource, reader: MetadataReader
+) -> Iterator[list[Record] | Damage | MetadataRow]:
+    """Batches, damages after which the state is unknown, and rows: "unread", and one "file"."""
+    damages: dict[str, list[Damage]] = {}
+    status, first_ms, before = "read", None, reader.records
+    try:
+        for item in _items(source, reader):
+            if isinstance(item, Damage):
+                damages.setdefault(item.reason, []).append(item)
+                if item.is_loss:
+                    yield item
+            else:
+                first_ms = item[0].ts_ms if first_ms is None else first_ms
+                yield item
+    except (DamagedFileError, OSError) as error:
+        why = "broken off" if isinstance(error, DamagedFileError) else "not read"
+        status = f"{why}: {error}"
+        damages[status] = [Damage(status, "", 0)]
+    for reason, items in damages.items():
+        row = {"row": "unread", "file": source.name, "line": items[0].line, "reason": reason}
+        yield row | {"text": items[0].where, "lines": len(items)}
+    count = reader.records - before
+    row = {"row": "file", "file": source.name, "bytes": os.path.getsize(source.path)}
+    row |= {"lines": count, "reason": status, "layout": LAYOUTS[source.is_text], "heads": count}
+    last_ms = reader.last_ms if count else None
+    yield row | {"first_ms": first_ms, "last_ms": last_ms, "headless": 0}
+
+
+def _items(source: MetadataSource, reader: MetadataReader) -> Iterator[list[Record] | Damage]:
+    if source.is_text:
+        known = lines(source.path, source.size_bytes)
+        texts = ((line.number, line.text.decode("utf-8", "replace")) for line in known)
+        yield from reader.text(texts)
+        return
+    data: list[bytes] = []
+    try:
+        data.extend(chunks(source.path, end=source.size_bytes))
+    finally:  # what came before the damage of a file counts
+        yield from reader.segment(b"".join(data))

@@ -1,0 +1,249 @@
+"""Events from Kafka's metadata log: every ISR, leader, epoch, replica set and fencing, exactly.
+
+Theory of operation. The controllers of a KRaft cluster agree on one log of records; replaying it
+gives the state of every partition after each of them. A `PartitionRecord` says all of a partition;
+a `PartitionChangeRecord` says what changes, raises the partition epoch by one and, if it names a
+leader (even the same), the leader epoch too. Times are the controller's, in ms since the epoch.
+A partition is a dict of the fields of its record, as far as they are known.
+
+Who asked: a leader only grows the ISR, or takes out brokers that are neither fenced nor leaving in
+that batch; all other changes are the controller's own. The last records of a copied log may be such
+as no majority has, and never count; the log itself does not say.
+
+Source: PartitionRegistration.merge, ReplicationControlManager.replay, 3.9 and 4.1.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from functools import cache, lru_cache
+from typing import Any, TypeAlias
+
+from isrlab.logs.reader.metadata.records import Record
+
+PartitionId: TypeAlias = tuple[bytes, int]  # topic id, number of the partition
+PartitionFields: TypeAlias = dict[str, Any]
+MetadataEvent: TypeAlias = dict[str, Any]
+SAID_BY = "metadata log"
+NO_LEADER, NO_LEADER_CHANGE = -1, -2
+TOPIC, CLUSTER = 2, 4  # resources of a ConfigRecord that matter
+SETTINGS = re.compile(r"min\.insync\.replicas|unclean\.leader\.election\.enable|.*\.throttled\..*")
+MIN_ISR, ELR = "min.insync.replicas", "eligible.leader.replicas.version"
+SHOWN = {  # in `detail`, if there are any
+    "replicas": "replicas",
+    "adding": "addingReplicas",
+    "removing": "removingReplicas",
+    "elr": "eligibleLeaderReplicas",
+    "last_known_elr": "lastKnownElr",
+}
+LISTS = ("isr", *SHOWN.values())
+STANDING = {"FenceBroker": "fenced", "UnregisterBroker": "unregistered"}
+STANDING |= {"RegisterBroker": "registered", "UnfenceBroker": "unfenced"}
+
+
+class MetadataCluster:
+    """The state that a chain of records has told so far; `apply` gives the events of a batch."""
+
+    def __init__(self) -> None:
+        self.topics: dict[bytes, str] = {}  # name by id
+        self.partitions: dict[PartitionId, PartitionFields] = {}
+        self.inactive: set[int] = set()  # fenced, or in controlled shutdown
+        self.leaving: dict[int, str] = {}  # in this batch, and why
+        self.settings: dict[tuple[int, str, str], str] = {}
+        self.saved: tuple[list[Any], list[MetadataEvent]] | None = (
+            None  # before a transaction; its events
+        )
+
+    def forget(self) -> None:
+        """Records are missing: names stay, all else may have changed."""
+        self.partitions, self.inactive, self.saved = {}, set(), None
+
+    def apply(self, batch: list[Record]) -> Iterator[MetadataEvent]:
+        """The events of a batch; those of a transaction when it ends, none if it is aborted."""
+        said = {broker_of(record): why for record in batch if (why := standing(record))}
+        self.leaving = {broker: why for broker, why in said.items() if why != "unfenced"}
+        for record in batch:
+            if record.name == "BeginTransaction":
+                self.saved = [dict(self.topics), dict(self.partitions), set(self.inactive)], []
+            elif record.name == "AbortTransaction" and self.saved:
+                (self.topics, self.partitions, self.inactive), self.saved = self.saved[0], None
+            elif record.name == "EndTransaction" and self.saved:
+                yield from self.saved[1]
+                self.saved = None
+            else:
+                events = (_told(record, event) for event in self._replay(record))
+                if self.saved:
+                    self.saved[1].extend(events)
+                else:
+                    yield from events
+
+    def install(self, checkpoint: list[Record]) -> Iterator[MetadataEvent]:
+        """The whole state as a checkpoint has it; events for what was not known so."""
+        listed = {key_of(record.data) for record in checkpoint if record.name == "Partition"}
+        self.partitions = {key: self.partitions[key] for key in listed & self.partitions.keys()}
+        self.inactive = set()
+        for record in checkpoint:
+            events = [*self.apply([record])]
+            yield from events if record.name == "Partition" else ()
+            if record.name == "RegisterBroker" and not (
+                record.data.get("fenced") or record.data.get("inControlledShutdown")
+            ):
+                self.inactive.discard(broker_of(record))
+
+    def _replay(self, record: Record) -> Iterator[MetadataEvent]:
+        data = record.data
+        match record.name:
+            case "Topic":
+                self.topics[data["topicId"]] = data["name"]
+            case "RemoveTopic":
+                for key in [key for key in self.partitions if key[0] == data["topicId"]]:
+                    del self.partitions[key]
+                    yield {"kind": "deleted", **self._place(key)}
+            case "Partition":
+                yield from self._on_partition(key_of(data), data)
+            case "PartitionChange":
+                yield from self._on_change(key_of(data), data)
+            case "ClearElr":
+                yield from self._on_clear_elr(data["topicName"])
+            case "Config":
+                yield from self._on_config(data)
+            case "FeatureLevel" if data["name"] == ELR:
+                value = {"of": "cluster", "name": ELR, "value": data["featureLevel"]}
+                yield {"kind": "config", "detail": value}
+            case _:
+                yield from self._on_broker(record)
+
+    def _on_partition(self, key: PartitionId, data: dict[str, Any]) -> Iterator[MetadataEvent]:
+        after = {name: tuple(data.get(name) or ()) for name in LISTS}
+        after |= {name: data[name] for name in ("leader", "leaderEpoch", "partitionEpoch")}
+        after["leaderRecoveryState"] = data.get("leaderRecoveryState", 0)
+        if after != self.partitions.get(key):
+            yield from self._changed(key, after)
+
+    def _on_change(self, key: PartitionId, data: dict[str, Any]) -> Iterator[MetadataEvent]:
+        before = self.partitions.get(key, {})
+        after = before | {n: tuple(data[n]) for n in LISTS if data.get(n) is not None}
+        if data.get("leaderRecoveryState", -1) >= 0:
+            after["leaderRecoveryState"] = data["leaderRecoveryState"]
+        if data.get("leader", NO_LEADER_CHANGE) != NO_LEADER_CHANGE:
+            after["leader"] = data["leader"]
+            after["leaderEpoch"] = next_(before.get("leaderEpoch"))
+        after["partitionEpoch"] = next_(before.get("partitionEpoch"))
+        yield from self._changed(key, after)
+
+    def _on_clear_elr(self, topic: str) -> Iterator[MetadataEvent]:
+        for key, before in self.partitions.items():
+            is_named = topic in ("", self.topics.get(key[0]))
+            if is_named and (before.get("eligibleLeaderReplicas") or before.get("lastKnownElr")):
+                yield from self._on_change(key, {"eligibleLeaderReplicas": (), "lastKnownElr": ()})
+
+    def _changed(self, key: PartitionId, after: PartitionFields) -> Iterator[MetadataEvent]:
+        before, self.partitions[key] = self.partitions.get(key, {}), after
+        isr, leader = after.get("isr"), after.get("leader")
+        row = {**self._place(key), "isr": isr, "leader_epoch": after.get("leaderEpoch")}
+        row["partition_epoch"] = after.get("partitionEpoch")
+        detail = {"leader": leader, "topic_id": id_text(key[0])}
+        detail |= {name: after[field] for name, field in SHOWN.items() if after.get(field)}
+        if leader != before.get("leader"):
+            if leader == NO_LEADER:
+                yield row | {"kind": "offline", "detail": detail}
+            elif leader is not None:
+                more = {"leader": None, "previous_leader": before.get("leader")}
+                if after.get("leaderRecoveryState") == 1 != before.get("leaderRecoveryState"):
+                    more["unclean"] = "true"
+                yield row | {"kind": "leader", "replica": leader, "detail": detail | more}
+        if isr is None:
+            return
+        if len(isr) < self._min_isr(key):
+            detail["under_min_isr"] = "true"
+        detail |= self._why(before, after)
+        yield row | {"kind": "isr_commit", "isr_before": before.get("isr"), "detail": detail}
+
+    def _why(self, before: PartitionFields, after: PartitionFields) -> dict[str, Any]:
+        """Who wanted the new ISR: the leader, or the controller, and why."""
+        if "isr" not in before or set(before["isr"]) == set(after["isr"]):
+            return {}
+        gone = tuple(sorted(set(before["isr"]) - set(after["isr"])))
+        inactive = dict.fromkeys(self.inactive, "not active") | self.leaving
+        causes = {inactive[broker] for broker in gone if broker in inactive}
+        is_reassigned = before.get("replicas") != after.get("replicas")
+        if after.get("leader") == before.get("leader") and not causes and not is_reassigned:
+            return {"asked_by": "leader"}
+        cause = "reassigned" if is_reassigned else min(causes, default="election")
+        return {"cause": cause, "removed": gone or None}
+
+    def _min_isr(self, key: PartitionId) -> int:
+        topic = (TOPIC, self.topics.get(key[0], ""), MIN_ISR)
+        value = self.settings.get(topic, self.settings.get((CLUSTER, "", MIN_ISR), "0"))
+        return int(value) if value.isdecimal() and len(value) < 9 else 0
+
+    def _place(self, key: PartitionId) -> MetadataEvent:
+        name = self.topics.get(key[0]) or f"topic id {id_text(key[0])}"
+        return {"topic": name, "partition": key[1]}
+
+    def _on_broker(self, record: Record) -> Iterator[MetadataEvent]:
+        broker, why = broker_of(record), standing(record)
+        if why is None:
+            return  # only its log directories
+        (self.inactive.discard if why == "unfenced" else self.inactive.add)(broker)
+        if why == "shut down":  # it wants to: its process still runs
+            yield {"kind": "sign", "replica": broker, "detail": {"sign": "stop_asked"}}
+            return
+        kind = "restart" if why in ("unfenced", "registered") else "crash"
+        epoch = record.data.get("brokerEpoch", record.data.get("epoch"))
+        yield {"kind": kind, "replica": broker, "detail": {"cause": why, "broker_epoch": epoch}}
+
+    def _on_config(self, data: dict[str, Any]) -> Iterator[MetadataEvent]:
+        kind, resource = data["resourceType"], data["resourceName"]
+        name, value = data["name"], data["value"]
+        if not SETTINGS.fullmatch(name):
+            return
+        self.settings.pop((kind, resource, name), None)
+        if value is not None:
+            self.settings[kind, resource, name] = value
+        of = resource if kind == TOPIC else f"broker {resource}".strip()
+        topic = {"topic": resource} if kind == TOPIC else {}
+        yield {"kind": "config", **topic, "detail": {"of": of, "name": name, "value": value}}
+
+
+def _told(record: Record, event: MetadataEvent) -> MetadataEvent:
+    """The event with its time, its place in the log, and details as text."""
+    detail = {"said_by": SAID_BY}
+    for name, value in event.get("detail", {}).items():
+        if value is not None:
+            detail[name] = text(value)
+    where = {"ts_ms": record.ts_ms, "line": record.line, "offset": record.offset, "broker": None}
+    return {**where, **event, "detail": detail}
+
+
+@cache
+def id_text(topic_id: bytes) -> str:
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+def next_(epoch: int | None) -> int | None:
+    return None if epoch is None else epoch + 1
+
+
+@lru_cache(maxsize=10_000)
+def text(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def key_of(data: dict[str, Any]) -> PartitionId:
+    return data["topicId"], data["partitionId"]
+
+
+def broker_of(record: Record) -> int:
+    """The broker that a record is about, -1 for none."""
+    return record.data.get("brokerId", record.data.get("id", -1))
+
+
+def standing(record: Record) -> str | None:
+    """Why the broker of this record may be in no ISR from now on; "unfenced" if it may again."""
+    if record.name != "BrokerRegistrationChange":
+        return STANDING.get(record.name)
+    fenced = {1: "fenced", -1: "unfenced"}.get(record.data.get("fenced", 0))
+    return fenced or ("shut down" if record.data.get("inControlledShutdown") == 1 else None)

@@ -1,0 +1,130 @@
+"""The recordings in `data/recordings`: logs of real Kafka brokers, and what was done to them.
+
+Two KRaft clusters, 3.9 and 4.1, of three brokers each, lag limit 5 s; the README there tells all.
+What was done is known to the millisecond: it is the truth that readers of the logs are held to.
+"""
+
+from __future__ import annotations
+
+import csv
+import tarfile
+from collections.abc import Iterator
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from isrlab.installed import DATA
+from isrlab.logs.history.history import History, history_of
+from isrlab.logs.reader.files import PathName, find, lines
+from isrlab.logs.reader.layout import Layout
+from isrlab.logs.reader.lines import LineReader
+from isrlab.logs.reader.read import BrokerLogs, read_local
+
+RUNS = {"3.9": "kafka-3.9", "4.1": "kafka-4.1"}  # release: folder, and name of the run
+TIMELINE = "timeline.csv"  # what was done to the brokers, beside their logs
+_ROOT = DATA / "recordings"
+_ENDS = {"SIGSTOP": "SIGCONT", "SIGKILL": "start", "SIGTERM": "start"}
+
+
+class Outage(NamedTuple):
+    """A broker was away from `start_ms` to `end_ms`; `signal` says how, such as "SIGSTOP"."""
+
+    broker: int
+    start_ms: int
+    end_ms: int
+    signal: str
+
+
+def folder(release: str) -> Path:
+    """Where the recording of "3.9" or "4.1" lies. Raises ValueError for another release."""
+    if release not in RUNS:
+        raise ValueError(f"no recording of Kafka {release!r}; there are: {', '.join(RUNS)}")
+    return _ROOT / RUNS[release]
+
+
+def traced(release: str) -> pa.Table:
+    """The events of a recording with TRACE of the leaders, such as "4.1.2" (data/recordings/eras).
+
+    Raises ValueError for a release without one.
+    """
+    path = _ROOT / "eras" / f"{release}-trace.tar.xz"
+    if not path.is_file():
+        known = sorted(each.name.split("-")[0] for each in path.parent.glob("*-trace.tar.xz"))
+        raise ValueError(f"no recording with TRACE of {release!r}; there are: {', '.join(known)}")
+    with TemporaryDirectory() as unpacked, tarfile.open(path) as packed:
+        packed.extractall(unpacked, filter="data")
+        return read_local(unpacked, run=f"{release} with TRACE").events
+
+
+def replayed(log_dir: PathName, target: PathName, step_ms: int) -> Iterator[int]:
+    """Write the logs of a folder into another as brokers did, so much of their time at each step.
+
+    Yields the time up to which they are written, in ms since the epoch.
+    """
+    written: list[tuple[int, str, int, str]] = []
+    for source in find(log_dir):
+        data = () if source.skipped else lines(source.path)
+        texts = [line.text.decode("utf-8", "replace") for line in data]
+        reader, ts_ms = LineReader(None, Layout.of(texts[:200])), 0
+        for number, text in enumerate(texts):
+            head = reader.time_of(text)
+            ts_ms = max(ts_ms, head.ts_ms) if head else ts_ms
+            written.append((ts_ms, source.name.removesuffix(".gz"), number, text))
+    written.sort(reverse=True)
+    for now_ms in range(written[-1][0], written[0][0] + step_ms, step_ms):
+        while written and written[-1][0] <= now_ms:
+            _, name, _, text = written.pop()
+            path = Path(target) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a", encoding="utf-8") as file:
+                file.write(f"{text}\n")
+        yield now_ms
+
+
+def outages(release: str, *signals: str) -> list[Outage]:
+    """Who was stopped (SIGSTOP), killed (SIGKILL) or shut down (SIGTERM), all or those signals."""
+    return [each for each in known_outages(folder(release)) if each.signal in (signals or _ENDS)]
+
+
+def known_outages(log_dir: str | Path) -> list[Outage]:
+    """What a `timeline.csv` (time_utc, action, broker) beside the logs says; none without one.
+
+    An outage ends with SIGCONT, or with the start of the process, or with the timeline.
+    """
+    path = Path(log_dir) / TIMELINE
+    if not path.is_file():
+        return []
+    rows = csv.DictReader(path.read_text("utf-8").splitlines())
+    times = ((datetime.fromisoformat(row["time_utc"]).timestamp(), row) for row in rows)
+    actions = [(row["broker"], row["action"], round(at_s * 1000)) for at_s, row in times]
+    ended = []
+    for index, (broker, action, start_ms) in enumerate(actions):
+        if action in _ENDS:
+            ends = [at for b, a, at in actions[index:] if (b, a) == (broker, _ENDS[action])]
+            ended.append(Outage(int(broker), start_ms, [*ends, actions[-1][2]][0], action))
+    return ended
+
+
+@cache
+def events(release: str) -> pa.Table:
+    """The events of a recording as its lines say them, in order; the run is `RUNS[release]`.
+
+    All logs of all brokers: what a controller says has `detail.said_by`, and `detail.file` names
+    the log.
+    """
+    return _logs(release).events
+
+
+@cache
+def _logs(release: str) -> BrokerLogs:
+    return read_local(folder(release), run=RUNS[release])
+
+
+@cache
+def history(release: str) -> History:
+    """What the lines of a recording prove."""
+    return history_of(events(release), _logs(release).files)

@@ -49,7 +49,8 @@ def _on_leader_and_isr(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> St
     elif order.leader_epoch < role.leader_epoch:
         return broker, ()
     elif order.leader_epoch == role.leader_epoch:
-        if not broker.version.kraft or order.partition_epoch < role.partition_epoch:
+        least = role.partition_epoch + broker.version.ignores_known_order
+        if not broker.version.kraft or order.partition_epoch < least:
             return broker, ()
         if isinstance(role, Leader) and order.leader == broker.id:
             return leader.on_new_isr(broker, order, now_ms)

@@ -106,6 +106,11 @@ class Reassignment(Form):
     REPLACEABLE = 1, "a reassignment can be cancelled, or replaced by another (KIP-455)"
     NEW_IN_SYNC = 2, "KRaft: a reassignment is complete when the replicas it adds are in sync"
     ALL_IN_SYNC = 3, "KRaft: a reassignment waits for all its replicas (KAFKA-15665)"
+    NEW_IN_SYNC_UNLESS_FEWER = (
+        4,
+        "KRaft: a reassignment waits for the replicas that stay only if it leaves fewer "
+        "(KAFKA-19975)",
+    )
 
 
 class Truncation(Form):

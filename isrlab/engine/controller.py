@@ -20,6 +20,7 @@ Source: KafkaController.scala (0.8.2-3.9), ReplicationControlManager.java (KRaft
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -33,11 +34,12 @@ from isrlab.engine.rules import UNKNOWN_EPOCH
 
 KAFKA_FAILS = "UNKNOWN_SERVER_ERROR"
 
-Step = tuple[Controller, tuple[m.Output, ...]]
+ControllerStep = tuple[Controller, tuple[m.Output, ...]]
 
 
-def step(controller: Controller, message: m.Message, now_ms: int) -> Step:
-    """The controller after `message`, and whom it tells. Raises TypeError on any other message."""
+def step(controller: Controller, message: m.Message, now_ms: int) -> ControllerStep:
+    """The controller after `message`, and whom it tells. Raises TypeError on any other message, and
+    NoReplicaError where Kafka's controller fails."""
     handler = HANDLERS.get(type(message))
     if handler is None:
         raise TypeError(f"not a message for the controller: {message!r}")
@@ -60,7 +62,7 @@ def _decision(before: Controller, after: Controller) -> tuple[m.Output, ...]:
 # ISR changes that leaders ask for
 
 
-def _on_alter_partition(before: Controller, request: m.AlterPartition) -> Step:
+def _on_alter_partition(before: Controller, request: m.AlterPartition) -> ControllerStep:
     error = _refusal(before, request)
     if error:
         refusal = m.AlterPartitionResponse(request.request, error=error)
@@ -130,7 +132,7 @@ def _are_eligible(controller: Controller, request: m.AlterPartition) -> bool:
 # Brokers that come and go
 
 
-def _on_register(before: Controller, message: m.RegisterBroker) -> Step:
+def _on_register(before: Controller, message: m.RegisterBroker) -> ControllerStep:
     """A broker process has started. A leaderless partition may have found its leader."""
     broker = message.broker
     outputs: tuple[m.Output, ...] = ()
@@ -164,20 +166,20 @@ def _returned(controller: Controller) -> Controller:
     return kraft.change(controller)  # handleBrokerUnfenced
 
 
-def _on_session_expired(controller: Controller, message: m.SessionExpired) -> Step:
+def _on_session_expired(controller: Controller, message: m.SessionExpired) -> ControllerStep:
     known = {(b.id, b.broker_epoch) for b in controller.alive}
     is_known = (message.broker, message.broker_epoch) in known
     return _lose_broker(controller, message.broker) if is_known else (controller, ())
 
 
-def _lose_broker(before: Controller, broker: int) -> Step:
+def _lose_broker(before: Controller, broker: int) -> ControllerStep:
     """A broker is dead, or fenced."""
     left = replace(before, alive=tuple(b for b in before.alive if b.id != broker))
     after = (kraft if left.version.kraft else zookeeper).lose(left, broker)
     return after, _news(before, after)
 
 
-def _on_controlled_shutdown(before: Controller, message: m.ControlledShutdown) -> Step:
+def _on_controlled_shutdown(before: Controller, message: m.ControlledShutdown) -> ControllerStep:
     """A broker wants to stop: its leadership moves, then it leaves the ISR.
 
     In the ZooKeeper era a follower is first told to stop fetching, and is not told that it has left
@@ -196,7 +198,7 @@ def _on_controlled_shutdown(before: Controller, message: m.ControlledShutdown) -
     return after, (m.Send(broker, m.StopReplica()), *(o for o in news if o != kept_from_it))
 
 
-def fail_over(controller: Controller, live: tuple[m.BrokerInfo, ...]) -> Step:
+def fail_over(controller: Controller, live: tuple[m.BrokerInfo, ...]) -> ControllerStep:
     """Another controller takes over, with the stored state and the brokers it finds alive.
 
     A dead follower that the former controller had not noticed stays in the ISR: a new controller
@@ -214,7 +216,7 @@ def fail_over(controller: Controller, live: tuple[m.BrokerInfo, ...]) -> Step:
     return after, (*metadata_orders(after), *orders(after))
 
 
-def _on_elect_leaders(before: Controller, message: m.ElectLeaders) -> Step:
+def _on_elect_leaders(before: Controller, message: m.ElectLeaders) -> ControllerStep:
     """An operator asks for the preferred leader, or for any leader at all.
 
     Source: electLeader, RCM trunk:1480-1530; onReplicaElection, KC 2.7.2:2140-2190.
@@ -237,7 +239,7 @@ def _on_elect_leaders(before: Controller, message: m.ElectLeaders) -> Step:
     return after, (*_decision(before, after), m.Send(m.CLIENT, m.ElectLeadersResponse(error)))
 
 
-def _on_reassign(before: Controller, message: m.AlterPartitionReassignments) -> Step:
+def _on_reassign(before: Controller, message: m.AlterPartitionReassignments) -> ControllerStep:
     """An operator wants other replicas, or, with None, the former ones back.
 
     Source: alterPartitionReassignments, RCM 3.8.0 and KafkaController.scala 2.5.1:1563-1628.
@@ -247,9 +249,12 @@ def _on_reassign(before: Controller, message: m.AlterPartitionReassignments) -> 
     if error is None and not before.version.kraft:
         after = zookeeper.reassign(before, before.state.origin if wanted is None else wanted)
     elif error is None:
-        after = kraft.cancel(before) if wanted is None else kraft.reassign(before, wanted)
+        try:
+            after = kraft.cancel(before) if wanted is None else kraft.reassign(before, wanted)
+        except kraft.NoReplicaError:
+            error = KAFKA_FAILS
     if after is None:
-        after, error = before, "INVALID_REPLICA_ASSIGNMENT" if wanted is None else KAFKA_FAILS
+        after, error = before, "INVALID_REPLICA_ASSIGNMENT"
     news = _news(before, after) if after.state != before.state else ()
     return after, (*news, m.Send(m.CLIENT, m.AlterPartitionReassignmentsResponse(error)))
 
@@ -265,6 +270,23 @@ def _reassignment_error(controller: Controller, wanted: tuple[int, ...] | None) 
     new = [r for r in wanted if r not in state.replicas]
     is_there = version.kraft or all(controller.is_alive(r) for r in new)
     return None if wanted and is_there else "INVALID_REPLICA_ASSIGNMENT"
+
+
+def _on_configure(before: Controller, message: m.IncrementalAlterConfigs) -> ControllerStep:
+    """Another min.insync.replicas of the topic makes KRaft forget eligible leaders; to set the
+    cluster's does, even if its value is what it was.
+
+    Source: incrementalAlterConfigResource and createClearElrRecordsAsNeeded,
+    ConfigurationControlManager.java 4.1.2:217-300; removeTopicElrs, RCM 4.3.1:609-625.
+    """
+    wanted = message.min_insync_replicas
+    settings = dataclasses.replace(before.settings, min_insync_replicas=wanted)
+    after = configured = replace(before, settings=settings)
+    is_news = message.of_cluster or settings != before.settings
+    has_elr = bool(before.state.elr or before.state.last_known_elr)
+    if has_elr and is_news and before.version.eligible_leader_replicas:
+        after = configured.storing(elr=(), last_known_elr=())
+    return after, _decision(configured, after)
 
 
 # Telling the brokers
@@ -290,12 +312,13 @@ def _metadata(controller: Controller) -> m.UpdateMetadata:
     return m.UpdateMetadata(controller.alive, controller.isr, controller.partition_epoch)
 
 
-HANDLERS: dict[type, Callable[[Controller, Any], Step]] = {
+HANDLERS: dict[type, Callable[[Controller, Any], ControllerStep]] = {
     m.AlterPartition: _on_alter_partition,
     m.RegisterBroker: _on_register,
     m.SessionExpired: _on_session_expired,
     m.ControlledShutdown: _on_controlled_shutdown,
     m.ElectLeaders: _on_elect_leaders,
     m.AlterPartitionReassignments: _on_reassign,
+    m.IncrementalAlterConfigs: _on_configure,
     m.IsrChangeNotification: lambda controller, news: (controller, metadata_orders(controller)),
 }

@@ -42,11 +42,10 @@ def follower_of(broker: Broker) -> Follower:
 def become_follower(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> Step:
     """Follow `order.leader`: from scratch if that is news, else only note the new epoch."""
     former = broker.role
-    if isinstance(former, Leader):
-        broker = replace(broker, remembered=former.remotes)
-    elif former is None:
-        fresh = tuple(RemoteReplica(i, last_caught_up_time_ms=now_ms) for i in order.replicas)
-        broker = replace(broker, remembered=fresh)
+    remotes = former.remotes if isinstance(former, Leader) else broker.remembered
+    known = {r.id: r for r in remotes} if former else {}
+    fresh = (RemoteReplica(i, last_caught_up_time_ms=now_ms) for i in order.replicas)
+    broker = replace(broker, remembered=tuple(known.get(r.id, r) for r in fresh))
     role = Follower(order.leader, order.leader_epoch, order.partition_epoch)
     broker = replace(broker, role=role, replicas=order.replicas)
     outputs = on_losing_leadership(broker, former) if isinstance(former, Leader) else ()

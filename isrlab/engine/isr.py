@@ -67,8 +67,13 @@ def _waits_under_min_isr(broker: Broker, remote: RemoteReplica, now_ms: int) -> 
     return waits and not rules.is_caught_up(*lag(broker, remote, now_ms))
 
 
-def maybe_expand_isr(broker: Broker, remote: RemoteReplica, now_ms: int) -> Step:
-    """Ask for an ISR with this follower if it has caught up. Time plays no part."""
+def maybe_expand_isr(
+    broker: Broker, remote: RemoteReplica, now_ms: int, looks: bool = True
+) -> Step:
+    """Ask for an ISR with this follower if it has caught up. Time plays no part.
+
+    `looks`: the fetch is one after which the leader looks at its high watermark.
+    """
     role, rule = leader_of(broker), broker.version.expand_rule
     end, start = remote.log_end_offset, role.leader_epoch_start_offset
     joins = (
@@ -80,7 +85,7 @@ def maybe_expand_isr(broker: Broker, remote: RemoteReplica, now_ms: int) -> Step
     )
     if not joins:
         return broker, ()
-    return _ask(broker, PendingExpandIsr(role.isr, remote.id, broker.last_request + 1))
+    return _ask(broker, PendingExpandIsr(role.isr, remote.id, broker.last_request + 1, looks))
 
 
 def _ask(broker: Broker, state: PendingExpandIsr | PendingShrinkIsr) -> Step:
@@ -170,14 +175,19 @@ def _on_failure(broker: Broker) -> Step:
 
 
 def _on_zookeeper_answer(broker: Broker, answer: m.AlterPartitionResponse, now_ms: int) -> Step:
-    """The conditional write took place, or the node had another version: then nothing changed."""
-    role = leader_of(broker)
+    """The conditional write took place, or the node had another version: then nothing changed.
+
+    From 2.4 on only a shrink, or a fetch that moved its follower, makes the leader look at its high
+    watermark. Source: updateFollowerFetchState, P 2.4.1:588-623.
+    """
+    role, asked = leader_of(broker), pending(broker)
+    looks = not isinstance(asked, PendingExpandIsr) or asked.looks
     if answer.error:
-        return settle(_commit(broker, role.isr, role.partition_epoch), now_ms)
+        return settle(_commit(broker, role.isr, role.partition_epoch), now_ms, advance=looks)
     broker = _commit(broker, answer.isr, answer.partition_epoch)
     if broker.version.isr_write == IsrWrite.ZOOKEEPER_NOTIFY:
         broker = replace(broker, last_isr_change_ms=now_ms, has_unannounced_change=True)
-    return settle(broker, now_ms)
+    return settle(broker, now_ms, advance=looks)
 
 
 def _commit(broker: Broker, isr: tuple[int, ...], partition_epoch: int) -> Broker:

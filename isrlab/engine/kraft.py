@@ -30,6 +30,14 @@ from isrlab.engine.rules import effective_min_isr
 from isrlab.engine.versions import KafkaVersion
 
 
+class NoReplicaError(Exception):
+    """Kafka's controller would elect what is no replica, looks for its directory, and fails.
+
+    An operator's request is answered with an error; otherwise the active controller steps down.
+    Source: LeaderAcceptor, RCM 4.1.2:2454; directory, PartitionRegistration.java.
+    """
+
+
 def change(
     controller: Controller,
     election: str | None = None,
@@ -46,8 +54,10 @@ def change(
     has_elr = version.eligible_leader_replicas
     aimed = replace(controller, state=_completed(replace(state, **targets), version))
     isr = aimed.isr
-    elr = _target_elr(controller, isr, unclean_shutdown) if has_elr else ()
+    elr = _target_elr(controller, aimed.state, unclean_shutdown) if has_elr else ()
     leader, is_unclean = _elect(aimed, elr, election)
+    if leader not in (NO_LEADER, *state.replicas):
+        raise NoReplicaError(f"broker {leader} has no directory for this partition")
     if is_unclean:
         isr, elr = (leader,), ()
     elif leader != state.leader and leader in elr:
@@ -64,7 +74,7 @@ def change(
         isr=isr,
         leader_epoch=state.leader_epoch + bumps,
         elr=elr,
-        last_known_elr=_last_known_elr(state, leader) if has_elr else (),
+        last_known_elr=_last_known_elr(state, leader, bumps) if has_elr else (),
         is_recovering=is_marked or aimed.state.is_recovering,
     )
     same = replace(state, partition_epoch=changed.partition_epoch) == changed.state
@@ -82,24 +92,22 @@ def _completed(target: PartitionState, version: KafkaVersion) -> PartitionState:
     return replace(target, replicas=target.target, isr=isr, adding=(), removing=())
 
 
-def reassign(controller: Controller, wanted: tuple[int, ...]) -> Controller | None:
+def reassign(controller: Controller, wanted: tuple[int, ...]) -> Controller:
     """Other replicas are wanted: those to come are added, those to go stay until they are in sync.
 
     What a former reassignment added counts as there already; its list is kept if this one adds
-    none, and so is that of removals. None where Kafka fails: a replica that was taken away and
-    stayed an ELR would lead at once. Source: changePartitionReassignment, RCM 3.8.0.
+    none, and so is that of removals. Source: changePartitionReassignment, RCM 3.8.0.
     """
     state = controller.state
     removing = tuple(sorted(set(state.replicas) - set(wanted)))
     adding = tuple(sorted(set(wanted) - set(state.replicas)))
-    after = change(
+    return change(
         controller,
         "online",
         replicas=(*wanted, *removing),
         adding=adding or state.adding,
         removing=removing or state.removing,
     )
-    return after if after.leader in (NO_LEADER, *state.replicas) else None
 
 
 def cancel(controller: Controller) -> Controller | None:
@@ -127,13 +135,25 @@ def lose(controller: Controller, broker: int, is_unclean: bool = False) -> Contr
 
 
 def _target_elr(
-    controller: Controller, target_isr: tuple[int, ...], unclean_shutdown: tuple[int, ...]
+    controller: Controller, target: PartitionState, unclean_shutdown: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """Who left too small an ISR, without those whose disks are doubtful."""
-    wanted = controller.settings.min_insync_replicas
-    if len(target_isr) >= effective_min_isr(wanted, len(controller.replicas)):
+    """Who left too small an ISR, without those whose disks are doubtful.
+
+    Kafka keeps those that are no replicas any more, and asks of any partition how many replicas
+    partition 0 has, where each leader asks its own. Source: maybePopulateTargetElr, 4.3.1; and
+    getTopicEffectiveMinIsr, RCM 4.3.1:2428.
+    """
+    wanted, version = controller.settings.min_insync_replicas, controller.version
+    count = controller.replicas_of_partition_0
+    if count is None:
+        count = len(controller.replicas)
+    if version.min_isr_of_own_partition:
+        count = len(target.replicas)
+    if len(target.isr) >= effective_min_isr(wanted, count):
         return ()
-    outside = {*controller.state.elr, *controller.isr} - set(target_isr)
+    outside = {*controller.state.elr, *controller.isr} - set(target.isr)
+    if version.elr_of_replicas_only:
+        outside &= set(target.replicas)
     return tuple(sorted(outside - set(unclean_shutdown)))
 
 
@@ -160,8 +180,12 @@ def _elect(aimed: Controller, elr: tuple[int, ...], election: str | None) -> tup
     return NO_LEADER, False
 
 
-def _last_known_elr(state: PartitionState, leader: int) -> tuple[int, ...]:
-    """The leader before the partition lost it; forgotten as soon as there is one again."""
+def _last_known_elr(state: PartitionState, leader: int, bumps: bool) -> tuple[int, ...]:
+    """The leader before the partition lost it; forgotten as soon as there is one again.
+
+    A partition whose leader has been forgotten by a new min ISR takes -1 for it, when next its
+    epoch rises. Source: maybeUpdateLastKnownLeader, PartitionChangeBuilder.java 4.3.1.
+    """
     if leader != NO_LEADER:
         return ()
-    return (state.leader,) if state.leader != NO_LEADER else state.last_known_elr
+    return (state.leader,) if bumps and not state.last_known_elr else state.last_known_elr

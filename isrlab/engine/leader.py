@@ -162,9 +162,9 @@ def on_fetch(broker: Broker, fetch: m.Fetch, now_ms: int) -> Step:
         output = m.After(fetch.max_wait_ms, m.ExpireFetch(fetch.replica, fetch.request))
     remotes = tuple(after if r is before else r for r in role.remotes)
     broker = replace(broker, role=replace(role, remotes=remotes, parked=parked))
-    broker, asked = maybe_expand_isr(broker, after, now_ms)
     moved = after.log_end_offset != before.log_end_offset
     looks = moved or not broker.version.high_watermark_only_if_follower_moved
+    broker, asked = maybe_expand_isr(broker, after, now_ms, looks)
     is_writing = bool(asked) and broker.version.writes_zookeeper
     return settle(broker, now_ms, (output, *asked), advance=looks and not is_writing)
 

@@ -10,9 +10,11 @@ disk when the operating system writes them back; `flushed_end_offset` is how far
 killed process loses nothing of the page cache, a power failure loses everything beyond the flush.
 And the high watermark reaches the disk only as a checkpoint, a few seconds old.
 
-Left out: segments and the offset index (`segment.py` models them), compaction, retention,
-transactions. Up to 2.3 a log that was cut below its high watermark kept the old value until the
-next fetch; here, as from 2.4, the cut lowers it.
+Left out: segments and the offset index (`segment.py` models them), compaction, transactions;
+retention, so nothing cuts the epoch cache from its start (truncateFromStart); tiered storage, for
+which the cache is asked for the epoch before another (previousEpoch). Up to 2.3 a log that was cut
+below its high watermark kept the old value until the next fetch; here, as from 2.4, the cut lowers
+it.
 """
 
 from __future__ import annotations

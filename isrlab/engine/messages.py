@@ -182,6 +182,13 @@ class AlterPartitionReassignmentsResponse(Message):
     error: str | None = None
 
 
+class IncrementalAlterConfigs(Message):
+    """An operator sets min.insync.replicas, of the topic or for the whole cluster."""
+
+    min_insync_replicas: int
+    of_cluster: bool = False
+
+
 # What a broker tells itself: its schedule, and what its network layer notices
 
 

@@ -94,6 +94,7 @@ class PendingExpandIsr(_Isr):
 
     joining: int
     request: int
+    looks: bool = True  # at the high watermark, when ZooKeeper has answered
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:

@@ -37,23 +37,27 @@ class PartitionState(Frozen):
 
     def is_moved(self, version: KafkaVersion) -> bool:
         """A reassignment goes on, and can be completed."""
-        in_sync = [r for r in self.target if r in self.isr]
+        in_sync = {r for r in self.target if r in self.isr}
         return bool(self.adding or self.removing) and rules.completes_reassignment(
             version.reassignment,
-            len(self.target),
-            len(in_sync),
-            len(self.adding),
-            len([r for r in self.adding if r in in_sync]),
+            (len(self.target), len(in_sync)),
+            (len(self.adding), len(in_sync.intersection(self.adding))),
+            len(self.removing),
         )
 
 
 class Controller(Frozen):
-    """The stored state of the partition and the controller's view of the brokers."""
+    """The stored state of the partition and the controller's view of the brokers.
+
+    Of the other partitions of its topic a real controller asks one thing, in KRaft with ELR: how
+    many replicas partition 0 has. None: this is partition 0.
+    """
 
     version: KafkaVersion
     settings: Settings
     state: PartitionState
     alive: tuple[m.BrokerInfo, ...] = ()
+    replicas_of_partition_0: int | None = None
 
     @property
     def replicas(self) -> tuple[int, ...]:

@@ -311,17 +311,21 @@ def needs_another_round(
 
 
 def completes_reassignment(
-    reassignment: int, targets: int, targets_in_sync: int, new: int, new_in_sync: int
+    reassignment: int, targets: tuple[int, int], new: tuple[int, int], leaving: int
 ) -> bool:
-    """A reassignment can be completed: so many of its target replicas, of them new, are in the ISR.
+    """A reassignment can be completed. It is given how many target replicas there are, and how many
+    of them are in the ISR; of those that it adds, the same; and how many it takes away.
 
     Source: areReplicasInIsr, KafkaController.scala 0.10.2.2:571-577, and isReassignmentComplete,
     2.5.1:804 (all targets); maybeCompleteReassignment, PartitionReassignmentReplicas.java
-    3.7.1:98-133 (all that are new, and any at all), 3.8.0:98-122 (all targets).
+    3.7.1:98-133 (all that are new, and any at all), 3.8.0:98-122 (all targets), 4.3.1:94-130.
     """
+    is_all, is_new = targets[0] == targets[1], targets[1] > 0 and new[0] == new[1]
     if reassignment == Reassignment.NEW_IN_SYNC:
-        return targets_in_sync > 0 and new_in_sync == new
-    return targets_in_sync == targets
+        return is_new
+    if reassignment == Reassignment.NEW_IN_SYNC_UNLESS_FEWER:
+        return is_new and (is_all or new[0] >= leaving)
+    return is_all
 
 
 # Telling the controller

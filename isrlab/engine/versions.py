@@ -46,7 +46,6 @@ class KafkaVersion:
     isr_checks_per_lag_time: int = 1  # followers leave after 1-2 lag times; with 2 after 1-1.5
     expand_rule: c.ExpandRule = c.ExpandRule.HIGH_WATERMARK
     eligibility: c.Eligibility = c.Eligibility.ANY
-    # Proposed, and in no release
     expand_waits_under_min_isr: bool = switch(
         "the ISR also grows under min ISR",
         "under min ISR a replica that would leave again may not join (KAFKA-19996)",
@@ -66,6 +65,10 @@ class KafkaVersion:
         "an order leaves the place of an unanswered ISR change taken (KAFKA-12686)",
         "an order frees the place of an unanswered ISR change, and the next is never sent",
         at_first=True,
+    )
+    ignores_known_order: bool = switch(
+        "KRaft: an order with the partition epoch that is known ends an ISR change on its way",
+        "KRaft: an order with the partition epoch that is known changes nothing",
     )
     reassignment: c.Reassignment = c.Reassignment.GOES_ON
     truncation: c.Truncation = c.Truncation.HIGH_WATERMARK
@@ -124,6 +127,14 @@ class KafkaVersion:
     )
     eligible_leader_replicas: bool = switch(
         "no eligible leader replicas", "eligible leader replicas, for new clusters (KIP-966)"
+    )
+    elr_of_replicas_only: bool = switch(
+        "a removed replica may stay, or become, an eligible leader replica",
+        "only replicas of the partition are eligible leader replicas (KIP-966 as written)",
+    )
+    min_isr_of_own_partition: bool = switch(
+        "the controller counts the replicas of partition 0 for the min ISR of each partition",
+        "the controller counts each partition's own replicas for its min ISR, as leaders do",
     )
     unclean_leader_election_enable: bool = switch(
         "unclean election is off (KIP-106)", "unclean election is on", at_first=True
@@ -191,6 +202,11 @@ class KafkaVersion:
         return self.name
 
 
+# In no release: what a JIRA proposes, and repairs of what 4.1 to 4.4 lose
+PROPOSED = (
+    "expand_waits_under_min_isr", "ignores_known_order", "elr_of_replicas_only",
+    "min_isr_of_own_partition",
+)  # fmt: skip
 RULES = tuple(field.name for field in fields(KafkaVersion))[6:]  # what does not name a generation
 
 
@@ -322,7 +338,8 @@ CHANGES = (
     row("N 3.8 3.8 3.8.0", reassignment=c.Reassignment.ALL_IN_SYNC),
     row("N 3.9 3.9 3.9.0", kraft_elects_uncleanly=True),
     row("O 4.0 4.0 trunk of 2024-10-25"),
-    row("O 4.1 4.1-4.3 trunk of 2024-10-25", eligible_leader_replicas=True),
+    row("O 4.1 4.1-4.2 4.1.2", eligible_leader_replicas=True),
+    row("P 4.3 4.3-4.4 4.3.1", reassignment=c.Reassignment.NEW_IN_SYNC_UNLESS_FEWER),
 )
 
 # A generation is the one before it, but for what its row names

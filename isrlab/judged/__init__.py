@@ -1,6 +1,6 @@
 """What Kafka's own classes showed, stored step by step, and the engine beside it.
 
-`make judge` (tests/judge) plays random schedules on classes of Kafka's jars and on the engine;
+`make judge` (tools/judge) plays random schedules on classes of Kafka's jars and on the engine;
 what Kafka showed is kept in data/judged, and read here without Java:
 
     for run in judged.read("partition", "3.9.2"):
@@ -11,8 +11,26 @@ what Kafka showed is kept in data/judged, and read here without Java:
 differences that were found, and mended, each with what shows it.
 """
 
-from isrlab.judged.stored import CLASSES, FOLDER, Run, Step, figures, found, player, read, releases
+from isrlab.judged.stored import (
+    CLASSES,
+    FOLDER,
+    Compared,
+    JudgedRun,
+    figures,
+    found,
+    player,
+    read,
+    releases,
+)
 
 __all__ = [
-    "CLASSES", "FOLDER", "Run", "Step", "figures", "found", "player", "read", "releases",
+    "CLASSES",
+    "FOLDER",
+    "Compared",
+    "JudgedRun",
+    "figures",
+    "found",
+    "player",
+    "read",
+    "releases",
 ]  # fmt: skip

@@ -6,6 +6,8 @@ from typing import Any
 
 from isrlab.engine import controller as machine
 from isrlab.engine import messages as m
+from isrlab.engine.frozen import replace
+from isrlab.engine.kraft import NoReplicaError
 from isrlab.engine.model import Settings
 from isrlab.engine.partition import Controller, PartitionState
 from isrlab.engine.versions import KafkaVersion
@@ -16,23 +18,40 @@ REPLICAS = (1, 2, 3)  # 4 never holds the partition
 
 
 class ControllerPlayer:
-    """The controller of one partition, its brokers all alive at first.
+    """The controller of a topic's partitions, its brokers all alive at first.
 
-    `has_elr` false: a cluster whose feature is off, in a release that has it.
+    `has_elr` false: a cluster whose feature is off, in a release that has it. A command that names
+    no partitions is for partition 0, or, where a machine comes or goes, for all.
     """
 
-    def __init__(self, version: KafkaVersion, has_elr: bool = True, **settings: object) -> None:
+    def __init__(
+        self,
+        version: KafkaVersion,
+        has_elr: bool = True,
+        partitions: list[list[int]] | None = None,
+        **settings: object,
+    ) -> None:
         if not has_elr:
             version = version.with_(eligible_leader_replicas=False)
         alive = tuple(m.BrokerInfo(number, 0) for number in BROKERS)
-        state = PartitionState(REPLICAS, leader=REPLICAS[0], isr=REPLICAS)
         chosen = Settings.of(version, **settings)
-        self.controller = Controller(version, chosen, state, alive)
-        self.response: str | None = None
+        states = [PartitionState(tuple(r), r[0], tuple(r)) for r in partitions or [[*REPLICAS]]]
+        self.controllers = [Controller(version, chosen, state, alive) for state in states]
+        self.responses: list[str | None] = [None] * len(states)
+        self.has_failed = False  # and has stepped down: that is the end
+
+    @property
+    def controller(self) -> Controller:
+        """What is stored of partition 0."""
+        return self.controllers[0]
 
     def do(self, name: str, *words: Any) -> None:
-        self.response = None
-        getattr(self, name)(*words)
+        self.responses = [None] * len(self.controllers)
+        try:
+            if not self.has_failed:
+                getattr(self, name)(*words)
+        except NoReplicaError:
+            self.has_failed = True
 
     # The commands
 
@@ -48,38 +67,64 @@ class ControllerPlayer:
     def shut_down(self, broker: int) -> None:
         self._step(m.ControlledShutdown(broker))
 
-    def reassign(self, target: list[int] | None) -> None:
+    def reassign(self, target: list[int] | None, *partitions: int) -> None:
         """Other replicas are wanted; None cancels what goes on."""
-        self._step(m.AlterPartitionReassignments(None if target is None else tuple(target)))
+        wanted = None if target is None else tuple(target)
+        self._step(m.AlterPartitionReassignments(wanted), *partitions or (0,))
 
-    def elect(self, kind: str) -> None:
-        self._step(m.ElectLeaders(kind))
+    def configure(self, min_insync_replicas: int) -> None:
+        """An operator sets the topic's min.insync.replicas; 0 is the cluster's, which the topic
+        does not heed, as it has its own."""
+        own = self.controller.settings.min_insync_replicas
+        of_cluster = not min_insync_replicas
+        self._step(m.IncrementalAlterConfigs(min_insync_replicas or own, of_cluster))
 
-    def alter(
-        self, broker: int, epochs: list[int], members: list[list[int]], is_recovering: bool
-    ) -> None:
-        """A leader asks for an ISR; `epochs` are of leader and partition, a member has its own."""
+    def elect(self, kind: str, *partitions: int) -> None:
+        self._step(m.ElectLeaders(kind), *partitions or (0,))
+
+    def alter(self, broker: int, epochs: list[int], members: list[list[int]], *more: int) -> None:
+        """A leader asks for an ISR; `epochs` are of leader and partition, a member has its own.
+
+        `more`: whether the leader is recovering, and the partition.
+        """
+        is_recovering, partition = (*more, 0)[:2]
         isr = tuple(number for number, _ in members)
         known = tuple(broker_epoch for _, broker_epoch in members)
-        leader_epoch, partition_epoch = epochs
         self._step(
-            m.AlterPartition(broker, 1, leader_epoch, partition_epoch, isr, known, is_recovering)
+            m.AlterPartition(broker, 1, epochs[0], epochs[1], isr, known, bool(is_recovering)),
+            partition,
         )
 
-    def _step(self, message: m.Message) -> None:
-        self.controller, outputs = machine.step(self.controller, message, 0)
-        said = [output.message for output in outputs if isinstance(output, m.Send)]
+    def _step(self, message: m.Message, *partitions: int) -> None:
+        """Each of these partitions, or all, by what was stored of partition 0 before."""
+        replicas = len(self.controller.replicas)
         kinds = (
             m.AlterPartitionResponse
             | m.ElectLeadersResponse
             | m.AlterPartitionReassignmentsResponse
         )
-        self.response = next((x.error or "NONE" for x in said if isinstance(x, kinds)), None)
+        for number in partitions or range(len(self.controllers)):
+            of_partition_0 = replicas if number else None
+            before = replace(self.controllers[number], replicas_of_partition_0=of_partition_0)
+            self.controllers[number], outputs = machine.step(before, message, 0)
+            sent = [output.message for output in outputs if isinstance(output, m.Send)]
+            errors = (x.error or "NONE" for x in sent if isinstance(x, kinds))
+            self.responses[number] = next(errors, None)
 
     # What is compared
 
     def seen(self) -> Seen:
-        state = self.controller.state
+        """Of partition 0 by its name alone, of others with theirs before it."""
+        if self.has_failed:
+            return {"has_failed": True}
+        shown = {"active": sorted(self.controller.available)}
+        for number in range(len(self.controllers)):
+            name = f"p{number} " if number else ""
+            shown |= {f"{name}{key}": value for key, value in self._seen(number).items()}
+        return shown
+
+    def _seen(self, number: int) -> Seen:
+        state = self.controllers[number].state
         return {
             "leader": state.leader,
             "replicas": list(state.replicas),
@@ -91,6 +136,5 @@ class ControllerPlayer:
             "elr": sorted(state.elr),
             "last_known_elr": sorted(state.last_known_elr),
             "is_recovering": state.is_recovering,
-            "active": sorted(self.controller.available),
-            "response": self.response,
+            "response": self.responses[number],
         }

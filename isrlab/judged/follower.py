@@ -15,7 +15,7 @@ from isrlab.judged.leader import T0, Seen
 FOLLOWER = 1
 LEADERS = (2, 3)
 REPLICAS = (FOLLOWER, *LEADERS)
-Question = m.Fetch | m.OffsetsForLeaderEpoch | m.ListOffsets
+FollowerRequest = m.Fetch | m.OffsetsForLeaderEpoch | m.ListOffsets
 ANSWERS = {
     m.Fetch: m.FetchResponse,
     m.OffsetsForLeaderEpoch: m.EpochEndOffset,
@@ -29,7 +29,7 @@ class FollowerPlayer:
     def __init__(self, version: KafkaVersion, **settings: object) -> None:
         chosen = Settings.of(version, **settings)
         self.broker, _ = machine.start(Broker(FOLLOWER, version, chosen, REPLICAS))
-        self.question: Question | None = None  # what it waits for
+        self.question: FollowerRequest | None = None  # what it waits for
         self.retry: m.RetryRequest | None = None  # or when it will ask again
         self.asked: list[Any] | None = None  # what was answered last
         self.has_halted = False
@@ -59,10 +59,8 @@ class FollowerPlayer:
         self._step(m.Produce(0, tuple(f"b{epoch}" for _ in range(count)), 1))
 
     def fetched(self, base: int, records: list[list[Any]], high_watermark: int) -> None:
-        found = tuple(Record(name, epoch) for name, epoch in records)
-        self._answer(
-            m.FetchResponse, base_offset=base, records=found, high_watermark=high_watermark
-        )
+        made = tuple(Record(name, epoch) for name, epoch in records)
+        self._answer(m.FetchResponse, base_offset=base, records=made, high_watermark=high_watermark)
 
     def diverges(self, base: int, epoch: int, end_offset: int) -> None:
         self._answer(m.FetchResponse, base_offset=base, diverging=(epoch, end_offset))
@@ -91,7 +89,7 @@ class FollowerPlayer:
             self.asked = said(question)
             self._step(m.Disconnected(self.broker.role.leader))
 
-    def asking(self) -> Question | None:
+    def asking(self) -> FollowerRequest | None:
         """What it asks, or will after its pause."""
         if self.retry is not None:
             retry, self.retry = self.retry, None
@@ -112,7 +110,7 @@ class FollowerPlayer:
         self.has_halted |= any(isinstance(o, m.Halt) for o in outputs)
         sent = [o.message for o in outputs if isinstance(o, m.Send)]
         pauses = [o.message for o in outputs if isinstance(o, m.After)]
-        self.question = next((x for x in sent if isinstance(x, Question)), self.question)
+        self.question = next((x for x in sent if isinstance(x, FollowerRequest)), self.question)
         if self.broker.last_request == before:  # nothing new was asked: later, or never
             self.retry = next((x for x in pauses if isinstance(x, m.RetryRequest)), self.retry)
         else:
@@ -136,7 +134,7 @@ class FollowerPlayer:
         }
 
 
-def said(question: Question) -> list[Any]:
+def said(question: FollowerRequest) -> list[Any]:
     """A request in words."""
     if isinstance(question, m.Fetch):
         return ["fetch", question.offset, question.leader_epoch, question.last_fetched_epoch]

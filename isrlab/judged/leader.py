@@ -121,7 +121,7 @@ class LeaderPlayer:
 
     def seen(self) -> Seen:
         broker, log = self.broker, self.broker.log
-        seen = {
+        shown = {
             "leo": log.log_end_offset,
             "hw": log.high_watermark,
             "epochs": [list(entry) for entry in log.epochs.entries],
@@ -131,8 +131,8 @@ class LeaderPlayer:
         }
         role = broker.role
         if not isinstance(role, Leader):
-            return seen
-        seen |= {
+            return shown
+        shown |= {
             "epoch": role.leader_epoch,
             "partition_epoch": role.partition_epoch,
             "isr": sorted(role.isr),
@@ -148,8 +148,8 @@ class LeaderPlayer:
                 "end_then": r.last_fetch_leader_end_offset,
                 "broker_epoch": r.broker_epoch,
             }
-            seen |= flat(r.id, follower)
-        return seen
+            shown |= flat(r.id, follower)
+        return shown
 
 
 def since(time_ms: int) -> int | None:

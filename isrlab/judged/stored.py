@@ -25,7 +25,7 @@ FOLDER = DATA / "judged"
 COMPARED = FOLDER / "compared.json"
 SETTINGS = "settings"
 ENDING = ".txt.xz"
-Command = list[Any]  # a name and its words
+CommandWords = list[Any]  # a name and its words
 # What of Kafka is held against what of the engine
 CLASSES: dict[str, tuple[str, Any]] = {
     "partition": ("Partition, with its log and the manager of its ISR changes", LeaderPlayer),
@@ -48,10 +48,10 @@ def player(kind: str, version: KafkaVersion, settings: dict[str, Any]) -> Player
     return CLASSES[kind][1](version, **settings)
 
 
-class Step(NamedTuple):
+class Compared(NamedTuple):
     """One command, and what Kafka and the engine show after it."""
 
-    command: Command
+    command: CommandWords
     kafka: Seen
     engine: Seen
 
@@ -65,20 +65,20 @@ class Step(NamedTuple):
         }
 
 
-class Run(NamedTuple):
+class JudgedRun(NamedTuple):
     """One schedule and Kafka's state after each of its commands."""
 
     kind: str
     settings: dict[str, Any]
-    schedule: list[Command]
+    schedule: list[CommandWords]
     states: list[Seen]
 
-    def beside(self, version: KafkaVersion) -> Iterator[Step]:
+    def beside(self, version: KafkaVersion) -> Iterator[Compared]:
         """The schedule played by the engine's `version`, beside what Kafka showed."""
         engine = player(self.kind, version, self.settings)
         for command, state in zip(self.schedule, self.states, strict=True):
             engine.do(*command)
-            yield Step(command, state, engine.seen())
+            yield Compared(command, state, engine.seen())
 
     def agrees(self, version: KafkaVersion) -> bool:
         """The engine with these rules shows after every step what Kafka showed."""
@@ -95,23 +95,23 @@ def releases(kind: str) -> list[str]:
 
 
 @cache
-def read(kind: str, release: str) -> list[Run]:
+def read(kind: str, release: str) -> list[JudgedRun]:
     """All stored runs. Raises ValueError for a class or release of which there are none."""
     if release not in releases(kind):
         known = {name: releases(name) for name in CLASSES}
         raise ValueError(f"no verdicts of {kind!r} {release!r} are stored; there are {known}")
-    runs: list[Run] = []
-    seen: Seen = {}
+    runs: list[JudgedRun] = []
+    shown: Seen = {}
     packed = (FOLDER / kind / f"{release}{ENDING}").read_bytes()
     for line in lzma.decompress(packed).decode().splitlines():
         *command, change = json.loads(line)
         if command == [SETTINGS]:
-            runs.append(Run(kind, change, [], []))
-            seen = {}
+            runs.append(JudgedRun(kind, change, [], []))
+            shown = {}
         else:
-            seen = seen | change
+            shown = shown | change
             runs[-1].schedule.append(command)
-            runs[-1].states.append(seen)
+            runs[-1].states.append(shown)
     return runs
 
 

@@ -5,6 +5,10 @@ so a run has no ties and no chance. A message for a broker goes through `engine.
 for the controller through `engine.controller.step`; what they send is put back into the queue. An
 observer sees every step.
 
+A `Cluster` is one partition. Those of a topic have their queue and their clock in common, and each
+fault of a machine strikes every one of them: the last first, because a controller decides all
+partitions of a request by what is stored of partition 0 before it.
+
 Up to 2.6 a leader writes ISR changes into ZooKeeper and waits for the answer: those two messages
 are delivered within the step. The clock starts at `START_MS` because Kafka's clocks use 0 for
 "never".
@@ -21,6 +25,8 @@ from isrlab.engine import broker as broker_machine
 from isrlab.engine import controller as controller_machine
 from isrlab.engine import messages as m
 from isrlab.engine.controller import Controller
+from isrlab.engine.frozen import replace
+from isrlab.engine.kraft import NoReplicaError
 from isrlab.engine.log import Log
 from isrlab.engine.model import NO_LEADER, Broker, Follower, Settings
 from isrlab.engine.partition import PartitionState
@@ -29,13 +35,22 @@ from isrlab.world.frames import Envelope, Fault, Request
 from isrlab.world.observer import Observer
 
 START_MS = 1_000_000_000_000
-MOST_STEPS = 1_000_000  # in one call; a run that needs more does not settle
+MOST_STEPS = 20_000  # in one call, where the longest of scenarios and notebooks needs 7,964
 _REQUESTS = (m.Fetch, m.OffsetsForLeaderEpoch, m.ListOffsets, m.AlterPartition)
 _ZOOKEEPER_TALK = (m.AlterPartition, m.AlterPartitionResponse)
 
 
 class NotSettledError(RuntimeError):
     """Messages kept causing messages for longer than any real exchange would."""
+
+
+class Topic:
+    """What the partitions of a topic have in common."""
+
+    def __init__(self) -> None:
+        self.now_ms = START_MS
+        self.queue: list[Envelope] = []
+        self.partitions: list[Cluster] = []
 
 
 class Cluster:
@@ -50,17 +65,23 @@ class Cluster:
         latency_ms: int = 0,
         *,
         log_start_offset: int = 0,
+        beside: Cluster | None = None,
         **settings: object,
     ) -> None:
         self.version = KafkaVersion.of(version)
-        self.settings = Settings.of(self.version, **settings)
-        self.replicas = replicas  # and every broker that a reassignment has named
-        self.latency_ms = latency_ms
-        self.now_ms = START_MS
+        self.settings: Settings = (
+            beside.settings if beside else Settings.of(self.version, **settings)
+        )
+        self.topic: Topic = beside.topic if beside else Topic()
+        self.number, self.queue = len(self.topic.partitions), self.topic.queue
+        self.topic.partitions.append(self)
+        assigned = replicas
+        replicas = tuple(dict.fromkeys((*replicas, *(beside.replicas if beside else ()))))
+        self.replicas: tuple[int, ...] = replicas  # and every broker that a reassignment has named
+        self.latency_ms: int = beside.latency_ms if beside else latency_ms
         self.brokers: dict[int, Broker] = {}
         self.disks: dict[int, Log] = {b: Log().restart_at(log_start_offset) for b in replicas}
         self.epochs: dict[int, int] = dict.fromkeys(replicas, 0)
-        self.queue: list[Envelope] = []
         self.held: list[Envelope] = []  # for brokers that are paused
         self.paused: dict[int, str] = {}  # broker -> "process" or "fetcher"
         self.cuts: set[frozenset[int]] = set()
@@ -68,7 +89,7 @@ class Cluster:
         self.out_of_reach: dict[int, int] = {}  # broker -> since when the controller hears nothing
         self.requests: list[Request] = []
         self.clean: set[int] = set()  # brokers whose last shutdown left its marker
-        stored = PartitionState(replicas, leader or replicas[0], replicas if isr is None else isr)
+        stored = PartitionState(assigned, leader or assigned[0], assigned if isr is None else isr)
         alive = tuple(m.BrokerInfo(b, 0) for b in sorted(replicas))
         self.controller = Controller(self.version, self.settings, stored, alive)
         self.observer = Observer(self)
@@ -82,6 +103,14 @@ class Cluster:
         self.stabilize()
 
     # Time and delivery
+
+    @property
+    def now_ms(self) -> int:
+        return self.topic.now_ms
+
+    @now_ms.setter
+    def now_ms(self, now_ms: int) -> None:
+        self.topic.now_ms = now_ms
 
     def stabilize(self) -> None:
         """Deliver until no message is on its way; what waits for a timer stays."""
@@ -97,12 +126,15 @@ class Cluster:
         for _ in range(MOST_STEPS):
             if not goes_on():
                 return
-            self._deliver(self.queue.pop(0))
+            envelope = self.queue.pop(0)
+            self.topic.partitions[envelope.partition]._deliver(envelope)
         raise NotSettledError(f"still busy after {MOST_STEPS} steps")
 
     def on_link(self, source: int, target: int) -> list[Envelope]:
         """The messages on their way from one machine to another, in order."""
-        return [e for e in self.queue if e.source == source and e.target == target != source]
+        on_link = (self.number, source, target)
+        same = [e for e in self.queue if (e.partition, e.source, e.target) == on_link]
+        return same if source != target else []
 
     def deliver(self, envelope: Envelope) -> None:
         """Deliver one chosen message now, before others that are due."""
@@ -119,12 +151,14 @@ class Cluster:
         self._deliver(Envelope(self.now_ms, source, target, message))
 
     def post(self, envelope: Envelope) -> None:
+        envelope = dataclasses.replace(envelope, partition=self.number)
         bisect.insort(self.queue, envelope, key=attrgetter("due_ms"))  # later ones go behind
 
     def emit(self, source: int, outputs: tuple[m.Output, ...]) -> None:
         for output in outputs:
             if isinstance(output, m.Halt):
-                self.kill(source, f"halt: {output.reason}")
+                for partition in reversed(self.topic.partitions):
+                    partition.kill(source, f"halt: {output.reason}")
             elif isinstance(output, m.After):
                 due_ms, process = self.now_ms + output.delay_ms, self.epochs.get(source)
                 self.post(Envelope(due_ms, source, source, output.message, process))
@@ -196,10 +230,16 @@ class Cluster:
             silent_ms = self.now_ms - self.out_of_reach.get(message.broker, self.now_ms)
             if silent_ms < self.settings.session_timeout_ms:
                 return
-        step = controller_machine.step(self.controller, message, self.now_ms)
+        partition_0 = len(self.topic.partitions[0].controller.replicas) if self.number else None
+        controller = replace(self.controller, replicas_of_partition_0=partition_0)
+        try:
+            step = controller_machine.step(controller, message, self.now_ms)
+        except NoReplicaError as error:
+            step = self.controller, ()
+            self.mark(m.CONTROLLER, f"fails: {error}")
         self.use_controller(step, envelope)
 
-    def use_controller(self, step: controller_machine.Step, envelope: Envelope) -> None:
+    def use_controller(self, step: controller_machine.ControllerStep, envelope: Envelope) -> None:
         """The controller has made a step because of a message or a fault."""
         before, (self.controller, outputs) = self.controller, step
         self.observer.keep(envelope)

@@ -28,13 +28,20 @@ _ISR_NEWS = ("isr_shrink", "isr_expand", "isr_commit", "isr_rejected", "notify",
 _UNITS_MS = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
 
-class Form(NamedTuple):
+# Where a topic has several partitions: what of them a command is for
+ONE, ANY = "one that is named", "all, or those that are named"
+EVERY, TOPIC = "each, as it strikes a machine", "all at once"
+FETCHER = "as EVERY, or of those that are named only the fetcher"
+
+
+class Usage(NamedTuple):
     """How a command is written, and what is called with the run, the values of its words and, if
     it has options, a dict of those that are given."""
 
     does: Callable[..., None]
     words: str = ""
     options: str = ""
+    scope: str = EVERY
 
 
 def obey(run: Run, command: Command) -> None:
@@ -45,14 +52,36 @@ def obey(run: Run, command: Command) -> None:
         raise command.fail(f"unknown command {name!r}; known: {', '.join(COMMANDS)}")
     if run.world is None and name not in ("version", "partition", "trace"):
         raise command.fail("a script begins with a 'partition' line (and may name a 'version')")
+    printed = {part.name: len(part.lines) for part in run.topic}
     try:
-        options = _read_options(run, form, dict(w.split("=", 1) for w in rest if "=" in w))
-        values = _read_words(run, form, [word for word in rest if "=" not in word])
-        form.does(run, *values, *([options] if form.options else []))
+        parts, rest = _addressed(run, form, rest)
+        given = dict(w.split("=", 1) for w in rest if "=" in w)
+        for part in reversed(parts):  # see world/cluster.py
+            options = _read_options(part, form, given)
+            values = _read_words(part, form, [word for word in rest if "=" not in word])
+            form.does(part, *values, *([options] if form.options else []))
     except ValueError as error:
         usage = " ".join(word for word in (name, form.words, form.options) if word)
         raise command.fail(f"{error}\n  usage: {usage}") from None
-    print_news(run)
+    for part in run.topic:
+        print_news(part)
+        named = f"{part.name}  " if run.others else ""
+        run.page += [f"{named}{line}" for line in part.lines[printed.get(part.name, 0) :]]
+
+
+def _addressed(run: Run, form: Usage, rest: list[str]) -> tuple[list[Run], list[str]]:
+    """The partitions that a command is for, and its other words."""
+    named = re.fullmatch(r"p\d+(,p\d+)*", rest[0]) if rest else None
+    if named is None or form.scope == TOPIC:
+        if form.scope == ONE and len(run.topic) > 1:
+            raise ValueError(f"which partition? {', '.join(part.name for part in run.topic)}")
+        return [run] if form.scope == TOPIC else run.topic, rest
+    parts = [run.of(name) for name in dict.fromkeys(rest[0].split(","))]
+    paused = {str(b): what for part in parts for b, what in part.cluster.paused.items()}
+    is_of_fetcher = "fetcher" in (rest[-1], paused.get(rest[-1]))
+    if form.scope == EVERY or (form.scope == FETCHER and not is_of_fetcher):
+        raise ValueError(f"{rest[0]!r} is a partition; this is done to all of a machine's")
+    return parts, rest[1:]
 
 
 def print_news(run: Run) -> None:
@@ -72,7 +101,7 @@ def print_news(run: Run) -> None:
 # Reading a line
 
 
-def _read_words(run: Run, form: Form, given: Sequence[str]) -> list[Any]:
+def _read_words(run: Run, form: Usage, given: Sequence[str]) -> list[Any]:
     values, slots = [], form.words.split()
     while slots and (given or not slots[0].startswith("[")):
         slot = slots[0].strip("[].")
@@ -123,7 +152,7 @@ def _read_kind(run: Run, kind: str, word: str) -> Any:
     return int(word)
 
 
-def _read_options(run: Run, form: Form, given: dict[str, str]) -> dict[str, Any]:
+def _read_options(run: Run, form: Usage, given: dict[str, str]) -> dict[str, Any]:
     known = dict(option.split("=", 1) for option in form.options.split())
     for name in (name for name in given if name not in known):
         raise ValueError(f"unknown option {name!r}; known: {', '.join(known) or 'none'}")
@@ -176,9 +205,17 @@ def _version(run: Run, version: KafkaVersion) -> None:
     run.version = version
 
 
-def _partition(run: Run, options: dict[str, Any]) -> None:
-    if run.world is not None:
-        raise ValueError("there is a partition already")
+def _partition(run: Run, *rest: Any) -> None:
+    """The first, p0, brings the settings of the topic. Any others must follow it at once."""
+    *name, options = rest
+    expected = f"p{len(run.topic)}" if run.world else "p0"
+    if (name or ["p0"]) != [expected]:
+        raise ValueError(f"there is a partition already; the next one is {expected}")
+    if any(len(each.frames) - 1 != each.first_frame for each in run.topic if each.world):
+        raise ValueError("the partitions of a topic must be named before anything is done")
+    part = run.another() if run.world else run
+    if part is not run and not set(options) <= {"leader", "replicas", "isr"}:
+        raise ValueError("the settings of a topic stand in the line of its first partition")
     replicas = options.pop("replicas", (1, 2, 3))
     isr, (leader, *_) = options.pop("isr", None), options.pop("leader", replicas)
     for number in (leader, *(isr or ())):
@@ -189,10 +226,13 @@ def _partition(run: Run, options: dict[str, Any]) -> None:
     version = run.forced_version or run.version or KafkaVersion.of("3.7")
     settings = {"latency_ms": options.pop("latency", 0)}
     settings["log_start_offset"] = options.pop("start", 0)
-    for name, value in options.items():
-        settings[name.replace(".", "_")] = {"true": True, "false": False}.get(value, value)
-    run.world = Cluster(version, replicas, leader, isr, **settings)
-    run.next_entry, run.first_frame = len(run.world.observer.entries), len(run.world.frames) - 1
+    for key, value in options.items():
+        settings[key.replace(".", "_")] = {"true": True, "false": False}.get(value, value)
+    if run.world:
+        faults.add_brokers(run.world, replicas)
+    part.world = Cluster(version, replicas, leader, isr, beside=run.world, **settings)
+    for each in run.topic:
+        each.next_entry, each.first_frame = len(each.cluster.observer.entries), len(each.frames) - 1
 
 
 def _produce(run: Run, broker: int, *rest: Any) -> None:
@@ -254,9 +294,11 @@ def _fetch(run: Run, number: int) -> None:
 def _on_link(
     act: Callable[[Cluster, Envelope], None], run: Run, link: tuple[int, int], count: int | str = 1
 ) -> None:
-    """Do something to the next messages on a link: so many, or all."""
+    """Do something to the next messages on a link: so many, all, or the first if there is any."""
     waiting = run.cluster.on_link(*link)
-    most = len(waiting) if count == "all" else int(count)
+    most = (
+        len(waiting) if count == "all" else min(1, len(waiting)) if count == "any" else int(count)
+    )
     if len(waiting) < most:
         links = " ".join(links_with_messages(run.cluster)) or "none"
         raise ValueError(f"{len(waiting)} messages are on their way there; links: {links}")
@@ -266,7 +308,8 @@ def _on_link(
 
 def links_with_messages(cluster: Cluster) -> list[str]:
     """The links between machines on which messages are on their way, such as "1>controller"."""
-    waiting = [e for e in cluster.queue if not e.is_timer and e.source != m.CLIENT]
+    own = (e for e in cluster.queue if e.partition == cluster.number)
+    waiting = [e for e in own if not e.is_timer and e.source != m.CLIENT]
     return sorted({f"{words.address(e.source)}>{words.address(e.target)}" for e in waiting})
 
 
@@ -302,33 +345,34 @@ for setting in fields(Settings):
     kind = "true|false" if setting.type == "bool" else kind
     _SETTINGS += f" {setting.name.replace('_', '.')}={kind}"
 _TWO = f"{_ONE_OF_TWO} {_ONE_OF_TWO}"
-COMMANDS: dict[str, Form] = {
-    "version": Form(_version, "VERSION"),
-    "partition": Form(_partition, "", _SETTINGS),
-    "produce": Form(_produce, "BROKER [NAME..]", "count=COUNT acks=ACKS every=TIME for=TIME"),
-    "consume": Form(_consume, "LIVE"),
-    "fetch": Form(_fetch, "LIVE"),
-    "deliver": Form(partial(_on_link, Cluster.deliver), "LINK [COUNT|all]"),
-    "drop": Form(partial(_on_link, Cluster.drop), "LINK [COUNT|all]"),
-    "refuse": Form(partial(_on_link, faults.refuse), "LINK [COUNT|all]"),
-    "stabilize": Form(_on(Cluster.stabilize)),
-    "advance": Form(_on(Cluster.advance), "TIME"),
-    "pause": Form(_on(faults.pause), "LIVE [process|fetcher]"),
-    "resume": Form(_on(faults.resume), "PAUSED"),
-    "kill": Form(_on(Cluster.kill), "LIVE"),
-    "power_loss": Form(_on(faults.power_loss), _MACHINE),
-    "clean_shutdown": Form(_on(faults.clean_shutdown), "LIVE"),
-    "hard_bounce": Form(_on(faults.hard_bounce), "LIVE|controller"),
-    "clean_bounce": Form(_on(faults.clean_bounce), "LIVE"),
-    "start": Form(_on(faults.start), "DEAD"),
-    "cut": Form(partial(_between, faults.network_partition), _TWO),
-    "heal": Form(partial(_between, faults.heal), _TWO),
-    "degraded_network": Form(partial(_between, faults.degraded_network), f"{_TWO} TIME"),
-    "flush": Form(_on(faults.flush), "BROKER"),
-    "elect": Form(_on(faults.elect), "[preferred|unclean]"),
-    "reassign": Form(_on(faults.reassign), "IDS|cancel"),
-    "status": Form(_status),
-    "check": Form(_check, f"[{'|'.join(safety.PROPERTIES)}..]"),
-    "trace": Form(_trace, "on|off|isr"),
+COMMANDS: dict[str, Usage] = {
+    "version": Usage(_version, "VERSION", scope=TOPIC),
+    "partition": Usage(_partition, "[NAME]", _SETTINGS, TOPIC),
+    "produce": Usage(_produce, "BROKER [NAME..]", "count=COUNT acks=ACKS every=TIME for=TIME", ONE),
+    "consume": Usage(_consume, "LIVE", scope=ONE),
+    "fetch": Usage(_fetch, "LIVE", scope=ONE),
+    "deliver": Usage(partial(_on_link, Cluster.deliver), "LINK [COUNT|all|any]", scope=ONE),
+    "drop": Usage(partial(_on_link, Cluster.drop), "LINK [COUNT|all|any]", scope=ONE),
+    "refuse": Usage(partial(_on_link, faults.refuse), "LINK [COUNT|all|any]", scope=ONE),
+    "stabilize": Usage(_on(Cluster.stabilize), scope=TOPIC),
+    "advance": Usage(_on(Cluster.advance), "TIME", scope=TOPIC),
+    "pause": Usage(_on(faults.pause), "LIVE [process|fetcher]", scope=FETCHER),
+    "resume": Usage(_on(faults.resume), "PAUSED", scope=FETCHER),
+    "kill": Usage(_on(Cluster.kill), "LIVE"),
+    "power_loss": Usage(_on(faults.power_loss), _MACHINE),
+    "clean_shutdown": Usage(_on(faults.clean_shutdown), "LIVE"),
+    "hard_bounce": Usage(_on(faults.hard_bounce), "LIVE|controller"),
+    "clean_bounce": Usage(_on(faults.clean_bounce), "LIVE"),
+    "start": Usage(_on(faults.start), "DEAD"),
+    "cut": Usage(partial(_between, faults.network_partition), _TWO),
+    "heal": Usage(partial(_between, faults.heal), _TWO),
+    "degraded_network": Usage(partial(_between, faults.degraded_network), f"{_TWO} TIME"),
+    "flush": Usage(_on(faults.flush), "BROKER"),
+    "elect": Usage(_on(faults.elect), "[preferred|unclean]", scope=ANY),
+    "reassign": Usage(_on(faults.reassign), "IDS|cancel", scope=ANY),
+    "configure": Usage(_on(faults.configure), "topic|cluster", "min.insync.replicas=NUMBER"),
+    "status": Usage(_status, scope=ANY),
+    "check": Usage(_check, f"[{'|'.join(safety.PROPERTIES)}..]", scope=ANY),
+    "trace": Usage(_trace, "on|off|isr"),
 }
 SYNONYMS = {"hard_shutdown": "kill", "network_partition": "cut"}

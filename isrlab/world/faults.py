@@ -149,15 +149,29 @@ def elect(cluster: Cluster, kind: str = "") -> None:
 
 
 def reassign(cluster: Cluster, target: tuple[int, ...] | str) -> None:
-    """An operator moves the partition; "cancel" takes that back. A broker that the cluster does not
-    have yet joins it first, with an empty disk."""
-    for broker in target if isinstance(target, tuple) else ():
-        if broker not in cluster.disks:
-            cluster.replicas = (*cluster.replicas, broker)
-            cluster.disks[broker], cluster.epochs[broker] = Log(), 0
-            start(cluster, broker)
+    """An operator moves the partition; "cancel" takes that back."""
     wanted = target if isinstance(target, tuple) else None
+    add_brokers(cluster, wanted or ())
     cluster.tell(m.CONTROLLER, m.CONTROLLER, m.AlterPartitionReassignments(wanted))
+
+
+def add_brokers(cluster: Cluster, brokers: tuple[int, ...]) -> None:
+    """Those that the cluster does not have yet join it, with an empty disk."""
+    for each in reversed(cluster.topic.partitions):
+        for broker in (b for b in brokers if b not in each.disks):
+            each.replicas = (*each.replicas, broker)
+            each.disks[broker], each.epochs[broker] = Log(), 0
+            start(each, broker)
+
+
+def configure(cluster: Cluster, level: str, settings: dict[str, int]) -> None:
+    """An operator sets min.insync.replicas of the "topic", or of the "cluster" for topics that have
+    none of their own; leaders learn of it at the same moment."""
+    wanted = settings.get("min.insync.replicas", cluster.settings.min_insync_replicas)
+    cluster.settings = dataclasses.replace(cluster.settings, min_insync_replicas=wanted)
+    for number, broker in cluster.brokers.items():
+        cluster.brokers[number] = replace(broker, settings=cluster.settings)
+    cluster.tell(m.CONTROLLER, m.CONTROLLER, m.IncrementalAlterConfigs(wanted, level == "cluster"))
 
 
 def _fail_over(cluster: Cluster, live: tuple[m.BrokerInfo, ...]) -> None:

@@ -28,6 +28,7 @@ class Envelope:
     target: int
     message: Any  # a Message, or a Fault
     incarnation: int | None = None
+    partition: int = 0  # of the topic
 
     @property
     def is_timer(self) -> bool:
@@ -85,6 +86,9 @@ class Request:
     acks: int
     sent_ms: int = 0
     error: str | None = None
+
+
+OUTCOMES = "safe", "offline", "lost", "diverged"  # from good to bad
 
 
 @dataclass(frozen=True, slots=True)

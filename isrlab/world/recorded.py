@@ -1,6 +1,6 @@
 """What real brokers did: schedules of `data/scenarios` that were played on clusters of a release.
 
-`tests/record` plays them, and keeps a file for each schedule and release in
+`tools/record` plays them, and keeps a file for each schedule and release in
 `data/recordings/history`. Each line of it is a try, as JSON, and has, for each block of the
 schedule, the leader, epoch and ISR that were stored and what every replica had on its disk; what
 producers were answered; when what was done; and the brokers' own lines. Here they become the frames
@@ -34,7 +34,7 @@ FOLDER = DATA / "recordings" / "history"
 RUNNING = ("alive", "paused")  # a broker that "hangs" has closed its sockets, and never ends
 
 
-class Moment(Frozen):
+class BlockEnd(Frozen):
     """The end of a block. `lives`: each replica is alive, paused, dead, or hangs."""
 
     state: PartitionState
@@ -46,7 +46,7 @@ class Moment(Frozen):
 class Try(msgspec.Struct):
     began: str  # UTC
     abandoned: str = ""  # why it did not get to its end
-    moments: list[Moment] = []
+    moments: list[BlockEnd] = []
     answers: dict[str, str] = {}  # to producers, by record
     timeline: list[tuple[float, str]] = []  # seconds, what was done
     said: list[tuple[int, str, str]] = []  # broker, file, line
@@ -101,13 +101,13 @@ class Recording:
     def answers(self, record: str) -> list[str]:
         """What the producer of a record was told in each finished try, and after how long."""
         start = f"produce {record} "
-        told = [what for t in self.finished for _, what in t.timeline if what.startswith(start)]
-        return [what.partition(": ")[2] for what in told]
+        answered = [what for t in self.finished for _, what in t.timeline if what.startswith(start)]
+        return [what.partition(": ")[2] for what in answered]
 
     def lines(self, *parts: str) -> list[str]:
         """What brokers wrote in the last finished try that has one of these parts, in order."""
-        said = [(line, f"broker {number}: {line}") for number, _, line in self.finished[-1].said]
-        return [text for line, text in sorted(said) if any(part in line for part in parts)]
+        logged = [(line, f"broker {number}: {line}") for number, _, line in self.finished[-1].said]
+        return [text for line, text in sorted(logged) if any(part in line for part in parts)]
 
     def engine(self) -> Run:
         """The same commands, by the engine's rules of that release."""
@@ -123,7 +123,7 @@ class Recording:
         """One of the finished tries, the end of each block as a frame."""
         return [self._frame(moment) for moment in self.finished[which].moments]
 
-    def _frame(self, moment: Moment) -> Frame:
+    def _frame(self, moment: BlockEnd) -> Frame:
         settings, brokers = Settings.of(self.version), {}
         state = moment.state
         follower = Follower(state.leader, state.leader_epoch, 0)
@@ -138,14 +138,14 @@ class Recording:
     def compared(self) -> list[list[Difference]]:
         """What the engine has otherwise than the brokers, in each finished try."""
         run = self.engine()
-        told = {name: r.error or "ok" for r in run.cluster.requests for name in r.ids}
+        expected = {name: r.error or "ok" for r in run.cluster.requests for name in r.ids}
         ends = [_visible(run.frames[block.frames[1] - 1]) for block in run.blocks]
-        found = []
+        rows = []
         for which, attempt in enumerate(self.finished):
             answers = {f"answer to {name}": answer for name, answer in attempt.answers.items()}
-            ours = {f"answer to {name}": told[name] for name in attempt.answers}
+            ours = {f"answer to {name}": expected[name] for name in attempt.answers}
             pairs = [(ours, answers), *zip(ends, map(_visible, self.frames(which)), strict=True)]
-            found.append(
+            rows.append(
                 [
                     Difference(block, what, engine[what], kafka[what])
                     for block, (engine, kafka) in enumerate(pairs)
@@ -153,7 +153,7 @@ class Recording:
                     if engine[what] != kafka[what]
                 ]
             )
-        return found
+        return rows
 
     def differences(self) -> Counter[Difference]:
         """The same of all tries, and in how many of them."""
@@ -186,14 +186,14 @@ def _visible(frame: Frame) -> dict[str, str]:
 
 def recordings(schedule: str | None = None) -> list[Recording]:
     """All that is kept, or all of one schedule; releases in order, without ELR first."""
-    found = []
+    every = []
     for path in FOLDER.glob("*.txt.xz"):
         label = path.name.removesuffix(".txt.xz")
         if schedule in (None, label.partition("-")[0]):
             lines = lzma.decompress(path.read_bytes()).splitlines()
-            found.append(labelled(label, [msgspec.json.decode(line, type=Try) for line in lines]))
+            every.append(labelled(label, [msgspec.json.decode(line, type=Try) for line in lines]))
     return sorted(
-        found, key=lambda r: (r.schedule, r.version.first, r.version.eligible_leader_replicas)
+        every, key=lambda r: (r.schedule, r.version.first, r.version.eligible_leader_replicas)
     )
 
 

@@ -49,14 +49,18 @@ def play(text: str, version: str | KafkaVersion | None = None) -> Run:
     commands = [command for block in run.blocks for command in block.commands]
     if not commands:
         raise ScriptError(1, text[:60], f"no command; known: {', '.join(COMMANDS)}")
-    for block in run.blocks:
-        start, entry = (len(run.world.frames), run.next_entry) if run.world else (0, 0)
-        run.lines = []
+    for index, block in enumerate(run.blocks):
+        begins = {part.name: part.place for part in run.topic}
+        run.page = []
+        for part in run.topic:
+            part.lines = []
         for command in block.commands:
             obey(run, command)
-        block.printed = "\n".join(run.lines) or "ok"
-        block.frames = (start, len(run.cluster.frames)) if run.world else (0, 0)
-        block.entries = (entry, run.next_entry)
+        for part in run.topic:
+            begin = begins.get(part.name, (0, 0))
+            own = part.blocks[index]
+            own.frames, own.entries = zip(begin, part.place, strict=True)
+            own.printed = "\n".join(run.page) or "ok"
     if run.world is None:
         raise commands[-1].fail("the script ends without a 'partition' line")
     return run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow as pa
 from isrlab import events
 from isrlab.engine.versions import KafkaVersion
 from isrlab.world.cluster import Cluster
-from isrlab.world.frames import Frame, Outcome
+from isrlab.world.frames import OUTCOMES, Frame, Outcome
 
 SEPARATOR = "----"
 MOST_CAPTION = 140  # characters; a longer comment explains, and is no caption
@@ -101,6 +101,34 @@ class Run:
     lines: list[str] = field(default_factory=list)
     next_entry: int = 0  # the first of the frames and events that are not printed yet
     first_frame: int = 0  # the frames before it show the cluster being set up
+    name: str = "p0"
+    others: list[Run] = field(default_factory=list)  # a run for each further partition
+    page: list[str] = field(default_factory=list)  # the lines of all of them
+
+    @property
+    def topic(self) -> list[Run]:
+        """This partition and, if it is the first, those beside it."""
+        return [self, *self.others]
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """How many frames there are, and entries that have been printed."""
+        return (len(self.frames), self.next_entry) if self.world else (0, 0)
+
+    def of(self, name: str) -> Run:
+        """One partition's run, for pictures and tables. Raises ValueError with the known names."""
+        for part in self.topic:
+            if part.name == name:
+                return part
+        known = ", ".join(part.name for part in self.topic)
+        raise ValueError(f"no partition {name!r}; there are {known}")
+
+    def another(self) -> Run:
+        """The run of a further partition, with the same blocks."""
+        blocks, name = [replace(block) for block in self.blocks], f"p{len(self.topic)}"
+        part = Run(blocks, self.forced_version, self.version, trace=self.trace, name=name)
+        self.others.append(part)
+        return part
 
     @property
     def cluster(self) -> Cluster:
@@ -118,7 +146,8 @@ class Run:
         Times are those of the run's own clock, which starts at `START_MS`. The default name is the
         version's.
         """
-        where = {"run": name or self.cluster.version.name, "topic": "t", "partition": 0}
+        where: dict[str, object] = {"run": name or self.cluster.version.name, "topic": "t"}
+        where["partition"] = self.cluster.number
         return events.table([event.row | where for event in self.cluster.events])
 
     def at(self, words: str) -> Frame:
@@ -130,7 +159,17 @@ class Run:
 
     @property
     def outcome(self) -> Outcome:
-        return self.cluster.observer.outcome
+        """What became of the data, of the partition that suffered most."""
+        outcomes = [part.cluster.observer.outcome for part in self.topic]
+        return max(outcomes, key=lambda outcome: OUTCOMES.index(outcome.word))
+
+    @property
+    def violations(self) -> dict[str, str]:
+        """The promises that were broken in any partition, and what was wrong."""
+        broken: dict[str, str] = {}
+        for part in reversed(self.topic):
+            broken |= part.cluster.violations
+        return broken
 
     @property
     def printed(self) -> str:

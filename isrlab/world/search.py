@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from isrlab.engine.safety import PROPERTIES
 from isrlab.world import scenario
-from isrlab.world.cluster import NotSettledError
-from isrlab.world.commands import COMMANDS, links_with_messages, obey
+from isrlab.world.cluster import Cluster, NotSettledError
+from isrlab.world.commands import ANY, COMMANDS, ONE, links_with_messages, obey
 from isrlab.world.script import Command, Run
 from isrlab.world.words import address, ids
 
@@ -33,7 +33,7 @@ class Schedule:
         self.run = Run([])
         self.faults = frozenset(faults)
         self.lines: list[str] = []
-        for line in (f"version {version}", partition):
+        for line in (f"version {version}", *partition.splitlines()):
             self.play(line)
 
     @property
@@ -53,7 +53,18 @@ class Schedule:
 
     def offers(self) -> list[list[str]]:
         """The lines that make sense now, by kind; a kind that is there twice comes more often."""
-        cluster, faults = self.run.cluster, self.faults
+        kinds = [(part, lines) for part in self.run.topic for lines in self._offers(part)]
+        return [lines for part, kind in kinds if (lines := self._named(part, kind))]
+
+    def _named(self, part: Run, lines: list[str]) -> list[str]:
+        """Of a topic with several partitions: which of them is meant; machines come once."""
+        scope = COMMANDS[lines[0].split()[0]].scope
+        if self.run.others and scope in (ONE, ANY):
+            return [line.replace(" ", f" {part.name} ", 1) for line in lines]
+        return lines if part is self.run else []
+
+    def _offers(self, part: Run) -> list[list[str]]:
+        cluster, faults = part.cluster, self.faults
         live = sorted(cluster.brokers)
         leaders = [b for b in live if b == cluster.controller.leader] or live
         running = [b for b in live if b not in cluster.paused]
@@ -81,20 +92,20 @@ class Schedule:
             (1, [f"power_loss {b}" for b in live if b in power_fails_at]),
             (1, ["elect unclean"] if "unclean" in faults else []),
             (1, ["hard_bounce controller"] if "controller" in faults else []),
-            (1, self._reassignments() if "reassign" in faults else []),
+            (1, _reassignments(cluster) if "reassign" in faults else []),
         ]
         return [lines for times, lines in offers for _ in range(times) if lines]
 
-    def _reassignments(self) -> list[str]:
-        """One replica exchanged for another broker, one fewer, one more; or all taken back."""
-        cluster = self.run.cluster
-        target = cluster.controller.state.target
-        brokers = {*cluster.replicas, min(max(cluster.replicas) + 1, MOST_BROKERS)}
-        others = sorted(brokers - set(target))
-        wanted = [(*(b if r == gone else r for r in target),) for gone in target for b in others]
-        wanted += [target[1:], target[:-1]] if len(target) > 1 else []
-        wanted += [(*target, b) for b in others]
-        return [*(f"reassign {ids(brokers)}" for brokers in wanted), "reassign cancel"]
+
+def _reassignments(cluster: Cluster) -> list[str]:
+    """One replica exchanged for another broker, one fewer, one more; or all taken back."""
+    target = cluster.controller.state.target
+    brokers = {*cluster.replicas, min(max(cluster.replicas) + 1, MOST_BROKERS)}
+    others = sorted(brokers - set(target))
+    wanted = [(*(b if r == gone else r for r in target),) for gone in target for b in others]
+    wanted += [target[1:], target[:-1]] if len(target) > 1 else []
+    wanted += [(*target, b) for b in others]
+    return [*(f"reassign {ids(brokers)}" for brokers in wanted), "reassign cancel"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +115,7 @@ class Goal:
     property: str  # of engine/safety.py
     version: str  # in which it is to break
     unless: str | None = None  # a version in which the same schedule must keep it
-    partition: str = "partition replicas=1,2"
+    partition: str = "partition replicas=1,2"  # a line for each, if the topic has several
     faults: tuple[str, ...] = ()  # beyond the usual: "power", "unclean", "controller", "reassign"
     words: tuple[str, ...] = ()  # the commands to draw from; none: all of them
     length: int = 40  # lines of a schedule, at most
@@ -135,7 +146,7 @@ def random_schedule(goal: Goal, seed: int) -> list[str]:
             schedule.choose(chance.randrange(1 << 30), chance.randrange(1 << 30), goal.words)
         except (ValueError, NotSettledError):
             return []
-        if goal.property in schedule.run.cluster.violations:
+        if goal.property in schedule.run.violations:
             return schedule.lines[1:]
     return []
 
@@ -152,7 +163,7 @@ def _breaks(goal: Goal, version: str, lines: list[str]) -> bool:
         run = scenario.play("\n".join(lines), version=version)
     except (ValueError, NotSettledError):
         return False
-    return goal.property in run.cluster.violations
+    return goal.property in run.violations
 
 
 def shorten(goal: Goal, lines: list[str]) -> list[str]:

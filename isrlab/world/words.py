@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import groupby
 from typing import NamedTuple
@@ -9,6 +10,7 @@ from typing import NamedTuple
 from isrlab.engine import messages as m
 from isrlab.engine.log import Log, Record
 from isrlab.engine.model import NO_LEADER, Broker, Leader, PendingExpandIsr
+from isrlab.engine.versions import KafkaVersion
 from isrlab.world.cluster import START_MS, Cluster
 from isrlab.world.frames import Event, Fault, Frame
 from isrlab.world.script import MOST_CAPTION, Block, Run
@@ -20,6 +22,9 @@ _SILENT = {"request", "max_wait_ms", "broker_epoch", "broker_epochs"}
 _SILENT |= {"replica", "replicas", "broker", "brokers"}  # the link names who talks
 _SHORT = {"high_watermark": "hw", "log_end_offset": "leo", "base_offset": "base"}
 _SHORT |= {"leader_epoch": "epoch", "last_fetched_epoch": "last_epoch", "log_start_offset": "start"}
+# What the model's messages stand for where the release has no message of that name
+_BY_ZOOKEEPER = {"AlterPartition": "write of the state", "AlterPartitionResponse": "answer"}
+_BY_METADATA_LOG = {"LeaderAndIsr": "metadata record", "UpdateMetadata": "metadata cache"}
 _BOUNDS = {"a follower": "LEO", "a consumer": "HW", "a debugging consumer": "LEO"}
 
 
@@ -42,13 +47,24 @@ def _few(words: list[str]) -> str:
     return f"{words[0]} {words[1]} .. {words[-1]} ({len(words)} records)"
 
 
-def describe(message: m.Message | Fault) -> str:
-    """A message as one line: its kind, then what of it is not obvious."""
+def describe(message: m.Message | Fault, version: KafkaVersion) -> str:
+    """A message as one line, in the words of its release: its kind, then what is not obvious.
+
+    Leaders up to 2.6 write the state into ZooKeeper, and a KRaft controller sends no LeaderAndIsr:
+    brokers read its metadata log.
+    """
     if isinstance(message, Fault):
         return message.text
     if isinstance(message, m.FetchResponse):
         return _describe_fetch_response(message)
     shown = []
+    kind = type(message).__name__
+    if version.kraft:
+        kind = _BY_METADATA_LOG.get(kind, kind)
+    elif isinstance(message, m.RegisterBroker):
+        return kind  # ZooKeeper keeps no clean shutdowns
+    if version.writes_zookeeper:
+        kind = _BY_ZOOKEEPER.get(kind, kind)
     for part in message.__struct_fields__:
         value = getattr(message, part)
         is_usual = value in (None, -1, ()) or (part == "is_recovering" and not value)
@@ -56,10 +72,11 @@ def describe(message: m.Message | Fault) -> str:
             continue
         text = ids(value) if isinstance(value, tuple) else value
         name = _SHORT.get(part, part)
+        name = "version" if name == "partition_epoch" and version.writes_zookeeper else name
         if isinstance(message, m.OffsetsForLeaderEpoch) and name == "epoch" != part:
             name = "expects"  # the epoch it believes in, not the one it asks about
         shown.append(f"{name}={text}")
-    return f"{type(message).__name__:<15} {' '.join(shown)}".rstrip()
+    return f"{kind:<15} {' '.join(shown)}".rstrip()
 
 
 def _describe_fetch_response(answer: m.FetchResponse) -> str:
@@ -73,7 +90,8 @@ def _describe_fetch_response(answer: m.FetchResponse) -> str:
 def message_line(frame: Frame) -> str:
     link = f"{address(frame.source)}>{address(frame.target)}"
     lost = "  LOST" if frame.was_lost else ""
-    return f"{_clock(frame.now_ms)}  {link:<8}  {describe(frame.message)}{lost}"
+    text = describe(frame.message, frame.controller.version)
+    return f"{_clock(frame.now_ms)}  {link:<8}  {text}{lost}"
 
 
 def _clock(now_ms: int) -> str:
@@ -126,6 +144,7 @@ def event_line(event: Event) -> str:
 
 
 NOTHING = "Nothing changes."
+_LINK = re.compile(r"(is cut off from|reaches) (?:the )?(\w+)(?: again)?")
 
 
 class Clause(NamedTuple):
@@ -208,6 +227,9 @@ def _of_fault(frame: Frame) -> Iterator[Clause]:
     part, _, verb = text.partition(" ")
     if part in ("process", "fetcher"):
         yield Clause(3, f"the {part} of {_broker(frame.source)}", verb)
+    elif link := _LINK.fullmatch(text):  # whether the broker lives or not
+        ends = f"{_broker(frame.source)} and {link[2] if link[2].isdigit() else 'the controller'}"
+        yield Clause(3, f"the link between {ends}", "heals" if link[1] == "reaches" else "is cut")
     elif part not in ("starts", "stops"):  # those are events
         yield Clause(3, _broker(frame.source), text)
 

@@ -1,0 +1,106 @@
+"""What real brokers lost: tries of `data/recordings/eligible`, and how they ended.
+
+`tools/record/reassigned.py` and `race.py` make them; the schedules are those of `data/upstream`. A
+file is a cluster, such as `4.3.1-elr1-A.json.xz`; a try is a topic of it.
+"""
+
+from __future__ import annotations
+
+import lzma
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from isrlab.installed import DATA
+
+FOLDER = DATA / "recordings" / "eligible"
+
+
+class TopicMoment(msgspec.Struct):
+    """What was stored of a partition; `held`: how many records each broker had on disk."""
+
+    name: str
+    at_s: float
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    elr: tuple[int, ...]
+    held: dict[int, int] = {}
+
+
+class TopicTry(msgspec.Struct):
+    """`lost`: how many acknowledged records no replica had when all brokers were back."""
+
+    variant: str
+    topic: str
+    partition: int
+    acknowledged: int = 0
+    lost: int = -1
+    moments: list[TopicMoment] = []
+    lines: list[str] = []  # of brokers and controller, each with its id before it
+
+    @property
+    def word(self) -> str:
+        """ "lost"; "offline" if no replica led after the failure and nothing was lost; "safe"."""
+        if self.lost:
+            return "lost"
+        return "offline" if any(m.leader < 0 for m in self.moments) else "safe"
+
+
+class ClusterRun(msgspec.Struct):
+    """One cluster: when it began (UTC), what was done to it when (s), and the tries on it."""
+
+    release: str
+    elr: int
+    began: str
+    brokers: tuple[int, ...]
+    settings: dict[str, str]
+    timeline: list[tuple[float, str]]
+    tries: list[TopicTry]
+
+
+class Tally(NamedTuple):
+    """A variant on a release; `elr`: with eligible leader replicas. Records lost: least, most."""
+
+    release: str
+    elr: bool
+    variant: str
+    tries: int
+    lost: int
+    offline: int
+    fewest_records: int
+    most_records: int
+
+
+def sessions() -> list[ClusterRun]:
+    """All that is kept."""
+    paths = sorted(FOLDER.glob("*.json.xz"))
+    return [msgspec.json.decode(lzma.decompress(p.read_bytes()), type=ClusterRun) for p in paths]
+
+
+def counts(variant: str | None = None) -> Iterator[Tally]:
+    """How the tries of all variants, or of one, ended on each release."""
+    tries: dict[tuple[str, bool, str], list[TopicTry]] = {}
+    for session in sessions():
+        for each in session.tries:
+            if variant in (None, each.variant):
+                key = session.release, bool(session.elr), each.variant
+                tries.setdefault(key, []).append(each)
+    for key in sorted(tries, key=lambda key: (key[2], key[0], key[1])):
+        words = [each.word for each in tries[key]]
+        lost = [each.lost for each in tries[key]]
+        yield Tally(*key, len(words), words.count("lost"), words.count("offline"),
+                    min(lost), max(lost))  # fmt: skip
+
+
+def table() -> str:
+    """The same as text, a line for each variant and release."""
+    return "\n".join(
+        f"{c.variant:<14} {c.release:<6} ELR {['off', 'on '][c.elr]} "
+        f"lost {c.lost} of {c.tries}, "
+        f"{c.fewest_records} to {c.most_records} records; offline {c.offline}"
+        for c in counts()
+    )

@@ -1,0 +1,229 @@
+package org.apache.kafka.controller;
+
+import java.io.*;
+import java.util.*;
+import java.util.stream.Collectors;
+
+/** Random schedules until the time is over, each break cut to its shortest; or schedules to replay. */
+public final class Hunt {
+    private static final int MOST_CUTS = Integer.getInteger("cuts", 6);
+    private final Map<String, List<String>> shapes = new HashMap<>();
+    private final Map<String, Integer> hits = new HashMap<>();
+    private long steps;
+    private long schedules;
+
+    public static void main(String[] args) throws Exception {
+        if (args[0].equals("replay")) {
+            BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
+            for (String line; (line = lines.readLine()) != null; ) replay(line, args.length > 1);
+        } else {
+            new Hunt().hunt(Long.parseLong(args[1]), Double.parseDouble(args[2]), Long.parseLong(args[3]));
+        }
+    }
+
+    static List<Op.Act> parsed(String schedule) {
+        return Arrays.stream(schedule.split(";")).map(Op::parse).collect(Collectors.toList());
+    }
+
+    static String written(List<Op.Act> schedule) {
+        return schedule.stream().map(Op.Act::toString).collect(Collectors.joining("; "));
+    }
+
+    private static void replay(String line, boolean isLoud) {
+        World world = null;
+        int shown = 0;
+        for (Op.Act act : parsed(line)) {
+            if (act.op() == Op.CLUSTER) world = new World(act, new Random(0));
+            else world.run(act);
+            if (isLoud) System.out.println("  " + act + "  " + Shown.of(world));
+            for (; isLoud && shown < world.breaks.size(); shown++) {
+                System.out.println("    BROKEN " + world.breaks.get(shown).key());
+            }
+            if (world.isOver) break;
+        }
+        String keys = world.breaks.stream().map(World.Break::key).collect(Collectors.joining("\t"));
+        System.out.println("replayed\t" + keys);
+    }
+
+    private void hunt(long seed, double seconds, long most) {
+        long start = now();
+        long end = start + (long) (seconds * 1e9);
+        long shown = start;
+        while (now() < end && schedules < most) {
+            schedule(new Random(seed * 1_000_003 + schedules++), start);
+            if (now() - shown < 2_000_000_000L) continue;
+            shown = now();
+            progress(start);
+        }
+        progress(start);
+    }
+
+    private void progress(long start) {
+        System.out.println("progress\t" + schedules + "\t" + steps + "\t" + seconds(start));
+    }
+
+    /** Time of this thread on a processor: the machine may have other work. */
+    private static long now() {
+        return java.lang.management.ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime();
+    }
+
+    private static double seconds(long start) { return (now() - start) / 1e9; }
+
+    /** One schedule: some kinds of actions only, so that rare ones meet. */
+    private void schedule(Random random, long start) {
+        int count = Draw.from(random, 2, 3, 3, 4, 4, 5);
+        int elr = Draw.chance(random, 0.85) ? 1 : 0;
+        int dirs = Draw.chance(random, 0.5) ? 0 : random.nextInt(1 << count);
+        List<Op.Act> acts = new ArrayList<>();
+        acts.add(new Op.Act(Op.CLUSTER, new int[] {count, dirs, elr, Draw.from(random, 1, 1, 2), -1}));
+        World world = new World(acts.get(0), new Random(0));
+        List<Op> pool = pool(random);
+        int length = 15 + random.nextInt(40);
+        for (int i = 0; i < length && !world.isOver; i++) {
+            Op op = i == 0 ? Op.CREATE : pool.get(random.nextInt(pool.size()));
+            int[] n = op.draw.apply(world, random);
+            if (n == null) continue;
+            acts.add(new Op.Act(op, n));
+            world.run(acts.get(acts.size() - 1));
+        }
+        if (!world.isOver) {
+            acts.add(new Op.Act(Op.SETTLE, new int[0]));
+            world.run(acts.get(acts.size() - 1));
+        }
+        steps += world.looks;
+        for (World.Break broken : world.breaks) found(broken, acts, start, random);
+    }
+
+    private static List<Op> pool(Random random) {
+        List<Op> pool = new ArrayList<>();
+        double share = 0.4 + 0.6 * random.nextDouble();
+        for (Op op : Op.values()) {
+            boolean isBasic = op == Op.CREATE || op == Op.BEAT || op == Op.START;
+            if (!isBasic && !Draw.chance(random, share)) continue;
+            int weight = Draw.chance(random, 0.2) ? op.weight * 3 : op.weight;
+            for (int i = 0; i < weight; i++) pool.add(op);
+        }
+        return pool;
+    }
+
+    private void found(World.Break broken, List<Op.Act> acts, long start, Random random) {
+        String key = broken.key();
+        int hit = hits.merge(key, 1, Integer::sum);
+        if (hit > MOST_CUTS && !Draw.chance(random, MOST_CUTS / 4.0 / hit)) return;
+        List<Op.Act> cut = cut(acts.subList(0, Math.min(acts.size(), broken.step() + 1)), key);
+        String shape = cut.stream().skip(1).map(a -> a.op().name()).sorted().collect(Collectors.joining(" "));
+        List<String> known = shapes.computeIfAbsent(key, x -> new ArrayList<>());
+        for (String other : known) if (isWithin(other, shape)) return;
+        known.add(shape);
+        System.out.println(String.join("\t", "break", key, first(cut), "" + schedules, "" + steps,
+            String.format("%.1f", seconds(start)), written(cut)));
+        System.out.flush();
+    }
+
+    /** Is each action of the first among those of the second? */
+    private static boolean isWithin(String first, String second) {
+        List<String> rest = new ArrayList<>(List.of(second.split(" ")));
+        for (String word : first.split(" ")) if (!rest.remove(word)) return false;
+        return true;
+    }
+
+    /** The first promise that the shortest schedule breaks: the root. */
+    private static String first(List<Op.Act> acts) { return ran(acts).breaks.get(0).key(); }
+
+    private static World ran(List<Op.Act> acts) {
+        World world = new World(acts.get(0), new Random(0));
+        for (int i = 1; i < acts.size() && !world.isOver; i++) world.run(acts.get(i));
+        return world;
+    }
+
+    private static boolean breaks(List<Op.Act> acts, String key) {
+        try {
+            return ran(acts).breaks.stream().anyMatch(b -> b.key().equals(key));
+        } catch (RuntimeException e) {
+            return false;
+        }
+    }
+
+    /** Takes actions out, then members of lists, as long as the same promise is broken. */
+    static List<Op.Act> cut(List<Op.Act> acts, String key) {
+        List<Op.Act> now = new ArrayList<>(acts);
+        for (int size = Math.max(1, now.size() / 2); size >= 1; size = size > 1 ? size / 2 : 0) {
+            for (int at = now.size() - size; at >= 1; at--) {
+                if (at + size > now.size()) continue;
+                List<Op.Act> less = new ArrayList<>(now);
+                less.subList(at, at + size).clear();
+                if (breaks(less, key)) now = less;
+            }
+        }
+        boolean isSmaller = true;
+        while (isSmaller) {
+            isSmaller = false;
+            for (int i = 0; i < now.size() && !isSmaller; i++) {
+                for (Op.Act simpler : simpler(now.get(i))) {
+                    List<Op.Act> less = new ArrayList<>(now);
+                    if (simpler == null) less.remove(i);
+                    else less.set(i, simpler);
+                    if (!breaks(less, key)) continue;
+                    now = less;
+                    isSmaller = true;
+                    break;
+                }
+            }
+        }
+        return now;
+    }
+
+    private static List<Op.Act> simpler(Op.Act act) {
+        List<Op.Act> found = new ArrayList<>();
+        int[] n = act.n();
+        if (act.op() == Op.CLUSTER) {
+            if (n[0] > 1) found.add(with(act, 0, n[0] - 1));
+            if (n[1] > 0) for (int b = 0; b < n[0]; b++) if ((n[1] >> b & 1) == 1) found.add(with(act, 1, n[1] & ~(1 << b)));
+            if (n[2] == 1) found.add(with(act, 2, 0));
+            if (n[3] > 1) found.add(with(act, 3, 1));
+            return found;
+        }
+        found.add(null);
+        if (act.op() == Op.POWER) found.add(new Op.Act(Op.KILL, n));
+        int from = act.op() == Op.CREATE ? 3 : act.op() == Op.REASSIGN ? 2 : n.length;
+        if (act.op() == Op.CREATE && n[2] > 0) found.add(with(act, 2, 0));
+        for (int i = n.length - 1; i >= from; i--) {
+            if (n[i] != 0) continue;
+            found.add(new Op.Act(act.op(), Arrays.copyOf(n, i)));
+        }
+        boolean isOneList = from < n.length && Arrays.stream(n, from, n.length).noneMatch(x -> x == 0);
+        for (int i = from; isOneList && n.length - from > 1 && i < n.length; i++) {
+            int[] less = new int[n.length - 1];
+            System.arraycopy(n, 0, less, 0, i);
+            System.arraycopy(n, i + 1, less, i, n.length - i - 1);
+            found.add(new Op.Act(act.op(), less));
+        }
+        return found;
+    }
+
+    private static Op.Act with(Op.Act act, int at, int value) {
+        int[] n = act.n().clone();
+        n[at] = value;
+        return new Op.Act(act.op(), n);
+    }
+
+    /** How the partitions look, for a reader. */
+    static final class Shown {
+        private Shown() { }
+
+        static String of(World world) {
+            StringBuilder text = new StringBuilder();
+            for (int s = 0; s < world.slots.length; s++) {
+                var slot = world.slots[s];
+                if (slot.state == null) continue;
+                var p = slot.state;
+                text.append(String.format("[t%d-%d leader=%d epoch=%d isr=%s elr=%s replicas=%s +%s -%s acked=%d has=%s] ",
+                    s / World.PARTS, s % World.PARTS, p.leader, p.leaderEpoch, Arrays.toString(p.isr),
+                    Arrays.toString(Late.<int[]>field(p, "elr", new int[0])), Arrays.toString(p.replicas),
+                    Arrays.toString(p.addingReplicas), Arrays.toString(p.removingReplicas), slot.acked,
+                    Arrays.toString(slot.has)));
+            }
+            return text.toString();
+        }
+    }
+}

@@ -1,0 +1,191 @@
+package org.apache.kafka.controller;
+
+import java.lang.invoke.*;
+import java.lang.reflect.*;
+import java.util.*;
+import java.util.stream.Collectors;
+
+/**
+ * What differs between releases, found as the hunt runs: a method by its name, its parameters by their
+ * types. A call names the arguments of the newest release in order; an older method takes those that fit.
+ */
+final class Late {
+    private record Call(Method method, MethodHandle handle, int[] chosen) { }
+
+    private static final Map<Class<?>, Map<String, Call>> CALLS = new HashMap<>();
+    private static final Map<Class<?>, Set<String>> NAMES = new HashMap<>();
+    private static final Map<Class<?>, Map<String, Optional<Field>>> FIELDS = new HashMap<>();
+    private static final Map<String, Object> TYPES = new HashMap<>();
+
+    private Late() { }
+
+    static Class<?> type(String... names) {
+        for (String name : names) if (found(name) instanceof Class<?> kind) return kind;
+        throw new IllegalStateException("no class of " + Arrays.toString(names));
+    }
+
+    /** A class, or its name in releases that have no such class. */
+    static Object found(String name) {
+        return TYPES.computeIfAbsent(name, x -> {
+            try {
+                return Class.forName(x, false, Late.class.getClassLoader());
+            } catch (ClassNotFoundException | NoClassDefFoundError e) {
+                return x;
+            }
+        });
+    }
+
+    static Object constant(String name, String field) {
+        try {
+            return found(name) instanceof Class<?> kind ? kind.getField(field).get(null) : name;
+        } catch (ReflectiveOperationException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    static boolean has(Object target, String name) {
+        Class<?> kind = target instanceof Class<?> c ? c : target.getClass();
+        return NAMES.computeIfAbsent(kind, c -> all(c).stream().map(Method::getName)
+            .collect(Collectors.toSet())).contains(name);
+    }
+
+    /** Calls it. What it throws, it throws as it is. A class as target: a static method. */
+    @SuppressWarnings("unchecked")
+    static <T> T call(Object target, String name, Object... args) {
+        Class<?> kind = target instanceof Class<?> c ? c : target.getClass();
+        Map<String, Call> calls = CALLS.computeIfAbsent(kind, x -> new HashMap<>());
+        Call call = calls.get(name);
+        if (call == null) calls.put(name, call = chosen(kind, name, args));
+        boolean isStatic = Modifier.isStatic(call.method.getModifiers());
+        Object[] given = new Object[call.chosen.length + (isStatic ? 0 : 1)];
+        if (!isStatic) given[0] = target;
+        int first = isStatic ? 0 : 1;
+        for (int i = 0; i < call.chosen.length; i++) given[i + first] = args[call.chosen[i]];
+        try {
+            return (T) call.handle.invokeExact(given);
+        } catch (Throwable e) {
+            throw Late.<RuntimeException>as(e);
+        }
+    }
+
+    @SuppressWarnings("unchecked")
+    private static <E extends Throwable> E as(Throwable e) throws E { throw (E) e; }
+
+    private static Call chosen(Class<?> kind, String name, Object[] args) {
+        for (Method method : all(kind)) {
+            int[] fit = method.getName().equals(name) ? fit(method.getParameterTypes(), args) : null;
+            if (fit == null || method.isBridge()) continue;
+            method.setAccessible(true);
+            try {
+                MethodHandle handle = MethodHandles.lookup().unreflect(method);
+                int count = handle.type().parameterCount();
+                handle = handle.asFixedArity().asType(handle.type().generic());
+                return new Call(method, handle.asSpreader(Object[].class, count), fit);
+            } catch (IllegalAccessException e) {
+                throw new IllegalStateException(e);
+            }
+        }
+        throw new IllegalStateException(kind.getName() + " has no " + name + " for "
+            + Arrays.toString(args));
+    }
+
+    /** For each parameter the first argument left that is of its type; null if there is none. */
+    private static int[] fit(Class<?>[] parameters, Object[] args) {
+        int[] chosen = new int[parameters.length];
+        boolean[] taken = new boolean[args.length];
+        for (int i = 0; i < parameters.length; i++) {
+            int at = 0;
+            while (at < args.length && (taken[at] || !boxed(parameters[i]).isInstance(args[at]))) at++;
+            if (at == args.length) return null;
+            taken[at] = true;
+            chosen[i] = at;
+        }
+        return chosen;
+    }
+
+    private static Class<?> boxed(Class<?> kind) {
+        if (!kind.isPrimitive()) return kind;
+        return MethodHandles.constant(kind, zero(kind)).type().wrap().returnType();
+    }
+
+    private static Object zero(Class<?> kind) {
+        return java.lang.reflect.Array.get(java.lang.reflect.Array.newInstance(kind, 1), 0);
+    }
+
+    private static List<Method> all(Class<?> kind) {
+        List<Method> found = new ArrayList<>();
+        for (Class<?> c = kind; c != null; c = c.getSuperclass()) {
+            found.addAll(List.of(c.getDeclaredMethods()));
+            for (Class<?> face : c.getInterfaces()) found.addAll(List.of(face.getMethods()));
+        }
+        return found;
+    }
+
+    /** A field's value, or the given one in releases that have no such field. */
+    @SuppressWarnings("unchecked")
+    static <T> T field(Object target, String name, T otherwise) {
+        Optional<Field> field = FIELDS.computeIfAbsent(target.getClass(), x -> new HashMap<>())
+            .computeIfAbsent(name, x -> Optional.ofNullable(declared(target.getClass(), x)));
+        try {
+            return field.isEmpty() ? otherwise : (T) field.get().get(target);
+        } catch (IllegalAccessException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    private static Field declared(Class<?> kind, String name) {
+        for (Class<?> c = kind; c != null; c = c.getSuperclass()) {
+            for (Field field : c.getDeclaredFields()) {
+                if (!field.getName().equals(name)) continue;
+                field.setAccessible(true);
+                return field;
+            }
+        }
+        return null;
+    }
+
+    /** A manager of the controller from its builder, whose setters are filled by name or by type. */
+    static <T> T built(Class<T> kind, Map<String, Object> parts) {
+        try {
+            Constructor<?> constructor = type(kind.getName() + "$Builder").getDeclaredConstructor();
+            constructor.setAccessible(true);
+            Object builder = constructor.newInstance();
+            for (Method method : builder.getClass().getDeclaredMethods()) {
+                if (!method.getName().startsWith("set") || method.getParameterCount() != 1) continue;
+                Object part = parts.getOrDefault(method.getName(),
+                    parts.get(method.getParameterTypes()[0].getSimpleName()));
+                if (part == null) continue;
+                method.setAccessible(true);
+                method.invoke(builder, part);
+            }
+            return kind.cast(Late.<Object>call(builder, "build"));
+        } catch (InvocationTargetException e) {
+            throw Late.<RuntimeException>as(e.getCause());
+        } catch (ReflectiveOperationException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    static boolean can(Class<?> kind, Object... args) {
+        return Arrays.stream(kind.getDeclaredConstructors())
+            .anyMatch(c -> c.getParameterCount() > 0 && fit(c.getParameterTypes(), args) != null);
+    }
+
+    /** The first constructor that the arguments fill. */
+    @SuppressWarnings("unchecked")
+    static <T> T made(Class<T> kind, Object... args) {
+        for (Constructor<?> constructor : kind.getDeclaredConstructors()) {
+            int[] fit = fit(constructor.getParameterTypes(), args);
+            if (fit == null) continue;
+            constructor.setAccessible(true);
+            try {
+                return (T) constructor.newInstance(Arrays.stream(fit).mapToObj(i -> args[i]).toArray());
+            } catch (InvocationTargetException e) {
+                throw Late.<RuntimeException>as(e.getCause());
+            } catch (ReflectiveOperationException e) {
+                throw new IllegalStateException(e);
+            }
+        }
+        throw new IllegalStateException("no constructor of " + kind + " for " + Arrays.toString(args));
+    }
+}

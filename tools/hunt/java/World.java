@@ -1,0 +1,430 @@
+package org.apache.kafka.controller;
+
+import java.util.*;
+import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.errors.ApiException;
+import org.apache.kafka.metadata.*;
+
+/**
+ * The real controller, and beside it a ghost: which brokers run, and how many of the acknowledged records
+ * each replica has on disk. Brokers hear of each change immediately (level one).
+ */
+final class World {
+    static final int TOPICS = 2;
+    static final int PARTS = 3;
+
+    static final class Broker {
+        boolean up;
+        boolean stopping;
+        boolean wasClean;
+        long epoch = -1;
+        int incarnation;
+        boolean[] dirDown;
+        boolean[] cordoned;
+    }
+
+    /** A partition: what the controller has stored, and the ghost. */
+    static final class Slot {
+        PartitionRegistration state;
+        PartitionRegistration previous;
+        long acked;
+        long[] has;
+        boolean[] wiped; // lost its log with the power, and has not been in sync since
+        boolean[] excused; // its loss is by design: without ELR the last member of an ISR may come back empty
+        int[] place;
+        int[] before; // its replicas before the last reassignment
+    }
+
+    /** A promise that did not hold: what of it, and after how many actions. */
+    record Break(Promise promise, String what, int step) {
+        String key() { return promise + " " + what; }
+    }
+
+    final int count;
+    final Broker[] brokers;
+    final Kafka kafka;
+    final Uuid[] ids = new Uuid[TOPICS];
+    final Slot[] slots = new Slot[TOPICS * PARTS];
+    final boolean[] isUncleanAllowed = new boolean[TOPICS];
+    final List<Break> breaks = new ArrayList<>();
+    private final Promises promises = new Promises(this);
+    private final long[] epochs;
+    int step;
+    long looks; // actions after which all promises were checked, those of `settle` each
+    boolean isOver;
+
+    World(Op.Act cluster, Random random) {
+        int[] n = cluster.n();
+        count = n[0];
+        brokers = new Broker[count + 1];
+        epochs = new long[count + 1];
+        kafka = new Kafka(random, Kafka.knowsElr() ? n[2] : 0, n[4], n[3]);
+        for (int s = 0; s < slots.length; s++) slots[s] = new Slot();
+        for (int b = 1; b <= count; b++) {
+            brokers[b] = new Broker();
+            int dirs = (n[1] >> (b - 1) & 1) + 1;
+            brokers[b].dirDown = new boolean[dirs];
+            brokers[b].cordoned = new boolean[dirs];
+            start(new int[] {b, 0});
+            beat(new int[] {b});
+        }
+    }
+
+    /** Runs an action and looks at every promise. A schedule ends at an error that stops a controller. */
+    void run(Op.Act act) {
+        step++;
+        long before = kafka.offset;
+        try {
+            act.op().run.accept(this, act.n());
+        } catch (ApiException e) {
+            kafka.clock.ms++;
+        } catch (RuntimeException | Error e) {
+            broken(Promises.isReplay(e) ? Promise.REPLAYED : Promise.ANSWERED, Promises.named(e));
+            isOver |= Promises.isReplay(e);
+        }
+        if (isOver) return;
+        if (kafka.offset != before || act.op() == Op.FAIL_OVER) look();
+        else looks++; // nothing was written: nothing to see
+        if (act.op() == Op.TIMER) promises.afterTimer();
+    }
+
+    void broken(Promise promise, String what) {
+        for (Break known : breaks) {
+            if (known.promise == promise && known.what.equals(what)) return;
+        }
+        breaks.add(new Break(promise, what, step));
+    }
+
+    void answered(short code, Op op) {
+        if (code == -1) broken(Promise.ANSWERED, "UNKNOWN_SERVER_ERROR for " + op.name().toLowerCase());
+    }
+
+    private void look() {
+        looks++;
+        refresh();
+        promises.check();
+    }
+
+    /** Reads what is stored now, and lets brokers delete the logs of replicas that they lost. */
+    void refresh() {
+        for (int s = 0; s < slots.length; s++) {
+            Slot slot = slots[s];
+            PartitionRegistration last = slot.state;
+            Uuid id = ids[s / PARTS];
+            slot.state = id == null ? null : kafka.replication.getPartition(id, s % PARTS);
+            if (slot.state == null) continue;
+            if (slot.has == null) fresh(slot);
+            if (slot.state == last) continue;
+            for (int b = 1; b <= count; b++) dropped(slot, b);
+        }
+    }
+
+    private void fresh(Slot slot) {
+        slot.acked = 0;
+        slot.has = new long[count + 1];
+        slot.wiped = new boolean[count + 1];
+        slot.excused = new boolean[count + 1];
+        slot.place = new int[count + 1];
+        slot.previous = null;
+        slot.before = null;
+    }
+
+    private void dropped(Slot slot, int b) {
+        if (!brokers[b].up || holds(slot.state.replicas, b)) return;
+        slot.has[b] = 0;
+        slot.wiped[b] = false;
+        slot.place[b] = brokers[b].epoch % 2 == 0 ? 0 : brokers[b].dirDown.length - 1;
+    }
+
+    static boolean holds(int[] ids, int id) {
+        for (int x : ids) if (x == id) return true;
+        return false;
+    }
+
+    Slot slot(int[] at) { return slots[at[0] * PARTS + at[1]]; }
+
+    private PartitionRegistration state(int[] at) {
+        PartitionRegistration state = slot(at).state;
+        if (state == null) throw new org.apache.kafka.common.errors.UnknownTopicOrPartitionException();
+        return state;
+    }
+
+    boolean hasDirectories() {
+        return Late.has(kafka.version(), "isDirectoryAssignmentSupported")
+            && Late.<Boolean>call(kafka.version(), "isDirectoryAssignmentSupported");
+    }
+
+    boolean isUnfenced(int b) {
+        BrokerRegistration registration = kafka.brokers().get(b);
+        return registration != null && !registration.fenced();
+    }
+
+    private boolean works(Slot slot, int b) {
+        return brokers[b].up && !brokers[b].dirDown[slot.place[b]];
+    }
+
+    private boolean leads(int[] at) {
+        PartitionRegistration state = state(at);
+        return state.leader >= 0 && works(slot(at), state.leader);
+    }
+
+    // Brokers
+
+    void start(int[] n) {
+        Broker broker = brokers[n[0]];
+        if (broker.up) return;
+        boolean[] down = n[1] == 1 ? broker.dirDown.clone() : new boolean[broker.dirDown.length];
+        List<Uuid> online = new ArrayList<>();
+        for (int d = 0; d < down.length; d++) if (!down[d]) online.add(directory(n[0], d));
+        if (online.isEmpty()) return;
+        long epoch = kafka.register(n[0], new Uuid(n[0], ++broker.incarnation),
+            broker.wasClean ? broker.epoch : -1, online);
+        broker.epoch = epochs[n[0]] = epoch;
+        broker.up = true;
+        broker.wasClean = false;
+        broker.stopping = false;
+        broker.dirDown = down;
+        refresh();
+        for (Slot slot : slots) {
+            if (slot.state == null) continue;
+            dropped(slot, n[0]);
+            if (slot.wiped[n[0]] && !kafka.isElr()) slot.excused[n[0]] = true;
+        }
+    }
+
+    static Uuid directory(int broker, int number) {
+        return new Uuid(1_000 + broker, 1_000 + number);
+    }
+
+    void beat(int[] n) {
+        Broker broker = brokers[n[0]];
+        if (!broker.up) return;
+        boolean[] reply = kafka.beat(n[0], broker.epoch, broker.stopping, listed(n[0], broker.dirDown),
+            listed(n[0], broker.cordoned));
+        if (!broker.stopping || !reply[2]) return;
+        broker.up = broker.stopping = false;
+        broker.wasClean = true;
+    }
+
+    private static List<Uuid> listed(int b, boolean[] which) {
+        List<Uuid> found = new ArrayList<>();
+        for (int d = 0; d < which.length; d++) if (which[d]) found.add(directory(b, d));
+        return found;
+    }
+
+    void stop(int[] n) {
+        brokers[n[0]].stopping = brokers[n[0]].up;
+        beat(n);
+    }
+
+    void kill(int[] n) {
+        brokers[n[0]].up = brokers[n[0]].stopping = false;
+        brokers[n[0]].wasClean = false;
+    }
+
+    /** The machine loses power: what was not flushed, all of it at worst, is gone. */
+    void power(int[] n) {
+        if (!brokers[n[0]].up) return;
+        kill(n);
+        for (Slot slot : slots) {
+            if (slot.state == null || slot.has[n[0]] == 0) continue;
+            slot.has[n[0]] = 0;
+            slot.wiped[n[0]] = true;
+        }
+    }
+
+    void expire(int[] n) { kafka.expire(n[0]); }
+    void unregister(int[] n) { kafka.unregister(n[0]); }
+
+    void failDir(int[] n) {
+        Broker broker = brokers[n[0]];
+        if (!broker.up || n[1] >= broker.dirDown.length) return;
+        assign(n);
+        refresh();
+        broker.dirDown[n[1]] = true;
+        for (boolean down : broker.dirDown) {
+            if (down) continue;
+            beat(n);
+            return;
+        }
+        kill(n);
+    }
+
+    void cordon(int[] n) {
+        Broker broker = brokers[n[0]];
+        if (n[1] >= broker.cordoned.length) return;
+        broker.cordoned[n[1]] = !broker.cordoned[n[1]];
+        beat(n);
+    }
+
+    /** The broker reports in which directory each of its replicas is. */
+    void assign(int[] n) {
+        Broker broker = brokers[n[0]];
+        if (!broker.up || !hasDirectories() || broker.dirDown.length < 2) return;
+        Map<Uuid, Map<Uuid, List<Integer>>> places = new HashMap<>();
+        for (int s = 0; s < slots.length; s++) {
+            Slot slot = slots[s];
+            if (slot.state == null || !holds(slot.state.replicas, n[0])) continue;
+            places.computeIfAbsent(directory(n[0], slot.place[n[0]]), x -> new HashMap<>())
+                .computeIfAbsent(ids[s / PARTS], x -> new ArrayList<>()).add(s % PARTS);
+        }
+        if (!places.isEmpty()) kafka.assign(n[0], broker.epoch, places);
+    }
+
+    void move(int[] n) {
+        Slot slot = slot(n);
+        state(n);
+        Broker broker = brokers[n[2]];
+        if (!broker.up || n[3] >= broker.dirDown.length || broker.dirDown[slot.place[n[2]]]) return;
+        if (broker.dirDown[n[3]]) return;
+        slot.place[n[2]] = n[3];
+        assign(new int[] {n[2]});
+    }
+
+    // Topics
+
+    void create(int[] n) {
+        if (ids[n[0]] != null) return;
+        List<List<Integer>> replicas = new ArrayList<>(List.of(new ArrayList<>()));
+        for (int i = 3; i < n.length; i++) {
+            if (n[i] == 0) replicas.add(new ArrayList<>());
+            else replicas.get(replicas.size() - 1).add(n[i]);
+        }
+        Map<String, String> settings = new HashMap<>();
+        if (n[1] > 0) settings.put(Kafka.MIN_ISR, "" + n[1]);
+        if (n[2] > 0) settings.put(Kafka.UNCLEAN, "true");
+        isUncleanAllowed[n[0]] = n[2] > 0;
+        answered(kafka.create("t" + n[0], replicas, settings), Op.CREATE);
+        ids[n[0]] = kafka.idOf("t" + n[0]);
+        for (int p = 0; p < PARTS; p++) slots[n[0] * PARTS + p].has = null;
+    }
+
+    void delete(int[] n) {
+        if (ids[n[0]] == null) return;
+        answered(kafka.delete(ids[n[0]]), Op.DELETE);
+        ids[n[0]] = kafka.idOf("t" + n[0]);
+    }
+
+    void grow(int[] n) {
+        int parts = 0;
+        while (parts < PARTS && slots[n[0] * PARTS + parts].state != null) parts++;
+        if (parts == 0 || parts == PARTS) return;
+        slots[n[0] * PARTS + parts].has = null;
+        List<Integer> replicas = Arrays.stream(n).skip(1).boxed().toList();
+        answered(kafka.grow("t" + n[0], parts + 1, replicas), Op.GROW);
+    }
+
+    /** A record is acknowledged if all members of the ISR have it, and they are enough to the leader. */
+    void write(int[] n) {
+        if (!leads(n)) return;
+        Slot slot = slot(n);
+        PartitionRegistration state = state(n);
+        if (state.isr.length < kafka.minIsr("t" + n[0], state.replicas.length)) return;
+        for (int b : state.isr) if (!works(slot, b)) return;
+        long end = Math.max(slot.acked, slot.has[state.leader]) + 1;
+        for (int b : state.isr) slot.has[b] = end;
+        slot.acked = end;
+    }
+
+    /** A replica catches up, and its leader asks for it. */
+    void join(int[] n) {
+        if (!leads(n) || !works(slot(n), n[2]) || !holds(state(n).replicas, n[2])) return;
+        Slot slot = slot(n);
+        slot.has[n[2]] = slot.has[slot.state.leader];
+        slot.wiped[n[2]] = slot.excused[n[2]] = false;
+        if (holds(slot.state.isr, n[2])) return;
+        int[] isr = Arrays.copyOf(slot.state.isr, slot.state.isr.length + 1);
+        isr[isr.length - 1] = n[2];
+        answered(kafka.alter(ids[n[0]], n[1], slot.state, epochs, isr), Op.JOIN);
+    }
+
+    void shrink(int[] n) {
+        if (!leads(n) || n[2] == state(n).leader || !holds(state(n).isr, n[2])) return;
+        int[] isr = Arrays.stream(state(n).isr).filter(b -> b != n[2]).toArray();
+        answered(kafka.alter(ids[n[0]], n[1], state(n), epochs, isr), Op.SHRINK);
+    }
+
+    void reassign(int[] n) {
+        slot(n).before = state(n).replicas.clone();
+        List<Integer> replicas = Arrays.stream(n).skip(2).boxed().toList();
+        answered(kafka.reassign("t" + n[0], n[1], replicas), Op.REASSIGN);
+    }
+
+    void cancel(int[] n) {
+        state(n);
+        answered(kafka.reassign("t" + n[0], n[1], List.of()), Op.CANCEL);
+    }
+
+    void elect(int[] n, boolean unclean) {
+        state(n);
+        answered(kafka.elect("t" + n[0], n[1], unclean), unclean ? Op.UNCLEAN : Op.PREFERRED);
+    }
+
+    void topicMin(int[] n) {
+        if (ids[n[0]] == null) return;
+        String value = n[1] == 0 ? "" : "" + n[1];
+        answered(kafka.configure("t" + n[0], Kafka.MIN_ISR, value), Op.TOPIC_MIN);
+    }
+
+    void clusterMin(int[] n) {
+        answered(kafka.configure("", Kafka.MIN_ISR, "" + n[0]), Op.CLUSTER_MIN);
+    }
+
+    void topicUnclean(int[] n) {
+        if (ids[n[0]] == null) return;
+        isUncleanAllowed[n[0]] = n[1] == 1;
+        answered(kafka.configure("t" + n[0], Kafka.UNCLEAN, n[1] == 1 ? "true" : ""), Op.TOPIC_UNCLEAN);
+    }
+
+    void elr(int[] n) { if (Kafka.knowsElr()) kafka.feature(Kafka.ELR, n[0], n[0] == 1); }
+
+    void failOver(int[] n) {
+        Map<Integer, BrokerRegistration> before = new HashMap<>(kafka.brokers());
+        try {
+            kafka.failOver(n[0] == 1 && Kafka.hasWriter());
+        } catch (RuntimeException e) {
+            broken(Promise.RELOADED, Promises.named(e));
+            isOver = true;
+            return;
+        }
+        promises.reloaded(before);
+    }
+
+    /** All brokers come back and all replicas catch up: now nothing may be left undone. */
+    void settle(int[] n) {
+        for (int b = 1; b <= count; b++) {
+            Broker broker = brokers[b];
+            boolean isKnown = broker.up && kafka.brokers().containsKey(b) && !broker.stopping
+                && kafka.brokers().get(b).epoch() == broker.epoch && listed(b, broker.dirDown).isEmpty();
+            if (!isKnown) {
+                kill(new int[] {b});
+                kafka.expire(b);
+                look();
+                start(new int[] {b, 0});
+                look();
+            }
+            Arrays.fill(broker.cordoned, false);
+            beat(new int[] {b});
+            look();
+            beat(new int[] {b});
+            look();
+            assign(new int[] {b});
+        }
+        for (int round = 0; round < 3; round++) {
+            for (int s = 0; s < slots.length; s++) {
+                look();
+                if (slots[s].state != null) catchUp(new int[] {s / PARTS, s % PARTS});
+            }
+        }
+        look();
+        promises.settled();
+    }
+
+    private void catchUp(int[] at) {
+        if (!leads(at)) return;
+        Slot slot = slot(at);
+        for (int b : slot.state.replicas) slot.has[b] = slot.has[slot.state.leader];
+        Arrays.fill(slot.wiped, false);
+        kafka.alter(ids[at[0]], at[1], slot.state, epochs, slot.state.replicas);
+    }
+}

@@ -1,0 +1,86 @@
+"""The hunt's Java, compiled against the jars of a release, and run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from judge import jars
+
+from hunt import repairs
+
+SOURCES = sorted((Path(__file__).parent / "java").glob("*.java"))
+# The last of each line that has Maven artifacts and managers that can be built: see CONTRIBUTING.
+RELEASES = (
+    *("3.3.2", "3.4.1", "3.5.2", "3.6.2", "3.7.2", "3.8.1", "3.9.2", "4.0.2", "4.1.2"),
+    *("4.2.2", "4.3.1", "4.4.0"),
+)
+LOGGING = (
+    "slf4j-log4j",
+    "log4j-slf4j",
+    "reload4j",
+    "logback",
+)  # without it SLF4J is silent
+# The quick compiler for what lives for seconds: half the processor time.
+QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+MAIN = "org.apache.kafka.controller.Hunt"
+
+
+class NoCompilerError(Exception):
+    """javac did not take the sources; the message is its first lines."""
+
+
+def artifacts(release: str) -> list[jars.Artifact]:
+    return [("org.apache.kafka", "kafka_2.13", release, "")]
+
+
+def classpath(release: str) -> str:
+    paths = jars.classpath(release, artifacts)
+    return ":".join(x for x in paths if not any(name in Path(x).name for name in LOGGING))
+
+
+def compiled(release: str, repaired: tuple[str, ...] = ()) -> str:
+    """The class path of the hunt for a release: repaired classes, the hunt, Kafka's jars."""
+    theirs = classpath(release)
+    folders = [built(release, "hunt", [(x.name, x.read_text()) for x in SOURCES], theirs)]
+    if repaired:
+        folders.insert(0, built(release, "repaired", repairs.edited(release, repaired), theirs))
+    return ":".join([*map(str, folders), theirs])
+
+
+def built(release: str, what: str, sources: list[tuple[str, str]], theirs: str) -> Path:
+    """The folder of these sources' classes. Compiled anew when the sources have changed."""
+    mark = zlib.crc32("".join(f"{name}\n{text}" for name, text in sources).encode())
+    folder = jars.CACHE.parent / "hunt" / f"{release}-{what}-{mark:08x}"
+    if (folder / "done").exists():
+        return folder
+    (folder / "source").mkdir(parents=True, exist_ok=True)
+    for name, text in sources:
+        (folder / "source" / name).write_text(text)
+    files = [str(folder / "source" / name) for name, _ in sources]
+    command = ["javac", "-nowarn", "-proc:none", "-cp", theirs, "-d", str(folder), *files]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise NoCompilerError(f"{release}, {what}: " + "\n".join(done.stderr.splitlines()[:6]))
+    (folder / "done").touch()
+    return folder
+
+
+def lines(path: str, arguments: list[str], text: str | None = None) -> Iterator[list[str]]:
+    """Runs the hunt and gives its rows, which are separated by tabs, as they come."""
+    command = ["java", *QUICK, "-Xmx1g", "-cp", path, MAIN, *arguments]
+    with subprocess.Popen(
+        [*(["nice"] if os.name == "posix" else []), *command],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdin and process.stdout and process.stderr
+        process.stdin.write(text or "")
+        process.stdin.close()
+        for line in process.stdout:
+            yield line.rstrip("\n").split("\t")
+        errors = [x for x in process.stderr.read().splitlines() if not x.startswith("SLF4J")]
+    if process.returncode:
+        raise RuntimeError("the hunt ended with an error: " + "\n".join(errors[:12]))

@@ -1,0 +1,90 @@
+"""Edits to Kafka's published sources, made as the hunt runs: nothing of them is stored here.
+
+A repair replaces a few tokens. A kind that a repaired class no longer shows has its cause there.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import zipfile
+from pathlib import Path
+from typing import NamedTuple
+
+from judge import jars
+
+
+class Edit(NamedTuple):
+    """In this file, at the only place where the pattern matches."""
+
+    file: str
+    pattern: str
+    replacement: str
+
+
+MANAGER, BUILDER = "ReplicationControlManager", "PartitionChangeBuilder"
+REPAIRS: dict[str, list[Edit]] = {
+    "elr_of_target_replicas": [
+        Edit(BUILDER, r"(targetElr = candidateSet\.stream\(\))",
+             r"\1.filter(targetReplicas::contains)"),
+    ],
+    "min_isr_of_partition": [
+        Edit(BUILDER, r"targetIsr\.size\(\) >= minISR",
+             "targetIsr.size() >= Math.min(minISR, targetReplicas.size())"),
+        Edit(MANAGER, r"return Math\.min\(currentMinIsr, replicationFactor\);\s*\}",
+             "return currentMinIsr; }\n    int minIsrOfPartition(String topic, int replicas)"
+             " { return Math.min(getTopicEffectiveMinIsr(topic), replicas); }"),
+    ],
+    "index_of_cleared_elr": [
+        Edit(MANAGER, r"topic\.parts\.put\(partitionId, partition\.merge\(\s*"
+             r"(new PartitionChangeRecord\(\)[^;]*?)\)\);",
+             r"PartitionRegistration cleared = partition.merge(\1);"
+             r" topic.parts.put(partitionId, cleared);"
+             r" updatePartitionInfo(topic.id, partitionId, partition, cleared);"),
+    ],
+    "reassignment_lists": [
+        Edit(MANAGER, r"if \(!reassignment\.removing\(\)\.isEmpty\(\)\) \{", "{"),
+        Edit(MANAGER, r"if \(!reassignment\.adding\(\)\.isEmpty\(\)\) \{", "{"),
+    ],
+    "directory_of_target": [
+        Edit(MANAGER, r"Uuid replicaDirectory = partition\.directory\(brokerId\);",
+             "if (!Replicas.contains(partition.replicas, brokerId)) return true;\n"
+             "            Uuid replicaDirectory = partition.directory(brokerId);"),
+    ],
+    "elr_only_while_on": [
+        Edit(BUILDER, r"\(targetIsr\.isEmpty\(\) && targetElr\.contains\(replica\)\)",
+             "(eligibleLeaderReplicasEnabled && targetIsr.isEmpty()"
+             " && targetElr.contains(replica))"),
+    ],
+    "directories_of_deleted": [
+        Edit(MANAGER, r"(updatePartitionDirectories\(topic\.id, partitionId,"
+             r" partition\.directories, null\);)\s*\}", r"} \1"),
+    ],
+}  # fmt: skip
+
+
+def sources(release: str) -> zipfile.ZipFile:
+    """The sources of Kafka's controller, fetched by Maven. Raises NoJarsError: some have none."""
+    folder = jars.CACHE / f"{release}-sources"
+    jar = folder / f"kafka-metadata-{release}-sources.jar"
+    artifact = f"-Dartifact=org.apache.kafka:kafka-metadata:{release}:jar:sources"
+    command = ["mvn", "-q", "dependency:copy", artifact, f"-DoutputDirectory={folder}"]
+    if not jar.exists():
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path.home())
+        if done.returncode:
+            raise jars.NoJarsError(f"Maven has no sources of Kafka's controller {release}")
+    return zipfile.ZipFile(jar)
+
+
+def edited(release: str, names: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The sources of the classes that these repairs change, as (file name, text)."""
+    texts: dict[str, str] = {}
+    with sources(release) as jar:
+        for edit in (edit for name in names for edit in REPAIRS[name]):
+            path = f"org/apache/kafka/controller/{edit.file}.java"
+            text = texts.get(edit.file) or jar.read(path).decode()
+            text, count = re.subn(edit.pattern, edit.replacement, text)
+            if count != 1:
+                raise ValueError(f"{release}, {edit.file}: {count} times: {edit.pattern}")
+            texts[edit.file] = text
+    return [(f"{file}.java", text) for file, text in texts.items()]

@@ -1,0 +1,102 @@
+"""Random lives of brokers, elections, and ISR changes right and wrong, for a controller."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from isrlab.engine.model import NO_LEADER
+from isrlab.engine.partition import Controller
+from isrlab.engine.versions import KafkaVersion
+from isrlab.judged.controller import BROKERS, ControllerPlayer
+from isrlab.judged.stored import CommandWords
+
+STEPS = 60
+OFTEN = {"alter": 8, "expire": 3, "register": 4, "shut_down": 1.5, "elect": 1.5, "reassign": 2}
+ASSIGNED = ([1, 2, 3], [1, 2, 3], [2, 3], [3], [4, 3, 2, 1])  # replicas of a partition
+
+
+def settings(seed: int, version: KafkaVersion) -> dict[str, Any]:
+    chosen = {"min_insync_replicas": 1 + seed % 3}
+    chosen["unclean_leader_election_enable"] = seed % 4 == 0
+    if version.eligible_leader_replicas and seed % 2:
+        chosen["has_elr"] = False
+    elif version.eligible_leader_replicas:
+        draw = random.Random(seed)
+        chosen["partitions"] = draw.choices(ASSIGNED, k=draw.choice((1, 2, 2, 3)))
+    return chosen
+
+
+def commands(draw: random.Random, player: ControllerPlayer) -> Iterator[CommandWords]:
+    process, is_configured = 0, False
+    has_elr = player.controller.version.eligible_leader_replicas
+    often = OFTEN | ({"configure": 0.7} if has_elr else {})
+    weights = [weight * draw.choice((0.3, 1, 3)) for weight in often.values()]
+    wrong = draw.choice((0, 0.1, 0.4))
+    for _ in range(STEPS):
+        alive = [info.id for info in player.controller.alive]
+        dead = [number for number in BROKERS if number not in alive]
+        name = draw.choices(list(often), weights)[0]
+        parts = _partitions(draw, player)
+        controller = player.controllers[parts[0]]
+        words = parts if len(player.controllers) > 1 else []
+        if name == "register" and (dead or draw.random() < 0.3):
+            process += 1
+            broker = draw.choice(dead or alive)
+            was_clean = draw.random() < 0.7 or is_configured  # see below
+            yield ["register", broker, process, was_clean]
+        elif name == "expire" and alive:
+            yield ["expire", draw.choice(alive)]
+        elif name == "shut_down" and player.controller.available:
+            yield ["shut_down", draw.choice(player.controller.available)]
+        elif name == "elect":
+            yield ["elect", draw.choice(("preferred", "unclean")), *words]
+        elif name == "reassign":
+            yield ["reassign", _target(draw, controller), *words]
+        elif name == "configure":
+            is_configured = True  # from now on Kafka's index of ELR members is stale: not modelled
+            yield ["configure", draw.choice((0, 1, 2, 2, 3))]
+        elif controller.leader != NO_LEADER:
+            yield [*_alter(draw, controller, wrong), *words[:1]]
+
+
+def _partitions(draw: random.Random, player: ControllerPlayer) -> list[int]:
+    """One of the topic's partitions, or several in one request."""
+    numbers = range(len(player.controllers))
+    if len(numbers) == 1:
+        return [0]
+    return draw.sample(numbers, draw.choice((1, 1, 1, len(numbers))))
+
+
+def _target(draw: random.Random, controller: Controller) -> list[int] | None:
+    """Other replicas, or the same in another order; None cancels."""
+    if draw.random() < (0.3 if controller.state.adding else 0.05):
+        return None
+    return draw.sample(BROKERS, draw.choice((1, 2, 3, 3, 3, 4)))
+
+
+def _alter(draw: random.Random, controller: Controller, wrong: float) -> CommandWords:
+    """What a leader asks; with a chance of `wrong` for each thing that may be wrong with it."""
+    leader = controller.leader
+    known = {info.id: info.broker_epoch for info in controller.alive}
+
+    def off(value: int) -> int:
+        return value + draw.choice((-1, 1)) if draw.random() < wrong / 3 else value
+
+    broker = leader
+    if draw.random() < wrong / 3:
+        broker = draw.choice([number for number in BROKERS if number in known])
+    some = [n for n in controller.replicas if n != leader and draw.random() < 0.7]
+    if draw.random() >= wrong:
+        some = [n for n in some if n in controller.available]
+    members = sorted({leader, *some})
+    if draw.random() < wrong / 3:
+        members = sorted({*some, draw.choice(BROKERS)})
+    if not controller.version.eligibility >= 2 or draw.random() < 0.3:
+        epochs = [[number, -1] for number in members]
+    else:
+        epochs = [[number, max(0, off(known.get(number, 0)))] for number in members]
+    numbers = [max(0, off(controller.leader_epoch)), max(0, off(controller.partition_epoch))]
+    is_recovering = controller.state.is_recovering and draw.random() < 0.3
+    return ["alter", broker, numbers, epochs, is_recovering or draw.random() < wrong / 6]

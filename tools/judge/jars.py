@@ -1,0 +1,93 @@
+"""Kafka's jars, by release, as Maven resolves them. What is resolved once is kept."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "isrlab" / "judge"
+Artifact = tuple[str, str, str, str]  # group, artifact, version, classifier
+JAXB = ("javax.xml.bind", "jaxb-api", "2.3.1", "")
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+<modelVersion>4.0.0</modelVersion>
+<groupId>isrlab</groupId><artifactId>judge</artifactId><version>1</version>
+<dependencies>{}</dependencies></project>
+"""
+DEPENDENCY = (
+    "<dependency><groupId>{}</groupId><artifactId>{}</artifactId>"
+    "<version>{}</version><classifier>{}</classifier></dependency>"
+)
+
+
+class NoJarsError(Exception):
+    """What is missing for a judge; the message says how to get it."""
+
+
+def numbers(release: str) -> tuple[int, ...]:
+    """Raises ValueError for what names no single release."""
+    if not re.fullmatch(r"0\.\d+\.\d+\.\d+|[1-9]\d*\.\d+\.\d+", release):
+        forms = "0.10.2.2, 2.5.1 or 3.9.2"
+        raise ValueError(f"{release!r} is no single release of Kafka; name one in full, as {forms}")
+    return tuple(map(int, release.split(".")))
+
+
+def broker(release: str) -> list[Artifact]:
+    """What a broker of this release runs on, with Java 17."""
+    number = numbers(release)
+    found = [("org.apache.kafka", _kafka(number), release, "")]
+    if number < (1, 1):
+        found += [JAXB]
+    if (2,) <= number < (2, 4):  # theirs, 3.4.13, finds no host on Java 14 and later
+        found += [("org.apache.zookeeper", "zookeeper", "3.4.10", "")]
+    if number >= (4,):  # and what reads the settings of log4j 1
+        names = "log4j-slf4j-impl", "log4j-1.2-api"
+        return [*found, *(("org.apache.logging.log4j", name, "2.24.3", "") for name in names)]
+    return [*found, ("org.slf4j", "slf4j-reload4j", "1.7.36", "")]
+
+
+def controller(release: str) -> list[Artifact]:
+    """What the judge of a controller loads, where a release came without its test jars."""
+    return [a for a in judge(release) if a[3] != "test"]
+
+
+def judge(release: str) -> list[Artifact]:
+    """What a judge of this release loads."""
+    number = numbers(release)
+    kafka, since = _kafka(number), {"server-common": (3, 4), "storage": (3, 5), "metadata": (4,)}
+    names = [(kafka, ""), (kafka, "test"), ("kafka-clients", "test")]
+    names += [(f"kafka-{name}", "test") for name, first in since.items() if number >= first]
+    found = [("org.apache.kafka", name, release, kind) for name, kind in names]
+    found += [("org.mockito", "mockito-core", "4.11.0", "")]
+    return [*found, JAXB] if number < (2, 4) else found
+
+
+def _kafka(number: tuple[int, ...]) -> str:
+    return "kafka_2.13" if number >= (2, 4) else "kafka_2.11"
+
+
+def classpath(release: str, artifacts: Callable[[str], list[Artifact]] = judge) -> list[str]:
+    """The jars of a release, fetched by Maven the first time. Raises NoJarsError without them."""
+    parts = [DEPENDENCY.format(*artifact) for artifact in artifacts(release)]
+    name = f"{release}-{zlib.crc32(''.join(parts).encode()):08x}"
+    kept = CACHE / f"{name}.txt"
+    jars = kept.read_text().split(":") if kept.exists() else []
+    if jars and all(Path(jar).exists() for jar in jars):
+        return jars
+    for command in ("java", "mvn"):
+        if shutil.which(command) is None:
+            raise NoJarsError(f"no {command}: on Debian, apt-get install default-jdk maven")
+    folder = CACHE / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "pom.xml").write_text(POM.format("".join(parts)))
+    build = ["mvn", "-q", "dependency:build-classpath", f"-Dmdep.outputFile={kept}.new"]
+    done = subprocess.run(build, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = [x for x in done.stdout.splitlines() if "ERROR" in x]
+        raise NoJarsError(f"Maven finds no jars of Kafka {release}: {lines[:1] or done.stderr}")
+    Path(f"{kept}.new").rename(kept)
+    return kept.read_text().split(":")

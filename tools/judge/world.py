@@ -1,0 +1,122 @@
+"""What all partitions of one JVM share. One JVM plays one release."""
+
+from __future__ import annotations
+
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import jpype
+
+from isrlab.judged.leader import T0
+from judge import jars
+from judge.jvm import (
+    COMMON,
+    LOG,
+    SERVER,
+    either,
+    has,
+    java,
+    listed,
+    make,
+    methods,
+    scala,
+    start,
+    the,
+)
+
+
+class World:
+    """What all partitions of one JVM share: the clock, and a log manager for each min ISR."""
+
+    def __init__(self, release: str, folder: str) -> None:
+        self.has_tests = start(release)
+        self.release = jars.numbers(release)
+        self.folder, self.topics = Path(folder), 0
+        self.logs = cache(self._logs)
+
+    @cached_property
+    def clock(self) -> Any:
+        return java("MockTime")(0, T0)
+
+    @cached_property
+    def time(self) -> Any:
+        """The clock of the controller's managers, which never ask it here; it may come without
+        Kafka's test jars."""
+        if has(COMMON + "utils.MockTime"):
+            return java(COMMON + "utils.MockTime")(0, T0, 0)
+        if has("MockTime"):
+            return self.clock
+        return java("org.mockito.Mockito").mock(java(COMMON + "utils.Time"))
+
+    def folder_of(self, min_isr: int) -> Path:
+        return self.folder / f"{'.'.join(map(str, self.release))}-{min_isr}"
+
+    def _logs(self, min_isr: int) -> Any:
+        """Source: createLogManager in Kafka's TestUtils, with its own defaults."""
+        folder = java("java.io.File")(str(self.folder_of(min_isr)))
+        folder.mkdir()
+        properties = java("java.util.Properties")()
+        properties.put("min.insync.replicas", str(min_isr))
+        nothing = the("scala.collection.immutable.Set$").empty()
+        given = {"Map": properties, "Properties": properties, "Set": nothing}
+        config = make("LogConfig", given, pick=min)
+        utils = java("kafka.utils.TestUtils")
+        (maker,) = methods(utils, "createLogManager")
+        kinds = [str(kind.getSimpleName()) for kind in maker.getParameterTypes()]
+        defaults = [
+            getattr(utils, f"createLogManager$default${n}") for n in range(1, len(kinds) + 1)
+        ]
+        rest = [
+            self.clock if kind == "MockTime" else default()
+            for kind, default in list(zip(kinds, defaults, strict=True))[2:]
+        ]
+        folders = [folder] if kinds[0] == "File[]" else scala(listed(folder))
+        return utils.createLogManager(folders, config, *rest)
+
+    @cached_property
+    def versions(self) -> dict[str, Any]:
+        """The newest metadata version, or inter-broker protocol, by the name of its class."""
+        if has(SERVER + "common.MetadataVersion"):  # from 3.3 on
+            kind = java(SERVER + "common.MetadataVersion")
+            return {"MetadataVersion": either(kind, "latestProduction", "latest")()}
+        return {"MetadataVersion": None, "ApiVersion": the("kafka.api.ApiVersion$").latestVersion()}
+
+    @cached_property
+    def isolation(self) -> Any:
+        kind = java("FetchIsolation")
+        return kind.LOG_END if hasattr(kind, "LOG_END") else getattr(kind, "MODULE$")
+
+    @cached_property
+    def for_append(self) -> dict[str, Any]:
+        """What an append is given, but for the record and acks."""
+        origin, local = java("AppendOrigin"), has("RequestLocal") and java("RequestLocal")
+        guard = has(LOG + "VerificationGuard") and java(LOG + "VerificationGuard")
+        return {
+            "AppendOrigin": origin.CLIENT
+            if hasattr(origin, "CLIENT")
+            else getattr(origin, "MODULE$"),
+            "RequestLocal": local and either(local, "noCaching", "NoCaching")(),
+            "VerificationGuard": guard and guard.SENTINEL,
+            "Object": None,
+        }
+
+    def record(self, text: str) -> Any:
+        value = java(COMMON + "record.SimpleRecord")(jpype.JArray(jpype.JByte)(text.encode()))
+        return java(COMMON + "record.MemoryRecords").withRecords(
+            java("NoCompression").NONE, [value]
+        )
+
+    def batches(self, base: int, records: list[list[Any]]) -> Any:
+        """Records as (value, epoch), a batch for each."""
+        kind, none = java(COMMON + "record.MemoryRecords"), java("NoCompression").NONE
+        made = []
+        for offset, (name, epoch) in enumerate(records, start=base):
+            value = java(COMMON + "record.SimpleRecord")(jpype.JArray(jpype.JByte)(name.encode()))
+            number = java("java.lang.Integer")(epoch)
+            made.append(kind.withRecords(jpype.JLong(offset), none, number, [value]).buffer())
+        buffer = java("java.nio.ByteBuffer").allocate(sum(batch.remaining() for batch in made))
+        for batch in made:
+            buffer.put(batch)
+        buffer.flip()
+        return kind.readableRecords(buffer)

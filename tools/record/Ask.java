@@ -1,0 +1,60 @@
+import java.util.*;
+import org.apache.kafka.clients.admin.*;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigResource;
+
+/**
+ * What no client of Python's can ask for. Ask CONTROLLER reassign t-0=1,2 u-1=cancel ..., all in one
+ * request; Ask CONTROLLER feature NAME=LEVEL; Ask CONTROLLER config NAME=VALUE, of all brokers.
+ * Prints the error of each, if any.
+ */
+class Ask {
+    public static void main(String[] given) throws Exception {
+        Map<String, String> wanted = new LinkedHashMap<>();
+        for (String word : Arrays.asList(given).subList(2, given.length)) {
+            int at = word.lastIndexOf('=');
+            wanted.put(word.substring(0, at), word.substring(at + 1));
+        }
+        try (Admin admin = Admin.create(Map.<String, Object>of("bootstrap.controllers", given[0]))) {
+            if (given[1].equals("feature")) feature(admin, wanted);
+            else if (given[1].equals("config")) config(admin, wanted);
+            else reassign(admin, wanted);
+        }
+    }
+
+    static void reassign(Admin admin, Map<String, String> wanted) throws Exception {
+        Map<TopicPartition, Optional<NewPartitionReassignment>> all = new LinkedHashMap<>();
+        wanted.forEach((name, ids) -> {
+            int at = name.lastIndexOf('-');
+            var place = new TopicPartition(name.substring(0, at), Integer.parseInt(name.substring(at + 1)));
+            all.put(place, ids.equals("cancel") ? Optional.empty() : Optional.of(
+                new NewPartitionReassignment(Arrays.stream(ids.split(",")).map(Integer::valueOf).toList())));
+        });
+        for (var answer : admin.alterPartitionReassignments(all).values().entrySet())
+            await(answer.getKey(), answer.getValue());
+    }
+
+    static void config(Admin admin, Map<String, String> wanted) throws Exception {
+        List<AlterConfigOp> all = new ArrayList<>();
+        wanted.forEach((name, value) -> all.add(new AlterConfigOp(
+            new ConfigEntry(name, value), AlterConfigOp.OpType.SET)));
+        var brokers = new ConfigResource(ConfigResource.Type.BROKER, "");
+        await(wanted, admin.incrementalAlterConfigs(Map.of(brokers, all)).values().get(brokers));
+    }
+
+    static void feature(Admin admin, Map<String, String> wanted) throws Exception {
+        Map<String, FeatureUpdate> all = new LinkedHashMap<>();
+        wanted.forEach((name, level) -> all.put(name, new FeatureUpdate(
+            Short.parseShort(level), FeatureUpdate.UpgradeType.SAFE_DOWNGRADE)));
+        for (var answer : admin.updateFeatures(all, new UpdateFeaturesOptions()).values().entrySet())
+            await(answer.getKey(), answer.getValue());
+    }
+
+    static void await(Object what, org.apache.kafka.common.KafkaFuture<Void> answer) throws Exception {
+        try {
+            answer.get();
+        } catch (java.util.concurrent.ExecutionException refused) {
+            System.out.println(what + ": " + refused.getCause());
+        }
+    }
+}

@@ -1,0 +1,44 @@
+import java.io.File;
+import java.lang.instrument.Instrumentation;
+import net.bytebuddy.agent.builder.AgentBuilder;
+import net.bytebuddy.asm.Advice;
+import org.apache.kafka.metadata.PartitionRegistration;
+import static net.bytebuddy.matcher.ElementMatchers.*;
+
+/**
+ * An agent for one broker, -javaagent:gate.jar=FILE: while FILE exists, the broker applies no news of
+ * the metadata log. All else of it goes on. With FILE,repaired it is given the least repair of the
+ * race, too: a leader that is told of the leader epoch and partition epoch that it has changes nothing.
+ */
+public class Gate {
+    public static void premain(String given, Instrumentation jvm) {
+        String[] parts = given.split(",");
+        System.setProperty("isrlab.gate", parts[0]);
+        AgentBuilder agent = new AgentBuilder.Default()
+            .type(named("kafka.server.metadata.BrokerMetadataPublisher"))
+            .transform((type, a, b, c, d) -> type.visit(Advice.to(Wait.class).on(named("onMetadataUpdate"))));
+        if (parts.length > 1)
+            agent = agent.type(named("kafka.cluster.Partition"))
+                .transform((type, a, b, c, d) -> type.visit(Advice.to(Keep.class).on(named("makeLeader"))));
+        agent.installOn(jvm);
+    }
+
+    public static class Wait {
+        @Advice.OnMethodEnter
+        public static void enter() throws InterruptedException {
+            File gate = new File(System.getProperty("isrlab.gate"));
+            while (gate.exists()) Thread.sleep(20);
+        }
+    }
+
+    public static class Keep {
+        @Advice.OnMethodEnter(skipOn = Advice.OnNonDefaultValue.class)
+        public static boolean enter(
+            @Advice.Argument(0) PartitionRegistration news,
+            @Advice.FieldValue("leaderEpoch") int leaderEpoch,
+            @Advice.FieldValue("partitionEpoch") int partitionEpoch
+        ) {
+            return news.leaderEpoch == leaderEpoch && news.partitionEpoch == partitionEpoch;
+        }
+    }
+}

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from isrlab import fleet
 from isrlab.churn.history import columns
+from isrlab.engine import rules
 from isrlab.engine.versions import KafkaVersion
 from isrlab.events import exact
 from isrlab.fleet import load, truth
@@ -45,9 +46,26 @@ STOPS = """
 partition replicas=1,2,3 replica.lag.time.max.ms={limit_s}s
 produce 1 m1
 stabilize
+advance {phase_ms}ms
 pause 2 {what}
 produce 1 m2
 advance {wait_s}s
+"""
+PHASES = 6  # moments of a stop, spread over the time between two checks of the ISR
+SUCCESSION = """
+partition replicas=1,2,3 replica.lag.time.max.ms={limit_s}s
+produce 1 m1 acks=1
+stabilize
+pause 2 fetcher
+produce 1 m2 acks=1
+advance {stalled_s}s
+produce 1 m3 acks=1
+advance 1s
+kill 1
+resume 2
+elect
+advance 10s
+stabilize
 """
 
 
@@ -86,23 +104,47 @@ def stall_controls(config: FleetConfig = PAIR) -> widgets.VBox:
 
 
 def plot_removals(version: str, limits_s: Sequence[float]) -> Axes:
-    """How long a follower that stops stays in the ISR: only its fetcher, or its whole process."""
+    """How long a follower that stops stays in the ISR at most: its fetcher, or its whole process.
+
+    The stop falls on `PHASES` moments between two checks of the ISR; the longest stay is drawn.
+    """
     session_s = KafkaVersion.of(version).session_timeout_ms / 1000
     names = {"only its fetcher stops": "fetcher", "the whole process stops": ""}
-    x, y = sorted(limits_s), "time until it leaves the ISR (s)"
+    x, y = sorted(limits_s), "longest time until it leaves the ISR (s)"
     stays = {name: [_stays_s(version, s, what) for s in x] for name, what in names.items()}
     near = min(range(len(x)), key=lambda place: abs(x[place] - 30))
-    title = f"Limit {x[near]:g} s: a stopped fetcher stays in the ISR for "
-    title += " s, a stopped process for ".join(f"{stays[name][near]:g}" for name in names) + " s"
+    title = f"Limit {x[near]:g} s: a stopped fetcher stays in the ISR for up to "
+    title += " s, a stopped process up to ".join(f"{stays[name][near]:.3g}" for name in names)
     curves = {name: Curve(x, times) for name, times in stays.items()}
     limits = {session_s: f"session timeout, {session_s:g} s"}
-    return plot_curves(curves, title, (_limits_axis(x), Scale(y)), limits=limits)
+    return plot_curves(curves, f"{title} s", (_limits_axis(x), Scale(y)), limits=limits)
 
 
 def _stays_s(version: str, limit_s: float, what: str) -> float:
-    """Seconds from the stop of broker 2 until the ISR shrinks; it stops at 0."""
-    text = STOPS.format(limit_s=limit_s, what=what, wait_s=2 * limit_s + 30)
-    return isr_of(scenario.play(text, version=version))[0].end_ms / 1000
+    """Seconds from the stop of broker 2 until the ISR shrinks, the longest of all phases."""
+    checks = KafkaVersion.of(version).isr_checks_per_lag_time
+    period_ms = rules.isr_check_period_ms(round(limit_s * 1000), checks)
+    stays = []
+    for phase in range(PHASES):
+        phase_ms = round(phase * period_ms / PHASES)
+        wait = {"wait_s": 2 * limit_s + 30, "phase_ms": phase_ms}
+        run = scenario.play(STOPS.format(limit_s=limit_s, what=what, **wait), version=version)
+        stays.append(isr_of(run)[0].end_ms - phase_ms)
+    return max(stays) / 1000
+
+
+def successors(version: str, limits_s: Sequence[float], stalled_s: float = 46) -> list[dict]:
+    """After `stalled_s` of a stalled fetcher of broker 2 the leader writes m3 with acks=1, broker 3
+    copies it, and the leader dies: who leads, and what became of m3, for each lag limit."""
+    rows = []
+    for limit_s in sorted(limits_s):
+        text = SUCCESSION.format(limit_s=limit_s, stalled_s=stalled_s)
+        cluster = scenario.play(text, version=version).cluster
+        leader = cluster.controller.leader
+        records = {record.id for record in cluster.disks[leader].records}
+        outcome = "kept" if "m3" in records else "lost"
+        rows.append({"lag limit (s)": limit_s, "new leader": leader, "m3 (acks=1)": outcome})
+    return rows
 
 
 def fleets(

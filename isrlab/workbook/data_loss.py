@@ -26,6 +26,18 @@ def by_settings(version: str | KafkaVersion) -> dict[str, dict[str, str]]:
     }
 
 
+def in_every_version() -> dict[str, str]:
+    """A script for each row of the matrix of versions; unclean election is on where it is meant."""
+    names = {"one record": "loss_as_told", **SCHEDULES, "and a write": "loss_then_write"}
+    scripts = {label: scenario.read(name) for label, name in names.items()}
+    unclean, least = scripts["unclean election"], "min.insync.replicas=1"
+    switched_on = unclean.replace(least, f"{least} unclean.leader.election.enable=true", 1)
+    return scripts | {
+        "unclean election": switched_on,
+        "joins too early": scenario.read("joined_too_early"),
+    }
+
+
 def _with(name: str, acks: str, least: int) -> str:
     text = re.sub(r"acks=\w+", f"acks={acks}", scenario.read(name))
     return re.sub(r"min.insync.replicas=\d", f"min.insync.replicas={least}", text)

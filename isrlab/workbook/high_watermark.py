@@ -34,9 +34,9 @@ def fetch_steps(run: Run) -> list[dict[str, object]]:
 
 
 def _read(leader: Broker, fetch: m.Fetch) -> dict[str, object]:
-    found = answer(leader, fetch)
-    text = f"{len(found.records)} records, HW {found.high_watermark}"
-    return {"1 reads": text if found.records else f"{text}: is parked"}
+    reply = answer(leader, fetch)
+    text = f"{len(reply.records)} records, HW {reply.high_watermark}"
+    return {"1 reads": text if reply.records else f"{text}: is parked"}
 
 
 def _state(role: Leader, replica: int) -> dict[str, object]:

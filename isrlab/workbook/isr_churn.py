@@ -35,53 +35,59 @@ def around(partition: Trace, moments_ms: np.ndarray) -> Trace:
     return partition.around([*moments_ms, highest_ms][0])
 
 
-def plot_lag(seen: Trace, *, ax: Axes | None = None) -> Axes:
+def plot_lag(trace: Trace, *, ax: Axes | None = None) -> Axes:
     """How far each follower is behind, the message limit, and the checks that alone look at it."""
-    seconds, limit = seen.ts_ms / 1000, seen.config.lag_messages
-    edges = np.flatnonzero(np.diff(_is_out(seen), prepend=False, append=False))
+    seconds, limit = trace.ts_ms / 1000, trace.config.lag_messages
+    edges = np.flatnonzero(np.diff(_is_out(trace), prepend=False, append=False))
     away = [Span(seconds[start], seconds[end - 1], "out", "a follower is out of the ISR")
             for start, end in edges.reshape(-1, 2).tolist()]  # fmt: skip
     curves = {}
-    for place, (broker, lag) in enumerate(seen.lag_records.items()):
+    for place, (broker, lag) in enumerate(trace.lag_records.items()):
         look, width = (broker_colour(broker), ""), 3 / (1 + 1.5 * place)
         curves[f"broker {broker}"] = Curve(seconds, lag, look=look, width=width)
-    top = 1.12 * max(1.0, float(seen.most_lag_records.max()), 1.3 * (limit or 0))
+    top = 1.12 * max(1.0, float(trace.most_lag_records.max()), 1.3 * (limit or 0))
     scales = (
         Scale("time (s)", low=seconds[0], high=seconds[-1]), Scale("lag (records)", high=top)
     )  # fmt: skip
-    marks = dict.fromkeys((seen.ticks_ms / 1000).tolist(), "ISR check")
+    marks = dict.fromkeys((trace.ticks_ms / 1000).tolist(), "ISR check")
     limits = {} if limit is None else {float(limit): f"replica.lag.max.messages = {limit:,}"}
     ax = shade(ax or axes(7.6, 3.2), away)
-    return plot_curves(curves, _lag_title(seen), scales, marks=marks, limits=limits, ax=ax)
+    return plot_curves(curves, _lag_title(trace), scales, marks=marks, limits=limits, ax=ax)
 
 
-def _is_out(seen: Trace) -> np.ndarray:
-    return seen.isr_size < 1 + len(seen.followers)
+def _is_out(trace: Trace) -> np.ndarray:
+    return trace.isr_size < 1 + len(trace.followers)
 
 
-def _lag_title(seen: Trace) -> str:
+def _lag_title(trace: Trace) -> str:
     """Who left, when, and for how long; or that nobody did."""
-    evicted_ms, version = seen.evictions_ms(), seen.config.version
+    evicted_ms, version = trace.evictions_ms(), trace.config.version
     if len(evicted_ms) == 0:
-        behind = int(seen.most_lag_records.max())
+        behind = int(trace.most_lag_records.max())
         return f"{version}: up to {behind:,} records behind, and no check evicts anybody"
-    out_s = float(_is_out(seen).sum() * (seen.ts_ms[1] - seen.ts_ms[0])) / 1000
-    leave = [broker for broker, member in seen.in_isr.items() if not member.all()]
+    out_s = float(_is_out(trace).sum() * (trace.ts_ms[1] - trace.ts_ms[0])) / 1000
+    leave = [broker for broker, member in trace.in_isr.items() if not member.all()]
     who = f"broker{'s' * (len(leave) > 1)} {' and '.join(map(str, sorted(leave)))}"
     return f"{version}: the check at {evicted_ms[0] / 1000:.1f} s evicts {who} for {out_s:.1f} s"
 
 
-def plot_offsets(seen: Trace) -> Axes:
+def plot_offsets(trace: Trace) -> Axes:
     """Log end offsets and high watermark; the title says what an eviction does to the latter."""
     data = offsets.Offsets(
-        seen.ts_ms / 1000, seen.leader, seen.log_end_offset, seen.high_watermark, seen.followers
+        trace.ts_ms / 1000,
+        trace.leader,
+        trace.log_end_offset,
+        trace.high_watermark,
+        trace.followers,
     )
-    step = int(np.diff(seen.isr_size).argmin()) + 1
-    alone = int(seen.high_watermark[step]) - max(int(end[step]) for end in seen.followers.values())
-    text = f"followers fall {int(seen.most_lag_records.max()):,} records behind and return"
-    if seen.isr_size[step] < seen.isr_size[step - 1] and alone > 0:
+    step = int(np.diff(trace.isr_size).argmin()) + 1
+    alone = int(trace.high_watermark[step]) - max(
+        int(end[step]) for end in trace.followers.values()
+    )
+    text = f"followers fall {int(trace.most_lag_records.max()):,} records behind and return"
+    if trace.isr_size[step] < trace.isr_size[step - 1] and alone > 0:
         text = f"{alone:,} records commit that only the leader has"
-    return offsets.plot_offsets(data, f"{seen.config.version}: {text}")
+    return offsets.plot_offsets(data, f"{trace.config.version}: {text}")
 
 
 def plot_evictions(evictions: pd.DataFrame) -> Figure:

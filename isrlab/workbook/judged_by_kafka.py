@@ -1,4 +1,4 @@
-"""Notebook 23: what Kafka's own classes showed, and the engine beside them, step by step.
+"""Notebook 24: what Kafka's own classes showed, and the engine beside them, step by step.
 
 Everything is computed from the stored verdicts (`isrlab.judged`): each run is played again by the
 engine when the notebook runs. A rule is *noticed* if the engine, with another form of that rule,
@@ -21,7 +21,7 @@ from isrlab import judged
 from isrlab.engine import versions
 from isrlab.engine.choices import Form
 from isrlab.engine.versions import GENERATIONS, RULES, KafkaVersion
-from isrlab.judged import Run, Step
+from isrlab.judged import Compared, JudgedRun
 from isrlab.show import controls, matrix, style
 
 DEFAULTS = {"unclean_leader_election_enable", "replica_lag_time_max_ms", "replica_lag_max_messages",
@@ -57,9 +57,9 @@ def plot_replay(counts: pd.DataFrame) -> Axes:
     for kind in dict.fromkeys(counts["class"]):
         row = cells.setdefault(kind, dict.fromkeys(releases, ("", "not stored")))
         for release in releases:
-            if found := known.get((kind, release)):
-                word = "differ" if found["differ"] else "same"
-                row[release] = f"{found['steps']:,}", word
+            if figures := known.get((kind, release)):
+                word = "differ" if figures["differ"] else "same"
+                row[release] = f"{figures['steps']:,}", word
     title = f"{counts['steps'].sum():,} steps of {style.counted(len(releases), 'release')}: "
     title += f"Kafka and the engine differ in {counts['differ'].sum():,}"
     colours = {"same": style.OUTCOMES["safe"], "differ": style.OUTCOMES["diverged"]}
@@ -71,7 +71,7 @@ def plot_replay(counts: pd.DataFrame) -> Axes:
 # One run
 
 
-def one(release: str, number: int, kind: str) -> Run:
+def one(release: str, number: int, kind: str) -> JudgedRun:
     """A stored schedule. Raises ValueError naming what there is."""
     runs = judged.read(kind, release)
     if not 0 <= number < len(runs):
@@ -79,7 +79,7 @@ def one(release: str, number: int, kind: str) -> Run:
     return runs[number]
 
 
-def plot_step(before: Step | None, step: Step, title: str) -> Figure:
+def plot_step(before: Compared | None, step: Compared, title: str) -> Figure:
     """Everything that is compared after a step: Kafka's values above the engine's."""
     own, subjects = "leader" if "maximal" in step.kafka else "state", dict[str, list[str]]()
     for name in step.kafka:
@@ -99,7 +99,7 @@ def plot_step(before: Step | None, step: Step, title: str) -> Figure:
 
 
 def _draw_facts(
-    ax: Axes, subjects: Mapping[str, list[str]], steps: tuple[Step | None, Step]
+    ax: Axes, subjects: Mapping[str, list[str]], steps: tuple[Compared | None, Compared]
 ) -> None:
     before, step = steps
     cells: dict[str, dict[str, str | tuple[str, str]]] = {}
@@ -142,17 +142,17 @@ def step_player(
     if not others:
         raise ValueError(f"{wrong} has one form only")
     steps = list(one(release, number, kind).beside(others[0]))
-    told = [0] + [n for n, (old, new) in enumerate(pairwise(steps), 1)
+    places = [0] + [n for n, (old, new) in enumerate(pairwise(steps), 1)
                   if old.kafka != new.kafka or old.differs != new.differs]  # fmt: skip
-    first = next((n for n, place in enumerate(told) if steps[place].differs), 0)
-    slider = widgets.IntSlider(value=first, min=0, max=len(told) - 1, description="step")
+    first = next((n for n, place in enumerate(places) if steps[place].differs), 0)
+    slider = widgets.IntSlider(value=first, min=0, max=len(places) - 1, description="step")
 
     def draw(place: int) -> Figure:
-        step, before = steps[told[place]], steps[told[place] - 1] if place else None
-        title = f"Step {told[place] + 1}, {spoken(kind, step.command)}: {len(step.kafka)} values "
+        step, before = steps[places[place]], steps[places[place] - 1] if place else None
+        title = f"Step {places[place] + 1}, {spoken(kind, step.command)}: {len(step.kafka)} values "
         return plot_step(before, step, f"{title}compared, {len(step.differs)} differ")
 
-    return controls.Redrawn([slider], draw, most=len(told))
+    return controls.Redrawn([slider], draw, most=len(places))
 
 
 def spoken(kind: str, command: list[Any]) -> str:
@@ -160,8 +160,8 @@ def spoken(kind: str, command: list[Any]) -> str:
     name, *words = command
     _, player = judged.CLASSES[kind]
     _, *names = inspect.signature(getattr(player, name)).parameters
-    said = [f"{n.replace('_', ' ')} {_text(w)}" for n, w in zip(names, words, strict=False)]
-    return ", ".join([name, *said])
+    named = [f"{n.replace('_', ' ')} {_text(w)}" for n, w in zip(names, words, strict=False)]
+    return ", ".join([name, *named])
 
 
 # What a wrong engine would show
@@ -237,11 +237,11 @@ def found_table() -> list[dict[str, str]]:
 def finding(counts: pd.DataFrame, words: Mapping[str, Mapping[str, str]]) -> str:
     """What was compared, what differs, and how much of the engine is held by it."""
     releases = sorted({*counts["release"]}, key=versions.release)
-    held, found = len(words) - len(unnoticed(words)), judged.found().values()
-    left = sum(map(is_left, found))
+    held, differences = len(words) - len(unnoticed(words)), judged.found().values()
+    left = sum(map(is_left, differences))
     return (
         f"{counts['steps'].sum():,} steps of Kafka's own classes, {releases[0]} to "
         f"{releases[-1]}, played again: {counts['differ'].sum():,} differ. {held} of the engine's "
-        f"{len(words)} rules are held by them. Of {len(found)} differences that were found "
-        f"{len(found) - left} are mended, and {left} are left and named."
+        f"{len(words)} rules are held by them. Of {len(differences)} differences that were found "
+        f"{len(differences) - left} are mended, and {left} are left and named."
     )

@@ -32,7 +32,7 @@ pause 2 fetcher
 produce 1 acks=1
 advance {watch_ms}ms
 """
-# What `tests/record/eras.py --pauses` does to real clusters
+# What `tools/record/eras.py --pauses` does to real clusters
 RECORDED_LAG_MS, RECORDED_EVERY_MS = 3_000, 200
 PAUSE = """
 partition replicas=1,2,3 replica.lag.time.max.ms={lag_ms} latency=1
@@ -118,9 +118,9 @@ def plot_evictions(times: Mapping[str, Sequence[int]]) -> Axes:
     return curves.plot_ticks(rows, title, scale, notes=notes)
 
 
-def clock_ages(seen: Offsets) -> tuple[np.ndarray, np.ndarray]:
+def clock_ages(data: Offsets) -> tuple[np.ndarray, np.ndarray]:
     """Times (s), the age (s) of the follower's lag clock, just before and just after each reset."""
-    times, set_at = np.asarray(seen.times_s), np.asarray(seen.caught_up_s[FOLLOWER])
+    times, set_at = np.asarray(data.times_s), np.asarray(data.caught_up_s[FOLLOWER])
     moved = np.flatnonzero(np.diff(set_at, prepend=-1.0))
     points = [(times[i], times[i] - set_at[j]) for i in moved.tolist() for j in (max(i - 1, 0), i)]
     points.append((times[-1], times[-1] - set_at[-1]))
@@ -134,15 +134,15 @@ def plot_clocks(runs: Mapping[str, Run]) -> Figure:
     names: dict[str, list[str]] = {"Leaves the ISR": [], "Stays": []}
     known = {name: offsets.offsets_of(run) for name, run in runs.items()}
     limits_s = {n: r.cluster.settings.replica_lag_time_max_ms / 1000 for n, r in runs.items()}
-    ages = {name: clock_ages(seen) for name, seen in known.items()}
+    ages = {name: clock_ages(data) for name, data in known.items()}
     highest = max(min(float(ages[n][1].max()), 3 * limits_s[n]) for n in runs)
     highest = 1.15 * max(highest, *limits_s.values())
-    for ax, (name, seen) in zip(grid.flat, known.items(), strict=True):
+    for ax, (name, data) in zip(grid.flat, known.items(), strict=True):
         ax.plot(*ages[name], color=style.broker_colour(FOLLOWER), linewidth=1.2)
         style.limit(ax, limits_s[name], "limit")
-        away = [span for span in seen.isr if FOLLOWER not in span.isr]
+        away = [span for span in data.isr if FOLLOWER not in span.isr]
         bands.shade(ax, [bands.Span(s.start_ms / 1000, s.end_ms / 1000, "out") for s in away])
-        ax.set(ylim=(0, highest), xlim=(0, max(seen.times_s[-1] for seen in known.values())))
+        ax.set(ylim=(0, highest), xlim=(0, max(data.times_s[-1] for data in known.values())))
         ax.set_ylabel("age (s)", fontsize=8)
         text = ", ".join(f"{s.start_ms / 1000:g} to {s.end_ms / 1000:g} s" for s in away[:3])
         style.finish(ax, f"{name}: out of the ISR (shaded) {text}" if away else name)

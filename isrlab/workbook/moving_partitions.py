@@ -74,12 +74,12 @@ def throttled(config: FleetConfig, bytes_per_s: int, at_once: int) -> FleetConfi
 def moved(config: FleetConfig) -> Moved:
     """Simulate it."""
     events, start_s = fleet.simulate_local(config), config.reassign_s
-    found = measures(events, config.replication_factor, 1, (0, config.duration_ms))
+    costs = measures(events, config.replication_factor, 1, (0, config.duration_ms))
     return Moved(
         [move.ts_ms / 1000 - start_s for move in exact.moves(events) if move.joined],
         max(wait.latency_ms for wait in exact.waits(events)) / 1000,
-        round(found["produce_error"]),
-        found["under_replicated_minutes"],
+        round(costs["produce_error"]),
+        costs["under_replicated_minutes"],
     )
 
 
@@ -113,10 +113,10 @@ def grid(config: FleetConfig, throttles: Sequence[int], at_once: Sequence[int]) 
     rows = []
     for speed, many in product(throttles, at_once):
         each = throttled(config, speed, many)
-        found, wanted = moved(each), moving(each)
-        done_s = found.done_s[-1] if len(found.done_s) == wanted else np.inf
+        move, wanted = moved(each), moving(each)
+        done_s = move.done_s[-1] if len(move.done_s) == wanted else np.inf
         formula_s = expected_s(each) if speed else np.nan
-        rows.append((speed, many or wanted, len(found.done_s), done_s, formula_s, *found[1:]))
+        rows.append((speed, many or wanted, len(move.done_s), done_s, formula_s, *move[1:]))
     names = "throttle at_once moved done_s formula_s wait_s failed short_minutes"
     return pd.DataFrame(rows, columns=names.split())
 
@@ -169,12 +169,12 @@ def rate(bytes_per_s: float) -> str:
 
 def plot_progress(config: FleetConfig) -> Axes:
     """How many partitions have moved, over time, and when all have by the formula."""
-    found, wanted, formula_s = moved(config), moving(config), expected_s(config)
-    many, end_s = len(found.done_s), config.duration_ms / 1000 - config.reassign_s
-    curve = Curve([0, *found.done_s, end_s], [*range(many + 1), many], is_step=True)
-    last = f"the last after {found.done_s[-1]:,.0f} s" if many else "none"
+    move, wanted, formula_s = moved(config), moving(config), expected_s(config)
+    many, end_s = len(move.done_s), config.duration_ms / 1000 - config.reassign_s
+    curve = Curve([0, *move.done_s, end_s], [*range(many + 1), many], is_step=True)
+    last = f"the last after {move.done_s[-1]:,.0f} s" if many else "none"
     title = f"{rate(config.throttle_bytes_per_s)}, {config.moves_at_once or wanted} at once: "
-    title += f"{many} of {wanted} move, {last}; a produce waits for up to {found.wait_s:.1f} s"
+    title += f"{many} of {wanted} move, {last}; a produce waits for up to {move.wait_s:.1f} s"
     scales = Scale("s since it began", high=end_s), Scale("have moved", high=1.2 * wanted)
     marks = {formula_s: "all, by the formula"} if formula_s < end_s else {}
     return plot_curves({"moved": curve}, title, scales, marks=marks)
@@ -218,11 +218,11 @@ def finding(config: FleetConfig, table: pd.DataFrame) -> str:
     """What ends, how fast, the least throttle, and what it costs."""
     done, many = table[np.isfinite(table["done_s"])], moving(config) // LEADERS
     produced, most = config.records_per_s * config.record_bytes, table.max()
-    one, every = (rate(least_throttle(produced, many, at_once)) for at_once in (1, many))
+    least, every = (rate(least_throttle(produced, many, at_once)) for at_once in (1, many))
     return (
         f"{len(done)} of {len(table)} ways to move {moving(config)} partitions end in "
         f"{config.minutes:g} minutes, after {done['done_s'].min():,.0f} to "
-        f"{done['done_s'].max():,.0f} s; the throttle must exceed {one} for one newcomer at a "
+        f"{done['done_s'].max():,.0f} s; the throttle must exceed {least} for one newcomer at a "
         f"leader, {every} for {many}; a produce waited for up to {most['wait_s']:.1f} s, an ISR "
         f"was too small for {most['short_minutes']:.1f} minutes"
     )

@@ -14,7 +14,7 @@ from isrlab.closeups.segment import Batch, Reader, SegmentedLog
 from isrlab.engine import messages as m
 from isrlab.engine.model import Leader, ParkedFetch
 from isrlab.show import style
-from isrlab.show.bands import Event, Span, plot_bands
+from isrlab.show.bands import BandMark, Span, plot_bands
 from isrlab.world.frames import Frame
 from isrlab.world.script import Run
 
@@ -30,7 +30,7 @@ CAUSES = {  # what completes a parked fetch: colour, mark, words
 # Parked fetches of a run
 
 
-class Wait(NamedTuple):
+class ParkedWait(NamedTuple):
     """One fetch at the leader, from being parked to being answered (None: it still waits)."""
 
     replica: int
@@ -39,17 +39,19 @@ class Wait(NamedTuple):
     cause: str
 
 
-def waits(run: Run) -> list[Wait]:
+def waits(run: Run) -> list[ParkedWait]:
     """Every fetch that was parked in a run, by what completed it; times are since its start."""
-    since, ended = dict[ParkedFetch, int](), list[Wait]()
+    since, ended = dict[ParkedFetch, int](), list[ParkedWait]()
     for frame in run.frames:
         now_ms = frame.now_ms - run.frames[run.first_frame].now_ms
         roles = [broker.role for broker in frame.brokers.values()]
         waiting = {p for role in roles if isinstance(role, Leader) for p in role.parked}
         for p in since.keys() - waiting if now_ms >= 0 else ():
-            ended.append(Wait(p.fetch.replica, since[p], now_ms, _cause(p, frame)))
+            ended.append(ParkedWait(p.fetch.replica, since[p], now_ms, _cause(p, frame)))
         since = {parked: since.get(parked, now_ms) for parked in waiting}
-    ended += [Wait(parked.fetch.replica, start_ms, None, "") for parked, start_ms in since.items()]
+    ended += [
+        ParkedWait(parked.fetch.replica, start_ms, None, "") for parked, start_ms in since.items()
+    ]
     return sorted(ended)
 
 
@@ -77,20 +79,20 @@ def plot_waits(run: Run) -> Axes:
     names = {leader: f"leader {leader}: high watermark"}
     names |= {number: f"fetches of {number}" for number in sorted({w.replica for w in shown})}
     rows = {name: list[Span]() for name in (appends, *names.values())}
-    events = {name: list[Event]() for name in rows}
+    events = {name: list[BandMark]() for name in rows}
     for wait in shown:
         name, (colour, marker, _) = names[wait.replica], CAUSES[wait.cause]
         end_s = last_s if wait.end_ms is None else wait.end_ms / 1000
         rows[name].append(Span(max(wait.start_ms, 0) / 1000, end_s, colour))
-        events[name] += [Event(end_s, marker, colour)] if marker else []
+        events[name] += [BandMark(end_s, marker, colour)] if marker else []
     for before, after in pairwise(frames):
         now_s = (after.now_ms - frames[0].now_ms) / 1000
         if isinstance(after.message, m.Produce) and after.target == leader:
-            events[appends].append(Event(now_s, "v", style.INK))
+            events[appends].append(BandMark(now_s, "v", style.INK))
         for number in names.keys() & after.disks.keys():
             new = after.disks[number].high_watermark
             if new != before.disks[number].high_watermark:
-                events[names[number]].append(Event(now_s, "|", style.INK, f"HW {new}"))
+                events[names[number]].append(BandMark(now_s, "|", style.INK, f"HW {new}"))
     legend = {c: f"ended by {text}" if marker else text for c, marker, text in CAUSES.values()}
     causes = [wait.cause for wait in shown if wait.cause]
     texts = [f"{n} by {text}" for cause, (*_, text) in CAUSES.items() if (n := causes.count(cause))]

@@ -23,7 +23,7 @@ LABELS = {
 }  # fmt: skip
 
 
-class Cluster(NamedTuple):
+class Placements(NamedTuple):
     """The same topics by each placement, and the racks of the brokers."""
 
     racks: dict[int, str]
@@ -39,15 +39,15 @@ class Cluster(NamedTuple):
         return placement.units_of(self.racks)
 
 
-def generated(brokers: int, topics: int, partitions: int, racks: int = 0) -> Cluster:
+def generated(brokers: int, topics: int, partitions: int, racks: int = 0) -> Placements:
     """So many equal topics of three replicas with min ISR 2; brokers dealt to racks in turn."""
     names = {n: f"rack {(n - 1) % racks + 1}" if racks else "" for n in range(1, brokers + 1)}
     wanted = {f"topic {number}": (partitions, 3, 2) for number in range(topics)}
     every = placement.ALGORITHMS
-    return Cluster(names, {name: placement.placed(name, names, wanted) for name in every})
+    return Placements(names, {name: placement.placed(name, names, wanted) for name in every})
 
 
-def described(text: str, racks: str, min_isr: int) -> Cluster:
+def described(text: str, racks: str, min_isr: int) -> Placements:
     """A cluster as kafka-topics describes it, and its topics placed anew."""
     partitions = placement.describe(text, min_isr)
     names = placement.racks_of(racks, {b for p in partitions for b in p.replicas})
@@ -57,10 +57,10 @@ def described(text: str, racks: str, min_isr: int) -> Cluster:
         count, factor, _ = topics.get(topic, (0, 0, 0))
         topics[topic] = count + 1, max(factor, len(p.replicas)), p.min_isr
     every = {name: placement.placed(name, names, topics) for name in placement.ALGORITHMS}
-    return Cluster(names, {"described": partitions} | every)
+    return Placements(names, {"described": partitions} | every)
 
 
-def read(describe_file: str, racks: str, min_isr: int, default: Cluster) -> Cluster:
+def read(describe_file: str, racks: str, min_isr: int, default: Placements) -> Placements:
     """The cluster of a file, or without one the default."""
     if not describe_file:
         return default
@@ -68,7 +68,7 @@ def read(describe_file: str, racks: str, min_isr: int, default: Cluster) -> Clus
         return described(file.read(MOST_BYTES).decode("utf-8", "replace"), racks, min_isr)
 
 
-def plot_shared(cluster: Cluster) -> Figure:
+def plot_shared(cluster: Placements) -> Figure:
     """For each placement a square: how many partitions each pair of brokers has in common."""
     figure, grid = style.panels(1, len(cluster.placed), (9.2, 3.3), sharey=True)
     units, many = cluster.units, len(cluster.racks)
@@ -102,7 +102,7 @@ def _percent(chance: placement.Chance) -> str:
     return f"{100 * chance.low:.3g} to {100 * chance.high:.3g}%"
 
 
-def plot_chances(cluster: Cluster, fate: str = FATES[1]) -> Axes:
+def plot_chances(cluster: Placements, fate: str = FATES[1]) -> Axes:
     """The probability by the number of failures, a line for each placement; dotted the formula."""
     counts = range(1, min(MOST_FAILURES, len(cluster.racks)) + 1)
     drawn = {}
@@ -119,7 +119,7 @@ def plot_chances(cluster: Cluster, fate: str = FATES[1]) -> Axes:
     return curves.plot_curves(drawn, _difference(cluster, fate), scales)
 
 
-def _difference(cluster: Cluster, fate: str) -> str:
+def _difference(cluster: Placements, fate: str) -> str:
     failures = min(3, len(cluster.racks))
     chances = {name: cluster.chances(name, fate, [failures])[0] for name in cluster.placed}
     low, high = (f(chances, key=lambda name: chances[name].value) for f in (min, max))
@@ -130,17 +130,17 @@ def _difference(cluster: Cluster, fate: str) -> str:
     )
 
 
-def finding(cluster: Cluster) -> str:
+def finding(cluster: Placements) -> str:
     """How much the placement changes the chance, and that it does not change the mean."""
     first = next(iter(cluster.placed.values()))
     mean = placement.expected(first, cluster.units, FATES[1], min(3, len(cluster.racks)))
     return f"{_difference(cluster, FATES[1])}; on average {mean:.3g} partitions by each"
 
 
-def rows(cluster: Cluster, failures: int, by_rack: bool = False) -> list[dict[str, str]]:
+def rows(cluster: Placements, failures: int, by_rack: bool = False) -> list[dict[str, str]]:
     """A row for each placement: the chances of each fate, partitions offline, and partners."""
     units = placement.units_of(cluster.racks, by_rack)
-    found = []
+    table = []
     for name, partitions in cluster.placed.items():
         row = {"placement": LABELS[name]}
         for fate in FATES:
@@ -149,5 +149,5 @@ def rows(cluster: Cluster, failures: int, by_rack: bool = False) -> list[dict[st
         mean = placement.expected(partitions, units, FATES[1], failures)
         row["offline on average"] = f"{mean:.3g}"
         row["partners of a broker"] = f"{placement.partners(partitions, cluster.units):.3g}"
-        found.append(row)
-    return found
+        table.append(row)
+    return table

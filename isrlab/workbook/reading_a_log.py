@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 
 from isrlab.closeups import segment as seg
 from isrlab.show import controls, style
-from isrlab.show.bands import HATCHED, Event, Span, plot_bands
+from isrlab.show.bands import HATCHED, BandMark, Span, plot_bands
 
 PAGE_BYTES = 4096  # of memory, the smallest on any machine that runs Kafka
 READERS = {  # who reads, and the bound that it may not pass
@@ -49,14 +49,14 @@ def plot_lookup(segment: seg.LogSegment, target: int) -> Axes:
         entries = sorted({*entries, lookup.entry})
         checked = [style.ORANGE] * (lookup.batches_scanned - 1) + [style.BLUE]
         colours[lookup.first_scanned : lookup.found + 1] = checked
-    file, texts, marks = list[Span](), list[Event](), list[Event]()
+    file, texts, marks = list[Span](), list[BandMark](), list[BandMark]()
     for start, batch, colour in zip(segment.positions, segment.batches, colours, strict=True):
-        texts.append(Event(start, "", style.INK, str(batch.base_offset)))
+        texts.append(BandMark(start, "", style.INK, str(batch.base_offset)))
         file.append(Span(start, start + batch.size_bytes - size / 400, colour))
     for entry in entries:
         colour = style.GREEN if lookup and entry == lookup.entry else style.GREY
         text = str(entry.offset) if entry in segment.index else "none"
-        marks.append(Event(entry.position, "v", colour, text))
+        marks.append(BandMark(entry.position, "v", colour, text))
     events = {"index": marks, "file": texts}
     legend = {style.ORANGE: "checked", style.BLUE: f"checked, and holds offset {target}"}
     rows, title = {"index": list[Span](), "file": file}, lookup_finding(segment, target)
@@ -87,15 +87,15 @@ def lookup_slider(segment: seg.LogSegment) -> widgets.VBox:
 
 def plot_search(segment: seg.LogSegment, target: int) -> Axes:
     """The probes of a binary search in the index; grey is where the entry can be after each."""
-    rows, events, notes = dict[str, list[Span]](), dict[str, list[Event]](), dict[str, str]()
+    rows, events, notes = dict[str, list[Span]](), dict[str, list[BandMark]](), dict[str, str]()
     for nth, probe in enumerate(segment.search(target), start=1):
         offset, name = segment.index[probe.slot].offset, f"probe {nth}"
         rows[name] = [Span(probe.low, probe.high + 1, style.PALE)]
-        events[name] = [Event(probe.slot + 0.5, "o", style.INK, str(offset))]
+        events[name] = [BandMark(probe.slot + 0.5, "o", style.INK, str(offset))]
         notes[name] = "above it" if offset > target else "not above it"
     entry = segment.lookup(target)
-    found = f"entry {entry.offset}" if entry in segment.index else "none is that small"
-    title = f"Offset {target}: {len(rows)} probes of an index of {len(segment.index)}, {found}"
+    entry_text = f"entry {entry.offset}" if entry in segment.index else "none is that small"
+    title = f"Offset {target}: {len(rows)} probes of an index of {len(segment.index)}, {entry_text}"
     legend = {style.PALE: "where the entry can be, after the probe"}
     ax = plot_bands(rows, title, events=events, notes=notes, legend=legend)
     slots = range(len(segment.index))
@@ -129,7 +129,7 @@ def plot_readers(log: seg.SegmentedLog, reads: Sequence[seg.LogRead]) -> Axes:
     The log end offset is a solid line, the high watermark dashed, the last stable offset dotted.
     The title says how many records the same fetch brings each reader.
     """
-    rows, events, notes = {"log": list[Span]()}, dict[str, list[Event]](), dict[str, str]()
+    rows, events, notes = {"log": list[Span]()}, dict[str, list[BandMark]](), dict[str, str]()
     for batch in (batch for segment in log.segments for batch in segment.batches):
         state = HATCHED if batch.last_offset >= log.high_watermark else style.SKY
         rows["log"].append(Span(batch.base_offset, batch.last_offset + 0.8, state))
@@ -141,7 +141,7 @@ def plot_readers(log: seg.SegmentedLog, reads: Sequence[seg.LogRead]) -> Axes:
             rows[name] = [Span(first, end, style.SERIES[nth % 6])]
             notes[name] = f"gets {first} to {end - 1}, may not pass the {bound}"
         else:
-            rows[name], events[name] = [], [Event(read.start, "x", style.LOST)]
+            rows[name], events[name] = [], [BandMark(read.start, "x", style.LOST)]
             notes[name] = read.error or f"gets nothing from offset {read.start} on"
         readers.setdefault(end - read.start, []).append(name)
     texts = [f"{' and '.join(names)} {count}" for count, names in readers.items()]

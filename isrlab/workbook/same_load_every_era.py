@@ -33,7 +33,7 @@ from isrlab.show.curves import plot_bars
 from isrlab.show.table import table
 
 # Evictions and their reasons, by run, partition, replica and ms.
-Judged: TypeAlias = dict[tuple[str, int, int, int], tuple[exact.Absence, str]]
+JudgedAbsences: TypeAlias = dict[tuple[str, int, int, int], tuple[exact.Absence, str]]
 GENERATIONS = tuple(version.name for version in PRESETS.values())
 REASONS = {  # colour of each, and what the leader knew
     "messages": (style.VERMILION, "caught up a moment ago, but too many records behind"),
@@ -86,11 +86,11 @@ def rules_changed(was: FleetConfig, now: FleetConfig) -> str:
     return ", ".join(filter(None, (words.get(name, f"{name} {after[name]}") for name in felt)))
 
 
-def judged(events: pa.Table, configs: Iterable[FleetConfig]) -> Judged:
+def judged(events: pa.Table, configs: Iterable[FleetConfig]) -> JudgedAbsences:
     """Each eviction in the events of these fleets, and its reason."""
     fleets = {config.run: config for config in configs}
     back_ms: dict[tuple[exact.Key, int], float] = {}
-    known: Judged = {}
+    known: JudgedAbsences = {}
     for out in exact.evictions(events):
         config, place = fleets[out.key.run], (out.key, out.replica)
         knew = out.lag_records or 0, out.since_caught_up_ms or 0
@@ -101,7 +101,9 @@ def judged(events: pa.Table, configs: Iterable[FleetConfig]) -> Judged:
     return known
 
 
-def by_step(diffs: pd.DataFrame, known: Judged, configs: Sequence[FleetConfig]) -> pd.DataFrame:
+def by_step(
+    diffs: pd.DataFrame, known: JudgedAbsences, configs: Sequence[FleetConfig]
+) -> pd.DataFrame:
     """A row for each generation and the one before: fates of evictions (`churn.diff`) by reason.
 
     The reason is that of the run where it happened, of the earlier one if it happened in both.

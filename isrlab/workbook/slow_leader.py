@@ -24,8 +24,8 @@ from isrlab.events.measures import measures
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.sums import by_run
-from isrlab.incidents.find import Incident, find
-from isrlab.incidents.record import Record
+from isrlab.logs.history.record import Record
+from isrlab.logs.incidents.find import Incident, find
 from isrlab.show.bands import plot_isr_sizes
 from isrlab.show.controls import Redrawn, choice, pick
 from isrlab.show.curves import Curve, Scale, plot_curves
@@ -55,7 +55,7 @@ class Trouble(NamedTuple):
     to_ms: int
 
 
-class Verdict(NamedTuple):
+class Judgement(NamedTuple):
     """An incident of a fleet, and the troubles of that time."""
 
     incident: Incident
@@ -94,13 +94,13 @@ def troubles_of(config: FleetConfig) -> list[Trouble]:
     ]
 
 
-def verdicts(config: FleetConfig, events: pa.Table) -> list[Verdict]:
+def verdicts(config: FleetConfig, events: pa.Table) -> list[Judgement]:
     """The incidents in the events of a fleet, and for each the troubles that touch it, or that had
     ended less than a lag limit before."""
     troubles = troubles_of(config)
     end_ms = config.duration_ms
     return [
-        Verdict(each, tuple(
+        Judgement(each, tuple(
             trouble for trouble in troubles
             if trouble.from_ms <= (end_ms if each.end_ms is None else each.end_ms)
             and trouble.to_ms + config.lag_time_ms > each.start_ms
@@ -109,7 +109,7 @@ def verdicts(config: FleetConfig, events: pa.Table) -> list[Verdict]:
     ]  # fmt: skip
 
 
-def verdict_table(judged: Sequence[Verdict], most: int) -> HTML:
+def verdict_table(judged: Sequence[Judgement], most: int) -> HTML:
     """The first incidents: what is said of each, who is blamed, and what was so."""
     rows = [
         {
@@ -125,7 +125,7 @@ def verdict_table(judged: Sequence[Verdict], most: int) -> HTML:
     return table(rows, most)
 
 
-def accuracy(config: FleetConfig, judged: Sequence[Verdict]) -> dict[str, str | int]:
+def accuracy(config: FleetConfig, judged: Sequence[Judgement]) -> dict[str, str | int]:
     """How many troubles a right verdict names, and how many incidents are named rightly."""
     fates = Counter(each.fate for each in judged)
     named = {
@@ -268,7 +268,7 @@ def plot_limits(costs_by_run: Mapping[str, pd.DataFrame], length_s: float) -> Ax
 
 
 def finding(
-    costs_by_run: Mapping[str, pd.DataFrame], limit_s: float, judged: Sequence[Verdict]
+    costs_by_run: Mapping[str, pd.DataFrame], limit_s: float, judged: Sequence[Judgement]
 ) -> str:
     """What a trouble costs in both fleets, and how many verdicts were right, in two lines."""
     parts = []

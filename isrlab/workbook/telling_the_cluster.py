@@ -18,7 +18,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from isrlab.closeups.batching import Request
+from isrlab.closeups.batching import SentBatch
 from isrlab.engine import messages as m
 from isrlab.engine.choices import AfterShrink, IsrWrite
 from isrlab.engine.model import CommittedIsr, Leader
@@ -67,11 +67,18 @@ def delays(run: Run, from_ms: float = 0, to_ms: float = inf) -> list[float]:
     ]
 
 
-def quiet_delays(version: str) -> list[float]:
-    """Of a replica that returns after some 20 s, at 12 moments spread over 2.5 s."""
-    text = PARTITION + "10000" + HANG + RETURN.format(10_000)
-    ends = [20_000 + sample * 2_500 // 12 for sample in range(12)]
-    return [delays(scenario.play(text.format(end), version=version))[-1] for end in ends]
+def single_delays(version: str) -> dict[str, list[float]]:
+    """Of single changes, at 12 moments spread over 2.5 s: of the first one after a quiet minute (a
+    replica returns that had left more than a minute before), and of the next two, in the same
+    minute (it leaves and returns again)."""
+    text = PARTITION + "10000" + HANG + RETURN.format(1_000) + HANG.format(32_000)
+    text += RETURN.format(10_000)
+    ends = [90_000 + sample * 2_500 // 12 for sample in range(12)]
+    measured = [delays(scenario.play(text.format(end), version=version))[1:] for end in ends]
+    return {
+        "after a quiet minute": [first for first, *_ in measured],
+        "again within a minute": [ms for _, *later in measured for ms in later],
+    }
 
 
 def churn_delays(version: str, minutes: int) -> list[float]:
@@ -285,14 +292,14 @@ def waits(versions: Iterable[str]) -> list[dict[str, str]]:
 
 
 def _end_of_wait(run: Run, sign: str) -> str:
-    found = re.search(rf"^ *(\d+)ms .*{sign}", run.printed, re.MULTILINE)
-    return style.duration(int(found[1])) if found else "waits"
+    line = re.search(rf"^ *(\d+)ms .*{sign}", run.printed, re.MULTILINE)
+    return style.duration(int(line[1])) if line else "waits"
 
 
 # Several partitions of one broker
 
 
-def plot_batches(submitted: Mapping[str, int], requests: Sequence[Request]) -> Axes:
+def plot_batches(submitted: Mapping[str, int], requests: Sequence[SentBatch]) -> Axes:
     """Each partition's change: how long it waits to be sent, and which request takes it."""
     rows, ready = {name: list[bands.Span]() for name in submitted}, dict(submitted)
     for number, request in enumerate(requests, 1):

@@ -17,14 +17,14 @@ import pyarrow as pa
 from matplotlib.axes import Axes
 
 from isrlab import fleet
-from isrlab.brokerlogs.read import read_local
-from isrlab.brokerlogs.recordings import traced
 from isrlab.events import exact
 from isrlab.events.commits import NOBODY, Commit, commits
 from isrlab.events.measures import measures
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.sums import quantile
+from isrlab.logs.reader.read import read_local
+from isrlab.logs.recordings import traced
 from isrlab.show import style
 from isrlab.show.controls import Redrawn, choice
 from isrlab.show.curves import Curve, Scale, plot_curves
@@ -229,32 +229,32 @@ def commits_of(log_dir: str = "", release: str = "4.1.2") -> list[Commit]:
     Raises ValueError where no leader's position is printed.
     """
     events = read_local(log_dir).events if log_dir else traced(release)
-    found = commits(events)
-    if not found:
+    shown = commits(events)
+    if not shown:
         raise ValueError(
             f"{log_dir}: no record's commit is shown; set kafka.cluster.Partition to TRACE"
         )
-    return found
+    return shown
 
 
 def _whom(broker: int) -> str:
     return "nobody" if broker == NOBODY else f"broker {broker}"
 
 
-def plot_commits(found: Sequence[Commit]) -> Axes:
+def plot_commits(shown: Sequence[Commit]) -> Axes:
     """How long each append waited, when, and for whom."""
-    start_ms = found[0].committed_ms
+    start_ms = shown[0].committed_ms
     curves = {}
-    for broker, has_left in sorted({(commit.held_by, commit.has_left) for commit in found}):
-        own = [c for c in found if (c.held_by, c.has_left) == (broker, has_left)]
+    for broker, has_left in sorted({(commit.held_by, commit.has_left) for commit in shown}):
+        own = [c for c in shown if (c.held_by, c.has_left) == (broker, has_left)]
         seconds = [(commit.appended_ms - start_ms) / 1000 for commit in own]
         waits_ms = [max(commit.wait_ms, ZERO_MS) for commit in own]
         look = style.broker_colour(broker), "x" if has_left else "o"
         name = f"{_whom(broker)}{', until it is out of the ISR' if has_left else ''}"
         curves[f"waits for {name}"] = Curve(seconds, waits_ms, look=look, style="")
-    longest = max(found, key=lambda commit: commit.wait_ms)
+    longest = max(shown, key=lambda commit: commit.wait_ms)
     title = (
-        f"Half of the appends wait {statistics.median_low(c.wait_ms for c in found)} ms or less; "
+        f"Half of the appends wait {statistics.median_low(c.wait_ms for c in shown)} ms or less; "
         f"the longest waits {longest.wait_ms / 1000:.1f} s, for {_whom(longest.held_by)}"
     )
     return plot_curves(curves, title, (Scale("s since the first commit", low=None), _TIMES))

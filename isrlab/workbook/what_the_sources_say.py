@@ -19,7 +19,7 @@ from isrlab.installed import DATA, NOTEBOOKS
 from isrlab.show.matrix import plot_matrix
 from isrlab.show.style import INK, OUTCOMES, PALE, WHITE
 from isrlab.workbook.claims.reading import CLAIMS, THEMES, Claim
-from isrlab.workbook.claims.verdicts import Kind, Statement
+from isrlab.workbook.claims.verdicts import Assertion, Kind
 
 ARTICLES = {
     article["english"]: article
@@ -121,7 +121,7 @@ def by_release() -> dict[str, dict[KafkaVersion, bool | None]]:
     }
 
 
-def _holds(statement: Statement, version: KafkaVersion) -> bool | None:
+def _holds(statement: Assertion, version: KafkaVersion) -> bool | None:
     """In the case that a generation's first release falls into; None if there is no such case."""
     own, last = (*version.first, 0), release(statement.cases[-1].where.split("-")[-1])
     begun = [c for c in statement.cases if release(c.where.split("-")[0], 0) <= own <= last]

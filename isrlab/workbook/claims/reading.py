@@ -17,11 +17,11 @@ from isrlab.engine.versions import GENERATIONS, RULES, KafkaVersion, release
 from isrlab.installed import DATA
 from isrlab.workbook.claims import measures, recorded
 from isrlab.workbook.claims.measures import Trial
-from isrlab.workbook.claims.verdicts import Case, Kind, Statement, Value, kind_of, spans
+from isrlab.workbook.claims.verdicts import Answer, Assertion, ClaimedCase, Kind, kind_of, spans
 from isrlab.world import scenario
 
 LIBRARY = DATA / "claims"
-Question = Callable[[str], Any]  # a release, to the answer there
+Measurement = Callable[[str], Any]  # a release, to the answer there
 THEMES = (
     "offset conventions and visibility",
     "lag clock and membership",
@@ -139,11 +139,11 @@ class Claim:
             own = ", ".join(filter(None, self.scripts)) or "none"
             raise ValueError(f"{error}; in this file: {own}") from None
 
-    def _statement(self, given: Mapping[str, Any]) -> Statement:
+    def _statement(self, given: Mapping[str, Any]) -> Assertion:
         self._check("a statement", given, _STATEMENT, ("says", "gives"))
         says = given["says"]
         if "record" in given:
-            return Statement(says, citation=given["record"])
+            return Assertion(says, citation=given["record"])
         words = dict(
             zip(("yes", "no"), given.get("words", "yes or no").split(" or "), strict=False)
         )
@@ -151,7 +151,7 @@ class Claim:
             if wrong := [case for case in given["cases"] if len(case) != 3]:
                 self._fail(says, f"a case is [situation, claimed, measure], not {wrong[0]}")
             cases = [(w, _value(c), self._ask(says, m, words)) for w, c, m in given["cases"]]
-            return Statement(says, [Case(*case) for case in cases], is_by_release=False)
+            return Assertion(says, [ClaimedCase(*case) for case in cases], is_by_release=False)
         self._check(f"{says}, without 'record' or 'cases'", given, given, ("measure", "claimed"))
         answer = self._ask(says, given["measure"], words)
         try:
@@ -161,16 +161,16 @@ class Claim:
             ]
         except ValueError as error:
             self._fail(says, error)
-        return Statement(says, [Case(*case) for case in cases])
+        return Assertion(says, [ClaimedCase(*case) for case in cases])
 
-    def _ask(self, where: str, text: str, words: Mapping[str, str]) -> Callable[..., Value]:
+    def _ask(self, where: str, text: str, words: Mapping[str, str]) -> Callable[..., Answer]:
         """What a line asks, in the claim's release or another; `words` are those for yes and no."""
         try:
             question = self._question(text)
         except ValueError as error:
             self._fail(where, error)
 
-        def answer(name: str = "") -> Value:
+        def answer(name: str = "") -> Answer:
             try:
                 value = _plain(question(name or self.version))
             except (ValueError, LookupError, AttributeError, StopIteration) as error:
@@ -179,7 +179,7 @@ class Claim:
 
         return answer
 
-    def _question(self, text: str) -> Question:
+    def _question(self, text: str) -> Measurement:
         """Signs, and what stands on both sides of them. Raises ValueError with what is valid."""
         word, _, rest = text.partition(" ")
         if word in _AMONG:
@@ -193,7 +193,7 @@ class Claim:
         value = _value(text)
         return (lambda _: value) if isinstance(value, int) else self._measure(text)
 
-    def _measure(self, text: str) -> Question:
+    def _measure(self, text: str) -> Measurement:
         """A measure, its words and its options. Raises ValueError with what is valid."""
         name, *parts = text.split()
         if name not in MEASURES:
@@ -245,7 +245,7 @@ def _plain(answer: object) -> int | str:
     return answer if isinstance(answer, int) else str(answer)
 
 
-def _value(text: str) -> Value:
+def _value(text: str) -> Answer:
     """A whole number, a range of them, or words."""
     match = re.fullmatch(r"(-?\d+)(?: to (\d+))?", text)
     if match is None:
@@ -276,7 +276,7 @@ def _releases(text: str | list[str]) -> list[tuple[str, str]]:
     return [(v.releases, v.name) for v in GENERATIONS[start : end + 1]]
 
 
-def _claimed(text: str, name: str) -> Value:
+def _claimed(text: str, name: str) -> Answer:
     """What is claimed of a release: "10000; from 2.5: 30000". Raises ValueError for other text."""
     claimed, *changes = text.split("; ")
     for change in changes:

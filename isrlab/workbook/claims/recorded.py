@@ -9,24 +9,24 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from isrlab.brokerlogs import recordings
+from isrlab.logs import recordings
 from isrlab.workbook.claims.measures import Trial
 
 LAG_MS = 5_000  # replica.lag.time.max.ms of both
 AWAKE_MS = 3_000  # after SIGCONT: until then a broker may act on what it knew before
 JITTER_MS = 100  # a scheduled check comes a little late on a busy machine
 
-Row = dict[str, Any]
+EventRow = dict[str, Any]
 
 
 @cache
-def _rows(release: str, kind: str) -> list[Row]:
+def _rows(release: str, kind: str) -> list[EventRow]:
     """What leaders wrote of the ISR, in order."""
     rows = [row | {"detail": dict(row["detail"])} for row in recordings.events(release).to_pylist()]
     return [r for r in rows if r["kind"] == kind and "server.log" in r["detail"]["file"]]
 
 
-def _awake_shrinks(release: str) -> list[Row]:
+def _awake_shrinks(release: str) -> list[EventRow]:
     """The shrinks of leaders that had not been paused."""
     times = [
         (pause.broker, range(pause.start_ms, pause.end_ms + AWAKE_MS + 1))

@@ -16,7 +16,7 @@ from itertools import groupby
 
 from isrlab.engine.versions import GENERATIONS
 
-Value = int | str | range  # a range is claimed only
+Answer = int | str | range  # a range is claimed only
 
 
 class Kind(Enum):
@@ -30,15 +30,15 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class ClaimedCase:
     """What the source says of one release or situation, and what shows what is so there."""
 
     where: str
-    claimed: Value
-    measure: Callable[[], Value]
+    claimed: Answer
+    measure: Callable[[], Answer]
 
     @cached_property
-    def measured(self) -> Value:
+    def measured(self) -> Answer:
         return self.measure()
 
     @property
@@ -48,11 +48,11 @@ class Case:
 
 
 @dataclass(frozen=True, eq=False)
-class Statement:
+class Assertion:
     """One thing that a source says, with its cases; `says` is a few words."""
 
     says: str
-    cases: Sequence[Case] = ()
+    cases: Sequence[ClaimedCase] = ()
     citation: str = ""  # of what no run decides
     is_by_release: bool = True  # the cases are releases in order, not situations
 
@@ -103,7 +103,7 @@ class Statement:
         return "\n".join(lines)
 
 
-def kind_of(statements: Iterable[Statement]) -> Kind:
+def kind_of(statements: Iterable[Assertion]) -> Kind:
     """The class of a claim that is made of these statements; matters of record do not count."""
     kinds = {s.kind for s in statements} - {Kind.NOTE} or {Kind.NOTE}
     if len(kinds) == 1:

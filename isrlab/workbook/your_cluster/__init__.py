@@ -1,8 +1,8 @@
-"""Notebook 13: what broker logs say of their cluster, in figures, tables and a sentence.
+"""Notebook 14: what broker logs say of their cluster, in figures, tables and a sentence.
 
-All of it asks `isrlab.incidents`, as the command `isrlab logs` does; here the answers are drawn.
-Names of topics and lines of logs come from files that nobody here has written: figures and tables
-show them escaped.
+All of it asks `isrlab.logs.incidents`, as the command `isrlab logs` does; here the answers are
+drawn. Names of topics and lines of logs come from files that nobody here has written: figures and
+tables show them escaped.
 """
 
 from __future__ import annotations
@@ -11,48 +11,58 @@ import html
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
+import click
 import ipywidgets as widgets
 import pandas as pd
 from IPython.display import HTML
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from isrlab.brokerlogs import read_local
-from isrlab.brokerlogs.recordings import Outage
 from isrlab.events import exact
 from isrlab.events.exact import IsrSpan, Key
-from isrlab.incidents import alerts
-from isrlab.incidents.find import Incident
-from isrlab.incidents.look import Findings, Window
-from isrlab.incidents.record import about
-from isrlab.incidents.tell import heading, story, texts_of, verdict
+from isrlab.logs.history.rules import RULES
+from isrlab.logs.incidents import command, terminal, timeline
+from isrlab.logs.incidents.find import Incident
+from isrlab.logs.incidents.look import Findings
+from isrlab.logs.incidents.window import Window
+from isrlab.logs.reader import read_local
+from isrlab.logs.recordings import Outage
 from isrlab.show import bands, style
-from isrlab.show.bands import Event, Span, plot_bands, size_state, utc_axis
-from isrlab.show.controls import Redrawn, View, pick, pictured
+from isrlab.show.bands import BandMark, Span, plot_bands, size_state, utc_axis
+from isrlab.show.controls import PlayerImage, Redrawn, pick, pictured
 from isrlab.show.style import counted, duration, printable
 from isrlab.show.table import table
-from isrlab.verdict.faults import RULES
-from isrlab.verdict.printed import summary
-from isrlab.verdict.verdict import verdicts
+from isrlab.workbook.your_cluster import alerts
+from isrlab.workbook.your_cluster.printed import summary
 
 DONE = {"SIGSTOP": "paused", "SIGKILL": "killed", "SIGTERM": "shut down"}
 OVER, OPEN = style.ORANGE, style.VERMILION  # incidents
 LEAST_WIDTH = 300  # of the width of the picture, the part that an incident has at least
+COLUMNS = 100  # of text
 MOST_ROWS, AROUND_MS = 16, 10_000  # drawn; and so long before and after an incident
-BLIP_MS = 2_000  # a new controller repeats who was fenced
-UP_SIGNS = ("starting", "unclean_start")
 
 
-def finding(found: Findings) -> str:
-    """What an operator reads first: is it calm, what is so at the end, and the worst incidents."""
-    _, *lines = verdict(found)
+def finding(found: Findings, log_dir: str) -> str:
+    """The verdict, the state at the end, and the worst incidents, in sentences."""
+    answer = command.told_of(found, log_dir).answer
     worst = sorted(found.incidents, key=lambda each: (each.is_over, -each.under_replicated_ms))
-    times = Counter(each.says.rstrip(".") for each in worst)
-    told = [says + f" ({count} times)" * (count > 1) for says, count in [*times.items()][:3]]
-    return printable(". ".join([heading(found)[0].capitalize(), *lines, *told]), 1_500) + "."
+    times = Counter(each.says for each in worst)
+    says = [f"{text.rstrip('.')} ({count} times)." if count > 1 else text
+            for text, count in [*times.items()][:3]]  # fmt: skip
+    still = sum(not each.is_over for each in found.incidents)
+    count = counted(len(found.incidents), "incident")
+    count = f"{count}, {still} not over." if still else f"{count}, {'all ' * (len(worst) > 1)}over."
+    first = [*(found.doubts[:1] if answer.title == "NOT KNOWN" else ()), answer.state]
+    title = answer.title.capitalize()
+    return printable(" ".join([f"{title}.", *first, *[count] * bool(worst), *says]), 1_500)
+
+
+def answer(found: Findings, log_dir: str, min_isr: int | None = None) -> str:
+    """What `python -m isrlab logs` prints first."""
+    told = command.told_of(found, log_dir, min_isr).answer
+    return click.unstyle("\n".join(terminal.first_lines(told, COLUMNS)))
 
 
 # What was read
@@ -88,8 +98,11 @@ def unread_table(found: Findings, most: int = 20) -> HTML:
 # The cluster over time
 
 
-def plot_cluster(found: Findings, faults: Sequence[Outage] = ()) -> Figure:
-    """What was done, incidents, brokers, and how many partitions had a short ISR, over time."""
+def plot_cluster(
+    found: Findings, faults: Sequence[Outage] = (), broker: int | None = None
+) -> Figure:
+    """What was done, incidents, brokers, and how many partitions had a short ISR, over time: with
+    a broker, those that it was missing from."""
     record, start_ms = found.record, found.record.start_ms
     rows: dict[str, list[Span]] = {}
     for fault in faults:
@@ -102,12 +115,14 @@ def plot_cluster(found: Findings, faults: Sequence[Outage] = ()) -> Figure:
         end_ms = max(end_ms, each.start_ms + least_ms)
         name = f"{number}  " * is_few + each.what.replace("_", " ")  # of many: a row for each kind
         rows.setdefault(name, []).append(_span(each.start_ms, end_ms, start_ms, colour))
-    for broker in sorted(record.brokers)[:MOST_ROWS]:
-        rows[f"broker {broker}"] = _presence(found, broker)
+    for each_id in sorted(record.brokers)[:MOST_ROWS]:
+        rows[f"broker {each_id}"] = _presence(found, each_id)
     heights = (0.36 * max(len(rows), 2), 2.2)
     figure, grid = style.panels(2, 1, (9.2, 1.6 + sum(heights)), height_ratios=heights)
     plot_bands(rows, "", legend={"away": "away"}, ax=grid[0, 0])
-    worst = _draw_counts(grid[1, 0], found)
+    worst = _draw_counts(grid[1, 0], found, broker)
+    if broker is not None:
+        grid[1, 0].set_ylabel(f"partitions without broker {broker}")
     length_s = (record.end_ms - start_ms) / 1000
     for ax in grid.flat:
         ax.set_xlim(0, max(length_s, 0.001))
@@ -115,7 +130,8 @@ def plot_cluster(found: Findings, faults: Sequence[Outage] = ()) -> Figure:
     grid[0, 0].set_xlabel("")
     still = sum(not each.is_over for each in found.incidents)
     title = f"{counted(len(found.incidents), 'incident')}, {still} not over; at worst {worst:,} of "
-    title += f"{len(found.partitions):,} partitions under-replicated at once"
+    lacks = "under-replicated" if broker is None else f"without broker {broker} in the ISR"
+    title += f"{len(found.partitions):,} partitions {lacks} at once"
     return style.headline(figure, title)
 
 
@@ -124,38 +140,26 @@ def _span(start_ms: int, end_ms: int, origin_ms: int, state: str) -> Span:
 
 
 def _presence(found: Findings, broker: int) -> list[Span]:
-    """When a broker was there, when it was away, and when nobody says."""
-    record = found.record
-    signs = [r for r in record.rows["sign"] if r["detail"]["sign"] in UP_SIGNS]
-    rows = record.rows["crash"] + record.rows["restart"] + signs
-    rows.sort(key=lambda r: (r["ts_ms"], r["detail"].get("file"), int(r["detail"].get("line", 0))))
-    points = [(r["ts_ms"], r["kind"] == "crash") for r in rows if about(r) == broker]
-    starts = {r["broker"]: r["ts_ms"] for r in record.rows["log_start"]}
-    first, last = starts.get(broker, record.end_ms), record.log_ends.get(broker, record.end_ms)
-    last = record.end_ms if record.end_ms - last < AROUND_MS else last
-    times = [(first, False), *(p for p in points if p[0] > first), (record.end_ms, False)]
-    spans = [_span(record.start_ms, first, record.start_ms, "not known")]
-    for (start, is_gone), (end, _) in pairwise(times):
-        is_gone = is_gone and end - start > BLIP_MS
-        state = "away" if is_gone else f"broker {broker}"
-        ends = [end] if is_gone or not start < last < end else [last, end]
-        for until, each in zip(ends, [state, "not known"], strict=False):
-            spans.append(_span(start, until, record.start_ms, each))
-            start = until
-    return bands.joined(span for span in spans if span.end_s > span.start_s)
+    """When a broker was there, when it was away, and when no line tells."""
+    start_ms, states = found.record.start_ms, {timeline.THERE: f"broker {broker}"}
+    return bands.joined(
+        _span(bar.start_ms, bar.end_ms, start_ms, states.get(bar.state, bar.state))
+        for bar in timeline.presence(found.record, broker)
+    )
 
 
-def _draw_counts(ax: Axes, found: Findings) -> int:
+def _draw_counts(ax: Axes, found: Findings, broker: int | None) -> int:
     """How many partitions are short, by how much; the most at once."""
     start_ms = found.record.start_ms
     spans = [
         _span(span.start_ms, span.end_ms, start_ms, _size(found, key, span))
         for key in found.partitions
         for span in found.record.spans[key]
+        if broker is None or broker in found.record.held(key, span) - set(span.isr)
     ]
     spans += [
         _span(gap.from_ms, gap.to_ms, start_ms, bands.HATCHED)
-        for gap in found.evidence.unknown
+        for gap in found.history.gaps
         if gap.key in found.partitions
     ]
     return int(bands.stack(ax, spans).max())
@@ -175,12 +179,17 @@ def cluster_player(found: Findings, faults: Sequence[Outage] = ()) -> widgets.VB
         asked = Window(topic=topic, broker=broker)
         incidents = [each for each in found.incidents if asked.has(each)]
         partitions = tuple(filter(asked.has_key, found.partitions))
-        return plot_cluster(replace(found, incidents=incidents, partitions=partitions), faults)
+        chosen = replace(found, incidents=incidents, partitions=partitions)
+        return plot_cluster(chosen, faults, broker)
 
     return Redrawn([pick("topic", names, None), pick("broker", brokers, None)], draw, most=12)
 
 
 # Incidents
+
+
+def so_far(each: Incident) -> str:
+    return "" if each.is_over else " so far"
 
 
 def incidents_table(found: Findings) -> HTML:
@@ -191,9 +200,9 @@ def incidents_table(found: Findings) -> HTML:
             "from_ms": each.start_ms,
             "lasted": "not over" if each.end_ms is None else duration(each.end_ms - each.start_ms),
             "what": printable(each.says, 300),
-            "to blame": ", ".join(f"broker {b}" for b in each.blamed) or "nobody",
+            "look first at": ", ".join(f"broker {b}" for b in each.blamed),
             "partitions": len(each.partitions),
-            "under-replicated": duration(each.under_replicated_ms),
+            "under-replicated": duration(each.under_replicated_ms) + so_far(each),
             "one copy": duration(each.one_copy_ms) if each.one_copy_ms else "",
             "no leader": duration(each.leaderless_ms) if each.leaderless_ms else "",
             "refused": each.refused or "",
@@ -230,13 +239,13 @@ def incident_player(found: Findings, log_dir: str, first: int = 1) -> widgets.VB
     numbered = found.incidents[:12]
     if not numbered:
         return widgets.VBox([widgets.HTML("No incident.")])
-    texts = texts_of(numbered, log_dir)
+    stories = command.told_of(found, log_dir).answer.stories
     names = [(f"{n}  {each.what.replace('_', ' ')}", n) for n, each in enumerate(numbered, 1)]
 
-    def draw(number: int) -> View:
+    def draw(number: int) -> PlayerImage:
         incident = numbered[number - 1]
-        lines = printable("\n".join(story(incident, texts)), 6_000)
-        return pictured(plot_incident(found, incident), lines)
+        lines = click.unstyle("\n".join(terminal.story_lines(stories[number - 1], COLUMNS)))
+        return pictured(plot_incident(found, incident), printable(lines, 8_000))
 
     return Redrawn([pick("incident", names, min(max(first, 1), len(numbered)))], draw)
 
@@ -249,12 +258,12 @@ def plot_partition(found: Findings, key: Key) -> Axes:
     members = record.replicas.get(key, frozenset()).union(*(span.isr for span in shifted))
     rows = bands.isr_rows(shifted, sorted(members))
     times, leaders = record.leaders.get(key, ([], []))
-    elected: dict[str, list[Event]] = {}
+    elected: dict[str, list[BandMark]] = {}
     for ts_ms, leader in zip(times, leaders, strict=True):
         if f"broker {leader}" in rows:
             at_s = (ts_ms - start_ms) / 1000
-            elected.setdefault(f"broker {leader}", []).append(Event(at_s, "D"))
-    for gap in found.evidence.unknown:
+            elected.setdefault(f"broker {leader}", []).append(BandMark(at_s, "D"))
+    for gap in found.history.gaps:
         if key == gap.key:
             for spans in rows.values():
                 spans.append(_span(gap.from_ms, gap.to_ms, start_ms, bands.HATCHED))
@@ -311,7 +320,7 @@ def verdict_table(found: Findings, release: str | None, limit_s: float | None) -
     `release` is the newest that any broker ran, `limit_s` replica.lag.time.max.ms, if known.
     """
     lag_ms = round(limit_s * 1000) if limit_s else None
-    judged = verdicts(found.logs.events, found.logs.files, release or None, lag_ms)
+    judged = found.history.verdicts(release or None, lag_ms)
     faults = [fault for each in judged for fault in each.faults]
     partitions, changes = sum(v.partitions for v in judged), sum(v.changes for v in judged)
     text = f"{changes:,} changes of {counted(partitions, 'partition')}, {len(RULES)} rules: "

@@ -1,4 +1,4 @@
-"""Notebook 20: the hours of a log again in the fleet, as they were and with other settings.
+"""Notebook 21: the hours of a log again in the fleet, as they were and with other settings.
 
 Where no log is given, the troubles are drawn instead, and there is nothing to hold the fleet
 against. A band is over seeds: the phase of the ISR check, the load, the speed of followers.
@@ -17,13 +17,13 @@ from matplotlib.figure import Figure
 
 from isrlab.events.exact import Absence
 from isrlab.fleet import FleetConfig, settings
-from isrlab.incidents.again import Again, Course, Toll, again, courses
-from isrlab.incidents.look import look
+from isrlab.logs.incidents.look import look
 from isrlab.show import style
 from isrlab.show.controls import Redrawn, choice
 from isrlab.show.curves import Curve, Scale, plot_curves, plot_ticks
 from isrlab.show.style import counted
 from isrlab.show.table import table
+from isrlab.workbook.what_if.replay import Again, Course, Toll, again, courses
 
 SEEN, MODEL = "in the log", "the fleet"
 COSTS = {  # of `Toll`

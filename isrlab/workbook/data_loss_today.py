@@ -1,0 +1,300 @@
+"""Notebook 11: a loss of acknowledged records in Kafka 4.1 to 4.4, where, why, and what helps.
+
+Two rules of the KRaft controller meet. Eligible leader replicas (ELR, KIP-966) are computed without
+a look at the partition's new list of replicas, so a replica that a reassignment removed can stay
+eligible, or become so. And the number of replicas that caps `min.insync.replicas` is that of
+partition 0, for each partition of the topic. Both are switches of the engine, and so are their
+repairs, which no release has.
+"""
+
+from __future__ import annotations
+
+import random
+import tomllib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import ipywidgets as widgets
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from isrlab.engine.versions import KafkaVersion
+from isrlab.installed import DATA
+from isrlab.show import style
+from isrlab.show.controls import Redrawn
+from isrlab.show.matrix import plot_matrix
+from isrlab.show.replicas import common_look, plot_replicas
+from isrlab.world import reassigned, scenario, words
+from isrlab.world.commands import obey
+from isrlab.world.script import Command, Run
+
+STORY, MOVED = "elr_of_two", "p1"
+VARIANTS = {  # scenario: what is done
+    "elr_of_two": "one partition of two goes to one replica and back",
+    "elr_one_by_one": "all go to one replica, and back one by one",
+    "elr_in_one_request": "all go to one replica, and back in one request",
+    "drained_and_back": "a broker is drained and filled while two others are down",
+    "cancelled_and_lost": "a move is cancelled after its new replica has joined",
+    "eligible_but_gone": "a replica is moved away and back, three brokers fail",
+}
+RECORDED = {  # a variant of data/recordings/eligible: what was done
+    "A": "one partition goes to one replica and back",
+    "B": "both partitions go to one replica, and back one by one",
+    "A-together": "both partitions, there and back in one request each",
+    "C": "a broker is drained and filled while two others are down",
+    "G": "a move is cancelled after its new replica has joined",
+}
+MEASURES = {  # the same, with something done before the last failure
+    "A": "nothing is done",
+    "A-topic": "the topic's min.insync.replicas is set again, to the same value",
+    "A-changed": "the topic's min.insync.replicas is changed, and changed back",
+    "A-cluster": "the cluster's min.insync.replicas is set again, to the same value",
+    "A-feature": "eligible.leader.replicas.version is set to 0",
+    "C": "a broker is drained and filled: nothing is done",
+    "C-topic": "a broker is drained and filled: the topic's value is set again",
+    "G": "a move is cancelled: nothing is done",
+    "G-topic": "a move is cancelled: the topic's value is set again",
+}
+JUDGES = {  # variant: scenario of the engine, kind of data/hunt that Kafka's controller was seen in
+    "A": ("elr_of_two", "elr_of_a_removed_replica"),
+    "C": ("drained_and_back", "elr_of_a_drained_broker"),
+    "G": ("cancelled_and_lost", "elr_of_one_partition"),
+}
+RELEASES = "4.0", "4.1", "4.2", "4.3", "4.4"
+WITHOUT = {"eligible_leader_replicas": False}
+REPAIRS: dict[str, dict[str, bool]] = {
+    "as released": {},
+    "ELR of replicas only": {"elr_of_replicas_only": True},
+    "min ISR of the own partition": {"min_isr_of_own_partition": True},
+    "both": {"elr_of_replicas_only": True, "min_isr_of_own_partition": True},
+}
+
+
+def steps(text: str) -> list[str]:
+    """The commands of a script that do something, in order."""
+    return [c.text for block in scenario.parse(text) for c in block.commands
+            if not c.text.startswith(("status", "check", "version"))]  # fmt: skip
+
+
+def beside(text: str, versions: Sequence[str], partition: str = MOVED) -> widgets.VBox:
+    """A slider through the commands of a script: one partition by the rules of each version."""
+    lines = steps(text)
+    first = next(n for n, line in enumerate(lines, 1) if not line.startswith("partition"))
+    runs = {v: [scenario.play("\n".join(lines[:n]), version=v).of(partition)
+                for n in range(first, len(lines) + 1)] for v in versions}  # fmt: skip
+    looks = common_look([run.frames[-1] for several in runs.values() for run in several])
+
+    def draw(step: int) -> Figure:
+        figure, grid = style.panels(1, len(versions), (style.WIDTH, 3.6))
+        for ax, (version, several) in zip(grid[0], runs.items(), strict=True):
+            run, before = several[step - first], several[max(step - first - 1, 0)]
+            title = f"{version}: {stored(run)}"
+            plot_replicas(run.frames[-1], title, before=before.frames[-1], ax=ax, **looks)
+        return style.headline(figure, f"{step}. {lines[step - 1]}")
+
+    slider = widgets.IntSlider(first, first, len(lines), description="step")
+    return Redrawn([slider], draw, most=len(lines))
+
+
+def stored(run: Run) -> str:
+    """What the controller has stored of a partition: leader, ISR, and the eligible replicas."""
+    state = run.cluster.controller.state
+    leader = f"broker {state.leader} leads" if state.leader > 0 else "no leader"
+    elr = f", ELR {words.ids(state.elr)}" if state.elr else ""
+    return f"{leader}, ISR {words.ids(state.isr) or 'empty'}{elr}"
+
+
+def written(text: str, version: str, partition: str = MOVED) -> list[dict[str, Any]]:
+    """What the controller wrote: a row for each command after which the stored state is new."""
+    lines, rows, known = steps(text), list[dict[str, Any]](), None
+    for count, line in enumerate(lines, 1):
+        if line.startswith("partition"):
+            continue
+        run = scenario.play("\n".join(lines[:count]), version=version).of(partition)
+        state = run.cluster.controller.state
+        if state != known:
+            rows.append({
+                "after": line, "leader": state.leader if state.leader > 0 else "none",
+                "leader epoch": state.leader_epoch, "replicas": words.ids(state.replicas),
+                "adding": words.ids(state.adding), "ISR": words.ids(state.isr),
+                "ELR": words.ids(state.elr),
+            })  # fmt: skip
+        known = state
+    return rows
+
+
+def outcomes(columns: Mapping[str, KafkaVersion]) -> dict[str, dict[str, str]]:
+    """For each variant the outcome by the rules of each column."""
+    return {
+        what: {
+            label: scenario.play(scenario.read(name), version=version).outcome.word
+            for label, version in columns.items()
+        }
+        for name, what in VARIANTS.items()
+    }
+
+
+def by_release() -> dict[str, KafkaVersion]:
+    """The releases as they come, and the last of them without eligible leader replicas."""
+    versions = {release: KafkaVersion.of(release) for release in RELEASES}
+    without = versions[RELEASES[-1]].with_(**WITHOUT)
+    return versions | {f"{RELEASES[-1]}, ELR off": without}
+
+
+def by_repair(release: str) -> dict[str, KafkaVersion]:
+    """A release as it comes and with each repair."""
+    return {name: KafkaVersion.of(release).with_(**switch) for name, switch in REPAIRS.items()}
+
+
+def plot_outcomes(cells: Mapping[str, Mapping[str, str]]) -> Axes:
+    """Variants by release; the title says where how many of them lose."""
+    losing = {column: sum(row[column] == "lost" for row in cells.values())
+              for column in next(iter(cells.values()))}  # fmt: skip
+    most = max(losing, key=lambda column: losing[column])
+    fine = [column for column, number in losing.items() if not number]
+    title = f"{most} loses acknowledged records in {losing[most]} of {len(cells)} schedules, "
+    title += f"{' and '.join(fine)} in none" if fine else "no column is without a loss"
+    return plot_matrix(cells, title, size=(1.0, 0.4))
+
+
+# On real brokers
+
+
+def on_brokers(
+    variants: Mapping[str, str], elr: Sequence[bool]
+) -> dict[str, dict[str, tuple[str, str]]]:
+    """Of each recorded variant, with its name, how the tries on each release ended; `elr`: on
+    clusters with eligible leader replicas, without, or on both. Empty where nothing was tried."""
+    counts = [c for c in reassigned.counts() if c.variant in variants and c.elr in elr]
+    columns = sorted({(count.release, count.elr) for count in counts}, key=_order)
+    blank: dict[str, tuple[str, str]] = {_column(*column): ("", "") for column in columns}
+    cells = {name: dict(blank) for name in variants.values()}
+    for count in counts:
+        word = "lost" if count.lost else "offline" if count.offline else "safe"
+        number = {"lost": count.lost, "offline": count.offline, "safe": count.tries}[word]
+        text = f"{word}\n{number} of {count.tries}"
+        cells[variants[count.variant]][_column(count.release, count.elr)] = text, word
+    return cells
+
+
+def _order(column: tuple[str, bool]) -> tuple[bool, str]:
+    return not column[1], column[0]
+
+
+def _column(release: str, has_elr: bool) -> str:
+    return release if has_elr else f"{release}, ELR off"
+
+
+def plot_on_brokers(cells: Mapping[str, Mapping[str, tuple[str, str]]]) -> Axes:
+    """A field for each schedule and release; the title counts those with a loss."""
+    outcomes = [word for row in cells.values() for _, word in row.values() if word]
+    title = f"Real brokers lost acknowledged records in {outcomes.count('lost')} of "
+    title += f"{len(outcomes)} pairs of schedule and release"
+    return plot_matrix(cells, title, colours={"": style.WHITE}, size=(1.0, 0.42))
+
+
+def by_judge() -> dict[str, dict[str, str]]:
+    """Of three variants, whether records are lost: by the engine, by Kafka's own controller class
+    with a ghost of the data (data/hunt), and on real brokers; a column for each release."""
+    kinds = tomllib.loads((DATA / "hunt" / "kinds.toml").read_text("utf-8"))
+    rows: dict[str, dict[str, str]] = {}
+    for variant, (name, kind) in JUDGES.items():
+        script, lost_in = scenario.read(name), kinds[kind]["releases"]
+        what = RECORDED[variant]
+        parts = [rows.setdefault(f"{what}: {judge}", {}) for judge in
+                 ("engine", "Kafka's controller", "real brokers")]  # fmt: skip
+        for count in (c for c in reassigned.counts(variant) if c.elr):
+            outcome = scenario.play(script, version=count.release).outcome.word
+            is_lost = outcome == "lost", count.release in lost_in, count.lost > 0
+            for row, lost in zip(parts, is_lost, strict=True):
+                row[count.release] = "lost" if lost else "kept"
+    return rows
+
+
+def plot_by_judge(cells: Mapping[str, Mapping[str, str]]) -> Axes:
+    """Three rows a variant; the title says whether the three agree."""
+    triples = zip(*[iter(cells.values())] * 3, strict=True)
+    apart = sum(len(set(words)) > 1 for rows in triples
+                for words in zip(*(row.values() for row in rows), strict=True))  # fmt: skip
+    agree = f"part in {style.counted(apart, 'field')}" if apart else "agree in every field"
+    title = f"Engine, Kafka's own controller and real brokers {agree}"
+    return plot_matrix(cells, title, colours={"kept": style.OUTCOMES["safe"]}, size=(0.9, 0.36))
+
+
+def a_try(release: str, variant: str = "A") -> tuple[list[dict[str, Any]], list[str]]:
+    """The first recorded try of a variant with eligible leader replicas that lost records: what
+    was stored and on disk at each moment, and the lines that its brokers and controller logged.
+
+    Raises ValueError, with the releases that have one, if there is none.
+    """
+    sessions = [session for session in reassigned.sessions() if session.elr]
+    losing = [(session.release, each) for session in sessions for each in session.tries
+              if each.variant == variant and each.lost > 0]  # fmt: skip
+    for name, each in losing:
+        if name.startswith(release):
+            rows = [{
+                "moment": moment.name, "leader": moment.leader if moment.leader > 0 else "none",
+                "replicas": words.ids(moment.replicas), "adding": words.ids(moment.adding),
+                "ISR": words.ids(moment.isr), "ELR": words.ids(moment.elr),
+                "records on broker": ", ".join(f"{b}: {n}" for b, n in moment.held.items()),
+            } for moment in each.moments]  # fmt: skip
+            return rows, each.lines
+    known = ", ".join(dict.fromkeys(name for name, _ in losing)) or "none"
+    raise ValueError(f"no recorded loss of variant {variant} in {release!r}; there are: {known}")
+
+
+# Random schedules of two partitions
+
+HEAD = (
+    "partition replicas=1,2,3 min.insync.replicas=2 unclean.leader.election.enable=false",
+    "partition p1 replicas=1,2,3",
+)
+TARGETS = "1", "2", "1,2", "2,3", "4,2", "1,2,3", "2,3,4"
+LENGTH = 14  # commands of a schedule
+
+
+def searched(columns: Mapping[str, KafkaVersion], schedules: int) -> list[dict[str, Any]]:
+    """How many random schedules lose an acknowledged record, by the rules of each column.
+
+    Two partitions of one topic are written with acks=all and moved, fetchers stall, and at most one
+    broker at a time is killed, so no disk loses anything: nothing acknowledged may be lost.
+    Schedule n has seed n in every column.
+    """
+    rows = []
+    for name, version in columns.items():
+        losing = [lines for seed in range(schedules) if (lines := _losing(version, seed))]
+        shortest = min(losing, key=len, default=[])
+        rows.append({
+            "rules": name, "schedules": schedules, "lose acknowledged records": len(losing),
+            "the shortest": "; ".join(shortest[len(HEAD):]),
+        })  # fmt: skip
+    return rows
+
+
+def _losing(version: KafkaVersion, seed: int) -> list[str]:
+    """The lines of a seed up to a loss; empty if nothing was lost."""
+    draw, run, lines = random.Random(seed), Run([], version), list[str]()
+    for number in range(LENGTH + len(HEAD)):
+        line = HEAD[number] if number < len(HEAD) else _line(draw, run, number)
+        for each in (line, "advance 1s") if number >= len(HEAD) else (line,):
+            obey(run, Command(len(lines) + 1, each))
+            lines.append(each)
+        if number >= len(HEAD) and "acknowledged_records_survive" in run.violations:
+            return lines
+    return []
+
+
+def _line(draw: random.Random, run: Run, number: int) -> str:
+    """A command that makes sense now."""
+    part = draw.choice(run.topic)
+    cluster, moved = part.cluster, f"reassign {part.name} {draw.choice(TARGETS)}"
+    live, leader = sorted(cluster.brokers), cluster.controller.leader
+    dead = sorted(set(cluster.replicas) - set(live))
+    offers = [moved, moved, *(f"start {b}" for b in dead)]
+    if leader in live:
+        offers += [f"produce {part.name} {leader} m{number} acks=all"] * 3
+    offers += [f"pause {part.name} {b} fetcher" for b in live if b != leader]
+    offers += [f"resume {part.name} {b}" for b in sorted(cluster.paused)]
+    if not dead:
+        offers += [f"kill {draw.choice(live)}"] * 2
+    return draw.choice(offers)

@@ -1,0 +1,99 @@
+"""Which alert would have fired: conditions as a cluster's gauges have them, and `for:`.
+
+An alert is a condition and how long it must hold. It is evaluated at fixed times, so what lasts for
+less may never be seen. A counter has no state to check: its condition is that it grew within a
+minute. Times are ms on the clock of the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import NamedTuple, TypeAlias
+
+from isrlab.events import exact
+from isrlab.events.spans import merged
+from isrlab.logs.history.record import Record
+from isrlab.logs.incidents.find import Incident
+
+Times: TypeAlias = list[tuple[int, int]]  # from and to (exclusive), ms, in order
+
+UNDER_REPLICATED = "UnderReplicatedPartitions > 0"
+AT_MIN_ISR = "AtMinIsrPartitionCount > 0"
+UNDER_MIN_ISR = "UnderMinIsrPartitionCount > 0"
+OFFLINE = "OfflinePartitionsCount > 0"
+SHRINKS = "increase(IsrShrinksPerSec) > 0"
+MINUTE_MS = 60_000
+SOON_MS = 10_000  # after a fault, in which its effects still begin
+
+
+class Judged(NamedTuple):
+    """What one alert did about some troubles.
+
+    `fired`: how often. `noticed`: at how many it began to fire before their end, or at the next
+    evaluation; `after_ms` is the median from their starts. `still_on`: it fired already.
+    """
+
+    fired: int
+    noticed: int
+    still_on: int
+    missed: int
+    after_ms: float
+
+
+def conditions(record: Record, min_insync_replicas: int) -> dict[str, Times]:
+    """When the condition of each alert held, anywhere in the cluster.
+
+    `IsrShrinksPerSec` counts the shrinks that a leader made.
+    """
+    held: dict[str, Times] = {}
+    for key, spans in record.spans.items():
+        for span in spans:
+            size, full = len(span.isr), len(record.held(key, span))
+            least = min(min_insync_replicas, full)
+            states = (UNDER_REPLICATED, size < full), (AT_MIN_ISR, size == least)
+            for alert, holds in (*states, (UNDER_MIN_ISR, size < least)):
+                held.setdefault(alert, []).extend([(span.start_ms, span.end_ms)] * holds)
+        held.setdefault(OFFLINE, []).extend(record.leaderless(key))
+    evictions = exact.evictions(record.events, record.end_ms)
+    held[SHRINKS] = [(each.start_ms, each.start_ms + MINUTE_MS) for each in evictions]
+    return {alert: merged(times) for alert, times in held.items()}
+
+
+def firings(held: Times, for_ms: int, every_ms: int) -> Times:
+    """From when to when an alert fires: a rule with `for:`, evaluated every `every_ms`.
+
+    It fires once its condition was true at every evaluation for so long.
+    """
+    seen_ms = sorted(
+        {ms for start, end in held for ms in range(-(-start // every_ms) * every_ms, end, every_ms)}
+    )
+    pending = merged((ms, ms + every_ms) for ms in seen_ms)
+    wait_ms = -(-for_ms // every_ms) * every_ms
+    return [(start + wait_ms, end) for start, end in pending if end - start > wait_ms]
+
+
+def judged(held: Times, troubles: Times, for_ms: int, every_ms: int) -> Judged:
+    """What an alert would have done about these troubles."""
+    fires = firings(held, for_ms, every_ms)
+    after, still_on = [], 0
+    for start, end in troubles:
+        begun = [on - start for on, _ in fires if start <= on <= end + every_ms]
+        after += begun[:1]
+        still_on += not begun and any(on < start < off for on, off in fires)
+    missed = len(troubles) - len(after) - still_on
+    return Judged(len(fires), len(after), still_on, missed, median(after) if after else 0)
+
+
+def lasting(faults: Iterable[tuple[int, int]], held: dict[str, Times]) -> Times:
+    """Known faults, each until the ISRs are full again that were short soon after its end."""
+    short = held.get(UNDER_REPLICATED, [])
+    return [
+        (start, max([end, *(off for on, off in short if on <= end + SOON_MS and off > end)]))
+        for start, end in faults
+    ]
+
+
+def of(incidents: Sequence[Incident], record: Record) -> Times:
+    """From when to when each incident lasted."""
+    return [(e.start_ms, record.end_ms if e.end_ms is None else e.end_ms) for e in incidents]

@@ -5,6 +5,7 @@
 #   make test ARGS="-k rules -n 0"           arguments of pytest
 #   make test JOBS=4                         processes, of tests or of notebooks (2)
 #   make judge RUNS=1000 RELEASES="2.8.2 3.9.2"   (100 schedules; all releases; needs Maven and Java)
+#   make hunt RELEASE=4.3.1 SECONDS=600 SEED=7    (60 seconds of processor time; needs Maven and Java)
 #   make record NAME=loss_bounce VERSION=0.10.2.2 TRIES=3   (real brokers; needs Maven and Java)
 #   make test PYTHON=python3.12 VENV=/tmp/v  another interpreter, another environment
 
@@ -25,7 +26,7 @@ TUTORIALS := $(shell grep -L '^ *"from isrlab import.* spark' notebooks/*.ipynb)
 SPARK_NOTEBOOKS := $(notdir $(basename $(filter-out $(TUTORIALS),$(wildcard notebooks/*.ipynb))))
 
 .DEFAULT_GOAL := help
-.PHONY: help report install test check lint types lab wheel lock bench notebooks judge record clean
+.PHONY: help report install test check lint types lab wheel lock bench notebooks judge hunt record clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 18
@@ -41,15 +42,15 @@ install: $(INSTALLED) ## make the environment that the other targets use
 
 # nbval executes the tutorials and compares what they show with what is stored. The notebooks on Spark
 # are executed, with small fleets, only if no `make report` has run them as they are now.
-test: lint types ## ruff, mypy and all tests, nbval on the tutorials included
-	$(PYTEST) --nbval --nbval-current-env tests $(TUTORIALS) $(ARGS)
+test: lint types ## ruff, mypy and all tests, nbval on the tutorials included; the twenty slowest
+	$(PYTEST) --durations=20 --nbval --nbval-current-env tests $(TUTORIALS) $(ARGS)
 
 check: lint types ## in a minute: ruff, mypy and the tests that are not marked slow
 	$(PYTEST) -m "not slow" -q tests $(ARGS)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
-	$(BIN)/ruff format --check isrlab tests benchmarks
+	$(BIN)/ruff format --check isrlab tests tools benchmarks
 
 types: $(INSTALLED)
 	$(BIN)/mypy
@@ -83,8 +84,17 @@ RELEASES ?=
 judge: $(INSTALLED) ## let Kafka's own classes judge the engine, on random schedules
 	@$(BIN)/python -c 'import jpype' 2>/dev/null || \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[judge]'
-	@cd tests && PYTHONPATH=.:.. $(abspath $(BIN))/python -m judge $(RELEASES) \
+	@cd tools && PYTHONPATH=.:.. $(abspath $(BIN))/python -m judge $(RELEASES) \
 	  --runs $(RUNS) --jobs $(JOBS) $(ARGS)
+
+# SECONDS is a variable of some shells: only what stands on the command line counts.
+RELEASE ?=
+SEED ?= 1
+REPLAY ?=
+hunt: override SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
+hunt: $(INSTALLED) ## look for schedules in which Kafka's controller breaks its promises
+	@cd tools && PYTHONPATH=.:.. $(abspath $(BIN))/python -m hunt $(RELEASE) \
+	  --seconds $(SECONDS) --seed $(SEED) $(if $(REPLAY),--replay '$(REPLAY)') $(ARGS)
 
 NAME ?=
 VERSION ?=
@@ -92,7 +102,7 @@ TRIES ?= 1
 record: $(INSTALLED) ## play a schedule on real brokers; without NAME, list what is kept
 	@$(BIN)/python -c 'import confluent_kafka, kazoo' 2>/dev/null || \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[record]'
-	@cd tests && PYTHONPATH=.:.. $(abspath $(BIN))/python -m record $(NAME) \
+	@cd tools && PYTHONPATH=.:.. $(abspath $(BIN))/python -m record $(NAME) \
 	  $(if $(NAME),--version $(VERSION) --tries $(TRIES)) $(ARGS)
 
 clean: ## remove what the targets above made, except the environment

@@ -20,8 +20,8 @@ from datetime import date, timedelta
 from itertools import product
 from pathlib import Path
 
-from isrlab.brokerlogs import read_local
-from isrlab.brokerlogs.recordings import RUNS, folder
+from isrlab.logs.reader import read_local
+from isrlab.logs.recordings import RUNS, folder
 
 PLAIN = r"""
 import pathlib, re, sys
@@ -35,7 +35,7 @@ print(len(found), "ISR lines")
 """
 OURS = r"""
 import sys
-from isrlab.brokerlogs import read_local
+from isrlab.logs.reader import read_local
 logs = read_local(sys.argv[1])
 print(logs.events.num_rows, "events")
 """

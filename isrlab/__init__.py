@@ -10,7 +10,7 @@ Look at it
   plot_replicas  a picture of the logs of all replicas at one moment: plot_replicas(run.frames[-1])
   step_slider    a slider through every step of a run: step_slider(run)
 Measure it
-  brokerlogs     reads the logs of real brokers: brokerlogs.read_local(folder)
+  reader         reads the logs of real brokers: reader.read_local(folder)
   incidents      what happened in them, and who is to blame
   fleet          thousands of partitions under load: fleet.simulate_local(fleet.FleetConfig())
   placement      which brokers share partitions, and what fails when several of them do
@@ -34,8 +34,9 @@ _OBJECTS = {
     "plot_replicas": "show.replicas", "step_slider": "show.controls",
 }  # fmt: skip
 _MODULES = {
-    "search": "world.search", "rules": "engine.rules", "brokerlogs": "", "incidents": "",
-    "fleet": "", "placement": "", "events": "", "churn": "", "spark": "", "judged": "",
+    "search": "world.search", "rules": "engine.rules", "reader": "logs.reader",
+    "incidents": "logs.incidents", "fleet": "", "placement": "", "events": "", "churn": "",
+    "spark": "", "judged": "",
 }  # fmt: skip
 __all__ = [*_OBJECTS, *_MODULES]
 

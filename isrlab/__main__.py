@@ -9,7 +9,6 @@ import gc
 import io
 import os
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -90,7 +89,7 @@ def make_report(
       python -m isrlab report data_loss -p version 0.10.2 -p version 3.7
       python -m isrlab report -f data/reports/test.yaml --out /tmp/quick --resume
       python -m isrlab report --grid data/reports/lag_limit.yaml
-      python -m isrlab report 14 --master spark://host:7077
+      python -m isrlab report 15 --master spark://host:7077
     """
     require("notebooks")
     from isrlab.report import gallery, notebooks, run
@@ -163,75 +162,59 @@ def lab(arguments: tuple[str, ...], copy_only: bool) -> None:
 @click.option("--topic", metavar="NAME", help="Only partitions of this topic; * and ? match.")
 @click.option("--broker", type=int, metavar="ID", help="Only what concerns this broker.")
 @click.option("--time-zone", metavar="ZONE", help="Of the logs. Default: as they say, else UTC.")
-@click.option("--min-isr", type=click.IntRange(1), metavar="N", help="min.insync.replicas.")
+@click.option("--min-isr", type=click.IntRange(1), metavar="N",
+    help="min.insync.replicas. Default: as the lines say.")
+@click.option("--evidence", "full", is_flag=True, help="Every line of the evidence, in full.")
+@click.option("--anonymous", is_flag=True,
+    help="Stable names instead of those of hosts, topics, clients, addresses and paths.")
 @click.option("--csv", "form", flag_value="csv", help="A row for each incident.")
 @click.option("--json", "form", flag_value="json", help="Everything, for a program.")
+@click.option("--html", "page", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="Write one page that can be sent to a colleague as well.")
 @click.option("--follow", type=click.FloatRange(0), is_flag=False, flag_value=5,
     metavar="[SECONDS]",
-    help="Look again every so often (5); tell when an incident opens, and when it is over.")
-def read_logs(log_dir: str, *, form: str | None, since: str | None, until: str | None,
-    topic: str | None, broker: int | None, follow: float | None, **how: Any) -> None:
-    """What happened to the ISRs in the logs of brokers, who is to blame, and whether it is over.
+    help="Look again every so often (5); report when an incident opens, and when it is over.")
+@click.pass_context
+def read_logs(context: click.Context, log_dir: str, *, form: str | None, since: str | None,
+    until: str | None, topic: str | None, broker: int | None, follow: float | None, full: bool,
+    anonymous: bool, page: Path | None, **how: Any,
+) -> None:
+    """What happened to the ISRs in the logs of brokers, which broker it was, and whether it is
+    over.
 
     DIR holds the logs of one or many brokers (or is one file); - is standard input. The exit status
-    is 0 if all is well at the end of the logs, 1 if something is wrong there, 2 if that is not
-    known or there is nothing to read.
+    is 0 if all is well at the end of the logs, 1 if something is wrong there or records were lost,
+    2 if that is not known or there is nothing to read.
 
     \b
     Examples:
       python -m isrlab logs /var/log/kafka
       python -m isrlab logs /var/log/kafka --since 2026-11-21T08:00 --topic 'orders*' --min-isr 2
       kubectl logs my-cluster-kafka-0 | python -m isrlab logs -
+      python -m isrlab logs /var/log/kafka --html incident.html --anonymous
       python -m isrlab logs /var/log/kafka --json | jq '.incidents[].says'
       python -m isrlab logs /var/log/kafka --follow
     """
-    from isrlab.brokerlogs import LogDirError
-    from isrlab.incidents import look, tell
+    from isrlab.events.wording import printable
+    from isrlab.logs.incidents import command
+    from isrlab.logs.incidents.window import window as chosen
+    from isrlab.logs.reader import LogDirError
+    from isrlab.logs.reader.files import stored
 
     gc.set_threshold(100_000)  # rows are many and refer to none: there is nothing to collect
     try:
-        window = look.window(since, until, topic, broker)
+        how["window"] = chosen(since, until, topic, broker)
         if follow is not None:
-            if form or log_dir == "-":
-                raise ValueError("--follow needs a folder, and takes no --csv or --json")
-            _follow(log_dir, follow, window=window, **how)
-        findings = look.look(log_dir, window=window, **how)
+            if form or page or not Path(log_dir).is_dir():
+                raise ValueError("--follow needs a folder, and takes no --csv, --json or --html")
+            command.follow(log_dir, follow, anonymous, **how)
+        path = context.with_resource(stored(log_dir))
+        sys.exit(command.tell(path, command.Wanted(form, page, full, anonymous), **how))
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        raise
     except (LogDirError, OSError, ValueError) as error:
-        _stop(tell.printable(str(error)), 2)
-    if form:
-        click.echo(tell.as_csv(findings) if form == "csv" else tell.as_json(findings), nl=False)
-        sys.exit(findings.status)
-    title, colour = tell.heading(findings)
-    click.secho(title, fg=colour, bold=True)
-    click.echo("\n".join(tell.verdict(findings)))
-    shown = findings.incidents[-tell.MOST_INCIDENTS:]
-    texts = tell.texts_of(shown, log_dir)
-    for incident in shown:
-        click.echo("\n" + "\n".join(tell.story(incident, texts)))
-    if len(shown) < len(findings.incidents):
-        click.echo(f"\n{len(findings.incidents) - len(shown):,} earlier incidents: --csv lists all")
-    sys.exit(findings.status)
+        _stop(printable(str(error)), 2)
 # fmt: on
-
-
-def _follow(log_dir: str, every_s: float, **how: Any) -> NoReturn:
-    """Until it is interrupted; the exit status is that of the last findings."""
-    from isrlab.incidents import look, tell, watch
-
-    last = None
-    try:
-        for findings, news in watch.watch(log_dir, **how):
-            if findings and last is None:
-                click.echo("\n".join([tell.heading(findings)[0], *tell.verdict(findings)]))
-            last = findings or last
-            texts = tell.texts_of(news, log_dir)
-            for incident in news:
-                title = "OVER" if incident.is_over else "OPEN"
-                click.echo("\n".join(["", title, *tell.story(incident, texts)]))
-            time.sleep(every_s)
-    except KeyboardInterrupt:
-        sys.exit(last.status if last else look.NOT_KNOWN)
-    raise AssertionError("nobody stops watching")
 
 
 @main.command()

@@ -170,15 +170,15 @@ def _run_fleet(text: str, version: str) -> dict[str, float]:
 
 # The goals: each takes what was played and says (is it so, what is so, what should be)
 
-Judged = tuple[bool, str, str]
+GoalResult = tuple[bool, str, str]
 
 
-def _outcome(played: Played, asked: str) -> Judged:
+def _outcome(played: Played, asked: str) -> GoalResult:
     end = played.run.outcome.word
     return end == asked, f"the end is {end}", f"should be {asked}"
 
 
-def _records(played: Played, asked: str, names: str) -> Judged:
+def _records(played: Played, asked: str, names: str) -> GoalResult:
     cluster, should = played.run.cluster, f"{names} should be {asked}"
     promised = cluster.observer.committed.keys() | cluster.observer.acknowledged.keys()
     if strange := [name for name in names.split() if name not in promised]:
@@ -192,20 +192,20 @@ def _records(played: Played, asked: str, names: str) -> Judged:
     return not other, happened, f"should be {asked}"
 
 
-def _property(played: Played, asked: str, name: str) -> Judged:
-    how = played.run.cluster.violations.get(name)
+def _property(played: Played, asked: str, name: str) -> GoalResult:
+    how = played.run.violations.get(name)
     happened = f"{name} is broken ({how})" if how else f"{name} holds"
     should = "be broken" if asked == "broken" else "hold"
     return bool(how) == (asked == "broken"), happened, f"should {should}"
 
 
-def _prints(played: Played, asked: str, text: str) -> Judged:
+def _prints(played: Played, asked: str, text: str) -> GoalResult:
     is_there = " ".join(text.split()) in " ".join(played.printed.split())
     happened = f"{'prints' if is_there else 'does not print'} “{text}”"
     return is_there == (asked == "prints"), happened, f"should{' not' * (asked == 'hides')}"
 
 
-def _number(played: Played, name: str, sign: str, limit: str) -> Judged:
+def _number(played: Played, name: str, sign: str, limit: str) -> GoalResult:
     if name not in played.measures:
         raise ValueError(f"no number {name!r}; known: {', '.join(played.measures)}")
     number, wanted = played.measures[name], float(limit)
@@ -213,7 +213,7 @@ def _number(played: Played, name: str, sign: str, limit: str) -> Judged:
     return is_met, f"{name} is {number:,.6g}", f"should be {_AMOUNTS[sign]} {wanted:,.6g}"
 
 
-_FORMS: dict[str, Callable[..., Judged]] = {
+_FORMS: dict[str, Callable[..., GoalResult]] = {
     r"(safe|lost|diverged|offline)": _outcome,
     r"(lost|kept) (.+)": _records,
     r"(broken|held) (\w+)": _property,
@@ -222,7 +222,7 @@ _FORMS: dict[str, Callable[..., Judged]] = {
 }
 
 
-def _form_of(goal: str) -> tuple[Callable[..., Judged], tuple[str, ...]]:
+def _form_of(goal: str) -> tuple[Callable[..., GoalResult], tuple[str, ...]]:
     for pattern, judge in _FORMS.items():
         if match := re.fullmatch(pattern, goal):
             return judge, match.groups()

@@ -11,8 +11,14 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Iterator
+from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 PACKAGE = Path(__file__).resolve().parent
 ROOT = PACKAGE if (PACKAGE / "data").is_dir() else PACKAGE.parent
@@ -73,3 +79,21 @@ def _given(target: Path) -> dict[str, str]:
 
 def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def source_digest(*parts: str) -> str:
+    """SHA-256 of the package's sources, all or those parts ("engine"); also out of a zip."""
+    digest = hashlib.sha256()
+    root = resources.files("isrlab")
+    for part in parts or ("",):
+        for source in _sources(root.joinpath(part) if part else root):
+            digest.update(source.name.encode() + source.read_bytes())
+    return digest.hexdigest()
+
+
+def _sources(node: Traversable) -> Iterator[Traversable]:
+    if node.is_file():
+        yield from [node] if node.name.endswith(".py") else []
+    else:
+        for child in sorted(node.iterdir(), key=lambda child: child.name):
+            yield from _sources(child)

@@ -60,8 +60,8 @@ def java_version() -> str:
     """As in "17.0.15"; empty if there is no Java, or it does not say."""
     with suppress(OSError):
         release = (Path(_java()).resolve().parents[1] / "release").read_text(encoding="utf-8")
-        if found := re.search(r'JAVA_VERSION="([^"]+)"', release):
-            return found[1]
+        if version := re.search(r'JAVA_VERSION="([^"]+)"', release):
+            return version[1]
     return ""
 
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import hashlib
-import importlib
 import os
 import re
 import shutil
@@ -21,7 +19,6 @@ import socket
 import sys
 import tempfile
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,8 +26,6 @@ from isrlab.installed import require
 from isrlab.java import require_java
 
 if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
-
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
@@ -128,7 +123,7 @@ def _ship_to(spark: SparkSession) -> None:
 
 
 def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    importlib.import_module("isrlab.fleet")  # and with it all libraries that a worker needs
+    require("fleet")  # the libraries that a worker needs beside those that brought it here
     return batches
 
 
@@ -182,21 +177,3 @@ def package_archive() -> str:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     package = Path(shutil.copytree(root, Path(folder) / "isrlab", ignore=_STAYS))
     return shutil.make_archive(str(package), "zip", root_dir=folder, base_dir=package.name)
-
-
-def source_digest(*parts: str) -> str:
-    """SHA-256 of the package's sources, all or those parts ("engine"); also out of a zip."""
-    digest = hashlib.sha256()
-    root = files("isrlab")
-    for part in parts or ("",):
-        for source in _sources(root.joinpath(part) if part else root):
-            digest.update(source.name.encode() + source.read_bytes())
-    return digest.hexdigest()
-
-
-def _sources(node: Traversable) -> Iterator[Traversable]:
-    if node.is_file():
-        yield from [node] if node.name.endswith(".py") else []
-    else:
-        for child in sorted(node.iterdir(), key=lambda child: child.name):
-            yield from _sources(child)

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from log_writer import filled, is_printed_by, write_line
 
-from isrlab.brokerlogs.formats import FORMATS
 from isrlab.fleet import FleetConfig, simulate_local
+from isrlab.logs.reader.formats import FORMATS
 
 START_MS = 1_790_000_000_000
 MINUTES = 5

@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
-from isrlab.brokerlogs.fields import FIELDS, Values, unkept
-from isrlab.brokerlogs.formats import FIELD, FORMATS, Format
 from isrlab.engine import versions
+from isrlab.logs.reader.fields import FIELDS, Values, unkept
+from isrlab.logs.reader.formats import FIELD, FORMATS, Format
 
 KINDS = ("isr_shrink", "isr_expand", "isr_commit", "isr_rejected", "leader", "follower", "truncate")
 # What a line of some releases says, and an event of a simulation need not know.

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isrlab.closeups.batching import Request, play
+from isrlab.closeups.batching import SentBatch, play
 
 RELEASES = ("2.7", "2.8", "3.0", "3.1", "3.2.0", "3.2.1", "3.7", "4.1")
 
@@ -21,18 +21,18 @@ def test_k4_one_in_flight(release):
     """The first change goes at once and alone; what comes meanwhile waits and goes together."""
     requests = play(release, {"tp0": 10, "tp1": 20, "tp2": 110, "tp3": 400})
     assert requests == [
-        Request(10, ("tp0",), 110),
-        Request(110, ("tp1", "tp2"), 210),
-        Request(400, ("tp3",), 500),
+        SentBatch(10, ("tp0",), 110),
+        SentBatch(110, ("tp1", "tp2"), 210),
+        SentBatch(400, ("tp3",), 500),
     ]
 
 
 def test_2_7_sends_on_its_timer_only():
     requests = play("2.7", {"tp0": 0, "tp1": 50, "tp2": 51, "tp3": 210})
     assert requests == [
-        Request(50, ("tp0", "tp1"), 150),
-        Request(150, ("tp2",), 250),
-        Request(250, ("tp3",), 350),
+        SentBatch(50, ("tp0", "tp1"), 150),
+        SentBatch(150, ("tp2",), 250),
+        SentBatch(250, ("tp3",), 350),
     ]
 
 

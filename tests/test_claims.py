@@ -9,7 +9,7 @@ from isrlab.installed import NOTEBOOKS
 from isrlab.workbook import what_the_sources_say as show
 from isrlab.workbook.claims import reading
 from isrlab.workbook.claims.reading import CLAIMS, LIBRARY, Claim, ClaimError
-from isrlab.workbook.claims.verdicts import Case, Kind, Statement, kind_of, spans
+from isrlab.workbook.claims.verdicts import Assertion, ClaimedCase, Kind, kind_of, spans
 
 RIGHT, SOME, PARTLY, WRONG, NOTE = Kind
 IDLE = LIBRARY / "08_idle_follower.yaml"
@@ -110,7 +110,7 @@ def test_a_wrong_file_says_where_and_what_would_be_right(old, new, problem, tmp_
 def statement(*agrees):
     names = ("0.8.2", "0.9.0-0.10.1", "0.10.2")
     pairs = zip(names, agrees, strict=False)
-    return Statement("it", [Case(name, True, lambda so=so: so) for name, so in pairs])
+    return Assertion("it", [ClaimedCase(name, True, lambda so=so: so) for name, so in pairs])
 
 
 def test_what_is_right_in_several_spans_or_nowhere():
@@ -121,7 +121,7 @@ def test_what_is_right_in_several_spans_or_nowhere():
 
 def test_kind_of_several_statements():
     right, wrong, both = statement(True), statement(False), statement(True, False)
-    noted = Statement("x", citation="y")
+    noted = Assertion("x", citation="y")
     kinds = [kind_of(all_) for all_ in ((right, noted), (right, both), (right, wrong), (noted,))]
     assert kinds == [RIGHT, SOME, PARTLY, NOTE]
 

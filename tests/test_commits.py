@@ -7,9 +7,9 @@ from datetime import datetime
 import pyarrow as pa
 import pytest
 
-from isrlab.brokerlogs.recordings import traced
 from isrlab.events import schema
 from isrlab.events.commits import NOBODY, commits
+from isrlab.logs.recordings import traced
 from isrlab.workbook import what_acks_all_costs as acks_all
 
 

@@ -158,7 +158,7 @@ def test_a_real_leader_recovers_at_its_first_isr_change(version: str) -> None:
     states = [f.controller.state.is_recovering for f in run.frames]
     assert True in states
     assert states[-1] is False
-    ordered = [line for line in run.lines if "LeaderAndIsr" in line]
+    ordered = [line for line in run.lines if "metadata record" in line]
     assert any("is_recovering=True" in line for line in ordered)
 
 

@@ -18,7 +18,7 @@ import isrlab
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 ENVIRONMENT = yaml.safe_load((ROOT / "environment.yml").read_text())
-OWN = ("isrlab", "tests", "benchmarks")
+OWN = ("isrlab", "tests", "tools", "benchmarks")
 NOT_PYTHON_LIBRARIES = {"python", "openjdk", "make", "pip"}
 
 
@@ -73,7 +73,8 @@ def test_the_citation_and_the_changes_are_of_this_version():
 
 
 @pytest.mark.parametrize(
-    ("folder", "listed"), [("isrlab", RUN), ("tests", RUN | TEST), ("benchmarks", RUN | TEST)]
+    ("folder", "listed"),
+    [("isrlab", RUN), ("tests", RUN | TEST), ("tools", RUN | TEST), ("benchmarks", RUN | TEST)],
 )
 def test_every_imported_library_is_listed(folder, listed):
     extras = {"jpype": ["jpype1"], "confluent_kafka": ["confluent-kafka"]}  # need not be there

@@ -1,6 +1,6 @@
 """Real clusters of eight generations: lines read, the same ISR history and high watermarks.
 
-The recordings are of `tests/record/eras.py`; what is done with them is in `tests/eras`.
+The recordings are of `tools/record/eras.py`; what is done with them is in `tools/eras`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections import Counter
 import pytest
 from eras import faults, kept, leader
 
-from isrlab.brokerlogs.formats import NO_NEWS
 from isrlab.engine.versions import KafkaVersion
+from isrlab.logs.reader.formats import NO_NEWS
 
 ALL, TRACED = kept.names(), kept.names("-trace")
 PARTITIONS = range(len(faults.REPLICAS))

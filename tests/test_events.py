@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from isrlab import fleet
-from isrlab.brokerlogs.formats import FORMATS
-from isrlab.brokerlogs.lines import Head, expanded, read_message
 from isrlab.events import exact, table
-from isrlab.events.schema import _CELLS, DETAIL, KINDS
+from isrlab.events.names import _CELLS, DETAIL, KINDS
 from isrlab.fleet.config import FleetConfig
+from isrlab.logs.reader.formats import FORMATS
+from isrlab.logs.reader.layout import Layout
+from isrlab.logs.reader.lines import LineReader, expanded
 from isrlab.world import scenario
 from isrlab.world.cluster import START_MS
 
@@ -47,7 +48,8 @@ def test_keys_of_fleets_are_listed() -> None:
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda f: f"{f.kind} {f.since}")
 def test_keys_of_log_lines_are_listed(form) -> None:
-    event = read_message(Head(0, form.level, form.example, form.logger))
+    line = f"[2024-07-01 10:00:00,000] {form.level} {form.example} ({form.logger})"
+    (event,) = LineReader(None, Layout.of([line])).read(line)
     place = {"file": "server.log", "line": "1"}
     table([e | {"run": "r", "detail": e["detail"] | place} for e in expanded(event)])
 

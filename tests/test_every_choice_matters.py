@@ -18,7 +18,7 @@ from cases.scenes import SCENES
 from isrlab.engine import choices as c
 from isrlab.engine import rules
 from isrlab.engine.log import LeaderEpochCache
-from isrlab.engine.versions import GENERATIONS, KafkaVersion
+from isrlab.engine.versions import GENERATIONS, PROPOSED, KafkaVersion
 from isrlab.engine.versions import RULES as NAMES
 from isrlab.world import scenario
 
@@ -47,8 +47,10 @@ RULES = (
     ("after_isr_error", "3.1", c.AfterIsrError.WAITS, "error_not_retried"),
     ("after_isr_error", "3.2.1", c.AfterIsrError.REVERTS, "error_not_retried"),
     ("order_frees_isr_request", "2.8", False, "change_never_sent"),
+    ("ignores_known_order", "3.7", True, "known_order"),
     ("reassignment", "2.3", c.Reassignment.REPLACEABLE, "partition\nreassign 4\nreassign cancel"),
     ("reassignment", "3.7", c.Reassignment.ALL_IN_SYNC, "moved_too_early"),
+    ("reassignment", "4.3", c.Reassignment.ALL_IN_SYNC, "drained_and_back"),
     ("truncation", "0.11", c.Truncation.HIGH_WATERMARK, "loss_three_replicas"),
     ("truncation", "2.0.0", c.Truncation.EPOCH_ONE_ROUND, "fast_leader_change"),
     ("truncation", "2.8", c.Truncation.EPOCH_ITERATIVE, "restart"),
@@ -70,6 +72,8 @@ RULES = (
     ("kraft", "3.7", False, "follower_dies"),
     ("kraft_elects_uncleanly", "3.9", False, "unclean_by_hand"),
     ("eligible_leader_replicas", "4.1", False, "last_replica_standing"),
+    ("elr_of_replicas_only", "4.3", True, "drained_and_back"),
+    ("min_isr_of_own_partition", "4.1", True, "first_partition_of_one"),
 )
 DEFAULTS = (
     ("unclean_leader_election_enable", "2.5", True, "leader_dies"),
@@ -112,10 +116,10 @@ def _all_values(field: str) -> set:
 
 
 def test_every_form_is_that_of_some_release() -> None:
-    """But for KAFKA-19996, which is proposed and in none."""
+    """But for those that are proposed."""
     for field in NAMES:
         used = {getattr(version, field) for version in GENERATIONS}
-        if field == "expand_waits_under_min_isr":
+        if field in PROPOSED:
             assert used == {False}
         else:
             assert used == _all_values(field) and len(used) > 1, field

@@ -33,7 +33,7 @@ def test_the_test_tells_samples_apart() -> None:
 
 @pytest.mark.parametrize("release", REAL)
 def test_real_followers_leave_when_the_engines_do(release) -> None:
-    assert len(REAL[release]) >= 25  # of 30; see tests/eras/pauses.py
+    assert len(REAL[release]) >= 25  # of 30; see tools/eras/pauses.py
     assert kolmogorov_smirnov(REAL[release], played_evictions(release, 60)) > 0.05
 
 

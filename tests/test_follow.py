@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
-from isrlab import __main__ as command
-from isrlab.brokerlogs import LogDirError, growing, read_local, recordings
-from isrlab.brokerlogs.growing import follow
-from isrlab.brokerlogs.one_file import LogFile
-from isrlab.incidents.watch import rehearse
+from isrlab.__main__ import main
+from isrlab.logs import recordings
+from isrlab.logs.incidents import command
+from isrlab.logs.incidents.watch import rehearse
+from isrlab.logs.reader import LogDirError, growing, read_local
+from isrlab.logs.reader.growing import follow
+from isrlab.logs.reader.one_file import LogFile
 
 RECORDED = Path(__file__).parent.parent / "data" / "recordings" / "incidents"
 PAUSED = RECORDED / "e-282-follower-paused" / "logs"
@@ -132,8 +135,43 @@ def test_the_command(tmp_path, monkeypatch):
             raise KeyboardInterrupt
 
     monkeypatch.setattr(command, "time", SimpleNamespace(sleep=sleep))  # not for other threads
-    result = CliRunner().invoke(command.main, ["logs", str(tmp_path), "--follow"])
+    result = CliRunner().invoke(main, ["logs", str(tmp_path), "--follow"])
     assert result.exit_code == 1
     assert result.output.count("\nOPEN\n") == 1
     assert "broker 2" in result.output.partition("OPEN")[2]
-    assert CliRunner().invoke(command.main, ["logs", "-", "--follow", "1"]).exit_code == 2
+    assert CliRunner().invoke(main, ["logs", "-", "--follow", "1"]).exit_code == 2
+
+
+def test_a_watch_says_when_files_vanish_and_when_nothing_grows(tmp_path, monkeypatch):
+    for number in (1, 2):
+        path = PAUSED / f"broker-{number}" / "server.log.gz"
+        (tmp_path / f"broker-{number}.log").write_bytes(gzip.decompress(path.read_bytes()))
+    looks = iter(range(7))
+
+    def sleep(_: float) -> None:
+        match next(looks, None):
+            case 1:
+                (tmp_path / "broker-2.log").unlink()
+            case 5:
+                with (tmp_path / "broker-1.log").open("a") as file:
+                    file.write("[2026-11-21 12:25:00,000] INFO [Broker id=1] Stopped (kafka)\n")
+            case None:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "time", SimpleNamespace(sleep=sleep))
+    output = CliRunner().invoke(main, ["logs", str(tmp_path), "--follow", "30"]).output
+    assert output.count("GONE: broker-2.log is no longer there") == 1
+    assert output.count("QUIET: no file has grown for 1 min") == 1
+    assert output.index("QUIET") < output.index("GROWING: lines arrive again")
+
+
+def test_a_folder_that_vanishes_ends_the_watch(tmp_path, monkeypatch):
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    (folder / "server.log").write_bytes(
+        gzip.decompress((PAUSED / "broker-1" / "server.log.gz").read_bytes())
+    )
+    monkeypatch.setattr(command, "time", SimpleNamespace(sleep=lambda _: shutil.rmtree(folder)))
+    result = CliRunner().invoke(main, ["logs", str(folder), "--follow", "1"])
+    assert result.exit_code == 2
+    assert "does not exist" in result.output

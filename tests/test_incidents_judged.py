@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 import incident_world
 import pytest
 
-from isrlab.incidents.find import UNKNOWN
-from isrlab.incidents.look import look
+from isrlab.logs.incidents.find import UNKNOWN
+from isrlab.logs.incidents.look import look
 
 # One thing, seen more or less closely.
 SAME = {"follower_slow": "follower_stalled", "frozen": "follower_stalled"}

@@ -13,12 +13,12 @@ from pathlib import Path
 import google_crc32c
 import pytest
 
-from isrlab.brokerlogs.metadata.encoding import decoder, schemas
-from isrlab.brokerlogs.metadata.files import recognise, rows
-from isrlab.brokerlogs.metadata.log import Cluster
-from isrlab.brokerlogs.metadata.records import Damage, MetadataReader
-from isrlab.brokerlogs.read import read_local
 from isrlab.events import schema
+from isrlab.logs.reader.metadata.encoding import decoder, schemas
+from isrlab.logs.reader.metadata.files import recognise, rows
+from isrlab.logs.reader.metadata.log import MetadataCluster
+from isrlab.logs.reader.metadata.records import Damage, MetadataReader
+from isrlab.logs.reader.read import read_local
 
 ROOT = Path(__file__).parent.parent
 CASES = ROOT / "tests" / "cases" / "metadata"
@@ -136,7 +136,7 @@ def replay(data: bytes) -> tuple[list[dict], list[Damage]]:
 
 
 def follow(items) -> tuple[list[dict], list[Damage]]:
-    cluster, events, damages = Cluster(), [], []
+    cluster, events, damages = MetadataCluster(), [], []
     for item in items:
         if isinstance(item, Damage):
             damages.append(item)

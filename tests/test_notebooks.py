@@ -147,7 +147,7 @@ def test_its_page_is_small(path):
 
 
 @pytest.fixture(scope="session")
-def executed(request, tmp_path_factory) -> dict[str, gallery.Record]:
+def executed(request, tmp_path_factory) -> dict[str, gallery.RunRecord]:
     """The record of each notebook on Spark that the tests of this run ask for."""
     items = [i for i in request.session.items if "executed" in getattr(i, "fixturenames", ())]
     asked = {item.callspec.params["path"].stem for item in items}

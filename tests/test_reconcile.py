@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from cases.logs import isrs, prove, story, under_replicated_ms, why_unknown, write
 
-from isrlab import brokerlogs
 from isrlab.events import exact
-from isrlab.evidence import reconcile
-from isrlab.evidence.stored import MISSING, NEWER, OPEN
-from isrlab.incidents.look import look
+from isrlab.logs import reader
+from isrlab.logs.history import history_of
+from isrlab.logs.history.states import MISSING, NEWER, OPEN
+from isrlab.logs.incidents.look import look
 
 CLASS = "(kafka.cluster.Partition)"
 STATE = "(state.change.logger)"
@@ -64,9 +64,9 @@ def test_l1_a_shrink_without_a_return_is_under_replicated_to_the_end(tmp_path):
             08:04:00,020 INFO [KafkaServer id=1] started (kafka.server.KafkaServer)
         """
     }
-    evidence = prove(tmp_path, logs)
-    assert isrs(evidence)[-2:] == ["1,2,3", "1,2"]
-    assert under_replicated_ms(evidence) == 240_000
+    history = prove(tmp_path, logs)
+    assert isrs(history)[-2:] == ["1,2,3", "1,2"]
+    assert under_replicated_ms(history) == 240_000
 
 
 def test_l2_the_controller_who_stores_it_does_not_win_over_the_leader_who_asked(tmp_path):
@@ -82,13 +82,13 @@ def test_l2_the_controller_who_stores_it_does_not_win_over_the_leader_who_asked(
             08:00:09,010 {stored("1,2,3", 2)}
         """,
     }
-    evidence = prove(tmp_path, logs)
-    assert story(evidence) == [
+    history = prove(tmp_path, logs)
+    assert story(history) == [
         (25_200.0, ([1, 2, 3], "controller", 1)),
         (28_800.01, ([1, 2], "leader", 1)),
         (28_809.01, ([1, 2, 3], "leader", 1)),
     ]
-    (eviction,) = exact.evictions(evidence.events)
+    (eviction,) = exact.evictions(history.events)
     assert (eviction.leader, eviction.replica) == (1, 3)
 
 
@@ -118,12 +118,12 @@ def test_l4_a_broker_that_has_loaded_the_log_is_a_replica(tmp_path):
         08:00:00,000 {commit(1, "1,2", 5)}
         08:00:30,000 {commit(1, "1,2", 5)}
     """
-    evidence = prove(tmp_path, logs)
-    spans = exact.isr_spans(evidence.events)[exact.Key("r", "t", 0)]
+    history = prove(tmp_path, logs)
+    spans = exact.isr_spans(history.events)[exact.Key("r", "t", 0)]
     assert [span.replicas for span in spans] == [(1, 2, 3)]
-    assert under_replicated_ms(evidence) == 30_000
+    assert under_replicated_ms(history) == 30_000
     assert not any(span.is_assigned for span in spans)
-    assert why_unknown(evidence) == {"no line before tells its ISR"}  # from 07:00 on
+    assert why_unknown(history) == {"no line before tells its ISR"}  # from 07:00 on
 
 
 def test_l6_versions_outrank_clocks(tmp_path):
@@ -136,9 +136,9 @@ def test_l6_versions_outrank_clocks(tmp_path):
         """,
         "b2/server.log": f"08:09:55,000 {commit(2, '2,1,3', 7)}",
     }
-    evidence = prove(tmp_path, logs)
-    assert isrs(evidence)[-3:] == ["1,2,3", "1,2", "1,2,3"]
-    behind = {clock.broker: clock for clock in evidence.clocks}[2]
+    history = prove(tmp_path, logs)
+    assert isrs(history)[-3:] == ["1,2,3", "1,2", "1,2,3"]
+    behind = {clock.broker: clock for clock in history.clocks}[2]
     assert behind.ahead_ms <= -5_000
     assert behind.is_bound
 
@@ -153,10 +153,10 @@ def test_l6_a_clock_that_was_set_back_makes_the_time_unknown(tmp_path):
             08:10:00,000 {commit(1, "1,2,3", 7)}
         """
     }
-    evidence = prove(tmp_path, logs)
-    assert isrs(evidence) == ["1,2,3", "1,2", "?", "1,2,3"]
-    assert "a clock was set back, nobody says how far" in why_unknown(evidence)
-    assert [clock.part for clock in evidence.clocks if clock.is_bound] == ["server.log:4"]
+    history = prove(tmp_path, logs)
+    assert isrs(history) == ["1,2,3", "1,2", "?", "1,2,3"]
+    assert "a clock was set back by an unknown amount" in why_unknown(history)
+    assert [clock.part for clock in history.clocks if clock.is_bound] == ["server.log:4"]
 
 
 def test_l6_the_end_of_summer_time_is_found_with_another_broker(tmp_path):
@@ -171,11 +171,11 @@ def test_l6_the_end_of_summer_time_is_found_with_another_broker(tmp_path):
         "b1/server.log": "\n".join(map(" ".join, zip(times + back, own, strict=True))),
         "b9/controller.log": "\n".join(map(" ".join, zip(times + hour, told, strict=True))),
     }
-    evidence = prove(tmp_path, logs)
-    ahead = {clock.part: clock.ahead_ms for clock in evidence.clocks}
+    history = prove(tmp_path, logs)
+    ahead = {clock.part: clock.ahead_ms for clock in history.clocks}
     assert ahead == {"": 0, "b1/server.log:6": -3_600_000}
-    assert "?" not in isrs(evidence)[1:]
-    assert story(evidence)[-1][0] == 9 * 3600 + 50 * 60 + 30
+    assert "?" not in isrs(history)[1:]
+    assert story(history)[-1][0] == 9 * 3600 + 50 * 60 + 30
 
 
 def test_l9_a_broker_that_was_restarted_shortly_before_it_left_was_gone(tmp_path):
@@ -229,10 +229,10 @@ def test_l20_clocks_90_s_apart(tmp_path):
             08:00:30,000 {commit(1, "1,2,3", 9, 1)}
         """,
     }
-    evidence = prove(tmp_path, logs)
-    ahead = {clock.broker: clock.ahead_ms for clock in evidence.clocks}
+    history = prove(tmp_path, logs)
+    ahead = {clock.broker: clock.ahead_ms for clock in history.clocks}
     assert ahead == {1: 0, 2: -90_000, 9: 0}
-    moves = [(move.ts_ms, move.replica, move.joined) for move in exact.moves(evidence.events)]
+    moves = [(move.ts_ms, move.replica, move.joined) for move in exact.moves(history.events)]
     assert len({ts_ms for ts_ms, *_ in moves}) == 2
     assert len(moves) == 3
 
@@ -248,10 +248,10 @@ def test_a_gap_of_versions_is_not_known_from_when_the_old_state_was_last_seen(tm
             08:09:00,000 {commit(1, "1,2,3", 8)}
         """
     }
-    evidence = prove(tmp_path, logs)
-    assert isrs(evidence) == ["1,2,3", "?", "1,2,3"]
-    assert why_unknown(evidence) == {MISSING}
-    assert under_replicated_ms(evidence) == 0
+    history = prove(tmp_path, logs)
+    assert isrs(history) == ["1,2,3", "?", "1,2,3"]
+    assert why_unknown(history) == {MISSING}
+    assert under_replicated_ms(history) == 0
 
 
 def test_a_request_of_which_nobody_says_what_came_of_it(tmp_path):
@@ -262,9 +262,9 @@ def test_a_request_of_which_nobody_says_what_came_of_it(tmp_path):
             08:01:00,000 INFO [KafkaServer id=1] started (kafka.server.KafkaServer)
         """
     }
-    evidence = prove(tmp_path, logs)
-    assert isrs(evidence) == ["1,2,3", "?"]
-    assert why_unknown(evidence) == {OPEN}
+    history = prove(tmp_path, logs)
+    assert isrs(history) == ["1,2,3", "?"]
+    assert why_unknown(history) == {OPEN}
 
 
 def test_an_announced_shrink_that_was_refused_is_none(tmp_path):
@@ -277,9 +277,9 @@ def test_an_announced_shrink_that_was_refused_is_none(tmp_path):
             08:01:00,000 INFO [KafkaServer id=1] started (kafka.server.KafkaServer)
         """
     }
-    evidence = prove(tmp_path, logs)
-    assert isrs(evidence) == ["1,2,3", "?"]
-    assert why_unknown(evidence) == {NEWER}
+    history = prove(tmp_path, logs)
+    assert isrs(history) == ["1,2,3", "?"]
+    assert why_unknown(history) == {NEWER}
 
 
 def test_a_dead_member_of_whom_nobody_says_that_it_left(tmp_path):
@@ -290,16 +290,16 @@ def test_a_dead_member_of_whom_nobody_says_that_it_left(tmp_path):
         """,
         "b2/server.log": f"08:01:00,000 {GONE}",
     }
-    evidence = prove(tmp_path, logs)
-    assert isrs(evidence) == ["1,2,3", "?"]
-    assert why_unknown(evidence) == {"broker 2 was gone, and no line says that it left the ISR"}
+    history = prove(tmp_path, logs)
+    assert isrs(history) == ["1,2,3", "?"]
+    assert why_unknown(history) == {"broker 2 was gone, and no line says that it left the ISR"}
 
 
 def test_a_partition_that_is_only_hosted_is_wholly_unknown(tmp_path):
     loaded = "Log loaded for partition t-0 with initial high watermark 0"
     logs = {"server.log": f"07:00:00,000 INFO {of(1)} {loaded} {CLASS}\n08:00:00,000 INFO x (y)"}
-    evidence = prove(tmp_path, logs)
-    assert isrs(evidence) == ["?"]
+    history = prove(tmp_path, logs)
+    assert isrs(history) == ["?"]
 
 
 def test_without_a_controllers_log_that_is_said(tmp_path):
@@ -328,17 +328,17 @@ def truth(name):
 
 
 def proven_of(folder, end_ms):
-    """The evidence, and by partition ms and members of each ISR that differs (None: not known)."""
-    logs = brokerlogs.read_local(folder, run="r")
-    evidence = reconcile(logs.events, logs.files)
+    """The history, and by partition ms and members of each ISR that differs (None: not known)."""
+    logs = reader.read_local(folder, run="r")
+    history = history_of(logs.events, logs.files)
     states = {}
-    for row in evidence.events.to_pylist():
+    for row in history.events.to_pylist():
         if row["kind"] in ("isr_commit", "unknown") and row["ts_ms"] <= end_ms:
             isr = None if row["isr"] is None else {*row["isr"]}
             rows = states.setdefault(f"{row['topic']}-{row['partition']}", [])
             if not rows or rows[-1][1] != isr:
                 rows.append((row["ts_ms"], isr))
-    return evidence, states
+    return history, states
 
 
 def names():
@@ -349,7 +349,7 @@ def names():
 @pytest.mark.parametrize("name", names())
 def test_the_lines_of_an_incident_prove_the_true_history(name):
     told, expected = truth(name)
-    evidence, states = proven_of(INCIDENTS / name / "logs", told["logs_end_ms"])
+    history, states = proven_of(INCIDENTS / name / "logs", told["logs_end_ms"])
     states = {key: rows for key, rows in states.items() if len(rows) > 1}
     assert {k: [isr for _, isr in v] for k, v in states.items()} == {
         k: [isr for _, isr in v] for k, v in expected.items()
@@ -357,8 +357,8 @@ def test_the_lines_of_an_incident_prove_the_true_history(name):
     for key, rows in expected.items():
         for (ms, _), (true_ms, _) in zip(states[key][1:], rows[1:], strict=True):
             assert abs(ms - true_ms) <= NEAR_MS
-    assert {gap.key for gap in evidence.unknown} <= {None}
-    assert bool(evidence.unknown) == (name in MARKED)
+    assert {gap.key for gap in history.gaps} <= {None}
+    assert bool(history.gaps) == (name in MARKED)
 
 
 @pytest.mark.parametrize("name", [n for n in names() if (INCIDENTS / n / "metadata").is_dir()])
@@ -372,6 +372,6 @@ def test_the_metadata_log_of_an_incident_proves_it_exactly(name):
 
 
 def test_the_clock_of_an_incident_that_is_90_s_behind():
-    evidence, _ = proven_of(INCIDENTS / "j-282-clocks-apart" / "logs", 2**62)
-    ahead = {clock.broker: clock.ahead_ms for clock in evidence.clocks}
+    history, _ = proven_of(INCIDENTS / "j-282-clocks-apart" / "logs", 2**62)
+    ahead = {clock.broker: clock.ahead_ms for clock in history.clocks}
     assert ahead == {1: 0, 2: pytest.approx(-90_000, abs=200), 3: 0}

@@ -17,10 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from log_writer import write_line
 
-from isrlab import brokerlogs
 from isrlab.engine.versions import release as numbers
 from isrlab.events import exact, schema
-from isrlab.evidence import reconcile
+from isrlab.logs import reader
+from isrlab.logs.history import history_of
 from isrlab.world import scenario
 
 RELEASES = ("0.8.2", "0.10.2", "0.11", "1.1", "2.0", "2.4", "2.6", "2.7", "2.8", "3.2", "3.5",
@@ -138,7 +138,7 @@ def prove(story: Story, ahead: dict[int, int], kept: list[bool], twice: bool):
         file = f"b{writer}/server.log"
         for number, (ms, _, text, _) in enumerate(own, start=1):
             stamp = ms + ahead[writer]
-            row = brokerlogs.read_line(f"{head(stamp)} {text}")
+            row = reader.read_line(f"{head(stamp)} {text}")
             assert isinstance(row, dict), text
             detail = {"file": file, "line": str(number), **row["detail"]}
             rows.append({"run": "r", **row, "detail": detail})
@@ -151,7 +151,7 @@ def prove(story: Story, ahead: dict[int, int], kept: list[bool], twice: bool):
     events = pa.Table.from_pylist(
         [{name: row.get(name) for name in schema.COLUMNS} for row in rows], schema=schema.SCHEMA
     )
-    return reconcile(events, pa.Table.from_pylist(ends)), there
+    return history_of(events, pa.Table.from_pylist(ends)), there
 
 
 def head(ms: int) -> str:
@@ -161,9 +161,9 @@ def head(ms: int) -> str:
     return f"[{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S},{rest:03d}]"
 
 
-def known(evidence) -> list[tuple[int, frozenset[int] | None]]:
+def known(history) -> list[tuple[int, frozenset[int] | None]]:
     """The states in order, None where nothing is known; equal ones in a row are one."""
-    rows = [r for r in evidence.events.to_pylist() if r["kind"] in ("isr_commit", "unknown")]
+    rows = [r for r in history.events.to_pylist() if r["kind"] in ("isr_commit", "unknown")]
     states = [(r["ts_ms"], None if r["isr"] is None else frozenset(r["isr"])) for r in rows]
     return [states[0], *[b for a, b in pairwise(states) if a[1] != b[1]]] if states else []
 
@@ -188,9 +188,9 @@ def is_part_of(states, whole) -> bool:
 def test_whole_logs_are_right_or_say_what_they_cannot_show(data, release):
     story = data.draw(stories(release))
     twice = data.draw(st.booleans())
-    evidence, _ = prove(story, dict.fromkeys((1, 2, 3, 9), 0), [True] * len(story.lines), twice)
-    states, whole = known(evidence), truth(story)
-    marks = {gap.why for gap in evidence.unknown}
+    history, _ = prove(story, dict.fromkeys((1, 2, 3, 9), 0), [True] * len(story.lines), twice)
+    states, whole = known(history), truth(story)
+    marks = {gap.why for gap in history.gaps}
     is_known = bool(states) and all(isr is not None for _, isr in states)
     if is_known and (not marks or story.has_controller):
         assert [isr for _, isr in states] == [isr for _, isr in whole], (states, whole)
@@ -212,9 +212,9 @@ def test_what_is_missing_is_said(data, release):
     ahead = {broker: data.draw(clocks) for broker in (1, 2, 3, CONTROLLER)}
     share = data.draw(st.sampled_from([0, 1, 4]))  # of ten lines, removed
     kept = [data.draw(st.integers(0, 9)) >= share for _ in story.lines]
-    evidence, there = prove(story, ahead, kept, data.draw(st.booleans()))
-    states, whole = known(evidence), truth(story)
-    of_the_run = [gap.why for gap in evidence.unknown if gap.key is None]
+    history, there = prove(story, ahead, kept, data.draw(st.booleans()))
+    states, whole = known(history), truth(story)
+    of_the_run = [gap.why for gap in history.gaps if gap.key is None]
     has_no_version = not story.is_kraft or any("Shrinking ISR" in text for *_, text, _ in there)
     if has_no_version and any("in which order" in why for why in of_the_run):
         return  # clocks that nothing compares, and lines without versions: so a request of KRaft
@@ -255,7 +255,7 @@ def of_lines(lines):
     rows = []
     for writer, told in lines.items():
         for number, (_, line) in enumerate(sorted(told, key=lambda each: each[0]), start=1):
-            row = brokerlogs.read_line(line)
+            row = reader.read_line(line)
             assert isinstance(row, dict), line
             where = {"file": f"b{writer}/server.log", "line": str(number)}
             replica = row.get("replica") or (row["broker"] if row["kind"] == "leader" else None)
@@ -268,15 +268,15 @@ def of_lines(lines):
 def differences(rows, release):
     """Partitions whose proven states do not occur so in the events themselves."""
     events = pa.Table.from_pylist(rows, schema=schema.SCHEMA)
-    evidence = reconcile(of_lines(written(rows, release)))
-    proven = exact.isr_spans(evidence.events)
+    history = history_of(of_lines(written(rows, release)))
+    proven = exact.isr_spans(history.events)
     wrong = []
     for key, spans in exact.isr_spans(events).items():
         whole = [(span.start_ms, frozenset(span.isr)) for span in spans]
         own = proven.get(exact.Key("r", "t", key.partition), [])
         if not is_part_of([(span.start_ms, frozenset(span.isr)) for span in own], whole):
             wrong.append((key, whole, own))
-    return wrong, evidence
+    return wrong, history
 
 
 SCENARIOS = sorted((Path(__file__).parents[1] / "data" / "scenarios").glob("*.txt"))

@@ -7,7 +7,7 @@ import struct
 import pytest
 from record import inside, play
 
-from isrlab.brokerlogs.lines import Unread, read_line
+from isrlab.logs.reader.lines import Unread, read_line
 from isrlab.show.replicas import plot_beside
 from isrlab.world import recorded, scenario
 

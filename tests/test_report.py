@@ -19,7 +19,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
 from isrlab.report import notebooks, run
-from isrlab.report.notebooks import NotebookError, Parameter, Run
+from isrlab.report.notebooks import NotebookError, NotebookRun, Parameter
 from isrlab.show.player import SCRIPT
 
 NOTEBOOKS = Path(__file__).parent / "notebooks"
@@ -310,7 +310,7 @@ def test_a_bad_parameter_file_is_refused(text, message, tmp_path):
 
 def test_file_names_of_runs_stay_in_their_folder():
     (notebook,) = notebooks.find(NOTEBOOKS, ["01"])
-    slug = Run(notebook, {"version": "../../etc/" + "x" * 300, "seed": 1}).slug
+    slug = NotebookRun(notebook, {"version": "../../etc/" + "x" * 300, "seed": 1}).slug
     assert "/" not in slug
     assert len(slug) < 80
 

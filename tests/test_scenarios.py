@@ -19,7 +19,8 @@ from isrlab.world.script import MOST_CAPTION
 
 DATA = Path(__file__).parent.parent / "data"
 SCENARIOS = sorted((DATA / "scenarios").glob("*.txt"))
-
+DIFFERING: set[str] = set()  # scenarios that print something else in their own version
+MANY = 8  # of them: then a rule is wrong
 
 BROKEN = [line.split() for line in (DATA / "broken_promises.txt").read_text().splitlines()[2:]]
 
@@ -33,28 +34,36 @@ def broken(name: str, column: str) -> set[str]:
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda p: p.stem)
 def test_scenario_prints_what_it_says(path: Path, request: pytest.FixtureRequest) -> None:
     """And the same a second time, frame by frame."""
-    run, again = (scenario.play(path.read_text()) for _ in range(2))
+    DIFFERING.add(path.stem)
+    run = scenario.play(path.read_text())
+    for block in run.blocks if not request.config.getoption("--rewrite") else ():
+        assert block.printed.rstrip() == block.expected.rstrip()  # the first that differs
+    again = scenario.play(path.read_text())
     assert run.printed == again.printed
     assert run.frames == again.frames
     assert run.cluster.events == again.cluster.events
     if request.config.getoption("--rewrite"):
         path.write_text(run.rewritten)
-        return
-    for block in run.blocks:  # the first that differs
-        assert block.printed.rstrip() == block.expected.rstrip()
+    DIFFERING.remove(path.stem)
 
 
 @pytest.fixture(scope="module", params=product(SCENARIOS, PRESETS), ids=lambda p: p[0].stem + p[1])
 def played(request) -> tuple[str, str, scenario.Run]:
-    """Every scenario in every generation, played once for all that is asked of it."""
+    """Every scenario in every generation, played once for all that is asked of it.
+
+    One that differs in its own version, which fails above, is not played in the fourteen others.
+    If many differ, none is: a wrong rule is known within two minutes, and not within an hour.
+    """
     path, column = request.param
+    if path.stem in DIFFERING or len(DIFFERING) > MANY:
+        pytest.skip("scenarios differ in their own versions")
     return path.stem, column, scenario.play(path.read_text(), version=PRESETS[column])
 
 
 def test_a_scenario_breaks_what_it_says(played) -> None:
     """The promises that are named, and no other."""
     name, column, run = played
-    assert set(run.cluster.violations) == broken(name, column)
+    assert set(run.violations) == broken(name, column)
 
 
 def test_a_written_caption_stands_only_where_it_is_true(played) -> None:

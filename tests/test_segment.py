@@ -52,6 +52,15 @@ def test_read_of_a_segment(batches, start, size, first):
     assert (read and read.batches[0].base_offset) == first
 
 
+def test_j5_truncate():
+    made = segment(40)
+    for first in range(40, 70):
+        made = made.append(Batch(first, first, 30)).append(Batch(first + 1, first + 1, 30))
+        assert [b.base_offset for b in made.read(first, 900).batches] == [first, first + 1]
+        made = made.truncate_to(first + 1)
+        assert [b.base_offset for b in made.read(first, 900).batches] == [first]
+
+
 def test_j7_next_offset():
     assert segment(40).next_offset == 40
     assert segment(40, (50, 52, 60)).next_offset == 53
@@ -85,6 +94,15 @@ def test_j13_lookup_at_the_ends():
     assert (full.lookup(45), full.lookup(75)) == ((45, 0), (75, 29))
     with pytest.raises(ValueError, match="full"):
         replace(full, max_index_entries=30).append(Batch(76, 76, 1))
+
+
+def test_j15_truncate_the_index():
+    made = segment(0, *((i, i, 1) for i in range(1, 10)), interval=-1)
+    for cut, last in ((12, 9), (10, 9), (9, 8), (5, 4)):
+        made = made.truncate_to(cut)
+        assert made.lookup(10) == made.index[-1] == (last, last - 1)
+        made = made.append(Batch(last + 1, last + 1, 1))
+    assert made.truncate_to(0).index == ()
 
 
 # What stands in the index

@@ -248,7 +248,7 @@ def test_a_picture_is_stored_with_its_titles_and_a_page_shows_them():
     assert about == {"image/png": {"alt": '"<b> for $5 → \\.'}}
     output = nbformat.v4.new_output("display_data", picture, metadata=about)
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("", outputs=[output])])
-    page = gallery.page(gallery.Record("a", "a", "a", {}, [], {}, None, None, ""), notebook)
+    page = gallery.page(gallery.RunRecord("a", "a", "a", {}, [], {}, None, None, ""), notebook)
     assert """<img alt='"&lt;b&gt; for $5 → \\.' src="data:image/png;base64,""" in page
 
 

@@ -26,11 +26,11 @@ import pytest
 from cases import on_spark
 
 from isrlab import fleet
-from isrlab.brokerlogs import recordings
 from isrlab.events.schema import SCHEMA
 from isrlab.fleet.cell import leaders
 from isrlab.fleet.config import FleetConfig
 from isrlab.java import JavaMissingError, require_java
+from isrlab.logs import recordings
 from isrlab.spark import WorkersError, _ship_to, session
 
 pytestmark = pytest.mark.slow
@@ -257,7 +257,7 @@ def test_a_connect_server_answers_as_a_session_here(spark, server, tmp_path):
 
 
 def test_a_notebook_runs_on_a_connect_server(server, tmp_path):
-    report = ["-m", "isrlab", "report", "14", "--master", server, "--out", str(tmp_path / "out")]
+    report = ["-m", "isrlab", "report", "15", "--master", server, "--out", str(tmp_path / "out")]
     small = ["-p", "partitions", "30", "-p", "minutes", "5"]
     done = subprocess.run(
         [sys.executable, *report, *small], capture_output=True, text=True, timeout=WITHIN_S

@@ -13,17 +13,19 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from isrlab.brokerlogs import Unread, read_line, read_local
-from isrlab.brokerlogs.files import lines
 from isrlab.engine.versions import KafkaVersion
 from isrlab.events import schema
 from isrlab.events.exact import absences
-from isrlab.evidence.clocks import put_right
-from isrlab.evidence.reconcile import reconcile
-from isrlab.verdict.possible import State, candidates, is_possible
-from isrlab.verdict.printed import announced, summary
-from isrlab.verdict.statements import REQUESTS, STATES, run_of
-from isrlab.verdict.verdict import judge, verdicts
+from isrlab.events.statements import Statement, statement, statements
+from isrlab.logs.history import history_of
+from isrlab.logs.history.clocks import align_clocks
+from isrlab.logs.history.possible import Registration as State
+from isrlab.logs.history.possible import candidates, is_possible
+from isrlab.logs.history.scene import Scene
+from isrlab.logs.history.verdict import JUDGED, Verdict, judge
+from isrlab.logs.reader import Unread, read_line, read_local
+from isrlab.logs.reader.files import lines
+from isrlab.workbook.your_cluster.printed import announced, summary
 
 RECORDINGS = Path(__file__).parent.parent / "data" / "recordings"
 FOLDERS = {
@@ -36,32 +38,40 @@ CHANGES = "isr", "isr_before", "replica", "leader_epoch", "partition_epoch"
 
 @cache
 def recorded(name: str):
-    """Rows of events with `detail` as a dict, the files' ends, and the text of each line."""
+    """Rows of events on one clock, the files, and the text of each line."""
     logs = read_local(FOLDERS[name], "run")
-    rows = [
-        row | {"detail": dict(row["detail"] or ()), "printed_ms": row["ts_ms"]}
-        for row in logs.events.to_pylist()
-    ]
-    put_right(rows)
-    ends = {row["file"]: row["last_ms"] for row in logs.files.to_pylist()}
-    metadata = {f["file"] for f in logs.files.to_pylist() if "metadata" in (f["layout"] or "")}
+    rows, files = statements(logs.events), logs.files.to_pylist()
+    align_clocks(rows)
+    metadata = {file["file"] for file in files if "metadata" in (file["layout"] or "")}
     texts = {
         (file, line.number): line.text.decode("utf-8", "replace")
-        for file in {row["detail"]["file"] for row in rows} - metadata
+        for file in {row.file for row in rows} - metadata
         for line in lines(str(FOLDERS[name] / file))
     }
-    return rows, ends, texts
+    return rows, files, texts
+
+
+def judged_rows(rows: list[Statement], files: list[dict], release: str | None = None) -> Verdict:
+    return judge(Scene(sorted(rows, key=lambda row: row.place), files), release)
+
+
+def changed(row: Statement, **columns) -> Statement:
+    """The row with other columns."""
+    own = {name: getattr(row, name) for name in schema.COLUMNS}
+    new = statement(**own | columns)
+    new.printed_ms = row.printed_ms
+    return new
 
 
 @pytest.mark.parametrize("name", sorted(FOLDERS))
 def test_no_false_alarm(name):
     logs = read_local(FOLDERS[name], "run")
-    (verdict,) = verdicts(logs.events, logs.files)
+    (verdict,) = history_of(logs.events, logs.files).verdicts()
     assert verdict.faults == ()
     named = re.search(r"-(\d)(\d)(\d)-", name)
     assert not named or verdict.releases == ".".join(named.groups())
     assert verdict.partitions + verdict.left_out == len(
-        {(row["topic"], row["partition"]) for row in recorded(name)[0] if row["kind"] in STATES}
+        {(row.topic, row.partition) for row in recorded(name)[0] if row.kind in JUDGED}
     )
 
 
@@ -71,8 +81,8 @@ def test_no_false_alarm_where_brokers_start_and_tell_late(name, tmp_path):
     with tarfile.open(RECORDINGS / "eras" / name) as packed:
         packed.extractall(tmp_path, filter="data")
     logs = read_local(tmp_path, "run")
-    assert {clock.ahead_ms for clock in reconcile(logs.events).clocks} == {0}
-    (verdict,) = verdicts(logs.events, logs.files)
+    assert {clock.ahead_ms for clock in history_of(logs.events).clocks} == {0}
+    (verdict,) = history_of(logs.events, logs.files).verdicts()
     assert verdict.faults == ()
 
 
@@ -87,11 +97,11 @@ def said(event: dict) -> list:
     return [*map(repr, values), dict(event["detail"]).get("leader")]
 
 
-def altered(rows: list[dict], texts: dict, share: float, chance: random.Random):
+def altered(rows: list[Statement], texts: dict, share: float, chance: random.Random):
     """Rows of lines in which one number of an ISR, leader, version or epoch is another."""
     for index, row in enumerate(rows):
-        place = row["detail"]["file"], int(row["detail"]["line"])
-        if row["kind"] not in (*REQUESTS, *STATES) or place not in texts:
+        place = row.file, row.line
+        if row.kind not in JUDGED or place not in texts:
             continue
         text, event = texts[place], read_line(texts[place])
         for number in re.finditer(r"(?<![\w.:,\[-])-?\d+(?![\w.:])|(?<=[\[,])\d+(?=[\],])", text):
@@ -108,14 +118,14 @@ def altered(rows: list[dict], texts: dict, share: float, chance: random.Random):
                 if any(new.get(name) != event.get(name) for name in same):
                     continue
                 columns = {n: new.get(n) for n in CHANGES if n != "replica" or new.get(n)}
-                yield index, row | columns | {"detail": row["detail"] | dict(new["detail"])}
+                yield index, changed(row, **columns, detail=row.detail | dict(new["detail"]))
 
 
-def partitions(rows: list[dict]):
+def partitions(rows: list[Statement]):
     """The rows of each partition, and with them those of none."""
     groups = defaultdict(list)
     for row in rows:
-        groups[row["topic"], row["partition"]].append(row)
+        groups[row.topic, row.partition].append(row)
     general = [row for key, of_key in groups.items() if None in key for row in of_key]
     yield from ((of_key, general) for key, of_key in groups.items() if None not in key)
 
@@ -124,109 +134,105 @@ def test_altered_lines_are_found(request):
     share, seed = (1.0 if request.config.getoption("--fuzz") else 0.02), 7
     found, missed, chance = Counter(), Counter(), random.Random(seed)
     for name in WITH_TRUTH:
-        rows, ends, texts = recorded(name)
+        rows, files, texts = recorded(name)
         for own, general in partitions(rows):
             for index, row in altered(own, texts, share, chance):
                 planted = [*general, *own[:index], row, *own[index + 1 :]]
-                is_found = bool(judge("run", run_of(planted, ends)).faults)
+                is_found = bool(judged_rows(planted, files).faults)
                 found[is_found] += 1
                 if not is_found:
-                    missed[name, row["kind"], row["detail"].get("said_by")] += 1
+                    missed[name, row.kind, row.said_by] += 1
     print(f"{found[True]} of {found.total()} altered lines found; not: {dict(missed)}")
     assert found[True] >= 0.99 * found.total() > 100
 
 
 def test_nobody_hears_of_a_version_before_the_metadata_log_has_it():
-    rows, ends, _ = recorded("b-412-follower-killed")
-    own, general = next(p for p in partitions(rows) if p[0][0]["topic"] == "orders")
-    index = next(n for n, row in enumerate(own) if row["kind"] == "follower")
-    assert own[index]["partition_epoch"] == 0
-    early = [*own[:index], own[index] | {"partition_epoch": 1}, *own[index + 1 :]]
-    assert judge("run", run_of([*general, *own], ends)).faults == ()
-    assert "early" in {
-        fault.rule for fault in judge("run", run_of([*general, *early], ends)).faults
-    }
+    rows, files, _ = recorded("b-412-follower-killed")
+    own, general = next(p for p in partitions(rows) if p[0][0].topic == "orders")
+    index = next(n for n, row in enumerate(own) if row.kind == "follower")
+    assert own[index].partition_epoch == 0
+    early = [*own[:index], changed(own[index], partition_epoch=1), *own[index + 1 :]]
+    assert judged_rows([*general, *own], files).faults == ()
+    assert "early" in {fault.rule for fault in judged_rows([*general, *early], files).faults}
 
 
-def moves(rows: list[dict]) -> list[tuple[int, dict]]:
+def moves(rows: list[Statement]) -> list[tuple[int, Statement]]:
     """Where in these rows of one partition's metadata log its replicas change, and to what."""
-    of_states = [(i, row) for i, row in enumerate(rows) if row["kind"] in STATES]
+    of_states = [(i, row) for i, row in enumerate(rows) if row.kind in JUDGED]
     return [
         (index, row) for (_, before), (index, row) in pairwise(of_states)
-        if before["detail"]["replicas"] != row["detail"]["replicas"]
+        if before.detail["replicas"] != row.detail["replicas"]
     ]  # fmt: skip
 
 
 def test_who_has_been_moved_away_is_not_missing():
     """Only broker 4, which was paused, has been out; at the end nobody is."""
     logs = read_local(FOLDERS["moved-392"], "run")
-    outs = absences(reconcile(logs.events).events)
+    outs = absences(history_of(logs.events).events)
     assert {out.replica for out in outs} == {4}
     assert all(out.end_ms for out in outs)
 
 
 def test_a_reassignment_in_the_metadata_log_is_explained_and_a_fault_in_it_is_found():
     """By the metadata log alone: two lines for one version would betray an altered one."""
-    rows, ends, _ = recorded("moved-392")
-    rows = [row for row in rows if row["detail"].get("said_by") == "metadata log"]
+    rows, files, _ = recorded("moved-392")
+    rows = [row for row in rows if row.is_exact]
     found = Counter()
     for own, general in partitions(rows):
-        verdict = judge("run", run_of([*general, *own], ends), "3.9.2")
+        verdict = judged_rows([*general, *own], files, "3.9.2")
         assert verdict.faults == ()
         for index, row in moves(own):
-            detail = row["detail"]
+            detail = row.detail
             replicas = detail["replicas"].split(",")
             adding = detail.get("adding", "")
-            added = [int(i) for i in replicas if int(i) not in own[index - 1]["isr"]]
-            early = [i for i in row["isr"] if i not in added]
+            added = [int(i) for i in replicas if int(i) not in own[index - 1].isr]
+            early = [i for i in row.isr if i not in added]
             others = {
                 "another broker": {"detail": detail | {"replicas": ",".join([*replicas, "7"])}},
                 "none is added": {"detail": detail | {"adding": "" if adding else "2"}},
-                "another epoch": {"leader_epoch": row["leader_epoch"] + 1},
+                "another epoch": {"leader_epoch": row.leader_epoch + 1},
             }
             if not adding and added:
                 others["not in sync yet"] = {"isr": early}
             for what, columns in others.items():
                 same = [
-                    r | columns if r["partition_epoch"] == row["partition_epoch"] else r
+                    changed(r, **columns) if r.partition_epoch == row.partition_epoch else r
                     for r in own
                 ]
-                altered = judge("run", run_of([*general, *same], ends), "3.9.2")
+                altered = judged_rows([*general, *same], files, "3.9.2")
                 found[what, bool(altered.faults)] += 1
     print(dict(found))
     assert not any(count for (_, is_found), count in found.items() if not is_found)
     assert len(found) == 4 and found.total() > 20
 
 
-def answers(rows: list[dict]) -> list[tuple]:
+def answers(rows: list[Statement]) -> list[tuple]:
     """The history that is told of a partition: ISRs in order, and whether it is known."""
-    kept = [{name: row[name] for name in schema.COLUMNS} for row in rows]
-    proven = reconcile(pa.Table.from_pylist(kept, schema=schema.SCHEMA)).events.to_pylist()
-    told = [row for row in proven if row["kind"] in ("isr_commit", "unknown")]
-    return [(row["kind"], row["isr"] and sorted(row["isr"])) for row in told]
+    proven = statements(history_of([changed(row) for row in rows]).rows, "isr_commit", "unknown")
+    return [(row.kind, row.isr and sorted(row.isr)) for row in proven]
 
 
 def test_dropped_and_moved_lines_are_found_or_change_nothing(request):
     share, seed = (1.0 if request.config.getoption("--fuzz") else 0.1), 8
     found, chance = Counter(), random.Random(seed)
     for name in WITH_TRUTH:
-        rows, ends, texts = recorded(name)
+        rows, files, texts = recorded(name)
         for own, general in partitions(rows):
             for index, row in enumerate(own):
-                place = row["detail"]["file"], int(row["detail"]["line"])
-                is_change = row["kind"] in (*REQUESTS, *STATES) and place in texts
+                place = row.file, row.line
+                is_change = row.kind in JUDGED and place in texts
                 if not is_change or chance.random() > share:
                     continue
                 others = [*general, *own[:index], *own[index + 1 :]]
-                if judge("run", run_of(others, ends)).faults:
+                if judged_rows(others, files).faults:
                     found["dropped", "found"] += 1
                 else:
                     is_same = answers(others) == answers([*general, *own])
                     found["dropped", "same answer" if is_same else "other answer"] += 1
                 last = max(number for file, number in texts if file == place[0])
                 moved = {"line": str(chance.randrange(1, last + 1))}
-                planted = [*others, row | {"detail": row["detail"] | moved}]
-                is_found = bool(judge("run", run_of(planted, ends)).faults)
+                planted = [*others, changed(row, detail=row.detail | moved)]
+                is_found = bool(judged_rows(planted, files).faults)
                 found["moved", "found" if is_found else "same answer"] += 1
     print(dict(found))
     assert found["dropped", "other answer"] < 0.25 * found.total()
@@ -265,7 +271,7 @@ def test_an_announced_shrink_that_never_came_true(tmp_path):
         (each.line.ts_ms, each.fate)
         for extra in (late, deposed)
         for each in announced(pa.Table.from_pylist([*rows, extra], schema=events.schema))
-        if each.line.by == extra["broker"] and each.line.isr == tuple(extra["isr"])
+        if each.line.broker == extra["broker"] and each.line.isr == tuple(extra["isr"])
     ]
     assert {fate for _, fate in fates} == {"something else was stored", "no leader any more"}
 
@@ -299,13 +305,28 @@ MOVING = State((1, 2), 1, 5, (1, 4, 3, 2), ((4,), (2,)))  # 3 shall stay, and is
 @pytest.mark.parametrize(
     ("version", "before", "after", "expected"),
     [
-        ("3.7", MOVING, State((1, 4), 1, 6, (1, 4, 3)), True),  # those that are new are in sync
+        (
+            "3.7",
+            MOVING,
+            State((1, 4), 1, 6, (1, 4, 3)),
+            True,
+        ),  # those that are new are in sync
         ("3.8", MOVING, State((1, 4), 1, 6, (1, 4, 3)), False),  # KAFKA-15665
         ("3.8", MOVING, State((1, 2, 4), 1, 5, *MOVING[3:]), True),
         ("3.8", MOVING, State((1, 2), 1, 6, (1, 3, 2)), True),  # cancelled
         ("3.8", MOVING, State((1, 2), 1, 5, (1, 3, 2)), False),  # it raises the epoch
-        ("3.8", State((1, 2), 1, 5, (1, 2, 3)), State((1, 2), 1, 5, *MOVING[3:]), True),
-        ("3.8", State((1, 2), 1, 5, (1, 2, 3)), State((1,), 1, 6, (1,)), True),  # at once
+        (
+            "3.8",
+            State((1, 2), 1, 5, (1, 2, 3)),
+            State((1, 2), 1, 5, *MOVING[3:]),
+            True,
+        ),
+        (
+            "3.8",
+            State((1, 2), 1, 5, (1, 2, 3)),
+            State((1,), 1, 6, (1,)),
+            True,
+        ),  # at once
         ("3.8", State((1, 2), 1, 5, (1, 2, 3)), State((1, 4), 1, 6, (1, 4)), False),
         ("3.8", State((1, 2), 1, 5, (1, 2, 3)), State((1, 2), 1, 5, (2, 1, 3)), True),
     ],
@@ -328,7 +349,7 @@ def test_a_zookeeper_controller_raises_the_epoch_and_its_leader_does_not():
 def judged(tmp_path, *texts: str):
     (tmp_path / "server.log").write_text("\n".join(texts) + "\n")
     logs = read_local(tmp_path, "run")
-    (verdict,) = verdicts(logs.events, logs.files)
+    (verdict,) = history_of(logs.events, logs.files).verdicts()
     return [(fault.rule, fault.line) for fault in verdict.faults]
 
 

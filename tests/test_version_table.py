@@ -14,7 +14,7 @@ import pytest
 
 from isrlab.engine import choices as c
 from isrlab.engine import rules, versions
-from isrlab.engine.versions import GENERATIONS, PRESETS, RULES, KafkaVersion
+from isrlab.engine.versions import GENERATIONS, PRESETS, PROPOSED, RULES, KafkaVersion
 from isrlab.fleet.config import FleetConfig
 from isrlab.show import version_table
 from isrlab.workbook import same_load_every_era, the_ladder
@@ -52,6 +52,7 @@ FACTS = (  # rule, last release with the first form, that form, first release wi
     ("reassignment", "2.3.1", c.Reassignment.GOES_ON, "2.4.0", c.Reassignment.REPLACEABLE),
     ("reassignment", "3.2.3", c.Reassignment.REPLACEABLE, "3.3.0", c.Reassignment.NEW_IN_SYNC),
     ("reassignment", "3.7.1", c.Reassignment.NEW_IN_SYNC, "3.8.0", c.Reassignment.ALL_IN_SYNC),
+    ("reassignment", "4.2.2", c.Reassignment.ALL_IN_SYNC, "4.3.0", c.Reassignment(4)),
     ("truncation", "0.10.2.2", c.Truncation.HIGH_WATERMARK, "0.11.0.0", c.Truncation(1)),
     ("truncation", "1.1.1", c.Truncation.EPOCH_ONE_ROUND, "2.0.0", c.Truncation.EPOCH_ITERATIVE),
     ("truncation", "2.7.2", c.Truncation.EPOCH_ITERATIVE, "2.8.0", c.Truncation.ON_FETCH),
@@ -87,7 +88,7 @@ FACTS = (  # rule, last release with the first form, that form, first release wi
 
 TYPED = (  # a release as one may type it, and its column
     "0.8.2.2 A, 0.10.1.1 B, 0.10.2 C, 2.0.0 D, 2.0 E, 2.4 F, 2.5.0 G, 2.6.0 H, 2.7.1 I, 3.0.2 J, "
-    "3.2.3 K, 3.5.1 L, 3.6.1 M, v3.9 N, 4.1 O"
+    "3.2.3 K, 3.5.1 L, 3.6.1 M, v3.9 N, 4.2.2 O, 4.3 P, 4.4.0 P"
 )
 
 
@@ -131,13 +132,14 @@ def test_any_release_of_a_generation_leads_to_it() -> None:
 
 
 def test_each_generation_is_under_its_name() -> None:
-    assert "".join(PRESETS) == "ABCDEFGHIJKLMNO"
+    assert "".join(PRESETS) == "ABCDEFGHIJKLMNOP"
     for version in GENERATIONS:
         assert KafkaVersion.of(version.name) is version
 
 
-def test_proposed_rule_is_in_no_release() -> None:
-    assert not any(version.expand_waits_under_min_isr for version in GENERATIONS)
+@pytest.mark.parametrize("rule", PROPOSED)
+def test_a_proposed_rule_is_in_no_release(rule) -> None:
+    assert not any(getattr(version, rule) for version in GENERATIONS)
     assert KafkaVersion.of("4.1").with_(expand_waits_under_min_isr=True).name.startswith("4.1 (")
 
 
@@ -157,9 +159,9 @@ advance 18s
 
 
 @pytest.fixture
-def release_4_4(monkeypatch) -> KafkaVersion:
+def release_4_5(monkeypatch) -> KafkaVersion:
     """The example of CONTRIBUTING.md: a row, a form with its label, a branch of its rule."""
-    row = versions.row("P 4.4 4.4 none", shrink_rule=MadeUp.AFTER_TWICE)
+    row = versions.row("Q 4.5 4.5 none", shrink_rule=MadeUp.AFTER_TWICE)
     version = replace(GENERATIONS[-1], **row)
     is_out_of_sync = rules.is_out_of_sync
 
@@ -174,22 +176,22 @@ def release_4_4(monkeypatch) -> KafkaVersion:
 
 
 @pytest.mark.slow  # the whole ladder is climbed
-def test_a_new_release_is_one_row_one_form_one_branch_and_one_scenario(release_4_4) -> None:
+def test_a_new_release_is_one_row_one_form_one_branch_and_one_scenario(release_4_5) -> None:
     """Names, matrix, words, ladder and scripts follow; nothing else knows the releases."""
-    assert KafkaVersion.of("4.4.1") is release_4_4
-    with pytest.raises(ValueError, match=r"unknown Kafka version '4\.5'; known: .*, 4\.4$"):
-        KafkaVersion.of("4.5")
+    assert KafkaVersion.of("4.5.1") is release_4_5
+    with pytest.raises(ValueError, match=r"unknown Kafka version '4\.6'; known: .*, 4\.5$"):
+        KafkaVersion.of("4.6")
     lines = version_table.markdown().splitlines()
     rows = {line.split(" | ")[0]: line for line in lines}
-    assert rows["| rule"].endswith("| P 4.4 |")
+    assert rows["| rule"].endswith("| Q 4.5 |")
     assert rows["| shrink rule"].endswith("| after twice |")
-    assert lines[-1] == f"- **4.4** (column P): {MadeUp.AFTER_TWICE.label}"
-    fleets = FleetConfig(version="4.3"), FleetConfig(version="4.4")
+    assert lines[-1] == f"- **4.5** (column Q): {MadeUp.AFTER_TWICE.label}"
+    fleets = FleetConfig(version="4.4"), FleetConfig(version="4.5")
     assert same_load_every_era.rules_changed(*fleets) == MadeUp.AFTER_TWICE.label
     ladder = the_ladder.climb()
-    assert {list(row)[-1] for row in ladder.values()} == {"4.4"}
+    assert {list(row)[-1] for row in ladder.values()} == {"4.5"}
     idle_pauses = next(row for name, row in ladder.items() if name.startswith("idle pauses"))
-    assert (idle_pauses["4.1"], idle_pauses["4.4"]) == ("safe", "flapping")
+    assert (idle_pauses["4.1"], idle_pauses["4.5"]) == ("safe", "flapping")
     asked = "asks for isr=1 instead of 1,2"
     assert asked in scenario.play(TWICE_THE_LAG_TIME, version="4.3").printed
-    assert asked not in scenario.play(TWICE_THE_LAG_TIME, version="4.4").printed
+    assert asked not in scenario.play(TWICE_THE_LAG_TIME, version="4.5").printed

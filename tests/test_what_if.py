@@ -11,10 +11,10 @@ import pytest
 from isrlab.events.exact import Absence, Key
 from isrlab.fleet import FleetConfig
 from isrlab.fleet.given import pauses_of
-from isrlab.incidents import again
-from isrlab.incidents.look import look
+from isrlab.logs.incidents.look import look
 from isrlab.show.controls import pictured
 from isrlab.workbook import what_if
+from isrlab.workbook.what_if import replay
 
 ROOT = Path(__file__).parent.parent / "data" / "recordings" / "incidents"
 BASE = FleetConfig(
@@ -28,17 +28,17 @@ def folder(name: str) -> Path:
     return ROOT / name / "logs"
 
 
-def replayed(name: str, version: str, **changes) -> again.Again:
-    return again.again(look(folder(name)).record, BASE.with_(version=version, **changes))
+def replayed(name: str, version: str, **changes) -> replay.Again:
+    return replay.again(look(folder(name)).record, BASE.with_(version=version, **changes))
 
 
 @pytest.fixture(scope="module")
-def real() -> again.Again:
+def real() -> replay.Again:
     return replayed(PAUSED, "2.8")
 
 
 @pytest.fixture(scope="module")
-def runs(real) -> dict[str, list[again.Course]]:
+def runs(real) -> dict[str, list[replay.Course]]:
     return what_if.otherwise(real, ["replica_lag_time_max_ms=30000"], 6)
 
 
@@ -49,7 +49,7 @@ def runs(real) -> dict[str, list[again.Course]]:
 ])  # fmt: skip
 def test_recorded_incidents_are_reproduced(name, version) -> None:
     real = replayed(name, version)
-    runs = again.courses(real.config, 8)
+    runs = replay.courses(real.config, 8)
     assert what_if.is_reproduced(real, runs)
     departures = [run.toll.evictions + run.toll.removals for run in runs]
     seen = real.seen.toll
@@ -80,7 +80,7 @@ def test_a_longer_limit_spares_evictions_and_lets_producers_wait(runs) -> None:
 
 def test_where_the_session_ends_first_a_longer_limit_spares_nobody() -> None:
     real = replayed("a-412-follower-paused", "4.1", replica_lag_time_max_ms=6_000)
-    longer = again.played(real.config.with_(replica_lag_time_max_ms=60_000)).toll
+    longer = replay.played(real.config.with_(replica_lag_time_max_ms=60_000)).toll
     assert (longer.evictions, longer.removals) == (0, 16)
 
 
@@ -93,8 +93,8 @@ def test_who_wakes_and_removes_others_is_a_leader_that_answered_nobody() -> None
 def test_waiting_is_standing_still_within_the_isr() -> None:
     config = BASE.with_(pauses="fetchers 2 20-40", partitions=1, brokers=2, replication_factor=2)
     out = Absence(Key("r", "t", 0), 2, 30_000, 41_000)
-    assert again._waiting_ms(config, []) == 20_000
-    assert again._waiting_ms(config, [out]) == 10_000
+    assert replay._waiting_ms(config, []) == 20_000
+    assert replay._waiting_ms(config, [out]) == 10_000
 
 
 def test_a_log_in_which_nobody_left_is_refused() -> None:
@@ -116,7 +116,7 @@ def test_what_is_drawn_and_said_has_the_numbers(real, runs) -> None:
 
 
 def test_what_is_not_reproduced_is_said(real, runs) -> None:
-    wrong = real._replace(seen=again.Course([], again.Toll(50, 0, 40.0)))
+    wrong = real._replace(seen=replay.Course([], replay.Toll(50, 0, 40.0)))
     assert not what_if.is_reproduced(wrong, runs["as it was"])
     assert "worth nothing" in what_if.finding(wrong, runs)
 

@@ -206,7 +206,7 @@ ANSWERS = {  # extras: of each command what it says, and its status
     ],
     "notebooks": [
         ("lab workbook --copy-only", "new: notebooks/00_start_here.ipynb", 0),
-        ("report 01 14", "index.html: 1 ok, 1 not run", 1),
+        ("report 01 15", "index.html: 1 ok, 1 not run", 1),
     ],
     "fleet": [("-c simulated", "True", 0)],
     "spark,java": [("-c counted", "True 21", 0)],
@@ -215,7 +215,7 @@ CODE = {
     "simulated": "from isrlab import fleet; f = fleet.FleetConfig(partitions=3, minutes=2); "
     "print(fleet.simulate_local(f).num_rows > 0)",
     "counted": "from isrlab import java, spark; "
-    "from isrlab.brokerlogs import data_sources, recordings; "
+    "from isrlab.logs import recordings; from isrlab.logs.reader import data_sources; "
     "session = spark.session('local[1]'); data_sources.register(session); "
     "logs = session.read.format('kafka-broker-logs').load(str(recordings.folder('3.9'))); "
     "print(logs.count() > 100, java.java_version()[:2])",
@@ -243,6 +243,6 @@ def test_each_extra_suffices_in_an_empty_environment(extras, wheel, programs, tm
         )
         assert (done.returncode, answer in done.stdout + done.stderr) == (status, True), done
     if extras == "notebooks":
-        shown = json.loads((tmp_path / "reports/runs/14_isr_churn.json").read_text())
+        shown = json.loads((tmp_path / "reports/runs/15_isr_churn.json").read_text())
         assert 'pip install "isrlab[fleet,spark]"' in shown["error"]
         assert (tmp_path / "workbook" / RECORDING).is_dir()

@@ -141,7 +141,7 @@ def test_limits_are_weighed_in_the_titles():
 )
 def test_the_lag_limit_decides_about_a_fetcher_and_the_session_about_a_process(version, session_s):
     ax = limits.plot_removals(version, [2, 30])
-    expected = f"in the ISR for 45 s, a stopped process for {session_s} s"
+    expected = f"in the ISR for up to 45 s, a stopped process up to {session_s} s"
     assert title(ax) == f"Limit 30 s: a stopped fetcher stays {expected}"
     fetcher, process = (line.get_ydata().tolist() for line in ax.get_lines()[:2])
     assert fetcher[0] == process[0] == 3, "one and a half limits are shorter than any session"

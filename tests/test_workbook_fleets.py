@@ -16,8 +16,9 @@ from isrlab.events import exact, schema
 from isrlab.fleet import load, recovery
 from isrlab.fleet.kernel.rows import bucket_starts
 from isrlab.fleet.layout import fetcher_id
-from isrlab.incidents.find import find
-from isrlab.incidents.record import Record
+from isrlab.logs.history.record import Record
+from isrlab.logs.incidents.find import find
+from isrlab.workbook import choosing_the_lag_limit as lag_limit
 from isrlab.workbook import rolling_restart as rolling
 from isrlab.workbook import same_load_every_era as eras
 from isrlab.workbook import shared_fetchers as fetchers
@@ -255,8 +256,8 @@ def test_a_verdict_on_another_role_is_wrong():
     incident = find(
         Record(fleet.simulate_local(trouble.in_trouble(trouble.SMALL, "follower", 45, 7_200)))
     )[0]
-    assert trouble.Verdict(incident, (cause,)).fate == "wrong"
-    assert trouble.Verdict(replace(incident, what="link_cut"), (cause,)).fate == "not told"
+    assert trouble.Judgement(incident, (cause,)).fate == "wrong"
+    assert trouble.Judgement(replace(incident, what="link_cut"), (cause,)).fate == "not told"
 
 
 def test_what_a_trouble_costs_in_one_sentence():
@@ -429,3 +430,9 @@ def test_settings_are_put_before_a_table_in_the_order_of_the_fleets():
     by_run = table("run p50_ms", (configs[1].run, 3), (configs[0].run, 20))
     settings = acks.with_settings(by_run, configs, "fetch_latency_ms")
     assert settings.values.tolist() == [[9, 20], [1, 3]]
+
+
+@pytest.mark.parametrize("version", ["2.4", "3.7", "4.1"])
+def test_a_longer_limit_lets_a_stalled_follower_lead(version):
+    fates = [row["m3 (acks=1)"] for row in lag_limit.successors(version, [10, 30, 60])]
+    assert fates == ["kept", "kept", "lost"]

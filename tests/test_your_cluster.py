@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import gzip
 from dataclasses import replace
+from itertools import pairwise
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 
-from isrlab.brokerlogs import recordings
+from isrlab.__main__ import main
 from isrlab.events.schema import SCHEMA
-from isrlab.incidents import alerts, compare
-from isrlab.incidents.look import CALM, look, window
-from isrlab.incidents.record import Record
+from isrlab.logs import recordings
+from isrlab.logs.history.record import Record
+from isrlab.logs.incidents.look import CALM, look
+from isrlab.logs.incidents.window import window
 from isrlab.show import bands
 from isrlab.show.controls import pictured
 from isrlab.workbook import your_cluster
+from isrlab.workbook.your_cluster import alerts, compare
 
 FOLDER = recordings.folder("3.9")
 FAULTS = recordings.known_outages(FOLDER)
@@ -62,8 +66,8 @@ def test_many_incidents_share_the_row_of_their_kind_and_the_sentence_of_the_find
     kinds = {each.what.replace("_", " ") for each in found.incidents}
     assert len(rows) == len(set(rows)) and kinds < set(rows)
     says = max(found.incidents, key=lambda each: each.under_replicated_ms).says.rstrip(".")
-    assert your_cluster.finding(many).count(says) == 1
-    assert f"{says} (" in your_cluster.finding(many)
+    assert your_cluster.finding(many, str(FOLDER)).count(says) == 1
+    assert f"{says} (" in your_cluster.finding(many, str(FOLDER))
 
 
 def test_a_broker_is_away_only_as_long_as_it_was(found) -> None:
@@ -77,11 +81,13 @@ def test_a_broker_is_away_only_as_long_as_it_was(found) -> None:
 
 
 def test_a_control_keeps_the_window(found) -> None:
-    late = look(FOLDER, min_isr=2, window=window("2026-11-20T10:39:00", None, "", 0))
+    late = look(FOLDER, min_isr=2, window=window("2026-11-20T10:39:00", None, "", None))
     assert 0 < len(late.incidents) < len(found.incidents)
     draw = your_cluster.cluster_player(late).draw_of
     assert text_of(draw(None, None)).startswith(f"{len(late.incidents)} incidents")
-    assert text_of(draw("nowhere", 1)).endswith("of 0 partitions under-replicated at once")
+    assert text_of(draw("nowhere", 1)).endswith("0 partitions without broker 1 in the ISR at once")
+    only = your_cluster.cluster_player(found).draw_of("payments", 3)
+    assert text_of(only).startswith("2 incidents, 0 not over; at worst 3 of 3 partitions without b")
 
 
 def test_a_replica_that_was_moved_away_has_its_row() -> None:
@@ -115,15 +121,32 @@ def test_nobody_is_blamed_who_had_done_nothing(found) -> None:
 def test_an_incident_is_told_with_its_lines(found) -> None:
     view = your_cluster.incident_player(found, str(FOLDER), 1).draw()
     assert "Shrinking ISR" in view.caption
-    assert "check:" in view.caption
+    assert "Check:" in view.caption
     assert found.incidents[0].says.split(":")[0] in view.alt
 
 
+def test_logs_of_one_incident_have_a_player() -> None:
+    """The usual case: a list with one value to choose is still a player."""
+    killed = FOLDER.parent / "incidents" / "b-412-follower-killed" / "logs"
+    alone = look(killed)
+    assert len(alone.incidents) == 1
+    page = your_cluster.incident_player(alone, str(killed)).player()
+    assert page.count('class="player"') == 1 and "Shrinking ISR" in page
+
+
 def test_the_finding_says_how_it_stands_and_who_it_was(found) -> None:
-    text = your_cluster.finding(found)
-    assert text.startswith("Calm. At the end every one of 9 partitions")
+    text = your_cluster.finding(found, str(FOLDER))
+    assert text.startswith("Calm. All 9 partitions have every replica in sync when the logs end")
     worst = max(found.incidents, key=lambda each: each.under_replicated_ms)
     assert worst.says.rstrip(".") in text
+
+
+def test_the_answer_is_that_of_the_command(found) -> None:
+    text = your_cluster.answer(found, str(FOLDER), 2)
+    assert text.startswith("CALM  All 9 partitions") and "\nDone " in text
+    assert "\x1b" not in text and max(map(len, text.splitlines())) <= 100
+    printed = CliRunner().invoke(main, ["logs", str(FOLDER)], env={"COLUMNS": "100"}).output
+    assert printed.startswith(text)
 
 
 def test_names_out_of_logs_are_escaped(tmp_path) -> None:
@@ -150,14 +173,14 @@ def test_a_folder_without_events_can_be_drawn(tmp_path) -> None:
     empty = look(tmp_path)
     assert "0 incidents" in text_of(your_cluster.plot_cluster(empty))
     assert "None" in your_cluster.incidents_table(empty).data
-    assert not your_cluster.finding(empty).startswith("Calm")
+    assert not your_cluster.finding(empty, str(tmp_path)).startswith("Calm")
     assert your_cluster.incident_player(empty, str(tmp_path)).children
     assert your_cluster.partition_player(empty).children
 
 
 def test_a_window_is_named_by_its_times() -> None:
     assert window("1970-01-01 00:00:02", "", "t*", 3) == (2_000, None, "t*", 3)
-    assert window("1970-01-01T01:00:02+01:00", None, "", 0) == (2_000, None, None, None)
+    assert window("1970-01-01T01:00:02+01:00", None, "", None) == (2_000, None, None, None)
     with pytest.raises(ValueError, match="'yesterday' is no time; write 20"):
         window("yesterday", None, None, None)
 
@@ -184,11 +207,10 @@ def test_a_line_that_cannot_be_is_named(found, tmp_path) -> None:
 
 def test_two_sets_of_logs_stand_side_by_side(found) -> None:
     same = compare.compared(found, found)
-    assert [row[""] for row in same] == ["the same"] * len(compare.ROWS)
+    assert {row["shows"] for row in same} == {"no difference seen", ""}
     calm = look(FOLDER.parent / "incidents" / "k-412-quiet-control" / "logs")
-    rows = {row["per hour"]: row for row in compare.compared(calm, found)}
-    assert rows["evictions by leaders"][""] == "worse"
-    assert rows["evictions by leaders"]["was"] == "0"
+    rows = {row[""]: row for row in compare.compared(calm, found)}
+    assert rows["evictions by leaders"]["was"].startswith("0 in ")
     assert float(rows["longest under-replication of an incident (s)"]["now"]) > 10
 
 
@@ -248,3 +270,25 @@ def test_the_table_of_alerts_has_a_row_for_each(found) -> None:
     assert page.count("<tr>") == 1 + 5
     assert "<td>never fires</td>" in page
     assert all(start < end for start, end in alerts.of(found.incidents, found.record))
+
+
+def test_a_count_of_two_and_three_shows_no_difference():
+    """Two incidents in 2.6 minutes against three in 3.6."""
+    rows = compare.compared(look(recordings.folder("4.1")), look(recordings.folder("3.9")))
+    assert [row["shows"] for row in rows[:3]] == ["no difference seen"] * 3
+    assert rows[0]["was"].startswith("2 in 2 min 3")
+    exact = {0: (0, 3.689), 2: (0.2422, 7.225), 10: (4.795, 18.39)}  # Garwood's, from tables
+    for count, bounds in exact.items():
+        assert compare.interval(count) == pytest.approx(bounds, abs=0.04)
+
+
+def test_the_player_shows_only_the_absences_of_the_chosen_broker(found):
+    draw = your_cluster.cluster_player(found).draw_of
+    blocks = {}
+    for broker in (None, 3):
+        panel = draw(topic="payments", broker=broker).axes[1]
+        counts = panel.lines[0].get_ydata()
+        blocks[broker] = sum(before == 0 < after for before, after in pairwise(counts))
+    assert panel.get_ylabel() == "partitions without broker 3"
+    away = {out.start_ms for out in found.record.outs if out.replica == 3}
+    assert 0 < blocks[3] < blocks[None] and blocks[3] <= len(away)

@@ -36,7 +36,7 @@ def isr_intervals(events: DataFrame, end_ms: int | None = None) -> DataFrame:
     end = F.lit(end_ms) if end_ms is not None else F.col("end_ms")
     state = F.struct(members("isr"), F.array_sort(F.split("replicas", ",")))
     most = F.max(F.greatest(*[F.coalesce(F.size(name), F.lit(0)) for name in _ISRS])).over(each)
-    told = "if(replicas is null, most, size(split(replicas, ',')))"
+    factor = "if(replicas is null, most, size(split(replicas, ',')))"
     return (
         states(events)
         .withColumns({"most": most, "state": state})
@@ -51,7 +51,10 @@ def isr_intervals(events: DataFrame, end_ms: int | None = None) -> DataFrame:
         .selectExpr(
             *(*PARTITION, "ts_ms as from_ms", "to_ms", "isr", "size(isr) as isr_size"),
             *("if(isr is not null, leader, null) as leader", "isr is not null as is_certain"),
-            *(f"cast({told} as int) as replicas", "is_assigned or replicas is null as is_assigned"),
+            *(
+                f"cast({factor} as int) as replicas",
+                "is_assigned or replicas is null as is_assigned",
+            ),
         )
     )
 

@@ -23,7 +23,7 @@ from isrlab.engine import versions
 PERIOD_MS = 50  # of the sending task (2.7)
 
 
-class Request(NamedTuple):
+class SentBatch(NamedTuple):
     """When a request was sent, with whose changes, and when it was answered."""
 
     sent_ms: int
@@ -31,7 +31,7 @@ class Request(NamedTuple):
     answered_ms: int
 
 
-def play(release: str, submitted: Mapping[str, int], round_trip_ms: int = 100) -> list[Request]:
+def play(release: str, submitted: Mapping[str, int], round_trip_ms: int = 100) -> list[SentBatch]:
     """The requests of one broker whose partitions submit a change at these times (ms).
 
     Raises ValueError for what is no release, and for those before 2.7, which have no such request.
@@ -40,7 +40,7 @@ def play(release: str, submitted: Mapping[str, int], round_trip_ms: int = 100) -
     if numbers < (2, 7):
         raise ValueError(f"Kafka {release} writes ISR changes into ZooKeeper, one by one")
     unsent = sorted(submitted.items(), key=itemgetter(1))
-    requests, free_ms = list[Request](), -1  # when the last answer has come
+    requests, free_ms = list[SentBatch](), -1  # when the last answer has come
     while unsent:
         (first, submitted_ms), *_ = unsent
         sent_ms = max(submitted_ms, free_ms)
@@ -50,6 +50,6 @@ def play(release: str, submitted: Mapping[str, int], round_trip_ms: int = 100) -
         is_sent_alone = numbers >= (2, 8) and submitted_ms > free_ms  # it finds the broker free
         taken = (first,) if is_sent_alone else tuple(gathered)
         free_ms = sent_ms + round_trip_ms
-        requests.append(Request(sent_ms, taken, free_ms))
+        requests.append(SentBatch(sent_ms, taken, free_ms))
         unsent = unsent[len(taken) :]
     return requests

@@ -236,7 +236,7 @@ class Completion(NamedTuple):
     cause: Cause
 
 
-Step = tuple["Purgatory", tuple[Completion, ...]]
+PurgatoryStep = tuple["Purgatory", tuple[Completion, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ class Purgatory:
     waiting: dict[str, Operation] = field(default_factory=dict)
     watchers: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def watch(self, operation: Operation, logs: Logs, now_ms: int) -> Step:
+    def watch(self, operation: Operation, logs: Logs, now_ms: int) -> PurgatoryStep:
         """Complete the operation now, or let it wait (tryCompleteElseWatch)."""
         if operation.condition.is_satisfied(logs):
             return self, (Completion(operation, now_ms, Cause.AT_ONCE),)
@@ -261,7 +261,7 @@ class Purgatory:
         done = [Completion(operation, now_ms, Cause.EXPIRY)] if move.runs else []
         return purgatory._complete(done)
 
-    def check(self, key: str, logs: Logs, cause: Cause, now_ms: int) -> Step:
+    def check(self, key: str, logs: Logs, cause: Cause, now_ms: int) -> PurgatoryStep:
         """Something happened to a partition: complete what that satisfies (checkAndComplete)."""
         watching = [self.waiting[i] for i in self.watchers.get(key, ()) if i in self.waiting]
         done = [Completion(o, now_ms, cause) for o in watching if o.condition.is_satisfied(logs)]
@@ -269,14 +269,14 @@ class Purgatory:
         left = {key: tuple(o.id for o in watching if o.id in purgatory.waiting)}
         return replace(purgatory, watchers=self.watchers | left), completions
 
-    def advance(self, now_ms: int) -> Step:
+    def advance(self, now_ms: int) -> PurgatoryStep:
         """Complete what has expired."""
         timer, moves = self.timer.advance(now_ms)
         expired = [move for move in moves if move.runs and move.task.id in self.waiting]
         done = [Completion(self.waiting[e.task.id], e.at_ms, Cause.EXPIRY) for e in expired]
         return replace(self, timer=timer)._complete(done)
 
-    def _complete(self, done: Sequence[Completion]) -> Step:
+    def _complete(self, done: Sequence[Completion]) -> PurgatoryStep:
         timer, waiting = self.timer, dict(self.waiting)
         for operation, *_ in done:
             timer = timer.cancel(operation.id)

@@ -222,6 +222,17 @@ class LogSegment:
         whole = tuple(b for b, end in zip(batches, ends, strict=True) if end <= size)
         return SegmentRead(size, whole)
 
+    def truncate_to(self, offset: int) -> LogSegment:
+        """The segment without the batch that contains `offset`, and without all behind it.
+
+        The interval of the index counts from 0 again. Source: truncateTo 3.7.1 (Java):556-590.
+        """
+        lookup = self.locate(offset)
+        kept = len(self.batches) if lookup is None else lookup.found
+        index = tuple(entry for entry in self.index if entry.offset < offset)
+        batches, positions = self.batches[:kept], self.positions[:kept]
+        return replace(self, batches=batches, positions=positions, index=index, unindexed_bytes=0)
+
     def recover(self) -> LogSegment:
         """The segment with its index made anew from the file, an entry for a batch.
 

@@ -73,23 +73,23 @@ def cell(
     return Cell(leader, partitions, followers, thread_of, thread_brokers, share)
 
 
-def setup(config: FleetConfig, one: Cell) -> s.Setup:
+def setup(config: FleetConfig, cell: Cell) -> s.Setup:
     """What the kernel needs to know of a cell."""
-    brokers, moves = one.thread_brokers, config.leaders == "move"
+    brokers, moves = cell.thread_brokers, config.leaders == "move"
     return s.Setup(
         rules=config.rules(),
         links=config.links(),
-        thread_of=one.thread_of,
+        thread_of=cell.thread_of,
         bytes_per_s=np.array([load.follower_bytes_per_s(config, b) for b in brokers]),
         stalls=[_stalls(config, broker) for broker in brokers],
-        record_bytes=one.recorded.record_bytes if one.recorded else config.record_bytes,
-        first_tick_ms=load.first_tick_ms(config, one.leader),
-        leader_stalls=np.column_stack(load.leader_stalls(config, one.leader)),
-        latencies=[latencies(config.pauses, (one.leader, broker)) for broker in brokers],
+        record_bytes=cell.recorded.record_bytes if cell.recorded else config.record_bytes,
+        first_tick_ms=load.first_tick_ms(config, cell.leader),
+        leader_stalls=np.column_stack(load.leader_stalls(config, cell.leader)),
+        latencies=[latencies(config.pauses, (cell.leader, broker)) for broker in brokers],
         restarts=_restarts(config, brokers),
         leaders_move=moves,
-        acks_all=load.acks_all(config, one.partitions),
-        throttled=_throttled(config)[one.partitions],
+        acks_all=load.acks_all(config, cell.partitions),
+        throttled=_throttled(config)[cell.partitions],
         backlog_records=config.backlog_records,
         empty_threads=tuple(t for t, broker in enumerate(brokers) if broker == config.new_broker),
         duration_ms=config.duration_ms,
@@ -144,12 +144,12 @@ def run_cell_in_windows(
     config: FleetConfig, leader: int, recorded: Recorded | None = None
 ) -> Iterator[CellRun]:
     """Run one cell and give its events a window at a time."""
-    one = cell(config, leader, recorded)
-    state = s.new_state(setup(config, one))
-    trace = one.recorded.arrivals if one.recorded else None
-    for until_ms, arrivals in load.windows(config, one.partitions, recorded=trace):
+    windowed = cell(config, leader, recorded)
+    state = s.new_state(setup(config, windowed))
+    trace = windowed.recorded.arrivals if windowed.recorded else None
+    for until_ms, arrivals in load.windows(config, windowed.partitions, recorded=trace):
         state, events = run_window(state, arrivals, until_ms)
-        yield CellRun(one, events, state.latencies, until_ms)
+        yield CellRun(windowed, events, state.latencies, until_ms)
 
 
 def run_window(state: s.State, arrivals: s.Arrivals, until_ms: int) -> tuple[s.State, s.Ints]:

@@ -266,16 +266,16 @@ def settings(text: str) -> dict[str, Any]:
 
     Raises ValueError for what is not NAME=VALUE; `with_` checks names and ranges.
     """
-    found: dict[str, Any] = {}
+    given: dict[str, Any] = {}
     for part in shlex.split(text):
         name, equals, value = part.partition("=")
         if not equals:
             raise ValueError(f"{part!r} is no setting; valid: NAME=VALUE, such as brokers=6")
-        found[name] = None if value == "None" else value
+        given[name] = None if value == "None" else value
         for kind in (float, int):
             with contextlib.suppress(ValueError):
-                found[name] = kind(value)
-    return found
+                given[name] = kind(value)
+    return given
 
 
 def listed(configs: Configs) -> list[FleetConfig]:
@@ -311,11 +311,11 @@ def _problems(config: FleetConfig) -> list[tuple[bool, str]]:
     still += f"elections={config.elections!r}, reassigned={config.reassigned!r}; "
     still += "valid: leaders='move', or none of dead, elections and reassigned"
     told_to = bool(config.elections or config.reassigned)
-    told = f"load={load!r} with leaders='move'; valid: a load that is drawn"
+    needs_drawn = f"load={load!r} with leaders='move'; valid: a load that is drawn"
     return [
         (config.leaders not in LEADERS, f"leaders={config.leaders!r}; valid: {', '.join(LEADERS)}"),
         (not moves and (dead or told_to), still),
-        (moves and load == TRACE, told),
+        (moves and load == TRACE, needs_drawn),
         *((bool(problem), problem) for problem in badly),
         (load not in loads, f"unknown load {load!r}; known: {', '.join(loads)}"),
         (copies > brokers, needs),

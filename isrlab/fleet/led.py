@@ -243,20 +243,20 @@ class Led:
                 row[name], row[f"{name}_last"] = first, first + len(rows) - 1
 
 
-def led_at_start(config: FleetConfig, one: Cell) -> Led:
+def led_at_start(config: FleetConfig, cell: Cell) -> Led:
     """A cell at time 0 in which the partitions that others lead are empty."""
-    state = s.new_state(setup(config, one))
+    state = s.new_state(setup(config, cell))
     nobody = state.follower_at[:, -1]
     for row in nobody.tolist():
         state.active[row // s.WORD] |= np.uint64(1 << row % s.WORD)
     for clock in ("last_caught_up_ms", "had_all_ms", "last_fetch_ms", "counted_fetch_ms"):
         state.followers[clock][nobody] = s.LONG_AGO_MS
-    is_nobody = np.equal(one.thread_brokers, 0)
+    is_nobody = np.equal(cell.thread_brokers, 0)
     state.threads["next_ms"][is_nobody] = state.threads["gone_until_ms"][is_nobody] = s.NEVER_MS
-    led = Led(config, one, state)
-    for partition in one.partitions.tolist():
+    led = Led(config, cell, state)
+    for partition in cell.partitions.tolist():
         leader, *followers = assignment(config)[partition].tolist()
-        led.follow(partition, followers if leader == one.leader else ())
-        isr = mask(led.order(partition), followers) if leader == one.leader else 0
+        led.follow(partition, followers if leader == cell.leader else ())
+        isr = mask(led.order(partition), followers) if leader == cell.leader else 0
         led.partition(partition)["isr"] = led.partition(partition)["maximal_isr"] = isr
     return led

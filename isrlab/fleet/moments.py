@@ -56,8 +56,8 @@ def turns(config: FleetConfig) -> list[Turn]:
     asks the controller has heard of all that was stored before, when the decision is heard.
     Raises ValueError for an outage that is over before all have heard of it.
     """
-    found = [turn for moment in _moments(config) for turn in turns_of(config, moment)]
-    return in_order(turn for turn in found if turn.at_ms < config.duration_ms)
+    ahead = [turn for moment in _moments(config) for turn in turns_of(config, moment)]
+    return in_order(turn for turn in ahead if turn.at_ms < config.duration_ms)
 
 
 def in_order(turns: Iterable[Turn]) -> list[Turn]:
@@ -70,16 +70,16 @@ def turns_of(config: FleetConfig, moment: Moment) -> list[Turn]:
     decided_ms = moment.heard_ms
     if config.kafka.writes_zookeeper:
         decided_ms = max(0, decided_ms - order_ms(config))
-    found = [Turn(moment.heard_ms, HEARD, moment)]
+    turns = [Turn(moment.heard_ms, HEARD, moment)]
     if moment.kind == STOP:
-        found += [Turn(max(0, moment.heard_ms - order_ms(config)), ASKED, moment)]
+        turns += [Turn(max(0, moment.heard_ms - order_ms(config)), ASKED, moment)]
     if moment.kind not in (GONE, CHECKPOINT):
-        found += [Turn(decided_ms, DECIDED, moment)]
-    return found
+        turns += [Turn(decided_ms, DECIDED, moment)]
+    return turns
 
 
 def _moments(config: FleetConfig) -> list[Moment]:
-    found = []
+    moments = []
     for broker in range(1, config.brokers + 1):
         started_ms = 0
         for start, end, is_clean in _outages(config, broker):
@@ -93,23 +93,25 @@ def _moments(config: FleetConfig) -> list[Moment]:
                     "the controller has noticed (session_timeout_ms)"
                 )
             if is_clean:
-                found.append(Moment(start, STOP, broker))
+                moments.append(Moment(start, STOP, broker))
             elif start - started_ms >= CHECKPOINT_MS:
                 last = (start - started_ms) // CHECKPOINT_MS * CHECKPOINT_MS + started_ms
-                found.append(Moment(last, CHECKPOINT, broker))
-            found += [
+                moments.append(Moment(last, CHECKPOINT, broker))
+            moments += [
                 Moment(gone_ms, GONE, broker, is_clean),
                 Moment(expired_ms, EXPIRED, broker),
                 Moment(end, UP, broker, is_clean),
             ]
             started_ms = end - order_ms(config)
     if config.reassigned:
-        found.append(Moment(round(config.reassign_s * 1000), REASSIGN, 0))
-    found += [Moment(ms, ELECT, 0) for ms in seconds_of(config.elections)]
+        moments.append(Moment(round(config.reassign_s * 1000), REASSIGN, 0))
+    moments += [Moment(ms, ELECT, 0) for ms in seconds_of(config.elections)]
     every_ms = round(config.rebalance_every_s * 1000)
     if every_ms:
-        found += [Moment(ms, REBALANCE, 0) for ms in range(every_ms, config.duration_ms, every_ms)]
-    return found
+        moments += [
+            Moment(ms, REBALANCE, 0) for ms in range(every_ms, config.duration_ms, every_ms)
+        ]
+    return moments
 
 
 def _outages(config: FleetConfig, broker: int) -> list[tuple[int, int, bool]]:

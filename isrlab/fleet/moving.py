@@ -51,13 +51,13 @@ from isrlab.fleet.layout import assignment, holders
 from isrlab.fleet.led import Led, led_at_start, mask
 from isrlab.fleet.moments import Moment, Turn
 from isrlab.fleet.reassigning import Reassigning
-from isrlab.fleet.replicas import Replicas, engine_settings
+from isrlab.fleet.replicas import ReplicaHistories, engine_settings
 
 MOST_FORGOTTEN_MS = 1_000  # that are run in vain when a reassignment is complete
 IMBALANCE = 0.1  # leader.imbalance.per.broker.percentage; KRaft elects whenever it can
 
 
-class Change(NamedTuple):
+class StoredChange(NamedTuple):
     """What a decision of the controller means for one partition, until all have heard of it."""
 
     partition: int
@@ -83,11 +83,11 @@ class Moving:
             Controller(*fixed, PartitionState(row, row[0], row), alive) for row in replicas
         ]
         self.leaders = np.array([row[0] for row in replicas])  # NO_LEADER: nobody
-        self.known = Replicas(config, self.leds)
+        self.known = ReplicaHistories(config, self.leds)
         self._turns = moments.turns(config)
         self._reassigning = Reassigning(config, self.leds, self.controllers)
         self.former = self.leaders.copy()  # who led last
-        self._decided: dict[Moment, list[Change]] = {}
+        self._decided: dict[Moment, list[StoredChange]] = {}
         self._late: dict[int, tuple[int, tuple[int, ...]]] = {}  # ISRs that the dead have asked for
         self._waiting: dict[int, list[tuple[int, ...]]] = defaultdict(list)  # where nobody leads
 
@@ -210,12 +210,12 @@ class Moving:
             after, outputs = controller_machine.step(before, message, self.now_ms)
             self.controllers[partition] = after
             sent = [(out.to, out.message) for out in outputs if isinstance(out, m.Send)]
-            orders = {to: said for to, said in sent if isinstance(said, m.LeaderAndIsr)}
+            orders = {to: order for to, order in sent if isinstance(order, m.LeaderAndIsr)}
             order = next(reversed(orders.values()), None)
-            leavers = frozenset(to for to, said in sent if said == m.StopReplica(deletes=True))
+            leavers = frozenset(to for to, order in sent if order == m.StopReplica(deletes=True))
             if orders or leavers or moment.broker in before.replicas:
                 hearers = frozenset(orders)
-                changes.append(Change(partition, before, after, order, hearers, leavers))
+                changes.append(StoredChange(partition, before, after, order, hearers, leavers))
             if self._reassigning.note(partition, after):
                 at_ms = self.now_ms + moments.order_ms(self.config)
                 self._plan(moments.turns_of(self.config, Moment(at_ms, moments.REASSIGN, 0)))
@@ -314,7 +314,7 @@ class Moving:
                 return int(row["due_ms"])
         return s.NEVER_MS
 
-    def _obey(self, change: Change, order: m.LeaderAndIsr) -> None:
+    def _obey(self, change: StoredChange, order: m.LeaderAndIsr) -> None:
         """An order is heard: who leads and who follows, and what they do first."""
         partition, now_ms, former = change.partition, self.now_ms, self._leader(change.partition)
         leader = order.leader
@@ -337,7 +337,7 @@ class Moving:
         if leader in change.hearers:
             self._resume(partition, leader)
 
-    def _say(self, change: Change, leader: int, is_new: bool) -> None:
+    def _say(self, change: StoredChange, leader: int, is_new: bool) -> None:
         """Rows for a new ISR, and for a new leader."""
         led, state = self.leds[leader], change.after.state
         row, isr = led.partition(change.partition), change.before.isr

@@ -65,15 +65,15 @@ class Reassigning:
 
     def last_changes(self, leader: int, events: s.Ints) -> list[LastChange]:
         """Those that a leader has asked for."""
-        led, found = self._leds[leader], []
+        led, changes = self._leds[leader], []
         for row in events[events[:, s.KIND] <= s.EXPAND].tolist():
             partition = int(led.cell.partitions[row[s.PARTITION]])
             if partition in self.going:
                 isr = led.members(row[s.PARTITION], row[s.ISR_AFTER])
                 controller = self._controllers[partition]
                 if replace(controller.state, isr=isr).is_moved(controller.version):
-                    found.append(LastChange(row[s.TS_MS], partition, leader))
-        return found
+                    changes.append(LastChange(row[s.TS_MS], partition, leader))
+        return changes
 
     def refuses(self, led: Led, partition: int) -> bool:
         """An ISR comes too late, in the millisecond that has completed it: the one before stays."""

@@ -3,8 +3,8 @@
 Theory of operation. Rows of the kernel do not say all of a broker: its log (as long as it is, with
 its own high watermark and leader epochs; its records are only counted), what it remembers of its
 followers, which process it is of, and what it is about to become, since finding the offset that it
-shares with a new leader takes rounds. `Replicas` keeps that as brokers of the engine. Such a
-history is a list of (ms, broker): from then on it is this.
+shares with a new leader takes rounds. `ReplicaHistories` keeps that as brokers of the engine. Such
+a history is a list of (ms, broker): from then on it is this.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from isrlab.fleet.led import BASE_MS, Led
 from isrlab.fleet.moments import Moment
 
 MOST_ROUNDS = 10  # of asking where the logs part
-History = list[tuple[int, Broker]]
+BrokerHistory = list[tuple[int, Broker]]
 
 
 def engine_settings(config: FleetConfig) -> Settings:
@@ -49,14 +49,14 @@ def engine_settings(config: FleetConfig) -> Settings:
     )
 
 
-class Replicas:
+class ReplicaHistories:
     """What every replica is, beside its rows."""
 
     def __init__(self, config: FleetConfig, leds: dict[int, Led]) -> None:
         self._config, self._leds = config, leds
         self._settings = engine_settings(config)
         self._replicas = assignment(config)
-        self._histories: dict[tuple[int, int], History] = {}
+        self._histories: dict[tuple[int, int], BrokerHistory] = {}
         self._begun_ms: dict[tuple[int, int], int] = {}  # when a follower last started over
         self._sent: dict[int, tuple[m.Output, ...]] = {}  # by those that heard the latest order
         self._starts: dict[tuple[int, int], list[tuple[int, int, bool]]] = defaultdict(list)
@@ -78,7 +78,7 @@ class Replicas:
         history = self._history(partition, broker)
         return next((b for ms, b in reversed(history) if ms < now_ms), history[0][1])
 
-    def _history(self, partition: int, broker: int) -> History:
+    def _history(self, partition: int, broker: int) -> BrokerHistory:
         key = partition, broker
         if key not in self._histories:
             config, ids = self._config, tuple(self._replicas[partition].tolist())
@@ -118,7 +118,9 @@ class Replicas:
                 comes = [(ms, after) for ms, after in history[1:] if ms < until_ms]
                 self._histories[partition, follower] = [history[0], *comes]
 
-    def _read_follower(self, partition: int, place: int, leader: Broker, now_ms: int) -> History:
+    def _read_follower(
+        self, partition: int, place: int, leader: Broker, now_ms: int
+    ) -> BrokerHistory:
         """What a follower is, and then what it is when it has written what is on its way."""
         led = self._leds[leader.id]
         row, thread = led.state.followers[place], led.thread_of(place)
@@ -130,9 +132,9 @@ class Replicas:
             before = self.at(partition, follower, now_ms)
             later = [each for each in self._history(partition, follower) if each[0] > now_ms]
             return [(now_ms, replace(before, role=Follower(*numbers))), *later]
-        had_end, own, told = led.state.carried[place].tolist()
+        had_end, own, known = led.state.carried[place].tolist()
         end, done_ms = int(row["end"]), int(thread["left_ms"])
-        written = rules.follower_high_watermark(end, told)
+        written = rules.follower_high_watermark(end, known)
         is_written = thread["is_parked"] == s.NOT_PARKED and done_ms < now_ms
         ends = [(now_ms, end, written if is_written else own)]
         if thread["is_parked"] == s.NOT_PARKED and not is_written:
@@ -234,7 +236,7 @@ class Replicas:
 
     def _first_fetch(
         self, partition: int, place: int, leader: Broker, now_ms: int
-    ) -> tuple[History, int]:
+    ) -> tuple[BrokerHistory, int]:
         """What a follower becomes until its leader can answer a fetch, and when that leaves."""
         led, at_ms = self._leds[leader.id], now_ms
         follower = led.order(partition)[int(led.state.followers[place]["slot"])]

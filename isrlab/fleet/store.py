@@ -38,7 +38,7 @@ from isrlab.fleet.config import TRACE, Configs, listed
 from isrlab.fleet.progress import shown
 from isrlab.fleet.recorded import summary
 from isrlab.fleet.simulate import BATCH_ROWS, planned, spread
-from isrlab.spark import source_digest
+from isrlab.installed import source_digest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -30,8 +30,6 @@ from isrlab.fleet.kernel import state as s
 from isrlab.fleet.kernel.rows import bucket_starts
 from isrlab.fleet.layout import TOPIC
 
-Bools = NDArray[np.bool_]
-
 _ISR_KINDS = ("isr_shrink", "isr_expand", "isr_commit")
 KIND_NAMES = pa.array([*_ISR_KINDS, "isr_commit", "leader", "offline", *["produce_error"] * 6])
 DETAILS = {  # of a shrink
@@ -120,12 +118,12 @@ def _latencies(config: FleetConfig, result: CellRun) -> pa.Table:
     return _table(config.run, ends, broker=leader, topic=TOPIC, kind="latency", detail=details)
 
 
-def _members(masks: s.Ints, slots: int) -> Bools:
+def _members(masks: s.Ints, slots: int) -> s.Bools:
     """bool[rows, slots] of a column of bit masks."""
     return (masks[:, None] >> np.arange(slots)) & 1 == 1
 
 
-def _isr(leader: int, followers: NDArray[np.int32], masks: s.Ints, is_null: Bools) -> pa.Array:
+def _isr(leader: int, followers: NDArray[np.int32], masks: s.Ints, is_null: s.Bools) -> pa.Array:
     """Broker lists, leader first, then followers in the order of assignment."""
     brokers = np.hstack([np.full((len(masks), 1), leader, np.int32), followers])
     is_member = _members(masks << 1 | 1, brokers.shape[1])
@@ -151,7 +149,7 @@ def _details(rows: s.Ints) -> pa.Array:
     return pa.MapArray.from_arrays(_starts(sizes, sizes == 0), *texts)
 
 
-def _starts(sizes: NDArray[np.int64], is_null: Bools) -> pa.Array:
+def _starts(sizes: NDArray[np.int64], is_null: s.Bools) -> pa.Array:
     """Offsets of lists of these sizes; null where the list is."""
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
     return pa.array(offsets, mask=np.append(is_null, False))

@@ -38,13 +38,13 @@ def describe(text: str, min_isr: int = 1) -> list[Partition]:
 
     Raises ValueError with the line that cannot be, or with an example if none is a partition.
     """
-    found = list(_partitions(text, min_isr))
-    if not found:
+    partitions = list(_partitions(text, min_isr))
+    if not partitions:
         raise ValueError(f"no line of a partition, such as '{EXAMPLE}', in {text[:80]!r}")
-    names = {partition.name for partition in found}
-    if len(names) < len(found):
-        raise ValueError(f"{len(found) - len(names)} partitions are there twice")
-    return found
+    names = {partition.name for partition in partitions}
+    if len(names) < len(partitions):
+        raise ValueError(f"{len(partitions) - len(names)} partitions are there twice")
+    return partitions
 
 
 def _partitions(text: str, min_isr: int) -> Iterator[Partition]:

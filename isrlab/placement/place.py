@@ -133,11 +133,11 @@ def placed(
     """Healthy partitions of `topics`: each (partitions, replication factor, min ISR)."""
     if algorithm not in ALGORITHMS:
         raise ValueError(f"no algorithm {algorithm!r}; known: {', '.join(ALGORITHMS)}")
-    found = []
+    everything = []
     random = np.random.default_rng(seed).spawn(len(topics))
     for draw, (topic, (partitions, factor, min_isr)) in zip(random, topics.items(), strict=True):
         if not 1 <= factor <= len(racks):
             raise ValueError(f"{topic}: {factor} replicas do not fit on {len(racks)} brokers")
         replicas = ALGORITHMS[algorithm](racks, partitions, factor, draw)
-        found += [Partition(f"{topic}-{n}", r, r, (), min_isr) for n, r in enumerate(replicas)]
-    return found
+        everything += [Partition(f"{topic}-{n}", r, r, (), min_isr) for n, r in enumerate(replicas)]
+    return everything

@@ -54,17 +54,17 @@ def units_of(racks: Mapping[int, str], by_rack: bool = False) -> dict[int, int]:
 def shares(partitions: Iterable[Partition], units: Mapping[int, int], size: int) -> Counter[Set]:
     """How many partitions each pair (triple, ...) of units has in common."""
     held = Counter(tuple(sorted({units[b] for b in p.replicas})) for p in partitions)
-    found: Counter[Set] = Counter()
+    counts: Counter[Set] = Counter()
     for all_units, number in held.items():
-        for some in combinations(all_units, size):
-            found[some] += number
-    return found
+        for units_of in combinations(all_units, size):
+            counts[units_of] += number
+    return counts
 
 
 def bad_sets(partitions: Iterable[Partition], units: Mapping[int, int], fate: str) -> set[Set]:
     """The smallest sets of units whose failure brings a partition to its fate."""
     kinds = _kinds(partitions, units, fate)
-    return {some for members, floor in kinds for some in _smallest(members, floor)}
+    return {bad for members, floor in kinds for bad in _smallest(members, floor)}
 
 
 def _kinds(
@@ -73,23 +73,23 @@ def _kinds(
     """The units of those that keep a partition from its fate, and how many may be left in it."""
     if fate not in FATES:
         raise ValueError(f"no fate {fate!r}; known: {', '.join(FATES)}")
-    found: Counter[tuple[Set, int]] = Counter()
+    kinds: Counter[tuple[Set, int]] = Counter()
     for p in partitions:
         keepers = {"lost": p.replicas, "offline": {*p.isr, *p.elr}}.get(fate, p.isr)
         floor = p.min_isr - 1 if fate == FATES[0] else 0
-        found[tuple(sorted(units[b] for b in keepers)), floor] += 1
-    return found
+        kinds[tuple(sorted(units[b] for b in keepers)), floor] += 1
+    return kinds
 
 
 @cache
 def _smallest(members: Set, floor: int) -> list[Set]:
-    counts, found = Counter(members), list[Set]()
+    counts, smallest = Counter(members), list[Set]()
     for size in range(len(counts) + 1):
-        for some in combinations(sorted(counts), size):
-            is_bad = len(members) - sum(counts[unit] for unit in some) <= floor
-            if is_bad and not any({*one} <= {*some} for one in found):
-                found.append(some)
-    return found
+        for chosen in combinations(sorted(counts), size):
+            is_bad = len(members) - sum(counts[unit] for unit in chosen) <= floor
+            if is_bad and not any({*smaller} <= {*chosen} for smaller in smallest):
+                smallest.append(chosen)
+    return smallest
 
 
 def chance(bad: set[Set], units: int, failures: int, seed: int = 1) -> Chance:
@@ -101,7 +101,7 @@ def chance(bad: set[Set], units: int, failures: int, seed: int = 1) -> Chance:
     if least == 0 or least > failures:
         return Chance(*[float(least == 0)] * 3)
     if least == failures:
-        return Chance(*[sum(len(some) == least for some in bad) / number] * 3)
+        return Chance(*[sum(len(each) == least for each in bad) / number] * 3)
     if number <= MOST_TRIED:
         every = chain.from_iterable(combinations(range(units), failures))
         failed = np.fromiter(every, np.int64, number * failures).reshape(number, failures)
@@ -118,9 +118,9 @@ def hits(failed: np.ndarray, bad: set[Set], units: int) -> np.ndarray:
     is_bad = np.zeros(len(failed), bool)
     for size in range(failed.shape[1] + 1):
         places = float(units) ** np.arange(size)
-        if not (some := [each for each in bad if len(each) == size]):
+        if not (sets := [each for each in bad if len(each) == size]):
             continue
-        known = np.unique(np.array(some) @ places)
+        known = np.unique(np.array(sets) @ places)
         for columns in combinations(range(failed.shape[1]), size):
             is_bad |= np.isin(failed[:, columns] @ places, known)
     return is_bad
@@ -151,8 +151,8 @@ def _alone(members: Set, floor: int, units: int, failures: int) -> float:
     ways = sum(
         math.comb(units - len(counts), failures - size)
         for size in range(min(failures, len(counts)) + 1)
-        for some in combinations(counts, size)
-        if len(members) - sum(counts[unit] for unit in some) <= floor
+        for chosen in combinations(counts, size)
+        if len(members) - sum(counts[unit] for unit in chosen) <= floor
     )
     return ways / math.comb(units, failures)
 

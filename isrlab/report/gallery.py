@@ -42,7 +42,7 @@ Kept = TypeVar("Kept")
 
 
 @dataclass(frozen=True)
-class Record:
+class RunRecord:
     """What the index shows of one run, and what tells whether it must be run again."""
 
     slug: str
@@ -67,7 +67,7 @@ class Record:
         return next(iter(self.error.strip().splitlines()), "")
 
 
-def write_run(record: Record, notebook: NotebookNode, out: Path) -> Record:
+def write_run(record: RunRecord, notebook: NotebookNode, out: Path) -> RunRecord:
     """Store the executed notebook, its page and then its completed record; redraw the index."""
     ended = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     picture = thumbnail(notebook)
@@ -103,7 +103,7 @@ def write_index(out: Path, grid: Grid | None = None) -> None:
         _write(out / grid.page, _render("grid", f"{grid.title} · isrlab", grid=grid, points=points))
 
 
-def _link(out: Path, runs: list[Record], files: dict[str, str]) -> None:
+def _link(out: Path, runs: list[RunRecord], files: dict[str, str]) -> None:
     """In each page: the links to other notebooks, and those to the runs before and after."""
     for before, run, after in zip([None, *runs], runs, [*runs[1:], None], strict=False):
         path = out / "runs" / f"{run.slug}.html"
@@ -122,12 +122,12 @@ def start() -> str:
     return str(HTMLExporter(template_name="basic").from_notebook_node(notebook)[0])
 
 
-def read_records(out: Path) -> list[Record]:
+def read_records(out: Path) -> list[RunRecord]:
     """The records of earlier runs, by notebook; what is no record of ours is left alone."""
-    return sorted(_read(out / "runs", Record), key=lambda run: (run.notebook, run.slug))
+    return sorted(_read(out / "runs", RunRecord), key=lambda run: (run.notebook, run.slug))
 
 
-def page(record: Record, notebook: NotebookNode) -> str:
+def page(record: RunRecord, notebook: NotebookNode) -> str:
     """The run as one HTML file."""
     quiet = {"exclude_input_prompt": True, "exclude_output_prompt": True}
     exporter = HTMLExporter(template_name="basic", embed_images=True, **quiet)

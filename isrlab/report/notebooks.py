@@ -75,7 +75,7 @@ class Notebook:
 
 
 @dataclass(frozen=True)
-class Run:
+class NotebookRun:
     """A notebook with the parameters it is given; the others keep their defaults."""
 
     notebook: Notebook
@@ -188,7 +188,7 @@ def _load_jupyter_server_extension(server: Any) -> None:
 
 def plan(
     notebooks: list[Notebook], options: Sequence[tuple[str, str]] = (), file: Path | None = None
-) -> list[Run]:
+) -> list[NotebookRun]:
     """One run for each notebook, or one for each choice where a parameter has several values.
 
     `options` are (name, text) and override the file, which has parameters for every notebook, and
@@ -229,7 +229,7 @@ def read_yaml(file: Path) -> dict[str, Any]:
     return loaded
 
 
-def read_grid(file: Path, folder: Path) -> tuple[Grid, list[Run]]:
+def read_grid(file: Path, folder: Path) -> tuple[Grid, list[NotebookRun]]:
     """The grid of a YAML file, and its runs. The file has `notebook`, `grid` (by parameter a value,
     or a list of values), and optionally `title`.
 
@@ -272,11 +272,13 @@ def _named(values: dict[str, Any], notebooks: list[Notebook]) -> dict[str, Any]:
     raise NotebookError("\n".join(lines))
 
 
-def _combinations(notebook: Notebook, axes: dict[str, Any]) -> list[Run]:
+def _combinations(notebook: Notebook, axes: dict[str, Any]) -> list[NotebookRun]:
     """A run for every combination of texts (or lists of texts), the last axis first."""
     axes = {name: v if isinstance(v, list) else [v] for name, v in axes.items()}
     typed = [[parse(each, notebook.parameters[name]) for each in axes[name]] for name in axes]
-    return [Run(notebook, dict(zip(axes, v, strict=True))) for v in itertools.product(*typed)]
+    return [
+        NotebookRun(notebook, dict(zip(axes, v, strict=True))) for v in itertools.product(*typed)
+    ]
 
 
 def parse(value: Any, parameter: Parameter) -> Any:

@@ -42,7 +42,7 @@ from traitlets import Type
 
 import isrlab
 from isrlab import java, spark
-from isrlab.installed import DATA, PACKAGE, ExtraMissingError, require
+from isrlab.installed import DATA, PACKAGE, ExtraMissingError, require, source_digest
 from isrlab.report import gallery, notebooks
 
 LIBRARIES = ("pyspark", "numba", "numpy", "pandas", "matplotlib", "papermill")
@@ -55,8 +55,8 @@ PROCESSES: Any = multiprocessing.get_context("fork" if sys.platform == "linux" e
 class Running:
     """A run that is under way: which cell it has reached, and since when it runs."""
 
-    run: notebooks.Run
-    record: gallery.Record
+    run: notebooks.NotebookRun
+    record: gallery.RunRecord
     process: Any = None
     cell: int = 0
     started: float = 0.0
@@ -74,7 +74,7 @@ class Progress:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self.stream = stream or sys.stderr
-        self.records: list[gallery.Record] = []
+        self.records: list[gallery.RunRecord] = []
         self.running: list[Running] = []
 
     def start(self, job: Running) -> None:
@@ -90,7 +90,7 @@ class Progress:
             job.spoken = time.monotonic()
             self.say(str(job))
 
-    def end(self, record: gallery.Record, note: str = "") -> None:
+    def end(self, record: gallery.RunRecord, note: str = "") -> None:
         self.records.append(record)
         self.running = [job for job in self.running if job.record.slug != record.slug]
         result = f"{record.status}, {record.seconds:.1f} s" if record.seconds else record.status
@@ -105,8 +105,8 @@ class Progress:
 
 
 def run_all(
-    runs: list[notebooks.Run], out: Path, *, resume: bool, progress: Progress, jobs: int = 1
-) -> list[gallery.Record]:
+    runs: list[notebooks.NotebookRun], out: Path, *, resume: bool, progress: Progress, jobs: int = 1
+) -> list[gallery.RunRecord]:
     """Execute the runs (with `resume`: those that are not done yet), writing each to `out`.
 
     The records are in the order of the runs, those of `progress` in the order of their ends.
@@ -170,14 +170,16 @@ def _execute(waiting: list[Running], jobs: int, out: Path, progress: Progress) -
             job.process.join()
 
 
-def _work(run: notebooks.Run, parent: Connection) -> None:
+def _work(run: notebooks.NotebookRun, parent: Connection) -> None:
     """In a process of its own: execute the run, and tell the parent how it goes."""
     logging.getLogger("papermill").addHandler(logging.NullHandler())  # the parent tells of errors
     with suppress(KeyboardInterrupt), interrupts():
         parent.send(_executed(run, parent.send))
 
 
-def _executed(run: notebooks.Run, on_cell: Callable[[int], None]) -> tuple[NotebookNode, str]:
+def _executed(
+    run: notebooks.NotebookRun, on_cell: Callable[[int], None]
+) -> tuple[NotebookNode, str]:
     """The notebook as far as it came, and its error; `on_cell` hears the index of each cell."""
     error = ""
     with tempfile.TemporaryDirectory(prefix="isrlab-") as scratch:
@@ -234,12 +236,12 @@ class ThisInterpreter(AsyncKernelManager):
         await super().start_kernel(**options, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def blank_record(run: notebooks.Run) -> gallery.Record:
+def blank_record(run: notebooks.NotebookRun) -> gallery.RunRecord:
     """What is known of a run before it starts."""
     notebook, parameters = run.notebook, run.parameters
     depends = json.dumps([package_digest(), notebook.node, parameters], sort_keys=True)
     key = hashlib.sha256(depends.encode()).hexdigest()
-    return gallery.Record(
+    return gallery.RunRecord(
         slug=run.slug, notebook=notebook.name, title=notebook.title, parameters=parameters,
         given=sorted(run.given), versions=versions(), kafka=_kafka(parameters),
         seed=parameters.get("seed"), key=key,
@@ -307,7 +309,7 @@ def commit() -> str:
 @cache
 def package_digest() -> str:
     """Digest of the package's sources and of the data that notebooks read."""
-    digest = hashlib.sha256(spark.source_digest().encode())
+    digest = hashlib.sha256(source_digest().encode())
     texts = (p for p in PACKAGE.glob("*/*") if p.suffix in (".txt", ".mplstyle", ".js"))
     for file in sorted([*texts, *DATA.glob("**/*")]):
         if file.is_file():

@@ -34,7 +34,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class BandMark:
     """A moment (s) in a row: a mark of matplotlib, its colour, and a word beside it."""
 
     at_s: float
@@ -74,7 +74,7 @@ def plot_bands(
     rows: Mapping[str, Sequence[Span]],
     title: str,
     *,
-    events: Mapping[str, Sequence[Event]] | None = None,
+    events: Mapping[str, Sequence[BandMark]] | None = None,
     notes: Mapping[str, str] | None = None,
     legend: Mapping[str, str] | None = None,
     ax: Axes | None = None,

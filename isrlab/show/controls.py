@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 
 from isrlab.engine.model import Leader
 from isrlab.show import style
-from isrlab.show.player import Slider, View, player
+from isrlab.show.player import PlayerImage, Slider, player
 from isrlab.show.replicas import common_look, plot_replicas, visible
 from isrlab.world import words
 from isrlab.world.frames import Frame
@@ -33,7 +33,7 @@ from isrlab.world.script import Run
 MOST_STEPS = 60  # of a run, shown one by one
 MOST_VIEWS = 24  # of a player, unless it is a run's
 NO_WIDGETS = "A control: to move it, open the notebook where Jupyter widgets or HTML can be shown."
-Drawn = Figure | Axes | View
+Drawn = Figure | Axes | PlayerImage
 _LOOK: dict[str, Any] = {
     "style": {"description_width": "160px"},
     "layout": widgets.Layout(width="560px"),
@@ -48,9 +48,9 @@ def step_slider(run: Run) -> widgets.VBox:
     frames = _steps(run)
     look = common_look(frames)
     slider = widgets.IntSlider(value=0, min=0, max=len(frames) - 1, description="step", **_LOOK)
-    drawn: dict[Hashable, View] = {}
+    drawn: dict[Hashable, PlayerImage] = {}
 
-    def draw(step: int) -> View:
+    def draw(step: int) -> PlayerImage:
         state = _visible(frames[step])
         if state not in drawn:
             drawn[state] = pictured(plot_replicas(frames[step], **look))
@@ -98,7 +98,7 @@ class Redrawn(widgets.VBox):
             control.observe(self.redraw, names="value")
         super().__init__([*controls, self.caption, self.picture])
 
-    def draw(self) -> View:
+    def draw(self) -> PlayerImage:
         return pictured(self.draw_of(*(control.value for control in self.inputs)))
 
     def redraw(self, _: object = None) -> None:
@@ -122,7 +122,7 @@ class Redrawn(widgets.VBox):
         ]
         return player(sliders, views)
 
-    def _view(self, chosen: Sequence[tuple[str, Any]]) -> View:
+    def _view(self, chosen: Sequence[tuple[str, Any]]) -> PlayerImage:
         """What is drawn of these (name, value) of the controls; the caption names them, too."""
         view = pictured(self.draw_of(*(value for _, value in chosen)))
         pairs = zip(self.inputs, chosen, strict=True)
@@ -152,23 +152,23 @@ def _options(control: widgets.Widget) -> dict[str, Any]:
 def _thinned(axis: dict[str, Any], count: int, kept: Any) -> dict[str, Any]:
     """Values of an axis as evenly as can be, `kept` among them."""
     last, place = len(axis) - 1, [*axis.values()].index(kept)
-    chosen = {round(n * last / (count - 1)) for n in range(count)}
+    chosen = {round(n * last / max(count - 1, 1)) for n in range(count)}
     if place not in chosen:
         chosen -= {min(chosen - {0, last} or chosen, key=lambda n: abs(n - place))}
     return {name: axis[name] for n, name in enumerate(axis) if n in chosen | {place}}
 
 
-def pictured(drawn: Drawn, caption: str = "") -> View:
+def pictured(drawn: Drawn, caption: str = "") -> PlayerImage:
     """A picture as PNG, quick to make, not small, and the text that stands for it; the figure is
     closed."""
-    if isinstance(drawn, View):
+    if isinstance(drawn, PlayerImage):
         return drawn
     figure = drawn.get_figure(root=True) if isinstance(drawn, Axes) else drawn
     assert figure is not None
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", pil_kwargs={"compress_level": 1})
     plt.close(figure)
-    return View(buffer.getvalue(), style.alt_text(figure), caption)
+    return PlayerImage(buffer.getvalue(), style.alt_text(figure), caption)
 
 
 def _steps(run: Run) -> list[Frame]:

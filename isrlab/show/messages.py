@@ -121,10 +121,9 @@ def plot_messages(run: Run, *, first: int = 0, last: int | None = None) -> Axes:
 def arrows_of(frame: Frame, has_zookeeper: bool) -> list[Arrow]:
     """A message as arrows. Up to 2.6 the leader writes the ISR into ZooKeeper, and leaves a notice
     of it there, which makes a watch of the controller fire."""
-    text = " ".join(words.describe(frame.message).split())
-    text = text.replace("partition_epoch", "version") if has_zookeeper else text
+    text = " ".join(words.describe(frame.message, frame.controller.version).split())
     arrow = Arrow(frame.source, frame.target, text, was_lost=frame.was_lost)
-    kind, _, rest = text.partition(" ")
+    kind = type(frame.message).__name__
     if not has_zookeeper:
         return [arrow]
     if kind == "IsrChangeNotification":
@@ -132,9 +131,9 @@ def arrows_of(frame: Frame, has_zookeeper: bool) -> list[Arrow]:
         fires = Arrow(ZOOKEEPER, m.CONTROLLER, reads, is_inner=True)
         return [replace(arrow, target=ZOOKEEPER, text="isr_change_notification"), fires]
     if kind == "AlterPartitionResponse":
-        return [replace(arrow, source=ZOOKEEPER, text=f"answer {rest}")]
+        return [replace(arrow, source=ZOOKEEPER)]
     if kind == "AlterPartition":
-        return [replace(arrow, target=ZOOKEEPER, text=f"write of the state {rest}")]
+        return [replace(arrow, target=ZOOKEEPER)]
     return [arrow]
 
 

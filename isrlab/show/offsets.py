@@ -78,25 +78,25 @@ def isr_finding(spans: Sequence[IsrSpan]) -> str:
     return f"R{', '.join(parts)[1:]}" if parts else "Nobody leaves the ISR"
 
 
-def plot_offsets(seen: Offsets, title: str | None = None, *, ax: Axes | None = None) -> Axes:
+def plot_offsets(data: Offsets, title: str | None = None, *, ax: Axes | None = None) -> Axes:
     """Log end offsets, high watermark, what is not committed (hatched), and the ISR below."""
     ax = ax or style.axes(9.5, 3.6)
-    times = np.asarray(seen.times_s, float)
-    top = float(max(np.max(seen.log_end_offset), 1))
+    times = np.asarray(data.times_s, float)
+    top = float(max(np.max(data.log_end_offset), 1))
     ax.fill_between(
-        times, np.asarray(seen.high_watermark, float), np.asarray(seen.log_end_offset, float),
+        times, np.asarray(data.high_watermark, float), np.asarray(data.log_end_offset, float),
         step="post", facecolor="none", edgecolor=style.GREY, hatch="////", linewidth=0,
         label="not committed",
     )  # fmt: skip
-    lines = {seen.leader: seen.log_end_offset, **seen.ends}
+    lines = {data.leader: data.log_end_offset, **data.ends}
     for place, (broker, values) in enumerate(lines.items()):
-        role = "leader" if broker == seen.leader else "as its leader knows it"
+        role = "leader" if broker == data.leader else "as its leader knows it"
         width = (4.5, 2.2, 1.2)[min(place, 2)]  # the leader's shows beside a follower's on it
         ax.plot(times, values, color=style.broker_colour(broker), drawstyle="steps-post",
                 linewidth=width, label=f"LEO of {broker} ({role})")  # fmt: skip
-    ax.plot(times, seen.high_watermark, color=style.INK, linewidth=1.3, linestyle=_DASHED,
+    ax.plot(times, data.high_watermark, color=style.INK, linewidth=1.3, linestyle=_DASHED,
             drawstyle="steps-post", label="high watermark")  # fmt: skip
-    for place, row in enumerate(bands.isr_rows(seen.isr, sorted(lines)).values()):
+    for place, row in enumerate(bands.isr_rows(data.isr, sorted(lines)).values()):
         y = -top * (0.12 + 0.1 * place)
         for span in row:
             ax.plot([span.start_s, span.end_s], [y, y], solid_capstyle="butt",
@@ -111,4 +111,4 @@ def plot_offsets(seen: Offsets, title: str | None = None, *, ax: Axes | None = N
     ax.set_xlabel("time since the start (s)")
     ax.set_ylabel("offset", loc="top")
     style.legend_below(ax)
-    return style.finish(ax, title or isr_finding(seen.isr))
+    return style.finish(ax, title or isr_finding(data.isr))

@@ -34,7 +34,7 @@ class Slider:
 
 
 @dataclass(frozen=True)
-class View:
+class PlayerImage:
     """What is shown for one choice: a PNG, its text for who does not see it, and lines below."""
 
     png: bytes
@@ -42,7 +42,7 @@ class View:
     caption: str = ""
 
 
-def player(sliders: Sequence[Slider], views: Sequence[View]) -> str:
+def player(sliders: Sequence[Slider], views: Sequence[PlayerImage]) -> str:
     """The HTML of a player: `views` of all combinations, the last slider first to change.
 
     The picture without scripts is the last, or where the sliders stand if not at their starts.
@@ -65,7 +65,7 @@ def player(sliders: Sequence[Slider], views: Sequence[View]) -> str:
     )
 
 
-def _figure(view: View) -> str:
+def _figure(view: PlayerImage) -> str:
     image = base64.b64encode(small(view.png)).decode()
     alt, caption = html.escape(view.alt), html.escape(view.caption)
     return (

@@ -21,6 +21,8 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import offset_copy
 
 from isrlab.engine.versions import PRESETS, KafkaVersion
+from isrlab.events.wording import counted as counted
+from isrlab.events.wording import duration as duration
 
 plt.style.use(Path(__file__).with_name("isrlab.mplstyle"))
 
@@ -73,7 +75,7 @@ _GENERATIONS = (  # oldest first; neighbours differ in lightness, also without r
     # leaders write ZooKeeper themselves: warm to green
     "#601C2B", "#F5917B", "#9B6107", "#B79B14", "#4B5101", "#A0D20C", "#4C8E67", "#09DCBC",
     # leaders ask the controller: blue to purple
-    "#04698A", "#76BBF5", "#1537B0", "#5676F4", "#510179", "#AC7FB5", "#AA195E",
+    "#04698A", "#76BBF5", "#1537B0", "#5676F4", "#510179", "#AC7FB5", "#AA195E", "#F3B0CB",
 )  # fmt: skip
 
 
@@ -232,24 +234,6 @@ def listed(names: Sequence[object], most: int = 5) -> str:
     """Names with commas; of many the first ones, and how many more."""
     shown = ", ".join(str(name) for name in names[:most])
     return f"{shown} and {len(names) - most:,} more" if len(names) > most else shown
-
-
-def counted(number: int, noun: str) -> str:
-    """1 replica, 2 replicas."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-_UNITS = ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
-
-
-def duration(ms: float) -> str:
-    """A time as one reads it: 340 ms, 12.4 s, 3 min 5 s, 2 h 10 min, 3 d 4 h."""
-    if ms < 59_500:
-        return f"{ms:.0f} ms" if ms < 1_000 else f"{ms / 1000:.3g} s"
-    seconds = round(ms / 1000)
-    size, unit, smaller, small = next(u for u in _UNITS if seconds >= u[0])
-    whole, rest = divmod(round(seconds / smaller), size // smaller)
-    return f"{whole} {unit} {rest} {small}" if rest else f"{whole} {unit}"
 
 
 def thousands(value: float, _: object = None) -> str:

@@ -38,6 +38,7 @@ class Bench:
         "epochs": lambda b: b.broker.log.epochs.entries,
         "epoch": lambda b: b.broker.leader_epoch,
         "partition_epoch": lambda b: b.role.partition_epoch,
+        "backs_off_ms": lambda b: b.backs_off_ms(),
     }
 
     def __init__(
@@ -53,6 +54,11 @@ class Bench:
     @property
     def role(self) -> Any:
         return self.broker.role
+
+    def backs_off_ms(self) -> int | None:
+        """How long it waits before it tries again."""
+        pauses = [output.delay_ms for output in self.outputs if isinstance(output, m.After)]
+        return pauses[-1] if pauses and not self.sent else None
 
     @property
     def sent(self) -> list[m.Message]:
@@ -169,6 +175,14 @@ class LeaderBench(Bench):
             return
         epoch, version = asked.leader_epoch, asked.partition_epoch + 1
         self.step(m.AlterPartitionResponse(asked.request, epoch, version, asked.isr))
+
+    def lose_controller(self) -> None:
+        """The request for the ISR change fails as a whole."""
+        self.step(m.Disconnected(m.CONTROLLER))
+
+    def resend(self) -> None:
+        """The time is over that the lost controller has been given."""
+        self.step(m.RetryAlterPartition())
 
     def zookeeper(self, works: bool) -> None:
         self.cas_fails = not works
@@ -317,15 +331,10 @@ class FollowerBench(Bench):
         message = self.sent[-1]
         return type(message).__name__, getattr(message, about[type(message)])
 
-    def backs_off_ms(self) -> int | None:
-        pauses = [output.delay_ms for output in self.outputs if isinstance(output, m.After)]
-        return pauses[-1] if pauses and not self.sent else None
-
     FACTS = Bench.FACTS | {
         "leader": lambda b: b.role.leader,
         "is_waiting": lambda b: b.role.is_waiting,
         "asks": asks,
         "last_fetched_epoch": lambda b: b.sent[0].last_fetched_epoch,
         "halts": lambda b: any(isinstance(output, m.Halt) for output in b.outputs),
-        "backs_off_ms": backs_off_ms,
     }

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from isrlab import brokerlogs
 from isrlab.events import exact
-from isrlab.evidence import Evidence, reconcile
+from isrlab.logs import reader
+from isrlab.logs.history import History, history_of
 
 DAY_MS = 1_719_792_000_000  # 2024-07-01 00:00 UTC, the day of these logs
 
@@ -30,19 +30,19 @@ def write(folder, logs: dict[str, str]):
     return folder
 
 
-def prove(folder, logs: dict[str, str]) -> Evidence:
+def prove(folder, logs: dict[str, str]) -> History:
     """What these logs prove."""
-    read = brokerlogs.read_local(write(folder, logs), run="r")
+    read = reader.read_local(write(folder, logs), run="r")
     if isinstance(read, pa.Table):
-        return reconcile(read)
-    return reconcile(read.events, read.files)
+        return history_of(read)
+    return history_of(read.events, read.files)
 
 
-def story(evidence: Evidence, topic: str = "t", partition: int = 0) -> list[tuple]:
+def story(history: History, topic: str = "t", partition: int = 0) -> list[tuple]:
     """What is known of a partition: seconds of the day, ISR and who made it, or why it is not."""
     rows = [
         row | {"detail": dict(row["detail"])}
-        for row in evidence.events.to_pylist()
+        for row in history.events.to_pylist()
         if row["kind"] in ("isr_commit", "unknown")
         and (row["topic"], row["partition"]) == (topic, partition)
     ]
@@ -57,18 +57,18 @@ def story(evidence: Evidence, topic: str = "t", partition: int = 0) -> list[tupl
     ]
 
 
-def isrs(evidence: Evidence, topic: str = "t", partition: int = 0) -> list[str]:
+def isrs(history: History, topic: str = "t", partition: int = 0) -> list[str]:
     """The ISRs of a partition in order, "?" where it is not known."""
-    told = [what for _, what in story(evidence, topic, partition)]
+    told = [what for _, what in story(history, topic, partition)]
     return ["?" if isinstance(what, str) else ",".join(map(str, what[0])) for what in told]
 
 
-def under_replicated_ms(evidence: Evidence, topic: str = "t", partition: int = 0) -> int:
+def under_replicated_ms(history: History, topic: str = "t", partition: int = 0) -> int:
     """How long it is known to have lacked a replica."""
-    spans = exact.isr_spans(evidence.events)[exact.Key("r", topic, partition)]
+    spans = exact.isr_spans(history.events)[exact.Key("r", topic, partition)]
     return sum(s.end_ms - s.start_ms for s in spans if len(s.isr) < len(s.replicas))
 
 
-def why_unknown(evidence: Evidence, partition: int | None = 0) -> set[str]:
-    gaps = evidence.unknown
+def why_unknown(history: History, partition: int | None = 0) -> set[str]:
+    gaps = history.gaps
     return {gap.why for gap in gaps if (gap.key.partition if gap.key else None) == partition}

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, TypeVar
 import numba
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 
-from isrlab.spark import source_digest
+from isrlab.installed import source_digest
 
 F = TypeVar("F", bound=Callable[..., object])
 

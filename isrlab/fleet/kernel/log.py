@@ -122,11 +122,11 @@ def note_answer(state: s.State, number: int) -> None:
     for row in range(thread.words_from * s.WORD, thread.words_to * s.WORD):
         follower = state.followers[row]
         if thread.is_parked == s.NOT_PARKED:
-            told = state.carried[row, s.TOLD_HIGH_WATERMARK]
+            known = state.carried[row, s.TOLD_HIGH_WATERMARK]
             state.carried[row, s.HAD_END] = follower.end
-            state.carried[row, s.OWN_HIGH_WATERMARK] = _follower_high_watermark(follower.end, told)
-        told = state.partitions[follower.partition].high_watermark
-        state.carried[row, s.TOLD_HIGH_WATERMARK] = told
+            state.carried[row, s.OWN_HIGH_WATERMARK] = _follower_high_watermark(follower.end, known)
+        known = state.partitions[follower.partition].high_watermark
+        state.carried[row, s.TOLD_HIGH_WATERMARK] = known
 
 
 @compiled

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 Bits = NDArray[np.uint64]
 
 # Kinds of row in `State.events`: what a leader asks for and what is stored; a member that the

@@ -25,7 +25,7 @@ from isrlab.fleet.kernel.state import Arrivals, Ints
 from isrlab.fleet.layout import assignment
 from isrlab.fleet.load import spread
 from isrlab.fleet.recorded import file
-from isrlab.fleet.recorded.file import Rows, TraceError
+from isrlab.fleet.recorded.file import TraceError, TraceRows
 
 MOST_BYTES = 10**18  # of all partitions together
 DECIDES = (
@@ -41,7 +41,7 @@ class Recorded(NamedTuple):
     record_bytes: Ints  # int64[partitions of the cell]
 
 
-class Recording(NamedTuple):
+class RecordedFleet(NamedTuple):
     """A trace file, cut for a fleet."""
 
     sha256: str  # of the file
@@ -88,7 +88,7 @@ def of_cell(config: FleetConfig, leader: int) -> Recorded | None:
     return recording(config).by_leader[leader] if config.load == TRACE else None
 
 
-def recording(config: FleetConfig) -> Recording:
+def recording(config: FleetConfig) -> RecordedFleet:
     """The trace of a fleet; the last two are kept as long as their files do not change."""
     only = FleetConfig(**{name: getattr(config, name) for name in DECIDES})
     stat = os.stat(config.trace_file) if os.path.exists(config.trace_file) else None
@@ -102,7 +102,7 @@ def summary(config: FleetConfig) -> dict[str, str | int]:
 
 
 @functools.lru_cache(maxsize=2)
-def _recording(config: FleetConfig, version: tuple[int, int] | None) -> Recording:
+def _recording(config: FleetConfig, version: tuple[int, int] | None) -> RecordedFleet:
     """`version` of the file: read again when it changes; None: the reader says what is wrong."""
     rows = file.read(config.trace_file, config.trace_columns, config.partitions)
     anywhere = spread(config, len(rows.ts_ms))
@@ -122,10 +122,10 @@ def _recording(config: FleetConfig, version: tuple[int, int] | None) -> Recordin
         by_leader[leader] = Recorded(arrivals, sizes[partitions])
     with open(config.trace_file, "rb") as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
-    return Recording(digest, len(order), len(order) - len(kept), by_leader)
+    return RecordedFleet(digest, len(order), len(order) - len(kept), by_leader)
 
 
-def _record_bytes(config: FleetConfig, rows: Rows, kept: Ints) -> Ints:
+def _record_bytes(config: FleetConfig, rows: TraceRows, kept: Ints) -> Ints:
     """Mean size of a partition's records, at least 1, int64[partitions]. Raises TraceError."""
     where, count = rows.partition[kept], config.partitions
     records = np.bincount(where, weights=rows.records[kept], minlength=count)

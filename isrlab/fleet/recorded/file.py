@@ -31,10 +31,8 @@ from numpy.typing import NDArray
 
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
-from isrlab.fleet.kernel.state import Ints
+from isrlab.fleet.kernel.state import Bools, Ints
 from isrlab.fleet.recorded.partitioner import partition_of_keys
-
-Bools = NDArray[np.bool_]
 
 ENDINGS = (".csv", ".csv.gz", ".parquet")
 BLOCK_BYTES = 16_000_000
@@ -48,7 +46,7 @@ class TraceError(ValueError):
     """A trace that cannot be used; says where, which value, and what is valid."""
 
 
-class Role(NamedTuple):
+class ColumnUse(NamedTuple):
     """What a column can be for."""
 
     names: tuple[str, ...]  # by which it is found
@@ -58,16 +56,16 @@ class Role(NamedTuple):
 
 TIMES = ("time", "timestamp", "ts", "datetime", "time_ms", "timestamp_ms", "ts_ms")
 ROLES = {
-    "time": Role(TIMES, "timestamps, numbers or text"),
-    "partition": Role(("partition",), "numbers or text"),  # its limit is the fleet's
-    "key": Role(("key",), "text, or the bytes that the producer sends"),
-    "records": Role(("records", "count"), "numbers or text", (1, 10**9)),
-    "bytes": Role(("bytes", "size"), "numbers or text", (0, 10**11)),
+    "time": ColumnUse(TIMES, "timestamps, numbers or text"),
+    "partition": ColumnUse(("partition",), "numbers or text"),  # its limit is the fleet's
+    "key": ColumnUse(("key",), "text, or the bytes that the producer sends"),
+    "records": ColumnUse(("records", "count"), "numbers or text", (1, 10**9)),
+    "bytes": ColumnUse(("bytes", "size"), "numbers or text", (0, 10**11)),
 }
 MAPPED = ("time", "time_ms", *list(ROLES)[1:])  # what `columns` may name
 
 
-class Rows(NamedTuple):
+class TraceRows(NamedTuple):
     """What a trace file holds, in its own order."""
 
     ts_ms: Ints  # int64[n], since the earliest row
@@ -85,7 +83,7 @@ class Column(NamedTuple):
     valid: str  # what the values should be, in words
 
 
-class Source(NamedTuple):
+class TraceFile(NamedTuple):
     """A file as it was read."""
 
     path: str
@@ -94,7 +92,7 @@ class Source(NamedTuple):
     ragged: list[tuple[int, str]]  # lines with a wrong number of values; the first with its text
 
 
-def read(path: str, columns: str = "", partitions: int = 2**31 - 1) -> Rows:
+def read(path: str, columns: str = "", partitions: int = 2**31 - 1) -> TraceRows:
     """All rows of a trace file. Raises TraceError."""
     try:
         source = _opened(path)
@@ -107,7 +105,7 @@ def read(path: str, columns: str = "", partitions: int = 2**31 - 1) -> Rows:
         raise TraceError(f"{path} cannot be read: {error}") from error
 
 
-def _opened(path: str) -> Source:
+def _opened(path: str) -> TraceFile:
     """The file at `path`, by its ending."""
     if not Path(path).is_file():
         what = "is a folder" if Path(path).is_dir() else "does not exist"
@@ -115,13 +113,13 @@ def _opened(path: str) -> Source:
     if not path.lower().endswith(ENDINGS):
         raise TraceError(f"trace_file={path!r} has no known ending; valid: {', '.join(ENDINGS)}")
     if path.lower().endswith(".parquet"):
-        return Source(path, pq.ParquetFile(pa.OSFile(path)).read(), False, [])
+        return TraceFile(path, pq.ParquetFile(pa.OSFile(path)).read(), False, [])
     if Path(path).stat().st_size == 0:
         raise TraceError(f"{path} is empty; valid: a header line and one line for each batch")
     return _csv(path)
 
 
-def _csv(path: str) -> Source:
+def _csv(path: str) -> TraceFile:
     """A CSV file, all columns as bytes."""
     ragged: list[tuple[int, str]] = []
 
@@ -139,10 +137,10 @@ def _csv(path: str) -> Source:
             pacsv.ConvertOptions(column_types=dict.fromkeys(names, pa.large_binary())),
         )
 
-    return Source(path, opened(opened([]).schema.names).read_all(), True, ragged)
+    return TraceFile(path, opened(opened([]).schema.names).read_all(), True, ragged)
 
 
-def _roles(source: Source, columns: str) -> tuple[dict[str, int], bool]:
+def _roles(source: TraceFile, columns: str) -> tuple[dict[str, int], bool]:
     """Role -> place of its column, and whether the time is in ms. Raises TraceError if unclear.
 
     What `columns` asks for goes before what has a known name.
@@ -182,7 +180,7 @@ def _mapped(columns: str) -> dict[str, str]:
     return {role: name for role, _, name in parts}
 
 
-def _column(source: Source, role: str, place: int, partitions: int, is_ms: bool) -> Column:
+def _column(source: TraceFile, role: str, place: int, partitions: int, is_ms: bool) -> Column:
     """The values of a column as numbers. Raises TraceError if it cannot hold any."""
     array, name = _plain(source, place), source.table.column_names[place]
     if _kind(array.type) not in ROLES[role].kinds:
@@ -203,7 +201,7 @@ def _column(source: Source, role: str, place: int, partitions: int, is_ms: bool)
     return Column(place, np.where(good, numbers, 0).astype(np.int64), ~good, valid)
 
 
-def _plain(source: Source, place: int) -> pa.Array:
+def _plain(source: TraceFile, place: int) -> pa.Array:
     """A column without dictionaries and views; of a CSV as text, where U+FFFD is not UTF-8."""
     array = source.table.column(place).combine_chunks()
     if pa.types.is_dictionary(array.type):
@@ -264,7 +262,7 @@ def _timestamps(array: pa.Array) -> pa.Array:
     return pa.Array.from_pandas(pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce"))
 
 
-def _rows(source: Source, columns: dict[str, Column], is_ms: bool) -> Rows:
+def _rows(source: TraceFile, columns: dict[str, Column], is_ms: bool) -> TraceRows:
     """All rows but blank lines. Raises TraceError."""
     keep = np.ones(len(source.table), np.bool_)
     if source.is_csv:  # without blank lines, which have no value in any column
@@ -273,7 +271,7 @@ def _rows(source: Source, columns: dict[str, Column], is_ms: bool) -> Rows:
     _refuse(source, columns, keep, is_ms)
     values = {role: column.values[keep] for role, column in columns.items()}
     nowhere = np.full(len(values["time"]), -1)
-    return Rows(
+    return TraceRows(
         (values["time"] - values["time"].min()) // 1_000,
         values.get("partition", values.get("key", nowhere)).astype(np.int32),
         values.get("records", -nowhere).astype(np.int32),
@@ -281,7 +279,7 @@ def _rows(source: Source, columns: dict[str, Column], is_ms: bool) -> Rows:
     )
 
 
-def _refuse(source: Source, columns: dict[str, Column], keep: Bools, is_ms: bool) -> None:
+def _refuse(source: TraceFile, columns: dict[str, Column], keep: Bools, is_ms: bool) -> None:
     """Raise TraceError if a row that is kept is bad, a line ragged, or the times are of no load."""
     unit, first = ("line", 2) if source.is_csv else ("row", 1)
     ragged = [line - first for line, _ in source.ragged]

@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from log_writer import KINDS, forms, is_printed_by, write, write_line
 
-from isrlab.brokerlogs.fields import COLUMNS
-from isrlab.brokerlogs.files import MAX_LINE_BYTES
-from isrlab.brokerlogs.formats import FORMATS, IMPOSSIBLE, NO_NEWS, entries, format_of, likely
-from isrlab.brokerlogs.layout import Layout
-from isrlab.brokerlogs.lines import LineReader, Unread, read_line
+from isrlab.logs.reader.fields import COLUMNS
+from isrlab.logs.reader.files import MAX_LINE_BYTES
+from isrlab.logs.reader.formats import FORMATS, IMPOSSIBLE, NO_NEWS, entries, format_of, likely
+from isrlab.logs.reader.layout import Layout
+from isrlab.logs.reader.lines import LineReader, Unread, read_line
 from isrlab.spark import package_archive
 from isrlab.world import scenario
 
@@ -68,7 +68,7 @@ def test_a_wrong_entry_of_the_table_says_what_and_where(text, problem):
 
 def test_the_table_is_read_from_a_package_that_is_shipped_as_a_zip():
     """As Spark's workers have it; `files` are not paths there."""
-    code = "import isrlab; from isrlab.brokerlogs.formats import FORMATS, IMPOSSIBLE, NO_NEWS; "
+    code = "import isrlab; from isrlab.logs.reader.formats import FORMATS, IMPOSSIBLE, NO_NEWS; "
     code += "print(isrlab.__file__, len(FORMATS), len(IMPOSSIBLE), NO_NEWS.groups)"
     shipped = os.environ | {"PYTHONPATH": package_archive()}
     printed = subprocess.run(
@@ -214,3 +214,19 @@ def test_formats_have_no_two_of_one_template_for_one_release():
     for release in RELEASES:
         templates = [form.template for form in FORMATS if is_printed_by(form, release)]
         assert len(set(templates)) == len(templates)
+
+
+def test_the_grammar_of_lines_needs_no_arrays():
+    """A page that runs in a browser reads lines with it."""
+    script = """
+import sys
+sys.modules |= {"numpy": None, "pyarrow": None, "pandas": None}
+from isrlab.logs.reader import fields, formats, layout, lines, objects, read_line, stamps, zones
+print(read_line(sys.stdin.read())["isr"])
+"""
+    line = "[2024-07-01 10:00:00,001] INFO [Partition t-0 broker=1] ISR updated to 1,2 and version "
+    line += "updated to [5] (kafka.cluster.Partition)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], input=line, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "[1, 2]\n", done.stderr

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import bz2
+import gzip
 import io
 import lzma
 import os
 import subprocess
 import sys
+import tarfile
 import zipfile
 
+import lz4.frame
 import pytest
+import zstandard
 
-from isrlab.brokerlogs import LogDirError, files, many_files, read_local
+from isrlab.logs.incidents.look import NOT_KNOWN, look
+from isrlab.logs.reader import LogDirError, files, many_files, packed, read_local
 
 STARTED = "[{}] INFO [KafkaServer id={}] started (kafka.server.KafkaServer)\n"
 CLOCK = "[{}] INFO Kafka startTimeMs: {} (org.apache.kafka.common.utils.AppInfoParser)\n"
@@ -102,10 +107,10 @@ def test_what_powershell_writes(tmp_path, code):
 
 def test_archives_of_all_kinds(tmp_path):
     data = STARTED.format(UTC, 1).encode()
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("server.log", data)
-    names = {"bz2": bz2.compress(data), "xz": lzma.compress(data), "zip": packed.getvalue()}
+    names = {"bz2": bz2.compress(data), "xz": lzma.compress(data)}
+    names["zip"] = archive("zip", {"server.log": data})
+    names |= {"zst": zstandard.compress(data), "lz4": lz4.frame.compress(data)}
+    names["zst.2"] = zstandard.compress(data[:40]) + zstandard.compress(data[40:])  # two frames
     for name, content in names.items():
         folder = tmp_path / name
         folder.mkdir()
@@ -115,13 +120,85 @@ def test_archives_of_all_kinds(tmp_path):
         assert read_local(folder).files["status"].to_pylist()[0].startswith(("broken", "damaged"))
 
 
+@pytest.mark.parametrize("name", ["bundle.tar", "bundle.tgz", "bundle.tar.zst", "bundle.zip"])
+def test_the_files_of_an_archive_are_files(tmp_path, name):
+    lines, folder = STARTED.format(UTC, 1).encode(), tmp_path / "logs"
+    other = gzip.compress(STARTED.format(UTC, 2).encode())
+    own = {"b-1/server.log": lines, "b-2/server.log.1.gz": other}
+    own["b-2/data/photo.jpg"] = b"\xff\xd8"
+    content = archive(name, own)
+    folder.mkdir()
+    (folder / name).write_bytes(content)
+    logs = read_local(folder)
+    assert {row["file"]: row["status"].partition(":")[0] for row in logs.files.to_pylist()} == {
+        f"{name}/b-1/server.log": "read",
+        f"{name}/b-2/server.log.1.gz": "read",
+        f"{name}/b-2/data/photo.jpg": "skipped",
+    }
+    assert sorted(logs.events["broker"].to_pylist()) == [1, 2]
+    for end in range(600, len(content), max(1, len(content) // 7)):
+        (folder / name).write_bytes(content[:end])
+        rest = read_local(folder)
+        assert set(rest.events["broker"].to_pylist()) <= {1, 2}
+        statuses = rest.files["status"].to_pylist()
+        is_whole = name == "bundle.tar" and not content[end:].strip(b"\0")  # its padding is left
+        assert is_whole or any(status.startswith("broken off") for status in statuses)
+
+
+def archive(name, files):
+    """Files packed, by the name of their archive."""
+    buffer = io.BytesIO()
+    if name.endswith("zip"):
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as zipped:
+            for inner, data in files.items():
+                zipped.writestr(inner, data)
+        return buffer.getvalue()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for inner, data in files.items():
+            entry = tarfile.TarInfo(inner)
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+    pack = {"tgz": gzip.compress, "zst": zstandard.compress}.get(name.rpartition(".")[2], bytes)
+    return pack(buffer.getvalue())
+
+
+def test_names_in_an_archive_lead_nowhere(tmp_path):
+    hostile = ["../../../out.log", "/tmp/out.log", "a\x1b[2Jb.log", "dir/../../x.log"]
+    (tmp_path / "logs.tar").write_bytes(archive("tar", dict.fromkeys(hostile, b"x\n")))
+    before = sorted(tmp_path.parent.rglob("*"))
+    assert len(read_local(tmp_path).files) == len(hostile)
+    assert sorted(tmp_path.parent.rglob("*")) == before
+
+
 @pytest.mark.parametrize(
-    "magic, kind", [(b"\x28\xb5\x2f\xfd", "zstd"), (b"\x04\x22\x4d\x18", "lz4")]
+    "content, library, why",
+    [
+        (zstandard.compress(b"x"), "zstandard", r"compressed with zstd: pip install 'isrlab\["),
+        (lz4.frame.compress(b"x"), "lz4", r"compressed with lz4: pip install 'isrlab\["),
+        (b"7z\xbc\xaf...", "", "packed with 7z: unpack it first"),
+    ],
 )
-def test_an_archive_that_cannot_be_read_is_named(tmp_path, magic, kind):
-    (tmp_path / "server.log.1").write_bytes(magic + b"...")
-    with pytest.raises(LogDirError, match=f"compressed with {kind}, which this program"):
+def test_an_archive_that_cannot_be_read_is_named(tmp_path, monkeypatch, content, library, why):
+    find_spec = packed.find_spec
+    monkeypatch.setattr(
+        packed, "find_spec", lambda name: None if name == library else find_spec(name)
+    )
+    (tmp_path / "server.log.1").write_bytes(content)
+    with pytest.raises(LogDirError, match=why):
         read_local(tmp_path)
+    (tmp_path / "server.log").write_text(STARTED.format(UTC, 1))
+    assert look(tmp_path).status == NOT_KNOWN
+    assert any(doubt.startswith("server.log.1: not read") for doubt in look(tmp_path).doubts)
+
+
+def test_a_file_that_begins_with_zero_bytes_is_read(tmp_path):
+    line = STARTED.format(UTC, 1).encode()
+    (tmp_path / "kafka.out").write_bytes(b"\0" * 300_000 + line)
+    (tmp_path / "broker.log").write_bytes(b"\0" * 300_000)
+    logs = read_local(tmp_path)
+    assert logs.events.num_rows == 1
+    status = dict(zip(*(logs.files[name].to_pylist() for name in ("file", "status")), strict=True))
+    assert status == {"kafka.out": "read", "broker.log": "not read: nothing but zero bytes"}
 
 
 def test_a_name_that_is_not_utf_8(tmp_path):
@@ -162,7 +239,7 @@ def test_an_object_of_any_depth(tmp_path, depth):
 
 
 def test_standard_input():
-    code = "from isrlab.brokerlogs import read_local; logs = read_local('-'); "
+    code = "from isrlab.logs.reader import read_local; logs = read_local('-'); "
     code += "print(logs.events.num_rows, logs.files['file'].to_pylist())"
     printed = subprocess.run(
         [sys.executable, "-c", code], input=STARTED.format(UTC, 1), capture_output=True, text=True,

@@ -1,0 +1,135 @@
+"""Which partitions a failure can rob of records: the alarm, beside what real brokers then lost."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from click.testing import CliRunner
+
+from isrlab.__main__ import main
+from isrlab.events import schema
+from isrlab.logs.incidents.exposed import Exposure, exposures
+from isrlab.logs.reader.read import read_local
+from isrlab.world.reassigned import FOLDER, ClusterRun, sessions
+
+LOGS = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())  # such as 4.4.0-elr1-C
+SESSIONS = {f"{s.release}-elr{s.elr}-{s.tries[0].variant[0]}": s for s in sessions()}
+
+
+def exposed(session: ClusterRun, events: pa.Table, moment: str) -> dict[str, list[Exposure]]:
+    """By topic, a second after each was looked at: brokers are killed later."""
+    began_s = datetime.fromisoformat(session.began).timestamp()
+    ends = defaultdict(set)
+    for each in session.tries:
+        for seen in each.moments:
+            if seen.name == moment:
+                ends[1000 * (began_s + seen.at_s + 1)].add(each.topic)
+    known: dict[str, list[Exposure]] = {}
+    for end_ms, topics in ends.items():
+        for each in exposures(events.filter(pc.less(events["ts_ms"], end_ms))):
+            if each.key.topic in topics:
+                known.setdefault(each.key.topic, []).append(each)
+    return known
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_what_is_one_failure_from_a_loss_is_lost_by_one_failure_and_nothing_else(name: str):
+    session = SESSIONS[name]
+    known = exposed(session, read_local(FOLDER / name).events, "copying")
+    near = {topic for topic, found in known.items()
+            if any(each.failures == 1 and each.why == "came back" for each in found)}  # fmt: skip
+    assert near == {each.topic for each in session.tries if each.lost}
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_healthy_partitions_and_dead_followers_are_not_exposed(name: str):
+    session, events = SESSIONS[name], read_local(FOLDER / name).events
+    for moment in "healthy", "brokers 2 and 3 are dead", "all are back":
+        known = exposed(session, events, moment)
+        assert not known, f"{moment}: {next(iter(known.values()))}"
+
+
+def test_the_schedule_is_the_rest_of_what_was_done():
+    name = next(name for name in LOGS if name.endswith("elr1-C") and name > "4.3")
+    known = exposed(SESSIONS[name], read_local(FOLDER / name).events, "moved")["C0"]
+    assert [(each.why, each.replica, each.failures) for each in known] == [("no replica", 1, 1)]
+    assert known[0].schedule == (
+        "a reassignment makes broker 1 a replica again",
+        "broker 4 fails before broker 1 is in sync again",
+        "broker 1 is elected from the ELR, without the records that broker 4 has",
+    )
+
+
+def state(partition: int = 0, epoch: int = 0, **detail: str) -> dict:
+    isr = [int(each) for each in detail.pop("isr").split(",")]
+    detail = {"said_by": "metadata log", "leader": str(isr[0]), **detail}
+    return {"run": "run", "ts_ms": epoch, "topic": "t", "partition": partition, "isr": isr,
+            "partition_epoch": epoch, "kind": "isr_commit",
+            "detail": [*detail.items()]}  # fmt: skip
+
+
+def setting(name: str, value: str, of: str = "broker") -> dict:
+    detail = {"said_by": "metadata log", "of": of, "name": name, "value": value}
+    return {"run": "run", "ts_ms": 0, "kind": "config", "detail": [*detail.items()]}
+
+
+ELR = setting("eligible.leader.replicas.version", "1", "cluster")
+MIN_ISR = setting("min.insync.replicas", "2")
+
+
+def reasons(*rows: dict) -> list[str]:
+    return [each.why for each in exposures(pa.Table.from_pylist([*rows], schema=schema.SCHEMA))]
+
+
+def test_an_eligible_replica_is_no_danger_until_it_was_away():
+    shrunk = state(epoch=1, isr="1", elr="2", replicas="1,2")
+    assert reasons(ELR, MIN_ISR, state(isr="1,2", replicas="1,2"), shrunk) == []
+    gone = state(epoch=2, isr="1", elr="2", replicas="1")
+    again = state(epoch=3, isr="1", elr="2", replicas="1,2", adding="2")
+    assert reasons(ELR, MIN_ISR, shrunk, gone) == ["no replica"]
+    assert reasons(ELR, MIN_ISR, shrunk, gone, again) == ["came back"]
+    whole = state(epoch=4, isr="1,2", replicas="1,2")
+    assert reasons(ELR, MIN_ISR, shrunk, gone, again, whole) == []
+    later = state(epoch=5, isr="1", elr="2", replicas="1,2")
+    assert reasons(ELR, MIN_ISR, shrunk, gone, again, whole, later) == []
+
+
+def test_a_snapshot_alone_does_not_show_whether_a_replica_was_in_sync():
+    added = state(epoch=9, isr="1", elr="2", replicas="1,2", adding="2")
+    assert reasons(ELR, MIN_ISR, added) == ["being added"]
+
+
+@pytest.mark.parametrize(
+    ("of_first", "of_other", "min_isr", "expected"),
+    [("1", "1,2,3", "2", 1), ("1,2,3", "1", "2", 1), ("1,2,3", "1,2", "2", 0),
+     ("1,2,3", "1", "1", 0), ("1,2,3", "1,2", "3", 1)],
+)  # fmt: skip
+def test_partitions_of_a_topic_with_other_replica_counts(of_first, of_other, min_isr, expected):
+    rows = state(0, isr="1", replicas=of_first), state(1, isr="1", replicas=of_other)
+    least = setting("min.insync.replicas", min_isr)
+    assert reasons(ELR, least, *rows) == ["partition 0"] * expected
+    assert reasons(least, *rows) == []  # without eligible leader replicas
+
+
+def test_the_last_in_sync_replica_under_unclean_elections():
+    unclean = setting("unclean.leader.election.enable", "true")
+    one, both = state(isr="1", replicas="1,2"), state(isr="1,2", replicas="1,2")
+    assert reasons(unclean, one) == ["unclean"]
+    assert reasons(unclean, both) == reasons(one) == reasons(unclean, MIN_ISR, one) == []
+
+
+def test_the_command_says_exposed_with_the_schedule_and_exit_status_1():
+    logs = str(FOLDER / "4.4.0-elr1-C")
+    moved = SESSIONS["4.4.0-elr1-C"].tries[0].moments[2]
+    began_s = datetime.fromisoformat(SESSIONS["4.4.0-elr1-C"].began).timestamp()
+    until = datetime.fromtimestamp(began_s + moved.at_s + 1, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    done = CliRunner().invoke(main, ["logs", logs, "--until", until])
+    assert done.exit_code == 1 and "EXPOSED" in done.output
+    assert "1. a reassignment makes broker 1 a replica again; 2. broker 4 fails" in done.output
+    done = CliRunner().invoke(main, ["logs", logs, "--json"])
+    assert "EXPOSED" not in done.output and json.loads(done.output)["exposed"] == []

@@ -46,6 +46,7 @@ CAUSES = {
 NEWS_MS = (0, 50, 200)  # so much later may a leader know what the controller has decided
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_every_line_about_replication_is_read(name) -> None:
     rows, unread = kept.logs(name)
@@ -67,6 +68,7 @@ def key(name: str, partition: int, change: faults.Change) -> tuple[str, int, str
     return name, partition, f"{after_s:.1f}", change.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_the_engine_makes_the_same_isr_history(name) -> None:
     recording = kept.read(name)

@@ -10,6 +10,8 @@ import pytest
 
 from isrlab.workbook import leaving_the_isr as leaving
 
+pytestmark = pytest.mark.slow
+
 REAL = leaving.recorded_evictions()
 played_evictions = cache(leaving.played_evictions)
 

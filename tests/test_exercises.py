@@ -40,6 +40,7 @@ def test_the_solution_meets_every_goal_and_doing_nothing_does_not(name):
     assert "Not yet" in magic.answer(name, "# nothing")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", STORED, ids=lambda cell: cell.split("\n")[0])
 def test_a_stored_cell_is_not_the_solution(cell):
     line, _, answer = cell.partition("\n")

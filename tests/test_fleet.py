@@ -143,7 +143,7 @@ def test_versions_see_the_same_load():
 @pytest.mark.parametrize("batches", [200, 3_333])
 @pytest.mark.parametrize("more", [{}, {"daily_swing": 0.7, "hot_partitions": 3}], ids=["", "hot"])
 def test_load_comes_the_same_in_windows_and_beside_other_partitions(kind, batches, more):
-    config = SMALL.with_(load=kind, minutes=40, burst_s=20, **more)
+    config = SMALL.with_(load=kind, minutes=8 + batches / 100, burst_s=20, **more)
     pieces = list(load.windows(config, np.arange(12), batches))
     assert len(pieces) > 5
     assert pieces[-1][0] == config.duration_ms

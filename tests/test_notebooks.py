@@ -139,6 +139,7 @@ def test_pictures_fit_on_a_page_and_say_in_words_what_they_show(path):
             assert len(alt) > 10
 
 
+@pytest.mark.slow
 @every
 def test_its_page_is_small(path):
     (planned,) = notebooks.plan([notebooks.read(path)])

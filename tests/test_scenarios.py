@@ -47,7 +47,15 @@ def test_scenario_prints_what_it_says(path: Path, request: pytest.FixtureRequest
     DIFFERING.remove(path.stem)
 
 
-@pytest.fixture(scope="module", params=product(SCENARIOS, PRESETS), ids=lambda p: p[0].stem + p[1])
+IN_A_MINUTE = list(PRESETS)[::5]  # the other generations are slow
+EVERY = [
+    pytest.param((path, column), id=path.stem + column,
+                 marks=[] if column in IN_A_MINUTE else [pytest.mark.slow])
+    for path, column in product(SCENARIOS, PRESETS)
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=EVERY)
 def played(request) -> tuple[str, str, scenario.Run]:
     """Every scenario in every generation, played once for all that is asked of it.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import lzma
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -15,6 +16,7 @@ import msgspec
 from isrlab.installed import DATA
 
 FOLDER = DATA / "recordings" / "eligible"
+ADVICE = DATA / "recordings" / "advice"
 
 
 class TopicMoment(msgspec.Struct):
@@ -77,8 +79,12 @@ class Tally(NamedTuple):
 
 def sessions() -> list[ClusterRun]:
     """All that is kept."""
-    paths = sorted(FOLDER.glob("*.json.xz"))
-    return [msgspec.json.decode(lzma.decompress(p.read_bytes()), type=ClusterRun) for p in paths]
+    return [session(path) for path in sorted(FOLDER.glob("*.json.xz"))]
+
+
+def session(path: Path) -> ClusterRun:
+    """One file of it."""
+    return msgspec.json.decode(lzma.decompress(path.read_bytes()), type=ClusterRun)
 
 
 def counts(variant: str | None = None) -> Iterator[Tally]:

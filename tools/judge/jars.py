@@ -50,6 +50,11 @@ def broker(release: str) -> list[Artifact]:
     return [*found, ("org.slf4j", "slf4j-reload4j", "1.7.36", "")]
 
 
+def tools(release: str) -> list[Artifact]:
+    """The same with Kafka's command line tools."""
+    return [*broker(release), ("org.apache.kafka", "kafka-tools", release, "")]
+
+
 def controller(release: str) -> list[Artifact]:
     """What the judge of a controller loads, where a release came without its test jars."""
     return [a for a in judge(release) if a[3] != "test"]

@@ -17,5 +17,6 @@ the engine and compares. Real is what was seen: nothing of it is edited.
     play.py      a schedule on a cluster; the text that is kept
     many.py      many topics of a cluster moved at one time
     reassigned.py   the losses after a reassignment, ten tries each
+    advice.py    what notebooks advise, ten tries each
     Ask.java     asks a controller for other replicas, or for the level of a feature
 """

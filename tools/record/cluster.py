@@ -337,6 +337,16 @@ class Cluster:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         return done.stdout.strip() or "ok"
 
+    def run_tool(self, main: str, *words: object) -> str:
+        """What one of Kafka's own tools prints; it talks to the first broker."""
+        command = config.java(self.version, main, "--bootstrap-server",
+                              f"127.0.0.1:{self.base + self.live()[0]}", *words, heap="128m",
+                              artifacts=jars.tools)  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{main}: {done.stdout}{done.stderr}")
+        return done.stdout
+
     def reassign(self, topic: str, ids: str) -> None:
         """Ask for these replicas of the only partition, such as "1,2"."""
         self.note(f"reassign {ids}: {self.ask('reassign', f'{topic}-0={ids}')}")

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -113,10 +113,11 @@ def java(
     heap: str = "256m",
     logs: Sequence[str] = (),
     classes: Path | None = None,
+    artifacts: Callable[[str], list[jars.Artifact]] = jars.broker,
 ) -> list[str]:
     """The command that runs a class of a release, or of `classes`. Raises NoJarsError."""
     path = [str(classes)] if classes else []
-    path += jars.classpath(version, jars.broker)
+    path += jars.classpath(version, artifacts)
     return ["java", f"-Xmx{heap}", *JAVA, *logs, "-cp", os.pathsep.join(path), main,
             *map(str, args)]  # fmt: skip
 

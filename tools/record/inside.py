@@ -106,7 +106,12 @@ def stored_in(folder: Path, topic: str, partition: int = 0) -> Stored:
 
 def all_stored_in(folder: Path) -> dict[tuple[str, int], Stored]:
     """The same of every partition, by topic and number."""
-    newest: dict[tuple[str, int], Stored] = {}
+    return {place: stored for _, place, stored in changes_in(folder)}
+
+
+def changes_in(folder: Path) -> list[tuple[int, tuple[str, int], Stored]]:
+    """Each change that was stored: when (ms), of which partition, and to what."""
+    changes = []
     epochs: dict[tuple[str, int], int] = {}
     for row in _whole(folder):
         place = row["topic"], row["partition"]
@@ -116,8 +121,9 @@ def all_stored_in(folder: Path) -> dict[tuple[str, int], Stored]:
         lists = {name: tuple(map(int, filter(None, detail.get(name, "").split(","))))
                  for name in ("elr", "replicas", "adding")}  # fmt: skip
         leader = row["replica"] if row["kind"] == "leader" else int(detail["leader"])
-        newest[place] = Stored(leader, row["leader_epoch"], tuple(row["isr"]), **lists)
-    return newest
+        stored = Stored(leader, row["leader_epoch"], tuple(row["isr"]), **lists)
+        changes.append((row["ts_ms"], place, stored))
+    return changes
 
 
 def topic_ids_in(folder: Path) -> dict[str, str]:

@@ -8,10 +8,15 @@ to a group, which is treated in one way; its name is the group and a number.
 
 from __future__ import annotations
 
+import lzma
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
+import msgspec
 from confluent_kafka import Producer
 from confluent_kafka.admin import (
     AdminClient,
@@ -22,8 +27,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from isrlab.world.reassigned import TopicMoment, TopicTry
-from record import config
+from isrlab.world.reassigned import FOLDER, ClusterRun, TopicMoment, TopicTry
+from record import config, inside
 from record.cluster import Cluster
 from record.inside import Stored
 
@@ -41,7 +46,11 @@ class Group:
     tries: int
     partitions: int = 1
     min_isr: int = 2
-    tries_of: list[TopicTry] = field(default_factory=list)
+    acks: str = "all"
+    size: int = VALUE_BYTES  # of a record
+    settings: dict[str, str] = field(
+        default_factory=lambda: {"follower.replication.throttled.replicas": "*"}
+    )
 
     @property
     def watched(self) -> int:
@@ -59,12 +68,12 @@ class Many:
         self.cluster, self.groups = cluster, list[Group]()
         self.tries: dict[str, TopicTry] = {}
         self.acknowledged: dict[str, set[str]] = {}  # the names of records, by topic
-        self._producer: Producer | None = None
+        self._producers: dict[str, Producer] = {}
 
     def create(self, *groups: Group) -> None:
-        new, settings = list[NewTopic](), {"follower.replication.throttled.replicas": "*"}
+        new = list[NewTopic]()
         for group in groups:
-            text = {**settings, "min.insync.replicas": str(group.min_isr)}
+            text = {**group.settings, "min.insync.replicas": str(group.min_isr)}
             assigned = [list(group.replicas)] * group.partitions
             new += [NewTopic(topic, num_partitions=len(assigned), replica_assignment=assigned,
                              config=text) for topic in group.topics]  # fmt: skip
@@ -85,26 +94,56 @@ class Many:
         return [(topic, group.watched) for group in groups for topic in group.topics]
 
     def produce(self, groups: Iterable[Group], count: int) -> None:
-        """So many records with acks=all to each watched partition; what was acknowledged counts."""
-        places = self.places(groups)
+        """So many records to each watched partition; what was acknowledged counts."""
+        groups = list(groups)
         for number in range(count):
-            self.send(groups, number, VALUE_BYTES).flush(90)
-        numbers = sorted({len(self.acknowledged[topic]) for topic, _ in places})
-        self.note(f"{numbers} of {count} records of {VALUE_BYTES} bytes acknowledged in each")
+            for producer in self.send(groups, number):
+                producer.flush(90)
+        numbers = sorted({len(self.acknowledged[topic]) for topic, _ in self.places(groups)})
+        self.note(f"{numbers} of {count} records acknowledged in each")
 
-    def send(self, groups: Iterable[Group], number: int, size: int) -> Producer:
-        """The record of that number to each watched partition; its producer, to be flushed."""
-        options = {"acks": "all", "enable.idempotence": False, "linger.ms": 0,
-                   "request.timeout.ms": 90_000, "message.timeout.ms": 120_000}  # fmt: skip
-        if self._producer is None:
-            self._producer = Producer({**self.cluster.client(), **options})
-        for topic, partition in self.places(groups):
-            known, name = self.acknowledged.setdefault(topic, set()), f"{number:05d}"
-            self._producer.produce(
-                topic, name.encode().ljust(size, b"."), partition=partition,
-                on_delivery=lambda error, _, known=known, name=name: (
-                    None if error else known.add(name)))  # fmt: skip
-        return self._producer
+    def send(
+        self, groups: Iterable[Group], number: int, size: int | None = None, acks: str = ""
+    ) -> list[Producer]:
+        """The record of that number to each watched partition; producers, to be flushed. With other
+        `acks` than its group's a record does not count as acknowledged."""
+        used = dict[str, Producer]()
+        for group in groups:
+            chosen = acks or group.acks
+            if chosen not in self._producers:
+                options = {"acks": chosen, "enable.idempotence": False, "linger.ms": 0,
+                           "request.timeout.ms": 90_000, "message.timeout.ms": 120_000}  # fmt: skip
+                self._producers[chosen] = Producer({**self.cluster.client(), **options})
+            producer = used[chosen] = self._producers[chosen]
+            for topic, partition in self.places([group]):
+                known, name = self.acknowledged.setdefault(topic, set()), f"{number:05d}"
+                known = set() if acks else known
+                producer.produce(
+                    topic, name.encode().ljust(size or group.size, b"."), partition=partition,
+                    on_delivery=lambda error, _, known=known, name=name: (
+                        None if error else known.add(name)))  # fmt: skip
+                producer.poll(0)
+        return list(used.values())
+
+    @contextmanager
+    def load(self, groups: Iterable[Group], first: int, every_s: float) -> Iterator[None]:
+        """A record to each watched partition, from that number on, for as long as it takes."""
+        over, groups = threading.Event(), list(groups)
+
+        def feed() -> None:
+            number, began = first, time.monotonic()
+            while not over.is_set():
+                self.send(groups, number)
+                number += 1
+                over.wait(max(0, began + (number - first) * every_s - time.monotonic()))
+
+        thread = threading.Thread(target=feed, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
     def reassign(self, wanted: Mapping[str, str], groups: Iterable[Group]) -> None:
         """`wanted`: for each partition its brokers, or "cancel"; of all groups in one request."""
@@ -150,10 +189,17 @@ class Many:
                 if disks and (cluster.home(n) / "data" / f"{topic}-{number}").exists()
             }
             at_s = round(time.time() - cluster.began, 1)
-            self.tries[topic].moments.append(
-                TopicMoment(name, at_s, stored.replicas, stored.adding, stored.leader,
-                       stored.leader_epoch, stored.isr, stored.elr, held))  # fmt: skip
+            self.tries[topic].moments.append(_moment(name, at_s, stored, held))
         self.note(f"looked: {name}")
+
+    def changes(self, groups: Iterable[Group]) -> None:
+        """Each state of the watched partitions that the controller has stored, with its time."""
+        rows = inside.changes_in(self.cluster.home(config.CONTROLLER) / "data")
+        places = dict(self.places(groups))
+        for ts_ms, (topic, number), stored in rows:
+            if places.get(topic) == number:
+                at_s = round(ts_ms / 1000 - self.cluster.began, 3)
+                self.tries[topic].moments.append(_moment("stored", at_s, stored, {}))
 
     def finish(self, groups: Iterable[Group]) -> None:
         """What is lost, of what was acknowledged, when all has settled; and the lines about it."""
@@ -173,3 +219,27 @@ class Many:
                 if any(word in line for word in NEWS) and any(word in line for word in about)
             )  # fmt: skip
             seen.lines = [line.replace(str(self.cluster.folder), "/kafka") for line in said]
+
+    def run(self, settings: Mapping[str, str], elr: int = 1) -> ClusterRun:
+        """All that was seen of the cluster."""
+        cluster = self.cluster
+        began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(cluster.began))
+        timeline = [(round(at, 1), text) for at, text in cluster.timeline]
+        return ClusterRun(cluster.version, elr, began, cluster.brokers, dict(settings), timeline,
+                          list(self.tries.values()))  # fmt: skip
+
+
+def _moment(name: str, at_s: float, stored: Stored, held: dict[int, int]) -> TopicMoment:
+    return TopicMoment(name, at_s, stored.replicas, stored.adding, stored.leader,
+                       stored.leader_epoch, stored.isr, stored.elr, held)  # fmt: skip
+
+
+def report(made: ClusterRun, name: str, *, is_stored: bool, folder: Path = FOLDER) -> None:
+    """Print how the tries ended; store them as a file of that name."""
+    for seen in made.tries:
+        moments = (f"{m.name}: leader {m.leader} isr {m.isr} elr {m.elr} {m.held}"
+                   for m in seen.moments)  # fmt: skip
+        print(seen.topic, seen.word, f"{seen.lost} of {seen.acknowledged}", *moments, sep="; ")
+    if is_stored:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.json.xz").write_bytes(lzma.compress(msgspec.json.encode(made)))

@@ -17,16 +17,13 @@ small record does not end its fetch.
 
 from __future__ import annotations
 
-import lzma
 import time
 
 import click
-import msgspec
 
-from isrlab.world.reassigned import FOLDER, ClusterRun
 from record import config
 from record.cluster import Cluster
-from record.many import Group, Many
+from record.many import Group, Many, report
 
 SETTINGS = {"min.insync.replicas": "2", "replica.lag.time.max.ms": "15000",
             "broker.session.timeout.ms": "60000"}  # fmt: skip
@@ -41,7 +38,7 @@ def play(many: Many, group: Group, *, is_gated: bool) -> None:
     many.until(every, lambda s: len(s.isr) == 3, "all are in sync")
     time.sleep(6)  # every broker has heard of it
     cluster.pause(2)
-    producer = many.send(every, 0, 200_000)
+    (producer,) = many.send(every, 0, 200_000)
     if is_gated:
         gate.touch()
         many.note("the gate is closed")
@@ -53,7 +50,7 @@ def play(many: Many, group: Group, *, is_gated: bool) -> None:
     cluster.resume(2)
     copied(many, group)
     time.sleep(1)  # broker 2 fetches at the high watermark
-    many.send(every, 1, 10).flush(2)
+    many.send(every, 1, 10)[0].flush(2)
     acknowledged(many, "m1, before the gate is opened")
     gate.unlink(missing_ok=True)
     many.note("the gate is open")
@@ -101,16 +98,8 @@ def main(release: str, tries: int, is_open: bool, repaired: bool, store: bool) -
         cluster.start(1, 2, 3)
         many = Many(cluster)
         play(many, Group(name, (1, 2, 3), tries), is_gated=not is_open)
-        began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(cluster.began))
-        timeline = [(round(at, 1), text) for at, text in cluster.timeline]
-        made = ClusterRun(release, 1, began, (1, 2, 3), SETTINGS, timeline, [*many.tries.values()])
-    for seen in made.tries:
-        moments = (f"{m.name}: leader {m.leader} isr {m.isr} {m.held}" for m in seen.moments)
-        print(seen.topic, seen.word, f"{seen.lost} of {seen.acknowledged}", *moments, sep="; ")
-    if store:
-        FOLDER.mkdir(parents=True, exist_ok=True)
-        path = FOLDER / f"{release}-{name}.json.xz"
-        path.write_bytes(lzma.compress(msgspec.json.encode(made)))
+        made = many.run(SETTINGS)
+    report(made, f"{release}-{name}", is_stored=store)
 
 
 if __name__ == "__main__":

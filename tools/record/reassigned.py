@@ -22,17 +22,15 @@ On the other, brokers 1 to 4: brokers 2 and 3 are killed, broker 4 last.
 
 from __future__ import annotations
 
-import lzma
 import time
 from collections.abc import Sequence
 
 import click
-import msgspec
 from confluent_kafka.admin import ResourceType
 
-from isrlab.world.reassigned import FOLDER, ClusterRun
+from isrlab.world.reassigned import ClusterRun
 from record.cluster import Cluster
-from record.many import FREE, SLOW, Group, Many
+from record.many import FREE, SLOW, Group, Many, report
 
 MIN_ISR, ELR = "min.insync.replicas", "eligible.leader.replicas.version"
 RECORDS = 30
@@ -148,10 +146,7 @@ def session(release: str, elr: int, tries: int, which: str, is_brief: bool) -> C
             grown(many, "A", "A-together", "B", tries=tries)
         else:
             drained(many, *(("C", "C-topic", "G", "G-topic") if elr else "CG"), tries=tries)
-        began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(cluster.began))
-        timeline = [(round(at, 1), text) for at, text in cluster.timeline]
-        seen = list(many.tries.values())
-        return ClusterRun(release, elr, began, brokers, settings, timeline, seen)
+        return many.run(settings, elr)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -165,14 +160,7 @@ def main(release: str, elr: int, tries: int, only: str | None, brief: bool, stor
     """Play the variants on real brokers of a release, such as 4.3.1."""
     for which in [only] if only else ["A", "C"]:
         made = session(release, elr, tries, which, brief)
-        for seen in made.tries:
-            moments = (f"{m.name}: leader {m.leader} isr {m.isr} elr {m.elr} {m.held}"
-                       for m in seen.moments[2:])  # fmt: skip
-            print(seen.topic, seen.word, f"{seen.lost} of {seen.acknowledged}", *moments, sep="; ")
-        if store:
-            FOLDER.mkdir(parents=True, exist_ok=True)
-            path = FOLDER / f"{release}-elr{elr}-{which}.json.xz"
-            path.write_bytes(lzma.compress(msgspec.json.encode(made)))
+        report(made, f"{release}-elr{elr}-{which}", is_stored=store)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
 #   make test JOBS=4                         processes, of tests or of notebooks (2)
 #   make judge RUNS=1000 RELEASES="2.8.2 3.9.2"   (100 schedules; all releases; needs Maven and Java)
 #   make hunt RELEASE=4.3.1 SECONDS=600 SEED=7    (60 seconds of processor time; needs Maven and Java)
+#   make hold ARGS="13"                      the sentences of one notebook; all that is not known yet
 #   make record NAME=loss_bounce VERSION=0.10.2.2 TRIES=3   (real brokers; needs Maven and Java)
 #   make test PYTHON=python3.12 VENV=/tmp/v  another interpreter, another environment
 
@@ -26,7 +27,7 @@ TUTORIALS := $(shell grep -L '^ *"from isrlab import.* spark' notebooks/*.ipynb)
 SPARK_NOTEBOOKS := $(notdir $(basename $(filter-out $(TUTORIALS),$(wildcard notebooks/*.ipynb))))
 
 .DEFAULT_GOAL := help
-.PHONY: help report install test check lint types lab wheel lock bench notebooks judge hunt record clean
+.PHONY: help report install test check lint types lab wheel lock bench notebooks judge hunt hold record clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 18
@@ -95,6 +96,9 @@ hunt: override SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECOND
 hunt: $(INSTALLED) ## look for schedules in which Kafka's controller breaks its promises
 	@cd tools && PYTHONPATH=.:.. $(abspath $(BIN))/python -m hunt $(RELEASE) \
 	  --seconds $(SECONDS) --seed $(SEED) $(if $(REPLAY),--replay '$(REPLAY)') $(ARGS)
+
+hold: $(INSTALLED) ## do the notebooks' sentences hold at other seeds, settings and releases?
+	@cd tools && PYTHONPATH=.:.. $(abspath $(BIN))/python -m hold $(ARGS)
 
 NAME ?=
 VERSION ?=

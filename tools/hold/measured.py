@@ -1,0 +1,291 @@
+"""What is measured: a function for each row's `measure`, of a generation and the row's values.
+
+Results are what JSON can hold. The engine draws nothing; a fleet is given its seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from hold.claims import Cell, Claim, cells
+from hold.results import holds
+from isrlab.engine.choices import HighWatermarkSet
+from isrlab.engine.versions import KafkaVersion
+from isrlab.events import exact
+from isrlab.fleet.config import FleetConfig
+from isrlab.installed import DATA
+from isrlab.show import membership, offsets
+from isrlab.show.messages import high_watermark_delays
+from isrlab.workbook import (
+    data_loss,
+    data_loss_today,
+    joining_the_isr,
+    last_replica_standing,
+    leaving_the_isr,
+    reading_a_log,
+    telling_the_cluster,
+    the_ladder,
+    what_if,
+)
+from isrlab.world import scenario
+from isrlab.world.words import START_MS
+
+MEASURES: dict[str, Callable[..., Any]] = {}
+
+
+def measured(function: Callable[..., Any]) -> Callable[..., Any]:
+    MEASURES[function.__name__] = function
+    return function
+
+
+def measure(name: str, cell: Cell) -> Any:
+    """Raises KeyError for a measure that is none."""
+    named = {"version": cell.version} if cell.version else {}
+    seeds = {"seed": cell.seed} if cell.seed else {}
+    return MEASURES[name](**named, **cell.values, **seeds)
+
+
+def sample(claims: Iterable[Claim], most_cells: int = 12) -> Iterator[tuple[Claim, Cell, bool]]:
+    """One setting of each claim whose runs are quick, the same one each time."""
+    for claim in claims:
+        every = [*cells(claim)]
+        chosen = every[crc32(claim.name.encode()) % len(every)]
+        if claim.seeds > most_cells or (claim.seeds and claim.slow):
+            continue
+        same = [cell for cell in every if cell[:2] == chosen[:2]]
+        results = [measure(claim.measure, cell) for cell in same]
+        yield claim, chosen, holds(claim, chosen, results)
+
+
+# 01 to 03: the high watermark, leaving, joining
+
+
+@measured
+def follower_knows_ms(version: str, wait_ms: int, latency_ms: int) -> int:
+    """After its leader, of a high watermark, with an idle producer."""
+    head = f"partition replicas=1,2 replica.fetch.wait.max.ms={wait_ms} latency={latency_ms}"
+    text = f"{head}\nadvance 1s\nproduce 1 m1\nadvance {3 * wait_ms + 1_000}ms"
+    run = scenario.play(text, version=version)
+    return high_watermark_delays(run.frames[run.first_frame :])[-1]
+
+
+@measured
+def behind_while_busy(version: str) -> list[int]:
+    """Records between leader's and follower's high watermark, at the end of each round."""
+    busy = scenario.play(scenario.read("sync_cycle_busy"), version=version)
+    disks = [busy.at(f"Round {number}").disks for number in (1, 2, 3)]
+    return [each[1].high_watermark - each[2].high_watermark for each in disks]
+
+
+@measured
+def stopped_follower(version: str) -> dict[str, bool]:
+    """Whether m8 is refused before the follower that has stopped is out."""
+    printed = scenario.play(scenario.read("three_replicas"), version=version).blocks[-1].printed
+    refused, out = (printed.find(text) for text in ("m8 refused", "asks for isr"))
+    return {"refused_first": 0 <= refused < out, "acknowledged": "m8 acknowledged" in printed}
+
+
+def _evictions(version: str, lag_s: float, samples: int) -> list[float]:
+    """In lag limits, of stalls begun at moments spread over the period of the check."""
+    known, lag_ms = KafkaVersion.of(version), round(lag_s * 1000)
+    period_ms = lag_ms // known.isr_checks_per_lag_time
+    stall = leaving_the_isr.STALL.replace(
+        "replicas=1,2\n", f"replicas=1,2 replica.lag.time.max.ms={lag_ms}\n"
+    )
+    times = []
+    for sample in range(samples):
+        begin_ms = period_ms + sample * period_ms // samples
+        run = scenario.play(stall.format(begin_ms=begin_ms, watch_ms=3 * lag_ms), version=known)
+        times.append((offsets.isr_of(run)[1].start_ms - begin_ms) / lag_ms)
+    return times
+
+
+@measured
+def evicted_after(version: str, lag_s: float, samples: int) -> dict[str, float]:
+    """From a stall to the smaller ISR, in lag limits: least and most."""
+    times = _evictions(version, lag_s, samples)
+    return {"least": round(min(times), 3), "most": round(max(times), 3)}
+
+
+@measured
+def hidden_until_election_s(version: str) -> float:
+    """From the election to the shrink, of a follower that has hung unnoticed; -1: before it."""
+    run = scenario.play(scenario.read("hidden_follower"), version=version)
+    return max(-1, membership.spans(run)[1].start_s - 601)
+
+
+@measured
+def joins_at(version: str) -> dict[str, int]:
+    """The offset of the fetch with which a replica comes back, and the leader's numbers then."""
+    run = scenario.play(scenario.read("join_at_high_watermark"), version=version)
+    text = joining_the_isr.fetches(run).splitlines()[-1].split()
+    return {"offset": int(text[2]), "high_watermark": int(text[5]), "log_end": int(text[8])}
+
+
+@measured
+def copying(version: str, rate: int, fetch_bytes: int) -> dict[str, float]:
+    """ms that a produce with acks=all waits while a new replica copies."""
+    text = scenario.read("new_replica").replace("fetch.max.bytes=10240",
+                                                f"fetch.max.bytes={fetch_bytes}")  # fmt: skip
+    run = scenario.play(
+        text.replace("count=10 acks=all", f"count={rate} acks=all"), version=version
+    )
+    joined = [m.ts_ms for m in exact.moves(run.events()) if m.joined and m.replica == 2]
+    waits = [int(e.detail["latency_ms"]) for e in run.cluster.events
+             if e.kind == "produce_ack" and (not joined or e.ts_ms < joined[0])]  # fmt: skip
+    return {"wait_ms": max(waits, default=0), "joined": bool(joined)}
+
+
+@measured
+def catches_up_under_load(version: str, every_ms: int, waits_for_fresh: bool) -> bool:
+    """Whether the replica is back before the producer stops."""
+    known = KafkaVersion.of(version)
+    if not waits_for_fresh:
+        known = known.with_(high_watermark_set=HighWatermarkSet.ISR)
+    run = scenario.play(_with("catching_up", {"every=100ms": f"every={every_ms}ms"}), version=known)
+    return any(m.joined and m.replica == 2 and m.ts_ms - START_MS < 50_000
+               for m in exact.moves(run.events()))  # fmt: skip
+
+
+@measured
+def ends(version: str, schedule: str) -> str:
+    """diverged, lost, offline or safe."""
+    return scenario.play(scenario.read(schedule), version=version).outcome.word
+
+
+@measured
+def flaps(version: str, rate: int, latency_ms: int, lag_s: int, repaired: bool) -> int:
+    """How often a slow follower under min ISR changes its membership in a minute."""
+    given = {"count=10": f"count={rate}", "1 2 400ms": f"1 2 {latency_ms}ms",
+             "max.ms=10000": f"max.ms={lag_s * 1000}"}  # fmt: skip
+    known = KafkaVersion.of(version).with_(expand_waits_under_min_isr=repaired)
+    return membership.changes(scenario.play(_with("flapping", given), version=known))
+
+
+def _with(name: str, given: Mapping[str, str]) -> str:
+    """A scenario with other words. Raises ValueError for words that it has not."""
+    text = scenario.read(name)
+    for old, new in given.items():
+        if old not in text:
+            raise ValueError(f"{name} has no {old!r}")
+        text = text.replace(old, new)
+    return text
+
+
+# 04: telling the cluster
+
+
+@measured
+def heard_after_ms(version: str, load: str) -> dict[str, float]:
+    """From the stored ISR until every broker knows: least and most, of single changes or churn."""
+    if load.startswith("churn"):
+        waits = telling_the_cluster.churn_delays(version, int(load.split()[1]))
+    else:
+        waits = telling_the_cluster.single_delays(version)[load]
+    return {"least": min(waits), "most": min(max(waits), 1e9)}
+
+
+# 07: a log read
+
+
+@measured
+def scanned(version: str, interval: int) -> dict[str, float]:
+    """Batches read until an offset is found, with the index and without."""
+    lengths = reading_a_log.scan_lengths(
+        reading_a_log.twenty_batches(version, interval).segments[0]
+    )
+    return {"index": float(np.mean(lengths)), "linear": sum(range(1, 21)) / 20}
+
+
+# 08 to 12: losses
+
+
+@measured
+def broken(version: str) -> dict[str, str]:
+    """The word of each schedule of notebook 08 that does not end safe."""
+    words = {
+        label: scenario.play(text, version=version).outcome.word
+        for label, text in data_loss.in_every_version().items()
+    }
+    return {label: word for label, word in words.items() if word != "safe"}
+
+
+@measured
+def lost_by_settings(version: str) -> list[str]:
+    """The words of all schedules under all settings of acks and min.insync.replicas."""
+    rows = data_loss.by_settings(version).values()
+    return sorted({word for row in rows for word in row.values()})
+
+
+@measured
+def failures_that_lose(version: str, acks: str, least: int) -> int:
+    """Of eight."""
+    words = (last_replica_standing.word(last_replica_standing.trial(version, acks, least, failure))
+             for failure in last_replica_standing.FAILURES)  # fmt: skip
+    return sum("lost" in word for word in words)
+
+
+@measured
+def outages_without_leader(version: str, session_s: int, lag_s: int) -> int:
+    """Lengths of an outage, 5 to 70 s, after which no replica may lead."""
+    outages = last_replica_standing.OUTAGES_S
+    runs = (last_replica_standing.outage(version, session_s, lag_s, s) for s in outages)
+    return sum(run.outcome.word == "offline" for run in runs)
+
+
+@measured
+def reassigned_losses(version: str, repair: str) -> int:
+    """Of the six schedules of notebook 11 those that lose acknowledged records."""
+    known = KafkaVersion.of(version)
+    if repair:
+        known = known.with_(**data_loss_today.REPAIRS[repair])
+    return sum(row[""] == "lost" for row in data_loss_today.outcomes({"": known}).values())
+
+
+@measured
+def random_losses(version: str, repair: str, seed: int) -> int:
+    """Of 150 random schedules those that lose; seeds 0 to 149, 150 to 299 and so on."""
+    known = KafkaVersion.of(version)
+    if repair:
+        known = known.with_(**data_loss_today.REPAIRS[repair])
+    first = (seed - 1) * 150
+    return sum(bool(data_loss_today._losing(known, n)) for n in range(first, first + 150))
+
+
+@measured
+def rungs_that_break(version: str) -> list[str]:
+    """The rungs whose own word is still seen."""
+    return [rung.label for rung in the_ladder.RUNGS
+            if the_ladder.word(the_ladder.play(rung.scenario, version)) == rung.word]  # fmt: skip
+
+
+# 21: the same hours again
+
+
+@cache
+def _hours(folder: str, limit_ms: int, rate: float, least: int, partitions: int) -> what_if.Again:
+    base = FleetConfig(
+        version="2.8", replica_lag_time_max_ms=limit_ms, records_per_s=rate, burst_records=0,
+        min_insync_replicas=least, load="steady", partitions=partitions, minutes=20,
+    )  # fmt: skip
+    return what_if.hours(str(DATA / "recordings" / "incidents" / folder / "logs"), base)
+
+
+@measured
+def longer_limit(
+    rate: float, least: int, limit_s: int, partitions: int, seed: int
+) -> dict[str, float]:
+    """The recorded pause of 15 s, with its limit of 6 s and with another: what it changes."""
+    real = _hours("e-282-follower-paused", 6_000, rate, least, partitions)
+    was, now = (
+        what_if.courses(real.config.with_(seed=seed, **more), 1)[0].toll
+        for more in ({}, {"replica_lag_time_max_ms": limit_s * 1000})
+    )
+    return {"seen": real.seen.toll.missing_minutes, "was": was.missing_minutes,
+            "now": now.missing_minutes, "waited": was.waiting_minutes,
+            "waits": now.waiting_minutes}  # fmt: skip

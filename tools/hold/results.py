@@ -1,0 +1,162 @@
+"""What the cells gave, and what that makes of the claims.
+
+`results.jsonl.xz` is all that is known, sorted; `running.jsonl` is a journal: each result is added
+to it as it comes, and it is gone when all is folded into the other.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import lzma
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from math import comb
+from pathlib import Path
+from statistics import median
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from hold.claims import FOLDER, Cell, Claim, cells
+
+COLUMNS = (
+    "notebook", "says", "verdict", "settings", "held", "generations", "values", "seeds", "cells",
+    "where", "known",
+)  # fmt: skip
+MOST_NAMED = 4  # settings in which a claim breaks
+
+
+class Store:
+    """Results by the key of their cell."""
+
+    def __init__(self, folder: Path = FOLDER) -> None:
+        self._whole, self._journal = folder / "results.jsonl.xz", folder / "running.jsonl"
+        self.known: dict[str, Any] = {}
+        text = lzma.decompress(self._whole.read_bytes()).decode() if self._whole.exists() else ""
+        text += self._journal.read_text("utf-8") if self._journal.exists() else ""
+        for line in text.splitlines(keepends=True):
+            if line.endswith("\n"):  # a journal may end in half a line
+                key, result = json.loads(line)
+                self.known[key] = result
+
+    def add(self, key: str, result: Any) -> None:
+        self.known[key] = json.loads(json.dumps(result))
+        with self._journal.open("a", encoding="utf-8") as file:
+            file.write(json.dumps([key, result]) + "\n")
+
+    def fold(self, claims: Iterable[Claim]) -> None:
+        """One file again, without what no claim asks for any more."""
+        keys = dict.fromkeys(sorted(cell.key(claim) for claim in claims for cell in cells(claim)))
+        lines = [json.dumps([key, self.known[key]]) for key in keys if key in self.known]
+        self._whole.write_bytes(lzma.compress("".join(f"{x}\n" for x in lines).encode()))
+        self._journal.unlink(missing_ok=True)
+
+
+class Setting(NamedTuple):
+    """A generation and values: whether the claim held there, and what was measured."""
+
+    version: str
+    values: Mapping[str, Any]
+    held: bool
+    shown: str
+
+
+class Verdict(NamedTuple):
+    claim: Claim
+    settings: list[Setting]
+    run: int  # cells
+    missing: int
+
+    @property
+    def broken(self) -> list[Setting]:
+        return [each for each in self.settings if not each.held]
+
+    @property
+    def word(self) -> str:
+        if self.missing:
+            return "not run"
+        return "breaks" if self.broken else "holds"
+
+    def where(self) -> str:
+        """In which settings it breaks: what differs from the notebook's is named."""
+        base = {name: those[0] for name, those in self.claim.values.items()}
+        texts = []
+        for each in self.broken[:MOST_NAMED]:
+            others = [f"{k}={v}" for k, v in each.values.items() if v != base.get(k, v)]
+            texts.append(f"{' '.join([each.version, *others]).strip()}: {each.shown}")
+        more = len(self.broken) - len(texts)
+        return "; ".join(texts + [f"and {more} more"] * bool(more))
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
+    """From one value to another, which cover the median of what they are drawn from in 95 %."""
+    ordered, count = sorted(values), len(values)
+    outside, place = 0.0, 0
+    while outside + 2 * comb(count, place) / 2**count <= 0.05:
+        outside += 2 * comb(count, place) / 2**count
+        place += 1
+    if not place:
+        raise ValueError(f"{count} values are too few for 95 %")
+    return ordered[place - 1], ordered[-place]
+
+
+def holds(claim: Claim, cell: Cell, results: Sequence[Any]) -> bool:
+    """Whether what the claim says is true of these: one result, or those of all seeds."""
+    names = {**cell.values, "version": cell.version, "abs": abs, "len": len, "set": set,
+             "max": max, "min": min, "all": all}  # fmt: skip
+    if claim.holds:
+        return all(_true(claim.holds, names | {"x": _spaced(x)}) for x in results)
+    low, high = median_interval(results)
+    return _true(claim.on_average, names | {"median": median(results), "low": low, "high": high})
+
+
+def _true(text: str, names: dict[str, Any]) -> bool:
+    """An expression of the table, which is a file of this project."""
+    return bool(eval(text, {"__builtins__": {}}, names))
+
+
+def _spaced(result: Any) -> Any:
+    return SimpleNamespace(**result) if isinstance(result, dict) else result
+
+
+def judge(claim: Claim, known: Mapping[str, Any]) -> Verdict:
+    """What the results that are known make of a claim."""
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells(claim):
+        groups.setdefault(json.dumps([cell.version, cell.values]), []).append(cell)
+    settings, run, missing = [], 0, 0
+    for each in groups.values():
+        results = [known[c.key(claim)] for c in each if c.key(claim) in known]
+        run, missing = run + len(results), missing + len(each) - len(results)
+        if len(results) == len(each):
+            held = holds(claim, each[0], results)
+            settings.append(Setting(each[0].version, each[0].values, held, _shown(claim, results)))
+    return Verdict(claim, settings, run, missing)
+
+
+def _shown(claim: Claim, results: Sequence[Any]) -> str:
+    if claim.on_average:
+        low, high = median_interval(results)
+        return f"{median(results):.4g} ({low:.4g} to {high:.4g})"
+    words = Counter(json.dumps(x) for x in results)
+    return ", ".join(text if len(results) == 1 else f"{n}x {text}" for text, n in words.items())[
+        :90
+    ]
+
+
+def table(verdicts: Iterable[Verdict]) -> str:
+    """CSV, a row for each claim."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(COLUMNS)
+    for v in verdicts:
+        values = "; ".join(
+            f"{name} {', '.join(map(str, those))}" for name, those in v.claim.values.items()
+        )
+        seen = list(dict.fromkeys(each.version for each in v.settings))
+        covered = f"{seen[0]} to {seen[-1]} ({len(seen)})" if len(seen) > 1 else "".join(seen)
+        held = len(v.settings) - len(v.broken)
+        rows.writerow([v.claim.notebook, v.claim.says, v.word, len(v.settings), held, covered,
+                       values, v.claim.seeds, v.run, v.where(), v.claim.known])  # fmt: skip
+    return text.getvalue()

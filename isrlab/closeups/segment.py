@@ -1,4 +1,4 @@
-"""A log as files: segments of batches, the sparse offset index, and who may read how far.
+"""A log as files: segments of batches, the sparse offset index, and how far each reader may read.
 
 Theory of operation. A log is a row of segments, each named by its base offset. A segment's file is
 batches one after the other; its index knows the byte position of only a few of them, one for every

@@ -270,7 +270,7 @@ def _texts(run: Run, taken: Counter[str]) -> dict[str, str]:
     return texts
 
 
-# Leaders that wait for ever
+# Leaders that wait forever
 
 AWAITED = {  # scenario -> the issue, and the line that shows that the wait is over
     "shrink_stall": ("KAFKA-13091: nobody re-checks the high watermark", "m1 acknowledged"),

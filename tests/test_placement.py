@@ -23,7 +23,7 @@ LAYOUTS = {
     "2.1": "Topic:t\tPartitionCount:1\tReplicationFactor:3\tConfigs:\tMarkedForDeletion:true\n"
     "\tTopic: t\tPartition: 0\tLeader: 1\tReplicas: 1,2,3\tIsr: 1,2,3\tMarkedForDeletion: true",
     "2.4": "\tTopic: t\tPartition: 0\tLeader: 1\tReplicas: 1,2,3\tIsr: 1,2,3"
-    "\tAdding Replicas: h:9092 (id: 4 rack: null)\tRemoving Replicas: ",
+    "\tAdding Replicas: h:9092 (id: 3 rack: null)\tRemoving Replicas: ",
     "pasted": "   Topic: t    Partition: 0    Leader: 1    Replicas: 1,2,3    Isr: 1,2,3  ",
 }
 ELR = (

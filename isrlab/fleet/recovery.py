@@ -1,10 +1,7 @@
 """How long a broker needs to come back: from its start until it is in all its ISRs again.
 
 Theory of operation. While a broker is down, its replicas fall behind by what is produced; when it
-is back they fetch that, and what is produced meanwhile. So the time is the backlog by the *spare*
-rate: fetch rate less produce rate. With a constant load, which takes up a share `s` of the fetch
-rate, a broker that was down for `d` needs `d * s / (1 - s)` more, and the next broker must not go
-down before `d / (1 - s)` after the first. Both grow without limit as `s` comes near 1.
+is back they fetch that, and what is produced meanwhile (placement/pace.py).
 
 A replica is let back in when it reaches the high watermark, and the high watermark waits for a
 follower that had everything within the lag limit (`rules.holds_back_high_watermark`). So it returns
@@ -13,7 +10,6 @@ when what it lacks fits into one response, a little before it lacks nothing.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -26,6 +22,12 @@ from isrlab.fleet.cell import cell, leaders
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.layout import assignment
 from isrlab.fleet.simulate import simulate_local
+from isrlab.placement.pace import catch_up_s, safe_restart_every_s
+
+__all__ = [
+    "catch_up_s", "expected_rejoin_s", "leaders_back", "load_share", "loaded",
+    "safe_restart_every_s",
+]  # fmt: skip
 
 
 def load_share(config: FleetConfig, broker: int) -> float:
@@ -62,20 +64,6 @@ def loaded(config: FleetConfig, share: float) -> FleetConfig:
     unit = config.with_(records_per_s=1.0)
     most = max(load_share(unit, broker) for broker in range(1, config.brokers + 1))
     return config.with_(records_per_s=share / most)
-
-
-def catch_up_s(share: float, down_s: float, backlog_s: float = 0.0) -> float:
-    """Seconds until a follower has caught up; infinite if it never does.
-
-    `share`: produced bytes by bytes that it can fetch; `down_s`: how long it was away, in seconds;
-    `backlog_s`: what else it lacks, in seconds of fetching at full speed.
-    """
-    return (share * down_s + backlog_s) / (1 - share) if share < 1 else math.inf
-
-
-def safe_restart_every_s(share: float, down_s: float) -> float:
-    """From one broker's restart to the next, so that the first has caught up, in seconds."""
-    return down_s + catch_up_s(share, down_s)
 
 
 def leaders_back(config: FleetConfig, goes: Sequence[tuple[str, float]]) -> pd.DataFrame:

@@ -1,14 +1,13 @@
 """Partitions out of what `kafka-topics --describe` prints, from 0.8.0 to 4.x.
 
-Source: ListTopicCommand 0.8.0, TopicCommand 0.8.1 to 3.9 (small letters in 0.8.0; Elr and
-LastKnownElr since 3.8; a reassignment has more fields). Blanks instead of tabs are fine. From
-2.2 on the line of a topic also tells what its brokers' files set; before, a topic's own only.
+Source: ListTopicCommand 0.8.0, TopicCommand 0.8.1 to 4.x (small letters in 0.8.0; Elr and
+LastKnownElr since 3.8; a reassignment has more fields). Blanks instead of tabs are fine. From 2.2
+on the line of a topic also has what its brokers' files set; before, a topic's own settings only.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 _IDS = r"\d{1,10}(?:,\d{1,10})*"
@@ -17,9 +16,18 @@ _PARTITION = re.compile(  # blanks in a row are one by then
     rf" replicas: ?(?P<replicas>{_IDS}) isr:(?: ?(?P<isr>{_IDS}))?(?P<rest>(?: [a-z].*)?)",
     re.IGNORECASE,
 )
-_TOPIC = re.compile(r"topic: ?(?P<topic>\S+) .*configs:(?P<configs>.*)", re.IGNORECASE)
-_MIN_ISR = re.compile(r"\bmin\.insync\.replicas=(\d{1,9})\b")
-_ELR = re.compile(rf"\bElr: ?({_IDS})")
+_REST = re.compile(  # what may follow; (?:...) without a value is an empty list
+    r"(?: Adding Replicas:(?P<adding>.*?) Removing Replicas:(?P<removing>.*?))?"
+    rf"(?: Elr:(?: ?(?P<elr>{_IDS}|N/A))? LastKnownElr:(?: ?(?P<last>{_IDS}|N/A))?)?"
+    rf"(?: MarkedForDeletion: true)?(?: Offline:(?: ?{_IDS})?)?"
+)
+_TOPIC = re.compile(
+    r"Topic:(?P<blank> ?)(?P<topic>\S+)(?P<id> TopicId: ?\S+)? PartitionCount: ?(?P<count>\d{1,9})"
+    r" ReplicationFactor: ?\d+ Configs:(?P<configs>.*)"
+)
+_MIN_ISR = re.compile(r"(?:^|[ ,])min\.insync\.replicas=(\d{1,9})(?=[ ,]|$)")
+_UNCLEAN = re.compile(r"(?:^|[ ,])unclean\.leader\.election\.enable=(true|false)(?=[ ,]|$)")
+_NO_LEADER = ("none", "-1")
 EXAMPLE = "Topic: orders  Partition: 0  Leader: 1  Replicas: 1,2,3  Isr: 1,2,3"
 
 
@@ -33,41 +41,125 @@ class Partition(NamedTuple):
     min_isr: int = 1
 
 
+class DescribedPartition(NamedTuple):
+    """All that is known of one; `leader` is -1 for none, None where a setting is not known."""
+
+    topic: str
+    number: int
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    min_isr: int | None = None
+    unclean: bool | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.number}"
+
+
+class DescribedTopic(NamedTuple):
+    """The line of a topic. `shows_all`: also what brokers set, so that the rest is the default."""
+
+    partition_count: int
+    min_isr: int | None
+    unclean: bool | None
+    shows_all: bool
+
+
+class Description(NamedTuple):
+    """`forms`: how lines of partitions, and of topics, look; one of each in a text of one tool.
+    `others`: lines that are neither, and neither empty."""
+
+    partitions: list[DescribedPartition]
+    topics: dict[str, DescribedTopic]
+    forms: set[tuple[str, bool, bool]]
+    others: list[str]
+
+
 def describe(text: str, min_isr: int = 1) -> list[Partition]:
     """The partitions; `min_isr` of topics whose line names none.
 
     Raises ValueError with the line that cannot be, or with an example if none is a partition.
     """
-    partitions = list(_partitions(text, min_isr))
-    if not partitions:
-        raise ValueError(f"no line of a partition, such as '{EXAMPLE}', in {text[:80]!r}")
-    names = {partition.name for partition in partitions}
-    if len(names) < len(partitions):
-        raise ValueError(f"{len(partitions) - len(names)} partitions are there twice")
-    return partitions
+    return [
+        Partition(
+            p.name, p.replicas, p.isr, tuple(b for b in p.elr if b in p.replicas),
+            min_isr if p.min_isr is None else p.min_isr,
+        )
+        for p in described(text).partitions
+    ]  # fmt: skip
 
 
-def _partitions(text: str, min_isr: int) -> Iterator[Partition]:
-    least: dict[str, int] = {}
+def described(text: str) -> Description:
+    """All that the text says. Raises ValueError as `describe` does."""
+    description = Description([], {}, set(), [])
     for number, line in enumerate(text.splitlines(), 1):
         line = " ".join(line.split())
         if match := _PARTITION.fullmatch(line):
-            topic = match["topic"]
-            elr = _ELR.search(match["rest"])
-            replicas, isr, eligible = map(_ids, (match["replicas"], match["isr"], elr and elr[1]))
-            if len({*replicas}) < len(replicas) or not {*isr, *eligible} <= {*replicas}:
-                raise ValueError(f"line {number}: these replicas cannot be: {line[:120]!r}")
-            name = f"{topic}-{match['number']}"
-            yield Partition(name, replicas, isr, eligible, least.get(topic, min_isr))
+            _add_partition(description, match, f"line {number}")
         elif match := _TOPIC.match(line):
-            if its_own := _MIN_ISR.search(match["configs"]):
-                least[match["topic"]] = int(its_own[1])
+            _add_topic(description, match, f"line {number}")
         elif "partition:" in (small := line.lower()) and "replicas:" in small:
             raise ValueError(f"line {number}: {line[:120]!r} is not like '{EXAMPLE}'")
+        elif line:
+            description.others.append(f"line {number}: {line[:120]!r}")
+    partitions = description.partitions
+    if not partitions:
+        raise ValueError(f"no line of a partition, such as '{EXAMPLE}', in {text[:80]!r}")
+    names = {partition[:2] for partition in partitions}
+    if len(names) < len(partitions):
+        raise ValueError(f"{len(partitions) - len(names)} partitions are there twice")
+    return description
+
+
+def _add_partition(description: Description, match: re.Match[str], place: str) -> None:
+    line, topic, leader = match[0], match["topic"], match["leader"]
+    rest = _REST.fullmatch(match["rest"])
+    if rest is None or not (leader.isdecimal() or leader in _NO_LEADER):
+        raise ValueError(f"{place}: {line[:160]!r} is not like '{EXAMPLE}'")
+    replicas, isr = _ids(match["replicas"]), _ids(match["isr"])
+    elr, last = _ids(rest["elr"]), _ids(rest["last"])
+    leads = -1 if leader in _NO_LEADER else int(leader)
+    added, removed = (_ids_of_nodes(rest[name]) for name in ("adding", "removing"))
+    replicas = (*(b for b in added if b not in replicas), *replicas)  # it has only just begun
+    is_whole = len({*replicas}) == len(replicas) and len({*isr}) == len(isr)
+    if not is_whole or not {*isr, *removed} <= {*replicas} or leads not in (-1, *isr):
+        raise ValueError(f"{place}: these replicas cannot be: {line[:120]!r}")
+    known = description.topics.get(topic)
+    settings = (known.min_isr, known.unclean) if known else (None, None)
+    description.partitions.append(DescribedPartition(
+        topic, int(match["number"]), leads, replicas, isr, elr, last, added, removed, *settings
+    ))  # fmt: skip
+    description.forms.add(("partition", line.startswith("topic"), " Elr:" in match["rest"]))
+
+
+def _add_topic(description: Description, match: re.Match[str], place: str) -> None:
+    configs = match["configs"].strip()
+    least, unclean = _MIN_ISR.search(configs), _UNCLEAN.search(configs)
+    if configs.endswith((",", "=")) or (least is None and "min.insync" in configs):
+        raise ValueError(f"{place}: {configs[-80:]!r} does not end like settings of a topic")
+    if match["topic"] in description.topics:
+        raise ValueError(f"{place}: topic {match['topic']!r} is described twice")
+    shows_all = match["id"] is not None
+    description.topics[match["topic"]] = DescribedTopic(
+        int(match["count"]), int(least[1]) if least else None,
+        unclean[1] == "true" if unclean else None, shows_all,
+    )  # fmt: skip
+    description.forms.add(("topic", not match["blank"], shows_all))
 
 
 def _ids(text: str | None) -> tuple[int, ...]:
-    return tuple(map(int, text.split(","))) if text else ()
+    return tuple(map(int, text.split(","))) if text and text != "N/A" else ()
+
+
+def _ids_of_nodes(text: str | None) -> tuple[int, ...]:
+    """Of a list of numbers, or of nodes as 2.4 prints them."""
+    named = re.findall(r"\(id: (\d+) ", text or "")
+    return tuple(map(int, named or re.findall(r"\d+", text or "")))
 
 
 def racks_of(text: str, brokers: set[int]) -> dict[int, str]:

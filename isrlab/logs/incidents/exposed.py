@@ -82,19 +82,33 @@ def exposures(events: pa.Table, until_ms: int | None = None) -> list[Exposure]:
     """What is exposed after these events, up to a time; none if no metadata log is among them."""
     if until_ms is not None:
         events = events.filter(pc.less_equal(events["ts_ms"], until_ms))
+    return ranked(*stored_in(events.to_pylist()))
+
+
+def stored_in(
+    rows: Iterable[Mapping[str, Any]],
+) -> tuple[dict[Key, StoredPartition], dict[tuple[str, str], str]]:
+    """The last state of each partition by these events of metadata logs, and what is set."""
     partitions: dict[Key, StoredPartition] = {}
     settings: dict[tuple[str, str], str] = {}
-    for row in events.to_pylist():
-        detail = dict(row["detail"] or ())
+    for row in rows:
+        detail = dict(row.get("detail") or ())
         if detail.get("said_by") != SAID_BY:
             continue
-        key = Key(row["run"], row["topic"] or "", row["partition"] or 0)
+        key = Key(row.get("run") or "", row.get("topic") or "", row.get("partition") or 0)
         if row["kind"] == "config":
             settings[detail["of"], detail["name"]] = detail.get("value", "")
         elif row["kind"] == "deleted":
             partitions.pop(key, None)
         elif row["kind"] in STATES and row["isr"] is not None and "leader" in detail | row:
             partitions.setdefault(key, StoredPartition()).become(row)
+    return partitions, settings
+
+
+def ranked(
+    partitions: dict[Key, StoredPartition], settings: dict[tuple[str, str], str]
+) -> list[Exposure]:
+    """What is exposed, that which the fewest failures lose first."""
     return sorted(_all(partitions, settings), key=lambda e: (e.failures, e.why != "came back"))
 
 

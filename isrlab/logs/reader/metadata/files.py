@@ -112,9 +112,18 @@ def rows(sources: list[MetadataSource], run: str) -> Iterator[MetadataRow]:
     yield from events.values()
 
 
-def _folder(sources: list[MetadataSource]) -> Iterator[MetadataRow]:
-    """Checkpoints first, then the segments in order."""
+def last_state(sources: list[MetadataSource]) -> tuple[MetadataCluster, list[MetadataRow]]:
+    """The state at the end of the files of one folder, and the rows on the way there."""
     chains: list[Chain] = []
+    rows_before = [*_folder(sources, chains)]
+    return max(chains, key=lambda chain: chain.reader.next_offset or 0).cluster, rows_before
+
+
+def _folder(
+    sources: list[MetadataSource], chains: list[Chain] | None = None
+) -> Iterator[MetadataRow]:
+    """Checkpoints first, then the segments in order; the chains are added to `chains`."""
+    chains = [] if chains is None else chains
     checkpoints: list[Checkpoint] = []
     for source in sorted(sources, key=lambda s: (s.end is None, s.end or s.first, s.name)):
         chain, whole = _chain(chains, source, checkpoints), list[Record]()
@@ -130,7 +139,9 @@ def _folder(sources: list[MetadataSource]) -> Iterator[MetadataRow]:
                 yield from _events(chain.cluster.apply(item), source.name)
         if source.end is not None and chain.reader.ended:
             checkpoints.append(Checkpoint(source.end, source.name, whole))
-    for chain in chains or [Chain(MetadataReader(), MetadataCluster(), checkpoints)]:
+    if not chains:
+        chains.append(Chain(MetadataReader(), MetadataCluster(), checkpoints))
+    for chain in chains:
         yield from chain.installed(inf)
         if chain.cluster.saved:
             row = {"row": "unread", "file": source.name, "line": 0, "lines": 1, "text": ""}

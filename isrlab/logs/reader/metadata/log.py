@@ -52,6 +52,7 @@ class MetadataCluster:
         self.inactive: set[int] = set()  # fenced, or in controlled shutdown
         self.leaving: dict[int, str] = {}  # in this batch, and why
         self.settings: dict[tuple[int, str, str], str] = {}
+        self.brokers: dict[int, dict[str, Any]] = {}  # the registration of each
         self.saved: tuple[list[Any], list[MetadataEvent]] | None = (
             None  # before a transaction; its events
         )
@@ -83,7 +84,7 @@ class MetadataCluster:
         """The whole state as a checkpoint has it; events for what was not known so."""
         listed = {key_of(record.data) for record in checkpoint if record.name == "Partition"}
         self.partitions = {key: self.partitions[key] for key in listed & self.partitions.keys()}
-        self.inactive = set()
+        self.inactive, self.brokers = set(), {}
         for record in checkpoint:
             events = [*self.apply([record])]
             yield from events if record.name == "Partition" else ()
@@ -110,6 +111,7 @@ class MetadataCluster:
             case "Config":
                 yield from self._on_config(data)
             case "FeatureLevel" if data["name"] == ELR:
+                self.settings[CLUSTER, "", ELR] = str(data["featureLevel"])
                 value = {"of": "cluster", "name": ELR, "value": data["featureLevel"]}
                 yield {"kind": "config", "detail": value}
             case _:
@@ -185,6 +187,10 @@ class MetadataCluster:
 
     def _on_broker(self, record: Record) -> Iterator[MetadataEvent]:
         broker, why = broker_of(record), standing(record)
+        if record.name == "RegisterBroker":
+            self.brokers[broker] = record.data
+        elif record.name == "UnregisterBroker":
+            self.brokers.pop(broker, None)
         if why is None:
             return  # only its log directories
         (self.inactive.discard if why == "unfenced" else self.inactive.add)(broker)

@@ -1,4 +1,4 @@
-"""The command line: `python -m isrlab report | lab | logs | play | search | versions`.
+"""The command line: `python -m isrlab report | lab | check | logs | play | search | versions`.
 
 Libraries are imported by the command that needs them, so that help is quick and works without Java.
 """
@@ -25,6 +25,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 MOST_NAMES = 8
 JOBS = min(2, os.cpu_count() or 1)
+SOURCES = ("servers", "config", "limit_s", "version", "min_isr", "unclean", "zones")  # of check
 EACH = "Twice the same, or a list: one run for each."
 
 
@@ -152,6 +153,72 @@ def lab(arguments: tuple[str, ...], copy_only: bool) -> None:
         extension = "--ServerApp.jpserver_extensions=isrlab.report.notebooks=True"
         start = folder.resolve() / "notebooks" / "00_start_here.ipynb"
         open_lab([root, extension, *arguments[has_folder:], str(start)])
+
+
+# fmt: off
+@main.command("check")
+@click.argument("source", required=False, metavar="[FILE|DIR|-]")
+@click.option("--bootstrap-server", "servers", metavar="HOST:PORT,...",
+    help="Ask a cluster that runs (pip install isrlab[live]); nothing is changed there.")
+@click.option("--command-config", "config", type=FILE, help="Properties, as for Kafka's tools.")
+@click.option("--timeout", "limit_s", type=click.FloatRange(0.1), default=15, show_default=True,
+    metavar="SECONDS", help="For each question to the cluster.")
+@click.option("--version", metavar="V", help="The release of the brokers. Default: as they show.")
+@click.option("--min-isr", type=click.IntRange(1), metavar="N",
+    help="min.insync.replicas where it is not shown.")
+@click.option("--unclean/--no-unclean", default=None,
+    help="unclean.leader.election.enable. Default: as shown, else that of the release.")
+@click.option("--zone", "zones", default="", metavar="1=a,2=b,...|FILE",
+    help="The zone of each broker.")
+@click.option("--restart", multiple=True, metavar="3|3,4|zone=a",
+    help="May these go down together? The exit status is about them alone.")
+@click.option("--ignore", "ignored", multiple=True, metavar="TOPIC",
+    help="Topics that may be unavailable; * and ? match.")
+@click.option("--down", multiple=True, metavar="3|zone=a", help="What if these fail?")
+@click.option("--move", type=FILE, metavar="PLAN.JSON",
+    help="What if this plan of kafka-reassign-partitions is executed?")
+@click.option("--throttle", metavar="BYTES/S", help="Its throttle, such as 20MB.")
+@click.option("--size", metavar="BYTES", help="Of each partition that it moves.")
+@click.option("--produced", metavar="BYTES/S", help="Into each partition that it moves.")
+@click.option("--down-s", type=click.FloatRange(0, min_open=True), metavar="SECONDS",
+    help="How long a restart takes.")
+@click.option("--load", type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="SHARE", help="What is produced, of what followers can fetch: 0.6.")
+@click.option("--json", "as_json", is_flag=True, help="Everything, for a program.")
+@click.option("--watch", type=click.FloatRange(0), is_flag=False, flag_value=5,
+    metavar="[SECONDS]", help="Ask again every so often (5) until the exit status is 0.")
+def check_cluster(
+    source: str | None, *, as_json: bool, watch: float | None, **how: Any
+) -> None:
+    """What is safe before you touch a cluster: a restart, a failure, a reassignment.
+
+    FILE has what kafka-topics --describe prints (- is standard input), or is a snapshot of the
+    metadata log; DIR is a folder __cluster_metadata-0. The exit status is 0 if every broker (or
+    those of --restart) may go down now, 1 if not or if records are at risk, 2 if that is not known.
+
+    \b
+    Examples:
+      kafka-topics.sh --bootstrap-server HOST:9092 --describe | python -m isrlab check -
+      python -m isrlab check described.txt --version 3.9 --zone 1=a,2=b,3=c --down zone=a
+      python -m isrlab check --bootstrap-server HOST:9092 --command-config client.properties
+      python -m isrlab check --bootstrap-server HOST:9092 --restart 3 --watch && restart-broker 3
+      python -m isrlab check /var/lib/kafka/__cluster_metadata-0 --json | jq .roll
+      python -m isrlab check described.txt --move plan.json --throttle 20MB --size 5GB
+    """
+    from isrlab.check import command
+    from isrlab.check.cluster import CheckError
+
+    gc.set_threshold(100_000)  # as for logs
+    sources = {name: how.pop(name) for name in SOURCES} | {"path": source}
+    try:
+        if watch is None:
+            sys.exit(command.tell(sources, how, as_json, False))
+        if source == "-":
+            raise CheckError("--watch cannot read the standard input again")
+        sys.exit(command.watch(lambda: command.tell(sources, how, as_json, True), watch))
+    except CheckError as error:
+        _stop(str(error), 2)
+# fmt: on
 
 
 # fmt: off

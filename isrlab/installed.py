@@ -24,7 +24,9 @@ PACKAGE = Path(__file__).resolve().parent
 ROOT = PACKAGE if (PACKAGE / "data").is_dir() else PACKAGE.parent
 DATA, NOTEBOOKS = ROOT / "data", ROOT / "notebooks"
 GIVEN = ".isrlab-given.json"  # path: digest of what was given
-EXTRAS = {"notebooks": "papermill", "fleet": "numba", "spark": "pyspark"}  # a library only it has
+EXTRAS = {  # a library only it has
+    "notebooks": "papermill", "fleet": "numba", "spark": "pyspark", "live": "confluent_kafka",
+}  # fmt: skip
 
 
 class ExtraMissingError(ImportError):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from isrlab.engine.versions import GENERATIONS, KafkaVersion
@@ -25,10 +25,14 @@ SHOWS_MOVES, SHOWS_IDS, SHOWS_ELR = (2, 4), (2, 8), (3, 7)  # the first release 
 NOISE = re.compile(  # what a JVM or its logger may print before
     r"\[?\d{4}-\d\d-\d\d[ T]|(?:WARN|INFO|DEBUG|SLF4J|WARNING|NOTE|Picked up|OpenJDK|log4j)\b"
 )
+TEXT_HIDES = "brokers without a replica, topics that are not in the text, throttles"
 
 
 class CheckError(ValueError):
-    """Why nothing can be answered; one sentence."""
+    """Why nothing can be answered: one sentence, printable."""
+
+    def __init__(self, text: object) -> None:
+        super().__init__(printable(str(text)))
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class ClusterState:
     has_elr: bool = False  # the feature is on, or replicas are in it
     shows_moves: bool = True
     unsure: tuple[str, ...] = ()  # these keep any answer from being "safe"
-    unseen: tuple[str, ...] = ()  # this source never shows it
+    unseen: str = ""  # what this source never shows
 
     @property
     def zones(self) -> dict[str, frozenset[int]]:
@@ -53,9 +57,26 @@ class ClusterState:
         names = sorted({rack for rack in self.racks.values() if rack})
         return {n: frozenset(b for b, rack in self.racks.items() if rack == n) for n in names}
 
-    def first_counts(self) -> dict[str, int]:
-        """Of each topic how many replicas partition 0 has."""
-        return {p.topic: len(p.replicas) for p in self.partitions if p.number == 0}
+    def require(self, brokers: Iterable[int]) -> frozenset[int]:
+        """Raises CheckError for a broker that is not there."""
+        wanted = frozenset(brokers)
+        if unknown := sorted(wanted - self.racks.keys()):
+            known = ", ".join(map(str, sorted(self.racks)[:12]))
+            raise CheckError(f"no broker {unknown[0]} here; the brokers are {known}")
+        return wanted
+
+    def chosen(self, texts: Iterable[str]) -> frozenset[int]:
+        """The brokers of "3", "3,4" or "zone=a". Raises CheckError for others."""
+        brokers: set[int] = set()
+        for text in texts:
+            if text.startswith("zone=") and text[5:] in self.zones:
+                brokers |= self.zones[text[5:]]
+            elif re.fullmatch(r"\d{1,9}(,\d{1,9})*", text):
+                brokers |= {*map(int, text.split(","))}
+            else:
+                known = ", ".join(self.zones) or "none (--zone 1=a,2=b,...)"
+                raise CheckError(f"{text[:40]!r} is no broker and no zone; zones: {known}")
+        return self.require(brokers)
 
 
 def of_text(text: str, version: str | None = None) -> ClusterState:
@@ -68,44 +89,42 @@ def of_text(text: str, version: str | None = None) -> ClusterState:
         _refuse_what_is_not_whole(text, description)
         versions = possible_versions(version, _oldest(description))
     except ValueError as error:
-        raise CheckError(printable(str(error))) from None
+        raise CheckError(error) from None
     has_elr = any(p.elr or p.last_known_elr for p in description.partitions)
     if has_elr:  # so these rules apply
         versions = tuple(v for v in versions if v.eligible_leader_replicas) or versions
-    partitions = _with_defaults(description, versions)
+    unclean = any(v.unclean_leader_election_enable for v in versions)
+    partitions = []
+    for p in description.partitions:  # where all settings are shown, others have their default
+        topic = description.topics.get(p.topic)
+        least = 1 if p.min_isr is None and topic and topic.shows_all else p.min_isr
+        partitions.append(
+            p._replace(min_isr=least, unclean=unclean if p.unclean is None else p.unclean)
+        )
     brokers = sorted({b for p in partitions for b in (*p.replicas, *p.elr)})
-    shows_moves = versions[0].first >= SHOWS_MOVES
-    unseen = ["brokers without a replica, topics that are not in the text, throttles, and records "
-              "on their way"]  # fmt: skip
-    if not has_elr:
-        unseen.append("whether eligible leader replicas are on")
-    unsure = []
-    if not description.topics:
-        unsure.append("the text has no line of a topic, so partitions may be missing: describe "
-                      "without --under-replicated-partitions and the like")  # fmt: skip
+    in_sync = frozenset(b for p in partitions if p.leader != NO_LEADER for b in p.isr)
+    unsure = "the text has no line of a topic, so partitions may be missing: describe without "
+    unsure += "--under-replicated-partitions and the like"
     return ClusterState(
-        "described by kafka-topics", partitions, dict.fromkeys(brokers, ""),
-        alive_by(partitions), versions, shows_moves=shows_moves,
-        has_elr=has_elr, unsure=tuple(unsure), unseen=tuple(unseen),
+        "described by kafka-topics", partitions, dict.fromkeys(brokers, ""), in_sync, versions,
+        has_elr=has_elr, shows_moves=versions[0].first >= SHOWS_MOVES,
+        unsure=() if description.topics else (unsure,),
+        unseen=TEXT_HIDES + ", whether eligible leader replicas are on" * (not has_elr),
     )  # fmt: skip
 
 
 def _refuse_what_is_not_whole(text: str, description: Description) -> None:
     """Raises ValueError for lines that are missing, cut or of another layout."""
-    if strange := [line for line in description.others if not NOISE.match(line.split("'", 1)[1])]:
+    if strange := [line for line in description.others if not NOISE.match(line.split("'", 1)[-1])]:
         raise ValueError(f"{strange[0]} is no line of kafka-topics --describe")
-    for kind in ("topic", "partition"):
-        if len([form for form in description.forms if form[0] == kind]) > 1:
-            raise ValueError(f"the lines of {kind}s have two layouts: they come from two releases, "
-                             "or some are cut")  # fmt: skip
+    kinds = Counter(kind for kind, *_ in description.forms)
+    if kinds.most_common(1)[0][1] > 1:
+        raise ValueError("the lines have two layouts: they come from two releases, or some are cut")
     if not text.endswith("\n"):
         raise ValueError("the text ends within a line: its last line may be cut")
     counts = Counter(p.topic for p in description.partitions)
-    highest: dict[str, int] = {}
-    for p in description.partitions:
-        highest[p.topic] = max(highest.get(p.topic, 0), p.number)
-    for topic, number in highest.items():
-        if counts[topic] <= number:
+    for topic, number, *_ in description.partitions:
+        if number >= counts[topic]:
             raise ValueError(f"topic {topic!r} has a partition {number}, but only "
                              f"{counted(counts[topic], 'partition')} in the text")  # fmt: skip
         if description.topics and topic not in description.topics:
@@ -118,12 +137,12 @@ def _refuse_what_is_not_whole(text: str, description: Description) -> None:
 
 def _oldest(description: Description) -> tuple[int, ...]:
     """The first release that prints this layout."""
-    forms = description.forms
-    has_elr = any(kind == "partition" and shows_elr for kind, _, shows_elr in forms)
-    has_id = any(kind == "topic" and shows_id for kind, _, shows_id in forms)
-    has_moves = any(p.adding or p.removing for p in description.partitions)
-    marks = (has_elr, SHOWS_ELR), (has_id, SHOWS_IDS), (has_moves, SHOWS_MOVES)
-    return next((first for holds, first in marks if holds), (0, 8, 2))
+    marks = {(kind, mark) for kind, _, mark in description.forms}
+    if ("partition", True) in marks:
+        return SHOWS_ELR
+    if ("topic", True) in marks:
+        return SHOWS_IDS
+    return SHOWS_MOVES if any(p.adding or p.removing for p in description.partitions) else (0, 8, 2)
 
 
 def possible_versions(
@@ -131,45 +150,25 @@ def possible_versions(
 ) -> tuple[KafkaVersion, ...]:
     """The rules of a release, or of all from the oldest possible one on.
 
-    Raises ValueError for an unknown release, and for one older than the layout.
+    Raises CheckError for an unknown release, and for one older than the layout.
     """
     if version is None:
         return tuple(v for v in GENERATIONS if v.last >= oldest)
-    known = KafkaVersion.of(version)
+    try:
+        known = KafkaVersion.of(version)
+    except ValueError as error:
+        raise CheckError(error) from None
     if known.last < oldest:
         name = ".".join(map(str, oldest))
-        raise ValueError(f"Kafka {version} does not print this layout; {name} and newer do")
+        raise CheckError(f"Kafka {version} does not print this layout; {name} and newer do")
     return (known,)
 
 
-def _with_defaults(
-    description: Description, versions: tuple[KafkaVersion, ...]
-) -> list[DescribedPartition]:
-    """What a topic does not set has its default, if what brokers set is shown there as well."""
-    unclean = any(v.unclean_leader_election_enable for v in versions)
-    partitions = []
-    for p in description.partitions:
-        line = description.topics.get(p.topic)
-        default = 1 if line and line.shows_all else None
-        least = default if p.min_isr is None else p.min_isr
-        is_unclean = unclean if p.unclean is None else p.unclean
-        partitions.append(p._replace(min_isr=least, unclean=is_unclean))
-    return partitions
-
-
-def alive_by(partitions: Iterable[DescribedPartition]) -> frozenset[int]:
-    """Brokers that are in sync with a leader somewhere: the others may be dead."""
-    return frozenset(b for p in partitions if p.leader != NO_LEADER for b in p.isr)
-
-
 def with_options(
-    state: ClusterState,
-    min_isr: int | None = None,
-    zones: str = "",
-    unclean: bool | None = None,
+    state: ClusterState, min_isr: int | None = None, zones: str = "", unclean: bool | None = None
 ) -> ClusterState:
-    """With what an operator adds: min.insync.replicas and unclean election where they are not
-    shown, and the zone of each broker. Raises CheckError for a zone of some brokers only."""
+    """With what an operator adds: min.insync.replicas where it is not shown, unclean election, and
+    the zone of each broker. Raises CheckError for zones of some brokers or of others."""
     partitions = [
         p._replace(
             min_isr=min_isr if p.min_isr is None else p.min_isr,
@@ -177,46 +176,14 @@ def with_options(
         )
         for p in state.partitions
     ]
-    racks = state.racks
+    racks, unsure = state.racks, list(state.unsure)
     if zones:
         try:
             racks = racks_of(zones, set(racks))
         except ValueError as error:
-            raise CheckError(printable(str(error))) from None
-        if unknown := sorted(racks.keys() - state.racks.keys()):
-            raise CheckError(f"--zone names broker {unknown[0]}, which this cluster does not have")
-    unsure = list(state.unsure)
+            raise CheckError(error) from None
+        state.require(racks)
     if missing := sorted({p.topic for p in partitions if p.min_isr is None}):
-        names = printable(missing[0]) + (f" and {len(missing) - 1} more" if missing[1:] else "")
-        unsure.append(f"min.insync.replicas of topic {names} is not shown: give --min-isr")
+        names = missing[0] + (f" and {len(missing) - 1} more" if missing[1:] else "")
+        unsure.append(f"min.insync.replicas of topic {names} is not shown (--min-isr)")
     return replace(state, partitions=partitions, racks=racks, unsure=tuple(unsure))
-
-
-def require_brokers(state: ClusterState, brokers: Iterable[int]) -> frozenset[int]:
-    """Raises CheckError for a broker that is not there."""
-    wanted = frozenset(brokers)
-    if unknown := sorted(wanted - state.racks.keys()):
-        known = ", ".join(map(str, sorted(state.racks)[:12]))
-        raise CheckError(f"no broker {unknown[0]} here; the brokers are {known}")
-    return wanted
-
-
-def chosen(state: ClusterState, texts: Iterable[str]) -> frozenset[int]:
-    """The brokers of "3", "3,4" or "zone=a". Raises CheckError for others."""
-    brokers: set[int] = set()
-    for text in texts:
-        name, is_zone, zone = text.partition("=")
-        if is_zone and name == "zone" and zone in state.zones:
-            brokers |= state.zones[zone]
-        elif not is_zone and re.fullmatch(r"\d{1,9}(,\d{1,9})*", text):
-            brokers |= {*map(int, text.split(","))}
-        else:
-            known = ", ".join(state.zones) or "none: give --zone 1=a,2=b,..."
-            shown = printable(text[:40])
-            raise CheckError(f"{shown!r} is no broker and no zone; zones: {printable(known)}")
-    return require_brokers(state, brokers)
-
-
-def settings_of(values: Mapping[tuple[str, str], str], wanted: str) -> dict[str, str]:
-    """By topic or broker, the values of all settings whose name ends so."""
-    return {of: value for (of, name), value in values.items() if name.endswith(wanted) and value}

@@ -7,12 +7,12 @@ file it has not. Source: RegisterBrokerRecord.json, MetadataVersion.java 4.4.0.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections import Counter
+from typing import Any
 
 from isrlab.check.cluster import CheckError, ClusterState, possible_versions
 from isrlab.engine.versions import GENERATIONS, KafkaVersion
 from isrlab.events.exact import Key
-from isrlab.events.wording import printable
 from isrlab.logs.history.record import clock
 from isrlab.logs.incidents.exposed import UNCLEAN, StoredPartition, stored_in
 from isrlab.logs.reader.files import LogDirError, expanded, find
@@ -23,113 +23,85 @@ from isrlab.placement.describe import DescribedPartition
 
 NEWEST = (  # the highest metadata version of each release
     (2, "3.1"), (3, "3.2"), (7, "3.3"), (8, "3.4"), (11, "3.5"), (14, "3.6"), (19, "3.7"),
-    (20, "3.8"), (21, "3.9"), (25, "4.0"), (27, "4.1"), (29, "4.2"), (30, "4.3"), (33, "4.4"),
+    (20, "3.8"), (21, "3.9"), (25, "4.0"), (27, "4.1"), (29, "4.2"), (30, "4.3"), (99, "4.4"),
 )  # fmt: skip
-FIELDS = ("replicas", "isr", "leader")  # without them a partition is not known
-FENCED = "brokers' own files (min.insync.replicas there), and records on their way"
+LISTS = ("eligibleLeaderReplicas", "lastKnownElr", "addingReplicas", "removingReplicas")
 
 
-class StoredCluster(NamedTuple):
-    """`history`: each partition as `exposed` wants it."""
-
-    state: ClusterState
-    history: dict[Key, StoredPartition]
-
-
-def of_files(path: str, version: str | None = None) -> StoredCluster:
-    """The last state that the files of one metadata log have. Raises CheckError."""
+def of_files(
+    path: str, version: str | None = None
+) -> tuple[ClusterState, dict[Key, StoredPartition]]:
+    """The last state that the files of one metadata log have, and each partition as `exposed` wants
+    it. Raises CheckError."""
     try:
         with Unpacked() as unpacked:
             sources = metadata_files.of(expanded(find(path), unpacked))
             if not sources:
-                raise CheckError(f"{printable(path)} holds no metadata log and no snapshot of one")
+                raise CheckError(f"{path} holds no metadata log and no snapshot of one")
             cluster, rows = metadata_files.last_state(sources)
     except (LogDirError, OSError) as error:
-        raise CheckError(printable(str(error))) from None
-    return StoredCluster(_state(cluster, rows, version), stored_in(rows)[0])
+        raise CheckError(error) from None
+    unsure = [f"the metadata log could not be read whole: {row['reason']}"
+              for row in rows if row["row"] == "unread"][:1]  # fmt: skip
+    last_ms = max((row["last_ms"] or 0 for row in rows if row["row"] == "file"), default=0)
+    source = f"metadata log of {clock(last_ms)[:19]} UTC" if last_ms else "metadata log"
+    return _state(cluster, source, unsure, version), stored_in(rows)[0]
 
 
-def _state(cluster: MetadataCluster, rows: list[Any], version: str | None) -> ClusterState:
-    versions, unsure = _versions(cluster, version)
-    if any(row["row"] == "unread" for row in rows):
-        reason = next(row for row in rows if row["row"] == "unread")["reason"]
-        unsure.append(f"the metadata log could not be read whole: {printable(reason)}")
-    if cluster.saved:
-        unsure.append("the metadata log ends within a transaction")
+def _state(
+    cluster: MetadataCluster, source: str, unsure: list[str], version: str | None
+) -> ClusterState:
+    versions = _versions(cluster, version)
     partitions = []
-    for (topic_id, number), fields in sorted(cluster.partitions.items(), key=lambda kv: kv[0][1]):
+    for (topic_id, number), fields in cluster.partitions.items():
         topic = cluster.topics.get(topic_id)
-        if topic is None or any(fields.get(name) is None for name in FIELDS):
-            name = f"{printable(topic or id_text(topic_id))}-{number}"
+        if topic is None or any(fields.get(name) is None for name in ("replicas", "isr", "leader")):
+            name = f"{topic or id_text(topic_id)}-{number}"
             unsure.append(f"the log shows only a part of the state of {name}")
         else:
             partitions.append(_partition(cluster, topic, number, fields, versions))
+    counts = Counter(p.topic for p in partitions)
+    unsure += [f"partitions of topic {p.topic} are missing"
+               for p in partitions if p.number >= counts[p.topic]][:1]  # fmt: skip
+    unsure += ["the metadata log ends within a transaction"] * bool(cluster.saved)
     if not partitions:
-        raise CheckError("; ".join(unsure) or "the metadata log has no partition")
-    numbers: dict[str, int] = {}
-    for p in partitions:
-        numbers[p.topic] = numbers.get(p.topic, 0) + 1
-    if missing := next((p.topic for p in partitions if numbers[p.topic] <= p.number), None):
-        unsure.append(f"partitions of topic {printable(missing)} are missing")
-    named = {b for p in partitions for b in (*p.replicas, *p.elr)}
+        raise CheckError("; ".join(unsure[:2]) or "the metadata log has no partition")
+    named = sorted({b for p in partitions for b in (*p.replicas, *p.elr)})
     racks = {b: each.get("rack") or "" for b, each in cluster.brokers.items()}
-    last_ms = max((row["last_ms"] or 0 for row in rows if row["row"] == "file"), default=0)
-    source = f"metadata log of {clock(last_ms)[:19]} UTC" if last_ms else "metadata log"
-    settings = {
-        (_of(kind, of), name): value for (kind, of, name), value in cluster.settings.items()
-    }
-    has_elr = settings.get(("broker", ELR), "0") != "0" or any(p.elr for p in partitions)
+    settings = {(name if kind == TOPIC else f"broker {name}".strip(), setting): value
+                for (kind, name, setting), value in cluster.settings.items()}  # fmt: skip
     return ClusterState(
-        source, sorted(partitions), {**dict.fromkeys(sorted(named), ""), **racks},
-        frozenset(racks.keys() - cluster.inactive), versions, settings, has_elr,
-        unsure=tuple(unsure), unseen=(FENCED,),
+        source, sorted(partitions), {**dict.fromkeys(named, ""), **racks},
+        frozenset(racks.keys() - cluster.inactive), versions, settings,
+        has_elr=settings.get(("broker", ELR), "0") != "0" or any(p.elr for p in partitions),
+        unsure=tuple(unsure[:3]), unseen="what stands in the brokers' own files",
     )  # fmt: skip
-
-
-def _of(kind: int, name: str) -> str:
-    """As `exposed` names what is set: a topic, a broker, or "broker" for the whole cluster."""
-    return name if kind == TOPIC else f"broker {name}".strip()
 
 
 def _partition(
     cluster: MetadataCluster, topic: str, number: int, fields: dict[str, Any],
     versions: tuple[KafkaVersion, ...],
 ) -> DescribedPartition:  # fmt: skip
-    def setting(name: str) -> str | None:
-        return cluster.settings.get((TOPIC, topic, name)) or cluster.settings.get(
-            (CLUSTER, "", name)
-        )
-
-    lists = ("eligibleLeaderReplicas", "lastKnownElr", "addingReplicas", "removingReplicas")
-    min_isr, unclean = setting(MIN_ISR), setting(UNCLEAN)
-    is_unclean = any(v.unclean_leader_election_enable for v in versions)
+    stored = cluster.settings
+    least, unclean = (stored.get((TOPIC, topic, name)) or stored.get((CLUSTER, "", name))
+                      for name in (MIN_ISR, UNCLEAN))  # fmt: skip
+    default = any(v.unclean_leader_election_enable for v in versions)
+    elr, last, adding, removing = (fields.get(name) or () for name in LISTS)
     return DescribedPartition(
-        topic, number, fields["leader"], fields["replicas"], fields["isr"],
-        *(fields.get(name) or () for name in lists),
-        int(min_isr) if min_isr and min_isr.isdecimal() else None,
-        is_unclean if unclean is None else unclean == "true",
+        topic, number, fields["leader"], fields["replicas"], fields["isr"], elr, last, adding,
+        removing, int(least) if least and least.isdecimal() else None,
+        unclean == "true" if unclean else default,
     )  # fmt: skip
 
 
-def _versions(
-    cluster: MetadataCluster, version: str | None
-) -> tuple[tuple[KafkaVersion, ...], list[str]]:
-    """The release of the brokers, by the highest metadata version that they know."""
+def _versions(cluster: MetadataCluster, version: str | None) -> tuple[KafkaVersion, ...]:
+    """The release of the brokers, by the highest metadata version that each knows."""
     if version is not None:
-        try:
-            return possible_versions(version), []
-        except ValueError as error:
-            raise CheckError(printable(str(error))) from None
-    highest = {level for broker in cluster.brokers.values()
-               for level in _levels(broker.get("features") or ())}  # fmt: skip
-    names = {next((name for top, name in NEWEST if level <= top), "4.4") for level in highest}
-    if not names:
-        return tuple(v for v in GENERATIONS if v.kraft), []
-    releases = sorted({KafkaVersion.of(name) for name in names}, key=lambda v: v.first)
-    unsure = [f"brokers of several releases: {', '.join(sorted(names))}"] * (len(releases) > 1)
-    return tuple(releases), unsure
-
-
-def _levels(features: Any) -> list[int]:
-    """The highest level of metadata.version, in a list of features with their two levels."""
-    return [each["2"] for each in features if each["0"] == "metadata.version"]
+        return possible_versions(version)
+    features = (
+        each for broker in cluster.brokers.values() for each in broker.get("features") or ()
+    )
+    highest = {each["2"] for each in features if each["0"] == "metadata.version"}
+    names = {next(name for top, name in NEWEST if level <= top) for level in highest}
+    known = {KafkaVersion.of(name) for name in names} or {v for v in GENERATIONS if v.kraft}
+    return tuple(sorted(known, key=lambda v: v.first))

@@ -23,3 +23,19 @@ def catch_up_s(share: float, down_s: float, backlog_s: float = 0.0) -> float:
 def safe_restart_every_s(share: float, down_s: float) -> float:
     """From one broker's restart to the next, so that the first has caught up, in seconds."""
     return down_s + catch_up_s(share, down_s)
+
+
+def least_throttle(produced: float, in_sync: int, newcomers: int) -> float:
+    """Bytes/s of one broker below which newcomers never catch up, if `produced` bytes/s are written
+    into each throttled partition.
+
+    A leader's throttle carries what its newcomers need to keep up, and counts the copies of the
+    `in_sync` followers of the throttled partitions that it leads; a follower's has no such copies.
+    """
+    return produced * (in_sync + newcomers)
+
+
+def copied_s(throttle: float, size: float, produced: float, in_sync: int, newcomers: int) -> float:
+    """Seconds until so many newcomers have copied `size` bytes each; infinite if they never do."""
+    spare = throttle - least_throttle(produced, in_sync, newcomers)
+    return size * newcomers / spare if spare > 0 else math.inf if newcomers else 0.0

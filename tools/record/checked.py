@@ -33,6 +33,7 @@ from judge import jars
 
 from isrlab.check import cluster as described
 from isrlab.check import restart, stored
+from isrlab.check.outcome import Shapes
 from record import config
 from record.cluster import Cluster
 
@@ -70,16 +71,18 @@ class Trial(Cluster):
     def make_topics(self, count: int) -> None:
         new = []
         for number in range(count):
-            copies = self.draw.choice((1, 2, 2, 3, 3, 3, 3, 4))
-            settings = {"min.insync.replicas": str(self.draw.choice((1, 1, 2, 2, 2, 3)))}
+            copies = self.draw.choice((1, 2, 2, 3, 3, 3, 3, 3, 3, 3, 4, 4))
+            spare = self.draw.randint(0, 2) if self.draw.random() < 0.2 else 1
+            settings = {"min.insync.replicas": str(max(1, copies - spare))}
             if self.draw.random() < 0.15:
                 settings["unclean.leader.election.enable"] = "true"
-            ids = [self.draw.sample(BROKERS, copies) for _ in range(self.draw.randint(1, 3))]
+            ids = [self.draw.sample(BROKERS, copies) for _ in range(self.draw.randint(1, 2))]
             self.topics[f"t{number:02d}"] = ids
             new.append(
                 NewTopic(f"t{number:02d}", len(ids), replica_assignment=ids, config=settings)
             )
-        for answer in AdminClient(self.client()).create_topics(new).values():
+        admin = AdminClient(self.client())  # it must outlive its answers
+        for answer in admin.create_topics(new).values():
             answer.result(60)
         time.sleep(4)
         for _ in range(10):
@@ -114,13 +117,12 @@ class Trial(Cluster):
         self.note(f"reassign {' '.join(words)}: {self.ask('reassign', *words)}")
 
     def configure(self, changes: list[tuple[dict[str, str], ResourceType, str]]) -> None:
-        resources = []
-        for settings, kind, name in changes:
+        admin = AdminClient(self.client())
+        for settings, kind, name in changes:  # a request has one broker at most
             entries = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
                        for key, value in settings.items()]  # fmt: skip
-            resources.append(ConfigResource(kind, name, incremental_configs=entries))
-        for answer in AdminClient(self.client()).incremental_alter_configs(resources).values():
-            answer.result(60)
+            resource = ConfigResource(kind, name, incremental_configs=entries)
+            admin.incremental_alter_configs([resource])[resource].result(60)
 
     def undo(self) -> None:
         """Every broker is up, nothing moves, and every replica is in sync."""
@@ -149,7 +151,7 @@ class Trial(Cluster):
         """What there was before a broker was shut down, and after."""
         text = self.topics_command()
         log = self.home(config.CONTROLLER) / "data" / "__cluster_metadata-0"
-        by_log = restart.refusing(stored.of_files(str(log)).state, {broker})
+        by_log = restart.refusing(Shapes(stored.of_files(str(log))[0]), {broker})
         alive = self.live()
         self.shut_down(broker)
         time.sleep(1.5)
@@ -182,9 +184,10 @@ def state_of(trial: Trial, number: int) -> dict[str, object]:
     lists = {name: trial.topics_command(f"--{name}-partitions") for name in LISTS}
     text = trial.topics_command()
     state = described.of_text(text, trial.version)
-    blocks = restart.restarts(state).brokers
-    safe = [b for b in trial.live() if not blocks.get(b)]
-    blocking = [b for b in trial.live() if blocks.get(b)]
+    live = trial.live()
+    groups = restart.blocks_of(Shapes(state), [frozenset({b}) for b in live])
+    blocking = [b for b, blocks in zip(live, groups, strict=True) if blocks]
+    safe = [b for b in live if b not in blocking]
     brokers = [*safe[:1], *trial.draw.sample(blocking, min(len(blocking), 3 - len(safe[:1])))]
     kept = {"version": trial.version, "dead": dead, "text": text, "lists": lists, "stops": []}
     print(f"state {number}: dead {dead}, safe {safe}, blocking {blocking}", flush=True)
@@ -192,7 +195,7 @@ def state_of(trial: Trial, number: int) -> dict[str, object]:
         stop = trial.stop(broker)
         kept["stops"].append(stop)  # type: ignore[attr-defined]
         before = described.of_text(str(stop["text"]), trial.version)
-        wanted = sorted(restart.refusing(before, {broker}))
+        wanted = sorted(restart.refusing(Shapes(before), {broker}))
         right = wanted == stop["refused"] == stop["by_log"]
         print(
             f"  broker {broker}: {len(wanted)} refuse, {'right' if right else 'WRONG'}", flush=True
@@ -215,7 +218,7 @@ def main(version: str, states: int, seed: int) -> None:
     kept = []
     with Trial(version, seed) as trial:
         trial.start(*BROKERS)
-        trial.make_topics(16)
+        trial.make_topics(10)
         for number in range(states):
             kept.append(state_of(trial, number))
             FOLDER.mkdir(parents=True, exist_ok=True)

@@ -100,7 +100,7 @@ def stored_in(
             settings[detail["of"], detail["name"]] = detail.get("value", "")
         elif row["kind"] == "deleted":
             partitions.pop(key, None)
-        elif row["kind"] in STATES and row["isr"] is not None and "leader" in detail | row:
+        elif row["kind"] in STATES and row["isr"] is not None and "leader" in {**detail, **row}:
             partitions.setdefault(key, StoredPartition()).become(row)
     return partitions, settings
 

@@ -18,7 +18,7 @@ from isrlab.logs.incidents.quote import shortened, whole
 
 LABEL, NARROW, WIDE = 8, 48, 160
 MOST_STORIES, MOST_DOUBTS, MOST_FAULTS = 10, 10, 10
-COLOURS = {"CALM": "green"}
+COLOURS = {"CALM": "green", "SAFE": "green"}
 _IS_COMMAND = re.compile(r"[a-z-]+\.sh |(?:systemctl|journalctl|dmesg|df|nc|ping|ulimit|last) ")
 
 

@@ -1,0 +1,103 @@
+"""What `python -m isrlab check` reads and prints: once, or until a restart is safe."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from isrlab.check import cluster, live, stored, what_if
+from isrlab.check.answer import ALL_WELL, NOT_KNOWN, Question, answer_of, as_dict, check_of
+from isrlab.check.cluster import CheckError, ClusterState
+from isrlab.events.exact import Key
+from isrlab.logs.incidents import terminal
+from isrlab.logs.incidents.exposed import StoredPartition
+from isrlab.logs.reader.metadata.records import is_metadata
+
+UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
+PACKED = (".gz", ".xz", ".bz2", ".zip", ".tar", ".tgz", ".zst", ".lz4")
+
+
+def read(
+    path: str | None, servers: str | None, version: str | None = None, **client: Any
+) -> tuple[ClusterState, Mapping[Key, StoredPartition] | None]:
+    """The state, and its history if a metadata log shows it. Raises CheckError."""
+    if (path is None) == (servers is None):
+        raise CheckError("name one source: a file of kafka-topics --describe, a metadata log, or "
+                         "--bootstrap-server")  # fmt: skip
+    if servers is not None:
+        return live.of_cluster(servers, version=version, **client), None
+    path = path or ""
+    if path != "-" and not Path(path).exists():
+        raise CheckError(f"{path} is not there")
+    if path != "-" and _is_metadata(Path(path)):
+        return stored.of_files(path, version)
+    return cluster.of_text(_text(path), version), None
+
+
+def _is_metadata(path: Path) -> bool:
+    if path.is_dir() or path.name.endswith(PACKED):
+        return True
+    with path.open("rb") as file:
+        return is_metadata(file.read(64 * 1024))
+
+
+def _text(path: str) -> str:
+    try:
+        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    except OSError as error:
+        raise CheckError(error) from None
+    is_wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")  # as PowerShell redirects
+    text = data.decode("utf-16" if is_wide else "utf-8-sig", "replace")
+    if not text.strip():
+        raise CheckError(f"{'the standard input' if path == '-' else path} is empty")
+    return text.replace("\r\n", "\n")
+
+
+def bytes_of(text: str | None, option: str) -> float:
+    """A number of bytes such as 20MB or 500000. Raises CheckError."""
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d+)?) ?([kmgt]?)i?b?(?:/s)?", (text or "0").lower())
+    if match is None:
+        raise CheckError(f"--{option} {text!r:.40} is no size, such as 20MB")
+    return float(match[1]) * UNITS[match[2]]
+
+
+def tell(sources: Mapping[str, Any], asked: Mapping[str, Any], as_json: bool, watched: bool) -> int:
+    """Print the answer; the exit status. Raises CheckError."""
+    options = {name: sources[name] for name in ("min_isr", "unclean", "zones")}
+    zones = options["zones"]
+    options["zones"] = _text(zones) if zones and "=" not in zones else zones
+    state, history = read(**{k: v for k, v in sources.items() if k not in options})
+    state, how = cluster.with_options(state, **options), dict(asked)
+    sizes = [bytes_of(how.pop(name), name) for name in ("throttle", "size", "produced")]
+    if plan := how.pop("move"):
+        how["move"] = what_if.Move(what_if.plan_of(_text(str(plan)), state), *sizes)
+    how |= {name: state.chosen(how[name]) for name in ("restart", "down")}
+    check = check_of(state, Question(**how), history)
+    lines = [*terminal.first_lines(answer_of(check), shutil.get_terminal_size((120, 24)).columns)]
+    if as_json:
+        lines = [json.dumps(as_dict(check), indent=None if watched else 1)]
+    for line in lines[:1] if watched and check.status != ALL_WELL else lines:
+        click.echo(line, color=False if os.environ.get("NO_COLOR") else None)
+    return check.status
+
+
+def watch(answer: Callable[[], int], every_s: float) -> int:
+    """Ask again until all is well; a source that fails meanwhile is named, and asked again."""
+    while True:
+        try:
+            if answer() == ALL_WELL:
+                return ALL_WELL
+        except CheckError as error:
+            click.echo(f"isrlab: {error}", err=True)
+        except KeyboardInterrupt:
+            return NOT_KNOWN
+        time.sleep(every_s)

@@ -1,0 +1,141 @@
+"""The state of a cluster that runs, by a client that only reads: confluent-kafka, extra `live`.
+
+Asked are the cluster, the metadata of all topics, and the settings of topics and brokers. Options
+of Kafka's own tools (--command-config) become those of librdkafka. That client has no request for
+reassignments on their way, nor for eligible leader replicas: kafka-topics has both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from isrlab.check.cluster import CheckError, ClusterState, possible_versions
+from isrlab.engine.versions import KafkaVersion
+from isrlab.events.wording import counted
+from isrlab.installed import require
+from isrlab.logs.incidents.exposed import UNCLEAN
+from isrlab.logs.reader.metadata.log import MIN_ISR
+from isrlab.placement.describe import DescribedPartition
+
+SAME = re.compile(r"security\.protocol|sasl\.mechanism|ssl\.(ca|key|certificate)\.[a-z.]+|"
+                  r"ssl\.keystore\.(location|password)|ssl\.key\.password")  # fmt: skip
+PROTOCOL = "inter.broker.protocol.version"  # from 4.0 on it is no setting of a broker any more
+KEPT = re.compile(
+    rf"{re.escape(MIN_ISR)}|{re.escape(UNCLEAN)}|{re.escape(PROTOCOL)}|.*throttled\.rate"
+)
+UNSEEN = ("reassignments on their way and eligible leader replicas (kafka-topics --describe shows "
+          "both), topics that this client may not describe")  # fmt: skip
+Values = dict[str, tuple[str, bool]]  # of settings, and whether each is the default
+
+
+def options_of(text: str) -> dict[str, str]:
+    """The options of librdkafka for a properties file of Kafka's tools. Raises CheckError."""
+    lines = (line.strip() for line in text.splitlines())
+    pairs = (line.partition("=") for line in lines if line and line[0] not in "#!")
+    given = {name.strip(): value.strip() for name, _, value in pairs}
+    options = {name: value for name, value in given.items() if SAME.fullmatch(name)}
+    if jaas := given.get("sasl.jaas.config"):
+        login = dict(re.findall(r'\b(username|password)\s*=\s*"([^"]*)"', jaas))
+        if len(login) < 2:
+            raise CheckError("--command-config: sasl.jaas.config has no username and password")
+        options |= {f"sasl.{name}": value for name, value in login.items()}
+    if trusted := given.get("ssl.truststore.location"):
+        if given.get("ssl.truststore.type", "JKS").upper() != "PEM":
+            raise CheckError("--command-config: the truststore must be PEM (ssl.truststore.type)")
+        options["ssl.ca.location"] = trusted
+    if given.get("ssl.endpoint.identification.algorithm") == "":
+        options["ssl.endpoint.identification.algorithm"] = "none"
+    return options
+
+
+def of_cluster(
+    servers: str, config: Path | None = None, version: str | None = None, limit_s: float = 15
+) -> ClusterState:
+    """What the brokers say of themselves. Raises CheckError if they do not, within the limit."""
+    require("live")
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    errors: list[str] = []
+    options = {"client.id": "isrlab-check", "log_level": 0, "bootstrap.servers": servers}
+    options |= options_of(config.read_text(encoding="utf-8")) if config else {}
+    try:
+        admin = AdminClient({**options, "error_cb": lambda error: errors.append(error.str())})
+        try:
+            return _state(admin, version, limit_s)
+        finally:
+            admin.poll(0)  # its errors are reported there
+    except CheckError:
+        raise
+    except (KafkaException, TimeoutError, ValueError) as error:
+        reason = " ".join([*errors, *map(str, error.args), "no answer"][0].split())[:240]
+        limit = f"within {limit_s:g} s (--timeout)"
+        raise CheckError(f"{servers} gave no full answer {limit}: {reason}") from None
+
+
+def _state(admin: Any, version: str | None, limit_s: float) -> ClusterState:
+    topics = admin.list_topics(timeout=limit_s).topics.values()
+    nodes = admin.describe_cluster(request_timeout=limit_s).result(limit_s).nodes
+    up = {node.id: node.rack or "" for node in nodes}
+    brokers = _settings(admin, "BROKER", map(str, up), limit_s)
+    own = _settings(admin, "TOPIC", [topic.topic for topic in topics], limit_s)
+    versions = _versions(brokers, version)
+    unclean = str(any(v.unclean_leader_election_enable for v in versions)).lower(), True
+    unsure = [f"topic {t.topic} is not shown: {t.error}" for t in topics if t.error is not None]
+    if len(brokers) < len(up):
+        hidden = counted(len(up) - len(brokers), "broker")
+        unsure.append(f"this client may not see the settings of {hidden}")
+    partitions = []
+    for topic in topics:
+        values = own.get(topic.topic, {})
+        least, is_unclean = values.get(MIN_ISR, ("", True))[0], values.get(UNCLEAN, unclean)[0]
+        partitions += [
+            DescribedPartition(
+                topic.topic, p.id, p.leader, tuple(p.replicas), tuple(p.isrs),
+                min_isr=int(least) if least.isdecimal() else None, unclean=is_unclean == "true",
+            )
+            for p in topic.partitions.values()
+        ]  # fmt: skip
+    if not partitions:
+        raise CheckError("this cluster shows no topic: there is none, or no permission for any")
+    racks = dict.fromkeys(sorted({b for p in partitions for b in p.replicas}), "") | up
+    settings = {(f"broker {name}", key): value for name, values in brokers.items()
+                for key, (value, is_default) in values.items() if not is_default}  # fmt: skip
+    return ClusterState(
+        "answered by the brokers", sorted(partitions), racks, frozenset(up), versions, settings,
+        shows_moves=False, unsure=tuple(unsure[:3]), unseen=UNSEEN,
+    )  # fmt: skip
+
+
+def _settings(admin: Any, kind: str, names: Iterable[str], limit_s: float) -> dict[str, Values]:
+    """What matters of the settings of topics or brokers; nothing of those that are not shown."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import ConfigResource, ResourceType
+
+    asked = [ConfigResource(ResourceType[kind], name) for name in names]
+    known: dict[str, Values] = {}
+    for resource, answer in admin.describe_configs(asked, request_timeout=limit_s).items():
+        try:
+            entries = answer.result(limit_s).items()
+        except KafkaException as error:
+            if "AUTHORIZATION" not in error.args[0].name():
+                raise
+        else:
+            known[resource.name] = {
+                name: (entry.value or "", bool(entry.is_default))
+                for name, entry in entries
+                if KEPT.fullmatch(name)
+            }
+    return known
+
+
+def _versions(brokers: dict[str, Values], version: str | None) -> tuple[KafkaVersion, ...]:
+    """By the default of a setting that follows the release, until 3.9."""
+    values = [own[PROTOCOL] for own in brokers.values() if PROTOCOL in own]
+    names = {value.partition("-")[0] for value, is_default in values if is_default}
+    if version is None and names:
+        return tuple(sorted({KafkaVersion.of(name) for name in names}, key=lambda v: v.first))
+    return possible_versions(version, (4, 0) if brokers and not values else (0, 8, 2))

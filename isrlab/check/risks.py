@@ -1,0 +1,67 @@
+"""What the next failures may take. A loss and its shortest schedule are those of
+logs/incidents/exposed.py, from a state of any source; other risks are counted, with an example."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from isrlab.check.cluster import ClusterState
+from isrlab.events.exact import Key
+from isrlab.events.wording import counted
+from isrlab.logs.incidents.exposed import UNCLEAN, Exposure, StoredPartition, ranked
+from isrlab.logs.reader.metadata.log import ELR, MIN_ISR
+from isrlab.placement.describe import DescribedPartition
+
+RATE = ".replication.throttled.rate"
+
+
+def exposures(
+    state: ClusterState, history: Mapping[Key, StoredPartition] | None = None
+) -> list[Exposure]:
+    """What a few failures would lose, the nearest first; `history` is that of a metadata log."""
+    known, settings = dict[Key, StoredPartition](), dict(state.settings)
+    settings |= {("cluster", ELR): "1"} if state.has_elr else {}
+    heeds = any(not v.kraft or v.kraft_elects_uncleanly for v in state.versions)
+    for p in state.partitions:
+        key = Key("", p.topic, p.number)
+        now = StoredPartition(-1, p.leader, p.isr, p.replicas, p.adding, p.elr)
+        known[key] = (history or {}).get(key, now)
+        settings[p.topic, UNCLEAN] = "true" if p.unclean and heeds else "false"
+        settings |= {(p.topic, MIN_ISR): str(p.min_isr)} if p.min_isr else {}
+    return ranked(known, settings)
+
+
+def risks(state: ClusterState) -> dict[str, list[str]]:
+    """What makes a failure worse than it must be, and the partitions or brokers that have it."""
+    known: dict[str, list[str]] = {}
+    racks = state.racks if len(state.zones) > 1 else {}
+    for p in state.partitions:
+        for what in _of(racks, p):
+            known.setdefault(what, []).append(p.name)
+    throttled = {of for (of, name), value in state.settings.items() if value and RATE in name}
+    if throttled and not any(p.adding or p.removing for p in state.partitions):
+        known["a throttle is set and nothing moves"] = sorted(throttled)
+    return known
+
+
+def _of(racks: Mapping[int, str], p: DescribedPartition) -> Iterator[str]:
+    if len(p.replicas) == 1:
+        yield "one replica only"
+        return
+    if len(p.isr) <= 1:
+        yield "one copy left"
+    if p.min_isr == 1:
+        yield "min.insync.replicas=1, so that acks=all may mean one copy"
+    if p.unclean:
+        yield f"{UNCLEAN} is on"
+    if racks and len({racks[b] for b in p.replicas}) == 1:
+        yield "all replicas in one zone"
+
+
+def shown(known: Mapping[str, list[str]]) -> str:
+    """One sentence of all."""
+    kinds = {what: "broker" if " " in names[0] else "partition" for what, names in known.items()}
+    return "; ".join(
+        f"{what} ({counted(len(names), kinds[what])}, such as {names[0]})"
+        for what, names in known.items()
+    )

@@ -115,9 +115,11 @@ def _settings(admin: Any, kind: str, names: Iterable[str], limit_s: float) -> di
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import ConfigResource, ResourceType
 
-    asked = [ConfigResource(ResourceType[kind], name) for name in names]
     known: dict[str, Values] = {}
-    for resource, answer in admin.describe_configs(asked, request_timeout=limit_s).items():
+    asked = [ConfigResource(ResourceType[kind], name) for name in names]
+    together = [[each] for each in asked] if kind == "BROKER" else [asked] * bool(asked)
+    answers = [admin.describe_configs(group, request_timeout=limit_s) for group in together]
+    for resource, answer in (pair for each in answers for pair in each.items()):
         try:
             entries = answer.result(limit_s).items()
         except KafkaException as error:

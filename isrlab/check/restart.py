@@ -2,8 +2,8 @@
 
 Theory of operation. A broker blocks if, once it has shut down cleanly, a partition of its ISRs has
 no leader, refuses acks=all, loses records to an unclean or doubtful election, or would refuse
-acks=all if a reassignment completes meanwhile. A partition that refuses writes already blocks the
-members of its ISR: their restart makes it worse.
+acks=all if a reassignment completes meanwhile. A partition that refuses writes already blocks all
+its replicas: one in sync makes it worse, and the others must catch up.
 
 A roll is planned for the time after that: every ISR is full again before the next step. The brokers
 of a step go down together, and no partition may lose more of them than its replicas exceed its min
@@ -60,7 +60,7 @@ def blocks_of(
             of_broker[broker].append(number)
     doubtful = {each.key[1:] for each in exposures if each.why in ("came back", "being added")}
     for p in shapes.state.partitions:
-        for number in {number for b in p.isr for number in of_broker.get(b, ())}:
+        for number in {number for b in p.replicas for number in of_broker.get(b, ())}:
             down = tuple([b for b in p.isr if b in members[number]])
             if block := _block(shapes, p, down, p[:2] in doubtful):
                 blocks[number].append(block)
@@ -73,9 +73,9 @@ def _block(
     shapes: Shapes, p: DescribedPartition, down: tuple[int, ...], is_doubtful: bool
 ) -> Block | None:
     state, after = shapes.state, shapes.outcome(p, down)
-    loses = after.loses or (is_doubtful and len(down) == len(p.isr))
+    loses = after.loses or bool(is_doubtful and down and len(down) == len(p.isr))
     out = not state.shows_moves and any(b in state.alive for b in p.replicas if b not in p.isr)
-    if after.later_writes and not (loses or out):
+    if after.later_writes and not (loses or (out and down)):
         return None
     copies = len(p.replicas)
     reasons = (

@@ -39,7 +39,8 @@ def risks(state: ClusterState) -> dict[str, list[str]]:
         for what in _of(racks, p):
             known.setdefault(what, []).append(p.name)
     throttled = {of for (of, name), value in state.settings.items() if value and RATE in name}
-    if throttled and not any(p.adding or p.removing for p in state.partitions):
+    is_moving = any(p.adding or p.removing for p in state.partitions)
+    if throttled and state.shows_moves and not is_moving:
         known["a throttle is set and nothing moves"] = sorted(throttled)
     return known
 

@@ -2,12 +2,12 @@
 
 python -m record.checked 4.3.1 --states 6        in the folder tools
 
-Six brokers in three zones, with topics of one to four replicas and a min ISR of one to three. In
-each drawn state up to two brokers are dead, and partitions move under a throttle. kafka-topics
-describes it; a broker that may go down and two that block are shut down one after another, a record
-with acks=all is sent to each partition, and the broker comes back. Kept are the text, what
-kafka-topics lists by its own options, which partitions refused the record, and what the controller
-had stored. tests/test_check_real.py predicts all of it again.
+Six brokers in three zones, with topics of one to four replicas, some with a min ISR that spares
+none. In each drawn state up to two brokers are dead, and partitions move under a throttle.
+kafka-topics describes it. Up to three brokers, some that may go down and some that block, are shut
+down one after another; a record with acks=all is sent to each partition, and the broker comes back.
+Kept are the text, what kafka-topics lists by its own options, which partitions refused the record,
+and what the controller had stored. tests/test_check_real.py predicts all of it again.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class Trial(Cluster):
     def make_topics(self, count: int) -> None:
         new = []
         for number in range(count):
-            copies = self.draw.choice((1, 2, 2, 3, 3, 3, 3, 3, 3, 3, 4, 4))
-            spare = self.draw.randint(0, 2) if self.draw.random() < 0.2 else 1
+            copies = self.draw.choice((1, 2, 2, 3, 3, 3, 3, 4, 4, 4))
+            spare = self.draw.choice((0, 1, 1, 1, 2, 2, 2, 2, 2, 2))
             settings = {"min.insync.replicas": str(max(1, copies - spare))}
             if self.draw.random() < 0.15:
                 settings["unclean.leader.election.enable"] = "true"
@@ -174,7 +174,7 @@ def tools(release: str) -> list[jars.Artifact]:
 
 def state_of(trial: Trial, number: int) -> dict[str, object]:
     """One drawn state, and up to three stops in it."""
-    dead = trial.draw.sample(BROKERS, trial.draw.choice((0, 0, 1, 1, 2)))
+    dead = trial.draw.sample(BROKERS, trial.draw.choice((0, 0, 0, 1, 1, 2)))
     if number % 3:
         trial.move(trial.draw.randint(1, 4))
     for broker in dead:
@@ -188,7 +188,7 @@ def state_of(trial: Trial, number: int) -> dict[str, object]:
     groups = restart.blocks_of(Shapes(state), [frozenset({b}) for b in live])
     blocking = [b for b, blocks in zip(live, groups, strict=True) if blocks]
     safe = [b for b in live if b not in blocking]
-    brokers = [*safe[:1], *trial.draw.sample(blocking, min(len(blocking), 3 - len(safe[:1])))]
+    brokers = [*safe[:2], *trial.draw.sample(blocking, min(len(blocking), 3 - len(safe[:2])))]
     kept = {"version": trial.version, "dead": dead, "text": text, "lists": lists, "stops": []}
     print(f"state {number}: dead {dead}, safe {safe}, blocking {blocking}", flush=True)
     for broker in brokers:
@@ -218,12 +218,12 @@ def main(version: str, states: int, seed: int) -> None:
     kept = []
     with Trial(version, seed) as trial:
         trial.start(*BROKERS)
-        trial.make_topics(10)
+        trial.make_topics(8)
         for number in range(states):
             kept.append(state_of(trial, number))
             FOLDER.mkdir(parents=True, exist_ok=True)
             lines = b"".join(msgspec.json.encode(each) + b"\n" for each in kept)
-            (FOLDER / f"{version}.jsonl.xz").write_bytes(lzma.compress(lines))
+            (FOLDER / f"{version}-{seed}.jsonl.xz").write_bytes(lzma.compress(lines))
 
 
 if __name__ == "__main__":

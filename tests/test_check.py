@@ -1,0 +1,434 @@
+"""What is safe before it is done: by hand, by brute force, and never from missing or cut rows."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from itertools import combinations
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from test_metadata_log import INCIDENTS, partition, topic
+from test_metadata_log import log as written_log
+
+from isrlab.__main__ import main
+from isrlab.check import cluster, command, live, restart, risks, stored, what_if
+from isrlab.check.answer import Question, answer_of, check_of
+from isrlab.check.cluster import CheckError
+from isrlab.check.outcome import Shapes
+
+LOW = restart.UNDER_MIN
+HEALTHY = ("1 1,2,3 1,2,3", "2 2,3,1 1,2,3", "3 3,1,2 1,2,3")
+
+
+def text_of(*rows: str, topic: str = "t", configs: str = "min.insync.replicas=2") -> str:
+    """What kafka-topics 4.x prints: each row is "leader replicas isr elr adding>removing"."""
+    lines = [f"Topic: {topic}\tTopicId: uLw\tPartitionCount: {len(rows)}\tReplicationFactor: 3"
+             f"\tConfigs: {configs}"]  # fmt: skip
+    for number, row in enumerate(rows):
+        leader, replicas, isr, elr, moves = [*row.split(), "-", "-"][:5]
+        adding, is_moved, removing = moves.strip("-").partition(">")
+        moved = f"\tAdding Replicas: {adding}\tRemoving Replicas: {removing}" * bool(is_moved)
+        lines.append(f"\tTopic: {topic}\tPartition: {number}\tLeader: {leader}"
+                     f"\tReplicas: {replicas}\tIsr: {isr}{moved}"
+                     f"\tElr: {elr.strip('-')}\tLastKnownElr: ")  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def checked(text: str, version: str | None = "4.1", zones: str = "", **question):
+    state = cluster.with_options(cluster.of_text(text, version), zones=zones)
+    return check_of(state, Question(**question))
+
+
+def reasons(text: str, version: str | None = "4.1") -> dict[int, list[str]]:
+    return {b: [x.why for x in blocks] for b, blocks in checked(text, version).brokers.items()}
+
+
+# Restarts
+
+
+def test_a_healthy_cluster_is_safe():
+    check = checked(text_of(*HEALTHY))
+    assert (check.status, check.title) == (0, "SAFE")
+    assert check.says == "Each of 3 brokers may go down now, one at a time."
+
+
+@pytest.mark.parametrize(
+    ("row", "configs", "blocks"),
+    [
+        ("1 1,2,3 1,2", "min.insync.replicas=2", {1: restart.AT_MIN, 2: restart.AT_MIN}),
+        ("1 1,2,3 1,2", "min.insync.replicas=1", {}),
+        ("1 1,2,3 1", "min.insync.replicas=2", {1: restart.ONLY, 2: LOW, 3: LOW}),
+        ("1 1,2,3 1 2", "min.insync.replicas=2", {1: LOW, 2: LOW, 3: LOW}),
+        ("1 1,2,3 1,2", "min.insync.replicas=3", {1: LOW, 2: LOW, 3: LOW}),
+        ("1 1 1", "min.insync.replicas=1", {1: restart.RF_1}),
+        ("1 1,2 1,2", "min.insync.replicas=2", {1: restart.NO_SPARE, 2: restart.NO_SPARE}),
+        ("1 1,2,3 1", "unclean.leader.election.enable=true", {1: restart.LOSES}),
+        ("none 1,2,3 1", "min.insync.replicas=2", dict.fromkeys((1, 2, 3), restart.LEADERLESS)),
+    ],
+)
+def test_what_blocks_and_why(row, configs, blocks):
+    found = reasons(text_of(*HEALTHY, topic="h") + text_of(row, configs=configs), "4.3")
+    assert {b: whys for b, whys in found.items() if whys} == {b: [why] for b, why in blocks.items()}
+
+
+def test_a_reassignment_that_completes_during_a_restart_blocks():
+    """3.7 completes as soon as broker 4 is in sync: without broker 1 it is alone in the ISR."""
+    text = text_of("1 1,4,2,3 1,2,3 - 4>2,3") + text_of("4 4,1,2 4,1,2", topic="alive")
+    text = text.replace("\tElr: \tLastKnownElr: ", "")
+    found = {version: reasons(text, version) for version in ("3.7", "3.8")}
+    assert found["3.7"] == {1: [restart.MOVING], 2: [], 3: [], 4: []}
+    assert not any(found["3.8"].values())
+
+
+def test_a_release_decides():
+    """From 3.7 a leader demands no more than there are replicas: the second writes only there."""
+    one = text_of("1 1 1", "2 2 2").replace("\tElr: \tLastKnownElr: ", "")
+    before, after = (checked(one, version) for version in ("3.6", "3.7"))
+    assert (set(before.refusing), set(after.refusing)) == ({"t-0", "t-1"}, set())
+    assert set(checked(one, None).refusing) == {"t-0", "t-1"}  # the worst of 2.8 to 4.3
+
+
+def test_an_eligible_replica_without_its_log_blocks_what_would_elect_it():
+    text = text_of(*HEALTHY, topic="h") + text_of("1 1,2,3 1 2")
+    state = cluster.of_text(text, "4.1")
+    exposed = [e for e in risks.exposures(state) if e.why == "being added"]
+    assert exposed == []
+    moving = cluster.of_text(text.replace("Isr: 1\t", "Isr: 1\tAdding Replicas: 2\t"
+                                          "Removing Replicas: \t"), "4.1")  # fmt: skip
+    check = check_of(moving, Question(restart=frozenset({1})))
+    assert [b.why for b in check.asked] == [restart.LOSES] and check.title == "BLOCKED"
+    assert any(row.label == "Lost by" for row in answer_of(check).rows)
+
+
+def test_zones_and_brokers_that_go_together():
+    text = text_of("1 1,2,3 1,2,3", "4 4,5,6 4,5,6", "1 1,4 1,4", configs="")
+    zones = "1=a,4=a,2=b,5=b,3=c,6=c"
+    check = checked(text, zones=zones)
+    assert [zone for zone, blocks in check.zones.items() if not blocks] == ["b", "c"]
+    assert checked(text, zones=zones, restart=frozenset({2, 5})).status == 0
+    assert checked(text, zones=zones, restart=frozenset({1, 4})).status == 1
+    assert checked(text, restart=frozenset({1, 4}), ignored=("*",)).status == 0
+
+
+def test_a_live_replica_out_of_sync_blocks_where_reassignments_are_not_shown():
+    old = "Topic:t\tPartitionCount:1\tReplicationFactor:3\tConfigs:min.insync.replicas=1\n"
+    old += "\tTopic: t\tPartition: 0\tLeader: 1\tReplicas: 1,2,3\tIsr: 1,2\n"
+    other = old.replace(":t\t", ":u\t").replace(": t\t", ": u\t").replace("Isr: 1,2", "Isr: 1,2,3")
+    assert set(reasons(old + other, "2.3")[1]) == {restart.PERHAPS_MOVING}
+    assert reasons(old + other, "2.4") == {1: [], 2: [], 3: []}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_roll_takes_no_more_of_a_partition_than_it_can_spare(seed):
+    draw = random.Random(seed)
+    rows = []
+    for _ in range(12):
+        ids = draw.sample(range(1, 8), draw.choice((2, 3, 3, 4)))
+        shown = ",".join(map(str, ids))
+        rows.append(f"{ids[0]} {shown} {shown}")
+    state = cluster.of_text(text_of(*rows), "4.1")
+    roll = restart.roll(state)
+    assert sorted(b for step in roll.steps for b in step) == sorted(state.racks)
+    assert roll.least_steps <= len(roll.steps)
+    always = {p.name for p in state.partitions if len(p.replicas) <= 2}
+    assert roll.refusing == len(always)
+    for step in roll.steps:
+        assert set(restart.refusing(Shapes(state), step)) <= always
+
+
+def test_an_outcome_does_not_depend_on_the_numbers_of_brokers():
+    rows = ("1 1,2,3 1,2", "2 2,3,1 2 3", "none 3,1,2 3")
+    state = cluster.of_text(text_of(*rows), "4.1")
+    other = cluster.of_text(
+        text_of(*(r.replace("1", "71").replace("3", "53") for r in rows)), "4.1"
+    )
+    names = {1: 71, 2: 2, 3: 53, -1: -1}
+    for down in (d for size in range(4) for d in combinations((1, 2, 3), size)):
+        here, there = Shapes(state), Shapes(other)
+        for p, q in zip(state.partitions, other.partitions, strict=True):
+            a, b = here.outcome(p, down), there.outcome(q, [names[x] for x in down])
+            assert a == b and names[here.leader(p, a)] == there.leader(q, b)
+
+
+# What if
+
+
+def test_a_failure_elects_and_refuses():
+    after = what_if.loss(cluster.of_text(text_of(*HEALTHY), "4.1"), frozenset({1, 2}))
+    assert after.elected == {3: 2} and len(after.refuse) == 3 and after.leaderless == []
+
+
+def test_a_plan_takes_as_long_as_its_busiest_broker():
+    state = cluster.of_text(text_of("1 1,2,3 1,2,3", "1 1,3,2 1,2,3", "4 4 4"), "4.1")
+    plan = json.dumps({"version": 1, "partitions": [
+        {"topic": "t", "partition": n, "replicas": [1, 2, 4]} for n in (0, 1)]})  # fmt: skip
+    move = what_if.Move(what_if.plan_of(plan, state), 20e6, 1e9, 1e6)
+    moved = what_if.moved(state, move)
+    # broker 1 sends both: two newcomers at 1 MB/s each, and four copies for followers in sync
+    assert (moved.copies, moved.busiest, moved.least_throttle) == (2, 1, 6e6)
+    assert moved.took_s == pytest.approx(2e9 / (20e6 - 6e6))
+    assert what_if.moved(state, move._replace(throttle=6e6)).took_s == float("inf")
+    assert [p.replicas for p in moved.after.partitions] == [(1, 2, 4), (1, 2, 4), (4,)]
+
+
+@pytest.mark.parametrize(
+    ("plan", "says"),
+    [
+        ("{", "no JSON"), ('{"partitions": [1]}', "no JSON"),
+        ('{"partitions": [{"topic": "x", "partition": 0, "replicas": [1]}]}', "x-0, which is not"),
+        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [9]}]}', "no broker 9"),
+        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 1]}]}', "the replicas"),
+        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": []}]}', "the replicas"),
+    ],
+)  # fmt: skip
+def test_a_plan_that_cannot_be(plan, says):
+    with pytest.raises(CheckError, match=says):
+        what_if.plan_of(plan, cluster.of_text(text_of(*HEALTHY)))
+
+
+# Text that is not whole
+
+
+LINES = text_of(*HEALTHY).splitlines(keepends=True)
+OLD = "".join(LINES).replace("\tElr: \tLastKnownElr: ", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "is empty"), ("\n \n", "is empty"), ("hello\n", "no line of a partition"),
+        ("".join(LINES[:-1]), "topic 't' has 3 partitions, and 2 of them"),
+        ("".join([*LINES[:2], *LINES[3:]]), "has a partition 2, but only 2 partitions"),
+        ("".join(LINES) + "Topic: u\tPartition: 0\tLeader: 1\tReplicas: 1\tIsr: 1\tElr: "
+         "\tLastKnownElr: \n", "topic 'u' has partitions, but no line of its own"),
+        ("".join(LINES) + OLD.replace("t\t", "u\t"), "two layouts"),
+        ("".join(LINES)[:-1], "ends within a line"), ("".join(LINES)[:-9], "not like|within"),
+        ("".join(LINES) + "Error while executing topic command\n", "is no line of kafka-topics"),
+        ("".join(LINES).replace("Isr: 1,2,3", "Isr: 1,2,7"), "these replicas cannot be"),
+        ("".join(LINES).replace("Leader: 1", "Leader: 9"), "these replicas cannot be"),
+        ("".join(LINES) + "".join(LINES), "described twice"),
+        ("".join(LINES).replace("replicas=2", "replicas=two"), "does not end like settings"),
+    ],
+)  # fmt: skip
+def test_a_text_that_is_not_whole_is_refused_in_one_sentence(text, says, tmp_path):
+    file = tmp_path / "described"
+    file.write_text(text)
+    result = CliRunner().invoke(main, ["check", str(file)])
+    assert result.exit_code == 2 and result.output.startswith("isrlab: ")
+    assert result.output.count("\n") == 1
+    with pytest.raises(AssertionError if says is None else CheckError, match=says):
+        cluster.of_text(command._text(str(file)))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("".join(LINES[1:]), "no line of a topic"),
+        (
+            "".join(LINES).replace("\tTopicId: uLw", "").replace("min.insync.replicas=2", ""),
+            "min-isr",
+        ),
+    ],
+)
+def test_what_a_text_leaves_open_keeps_it_from_being_safe(text, says):
+    check = checked(text, None)
+    assert (check.status, check.title) == (2, "NOT KNOWN") and says in "; ".join(check.state.unsure)
+
+
+brokers = st.integers(1, 6)
+
+
+@st.composite
+def clusters(draw) -> str:
+    texts = []
+    for number in range(draw(st.integers(1, 3))):
+        rows = []
+        copies = draw(st.integers(1, 4))
+        for _ in range(draw(st.integers(1, 4))):
+            ids = draw(st.permutations(range(1, 7)))[:copies]
+            isr = ids[: draw(st.integers(1, copies))]
+            shown = [",".join(map(str, each)) for each in (ids, isr)]
+            leader = isr[0] if draw(st.integers(0, 9)) else "none"
+            rows.append(f"{leader} {shown[0]} {shown[1]}")
+        least = draw(st.integers(1, 3))
+        configs = draw(st.sampled_from((f"min.insync.replicas={least}", "")))
+        texts.append(text_of(*rows, topic=f"t{number}", configs=configs))
+    return "".join(texts)
+
+
+def may_go(text: str) -> set[int]:
+    """The brokers that may go down now; none where nothing is answered or it is not known."""
+    try:
+        check = checked(text, None)
+    except CheckError:
+        return set()
+    if check.state.unsure:
+        return set()
+    return {b for b, blocks in check.brokers.items() if not blocks}
+
+
+@given(clusters(), st.data())
+def test_a_row_that_is_removed_makes_no_answer_safer(text, data):
+    lines = text.splitlines(keepends=True)
+    at = data.draw(st.integers(0, len(lines) - 1))
+    assume(lines[at].startswith("\t") or lines[at + 1].startswith("\t"))
+    assert may_go("".join(lines[:at] + lines[at + 1 :])) <= may_go(text)
+
+
+@given(clusters(), st.data())
+def test_a_text_that_is_cut_makes_no_answer_safer(text, data):
+    """Anywhere but between two topics, which no reader can see."""
+    at = data.draw(st.integers(1, len(text) - 1))
+    assume(not text[at:].startswith("Topic: "))
+    assert may_go(text[:at]) == set()
+    assert may_go(text[:at] + "\n") <= may_go(text)
+
+
+@given(clusters(), st.data())
+def test_a_line_that_is_cut_or_without_a_field_makes_no_answer_safer(text, data):
+    lines = text.splitlines(keepends=True)
+    rows = [n for n, line in enumerate(lines) if line.startswith("\t")]
+    at = data.draw(st.sampled_from(rows))
+    fields = lines[at].rstrip("\n").split("\t")
+    gone = data.draw(st.integers(1, len(fields) - 1))
+    without = "\t".join(fields[:gone] + fields[gone + 1 :]) + "\n"
+    short = lines[at][: data.draw(st.integers(1, len(lines[at]) - 1))] + "\n"
+    for line in (without, short, lines[at] * 2, lines[at].replace("\t", " ") + "?\n"):
+        assert may_go("".join([*lines[:at], line, *lines[at + 1 :]])) <= may_go(text)
+
+
+@given(clusters(), st.data())
+def test_a_replica_less_in_sync_makes_no_answer_safer(text, data):
+    """Of brokers that are still in sync elsewhere: others count as dead, and are not asked."""
+    lines = text.splitlines(keepends=True)
+    rows = [n for n, line in enumerate(lines) if "\tIsr: " in line and "none" not in line]
+    assume(rows)
+    at = data.draw(st.sampled_from(rows))
+    head, _, rest = lines[at].partition("\tIsr: ")
+    isr, tab, tail = rest.partition("\t")
+    assume("," in isr)
+    fewer = head + "\tIsr: " + isr.rpartition(",")[0] + tab + tail
+    after = "".join([*lines[:at], fewer, *lines[at + 1 :]])
+    assert may_go(after) <= may_go(text)
+
+
+def test_noise_before_the_text_and_windows_are_read():
+    noise = "Picked up JAVA_TOOL_OPTIONS: -Xmx1g\n[2026-01-01 00:00:00,000] WARN x (y)\n"
+    assert checked(noise + text_of(*HEALTHY)).status == 0
+
+
+# Other sources
+
+
+def test_a_metadata_log_and_its_settings_are_read():
+    path = str(INCIDENTS / "i-392-throttle-left-behind" / "metadata")
+    state, history = stored.of_files(path)
+    assert [v.name for v in state.versions] == ["3.9"] and len(history) == len(state.partitions)
+    assert {p.min_isr for p in state.partitions if p.topic == "orders"} == {2}
+    assert "a throttle is set and nothing moves" in risks.risks(state)
+
+
+def test_a_damaged_metadata_log_is_never_safe(tmp_path):
+    path = tmp_path / "00000000000000000000.log"
+    whole = written_log([topic()], [partition((1, 2, 3))])
+    path.write_bytes(whole)
+    with_min = cluster.with_options(stored.of_files(str(tmp_path), "3.9")[0], min_isr=1)
+    assert with_min.unsure == ()
+    path.write_bytes(whole[:-7])
+    with pytest.raises(CheckError, match="could not be read whole"):
+        stored.of_files(str(tmp_path), "3.9")
+
+
+def test_options_of_kafka_s_tools_become_those_of_the_client(tmp_path):
+    text = """# a comment
+security.protocol=SASL_SSL
+sasl.mechanism = SCRAM-SHA-512
+sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \
+username="me" password="a=b";
+ssl.truststore.type=PEM
+ssl.truststore.location=/etc/ca.pem
+ssl.endpoint.identification.algorithm=
+client.dns.lookup=use_all_dns_ips
+"""
+    assert live.options_of(text) == {
+        "security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "me",
+        "sasl.password": "a=b", "ssl.ca.location": "/etc/ca.pem",
+        "ssl.endpoint.identification.algorithm": "none",
+    }  # fmt: skip
+    with pytest.raises(CheckError, match="must be PEM"):
+        live.options_of("ssl.truststore.location=x.jks")
+    with pytest.raises(CheckError, match="no username"):
+        live.options_of("sasl.jaas.config=x")
+
+
+def test_a_cluster_that_does_not_answer_is_one_sentence():
+    pytest.importorskip("confluent_kafka")
+    arguments = ["check", "--bootstrap-server", "127.0.0.1:1", "--timeout", "0.5"]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert result.output.startswith("isrlab: 127.0.0.1:1 gave no full answer within 0.5 s")
+    assert result.output.count("\n") == 1
+
+
+# The command
+
+
+def test_the_command_answers_in_some_ten_lines(tmp_path):
+    file = tmp_path / "described"
+    file.write_text(text_of(*HEALTHY, "1 1,2,3 1,2"))
+    options = ["--zone", "1=a,2=b,3=c", "--down", "zone=a", "--version", "4.1"]
+    result = CliRunner().invoke(main, ["check", str(file), *options])
+    labels = [line[:8].strip() for line in result.output.splitlines() if line[0] != " "]
+    assert result.exit_code == 1
+    assert labels == ["BLOCKED", "Blocks", "Zones", "Roll", "Wait", "If down", "Unseen", "Read"]
+    whole = json.loads(CliRunner().invoke(main, ["check", str(file), *options, "--json"]).output)
+    assert [b["partition"] for b in whole["brokers"]["1"]] == ["t-3"] and whole["brokers"][
+        "3"
+    ] == []
+    assert whole["down"]["elected"] == {"2": 1, "3": 0} or whole["down"]["elected"]["2"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--restart", "9"], "no broker 9 here"), (["--down", "zone=q"], "no zone"),
+        (["--zone", "1=a,2=b"], "no rack is given for broker 3"),
+        (["--zone", "1=a,2=b,3=c,9=d"], "no broker 9"), (["--version", "1.0"], "does not print"),
+        (["--version", "x"], "x"), (["--throttle", "much"], "is no size"),
+    ],
+)  # fmt: skip
+def test_a_bad_option_is_one_sentence(options, says, tmp_path):
+    file = tmp_path / "described"
+    file.write_text(text_of(*HEALTHY))
+    result = CliRunner().invoke(main, ["check", str(file), *options])
+    assert result.exit_code == 2 and says in result.output and result.output.count("\n") == 1
+
+
+def test_the_gate_waits_until_a_restart_is_safe(tmp_path, capsys):
+    file = tmp_path / "described"
+    texts = [text_of("1 1,2,3 1,2"), "cut", text_of("1 1,2,3 1,2,3")]
+    sources = {"path": str(file), "servers": None, "version": "4.1", "min_isr": None,
+               "unclean": None, "zones": ""}  # fmt: skip
+    how = dict.fromkeys(("move", "throttle", "size", "produced", "down_s", "load"))
+
+    def ask() -> int:
+        file.write_text(texts.pop(0))
+        return command.tell(
+            sources, how | {"restart": ("1",), "down": (), "ignored": ()}, False, True
+        )
+
+    assert command.watch(ask, 0) == 0 and texts == []
+    out, err = capsys.readouterr()
+    assert out.startswith("BLOCKED") and "SAFE" in out and "no line of a partition" in err
+
+
+def test_names_that_are_not_to_be_trusted_are_printable():
+    text = text_of(*HEALTHY, "1 1,2,3 1,2", topic="a\x1b[31mb")
+    shown = io.StringIO()
+    for row in answer_of(checked(text)).rows:
+        shown.write(row.text)
+    assert "\x1b" not in shown.getvalue()

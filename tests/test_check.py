@@ -16,7 +16,7 @@ from test_metadata_log import log as written_log
 
 from isrlab.__main__ import main
 from isrlab.check import cluster, command, live, restart, risks, stored, what_if
-from isrlab.check.answer import Question, answer_of, check_of
+from isrlab.check.answer import CheckQuestion, answer_of, check_of
 from isrlab.check.cluster import CheckError
 from isrlab.check.outcome import Shapes
 
@@ -40,7 +40,7 @@ def text_of(*rows: str, topic: str = "t", configs: str = "min.insync.replicas=2"
 
 def checked(text: str, version: str | None = "4.1", zones: str = "", **question):
     state = cluster.with_options(cluster.of_text(text, version), zones=zones)
-    return check_of(state, Question(**question))
+    return check_of(state, CheckQuestion(**question))
 
 
 def reasons(text: str, version: str | None = "4.1") -> dict[int, list[str]]:
@@ -99,7 +99,7 @@ def test_an_eligible_replica_without_its_log_blocks_what_would_elect_it():
     assert exposed == []
     moving = cluster.of_text(text.replace("Isr: 1\t", "Isr: 1\tAdding Replicas: 2\t"
                                           "Removing Replicas: \t"), "4.1")  # fmt: skip
-    check = check_of(moving, Question(restart=frozenset({1})))
+    check = check_of(moving, CheckQuestion(restart=frozenset({1})))
     assert [b.why for b in check.asked] == [restart.LOSES] and check.title == "BLOCKED"
     assert any(row.label == "Lost by" for row in answer_of(check).rows)
 
@@ -166,7 +166,7 @@ def test_a_plan_takes_as_long_as_its_busiest_broker():
     state = cluster.of_text(text_of("1 1,2,3 1,2,3", "1 1,3,2 1,2,3", "4 4 4"), "4.1")
     plan = json.dumps({"version": 1, "partitions": [
         {"topic": "t", "partition": n, "replicas": [1, 2, 4]} for n in (0, 1)]})  # fmt: skip
-    move = what_if.Move(what_if.plan_of(plan, state), 20e6, 1e9, 1e6)
+    move = what_if.PlannedMove(what_if.plan_of(plan, state), 20e6, 1e9, 1e6)
     moved = what_if.moved(state, move)
     # broker 1 sends both: two newcomers at 1 MB/s each, and four copies for followers in sync
     assert (moved.copies, moved.busiest, moved.least_throttle) == (2, 1, 6e6)

@@ -11,7 +11,7 @@ from typing import Any
 from isrlab.check import restart, risks, what_if
 from isrlab.check.cluster import ClusterState
 from isrlab.check.outcome import Shapes
-from isrlab.check.restart import Block
+from isrlab.check.restart import BlockingPartition
 from isrlab.events.exact import Key
 from isrlab.events.wording import counted, duration, printable
 from isrlab.logs.incidents import exposed
@@ -25,28 +25,28 @@ MOST = 3  # brokers or partitions that are named
 
 
 @dataclass(frozen=True)
-class Question:
+class CheckQuestion:
     """What is asked: brokers that shall go down together (none: each alone), brokers that fail, a
     plan, patterns of topics that may be unavailable, and what the wait depends on."""
 
     restart: frozenset[int] = frozenset()
     down: frozenset[int] = frozenset()
-    move: what_if.Move | None = None
+    move: what_if.PlannedMove | None = None
     ignored: tuple[str, ...] = ()
     down_s: float | None = None
     load: float | None = None
 
 
 @dataclass(frozen=True)
-class Check:
+class ClusterCheck:
     """What was worked out: what blocks the restart that was asked for, each broker that is up, and
     each zone; which partitions refuse acks=all now, and who leads them."""
 
     state: ClusterState
-    question: Question
-    asked: list[Block]
-    brokers: dict[int, list[Block]]
-    zones: dict[str, list[Block]]
+    question: CheckQuestion
+    asked: list[BlockingPartition]
+    brokers: dict[int, list[BlockingPartition]]
+    zones: dict[str, list[BlockingPartition]]
     refusing: dict[str, int]
     exposures: list[Exposure]
 
@@ -82,8 +82,10 @@ class Check:
 
 
 def check_of(
-    state: ClusterState, question: Question, history: Mapping[Key, StoredPartition] | None = None
-) -> Check:
+    state: ClusterState,
+    question: CheckQuestion,
+    history: Mapping[Key, StoredPartition] | None = None,
+) -> ClusterCheck:
     """All that is asked of a state."""
     ignored = question.ignored
     kept = [p for p in state.partitions if not any(fnmatchcase(p.topic, name) for name in ignored)]
@@ -93,19 +95,19 @@ def check_of(
     shapes = Shapes(state)
     asked, *others = restart.blocks_of(shapes, map(frozenset, groups), known)
     of_brokers, of_zones = others[: len(up)], others[len(up) :]
-    return Check(
+    return ClusterCheck(
         state, question, asked, dict(zip(up, of_brokers, strict=True)),
         dict(zip(zones, of_zones, strict=True)), restart.refusing(shapes), known,
     )  # fmt: skip
 
 
-def answer_of(check: Check) -> LogAnswer:
+def answer_of(check: ClusterCheck) -> LogAnswer:
     """The check in words."""
     rows = tuple(AnswerRow(label, printable(text)) for label, text in _rows(check) if text)
     return LogAnswer(check.status, check.title, check.says, 0, rows, (), (), ())
 
 
-def _rows(check: Check) -> Iterator[tuple[str, str]]:
+def _rows(check: ClusterCheck) -> Iterator[tuple[str, str]]:
     state = check.state
     yield "Unsure", ". ".join(state.unsure)
     if down := sorted(state.racks.keys() - state.alive):
@@ -136,7 +138,7 @@ def _rows(check: Check) -> Iterator[tuple[str, str]]:
     yield "Read", f"{state.source}: {', '.join(counted(*each) for each in nouns)}; Kafka {rules}"
 
 
-def _why(blocks: Sequence[Block]) -> str:
+def _why(blocks: Sequence[BlockingPartition]) -> str:
     if not blocks:
         return ""
     p, why, _ = blocks[0]
@@ -144,7 +146,7 @@ def _why(blocks: Sequence[Block]) -> str:
     return f"{text} and {len(blocks) - 1:,} more" if blocks[1:] else text
 
 
-def _roll(check: Check) -> str:
+def _roll(check: ClusterCheck) -> str:
     roll = restart.roll(check.state)
     best = "no order has fewer" if len(roll.steps) == roll.least_steps else "the shorter of two"
     steps = "; ".join(map(_ids, roll.steps[:8])) + "; ..." * (len(roll.steps) > 8)
@@ -153,7 +155,7 @@ def _roll(check: Check) -> str:
     return f"{text}. {always}" if roll.refusing else text
 
 
-def _wait(question: Question) -> str:
+def _wait(question: CheckQuestion) -> str:
     downs = (question.down_s,) if question.down_s else DOWN_S
     loads = (question.load,) if question.load else LOADS
     times = [duration(1000 * catch_up_s(loads[n], downs[n])) for n in (0, -1)]
@@ -175,7 +177,7 @@ def _lost(state: ClusterState, down: frozenset[int]) -> Iterator[str]:
             yield f"{what} {_listed(names)}"
 
 
-def _moved(state: ClusterState, move: what_if.Move) -> Iterator[str]:
+def _moved(state: ClusterState, move: what_if.PlannedMove) -> Iterator[str]:
     result = what_if.moved(state, move)
     yield f"{counted(result.copies, 'new replica')}, most to carry for broker {result.busiest}"
     if move.produced:
@@ -213,10 +215,10 @@ def _ids(brokers: Iterable[int]) -> str:
     return ",".join(map(str, brokers))
 
 
-def as_dict(check: Check) -> dict[str, Any]:
+def as_dict(check: ClusterCheck) -> dict[str, Any]:
     """For a program: numbers and names as they were worked out, and the rows of the answer."""
 
-    def listed(blocks: Iterable[Block]) -> list[dict[str, Any]]:
+    def listed(blocks: Iterable[BlockingPartition]) -> list[dict[str, Any]]:
         return [{"partition": b.partition.name, "why": b.why, "refuses": b.refuses} for b in blocks]
 
     state, question, rows = check.state, check.question, answer_of(check).rows

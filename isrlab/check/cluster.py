@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from isrlab.engine.versions import GENERATIONS, KafkaVersion
 from isrlab.events.wording import counted, printable
-from isrlab.placement.describe import DescribedPartition, Description, described, racks_of
+from isrlab.placement.describe import DescribedPartition, TopicsDescription, described, racks_of
 
 NO_LEADER = -1
 SHOWS_MOVES, SHOWS_IDS, SHOWS_ELR = (2, 4), (2, 8), (3, 7)  # the first release whose text has it
@@ -113,7 +113,7 @@ def of_text(text: str, version: str | None = None) -> ClusterState:
     )  # fmt: skip
 
 
-def _refuse_what_is_not_whole(text: str, description: Description) -> None:
+def _refuse_what_is_not_whole(text: str, description: TopicsDescription) -> None:
     """Raises ValueError for lines that are missing, cut or of another layout."""
     if strange := [line for line in description.others if not NOISE.match(line.split("'", 1)[-1])]:
         raise ValueError(f"{strange[0]} is no line of kafka-topics --describe")
@@ -135,7 +135,7 @@ def _refuse_what_is_not_whole(text: str, description: Description) -> None:
                              f"and {counts[topic]} of them in the text")  # fmt: skip
 
 
-def _oldest(description: Description) -> tuple[int, ...]:
+def _oldest(description: TopicsDescription) -> tuple[int, ...]:
     """The first release that prints this layout."""
     marks = {(kind, mark) for kind, _, mark in description.forms}
     if ("partition", True) in marks:

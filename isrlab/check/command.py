@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from isrlab.check import cluster, live, stored, what_if
-from isrlab.check.answer import ALL_WELL, NOT_KNOWN, Question, answer_of, as_dict, check_of
+from isrlab.check.answer import ALL_WELL, NOT_KNOWN, CheckQuestion, answer_of, as_dict, check_of
 from isrlab.check.cluster import CheckError, ClusterState
 from isrlab.events.exact import Key
 from isrlab.logs.incidents import terminal
@@ -79,9 +79,9 @@ def tell(sources: Mapping[str, Any], asked: Mapping[str, Any], as_json: bool, wa
     state, how = cluster.with_options(state, **options), dict(asked)
     sizes = [bytes_of(how.pop(name), name) for name in ("throttle", "size", "produced")]
     if plan := how.pop("move"):
-        how["move"] = what_if.Move(what_if.plan_of(_text(str(plan)), state), *sizes)
+        how["move"] = what_if.PlannedMove(what_if.plan_of(_text(str(plan)), state), *sizes)
     how |= {name: state.chosen(how[name]) for name in ("restart", "down")}
-    check = check_of(state, Question(**how), history)
+    check = check_of(state, CheckQuestion(**how), history)
     lines = [*terminal.first_lines(answer_of(check), shutil.get_terminal_size((120, 24)).columns)]
     if as_json:
         lines = [json.dumps(as_dict(check), indent=None if watched else 1)]

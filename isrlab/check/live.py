@@ -28,7 +28,7 @@ KEPT = re.compile(
 )
 UNSEEN = ("reassignments on their way and eligible leader replicas (kafka-topics --describe shows "
           "both), topics that this client may not describe")  # fmt: skip
-Values = dict[str, tuple[str, bool]]  # of settings, and whether each is the default
+SettingValues = dict[str, tuple[str, bool]]  # of settings, and whether each is the default
 
 
 def options_of(text: str) -> dict[str, str]:
@@ -110,12 +110,14 @@ def _state(admin: Any, version: str | None, limit_s: float) -> ClusterState:
     )  # fmt: skip
 
 
-def _settings(admin: Any, kind: str, names: Iterable[str], limit_s: float) -> dict[str, Values]:
+def _settings(
+    admin: Any, kind: str, names: Iterable[str], limit_s: float
+) -> dict[str, SettingValues]:
     """What matters of the settings of topics or brokers; nothing of those that are not shown."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import ConfigResource, ResourceType
 
-    known: dict[str, Values] = {}
+    known: dict[str, SettingValues] = {}
     asked = [ConfigResource(ResourceType[kind], name) for name in names]
     together = [[each] for each in asked] if kind == "BROKER" else [asked] * bool(asked)
     answers = [admin.describe_configs(group, request_timeout=limit_s) for group in together]
@@ -134,7 +136,7 @@ def _settings(admin: Any, kind: str, names: Iterable[str], limit_s: float) -> di
     return known
 
 
-def _versions(brokers: dict[str, Values], version: str | None) -> tuple[KafkaVersion, ...]:
+def _versions(brokers: dict[str, SettingValues], version: str | None) -> tuple[KafkaVersion, ...]:
     """By the default of a setting that follows the release, until 3.9."""
     values = [own[PROTOCOL] for own in brokers.values() if PROTOCOL in own]
     names = {value.partition("-")[0] for value, is_default in values if is_default}

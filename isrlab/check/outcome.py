@@ -26,7 +26,7 @@ from isrlab.placement.describe import DescribedPartition
 Places = tuple[int, ...]  # of brokers in the list of replicas; those that are none come after it
 
 
-class Outcome(NamedTuple):
+class StopOutcome(NamedTuple):
     """After brokers went; `leader` is the place of a replica. `writes`: acks=all is accepted,
     `later_writes`: also if a reassignment completes; `loses`: the leader was elected uncleanly."""
 
@@ -57,13 +57,13 @@ class Shapes:
         self._firsts = {p.topic: len(p.replicas) for p in state.partitions if p.number == 0}
         self._versions = tuple([GENERATIONS.index(version) for version in state.versions])
         self._known: dict[
-            tuple[str, int], tuple[dict[tuple[Places, bool], Outcome], Shape, Any]
+            tuple[str, int], tuple[dict[tuple[Places, bool], StopOutcome], Shape, Any]
         ] = {}
-        self._played: dict[Shape, dict[tuple[Places, bool], Outcome]] = {}
+        self._played: dict[Shape, dict[tuple[Places, bool], StopOutcome]] = {}
 
     def outcome(
         self, p: DescribedPartition, down: Iterable[int] = (), is_stop: bool = True
-    ) -> Outcome:
+    ) -> StopOutcome:
         """The worst under any of the versions; `is_stop`: a controlled shutdown, else a failure."""
         if (known := self._known.get(p[:2])) is None:
             shape, place = self._shape(p)
@@ -77,7 +77,7 @@ class Shapes:
             )
         return worst
 
-    def leader(self, p: DescribedPartition, after: Outcome) -> int:
+    def leader(self, p: DescribedPartition, after: StopOutcome) -> int:
         """The broker that leads after it."""
         if after.leader == NO_LEADER:
             return NO_LEADER
@@ -95,7 +95,7 @@ class Shapes:
         return Shape(self._versions, copies, places, leader, *numbers), place
 
 
-def _play(shape: Shape, version: int, down: Places, is_stop: bool) -> Outcome:
+def _play(shape: Shape, version: int, down: Places, is_stop: bool) -> StopOutcome:
     after = before = _controller(shape, GENERATIONS[version], down)
     for broker in down:
         try:
@@ -105,11 +105,11 @@ def _play(shape: Shape, version: int, down: Places, is_stop: bool) -> Outcome:
                 after = zookeeper.shut_down(after, broker) if is_stop else after
                 after = zookeeper.lose(after, broker)
         except kraft.NoReplicaError:
-            return Outcome(NO_LEADER, len(after.isr), False, False, False)
+            return StopOutcome(NO_LEADER, len(after.isr), False, False, False)
     clean = (NO_LEADER, before.leader, *before.isr, *before.state.elr)
     writes = _writes(after)
     later = writes and (not before.state.adding or _writes(_completed(after)))
-    return Outcome(after.leader, len(after.isr), writes, later, after.leader not in clean)
+    return StopOutcome(after.leader, len(after.isr), writes, later, after.leader not in clean)
 
 
 def _controller(shape: Shape, version: KafkaVersion, down: Places) -> Controller:

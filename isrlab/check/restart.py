@@ -31,7 +31,7 @@ PERHAPS_MOVING = "a replica on a live broker is not in sync: perhaps a reassignm
 WORST_FIRST = (LOSES, LEADERLESS, ONLY, UNDER_MIN, AT_MIN, MOVING, PERHAPS_MOVING, NO_SPARE, RF_1)
 
 
-class Block(NamedTuple):
+class BlockingPartition(NamedTuple):
     """A partition that some brokers may not leave now. `refuses`: it then refuses acks=all."""
 
     partition: DescribedPartition
@@ -50,10 +50,10 @@ class Roll(NamedTuple):
 
 def blocks_of(
     shapes: Shapes, groups: Iterable[frozenset[int]], exposures: Iterable[Exposure] = ()
-) -> list[list[Block]]:
+) -> list[list[BlockingPartition]]:
     """For each group of brokers the partitions that block if it goes down together, worst first."""
     members = [*groups]
-    blocks: list[list[Block]] = [[] for _ in members]
+    blocks: list[list[BlockingPartition]] = [[] for _ in members]
     of_broker: dict[int, list[int]] = defaultdict(list)
     for number, group in enumerate(members):
         for broker in group:
@@ -71,7 +71,7 @@ def blocks_of(
 
 def _block(
     shapes: Shapes, p: DescribedPartition, down: tuple[int, ...], is_doubtful: bool
-) -> Block | None:
+) -> BlockingPartition | None:
     state, after = shapes.state, shapes.outcome(p, down)
     loses = after.loses or bool(is_doubtful and down and len(down) == len(p.isr))
     out = not state.shows_moves and any(b in state.alive for b in p.replicas if b not in p.isr)
@@ -84,7 +84,9 @@ def _block(
         (after.later_writes, PERHAPS_MOVING), (after.writes, MOVING),
         (after.leader == NO_LEADER, ONLY), (shapes.outcome(p).writes, AT_MIN),
     )  # fmt: skip
-    return Block(p, next((why for holds, why in reasons if holds), UNDER_MIN), not after.writes)
+    return BlockingPartition(
+        p, next((why for holds, why in reasons if holds), UNDER_MIN), not after.writes
+    )
 
 
 def refusing(shapes: Shapes, down: Iterable[int] = ()) -> dict[str, int]:

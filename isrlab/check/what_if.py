@@ -20,7 +20,7 @@ from isrlab.check.outcome import Shapes
 from isrlab.placement.pace import copied_s, least_throttle
 
 
-class Loss(NamedTuple):
+class FailureEffect(NamedTuple):
     """`elected`: how many partitions each broker comes to lead; the lists name partitions."""
 
     elected: Counter[int]
@@ -29,7 +29,7 @@ class Loss(NamedTuple):
     lose: list[str]
 
 
-class Move(NamedTuple):
+class PlannedMove(NamedTuple):
     """A plan, and what its time depends on: bytes/s, bytes of a partition, bytes/s into each."""
 
     plan: dict[str, tuple[int, ...]]
@@ -38,7 +38,7 @@ class Move(NamedTuple):
     produced: float = 0
 
 
-class Moved(NamedTuple):
+class MoveEffect(NamedTuple):
     """What a plan takes: new copies, the broker with most to carry, bytes/s that the throttle must
     exceed, seconds (infinite if it never ends); and the cluster after it."""
 
@@ -49,9 +49,9 @@ class Moved(NamedTuple):
     after: ClusterState
 
 
-def loss(state: ClusterState, down: frozenset[int]) -> Loss:
+def loss(state: ClusterState, down: frozenset[int]) -> FailureEffect:
     """What becomes of the partitions if these brokers fail at one moment."""
-    shapes, result = Shapes(state), Loss(Counter(), [], [], [])
+    shapes, result = Shapes(state), FailureEffect(Counter(), [], [], [])
     for p in state.partitions:
         gone = [b for b in dict.fromkeys((*p.isr, *p.elr)) if b in down]
         after = shapes.outcome(p, gone, is_stop=False)
@@ -82,7 +82,7 @@ def plan_of(text: str, state: ClusterState) -> dict[str, tuple[int, ...]]:
     return wanted
 
 
-def moved(state: ClusterState, move: Move) -> Moved:
+def moved(state: ClusterState, move: PlannedMove) -> MoveEffect:
     """What it takes; without a throttle and a size of partitions the time means nothing."""
     in_sync, sent, received = Counter[int](), Counter[int](), Counter[int]()
     after = []
@@ -97,7 +97,7 @@ def moved(state: ClusterState, move: Move) -> Moved:
     loads += [(b, 0, count) for b, count in received.items()]
     busiest = max(loads, key=lambda each: each[1] + each[2], default=(NO_LEADER, 0, 0))
     took_s = [copied_s(move.throttle, move.size, move.produced, *load[1:]) for load in loads]
-    return Moved(
+    return MoveEffect(
         received.total(), busiest[0], least_throttle(move.produced, *busiest[1:]),
         max(took_s, default=0.0), replace(state, partitions=after),
     )  # fmt: skip

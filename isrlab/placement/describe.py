@@ -70,7 +70,7 @@ class DescribedTopic(NamedTuple):
     shows_all: bool
 
 
-class Description(NamedTuple):
+class TopicsDescription(NamedTuple):
     """`forms`: how lines of partitions, and of topics, look; one of each in a text of one tool.
     `others`: lines that are neither, and neither empty."""
 
@@ -94,9 +94,9 @@ def describe(text: str, min_isr: int = 1) -> list[Partition]:
     ]  # fmt: skip
 
 
-def described(text: str) -> Description:
+def described(text: str) -> TopicsDescription:
     """All that the text says. Raises ValueError as `describe` does."""
-    description = Description([], {}, set(), [])
+    description = TopicsDescription([], {}, set(), [])
     for number, line in enumerate(text.splitlines(), 1):
         line = " ".join(line.split())
         if match := _PARTITION.fullmatch(line):
@@ -116,7 +116,7 @@ def described(text: str) -> Description:
     return description
 
 
-def _add_partition(description: Description, match: re.Match[str], place: str) -> None:
+def _add_partition(description: TopicsDescription, match: re.Match[str], place: str) -> None:
     line, topic, leader = match[0], match["topic"], match["leader"]
     rest = _REST.fullmatch(match["rest"])
     if rest is None or not (leader.isdecimal() or leader in _NO_LEADER):
@@ -137,7 +137,7 @@ def _add_partition(description: Description, match: re.Match[str], place: str) -
     description.forms.add(("partition", line.startswith("topic"), " Elr:" in match["rest"]))
 
 
-def _add_topic(description: Description, match: re.Match[str], place: str) -> None:
+def _add_topic(description: TopicsDescription, match: re.Match[str], place: str) -> None:
     configs = match["configs"].strip()
     least, unclean = _MIN_ISR.search(configs), _UNCLEAN.search(configs)
     if configs.endswith((",", "=")) or (least is None and "min.insync" in configs):

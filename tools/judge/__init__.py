@@ -22,7 +22,7 @@ differences as not mended.
     classes.py    what is judged, in which releases
     schedules.py  schedules of a leader; any two players held against each other; shrinking
     pairs.py      schedules of a follower; brokers.py of a controller
-    partition.py  Kafka's leader from 3.3 on; older.py from 2.4, managed.py before that
+    partition.py  Kafka's leader from 3.3 on; older.py from 2.4, managed.py from 0.9
     waiting.py    the produces and fetches that wait, and the ReplicaManager that all ask
     fetcher.py    Kafka's follower; control.py its controller; world.py what all share
     jvm.py        Java objects of any release, by JPype; jars.py where Maven has them

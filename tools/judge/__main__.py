@@ -41,8 +41,7 @@ def judge(release: str, kinds: tuple[str, ...], seeds: range, folder: str, store
     if not world.has_tests:  # 4.2.2 and 4.4.0
         judged = [kind for kind in judged if kind == "controller"]
     for kind in (kind for kind in kinds if kind not in judged):
-        first, end = (".".join(map(str, x)) for x in (CLASSES[kind].first, CLASSES[kind].end))
-        why = f"there is a player for {first} up to, not with, {end}"
+        why = unplayed(CLASSES[kind], number)
         why = why if world.has_tests else f"Kafka {release} was published without test jars"
         print(f"{release:9} {kind:10} is not judged: {why}", flush=True)
     found = not judged
@@ -53,6 +52,13 @@ def judge(release: str, kinds: tuple[str, ...], seeds: range, folder: str, store
             write(release, power.choose(runs, KafkaVersion.of(release)))
             note(kind, release, sum(len(run.schedule) for run in runs))
     return found > 0
+
+
+def unplayed(judged: Judged, number: tuple[int, ...]) -> str:
+    """Why a release is outside of what this class's player can make."""
+    if number < judged.first:
+        return f"its player begins with {'.'.join(map(str, judged.first))}"
+    return f"from {'.'.join(map(str, judged.end))} on its parts are other classes"
 
 
 def judge_class(

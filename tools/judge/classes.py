@@ -12,7 +12,7 @@ from isrlab.judged.stored import CommandWords, Player, player
 from judge import brokers, pairs, schedules
 from judge.control import KafkaController
 from judge.fetcher import KafkaFollower
-from judge.managed import EpochlessPartition, ManagedPartition
+from judge.managed import EpochlessPartition, ManagedPartition, MessagePartition
 from judge.older import StoredPartition, TickingPartition, ZooKeeperPartition
 from judge.partition import KafkaPartition
 from judge.world import World
@@ -23,6 +23,8 @@ EVERY = (
 )
 
 
+# Orders are metadata records there (Partition.makeLeader takes a PartitionRegistration), records,
+# ISR listeners and delayed produces have moved to other jars
 MOVED = (4, 2)
 
 
@@ -57,7 +59,9 @@ def _partition_of(version: KafkaVersion) -> type[KafkaPartition]:
     if version.writes_zookeeper:
         if version.first >= (2, 4):
             return StoredPartition
-        return ManagedPartition if version.first >= (0, 11) else EpochlessPartition
+        if version.first >= (0, 11):
+            return ManagedPartition
+        return EpochlessPartition if version.first >= (0, 10, 2) else MessagePartition
     if version.kraft:
         return KafkaPartition
     return ZooKeeperPartition if version.first >= (2, 8) else TickingPartition
@@ -67,7 +71,7 @@ CLASSES = {
     judged.kind: judged
     for judged in (
         Judged(
-            "partition", (0, 10, 2), MOVED, schedules.settings, schedules.commands,
+            "partition", (0, 9), MOVED, schedules.settings, schedules.commands,
             lambda world, version, settings: _partition_of(version)(world, **settings),
         ),
         Judged(

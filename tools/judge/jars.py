@@ -92,7 +92,15 @@ def classpath(release: str, artifacts: Callable[[str], list[Artifact]] = judge) 
     build = ["mvn", "-q", "dependency:build-classpath", f"-Dmdep.outputFile={kept}.new"]
     done = subprocess.run(build, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
-        lines = [x for x in done.stdout.splitlines() if "ERROR" in x]
-        raise NoJarsError(f"Maven finds no jars of Kafka {release}: {lines[:1] or done.stderr}")
+        raise NoJarsError(_reason(release, re.sub(r"\x1b\[[\d;]*m", "", done.stdout)))
     Path(f"{kept}.new").rename(kept)
     return kept.read_text().split(":")
+
+
+def _reason(release: str, output: str) -> str:
+    """In one sentence, why Maven gave no jars."""
+    missing = re.search(r"(org\.apache\.kafka:\S+) was not found|artifact (org\.apache\S+)", output)
+    if missing:
+        return f"Maven's repository has no {missing[1] or missing[2]}; is {release} published?"
+    first = next((line for line in output.splitlines() if "ERROR" in line), "it says nothing")
+    return f"Maven could not fetch the jars of Kafka {release}: {first[:200]}"

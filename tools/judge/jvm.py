@@ -225,3 +225,10 @@ def methods(kind: Any, name: str) -> list[Any]:
 def named(error: Any) -> str:
     """Kafka's name of the error that an exception stands for."""
     return str(java(COMMON + "protocol.Errors").forException(error).name())
+
+
+def error_name(error: Any) -> str:
+    """Kafka's name of an error; up to 0.10.1 some answers hold its number."""
+    if not hasattr(error, "name"):
+        error = java(COMMON + "protocol.Errors").forCode(jpype.JShort(int(error)))
+    return str(error.name())

@@ -15,12 +15,17 @@ from isrlab.judged.leader import LEADER, REPLICAS, Seen
 from judge.jvm import (
     COMMON,
     call,
+    either,
+    error_name,
     has,
     implementing,
     ints,
     java,
+    listed,
     make,
+    methods,
     none,
+    optional,
     scala,
     the,
     value_of,
@@ -32,12 +37,14 @@ from judge.world import World
 
 
 class ManagedPartition(StoredPartition):
-    """A partition of 0.11 to 1.1, and the ReplicaManager that serves its followers' fetches."""
+    """A partition of 0.11 to 2.3, and the ReplicaManager that serves its followers' fetches."""
 
     def _make(self, quietly: dict[str, Any]) -> Any:
         self.is_up = True
         self.manager = _manager(self.world, self.min_isr, self.lag_ms)
-        return self.manager.getOrCreatePartition(self.topic)
+        (_, *more) = methods(type(self.manager), "getOrCreatePartition")[0].getParameterTypes()
+        name = (self.topic.topic(), self.topic.partition()) if more else (self.topic,)
+        return self.manager.getOrCreatePartition(*name)
 
     def has_log(self) -> bool:
         return bool(self.partition.getReplica(LEADER).isDefined())
@@ -57,8 +64,7 @@ class ManagedPartition(StoredPartition):
             return bool(self.partition.makeLeader(0, state, 0))
         return self._follows(bool(self.partition.makeFollower(0, state, 0)))
 
-    @staticmethod
-    def _state(epoch: int, partition_epoch: int, isr: list[int], leader: int) -> Any:
+    def _state(self, epoch: int, partition_epoch: int, isr: list[int], leader: int) -> Any:
         everyone = ints(REPLICAS)
         return make("PartitionState", {
             "int": [0, leader, epoch, partition_epoch], "List": [ints(isr), everyone],
@@ -83,28 +89,28 @@ class ManagedPartition(StoredPartition):
             if self.newest[replica] is asked:
                 self.parked[replica] = self._answer(answers.head()._2())
 
-        pair = java("scala.Tuple2")(self.topic, self._asked(offset))
-        asked_for = scala(java("java.util.Collections").singletonList(pair))
-        quota = the("kafka.server.QuotaFactory$UnboundedQuota$")
-        self.manager.fetchMessages(
-            FOR_EVER_MS, replica, 1, 1 << 20, False, asked_for, quota,
-            implementing("scala.Function1", apply=got), *self._isolation(),
-        )  # fmt: skip
+        call(self.manager, "fetchMessages", {
+            "long": FOR_EVER_MS, "int": [replica, 1, 1 << 20], "boolean": False,
+            "Function1": implementing("scala.Function1", apply=got), **self._fetch_of(asked),
+        })  # fmt: skip
         if self.parked[replica] != "waits":
             self.response = self.parked.pop(replica)
 
-    @staticmethod
-    def _asked(offset: int) -> Any:
-        given = {"long": [offset, 0], "int": 1 << 20}
-        return make(COMMON + "requests.FetchRequest$PartitionData", given)
-
-    @staticmethod
-    def _isolation() -> list[Any]:
-        return [java(COMMON + "requests.IsolationLevel").READ_UNCOMMITTED]
+    def _fetch_of(self, asked: Asked) -> dict[str, Any]:
+        given = {"long": [asked.offset, 0], "int": 1 << 20, "Optional": optional(asked.epoch)}
+        wanted = make(COMMON + "requests.FetchRequest$PartitionData", given)
+        pair = java("scala.Tuple2")(self.topic, wanted)
+        levels = COMMON + "requests.IsolationLevel"
+        return {
+            "Seq": scala(listed(pair)),
+            "ReplicaQuota": the("kafka.server.QuotaFactory$UnboundedQuota$"),
+            "IsolationLevel": has(levels) and java(levels).READ_UNCOMMITTED,
+        }  # fmt: skip
 
     def _answer(self, answer: Any) -> Any:
-        error = str(answer.error().name())
-        return self._count(answer.records()) if error == "NONE" else error
+        error = error_name(answer.error())
+        records = either(answer, "records", "messages")()
+        return self._count(records) if error == "NONE" else error
 
     @staticmethod
     def _count(records: Any) -> int:
@@ -130,7 +136,9 @@ class ManagedPartition(StoredPartition):
         return int(self._replica(LEADER).highWatermark().messageOffset())
 
     def _epochs(self) -> list[list[int]]:
-        text = str(self.log.leaderEpochCache().epochEntries().mkString(";"))
+        cache = self.log.leaderEpochCache()
+        cache = cache.get() if hasattr(cache, "get") else cache  # from 2.1 on an Option
+        text = str(cache.epochEntries().mkString(";"))
         return [[int(epoch), int(start)] for epoch, start in re.findall(r"(\d+)\D+(\d+)", text)]
 
     def _is_leader(self) -> bool:
@@ -146,8 +154,9 @@ class ManagedPartition(StoredPartition):
 
     def _follower(self, number: int) -> Seen:
         replica = self._replica(number)
+        end = replica.logEndOffset()  # a number from 2.2 on
         return {
-            "leo": int(replica.logEndOffset().messageOffset()),
+            "leo": int(getattr(end, "messageOffset", lambda: end)()),
             "caught_up": self._since(replica.lastCaughtUpTimeMs()),
             **self._fetches(replica),
         }
@@ -166,15 +175,48 @@ class EpochlessPartition(ManagedPartition):
         return {"MemoryRecords": java(COMMON + "record.MemoryRecords").withRecords([record])}
 
     @staticmethod
-    def _isolation() -> list[Any]:
-        return []
-
-    @staticmethod
     def _count(records: Any) -> int:
         return sum(1 for _ in records.shallowEntries())
 
     def _epochs(self) -> list[list[int]]:
         return []
+
+
+class MessagePartition(EpochlessPartition):
+    """A partition of 0.9.0 to 0.10.1, where a message is no record yet, and a leader keeps no time
+    of a follower's last fetch.
+    """
+
+    def _state(self, epoch: int, partition_epoch: int, isr: list[int], leader: int) -> Any:
+        if self.world.release >= (0, 10):
+            return super()._state(epoch, partition_epoch, isr, leader)
+        members, everyone = scala(ints(isr)).toList(), scala(ints(REPLICAS)).toSet()
+        state = java("kafka.api.LeaderAndIsr")(leader, epoch, members, partition_epoch)
+        known = java("kafka.controller.LeaderIsrAndControllerEpoch")(state, 0)
+        return java("kafka.api.PartitionStateInfo")(known, everyone)
+
+    def _for_append(self, value: str) -> dict[str, Any]:
+        message = java("kafka.message.Message")(jpype.JArray(jpype.JByte)(value.encode()))
+        kind = java("kafka.message.ByteBufferMessageSet")
+        return {"ByteBufferMessageSet": kind(scala(listed(message)))}
+
+    def _fetch_of(self, asked: Asked) -> dict[str, Any]:
+        topic = java("kafka.common.TopicAndPartition")(self.topic.topic(), self.topic.partition())
+        wanted = java("kafka.api.PartitionFetchInfo")(asked.offset, 1 << 20)
+        quota = "kafka.server.QuotaFactory$UnboundedQuota$"
+        empty = the("scala.collection.immutable.Map$").empty()
+        return {
+            "Seq": scala(listed(java("scala.Tuple2")(topic, wanted))),
+            "Map": getattr(empty, "$plus")(java("scala.Tuple2")(topic, wanted)),
+            "ReplicaQuota": has(quota) and the(quota),
+        }  # fmt: skip
+
+    @staticmethod
+    def _count(records: Any) -> int:
+        return int(records.size())
+
+    def _fetches(self, replica: Any) -> Seen:
+        return {}
 
 
 def _asked_of_zookeeper(call: Any) -> Any:
@@ -209,7 +251,7 @@ def _manager(world: World, min_isr: int, lag_ms: int) -> Any:
     kind = java(client if has(client) else "kafka.utils.ZkUtils").class_
     zookeeper = java(MOCKITO).mock(kind, implementing(ANSWER, answer=_asked_of_zookeeper))
     given = {
-        "KafkaConfig": config, "Metrics": metrics, "Time": world.clock, "LogManager": logs,
+        "KafkaConfig": config, "Metrics": metrics, "Time": world.clocks, "LogManager": logs,
         "Scheduler": java("MockScheduler")(world.clock), "Option": none(),
         "AtomicBoolean": java("java.util.concurrent.atomic.AtomicBoolean")(False),
         "ReplicationQuotaManager": None, str(kind.getSimpleName()): zookeeper,
@@ -222,7 +264,7 @@ def _manager(world: World, min_isr: int, lag_ms: int) -> Any:
             "DelayedOperationPurgatory": [
                 make("Purgatory", {"String": name, "Timer": timer, "int": [LEADER, 1000],
                                    "boolean": [False, False]})
-                for name in ("Produce", "Fetch", "DeleteRecords")
+                for name in ("Produce", "Fetch", "DeleteRecords", "ElectPreferredLeader")
             ],
         }  # fmt: skip
     if world.release >= (1, 1):

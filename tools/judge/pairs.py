@@ -98,7 +98,7 @@ def _said(
         return ["lost"]
     if is_wild:
         later = question.offset + draw.randrange(4)
-        start = draw.choice((0, 0, later if leader.version.fences_stale_leader_epoch else 0))
+        start = draw.choice((0, 0, later if leader.version.first >= (2, 4) else 0))  # Y
         return ["range", start, start + draw.randrange(8)]
     found = answer(leader, question)
     if found.error == "OFFSET_OUT_OF_RANGE":

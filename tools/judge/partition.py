@@ -19,6 +19,7 @@ from judge.jvm import (
     SERVER,
     call,
     either,
+    error_name,
     has,
     implementing,
     ints,
@@ -145,7 +146,7 @@ class KafkaPartition:
         getattr(self, name)(*words)
         for request, end in list(self.waiting.items()):
             done = self.partition.checkEnoughReplicasReachOffset(end)
-            error = str(done._2().name())
+            error = error_name(done._2())
             if done._1() or error != "NONE":
                 self.answers[request] = None if error == "NONE" else error
                 del self.waiting[request]
@@ -207,7 +208,9 @@ class KafkaPartition:
     def _append(self, acks: int, value: str = "x") -> bool:
         given = self._for_append(value) | {"int": acks}
         try:
-            done = call(self.partition, "appendRecordsToLeader", given)
+            names = ("appendRecordsToLeader", "appendMessagesToLeader")
+            name = next(n for n in names if hasattr(self.partition, n))
+            done = call(self.partition, name, given)
         except jpype.JException as error:
             self.response = named(error)
             return False

@@ -127,7 +127,8 @@ def play(schedule: list[CommandWords], kafka: Player, engine: Player) -> list[Se
             engine.do(*command)
             theirs = engine.seen()
         except Exception as error:
-            text = f"{type(error).__name__}: {error}"
+            cause = getattr(error, "getCause", lambda: None)()
+            text = f"{type(error).__name__}: {cause or error}"
             pair = (text, "none") if running == "Kafka" else ("none", text)
             raise Difference(schedule[:step], {"error": pair}) from error
         differs = {n: (v, theirs.get(n)) for n, v in ours.items() if v != theirs.get(n)}

@@ -43,7 +43,7 @@ class Manager:
             return java("kafka.server.HostedPartition$Online")(replica.partition)
         if name in ("getPartitionOrException", "nonOfflinePartition", "getPartition"):
             return some(replica.partition) if kind == "Option" else replica.partition
-        if name in ("getReplica", "getReplicaOrException"):
+        if name.removesuffix("OrException") in ("getReplica", "localReplica"):
             found = replica.partition.getReplica(1)
             return found if kind == "Option" else found.get()
         if name in ("readFromLog", "readFromLocalLog"):  # by a fetch that asks when it is called

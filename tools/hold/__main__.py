@@ -29,7 +29,10 @@ def main(names: tuple[str, ...], again: bool, sample: bool, most: int | None) ->
                  f"{', '.join(dict.fromkeys(c.notebook for c in every))}")  # fmt: skip
     if sample:
         sys.exit(_sampled(chosen))
-    store, began = results.Store(), time.monotonic()
+    try:
+        store, began = results.Store(alone=True), time.monotonic()
+    except BlockingIOError:
+        sys.exit("another run is under way; when it has ended, this one goes on from there")
     wanted = {cell.key(claim): (claim, cell) for claim in chosen for cell in table.cells(claim)}
     missing = [key for key in wanted if again or key not in store.known][:most]
     for done, key in enumerate(missing, 1):

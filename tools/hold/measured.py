@@ -14,9 +14,12 @@ import numpy as np
 
 from hold.claims import Cell, Claim, cells
 from hold.results import holds
+from isrlab import fleet
 from isrlab.engine.choices import HighWatermarkSet
 from isrlab.engine.versions import KafkaVersion
 from isrlab.events import exact
+from isrlab.events.measures import measures
+from isrlab.fleet import load, recovery
 from isrlab.fleet.config import FleetConfig
 from isrlab.installed import DATA
 from isrlab.show import membership, offsets
@@ -28,6 +31,7 @@ from isrlab.workbook import (
     last_replica_standing,
     leaving_the_isr,
     reading_a_log,
+    rolling_restart,
     telling_the_cluster,
     the_ladder,
     what_if,
@@ -190,6 +194,13 @@ def heard_after_ms(version: str, load: str) -> dict[str, float]:
     return {"least": min(waits), "most": min(max(waits), 1e9)}
 
 
+@measured
+def leaders_that_wait(version: str) -> list[str]:
+    """The issues in which a leader waits for ever."""
+    rows = telling_the_cluster.waits([version])
+    return [row["issue"].partition(":")[0] for row in rows if row[version] == "waits"]
+
+
 # 07: a log read
 
 
@@ -289,3 +300,60 @@ def longer_limit(
     return {"seen": real.seen.toll.missing_minutes, "was": was.missing_minutes,
             "now": now.missing_minutes, "waited": was.waiting_minutes,
             "waits": now.waiting_minutes}  # fmt: skip
+
+
+# 18 to 20: what a limit and a restart cost
+
+
+@measured
+def waits_for_stalled(version: str, lag_s: int, least: int, phases: int) -> dict[str, float]:
+    """With acks=all, from a follower's stall until the record is answered, in lag limits."""
+    head = f"partition replicas=1,2,3 min.insync.replicas={least}"
+    waits = []
+    for phase in range(phases):
+        text = f"{head} replica.lag.time.max.ms={lag_s}s\nproduce 1 m1\nstabilize\n"
+        text += f"advance {phase * lag_s * 1000 // phases}ms\npause 2 fetcher\n"
+        text += f"produce 1 m2 acks=1\nadvance 1ms\nproduce 1 m3 acks=all\nadvance {3 * lag_s}s"
+        events = scenario.play(text, version=version).cluster.events
+        begun_ms = [e.ts_ms for e in events if e.kind == "produce_ack"][1]
+        ended = [e.ts_ms for e in events if e.kind in ("produce_ack", "produce_error")][2:]
+        waits.append(((ended or [events[-1].ts_ms])[0] - begun_ms) / (lag_s * 1000))
+    return {"least": round(min(waits), 3), "most": round(max(waits), 3)}
+
+
+@measured
+def acks_one_after(version: str, limit_s: int, stalled_s: int, replicas: str) -> str:
+    """Whether a record with acks=1 outlives its leader, `stalled_s` after the next broker in the
+    list has stalled; another follower has copied it."""
+    text = f"partition replicas={replicas} replica.lag.time.max.ms={limit_s}s\n"
+    text += "produce 1 m1 acks=1\nstabilize\npause 2 fetcher\nproduce 1 m2 acks=1\n"
+    text += f"advance {stalled_s}s\nproduce 1 m3 acks=1\nadvance 1s\nkill 1\nresume 2\nelect\n"
+    run = scenario.play(text + "advance 10s\nstabilize", version=version)
+    return "lost" if "m3" in run.outcome.lost_acknowledged else "kept"
+
+
+@measured
+def back_after(
+    version: str, share: float, down_s: float, partitions: int, brokers: int, seed: int
+) -> float:
+    """From a broker's start until it is back in its last ISR, as a multiple of the formula."""
+    small = rolling_restart.SMALL.with_(
+        version=version, partitions=partitions, brokers=brokers, seed=seed
+    )
+    config = rolling_restart.one_restart(small, share, down_s)
+    up_ms = int(load.restarts(config, 1)[1][0])
+    moves = exact.moves(fleet.simulate_local(config))
+    back = [m.ts_ms - up_ms for m in moves if m.joined and m.replica == 1 and m.ts_ms > up_ms]
+    return round(max(back) / 1000 / recovery.expected_rejoin_s(config, 1), 3)
+
+
+@measured
+def refused_while_rolling(version: str, share: float, brokers: int, seed: int) -> float:
+    """Produces refused with half the safe wait between restarts, less those with 1.3 of it."""
+    small = rolling_restart.SMALL.with_(version=version, brokers=brokers, seed=seed)
+    refused = []
+    for wait in (0.5, 1.3):
+        config = rolling_restart.rolling(small, share, 60.0, wait)
+        numbers = measures(fleet.simulate_local(config), 3, 2, (0, config.duration_ms))
+        refused.append(numbers["refused"])
+    return refused[0] - refused[1]

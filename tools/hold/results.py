@@ -7,6 +7,7 @@ to it as it comes, and it is gone when all is folded into the other.
 from __future__ import annotations
 
 import csv
+import fcntl
 import io
 import json
 import lzma
@@ -30,8 +31,12 @@ MOST_NAMED = 4  # settings in which a claim breaks
 class Store:
     """Results by the key of their cell."""
 
-    def __init__(self, folder: Path = FOLDER) -> None:
+    def __init__(self, folder: Path = FOLDER, *, alone: bool = False) -> None:
+        """`alone`: raises BlockingIOError while another run adds to the same folder."""
         self._whole, self._journal = folder / "results.jsonl.xz", folder / "running.jsonl"
+        if alone:
+            self._lock = self._journal.with_suffix(".lock").open("w")
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self.known: dict[str, Any] = {}
         text = lzma.decompress(self._whole.read_bytes()).decode() if self._whole.exists() else ""
         text += self._journal.read_text("utf-8") if self._journal.exists() else ""

@@ -316,6 +316,14 @@ def test_a_replica_less_in_sync_makes_no_answer_safer(text, data):
     assert may_go(after) <= may_go(text)
 
 
+def test_a_new_tool_may_describe_old_brokers():
+    text = text_of(*HEALTHY).replace("Elr: \t", "Elr: N/A\t").replace("Elr: \n", "Elr: N/A\n")
+    assert checked(text, None).state.versions[0].name == "2.8"
+    assert checked(text, "3.5").status == 0
+    with pytest.raises(CheckError, match=r"do not fill these fields; 3\.7"):
+        checked(text_of(*HEALTHY), "3.5")
+
+
 def test_noise_before_the_text_and_windows_are_read():
     noise = "Picked up JAVA_TOOL_OPTIONS: -Xmx1g\n[2026-01-01 00:00:00,000] WARN x (y)\n"
     assert checked(noise + text_of(*HEALTHY)).status == 0
@@ -397,7 +405,7 @@ def test_the_command_answers_in_some_ten_lines(tmp_path):
     [
         (["--restart", "9"], "no broker 9 here"), (["--down", "zone=q"], "no zone"),
         (["--zone", "1=a,2=b"], "no rack is given for broker 3"),
-        (["--zone", "1=a,2=b,3=c,9=d"], "no broker 9"), (["--version", "1.0"], "does not print"),
+        (["--zone", "1=a,2=b,3=c,9=d"], "no broker 9"), (["--version", "1.0"], "do not fill"),
         (["--version", "x"], "x"), (["--throttle", "much"], "is no size"),
     ],
 )  # fmt: skip

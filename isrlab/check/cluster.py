@@ -21,7 +21,7 @@ from isrlab.events.wording import counted, printable
 from isrlab.placement.describe import DescribedPartition, TopicsDescription, described, racks_of
 
 NO_LEADER = -1
-SHOWS_MOVES, SHOWS_IDS, SHOWS_ELR = (2, 4), (2, 8), (3, 7)  # the first release whose text has it
+SHOWS_MOVES, SHOWS_IDS, SHOWS_ELR = (2, 4), (2, 8), (3, 7)  # the first release that tells it
 NOISE = re.compile(  # what a JVM or its logger may print before
     r"\[?\d{4}-\d\d-\d\d[ T]|(?:WARN|INFO|DEBUG|SLF4J|WARNING|NOTE|Picked up|OpenJDK|log4j)\b"
 )
@@ -136,8 +136,8 @@ def _refuse_what_is_not_whole(text: str, description: TopicsDescription) -> None
 
 
 def _oldest(description: TopicsDescription) -> tuple[int, ...]:
-    """The first release that prints this layout."""
-    marks = {(kind, mark) for kind, _, mark in description.forms}
+    """The first release whose brokers fill these fields; the tool itself may be newer."""
+    marks = {(kind, is_filled) for kind, *_, is_filled in description.forms}
     if ("partition", True) in marks:
         return SHOWS_ELR
     if ("topic", True) in marks:
@@ -150,7 +150,7 @@ def possible_versions(
 ) -> tuple[KafkaVersion, ...]:
     """The rules of a release, or of all from the oldest possible one on.
 
-    Raises CheckError for an unknown release, and for one older than the layout.
+    Raises CheckError for an unknown release, and for one older than that.
     """
     if version is None:
         return tuple(v for v in GENERATIONS if v.last >= oldest)
@@ -160,7 +160,9 @@ def possible_versions(
         raise CheckError(error) from None
     if known.last < oldest:
         name = ".".join(map(str, oldest))
-        raise CheckError(f"Kafka {version} does not print this layout; {name} and newer do")
+        raise CheckError(
+            f"brokers of Kafka {version} do not fill these fields; {name} and newer do"
+        )
     return (known,)
 
 

@@ -71,12 +71,13 @@ class DescribedTopic(NamedTuple):
 
 
 class TopicsDescription(NamedTuple):
-    """`forms`: how lines of partitions, and of topics, look; one of each in a text of one tool.
-    `others`: lines that are neither, and neither empty."""
+    """`forms`: how lines of partitions, and of topics, look; one of each in a text of one tool. The
+    last two marks: it has an Elr field or a TopicId, and brokers filled that. `others`: lines that
+    are neither, and not empty."""
 
     partitions: list[DescribedPartition]
     topics: dict[str, DescribedTopic]
-    forms: set[tuple[str, bool, bool]]
+    forms: set[tuple[str, bool, bool, bool]]
     others: list[str]
 
 
@@ -134,7 +135,9 @@ def _add_partition(description: TopicsDescription, match: re.Match[str], place: 
     description.partitions.append(DescribedPartition(
         topic, int(match["number"]), leads, replicas, isr, elr, last, added, removed, *settings
     ))  # fmt: skip
-    description.forms.add(("partition", line.startswith("topic"), " Elr:" in match["rest"]))
+    has_elr = " Elr:" in match["rest"]
+    is_filled = has_elr and rest["elr"] != "N/A"
+    description.forms.add(("partition", line.startswith("topic"), has_elr, is_filled))
 
 
 def _add_topic(description: TopicsDescription, match: re.Match[str], place: str) -> None:
@@ -149,7 +152,7 @@ def _add_topic(description: TopicsDescription, match: re.Match[str], place: str)
         int(match["count"]), int(least[1]) if least else None,
         unclean[1] == "true" if unclean else None, shows_all,
     )  # fmt: skip
-    description.forms.add(("topic", not match["blank"], shows_all))
+    description.forms.add(("topic", not match["blank"], shows_all, shows_all))
 
 
 def _ids(text: str | None) -> tuple[int, ...]:

@@ -174,7 +174,7 @@ def tools(release: str) -> list[jars.Artifact]:
 
 def state_of(trial: Trial, number: int) -> dict[str, object]:
     """One drawn state, and up to three stops in it."""
-    dead = trial.draw.sample(BROKERS, trial.draw.choice((0, 0, 0, 1, 1, 2)))
+    dead = trial.draw.sample(BROKERS, trial.draw.choice((0, 1, 1, 2)))
     if number % 3:
         trial.move(trial.draw.randint(1, 4))
     for broker in dead:

@@ -117,7 +117,8 @@ def _rows(check: ClusterCheck) -> Iterator[tuple[str, str]]:
         yield "Now", f"{_refusing([*check.refusing])} already; {leaderless:,} have no leader"
     blocked = [f"broker {b}: {_why(blocks)}" for b, blocks in check.brokers.items() if blocks]
     rest = [f"{counted(len(blocked) - MOST, 'more broker')}: --json"] * (len(blocked) > MOST)
-    yield "Blocks", _why(check.asked) or ". ".join([*blocked[:MOST], *rest])
+    every = ". ".join([*blocked[:MOST], *rest])
+    yield "Blocks", _why(check.asked) if check.question.restart else every
     if len(check.zones) > 1:
         yield "Zones", "; ".join(f"{zone} {'blocks: ' + _why(b) if b else 'may go down whole'}"
                                  for zone, b in check.zones.items())  # fmt: skip

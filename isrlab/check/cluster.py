@@ -25,7 +25,6 @@ SHOWS_MOVES, SHOWS_IDS, SHOWS_ELR = (2, 4), (2, 8), (3, 7)  # the first release 
 NOISE = re.compile(  # what a JVM or its logger may print before
     r"\[?\d{4}-\d\d-\d\d[ T]|(?:WARN|INFO|DEBUG|SLF4J|WARNING|NOTE|Picked up|OpenJDK|log4j)\b"
 )
-TEXT_HIDES = "brokers without a replica, topics that are not in the text, throttles"
 
 
 class CheckError(ValueError):
@@ -109,7 +108,8 @@ def of_text(text: str, version: str | None = None) -> ClusterState:
         "described by kafka-topics", partitions, dict.fromkeys(brokers, ""), in_sync, versions,
         has_elr=has_elr, shows_moves=versions[0].first >= SHOWS_MOVES,
         unsure=() if description.topics else (unsure,),
-        unseen=TEXT_HIDES + ", whether eligible leader replicas are on" * (not has_elr),
+        unseen="brokers without a replica, topics that are not in the text, throttles"
+        + ", whether eligible leader replicas are on" * (not has_elr),
     )  # fmt: skip
 
 

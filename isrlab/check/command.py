@@ -35,19 +35,14 @@ def read(
                          "--bootstrap-server")  # fmt: skip
     if servers is not None:
         return live.of_cluster(servers, version=version, **client), None
-    path = path or ""
-    if path != "-" and not Path(path).exists():
+    file = Path(path or "")
+    if path == "-":
+        return cluster.of_text(_text("-"), version), None
+    if not file.exists():
         raise CheckError(f"{path} is not there")
-    if path != "-" and _is_metadata(Path(path)):
-        return stored.of_files(path, version)
-    return cluster.of_text(_text(path), version), None
-
-
-def _is_metadata(path: Path) -> bool:
-    if path.is_dir() or path.name.endswith(PACKED):
-        return True
-    with path.open("rb") as file:
-        return is_metadata(file.read(64 * 1024))
+    if file.is_dir() or file.name.endswith(PACKED) or is_metadata(file.read_bytes()[:65_536]):
+        return stored.of_files(str(file), version)
+    return cluster.of_text(_text(str(file)), version), None
 
 
 def _text(path: str) -> str:

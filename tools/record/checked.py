@@ -43,7 +43,7 @@ RACKS = dict(zip(BROKERS, "abcabc", strict=True))
 LISTS = ("under-replicated", "under-min-isr", "at-min-isr", "unavailable")
 SLOW = 5_000  # bytes a second of a throttle
 SETTINGS = {"replica.lag.time.max.ms": 4_000, "broker.session.timeout.ms": 4_000,
-            "broker.heartbeat.interval.ms": 500}  # fmt: skip
+            "broker.heartbeat.interval.ms": 500, "replica.fetch.max.bytes": 30_000}  # fmt: skip
 PROBE_S = 10
 FOLLOWER_RATE = "follower.replication.throttled.rate"
 FOLLOWER_LIST = "follower.replication.throttled.replicas"
@@ -85,7 +85,7 @@ class Trial(Cluster):
         for answer in admin.create_topics(new).values():
             answer.result(60)
         time.sleep(4)
-        for _ in range(10):
+        for _ in range(50):
             self.send(20_000)
 
     def send(self, size: int = 10) -> set[str]:

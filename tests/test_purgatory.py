@@ -19,7 +19,7 @@ from isrlab.closeups.purgatory import Cause, PolledQueue, Purgatory, Task, Timer
 from isrlab.closeups.segment import Batch, Reader, SegmentedLog
 from isrlab.engine.versions import PRESETS
 from isrlab.show.messages import high_watermark_delays
-from isrlab.workbook import parked_fetches, timing_wheel
+from isrlab.workbook import parked_fetches
 from isrlab.world import scenario
 
 START_MS = 1_000_000_000_007  # no multiple of anything
@@ -310,7 +310,7 @@ def test_what_ends_the_waits_of_a_run(version):
 
 def test_figures_draw_what_they_are_given():
     timer, _ = filled(Timer.at(0), (7, 45, 500), 0)
-    titles = [timing_wheel.plot_wheels(timer, ms).axes[0].get_title() for ms in (0, 7, 400)]
+    titles = [parked_fetches.plot_wheels(timer, ms).axes[0].get_title() for ms in (0, 7, 400)]
     assert titles == [
         "3 tasks left",
         "runs: 0 at 7 ms",

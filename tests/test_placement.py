@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -179,21 +180,6 @@ def test_a_drawn_chance_has_its_exact_value_in_its_band_as_often_as_it_says(monk
     assert sum(each.low <= exact <= each.high for each in drawn) >= 88
 
 
-def test_the_closed_form_is_the_mean_over_random_placements():
-    units = placement.units_of(BARE)
-    topic = {"t": (40, 3, 2)}
-    for fate, failures in (("under min ISR", 2), ("offline", 3), ("offline", 4)):
-        chances = []
-        for seed in range(200):
-            partitions = placement.placed("random", BARE, topic, seed)
-            chances.append(
-                placement.chance(placement.bad_sets(partitions, units, fate), 12, failures).value
-            )
-        formula = placement.by_chance(partitions, 12, fate, failures)
-        error = np.std(chances) / np.sqrt(len(chances))
-        assert abs(np.mean(chances) - formula) < 4 * error + 1e-9
-
-
 def test_the_mean_does_not_depend_on_the_placement_and_the_chance_does():
     units, topics = placement.units_of(BARE), {f"t{i}": (6, 3, 2) for i in range(50)}
     placed = {name: placement.placed(name, BARE, topics) for name in placement.ALGORITHMS}
@@ -213,8 +199,8 @@ def test_the_mean_does_not_depend_on_the_placement_and_the_chance_does():
 
 def test_pairs_and_racks_that_share():
     partitions = placement.placed("zookeeper", RACKED, {"t": (12, 3, 2)})
-    assert sum(placement.shares(partitions, placement.units_of(RACKED), 2).values()) == 36
-    racks = placement.shares(partitions, placement.units_of(RACKED, by_rack=True), 3)
+    units = placement.units_of(RACKED, by_rack=True)
+    racks = Counter(tuple(sorted(units[b] for b in p.replicas)) for p in partitions)
     assert racks == {(0, 1, 2): 12}
     with pytest.raises(ValueError, match="no fate 'gone'; known: under min ISR"):
         placement.bad_sets(partitions, placement.units_of(RACKED), "gone")
@@ -238,9 +224,23 @@ def test_the_notebook_reads_a_description_and_places_its_topics_anew(tmp_path):
 
 
 def test_the_notebook_says_what_its_cluster_does():
-    cluster = notebook.generated(12, 50, 6)
-    assert notebook.finding(cluster).endswith(
-        "3.64% (copysets) to 72.3% (by chance); on average 1.36 partitions by each"
-    )
-    (kraft,) = (row for row in notebook.rows(cluster, 1) if row["placement"].endswith("KRaft"))
+    (kraft,) = (
+        row for row in notebook.rows(notebook.generated(12, 50, 6), 1)
+        if row["placement"].endswith("KRaft")
+    )  # fmt: skip
     assert (kraft["under min ISR"], kraft["offline"]) == ("0%", "0%")
+
+
+def test_kraft_is_safer_only_while_a_topic_has_no_more_partitions_than_there_are_brokers():
+    """In every draw of ten, by brokers and topic sizes; after that it shuffles."""
+    for brokers, sizes in ((12, [6, 12, 24]), (9, [9, 27])):
+        chances = notebook.chances_by_size(brokers, 50, sizes, 3, draws=10)
+        safer = [size <= brokers for size in sizes]
+        assert notebook._kraft_is_safer(chances) == safer, brokers
+        less = [
+            max(z) < min(k) for k, z in zip(chances["kraft"], chances["zookeeper"], strict=True)
+        ]
+        assert less == [not each for each in safer]
+    title = notebook.plot_by_size(chances, sizes).get_title(loc="left")
+    assert "with 9 partitions a topic, and less safe with more" in " ".join(title.split())
+    assert "9 partitions a topic: ZooKeeper" in notebook.finding(chances, sizes, 3)

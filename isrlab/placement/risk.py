@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cache
 from itertools import chain, combinations
 from typing import NamedTuple
@@ -49,16 +49,6 @@ def units_of(racks: Mapping[int, str], by_rack: bool = False) -> dict[int, int]:
     names = sorted({*racks.values()}) if by_rack else sorted(racks)
     number = {name: place for place, name in enumerate(names)}
     return {broker: number[rack if by_rack else broker] for broker, rack in racks.items()}
-
-
-def shares(partitions: Iterable[Partition], units: Mapping[int, int], size: int) -> Counter[Set]:
-    """How many partitions each pair (triple, ...) of units has in common."""
-    held = Counter(tuple(sorted({units[b] for b in p.replicas})) for p in partitions)
-    counts: Counter[Set] = Counter()
-    for all_units, number in held.items():
-        for units_of in combinations(all_units, size):
-            counts[units_of] += number
-    return counts
 
 
 def bad_sets(partitions: Iterable[Partition], units: Mapping[int, int], fate: str) -> set[Set]:
@@ -157,15 +147,7 @@ def _alone(members: Set, floor: int, units: int, failures: int) -> float:
     return ways / math.comb(units, failures)
 
 
-def by_chance(partitions: Sequence[Partition], brokers: int, fate: str, failures: int) -> float:
-    """The closed form for brokers chosen by chance, without racks: 1 - the product of 1 - p."""
-    units = {b: b for p in partitions for b in p.replicas}
-    kinds = _kinds(partitions, units, fate).items()
-    none = (1 - _alone(tuple(range(len(m))), floor, brokers, failures) for (m, floor), _ in kinds)
-    many = (number for _, number in kinds)
-    return 1 - math.prod(p**number for p, number in zip(none, many, strict=True))
-
-
 def partners(partitions: Iterable[Partition], units: Mapping[int, int]) -> float:
     """With how many others a broker shares partitions, on average: those that refill its disk."""
-    return 2 * len(shares(partitions, units, 2)) / len(units)
+    held = {tuple(sorted({units[b] for b in p.replicas})) for p in partitions}
+    return 2 * len({pair for each in held for pair in combinations(each, 2)}) / len(units)

@@ -1,19 +1,18 @@
-"""24: which brokers share partitions, and what becomes of them when several brokers fail."""
+"""Placement: how likely some partition is offline when several brokers fail, by each placer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple
 
-import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.figure import Figure
 
 from isrlab import placement
 from isrlab.placement import FATES, Partition
 from isrlab.show import curves, style
+from isrlab.show.controls import Redrawn, choice, pick
 
 MOST_BYTES = 50_000_000  # of a description
 MOST_FAILURES = 10  # of a curve
@@ -39,12 +38,14 @@ class Placements(NamedTuple):
         return placement.units_of(self.racks)
 
 
-def generated(brokers: int, topics: int, partitions: int, racks: int = 0) -> Placements:
+def generated(
+    brokers: int, topics: int, partitions: int, racks: int = 0, seed: int = 1
+) -> Placements:
     """So many equal topics of three replicas with min ISR 2; brokers dealt to racks in turn."""
     names = {n: f"rack {(n - 1) % racks + 1}" if racks else "" for n in range(1, brokers + 1)}
     wanted = {f"topic {number}": (partitions, 3, 2) for number in range(topics)}
     every = placement.ALGORITHMS
-    return Placements(names, {name: placement.placed(name, names, wanted) for name in every})
+    return Placements(names, {n: placement.placed(n, names, wanted, seed) for n in every})
 
 
 def described(text: str, racks: str, min_isr: int) -> Placements:
@@ -68,34 +69,6 @@ def read(describe_file: str, racks: str, min_isr: int, default: Placements) -> P
         return described(file.read(MOST_BYTES).decode("utf-8", "replace"), racks, min_isr)
 
 
-def plot_shared(cluster: Placements) -> Figure:
-    """For each placement a square: how many partitions each pair of brokers has in common."""
-    figure, grid = style.panels(1, len(cluster.placed), (9.2, 3.3), sharey=True)
-    units, many = cluster.units, len(cluster.racks)
-    shared = {name: placement.shares(p, units, 2) for name, p in cluster.placed.items()}
-    most = max(max(pairs.values(), default=1) for pairs in shared.values())
-    ramp = LinearSegmentedColormap.from_list("", [style.WHITE, style.SKY, style.BLUE, style.INK])
-    for ax, (name, pairs) in zip(grid.flat, shared.items(), strict=True):
-        square = np.zeros((many, many))
-        for (a, b), number in pairs.items():
-            square[a, b] = square[b, a] = number
-        ax.imshow(square, cmap=ramp, vmin=0, vmax=most, interpolation="nearest")
-        ax.set(xticks=[0, many - 1], yticks=[0, many - 1])
-        ends = [min(cluster.racks), max(cluster.racks)]
-        ax.set_xticklabels(ends)
-        ax.set_yticklabels(ends)
-        ax.set_title(f"{LABELS[name]}:\n{len(pairs)} pairs", fontsize=9)
-    grid[0, 0].set_ylabel("broker")
-    fewest, widest = (f(shared, key=lambda name: len(shared[name])) for f in (min, max))
-    return style.headline(
-        figure,
-        f"A broker shares partitions with {placement.partners(cluster.placed[fewest], units):.1f} "
-        f"others ({LABELS[fewest]}) to "
-        f"{placement.partners(cluster.placed[widest], units):.1f} ({LABELS[widest]}); "
-        f"darker: more partitions, up to {most:,}",
-    )
-
-
 def _percent(chance: placement.Chance) -> str:
     if chance.is_exact:
         return f"{100 * chance.value:.3g}%"
@@ -103,18 +76,13 @@ def _percent(chance: placement.Chance) -> str:
 
 
 def plot_chances(cluster: Placements, fate: str = FATES[1]) -> Axes:
-    """The probability by the number of failures, a line for each placement; dotted the formula."""
+    """The probability by the number of failures, a line for each placement."""
     counts = range(1, min(MOST_FAILURES, len(cluster.racks)) + 1)
     drawn = {}
     for name in cluster.placed:
         chances = cluster.chances(name, fate, counts)
         value, low, high = ([100 * c[i] for c in chances] for i in range(3))
         drawn[LABELS[name]] = curves.Curve(list(counts), value, low, high)
-    first = next(iter(cluster.placed.values()))
-    if not any(cluster.racks.values()):
-        formula = [100 * placement.by_chance(first, len(cluster.racks), fate, k) for k in counts]
-        look = style.STATES["formula"], ""
-        drawn["by chance, formula"] = curves.Curve(list(counts), formula, look=look, style=":")
     scales = curves.Scale("brokers that fail at once", low=1), curves.Scale("probability (%)")
     return curves.plot_curves(drawn, _difference(cluster, fate), scales)
 
@@ -130,11 +98,68 @@ def _difference(cluster: Placements, fate: str) -> str:
     )
 
 
-def finding(cluster: Placements) -> str:
-    """How much the placement changes the chance, and that it does not change the mean."""
-    first = next(iter(cluster.placed.values()))
-    mean = placement.expected(first, cluster.units, FATES[1], min(3, len(cluster.racks)))
-    return f"{_difference(cluster, FATES[1])}; on average {mean:.3g} partitions by each"
+def finding(chances: dict[str, list[list[float]]], sizes: Sequence[int], failures: int) -> str:
+    """By Kafka's two placers: some partition is offline, lowest and highest of the draws."""
+    parts = []
+    for place, size in enumerate(sizes):
+        each = (f"{LABELS[n][11:]} {_range(chances[n][place])}" for n in ("zookeeper", "kraft"))
+        parts.append(f"{size} partitions a topic: {', '.join(each)}")
+    draws = len(chances["kraft"][0])
+    return (
+        f"{failures} brokers fail, and some partition is offline (lowest and highest of {draws} "
+        f"draws of each placement). {'. '.join(parts)}."
+    )
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = f"{min(values):.0f}%", f"{max(values):.0f}%"
+    return low if low == high else f"{low} to {high}"
+
+
+def chances_by_size(
+    brokers: int, topics: int, sizes: Sequence[int], failures: int, draws: int
+) -> dict[str, list[list[float]]]:
+    """That some partition is offline, in percent: of each placer, by topic size, of each draw."""
+    chances = {name: [list[float]() for _ in sizes] for name in placement.ALGORITHMS}
+    for place, size in enumerate(sizes):
+        for seed in range(1, draws + 1):
+            cluster = generated(brokers, topics, size, seed=seed)
+            for name, of_sizes in chances.items():
+                (chance,) = cluster.chances(name, FATES[1], [failures])
+                of_sizes[place].append(100 * chance.value)
+    return chances
+
+
+def plot_by_size(chances: dict[str, list[list[float]]], sizes: Sequence[int]) -> Axes:
+    """A line for each placer, with the band of its draws."""
+    drawn = {}
+    for name, of_sizes in chances.items():
+        mean, low, high = ([f(row) for row in of_sizes] for f in (fmean, min, max))
+        drawn[LABELS[name]] = curves.Curve(list(sizes), mean, low, high)
+    safer = [n for n, each in zip(sizes, _kraft_is_safer(chances), strict=True) if each]
+    title = "By size of a topic"
+    if safer and chances["kraft"][-1] > chances["zookeeper"][-1]:
+        title = f"KRaft's placer is safer than ZooKeeper's with {style.listed(safer)} partitions a "
+        title += "topic, and less safe with more"
+    scales = (
+        curves.Scale("partitions of a topic", "log", ticks=sizes),
+        curves.Scale("some partition is offline (%)", low=0),
+    )
+    return curves.plot_curves(drawn, title, scales)
+
+
+def _kraft_is_safer(chances: dict[str, list[list[float]]]) -> list[bool]:
+    """In every draw, by topic size."""
+    return [max(a) < min(b) for a, b in zip(chances["kraft"], chances["zookeeper"], strict=True)]
+
+
+def controls(brokers: int, topics: int, sizes: Sequence[int]) -> Redrawn:
+    """Sliders for the size of a topic and the number of racks, and the chances drawn of them."""
+    racks = pick("racks", [("none", 0), ("three", 3)], 0)
+    return Redrawn(
+        (choice("partitions", sizes, sizes[0]), racks),
+        lambda size, number: plot_chances(generated(brokers, topics, size, number)),
+    )
 
 
 def rows(cluster: Placements, failures: int, by_rack: bool = False) -> list[dict[str, str]]:

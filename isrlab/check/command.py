@@ -86,13 +86,14 @@ def tell(sources: Mapping[str, Any], asked: Mapping[str, Any], as_json: bool, wa
 
 
 def watch(answer: Callable[[], int], every_s: float) -> int:
-    """Ask again until all is well; a source that fails meanwhile is named, and asked again."""
-    while True:
+    """Ask again until all is well; a source that fails after the first time is named only."""
+    status = answer()
+    while status != ALL_WELL:
         try:
-            if answer() == ALL_WELL:
-                return ALL_WELL
+            time.sleep(every_s)
+            status = answer()
         except CheckError as error:
             click.echo(f"isrlab: {error}", err=True)
         except KeyboardInterrupt:
             return NOT_KNOWN
-        time.sleep(every_s)
+    return ALL_WELL

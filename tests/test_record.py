@@ -10,6 +10,7 @@ from record import inside, play
 from isrlab.logs.reader.lines import Unread, read_line
 from isrlab.show.replicas import plot_beside
 from isrlab.world import recorded, scenario
+from isrlab.world.reassigned import ADVICE, counts, sessions
 
 RECORDINGS = recorded.recordings()
 IDS = [f"{r.schedule}-{r.release}" for r in RECORDINGS]
@@ -75,6 +76,73 @@ def test_a_shrink_stalls_real_producers_from_2_7_to_3_0_only():
     words = {r.release: {t.word for t in r.finished} for r in recorded.recordings("shrink_stall")}
     assert words.pop("2.8.2") == {"refused"}
     assert words and set.union(*words.values()) == {"safe"}
+
+
+# What was done to brokers: 31 s without broker 2, then the leader dies; or a leader is handed over
+ACKS_ONE = """partition replicas=1,2,3 replica.lag.time.max.ms={limit}
+produce 1 m1 acks=1
+stabilize
+pause 2 fetcher
+produce 1 m2 acks=1
+advance 31s
+produce 1 m3 acks=1
+advance 1s
+kill 1
+resume 2
+elect
+advance 10s
+stabilize"""
+HANDED = """partition replicas=1,2,3 min.insync.replicas=2 replica.lag.time.max.ms={limit}
+produce 1 m1 acks=all
+stabilize
+pause 2 fetcher
+pause 3 fetcher
+produce 1 m2 acks=1
+advance 8s
+{what} 1
+elect
+resume 2
+resume 3
+advance 10s
+stabilize"""
+TRIED = {
+    "limit-10s": ACKS_ONE.format(limit="10s"),
+    "limit-60s": ACKS_ONE.format(limit="60s"),
+    "before-handed": HANDED.format(limit="60s", what="clean_shutdown"),
+    "after-handed": HANDED.format(limit="4s", what="clean_shutdown"),
+    "before-killed": HANDED.format(limit="60s", what="kill"),
+    "after-killed": HANDED.format(limit="4s", what="kill"),
+}
+ADVISED = [tally for tally in counts(folder=ADVICE) if tally.variant in TRIED]
+
+
+@pytest.mark.parametrize("tally", ADVISED, ids=lambda tally: f"{tally.release}-{tally.variant}")
+def test_advice_did_on_ten_topics_of_real_brokers_what_it_does_in_the_engine(tally):
+    end = scenario.play(TRIED[tally.variant], version=tally.release).outcome
+    is_acks_one = "acks=all" not in TRIED[tally.variant]
+    assert tally.tries >= 10
+    assert tally.lost == tally.tries * bool(is_acks_one and end.lost_acknowledged)
+    assert tally.offline == tally.tries * (end.word == "offline")
+
+
+def test_a_longer_limit_loses_with_acks_one_and_after_the_shrink_none_takes_over_before_4_1():
+    ends = {(t.variant, t.release[0]): (bool(t.lost), bool(t.offline)) for t in ADVISED}
+    assert ends["limit-10s", "3"] == (False, False) and ends["limit-60s", "3"] == (True, False)
+    for how in ("handed", "killed"):
+        assert ends[f"before-{how}", "3"] == ends[f"before-{how}", "4"] == (False, False)
+        assert ends[f"after-{how}", "3"] == (False, True)
+        assert ends[f"after-{how}", "4"] == (False, False)
+
+
+def test_a_throttled_move_takes_a_sixth_longer_than_backlog_and_throttle_say():
+    """Nine partitions have 40 MB each when it begins, and get 50 kB/s each."""
+    runs = [run for run in sessions(ADVICE) if "throttle" in run.settings]
+    assert {run.settings["throttle"] for run in runs} == {"4 MB/s", "8 MB/s", "16 MB/s"}
+    for run in runs:
+        took_s = max(each.moved_s for each in run.tries)
+        backlog_mb = 9 * 0.02 * (run.tries[0].acknowledged - 2.5 * took_s)
+        rate = float(run.settings["throttle"].removesuffix(" MB/s"))
+        assert 1.1 < took_s / (backlog_mb / (rate - 9 * 0.05)) < 1.25
 
 
 def test_a_broker_of_0_10_2_that_halts_hangs_and_zookeeper_believes_it_alive():

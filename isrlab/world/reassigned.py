@@ -51,6 +51,13 @@ class TopicTry(msgspec.Struct):
             return "lost"
         return "offline" if any(m.leader < 0 for m in self.moments) else "safe"
 
+    @property
+    def moved_s(self) -> float:
+        """From the reassignment that was asked for until it was complete, as it was stored."""
+        stored = [moment for moment in self.moments if moment.name == "stored"]
+        begun_s = next(moment.at_s for moment in stored if moment.adding)
+        return next(m.at_s for m in stored if m.at_s > begun_s and not m.adding) - begun_s
+
 
 class ClusterRun(msgspec.Struct):
     """One cluster: when it began (UTC), what was done to it when (s), and the tries on it."""
@@ -77,20 +84,16 @@ class Tally(NamedTuple):
     most_records: int
 
 
-def sessions() -> list[ClusterRun]:
-    """All that is kept."""
-    return [session(path) for path in sorted(FOLDER.glob("*.json.xz"))]
+def sessions(folder: Path = FOLDER) -> list[ClusterRun]:
+    """All that is kept: FOLDER has losses after a reassignment, ADVICE what notebooks advise."""
+    paths = sorted(folder.glob("*.json.xz"))
+    return [msgspec.json.decode(lzma.decompress(p.read_bytes()), type=ClusterRun) for p in paths]
 
 
-def session(path: Path) -> ClusterRun:
-    """One file of it."""
-    return msgspec.json.decode(lzma.decompress(path.read_bytes()), type=ClusterRun)
-
-
-def counts(variant: str | None = None) -> Iterator[Tally]:
+def counts(variant: str | None = None, folder: Path = FOLDER) -> Iterator[Tally]:
     """How the tries of all variants, or of one, ended on each release."""
     tries: dict[tuple[str, bool, str], list[TopicTry]] = {}
-    for session in sessions():
+    for session in sessions(folder):
         for each in session.tries:
             if variant in (None, each.variant):
                 key = session.release, bool(session.elr), each.variant

@@ -79,7 +79,8 @@ def acks_one(many: Many, tries: int, _: float) -> None:
 
 
 def handed(many: Many, tries: int, _: float, *, killed: bool = False) -> None:
-    groups = before, after = led_by_one_and_four("before", "after", tries)
+    names = (f"{when}-{'killed' if killed else 'handed'}" for when in ("before", "after"))
+    groups = before, after = led_by_one_and_four(*names, tries)
     begin(many, groups)
     many.produce(groups, 5)
     many.cluster.pause(2)

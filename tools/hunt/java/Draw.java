@@ -75,6 +75,30 @@ final class Draw {
         return state.addingReplicas.length + state.removingReplicas.length == 0 ? null : at;
     }
 
+    // Level two
+
+    private static int[] replica(World w, Random r, java.util.function.BiPredicate<Node, Integer> fits) {
+        int[] at = partition(w, r);
+        int[] b = at == null ? null : broker(w, r, x -> fits.test(w.nodes[x], at[0] * World.PARTS + at[1]));
+        return b == null ? null : joined(at, b);
+    }
+
+    static int[] leading(World w, Random r) { return replica(w, r, Node::leads); }
+
+    static int[] following(World w, Random r) {
+        return replica(w, r, (n, s) -> n.isUp() && n.parts[s] != null && n.parts[s].leader > 0 && !n.leads(s));
+    }
+
+    static int[] fetching(World w, Random r) {
+        return replica(w, r, (n, s) -> n.parts[s] != null && n.parts[s].fetch != null);
+    }
+
+    static int[] behind(World w, Random r) { return broker(w, r, b -> w.nodes[b].hasNews()); }
+    static int[] asking(World w, Random r) {
+        return broker(w, r, b -> w.nodes[b].asked != null && w.nodes[b].answer == null);
+    }
+    static int[] answered(World w, Random r) { return broker(w, r, b -> w.nodes[b].answer != null); }
+
     static int[] grow(World w, Random r) {
         int[] t = topic(w, r);
         if (t == null) return null;

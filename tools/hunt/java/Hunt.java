@@ -11,13 +11,17 @@ public final class Hunt {
     private final Map<String, Integer> hits = new HashMap<>();
     private long steps;
     private long schedules;
+    private final Op level;
+
+    private Hunt(Op level) { this.level = level; }
 
     public static void main(String[] args) throws Exception {
         if (args[0].equals("replay")) {
             BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
             for (String line; (line = lines.readLine()) != null; ) replay(line, args.length > 1);
         } else {
-            new Hunt().hunt(Long.parseLong(args[1]), Double.parseDouble(args[2]), Long.parseLong(args[3]));
+            new Hunt(args.length > 4 ? Op.WHOLE : Op.CLUSTER)
+                .hunt(Long.parseLong(args[1]), Double.parseDouble(args[2]), Long.parseLong(args[3]));
         }
     }
 
@@ -33,7 +37,7 @@ public final class Hunt {
         World world = null;
         int shown = 0;
         for (Op.Act act : parsed(line)) {
-            if (act.op() == Op.CLUSTER) world = new World(act, new Random(0));
+            if (act.op() == Op.CLUSTER || act.op() == Op.WHOLE) world = new World(act, new Random(0));
             else world.run(act);
             if (isLoud) System.out.println("  " + act + "  " + Shown.of(world));
             for (; isLoud && shown < world.breaks.size(); shown++) {
@@ -71,18 +75,22 @@ public final class Hunt {
 
     /** One schedule: some kinds of actions only, so that rare ones meet. */
     private void schedule(Random random, long start) {
-        int count = Draw.from(random, 2, 3, 3, 4, 4, 5);
+        boolean isWhole = level == Op.WHOLE;
+        int count = isWhole ? Draw.from(random, 2, 3, 3, 3, 4) : Draw.from(random, 2, 3, 3, 4, 4, 5);
         int elr = Draw.chance(random, 0.85) ? 1 : 0;
-        int dirs = Draw.chance(random, 0.5) ? 0 : random.nextInt(1 << count);
+        int dirs = isWhole || Draw.chance(random, 0.5) ? 0 : random.nextInt(1 << count);
         List<Op.Act> acts = new ArrayList<>();
-        acts.add(new Op.Act(Op.CLUSTER, new int[] {count, dirs, elr, Draw.from(random, 1, 1, 2), -1}));
+        acts.add(new Op.Act(level, new int[] {count, dirs, elr, Draw.from(random, 1, 1, 2), -1}));
         World world = new World(acts.get(0), new Random(0));
-        List<Op> pool = pool(random);
-        int length = 15 + random.nextInt(40);
+        List<Op> pool = pool(random, level);
+        int length = isWhole ? 40 + random.nextInt(100) : 15 + random.nextInt(40);
+        Map<List<Object>, Double> shares = new HashMap<>(); // of what is slow or rare in this schedule
         for (int i = 0; i < length && !world.isOver; i++) {
             Op op = i == 0 ? Op.CREATE : pool.get(random.nextInt(pool.size()));
             int[] n = op.draw.apply(world, random);
             if (n == null) continue;
+            if (isWhole && !Draw.chance(random, shares.computeIfAbsent(List.of(op, n.length == 0 ? 0 : n[n.length - 1]),
+                x -> Draw.chance(random, 0.4) ? 0.08 : 1))) continue;
             acts.add(new Op.Act(op, n));
             world.run(acts.get(acts.size() - 1));
         }
@@ -94,13 +102,15 @@ public final class Hunt {
         for (World.Break broken : world.breaks) found(broken, acts, start, random);
     }
 
-    private static List<Op> pool(Random random) {
+    private static List<Op> pool(Random random, Op level) {
         List<Op> pool = new ArrayList<>();
         double share = 0.4 + 0.6 * random.nextDouble();
         for (Op op : Op.values()) {
-            boolean isBasic = op == Op.CREATE || op == Op.BEAT || op == Op.START;
+            if (level == Op.WHOLE ? op.isOfControllerOnly() : op.isOfBrokers()) continue;
+            boolean isBasic = op == Op.CREATE || op == Op.BEAT || op == Op.START || op.isOfBrokers();
             if (!isBasic && !Draw.chance(random, share)) continue;
             int weight = Draw.chance(random, 0.2) ? op.weight * 3 : op.weight;
+            if (level == Op.WHOLE && !op.isOfBrokers()) weight = (weight + 3) / 4;
             for (int i = 0; i < weight; i++) pool.add(op);
         }
         return pool;
@@ -176,7 +186,7 @@ public final class Hunt {
     private static List<Op.Act> simpler(Op.Act act) {
         List<Op.Act> found = new ArrayList<>();
         int[] n = act.n();
-        if (act.op() == Op.CLUSTER) {
+        if (act.op() == Op.CLUSTER || act.op() == Op.WHOLE) {
             if (n[0] > 1) found.add(with(act, 0, n[0] - 1));
             if (n[1] > 0) for (int b = 0; b < n[0]; b++) if ((n[1] >> b & 1) == 1) found.add(with(act, 1, n[1] & ~(1 << b)));
             if (n[2] == 1) found.add(with(act, 2, 0));
@@ -222,6 +232,7 @@ public final class Hunt {
                     Arrays.toString(Late.<int[]>field(p, "elr", new int[0])), Arrays.toString(p.replicas),
                     Arrays.toString(p.addingReplicas), Arrays.toString(p.removingReplicas), slot.acked,
                     Arrays.toString(slot.has)));
+                for (int b = 1; world.nodes != null && b <= world.count; b++) text.append(world.nodes[b].shown(s));
             }
             return text.toString();
         }

@@ -56,6 +56,8 @@ final class Kafka {
 
     final Clock clock = new Clock();
     final List<ApiMessageAndVersion> log = new ArrayList<>();
+    final List<MetadataImage> images = new ArrayList<>(); // after each batch of the log
+    final List<Long> ends = new ArrayList<>();
     final Random random;
     long offset;
     FeatureControlManager features;
@@ -167,6 +169,8 @@ final class Kafka {
         Object kind = Late.found("org.apache.kafka.image.MetadataProvenance");
         image = kind instanceof Class<?> c
             ? Late.call(delta, "apply", Late.made(c, offset, 1, clock.ms, true)) : Late.call(delta, "apply");
+        images.add(image);
+        ends.add(offset);
     }
 
     static ApiMessageAndVersion decoded(ApiMessageAndVersion record) {
@@ -206,12 +210,12 @@ final class Kafka {
     }
 
     /** A heartbeat, and its answer: {fenced, stopping, may stop}. */
-    boolean[] beat(int broker, long epoch, boolean wantsStop, List<Uuid> offline, List<Uuid> cordoned) {
+    boolean[] beat(int broker, long epoch, boolean wantsStop, List<Uuid> offline, List<Uuid> cordoned, long read) {
         if (Late.has(cluster, "trackBrokerHeartbeat")) {
             Late.<Boolean>call(cluster, "trackBrokerHeartbeat", broker, epoch);
         }
         BrokerHeartbeatRequestData data = new BrokerHeartbeatRequestData().setBrokerId(broker)
-            .setBrokerEpoch(epoch).setCurrentMetadataOffset(offset).setWantShutDown(wantsStop);
+            .setBrokerEpoch(epoch).setCurrentMetadataOffset(read).setWantShutDown(wantsStop);
         if (!offline.isEmpty()) Late.call(data, "setOfflineLogDirs", offline);
         if (Late.has(data, "setCordonedLogDirs")) Late.call(data, "setCordonedLogDirs", cordoned);
         OptionalLong at = Late.has(cluster, "registerBrokerRecordOffset")
@@ -314,7 +318,11 @@ final class Kafka {
         var data = new AlterPartitionRequestData().setBrokerId(state.leader)
             .setBrokerEpoch(epochs[state.leader]).setTopics(List.of(
                 new AlterPartitionRequestData.TopicData().setTopicId(topic).setPartitions(List.of(part))));
-        return done(replication.alterPartition(ASKED, data)).topics().get(0).partitions().get(0).errorCode();
+        return alter(data).topics().get(0).partitions().get(0).errorCode();
+    }
+
+    AlterPartitionResponseData alter(AlterPartitionRequestData data) {
+        return done(replication.alterPartition(ASKED, data));
     }
 
     short elect(String topic, int partition, boolean unclean) {

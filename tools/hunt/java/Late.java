@@ -133,6 +133,25 @@ final class Late {
         }
     }
 
+    static void set(Object target, String name, Object value) {
+        try {
+            declared(target.getClass(), name).set(target, value);
+        } catch (IllegalAccessException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    /** An object that no constructor has seen: what a release asks for and does not use here. */
+    static Object blank(Class<?> kind) {
+        try {
+            Field unsafe = sun.misc.Unsafe.class.getDeclaredField("theUnsafe");
+            unsafe.setAccessible(true);
+            return ((sun.misc.Unsafe) unsafe.get(null)).allocateInstance(kind);
+        } catch (ReflectiveOperationException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
     private static Field declared(Class<?> kind, String name) {
         for (Class<?> c = kind; c != null; c = c.getSuperclass()) {
             for (Field field : c.getDeclaredFields()) {

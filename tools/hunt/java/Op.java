@@ -6,6 +6,7 @@ import java.util.function.*;
 /** The actions of a schedule: how each is written, how often it comes, what it draws, what it does. */
 enum Op {
     CLUSTER("cluster brokers=% two-dirs=% elr=% min=% metadata=%", 0, null, null),
+    WHOLE("whole brokers=% two-dirs=% elr=% min=% metadata=%", 0, null, null),
     CREATE("create t% min=% unclean=% *", 6, Draw::create, World::create),
     DELETE("delete t%", 2, Draw::topic, World::delete),
     GROW("grow t% *", 1, Draw::grow, World::grow),
@@ -33,6 +34,16 @@ enum Op {
     MOVE("move-dir t%-% %:%", 2, Draw::move, World::move),
     UNREGISTER("unregister %", 2, Draw::unregister, World::unregister),
     FAIL_OVER("new-controller snapshot=%", 2, Draw::failOver, World::failOver),
+    PRODUCE("produce t%-% %", 12, Draw::leading, World::produce),
+    FETCH("fetch t%-% %", 30, Draw::following, World::fetch),
+    FETCHED("fetched t%-% %", 30, Draw::fetching, World::fetched),
+    NEWS("news %", 30, Draw::behind, World::news),
+    ASKS("controller-hears %", 12, Draw::asking, (w, n) -> w.nodes[n[0]].asks()),
+    ANSWERED("answer %", 12, Draw::answered, (w, n) -> w.nodes[n[0]].answered()),
+    LOSE("lose-answer %", 1, Draw::answered, (w, n) -> w.nodes[n[0]].lose()),
+    PASS("time-passes", 4, Draw::nothing, World::pass),
+    CHECK("check-isr %", 10, Draw::up, World::check),
+    SAVE("save %", 2, Draw::up, World::save),
     SETTLE("settle", 0, Draw::nothing, World::settle);
 
     final String template;
@@ -46,6 +57,13 @@ enum Op {
         this.weight = weight;
         this.draw = draw;
         this.run = run;
+    }
+
+    boolean isOfBrokers() { return compareTo(PRODUCE) >= 0 && this != SETTLE; }
+
+    /** What the brokers of level two do by themselves, or cannot do. */
+    boolean isOfControllerOnly() {
+        return EnumSet.of(WRITE, JOIN, SHRINK, FAIL, CORDON, ASSIGN, MOVE, FAIL_OVER).contains(this);
     }
 
     /** An action with its numbers; a list stands last, with 0 between the partitions of a topic. */

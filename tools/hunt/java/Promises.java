@@ -23,8 +23,8 @@ final class Promises {
     private static String frame(Throwable e) {
         for (StackTraceElement at : e.getStackTrace()) {
             String kind = at.getClassName();
-            boolean isTheirs = kind.startsWith("org.apache.kafka.") && !kind.startsWith(OURS + ".Late")
-                && !kind.startsWith(OURS + ".World") && !kind.startsWith(OURS + ".Kafka");
+            boolean isTheirs = (kind.startsWith("org.apache.kafka.") || kind.startsWith("kafka.")) && !kind.startsWith(OURS + ".Late")
+                && !kind.startsWith(OURS + ".Real") && !kind.startsWith(OURS + ".Node") && !kind.startsWith(OURS + ".World") && !kind.startsWith(OURS + ".Kafka");
             if (isTheirs) return kind.substring(kind.lastIndexOf('.') + 1) + "." + at.getMethodName();
         }
         return "?";
@@ -95,6 +95,7 @@ final class Promises {
         if (slot.has[leader] < slot.acked && !isUnclean && !slot.excused[leader]) {
             w.broken(Promise.LEADER_HAS_ALL, "");
         }
+        w.forget(slot, leader);
         slot.acked = Math.min(slot.acked, slot.has[leader]);
         for (int b = 1; b <= w.count; b++) slot.has[b] = Math.min(slot.has[b], slot.acked);
     }
@@ -249,6 +250,38 @@ final class Promises {
             if (!Objects.deepEquals(a, b)) names.append(field.getName()).append(' ');
         }
         return names.toString().strip();
+    }
+
+    // Level two: what brokers do
+
+    void broker(Node node) {
+        for (Node.Part part : node.parts) {
+            if (part == null || part.partition == null) continue;
+            long now = Real.highWatermark(part.log);
+            boolean isLess = part.leader == node.id && Late.<Boolean>call(part.partition, "isUnderMinIsr");
+            if (now > part.shown && isLess) w.broken(Promise.HW_OF_MIN_ISR, "");
+            part.shown = now;
+        }
+    }
+
+    /** All that was sent has arrived, and all replicas have fetched. */
+    void quiet() {
+        for (int s = 0; s < w.slots.length; s++) {
+            PartitionRegistration state = w.slots[s].state;
+            if (state == null || state.leader < 0) continue;
+            Node.Part leads = w.nodes[state.leader].parts[s];
+            long end = w.slots[s].acks.stream().mapToLong(ack -> ack[0] + 1).max().orElse(0);
+            boolean isReadable = leads != null && Real.highWatermark(leads.log) >= end;
+            if (!isReadable) w.broken(Promise.ACKED_READABLE, "");
+            boolean isWhole = state.isr.length == state.replicas.length;
+            for (int b : state.isr) {
+                Node node = w.nodes[b];
+                if (isWhole && node.parts[s] != null && Real.end(node.parts[s].log) != Real.end(leads.log)) {
+                    w.broken(Promise.LOGS_AGREE, "");
+                }
+            }
+            if (isWhole && !w.nodes[state.leader].waits.isEmpty()) w.broken(Promise.PRODUCE_ANSWERED, "");
+        }
     }
 
     void settled() {

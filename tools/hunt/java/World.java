@@ -33,6 +33,7 @@ final class World {
         boolean[] excused; // its loss is by design: without ELR the last member of an ISR may come back empty
         int[] place;
         int[] before; // its replicas before the last reassignment
+        final List<long[]> acks = new ArrayList<>(); // level two: offset and epoch of each acknowledged record
     }
 
     /** A promise that did not hold: what of it, and after how many actions. */
@@ -42,6 +43,7 @@ final class World {
 
     final int count;
     final Broker[] brokers;
+    final Node[] nodes; // level two: the brokers themselves, else null
     final Kafka kafka;
     final Uuid[] ids = new Uuid[TOPICS];
     final Slot[] slots = new Slot[TOPICS * PARTS];
@@ -60,6 +62,8 @@ final class World {
         epochs = new long[count + 1];
         kafka = new Kafka(random, Kafka.knowsElr() ? n[2] : 0, n[4], n[3]);
         for (int s = 0; s < slots.length; s++) slots[s] = new Slot();
+        nodes = cluster.op() == Op.WHOLE ? new Node[count + 1] : null;
+        for (int b = 1; nodes != null && b <= count; b++) nodes[b] = new Node(this, b);
         for (int b = 1; b <= count; b++) {
             brokers[b] = new Broker();
             int dirs = (n[1] >> (b - 1) & 1) + 1;
@@ -68,6 +72,7 @@ final class World {
             start(new int[] {b, 0});
             beat(new int[] {b});
         }
+        for (int b = 1; nodes != null && b <= count; b++) while (nodes[b].hasNews()) nodes[b].news();
     }
 
     /** Runs an action and looks at every promise. A schedule ends at an error that stops a controller. */
@@ -83,7 +88,8 @@ final class World {
             isOver |= Promises.isReplay(e);
         }
         if (isOver) return;
-        if (kafka.offset != before || act.op() == Op.FAIL_OVER) look();
+        if (nodes != null) whole();
+        if (kafka.offset != before || act.op() == Op.FAIL_OVER || nodes != null) look();
         else looks++; // nothing was written: nothing to see
         if (act.op() == Op.TIMER) promises.afterTimer();
     }
@@ -114,13 +120,81 @@ final class World {
             slot.state = id == null ? null : kafka.replication.getPartition(id, s % PARTS);
             if (slot.state == null) continue;
             if (slot.has == null) fresh(slot);
-            if (slot.state == last) continue;
+            if (nodes != null) measure(slot, s);
+            if (slot.state == last || nodes != null) continue;
             for (int b = 1; b <= count; b++) dropped(slot, b);
         }
     }
 
+    // Level two: what the ghost knows at level one is read from the logs
+
+    private static boolean hasAck(Node.Part part, long[] ack) {
+        return part != null && Real.has(part.log, ack[0], (int) ack[1]);
+    }
+
+    private void measure(Slot slot, int s) {
+        slot.acked = slot.acks.size();
+        for (int b = 1; b <= count; b++) {
+            Node.Part part = nodes[b].parts[s];
+            slot.has[b] = slot.acks.stream().filter(ack -> hasAck(part, ack)).count();
+            if (slot.has[b] < slot.acked) continue;
+            slot.wiped[b] = slot.excused[b] = false;
+        }
+    }
+
+    /** What a clean leader does not have is lost: said once. */
+    void forget(Slot slot, int leader) {
+        if (nodes == null) return;
+        Node.Part part = nodes[leader].parts[Arrays.asList(slots).indexOf(slot)];
+        slot.acks.removeIf(ack -> !hasAck(part, ack));
+    }
+
+    private void whole() {
+        for (int b = 1; b <= count; b++) if (nodes[b].isUp()) nodes[b].acknowledge();
+        for (int b = 1; b <= count; b++) promises.broker(nodes[b]);
+    }
+
+    void produce(int[] n) { nodes[n[2]].produce(n[0] * PARTS + n[1]); }
+    void fetch(int[] n) { nodes[n[2]].fetch(n[0] * PARTS + n[1]); }
+    void fetched(int[] n) { nodes[n[2]].fetched(n[0] * PARTS + n[1]); }
+    void news(int[] n) { if (nodes[n[0]].hasNews()) nodes[n[0]].news(); }
+    void check(int[] n) { if (nodes[n[0]].isUp()) nodes[n[0]].check(); }
+
+    /** Time passes; brokers that run are heard of, replicas that do not fetch fall behind. */
+    void pass(int[] n) {
+        kafka.expire(0);
+        for (int b = 1; b <= count; b++) if (nodes[b].isUp()) nodes[b].putOff();
+    }
+
+    void save(int[] n) {
+        for (Node.Part part : nodes[n[0]].parts) if (part != null && nodes[n[0]].isUp()) Node.save(part);
+    }
+
+    /** Every message arrives, every replica fetches. */
+    private void quiet() {
+        for (int round = 0; round < 12; round++) {
+            if (round % 3 == 2) pass(new int[0]);
+            for (int b = 1; b <= count; b++) {
+                Node node = nodes[b];
+                while (node.hasNews()) node.news();
+                beat(new int[] {b});
+                for (int s = 0; s < slots.length; s++) {
+                    node.fetch(s);
+                    node.fetched(s);
+                }
+                if (round % 3 == 2) node.check();
+                node.asks();
+                node.answered();
+                whole();
+                look();
+            }
+        }
+        promises.quiet();
+    }
+
     private void fresh(Slot slot) {
         slot.acked = 0;
+        slot.acks.clear();
         slot.has = new long[count + 1];
         slot.wiped = new boolean[count + 1];
         slot.excused = new boolean[count + 1];
@@ -184,10 +258,11 @@ final class World {
         broker.wasClean = false;
         broker.stopping = false;
         broker.dirDown = down;
+        if (nodes != null) nodes[n[0]].start(epoch);
         refresh();
         for (Slot slot : slots) {
             if (slot.state == null) continue;
-            dropped(slot, n[0]);
+            if (nodes == null) dropped(slot, n[0]);
             if (slot.wiped[n[0]] && !kafka.isElr()) slot.excused[n[0]] = true;
         }
     }
@@ -200,8 +275,9 @@ final class World {
         Broker broker = brokers[n[0]];
         if (!broker.up) return;
         boolean[] reply = kafka.beat(n[0], broker.epoch, broker.stopping, listed(n[0], broker.dirDown),
-            listed(n[0], broker.cordoned));
+            listed(n[0], broker.cordoned), nodes == null ? kafka.offset : kafka.ends.get(nodes[n[0]].at - 1));
         if (!broker.stopping || !reply[2]) return;
+        if (nodes != null) nodes[n[0]].stop(true);
         broker.up = broker.stopping = false;
         broker.wasClean = true;
     }
@@ -220,13 +296,16 @@ final class World {
     void kill(int[] n) {
         brokers[n[0]].up = brokers[n[0]].stopping = false;
         brokers[n[0]].wasClean = false;
+        if (nodes != null) nodes[n[0]].stop(false);
     }
 
     /** The machine loses power: what was not flushed, all of it at worst, is gone. */
     void power(int[] n) {
         if (!brokers[n[0]].up) return;
         kill(n);
-        for (Slot slot : slots) {
+        for (int s = 0; s < slots.length; s++) {
+            Slot slot = slots[s];
+            if (nodes != null && !nodes[n[0]].losePower(s)) continue;
             if (slot.state == null || slot.has[n[0]] == 0) continue;
             slot.has[n[0]] = 0;
             slot.wiped[n[0]] = true;
@@ -410,7 +489,8 @@ final class World {
             look();
             assign(new int[] {b});
         }
-        for (int round = 0; round < 3; round++) {
+        if (nodes != null) quiet();
+        for (int round = 0; round < 3 && nodes == null; round++) {
             for (int s = 0; s < slots.length; s++) {
                 look();
                 if (slots[s].state != null) catchUp(new int[] {s / PARTS, s % PARTS});

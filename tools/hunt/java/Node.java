@@ -1,0 +1,262 @@
+package org.apache.kafka.controller;
+
+import java.nio.ByteBuffer;
+import java.util.*;
+import org.apache.kafka.clients.ClientResponse;
+import org.apache.kafka.common.*;
+import org.apache.kafka.common.errors.ApiException;
+import org.apache.kafka.common.message.*;
+import org.apache.kafka.common.protocol.*;
+import org.apache.kafka.common.requests.*;
+import org.apache.kafka.image.MetadataImage;
+import org.apache.kafka.metadata.*;
+
+/**
+ * A broker of level two: Kafka's partitions, logs and manager of ISR changes. Each message that it sends, and
+ * each batch of the metadata log, waits until the schedule delivers it. Ours are the loop of its fetcher, the
+ * requests' way, and what a ReplicaManager does between them.
+ */
+final class Node {
+    /** A replica: its log stays when the broker dies, its partition goes. */
+    static final class Part {
+        final Uuid topic;
+        final Object log;
+        Object partition;
+        int leader = -1;
+        int epoch = -1;
+        long saved; // the high watermark on disk
+        long shown; // and the one that was last looked at
+        Fetch fetch;
+
+        Part(Uuid topic, Object log) {
+            this.topic = topic;
+            this.log = log;
+        }
+    }
+
+    /** A fetch that its leader has answered. */
+    record Fetch(int epoch, long offset, ByteBuffer bytes, Object diverging, long highWatermark) { }
+
+    /** An acks=all request that waits. */
+    record Wait(int slot, Part part, long end, int epoch) { }
+
+    final World w;
+    final int id;
+    final Part[] parts;
+    final Queue<Runnable> later = new ArrayDeque<>();
+    final List<Wait> waits = new ArrayList<>();
+    long epoch;
+    Object cache;
+    Object manager;
+    int at; // how many batches of the metadata log it has read
+    private MetadataImage image;
+    AlterPartitionRequestData asked; // its ISR change, on its way
+    AlterPartitionResponseData answer; // and what the controller said
+    private Object handler;
+
+    Node(World world, int id) {
+        w = world;
+        this.id = id;
+        parts = new Part[w.slots.length];
+    }
+
+    boolean isUp() { return manager != null; }
+
+    void start(long brokerEpoch) {
+        epoch = brokerEpoch;
+        cache = Real.cache(id);
+        manager = Real.manager(this);
+        image = MetadataImage.EMPTY;
+        at = w.kafka.images.size() - 1;
+        news();
+    }
+
+    void stop(boolean isClean) {
+        for (Part part : parts) {
+            if (part == null) continue;
+            if (isClean) save(part);
+            part.partition = null;
+            part.fetch = null;
+            part.leader = -1;
+        }
+        manager = null;
+        asked = null;
+        answer = null;
+        later.clear();
+        waits.clear();
+    }
+
+    /** For a reader: the broker, how it sees the leader, its log's end and high watermark, its pending ISR. */
+    String shown(int slot) {
+        Part part = parts[slot];
+        if (part == null) return "";
+        return String.format("%n        %d: leader=%d epoch=%d end=%d hw=%d%s%s%s", id, part.leader, part.epoch,
+            Real.end(part.log), Real.highWatermark(part.log), leads(slot) ? " isr="
+                + Late.call(Late.call(part.partition, "partitionState"), "isr") : "", asked != null ? " asks" : "",
+            hasNews() ? " behind" : "");
+    }
+
+    static void save(Part part) {
+        Late.call(part.log, "flush", false);
+        part.saved = Real.highWatermark(part.log);
+    }
+
+    /** What is not on disk is gone. True if that was something. */
+    boolean losePower(int slot) {
+        Part part = parts[slot];
+        if (part == null) return false;
+        long kept = Late.<Long>call(part.log, "recoveryPoint");
+        boolean isLess = kept < Real.end(part.log);
+        Late.call(part.log, "truncateTo", kept);
+        return isLess;
+    }
+
+    // The metadata log
+
+    boolean hasNews() { return isUp() && at < w.kafka.images.size(); }
+
+    /** As ReplicaManager.applyDelta with the next batch: what is gone, who leads, who follows. */
+    void news() {
+        MetadataImage was = image;
+        image = w.kafka.images.get(at++);
+        Late.call(cache, "setImage", image);
+        for (int s = 0; s < parts.length; s++) {
+            String name = "t" + s / World.PARTS;
+            PartitionRegistration before = registration(was, name, s);
+            PartitionRegistration now = registration(image, name, s);
+            if (now == null || !World.holds(now.replicas, id)) {
+                parts[s] = null;
+            } else if (!now.equals(before)) {
+                order(s, image.topics().getTopic(name).id(), now);
+            }
+            if (parts[s] != null) Real.configure(parts[s].log, minIsr(name));
+        }
+    }
+
+    private static PartitionRegistration registration(MetadataImage image, String name, int s) {
+        var topic = image.topics().getTopic(name);
+        return topic == null ? null : topic.partitions().get(s % World.PARTS);
+    }
+
+    private int minIsr(String topic) {
+        for (String name : List.of(topic, "")) {
+            var type = name.isEmpty() ? org.apache.kafka.common.config.ConfigResource.Type.BROKER
+                : org.apache.kafka.common.config.ConfigResource.Type.TOPIC;
+            Properties found = image.configs().configProperties(
+                new org.apache.kafka.common.config.ConfigResource(type, name));
+            if (found.containsKey(Kafka.MIN_ISR)) return Integer.parseInt(found.getProperty(Kafka.MIN_ISR));
+        }
+        return 1;
+    }
+
+    private void order(int s, Uuid topic, PartitionRegistration now) {
+        TopicPartition place = new TopicPartition("t" + s / World.PARTS, s % World.PARTS);
+        Part part = parts[s];
+        boolean isNew = part == null || !part.topic.equals(topic);
+        if (isNew) parts[s] = part = new Part(topic, Real.log(id, s, place, topic));
+        if (part.partition == null) {
+            part.partition = Real.partition(this, place, topic);
+            Late.call(part.partition, "setLog", part.log, false);
+            Late.call(part.log, "updateHighWatermark", Math.min(part.saved, Real.end(part.log)));
+        }
+        Real.order(part.partition, place, now, isNew, now.leader == id, topic);
+        if (part.epoch != now.leaderEpoch || part.leader != now.leader) part.fetch = null;
+        part.leader = now.leader;
+        part.epoch = now.leaderEpoch;
+    }
+
+    // ISR changes: one request on its way, as NodeToControllerChannelManager sends it
+
+    void send(Object builder, Object handler) {
+        AbstractRequest request = ((AbstractRequest.Builder<?>) builder).build();
+        asked = ((AlterPartitionRequest) request).data();
+        answer = null;
+        this.handler = handler;
+    }
+
+    void asks() {
+        if (asked == null || answer != null) return;
+        try {
+            answer = w.kafka.alter(asked);
+        } catch (ApiException e) {
+            answer = new AlterPartitionResponseData().setErrorCode(Errors.forException(e).code());
+        }
+    }
+
+    void answered() {
+        if (answer == null) return;
+        AlterPartitionResponse body = new AlterPartitionResponse(answer);
+        Object done = handler;
+        asked = null;
+        answer = null;
+        Late.call(done, "onComplete", new ClientResponse(
+            new RequestHeader(ApiKeys.ALTER_PARTITION, ApiKeys.ALTER_PARTITION.latestVersion(), "hunt", 0),
+            null, "controller", 0, 0, false, null, null, body));
+    }
+
+    void lose() { answer = null; }
+
+    /** What was put off: the ISR changes that are asked for again. */
+    void putOff() {
+        for (int i = later.size(); i > 0; i--) later.remove().run();
+    }
+
+    /** As the broker does from time to time. */
+    void check() {
+        for (Part part : parts) {
+            if (part != null && part.partition != null) Late.call(part.partition, "maybeShrinkIsr");
+        }
+    }
+
+    // Records
+
+    boolean leads(int slot) {
+        return parts[slot] != null && parts[slot].partition != null && parts[slot].leader == id;
+    }
+
+    void produce(int slot) {
+        if (!leads(slot)) return;
+        Part part = parts[slot];
+        Real.append(part.partition, "m" + w.step);
+        waits.add(new Wait(slot, part, Real.end(part.log), part.epoch));
+    }
+
+    /** As DelayedProduce: the requests that have their answer now. */
+    void acknowledge() {
+        for (Iterator<Wait> all = waits.iterator(); all.hasNext(); ) {
+            Wait wait = all.next();
+            if (parts[wait.slot] != wait.part) {
+                all.remove();
+                continue;
+            }
+            scala.Tuple2<?, ?> done = Late.call(wait.part.partition, "checkEnoughReplicasReachOffset", wait.end);
+            if (done._2() == Errors.NONE && !(Boolean) done._1()) continue;
+            all.remove();
+            if (done._2() == Errors.NONE) w.slots[wait.slot].acks.add(new long[] {wait.end - 1, wait.epoch});
+        }
+    }
+
+    void fetch(int slot) {
+        Part part = parts[slot];
+        if (!isUp() || part == null || part.leader < 1 || part.leader == id) return;
+        Node leader = w.nodes[part.leader];
+        if (!leader.isUp() || leader.parts[slot] == null || leader.parts[slot].partition == null) return;
+        long end = Real.end(part.log);
+        Object read = Real.fetch(leader.parts[slot].partition, this, part.topic, end, part.epoch,
+            Real.lastEpoch(part.log));
+        Object diverging = Real.opened(Late.field(read, "divergingEpoch", null));
+        part.fetch = new Fetch(part.epoch, end, Real.bytes(read), diverging, Late.field(read, "highWatermark", 0L));
+    }
+
+    void fetched(int slot) {
+        Part part = parts[slot];
+        if (!isUp() || part == null || part.fetch == null) return;
+        Fetch fetch = part.fetch;
+        part.fetch = null;
+        if (fetch.diverging instanceof FetchResponseData.EpochEndOffset at) {
+            Real.cut(part.log, at.epoch(), at.endOffset());
+        } else if (fetch.offset == Real.end(part.log)) {
+            Real.copy(part.partition, part.log, fetch.bytes, part.epoch, fetch.highWatermark);
+        }
+    }
+}

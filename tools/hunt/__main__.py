@@ -21,27 +21,34 @@ UNREACHABLE = jars.NoJarsError, javac.NoCompilerError
 @click.option(
     "--repair", multiple=True, help="A repair by its name, or all: hunt the repaired class."
 )
+@click.option(
+    "--whole", is_flag=True, help="Level two: brokers with their logs, messages in any order."
+)
 @click.option("--replay", help="A schedule, a file of them, a kind's name, or all kinds.")
 def main(
     releases: tuple[str, ...], seconds: float, schedules: int, seed: int,
-    repair: tuple[str, ...], replay: str | None,
+    repair: tuple[str, ...], whole: bool, replay: str | None,
 ) -> None:  # fmt: skip
     """Look for schedules in which Kafka's controller breaks what Kafka promises."""
     unknown = [name for name in repair if name not in {*repairs.REPAIRS, "all"}]
     if unknown:
         raise click.BadParameter(f"no repair {unknown[0]}; there are {', '.join(repairs.REPAIRS)}")
     chosen = tuple(repairs.REPAIRS) if "all" in repair else repair
+    late = [release for release in releases if whole and release not in javac.WHOLE]
+    if late:
+        raise click.BadParameter(f"level two has {', '.join(javac.WHOLE)}, not {late[0]}")
     if replay:
         sys.exit(play(releases or javac.RELEASES, replay, chosen))
     for release in releases or javac.RELEASES[-1:]:
-        hunt(release, chosen, [str(seed), str(seconds), str(schedules)])
+        limits = [str(seed), str(seconds), str(schedules), *(["whole"] if whole else [])]
+        hunt(release, chosen, limits)
 
 
 def hunt(release: str, repaired: tuple[str, ...], limits: list[str]) -> int:
     """Prints each break once, and whether its kind is known; the number of new ones."""
     known, new, rate = kinds.stored(), 0, ""
     print(f"{release}: hunting{' with ' + ', '.join(repaired) if repaired else ''}", flush=True)
-    for row in javac.lines(javac.compiled(release, repaired), ["hunt", *limits]):
+    for row in javac.lines(javac.compiled(release, repaired), ["hunt", *limits], None, repaired):
         if row[0] == "progress":
             count, steps, took = int(row[1]), int(row[2]), float(row[3])
             rate = f"{count:,} schedules, {steps:,} steps, {took:.0f} s of processor time"
@@ -66,7 +73,8 @@ def play(releases: tuple[str, ...], what: str, repaired: tuple[str, ...]) -> int
     text = Path(what).read_text() if is_file else what + "\n"
     for release in releases:
         print(release)
-        for row in javac.lines(javac.compiled(release, repaired), ["replay", "loud"], text):
+        path = javac.compiled(release, repaired)
+        for row in javac.lines(path, ["replay", "loud"], text, repaired):
             print("\t".join(row))
     return 0
 
@@ -74,14 +82,18 @@ def play(releases: tuple[str, ...], what: str, repaired: tuple[str, ...]) -> int
 def compare(
     release: str, known: dict[str, kinds.Kind], what: str, repaired: tuple[str, ...]
 ) -> int:
-    chosen = list(known.values()) if what == "all" else [known[what]]
+    chosen = [
+        kind
+        for kind in known.values()
+        if what in ("all", kind.name) and (release in javac.WHOLE or not kind.is_whole)
+    ]
     try:
         path = javac.compiled(release, repaired)
     except UNREACHABLE as reason:
         print(f"{release}: not hunted: {reason}")
         return 0
     text = "".join(kind.schedule + "\n" for kind in chosen)
-    rows = [row for row in javac.lines(path, ["replay"], text) if row[0] == "replayed"]
+    rows = [row for row in javac.lines(path, ["replay"], text, repaired) if row[0] == "replayed"]
     differing = 0
     for kind, (_, *broken) in zip(chosen, rows, strict=True):
         is_broken = kind.broken in [x.strip() for x in broken]

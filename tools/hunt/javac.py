@@ -18,6 +18,7 @@ RELEASES = (
     *("3.3.2", "3.4.1", "3.5.2", "3.6.2", "3.7.2", "3.8.1", "3.9.2", "4.0.2", "4.1.2"),
     *("4.2.2", "4.3.1", "4.4.0"),
 )
+WHOLE = RELEASES[2:]  # with the logs and partitions that level two can make
 LOGGING = (
     "slf4j-log4j",
     "log4j-slf4j",
@@ -26,6 +27,7 @@ LOGGING = (
 )  # without it SLF4J is silent
 # The quick compiler for what lives for seconds: half the processor time.
 QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+ASM = ("--add-exports", "java.base/jdk.internal.org.objectweb.asm=ALL-UNNAMED")  # for Repair.java
 MAIN = "org.apache.kafka.controller.Hunt"
 
 
@@ -46,7 +48,7 @@ def compiled(release: str, repaired: tuple[str, ...] = ()) -> str:
     """The class path of the hunt for a release: repaired classes, the hunt, Kafka's jars."""
     theirs = classpath(release)
     folders = [built(release, "hunt", [(x.name, x.read_text()) for x in SOURCES], theirs)]
-    if repaired:
+    if any(repairs.REPAIRS[name] for name in repaired):
         folders.insert(0, built(release, "repaired", repairs.edited(release, repaired), theirs))
     return ":".join([*map(str, folders), theirs])
 
@@ -61,17 +63,22 @@ def built(release: str, what: str, sources: list[tuple[str, str]], theirs: str) 
     for name, text in sources:
         (folder / "source" / name).write_text(text)
     files = [str(folder / "source" / name) for name, _ in sources]
-    command = ["javac", "-nowarn", "-proc:none", "-cp", theirs, "-d", str(folder), *files]
+    command = ["javac", "-nowarn", "-proc:none", *ASM, "-cp", theirs, "-d", str(folder), *files]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise NoCompilerError(f"{release}, {what}: " + "\n".join(done.stderr.splitlines()[:6]))
+        errors = [x for x in done.stderr.splitlines() if "error:" in x]
+        raise NoCompilerError(f"{release}, {what}: " + "\n".join(errors[:6]))
     (folder / "done").touch()
     return folder
 
 
-def lines(path: str, arguments: list[str], text: str | None = None) -> Iterator[list[str]]:
+def lines(
+    path: str, arguments: list[str], text: str | None = None, repaired: tuple[str, ...] = ()
+) -> Iterator[list[str]]:
     """Runs the hunt and gives its rows, which are separated by tabs, as they come."""
-    command = ["java", *QUICK, "-Xmx1g", "-cp", path, MAIN, *arguments]
+    is_kept = str(repairs.RACE in repaired).lower()
+    options = [*QUICK, *ASM, f"-Drepaired={is_kept}", "-Xmx1g"]
+    command = ["java", *options, "-cp", path, MAIN, *arguments]
     with subprocess.Popen(
         [*(["nice"] if os.name == "posix" else []), *command],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -41,6 +41,10 @@ class Kind(NamedTuple):
     releases: tuple[str, ...]
     repair: str = ""
 
+    @property
+    def is_whole(self) -> bool:
+        return self.schedule.startswith("whole ")
+
     def explains(self, shown: Break) -> bool:
         return any(root == shown.root or root == shown.broken for root in self.roots)
 

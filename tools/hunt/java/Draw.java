@@ -45,10 +45,10 @@ final class Draw {
     }
 
     static int[] create(World w, Random r) {
-        int t = r.nextInt(World.TOPICS);
+        int t = w.nodes != null && chance(r, 0.95) ? 0 : r.nextInt(World.TOPICS);
         if (w.ids[t] != null) return null;
         int size = Math.min(w.count, from(r, 1, 2, 2, 3, 3, 3));
-        int parts = from(r, 1, 1, 2);
+        int parts = w.nodes != null && chance(r, 0.8) ? 1 : from(r, 1, 1, 2);
         int[] n = {t, from(r, 0, 1, 2, 2, 2, 3), from(r, 0, 0, 0, 1)};
         for (int p = 0; p < parts; p++) n = joined(n, p > 0 ? new int[] {0} : new int[0], replicas(w, r, size));
         return n;
@@ -64,8 +64,11 @@ final class Draw {
     }
 
     static int[] partition(World w, Random r) {
-        int slot = r.nextInt(w.slots.length);
-        return w.slots[slot].state == null ? null : new int[] {slot / World.PARTS, slot % World.PARTS};
+        int[] there = java.util.stream.IntStream.range(0, w.slots.length)
+            .filter(s -> w.slots[s].state != null).toArray();
+        if (there.length == 0) return null;
+        int slot = from(r, there);
+        return new int[] {slot / World.PARTS, slot % World.PARTS};
     }
 
     static int[] reassigning(World w, Random r) {

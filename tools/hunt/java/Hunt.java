@@ -16,6 +16,7 @@ public final class Hunt {
     private Hunt(Op level) { this.level = level; }
 
     public static void main(String[] args) throws Exception {
+        if (Boolean.getBoolean("repaired")) Repair.keepPendingChange();
         if (args[0].equals("replay")) {
             BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
             for (String line; (line = lines.readLine()) != null; ) replay(line, args.length > 1);
@@ -83,14 +84,14 @@ public final class Hunt {
         acts.add(new Op.Act(level, new int[] {count, dirs, elr, Draw.from(random, 1, 1, 2), -1}));
         World world = new World(acts.get(0), new Random(0));
         List<Op> pool = pool(random, level);
-        int length = isWhole ? 40 + random.nextInt(100) : 15 + random.nextInt(40);
+        int length = isWhole ? 60 + random.nextInt(200) : 15 + random.nextInt(40);
         Map<List<Object>, Double> shares = new HashMap<>(); // of what is slow or rare in this schedule
         for (int i = 0; i < length && !world.isOver; i++) {
             Op op = i == 0 ? Op.CREATE : pool.get(random.nextInt(pool.size()));
             int[] n = op.draw.apply(world, random);
             if (n == null) continue;
             if (isWhole && !Draw.chance(random, shares.computeIfAbsent(List.of(op, n.length == 0 ? 0 : n[n.length - 1]),
-                x -> Draw.chance(random, 0.4) ? 0.08 : 1))) continue;
+                x -> Draw.chance(random, op == Op.NEWS ? 0.5 : 0.25) ? 0.08 : 1))) continue;
             acts.add(new Op.Act(op, n));
             world.run(acts.get(acts.size() - 1));
         }
@@ -104,7 +105,7 @@ public final class Hunt {
 
     private static List<Op> pool(Random random, Op level) {
         List<Op> pool = new ArrayList<>();
-        double share = 0.4 + 0.6 * random.nextDouble();
+        double share = level == Op.WHOLE && Draw.chance(random, 0.5) ? 0.15 : 0.4 + 0.6 * random.nextDouble();
         for (Op op : Op.values()) {
             if (level == Op.WHOLE ? op.isOfControllerOnly() : op.isOfBrokers()) continue;
             boolean isBasic = op == Op.CREATE || op == Op.BEAT || op == Op.START || op.isOfBrokers();

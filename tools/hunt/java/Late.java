@@ -190,10 +190,12 @@ final class Late {
             .anyMatch(c -> c.getParameterCount() > 0 && fit(c.getParameterTypes(), args) != null);
     }
 
-    /** The first constructor that the arguments fill. */
+    /** The longest constructor that the arguments fill. */
     @SuppressWarnings("unchecked")
     static <T> T made(Class<T> kind, Object... args) {
-        for (Constructor<?> constructor : kind.getDeclaredConstructors()) {
+        Constructor<?>[] constructors = kind.getDeclaredConstructors();
+        Arrays.sort(constructors, Comparator.comparing(c -> -c.getParameterCount()));
+        for (Constructor<?> constructor : constructors) {
             int[] fit = fit(constructor.getParameterTypes(), args);
             if (fit == null) continue;
             constructor.setAccessible(true);

@@ -232,7 +232,9 @@ final class Node {
             scala.Tuple2<?, ?> done = Late.call(wait.part.partition, "checkEnoughReplicasReachOffset", wait.end);
             if (done._2() == Errors.NONE && !(Boolean) done._1()) continue;
             all.remove();
-            if (done._2() == Errors.NONE) w.slots[wait.slot].acks.add(new long[] {wait.end - 1, wait.epoch});
+            boolean counts = done._2() == Errors.NONE && wait.epoch >= w.slots[wait.slot].unclean
+                && wait.part.topic.equals(w.ids[wait.slot / World.PARTS]);
+            if (counts) w.slots[wait.slot].acks.add(new long[] {wait.end - 1, wait.epoch});
         }
     }
 

@@ -41,7 +41,7 @@ enum Op {
     ASKS("controller-hears %", 12, Draw::asking, (w, n) -> w.nodes[n[0]].asks()),
     ANSWERED("answer %", 12, Draw::answered, (w, n) -> w.nodes[n[0]].answered()),
     LOSE("lose-answer %", 1, Draw::answered, (w, n) -> w.nodes[n[0]].lose()),
-    PASS("time-passes", 4, Draw::nothing, World::pass),
+    PASS("time-passes", 8, Draw::nothing, World::pass),
     CHECK("check-isr %", 10, Draw::up, World::check),
     SAVE("save %", 2, Draw::up, World::save),
     SETTLE("settle", 0, Draw::nothing, World::settle);

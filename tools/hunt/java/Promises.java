@@ -92,6 +92,7 @@ final class Promises {
         if (isSame && slot.previous.leaderEpoch == state.leaderEpoch) return;
         if (!w.brokers[leader].up && slot.wiped[leader]) return; // it does not know itself what it lost
         boolean isUnclean = state.leaderRecoveryState.value() == 1;
+        if (isUnclean) slot.unclean = state.leaderEpoch;
         if (slot.has[leader] < slot.acked && !isUnclean && !slot.excused[leader]) {
             w.broken(Promise.LEADER_HAS_ALL, "");
         }
@@ -254,12 +255,13 @@ final class Promises {
 
     // Level two: what brokers do
 
-    void broker(Node node) {
+    /** Between two actions the high watermark moved, or many things happened: then it is only noted. */
+    void broker(Node node, boolean isOne) {
         for (Node.Part part : node.parts) {
             if (part == null || part.partition == null) continue;
             long now = Real.highWatermark(part.log);
             boolean isLess = part.leader == node.id && Late.<Boolean>call(part.partition, "isUnderMinIsr");
-            if (now > part.shown && isLess) w.broken(Promise.HW_OF_MIN_ISR, "");
+            if (isOne && now > part.shown && isLess) w.broken(Promise.HW_OF_MIN_ISR, "");
             part.shown = now;
         }
     }

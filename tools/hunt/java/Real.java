@@ -101,12 +101,14 @@ final class Real {
         Object log = LOGS.computeIfAbsent(broker + "/" + at, key -> {
             File folder = new File(FOLDER, key);
             folder.mkdirs();
-            Class<?> kind = Late.type(INTERNALS + "UnifiedLog", "kafka.log.UnifiedLog");
+            // as Partition has it: 4.0 has two classes of this name
+            Class<?> kind = Arrays.stream(Late.type("kafka.cluster.Partition").getMethods())
+                .filter(m -> m.getName().equals("setLog")).findFirst().orElseThrow().getParameterTypes()[0];
             return Late.call(kind, Late.has(kind, "create") ? "create" : "apply", folder, config(1), 0L, 0L,
                 SCHEDULER, STATS, new Kafka.Clock(), 60_000,
                 Late.made(Late.type(INTERNALS + "ProducerStateManagerConfig"), 60_000, false), 60_000,
                 Late.made(Late.type(INTERNALS + "LogDirFailureChannel"), 1), true, Option.empty(),
-                Optional.empty(), true, new ConcurrentHashMap<>(), false, listener());
+                Option.empty(), Optional.empty(), true, new ConcurrentHashMap<>(), false, listener());
         });
         boolean isJava = log.getClass().getName().startsWith(KAFKA);
         Late.call(log, "truncateTo", 0L);
@@ -153,7 +155,8 @@ final class Real {
     static Object partition(Node node, TopicPartition at, Uuid topic) {
         Object operations = Late.made(Late.type("kafka.cluster.DelayedOperations"), Option.apply(topic), at,
             PURGATORY, PURGATORY, PURGATORY, PURGATORY);
-        Class<?> logs = Late.type(INTERNALS + "LogManager", "kafka.log.LogManager");
+        Class<?> logs = Arrays.stream(Late.type("kafka.cluster.Partition").getConstructors()[0].getParameterTypes())
+            .filter(kind -> kind.getSimpleName().equals("LogManager")).findFirst().orElseThrow();
         return Late.made(Late.type("kafka.cluster.Partition"), at, LAG_MS, node.w.kafka.version(), node.id,
             (Function0<Object>) () -> node.epoch, node.w.kafka.clock, proxy((name, args) -> null,
                 KAFKA + "server.partition.AlterPartitionListener", "kafka.cluster.AlterPartitionListener"),
@@ -180,7 +183,8 @@ final class Real {
         return Late.made(Late.type(KAFKA + "server.partition.DefaultAlterPartitionManager",
             KAFKA + "server.DefaultAlterPartitionManager", "kafka.server.DefaultAlterPartitionManager"), channel,
             scheduler, node.w.kafka.clock, node.id, (Function0<Object>) () -> node.epoch,
-            (Function0<Object>) node.w.kafka::version);
+            (Function0<Object>) node.w.kafka::version, (java.util.function.Supplier<Object>) () -> node.epoch,
+            (java.util.function.LongSupplier) () -> node.epoch);
     }
 
     /** What the metadata says of a partition, as its broker takes it. */

@@ -33,6 +33,7 @@ final class World {
         boolean[] excused; // its loss is by design: without ELR the last member of an ISR may come back empty
         int[] place;
         int[] before; // its replicas before the last reassignment
+        int unclean; // the epoch of its last unclean election: what older leaders acknowledge is not promised
         final List<long[]> acks = new ArrayList<>(); // level two: offset and epoch of each acknowledged record
     }
 
@@ -88,7 +89,7 @@ final class World {
             isOver |= Promises.isReplay(e);
         }
         if (isOver) return;
-        if (nodes != null) whole();
+        if (nodes != null) whole(act.op() != Op.SETTLE);
         if (kafka.offset != before || act.op() == Op.FAIL_OVER || nodes != null) look();
         else looks++; // nothing was written: nothing to see
         if (act.op() == Op.TIMER) promises.afterTimer();
@@ -149,9 +150,9 @@ final class World {
         slot.acks.removeIf(ack -> !hasAck(part, ack));
     }
 
-    private void whole() {
+    private void whole(boolean isOne) {
         for (int b = 1; b <= count; b++) if (nodes[b].isUp()) nodes[b].acknowledge();
-        for (int b = 1; b <= count; b++) promises.broker(nodes[b]);
+        for (int b = 1; b <= count; b++) promises.broker(nodes[b], isOne);
     }
 
     void produce(int[] n) { nodes[n[2]].produce(n[0] * PARTS + n[1]); }
@@ -185,7 +186,7 @@ final class World {
                 if (round % 3 == 2) node.check();
                 node.asks();
                 node.answered();
-                whole();
+                whole(false);
                 look();
             }
         }
@@ -195,6 +196,7 @@ final class World {
     private void fresh(Slot slot) {
         slot.acked = 0;
         slot.acks.clear();
+        slot.unclean = 0;
         slot.has = new long[count + 1];
         slot.wiped = new boolean[count + 1];
         slot.excused = new boolean[count + 1];

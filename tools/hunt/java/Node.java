@@ -232,7 +232,7 @@ final class Node {
             scala.Tuple2<?, ?> done = Late.call(wait.part.partition, "checkEnoughReplicasReachOffset", wait.end);
             if (done._2() == Errors.NONE && !(Boolean) done._1()) continue;
             all.remove();
-            boolean counts = done._2() == Errors.NONE && wait.epoch >= w.slots[wait.slot].unclean
+            boolean counts = done._2() == Errors.NONE && !w.slots[wait.slot].unclean
                 && wait.part.topic.equals(w.ids[wait.slot / World.PARTS]);
             if (counts) w.slots[wait.slot].acks.add(new long[] {wait.end - 1, wait.epoch});
         }
@@ -242,9 +242,11 @@ final class Node {
         Part part = parts[slot];
         if (!isUp() || part == null || part.leader < 1 || part.leader == id) return;
         Node leader = w.nodes[part.leader];
-        if (!leader.isUp() || leader.parts[slot] == null || leader.parts[slot].partition == null) return;
+        Part theirs = leader.parts[slot];
+        boolean isThere = leader.isUp() && theirs != null && theirs.partition != null && theirs.topic.equals(part.topic);
+        if (!isThere) return;
         long end = Real.end(part.log);
-        Object read = Real.fetch(leader.parts[slot].partition, this, part.topic, end, part.epoch,
+        Object read = Real.fetch(theirs.partition, this, part.topic, end, part.epoch,
             Real.lastEpoch(part.log));
         Object diverging = Real.opened(Late.field(read, "divergingEpoch", null));
         part.fetch = new Fetch(part.epoch, end, Real.bytes(read), diverging, Late.field(read, "highWatermark", 0L));

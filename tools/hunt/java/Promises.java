@@ -92,7 +92,7 @@ final class Promises {
         if (isSame && slot.previous.leaderEpoch == state.leaderEpoch) return;
         if (!w.brokers[leader].up && slot.wiped[leader]) return; // it does not know itself what it lost
         boolean isUnclean = state.leaderRecoveryState.value() == 1;
-        if (isUnclean) slot.unclean = state.leaderEpoch;
+        slot.unclean |= isUnclean;
         if (slot.has[leader] < slot.acked && !isUnclean && !slot.excused[leader]) {
             w.broken(Promise.LEADER_HAS_ALL, "");
         }

@@ -33,7 +33,7 @@ final class World {
         boolean[] excused; // its loss is by design: without ELR the last member of an ISR may come back empty
         int[] place;
         int[] before; // its replicas before the last reassignment
-        int unclean; // the epoch of its last unclean election: what older leaders acknowledge is not promised
+        boolean unclean; // once a leader was elected uncleanly nothing is promised that is acknowledged later
         final List<long[]> acks = new ArrayList<>(); // level two: offset and epoch of each acknowledged record
     }
 
@@ -196,7 +196,7 @@ final class World {
     private void fresh(Slot slot) {
         slot.acked = 0;
         slot.acks.clear();
-        slot.unclean = 0;
+        slot.unclean = false;
         slot.has = new long[count + 1];
         slot.wiped = new boolean[count + 1];
         slot.excused = new boolean[count + 1];
@@ -308,7 +308,7 @@ final class World {
         for (int s = 0; s < slots.length; s++) {
             Slot slot = slots[s];
             if (nodes != null && !nodes[n[0]].losePower(s)) continue;
-            if (slot.state == null || slot.has[n[0]] == 0) continue;
+            if (slot.state == null || nodes == null && slot.has[n[0]] == 0) continue;
             slot.has[n[0]] = 0;
             slot.wiped[n[0]] = true;
         }

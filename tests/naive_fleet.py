@@ -45,6 +45,7 @@ class Follower:
     told: int = 0  # the high watermark that the leader read at that fetch
     turn: int = 0
     thread: int = 0
+    left_out: bool = False  # of the fetch that is under way
 
 
 @dataclass
@@ -73,6 +74,30 @@ class Thread:
     parked: bool = False
     news: bool = False  # a high watermark that the parked fetch has not seen
     down_until_ms: int = 0
+    touched: bool = False  # something was appended for the parked fetch
+    written: int = 0  # bytes of the last answer that its quota has not counted
+
+
+class Quota:
+    """SampledStat and SimpleRate of 3.7.1, line by line: 11 samples of a second, made as needed."""
+
+    def __init__(self, rate):
+        self.rate, self.samples, self.current = rate, [[0, 0]], 0
+
+    def record(self, value, now_ms):
+        if now_ms - self.samples[self.current][0] >= 1_000:
+            self.current = (self.current + 1) % 11
+            if self.current >= len(self.samples):
+                self.samples.append([now_ms, 0])
+            self.samples[self.current] = [now_ms, 0]
+        self.samples[self.current][1] += value
+
+    def is_exceeded(self, now_ms):
+        for sample in self.samples:
+            if now_ms - sample[0] >= 11_000:
+                sample[:] = [now_ms, 0]
+        elapsed_ms = max(now_ms - min(start for start, _ in self.samples), 1_000)
+        return sum(value for _, value in self.samples) / elapsed_ms * 1_000 > self.rate
 
 
 ORDINARY = {
@@ -85,6 +110,8 @@ ORDINARY = {
     "delivery_ms": 0,
     "backlog": 0,
     "empty": (),
+    "throttle": 0,
+    "quota_of": (),
 }
 NEVER_MS = -(2**40)
 
@@ -110,6 +137,8 @@ class NaiveCell:
         self.events, self.samples, self.turns, self.partition_fetches = [], [], 0, 0
         self.in_flight, self.waiting, self.answer_ms = [], [], None
         self.sent_us, self.waited = 0, []
+        self.throttle = self.settings["throttle"]
+        self.sent, self.received = Quota(self.throttle), {}
         for partition in self.partitions:
             self.begin(partition)
 
@@ -138,7 +167,8 @@ class NaiveCell:
                 self.produce(partition, records, now)
             for number, thread in enumerate(self.threads):
                 self.turn_of_thread(number, thread, now)
-            self.answer_news(now)
+            if not self.throttle:
+                self.answer_news(now)
             if now >= first_tick_ms and (now - first_tick_ms) % period == 0:
                 for partition in range(len(self.partitions)):
                     self.expire(partition, now)
@@ -165,6 +195,9 @@ class NaiveCell:
 
     def append(self, index, records, sent, now):
         partition = self.partitions[index]
+        for follower in partition.followers:
+            if not self.is_throttled(partition, follower, now):
+                self.threads[follower.thread].touched = True
         partition.end += records
         if partition.acks_all:
             partition.waiting.append((sent, now, partition.end))
@@ -235,15 +268,23 @@ class NaiveCell:
             return
         mine = self.read_by(number)
         if thread.parked:
-            if thread.news or self.any_data(number, mine) or now >= thread.next_ms:
+            if self.is_woken(number, mine) or now >= thread.next_ms:
                 self.answer(number, thread, mine, now)
         elif now >= thread.next_ms:
-            thread.news = False
+            thread.news = thread.touched = False
+            asks = False
+            self.write(number, now)
             for index, partition in enumerate(self.partitions):
                 for slot, follower in enumerate(partition.followers):
                     if follower.thread == number:
-                        self.position(index, slot, now)
-            if thread.news or self.any_data(number, mine):
+                        follower.left_out = self.is_left_out(partition, follower, now)
+                        asks |= not follower.left_out
+                        if not follower.left_out:
+                            self.position(index, slot, now)
+            if mine and not asks:
+                left_ms = work_until(now, 1_000, thread.stalls)
+                thread.next_ms = left_ms + self.settings["latency_ms"]
+            elif thread.news or self.any_data(mine, number, now):
                 self.answer(number, thread, mine, now)
             else:
                 thread.parked = True
@@ -253,17 +294,46 @@ class NaiveCell:
         """Whoever is parked and was overtaken, by data or news, is answered in the same ms."""
         for number, thread in enumerate(self.threads):
             mine = self.read_by(number)
-            has_news = thread.news or self.any_data(number, mine)
-            if thread.parked and has_news and not self.is_busy(now):
+            if thread.parked and self.is_woken(number, mine) and not self.is_busy(now):
                 self.answer(number, thread, mine, now)
 
     def read_by(self, number):
         return [p for p in self.partitions if any(f.thread == number for f in p.followers)]
 
-    def any_data(self, number, mine):
+    def is_woken(self, number, mine):
+        """Something was appended since the fetch was parked, or there is other news."""
+        thread = self.threads[number]
+        is_any = self.throttle or self.any_data(mine, number, 0)
+        return thread.news or (thread.touched and is_any)
+
+    def is_throttled(self, partition, follower, now):
+        """It gets nothing, for the quota of its leader, or because it has not asked."""
+        if not self.throttle or follower.left_out:
+            return follower.left_out
+        is_outside = partition.followers.index(follower) not in partition.isr
+        return is_outside and self.sent.is_exceeded(now)
+
+    def is_left_out(self, partition, follower, now):
+        """Its own quota lets it not ask."""
+        is_behind = self.throttle and follower.end < partition.high_watermark
+        return bool(is_behind) and self.quota(follower.thread).is_exceeded(now)
+
+    def quota(self, number):
+        """That of the broker of a thread."""
+        return self.received.setdefault(self.settings["quota_of"][number], Quota(self.throttle))
+
+    def write(self, number, now):
+        """What the thread was sent last is counted when its next fetch comes in."""
+        thread = self.threads[number]
+        if self.throttle and thread.written:
+            self.quota(number).record(thread.written, now)
+        thread.written = 0
+
+    def any_data(self, mine, number, now):
         """As many bytes as a fetch asks for."""
         most = max(1, self.settings["fetch_bytes"] // self.record_bytes)
-        behind = [p.end - f.end for p in mine for f in p.followers if f.thread == number]
+        each = [(p, f) for p in mine for f in p.followers if f.thread == number and f.end < p.end]
+        behind = [p.end - f.end for p, f in each if not self.is_throttled(p, f, now)]
         found = sum(min(most, records) for records in behind) * self.record_bytes
         return found >= min(self.settings["min_bytes"], self.settings["response_bytes"])
 
@@ -391,17 +461,19 @@ class NaiveCell:
     def answer(self, number, thread, mine, now):
         """Fill a response, longest unserved first, and find when the next fetch comes in."""
         mine = [(f.turn, i, p, f) for i, p in enumerate(mine) for f in p.followers]
-        sent = self.fill([row for row in mine if row[3].thread == number])
+        sent = self.fill([row for row in mine if row[3].thread == number], now)
+        thread.written, thread.touched = sent, False
         latency, rate = self.settings["latency_ms"], self.settings["bytes_per_s"][number]
         work = -(-sent * 1000 // rate)
         thread.parked = False
         left = self.end_of_sending(sent, now)
         thread.next_ms = work_until(left + latency, work, thread.stalls) + latency
 
-    def fill(self, mine):
+    def fill(self, mine, now):
         """Move the ends of (turn, place, partition, follower) by one response; its bytes."""
         limit, size = self.settings["response_bytes"], self.record_bytes
         mine = [row for row in mine if row[3].end < row[2].end]
+        mine = [row for row in mine if not self.is_throttled(row[2], row[3], now)]
         most = max(1, self.settings["fetch_bytes"] // size)
         wanted = sum(min(most, p.end - f.end) for _, _, p, f in mine)
         if wanted * size > limit:
@@ -416,6 +488,8 @@ class NaiveCell:
             sent += records * size
             self.turns += 1
             follower.turn = self.turns
+        if self.throttle and sent:
+            self.sent.record(sent, now)
         return sent
 
     def end_of_sending(self, sent, now):

@@ -299,7 +299,7 @@ def test_a_worker_gives_the_same_rows():
 def test_what_cannot_be_played_is_said():
     with pytest.raises(ValueError, match="leaders='move'"):
         FleetConfig(pauses="dead 2 10-60")
-    with pytest.raises(ValueError, match="none of dead, elections and reassigned"):
+    with pytest.raises(ValueError, match="none of dead, elections, reassigned"):
         REASSIGNED.with_(leaders="stay")
     with pytest.raises(ValueError, match="reassigned has 1 partitions; valid: partitions=8"):
         REASSIGNED.with_(reassigned="1,2,3")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
@@ -14,7 +13,8 @@ from isrlab.fleet.given import latencies
 from isrlab.fleet.kernel import compiled
 from isrlab.fleet.kernel import state as s
 from isrlab.fleet.kernel.clock import run as run_kernel
-from isrlab.fleet.layout import assignment, fetcher_id, holders, target
+from isrlab.fleet.kernel.clock import run_abreast
+from isrlab.fleet.layout import assignment, fetcher_id, holders
 from isrlab.fleet.progress import shown
 from isrlab.fleet.recorded import Recorded, of_cell
 
@@ -89,17 +89,12 @@ def setup(config: FleetConfig, cell: Cell) -> s.Setup:
         restarts=_restarts(config, brokers),
         leaders_move=moves,
         acks_all=load.acks_all(config, cell.partitions),
-        throttled=_throttled(config)[cell.partitions],
+        throttled=bool(config.throttle_bytes_per_s) and not config.reassigned,
+        quota_of=brokers if config.throttle_bytes_per_s else (),
         backlog_records=config.backlog_records,
         empty_threads=tuple(t for t, broker in enumerate(brokers) if broker == config.new_broker),
         duration_ms=config.duration_ms,
     )
-
-
-def _throttled(config: FleetConfig) -> NDArray[np.bool_]:
-    """What the quota is for, bool[partitions]: what is reassigned, else all."""
-    moves = (assignment(config) != target(config)).any(axis=1)
-    return moves if config.reassigned else ~moves
 
 
 def _stalls(config: FleetConfig, broker: int) -> s.Ints:
@@ -154,18 +149,36 @@ def run_cell_in_windows(
 
 def run_window(state: s.State, arrivals: s.Arrivals, until_ms: int) -> tuple[s.State, s.Ints]:
     """The state at `until_ms` and the events up to then; full tables are emptied, or grow."""
-    state.scalars[s.NEXT_ARRIVAL] = 0
-    pieces, has_come = [], False
+    return _run_on(lambda states: _run(run_kernel, *states, arrivals, until_ms), [state])[0]
+
+
+def run_windows(
+    states: list[s.State], arrivals: list[s.Arrivals], until_ms: int, is_abreast: bool
+) -> list[tuple[s.State, s.Ints]]:
+    """The same for several cells; side by side if their followers share quotas."""
+    if not is_abreast:
+        return [run_window(*each, until_ms) for each in zip(states, arrivals, strict=True)]
+    given = tuple(arrivals), until_ms
+    return _run_on(lambda states: _run(run_abreast, tuple(states), *given), states)
+
+
+def _run_on(
+    run: Callable[[list[s.State]], bool], states: list[s.State]
+) -> list[tuple[s.State, s.Ints]]:
+    pieces, has_come = [list[s.Ints]() for _ in states], False
+    for state in states:
+        state.scalars[s.NEXT_ARRIVAL] = 0
     while not has_come:
-        has_come = _run(state, arrivals, until_ms)
-        pieces.append(s.taken(state))
-        state = s.with_room(state)
-    return state, np.concatenate(pieces)
+        has_come = run(states)
+        for state, events in zip(states, pieces, strict=True):
+            events.append(s.taken(state))
+        states = [s.with_room(state) for state in states]
+    return [(state, np.concatenate(events)) for state, events in zip(states, pieces, strict=True)]
 
 
-def _run(state: s.State, arrivals: s.Arrivals, until_ms: int) -> bool:
+def _run(kernel: Callable[..., bool], *given: Any) -> bool:
     """Run the kernel; the first time on a machine it is compiled."""
-    if compiled.is_ready(run_kernel):
-        return run_kernel(state, arrivals, until_ms)
+    if compiled.is_ready(kernel):
+        return kernel(*given)
     with shown(lambda: "compiling the kernel, once on this machine"), compiled.one_at_a_time():
-        return run_kernel(state, arrivals, until_ms)
+        return kernel(*given)

@@ -125,7 +125,8 @@ class FleetConfig:
     leader_bytes_per_s: int = _number(0, "bytes/s to all followers, 0 for no limit", 0, 10**12,
         "what a leader can send, one queue for all followers")
     throttle_bytes_per_s: int = _number(0, "bytes/s, 0 for none", 0, 10**12,
-        "leader.replication.throttled.rate, of what is reassigned, or left behind for all")
+        "leader. and follower.replication.throttled.rate, of what is reassigned, or left behind "
+        "for all (leaders=move)")
     leader_stall_s: float = _number(0.0, "s that a leader's reads are stalled", 0, 86_400,
         "length of a time in which a leader answers no fetch")
     leader_stall_every_s: float = _number(3_600.0, "s between such stalls", 1, 86_400 * 14,
@@ -308,9 +309,10 @@ def _problems(config: FleetConfig) -> list[tuple[bool, str]]:
     ]
     moves, dead = config.leaders == "move", "dead" in config.pauses
     still = f"leaders={config.leaders!r} with pauses={config.pauses!r}, "
-    still += f"elections={config.elections!r}, reassigned={config.reassigned!r}; "
-    still += "valid: leaders='move', or none of dead, elections and reassigned"
-    told_to = bool(config.elections or config.reassigned)
+    still += f"elections={config.elections!r}, reassigned={config.reassigned!r}, "
+    still += f"throttle_bytes_per_s={config.throttle_bytes_per_s}; "
+    still += "valid: leaders='move', or none of dead, elections, reassigned and a throttle"
+    told_to = bool(config.elections or config.reassigned or config.throttle_bytes_per_s)
     needs_drawn = f"load={load!r} with leaders='move'; valid: a load that is drawn"
     return [
         (config.leaders not in LEADERS, f"leaders={config.leaders!r}; valid: {', '.join(LEADERS)}"),

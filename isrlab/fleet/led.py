@@ -48,6 +48,17 @@ class Led:
         self.place_of = np.full(config.partitions, -1, dtype=np.int32)
         self.place_of[cell.partitions] = np.arange(len(cell.partitions))
 
+    def share(self, due: s.Arrivals, leaders: s.Ints) -> s.Arrivals:
+        """The batches for what it leads, of all."""
+        mine = leaders[due.partition] == self.cell.leader
+        places = self.place_of[due.partition[mine]]
+        return s.Arrivals(due.ts_ms[mine], places, due.records[mine])
+
+    def restart(self, tick_ms: int) -> None:
+        """Its process begins anew: when it first checks its ISRs, and quotas that are not used."""
+        self.state.scalars[s.NEXT_TICK_MS] = tick_ms
+        self.state.sent[:] = self.state.received[self.cell.leader] = s.no_samples(1)[0]
+
     def partition(self, partition: int) -> Any:
         """Its row, to be changed in place."""
         return self.state.partitions[self.place_of[partition]]
@@ -86,6 +97,11 @@ class Led:
                 rows[slot] = row
                 self.state.active[row // s.WORD] |= bit
                 thread["partitions"] += 1
+
+    def throttle(self, partition: int, brokers: Iterable[int]) -> None:
+        """The followers that are in follower.replication.throttled.replicas."""
+        rows = self._own[self.place_of[partition]]
+        self.state.followers["is_throttled"][rows] = np.isin(self.order(partition), [*brokers])
 
     def thread_of(self, row: int) -> Any:
         return self.state.threads[self.state.followers[row]["thread"]]
@@ -243,9 +259,9 @@ class Led:
                 row[name], row[f"{name}_last"] = first, first + len(rows) - 1
 
 
-def led_at_start(config: FleetConfig, cell: Cell) -> Led:
-    """A cell at time 0 in which the partitions that others lead are empty."""
-    state = s.new_state(setup(config, cell))
+def led_at_start(config: FleetConfig, cell: Cell, received: s.Ints) -> Led:
+    """A cell at time 0 in which the partitions that others lead are empty; it shares `received`."""
+    state = s.new_state(setup(config, cell))._replace(received=received)
     nobody = state.follower_at[:, -1]
     for row in nobody.tolist():
         state.active[row // s.WORD] |= np.uint64(1 << row % s.WORD)

@@ -43,12 +43,12 @@ from isrlab.engine import messages as m
 from isrlab.engine.model import NO_LEADER
 from isrlab.engine.partition import Controller, PartitionState
 from isrlab.fleet import load, moments
-from isrlab.fleet.cell import CellRun, cell, run_window
+from isrlab.fleet.cell import CellRun, cell, run_windows
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.kernel import log as kernel_log
 from isrlab.fleet.kernel import state as s
 from isrlab.fleet.layout import assignment, holders
-from isrlab.fleet.led import Led, led_at_start, mask
+from isrlab.fleet.led import led_at_start, mask
 from isrlab.fleet.moments import Moment, Turn
 from isrlab.fleet.reassigning import Reassigning
 from isrlab.fleet.replicas import ReplicaHistories, engine_settings
@@ -76,7 +76,8 @@ class Moving:
         replicas = [tuple(row) for row in assignment(config).tolist()]
         brokers = sorted({*holders(config).ravel().tolist()} - {0})
         cells = {b: cell(config, b, every=True) for b in brokers}
-        self.leds = {b: led_at_start(config, cells[b]) for b in brokers}
+        received = s.no_samples(config.brokers + 1)  # a follower's quota is for all leaders
+        self.leds = {b: led_at_start(config, cells[b], received) for b in brokers}
         alive = tuple(m.BrokerInfo(b, 0) for b in range(1, config.brokers + 1))
         fixed = config.kafka, engine_settings(config)
         self.controllers = [
@@ -115,7 +116,7 @@ class Moving:
         due = s.Arrivals._make(column[:split] for column in arrivals)
         if until_ms > self.now_ms:
             leaders = self.leaders[due.partition]
-            ran = {broker: self._ran(led, due, until_ms) for broker, led in self.leds.items()}
+            ran = self._ran(due, until_ms)
             last = sorted(
                 change
                 for broker, (_, events) in ran.items()
@@ -132,13 +133,13 @@ class Moving:
                 self._plan(self._reassigning.turns(change, until_ms))
         return s.Arrivals._make(column[split:] for column in arrivals)
 
-    def _ran(self, led: Led, due: s.Arrivals, until_ms: int) -> tuple[s.State, s.Ints]:
-        """A cell at `until_ms`, and its events; it can be run again if something is reassigned."""
-        mine = self.leaders[due.partition] == led.cell.leader
-        places = led.place_of[due.partition[mine]]
-        share = s.Arrivals(due.ts_ms[mine], places, due.records[mine])
-        state = deepcopy(led.state) if self._reassigning.going else led.state
-        return run_window(state, share, until_ms)
+    def _ran(self, due: s.Arrivals, until_ms: int) -> dict[int, tuple[s.State, s.Ints]]:
+        """The cells at `until_ms`, and their events; if something is reassigned, of copies."""
+        states = [led.state for led in self.leds.values()]
+        shares = [led.share(due, self.leaders) for led in self.leds.values()]
+        states = deepcopy(states) if self._reassigning.going else states
+        ran = run_windows(states, shares, until_ms, self.config.throttle_bytes_per_s > 0)
+        return dict(zip(self.leds, ran, strict=True))
 
     def _plan(self, turns: Iterable[Turn]) -> None:
         new = [turn for turn in turns if turn not in self._turns]
@@ -278,9 +279,9 @@ class Moving:
     def _restart_clock(self, broker: int) -> None:
         if broker in self.leds:
             process_ms = self.now_ms - moments.order_ms(self.config)
-            scalars = self.leds[broker].state.scalars
-            scalars[s.NEXT_TICK_MS] = process_ms + self.config.isr_check_period_ms
+            self.leds[broker].restart(process_ms + self.config.isr_check_period_ms)
             self._mark(broker, "gone_until_ms", 0)
+            self._mark(broker, "throttled_bytes", 0)
 
     def _mark(self, broker: int, column: str, until_ms: int) -> None:
         """Set a column of all threads of a broker."""

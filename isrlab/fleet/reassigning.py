@@ -8,7 +8,7 @@ shall move at a time (`moves_at_once`), and goes on with the next when one is do
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -50,9 +50,26 @@ class Reassigning:
         """What the controllers are asked for next."""
         room = (self._config.moves_at_once or len(self._left)) - len(self.going)
         begun, self._left = self._left[:room], self._left[room:]
+        self._throttle([*self.going, *begun])
         for partition in begun:
             wanted = tuple(self._target[partition].tolist())
             yield partition, m.AlterPartitionReassignments(wanted)
+
+    def _throttle(self, moving: Iterable[int]) -> None:
+        """The tool sets both lists: partitions that move now, and those that it begins to move.
+
+        Source: calculateProposedMoveMap, ReassignPartitionsCommand.java 4.0 (KIP-455).
+        """
+        for led in self._leds.values():
+            led.state.partitions["is_throttled"] = led.state.followers["is_throttled"] = 0
+        for partition in moving:
+            state = self._controllers[partition].state
+            sources = {*state.replicas} - {*state.adding}
+            newcomers = {*self._target[partition].tolist()} - sources
+            for broker in {*sources, *newcomers} & {*self._leds}:
+                led = self._leds[broker]
+                led.partition(partition)["is_throttled"] = broker in sources
+                led.throttle(partition, newcomers)
 
     def note(self, partition: int, after: Controller) -> bool:
         """A controller has decided something; is it time for the next partition?"""

@@ -40,6 +40,7 @@ from isrlab.fleet.kernel.resting import lowest_bit
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 _most_rows = inlined(s.most_rows)
+FETCH_BACKOFF_MS = 1_000  # replica.fetch.backoff.ms
 
 
 @entry
@@ -65,6 +66,32 @@ def run(state: s.State, arrivals: s.Arrivals, until_ms: int) -> bool:
             membership.on_isr_expiration(state, now_ms)
             state.scalars[s.NEXT_TICK_MS] += state.rules.isr_check_period_ms
     return False
+
+
+@entry
+def run_abreast(
+    states: tuple[s.State, ...], arrivals: tuple[s.Arrivals, ...], until_ms: int
+) -> bool:
+    """Carry cells that share quotas forward to `until_ms`; have all come that far?
+
+    Whichever is due first acts first; in one millisecond, the one with the lower number. It is
+    compiled for each number of cells.
+    """
+    while True:
+        first, first_ms, second_ms = 0, until_ms, until_ms
+        for number in range(len(states)):
+            next_ms = min(_next_ms(states[number], arrivals[number]), until_ms)
+            if next_ms < first_ms:
+                first, first_ms, second_ms = number, next_ms, first_ms
+            else:
+                second_ms = min(second_ms, next_ms)
+        if first_ms == until_ms:
+            break
+        if not run(states[first], arrivals[first], max(first_ms + 1, second_ms)):
+            return False
+    for number in range(len(states)):
+        run(states[number], arrivals[number], until_ms)
+    return True
 
 
 @inlined
@@ -149,24 +176,32 @@ def _on_fetch(state: s.State, now_ms: int, number: int) -> None:
         log.note_answer(state, number)
     if not is_due:
         thread.fetch_ms = now_ms
-        state.scalars[s.COVERED] += thread.partitions
-    is_answered, count, wanted_bytes = is_due, s.ZERO, s.ZERO
+        throttle.note_written(state, number, now_ms)
+    is_answered, count, wanted_bytes, left_out = is_due, s.ZERO, s.ZERO, s.ZERO
     for place in range(thread.words_from, thread.words_to):
         word = state.active[place]
         while word != _ZERO:
             row = (place << 6) + lowest_bit(word)
             word &= word - _ONE
             if not is_due:
+                if throttle.is_left_out(state, row, now_ms):
+                    left_out += 1
+                    continue
                 is_answered |= membership.on_follower_position(state, now_ms, row)
             more_bytes = _readable(state, row)
             if more_bytes > 0 and not throttle.is_throttled(state, row, now_ms):
                 wanted_bytes += more_bytes
                 state.scratch[count] = row
                 count += 1
+    if not is_due:
+        state.scalars[s.COVERED] += thread.partitions - left_out
     thread.ready_bytes = wanted_bytes
     if len(state.carried) and not is_due and is_answered and thread.is_parked and not wanted_bytes:
         log.note_answer(state, number)
-    if is_answered or wanted_bytes >= state.links.replica_fetch_min_bytes:
+    if left_out and left_out == thread.partitions:
+        thread.left_ms = _end_of_work(state, number, now_ms, FETCH_BACKOFF_MS)
+        thread.next_ms = thread.left_ms + log.latency_ms(state, number, thread.left_ms)
+    elif is_answered or wanted_bytes >= state.links.replica_fetch_min_bytes:
         _answer(state, now_ms, number, _filled(state, now_ms, count, wanted_bytes))
     else:
         thread.is_parked = s.PARKED
@@ -256,7 +291,9 @@ def _send(state: s.State, now_ms: int, row: int, left_bytes: int) -> int:
         state.scalars[s.TURN] += 1
         follower.turn = state.scalars[s.TURN]
         if leader.is_throttled:
-            throttle.count(state, now_ms, sent_bytes)
+            throttle.count(state.sent, now_ms, sent_bytes)
+        if follower.is_throttled:
+            state.threads[follower.thread].throttled_bytes += sent_bytes
     return sent_bytes
 
 

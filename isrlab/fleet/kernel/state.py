@@ -50,8 +50,7 @@ EVENT_COLUMNS = 13
 EVENT_COUNT, COVERED, TURN, NEXT_ARRIVAL, NEXT_TICK_MS, BATCH_SENT_MS, BATCH_DUE_MS = range(7)
 QUEUE_HEAD, QUEUE_COUNT, NEXT_RESTART, LEADER_STALL, LEADER_FREE_US = range(7, 12)
 CHUNKS_USED, FREE_CHUNK, NEXT_THREAD_MS, NEXT_ANSWER_MS, NEXT_RESTART_MS = range(12, 17)
-SAMPLE = 17  # of `State.quota`, the present one
-SCALARS = 18
+SCALARS = 17
 
 # Columns of `State.produces`. TRIED_MS is when it was sent again after a refusal, REQUIRED the
 # offset to be committed (of a held one, its records). A list is a chain of chunks of rows, so that
@@ -64,8 +63,9 @@ FREE_EVENTS = 4_096  # beyond what one millisecond can write
 # Columns of `State.carried`, of each follower: its log end and its own high watermark when its last
 # fetch came in, and the high watermark that the answer to that says.
 HAD_END, OWN_HIGH_WATERMARK, TOLD_HIGH_WATERMARK = range(3)
-# Columns of `State.quota`: when a sample began (long ago: it is not there), what was sent in it.
-BEGAN_MS, SENT_BYTES = range(2)
+# Columns of `State.sent` and `received`: when a sample began (long ago: it is not there), what was
+# counted in it. A last row says which is the present one.
+BEGAN_MS, SUM_BYTES = range(2)
 SAMPLES, SAMPLE_MS = 11, 1_000  # replication.quota.window.num and .size.seconds
 WORD = 64  # bits of a word of `State.active`
 GROUP = 16  # threads whose next time is kept as one
@@ -116,7 +116,7 @@ class Links(NamedTuple):
     replica_fetch_wait_max_ms: int
     replica_fetch_min_bytes: int  # a fetch that finds less is parked
     leader_bytes_per_s: int  # to all followers together, 0 for no limit
-    throttle_bytes_per_s: int = 0  # of throttled partitions (throttle.py), 0 for no limit
+    throttle_bytes_per_s: int = 0  # of leaders and of followers (throttle.py), 0 for no limit
 
 
 class Arrivals(NamedTuple):
@@ -138,7 +138,7 @@ PARTITION_ROW = _row(  # what a leader knows of a partition
     "partition_epoch leader_epoch epoch_start",  # log end offset when the leader epoch began
     "is_frozen",  # 1 if the controller has stored what the leader has not heard: writes fail
     "acks_all",  # 1 if its producers wait for the ISR
-    "is_throttled",  # 1 if replicas that are not in sync get no more than the quota
+    "is_throttled",  # 1 in leader.replication.throttled.replicas
     "is_held_back",  # 1 while a member of the ISR is known to have no more than is committed
     "waiting waiting_last",  # first and last of its produces that wait for the high watermark
     "held held_last",  # first and last of those that were refused and are tried again
@@ -152,6 +152,7 @@ FOLLOWER_ROW = _row(  # of a partition; those of one thread stand side by side
     "sent_high_watermark",  # that of its last fetch (2.4 and 2.5 compare with it)
     "turn",  # who was served longest ago has the lowest
     "partition slot",
+    "is_throttled is_left_out",  # 1 in follower.[...].throttled.replicas; if its fetch skips it
     "thread",  # that reads for it
 )
 THREAD_ROW = _row(
@@ -164,6 +165,7 @@ THREAD_ROW = _row(
     "partitions",  # how many it reads
     "words_from words_to",  # its words of `State.active`: first, one past the last
     "bytes_per_s",  # what it can receive and write, 0 for no limit
+    "quota throttled_bytes",  # its row of `State.received`; what it has not counted there yet
     "stall_from stall_to",  # its rows in `State.stalls`: first, one past the last
     "slow_from slow_to",  # and in `State.slow`
 )
@@ -183,7 +185,8 @@ class State(NamedTuple):
     next_chunk: Ints  # int64[chunks], in its list or in that of the free ones
     events: Ints  # int64[rows, EVENT_COLUMNS], as many as `with_room` says
     latencies: Ints  # int64[hours, BUCKETS]: produces with acks=all by how long they took
-    quota: Ints  # int64[SAMPLES, 2]: see `BEGAN_MS`
+    sent: Ints  # int64[SAMPLES + 1, 2], the leader's quota: see `BEGAN_MS`
+    received: Ints  # int64[quotas, SAMPLES + 1, 2], those of followers
     scratch: Ints  # int64[partitions], followers that a response may hold
     scalars: Ints  # int64[SCALARS]
     stalls: Ints  # int64[stalls, 3]: start, end (exclusive) ms, speed left in thousandths
@@ -205,7 +208,8 @@ class Setup(NamedTuple):
     record_bytes: int | Ints  # of all partitions, or int64[partitions]
     first_tick_ms: int
     leader_stalls: Ints = np.zeros((0, 2), np.int64)
-    throttled: bool | NDArray[np.bool_] = False  # bool[partitions]
+    throttled: bool = False  # all partitions, of the leader and of all followers
+    quota_of: Sequence[int] = ()  # of each thread, row of `State.received`; else each its own
     latencies: Sequence[Ints] = ()  # int64[n, 3] for each thread, as in `State.slow`
     restarts: Ints = np.zeros((0, 3), np.int64)
     acks_all: bool | NDArray[np.bool_] = False  # bool[partitions]: producers wait for the ISR
@@ -222,6 +226,7 @@ def new_state(setup: Setup) -> State:
     """
     partitions, followers, follower_at = _replicas(setup)
     ends, scalars = followers["end"], np.zeros(SCALARS, dtype=np.int64)
+    threads = _threads(setup)
     scalars[NEXT_TICK_MS] = setup.first_tick_ms
     scalars[[BATCH_SENT_MS, BATCH_DUE_MS]] = -1
     scalars[CHUNKS_USED] = 1
@@ -234,7 +239,7 @@ def new_state(setup: Setup) -> State:
         partitions,
         followers,
         follower_at,
-        _threads(setup),
+        threads,
         np.zeros(-(-len(setup.stalls) // GROUP), dtype=np.int64),
         active,
         carried=np.column_stack([ends[: len(ends) * setup.leaders_move]] * 3),
@@ -242,7 +247,8 @@ def new_state(setup: Setup) -> State:
         next_chunk=np.zeros(1, dtype=np.int64),
         events=np.zeros((0, EVENT_COLUMNS), dtype=np.int64),
         latencies=np.zeros((setup.duration_ms // HOUR_MS + 1, BUCKETS), dtype=np.int64),
-        quota=np.array([(0, 0)] + [(LONG_AGO_MS, 0)] * (SAMPLES - 1), dtype=np.int64),
+        sent=no_samples(1)[0],
+        received=no_samples(1 + int(threads["quota"].max(initial=0))),
         scratch=np.zeros(len(partitions), dtype=np.int64),
         scalars=scalars,
         stalls=np.concatenate(setup.stalls).astype(np.int64),
@@ -253,6 +259,12 @@ def new_state(setup: Setup) -> State:
         links=setup.links,
     )
     return with_room(state)
+
+
+def no_samples(quotas: int) -> Ints:
+    """int64[quotas, SAMPLES + 1, 2] of processes that have just started, at 0 ms."""
+    rows = [(0, 0)] + [(LONG_AGO_MS, 0)] * (SAMPLES - 1) + [(0, 0)]
+    return np.array([rows] * quotas, dtype=np.int64)
 
 
 def most_rows(chunks: int, partitions: int, slots: int) -> int:
@@ -315,6 +327,7 @@ def _replicas(
     partitions["is_throttled"] = setup.throttled
     rows = np.zeros((count, slots), dtype=FOLLOWER_ROW)
     rows["thread"], rows["slot"] = setup.thread_of, np.arange(slots)
+    rows["is_throttled"] = setup.throttled
     rows["partition"] = np.arange(count)[:, None]
     rows["end"] = rows["seen_end"] = is_full * setup.backlog_records
     rows["sent_high_watermark"] = is_full * setup.backlog_records
@@ -337,6 +350,7 @@ def _threads(setup: Setup) -> NDArray[np.void]:
     threads["partitions"] = np.bincount(setup.thread_of.ravel(), minlength=len(threads))
     threads["words_from"], threads["words_to"] = _words(setup)
     threads["bytes_per_s"] = setup.bytes_per_s
+    threads["quota"] = setup.quota_of or np.arange(len(threads))
     for name, pieces in (("stall", setup.stalls), ("slow", setup.latencies)):
         if len(pieces):
             ends = np.cumsum([len(rows) for rows in pieces])

@@ -80,8 +80,8 @@ def test_a_link_is_text_until_its_page_is_there(tmp_path):
 
 
 def test_questions_stand_above_what_their_notebook_found():
-    page = landing.questions_html({"16_slow_leader": ("Slow", "<b>149</b> timed out.")})
-    question = landing.questions()["16_slow_leader"][0]
-    assert f'<a href="16_slow_leader.ipynb{question.anchor}">{question.text}</a>' in page
+    page = landing.questions_html({"16_whose_fault_is_it": ("Slow", "<b>149</b> timed out.")})
+    question = landing.questions()["16_whose_fault_is_it"][0]
+    assert f'<a href="16_whose_fault_is_it.ipynb{question.anchor}">{question.text}</a>' in page
     assert "&lt;b&gt;149&lt;/b&gt; timed out." in page
     assert landing.questions()["14_your_cluster"][0].text not in page

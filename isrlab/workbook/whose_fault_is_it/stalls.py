@@ -1,7 +1,6 @@
-"""A slow leader beside a slow follower; who evicts whom, what it costs, what helps.
+"""A slow leader beside a slow follower: who evicts whom, what it costs, what helps.
 
-The seed of the small fleet gives one trouble at about one minute, to broker 3, whichever of the two
-roles is in trouble.
+The seed of `SMALL` gives one trouble at about one minute, to broker 3 in either role.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from IPython.display import HTML
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from isrlab import fleet
 from isrlab.events import exact
@@ -26,11 +24,10 @@ from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.sums import by_run
 from isrlab.logs.history.record import Record
 from isrlab.logs.incidents.find import Incident, find
-from isrlab.show.bands import plot_isr_sizes
 from isrlab.show.controls import Redrawn, choice, pick
 from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.matrix import plot_matrix
-from isrlab.show.style import BLUE, FAINT, ORANGE, VERMILION, counted, panels
+from isrlab.show.style import BLUE, FAINT, ORANGE, VERMILION, counted
 from isrlab.show.table import table
 
 ROLES = {"leader": "leader_stall_s", "follower": "stall_s"}
@@ -84,6 +81,23 @@ def in_trouble(config: FleetConfig, role: str, length_s: float, every_s: float) 
     return config.with_(**changes, name=f"slow {role}")
 
 
+def plan(
+    config: FleetConfig, stall_s: float, percent: float, limits_s: Sequence[float]
+) -> tuple[list[FleetConfig], list[list[FleetConfig]]]:
+    """Fleets with slow leaders, slow followers, and both; the first two under each limit.
+
+    A broker is stalled for so many percent of the time.
+    """
+    every_s = stall_s * 100 / percent
+    leaders, followers = (in_trouble(config, role, stall_s, every_s) for role in ROLES)
+    both = leaders.with_(stall_s=stall_s, stall_every_s=every_s, name="both")
+    limits_ms = [round(1000 * s) for s in sorted({*limits_s})]
+    name = "replica_lag_time_max_ms"
+    return [leaders, followers, both], [
+        fleet.sweep(c, name, limits_ms) for c in (leaders, followers)
+    ]
+
+
 def troubles_of(config: FleetConfig) -> list[Trouble]:
     """Every stall of a leader's reads or a follower's fetchers in a fleet."""
     return [
@@ -109,22 +123,6 @@ def verdicts(config: FleetConfig, events: pa.Table) -> list[Judgement]:
     ]  # fmt: skip
 
 
-def verdict_table(judged: Sequence[Judgement], most: int) -> HTML:
-    """The first incidents: what is said of each, who is blamed, and what was so."""
-    rows = [
-        {
-            "from (s)": each.incident.start_ms // 1000,
-            "partitions": len(each.incident.partitions),
-            "verdict": each.incident.what.replace("_", " "),
-            "blamed": ", ".join(map(str, each.incident.blamed)),
-            "in trouble": ", ".join(sorted({f"{c.role} {c.broker}" for c in each.causes})),
-            "": each.fate,
-        }
-        for each in judged
-    ]
-    return table(rows, most)
-
-
 def accuracy(config: FleetConfig, judged: Sequence[Judgement]) -> dict[str, str | int]:
     """How many troubles a right verdict names, and how many incidents are named rightly."""
     fates = Counter(each.fate for each in judged)
@@ -139,22 +137,6 @@ def accuracy(config: FleetConfig, judged: Sequence[Judgement]) -> dict[str, str 
         "incidents": len(judged),
         **{fate: fates[fate] for fate in FATES},
     }
-
-
-def spared(config: FleetConfig, events: pa.Table) -> dict[str, str | int]:
-    """Evictions, and those with a fetch of the follower waiting at a leader that is stalled."""
-    troubles = troubles_of(config)
-
-    def stalled(role: str, broker: int | None, ms: int) -> bool:
-        return any(t[:2] == (role, broker) and t.from_ms <= ms < t.to_ms for t in troubles)
-
-    evictions = exact.evictions(events, config.duration_ms)
-    waiting = [
-        out for out in evictions
-        if stalled("leader", out.leader, out.start_ms)
-        and not stalled("follower", out.replica, out.start_ms)
-    ]  # fmt: skip
-    return {"fleet": config.run, "evictions": len(evictions), "fetch waiting": len(waiting)}
 
 
 def handed_over(config: FleetConfig, after_s: Sequence[float]) -> HTML:
@@ -184,29 +166,32 @@ def costs(
     return runs.join(sums.div(runs["troubles"].clip(lower=1).to_numpy(), axis=0), on="run")
 
 
-def by_broker(config: FleetConfig) -> HTML:
-    """What each broker of a small fleet shows, as a leader, and how often it is evicted."""
-    events = fleet.simulate_local(config)
-    evicted = Counter(out.replica for out in exact.evictions(events))
-    sizes = config.replication_factor, config.min_isr(config.replication_factor)
+def by_broker(configs: Sequence[FleetConfig]) -> HTML:
+    """What each broker of small fleets shows, as a leader, and how often it is evicted."""
     rows = []
-    for broker in range(1, config.brokers + 1):
-        own = events.filter(pc.equal(events["broker"], broker))
-        numbers = measures(own, *sizes, (0, config.duration_ms))
-        rows.append({
-            "broker": broker,
-            "evicts": int(numbers["evictions"]),
-            "is evicted": evicted[broker],
-            "under-replicated (s)": round(60 * numbers["under_replicated_minutes"], 1),
-            "p99 of produces (s)": round(numbers["p99_ms"] / 1000, 1),
-        })  # fmt: skip
+    for config in configs:
+        events = fleet.simulate_local(config)
+        evicted = Counter(out.replica for out in exact.evictions(events))
+        sizes = config.replication_factor, config.min_isr(config.replication_factor)
+        for broker in range(1, config.brokers + 1):
+            own = events.filter(pc.equal(events["broker"], broker))
+            numbers = measures(own, *sizes, (0, config.duration_ms))
+            rows.append({
+                "fleet": config.run,
+                "broker": broker,
+                "evicts": int(numbers["evictions"]),
+                "is evicted": evicted[broker],
+                "under-replicated (s)": round(60 * numbers["under_replicated_minutes"], 1),
+                "p99 of produces (s)": round(numbers["p99_ms"] / 1000, 1),
+            })  # fmt: skip
     return table(rows)
 
 
-def plot_pairs(events: pa.Table, brokers: int, *, ax: Axes | None = None) -> Axes:
+def plot_pairs(config: FleetConfig = SMALL) -> Axes:
     """Leaders as rows, replicas as columns: how often that leader evicted that replica."""
-    counts = Counter((out.leader, out.replica) for out in exact.evictions(events))
-    names = range(1, brokers + 1)
+    evictions = exact.evictions(fleet.simulate_local(config))
+    counts = Counter((out.leader, out.replica) for out in evictions)
+    names = range(1, config.brokers + 1)
     cells = {
         f"by leader {leader}": {
             str(replica): (f"{n}", "evicted") if (n := counts[leader, replica]) else ("·", "none")
@@ -215,25 +200,12 @@ def plot_pairs(events: pa.Table, brokers: int, *, ax: Axes | None = None) -> Axe
         for leader in names
     }
     leaders, replicas = ({pair[side] for pair in counts} for side in (0, 1))
-    who = f"by {counted(len(leaders), 'leader')}, of {counted(len(replicas), 'replica')}"
-    title = f"{counts.total():,} evictions: {who}" if counts else "Nobody is evicted"
+    pairs = f"by {counted(len(leaders), 'leader')}, of {counted(len(replicas), 'replica')}"
+    title = f"{counts.total():,} evictions: {pairs}" if counts else "No replica is evicted"
     colours = {"evicted": ORANGE, "none": FAINT}
-    ax = plot_matrix(cells, title, colours=colours, size=(0.4, 0.36), ax=ax)
+    ax = plot_matrix(cells, title, colours=colours, size=(0.4, 0.36))
     ax.set_xlabel("evicted replica on broker")
     return ax
-
-
-def plot_trouble(config: FleetConfig = SMALL) -> Figure:
-    """A small fleet: who evicts whom, and the sizes of all ISRs over time."""
-    figure, grid = panels(1, 2, (9, 3.6), width_ratios=[1, 1.3])
-    events = fleet.simulate_local(config)
-    plot_pairs(events, config.brokers, ax=grid[0, 0])
-    sizes = config.partitions, config.replication_factor, config.min_isr(config.replication_factor)
-    troubles = [(str(t.broker), t.from_ms / 1000, t.to_ms / 1000) for t in troubles_of(config)]
-    over_ms = max((round(1000 * end_s) for *_, end_s in troubles), default=config.duration_ms)
-    spans = exact.isr_spans(events, min(over_ms + 40_000, config.duration_ms), 0)
-    plot_isr_sizes(spans, sizes, away=troubles, ax=grid[0, 1])
-    return figure
 
 
 def trouble_controls(config: FleetConfig = SMALL) -> widgets.VBox:
@@ -243,9 +215,9 @@ def trouble_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     length = choice("for (s)", (20, 35, 45, 60), 45)
     limit = choice("lag limit (s)", (10, 30, 60), 30)
 
-    def draw(role: str, length_s: float, limit_s: int) -> Figure:
+    def draw(role: str, length_s: float, limit_s: int) -> Axes:
         moved = in_trouble(config, role, length_s, config.stall_every_s)
-        return plot_trouble(moved.with_(replica_lag_time_max_ms=1000 * limit_s))
+        return plot_pairs(moved.with_(replica_lag_time_max_ms=1000 * limit_s))
 
     return Redrawn((role, length, limit), draw)
 
@@ -268,16 +240,26 @@ def plot_limits(costs_by_run: Mapping[str, pd.DataFrame], length_s: float) -> Ax
 
 
 def finding(
-    costs_by_run: Mapping[str, pd.DataFrame], limit_s: float, judged: Sequence[Judgement]
-) -> str:
-    """What a trouble costs in both fleets, and how many verdicts were right, in two lines."""
+    costs_by_run: Mapping[str, pd.DataFrame], limit_s: float, judged: Sequence[Judgement],
+    harmed: Mapping[str, pd.DataFrame],
+) -> str:  # fmt: skip
+    """What a trouble costs, how many verdicts were right, and what neighbours suffer by threads."""
     parts = []
     for name, rows in costs_by_run.items():
         row = rows[rows["lag_limit_s"] == limit_s].iloc[0]
         parts.append(f"{name}: {row['refused']:,.0f} refused, {row['timed_out']:,.0f} timed out")
     fates = Counter(each.fate for each in judged)
-    return (
+    text = (
         f"Produces that fail in one stall, limit {limit_s:g} s, {'; '.join(parts)}. The right "
         f"broker and role are blamed in {fates['right']} of {len(judged)} incidents, wrong ones in "
-        f"{fates['wrong']}."
+        f"{fates['wrong']}. Evictions per hour, from the fewest to the most threads: "
     )
+    parts = []
+    for name, rows in harmed.items():
+        means = rows.groupby("num_replica_fetchers").mean(numeric_only=True)
+        near, hot = (
+            f"{means[column].iloc[0]:,.0f} → {means[column].iloc[-1]:,.0f}"
+            for column in ("neighbour_evictions", "hot_evictions")
+        )
+        parts.append(f"{name}: neighbours {near}, hot {hot}")
+    return f"{text}{'; '.join(parts)}."

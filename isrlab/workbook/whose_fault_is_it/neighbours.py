@@ -1,19 +1,20 @@
-"""Shared fetchers: who shares a fetcher thread with a hot partition, and who is evicted for it.
+"""A hot partition and its neighbours on the same fetcher thread: who is evicted, what helps.
 
-What a thread has to carry is computed from the settings. A *neighbour* is a partition that is not
-hot and has the same leader as the first hot one, partition 0: others have other threads.
+A *neighbour* has the same leader as the first hot partition, partition 0; others have other
+threads. What a thread has to carry is computed from the settings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 
 import ipywidgets as widgets
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from isrlab import fleet
+from isrlab import fleet, placement
 from isrlab.events import exact
 from isrlab.fleet import load
 from isrlab.fleet.cell import cell
@@ -22,7 +23,7 @@ from isrlab.fleet.layout import assignment, fetcher_id
 from isrlab.show.controls import Redrawn, choice
 from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.matrix import plot_matrix
-from isrlab.show.style import BLUE, FAINT, GREY, ORANGE, PALE, VERMILION, WHITE
+from isrlab.show.style import FAINT, GREY, ORANGE, PALE, VERMILION, WHITE
 
 MB = 2**20
 COLOURS = {"hot": VERMILION, "evicted": ORANGE, "warm": GREY, "shares": PALE, "apart": FAINT}
@@ -33,10 +34,9 @@ LOOKS = {  # what a field of such a partition means
     "shares": "neighbour on the hot thread, stays",
     "apart": "on another thread, stays",
 }
-SIZES_MB = (1, 5, 10, 20, 50, 100, 150, 200, 300, 400)
 MINUTES = Scale("under-replicated neighbours\n(partition-minutes per hour)")
-SMALL = FleetConfig(
-    version="3.7", partitions=48, minutes=5, load="steady", stall_s=0, follower_spread=0,
+HOT = FleetConfig(
+    version="3.7", partitions=48, minutes=10, load="steady", stall_s=0, follower_spread=0,
     records_per_s=20, hot_partitions=1, hot_times=1_100, num_replica_fetchers=2,
     replica_fetch_max_bytes=200 * MB, replica_fetch_response_max_bytes=200 * MB,
 )  # fmt: skip
@@ -54,10 +54,48 @@ def sized(config: FleetConfig, size_mb: float) -> FleetConfig:
     return config.with_(replica_fetch_max_bytes=size, replica_fetch_response_max_bytes=size)
 
 
-def divided(config: FleetConfig) -> FleetConfig:
-    """The fleet with one thread's bandwidth divided among all threads of a pair of brokers."""
-    share = config.follower_bytes_per_s // config.num_replica_fetchers
-    return config.with_(follower_bytes_per_s=share, name=f"{config.run} divided")
+def sharing(config: FleetConfig) -> FleetConfig:
+    """The fleet in which the threads of a pair of brokers share one bandwidth.
+
+    It is divided among the threads that have a hot partition; the others need little. A thread
+    without work takes nothing from them.
+    """
+    hot = [p for p in _led(config) if p < config.hot_partitions]
+    busy = len({fetcher_id(p, config.num_replica_fetchers) for p in hot})
+    rate = config.follower_bytes_per_s // max(1, busy)
+    return config.with_(follower_bytes_per_s=rate, name=f"{config.run} shared")
+
+
+def placed(config: FleetConfig) -> FleetConfig:
+    """The fleet whose one topic its controller has placed: KRaft's placer shuffles."""
+    if not config.kafka.kraft:
+        return config
+    racks = dict.fromkeys(range(1, config.brokers + 1), "")
+    topic = {"t": (config.partitions, config.replication_factor, 1)}
+    rows = placement.placed("kraft", racks, topic, config.seed)
+    return config.with_(assigned=" ".join(",".join(map(str, p.replicas)) for p in rows))
+
+
+def plan(
+    version: str, size_mb: float, threads: Sequence[int], seeds: Sequence[int]
+) -> dict[str, list[FleetConfig]]:
+    """Who else is hot, how large responses are, and whose bandwidth it is: fleets by situation."""
+    runs: dict[str, list[FleetConfig]] = {}
+    for seed, number in product(seeds, threads):
+        single = placed(HOT.with_(version=version, seed=seed, num_replica_fetchers=number))
+        six = sized(heated(single.with_(hot_partitions=6), 0.6), size_mb)
+        situations = {
+            "one hot, default sizes": sized(single, 1).with_(
+                replica_fetch_response_max_bytes=10 * MB
+            ),
+            f"one hot, {size_mb:g} MiB": sized(single, size_mb),
+            f"six hot, {size_mb:g} MiB, own bandwidth": six,
+            f"six hot, {size_mb:g} MiB, one bandwidth": sharing(six),
+        }
+        for name, config in situations.items():
+            run = config.with_(name=f"{name}, {number} threads, seed {seed}")
+            runs.setdefault(name, []).append(run)
+    return runs
 
 
 def _led(config: FleetConfig) -> list[int]:
@@ -96,7 +134,7 @@ def symptoms(evictions: pd.DataFrame, configs: Mapping[str, FleetConfig]) -> pd.
     return medians[columns].median().astype(int).assign(evictions=medians.size())
 
 
-def costs(
+def harm(
     evictions: pd.DataFrame, absences: pd.DataFrame, configs: Sequence[FleetConfig]
 ) -> pd.DataFrame:
     """Evictions and under-replicated minutes of each run, per hour, of hot ones and neighbours."""
@@ -112,7 +150,7 @@ def costs(
     return pd.DataFrame(rows, columns=["run", "num_replica_fetchers", *names])
 
 
-def plot_threads(config: FleetConfig = SMALL) -> Axes:
+def plot_threads(config: FleetConfig = HOT) -> Axes:
     """Each fetcher thread of one follower with the partitions it reads, and who is evicted."""
     evicted = {out.key.partition for out in exact.evictions(fleet.simulate_local(config))}
     follower, number = int(cell(config, 1).followers[0, 0]), config.num_replica_fetchers
@@ -139,67 +177,7 @@ def plot_threads(config: FleetConfig = SMALL) -> Axes:
     return ax
 
 
-def plot_costs(tables: Mapping[str, pd.DataFrame]) -> Axes:
-    """Under-replicated minutes of neighbours by number of threads, a line for each situation."""
-    curves, parts = {}, []
-    for name, table in tables.items():
-        minutes = table["neighbour_minutes"]
-        curves[name] = Curve(table["num_replica_fetchers"], minutes)
-        parts.append(f"{name} {minutes.iloc[0]:,.0f} → {minutes.iloc[-1]:,.0f}")
-    threads = next(iter(tables.values()))["num_replica_fetchers"]
-    title = f"Minutes per hour, {threads.iloc[0]} → {threads.iloc[-1]} threads: {'; '.join(parts)}"
-    return plot_curves(curves, title, (Scale("num.replica.fetchers", ticks=threads), MINUTES))
-
-
-def plot_sizes(table: pd.DataFrame, configs: Sequence[FleetConfig]) -> Axes:
-    """Under-replicated neighbours by size of a response, and where the loop reaches the limit."""
-    sizes = np.array([config.replica_fetch_response_max_bytes / MB for config in configs])
-    limit_mb = configs[0].follower_bytes_per_s * configs[0].lag_time_ms / 1000 / MB
-    harmed = sizes[table["neighbour_evictions"].to_numpy() > 0]
-    title = f"No neighbour is evicted up to responses of {sizes.max():g} MiB"
-    if len(harmed):
-        title = f"Neighbours of a hot partition leave from responses of {harmed.min():g} MiB on"
-    label = "replica.fetch.max.bytes and replica.fetch.response.max.bytes (MiB)"
-    minutes = table["neighbour_minutes"]
-    top = 1.3 * max(1.0, float(minutes.max()))  # room for the names of the marks
-    scales = Scale(label, "log", ticks=sizes), Scale(MINUTES.label, high=top)
-    curves = {"neighbours": Curve(sizes, minutes)}
-    marks = {limit_mb / 2: "loop = half the limit", limit_mb: "the limit"}
-    return plot_curves(curves, title, scales, marks=marks)
-
-
-def plot_rates(
-    config: FleetConfig, delays_ms: Sequence[int], sizes_mb: Sequence[float] = (1, 2, 5, 10, 20)
-) -> Axes:
-    """What a follower that is behind receives, by size of a response and distance to the leader.
-
-    Points are measured. Lines are the formula: a thread has one fetch in flight, so a response
-    takes a round trip and its own bytes.
-    """
-    curves, parts, fine = {}, [], np.geomspace(min(sizes_mb), max(sizes_mb), 50)
-    for delay_ms, look in zip(delays_ms, ((BLUE, "o"), (VERMILION, "s")), strict=True):
-        far = config.with_(fetch_latency_ms=delay_ms)
-        measured = [_received_mb_s(sized(far, size)) for size in sizes_mb]
-        seconds = 2 * delay_ms / 1000 + fine * MB / config.follower_bytes_per_s
-        formula = fine * MB / seconds / 1e6
-        curves[f"{delay_ms} ms one way"] = Curve(sizes_mb, measured, look=look, style="")
-        curves[f"formula, {delay_ms} ms"] = Curve(fine, formula, look=(look[0], ""), style="--")
-        parts.append(f"{measured[0]:.1f} → {measured[-1]:.1f} MB/s, {delay_ms} ms away")
-    title = f"{min(sizes_mb):g} → {max(sizes_mb):g} MiB: {'; '.join(parts)}"
-    scales = Scale("size of a response (MiB)", "log", ticks=sizes_mb), Scale("received (MB/s)")
-    return plot_curves(curves, title, scales)
-
-
-def _received_mb_s(config: FleetConfig) -> float:
-    """What the follower of the hot partition that lags most receives in the second half."""
-    trace = fleet.trace(config, 0, sample_ms=100)
-    end = trace.log_end_offset - trace.most_lag_records
-    half = len(end) // 2
-    seconds = (trace.ts_ms[-1] - trace.ts_ms[half]) / 1000
-    return float((end[-1] - end[half]) * config.record_bytes / seconds / 1e6)
-
-
-def fetcher_controls(config: FleetConfig = SMALL) -> widgets.VBox:
+def fetcher_controls(config: FleetConfig = HOT) -> widgets.VBox:
     """Sliders for threads, heat and response size, and who is evicted."""
     threads = choice("num.replica.fetchers", range(1, 5), 2)
     heat = choice("hot / one thread", (0.9, 1.1), 1.1, "{:g}".format)
@@ -213,16 +191,14 @@ def fetcher_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     return Redrawn((threads, heat, size), draw)
 
 
-def finding(tables: Mapping[str, pd.DataFrame]) -> str:
-    """Who is evicted with the fewest and the most threads, in one sentence for all situations."""
-    parts = []
+def plot_harm(tables: Mapping[str, pd.DataFrame]) -> Axes:
+    """Under-replicated minutes of neighbours by number of threads, with the band of the seeds."""
+    curves, parts = {}, []
     for name, rows in tables.items():
-        first, last = rows.iloc[0], rows.iloc[-1]
-        near, hot = (
-            f"{first[column]:,.0f} → {last[column]:,.0f}"
-            for column in ("neighbour_evictions", "hot_evictions")
-        )
-        parts.append(f"{name}: neighbours {near}, hot partition {hot}")
-    threads = next(iter(tables.values()))["num_replica_fetchers"]
-    counts = f"{threads.iloc[0]} → {threads.iloc[-1]} threads"
-    return f"Evictions per hour, {counts}, with {'; '.join(parts)}."
+        minutes = rows.groupby("num_replica_fetchers")["neighbour_minutes"]
+        mean = minutes.mean()
+        curves[name] = Curve(mean.index, mean, minutes.min(), minutes.max())
+        parts.append(f"{name} {mean.iloc[0]:,.0f} → {mean.iloc[-1]:,.0f}")
+    title = f"{mean.index[0]} → {mean.index[-1]} threads: {'; '.join(parts)}"
+    scales = Scale("num.replica.fetchers", ticks=mean.index), MINUTES
+    return plot_curves(curves, title, scales)

@@ -100,6 +100,9 @@ hunt: $(INSTALLED) ## look for schedules in which Kafka's controller breaks its 
 hold: $(INSTALLED) ## do the notebooks' sentences hold at other seeds, settings and releases?
 	@cd tools && PYTHONPATH=.:.. $(abspath $(BIN))/python -m hold $(ARGS)
 
+watch: $(INSTALLED) ## what RELEASE changes in rules, promises and log lines; then judge and hunt run on it
+	@cd tools && PYTHONPATH=.:.. $(abspath $(BIN))/python -m judge.watch $(RELEASE) $(ARGS)
+
 NAME ?=
 VERSION ?=
 TRIES ?= 1

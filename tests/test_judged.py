@@ -6,10 +6,11 @@ its neighbours' rules, is noticed by some run, but for what is listed here.
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
-from judge import power
+from judge import jars, power, watch
 
 from isrlab import judged
 from isrlab.engine.versions import KafkaVersion
@@ -103,3 +104,24 @@ def test_the_readme_says_how_much_was_compared() -> None:
     ends = f"{RELEASES[0]} to {judged.releases('controller')[-1]}"
     line = f"{steps:,} stored steps of {len(releases)} releases, {ends}"
     assert line in " ".join((Path(__file__).parents[1] / "README.md").read_text().split())
+
+
+def test_the_constants_of_a_class_file_are_read() -> None:
+    texts = ("Shrinking ISR from \x01 to \x01", "Code")
+    packed = [b"\x01" + struct.pack(">H", len(text)) + text.encode() for text in texts]
+    long = b"\x05" + bytes(8)  # takes two places
+    data = bytes(8) + struct.pack(">H", 5) + packed[0] + long + packed[1]
+    assert list(watch.constants(data)) == ["Shrinking ISR from {} to {}", "Code"]
+    assert [text for text in watch.constants(data) if watch.is_sentence(text)] == [
+        "Shrinking ISR from {} to {}"
+    ]
+
+
+def test_what_is_no_published_release_is_named() -> None:
+    with pytest.raises(ValueError, match=r"'3\.9' is no single release of Kafka"):
+        jars.numbers("3.9")
+    said = "Could not resolve: org.apache.kafka:kafka_2.13:jar:3.9.9 was not found in https://x"
+    assert jars._reason("3.9.9", said).endswith("kafka_2.13:jar:3.9.9; is 3.9.9 published?")
+    assert "could not fetch the jars of Kafka 3.9.9: [ERROR] off" in jars._reason(
+        "3.9.9", "[INFO]\n[ERROR] offline"
+    )

@@ -26,5 +26,6 @@ differences as not mended.
     waiting.py    the produces and fetches that wait, and the ReplicaManager that all ask
     fetcher.py    Kafka's follower; control.py its controller; world.py what all share
     jvm.py        Java objects of any release, by JPype; jars.py where Maven has them
+    watch.py      what a release changes against the one before it
     power.py      which verdicts are kept in data/judged, and what they notice
 """

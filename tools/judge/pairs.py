@@ -98,7 +98,9 @@ def _said(
         return ["lost"]
     if is_wild:
         later = question.offset + draw.randrange(4)
-        start = draw.choice((0, 0, later if leader.version.first >= (2, 4) else 0))  # Y
+        # Up to 2.3 a follower that begins anew at its leader's start keeps its high watermark until
+        # the next answer; the engine moves it, and no schedule asks
+        start = draw.choice((0, 0, later if leader.version.first >= (2, 4) else 0))
         return ["range", start, start + draw.randrange(8)]
     found = answer(leader, question)
     if found.error == "OFFSET_OUT_OF_RANGE":

@@ -30,6 +30,7 @@ from isrlab.workbook import (
     joining_the_isr,
     last_replica_standing,
     leaving_the_isr,
+    placement,
     reading_a_log,
     rolling_restart,
     telling_the_cluster,
@@ -357,3 +358,17 @@ def refused_while_rolling(version: str, share: float, brokers: int, seed: int) -
         numbers = measures(fleet.simulate_local(config), 3, 2, (0, config.duration_ms))
         refused.append(numbers["refused"])
     return refused[0] - refused[1]
+
+
+# 25: placement
+
+
+@measured
+def kraft_less_zookeeper(brokers: int, partitions: int, failures: int, seed: int) -> float:
+    """In percent, that some partition of 50 topics is offline when some brokers fail: KRaft's
+    placement less ZooKeeper's."""
+    cluster = placement.generated(brokers, 50, partitions, seed=seed)
+    kraft, other = (
+        cluster.chances(name, "offline", [failures])[0] for name in ("kraft", "zookeeper")
+    )
+    return round(100 * (kraft.value - other.value), 3)

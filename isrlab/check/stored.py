@@ -13,6 +13,7 @@ from typing import Any
 from isrlab.check.cluster import CheckError, ClusterState, possible_versions
 from isrlab.engine.versions import GENERATIONS, KafkaVersion
 from isrlab.events.exact import Key
+from isrlab.events.statements import statement
 from isrlab.logs.history.record import clock
 from isrlab.logs.incidents.exposed import UNCLEAN, StoredPartition, stored_in
 from isrlab.logs.reader.files import LogDirError, expanded, find
@@ -45,7 +46,7 @@ def of_files(
               for row in rows if row["row"] == "unread"][:1]  # fmt: skip
     last_ms = max((row["last_ms"] or 0 for row in rows if row["row"] == "file"), default=0)
     source = f"metadata log of {clock(last_ms)[:19]} UTC" if last_ms else "metadata log"
-    return _state(cluster, source, unsure, version), stored_in(rows)[0]
+    return _state(cluster, source, unsure, version), stored_in(statement(**row) for row in rows)[0]
 
 
 def _state(

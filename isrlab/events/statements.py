@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -58,9 +58,6 @@ class Statement(msgspec.Struct, eq=False):
     line: int = 0
     leader: int | None = None
     printed_ms: int = 0
-
-    def __getitem__(self, name: str) -> Any:  # until nobody asks for a column by its name
-        return getattr(self, name)
 
     @property
     def key(self) -> Key:

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TypeAlias
 
 from isrlab.events.exact import Absence, IsrSpan, Key, absences, isr_spans
 from isrlab.events.spans import Interval
 from isrlab.events.statements import Events, Statement, statements
 
-Row: TypeAlias = Statement
-Span: TypeAlias = Interval
 STARTS = ("starting", "unclean_start")
 STOPPING_MS = 60_000  # so long may all brokers together take to stop
 BIRTH_MS = 10_000  # within which a start belongs to the beginning of a log
@@ -143,18 +140,31 @@ class Record:
         """How far apart things may seem that happened at one moment, by who tells of them."""
         return 0 if self.alone.isdisjoint(tellers) else APART_MS
 
+    def _naming(self, *kinds: str) -> dict[Key, list[tuple[int, int]]]:
+        """By partition, when rows of these kinds name a leader, and which, in order."""
+        named: dict[Key, list[tuple[int, int]]] = defaultdict(list)
+        for row in (row for kind in kinds for row in self.rows[kind]):
+            if row.topic and row.leader is not None:
+                named[row.key].append((row.ts_ms, row.leader))
+        return {key: sorted(times) for key, times in sorted(named.items())}
+
     @cached_property
     def leaders(self) -> dict[Key, tuple[list[int], list[int]]]:
-        """Of each partition: when a leader is named, and which (-1: none)."""
-        rows = self.rows["leader"] + self.rows["offline"] + self.rows["isr_commit"]
-        named = [(r.ts_ms, r.key, r.leader) for r in rows if r.topic and r.leader is not None]
+        """Of each partition: when another leader is named, and which (-1: none)."""
         told: dict[Key, tuple[list[int], list[int]]] = {}
-        for ts_ms, key, leader in sorted(named):
-            times, brokers = told.setdefault(key, ([], []))
-            if not brokers or brokers[-1] != leader:
-                times.append(ts_ms)
-                brokers.append(leader)
+        for key, named in self._naming("leader", "offline", "isr_commit").items():
+            times, brokers = told[key] = [], []
+            for ts_ms, leader in named:
+                if not brokers or brokers[-1] != leader:
+                    times.append(ts_ms)
+                    brokers.append(leader)
         return told
+
+    @cached_property
+    def named(self) -> dict[Key, list[int]]:
+        """Of each partition: when a line names a live leader, also one that a follower hears of."""
+        told = self._naming("leader", "follower", "isr_commit")
+        return {key: [ms for ms, leader in named if leader >= 0] for key, named in told.items()}
 
     def leader_at(self, key: Key, ts_ms: int) -> int | None:
         """Who led a partition; None if nobody says."""
@@ -204,6 +214,22 @@ class Record:
             and row.topic != METADATA_TOPIC
             and row.ts_ms > births.get(row.broker, self.start_ms) + BIRTH_MS
         ]
+
+    @cached_property
+    def started_ms(self) -> dict[int | None, list[int]]:
+        """When each broker started again, in order."""
+        times: dict[int | None, list[int]] = defaultdict(list)
+        for row in self.starts:
+            times[row.broker].append(row.ts_ms)
+        return times
+
+    @cached_property
+    def restless_ms(self) -> dict[int | None, list[int]]:
+        """When each broker had trouble or started again, in order."""
+        times: dict[int | None, list[int]] = defaultdict(list)
+        for row in sorted(self.troubles + self.starts, key=_ms):
+            times[row.broker].append(row.ts_ms)
+        return times
 
     @cached_property
     def gone(self) -> list[Statement]:
@@ -274,9 +300,9 @@ class Record:
             and all(row.detail.get(name) == value for name, value in detail.items())
         ]
 
-    def _within(self, kind: str, sign: str | None, span: Interval) -> list[Statement]:
+    def _within(self, kind: str, sign: str | None, span: Interval) -> Sequence[Statement]:
         rows = self._signs[sign] if kind == "sign" and sign else self.rows[kind]
-        return rows[bisect_left(rows, span[0], key=_ms) : bisect_right(rows, span[1], key=_ms)]
+        return in_span(rows, span)
 
     @cached_property
     def _signs(self) -> dict[str, list[Statement]]:
@@ -285,6 +311,11 @@ class Record:
         for row in self.rows["sign"]:
             named[row.detail["sign"]].append(row)
         return named
+
+
+def in_span(rows: Sequence[Statement], span: Interval) -> Sequence[Statement]:
+    """Of rows in order of time, those within a span, its end included."""
+    return rows[bisect_left(rows, span[0], key=_ms) : bisect_right(rows, span[1], key=_ms)]
 
 
 def teller(out: Absence) -> int | None:
@@ -310,10 +341,6 @@ def _is_not_missed(replica: int, span: IsrSpan) -> bool:
 
 def _ms(row: Statement) -> int:
     return row.ts_ms
-
-
-def key_of(row: Statement) -> Key:
-    return row.key
 
 
 def clock(ts_ms: int | None) -> str:

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from isrlab.logs.history.record import Record, Row, Span
+from isrlab.events.spans import Interval
+from isrlab.events.statements import Statement
+from isrlab.logs.history.record import Record
 
 STILL_MS = 5_000  # before the logs end: it goes on
 AWAY_MS = 10_000  # a failover takes less
@@ -23,43 +25,43 @@ class Away(NamedTuple):
     """When most brokers heard of no controller: the first and last heartbeat that failed."""
 
     controller: int | None  # that they waited for, if it is one only
-    rows: list[Row]
+    rows: list[Statement]
 
     @property
-    def span(self) -> Span:
-        return self.rows[0]["ts_ms"], self.rows[-1]["ts_ms"]
+    def span(self) -> Interval:
+        return self.rows[0].ts_ms, self.rows[-1].ts_ms
 
 
 def away(record: Record) -> list[Away]:
     """The times in which controllers were away, in order."""
     hosts = frozenset[int]().union(*record.replicas.values())
-    runs: list[list[Row]] = []
+    runs: list[list[Statement]] = []
     for row in record.said_of(NOT_ANSWERED):
-        if not runs or row["ts_ms"] - runs[-1][-1]["ts_ms"] > APART_MS:
+        if not runs or row.ts_ms - runs[-1][-1].ts_ms > APART_MS:
             runs.append([])
         runs[-1].append(row)
     found = []
     for rows in runs:
-        lasted: dict[int, list[int]] = {}
+        lasted: dict[int | None, list[int]] = {}
         for row in rows:
-            lasted.setdefault(row["broker"], []).append(row["ts_ms"])
+            lasted.setdefault(row.broker, []).append(row.ts_ms)
         long = {broker for broker, times in lasted.items() if times[-1] - times[0] >= AWAY_MS}
         if len(long) > max(1, len(hosts) // 2):
             found.append(Away(_waited_for(rows, record), rows))
     return found
 
 
-def elections(record: Record, span: Span) -> list[Row]:
+def elections(record: Record, span: Interval) -> list[Statement]:
     """Controllers that were elected within a span: not the first one of a cluster, which was there
     before anything led."""
     first_ms = min((times[0] for times, _ in record.leaders.values() if times), default=0)
     rows = record.said("sign", span, sign="controller_elected")
-    return [row for row in rows if row["ts_ms"] > first_ms]
+    return [row for row in rows if row.ts_ms > first_ms]
 
 
-def _waited_for(rows: list[Row], record: Record) -> int | None:
-    span = (rows[0]["ts_ms"] - AWAY_MS, rows[-1]["ts_ms"])
-    brokers = {row["broker"] for row in rows}
+def _waited_for(rows: list[Statement], record: Record) -> int | None:
+    span = (rows[0].ts_ms - AWAY_MS, rows[-1].ts_ms)
+    brokers = {row.broker for row in rows}
     waits = record.said("sign", span, sign="waited")
-    nodes = {row["replica"] for row in waits if row["broker"] in brokers} - brokers
+    nodes = {row.replica for row in waits if row.broker in brokers} - brokers
     return next(iter(nodes)) if len(nodes) == 1 else None

@@ -23,15 +23,13 @@ ReplicationControlManager.getTopicEffectiveMinIsr, 4.1.2 to 4.4.0; Partition.eff
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import NamedTuple
 
 from isrlab.events.exact import Key
-from isrlab.logs.reader.metadata.log import ELR, MIN_ISR, SAID_BY
+from isrlab.events.statements import Events, Statement, statements
+from isrlab.logs.reader.metadata.log import ELR, MIN_ISR
 
 UNCLEAN = "unclean.leader.election.enable"
 STATES = ("isr_commit", "leader", "offline")
@@ -61,9 +59,9 @@ class StoredPartition:
     emptied: set[int] = field(default_factory=set)
     has_history: bool = False  # its creation was read, not only a later state
 
-    def become(self, row: Mapping[str, Any]) -> None:
+    def become(self, row: Statement) -> None:
         """The next state; an older one, from another copy of the log, changes nothing."""
-        epoch, detail = row["partition_epoch"], dict(row["detail"])
+        epoch = row.partition_epoch
         if epoch is None:
             self.emptied, self.has_history, self.epoch = set(), False, -1
         elif epoch < self.epoch:
@@ -71,37 +69,31 @@ class StoredPartition:
         else:
             self.has_history, self.epoch = self.has_history or epoch == 0, epoch
         before = {*self.replicas}
-        self.isr = tuple(row["isr"])
-        self.leader = row["replica"] if row["kind"] == "leader" else int(detail["leader"])
+        self.isr, self.leader = row.isr or (), -1 if row.leader is None else row.leader
         for name in ("replicas", "adding", "elr"):
-            setattr(self, name, tuple(map(int, filter(None, detail.get(name, "").split(",")))))
+            setattr(self, name, row.ids(name))
         self.emptied = (self.emptied | (before - {*self.replicas})) - {*self.isr}
 
 
-def exposures(events: pa.Table, until_ms: int | None = None) -> list[Exposure]:
+def exposures(events: Events, until_ms: int | None = None) -> list[Exposure]:
     """What is exposed after these events, up to a time; none if no metadata log is among them."""
-    if until_ms is not None:
-        events = events.filter(pc.less_equal(events["ts_ms"], until_ms))
-    return ranked(*stored_in(events.to_pylist()))
+    rows = (row for row in statements(events) if until_ms is None or row.ts_ms <= until_ms)
+    return ranked(*stored_in(rows))
 
 
 def stored_in(
-    rows: Iterable[Mapping[str, Any]],
+    rows: Iterable[Statement],
 ) -> tuple[dict[Key, StoredPartition], dict[tuple[str, str], str]]:
-    """The last state of each partition by these events of metadata logs, and what is set."""
+    """The last state of each partition by these rows of metadata logs, and what is set."""
     partitions: dict[Key, StoredPartition] = {}
     settings: dict[tuple[str, str], str] = {}
-    for row in rows:
-        detail = dict(row.get("detail") or ())
-        if detail.get("said_by") != SAID_BY:
-            continue
-        key = Key(row.get("run") or "", row.get("topic") or "", row.get("partition") or 0)
-        if row["kind"] == "config":
-            settings[detail["of"], detail["name"]] = detail.get("value", "")
-        elif row["kind"] == "deleted":
-            partitions.pop(key, None)
-        elif row["kind"] in STATES and row["isr"] is not None and "leader" in {**detail, **row}:
-            partitions.setdefault(key, StoredPartition()).become(row)
+    for row in filter(lambda each: each.is_exact, rows):
+        if row.kind == "config":
+            settings[row.detail["of"], row.detail["name"]] = row.detail.get("value", "")
+        elif row.kind == "deleted":
+            partitions.pop(row.key, None)
+        elif row.kind in STATES and row.isr is not None and row.leader is not None:
+            partitions.setdefault(row.key, StoredPartition()).become(row)
     return partitions, settings
 
 

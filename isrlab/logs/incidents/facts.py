@@ -7,10 +7,13 @@ says nothing if the log that would show it is not there, so `no_log` is a fact, 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from isrlab.events.exact import Absence
-from isrlab.logs.history.record import STOPPING_MS, Record, Row, Span, about, key_of
+from isrlab.events.spans import Interval
+from isrlab.events.statements import Statement
+from isrlab.logs.history.record import STOPPING_MS, Record, about, in_span
 from isrlab.logs.incidents.controllers import STILL_MS, elections
 from isrlab.logs.incidents.losses import Loss
 from isrlab.logs.incidents.parties import AT_ONCE_MS, BEFORE_MS, SOON_MS, Party, is_back_at_once
@@ -27,9 +30,9 @@ class Case:
 
     party: Party
     outs: list[Absence]
-    troubles: list[Row]
+    troubles: list[Statement]
     record: Record
-    span: Span  # from some time before the first of them to some time after the last
+    span: Interval  # from some time before the first of them to some time after the last
     losses: tuple[Loss, ...] = ()
 
     @property
@@ -40,7 +43,7 @@ class Case:
     def is_open(self) -> bool:
         """Somebody is still out, or the party's broker is gone."""
         gone = (row for row in self.record.gone if about(row) in self.brokers)
-        is_gone = any(self.span[0] <= row["ts_ms"] <= self.span[1] for row in gone)
+        is_gone = any(self.span[0] <= row.ts_ms <= self.span[1] for row in gone)
         if self.party.kind == "quorum":
             return self.record.end_ms - self.span[1] < STILL_MS
         return is_gone or self._is_broken or any(out.end_ms is None for out in self.outs)
@@ -48,17 +51,17 @@ class Case:
     @property
     def _is_broken(self) -> bool:
         """A log directory failed: it stays so until the process is started again."""
-        failed = [r for r in self.troubles if r["detail"].get("cause") != "fetcher gave up"]
-        failed = [row for row in failed if row["kind"] == "failed"] if not self.outs else []
+        failed = [r for r in self.troubles if r.detail.get("cause") != "fetcher gave up"]
+        failed = [row for row in failed if row.kind == "failed"] if not self.outs else []
         return any(
-            all(start["broker"] != row["broker"] or start["ts_ms"] < row["ts_ms"]
+            all(start.broker != row.broker or start.ts_ms < row.ts_ms
                 for start in self.record.starts)
             for row in failed
         )  # fmt: skip
 
     @property
-    def _ends(self) -> list[Row]:
-        return [row for row in self.record.rows["log_end"] if row["broker"] in self.brokers]
+    def _ends(self) -> list[Statement]:
+        return [row for row in self.record.rows["log_end"] if row.broker in self.brokers]
 
     @property
     def removed(self) -> list[Absence]:
@@ -70,31 +73,34 @@ class Case:
         """Those of which the party is the leader."""
         return [out for out in self.outs if out.leader in self.brokers]
 
-    def own(self, rows: list[Row]) -> list[Row]:
-        """Rows within the span about the party's brokers, or about anybody if it has none."""
-        near = [row for row in rows if self.span[0] <= row["ts_ms"] <= self.span[1]]
-        return [row for row in near if not self.brokers or about(row) in self.brokers]
+    def own(self, rows: Sequence[Statement]) -> list[Statement]:
+        """Rows about the party's brokers, or about any broker if it has none."""
+        return [row for row in rows if not self.brokers or about(row) in self.brokers]
 
-    def said(self, kinds: str, **detail: str) -> list[Row]:
+    def said(self, kinds: str, **detail: str) -> list[Statement]:
         return self.own(self.record.said(kinds, self.span, None, **detail))
 
-    def others_say(self, sign: str) -> list[Row]:
+    def others_say(self, sign: str) -> list[Statement]:
         """What others say that they met at the party."""
         rows = self.record.said("sign", self.span, sign=sign)
-        return [row for row in rows if row["replica"] in self.brokers]
+        return [row for row in rows if row.replica in self.brokers]
 
-    def failed(self) -> list[Row]:
+    def failed(self) -> list[Statement]:
         """Replicas of the party that stopped for good."""
-        return self.own([row for row in self.record.troubles if row["kind"] == "failed"])
+        return [
+            row
+            for row in self.own(in_span(self.record.troubles, self.span))
+            if row.kind == "failed"
+        ]
 
-    def left(self, outs: list[Absence] | None = None) -> list[Row]:
+    def left(self, outs: list[Absence] | None = None) -> list[Statement]:
         return [out.left for out in (self.outs if outs is None else outs) if out.left]
 
 
 class Facts(Case):
     """Each method is a fact: the rows that show it, or none."""
 
-    def no_log(self) -> list[Row]:
+    def no_log(self) -> list[Statement]:
         """There is no log of the broker, though of others; a fleet's events come from none."""
         logs = set(self.record.log_ends)
         is_missing = bool(logs) and not logs.issuperset(self.brokers)
@@ -103,24 +109,24 @@ class Facts(Case):
 
     # What the leaders and the controller did
 
-    def removed_by_leaders(self) -> list[Row]:
+    def removed_by_leaders(self) -> list[Statement]:
         return self.left([out for out in self.removed if out.leader])
 
-    def removed_by_controller(self) -> list[Row]:
+    def removed_by_controller(self) -> list[Statement]:
         return self.left([out for out in self.removed if out.leader is None])
 
-    def removes_others(self) -> list[Row]:
+    def removes_others(self) -> list[Statement]:
         return self.left(self.removes)
 
-    def removes_two(self) -> list[Row]:
+    def removes_two(self) -> list[Statement]:
         """A leader removes more than one replica: hardly all of them are slow."""
         return self.left(self.removes) if len({out.replica for out in self.removes}) > 1 else []
 
-    def removed_by_two(self) -> list[Row]:
+    def removed_by_two(self) -> list[Statement]:
         leaders = {out.leader for out in self.removed} - {None}
         return self.removed_by_leaders() if len(leaders) > 1 else []
 
-    def most_of_link(self) -> list[Row]:
+    def most_of_link(self) -> list[Statement]:
         """One of two removed the other from most partitions that it leads: a cut spares none."""
         for leader in self.brokers if self.party.kind == "link" else ():
             own = [out for out in self.outs if out.leader == leader]
@@ -135,34 +141,34 @@ class Facts(Case):
                 return self.left(own)
         return []
 
-    def repeats(self) -> list[Row]:
+    def repeats(self) -> list[Statement]:
         """One replica leaves one partition again and again."""
         times = Counter((out.key, out.replica) for out in self.outs)
         often = [out for out in self.outs if times[out.key, out.replica] >= FLAPS]
         return self.left(often)
 
-    def short(self) -> list[Row]:
+    def short(self) -> list[Statement]:
         """Every absence ends at once."""
         return self.left() if all(map(is_back_at_once, self.outs)) else []
 
-    def still_out(self) -> list[Row]:
+    def still_out(self) -> list[Statement]:
         return self.left([out for out in self.outs if out.end_ms is None])
 
-    def out_from_the_start(self) -> list[Row]:
+    def out_from_the_start(self) -> list[Statement]:
         """Absence already when the log begins, so nothing says why."""
         first = {key: spans[0].start_ms for key, spans in self.record.spans.items() if spans}
         was = [out for out in self.outs if first.get(out.key) == out.start_ms]
         return self.left(was) if len(was) == len(self.outs) else []
 
-    def fences_the_living(self) -> list[Row]:
+    def fences_the_living(self) -> list[Statement]:
         """A controller fences brokers that it hears again at once."""
         rows = self.record.said("crash", self.span, cause="fenced")
         is_controller = self.party.kind == "controller"
-        return [row for row in rows if is_controller and row["broker"] in self.brokers]
+        return [row for row in rows if is_controller and row.broker in self.brokers]
 
-    def after_election(self) -> list[Row]:
+    def after_election(self) -> list[Statement]:
         """The leaders that removed others had just been elected."""
-        rows: list[Row] = []
+        rows: list[Statement] = []
         for out in self.outs:
             times, brokers = self.record.leaders.get(out.key, ([], []))
             elected = [t for t, b in zip(times[1:], brokers[1:], strict=True) if b == out.leader]
@@ -172,48 +178,52 @@ class Facts(Case):
 
     # What processes, sessions and controllers say
 
-    def stop_asked(self) -> list[Row]:
+    def stop_asked(self) -> list[Statement]:
         """A process was asked to stop: not one that stops because its start failed."""
-        failed = [row["ts_ms"] for row in self.start_failed()]
+        failed = [row.ts_ms for row in self.start_failed()]
         return [
             row
             for row in self.said("sign", sign="stop_asked")
-            if not any(0 <= row["ts_ms"] - ms <= SOON_MS for ms in failed)
+            if not any(0 <= row.ts_ms - ms <= SOON_MS for ms in failed)
         ]
 
-    def start_failed(self) -> list[Row]:
+    def start_failed(self) -> list[Statement]:
         """A process that was started ended by itself, or was refused by the cluster."""
         return self.said("sign", sign="start_failed")
 
-    def started(self) -> list[Row]:
+    def started(self) -> list[Statement]:
         """A process started again: not the first thing of its log, nor before it was stopped, nor
         one that failed to start."""
-        stopped_ms = max((row["ts_ms"] for row in self.stop_asked()), default=0)
-        failed = [row["ts_ms"] for row in self.start_failed()]
-        rows = [row for row in self.own(self.record.starts) if row["ts_ms"] >= stopped_ms]
-        return [r for r in rows if not any(0 <= ms - r["ts_ms"] <= BEFORE_MS for ms in failed)]
+        stopped_ms = max((row.ts_ms for row in self.stop_asked()), default=0)
+        failed = [row.ts_ms for row in self.start_failed()]
+        rows = [
+            row
+            for row in self.own(in_span(self.record.starts, self.span))
+            if row.ts_ms >= stopped_ms
+        ]
+        return [r for r in rows if not any(0 <= ms - r.ts_ms <= BEFORE_MS for ms in failed)]
 
-    def came_back(self) -> list[Row]:
+    def came_back(self) -> list[Statement]:
         """It started again: a line says so, it is back in all its ISRs, or it goes on to speak."""
         is_back = self.outs and all(out.end_ms is not None for out in self.outs)
-        stopped_ms = max((row["ts_ms"] for row in self.stop_asked()), default=0)
-        later = [row for row in self.spoke() if row["ts_ms"] > stopped_ms + STOPPING_MS]
+        stopped_ms = max((row.ts_ms for row in self.stop_asked()), default=0)
+        later = [row for row in self.spoke() if row.ts_ms > stopped_ms + STOPPING_MS]
         return self.started() or (self.left() if is_back else later)
 
-    def unclean_start(self) -> list[Row]:
-        return [row for row in self.started() if row["detail"]["sign"] == "unclean_start"]
+    def unclean_start(self) -> list[Statement]:
+        return [row for row in self.started() if row.detail["sign"] == "unclean_start"]
 
-    def halted(self) -> list[Row]:
+    def halted(self) -> list[Statement]:
         """The process says that it gives up."""
-        rows = [row for row in self.said("crash") if "said_by" not in row["detail"]]
-        return [row for row in rows if row["detail"].get("cause") != "shut down"]
+        rows = [row for row in self.said("crash") if "said_by" not in row.detail]
+        return [row for row in rows if row.detail.get("cause") != "shut down"]
 
-    def fenced(self) -> list[Row]:
+    def fenced(self) -> list[Statement]:
         """The controller no longer hears of the broker, or ZooKeeper does not."""
-        rows = [row for row in self.said("crash") if "said_by" in row["detail"]]
+        rows = [row for row in self.said("crash") if "said_by" in row.detail]
         return rows if self.party.kind == "broker" else []
 
-    def silent(self) -> list[Row]:
+    def silent(self) -> list[Statement]:
         """The broker's log ends at about the first absence, those of others go on, and it is not
         back anywhere. That alone is no death: its clock may be behind."""
         if not self.is_open or any(out.end_ms is not None for out in self.outs):
@@ -221,147 +231,143 @@ class Facts(Case):
         first_ms = min((out.start_ms for out in self.outs), default=self.record.end_ms)
         apart_ms = self.record.apart_ms(*self.brokers)
         until_ms = min(first_ms + SOON_MS + apart_ms, self.record.end_ms - SOON_MS)
-        return [row for row in self._ends if row["ts_ms"] < until_ms]
+        return [row for row in self._ends if row.ts_ms < until_ms]
 
-    def unreachable(self) -> list[Row]:
+    def unreachable(self) -> list[Statement]:
         """Others cannot fetch from the broker, or the controller has lost it."""
         failed = self.others_say("not_listening") or self.others_say("fetch_failed")
         return failed or self.fenced() or self.removed_by_controller()
 
-    def not_listening(self) -> list[Row]:
+    def not_listening(self) -> list[Statement]:
         """Connections to the broker are refused: a process that is frozen would still get them."""
         return self.others_say("not_listening")
 
-    def spoke(self) -> list[Row]:
+    def spoke(self) -> list[Statement]:
         """The broker's log goes on after the first absence began."""
         first_ms = min((out.start_ms for out in self.outs), default=self.span[0])
-        return [row for row in self._ends if row["ts_ms"] > first_ms]
+        return [row for row in self._ends if row.ts_ms > first_ms]
 
-    def overslept(self) -> list[Row]:
+    def overslept(self) -> list[Statement]:
         """A process did not run, or had no processor, while another did."""
         return [] if self.all_overslept() else self.own(self.record.overslept(self.span))
 
-    def all_overslept(self) -> list[Row]:
+    def all_overslept(self) -> list[Statement]:
         """All brokers that have logs here did not run at the same time: one host."""
         rows = self.record.overslept(self.span)
-        last = {row["broker"]: row["ts_ms"] for row in rows}
+        last = {row.broker: row.ts_ms for row in rows}
         hosts = self.record.log_ends.keys() & frozenset().union(*self.record.replicas.values())
         is_all = len(hosts) > 1 and hosts <= last.keys()
         return rows if is_all and max(last.values()) - min(last.values()) <= AT_ONCE_MS else []
 
-    def tried(self) -> list[Row]:
+    def tried(self) -> list[Statement]:
         """The broker's heartbeats went unanswered before it was fenced: its process ran."""
-        until_ms = min((row["ts_ms"] for row in self.fenced()), default=0)
-        return [
-            row for row in self.said("sign", sign="heartbeat_failed") if row["ts_ms"] < until_ms
-        ]
+        until_ms = min((row.ts_ms for row in self.fenced()), default=0)
+        return [row for row in self.said("sign", sign="heartbeat_failed") if row.ts_ms < until_ms]
 
-    def votes_missing(self) -> list[Row]:
+    def votes_missing(self) -> list[Statement]:
         """A controller tries to be elected again and again."""
         tries = self.record.said("sign", self.span, sign="controller_lost")
-        often = Counter(row["broker"] for row in tries)
-        return [row for row in tries if often[row["broker"]] >= REFUSALS]
+        often = Counter(row.broker for row in tries)
+        return [row for row in tries if often[row.broker] >= REFUSALS]
 
-    def fences_too_late(self) -> list[Row]:
+    def fences_too_late(self) -> list[Statement]:
         """A controller fences brokers after another was elected."""
         span = (self.span[0], self.span[1] + SOON_MS)
         rows = self.record.said("sign", span, sign="fenced_too_late")
-        return [row for row in rows if row["broker"] in self.brokers]
+        return [row for row in rows if row.broker in self.brokers]
 
-    def controller_moved(self) -> list[Row]:
+    def controller_moved(self) -> list[Statement]:
         return elections(self.record, self.span)
 
-    def refused_updates(self) -> list[Row]:
+    def refused_updates(self) -> list[Statement]:
         """A leader goes on to ask for changes on a state that is no longer stored."""
-        rows = [r for r in self.said("isr_rejected") if r["detail"].get("error") == "BADVERSION"]
+        rows = [r for r in self.said("isr_rejected") if r.detail.get("error") == "BADVERSION"]
         return rows if len(rows) >= REFUSALS else []
 
     # Disks, memory, replicas, settings
 
-    def disk_full(self) -> list[Row]:
+    def disk_full(self) -> list[Statement]:
         rows = self.failed() + self.said("crash")
         told = self.said("sign", sign="disk_full")
-        return told or [row for row in rows if "No space" in str(row["detail"])]
+        return told or [row for row in rows if "No space" in str(row.detail)]
 
-    def dir_failed(self) -> list[Row]:
-        return [row for row in self.failed() if row["detail"].get("cause") != "fetcher gave up"]
+    def dir_failed(self) -> list[Statement]:
+        return [row for row in self.failed() if row.detail.get("cause") != "fetcher gave up"]
 
-    def gave_up(self) -> list[Row]:
+    def gave_up(self) -> list[Statement]:
         """A fetcher has marked partitions as failed, and fetches them no more."""
-        return [row for row in self.failed() if row["detail"].get("cause") == "fetcher gave up"]
+        return [row for row in self.failed() if row.detail.get("cause") == "fetcher gave up"]
 
-    def offline(self) -> list[Row]:
+    def offline(self) -> list[Statement]:
         """Partitions have no leader."""
-        return [row for row in self.troubles if row["kind"] == "offline"]
+        return [row for row in self.troubles if row.kind == "offline"]
 
     # What was lost (losses.py)
 
-    def unclean(self) -> list[Row]:
+    def unclean(self) -> list[Statement]:
         """A leader was elected that was in no ISR."""
         return self._of_losses("unclean")
 
-    def emptied(self) -> list[Row]:
+    def emptied(self) -> list[Statement]:
         """A replica came back without the log that it had."""
         return self._of_losses("emptied")
 
-    def leads_empty(self) -> list[Row]:
+    def leads_empty(self) -> list[Statement]:
         """A replica that came back without its log was elected."""
         return self._of_losses("leads")
 
-    def cut(self) -> list[Row]:
+    def cut(self) -> list[Statement]:
         """A log was truncated below its high watermark."""
         return self._of_losses("cut")
 
-    def tail_cut(self) -> list[Row]:
+    def tail_cut(self) -> list[Statement]:
         """A log was truncated above its high watermark, and what it had is gone."""
         return self._of_losses("tail_cut")
 
-    def leaderless(self) -> list[Row]:
+    def leaderless(self) -> list[Statement]:
         """The last live member of an ISR went."""
         return self._of_losses("leaderless")
 
-    def _of_losses(self, kind: str) -> list[Row]:
+    def _of_losses(self, kind: str) -> list[Statement]:
         return [row for loss in self.losses for row in loss.rows.get(kind, ())]
 
-    def served(self) -> list[Row]:
+    def served(self) -> list[Statement]:
         """Until the controller took it out, other leaders had the broker in their ISRs."""
         brokers = (None, -1, *self.brokers)
         at = self.record.leader_at
         return self.left([o for o in self.removed if at(o.key, o.start_ms - 1) not in brokers])
 
-    def session_longer(self) -> list[Row]:
+    def session_longer(self) -> list[Statement]:
         """Leaders removed the broker before the controller noticed that it was gone."""
-        noticed = [row["ts_ms"] for row in self.fenced()]
-        early = [
-            row for row in self.removed_by_leaders() if noticed and row["ts_ms"] < min(noticed)
-        ]
+        noticed = [row.ts_ms for row in self.fenced()]
+        early = [row for row in self.removed_by_leaders() if noticed and row.ts_ms < min(noticed)]
         return early if self.removed_by_controller() else []
 
-    def under_min_isr(self) -> list[Row]:
-        return [row for row in self.left() if row["detail"].get("under_min_isr") == "true"]
+    def under_min_isr(self) -> list[Statement]:
+        return [row for row in self.left() if row.detail.get("under_min_isr") == "true"]
 
-    def throttled(self) -> list[Row]:
+    def throttled(self) -> list[Statement]:
         """The topics have throttled replicas, by the last word on their settings."""
         before = (0, max(out.start_ms for out in self.outs) + BEFORE_MS) if self.outs else (0, 0)
-        last: dict[str, Row] = {}
+        last: dict[str, Statement] = {}
         for row in self.record.said("sign", before, sign="configured"):
-            if row["topic"] is not None:
-                last[row["topic"]] = row
+            if row.topic is not None:
+                last[row.topic] = row
         topics = {out.key.topic for out in self.outs}
         rows = [last[t] for t in sorted(topics & last.keys())]
-        return rows if rows and all("throttled.replicas" in str(r["detail"]) for r in rows) else []
+        return rows if rows and all("throttled.replicas" in str(r.detail) for r in rows) else []
 
-    def assigned_anew(self) -> list[Row]:
+    def assigned_anew(self) -> list[Statement]:
         """The replicas that are out are being added to their partitions."""
         keys = {out.key for out in self.outs}
-        return [row for row in self.record.assigned if key_of(row) in keys]
+        return [row for row in self.record.assigned if row.key in keys]
 
 
 _LOOKED_FOR = tuple(name for name in vars(Facts) if not name.startswith("_"))
 FACTS = (*PARTIES, *SIGNS, *_LOOKED_FOR)
 
 
-def facts(case: Facts) -> dict[str, list[Row]]:
+def facts(case: Facts) -> dict[str, list[Statement]]:
     """Every fact that is seen, with its rows in order of time."""
     seen = {case.party.kind: case.left() or case.troubles}
     seen |= {name: case.said("sign", sign=name) for name in SIGNS}

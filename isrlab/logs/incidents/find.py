@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from isrlab.events.exact import Absence, Key
-from isrlab.events.spans import length_ms, within
-from isrlab.logs.history.record import Record, Row, Span, about, clock, key_of
+from isrlab.events.spans import Interval, length_ms, within
+from isrlab.events.statements import Statement
+from isrlab.logs.history.record import Record, about, clock
 from isrlab.logs.incidents.controllers import away
 from isrlab.logs.incidents.facts import PARTIES, Facts, facts
 from isrlab.logs.incidents.losses import Loss, LostRange, losses
@@ -131,8 +132,8 @@ def _story(case: Facts) -> _Story:
 def _troubled(episode: Episode) -> list[int]:
     """Brokers that have trouble although nobody left an ISR."""
     kinds = ("failed", "offline", "session_lost")
-    rows = [r for r in episode.troubles if r["detail"].get("sign", r["kind"]) in kinds]
-    return sorted({row["broker"] for row in rows if row["broker"] is not None})
+    rows = [r for r in episode.troubles if r.detail.get("sign", r.kind) in kinds]
+    return sorted({row.broker for row in rows if row.broker is not None})
 
 
 def _parts(party: Party, outs: list[Absence], record: Record) -> list[list[Absence]]:
@@ -147,14 +148,14 @@ def _parts(party: Party, outs: list[Absence], record: Record) -> list[list[Absen
     return [outs]
 
 
-def _own(troubles: list[Row], party: Party) -> list[Row]:
+def _own(troubles: list[Statement], party: Party) -> list[Statement]:
     """Those of the party; a partition without a leader is everybody's."""
-    mine = [r for r in troubles if not party.brokers or r["broker"] in party.brokers]
-    return [row for row in troubles if row["kind"] == "offline" or row in mine]
+    mine = [r for r in troubles if not party.brokers or r.broker in party.brokers]
+    return [row for row in troubles if row.kind == "offline" or row in mine]
 
 
 def _case(
-    party: Party, outs: list[Absence], troubles: list[Row], record: Record, episode: Episode
+    party: Party, outs: list[Absence], troubles: list[Statement], record: Record, episode: Episode
 ) -> Facts:
     if outs:
         episode = Episode(outs, troubles)
@@ -168,9 +169,9 @@ def _case(
 def _of_losses(group: list[Loss], record: Record) -> Facts:
     """What some partitions lost by one thing, as a case of its own."""
     lines = {id(row): row for loss in group for rows in loss.rows.values() for row in rows}
-    rows = sorted(lines.values(), key=lambda row: row["ts_ms"])
-    span = (min(loss.start_ms for loss in group), max(row["ts_ms"] for row in rows))
-    emptied = {row["broker"] for loss in group for row in loss.rows["emptied"]}
+    rows = sorted(lines.values(), key=lambda row: row.ts_ms)
+    span = (min(loss.start_ms for loss in group), max(row.ts_ms for row in rows))
+    emptied = {r.broker for loss in group for r in loss.rows["emptied"] if r.broker is not None}
     return Facts(Party("loss", tuple(sorted(emptied))), [], rows, record, span, tuple(group))
 
 
@@ -184,10 +185,10 @@ def _of_controllers(stories: list[_Story], record: Record) -> Iterable[_Story]:
         if not any(first < end_ms and last > start_ms for first, last in known):
             party = Party("quorum", () if gone.controller is None else (gone.controller,))
             yield _story(Facts(party, [], gone.rows, record, gone.span))
-    by = {row["broker"] for row in record.said_of("fenced_too_late")}
+    by = {row.broker for row in record.said_of("fenced_too_late") if row.broker is not None}
     for controller in sorted(by):
-        rows = [row for row in record.said_of("fenced_too_late") if row["broker"] == controller]
-        span = (rows[0]["ts_ms"] - BEFORE_MS, rows[-1]["ts_ms"])
+        rows = [row for row in record.said_of("fenced_too_late") if row.broker == controller]
+        span = (rows[0].ts_ms - BEFORE_MS, rows[-1].ts_ms)
         if not any(
             controller in each.case.brokers and each.case.span[1] >= span[0] + BEFORE_MS - SOON_MS
             for each in stories
@@ -201,7 +202,7 @@ def _times(case: Facts) -> tuple[int, int | None]:
         end_ms = max(loss.end_ms for loss in case.losses)
         is_over = all(loss.is_over for loss in case.losses)
         return min(loss.start_ms for loss in case.losses), end_ms if is_over else None
-    starts = [out.start_ms for out in case.outs] or [row["ts_ms"] for row in case.troubles]
+    starts = [out.start_ms for out in case.outs] or [row.ts_ms for row in case.troubles]
     ends = [out.end_ms for out in case.outs] or starts
     return min(starts), None if case.is_open else max(end for end in ends if end is not None)
 
@@ -227,7 +228,7 @@ def _incident(story: _Story, min_isr: int | None) -> Incident:
         _shorter_than(2, keys, window, record),
         length_ms(within(_without_leader(case, keys), window)),
         None if min_isr is None else _shorter_than(min_isr, keys, window, record),
-        len([r for r in record.said("produce_error", window) if key_of(r) in keys]),
+        len([r for r in record.said("produce_error", window) if r.key in keys]),
         tuple(note.says.format_map(words) for note in story.notes),
         tuple(text.format_map(words) for text in rule.instead),
         tuple(_checks(rule, words, case)),
@@ -238,7 +239,7 @@ def _incident(story: _Story, min_isr: int | None) -> Incident:
     )
 
 
-def _without_leader(case: Facts, keys: Iterable[Key]) -> list[Span]:
+def _without_leader(case: Facts, keys: Iterable[Key]) -> list[Interval]:
     spans = [span for loss in case.losses for span in loss.leaderless]
     return spans + [span for key in keys for span in case.record.leaderless(key)]
 
@@ -268,7 +269,7 @@ def _words(case: Facts) -> dict[str, str]:
 def _losers(case: Facts) -> list[int]:
     """The brokers whose logs were emptied, else cut."""
     rows = case.emptied() or case.cut() or case.tail_cut()
-    return sorted({row["broker"] for row in rows if row["broker"] is not None})
+    return sorted({row.broker for row in rows if row.broker is not None})
 
 
 def _checks(rule: Rule, words: dict[str, str], case: Facts) -> Iterator[str]:
@@ -289,7 +290,7 @@ def _listed(names: Sequence[object]) -> str:
     return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else "".join(shown)
 
 
-def _shorter_than(size: int, keys: Iterable[Key], window: Span, record: Record) -> int:
+def _shorter_than(size: int, keys: Iterable[Key], window: Interval, record: Record) -> int:
     short = []
     for key in keys:
         spans = record.spans.get(key, [])
@@ -299,22 +300,24 @@ def _shorter_than(size: int, keys: Iterable[Key], window: Span, record: Record) 
     return length_ms(within(short, window))
 
 
-def _keys(rows: Iterable[Row]) -> set[Key]:
-    return {key_of(row) for row in rows if row["topic"] is not None}
+def _keys(rows: Iterable[Statement]) -> set[Key]:
+    return {row.key for row in rows if row.topic is not None}
 
 
-def _lines(rule: Rule, notes: Iterable[Rule], seen: dict[str, list[Row]]) -> Iterable[IncidentLine]:
+def _lines(
+    rule: Rule, notes: Iterable[Rule], seen: dict[str, list[Statement]]
+) -> Iterable[IncidentLine]:
     """The few lines that decide: of each fact that the rule, or a note that fits, asks for."""
     names = [*rule.seen, *(fact for note in notes for fact in note.seen)]
     names = [name for name in names if name not in PARTIES] or names
     shown = set()
     for name in dict.fromkeys(names):
         for row in seen.get(name, ())[:SHOWN]:
-            detail = row["detail"]
+            detail = row.detail
             place = detail.get("file", ""), int(detail.get("line", 0))
             if place not in shown and detail.get("file"):
                 shown.add(place)
-                yield IncidentLine(name, row["ts_ms"], row["broker"], *place, len(seen[name]))
+                yield IncidentLine(name, row.ts_ms, row.broker, *place, len(seen[name]))
 
 
 def _joined(stories: list[_Story]) -> list[_Story]:

@@ -111,7 +111,8 @@ def found_in(
     def concerns(key: Key, missing: frozenset[int] = frozenset()) -> bool:
         return broker is None or broker in missing or broker == record.leader_at(key, record.end_ms)
 
-    faults = [each for each in history.faults if each.key is None or window.has_key(each.key)]
+    rows = [row for scene in history.scenes for row in scene.rows]
+    faults = [each for each in history.faults if window.has_fault(each)]
     faults += _unprintable(logs)
     short = {key: record.replicas[key] - set(isr) for key, isr in known.items()}
     below = [key for key, isr in known.items() if min_isr is not None and len(isr) < min_isr]
@@ -132,7 +133,7 @@ def found_in(
             *_doubts(logs, history, record, ends),
         ),
         tuple(caveats),
-        tuple(each for each in exposures(logs.events, window.until_ms) if window.has_key(each.key)),
+        tuple(each for each in exposures(rows, window.until_ms) if window.has_key(each.key)),
     )
 
 

@@ -24,7 +24,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from isrlab.events.exact import Absence
-from isrlab.logs.history.record import Record, Row, Span, about, covers, teller
+from isrlab.events.spans import Interval
+from isrlab.events.statements import Statement
+from isrlab.logs.history.record import Record, about, covers, in_span, teller
+from isrlab.logs.history.scene import is_within
 from isrlab.logs.incidents.controllers import elections
 
 QUIET_MS = 30_000
@@ -51,23 +54,23 @@ class Episode:
     """Absences, and rows of troubles of their own (replicas that failed, no leader)."""
 
     outs: list[Absence]
-    troubles: list[Row] = field(default_factory=list)
+    troubles: list[Statement] = field(default_factory=list)
 
     @property
-    def span(self) -> Span:
+    def span(self) -> Interval:
         """From the first absence or trouble to the last return or beginning."""
-        times = [out.start_ms for out in self.outs] + [row["ts_ms"] for row in self.troubles]
+        times = [out.start_ms for out in self.outs] + [row.ts_ms for row in self.troubles]
         ends = [out.end_ms for out in self.outs if out.end_ms is not None]
         return min(times), max([*times, *ends])
 
 
 def episodes(record: Record) -> list[Episode]:
     """Absences and troubles that belong together in time, in order."""
-    things: list[tuple[int, Absence | Row]] = [(out.start_ms, out) for out in record.outs]
-    things += [(row["ts_ms"], row) for row in record.troubles]
+    things: list[tuple[int, Absence | Statement]] = [(out.start_ms, out) for out in record.outs]
+    things += [(row.ts_ms, row) for row in record.troubles]
     found: list[tuple[Episode, list[int]]] = []  # each with the moments of it, in order
     for ts_ms, each in sorted(things, key=lambda thing: thing[0]):
-        apart_ms = record.apart_ms(teller(each) if isinstance(each, Absence) else each["broker"])
+        apart_ms = record.apart_ms(teller(each) if isinstance(each, Absence) else each.broker)
         reach = range(ts_ms - apart_ms, ts_ms + apart_ms + 1, QUIET_MS)
         near = (h for h in reversed(found[-OPEN:]) if any(_is_close(ms, h[1]) for ms in reach))
         home = next(near, None)
@@ -117,13 +120,14 @@ def _without(outs: list[Absence], taken: list[Absence]) -> list[Absence]:
     return [out for out in outs if id(out) not in places]
 
 
-def _of_all(outs: list[Absence], span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
+def _of_all(
+    outs: list[Absence], span: Interval, record: Record
+) -> list[tuple[Party, frozenset[int]]]:
     """Causes that concern many brokers at once, and which."""
     found = []
     stops = record.said("sign", span, sign="stop_asked")
-    starts = [row for row in record.starts if row["detail"]["sign"] == "starting"]
-    near = [row for row in starts if span[0] <= row["ts_ms"] <= span[1]]
-    started = {row["broker"]: row["ts_ms"] for row in near if row["broker"] is not None}
+    near = [row for row in in_span(record.starts, span) if row.detail["sign"] == "starting"]
+    started = {row.broker: row.ts_ms for row in near if row.broker is not None}
     in_order = {about(row) for row in stops}
     missed = [out.start_ms for out in outs if covers(out, started.get(out.replica, 0))]
     first_ms = min([*started.values(), *missed], default=0)
@@ -145,54 +149,55 @@ def _of_all(outs: list[Absence], span: Span, record: Record) -> list[tuple[Party
     return found + _of_a_controller(span, record)
 
 
-def _spoke(broker: int, span: Span, record: Record) -> bool:
+def _spoke(broker: int, span: Interval, record: Record) -> bool:
     """It was still there when another one was missed, or was back: they did not stop together."""
     rows = record.said("isr_shrink isr_commit", span, broker)
     before = (span[0] - BEFORE_MS, span[1])
     missed = record.said("sign", before, broker, sign="not_listening")  # another one
-    is_alone = bool(missed) and missed[-1]["ts_ms"] - missed[0]["ts_ms"] > AT_ONCE_MS
-    return is_alone or any(row["broker"] == broker for row in rows)
+    is_alone = bool(missed) and missed[-1].ts_ms - missed[0].ts_ms > AT_ONCE_MS
+    return is_alone or any(row.broker == broker for row in rows)
 
 
-def _of_a_controller(span: Span, record: Record) -> list[tuple[Party, frozenset[int]]]:
+def _of_a_controller(span: Interval, record: Record) -> list[tuple[Party, frozenset[int]]]:
     """A controller that fences itself, or whom others still hear, or while nobody hears from it;
     not one that was elected meanwhile: whom the others did not hear was the one before."""
     fenced = [r for r in record.said("crash", span, cause="fenced") if not _is_replay(r, record)]
     by: dict[int, set[int]] = defaultdict(set)
     for row in fenced:
-        near = (row["ts_ms"] - BEFORE_MS, row["ts_ms"] + AT_ONCE_MS)
-        unheard = {r["broker"] for r in record.said("sign", near, sign="heartbeat_failed")}
-        at_once = {r["replica"] for r in fenced if abs(r["ts_ms"] - row["ts_ms"]) <= AT_ONCE_MS}
-        back = record.said("restart", (row["ts_ms"], near[1] + SOON_MS), row["replica"])
-        is_back = any(r["detail"].get("cause") == "unfenced" for r in back)
-        is_back &= not _went(row["replica"], near, record)
+        if row.broker is None or row.replica is None:
+            continue
+        near = (row.ts_ms - BEFORE_MS, row.ts_ms + AT_ONCE_MS)
+        unheard = {r.broker for r in record.said("sign", near, sign="heartbeat_failed")}
+        at_once = {r.replica for r in in_span(fenced, (row.ts_ms - AT_ONCE_MS, near[1]))}
+        back = record.said("restart", (row.ts_ms, near[1] + SOON_MS), row.replica)
+        is_back = any(r.detail.get("cause") == "unfenced" for r in back)
+        is_back &= not _went(row.replica, near, record)
         is_back &= not elections(record, near)
         is_back &= not record.said("sign", near, sign="controller_lost")
         is_all = is_back and (len(unheard) > 1 or len(at_once) > 1)
-        if (is_all or _fences_itself(row, fenced, record)) and row["broker"] != row["replica"]:
-            by[row["broker"]].add(row["replica"])
+        if (is_all or _fences_itself(row, fenced, record)) and row.broker != row.replica:
+            by[row.broker].add(row.replica)
     return [(Party("controller", (who,)), frozenset(whom)) for who, whom in by.items() if who]
 
 
-def _fences_itself(row: Row, fenced: list[Row], record: Record) -> bool:
+def _fences_itself(row: Statement, fenced: list[Statement], record: Record) -> bool:
     """It decides so at that moment (a reader names the epoch), and was not just started."""
-    who, near = row["broker"], (row["ts_ms"] - AT_ONCE_MS, row["ts_ms"] + AT_ONCE_MS)
-    own = (r for r in fenced if r["broker"] == who == r["replica"] and near[0] <= r["ts_ms"])
-    decided = any(r["ts_ms"] <= near[1] and "broker_epoch" not in r["detail"] for r in own)
-    return decided and not _went(who, (row["ts_ms"] - BEFORE_MS, near[1]), record)
+    who, near = row.broker, (row.ts_ms - AT_ONCE_MS, row.ts_ms + AT_ONCE_MS)
+    own = (r for r in fenced if r.broker == who == r.replica and near[0] <= r.ts_ms)
+    decided = any(r.ts_ms <= near[1] and "broker_epoch" not in r.detail for r in own)
+    return decided and not _went(who, (row.ts_ms - BEFORE_MS, near[1]), record)
 
 
-def _is_replay(fenced: Row, record: Record) -> bool:
+def _is_replay(fenced: Statement, record: Record) -> bool:
     """A new controller reads the past: it has just unfenced whom it fences."""
-    before = (fenced["ts_ms"] - AT_ONCE_MS, fenced["ts_ms"])
-    rows = record.said("restart", before, fenced["replica"], cause="unfenced")
-    return any(row["broker"] == fenced["broker"] for row in rows)
+    before = (fenced.ts_ms - AT_ONCE_MS, fenced.ts_ms)
+    rows = record.said("restart", before, fenced.replica, cause="unfenced")
+    return any(row.broker == fenced.broker for row in rows)
 
 
-def _went(broker: int, span: Span, record: Record) -> bool:
+def _went(broker: int | None, span: Interval, record: Record) -> bool:
     """Its process was stopped or started again within a span."""
-    started = [row["ts_ms"] for row in record.starts if row["broker"] == broker]
-    is_started = any(span[0] <= ts_ms <= span[1] + SOON_MS for ts_ms in started)
+    is_started = is_within(record.started_ms.get(broker, ()), span[0], span[1] + SOON_MS)
     return is_started or bool(record.said("sign", span, broker, sign="stop_asked"))
 
 
@@ -204,10 +209,7 @@ def _is_explained(out: Absence, party: Party, brokers: frozenset[int], record: R
     apart_ms = record.apart_ms(out.replica, teller(out))
     until_ms = min(out.start_ms + BEFORE_MS, end_ms + AT_ONCE_MS)
     near = (out.start_ms - BEFORE_MS - apart_ms, until_ms + apart_ms)
-    own = any(
-        row["broker"] == out.replica and near[0] <= row["ts_ms"] <= near[1]
-        for row in (*record.troubles, *record.starts)
-    )
+    own = is_within(record.restless_ms.get(out.replica, ()), *near)
     is_gone = any(record.said("sign", near, out.replica, sign=name) for name in GONE_SIGNS)
     if own or is_gone or record.said("crash", near, out.replica):
         return True
@@ -255,7 +257,7 @@ def _of_a_pair(outs: list[Absence], record: Record) -> Party:
     replica, leader = outs[0].replica, _taker(outs[0], record) if is_told else None
     is_both_ways = any(out.replica != replica for out in outs)
     near = (outs[0].start_ms - BEFORE_MS, max(out.start_ms for out in outs) + SOON_MS)
-    slept = {row["broker"] for row in record.overslept(near)} & {replica, leader}
+    slept = {row.broker for row in record.overslept(near)} & {replica, leader}
     removed: dict[int, list[Absence]] = defaultdict(list)
     for out in outs:
         removed[_taker(out, record) or 0].append(out)

@@ -7,8 +7,8 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from isrlab.events.exact import Key
-from isrlab.events.spans import merged
-from isrlab.logs.history.record import Record, Span, about
+from isrlab.events.spans import Interval, merged
+from isrlab.logs.history.record import Record, about
 from isrlab.logs.incidents.look import Findings
 
 AROUND_MS = 10_000  # of the end of a log: its broker is there until the end of all
@@ -48,7 +48,7 @@ def presence(record: Record, broker: int) -> list[Bar]:
 
 def under_replicated(findings: Findings) -> list[tuple[int, int]]:
     """From when on how many partitions lacked a replica in their ISR, in order of time."""
-    spans: dict[Key, list[Span]] = defaultdict(list)
+    spans: dict[Key, list[Interval]] = defaultdict(list)
     for out in findings.record.outs:
         end_ms = findings.record.end_ms if out.end_ms is None else out.end_ms
         spans[out.key].append((out.start_ms, end_ms))

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from isrlab.events.statements import Key, Statement
 from isrlab.logs.history.record import Record, clock
+from isrlab.logs.history.rules import Fault
 from isrlab.logs.incidents.find import Incident
 from isrlab.logs.reader.stamps import given_ms
 
@@ -34,6 +35,11 @@ class Window(NamedTuple):
             and (not incident.partitions or any(map(self.has_key, incident.partitions)))
             and (self.broker is None or self.broker in (*incident.out, *incident.who))
         )
+
+    def has_fault(self, fault: Fault) -> bool:
+        """A line about these topics that stands before the end."""
+        is_early = self.until_ms is None or fault.ts_ms <= self.until_ms
+        return is_early and (fault.key is None or self.has_key(fault.key))
 
     def has_key(self, key: Key) -> bool:
         return self.topic is None or fnmatchcase(key.topic, self.topic)

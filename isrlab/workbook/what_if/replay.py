@@ -195,7 +195,7 @@ def _of_broker(broker: int, outs: list[Absence], record: Record, limit_ms: int) 
     end_ms = record.end_ms if None in ends else min(end for end in ends if end is not None)
     start_ms = _stood_still_from(evicted, limit_ms) if evicted else min(removed)
     near = (start_ms, end_ms)
-    gone = [r["ts_ms"] for r in record.said("crash", near) if about(r) == broker]
+    gone = [r.ts_ms for r in record.said("crash", near) if about(r) == broker]
     down_ms = min([*gone, *(ms for ms in removed if ms < end_ms)], default=end_ms)
     times = (("fetchers", start_ms, down_ms), ("down", down_ms, end_ms))
     return [Pause(role, broker, a, b) for role, a, b in times if b > a]
@@ -207,7 +207,7 @@ def _stood_still_from(evicted: Sequence[Absence], limit_ms: int) -> int:
         int(number)
         for out in evicted
         if out.left
-        for number in out.left["detail"].get("last_caught_up_time_ms", "").split(",")
+        for number in out.left.detail.get("last_caught_up_time_ms", "").split(",")
         if number.isdigit()
     ]
     if said:

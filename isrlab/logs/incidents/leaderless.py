@@ -1,0 +1,108 @@
+"""When partitions had no leader: a controller names none, or all members of the ISR were down.
+
+That begins with the moment at which the last of them went, and ends when a leader is named, or when
+a member is back: that one is elected then.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from isrlab.events.exact import Key
+from isrlab.events.spans import Interval
+from isrlab.events.statements import Statement
+from isrlab.logs.history.record import Record, about
+from isrlab.logs.history.scene import is_within
+
+LEADERLESS_MS = 1_000  # an election takes less
+FENCED_MS = 60_000  # within which a controller notices that a broker is gone
+
+
+class Down(NamedTuple):
+    broker: int
+    from_ms: int
+    to_ms: int
+    row: Statement  # that says so
+    others: frozenset[int] = frozenset()  # who was down then
+
+
+class Leaderless:
+    """The times without a leader in a record."""
+
+    def __init__(self, record: Record) -> None:
+        self._record, self._downs = record, _downs(record)
+        self._offline: dict[Key, list[Statement]] = defaultdict(list)
+        for row in record.rows["offline"]:
+            self._offline[row.key].append(row)
+        self._back_ms: dict[int, list[int]] = defaultdict(list)  # when each broker was up again
+        for down in self._downs:
+            insort(self._back_ms[down.broker], down.to_ms)
+
+    def of(self, key: Key, deleted_ms: Sequence[int]) -> Iterator[tuple[Interval, Statement]]:
+        """When a partition had no leader for a second or more, and the line that shows since when.
+
+        `deleted_ms`: when the partition was deleted.
+        """
+        record, until_ms = self._record, -1
+        spans, named_ms = record.spans.get(key, []), record.named.get(key, [])
+
+        def isr_at(ts_ms: int) -> set[int]:
+            place = bisect_right(spans, ts_ms, key=lambda span: span.start_ms) - 1
+            if place < 0 or is_within(deleted_ms, spans[place].start_ms + 1, ts_ms):
+                return set()
+            return set(spans[place].isr)
+
+        begins = [(row.ts_ms, row) for row in self._offline.get(key, ())]
+        for down in self._downs:
+            isr = isr_at(down.from_ms)
+            if down.broker in isr and isr <= down.others | {down.broker}:
+                begins.append((down.from_ms, down.row))
+        for from_ms, row in sorted(begins, key=lambda each: each[0]):
+            if from_ms >= until_ms:
+                ends = [named_ms, *(self._back_ms.get(broker, []) for broker in isr_at(from_ms))]
+                later = (times[bisect_right(times, from_ms) :][:1] for times in ends)
+                until_ms = min([record.end_ms, *chain(*later)])
+                if until_ms - from_ms >= LEADERLESS_MS:
+                    yield (from_ms, until_ms), row
+
+
+def _downs(record: Record) -> list[Down]:
+    """When brokers were down: by the controller, else by those that could not connect to them."""
+    says = [(row.ts_ms, True, row) for row in record.rows["crash"]]
+    back: dict[int | None, list[int]] = defaultdict(list)
+    for row in record.rows["restart"]:
+        says.append((row.ts_ms, False, row))
+        back[about(row)].append(row.ts_ms)
+    for row in record.starts:  # it is up later, if no line says when
+        if not is_within(back[row.broker], row.ts_ms, row.ts_ms + FENCED_MS):
+            says.append((row.ts_ms, False, row))
+    known: dict[int | None, list[int]] = defaultdict(list)
+    for ts_ms, is_down, row in says:
+        if is_down:
+            known[about(row)].append(ts_ms)
+    for row in record.said_of("not_listening"):
+        if not is_within(known[row.replica], row.ts_ms - FENCED_MS, row.ts_ms + FENCED_MS):
+            says.append((row.ts_ms, True, row))
+    found: list[Down] = []
+    since: dict[int, tuple[int, Statement]] = {}
+    for ts_ms, is_down, row in sorted(says, key=lambda each: each[:2]):
+        broker = row.replica if row.kind == "sign" and is_down else about(row)
+        if broker is not None and is_down:
+            since.setdefault(broker, (ts_ms, row))
+        elif broker in since:
+            found.append(Down(broker, since[broker][0], ts_ms, since.pop(broker)[1]))
+    found += [Down(b, ms, record.end_ms + 1, row) for b, (ms, row) in since.items()]
+    found.sort(key=lambda down: down.from_ms)
+    by: dict[int, list[Down]] = defaultdict(list)  # those of one broker follow each other
+    for each in found:
+        by[each.broker].append(each)
+    return [each._replace(others=_down_at(each.from_ms, by)) for each in found]
+
+
+def _down_at(ts_ms: int, by: dict[int, list[Down]]) -> frozenset[int]:
+    places = ((downs, bisect_right(downs, ts_ms, key=lambda d: d.from_ms)) for downs in by.values())
+    return frozenset(d[n - 1].broker for d, n in places if n and ts_ms < d[n - 1].to_ms)

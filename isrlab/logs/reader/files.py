@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, NamedTuple, TypeAlias
@@ -46,6 +47,7 @@ HOLE_BYTES = 32 * 1024  # of zero: longer holes in a line are read as if they we
 IN_PIECES = (b" stdout P ", b" stderr P ")
 _PIECE = re.compile(rb"[^\n]{0,48} std(?:out|err) P ")
 _STRANGE = bytes({*range(1, 32)} - {9, 10, 12, 13, 27})  # characters that are in no text
+CONTROL = bytes(set(range(32)) - {9, 10, 12, 13, 27})
 _HOLE = re.compile(rb"\0{%d,}" % HOLE_BYTES)
 _PIECES = re.compile(rb"(?m)^(?:" + _PIECE.pattern + rb"[^\n]*\n)+[^\n]*")
 UTF_16 = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
@@ -96,6 +98,18 @@ class ReadBlock:
     ends: np.ndarray  # int32
     cut: frozenset[int]
     end: int
+
+    @cached_property
+    def is_utf8(self) -> bool:
+        try:
+            return self.data.isascii() or self.data.decode("utf-8") is not None
+        except UnicodeDecodeError:
+            return False
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """It is text, without a character that is in no text."""
+        return self.is_utf8 and len(self.data.translate(None, CONTROL)) == len(self.data)
 
     @property
     def size(self) -> int:

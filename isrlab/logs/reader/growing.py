@@ -45,7 +45,7 @@ from isrlab.logs.reader.files import (
     kind_of,
     whole_end,
 )
-from isrlab.logs.reader.layout import Layout
+from isrlab.logs.reader.layout import STOCK
 from isrlab.logs.reader.lines import LineReader
 from isrlab.logs.reader.metadata import files as metadata_files
 from isrlab.logs.reader.one_file import LogFile
@@ -195,10 +195,9 @@ def follow(
             else:
                 log.source = log.source._replace(name=f"{name} #{log.order}")
                 gone.append(log)
-        layout = next((log.reader.layout for log in [*logs.values(), *gone]), Layout())
         for file in sorted(kept, key=lambda file: file.source.name):
             order = len(gone) + len(logs)
-            new = LogFile(file.source, order, LineReader(time_zone, layout))
+            new = LogFile(file.source, order, LineReader(time_zone, STOCK))
             log = logs.setdefault(file.source.name, new)
             log.source = file.source._replace(end=file.size_bytes)
             if log.end < file.size_bytes and _begins(log.source, crc32(file.head)):

@@ -21,7 +21,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from isrlab.logs.reader.formats import ANCHOR, FORMATS, LEVELS, MOST_BEFORE, is_logger
@@ -46,6 +46,12 @@ _TOKEN = re.compile(
 _TAIL = re.compile(rf" \({_LOGGER}\)(?:\s+\[[^\[\]]*\])?\Z")
 # Those of which the end of the message is known, and the text that must be there.
 _ENDED = [form for form in FORMATS if not form.pattern.endswith((".*)", ".*?)"))]
+# A line as Kafka's own configuration prints it; all else is read more slowly.
+_STOCK = re.compile(
+    r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\] "
+    rf"({'|'.join(LEVELS)}) (\S.*) \(([A-Za-z_][\w.$]*)\)",
+    re.DOTALL | re.ASCII,
+)
 _NAME = re.compile(r"[A-Za-z]{2}")
 _OBJECT = re.compile(r'\{\s*"')
 _CONTINUES = re.compile(r"\s|\tat |Caused by|\.\.\. \d+ more|[\w.$]*(?:Exception|Error)\b|[)}]|$")
@@ -169,7 +175,7 @@ def _tail(text: str, logger: str) -> str:
     return rf"{_LOGGER}(?::\d+)?".join(parts) if name else parts[0]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Layout:
     """How lines are written. `of` finds it; without any shape no line has a head."""
 
@@ -205,7 +211,7 @@ class Layout:
         """That of lines which this one cannot read, and this one for those that it can."""
         return replace(Layout.of(lines), other=self if self.shapes or self.keys else None)
 
-    @property
+    @cached_property
     def name(self) -> str:
         """What stands where, such as "date LEVEL message (logger)"; "stock" for Kafka's own."""
         names = []
@@ -236,6 +242,11 @@ class Layout:
         """
         if "\x1b" in line:
             line = ANSI.sub("", line)
+        if self._is_stock and (match := _STOCK.fullmatch(line)):
+            stamp, level, text, logger = match.groups()
+            at = moment(stamp)
+            if at is not None and ("." in logger or is_logger(logger)):
+                return Head(at.ms, level, text.rstrip(), logger, at.is_local)
         if self.keys and (parsed := _object(line)) and self.keys.message in parsed[1]:
             return self._of_object(*parsed, self.keys)
         for shape in self.shapes:
@@ -261,7 +272,12 @@ class Layout:
             return usual
         return next(filter(None, (tail.search(text) for tail in self.tails)), None)
 
-    @property
+    @cached_property
+    def _is_stock(self) -> bool:
+        """Its first shape is that of Kafka's own configuration."""
+        return not self.keys and bool(self.shapes) and self.shapes[0].words == "[date] LEVEL "
+
+    @cached_property
     def has_loggers_behind(self) -> bool:
         """Its lines are those of Kafka's own layout: each ends with its logger."""
         return not self.keys and not self.other and self.name == "stock"
@@ -329,3 +345,7 @@ def _head(
     own = whole[-1] if whole else stamps[-1] if stamps else StampedTime(0, False, "time")
     outer_ms = outer[0] if outer and own is stamps[-1] else None
     return Head(own.ms, level, message, logger, own.is_local, own.lacks, outer_ms, source)
+
+
+# Asked before any layout is looked for: each file is read by itself, whatever was read before it.
+STOCK = Layout.of(["[2026-11-20 10:00:00,000] INFO [Broker id=1] Handling (state.change.logger)"])

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from isrlab.logs.reader.files import Source
-from isrlab.logs.reader.layout import Layout
+from isrlab.logs.reader.layout import STOCK, Layout
 from isrlab.logs.reader.lines import LineReader
 from isrlab.logs.reader.one_file import LogFile
 
@@ -53,12 +53,9 @@ def _shares(sources: FileShare) -> list[FileShare]:
 
 
 def _read(sources: FileShare, time_zone: str | None, given: Layout | None) -> list[LogFile]:
-    logs, layout = [], given or Layout()
-    for order, source in sources:
-        log = LogFile(source, order, LineReader(time_zone, layout, given))
+    logs = [LogFile(s, order, LineReader(time_zone, given or STOCK, given)) for order, s in sources]
+    for log in logs:
         log.read()
-        logs.append(log)
-        layout = log.reader.layout
     return logs
 
 

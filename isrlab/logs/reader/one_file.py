@@ -15,13 +15,14 @@ import re
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from isrlab.logs.reader.files import HOLE_BYTES, ReadBlock, Source, blocks
+from isrlab.logs.reader.files import CONTROL, HOLE_BYTES, ReadBlock, Source, blocks
 from isrlab.logs.reader.formats import ANCHOR, NO_NEWS_TEXT
 from isrlab.logs.reader.layout import Head, is_continued
 from isrlab.logs.reader.lines import (
@@ -54,7 +55,6 @@ NO_EFFECT = re.compile(
 )
 OF_ISR = ("isr_shrink", "isr_expand", "isr_commit", "leader")
 FORGED = "it stands within the message of another line"
-_CONTROL = bytes(set(range(32)) - {9, 10, 12, 13, 27})
 _ANY = re.compile(f"{WANTED_TEXT}|{PERHAPS}")
 _DIRECTION = re.compile("[\u202a-\u202e\u2066-\u2069]")  # characters that turn a text around
 
@@ -64,14 +64,32 @@ def hits(block: ReadBlock) -> np.ndarray:
     count = block.size
     buffers = [None, pa.py_buffer(block.ends), pa.py_buffer(block.data)]
     lines = pa.Array.from_buffers(pa.binary(), count, buffers)
-    is_wanted = pc.match_substring_regex(lines, WANTED)
-    is_other = pc.and_not(pc.match_substring_regex(lines, PERHAPS), is_wanted)
-    others = pc.indices_nonzero(is_other)
-    is_old = pc.match_substring_regex(lines.take(others), NO_NEWS_TEXT)
-    new = pc.filter(others, pc.invert(is_old))
-    found = np.union1d(pc.indices_nonzero(is_wanted), new).astype(np.int64)
-    more = {*block.cut} | (set() if _is_utf8(block.data) else _not_utf8(block))
+    any_ = pc.indices_nonzero(pc.match_substring_regex(lines, f"{WANTED}|{PERHAPS}"))
+    lines = lines.take(any_)  # mostly few
+    is_news = pc.invert(pc.match_substring_regex(lines, NO_NEWS_TEXT))
+    is_wanted = pc.or_(is_news, pc.match_substring_regex(lines, WANTED))
+    found = pc.filter(any_, is_wanted).to_numpy().astype(np.int64)
+    more = {*block.cut} | (set() if block.is_utf8 else _not_utf8(block))
     return np.union1d(found, sorted(more)).astype(np.int64) if more else found
+
+
+def searched(coming: Iterator[ReadBlock]) -> Iterator[tuple[ReadBlock, np.ndarray]]:
+    """The blocks, each with its hits: the next block is searched in a thread while one is read."""
+    with ThreadPoolExecutor(max_workers=1) as ahead:
+        block = next(coming, None)
+        search = ahead.submit(hits, block) if block else None
+        while block and search:
+            found, after = search.result(), None
+            damage: Exception | None = None
+            try:
+                after = next(coming, None)
+            except (DamagedFileError, OSError) as error:
+                damage = error
+            search = ahead.submit(hits, after) if after else None
+            yield block, found
+            if damage:
+                raise damage
+            block = after
 
 
 def _is_utf8(data: bytes) -> bool:
@@ -108,8 +126,9 @@ class LogFile:
         """Read the file from where the last time ended."""
         block, self.status = None, "read"
         try:
-            for block in blocks(self.source.path, self.end, self.lines + 1, self.source.end):
-                found = hits(block)
+            for block, found in searched(
+                blocks(self.source.path, self.end, self.lines + 1, self.source.end)
+            ):
                 self._fit(block, found)
                 if not self._ends:
                     self._see_end(block, range(min(block.size, MOST_LINES_BACK)))
@@ -215,6 +234,8 @@ class LogFile:
     def _line(self, block: ReadBlock, n: int) -> str | None:
         """A line as text, None if it is none; what is wrong with it is kept."""
         number, data, is_cut = block.first + n, block.line(n), n in block.cut
+        if block.is_plain and not is_cut:
+            return data.decode("utf-8")
         text = data.lstrip(b"\0")
         if len(text) < len(data) and b"\0" not in text:  # a machine stopped while writing
             count = len(data) - len(text)
@@ -233,7 +254,7 @@ class LogFile:
                 self._keep_unread(number, why, _text(data))
                 return None
             line = data.decode("utf-8", "ignore")
-        is_text = len(data.translate(None, _CONTROL)) == len(data)
+        is_text = len(data.translate(None, CONTROL)) == len(data)
         if not is_text and _ANY.search(line) is None:
             self._keep_unread(number, "bytes that are not text", _text(data))
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -71,7 +72,11 @@ def _names(
 
 def tell(log_dir: PathName, wanted: Wanted, *, min_isr: int | None, **how: Any) -> int:
     """Print what the logs of a folder say; the exit status. Raises as `look` does."""
-    findings = look.look(log_dir, min_isr=min_isr, **how)
+    gc.disable()  # rows hold no circles, and there may be millions to look through
+    try:
+        findings = look.look(log_dir, min_isr=min_isr, **how)
+    finally:
+        gc.enable()
     told = told_of(findings, log_dir, min_isr, wanted.anonymous)
     if wanted.page:
         shown, faults = told.of((told.answer, findings.faults))

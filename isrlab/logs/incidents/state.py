@@ -42,7 +42,9 @@ def state(findings: Findings, settings: PrintedSettings) -> str:
     total, dark = len(findings.partitions), findings.not_known
     if not total:
         return "No line tells of a partition, so nothing is known of any replica."
-    told = [f"Lost: {loss_of(each)}." for each in findings.incidents if each.lost]
+    lost = [each for each in findings.incidents if each.lost]
+    times = f", in {counted(len(lost), 'incident')}" if len(lost) > 1 else ""
+    told = [f"Lost: {loss_of(*lost)}{times}."] if lost else []
     if findings.leaderless:
         count, has = len(findings.leaderless), "has" if len(findings.leaderless) == 1 else "have"
         told.append(f"{count:,} of {counted(total, 'partition')} {has} no leader: neither writes "
@@ -65,10 +67,11 @@ def state(findings: Findings, settings: PrintedSettings) -> str:
     return " ".join(told)
 
 
-def loss_of(incident: Incident) -> str:
-    """How many records of how many partitions an incident lost."""
-    total = sum(lost.last - lost.first + 1 for lost in incident.lost)
-    partitions = len({(lost.topic, lost.partition) for lost in incident.lost})
+def loss_of(*incidents: Incident) -> str:
+    """How many records of how many partitions were lost."""
+    ranges = [lost for each in incidents for lost in each.lost]
+    total = sum(lost.last - lost.first + 1 for lost in ranges)
+    partitions = len({(lost.topic, lost.partition) for lost in ranges})
     return f"{counted(total, 'record')} of {counted(partitions, 'partition')}"
 
 

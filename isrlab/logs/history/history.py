@@ -23,6 +23,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -216,9 +217,10 @@ def _doubts(found: Sequence[Placed], scene: Scene) -> Iterator[Placed]:
         if is_back and each.ts_ms + 1 < until_ms:
             yield Placed(each.ts_ms + 1, None, why="a clock was set back by an unknown amount")
         elif after is None or after.state is None:
+            places = (bisect_left(scene.gone, (ms,)) for ms in (each.ts_ms + 1, until_ms))
+            away = (gone for gone in scene.gone[slice(*places)] if gone[1] in state.isr)
             doubts = [(ms, f"broker {b} was gone, and no line says that it left the ISR")
-                      for ms, b in scene.gone[bisect_left(scene.gone, (each.ts_ms + 1,)):]
-                      if b in state.isr and len(state.isr) > 1]  # fmt: skip
+                      for ms, b in islice(away, 1) if len(state.isr) > 1]  # fmt: skip
             if state.leader in scene.ends:
                 end_ms = max(scene.ends[state.leader], each.ts_ms) + 1
                 doubts.append((end_ms, f"the log of its leader, broker {state.leader}, ends"))

@@ -149,12 +149,12 @@ class Scene:
         for row in went:
             if row.kind == "restart":
                 came[row.replica].append(row.ts_ms)
-        return [
+        return sorted(
             (row.ts_ms, row.replica or 0)
             for row in went
             if row.kind == "crash"
             and not is_within(came[row.replica], row.ts_ms, row.ts_ms + BLIP_MS)
-        ]
+        )
 
     def covers(self, broker: int | None, from_ms: int, to_ms: int) -> bool:
         """One process of this broker tells of all this time, from its start on."""

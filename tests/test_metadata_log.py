@@ -79,21 +79,6 @@ def test_the_history_of_every_partition_is_the_true_one(incident):
         assert set(event["detail"]) <= set(schema.DETAIL[event["kind"]])
 
 
-def test_what_the_dump_tool_prints_gives_the_same_events(tmp_path):
-    dump = f"{PAUSED}.dump.txt.gz"
-    shutil.copy(CASES / dump, tmp_path / dump)
-    dumped, raw = read(tmp_path), read(INCIDENTS / PAUSED / "metadata")
-    for name in ("same", "detail"):
-        assert [row[name] for row in dumped["event"]] == [row[name] for row in raw["event"]]
-    assert dumped["unread"] == []
-    assert [row["layout"] for row in dumped["file"]] == ["kafka-dump-log"]
-    assert [row["last_ms"] for row in dumped["file"]] == [raw["file"][-1]["last_ms"]]
-    both = tmp_path / "both"
-    shutil.copytree(INCIDENTS / PAUSED / "metadata", both)
-    shutil.copy(CASES / dump, both / dump)
-    assert len(read(both)["event"]) == len(raw["event"])  # each event once
-
-
 def test_who_wanted_a_change():
     told = [e for e in read(INCIDENTS / PAUSED / "metadata")["event"] if e["kind"] == "isr_commit"]
     wanted = Counter((e["detail"].get("asked_by"), e["detail"].get("cause")) for e in told)
@@ -108,7 +93,6 @@ def test_who_wanted_a_change():
 def test_a_folder_with_logs_and_metadata(tmp_path):
     shutil.copytree(INCIDENTS / PAUSED / "metadata", tmp_path / "one")
     shutil.copytree(INCIDENTS / PAUSED / "metadata", tmp_path / "two")
-    shutil.copy(CASES / f"{PAUSED}.dump.txt.gz", tmp_path / "dump.txt.gz")
     (tmp_path / "server.log").write_text(
         "[2026-11-21 12:21:46,479] INFO [Partition orders-7 broker=3] Shrinking ISR from 3,2,1 to "
         "3,1. Leader: (highWatermark: 1, endOffset: 2). Out of sync replicas: (brokerId: 2, "
@@ -123,7 +107,6 @@ def test_a_folder_with_logs_and_metadata(tmp_path):
     layouts = dict(
         zip(logs.files["file"].to_pylist(), logs.files["layout"].to_pylist(), strict=True)
     )
-    assert layouts["dump.txt.gz"] == "kafka-dump-log"
     assert layouts[f"one/{SEGMENT}.gz"] == "metadata log"
     assert "isr_shrink" in logs.events["kind"].to_pylist()
 
@@ -192,19 +175,6 @@ def test_flipped_bits_are_noticed(request):
         damaged = bytearray(data)
         damaged[at] ^= 1 << bit
         check_damaged(bytes(damaged), whole, seed)
-
-
-def test_flipped_bits_of_a_dump_are_not_fatal():
-    text = gzip.decompress((CASES / f"{PAUSED}.dump.txt.gz").read_bytes())
-    chance = random.Random(12)
-    for _ in range(20):
-        damaged = bytearray(text)
-        for _ in range(100):
-            damaged[chance.randrange(len(damaged))] ^= 1 << chance.randrange(8)
-        lines = enumerate(damaged.decode("utf-8", "replace").splitlines(), 1)
-        events, damages = follow(MetadataReader().text(lines))
-        assert damages
-        assert len(events) > 50
 
 
 # Logs made here
@@ -370,18 +340,6 @@ def test_a_copy_that_knows_the_epochs_counts(tmp_path):
     write(tmp_path / "1", a_log=data[: len(log(BEGIN))] + data[len(log(BEGIN, [change((1, 2))])) :])
     write(tmp_path / "2", a_log=data)
     assert [epoch for _, _, epoch in commits(read(tmp_path))] == [0, 1, 2]
-
-
-def test_what_the_dump_tool_of_older_releases_prints(tmp_path):
-    head = (
-        "Dumping 00000000000000000000.log\nbaseOffset: 0 lastOffset: 0 count: 1 "
-        "CreateTime: 1000 size: 106 magic: 2 compresscodec: none crc: 1 isvalid: true\n| offset: 0 "
-        "CreateTime: 1000 keySize: 4 valueSize: 34 sequence: -1 headerKeys: [] controlType: "
-        "LEADER_CHANGE(2)\n"
-    )
-    logs = read(write(tmp_path, a_log=head.encode()))
-    assert [(row["layout"], row["lines"]) for row in logs["file"]] == [("kafka-dump-log", 1)]
-    assert logs["unread"] == []
 
 
 def test_a_broken_archive_gives_what_came_before(tmp_path):

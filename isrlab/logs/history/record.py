@@ -295,14 +295,13 @@ class Record:
         return [
             row
             for kind in kinds.split()
-            for row in self._within(kind, detail.get("sign"), span)
+            for row in in_span(self._of(kind, detail.get("sign")), span)
             if (broker is None or about(row) == broker)
             and all(row.detail.get(name) == value for name, value in detail.items())
         ]
 
-    def _within(self, kind: str, sign: str | None, span: Interval) -> Sequence[Statement]:
-        rows = self._signs[sign] if kind == "sign" and sign else self.rows[kind]
-        return in_span(rows, span)
+    def _of(self, kind: str, sign: str | None) -> list[Statement]:
+        return self._signs[sign] if kind == "sign" and sign else self.rows[kind]
 
     @cached_property
     def _signs(self) -> dict[str, list[Statement]]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from isrlab.logs.reader.lines import IMPOSSIBLE_LINE
-from isrlab.logs.reader.metadata.files import LAYOUTS
+from isrlab.logs.reader.metadata.files import LAYOUT
 from isrlab.logs.reader.read import BrokerLogs
 from isrlab.logs.reader.strays import STRAY
 
@@ -62,7 +62,7 @@ def _lines(unread: pa.Table, reason: str) -> Iterator[str]:
 def _missing_logs(files: list[dict], leaders: Collection[int]) -> Iterator[str]:
     """Leaders whose server.log is not there, or holds nothing below WARN: they alone print what
     they ask for. A metadata log has all of it."""
-    if any(row["layout"] in LAYOUTS.values() for row in files):
+    if any(row["layout"] == LAYOUT for row in files):
         return
     heard, nameless = set[int](), 0
     for row in files:

@@ -12,7 +12,6 @@ Source: AbstractApiMessageSerde.java, ByteBufferAccessor.java, 3.9.
 
 from __future__ import annotations
 
-import base64
 import struct
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
@@ -21,7 +20,6 @@ from itertools import takewhile
 from typing import Any, NamedTuple, TypeAlias
 
 Value: TypeAlias = tuple[Any, int]  # what was read, and where it ends
-Told: TypeAlias = tuple[str, dict[str, Any]]  # name of a record and its fields
 FIXED = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q"}
 FIXED["uuid"] = "16s"
 
@@ -102,35 +100,6 @@ def _fields(schema: Schema, version: int) -> list[WireField]:
     if version > schema.last_version:
         raise UnknownRecord(f"unknown version {version} of {schema.name}Record", True)
     return [field for field in schema.fields if field.since <= version]
-
-
-def decode_json(record: dict[str, Any]) -> Told | None:
-    """The name and fields of a record as kafka-dump-log prints it. Raises as `decoder` does, and
-    KeyError or TypeError."""
-    title = "".join(word.capitalize() for word in record["type"].removesuffix("_RECORD").split("_"))
-    schema = next((schema for schema in schemas().values() if schema.name == title), None)
-    if schema is None:
-        raise UnknownRecord(f"unknown type of record: {title[:40]}", False)
-    if schema.is_skipped:
-        return None
-    told = record["data"]
-    wanted = [f for f in _fields(schema, record["version"]) if not f.type.startswith("[](")]
-    here = [field for field in wanted if field.tag is None or field.name in told]
-    return title, {field.name: _of_json(field.type, told[field.name]) for field in here}
-
-
-def _of_json(kind: str, value: Any) -> Any:
-    """A value as the binary form would give it, which must be able to hold it."""
-    if kind.startswith("[]"):
-        return None if value is None else [_of_json(kind[2:], each) for each in value]
-    if kind == "uuid":
-        value = base64.urlsafe_b64decode(f"{value}==")
-    if kind in FIXED:
-        form = f">{FIXED[kind]}"
-        return struct.unpack(form, struct.pack(form, value))[0]
-    if not isinstance(value, str | None):
-        raise TypeError(f"{value!r:.40} is no text")
-    return value
 
 
 def uvarint(data: bytes, at: int) -> Value:

@@ -1,7 +1,7 @@
 """The files of a metadata log: which they are, in which order they belong, and rows for each.
 
 A file is known by how it begins, not by its name: a record batch whose records are those of a
-metadata log, or the text that kafka-dump-log prints of one. A segment of another topic is none.
+metadata log. A segment of another topic is none.
 """
 
 from __future__ import annotations
@@ -13,20 +13,18 @@ from math import inf
 from typing import Any, NamedTuple, TypeAlias
 
 from isrlab.logs.reader import files
-from isrlab.logs.reader.files import DamagedFileError, chunks, lines
+from isrlab.logs.reader.files import DamagedFileError, chunks
 from isrlab.logs.reader.metadata.log import MetadataCluster
 from isrlab.logs.reader.metadata.records import (
-    DUMPED_BATCH,
     Damage,
     MetadataReader,
     Record,
     first_offset,
-    is_dump,
 )
 
-CHECKPOINT = re.compile(r"\d{20}(?=-\d{10}\.checkpoint)|(?<=Snapshot end offset: )\d{1,18}")
-BOOTSTRAP = re.compile(r"bootstrap\.checkpoint|KRaft bootstrap snapshot")
-LAYOUTS = {True: "kafka-dump-log", False: "metadata log"}
+CHECKPOINT = re.compile(r"\d{20}(?=-\d{10}\.checkpoint)")
+BOOTSTRAP = "bootstrap.checkpoint"
+LAYOUT = "metadata log"
 BEGINNING = 64 * 1024  # of a file, by which it is known
 SAME = ("offset", "ts_ms", "kind", "topic", "partition", "replica", "isr")  # in copies of an event
 
@@ -40,7 +38,6 @@ class MetadataSource(NamedTuple):
 
     path: str
     name: str
-    is_text: bool
     first: int
     end: int | None
     size_bytes: int | None = None
@@ -86,14 +83,11 @@ def recognise(path: str, name: str) -> MetadataSource | None:
                 break
     except (DamagedFileError, OSError):
         pass  # what there is decides
-    is_text = is_dump(begin)
-    text = begin.decode("utf-8", "replace") if is_text else name
-    batch = DUMPED_BATCH.search(text)
-    first = int(batch[1]) if batch else first_offset(begin)
+    first = first_offset(begin)
     if first is None:
         return None
-    end, bootstrap = CHECKPOINT.search(text), 0 if BOOTSTRAP.search(text[:200]) else None
-    return MetadataSource(path, name, is_text, first, int(end[0]) if end else bootstrap)
+    end, bootstrap = CHECKPOINT.search(name), 0 if BOOTSTRAP in name else None
+    return MetadataSource(path, name, first, int(end[0]) if end else bootstrap)
 
 
 def rows(sources: list[MetadataSource], run: str) -> Iterator[MetadataRow]:
@@ -193,17 +187,12 @@ def _file(
         yield row | {"text": items[0].where, "lines": len(items)}
     count = reader.records - before
     row = {"row": "file", "file": source.name, "bytes": os.path.getsize(source.path)}
-    row |= {"lines": count, "reason": status, "layout": LAYOUTS[source.is_text], "heads": count}
+    row |= {"lines": count, "reason": status, "layout": LAYOUT, "heads": count}
     last_ms = reader.last_ms if count else None
     yield row | {"first_ms": first_ms, "last_ms": last_ms, "headless": 0}
 
 
 def _items(source: MetadataSource, reader: MetadataReader) -> Iterator[list[Record] | Damage]:
-    if source.is_text:
-        known = lines(source.path, source.size_bytes)
-        texts = ((line.number, line.text.decode("utf-8", "replace")) for line in known)
-        yield from reader.text(texts)
-        return
     data: list[bytes] = []
     try:
         data.extend(chunks(source.path, end=source.size_bytes))

@@ -220,7 +220,7 @@ def _told(record: Record, event: MetadataEvent) -> MetadataEvent:
     for name, value in event.get("detail", {}).items():
         if value is not None:
             detail[name] = text(value)
-    where = {"ts_ms": record.ts_ms, "line": record.line, "offset": record.offset, "broker": None}
+    where = {"ts_ms": record.ts_ms, "line": record.offset, "offset": record.offset, "broker": None}
     return {**where, **event, "detail": detail}
 
 

@@ -1,5 +1,4 @@
-"""The records of Kafka's metadata log, `__cluster_metadata-0`: of its segments and checkpoints, and
-of what kafka-dump-log prints of them.
+"""The records of Kafka's metadata log, `__cluster_metadata-0`: of its segments and checkpoints.
 
 Theory of operation. A segment is a chain of record batches (magic 2). The header of a batch has its
 first offset, its length and the CRC-32C of what follows; offsets have no gaps. An idle cluster
@@ -9,23 +8,20 @@ length and one byte, and passed over once their CRC is right. Records are decode
 Whatever cannot be read becomes a `Damage`, and reading goes on at the next batch whose CRC is
 right. The base offset is not under the CRC: a batch out of turn counts as a gap.
 
-Source: DefaultRecordBatch.java, DumpLogSegments.scala, 3.9.
+Source: DefaultRecordBatch.java, 3.9.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import google_crc32c
 
-from isrlab.logs.reader.formats import ANCHOR
 from isrlab.logs.reader.metadata.encoding import (
     UnknownRecord,
-    decode_json,
     decoder,
     schemas,
     varint,
@@ -40,26 +36,16 @@ SNAPSHOT_FOOTER = 4  # type of the control record that ends a checkpoint
 LIKE_A_BATCH = re.compile(rb"(?=\0[\0-\xff]{7}\0[\0-\xff]{7}\x02)")
 MOST_BYTES = 16 * 1024 * 1024  # of a batch; Kafka writes 8 MiB at most
 MOST_TRIES = 1_000  # places in garbage that may look like a batch
-SHOWN = 200  # characters of a line that is not read
-DUMPED_BATCH = re.compile(
-    r"baseOffset: (\d{1,18}) lastOffset: (\d{1,18}) .*Time: (\d{1,15}) .*isvalid: (\w+)"
-)
-DUMPED_RECORD = re.compile(
-    r"\| (?:offset: (\d{1,18}) \w+: (\d{1,15}) keySize: .*?)?"
-    r"(?:payload: (\{.*\})|(?:controlType|Snapshot|KRaft|LeaderChange)\w*:? .*)\s*$"
-)
-LIKE_A_DUMP = re.compile(rb"(?m)^(Dumping \S|\| offset: \d|baseOffset: \d.* lastOffset: \d)")
 BROKEN = (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, struct.error)
 
 
 class Record(NamedTuple):
-    """One record: `name` as Kafka's, without "Record"; `line` of the text, or else the offset."""
+    """One record: `name` as Kafka's, without "Record"."""
 
     name: str
     data: dict[str, Any]
     ts_ms: int
     offset: int
-    line: int
 
 
 class Damage(NamedTuple):
@@ -126,7 +112,7 @@ class MetadataReader:
                 else:
                     name, read = decoder(value[:3])
                     if read:
-                        records.append(Record(name, read(value), base_ms + ms, offset, offset))
+                        records.append(Record(name, read(value), base_ms + ms, offset))
             except BROKEN as error:
                 yield from filter(None, [records])
                 records = []
@@ -136,37 +122,6 @@ class MetadataReader:
             position = end
         if records:
             yield records
-
-    def text(self, lines: Iterable[tuple[int, str]]) -> Iterator[list[Record] | Damage]:
-        """The batches in the text that kafka-dump-log prints; `lines` with their numbers."""
-        end, records = self.next_offset or 0, list[Record]()
-        for number, line in lines:
-            if header := DUMPED_BATCH.match(line):
-                if records:
-                    yield records
-                base, last, self.last_ms = map(int, header.groups()[:3])
-                if header[4] != "true":
-                    yield Damage("a damaged batch (CRC)", line[:SHOWN], number)
-                yield from self._gap(base, number)
-                end, records = last + 1, []
-            elif line.startswith("| "):
-                offset = self.next_offset or 0
-                self.next_offset, self.records = offset + 1, self.records + 1
-                dumped = DUMPED_RECORD.match(line)
-                try:
-                    if dumped is None or int(dumped[1] or offset) != offset:
-                        raise ValueError("not a record, or not the next one")
-                    if dumped[3] and (record := decode_json(json.loads(dumped[3]))):
-                        ms = int(dumped[2] or self.last_ms)
-                        records.append(Record(*record, ms, offset, number))
-                except BROKEN as error:
-                    yield from filter(None, [records])
-                    records = []
-                    yield _unreadable(error, number, line[:SHOWN])
-                self.ended = "SnapshotFooter" in line
-        if records:
-            yield records
-        yield from self._gap(end, 0)
 
     def _gap(self, base: int, line: int) -> Iterator[Damage]:
         """Go on at the offset `base`."""
@@ -209,16 +164,8 @@ def _damage(data: bytes, start: int, end: int) -> Damage:
 
 
 def is_metadata(beginning: bytes) -> bool:
-    """A file that begins so belongs to a metadata log, or is a dump of one."""
-    return is_dump(beginning) or first_offset(beginning) is not None
-
-
-def is_dump(beginning: bytes) -> bool:
-    """So begins what kafka-dump-log prints. A line of Kafka before it is that of a log, into which
-    a client may have written the same."""
-    like = LIKE_A_DUMP.search(beginning[:4096])
-    before = beginning[: like.start()] if like else b""
-    return like is not None and not ANCHOR.search(before.decode("utf-8", "replace"))
+    """A file that begins so belongs to a metadata log."""
+    return first_offset(beginning) is not None
 
 
 def first_offset(data: bytes) -> int | None:

@@ -204,7 +204,7 @@ def _bounded(
     """Move clocks that the order of versions, or of the lines of a file, shows to be wrong."""
     moved: set[Unit] = set()
     ends: dict[tuple, int] = {}  # the last moment of each part of a file
-    for row, unit in sorted(zip(rows, units, strict=True), key=_line):
+    for row, unit in sorted(zip(rows, units, strict=True), key=lambda pair: pair[0].place[1:]):
         if not row.file:
             continue
         file = row.run, row.broker, row.file
@@ -230,7 +230,3 @@ def _bounded(
                     moved.add(unit)
             before = ts_ms, unit
     return moved
-
-
-def _line(pair: tuple[Statement, Unit]) -> tuple:
-    return pair[0].file, pair[0].line

@@ -103,7 +103,11 @@ class Record:
                     continue
                 for replica in sorted(self.held(key, span) - set(span.isr)):
                     if not any(covers(each, span.start_ms) for each in places[key, replica]):
-                        ends = (s.start_ms for s in spans[nth:] if _is_not_missed(replica, s))
+                        ends = (  # it is in the ISR, or no replica any more
+                            s.start_ms
+                            for s in spans[nth:]
+                            if replica in s.isr or (s.is_assigned and replica not in s.replicas)
+                        )
                         end_ms = next(ends, None)
                         left = stored.get((key, span.start_ms))
                         outs.append(Absence(key, replica, span.start_ms, end_ms, left=left))
@@ -292,16 +296,14 @@ class Record:
     ) -> list[Statement]:
         """Rows of these kinds (apart by blanks) within a span, about one broker if one is named:
         its `replica` if it has one, else who says it. `detail` must hold what is given."""
+        of_sign = self._signs.get(detail.get("sign", ""), [])
         return [
             row
             for kind in kinds.split()
-            for row in in_span(self._of(kind, detail.get("sign")), span)
+            for row in in_span(of_sign if "sign" in detail else self.rows[kind], span)
             if (broker is None or about(row) == broker)
             and all(row.detail.get(name) == value for name, value in detail.items())
         ]
-
-    def _of(self, kind: str, sign: str | None) -> list[Statement]:
-        return self._signs[sign] if kind == "sign" and sign else self.rows[kind]
 
     @cached_property
     def _signs(self) -> dict[str, list[Statement]]:
@@ -331,11 +333,6 @@ def about(row: Statement) -> int | None:
 def covers(absence: Absence, ts_ms: int) -> bool:
     """Then it was so."""
     return absence.start_ms <= ts_ms and (absence.end_ms is None or ts_ms < absence.end_ms)
-
-
-def _is_not_missed(replica: int, span: IsrSpan) -> bool:
-    """In the ISR, or no replica any more."""
-    return replica in span.isr or (span.is_assigned and replica not in span.replicas)
 
 
 def _ms(row: Statement) -> int:

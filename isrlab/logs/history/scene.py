@@ -205,18 +205,19 @@ class Scene:
         """Leaders of which there is no log, and which no follower replaces."""
         named = {r.replica for r in self.rows if r.kind in ("leader", "follower")}
         hears_all = (
-            None in self.bounds or self.has_metadata_log or any(map(_is_of_a_follower, self.rows))
+            None in self.bounds
+            or self.has_metadata_log
+            # In KRaft each follower prints each ISR.
+            or any(
+                row.kind == "metadata" and row.is_own and "correlation" not in row.detail
+                for row in self.rows
+            )
         )
         return (
             frozenset()
             if hears_all
             else frozenset(r for r in named - self.bounds.keys() if r not in (None, -1))
         )
-
-
-def _is_of_a_follower(row: Statement) -> bool:
-    """In KRaft each follower prints each ISR."""
-    return row.kind == "metadata" and row.is_own and "correlation" not in row.detail
 
 
 def is_within(times: Sequence[int], from_ms: int, to_ms: int) -> bool:

@@ -310,14 +310,12 @@ def _proofs(each: Incident, quotes: dict[Place, Quote]) -> Iterator[Proof]:
         facts[place.fact].append(place)
     for fact, places in facts.items():
         held = {place: quotes[place].text if place in quotes else Raw() for place in places}
-        lines = tuple((_place(place), text) for place, text in held.items())
+        lines = tuple(
+            (f"{place.file}:{place.line} {_time(place.ts_ms)}", text)
+            for place, text in held.items()
+        )
         count = max(places[0].count, len(places))
         yield Proof(REMEDIES.shows(fact), count, lines[0][0], message(lines[0][1]), lines)
-
-
-def _place(line: Place) -> str:
-    """Where a line stands, and its moment on the one clock, UTC."""
-    return f"{line.file}:{line.line} {_time(line.ts_ms)}"
 
 
 # Words

@@ -212,6 +212,8 @@ def _incident(story: _Story, min_isr: int | None) -> Incident:
     record, words = case.record, _words(case)
     start_ms, end_ms = _times(case)
     keys = tuple(sorted(_all_keys(case)))
+    leaderless = [span for loss in case.losses for span in loss.leaderless]
+    leaderless += [span for key in keys for span in record.leaderless(key)]
     window = (start_ms, record.end_ms if end_ms is None else end_ms)
     is_of_several = rule.name in PLANNED and len(case.brokers) > 1
     says = PLANNED[rule.name] if is_of_several else rule.says
@@ -226,7 +228,7 @@ def _incident(story: _Story, min_isr: int | None) -> Incident:
         keys,
         length_ms((o.start_ms, record.end_ms if o.end_ms is None else o.end_ms) for o in case.outs),
         _shorter_than(2, keys, window, record),
-        length_ms(within(_without_leader(case, keys), window)),
+        length_ms(within(leaderless, window)),
         None if min_isr is None else _shorter_than(min_isr, keys, window, record),
         len([r for r in record.said("produce_error", window) if r.key in keys]),
         tuple(note.says.format_map(words) for note in story.notes),
@@ -239,14 +241,9 @@ def _incident(story: _Story, min_isr: int | None) -> Incident:
     )
 
 
-def _without_leader(case: Facts, keys: Iterable[Key]) -> list[Interval]:
-    spans = [span for loss in case.losses for span in loss.leaderless]
-    return spans + [span for key in keys for span in case.record.leaderless(key)]
-
-
 def _all_keys(case: Facts) -> set[Key]:
     keys = {out.key for out in case.outs} | {loss.key for loss in case.losses}
-    return keys | _keys(case.troubles)
+    return keys | {row.key for row in case.troubles if row.topic is not None}
 
 
 def _words(case: Facts) -> dict[str, str]:
@@ -298,10 +295,6 @@ def _shorter_than(size: int, keys: Iterable[Key], window: Interval, record: Reco
         last = bisect_right(spans, window[1], key=lambda span: span.start_ms)
         short += [(s.start_ms, s.end_ms) for s in spans[first:last] if len(s.isr) < size]
     return length_ms(within(short, window))
-
-
-def _keys(rows: Iterable[Statement]) -> set[Key]:
-    return {row.key for row in rows if row.topic is not None}
 
 
 def _lines(

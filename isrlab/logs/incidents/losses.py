@@ -196,7 +196,7 @@ def _put_election(loss: Loss, partition: _Partition) -> None:
     """Who leads after it, and what is known to be lost by that: all that a leader before had and
     the new one has not."""
     near = (loss.start_ms - AFTER_MS, loss.end_ms + AFTER_MS)
-    place = bisect_left(partition.elected, near[0], key=_ms)
+    place = bisect_left(partition.elected, near[0], key=lambda row: row.ts_ms)
     new = next((row for row in partition.elected[place : place + 1] if row.ts_ms <= near[1]), None)
     if new is None:
         return
@@ -353,7 +353,3 @@ def _ends_of_leader(row: Statement) -> Iterator[tuple[int, int]]:
     for ms, end in zip(times, ends, strict=False):
         if ms.isdigit() and end.isdigit() and len(ms) == 13:
             yield int(ms), int(end)
-
-
-def _ms(row: Statement) -> int:
-    return row.ts_ms

@@ -12,7 +12,6 @@ from isrlab.events.wording import printable
 from isrlab.logs.history.record import clock
 from isrlab.logs.history.rules import Fault
 from isrlab.logs.incidents.answer import LogAnswer
-from isrlab.logs.incidents.exposed import Exposure
 from isrlab.logs.incidents.look import Findings
 
 FAULTS_FOR_A_PROGRAM = 200
@@ -37,7 +36,10 @@ def as_dict(findings: Findings, answer: LogAnswer) -> dict[str, Any]:
             name: [f"{key.topic}-{key.partition}" for key in getattr(findings, name)]
             for name in ("under_replicated", "under_min_isr", "leaderless", "not_known")
         },
-        "exposed": [_exposure(each) for each in findings.exposures],
+        "exposed": [
+            each._asdict() | {"key": f"{each.key.topic}-{each.key.partition}"}
+            for each in findings.exposures
+        ],
         "doubts": list(findings.doubts),
         "faults": [_fault(each) for each in findings.faults[:FAULTS_FOR_A_PROGRAM]],
         "faults_by_rule": Counter(fault.rule for fault in findings.faults),
@@ -54,10 +56,6 @@ def _incident(answer: LogAnswer, number: int) -> dict[str, Any]:
         line["text"] = texts.get(f"{line['file']}:{line['line']}", "")
     made["checks"] = list(story.checks)
     return made | {"then": story.remedy.then, "why": story.why}
-
-
-def _exposure(each: Exposure) -> dict[str, object]:
-    return each._asdict() | {"key": f"{each.key.topic}-{each.key.partition}"}
 
 
 def _fault(fault: Fault) -> dict[str, object]:

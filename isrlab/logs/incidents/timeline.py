@@ -8,12 +8,11 @@ from typing import NamedTuple
 
 from isrlab.events.exact import Key
 from isrlab.events.spans import Interval, merged
-from isrlab.logs.history.record import Record, about
+from isrlab.logs.history.record import STARTS, Record, about
 from isrlab.logs.incidents.look import Findings
 
 AROUND_MS = 10_000  # of the end of a log: its broker is there until the end of all
 BLIP_MS = 2_000  # a new controller repeats which brokers were fenced
-UP_SIGNS = ("starting", "unclean_start")
 THERE, AWAY, DARK = "there", "away", "not known"
 
 
@@ -27,7 +26,7 @@ class Bar(NamedTuple):
 
 def presence(record: Record, broker: int) -> list[Bar]:
     """When a broker was there, when it was away, and when no line tells."""
-    signs = [r for r in record.rows["sign"] if r.detail["sign"] in UP_SIGNS]
+    signs = [r for r in record.rows["sign"] if r.detail["sign"] in STARTS]
     rows = record.rows["crash"] + record.rows["restart"] + signs
     rows.sort(key=lambda r: (r.ts_ms, r.file, r.line))
     points = [(r.ts_ms, r.kind == "crash") for r in rows if about(r) == broker]

@@ -58,6 +58,7 @@ def unmatched(window: Window, events: Sequence[Statement], record: Record) -> It
     """Why a filter leaves nothing over; `record` is that of the events before `until_ms`."""
     if not events:
         return
+    topics = sorted({key.topic for key in record.spans})
     first, last = (pick(row.ts_ms for row in events) for pick in (min, max))
     span = f"these logs go from {clock(first)} to {clock(last)} UTC"
     since_ms, until_ms = window.since_ms, window.until_ms
@@ -68,14 +69,10 @@ def unmatched(window: Window, events: Sequence[Statement], record: Record) -> It
     elif until_ms is not None and until_ms < first:
         yield f"nothing is before --until {clock(until_ms)}: {span}"
     elif window.topic is not None and not any(map(window.has_key, record.spans)):
-        yield f"no topic matches --topic {window.topic!r}; {_named('topics', _topics(record))}"
+        yield f"no topic matches --topic {window.topic!r}; {_named('topics', topics)}"
     if window.broker is not None and window.broker not in record.brokers and record.brokers:
         brokers = _named("brokers", map(str, sorted(record.brokers)))
         yield f"no line names --broker {window.broker}; {brokers}"
-
-
-def _topics(record: Record) -> list[str]:
-    return sorted({key.topic for key in record.spans})
 
 
 def _named(what: str, names: Iterable[str]) -> str:

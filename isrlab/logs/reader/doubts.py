@@ -71,15 +71,12 @@ def _missing_logs(files: list[dict], leaders: Collection[int]) -> Iterator[str]:
             heard |= set(names)
             nameless += not names
     missing = sorted(set(leaders) - heard - {-1})
+    listed = ", ".join(map(str, missing[:8])) + (" and more" if len(missing) > 8 else "")
     if files and not heard and not nameless:
         yield "no server.log with lines of INFO is there: leaders print there what they ask for"
     elif len(missing) > nameless:
-        which = f"broker {missing[0]}" if len(missing) == 1 else f"brokers {_listed(missing)}"
+        which = f"broker {missing[0]}" if len(missing) == 1 else f"brokers {listed}"
         yield f"no server.log with lines of INFO is there of {which}, which lead partitions"
-
-
-def _listed(numbers: list[int]) -> str:
-    return ", ".join(map(str, numbers[:8])) + (" and more" if len(numbers) > 8 else "")
 
 
 def _clusters(events: pa.Table) -> Iterator[str]:

@@ -101,10 +101,7 @@ class ReadBlock:
 
     @cached_property
     def is_utf8(self) -> bool:
-        try:
-            return self.data.isascii() or self.data.decode("utf-8") is not None
-        except UnicodeDecodeError:
-            return False
+        return is_utf8(self.data)
 
     @cached_property
     def is_plain(self) -> bool:
@@ -120,6 +117,13 @@ class ReadBlock:
         """Line `n` without its end, at most `MAX_LINE_BYTES` of it."""
         start, end = int(self.ends[n]), int(self.ends[n + 1])
         return self.data[start : min(end, start + MAX_LINE_BYTES)].rstrip(b"\r\n")
+
+
+def is_utf8(data: bytes) -> bool:
+    try:
+        return data.isascii() or bool(data.decode("utf-8") is not None)
+    except UnicodeDecodeError:
+        return False
 
 
 def _joined(pieces: re.Match[bytes]) -> bytes:
@@ -333,7 +337,7 @@ def chunks(path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]
     with open(path, "rb") as file:
         first = file.peek(4)
         code = next((code for mark, code in UTF_16.items() if first.startswith(mark)), None)
-        at, coming = 0, _decoded(file, code) if code else _plain(file)
+        at, coming = 0, _decoded(file, code) if code else iter(lambda: file.read(READ_BYTES), b"")
         if kind := kind_of(first):
             coming = uncompressed(file, kind, os.path.getsize(path))
         elif not code:
@@ -344,10 +348,6 @@ def chunks(path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]
             at += len(data)
             if end is not None and at > end:
                 return
-
-
-def _plain(file: IO[bytes]) -> Iterator[bytes]:
-    return iter(lambda: file.read(READ_BYTES), b"")
 
 
 def _decoded(file: IO[bytes], code: str) -> Iterator[bytes]:

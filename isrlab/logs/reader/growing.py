@@ -90,7 +90,10 @@ def growing_files(folder: PathName) -> list[GrowingFile]:
     for _ in range(MOST_ATTEMPTS):
         with contextlib.suppress(FileNotFoundError):
             before = _inodes(folder)
-            files = [_growing_file(source, _changed_ns(source)) for source in _found(folder)]
+            files = [
+                _growing_file(s, 0 if s.skipped else os.stat(s.path).st_mtime_ns)
+                for s in _found(folder)
+            ]
             if _inodes(folder) == before:  # a file that is renamed meanwhile is not overlooked
                 return files
     raise LogDirError(f"log_dir {str(folder)!r}: its files are renamed faster than they are listed")
@@ -107,10 +110,6 @@ def _found(folder: PathName) -> list[Source]:
         if not Path(folder).exists():
             raise
         return []
-
-
-def _changed_ns(source: Source) -> int:
-    return 0 if source.skipped else os.stat(source.path).st_mtime_ns
 
 
 @lru_cache(maxsize=2_000)  # each with a head

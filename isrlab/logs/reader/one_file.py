@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from isrlab.logs.reader.files import CONTROL, HOLE_BYTES, ReadBlock, Source, blocks
+from isrlab.logs.reader.files import CONTROL, HOLE_BYTES, ReadBlock, Source, blocks, is_utf8
 from isrlab.logs.reader.formats import ANCHOR, NO_NEWS_TEXT
 from isrlab.logs.reader.layout import Head, is_continued
 from isrlab.logs.reader.lines import (
@@ -69,7 +69,9 @@ def hits(block: ReadBlock) -> np.ndarray:
     is_news = pc.invert(pc.match_substring_regex(lines, NO_NEWS_TEXT))
     is_wanted = pc.or_(is_news, pc.match_substring_regex(lines, WANTED))
     found = pc.filter(any_, is_wanted).to_numpy().astype(np.int64)
-    more = {*block.cut} | (set() if block.is_utf8 else _not_utf8(block))
+    more = {*block.cut}
+    if not block.is_utf8:
+        more |= {n for n in range(block.size) if not is_utf8(block.line(n))}
     return np.union1d(found, sorted(more)).astype(np.int64) if more else found
 
 
@@ -90,17 +92,6 @@ def searched(coming: Iterator[ReadBlock]) -> Iterator[tuple[ReadBlock, np.ndarra
             if damage:
                 raise damage
             block = after
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        return data.isascii() or bool(data.decode("utf-8") is not None)
-    except UnicodeDecodeError:
-        return False
-
-
-def _not_utf8(block: ReadBlock) -> set[int]:
-    return {n for n in range(block.size) if not _is_utf8(block.line(n))}
 
 
 class LogFile:

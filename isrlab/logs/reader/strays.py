@@ -74,18 +74,16 @@ def _strays(
             zip(zip(file[rows], line[rows].tolist(), strict=True), ts_ms[rows], strict=True)
         )
         is_few = len(lines) <= MOST and sizes[main] >= LEAST * len(lines)
-        if is_few and (n > main or all(_follows(at, file[kept], line[kept]) for at in lines)):
+        if is_few and (
+            n > main
+            or all(np.any((file[kept] == name) & (line[kept] < number)) for name, number in lines)
+        ):
             is_stray[rows] = True
-            places |= {at: _date(ms) for at, ms in lines.items()}
+            places |= {
+                at: f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
+                for at, ms in lines.items()
+            }
     return is_stray, places
-
-
-def _follows(place: tuple[str, int], file: np.ndarray, line: np.ndarray) -> bool:
-    return bool(np.any((file == place[0]) & (line < place[1])))
-
-
-def _date(ts_ms: int) -> str:
-    return f"{datetime.fromtimestamp(ts_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def _said(events: pa.Table, name: str) -> pa.ChunkedArray:

@@ -92,8 +92,10 @@ def answer_of(
     told = [_story(n, each, findings, settings, quotes)
             for n, each in enumerate(findings.incidents, 1)]  # fmt: skip
     rows: list[AnswerRow] = []
+    where = grouped(findings.not_known, 3)
+    dark = [f"no line tells who is in sync in {where} at the end"] if where else []
     if findings.status == NOT_KNOWN:
-        rows.append(AnswerRow("Unsure", _first_of(findings.doubts or _dark(findings))))
+        rows.append(AnswerRow("Unsure", _first_of(findings.doubts or dark)))
     for text in exposed.shown(findings.exposures):
         label, _, says = text.partition(": ")
         rows.append(AnswerRow(label, says))
@@ -173,12 +175,6 @@ def _first_of(doubts: Iterable[str]) -> str:
     shown = [*doubts]
     more = f" (and {len(shown) - 1:,} more, below)" if len(shown) > 1 else ""
     return f"{shown[0]}{more}" if shown else "What is so at the end is not known."
-
-
-def _dark(findings: Findings) -> list[str]:
-    if not findings.not_known:
-        return []
-    return [f"no line tells who is in sync in {grouped(findings.not_known, 3)} at the end"]
 
 
 def _read(findings: Findings, settings: PrintedSettings) -> str:

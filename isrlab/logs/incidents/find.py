@@ -252,21 +252,16 @@ def _words(case: Facts) -> dict[str, str]:
     topics = sorted({out.key.topic for out in case.outs})
     ends = case.record.log_ends
     keys = sorted(_all_keys(case))
+    losing = case.emptied() or case.cut() or case.tail_cut()
     return {
         "who": _listed(case.brokers),
-        "losers": _listed(_losers(case)),
+        "losers": _listed(sorted({row.broker for row in losing if row.broker is not None})),
         "out": _listed(sorted({out.replica for out in case.outs})),
         "leaders": _listed(sorted(b for b in leaders if b is not None)),
         "topics": _listed(topics),
         "since": " and ".join(clock(ms) for b, ms in ends.items() if b in case.brokers),
         "partitions": _listed([f"{key.topic}-{key.partition}" for key in keys]),
     }
-
-
-def _losers(case: Facts) -> list[int]:
-    """The brokers whose logs were emptied, else cut."""
-    rows = case.emptied() or case.cut() or case.tail_cut()
-    return sorted({row.broker for row in rows if row.broker is not None})
 
 
 def _checks(rule: Rule, words: dict[str, str], case: Facts) -> Iterator[str]:

@@ -220,14 +220,6 @@ class Record:
         ]
 
     @cached_property
-    def started_ms(self) -> dict[int | None, list[int]]:
-        """When each broker started again, in order."""
-        times: dict[int | None, list[int]] = defaultdict(list)
-        for row in self.starts:
-            times[row.broker].append(row.ts_ms)
-        return times
-
-    @cached_property
     def restless_ms(self) -> dict[int | None, list[int]]:
         """When each broker had trouble or started again, in order."""
         times: dict[int | None, list[int]] = defaultdict(list)

@@ -197,7 +197,8 @@ def _is_replay(fenced: Statement, record: Record) -> bool:
 
 def _went(broker: int | None, span: Interval, record: Record) -> bool:
     """Its process was stopped or started again within a span."""
-    is_started = is_within(record.started_ms.get(broker, ()), span[0], span[1] + SOON_MS)
+    near = in_span(record.starts, (span[0], span[1] + SOON_MS))
+    is_started = any(row.broker == broker for row in near)
     return is_started or bool(record.said("sign", span, broker, sign="stop_asked"))
 
 

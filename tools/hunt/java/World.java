@@ -138,7 +138,8 @@ final class World {
         for (int b = 1; b <= count; b++) {
             Node.Part part = nodes[b].parts[s];
             slot.has[b] = slot.acks.stream().filter(ack -> hasAck(part, ack)).count();
-            if (slot.has[b] < slot.acked) continue;
+            boolean isBack = brokers[b].up && holds(slot.state.isr, b) && slot.has[b] == slot.acked;
+            if (!isBack) continue; // what it lost with the power it may have been counted on for
             slot.wiped[b] = slot.excused[b] = false;
         }
     }

@@ -107,7 +107,8 @@ def answer_of(
         rows.append(AnswerRow("Unsure", _first_of(findings.doubts)))
     rows.append(AnswerRow("Read", _read(findings, settings)))
     if told:
-        rows += _sure(chief(findings), told)
+        proofs = next(each.proofs for each in told if each.incident is chief(findings))
+        rows += [AnswerRow("Sure", proof.place, proof.text) for proof in proofs[:1]]
     if len(told) > 1:
         rows.append(AnswerRow("Besides", _others(chief(findings), findings)))
     return LogAnswer(
@@ -123,12 +124,6 @@ def answer_of(
 
 
 # The rows
-
-
-def _sure(first: Incident, told: list[Story]) -> Iterator[AnswerRow]:
-    story = next(each for each in told if each.incident is first)
-    for proof in story.proofs[:1]:
-        yield AnswerRow("Sure", proof.place, proof.text)
 
 
 def _rows(

@@ -109,7 +109,12 @@ def find(record: Record, min_isr: int | None = None) -> list[Incident]:
             given[Party("broker", (broker,))] = []
         for party, outs in given.items():
             for part in _parts(party, outs, record):
-                troubles = _own(episode.troubles, party) if part is outs else []
+                troubles = [
+                    r
+                    for r in episode.troubles
+                    if part is outs
+                    and (r.kind == "offline" or not party.brokers or r.broker in party.brokers)
+                ]
                 stories.append(_story(_case(party, part, troubles, record, episode)))
     stories += [_story(_of_losses(group, record)) for group in losses(record)]
     stories += _of_controllers(stories, record)
@@ -146,12 +151,6 @@ def _parts(party: Party, outs: list[Absence], record: Record) -> list[list[Absen
     if party.kind == "broker" and back and away and len(outs) > 2 and not record.is_torn:
         return [back, away]
     return [outs]
-
-
-def _own(troubles: list[Statement], party: Party) -> list[Statement]:
-    """Those of the party; a partition without a leader is everybody's."""
-    mine = [r for r in troubles if not party.brokers or r.broker in party.brokers]
-    return [row for row in troubles if row.kind == "offline" or row in mine]
 
 
 def _case(
@@ -242,8 +241,8 @@ def _incident(story: _Story, min_isr: int | None) -> Incident:
 
 
 def _all_keys(case: Facts) -> set[Key]:
-    keys = {out.key for out in case.outs} | {loss.key for loss in case.losses}
-    return keys | {row.key for row in case.troubles if row.topic is not None}
+    troubles = {row.key for row in case.troubles if row.topic is not None}
+    return troubles.union((each.key for each in case.outs), (each.key for each in case.losses))
 
 
 def _words(case: Facts) -> dict[str, str]:

@@ -230,15 +230,10 @@ def _emptied(rows: list[Statement]) -> Iterator[Statement]:
     for row in rows:
         if row.kind in ("deleted", "unhosted"):
             had.clear()  # the partition moves, or is deleted: a log that is made then is a new one
-        elif row.kind == "hosted" and _is_made(row):
+        elif row.kind == "hosted" and not row.detail.get("dir", "-future").endswith("-future"):
             if row.broker in had:
                 yield row
             had.add(row.broker)
-
-
-def _is_made(row: Statement) -> bool:
-    """A line "Created log", and not of one that is to replace another of the same broker."""
-    return "dir" in row.detail and not row.detail["dir"].endswith("-future")
 
 
 def _cuts(partition: _Partition, lines: _Lines) -> Iterator[Cut]:

@@ -78,10 +78,7 @@ def as_csv(told: dict[str, Any]) -> str:
             "evidence": " ".join(f"{line['file']}:{line['line']}" for line in each["evidence"]),
         }
         cells = [made.get(name, each.get(name, "")) for name in COLUMNS]
-        writer.writerow([_inert(printable(str(cell))) for cell in cells])
+        texts = (printable(str(cell)) for cell in cells)
+        # Such that no spreadsheet takes one for a formula.
+        writer.writerow([f"'{text}" if text[:1] in tuple("=+-@") else text for text in texts])
     return text.getvalue()
-
-
-def _inert(cell: str) -> str:
-    """A cell that no spreadsheet takes for a formula."""
-    return f"'{cell}" if cell[:1] in ("=", "+", "-", "@") else cell

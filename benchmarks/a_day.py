@@ -1,91 +1,83 @@
-"""A day of 100,000 partitions on 300 brokers: run by cells, summed up, and scheduled on more cores.
+"""A day of 100,000 partitions on 60 brokers under bursts, with two controls, on any Spark.
 
-    python benchmarks/a_day.py run FOLDER          all cells without a file, in one process
-    python benchmarks/a_day.py sum FOLDER          what the finished cells did, hour by hour (CSV)
-    python benchmarks/a_day.py schedule FOLDER     how long all cells take on so many cores
+    python benchmarks/a_day.py FOLDER [MASTER]     such as spark://host:7077; default: local[*]
 
-After an interruption `run` goes on with what is missing. Cells know nothing of each other, so those
-that are finished are a sample of the cluster. Beside each one is what it took.
+FOLDER is one that driver and workers see. Each leader of each run is a task with a file of its own;
+after an interruption the same command goes on with those that are missing. What the day had by hour
+and by broker goes to `data/fleet_day`.
 """
 
 from __future__ import annotations
 
-import heapq
-import json
-import resource
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.dataset as ds
 
-from isrlab.fleet import FleetConfig, store
-from isrlab.fleet.cell import leaders
-from isrlab.fleet.sums import quantile
+from isrlab import churn, spark
+from isrlab.fleet import FleetConfig, load, stored
 
 DAY = FleetConfig(
-    version="4.1", name="a day", partitions=100_000, brokers=300, minutes=1_440,
-    min_insync_replicas=2, daily_swing=0.5, stall_s=40, stall_every_s=14_400,
+    version="4.3", name="bursts and stalls", partitions=100_000, brokers=60, minutes=1_440,
+    min_insync_replicas=2, load="together", daily_swing=0.5, batch_every_ms=60_000,
+    burst_records=36_000, burst_s=3, burst_every_s=3_600, burst_share=0.1,
+    follower_bytes_per_s=4_000_000, stall_s=40, stall_every_s=14_400,
 )  # fmt: skip
-CORES = (2, 64, 300, 512, 4_096)
-HOUR_MS = 3_600_000
+RUNS = [
+    DAY, DAY.with_(name="bursts alone", stall_s=0), DAY.with_(name="stalls alone", load="steady")
+]  # fmt: skip
+DATA = Path(__file__).parent.parent / "data" / "fleet_day"
+BACK_S = (0.1, 1, 3, 10, 30, 100)
+AFTER_MS = 60_000  # a trouble can be the cause of an eviction until so long after its end
 
 
-def run(folder: Path) -> None:
-    """Every cell that has no file yet."""
-    for leader in leaders(DAY):
-        path, began = store._cell_file(folder, DAY.run, leader), time.process_time()
-        if not path.exists():
-            plan = {"run": DAY.run, "leader": leader, "config": DAY.to_json(), "recorded": None}
-            list(store._write_cells(str(folder), iter([pa.RecordBatch.from_pylist([plan])])))
-            most_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-            took = {"seconds": round(time.process_time() - began, 2), "mb": round(most_mb)}
-            (folder / f"{leader}.json").write_text(json.dumps({"leader": leader} | took))
-            print(leader, took, flush=True)
+def within(ts_ms: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Which moments lie in one of some times that are apart, bool[n]."""
+    place = np.searchsorted(starts, ts_ms, "right") - 1
+    return (place >= 0) & (ts_ms < np.append(ends, 0)[place])
 
 
-def sum_up(folder: Path) -> None:
-    """A row for each hour: ISR changes, absences that begin in it, waits with acks=all."""
-    files = sorted(map(str, folder.glob("run=*/[!.]*.parquet")))
-    names = ["ts_ms", "partition", "kind", "isr", "detail"]
-    events = ds.dataset(files).to_table(names).to_pandas(maps_as_pydicts="lossy")
-    events["hour"] = events["ts_ms"] // HOUR_MS
-    kinds = events.pivot_table("ts_ms", "hour", "kind", "count", fill_value=0)
-    isrs = events[events["kind"] == "isr_commit"].sort_values(["partition", "ts_ms"])
-    until_ms = isrs.groupby("partition")["ts_ms"].shift(-1).fillna(DAY.duration_ms)
-    lasted, size = until_ms - isrs["ts_ms"], isrs["isr"].str.len()
-    hours = pd.DataFrame({"shrinks": kinds["isr_shrink"], "expands": kinds["isr_expand"]})
-    for name, least in (("under_replicated", 3), ("under_min_isr", 2)):
-        is_under = size < least
-        hours[f"{name}_partition_s"] = (lasted[is_under] / 1000).groupby(isrs["hour"]).sum()
-        hours[f"{name}_partitions"] = isrs[is_under].groupby("hour")["partition"].nunique()
-    waits = events[events["kind"] == "latency"]
-    detail = pd.DataFrame(waits["detail"].tolist(), waits["hour"])[["latency_ms", "count"]]
-    each = list(detail.astype(int).groupby(level=0))
-    hours["batches"] = pd.Series({hour: rows["count"].sum() for hour, rows in each})
-    for share in (0.5, 0.99, 0.999):
-        of_hour = {hour: quantile(rows, share) for hour, rows in each}
-        hours[f"p{100 * share:g}_ms"] = pd.Series(of_hour)
-    hours.insert(0, "cells", len(files))
-    print(hours.fillna(0).astype(int).to_csv(), end="")
+def evictions(moves: pd.DataFrame) -> pd.DataFrame:
+    """Each eviction with its hour, its trouble, and for how long the replica was out."""
+    order = moves.sort_values(["run", "partition", "replica", "ts_ms"])
+    until = order.groupby(["run", "partition", "replica"])["ts_ms"].shift(-1)
+    left = order.assign(out_s=(until.fillna(DAY.duration_ms) - order["ts_ms"]) / 1000)
+    left = left[left["change"] == "leaves"].copy()
+    bursts = {int(ms) for p in range(1_000) for ms in load.burst_starts_ms(DAY, p)}
+    starts = np.array(sorted(bursts))
+    in_burst = within(left["ts_ms"].to_numpy(), starts, starts + DAY.burst_s * 1000 + AFTER_MS)
+    left["burst"] = in_burst & (left["run"] != RUNS[2].run)
+    left["stall"] = False
+    for broker, rows in left[left["run"] != RUNS[1].run].groupby("replica"):
+        begin, end = load.stalls(DAY, int(broker))
+        left.loc[rows.index, "stall"] = within(rows["ts_ms"].to_numpy(), begin, end + AFTER_MS)
+    names = {(True, True): "burst on a stall", (True, False): "burst", (False, True): "stall"}
+    pairs = zip(left["burst"], left["stall"], strict=True)
+    left["trouble"] = [names.get(pair, "neither") for pair in pairs]
+    return left.assign(hour=left["ts_ms"] // 3_600_000)
 
 
-def schedule(folder: Path) -> None:
-    """Longest first, on more and more cores; cells that were not run take what the others took."""
-    took = [json.loads(file.read_text()) for file in folder.glob("*.json")]
-    seconds = np.array([each["seconds"] for each in took])
-    every = np.sort(np.resize(seconds, len(leaders(DAY))))[::-1]
-    print(f"{len(took)} of {len(every)} cells: {seconds.min():.1f} to {seconds.max():.1f} s each,")
-    print(f"all: {every.sum() / 60:.0f} min; largest process {max(t['mb'] for t in took)} MB")
-    for cores in CORES:
-        free = [0.0] * cores
-        for cell_s in every:
-            heapq.heappush(free, heapq.heappop(free) + cell_s)
-        print(f"{cores:>6,} cores: {max(free):8.1f} s, busy {every.sum() / cores / max(free):.0%}")
+def counted(left: pd.DataFrame, key: str) -> pd.DataFrame:
+    """Evictions by run, `key` and trouble, and how many of them were back within `BACK_S`."""
+    rows = left.groupby(["run", key, "trouble"])["out_s"]
+    table = pd.DataFrame({"evictions": rows.size(), "out_s": rows.sum().round().astype(int)})
+    for seconds in BACK_S:
+        table[f"back_{seconds:g}s"] = rows.apply(lambda each, s=seconds: int((each <= s).sum()))
+    every = [left[name].unique() for name in ("run", key, "trouble")]
+    return table.reindex(
+        pd.MultiIndex.from_product(every, names=table.index.names), fill_value=0
+    ).reset_index()
 
 
 if __name__ == "__main__":
-    {"run": run, "sum": sum_up, "schedule": schedule}[sys.argv[1]](Path(sys.argv[2]))
+    session = spark.session(*sys.argv[2:])
+    events = stored(session, RUNS, sys.argv[1])
+    names = ["run", "partition", "replica", "change", "ts_ms"]
+    left = evictions(churn.moves(events).select(*names).toPandas())
+    by_broker = counted(left, "replica").rename(columns={"replica": "broker"})
+    rates = [load.follower_bytes_per_s(DAY, broker) / 1e6 for broker in by_broker["broker"]]
+    by_hour = counted(left, "hour").assign(leaders=DAY.brokers)
+    by_hour.to_csv(DATA / "by_hour.csv.gz", index=False)
+    by_broker.assign(mb_per_s=rates).to_csv(DATA / "by_broker.csv.gz", index=False)
+    print(left.groupby(["run", "trouble"]).size().to_string())

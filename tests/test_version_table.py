@@ -17,7 +17,7 @@ from isrlab.engine import rules, versions
 from isrlab.engine.versions import GENERATIONS, PRESETS, PROPOSED, RULES, KafkaVersion
 from isrlab.fleet.config import FleetConfig
 from isrlab.show import version_table
-from isrlab.workbook import same_load_every_era, the_ladder
+from isrlab.workbook import isr_churn, the_ladder
 from isrlab.world import scenario
 
 DOCUMENT = Path(__file__).parent.parent / "data" / "versions.md"
@@ -187,7 +187,7 @@ def test_a_new_release_is_one_row_one_form_one_branch_and_one_scenario(release_4
     assert rows["| shrink rule"].endswith("| after twice |")
     assert lines[-1] == f"- **4.5** (column Q): {MadeUp.AFTER_TWICE.label}"
     fleets = FleetConfig(version="4.4"), FleetConfig(version="4.5")
-    assert same_load_every_era.rules_changed(*fleets) == MadeUp.AFTER_TWICE.label
+    assert isr_churn.rules_changed(*fleets) == MadeUp.AFTER_TWICE.label
     ladder = the_ladder.climb()
     assert {list(row)[-1] for row in ladder.values()} == {"4.5"}
     idle_pauses = next(row for name, row in ladder.items() if name.startswith("idle pauses"))

@@ -243,6 +243,6 @@ def test_each_extra_suffices_in_an_empty_environment(extras, wheel, programs, tm
         )
         assert (done.returncode, answer in done.stdout + done.stderr) == (status, True), done
     if extras == "notebooks":
-        shown = json.loads((tmp_path / "reports/runs/15_isr_churn.json").read_text())
+        shown = json.loads((tmp_path / "reports/runs/13_isr_churn.json").read_text())
         assert 'pip install "isrlab[fleet,spark]"' in shown["error"]
         assert (tmp_path / "workbook" / RECORDING).is_dir()

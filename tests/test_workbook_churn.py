@@ -5,6 +5,7 @@ Of the model no setting is missing, and both models agree.
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 
 import numpy as np
@@ -12,6 +13,7 @@ import pandas as pd
 import pytest
 
 from isrlab import fleet
+from isrlab.events import exact
 from isrlab.fleet import load, recorded
 from isrlab.show.controls import pictured
 from isrlab.workbook import choosing_the_lag_limit as limits
@@ -35,69 +37,120 @@ def table(columns, *rows):
     return pd.DataFrame(rows, columns=columns.split())
 
 
-# 05: ISR churn
+# ISR churn
+
+
+@pytest.mark.parametrize(
+    ("version", "knew", "joined_ms", "reason"),
+    [
+        ("0.8.2", (5_000, 900), math.inf, "too many records behind"),
+        ("0.8.2", (4_000, 900), math.inf, "kept up, but never at the log end"),
+        ("0.9.0", (5_000, 900), math.inf, "kept up, but never at the log end"),
+        ("0.9.0", (0, 12_000), math.inf, "stalled, and lacked nothing"),
+        ("0.9.0", (70, 12_000), 20_000, "behind for longer than the limit"),
+        ("0.9.0", (70, 12_000), 7_000, "let in while behind"),
+    ],
+)
+def test_the_reason_is_what_the_leader_knew(version, knew, joined_ms, reason):
+    key = exact.Key("r", "t", 0)
+    lag, since_ms = knew
+    out = exact.Absence(key, 2, 0, None, 1, lag, since_ms)
+    config = fleet.FleetConfig(version=version, replica_lag_time_max_ms=10_000)
+    assert isr_churn.reason(out, config, joined_ms) == reason
+
+
+def test_rules_that_change_are_named_by_their_labels():
+    first, second, *rest = fleet.versions(fleet.FleetConfig(), ["0.8.2", "0.9.0", "2.4", "2.5"])
+    expected = "clock: a fetch at the log end (KAFKA-1546), no limit in records (KAFKA-1546)"
+    assert isr_churn.rules_changed(first, second) == expected
+    assert isr_churn.rules_changed(*rest) == "limit 30 s, checks every 15 s"
+    assert isr_churn.rules_changed(first, first) == ""
 
 
 @pytest.fixture(scope="module")
-def seen():
-    return fleet.trace(isr_churn.SMALL, fleet.most_evicting(isr_churn.SMALL))
-
-
-def compared(**columns):
-    rows = {
-        "run": ["0.8.2", "0.9.0"], "version": ["0.8.2", "0.9.0"], "partitions": 30, "minutes": 60.0,
-        "burst_records": 30_000, "burst_s": 1.0, "lag_time_ms": 10_000,
-        "shrinks": [12, 2], "false_alarms": [10, 0],
-        "shrinks_per_hour": [12.0, 2.0], "false_alarms_per_hour": [10.0, 0.0],
-        "under_replicated_minutes": [3.0, 1.0],
-    }  # fmt: skip
-    return pd.DataFrame({**rows, **columns})
-
-
-def test_a_lag_figure_names_the_check_and_who_leaves_if_anybody_does(seen):
-    moment = int(seen.evictions_ms()[0])
-    ax = isr_churn.plot_lag(isr_churn.around(seen, seen.evictions_ms()))
-    assert title(ax).startswith(f"0.8.2: the check at {moment / 1000:.1f} s evicts")
-    assert "(records)" in ax.get_ylabel()
-    assert np.abs(seen.ticks_ms - moment).min() < 20  # looked at every 20 ms
-    calm = isr_churn.plot_lag(isr_churn.around(seen, seen.spared_ms(isr_churn.MESSAGES)))
-    assert title(calm).endswith("and no check evicts anybody")
-
-
-def test_an_eviction_of_all_followers_commits_what_only_the_leader_has(seen):
-    part = isr_churn.around(seen, seen.evictions_ms())
-    assert part.isr_size.min() == 1
-    alone = np.argmax(part.isr_size == 1)
-    records = part.high_watermark[alone] - max(end[alone] for end in part.followers.values())
-    expected = f"0.8.2: {records:,} records commit that only the leader has"
-    assert title(isr_churn.plot_offsets(part)) == expected
-
-
-def test_fleets_are_compared_in_the_titles():
-    heights = pd.concat([compared(burst_records=1_000, false_alarms=[0, 0]), compared()])
-    expected = "False alarms: 0.8.2 from 30,000; never in 0.9.0"
-    assert title(isr_churn.plot_sweep(heights)) == expected
-    assert isr_churn.finding(compared()) == (
-        "30 partitions, 60 minutes, bursts of 30,000 records in 1 s, the same for all: "
-        "0.8.2 (limit 10 s): 12 ISR shrinks, 10 false alarms; "
-        "0.9.0 (limit 10 s): 2 ISR shrinks, 0 false alarms."
+def fleets():
+    """Four seeds of two releases under bursts and stalls, and their evictions."""
+    base = isr_churn.SMALL.with_(
+        minutes=20, stall_s=20, stall_every_s=200, burst_records=30_000, burst_s=15,
+        burst_every_s=120, burst_share=0.3,
+    )  # fmt: skip
+    eras = fleet.versions(base.with_(replica_lag_time_max_ms=10_000), ["0.9.0", "0.10.2"])
+    every = fleet.sweep(eras, "seed", [1, 2, 3, 4])
+    return (
+        eras,
+        every,
+        {each.run: isr_churn.judged(each, fleet.simulate_local(each)) for each in every},
     )
-    left = table(
-        "run since_caught_up_ms lag_records lag_time_ms lag_messages is_false_alarm",
-        ("0.8.2", 900, 5_000, 10_000, 4_000.0, True),
-        ("0.8.2", 12_000, 0, 10_000, None, False),
-    )
-    figure = isr_churn.plot_evictions(left)
-    expected = "0.8.2: 1 of 2 evictions hit a follower that had kept up until then"
-    assert " ".join(figure.get_suptitle().split()) == expected
-    assert title(figure.axes[0]) == "0.8.2: 1 false, 1 real"
-    assert isr_churn.plot_evictions(left[:0]).get_suptitle() == "Nobody is evicted"
 
 
-def test_the_picture_of_the_sliders_counts_as_the_questions_do():
-    alarms, evictions = isr_churn.false_alarms(isr_churn.SMALL)
-    assert alarms == evictions > 0  # no stalls: bursts alone
-    assert isr_churn.false_alarms(isr_churn.SMALL.with_(version="0.10.2")) == (0, 0)
+def test_an_eviction_is_needless_if_the_follower_was_at_work_and_soon_back(fleets):
+    _, every, left = fleets
+    for config in every:
+        rows = left[config.run]
+        for row in rows.itertuples():
+            starts, ends = load.stalls(config, row.replica)
+            stalled = any(start <= row.ts_ms < end for start, end in zip(starts, ends, strict=True))
+            assert row.is_at_work is not stalled
+        (counted,) = isr_churn.counts(rows, [config], 10).itertuples()
+        soon = rows[rows["is_at_work"]]["out_s"] <= 10
+        assert counted.needless * config.minutes / 60 == pytest.approx(soon.sum())
+        assert 0 < counted.needless < counted.evictions
+
+
+def test_a_step_between_releases_is_paired_by_seed(fleets):
+    eras, every, left = fleets
+    counted = isr_churn.counts(pd.concat(left.values()), every, 10)
+    steps = isr_churn.steps(counted, eras).set_index("evictions")
+    clock = steps.loc["kept up, but never at the log end"]
+    assert clock["step"] == "0.9.0 → 0.10.2" and "KAFKA-4485" in clock["rules"]
+    means = counted.groupby("setting")["kept up, but never at the log end"].mean()
+    assert clock["an hour"].startswith(f"{means['0.10.2'] - means['0.9.0']:+,.0f} (")
+
+
+def test_the_time_behind_is_the_stall_and_the_copying():
+    assert isr_churn.behind_s(100, 0, 10) == 10
+    assert isr_churn.behind_s(100, 5, 10) == 20, "half the rate is left"
+    assert isr_churn.behind_s(100, 5, 10, stall_s=20) == 60, "100 more came during the stall"
+    assert math.isinf(isr_churn.behind_s(100, 10, 10))
+
+
+@pytest.mark.parametrize("trouble", isr_churn.TROUBLES)
+def test_the_formula_says_who_is_evicted(trouble):
+    base = isr_churn.SMALL.with_(minutes=30, burst_every_s=400, burst_share=0.3)
+    bases = fleet.sweep(base, "burst_records", [30_000, 200_000])
+    several = [isr_churn.troubled(each, trouble) for each in bases]
+    assert len({each.run for each in several}) == 2
+    left = pd.concat(isr_churn.judged(each, fleet.simulate_local(each)) for each in several)
+    rows = isr_churn.links(several, left)
+    if "restart" in trouble:
+        assert rows.empty
+        return
+    limits = rows["behind_s"] / 30
+    assert len(rows[limits < 1]) and not rows[limits < 1]["evicts"].any()
+    assert len(rows[limits > 1.5]) and rows[limits > 1.5]["evicts"].all()
+    total = f"{len(rows[limits > 1.5]):,} of {len(rows[limits > 1.5]):,}"
+    assert title(isr_churn.plot_formula(rows, 30)).endswith(total)
+
+
+def test_the_picture_of_the_controls_counts_as_the_questions_do():
+    config = isr_churn.SMALL.with_(version="0.8.2", minutes=5, partitions=12, burst_records=150_000)
+    counted = isr_churn.counts(isr_churn.judged(config, fleet.simulate_local(config)), [config], 10)
+    figure = isr_churn.plot_burst(config)
+    expected = f"{counted['evictions'][0]:,.0f} evictions an hour, {counted['needless'][0]:,.0f} of"
+    assert expected in figure.get_suptitle() and counted["evictions"][0] > 0
+    box = isr_churn.burst_controls(config)
+    numbers = {control.description: control for control in box.inputs}
+    numbers["lag limit (s)"].value = 7
+    assert "records behind" not in box.caption.value
+    numbers["burst interval (s)"].value, before = 5, box.picture.value
+    assert box.picture.value == before or box.caption.value == ""
+
+
+def test_the_stored_day_is_of_three_runs():
+    hours = isr_churn.day("by_hour")
+    assert sorted(set(hours["run"])) == ["bursts alone", "bursts and stalls", "stalls alone"]
+    ax = isr_churn.plot_day(hours, isr_churn.day("by_broker")).axes[0]
+    assert len(ax.get_lines()) == hours["trouble"].nunique() + 2
 
 
 # Limits

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import replace
 from types import SimpleNamespace
@@ -12,7 +11,7 @@ import pandas as pd
 import pytest
 
 from isrlab import fleet
-from isrlab.events import exact, schema
+from isrlab.events import exact
 from isrlab.fleet import load, recovery
 from isrlab.fleet.kernel.rows import bucket_starts
 from isrlab.fleet.layout import assignment, fetcher_id
@@ -20,7 +19,6 @@ from isrlab.logs.history.record import Record
 from isrlab.logs.incidents.find import find
 from isrlab.workbook import choosing_the_lag_limit as lag_limit
 from isrlab.workbook import rolling_restart as rolling
-from isrlab.workbook import same_load_every_era as eras
 from isrlab.workbook import what_acks_all_costs as acks
 from isrlab.workbook.whose_fault_is_it import neighbours as fetchers
 from isrlab.workbook.whose_fault_is_it import stalls as trouble
@@ -35,84 +33,6 @@ def title_of(ax):
 
 def table(columns, *rows):
     return pd.DataFrame(rows, columns=columns.split())
-
-
-# Same load, every era
-
-
-@pytest.mark.parametrize(
-    ("knew", "reason"),
-    [
-        ((5_000, 900, 10_000, 4_000, math.inf), "messages"),
-        ((5_000, 900, 10_000, None, math.inf), "clock"),
-        ((0, 12_000, 10_000, None, math.inf), "idle"),
-        ((70, 12_000, 10_000, None, 20_000), "behind"),
-        ((70, 12_000, 10_000, None, 7_000), "early"),
-    ],
-)
-def test_the_reason_is_what_the_leader_knew(knew, reason):
-    assert eras.reason(*knew) == reason
-
-
-def test_rules_that_change_are_named_by_their_labels():
-    first, second, *rest = fleet.versions(fleet.FleetConfig(), ["0.8.2", "0.9.0", "2.4", "2.5"])
-    expected = "clock: a fetch at the log end (KAFKA-1546), no limit in records (KAFKA-1546)"
-    assert eras.rules_changed(first, second) == expected
-    assert eras.rules_changed(*rest) == "limit 30 s, checks every 15 s"
-    assert eras.rules_changed(first, first) == ""
-
-
-def evicted_and_back(run, left_ms, back_ms, **knew):
-    """Three rows: replica 2 is evicted by its leader, and comes back."""
-    detail = [(name, str(value)) for name, value in knew.items()]
-    place = {"run": run, "broker": 1, "topic": "t", "partition": 0}
-    alone = place | {"ts_ms": left_ms, "isr": [1], "isr_before": [1, 2]}
-    return [
-        alone | {"kind": "isr_shrink", "detail": detail},
-        alone | {"kind": "isr_commit"},
-        place | {"kind": "isr_commit", "ts_ms": back_ms, "isr": [1, 2], "isr_before": [1]},
-    ]
-
-
-def test_a_ladder_counts_what_each_step_ends_and_brings():
-    configs = fleet.versions(fleet.FleetConfig(), ["0.8.2", "0.9.0", "0.10.2"])
-    diffs = table(
-        "was now change fate was_ms now_ms moved_ms",
-        ("0.8.2", "0.9.0", "leaves", "gone", 1_000, None, None),
-        ("0.8.2", "0.9.0", "joins", "moved", 3_000, 3_500, 500),
-        ("0.8.2", "0.9.0", "leaves", "new", None, 8_000, None),
-        ("0.9.0", "0.10.2", "leaves", "moved", 8_000, 8_010, 10),
-    ).assign(topic="t", partition=0, replica=2)
-    events = schema.table([
-        *evicted_and_back("0.8.2", 1_000, 3_000, lag_records=5_000, since_caught_up_ms=900),
-        *evicted_and_back("0.9.0", 500, 3_500, lag_records=70, since_caught_up_ms=12_000),
-        *evicted_and_back("0.9.0", 8_000, 9_000, lag_records=70, since_caught_up_ms=12_000),
-    ])  # fmt: skip
-    steps = eras.by_step(diffs, eras.judged(events, configs), configs)
-    first, second = steps.to_dict("records")
-    assert (first["gone messages"], first["new early"], first["same"]) == (1, 1, 0)
-    assert (first["gone"], first["new"], second["gone"], second["new"]) == (1, 1, 0, 0)
-    assert (second["moved"], second["moved_s"]) == (1, 0.01)
-    ax = eras.plot_ladder(steps)
-    assert title_of(ax) == "1 of 2 steps change who leaves the ISR; 0.9.0 ends most evictions (1)"
-    assert sorted(bar.get_width() for bar in ax.patches if bar.get_width()) == [-1, 1]
-    assert eras.finding(steps, steps) == (
-        "With a limit of 10 s everywhere, 1 of 2 steps change who is evicted (− no longer, "
-        "+ newly): 0.9.0 −1 +1. "
-        "With each release's own limit 0.9.0 (10 s, before it 10 s) ends most: 1."
-    )
-    shown = eras.first_changes(diffs, "0.9.0").data
-    assert "<td>1.0</td><td></td>" in shown and "<td></td><td>8.0</td>" in shown
-
-
-def test_a_partition_is_drawn_under_the_rules_of_several_generations():
-    ax = eras.plot_eras(eras.SMALL)
-    labels = [text.get_text() for text in ax.get_yticklabels()]
-    assert labels[:3] == ["bursts", "stalls of 2", "stalls of 3"]
-    assert labels[3::2] == [f"{version}: replica 2" for version in eras.FEW]
-    outs = [exact.evictions(fleet.simulate_local(c)) for c in fleet.versions(eras.SMALL, eras.FEW)]
-    counts = [sum(out.key.partition == 0 for out in version) for version in outs]
-    assert title_of(ax).endswith(f"the same load: {min(counts)} to {max(counts)}")
 
 
 # Shared fetchers

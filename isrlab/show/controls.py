@@ -73,6 +73,14 @@ def choice(
     )
 
 
+class Number(widgets.BoundedFloatText):
+    """A number to type, from `min` to `max`; `stops` are the values that a player has of it."""
+
+    def __init__(self, description: str, stops: Sequence[float], **limits: Any) -> None:
+        super().__init__(description=description, **_LOOK | limits)
+        self.stops = sorted({*stops, self.value})
+
+
 def pick(description: str, options: Sequence[Any], value: Any) -> widgets.Dropdown:
     """A list to choose from: values, or (name, value) pairs; `value` is added if it is missing."""
     values = [option[1] if isinstance(option, tuple) else option for option in options]
@@ -85,12 +93,19 @@ class Redrawn(widgets.VBox):
 
     A view that is drawn may have a caption. Where the kernel is gone a player does the same: it
     has a view of each combination of values; if these are more than `most`, of evenly chosen ones.
+    With `one_by_one` it has each value of each control, while the others stand as at first. Values
+    that do not go together are refused in the caption.
     """
 
     def __init__(
-        self, controls: Sequence[widgets.Widget], draw: Callable[..., Drawn], most: int = MOST_VIEWS
+        self,
+        controls: Sequence[widgets.Widget],
+        draw: Callable[..., Drawn],
+        most: int = MOST_VIEWS,
+        one_by_one: bool = False,
     ) -> None:
         self.inputs, self.draw_of, self.most = controls, draw, most
+        self.one_by_one = one_by_one
         self.caption = widgets.HTML()
         self.picture = widgets.Image(format="png", layout=widgets.Layout(max_width="900px"))
         self.redraw()
@@ -102,7 +117,10 @@ class Redrawn(widgets.VBox):
         return pictured(self.draw_of(*(control.value for control in self.inputs)))
 
     def redraw(self, _: object = None) -> None:
-        view = self.draw()
+        try:
+            view = self.draw()
+        except ValueError as error:
+            view = PlayerImage(self.picture.value, "", str(error))
         self.picture.value = view.png
         lines = html.escape(view.caption)
         self.caption.value = f'<pre style="white-space: pre-wrap">{lines}</pre>' if lines else ""
@@ -110,23 +128,38 @@ class Redrawn(widgets.VBox):
     def player(self) -> str:
         """The HTML of the player; all its views are drawn now."""
         axes = [_options(control) for control in self.inputs]
-        counts = [len(axis) for axis in axes]
-        while math.prod(counts) > self.most:
-            counts[max(range(len(counts)), key=lambda n: (counts[n], n))] -= 1
         values = [control.value for control in self.inputs]
-        axes = [_thinned(*each) for each in zip(axes, counts, values, strict=True)]
-        views = [self._view(chosen) for chosen in product(*(axis.items() for axis in axes))]
+        if not self.one_by_one:
+            counts = [len(axis) for axis in axes]
+            while math.prod(counts) > self.most:
+                counts[max(range(len(counts)), key=lambda n: (counts[n], n))] -= 1
+            axes = [_thinned(*each) for each in zip(axes, counts, values, strict=True)]
         sliders = [
             Slider(control.description, [*axis], [*axis.values()].index(control.value))
             for control, axis in zip(self.inputs, axes, strict=True)
         ]
-        return player(sliders, views)
+        choices = (
+            [*product(*(axis.items() for axis in axes))]
+            if not self.one_by_one
+            else [
+                [*first[:place], option, *first[place + 1 :]]
+                for first in [
+                    [(s.values[s.at], value) for s, value in zip(sliders, values, strict=True)]
+                ]
+                for place, axis in enumerate(axes)
+                for option in axis.items()
+            ]
+        )
+        return player(sliders, [self._view(chosen) for chosen in choices], self.one_by_one)
 
     def _view(self, chosen: Sequence[tuple[str, Any]]) -> PlayerImage:
         """What is drawn of these (name, value) of the controls; the caption names them, too."""
-        view = pictured(self.draw_of(*(value for _, value in chosen)))
         pairs = zip(self.inputs, chosen, strict=True)
         values = ", ".join(f"{control.description} {name}" for control, (name, _) in pairs)
+        try:
+            view = pictured(self.draw_of(*(value for _, value in chosen)))
+        except ValueError as error:
+            view = PlayerImage(self.picture.value, "", str(error))
         return replace(view, caption=f"{values}\n{view.caption}".strip())
 
     def _ipython_display_(self) -> None:
@@ -141,6 +174,8 @@ class Redrawn(widgets.VBox):
 
 def _options(control: widgets.Widget) -> dict[str, Any]:
     """The values of a control, by name."""
+    if isinstance(control, Number):
+        return {f"{value:,.9g}": value for value in control.stops}
     if isinstance(control, widgets.IntSlider):
         return {str(n): n for n in range(control.min, control.max + 1, control.step)}
     pairs = (

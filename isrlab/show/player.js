@@ -1,7 +1,7 @@
 // Moves through the pictures of a player: sliders, arrow keys and, for a story, a play button.
 // Without scripts the page shows one picture, and a list that opens with the others.
 document.querySelectorAll("[data-player]").forEach((player) => {
-  const { sliders, frames } = JSON.parse(player.dataset.player);
+  const { sliders, frames, oneByOne } = JSON.parse(player.dataset.player);
   player.removeAttribute("data-player");
   const pictures = [...player.querySelectorAll("img")].map(({ src, alt }) => ({ src, alt }));
   const [image, caption] = player.querySelectorAll("figure:first-of-type > *");
@@ -10,7 +10,7 @@ document.querySelectorAll("[data-player]").forEach((player) => {
   const inputs = sliders.map(({ name, values, at }) => {
     const label = document.createElement("label"), input = document.createElement("input");
     Object.assign(input, { type: "range", min: 0, max: values.length - 1, value: at });
-    input.addEventListener("input", show);
+    input.addEventListener("input", () => show(input));
     input.addEventListener("keydown", (event) => event.stopPropagation());
     label.append(name + " ", input);
     label.style.cssText = input.style.cssText = "margin-right: 1em; vertical-align: middle";
@@ -18,8 +18,12 @@ document.querySelectorAll("[data-player]").forEach((player) => {
     image.parentNode.before(label);
     return input;
   });
-  function show() {
-    const place = inputs.reduce((n, input, i) => n * sliders[i].values.length + +input.value, 0);
+  function show(moved = inputs[0]) {
+    const last = inputs.indexOf(moved);
+    if (oneByOne) inputs.forEach((input, i) => i === last || (input.value = sliders[i].at));
+    const place = inputs.reduce((n, input, i) => oneByOne
+      ? n + (i < last ? sliders[i].values.length : i === last ? +input.value : 0)
+      : n * sliders[i].values.length + +input.value, 0);
     inputs.forEach((input, i) => input.setAttribute("aria-valuetext", sliders[i].values[input.value]));
     const [picture, text] = frames[place];
     Object.assign(image, pictures[picture]);

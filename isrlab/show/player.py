@@ -42,19 +42,23 @@ class PlayerImage:
     caption: str = ""
 
 
-def player(sliders: Sequence[Slider], views: Sequence[PlayerImage]) -> str:
-    """The HTML of a player: `views` of all combinations, the last slider first to change.
+def player(
+    sliders: Sequence[Slider], views: Sequence[PlayerImage], one_by_one: bool = False
+) -> str:
+    """The HTML of a player: `views` of all combinations, the last slider first to change; with
+    `one_by_one` of each slider's values in turn, for which the others go back to where they stood.
 
     The picture without scripts is the last, or where the sliders stand if not at their starts.
     """
-    start = 0
-    for slider in sliders:
+    start = sliders[0].at
+    for slider in () if one_by_one else sliders[1:]:
         start = start * len(slider.values) + slider.at
-    still = views[start or -1]
+    still = views[start if one_by_one else start or -1]
     pictures = {view.png: view for view in [still, *views]}  # each once, that one first
     places = {png: place for place, png in enumerate(pictures)}
     data = {
         "sliders": [vars(slider) for slider in sliders],
+        "oneByOne": one_by_one,
         "frames": [(places[view.png], view.caption) for view in views],
     }
     first, *others = (_figure(view) for view in ([still, *list(pictures.values())[1:]]))

@@ -1,192 +1,400 @@
-"""ISR churn: one partition in a burst, then fleets compared by version, and a fleet to try.
+"""ISR churn under bursts: every era, a current cluster in trouble, a fleet to try, a day at scale.
 
-Tables come as pandas. A false alarm is an eviction of a follower that was caught up within the lag
-time. The sliders simulate one partition closely and a small fleet in three versions.
+An eviction has a *reason*, what its leader knew by the measure of today's lag clock, and it is
+*needless* by what no version's clock decides: the follower's fetchers were at work at the check,
+and it was back within some seconds. A burst is *predicted* to keep a follower behind for
+`behind_s`, from bytes and rates alone.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import ipywidgets as widgets
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
-from isrlab import fleet
+from isrlab import churn, fleet
+from isrlab.engine.versions import PRESETS, RULES
 from isrlab.events import exact
+from isrlab.fleet import load
 from isrlab.fleet.config import FleetConfig
-from isrlab.fleet.lens import Trace
-from isrlab.show import offsets
+from isrlab.fleet.given import pauses_of
+from isrlab.fleet.layout import assignment
+from isrlab.installed import DATA
+from isrlab.show import style
 from isrlab.show.bands import Span, shade
-from isrlab.show.controls import Redrawn, choice
+from isrlab.show.controls import Number, Redrawn, pick
 from isrlab.show.curves import Curve, Scale, plot_bars, plot_curves
-from isrlab.show.style import axes, broker_colour, counted, duration, headline, listed, panels
 
-VERSIONS = ("0.8.2", "0.9.0", "0.10.2")
-MESSAGES = 4_000  # the default of replica.lag.max.messages
-SMALL = FleetConfig(partitions=30, minutes=10, burst_every_s=100, stall_s=0, seed=1)
-
-
-def around(partition: Trace, moments_ms: np.ndarray) -> Trace:
-    """The seconds around the first of some moments; without any, around the highest burst."""
-    highest_ms = partition.ts_ms[partition.most_lag_records.argmax()]
-    return partition.around([*moments_ms, highest_ms][0])
-
-
-def plot_lag(trace: Trace, *, ax: Axes | None = None) -> Axes:
-    """How far each follower is behind, the message limit, and the checks that alone look at it."""
-    seconds, limit = trace.ts_ms / 1000, trace.config.lag_messages
-    edges = np.flatnonzero(np.diff(_is_out(trace), prepend=False, append=False))
-    away = [Span(seconds[start], seconds[end - 1], "out", "a follower is out of the ISR")
-            for start, end in edges.reshape(-1, 2).tolist()]  # fmt: skip
-    curves = {}
-    for place, (broker, lag) in enumerate(trace.lag_records.items()):
-        look, width = (broker_colour(broker), ""), 3 / (1 + 1.5 * place)
-        curves[f"broker {broker}"] = Curve(seconds, lag, look=look, width=width)
-    top = 1.12 * max(1.0, float(trace.most_lag_records.max()), 1.3 * (limit or 0))
-    scales = (
-        Scale("time (s)", low=seconds[0], high=seconds[-1]), Scale("lag (records)", high=top)
-    )  # fmt: skip
-    marks = dict.fromkeys((trace.ticks_ms / 1000).tolist(), "ISR check")
-    limits = {} if limit is None else {float(limit): f"replica.lag.max.messages = {limit:,}"}
-    ax = shade(ax or axes(7.6, 3.2), away)
-    return plot_curves(curves, _lag_title(trace), scales, marks=marks, limits=limits, ax=ax)
-
-
-def _is_out(trace: Trace) -> np.ndarray:
-    return trace.isr_size < 1 + len(trace.followers)
-
-
-def _lag_title(trace: Trace) -> str:
-    """Who left, when, and for how long; or that nobody did."""
-    evicted_ms, version = trace.evictions_ms(), trace.config.version
-    if len(evicted_ms) == 0:
-        behind = int(trace.most_lag_records.max())
-        return f"{version}: up to {behind:,} records behind, and no check evicts anybody"
-    out_s = float(_is_out(trace).sum() * (trace.ts_ms[1] - trace.ts_ms[0])) / 1000
-    leave = [broker for broker, member in trace.in_isr.items() if not member.all()]
-    who = f"broker{'s' * (len(leave) > 1)} {' and '.join(map(str, sorted(leave)))}"
-    return f"{version}: the check at {evicted_ms[0] / 1000:.1f} s evicts {who} for {out_s:.1f} s"
-
-
-def plot_offsets(trace: Trace) -> Axes:
-    """Log end offsets and high watermark; the title says what an eviction does to the latter."""
-    data = offsets.Offsets(
-        trace.ts_ms / 1000,
-        trace.leader,
-        trace.log_end_offset,
-        trace.high_watermark,
-        trace.followers,
-    )
-    step = int(np.diff(trace.isr_size).argmin()) + 1
-    alone = int(trace.high_watermark[step]) - max(
-        int(end[step]) for end in trace.followers.values()
-    )
-    text = f"followers fall {int(trace.most_lag_records.max()):,} records behind and return"
-    if trace.isr_size[step] < trace.isr_size[step - 1] and alone > 0:
-        text = f"{alone:,} records commit that only the leader has"
-    return offsets.plot_offsets(data, f"{trace.config.version}: {text}")
+GENERATIONS = tuple(version.name for version in PRESETS.values())
+FEW = ("0.8.2", "0.9.0", "0.10.2", "2.4", "3.6", "4.3")  # enough for a curve
+REASONS = {  # what the leader knew, by today's measure; its colour
+    "too many records behind": style.VERMILION,
+    "kept up, but never at the log end": style.ORANGE,
+    "stalled, and lacked nothing": style.SKY,
+    "let in while behind": style.PINK,
+    "behind for longer than the limit": style.GREY,
+}
+SLOW_LINK = "latency 2 0-{end} 250"
+TROUBLES: dict[str, tuple[str, dict[str, Any]]] = {
+    "none": ("", {}),
+    "disk of broker 2 at half speed": ("fetchers 2 0-{end}", {"stall_speed": 0.5}),
+    "250 ms to broker 2": (SLOW_LINK, {}),
+    "250 ms to broker 2 and fetch sizes ten times": (
+        SLOW_LINK,
+        {"replica_fetch_max_bytes": 10_485_760, "replica_fetch_response_max_bytes": 104_857_600},
+    ),
+    "20 s stall of broker 2 in each burst": ("fetchers 2 {start}-{stop}", {}),
+    "20 s restart of broker 2 in each burst": ("down 2 {start}-{stop}", {}),
+}
+TROUBLE_S = 20
+JUDGED = dict.fromkeys(("partition", "replica", "ts_ms"), "int64")  # columns and types
+JUDGED |= {"run": "string", "out_s": "float64", "reason": "string", "is_at_work": "boolean"}
+AFTER_REMOVAL = (  # rules that a fleet feels only if the controller removes a broker
+    "clock_reset", "fences_stale_leader_epoch", "fetches_after_removal",
+    "removal_raises_leader_epoch",
+)  # fmt: skip
+SMALL = FleetConfig(
+    version="4.3", partitions=60, minutes=10, load="together", burst_records=60_000, burst_s=10,
+    burst_every_s=150, burst_share=0.5, stall_s=0, min_insync_replicas=2,
+    replica_lag_time_max_ms=30_000,
+)  # fmt: skip
+CONTROLS = {  # of a setting: its name, stops of a player, least and most, unit
+    "burst_records": ("burst height (records)", (20_000, 60_000, 120_000), 0, 10**7, 1),
+    "burst_s": ("burst length (s)", (0, 10, 40), 0, 600, 1),
+    "burst_every_s": ("burst interval (s)", (60, 150, 300), 5, 3_600, 1),
+    "burst_share": ("share of partitions hit", (0.1, 0.5, 1), 0, 1, 1),
+    "replica_lag_time_max_ms": ("lag limit (s)", (10, 30, 60), 1, 600, 1_000),
+    "fetch_latency_ms": ("network, one way (ms)", (2, 100, 300), 1, 5_000, 1),
+    "replica_fetch_max_bytes": ("fetch.max.bytes (MiB)", (0.25, 1, 10), 0.001, 1_000, 2**20),
+    "replica_fetch_response_max_bytes":
+        ("response.max.bytes (MiB)", (2, 10, 100), 0.001, 1_000, 2**20),
+    "num_replica_fetchers": ("fetcher threads", (1, 2, 4), 1, 16, 1),
+}  # fmt: skip
 
 
-def plot_evictions(evictions: pd.DataFrame) -> Figure:
-    """Every eviction, a panel for each run: how late and how far the follower was; the limits."""
-    runs = {str(run): rows for run, rows in evictions.groupby("run", sort=False)}
-    count = max(1, len(runs))
-    figure, grid = panels(1, count, (3.6 * count, 3.6), sharex=True, sharey=True)
-    last_s = 1.05 * evictions["since_caught_up_ms"].max() / 1000
-    most = 2 * evictions["lag_records"].max()
-    scales = Scale("s since it had everything", high=last_s), Scale("", "log", low=0.5, high=most)
-    for ax, (run, rows) in zip(grid[0], runs.items(), strict=False):
-        false = int(rows["is_false_alarm"].sum())
-        since_s, lag = rows["since_caught_up_ms"] / 1000, rows["lag_records"].clip(lower=1)
-        plot_curves(
-            {run: Curve(since_s, lag, style="")},
-            f"{run}: {false:,} false, {len(rows) - false:,} real",
-            scales,
-            marks=dict.fromkeys(rows["lag_time_ms"].unique() / 1000, ""),
-            limits=dict.fromkeys(rows["lag_messages"].dropna().unique().tolist(), ""),
-            ax=ax,
-        )
-    grid[0, 0].set_ylabel("its lag (records)")
-    return headline(figure, _evictions_title(evictions))
+def reason(out: exact.Absence, config: FleetConfig, since_joined_ms: float) -> str:
+    """Why a leader evicted, one of `REASONS`; `since_joined_ms` is infinite if it never left."""
+    messages, clock, idle, early, behind = REASONS
+    lag, since_ms = out.lag_records or 0, out.since_caught_up_ms or 0
+    if since_ms <= config.lag_time_ms:
+        return messages if lag > (config.lag_messages or math.inf) else clock
+    return idle if lag == 0 else early if since_ms > since_joined_ms else behind
 
 
-def _evictions_title(evictions: pd.DataFrame) -> str:
-    if evictions.empty:
-        return "Nobody is evicted"
-    alarms = evictions.groupby("run", sort=False)["is_false_alarm"].agg(["sum", "size"])
-    worst: Any = alarms["sum"].idxmax()
-    false, total = alarms.loc[worst]
-    return f"{worst}: {false:,} of {total:,} evictions hit a follower that had kept up until then"
+def judged(config: FleetConfig, events: pa.Table) -> pd.DataFrame:
+    """Each eviction in the events of a fleet, columns as in `JUDGED`."""
+    back_ms: dict[tuple[exact.Key, int], float] = {}
+    rows = []
+    for out in exact.evictions(events):
+        place, end_ms = (out.key, out.replica), out.end_ms
+        since_joined_ms = out.start_ms - back_ms.get(place, -math.inf)
+        why = reason(out, config, since_joined_ms)
+        back_ms[place] = config.duration_ms if end_ms is None else end_ms
+        starts, ends = load.stalls(config, out.replica)
+        stalled = ((starts <= out.start_ms) & (out.start_ms < ends)).any()
+        at_work = config.stall_speed > 0 or not stalled
+        out_s = (back_ms[place] - out.start_ms) / 1000
+        rows.append((out.key.partition, out.replica, out.start_ms, config.run, out_s, why, at_work))
+    return pd.DataFrame(rows, columns=[*JUDGED]).astype(JUDGED)
 
 
-def plot_sweep(by_height: pd.DataFrame) -> Axes:
-    """False alarms per hour by the height of bursts, and from which height on there are any."""
-    versions, heights = by_height["version"].unique(), by_height["burst_records"]
-    rates = by_height.pivot(index=heights.name, columns="version", values="false_alarms_per_hour")
-    first = by_height[by_height["false_alarms"] > 0].groupby("version")["burst_records"].min()
-    title = f"No false alarm up to burst_records = {heights.max():,}"
-    if len(first):
-        parts = [
-            f"{version} {'at every value' if height == heights.min() else f'from {height:,}'}"
-            for version, height in first.sort_values(kind="stable").items()
-        ]
-        calm = [version for version in versions if version not in first]
-        title = f"False alarms: {', '.join(parts)}{f'; never in {listed(calm)}' if calm else ''}"
-    curves = {version: Curve(rates.index, rates[version]) for version in versions}
-    scales = Scale("burst height (records)"), Scale("false alarms per hour")
-    return plot_curves(curves, title, scales)
+def judged_on_spark(events: DataFrame, configs: Iterable[FleetConfig]) -> pd.DataFrame:
+    """The same of many fleets, with Spark's workers as judges; `FleetConfig`s are found by run."""
+    by_run = {config.run: config for config in configs}
+
+    def judge(table: pa.Table) -> pa.Table:
+        rows = judged(by_run[table["run"][0].as_py()], table)
+        return pa.Table.from_pandas(rows, preserve_index=False)
+
+    spark_types = {"int64": "long", "float64": "double"}
+    types = ", ".join(f"{name} {spark_types.get(kind, kind)}" for name, kind in JUDGED.items())
+    of_isr = events.where("kind in ('isr_shrink', 'isr_commit')")
+    return of_isr.groupBy("run", F.expr("partition div 500")).applyInArrow(judge, types).toPandas()
 
 
-def finding(compared: pd.DataFrame) -> str:
-    """The fleets compared, in one sentence; each with its lag limit, which differs, too."""
-    rows: Any = compared.itertuples()
-    parts = [
-        f"{row.run} (limit {duration(row.lag_time_ms)}): {row.shrinks:,.0f} ISR shrinks, "
-        f"{row.false_alarms:,.0f} false alarms"
-        for row in rows
+def counts(left: pd.DataFrame, configs: Iterable[FleetConfig], back_s: float) -> pd.DataFrame:
+    """Evictions an hour of each fleet: by reason, all, and those that were `needless`."""
+    rows = []
+    by_run = dict(iter(left.groupby("run")))
+    for config in configs:
+        own = by_run.get(config.run, left[:0])
+        needless = own["is_at_work"] & (own["out_s"] <= back_s)
+        row = {why: (own["reason"] == why).sum() for why in REASONS}
+        row |= {"evictions": len(own), "needless": needless.sum()}
+        names = {"run": config.run, "setting": config.run.split(" seed=")[0], "seed": config.seed}
+        rows.append(names | {name: 60 * n / config.minutes for name, n in row.items()})
+    return pd.DataFrame(rows)
+
+
+def steps(counted: pd.DataFrame, eras: Sequence[FleetConfig]) -> pd.DataFrame:
+    """What each generation changes against the one before on the very same load, seed by seed:
+    mean difference an hour of each reason, with its 90 % interval, where that leaves out 0."""
+    frames = []
+    for was, now in pairwise(eras):
+        pair = [counted[counted["setting"] == each.run].set_index("seed") for each in (was, now)]
+        change = (pair[1][[*REASONS]] - pair[0][[*REASONS]]).assign(step=f"{was.run} → {now.run}")
+        felt = churn.bands(change, "step", [*REASONS]).assign(rules=rules_changed(was, now))
+        frames.append(felt[(felt["low"] > 0) | (felt["high"] < 0)])
+    every = pd.concat(frames, ignore_index=True)
+    every["an hour"] = [
+        f"{r.mean:+,.0f} ({r.low:+,.0f} to {r.high:+,.0f})" for r in every.itertuples()
     ]
-    first = compared.iloc[0]
+    return every.rename(columns={"metric": "evictions"})[["step", "evictions", "an hour", "rules"]]
+
+
+def rules_changed(was: FleetConfig, now: FleetConfig) -> str:
+    """In words, what one fleet's rules have that the other's had not; "" if they are the same."""
+    before, after = was.rules()._asdict(), now.rules()._asdict()
+    words = {rule: now.kafka.label(rule) for rule in RULES} | {
+        "isr_check_period_ms": f"checks every {style.duration(now.isr_check_period_ms)}",
+        "replica_lag_time_max_ms": f"limit {style.duration(now.lag_time_ms)}",
+        "waits_for_controller": now.kafka.label("isr_write"),
+        "shrink_raises_leader_epoch": now.kafka.label("epoch_bump_on_isr_shrink"),
+    }
+    idle = {"replica_lag_max_messages"} | (set() if now.restart_s else set(AFTER_REMOVAL))
+    felt = [name for name in after if after[name] != before[name] and name not in idle]
+    return ", ".join(words.get(name, f"{name} {after[name]}") for name in felt)
+
+
+def plot_eras(counted: pd.DataFrame, versions: Sequence[str], title: str) -> Axes:
+    """Evictions an hour under the rules of each generation, by reason; the mean over seeds."""
+    means = counted.groupby("setting")[[*REASONS, "evictions", "needless"]].mean().loc[[*versions]]
+    notes = [f"{row.evictions:,.0f}, {row.needless:,.0f} needless" for row in means.itertuples()]
+    parts = {why: means[why] for why in REASONS if means[why].any()}
+    label = f"evictions an hour, mean of {counted['seed'].nunique()} seeds"
+    ax = style.axes(9.2, 1.6 + 0.3 * len(means))
+    return plot_bars([*versions], parts, title, label, notes=notes, colours=REASONS, ax=ax)
+
+
+def plot_needless(left: pd.DataFrame, versions: Sequence[str], minutes: float) -> Axes:
+    """How many evictions are needless, by how soon a follower must be back to be called so."""
+    seconds, curves = np.geomspace(0.1, 100, 31), {}
+    hours = left["run"].str.split("=").str[-1].nunique() * minutes / 60
+    for version in versions:
+        own = left[left["run"].str.startswith(f"{version} seed=") & left["is_at_work"]]["out_s"]
+        curves[version] = Curve(seconds, [(own <= limit).sum() / hours for limit in seconds])
+    ends = (f"{v} {curves[v].y[0]:,.0f} to {curves[v].y[-1]:,.0f}" for v in versions)
+    scales = Scale("back within (s)", "log"), Scale("needless evictions an hour")
+    return plot_curves(curves, f"From 0.1 to 100 s: {', '.join(ends)}", scales)
+
+
+def bursts(config: FleetConfig) -> dict[int, list[int]]:
+    """When bursts begin (ms), and the partitions that each one hits."""
+    hit: dict[int, list[int]] = {}
+    for partition in range(config.partitions):
+        for start in load.burst_starts_ms(config, partition).astype(int).tolist():
+            hit.setdefault(start, []).append(partition)
+    return dict(sorted(hit.items()))
+
+
+def troubled(config: FleetConfig, trouble: str) -> FleetConfig:
+    """The fleet with a trouble of `TROUBLES`: all the time, or from the start of each burst."""
+    (form, settings), end = TROUBLES[trouble], round(config.minutes * 60)
+    starts = [start / 1000 for start in bursts(config)] if "{start}" in form else [0.0]
+    times = [{"start": f"{s:.3f}", "stop": f"{s + TROUBLE_S:.3f}", "end": end} for s in starts]
+    pauses = ", ".join(form.format(**each) for each in times if form)
+    name = f"{trouble}, bursts of {config.burst_records:,} seed={config.seed}"
+    return config.with_(pauses=pauses, name=name, **settings)
+
+
+def behind_s(
+    burst_bytes: float, steady_bytes_per_s: float, fetch_bytes_per_s: float, stall_s: float = 0
+) -> float:
+    """For how long a burst keeps a follower behind: it copies at its own rate, less what goes on
+    coming, the burst and what came during a stall."""
+    spare = fetch_bytes_per_s - steady_bytes_per_s
+    left = burst_bytes + steady_bytes_per_s * stall_s
+    return stall_s + left / spare if spare > 0 else math.inf
+
+
+def links(fleets: Iterable[FleetConfig], left: pd.DataFrame, alone_s: int = 150) -> pd.DataFrame:
+    """Each burst on each link (leader to follower) that has the trouble of its fleet, unless
+    another burst comes within `alone_s` or the follower restarts.
+
+    `behind_s`: for how long it should keep the follower behind, from settings alone; `evicts`: the
+    leader did evict the follower.
+    """
+    rows, by_run = [], dict(iter(left.groupby("run")))
+    for config in (each for each in fleets if "down" not in each.pauses):
+        layout, hit_at, own = assignment(config), bursts(config), by_run.get(config.run, left[:0])
+        gaps = np.diff([-(10**9), *hit_at, config.duration_ms]) / 1000
+        is_alone = np.minimum(gaps[:-1], gaps[1:]) > alone_s
+        pairs = sorted({(each[0], broker) for each in layout.tolist() for broker in each[1:]})
+        for leader, broker in pairs:
+            if config.pauses and broker != 2 and not ("latency" in config.pauses and leader == 2):
+                continue
+            follows = (layout[:, 0] == leader) & (layout[:, 1:] == broker).any(axis=1)
+            out = own[own["replica"].eq(broker) & own["partition"].isin(np.flatnonzero(follows))]
+            stall_s = TROUBLE_S if " stall " in config.run else 0
+            steady = follows.sum() * config.records_per_s * config.record_bytes
+            for start in np.array([*hit_at], dtype=int)[is_alone].tolist():
+                hit = int(follows[hit_at[start]].sum())
+                size, rate = hit * config.burst_records, _rate(config, leader, broker, hit)
+                behind = behind_s(size * config.record_bytes, steady, rate, stall_s)
+                evicts = out["ts_ms"].between(start, start + 1000 * alone_s).any()
+                rows.append((config.run.split(",")[0], behind, bool(evicts)))
+    return pd.DataFrame(rows, columns=["trouble", "behind_s", "evicts"])
+
+
+def _rate(config: FleetConfig, leader: int, broker: int, hit: int) -> float:
+    """Bytes that a fetcher thread copies in a second: by its disk, and a round trip per fetch."""
+    rate = float(load.follower_bytes_per_s(config, broker))
+    if config.stall_speed and len(load.stalls(config, broker)[0]):
+        rate *= config.stall_speed
+    slow = [p.latency_ms for p in pauses_of(config.pauses) if p.broker in (leader, broker)]
+    trip_s = 2 * max([config.fetch_latency_ms, *slow]) / 1000
+    most = config.replica_fetch_response_max_bytes
+    most = min(max(hit, 1) * config.replica_fetch_max_bytes, most)
+    return most / (most / rate + trip_s)
+
+
+def plot_formula(rows: pd.DataFrame, limit_s: float) -> Axes:
+    """Which share of bursts evicts, by the predicted time behind in limits, for each trouble."""
+    curves = {}
+    for name, own in rows.groupby("trouble", sort=False):
+        quarters = (4 * own["behind_s"] / limit_s).clip(upper=11).astype(int)
+        shares = own.groupby(quarters)["evicts"].mean()
+        curves[str(name)] = Curve((shares.index + 0.5) / 4, 100 * shares)
+    scales = Scale("predicted time behind (lag limits)", high=3), Scale("evicted (%)")
+    ax = shade(style.axes(9.2, 4), [Span(1, 1.5, "waits", "decided by when the check falls")])
+    return plot_curves(curves, f"A follower {evicted(rows, limit_s)}", scales, ax=ax)
+
+
+def evicted(rows: pd.DataFrame, limit_s: float) -> str:
+    """Of bursts predicted to last less than one limit and more than one and a half, in words."""
+    limits = rows["behind_s"] / limit_s
+    below, above = rows[limits < 1]["evicts"], rows[limits > 1.5]["evicts"]
+    text = f"behind for less than the limit: {below.sum():,} of {len(below):,} evicted; "
+    return f"{text}for more than one and a half: {above.sum():,} of {len(above):,}"
+
+
+def costs(counted: pd.DataFrame, latency: pd.DataFrame, failed: pd.DataFrame) -> pd.DataFrame:
+    """What each trouble costs, mean over seeds (and 90 % interval): evictions and needless ones,
+    the wait that 1 in 1,000 with acks=all exceeds, attempts that time out or are refused."""
+    rows = counted.set_index("run").rename(columns={"evictions": "evictions/h"})
+    rows["needless/h"] = rows["needless"]
+    rows["1 in 1,000 waits (s)"] = latency.set_index("run")["p999_ms"] / 1000
+    errors = failed.pivot_table("produces", "run", "error", "sum")
+    for name, error in {"timed out": "REQUEST_TIMED_OUT", "refused": "NOT_ENOUGH_REPLICAS"}.items():
+        rows[name] = errors.get(error, 0)
+    bands = churn.bands(rows.fillna(0), "setting", ["evictions/h", *rows.columns[-4:]])
+    three = bands[["mean", "low", "high"]].clip(lower=0).to_numpy()
+    bands["text"] = [f"{mean:,.3g} ({low:,.3g} to {high:,.3g})" for mean, low, high in three]
+    wide = bands.pivot(index="setting", columns="metric", values="text")
+    return wide.loc[rows["setting"].unique()].reset_index()
+
+
+def finding(counted: pd.DataFrame, rows: pd.DataFrame, limit_s: float, back_s: float) -> str:
+    """The eras by an independent measure, and the formula that decides today."""
+    means = counted.groupby("setting", sort=False)[["evictions", "needless"]].mean().round()
+    eras = ", ".join(f"{row[0]} {row[1]:,.0f} ({row[2]:,.0f})" for row in means.itertuples())
     return (
-        f"{counted(first['partitions'], 'partition')}, {first['minutes']:g} minutes, bursts of "
-        f"{first['burst_records']:,} records in {first['burst_s']:g} s, the same for all: "
-        f"{'; '.join(parts)}."
+        f"The same bursts, one limit, mean of {counted['seed'].nunique()} seeds: evictions an hour "
+        f"(needless: fetchers at work, back within {back_s:g} s): {eras}. A follower "
+        f"{evicted(rows, limit_s)}."
     )
+
+
+def seconds_behind(trace: fleet.Trace) -> dict[int, np.ndarray]:
+    """Broker -> age of the oldest record that it lacks, in s; no version's clock has a say."""
+    ends, ts_ms = trace.log_end_offset, trace.ts_ms
+    had = {b: np.searchsorted(ends, end, "right") - 1 for b, end in trace.followers.items()}
+    return {b: np.where(at < len(ends) - 1, ts_ms - ts_ms[at], 0) / 1000 for b, at in had.items()}
 
 
 def plot_burst(config: FleetConfig = SMALL) -> Figure:
-    """Left: a partition in a burst that evicts under 0.8.2, if any does. Right: the fleet."""
-    figure, grid = panels(1, 2, (11.0, 3.4), width_ratios=[1.5, 1])
-    old = config.with_(version=VERSIONS[0], name="")
-    partition = fleet.trace(old, fleet.most_evicting(old))
-    plot_lag(around(partition, partition.evictions_ms()), ax=grid[0, 0])
-    counts = np.array([false_alarms(each) for each in fleet.versions(config, VERSIONS)])
-    false, total = counts.T * 60 / config.minutes
-    notes = [f"{f:,.0f} false + {r:,.0f} real" for f, r in zip(false, total - false, strict=True)]
-    title = f"False alarms, {counted(config.partitions, 'partition')}"
-    label = "ISR shrinks per hour in the fleet"
-    parts = {"false alarm": false, "real": total - false}
-    plot_bars(VERSIONS, parts, title, label, notes=notes, ax=grid[0, 1])
-    return figure
+    """A partition in a burst: records and seconds behind, checks, absences; beside it the fleet's
+    evictions in three releases."""
+    figure, grid = style.panels(2, 2, (9.2, 4.6), width_ratios=[1.9, 1])
+    trace = fleet.trace(config, fleet.most_evicting(config), sample_ms=500)
+    ages, seconds = seconds_behind(trace), trace.ts_ms / 1000
+    worst_s = seconds[np.max([*ages.values()], axis=0).argmax()]
+    at_s = (*(trace.evictions_ms() / 1000), worst_s)[0]
+    is_out = trace.isr_size < 1 + len(trace.followers)
+    edges = np.flatnonzero(np.diff(is_out, prepend=False, append=False)).reshape(-1, 2).tolist()
+    away = [Span(seconds[a], seconds[b - 1], "out", "out of the ISR") for a, b in edges]
+    x = Scale("time (s); dotted: ISR checks", low=max(0, at_s - 45), high=at_s + 45)
+    near = (seconds >= (x.low or 0)) & (seconds <= at_s + 45)
+    marks = {ms / 1000: "" for ms in trace.ticks_ms.tolist() if abs(ms / 1000 - at_s) < 45}
+    shown: Any = (trace.lag_records, config.lag_messages), (ages, config.lag_time_ms / 1000)
+    for ax, label, (lag, limit) in zip(grid[:, 0], ("records", "seconds"), shown, strict=True):
+        top = 1.2 * max(limit or 1.0, float(np.max([*lag.values()], axis=0)[near].max()))
+        curves = {f"broker {b}": Curve(seconds, lag[b], width=1.5) for b in lag}
+        scales, limits = (x, Scale(f"{label} behind", high=top)), {limit: "limit"} if limit else {}
+        plot_curves(curves, "", scales, marks=marks, limits=limits, ax=shade(ax, away))
+    grid[0, 0].set_xlabel("")
+    grid[0, 0].get_legend().remove()
+    bars = _needless_bars(config, figure.add_subplot(grid[0, 1].get_gridspec()[:, 1]))
+    for ax in grid[:, 1]:
+        ax.remove()
+    most = float(np.max([*ages.values()], axis=0)[near].max())
+    return style.headline(figure, f"{config.version}: up to {most:.0f} s behind; {bars}")
+
+
+def _needless_bars(config: FleetConfig, ax: Axes) -> str:
+    """Evictions of the fleet in three releases; in words, those of its own."""
+    releases, rows = [*dict.fromkeys([*FEW[:2], config.version])], []
+    for each in fleet.versions(config, releases):
+        own = counts(judged(each, fleet.simulate_local(each)), [each], 10)
+        rows.append((own["needless"][0], own["evictions"][0] - own["needless"][0]))
+    parts = dict(zip(("needless", "others"), np.array(rows).T, strict=True))
+    colours = {"needless": style.VERMILION, "others": style.GREY}
+    plot_bars(releases, parts, "", "evictions an hour", colours=colours, ax=ax)
+    mine = rows[releases.index(config.version)]
+    return f"{sum(mine):,.0f} evictions an hour, {mine[0]:,.0f} of them needless"
 
 
 def burst_controls(config: FleetConfig = SMALL) -> widgets.VBox:
-    """Sliders for burst height, burst length and message limit, and the picture they make."""
-    sliders = {
-        "burst_records": choice("burst height (records)", (10_000, 30_000, 60_000), 30_000),
-        "burst_s": choice("burst length (s)", (1.0, 20.0), 1.0, "{:g}".format),
-        "replica_lag_max_messages": choice("lag.max.messages", (4_000, 8_000, 16_000), MESSAGES),
+    """Numbers to type, or stops of a player, and the picture they make."""
+    numbers = [
+        Number(name, stops, value=getattr(config, setting) / unit, min=low, max=high)
+        for setting, (name, stops, low, high, unit) in CONTROLS.items()
+    ]
+
+    def draw(*values: Any) -> Figure:
+        changes: dict[str, Any] = {"version": values[-1]}
+        for (setting, control), value in zip(CONTROLS.items(), values, strict=False):
+            number = value * control[-1]
+            is_whole = isinstance(getattr(config, setting), int)
+            changes[setting] = round(number) if is_whole else number
+        return plot_burst(config.with_(**changes))
+
+    return Redrawn([*numbers, pick("version", FEW, config.version)], draw, one_by_one=True)
+
+
+def day(name: str) -> pd.DataFrame:
+    """Of the stored day `by_hour` or `by_broker`; the README beside says what ran."""
+    return pd.read_csv(DATA / "fleet_day" / f"{name}.csv.gz")
+
+
+def plot_day(by_hour: pd.DataFrame, by_broker: pd.DataFrame) -> Figure:
+    """Evictions in each hour, by trouble, with the control runs; and of each broker's replicas."""
+    figure, grid = style.panels(1, 2, (9.2, 3.8), width_ratios=[1.4, 1])
+    whole, brokers = (rows[rows["run"] == "bursts and stalls"] for rows in (by_hour, by_broker))
+    looks = dict(zip(sorted(set(whole["trouble"])), style.SERIES, strict=False))
+    curves = {
+        str(name): Curve(rows["hour"], rows["evictions"], look=(looks[name], "o"))
+        for name, rows in whole.groupby("trouble")
     }
-    return Redrawn(
-        [*sliders.values()],
-        lambda *values: plot_burst(config.with_(**dict(zip(sliders, values, strict=True)))),
-    )
-
-
-def false_alarms(config: FleetConfig) -> tuple[int, int]:
-    """False alarms and all evictions of a fleet; followers that leave together count as one."""
-    evictions = exact.evictions(fleet.simulate_local(config))
-    ages = {(e.key, e.start_ms): e.since_caught_up_ms or 0 for e in evictions}
-    return sum(age <= config.lag_time_ms for age in ages.values()), len(ages)
+    for run, colour in (("bursts alone", looks["burst"]), ("stalls alone", looks["stall"])):
+        own = by_hour[by_hour["run"] == run].groupby("hour")["evictions"].sum()
+        curves[f"control: {run}"] = Curve(own.index, own, look=(colour, ""), style="--")
+    hours = Scale("hour of the day", ticks=range(0, 25, 6))
+    plot_curves(curves, "By hour", (hours, Scale("evictions")), ax=grid[0, 0])
+    burst = brokers[brokers["trouble"] == "burst"]
+    cloud = {"": Curve(burst["mb_per_s"], burst["evictions"], style="", look=(looks["burst"], "o"))}
+    speed = Scale("a fetcher thread copies (MB/s)", low=brokers["mb_per_s"].min() - 0.1)
+    plot_curves(cloud, "By broker, in bursts", (speed, Scale("")), ax=grid[0, 1])
+    totals = whole.groupby("trouble")["evictions"].sum().items()
+    text = ", ".join(f"{name} {total:,}" for name, total in totals)
+    return style.headline(figure, f"Evictions in a day by {whole['leaders'].max()} leaders: {text}")

@@ -18,8 +18,6 @@ from matplotlib.axes import Axes
 from isrlab.engine.versions import GENERATIONS
 from isrlab.fleet.config import LOADS, TRACE, FleetConfig
 from isrlab.fleet.kernel.state import STEPS
-from isrlab.installed import DATA
-from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.matrix import plot_matrix
 from isrlab.show.style import OUTCOMES, PALE, listed
 
@@ -184,18 +182,3 @@ def _readable(value: Any) -> str:
     if isinstance(value, str):
         return value
     return f"{value:,}" if value < 1e9 else f"{value:.3g}"
-
-
-def day() -> pd.DataFrame:
-    """What leaders of a large fleet did in each hour of a day; the README beside it says which."""
-    return pd.read_csv(DATA / "fleet_day" / "hours.csv")
-
-
-def plot_day(hours: pd.DataFrame) -> Axes:
-    """Waits with acks=all in each hour of a `day`."""
-    waits = {"half": "p50_ms", "1 in 100": "p99_ms", "1 in 1,000": "p99.9_ms"}
-    curves = {name: Curve(hours["hour"], hours[column]) for name, column in waits.items()}
-    low, high = hours["p99_ms"].min(), hours["p99_ms"].max()
-    title = f"1 produce in 100 waits {low:,} ms at night and {high:,} ms by day"
-    scales = Scale("hour of the day", ticks=range(0, 25, 6)), Scale("longer than (ms)", "log")
-    return plot_curves(curves, title, scales)

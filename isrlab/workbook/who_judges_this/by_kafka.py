@@ -1,4 +1,4 @@
-"""Notebook 24: what Kafka's own classes showed, and the engine beside them, step by step.
+"""What Kafka's own classes showed, and the engine beside them, step by step.
 
 Everything is computed from the stored verdicts (`isrlab.judged`): each run is played again by the
 engine when the notebook runs. A rule is *noticed* if the engine, with another form of that rule,

@@ -1,4 +1,4 @@
-"""The notebook *Judged by Kafka*: what it counts, draws and says about a wrong engine."""
+"""The notebook *Who judges this?*: what it counts, draws and says about a wrong engine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import pytest
 
 from isrlab import judged
 from isrlab.engine.versions import KafkaVersion
-from isrlab.workbook import judged_by_kafka as notebook
+from isrlab.workbook.who_judges_this import by_kafka as notebook
+from isrlab.workbook.who_judges_this import hunted
 
 
 def test_a_wrong_rule_shows_in_the_steps() -> None:
@@ -65,3 +66,14 @@ def test_what_is_left_is_named_with_its_reason() -> None:
     assert f"and {len(left)} are left and named" in notebook.finding(
         counts, {"a": {"b": "noticed"}}
     )
+
+
+def test_each_kind_of_the_hunt_has_a_promise_in_words_and_a_schedule() -> None:
+    for name, kind in hunted.kinds().items():
+        assert set(hunted.promises(kind)) <= set(hunted.PROMISES.values()), name
+        assert hunted.schedule(name)[0].startswith("cluster")
+    with pytest.raises(ValueError, match="unknown kind 'x'; known: index"):
+        hunted.schedule("x")
+    rows = hunted.plot_promises().get_yticklabels()
+    assert {" ".join(row.get_text().split()) for row in rows} == set(hunted.PROMISES.values())
+    assert len(hunted.found_table()) == len(hunted.kinds()) and hunted.held()["holds"].sum() > 9

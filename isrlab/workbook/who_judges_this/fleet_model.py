@@ -1,8 +1,9 @@
-"""The fleet's model: its settings, and how far its simplifications can mislead.
+"""How far the fleet model's simplifications can mislead.
 
 A *base* is a fleet; a *check* changes something that should not matter, or that the model had to
-choose, or leaves out. Its result is the change of each answer in percent. Seeds give the yardstick:
-a change within their scatter says nothing.
+choose, or leaves out. Each check is run at every seed beside the base at that seed: the result is
+the change of each answer in percent, paired. How far the bases of the seeds lie apart is the
+yardstick.
 """
 
 from __future__ import annotations
@@ -28,9 +29,8 @@ ANSWERS = {  # of which base, column, what it is
     "p50": ("steady", "p50_ms", "median wait, ms, no bursts"),
     "p99": ("steady", "p99_ms", "99 % wait, ms, no bursts"),
 }
-BASE, SEED = "base", "seed"
+BASE, OTHERS = "base", "other seeds"
 COUNTS = ["old shrinks", "new shrinks", "under-replicated"]
-ENDS = ["seeds, lowest", "seeds, highest"]
 
 
 class Check(NamedTuple):
@@ -78,18 +78,17 @@ def bases(config: FleetConfig, old: str) -> dict[str, FleetConfig]:
 
 
 def fleets(start: dict[str, FleetConfig], seeds: int) -> list[FleetConfig]:
-    """Each base, once for each check and once for each further seed; runs are "base: check"."""
-    made = []
-    for name, base in start.items():
-        made.append(base.with_(name=f"{name}: {BASE}"))
-        made += [check.change(base).with_(name=f"{name}: {check.name}") for check in CHECKS]
-        others = range(base.seed + 1, base.seed + seeds)
-        made += [base.with_(name=f"{name}: {SEED} {seed}", seed=seed) for seed in others]
-    return made
+    """Each base and each check of it, at every seed; runs are "base: check: seed"."""
+    return [
+        change(base.with_(seed=seed)).with_(name=f"{name}: {check}: {seed}")
+        for name, base in start.items()
+        for seed in range(base.seed, base.seed + seeds)
+        for check, change, _ in (Check(BASE, lambda config: config), *CHECKS)
+    ]
 
 
 def answers(alarms: pd.DataFrame, absences: pd.DataFrame, latency: pd.DataFrame) -> pd.DataFrame:
-    """A row for each check (and seed), a column for each of `ANSWERS`, in units of the base.
+    """A row for each check and seed, a column for each of `ANSWERS`, in units of the base.
 
     From `truth.alarms`, `churn.under_replicated` (of the new base) and `churn.commit_latency`, for
     the runs of `fleets`.
@@ -97,70 +96,69 @@ def answers(alarms: pd.DataFrame, absences: pd.DataFrame, latency: pd.DataFrame)
     out_s = absences.groupby("run")["under_replicated_ms"].sum() / 1000
     data = alarms.merge(latency, on="run", how="left")
     data["under_replicated_per_hour"] = data["run"].map(out_s).fillna(0) / data["minutes"]
-    data[["base", "check"]] = data["run"].str.split(": ", n=1, expand=True)
+    data[["base", "check", "seed"]] = data["run"].str.split(": ", expand=True)
     stretch = data["check"].map({check.name: check.stretch for check in CHECKS}).fillna(1)
     data["shrinks_per_hour"] *= stretch
     data[["p50_ms", "p99_ms"]] = data[["p50_ms", "p99_ms"]].div(stretch, axis=0)
-    by_run = data.pivot(index="check", columns="base").loc[data["check"].unique()]
+    by_run = data.pivot(index=["check", "seed"], columns="base")
     columns = {answer: by_run[column, base] for answer, (base, column, _) in ANSWERS.items()}
     return pd.DataFrame(columns).astype(float)
 
 
-def of_seeds(answered: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the base and of its other seeds, as `churn.bands` takes them: `fleet` is one."""
-    is_seed = answered.index.str.startswith((BASE, SEED))
-    return answered[is_seed].assign(fleet=BASE)
-
-
 def sensitivity(answered: pd.DataFrame) -> pd.DataFrame:
-    """The change of each answer in percent: a row for each check, then `ENDS`, of all seeds."""
-    percent = 100 * (answered / answered.loc[BASE] - 1)
-    ends = of_seeds(percent).drop(columns="fleet").agg(["min", "max"]).set_axis(ENDS)
-    return pd.concat([percent.loc[[check.name for check in CHECKS]], ends]).rename_axis("check")
+    """By check and answer: mean, lowest and highest change in percent beside the base of each seed.
 
-
-def beyond(percent: pd.DataFrame) -> pd.DataFrame:
-    """Which answers a check moves further than any other seed does: a row a check, true or false.
-
-    A wait that moves by no more than its class is wide (12.5 %) has not moved.
+    The rows of `BASE` compare each seed's base with the mean of all seeds. `moves`: at every seed
+    in one direction; a wait by more than its class is wide (12.5 %).
     """
-    low, high = (percent.loc[end] for end in ENDS)
-    slack = pd.Series({a: 100 / STEPS * c.endswith("_ms") for a, (_, c, _) in ANSWERS.items()})
-    checks = percent.drop(ENDS)
-    return (checks < low - slack) | (checks > high + slack)
+    base = answered.loc[BASE]
+    rows = []
+    for check in (BASE, *(check.name for check in CHECKS)):
+        changed, beside = (base, base.mean()) if check == BASE else (answered.loc[check], base)
+        percent = 100 * (changed / beside - 1)
+        for answer, (_, column, _) in ANSWERS.items():
+            changes = percent[answer]
+            low, high = changes.min(), changes.max()
+            slack = 100 / STEPS if column.endswith("_ms") else 0
+            rows.append((check, answer, changes.mean(), low, high, low > slack or high < -slack))
+    columns = ["check", "answer", "mean", "low", "high", "moves"]
+    return pd.DataFrame(rows, columns=columns).set_index(["check", "answer"])
 
 
 def plot_sensitivity(answered: pd.DataFrame, names: dict[str, str]) -> Axes:
     """What each check changes, a column for each answer; `names` of "old" and "new"."""
-    percent = sensitivity(answered)
-    out, (low, high) = beyond(percent), (percent.loc[end] for end in ENDS)
-    checks = [check.name for check in CHECKS]
-    rows: dict[str, dict[str, tuple[str, str]]] = {n: {} for n in (BASE, *checks, "other seeds")}
+    changes, checks = sensitivity(answered), [check.name for check in CHECKS]
+    rows: dict[str, dict[str, tuple[str, str]]] = {n: {} for n in (BASE, *checks, OTHERS)}
     for answer, (_, _, text) in ANSWERS.items():
-        head, base = text.format(**names), answered[answer].to_dict()[BASE]
-        rows[BASE][head] = f"{base:,.0f}", ""
-        rows["other seeds"][head] = f"{low[answer]:+.0f} to {high[answer]:+.0f} %", ""
-        changes, moved = percent[answer].round().add(0.0).to_dict(), out[answer].to_dict()
-        for check in checks:
-            mark, word = ("  !", "beyond") if moved[check] else ("", "within")
-            rows[check][head] = f"{changes[check]:+,.0f} %{mark}", word
-    moving = [name for name in checks if out[COUNTS].loc[name].any()]
-    title = f"What moves ISR counts further than any other seed: {listed(moving) or 'nothing'}"
-    legend = {"beyond": "!  further than any other seed", "within": "within what other seeds do"}
-    colours = {"": PALE, "beyond": OUTCOMES["lost"], "within": OUTCOMES["safe"]}
-    return plot_matrix(rows, title, colours=colours, legend=legend, size=(1.05, 0.34))
+        head = text.format(**names)
+        rows[BASE][head] = f"{answered.loc[BASE][answer].mean():,.0f}", ""
+        for check in (*checks, BASE):
+            mean, low, high, moves = changes.loc[check, answer]
+            ends = f"{low + 0.0:+,.0f} to {high + 0.0:+,.0f} %"
+            row = rows[OTHERS if check == BASE else check]
+            row[head] = (ends, "") if check == BASE else (
+                f"{round(mean) + 0.0:+,.0f} ({ends})", "moves" if moves else "either way"
+            )  # fmt: skip
+    moving = [name for name in checks if changes.loc[name].loc[COUNTS, "moves"].any()]
+    title = f"What moves ISR counts in one direction at every seed: {listed(moving) or 'nothing'}"
+    legend = {"moves": "one direction at every seed", "either way": "up or down, by seed"}
+    colours = {"": PALE, "moves": OUTCOMES["lost"], "either way": OUTCOMES["safe"]}
+    return plot_matrix(rows, title, colours=colours, legend=legend, size=(1.5, 0.34))
 
 
-def finding(percent: pd.DataFrame) -> str:
+def finding(changes: pd.DataFrame) -> str:
     """What the sizes of steps, records and batches change, what another seed, what fencing."""
-    counts = percent[COUNTS].abs()
-    cuts, seeds = (counts.loc[names].max().max() for names in (CUTS, ENDS))
-    fencing = percent["under-replicated"][CHECKS[-1].name]
+    counts = changes[changes.index.isin(COUNTS, level="answer")]
+    cuts = counts.loc[CUTS, "mean"].abs().max()
+    seeds = counts.loc[BASE, ["low", "high"]].abs().max().max()
+    fencing = changes.loc[(CHECKS[-1].name, "under-replicated"), "mean"]
+    median = changes.loc[(CUTS[0], "p50"), "mean"]
     return (
-        "The model's time step, record size and burst batches change counts of shrinks and time "
-        f"under-replicated by {cuts:.1f} % at most, another seed by up to {seeds:.0f} %. A time "
-        f"step a tenth as long changes the median wait by {percent['p50'][CUTS[0]]:+.0f} %, and "
-        f"fencing stalled brokers changes time under-replicated by {fencing:+.0f} %."
+        "Beside the same seed, the model's time step, record size and burst batches change counts "
+        f"of shrinks and time under-replicated by {cuts:.1f} % in the mean at most; a single seed "
+        f"lies up to {seeds:.0f} % from the mean of the seeds. A time step a tenth as long changes "
+        f"the median wait by {median:+.0f} %, and fencing stalled brokers changes time "
+        f"under-replicated by {fencing:+.0f} %."
     )
 
 

@@ -1,0 +1,1 @@
+"""Who judges what these notebooks say: Kafka's classes, the fleet's own scatter, the hunt."""

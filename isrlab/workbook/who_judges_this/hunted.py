@@ -1,0 +1,90 @@
+"""Promises that Kafka's own controller broke under `make hunt`, and sentences that were held.
+
+The stored kinds are those of data/hunt/kinds.toml, the verdicts those of data/hold/verdicts.csv.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from functools import cache
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from isrlab.engine.versions import release
+from isrlab.installed import DATA
+from isrlab.show.matrix import plot_matrix
+from isrlab.show.style import FAINT, OUTCOMES, counted
+
+PROMISES = {  # of tools/hunt/java/Promise.java, as a reader calls them
+    "ANSWERED": "a request is answered",
+    "REASSIGNMENT_ENDS": "a reassignment ends",
+    "LEADER_HAS_ALL": "a clean leader has every record",
+    "ELR_HAS_ALL": "an ELR member has every record",
+    "ELR_INDEX": "the index by broker has each ELR",
+    "DIRECTORY_INDEX": "the index by directory is right",
+    "ELR_OF_REPLICAS": "the ELR is of replicas",
+    "ELR_REGISTERED": "the ELR is of registered brokers",
+    "ISR_ACTIVE": "the ISR is of active brokers",
+    "LEADER_ACTIVE": "the leader is active",
+    "MIN_ISR_AGREED": "leader and controller agree on min ISR",
+    "RELOADED": "a new controller has the same state",
+    "UNCLEAN_COMES": "an unclean leader comes, where allowed",
+}
+
+
+@cache
+def kinds() -> dict[str, dict[str, Any]]:
+    """Each kind of break by its name."""
+    return tomllib.loads((DATA / "hunt" / "kinds.toml").read_text(encoding="utf-8"))
+
+
+def promises(kind: dict[str, Any]) -> list[str]:
+    """The promises that a kind breaks, the first and the one that its schedule shows."""
+    names = [text.split()[0] for text in (*kind["roots"], kind["broken"])]
+    return list(dict.fromkeys(PROMISES.get(name, name) for name in names))
+
+
+def plot_promises() -> Axes:
+    """How many kinds of schedules break each promise, by release."""
+    every = sorted({r for kind in kinds().values() for r in kind["releases"]}, key=release)
+    names = list(dict.fromkeys(p for kind in kinds().values() for p in promises(kind)))
+    rows: dict[str, dict[str, str | tuple[str, str]]] = {}
+    for name in names:
+        counts = {
+            r: sum(name in promises(k) and r in k["releases"] for k in kinds().values())
+            for r in every
+        }
+        rows[name] = {r: (str(n), "broken") if n else ("", "no break") for r, n in counts.items()}
+    title = f"{counted(len(kinds()), 'kind')} of broken promises, by release of Kafka's controller"
+    colours = {"broken": OUTCOMES["lost"], "no break": FAINT}
+    legend = {"broken": "kinds that break it", "no break": "no stored kind breaks it"}
+    return plot_matrix(rows, title, colours=colours, legend=legend, size=(0.75, 0.3))
+
+
+def found_table() -> pd.DataFrame:
+    """A row for each kind: what happens, its releases, whether it was known, the verdict."""
+    rows = [
+        (name, kind["what"], ", ".join(kind["releases"]), kind["known"], kind["verdict"])
+        for name, kind in kinds().items()
+    ]
+    return pd.DataFrame(rows, columns=["kind", "what happens", "releases", "known", "verdict"])
+
+
+def schedule(name: str) -> list[str]:
+    """The shortest schedule of a kind, an action a line. Raises ValueError naming the kinds."""
+    if name not in kinds():
+        raise ValueError(f"unknown kind {name!r}; known: {', '.join(kinds())}")
+    return re.split(r";\s*", str(kinds()[name]["schedule"]))
+
+
+def held() -> pd.DataFrame:
+    """By notebook: how many of its sentences hold over the range that they claim."""
+    verdicts = pd.read_csv(DATA / "hold" / "verdicts.csv")
+    counts = verdicts.pivot_table(
+        index="notebook", columns="verdict", values="says", aggfunc="count", fill_value=0
+    )
+    runs = verdicts.groupby("notebook")["settings"].sum()
+    return counts.assign(runs=runs).reset_index()

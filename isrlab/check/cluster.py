@@ -22,6 +22,7 @@ from isrlab.placement.describe import DescribedPartition, TopicsDescription, des
 
 NO_LEADER = -1
 SHOWS_MOVES, SHOWS_IDS, SHOWS_ELR = (2, 4), (2, 8), (3, 7)  # the first release that tells it
+SHOWS_BROKERS_SETTINGS = (3, 0)  # 2.8 with --zookeeper shows a topic's own
 NOISE = re.compile(  # what a JVM or its logger may print before
     r"\[?\d{4}-\d\d-\d\d[ T]|(?:WARN|INFO|DEBUG|SLF4J|WARNING|NOTE|Picked up|OpenJDK|log4j)\b"
 )
@@ -94,9 +95,11 @@ def of_text(text: str, version: str | None = None) -> ClusterState:
         versions = tuple(v for v in versions if v.eligible_leader_replicas) or versions
     unclean = any(v.unclean_leader_election_enable for v in versions)
     partitions = []
-    for p in description.partitions:  # where all settings are shown, others have their default
+    shows_all = versions[0].first >= SHOWS_BROKERS_SETTINGS  # so the others have their default
+    for p in description.partitions:
         topic = description.topics.get(p.topic)
-        least = 1 if p.min_isr is None and topic and topic.shows_all else p.min_isr
+        is_default = p.min_isr is None and shows_all and topic and topic.shows_all
+        least = 1 if is_default else p.min_isr
         partitions.append(
             p._replace(min_isr=least, unclean=unclean if p.unclean is None else p.unclean)
         )

@@ -3,14 +3,13 @@
 Every question takes events (`events.SCHEMA`); its last step is a `select` that says which columns.
 It does not know whether a simulation or a real broker spoke. Whatever is about ISRs asks
 `isr_history`, so that a change which several logs tell counts once: `moves` of replicas, `times` by
-size, `counts`, `diff` of two runs, `bands` of seeds.
+size, `counts`, `bands` of seeds.
 """
 
 # ruff: noqa: F401, I001
 from isrlab.churn.bands import bands
 from isrlab.churn.counts import changes_by_partition, commit_latency, latency_histogram
 from isrlab.churn.counts import refused_produce
-from isrlab.churn.diff import diff
 from isrlab.churn.history import isr_history
 from isrlab.churn.moves import OUTAGES_SCHEMA, moves, rejoins, removals
 from isrlab.churn.times import isr_intervals, isr_times, under_min_isr, under_replicated

@@ -50,15 +50,6 @@ class Trace:
         """When somebody left the ISR, int64[k]."""
         return self.ts_ms[1:][np.diff(self.isr_size) < 0]
 
-    def spared_ms(self, records: int) -> Ints:
-        """Moments of a lag above `records` with no eviction within ten seconds, int64[k]."""
-        behind = self.ts_ms[self.most_lag_records > records]
-        evicted = self.evictions_ms()
-        if len(evicted) == 0:
-            return behind
-        apart = np.abs(behind[:, None] - evicted[None, :]).min(axis=1)
-        return behind[apart > 10_000]
-
     def around(self, ts_ms: int, before_ms: int = 3_000, after_ms: int = 4_000) -> Trace:
         """The part of it from `before_ms` before to `after_ms` after a moment."""
         first_ms, last_ms = ts_ms - before_ms, ts_ms + after_ms

@@ -128,12 +128,13 @@ def sensitivity(answered: pd.DataFrame) -> pd.DataFrame:
 def plot_sensitivity(answered: pd.DataFrame, names: dict[str, str]) -> Axes:
     """What each check changes, a column for each answer; `names` of "old" and "new"."""
     changes, checks = sensitivity(answered), [check.name for check in CHECKS]
+    values = changes.to_dict("index")
     rows: dict[str, dict[str, tuple[str, str]]] = {n: {} for n in (BASE, *checks, OTHERS)}
     for answer, (_, _, text) in ANSWERS.items():
         head = text.format(**names)
         rows[BASE][head] = f"{answered.loc[BASE][answer].mean():,.0f}", ""
         for check in (*checks, BASE):
-            mean, low, high, moves = changes.loc[check, answer]
+            mean, low, high, moves = values[check, answer].values()
             ends = f"{low + 0.0:+,.0f} to {high + 0.0:+,.0f} %"
             row = rows[OTHERS if check == BASE else check]
             row[head] = (ends, "") if check == BASE else (
@@ -151,8 +152,8 @@ def finding(changes: pd.DataFrame) -> str:
     counts = changes[changes.index.isin(COUNTS, level="answer")]
     cuts = counts.loc[CUTS, "mean"].abs().max()
     seeds = counts.loc[BASE, ["low", "high"]].abs().max().max()
-    fencing = changes.loc[(CHECKS[-1].name, "under-replicated"), "mean"]
-    median = changes.loc[(CUTS[0], "p50"), "mean"]
+    means = changes["mean"].to_dict()
+    fencing, median = means[CHECKS[-1].name, "under-replicated"], means[CUTS[0], "p50"]
     return (
         "Beside the same seed, the model's time step, record size and burst batches change counts "
         f"of shrinks and time under-replicated by {cuts:.1f} % in the mean at most; a single seed "

@@ -1,4 +1,4 @@
-"""Promises that Kafka's own controller broke under `make hunt`, and sentences that were held.
+"""Promises that Kafka's own classes broke under `make hunt`, and sentences that were held.
 
 The stored kinds are those of data/hunt/kinds.toml, the verdicts those of data/hold/verdicts.csv.
 """
@@ -32,6 +32,8 @@ PROMISES = {  # of tools/hunt/java/Promise.java, as a reader calls them
     "MIN_ISR_AGREED": "leader and controller agree on min ISR",
     "RELOADED": "a new controller has the same state",
     "UNCLEAN_COMES": "an unclean leader comes, where allowed",
+    "ISR_HAS_ALL": "an ISR member has every record",
+    "HW_OF_MIN_ISR": "the high watermark waits for min ISR",
 }
 
 
@@ -58,7 +60,7 @@ def plot_promises() -> Axes:
             for r in every
         }
         rows[name] = {r: (str(n), "broken") if n else ("", "no break") for r, n in counts.items()}
-    title = f"{counted(len(kinds()), 'kind')} of broken promises, by release of Kafka's controller"
+    title = f"{counted(len(kinds()), 'kind')} of broken promises, by release of Kafka"
     colours = {"broken": OUTCOMES["lost"], "no break": FAINT}
     legend = {"broken": "kinds that break it", "no break": "no stored kind breaks it"}
     return plot_matrix(rows, title, colours=colours, legend=legend, size=(0.75, 0.3))

@@ -86,11 +86,11 @@ def make_report(
     \b
     Examples:
       python -m isrlab report
-      python -m isrlab report 08 -p version 2.5
+      python -m isrlab report 07 -p version 2.5
       python -m isrlab report data_loss -p version 0.10.2 -p version 3.7
       python -m isrlab report -f data/reports/test.yaml --out /tmp/quick --resume
       python -m isrlab report --grid data/reports/lag_limit.yaml
-      python -m isrlab report 15 --master spark://host:7077
+      python -m isrlab report 12 --master spark://host:7077
     """
     require("notebooks")
     from isrlab.report import gallery, notebooks, run

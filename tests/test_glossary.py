@@ -30,7 +30,7 @@ def is_used(name: str, text: str) -> bool:
     return bool(re.search(rf"(?<!\w){re.escape(name)}" + r"\b" * name.isupper(), text, flags))
 
 
-GLOSSARY = shown("27_glossary")
+GLOSSARY = shown("23_glossary")
 ENTRIES = [m.groups() for m in ENTRY.finditer(GLOSSARY)]
 
 
@@ -58,7 +58,7 @@ EVERYDAY = {
     "Replica", "Stall",
 }  # fmt: skip
 NO_PROSE = re.compile(r"\[[^\]]*\]\([^)]*\)|`[^`]*`|^#.*$|<[^>]+>|^    .*$", re.MULTILINE)
-LINKED = [path for path in sorted(NOTEBOOKS.glob("*.ipynb")) if path.name[:2] not in ("00", "27")]
+LINKED = [path for path in sorted(NOTEBOOKS.glob("*.ipynb")) if path.name[:2] not in ("00", "23")]
 
 
 @pytest.mark.parametrize("path", LINKED, ids=lambda path: path.stem)
@@ -69,4 +69,4 @@ def test_a_notebook_links_the_terms_that_it_uses(path):
     for term in {term for term, _ in ENTRIES} - EVERYDAY:
         flags = re.NOFLAG if term.isupper() or term[1:] != term[1:].lower() else re.IGNORECASE
         if re.search(rf"(?<![\w/.*`-]){re.escape(term)}(s|es)?(?![\w`])", prose, flags):
-            assert f"](27_glossary.ipynb#{term.replace(' ', '-')})" in text, term
+            assert f"](23_glossary.ipynb#{term.replace(' ', '-')})" in text, term

@@ -99,7 +99,7 @@ def test_a_grid_makes_a_page_for_each_point_and_one_for_all(tmp_path):
 def test_a_path_is_that_of_the_folder_where_the_command_is_typed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "server.log").write_text("")
-    found = notebooks.find(Path(__file__).parent.parent / "notebooks", ["21"])
+    found = notebooks.find(Path(__file__).parent.parent / "notebooks", ["18"])
     (run,) = notebooks.plan(found, [("log_dir", "server.log"), ("log_dir_short", "none")])
     assert run.given["log_dir"] == str(tmp_path / "server.log")
     assert run.given["log_dir_short"] == "none"

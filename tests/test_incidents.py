@@ -402,7 +402,7 @@ def test_the_notebook_says_what_the_figures_do():
     *_, total, real = figures.by_kind()
     assert total["whole"] == total["clock"] == "100% / 100%"
     assert total["missing"].endswith(" / 100%") and total["missing"] != "100% / 100%"
-    cells = json.loads((NOTEBOOKS / "14_your_cluster.ipynb").read_text(encoding="utf-8"))["cells"]
+    cells = json.loads((NOTEBOOKS / "13_your_cluster.ipynb").read_text(encoding="utf-8"))["cells"]
     text = "".join(line for cell in cells for line in cell["source"])
     assert f"All {total['cases']} simulated incidents" in text
     assert f"all {real['cases']} recorded ones" in text

@@ -66,22 +66,22 @@ def write(out: Path, name: str, title: str, text: str) -> str:
 
 
 def test_a_link_is_text_until_its_page_is_there(tmp_path):
-    link = "[lost](08_data_loss.ipynb#The-rule) [start](00_start_here.ipynb)"
-    before = write(tmp_path, "07_reading_a_log", "Reading", link)
-    assert 'href="08_data_loss' not in before and ">lost</a>" in before
+    link = "[lost](07_data_loss.ipynb#The-rule) [start](00_start_here.ipynb)"
+    before = write(tmp_path, "06_reading_a_log", "Reading", link)
+    assert 'href="07_data_loss' not in before and ">lost</a>" in before
     assert '<a href="../index.html" data-to="00_start_here.ipynb">start</a>' in before
-    after = write(tmp_path, "08_data_loss", "Loss <b>", "[read](07_reading_a_log.ipynb)")
-    assert '<a href="07_reading_a_log.html" rel="prev">← Reading</a>' in after
-    page = (tmp_path / "runs" / "07_reading_a_log.html").read_text(encoding="utf-8")
-    assert '<a href="08_data_loss.html#The-rule" data-to="08_data_loss.ipynb#The-rule">' in page
-    assert '<a href="08_data_loss.html" rel="next">Loss &lt;b&gt; →</a>' in page
+    after = write(tmp_path, "07_data_loss", "Loss <b>", "[read](06_reading_a_log.ipynb)")
+    assert '<a href="06_reading_a_log.html" rel="prev">← Reading</a>' in after
+    page = (tmp_path / "runs" / "06_reading_a_log.html").read_text(encoding="utf-8")
+    assert '<a href="07_data_loss.html#The-rule" data-to="07_data_loss.ipynb#The-rule">' in page
+    assert '<a href="07_data_loss.html" rel="next">Loss &lt;b&gt; →</a>' in page
     index = (tmp_path / "index.html").read_text(encoding="utf-8")
-    assert '<a href="runs/08_data_loss.html" data-to="08_data_loss.ipynb">Data loss</a>' in index
+    assert '<a href="runs/07_data_loss.html" data-to="07_data_loss.ipynb">Data loss</a>' in index
 
 
 def test_questions_stand_above_what_their_notebook_found():
-    page = landing.questions_html({"16_whose_fault_is_it": ("Slow", "<b>149</b> timed out.")})
-    question = landing.questions()["16_whose_fault_is_it"][0]
-    assert f'<a href="16_whose_fault_is_it.ipynb{question.anchor}">{question.text}</a>' in page
+    page = landing.questions_html({"14_whose_fault_is_it": ("Slow", "<b>149</b> timed out.")})
+    question = landing.questions()["14_whose_fault_is_it"][0]
+    assert f'<a href="14_whose_fault_is_it.ipynb{question.anchor}">{question.text}</a>' in page
     assert "&lt;b&gt;149&lt;/b&gt; timed out." in page
-    assert landing.questions()["14_your_cluster"][0].text not in page
+    assert landing.questions()["13_your_cluster"][0].text not in page

@@ -120,7 +120,7 @@ def test_interval_is_strictly_exceeded():
     assert exact.index == ((2, 500),)  # the first batch is never indexed
 
 
-# What Kafka's own LogSegment keeps of the batches of notebook 07, written ten at a time
+# What Kafka's own LogSegment keeps of the batches of notebook 06, written ten at a time
 INDEXES = {  # seen with the published classes of 3.7.1 and of 4.1.0
     "leader": ((24, 480), (39, 885), (54, 1305), (69, 1740), (84, 2190), (99, 2655)),
     "follower, 3.7": ((99, 1305),),

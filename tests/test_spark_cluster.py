@@ -257,8 +257,8 @@ def test_a_connect_server_answers_as_a_session_here(spark, server, tmp_path):
 
 
 def test_a_notebook_runs_on_a_connect_server(server, tmp_path):
-    report = ["-m", "isrlab", "report", "15", "--master", server, "--out", str(tmp_path / "out")]
-    small = ["-p", "partitions", "30", "-p", "minutes", "5"]
+    report = ["-m", "isrlab", "report", "12", "--master", server, "--out", str(tmp_path / "out")]
+    small = ["-p", "partitions", "24", "-p", "minutes", "10", "-p", "seeds", "2"]
     done = subprocess.run(
         [sys.executable, *report, *small], capture_output=True, text=True, timeout=WITHIN_S
     )

@@ -206,7 +206,7 @@ ANSWERS = {  # extras: of each command what it says, and its status
     ],
     "notebooks": [
         ("lab workbook --copy-only", "new: notebooks/00_start_here.ipynb", 0),
-        ("report 01 15", "index.html: 1 ok, 1 not run", 1),
+        ("report 01 12", "index.html: 1 ok, 1 not run", 1),
     ],
     "fleet": [("-c simulated", "True", 0)],
     "spark,java": [("-c counted", "True 21", 0)],
@@ -243,6 +243,6 @@ def test_each_extra_suffices_in_an_empty_environment(extras, wheel, programs, tm
         )
         assert (done.returncode, answer in done.stdout + done.stderr) == (status, True), done
     if extras == "notebooks":
-        shown = json.loads((tmp_path / "reports/runs/13_isr_churn.json").read_text())
+        shown = json.loads((tmp_path / "reports/runs/12_isr_churn.json").read_text())
         assert 'pip install "isrlab[fleet,spark]"' in shown["error"]
         assert (tmp_path / "workbook" / RECORDING).is_dir()

@@ -1,4 +1,4 @@
-"""What notebooks 08 to 11 show of scenarios, as numbers and titles, and their controls."""
+"""What notebooks 07 to 10 show of scenarios, as numbers and titles, and their controls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from isrlab.world import scenario
 
 CHANGE = "isr_change_told"
 VERSIONS = [version.name for version in PRESETS.values()]
-LOSING_SEED = 25  # of the random schedules of notebook 11
+LOSING_SEED = 25  # of the random schedules of notebook 10
 PROPOSED = {"expand_waits_under_min_isr": True}  # KAFKA-19996, in no release
 LOSSES = {
     "acks=1": {"one": "2 records lost", "two": "writes go on", "three": "writes go on"},

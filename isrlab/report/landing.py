@@ -2,7 +2,7 @@
 
 Theory of operation. `notebooks/00_start_here.ipynb` is prose, and a cell that shows the questions.
 A report's index shows the same prose and the same questions, with the findings of its own runs. A
-link to a notebook, `[...](08_data_loss.ipynb#The-rule)`, leads in a page to the notebook's page, as
+link to a notebook, `[...](07_data_loss.ipynb#The-rule)`, leads in a page to the notebook's page, as
 soon as there is one; until then it is plain text.
 """
 

@@ -1,4 +1,4 @@
-"""Notebook 08: schedules of a lost record, files of data/scenarios, under other settings."""
+"""Notebook 07: schedules of a lost record, files of data/scenarios, under other settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notebook 11: a loss of acknowledged records in Kafka 4.1 to 4.4, where, why, and what helps.
+"""Notebook 10: a loss of acknowledged records in Kafka 4.1 to 4.4, where, why, and what helps.
 
 Two rules of the KRaft controller meet. Eligible leader replicas (ELR, KIP-966) are computed without
 a look at the partition's new list of replicas, so a replica that a reassignment removed can stay

@@ -1,4 +1,4 @@
-"""Notebook 10: which broker may lead when no replica is in sync, and what each failure loses.
+"""Notebook 09: which broker may lead when no replica is in sync, and what each failure loses.
 
 A partition has three replicas. A table has a row for each pair of acks and min.insync.replicas and
 a column for each failure; a cell is a run: a record is written, something fails, a second record is

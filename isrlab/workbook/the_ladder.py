@@ -1,4 +1,4 @@
-"""Notebook 12: the same schedules climb through every generation, and what each does to them.
+"""Notebook 11: the same schedules climb through every generation, and what each does to them.
 
 A cell is one run of one schedule under the rules of one version. To what became of the records
 (diverged, lost, offline, safe) two words are added for what became of the service: *stalled*, when

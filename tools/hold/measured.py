@@ -219,7 +219,7 @@ def scanned(version: str, interval: int) -> dict[str, float]:
 
 @measured
 def broken(version: str) -> dict[str, str]:
-    """The word of each schedule of notebook 08 that does not end safe."""
+    """The word of each schedule of notebook 07 that does not end safe."""
     words = {
         label: scenario.play(text, version=version).outcome.word
         for label, text in data_loss.in_every_version().items()
@@ -252,7 +252,7 @@ def outages_without_leader(version: str, session_s: int, lag_s: int) -> int:
 
 @measured
 def reassigned_losses(version: str, repair: str) -> int:
-    """Of the six schedules of notebook 11 those that lose acknowledged records."""
+    """Of the six schedules of notebook 10 those that lose acknowledged records."""
     known = KafkaVersion.of(version)
     if repair:
         known = known.with_(**data_loss_today.REPAIRS[repair])

@@ -1,4 +1,4 @@
-"""Notebook 21: the hours of a log again in the fleet, as they were and with other settings.
+"""Notebook 18: the hours of a log again in the fleet, as they were and with other settings.
 
 Where no log is given, the troubles are drawn instead, and there is nothing to hold the fleet
 against. A band is over seeds: the phase of the ISR check, the load, the speed of followers.

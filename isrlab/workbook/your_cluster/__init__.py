@@ -1,4 +1,4 @@
-"""Notebook 14: what broker logs say of their cluster, in figures, tables and a sentence.
+"""Notebook 13: what broker logs say of their cluster, in figures, tables and a sentence.
 
 All of it asks `isrlab.logs.incidents`, as the command `isrlab logs` does; here the answers are
 drawn. Names of topics and lines of logs come from files that nobody here has written: figures and

@@ -6,7 +6,7 @@
 #   make test JOBS=4                         processes, of tests or of notebooks (2)
 #   make judge RUNS=1000 RELEASES="2.8.2 3.9.2"   (100 schedules; all releases; needs Maven and Java)
 #   make hunt RELEASE=4.3.1 SECONDS=600 SEED=7    (60 seconds of processor time; needs Maven and Java)
-#   make hold ARGS="13"                      the sentences of one notebook; all that is not known yet
+#   make hold ARGS="17"                      the sentences of one notebook; all that is not known yet
 #   make record NAME=loss_bounce VERSION=0.10.2.2 TRIES=3   (real brokers; needs Maven and Java)
 #   make test PYTHON=python3.12 VENV=/tmp/v  another interpreter, another environment
 

@@ -14,7 +14,7 @@ import pytest
 
 from isrlab import fleet
 from isrlab.events import exact
-from isrlab.fleet import load, recorded
+from isrlab.fleet import evictions, load, recorded
 from isrlab.show.controls import pictured
 from isrlab.workbook import choosing_the_lag_limit as limits
 from isrlab.workbook import isr_churn
@@ -56,7 +56,7 @@ def test_the_reason_is_what_the_leader_knew(version, knew, joined_ms, reason):
     lag, since_ms = knew
     out = exact.Absence(key, 2, 0, None, 1, lag, since_ms)
     config = fleet.FleetConfig(version=version, replica_lag_time_max_ms=10_000)
-    assert isr_churn.reason(out, config, joined_ms) == reason
+    assert evictions.reason(out, config, joined_ms) == reason
 
 
 def test_rules_that_change_are_named_by_their_labels():
@@ -79,7 +79,7 @@ def fleets():
     return (
         eras,
         every,
-        {each.run: isr_churn.judged(each, fleet.simulate_local(each)) for each in every},
+        {each.run: evictions.judged(each, fleet.simulate_local(each)) for each in every},
     )
 
 
@@ -120,7 +120,7 @@ def test_the_formula_says_who_is_evicted(trouble):
     bases = fleet.sweep(base, "burst_records", [30_000, 200_000])
     several = [isr_churn.troubled(each, trouble) for each in bases]
     assert len({each.run for each in several}) == 2
-    left = pd.concat(isr_churn.judged(each, fleet.simulate_local(each)) for each in several)
+    left = pd.concat(evictions.judged(each, fleet.simulate_local(each)) for each in several)
     rows = isr_churn.links(several, left)
     if "restart" in trouble:
         assert rows.empty
@@ -134,7 +134,7 @@ def test_the_formula_says_who_is_evicted(trouble):
 
 def test_the_picture_of_the_controls_counts_as_the_questions_do():
     config = isr_churn.SMALL.with_(version="0.8.2", minutes=5, partitions=12, burst_records=150_000)
-    counted = isr_churn.counts(isr_churn.judged(config, fleet.simulate_local(config)), [config], 10)
+    counted = isr_churn.counts(evictions.judged(config, fleet.simulate_local(config)), [config], 10)
     figure = isr_churn.plot_burst(config)
     expected = f"{counted['evictions'][0]:,.0f} evictions an hour, {counted['needless'][0]:,.0f} of"
     assert expected in figure.get_suptitle() and counted["evictions"][0] > 0

@@ -1,9 +1,7 @@
 """ISR churn under bursts: every era, a current cluster in trouble, a fleet to try, a day at scale.
 
-An eviction has a *reason*, what its leader knew by the measure of today's lag clock, and it is
-*needless* by what no version's clock decides: the follower's fetchers were at work at the check,
-and it was back within some seconds. A burst is *predicted* to keep a follower behind for
-`behind_s`, from bytes and rates alone.
+An eviction is *needless* if its follower was at work at the check and back within some seconds. A
+burst is *predicted* to keep a follower behind for `behind_s`, from bytes and rates alone.
 """
 
 from __future__ import annotations
@@ -16,17 +14,14 @@ from typing import Any
 import ipywidgets as widgets
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from isrlab import churn, fleet
 from isrlab.engine.versions import PRESETS, RULES
-from isrlab.events import exact
-from isrlab.fleet import load
+from isrlab.fleet import evictions, load
 from isrlab.fleet.config import FleetConfig
+from isrlab.fleet.evictions import REASONS
 from isrlab.fleet.given import pauses_of
 from isrlab.fleet.layout import assignment
 from isrlab.installed import DATA
@@ -37,13 +32,10 @@ from isrlab.show.curves import Curve, Scale, plot_bars, plot_curves
 
 GENERATIONS = tuple(version.name for version in PRESETS.values())
 FEW = ("0.8.2", "0.9.0", "0.10.2", "2.4", "3.6", "4.3")  # enough for a curve
-REASONS = {  # what the leader knew, by today's measure; its colour
-    "too many records behind": style.VERMILION,
-    "kept up, but never at the log end": style.ORANGE,
-    "stalled, and lacked nothing": style.SKY,
-    "let in while behind": style.PINK,
-    "behind for longer than the limit": style.GREY,
-}
+COLOURS = dict(zip(
+    REASONS,
+    (style.VERMILION, style.ORANGE, style.SKY, style.PINK, style.GREY), strict=True,
+))  # fmt: skip
 SLOW_LINK = "latency 2 0-{end} 250"
 TROUBLES: dict[str, tuple[str, dict[str, Any]]] = {
     "none": ("", {}),
@@ -57,8 +49,6 @@ TROUBLES: dict[str, tuple[str, dict[str, Any]]] = {
     "20 s restart of broker 2 in each burst": ("down 2 {start}-{stop}", {}),
 }
 TROUBLE_S = 20
-JUDGED = dict.fromkeys(("partition", "replica", "ts_ms"), "int64")  # columns and types
-JUDGED |= {"run": "string", "out_s": "float64", "reason": "string", "is_at_work": "boolean"}
 AFTER_REMOVAL = (  # rules that a fleet feels only if the controller removes a broker
     "clock_reset", "fences_stale_leader_epoch", "fetches_after_removal",
     "removal_raises_leader_epoch",
@@ -80,46 +70,6 @@ CONTROLS = {  # of a setting: its name, stops of a player, least and most, unit
         ("response.max.bytes (MiB)", (2, 10, 100), 0.001, 1_000, 2**20),
     "num_replica_fetchers": ("fetcher threads", (1, 2, 4), 1, 16, 1),
 }  # fmt: skip
-
-
-def reason(out: exact.Absence, config: FleetConfig, since_joined_ms: float) -> str:
-    """Why a leader evicted, one of `REASONS`; `since_joined_ms` is infinite if it never left."""
-    messages, clock, idle, early, behind = REASONS
-    lag, since_ms = out.lag_records or 0, out.since_caught_up_ms or 0
-    if since_ms <= config.lag_time_ms:
-        return messages if lag > (config.lag_messages or math.inf) else clock
-    return idle if lag == 0 else early if since_ms > since_joined_ms else behind
-
-
-def judged(config: FleetConfig, events: pa.Table) -> pd.DataFrame:
-    """Each eviction in the events of a fleet, columns as in `JUDGED`."""
-    back_ms: dict[tuple[exact.Key, int], float] = {}
-    rows = []
-    for out in exact.evictions(events):
-        place, end_ms = (out.key, out.replica), out.end_ms
-        since_joined_ms = out.start_ms - back_ms.get(place, -math.inf)
-        why = reason(out, config, since_joined_ms)
-        back_ms[place] = config.duration_ms if end_ms is None else end_ms
-        starts, ends = load.stalls(config, out.replica)
-        stalled = ((starts <= out.start_ms) & (out.start_ms < ends)).any()
-        at_work = config.stall_speed > 0 or not stalled
-        out_s = (back_ms[place] - out.start_ms) / 1000
-        rows.append((out.key.partition, out.replica, out.start_ms, config.run, out_s, why, at_work))
-    return pd.DataFrame(rows, columns=[*JUDGED]).astype(JUDGED)
-
-
-def judged_on_spark(events: DataFrame, configs: Iterable[FleetConfig]) -> pd.DataFrame:
-    """The same of many fleets, with Spark's workers as judges; `FleetConfig`s are found by run."""
-    by_run = {config.run: config for config in configs}
-
-    def judge(table: pa.Table) -> pa.Table:
-        rows = judged(by_run[table["run"][0].as_py()], table)
-        return pa.Table.from_pandas(rows, preserve_index=False)
-
-    spark_types = {"int64": "long", "float64": "double"}
-    types = ", ".join(f"{name} {spark_types.get(kind, kind)}" for name, kind in JUDGED.items())
-    of_isr = events.where("kind in ('isr_shrink', 'isr_commit')")
-    return of_isr.groupBy("run", F.expr("partition div 500")).applyInArrow(judge, types).toPandas()
 
 
 def counts(left: pd.DataFrame, configs: Iterable[FleetConfig], back_s: float) -> pd.DataFrame:
@@ -173,7 +123,7 @@ def plot_eras(counted: pd.DataFrame, versions: Sequence[str], title: str) -> Axe
     parts = {why: means[why] for why in REASONS if means[why].any()}
     label = f"evictions an hour, mean of {counted['seed'].nunique()} seeds"
     ax = style.axes(9.2, 1.6 + 0.3 * len(means))
-    return plot_bars([*versions], parts, title, label, notes=notes, colours=REASONS, ax=ax)
+    return plot_bars([*versions], parts, title, label, notes=notes, colours=COLOURS, ax=ax)
 
 
 def plot_needless(left: pd.DataFrame, versions: Sequence[str], minutes: float) -> Axes:
@@ -345,7 +295,7 @@ def _needless_bars(config: FleetConfig, ax: Axes) -> str:
     """Evictions of the fleet in three releases; in words, those of its own."""
     releases, rows = [*dict.fromkeys([*FEW[:2], config.version])], []
     for each in fleet.versions(config, releases):
-        own = counts(judged(each, fleet.simulate_local(each)), [each], 10)
+        own = counts(evictions.judged(each, fleet.simulate_local(each)), [each], 10)
         rows.append((own["needless"][0], own["evictions"][0] - own["needless"][0]))
     parts = dict(zip(("needless", "others"), np.array(rows).T, strict=True))
     colours = {"needless": style.VERMILION, "others": style.GREY}

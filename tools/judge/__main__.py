@@ -22,7 +22,7 @@ import click
 from isrlab.engine.versions import KafkaVersion
 from isrlab.judged.stored import COMPARED, ENDING, FOLDER, SETTINGS, JudgedRun, Seen
 from judge import jars, power, schedules
-from judge.classes import CLASSES, EVERY, Judged
+from judge.classes import CLASSES, Judged
 from judge.world import World
 
 MOST = 3  # differences shown of a class
@@ -158,7 +158,7 @@ def main(releases: tuple[str, ...], jobs: int, **options: Any) -> None:
     parts = [seeds[start : start + size] for start in range(0, len(seeds), size)]
     tasks = [
         [release, f"--runs={len(part)}", f"--seed={part.start}", *words]
-        for release in releases or EVERY
+        for release in releases or jars.EVERY
         for part in parts
     ]
     sys.exit(in_processes(tasks, jobs))

@@ -17,12 +17,6 @@ from judge.older import StoredPartition, TickingPartition, ZooKeeperPartition
 from judge.partition import KafkaPartition
 from judge.world import World
 
-EVERY = (
-    *("0.10.2.2", "0.11.0.3", "1.1.1", "2.4.1", "2.6.3", "2.7.2", "2.8.2", "3.0.2", "3.1.2"),
-    *("3.2.3", "3.3.2", "3.5.2", "3.6.2", "3.9.2", "4.1.2", "4.3.1", "4.4.0"),
-)
-
-
 # Orders are metadata records there (Partition.makeLeader takes a PartitionRegistration), records,
 # ISR listeners and delayed produces have moved to other jars
 MOVED = (4, 2)

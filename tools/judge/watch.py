@@ -21,7 +21,6 @@ from hunt import kinds
 
 from isrlab.engine.versions import RULES, KafkaVersion
 from judge import jars
-from judge.classes import EVERY
 
 SPEAKERS = re.compile(
     r"(kafka/(cluster|server|controller)/|org/apache/kafka/(controller|server|metadata|storage)/)"
@@ -84,7 +83,7 @@ def changes(before: str, after: str) -> Iterator[str]:
 def main(release: str, before: str | None, seconds: int, runs: int) -> None:
     """What RELEASE changes in rules, promises and log lines against the release before it."""
     try:
-        known = [each for each in EVERY if jars.numbers(each) < jars.numbers(release)]
+        known = [each for each in jars.EVERY if jars.numbers(each) < jars.numbers(release)]
         print(*changes(before or known[-1], release), sep="\n", flush=True)
     except (jars.NoJarsError, ValueError) as error:
         raise click.UsageError(str(error)) from None

@@ -1,4 +1,4 @@
-"""The wheel holds the notebooks and the data, too; everything else is said in pyproject.toml."""
+"""The wheel also holds the notebooks and the data; everything else is in pyproject.toml."""
 
 import base64
 import io

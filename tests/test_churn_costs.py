@@ -78,7 +78,7 @@ def test_bands_hold_the_mean_as_often_as_they_say():
         churn.bands(data, "limit", ["cost"], level=90)
 
 
-STALLS = [  # of one partition: follower 2 stands still for 20 s and 3 s, follower 3 never
+STALLS = [  # of one partition: follower 2 stalls for 20 s and for 3 s, follower 3 never
     ("r", "t", 0, 2, 10_000, 30_000),
     ("r", "t", 0, 2, 50_000, 53_000),
     ("r", "t", 0, 3, None, None),
@@ -88,7 +88,7 @@ STALLED = [
     event(31_000, "isr_commit", FULL, [1, 3]),
     event(52_000, "isr_commit", [1, 3], FULL),  # the stall is short
     event(54_000, "isr_commit", FULL, [1, 3]),
-    event(60_000, "isr_commit", [1, 2], FULL),  # nobody stands still
+    event(60_000, "isr_commit", [1, 2], FULL),  # no follower is stalled
     event(62_000, "isr_commit", FULL, [1, 2]),
 ]
 

@@ -150,7 +150,7 @@ def test_a_fresh_outsider_holds_the_high_watermark_until_somebody_looks_again(co
 
 
 def shrink_past_a_stale_outsider(column):
-    """The same, and follower 1 stalls too: at its eviction the outsider has become stale."""
+    """As above, but follower 1 also stalls: when it is evicted the outsider has become stale."""
     return replace(
         fresh_outsider(column),
         arrivals=((20, 1), (150, 9), (203, 3), (210, 3), (270, 2)),

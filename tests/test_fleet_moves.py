@@ -99,7 +99,7 @@ DIES_AS_ITS_EPOCH_BEGINS = Scene(  # that of its own shrink: followers drop what
     controller_latency_ms=1, wait_ms=200, fetch_records=1, first_tick_ms=11, session_ms=85,
     arrivals=((163, 12),), pauses=((), ()), elections=(), outages=(Outage(1, 238, 326, False),),
 )  # fmt: skip
-HEARS_OF_ANOTHER = Scene(  # 4 stands still with an answer to write, and hears that 3 has gone
+HEARS_OF_ANOTHER = Scene(  # 4 stalls with an answer to write, and learns that 3 has gone
     column="M", brokers=4, lag_ms=75, lag_messages=1, min_isr=3, latency_ms=6,
     controller_latency_ms=40, wait_ms=60, fetch_records=10, first_tick_ms=40, session_ms=85,
     arrivals=(*((ms, 1) for ms in range(7, 47)), (242, 9), (259, 12), (437, 2), (585, 1)),
@@ -368,7 +368,7 @@ def completed_s(config):
 
 
 def test_a_throttle_makes_a_reassignment_as_slow_as_it_says():
-    """Five partitions of 2 MB move. What members get counts, too: the least rate leaves nothing."""
+    """Five partitions of 2 MB move. What members get also counts: the least rate leaves nothing."""
     rates = 0, 10**6, 3 * 10**5, 3 * 10**4
     free, wide, narrow, none = (
         completed_s(REASSIGNED.with_(throttle_bytes_per_s=rate)) for rate in rates

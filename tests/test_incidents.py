@@ -42,7 +42,7 @@ EXPECTED = {
 }
 
 
-# Of others whose truth has every change of an ISR, too: and the exit status.
+# Recordings whose truth also has every change of an ISR, and the exit status.
 TIMED = {
     "01103-controller-paused": ([("session_lost", (1,))], 0),
     "111-link-one-way": ([("link_cut", ())], 0),
@@ -209,7 +209,7 @@ def test_replicas_that_were_moved_away_are_not_missing_where_no_controller_tells
 
 
 def test_who_still_removed_the_other_did_not_stop_with_it():
-    """Broker 3 is killed, 2 removes it and is killed, too; both start again within a minute."""
+    """Broker 3 is killed, 2 removes it and is also killed; both start again within a minute."""
 
     def row(ts_ms, kind, broker, isr=None, **detail):
         place = {"topic": "t", "partition": 0} if isr else {}

@@ -94,7 +94,7 @@ class Story:
 
 @st.composite
 def stories(draw, release=None):
-    """A history of some changes; the first state is told, too."""
+    """A history of some changes; the first state is also reported."""
     release = release or draw(st.sampled_from(RELEASES))
     story = Story(release, draw(st.booleans()))
     story.states.append((story.ms, frozenset(story.isr), 0))

@@ -29,7 +29,7 @@ KNOWN = {
     # A real broker 2 is held before it hears that it leads; the engine's hears it, and notes, since
     # 2.0.1, where its epoch begins.
     ("loss_three_replicas", "2.8.2"): {2: ("epochs of 2",)},
-    # In one try the leader wrote m3 (in 2.0.1 m4, too) before it heard that its epoch was 1: after
+    # In one try the leader wrote m3 (in 2.0.1 also m4) before it heard that its epoch was 1: after
     # the ISR without broker 2 was stored, and before the controller's order arrived.
     ("fast_leader_change", "2.0.1"): HEARD_LATE,
     ("fast_leader_change", "2.8.2"): HEARD_LATE,

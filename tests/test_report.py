@@ -107,7 +107,7 @@ class TestWholeReport:
 
 
 def without_player(page: Path) -> str:
-    """A page without the one script that may run: the browser compares it, too, with its hash."""
+    """A page without the one script that may run: the browser also compares it with its hash."""
     return page.read_text(encoding="utf-8").replace(f"<script>{SCRIPT}</script>", "")
 
 

@@ -178,7 +178,7 @@ class WaitingFetch(NamedTuple):
     min_bytes: int = 1
 
     def is_satisfied(self, logs: Logs) -> bool:
-        """A partition that is gone, or on another segment than the offset, satisfies it, too."""
+        """A partition that is gone, or on another segment than the offset, also satisfies it."""
         bytes_ready = 0
         for partition, reader, offset, max_bytes, place in self.parts:
             if (log := logs.get(partition)) is None:

@@ -5,7 +5,7 @@ for another ISR, an operator for an election or for other replicas) becomes one 
 stored state, its targets and the brokers that may lead now follow the new leader and the new sets.
 Without eligible leader replicas (ELR, KIP-966) the ISR never becomes empty: its last member stays,
 even dead. With them it may, because the replicas that left it below min.insync.replicas are
-remembered: while the high watermark stands still (KAFKA-15583) they miss nothing that is committed,
+remembered: while the high watermark is held (KAFKA-15583) they miss nothing that is committed,
 so electing one of them is clean.
 
 A reassignment adds its replicas to the list, and the leader epoch stays; the change that makes it

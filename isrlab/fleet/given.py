@@ -1,4 +1,4 @@
-"""What is given, not drawn: where replicas are, and which broker stood still, how, and when.
+"""What is given, not drawn: where replicas are, and which broker stalled, how, and when.
 
 As text, so that it travels with all other settings. "fetchers 2 15-30, latency 3 40-60.5 250" is in
 seconds since the start, a latency in ms; such pauses come on top of drawn ones, and where both are
@@ -29,7 +29,7 @@ _REPLICAS = re.compile(r"\d{1,5}(,\d{1,5})*")
 
 
 class Pause(NamedTuple):
-    """One broker stands still in one role, or is far away, for ms since the start."""
+    """One broker stalls in one role, or is far away; times in ms since the start."""
 
     role: str
     broker: int

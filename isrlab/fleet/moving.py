@@ -9,7 +9,7 @@ brokers (`replicas.py`), every broker that hears of it takes one step of the eng
 (`engine/broker.py`), and what it then is becomes rows again, perhaps in another cell. So the rules
 of elections, epochs, clocks and truncation are the engine's own, and nothing is written twice.
 
-A reassignment is such a moment, too, and so is the ISR change that completes one
+A reassignment is also such a moment, and so is the ISR change that completes one
 (`reassigning.py`). A cell has rows for all brokers that ever hold a replica; what holds none now
 is replaced by the row of nobody.
 

@@ -260,7 +260,7 @@ class ReplicaHistories:
         return history, at_ms
 
     def _written_ms(self, led: Led, place: int, at_ms: int) -> int:
-        """When what arrives at `at_ms` is taken, if the follower may stand still."""
+        """When what arrives at `at_ms` is taken, if the follower may be stalled."""
         thread = led.thread_of(place)
         for start, end, speed in led.state.stalls[
             thread["stall_from"] : thread["stall_to"]

@@ -1,11 +1,11 @@
-"""What only a simulation knows: who stood still, which evictions were false, what the ISR hid.
+"""What only a simulation knows: stalled followers, false evictions, and what the ISR hid.
 
 Two measures. Every shrink of a fleet carries in its `detail` how long ago the evicted follower
 had everything the leader had at its last fetch but one (the lag clock of 0.10.2 and later, computed
 whatever the version): an eviction is a *false alarm* if that was within `replica.lag.time.max.ms`.
 And the time *at risk*: while a stalled follower is in the ISR, the ISR counts a copy that is not
-made, so the high watermark stands still, producers with acks=all wait, and those with acks=1 write
-to fewer brokers than anybody knows; once it is out, nobody waits, but a copy is missing.
+made, so the high watermark does not move, producers with acks=all wait, and those with acks=1 write
+to fewer brokers than the ISR shows; once it is out, no write waits, but a copy is missing.
 `replica.lag.time.max.ms` decides where the first ends and the second begins.
 """
 
@@ -107,7 +107,7 @@ def stalls(spark: SparkSession, configs: Configs) -> DataFrame:
 def judged_evictions(events: DataFrame, stalls: DataFrame, patience_ms: int) -> DataFrame:
     """Every replica that a shrink took out of an ISR: its partition, replica, ts_ms, `is_false`.
 
-    It was right if the follower stood still at that moment, in a stall longer than `patience_ms`;
+    It was right if the follower was stalled at that moment, in a stall longer than `patience_ms`;
     else it was false: the follower was at work, only behind, or would soon have been back anyway.
     """
     long = stalls.where(f"to_ms - from_ms > {patience_ms}")
@@ -126,9 +126,9 @@ def judged_evictions(events: DataFrame, stalls: DataFrame, patience_ms: int) -> 
 def time_at_risk(events: DataFrame, stalls: DataFrame, end_ms: int) -> DataFrame:
     """For each partition, the milliseconds of [0, `end_ms`) in which a copy was not being made.
 
-    `at_risk_ms`: a follower was out of the ISR, or stood still as a member of it. Of that,
-    `under_replicated_ms`: somebody was out (what the metric shows); `stalled_ms`: somebody who
-    stood still was in, so the high watermark waited (the two can overlap, at different followers).
+    `at_risk_ms`: a follower was out of the ISR, or stalled as a member of it. Of that,
+    `under_replicated_ms`: a follower was out (what the metric shows); `stalled_ms`: a stalled
+    follower was in, so the high watermark waited (the two can overlap, at different followers).
     """
     of_replica = Window.partitionBy(*REPLICA).orderBy("ts_ms")
     of_partition = Window.partitionBy(*PARTITION).orderBy("ts_ms")

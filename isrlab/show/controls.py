@@ -153,7 +153,7 @@ class Redrawn(widgets.VBox):
         return player(sliders, [self._view(chosen) for chosen in choices], self.one_by_one)
 
     def _view(self, chosen: Sequence[tuple[str, Any]]) -> PlayerImage:
-        """What is drawn of these (name, value) of the controls; the caption names them, too."""
+        """What is drawn of these (name, value) of the controls; the caption also names them."""
         pairs = zip(self.inputs, chosen, strict=True)
         values = ", ".join(f"{control.description} {name}" for control, (name, _) in pairs)
         try:

@@ -247,7 +247,7 @@ class Cluster:
         self.emit(m.CONTROLLER, outputs)
 
     def mark(self, machine: int, text: str) -> None:
-        """A fault has struck a machine: that is a step, too."""
+        """A fault has struck a machine: that is also a step."""
         self.observer.keep(Envelope(self.now_ms, machine, machine, Fault(text)))
 
     # Clients

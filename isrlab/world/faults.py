@@ -78,7 +78,7 @@ def clean_bounce(cluster: Cluster, broker: int) -> None:
 
 
 def pause(cluster: Cluster, broker: int, what: str = "process") -> None:
-    """SIGSTOP: the whole process stands still. Or only its fetcher, while its session lives on."""
+    """SIGSTOP: the whole process stops. Or only its fetcher, while its session lives on."""
     cluster.paused[broker] = what
     cluster.mark(broker, f"{what} pauses")
     if what == "process":

@@ -27,7 +27,7 @@ from isrlab.world.frames import Envelope
 
 LEADER = 1
 ASKED = {"isr_shrink": 0, "isr_expand": 1}
-NO_WAIT_FOR_AN_ANSWER_MS = 10**9  # a socket's timeout: a fetcher that stands still asks only once
+NO_WAIT_FOR_AN_ANSWER_MS = 10**9  # a socket's timeout: a stalled fetcher asks only once
 SLOW = st.tuples(*(st.integers(*ends) for ends in ((1, 4), (0, 600), (1, 300), (1, 60))))
 GAPS = st.lists(st.tuples(st.integers(1, 250), st.integers(1, 250)), max_size=5)
 

@@ -63,7 +63,7 @@ def _values(rule: str, value: Any) -> list[Any]:
 
 
 def unnoticed(runs: list[JudgedRun], others: dict[str, KafkaVersion]) -> dict[str, KafkaVersion]:
-    """Which other rules all these runs agree with, too."""
+    """Which other rules all these runs also agree with."""
     return {n: v for n, v in others.items() if all(run.agrees(v) for run in runs)}
 
 

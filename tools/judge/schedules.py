@@ -116,7 +116,7 @@ def _fetch(
 def play(schedule: list[CommandWords], kafka: Player, engine: Player) -> list[Seen]:
     """Play it on both; what Kafka shows after each step. Raises Difference where they differ.
 
-    What ends one of them with an error differs, too: the schedule leads there.
+    What ends one of them with an error also differs: the schedule leads there.
     """
     states = []
     for step, command in enumerate(schedule, start=1):

@@ -11,7 +11,7 @@ order of who was served longest ago (as in a fetch session); at least one record
 its answers one after another, if its rate is limited. An answer travels one latency (that of the
 moment at which it leaves: a bad network has a longer one for a while), is received and written at
 `bytes_per_s`, rounded up to a millisecond, and the next fetch leaves. A stalled
-thread's work stands still, or is slower, and goes on afterwards. A stalled leader reads nothing
+thread's work stops, or is slower, and goes on afterwards. A stalled leader reads nothing
 until it is over; appends, the expiry task and the controller go on.
 
 Within one millisecond: the controller's answers, restarts, appends in order of partition, then
@@ -311,7 +311,7 @@ def _end_of_sending(state: s.State, now_ms: int, sent_bytes: int) -> int:
 
 @inlined
 def _end_of_work(state: s.State, thread: int, start_ms: int, work_ms: int) -> int:
-    """When work begun at `start_ms` is done, if the thread is slower, or stands still, in a stall.
+    """When work begun at `start_ms` is done, if the thread is slower, or stops, in a stall.
 
     Work that ends just as a stall of speed 0 begins leaves after it.
     """

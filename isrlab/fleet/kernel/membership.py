@@ -268,7 +268,7 @@ def _begin_epoch(state: s.State, now_ms: int, partition: int) -> None:
 def _start_over(state: s.State, now_ms: int, partition: int) -> None:
     """Followers hear of the new epoch with the leader, and fetch at once what they lack in it.
 
-    A thread that reads other partitions, too, does so with its next fetch.
+    A thread that also reads other partitions does so with its next fetch.
     """
     for slot in range(state.follower_at.shape[1]):
         row = state.follower_at[partition, slot]

@@ -117,7 +117,7 @@ def _units(rows: Sequence[Statement]) -> list[Unit]:
 
 
 def _facts(row: Statement) -> Iterable[tuple]:
-    """What this row says that others say, too, as soon as they learn it."""
+    """What this row says that other brokers also log as soon as they learn it."""
     place = row.run, row.topic, row.partition
     if row.topic is None or row.kind not in ("isr_commit", "leader", "follower", "metadata"):
         return

@@ -43,7 +43,7 @@ RULES = {  # what Kafka always does
     "next": "each change is one that a leader may ask for or a controller makes",
     "from": "a leader starts from the ISR that is stored",
     "same": "a leader stores only what changes the ISR",
-    "heard": "what one line says of an ISR, a leader or an epoch, others who must know it say too",
+    "heard": "every broker that must know an ISR, leader or epoch confirms what another logs of it",
     "counted": "versions and leader epochs count from 0, and a new partition begins there",
     "early": "nobody hears of a version before it is asked for and stored",
     "late": "a process that starts follows as it is by then",

@@ -170,7 +170,7 @@ def _bounds(
         says = f"{counts}: with fewer than {own} in sync no replica stays eligible"
         steps = (
             f"the ISR shrinks to one replica, as all other brokers of {named(state.replicas)} fail",
-            "that replica fails, too, and returns without its last records",
+            "that replica also fails, and returns without its last records",
             "no other may lead, though another may have them",
         )
         yield Exposure(key, "partition 0", None, own, says, steps)

@@ -1,7 +1,7 @@
 """What is seen of a party and its absences: named facts, each with the rows that show it.
 
 The rules (rules.txt) speak of these names only. A fact that is not seen is not in the answer; that
-says nothing if the log that would show it is not there, so `no_log` is a fact, too.
+says nothing if the log that would show it is not there, so `no_log` is also a fact.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ USUAL = ("leaders do not print the version", "nothing shows that the clock")
 
 @dataclass(frozen=True)
 class Findings:
-    """What the logs say. `status`: CALM, WRONG or NOT_KNOWN at the end of the window; WRONG, too,
+    """What the logs say. `status`: CALM, WRONG or NOT_KNOWN at the end of the window; also WRONG
     while a partition is exposed to a loss."""
 
     logs: BrokerLogs

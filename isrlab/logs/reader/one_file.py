@@ -148,7 +148,7 @@ class LogFile:
             self.status = f"not understood: {known}"
 
     def _fit(self, block: ReadBlock, found: np.ndarray) -> None:
-        """Find the layout of a file, unless that of the file before reads it, too; and that of a
+        """Find the layout of a file, unless that of the file before also reads it; and that of a
         block with lines that have no head in it."""
         chosen = np.union1d(np.arange(min(block.size, SAMPLE)), found[:SAMPLE]).astype(int)
         lines = [text for n in chosen if (text := _text(block.line(n))) and not is_continued(text)]

@@ -1,7 +1,7 @@
 """What claims measure in the logs of our own Kafka brokers: the release names a recording.
 
 Brokers were paused and killed at known times. A resumed leader does not know that it was away and
-goes by clocks that stood still as long as it did: what it did then does not count as its own.
+goes by clocks that were stopped while it was: what it did then does not count as its own.
 """
 
 from __future__ import annotations

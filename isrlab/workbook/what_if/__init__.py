@@ -30,7 +30,7 @@ COSTS = {  # of `Toll`
     "evictions": "evicted by their leaders",
     "removals": "removed by the controller",
     "missing_minutes": "a copy fewer (partition-minutes)",
-    "waiting_minutes": "acks=all waits for who stands still (partition-minutes)",
+    "waiting_minutes": "commits blocked by a stalled replica (partition-minutes)",
     "longest_wait_s": "99 % of produces waited up to (s)",
     "refused": "produces refused",
     "timed_out": "produces timed out",

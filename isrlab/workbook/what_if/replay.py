@@ -1,9 +1,9 @@
 """The same hours again: from what logs show to a fleet with the same replicas and troubles.
 
-A broker that left ISRs stood still from the moment at which it had last caught up (the line says
-it since 3.x; else the time that all evictions allow, given the lag limit) until it was back. From
-the moment at which the controller took it out it was *down*. A leader that evicts others while it
-is out itself, or as it comes back, answered nobody. The load is not in logs: it is a setting.
+A broker that left ISRs was stalled from the moment it had last caught up (logged since 3.x; else
+the time that all evictions allow, given the lag limit) until it was back. From the moment at which
+the controller removed it, it was *down*. A leader that evicts others while it is out itself, or as
+it comes back, answered no fetches. The load is not in logs: it is a setting.
 
 Left out: elections (leaders stay where they were at first, and what happened to their own replicas
 does not count), partitions with another number of replicas than most, disks, throttles. `Toll` is
@@ -31,12 +31,12 @@ MOST_PARTITIONS = 500
 
 
 class Toll(NamedTuple):
-    """What some troubles cost; None where nobody says. Minutes are partition-minutes."""
+    """What some troubles cost; None where it is not known. Minutes are partition-minutes."""
 
     evictions: float  # by leaders
     removals: float  # by the controller
-    missing_minutes: float  # a copy fewer: somebody was out of the ISR
-    waiting_minutes: float | None = None  # somebody in the ISR stood still, so acks=all waited
+    missing_minutes: float  # a copy fewer: a replica was out of the ISR
+    waiting_minutes: float | None = None  # a member of the ISR was stalled, so acks=all waited
     longest_wait_s: float | None = None  # of 99 % of the produces with acks=all
     refused: float | None = None  # produces, for want of replicas
     timed_out: float | None = None
@@ -120,7 +120,7 @@ def _toll_of(absences: Sequence[Absence], end_ms: int) -> Toll:
 
 
 def _waiting_ms(config: FleetConfig, absences: Iterable[Absence]) -> int:
-    """How long somebody was in an ISR who stood still, over all partitions."""
+    """How long a stalled replica was still in the ISR, summed over partitions."""
     out = defaultdict[tuple[int, int], list[tuple[int, int]]](list)
     for a in absences:
         end_ms = config.duration_ms if a.end_ms is None else a.end_ms
@@ -154,7 +154,7 @@ def _placed(record: Record) -> dict[Key, list[int]]:
 
 
 def _pauses(outs: Sequence[Absence], record: Record, limit_ms: int) -> list[Pause]:
-    """Who stood still, as what, and when."""
+    """Which broker was stalled, in which role, and when."""
     ends = {r: [o.end_ms or record.end_ms for o in outs if o.replica == r]
             for r in {out.replica for out in outs}}  # fmt: skip
     starts = {r: [o.start_ms for o in outs if o.replica == r] for r in ends}
@@ -188,12 +188,12 @@ def _groups(outs: Sequence[Absence]) -> list[list[Absence]]:
 
 
 def _of_broker(broker: int, outs: list[Absence], record: Record, limit_ms: int) -> list[Pause]:
-    """One trouble of one broker: it stood still, and from some moment on it was down."""
+    """One trouble of one broker: it stalled, and from some moment on it was down."""
     evicted = [out for out in outs if out.leader is not None]
     removed = [out.start_ms for out in outs if out.leader is None]
     ends = [out.end_ms for out in outs]
     end_ms = record.end_ms if None in ends else min(end for end in ends if end is not None)
-    start_ms = _stood_still_from(evicted, limit_ms) if evicted else min(removed)
+    start_ms = _stalled_from(evicted, limit_ms) if evicted else min(removed)
     near = (start_ms, end_ms)
     gone = [r.ts_ms for r in record.said("crash", near) if about(r) == broker]
     down_ms = min([*gone, *(ms for ms in removed if ms < end_ms)], default=end_ms)
@@ -201,7 +201,7 @@ def _of_broker(broker: int, outs: list[Absence], record: Record, limit_ms: int) 
     return [Pause(role, broker, a, b) for role, a, b in times if b > a]
 
 
-def _stood_still_from(evicted: Sequence[Absence], limit_ms: int) -> int:
+def _stalled_from(evicted: Sequence[Absence], limit_ms: int) -> int:
     """When a follower had last caught up: as the lines say, else as the limit allows."""
     said = [
         int(number)

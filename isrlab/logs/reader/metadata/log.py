@@ -3,7 +3,7 @@
 Theory of operation. The controllers of a KRaft cluster agree on one log of records; replaying it
 gives the state of every partition after each of them. A `PartitionRecord` says all of a partition;
 a `PartitionChangeRecord` says what changes, raises the partition epoch by one and, if it names a
-leader (even the same), the leader epoch too. Times are the controller's, in ms since the epoch.
+leader (even the same), the leader epoch. Times are the controller's, in ms since the epoch.
 A partition is a dict of the fields of its record, as far as they are known.
 
 Who asked: a leader only grows the ISR, or takes out brokers that are neither fenced nor leaving in

@@ -284,29 +284,39 @@ def read_logs(context: click.Context, log_dir: str, *, form: str | None, since: 
 # fmt: on
 
 
+# fmt: off
 @main.command()
 @click.argument("file", type=click.File("r", encoding="utf-8"))
 @click.option("--version", "version", metavar="V", help="Play it under the rules of this release.")
 @click.option("--trace", is_flag=True, help="Show every message as well.")
-def play(file: IO[str], version: str | None, trace: bool) -> None:
+@click.option("--decided", "mix", is_flag=False, flag_value="", metavar="['kill=2 power=1']",
+    help="Instead: how likely a promise breaks after each step, if chance goes on with this mix.")
+@click.option("--property", "promise", default="committed_records_survive", show_default=True)
+def play(file: IO[str], version: str | None, trace: bool, mix: str | None, promise: str) -> None:
     """Play a scenario (a file, or - for standard input) and print what happens.
 
     \b
     Examples:
       python -m isrlab play data/scenarios/loss_bounce.txt
       python -m isrlab play data/scenarios/loss_bounce.txt --version 3.7 --trace
+      python -m isrlab play data/scenarios/loss_bounce.txt --decided 'power=1 lose=0'
       cat mine.txt | python -m isrlab play -
     """
-    from isrlab.world import scenario
+    from isrlab.world import decided, scenario
 
     try:
         text = file.read()
+        if mix is not None:
+            shares = decided.mix_of(mix)
+            click.echo(decided.decided(text, version, promise, shares, jobs=JOBS).table)
+            return
         run = scenario.play(text, version=version)
         if trace:  # only a second time, so that an error names the line of the file
             run = scenario.play("trace on\n" + text, version=version)
     except (scenario.ScriptError, ValueError) as error:
         _stop(f"{file.name}: {error}", 2)
     click.echo(run.printed, nl=False)
+# fmt: on
 
 
 @main.command()

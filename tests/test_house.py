@@ -37,7 +37,16 @@ LOGS = ("reader", "history", "recordings", "incidents")
 # them; a picture is given what it draws, it plays and simulates nothing.
 ONLY = {
     "churn": ("churn", "events", "spark"),
-    "show": ("show", "engine", "events", "closeups", "world.frames", "world.words", "world.script"),
+    "show": (
+        "show",
+        "engine",
+        "events",
+        "closeups",
+        "world.frames",
+        "world.words",
+        "world.script",
+        "world.decided",
+    ),
 }
 CLAIMS = "claims"  # the folder of the workbook that is named otherwise than its notebook
 CLAIMS_READER = "what_the_sources_say"

@@ -3,6 +3,7 @@
 replicas   the logs of all replicas at one moment, and a scenario block by block; an engine's run
            and real brokers, side by side
 messages   who said what to whom: arrows between lanes, time downwards
+decided    how likely a promise is to break after each step of a story
 offsets    log end offsets, high watermark and ISR in time
 bands      what held when, a row each: an ISR over time, absences, requests that wait
 matrix     a word for each schedule (row) in each version (column)

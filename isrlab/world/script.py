@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import groupby
 
 import pyarrow as pa
@@ -25,6 +26,11 @@ class ScriptError(ValueError):
         self.line = line
 
 
+@lru_cache(maxsize=1000)  # continuations play the same few lines a hundred thousand times
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(shlex.split(text, comments=True))
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     line: int
@@ -37,7 +43,7 @@ class Command:
     def words(self) -> list[str]:
         """None in an empty line, and none in a comment."""
         try:
-            return shlex.split(self.text, comments=True)
+            return list(_split(self.text))
         except ValueError as error:
             raise self.fail(str(error)) from None
 

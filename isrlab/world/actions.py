@@ -1,0 +1,160 @@
+"""What can happen next in a run, as lines of the scenario language; and a run that parts in two.
+
+A line that is offered here can be played in every version: where it asks for a message that is not
+on its way there, it does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from itertools import combinations
+from typing import Any, NamedTuple
+
+from isrlab.engine import messages as m
+from isrlab.engine.partition import PartitionState
+from isrlab.engine.safety import Verified
+from isrlab.world import words
+from isrlab.world.cluster import Cluster, Topic
+from isrlab.world.commands import ANY, COMMANDS, ONE, links_with_messages, obey
+from isrlab.world.frames import Envelope, Request
+from isrlab.world.observer import Observer
+from isrlab.world.script import Command, Run
+
+EVERYBODY = -2  # no machine: time, and what all do
+KINDS = (
+    "deliver", "lose", "settle", "wait", "produce", "kill", "start", "bounce", "shutdown", "power",
+    "flush", "pause", "stall", "resume", "cut", "heal", "expire", "prefer", "unclean", "failover",
+    "reassign",
+)  # fmt: skip
+WAITS = ("100ms", "600ms", "10s", "45s")
+_ASKS_NOTHING = ("status", "check", "trace", "consume", "version", "partition")
+
+
+class Action(NamedTuple):
+    kind: str  # of KINDS
+    machine: int  # whose it is: a broker, the controller, or EVERYBODY
+    line: str
+    label: str
+    envelope: Envelope | None = None  # that is delivered or lost
+    part: str = ""  # of a topic
+
+
+def enabled(run: Run, kinds: Collection[str] = KINDS) -> list[Action]:
+    """All of these kinds that can happen now; what strikes a machine of a topic comes once."""
+    actions: list[Action] = []
+    for part in run.topic:
+        for of in (_of_messages, _of_machines, _of_links, _of_operators):
+            actions += _named(run, part, [a for a in of(part.cluster, kinds) if a.kind in kinds])
+    return actions
+
+
+def _named(run: Run, part: Run, actions: list[Action]) -> Iterator[Action]:
+    for action in actions:
+        name, _, rest = action.line.partition(" ")
+        if run.others and COMMANDS[name].scope in (ONE, ANY):
+            yield action._replace(line=f"{name} {part.name} {rest}".rstrip(), part=part.name)
+        elif part is run:
+            yield action
+
+
+def _of_messages(cluster: Cluster, kinds: Collection[str]) -> Iterator[Action]:
+    for link in links_with_messages(cluster):
+        source, target = (m.CONTROLLER if e == "controller" else int(e) for e in link.split(">"))
+        first = cluster.on_link(source, target)[0]
+        yield Action("deliver", target, f"deliver {link} any", "deliver", first)
+        if source != m.CONTROLLER:  # a controller repeats its orders until they arrive
+            yield Action("lose", target, f"drop {link} any", "lose", first)
+
+
+def _of_machines(cluster: Cluster, kinds: Collection[str]) -> Iterator[Action]:
+    for broker in sorted(cluster.replicas):
+        what, leads = cluster.paused.get(broker), broker == cluster.controller.leader
+        if broker not in cluster.brokers:
+            yield Action("start", broker, f"start {broker}", "start")
+            continue
+        for acks in ("1", "all") if leads else ():
+            yield Action("produce", broker, f"produce {broker} acks={acks}", f"write, acks={acks}")
+        forms = _OF_BROKER if what is None else _OF_PAUSED
+        for kind, line, label in (form for form in forms if form[0] in kinds):
+            yield Action(kind, broker, line.format(broker), label.format(what))
+
+
+_OF_STOPPING = (
+    ("kill", "kill {}", "kill"),
+    ("bounce", "hard_bounce {}", "kill and start"),
+    ("shutdown", "clean_shutdown {}", "shut down cleanly"),
+    ("power", "power_loss {}", "lose power"),
+    ("flush", "flush {}", "flush to disk"),
+)
+_OF_BROKER = (
+    *_OF_STOPPING,
+    ("pause", "pause {}", "pause"),
+    ("stall", "pause {} fetcher", "stop fetching"),
+)
+_OF_PAUSED = (("resume", "resume {}", "resume the {}"), *_OF_STOPPING)
+
+
+def _of_links(cluster: Cluster, kinds: Collection[str]) -> Iterator[Action]:
+    machines = (*sorted(cluster.replicas), m.CONTROLLER)
+    for broker, other in combinations(machines, 2) if {"cut", "heal"} & set(kinds) else ():
+        kind, name = "heal" if cluster.is_cut(broker, other) else "cut", words.address(other)
+        yield Action(kind, broker, f"{kind} {broker} {name}", f"{kind} the link to {name}")
+
+
+def _of_operators(cluster: Cluster, kinds: Collection[str]) -> Iterator[Action]:
+    if cluster.out_of_reach:
+        gone = words.ids(sorted(cluster.out_of_reach))
+        yield Action("expire", m.CONTROLLER, "elect", f"expire the session of {gone}")
+    for kind, line in (("prefer", "elect preferred"), ("unclean", "elect unclean")):
+        yield Action(kind, m.CONTROLLER, line, line)
+    if not cluster.version.kraft:
+        yield Action("failover", m.CONTROLLER, "hard_bounce controller", "fail over")
+    yield from _moves(cluster.controller.state, cluster.replicas) if "reassign" in kinds else ()
+    yield Action("settle", EVERYBODY, "stabilize", "deliver all")
+    for wait in WAITS:
+        yield Action("wait", EVERYBODY, f"advance {wait}", f"let {wait} pass")
+
+
+def _moves(state: PartitionState, replicas: Collection[int]) -> Iterator[Action]:
+    moves = [state.target[1:], state.target[:-1]] if len(state.target) > 1 else []
+    moves += [(*state.target, b) for b in sorted(replicas) if b not in state.target]
+    for target in dict.fromkeys(moves):
+        label = f"move to {words.ids(target)}"
+        yield Action("reassign", m.CONTROLLER, f"reassign {words.ids(target)}", label)
+    if state.adding or state.removing:
+        yield Action("reassign", m.CONTROLLER, "reassign cancel", "cancel the move")
+
+
+def does_something(line: str) -> bool:
+    """A command that is a step of a story: no set-up, no question, no comment."""
+    words = line.split("#")[0].split()
+    return bool(words) and words[0] not in _ASKS_NOTHING
+
+
+def play_line(run: Run, line: str) -> None:
+    """One more line. Raises ScriptError if it cannot be played."""
+    obey(run, Command(len(run.cluster.events) if run.world else 0, line))
+
+
+_PARTED = (Run, Cluster, Topic, Observer, Verified, Request)
+
+
+def fork(run: Run) -> Run:
+    """The same run once more: what happens to one of them does not happen to the other."""
+    parted: dict[int, Any] = {}
+
+    def copy(value: Any) -> Any:
+        if id(value) in parted:
+            return parted[id(value)]
+        if isinstance(value, _PARTED):
+            parted[id(value)] = other = object.__new__(type(value))
+            for name in getattr(type(value), "__slots__", None) or vars(value):
+                setattr(other, name, copy(getattr(value, name)))
+        elif isinstance(value, list):
+            is_deep = bool(value) and isinstance(value[0], _PARTED)
+            parted[id(value)] = [copy(each) for each in value] if is_deep else list(value)
+        elif isinstance(value, (dict, set)):
+            parted[id(value)] = value.copy()
+        return parted.get(id(value), value)
+
+    return copy(run)

@@ -1,0 +1,218 @@
+"""When was it decided? How likely a promise is to break, after each step of a scenario.
+
+Theory of operation. After each step the story is forgotten, and chance goes on from there: so often
+(`count`) and so many steps (`length`), each drawn from what can happen, by the weights of a mix.
+How often the promise breaks is the height of the curve. Once the story itself has broken it, it is
+one. Each continuation has a seed of its own, which is the seed, the step and its number: the rows
+do not depend on how the work is divided.
+
+What is left out: an average over accidents says nothing of a cluster whose accidents are others.
+So the mix is an argument, and whatever shows a curve shows the mix.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import pairwise
+from multiprocessing import get_context
+from typing import NamedTuple
+
+from isrlab.engine.safety import PROPERTIES
+from isrlab.engine.versions import KafkaVersion
+from isrlab.world import words
+from isrlab.world.actions import KINDS, does_something, enabled, fork, play_line
+from isrlab.world.cluster import NotSettledError
+from isrlab.world.commands import obey
+from isrlab.world.script import Block, Run, parse
+
+# Clean shutdowns, unclean elections, power failures and reassignments are in no mix that does not
+# name them.
+MIX = {
+    "deliver": 6.0, "settle": 2.0, "wait": 2.0, "produce": 1.0, "lose": 1.0,
+    "kill": 1.0, "start": 2.0, "bounce": 1.0, "failover": 1.0, "expire": 2.0,
+}  # fmt: skip
+LONG_WAITS = ("advance 10s", "advance 45s")  # in no continuation: they cost more than all else
+
+
+class Step(NamedTuple):
+    """After a line of a scenario: of its `tries` so many break the promise."""
+
+    number: int  # 0: nothing has happened yet
+    line: str
+    caption: str
+    broken: int
+    tries: int
+    is_over: bool = False  # the story itself has broken the promise
+
+    @property
+    def share(self) -> float:
+        return self.broken / self.tries
+
+    @property
+    def text(self) -> str:
+        """The line, and what it did."""
+        return f"{self.line}: {self.caption}" if self.caption else self.line
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Of 95 % (Wilson's)."""
+        if self.is_over:
+            return 1.0, 1.0
+        z, n = 1.96, self.tries
+        middle = (self.share + z * z / (2 * n)) / (1 + z * z / n)
+        half = z / (1 + z * z / n) * math.sqrt(self.share * (1 - self.share) / n + (z / n / 2) ** 2)
+        return max(0.0, middle - half), min(1.0, middle + half)
+
+
+class Decision(NamedTuple):
+    """A curve, and how it was made."""
+
+    version: str
+    promise: str
+    mix: Mapping[str, float]
+    length: int
+    seed: int
+    steps: tuple[Step, ...]
+
+    @property
+    def jump(self) -> Step | None:
+        """Of the steps whose interval is clear of the one before, that at which the risk grows
+        most; the break itself, only if there is no other."""
+        clear = [(a, b) for a, b in pairwise(self.steps) if b.interval[0] > a.interval[1]]
+        clear = [(a, b) for a, b in clear if not b.is_over] or clear
+        return max(clear, key=lambda pair: pair[1].share - pair[0].share)[1] if clear else None
+
+    @property
+    def sentence(self) -> str:
+        """The step that decided, in words."""
+        jump, highest = self.jump, max(step.share for step in self.steps)
+        if jump is None:
+            most = f"at most {highest:.0%}" if highest else "none"
+            return f"{self.version}: no step decides; {most} of the continuations break the promise"
+        risk = f"the risk goes from {self.steps[jump.number - 1].share:.0%} to {jump.share:.0%}"
+        where = f"step {jump.number} of {len(self.steps) - 1}, {jump.line}"
+        return f"{self.version}: decided by {where}: {risk}"
+
+    @property
+    def table(self) -> str:
+        """A row for each step: the share of continuations, its interval, what happened."""
+        bands = ("{:4.0%} to {:4.0%}".format(*step.interval) for step in self.steps)
+        rows = zip(self.steps, bands, strict=True)
+        lines = [f"{s.number:>3}  {s.share:4.0%}  {band}  {s.text}" for s, band in rows]
+        return "\n".join([*lines, self.sentence, self.how])
+
+    @property
+    def how(self) -> str:
+        """The mix of faults, in words."""
+        weights = ", ".join(f"{kind} {weight:g}" for kind, weight in self.mix.items() if weight)
+        each = f"{self.steps[0].tries:,} continuations of {self.length} steps after each step"
+        return f"{each}, drawn by these weights: {weights} (seed {self.seed})"
+
+
+def mix_of(text: str) -> dict[str, float]:
+    """`MIX` with other weights, such as "power=1 lose=0". Raises ValueError."""
+    mix = dict(MIX)
+    for word in text.split():
+        kind, _, weight = word.partition("=")
+        if kind not in KINDS or not weight.replace(".", "", 1).isdigit():
+            raise ValueError(f"{word!r} is no weight such as kill=2; known: {', '.join(KINDS)}")
+        mix[kind] = float(weight)
+    return mix
+
+
+def decided(
+    text: str,
+    version: str | None = None,
+    promise: str = "committed_records_survive",
+    mix: Mapping[str, float] = MIX,
+    *,
+    count: int = 200,
+    length: int = 12,
+    seed: int = 1,
+    jobs: int = 1,
+) -> Decision:
+    """The curve of a scenario. Raises ValueError for what cannot be played."""
+    if promise not in PROPERTIES:
+        raise ValueError(f"no promise {promise!r}; known: {', '.join(PROPERTIES)}")
+    stages = prefixes(text, version)
+    places = [n for n, stage in enumerate(stages) if promise not in stage.run.violations]
+    broken_after = partial(_broken_after, (text, version), promise, mix, (count, length, seed))
+    if jobs == 1:
+        numbers = [broken_after(place) for place in places]
+    else:
+        with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+            numbers = list(pool.map(broken_after, places))
+    broken = dict(zip(places, numbers, strict=True))
+    steps = tuple(
+        Step(place, stage.line, stage.caption, broken.get(place, count), count, place not in broken)
+        for place, stage in enumerate(stages)
+    )
+    return Decision(stages[0].run.cluster.version.name, promise, mix, length, seed, steps)
+
+
+class Prefix(NamedTuple):
+    """A scenario up to a line; `caption` says what that line did."""
+
+    line: str
+    caption: str
+    run: Run
+
+
+def prefixes(text: str, version: str | None = None) -> list[Prefix]:
+    """A scenario after its set-up, and after each line that does something."""
+    run = Run(parse(text), None if version is None else KafkaVersion.of(version))
+    stages: list[Prefix] = []
+    for command in (command for block in run.blocks for command in block.commands):
+        before = run.place
+        obey(run, command)
+        line = command.text.split("#")[0].strip()
+        if run.world and not does_something(line):  # all before the first step is set-up
+            stages = stages or [Prefix("the start", "", run)]
+            stages[-1] = stages[-1]._replace(run=fork(run))
+        elif run.world:
+            pairs = zip(before, run.place, strict=True)
+            frames, entries = pairs
+            caption = words.summary(run, Block([], frames=frames, entries=entries))
+            stages.append(Prefix(line, caption, fork(run)))
+    if not stages:
+        raise ValueError("the script has no 'partition' line")
+    return stages
+
+
+def _broken_after(
+    script: tuple[str, str | None],
+    promise: str,
+    mix: Mapping[str, float],
+    chances: tuple[int, int, int],
+    place: int,
+) -> int:
+    """How many continuations of one prefix break the promise."""
+    count, length, seed = chances
+    run = prefixes(*script)[place].run
+    draws = (random.Random(f"{seed} {place} {number}") for number in range(count))
+    return sum(_breaks(fork(run), promise, mix, length, chance) for chance in draws)
+
+
+def _breaks(
+    run: Run, promise: str, mix: Mapping[str, float], length: int, chance: random.Random
+) -> bool:
+    kinds = [kind for kind, weight in mix.items() if weight]
+    for _ in range(length):
+        lines: dict[str, list[str]] = {}
+        for action in enabled(run, kinds):
+            if action.line not in LONG_WAITS:
+                lines.setdefault(action.kind, []).append(action.line)
+        if not lines:
+            return False
+        (kind,) = chance.choices(list(lines), [mix[kind] for kind in lines])
+        try:
+            play_line(run, chance.choice(lines[kind]))
+        except NotSettledError:
+            return False
+        if promise in run.violations:
+            return True
+    return False

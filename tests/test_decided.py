@@ -1,0 +1,84 @@
+"""When a loss was decided, and what both the curve and the explorer choose their steps from."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from isrlab.engine.versions import PRESETS
+from isrlab.world import scenario, words
+from isrlab.world.actions import KINDS, enabled, fork, play_line
+from isrlab.world.decided import MIX, Step, decided, mix_of, prefixes
+from isrlab.world.script import Run
+
+BOUNCE = scenario.read("loss_bounce")
+
+
+def test_the_loss_is_decided_when_the_last_copy_dies_and_never_with_leader_epochs():
+    lost = decided(BOUNCE, count=30)
+    assert lost.jump is not None and lost.jump.line == "kill 1"
+    assert lost.steps[0].share < 0.1 and lost.steps[-1].interval == (1.0, 1.0)
+    assert next(step.line for step in lost.steps if step.is_over) == "deliver controller>2 all"
+    assert "0.10.2: decided by step 11 of 15, kill 1: the risk goes from" in lost.sentence
+    safe = decided(BOUNCE, "0.11", count=6)
+    assert safe.jump is None and not any(step.broken for step in safe.steps)
+    assert "none of the continuations" in safe.sentence
+
+
+def test_rows_are_the_same_however_the_work_is_divided():
+    alone, divided, other = (
+        decided(BOUNCE, count=8, length=6, jobs=jobs, seed=seed)
+        for jobs, seed in ((1, 3), (2, 3), (1, 4))
+    )
+    assert alone == divided
+    assert alone != other
+
+
+def test_the_mix_is_what_breaks_it():
+    power = decided("partition replicas=1,2\nproduce 1 m1 acks=1\nstabilize", "0.10.2",
+                    mix=mix_of("power=9"), count=20)  # fmt: skip
+    quiet = decided("partition replicas=1,2\nproduce 1 m1 acks=1\nstabilize", "0.10.2",
+                    mix={"settle": 1.0}, count=20)  # fmt: skip
+    assert sum(step.broken for step in power.steps) > 0
+    assert sum(step.broken for step in quiet.steps) == 0
+    assert "power 9" in power.how and "lose" not in quiet.how
+
+
+def test_intervals_are_wilsons():
+    assert Step(0, "", "", 0, 10).interval == pytest.approx((0, 0.2775), abs=1e-3)
+    assert Step(0, "", "", 5, 10).interval == pytest.approx((0.2366, 0.7634), abs=1e-3)
+
+
+@pytest.mark.parametrize("text", ["kil=1", "kill", "kill=x", "kill=1.2.3"])
+def test_a_mix_that_is_none_is_refused_with_those_known(text):
+    with pytest.raises(ValueError, match="known: deliver, lose"):
+        mix_of(text)
+    assert set(MIX) <= set(KINDS)
+
+
+def test_a_promise_that_is_none_is_refused():
+    with pytest.raises(ValueError, match="known: high_watermark_within_log"):
+        decided(BOUNCE, promise="luck")
+    with pytest.raises(ValueError, match="no 'partition' line"):
+        decided("# nothing")
+
+
+def seen(run: Run) -> list[object]:
+    parts = [(words.status(p.cluster), p.cluster.queue, len(p.frames)) for p in run.topic]
+    return [*parts, run.violations]
+
+
+@pytest.mark.parametrize("version", PRESETS.values(), ids=str)
+def test_all_that_is_offered_can_be_played_and_a_fork_leaves_its_origin_alone(version):
+    chance = random.Random(7)
+    for text in ("partition replicas=1,2,3", "partition replicas=1,2\npartition p1 replicas=2"):
+        run = prefixes(text, version.name)[0].run
+        for _ in range(5):
+            before, other = seen(run), fork(run)
+            for action in enabled(run):
+                play_line(fork(run), action.line)
+            assert seen(run) == before
+            play_line(run, line := chance.choice(enabled(run)).line)
+            play_line(other, line)
+            assert seen(other) == seen(run)

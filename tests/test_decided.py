@@ -9,7 +9,7 @@ import pytest
 from isrlab.engine.versions import PRESETS
 from isrlab.world import scenario, words
 from isrlab.world.actions import KINDS, enabled, fork, play_line
-from isrlab.world.decided import MIX, Step, decided, mix_of, prefixes
+from isrlab.world.decided import MIX, StoryStep, decided, mix_of, prefixes
 from isrlab.world.script import Run
 
 BOUNCE = scenario.read("loss_bounce")
@@ -46,8 +46,8 @@ def test_the_mix_is_what_breaks_it():
 
 
 def test_intervals_are_wilsons():
-    assert Step(0, "", "", 0, 10).interval == pytest.approx((0, 0.2775), abs=1e-3)
-    assert Step(0, "", "", 5, 10).interval == pytest.approx((0.2366, 0.7634), abs=1e-3)
+    assert StoryStep(0, "", "", 0, 10).interval == pytest.approx((0, 0.2775), abs=1e-3)
+    assert StoryStep(0, "", "", 5, 10).interval == pytest.approx((0.2366, 0.7634), abs=1e-3)
 
 
 @pytest.mark.parametrize("text", ["kil=1", "kill", "kill=x", "kill=1.2.3"])

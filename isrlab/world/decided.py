@@ -38,7 +38,7 @@ MIX = {
 LONG_WAITS = ("advance 10s", "advance 45s")  # in no continuation: they cost more than all else
 
 
-class Step(NamedTuple):
+class StoryStep(NamedTuple):
     """After a line of a scenario: of its `tries` so many break the promise."""
 
     number: int  # 0: nothing has happened yet
@@ -76,10 +76,10 @@ class Decision(NamedTuple):
     mix: Mapping[str, float]
     length: int
     seed: int
-    steps: tuple[Step, ...]
+    steps: tuple[StoryStep, ...]
 
     @property
-    def jump(self) -> Step | None:
+    def jump(self) -> StoryStep | None:
         """Of the steps whose interval is clear of the one before, that at which the risk grows
         most; the break itself, only if there is no other."""
         clear = [(a, b) for a, b in pairwise(self.steps) if b.interval[0] > a.interval[1]]
@@ -148,7 +148,9 @@ def decided(
             numbers = list(pool.map(broken_after, places))
     broken = dict(zip(places, numbers, strict=True))
     steps = tuple(
-        Step(place, stage.line, stage.caption, broken.get(place, count), count, place not in broken)
+        StoryStep(
+            place, stage.line, stage.caption, broken.get(place, count), count, place not in broken
+        )
         for place, stage in enumerate(stages)
     )
     return Decision(stages[0].run.cluster.version.name, promise, mix, length, seed, steps)

@@ -10,12 +10,12 @@ import pytest
 
 from isrlab import placement
 from isrlab.placement import place, risk
-from isrlab.placement.describe import Partition
+from isrlab.placement.describe import DescribedPartition
 from isrlab.workbook import placement as notebook
 
 BARE = dict.fromkeys(range(1, 13), "")
 RACKED = {broker: "abc"[broker % 3] for broker in BARE}
-HEALTHY = Partition("t-0", (1, 2, 3), (1, 2, 3))
+HEALTHY = DescribedPartition("t", 0, 1, (1, 2, 3), (1, 2, 3), min_isr=1)
 
 LAYOUTS = {
     "0.8.0": "topic: t\tpartition: 0\tleader: 1\treplicas: 1,2,3\tisr: 1,2,3",
@@ -36,11 +36,13 @@ ELR = (
 
 @pytest.mark.parametrize("text", LAYOUTS.values(), ids=LAYOUTS)
 def test_reads_what_each_release_prints(text):
-    assert placement.describe(text) == [HEALTHY]
+    (partition,) = placement.describe(text)
+    assert partition._replace(leader=1, adding=()) == HEALTHY
 
 
 def test_reads_eligible_leader_replicas_and_what_the_topic_sets():
-    assert placement.describe(ELR) == [Partition("t-0", (1, 2, 3), (), (2, 3), 2)]
+    expected = DescribedPartition("t", 0, -1, (1, 2, 3), (), (2, 3), (1,), min_isr=2)
+    assert placement.describe(ELR) == [expected]
     assert placement.describe(ELR.replace("Elr: 2,3", "Elr: N/A"))[0].elr == ()
 
 
@@ -147,7 +149,8 @@ def wounded(seed):
         replicas = tuple(map(int, draw.permutation(9)[: 2 + number % 2]))
         size = int(draw.integers(0 if number == 5 else 1, len(replicas) + 1))
         isr, elr = replicas[:size], replicas[size : size + int(draw.integers(2))]
-        found.append(Partition(f"t-{number}", replicas, isr, elr, 1 + number % 2))
+        least = 1 + number % 2
+        found.append(DescribedPartition("t", number, -1, replicas, isr, elr, min_isr=least))
     return racks, found
 
 

@@ -7,7 +7,7 @@ placement.chance(placement.bad_sets(partitions, units, "offline"), len(units), f
 """
 
 # ruff: noqa: F401, I001
-from isrlab.placement.describe import Partition, describe, racks_of
+from isrlab.placement.describe import DescribedPartition, describe, racks_of
 from isrlab.placement.place import ALGORITHMS, placed
 from isrlab.placement.risk import FATES, Chance, bad_sets, chance, expected, hits
 from isrlab.placement.risk import partners, units_of

@@ -31,18 +31,8 @@ _NO_LEADER = ("none", "-1")
 EXAMPLE = "Topic: orders  Partition: 0  Leader: 1  Replicas: 1,2,3  Isr: 1,2,3"
 
 
-class Partition(NamedTuple):
-    """One partition: brokers that hold it, of these the ISR and the eligible leader replicas."""
-
-    name: str
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    elr: tuple[int, ...] = ()
-    min_isr: int = 1
-
-
 class DescribedPartition(NamedTuple):
-    """All that is known of one; `leader` is -1 for none, None where a setting is not known."""
+    """A partition; `leader` is -1 for none, None where a setting is not known."""
 
     topic: str
     number: int
@@ -81,16 +71,14 @@ class TopicsDescription(NamedTuple):
     others: list[str]
 
 
-def describe(text: str, min_isr: int = 1) -> list[Partition]:
+def describe(text: str, min_isr: int = 1) -> list[DescribedPartition]:
     """The partitions; `min_isr` of topics whose line names none.
 
     Raises ValueError with the line that cannot be, or with an example if none is a partition.
     """
     return [
-        Partition(
-            p.name, p.replicas, p.isr, tuple(b for b in p.elr if b in p.replicas),
-            min_isr if p.min_isr is None else p.min_isr,
-        )
+        p._replace(elr=tuple(b for b in p.elr if b in p.replicas),
+                   min_isr=min_isr if p.min_isr is None else p.min_isr)
         for p in described(text).partitions
     ]  # fmt: skip
 

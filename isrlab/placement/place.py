@@ -21,7 +21,7 @@ from itertools import count, zip_longest
 import numpy as np
 from numpy.random import Generator
 
-from isrlab.placement.describe import Partition
+from isrlab.placement.describe import DescribedPartition
 
 Racks = Mapping[int, str]
 Replicas = list[tuple[int, ...]]  # of each partition of a topic, the preferred leader first
@@ -129,7 +129,7 @@ ALGORITHMS: dict[str, Callable[[Racks, int, int, Generator], Replicas]] = {
 
 def placed(
     algorithm: str, racks: Racks, topics: Mapping[str, tuple[int, int, int]], seed: int = 1
-) -> list[Partition]:
+) -> list[DescribedPartition]:
     """Healthy partitions of `topics`: each (partitions, replication factor, min ISR)."""
     if algorithm not in ALGORITHMS:
         raise ValueError(f"no algorithm {algorithm!r}; known: {', '.join(ALGORITHMS)}")
@@ -139,5 +139,6 @@ def placed(
         if not 1 <= factor <= len(racks):
             raise ValueError(f"{topic}: {factor} replicas do not fit on {len(racks)} brokers")
         replicas = ALGORITHMS[algorithm](racks, partitions, factor, draw)
-        everything += [Partition(f"{topic}-{n}", r, r, (), min_isr) for n, r in enumerate(replicas)]
+        everything += [DescribedPartition(topic, n, r[0], r, r, min_isr=min_isr)
+                       for n, r in enumerate(replicas)]  # fmt: skip
     return everything

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from isrlab.placement.describe import Partition
+from isrlab.placement.describe import DescribedPartition
 
 FATES = ("under min ISR", "offline", "lost")
 MOST_TRIED = 300_000  # failures, of all; if there are more, DRAWN ones
@@ -51,14 +51,16 @@ def units_of(racks: Mapping[int, str], by_rack: bool = False) -> dict[int, int]:
     return {broker: number[rack if by_rack else broker] for broker, rack in racks.items()}
 
 
-def bad_sets(partitions: Iterable[Partition], units: Mapping[int, int], fate: str) -> set[Set]:
+def bad_sets(
+    partitions: Iterable[DescribedPartition], units: Mapping[int, int], fate: str
+) -> set[Set]:
     """The smallest sets of units whose failure brings a partition to its fate."""
     kinds = _kinds(partitions, units, fate)
     return {bad for members, floor in kinds for bad in _smallest(members, floor)}
 
 
 def _kinds(
-    partitions: Iterable[Partition], units: Mapping[int, int], fate: str
+    partitions: Iterable[DescribedPartition], units: Mapping[int, int], fate: str
 ) -> Counter[tuple[Set, int]]:
     """The units of those that keep a partition from its fate, and how many may be left in it."""
     if fate not in FATES:
@@ -66,7 +68,7 @@ def _kinds(
     kinds: Counter[tuple[Set, int]] = Counter()
     for p in partitions:
         keepers = {"lost": p.replicas, "offline": {*p.isr, *p.elr}}.get(fate, p.isr)
-        floor = p.min_isr - 1 if fate == FATES[0] else 0
+        floor = (p.min_isr or 1) - 1 if fate == FATES[0] else 0
         kinds[tuple(sorted(units[b] for b in keepers)), floor] += 1
     return kinds
 
@@ -124,7 +126,7 @@ def _wilson(hit: int, tried: int) -> Chance:
 
 
 def expected(
-    partitions: Iterable[Partition], units: Mapping[int, int], fate: str, failures: int
+    partitions: Iterable[DescribedPartition], units: Mapping[int, int], fate: str, failures: int
 ) -> float:
     """The mean number of partitions that come to a fate: exact."""
     many = len({*units.values()})
@@ -147,7 +149,7 @@ def _alone(members: Set, floor: int, units: int, failures: int) -> float:
     return ways / math.comb(units, failures)
 
 
-def partners(partitions: Iterable[Partition], units: Mapping[int, int]) -> float:
+def partners(partitions: Iterable[DescribedPartition], units: Mapping[int, int]) -> float:
     """With how many others a broker shares partitions, on average: those that refill its disk."""
     held = {tuple(sorted({units[b] for b in p.replicas})) for p in partitions}
     return 2 * len({pair for each in held for pair in combinations(each, 2)}) / len(units)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from matplotlib.axes import Axes
 
 from isrlab import placement
-from isrlab.placement import FATES, Partition
+from isrlab.placement import FATES, DescribedPartition
 from isrlab.show import curves, style
 from isrlab.show.controls import Redrawn, choice, pick
 
@@ -26,7 +26,7 @@ class Placements(NamedTuple):
     """The same topics by each placement, and the racks of the brokers."""
 
     racks: dict[int, str]
-    placed: dict[str, list[Partition]]
+    placed: dict[str, list[DescribedPartition]]
 
     def chances(self, name: str, fate: str, counts: Iterable[int]) -> list[placement.Chance]:
         """How likely so many broken brokers bring some partition to a fate."""
@@ -54,9 +54,8 @@ def described(text: str, racks: str, min_isr: int) -> Placements:
     names = placement.racks_of(racks, {b for p in partitions for b in p.replicas})
     topics: dict[str, tuple[int, int, int]] = {}
     for p in partitions:
-        topic = p.name.rpartition("-")[0]
-        count, factor, _ = topics.get(topic, (0, 0, 0))
-        topics[topic] = count + 1, max(factor, len(p.replicas)), p.min_isr
+        count, factor, _ = topics.get(p.topic, (0, 0, 0))
+        topics[p.topic] = count + 1, max(factor, len(p.replicas)), p.min_isr or 1
     every = {name: placement.placed(name, names, topics) for name in placement.ALGORITHMS}
     return Placements(names, {"described": partitions} | every)
 

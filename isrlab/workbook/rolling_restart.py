@@ -15,11 +15,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from isrlab import fleet
+from isrlab.check import restart
+from isrlab.check.cluster import ClusterState
+from isrlab.check.outcome import Shapes
+from isrlab.engine.versions import KafkaVersion
 from isrlab.events import exact
 from isrlab.events.measures import measures
 from isrlab.fleet import load, recovery
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.sums import by_run
+from isrlab.placement.describe import DescribedPartition
+from isrlab.placement.place import placed
 from isrlab.show.bands import plot_isr_sizes
 from isrlab.show.controls import Redrawn, choice
 from isrlab.show.curves import Curve, Scale, plot_curves, plot_ticks
@@ -216,3 +222,38 @@ def finding(table: pd.DataFrame, waited: pd.DataFrame) -> str:
         f"had {early.sum():,} produces refused in {len(early)} runs, from it on {safe.sum():,} in "
         f"{len(safe)}."
     )
+
+
+# One zone gone
+
+
+def without_a_zone(version: str, brokers: int, partitions: int) -> list[dict[str, object]]:
+    """What refuses acks=all with one zone of three gone, and what one more restart then refuses.
+
+    KRaft places a topic on that many brokers, a third of them in each zone; brokers of zone c die.
+    """
+    racks = {broker: "abc"[broker % 3] for broker in range(brokers)}
+    alive = frozenset(broker for broker, rack in racks.items() if rack != "c")
+    rows = []
+    for copies, least in ((3, 2), (3, 1), (4, 2), (5, 2), (5, 3)):
+        held = placed("kraft", racks, {"t": (partitions, copies, least)})
+        rows.append(_left(version, racks, alive, held, f"{copies} replicas, min ISR {least}"))
+    homes = {broker: racks[broker] for broker in sorted(alive)}  # of all that is moved there
+    held = placed("kraft", homes, {"t": (partitions, 3, 2)})
+    return [*rows, _left(version, racks, alive, held, "3 replicas, min ISR 2, moved to two zones")]
+
+
+def _left(
+    version: str, racks: dict[int, str], alive: frozenset[int],
+    held: Sequence[DescribedPartition], design: str,
+) -> dict[str, object]:  # fmt: skip
+    isrs = [tuple(b for b in p.replicas if b in alive) for p in held]
+    left = [p._replace(leader=isr[0], isr=isr) for p, isr in zip(held, isrs, strict=True)]
+    shapes = Shapes(ClusterState("placed", left, racks, alive, (KafkaVersion.of(version),)))
+    refused = [len(restart.refusing(shapes, {broker})) for broker in sorted(alive)]
+    return {
+        "design": design, "refused now": len(restart.refusing(shapes)),
+        "brokers that may restart": refused.count(0),
+        "refused by one restart": f"{min(refused)} to {max(refused)}",
+        "fewest copies": min(map(len, isrs)),
+    }  # fmt: skip

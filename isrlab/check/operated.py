@@ -1,0 +1,14 @@
+"""What real brokers did in situations that operators ask about (tools/record/operated.py)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from isrlab.installed import DATA
+
+
+def rows(what: str) -> list[dict[str, Any]]:
+    """All that is kept of one of its scripts: gauges, limits, commits or blocked."""
+    lines = (DATA / "check" / "operated.jsonl").read_text(encoding="utf-8").splitlines()
+    return [row for row in map(json.loads, lines) if row["what"] == what]

@@ -1,0 +1,293 @@
+"""What operators see and do on real brokers: gauges of JMX by cause, and three operations.
+
+    python -m record.operated 4.3.1 gauges limits        in the folder tools
+    python -m record.operated 3.7.2 blocked
+
+    gauges     Why partitions are under-replicated: each cause is made, and every broker's gauges
+               are read (kafka.tools.JmxTool) while it lasts.
+    limits     min.insync.replicas is raised while three replicas are in sync, and one of three.
+    commits    The partition of __consumer_offsets of a group is under it.
+    blocked    A replica is moved from broker 1 to 4 while broker 3, which stays, is dead.
+
+A line for each is kept in data/check/operated.jsonl; notebooks show them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Self
+
+import click
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+from judge import jars
+
+from record import checked, config, inside
+from record.advice import REASSIGN
+from record.cluster import Cluster
+
+FILE = Path(__file__).parents[2] / "data" / "check" / "operated.jsonl"
+BROKERS = (1, 2, 3, 4)
+SETTINGS = {"replica.lag.time.max.ms": 4_000, "broker.session.timeout.ms": 4_000,
+            "broker.heartbeat.interval.ms": 500, "replica.fetch.max.bytes": 30_000,
+            "offsets.topic.num.partitions": 1, "offsets.topic.replication.factor": 3}  # fmt: skip
+BEANS = ("kafka.server:type=ReplicaManager,*", "kafka.server:type=ReplicaFetcherManager,*",
+         "kafka.log:type=LogManager,*", "kafka.controller:type=KafkaController,*",
+         "kafka.server:type=FollowerReplication")  # fmt: skip
+GAUGES = ("UnderReplicatedPartitions", "UnderMinIsrPartitionCount", "AtMinIsrPartitionCount",
+          "OfflineReplicaCount", "ReassigningPartitions", "FailedPartitionsCount",
+          "DeadThreadCount", "MaxLag", "OfflineLogDirectoryCount", "OfflinePartitionsCount",
+          "FencedBrokerCount", "byte-rate")  # fmt: skip
+JMX = 105  # from the port of a broker to that of its gauges
+RATE, MIN_ISR = "follower.replication.throttled.rate", "min.insync.replicas"
+
+
+class Operated(Cluster):
+    """Four brokers whose gauges can be read; broker 3 has two folders of logs."""
+
+    def __init__(self, version: str) -> None:
+        super().__init__(version, BROKERS, SETTINGS)
+        for number in (*BROKERS, config.CONTROLLER):
+            named = {"port": self.base + JMX + number % 50, "authenticate": "false", "ssl": "false"}
+            self._java[number] = [
+                f"-Dcom.sun.management.jmxremote.{k}={v}" for k, v in named.items()
+            ]
+        path = self.home(3) / "server.properties"
+        text = path.read_text().replace("/data\n", f"/data,{self.home(3)}/more\n", 1)
+        path.write_text(text)
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        path = self.home(3) / "more" / "meta.properties"
+        path.parent.mkdir()
+        shutil.copy(self.home(3) / "data" / path.name, path)
+        return self
+
+    def gauges(self, number: int) -> dict[str, float]:
+        """Those of one node that are not 0."""
+        url = f"service:jmx:rmi:///jndi/rmi://127.0.0.1:{self.base + JMX + number % 50}/jmxrmi"
+        path = ":".join(jars.classpath(self.version, checked.tools))
+        names = [word for bean in BEANS for word in ("--object-name", bean)]
+        done = subprocess.run(
+            ["java", "-Xmx128m", *config.JAVA, "-cp", path, "org.apache.kafka.tools.JmxTool",
+             "--jmx-url", url, "--one-time", "--report-format", "properties", *names],
+            capture_output=True, text=True, check=False, timeout=60)  # fmt: skip
+        pairs = re.findall(r"(?m)^(.+?):(Value|byte-rate)=([\d.E+-]+)$", done.stdout)
+        values = {a if a != "Value" else re.sub(r".*name=([^,]+).*", r"\1", bean): float(v)
+                  for bean, a, v in pairs}  # fmt: skip
+        return {k: round(v) for k, v in values.items() if k in GAUGES and round(v)}
+
+    def change(self, kind: ResourceType, name: str, settings: config.Settings) -> None:
+        entries = [ConfigEntry(key, str(value), incremental_operation=AlterConfigOpType.SET)
+                   for key, value in settings.items()]  # fmt: skip
+        resource = ConfigResource(kind, name, incremental_configs=entries)
+        admin = AdminClient(self.client())
+        admin.incremental_alter_configs([resource])[resource].result(60)
+
+    def fill(self, topic: str, partition: int, count: int, size: int = 20_000) -> None:
+        """Records in a batch each."""
+        producer = Producer({**self.client(), "acks": "1", "linger.ms": 0})
+        for _ in range(count):
+            producer.produce(topic, "." * size, partition=partition)
+            producer.flush(10)
+
+    def in_sync(self, count: int) -> None:
+        self._until(lambda: all(len(s.isr) == count for (t, _), s in self.all_stored().items()
+                                if t in "tu"), f"{count} in sync")  # fmt: skip
+
+    def state(self, topic: str) -> dict[str, object]:
+        stored = self.stored(topic)
+        return {
+            name: getattr(stored, name) for name in ("leader", "replicas", "isr", "elr", "adding")
+        }
+
+
+def keep(version: str, what: str, **row: object) -> None:
+    print(what, row, flush=True)
+    with FILE.open("a") as file:
+        file.write(json.dumps({"version": version, "what": what, **row}) + "\n")
+
+
+def gauges(cluster: Operated) -> None:
+    """The same topic each time: three partitions on brokers 1, 2 and 3, min ISR 2."""
+
+    def read(cause: str, wait_s: float = 9) -> None:
+        time.sleep(wait_s)
+        nodes = [*cluster.live(), config.CONTROLLER]
+        keep(cluster.version, "gauges", cause=cause, values={n: cluster.gauges(n) for n in nodes})
+
+    def fill(count: int) -> None:
+        for number in range(3):
+            cluster.fill("t", number, count)
+
+    cluster.create("t", *[(1, 2, 3)] * 3, settings={"min.insync.replicas": 2})
+    cluster.create("u", (1, 2, 3))
+    fill(30)
+    cluster.fill("u", 0, 20, 10)
+    read("none", 2)
+    cluster.kill(3)
+    fill(3)
+    read("a broker is dead")
+    cluster.start(3)
+    cluster.in_sync(3)
+    for number in BROKERS:
+        cluster.change(ResourceType.BROKER, str(number), {RATE: 3_000})
+    places = ",".join(f"{number}:{broker}" for number in range(3) for broker in (3, 4))
+    cluster.change(ResourceType.TOPIC, "t", {"follower.replication.throttled.replicas": places})
+    cluster.reassign("t", "1,2,4")
+    read("a reassignment is on its way")
+    cluster.reassign("t", "cancel")
+    cluster.shut_down(3)
+    fill(30)
+    cluster.start(3)
+    read("a throttle is left, and a broker came back")
+    for number in BROKERS:
+        cluster.change(ResourceType.BROKER, str(number), {RATE: 10**9})
+    cluster.in_sync(3)
+    folder = cluster.home(3) / "more"
+    folder.rename(cluster.home(3) / "gone")
+    folder.write_text("a file where a folder was")
+    fill(3)
+    read("a folder of logs is offline", 15)
+    cluster.kill(3)
+    folder.unlink()
+    (cluster.home(3) / "gone").rename(folder)
+    cluster.shut_down(1)
+    cluster.shut_down(2)
+    swap_batches(cluster.home(2) / "data" / "u-0" / f"{0:020}.log")
+    cluster.start(2)
+    cluster.start(1)
+    for path in cluster.home(3).glob("*/u-0"):
+        shutil.rmtree(path)
+    cluster.start(3)
+    read("the fetcher has given a partition up", 15)
+
+
+def swap_batches(path: Path) -> None:
+    """The third and the fourth batch change places: no follower takes that."""
+    data = path.read_bytes()
+    (a, size_a), (b, size_b) = [*inside.batches(data)][2:4]
+    path.write_bytes(data[:a] + data[b : b + size_b] + data[a : a + size_a] + data[b + size_b :])
+
+
+def limits(cluster: Operated) -> None:
+    """What raising min.insync.replicas does, by the answers to producers and consumers."""
+
+    def look(moment: str, topic: str = "t") -> None:
+        answer = cluster.produce(topic, "m", wait_s=8)[0]
+        keep(cluster.version, "limits", moment=moment, answer=answer, **cluster.state(topic))
+
+    cluster.create("t", (1, 2, 3), settings={"min.insync.replicas": 1})
+    look("1 of 3 is demanded, 3 are in sync")
+    cluster.change(ResourceType.TOPIC, "t", {MIN_ISR: 2})
+    look("2 are demanded, 3 are in sync")
+    cluster.change(ResourceType.TOPIC, "t", {MIN_ISR: 1})
+    cluster.kill(2, 3)
+    cluster.until(lambda: len(cluster.stored("t").isr) == 1, "alone")
+    look("1 is demanded, 1 is in sync")
+    cluster.change(ResourceType.TOPIC, "t", {MIN_ISR: 2})
+    look("2 are demanded, 1 is in sync")
+    cluster.start(2)
+    cluster.until(lambda: len(cluster.stored("t").isr) == 2, "two in sync")
+    look("2 are demanded, 2 are in sync")
+    cluster.start(3)
+    cluster.in_sync(3)
+    cluster.kill(2, 3)
+    cluster.until(lambda: len(cluster.stored("t").isr) == 1, "alone again")
+    look("2 were demanded all the time, 1 is in sync")
+    cluster.change(ResourceType.TOPIC, "t", {MIN_ISR: 3})
+    time.sleep(3)
+    look("the limit is raised to 3 meanwhile")
+    cluster.start(2, 3)
+    cluster.in_sync(3)
+
+
+def commits(cluster: Operated) -> None:
+    """A group whose partition of __consumer_offsets is under min ISR."""
+    options = {"group.id": "g", "enable.auto.commit": False, "session.timeout.ms": 10_000,
+               "auto.offset.reset": "earliest"}  # fmt: skip
+
+    def look(moment: str, consumer: Consumer, broker: int) -> None:
+        cluster.produce("t", "m", acks="1")
+        end, records, error, began = time.monotonic() + 20, 0, "ok", time.monotonic()
+        while not records and time.monotonic() < end:
+            message = consumer.poll(0.5)
+            records += message is not None and message.error() is None
+        try:
+            if records:
+                consumer.commit(asynchronous=False)
+        except KafkaException as refused:
+            error = refused.args[0].name()
+        keep(cluster.version, "commits", moment=moment, records=int(records),
+             commit=error if records else "", took_s=round(time.monotonic() - began),
+             **cluster.state("__consumer_offsets"))  # fmt: skip
+
+    cluster.create("t", (4,))
+    consumer = Consumer({**cluster.client(), **options})
+    consumer.subscribe(["t"])
+    look("2 of 3 replicas are demanded, 3 are in sync", consumer, 0)
+    cluster.change(ResourceType.TOPIC, "__consumer_offsets", {MIN_ISR: 2})
+    stored = cluster.stored("__consumer_offsets")
+    others = [b for b in stored.replicas if b not in (stored.leader, 4)]
+    others = others if len(others) == 2 else [*others, 4]
+    cluster.kill(*others)
+    cluster.until(lambda: len(cluster.stored("__consumer_offsets").isr) == 1, "alone")
+    look("2 are demanded, 1 is in sync", consumer, 0)
+    late = Consumer({**cluster.client(), **options})
+    late.subscribe(["t"])
+    look("a second member joins meanwhile", late, 0)
+    cluster.start(*others)
+    cluster.until(lambda: len(cluster.stored("__consumer_offsets").isr) == 3, "all")
+    look("3 are in sync again", consumer, 0)
+    late.close()
+    consumer.close()
+
+
+def blocked(cluster: Operated) -> None:
+    """Broker 3, which stays, is dead; is the move complete?"""
+    for topic, target in (("same", "4,2,3"), ("fewer", "4,3")):
+        cluster.create(topic, (1, 2, 3), settings={"min.insync.replicas": 1})
+        cluster.produce(topic, "m1", "m2")
+        cluster.kill(3)
+        cluster.until(lambda name=topic: len(cluster.stored(name).isr) == 2, "broker 3 is out")
+        ids = [int(number) for number in target.split(",")]
+        plan = cluster.folder / "plan.json"
+        plan.write_text(json.dumps({"version": 1, "partitions": [
+            {"topic": topic, "partition": 0, "replicas": ids}]}))  # fmt: skip
+        cluster.run_tool(REASSIGN, "--reassignment-json-file", plan, "--execute")
+        time.sleep(15)
+        keep(cluster.version, "blocked", target=target, moment="broker 3 is dead",
+             **cluster.state(topic))  # fmt: skip
+        cluster.start(3)
+        time.sleep(10)
+        keep(cluster.version, "blocked", target=target, moment="broker 3 is back",
+             **cluster.state(topic))  # fmt: skip
+
+
+SCRIPTS = {each.__name__: each for each in (gauges, limits, commits, blocked)}
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("version")
+@click.argument("names", nargs=-1, type=click.Choice([*SCRIPTS]))
+def main(version: str, names: tuple[str, ...]) -> None:
+    """Play these on a cluster of their own, and keep what was seen."""
+    for name in names:
+        with Operated(version) as cluster:
+            cluster.start(*BROKERS)
+            SCRIPTS[name](cluster)
+
+
+if __name__ == "__main__":
+    main()

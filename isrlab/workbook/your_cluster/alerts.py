@@ -23,6 +23,8 @@ AT_MIN_ISR = "AtMinIsrPartitionCount > 0"
 UNDER_MIN_ISR = "UnderMinIsrPartitionCount > 0"
 OFFLINE = "OfflinePartitionsCount > 0"
 SHRINKS = "increase(IsrShrinksPerSec) > 0"
+UNCLEAN = "increase(UncleanLeaderElectionsPerSec) > 0"
+REFUSED = "increase(ErrorsPerSec, NOT_ENOUGH_REPLICAS) > 0"
 MINUTE_MS = 60_000
 SOON_MS = 10_000  # after a fault, in which its effects still begin
 
@@ -55,8 +57,14 @@ def conditions(record: Record, min_insync_replicas: int) -> dict[str, Times]:
             for alert, holds in (*states, (UNDER_MIN_ISR, size < least)):
                 held.setdefault(alert, []).extend([(span.start_ms, span.end_ms)] * holds)
         held.setdefault(OFFLINE, []).extend(record.leaderless(key))
-    evictions = exact.evictions(record.events, record.end_ms)
-    held[SHRINKS] = [(each.start_ms, each.start_ms + MINUTE_MS) for each in evictions]
+    counted = {SHRINKS: [each.start_ms for each in exact.evictions(record.events, record.end_ms)]}
+    unclean = [row for row in record.rows["leader"] if row.detail.get("unclean")]
+    counted[UNCLEAN] = [r.ts_ms for r in (*unclean, *record.said_of("unclean_election"))]
+    refusals = (
+        r for r in record.rows["produce_error"] if "NOT_ENOUGH" in r.detail.get("error", "")
+    )
+    counted[REFUSED] = [row.ts_ms for row in refusals]
+    held |= {alert: [(ms, ms + MINUTE_MS) for ms in times] for alert, times in counted.items()}
     return {alert: merged(times) for alert, times in held.items()}
 
 

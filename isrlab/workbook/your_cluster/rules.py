@@ -1,0 +1,179 @@
+"""Notebook 13: alert rules to paste, and what each would have done in every recording.
+
+A recording has a *fault* if its truth has a process that was paused, killed or starved, a link that
+was cut, a disk that was full, or a throttle that was left; the others are planned restarts and an
+undisturbed cluster. A rule notices a fault if it begins to fire at any time from then on; when it
+does so before, or without a fault, that is a page for nothing. Names in PromQL are those that
+Prometheus' jmx_exporter makes with lowercaseOutputName; a counter `XPerSec` is `x_total` there.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from math import floor, inf
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from isrlab.logs.history.history import history_of
+from isrlab.logs.history.record import Record
+from isrlab.logs.incidents.look import Findings
+from isrlab.logs.reader import read_local
+from isrlab.logs.recordings import TIMELINE
+from isrlab.workbook.your_cluster import alerts
+from isrlab.workbook.your_cluster.alerts import Times
+
+FAULT = re.compile(r"pause|SIGSTOP|kill|SIGKILL|cut|starve|disk of|--throttle")
+GRAVE = (alerts.OFFLINE, alerts.UNDER_MIN_ISR, alerts.UNCLEAN, alerts.REFUSED)
+LEAST = re.compile(r"min_insync_replicas': ?(\d)")
+
+
+class AlertRule(NamedTuple):
+    """`jmx`: domain:type,name of the gauge or counter; `waits`: it has a `for:`."""
+
+    alert: str
+    condition: str  # as `alerts` has it
+    jmx: str
+    waits: bool
+    level: str
+    labels: str = ""
+
+    @property
+    def expression(self) -> str:
+        """In PromQL; what a counter counted within five minutes."""
+        domain, kind, name = re.split(r":type=|,name=", self.jmx.lower())
+        metric = f"{domain.replace('.', '_')}_{kind}_{name}"
+        if not name.endswith("persec"):
+            return f"sum({metric}) > 0"
+        return f"sum(increase({metric.removesuffix('persec')}_total{self.labels}[5m])) > 0"
+
+
+OF_REPLICAS = "kafka.server:type=ReplicaManager,name="
+RULES = (
+    AlertRule("KafkaPartitionOffline", alerts.OFFLINE,
+              "kafka.controller:type=KafkaController,name=OfflinePartitionsCount", False, "page"),
+    AlertRule("KafkaUncleanElection", alerts.UNCLEAN,
+              "kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec",
+              False, "page"),
+    AlertRule("KafkaUnderMinIsr", alerts.UNDER_MIN_ISR,
+              f"{OF_REPLICAS}UnderMinIsrPartitionCount", False, "page"),
+    AlertRule("KafkaProduceRefused", alerts.REFUSED,
+              "kafka.network:type=RequestMetrics,name=ErrorsPerSec", False, "page",
+              '{request="Produce",error=~"NOT_ENOUGH_REPLICAS.*"}'),
+    AlertRule("KafkaUnderReplicated", alerts.UNDER_REPLICATED,
+              f"{OF_REPLICAS}UnderReplicatedPartitions", True, "page"),
+    AlertRule("KafkaAtMinIsr", alerts.AT_MIN_ISR,
+              f"{OF_REPLICAS}AtMinIsrPartitionCount", True, "ticket"),
+    AlertRule("KafkaIsrShrinks", alerts.SHRINKS,
+              f"{OF_REPLICAS}IsrShrinksPerSec", False, "none"),
+)  # fmt: skip
+
+
+class FaultRecording(NamedTuple):
+    """What is judged: when each condition held, and from when on something was broken; `loses`:
+    acknowledged records are gone."""
+
+    name: str
+    held: dict[str, Times]
+    fault_ms: int | None
+    loses: bool = False
+
+    @property
+    def is_grave(self) -> bool:
+        """Then a partition had no leader, refused acks=all, or lost records, however shortly."""
+        since = self.fault_ms
+        spans = (span for condition in GRAVE for span in self.held.get(condition, []))
+        return since is not None and (self.loses or any(start >= since for start, _ in spans))
+
+
+def wait_s(found: Findings, every_s: float) -> float:
+    """`for:` in s, longer than every planned restart in these logs; 5 minutes if there is none."""
+    took = [e.end_ms - e.start_ms for e in found.incidents if e.what == "restart" and e.end_ms]
+    return every_s * (1 + floor(max(took) / (1000 * every_s))) if took else 300.0
+
+
+def recorded(folder: str | Path) -> Iterator[FaultRecording]:
+    """Every recording in a folder, and in its `incidents`."""
+    root = Path(folder)
+    for each in sorted([*root.glob("kafka-*"), *root.glob("moved-*"), *root.glob("incidents/*/")]):
+        logs = read_local(each)
+        rows = history_of(logs.events, logs.files).rows
+        record = Record(rows)
+        if (end_ms := record.stopped_ms) is not None:  # the whole cluster, at the end
+            record = Record([row for row in rows if row.ts_ms < end_ms])
+        yield _judgeable(each, record)
+
+
+def _judgeable(folder: Path, record: Record) -> FaultRecording:
+    """With its truth: min.insync.replicas of its topics, when the first fault began."""
+    truth, timeline = folder / "truth.json", folder / TIMELINE
+    least, actions, loses = 2, list[tuple[float, str]](), False
+    if truth.is_file():
+        known = json.loads(truth.read_text(encoding="utf-8"))
+        actions, loses = [(a["t_ms"], a["what"]) for a in known["actions"]], bool(known.get("lost"))
+        least = min([int(m[1]) for _, what in actions if (m := LEAST.search(what))], default=2)
+    elif timeline.is_file():
+        rows = csv.DictReader(timeline.read_text("utf-8").splitlines())
+        actions = [(1000 * datetime.fromisoformat(row["time_utc"]).timestamp(), row["action"])
+                   for row in rows]  # fmt: skip
+    else:  # a broker was paused or killed while partitions moved
+        actions = [(record.start_ms, "pause")]
+    times = [round(ms) for ms, what in actions if FAULT.search(what)]
+    return FaultRecording(
+        folder.name, alerts.conditions(record, least), min(times, default=None), loses
+    )
+
+
+def judged(recordings: Sequence[FaultRecording], for_s: float, every_s: float) -> pd.DataFrame:
+    """A row for each rule, with and without its `for:`, and one for all that page."""
+    asked = [(rule, wait) for rule in RULES for wait in dict.fromkeys((0.0, for_s * rule.waits))]
+    rows = [_row(recordings, [each], every_s) for each in asked]
+    pages = [(rule, for_s * rule.waits) for rule in RULES if rule.level == "page"]
+    all_rows = [*rows, {**_row(recordings, pages, every_s), "alert": "all that page", "for": ""}]
+    return pd.DataFrame(all_rows)
+
+
+def _row(
+    recordings: Sequence[FaultRecording], asked: Sequence[tuple[AlertRule, float]], every_s: float
+) -> dict[str, object]:
+    count: Counter[str] = Counter()
+    for each in recordings:
+        fires = [on for rule, wait in asked for on in _fires(each, rule, wait, every_s)]
+        since = inf if each.fault_ms is None else each.fault_ms
+        is_noticed = any(on >= since for on in fires)
+        count["pages"] += len(fires)
+        count["for nothing"] += sum(on < since for on in fires)
+        count["faults"] += since < inf
+        count["noticed"] += is_noticed
+        count["grave"] += each.is_grave
+        count["grave noticed"] += each.is_grave and is_noticed
+    (rule, wait), *_ = asked
+    return {
+        "alert": rule.alert, "for": f"{wait:g}s", "level": rule.level, "pages": count["pages"],
+        "pages for nothing": count["for nothing"],
+        f"faults missed (of {count['faults']})": count["faults"] - count["noticed"],
+        f"grave ones missed (of {count['grave']})": count["grave"] - count["grave noticed"],
+    }  # fmt: skip
+
+
+def _fires(each: FaultRecording, rule: AlertRule, wait: float, every_s: float) -> Iterator[int]:
+    held = each.held.get(rule.condition, [])
+    for on, _ in alerts.firings(held, round(1000 * wait), round(1000 * every_s)):
+        yield on
+
+
+def as_yaml(for_s: float) -> str:
+    """The rules that page or open a ticket, as Prometheus reads them."""
+    lines = ["groups:", "- name: kafka-replication", "  rules:"]
+    for rule in RULES:
+        if rule.level != "none":
+            lines += [f"  - alert: {rule.alert}  # {rule.jmx}", f"    expr: {rule.expression}",
+                      f"    for: {for_s * rule.waits:g}s",
+                      f"    labels: {{severity: {rule.level}}}"]  # fmt: skip
+    return "\n".join(lines)

@@ -159,7 +159,7 @@ def test_the_stored_day_is_of_three_runs():
 @pytest.mark.parametrize(
     ("limit_s", "text"),
     [(10, "nothing is committed for 11 s, then the follower is out for 9 s"),
-     (30, "nothing is committed for 20 s; nobody is evicted")],
+     (30, "nothing is committed for 20 s; no follower is evicted")],
 )  # fmt: skip
 def test_a_stall_is_sat_out_or_ends_in_an_eviction(limit_s, text):
     config = limits.PAIR.with_(replica_lag_time_max_ms=1000 * limit_s)

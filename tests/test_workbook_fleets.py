@@ -179,13 +179,13 @@ def test_a_verdict_on_another_role_is_wrong():
         Record(fleet.simulate_local(trouble.in_trouble(trouble.SMALL, "follower", 45, 7_200)))
     )[0]
     assert trouble.Judgement(incident, (cause,)).fate == "wrong"
-    assert trouble.Judgement(replace(incident, what="link_cut"), (cause,)).fate == "not told"
+    assert trouble.Judgement(replace(incident, what="link_cut"), (cause,)).fate == "undecided"
 
 
 def test_the_finding_has_all_three_causes():
     names = "run lag_limit_s troubles evictions under_min_isr_minutes refused timed_out"
     rows = table(names, ("slow leader limit=30s", 30.0, 4, 20.0, 1.5, 66.0, 140.0))
-    judged = [SimpleNamespace(fate=fate) for fate in 7 * ["right"] + 2 * ["not told"] + ["wrong"]]
+    judged = [SimpleNamespace(fate=fate) for fate in 7 * ["right"] + 2 * ["undecided"] + ["wrong"]]
     names = "run num_replica_fetchers hot_evictions neighbour_evictions"
     harm = table(names, ("a", 1, 12.0, 90.0), ("b", 8, 12.0, 6.0))
     assert trouble.finding({"slow leader": rows}, 30.0, judged, {"large": harm}) == (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,8 @@ from IPython.display import HTML
 
 _MOMENTS = ("ts_ms", "from_ms", "to_ms", "left_ms", "back_ms", "asked_ms", "committed_ms")
 _NUMBERS = ("partition", "replica", "broker")  # of things, not counts
+_HEADINGS = {"rate_x_wait": "rate × wait", "led": "led before", "goes": "broker 1 is",
+             "nobody_led": "refused: no leader", "not_leader": "refused: leader moved"}  # fmt: skip
 
 
 def table(rows: pd.DataFrame | Sequence[Mapping[str, Any]], most: int = 50) -> HTML:
@@ -26,12 +29,21 @@ def table(rows: pd.DataFrame | Sequence[Mapping[str, Any]], most: int = 50) -> H
 
 def html_table(data: pd.DataFrame) -> str:
     """A DataFrame as an HTML table; whatever is in it is escaped."""
-    head = "".join(f"<th>{html.escape(str(name))}</th>" for name in data.columns)
+    head = "".join(f"<th>{html.escape(_heading(str(name)))}</th>" for name in data.columns)
     rows = "".join(
         "<tr>" + "".join(f"<td>{html.escape(str(value))}</td>" for value in row) + "</tr>"
         for row in data.itertuples(index=False)
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def _heading(name: str) -> str:
+    """A column's name in words, with its unit in brackets; a setting as Kafka writes it."""
+    if name.startswith("replica_"):
+        return name.replace("_", ".")
+    name = re.sub(r"_per_s$", "/s", _HEADINGS.get(name, name))
+    unit = r"_(ms|s|bytes|records)$"
+    return re.sub(unit, " (UTC)" if name in _MOMENTS else r" (\1)", name).replace("_", " ")
 
 
 def _readable(column: pd.Series) -> pd.Series:

@@ -36,7 +36,7 @@ CLAIMS = {
     "leader_stalled": ("leader",), "leader_woke": ("leader",), "follower_stalled": ("follower",),
     "follower_slow": ("follower",), "broker_stalled": ("leader", "follower"),
 }  # fmt: skip
-FATES = ("right", "not told", "wrong")
+FATES = ("right", "undecided", "wrong")
 SMALL = FleetConfig(
     version="3.7", partitions=30, brokers=6, minutes=4, load="steady", records_per_s=20,
     min_insync_replicas=2, stall_s=0, stall_every_s=7_200, leader_stall_every_s=7_200, seed=352,
@@ -68,7 +68,7 @@ class Judgement(NamedTuple):
     def fate(self) -> str:
         """Of `FATES`: every claim is true, there is none, or one is not."""
         true = {cause[:2] for cause in self.causes}
-        return "not told" if not self.claims else "right" if self.claims <= true else "wrong"
+        return "undecided" if not self.claims else "right" if self.claims <= true else "wrong"
 
 
 def in_trouble(config: FleetConfig, role: str, length_s: float, every_s: float) -> FleetConfig:

@@ -186,7 +186,7 @@ def part_grow(partitions: int) -> Figures:
 
 
 def on_spark() -> None:
-    """The same job with one core and with two, and what it costs to begin at all."""
+    """A job on one core and on two, and the cost of starting it."""
     try:
         require_java()
     except JavaMissingError as error:

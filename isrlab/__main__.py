@@ -26,7 +26,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 MOST_NAMES = 8
 JOBS = min(2, os.cpu_count() or 1)
 SOURCES = ("servers", "config", "limit_s", "version", "min_isr", "unclean", "zones")  # of check
-EACH = "Twice the same, or a list: one run for each."
+EACH = "Repeat it, or give a list, for one run with each value."
 
 
 class Commands(click.Group):
@@ -69,7 +69,7 @@ def _use_master(context: click.Context, option: click.Parameter, master: str | N
 @click.option("--out", type=FOLDER, default=Path("reports"), show_default=True,
     help="Where index.html and the pages go.")
 @click.option("--jobs", type=click.IntRange(1), default=JOBS, show_default=True, metavar="N",
-    help="How many notebooks run at a time. One on Spark takes about 3 GB.")
+    help="How many notebooks run at the same time. One on Spark takes about 3 GB.")
 @click.option("--resume", is_flag=True, help="Keep the runs that are done and still valid.")
 @click.option("--notebooks", "folder", type=FOLDER, default=NOTEBOOKS,
     show_default="those of isrlab", help="The folder of the notebooks.")
@@ -99,7 +99,7 @@ def make_report(
     try:
         if grid_file:
             if names or parameters or file:
-                raise notebooks.NotebookError("--grid says it all: no NAME, -p or -f beside it")
+                raise notebooks.NotebookError("--grid takes no NAME, -p or -f")
             grid, runs = notebooks.read_grid(grid_file, folder.resolve())
         else:
             runs = notebooks.plan(notebooks.find(folder.resolve(), names), parameters, file)
@@ -127,8 +127,8 @@ def make_report(
 def lab(arguments: tuple[str, ...], copy_only: bool) -> None:
     """Copy the notebooks and their data to DIR (isrlab-workbook), and open JupyterLab there.
 
-    Called again with a newer isrlab, it brings what is new, and never replaces a file that you
-    changed: rename or delete yours to get the new one.
+    Run with a newer isrlab, it adds what is new, and never replaces a file that you changed:
+    rename or delete yours to get the new one.
 
     \b
     Examples:
@@ -159,15 +159,15 @@ def lab(arguments: tuple[str, ...], copy_only: bool) -> None:
 @main.command("check")
 @click.argument("source", required=False, metavar="[FILE|DIR|-]")
 @click.option("--bootstrap-server", "servers", metavar="HOST:PORT,...",
-    help="Ask a cluster that runs (pip install isrlab[live]); nothing is changed there.")
+    help="Query a live cluster (pip install isrlab[live]); nothing is changed there.")
 @click.option("--command-config", "config", type=FILE, help="Properties, as for Kafka's tools.")
 @click.option("--timeout", "limit_s", type=click.FloatRange(0.1), default=15, show_default=True,
-    metavar="SECONDS", help="For each question to the cluster.")
-@click.option("--version", metavar="V", help="The release of the brokers. Default: as they show.")
+    metavar="SECONDS", help="Time limit for each request to the cluster.")
+@click.option("--version", metavar="V", help="The release of the brokers. Default: as reported.")
 @click.option("--min-isr", type=click.IntRange(1), metavar="N",
-    help="min.insync.replicas where it is not shown.")
+    help="min.insync.replicas where it is not reported.")
 @click.option("--unclean/--no-unclean", default=None,
-    help="unclean.leader.election.enable. Default: as shown, else that of the release.")
+    help="unclean.leader.election.enable. Default: as reported, else that of the release.")
 @click.option("--zone", "zones", default="", metavar="1=a,2=b,...|FILE",
     help="The zone of each broker.")
 @click.option("--restart", multiple=True, metavar="3|3,4|zone=a",
@@ -177,22 +177,22 @@ def lab(arguments: tuple[str, ...], copy_only: bool) -> None:
 @click.option("--down", multiple=True, metavar="3|zone=a", help="What if these fail?")
 @click.option("--move", type=FILE, metavar="PLAN.JSON",
     help="What if this plan of kafka-reassign-partitions is executed?")
-@click.option("--throttle", metavar="BYTES/S", help="Its throttle, such as 20MB.")
-@click.option("--size", metavar="BYTES", help="Of each partition that it moves.")
-@click.option("--produced", metavar="BYTES/S", help="Into each partition that it moves.")
+@click.option("--throttle", metavar="BYTES/S", help="The throttle of that plan, such as 20MB.")
+@click.option("--size", metavar="BYTES", help="Size of each partition that it moves.")
+@click.option("--produced", metavar="BYTES/S", help="Produce rate of each partition that it moves.")
 @click.option("--down-s", type=click.FloatRange(0, min_open=True), metavar="SECONDS",
     help="How long a restart takes.")
 @click.option("--load", type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    metavar="SHARE", help="What is produced, of what followers can fetch: 0.6.")
-@click.option("--json", "as_json", is_flag=True, help="Everything, for a program.")
+    metavar="SHARE", help="Produce rate as a share of what followers can fetch, such as 0.6.")
+@click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")
 @click.option("--watch", type=click.FloatRange(0), is_flag=False, flag_value=5,
-    metavar="[SECONDS]", help="Ask again every so often (5) until the exit status is 0.")
+    metavar="[SECONDS]", help="Repeat every SECONDS (5) until the exit status is 0.")
 def check_cluster(
     source: str | None, *, as_json: bool, watch: float | None, **how: Any
 ) -> None:
     """What is safe before you touch a cluster: a restart, a failure, a reassignment.
 
-    FILE has what kafka-topics --describe prints (- is standard input), or is a snapshot of the
+    FILE is the output of kafka-topics --describe (- is standard input), or a snapshot of the
     metadata log; DIR is a folder __cluster_metadata-0. The exit status is 0 if every broker (or
     those of --restart) may go down now, 1 if not or if records are at risk, 2 if that is not known.
 
@@ -224,30 +224,30 @@ def check_cluster(
 # fmt: off
 @main.command("logs")
 @click.argument("log_dir", metavar="DIR|-")
-@click.option("--since", metavar="TIME", help="Only incidents that end after it (UTC).")
-@click.option("--until", metavar="TIME", help="As if the logs ended there (UTC).")
+@click.option("--since", metavar="TIME", help="Only incidents that end after TIME (UTC).")
+@click.option("--until", metavar="TIME", help="As if the logs ended at TIME (UTC).")
 @click.option("--topic", metavar="NAME", help="Only partitions of this topic; * and ? match.")
 @click.option("--broker", type=int, metavar="ID", help="Only what concerns this broker.")
-@click.option("--time-zone", metavar="ZONE", help="Of the logs. Default: as they say, else UTC.")
+@click.option("--time-zone", metavar="ZONE", help="Zone of the logs. Default: as logged, else UTC.")
 @click.option("--min-isr", type=click.IntRange(1), metavar="N",
-    help="min.insync.replicas. Default: as the lines say.")
+    help="min.insync.replicas. Default: as logged.")
 @click.option("--evidence", "full", is_flag=True, help="Every line of the evidence, in full.")
 @click.option("--anonymous", is_flag=True,
     help="Stable names instead of those of hosts, topics, clients, addresses and paths.")
 @click.option("--csv", "form", flag_value="csv", help="A row for each incident.")
-@click.option("--json", "form", flag_value="json", help="Everything, for a program.")
+@click.option("--json", "form", flag_value="json", help="Everything, as JSON.")
 @click.option("--html", "page", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-    help="Write one page that can be sent to a colleague as well.")
+    help="Also write one page that you can send to a colleague.")
 @click.option("--follow", type=click.FloatRange(0), is_flag=False, flag_value=5,
     metavar="[SECONDS]",
-    help="Look again every so often (5); report when an incident opens, and when it is over.")
+    help="Read on every SECONDS (5); report when an incident opens, and when it is over.")
 @click.pass_context
 def read_logs(context: click.Context, log_dir: str, *, form: str | None, since: str | None,
     until: str | None, topic: str | None, broker: int | None, follow: float | None, full: bool,
     anonymous: bool, page: Path | None, **how: Any,
 ) -> None:
-    """What happened to the ISRs in the logs of brokers, which broker it was, and whether it is
-    over.
+    """Report from broker logs what happened to the ISRs, which broker caused it, and whether it
+    is over.
 
     DIR holds the logs of one or many brokers (or is one file); - is standard input. The exit status
     is 0 if all is well at the end of the logs, 1 if something is wrong there or records were lost,
@@ -288,7 +288,7 @@ def read_logs(context: click.Context, log_dir: str, *, form: str | None, since: 
 @main.command()
 @click.argument("file", type=click.File("r", encoding="utf-8"))
 @click.option("--version", "version", metavar="V", help="Play it under the rules of this release.")
-@click.option("--trace", is_flag=True, help="Show every message as well.")
+@click.option("--trace", is_flag=True, help="Also show every message.")
 @click.option("--decided", "mix", is_flag=False, flag_value="", metavar="['kill=2 power=1']",
     help="Instead: how likely a promise breaks after each step, if chance goes on with this mix.")
 @click.option("--property", "promise", default="committed_records_survive", show_default=True)

@@ -56,7 +56,7 @@ def test_versions_lists_every_generation_and_the_change_of_each_rule():
         (["report", "-p", "lag", "1", "--notebooks", NOTEBOOKS], "unknown parameter 'lag'; known:"),
         (["report", "-p", "lag_ms", "x", "--notebooks", NOTEBOOKS], "'x' is not a whole number"),
         (["report", "-f", "/nonexistent.yaml"], "'/nonexistent.yaml' does not exist"),
-        (["report", "01", "--grid", __file__], "--grid says it all"),
+        (["report", "01", "--grid", __file__], "--grid takes no NAME"),
         (["report", "--out", __file__], "is a file"),
         (["report", "--master", "spark:/host"], "'spark:/host' is no Spark master; valid: local, "),
         (["report", "--master", "local[0]"], "valid: local, local[N], local[*], spark://host:port"),

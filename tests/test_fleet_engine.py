@@ -80,7 +80,7 @@ def kernel_setup(scene):
 
 
 def kernel_play(scene):
-    """The same by the kernel, with the partition looked at every millisecond."""
+    """The scene in the kernel, with the partition looked at every millisecond."""
     state = s.new_state(kernel_setup(scene))
     table = np.array(scene.arrivals, dtype=np.int64).reshape(-1, 2)
     partition = np.zeros(len(table), np.int32)
@@ -101,7 +101,7 @@ def kernel_play(scene):
 
 
 def engine_play(scene):
-    """The same by the engine, with latencies as coarse as the kernel counts them."""
+    """The scene in the engine, with latencies as coarse as the kernel counts them."""
     seen, starts = play(scene, DURATION_MS), bucket_starts()
     waits = [int(starts[bucket.py_func(waited_ms)]) for waited_ms in seen.waits_ms]
     return replace(seen, waits_ms=waits)

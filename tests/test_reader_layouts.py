@@ -1,4 +1,4 @@
-"""The same log in whatever layout it is written gives the same events."""
+"""A log gives the same events in whatever layout it is written."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def by_kernel(config: FleetConfig, arrivals: s.Arrivals) -> Timed:
 
 
 def by_c(config: FleetConfig, arrivals: s.Arrivals) -> Timed:
-    """The same in C; what it prepares is in its time."""
+    """The cell in C; its time includes the preparation."""
     one = setup(config, cell(config, LEADER))
     given = one.rules._asdict() | one.links._asdict()
     partitions, slots = one.thread_of.shape

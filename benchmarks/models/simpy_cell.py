@@ -16,7 +16,7 @@ _THREAD = 0.000_1  # threads come one after another
 
 
 class SimpyCell(NaiveCell):
-    """The same input as the naive fleet's; `run` goes from event to event, not from ms to ms.
+    """A cell with the naive fleet's input; `run` goes from event to event, not from ms to ms.
 
     Left out: the pushed high watermark of 2.4 and 2.5, slow leaders, restarts, produces that time
     out.
@@ -107,7 +107,7 @@ class SimpyCell(NaiveCell):
 
 
 class RestingSimpyCell(SimpyCell):
-    """The same, but a fetch passes over followers that have nothing new, as the kernel does.
+    """A `SimpyCell` whose fetches pass over followers that have nothing new, as the kernel does.
 
     The clocks of a follower at rest are those of its thread until something happens to its
     partition.

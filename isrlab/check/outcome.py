@@ -146,5 +146,5 @@ def least(version: KafkaVersion, min_isr: int, replicas: int) -> int:
 
 
 def most_demanded(state: ClusterState, p: DescribedPartition, replicas: int) -> int:
-    """The same with so many replicas, in the release that demands most."""
+    """What a leader with this many replicas demands, in the release that demands most."""
     return max(least(version, p.min_isr or 1, replicas) for version in state.versions)

@@ -172,7 +172,7 @@ class KafkaVersion:
         return begun[-1]
 
     def with_(self, **choices: object) -> KafkaVersion:
-        """The same generation with some choices switched by hand, named so that it shows."""
+        """This generation with some choices switched by hand; its name shows them."""
         for rule in sorted(set(choices) - set(RULES)):
             raise ValueError(f"unknown rule {rule!r}; known: {', '.join(RULES)}")
         switched = ", ".join(f"{k}={getattr(v, 'name', v)}" for k, v in choices.items())

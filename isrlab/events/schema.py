@@ -44,7 +44,7 @@ SCHEMA = pa.schema(
 
 
 def spark_schema() -> StructType:
-    """The same schema for Spark: readers and kernels return exactly these columns in this order."""
+    """The schema for Spark: readers and kernels return exactly these columns in this order."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(SCHEMA)

@@ -155,7 +155,7 @@ def run_window(state: s.State, arrivals: s.Arrivals, until_ms: int) -> tuple[s.S
 def run_windows(
     states: list[s.State], arrivals: list[s.Arrivals], until_ms: int, is_abreast: bool
 ) -> list[tuple[s.State, s.Ints]]:
-    """The same for several cells; side by side if their followers share quotas."""
+    """`run_window` for several cells; in parallel if their followers share quotas."""
     if not is_abreast:
         return [run_window(*each, until_ms) for each in zip(states, arrivals, strict=True)]
     given = tuple(arrivals), until_ms

@@ -197,7 +197,7 @@ class FleetConfig:
         return isr_check_period_ms(self.lag_time_ms, self.kafka.isr_checks_per_lag_time)
 
     def with_(self, **changes: Any) -> FleetConfig:
-        """The same fleet with some numbers changed."""
+        """This fleet with some numbers changed."""
         known = [item.name for item in fields(self)]
         if unknown := sorted(set(changes) - set(known)):
             raise ValueError(f"unknown setting {unknown[0]!r}; known: {', '.join(known)}")
@@ -243,7 +243,7 @@ Configs = FleetConfig | Iterable[FleetConfig]
 
 
 def versions(config: FleetConfig, names: Iterable[str]) -> list[FleetConfig]:
-    """The same fleet, load and seed under several Kafka versions; each run is named for its own.
+    """One fleet, load and seed under several Kafka versions; each run is named for its version.
 
     Of releases with the same rules only the first is kept.
     """

@@ -62,7 +62,7 @@ def windows(
     batches: int = WINDOW_BATCHES,
     recorded: Arrivals | None = None,
 ) -> Iterator[tuple[int, Arrivals]]:
-    """The same, a piece at a time: (end of the window in ms, its batches).
+    """The load a window at a time: (end of the window in ms, its batches).
 
     A window is as long as about `batches` batches of the cell are on average; one of a trace, whose
     batches are `recorded`, holds so many.

@@ -69,33 +69,27 @@ def loaded(config: FleetConfig, share: float) -> FleetConfig:
 def leaders_back(config: FleetConfig, goes: Sequence[tuple[str, float]]) -> pd.DataFrame:
     """Broker 1 is restarted (`restart_s`, `restart_every_s`) with its leaders: what that costs.
 
-    A row for each of `goes`: how it goes (a role of `given.ROLES`: down or dead), and how many
-    seconds after its return the preferred leaders are elected, once. How many partitions it led
-    before, and after that election; produces that failed because nobody
-    led, or another broker; and the longest wait for the ISR of those that were acknowledged.
+    A row for each of `goes`: a role of `given.ROLES` (down or dead), and how many seconds after its
+    return the preferred leaders are elected, once. Shows how many partitions it led before and
+    leads after that election; produces that failed because no broker, or another one, led; and the
+    longest wait for the ISR of those that were acknowledged.
     """
     rows = []
     start_s, down_s = config.restart_every_s, config.restart_s
     first = assignment(config)[:, 0] == 1
     for role, after_s in goes:
         elected_s = start_s + down_s + after_s
-        events = simulate_local(
-            config.with_(
-                leaders="move",
-                restart_s=0.0,
-                rebalance_every_s=0.0,
-                elections=f"{elected_s:.3f}",
-                pauses=f"{role} 1 {start_s:.3f}-{start_s + down_s:.3f}",
-            )
-        )
+        pauses = f"{role} 1 {start_s:.3f}-{start_s + down_s:.3f}"
+        moving = config.with_(leaders="move", restart_s=0.0, rebalance_every_s=0.0, pauses=pauses)
+        events = simulate_local(moving.with_(elections=f"{elected_s:.3f}"))
         led = [row for row in events.to_pylist() if row["kind"] == "leader"]
         details = (dict(detail) for detail in events["detail"].to_pylist() if detail)
         failed = Counter(detail.get("error") for detail in details)
         rows.append({
-            "goes": role, "elected_after_s": after_s, "led": int(first.sum()),
+            "broker 1 is": role, "elected_after_s": after_s, "led before": int(first.sum()),
             "leads_again": sum(row["broker"] == 1 for row in led),
-            "nobody_led": failed["NETWORK_EXCEPTION"],
-            "not_leader": failed["NOT_LEADER_OR_FOLLOWER"],
+            "refused: no leader": failed["NETWORK_EXCEPTION"],
+            "refused: leader moved": failed["NOT_LEADER_OR_FOLLOWER"],
             "longest_wait_s": max(wait.latency_ms for wait in exact.waits(events)) / 1000,
         })  # fmt: skip
     return pd.DataFrame(rows)

@@ -257,7 +257,7 @@ def read_grid(file: Path, folder: Path) -> tuple[Grid, list[NotebookRun]]:
 
 
 def _named(values: dict[str, Any], notebooks: list[Notebook]) -> dict[str, Any]:
-    """The same values, once each is known to be a parameter of one of the notebooks at least.
+    """These values, after a check that each is a parameter of one of the notebooks at least.
 
     The error lists the parameters of each notebook, with default and comment.
     """

@@ -79,7 +79,7 @@ def _figure(view: PlayerImage) -> str:
 
 
 def small(png: bytes) -> bytes:
-    """The same picture in few colours."""
+    """A picture reduced to few colours."""
     buffer = io.BytesIO()
     image = Image.open(io.BytesIO(png)).convert("RGB")
     few = image.quantize(_COLOURS, _BY_COLOUR, dither=Image.Dither.NONE)

@@ -12,8 +12,6 @@ from IPython.display import HTML
 
 _MOMENTS = ("ts_ms", "from_ms", "to_ms", "left_ms", "back_ms", "asked_ms", "committed_ms")
 _NUMBERS = ("partition", "replica", "broker")  # of things, not counts
-_HEADINGS = {"rate_x_wait": "rate × wait", "led": "led before", "goes": "broker 1 is",
-             "nobody_led": "refused: no leader", "not_leader": "refused: leader moved"}  # fmt: skip
 
 
 def table(rows: pd.DataFrame | Sequence[Mapping[str, Any]], most: int = 50) -> HTML:
@@ -41,9 +39,9 @@ def _heading(name: str) -> str:
     """A column's name in words, with its unit in brackets; a setting as Kafka writes it."""
     if name.startswith("replica_"):
         return name.replace("_", ".")
-    name = re.sub(r"_per_s$", "/s", _HEADINGS.get(name, name))
-    unit = r"_(ms|s|bytes|records)$"
-    return re.sub(unit, " (UTC)" if name in _MOMENTS else r" (\1)", name).replace("_", " ")
+    unit = " (UTC)" if name in _MOMENTS else r" (\1)"
+    name = name.replace("_per_s", "/s").replace("_x_", " × ").replace("_", " ")
+    return re.sub(r" (ms|s|bytes|records)$", unit, name)
 
 
 def _readable(column: pd.Series) -> pd.Series:

@@ -78,7 +78,7 @@ def recorded_evictions() -> dict[str, list[int]]:
 
 
 def played_evictions(version: str | KafkaVersion, samples: int = 100) -> list[int]:
-    """The same pauses on the engine, begun evenly over one period of the check."""
+    """ms until the ISR shrinks in the engine, for pauses spread evenly over one check period."""
     known, times = KafkaVersion.of(version), []
     period_ms = RECORDED_LAG_MS // known.isr_checks_per_lag_time
     for sample in range(samples):

@@ -69,7 +69,7 @@ def moving(config: FleetConfig) -> int:
 
 
 def throttled(config: FleetConfig, bytes_per_s: int, batch: int) -> FleetConfig:
-    """The same with a throttle, 0 for none, and batches of so many, 0 for all."""
+    """This move with a throttle (0: none) and batches of `batch` partitions (0: all)."""
     return config.with_(throttle_bytes_per_s=bytes_per_s, moves_at_once=batch or moving(config))
 
 

@@ -23,7 +23,7 @@ LABELS = {
 
 
 class Placements(NamedTuple):
-    """The same topics by each placement, and the racks of the brokers."""
+    """Some topics under each placement, and the racks of the brokers."""
 
     racks: dict[int, str]
     placed: dict[str, list[DescribedPartition]]

@@ -120,7 +120,7 @@ def repaired(matrix: Matrix) -> dict[str, str]:
 
 
 def repairs(matrix: Matrix) -> dict[str, str]:
-    """The same to the very release: those within a column are played as well."""
+    """The exact release of each repair: releases within a column are also played."""
     ends = repaired(matrix)
     for rung in RUNGS:
         if version := ends[rung.label]:

@@ -106,7 +106,7 @@ def counts(variant: str | None = None, folder: Path = FOLDER) -> Iterator[Tally]
 
 
 def table() -> str:
-    """The same as text, a line for each variant and release."""
+    """These results as text, one line for each variant and release."""
     return "\n".join(
         f"{c.variant:<14} {c.release:<6} ELR {['off', 'on '][c.elr]} "
         f"lost {c.lost} of {c.tries}, "

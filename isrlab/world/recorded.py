@@ -110,7 +110,7 @@ class Recording:
         return [text for line, text in sorted(logged) if any(part in line for part in parts)]
 
     def engine(self) -> Run:
-        """The same commands, by the engine's rules of that release."""
+        """These commands in the engine, by the rules of that release."""
         return scenario.play(scenario.read(self.schedule), version=self.version)
 
     @property
@@ -156,7 +156,7 @@ class Recording:
         return rows
 
     def differences(self) -> Counter[Difference]:
-        """The same of all tries, and in how many of them."""
+        """The differences of all tries, and in how many tries each occurs."""
         return Counter(difference for attempt in self.compared() for difference in attempt)
 
 

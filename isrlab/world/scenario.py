@@ -36,7 +36,7 @@ def read(name: str) -> str:
 
 
 def outcomes(scripts: dict[str, str]) -> dict[str, dict[str, str]]:
-    """The same schedules in every version: for each label, the word of each version's outcome."""
+    """Each schedule in every version: for each label, the word of each version's outcome."""
     return {
         label: {v.name: play(text, version=v).outcome.word for v in PRESETS.values()}
         for label, text in scripts.items()

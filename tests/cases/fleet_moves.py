@@ -223,7 +223,7 @@ def config_of(scene):
 
 
 def fleet_play(scene, monkeypatch, window_ms=1):
-    """The same by the fleet; looked at after each window."""
+    """The scene in the fleet, looked at after each window."""
     config, table = config_of(scene), np.array(scene.arrivals, dtype=np.int64).reshape(-1, 2)
 
     def windows(*_):

@@ -1,4 +1,4 @@
-"""The same questions to any session: `on_spark.py MASTER LOGS` prints what it answers, as JSON."""
+"""Fixed questions to any session: `on_spark.py MASTER LOGS` prints the answers as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same faults at the same times on the engine: does it make the same ISR history?
+"""A recording's faults at their times in the engine: does it make the same ISR history?
 
 A recording says when a process was stopped, went on, was killed, shut down, and was ready again.
 The engine is told these times and nothing else; it has a clock and timers of its own. What is

@@ -55,7 +55,7 @@ def broker(release: str) -> list[Artifact]:
 
 
 def tools(release: str) -> list[Artifact]:
-    """The same with Kafka's command line tools."""
+    """These jars, with Kafka's command line tools."""
     return [*broker(release), ("org.apache.kafka", "kafka-tools", release, "")]
 
 

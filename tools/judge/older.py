@@ -21,7 +21,7 @@ from judge.partition import Asked, KafkaPartition
 
 
 class ZooKeeperPartition(KafkaPartition):
-    """The same in 2.7 to 3.2, where the controller of the ZooKeeper era is asked (KIP-497)."""
+    """The judge of 2.7 to 3.2, where the controller of the ZooKeeper era is asked (KIP-497)."""
 
     def _metadata_cache(self) -> Any:
         return None
@@ -55,7 +55,7 @@ class ZooKeeperPartition(KafkaPartition):
 
 
 class TickingPartition(ZooKeeperPartition):
-    """The same in 2.7, where the manager looks every 50 ms for what to send: here, at each step."""
+    """The judge of 2.7, where the manager looks every 50 ms for what to send, here at each step."""
 
     def _link(self, quietly: dict[str, Any]) -> dict[str, Any]:
         links = super()._link(quietly)
@@ -70,7 +70,7 @@ class TickingPartition(ZooKeeperPartition):
 
 
 class StoredPartition(ZooKeeperPartition):
-    """The same in 2.4 to 2.6, where the leader writes its ISR changes into ZooKeeper itself."""
+    """The judge of 2.4 to 2.6, where the leader writes its ISR changes into ZooKeeper itself."""
 
     def _link(self, quietly: dict[str, Any]) -> dict[str, Any]:
         self.is_up = True

@@ -273,7 +273,7 @@ class Cluster:
         return inside.stored_in(self.home(config.CONTROLLER) / "data", topic, partition)
 
     def all_stored(self) -> dict[tuple[str, int], inside.Stored]:
-        """The same of all partitions of a KRaft cluster."""
+        """The stored state of all partitions of a KRaft cluster."""
         return inside.all_stored_in(self.home(config.CONTROLLER) / "data")
 
     def topic_ids(self) -> dict[str, str]:

@@ -105,7 +105,7 @@ def stored_in(folder: Path, topic: str, partition: int = 0) -> Stored:
 
 
 def all_stored_in(folder: Path) -> dict[tuple[str, int], Stored]:
-    """The same of every partition, by topic and number."""
+    """What that metadata log says of every partition, by topic and number."""
     return {place: stored for _, place, stored in changes_in(folder)}
 
 

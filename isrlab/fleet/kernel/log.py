@@ -84,7 +84,7 @@ def raise_high_watermark(state: s.State, now_ms: int, p: int) -> None:
 
 @compiled
 def look_at_high_watermark(state: s.State, now_ms: int, p: int) -> None:
-    """The same, where speed does not matter: what is inlined is compiled everywhere again."""
+    """`raise_high_watermark` where speed does not matter: inlined code is compiled at each call."""
     raise_high_watermark(state, now_ms, p)
 
 

@@ -278,7 +278,7 @@ def most_rows(chunks: int, partitions: int, slots: int) -> int:
 
 
 def with_room(state: State, chunks: int = 1) -> State:
-    """The same state, whose events have been taken, with tables that it can be run with.
+    """A state whose events have been taken, with tables that have room for the next run.
 
     Before it next asks for room it may take so many chunks, and one for each partition whose held
     produces begin to wait.

@@ -79,7 +79,7 @@ class Names:
         return _TOKEN.sub(lambda m: self._token(m[0]) or self._word(m[0]), text)
 
     def of(self, value: Any) -> Any:
-        """The same of all text in lists, tables and records; a `Raw` is a line of a log."""
+        """A copy with anonymous text, also in lists, tables and records; a `Raw` is a log line."""
         if isinstance(value, str):
             return Raw(self.line(value)) if isinstance(value, Raw) else self.known(value)
         if isinstance(value, dict):

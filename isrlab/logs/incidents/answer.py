@@ -93,7 +93,7 @@ def answer_of(
             for n, each in enumerate(findings.incidents, 1)]  # fmt: skip
     rows: list[AnswerRow] = []
     where = grouped(findings.not_known, 3)
-    dark = [f"no line tells who is in sync in {where} at the end"] if where else []
+    dark = [f"no line shows which replicas of {where} are in sync at the end"] if where else []
     if findings.status == NOT_KNOWN:
         rows.append(AnswerRow("Unsure", _first_of(findings.doubts or dark)))
     for text in exposed.shown(findings.exposures):
@@ -108,9 +108,9 @@ def answer_of(
     rows.append(AnswerRow("Read", _read(findings, settings)))
     if told:
         proofs = next(each.proofs for each in told if each.incident is chief(findings))
-        rows += [AnswerRow("Sure", proof.place, proof.text) for proof in proofs[:1]]
+        rows += [AnswerRow("Proof", proof.place, proof.text) for proof in proofs[:1]]
     if len(told) > 1:
-        rows.append(AnswerRow("Besides", _others(chief(findings), findings)))
+        rows.append(AnswerRow("Also", _others(chief(findings), findings)))
     return LogAnswer(
         findings.status,
         title(findings),
@@ -169,7 +169,7 @@ def _others(first: Incident, findings: Findings) -> str:
 def _first_of(doubts: Iterable[str]) -> str:
     shown = [*doubts]
     more = f" (and {len(shown) - 1:,} more, below)" if len(shown) > 1 else ""
-    return f"{shown[0]}{more}" if shown else "What is so at the end is not known."
+    return f"{shown[0]}{more}" if shown else "The state at the end is not known."
 
 
 def _read(findings: Findings, settings: PrintedSettings) -> str:

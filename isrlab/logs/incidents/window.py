@@ -46,7 +46,7 @@ class Window(NamedTuple):
 
 
 def window(since: str | None, until: str | None, topic: str | None, broker: int | None) -> Window:
-    """The same in words, times in UTC if they name no zone; empty text and None are all.
+    """The window that words describe: times are UTC unless they name a zone; empty or None is all.
 
     Raises ValueError for a time that is none.
     """

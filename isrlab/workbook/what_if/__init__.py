@@ -104,7 +104,7 @@ def _out(absences: Sequence[Absence], times: np.ndarray) -> np.ndarray:
 
 
 def otherwise(real: Again, changes: Sequence[str], seeds: int) -> dict[str, list[Course]]:
-    """The same hours as they were, and with each of the changes ("NAME=VALUE ...").
+    """These hours as they were, and with each of the changes ("NAME=VALUE ...").
 
     Raises ValueError for a setting that is unknown or out of range.
     """

@@ -1,4 +1,4 @@
-"""The same hours again: from what logs show to a fleet with the same replicas and troubles.
+"""A replay: from what logs show to a fleet with the same replicas and troubles.
 
 A broker that left ISRs was stalled from the moment it had last caught up (logged since 3.x; else
 the time that all evictions allow, given the lag limit) until it was back. From the moment at which
@@ -109,7 +109,7 @@ def played(config: FleetConfig) -> Course:
 
 
 def courses(config: FleetConfig, seeds: int) -> list[Course]:
-    """The same with other draws: the phase of the ISR check, the load, the followers' speed."""
+    """The fleet with other draws: the phase of the ISR check, the load, the followers' speed."""
     return [played(config.with_(seed=config.seed + n)) for n in range(seeds)]
 
 

@@ -42,7 +42,7 @@ class Check(NamedTuple):
 
 
 def finer(config: FleetConfig) -> FleetConfig:
-    """The same fleet with a tenth of the time step: all its times longer, all rates lower."""
+    """The fleet with a tenth of the time step: all its times longer, all rates lower."""
     known = {"replica_lag_time_max_ms": config.lag_time_ms}
     known["session_timeout_ms"] = config.session_ms
     values = asdict(config.with_(**known))
@@ -52,7 +52,7 @@ def finer(config: FleetConfig) -> FleetConfig:
 
 
 def smaller(config: FleetConfig) -> FleetConfig:
-    """The same bytes in ten times as many records, and limits in records to match."""
+    """The fleet with ten times as many records a tenth the size, and limits in records to match."""
     more = {name: getattr(config, name) * 10 for name in ("records_per_s", "burst_records")}
     more["replica_lag_max_messages"] = config.lag_messages and config.lag_messages * 10
     return config.with_(**more, record_bytes=config.record_bytes // 10)

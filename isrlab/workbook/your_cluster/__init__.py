@@ -170,7 +170,7 @@ def _size(found: Findings, key: Key, span: IsrSpan) -> str:
 
 
 def cluster_player(found: Findings, faults: Sequence[Outage] = ()) -> widgets.VBox:
-    """The same for one topic, one broker, or both."""
+    """The cluster over time, for one topic, one broker, or both."""
     topics = sorted({key.topic for key in found.partitions})[:6]
     names = [("all", None), *((printable(topic, 60), topic) for topic in topics)]
     brokers = [("all", None), *((str(b), b) for b in sorted(found.record.brokers)[:5])]

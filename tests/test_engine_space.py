@@ -1,0 +1,211 @@
+"""The space that is searched does what the clocked world does: walks in both, compared."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from isrlab.engine import messages as m
+from isrlab.engine.frozen import replace
+from isrlab.engine.model import Broker, Follower, Leader
+from isrlab.world import faults
+from isrlab.world.cluster import Cluster
+from isrlab.world.enabled import EngineSystem
+from isrlab.world.known import NOW_MS
+from isrlab.world.space import KINDS
+
+LAG_MS, NEVER_MS = 10_000_000_000, 10**12
+SLOW = {
+    "replica_lag_time_max_ms": LAG_MS,
+    "session_timeout_ms": NEVER_MS,
+    "replica_socket_timeout_ms": NEVER_MS,
+    "request_timeout_ms": NEVER_MS,
+    "replica_high_watermark_checkpoint_interval_ms": NEVER_MS,
+}
+
+
+def view(world: Any, system: EngineSystem) -> list[Any]:
+    """What both must have in common."""
+
+    def is_fresh(ms: int) -> bool:
+        return ms > 1 and world.now_ms - ms <= LAG_MS
+
+    rows: list[Any] = [world.controller.state, world.controller.alive]
+    for i in system.ids:
+        broker = world.brokers.get(i)
+        if broker is None:
+            rows.append((i, world.disks.get(i), world.epochs.get(i)))
+            continue
+        role = broker.role
+        row = [i, broker.log, broker.broker_epoch, broker.leader_epoch, type(role).__name__]
+        row.append(broker.unanswered and (broker.unanswered.isr, broker.unanswered.leader_epoch))
+        row.append(broker.metadata if system.version.kraft else ())
+        if isinstance(role, Follower):
+            row += [role.leader, role.partition_epoch, role.is_truncating, role.is_waiting]
+        if isinstance(role, Leader):
+            row += [role.leader_epoch_start_offset, role.partition_epoch, role.isr_state.isr]
+            row += [type(role.isr_state).__name__, role.maximal_isr, role.isr_state.proposed_isr]
+            for r in role.remotes:
+                clocks = is_fresh(r.last_caught_up_time_ms), is_fresh(r.last_fetch_time_ms)
+                row += [replace(r, last_caught_up_time_ms=0, last_fetch_time_ms=0), clocks[0]]
+                row += [clocks[1]] if system.two_ways else []
+            row += [(p.fetch.replica, p.fetch.offset, p.fetch.leader_epoch) for p in role.parked]
+            row += [(d.acks, d.required_offset) for d in role.delayed]
+        rows.append(tuple(row))
+    return rows
+
+
+def of_space(system: EngineSystem, state: Any) -> Any:
+    things = [system.objects[number] for number in state[: system.n]]
+    return SimpleNamespace(
+        now_ms=NOW_MS,
+        controller=system.objects[state[system.n]],
+        brokers={b.id: b for b in things if isinstance(b, Broker)},
+        disks={b.id: b.log for b in things if not getattr(b, "is_new", False)},
+        epochs={b.id: b.broker_epoch for b in things if not getattr(b, "is_new", False)},
+    )
+
+
+def purge(world: Cluster) -> None:
+    """Connections that broke are noticed, and nothing waits for what cannot be reached."""
+    while True:
+        gone = [
+            e
+            for e in world.queue
+            if not e.is_timer
+            and (
+                isinstance(e.message, m.Disconnected)
+                or (e.target and e.target not in world.brokers)
+                or world.is_cut(e.source, e.target)
+            )
+        ]
+        if not gone:
+            return
+        world.deliver(gone[0])
+
+
+def timer(world: Cluster, broker: int, kind: type, **fields: int) -> Any:
+    return next(
+        e
+        for e in world.queue
+        if e.is_timer and e.target == broker and isinstance(e.message, kind)
+        and e.incarnation == world.epochs[broker]
+        and all(getattr(e.message, name) == value for name, value in fields.items())
+    )  # fmt: skip
+
+
+def deliver(world: Cluster, wanted: Any, source: int, target: int, was_lost: bool) -> None:
+    """Metadata that says what is known already is no message of the space."""
+    while True:
+        envelope = world.on_link(source, target)[0]
+        message, is_news = envelope.message, isinstance(envelope.message, m.UpdateMetadata)
+        same = (
+            isinstance(wanted, m.UpdateMetadata)
+            and getattr(message, "brokers", 0) == wanted.brokers
+        )
+        if is_news and not same:
+            world.deliver(envelope)
+            continue
+        assert type(message) is type(wanted), (message, wanted)
+        (world.drop if was_lost else world.deliver)(envelope)
+        return
+
+
+def act(system: EngineSystem, world: Cluster, state: Any, action: Any) -> None:
+    name, *who = action
+    broker = who[0] if who else 0
+    live = world.brokers.get(broker)
+    if name in ("deliver", "lose"):
+        wanted = system.objects[state[system.links[tuple(who)]][0]]
+        deliver(world, wanted, who[0], who[1], name == "lose")
+    elif name == "produce":
+        used = len(world.requests) + 1
+        world.produce(broker, (f"m{used}",), m.ACKS_ALL if who[1] == "all" else 1)
+    elif name in ("crash", "lose power"):
+        for source in system.ids:
+            for envelope in world.on_link(source, broker):
+                world.drop(envelope)
+        (world.kill if name == "crash" else faults.power_loss.__get__(world))(broker)
+    elif name == "start":
+        if world.is_cut(broker, 0):
+            faults.heal(world, broker, 0)
+        faults.start(world, broker)
+    elif name == "expire":
+        faults.elect(world)
+    elif name == "elect":
+        faults.elect(world, who[0])
+    elif name == "shut down":
+        faults.clean_shutdown(world, broker)
+    elif name == "fence":
+        faults.network_partition(world, broker, 0)
+        world.lose_session(broker, at_once=True)
+    elif name == "register":
+        faults.heal(world, broker, 0)
+    elif name == "reassign":
+        faults.reassign(world, "cancel" if who == ["cancel"] else tuple(who))
+    elif name == "fail over":
+        faults.hard_bounce(world, 0)
+    elif name == "flush":
+        faults.flush(world, broker)
+    elif name == "checkpoint":
+        world.deliver(timer(world, broker, m.CheckpointHighWatermark))
+    elif name == "answer oldest":
+        fetch = live.role.parked[0].fetch
+        world.deliver(
+            timer(world, broker, m.ExpireFetch, replica=fetch.replica, request=fetch.request)
+        )
+    elif name == "retry":
+        world.deliver(timer(world, broker, m.RetryRequest, request=live.role.request))
+    elif name == "ask again":
+        world.deliver(timer(world, broker, m.RetryAlterPartition))
+    elif name == "late":  # one clock is made old: real time would make others old as well
+        old = {"last_caught_up_time_ms": 1}
+        old |= {"last_fetch_time_ms": 1} if who[2] == "gone" else {}
+        remotes = tuple(replace(r, **old) if r.id == who[1] else r for r in live.role.remotes)
+        world.brokers[broker] = replace(live, role=replace(live.role, remotes=remotes))
+        world.deliver(timer(world, broker, m.ExpireIsr))
+    else:
+        raise ValueError(action)
+    purge(world)
+
+
+def walk(version: str, replicas: int, seed: int, length: int, extra: tuple[int, ...] = ()) -> int:
+    """How many steps were alike, all of them."""
+    chance = random.Random(seed)
+    settings = {
+        "unclean_leader_election_enable": seed % 4 == 3,
+        "min_insync_replicas": 1 + seed % 2,
+    }
+    world = Cluster(version, tuple(range(1, replicas + 1)), **SLOW, **settings)
+    budgets = dict.fromkeys(KINDS, 3)
+    system = EngineSystem(world, budgets, extra)
+    state, done = system.first, []
+    assert view(of_space(system, state), system) == view(world, system)
+    for step in range(length):
+        choices = system.successors(state)
+        if not choices:
+            return step
+        action, after = choices[chance.randrange(len(choices))]
+        done.append(action)
+        act(system, world, state, action)
+        ours, theirs = view(of_space(system, after), system), view(world, system)
+        assert ours == theirs, (version, seed, done)
+        known = system.objects[after[system.promised]]
+        assert dict(known.committed) == world.observer.committed, (version, seed, done)
+        assert dict(known.acknowledged) == world.observer.acknowledged, (version, seed, done)
+        for i, name in enumerate(system.promises):
+            if system.broken(after) >> i & 1 and name not in world.violations:
+                assert system.broken(state) >> i & 1 or action[0] != "deliver", (seed, done, name)
+        state = after
+    return length
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize(
+    "version", ["0.8.2", "0.10.2", "0.11", "2.0", "2.4", "2.7", "3.0", "3.3", "3.7", "4.1", "4.3"]
+)
+def test_walks_are_alike_in_the_world(version: str, replicas: int) -> None:
+    assert sum(walk(version, replicas, seed, 40, (4,)) for seed in range(8)) > 200

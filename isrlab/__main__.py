@@ -18,6 +18,7 @@ import click
 import isrlab
 from isrlab.installed import NOTEBOOKS, ExtraMissingError, give, require
 from isrlab.spark import MASTER_VARIABLE, MasterError, require_master
+from isrlab.world.options import SEARCH, of_all
 
 INTERRUPTED = 130
 POWERS = ("power", "unclean", "controller", "reassign")
@@ -319,33 +320,38 @@ def play(file: IO[str], version: str | None, trace: bool, mix: str | None, promi
 # fmt: on
 
 
-@main.command()
-@click.option("--property", "name", default="committed_records_survive", show_default=True)
+# fmt: off
+@main.command(help=SEARCH)
+@click.argument("budgets", nargs=-1, metavar="[BUDGET=N]...")
+@click.option("--property", "name", metavar="NAME", help="The promise; with --all, if one only.")
 @click.option("--version", "version", default="0.10.2", show_default=True, metavar="V")
 @click.option("--unless", metavar="V", help="A release in which the schedule must be harmless.")
 @click.option("--partition", default="partition replicas=1,2", show_default=True, metavar="LINE")
 @click.option("--power", "faults", multiple=True, type=click.Choice(POWERS), help="More faults.")
 @click.option("--word", "words", multiple=True, metavar="COMMAND", help="Only these commands.")
 @click.option("--seeds", default=2_000, show_default=True, type=click.IntRange(1), metavar="N")
-def search(seeds: int, name: str, **wanted: Any) -> None:
-    """Look for a schedule that breaks a promise, and print the shortest form of the first found.
-
-    \b
-    Examples:
-      python -m isrlab search --version 0.10.2 --unless 0.11
-      python -m isrlab search --property logs_agree --power power --unless 0.11
-    """
-    from isrlab.world import search as searching
-
+@of_all
+def search(
+    budgets: tuple[str, ...], *, all_: bool, name: str | None, seeds: int, unless: str | None,
+    faults: tuple[str, ...], words: tuple[str, ...], version: str, partition: str, **how: Any,
+) -> None:
     try:
-        goal = searching.Goal(name, **wanted)
+        if (unless or faults or words) if all_ else (budgets or how["resume"]):
+            raise ValueError("budgets go with --all; --unless, --power and --word without it")
+        if all_:
+            from isrlab.world import everything
+            sys.exit(everything.search_all(version, partition, budgets, name=name, **how))
+        from isrlab.world import search as searching
+        name = name or "committed_records_survive"
+        goal = searching.Goal(name, version, unless, partition, faults, words)
         with click.progressbar(range(seeds), label="seeds", file=sys.stderr) as tried:
             seed, text = next(searching.find(goal, tried), (None, ""))
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         _stop(str(error), 2)
     if seed is None:
         _stop(f"none of {seeds} seeds breaks {name} in {goal.version}", 1)
     click.echo(f"# seed {seed} breaks {name}\nversion {goal.version}\n{text}")
+# fmt: on
 
 
 @main.command()

@@ -90,6 +90,7 @@ class BreadthFirst:
     workers: int = 1
     symmetric: bool = False
     stops: bool = True  # at the end of the level in which a promise is broken first
+    wanted: tuple[str, ...] = ()  # only these promises are looked at; none named: all
     most_bytes: float = float("inf")
     most_depth: int = 1 << 30
     tell: Callable[[Extent], None] = lambda progress: None
@@ -196,7 +197,7 @@ class BreadthFirst:
 
     def _note(self, bits: int, fingerprint: int, depth: int) -> None:
         for i, name in enumerate(self.system.promises):
-            if bits >> i & 1:
+            if bits >> i & 1 and (not self.wanted or name in self.wanted):
                 known = self.at.broken.get(name, (depth, fingerprint))
                 self.at.broken[name] = min(known, (depth, fingerprint))
 

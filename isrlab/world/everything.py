@@ -1,0 +1,150 @@
+"""`python -m isrlab search --all`: reads what is asked, searches everything, and says the verdict.
+
+What it prints is scenario text, with the verdict in comments.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from isrlab.engine import safety
+from isrlab.engine.versions import KafkaVersion
+from isrlab.world import scenario
+from isrlab.world.breadth_first import BreadthFirst, Extent, SearchEnd
+from isrlab.world.enabled import EngineSystem
+from isrlab.world.schedule import text_of
+from isrlab.world.space import KINDS
+
+USUAL = {"produces": 1, "crashes": 1}
+MOST_BUDGET, MOST_BROKERS = 9, 5
+MOST_BYTES = 4_000_000_000
+QUIET_S, EVERY_S = 2.0, 1.0  # when progress is shown first, and how often
+HOLDS, BREAKS, OPEN = 1, 0, 3  # exit status
+UNCLEAN = "unclean.leader.election.enable"
+
+
+def budgets_of(words: Iterable[str]) -> dict[str, int]:
+    """What `crashes=1 produces=2` says. Raises ValueError with what would be right."""
+    budgets = {}
+    for word in words:
+        name, _, number = word.partition("=")
+        if name not in KINDS:
+            raise ValueError(f"no budget {name!r}; known: {', '.join(KINDS)}")
+        if not number.isdecimal() or int(number) > MOST_BUDGET:
+            raise ValueError(f"{word}: a budget is a number up to {MOST_BUDGET}: {name}=1")
+        budgets[name] = int(number)
+    return budgets or USUAL
+
+
+def system_of(
+    version: str, partition: str, budgets: dict[str, int], brokers: int = 0, prompt: bool = False
+) -> EngineSystem:
+    """A partition as its `partition` line says; unclean election is off if it does not say."""
+    cluster = scenario.play(line_of(partition), version=version).cluster
+    if len(cluster.topic.partitions) > 1:
+        raise ValueError("everything is searched for one partition, not for several")
+    if max(len(cluster.replicas), brokers) > MOST_BROKERS:
+        raise ValueError(f"at most {MOST_BROKERS} brokers can be searched")
+    extra = [b for b in range(1, brokers + 1) if b not in cluster.replicas]
+    return EngineSystem(cluster, budgets, extra[: max(0, brokers - len(cluster.replicas))], prompt)
+
+
+def line_of(partition: str) -> str:
+    return partition if UNCLEAN in partition else f"{partition} {UNCLEAN}=false"
+
+
+def most_bytes() -> float:
+    """Half of the machine's memory, and never more than 4 GB."""
+    try:
+        return min(MOST_BYTES, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2)
+    except (AttributeError, ValueError):
+        return MOST_BYTES / 2
+
+
+class _Shown:
+    """Progress on standard error, once a search takes longer than two seconds."""
+
+    def __init__(self) -> None:
+        self.next = time.monotonic() + QUIET_S
+
+    def __call__(self, at: Extent) -> None:
+        if time.monotonic() < self.next:
+            return
+        self.next = time.monotonic() + EVERY_S
+        done = at.distinct / max(at.seconds, 1e-9)
+        line = f"depth {at.depth}: {at.distinct:,} states, {at.transitions:,} transitions, "
+        line += f"{at.seconds:.0f} s, {done:,.0f} states/s, {at.memory / 1e6:,.0f} MB"
+        ends = "\r" if sys.stderr.isatty() else "\n"
+        print(f"{line:<78}", end=ends, file=sys.stderr, flush=True)
+
+
+def search_all(
+    version: str, partition: str, words: tuple[str, ...], *, name: str | None, workers: int,
+    memory: int | None, brokers: int, prompt: bool, saves: Path, resume: bool,
+) -> int:  # fmt: skip
+    """Search, print the verdict, and answer with the exit status. Raises ValueError."""
+    release, budgets = KafkaVersion.of(version), budgets_of(words)
+    if name is not None and name not in safety.PROPERTIES:
+        raise ValueError(f"no property {name!r}; known: {', '.join(safety.PROPERTIES)}")
+    system_of(version, partition, budgets, brokers, prompt)  # says what is wrong with them
+    spent = " ".join(f"{kind}={count}" for kind, count in budgets.items())
+    of = f"{release.name}, {line_of(partition)}, {spent}"
+    of += f", {brokers} brokers" * bool(brokers) + ", prompt controller" * prompt
+    make: Any = partial(system_of, version, partition, budgets, brokers, prompt)
+    searching = BreadthFirst(
+        make,
+        workers,
+        most_bytes=memory * 1e6 if memory else most_bytes(),
+        tell=_Shown(),
+        wanted=(name,) if name else (),
+    )
+    try:
+        if resume:
+            searching.load(saves, of)
+        end = searching.run()
+        if end.ended in ("memory", "stopped"):
+            searching.save(saves, of)
+        return _say(end, searching, of, saves)
+    finally:
+        searching.close()
+
+
+def _say(end: SearchEnd, searching: BreadthFirst, of: str, saves: Path) -> int:
+    at, wanted = end.progress, searching.wanted or tuple(safety.PROPERTIES)
+    remembered = 1 - end.counts["computed"] / max(1, end.counts["steps"])
+    print(f"# {of}")
+    print(f"# {at.distinct:,} states, {at.transitions:,} transitions, depth {at.depth}, "
+          f"{at.seconds:.1f} s, {end.rate:,.0f} states/s, {at.memory / 1e6:,.0f} MB")  # fmt: skip
+    print(f"# {remembered:.1%} of the engine's steps were remembered; "
+          f"chance that two states counted as one: {end.collision_chance:.1e}")  # fmt: skip
+    broken = {name: way for name, way in end.schedules.items() if name in wanted}
+    if broken:
+        return _say_broken(broken, searching, of)
+    if end.ended == "all":
+        print(f"# no schedule within these budgets breaks {' or '.join(wanted)}")
+        return HOLDS
+    limit = f"it needs more than {searching.most_bytes / 1e6:,.0f} MB"
+    why = limit if end.ended == "memory" else "it was stopped"
+    print(f"# nothing is broken up to depth {at.depth}; not all was searched: {why}")
+    print(f"# saved in {saves}: --resume goes on from there")
+    return OPEN
+
+
+def _say_broken(broken: dict[str, list[Any]], searching: BreadthFirst, of: str) -> int:
+    partition = of.split(", ")[1]
+    for name, actions in sorted(broken.items(), key=lambda item: len(item[1])):
+        system: Any = searching.system
+        text = text_of(system, partition, actions, name)
+        print(f"# {name} is broken after {len(actions)} actions, and not sooner:")
+        print(f"#   {'; '.join(' '.join(map(str, action)) for action in actions)}")
+        if text is not None:
+            print(text)
+            return BREAKS
+        print("# no times were found at which the clocked world does the same")
+    return BREAKS

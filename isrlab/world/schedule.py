@@ -1,0 +1,208 @@
+"""A schedule of the search as scenario text, which plays under the real clock.
+
+Theory of operation. The text is made while it is played: each action becomes the lines that do it
+in the cluster as it is then. What the search has as actions without a command (a parked fetch that
+expires, a retry, a check of the ISR) happens when time passes, so the text lets it pass, and the
+settings in its second line see to it that nothing else happens meanwhile. A follower is late when
+it has not fetched for the lag time: before what its leader does next, time passes at an earlier
+step, and all other followers fetch. At which, is tried: the first text that breaks the promise in
+the clocked world is the one. A schedule that needs a coincidence no clock has gives no text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from isrlab.engine import messages as m
+from isrlab.engine import safety
+from isrlab.engine.model import Follower, Leader
+from isrlab.world import scenario
+from isrlab.world.cluster import Cluster, NotSettledError
+from isrlab.world.commands import obey
+from isrlab.world.script import Command, Run, ScriptError
+from isrlab.world.space import Space
+from isrlab.world.words import address, ids
+
+LONG = "1000h"  # longer than any schedule
+LAG_S, WAIT_S = 30, 9  # where a follower is late; three waits of a parked fetch fit in between
+Deed = tuple[Any, ...]
+
+
+class Impossible(Exception):
+    """The clocked world does not do this action now."""
+
+
+class _Text:
+    """The lines so far, played."""
+
+    def __init__(self, system: Space, head: list[str]) -> None:
+        self.system, self.run = system, Run([])
+        self.lines: list[str] = []
+        for line in head:
+            self.play(line)
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.run.cluster
+
+    def play(self, line: str) -> None:
+        self.lines.append(line)
+        try:
+            obey(self.run, Command(len(self.lines), line))
+        except (ScriptError, NotSettledError) as error:
+            raise Impossible(str(error)) from None
+
+    def act(self, action: Deed, state: Any) -> None:
+        name, *who = action
+        broker = who[0] if who else 0
+        plain = {"flush": "flush", "shut down": "clean_shutdown"}
+        if name in ("deliver", "lose"):
+            self._pass_on(state, who[0], who[1], "deliver" if name == "deliver" else "drop")
+        elif name == "produce":
+            self.play(f"produce {broker} acks={who[1]}")
+        elif name in ("crash", "lose power"):
+            self._drop_all(broker)
+            self.play(f"{'kill' if name == 'crash' else 'power_loss'} {broker}")
+        elif name == "start":
+            self._drop_all(broker)
+            if self.cluster.is_cut(broker, m.CONTROLLER):
+                self.play(f"heal {broker} controller")
+            self.play(f"start {broker}")
+        elif name == "expire":
+            self.play("elect")
+        elif name == "elect":
+            self.play(f"elect {who[0]}")
+        elif name == "fence":
+            self.play(f"cut {broker} controller")
+            self._drop_all(broker, (m.CONTROLLER,))
+            self.play("elect")
+        elif name == "register":
+            self.play(f"heal {broker} controller")
+        elif name == "reassign":
+            self.play(f"reassign {'cancel' if who == ['cancel'] else ids(tuple(who))}")
+        elif name == "fail over":
+            self.play("hard_bounce controller")
+        elif name in plain:
+            self.play(f"{plain[name]} {broker}")
+        else:
+            self._wait(name, who)
+
+    def _pass_on(self, state: Any, source: int, target: int, verb: str) -> None:
+        """The next message, and before it the metadata that the space does not count."""
+        wanted = self.system.objects[state[self.system.links[source, target]][0]]
+        waiting = self.cluster.on_link(source, target)
+        for count, envelope in enumerate(waiting, 1):
+            message = envelope.message
+            is_same = type(message) is type(wanted)
+            if isinstance(wanted, m.UpdateMetadata) and is_same:
+                is_same = message.brokers == wanted.brokers
+            if is_same:
+                link = f"{address(source)}>{address(target)}"
+                if verb == "drop" and count > 1:
+                    self.play(f"deliver {link} {count - 1}")
+                self.play(f"{verb} {link}{f' {count}' if verb == 'deliver' and count > 1 else ''}")
+                return
+        raise Impossible(f"no {type(wanted).__name__} on {source}>{target}")
+
+    def _drop_all(self, broker: int, others: tuple[int, ...] = ()) -> None:
+        """What is on its way to a broker without a process, or, with `others`, on cut links."""
+        links = [(source, broker) for source in others or (0, *sorted(self.cluster.disks))]
+        links += [(broker, other) for other in others]
+        for source, target in links:
+            if self.cluster.on_link(source, target):
+                self.play(f"drop {address(source)}>{address(target)} all")
+
+    def _wait(self, name: str, who: list[Any]) -> None:
+        """Let time pass until a timer fires."""
+        cluster, broker = self.cluster, who[0]
+        kinds = {
+            "answer oldest": m.ExpireFetch, "retry": m.RetryRequest, "checkpoint":
+            m.CheckpointHighWatermark, "ask again": m.RetryAlterPartition, "late": m.ExpireIsr,
+        }  # fmt: skip
+        role = cluster.brokers[broker].role
+        wanted: dict[str, Any] = {}
+        if name == "answer oldest" and isinstance(role, Leader):
+            fetch = role.parked[0].fetch
+            wanted = {"replica": fetch.replica, "request": fetch.request}
+        elif name == "retry" and isinstance(role, Follower):
+            wanted = {"request": role.request}
+        elif name == "late" and isinstance(role, Leader):
+            self._outlast(who[1], role)
+        for event in cluster.queue:
+            message = event.message
+            is_ours = event.is_timer and event.target == broker and type(message) is kinds[name]
+            if is_ours and all(getattr(message, key) == wanted[key] for key in wanted):
+                self.play(f"advance {event.due_ms - cluster.now_ms}ms")
+                return
+        raise Impossible(f"nothing will fire for {name}")
+
+    def _outlast(self, follower: int, role: Leader) -> None:
+        """The next check finds this follower's clock too old."""
+        remote = role.remote(follower)
+        assert remote is not None
+        age = self.cluster.now_ms - remote.last_caught_up_time_ms
+        if 0 <= age <= LAG_S * 1_000:
+            self.play(f"advance {LAG_S * 1_000 - age + 1}ms")
+
+    def keep_fresh(self, follower: int) -> None:
+        """Nearly the lag time passes, in which the other followers fetch and this one does not."""
+        for _ in range((LAG_S - 1) // WAIT_S):
+            self.play(f"advance {WAIT_S}s")
+            for number, broker in sorted(self.cluster.brokers.items()):
+                role = broker.role
+                if isinstance(role, Follower) and number != follower:
+                    for link in (f"{role.leader}>{number}", f"{number}>{role.leader}"):
+                        self.play(f"deliver {link} any")
+
+
+def text_of(system: Space, partition: str, actions: list[Deed], promise: str) -> str | None:
+    """A scenario that does the actions, and in which the promise is broken; None if there is none.
+
+    `partition` is the line of the cluster that the search began with.
+    """
+    states = [system.first]
+    for action in actions:
+        states.append(dict(system.successors(states[-1]))[action])  # type: ignore[attr-defined]
+    lates = [i for i, action in enumerate(actions) if action[0] == "late"]
+    for early in [None, *range(lates[0], -1, -1)] if lates else [None]:
+        for head in _heads(system, partition, actions):
+            try:
+                text = _Text(system, head)
+                for i, (action, state) in enumerate(zip(actions, states, strict=False)):
+                    if i == early:
+                        text.keep_fresh(actions[lates[0]][2])
+                    text.act(action, state)
+                text.play(f"check {promise}")
+            except Impossible:
+                continue
+            if _is_broken("\n".join(text.lines), promise):
+                return "\n".join(text.lines)
+    return None
+
+
+def _heads(system: Space, partition: str, actions: list[Deed]) -> Iterator[list[str]]:
+    """Settings in which only those timers fire that the schedule waits for."""
+    names = {action[0] for action in actions}
+    waits = names & {"answer oldest", "retry", "checkpoint", "ask again", "late"}
+    settings = [f"session.timeout.ms={LONG}"]
+    if waits:
+        lag = f"{LAG_S}s" if "late" in names else LONG
+        wait = LONG if "answer oldest" not in names and "late" not in names else f"{WAIT_S}s"
+        settings += [f"replica.lag.time.max.ms={lag}", f"replica.fetch.wait.max.ms={wait}"]
+        settings += [f"{name}={LONG}" for name in ("replica.socket.timeout.ms",)]
+        settings += [f"request.timeout.ms={LONG}"]
+        if "checkpoint" not in names:
+            settings += [f"replica.high.watermark.checkpoint.interval.ms={LONG}"]
+    line = " ".join((partition, *settings))
+    head = [f"version {system.version.name}"]
+    if waits:
+        yield [*head, f"{line} latency=20m"]
+    yield [*head, line]
+
+
+def _is_broken(text: str, promise: str) -> bool:
+    run = scenario.play(text)
+    return promise in run.violations or (
+        safety.PROPERTIES[promise](run.cluster.observer.view()) is not None
+    )

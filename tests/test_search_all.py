@@ -1,0 +1,106 @@
+"""The search of everything over the engine: what it finds, and what the clocked world says."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from isrlab.__main__ import main
+from isrlab.engine.safety import PROPERTIES
+from isrlab.world import scenario
+from isrlab.world.breadth_first import BreadthFirst
+from isrlab.world.everything import system_of
+
+UNCLEAN = "partition replicas=1,2 unclean.leader.election.enable=true"
+
+
+def search(*words: str) -> Result:
+    return CliRunner().invoke(main, ["search", "--all", *words])
+
+
+def is_broken(text: str, promise: str, version: str | None = None) -> bool:
+    run = scenario.play(text, version=version)
+    view = run.cluster.observer.view()
+    return promise in run.violations or PROPERTIES[promise](view) is not None
+
+
+def test_it_finds_the_loss_of_kip_101_and_prints_a_scenario_that_plays() -> None:
+    result = search("--version", "0.10.2", "produces=1", "crashes=2")
+    assert result.exit_code == 0, result.output
+    assert "committed_records_survive is broken after 9 actions, and not sooner" in result.output
+    assert is_broken(result.output, "committed_records_survive")
+    assert not is_broken(result.output, "committed_records_survive", "0.11")
+
+
+@pytest.mark.parametrize("version", ["0.11", "2.4", "3.7"])
+def test_the_same_budgets_break_nothing_later(version: str) -> None:
+    result = search("--version", version, "produces=1", "crashes=2")
+    assert result.exit_code == 1, result.output
+    assert "no schedule within these budgets breaks" in result.output
+
+
+@pytest.mark.slow
+def test_it_finds_the_race_of_an_order_with_a_request() -> None:
+    line = "partition replicas=1,2,3 min.insync.replicas=2"
+    result = search("--version", "3.7", "--partition", line, "acks_all=1", "crashes=1", "lags=1")
+    assert result.exit_code == 0, result.output
+    assert "after 17 actions, and not sooner" in result.output
+    assert is_broken(result.output, "acknowledged_records_survive")
+
+
+def test_a_promise_that_is_weakened_by_hand_is_broken(monkeypatch) -> None:
+    """That nothing is ever committed."""
+    monkeypatch.setitem(
+        PROPERTIES, "logs_agree", lambda view: "something is committed" if view.committed else None
+    )
+    searching = BreadthFirst(lambda: system_of("3.7", "partition replicas=1,2", {"produces": 1}))
+    (actions,) = searching.run().schedules.values()
+    assert [action[0] for action in actions] == ["produce", "deliver", "deliver"]
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["crash=1"], "no budget 'crash'; known: produces, acks_all, crashes"),
+        (["crashes=many"], "crashes=many: a budget is a number up to 9: crashes=1"),
+        (["--version", "9.9"], "unknown Kafka version '9.9'"),
+        (["--property", "luck"], "no property 'luck'; known: "),
+        (["--partition", "partition replicas=1,1"], "1,1"),
+        (["--brokers", "7"], "7 is not in the range 0<=x<=5"),
+        (["--resume", "--saves", "nowhere"], "nowhere"),
+        (["--unless", "2.0"], "--unless"),
+    ],
+)
+def test_a_wrong_question_says_what_would_be_right(words: list[str], problem: str) -> None:
+    result = search(*words)
+    assert result.exit_code == 2
+    assert problem in result.stderr
+
+
+def test_budgets_without_all_are_refused() -> None:
+    result = CliRunner().invoke(main, ["search", "crashes=1"])
+    assert (result.exit_code, result.stdout) == (2, "")
+
+
+def test_a_search_that_is_interrupted_goes_on_from_what_it_saved(tmp_path: Path) -> None:
+    words = ["--version", "2.4", "produces=2", "crashes=2", "--saves", str(tmp_path / "saved")]
+    whole = search(*words)
+    command = [sys.executable, "-m", "isrlab", "search", "--all", *words]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    process.stderr.readline()  # progress, after two seconds
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    if process.returncode != 1:  # it was not ready sooner
+        assert process.returncode == 3, out
+        assert "--resume goes on from there" in out
+        resumed = search(*words, "--resume", "--workers", "2")
+        ours, theirs = (
+            result.stdout.splitlines()[1].split(", depth")[0] for result in (resumed, whole)
+        )
+        assert ours == theirs

@@ -184,7 +184,7 @@ def _records(played: Played, asked: str, names: str) -> GoalResult:
     if strange := [name for name in names.split() if name not in promised]:
         return False, f"{' '.join(strange)} was never promised", should
     if cluster.leader is None:
-        return False, "nobody leads at the end", should
+        return False, "no broker leads at the end", should
     held = {record.id for record in cluster.leader.log.records}
     other = [name for name in names.split() if (name in held) != (asked == "kept")]
     opposite = "lost" if asked == "kept" else "kept"

@@ -60,7 +60,7 @@ _STAYS = shutil.ignore_patterns("data", "notebooks", "__pycache__")  # workers n
 
 
 class MasterError(ValueError):
-    """The address of a Spark master has no known form, or nobody answers there."""
+    """The address of a Spark master has no known form, or no master answers there."""
 
 
 class WorkersError(RuntimeError):

@@ -80,7 +80,7 @@ def test_who_left_and_who_joined():
     for name, finding in {
         "leave_and_return": "Replica 3 leaves at 45 s, replica 3 joins at 61 s",
         "flapping": "Replica 2 leaves at 15 s; then the ISR changes 18 more times",
-        "saw_tooth": "Nobody leaves the ISR",
+        "saw_tooth": "No replica leaves the ISR",
     }.items():
         assert offsets.isr_finding(offsets.isr_of(play(name))) == finding
 

@@ -98,7 +98,7 @@ def test_waiting_is_standing_still_within_the_isr() -> None:
 
 
 def test_a_log_in_which_nobody_left_is_refused() -> None:
-    with pytest.raises(ValueError, match="nobody left an ISR"):
+    with pytest.raises(ValueError, match="no replica left an ISR"):
         replayed("k-412-quiet-control", "4.1")
 
 

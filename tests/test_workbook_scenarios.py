@@ -149,7 +149,7 @@ def test_the_chart_says_what_each_version_does(version):
     writes_itself = version in ("0.8.2", "0.9.0", "0.10.2", "0.11", "2.2", "2.4", "2.5", "2.6")
     assert ("write ZooKeeper" in words) == writes_itself
     assert ("in flight" in words) != writes_itself  # who writes waits for the answer
-    assert ("nobody is notified" in words) == (version == "0.8.2")
+    assert ("no broker is notified" in words) == (version == "0.8.2")
     assert ("KAFKA-13091" in words) == (version in ("2.7", "2.8"))
 
 

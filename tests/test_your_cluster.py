@@ -85,7 +85,7 @@ def test_a_control_keeps_the_window(found) -> None:
     assert 0 < len(late.incidents) < len(found.incidents)
     draw = your_cluster.cluster_player(late).draw_of
     assert text_of(draw(None, None)).startswith(f"{len(late.incidents)} incidents")
-    assert text_of(draw("nowhere", 1)).endswith("0 partitions without broker 1 in the ISR at once")
+    assert text_of(draw("nowhere", 1)).endswith("without broker 1 in the ISR at a time")
     only = your_cluster.cluster_player(found).draw_of("payments", 3)
     assert text_of(only).startswith("2 incidents, 0 not over; at worst 3 of 3 partitions without b")
 

@@ -101,7 +101,7 @@ def latency_histogram(events: DataFrame, by: Sequence[str] = ("run",)) -> DataFr
     """One row for each key and `latency_ms`: `count` of produces with acks=all that waited so long.
 
     A row that does not say how many it tells of tells of one. Left out are produces that failed
-    (`refused_produce` has those) and those with acks=0 or 1, which wait for nobody.
+    (`refused_produce` has those) and those with acks=0 or 1, which wait for no replica.
     """
     keys = keys_of(by)
     is_all = "kind in ('latency', 'produce_ack') and coalesce(detail.acks, '-1') = '-1'"

@@ -30,7 +30,7 @@ def moves(events: DataFrame) -> DataFrame:
 
 
 def removals(events: DataFrame) -> DataFrame:
-    """Each replica that a shrink took out, whoever made it; columns as in `moves`."""
+    """Each replica that a shrink removed, by leader or controller; columns as in `moves`."""
     return moves(events).where("change = 'leaves' and isr_change = 'shrink'")
 
 

@@ -157,7 +157,7 @@ def _known_order(controller: Controller, broker: int) -> tuple[m.Output, ...]:
 
 
 def _returned(controller: Controller) -> Controller:
-    """What a returning broker changes: who may lead where nobody does."""
+    """What a returning broker changes: it may lead where no broker does."""
     if not controller.version.kraft:
         has_leader = controller.is_alive(controller.leader)
         return controller if has_leader else zookeeper.elect(controller)

@@ -1,4 +1,4 @@
-"""The leader's high watermark, and whoever waits for it.
+"""The leader's high watermark, and the requests that wait for it.
 
 Theory of operation. The high watermark is the minimum of the end offsets that count; who counts
 is a rule of the version. Every handler of a leader ends in `settle`: it moves the high watermark
@@ -63,7 +63,7 @@ def min_isr(broker: Broker) -> int:
 def settle(
     broker: Broker, now_ms: int, outputs: tuple[m.Output, ...] = (), advance: bool = True
 ) -> Step:
-    """Move the high watermark if it can, then answer whoever waited for that or for data."""
+    """Move the high watermark if it can, then answer requests that waited for that or for data."""
     before = broker.log.high_watermark
     if advance:
         broker = _advance_high_watermark(broker, now_ms)
@@ -82,7 +82,7 @@ def settle(
 def _advance_high_watermark(broker: Broker, now_ms: int) -> Broker:
     """maybeIncrementLeaderHW: the minimum end offset over everyone who counts."""
     role, log = reading.leader_of(broker), broker.log
-    end = log.log_end_offset  # whoever has reached it holds nothing back
+    end = log.log_end_offset  # a replica that has reached it holds nothing back
     behind = [r for r in role.remotes if r.log_end_offset < end and holds_back(broker, r, now_ms)]
     high_watermark = rules.next_high_watermark(
         log.high_watermark,

@@ -170,7 +170,7 @@ class StoredIsr(NamedTuple):
     row: Statement | None = None
 
 
-DELETED = StoredIsr((), is_assigned=True)  # nobody has a replica
+DELETED = StoredIsr((), is_assigned=True)  # no broker has a replica
 
 
 def _differ(first: StoredIsr, second: StoredIsr) -> bool:

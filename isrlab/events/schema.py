@@ -1,6 +1,6 @@
 """The one table that every producer writes and every question, figure and report reads.
 
-One row for each thing that happened to a partition, whoever says so: the engine, the fleet, or the
+One row for each thing that happened to a partition, from the engine, the fleet, or the
 log of a real broker. Columns that a producer cannot know are null. Offsets are Kafka's: the log end
 offset is the next one to be written, the high watermark the first that is not readable.
 

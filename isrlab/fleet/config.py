@@ -74,14 +74,14 @@ class FleetConfig:
     replica_fetch_wait_max_ms: int = _number(500, "ms", 1, 60_000,
         "how long a leader parks a fetch that finds nothing")
     replica_fetch_min_bytes: int = _number(1, "bytes", 1, 2**31 - 1,
-        "what a fetch must find to be answered at once")
+        "what a fetch must find to be answered immediately")
 
     load: str = _text("bursts", "steady, bursts, heavy, together, or trace")
     records_per_s: float = _number(5.0, "records/s for each partition", 0, 1e6,
         "mean rate outside bursts")
     batch_every_ms: int = _number(1_000, "ms between batches, on average", 1, 3_600_000,
         "mean gap between batches, exponential")
-    batch_size: int = _number(0, "bytes, 0: what is drawn at once is a batch", 0, 2**31 - 1,
+    batch_size: int = _number(0, "bytes, 0: records drawn together are a batch", 0, 2**31 - 1,
         "of a producer's batch at most; a burst's records then come evenly, every ms")
     linger_ms: int = _number(0, "ms", 0, 3_600_000,
         "for which a producer waits for more records (with batch_size)")

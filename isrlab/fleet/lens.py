@@ -47,7 +47,7 @@ class Trace:
         return 1 + np.sum(list(self.in_isr.values()), axis=0)
 
     def evictions_ms(self) -> Ints:
-        """When somebody left the ISR, int64[k]."""
+        """When a replica left the ISR, int64[k]."""
         return self.ts_ms[1:][np.diff(self.isr_size) < 0]
 
     def around(self, ts_ms: int, before_ms: int = 3_000, after_ms: int = 4_000) -> Trace:

@@ -1,6 +1,6 @@
 """A fleet whose leaders move: cells as ever between two moments, and the engine at each of them.
 
-Theory of operation. A cell never looks at another one, as long as nobody is told to lead or to
+Theory of operation. A cell never looks at another one, unless a broker is ordered to lead or to
 follow. So time is cut at the moments of `moments.py`. Up to a moment each broker's cell is run by
 the kernel; it has a row for every partition that the broker could lead, and those that it does not
 lead are empty. At the moment the controllers of the partitions take one step of the engine
@@ -69,7 +69,7 @@ class StoredChange(NamedTuple):
 
 
 class Moving:
-    """A cluster with its cells, its controllers, and what its brokers have when nobody runs."""
+    """A cluster with its cells, its controllers, and what its brokers have while no cell runs."""
 
     def __init__(self, config: FleetConfig) -> None:
         self.config, self.now_ms = config, 0
@@ -90,7 +90,7 @@ class Moving:
         self.former = self.leaders.copy()  # who led last
         self._decided: dict[Moment, list[StoredChange]] = {}
         self._late: dict[int, tuple[int, tuple[int, ...]]] = {}  # ISRs that the dead have asked for
-        self._waiting: dict[int, list[tuple[int, ...]]] = defaultdict(list)  # where nobody leads
+        self._waiting: dict[int, list[tuple[int, ...]]] = defaultdict(list)  # where no broker leads
 
     # Time
 
@@ -168,7 +168,7 @@ class Moving:
         return after
 
     def _refuse(self, times: list[int], partitions: list[int], records: list[int]) -> None:
-        """Batches for partitions that nobody leads: their producers are told so, and try again."""
+        """Batches for partitions without a leader: their producers get an error, and retry."""
         for ts_ms, partition, count in zip(times, partitions, records, strict=True):
             former = int(self.former[partition])
             kind = s.NO_BROKER if former in self.known.gone else s.NOT_LEADER

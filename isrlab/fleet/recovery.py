@@ -98,7 +98,7 @@ def leaders_back(config: FleetConfig, goes: Sequence[tuple[str, float]]) -> pd.D
 def _threads(config: FleetConfig, broker: int) -> list[tuple[float, int]]:
     """For each fetcher thread of a broker, bytes per second that are produced for it; partitions.
 
-    The first has nothing to do: a broker may follow nobody.
+    The first has nothing to do: a broker may follow no leader.
     """
     if not 1 <= broker <= config.brokers:
         raise ValueError(f"broker={broker} is out of range; valid: 1 to brokers={config.brokers}")

@@ -4,7 +4,7 @@ Theory of operation. A manifest is written first: all settings, seeds, library v
 of the code, which is everything that decides the rows. Then every task writes the events of its
 cells, each cell into a file of its own (`run=0.8.2/leader-3.parquet`) under a hidden name, and
 renames it when it is complete. So a file that is there is valid; a worker or a driver that dies
-leaves at most hidden files, which no reader looks at. Whoever calls `stored` again with the same
+leaves at most hidden files, which no reader looks at. A caller that runs `stored` with the same
 manifest computes only the cells without a file, and nothing at all if there are none.
 
 The folder must be one that driver and workers see under the same path (a shared mount on a

@@ -5,7 +5,7 @@ latency, with how many there were in `detail.count`; `detail.latency_ms` is the 
 (classes are exact below 16 ms, then a step is an eighth of a doubling).
 
 Who hears of an ISR change, and when, comes as rows of kind `notify` (a leader tells the controller)
-and `metadata` (the controller tells everybody). A leader of 0.8 tells nobody. From 0.9 to 2.6 it
+and `metadata` (the controller notifies all). A leader of 0.8 notifies none. From 0.9 to 2.6 it
 writes the ISR to ZooKeeper and collects its changes; the isr-change-propagation task announces them
 once they have calmed down, and then the controller tells every broker. Since 2.7 the controller
 itself stores the ISR, so every broker knows about when the leader does. What a controller changes

@@ -52,7 +52,7 @@ class FollowerPlayer:
         self._step(m.LeaderAndIsr(leader, epoch, isr, partition_epoch, REPLICAS))
 
     def lead(self, epoch: int, partition_epoch: int, count: int) -> None:
-        """Lead in an epoch of its own, and append what nobody may ever copy."""
+        """Lead in an epoch of its own, and append what no follower may ever copy."""
         isr = (FOLLOWER, *LEADERS)
         self._step(m.LeaderAndIsr(FOLLOWER, epoch, isr, partition_epoch, REPLICAS))
         self.question = self.retry = None

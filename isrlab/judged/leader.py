@@ -19,7 +19,7 @@ Seen = dict[str, Any]  # what one can see of a machine, by name
 
 
 class LeaderPlayer:
-    """Broker 1 of the engine and what it sends; the schedule plays everybody else."""
+    """Broker 1 of the engine and what it sends; the schedule plays all others."""
 
     def __init__(self, version: KafkaVersion, **settings: object) -> None:
         chosen = Settings.of(version, **settings)
@@ -53,7 +53,7 @@ class LeaderPlayer:
         self._produce(m.ACKS_ALL)
 
     def copy(self, count: int, high_watermark: int, epoch: int) -> None:
-        """As a follower, from whoever leads."""
+        """As a follower, from the current leader."""
         records = tuple(Record(f"c{epoch}", epoch) for _ in range(count))
         log = self.broker.log.append(records, self.broker.version)
         self.broker = replace(self.broker, log=log.with_high_watermark(high_watermark))

@@ -1,7 +1,7 @@
 """What happens to partitions when k brokers (or racks) fail at once, every k as likely as another.
 
 Theory of operation. A partition is under min ISR when fewer than `min.insync.replicas` of its ISR
-are left, offline when nobody of ISR and eligible leader replicas is, lost when no replica is and
+are left, offline when no member of ISR or eligible leader replicas is, lost when no replica is and
 the disks do not come back. With a full ISR the last two are one event; what differs is what became
 of the disks. All three are: of these brokers more than so many fail. The smallest such sets are
 kept; a failure is bad if it has one of them in it. All failures are

@@ -17,5 +17,5 @@ controls   a slider through a run; any figure redrawn as values change
 style      colours of brokers, versions and states; titles, numbers, names
 
 A picture is given tables, runs and numbers; it plays and simulates nothing. Its title is the
-finding, worded by whoever has the numbers. What only one notebook draws is in its workbook file.
+finding, worded where the numbers are. What only one notebook draws is in its workbook file.
 """

@@ -75,7 +75,7 @@ def isr_finding(spans: Sequence[IsrSpan]) -> str:
         parts.append(f"replica {style.listed(gone or back)} {word} at {after.start_ms / 1000:g} s")
     if len(parts) > 4:
         return f"R{parts[0][1:]}; then the ISR changes {len(parts) - 1} more times"
-    return f"R{', '.join(parts)[1:]}" if parts else "Nobody leaves the ISR"
+    return f"R{', '.join(parts)[1:]}" if parts else "No replica leaves the ISR"
 
 
 def plot_offsets(data: Offsets, title: str | None = None, *, ax: Axes | None = None) -> Axes:

@@ -60,5 +60,5 @@ def _moved(old: Broker, new: Broker) -> dict[str, object]:
     return {
         "3 ISR": " → ".join(dict.fromkeys(isrs)),
         "4 HW": " → ".join(dict.fromkeys(ends)),
-        "5 answers": f"produce of {', '.join(records)}" if records else "nobody",
+        "5 answers": f"produce of {', '.join(records)}" if records else "no request",
     }

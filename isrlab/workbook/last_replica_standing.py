@@ -26,7 +26,7 @@ UNREACHABLE = "cut 1 2\ncut 1 3\nproduce 1 m3 acks={acks}\nadvance 60s"
 STOPPED = "clean_shutdown 3\nclean_shutdown 2"
 KILLED = "kill 3\nelect\nkill 2\nelect"
 POWER = "power_loss 1\nelect"
-# What fails before somebody tries to write, and what after
+# What fails before a producer writes, and what after
 FAILURES = {
     "1 follower dies": ("kill 3\nelect", ""),
     "the leader dies": ("kill 1\nelect", ""),
@@ -110,7 +110,7 @@ def outage(version: str | KafkaVersion, session_s: int, lag_s: int, outage_s: in
 def offline_after(
     version: str | KafkaVersion, sessions_s: Sequence[int], lags_s: Sequence[int]
 ) -> dict[str, dict[str, tuple[str, str]]]:
-    """For each session timeout and lag limit: which of `OUTAGES_S` leave nobody who may lead."""
+    """For each session timeout and lag limit: after which `OUTAGES_S` no broker may lead."""
     cells: dict[str, dict[str, tuple[str, str]]] = {}
     for session_s in sessions_s:
         row = cells.setdefault(f"session {session_s} s", {})
@@ -123,8 +123,8 @@ def offline_after(
 
 
 def plot_offline(cells: dict[str, dict[str, tuple[str, str]]]) -> Axes:
-    """Which outages leave nobody who may lead."""
+    """Which outages leave no broker that may lead."""
     offline = sum(word == "offline" for row in cells.values() for _, word in row.values())
-    title = f"Nobody may lead after some outages in {offline} of {sum(map(len, cells.values()))} "
-    title += "settings"
+    count = f"{offline} of {sum(map(len, cells.values()))}"
+    title = f"No broker may lead after some outages in {count} settings"
     return plot_matrix(cells, title, size=(1.4, 0.4))

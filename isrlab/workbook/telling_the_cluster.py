@@ -183,7 +183,7 @@ CHART: dict[str, Any] = {  # box -> x, y, text, and what leads to it: box, answe
     "stored": (4.7, 3.65, "is it stored?", "ask  asked"),
     "refused": (8.5, 3.65, "the ISR stays", "stored no isr_rejected"),
     "watermark": (4.7, 4.85, "can the high watermark move?", "stored yes isr_commit"),
-    "moves": (1.0, 4.85, "it moves; whoever\nwaited is answered", "watermark yes moves"),
+    "moves": (1.0, 4.85, "it moves; requests\nthat wait are answered", "watermark yes moves"),
     "tell": (4.7, 6.05, "the controller notifies every broker", "watermark  isr_commit"),
 }
 WRITES = {  # a leader that writes ZooKeeper itself waits for the answer: nothing is in flight
@@ -264,16 +264,16 @@ def _texts(run: Run, taken: Counter[str]) -> dict[str, str]:
         number = style.counted(taken["notify"], "announcement")
         texts["tell"] = f"announced when 5 s are quiet, or after 60 s:\n{number}"
     if version.isr_write == IsrWrite.ZOOKEEPER:
-        texts["tell"] = "nobody is notified"
+        texts["tell"] = "no broker is notified"
     if version.high_watermark_after_shrink == AfterShrink.NEVER:
-        texts["watermark"] = "nobody checks the\nhigh watermark (KAFKA-13091)"
+        texts["watermark"] = "the high watermark is\nnot checked (KAFKA-13091)"
     return texts
 
 
 # Leaders that wait forever
 
 AWAITED = {  # scenario -> the issue, and the line that shows that the wait is over
-    "shrink_stall": ("KAFKA-13091: nobody re-checks the high watermark", "m1 acknowledged"),
+    "shrink_stall": ("KAFKA-13091: the high watermark is not re-checked", "m1 acknowledged"),
     "error_not_retried": ("KAFKA-14010: an error is not retried", "m2 acknowledged"),
     "change_never_sent": (
         "KAFKA-12686: a change is never sent",

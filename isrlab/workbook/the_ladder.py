@@ -2,7 +2,7 @@
 
 A cell is one run of one schedule under the rules of one version. To what became of the records
 (diverged, lost, offline, safe) two words are added for what became of the service: *stalled*, when
-the high watermark could move by its own rule but nobody checks, and *flapping*, when a replica
+the high watermark could move by its own rule but is not checked, and *flapping*, when a replica
 joins and leaves the ISR again and again.
 
 A bug is fixed where its own word no longer appears. Its schedule can end badly all the same: where

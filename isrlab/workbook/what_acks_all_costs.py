@@ -238,7 +238,7 @@ def commits_of(log_dir: str = "", release: str = "4.1.2") -> list[Commit]:
 
 
 def _whom(broker: int) -> str:
-    return "nobody" if broker == NOBODY else f"broker {broker}"
+    return "no broker" if broker == NOBODY else f"broker {broker}"
 
 
 def plot_commits(shown: Sequence[Commit]) -> Axes:

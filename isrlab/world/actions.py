@@ -140,7 +140,7 @@ _PARTED = (Run, Cluster, Topic, Observer, Verified, Request)
 
 
 def fork(run: Run) -> Run:
-    """The same run once more: what happens to one of them does not happen to the other."""
+    """A copy of a run: what happens to one of them does not happen to the other."""
     parted: dict[int, Any] = {}
 
     def copy(value: Any) -> Any:

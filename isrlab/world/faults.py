@@ -32,9 +32,9 @@ def clean_shutdown(cluster: Cluster, broker: int) -> None:
 
 
 def power_loss(cluster: Cluster, broker: int) -> None:
-    """The machine loses power: records that were not written back are gone, and nobody is told.
+    """The machine loses power: records not written back are gone, and no broker is notified.
 
-    A controller dies with the brokers of its site and knows nobody when it returns.
+    A controller dies with the brokers of its site and knows no broker when it returns.
     """
     if broker == m.CONTROLLER:
         _fail_over(cluster, ())

@@ -148,7 +148,7 @@ _LINK = re.compile(r"(is cut off from|reaches) (?:the )?(\w+)(?: again)?")
 
 
 class Clause(NamedTuple):
-    """What somebody did; of many the least `rank` is said."""
+    """What a machine did; of several the one with the least `rank` is named."""
 
     rank: int
     who: str
@@ -246,7 +246,7 @@ def _of_event(event: Event, before: Frame, after: Frame) -> Iterator[Clause]:
         cut = f"truncates {names(tuple(r for r in old if r not in new))}"
         yield Clause(1, who, "deletes its replica" if event.leader_epoch is None else cut)
     elif event.kind == "follower" and event.replica == NO_LEADER:
-        yield Clause(1, "", "nobody leads")
+        yield Clause(1, "", "no broker leads")
     elif event.kind == "crash":
         yield Clause(2, who, _ENDS.get(by) or by.replace("halt:", "halts:"))
     elif event.kind in _DEEDS:

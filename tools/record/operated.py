@@ -120,7 +120,7 @@ def keep(version: str, what: str, **row: object) -> None:
 
 
 def gauges(cluster: Operated) -> None:
-    """The same topic each time: three partitions on brokers 1, 2 and 3, min ISR 2."""
+    """A cluster, always with one topic: three partitions on brokers 1, 2 and 3, min ISR 2."""
 
     def read(cause: str, wait_s: float = 9) -> None:
         time.sleep(wait_s)

@@ -16,7 +16,7 @@ until it is over; appends, the expiry task and the controller go on.
 
 Within one millisecond: the controller's answers, restarts, appends in order of partition, then
 fetches in order of thread, then the expiry task. Only the order is a choice; none of it is chance.
-Whoever runs the cell is asked for room before a millisecond, or an append, for which the tables
+The caller of the cell is asked for room before a millisecond, or an append, for which the tables
 could be too small; so nothing is ever lost, and nothing done twice.
 
 Left out: record batches (a fetch may end at any record), log segments, request queues,

@@ -75,7 +75,7 @@ def is_ready(function: Any) -> bool:
 
 @contextlib.contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Whoever would compile the same meanwhile waits, and then finds it in the cache."""
+    """Other processes that need it wait in the meantime, and then find it in the cache."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(ImportError, OSError):  # where nothing can be locked, all compile
             import fcntl

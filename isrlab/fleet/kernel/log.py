@@ -7,7 +7,7 @@ not reached. *Held* are batches that were refused because the ISR was too small:
 again, and are let in at the moment at which the ISR is large enough (a real producer's next try
 comes up to a backoff later, 0.1 to 1 s).
 
-A produce that waits too long is noticed only when somebody next looks at the list; its row says the
+A produce that waits too long is noticed only when the list is next looked at; its row says the
 time at which it was over. The records of a timed-out produce stay in the log, and it is not sent
 again (a real producer would, and since 3.0 by default the log would not take them twice).
 """
@@ -233,7 +233,7 @@ def _new_row(state: s.State, last: int) -> int:
 
 @compiled
 def _new_chunk(state: s.State, last: int) -> int:
-    """The first row of a chunk that nobody uses, put behind the last of a list."""
+    """The first row of an unused chunk, put behind the last of a list."""
     chunk = state.scalars[s.FREE_CHUNK]
     if chunk != s.NOBODY:
         state.scalars[s.FREE_CHUNK] = state.next_chunk[chunk]

@@ -220,7 +220,7 @@ class Setup(NamedTuple):
 
 
 def new_state(setup: Setup) -> State:
-    """A cell at time 0: everybody in sync, every thread's first fetch on its way.
+    """A cell at time 0: all replicas in sync, every thread's first fetch in flight.
 
     Only the replicas of `empty_threads` lack the backlog, and are not in the ISR.
     """

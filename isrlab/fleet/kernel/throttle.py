@@ -7,7 +7,7 @@ the bytes of throttled partitions that it has written, from all leaders together
 above `follower.replication.throttled.rate`, its fetches leave out the throttled partitions whose
 high watermark it has not reached. Both rates are `throttle_bytes_per_s`, as
 kafka-reassign-partitions.sh sets them. Members always get everything, though it counts: below what
-they take nobody catches up. Each rate is a mean over up to eleven samples of a second, from the
+they take none catches up. Each rate is a mean over up to eleven samples of a second, from the
 oldest of them until now.
 
 A fetch that the leader answers with nothing is parked, and a fallen mean does not wake it: it waits

@@ -88,8 +88,8 @@ class Record:
 
     @cached_property
     def outs(self) -> list[Absence]:
-        """Everybody who was out of an ISR, in order of leaving; also who is out when an ISR becomes
-        known: at the start, or after a time of which nobody tells."""
+        """Each absence from an ISR, in order of leaving; also of replicas out when an ISR becomes
+        known: at the start, or after a gap in the logs."""
         outs = absences(self.events, self.end_ms)
         places: dict[tuple[Key, int], list[Absence]] = defaultdict(list)
         for each in outs:
@@ -171,7 +171,7 @@ class Record:
         return {key: [ms for ms, leader in named if leader >= 0] for key, named in told.items()}
 
     def leader_at(self, key: Key, ts_ms: int) -> int | None:
-        """Who led a partition; None if nobody says."""
+        """The leader of a partition; None if no line shows it."""
         times, brokers = self.leaders.get(key, ([], []))
         place = bisect_right(times, ts_ms)
         return brokers[place - 1] if place else None
@@ -184,7 +184,7 @@ class Record:
 
     @cached_property
     def brokers(self) -> frozenset[int]:
-        """Everybody who is named."""
+        """Every broker that is named."""
         speakers = {row.broker for rows in self.rows.values() for row in rows}
         hosts = frozenset[int]().union(*self.replicas.values())
         return frozenset(b for b in speakers | hosts if b is not None and b != -1)

@@ -47,7 +47,7 @@ class Replicas:
                 self.gone.add(row.replica)
             else:
                 self.assigned = set(row.ids("replicas"))
-                if not row.detail.get("adding"):  # nobody has to catch up before these go
+                if not row.detail.get("adding"):  # no replica has to catch up before these go
                     self.assigned -= set(row.ids("removing"))
             self._at += 1
 

@@ -45,7 +45,7 @@ RULES = {  # what Kafka always does
     "same": "a leader stores only what changes the ISR",
     "heard": "every broker that must know an ISR, leader or epoch confirms what another logs of it",
     "counted": "versions and leader epochs count from 0, and a new partition begins there",
-    "early": "nobody hears of a version before it is asked for and stored",
+    "early": "no broker knows a version before it is requested and stored",
     "late": "a process that starts follows as it is by then",
     "order": "lines stand in the order of their times",
 }

@@ -56,7 +56,7 @@ class StoredState:
     before: BrokerIds | None = None  # the ISR from which its leader asked for it
     request: Statement | None = None  # the line by which its leader asked for it
     is_leaders: bool = False  # and not the controller's
-    is_open: bool = False  # asked for, and nobody says what came of it
+    is_open: bool = False  # requested, and no line shows the outcome
     replicas: BrokerIds | None = None
     seen_ms: int = 0  # its leader says it still then
 
@@ -284,7 +284,7 @@ class _Walk:
             self._lose(self.open[0].ts_ms, OPEN)
 
     def _ask(self, state: StoredState) -> None:
-        """A request of which nobody says what came of it: it says at least what was before."""
+        """A request without a known outcome: it shows at least the state before it."""
         if self.now is None or not _same(self.now.isr, state.before):
             last = self.open[-1] if self.open else None
             if last is not None and _same(last.isr, state.before):
@@ -370,7 +370,7 @@ def _relation(now: StoredState, state: StoredState) -> str:
         return "old"  # a leader was refused who had not heard of the controller's change
     if state.before is not None:
         return "next" if _same(now.isr, state.before) else "gap"
-    if state.version is not None and state.is_leaders:  # since 2.8 nobody announces an expansion
+    if state.version is not None and state.is_leaders:  # since 2.8 no line announces an expansion
         is_in_a_row = now.leader == state.leader and now.isr is not None and not is_same
         return "next" if is_in_a_row else "gap"
     if state.leader_epoch == 0 and now.version:

@@ -116,7 +116,7 @@ def follow(
             time.sleep(every_s)
     except KeyboardInterrupt:
         raise SystemExit(last.status if last else look.NOT_KNOWN) from None
-    raise AssertionError("nobody stops watching")
+    raise AssertionError("watching never ends by itself")
 
 
 class Watched:

@@ -41,7 +41,7 @@ class Case:
 
     @property
     def is_open(self) -> bool:
-        """Somebody is still out, or the party's broker is gone."""
+        """A replica is still out, or the party's broker is gone."""
         gone = (row for row in self.record.gone if about(row) in self.brokers)
         is_gone = any(self.span[0] <= row.ts_ms <= self.span[1] for row in gone)
         if self.party.kind == "quorum":

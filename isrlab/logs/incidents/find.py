@@ -65,7 +65,7 @@ class Incident:
     what: str  # the name of the rule
     says: str  # its sentence
     who: tuple[int, ...]  # brokers that it is about
-    blamed: tuple[int, ...]  # those to blame; nobody, if nobody is guilty or known
+    blamed: tuple[int, ...]  # those to blame; empty if none is to blame or known
     out: tuple[int, ...]  # replicas that were out
     start_ms: int
     end_ms: int | None  # None: not over when the logs end
@@ -135,7 +135,7 @@ def _story(case: Facts) -> _Story:
 
 
 def _troubled(episode: Episode) -> list[int]:
-    """Brokers that have trouble although nobody left an ISR."""
+    """Brokers that have trouble although no replica left an ISR."""
     kinds = ("failed", "offline", "session_lost")
     rows = [r for r in episode.troubles if r.detail.get("sign", r.kind) in kinds]
     return sorted({row.broker for row in rows if row.broker is not None})

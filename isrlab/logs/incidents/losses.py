@@ -10,7 +10,7 @@ Theory of operation. Four things are looked for in each partition, each in lines
    been committed; above it, only producers with acks=1 or 0 had been answered for them. What
    producers with acks=all may have under way is left out. Up to 0.10.2 every follower cuts to its
    high watermark and copies again: there only a fetch beyond the leader's end shows a loss.
-3. *Emptied*: a replica makes its log anew though it had one, and nobody deleted the partition.
+3. *Emptied*: a replica makes its log anew though it had one, and the partition was not deleted.
 4. *Leaderless*: a controller names no leader, or all members of the ISR are down: from the moment
    at which the last of them went, not from the first line that says so.
 

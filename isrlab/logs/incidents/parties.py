@@ -12,7 +12,7 @@ Theory of operation. Absences whose beginnings or ends follow each other within 
    opposite more than one other, has these; and so on. Who is a party already needs no second
    witness: a leader that was away, and wakes or is cut off, removes healthy followers.
 4. Where no role tells, the broker that is opposite several others has them. If there are only two,
-   and a third leader keeps the removed one, it is the link between them; if nobody can tell, the
+   and a third leader keeps the removed one, it is the link between them; if no line can tell, the
    removed one.
 """
 
@@ -253,7 +253,7 @@ def _taker(out: Absence, record: Record) -> int | None:
 def _of_a_pair(outs: list[Absence], record: Record) -> Party:
     """One leader and one replica: who of them did not run, if a line shows it; who takes back at
     once all that it removed, for its own clock had jumped; the link if both remove each other or
-    somebody else keeps the replica; else the replica."""
+    another leader keeps the replica; else the replica."""
     is_told = any(out.leader for out in outs)  # else a controller may have taken them
     replica, leader = outs[0].replica, _taker(outs[0], record) if is_told else None
     is_both_ways = any(out.replica != replica for out in outs)

@@ -62,7 +62,7 @@ def again(record: Record, base: FleetConfig) -> Again:
     """The fleet with the replicas and troubles of a record; all else is `base`.
 
     `base.lag_time_ms` is taken for the lag limit of the record. Raises ValueError if the record has
-    no partition with several replicas, or nobody left any ISR.
+    no partition with several replicas, or no replica left any ISR.
     """
     placed = _placed(record)
     if not placed:
@@ -71,7 +71,7 @@ def again(record: Record, base: FleetConfig) -> Again:
     outs = [out for out in record.outs if out.key in placed]
     found = _pauses(outs, record, base.lag_time_ms)
     if not found:
-        raise ValueError("nobody left an ISR: there is nothing to play again")
+        raise ValueError("no replica left an ISR: there is nothing to replay")
     start_ms = min(record.start_ms, min(p.from_ms for p in found) - BEFORE_MS)
     shifted = [
         Pause(p.role, numbers[p.broker], p.from_ms - start_ms, p.to_ms - start_ms)

@@ -1,7 +1,7 @@
 """Notebook 13: what broker logs say of their cluster, in figures, tables and a sentence.
 
 All of it asks `isrlab.logs.incidents`, as the command `isrlab logs` does; here the answers are
-drawn. Names of topics and lines of logs come from files that nobody here has written: figures and
+drawn. Names of topics and lines of logs come from untrusted files: figures and
 tables show them escaped.
 """
 
@@ -131,7 +131,7 @@ def plot_cluster(
     still = sum(not each.is_over for each in found.incidents)
     title = f"{counted(len(found.incidents), 'incident')}, {still} not over; at worst {worst:,} of "
     lacks = "under-replicated" if broker is None else f"without broker {broker} in the ISR"
-    title += f"{len(found.partitions):,} partitions {lacks} at once"
+    title += f"{len(found.partitions):,} partitions {lacks} at a time"
     return style.headline(figure, title)
 
 
@@ -149,7 +149,7 @@ def _presence(found: Findings, broker: int) -> list[Span]:
 
 
 def _draw_counts(ax: Axes, found: Findings, broker: int | None) -> int:
-    """How many partitions are short, by how much; the most at once."""
+    """How many partitions are short, by how much; the most at a time."""
     start_ms = found.record.start_ms
     spans = [
         _span(span.start_ms, span.end_ms, start_ms, _size(found, key, span))

@@ -29,7 +29,7 @@ def by_kind() -> list[dict[str, str]]:
                 sums[kind][row["logs"]].update(numbers)
     sums["all simulated"], sums[REAL] = sums.pop("all simulated"), sums.pop(REAL)
     return [
-        {"kind": kind, "cases": f"{of_kind['whole']['all']:,}"}
+        {"kind": kind.replace("_", " "), "cases": f"{of_kind['whole']['all']:,}"}
         | {logs: _shares(of_kind[logs]) if logs in of_kind else "" for logs in LOGS}
         for kind, of_kind in sums.items()
     ]

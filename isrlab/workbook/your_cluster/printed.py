@@ -87,7 +87,7 @@ def summary(events: pa.Table) -> dict[str, int | None]:
 def _partitions(events: pa.Table) -> Iterator[tuple[list[Statement], list[Statement]]]:
     """Of each partition in the metadata log: what the lines say, and what was stored.
 
-    What happened after the last line of all is left out: nobody could have printed it.
+    Changes after the last line of all are left out: no broker could have printed them.
     """
     for scene in history_of(events).scenes:
         end_ms = max((words[-1] for words in scene.words.values()), default=0)

@@ -10,7 +10,7 @@ takes the former ones out with the ISR change that makes the new ones members.
 A broker that restarts faster than its session expires is noticed only since broker epochs exist
 (KIP-380). Before, this model lets the stored state stand and sends it to the broker again, as a
 controller that fails over in that moment does. In KRaft the registration of the new incarnation
-fences the former at once; a real one waits for the former's session to end.
+fences the former immediately; a real one waits for the former's session to end.
 
 Left out: several controllers, topic deletion, and in KRaft the pause between
 registration and unfencing.
@@ -260,7 +260,7 @@ def _on_reassign(before: Controller, message: m.AlterPartitionReassignments) -> 
 
 
 def _reassignment_error(controller: Controller, wanted: tuple[int, ...] | None) -> str | None:
-    """Why it is refused at once. In KRaft a broker may be dead that the partition moves to."""
+    """Why it is refused immediately. In KRaft a broker may be dead that the partition moves to."""
     state, version = controller.state, controller.version
     is_going_on = bool(state.adding or state.removing)
     if is_going_on and version.reassignment == Reassignment.GOES_ON:

@@ -1,4 +1,4 @@
-"""What a follower does: find the offset it shares with its leader, then copy, for ever.
+"""What a follower does: find the offset it shares with its leader, then copy, forever.
 
 Theory of operation. A follower has one request on its way at any time. When it gets a leader it may
 first have to shorten its log, by one of four rules (`Truncation`): to its own high watermark, by
@@ -9,7 +9,7 @@ leader read for it, and so is old news; it may go back.
 
 A request that fails is sent again after a pause; one that is fenced waits for the controller. Until
 2.6.0 a question about an epoch without records can be answered such that nothing is cut, and is
-then asked again for ever (KAFKA-10706); here there is a pause between.
+then asked again forever (KAFKA-10706); here there is a pause between.
 
 Left out: throttling, and 0.8.2's habit of dropping its whole log on any offset out of range that is
 not beyond the leader's end.

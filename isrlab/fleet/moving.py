@@ -17,9 +17,9 @@ What is on its way at a moment: an answer that a follower has not written when i
 leader, or of a new epoch that it starts over in, is lost, and so is the fetch that it waited for.
 It asks anew, where its log parts from the leader's (`replicas.first_fetch`), then fetches. A thread
 that reads other partitions from that leader takes a new one along with its next fetch, or in the
-one that is parked; else it begins at once. An ISR change in flight is refused, and its place is
+one that is parked; else it begins immediately. An ISR change in flight is refused, and its place is
 taken until that is answered. Produces that wait for the ISR fail with NOT_LEADER; their producers
-know the new leader at once, and send again what it lacks, for `delivery_timeout_ms`. Without a
+know the new leader immediately, and send again what it lacks, for `delivery_timeout_ms`. Without a
 leader, a produce fails and is held until there is one; records with acks=1 that only the former
 leader had are lost.
 

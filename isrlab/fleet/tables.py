@@ -9,7 +9,7 @@ and `metadata` (the controller notifies all). A leader of 0.8 notifies none. Fro
 writes the ISR to ZooKeeper and collects its changes; the isr-change-propagation task announces them
 once they have calmed down, and then the controller tells every broker. Since 2.7 the controller
 itself stores the ISR, so every broker knows about when the leader does. What a controller changes
-by itself it tells at once. Source: `rules.announces_isr_change`. The task is taken to run at
+by itself it tells immediately. Source: `rules.announces_isr_change`. The task is taken to run at
 multiples of its period. Left out: the time each broker needs to take the news in.
 """
 

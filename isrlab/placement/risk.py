@@ -1,4 +1,4 @@
-"""What happens to partitions when k brokers (or racks) fail at once, every k as likely as another.
+"""What happens to partitions when k brokers (or racks) fail together, every k as likely as another.
 
 Theory of operation. A partition is under min ISR when fewer than `min.insync.replicas` of its ISR
 are left, offline when no member of ISR or eligible leader replicas is, lost when no replica is and

@@ -205,7 +205,7 @@ class PatientChannel(AsyncZMQSocketChannel):
     """Waits for a kernel's reply in steps of a second, looking anew each time.
 
     nbclient answers an Output widget on the socket it waits on, behind asyncio's back; that can eat
-    the wake-up for the reply, and the notebook would hang for ever.
+    the wake-up for the reply, and the notebook would hang forever.
     """
 
     async def get_msg(self, timeout: float | None = None) -> Any:  # type: ignore[override]

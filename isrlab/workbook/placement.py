@@ -82,7 +82,7 @@ def plot_chances(cluster: Placements, fate: str = FATES[1]) -> Axes:
         chances = cluster.chances(name, fate, counts)
         value, low, high = ([100 * c[i] for c in chances] for i in range(3))
         drawn[LABELS[name]] = curves.Curve(list(counts), value, low, high)
-    scales = curves.Scale("brokers that fail at once", low=1), curves.Scale("probability (%)")
+    scales = curves.Scale("number of failed brokers", low=1), curves.Scale("probability (%)")
     return curves.plot_curves(drawn, _difference(cluster, fate), scales)
 
 

@@ -1,7 +1,7 @@
 """Breadth-first search of a transition system: each state once, and the shortest way to a break.
 
 Theory of operation. A state is a tuple of small things that hash alike in every process. What is
-kept of each for ever is its fingerprint and that of the state it was first reached from, 16 bytes;
+kept of each forever is its fingerprint and that of the state it was first reached from, 16 bytes;
 whole states are kept for two levels only. A level is expanded in rounds, in the order of
 fingerprints: each process expands the states that it found itself, and the first one, which knows
 all fingerprints, says which of the states they offer are new. So no state ever travels, and the

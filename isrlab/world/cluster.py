@@ -147,7 +147,7 @@ class Cluster:
         self._lose(envelope)
 
     def tell(self, source: int, target: int, message: m.Message) -> None:
-        """Hand a message over at once, before anything in the queue."""
+        """Hand a message over immediately, before anything in the queue."""
         self._deliver(Envelope(self.now_ms, source, target, message))
 
     def post(self, envelope: Envelope) -> None:

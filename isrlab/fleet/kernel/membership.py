@@ -86,7 +86,7 @@ def _set_clocks(state: s.State, now_ms: int, row: int) -> None:
 
 @inlined
 def change_isr(state: s.State, now_ms: int, kind: int, partition: int, isr: int) -> None:
-    """Ask for another ISR: stored at once in ZooKeeper, or in flight to the controller.
+    """Ask for another ISR: stored immediately in ZooKeeper, or in flight to the controller.
 
     2.7 to 3.0 look at the high watermark when they ask for a shrink, too early for the shrink to
     count (KAFKA-13091), and then no more. Source: maybeShrinkIsr, Partition.scala 2.7.2:952-981.
@@ -196,7 +196,7 @@ def on_isr_expiration(state: s.State, now_ms: int) -> None:
 
 @merged
 def on_restarts(state: s.State, now_ms: int) -> None:
-    """Brokers go down in good order: the controller takes them out of the ISRs at once.
+    """Brokers shut down cleanly: the controller removes them from their ISRs immediately.
 
     A change in flight goes through without them (Kafka would refuse it, and the leader ask again).
     Unless it `fetches_after_removal`, a broker is told to stop first, and its last fetch is in.
@@ -266,7 +266,7 @@ def _begin_epoch(state: s.State, now_ms: int, partition: int) -> None:
 
 @compiled
 def _start_over(state: s.State, now_ms: int, partition: int) -> None:
-    """Followers hear of the new epoch with the leader, and fetch at once what they lack in it.
+    """Followers hear of the new epoch with the leader, and fetch immediately what they lack in it.
 
     A thread that also reads other partitions does so with its next fetch.
     """

@@ -90,7 +90,7 @@ class Rules(NamedTuple):
     high_watermark_held_under_min_isr: bool
     high_watermark_after_shrink: int
     high_watermark_only_if_follower_moved: bool
-    pushes_high_watermark: bool  # news of it answers a fetch at once
+    pushes_high_watermark: bool  # news of it answers a fetch immediately
     removal_raises_leader_epoch: bool
     shrink_raises_leader_epoch: bool  # one that the leader asks for
     order_frees_isr_request: bool  # while one is `VOID`, another can be asked for

@@ -148,7 +148,7 @@ class Facts(Case):
         return self.left(often)
 
     def short(self) -> list[Statement]:
-        """Every absence ends at once."""
+        """Every absence ends immediately."""
         return self.left() if all(map(is_back_at_once, self.outs)) else []
 
     def still_out(self) -> list[Statement]:
@@ -161,7 +161,7 @@ class Facts(Case):
         return self.left(was) if len(was) == len(self.outs) else []
 
     def fences_the_living(self) -> list[Statement]:
-        """A controller fences brokers that it hears again at once."""
+        """A controller fences brokers that it hears again immediately."""
         rows = self.record.said("crash", self.span, cause="fenced")
         is_controller = self.party.kind == "controller"
         return [row for row in rows if is_controller and row.broker in self.brokers]

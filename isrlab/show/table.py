@@ -40,8 +40,8 @@ def _heading(name: str) -> str:
     if name.startswith("replica_"):
         return name.replace("_", ".")
     unit = " (UTC)" if name in _MOMENTS else r" (\1)"
-    name = name.replace("_per_s", "/s").replace("_x_", " × ").replace("_", " ")
-    return re.sub(r" (ms|s|bytes|records)$", unit, name)
+    name = re.sub(r"_(ms|s|bytes|records)$", unit, name.replace("_per_s", "/s"))
+    return name.replace("_x_", " × ").replace("_", " ")
 
 
 def _readable(column: pd.Series) -> pd.Series:

@@ -32,8 +32,53 @@ class EngineSystem(Space):
         self._arriving = []
         done: Callable[[list[Any]], State] = self._drain if self.prompt else tuple
         budgets = state[self.budget]
+        plan = self._plans.get(budgets)
+        if plan is None:
+            plan = self._plans[budgets] = self._plan(budgets)
+        losing, producing, striking, lagging, acts = plan
         out: list[Choice] = []
-        losing = self._spend(budgets, _KIND["losses"]) if budgets[_KIND["losses"]] else None
+        self._deliver(state, losing, done, out)
+        dead, expiries = [], self._controller(state[self.n])[0]
+        for i in range(self.n):
+            local = self._locals.get(state[i]) or self._local(state[i])
+            if not local.is_dead:
+                self._of_time(state, i, local, out)
+                if local.leads:
+                    for name, spent, message in producing:
+                        after = list(state)
+                        after[self.budget] = spent
+                        self._step(after, i, message)
+                        if after[i] != state[i]:  # it is not refused
+                            out.append((("produce", self.ids[i], name), done(after)))
+                    for action, message in local.lates if lagging else ():
+                        after = list(state)
+                        after[self.budget] = lagging
+                        self._step(after, i, message)
+                        out.append((action, done(after)))
+                for name, spent in striking:
+                    after = list(state)
+                    after[self.budget] = spent
+                    if self._strike(name, after, i, local):
+                        out.append(((name, self.ids[i]), done(after)))
+                continue
+            if local.can_start:
+                after = list(state)
+                self._start(after, i)
+                out.append((("start", self.ids[i]), done(after)))
+            if expiries[i]:
+                dead.append(i)
+        if dead:
+            after = list(state)
+            self._expire(after, dead)
+            out.append((("expire", *(self.ids[i] for i in dead)), done(after)))
+        if acts:
+            out += [(a, done(after)) for a, after in self._of_controller(state, dead)]
+        return out
+
+    def _deliver(
+        self, state: State, losing: Any, done: Callable[[list[Any]], State], out: list[Choice]
+    ) -> None:
+        """The next message of each link arrives, or is lost."""
         for action, slot, target in self.moves:
             if queue := state[slot]:
                 after = list(state)
@@ -47,88 +92,47 @@ class EngineSystem(Space):
                     after = list(state)
                     after[slot], after[self.budget] = queue[1:], losing
                     out.append((self.can_lose[slot], tuple(after)))
-        dead = []
-        expiries = self._controller(state[self.n])[0]
-        for i in range(self.n):
-            local = self._local(state[i])
-            if local.is_dead:
-                if local.can_start:
-                    after = list(state)
-                    self._start(after, i)
-                    out.append((("start", self.ids[i]), done(after)))
-                if expiries[i]:
-                    dead.append(i)
-                continue
-            for action, after in self._by_itself(state, i, local):
-                out.append((action, done(after)))
-            if local.leads and (budgets[0] or budgets[1]):
-                out += [(action, done(after)) for action, after in self._produces(state, i)]
-            if any(budgets[2:]):
-                out += [(action, done(after)) for action, after in self._faults(state, i, local)]
-        if dead:
-            after = list(state)
-            self._expire(after, dead)
-            out.append((("expire", *(self.ids[i] for i in dead)), done(after)))
-        if any(budgets[_KIND["elections"] : _KIND["checkpoints"]]):
-            out += [(a, done(after)) for a, after in self._of_controller(state, dead)]
-        return out
 
-    def _by_itself(self, state: State, i: int, local: Any) -> Iterator[tuple[Any, list[Any]]]:
+    def _plan(self, budgets: tuple[int, ...]) -> Any:
+        """What these budgets allow: to lose, produce, strike and be late, each with those that are
+        left then; and whether an operator or the controller may act."""
+        left = {kind: self._spend(budgets, i) for i, kind in enumerate(KINDS) if budgets[i]}
+        request = self.produced + self.total - budgets[0] - budgets[1]
+        producing = [
+            (name, left[kind], self._intern(m.Produce(request, (f"m{request + 1}",), acks)))
+            for kind, name, acks in (("produces", "1", 1), ("acks_all", "all", m.ACKS_ALL))
+            if kind in left
+        ]
+        striking = [(name, left[kind]) for name, kind in _FOR.items() if kind in left]
+        acts = {"elections", "uncleans", "reassigns", "failovers"} & left.keys()
+        return left.get("losses"), producing, striking, left.get("lags"), bool(acts)
+
+    def _of_time(self, state: State, i: int, local: Any, out: list[Choice]) -> None:
         """What costs nothing: it is a matter of time."""
-        number, leader = self.ids[i], local.follows
-        if local.parked:
-            after = list(state)
-            self._step(after, i, local.parked)
-            yield ("answer oldest", number), after
+        message, name, leader = local.parked, "answer oldest", local.follows
         is_there = leader and not self._local(state[self.slots[leader]]).is_dead
         if is_there and not self._is_on_its_way(state, i, leader):
+            message, name = local.retry, "retry"
+        if message:
             after = list(state)
-            self._step(after, i, local.retry)
-            yield ("retry", number), after
-        if self._is_cut_off(state, i):
+            self._step(after, i, message)
+            out.append(((name, self.ids[i]), self._drain(after)))
+        if not self._controller(state[self.n])[0][i]:
             after = list(state)
             self._tell(after, local.register)
-            yield ("register", number), after
+            out.append((("register", self.ids[i]), self._drain(after)))
         elif local.unanswered >= 0 and not self._alters(state, i, local.unanswered):
             after = list(state)
             self._step(after, i, self.ask_again)
-            yield ("ask again", number), after
-
-    def _produces(self, state: State, i: int) -> Iterator[tuple[Any, list[Any]]]:
-        left = state[self.budget]
-        request = self.produced + self.total - left[0] - left[1]
-        for kind, acks, name in ((0, 1, "1"), (1, m.ACKS_ALL, "all")):
-            if left[kind]:
-                after = list(state)
-                after[self.budget] = self._spend(left, kind)
-                produce = m.Produce(request, (f"m{request + 1}",), acks)
-                self._step(after, i, self._intern(produce))
-                if after[i] != state[i]:  # it is not refused
-                    yield ("produce", self.ids[i], name), after
-
-    def _faults(self, state: State, i: int, local: Any) -> Iterator[tuple[Any, list[Any]]]:
-        budgets, number = state[self.budget], self.ids[i]
-        after = list(state)
-        for name, kind in _FOR.items():
-            if not budgets[_KIND[kind]]:
-                continue
-            after[self.budget] = self._spend(budgets, _KIND[kind])
-            if self._strike(name, after, i, local):
-                yield (name, number), after
-            after = list(state)
-        if budgets[_KIND["lags"]]:
-            for action, message in local.lates:
-                after = list(state)
-                after[self.budget] = self._spend(budgets, _KIND["lags"])
-                self._step(after, i, message)
-                yield action, after
+            out.append((("ask again", self.ids[i]), self._drain(after)))
 
     def _strike(self, name: str, after: list[Any], i: int, local: Any) -> bool:
         """A fault of one broker. False: it makes no sense now."""
-        broker, is_cut_off = self.objects[after[i]], self._is_cut_off(after, i)
         if name == "crash":
             self._stop(after, i)
-        elif name == "lose power":
+            return True
+        broker, is_cut_off = self.objects[after[i]], self._is_cut_off(after, i)
+        if name == "lose power":
             self._power(after, i)
         elif name == "flush":
             after[i] = self._intern(replace(broker, log=broker.log.flush()))
@@ -181,19 +185,21 @@ class EngineSystem(Space):
 
     def broken(self, state: State) -> int:
         """A sum of 1 << i for each promise that does not hold."""
-        key = state[self.n], state[self.promised]
-        controller, promised = (self.objects[number] for number in key)
-        lead = self.slots.get(controller.leader, -1) if controller.leader != NO_LEADER else -1
-        leader = state[lead] if lead >= 0 else 0
-        bits = self._wrong.get((leader, *key))
+        key = *state[: self.n + 1], state[self.promised]
+        bits = self._wrong.get(key)
         if bits is None:
-            bits = self._wrong[leader, *key] = self._breaks(controller, promised, leader)
-        for i in range(self.n):
-            pair = leader, state[i], key[0]
-            more = self._wrong.get(pair)
-            if more is None:
-                more = self._wrong[pair] = self._breaks(controller, None, *pair[:2])
-            bits |= more
+            controller, promised = self.objects[key[-2]], self.objects[key[-1]]
+            lead = self.slots[controller.leader] if controller.leader != NO_LEADER else -1
+            leader = state[lead] if lead >= 0 else 0
+            bits = 0
+            pairs = [(leader, number, key[-2]) for number in state[: self.n]]
+            for parts in [(leader, key[-2], key[-1], 0), *pairs]:
+                more = self._wrong.get(parts)
+                if more is None:
+                    own: Any = (promised, leader) if len(parts) == 4 else (None, *parts[:2])
+                    more = self._wrong[parts] = self._breaks(controller, *own)
+                bits |= more
+            self._wrong[key] = bits
         return bits
 
     def _breaks(self, controller: Any, promised: Any, *numbers: int) -> int:

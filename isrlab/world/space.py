@@ -75,6 +75,7 @@ class Space(Known):
         self._promised: dict[tuple[int, Any], int] = {}
         self._wrong: dict[Any, int] = {}
         self._processes: dict[Any, Any] = {}
+        self._plans: dict[tuple[int, ...], Any] = {}
         self.ask_again = self._intern(m.RetryAlterPartition())
         self._asked = self._computed = 0
         self.ends = {slot: pair for pair, slot in self.links.items()}

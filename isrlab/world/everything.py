@@ -56,7 +56,9 @@ def system_of(
 
 
 def line_of(partition: str) -> str:
-    return partition if UNCLEAN in partition else f"{partition} {UNCLEAN}=false"
+    """The line, and those of the schedule so far, if there are more; unclean election is off."""
+    first, *others = partition.splitlines() or [""]
+    return "\n".join([first if UNCLEAN in first else f"{first} {UNCLEAN}=false", *others])
 
 
 def most_bytes() -> float:
@@ -110,22 +112,23 @@ def search_all(
         end = searching.run()
         if end.ended in ("memory", "stopped"):
             searching.save(saves, of)
-        return _say(end, searching, of, saves)
+        return _say(end, searching, (of, line_of(partition)), saves)
     finally:
         searching.close()
 
 
-def _say(end: SearchEnd, searching: BreadthFirst, of: str, saves: Path) -> int:
+def _say(end: SearchEnd, searching: BreadthFirst, asked: tuple[str, str], saves: Path) -> int:
+    of, partition = asked
     at, wanted = end.progress, searching.wanted or tuple(safety.PROPERTIES)
     remembered = 1 - end.counts["computed"] / max(1, end.counts["steps"])
-    print(f"# {of}")
+    print(f"# {of}".replace("\n", "; "))
     print(f"# {at.distinct:,} states, {at.transitions:,} transitions, depth {at.depth}, "
           f"{at.seconds:.1f} s, {end.rate:,.0f} states/s, {at.memory / 1e6:,.0f} MB")  # fmt: skip
     print(f"# {remembered:.1%} of the engine's steps were remembered; "
           f"chance that two states counted as one: {end.collision_chance:.1e}")  # fmt: skip
     broken = {name: way for name, way in end.schedules.items() if name in wanted}
     if broken:
-        return _say_broken(broken, searching, of)
+        return _say_broken(broken, searching, partition)
     if end.ended == "all":
         print(f"# no schedule within these budgets breaks {' or '.join(wanted)}")
         return HOLDS
@@ -136,8 +139,7 @@ def _say(end: SearchEnd, searching: BreadthFirst, of: str, saves: Path) -> int:
     return OPEN
 
 
-def _say_broken(broken: dict[str, list[Any]], searching: BreadthFirst, of: str) -> int:
-    partition = of.split(", ")[1]
+def _say_broken(broken: dict[str, list[Any]], searching: BreadthFirst, partition: str) -> int:
     for name, actions in sorted(broken.items(), key=lambda item: len(item[1])):
         system: Any = searching.system
         text = text_of(system, partition, actions, name)

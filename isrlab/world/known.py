@@ -17,8 +17,10 @@ from isrlab.world.cluster import START_MS, Cluster
 
 State = tuple[Any, ...]
 NOW_MS, OLD_MS = START_MS, 1
-_ANSWERS = m.FetchResponse, m.EpochEndOffset, m.ListOffsetsResponse
-_REQUESTS = m.Fetch, m.OffsetsForLeaderEpoch, m.ListOffsets
+_TALK = (  # of followers with their leaders; on a link only one side's follower waits for answers
+    m.Fetch, m.OffsetsForLeaderEpoch, m.ListOffsets,
+    m.FetchResponse, m.EpochEndOffset, m.ListOffsetsResponse,
+)  # fmt: skip
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -58,6 +60,8 @@ class Local(Frozen):
     parked: int = 0  # the message that expires its oldest fetch
     lates: tuple[tuple[Any, int], ...] = ()  # actions, and their messages
     follows: int = 0  # from whom it waits for an answer
+    request: int = 0  # the number of what it asked
+    waiting: tuple[tuple[int, int], ...] = ()  # (follower, number) of fetches that are parked here
     retry: int = 0  # the message that makes it ask again
     register: int = 0
     checkpoint: bool = False
@@ -82,7 +86,7 @@ class Known:
         self.objects: dict[int, Any] = {}
         self._locals: dict[int, Local] = {}
         self._spent: dict[tuple[Any, int], Any] = {}
-        self._flights: dict[Any, bool] = {}
+        self._requests: dict[int, int] = {}
         self._known: dict[int, Any] = {}
 
     def _intern(self, thing: Any) -> int:
@@ -120,7 +124,9 @@ class Known:
         if isinstance(broker, Stopped):
             return Local(True, can_start=not (broker.is_halted or broker.is_new))
         role, log, parked, lates, follows = broker.role, broker.log, 0, [], 0
+        waiting: tuple[tuple[int, int], ...] = ()
         if isinstance(role, Leader):
+            waiting = tuple((p.fetch.replica, p.fetch.request) for p in role.parked)
             if role.parked:
                 fetch = role.parked[0].fetch
                 parked = self._intern(m.ExpireFetch(fetch.replica, fetch.request))
@@ -138,7 +144,8 @@ class Known:
         number = broker.unanswered.request if broker.unanswered and asks else -1
         return Local(
             leads=isinstance(role, Leader), parked=parked, lates=tuple(lates), follows=follows,
-            retry=retry, checkpoint=is_new, unanswered=number,
+            retry=retry, checkpoint=is_new, unanswered=number, waiting=waiting,
+            request=getattr(role, "request", 0),
             register=self._intern(m.RegisterBroker(broker.id, broker.broker_epoch)),
         )  # fmt: skip
 
@@ -155,22 +162,20 @@ class Known:
             known = self._known[number] = expiries, targets(controller, self.ids)
         return known
 
-    def _is_on_its_way(self, state: tuple[Any, ...], i: int, leader: int) -> bool:
+    def _is_on_its_way(self, state: State, i: int, local: Local) -> bool:
         """A follower's request, or its answer."""
-        asked, answered = (
-            state[self.links[pair]] for pair in ((self.ids[i], leader), (leader, self.ids[i]))
-        )
-        key = state[i], asked, answered, state[self.slots[leader]]
-        is_there = self._flights.get(key)
-        if is_there is None:
-            request = self.objects[key[0]].role.request
-            ways = [(x, _REQUESTS) for x in asked] + [(x, _ANSWERS) for x in answered]
-            on_links = [self.objects[x] for x, kinds in ways if isinstance(self.objects[x], kinds)]
-            role = getattr(self.objects[key[3]], "role", None)
-            on_links += [p.fetch for p in role.parked] if isinstance(role, Leader) else []
-            own = [x for x in on_links if getattr(x, "replica", self.ids[i]) == self.ids[i]]
-            is_there = self._flights[key] = any(x.request == request for x in own)
-        return is_there
+        number, leader = self.ids[i], local.follows
+        requests = self._requests
+        for slot in (self.links[number, leader], self.links[leader, number]):
+            for x in state[slot]:
+                request = requests.get(x)
+                if request is None:
+                    message = self.objects[x]
+                    is_ours = isinstance(message, _TALK)
+                    request = requests[x] = message.request if is_ours else -1
+                if request == local.request:
+                    return True
+        return (number, local.request) in self._local(state[self.slots[leader]]).waiting
 
     def _alters(self, state: tuple[Any, ...], i: int, request: int) -> bool:
         number = self.ids[i]

@@ -159,7 +159,7 @@ class _Text:
 def text_of(system: Space, partition: str, actions: list[Deed], promise: str) -> str | None:
     """A scenario that does the actions, and in which the promise is broken; None if there is none.
 
-    `partition` is the line of the cluster that the search began with.
+    `partition` is the line of the cluster that the search began with, and what was done before.
     """
     states = [system.first]
     for action in actions:
@@ -194,11 +194,12 @@ def _heads(system: Space, partition: str, actions: list[Deed]) -> Iterator[list[
         settings += [f"request.timeout.ms={LONG}"]
         if "checkpoint" not in names:
             settings += [f"replica.high.watermark.checkpoint.interval.ms={LONG}"]
-    line = " ".join((partition, *settings))
+    first, *others = partition.splitlines()
+    line = " ".join((first, *settings))
     head = [f"version {system.version.name}"]
     if waits:
-        yield [*head, f"{line} latency=20m"]
-    yield [*head, line]
+        yield [*head, f"{line} latency=20m", *others]
+    yield [*head, line, *others]
 
 
 def _is_broken(text: str, promise: str) -> bool:

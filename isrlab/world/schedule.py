@@ -88,6 +88,15 @@ class _Text:
         else:
             self._wait(name, who)
 
+    def settle(self) -> None:
+        """Where the controller is prompt: what is on its way from and to it arrives."""
+        while self.system.prompt:
+            ends = ((e.source, e.target) for e in self.cluster.queue if not e.is_timer)
+            link = next((pair for pair in ends if m.CONTROLLER in pair), None)
+            if link is None:
+                return
+            self.play(f"deliver {address(link[0])}>{address(link[1])}")
+
     def _pass_on(self, state: Any, source: int, target: int, verb: str) -> None:
         """The next message, and before it the metadata that the space does not count."""
         wanted = self.system.objects[state[self.system.links[source, target]][0]]
@@ -173,6 +182,7 @@ def text_of(system: Space, partition: str, actions: list[Deed], promise: str) ->
                     if i == early:
                         text.keep_fresh(actions[lates[0]][2])
                     text.act(action, state)
+                    text.settle()
                 text.play(f"check {promise}")
             except Impossible:
                 continue

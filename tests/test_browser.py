@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from isrlab.world import scenario
+
 ROOT = Path(__file__).parent.parent
 SMALL = Path(__file__).parent / "notebooks"
 TUTORIAL = ROOT / "notebooks" / "09_last_replica_standing.ipynb"
@@ -50,6 +52,19 @@ slider => {
     look();
     setTimeout(() => reject(new Error('the figure did not change')), 20000);
   });
+}
+"""
+# Clicks, and resolves to the milliseconds until the explorer has drawn what comes of it.
+CLICK = """
+button => {
+  const tree = button.closest('.isrlab-explorer').querySelector('.below');
+  const began = performance.now();
+  window.changed = new Promise((resolve, reject) => {
+    new MutationObserver((_, own) => { own.disconnect(); resolve(performance.now() - began); })
+      .observe(tree, {childList: true});
+    setTimeout(() => reject(new Error('nothing was drawn')), 20000);
+  });
+  button.click();
 }
 """
 
@@ -212,6 +227,65 @@ def test_a_key_on_the_slider_changes_the_figure(browser, lab, capsys):
     with capsys.disabled():
         shown = ", ".join(f"{ms:.0f}" for ms in times_ms)
         print(f"\n{TUTORIAL.name}: from key to picture {shown} ms (a plain slider took 120 ms)")
+
+
+LOSING = (
+    *("produce 1 acks=1", "stabilize", "advance 600ms", "produce 1 acks=1", "stabilize", "kill 2"),
+    *("hard_bounce controller", "start 2", "deliver controller>2 any", "kill 1", "elect"),
+    "stabilize",
+)
+OPEN = """
+from isrlab.show.explorer import Explorer
+Explorer("partition replicas=1,2 min.insync.replicas=1", ("0.10.2", "0.11"))
+"""
+
+
+def test_a_losing_schedule_is_played_by_clicks_and_by_keys(browser, lab, tmp_path, capsys):
+    notebook = json.loads(TUTORIAL.read_text())
+    cell = {"cell_type": "code", "id": "open", "metadata": {}, "source": OPEN, "outputs": []}
+    notebook["cells"] = [cell | {"execution_count": None}]
+    (tmp_path / "project" / "notebooks" / "explore.ipynb").write_text(json.dumps(notebook))
+    page = all_run(browser, lab.replace(TUTORIAL.name, "explore.ipynb"))
+    explorer = page.locator(".isrlab-explorer")
+    explorer.wait_for()
+    times_ms = []
+    for line in LOSING:  # by clicks
+        button = explorer.locator(f'.actions [data-line="{line}"]').first
+        button.evaluate(CLICK)
+        times_ms.append(page.evaluate("window.changed"))
+    lost = "✗ committed_records_survive"
+    assert lost in explorer.locator(".tree [aria-current]").inner_text()
+    explorer.get_by_text("First difference: stabilize").wait_for()
+    assert "0.11: safe" in explorer.locator(".panel").nth(1).inner_text()
+    explorer.locator(".cells li", has_text="lost").first.wait_for()
+    assert "is broken" in explorer.get_by_role("status").text_content()
+    text = explorer.get_by_label("the run as a scenario").input_value()
+    assert scenario.play(text).outcome.word == "lost"
+
+    focused = "document.activeElement.dataset.line || document.activeElement.dataset.key"
+    explorer.locator(".tree button").first.focus()  # by keys, from the start
+    page.keyboard.press("Enter")
+    explorer.get_by_text("the start").and_(page.locator("[aria-current]")).wait_for()
+    explorer.locator(".actions button").first.focus()
+    for nth, line in enumerate([*LOSING[:-1], "advance 100ms"], 1):
+        for _ in range(80):
+            if page.evaluate(focused) == line:
+                break
+            page.keyboard.press("ArrowDown")
+        page.keyboard.press("Enter")
+        page.wait_for_function(f"document.querySelectorAll('.tree .path').length === {nth + 1}")
+    assert lost in explorer.locator(".tree [aria-current]").inner_text()
+    page.keyboard.press("Backspace")
+    page.wait_for_function(f"document.querySelectorAll('.tree .path').length === {len(LOSING)}")
+    page.keyboard.press("/")
+    page.keyboard.type('produce 2 "<img src=x onerror=window.ran=1>"')
+    page.keyboard.press("Enter")
+    explorer.get_by_text("onerror").first.wait_for()
+    assert page.evaluate("window.ran") is None
+    if "EXPLORER_PNG" in os.environ:
+        explorer.screenshot(path=os.environ["EXPLORER_PNG"])
+    with capsys.disabled():
+        print("\nfrom click to picture", ", ".join(f"{ms:.0f}" for ms in times_ms), "ms")
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,8 @@ import pytest
 from isrlab.engine.versions import PRESETS
 from isrlab.world import scenario, words
 from isrlab.world.actions import KINDS, enabled, fork, play_line
-from isrlab.world.decided import MIX, StoryStep, decided, mix_of, prefixes
+from isrlab.world.decided import MIX, StoryStep, decided, mix_of
+from isrlab.world.exploring import Exploration
 from isrlab.world.script import Run
 
 BOUNCE = scenario.read("loss_bounce")
@@ -73,7 +74,7 @@ def seen(run: Run) -> list[object]:
 def test_all_that_is_offered_can_be_played_and_a_fork_leaves_its_origin_alone(version):
     chance = random.Random(7)
     for text in ("partition replicas=1,2,3", "partition replicas=1,2\npartition p1 replicas=2"):
-        run = prefixes(text, version.name)[0].run
+        run = Exploration(text, [version.name]).run(version.name, 0)
         for _ in range(5):
             before, other = seen(run), fork(run)
             for action in enabled(run):

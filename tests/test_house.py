@@ -46,6 +46,9 @@ ONLY = {
         "world.words",
         "world.script",
         "world.decided",
+        "world.exploring",
+        "world.actions",
+        "world.cluster",
     ),
 }
 CLAIMS = "claims"  # the folder of the workbook that is named otherwise than its notebook

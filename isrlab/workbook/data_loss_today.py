@@ -14,16 +14,12 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import ipywidgets as widgets
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from isrlab.engine.versions import KafkaVersion
 from isrlab.installed import DATA
 from isrlab.show import style
-from isrlab.show.controls import Redrawn
 from isrlab.show.matrix import plot_matrix
-from isrlab.show.replicas import common_look, plot_replicas
 from isrlab.world import reassigned, scenario, words
 from isrlab.world.commands import obey
 from isrlab.world.script import Command, Run
@@ -74,26 +70,6 @@ def steps(text: str) -> list[str]:
     """The commands of a script that do something, in order."""
     return [c.text for block in scenario.parse(text) for c in block.commands
             if not c.text.startswith(("status", "check", "version"))]  # fmt: skip
-
-
-def beside(text: str, versions: Sequence[str], partition: str = MOVED) -> widgets.VBox:
-    """A slider through the commands of a script: one partition by the rules of each version."""
-    lines = steps(text)
-    first = next(n for n, line in enumerate(lines, 1) if not line.startswith("partition"))
-    runs = {v: [scenario.play("\n".join(lines[:n]), version=v).of(partition)
-                for n in range(first, len(lines) + 1)] for v in versions}  # fmt: skip
-    looks = common_look([run.frames[-1] for several in runs.values() for run in several])
-
-    def draw(step: int) -> Figure:
-        figure, grid = style.panels(1, len(versions), (style.WIDTH, 3.6))
-        for ax, (version, several) in zip(grid[0], runs.items(), strict=True):
-            run, before = several[step - first], several[max(step - first - 1, 0)]
-            title = f"{version}: {stored(run)}"
-            plot_replicas(run.frames[-1], title, before=before.frames[-1], ax=ax, **looks)
-        return style.headline(figure, f"{step}. {lines[step - 1]}")
-
-    slider = widgets.IntSlider(first, first, len(lines), description="step")
-    return Redrawn([slider], draw, most=len(lines))
 
 
 def stored(run: Run) -> str:

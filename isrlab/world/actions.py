@@ -18,7 +18,7 @@ from isrlab.world.cluster import Cluster, Topic
 from isrlab.world.commands import ANY, COMMANDS, ONE, links_with_messages, obey
 from isrlab.world.frames import Envelope, Request
 from isrlab.world.observer import Observer
-from isrlab.world.script import Command, Run
+from isrlab.world.script import Block, Command, Run
 
 EVERYBODY = -2  # no machine: time, and what all do
 KINDS = (
@@ -134,6 +134,17 @@ def does_something(line: str) -> bool:
 def play_line(run: Run, line: str) -> None:
     """One more line. Raises ScriptError if it cannot be played."""
     obey(run, Command(len(run.cluster.events) if run.world else 0, line))
+
+
+def news(run: Run, before: Run) -> str:
+    """What happened to a run since it was forked, in a sentence; of a topic, to each partition."""
+    sentences: list[str] = []
+    for part, old in zip(run.topic, before.topic, strict=True):
+        (frames, entries), (last_frame, last_entry) = old.place, part.place
+        block = Block([], frames=(frames, last_frame), entries=(entries, last_entry))
+        sentence, named = words.summary(part, block), f"{part.name}: " if run.others else ""
+        sentences += [f"{named}{sentence}"] if sentence != words.NOTHING else []
+    return " ".join(sentences) or words.NOTHING
 
 
 _PARTED = (Run, Cluster, Topic, Observer, Verified, Request)

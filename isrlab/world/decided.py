@@ -22,12 +22,10 @@ from multiprocessing import get_context
 from typing import NamedTuple
 
 from isrlab.engine.safety import PROPERTIES
-from isrlab.engine.versions import KafkaVersion
-from isrlab.world import words
-from isrlab.world.actions import KINDS, does_something, enabled, fork, play_line
+from isrlab.world.actions import KINDS, enabled, fork, play_line
 from isrlab.world.cluster import NotSettledError
-from isrlab.world.commands import obey
-from isrlab.world.script import Block, Run, parse
+from isrlab.world.exploring import Exploration
+from isrlab.world.script import Run
 
 # Clean shutdowns, unclean elections, power failures and reassignments are in no mix that does not
 # name them.
@@ -138,8 +136,12 @@ def decided(
     """The curve of a scenario. Raises ValueError for what cannot be played."""
     if promise not in PROPERTIES:
         raise ValueError(f"no promise {promise!r}; known: {', '.join(PROPERTIES)}")
-    stages = prefixes(text, version)
-    places = [n for n, stage in enumerate(stages) if promise not in stage.run.violations]
+    story = Exploration(text, (version,) if version else ())
+    name, path = story.versions[0], story.path(story.current)
+    for step in path:
+        if problem := story.problem(name, step):
+            raise ValueError(f"{story.tree[step].line}: {problem}")
+    places = [step for step in path if promise not in story.run(name, step).violations]
     broken_after = partial(_broken_after, (text, version), promise, mix, (count, length, seed))
     if jobs == 1:
         numbers = [broken_after(place) for place in places]
@@ -149,40 +151,16 @@ def decided(
     broken = dict(zip(places, numbers, strict=True))
     steps = tuple(
         StoryStep(
-            place, stage.line, stage.caption, broken.get(place, count), count, place not in broken
+            step,
+            story.tree[step].line or "the start",
+            story.tree[step].captions.get(name, ""),
+            broken.get(step, count),
+            count,
+            step not in broken,
         )
-        for place, stage in enumerate(stages)
+        for step in path
     )
-    return Decision(stages[0].run.cluster.version.name, promise, mix, length, seed, steps)
-
-
-class Prefix(NamedTuple):
-    """A scenario up to a line; `caption` says what that line did."""
-
-    line: str
-    caption: str
-    run: Run
-
-
-def prefixes(text: str, version: str | None = None) -> list[Prefix]:
-    """A scenario after its set-up, and after each line that does something."""
-    run = Run(parse(text), None if version is None else KafkaVersion.of(version))
-    stages: list[Prefix] = []
-    for command in (command for block in run.blocks for command in block.commands):
-        before = run.place
-        obey(run, command)
-        line = command.text.split("#")[0].strip()
-        if run.world and not does_something(line):  # all before the first step is set-up
-            stages = stages or [Prefix("the start", "", run)]
-            stages[-1] = stages[-1]._replace(run=fork(run))
-        elif run.world:
-            pairs = zip(before, run.place, strict=True)
-            frames, entries = pairs
-            caption = words.summary(run, Block([], frames=frames, entries=entries))
-            stages.append(Prefix(line, caption, fork(run)))
-    if not stages:
-        raise ValueError("the script has no 'partition' line")
-    return stages
+    return Decision(name, promise, mix, length, seed, steps)
 
 
 def _broken_after(
@@ -194,7 +172,9 @@ def _broken_after(
 ) -> int:
     """How many continuations of one prefix break the promise."""
     count, length, seed = chances
-    run = prefixes(*script)[place].run
+    text, version = script
+    story = Exploration(text, (version,) if version else ())
+    run = story.run(story.versions[0], place)
     draws = (random.Random(f"{seed} {place} {number}") for number in range(count))
     return sum(_breaks(fork(run), promise, mix, length, chance) for chance in draws)
 

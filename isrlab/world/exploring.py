@@ -1,0 +1,158 @@
+"""What a reader tries: a tree of steps, each played by the rules of several versions.
+
+A step is a line of the scenario language. Each version keeps a run of its own for it, forked from
+that of the step before, and made when it is first asked for. A line that a version cannot play
+does nothing there, and is remembered as a problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from isrlab.engine.versions import KafkaVersion
+from isrlab.world import words
+from isrlab.world.actions import does_something, fork, news, play_line
+from isrlab.world.cluster import NotSettledError
+from isrlab.world.frames import Frame
+from isrlab.world.script import Run, parse
+
+MOST_STEPS = 2_000  # of a tree
+
+
+@dataclass(slots=True)
+class Tried:
+    """One step; `parent` is where it was taken, `last` the child that was seen last."""
+
+    line: str
+    parent: int
+    last: int = 0
+    runs: dict[str, Run] = field(default_factory=dict)
+    captions: dict[str, str] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
+
+
+class Exploration:
+    """A scenario that is open: its set-up is the root, its steps the first path through the tree.
+
+    `versions` are one or two names; the default is the scenario's own. `at` is the step to begin
+    at (default: the last). Raises ValueError for a scenario that cannot be played.
+    """
+
+    def __init__(self, text: str, versions: Sequence[str] = (), at: int | None = None) -> None:
+        lines = [c.text.split("  #")[0].strip() for b in parse(text) for c in b.commands]
+        own = [line.split()[1] for line in lines if line.startswith("version ")]
+        first = next((n for n, line in enumerate(lines) if does_something(line)), len(lines))
+        self.compare(versions or own or ("3.7",))
+        self.setup = [line for line in lines[:first] if line.startswith("partition")]
+        if not self.setup:
+            raise ValueError("a scenario begins with a 'partition' line")
+        self.tree = [Tried("", 0)]
+        self.current = 0
+        self.run(self.versions[0])  # the set-up is wrong in all versions, or in none
+        for line in filter(does_something, lines[first:]):
+            self.play(line)
+        self.run(self.versions[0])
+        self.go(self.path(self.current)[at] if at is not None else self.current)
+
+    def compare(self, versions: Sequence[str]) -> None:
+        """Play what was tried by the rules of these, one or two."""
+        self.versions = [KafkaVersion.of(name).name for name in versions[:2]]
+
+    def play(self, line: str) -> None:
+        """Take a step where the reader stands; one that was tried there is entered again."""
+        line = " ".join(line.split("#")[0].split())
+        if not does_something(line):
+            raise ValueError(f"{line!r} is no step")
+        for number, tried in enumerate(self.tree[1:], 1):
+            if (tried.parent, tried.line) == (self.current, line):
+                return self.go(number)
+        if len(self.tree) >= MOST_STEPS:
+            raise ValueError(f"a tree has at most {MOST_STEPS:,} steps")
+        self.tree.append(Tried(line, self.current))
+        return self.go(len(self.tree) - 1)
+
+    def go(self, number: int) -> None:
+        """Stand at a step of the tree. Raises ValueError if there is none of this number."""
+        if not 0 <= number < len(self.tree):
+            raise ValueError(f"no step {number}")
+        self.current = number
+        if number:
+            self.tree[self.tree[number].parent].last = number
+
+    def path(self, number: int) -> list[int]:
+        """The steps from the root to this one."""
+        steps = [number]
+        while steps[-1]:
+            steps.append(self.tree[steps[-1]].parent)
+        return steps[::-1]
+
+    def run(self, version: str, number: int | None = None) -> Run:
+        """The run of a version up to a step (default: where the reader stands)."""
+        for step in self.path(self.current if number is None else number):
+            tried = self.tree[step]
+            if version in tried.runs:
+                continue
+            if step == 0:
+                run = Run([], KafkaVersion.of(version))
+                for line in self.setup:
+                    play_line(run, line)
+            else:
+                run = fork(before := self.tree[tried.parent].runs[version])
+                try:
+                    play_line(run, tried.line)
+                except (ValueError, NotSettledError) as error:
+                    run, tried.problems[version] = fork(before), str(error).split("\n")[1].strip()
+                tried.captions[version] = news(run, before)
+            tried.runs[version] = run
+        return tried.runs[version]
+
+    def problem(self, version: str, step: int) -> str:
+        """Why a version could not play a step; empty if it could."""
+        self.run(version, step)
+        return self.tree[step].problems.get(version, "")
+
+    def frames(self, version: str, step: int) -> list[Frame]:
+        """What a step added, in all partitions."""
+        run, before = self.run(version, step), self.run(version, self.tree[step].parent)
+        parts = zip(run.topic, before.topic, strict=True)
+        added = [frame for part, old in parts for frame in part.frames[len(old.frames) :]]
+        return sorted(added, key=lambda frame: frame.now_ms)
+
+    def broken(self, version: str, step: int) -> list[str]:
+        """The promises that this step broke."""
+        before = self.run(version, self.tree[step].parent).violations if step else {}
+        return [name for name in self.run(version, step).violations if name not in before]
+
+    def differs(self) -> int | None:
+        """The first step on the path after which the two versions are not in the same state."""
+        if len(self.versions) < 2:
+            return None
+        for step in self.path(self.current):
+            states = [list(self._state(version, step)) for version in self.versions]
+            if states[0] != states[1]:
+                return step
+        return None
+
+    def _state(self, version: str, step: int) -> Iterator[object]:
+        """What is drawn of a run; leader epochs, which older releases count otherwise, aside."""
+        for part in self.run(version, step).topic:
+            cluster = part.cluster
+            yield cluster.controller.leader, set(cluster.controller.isr)
+            yield [line.split(" epoch=")[0] for line in words.status(cluster)]
+            yield [cluster.disks[number].records for number in sorted(cluster.disks)]
+        yield version in self.tree[step].problems
+
+    def word(self, version: str, step: int | None = None) -> str:
+        """How a step ends (default: where the reader stands), or "impossible" if one on the way to
+        it could not be played."""
+        step = self.current if step is None else step
+        end = self.run(version, step).outcome.word
+        path = (self.tree[number] for number in self.path(step))
+        return "impossible" if any(version in tried.problems for tried in path) else end
+
+    @property
+    def text(self) -> str:
+        """The path as a scenario, to be played anywhere."""
+        lines = [self.tree[step].line for step in self.path(self.current)[1:]]
+        return "\n".join([f"version {self.versions[0]}", *self.setup, *lines]) + "\n"

@@ -4,6 +4,8 @@ replicas   the logs of all replicas at one moment, and a scenario block by block
            and real brokers, side by side
 messages   who said what to whom: arrows between lanes, time downwards
 decided    how likely a promise is to break after each step of a story
+explorer   the reader takes the next step, by the rules of two versions
+explorer_svg  replicas and messages as SVG, made of frames alone
 offsets    log end offsets, high watermark and ISR in time
 bands      what held when, a row each: an ISR over time, absences, requests that wait
 matrix     a word for each schedule (row) in each version (column)

@@ -130,11 +130,11 @@ def panel_of(story: Exploration, version: str) -> dict[str, Any]:
         draw_replicas(part.frames[-1], LOOK, old.frames[-1] if here else None)
         for part, old in zip(run.topic, parent.topic, strict=True)
     ]
-    told = [(story.tree[step].line, story.frames(version, step)) for step in steps]
+    drawn = [(story.tree[step].line, story.frames(version, step)) for step in steps]
     return {
         "version": version,
         "pictures": pictures,
-        "messages": draw_messages(told, LOOK) if told else "",
+        "messages": draw_messages(drawn, LOOK) if drawn else "",
         "status": "\n".join(line for part in run.topic for line in words.status(part.cluster)),
         "caption": story.tree[here].captions.get(version, "The set-up."),
         "problem": story.problem(version, here),
@@ -161,7 +161,7 @@ def cells_of(story: Exploration, step: int | None = None) -> list[dict[str, str]
 
 
 def page_of(story: Exploration) -> str:
-    """The storyboard as HTML without scripts, to its end; the picture of where it stands is open."""
+    """The storyboard to its end, as HTML without scripts; where it stands is open."""
     steps, first = story.path(story.current), story.versions[0]
     while following := story.tree[steps[-1]].last:
         steps.append(following)

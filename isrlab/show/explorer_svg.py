@@ -63,7 +63,9 @@ def _label(frame: Frame, number: int, top: float, look: Palette) -> Iterable[str
     elif number == state.leader:
         details.append("stored as leader")
     details += ["in the ELR"] if number in state.elr else []
-    yield _text(6, top + 12, f"{number} {role if broker else 'dead'}", colour, "start", "bold")
+    yield _text(
+        6, top + 12, f"{number} {role if broker else 'dead'}", colour, "start", weight="bold"
+    )
     for line, detail in enumerate(details):
         yield _text(6, top + 25 + 12 * line, detail, look.ink, "start")
 
@@ -120,7 +122,7 @@ def draw_messages(steps: Iterable[tuple[str, Sequence[Frame]]], look: Palette) -
     parts, y, width = list[str](), 40, max(lanes.values()) + 200
     for line, arrows in drawn:
         parts.append(f'<rect x="0" y="{y - 14}" width="{width}" height="18" fill="{look.pale}"/>')
-        parts.append(_text(6, y, line, look.ink, "start", "bold"))
+        parts.append(_text(6, y, line, look.ink, "start", weight="bold"))
         y += _LINE
         for frame, count in arrows:
             parts += _arrow(frame, count, (lanes[frame.source], lanes[frame.target], y), look)
@@ -128,7 +130,7 @@ def draw_messages(steps: Iterable[tuple[str, Sequence[Frame]]], look: Palette) -
     for machine, x in lanes.items():
         name = words.address(machine)
         rail = _line((x, 22, x, y - 8), look.of(machine), 'opacity="0.5"')
-        parts = [rail, _text(x, 15, name, look.of(machine), "middle", "bold"), *parts]
+        parts = [rail, _text(x, 15, name, look.of(machine), "middle", weight="bold"), *parts]
     return _svg(width, y, parts, look)
 
 
@@ -187,7 +189,7 @@ def _line(ends: tuple[float, float, float, float], colour: str, more: str = "") 
 
 
 def _text(
-    x: float, y: float, text: str, colour: str, anchor: str = "middle", weight: str = "normal"
+    x: float, y: float, text: str, colour: str, anchor: str = "middle", *, weight: str = "normal"
 ) -> str:
     shown = escape(printable(text)[:60])
     look = f'fill="{colour}" text-anchor="{anchor}" font-weight="{weight}"'

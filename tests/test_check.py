@@ -20,6 +20,8 @@ from isrlab.check import cluster, command, live, restart, risks, stored, what_if
 from isrlab.check.answer import CheckQuestion, answer_of, check_of
 from isrlab.check.cluster import CheckError
 from isrlab.check.outcome import Shapes
+from isrlab.logs.incidents.exposed import exposures
+from isrlab.logs.reader import read_local
 
 LOW = restart.UNDER_MIN
 HEALTHY = ("1 1,2,3 1,2,3", "2 2,3,1 1,2,3", "3 3,1,2 1,2,3")
@@ -338,9 +340,15 @@ def test_noise_before_the_text_and_windows_are_read():
 def test_a_metadata_log_and_its_settings_are_read():
     path = str(INCIDENTS / "i-392-throttle-left-behind" / "metadata")
     state, history = stored.of_files(path)
-    assert [v.name for v in state.versions] == ["3.9"] and len(history) == len(state.partitions)
+    assert [v.name for v in state.versions] == ["3.9"] and history == {}  # no eligible replicas
     assert {p.min_isr for p in state.partitions if p.topic == "orders"} == {2}
     assert "a throttle is set and nothing moves" in risks.risks(state)
+
+
+def test_eligible_replicas_are_exposed_as_by_the_whole_log():
+    for path in INCIDENTS.glob("*/metadata"):
+        state, history = stored.of_files(str(path))
+        assert risks.exposures(state, history) == exposures(read_local(path, run="").events)
 
 
 def test_a_damaged_metadata_log_is_never_safe(tmp_path):

@@ -85,11 +85,11 @@ class Shapes:
 
     def _shape(self, p: DescribedPartition) -> tuple[Shape, dict[int, int]]:
         """Its shape, and the place of each broker."""
-        named = dict.fromkeys((*p.replicas, *p.elr, *p.last_known_elr))
-        place = {b: n for n, b in enumerate(named)}
+        others = [b for b in (*p.elr, *p.last_known_elr) if b not in p.replicas]
+        place = {b: n for n, b in enumerate((*p.replicas, *dict.fromkeys(others)))}
         dead = [b for b in place if b not in self.state.alive]
         lists = (p.isr, p.elr, p.last_known_elr, p.adding, p.removing, dead)
-        places = tuple([tuple([place[b] for b in ids]) for ids in lists])
+        places = tuple([tuple([place[b] for b in ids]) if ids else () for ids in lists])
         copies, leader = len(p.replicas), place.get(p.leader, NO_LEADER)
         numbers = p.min_isr or 1, bool(p.unclean), self._firsts.get(p.topic, copies)
         return Shape(self._versions, copies, places, leader, *numbers), place
@@ -145,6 +145,6 @@ def least(version: KafkaVersion, min_isr: int, replicas: int) -> int:
     return rules.effective_min_isr(min_isr, replicas) if is_capped else min_isr
 
 
-def most_demanded(state: ClusterState, p: DescribedPartition, replicas: int) -> int:
-    """What a leader with this many replicas demands, in the release that demands most."""
-    return max(least(version, p.min_isr or 1, replicas) for version in state.versions)
+def most_demanded(state: ClusterState, min_isr: int, replicas: int) -> int:
+    """What a leader with so many replicas demands, in the release that demands most."""
+    return max(least(version, min_isr, replicas) for version in state.versions)

@@ -80,7 +80,7 @@ def _block(
     copies = len(p.replicas)
     reasons = (
         (loses, LOSES), (p.leader == NO_LEADER, LEADERLESS), (copies == 1, RF_1),
-        (most_demanded(state, p, copies) >= copies == len(p.isr), NO_SPARE),
+        (most_demanded(state, p.min_isr or 1, copies) >= copies == len(p.isr), NO_SPARE),
         (after.later_writes, PERHAPS_MOVING), (after.writes, MOVING),
         (after.leader == NO_LEADER, ONLY), (shapes.outcome(p).writes, AT_MIN),
     )  # fmt: skip
@@ -99,10 +99,11 @@ def refusing(shapes: Shapes, down: Iterable[int] = ()) -> dict[str, int]:
 
 def roll(state: ClusterState) -> Roll:
     """The shorter of two orders, in steps in which brokers go down together."""
+    held = Counter((tuple([b for b in p.replicas if b not in p.removing]), p.min_isr or 1)
+                   for p in state.partitions)  # fmt: skip
     kinds: Counter[tuple[tuple[int, ...], int]] = Counter()  # replicas, how many may be down
-    for p in state.partitions:
-        held = tuple([b for b in p.replicas if b not in p.removing])
-        kinds[held, len(held) - most_demanded(state, p, len(held))] += 1
+    for (ids, min_isr), count in held.items():
+        kinds[ids, len(ids) - most_demanded(state, min_isr, len(ids))] += count
     of_broker: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for number, (replicas, spare) in enumerate(kinds):
         for broker in replicas if spare > 0 else ():

@@ -32,8 +32,8 @@ LISTS = ("eligibleLeaderReplicas", "lastKnownElr", "addingReplicas", "removingRe
 def of_files(
     path: str, version: str | None = None
 ) -> tuple[ClusterState, dict[Key, StoredPartition]]:
-    """The last state that the files of one metadata log have, and each partition as `exposed` wants
-    it. Raises CheckError."""
+    """The last state that the files of one metadata log have, and the history of each partition with
+    eligible leader replicas, as `exposed` wants it. Raises CheckError."""
     try:
         with Unpacked() as unpacked:
             sources = metadata_files.of(expanded(find(path), unpacked))
@@ -46,7 +46,10 @@ def of_files(
               for row in rows if row["row"] == "unread"][:1]  # fmt: skip
     last_ms = max((row["last_ms"] or 0 for row in rows if row["row"] == "file"), default=0)
     source = f"metadata log of {clock(last_ms)[:19]} UTC" if last_ms else "metadata log"
-    return _state(cluster, source, unsure, version), stored_in(statement(**row) for row in rows)[0]
+    state = _state(cluster, source, unsure, version)
+    past = {p[:2] for p in state.partitions if p.elr}  # only theirs can expose them
+    wanted = (row for row in rows if (row.get("topic"), row.get("partition")) in past)
+    return state, stored_in(statement(**row) for row in wanted)[0]
 
 
 def _state(

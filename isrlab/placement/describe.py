@@ -149,8 +149,9 @@ def _ids(text: str | None) -> tuple[int, ...]:
 
 def _ids_of_nodes(text: str | None) -> tuple[int, ...]:
     """Of a list of numbers, or of nodes as 2.4 prints them."""
-    named = re.findall(r"\(id: (\d+) ", text or "")
-    return tuple(map(int, named or re.findall(r"\d+", text or "")))
+    if not text:
+        return ()
+    return tuple(map(int, re.findall(r"\(id: (\d+) ", text) or re.findall(r"\d+", text)))
 
 
 def racks_of(text: str, brokers: set[int]) -> dict[int, str]:

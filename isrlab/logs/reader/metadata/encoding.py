@@ -133,6 +133,9 @@ def _value(kind: str, data: bytes, at: int) -> Value:
     if kind == "string":
         return data[at : at + size - 1].decode("utf-8"), at + size - 1
     item, values = kind.removeprefix("[]"), []
+    if item in FIXED:
+        form = ">" + FIXED[item] * (size - 1)
+        return [*struct.unpack_from(form, data, at)], at + struct.calcsize(form)
     parts = [WireField(str(nth), part) for nth, part in enumerate(item.strip("()").split(","))]
     for _ in range(size - 1):
         value, at = _struct(parts, data, at) if item[0] == "(" else _value(item, data, at)

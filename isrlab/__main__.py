@@ -26,7 +26,9 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 MOST_NAMES = 8
 JOBS = min(2, os.cpu_count() or 1)
-SOURCES = ("servers", "config", "limit_s", "version", "min_isr", "unclean", "zones")  # of check
+SOURCES = (  # of check
+    "servers", "config", "limit_s", "version", "min_isr", "unclean", "zones", "zookeeper",
+)  # fmt: skip
 EACH = "Repeat it, or give a list, for one run with each value."
 
 
@@ -169,6 +171,8 @@ def lab(arguments: tuple[str, ...], copy_only: bool) -> None:
     help="min.insync.replicas where it is not reported.")
 @click.option("--unclean/--no-unclean", default=None,
     help="unclean.leader.election.enable. Default: as reported, else that of the release.")
+@click.option("--zookeeper/--kraft", default=None,
+    help="How brokers of 3.3 to 3.9 are run. Default: as reported, else the worse of both.")
 @click.option("--zone", "zones", default="", metavar="1=a,2=b,...|FILE",
     help="The zone of each broker.")
 @click.option("--restart", multiple=True, metavar="3|3,4|zone=a",

@@ -41,8 +41,8 @@ def text_of(*rows: str, topic: str = "t", configs: str = "min.insync.replicas=2"
     return "\n".join(lines) + "\n"
 
 
-def checked(text: str, version: str | None = "4.1", zones: str = "", **question):
-    state = cluster.with_options(cluster.of_text(text, version), zones=zones)
+def checked(text: str, version: str | None = "4.1", zones: str = "", mode=None, **question):
+    state = cluster.with_options(cluster.of_text(text, version), zones=zones, zookeeper=mode)
     return check_of(state, CheckQuestion(**question))
 
 
@@ -93,6 +93,23 @@ def test_a_release_decides():
     before, after = (checked(one, version) for version in ("3.6", "3.7"))
     assert (set(before.refusing), set(after.refusing)) == ({"t-0", "t-1"}, set())
     assert set(checked(one, None).refusing) == {"t-0", "t-1"}  # the worst of 2.8 to 4.3
+
+
+def test_the_worse_of_kraft_and_zookeeper_counts_where_a_release_has_both():
+    """Up to 3.8 a KRaft controller elects nobody uncleanly, whatever the topic says."""
+    text = text_of("1 1,2,3 1", configs="unclean.leader.election.enable=true")
+    text = text.replace("\tElr: \tLastKnownElr: ", "") + OLD.replace("t\t", "alive\t")
+    found = {mode: checked(text, "3.5", mode=mode) for mode in (None, False, True)}
+    whys = {mode: check.brokers[1][0].why for mode, check in found.items()}
+    assert whys == {None: restart.LOSES, False: restart.ONLY, True: restart.LOSES}
+    read = {mode: [*answer_of(check).rows][-1].text for mode, check in found.items()}
+    assert read[None].endswith("Kafka 3.5 by the rules of KRaft and of ZooKeeper (--zookeeper or "
+                               "--kraft decides)")  # fmt: skip
+    assert read[False].endswith("Kafka 3.5") and read[True].endswith("Kafka 3.5 with ZooKeeper")
+    with pytest.raises(CheckError, match="Kafka 4 has no ZooKeeper"):
+        checked(text, "4.1", mode=True)
+    with pytest.raises(CheckError, match="KRaft, not with ZooKeeper"):
+        checked(text_of("1 1,2,3 1 2"), None, mode=True)
 
 
 def test_an_eligible_replica_without_its_log_blocks_what_would_elect_it():
@@ -431,7 +448,7 @@ def test_the_gate_waits_until_a_restart_is_safe(tmp_path, capsys):
     file = tmp_path / "described"
     texts = [text_of("1 1,2,3 1,2"), "cut", text_of("1 1,2,3 1,2,3")]
     sources = {"path": str(file), "servers": None, "version": "4.1", "min_isr": None,
-               "unclean": None, "zones": ""}  # fmt: skip
+               "unclean": None, "zones": "", "zookeeper": None}  # fmt: skip
     how = dict.fromkeys(("move", "throttle", "size", "produced", "down_s", "load"))
 
     def ask() -> int:

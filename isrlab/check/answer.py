@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from math import isinf
+from operator import attrgetter
 from typing import Any
 
 from isrlab.check import restart, risks, what_if
@@ -21,6 +22,7 @@ from isrlab.placement.pace import catch_up_s
 
 ALL_WELL, WRONG, NOT_KNOWN = 0, 1, 2  # exit status, as of `logs`
 DOWN_S, LOADS = (30.0, 120.0), (0.3, 0.8)  # for which the wait is given if nothing is said
+first = attrgetter("first")
 MOST = 3  # brokers or partitions that are named
 
 
@@ -133,10 +135,18 @@ def _rows(check: ClusterCheck) -> Iterator[tuple[str, str]]:
     if check.question.move:
         yield "If moved", "; ".join(_moved(state, check.question.move))
     yield "Unseen", state.unseen
-    rules = " to ".join(dict.fromkeys((state.versions[0].name, state.versions[-1].name)))
+    ends = min(state.versions, key=first), max(state.versions, key=first)
+    rules = " to ".join(dict.fromkeys(end.name.partition(" ")[0] for end in ends)) + _mode(state)
     counts = len({p.topic for p in state.partitions}), len(state.partitions), len(state.racks)
     nouns = zip(counts, ("topic", "partition", "broker"), strict=True)
     yield "Read", f"{state.source}: {', '.join(counted(*each) for each in nouns)}; Kafka {rules}"
+
+
+def _mode(state: ClusterState) -> str:
+    """Where a release can be run both ways, by whose rules it was judged."""
+    modes = {v.kraft for v in state.versions if (3, 3) <= v.first < (4, 0)}
+    both = " by the rules of KRaft and of ZooKeeper (--zookeeper or --kraft decides)"
+    return both if len(modes) > 1 else "" if modes != {False} else " with ZooKeeper"
 
 
 def _why(blocks: Sequence[BlockingPartition]) -> str:

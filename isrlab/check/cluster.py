@@ -48,6 +48,7 @@ class ClusterState:
     settings: dict[tuple[str, str], str] = field(default_factory=dict)  # by topic or broker, name
     has_elr: bool = False  # the feature is on, or replicas are in it
     shows_moves: bool = True
+    is_kraft: bool | None = None  # None: the source does not show it
     unsure: tuple[str, ...] = ()  # these keep any answer from being "safe"
     unseen: str = ""  # what this source never shows
 
@@ -109,7 +110,7 @@ def of_text(text: str, version: str | None = None) -> ClusterState:
     unsure += "--under-replicated-partitions and the like"
     return ClusterState(
         "described by kafka-topics", partitions, dict.fromkeys(brokers, ""), in_sync, versions,
-        has_elr=has_elr, shows_moves=versions[0].first >= SHOWS_MOVES,
+        has_elr=has_elr, shows_moves=versions[0].first >= SHOWS_MOVES, is_kraft=has_elr or None,
         unsure=() if description.topics else (unsure,),
         unseen="brokers without a replica, topics that are not in the text, throttles"
         + ", whether eligible leader replicas are on" * (not has_elr),
@@ -169,11 +170,31 @@ def possible_versions(
     return (known,)
 
 
+def in_modes(versions: tuple[KafkaVersion, ...], is_kraft: bool | None) -> tuple[KafkaVersion, ...]:
+    """The rules of KRaft, of ZooKeeper, or of both where that is not known: 3.3 to 3.9 have both.
+
+    Raises CheckError if no release is left.
+    """
+    both = [v for v in versions if v.kraft and v.last < (4, 0)]
+    chosen = [v for v in versions if not v.kraft or (is_kraft is not False and v not in both)]
+    chosen += both if is_kraft is not False else []
+    chosen += [v.with_(kraft=False) for v in both] if not is_kraft else []
+    if not chosen:
+        raise CheckError("Kafka 4 has no ZooKeeper")
+    return tuple(chosen)
+
+
 def with_options(
-    state: ClusterState, min_isr: int | None = None, zones: str = "", unclean: bool | None = None
-) -> ClusterState:
-    """With what an operator adds: min.insync.replicas where it is not shown, unclean election, and
-    the zone of each broker. Raises CheckError for zones of some brokers or of others."""
+    state: ClusterState, min_isr: int | None = None, zones: str = "",
+    unclean: bool | None = None, zookeeper: bool | None = None,
+) -> ClusterState:  # fmt: skip
+    """With what an operator adds: min.insync.replicas where it is not shown, unclean election, the
+    zone of each broker, and whether they are run with ZooKeeper. Raises CheckError for zones of
+    some brokers or of others, and for ZooKeeper where there is none."""
+    if zookeeper and state.is_kraft:
+        raise CheckError("this cluster is run with KRaft, not with ZooKeeper")
+    is_kraft = state.is_kraft if zookeeper is None else not zookeeper
+    versions = in_modes(state.versions, is_kraft)
     partitions = [
         p._replace(
             min_isr=min_isr if p.min_isr is None else p.min_isr,
@@ -191,4 +212,6 @@ def with_options(
     if missing := sorted({p.topic for p in partitions if p.min_isr is None}):
         names = missing[0] + (f" and {len(missing) - 1} more" if missing[1:] else "")
         unsure.append(f"min.insync.replicas of topic {names} is not shown (--min-isr)")
-    return replace(state, partitions=partitions, racks=racks, unsure=tuple(unsure))
+    return replace(
+        state, partitions=partitions, racks=racks, versions=versions, unsure=tuple(unsure)
+    )

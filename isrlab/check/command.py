@@ -67,7 +67,7 @@ def bytes_of(text: str | None, option: str) -> float:
 
 def tell(sources: Mapping[str, Any], asked: Mapping[str, Any], as_json: bool, watched: bool) -> int:
     """Print the answer; the exit status. Raises CheckError."""
-    options = {name: sources[name] for name in ("min_isr", "unclean", "zones")}
+    options = {name: sources[name] for name in ("min_isr", "unclean", "zones", "zookeeper")}
     zones = options["zones"]
     options["zones"] = _text(zones) if zones and "=" not in zones else zones
     state, history = read(**{k: v for k, v in sources.items() if k not in options})

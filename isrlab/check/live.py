@@ -22,9 +22,10 @@ from isrlab.placement.describe import DescribedPartition
 
 SAME = re.compile(r"security\.protocol|sasl\.mechanism|ssl\.(ca|key|certificate)\.[a-z.]+|"
                   r"ssl\.keystore\.(location|password)|ssl\.key\.password")  # fmt: skip
+ZOOKEEPER = "zookeeper.connect"
 PROTOCOL = "inter.broker.protocol.version"  # from 4.0 on it is no setting of a broker any more
 KEPT = re.compile(
-    rf"{re.escape(MIN_ISR)}|{re.escape(UNCLEAN)}|{re.escape(PROTOCOL)}|.*throttled\.rate"
+    rf"{re.escape(MIN_ISR)}|{re.escape(UNCLEAN)}|{re.escape(PROTOCOL)}|{re.escape(ZOOKEEPER)}|.*throttled\.rate"
 )
 UNSEEN = ("reassignments on their way and eligible leader replicas (kafka-topics --describe shows "
           "both), topics that this client may not describe")  # fmt: skip
@@ -106,7 +107,7 @@ def _state(admin: Any, version: str | None, limit_s: float) -> ClusterState:
                 for key, (value, is_default) in values.items() if not is_default}  # fmt: skip
     return ClusterState(
         "answered by the brokers", sorted(partitions), racks, frozenset(up), versions, settings,
-        shows_moves=False, unsure=tuple(unsure[:3]), unseen=UNSEEN,
+        shows_moves=False, is_kraft=_is_kraft(brokers), unsure=tuple(unsure[:3]), unseen=UNSEEN,
     )  # fmt: skip
 
 
@@ -134,6 +135,12 @@ def _settings(
                 if KEPT.fullmatch(name)
             }
     return known
+
+
+def _is_kraft(brokers: dict[str, SettingValues]) -> bool | None:
+    """None if no broker shows its settings."""
+    named = [own.get(ZOOKEEPER, ("", True))[0] for own in brokers.values()]
+    return not any(named) if named else None
 
 
 def _versions(brokers: dict[str, SettingValues], version: str | None) -> tuple[KafkaVersion, ...]:

@@ -12,3 +12,12 @@ def rows(what: str) -> list[dict[str, Any]]:
     """All that is kept of one of its scripts: gauges, limits, commits or blocked."""
     lines = (DATA / "check" / "operated.jsonl").read_text(encoding="utf-8").splitlines()
     return [row for row in map(json.loads, lines) if row["what"] == what]
+
+
+def shown(what: str, *names: str) -> list[dict[str, Any]]:
+    """These fields of each row, brokers as in a log line."""
+    return [
+        {name: ",".join(map(str, row[name])) if isinstance(row[name], list) else row[name]
+         for name in names}
+        for row in rows(what)
+    ]  # fmt: skip

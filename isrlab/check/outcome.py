@@ -20,7 +20,7 @@ from isrlab.engine import kraft, rules, zookeeper
 from isrlab.engine.messages import BrokerInfo
 from isrlab.engine.model import Settings
 from isrlab.engine.partition import Controller, PartitionState
-from isrlab.engine.versions import GENERATIONS, KafkaVersion
+from isrlab.engine.versions import KafkaVersion
 from isrlab.placement.describe import DescribedPartition
 
 Places = tuple[int, ...]  # of brokers in the list of replicas; those that are none come after it
@@ -38,9 +38,8 @@ class StopOutcome(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What decides; `versions` are places among the generations."""
+    """What decides in a release."""
 
-    versions: tuple[int, ...]
     replicas: int
     lists: tuple[Places, ...]  # ISR, ELR, last known ELR, adding, removing, dead
     leader: int
@@ -55,7 +54,6 @@ class Shapes:
     def __init__(self, state: ClusterState) -> None:
         self.state = state
         self._firsts = {p.topic: len(p.replicas) for p in state.partitions if p.number == 0}
-        self._versions = tuple([GENERATIONS.index(version) for version in state.versions])
         self._known: dict[
             tuple[str, int], tuple[dict[tuple[Places, bool], StopOutcome], Shape, Any]
         ] = {}
@@ -72,7 +70,7 @@ class Shapes:
         case = tuple([place[b] for b in down if b in place]), is_stop
         if (worst := played.get(case)) is None:
             worst = played[case] = min(
-                (_play(shape, version, *case) for version in shape.versions),
+                (_play(shape, version, *case) for version in self.state.versions),
                 key=lambda o: (not o.loses, o.leader >= 0, o.writes, o.later_writes),
             )
         return worst
@@ -92,11 +90,11 @@ class Shapes:
         places = tuple([tuple([place[b] for b in ids]) if ids else () for ids in lists])
         copies, leader = len(p.replicas), place.get(p.leader, NO_LEADER)
         numbers = p.min_isr or 1, bool(p.unclean), self._firsts.get(p.topic, copies)
-        return Shape(self._versions, copies, places, leader, *numbers), place
+        return Shape(copies, places, leader, *numbers), place
 
 
-def _play(shape: Shape, version: int, down: Places, is_stop: bool) -> StopOutcome:
-    after = before = _controller(shape, GENERATIONS[version], down)
+def _play(shape: Shape, version: KafkaVersion, down: Places, is_stop: bool) -> StopOutcome:
+    after = before = _controller(shape, version, down)
     for broker in down:
         try:
             if before.version.kraft:

@@ -32,7 +32,7 @@ LISTS = ("eligibleLeaderReplicas", "lastKnownElr", "addingReplicas", "removingRe
 def of_files(
     path: str, version: str | None = None
 ) -> tuple[ClusterState, dict[Key, StoredPartition]]:
-    """The last state that the files of one metadata log have, and the history of each partition with
+    """The last state in the files of one metadata log, and the history of each partition that has
     eligible leader replicas, as `exposed` wants it. Raises CheckError."""
     try:
         with Unpacked() as unpacked:
@@ -78,7 +78,7 @@ def _state(
         source, sorted(partitions), {**dict.fromkeys(named, ""), **racks},
         frozenset(racks.keys() - cluster.inactive), versions, settings,
         has_elr=settings.get(("broker", ELR), "0") != "0" or any(p.elr for p in partitions),
-        unsure=tuple(unsure[:3]), unseen="what stands in the brokers' own files",
+        is_kraft=True, unsure=tuple(unsure[:3]), unseen="what stands in the brokers' own files",
     )  # fmt: skip
 
 

@@ -4,8 +4,8 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
 
 /**
- * What no client of Python's can ask for. Ask CONTROLLER reassign t-0=1,2 u-1=cancel ..., all in one
- * request; Ask CONTROLLER feature NAME=LEVEL; Ask CONTROLLER config NAME=VALUE, of all brokers.
+ * What no client of Python's can ask for. Ask bootstrap.controllers=HOST:PORT reassign t-0=1,2 u-1=cancel ..., all in one
+ * request; feature NAME=LEVEL; config NAME=VALUE, of all brokers.
  * Prints the error of each, if any.
  */
 class Ask {
@@ -15,7 +15,8 @@ class Ask {
             int at = word.lastIndexOf('=');
             wanted.put(word.substring(0, at), word.substring(at + 1));
         }
-        try (Admin admin = Admin.create(Map.<String, Object>of("bootstrap.controllers", given[0]))) {
+        String[] where = given[0].split("=");
+        try (Admin admin = Admin.create(Map.<String, Object>of(where[0], where[1]))) {
             if (given[1].equals("feature")) feature(admin, wanted);
             else if (given[1].equals("config")) config(admin, wanted);
             else reassign(admin, wanted);

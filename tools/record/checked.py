@@ -114,7 +114,8 @@ class Trial(Cluster):
         changes += [({FOLLOWER_LIST: ",".join(names)}, ResourceType.TOPIC, topic)
                     for topic, names in lists.items() if names]  # fmt: skip
         self.configure(changes)
-        self.note(f"reassign {' '.join(words)}: {self.ask('reassign', *words)}")
+        if (answer := self.ask("reassign", *words)) != "ok":
+            raise RuntimeError(f"reassign {' '.join(words)}: {answer}")
 
     def configure(self, changes: list[tuple[dict[str, str], ResourceType, str]]) -> None:
         admin = AdminClient(self.client())

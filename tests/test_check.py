@@ -6,6 +6,8 @@ import io
 import json
 import random
 import re
+import socketserver
+import threading
 from itertools import combinations
 
 import pytest
@@ -408,6 +410,35 @@ def test_a_cluster_that_does_not_answer_is_one_sentence():
     assert result.exit_code == 2
     assert result.output.startswith("isrlab: 127.0.0.1:1 gave no full answer within 0.5 s")
     assert result.output.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [("security.protocol=SSL\n", "SSL"),
+     ("security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location=/no/such.pem\n",
+      "ssl.ca.location failed")],
+)  # fmt: skip
+def test_tls_that_fails_is_one_sentence(config, says, tmp_path):
+    """The first against a port that speaks no TLS."""
+    pytest.importorskip("confluent_kafka")
+    file = tmp_path / "client.properties"
+    file.write_text(config)
+
+    class NoTls(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(64)
+            self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), NoTls) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        where = f"127.0.0.1:{server.server_address[1]}"
+        arguments = ["check", "--bootstrap-server", where, "--timeout", "1"]
+        result = CliRunner().invoke(main, [*arguments, "--command-config", str(file)])
+        server.shutdown()
+    assert result.exit_code == 2 and result.output.count("\n") == 1
+    assert result.output.startswith(f"isrlab: {where} gave no full answer within 1 s") and (
+        says in result.output
+    )
 
 
 # The command

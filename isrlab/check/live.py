@@ -72,7 +72,8 @@ def of_cluster(
     except CheckError:
         raise
     except (KafkaException, TimeoutError, ValueError) as error:
-        reason = " ".join([*errors, *map(str, error.args), "no answer"][0].split())[:240]
+        texts = (each.str() if hasattr(each, "str") else str(each) for each in error.args)
+        reason = " ".join([*errors, *texts, "no answer"][0].split())[:240]
         limit = f"within {limit_s:g} s (--timeout)"
         raise CheckError(f"{servers} gave no full answer {limit}: {reason}") from None
 

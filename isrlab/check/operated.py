@@ -15,9 +15,9 @@ def rows(what: str) -> list[dict[str, Any]]:
 
 
 def shown(what: str, *names: str) -> list[dict[str, Any]]:
-    """These fields of each row, brokers as in a log line."""
+    """These fields of each row, lists of brokers as a table has them."""
     return [
-        {name: ",".join(map(str, row[name])) if isinstance(row[name], list) else row[name]
-         for name in names}
+        {name: ", ".join(map(str, row[name])) if isinstance(row[name], list) and name != "isr"
+         else row[name] for name in names}
         for row in rows(what)
     ]  # fmt: skip

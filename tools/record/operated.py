@@ -7,6 +7,7 @@
                are read (kafka.tools.JmxTool) while it lasts.
     limits     min.insync.replicas is raised while three replicas are in sync, and one of three.
     commits    The partition of __consumer_offsets of a group is under it.
+    gate       A roll that waits for `isrlab check --watch`, and one that does not, under load.
     blocked    A replica is moved from broker 1 to 4 while broker 3, which stays, is dead.
 
 A line for each is kept in data/check/operated.jsonl; notebooks show them.
@@ -18,8 +19,11 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 import time
+from collections import Counter
 from pathlib import Path
+from threading import Event, Thread
 from typing import Self
 
 import click
@@ -282,7 +286,43 @@ def blocked(cluster: Operated) -> None:
                 cluster.start(3)
 
 
-SCRIPTS = {each.__name__: each for each in (gauges, limits, commits, blocked)}
+def gate(cluster: Operated) -> None:
+    """Three brokers are restarted in turn under load, with `isrlab check --watch` and without."""
+    cluster.create("t", *[(1, 2, 3)] * 3, settings={"min.insync.replicas": 2})
+    servers = ",".join(f"127.0.0.1:{cluster.base + number}" for number in BROKERS)
+    for is_gated in (True, False):
+        answers, over, waits = Counter[str](), Event(), list[float]()
+        load = Thread(target=feed, args=(servers, answers, over))
+        load.start()
+        for broker in (1, 2, 3):
+            asked = time.monotonic()
+            if is_gated:
+                subprocess.run([sys.executable, "-m", "isrlab", "check", "--bootstrap-server",
+                                servers, "--restart", str(broker), "--watch", "1"],
+                               cwd=FILE.parents[2], check=True, capture_output=True)  # fmt: skip
+            waits.append(round(time.monotonic() - asked, 1))
+            cluster.shut_down(broker)
+            cluster.start(broker)
+        time.sleep(10)
+        over.set()
+        load.join()
+        cluster.in_sync(3)
+        keep(cluster.version, "gate", gated=is_gated, waits_s=waits, answers=dict(answers))
+
+
+def feed(servers: str, answers: Counter[str], over: Event) -> None:
+    """Records with acks=all, never sent again; what became of them."""
+    producer = Producer({"bootstrap.servers": servers, "acks": "all", "linger.ms": 0, "retries": 0,
+                         "message.timeout.ms": 10_000, "log_level": 0})  # fmt: skip
+    while not over.is_set():
+        for number in range(3):
+            producer.produce("t", "." * 20_000, partition=number, on_delivery=lambda error, _: (
+                answers.update([error.name() if error else "ok"])))  # fmt: skip
+        producer.poll(0.05)
+    producer.flush(15)
+
+
+SCRIPTS = {each.__name__: each for each in (gauges, limits, commits, blocked, gate)}
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

@@ -27,9 +27,9 @@ def stops() -> list[tuple[dict, dict, cluster.ClusterState]]:
 
 
 def test_drawn_states_of_two_releases_are_kept():
-    assert len(states()) >= 20 and len(stops()) >= 50
+    assert len(states()) >= 30 and len(stops()) >= 90
     moving = [state for state in states() if "Adding Replicas" in state["text"]]
-    assert len(moving) >= 5
+    assert len(moving) >= 9
     assert {state["version"] for state in states()} >= {"3.9.2", "4.3.1"}
 
 

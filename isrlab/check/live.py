@@ -24,9 +24,9 @@ SAME = re.compile(r"security\.protocol|sasl\.mechanism|ssl\.(ca|key|certificate)
                   r"ssl\.keystore\.(location|password)|ssl\.key\.password")  # fmt: skip
 ZOOKEEPER = "zookeeper.connect"
 PROTOCOL = "inter.broker.protocol.version"  # from 4.0 on it is no setting of a broker any more
-KEPT = re.compile(
-    rf"{re.escape(MIN_ISR)}|{re.escape(UNCLEAN)}|{re.escape(PROTOCOL)}|{re.escape(ZOOKEEPER)}|.*throttled\.rate"
-)
+KEPT = re.compile("|".join(
+    [*map(re.escape, (MIN_ISR, UNCLEAN, PROTOCOL, ZOOKEEPER)), r".*throttled\.rate"]
+))  # fmt: skip
 UNSEEN = ("reassignments on their way and eligible leader replicas (kafka-topics --describe shows "
           "both), topics that this client may not describe")  # fmt: skip
 SettingValues = dict[str, tuple[str, bool]]  # of settings, and whether each is the default

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from isrlab.check.cluster import NO_LEADER, CheckError, ClusterState
 from isrlab.check.outcome import Shapes
-from isrlab.placement.pace import copied_s, least_throttle
+from isrlab.placement.pace import copied_s
 
 
 class FailureEffect(NamedTuple):
@@ -98,6 +98,6 @@ def moved(state: ClusterState, move: PlannedMove) -> MoveEffect:
     busiest = max(loads, key=lambda each: each[1] + each[2], default=(NO_LEADER, 0, 0))
     took_s = [copied_s(move.throttle, move.size, move.produced, *load[1:]) for load in loads]
     return MoveEffect(
-        received.total(), busiest[0], least_throttle(move.produced, *busiest[1:]),
+        received.total(), busiest[0], move.produced * sum(busiest[1:]),
         max(took_s, default=0.0), replace(state, partitions=after),
     )  # fmt: skip

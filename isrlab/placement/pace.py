@@ -25,17 +25,11 @@ def safe_restart_every_s(share: float, down_s: float) -> float:
     return down_s + catch_up_s(share, down_s)
 
 
-def least_throttle(produced: float, in_sync: int, newcomers: int) -> float:
-    """Bytes/s of one broker below which newcomers never catch up, if `produced` bytes/s are written
-    into each throttled partition.
-
-    A leader's throttle carries what its newcomers need to keep up, and counts the copies of the
-    `in_sync` followers of the throttled partitions that it leads; a follower's has no such copies.
-    """
-    return produced * (in_sync + newcomers)
-
-
 def copied_s(throttle: float, size: float, produced: float, in_sync: int, newcomers: int) -> float:
-    """Seconds until so many newcomers have copied `size` bytes each; infinite if they never do."""
-    spare = throttle - least_throttle(produced, in_sync, newcomers)
+    """Seconds until so many newcomers have copied `size` bytes each; infinite if they never do.
+
+    `produced` bytes/s go into each partition. A leader's throttle carries them for its newcomers,
+    and counts them for the `in_sync` followers of throttled partitions; a follower has no such.
+    """
+    spare = throttle - produced * (in_sync + newcomers)
     return size * newcomers / spare if spare > 0 else math.inf if newcomers else 0.0

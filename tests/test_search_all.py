@@ -33,8 +33,8 @@ def test_it_finds_the_loss_of_kip_101_and_prints_a_scenario_that_plays() -> None
     result = search("--version", "0.10.2", "produces=1", "crashes=2")
     assert result.exit_code == 0, result.output
     assert "committed_records_survive is broken after 9 actions, and not sooner" in result.output
-    assert is_broken(result.output, "committed_records_survive")
-    assert not is_broken(result.output, "committed_records_survive", "0.11")
+    assert is_broken(result.stdout, "committed_records_survive")
+    assert not is_broken(result.stdout, "committed_records_survive", "0.11")
 
 
 @pytest.mark.parametrize("version", ["0.11", "2.4", "3.7"])
@@ -50,7 +50,7 @@ def test_it_finds_the_race_of_an_order_with_a_request() -> None:
     result = search("--version", "3.7", "--partition", line, "acks_all=1", "crashes=1", "lags=1")
     assert result.exit_code == 0, result.output
     assert "after 17 actions, and not sooner" in result.output
-    assert is_broken(result.output, "acknowledged_records_survive")
+    assert is_broken(result.stdout, "acknowledged_records_survive")
 
 
 def test_a_promise_that_is_weakened_by_hand_is_broken(monkeypatch) -> None:
@@ -104,3 +104,30 @@ def test_a_search_that_is_interrupted_goes_on_from_what_it_saved(tmp_path: Path)
             result.stdout.splitlines()[1].split(", depth")[0] for result in (resumed, whole)
         )
         assert ours == theirs
+
+
+# (release, the partition and what was done so far, further words, actions of the shortest break)
+DRAINED = """partition replicas=1,2,3 min.insync.replicas=2
+produce 1 acks=all
+stabilize
+advance 1s
+kill 2
+kill 3
+elect
+stabilize"""
+LOSSES = [
+    ("0.11", UNCLEAN, "logs_agree produces=2 crashes=2 shutdowns=1", 13),
+    ("0.11", UNCLEAN, "logs_agree produces=2 crashes=2 checkpoints=1", 15),
+    ("4.3", DRAINED, "acknowledged_records_survive --brokers 4 --prompt crashes=1 reassigns=2", 7),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("version", "partition", "words", "length"), LOSSES)
+def test_it_finds_what_other_releases_break(version, partition, words, length) -> None:
+    promise, *others = words.split()
+    line = ("--version", version, "--partition", partition, "--property", promise)
+    result = search(*line, *others)
+    assert result.exit_code == 0, result.output
+    assert f"{promise} is broken after {length} actions, and not sooner" in result.output
+    assert is_broken(result.stdout, promise)

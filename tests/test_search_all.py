@@ -5,16 +5,20 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from isrlab.__main__ import main
+from isrlab.engine.choices import Truncation
 from isrlab.engine.safety import PROPERTIES
+from isrlab.engine.versions import KafkaVersion
 from isrlab.world import scenario
 from isrlab.world.breadth_first import BreadthFirst
 from isrlab.world.everything import system_of
+from isrlab.world.schedule import text_of
 
 UNCLEAN = "partition replicas=1,2 unclean.leader.election.enable=true"
 
@@ -61,6 +65,19 @@ def test_a_promise_that_is_weakened_by_hand_is_broken(monkeypatch) -> None:
     searching = BreadthFirst(lambda: system_of("3.7", "partition replicas=1,2", {"produces": 1}))
     (actions,) = searching.run().schedules.values()
     assert [action[0] for action in actions] == ["produce", "deliver", "deliver"]
+
+
+def test_a_rule_that_is_switched_off_by_hand_is_caught() -> None:
+    """0.11 with the truncation of before KIP-101."""
+    rules = replace(KafkaVersion.of("0.11"), truncation=Truncation.HIGH_WATERMARK)
+    line = "partition replicas=1,2 unclean.leader.election.enable=false"
+    searching = BreadthFirst(lambda: system_of(rules, line, {"produces": 1, "crashes": 2}))
+    end, name = searching.run(), "committed_records_survive"
+    assert end.progress.depth == 10
+    text = text_of(searching.system, line, end.schedules[name], name)
+    assert text is not None
+    assert name in scenario.play(text, version=rules).violations
+    assert name not in scenario.play(text, version="0.11").violations
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,9 @@ def budgets_of(words: Iterable[str]) -> dict[str, int]:
 
 
 def system_of(
-    version: str, partition: str, budgets: dict[str, int], brokers: int = 0, prompt: bool = False
-) -> EngineSystem:
+    version: str | KafkaVersion, partition: str, budgets: dict[str, int], brokers: int = 0,
+    prompt: bool = False,
+) -> EngineSystem:  # fmt: skip
     """A partition as its `partition` line says; unclean election is off if it does not say."""
     cluster = scenario.play(line_of(partition), version=version).cluster
     if len(cluster.topic.partitions) > 1:

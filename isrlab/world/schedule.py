@@ -37,7 +37,7 @@ class _Text:
     """The lines so far, played."""
 
     def __init__(self, system: Space, head: list[str]) -> None:
-        self.system, self.run = system, Run([])
+        self.system, self.run = system, Run([], system.version)
         self.lines: list[str] = []
         for line in head:
             self.play(line)
@@ -186,7 +186,7 @@ def text_of(system: Space, partition: str, actions: list[Deed], promise: str) ->
                 text.play(f"check {promise}")
             except Impossible:
                 continue
-            if _is_broken("\n".join(text.lines), promise):
+            if _is_broken(system, "\n".join(text.lines), promise):
                 return "\n".join(text.lines)
     return None
 
@@ -212,8 +212,8 @@ def _heads(system: Space, partition: str, actions: list[Deed]) -> Iterator[list[
     yield [*head, line, *others]
 
 
-def _is_broken(text: str, promise: str) -> bool:
-    run = scenario.play(text)
+def _is_broken(system: Space, text: str, promise: str) -> bool:
+    run = scenario.play(text, version=system.version)
     return promise in run.violations or (
         safety.PROPERTIES[promise](run.cluster.observer.view()) is not None
     )

@@ -7,6 +7,7 @@ A file of `data/exercises` has sections, each begun by its name in brackets:
     [then]      lines that are played after them
     [fleet]     instead of `given`: settings of a small fleet; the reader's lines are settings, too
     [limits]    `commands 6`: at most so many; `only kill start`: no other command (or setting)
+    [fewest]    of commands, in the shortest answer that is known
     [goals]     `VERSION: GOAL`, a line each, GOAL being one of
                     safe, lost, diverged, offline    the outcome, as `Outcome.word` says it
                     lost m2 m3, kept m2              records that the last leader lacks, or has
@@ -32,7 +33,7 @@ from isrlab.world import scenario, words
 from isrlab.world.script import Run, ScriptError
 
 LIBRARY = DATA / "exercises"
-SECTIONS = "ask", "given", "then", "fleet", "limits", "goals", "hint", "solution"
+SECTIONS = "ask", "given", "then", "fleet", "limits", "fewest", "goals", "hint", "solution"
 _AMOUNTS = {"<=": "at most", "==": "exactly", ">=": "at least"}
 
 
@@ -137,8 +138,22 @@ def mark(exercise: Exercise, answer: str) -> tuple[list[Mark], dict[str, Played]
     return marks, played
 
 
+def score(exercise: Exercise, answer: str) -> str:
+    """An answer's number of commands beside the shortest that is known; empty if none is."""
+    count, fewest = len(_commands(answer)), exercise.sections["fewest"]
+    beside = (
+        f"; the shortest answer that is known has {fewest}" if count != int(fewest or 0) else ""
+    )
+    best = "" if beside else ", as few as are known"
+    return f"{count} command{'s' * (count != 1)}{beside}{best}." if fewest else ""
+
+
+def _commands(answer: str) -> list[list[str]]:
+    return [words for line in answer.splitlines() if (words := line.split("#")[0].split())]
+
+
 def _limits(exercise: Exercise, answer: str) -> Iterator[Mark]:
-    commands = [words for line in answer.splitlines() if (words := line.split("#")[0].split())]
+    commands = _commands(answer)
     for most in map(int, exercise.limits.get("commands", ())):
         count = f"{len(commands)} command{'s' * (len(commands) != 1)}"
         yield Mark("", len(commands) <= most, f"{count}, at most {most}")

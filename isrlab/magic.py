@@ -77,7 +77,7 @@ def answer(line: str, cell: str | None = None) -> str:
     lines = [asked.task, *(f"{'✓' if m.is_met else '✗'} {m.text}" for m in marks)]
     failed = [m for m in marks if not m.is_met]
     if not failed:
-        return "\n".join([*lines, "Solved."])
+        return "\n".join([*lines, *filter(None, [exercise.score(asked, cell or "")]), "Solved."])
     lines.append(f"Not yet. Help: {more}")
     if version := next((m.version for m in failed if m.version), ""):
         lines += ["", f"What happened in {version}:", played[version].printed]

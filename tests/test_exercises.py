@@ -42,6 +42,18 @@ def test_the_solution_meets_every_goal_and_doing_nothing_does_not(name):
     assert "Not yet" in magic.answer(name, "# nothing")
 
 
+def test_a_challenge_is_scored_against_the_shortest_known_answer():
+    fewest = {name: exercise.read(name).sections["fewest"] for name in NAMES}
+    assert {n for n, known in fewest.items() if known} == {
+        "healthy_and_out", "lose_m2", "save_by_a_setting"
+    }  # fmt: skip
+    scored = magic.answer("lose_m2", "kill 1\nkill 2\nadvance 10s")
+    assert "3 commands, as few as are known.\nSolved." in scored
+    scored = magic.answer("lose_m2", exercise.read("lose_m2").sections["solution"])
+    assert "5 commands; the shortest answer that is known has 3." in scored
+    assert "known" not in magic.answer("keep_m2", "deliver 3>2")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("cell", STORED, ids=lambda cell: cell.split("\n")[0])
 def test_a_stored_cell_is_not_the_solution(cell):

@@ -69,7 +69,8 @@ def test_a_stored_cell_is_not_the_solution(cell):
         ("0.10.2: kept m1", "kill 2\nhard_bounce controller\nstart 2\ndeliver controller>2\n"
          "kill 1\nelect\nstabilize", "0.10.2: m1 is lost, but should be kept"),
         ("0.11: kept m2", "advance 1s", "0.11: m2 was never promised, but m2 should be kept"),
-        ("0.11: kept m1", "kill 1\nkill 2", "0.11: no broker leads at the end, but m1 should be kept"),
+        ("0.11: kept m1", "kill 1\nkill 2",
+         "0.11: no broker leads at the end, but m1 should be kept"),
         ("2.5: broken logs_agree", "advance 1s", "2.5: logs_agree holds, but should be broken"),
         ("2.5: prints m9 acknowledged", "advance 1s",
          "2.5: does not print “m9 acknowledged”, but should"),

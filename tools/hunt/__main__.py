@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from judge import jars
 
 from hunt import javac, kinds, repairs
 
+RUNS = kinds.FILE.with_name("runs.csv")
 UNREACHABLE = jars.NoJarsError, javac.NoCompilerError
 
 
@@ -24,10 +26,12 @@ UNREACHABLE = jars.NoJarsError, javac.NoCompilerError
 @click.option(
     "--whole", is_flag=True, help="Level two: brokers with their logs, messages in any order."
 )
+@click.option("--store", is_flag=True, help="Keep in data/hunt/runs.csv how much was run.")
 @click.option("--replay", help="A schedule, a file of them, a kind's name, or all kinds.")
 def main(
     releases: tuple[str, ...], seconds: float, schedules: int, seed: int,
-    repair: tuple[str, ...], whole: bool, replay: str | None,
+    repair: tuple[str, ...], whole: bool, store: bool,
+    replay: str | None,
 ) -> None:  # fmt: skip
     """Look for schedules in which Kafka's controller breaks what Kafka promises."""
     unknown = [name for name in repair if name not in {*repairs.REPAIRS, "all"}]
@@ -41,27 +45,62 @@ def main(
         sys.exit(play(releases or javac.RELEASES, replay, chosen))
     for release in releases or javac.RELEASES[-1:]:
         limits = [str(seed), str(seconds), str(schedules), *(["whole"] if whole else [])]
-        hunt(release, chosen, limits)
+        row = hunt(release, chosen, limits)
+        if store and not chosen:
+            keep(row)
 
 
-def hunt(release: str, repaired: tuple[str, ...], limits: list[str]) -> int:
-    """Prints each break once, and whether its kind is known; the number of new ones."""
-    known, new, rate = kinds.stored(), 0, ""
+def keep(row: dict[str, str]) -> None:
+    """Adds what was run to the stored runs, in place of one of the same release, level and seed."""
+    mark = ("release", "level", "seed")
+    rows = list(csv.DictReader(RUNS.open())) if RUNS.exists() else []
+    rows = [old for old in rows if any(old[name] != row[name] for name in mark)] + [row]
+    with RUNS.open("w", newline="") as file:
+        out = csv.DictWriter(file, row, lineterminator="\n")
+        out.writeheader()
+        out.writerows(sorted(rows, key=lambda x: (jars.numbers(x["release"]), *x.values())))
+
+
+def hunt(release: str, repaired: tuple[str, ...], limits: list[str]) -> dict[str, str]:
+    """Prints each break once, and whether its kind is known. What was run, as `RUNS` has it."""
+    known, seen, new, rate = kinds.stored(), set[str](), 0, ""
+    row = {"release": release, "level": "brokers" if "whole" in limits else "controller"}
+    row |= {"seed": limits[0]}
     print(f"{release}: hunting{' with ' + ', '.join(repaired) if repaired else ''}", flush=True)
-    for row in javac.lines(javac.compiled(release, repaired), ["hunt", *limits], None, repaired):
-        if row[0] == "progress":
-            count, steps, took = int(row[1]), int(row[2]), float(row[3])
+    for what, *said in javac.lines(
+        javac.compiled(release, repaired), ["hunt", *limits], None, repaired
+    ):
+        if what == "progress":
+            count, steps, took = int(said[0]), int(said[1]), float(said[2])
+            row |= {"seconds": f"{took:.0f}", "schedules": f"{count}", "steps": f"{steps}"}
             rate = f"{count:,} schedules, {steps:,} steps, {took:.0f} s of processor time"
             print(f"  {rate}", end="\r" if sys.stdout.isatty() else "\n", flush=True)
-        elif row[0] == "break":
-            shown = kinds.Break.of(row[1:])
-            name = kinds.of(shown, known)
+        elif what == "break":
+            shown = kinds.Break.of(said)
+            name = explained(release, shown, known) if not repaired else kinds.of(shown, known)
             new += not name
+            seen |= {*name.split(", ")} - {""}
             print(f"{name or 'NEW'}: {shown.broken}, after {shown.seconds:.1f} s, {shown.schedules}"
                   f" schedules{'' if shown.root == shown.broken else f' (first: {shown.root})'}"
                   f"\n    {shown.schedule}", flush=True)  # fmt: skip
     print(f"{release}: {rate}; {new} shapes of breaks that no kind explains")
-    return new
+    return row | {"kinds": f"{len(seen)}", "new": f"{new}"}
+
+
+def explained(release: str, shown: kinds.Break, known: dict[str, kinds.Kind]) -> str:
+    """The kinds that a break may belong to, less those whose repair leaves it as it is."""
+    names = kinds.of(shown, known).split(", ")
+    return ", ".join(
+        name for name in names if name and not is_left(release, shown, known[name].repair)
+    )
+
+
+def is_left(release: str, shown: kinds.Break, repair: str) -> bool:
+    """Is it known that the repair does not silence the break? Some releases have no sources."""
+    try:
+        return bool(repair) and shown.broken in javac.broken(release, shown.schedule, (repair,))
+    except (*UNREACHABLE, ValueError):  # the pattern of an edit is not there
+        return False
 
 
 def play(releases: tuple[str, ...], what: str, repaired: tuple[str, ...]) -> int:

@@ -72,6 +72,15 @@ def built(release: str, what: str, sources: list[tuple[str, str]], theirs: str) 
     return folder
 
 
+def broken(release: str, schedule: str, repaired: tuple[str, ...] = ()) -> list[str]:
+    """The promises that a schedule breaks on a release, in their order."""
+    path = compiled(release, repaired)
+    for row in lines(path, ["replay"], schedule + "\n", repaired):
+        if row[0] == "replayed":
+            return [text.strip() for text in row[1:]]
+    raise RuntimeError(f"{release} did not play {schedule}")
+
+
 def lines(
     path: str, arguments: list[str], text: str | None = None, repaired: tuple[str, ...] = ()
 ) -> Iterator[list[str]]:
@@ -86,8 +95,12 @@ def lines(
         assert process.stdin and process.stdout and process.stderr
         process.stdin.write(text or "")
         process.stdin.close()
-        for line in process.stdout:
-            yield line.rstrip("\n").split("\t")
+        try:
+            for line in process.stdout:
+                yield line.rstrip("\n").split("\t")
+        except GeneratorExit:  # what was looked for is found
+            process.kill()
+            raise
         errors = [x for x in process.stderr.read().splitlines() if not x.startswith("SLF4J")]
     if process.returncode:
         raise RuntimeError("the hunt ended with an error: " + "\n".join(errors[:12]))

@@ -439,7 +439,13 @@ final class Kafka {
     }
 
     String setting(String topic, String name) {
-        Object entry = Late.call(configs, "getTopicConfig", topic, name);
+        Object entry;
+        if (Late.has(configs, "getTopicConfig")) {
+            entry = Late.call(configs, "getTopicConfig", topic, name);
+        } else {
+            Map<String, String> own = Late.call(configs, "getConfigs", new ConfigResource(ConfigResource.Type.TOPIC, topic));
+            entry = Late.<Map<String, ?>>call(configs, "computeEffectiveTopicConfigs", own).get(name);
+        }
         return entry instanceof String text ? text : Late.call(entry, "value");
     }
 

@@ -33,7 +33,7 @@ final class World {
         boolean[] excused; // its loss is by design: without ELR the last member of an ISR may come back empty
         int[] place;
         int[] before; // its replicas before the last reassignment
-        boolean unclean; // once a leader was elected uncleanly nothing is promised that is acknowledged later
+        boolean unclean; // once a leader was elected uncleanly nothing is promised of this partition's records
         final List<long[]> acks = new ArrayList<>(); // level two: offset and epoch of each acknowledged record
     }
 
@@ -144,11 +144,12 @@ final class World {
         }
     }
 
-    /** What a clean leader does not have is lost: said once. */
+    /** What a clean leader does not have is lost: said once. After an unclean election nothing is promised:
+     * the leader may only now hear that it was removed in between, and begin with an empty log. */
     void forget(Slot slot, int leader) {
         if (nodes == null) return;
         Node.Part part = nodes[leader].parts[Arrays.asList(slots).indexOf(slot)];
-        slot.acks.removeIf(ack -> !hasAck(part, ack));
+        slot.acks.removeIf(ack -> slot.unclean || !hasAck(part, ack));
     }
 
     private void whole(boolean isOne) {

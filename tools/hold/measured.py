@@ -5,6 +5,7 @@ Results are what JSON can hold. The engine draws nothing; a fleet is given its s
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -19,7 +20,7 @@ from isrlab.engine.choices import HighWatermarkSet
 from isrlab.engine.versions import KafkaVersion
 from isrlab.events import exact
 from isrlab.events.measures import measures
-from isrlab.fleet import load, recovery
+from isrlab.fleet import evictions, load, recovery
 from isrlab.fleet.config import FleetConfig
 from isrlab.installed import DATA
 from isrlab.show import membership, offsets
@@ -27,9 +28,12 @@ from isrlab.show.messages import high_watermark_delays
 from isrlab.workbook import (
     data_loss,
     data_loss_today,
+    isr_churn,
     joining_the_isr,
     last_replica_standing,
     leaving_the_isr,
+    moving_partitions,
+    parked_fetches,
     placement,
     reading_a_log,
     rolling_restart,
@@ -37,6 +41,7 @@ from isrlab.workbook import (
     the_ladder,
     what_if,
 )
+from isrlab.workbook.whose_fault_is_it import neighbours
 from isrlab.world import scenario
 from isrlab.world.words import START_MS
 
@@ -372,3 +377,80 @@ def kraft_less_zookeeper(brokers: int, partitions: int, failures: int, seed: int
         cluster.chances(name, "offline", [failures])[0] for name in ("kraft", "zookeeper")
     )
     return round(100 * (kraft.value - other.value), 3)
+
+
+# Parked fetches
+
+
+@measured
+def knows_after_ms(version: str, gap_ms: int, latency_ms: int, wait_ms: int) -> int:
+    """After its leader, of a high watermark, while a record comes every `gap_ms`: the longest."""
+    head = f"partition replicas=1,2 latency={latency_ms} replica.fetch.wait.max.ms={wait_ms}\n"
+    steady = head + f"produce 1 count=1\nadvance {gap_ms}ms\n" * 6
+    run = scenario.play(steady, version=version)
+    return max(high_watermark_delays(run.frames[run.first_frame :]))
+
+
+@measured
+def touches(digits: int, tick_ms: int, seed: int) -> dict[str, int]:
+    """Of a task with a random timeout, and the wheels it begins in; how early it runs, in ms."""
+    delay_ms = random.Random(seed).randrange(10 ** (digits - 1), 10**digits)
+    moves = parked_fetches.moves_of(delay_ms, tick_ms=tick_ms)
+    return {"count": len(moves), "wheels": moves[0].target[0] + 1 if moves[0].target else 0,
+            "early_ms": delay_ms - moves[-1].at_ms}  # fmt: skip
+
+
+# A day at scale: bursts, and moves
+
+
+@measured
+def bursts_as_predicted(
+    version: str, trouble: str, burst_records: int, burst_share: float, seed: int
+) -> dict[str, int]:
+    """Bursts alone on a link: evictions though behind for less than the limit, and none though
+    behind for one and a half limits; and how many there were of each."""
+    config = isr_churn.troubled(
+        isr_churn.SMALL.with_(
+            version=version, minutes=30, load="together", burst_every_s=300,
+            burst_share=burst_share, burst_records=burst_records, seed=seed,
+        ),
+        trouble,
+    )  # fmt: skip
+    left = evictions.judged(config, fleet.simulate_local(config))
+    rows, limit_s = isr_churn.links([config], left), config.lag_time_ms / 1000
+    short, long = rows["behind_s"] < limit_s, rows["behind_s"] >= 1.5 * limit_s
+    return {
+        "short": int(short.sum()), "evicts": int(rows[short]["evicts"].sum()),
+        "long": int(long.sum()), "spares": int((~rows[long]["evicts"]).sum()),
+    }  # fmt: skip
+
+
+@measured
+def move_over_formula(
+    version: str, mb_per_s: int, batch: int, backlog_records: int, seed: int
+) -> float:
+    """How long nine partitions take to move under a throttle, by the formula's time."""
+    small = moving_partitions.SMALL.with_(
+        version=version, backlog_records=backlog_records, seed=seed
+    )
+    cluster = moving_partitions.joined_by_a_broker(small)
+    config = moving_partitions.throttled(cluster, mb_per_s * 1_000_000, batch)
+    done_s = moving_partitions.moved(config).done_s
+    return round(done_s[-1] / moving_partitions.expected_s(config), 3) if len(done_s) == 9 else -1
+
+
+@measured
+def evicted_beside_a_hot_partition(
+    version: str, threads: int, times: int, response_mib: int, seed: int
+) -> dict[str, int]:
+    """Evictions from the hot partition, and from all others; fetch sizes are Kafka's defaults,
+    but for the limit of a whole response."""
+    config = neighbours.placed(
+        neighbours.HOT.with_(
+            version=version, num_replica_fetchers=threads, hot_times=times, seed=seed,
+            replica_fetch_max_bytes=2**20, replica_fetch_response_max_bytes=response_mib * 2**20,
+        )
+    )  # fmt: skip
+    out = [e.key.partition for e in exact.evictions(fleet.simulate_local(config))]
+    hot = sum(partition < config.hot_partitions for partition in out)
+    return {"hot": hot, "others": len(out) - hot}

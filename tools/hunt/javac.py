@@ -77,16 +77,21 @@ def broken(release: str, schedule: str, repaired: tuple[str, ...] = ()) -> list[
     path = compiled(release, repaired)
     for row in lines(path, ["replay"], schedule + "\n", repaired):
         if row[0] == "replayed":
-            return [text.strip() for text in row[1:]]
+            return [text.strip() for text in row[1:] if text]
     raise RuntimeError(f"{release} did not play {schedule}")
 
 
 def lines(
-    path: str, arguments: list[str], text: str | None = None, repaired: tuple[str, ...] = ()
-) -> Iterator[list[str]]:
-    """Runs the hunt and gives its rows, which are separated by tabs, as they come."""
+    path: str, arguments: list[str], text: str | None = None, repaired: tuple[str, ...] = (),
+    is_patient: bool = False,
+) -> Iterator[list[str]]:  # fmt: skip
+    """Runs the hunt and gives its rows, which are separated by tabs, as they come.
+
+    A patient hunt also shows a break whose schedule has all actions of one that it has shown.
+    """
     is_kept = str(repairs.RACE in repaired).lower()
     options = [*QUICK, *ASM, f"-Drepaired={is_kept}", "-Xmx1g"]
+    options += ["-Dpatient=true"] * is_patient
     command = ["java", *options, "-cp", path, MAIN, *arguments]
     with subprocess.Popen(
         [*(["nice"] if os.name == "posix" else []), *command],

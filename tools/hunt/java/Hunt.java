@@ -6,7 +6,8 @@ import java.util.stream.Collectors;
 
 /** Random schedules until the time is over, each break cut to its shortest; or schedules to replay. */
 public final class Hunt {
-    private static final int MOST_CUTS = Integer.getInteger("cuts", 6);
+    private static final boolean IS_PATIENT = Boolean.getBoolean("patient"); // also shows a break like another, but longer
+    private static final int MOST_CUTS = IS_PATIENT ? 60 : 6;
     private final Map<String, List<String>> shapes = new HashMap<>();
     private final Map<String, Integer> hits = new HashMap<>();
     private long steps;
@@ -124,7 +125,7 @@ public final class Hunt {
         List<Op.Act> cut = cut(acts.subList(0, Math.min(acts.size(), broken.step() + 1)), key);
         String shape = cut.stream().skip(1).map(a -> a.op().name()).sorted().collect(Collectors.joining(" "));
         List<String> known = shapes.computeIfAbsent(key, x -> new ArrayList<>());
-        for (String other : known) if (isWithin(other, shape)) return;
+        for (String other : known) if (IS_PATIENT ? other.equals(shape) : isWithin(other, shape)) return;
         known.add(shape);
         System.out.println(String.join("\t", "break", key, first(cut), "" + schedules, "" + steps,
             String.format("%.1f", seconds(start)), written(cut)));

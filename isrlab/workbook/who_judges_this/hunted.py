@@ -75,6 +75,23 @@ def found_table() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["kind", "what happens", "releases", "known", "verdict"])
 
 
+def proof() -> pd.DataFrame:
+    """Seconds of one core until the hunt had found each known bug: a row a bug, a column a seed."""
+    rows = pd.read_csv(DATA / "hunt" / "proof.csv")
+    index = ["bug", "kind", "release", "level"]
+    seconds = rows.pivot_table(index=index, columns="seed", values="seconds", dropna=False)
+    seconds.columns = [f"seed {seed}" for seed in seconds.columns]
+    return seconds.dropna(how="all").reset_index()
+
+
+def hunted() -> pd.DataFrame:
+    """What was run on each release: processor seconds, steps, kinds seen, and breaks of no kind."""
+    rows = pd.read_csv(DATA / "hunt" / "runs.csv")
+    columns = ["seconds", "schedules", "steps", "new"]
+    sums = rows.groupby(["release", "level"], as_index=False)[columns].sum()
+    return sums.sort_values("release", key=lambda names: names.map(release), kind="stable")
+
+
 def schedule(name: str) -> list[str]:
     """The shortest schedule of a kind, an action a line. Raises ValueError naming the kinds."""
     if name not in kinds():

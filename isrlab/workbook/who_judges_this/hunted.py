@@ -77,11 +77,10 @@ def found_table() -> pd.DataFrame:
 
 def proof() -> pd.DataFrame:
     """Seconds of one core until the hunt had found each known bug: a row a bug, a column a seed."""
-    rows = pd.read_csv(DATA / "hunt" / "proof.csv")
-    index = ["bug", "kind", "release", "level"]
-    seconds = rows.pivot_table(index=index, columns="seed", values="seconds", dropna=False)
-    seconds.columns = [f"seed {seed}" for seed in seconds.columns]
-    return seconds.dropna(how="all").reset_index()
+    rows = pd.read_csv(DATA / "hunt" / "proof.csv", dtype=str, keep_default_na=False)
+    names = ["bug", "kind", "release", "level"]
+    seconds = rows.pivot(index=names, columns="seed", values="seconds").fillna("")
+    return seconds.rename(columns=lambda seed: f"seed {seed}").reset_index()
 
 
 def hunted() -> pd.DataFrame:

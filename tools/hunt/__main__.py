@@ -12,6 +12,7 @@ from judge import jars
 from hunt import javac, kinds, repairs
 
 RUNS = kinds.FILE.with_name("runs.csv")
+UNREPAIRED: set[tuple[str, str]] = set()  # releases whose class cannot be repaired so
 UNREACHABLE = jars.NoJarsError, javac.NoCompilerError
 
 
@@ -97,9 +98,12 @@ def explained(release: str, shown: kinds.Break, known: dict[str, kinds.Kind]) ->
 
 def is_left(release: str, shown: kinds.Break, repair: str) -> bool:
     """Is it known that the repair does not silence the break? Some releases have no sources."""
+    if not repair or (release, repair) in UNREPAIRED:
+        return False
     try:
-        return bool(repair) and shown.broken in javac.broken(release, shown.schedule, (repair,))
+        return shown.broken in javac.broken(release, shown.schedule, (repair,))
     except (*UNREACHABLE, ValueError):  # the pattern of an edit is not there
+        UNREPAIRED.add((release, repair))
         return False
 
 

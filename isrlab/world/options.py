@@ -13,9 +13,9 @@ SEARCH = """Look for a schedule that breaks a promise, and print its shortest fo
 With --all, every schedule is tried that BUDGETs allow, shortest first: which message arrives next,
 which request is repeated, which session ends. Unclean election is off unless LINE turns it on.
 
-Time is no number there: a clock is fresh or too old, and too old when that does most harm (lags=1).
-So "no schedule" covers all times. What is found is played under the real clock before it is
-printed; where no times were found for it, that is said.
+The search has no clock: a follower's clock may turn too old any time (lags=1). "No schedule" covers
+all delays but two: no request is repeated while it or its answer is in flight, and sessions of dead
+brokers end together. What is found is played under the real clock; if no times fit, it says so.
 
 \b
 BUDGETs, each at most so often (produces=1 crashes=1 if none is named):

@@ -61,7 +61,7 @@ def test_a_mix_that_is_none_is_refused_with_those_known(text):
 def test_a_promise_that_is_none_is_refused():
     with pytest.raises(ValueError, match="known: high_watermark_within_log"):
         decided(BOUNCE, promise="luck")
-    with pytest.raises(ValueError, match="no 'partition' line"):
+    with pytest.raises(ValueError, match="begins with a 'partition' line"):
         decided("# nothing")
 
 

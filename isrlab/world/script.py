@@ -6,13 +6,15 @@ import shlex
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import groupby
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from isrlab import events
 from isrlab.engine.versions import KafkaVersion
 from isrlab.world.cluster import Cluster
 from isrlab.world.frames import OUTCOMES, Frame, Outcome
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # which a page in a browser does not have
 
 SEPARATOR = "----"
 MOST_CAPTION = 140  # characters; a longer comment explains, and is no caption

@@ -17,8 +17,8 @@ import click
 
 import isrlab
 from isrlab.installed import NOTEBOOKS, ExtraMissingError, give, require
+from isrlab.search.options import SEARCH, of_all
 from isrlab.spark import MASTER_VARIABLE, MasterError, require_master
-from isrlab.world.options import SEARCH, of_all
 
 INTERRUPTED = 130
 POWERS = ("power", "unclean", "controller", "reassign")
@@ -343,13 +343,13 @@ def search(
         if (unless or faults or words) if all_ else (budgets or how["resume"]):
             raise ValueError("budgets go with --all; --unless, --power and --word without it")
         if all_:
-            from isrlab.world import everything
+            from isrlab.search import everything
             sys.exit(everything.search_all(version, partition, budgets, name=name, **how))
-        from isrlab.world import search as searching
+        from isrlab.search import at_random
         name = name or "committed_records_survive"
-        goal = searching.Goal(name, version, unless, partition, faults, words)
+        goal = at_random.Goal(name, version, unless, partition, faults, words)
         with click.progressbar(range(seeds), label="seeds", file=sys.stderr) as tried:
-            seed, text = next(searching.find(goal, tried), (None, ""))
+            seed, text = next(at_random.find(goal, tried), (None, ""))
     except (OSError, ValueError) as error:
         _stop(str(error), 2)
     if seed is None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from cases.reference_systems import MODULES, Reference
 
-from isrlab.world.breadth_first import BreadthFirst, Extent, SearchEnd
+from isrlab.search.breadth_first import BreadthFirst, Extent, SearchEnd
 
 HOLDS = None
 # By module, in the order of MODULES: states, depth, and where each promise is broken first

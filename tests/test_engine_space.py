@@ -11,11 +11,11 @@ import pytest
 from isrlab.engine import messages as m
 from isrlab.engine.frozen import replace
 from isrlab.engine.model import Broker, Follower, Leader
+from isrlab.search.enabled import EngineSystem
+from isrlab.search.known import NOW_MS
+from isrlab.search.space import KINDS
 from isrlab.world import faults
 from isrlab.world.cluster import Cluster
-from isrlab.world.enabled import EngineSystem
-from isrlab.world.known import NOW_MS
-from isrlab.world.space import KINDS
 
 LAG_MS, NEVER_MS = 10_000_000_000, 10**12
 SLOW = {

@@ -16,8 +16,8 @@ from hypothesis.internal.conjecture import providers
 
 from isrlab.engine.model import Leader
 from isrlab.engine.versions import PRESETS
+from isrlab.search.at_random import Schedule
 from isrlab.world import scenario
-from isrlab.world.search import Schedule
 
 pytestmark = pytest.mark.slow
 ALL = [v.name for v in PRESETS.values()]

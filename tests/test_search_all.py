@@ -15,10 +15,10 @@ from isrlab.__main__ import main
 from isrlab.engine.choices import Truncation
 from isrlab.engine.safety import PROPERTIES
 from isrlab.engine.versions import KafkaVersion
+from isrlab.search.breadth_first import BreadthFirst
+from isrlab.search.everything import system_of
+from isrlab.search.schedule import text_of
 from isrlab.world import scenario
-from isrlab.world.breadth_first import BreadthFirst
-from isrlab.world.everything import system_of
-from isrlab.world.schedule import text_of
 
 UNCLEAN = "partition replicas=1,2 unclean.leader.election.enable=true"
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import pytest
 
 from isrlab.engine.versions import KafkaVersion
-from isrlab.world import scenario, search
+from isrlab.search.at_random import Schedule
+from isrlab.world import scenario
 
 OFF = {"eligible_leader_replicas": False}
 REPLICAS, OWN = {"elr_of_replicas_only": True}, {"min_isr_of_own_partition": True}
@@ -87,7 +88,7 @@ def test_another_min_isr_makes_the_controller_forget(line, word) -> None:
 
 def test_a_random_schedule_names_partitions_and_strikes_machines_once() -> None:
     topic = "partition replicas=1,2,3\npartition p1 replicas=1,2,3"
-    schedule = search.Schedule("4.3", topic, ("reassign",))
+    schedule = Schedule("4.3", topic, ("reassign",))
     offers = [line for lines in schedule.offers() for line in lines]
     assert {"reassign p0 cancel", "reassign p1 cancel", "produce p1 1 acks=all"} < set(offers)
     assert offers.count("hard_bounce 1") == 1

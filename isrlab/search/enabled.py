@@ -13,8 +13,8 @@ from isrlab.engine import messages as m
 from isrlab.engine import safety
 from isrlab.engine.frozen import replace
 from isrlab.engine.model import NO_LEADER, Broker
-from isrlab.world.known import State, Stopped
-from isrlab.world.space import KINDS, Space
+from isrlab.search.known import State, Stopped
+from isrlab.search.space import KINDS, Space
 
 Choice = tuple[tuple[Any, ...], State]
 _KIND = {kind: i for i, kind in enumerate(KINDS)}

@@ -15,11 +15,11 @@ from typing import Any
 
 from isrlab.engine import safety
 from isrlab.engine.versions import KafkaVersion
+from isrlab.search.breadth_first import BreadthFirst, Extent, SearchEnd
+from isrlab.search.enabled import EngineSystem
+from isrlab.search.schedule import text_of
+from isrlab.search.space import KINDS
 from isrlab.world import scenario
-from isrlab.world.breadth_first import BreadthFirst, Extent, SearchEnd
-from isrlab.world.enabled import EngineSystem
-from isrlab.world.schedule import text_of
-from isrlab.world.space import KINDS
 
 USUAL = {"produces": 1, "crashes": 1}
 MOST_BUDGET, MOST_BROKERS = 9, 5

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from isrlab.world.expanding import (
+from isrlab.search.expanding import (
     Here,
     SavedReader,
     State,

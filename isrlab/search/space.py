@@ -37,8 +37,7 @@ from isrlab.engine.kraft import NoReplicaError
 from isrlab.engine.log import Log
 from isrlab.engine.model import NO_LEADER, Broker, Follower, Leader
 from isrlab.engine.partition import PartitionState
-from isrlab.world.cluster import Cluster
-from isrlab.world.known import (
+from isrlab.search.known import (
     NOW_MS,
     OLD_MS,
     Known,
@@ -49,6 +48,7 @@ from isrlab.world.known import (
     aged,
     number_of,
 )  # fmt: skip
+from isrlab.world.cluster import Cluster
 
 KINDS = (  # what has a budget, in the order of a state's
     "produces", "acks_all", "crashes", "powers", "flushes", "shutdowns", "losses", "lags",

@@ -17,11 +17,11 @@ from typing import Any
 from isrlab.engine import messages as m
 from isrlab.engine import safety
 from isrlab.engine.model import Follower, Leader
+from isrlab.search.space import Space
 from isrlab.world import scenario
 from isrlab.world.cluster import Cluster, NotSettledError
 from isrlab.world.commands import obey
 from isrlab.world.script import Command, Run, ScriptError
-from isrlab.world.space import Space
 from isrlab.world.words import address, ids
 
 LONG = "1000h"  # longer than any schedule

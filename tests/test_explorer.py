@@ -7,8 +7,9 @@ from xml.etree import ElementTree
 import pytest
 
 from isrlab.engine.versions import PRESETS
-from isrlab.show.explorer import LOOK, Explorer, actions_of, cells_of, page_of, view_of
+from isrlab.show.explorer import Explorer, page_of
 from isrlab.show.explorer_svg import draw_messages, draw_replicas
+from isrlab.show.explorer_view import LOOK, actions_of, cells_of, view_of
 from isrlab.world import scenario
 from isrlab.world.actions import play_line
 from isrlab.world.exploring import Exploration

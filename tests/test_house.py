@@ -53,7 +53,7 @@ ONLY = {
 }
 CLAIMS = "claims"  # the folder of the workbook that is named otherwise than its notebook
 CLAIMS_READER = "what_the_sources_say"
-COLOURS = ("show/style.py",)  # where a colour may be written as a number
+COLOURS = ("show/colours.py",)  # where a colour may be written as a number
 CLOCK_CHANCE_AND_IO = {
     "asyncio", "datetime", "io", "logging", "numpy.random", "os", "pathlib", "random", "secrets",
     "shutil", "signal", "socket", "subprocess", "sys", "tempfile", "threading", "time", "uuid",

@@ -6,6 +6,7 @@ notebook. Sizes, fonts and spines are `isrlab.mplstyle`. Text that comes from lo
 escaped: matplotlib would read a dollar sign as mathematics.
 """
 
+# ruff: noqa: F405
 from __future__ import annotations
 
 import textwrap
@@ -23,70 +24,26 @@ from matplotlib.transforms import offset_copy
 from isrlab.engine.versions import PRESETS, KafkaVersion
 from isrlab.events.wording import counted as counted
 from isrlab.events.wording import duration as duration
+from isrlab.show.colours import *  # noqa: F403
 
 plt.style.use(Path(__file__).with_name("isrlab.mplstyle"))
 
 WIDTH = 9.2  # inches: as wide as a page shows a picture without making its text smaller
 _CHARACTERS_PER_INCH = 12.5  # of a title
 
-# Each family has its own colours, and a colour-blind reader tells its members apart: brokers have
-# those of Okabe and Ito, states muted ones, series Paul Tol's, versions `_GENERATIONS`. What is bad
-# is vermilion, and nothing else is.
-BLUE, ORANGE, GREEN, PINK, BROWN = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#6B4423"
-SKY, VERMILION = "#56B4E9", "#D55E00"
-INK, GREY, PALE, FAINT, WHITE = "#333333", "#8A9BA8", "#DDDDDD", "#F1F3F4", "#FFFFFF"
-LOST = VERMILION
-SERIES = ("#332288", "#DDAA33", "#44AA99", "#882255", "#88CCEE", "#999933")  # neither of these
 MARKERS = ("o", "s", "D", "^", "v", "P")
-
-STATES = {
-    "leads": "#2F4B7C",
-    "in sync": "#7FB8A4",
-    "out": VERMILION,
-    "stale": "#E3C567",  # told something that is no longer true
-    "waits": "#9CC3D5",
-    "away": "#666666",  # a broker that is down or does not answer
-    "not known": "#EEEEEE",
-    "false alarm": VERMILION,
-    "real": GREY,
-    "was": GREY,
-    "now": "#2F4B7C",
-    "measured": "#2F4B7C",
-    "formula": VERMILION,
-}
-ISR_SIZES = {  # of a partition, by how many replicas are missing
-    "full ISR": "#CFE3F2",
-    "one missing": "#F3E79B",
-    "more missing": ORANGE,
-    "one copy left": VERMILION,
-}
-OUTCOMES = {
-    "safe": "#C7E9DC",
-    "lost": "#F6C28B",
-    "diverged": "#E58A8A",
-    "offline": "#D9D9D9",
-    "stalled": "#CFC3E6",
-    "flapping": "#F3E79B",
-}
 _BACK = {"facecolor": WHITE, "edgecolor": "none", "pad": 0.5, "alpha": 0.8}  # of text over lines
 _DOTTED: dict[str, Any] = {"color": INK, "linewidth": 0.8, "linestyle": ":"}
-_BROKERS = (BLUE, ORANGE, GREEN, PINK, BROWN)  # 101 looks like 1
-_GENERATIONS = (  # oldest first; neighbours differ in lightness, also without red or green
-    # leaders write ZooKeeper themselves: warm to green
-    "#601C2B", "#F5917B", "#9B6107", "#B79B14", "#4B5101", "#A0D20C", "#4C8E67", "#09DCBC",
-    # leaders ask the controller: blue to purple
-    "#04698A", "#76BBF5", "#1537B0", "#5676F4", "#510179", "#AC7FB5", "#AA195E", "#F3B0CB",
-)  # fmt: skip
 
 
 def broker_colour(broker: int) -> str:
-    return _BROKERS[(broker - 1) % len(_BROKERS)]
+    return BROKERS[(broker - 1) % len(BROKERS)]
 
 
 def version_look(version: str | KafkaVersion) -> tuple[str, str]:
     """The colour and the marker of a version's generation, the same in every figure."""
     place = list(PRESETS.values()).index(PRESETS[KafkaVersion.of(version).column])
-    return _GENERATIONS[place], MARKERS[(place + place // len(MARKERS)) % len(MARKERS)]
+    return GENERATIONS[place], MARKERS[(place + place // len(MARKERS)) % len(MARKERS)]
 
 
 def looks(names: Iterable[str]) -> dict[str, tuple[str, str]]:

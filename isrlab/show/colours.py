@@ -1,0 +1,49 @@
+"""The colours of every picture, and nothing else: a page without matplotlib draws with them."""
+
+from __future__ import annotations
+
+# Each family has its own colours, and a colour-blind reader tells its members apart: brokers have
+# those of Okabe and Ito, states muted ones, series Paul Tol's, versions `GENERATIONS`. What is bad
+# is vermilion, and nothing else is.
+BLUE, ORANGE, GREEN, PINK, BROWN = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#6B4423"
+SKY, VERMILION = "#56B4E9", "#D55E00"
+INK, GREY, PALE, FAINT, WHITE = "#333333", "#8A9BA8", "#DDDDDD", "#F1F3F4", "#FFFFFF"
+LOST = VERMILION
+SERIES = ("#332288", "#DDAA33", "#44AA99", "#882255", "#88CCEE", "#999933")  # neither of these
+
+STATES = {
+    "leads": "#2F4B7C",
+    "in sync": "#7FB8A4",
+    "out": VERMILION,
+    "stale": "#E3C567",  # told something that is no longer true
+    "waits": "#9CC3D5",
+    "away": "#666666",  # a broker that is down or does not answer
+    "not known": "#EEEEEE",
+    "false alarm": VERMILION,
+    "real": GREY,
+    "was": GREY,
+    "now": "#2F4B7C",
+    "measured": "#2F4B7C",
+    "formula": VERMILION,
+}
+ISR_SIZES = {  # of a partition, by how many replicas are missing
+    "full ISR": "#CFE3F2",
+    "one missing": "#F3E79B",
+    "more missing": ORANGE,
+    "one copy left": VERMILION,
+}
+OUTCOMES = {
+    "safe": "#C7E9DC",
+    "lost": "#F6C28B",
+    "diverged": "#E58A8A",
+    "offline": "#D9D9D9",
+    "stalled": "#CFC3E6",
+    "flapping": "#F3E79B",
+}
+BROKERS = (BLUE, ORANGE, GREEN, PINK, BROWN)  # 101 looks like 1
+GENERATIONS = (  # oldest first; neighbours differ in lightness, also without red or green
+    # leaders write ZooKeeper themselves: warm to green
+    "#601C2B", "#F5917B", "#9B6107", "#B79B14", "#4B5101", "#A0D20C", "#4C8E67", "#09DCBC",
+    # leaders ask the controller: blue to purple
+    "#04698A", "#76BBF5", "#1537B0", "#5676F4", "#510179", "#AC7FB5", "#AA195E", "#F3B0CB",
+)  # fmt: skip

@@ -1,0 +1,133 @@
+"""What the explorer shows, as numbers and text: one description for every front end.
+
+Theory of operation. `Exploration` knows what was tried; here it becomes a description (`view_of`)
+that the front end, `explorer.js`, turns into buttons, pictures and a tree. What the reader chooses
+comes back to `heed`. A widget (`explorer`) and a page without a kernel (`isrlab.page`) differ in
+how they carry both. Nothing here needs matplotlib: it runs in a browser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from isrlab.engine.versions import PRESETS
+from isrlab.show import colours
+from isrlab.show.explorer_svg import Palette, draw_messages, draw_replicas
+from isrlab.world import words
+from isrlab.world.actions import EVERYBODY, enabled
+from isrlab.world.cluster import NotSettledError
+from isrlab.world.exploring import Exploration
+from isrlab.world.script import Run
+
+LOOK = Palette(
+    colours.BROKERS,
+    *(colours.INK, colours.GREY, colours.PALE, colours.LOST, colours.WHITE),
+)
+MOST_SHOWN = 4  # steps whose messages are drawn, the last ones
+_WORDS = colours.OUTCOMES | {"impossible": colours.WHITE}
+
+
+def heed(story: Exploration, asked: Mapping[str, Any]) -> tuple[Exploration, str]:
+    """Do what the reader chose; where it stands now, and what was wrong. A wrong line or text
+    changes nothing."""
+    try:
+        match asked:
+            case {"play": str(line)}:
+                story.play(line)
+            case {"go": int(number)}:
+                story.go(number)
+            case {"versions": [*names]}:
+                story.compare([str(name) for name in names if name])
+            case {"open": str(text)}:
+                story = Exploration(text, story.versions)
+    except (ValueError, NotSettledError) as error:
+        return story, str(error)
+    return story, ""
+
+
+def view_of(story: Exploration, problem: str = "") -> dict[str, Any]:
+    """All that the front end shows, as numbers and text; pictures are SVG."""
+    first, here = story.versions[0], story.current
+    differs = story.differs()
+    return {
+        "versions": story.versions,
+        "releases": list(dict.fromkeys([*(v.name for v in PRESETS.values()), *story.versions])),
+        "actions": actions_of(story.run(first)),
+        "panels": [panel_of(story, version) for version in story.versions],
+        "tree": [node_of(story, number, differs) for number in range(len(story.tree))],
+        "path": story.path(here),
+        "next": story.tree[here].last,
+        "differs": differs,
+        "text": story.text,
+        "problem": problem,
+        "said": problem or _said(story, differs),
+    }
+
+
+def _said(story: Exploration, differs: int | None) -> str:
+    """What a screen reader hears after a step."""
+    parts = [story.tree[story.current].line or "The start."]
+    for version in story.versions:
+        why = story.problem(version, story.current)
+        caption = story.tree[story.current].captions.get(version, "")
+        parts.append(f"{version}: {f'not possible, {why}' if why else caption or 'set up.'}")
+        parts += [f"{name} is broken." for name in story.broken(version, story.current)]
+    return " ".join([*parts, "The versions differ from here on." * (differs == story.current)])
+
+
+def actions_of(run: Run) -> list[dict[str, Any]]:
+    """The buttons, by machine; a message is described as its line in a trace is."""
+    groups: dict[int, list[dict[str, str]]] = {}
+    for action in enabled(run):
+        label = f"{action.part} {action.label}".strip()
+        if action.envelope:
+            text = words.describe(action.envelope.message, run.cluster.version)
+            label += f" {' '.join(text.split())} from {words.address(action.envelope.source)}"
+        groups.setdefault(action.machine, []).append(
+            {"line": action.line, "label": label, "kind": action.kind}
+        )
+    names = {EVERYBODY: "Time", 0: "Controller"}
+    return [
+        {"name": names.get(machine, f"Broker {machine}"), "actions": groups[machine]}
+        for machine in sorted(groups, key=lambda machine: (machine <= 0, -machine))
+    ]
+
+
+def panel_of(story: Exploration, version: str) -> dict[str, Any]:
+    """A version's pictures where the reader stands, and the text that stands for them."""
+    here, run = story.current, story.run(version)
+    parent = story.run(version, story.tree[here].parent)
+    steps = [step for step in story.path(here) if step][-MOST_SHOWN:]
+    pictures = [
+        draw_replicas(part.frames[-1], LOOK, old.frames[-1] if here else None)
+        for part, old in zip(run.topic, parent.topic, strict=True)
+    ]
+    drawn = [(story.tree[step].line, story.frames(version, step)) for step in steps]
+    return {
+        "version": version,
+        "pictures": pictures,
+        "messages": draw_messages(drawn, LOOK) if drawn else "",
+        "status": "\n".join(line for part in run.topic for line in words.status(part.cluster)),
+        "caption": story.tree[here].captions.get(version, "The set-up."),
+        "problem": story.problem(version, here),
+        "broken": [f"{name}: {how}" for name, how in run.violations.items()],
+        "word": story.word(version),
+    }
+
+
+def node_of(story: Exploration, number: int, differs: int | None) -> dict[str, Any]:
+    """A step in the tree, with the promises that it broke in the first version."""
+    tried, first = story.tree[number], story.versions[0]
+    return {
+        "line": tried.line or "the start",
+        "parent": tried.parent,
+        "broken": story.broken(first, number),
+        "differs": number == differs,
+    }
+
+
+def cells_of(story: Exploration, step: int | None = None) -> list[dict[str, str]]:
+    """How the steps so far end in every version, and the colour of that."""
+    ends = {version.name: story.word(version.name, step) for version in PRESETS.values()}
+    return [{"version": name, "word": end, "colour": _WORDS[end]} for name, end in ends.items()]

@@ -28,8 +28,8 @@ NOTEBOOKS = {path.stem.partition("_")[2]: path for path in (ROOT / "notebooks").
 # Ground floor first: a module imports only from floors below its own. A new module needs a floor.
 FLOORS = (
     "installed", "engine", "judged", "closeups", "events", "java", "spark", "churn", "world",
-    "search", "placement", "fleet", "logs", "check", "show", "exercise", "magic", "workbook",
-    "report", "__main__",
+    "search", "placement", "fleet", "logs", "check", "show", "exercise", "page", "magic",
+    "workbook", "report", "__main__",
 )  # fmt: skip
 # The rooms of the logs, by the same rule.
 LOGS = ("reader", "history", "recordings", "incidents")

@@ -5,6 +5,7 @@ replicas   the logs of all replicas at one moment, and a scenario block by block
 messages   who said what to whom: arrows between lanes, time downwards
 decided    how likely a promise is to break after each step of a story
 explorer   the reader takes the next step, by the rules of two versions
+explorer_view  what the explorer shows, as numbers and text, for a widget or a page
 explorer_svg  replicas and messages as SVG, made of frames alone
 offsets    log end offsets, high watermark and ISR in time
 bands      what held when, a row each: an ISR over time, absences, requests that wait
@@ -16,7 +17,8 @@ membership  one follower in and out of the ISR, a row for each run
 rule       the lines of the package that decided, as code
 player     pictures that a reader moves through without a kernel
 controls   a slider through a run; any figure redrawn as values change
-style      colours of brokers, versions and states; titles, numbers, names
+colours    of brokers, versions and states
+style      titles, numbers, names: one look for every figure
 
 A picture is given tables, runs and numbers; it plays and simulates nothing. Its title is the
 finding, worded where the numbers are. What only one notebook draws is in its workbook file.

@@ -80,6 +80,13 @@ class ClusterState:
         return self.require(brokers)
 
 
+def decoded(data: bytes) -> str:
+    """Text in whatever code it was redirected."""
+    is_wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")  # as PowerShell does
+    text = data.decode("utf-16" if is_wide else "utf-8-sig", "replace")
+    return text.replace("\r\n", "\n")
+
+
 def of_text(text: str, version: str | None = None) -> ClusterState:
     """What `kafka-topics --describe` printed; `version` is the release of the brokers.
 

@@ -50,11 +50,9 @@ def _text(path: str) -> str:
         data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as error:
         raise CheckError(error) from None
-    is_wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")  # as PowerShell redirects
-    text = data.decode("utf-16" if is_wide else "utf-8-sig", "replace")
-    if not text.strip():
+    if not (text := cluster.decoded(data)).strip():
         raise CheckError(f"{'the standard input' if path == '-' else path} is empty")
-    return text.replace("\r\n", "\n")
+    return text
 
 
 def bytes_of(text: str | None, option: str) -> float:

@@ -20,10 +20,11 @@ from isrlab.logs.incidents import exposed
 from isrlab.logs.incidents.find import Incident
 from isrlab.logs.incidents.find import IncidentLine as Place
 from isrlab.logs.incidents.look import CALM, NOT_KNOWN, Findings
-from isrlab.logs.incidents.quote import Quote, Raw, message
+from isrlab.logs.incidents.quote import Quote, Raw, message, quotes_of
 from isrlab.logs.incidents.remedies import REMEDIES, Remedy
-from isrlab.logs.incidents.settings import PrintedSettings
+from isrlab.logs.incidents.settings import PrintedSettings, settings_of
 from isrlab.logs.incidents.state import chief, grouped, loss_of, state, title
+from isrlab.logs.reader.files import PathName
 
 MOST_TOPICS, MOST_LOST = 4, 12  # named in a line
 FAR_MS = 1_000  # a clock that is wrong by more is named
@@ -121,6 +122,16 @@ def answer_of(
         tuple(_more(findings)),
         tuple(told),
     )
+
+
+def answer_about(
+    findings: Findings, log_dir: PathName, min_isr: int | None = None
+) -> tuple[LogAnswer, PrintedSettings]:
+    """What findings about the logs of a folder mean, with its lines quoted."""
+    files = [row["file"] for row in findings.logs.files.to_pylist()]
+    settings = settings_of(findings.record, log_dir, files, min_isr)
+    quotes = quotes_of(findings.incidents, log_dir)
+    return answer_of(findings, settings, quotes), settings
 
 
 # The rows

@@ -17,10 +17,9 @@ from isrlab.events.wording import duration, printable
 from isrlab.logs.incidents import look, page, terminal, watch
 from isrlab.logs.incidents import tell as tell_
 from isrlab.logs.incidents.anonymous import Names
-from isrlab.logs.incidents.answer import LogAnswer, answer_of
+from isrlab.logs.incidents.answer import LogAnswer, answer_about
 from isrlab.logs.incidents.look import Findings
-from isrlab.logs.incidents.quote import quotes_of
-from isrlab.logs.incidents.settings import PrintedSettings, settings_of
+from isrlab.logs.incidents.settings import PrintedSettings
 from isrlab.logs.reader.files import PathName
 
 QUIET_S = 60  # after which it is said that nothing grows
@@ -50,18 +49,13 @@ def told_of(
     findings: Findings, log_dir: PathName, min_isr: int | None = None, anonymous: bool = False
 ) -> Shown:
     """The answer that findings about the logs of a folder give."""
-    quotes = quotes_of(findings.incidents, log_dir)
-    files = findings.logs.files["file"].to_pylist()
-    cluster = settings_of(findings.record, log_dir, files, min_isr)
-    answer = answer_of(findings, cluster, quotes)
-    names = _names(findings, answer, cluster, files) if anonymous else None
-    return Shown(answer, names)
+    answer, cluster = answer_about(findings, log_dir, min_isr)
+    return Shown(answer, _names(findings, answer, cluster) if anonymous else None)
 
 
-def _names(
-    findings: Findings, answer: LogAnswer, cluster: PrintedSettings, files: list[str]
-) -> Names:
+def _names(findings: Findings, answer: LogAnswer, cluster: PrintedSettings) -> Names:
     """Stand-ins of all names, given before anything is shown."""
+    files = findings.logs.files["file"].to_pylist()
     topics = findings.logs.events["topic"].unique().drop_null().to_pylist()
     runs = findings.logs.files["run"].unique().to_pylist()
     hosts = [address.rpartition(":")[0] for _, address in sorted(cluster.addresses.items())]

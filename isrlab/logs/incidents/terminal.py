@@ -9,8 +9,6 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 
-import click
-
 from isrlab.events.wording import counted, printable
 from isrlab.logs.history.rules import Fault
 from isrlab.logs.incidents.answer import AnswerRow, LogAnswer, Proof, Story
@@ -18,7 +16,8 @@ from isrlab.logs.incidents.quote import shortened, whole
 
 LABEL, NARROW, WIDE = 8, 48, 160
 MOST_STORIES, MOST_DOUBTS, MOST_FAULTS = 10, 10, 10
-COLOURS = {"CALM": "green", "SAFE": "green"}
+GREEN, RED = 32, 31
+COLOURS = {"CALM": GREEN, "SAFE": GREEN}
 _IS_COMMAND = re.compile(r"[a-z-]+\.sh |(?:systemctl|journalctl|dmesg|df|nc|ping|ulimit|last) ")
 
 
@@ -26,13 +25,17 @@ def first_lines(answer: LogAnswer, width: int) -> Iterator[str]:
     """What a person on call reads first."""
     width = max(NARROW, min(width, WIDE))
     head, *rest = _wrapped(f"{answer.title}  {answer.state}", width)
-    colour = COLOURS.get(answer.title, "red")
-    yield click.style(answer.title, fg=colour, bold=True) + head[len(answer.title) :]
+    colour = COLOURS.get(answer.title, RED)
+    yield _bold(answer.title, f"\x1b[{colour}m") + head[len(answer.title) :]
     yield from (" " * LABEL + line for line in _wrapped(" ".join(rest), width - LABEL) if line)
     for row in answer.rows:
         label, *lines = _of_row(row, width)
-        yield click.style(label[:LABEL], bold=True) + label[LABEL:]
+        yield _bold(label[:LABEL]) + label[LABEL:]
         yield from lines
+
+
+def _bold(text: str, colour: str = "") -> str:
+    return f"{colour}\x1b[1m{text}\x1b[0m"
 
 
 def story_lines(
@@ -45,7 +48,7 @@ def story_lines(
     head, *rest = _wrapped(
         f"{title}{': ' * is_chief}{'; '.join(story.times * is_chief)}", width - 4
     )
-    yield click.style(f"{f'{story.number}.':<3} {head}", bold=True)
+    yield _bold(f"{f'{story.number}.':<3} {head}")
     yield from _indented(rest)
     texts = [f"{story.went}"] * bool(story.went) + [f"Also: {note}" for note in each.notes]
     if not is_chief:

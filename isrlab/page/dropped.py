@@ -1,0 +1,193 @@
+"""Logs and descriptions that are dropped on a page, answered there as `logs` and `check` answer.
+
+    with Dropped() as dropped:
+        dropped.feed("broker-1/server.log", piece)      # files, each in pieces, in any order
+        answer = dropped.finish(progress)               # progress(share): 0 to 1
+
+Theory of operation. The pieces go to files of a folder, which in a browser is memory, and the code
+of the commands reads that folder: so the answer is theirs, and nothing is said in two ways. What is
+dropped is not trusted. Its size is limited before anything is read, also that of what archives
+hold; names of files are made harmless; all that comes out is plain text, never markup.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple, Self
+
+from isrlab.check import cluster, stored
+from isrlab.check.answer import CheckQuestion, answer_of, as_dict, check_of
+from isrlab.logs.incidents import look, tell, terminal
+from isrlab.logs.incidents.answer import answer_about
+from isrlab.logs.reader.files import DamagedFileError, LogDirError, chunks
+from isrlab.logs.reader.metadata.records import is_metadata
+from isrlab.logs.reader.packed import ZIP
+
+MOST_BYTES, MOST_FILES = 200_000_000, 500
+LOOKED_AT = 65_536  # bytes of a file, by which it is known
+MOST_DESCRIBED = 20_000_000  # bytes of text
+WIDTH = 100
+LEFT_OUT = (
+    "Left out here, and in `python -m isrlab logs`: archives of zstd and lz4, more than "
+    f"{MOST_BYTES // 1_000_000} MB, anonymous names, a page to send, logs that grow."
+)
+_STRANGE = re.compile(r"[^\w.+=-]+", re.ASCII)
+_ESCAPE = re.compile(r"\x1b\[[\d;]*m")
+_DESCRIBED = re.compile(rb"\s*topic: ?\S+\s+(?:TopicId|PartitionCount|partition|Leader):?", re.I)
+
+
+class DropError(ValueError):
+    """It cannot be answered; the message says why, and can be shown as text."""
+
+
+class DroppedAnswer(NamedTuple):
+    """`status` and `text` are those of the command (`python -m isrlab logs`, or `check`), `data`
+    is what it gives with --json, by name of the command; `left_out` is a sentence."""
+
+    status: int
+    title: str
+    text: str
+    data: dict[str, Any]
+    left_out: str
+
+
+class Dropped:
+    """The files that were dropped, until it is closed."""
+
+    def __init__(self) -> None:
+        self._folder = TemporaryDirectory(prefix="isrlab-")
+        self._root = Path(self._folder.name) / "dropped"
+        self._root.mkdir()
+        self._files: dict[str, Path] = {}
+        self.bytes = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.cleanup()
+
+    def feed(self, name: str, piece: bytes) -> None:
+        """The next bytes of a file; `name` may hold folders. Raises DropError for too much."""
+        self.bytes += len(piece)
+        if self.bytes > MOST_BYTES:
+            raise DropError(_too_much("This is"))
+        if name not in self._files:
+            if len(self._files) == MOST_FILES:
+                raise DropError(f"These are more than {MOST_FILES} files; drop fewer of them.")
+            self._files[name] = self._place(name)
+        with self._files[name].open("ab") as file:
+            file.write(piece)
+
+    def _place(self, name: str) -> Path:
+        """A path for a file of this name, which two names do not share."""
+        parts = [_STRANGE.sub("_", part)[:100].lstrip(".") for part in re.split(r"[/\\]", name)]
+        path = self._root.joinpath(*(filter(None, parts[-6:])))
+        path = path if path != self._root else path / "file"
+        taken = {*self._files.values()}
+        if path in taken or any(path in other.parents for other in taken) or path.is_dir():
+            path = path.parent / f"{len(taken)}-{path.name}"
+        if any(parent in taken for parent in path.parents):
+            path = self._root / f"{len(taken)}-{path.name}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def finish(self, progress: Callable[[float], None] = lambda share: None) -> DroppedAnswer:
+        """What all files together say. Raises DropError."""
+        progress(0.0)
+        if not self.bytes:
+            raise DropError("There is not one byte in what was dropped.")
+        described = [path for path in self._files.values() if _is_described(path)]
+        answers = [_checked(cluster.of_text, cluster.decoded(path.read_bytes()))
+                   for path in described]  # fmt: skip
+        for path in described:
+            path.unlink()
+        if len(described) < len(self._files):
+            self._check_sizes()
+            answers = [self._logs(progress), *answers]
+            if any(is_metadata(_first(path)) for path in self._files.values() if path.exists()):
+                answers.append(_checked(stored.of_files, str(self._root)))
+        progress(1.0)
+        return DroppedAnswer(
+            max(each.status for each in answers), answers[0].title,
+            "\n\n\n".join(each.text for each in answers),
+            {name: data for each in answers for name, data in each.data.items()}, LEFT_OUT,
+        )  # fmt: skip
+
+    def _check_sizes(self) -> None:
+        """Before anything is unpacked."""
+        total = 0
+        for path in (each for each in self._files.values() if each.exists()):
+            for size in _unpacked_sizes(path):
+                total += size
+                if total > MOST_BYTES:
+                    raise DropError(_too_much("Unpacked it is"))
+
+    def _logs(self, progress: Callable[[float], None]) -> DroppedAnswer:
+        try:
+            findings = look.look(self._root)
+        except LogDirError as error:
+            raise DropError(_plain(str(error), self._root)) from None
+        answer, _ = answer_about(findings, self._root)
+        lines = [*terminal.first_lines(answer, WIDTH)]
+        lines += terminal.below(answer, findings.faults, WIDTH, full=False)
+        text = _ESCAPE.sub("", "\n".join(lines))
+        data = {"logs": tell.as_dict(findings, answer)}
+        return DroppedAnswer(findings.status, answer.title, text, data, LEFT_OUT)
+
+
+def _checked(read: Callable[[str], Any], source: str) -> DroppedAnswer:
+    try:
+        given = read(source)
+    except cluster.CheckError as error:
+        raise DropError(f"This description cannot be read: {error}") from None
+    state, history = given if isinstance(given, tuple) else (given, None)
+    check = check_of(state, CheckQuestion(), history)
+    answer = answer_of(check)
+    text = _ESCAPE.sub("", "\n".join(terminal.first_lines(answer, WIDTH)))
+    return DroppedAnswer(check.status, check.title, text, {"check": as_dict(check)}, LEFT_OUT)
+
+
+def _first(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(LOOKED_AT)
+
+
+def _is_described(path: Path) -> bool:
+    """It begins as what kafka-topics --describe prints."""
+    first = _first(path)
+    is_wide = first[:2] in (b"\xff\xfe", b"\xfe\xff")
+    first = first[: len(first) // 2 * 2].decode("utf-16", "replace").encode() if is_wide else first
+    is_text = _DESCRIBED.match(first.removeprefix(b"\xef\xbb\xbf")) is not None
+    if is_text and path.stat().st_size > MOST_DESCRIBED:
+        raise DropError("A description of topics may have 20 MB.")
+    return is_text
+
+
+def _unpacked_sizes(path: Path) -> Iterator[int]:
+    """Of what a file holds, in parts; those of a zip as it says, for no more is read of it."""
+    try:
+        if _first(path).startswith(ZIP):
+            with zipfile.ZipFile(path) as archive:
+                entries = archive.infolist()
+            if len(entries) > MOST_FILES:
+                raise DropError(f"The archive holds more than {MOST_FILES} files.")
+            yield from (entry.file_size for entry in entries)
+        else:
+            yield from map(len, chunks(str(path)))
+    except (zipfile.BadZipFile, DamagedFileError, OSError):
+        return  # the reader says what is wrong with it
+
+
+def _too_much(what: str) -> str:
+    limit = f"{what} more than {MOST_BYTES // 1_000_000} MB"
+    return f"{limit}: `python -m isrlab logs FOLDER` reads logs of any size on your machine."
+
+
+def _plain(text: str, root: Path) -> str:
+    """A message without the place of our own folder."""
+    return text.replace(str(root), "what was dropped").partition(" Give a folder")[0]

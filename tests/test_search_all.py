@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,7 @@ from isrlab.engine.choices import Truncation
 from isrlab.engine.safety import PROPERTIES
 from isrlab.engine.versions import KafkaVersion
 from isrlab.search.breadth_first import BreadthFirst
-from isrlab.search.everything import system_of
-from isrlab.search.schedule import text_of
+from isrlab.search.everything import system_of, try_all
 from isrlab.world import scenario
 
 UNCLEAN = "partition replicas=1,2 unclean.leader.election.enable=true"
@@ -27,7 +25,7 @@ def search(*words: str) -> Result:
     return CliRunner().invoke(main, ["search", "--all", *words])
 
 
-def is_broken(text: str, promise: str, version: str | None = None) -> bool:
+def is_broken(text: str, promise: str, version: str | KafkaVersion | None = None) -> bool:
     run = scenario.play(text, version=version)
     view = run.cluster.observer.view()
     return promise in run.violations or PROPERTIES[promise](view) is not None
@@ -69,15 +67,13 @@ def test_a_promise_that_is_weakened_by_hand_is_broken(monkeypatch) -> None:
 
 def test_a_rule_that_is_switched_off_by_hand_is_caught() -> None:
     """0.11 with the truncation of before KIP-101."""
-    rules = replace(KafkaVersion.of("0.11"), truncation=Truncation.HIGH_WATERMARK)
-    line = "partition replicas=1,2 unclean.leader.election.enable=false"
-    searching = BreadthFirst(lambda: system_of(rules, line, {"produces": 1, "crashes": 2}))
-    end, name = searching.run(), "committed_records_survive"
-    assert end.progress.depth == 10
-    text = text_of(searching.system, line, end.schedules[name], name)
-    assert text is not None
-    assert name in scenario.play(text, version=rules).violations
-    assert name not in scenario.play(text, version="0.11").violations
+    rules = KafkaVersion.of("0.11").with_(truncation=Truncation.HIGH_WATERMARK)
+    verdict = try_all(rules, "partition replicas=1,2", {"produces": 1, "crashes": 2})
+    assert (verdict.holds, len(verdict.actions)) == (False, 9)
+    assert str(verdict).startswith("committed_records_survive is broken after 9 actions (")
+    assert verdict.text is not None
+    assert is_broken(verdict.text, "committed_records_survive", rules)
+    assert not is_broken(verdict.text, "committed_records_survive", "0.11")
 
 
 @pytest.mark.parametrize(

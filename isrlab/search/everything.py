@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,55 @@ def most_bytes() -> float:
         return min(MOST_BYTES, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2)
     except (AttributeError, ValueError):
         return MOST_BYTES / 2
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search of everything has found out."""
+
+    end: SearchEnd  # how many states, how deep, how long
+    promise: str | None  # of those that are broken, the one with the shortest schedule
+    actions: tuple[Any, ...] = ()  # that schedule
+    text: str | None = None  # the same as a scenario; None if no times were found for it
+
+    @property
+    def holds(self) -> bool | None:
+        """False if something is broken; None if not all was searched."""
+        return False if self.promise else True if self.end.ended == "all" else None
+
+    def __str__(self) -> str:
+        at, states = self.end.progress, f"{self.end.progress.distinct:,} states"
+        if self.promise:
+            return f"{self.promise} is broken after {len(self.actions)} actions ({states})"
+        if self.holds:
+            return f"no schedule within these budgets breaks a promise ({states})"
+        return f"nothing is broken up to depth {at.depth} ({states}); not all was searched"
+
+
+def try_all(
+    version: str | KafkaVersion, partition: str, budgets: dict[str, int], *promises: str,
+    **how: Any,
+) -> Found:  # fmt: skip
+    """Search everything by the rules of a release, or by rules changed by hand
+    (`KafkaVersion.of("4.1").with_(...)`), for a break of these promises (none named: of all).
+
+    `how`: `brokers` and `prompt` as in `system_of`; `workers`, `most_bytes` and `most_depth` as in
+    `BreadthFirst`. Raises ValueError for what cannot be searched.
+    """
+    for name in set(promises) - set(safety.PROPERTIES):
+        raise ValueError(f"no property {name!r}; known: {', '.join(safety.PROPERTIES)}")
+    where = {name: how.pop(name) for name in ("brokers", "prompt") if name in how}
+    make: Any = partial(system_of, version, partition, budgets, **where)
+    searching = BreadthFirst(make, wanted=promises, **({"most_bytes": most_bytes()} | how))
+    try:
+        end = searching.run()
+        if not end.schedules:
+            return Found(end, None)
+        name, actions = min(end.schedules.items(), key=lambda item: len(item[1]))
+        text = text_of(make(), line_of(partition), actions, name)
+        return Found(end, name, tuple(actions), text)
+    finally:
+        searching.close()
 
 
 class _Shown:

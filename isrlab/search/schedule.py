@@ -206,7 +206,7 @@ def _heads(system: Space, partition: str, actions: list[Deed]) -> Iterator[list[
             settings += [f"replica.high.watermark.checkpoint.interval.ms={LONG}"]
     first, *others = partition.splitlines()
     line = " ".join((first, *settings))
-    head = [f"version {system.version.name}"]
+    head = [f"version {system.version.name.split()[0]}"]  # without rules switched by hand
     if waits:
         yield [*head, f"{line} latency=20m", *others]
     yield [*head, line, *others]

@@ -26,9 +26,6 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 MOST_NAMES = 8
 JOBS = min(2, os.cpu_count() or 1)
-SOURCES = (  # of check
-    "servers", "config", "limit_s", "version", "min_isr", "unclean", "zones", "zookeeper",
-)  # fmt: skip
 EACH = "Repeat it, or give a list, for one run with each value."
 
 
@@ -160,7 +157,7 @@ def lab(arguments: tuple[str, ...], copy_only: bool) -> None:
 
 # fmt: off
 @main.command("check")
-@click.argument("source", required=False, metavar="[FILE|DIR|-]")
+@click.argument("path", required=False, metavar="[FILE|DIR|-]")
 @click.option("--bootstrap-server", "servers", metavar="HOST:PORT,...",
     help="Query a live cluster (pip install isrlab[live]); nothing is changed there.")
 @click.option("--command-config", "config", type=FILE, help="Properties, as for Kafka's tools.")
@@ -192,9 +189,7 @@ def lab(arguments: tuple[str, ...], copy_only: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")
 @click.option("--watch", type=click.FloatRange(0), is_flag=False, flag_value=5,
     metavar="[SECONDS]", help="Repeat every SECONDS (5) until the exit status is 0.")
-def check_cluster(
-    source: str | None, *, as_json: bool, watch: float | None, **how: Any
-) -> None:
+def check_cluster(*, as_json: bool, watch: float | None, **how: Any) -> None:
     """What is safe before you touch a cluster: a restart, a failure, a reassignment.
 
     FILE is the output of kafka-topics --describe (- is standard input), or a snapshot of the
@@ -214,13 +209,12 @@ def check_cluster(
     from isrlab.check.cluster import CheckError
 
     gc.set_threshold(100_000)  # as for logs
-    sources = {name: how.pop(name) for name in SOURCES} | {"path": source}
     try:
         if watch is None:
-            sys.exit(command.tell(sources, how, as_json, False))
-        if source == "-":
+            sys.exit(command.tell(how, as_json, False))
+        if how["path"] == "-":
             raise CheckError("--watch cannot read the standard input again")
-        sys.exit(command.watch(lambda: command.tell(sources, how, as_json, True), watch))
+        sys.exit(command.watch(lambda: command.tell(how, as_json, True), watch))
     except CheckError as error:
         _stop(str(error), 2)
 # fmt: on

@@ -35,7 +35,7 @@ def test_drawn_states_of_two_releases_are_kept():
 
 def test_exactly_the_predicted_partitions_refused_a_record_with_acks_all():
     for _, stop, before in stops():
-        assert sorted(restart.refusing(Shapes(before), {stop["broker"]})) == stop["refused"]
+        assert sorted(Shapes(before).effect({stop["broker"]}).refuse) == stop["refused"]
         assert stop["by_log"] == stop["refused"]  # as the metadata log had it
 
 
@@ -43,7 +43,7 @@ def test_nothing_refused_that_did_not_before_where_a_broker_was_called_safe():
     safe, blocking = 0, 0
     for _, stop, before in stops():
         (blocks,) = restart.blocks_of(Shapes(before), [frozenset({stop["broker"]})])
-        refused_before = set(restart.refusing(Shapes(before)))
+        refused_before = set(Shapes(before).effect().refuse)
         if blocks:
             blocking += 1
             immediate = {b.partition.name for b in blocks if b.refuses}

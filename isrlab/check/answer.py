@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from math import isinf
@@ -11,7 +11,7 @@ from typing import Any
 
 from isrlab.check import restart, risks, what_if
 from isrlab.check.cluster import ClusterState
-from isrlab.check.outcome import Shapes
+from isrlab.check.outcome import Effect, Shapes
 from isrlab.check.restart import BlockingPartition
 from isrlab.events.exact import Key
 from isrlab.events.wording import counted, duration, printable
@@ -42,7 +42,7 @@ class CheckQuestion:
 @dataclass(frozen=True)
 class ClusterCheck:
     """What was worked out: what blocks the restart that was asked for, each broker that is up, and
-    each zone; which partitions refuse acks=all now, and who leads them."""
+    each zone; which partitions refuse acks=all now, and who leads them; what the failure does."""
 
     state: ClusterState
     question: CheckQuestion
@@ -51,13 +51,16 @@ class ClusterCheck:
     zones: dict[str, list[BlockingPartition]]
     refusing: dict[str, int]
     exposures: list[Exposure]
+    risks: dict[str, list[str]]
+    roll: restart.Roll
+    down: Effect | None
 
     @property
     def status(self) -> int:
-        wrong = bool(self.asked)
-        if not self.question.restart:
-            blocked = any(self.brokers.values()) or not self.brokers
-            wrong = bool(blocked or self.refusing or self.exposures)
+        blocked = any(self.brokers.values()) or not self.brokers
+        wrong = self.asked or (not self.question.restart and (
+            blocked or self.refusing or self.exposures
+        ))  # fmt: skip
         return WRONG if wrong else NOT_KNOWN if self.state.unsure else ALL_WELL
 
     @property
@@ -70,16 +73,16 @@ class ClusterCheck:
 
     @property
     def says(self) -> str:
-        """Who may go down."""
+        """Which brokers may go down."""
         free, total = [b for b, blocks in self.brokers.items() if not blocks], len(self.brokers)
-        doubt = " as far as is shown" if self.state.unsure else ""
+        now = "now" + " as far as the source shows" * bool(self.state.unsure)
         if self.question.restart:
             may = "may not" if self.asked else "may"
-            return f"{_named(self.question.restart)} {may} go down now{doubt}."
+            return f"{_named(self.question.restart)} {may} go down {now}."
         if total and len(free) == total:
-            return f"Each of {counted(total, 'broker')} may go down now{doubt}, one at a time."
-        which = f" ({_ids(free)}{doubt})" if free else ""
-        of = f"Of {counted(total, 'broker')} {len(free) or 'none'} may go down now{which}."
+            return f"Each of {counted(total, 'broker')} may go down {now}, one at a time."
+        which = f": {_ids(free)}" * bool(free)
+        of = f"Of {counted(total, 'broker')} {len(free) or 'none'} may go down {now}{which}."
         return of if total else "No broker is up."
 
 
@@ -92,61 +95,56 @@ def check_of(
     ignored = question.ignored
     kept = [p for p in state.partitions if not any(fnmatchcase(p.topic, name) for name in ignored)]
     state = replace(state, partitions=kept)
-    known, up, zones = risks.exposures(state, history), sorted(state.alive), state.zones
-    groups = [question.restart, *({b} for b in up), *zones.values()]
-    shapes = Shapes(state)
-    asked, *others = restart.blocks_of(shapes, map(frozenset, groups), known)
-    of_brokers, of_zones = others[: len(up)], others[len(up) :]
+    shapes, known, zones = Shapes(state), risks.exposures(state, history), state.zones
+    groups = [question.restart, *(frozenset({b}) for b in sorted(state.alive)), *zones.values()]
+    asked, *others = restart.blocks_of(shapes, groups, known)
+    blocks = iter(others)
     return ClusterCheck(
-        state, question, asked, dict(zip(up, of_brokers, strict=True)),
-        dict(zip(zones, of_zones, strict=True)), restart.refusing(shapes), known,
+        state, question, asked, {b: next(blocks) for b in sorted(state.alive)},
+        {zone: next(blocks) for zone in zones}, shapes.effect().refuse, known, risks.risks(state),
+        restart.roll(state), shapes.effect(question.down, False) if question.down else None,
     )  # fmt: skip
 
 
 def answer_of(check: ClusterCheck) -> LogAnswer:
     """The check in words."""
-    rows = tuple(AnswerRow(label, printable(text)) for label, text in _rows(check) if text)
+    rows = tuple(AnswerRow(label, printable(text)) for label, text in _rows(check).items() if text)
     return LogAnswer(check.status, check.title, check.says, 0, rows, (), (), ())
 
 
-def _rows(check: ClusterCheck) -> Iterator[tuple[str, str]]:
-    state = check.state
-    yield "Unsure", ". ".join(state.unsure)
-    if down := sorted(state.racks.keys() - state.alive):
-        yield "Not up", _named(down)
-    if check.refusing:
-        leaderless = sum(leader < 0 for leader in check.refusing.values())
-        yield "Now", f"{_refusing([*check.refusing])} already; {leaderless:,} have no leader"
-    blocked = [f"broker {b}: {_why(blocks)}" for b, blocks in check.brokers.items() if blocks]
-    rest = [f"{counted(len(blocked) - MOST, 'more broker')}: --json"] * (len(blocked) > MOST)
-    every = ". ".join([*blocked[:MOST], *rest])
-    yield "Blocks", _why(check.asked) if check.question.restart else every
-    if len(check.zones) > 1:
-        yield "Zones", "; ".join(f"{zone} {'blocks: ' + _why(b) if b else 'may go down whole'}"
-                                 for zone, b in check.zones.items())  # fmt: skip
-    yield "Roll", _roll(check)
-    yield "Wait", _wait(check.question)
-    for text in exposed.shown(check.exposures):
-        label, _, says = text.partition(": ")
-        yield label, says
-    yield "Risks", risks.shown(risks.risks(state))
-    if check.question.down:
-        yield "If down", "; ".join(_lost(state, check.question.down))
-    if check.question.move:
-        yield "If moved", "; ".join(_moved(state, check.question.move))
-    yield "Unseen", state.unseen
-    ends = min(state.versions, key=first), max(state.versions, key=first)
-    rules = " to ".join(dict.fromkeys(end.name.partition(" ")[0] for end in ends)) + _mode(state)
-    counts = len({p.topic for p in state.partitions}), len(state.partitions), len(state.racks)
-    nouns = zip(counts, ("topic", "partition", "broker"), strict=True)
-    yield "Read", f"{state.source}: {', '.join(counted(*each) for each in nouns)}; Kafka {rules}"
+def _rows(check: ClusterCheck) -> dict[str, str]:
+    state, question, blocked = check.state, check.question, []
+    for b, blocks in check.brokers.items():
+        blocked += [f"broker {b}: {_why(blocks)}"] * bool(blocks)
+    more = [f"{counted(len(blocked) - MOST, 'more broker')}: --json"] * (len(blocked) > MOST)
+    leaderless = sum(leader < 0 for leader in check.refusing.values())
+    counts = [len({p.topic for p in state.partitions}), len(state.partitions), len(state.racks)]
+    read = ", ".join(map(counted, counts, ("topic", "partition", "broker")))
+    return {
+        "Unsure": ". ".join(state.unsure),
+        "Not up": _named(state.racks.keys() - state.alive) * (state.alive < state.racks.keys()),
+        "Now": f"{_refusing([*check.refusing])} already; {leaderless:,} have no leader"
+               * bool(check.refusing),
+        "Blocks": _why(check.asked) if question.restart else ". ".join(blocked[:MOST] + more),
+        "Zones": "; ".join(f"{zone} {'blocks: ' + _why(b) if b else 'may go down whole'}"
+                           for zone, b in check.zones.items()) * (len(check.zones) > 1),
+        "Roll": _roll(check.roll), "Wait": _wait(question),
+        **dict(text.split(": ", 1) for text in exposed.shown(check.exposures)),
+        "Risks": risks.shown(check.risks),
+        "If down": _lost(question.down, check.down) if check.down else "",
+        "If moved": _moved(state, question.move) if question.move else "",
+        "Unseen": state.unseen,
+        "Read": f"{state.source}: {read}; Kafka {_releases(state)}",
+    }  # fmt: skip
 
 
-def _mode(state: ClusterState) -> str:
-    """Where a release can be run both ways, by whose rules it was judged."""
+def _releases(state: ClusterState) -> str:
+    """By the rules of which releases; and of which mode, where a release can be run both ways."""
+    ends = (choose(state.versions, key=first).name.partition(" ")[0] for choose in (min, max))
     modes = {v.kraft for v in state.versions if (3, 3) <= v.first < (4, 0)}
     both = " by the rules of KRaft and of ZooKeeper (--zookeeper or --kraft decides)"
-    return both if len(modes) > 1 else "" if modes != {False} else " with ZooKeeper"
+    mode = both if len(modes) > 1 else " with ZooKeeper" if modes == {False} else ""
+    return " to ".join(dict.fromkeys(ends)) + mode
 
 
 def _why(blocks: Sequence[BlockingPartition]) -> str:
@@ -154,58 +152,52 @@ def _why(blocks: Sequence[BlockingPartition]) -> str:
         return ""
     p, why, _ = blocks[0]
     text = f"{p.name}, {why} (ISR {_ids(p.isr) or 'empty'} of {_ids(p.replicas)}, min {p.min_isr})"
-    return f"{text} and {len(blocks) - 1:,} more" if blocks[1:] else text
+    return text + f" and {len(blocks) - 1:,} more" * (len(blocks) > 1)
 
 
-def _roll(check: ClusterCheck) -> str:
-    roll = restart.roll(check.state)
+def _roll(roll: restart.Roll) -> str:
     best = "no order has fewer" if len(roll.steps) == roll.least_steps else "the shorter of two"
     steps = "; ".join(map(_ids, roll.steps[:8])) + "; ..." * (len(roll.steps) > 8)
-    text = f"{counted(len(roll.steps), 'step')} ({best}): {steps}"
-    always = f"{counted(roll.refusing, 'partition')} can spare no replica in any step"
-    return f"{text}. {always}" if roll.refusing else text
+    always = f". {counted(roll.refusing, 'partition')} can spare no replica in any step"
+    return f"{counted(len(roll.steps), 'step')} ({best}): {steps}" + always * bool(roll.refusing)
 
 
 def _wait(question: CheckQuestion) -> str:
     downs = (question.down_s,) if question.down_s else DOWN_S
     loads = (question.load,) if question.load else LOADS
     times = [duration(1000 * catch_up_s(loads[n], downs[n])) for n in (0, -1)]
-    down, load = (
-        " to ".join(f"{v:g}" for v in values) for values in (downs, [100 * s for s in loads])
+    down, load = (" to ".join(f"{v:g}" for v in values)
+                  for values in (downs, [100 * share for share in loads]))  # fmt: skip
+    return (
+        f"{' to '.join(dict.fromkeys(times))} after a broker is back, until every ISR is full, if "
+        f"it was down for {down} s and produce takes {load} % of what its fetchers can copy"
     )
-    return (f"between steps until every ISR is full: {' to '.join(dict.fromkeys(times))} after a "
-            f"broker is back that was down for {down} s, if {load} % of what its fetchers can copy "
-            "is produced")  # fmt: skip
 
 
-def _lost(state: ClusterState, down: frozenset[int]) -> Iterator[str]:
-    after = what_if.loss(state, down)
+def _lost(down: Iterable[int], after: Effect) -> str:
     leads = ", ".join(f"{count:,} by broker {b}" for b, count in after.elected.most_common(4))
-    yield f"{_named(down)}: {_refusing(after.refuse)}"
-    yield f"{counted(after.elected.total(), 'partition')} led anew" + f" ({leads})" * bool(leads)
+    lines = [f"{_named(down)}: {_refusing([*after.refuse])}"]
+    lines += [f"{counted(after.elected.total(), 'new leader')}" + f" ({leads})" * bool(leads)]
     for what, names in (("no leader in", after.leaderless), ("records lost in", after.lose)):
-        if names:
-            yield f"{what} {_listed(names)}"
+        lines += [f"{what} {_listed(names)}"] * bool(names)
+    return "; ".join(lines)
 
 
-def _moved(state: ClusterState, move: what_if.PlannedMove) -> Iterator[str]:
-    result = what_if.moved(state, move)
-    yield f"{counted(result.copies, 'new replica')}, most to carry for broker {result.busiest}"
+def _moved(state: ClusterState, move: what_if.PlannedMove) -> str:
+    result, rate = what_if.moved(state, move), f"at {move.throttle / 1e6:g} MB/s"
+    lines = [f"{counted(result.copies, 'new replica')}; broker {result.busiest} carries most"]
     if move.produced:
-        yield f"the throttle must exceed {result.least_throttle / 1e6:g} MB/s"
-    if move.throttle and move.size:
-        took = (
-            "it never ends"
-            if isinf(result.took_s)
-            else f"all took {duration(1000 * result.took_s)}"
-        )
-        yield f"at {move.throttle / 1e6:g} MB/s {took}"
+        lines += [f"the throttle must exceed {result.least_throttle / 1e6:g} MB/s"]
+    if not (move.throttle and move.size):
+        lines += ["--throttle, --size and --produced give the time"]
+    elif isinf(result.took_s):
+        lines += [f"{rate} the move never ends"]
     else:
-        yield "--throttle, --size and --produced give the time"
-    if refuse := [n for n in restart.refusing(Shapes(result.after)) if n in move.plan]:
-        yield f"afterwards {_refusing(refuse)}"
-    yield from (f"afterwards {text}" for text in exposed.shown(risks.exposures(result.after)))
-    yield from filter(None, [risks.shown(risks.risks(result.after))])
+        lines += [f"{rate} the move takes {duration(1000 * result.took_s)}"]
+    if refuse := [n for n in Shapes(result.after).effect().refuse if n in move.plan]:
+        lines += [f"afterwards {_refusing(refuse)}"]
+    lines += [f"afterwards {text}" for text in exposed.shown(risks.exposures(result.after))]
+    return "; ".join(filter(None, [*lines, risks.shown(risks.risks(result.after))]))
 
 
 def _refusing(names: Sequence[str]) -> str:
@@ -232,16 +224,15 @@ def as_dict(check: ClusterCheck) -> dict[str, Any]:
     def listed(blocks: Iterable[BlockingPartition]) -> list[dict[str, Any]]:
         return [{"partition": b.partition.name, "why": b.why, "refuses": b.refuses} for b in blocks]
 
-    state, question, rows = check.state, check.question, answer_of(check).rows
     return {
         "status": check.status, "title": check.title, "says": check.says,
-        "rows": {row.label: row.text for row in rows}, "unsure": state.unsure,
-        "restart": {"brokers": sorted(question.restart), "blocks": listed(check.asked)},
+        "rows": {row.label: row.text for row in answer_of(check).rows},
+        "unsure": check.state.unsure,
+        "restart": {"brokers": sorted(check.question.restart), "blocks": listed(check.asked)},
         "brokers": {b: listed(blocks) for b, blocks in check.brokers.items()},
         "zones": {zone: listed(blocks) for zone, blocks in check.zones.items()},
-        "roll": restart.roll(state)._asdict(), "refusing": check.refusing,
+        "roll": check.roll._asdict(), "refusing": check.refusing,
         "exposed": [{"partition": f"{e.key.topic}-{e.key.partition}", "why": e.why, "says": e.says,
                      "schedule": e.schedule} for e in check.exposures],
-        "risks": risks.risks(state),
-        "down": what_if.loss(state, question.down)._asdict() if question.down else None,
+        "risks": check.risks, "down": check.down and check.down._asdict(),
     }  # fmt: skip

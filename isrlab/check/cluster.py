@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from isrlab.engine.versions import GENERATIONS, KafkaVersion
@@ -21,10 +21,12 @@ from isrlab.events.wording import counted, printable
 from isrlab.placement.describe import DescribedPartition, TopicsDescription, described, racks_of
 
 NO_LEADER = -1
-SHOWS_MOVES, SHOWS_IDS, SHOWS_ELR = (2, 4), (2, 8), (3, 7)  # the first release that tells it
+ANY = (0, 8, 2)  # the oldest release that is known
+SHOWS_MOVES, SHOWS_IDS, SHOWS_ELR = (2, 4), (2, 8), (3, 7)  # the first release that shows them
 SHOWS_BROKERS_SETTINGS = (3, 0)  # 2.8 with --zookeeper shows a topic's own
 NOISE = re.compile(  # what a JVM or its logger may print before
-    r"\[?\d{4}-\d\d-\d\d[ T]|(?:WARN|INFO|DEBUG|SLF4J|WARNING|NOTE|Picked up|OpenJDK|log4j)\b"
+    r"line \d+: .(\[?\d{4}-\d\d-\d\d[ T]|"
+    r"(?:WARN|INFO|DEBUG|SLF4J|WARNING|NOTE|Picked up|OpenJDK|log4j)\b)"
 )
 
 
@@ -38,7 +40,7 @@ class CheckError(ValueError):
 @dataclass(frozen=True)
 class ClusterState:
     """`racks`: of every broker that is known, "" without one. `alive`: neither dead nor fenced nor
-    on its way down. `versions`: the rules that may apply, one if the release is known."""
+    shutting down. `versions`: the rules that may apply, one if the release is known."""
 
     source: str
     partitions: list[DescribedPartition]
@@ -94,70 +96,65 @@ def of_text(text: str, version: str | None = None) -> ClusterState:
     """
     try:
         description = described(text)
-        _refuse_what_is_not_whole(text, description)
-        versions = possible_versions(version, _oldest(description))
+        if wrong := next(_missing(text, description), None):
+            raise ValueError(wrong)
     except ValueError as error:
         raise CheckError(error) from None
+    topics, versions = description.topics, possible_versions(version, _oldest(description))
     has_elr = any(p.elr or p.last_known_elr for p in description.partitions)
     if has_elr:  # so these rules apply
         versions = tuple(v for v in versions if v.eligible_leader_replicas) or versions
-    unclean = any(v.unclean_leader_election_enable for v in versions)
-    partitions = []
     shows_all = versions[0].first >= SHOWS_BROKERS_SETTINGS  # so the others have their default
-    for p in description.partitions:
-        topic = description.topics.get(p.topic)
-        is_default = p.min_isr is None and shows_all and topic and topic.shows_all
-        least = 1 if is_default else p.min_isr
-        partitions.append(
-            p._replace(min_isr=least, unclean=unclean if p.unclean is None else p.unclean)
-        )
-    brokers = sorted({b for p in partitions for b in (*p.replicas, *p.elr)})
+    defaults = {name for name, topic in topics.items() if shows_all and topic.shows_all}
+    partitions = [
+        p._replace(min_isr=1) if p.min_isr is None and p.topic in defaults else p
+        for p in description.partitions
+    ]
     in_sync = frozenset(b for p in partitions if p.leader != NO_LEADER for b in p.isr)
     unsure = "the text has no line of a topic, so partitions may be missing: describe without "
-    unsure += "--under-replicated-partitions and the like"
+    unsure += "--under-replicated-partitions and similar options"
     return ClusterState(
-        "described by kafka-topics", partitions, dict.fromkeys(brokers, ""), in_sync, versions,
-        has_elr=has_elr, shows_moves=versions[0].first >= SHOWS_MOVES, is_kraft=has_elr or None,
-        unsure=() if description.topics else (unsure,),
+        "kafka-topics --describe", partitions,
+        dict.fromkeys(sorted({b for p in partitions for b in (*p.replicas, *p.elr)}), ""),
+        in_sync, versions, has_elr=has_elr, shows_moves=versions[0].first >= SHOWS_MOVES,
+        is_kraft=has_elr or None, unsure=() if topics else (unsure,),
         unseen="brokers without a replica, topics that are not in the text, throttles"
         + ", whether eligible leader replicas are on" * (not has_elr),
     )  # fmt: skip
 
 
-def _refuse_what_is_not_whole(text: str, description: TopicsDescription) -> None:
-    """Raises ValueError for lines that are missing, cut or of another layout."""
-    if strange := [line for line in description.others if not NOISE.match(line.split("'", 1)[-1])]:
-        raise ValueError(f"{strange[0]} is no line of kafka-topics --describe")
-    kinds = Counter(kind for kind, *_ in description.forms)
-    if kinds.most_common(1)[0][1] > 1:
-        raise ValueError("the lines have two layouts: they come from two releases, or some are cut")
+def _missing(text: str, description: TopicsDescription) -> Iterator[str]:
+    """Lines that are missing, cut or of another layout."""
+    yield from (f"{line} is no line of kafka-topics --describe"
+                for line in description.others if not NOISE.match(line))  # fmt: skip
+    if len({kind for kind, *_ in description.forms}) < len(description.forms):
+        yield "the lines have two layouts: they come from two releases, or some are cut"
     if not text.endswith("\n"):
-        raise ValueError("the text ends within a line: its last line may be cut")
-    counts = Counter(p.topic for p in description.partitions)
+        yield "the text ends within a line: its last line may be cut"
+    counts, topics = Counter(p.topic for p in description.partitions), description.topics
     for topic, number, *_ in description.partitions:
         if number >= counts[topic]:
-            raise ValueError(f"topic {topic!r} has a partition {number}, but only "
-                             f"{counted(counts[topic], 'partition')} in the text")  # fmt: skip
-        if description.topics and topic not in description.topics:
-            raise ValueError(f"topic {topic!r} has partitions, but no line of its own")
-    for topic, line in description.topics.items():
+            count = counted(counts[topic], "partition")
+            yield f"topic {topic!r} has a partition {number}, but only {count} in the text"
+        if topics and topic not in topics:
+            yield f"topic {topic!r} has partitions, but no line of its own"
+    for topic, line in topics.items():
         if counts[topic] != line.partition_count:
-            raise ValueError(f"topic {topic!r} has {counted(line.partition_count, 'partition')}, "
-                             f"and {counts[topic]} of them in the text")  # fmt: skip
+            count = counted(line.partition_count, "partition")
+            yield f"topic {topic!r} has {count}, and {counts[topic]} of them in the text"
 
 
 def _oldest(description: TopicsDescription) -> tuple[int, ...]:
     """The first release whose brokers fill these fields; the tool itself may be newer."""
-    marks = {(kind, is_filled) for kind, *_, is_filled in description.forms}
-    if ("partition", True) in marks:
+    filled = {kind for kind, *_, is_filled in description.forms if is_filled}
+    moves = any(p.adding or p.removing for p in description.partitions)
+    if "partition" in filled:
         return SHOWS_ELR
-    if ("topic", True) in marks:
-        return SHOWS_IDS
-    return SHOWS_MOVES if any(p.adding or p.removing for p in description.partitions) else (0, 8, 2)
+    return SHOWS_IDS if "topic" in filled else SHOWS_MOVES if moves else ANY
 
 
 def possible_versions(
-    version: str | None, oldest: tuple[int, ...] = (0, 8, 2)
+    version: str | None, oldest: tuple[int, ...] = ANY
 ) -> tuple[KafkaVersion, ...]:
     """The rules of a release, or of all from the oldest possible one on.
 
@@ -177,20 +174,6 @@ def possible_versions(
     return (known,)
 
 
-def in_modes(versions: tuple[KafkaVersion, ...], is_kraft: bool | None) -> tuple[KafkaVersion, ...]:
-    """The rules of KRaft, of ZooKeeper, or of both where that is not known: 3.3 to 3.9 have both.
-
-    Raises CheckError if no release is left.
-    """
-    both = [v for v in versions if v.kraft and v.last < (4, 0)]
-    chosen = [v for v in versions if not v.kraft or (is_kraft is not False and v not in both)]
-    chosen += both if is_kraft is not False else []
-    chosen += [v.with_(kraft=False) for v in both] if not is_kraft else []
-    if not chosen:
-        raise CheckError("Kafka 4 has no ZooKeeper")
-    return tuple(chosen)
-
-
 def with_options(
     state: ClusterState, min_isr: int | None = None, zones: str = "",
     unclean: bool | None = None, zookeeper: bool | None = None,
@@ -201,24 +184,28 @@ def with_options(
     if zookeeper and state.is_kraft:
         raise CheckError("this cluster is run with KRaft, not with ZooKeeper")
     is_kraft = state.is_kraft if zookeeper is None else not zookeeper
-    versions = in_modes(state.versions, is_kraft)
-    partitions = [
-        p._replace(
+    versions = [v for v in state.versions if not v.kraft or is_kraft is not False]
+    if not is_kraft:  # 3.3 to 3.9 have both
+        versions += [v.with_(kraft=False) for v in state.versions if v.kraft and v.last < (4, 0)]
+    if not versions:
+        raise CheckError("Kafka 4 has no ZooKeeper")
+    default = any(v.unclean_leader_election_enable for v in versions)
+    partitions = []
+    for p in state.partitions:
+        set_unclean = default if p.unclean is None else p.unclean
+        partitions.append(p._replace(
             min_isr=min_isr if p.min_isr is None else p.min_isr,
-            unclean=p.unclean if unclean is None else unclean,
-        )
-        for p in state.partitions
-    ]
-    racks, unsure = state.racks, list(state.unsure)
-    if zones:
-        try:
-            racks = racks_of(zones, set(racks))
-        except ValueError as error:
-            raise CheckError(error) from None
-        state.require(racks)
+            unclean=set_unclean if unclean is None else unclean,
+        ))  # fmt: skip
+    try:
+        racks = racks_of(zones, set(state.racks)) if zones else state.racks
+    except ValueError as error:
+        raise CheckError(error) from None
+    state.require(racks)
+    unsure = state.unsure
     if missing := sorted({p.topic for p in partitions if p.min_isr is None}):
-        names = missing[0] + (f" and {len(missing) - 1} more" if missing[1:] else "")
-        unsure.append(f"min.insync.replicas of topic {names} is not shown (--min-isr)")
+        names = missing[0] + f" and {len(missing) - 1} more" * (len(missing) > 1)
+        unsure += (f"min.insync.replicas of topic {names} is not shown (--min-isr)",)
     return replace(
-        state, partitions=partitions, racks=racks, versions=versions, unsure=tuple(unsure)
+        state, partitions=partitions, racks=racks, versions=tuple(versions), unsure=unsure
     )

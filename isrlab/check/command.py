@@ -33,16 +33,16 @@ def read(
     if (path is None) == (servers is None):
         raise CheckError("name one source: a file of kafka-topics --describe, a metadata log, or "
                          "--bootstrap-server")  # fmt: skip
-    if servers is not None:
-        return live.of_cluster(servers, version=version, **client), None
-    file = Path(path or "")
-    if path == "-":
-        return cluster.of_text(_text("-"), version), None
-    if not file.exists():
-        raise CheckError(f"{path} is not there")
-    if file.is_dir() or file.name.endswith(PACKED) or is_metadata(file.read_bytes()[:65_536]):
-        return stored.of_files(str(file), version)
-    return cluster.of_text(_text(str(file)), version), None
+    if path is None:
+        return live.of_cluster(str(servers), version=version, **client), None
+    file = Path(path)
+    if path != "-" and not file.exists():
+        raise CheckError(f"{path} does not exist")
+    if path != "-" and (
+        file.is_dir() or file.name.endswith(PACKED) or is_metadata(file.read_bytes()[:65_536])
+    ):
+        return stored.of_files(path, version)
+    return cluster.of_text(_text(path), version), None
 
 
 def _text(path: str) -> str:
@@ -63,13 +63,17 @@ def bytes_of(text: str | None, option: str) -> float:
     return float(match[1]) * UNITS[match[2]]
 
 
-def tell(sources: Mapping[str, Any], asked: Mapping[str, Any], as_json: bool, watched: bool) -> int:
-    """Print the answer; the exit status. Raises CheckError."""
-    options = {name: sources[name] for name in ("min_isr", "unclean", "zones", "zookeeper")}
-    zones = options["zones"]
-    options["zones"] = _text(zones) if zones and "=" not in zones else zones
-    state, history = read(**{k: v for k, v in sources.items() if k not in options})
-    state, how = cluster.with_options(state, **options), dict(asked)
+def tell(options: Mapping[str, Any], as_json: bool, watched: bool) -> int:
+    """Print the answer to the command's options; the exit status. Raises CheckError."""
+    how = dict(options)
+    added = {name: how.pop(name) for name in ("min_isr", "unclean", "zookeeper", "zones")}
+    if added["zones"] and "=" not in added["zones"]:
+        added["zones"] = _text(added["zones"])
+    source = {
+        n: how.pop(n) for n in ("path", "servers", "version", "config", "limit_s") if n in how
+    }
+    state, history = read(**source)
+    state = cluster.with_options(state, **added)
     sizes = [bytes_of(how.pop(name), name) for name in ("throttle", "size", "produced")]
     if plan := how.pop("move"):
         how["move"] = what_if.PlannedMove(what_if.plan_of(_text(str(plan)), state), *sizes)

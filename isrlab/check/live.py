@@ -84,20 +84,18 @@ def _state(admin: Any, version: str | None, limit_s: float) -> ClusterState:
     up = {node.id: node.rack or "" for node in nodes}
     brokers = _settings(admin, "BROKER", map(str, up), limit_s)
     own = _settings(admin, "TOPIC", [topic.topic for topic in topics], limit_s)
-    versions = _versions(brokers, version)
-    unclean = str(any(v.unclean_leader_election_enable for v in versions)).lower(), True
     unsure = [f"topic {t.topic} is not shown: {t.error}" for t in topics if t.error is not None]
-    if len(brokers) < len(up):
-        hidden = counted(len(up) - len(brokers), "broker")
-        unsure.append(f"this client may not see the settings of {hidden}")
+    if hidden := len(up) - len(brokers):
+        unsure.append(f"this client may not see the settings of {counted(hidden, 'broker')}")
     partitions = []
     for topic in topics:
         values = own.get(topic.topic, {})
-        least, is_unclean = values.get(MIN_ISR, ("", True))[0], values.get(UNCLEAN, unclean)[0]
+        least, unclean = (values.get(name, ("", True))[0] for name in (MIN_ISR, UNCLEAN))
         partitions += [
             DescribedPartition(
                 topic.topic, p.id, p.leader, tuple(p.replicas), tuple(p.isrs),
-                min_isr=int(least) if least.isdecimal() else None, unclean=is_unclean == "true",
+                min_isr=int(least) if least.isdecimal() else None,
+                unclean=unclean == "true" if unclean else None,
             )
             for p in topic.partitions.values()
         ]  # fmt: skip
@@ -106,9 +104,11 @@ def _state(admin: Any, version: str | None, limit_s: float) -> ClusterState:
     racks = dict.fromkeys(sorted({b for p in partitions for b in p.replicas}), "") | up
     settings = {(f"broker {name}", key): value for name, values in brokers.items()
                 for key, (value, is_default) in values.items() if not is_default}  # fmt: skip
+    keepers = [values.get(ZOOKEEPER, ("", True))[0] for values in brokers.values()]
     return ClusterState(
-        "answered by the brokers", sorted(partitions), racks, frozenset(up), versions, settings,
-        shows_moves=False, is_kraft=_is_kraft(brokers), unsure=tuple(unsure[:3]), unseen=UNSEEN,
+        "answers of the brokers", sorted(partitions), racks, frozenset(up),
+        _versions(brokers, version), settings, shows_moves=False,
+        is_kraft=not any(keepers) if keepers else None, unsure=tuple(unsure[:3]), unseen=UNSEEN,
     )  # fmt: skip
 
 
@@ -125,23 +125,14 @@ def _settings(
     answers = [admin.describe_configs(group, request_timeout=limit_s) for group in together]
     for resource, answer in (pair for each in answers for pair in each.items()):
         try:
-            entries = answer.result(limit_s).items()
+            entries = answer.result(limit_s)
         except KafkaException as error:
             if "AUTHORIZATION" not in error.args[0].name():
                 raise
-        else:
-            known[resource.name] = {
-                name: (entry.value or "", bool(entry.is_default))
-                for name, entry in entries
-                if KEPT.fullmatch(name)
-            }
+            continue
+        kept = ((name, entry) for name, entry in entries.items() if KEPT.fullmatch(name))
+        known[resource.name] = {n: (e.value or "", bool(e.is_default)) for n, e in kept}
     return known
-
-
-def _is_kraft(brokers: dict[str, SettingValues]) -> bool | None:
-    """None if no broker shows its settings."""
-    named = [own.get(ZOOKEEPER, ("", True))[0] for own in brokers.values()]
-    return not any(named) if named else None
 
 
 def _versions(brokers: dict[str, SettingValues], version: str | None) -> tuple[KafkaVersion, ...]:

@@ -1,19 +1,19 @@
-"""What becomes of one partition when brokers stop or fail: by the engine's own controller.
+"""What becomes of partitions when brokers stop or fail: by the engine's own controller.
 
-Theory of operation. Which replica leads, and how large the ISR is, does not depend on the numbers
-of brokers, only on their places in the replica list. So each *shape* of a partition is played once:
-50,000 partitions of a large cluster have a few dozen. All brokers that go are marked as leaving
-before the first is taken out, as when a whole zone goes. A reassignment on its way may complete
-while they are down, and take more replicas out of the ISR: its new replicas are let join, and the
-worse of both states counts as `later_writes`.
+Theory of operation. Which replica leads, and how large the ISR is, depends on the places of brokers
+in the replica list and not on their numbers. So each *shape* of a partition is played once: 50,000
+partitions of a large cluster have a few dozen. All brokers that go are marked as leaving before the
+first is taken out, as when a whole zone goes. A reassignment may complete while they are down and
+take more replicas out of the ISR: its new replicas join, and the worse state counts.
 
 Left out: disks that fail, and records that a broker loses with its page cache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections import Counter
+from collections.abc import Collection
+from typing import NamedTuple
 
 from isrlab.check.cluster import NO_LEADER, ClusterState
 from isrlab.engine import kraft, rules, zookeeper
@@ -23,7 +23,7 @@ from isrlab.engine.partition import Controller, PartitionState
 from isrlab.engine.versions import KafkaVersion
 from isrlab.placement.describe import DescribedPartition
 
-Places = tuple[int, ...]  # of brokers in the list of replicas; those that are none come after it
+Places = tuple[int, ...]  # of brokers in the list of replicas; others come after it
 
 
 class StopOutcome(NamedTuple):
@@ -35,6 +35,16 @@ class StopOutcome(NamedTuple):
     writes: bool
     later_writes: bool
     loses: bool
+
+
+class Effect(NamedTuple):
+    """Of all partitions: how many each broker comes to lead; which refuse acks=all, and who leads
+    them (-1: no leader); which have no leader; which lose records."""
+
+    elected: Counter[int]
+    refuse: dict[str, int]
+    leaderless: list[str]
+    lose: list[str]
 
 
 class Shape(NamedTuple):
@@ -54,50 +64,60 @@ class Shapes:
     def __init__(self, state: ClusterState) -> None:
         self.state = state
         self._firsts = {p.topic: len(p.replicas) for p in state.partitions if p.number == 0}
-        self._known: dict[
-            tuple[str, int], tuple[dict[tuple[Places, bool], StopOutcome], Shape, Any]
-        ] = {}
         self._played: dict[Shape, dict[tuple[Places, bool], StopOutcome]] = {}
+        self._shapes = {p[:2]: self._shape(p) for p in state.partitions}
 
     def outcome(
-        self, p: DescribedPartition, down: Iterable[int] = (), is_stop: bool = True
+        self, p: DescribedPartition, down: Collection[int] = (), is_stop: bool = True
     ) -> StopOutcome:
         """The worst under any of the versions; `is_stop`: a controlled shutdown, else a failure."""
-        if (known := self._known.get(p[:2])) is None:
-            shape, place = self._shape(p)
-            known = self._known[p[:2]] = self._played.setdefault(shape, {}), shape, place
-        played, shape, place = known
-        case = tuple([place[b] for b in down if b in place]), is_stop
-        if (worst := played.get(case)) is None:
-            worst = played[case] = min(
+        shape, place, played = self._shapes[p[:2]]
+        case = tuple([n for b, n in place.items() if b in down]), is_stop
+        if case not in played:
+            played[case] = min(
                 (_play(shape, version, *case) for version in self.state.versions),
                 key=lambda o: (not o.loses, o.leader >= 0, o.writes, o.later_writes),
             )
-        return worst
+        return played[case]
 
     def leader(self, p: DescribedPartition, after: StopOutcome) -> int:
         """The broker that leads after it."""
-        if after.leader == NO_LEADER:
-            return NO_LEADER
-        return [*self._known[p[:2]][2]][after.leader]
+        return NO_LEADER if after.leader < 0 else [*self._shapes[p[:2]][1]][after.leader]
 
-    def _shape(self, p: DescribedPartition) -> tuple[Shape, dict[int, int]]:
-        """Its shape, and the place of each broker."""
-        others = [b for b in (*p.elr, *p.last_known_elr) if b not in p.replicas]
-        place = {b: n for n, b in enumerate((*p.replicas, *dict.fromkeys(others)))}
+    def effect(self, down: Collection[int] = (), is_stop: bool = True) -> Effect:
+        """What becomes of all partitions if these brokers go at one moment."""
+        effect = Effect(Counter(), {}, [], [])
+        for p in self.state.partitions:
+            after = self.outcome(p, down, is_stop)
+            leader = self.leader(p, after)
+            if leader not in (p.leader, NO_LEADER):
+                effect.elected[leader] += 1
+            if not after.writes:
+                effect.refuse[p.name] = leader
+            effect.leaderless.extend([p.name] * (leader == NO_LEADER))
+            effect.lose.extend([p.name] * after.loses)
+        return effect
+
+    def _shape(
+        self, p: DescribedPartition
+    ) -> tuple[Shape, dict[int, int], dict[tuple[Places, bool], StopOutcome]]:
+        """Its shape, the place of each broker, and what was played of this shape."""
+        everyone = dict.fromkeys((*p.replicas, *p.elr, *p.last_known_elr))
+        place = {b: n for n, b in enumerate(everyone)}
         dead = [b for b in place if b not in self.state.alive]
         lists = (p.isr, p.elr, p.last_known_elr, p.adding, p.removing, dead)
         places = tuple([tuple([place[b] for b in ids]) if ids else () for ids in lists])
         copies, leader = len(p.replicas), place.get(p.leader, NO_LEADER)
         numbers = p.min_isr or 1, bool(p.unclean), self._firsts.get(p.topic, copies)
-        return Shape(copies, places, leader, *numbers), place
+        shape = Shape(copies, places, leader, *numbers)
+        return shape, place, self._played.setdefault(shape, {})
 
 
 def _play(shape: Shape, version: KafkaVersion, down: Places, is_stop: bool) -> StopOutcome:
     after = before = _controller(shape, version, down)
     for broker in down:
         try:
-            if before.version.kraft:
+            if version.kraft:
                 after = kraft.lose(after, broker)
             else:
                 after = zookeeper.shut_down(after, broker) if is_stop else after

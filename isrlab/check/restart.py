@@ -23,11 +23,11 @@ from isrlab.check.outcome import Shapes, most_demanded
 from isrlab.logs.incidents.exposed import Exposure
 from isrlab.placement.describe import DescribedPartition
 
-RF_1, NO_SPARE = "it is the only replica", "min ISR is the number of replicas"
-LOSES, LEADERLESS = "records would be lost", "already without a leader"
+RF_1, NO_SPARE = "it is the only replica", "min ISR equals the number of replicas"
+LOSES, LEADERLESS = "records would be lost", "it has no leader already"
 ONLY, UNDER_MIN, AT_MIN = "no other replica may lead", "already under min ISR", "at min ISR"
-MOVING = "a reassignment on its way"
-PERHAPS_MOVING = "a replica on a live broker is not in sync: perhaps a reassignment"
+MOVING = "a reassignment is in progress"
+PERHAPS_MOVING = "a replica on a live broker is out of sync: perhaps a reassignment"
 WORST_FIRST = (LOSES, LEADERLESS, ONLY, UNDER_MIN, AT_MIN, MOVING, PERHAPS_MOVING, NO_SPARE, RF_1)
 
 
@@ -60,9 +60,8 @@ def blocks_of(
             of_broker[broker].append(number)
     doubtful = {each.key[1:] for each in exposures if each.why in ("came back", "being added")}
     for p in shapes.state.partitions:
-        for number in {number for b in p.replicas for number in of_broker.get(b, ())}:
-            down = tuple([b for b in p.isr if b in members[number]])
-            if block := _block(shapes, p, down, p[:2] in doubtful):
+        for number in {number for b in p.replicas for number in of_broker[b]}:
+            if block := _block(shapes, p, members[number], p[:2] in doubtful):
                 blocks[number].append(block)
     for each in blocks:
         each.sort(key=lambda block: WORST_FIRST.index(block.why))
@@ -70,31 +69,23 @@ def blocks_of(
 
 
 def _block(
-    shapes: Shapes, p: DescribedPartition, down: tuple[int, ...], is_doubtful: bool
+    shapes: Shapes, p: DescribedPartition, down: frozenset[int], is_doubtful: bool
 ) -> BlockingPartition | None:
-    state, after = shapes.state, shapes.outcome(p, down)
-    loses = after.loses or bool(is_doubtful and down and len(down) == len(p.isr))
-    out = not state.shows_moves and any(b in state.alive for b in p.replicas if b not in p.isr)
-    if after.later_writes and not (loses or (out and down)):
+    state, after, copies = shapes.state, shapes.outcome(p, down), len(p.replicas)
+    loses = after.loses or (is_doubtful and bool(p.isr) and down.issuperset(p.isr))
+    may_move = not (state.shows_moves or down.isdisjoint(p.isr)) and any(
+        b in state.alive for b in p.replicas if b not in p.isr
+    )
+    if after.later_writes and not (loses or may_move):
         return None
-    copies = len(p.replicas)
     reasons = (
         (loses, LOSES), (p.leader == NO_LEADER, LEADERLESS), (copies == 1, RF_1),
         (most_demanded(state, p.min_isr or 1, copies) >= copies == len(p.isr), NO_SPARE),
         (after.later_writes, PERHAPS_MOVING), (after.writes, MOVING),
-        (after.leader == NO_LEADER, ONLY), (shapes.outcome(p).writes, AT_MIN),
+        (after.leader == NO_LEADER, ONLY), (shapes.outcome(p).writes, AT_MIN), (True, UNDER_MIN),
     )  # fmt: skip
-    return BlockingPartition(
-        p, next((why for holds, why in reasons if holds), UNDER_MIN), not after.writes
-    )
-
-
-def refusing(shapes: Shapes, down: Iterable[int] = ()) -> dict[str, int]:
-    """The partitions that refuse acks=all once these brokers have shut down, and who leads each."""
-    gone = {*down}
-    outcomes = ((p, shapes.outcome(p, [b for b in p.isr if b in gone]))
-                for p in shapes.state.partitions)  # fmt: skip
-    return {p.name: shapes.leader(p, after) for p, after in outcomes if not after.writes}
+    why = next(why for holds, why in reasons if holds)
+    return BlockingPartition(p, why, not after.writes)
 
 
 def roll(state: ClusterState) -> Roll:

@@ -3,14 +3,13 @@ logs/incidents/exposed.py, from a state of any source; other risks are counted, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from isrlab.check.cluster import ClusterState
 from isrlab.events.exact import Key
 from isrlab.events.wording import counted
 from isrlab.logs.incidents.exposed import UNCLEAN, Exposure, StoredPartition, ranked
 from isrlab.logs.reader.metadata.log import ELR, MIN_ISR
-from isrlab.placement.describe import DescribedPartition
 
 RATE = ".replication.throttled.rate"
 
@@ -36,27 +35,23 @@ def risks(state: ClusterState) -> dict[str, list[str]]:
     known: dict[str, list[str]] = {}
     racks = state.racks if len(state.zones) > 1 else {}
     for p in state.partitions:
-        for what in _of(racks, p):
-            known.setdefault(what, []).append(p.name)
+        is_alone = len(p.replicas) == 1
+        for holds, what in (
+            (is_alone, "only one replica"),
+            (not is_alone and len(p.isr) <= 1, "one copy left"),
+            (not is_alone and p.min_isr == 1,
+             "min.insync.replicas=1, so acks=all may mean one copy"),
+            (not is_alone and p.unclean, f"{UNCLEAN} is on"),
+            (not is_alone and racks and len({racks[b] for b in p.replicas}) == 1,
+             "all replicas in one zone"),
+        ):  # fmt: skip
+            if holds:
+                known.setdefault(what, []).append(p.name)
     throttled = {of for (of, name), value in state.settings.items() if value and RATE in name}
     is_moving = any(p.adding or p.removing for p in state.partitions)
     if throttled and state.shows_moves and not is_moving:
         known["a throttle is set and nothing moves"] = sorted(throttled)
     return known
-
-
-def _of(racks: Mapping[int, str], p: DescribedPartition) -> Iterator[str]:
-    if len(p.replicas) == 1:
-        yield "one replica only"
-        return
-    if len(p.isr) <= 1:
-        yield "one copy left"
-    if p.min_isr == 1:
-        yield "min.insync.replicas=1, so that acks=all may mean one copy"
-    if p.unclean:
-        yield f"{UNCLEAN} is on"
-    if racks and len({racks[b] for b in p.replicas}) == 1:
-        yield "all replicas in one zone"
 
 
 def shown(known: Mapping[str, list[str]]) -> str:

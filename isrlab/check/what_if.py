@@ -1,9 +1,9 @@
-"""What if brokers fail, or partitions move as a plan of kafka-reassign-partitions has it.
+"""What if partitions move as a plan of kafka-reassign-partitions has it.
 
-Theory of operation. A failure is played on every partition. A plan is moved all at a time, as the
-tool does it: each new replica copies `size` bytes while `produced` bytes/s are written into each
-partition. The tool sets one throttle for leaders and followers; the slowest broker in either role
-decides, and the least throttle that ends is the largest that any of them needs (placement/pace.py).
+Theory of operation. A plan is moved all at a time, as the tool does it: each new replica copies
+`size` bytes while `produced` bytes/s are written into each partition. The tool sets one throttle
+for leaders and followers; the slowest broker in either role decides, and the least throttle that
+ends is the largest that any of them needs (placement/pace.py).
 
 Left out: disks and networks that are slower than the throttle, and plans that come in batches.
 """
@@ -16,17 +16,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from isrlab.check.cluster import NO_LEADER, CheckError, ClusterState
-from isrlab.check.outcome import Shapes
 from isrlab.placement.pace import copied_s
-
-
-class FailureEffect(NamedTuple):
-    """`elected`: how many partitions each broker comes to lead; the lists name partitions."""
-
-    elected: Counter[int]
-    refuse: list[str]
-    leaderless: list[str]
-    lose: list[str]
 
 
 class PlannedMove(NamedTuple):
@@ -49,20 +39,6 @@ class MoveEffect(NamedTuple):
     after: ClusterState
 
 
-def loss(state: ClusterState, down: frozenset[int]) -> FailureEffect:
-    """What becomes of the partitions if these brokers fail at one moment."""
-    shapes, result = Shapes(state), FailureEffect(Counter(), [], [], [])
-    for p in state.partitions:
-        gone = [b for b in dict.fromkeys((*p.isr, *p.elr)) if b in down]
-        after = shapes.outcome(p, gone, is_stop=False)
-        if (leader := shapes.leader(p, after)) not in (p.leader, NO_LEADER):
-            result.elected[leader] += 1
-        kinds = not after.writes, after.leader == NO_LEADER, after.loses
-        for names, holds in zip(result[1:], kinds, strict=True):
-            names.extend([p.name] * holds)
-    return result
-
-
 def plan_of(text: str, state: ClusterState) -> dict[str, tuple[int, ...]]:
     """The replicas that a plan wants, by partition. Raises CheckError for what is no plan here."""
     try:
@@ -71,9 +47,9 @@ def plan_of(text: str, state: ClusterState) -> dict[str, tuple[int, ...]]:
     except (KeyError, TypeError, ValueError):
         raise CheckError("the plan is no JSON of kafka-reassign-partitions") from None
     known, wanted = {p.name for p in state.partitions}, dict(moves)
-    if wrong := sorted(wanted.keys() - known):
-        raise CheckError(f"the plan moves {wrong[0]}, which is not here")
     for name, ids in moves:
+        if name not in known:
+            raise CheckError(f"the plan moves {name}, which is not here")
         if not ids or len({*ids}) < len(ids) or any(type(b) is not int for b in ids):
             raise CheckError(f"the plan gives {name} the replicas {list(ids)!r:.60}")
         state.require(ids)

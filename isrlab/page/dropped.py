@@ -146,7 +146,7 @@ def _checked(read: Callable[[str], Any], source: str) -> DroppedAnswer:
     except cluster.CheckError as error:
         raise DropError(f"This description cannot be read: {error}") from None
     state, history = given if isinstance(given, tuple) else (given, None)
-    check = check_of(state, CheckQuestion(), history)
+    check = check_of(cluster.with_options(state), CheckQuestion(), history)
     answer = answer_of(check)
     text = _ESCAPE.sub("", "\n".join(terminal.first_lines(answer, WIDTH)))
     return DroppedAnswer(check.status, check.title, text, {"check": as_dict(check)}, LEFT_OUT)

@@ -8,7 +8,10 @@ on the line of a topic also has what its brokers' files set; before, a topic's o
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
+
+from isrlab.events.wording import counted
 
 _IDS = r"\d{1,10}(?:,\d{1,10})*"
 _PARTITION = re.compile(  # blanks in a row are one by then
@@ -88,54 +91,53 @@ def described(text: str) -> TopicsDescription:
     description = TopicsDescription([], {}, set(), [])
     for number, line in enumerate(text.splitlines(), 1):
         line = " ".join(line.split())
-        if match := _PARTITION.fullmatch(line):
-            _add_partition(description, match, f"line {number}")
-        elif match := _TOPIC.match(line):
-            _add_topic(description, match, f"line {number}")
-        elif "partition:" in (small := line.lower()) and "replicas:" in small:
-            raise ValueError(f"line {number}: {line[:120]!r} is not like '{EXAMPLE}'")
-        elif line:
-            description.others.append(f"line {number}: {line[:120]!r}")
-    partitions = description.partitions
-    if not partitions:
+        try:
+            if match := _PARTITION.fullmatch(line):
+                _add_partition(description, match)
+            elif match := _TOPIC.match(line):
+                _add_topic(description, match)
+            elif "partition:" in (small := line.lower()) and "replicas:" in small:
+                raise ValueError(f"not like '{EXAMPLE}'")
+            elif line:
+                description.others.append(f"line {number}: {line[:120]!r}")
+        except ValueError as error:
+            raise ValueError(f"line {number} is {error}: {line[:160]!r}") from None
+    names = {partition[:2] for partition in description.partitions}
+    if not names:
         raise ValueError(f"no line of a partition, such as '{EXAMPLE}', in {text[:80]!r}")
-    names = {partition[:2] for partition in partitions}
-    if len(names) < len(partitions):
-        raise ValueError(f"{len(partitions) - len(names)} partitions are there twice")
+    if twice := len(description.partitions) - len(names):
+        raise ValueError(f"{counted(twice, 'partition')} listed twice")
     return description
 
 
-def _add_partition(description: TopicsDescription, match: re.Match[str], place: str) -> None:
-    line, topic, leader = match[0], match["topic"], match["leader"]
-    rest = _REST.fullmatch(match["rest"])
+def _add_partition(description: TopicsDescription, match: re.Match[str]) -> None:
+    rest, leader = _REST.fullmatch(match["rest"]), match["leader"]
     if rest is None or not (leader.isdecimal() or leader in _NO_LEADER):
-        raise ValueError(f"{place}: {line[:160]!r} is not like '{EXAMPLE}'")
-    replicas, isr = _ids(match["replicas"]), _ids(match["isr"])
-    elr, last = _ids(rest["elr"]), _ids(rest["last"])
+        raise ValueError(f"not like '{EXAMPLE}'")
     leads = -1 if leader in _NO_LEADER else int(leader)
-    added, removed = (_ids_of_nodes(rest[name]) for name in ("adding", "removing"))
+    replicas, isr = _ids(match["replicas"]), _ids(match["isr"])
+    elr, last, added, removed = map(_ids, rest.group("elr", "last", "adding", "removing"))
     replicas = (*(b for b in added if b not in replicas), *replicas)  # it has only just begun
     is_whole = len({*replicas}) == len(replicas) and len({*isr}) == len(isr)
     if not is_whole or not {*isr, *removed} <= {*replicas} or leads not in (-1, *isr):
-        raise ValueError(f"{place}: these replicas cannot be: {line[:120]!r}")
-    known = description.topics.get(topic)
-    settings = (known.min_isr, known.unclean) if known else (None, None)
+        raise ValueError("impossible for its replicas")
+    known = description.topics.get(match["topic"])
     description.partitions.append(DescribedPartition(
-        topic, int(match["number"]), leads, replicas, isr, elr, last, added, removed, *settings
+        match["topic"], int(match["number"]), leads, replicas, isr, elr, last, added, removed,
+        known and known.min_isr, known and known.unclean,
     ))  # fmt: skip
     has_elr = " Elr:" in match["rest"]
     is_filled = has_elr and rest["elr"] != "N/A"
-    description.forms.add(("partition", line.startswith("topic"), has_elr, is_filled))
+    description.forms.add(("partition", match[0].startswith("topic"), has_elr, is_filled))
 
 
-def _add_topic(description: TopicsDescription, match: re.Match[str], place: str) -> None:
-    configs = match["configs"].strip()
+def _add_topic(description: TopicsDescription, match: re.Match[str]) -> None:
+    configs, shows_all = match["configs"].strip(), match["id"] is not None
     least, unclean = _MIN_ISR.search(configs), _UNCLEAN.search(configs)
     if configs.endswith((",", "=")) or (least is None and "min.insync" in configs):
-        raise ValueError(f"{place}: {configs[-80:]!r} does not end like settings of a topic")
+        raise ValueError("cut, or without a number for min.insync.replicas")
     if match["topic"] in description.topics:
-        raise ValueError(f"{place}: topic {match['topic']!r} is described twice")
-    shows_all = match["id"] is not None
+        raise ValueError("about a topic that is described twice")
     description.topics[match["topic"]] = DescribedTopic(
         int(match["count"]), int(least[1]) if least else None,
         unclean[1] == "true" if unclean else None, shows_all,
@@ -143,15 +145,12 @@ def _add_topic(description: TopicsDescription, match: re.Match[str], place: str)
     description.forms.add(("topic", not match["blank"], shows_all, shows_all))
 
 
+@lru_cache(10_000)
 def _ids(text: str | None) -> tuple[int, ...]:
-    return tuple(map(int, text.split(","))) if text and text != "N/A" else ()
-
-
-def _ids_of_nodes(text: str | None) -> tuple[int, ...]:
-    """Of a list of numbers, or of nodes as 2.4 prints them."""
-    if not text:
-        return ()
-    return tuple(map(int, re.findall(r"\(id: (\d+) ", text) or re.findall(r"\d+", text)))
+    """Of a list of numbers, or of nodes as 2.4 prints them; none of "N/A"."""
+    return tuple(
+        map(int, re.findall(r"\(id: (\d+) ", text or "") or re.findall(r"\d+", text or ""))
+    )
 
 
 def racks_of(text: str, brokers: set[int]) -> dict[int, str]:

@@ -15,7 +15,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from isrlab import fleet
-from isrlab.check import restart
 from isrlab.check.cluster import ClusterState
 from isrlab.check.outcome import Shapes
 from isrlab.engine.versions import KafkaVersion
@@ -250,9 +249,9 @@ def _left(
     isrs = [tuple(b for b in p.replicas if b in alive) for p in held]
     left = [p._replace(leader=isr[0], isr=isr) for p, isr in zip(held, isrs, strict=True)]
     shapes = Shapes(ClusterState("placed", left, racks, alive, (KafkaVersion.of(version),)))
-    refused = [len(restart.refusing(shapes, {broker})) for broker in sorted(alive)]
+    refused = [len(shapes.effect({broker}).refuse) for broker in sorted(alive)]
     return {
-        "design": design, "refused now": len(restart.refusing(shapes)),
+        "design": design, "refused now": len(shapes.effect().refuse),
         "brokers that may restart": refused.count(0),
         "refused by one restart": f"{min(refused)} to {max(refused)}",
         "fewest copies": min(map(len, isrs)),

@@ -152,7 +152,7 @@ class Trial(Cluster):
         """What there was before a broker was shut down, and after."""
         text = self.topics_command()
         log = self.home(config.CONTROLLER) / "data" / "__cluster_metadata-0"
-        by_log = restart.refusing(Shapes(stored.of_files(str(log))[0]), {broker})
+        by_log = Shapes(stored.of_files(str(log))[0]).effect({broker}).refuse
         alive = self.live()
         self.shut_down(broker)
         time.sleep(1.5)
@@ -196,7 +196,7 @@ def state_of(trial: Trial, number: int) -> dict[str, object]:
         stop = trial.stop(broker)
         kept["stops"].append(stop)  # type: ignore[attr-defined]
         before = described.of_text(str(stop["text"]), trial.version)
-        wanted = sorted(restart.refusing(Shapes(before), {broker}))
+        wanted = sorted(Shapes(before).effect({broker}).refuse)
         right = wanted == stop["refused"] == stop["by_log"]
         print(
             f"  broker {broker}: {len(wanted)} refuse, {'right' if right else 'WRONG'}", flush=True

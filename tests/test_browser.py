@@ -22,7 +22,7 @@ from isrlab.world import scenario
 
 ROOT = Path(__file__).parent.parent
 SMALL = Path(__file__).parent / "notebooks"
-TUTORIAL = ROOT / "notebooks" / "09_last_replica_standing.ipynb"
+TUTORIAL = ROOT / "notebooks" / "01_high_watermark.ipynb"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 # As root in a container Chromium has no sandbox; the rest keeps it from talking to its maker.
 FLAGS = (

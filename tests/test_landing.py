@@ -10,9 +10,11 @@ import nbformat
 import pytest
 from nbformat.v4 import new_markdown_cell, new_notebook
 
+from isrlab.installed import DATA, NOTEBOOKS
 from isrlab.report import gallery, landing, notebooks
+from isrlab.workbook import start_here
 
-PATHS = {path.stem: path for path in sorted(landing.NOTEBOOKS.glob("*.ipynb"))}
+PATHS = {path.stem: path for path in sorted(NOTEBOOKS.glob("*.ipynb"))}
 LINK = re.compile(r"\]\((?:(\d\d_\w+)\.ipynb)?(#[^)]+)?\)")
 BLANK = gallery.RunRecord(
     slug="", notebook="", title="", parameters={}, given=[], versions={"isrlab": "1"}, kafka=None,
@@ -48,14 +50,33 @@ def test_the_first_notebook_leads_to_all_others():
 
 
 def test_a_report_of_all_notebooks_does_not_run_the_first():
-    assert landing.START not in {notebook.name for notebook in notebooks.find(landing.NOTEBOOKS)}
+    assert landing.START not in {notebook.name for notebook in notebooks.find(NOTEBOOKS)}
 
 
-def test_the_first_notebook_shows_what_the_others_found():
+def test_the_first_notebook_shows_the_first_page_and_the_questions():
     cells = nbformat.read(PATHS[landing.START], as_version=4).cells
-    (shown,) = [output for cell in cells for output in cell.get("outputs", [])]
-    assert shown.data["text/html"] == landing.show_questions().data, "run it again"
+    shown = [output.data["text/html"] for cell in cells for output in cell.get("outputs", [])]
+    now = [landing.show_first_page().data, landing.show_questions().data]
+    assert shown == now, "run it again"
     assert "→" not in gallery.start(), "an index has a way on of its own"
+
+
+@pytest.mark.parametrize("name", pictures := start_here.pictures())
+def test_the_pictures_of_the_first_page_are_those_of_the_engine(name, request):
+    path = DATA / "pictures" / f"{name}.svg"
+    if request.config.getoption("--rewrite"):
+        path.write_text(pictures[name], encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == pictures[name], "pytest --rewrite draws it anew"
+
+
+def test_the_moving_picture_shows_each_step_in_its_turn_and_rests_on_the_last():
+    turns = re.findall(r"\.f(\d){animation-delay:(-\d+)s}", pictures["lost"])
+    assert [int(delay) for _, delay in turns] == sorted(-5 * n for n in range(1, len(turns) + 1))
+    assert pictures["lost"].count('<g class="frame') == len(turns) == 6
+    still = pictures["lost"].split("prefers-reduced-motion:reduce")[1]
+    assert still.startswith("){.frame{animation:none}.f6{visibility:visible}}")
+    page = landing.show_first_page().data
+    assert page.count('type="radio"') == 7 and "<script" not in page, "play, and each step"
 
 
 def write(out: Path, name: str, title: str, text: str) -> str:
@@ -79,9 +100,10 @@ def test_a_link_is_text_until_its_page_is_there(tmp_path):
     assert '<a href="runs/07_data_loss.html" data-to="07_data_loss.ipynb">Data loss</a>' in index
 
 
-def test_questions_stand_above_what_their_notebook_found():
-    page = landing.questions_html({"14_whose_fault_is_it": ("Slow", "<b>149</b> timed out.")})
+def test_each_question_has_its_answer_in_a_sentence_and_leads_to_it():
+    page = landing.show_questions().data
     question = landing.questions()["14_whose_fault_is_it"][0]
     assert f'<a href="14_whose_fault_is_it.ipynb{question.anchor}">{question.text}</a>' in page
-    assert "&lt;b&gt;149&lt;/b&gt; timed out." in page
-    assert landing.questions()["13_your_cluster"][0].text not in page
+    answered = [group for name, group in landing.questions().items() if name]
+    for asked in (each for group in answered for each in group):
+        assert asked.answer.endswith(".") and len(asked.answer.split()) <= 40, asked

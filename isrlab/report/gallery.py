@@ -27,7 +27,7 @@ import nbformat
 from nbconvert import HTMLExporter
 from nbformat import NotebookNode
 
-from isrlab.report import landing
+from isrlab.installed import NOTEBOOKS
 from isrlab.report.landing import PAGES, START, finding, linked, outputs
 from isrlab.report.notebooks import WIDGET, Grid, tags
 from isrlab.show.player import SCRIPT, small
@@ -92,8 +92,7 @@ def write_index(out: Path, grid: Grid | None = None) -> None:
         "counts": Counter(run.status for run in runs),
     }
     files = {run.notebook: f"{run.slug}.html" for run in reversed(runs)}  # of several the first
-    answers = {run.notebook: (run.title, run.finding) for run in reversed(runs)}
-    shown |= {"start": start(), "questions": landing.questions_html(answers)}
+    shown |= {"start": start()}
     index = _render("index", "isrlab", **shown)
     _write(out / "index.html", linked(index, {name: f"runs/{files[name]}" for name in files}))
     _link(out, runs, files | {START: "../index.html"})
@@ -116,10 +115,12 @@ def _link(out: Path, runs: list[RunRecord], files: dict[str, str]) -> None:
 
 
 def start() -> str:
-    """The prose of the first notebook as HTML, without its last line: a page has its own way on."""
-    notebook = nbformat.read(landing.NOTEBOOKS / f"{START}.ipynb", as_version=4)
-    notebook.cells = [cell for cell in notebook.cells[:-1] if cell.cell_type == "markdown"]
-    return str(HTMLExporter(template_name="basic").from_notebook_node(notebook)[0])
+    """The first notebook as HTML, with its outputs and without its code and its last line: a page
+    has its own way on."""
+    notebook = nbformat.read(NOTEBOOKS / f"{START}.ipynb", as_version=4)
+    notebook.cells = notebook.cells[:-1]
+    exporter = HTMLExporter(template_name="basic", exclude_input=True, exclude_output_prompt=True)
+    return str(exporter.from_notebook_node(notebook)[0])
 
 
 def read_records(out: Path) -> list[RunRecord]:

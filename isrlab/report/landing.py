@@ -1,14 +1,16 @@
 """Where a reader begins: what operators ask, and the first page, which is a notebook as well.
 
-Theory of operation. `notebooks/00_start_here.ipynb` is prose, and a cell that shows the questions.
-A report's index shows the same prose and the same questions, with the findings of its own runs. A
-link to a notebook, `[...](07_data_loss.ipynb#The-rule)`, leads in a page to the notebook's page, as
-soon as there is one; until then it is plain text.
+Theory of operation. `notebooks/00_start_here.ipynb` is prose, a cell that shows a moving picture
+and three doors, and a cell that shows the questions; a report's index shows the same. A link to a
+notebook, `[...](07_data_loss.ipynb#The-rule)`, leads in a page to the notebook's page, as soon as
+there is one; until then it is plain text. The pictures in `data/pictures` are drawn from the
+engine's runs (`workbook/start_here.py`; `pytest tests/test_landing.py --rewrite`).
 """
 
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +21,8 @@ import nbformat
 import yaml
 from IPython.display import HTML
 
-from isrlab.installed import DATA, NOTEBOOKS
-from isrlab.report.notebooks import find, tags
+from isrlab.installed import DATA
+from isrlab.report.notebooks import tags
 
 TEMPLATES = jinja2.FileSystemLoader(Path(__file__).with_name("templates"))
 PAGES = jinja2.Environment(loader=TEMPLATES, autoescape=True)
@@ -30,9 +32,10 @@ LINK = re.compile(r'<a (?:href="[^"]*" )?(?:href|data-to)="(\d\d_\w+)\.ipynb(#[^
 
 @dataclass(frozen=True)
 class Question:
-    """What operators ask, and the section of the notebook that answers."""
+    """A question of operators, its answer in a sentence, and the section that shows it."""
 
     text: str
+    answer: str
     section: str
 
     @property
@@ -44,21 +47,27 @@ def questions() -> dict[str, list[Question]]:
     """The questions that each notebook answers; under "" those that none does."""
     loaded = yaml.safe_load((DATA / "questions.yaml").read_text(encoding="utf-8"))
     return {
-        notebook: [Question(text, section) for section, texts in sections.items() for text in texts]
+        notebook: [
+            Question(text, answer.replace("`", ""), section)
+            for section, asked in sections.items()
+            for text, answer in asked.items()
+        ]
         for notebook, sections in loaded.items()
     }
 
 
+def show_first_page() -> HTML:
+    """For 00_start_here: a record is lost in a moving picture, and three doors."""
+    pictures = {p.stem: p.read_text(encoding="utf-8") for p in (DATA / "pictures").glob("*.svg")}
+    coded = {name: b64encode(svg.encode()).decode() for name, svg in pictures.items()}
+    steps = pictures["lost"].count('<g class="frame')
+    template = PAGES.get_template("first_page.html.j2")
+    return HTML(template.render(film=pictures["lost"], steps=steps, pictures=coded))
+
+
 def show_questions() -> HTML:
-    """For 00_start_here: the questions, and what the notebooks found when they were stored."""
-    stored = ((n, nbformat.read(n.path, as_version=4)) for n in find(NOTEBOOKS))
-    return HTML(questions_html({n.name: (n.title, finding(node)) for n, node in stored}))
-
-
-def questions_html(answers: Mapping[str, tuple[str, str]]) -> str:
-    """The questions as HTML; `answers` are title and finding of notebooks."""
-    template = PAGES.get_template("questions.html.j2")
-    return template.render(questions=questions(), answers=answers)
+    """For 00_start_here: the questions, each with its answer in a sentence."""
+    return HTML(PAGES.get_template("questions.html.j2").render(questions=questions()))
 
 
 def linked(page: str, files: Mapping[str, str]) -> str:

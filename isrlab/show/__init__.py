@@ -7,6 +7,7 @@ decided    how likely a promise is to break after each step of a story
 explorer   the reader takes the next step, by the rules of two versions
 explorer_view  what the explorer shows, as numbers and text, for a widget or a page
 explorer_svg  replicas and messages as SVG, made of frames alone
+film       a scenario as one moving picture, and the first page's small ones, as SVG
 offsets    log end offsets, high watermark and ISR in time
 bands      what held when, a row each: an ISR over time, absences, requests that wait
 matrix     a word for each schedule (row) in each version (column)

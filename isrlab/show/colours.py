@@ -8,6 +8,7 @@ from __future__ import annotations
 BLUE, ORANGE, GREEN, PINK, BROWN = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#6B4423"
 SKY, VERMILION = "#56B4E9", "#D55E00"
 INK, GREY, PALE, FAINT, WHITE = "#333333", "#8A9BA8", "#DDDDDD", "#F1F3F4", "#FFFFFF"
+DARK = {WHITE: "#1B2129", INK: "#DDE3EA", BLUE: "#5AAEE6", GREY: "#93A0B0"}  # on a dark page
 LOST = VERMILION
 SERIES = ("#332288", "#DDAA33", "#44AA99", "#882255", "#88CCEE", "#999933")  # neither of these
 

@@ -43,15 +43,15 @@ def draw_replicas(frame: Frame, look: Palette, before: Frame | None = None) -> s
         2, *(log.log_end_offset for f in (frame, before or frame) for log in f.disks.values())
     )
     start = max(0, end - MOST_OFFSETS)
-    parts = [_hatches(look)]
+    parts = [_hatches(frame.disks, look)]
     for row, number in enumerate(sorted(frame.disks)):
         top = row * _ROW + 18
         parts += _label(frame, number, top, look)
         parts += _log(frame, before, number, (start, top), look)
     width, height = _LEFT + (end - start) * _BOX + 70, len(frame.disks) * _ROW + 22
     for offset in range(start, end):
-        parts.append(_text(_x(offset, start) + _BOX / 2, height - 6, str(offset), look.grey))
-    return _svg(width, height, parts, look)
+        parts.append(text_at(_x(offset, start) + _BOX / 2, height - 6, str(offset), look.grey))
+    return svg(width, height, parts, look)
 
 
 def _label(frame: Frame, number: int, top: float, look: Palette) -> Iterable[str]:
@@ -63,11 +63,11 @@ def _label(frame: Frame, number: int, top: float, look: Palette) -> Iterable[str
     elif number == state.leader:
         details.append("stored as leader")
     details += ["in the ELR"] if number in state.elr else []
-    yield _text(
+    yield text_at(
         6, top + 12, f"{number} {role if broker else 'dead'}", colour, "start", weight="bold"
     )
     for line, detail in enumerate(details):
-        yield _text(6, top + 25 + 12 * line, detail, look.ink, "start")
+        yield text_at(6, top + 25 + 12 * line, detail, look.ink, "start")
 
 
 def _log(
@@ -87,24 +87,24 @@ def _log(
         yield _box(_x(offset, start), top, fill, f'stroke="{edge}" stroke-width="{width}"',
                    1 if offset >= high else 0.25)  # fmt: skip
         text = f"≠ {record.id}" if differs else record.id
-        yield _text(_x(offset, start) + _BOX / 2, top + 14, text, edge if differs else look.ink)
+        yield text_at(_x(offset, start) + _BOX / 2, top + 14, text, edge if differs else look.ink)
         epoch = f"e{record.leader_epoch}" if frame.controller.leader_epoch else ""
-        yield _text(_x(offset, start) + _BOX / 2, top + 27, epoch, look.ink)
+        yield text_at(_x(offset, start) + _BOX / 2, top + 27, epoch, look.ink)
     for offset in range(max(start, log.log_end_offset), old.log_end_offset):
         gone, x = old.record_at(offset), _x(offset, start)
         yield _box(x, top, "none", f'stroke="{look.grey}" stroke-dasharray="2"')
         yield _line((x + 2, top + 2, x + _BOX - 4, top + 30), look.lost)
-        yield _text(x + _BOX / 2, top + 20, gone.id if gone else "", look.grey)
+        yield text_at(x + _BOX / 2, top + 20, gone.id if gone else "", look.grey)
     if broker and start <= log.log_end_offset:
         end = _x(log.log_end_offset, start)
         yield _line((end, top - 3, end, top + 44), colour, 'stroke-width="2.5"')
-        yield _text(end + 5, top + 44, f"LEO {log.log_end_offset}", colour, "start")
+        yield text_at(end + 5, top + 44, f"LEO {log.log_end_offset}", colour, "start")
     if broker and start <= high:
         x = _x(high, start) - 3 * (high == log.log_end_offset)
         yield _line(
             (x, top - 6, x, top + 34), look.ink, 'stroke-width="1.6" stroke-dasharray="4 2"'
         )
-        yield _text(x + 6, top - 6, f"HW {high}", look.ink, "start")
+        yield text_at(x + 6, top - 6, f"HW {high}", look.ink, "start")
 
 
 def _leads(broker: Broker) -> bool:
@@ -122,7 +122,7 @@ def draw_messages(steps: Iterable[tuple[str, Sequence[Frame]]], look: Palette) -
     parts, y, width = list[str](), 40, max(lanes.values()) + 200
     for line, arrows in drawn:
         parts.append(f'<rect x="0" y="{y - 14}" width="{width}" height="18" fill="{look.pale}"/>')
-        parts.append(_text(6, y, line, look.ink, "start", weight="bold"))
+        parts.append(text_at(6, y, line, look.ink, "start", weight="bold"))
         y += _LINE
         for frame, count in arrows:
             parts += _arrow(frame, count, (lanes[frame.source], lanes[frame.target], y), look)
@@ -130,8 +130,8 @@ def draw_messages(steps: Iterable[tuple[str, Sequence[Frame]]], look: Palette) -
     for machine, x in lanes.items():
         name = words.address(machine)
         rail = _line((x, 22, x, y - 8), look.of(machine), 'opacity="0.5"')
-        parts = [rail, _text(x, 15, name, look.of(machine), "middle", weight="bold"), *parts]
-    return _svg(width, y, parts, look)
+        parts = [rail, text_at(x, 15, name, look.of(machine), "middle", weight="bold"), *parts]
+    return svg(width, y, parts, look)
 
 
 def _arrows(frames: Sequence[Frame]) -> list[tuple[Frame, int]]:
@@ -161,19 +161,19 @@ def _arrow(
     yield _line((start, y, end, y + 6), colour, f'stroke-width="1.5" {more}')
     head = f"{end},{y + 6} {end - 8 * side},{y + 1} {end - 8 * side},{y + 10}"
     yield f'<polygon points="{head}" fill="{colour}"/>'
-    yield _text(min(start, end) + 8, y - 3, text, colour if frame.was_lost else look.ink, "start")
+    yield text_at(min(start, end) + 8, y - 3, text, colour if frame.was_lost else look.ink, "start")
 
 
 def _x(offset: int, start: int) -> float:
     return _LEFT + (offset - start) * _BOX
 
 
-def _hatches(look: Palette) -> str:
+def _hatches(brokers: Iterable[int], look: Palette) -> str:
     lines = "".join(
         f'<pattern id="open{n}" width="6" height="6" patternUnits="userSpaceOnUse">'
         f'<rect width="6" height="6" fill="{look.white}"/>'
         f'<path d="M0 6L6 0" stroke="{colour}" opacity="0.6"/></pattern>'
-        for n, colour in ((n, look.of(n)) for n in range(1, 10))
+        for n, colour in ((n, look.of(n)) for n in brokers)
     )
     return f"<defs>{lines}</defs>"
 
@@ -188,7 +188,7 @@ def _line(ends: tuple[float, float, float, float], colour: str, more: str = "") 
     return f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{colour}" {more}/>'
 
 
-def _text(
+def text_at(
     x: float, y: float, text: str, colour: str, anchor: str = "middle", *, weight: str = "normal"
 ) -> str:
     shown = escape(printable(text)[:60])
@@ -196,7 +196,7 @@ def _text(
     return f'<text x="{x:g}" y="{y:g}" {look}>{shown}</text>'
 
 
-def _svg(width: float, height: float, parts: Iterable[str], look: Palette) -> str:
+def svg(width: float, height: float, parts: Iterable[str], look: Palette) -> str:
     size = f'width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}"'
     font = 'font-family="DejaVu Sans, sans-serif" font-size="10.5"'
     ground = f'<rect width="100%" height="100%" fill="{look.white}"/>'

@@ -1,0 +1,40 @@
+"""Notebook 00 and the README: the pictures of the first page, all from runs."""
+
+from __future__ import annotations
+
+from isrlab.show import film
+from isrlab.show.explorer_svg import draw_replicas, svg
+from isrlab.show.explorer_view import LOOK
+from isrlab.world import scenario
+
+_PAIR = """partition replicas=1,2
+produce 1 m1 m2
+advance 1s
+pause 2 fetcher
+produce 1 m3 m4"""
+
+
+def pictures() -> dict[str, str]:
+    """The pictures of the first page by name, as SVG, all from runs."""
+    versions = ["0.8.2", "0.10.2", "1.1", "2.0.0", "2.4", "2.7", "3.1", "3.7", "4.0", "4.1", "4.3"]
+    shown = {
+        "a follower restarts": "lost_step_by_step",
+        "a follower joins early": "joined_too_early",
+        "the last replica fails": "last_replica_standing",
+        "a move is cancelled": "cancelled_and_lost",
+    }
+    cells = {
+        label: {v: scenario.play(scenario.read(name), version=v).outcome.word for v in versions}
+        for label, name in shown.items()
+    }
+    members = {
+        "broker 3 stalls, and returns": scenario.play(scenario.read("leave_and_return")),
+        "broker 2 flaps": scenario.play(scenario.read("flapping")),
+    }
+    pair = scenario.play(_PAIR).frames[-1]
+    return {
+        "lost": film.film(scenario.play(scenario.read("lost_step_by_step"))),
+        "understand": svg(340, 150, [film.style_sheet(), draw_replicas(pair, LOOK)], LOOK),
+        "cluster": film.draw_members(members),
+        "change": film.draw_cells(cells),
+    }

@@ -7,6 +7,7 @@ import json
 import random
 import re
 import socketserver
+import struct
 import threading
 from itertools import combinations
 
@@ -439,6 +440,80 @@ def test_tls_that_fails_is_one_sentence(config, says, tmp_path):
     assert result.output.startswith(f"isrlab: {where} gave no full answer within 1 s") and (
         says in result.output
     )
+
+
+class Broker(socketserver.StreamRequestHandler):
+    """A broker that knows two requests, of a client that may do what `allowed` names; the first
+    answer is that it does not know the client's version of ApiVersions, which then asks again."""
+
+    allowed: frozenset[str] = frozenset()
+
+    def handle(self) -> None:
+        while head := self.rfile.read(4):
+            request = self.rfile.read(*struct.unpack(">i", head))
+            key, version, correlation = struct.unpack_from(">hhi", request)
+            body = {3: self.metadata, 18: self.versions, 32: self.configs}[key](request, version)
+            answer = struct.pack(">i", correlation) + body
+            self.wfile.write(struct.pack(">i", len(answer)) + answer)
+
+    def versions(self, _: bytes, version: int) -> bytes:
+        known = ((3, 2, 2), (18, 0, 0), (32, 0, 0))
+        return struct.pack(">hi9h", 35 if version else 0, 3, *(n for api in known for n in api))
+
+    def metadata(self, *_: object) -> bytes:
+        host, port = self.server.server_address
+        us = [struct.pack(">i", me) + text(host) + struct.pack(">ih", port, -1) for me in (1, 2)]
+        shown = {name: 0 if name in self.allowed else 29 for name in ("open", "closed")}
+        partition = struct.pack(">ihiiiiiiii", 1, 0, 0, 1, 2, 1, 2, 2, 1, 2)
+        topics = [
+            struct.pack(">h", error) + text(name) + b"\0" + (bytes(4) if error else partition)
+            for name, error in shown.items()
+            if "none" not in self.allowed
+        ]
+        return (
+            struct.pack(">i", 2)
+            + b"".join([*us, text("id"), struct.pack(">ii", 1, len(topics))])
+            + b"".join(topics)
+        )
+
+    def configs(self, request: bytes, _: int) -> bytes:
+        """min.insync.replicas; "configs" shows that of the broker."""
+        is_broker, known = b"\x04\x00\x01" in request, b""
+        asked = (b"\0\1%d" % n for n in (1, 2)) if is_broker else (b"open", b"closed")
+        names = [name.decode().lstrip("\0\1") for name in asked if name in request]
+        setting = text("min.insync.replicas") + text("1") + b"\0\1\0"
+        for name in names:
+            may = ("configs" if is_broker else name) in self.allowed
+            error = 0 if may else 31 if is_broker else 29
+            known += struct.pack(">hhb", error, -1, 4 if is_broker else 2) + text(name)
+            known += struct.pack(">i", not error) + setting * (not error)
+        return struct.pack(">ii", 0, len(names)) + known
+
+
+def text(name: str) -> bytes:
+    return struct.pack(">h", len(name)) + name.encode()
+
+
+@pytest.mark.parametrize(
+    ("allowed", "status", "says"),
+    [
+        ({"none"}, 2, "no permission for any"),
+        ({"open"}, 2, "topic closed is not shown: KafkaError{code=TOPIC_AUTHORIZATION_FAILED"),
+        ({"open", "closed"}, 2, "this client may not see the settings of 2 brokers"),
+        ({"open", "closed", "configs"}, 0, "SAFE Each of 2 brokers may go down"),
+    ],
+)
+def test_what_a_client_may_not_see_is_never_safe(allowed, status, says):
+    pytest.importorskip("confluent_kafka")
+    kind = type("Allowed", (Broker,), {"allowed": frozenset(allowed)})
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), kind) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        where = f"127.0.0.1:{server.server_address[1]}"
+        arguments = ["check", "--bootstrap-server", where, "--timeout", "5"]
+        result = CliRunner().invoke(main, arguments)
+        server.shutdown()
+    assert result.exit_code == status and says in " ".join(result.output.split())
 
 
 # The command

@@ -7,6 +7,7 @@
                are read (kafka.tools.JmxTool) while it lasts.
     limits     min.insync.replicas is raised while three replicas are in sync, and one of three.
     commits    The partition of __consumer_offsets of a group is under it.
+    transactions   The partition of __transaction_state of a producer is under it.
     gate       A roll that waits for `isrlab check --watch`, and one that does not, under load.
     blocked    A replica is moved from broker 1 to 4 while broker 3, which stays, is dead.
 
@@ -45,7 +46,10 @@ FILE = Path(__file__).parents[2] / "data" / "check" / "operated.jsonl"
 BROKERS = (1, 2, 3, 4)
 SETTINGS = {"replica.lag.time.max.ms": 4_000, "broker.session.timeout.ms": 4_000,
             "broker.heartbeat.interval.ms": 500, "replica.fetch.max.bytes": 30_000,
-            "offsets.topic.num.partitions": 1, "offsets.topic.replication.factor": 3}  # fmt: skip
+            "offsets.topic.num.partitions": 1, "offsets.topic.replication.factor": 3,
+            "transaction.state.log.num.partitions": 1,
+            "transaction.state.log.replication.factor": 3,
+            "transaction.state.log.min.isr": 2}  # fmt: skip
 BEANS = ("kafka.server:type=ReplicaManager,*", "kafka.server:type=ReplicaFetcherManager,*",
          "kafka.log:type=LogManager,*", "kafka.controller:type=KafkaController,*",
          "kafka.server:type=FollowerReplication")  # fmt: skip
@@ -261,6 +265,42 @@ def commits(cluster: Operated) -> None:
     consumer.close()
 
 
+def transactions(cluster: Operated) -> None:
+    """A producer whose partition of __transaction_state is under min ISR, and one that begins."""
+    topic, waiting = "__transaction_state", dict[str, tuple[Producer, list[str]]]()
+
+    def look(moment: str, name: str) -> None:
+        """A transaction; what was not answered before is asked again."""
+        producer, steps = waiting.get(name) or (
+            Producer({**cluster.client(), "transactional.id": name}), ["init"])  # fmt: skip
+        steps, answer, began = steps or ["begin", "commit"], "ok", time.monotonic()
+        try:
+            while steps:
+                step = f"{steps[0]}_transaction{'s' * (steps[0] == 'init')}"
+                getattr(producer, step)(*[15] * (steps[0] != "begin"))
+                if steps.pop(0) == "begin":
+                    producer.produce("t", "m")
+        except KafkaException as refused:
+            answer = refused.args[0].name()
+        waiting[name], took_s = (producer, steps), round(time.monotonic() - began)
+        keep(cluster.version, "transactions", moment=moment, producer=name, step=step,
+             answer=answer, took_s=took_s, **cluster.state(topic))  # fmt: skip
+
+    cluster.create("t", BROKERS)
+    for _ in range(2):
+        look("2 of 3 replicas are demanded, 3 are in sync", "old")
+    stored = cluster.stored(topic)
+    others = [b for b in stored.replicas if b != stored.leader]
+    cluster.kill(*others)
+    cluster.until(lambda: len(cluster.stored(topic).isr) == 1, "alone")
+    look("2 are demanded, 1 is in sync", "old")
+    look("2 are demanded, 1 is in sync", "new")
+    cluster.start(*others)
+    cluster.until(lambda: len(cluster.stored(topic).isr) == 3, "all")
+    for name in ("old", "new"):
+        look("3 are in sync again", name)
+
+
 def blocked(cluster: Operated) -> None:
     """Broker 3, which stays, dies while a throttled move is on its way; then the throttle goes."""
     for topic, target in (("same", "4,2,3"), ("fewer", "4,3")):
@@ -322,7 +362,7 @@ def feed(servers: str, answers: Counter[str], over: Event) -> None:
     producer.flush(15)
 
 
-SCRIPTS = {each.__name__: each for each in (gauges, limits, commits, blocked, gate)}
+SCRIPTS = {each.__name__: each for each in (gauges, limits, commits, transactions, blocked, gate)}
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

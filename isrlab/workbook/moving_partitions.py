@@ -29,6 +29,7 @@ from isrlab.show.controls import Redrawn, choice
 from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.matrix import plot_matrix
 from isrlab.show.style import FAINT, headline, panels
+from isrlab.world.reassigned import ADVICE, sessions
 
 LEADERS = 3  # of the small cluster; the broker after them is new
 USABLE = 0.95  # of a throttle: a thread that may not fetch looks again a second later
@@ -115,6 +116,27 @@ def expected_s(config: FleetConfig) -> float:
         done_s += now * (written + produced * (config.reassign_s + done_s)) / rest
         left -= now
     return done_s
+
+
+def beside_real_brokers() -> list[dict[str, str]]:
+    """Nine partitions of 40 MB, moved by 3.9.2 under each throttle in one batch, and by this model;
+    each gets 50 kB/s, and the move begins 30 s after the last of the backlog."""
+    taken_s: dict[str, list[float]] = {}
+    for run in sessions(ADVICE):
+        if "throttle" in run.settings:
+            longest_s = max(each.moved_s for each in run.tries)
+            taken_s.setdefault(run.settings["throttle"], []).append(longest_s)
+    base = SMALL.with_(partitions=9, records_per_s=2.5, backlog_records=2_000, reassign_s=30)
+    rows = []
+    for speed in sorted(taken_s, key=lambda text: float(text.split()[0])):
+        config = throttled(joined_by_a_broker(base), int(float(speed.split()[0]) * 1e6), 0)
+        real_s, model_s = taken_s[speed], moved(config).done_s[-1]
+        rows.append({
+            "throttle": speed, "real brokers": " and ".join(_seconds(s) for s in real_s),
+            "simulation": _seconds(model_s), "formula": _seconds(expected_s(config)),
+            "simulation / real": f"{model_s / max(real_s):.2f}",
+        })  # fmt: skip
+    return rows
 
 
 def grid(config: FleetConfig, throttles: Sequence[int], batches: Sequence[int]) -> pd.DataFrame:

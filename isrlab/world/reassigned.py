@@ -7,7 +7,7 @@ file is a cluster, such as `4.3.1-elr1-A.json.xz`; a try is a topic of it.
 from __future__ import annotations
 
 import lzma
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -105,11 +105,10 @@ def counts(variant: str | None = None, folder: Path = FOLDER) -> Iterator[Tally]
                     min(lost), max(lost))  # fmt: skip
 
 
-def table() -> str:
-    """These results as text, one line for each variant and release."""
-    return "\n".join(
-        f"{c.variant:<14} {c.release:<6} ELR {['off', 'on '][c.elr]} "
-        f"lost {c.lost} of {c.tries}, "
-        f"{c.fewest_records} to {c.most_records} records; offline {c.offline}"
-        for c in counts()
-    )
+def advised(names: Mapping[str, str]) -> list[dict[str, object]]:
+    """How tries of ADVICE ended on each release, a row for each variant, by its name in words."""
+    return [
+        {"on real brokers": names[c.variant], "release": c.release, "tries": c.tries,
+         "records lost in": c.lost, "without a leader": c.offline}
+        for c in counts(folder=ADVICE) if c.variant in names
+    ]  # fmt: skip

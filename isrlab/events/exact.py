@@ -19,11 +19,9 @@ Times are milliseconds on the clock of the table. With `end_ms`, what happens la
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
-
-import pyarrow as pa
 
 from isrlab.events.statements import Events, Key, Statement, broker_ids, statements
 
@@ -154,7 +152,7 @@ def _rows(events: Events, *kinds: str) -> list[Statement]:
 
 def _ends(events: Events) -> dict[str, int]:
     """The time of the last row of each run."""
-    if isinstance(events, pa.Table):
+    if not isinstance(events, Sequence):
         last = events.group_by("run").aggregate([("ts_ms", "max")]).to_pylist()
         return {row["run"]: row["ts_ms_max"] for row in last}
     ends: dict[str, int] = {}

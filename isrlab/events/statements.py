@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from isrlab.events.schema import COLUMNS, SCHEMA
+from isrlab.events.names import COLUMNS
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # which a page in a browser does not have
 
 REQUESTS = ("isr_shrink", "isr_expand")  # what a leader wants, before it is stored
 OF_LEADERS = (*REQUESTS, "isr_commit")  # kinds that only a leader prints of itself
@@ -32,7 +33,7 @@ class Key(NamedTuple):
     partition: int
 
 
-class Statement(msgspec.Struct, eq=False):
+class Statement(msgspec.Struct, eq=False, gc=False):
     """One row. None is what it does not say; two are the same only if they are one object.
 
     The first fields are the columns of the table; `ts_ms` may be moved to a common clock, and
@@ -107,7 +108,7 @@ def broker_ids(text: str) -> BrokerIds:
 
 def statement(**columns: object) -> Statement:
     """A row of these columns; those that are not named are not said."""
-    return _statement(*(columns.get(name) for name in COLUMNS))
+    return _statement(*map(columns.get, COLUMNS))
 
 
 def _statement(*values: object) -> Statement:
@@ -117,22 +118,29 @@ def _statement(*values: object) -> Statement:
     row.isr_before = None if row.isr_before is None else tuple(row.isr_before)
     row.said_by, row.file = detail.get("said_by", ""), detail.get("file", "")
     row.line, row.printed_ms = int(detail.get("line", 0)), row.ts_ms
-    if row.kind in ("leader", "follower"):
-        row.leader = row.replica
-    elif row.kind == "offline":
-        row.leader = -1
-    elif BROKER_ID.fullmatch(detail.get("leader", "")):
-        row.leader = int(detail["leader"])
-    elif not row.said_by and row.kind in OF_LEADERS:
-        row.leader = row.broker
+    row.leader = leader_of(row)
     return row
+
+
+def leader_of(row: Statement) -> int | None:
+    """Who led the partition by this row."""
+    if row.kind in ("leader", "follower"):
+        return row.replica
+    if row.kind == "offline":
+        return -1
+    if BROKER_ID.fullmatch(row.detail.get("leader", "")):
+        return int(row.detail["leader"])
+    return row.broker if not row.said_by and row.kind in OF_LEADERS else None
 
 
 def statements(events: Events, *kinds: str) -> list[Statement]:
     """The rows of a table (or of those given), in its order; of these kinds, or of all."""
-    if not isinstance(events, pa.Table):
+    if isinstance(events, Sequence):
         return [row for row in events if not kinds or row.kind in kinds]
     if kinds:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
         events = events.filter(pc.is_in(events["kind"], pa.array(kinds)))
     columns = [events[name].to_pylist() for name in COLUMNS]
     return [_statement(*values) for values in zip(*columns, strict=True)]
@@ -140,5 +148,9 @@ def statements(events: Events, *kinds: str) -> list[Statement]:
 
 def table_of(rows: Sequence[Statement]) -> pa.Table:
     """Rows as an Arrow table of the schema."""
+    import pyarrow as pa
+
+    from isrlab.events.schema import SCHEMA
+
     columns = {name: [getattr(row, name) for row in rows] for name in COLUMNS}
     return pa.table(columns, schema=SCHEMA)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, Self
@@ -24,13 +25,14 @@ from isrlab.check.answer import CheckQuestion, answer_of, as_dict, check_of
 from isrlab.logs.incidents import look, tell, terminal
 from isrlab.logs.incidents.answer import answer_about
 from isrlab.logs.reader.files import DamagedFileError, LogDirError, chunks
-from isrlab.logs.reader.metadata.records import is_metadata
+from isrlab.logs.reader.metadata.files import LAYOUT
 from isrlab.logs.reader.packed import ZIP
 
 MOST_BYTES, MOST_FILES = 200_000_000, 500
 LOOKED_AT = 65_536  # bytes of a file, by which it is known
 MOST_DESCRIBED = 20_000_000  # bytes of text
 WIDTH = 100
+READ = 0.8  # of the work is done when all is read
 LEFT_OUT = (
     "Left out here, and in `python -m isrlab logs`: archives of zstd and lz4, more than "
     f"{MOST_BYTES // 1_000_000} MB, anonymous names, a page to send, logs that grow."
@@ -63,7 +65,7 @@ class Dropped:
         self._root = Path(self._folder.name) / "dropped"
         self._root.mkdir()
         self._files: dict[str, Path] = {}
-        self.bytes = 0
+        self.bytes, self._unpacked = 0, 1
 
     def __enter__(self) -> Self:
         return self
@@ -108,9 +110,7 @@ class Dropped:
             path.unlink()
         if len(described) < len(self._files):
             self._check_sizes()
-            answers = [self._logs(progress), *answers]
-            if any(is_metadata(_first(path)) for path in self._files.values() if path.exists()):
-                answers.append(_checked(stored.of_files, str(self._root)))
+            answers = [*self._logs(progress), *answers]
         progress(1.0)
         return DroppedAnswer(
             max(each.status for each in answers), answers[0].title,
@@ -120,16 +120,22 @@ class Dropped:
 
     def _check_sizes(self) -> None:
         """Before anything is unpacked."""
-        total = 0
         for path in (each for each in self._files.values() if each.exists()):
             for size in _unpacked_sizes(path):
-                total += size
-                if total > MOST_BYTES:
+                self._unpacked += size
+                if self._unpacked > MOST_BYTES:
                     raise DropError(_too_much("Unpacked it is"))
 
-    def _logs(self, progress: Callable[[float], None]) -> DroppedAnswer:
+    def _logs(self, progress: Callable[[float], None]) -> Iterator[DroppedAnswer]:
+        done = 0
+
+        def step(size: int) -> None:
+            nonlocal done
+            done += size
+            progress(min(READ, READ * done / self._unpacked))
+
         try:
-            findings = look.look(self._root)
+            findings = look.look(self._root, step=step)
         except LogDirError as error:
             raise DropError(_plain(str(error), self._root)) from None
         answer, _ = answer_about(findings, self._root)
@@ -137,7 +143,10 @@ class Dropped:
         lines += terminal.below(answer, findings.faults, WIDTH, full=False)
         text = _ESCAPE.sub("", "\n".join(lines))
         data = {"logs": tell.as_dict(findings, answer)}
-        return DroppedAnswer(findings.status, answer.title, text, data, LEFT_OUT)
+        yield DroppedAnswer(findings.status, answer.title, text, data, LEFT_OUT)
+        if any(row["layout"] == LAYOUT for row in findings.logs.file_rows):
+            with suppress(DropError):  # of a log that shows only a part, all is said above
+                yield _checked(stored.of_files, str(self._root))
 
 
 def _checked(read: Callable[[str], Any], source: str) -> DroppedAnswer:

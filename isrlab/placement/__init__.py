@@ -6,8 +6,23 @@ units = placement.units_of(racks)
 placement.chance(placement.bad_sets(partitions, units, "offline"), len(units), failures=2)
 """
 
-# ruff: noqa: F401, I001
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
 from isrlab.placement.describe import DescribedPartition, describe, racks_of
-from isrlab.placement.place import ALGORITHMS, placed
-from isrlab.placement.risk import FATES, Chance, bad_sets, chance, expected, hits
-from isrlab.placement.risk import partners, units_of
+
+__all__ = ["DescribedPartition", "describe", "racks_of"]
+_MODULES = {
+    "place": "ALGORITHMS placed",
+    "risk": "FATES Chance bad_sets chance expected hits partners units_of",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """What needs numpy is imported when it is asked for: a description is read without it."""
+    for module, names in _MODULES.items():
+        if name in names.split():
+            return getattr(import_module(f"isrlab.placement.{module}"), name)
+    raise AttributeError(f"isrlab.placement has no {name!r}; it has {', '.join(_MODULES.values())}")

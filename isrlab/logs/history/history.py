@@ -21,13 +21,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-import pyarrow as pa
 
 from isrlab.events.statements import (
     OF_LEADERS,
@@ -45,6 +45,9 @@ from isrlab.logs.history.rules import Fault
 from isrlab.logs.history.scene import BLIP_MS, Scene, is_within
 from isrlab.logs.history.states import MISSING, NEWER, UNLIKE, Placed, StoredState, stored
 from isrlab.logs.history.verdict import Verdict, judge
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 PRIMARY = (*OF_LEADERS, "leader")  # kinds of who knows first
 
@@ -86,17 +89,17 @@ class History:
         return [judge(scene, release, lag_time_ms) for scene in self.scenes]
 
 
-def history_of(events: Events, files: pa.Table | None = None) -> History:
-    """The history that these events of broker logs prove.
+def history_of(events: Events, files: pa.Table | Sequence[dict[str, Any]] = ()) -> History:
+    """The history that these events of broker logs prove, which stay as they are.
 
-    `files` (of `BrokerLogs`; columns run, file, first_ms, last_ms) tells when each log begins and
-    ends; without it, its events do.
+    `files` (of `BrokerLogs`; run, file, first_ms, last_ms) tells when each log begins and ends;
+    without it, its events do.
     """
     runs: dict[str, list[Statement]] = defaultdict(list)
-    for row in statements(events):
+    for row in map(copy, events) if isinstance(events, Sequence) else statements(events):
         runs[row.run].append(row)
     read: dict[str, list[dict]] = defaultdict(list)
-    for file in files.to_pylist() if files is not None else []:
+    for file in files if isinstance(files, Sequence) else files.to_pylist():
         read[file["run"]].append(file)
     history = History([], [], [], [])
     vague: list[Gap] = []

@@ -128,7 +128,7 @@ def answer_about(
     findings: Findings, log_dir: PathName, min_isr: int | None = None
 ) -> tuple[LogAnswer, PrintedSettings]:
     """What findings about the logs of a folder mean, with its lines quoted."""
-    files = [row["file"] for row in findings.logs.files.to_pylist()]
+    files = [row["file"] for row in findings.logs.file_rows]
     settings = settings_of(findings.record, log_dir, files, min_isr)
     quotes = quotes_of(findings.incidents, log_dir)
     return answer_of(findings, settings, quotes), settings
@@ -184,7 +184,7 @@ def _first_of(doubts: Iterable[str]) -> str:
 
 
 def _read(findings: Findings, settings: PrintedSettings) -> str:
-    files = findings.logs.files.to_pylist()
+    files = findings.logs.file_rows
     read = [row for row in files if row["status"] == "read"]
     lines = sum(row["lines"] or 0 for row in files)
     zones = dict.fromkeys(_zone(row["zone"]) for row in read if row["zone"])
@@ -196,13 +196,13 @@ def _read(findings: Findings, settings: PrintedSettings) -> str:
         f"stamps {' and '.join(zones) or 'without a zone'}",
     ]
     skipped = [row for row in files if row["status"] != "read"]
-    unread = findings.logs.unread["lines"].to_pylist()
+    unread = findings.logs.unread_rows
     ends = ["nothing skipped"] * (not skipped) + ["nothing not understood"] * (not unread)
     if skipped:
         ends.append(f"{len(skipped):,} not read ({skipped[0]['file']}: {skipped[0]['status']})")
     if unread:
-        reason = findings.logs.unread["reason"][0].as_py()
-        ends.append(f"{counted(sum(unread), 'line')} not understood ({reason})")
+        lines = counted(sum(row["lines"] for row in unread), "line")
+        ends.append(f"{lines} not understood ({unread[0]['reason']})")
     return f"{', '.join(parts)}; {', '.join(ends)}."
 
 

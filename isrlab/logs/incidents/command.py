@@ -55,11 +55,11 @@ def told_of(
 
 def _names(findings: Findings, answer: LogAnswer, cluster: PrintedSettings) -> Names:
     """Stand-ins of all names, given before anything is shown."""
-    files = findings.logs.files["file"].to_pylist()
-    topics = findings.logs.events["topic"].unique().drop_null().to_pylist()
-    runs = findings.logs.files["run"].unique().to_pylist()
+    files = findings.logs.file_rows
+    topics = {row.topic for row in findings.logs.rows if row.topic is not None}
+    paths = {row[name] for row in files for name in ("file", "run")}
     hosts = [address.rpartition(":")[0] for _, address in sorted(cluster.addresses.items())]
-    names = Names(topics, dict.fromkeys(hosts), {*files, *filter(None, runs)})
+    names = Names(topics, dict.fromkeys(hosts), paths - {""})
     names.of(answer)
     return names
 

@@ -15,10 +15,9 @@ from isrlab.logs.history.rules import Fault
 from isrlab.logs.incidents.exposed import Exposure, exposures
 from isrlab.logs.incidents.find import Incident, find
 from isrlab.logs.incidents.window import Window, unmatched
-from isrlab.logs.reader import read_local
 from isrlab.logs.reader.doubts import doubts
 from isrlab.logs.reader.files import PathName
-from isrlab.logs.reader.read import BrokerLogs
+from isrlab.logs.reader.read import BrokerLogs, OnRead, read_local
 
 NO_REPLICA = {"sign", "clock", "log_start", "log_end"}  # kinds that tell of none
 CALM, WRONG, NOT_KNOWN = 0, 1, 2
@@ -72,10 +71,11 @@ def look(
     time_zone: str | None = None,
     min_isr: int | None = None,
     window: Window | None = None,
+    step: OnRead = lambda size: None,
 ) -> Findings:
     """Read the logs of a folder, find what happened. Raises LogDirError as `read_local` does."""
-    logs = read_local(log_dir, time_zone=time_zone)
-    return found_in(logs, history_of(logs.events, logs.files), min_isr=min_isr, window=window)
+    logs = read_local(log_dir, time_zone=time_zone, step=step)
+    return found_in(logs, history_of(logs.rows, logs.file_rows), min_isr=min_isr, window=window)
 
 
 def found_in(
@@ -157,7 +157,7 @@ def _unprintable(logs: BrokerLogs) -> list[Fault]:
     """Lines that have the form of Kafka's, and that no broker can have printed."""
     return [
         Fault(None, "printed", row["file"], row["line"], row["reason"], "")
-        for row in logs.unread.to_pylist()
+        for row in logs.unread_rows
         if row["reason"].startswith(UNPRINTABLE)
     ]
 

@@ -29,8 +29,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, pairwise
-
-import numpy as np
+from math import inf
+from operator import itemgetter
 
 from isrlab.events.exact import Key
 from isrlab.events.spans import Interval
@@ -124,12 +124,15 @@ class _Partition:
         return [row.ts_ms for row in self.own if row.kind == "deleted"]
 
     @cached_property
-    def ends(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of each leader's log, int64: when a row says it, the moment of which it says it, and
-        where the log ended then."""
-        points = [(r.ts_ms, *each) for r in self.own for each in _ends_of_leader(r)]
-        said_ms, at_ms, end = np.array(points, np.int64).reshape(-1, 3).T
-        return said_ms, at_ms, end
+    def _ends(self) -> list[tuple[int, int, int]]:
+        """Of each leader's log: when a row says it, the moment of which it says it, and where the
+        log ended then."""
+        return [(r.ts_ms, *each) for r in self.own for each in _ends_of_leader(r)]
+
+    def ends(self, until_ms: float = inf) -> list[tuple[int, int]]:
+        """At which moments the log of a leader ended where, as far as rows said it before."""
+        place = bisect_left(self._ends, until_ms, key=itemgetter(0))
+        return [(at_ms, end) for _, at_ms, end in self._ends[:place]]
 
     @cached_property
     def itself(self) -> dict[int | None, tuple[list[int], list[int]]]:
@@ -205,12 +208,11 @@ def _put_election(loss: Loss, partition: _Partition) -> None:
         return  # a follower that copies all of it again
     if loss.kind == "emptied":
         loss.rows["leads"].append(new)
-    said_ms, at_ms, ends = partition.ends
-    at_ms, ends = at_ms[said_ms < near[0]], ends[said_ms < near[0]]
-    first, last = new.log_end_offset or 0, int(ends.max(initial=0)) - 1
+    ends = partition.ends(near[0])
+    first, last = new.log_end_offset or 0, max((end for _, end in ends), default=0) - 1
     if first <= last:
-        begun_ms, to_ms = at_ms[ends <= first], int(at_ms[ends > last].min())
-        from_ms = int(begun_ms.max()) if len(begun_ms) else None
+        to_ms = min(at_ms for at_ms, end in ends if end > last)
+        from_ms = max((at_ms for at_ms, end in ends if end <= first), default=None)
         loss.lost = LostRange(loss.key.topic, loss.key.partition, first, last, from_ms, to_ms)
 
 
@@ -292,12 +294,11 @@ def _may_be_under_way(lost: LostRange, partition: _Partition) -> bool:
     """So few records that producers with acks=all may wait for their acknowledgement: a handful, or
     what is usually appended in a short time (not known: so many)."""
     to_ms, count = lost.appended_to_ms or 0, lost.last + 1 - lost.first
-    _, at_ms, ends = partition.ends
-    before = np.flatnonzero(at_ms < to_ms)[:1]
-    if count <= IN_FLIGHT or not len(before):
+    before = next((point for point in partition.ends() if point[0] < to_ms), None)
+    if count <= IN_FLIGHT or before is None:
         return count <= IN_FLIGHT
-    grown = lost.last + 1 - ends[before[0]]
-    return bool(count * (to_ms - at_ms[before[0]]) < IN_FLIGHT_MS * grown)
+    at_ms, end = before
+    return count * (to_ms - at_ms) < IN_FLIGHT_MS * (lost.last + 1 - end)
 
 
 def _put_leaderless(
@@ -325,10 +326,9 @@ def _dated(lost: LostRange, cut: Cut, partition: _Partition, home: Loss | None) 
         to_ms = min([ts_ms, *chain(*later)])
     is_caused = home is not None and home.kind in ("unclean", "emptied")
     until_ms = min(to_ms, home.start_ms) if home is not None and is_caused else to_ms
-    said_ms, at_ms, ends = partition.ends
-    from_ms = at_ms[(said_ms < ts_ms) & (ends <= lost.first) & (at_ms <= until_ms)]
-    known_ms = int(from_ms.max()) if len(from_ms) else None
-    return replace(lost, appended_from_ms=known_ms, appended_to_ms=to_ms)
+    said = partition.ends(ts_ms)
+    known = (at_ms for at_ms, end in said if end <= lost.first and at_ms <= until_ms)
+    return replace(lost, appended_from_ms=max(known, default=None), appended_to_ms=to_ms)
 
 
 def _is_of_itself(row: Statement) -> bool:

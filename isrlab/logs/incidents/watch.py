@@ -33,10 +33,10 @@ def watch(
     """
     raised: list[Incident] | None = None  # as they were last
     for logs in follow(log_dir, time_zone=time_zone):
-        if logs is None or not logs.events.num_rows:
+        if logs is None or not logs.rows:
             yield None, []
             continue
-        history = history_of(logs.events, logs.files)
+        history = history_of(logs.rows, logs.file_rows)
         findings = found_in(logs, history, min_isr=min_isr, window=window)
         news = [now for now in findings.incidents if not _is_raised(now, raised)]
         raised = findings.incidents

@@ -39,7 +39,7 @@ from isrlab.logs.reader.layout import Layout
 from isrlab.logs.reader.lines import LineReader
 from isrlab.logs.reader.metadata.files import recognise
 from isrlab.logs.reader.packed import Unpacked
-from isrlab.logs.reader.read import FILES, UNREAD, read_sources
+from isrlab.logs.reader.read import FILES, UNREAD, read_sources, schema_of
 from isrlab.logs.reader.stamps import given_ms
 
 OPTIONS = {
@@ -52,7 +52,7 @@ OPTIONS = {
     "topic": "a name, or a pattern with * and ?: only events of these topics",
     "table": "events (default), unread or files, as of `read_local`; a stream gives events",
 }
-TABLES = {"events": SCHEMA, "unread": UNREAD, "files": FILES}
+TABLES = {"events": SCHEMA, "unread": schema_of(UNREAD), "files": schema_of(FILES)}
 ALWAYS_MS = (-(2**63), 2**63 - 1)
 TASK_BYTES = 64 * 1024 * 1024  # about as much of a stream is read by one task
 END_BYTES = 64 * 1024  # of a file: its first and last lines

@@ -11,9 +11,7 @@ from collections.abc import Collection, Iterator
 from itertools import combinations
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
+from isrlab.events.statements import Statement
 from isrlab.logs.reader.lines import IMPOSSIBLE_LINE
 from isrlab.logs.reader.metadata.files import LAYOUT
 from isrlab.logs.reader.read import BrokerLogs
@@ -26,15 +24,14 @@ MOST_LINES = 5  # of one reason, that are listed one by one
 
 def doubts(logs: BrokerLogs, leaders: Collection[int]) -> list[str]:
     """Sentences, none where there is no doubt. `leaders` lead partitions by what the logs say."""
-    files = logs.files.to_pylist()
     return [
-        *_unread_files(files),
-        *_lines(logs.unread, STRAY),
-        *_lines(logs.unread, IMPOSSIBLE_LINE),
-        *_missing_logs(files, leaders),
-        *_clusters(logs.events),
-        *_remade_topics(logs.events),
-        *_two_at_once(logs.events),
+        *_unread_files(logs.file_rows),
+        *_lines(logs.unread_rows, STRAY),
+        *_lines(logs.unread_rows, IMPOSSIBLE_LINE),
+        *_missing_logs(logs.file_rows, leaders),
+        *_clusters(logs.rows),
+        *_remade_topics(logs.rows),
+        *_two_at_once(logs.rows),
     ]
 
 
@@ -50,9 +47,9 @@ def _unread_files(files: list[dict]) -> Iterator[str]:
         yield "there is not one line to read"
 
 
-def _lines(unread: pa.Table, reason: str) -> Iterator[str]:
+def _lines(unread: list[dict], reason: str) -> Iterator[str]:
     """Those that are unread for a reason that begins so."""
-    rows = unread.filter(pc.starts_with(unread["reason"], reason)).to_pylist()
+    rows = [row for row in unread if row["reason"].startswith(reason)]
     for row in rows[:MOST_LINES]:
         yield f"{row['file']}:{row['line']}: {row['reason']}: {row['text']}"
     if more := sum(row["lines"] for row in rows[MOST_LINES:]):
@@ -79,27 +76,23 @@ def _missing_logs(files: list[dict], leaders: Collection[int]) -> Iterator[str]:
         yield f"no server.log with lines of INFO is there of {which}, which lead partitions"
 
 
-def _clusters(events: pa.Table) -> Iterator[str]:
+def _clusters(rows: list[Statement]) -> Iterator[str]:
     ids: dict[str, str] = {}
-    for detail in events.filter(pc.equal(events["kind"], "sign"))["detail"].to_pylist():
-        said = dict(detail)
-        if said.get("sign") == "cluster":
-            ids.setdefault(said["cluster"], f"{said['file']}:{said['line']}")
+    for row in rows:
+        if row.kind == "sign" and row.detail.get("sign") == "cluster":
+            ids.setdefault(row.detail["cluster"], f"{row.file}:{row.line}")
     if len(ids) > 1:
         (one, here), (other, there), *_ = ids.items()
         yield f"two clusters, {one} ({here}) and {other} ({there}): read each of them by itself"
 
 
-def _remade_topics(events: pa.Table) -> Iterator[str]:
+def _remade_topics(rows: list[Statement]) -> Iterator[str]:
     """Topics of two ids that no line deletes: of two clusters, or lines are missing."""
-    is_gone = pc.is_in(events["kind"], pa.array(["deleted", "unhosted"]))
-    gone = set(pc.unique(events.filter(is_gone)["topic"]).to_pylist())
-    named = pc.map_lookup(events["detail"], pa.scalar("topic_id"), "first")
-    pairs = pa.table({"topic": events["topic"], "id": named}).drop_null()
+    gone = {row.topic for row in rows if row.kind in ("deleted", "unhosted")}
+    pairs = {(r.topic, r.detail["topic_id"]) for r in rows if "topic_id" in r.detail and r.topic}
     ids: dict[str, set[str]] = defaultdict(set)
-    for pair in pairs.group_by(["topic", "id"]).aggregate([]).to_pylist():
-        own = pair["id"].removeprefix("Some(").removesuffix(")")
-        ids[pair["topic"]] |= {own} - {"None", "none"}
+    for topic, text in pairs:
+        ids[topic] |= {text.removeprefix("Some(").removesuffix(")")} - {"None", "none"}
     several = sorted(topic for topic, own in ids.items() if len(own) > 1 and topic not in gone)
     if several:
         yield (
@@ -108,20 +101,21 @@ def _remade_topics(events: pa.Table) -> Iterator[str]:
         )
 
 
-def _two_at_once(events: pa.Table) -> Iterator[str]:
+def _two_at_once(rows: list[Statement]) -> Iterator[str]:
     """Logs of one name in which one broker tells different things at the same time.
 
     Lines that are equal have been read once: a copy of a log has none left.
     """
-    told = events.select(["broker", "ts_ms"])
-    told = told.append_column("file", pc.map_lookup(events["detail"], "file", "first"))
-    told = told.drop_null().group_by(["broker", "file"])
-    logs = told.aggregate([("ts_ms", "min"), ("ts_ms", "max")]).sort_by("file").to_pylist()
-    for one, other in combinations(logs, 2):
-        until_ms = min(one["ts_ms_max"], other["ts_ms_max"])
-        is_together = until_ms - max(one["ts_ms_min"], other["ts_ms_min"]) > TOGETHER_MS
-        is_alike = one["broker"] == other["broker"] and one["file"] != other["file"]
-        if is_together and is_alike and Path(one["file"]).name == Path(other["file"]).name:
-            pair = f"a {one['file']} and another {other['file']} of the same hours"
-            yield f"broker {one['broker']} has {pair}: read two clusters one by one"
+    ends: dict[tuple[int, str], tuple[int, int]] = {}  # they are in order of time
+    for row in rows:
+        if row.broker is not None and row.file:
+            place = row.broker, row.file
+            ends[place] = ends.get(place, (row.ts_ms,))[0], row.ts_ms
+    logs = sorted(ends.items(), key=lambda log: (log[0][1], log[0][0]))
+    for ((broker, one), spans), ((other_broker, other), others) in combinations(logs, 2):
+        is_together = min(spans[1], others[1]) - max(spans[0], others[0]) > TOGETHER_MS
+        is_alike = broker == other_broker and one != other
+        if is_together and is_alike and Path(one).name == Path(other).name:
+            pair = f"a {one} and another {other} of the same hours"
+            yield f"broker {broker} has {pair}: read two clusters one by one"
             return

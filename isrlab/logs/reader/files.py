@@ -11,16 +11,16 @@ import os
 import re
 import shutil
 import sys
+from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, NamedTuple, TypeAlias
 from zoneinfo import ZoneInfo
-
-import numpy as np
 
 from isrlab.logs.reader.formats import ANCHOR
 from isrlab.logs.reader.metadata.records import is_metadata
@@ -95,7 +95,7 @@ class ReadBlock:
 
     first: int
     data: bytes
-    ends: np.ndarray  # int32
+    ends: array[int]  # int32
     cut: frozenset[int]
     end: int
 
@@ -115,7 +115,7 @@ class ReadBlock:
 
     def line(self, n: int) -> bytes:
         """Line `n` without its end, at most `MAX_LINE_BYTES` of it."""
-        start, end = int(self.ends[n]), int(self.ends[n + 1])
+        start, end = self.ends[n], self.ends[n + 1]
         return self.data[start : min(end, start + MAX_LINE_BYTES)].rstrip(b"\r\n")
 
 
@@ -323,11 +323,12 @@ def _block(number: int, data: bytes, is_cut: bool, end: int) -> ReadBlock:
     """`is_cut`: its first line has lost what was in the middle, and is too long in any case."""
     if any(sign in data for sign in IN_PIECES):
         data = _PIECES.sub(_joined, data)
-    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1
-    if not data.endswith(b"\n"):
-        ends = np.append(ends, len(data))
-    ends = np.concatenate([[0], ends]).astype(np.int32)
-    long = set(np.flatnonzero(np.diff(ends) > MAX_LINE_BYTES + 2).tolist())
+    sizes = [len(line) + 1 for line in data.split(b"\n")]
+    sizes[-1] -= 1
+    if not sizes[-1]:
+        sizes.pop()
+    long = {n for n, size in enumerate(sizes) if size > MAX_LINE_BYTES + 2}
+    ends = array("i", accumulate(sizes, initial=0))
     return ReadBlock(number, data, ends, frozenset(long | ({0} if is_cut else set())), end)
 
 

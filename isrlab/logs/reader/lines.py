@@ -69,6 +69,22 @@ _ESCAPED = (re.escape(text).replace("\\ ", " ") for text in sorted(_TEXTS))
 WANTED_TEXT = "|".join([*_ESCAPED, _ABOUT_ISR.pattern, "has no effect"])
 WANTED = rf"{WANTED_TEXT}|[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]"
 PERHAPS = f"{_REPLICATION.pattern}|ISR"
+
+
+def _words(texts: Iterable[str]) -> tuple[bytes, ...]:
+    """Such that each text holds one of them."""
+    least = {*texts}
+    return tuple(sorted(t.encode() for t in least if not any(o in t for o in least - {t})))
+
+
+def _longest_word(expression: str) -> str:
+    plain = expression.replace(r"\b", "").replace("\\", "")
+    return max(re.findall(r"[\w. -]+", plain), key=len)
+
+
+# What RE2 searches for as words: a line that is looked at holds one, or such a character.
+WANTED_WORDS = _words([*_TEXTS, *_ABOUT_ISR.pattern.split("|"), "has no effect"])
+PERHAPS_WORDS = _words(map(_longest_word, PERHAPS.split("|")))
 LOGGERS = re.compile(
     r"\b(?:cluster\.|controller\.)|^(?:state\.change\.)?logger$|FetcherThread$|FetcherManager$"
     r"|(?:^|\.)(?:Unified|Local)?Log$|server\.(?:Replica|Alter|KafkaServer)|KafkaScheduler$"

@@ -11,6 +11,7 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
@@ -28,20 +29,30 @@ _SERVE = "from isrlab.logs.reader.many_files import serve; serve()"
 
 
 def read_files(
-    sources: FileShare, time_zone: str | None, layout: Layout | None = None
+    sources: FileShare,
+    time_zone: str | None,
+    layout: Layout | None = None,
+    step: Callable[[int], None] = lambda size: None,
 ) -> list[LogFile]:
     """The files that are read, in their order; lines that fit `layout` have it."""
     here, *others = ((share, time_zone, layout) for share in _shares(sources))
     with ThreadPoolExecutor(max_workers=MOST_PROCESSES) as waiting:
         answers = waiting.map(_read_elsewhere, others)
-        logs = _read(*here)
+        logs = _read(*here, step)
         return sorted(chain(logs, *answers), key=lambda log: log.order)
 
 
 def _shares(sources: FileShare) -> list[FileShare]:
     """The files in shares of about the same size, one for each core if it is worth it."""
     total = sum(source.size_bytes for _, source in sources)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    # A browser has no processes.
+    cores = (
+        1
+        if sys.platform == "emscripten"
+        else len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count()
+    )
     count = min(cores or 1, MOST_PROCESSES, len(sources), 1 + total // MUCH_BYTES)
     shares: list[FileShare] = [[] for _ in range(max(1, count))]
     sizes = [0] * len(shares)
@@ -52,10 +63,15 @@ def _shares(sources: FileShare) -> list[FileShare]:
     return [sorted(share) for share in shares]
 
 
-def _read(sources: FileShare, time_zone: str | None, given: Layout | None) -> list[LogFile]:
+def _read(
+    sources: FileShare,
+    time_zone: str | None,
+    given: Layout | None,
+    step: Callable[[int], None] = lambda size: None,
+) -> list[LogFile]:
     logs = [LogFile(s, order, LineReader(time_zone, given or STOCK, given)) for order, s in sources]
     for log in logs:
-        log.read()
+        log.read(step)
     return logs
 
 

@@ -1,11 +1,8 @@
 """Reads one log file: its events, the lines that could not be read, and what is known of it.
 
-Theory of operation. The file comes in blocks of some megabytes. RE2 searches all lines of a block
-for the words of the formats, at some hundred megabytes a second, and only the lines that have one
-are looked at in Python. The layout is found from the first block, and again from any that it does
-not fit; files of a folder mostly share it.
-
-Rows become columns soon: there may be millions.
+Theory of operation. The file comes in blocks of some megabytes. Only the lines that hold a word of
+the formats are looked at (hits.py). The layout is found from the first block, and again from any
+that it does not fit; files of a folder mostly share it.
 """
 
 from __future__ import annotations
@@ -14,23 +11,21 @@ import os
 import re
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from itertools import chain, islice
+from typing import NamedTuple
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from isrlab.logs.reader.files import CONTROL, HOLE_BYTES, ReadBlock, Source, blocks, is_utf8
-from isrlab.logs.reader.formats import ANCHOR, NO_NEWS_TEXT
+from isrlab.events.statements import Statement, leader_of, statement
+from isrlab.logs.reader.files import CONTROL, HOLE_BYTES, ReadBlock, Source, blocks
+from isrlab.logs.reader.formats import ANCHOR
+from isrlab.logs.reader.hits import searched
 from isrlab.logs.reader.layout import Head, is_continued
 from isrlab.logs.reader.lines import (
     IMPOSSIBLE_LINE,
     MOST_LINES_BACK,
     OF_ITSELF,
     PERHAPS,
-    WANTED,
     WANTED_TEXT,
     Event,
     LineReader,
@@ -38,7 +33,6 @@ from isrlab.logs.reader.lines import (
     expanded,
 )  # fmt: skip
 from isrlab.logs.reader.packed import DamagedFileError
-from isrlab.logs.reader.rows import OF_LINES, OF_ONE_FILE, Rows
 from isrlab.logs.reader.zones import Evidence, Zones, evidence
 
 UNREAD_KEPT = 200  # rows per file and reason that are kept one by one
@@ -59,39 +53,14 @@ _ANY = re.compile(f"{WANTED_TEXT}|{PERHAPS}")
 _DIRECTION = re.compile("[\u202a-\u202e\u2066-\u2069]")  # characters that turn a text around
 
 
-def hits(block: ReadBlock) -> np.ndarray:
-    """Which lines of a block must be looked at: int64[line], in order."""
-    count = block.size
-    buffers = [None, pa.py_buffer(block.ends), pa.py_buffer(block.data)]
-    lines = pa.Array.from_buffers(pa.binary(), count, buffers)
-    any_ = pc.indices_nonzero(pc.match_substring_regex(lines, f"{WANTED}|{PERHAPS}"))
-    lines = lines.take(any_)  # mostly few
-    is_news = pc.invert(pc.match_substring_regex(lines, NO_NEWS_TEXT))
-    is_wanted = pc.or_(is_news, pc.match_substring_regex(lines, WANTED))
-    found = pc.filter(any_, is_wanted).to_numpy().astype(np.int64)
-    more = {*block.cut}
-    if not block.is_utf8:
-        more |= {n for n in range(block.size) if not is_utf8(block.line(n))}
-    return np.union1d(found, sorted(more)).astype(np.int64) if more else found
+class ReadRow(NamedTuple):
+    """A row, and what tells it from others: `same` is equal for the same words of one millisecond,
+    `source` is the pod or host that the line names."""
 
-
-def searched(coming: Iterator[ReadBlock]) -> Iterator[tuple[ReadBlock, np.ndarray]]:
-    """The blocks, each with its hits: the next block is searched in a thread while one is read."""
-    with ThreadPoolExecutor(max_workers=1) as ahead:
-        block = next(coming, None)
-        search = ahead.submit(hits, block) if block else None
-        while block and search:
-            found, after = search.result(), None
-            damage: Exception | None = None
-            try:
-                after = next(coming, None)
-            except (DamagedFileError, OSError) as error:
-                damage = error
-            search = ahead.submit(hits, after) if after else None
-            yield block, found
-            if damage:
-                raise damage
-            block = after
+    row: Statement
+    same: int
+    source: str
+    is_local: bool
 
 
 class LogFile:
@@ -105,16 +74,16 @@ class LogFile:
         self.zones: list[Evidence] = []
         self.brokers: dict[str, set[int]] = defaultdict(set)
         self._ends: list[tuple[int, int, bool]] = []  # of its first and last line with a time
-        self._rows = Rows(OF_ONE_FILE)
+        self._rows: list[ReadRow] = []
         self._unread: dict[str, list[dict]] = defaultdict(list)  # by reason
-        self._held: dict[tuple, list[Event]] = {}
+        self._held: dict[tuple, list[ReadRow]] = {}
         self._moment, self._repeated = 0, Counter[int]()
         self._before: list[str] = []  # the last lines of the block before
         self._layouts = 0
         self._loggers: set[tuple[str, str | None]] = set()  # with the levels of their lines
 
-    def read(self) -> None:
-        """Read the file from where the last time ended."""
+    def read(self, step: Callable[[int], None] = lambda size: None) -> None:
+        """Read the file from where the last time ended; `step` hears how many bytes were read."""
         block, self.status = None, "read"
         try:
             for block, found in searched(
@@ -126,17 +95,16 @@ class LogFile:
                 self._read_block(block, found)
                 self.lines, self.end = block.first + block.size - 1, block.end
                 self._before = [_text(block.line(n)) for n in _from_the_end(block)]
+                step(len(block.data))
         except (DamagedFileError, OSError) as error:
             why = "broken off" if isinstance(error, DamagedFileError) else "not read"
             self.status = f"{why}: {error}"
             self._keep_unread(self.lines + 1, self.status)
-        for row in chain(*self._held.values()):
-            self._rows.add(row)
+        self._rows += chain(*self._held.values())
         self._held = {}
         if block is not None:
             self._see_end(block, _from_the_end(block))
         self._judge()
-        self._rows.pack()
 
     def _judge(self) -> None:
         """Say so if the file is not understood."""
@@ -147,10 +115,10 @@ class LogFile:
             known = f"{heads:,} of {heads + headless:,} lines of Kafka have a known head"
             self.status = f"not understood: {known}"
 
-    def _fit(self, block: ReadBlock, found: np.ndarray) -> None:
+    def _fit(self, block: ReadBlock, found: list[int]) -> None:
         """Find the layout of a file, unless that of the file before also reads it; and that of a
         block with lines that have no head in it."""
-        chosen = np.union1d(np.arange(min(block.size, SAMPLE)), found[:SAMPLE]).astype(int)
+        chosen = sorted({*range(min(block.size, SAMPLE)), *found[:SAMPLE]})
         lines = [text for n in chosen if (text := _text(block.line(n))) and not is_continued(text)]
         heads = [self._quiet_head(line) for line in lines]
         of_kafka = [head for head, line in zip(heads, lines, strict=True) if ANCHOR.search(line)]
@@ -181,8 +149,8 @@ class LogFile:
                 self._ends.append((block.first + n, head.ts_ms, head.is_local))
                 return
 
-    def _read_block(self, block: ReadBlock, found: np.ndarray) -> None:
-        for n in found.tolist():
+    def _read_block(self, block: ReadBlock, found: list[int]) -> None:
+        for n in found:
             number, line = block.first + n, self._line(block, n)
             if line is None:
                 continue
@@ -195,9 +163,9 @@ class LogFile:
                     self._keep_unread(number, item.reason, item.text or line)
                     continue
                 for event in expanded(item):
-                    row = self._row(number, event)
-                    for ready in self._that_happened(row) if row["kind"] == "truncate" else (row,):
-                        self._rows.add(ready)
+                    told = self._told(number, event)
+                    is_held = event["kind"] == "truncate"
+                    self._rows += self._that_happened(told) if is_held else (told,)
 
     def _is_forged(self, block: ReadBlock, n: int) -> bool:
         """A message with line breaks in it may look like lines of its own. Its first line has a
@@ -251,8 +219,8 @@ class LogFile:
             return None
         return line
 
-    def _row(self, number: int, event: Event) -> Event:
-        """An event with what is known of its line."""
+    def _told(self, number: int, event: Event) -> ReadRow:
+        """An event as a row, with what is known of its line."""
         head, ts_ms, broker = self.reader.head, event["ts_ms"], event.get("broker")
         assert head is not None
         self._loggers.add((head.level, head.logger))
@@ -269,9 +237,8 @@ class LogFile:
         words = zlib.crc32((of_whom + head.message).encode())
         self._repeated[words] += 1
         event["detail"] = {"file": self.source.name, "line": str(number), **detail}
-        event["line"], event["same"] = number, words << 20 | self._repeated[words]
-        event["source"], event["is_local"] = head.source, head.is_local
-        return event
+        same = words << 20 | self._repeated[words]
+        return ReadRow(statement(**event), same, head.source, head.is_local)
 
     def _zone_of(self, line: int, head: Head, detail: dict[str, str]) -> Evidence | None:
         if "start_ms" in detail:
@@ -285,18 +252,18 @@ class LogFile:
         if void := NO_EFFECT.search(line):
             topic, partition, end = (void[1] or void[4], void[2] or void[5], void[3] or void[6])
             near = self._held.get((topic, int(partition), int(end)), [])
-            near[:] = [each for each in near if each["line"] < number - NEAR_LINES]
+            near[:] = [each for each in near if each.row.line < number - NEAR_LINES]
 
-    def _that_happened(self, row: Event) -> list[Event]:
+    def _that_happened(self, told: ReadRow) -> list[ReadRow]:
         """Hold a truncation back until the log says that it had no effect, or the next one comes.
 
         Those that can no longer be taken back. A fetcher decides (one line), a log obeys (another).
         """
-        place = tuple(row.get(name) for name in ("topic", "partition", "log_end_offset"))
-        rows, step = self._held.setdefault(place, []), row["detail"].get("step")
-        done = rows[:] if any(each["detail"].get("step") == step for each in rows) else []
-        rows[: len(done)] = []
-        rows.append(row)
+        place = told.row.topic, told.row.partition, told.row.log_end_offset
+        held, step = self._held.setdefault(place, []), told.row.detail.get("step")
+        done = held[:] if any(each.row.detail.get("step") == step for each in held) else []
+        held[: len(done)] = []
+        held.append(told)
         return done
 
     def _keep_unread(self, line: int, reason: str, text: str = "") -> None:
@@ -313,7 +280,7 @@ class LogFile:
         """Its lines that could not be read."""
         return ({"file": self.source.name, **row} for row in chain(*self._unread.values()))
 
-    def row(self, zones: Zones, of_folder: set[int]) -> dict:
+    def file_row(self, zones: Zones, of_folder: set[int]) -> dict:
         """Its row of the table of files."""
         brokers = self.brokers[""] or (of_folder if len(of_folder) == 1 else set())
         name, has_local = self.source.name, any(is_local for *_, is_local in self._ends)
@@ -331,29 +298,26 @@ class LogFile:
             "brokers": ",".join(map(str, sorted(brokers))),
         }  # fmt: skip
 
-    def table(self, run: str, zones: Zones, of_folder: set[int]) -> pa.Table:
-        """Its events, with the columns of `OF_LINES`."""
-        table, count = self._rows.table, len(self._rows.table)
-        line, ts_ms, is_local = (table[n].to_numpy() for n in ("line", "ts_ms", "is_local"))
-        ahead_ms = is_local * np.array(
-            zones.ahead_ms(self.source.name, line.tolist(), ts_ms.tolist()), np.int64
-        )
-        only = {}  # the broker of a source, if its lines name but one
-        for source in pc.unique(table["source"]).to_pylist():
-            places = self.brokers[""], self.brokers[source], of_folder
-            only[source] = next((min(names) for names in places if len(names) == 1), None)
-        names = [only[source] for source in table["source"].to_pylist()]
-        broker = pc.coalesce(table["broker"], pa.array(names, pa.int32()))
-        is_own = pc.is_in(table["kind"], pa.array(OF_ITSELF))
-        own = pc.if_else(is_own, broker, pa.scalar(None, pa.int32()))
-        columns = {name: table[name] for name in table.column_names}
-        columns |= {
-            "run": pa.array([run] * count, pa.string()), "ts_ms": pa.array(ts_ms - ahead_ms),
-            "broker": broker, "replica": pc.coalesce(table["replica"], own),
-            "order": pa.array(np.full(count, self.order)),
-            "folder": pa.array([self.folder] * count, pa.string()),
-        }  # fmt: skip
-        return pa.table({name: columns[name] for name in OF_LINES.names}).cast(OF_LINES)
+    def told(self, run: str, zones: Zones, of_folder: set[int]) -> Iterator[ReadRow]:
+        """Its rows, with their time in UTC and the broker that a line does not name."""
+        places = [each.row.line for each in self._rows], [each.row.ts_ms for each in self._rows]
+        known: dict[str, int | None] = {}  # the broker of a source, if its lines name but one
+        for source in {each.source for each in self._rows}:
+            names = self.brokers[""], self.brokers[source], of_folder
+            known[source] = next((min(each) for each in names if len(each) == 1), None)
+        for each, ahead_ms in zip(
+            self._rows, zones.ahead_ms(self.source.name, *places), strict=True
+        ):
+            row = copy(each.row)
+            row.run = run
+            if each.is_local:
+                row.ts_ms = row.printed_ms = row.ts_ms - ahead_ms
+            if row.broker is None and known[each.source] is not None:
+                row.broker = known[each.source]
+            if row.replica is None and row.kind in OF_ITSELF:
+                row.replica = row.broker
+            row.leader = leader_of(row)
+            yield each._replace(row=row)
 
 
 def _part(level: str, logger: str | None) -> str:

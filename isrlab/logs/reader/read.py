@@ -1,4 +1,4 @@
-"""Reads a folder of real broker logs into the events table.
+"""Reads a folder of real broker logs into rows of events.
 
 Theory of operation. Each file is read once (one_file.py). What can only be known when all are read
 comes last, and here: zones, brokers that a line does not name, and which events two files tell.
@@ -27,16 +27,15 @@ themselves say: their container's stamps, or the time at which the process start
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from isrlab.events import schema as events_table
+from isrlab.events.statements import Statement, statement, table_of
 from isrlab.logs.reader.files import (
     LogDirError,
     PathName,
@@ -50,42 +49,71 @@ from isrlab.logs.reader.layout import Layout
 from isrlab.logs.reader.lines import OF_ITSELF
 from isrlab.logs.reader.many_files import read_files
 from isrlab.logs.reader.metadata import files as metadata_files
-from isrlab.logs.reader.one_file import LogFile
+from isrlab.logs.reader.one_file import LogFile, ReadRow
 from isrlab.logs.reader.packed import DamagedFileError, Unpacked
-from isrlab.logs.reader.rows import OF_LINES, Rows
 from isrlab.logs.reader.strays import without_strays
 from isrlab.logs.reader.zones import Zones
 
-
-def _schema(texts: str, numbers: str) -> pa.Schema:
-    fields = [(name, pa.string()) for name in texts.split()]
-    return pa.schema(fields + [(name, pa.int64()) for name in numbers.split()])
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
-UNREAD = _schema("run file reason text", "line lines")
-FILES = _schema(
-    "run file status layout zone parts brokers", "bytes lines first_ms last_ms heads headless"
-)
+UNREAD = ("run", "file", "reason", "text", "line", "lines")
+FILES = (
+    "run", "file", "status", "layout", "zone", "parts", "brokers", "bytes", "lines", "first_ms",
+    "last_ms", "heads", "headless",
+)  # fmt: skip
+_NUMBERS = ("bytes", "line", "lines", "first_ms", "last_ms", "heads", "headless")
+OnRead: TypeAlias = Callable[[int], None]
 
 
-class BrokerLogs(NamedTuple):
-    """What a folder of logs says, as tables.
+@dataclass(frozen=True)
+class BrokerLogs:
+    """What a folder of logs says.
 
-    `events`: events.SCHEMA, in order of time. `unread`: run, file, line, reason, text, lines (how
-    many lines the row stands for). `files`: run, file, bytes, lines, status (other than "read" if
-    not all of it could be read), layout, zone (in which its stamps were read, and how that is
-    known), first_ms and last_ms (of its lines with a time; null without one), heads and headless
+    `rows`: its events, in order of time. `unread_rows`: run, file, line, reason, text, lines (how
+    many lines the row stands for). `file_rows`: run, file, bytes, lines, status (other than "read"
+    if not all of it could be read), layout, zone (in which its stamps were read, and how that is
+    known), first_ms and last_ms (of its lines with a time; None without one), heads and headless
     (how many of the lines of Kafka that were looked at had a head, and how many had none), parts
     (which of "server", "controller" and "state-change" have lines of INFO in it), brokers (whose).
+    `events` (of events.SCHEMA), `unread` and `files` are the same as tables.
     """
 
-    events: pa.Table
-    unread: pa.Table
-    files: pa.Table
+    rows: list[Statement]
+    unread_rows: list[dict[str, Any]]
+    file_rows: list[dict[str, Any]]
+
+    @cached_property
+    def events(self) -> pa.Table:
+        return table_of(self.rows)
+
+    @cached_property
+    def unread(self) -> pa.Table:
+        return _table(self.unread_rows, UNREAD)
+
+    @cached_property
+    def files(self) -> pa.Table:
+        return _table(self.file_rows, FILES)
+
+
+def schema_of(names: Iterable[str]) -> pa.Schema:
+    import pyarrow as pa  # which a page in a browser does not have
+
+    return pa.schema([(n, pa.int64() if n in _NUMBERS else pa.string()) for n in names])
+
+
+def _table(rows: list[dict[str, Any]], names: Iterable[str]) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.Table.from_pylist(rows, schema=schema_of(names))
 
 
 def read_local(
-    log_dir: PathName, run: str | None = None, time_zone: str | None = None
+    log_dir: PathName,
+    run: str | None = None,
+    time_zone: str | None = None,
+    step: OnRead = lambda size: None,
 ) -> BrokerLogs:
     """The events of every broker log below `log_dir`, which may also be one file, or "-" for the
     standard input.
@@ -97,7 +125,7 @@ def read_local(
     find("-", time_zone or "UTC")
     with stored(log_dir) as path, Unpacked() as unpacked:
         sources = [*expanded(find(path), unpacked)]
-        return read_sources(sources, run or Path(path).resolve().name, time_zone)
+        return read_sources(sources, run or Path(path).resolve().name, time_zone, step=step)
 
 
 def quoted(log_dir: PathName, wanted: Mapping[str, Collection[int]]) -> dict[tuple[str, int], str]:
@@ -115,13 +143,18 @@ def quoted(log_dir: PathName, wanted: Mapping[str, Collection[int]]) -> dict[tup
 
 
 def read_sources(
-    sources: list[Source], run: str, time_zone: str | None, layout: Layout | None = None
+    sources: list[Source],
+    run: str,
+    time_zone: str | None,
+    layout: Layout | None = None,
+    step: OnRead = lambda size: None,
 ) -> BrokerLogs:
-    """The tables of files that were found; `layout` is asked before any that is detected."""
+    """What files say that were found; `layout` is asked before any that is detected, and `step`
+    hears how many bytes were read."""
     metadata = metadata_files.of(sources)
     names = {source.name for source in metadata}
     places = [(n, s) for n, s in enumerate(sources) if not s.skipped and s.name not in names]
-    return joined(sources, read_files(places, time_zone, layout), metadata, run, time_zone)
+    return joined(sources, read_files(places, time_zone, layout, step), metadata, run, time_zone)
 
 
 def joined(
@@ -140,46 +173,45 @@ def joined(
     in_folder: dict[str, set[int]] = defaultdict(set)
     for log in logs:
         in_folder[log.folder] |= log.brokers[""]
-    rows = [log.row(zones, in_folder[log.folder]) for log in logs]
-    rows += [{**row, "status": row["reason"], "zone": "UTC"} for row in raw["file"]]
-    rows += [{"file": s.name, "bytes": s.size_bytes, "lines": 0, "status": s.skipped}
-             for s in sources if s.skipped]  # fmt: skip
+    files = [log.file_row(zones, in_folder[log.folder]) for log in logs]
+    files += [{**row, "status": row["reason"], "zone": "UTC"} for row in raw["file"]]
+    files += [{"file": s.name, "bytes": s.size_bytes, "lines": 0, "status": s.skipped}
+              for s in sources if s.skipped]  # fmt: skip
     unread.sort(key=lambda row: (row["file"], row["line"], row["reason"]))
-    rows.sort(key=lambda row: str(row["file"]))
-    tables = [log.table(run, zones, in_folder[log.folder]) for log in logs]
-    events = _events([*tables, _of_metadata(raw["event"], [s.name for s in sources])])
-    unread_table, files = (
-        pa.Table.from_pylist([{"run": run, **row} for row in of_one], schema=schema)
-        for of_one, schema in ((unread, UNREAD), (rows, FILES))
-    )
-    return BrokerLogs(*without_strays(events, unread_table, files))
+    files.sort(key=lambda row: str(row["file"]))
+    told = [
+        (each, log.order, log.folder)
+        for log in logs
+        for each in log.told(run, zones, in_folder[log.folder])
+    ]
+    told += _of_metadata(raw["event"], [s.name for s in sources])
+    files = [dict.fromkeys(FILES) | {"run": run} | row for row in files]
+    rows, strays = without_strays(_once(told), files)
+    unread = [{"run": run, "text": None} | row for row in (*unread, *strays)]
+    return BrokerLogs(rows, unread, files)
 
 
-def _of_metadata(events: list[dict], files: list[str]) -> pa.Table:
-    """The events of metadata logs, in the columns of `LogFile.table`. Several controllers hold one
-    record."""
-    rows, orders = Rows(OF_LINES), {file: order for order, file in enumerate(files)}
+def _of_metadata(events: list[dict], files: list[str]) -> Iterator[tuple[ReadRow, int, str]]:
+    """The events of metadata logs, of which several controllers hold one record."""
+    orders = {file: order for order, file in enumerate(files)}
     for event in events:
         detail = {"file": event["file"], "line": str(event["line"]), **event["detail"]}
-        row = event | {"same": hash(event["same"]), "order": orders[event["file"]]}
         if event["kind"] in OF_ITSELF:
-            row.setdefault("replica", event["broker"])
-        rows.add(row | {"detail": detail, "folder": "metadata"})
-    rows.pack()
-    return rows.table
+            event.setdefault("replica", event["broker"])
+        row = statement(**event | {"detail": detail})
+        yield ReadRow(row, hash(event["same"]), "", False), orders[event["file"]], "metadata"
 
 
-def _events(tables: list[pa.Table]) -> pa.Table:
-    """Each event once, in order of time, file and line."""
-    table = pa.concat_tables(tables)
-    keys = [(name, "ascending") for name in ("ts_ms", "order", "line")]
-    order = pc.sort_indices(table, sort_keys=keys)
-    told = table.select(["ts_ms", "same", "broker"]).take(order)
-    folder = pc.if_else(pc.is_null(table["broker"]), table["folder"], "").take(order)
-    told = told.append_column("folder", folder)
-    groups = told.append_column("place", pa.array(range(len(order)), pa.int64())).group_by(
-        told.column_names, use_threads=False
-    )
-    first = groups.aggregate([("place", "min")])["place_min"].sort()
-    whole = table.select(events_table.COLUMNS).take(order.take(first))
-    return whole.cast(events_table.SCHEMA).combine_chunks()
+def _once(told: list[tuple[ReadRow, int, str]]) -> list[Statement]:
+    """Each row once, in order of time, file and line."""
+    told.sort(key=lambda each: (each[0].row.ts_ms, each[1], each[0].row.line))
+    rows: list[Statement] = []
+    now, known = None, set[tuple]()  # of one moment
+    for (row, same, *_), _, folder in told:
+        if row.ts_ms != now:
+            now, known = row.ts_ms, set()
+        key = same, row.broker, folder if row.broker is None else ""
+        if key not in known:
+            known.add(key)
+            rows.append(row)
+    return rows

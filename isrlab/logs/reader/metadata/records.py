@@ -18,8 +18,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import google_crc32c
-
+from isrlab.logs.reader.metadata.checksum import crc32c
 from isrlab.logs.reader.metadata.encoding import (
     UnknownRecord,
     decoder,
@@ -71,7 +70,7 @@ class MetadataReader:
 
     def segment(self, data: bytes) -> Iterator[list[Record] | Damage]:
         """The batches of a segment or checkpoint, that say something."""
-        position, size, unpack, checksum = 0, len(data), _HEADER.unpack_from, google_crc32c.value
+        position, size, unpack, checksum = 0, len(data), _HEADER.unpack_from, crc32c
         damaged, tries, known_key = -1, 0, NO_OP_KEY
         while size - position >= HEADER_BYTES:
             base, length, _, magic, crc, attributes, last, last_ms = unpack(data, position)

@@ -120,6 +120,6 @@ def _read(
                 target = Path(folder) / path
                 target.parent.mkdir(exist_ok=True)
                 target.write_bytes(data)
-        events, unread, _ = read_local(folder, "run")
-    rows = [row | {"detail": dict(row["detail"] or ())} for row in events.to_pylist()]
-    return rows, unread.to_pylist()
+        logs = read_local(folder, "run")
+    rows = [row | {"detail": dict(row["detail"] or ())} for row in logs.events.to_pylist()]
+    return rows, logs.unread.to_pylist()

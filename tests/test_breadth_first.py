@@ -14,6 +14,7 @@ import pytest
 from cases.reference_systems import MODULES, Reference
 
 from isrlab.search.breadth_first import BreadthFirst, Extent, SearchEnd
+from isrlab.search.tables import Tables
 
 HOLDS = None
 # By module, in the order of MODULES: states, depth, and where each promise is broken first
@@ -103,14 +104,14 @@ def test_two_processes_find_the_same() -> None:
 
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_a_schedule_is_as_short_as_it_says_and_leads_to_the_break(symmetric) -> None:
-    system = Reference(MODULES[0], 2, 1, 1, 1)
+    tables = Tables(Reference(MODULES[0], 2, 1, 1, 1))
     end = search(MODULES[0], (2, 1, 1, 1), symmetric=symmetric)
     for bit, (name, actions) in enumerate(sorted(end.schedules.items(), reverse=True)):
         assert len(actions) == end.progress.broken[name][0] - 1
-        states = [system.first]
+        states = [tables.system.first]
         for action in actions:
-            states = [t for s in states for a, t in system.successors(s) if a == action]
-        assert any(system.broken(state) >> bit & 1 for state in states)
+            states = [t for s in states for a, t in tables.successors(s) if a == action]
+        assert any(tables.broken(tables.row(state))[0] >> bit & 1 for state in states)
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -14,6 +14,7 @@ from isrlab.engine.model import Broker, Follower, Leader
 from isrlab.search.enabled import EngineSystem
 from isrlab.search.known import NOW_MS
 from isrlab.search.space import KINDS
+from isrlab.search.tables import Tables
 from isrlab.world import faults
 from isrlab.world.cluster import Cluster
 
@@ -59,10 +60,10 @@ def view(world: Any, system: EngineSystem) -> list[Any]:
 
 
 def of_space(system: EngineSystem, state: Any) -> Any:
-    things = [system.objects[number] for number in state[: system.n]]
+    things = state[: system.n]
     return SimpleNamespace(
         now_ms=NOW_MS,
-        controller=system.objects[state[system.n]],
+        controller=state[system.n],
         brokers={b.id: b for b in things if isinstance(b, Broker)},
         disks={b.id: b.log for b in things if not getattr(b, "is_new", False)},
         epochs={b.id: b.broker_epoch for b in things if not getattr(b, "is_new", False)},
@@ -119,7 +120,7 @@ def act(system: EngineSystem, world: Cluster, state: Any, action: Any) -> None:
     broker = who[0] if who else 0
     live = world.brokers.get(broker)
     if name in ("deliver", "lose"):
-        wanted = system.objects[state[system.links[tuple(who)]][0]]
+        wanted = state[system.links[tuple(who)]][0]
         deliver(world, wanted, who[0], who[1], name == "lose")
     elif name == "produce":
         used = len(world.requests) + 1
@@ -182,10 +183,11 @@ def walk(version: str, replicas: int, seed: int, length: int, extra: tuple[int, 
     world = Cluster(version, tuple(range(1, replicas + 1)), **SLOW, **settings)
     budgets = dict.fromkeys(KINDS, 3)
     system = EngineSystem(world, budgets, extra)
-    state, done = system.first, []
+    tables = Tables(system)
+    state, done = tuple(system.first), []
     assert view(of_space(system, state), system) == view(world, system)
     for step in range(length):
-        choices = system.successors(state)
+        choices = tables.successors(state)
         if not choices:
             return step
         action, after = choices[chance.randrange(len(choices))]
@@ -193,12 +195,13 @@ def walk(version: str, replicas: int, seed: int, length: int, extra: tuple[int, 
         act(system, world, state, action)
         ours, theirs = view(of_space(system, after), system), view(world, system)
         assert ours == theirs, (version, seed, done)
-        known = system.objects[after[system.promised]]
+        known = after[system.promised]
         assert dict(known.committed) == world.observer.committed, (version, seed, done)
         assert dict(known.acknowledged) == world.observer.acknowledged, (version, seed, done)
+        broken, before = (int(tables.broken(tables.row(s))[0]) for s in (after, state))
         for i, name in enumerate(system.promises):
-            if system.broken(after) >> i & 1 and name not in world.violations:
-                assert system.broken(state) >> i & 1 or action[0] != "deliver", (seed, done, name)
+            if broken >> i & 1 and name not in world.violations:
+                assert before >> i & 1 or action[0] != "deliver", (seed, done, name)
         state = after
     return length
 
@@ -208,4 +211,4 @@ def walk(version: str, replicas: int, seed: int, length: int, extra: tuple[int, 
     "version", ["0.8.2", "0.10.2", "0.11", "2.0", "2.4", "2.7", "3.0", "3.3", "3.7", "4.1", "4.3"]
 )
 def test_walks_are_alike_in_the_world(version: str, replicas: int) -> None:
-    assert sum(walk(version, replicas, seed, 40, (4,)) for seed in range(8)) > 200
+    assert sum(walk(version, replicas, seed, 40, (4,)) for seed in range(5)) > 150

@@ -1,16 +1,16 @@
 """Breadth-first search of a transition system: each state once, and the shortest way to a break.
 
-Theory of operation. A state is a tuple of small things that hash alike in every process. What is
-kept of each forever is its fingerprint and that of the state it was first reached from, 16 bytes;
-whole states are kept for two levels only. A level is expanded in rounds, in the order of
+Theory of operation. A state is a row of numbers (`tables.py`). What is kept of each forever is its
+fingerprint and that of the state it was first reached from, 16 bytes; whole states are kept for two
+levels only. A level is expanded in rounds, in the order of
 fingerprints: each process expands the states that it found itself, and the first one, which knows
 all fingerprints, says which of the states they offer are new. So no state ever travels, and the
 numbers are the same for any number of processes. A schedule is found again from the chain of
 fingerprints, by going the same way once more.
 
 Two states of one fingerprint would count as one: `SearchEnd.collision_chance` says how likely that
-is. With `symmetric` only one of the states that differ by a renaming is kept; the system says which
-it is, and for how many it stands.
+is. With `symmetric` only one of the states that differ by a renaming is kept, that of the least
+fingerprint.
 
 A search that is stopped, by the memory it may use or by Ctrl-C, can be saved between two rounds
 and continued later, by another number of processes.
@@ -31,17 +31,18 @@ import numpy as np
 
 from isrlab.search.expanding import (
     Here,
+    Packed,
     SavedReader,
-    State,
     There,
-    TransitionSystem,
     Visited,
-    fingerprints_of,
+    pack,
     resident_bytes,
+    unpack,
 )
+from isrlab.search.tables import System, Tables
 
-ROUND = 20_000  # states that are expanded before their successors are compared
-SPREAD = 2_000  # states of a level from which on several processes share it
+ROUND = 30_000  # states that are expanded before their successors are compared
+SPREAD = 10_000  # states of a level from which on several processes share it
 FULL = 2**64
 _FILES = "fingerprints.npz", "states.pickle"
 
@@ -86,7 +87,7 @@ class SearchEnd:
 class BreadthFirst:
     """A search: what, by how many processes, until when."""
 
-    make: Callable[[], TransitionSystem]  # picklable, if processes cannot be forked
+    make: Callable[[], System]  # picklable, if processes cannot be forked
     workers: int = 1
     symmetric: bool = False
     stops: bool = True  # at the end of the level in which a promise is broken first
@@ -100,20 +101,21 @@ class BreadthFirst:
     def __post_init__(self) -> None:
         self.visited = Visited()
         self.at = Extent()
-        self.parts: list[Any] = [Here(self.make, self.symmetric)]
-        system = self.system
-        first = system.canonical(system.first)[0] if self.symmetric else system.first
-        self.parts[0].part.take(None, [first], [])
-        self.visited.add(fingerprints_of([first]), fingerprints_of([first]))
+        self.tables = Tables(self.make())
+        self.parts: list[Any] = [Here(self.make, self.symmetric, self.tables)]
+        first = self.tables.row(self.tables.system.first)
+        prints = self.tables.fingerprints(first)
         if self.symmetric:
-            self.at.unreduced = system.canonical(first)[1]
-        self._note(system.broken(first), hash(first), 1)
+            first, prints, count = self.tables.canonical(first, prints)
+            self.at.unreduced = int(count[0])
+        nothing: Packed = ([], first[:0])
+        self.parts[0].part.take(pack(self.tables, first), nothing)
+        self.visited.add(prints, prints)
+        self._note(int(self.tables.broken(first)[0]), int(prints[0]), 1)
 
     @property
-    def system(self) -> TransitionSystem:
-        if isinstance(self.parts[0], Here):
-            self._system = self.parts[0].part.system
-        return self._system
+    def system(self) -> Any:
+        return self.tables.system
 
     def run(self) -> SearchEnd:
         """Search on. Ctrl-C ends it between two rounds, and it can be saved or run again."""
@@ -171,14 +173,17 @@ class BreadthFirst:
         self.at.transitions += sum(count for _, _, count in offers)
         fingerprints = np.concatenate([each for each, _, _ in offers])
         parents = np.concatenate([each for _, each, _ in offers])
-        order = np.lexsort((parents, fingerprints))
-        ordered = fingerprints[order]
-        is_first = np.ones(len(order), bool)
-        is_first[1:] = ordered[1:] != ordered[:-1]
-        is_first[is_first] = ~self.visited.knows(ordered[is_first])
-        self.visited.add(ordered[is_first], parents[order[is_first]])
-        is_new = np.zeros(len(order), bool)
-        is_new[order[is_first]] = True
+        if len(offers) > 1:
+            order = np.lexsort((parents, fingerprints))
+            ordered = fingerprints[order]
+            is_first = np.append(True, ordered[1:] != ordered[:-1])[: len(order)]
+            order = order[is_first]
+        else:
+            order = np.arange(len(fingerprints))
+        order = order[~self.visited.knows(fingerprints[order])]
+        self.visited.add(fingerprints[order], parents[order])
+        is_new = np.zeros(len(fingerprints), bool)
+        is_new[order] = True
         ends = np.cumsum([len(each) for each, _, _ in offers])[:-1]
         for part, news in zip(self.parts, np.split(is_new, ends), strict=True):
             part.ask("keep", news)
@@ -186,9 +191,8 @@ class BreadthFirst:
             self.at.unreduced += stands_for
             for bits, fingerprint in wrong.items():
                 self._note(bits, fingerprint, self.at.depth + 1)
-        count = int(is_first.sum())
-        self.at.distinct += count
-        self.at.following += count
+        self.at.distinct += len(order)
+        self.at.following += len(order)
 
     def _ask_all(self, name: str, *values: Any) -> list[Any]:
         for part in self.parts:
@@ -203,41 +207,38 @@ class BreadthFirst:
 
     def _share(self, count: int) -> None:
         """Deal the states out to so many processes, or to this one."""
-        states = [part.answer() for part in self.parts if part.ask("left", self.at.low) is None]
-        level = [state for _, those, _ in states for state in those]
-        kept = [state for _, _, those in states for state in those]
-        self._deal([tables for tables, _, _ in states], level, kept, count)
-
-    def _deal(self, tables: list[Any], level: list[State], kept: list[State], count: int) -> None:
-        system = self.system
+        level, kept = self._gathered()
         for part in self.parts:
             part.close()
-        self._system = system
         kind = Here if count == 1 else There
-        self.parts = [kind(self.make, self.symmetric) for _ in range(count)]
+        self.parts = [kind(self.make, self.symmetric, self.tables) for _ in range(count)]
         for i, part in enumerate(self.parts):
-            for known in tables[:-1]:
-                part.ask("take", known, [], [])
-                part.answer()
-            part.ask("take", tables[-1], level[i::count], kept[i::count])
+            those = (pack(self.tables, rows[i::count]) for rows in (level, kept))
+            part.ask("take", *those)
         for part in self.parts:
             part.answer()
+
+    def _gathered(self) -> tuple[np.ndarray, ...]:
+        """What is to be expanded, and what is kept for the next level, of all processes."""
+        packed = zip(*self._ask_all("left", self.at.low), strict=True)
+        return tuple(np.concatenate([unpack(self.tables, p) for p in each]) for each in packed)
 
     # The way to a state
 
     def _schedule(self, fingerprint: int) -> list[Any]:
-        chain, system = [fingerprint], self.system
+        chain, tables = [fingerprint], self.tables
         while (parent := self.visited.parent(chain[-1])) != chain[-1]:
             chain.append(parent)
-        state, actions = system.first, []
+        row, actions = tables.row(tables.system.first), []
         for wanted in chain[-2::-1]:
-            for action, after in system.successors(state):
-                if hash(system.canonical(after)[0] if self.symmetric else after) == wanted:
-                    actions.append(action)
-                    state = after
-                    break
-            else:
+            _, labels, rows, prints = tables.expand(row, tables.fingerprints(row))
+            if self.symmetric:
+                prints = tables.canonical(rows, prints)[1]
+            at = np.flatnonzero(prints == wanted)
+            if not len(at):
                 raise RuntimeError("two states have had one fingerprint")
+            actions.append(tables.labels.values[labels[at[0]]])
+            row = rows[at[0] :][:1]
         return actions
 
     # Saved and continued
@@ -245,10 +246,11 @@ class BreadthFirst:
     def save(self, folder: Path, of: str = "") -> None:
         """Write all that is known; `of` says of which search."""
         folder.mkdir(parents=True, exist_ok=True)
-        runs = {f"{name}{i}": column for i, run in enumerate(self.visited.runs)
+        things, rows = pack(self.tables, np.concatenate(gathered := self._gathered()))
+        arrays = {f"{name}{i}": column for i, run in enumerate(self.visited.runs)
                 for name, column in zip("fp", run, strict=True)}  # fmt: skip
-        states = self._ask_all("left", self.at.low)
-        for name, data in zip(_FILES, (runs, (of, self.at, states)), strict=True):
+        arrays |= {"rows": rows, "level": np.array(len(gathered[0]))}
+        for name, data in zip(_FILES, (arrays, (of, self.at, things)), strict=True):
             part = folder / f"{name}.part"
             with part.open("wb") as file:
                 if name == _FILES[0]:
@@ -260,19 +262,15 @@ class BreadthFirst:
     def load(self, folder: Path, of: str = "") -> None:
         """Go on from what was saved. Raises ValueError if that was another search."""
         with (folder / _FILES[1]).open("rb") as file:
-            saved_of, at, states = SavedReader(file).load()
+            saved_of, at, things = SavedReader(file).load()
         if saved_of != of:
             raise ValueError(f"{folder} holds another search: {saved_of}")
-        with np.load(folder / _FILES[0]) as runs:
-            self.visited.runs = [
-                (runs[f"f{i}"], runs[f"p{i}"]) for i in range(len(runs.files) // 2)
-            ]
+        with np.load(folder / _FILES[0]) as saved:
+            count = sum(name[0] == "f" for name in saved.files)
+            self.visited.runs = [(saved[f"f{i}"], saved[f"p{i}"]) for i in range(count)]
+            rows, level = saved["rows"], int(saved["level"])
         self.at = at
-        level = [state for _, those, _ in states for state in those]
-        kept = [state for _, _, those in states for state in those]
-        for tables, _, _ in states:
-            self.system.learn(tables)
-        self._deal([tables for tables, _, _ in states], level, kept, 1)
+        self.parts[0].part.take((things, rows[:level]), (things, rows[level:]))
 
 
 def _on_interrupt(handler: Any) -> Any:

@@ -1,218 +1,220 @@
 """What may happen next in a state of the engine's space, and which promises do not hold there.
 
-An action is a tuple: its name, then the brokers that it is about. `KINDS` names what has a budget.
+An action's label is its name, then the brokers that it is about. `KINDS` names what has a budget.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import permutations
 from typing import Any
 
-from isrlab.engine import controller as controller_machine
 from isrlab.engine import messages as m
 from isrlab.engine import safety
-from isrlab.engine.frozen import replace
-from isrlab.engine.model import NO_LEADER, Broker
-from isrlab.search.known import State, Stopped
+from isrlab.engine.model import NO_LEADER, Broker, Leader
+from isrlab.engine.partition import Controller
+from isrlab.search import known
+from isrlab.search.known import Stopped, targets
 from isrlab.search.space import KINDS, Space
+from isrlab.search.tables import Local, Sees
+from isrlab.world.cluster import Cluster
 
-Choice = tuple[tuple[Any, ...], State]
 _KIND = {kind: i for i, kind in enumerate(KINDS)}
-_FOR = {  # what a broker can be made to do, and the budget
-    "crash": "crashes", "lose power": "powers", "flush": "flushes", "checkpoint": "checkpoints",
-    "shut down": "shutdowns", "fence": "fences",
-}  # fmt: skip
-# What two brokers can break, whatever has been promised
-_OF_PAIRS = "high_watermark_within_log", "leader_in_isr", "logs_agree"
+# What brokers can break whatever has been promised
+_OF_BROKERS = "high_watermark_within_log", "leader_in_isr"
+_OF_PAIRS = ("logs_agree",)
+Offers = Iterator[tuple[Any, Any]]
 
 
 class EngineSystem(Space):
-    """A partition as a `TransitionSystem`: see `space.py`."""
+    """A partition as a `System`: see `space.py`."""
 
-    def successors(self, state: State) -> list[Choice]:
-        """(action, next state) for each action that is enabled."""
-        self._arriving = []
-        done: Callable[[list[Any]], State] = self._drain if self.prompt else tuple
-        budgets = state[self.budget]
-        plan = self._plans.get(budgets)
-        if plan is None:
-            plan = self._plans[budgets] = self._plan(budgets)
-        losing, producing, striking, lagging, acts = plan
-        out: list[Choice] = []
-        self._deliver(state, losing, done, out)
-        dead, expiries = [], self._controller(state[self.n])[0]
+    def __init__(
+        self, cluster: Cluster, budgets: dict[str, int], extra: Iterable[int] = (),
+        prompt: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(cluster, budgets, extra, prompt)
+        left = Sees(self.budget, self._left)
+        self.rules: list[Local] = []
+        for (source, target), slot in self.links.items():
+            reads = Sees(slot), *([left] if budgets.get("losses") and source else [])
+            self.rules.append(Local(tuple(reads), partial(self._arrives, source, target)))
+        controller, fates = Sees(self.n), [Sees(i, known.fate) for i in range(self.n)]
+        for i, b in enumerate(self.ids):
+            is_known = Sees(self.n, known.knows(b))
+            self.rules.append(Local((Sees(i), left), partial(self._of_broker, i)))
+            named = [fates[k] for k in range(self.n) if self.ids[k] not in self.assigned and k != i]
+            self.rules.append(Local((Sees(i), *named), partial(self._starts, i)))
+            links = [Sees(self.links[ends], known.changes)
+                     for ends in ((b, 0), (0, b)) if ends in self.links]  # fmt: skip
+            asks = Sees(i, known.unanswered)
+            self.rules.append(Local((Sees(i, known.epoch), is_known), partial(self._registers, i)))
+            if not self.version.writes_zookeeper:
+                self.rules.append(Local((asks, is_known, *links), partial(self._asks_again, i)))
+            if budgets.get("shutdowns"):
+                every = [Sees(slot, bool) for slot in self.links.values()]
+                reads = (fates[i], left, is_known, *every)
+                self.rules.append(Local(reads, partial(self._shuts_down, i)))
+        for f, b in permutations(self.ids, 2):
+            reads = Sees(self.slots[f], known.asking), Sees(self.slots[b], known.waiting)
+            talk = (Sees(self.links[ends], known.talk) for ends in ((f, b), (b, f)))
+            self.rules.append(Local((*reads, *talk), partial(self._retries, f, b)))
+        alive = Sees(self.n, _alive)
+        self.rules.append(Local((alive, *fates), self._expires))
+        if any(budgets.get(kind) for kind in ("elections", "uncleans", "reassigns", "failovers")):
+            self.rules.append(Local((controller, left, *fates), self._of_operator))
+        self.laws = [Local((controller, Sees(self.promised)), partial(self._breaks, "leaderless"))]
         for i in range(self.n):
-            local = self._locals.get(state[i]) or self._local(state[i])
-            if not local.is_dead:
-                self._of_time(state, i, local, out)
-                if local.leads:
-                    for name, spent, message in producing:
-                        after = list(state)
-                        after[self.budget] = spent
-                        self._step(after, i, message)
-                        if after[i] != state[i]:  # it is not refused
-                            out.append((("produce", self.ids[i], name), done(after)))
-                    for action, message in local.lates if lagging else ():
-                        after = list(state)
-                        after[self.budget] = lagging
-                        self._step(after, i, message)
-                        out.append((action, done(after)))
-                for name, spent in striking:
-                    after = list(state)
-                    after[self.budget] = spent
-                    if self._strike(name, after, i, local):
-                        out.append(((name, self.ids[i]), done(after)))
-                continue
-            if local.can_start:
-                after = list(state)
-                self._start(after, i)
-                out.append((("start", self.ids[i]), done(after)))
-            if expiries[i]:
-                dead.append(i)
+            self.laws.append(Local((Sees(i), controller), self._breaks_own))
+            law = partial(self._breaks, self.ids[i])
+            self.laws.append(Local((controller, Sees(self.promised), Sees(i)), law))
+        for i, k in permutations(range(self.n), 2):
+            reads = controller, Sees(i), Sees(k)
+            self.laws.append(Local(reads, partial(self._breaks_pair, self.ids[i])))
+
+    def _left(self, budgets: tuple[int, ...]) -> Any:
+        """The kinds that are left, and the number of the next request."""
+        kinds = frozenset(kind for kind, count in zip(KINDS, budgets, strict=True) if count)
+        return kinds, self.produced + self.total - budgets[0] - budgets[1]
+
+    def _spends(self, kind: str) -> tuple[int, Any]:
+        return self.budget, ("spend", _KIND[kind])
+
+    # What may happen
+
+    def _arrives(
+        self, source: int, target: int, queue: tuple[Any, ...], left: Any = None
+    ) -> Offers:
+        """The next message of a link arrives, or is lost."""
+        if queue:
+            name = "step" if target else "tell"
+            taken = self.links[source, target], ("take",)
+            yield ("deliver", source, target), (taken, (self.slots[target], (name, queue[0])))
+            if left and "losses" in left[0]:
+                yield ("lose", source, target), (taken, self._spends("losses"))
+
+    def _of_broker(self, i: int, broker: Any, left: Any) -> Offers:
+        """What a broker does by itself, and what strikes it."""
+        (kinds, request), b = left, self.ids[i]
+        if isinstance(broker, Stopped):
+            return
+        log = broker.log
+        if isinstance(broker.role, Leader):
+            if broker.role.parked:
+                fetch = broker.role.parked[0].fetch
+                message: Any = m.ExpireFetch(fetch.replica, fetch.request)
+                yield ("answer oldest", b), ((i, ("step", message)),)
+            for kind, name, acks in (("produces", "1", 1), ("acks_all", "all", m.ACKS_ALL)):
+                if kind in kinds:
+                    message = m.Produce(request, (f"m{request + 1}",), acks)
+                    written = i, ("step", message, False, True)
+                    yield ("produce", b, name), (self._spends(kind), written)
+            for late in known.lates(broker, self.two_ways) if "lags" in kinds else ():
+                label = "late", b, late.follower, "slow" if late.fetches else "gone"
+                yield label, (self._spends("lags"), (i, ("step", late)))
+        if "crashes" in kinds:
+            yield ("crash", b), (self._spends("crashes"), (i, ("crash",)))
+        if "powers" in kinds:
+            yield ("lose power", b), (self._spends("powers"), (i, ("lose power",)))
+        if "flushes" in kinds and log.flushed_end_offset != log.log_end_offset:
+            yield ("flush", b), (self._spends("flushes"), (i, ("flush",)))
+        if "checkpoints" in kinds and log.checkpointed_high_watermark != log.high_watermark:
+            writes = i, ("step", m.CheckpointHighWatermark())
+            yield ("checkpoint", b), (self._spends("checkpoints"), writes)
+        if "fences" in kinds:
+            cut = [
+                (self.links[ends], ("clear",)) for ends in ((0, b), (b, 0)) if ends in self.links
+            ]
+            yield ("fence", b), (self._spends("fences"), *cut, (self.n, ("expire", b, True)))
+
+    def _starts(self, i: int, broker: Any, *fates: int) -> Offers:
+        if isinstance(broker, Stopped) and not (broker.is_halted or broker.is_new):
+            outside = [b for k, b in enumerate(self.ids) if b not in self.assigned and k != i]
+            is_named = dict(zip(outside, fates, strict=True))
+            named = tuple(b for b in self.ids if b not in self.assigned and is_named.get(b) != 2)
+            yield ("start", broker.id), ((i, ("start", named)),)
+
+    def _registers(self, i: int, epoch: int | None, is_known: bool) -> Offers:
+        """A broker that lives, and was cut off from the controller, comes back."""
+        if epoch is not None and not is_known:
+            b = self.ids[i]
+            yield ("register", b), ((self.n, ("tell", m.RegisterBroker(b, epoch))),)
+
+    def _asks_again(self, i: int, request: int, is_known: bool, *links: tuple[int, ...]) -> Offers:
+        if request >= 0 and is_known and not any(request in link for link in links):
+            yield ("ask again", self.ids[i]), ((i, ("step", m.RetryAlterPartition())),)
+
+    def _retries(self, f: int, b: int, asking: Any, waiting: Any, *links: Any) -> Offers:
+        """A follower asks again, when neither its request nor the answer is on its way."""
+        if asking is None or asking[0] != b or waiting is None:
+            return
+        request = asking[1]
+        if not any(request in link for link in links) and (f, request) not in waiting:
+            yield ("retry", f), ((self.slots[f], ("step", m.RetryRequest(request))),)
+
+    def _shuts_down(self, i: int, fate: int, left: Any, is_known: bool, *on_links: bool) -> Offers:
+        if fate == 0 and "shutdowns" in left[0] and is_known and not any(on_links):
+            chain = self._spends("shutdowns"), (i, ("stopping",)), (i, ("stopped",))
+            yield ("shut down", self.ids[i]), chain
+
+    def _expires(self, alive: tuple[int, ...], *fates: int) -> Offers:
+        dead = self._dead(alive, fates)
         if dead:
-            after = list(state)
-            self._expire(after, dead)
-            out.append((("expire", *(self.ids[i] for i in dead)), done(after)))
-        if acts:
-            out += [(a, done(after)) for a, after in self._of_controller(state, dead)]
-        return out
+            yield ("expire", *dead), tuple((self.n, ("expire", b)) for b in dead)
 
-    def _deliver(
-        self, state: State, losing: Any, done: Callable[[list[Any]], State], out: list[Choice]
-    ) -> None:
-        """The next message of each link arrives, or is lost."""
-        for action, slot, target in self.moves:
-            if queue := state[slot]:
-                after = list(state)
-                after[slot] = queue[1:]
-                if target == self.n:
-                    self._tell(after, queue[0])
-                else:
-                    self._step(after, target, queue[0])
-                out.append((action, done(after)))
-                if losing and slot in self.can_lose:
-                    after = list(state)
-                    after[slot], after[self.budget] = queue[1:], losing
-                    out.append((self.can_lose[slot], tuple(after)))
+    def _dead(self, alive: Iterable[int], fates: tuple[int, ...]) -> list[int]:
+        return [b for b, fate in zip(self.ids, fates, strict=True) if fate and b in alive]
 
-    def _plan(self, budgets: tuple[int, ...]) -> Any:
-        """What these budgets allow: to lose, produce, strike and be late, each with those that are
-        left then; and whether an operator or the controller may act."""
-        left = {kind: self._spend(budgets, i) for i, kind in enumerate(KINDS) if budgets[i]}
-        request = self.produced + self.total - budgets[0] - budgets[1]
-        producing = [
-            (name, left[kind], self._intern(m.Produce(request, (f"m{request + 1}",), acks)))
-            for kind, name, acks in (("produces", "1", 1), ("acks_all", "all", m.ACKS_ALL))
-            if kind in left
-        ]
-        striking = [(name, left[kind]) for name, kind in _FOR.items() if kind in left]
-        acts = {"elections", "uncleans", "reassigns", "failovers"} & left.keys()
-        return left.get("losses"), producing, striking, left.get("lags"), bool(acts)
-
-    def _of_time(self, state: State, i: int, local: Any, out: list[Choice]) -> None:
-        """What costs nothing: it is a matter of time."""
-        message, name, leader = local.parked, "answer oldest", local.follows
-        is_there = leader and not self._local(state[self.slots[leader]]).is_dead
-        if is_there and not self._is_on_its_way(state, i, local):
-            message, name = local.retry, "retry"
-        if message:
-            after = list(state)
-            self._step(after, i, message)
-            out.append(((name, self.ids[i]), self._drain(after)))
-        if not self._controller(state[self.n])[0][i]:
-            after = list(state)
-            self._tell(after, local.register)
-            out.append((("register", self.ids[i]), self._drain(after)))
-        elif local.unanswered >= 0 and not self._alters(state, i, local.unanswered):
-            after = list(state)
-            self._step(after, i, self.ask_again)
-            out.append((("ask again", self.ids[i]), self._drain(after)))
-
-    def _strike(self, name: str, after: list[Any], i: int, local: Any) -> bool:
-        """A fault of one broker. False: it makes no sense now."""
-        if name == "crash":
-            self._stop(after, i)
-            return True
-        broker, is_cut_off = self.objects[after[i]], self._is_cut_off(after, i)
-        if name == "lose power":
-            self._power(after, i)
-        elif name == "flush":
-            after[i] = self._intern(replace(broker, log=broker.log.flush()))
-            return bool(broker.log.flushed_end_offset != broker.log.log_end_offset)
-        elif name == "checkpoint" and local.checkpoint:
-            self._step(after, i, self._intern(m.CheckpointHighWatermark()))
-        elif name == "shut down" and not is_cut_off and not any(after[s] for s in self.ends):
-            self._shut_down(after, i)
-        elif name == "fence" and not is_cut_off:
-            for slot in (self.links.get((0, broker.id)), self.links.get((broker.id, 0))):
-                if slot is not None:
-                    after[slot] = ()
-            self._expire(after, [i])
-        else:
-            return False
-        return True
-
-    def _of_controller(self, state: State, dead: list[int]) -> Iterator[tuple[Any, list[Any]]]:
-        budgets, controller = state[self.budget], self.objects[state[self.n]]
-        has_lead = {"preferred": controller.replicas[0], "unclean": NO_LEADER}
+    def _of_operator(self, controller: Controller, left: Any, *fates: int) -> Offers:
+        kinds, at = left[0], self.n
+        dead = self._dead(_alive(controller), fates)
         for kind, budget in (("preferred", "elections"), ("unclean", "uncleans")):
-            if not budgets[_KIND[budget]]:
-                continue
-            after = list(state)
-            after[self.budget] = self._spend(budgets, _KIND[budget])
-            self._expire(after, dead)  # as in `faults.elect`
-            leader = self.objects[after[self.n]].leader
-            if (leader == has_lead[kind]) == (kind == "unclean"):
-                self._tell(after, self._intern(m.ElectLeaders(kind)))
-                yield ("elect", kind), after
-        if budgets[_KIND["failovers"]] and not self.version.kraft:
-            after = list(state)
-            after[self.budget] = self._spend(budgets, _KIND["failovers"])
-            live = [b for b in controller.alive if self.slots[b.id] not in dead]
-            step = controller_machine.fail_over(controller, tuple(live))
-            self._decide(after, self._controller_result(step))
-            yield ("fail over",), after
-        if budgets[_KIND["reassigns"]]:
-            for target in self._controller(state[self.n])[1]:
-                after = list(state)
-                after[self.budget] = self._spend(budgets, _KIND["reassigns"])
-                for broker in target or ():
-                    stopped = self.objects[after[self.slots[broker]]]
-                    if isinstance(stopped, Stopped) and stopped.is_new:
-                        self._start(after, self.slots[broker])
-                self._tell(after, self._intern(m.AlterPartitionReassignments(target)))
-                yield ("reassign", *(target or ("cancel",))), after
+            if budget in kinds:  # as in `faults.elect`
+                gone = ((at, ("expire", b)) for b in dead)
+                elects = at, ("elect", kind, controller.replicas[0])
+                yield ("elect", kind), (self._spends(budget), *gone, elects)
+        if "failovers" in kinds and not self.version.kraft:
+            live = tuple(b for b in _alive(controller) if b not in dead)
+            yield ("fail over",), (self._spends("failovers"), (at, ("fail over", live)))
+        for target in targets(controller, self.ids) if "reassigns" in kinds else ():
+            named = [b for b, fate in zip(self.ids, fates, strict=True)
+                     if b not in self.assigned and fate != 2]  # fmt: skip
+            chain: list[Any] = [self._spends("reassigns")]
+            for b in target or ():
+                if fates[self.slots[b]] == 2:
+                    named = [x for x in self.ids if x in (*named, b)]
+                    chain.append((self.slots[b], ("start", tuple(named))))
+            chain.append((at, ("tell", m.AlterPartitionReassignments(target))))
+            yield ("reassign", *(target or ("cancel",))), tuple(chain)
 
-    # What is promised
+    # What is promised: a sum of 1 << i for each promise that does not hold
 
-    def broken(self, state: State) -> int:
-        """A sum of 1 << i for each promise that does not hold."""
-        key = *state[: self.n + 1], state[self.promised]
-        bits = self._wrong.get(key)
-        if bits is None:
-            controller, promised = self.objects[key[-2]], self.objects[key[-1]]
-            lead = self.slots[controller.leader] if controller.leader != NO_LEADER else -1
-            leader = state[lead] if lead >= 0 else 0
-            bits = 0
-            pairs = [(leader, number, key[-2]) for number in state[: self.n]]
-            for parts in [(leader, key[-2], key[-1], 0), *pairs]:
-                more = self._wrong.get(parts)
-                if more is None:
-                    own: Any = (promised, leader) if len(parts) == 4 else (None, *parts[:2])
-                    more = self._wrong[parts] = self._breaks(controller, *own)
-                bits |= more
-            self._wrong[key] = bits
-        return bits
+    def _breaks(self, who: Any, controller: Controller, promised: Any, *leader: Any) -> int:
+        """All promises, with what is known of the leader alone; or where there is none."""
+        if controller.leader != (NO_LEADER if who == "leaderless" else who):
+            return 0
+        brokers = {b.id: b for b in leader if isinstance(b, Broker)}
+        known = dict(promised.committed), dict(promised.acknowledged)
+        view = safety.View(brokers, {}, controller, *known, len(promised.disks_lost))
+        return self._bits(view, self.promises) | promised.went_back << self.promises.index(
+            "high_watermark_never_back"
+        )
 
-    def _breaks(self, controller: Any, promised: Any, *numbers: int) -> int:
-        live = [self.objects[number] for number in numbers if number]
-        brokers = {b.id: b for b in live if isinstance(b, Broker)}
-        view = safety.View(brokers, {}, controller)
-        if promised is not None:
-            known = dict(promised.committed), dict(promised.acknowledged)
-            view = safety.View(brokers, {}, controller, *known, len(promised.disks_lost))
-        asked = safety.PROPERTIES if promised is not None else _OF_PAIRS
-        wrong = {name for name in asked if safety.PROPERTIES[name](view) is not None}
-        if promised is not None and promised.went_back:
-            wrong.add("high_watermark_never_back")
+    def _breaks_own(self, broker: Any, controller: Controller) -> int:
+        if isinstance(broker, Stopped):
+            return 0
+        return self._bits(safety.View({broker.id: broker}, {}, controller), _OF_BROKERS)
+
+    def _breaks_pair(self, leader: int, controller: Controller, *both: Any) -> int:
+        if controller.leader != leader or not all(isinstance(b, Broker) for b in both):
+            return 0
+        return self._bits(safety.View({b.id: b for b in both}, {}, controller), _OF_PAIRS)
+
+    def _bits(self, view: safety.View, names: Iterable[str]) -> int:
+        wrong = {name for name in names if safety.PROPERTIES[name](view) is not None}
         return sum(1 << self.promises.index(name) for name in wrong)
+
+
+def _alive(controller: Controller) -> tuple[int, ...]:
+    return tuple(info.id for info in controller.alive)

@@ -8,34 +8,17 @@ from __future__ import annotations
 import gc
 import pickle
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-State = tuple[Any, ...]
+from isrlab.search.tables import System, Tables
 
-
-class TransitionSystem(Protocol):
-    """What is searched. `broken` is a sum of 1 << i, for i a place in `promises`."""
-
-    promises: Sequence[str]
-    first: State
-
-    def successors(self, state: State) -> list[tuple[Any, State]]:
-        """(action, next state), for each action that is enabled."""
-
-    def broken(self, state: State) -> int: ...
-
-    def canonical(self, state: State) -> tuple[State, int]:
-        """The one state that stands for its renamings, and how many they are."""
-
-    def tables(self) -> Any:
-        """What another process needs to understand states; None if nothing."""
-
-    def learn(self, tables: Any) -> None: ...
+NONE = np.empty(0, np.int64)
+Packed = tuple[list[Any], np.ndarray]  # things, and rows of places in that list
 
 
 class Visited:
@@ -84,91 +67,94 @@ def _merged(large: tuple[np.ndarray, ...], small: tuple[np.ndarray, ...]) -> Any
 class Share:
     """What one process expands: a level, what is offered in this round, and the next."""
 
-    def __init__(self, make: Callable[[], TransitionSystem], symmetric: bool) -> None:
-        self.system, self.symmetric = make(), symmetric
-        self.level: list[State] = []
-        self.fingerprints = np.empty(0, np.int64)
-        self.offered: list[State] = []
-        self.kept: list[State] = []
+    def __init__(self, tables: Tables, symmetric: bool) -> None:
+        self.tables, self.symmetric = tables, symmetric
+        self.level, self.fingerprints = self._none, NONE
+        self.offered, self.fresh = self._none, NONE
+        self.kept: list[np.ndarray] = []
         self.kept_fingerprints: list[np.ndarray] = []
-        self.fresh = self.fingerprints
+
+    @property
+    def _none(self) -> np.ndarray:
+        return np.empty((0, len(self.tables.system.first)), np.int32)
 
     def expand(self, low: int, high: int) -> tuple[np.ndarray, np.ndarray, int]:
-        """Fingerprints and parents of what follows the states between `low` and `high`."""
+        """Fingerprints, sorted, and parents of what follows the states between `low` and `high`."""
         start, end = np.searchsorted(self.fingerprints, (low, high))
-        successors, count = self.system.successors, 0
-        offers: dict[int, tuple[int, State]] = {}
-        parents = self.fingerprints[start:end].tolist()
-        for parent, state in zip(parents, self.level[start:end], strict=True):
-            following = successors(state)
-            count += len(following)
-            for _, after in following:
-                if self.symmetric:
-                    after = self.system.canonical(after)[0]
-                fingerprint = hash(after)
-                if fingerprint not in offers:  # the first parent is the least
-                    offers[fingerprint] = parent, after
-        self.offered = [after for _, after in offers.values()]
-        self.fresh = np.fromiter(offers, np.int64, len(offers))
-        return (
-            self.fresh,
-            np.fromiter((p for p, _ in offers.values()), np.int64, len(offers)),
-            count,
-        )
+        parents = self.fingerprints[start:end]
+        place, _, rows, prints = self.tables.expand(self.level[start:end], parents)
+        if not len(rows):
+            self.offered, self.fresh = rows, NONE
+            return NONE, NONE, 0
+        if self.symmetric:
+            rows, prints, _ = self.tables.canonical(rows, prints)
+        order = np.argsort(prints)
+        ordered = prints[order]
+        starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+        self.offered, self.fresh = rows[order[starts]], ordered[starts]
+        least = np.minimum.reduceat(place[order], starts)  # the first parent is the least
+        return self.fresh, parents[least], len(rows)
 
     def keep(self, is_new: np.ndarray) -> tuple[int, dict[int, int]]:
         """How many states the new ones stand for, and the least fingerprint of each broken set."""
-        new = [self.offered[i] for i in np.flatnonzero(is_new).tolist()]
-        fresh = self.fresh[is_new]
-        self.kept += new
-        self.kept_fingerprints.append(fresh)
-        self.offered = []
-        wrong: dict[int, int] = {}
-        broken = self.system.broken
-        for state, fingerprint in zip(new, fresh.tolist(), strict=True):
-            if bits := broken(state):
-                wrong[bits] = min(wrong.get(bits, fingerprint), fingerprint)
-        stands_for = len(new)
+        rows, prints = self.offered[is_new], self.fresh[is_new]
+        self.offered = self._none
+        self.kept.append(rows)
+        self.kept_fingerprints.append(prints)
+        bits = self.tables.broken(rows)
+        wrong = np.flatnonzero(bits)[::-1].tolist()
+        broken = {int(bits[i]): int(prints[i]) for i in wrong}  # they are sorted: the least is last
         if self.symmetric:
-            stands_for = sum(self.system.canonical(state)[1] for state in new)
-        return stands_for, wrong
+            return int(self.tables.canonical(rows, prints)[2].sum()), broken
+        return len(rows), broken
 
     def descend(self) -> int:
         """Go on with the states that were kept: so many."""
-        fingerprints = np.concatenate([np.empty(0, np.int64), *self.kept_fingerprints])
-        order = np.argsort(fingerprints)
-        self.level = [self.kept[i] for i in order.tolist()]
-        self.fingerprints = fingerprints[order]
+        prints = np.concatenate([NONE, *self.kept_fingerprints])
+        order = np.argsort(prints)
+        self.level = self._none
+        self.level = np.concatenate([self._none, *self.kept])[order]
+        self.fingerprints = prints[order]
         self.kept, self.kept_fingerprints = [], []
         return len(self.level)
 
-    def left(self, low: int) -> tuple[Any, list[State], list[State]]:
-        """All that is needed to go on elsewhere from `low` on."""
+    def left(self, low: int) -> tuple[Packed, Packed]:
+        """What is to be expanded from `low` on, and what is kept for the next level."""
         start = int(np.searchsorted(self.fingerprints, low))
-        return self.system.tables(), self.level[start:], self.kept
+        kept = np.concatenate([self._none, *self.kept])
+        return pack(self.tables, self.level[start:]), pack(self.tables, kept)
 
-    def take(self, tables: Any, level: list[State], kept: list[State]) -> None:
-        self.system.learn(tables)
-        self.kept, self.kept_fingerprints = level, [fingerprints_of(level)]
-        self.descend()
-        self.kept, self.kept_fingerprints = kept, [fingerprints_of(kept)]
+    def take(self, level: Packed, kept: Packed) -> None:
+        for packed in (level, kept):
+            self.kept = [unpack(self.tables, packed)]
+            self.kept_fingerprints = [self.tables.fingerprints(self.kept[0])]
+            if packed is level:
+                self.descend()
 
     def memory(self) -> int:
         return resident_bytes()
 
     def counts(self) -> dict[str, int]:
-        return getattr(self.system, "counts", dict)()
+        return {"steps": self.tables.asked, "computed": self.tables.computed}
 
 
-def fingerprints_of(states: list[State]) -> np.ndarray:
-    return np.fromiter(map(hash, states), np.int64, len(states))
+def pack(tables: Tables, rows: np.ndarray) -> Packed:
+    """Rows that another process can read: its numbers of things are others."""
+    numbers, places = np.unique(rows, return_inverse=True)
+    return [tables.things.values[n] for n in numbers.tolist()], places.reshape(rows.shape)
+
+
+def unpack(tables: Tables, packed: Packed) -> np.ndarray:
+    things, rows = packed
+    numbers = np.array([tables.number(thing) for thing in things], np.int32)
+    return numbers[rows] if len(rows) else rows.astype(np.int32)
 
 
 class Here:
     """A part in this process, with the manners of one in another."""
 
-    def __init__(self, *how: Any) -> None:
-        self.part = Share(*how)
+    def __init__(self, make: Callable[[], System], symmetric: bool, tables: Tables) -> None:
+        self.part = Share(tables, symmetric)
         self.answers: list[Any] = []
 
     def ask(self, name: str, *values: Any) -> None:
@@ -184,10 +170,12 @@ class Here:
 class There:
     """A part in a process of its own."""
 
-    def __init__(self, *how: Any) -> None:
+    def __init__(self, make: Callable[[], System], symmetric: bool, tables: Tables) -> None:
         context = get_context()
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, *how), daemon=True)
+        known = tables if context.get_start_method() == "fork" else None
+        how = theirs, make, symmetric, known
+        self.process = context.Process(target=_serve, args=how, daemon=True)
         self.process.start()
         theirs.close()
 
@@ -206,10 +194,11 @@ class There:
         self.pipe.close()
 
 
-def _serve(pipe: Any, *how: Any) -> None:
+def _serve(pipe: Any, make: Callable[[], System], symmetric: bool, known: Tables | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process decides
     gc.disable()
-    part = Share(*how)
+    part = Share(known or Tables(make()), symmetric)
+    part.tables.asked = part.tables.computed = 0
     while (asked := pipe.recv()) is not None:
         name, values = asked
         try:

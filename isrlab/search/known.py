@@ -1,21 +1,19 @@
-"""What a state of the engine's space is made of: numbered objects, and what can be seen in them."""
+"""What a state of the engine's space is made of, and what can be seen in it."""
 
 from __future__ import annotations
 
-from hashlib import blake2b
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
 from isrlab.engine import messages as m
-from isrlab.engine.choices import LagClock
 from isrlab.engine.frozen import Frozen, replace
 from isrlab.engine.log import Log
 from isrlab.engine.model import NO_LEADER, Broker, Follower, Leader
 from isrlab.engine.partition import Controller
-from isrlab.world.cluster import START_MS, Cluster
+from isrlab.world.cluster import START_MS
 
-State = tuple[Any, ...]
 NOW_MS, OLD_MS = START_MS, 1
 _TALK = (  # of followers with their leaders; on a link only one side's follower waits for answers
     m.Fetch, m.OffsetsForLeaderEpoch, m.ListOffsets,
@@ -51,145 +49,82 @@ class Late(Frozen):
     fetches: bool  # though it still fetches
 
 
-class Local(Frozen):
-    """What a broker can do by itself."""
-
-    is_dead: bool = False
-    can_start: bool = False
-    leads: bool = False
-    parked: int = 0  # the message that expires its oldest fetch
-    lates: tuple[tuple[Any, int], ...] = ()  # actions, and their messages
-    follows: int = 0  # from whom it waits for an answer
-    request: int = 0  # the number of what it asked
-    waiting: tuple[tuple[int, int], ...] = ()  # (follower, number) of fetches that are parked here
-    retry: int = 0  # the message that makes it ask again
-    register: int = 0
-    checkpoint: bool = False
-    unanswered: int = -1  # the number of its ISR change
+def content(thing: Any) -> bytes:
+    """All that a thing says, but for version and settings, which are the same in all."""
+    what: Any = thing
+    if isinstance(thing, Broker):
+        what = [thing.id, thing.replicas, thing.log, thing.role, thing.broker_epoch]
+        what += [thing.is_shutting_down, thing.metadata, thing.remembered, thing.unanswered]
+    elif isinstance(thing, Controller):
+        what = [thing.state, thing.alive, thing.replicas_of_partition_0]
+    elif isinstance(thing, tuple):
+        what = [(type(each).__name__, each) for each in thing]
+    return type(thing).__name__.encode() + _encode(what)
 
 
-class Known:
-    """The objects of a search by their numbers, which are the same in every process."""
+# What a rule sees of a broker, of a link, or of the controller
 
-    def __init__(self, cluster: Cluster, extra: tuple[int, ...]) -> None:
-        self.version, self.settings = cluster.version, cluster.settings
-        self.assigned = cluster.replicas
-        self.ids = (*sorted(cluster.replicas), *extra)
-        self.n = len(self.ids)
-        pairs = [(a, b) for a in self.ids for b in self.ids if a != b]
-        pairs += [(m.CONTROLLER, b) for b in self.ids]
-        if not self.version.writes_zookeeper:
-            pairs += [(b, m.CONTROLLER) for b in self.ids]
-        self.links = {pair: self.n + 1 + i for i, pair in enumerate(pairs)}
-        self.slots = {b: i for i, b in enumerate(self.ids)} | {m.CONTROLLER: self.n}
-        self.two_ways = self.version.lag_clock == LagClock.CAUGHT_UP_TO_PREVIOUS_FETCH
-        self.objects: dict[int, Any] = {}
-        self._locals: dict[int, Local] = {}
-        self._spent: dict[tuple[Any, int], Any] = {}
-        self._requests: dict[int, int] = {}
-        self._known: dict[int, Any] = {}
 
-    def _intern(self, thing: Any) -> int:
-        content: Any = thing
-        if isinstance(thing, Broker):
-            content = [thing.id, thing.replicas, thing.log, thing.role, thing.broker_epoch]
-            content += [thing.is_shutting_down, thing.metadata, thing.remembered, thing.unanswered]
-        elif isinstance(thing, Controller):
-            content = [thing.state, thing.alive]
-        text = type(thing).__name__.encode() + _encode(content)
-        number = int.from_bytes(blake2b(text, digest_size=8).digest(), "little") >> 4
-        known = self.objects.setdefault(number, thing)
-        if type(known) is not type(thing):
-            raise RuntimeError("two objects have one number")
-        return number
+def fate(broker: Broker | Stopped) -> int:
+    """0: it lives, 1: it is dead, 2: it has never lived."""
+    return 1 + broker.is_new if isinstance(broker, Stopped) else 0
 
-    def tables(self) -> dict[int, Any]:
-        return self.objects
 
-    def learn(self, tables: dict[int, Any] | None) -> None:
-        self.objects |= tables or {}
+def epoch(broker: Broker | Stopped) -> int | None:
+    """Of its process; None if it has none."""
+    return None if isinstance(broker, Stopped) else broker.broker_epoch
 
-    def canonical(self, state: tuple[Any, ...]) -> tuple[tuple[Any, ...], int]:
-        return state, 1
 
-    # What can be seen
+def recipient(broker: Broker | Stopped) -> Any:
+    """What a message that is sent to it depends on."""
+    return None if isinstance(broker, Stopped) else broker.metadata
 
-    def _local(self, number: int) -> Local:
-        local = self._locals.get(number)
-        if local is None:
-            local = self._locals[number] = self._look(self.objects[number])
-        return local
 
-    def _look(self, broker: Broker | Stopped) -> Local:
-        if isinstance(broker, Stopped):
-            return Local(True, can_start=not (broker.is_halted or broker.is_new))
-        role, log, parked, lates, follows = broker.role, broker.log, 0, [], 0
-        waiting: tuple[tuple[int, int], ...] = ()
-        if isinstance(role, Leader):
-            waiting = tuple((p.fetch.replica, p.fetch.request) for p in role.parked)
-            if role.parked:
-                fetch = role.parked[0].fetch
-                parked = self._intern(m.ExpireFetch(fetch.replica, fetch.request))
-            for remote in role.remotes:
-                if remote.last_caught_up_time_ms > OLD_MS:
-                    ways = (False, True) if remote.last_fetch_time_ms > OLD_MS else (False,)
-                    for fetches in ways[: 1 + self.two_ways]:
-                        action = ("late", broker.id, remote.id, "slow" if fetches else "gone")
-                        lates.append((action, self._intern(Late(remote.id, fetches))))
-        elif isinstance(role, Follower) and not role.is_waiting and role.leader != NO_LEADER:
-            follows = role.leader
-        retry = self._intern(m.RetryRequest(role.request)) if isinstance(role, Follower) else 0
-        is_new = log.checkpointed_high_watermark != log.high_watermark
-        asks = broker.unanswered is not None and not self.version.writes_zookeeper
-        number = broker.unanswered.request if broker.unanswered and asks else -1
-        return Local(
-            leads=isinstance(role, Leader), parked=parked, lates=tuple(lates), follows=follows,
-            retry=retry, checkpoint=is_new, unanswered=number, waiting=waiting,
-            request=getattr(role, "request", 0),
-            register=self._intern(m.RegisterBroker(broker.id, broker.broker_epoch)),
-        )  # fmt: skip
+def asking(broker: Broker | Stopped) -> tuple[int, int] | None:
+    """The leader that a follower waits for, and the number of what it asked."""
+    role = getattr(broker, "role", None)
+    if not isinstance(role, Follower) or role.is_waiting or role.leader == NO_LEADER:
+        return None
+    return role.leader, role.request
 
-    def _controller(self, number: int) -> Any:
-        """By broker, the message that its session has ended (0: it has none); and the targets of
-        reassignments."""
-        known = self._known.get(number)
-        if known is None:
-            controller = self.objects[number]
-            epochs = {info.id: info.broker_epoch for info in controller.alive}
-            expiries = tuple(
-                self._intern(m.SessionExpired(b, epochs[b])) if b in epochs else 0 for b in self.ids
-            )
-            known = self._known[number] = expiries, targets(controller, self.ids)
-        return known
 
-    def _is_on_its_way(self, state: State, i: int, local: Local) -> bool:
-        """A follower's request, or its answer."""
-        number, leader = self.ids[i], local.follows
-        requests = self._requests
-        for slot in (self.links[number, leader], self.links[leader, number]):
-            for x in state[slot]:
-                request = requests.get(x)
-                if request is None:
-                    message = self.objects[x]
-                    is_ours = isinstance(message, _TALK)
-                    request = requests[x] = message.request if is_ours else -1
-                if request == local.request:
-                    return True
-        return (number, local.request) in self._local(state[self.slots[leader]]).waiting
+def waiting(broker: Broker | Stopped) -> tuple[tuple[int, int], ...] | None:
+    """(follower, number) of the fetches that are parked here; None if it is dead."""
+    role = getattr(broker, "role", None)
+    parked = role.parked if isinstance(role, Leader) else ()
+    asked = tuple((p.fetch.replica, p.fetch.request) for p in parked)
+    return None if isinstance(broker, Stopped) else asked
 
-    def _alters(self, state: tuple[Any, ...], i: int, request: int) -> bool:
-        number = self.ids[i]
-        on_links = (*state[self.links[number, 0]], *state[self.links[0, number]])
-        kinds = m.AlterPartition, m.AlterPartitionResponse
-        waiting = (self.objects[x] for x in on_links)
-        return any(isinstance(x, kinds) and x.request == request for x in waiting)
 
-    def _spend(self, budgets: tuple[int, ...], kind: int) -> tuple[int, ...]:
-        key = budgets, kind
-        left = self._spent.get(key)
-        if left is None:
-            left = self._spent[key] = (*budgets[:kind], budgets[kind] - 1, *budgets[kind + 1 :])
-        return left
+def talk(messages: tuple[m.Message, ...]) -> tuple[int, ...]:
+    """The numbers of requests of followers that are on a link, or of their answers."""
+    return tuple(sorted(x.request for x in messages if isinstance(x, _TALK)))
+
+
+def changes(messages: tuple[m.Message, ...]) -> tuple[int, ...]:
+    """The numbers of ISR changes that are on a link, or of their answers."""
+    kinds = m.AlterPartition, m.AlterPartitionResponse
+    return tuple(sorted(x.request for x in messages if isinstance(x, kinds)))
+
+
+def unanswered(broker: Broker | Stopped) -> int:
+    """The number of the ISR change that it waits for; -1: it waits for none."""
+    asked = getattr(broker, "unanswered", None)
+    return asked.request if asked else -1
+
+
+def knows(broker: int) -> Callable[[Controller], bool | None]:
+    """True if the controller takes it for alive, else None."""
+    return lambda controller: controller.is_alive(broker) or None
+
+
+def lates(broker: Broker, two_ways: bool) -> Iterator[Late]:
+    """The followers whose clocks can turn too old here."""
+    for remote in broker.role.remotes if isinstance(broker.role, Leader) else ():
+        if remote.last_caught_up_time_ms > OLD_MS:
+            yield Late(remote.id, False)
+            if two_ways and remote.last_fetch_time_ms > OLD_MS:
+                yield Late(remote.id, True)
 
 
 def number_of(broker_epoch: int, leader_epoch: int, alters: bool) -> int:

@@ -17,7 +17,9 @@ from typing import Any
 from isrlab.engine import messages as m
 from isrlab.engine import safety
 from isrlab.engine.model import Follower, Leader
+from isrlab.search.enabled import EngineSystem
 from isrlab.search.space import Space
+from isrlab.search.tables import Tables
 from isrlab.world import scenario
 from isrlab.world.cluster import Cluster, NotSettledError
 from isrlab.world.commands import obey
@@ -99,7 +101,7 @@ class _Text:
 
     def _pass_on(self, state: Any, source: int, target: int, verb: str) -> None:
         """The next message, and before it the metadata that the space does not count."""
-        wanted = self.system.objects[state[self.system.links[source, target]][0]]
+        wanted = state[self.system.links[source, target]][0]
         waiting = self.cluster.on_link(source, target)
         for count, envelope in enumerate(waiting, 1):
             message = envelope.message
@@ -165,14 +167,14 @@ class _Text:
                         self.play(f"deliver {link} any")
 
 
-def text_of(system: Space, partition: str, actions: list[Deed], promise: str) -> str | None:
+def text_of(system: EngineSystem, partition: str, actions: list[Deed], promise: str) -> str | None:
     """A scenario that does the actions, and in which the promise is broken; None if there is none.
 
     `partition` is the line of the cluster that the search began with, and what was done before.
     """
-    states = [system.first]
+    states, tables = [tuple(system.first)], Tables(system)
     for action in actions:
-        states.append(dict(system.successors(states[-1]))[action])  # type: ignore[attr-defined]
+        states.append(dict(tables.successors(states[-1]))[action])
     lates = [i for i, action in enumerate(actions) if action[0] == "late"]
     for early in [None, *range(lates[0], -1, -1)] if lates else [None]:
         for head in _heads(system, partition, actions):

@@ -1,9 +1,10 @@
 """A partition on a few brokers as a transition system: what may happen next, whatever the times.
 
-Theory of operation. A state is a tuple: for each broker and for the controller a number made from
-all that its engine state says, for each link the messages on their way, what may still be done (the
-budgets), and what has been promised. The numbers are the same in every process. The engine's steps
-are pure, so each is computed once and remembered: nearly always it is only looked up.
+Theory of operation. A state has a slot for each broker and for the controller with its engine
+state, for each link with the messages on their way, for what may still be done (the budgets), and
+for what has been promised. What happens is a chain of operations, each on one slot: a message is
+taken off its link, a broker's step is done, what it sends is put on other links. The engine's steps
+are pure, so each is computed once and remembered (`tables.py`); `enabled.py` has what may happen.
 
 Time does not pass; what time does is an action. A clock is fresh or too old, and a follower's may
 become too old at any moment (`late`, and then the leader checks its ISR). A session that is over is
@@ -23,31 +24,23 @@ Brokers are not symmetric: elections go by the order of the assignment.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from isrlab.engine import broker as broker_machine
 from isrlab.engine import controller as controller_machine
 from isrlab.engine import messages as m
 from isrlab.engine import safety
-from isrlab.engine.choices import ClockReset
+from isrlab.engine.choices import ClockReset, LagClock
 from isrlab.engine.controller import Controller
 from isrlab.engine.frozen import replace
 from isrlab.engine.kraft import NoReplicaError
 from isrlab.engine.log import Log
 from isrlab.engine.model import NO_LEADER, Broker, Follower, Leader
 from isrlab.engine.partition import PartitionState
-from isrlab.search.known import (
-    NOW_MS,
-    OLD_MS,
-    Known,
-    Late,
-    Promised,
-    State,
-    Stopped,
-    aged,
-    number_of,
-)  # fmt: skip
+from isrlab.search import known
+from isrlab.search.known import NOW_MS, OLD_MS, Late, Promised, Stopped, aged, number_of
+from isrlab.search.tables import Doings, Sees
 from isrlab.world.cluster import Cluster
 
 KINDS = (  # what has a budget, in the order of a state's
@@ -55,61 +48,58 @@ KINDS = (  # what has a budget, in the order of a state's
     "fences", "elections", "uncleans", "reassigns", "failovers", "checkpoints",
 )  # fmt: skip
 _RAW = 1 << 60  # numbers of requests above it are not renamed yet
-_HALTS, _ASKS_ZOOKEEPER = -1, -2
-_MOST_STEPS = 1_000  # of an exchange that is played to its end
+Operated = tuple[Any, Doings, Doings] | None
 
 
-class Space(Known):
+class Space:
     """See above. It starts where `cluster` is, once its messages have arrived."""
 
     promises = tuple(safety.PROPERTIES)
+    renamings = ()  # brokers are not symmetric
 
     def __init__(
         self, cluster: Cluster, budgets: dict[str, int], extra: Iterable[int] = (),
         prompt: bool = False,
     ) -> None:  # fmt: skip
         cluster.stabilize()
-        super().__init__(cluster, tuple(b for b in extra if b not in cluster.replicas))
-        self._steps: dict[tuple[int, int], Any] = {}
-        self._controller_steps: dict[tuple[int, int], Any] = {}
-        self._promised: dict[tuple[int, Any], int] = {}
-        self._wrong: dict[Any, int] = {}
-        self._processes: dict[Any, Any] = {}
-        self._plans: dict[tuple[int, ...], Any] = {}
-        self.ask_again = self._intern(m.RetryAlterPartition())
-        self._asked = self._computed = 0
-        self.ends = {slot: pair for pair, slot in self.links.items()}
-        self._to = [[s for s, pair in self.ends.items() if pair[1] == b] for b in self.ids]
+        self.version, self.settings = cluster.version, cluster.settings
+        self.assigned = cluster.replicas
+        self.ids = (*sorted(cluster.replicas), *(b for b in extra if b not in cluster.replicas))
+        self.n = len(self.ids)
+        pairs = [(a, b) for a in self.ids for b in self.ids if a != b]
+        pairs += [(m.CONTROLLER, b) for b in self.ids]
+        if not self.version.writes_zookeeper:
+            pairs += [(b, m.CONTROLLER) for b in self.ids]
+        self.links = {pair: self.n + 1 + i for i, pair in enumerate(pairs)}
+        self.slots = {b: i for i, b in enumerate(self.ids)} | {m.CONTROLLER: self.n}
+        self.two_ways = self.version.lag_clock == LagClock.CAUGHT_UP_TO_PREVIOUS_FETCH
         self.budget = self.n + 1 + len(self.links)
         self.promised = self.budget + 1
         of_controller = [slot for pair, slot in self.links.items() if m.CONTROLLER in pair]
         self.prompt = frozenset(of_controller if prompt else ())
-        self._arriving: list[tuple[int, int]] | None = None  # what is delivered within the action
-        self._soon = self.prompt
         self.produced = len(cluster.requests)
         self.total = budgets.get("produces", 0) + budgets.get("acks_all", 0)
         self.remembers = self.version.clock_reset == ClockReset.NEVER
-        self.moves = [
-            (("deliver", *self.ends[slot]), slot, self.slots[self.ends[slot][1]])
-            for slot in self.ends
-        ]
-        self.can_lose = {
-            slot: ("lose", *ends) for slot, ends in self.ends.items() if ends[0] != m.CONTROLLER
-        }
+        self.contexts: list[Sees | None] = [None] * (self.promised + 1)
+        for (source, target), slot in self.links.items():
+            view = known.recipient if target else known.knows(source)
+            self.contexts[slot] = Sees(self.slots[target], view)
+        self.ends = tuple((i, ("stopped",)) for i in range(self.n))
         self.first = self._first(cluster, tuple(budgets.get(kind, 0) for kind in KINDS))
+        self.content = known.content
 
-    def _first(self, cluster: Cluster, budgets: tuple[int, ...]) -> State:
+    def _first(self, cluster: Cluster, budgets: tuple[int, ...]) -> tuple[Any, ...]:
         state: list[Any] = [()] * (self.promised + 1)
         for i, number in enumerate(self.ids):
             broker = cluster.brokers.get(number)
             if broker is not None:
-                state[i] = self._intern(self._canonical(self._clocked(broker, cluster), ())[0])
+                state[i] = self._canonical(self._clocked(broker, cluster), ())[0]
                 continue
             is_new = number not in cluster.disks
             log = Log() if is_new else cluster.disks[number]
             epoch, was_clean = cluster.epochs.get(number, 0), number in cluster.clean
-            state[i] = self._intern(Stopped(number, log, epoch, was_clean, False, is_new))
-        state[self.n] = self._intern(cluster.controller)
+            state[i] = Stopped(number, log, epoch, was_clean, False, is_new)
+        state[self.n] = cluster.controller
         state[self.budget] = budgets
         observer = cluster.observer
         promised = Promised(
@@ -117,7 +107,7 @@ class Space(Known):
             tuple(sorted(observer.acknowledged.items())),
             tuple(sorted(observer.disks_lost)),
         )
-        state[self.promised] = self._intern(promised)
+        state[self.promised] = promised
         return tuple(state)
 
     def _clocked(self, broker: Broker, cluster: Cluster) -> Broker:
@@ -146,10 +136,181 @@ class Space(Known):
             parked.append(replace(each, fetch=fetch, deadline_ms=NOW_MS + fetch.max_wait_ms))
         return replace(broker, role=replace(role, remotes=remotes, parked=tuple(parked)))
 
-    # Steps of the engine
+    # Operations
 
-    def counts(self) -> dict[str, int]:
-        return {"steps": self._asked, "computed": self._computed}
+    def operate(self, operation: Any, thing: Any, context: Any) -> Operated:
+        name, *values = operation
+        return OPERATIONS[name](self, thing, context, *values)
+
+    def _take(self, queue: tuple[Any, ...], _: None) -> Operated:
+        return queue[1:], (), ()
+
+    def _clear(self, queue: tuple[Any, ...], _: None) -> Operated:
+        return (), (), ()
+
+    def _spend(self, budgets: tuple[int, ...], _: None, kind: int) -> Operated:
+        return (*budgets[:kind], budgets[kind] - 1, *budgets[kind + 1 :]), (), ()
+
+    def _push(
+        self, queue: tuple[Any, ...], there: Any, ends: tuple[int, int], message: Any, soon: bool
+    ) -> Operated:
+        """On its way, unless there is no connection, or it is delivered within the action."""
+        source, target = ends
+        if there is None:
+            return queue, (), ()
+        if soon or self.links[ends] in self.prompt:
+            name = "tell" if target == m.CONTROLLER else "step"
+            return queue, (), ((self.slots[target], (name, message, soon)),)
+        if not source and isinstance(message, m.UpdateMetadata):
+            news = [x for x in queue if isinstance(x, m.UpdateMetadata)]
+            if message == news[-1] if news else message.brokers == there:
+                return queue, (), ()
+        return (*queue, message), (), ()
+
+    def _step(
+        self, broker: Any, _: None, message: Any, soon: bool = False, changes: bool = False
+    ) -> Operated:
+        """One broker's step; None if it is to change something and does not."""
+        if isinstance(broker, Stopped):
+            return broker, (), ()
+        before = aged(broker, message) if isinstance(message, Late) else broker
+        asked = m.ExpireIsr() if isinstance(message, Late) else message
+        after, outputs = broker_machine.step(before, asked, NOW_MS)
+        after, sent = self._canonical(after, outputs)
+        if changes and after == broker:
+            return None
+        chain: list[Any] = []
+        acknowledged = []
+        for output in sent:
+            if isinstance(output, m.Halt):
+                chain.append((self.slots[broker.id], ("halt",)))
+                break
+            if output.to == m.CLIENT:
+                if not output.message.error:
+                    request = output.message.request
+                    is_own = isinstance(message, m.Produce) and message.request == request
+                    acknowledged.append((request, message.acks if is_own else m.ACKS_ALL))
+            elif output.to == m.CONTROLLER and self.version.writes_zookeeper:
+                chain.append((self.n, ("ask", output.message, broker.id, soon)))
+            else:
+                chain.append(self._sent(broker.id, output, soon))
+        promised = (_committed(before, after), tuple(acknowledged), _went_back(before, after))
+        if any(promised):
+            chain.insert(0, (self.promised, ("promise", *promised)))
+        return after, tuple(chain), ()
+
+    def _sent(self, source: int, output: Any, soon: bool) -> tuple[int, Any]:
+        ends = source, output.to
+        return self.links[ends], ("push", ends, output.message, soon)
+
+    def _tell(self, controller: Controller, _: None, message: Any, soon: bool = False) -> Operated:
+        """One step of the controller."""
+        try:
+            step = controller_machine.step(controller, message, NOW_MS)
+        except NoReplicaError:
+            step = controller, ()
+        return self._decided(step, soon)
+
+    def _ask(
+        self, controller: Controller, _: None, message: Any, broker: int, soon: bool
+    ) -> Operated:
+        """A broker writes ZooKeeper, and is answered within its step."""
+        if controller.is_alive(broker):
+            return self._tell(controller, None, message, soon)
+        gone = m.Disconnected(m.CONTROLLER)
+        return controller, ((self.slots[broker], ("step", gone, soon)),), ()
+
+    def _decided(self, step: controller_machine.ControllerStep, soon: bool) -> Operated:
+        controller, outputs = step
+        chain: list[Any] = []
+        for output in outputs:
+            message: Any = output.message  # type: ignore[union-attr]
+            to: int = output.to  # type: ignore[union-attr]
+            if isinstance(message, m.UpdateMetadata):
+                if not self.version.kraft:
+                    continue
+                output = m.Send(to, m.UpdateMetadata(message.brokers))
+            if self.version.writes_zookeeper and isinstance(message, m.AlterPartitionResponse):
+                chain.append((self.slots[to], ("step", message, soon)))
+            elif to != m.CLIENT:
+                chain.append(self._sent(m.CONTROLLER, output, soon))
+        return controller, tuple(chain), ()
+
+    def _expire(self, controller: Controller, _: None, broker: int, must: bool = False) -> Operated:
+        """The session of a broker ends, if it has one."""
+        epochs = {info.id: info.broker_epoch for info in controller.alive}
+        if broker in epochs:
+            return self._tell(controller, None, m.SessionExpired(broker, epochs[broker]))
+        return None if must else (controller, (), ())
+
+    def _elect(self, controller: Controller, _: None, kind: str, preferred: int) -> Operated:
+        has_lead = preferred if kind == "preferred" else NO_LEADER
+        if (controller.leader == has_lead) != (kind == "unclean"):
+            return None
+        return self._tell(controller, None, m.ElectLeaders(kind))
+
+    def _fail_over(self, controller: Controller, _: None, live: tuple[int, ...]) -> Operated:
+        infos = [b for b in controller.alive if b.id in live]
+        return self._decided(controller_machine.fail_over(controller, tuple(infos)), False)
+
+    def _promise(
+        self, old: Promised, _: None, committed: Any, acknowledged: Any, went_back: bool
+    ) -> Operated:
+        names = {f"m{request + 1}": acks for request, acks in acknowledged}
+        new = Promised(
+            tuple(sorted((dict(committed) | dict(old.committed)).items())),
+            tuple(sorted((dict(old.acknowledged) | names).items())),
+            old.disks_lost,
+            old.went_back or went_back,
+        )
+        return new, (), ()
+
+    def _lose_disk(self, old: Promised, _: None, broker: int) -> Operated:
+        lost = tuple(sorted({*old.disks_lost, broker}))
+        return replace(old, disks_lost=lost), (), ()
+
+    # Processes
+
+    def _stop(self, broker: Broker, _: None, **how: Any) -> tuple[Any, Doings, Doings]:
+        """The process is gone, and with it what was on its way to it."""
+        what = {"log": broker.log, "broker_epoch": broker.broker_epoch + 1, **how}
+        to = [slot for (_, target), slot in self.links.items() if target == broker.id]
+        return Stopped(broker.id, **what), tuple((slot, ("clear",)) for slot in to), ()
+
+    def _halt(self, broker: Broker, _: None) -> Operated:
+        return self._stop(broker, None, is_halted=True)
+
+    def _lose_power(self, broker: Broker, _: None) -> Operated:
+        log = broker.log.after_power_loss()
+        after, chain, last = self._stop(broker, None, log=log)
+        if log.log_end_offset < broker.log.log_end_offset:
+            chain = ((self.promised, ("lose disk", broker.id)), *chain)
+        return after, chain, last
+
+    def _flush(self, broker: Broker, _: None) -> Operated:
+        return replace(broker, log=broker.log.flush()), (), ()
+
+    def _stopping(self, broker: Broker, _: None) -> Operated:
+        """It shuts down, with all that this causes: nothing else is on its way."""
+        asks = "tell", m.ControlledShutdown(broker.id), True
+        return replace(broker, is_shutting_down=True), ((self.n, asks),), ()
+
+    def _stopped(self, broker: Any, _: None) -> Operated:
+        if isinstance(broker, Stopped):
+            return broker, (), ()  # it has halted
+        log = broker.log.flush().checkpoint()
+        after, chain, last = self._stop(broker, None, log=log, was_clean=True)
+        return after, (*chain, (self.n, ("expire", broker.id))), last
+
+    def _start(self, old: Stopped, _: None, named: tuple[int, ...]) -> Operated:
+        """`named`: brokers beyond the assigned that an operator has named."""
+        idle = Broker(
+            old.id, self.version, self.settings, (*self.assigned, *named), old.log,
+            broker_epoch=old.broker_epoch,
+        )  # fmt: skip
+        broker = self._canonical(*broker_machine.start(idle))[0]
+        registers = m.RegisterBroker(old.id, old.broker_epoch, old.was_clean)
+        return broker, ((self.n, ("tell", registers)),), ()
 
     def _canonical(self, broker: Broker, outputs: tuple[m.Output, ...]) -> tuple[Broker, list[Any]]:
         role, unanswered = broker.role, broker.unanswered
@@ -180,206 +341,15 @@ class Space(Known):
                 sent.append(m.Send(output.to, message))
         return broker, sent
 
-    def _compute(self, number: int, message_number: int) -> Any:
-        """(number of the broker after it, what it sends, what that promises)."""
-        before, message = self.objects[number], self.objects[message_number]
-        broker = before
-        if isinstance(message, Late):
-            broker, message = aged(before, message), m.ExpireIsr()
-        after, outputs = broker_machine.step(broker, message, NOW_MS)
-        after, sent = self._canonical(after, outputs)
-        out, acknowledged = [], []
-        for output in sent:
-            if isinstance(output, m.Halt):
-                out.append((_HALTS, 0))
-            elif output.to == m.CLIENT:
-                if not output.message.error:
-                    request = output.message.request
-                    is_own = isinstance(message, m.Produce) and message.request == request
-                    acknowledged.append((request, message.acks if is_own else m.ACKS_ALL))
-            elif output.to == m.CONTROLLER and self.version.writes_zookeeper:
-                out.append((_ASKS_ZOOKEEPER, self._intern(output.message)))
-            else:
-                out.append((self.links[before.id, output.to], self._intern(output.message)))
-        promised = (_committed(before, after), tuple(acknowledged), _went_back(before, after))
-        return self._intern(after), tuple(out), promised if any(promised) else None
 
-    def _step(self, state: list[Any], i: int, message: int) -> None:
-        """One broker's step; it may write ZooKeeper, and is answered within it."""
-        key = state[i], message
-        result = self._steps.get(key)
-        self._asked += 1
-        if result is None:
-            self._computed += 1
-            result = self._steps[key] = self._compute(*key)
-        state[i], out, promised = result
-        if promised:
-            self._promise(state, promised)
-        for slot, sent in out:
-            if slot >= 0:
-                self._push(state, slot, sent)
-            elif slot == _HALTS:
-                self._stop(state, i, is_halted=True)
-                return
-            elif self._is_cut_off(state, i):
-                self._step(state, i, self._intern(m.Disconnected(m.CONTROLLER)))
-            else:
-                self._tell(state, sent, i)
-
-    def _tell(self, state: list[Any], message: int, asker: int = -1) -> None:
-        """One step of the controller."""
-        key = state[self.n], message
-        result = self._controller_steps.get(key)
-        if result is None:
-            controller = self.objects[key[0]]
-            try:
-                step = controller_machine.step(controller, self.objects[message], NOW_MS)
-            except NoReplicaError:
-                step = controller, ()
-            result = self._controller_steps[key] = self._controller_result(step)
-        self._decide(state, result, asker)
-
-    def _controller_result(self, step: controller_machine.ControllerStep) -> Any:
-        controller, outputs = step
-        out = []
-        for output in outputs:
-            message = output.message  # type: ignore[union-attr]
-            to = output.to  # type: ignore[union-attr]
-            if isinstance(message, m.UpdateMetadata):
-                if not self.version.kraft:
-                    continue
-                message = m.UpdateMetadata(message.brokers)
-            if self.version.writes_zookeeper and isinstance(message, m.AlterPartitionResponse):
-                out.append((_ASKS_ZOOKEEPER, self._intern(message)))
-            elif to != m.CLIENT:
-                out.append((self.links[m.CONTROLLER, to], self._intern(message)))
-        return self._intern(controller), tuple(out)
-
-    def _decide(self, state: list[Any], result: Any, asker: int = -1) -> None:
-        state[self.n], out = result
-        for slot, message in out:
-            if slot == _ASKS_ZOOKEEPER:
-                self._step(state, asker, message)
-            else:
-                self._push(state, slot, message)
-
-    def _push(self, state: list[Any], slot: int, message: int) -> None:
-        source, target = self.ends[slot]
-        if target and self._local(state[self.slots[target]]).is_dead:
-            return
-        if not target and self._is_cut_off(state, self.slots[source]):
-            return
-        if slot in self._soon and self._arriving is not None:
-            self._arriving.append((slot, message))
-            return
-        is_metadata = not source and isinstance(self.objects[message], m.UpdateMetadata)
-        if is_metadata and self._is_no_news(state, slot, message):
-            return
-        state[slot] = (*state[slot], message)
-
-    def _is_no_news(self, state: list[Any], slot: int, message: int) -> bool:
-        for other in reversed(state[slot]):
-            if isinstance(self.objects[other], m.UpdateMetadata):
-                return bool(other == message)
-        broker = self.objects[state[self.slots[self.ends[slot][1]]]]
-        return bool(broker.metadata == self.objects[message].brokers)
-
-    def _drain(self, state: list[Any]) -> tuple[Any, ...]:
-        """Deliver, in the order they were sent, what is to arrive within the action."""
-        for _ in range(_MOST_STEPS):
-            if not self._arriving:
-                break
-            slot, message = self._arriving.pop(0)
-            self._arrive(state, slot, message)
-        return tuple(state)
-
-    def _arrive(self, state: list[Any], slot: int, message: int) -> None:
-        target = self.ends[slot][1]
-        if target == m.CONTROLLER:
-            self._tell(state, message)
-        elif not self._local(state[self.slots[target]]).is_dead:
-            self._step(state, self.slots[target], message)
-
-    def _promise(self, state: list[Any], news: Any) -> None:
-        key = state[self.promised], news
-        number = self._promised.get(key)
-        if number is None:
-            old = self.objects[key[0]]
-            committed, acknowledged, went_back = news
-            names = {f"m{request + 1}": acks for request, acks in acknowledged}
-            new = Promised(
-                tuple(sorted((dict(committed) | dict(old.committed)).items())),
-                tuple(sorted((dict(old.acknowledged) | names).items())),
-                old.disks_lost,
-                old.went_back or went_back,
-            )
-            number = self._promised[key] = self._intern(new)
-        state[self.promised] = number
-
-    # Processes
-
-    def _stop(self, state: list[Any], i: int, **how: Any) -> None:
-        """The process is gone, and with it what was on its way to it."""
-        key = state[i], *how.values()
-        number = self._processes.get(key)
-        if number is None:
-            broker = self.objects[state[i]]
-            what = {"log": broker.log, "broker_epoch": broker.broker_epoch + 1, **how}
-            number = self._processes[key] = self._intern(Stopped(broker.id, **what))
-        state[i] = number
-        for slot in self._to[i]:
-            state[slot] = ()
-
-    def _start(self, state: list[Any], i: int) -> None:
-        extra = (k for k in range(self.n) if self.ids[k] not in self.assigned)
-        is_new = (getattr(self.objects[state[k]], "is_new", False) and k != i for k in extra)
-        key = state[i], *is_new
-        numbers = self._processes.get(key)
-        if numbers is None:
-            old = self.objects[key[0]]
-            outside = [b for b in self.ids if b not in self.assigned]
-            named = (b for b, unnamed in zip(outside, key[1:], strict=True) if not unnamed)
-            idle = Broker(
-                old.id, self.version, self.settings, (*self.assigned, *named), old.log,
-                broker_epoch=old.broker_epoch,
-            )  # fmt: skip
-            broker, _ = self._canonical(*broker_machine.start(idle))
-            registers = m.RegisterBroker(old.id, old.broker_epoch, old.was_clean)
-            numbers = self._processes[key] = self._intern(broker), self._intern(registers)
-        state[i], message = numbers
-        self._tell(state, message)
-
-    def _power(self, state: list[Any], i: int) -> None:
-        broker = self.objects[state[i]]
-        log = broker.log.after_power_loss()
-        if log.log_end_offset < broker.log.log_end_offset:
-            old = self.objects[state[self.promised]]
-            lost = tuple(sorted({*old.disks_lost, broker.id}))
-            state[self.promised] = self._intern(replace(old, disks_lost=lost))
-        self._stop(state, i, log=log)
-
-    def _shut_down(self, state: list[Any], i: int) -> None:
-        """With all that it causes: nothing else is on its way, and nothing is when it has ended."""
-        broker = self.objects[state[i]]
-        state[i] = self._intern(replace(broker, is_shutting_down=True))
-        self._soon = frozenset(self.ends)
-        self._tell(state, self._intern(m.ControlledShutdown(broker.id)))
-        self._drain(state)
-        self._soon = self.prompt
-        if self._local(state[i]).is_dead:
-            return  # it has halted
-        log = self.objects[state[i]].log.flush().checkpoint()
-        self._stop(state, i, log=log, was_clean=True)
-        self._expire(state, [i])
-
-    def _expire(self, state: list[Any], those: list[int]) -> None:
-        for i in those:
-            expiries = self._controller(state[self.n])[0]
-            if expiries[i]:
-                self._tell(state, expiries[i])
-
-    def _is_cut_off(self, state: list[Any] | tuple[Any, ...], i: int) -> bool:
-        return not self._controller(state[self.n])[0][i]
+OPERATIONS: dict[str, Callable[..., Operated]] = {
+    "take": Space._take, "clear": Space._clear, "spend": Space._spend, "push": Space._push,
+    "step": Space._step, "tell": Space._tell, "ask": Space._ask, "expire": Space._expire,
+    "elect": Space._elect, "fail over": Space._fail_over, "promise": Space._promise,
+    "lose disk": Space._lose_disk, "crash": Space._stop, "halt": Space._halt,
+    "lose power": Space._lose_power, "flush": Space._flush, "stopping": Space._stopping,
+    "stopped": Space._stopped, "start": Space._start,
+}  # fmt: skip
 
 
 def _committed(before: Broker, after: Broker) -> tuple[tuple[str, int], ...]:

@@ -2,16 +2,19 @@
 
 What a replica is, what it may do and which promises are asked follows the five modules of
 hachikuji/kafka-specification (Truncate to high watermark, KIP-101, KIP-279, two forms of KIP-320).
-A state is (replicas, records so far, orders so far, stored state). A replica is (log, high
-watermark, leader epoch, leader, ISR as a bit mask); a log is a tuple of (record, epoch).
+A state is the replicas, the number of records so far, the orders so far, and the stored state. A
+replica is (log, high watermark, leader epoch, leader, ISR as a bit mask); a log is a tuple of
+(record, epoch). A rule sees of replicas only what it asks for, so that it is asked less often.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from itertools import permutations
 from typing import Any
+
+from isrlab.search.tables import Local, Sees
 
 NONE = -1
 TRUNCATE, KIP101, KIP279, FIRST_TRY, KIP320 = MODULES = (
@@ -23,229 +26,229 @@ Replica = tuple[Any, int, int, int, int]
 class Reference:
     """One module with its four sizes."""
 
-    promises = ("WeakIsr", "StrongIsr")
+    promises, ends = ("WeakIsr", "StrongIsr"), ()
 
     def __init__(self, module: str, replicas: int, log: int, records: int, epochs: int) -> None:
         self.module, self.n = module, replicas
         self.most_log, self.most_records, self.most_epoch = log, records, epochs
-        self.ids = range(replicas)
-        self.pairs = [(a, b) for a in self.ids for b in self.ids if a != b]
+        self.ids = ids = range(replicas)
+        self.count, self.orders, self.stored = (replicas + i for i in range(3))
         everyone = (1 << replicas) - 1
         replica = ((), 0, NONE, NONE, 0)
-        self.first = ((replica,) * replicas, 0, (), (NONE, NONE, everyone))
-        own = {FIRST_TRY: self._first_try, KIP320: self._kip320}
-        self.own = own.get(module, self._old)
-        self.perms = list(permutations(self.ids))
-        self.masks = [
-            [sum(1 << p[i] for i in self.ids if mask >> i & 1) for mask in range(everyone + 1)]
-            for p in self.perms
-        ]
+        self.first = (*(replica for _ in ids), 0, (), (NONE, NONE, everyone))
+        self.contexts = [None] * len(self.first)
+        pairs = [(a, b) for a in ids for b in ids if a != b]
+        orders, stored = Sees(self.orders), Sees(self.stored)
+        leads, follows, orders_of, is_true = (
+            [partial(view, a) for a in ids] for view in (_leads, _follows, _orders_of, _is_true)
+        )
+        self.rules = [Local((orders, stored), self._controller)]
+        for a in ids:
+            known = Sees(self.orders, orders_of[a])
+            self.rules.append(Local((known, Sees(a, _epoch)), partial(self._become, a)))
+            self.rules.append(Local((Sees(a, leads[a]), Sees(self.count)), partial(self._write, a)))
+            reads = Sees(a, leads[a]), *(Sees(b, follows[a]) for b in ids if b != a)
+            self.rules.append(Local(reads, partial(self._high_watermark, a)))
+        for a, f in pairs:
+            both = Sees(a, leads[a]), Sees(f, follows[a])
+            change = partial(self._change_isr, a, f)
+            self.rules.append(Local((Sees(self.stored, is_true[a]), *both), change))
+            self.rules.append(Local(both, partial(self._fetch, a, f)))
+            theirs = Sees(a, _log if module != KIP320 else leads[a])
+            reads = Sees(self.orders, orders_of[a]), theirs, Sees(f, _epoch)
+            self.rules.append(Local(reads, partial(self._follow, a, f)))
+        self.laws = [
+            Local((Sees(a, partial(_shown, a)), Sees(b, _log), stored), partial(self._broken, b))
+            for a in ids for b in ids
+        ]  # fmt: skip
+        self.renamings = [self._renaming(p) for p in list(permutations(ids))[1:]]
 
-    def tables(self) -> None:
-        return None
-
-    def learn(self, tables: None) -> None:
-        pass
+    def content(self, thing: Any) -> bytes:
+        return repr(thing).encode()
 
     # What happens
 
-    def successors(self, state: Any) -> list[tuple[str, Any]]:
-        replicas, count, orders, stored = state
-        out: list[tuple[str, Any]] = []
-        epoch, leader, isr = stored
-        new = len(orders)
-        if new <= self.most_epoch:
-            for n in self.ids:
-                if isr >> n & 1 and leader != n:
-                    order = (new, n, isr)
-                    out.append(("elect", (replicas, count, (*orders, order), order)))
-                order = None
-                if leader == n:
-                    order = (new, NONE, isr if isr == 1 << n else isr & ~(1 << n))
-                elif isr >> n & 1:
-                    order = (new, leader, isr & ~(1 << n))
-                if order:
-                    out.append(("controller shrinks", (replicas, count, (*orders, order), order)))
-        for epoch, leader, isr in orders:
-            if leader != NONE and epoch > replicas[leader][2]:
-                log, hw = replicas[leader][:2]
-                after = _with(replicas, leader, (log, hw, epoch, leader, isr))
-                out.append(("become leader", (after, count, orders, stored)))
-        if count < self.most_records:
-            for i, (log, hw, epoch, leader, isr) in enumerate(replicas):
-                if leader == i and len(log) < self.most_log:
-                    after = _with(replicas, i, ((*log, (count, epoch)), hw, epoch, i, isr))
-                    out.append(("write", (after, count + 1, orders, stored)))
-        self.own(state, out)
-        return out
+    def operate(self, operation: Any, thing: Any, _: None) -> Any:
+        name, *values = operation
+        if name == "set":
+            return values[0], (), ()
+        if name == "isr":
+            return (*thing[:-1], values[0]), (), ()
+        log, hw, epoch, leader, isr = thing
+        if name == "lead":
+            epoch, leader, isr = values[0]
+        elif name == "append":
+            log = (*log, values[0])
+        elif name == "advance":
+            hw += 1
+        elif name == "fetch":
+            log = (*log, values[0])
+            hw = min(values[1], len(log))
+        else:  # "truncate" to a leader's log, and follow it by an order
+            theirs, order = values
+            cut = self._cut(name, thing, theirs)
+            if cut is None or cut > len(log):
+                return None
+            log, hw = log[:cut], min(cut, hw)
+            epoch, leader, isr = order or (epoch, leader, isr)
+        return (log, hw, epoch, leader, isr), (), ()
 
-    def _isr(self, state: Any, leader: int, isr: int) -> Any:
-        replicas, count, orders, stored = state
-        log, hw, epoch, _, _ = replicas[leader]
-        after = _with(replicas, leader, (log, hw, epoch, leader, isr))
-        return after, count, orders, (stored[0], stored[1], isr)
+    def _controller(self, orders: Any, stored: Any) -> Iterator[Any]:
+        _, leader, isr = stored
+        if len(orders) > self.most_epoch:
+            return
+        new = [("elect", n, isr) for n in self.ids if isr >> n & 1 and leader != n]
+        for n in self.ids:
+            rest = isr & ~(1 << n)
+            if leader == n:
+                new.append(("controller shrinks", NONE, rest or isr))
+            elif isr >> n & 1:
+                new.append(("controller shrinks", leader, rest))
+        for label, leader, isr in new:
+            order = len(orders), leader, isr
+            after = (self.orders, ("set", (*orders, order))), (self.stored, ("set", order))
+            yield label, after
 
-    def _set(self, state: Any, i: int, replica: Replica) -> Any:
-        return _with(state[0], i, replica), *state[1:]
+    def _become(self, a: int, orders: Any, epoch: int) -> Any:
+        return [("become leader", ((a, ("lead", o)),)) for o in orders if o[0] > epoch]
 
-    def _is_true_leader(self, state: Any, i: int) -> bool:
-        replica = state[0][i]
-        return state[3][1] == i == replica[3] and replica[2] == state[3][0]
+    def _write(self, a: int, leader: Any, count: int) -> Any:
+        if leader is None or count >= self.most_records or len(leader[1]) >= self.most_log:
+            return []
+        record = a, ("append", (count, leader[0]))
+        return [("write", (record, (self.count, ("set", count + 1))))]
 
-    def _old(self, state: Any, out: list[tuple[str, Any]]) -> None:
-        replicas, _, orders, _ = state
+    def _high_watermark(self, a: int, leader: Any, *others: Any) -> Any:
+        if leader is None:
+            return []
+        _, log, hw, isr = leader
+        members = [f for b, f in zip((b for b in self.ids if b != a), others, strict=True)
+                   if isr >> b & 1]  # fmt: skip
+        has = len(log) > hw or (self.module != KIP320 and not isr >> a & 1 and hw < self.most_log)
+        if self.module == FIRST_TRY:
+            has = len(log) > hw
+        is_moved = has and all(f and self._has(leader, f, hw + 1) for f in members)
+        return [("high watermark", ((a, ("advance",)),))] if is_moved else []
 
-        def caught_up(leader: int, follower: int, end: int) -> bool:
-            other = replicas[follower]
-            ends = len(replicas[leader][0]), len(other[0])
-            return other[3] == leader and (end == 0 or min(ends) >= end)
+    def _has(self, leader: Any, follower: Any, end: int) -> bool:
+        """The follower has what the leader has up to there, as far as the module looks."""
+        (epoch, log, _, _), (own, other) = leader, follower
+        if self.module == KIP320:
+            return own == epoch and len(other) >= end
+        if end == 0 or min(len(log), len(other)) < end:
+            return end == 0
+        return self.module != FIRST_TRY or log[end - 1][1] == other[end - 1][1]
 
-        for a, (log, hw, _, leader, isr) in enumerate(replicas):
-            if self._is_true_leader(state, a):
-                for b in self.ids:
-                    if b != a and isr >> b & 1 and not caught_up(a, b, len(log)):
-                        out.append(("shrink", self._isr(state, a, isr & ~(1 << b))))
-                    if not isr >> b & 1 and caught_up(a, b, hw):
-                        out.append(("expand", self._isr(state, a, isr | 1 << b)))
-            if leader == a and hw < self.most_log:
-                members = [replicas[b] for b in self.ids if isr >> b & 1]
-                if all(m[3] == a and len(m[0]) > hw for m in members):
-                    out.append(
-                        ("high watermark", self._set(state, a, (log, hw + 1, *replicas[a][2:])))
-                    )
-        for f, a in self.pairs:
-            log, hw, epoch, leader, isr = replicas[f]
-            theirs, their_hw, _, led, _ = replicas[a]
-            if led == a == leader and len(log) < len(theirs):
-                longer = (*log, theirs[len(log)])
-                after = (longer, min(their_hw, len(longer)), epoch, leader, isr)
-                out.append(("fetch", self._set(state, f, after)))
-            for order in orders:
-                if order[1] == a and order[0] > epoch:
-                    for cut in self._cuts(replicas[f], theirs):
-                        if cut <= len(log):
-                            after = (log[:cut], min(cut, hw), order[0], a, order[2])
-                            out.append(("follow", self._set(state, f, after)))
-
-    def _cuts(self, replica: Replica, theirs: Any) -> Iterator[int]:
-        log, hw = replica[:2]
-        if self.module == TRUNCATE:
-            yield hw
-        elif not log:
-            yield 0
-            if self.module == KIP279:
-                yield 0
-        elif self.module == KIP279:
-            yield _shared(log, theirs)
+    def _change_isr(self, a: int, f: int, stored: Any, leader: Any, follower: Any) -> Any:
+        if leader is None or stored != leader[0]:
+            return []
+        epoch, log, hw, isr = leader
+        label, other = "shrink", isr & ~(1 << f)
+        if isr >> f & 1:
+            if follower and self._has(leader, follower, len(log)):
+                return []
         else:
-            epoch = log[-1][1]
-            if theirs and theirs[-1][1] == epoch:
-                yield len(theirs)
+            reached = hw == len(log) or (hw < len(log) and log[hw][1] == epoch)
+            is_late = not follower or not self._has(leader, follower, hw)
+            if is_late or (self.module in (FIRST_TRY, KIP320) and not reached):
+                return []
+            label, other = "expand", isr | 1 << f
+        return [(label, ((a, ("isr", other)), (self.stored, ("isr", other))))]
+
+    def _fetch(self, a: int, f: int, leader: Any, follower: Any) -> Any:
+        if not leader or not follower:
+            return []
+        epoch, theirs, hw, _ = leader
+        own, log = follower
+        if (self.module == FIRST_TRY and len(log) and len(theirs) >= len(log) and (
+            theirs[len(log) - 1][1] != log[-1][1]
+        )) or (self.module == FIRST_TRY and len(log) > len(theirs)):  # fmt: skip
+            return [("truncate", ((f, ("truncate", theirs, None)),))]
+        if len(log) >= len(theirs) or (self.module == KIP320 and own != epoch):
+            return []
+        return [("fetch", ((f, ("fetch", theirs[len(log)], hw)),))]
+
+    def _follow(self, a: int, f: int, orders: Any, theirs: Any, own: int) -> Iterator[Any]:
+        for order in orders:
+            if order[0] <= own:
+                continue
+            if self.module == KIP320:
+                if theirs and theirs[0] == order[0]:
+                    yield "follow", ((f, ("truncate", theirs[1], order)),)
+            elif self.module == FIRST_TRY:
+                yield "follow", ((f, ("lead", order)),)
             else:
-                yield next((o for o, (_, e) in enumerate(theirs) if e > epoch), hw)
+                yield "follow", ((f, ("follow", theirs, order)),)
+                if self.module == KIP279:  # of an empty log there are two ways
+                    yield "follow", ((f, ("follow empty", theirs, order)),)
 
-    def _first_try(self, state: Any, out: list[tuple[str, Any]]) -> None:
-        replicas, _, orders, _ = state
-
-        def caught_up(leader: int, follower: int, end: int) -> bool:
-            log, other = replicas[leader], replicas[follower]
-            if log[3] != leader or other[3] != leader:
-                return False
-            has = min(len(log[0]), len(other[0])) >= end
-            return end == 0 or (has and log[0][end - 1][1] == other[0][end - 1][1])
-
-        for a, (log, hw, epoch, leader, isr) in enumerate(replicas):
-            if self._is_true_leader(state, a):
-                reached = hw == len(log) or (hw < len(log) and log[hw][1] == epoch)
-                for b in self.ids:
-                    if b != a and isr >> b & 1 and not caught_up(a, b, len(log)):
-                        out.append(("shrink", self._isr(state, a, isr & ~(1 << b))))
-                    if not isr >> b & 1 and reached and caught_up(a, b, hw):
-                        out.append(("expand", self._isr(state, a, isr | 1 << b)))
-            in_sync = [b for b in self.ids if isr >> b & 1]
-            if leader == a and len(log) > hw and all(caught_up(a, b, hw + 1) for b in in_sync):
-                after = (log, hw + 1, *replicas[a][2:])
-                out.append(("high watermark", self._set(state, a, after)))
-            for order in orders:
-                if order[1] not in (NONE, a) and order[0] > epoch:
-                    after = (log, hw, order[0], order[1], order[2])
-                    out.append(("follow", self._set(state, a, after)))
-        for f, a in self.pairs:
-            log, hw, epoch, leader, isr = replicas[f]
-            theirs, their_hw, _, led, _ = replicas[a]
-            if len(log) < len(theirs) and caught_up(a, f, len(log)):
-                longer = (*log, theirs[len(log)])
-                after = (longer, min(their_hw, len(longer)), epoch, leader, isr)
-                out.append(("fetch", self._set(state, f, after)))
-            if led == a == leader:
-                differs = log and len(theirs) >= len(log) and theirs[len(log) - 1][1] != log[-1][1]
-                if len(log) > len(theirs) or differs:
-                    cut = _shared(log, theirs)
-                    after = (log[:cut], min(cut, hw), epoch, leader, isr)
-                    out.append(("truncate", self._set(state, f, after)))
-
-    def _kip320(self, state: Any, out: list[tuple[str, Any]]) -> None:
-        replicas, count, orders, stored = state
-        for epoch, a, isr in orders:
-            if a != NONE and replicas[a][2] == epoch and replicas[a][3] == a:
-                theirs = replicas[a][0]
-                for f in self.ids:
-                    log, hw, own = replicas[f][:3]
-                    if f != a and epoch > own:
-                        cut = _shared(log, theirs)
-                        after = _with(replicas, f, (log[:cut], min(cut, hw), epoch, a, isr))
-                        out.append(("follow", (after, count, orders, stored)))
-        for a, (log, hw, epoch, leader, isr) in enumerate(replicas):
-            end, moves = len(log), hw < len(log)
-            is_true = leader == a == stored[1] and epoch == stored[0]
-            reached = hw == end or (hw < end and log[hw][1] == epoch)
-            for f, (theirs, _, own, led, known) in enumerate(replicas):
-                follows = leader == a == led and own == epoch
-                if isr >> f & 1:
-                    moves = moves and follows and len(theirs) > hw
-                    if is_true and f != a and (not follows or len(theirs) < end):
-                        out.append(("shrink", self._isr(state, a, isr & ~(1 << f))))
-                elif is_true and follows and reached and len(theirs) >= hw:
-                    out.append(("expand", self._isr(state, a, isr | 1 << f)))
-                if f != a and follows and len(theirs) < end:
-                    longer = (*theirs, log[len(theirs)])
-                    after = (longer, min(hw, len(longer)), own, led, known)
-                    out.append(("fetch", (_with(replicas, f, after), count, orders, stored)))
-            if moves:
-                after = _with(replicas, a, (log, hw + 1, epoch, leader, isr))
-                out.append(("high watermark", (after, count, orders, stored)))
+    def _cut(self, name: str, replica: Replica, theirs: Any) -> int | None:
+        log, hw = replica[:2]
+        if name == "follow empty":
+            return None if log else 0
+        if name == "truncate" or self.module == KIP279:
+            return _shared(log, theirs)
+        if self.module == TRUNCATE or not log:
+            return hw if self.module == TRUNCATE else 0
+        epoch = log[-1][1]
+        if theirs and theirs[-1][1] == epoch:
+            return len(theirs)
+        return next((o for o, (_, e) in enumerate(theirs) if e > epoch), hw)
 
     # What is promised
 
-    def broken(self, state: Any) -> int:
-        replicas, _, _, stored = state
-        wrong = 0
-        for a, (log, hw, _, leader, isr) in enumerate(replicas):
-            if leader == a and hw:
-                for bit, members in ((1, isr), (2, stored[2])):
-                    for b in self.ids:
-                        if members >> b & 1 and (len(log) < hw or replicas[b][0][:hw] != log[:hw]):
-                            wrong |= bit
-        return wrong
+    def _broken(self, b: int, leader: Any, log: Any, stored: Any) -> int:
+        if leader is None:
+            return 0
+        hw, shown, isr = leader
+        if len(shown) == hw and log[:hw] == shown:
+            return 0
+        return (isr >> b & 1) | (stored[2] >> b & 1) << 1
 
     # Replicas have no order: a state stands for its renamings
 
-    def canonical(self, state: Any) -> tuple[Any, int]:
-        renamed = {self._renamed(state, p, m) for p, m in zip(self.perms, self.masks, strict=True)}
-        return min(renamed), len(renamed)
-
-    def _renamed(self, state: Any, p: tuple[int, ...], masks: list[int]) -> Any:
-        replicas, count, orders, stored = state
-        moved: list[Any] = [None] * self.n
+    def _renaming(self, p: tuple[int, ...]) -> Any:
+        masks = [sum(1 << p[i] for i in self.ids if mask >> i & 1) for mask in range(1 << self.n)]
         name = (*p, NONE)  # name[NONE] is NONE
-        for i, (log, hw, epoch, leader, isr) in enumerate(replicas):
-            moved[p[i]] = (log, hw, epoch, name[leader], masks[isr])
-        orders = tuple((e, name[leader], masks[isr]) for e, leader, isr in orders)
-        return tuple(moved), count, orders, (stored[0], name[stored[1]], masks[stored[2]])
+
+        def renamed(thing: Any) -> Any:
+            if isinstance(thing, int):
+                return thing
+            if not thing or isinstance(thing[-1], tuple):
+                return tuple(map(renamed, thing))  # orders
+            *rest, epoch, leader, isr = thing
+            return (*rest, epoch, name[leader], masks[isr])
+
+        return [*(p.index(i) for i in self.ids), self.count, self.orders, self.stored], renamed
 
 
-def _with(replicas: Any, i: int, replica: Any) -> Any:
-    return (*replicas[:i], replica, *replicas[i + 1 :])
+def _epoch(replica: Replica) -> int:
+    return replica[2]
+
+
+def _log(replica: Replica) -> Any:
+    return replica[0]
+
+
+def _leads(a: int, replica: Replica) -> Any:
+    return (replica[2], replica[0], replica[1], replica[4]) if replica[3] == a else None
+
+
+def _follows(a: int, replica: Replica) -> Any:
+    return (replica[2], replica[0]) if replica[3] == a else None
+
+
+def _shown(a: int, replica: Replica) -> Any:
+    log, hw, _, leader, isr = replica
+    return (hw, log[:hw], isr) if leader == a and hw else None
+
+
+def _orders_of(a: int, orders: Any) -> Any:
+    return tuple(order for order in orders if order[1] == a)
+
+
+def _is_true(a: int, stored: Any) -> Any:
+    return stored[0] if stored[1] == a else None
 
 
 @cache

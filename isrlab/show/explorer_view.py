@@ -40,7 +40,7 @@ def heed(story: Exploration, asked: Mapping[str, Any]) -> tuple[Exploration, str
             case {"versions": [*names]}:
                 story.compare([str(name) for name in names if name])
             case {"open": str(text)}:
-                story = Exploration(text, story.versions)
+                story = Exploration(text, [story.rules[name] for name in story.versions])
     except (ValueError, NotSettledError) as error:
         return story, str(error)
     return story, ""
@@ -52,7 +52,7 @@ def view_of(story: Exploration, problem: str = "") -> dict[str, Any]:
     differs = story.differs()
     return {
         "versions": story.versions,
-        "releases": list(dict.fromkeys([*(v.name for v in PRESETS.values()), *story.versions])),
+        "releases": list(dict.fromkeys([*(v.name for v in PRESETS.values()), *story.rules])),
         "actions": actions_of(story.run(first)),
         "panels": [panel_of(story, version) for version in story.versions],
         "tree": [node_of(story, number, differs) for number in range(len(story.tree))],

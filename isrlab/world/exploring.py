@@ -39,7 +39,10 @@ class Exploration:
     at (default: the last). Raises ValueError for a scenario that cannot be played.
     """
 
-    def __init__(self, text: str, versions: Sequence[str] = (), at: int | None = None) -> None:
+    def __init__(
+        self, text: str, versions: Sequence[str | KafkaVersion] = (), at: int | None = None
+    ) -> None:
+        self.rules: dict[str, KafkaVersion] = {}  # by name, those that were switched by hand
         lines = [c.text.split("  #")[0].strip() for b in parse(text) for c in b.commands]
         own = [line.split()[1] for line in lines if line.startswith("version ")]
         first = next((n for n, line in enumerate(lines) if does_something(line)), len(lines))
@@ -55,9 +58,14 @@ class Exploration:
         self.run(self.versions[0])
         self.go(self.path(self.current)[at] if at is not None else self.current)
 
-    def compare(self, versions: Sequence[str]) -> None:
+    def compare(self, versions: Sequence[str | KafkaVersion]) -> None:
         """Play what was tried by the rules of these, one or two."""
-        self.versions = [KafkaVersion.of(name).name for name in versions[:2]]
+        chosen = [self._rules_of(version) for version in versions[:2]]
+        self.rules |= {version.name: version for version in chosen}
+        self.versions = [version.name for version in chosen]
+
+    def _rules_of(self, version: str | KafkaVersion) -> KafkaVersion:
+        return self.rules.get(str(version)) or KafkaVersion.of(version)
 
     def play(self, line: str) -> None:
         """Take a step where the reader stands; one that was tried there is entered again."""
@@ -94,7 +102,7 @@ class Exploration:
             if version in tried.runs:
                 continue
             if step == 0:
-                run = Run([], KafkaVersion.of(version))
+                run = Run([], self._rules_of(version))
                 for line in self.setup:
                     play_line(run, line)
             else:
@@ -155,4 +163,5 @@ class Exploration:
     def text(self) -> str:
         """The path as a scenario, to be played anywhere."""
         lines = [self.tree[step].line for step in self.path(self.current)[1:]]
-        return "\n".join([f"version {self.versions[0]}", *self.setup, *lines]) + "\n"
+        release = self.versions[0].split()[0]  # without rules switched by hand
+        return "\n".join([f"version {release}", *self.setup, *lines]) + "\n"

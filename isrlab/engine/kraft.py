@@ -22,11 +22,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from isrlab.engine import rules
 from isrlab.engine.choices import IsrWrite
 from isrlab.engine.frozen import replace
 from isrlab.engine.model import NO_LEADER
 from isrlab.engine.partition import Controller, PartitionState
-from isrlab.engine.rules import effective_min_isr
 from isrlab.engine.versions import KafkaVersion
 
 
@@ -149,7 +149,7 @@ def _target_elr(
         count = len(controller.replicas)
     if version.min_isr_of_own_partition:
         count = len(target.replicas)
-    if len(target.isr) >= effective_min_isr(wanted, count):
+    if len(target.isr) >= rules.effective_min_isr(wanted, count):
         return ()
     outside = {*controller.state.elr, *controller.isr} - set(target.isr)
     if version.elr_of_replicas_only:

@@ -1,16 +1,20 @@
-"""A leader or a follower on its own: the test plays everybody else, and the clock."""
+"""A leader, a follower or a controller on its own: the test plays everybody else, and the clock."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from cases.table import Case, play, read
 from isrlab.engine import broker as machine
+from isrlab.engine import controller as controller_machine
+from isrlab.engine import kraft
 from isrlab.engine import messages as m
 from isrlab.engine.frozen import replace
 from isrlab.engine.isr import is_pending, maybe_expand_isr, pending
 from isrlab.engine.log import Log, Record
-from isrlab.engine.model import Broker, Settings
+from isrlab.engine.model import NO_LEADER, Broker, Settings
+from isrlab.engine.partition import Controller, PartitionState
 from isrlab.engine.rules import UNKNOWN_EPOCH
 from isrlab.engine.versions import PRESETS, KafkaVersion
 
@@ -338,3 +342,131 @@ class FollowerBench(Bench):
         "last_fetched_epoch": lambda b: b.sent[0].last_fetched_epoch,
         "halts": lambda b: any(isinstance(output, m.Halt) for output in b.outputs),
     }
+
+
+ANSWERS = m.AlterPartitionResponse | m.ElectLeadersResponse
+
+
+class ControllerBench:
+    """One partition in leader epoch 100 and partition epoch 200; brokers live in their epoch 7."""
+
+    def __init__(
+        self,
+        column: str,
+        replicas: tuple[int, ...] = (2, 1, 3),
+        isr: tuple[int, ...] | None = None,
+        leader: int = 1,
+        alive: tuple[int, ...] | None = None,
+        unclean: bool = False,
+        min_isr: int = 2,
+        **state: object,
+    ) -> None:
+        version = PRESETS[column]
+        settings = Settings.of(
+            version, unclean_leader_election_enable=unclean, min_insync_replicas=min_isr
+        )
+        live = (m.BrokerInfo(i, 7) for i in sorted(replicas if alive is None else alive))
+        stored = PartitionState(replicas, leader, replicas if isr is None else isr, 100, 200)
+        self.before = self.after = Controller(
+            version, settings, replace(stored, **state), tuple(live)
+        )
+        self.sent: list[m.Send] = []
+
+    # What may be done
+
+    def tell(self, kind: str, *fields: object) -> None:
+        message = getattr(m, kind)(*fields)
+        after, outputs = controller_machine.step(self.after, message, 0)
+        self._become(after)
+        self.sent = [output for output in outputs if isinstance(output, m.Send)]
+        assert {o.message for o in self.sent if isinstance(o.message, m.LeaderAndIsr)} <= {
+            after.order
+        }
+        for answer in self.answers:
+            assert answer.to == getattr(message, "broker", m.CLIENT)
+            assert after == self.before or not answer.message.error
+
+    def change(self, isr: tuple[int, ...], doubtful: tuple[int, ...] = ()) -> None:
+        """What KRaft makes of a target ISR; the disks of `doubtful` may have lost data."""
+        self._become(kraft.change(self.after, "preferred", doubtful, isr=isr))
+        assert (self.after is self.before) is (self.after.state == self.before.state)
+
+    def _become(self, after: Controller) -> None:
+        self.before, self.after = self.after, after
+        before, state = self.before.state, after.state
+        has_changed = replace(state, partition_epoch=before.partition_epoch) != before
+        assert state.partition_epoch - before.partition_epoch == has_changed
+
+    def wants(
+        self,
+        isr: tuple[int, ...],
+        broker_epochs: tuple[int, ...] | None = None,
+        is_recovering: bool = False,
+    ) -> None:
+        """The leader asks for this ISR."""
+        state, epochs = self.after.state, broker_epochs or tuple(7 for _ in isr)
+        numbers = state.leader_epoch, state.partition_epoch
+        self.tell("AlterPartition", state.leader, 5, *numbers, isr, epochs, is_recovering)
+
+    def fence(self, *brokers: int) -> None:
+        for broker in brokers:
+            self.tell("SessionExpired", broker, 7)
+
+    def unfence(self, *brokers: int) -> None:
+        for broker in brokers:
+            self.tell("RegisterBroker", broker, 7)
+
+    # What may be seen
+
+    @property
+    def answers(self) -> list[m.Send]:
+        return [output for output in self.sent if isinstance(output.message, ANSWERS)]
+
+    def see(self, name: str) -> object:
+        if name == "bumps":
+            return self.after.leader_epoch - self.before.leader_epoch
+        if name == "is_unclean":
+            return self.after.leader not in (NO_LEADER, *self.before.isr)
+        if name == "error":
+            return self.answers[-1].message.error
+        if name == "answer":
+            answer = self.answers[-1].message
+            return answer.leader_epoch, answer.partition_epoch, answer.isr
+        if name in ("orders", "told"):
+            kind = m.LeaderAndIsr if name == "orders" else m.UpdateMetadata
+            return sorted(output.to for output in self.sent if isinstance(output.message, kind))
+        if name == "told_inactive":
+            known = next(o.message for o in self.sent if isinstance(o.message, m.UpdateMetadata))
+            return [broker.id for broker in known.brokers if not broker.is_active]
+        return getattr(self.after.state, name)
+
+
+# What plays each file of cases
+BENCHES: dict[str, Callable[..., Any]] = {
+    "leader": LeaderBench, "isr": LeaderBench, "kafka_leader": LeaderBench,
+    "follower": FollowerBench, "kafka_truncation": FollowerBench,
+    "controller": ControllerBench, "elr": ControllerBench,
+}  # fmt: skip
+
+
+def results(version: KafkaVersion) -> dict[str, str]:
+    """Each case of the newest column that is not newer than these rules, played by them: the first
+    step after which another fact is seen than the table has, or nothing. For rules to be tried."""
+    newest: dict[tuple[str, str], tuple[str, Case]] = {}
+    for file in BENCHES:
+        for case in read(file):
+            columns = sorted(letter for letter in case.columns if letter <= version.column)
+            if columns and columns[-1] >= newest.get((file, case.id), ("",))[0]:
+                newest[file, case.id] = columns[-1], case
+    usual, PRESETS[version.column] = PRESETS[version.column], version
+    seen = {}
+    try:
+        for (file, name), (_, case) in newest.items():
+            try:
+                play(BENCHES[file](version.column, **case.setup), case.steps)
+                seen[f"{file} {name}"] = ""
+            except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+                seen[f"{file} {name}"] = str(error) or "it cannot be played"
+    finally:
+        PRESETS[version.column] = usual
+    return seen

@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from isrlab.engine.versions import PRESETS
 
 Seen = dict[str, object]
@@ -59,6 +57,8 @@ def _value(word: str) -> object:
 
 def in_every_column(*names: str) -> Callable:
     """Each case of these files in each generation it applies to, named like "B6[0.10.2]"."""
+    import pytest  # which a reader who plays the cases need not have
+
     rows = [
         pytest.param(case, column, id=f"{case.id}[{PRESETS[column].name}]")
         for name in names

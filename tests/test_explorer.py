@@ -6,7 +6,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from isrlab.engine.versions import PRESETS
+from isrlab.engine.choices import Truncation
+from isrlab.engine.versions import PRESETS, KafkaVersion
 from isrlab.show.explorer import Explorer, page_of
 from isrlab.show.explorer_svg import draw_messages, draw_replicas
 from isrlab.show.explorer_view import LOOK, actions_of, cells_of, view_of
@@ -154,3 +155,13 @@ def test_a_topic_has_a_picture_for_each_partition_and_its_buttons_name_them():
         run = Exploration(story.text).run("4.3")
         assert isinstance(run, Run) and play_line(run, line) is None
     assert cells_of(story)
+
+
+def test_a_rule_that_is_switched_by_hand_stands_beside_its_release() -> None:
+    base = KafkaVersion.of("0.11")
+    without = base.with_(truncation=Truncation.HIGH_WATERMARK)
+    explorer = Explorer(scenario.read("loss_three_replicas"), (without, base))
+    assert [panel["word"] for panel in explorer.view["panels"]] == ["lost", "safe"]
+    explorer._heed(explorer, {"versions": ["0.11", without.name]}, [])
+    assert [panel["word"] for panel in explorer.view["panels"]] == ["safe", "lost"]
+    assert explorer.story.text.startswith("version 0.11\n")

@@ -293,10 +293,12 @@ def plot_story(run: Run) -> Figure:
 
 
 def plot_beside(
-    run: Run, real: Sequence[Frame], name: str, *, blocks: Sequence[int] | None = None
-) -> Figure:
+    run: Run, real: Sequence[Frame], name: str, *, blocks: Sequence[int] | None = None,
+    right: str = "On real brokers",
+) -> Figure:  # fmt: skip
     """A row for each block (all, or those numbered from 1): on the left the engine, on the right
-    the brokers, one frame a block. What a leader knows of its followers is seen on the left only.
+    the brokers, one frame a block. What a leader knows of its followers is seen on the left only,
+    unless those on the `right` are no real brokers.
     """
     numbers = blocks or range(1, len(run.blocks) + 1)
     ends = [(run.frames[run.blocks[n - 1].frames[1] - 1], real[n - 1]) for n in numbers]
@@ -304,7 +306,7 @@ def plot_beside(
     height = len(ends) * (0.85 + 0.72 * len(real[0].disks)) + 0.4
     figure, grid = style.panels(len(ends), 2, (style.WIDTH, height))
     for row, (number, frames) in enumerate(zip(numbers, ends, strict=True)):
-        captions = words.caption(run, run.blocks[number - 1]), "On real brokers"
+        captions = words.caption(run, run.blocks[number - 1]), right
         for column, (frame, caption) in enumerate(zip(frames, captions, strict=True)):
             before = ends[row - 1][column] if row else None
             ax = grid[row, column]

@@ -27,7 +27,6 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
-from isrlab.events.measures import measures
 from isrlab.installed import DATA
 from isrlab.world import scenario, words
 from isrlab.world.script import Run, ScriptError
@@ -74,12 +73,17 @@ class Played:
         self._run: Run | None = None
         if exercise.sections["fleet"]:
             self.measures = _run_fleet(f"{exercise.sections['fleet']}\n{answer}", version)
-            return
-        self._run = _play(exercise, answer, version)
-        cluster = self._run.cluster
+        else:
+            self._run = _play(exercise, answer, version)
+
+    @cached_property
+    def measures(self) -> dict[str, float]:
+        """The numbers of a run, which need Arrow; a fleet brings its own."""
+        from isrlab.events.measures import measures
+
+        cluster = self.run.cluster
         copies, least = len(cluster.replicas), cluster.settings.min_insync_replicas
-        span_ms = words.START_MS, cluster.now_ms
-        self.measures = measures(self._run.events(), copies, least, span_ms)
+        return measures(self.run.events(), copies, least, (words.START_MS, cluster.now_ms))
 
     @property
     def run(self) -> Run:
@@ -176,6 +180,7 @@ def _play(exercise: Exercise, answer: str, version: str) -> Run:
 
 def _run_fleet(text: str, version: str) -> dict[str, float]:
     from isrlab import fleet  # takes a second to import
+    from isrlab.events.measures import measures
 
     given = " ".join(line.split("#")[0] for line in text.splitlines())
     config = fleet.FleetConfig(version=version).with_(**fleet.settings(given))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from isrlab import exercise, fleet
+from isrlab import fleet
 from isrlab.events import exact
+from isrlab.events.measures import measures
 from isrlab.fleet import given, load
 from isrlab.fleet.cell import leaders
 from isrlab.fleet.layout import assignment
@@ -85,5 +86,5 @@ def test_what_is_given_wrongly_is_named(settings, says) -> None:
 def test_it_goes_to_workers_as_text() -> None:
     config = GIVEN.with_(pauses="down 2 20-40")
     assert fleet.FleetConfig.from_json(config.to_json()) == config
-    measured = exercise.measures(fleet.simulate_local(config), 3, 2, (0, config.duration_ms))
+    measured = measures(fleet.simulate_local(config), 3, 2, (0, config.duration_ms))
     assert measured["under_replicated_minutes"] == pytest.approx(4 * 20 / 60, rel=0.05)

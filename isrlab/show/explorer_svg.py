@@ -93,15 +93,15 @@ def _log(
     for offset in range(max(start, log.log_end_offset), old.log_end_offset):
         gone, x = old.record_at(offset), _x(offset, start)
         yield _box(x, top, "none", f'stroke="{look.grey}" stroke-dasharray="2"')
-        yield _line((x + 2, top + 2, x + _BOX - 4, top + 30), look.lost)
+        yield line_at((x + 2, top + 2, x + _BOX - 4, top + 30), look.lost)
         yield text_at(x + _BOX / 2, top + 20, gone.id if gone else "", look.grey)
     if broker and start <= log.log_end_offset:
         end = _x(log.log_end_offset, start)
-        yield _line((end, top - 3, end, top + 44), colour, 'stroke-width="2.5"')
+        yield line_at((end, top - 3, end, top + 44), colour, 'stroke-width="2.5"')
         yield text_at(end + 5, top + 44, f"LEO {log.log_end_offset}", colour, "start")
     if broker and start <= high:
         x = _x(high, start) - 3 * (high == log.log_end_offset)
-        yield _line(
+        yield line_at(
             (x, top - 6, x, top + 34), look.ink, 'stroke-width="1.6" stroke-dasharray="4 2"'
         )
         yield text_at(x + 6, top - 6, f"HW {high}", look.ink, "start")
@@ -129,7 +129,7 @@ def draw_messages(steps: Iterable[tuple[str, Sequence[Frame]]], look: Palette) -
             y += _LINE
     for machine, x in lanes.items():
         name = words.address(machine)
-        rail = _line((x, 22, x, y - 8), look.of(machine), 'opacity="0.5"')
+        rail = line_at((x, 22, x, y - 8), look.of(machine), 'opacity="0.5"')
         parts = [rail, text_at(x, 15, name, look.of(machine), "middle", weight="bold"), *parts]
     return svg(width, y, parts, look)
 
@@ -158,7 +158,7 @@ def _arrow(
     text += f"  ×{count}" * (count > 1) + "  LOST" * frame.was_lost
     side = 1 if end > start else -1
     more = 'stroke-dasharray="3 3"' if frame.was_lost else ""
-    yield _line((start, y, end, y + 6), colour, f'stroke-width="1.5" {more}')
+    yield line_at((start, y, end, y + 6), colour, f'stroke-width="1.5" {more}')
     head = f"{end},{y + 6} {end - 8 * side},{y + 1} {end - 8 * side},{y + 10}"
     yield f'<polygon points="{head}" fill="{colour}"/>'
     yield text_at(min(start, end) + 8, y - 3, text, colour if frame.was_lost else look.ink, "start")
@@ -183,7 +183,7 @@ def _box(x: float, y: float, fill: str, edge: str, opacity: float = 1) -> str:
     return f'<rect x="{x + 1}" y="{y}" {size} fill="{fill}" fill-opacity="{opacity}" {edge}/>'
 
 
-def _line(ends: tuple[float, float, float, float], colour: str, more: str = "") -> str:
+def line_at(ends: tuple[float, float, float, float], colour: str, more: str = "") -> str:
     x1, y1, x2, y2 = ends
     return f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{colour}" {more}/>'
 

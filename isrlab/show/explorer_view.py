@@ -129,5 +129,9 @@ def node_of(story: Exploration, number: int, differs: int | None) -> dict[str, A
 
 def cells_of(story: Exploration, step: int | None = None) -> list[dict[str, str]]:
     """How the steps so far end in every version, and the colour of that."""
-    ends = {version.name: story.word(version.name, step) for version in PRESETS.values()}
-    return [{"version": name, "word": end, "colour": _WORDS[end]} for name, end in ends.items()]
+    return [cell_of(story, version.name, step) for version in PRESETS.values()]
+
+
+def cell_of(story: Exploration, version: str, step: int | None = None) -> dict[str, str]:
+    word = story.word(version, step)
+    return {"version": version, "word": word, "colour": _WORDS[word]}

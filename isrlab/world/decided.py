@@ -15,10 +15,8 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import pairwise
-from multiprocessing import get_context
 from typing import NamedTuple
 
 from isrlab.engine.safety import PROPERTIES
@@ -146,21 +144,36 @@ def decided(
     if jobs == 1:
         numbers = [broken_after(place) for place in places]
     else:
+        from concurrent.futures import ProcessPoolExecutor  # not in a browser
+        from multiprocessing import get_context
+
         with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
             numbers = list(pool.map(broken_after, places))
     broken = dict(zip(places, numbers, strict=True))
+    return decision_of(story, name, (promise, mix, length, seed), broken, count)
+
+
+def decision_of(
+    story: Exploration,
+    version: str,
+    how: tuple[str, Mapping[str, float], int, int],
+    broken: Mapping[int, int],
+    count: int,
+) -> Decision:
+    """The curve, once it is known in how many of `count` continuations the promise breaks after
+    each step; the story itself has broken it at the steps that are missing."""
     steps = tuple(
         StoryStep(
-            step,
+            place,
             story.tree[step].line or "the start",
-            story.tree[step].captions.get(name, ""),
+            story.tree[step].captions.get(version, ""),
             broken.get(step, count),
             count,
             step not in broken,
         )
-        for step in path
+        for place, step in enumerate(story.path(story.current))
     )
-    return Decision(name, promise, mix, length, seed, steps)
+    return Decision(version, *how, steps)
 
 
 def _broken_after(
@@ -175,13 +188,14 @@ def _broken_after(
     text, version = script
     story = Exploration(text, (version,) if version else ())
     run = story.run(story.versions[0], place)
-    draws = (random.Random(f"{seed} {place} {number}") for number in range(count))
-    return sum(_breaks(fork(run), promise, mix, length, chance) for chance in draws)
+    return sum(breaks(run, promise, mix, length, (seed, place, n)) for n in range(count))
 
 
-def _breaks(
-    run: Run, promise: str, mix: Mapping[str, float], length: int, chance: random.Random
+def breaks(
+    run: Run, promise: str, mix: Mapping[str, float], length: int, seed: tuple[int, int, int]
 ) -> bool:
+    """Whether chance, seeded by seed, step and number, breaks the promise as it goes on."""
+    run, chance = fork(run), random.Random("{} {} {}".format(*seed))
     kinds = [kind for kind, weight in mix.items() if weight]
     for _ in range(length):
         lines: dict[str, list[str]] = {}

@@ -1,0 +1,184 @@
+"""What the page in a browser asks of Python: a message in, a message out, both JSON.
+
+Theory of operation. A `Playground` holds one exploration. Each message is answered soon, with what
+the explorer shows (`explorer_view`). What takes longer comes piece by piece while nobody asks:
+the row of all versions, the marks of a challenge, the decision curve; `more` gives the next piece,
+and each new message replaces what was left of the old ones. A schedule comes from a stranger: its
+length is limited here, its time by the page, which ends this process and begins another.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+from isrlab import exercise
+from isrlab.engine.safety import PROPERTIES
+from isrlab.engine.versions import PRESETS
+from isrlab.show.decided_svg import draw_decided
+from isrlab.show.explorer_view import LOOK, cell_of, heed, view_of
+from isrlab.world import decided, explained, link, scenario
+from isrlab.world.actions import does_something
+from isrlab.world.cluster import NotSettledError
+from isrlab.world.exploring import Exploration
+from isrlab.world.script import parse
+
+OPENING, OPENING_VERSIONS, OPENING_AT = "elr_of_two", ("4.3", "4.0"), 10
+MOST_STEPS = 400  # of a schedule that is opened; the tree of what is tried may grow further
+PIECE = 4  # continuations of a curve at a time: a click waits for no more than these
+CONTINUATIONS, ROUND, LENGTH, SEED = 100, 20, 12, 1  # a curve is drawn after each round
+
+
+class Playground:
+    """One reader's exploration. Messages that are wrong are answered with what is wrong."""
+
+    def __init__(self) -> None:
+        self.story = Exploration(scenario.read(OPENING), OPENING_VERSIONS, OPENING_AT)
+        self.challenge: exercise.Exercise | None = None
+        self.given = 0  # steps of the challenge, before the reader's
+        self._left: Iterator[dict[str, Any]] = iter(())
+
+    def ask(self, message: str) -> str:
+        """The answer to a message of the page."""
+        asked, problem = json.loads(message), ""
+        try:
+            match asked:
+                case {"link": str(fragment)}:
+                    opened = link.read(fragment)
+                    self._open(opened.text, opened.versions, opened.at)
+                case {"story": str(name)}:
+                    self._open(scenario.read(name), asked.get("versions", ()), asked.get("at"))
+                case {"challenge": str(name)}:
+                    self._challenge(name)
+                case {"text": str(text), "versions": [*versions], "at": int(at)}:
+                    self._open(text, versions, at)
+                case {"decide": {"promise": str(promise), "mix": str(mix)}}:
+                    curves = self._curves(promise, decided.mix_of(mix))
+                    self._left = chain(self._left, curves)
+                    return json.dumps({"curve": {"share": 0}})
+                case {"open": str(text)}:
+                    self._open(text, self.story.versions, None)
+                case _:
+                    self.story, problem = heed(self.story, asked)
+        except (ValueError, NotSettledError) as error:
+            problem = str(error)
+        self._left = chain(self._cells(), self._marks())
+        return json.dumps({"view": self.view(problem)})
+
+    def more(self) -> str:
+        """The next piece of what is left; empty if nothing is."""
+        piece = next(self._left, None)
+        return "" if piece is None else json.dumps(piece)
+
+    def view(self, problem: str = "") -> dict[str, Any]:
+        """What the explorer shows, and the link to it."""
+        story, here = self.story, len(self.story.path(self.story.current)) - 1
+        return view_of(story, problem) | {
+            "link": link.fragment(story.text, story.versions, here),
+            "challenge": self.challenge.name if self.challenge else "",
+        }
+
+    def _open(self, text: str, versions: Iterable[str], at: int | None) -> None:
+        if len(text) > link.MOST_TEXT:
+            raise ValueError(f"a schedule has at most {link.MOST_TEXT:,} characters")
+        steps = sum(does_something(c.text) for block in parse(text) for c in block.commands)
+        if steps > MOST_STEPS:
+            raise ValueError(f"the schedule has {steps:,} steps; at most {MOST_STEPS} are played")
+        at = None if at is None else max(0, min(at, steps))
+        self.story, self.challenge = Exploration(text, tuple(versions), at), None
+
+    def _challenge(self, name: str) -> None:
+        asked = exercise.read(name)
+        versions = list(dict.fromkeys(version for version, _ in asked.goals))
+        lines = asked.sections["given"].splitlines()
+        self._open("\n".join(lines), versions, None)
+        self.challenge, self.given = asked, len(self.story.path(self.story.current)) - 1
+
+    def _cells(self) -> Iterator[dict[str, Any]]:
+        cells = []
+        for version in PRESETS.values():
+            cells.append(cell_of(self.story, version.name))
+            yield {}
+        yield {"cells": cells}
+
+    def _marks(self) -> Iterator[dict[str, Any]]:
+        """What the goals say of the steps that the reader has taken."""
+        if self.challenge is None:
+            return
+        steps = self.story.path(self.story.current)
+        given = self.challenge.sections["given"].splitlines()
+        own = [line for line in self.story.text.splitlines() if does_something(line)]
+        if own[: self.given] != [" ".join(x.split()) for x in given if does_something(x)]:
+            self.challenge = None  # the reader went back to before it, and elsewhere
+            yield {"marks": {"done": False, "lines": [], "score": ""}}
+            return
+        answer = "\n".join(self.story.tree[step].line for step in steps[1 + self.given :])
+        try:
+            marks, _ = exercise.mark(self.challenge, answer)
+        except (ValueError, NotSettledError) as error:
+            yield {"marks": {"done": False, "lines": [f"✗ {error}"], "score": ""}}
+            return
+        done = bool(answer) and all(mark.is_met for mark in marks)
+        lines = [f"{'✓' if mark.is_met else '✗'} {mark.text}" for mark in marks]
+        score = exercise.score(self.challenge, answer) if done else ""
+        yield {"marks": {"done": done, "lines": lines, "score": score}}
+
+    def _curves(self, promise: str, mix: Mapping[str, float]) -> Iterator[dict[str, Any]]:
+        """The decision curve of each version up to here, from more and more continuations."""
+        stories = {v: Exploration(self.story.text, (v,)) for v in self.story.versions}
+        how = promise, mix, LENGTH, SEED
+        broken: dict[str, dict[int, int]] = {}
+        for version, story in stories.items():
+            runs = {step: story.run(version, step) for step in story.path(story.current)}
+            broken[version] = {s: 0 for s, run in runs.items() if promise not in run.violations}
+        for first in range(0, CONTINUATIONS, ROUND):
+            for version, story in stories.items():
+                for step in broken[version]:
+                    for number in range(first, first + ROUND):
+                        seed, run = (SEED, step, number), story.run(version, step)
+                        broken[version][step] += decided.breaks(run, promise, mix, LENGTH, seed)
+                        if number % PIECE == 0:
+                            yield {}
+            count = first + ROUND
+            curves = [decided.decision_of(story, version, how, broken[version], count)
+                      for version, story in stories.items()]  # fmt: skip
+            yield {"curve": {
+                "svg": draw_decided(curves, LOOK),
+                "sentence": ". ".join(curve.sentence for curve in curves) + ".",
+                "text": "\n\n".join(curve.table for curve in curves),
+                "share": count / CONTINUATIONS,
+            }}  # fmt: skip
+
+
+def contents() -> dict[str, Any]:
+    """What the page offers, which never changes: stories, challenges, words, and its opening."""
+    stories = [(path.stem, path.read_text(encoding="utf-8"))
+               for path in sorted(scenario.LIBRARY.glob("*.txt"))]  # fmt: skip
+    playground = Playground()
+    return {
+        "opening": OPENING,
+        "view": playground.view(),
+        "cells": [cell_of(playground.story, version.name) for version in PRESETS.values()],
+        "stories": {name: _first_sentence(text) for name, text in stories},
+        "challenges": {each.name: {**each.sections, "hints": each.hints} for each in challenges()},
+        "words": explained.words(),
+        "promises": list(PROPERTIES),
+        "versions": [version.name for version in PRESETS.values()],
+        "mix": decided.MIX,
+        "most_link": link.MOST_LINK,
+    }
+
+
+def challenges() -> list[exercise.Exercise]:
+    """The exercises whose answers are lines of a scenario. Numbers as goals would need Arrow."""
+    every = (exercise.read(name) for name in exercise.names())
+    return [e for e in every if not e.sections["fleet"] and not re.search("[<=>]=", str(e.goals))]
+
+
+def _first_sentence(text: str) -> str:
+    words = " ".join(line.strip("# ") for line in text.split("\n\n")[0].splitlines()
+                     if line.startswith("#"))  # fmt: skip
+    return words.split(". ")[0].rstrip(".")[:120]

@@ -1,0 +1,57 @@
+"""The decision curve as SVG, without matplotlib: `decided` draws the same for notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from isrlab.show.explorer_svg import Palette, line_at, svg, text_at
+from isrlab.world.decided import Decision
+
+_LEFT, _WIDTH, _ROW, _TOP = 380, 300, 22, 34  # in pixels
+_LONGEST = 58  # characters of a step's text
+
+
+def draw_decided(curves: Sequence[Decision], look: Palette) -> str:
+    """A row for each step; a curve with its band of 95 % for each version."""
+    longest = max(curves, key=lambda curve: len(curve.steps))
+    height = _TOP + _ROW * len(longest.steps) + 12
+    parts = [_tick(share, height, look) for share in (0, 0.25, 0.5, 0.75, 1)]
+    if jump := curves[0].jump:
+        y = _y(jump.number) - _ROW / 2
+        parts.append(f'<rect x="0" y="{y}" width="100%" height="{_ROW}" fill="{look.pale}"/>')
+    for step in longest.steps:
+        shown = step.text if len(step.text) <= _LONGEST else f"{step.text[: _LONGEST - 2]} …"
+        parts.append(
+            text_at(6, _y(step.number) + 4, f"{step.number}  {shown}", look.ink, "start")
+        )
+    for place, curve in enumerate(curves):
+        parts += _curve(curve, look.brokers[place], place, look)
+    return svg(_LEFT + _WIDTH + 60, height, parts, look)
+
+
+def _x(share: float) -> float:
+    return round(_LEFT + share * _WIDTH, 1)
+
+
+def _y(number: int) -> float:
+    return _TOP + _ROW * number + _ROW / 2
+
+
+def _tick(share: float, height: float, look: Palette) -> str:
+    x = _x(share)
+    return line_at((x, _TOP, x, height - 12), look.pale) + text_at(
+        x, height, f"{share:.0%}", look.grey
+    )
+
+
+def _curve(curve: Decision, colour: str, place: int, look: Palette) -> Iterable[str]:
+    low = [f"{_x(step.interval[0])},{_y(step.number)}" for step in curve.steps]
+    high = [f"{_x(step.interval[1])},{_y(step.number)}" for step in curve.steps]
+    yield f'<polygon points="{" ".join([*low, *high[::-1]])}" fill="{colour}" opacity="0.2"/>'
+    for a, b in pairwise(curve.steps):
+        ends = _x(a.share), _y(a.number), _x(b.share), _y(b.number)
+        yield line_at(ends, colour, 'stroke-width="2"')
+    for step in curve.steps:
+        yield f'<circle cx="{_x(step.share)}" cy="{_y(step.number)}" r="3.5" fill="{colour}"/>'
+    yield text_at(_LEFT + 130 * place, 14, f"● {curve.version}", colour, "start", weight="bold")

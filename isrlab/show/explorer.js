@@ -5,7 +5,8 @@
 function make(tag, { text, kids = [], on = {}, ...rest } = {}) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(rest)) {
-    if (value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : value);
+    if (name === "style") element.style.cssText = value; // as an attribute a page's policy forbids it
+    else if (value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : value);
   }
   if (text !== undefined) element.textContent = text;
   for (const [event, act] of Object.entries(on)) element.addEventListener(event, act);

@@ -1,0 +1,206 @@
+"""`python -m isrlab page`: the page in a browser as a folder of files, for any web server.
+
+Theory of operation. Python for browsers (Pyodide) comes from npm, msgspec for it from PyPI;
+versions and hashes are named here, and what was fetched once is kept. Files lie in folders that are
+named after their contents, so that a browser may keep them forever; `index.html` and `sw.js` name
+these folders. What is large is compressed here, as not every server does it, and has a name that
+servers and proxies leave alone. A page that is open asks for nothing from elsewhere.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from isrlab.installed import DATA, PACKAGE
+from isrlab.page.playing import contents
+
+PLAY = "play"  # the folder of the page, beside the reports
+CACHE = Path("~/.cache/isrlab/page").expanduser()
+FRONT, COMPILE = Path(__file__).with_name("front"), Path(__file__).with_name("compile.mjs")
+PYODIDE = "pyodide-314.0.7.tgz"
+MSGSPEC = "msgspec-0.22.0-cp314-cp314-pyemscripten_2026_0_wasm32.whl"
+SHA256 = {
+    PYODIDE: "66b7949e5a0cba2250b586d7e368bf12fb482800748d182c4618254b685ffaa0",
+    MSGSPEC: "a66b1766311e42371e509c996c3933b161c7ae0eabdf361af5316dec197e1022",
+}
+COMMANDS = {
+    PYODIDE: ("npm", "pack", "--silent", "pyodide@314.0.7"),
+    MSGSPEC: (
+        *(sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"),
+        *("--no-deps", "--only-binary=:all:", "--platform=pyemscripten_2026_0_wasm32"),
+        *("--python-version=314", "--implementation=cp", "--abi=cp314", "msgspec==0.22.0"),
+    ),
+}
+# What runs in the browser, as the test of it imports it.
+PARTS = ("engine", "events", "world", "placement", "check", "logs", "page")
+ALONE = ("__init__.py", "installed.py", "exercise.py", "show/__init__.py", "show/colours.py",
+         "show/decided_svg.py", "show/explorer_svg.py", "show/explorer_view.py")  # fmt: skip
+# Of Python's library what no part of it needs, nor Pyodide itself: half of the bytes.
+NOT_NEEDED = (
+    "_pyrepl/", "ctypes/", "curses/", "dbm/", "ensurepip/", "idlelib/", "lib2to3/", "mailbox",
+    "multiprocessing/", "pdb", "profiling/", "pydoc", "sqlite3/", "tkinter/", "turtle", "unittest/",
+    "venv/", "wsgiref/", "xml/", "xmlrpc/", "doctest", "imaplib", "smtplib", "poplib", "ftplib",
+    "http/server", "http/cookiejar", "html/parser", "pickletools", "test/", "turtledemo/",
+)  # fmt: skip
+
+
+class PageError(Exception):
+    """The page cannot be built; the message says what is missing."""
+
+
+def build(out: Path) -> int:
+    """Write the page to `out`, which is replaced; the bytes of its files. Raises PageError."""
+    pyodide, msgspec = fetched(PYODIDE), fetched(MSGSPEC)
+    with TemporaryDirectory(dir=out.parent, prefix=".page-") as folder:
+        made = Path(folder) / out.name
+        made.mkdir()
+        runtime = _folder(made, "pyodide", _runtime(pyodide))
+        own = {path.name: path.read_bytes() for path in FRONT.iterdir() if path.suffix != ".html"}
+        worker_of_cache = own.pop("sw.js")
+        for name in ("explorer.js", "explorer.css"):
+            own[name] = (PACKAGE / "show" / name).read_bytes()
+        own["contents.json"] = json.dumps(contents(), separators=(",", ":")).encode()
+        own["where.json"] = json.dumps({"pyodide": f"../{runtime}/"}).encode()
+        own["python.bin"] = _squeezed(_archive(_compiled(pyodide, _python(msgspec))))
+        page = _folder(made, "page", own)
+        index = (FRONT / "index.html").read_text(encoding="utf-8").replace("FOLDER", page)
+        (made / "index.html").write_text(index, encoding="utf-8")
+        files = sorted(p.relative_to(made).as_posix() for p in made.rglob("*") if p.is_file())
+        version = hashlib.sha256(f"{runtime} {page} {index}".encode()).hexdigest()[:12]
+        named = (
+            f'const VERSION = "isrlab-{version}";\nconst FILES = {json.dumps(["./", *files])};\n'
+        )
+        (made / "sw.js").write_bytes(named.encode() + worker_of_cache)
+        if out.exists():
+            shutil.rmtree(out)
+        os.replace(made, out)
+    return sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+
+
+def fetched(name: str) -> Path:
+    """The file of a package, as it was kept or from the registry; its hash is held."""
+    kept = CACHE / name
+    if not kept.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=CACHE) as folder:
+            command = COMMANDS[name]
+            if not shutil.which(command[0]):
+                raise PageError(f"{command[0]} is not installed; the page needs it for {name}")
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+            if done.returncode or not (Path(folder) / name).exists():
+                reason = (done.stderr.strip().splitlines() or ["it was not there"])[-1]
+                raise PageError(f"{name} could not be fetched with {command[0]}: {reason}")
+            os.replace(Path(folder) / name, kept)
+    if hashlib.sha256(kept.read_bytes()).hexdigest() != SHA256[name]:
+        raise PageError(f"{kept} is not what it should be: its hash is another. Delete it.")
+    return kept
+
+
+def _runtime(package: Path) -> dict[str, bytes]:
+    with tarfile.open(package) as archive:
+        files = {name: _member(archive, f"package/{name}") for name in (
+            "pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip",
+            "pyodide-lock.json")}  # fmt: skip
+    lock = json.loads(files["pyodide-lock.json"]) | {"packages": {}}
+    return {
+        "pyodide.js": files["pyodide.mjs"].replace(b"pyodide.asm.mjs", b"pyodide.asm.js"),
+        "pyodide.asm.js": files["pyodide.asm.mjs"],
+        "pyodide.asm.wasm.bin": _squeezed(files["pyodide.asm.wasm"]),
+        "pyodide-lock.json": json.dumps(lock).encode(),
+        "python_stdlib.zip": _library(package, files["python_stdlib.zip"]),
+    }
+
+
+def _member(archive: tarfile.TarFile, name: str) -> bytes:
+    file = archive.extractfile(name)
+    if file is None:
+        raise PageError(f"{PYODIDE} has no {name}")
+    return file.read()
+
+
+def _compiled(package: Path, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Python's sources as bytecode of the Python that will run them; what was compiled is kept."""
+    digest = hashlib.sha256(package.name.encode() + COMPILE.read_bytes())
+    for name, content in files.items():
+        digest.update(f"{name} {len(content)} ".encode() + content)
+    kept = CACHE / f"compiled-{digest.hexdigest()[:16]}.zip"
+    if not kept.exists():
+        with TemporaryDirectory(dir=CACHE) as folder:
+            runtime, source, made = (Path(folder) / name for name in ("package", "from", "to"))
+            with tarfile.open(package) as archive:
+                archive.extractall(folder, filter="data")
+            source.write_bytes(_zipped(files))
+            library = max(CACHE.glob("library-*.zip"), default=runtime / "python_stdlib.zip")
+            command = ["node", str(COMPILE), *map(str, (runtime, library, source, made))]
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode:
+                raise PageError(f"Python's files could not be compiled:\n{done.stderr.strip()}")
+            os.replace(made, kept)
+    with zipfile.ZipFile(kept) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def _library(package: Path, whole: bytes) -> bytes:
+    """Python's library, compiled, without what is not needed."""
+    with zipfile.ZipFile(io.BytesIO(whole)) as archive:
+        names = [n for n in archive.namelist() if not n.startswith(NOT_NEEDED) and n[-1] != "/"]
+        library = _zipped(_compiled(package, {name: archive.read(name) for name in names}))
+    (CACHE / f"library-{package.stem}.zip").write_bytes(library)
+    return library
+
+
+def _zipped(files: Mapping[str, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED, 9)
+    return packed.getvalue()
+
+
+def _python(msgspec: Path) -> dict[str, bytes]:
+    """The files that Python finds in the browser."""
+    with zipfile.ZipFile(msgspec) as wheel:
+        files = {name: wheel.read(name) for name in wheel.namelist()
+                 if name.startswith("msgspec/") and not name.endswith((".pyi", "/"))}  # fmt: skip
+    paths = [PACKAGE / name for name in ALONE]
+    for part in PARTS:
+        paths += [p for kind in ("*.py", "*.txt") for p in sorted((PACKAGE / part).rglob(kind))]
+    files |= {f"isrlab/{p.relative_to(PACKAGE).as_posix()}": p.read_bytes() for p in paths}
+    for folder in ("scenarios", "exercises"):
+        for path in sorted((DATA / folder).glob("*.txt")):
+            files[f"isrlab/data/{folder}/{path.name}"] = path.read_bytes()
+    return files
+
+
+def _archive(files: Mapping[str, bytes]) -> bytes:
+    index = json.dumps({name: len(content) for name, content in files.items()}).encode()
+    return struct.pack("<I", len(index)) + index + b"".join(files.values())
+
+
+def _squeezed(content: bytes) -> bytes:
+    return gzip.compress(content, 9, mtime=0)
+
+
+def _folder(out: Path, name: str, files: Mapping[str, bytes]) -> str:
+    """Write files to a folder that is named after what they hold; its name."""
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        digest.update(f"{file} {len(files[file])} ".encode() + files[file])
+    folder = out / f"{name}-{digest.hexdigest()[:12]}"
+    folder.mkdir()
+    for file, content in files.items():
+        (folder / file).write_bytes(content)
+    return folder.name

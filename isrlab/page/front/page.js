@@ -1,0 +1,279 @@
+// The page around the explorer. The explorer's model is a worker with Python: what the reader chooses
+// goes there as a message, and what comes back is shown. A worker that does not answer is ended, and
+// another begins where the reader stood. Whatever comes from a link or a file is set as text.
+
+import explorer from "./explorer.js";
+import { assist } from "./editor.js";
+
+const LIMIT_MS = 15_000; // for one answer
+const START_LIMIT_MS = 120_000; // for Python to load
+const here = new URL(".", import.meta.url);
+const { pyodide } = await (await fetch(new URL("where.json", here))).json();
+const contents = await (await fetch(new URL("contents.json", here))).json();
+const code = URL.createObjectURL(new Blob([await (await fetch(new URL("worker.js", here))).text()],
+  { type: "text/javascript" }));
+const $ = (id) => document.getElementById(id);
+const begun = performance.now();
+
+const element = (tag, text, more = {}) => Object.assign(document.createElement(tag), { textContent: text, ...more });
+const picture = (svg, alt) => element("img", "", { alt, src: "data:image/svg+xml;charset=utf-8," + encodeURIComponent(svg) });
+const say = (text) => { $("status").textContent = text; };
+const warn = (text) => { $("alert").textContent = text; };
+
+function startWorker(logs) {
+  const worker = new Worker(code, { type: "module" });
+  const begin = { pyodide: new URL(pyodide, here).href, archive: new URL("python.bin", here).href, logs };
+  worker.postMessage({ begin });
+  return worker;
+}
+
+// The model that the explorer knows from a notebook
+
+const state = { view: contents.view, cells: contents.cells };
+const listeners = {};
+const model = {
+  model_id: "page",
+  get: (name) => state[name],
+  on: (name, act) => { (listeners[name] ||= []).push(act); },
+  off: () => {},
+  send: (choice) => ask(choice),
+};
+
+function set(name, value) {
+  state[name] = value;
+  for (const act of listeners[`change:${name}`] || []) act();
+}
+
+// The worker, and the time that it may take
+
+let worker, isReady, heard, isBusy, sent, waiting, latest, failures = 0;
+
+function begin(first) {
+  worker?.terminate();
+  worker = startWorker(false);
+  [isReady, isBusy, sent, waiting, latest, heard] = [false, false, 0, [first], 0, performance.now()];
+  document.documentElement.dataset.state = "loading";
+  worker.onmessage = ({ data }) => hear(data);
+  worker.onerror = (event) => fail(event.message || "Python could not be started");
+}
+
+function ask(message) {
+  if (!isReady) {
+    waiting.push(message);
+    say("Python is loading; what you chose comes next.");
+    return;
+  }
+  heard = sent === latest && !isBusy ? performance.now() : heard;
+  document.documentElement.dataset.state = "asked";
+  worker.postMessage({ id: ++sent, ask: JSON.stringify(message) });
+}
+
+function hear(data) {
+  heard = performance.now();
+  if (data.failed) return fail(data.failed);
+  if (data.ready) {
+    isReady = true;
+    say("Python is ready.");
+    performance.measure("python", { start: begun, end: heard });
+    for (const message of waiting) ask(message);
+    keepForLater();
+  } else if (data.busy) isBusy = true;
+  else if (data.answer !== undefined) {
+    latest = data.id;
+    show(JSON.parse(data.answer));
+    failures = 0;
+    if (latest === sent) document.documentElement.dataset.state = "answered";
+  } else {
+    isBusy = false;
+    if (data.more && sent === latest) show(JSON.parse(data.more));
+    else if (!data.more && sent === latest) document.documentElement.dataset.state = "done";
+    if (data.memory) fail("it needs more memory than a page should take");
+  }
+  return undefined;
+}
+
+function fail(why) {
+  const { view } = state;
+  const where = { text: view.text, versions: view.versions, at: view.path.length - 1 };
+  failures += 1;
+  warn(`This was stopped: ${why}. ${failures < 2 ? "You stand where you stood before; other branches are gone."
+    : "The opening story is here instead."}`);
+  if (failures > 3) return say("Python does not start here.");
+  begin(failures < 2 ? where : { story: contents.opening, versions: ["4.3", "4.0"], at: 10 });
+  return say("Python is loading anew …");
+}
+
+setInterval(() => {
+  const limit = isReady ? LIMIT_MS : START_LIMIT_MS;
+  if ((isBusy || sent !== latest || !isReady) && performance.now() - heard > limit) {
+    fail(`it took longer than ${limit / 1000} seconds`);
+  }
+}, 500);
+
+// What comes back
+
+function show({ view, cells, marks, curve }) {
+  if (view) {
+    if (!view.problem) warn("");
+    set("view", view);
+    if (location.hash.slice(1) !== view.link && !view.problem) {
+      if (!view.challenge && (location.hash || view.link !== contents.view.link)) {
+        history.replaceState(null, "", `#${view.link}`);
+      }
+    }
+    showTask(view.challenge);
+  }
+  if (cells) set("cells", cells);
+  if (marks) {
+    $("marks").replaceChildren(...marks.lines.map((line) => element("li", line)));
+    if (marks.done) $("marks").append(element("li", `Solved. ${marks.score}`, { className: "done" }));
+  }
+  if (curve) showCurve(curve);
+}
+
+function showTask(name) {
+  const task = contents.challenges[name];
+  $("challenge").value = name;
+  $("task").hidden = !task;
+  if (!task || $("task").dataset.name === name) return;
+  $("task").dataset.name = name;
+  const limits = task.limits ? `\nAllowed: ${task.limits.replaceAll("\n", "; ")}` : "";
+  const then = task.then ? `\nAfter your steps: ${task.then.replaceAll("\n", "; ")}` : "";
+  $("task").querySelector("h2").textContent = name.replaceAll("_", " ");
+  $("task").querySelector(".lines").textContent = task.ask.replaceAll("\n", " ") + limits + then;
+  $("hints").replaceChildren(...task.hints.map((hint) => element("li", hint)));
+  $("solution").textContent = task.solution;
+}
+
+function showCurve({ svg, sentence, text, share }) {
+  $("share").hidden = share === 1;
+  $("share").value = share;
+  if (!svg) return;
+  $("sentence").textContent = share === 1 ? sentence : "";
+  $("curve").replaceChildren(picture(svg, sentence));
+  $("numbers").hidden = false;
+  $("numbers").querySelector("pre").textContent = text;
+}
+
+// What the reader can open
+
+function open(fragment) {
+  if (fragment.length > contents.most_link) {
+    warn(`The link has ${fragment.length.toLocaleString("en")} characters; at most ${contents.most_link.toLocaleString("en")} are read.`);
+    history.replaceState(null, "", location.pathname);
+    return null;
+  }
+  const [, name] = fragment.match(/^e\.(\w+)$/) || [];
+  return name ? { challenge: name } : { link: fragment };
+}
+
+function fillChoices() {
+  const titles = Object.entries(contents.stories).filter(([name]) => name !== contents.opening);
+  $("story").append(element("option", "choose a story", { value: "" }),
+    element("option", "Data loss today", { value: contents.opening }),
+    ...titles.map(([name, title]) => element("option", title || name, { value: name })));
+  $("challenge").append(...Object.keys(contents.challenges).map((name) =>
+    element("option", name.replaceAll("_", " "), { value: name })));
+  $("promise").append(...contents.promises.map((name) =>
+    element("option", name.replaceAll("_", " "), { value: name, selected: name === "committed_records_survive" })));
+}
+
+function listen() {
+  $("story").addEventListener("change", () => {
+    const story = $("story").value;
+    if (story) ask(story === contents.opening ? { story, versions: ["4.3", "4.0"], at: 10 } : { story });
+  });
+  $("challenge").addEventListener("change", () => {
+    const challenge = $("challenge").value;
+    if (challenge) history.replaceState(null, "", `#e.${challenge}`);
+    ask(challenge ? { challenge } : { story: contents.opening, versions: ["4.3", "4.0"], at: 10 });
+  });
+  $("decide").addEventListener("click", () =>
+    ask({ decide: { promise: $("promise").value, mix: $("mix").value.slice(0, 300) } }));
+  $("copy").addEventListener("click", async () => {
+    const link = `${location.origin}${location.pathname}#${state.view.link}`;
+    const copied = await (navigator.clipboard?.writeText(link) ?? Promise.reject()).then(() => true, () => false);
+    history.replaceState(null, "", `#${state.view.link}`);
+    say(copied ? "The link is copied." : "The link is in the address bar.");
+  });
+  window.addEventListener("hashchange", () => {
+    const fragment = location.hash.slice(1);
+    const message = fragment && fragment !== "explorer" && fragment !== state.view.link ? open(fragment) : null;
+    if (message) ask(message);
+  });
+}
+
+// Logs, in a worker of their own
+
+let reader;
+
+function stopReading(why) {
+  reader?.terminate();
+  reader = null;
+  $("stop").hidden = $("read").hidden = true;
+  $("reading").textContent = why;
+}
+
+function readFiles(files) {
+  if (!files.length) return;
+  stopReading("");
+  $("answer").hidden = true;
+  $("stop").hidden = $("read").hidden = false;
+  $("read").value = 0;
+  $("reading").textContent = "reading …";
+  const start = performance.now();
+  reader = startWorker(true);
+  reader.onerror = (event) => stopReading(event.message);
+  reader.onmessage = ({ data }) => {
+    if (data.ready) reader.postMessage({ files });
+    else if (data.share !== undefined) $("read").value = data.share;
+    else if (data.failed) stopReading(data.failed.replace(/^[\w.]*Error: /, ""));
+    else if (data.answer) {
+      const { title, text, leftOut } = data.answer;
+      stopReading(`${title} (${((performance.now() - start) / 1000).toFixed(1)} s)`);
+      $("answer").textContent = `${text}\n\n${leftOut}`;
+      $("answer").hidden = false;
+    }
+  };
+}
+
+async function filesOf(entry, folder = "") {
+  if (entry.isFile) {
+    const file = await new Promise((done, failed) => entry.file(done, failed));
+    return [{ file, name: folder + file.name }];
+  }
+  const entries = [];
+  const listing = entry.createReader();
+  for (let some = [0]; some.length && entries.length < 2000; entries.push(...some)) {
+    some = await new Promise((done, failed) => listing.readEntries(done, failed));
+  }
+  return (await Promise.all(entries.map((each) => filesOf(each, `${folder}${entry.name}/`)))).flat();
+}
+
+function listenToDrops() {
+  $("files").addEventListener("change", () => readFiles([...$("files").files].map((file) => ({ file, name: file.name }))));
+  $("stop").addEventListener("click", () => stopReading("Stopped."));
+  document.addEventListener("dragover", (event) => { event.preventDefault(); $("drop").classList.add("over"); });
+  document.addEventListener("dragleave", () => $("drop").classList.remove("over"));
+  document.addEventListener("drop", async (event) => {
+    event.preventDefault();
+    $("drop").classList.remove("over");
+    const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
+    $("logs").scrollIntoView({ block: "nearest" });
+    readFiles((await Promise.all(entries.map((entry) => filesOf(entry)))).flat());
+  });
+}
+
+function keepForLater() {
+  if ("serviceWorker" in navigator) navigator.serviceWorker.register("sw.js").catch(() => {});
+}
+
+fillChoices();
+explorer.render({ model, el: $("explorer") });
+assist($("explorer"), $("assist"), contents.words);
+listen();
+listenToDrops();
+performance.mark("picture");
+const linked = location.hash.length > 1 && location.hash !== "#explorer" ? open(location.hash.slice(1)) : null;
+$("story").value = linked ? "" : contents.opening;
+begin(linked || { story: contents.opening, versions: ["4.3", "4.0"], at: 10 });

@@ -1,0 +1,83 @@
+// Python in a worker. It is begun from a blob, so that the page's content security policy is its own:
+// it can reach the place it came from, and nothing else. A message comes in and its answer goes out;
+// while nobody asks, what is left to do is done in pieces, each announced, so that the page can tell
+// a piece that never ends.
+
+const MOST_MEMORY = 1.6e9; // bytes of Python, after which the page begins anew
+let python, playground, dropped;
+let isWaiting = false;
+
+async function unpacked(url) {
+  const answer = await get(url);
+  if (!answer.ok) throw new Error(`${url}: ${answer.status}`);
+  return answer.body.pipeThrough(new DecompressionStream("gzip"));
+}
+
+const get = self.fetch.bind(self);
+
+async function begin({ pyodide, archive, logs }) {
+  const files = unpacked(archive).then((stream) => new Response(stream).arrayBuffer());
+  const wasm = { headers: { "Content-Type": "application/wasm" } };
+  self.fetch = (url, how) => String(url.url || url).endsWith(".wasm")
+    ? unpacked(`${pyodide}pyodide.asm.wasm.bin`).then((stream) => new Response(stream, wasm))
+    : get(url, how);
+  const { loadPyodide } = await import(`${pyodide}pyodide.js`);
+  python = await loadPyodide({ indexURL: pyodide });
+  install(await files);
+  if (logs) dropped = python.pyimport("isrlab.page.dropped").Dropped();
+  else playground = python.pyimport("isrlab.page.playing").Playground();
+}
+
+// The archive: a number, so many bytes of JSON with the length of each file, then the files.
+function install(buffer) {
+  const size = new DataView(buffer).getUint32(0, true);
+  const index = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, size)));
+  const root = "/lib/python3.14/site-packages/";
+  let at = 4 + size;
+  for (const [name, length] of Object.entries(index)) {
+    python.FS.mkdirTree(root + name.slice(0, name.lastIndexOf("/") + 1));
+    python.FS.writeFile(root + name, new Uint8Array(buffer, at, length));
+    at += length;
+  }
+}
+
+function later() {
+  if (!isWaiting) {
+    isWaiting = true;
+    setTimeout(() => {
+      isWaiting = false;
+      postMessage({ busy: true });
+      const more = playground.more();
+      postMessage({ more, memory: python._module.HEAPU8.length > MOST_MEMORY });
+      if (more) later();
+    }, 0);
+  }
+}
+
+async function read(files) {
+  let [done, all] = [0, files.reduce((sum, { file }) => sum + file.size, 0)];
+  for (const { file, name } of files) {
+    for (let at = 0; at < file.size; at += 4e6) {
+      const piece = new Uint8Array(await file.slice(at, at + 4e6).arrayBuffer());
+      dropped.feed(name, python.toPy(piece));
+      postMessage({ share: 0.2 * (done += piece.length) / all });
+    }
+  }
+  const answer = dropped.finish((share) => postMessage({ share: 0.2 + 0.8 * share }));
+  postMessage({ answer: { title: answer.title, text: answer.text, leftOut: answer.left_out } });
+}
+
+self.onmessage = async ({ data }) => {
+  try {
+    if (data.begin) {
+      await begin(data.begin);
+      postMessage({ ready: true });
+    } else if (data.files) await read(data.files);
+    else {
+      postMessage({ id: data.id, answer: playground.ask(data.ask) });
+      later();
+    }
+  } catch (error) {
+    postMessage({ failed: String(error.message || error).trim().split("\n").pop().slice(0, 400) });
+  }
+};

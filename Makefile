@@ -27,7 +27,7 @@ TUTORIALS := $(shell grep -L '^ *"from isrlab import.* spark' notebooks/*.ipynb)
 SPARK_NOTEBOOKS := $(notdir $(basename $(filter-out $(TUTORIALS),$(wildcard notebooks/*.ipynb))))
 
 .DEFAULT_GOAL := help
-.PHONY: help report install test check lint types lab wheel lock bench notebooks judge hunt hold record clean
+.PHONY: help report page site install test check lint types lab wheel lock bench notebooks judge hunt hold record clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 18
@@ -38,6 +38,11 @@ report: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 endif
 report: $(INSTALLED) ## run every notebook and write reports/index.html
 	$(BIN)/python -m isrlab report --jobs $(JOBS) $(ARGS)
+
+page: $(INSTALLED) ## build the playground in reports/play, for any web server (needs npm the first time)
+	$(BIN)/python -m isrlab page $(ARGS)
+
+site: report page ## all notebooks as pages and the playground: one folder, reports/, to publish
 
 install: $(INSTALLED) ## make the environment that the other targets use
 

@@ -1,4 +1,4 @@
-"""The command line: `python -m isrlab report | lab | check | logs | play | search | versions`.
+"""The command line: `python -m isrlab report | page | lab | check | logs | play | search | ...`.
 
 Libraries are imported by the command that needs them, so that help is quick and works without Java.
 """
@@ -17,14 +17,14 @@ import click
 
 import isrlab
 from isrlab.installed import NOTEBOOKS, ExtraMissingError, give, require
+from isrlab.report.site import make_page
 from isrlab.search.options import SEARCH, of_all
 from isrlab.spark import MASTER_VARIABLE, MasterError, require_master
 
-INTERRUPTED = 130
+INTERRUPTED, MOST_NAMES = 130, 8
 POWERS = ("power", "unclean", "controller", "reassign")
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
-MOST_NAMES = 8
 JOBS = min(2, os.cpu_count() or 1)
 EACH = "Repeat it, or give a list, for one run with each value."
 
@@ -45,6 +45,9 @@ def main() -> None:
     """How Apache Kafka keeps replicas in sync, version by version."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # Windows: not all characters have a code there
         sys.stdout.reconfigure(errors="backslashreplace")
+
+
+main.add_command(make_page)
 
 
 def _use_master(context: click.Context, option: click.Parameter, master: str | None) -> None:
@@ -118,6 +121,8 @@ def make_report(
     summary = ", ".join(f"{count} {status}" for status, count in counts.items())
     click.echo(f"{out / (grid.page if grid else 'index.html')}: {summary}")
     sys.exit(any(record.status != gallery.OK for record in records))
+
+
 # fmt: on
 
 

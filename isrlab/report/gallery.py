@@ -28,6 +28,8 @@ from nbconvert import HTMLExporter
 from nbformat import NotebookNode
 
 from isrlab.installed import NOTEBOOKS
+from isrlab.page.build import PLAY
+from isrlab.report import playable
 from isrlab.report.landing import PAGES, START, finding, linked, outputs
 from isrlab.report.notebooks import WIDGET, Grid, tags
 from isrlab.show.player import SCRIPT, small
@@ -93,6 +95,7 @@ def write_index(out: Path, grid: Grid | None = None) -> None:
     }
     files = {run.notebook: f"{run.slug}.html" for run in reversed(runs)}  # of several the first
     shown |= {"start": start()}
+    shown["play"] = f"{PLAY}/index.html" if (out / PLAY / "index.html").exists() else ""
     index = _render("index", "isrlab", **shown)
     _write(out / "index.html", linked(index, {name: f"runs/{files[name]}" for name in files}))
     _link(out, runs, files | {START: "../index.html"})
@@ -110,6 +113,7 @@ def _link(out: Path, runs: list[RunRecord], files: dict[str, str]) -> None:
             page = path.read_text(encoding="utf-8")
             nav = _render("nav", "", run=run, before=before, after=after)
             changed = linked(nav.join(NAV.split(page, maxsplit=1)), files)
+            changed = playable.linked(changed, (out / PLAY / "index.html").exists())
             if changed != page:
                 _write(path, changed)
 
@@ -138,6 +142,7 @@ def page(record: RunRecord, notebook: NotebookNode) -> str:
             output.data = NotebookNode({"text/html": f'<p class="note">{WIDGET_NOTE}</p>'})
         if output.output_type == "error":
             failed = failed or f"cell-id={cell.id}"
+    playable.add_links(notebook)
     cells, _ = exporter.from_notebook_node(notebook)
     return _render("page", f"{record.title} · isrlab", run=record, cells=cells, error_cell=failed)
 

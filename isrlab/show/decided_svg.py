@@ -22,9 +22,7 @@ def draw_decided(curves: Sequence[Decision], look: Palette) -> str:
         parts.append(f'<rect x="0" y="{y}" width="100%" height="{_ROW}" fill="{look.pale}"/>')
     for step in longest.steps:
         shown = step.text if len(step.text) <= _LONGEST else f"{step.text[: _LONGEST - 2]} …"
-        parts.append(
-            text_at(6, _y(step.number) + 4, f"{step.number}  {shown}", look.ink, "start")
-        )
+        parts.append(text_at(6, _y(step.number) + 4, f"{step.number}  {shown}", look.ink, "start"))
     for place, curve in enumerate(curves):
         parts += _curve(curve, look.brokers[place], place, look)
     return svg(_LEFT + _WIDTH + 60, height, parts, look)

@@ -41,7 +41,7 @@ from isrlab.workbook import (
     the_ladder,
     what_if,
 )
-from isrlab.workbook.whose_fault_is_it import neighbours
+from isrlab.workbook.whose_fault_is_it import neighbours, stalls
 from isrlab.world import scenario
 from isrlab.world.words import START_MS
 
@@ -454,3 +454,18 @@ def evicted_beside_a_hot_partition(
     out = [e.key.partition for e in exact.evictions(fleet.simulate_local(config))]
     hot = sum(partition < config.hot_partitions for partition in out)
     return {"hot": hot, "others": len(out) - hot}
+
+
+@measured
+def evicted_in_trouble(
+    version: str, role: str, stall_s: float, brokers: int, seed: int
+) -> dict[str, int]:
+    """Evictions by the leader, or of the follower, that was stalled then, and all others."""
+    small = stalls.SMALL.with_(version=version, brokers=brokers, minutes=20, seed=seed)
+    config = stalls.in_trouble(small, role, stall_s, 600)
+    times = {(t.broker, t.from_ms, t.to_ms + config.lag_time_ms)
+             for t in stalls.troubles_of(config) if t.role == role}  # fmt: skip
+    out = [(e.leader if role == "leader" else e.replica, e.start_ms)
+           for e in exact.evictions(fleet.simulate_local(config))]  # fmt: skip
+    true = sum(any(b == broker and a <= ms <= z for b, a, z in times) for broker, ms in out)
+    return {"true": true, "others": len(out) - true}

@@ -41,6 +41,7 @@ def _loses_in_412(schedule: str) -> bool:
 BUGS = (
     Bug("KAFKA-12670", "unclean_leader_ignored", "3.8.1"),
     Bug("KAFKA-15583", "committed_under_min_isr", "3.6.2"),
+    Bug("KAFKA-19497", "topic_of_one_delta", "4.1.2"),
     Bug("race", "pending_change_forgotten", "3.9.2", shows="ISR_HAS_ALL"),
     Bug("A", "elr_of_a_removed_replica", "4.3.1", _has_two_partitions),
     Bug("C", "elr_of_a_drained_broker", "4.3.1",

@@ -25,7 +25,11 @@ class Edit(NamedTuple):
     replacement: str
 
 
-MANAGER, BUILDER = "ReplicationControlManager", "PartitionChangeBuilder"
+MANAGER = "controller/ReplicationControlManager"
+BUILDER = "controller/PartitionChangeBuilder"
+TOPICS, TOPIC = "image/TopicsDelta", "image/TopicDelta"
+ANY_ELR = r"if \((partition\.elr\.length != 0 \|\| partition\.lastKnownElr\.length != 0)\)"
+
 REPAIRS: dict[str, list[Edit]] = {
     "elr_of_target_replicas": [
         Edit(BUILDER, r"(targetElr = candidateSet\.stream\(\))",
@@ -63,6 +67,29 @@ REPAIRS: dict[str, list[Edit]] = {
         Edit(MANAGER, r"(updatePartitionDirectories\(topic\.id, partitionId,"
              r" partition\.directories, null\);)\s*\}", r"} \1"),
     ],
+    "elr_of_an_empty_isr": [
+        Edit(MANAGER, ANY_ELR, r"if (partition.isr.length != 0 && (\1))"),
+        Edit(TOPIC, ANY_ELR, r"if (partition.isr.length != 0 && (\1))"),
+        Edit(BUILDER, r"targetElr = targetElr\.stream\(\)\.filter\(replica -> replica != electionResult\.node\)",
+             "if (targetIsr.size() >= minISR) targetElr = List.of();\n"
+             "                targetElr = targetElr.stream().filter(replica -> replica != electionResult.node)"),
+    ],
+    "elr_while_off": [
+        Edit(BUILDER, r"if \(!isCleanLeaderElection \|\| !eligibleLeaderReplicasEnabled\) \{",
+             "if (!isCleanLeaderElection || (!eligibleLeaderReplicasEnabled && !targetIsr.isEmpty())) {"),
+    ],
+    "revert_of_an_empty_isr": [
+        Edit("controller/PartitionReassignmentRevert", r"if \(isr\.isEmpty\(\)\)",
+             "if (isr.isEmpty() && registration.isr.length != 0)"),
+    ],
+    "last_known_replica": [
+        Edit(BUILDER, r"if \(!isAcceptableLeader\.test\(partition\.lastKnownElr\[0\]\)\)",
+             "if (!targetReplicas.contains(partition.lastKnownElr[0])\n"
+             "                || !isAcceptableLeader.test(partition.lastKnownElr[0]))"),
+    ],
+    "topic_of_one_delta": [
+        Edit(TOPICS, r"(return topicName;)", r"createdTopics.remove(topicName, record.topicId()); \1"),
+    ],
     RACE: [],
 }  # fmt: skip
 
@@ -86,10 +113,10 @@ def edited(release: str, names: tuple[str, ...]) -> list[tuple[str, str]]:
     names = tuple(name for name in names if REPAIRS[name])
     with sources(release) as jar:
         for edit in (edit for name in names for edit in REPAIRS[name]):
-            path = f"org/apache/kafka/controller/{edit.file}.java"
+            path = f"org/apache/kafka/{edit.file}.java"
             text = texts.get(edit.file) or jar.read(path).decode()
             text, count = re.subn(edit.pattern, edit.replacement, text)
             if count != 1:
                 raise ValueError(f"{release}, {edit.file}: {count} times: {edit.pattern}")
             texts[edit.file] = text
-    return [(f"{file}.java", text) for file, text in texts.items()]
+    return [(f"{Path(file).name}.java", text) for file, text in texts.items()]

@@ -1,11 +1,12 @@
 import java.util.*;
 import org.apache.kafka.clients.admin.*;
+import org.apache.kafka.common.ElectionType;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
 
 /**
  * What no client of Python's can ask for. Ask bootstrap.controllers=HOST:PORT reassign t-0=1,2 u-1=cancel ..., all in one
- * request; feature NAME=LEVEL; config NAME=VALUE, of all brokers.
+ * request; feature NAME=LEVEL; config NAME=VALUE, of all brokers; elect t-0=unclean.
  * Prints the error of each, if any.
  */
 class Ask {
@@ -19,6 +20,7 @@ class Ask {
         try (Admin admin = Admin.create(Map.<String, Object>of(where[0], where[1]))) {
             if (given[1].equals("feature")) feature(admin, wanted);
             else if (given[1].equals("config")) config(admin, wanted);
+            else if (given[1].equals("elect")) elect(admin, wanted);
             else reassign(admin, wanted);
         }
     }
@@ -26,13 +28,24 @@ class Ask {
     static void reassign(Admin admin, Map<String, String> wanted) throws Exception {
         Map<TopicPartition, Optional<NewPartitionReassignment>> all = new LinkedHashMap<>();
         wanted.forEach((name, ids) -> {
-            int at = name.lastIndexOf('-');
-            var place = new TopicPartition(name.substring(0, at), Integer.parseInt(name.substring(at + 1)));
-            all.put(place, ids.equals("cancel") ? Optional.empty() : Optional.of(
+            all.put(place(name), ids.equals("cancel") ? Optional.empty() : Optional.of(
                 new NewPartitionReassignment(Arrays.stream(ids.split(",")).map(Integer::valueOf).toList())));
         });
         for (var answer : admin.alterPartitionReassignments(all).values().entrySet())
             await(answer.getKey(), answer.getValue());
+    }
+
+    static void elect(Admin admin, Map<String, String> wanted) throws Exception {
+        for (var one : wanted.entrySet()) {
+            var kind = ElectionType.valueOf(one.getValue().toUpperCase(Locale.ROOT));
+            for (var answer : admin.electLeaders(kind, Set.of(place(one.getKey()))).partitions().get().entrySet())
+                answer.getValue().ifPresent(refused -> System.out.println(answer.getKey() + ": " + refused));
+        }
+    }
+
+    static TopicPartition place(String name) {
+        int at = name.lastIndexOf('-');
+        return new TopicPartition(name.substring(0, at), Integer.parseInt(name.substring(at + 1)));
     }
 
     static void config(Admin admin, Map<String, String> wanted) throws Exception {

@@ -80,3 +80,18 @@
         assertArrayEquals(new int[] {}, partition.removingReplicas, partition.toString());
         assertArrayEquals(new int[] {0, 1, 2}, partition.replicas, partition.toString());
     }
+
+    /** 4. min.insync.replicas is altered while every replica is fenced, and all come back. */
+    @Test
+    public void testElrOfPartitionWithEmptyIsrIsNotCleared() {
+        ReplicationControlTestContext ctx = contextWithElr(0, 1);
+        Uuid fooId = ctx.createTestTopic("foo", new int[][] {new int[] {0, 1}}).topicId();
+        ctx.alterTopicConfig("foo", TopicConfig.MIN_IN_SYNC_REPLICAS_CONFIG, "2");
+        ctx.fenceBrokers(0, 1);
+        assertArrayEquals(new int[] {}, ctx.replicationControl.getPartition(fooId, 0).isr);
+        ctx.replicationControl.replay(
+            new org.apache.kafka.common.metadata.ClearElrRecord().setTopicName("foo"));
+        ctx.unfenceBrokers(0, 1);
+        PartitionRegistration partition = ctx.replicationControl.getPartition(fooId, 0);
+        assertTrue(partition.leader >= 0, partition.toString());
+    }

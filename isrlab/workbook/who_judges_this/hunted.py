@@ -21,6 +21,7 @@ from isrlab.show.style import FAINT, OUTCOMES, counted
 PROMISES = {  # of tools/hunt/java/Promise.java, as a reader calls them
     "ANSWERED": "a request is answered",
     "REASSIGNMENT_ENDS": "a reassignment ends",
+    "ONE_ELIGIBLE": "a replica is left to elect",
     "LEADER_HAS_ALL": "a clean leader has every record",
     "ELR_HAS_ALL": "an ELR member has every record",
     "ELR_INDEX": "the index by broker has each ELR",

@@ -24,6 +24,8 @@ enum Promise {
     ELR_HAS_ALL("each member of the ELR has every acknowledged record", "KIP-966"),
     LEADER_COMES("with an eligible replica active and without a leader, a leader is elected",
         "KIP-631; KIP-966, Leader election"),
+    ONE_ELIGIBLE("a partition without a leader has a replica to elect: in the ISR, the ELR or the last known ELR",
+        "KIP-966, Leader election; Kafka's documentation, Eligible Leader Replicas"),
     UNCLEAN_COMES("with unclean elections on, a replica active and no leader, one is elected by the timer",
         "KAFKA-12670; unclean.leader.election.enable"),
     MIN_ISR_AGREED("leader and controller agree on the effective min ISR", "KAFKA-15583; KIP-966"),

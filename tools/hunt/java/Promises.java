@@ -48,11 +48,17 @@ final class Promises {
 
     private static int[] elr(PartitionRegistration state) { return Late.field(state, "elr", NONE); }
 
+    /** The last known leader may be elected while ELR is on. */
+    private int[] lastKnown(PartitionRegistration state) {
+        return w.kafka.isElr() ? Late.field(state, "lastKnownElr", NONE) : NONE;
+    }
+
     private void partition(World.Slot slot, int s) {
         PartitionRegistration state = slot.state;
         int[] elr = elr(state);
         if (state.leader >= 0) leader(slot);
         else if (canLead(state, elr)) w.broken(Promise.LEADER_COMES, "");
+        else if (state.isr.length + elr.length + lastKnown(state).length == 0) w.broken(Promise.ONE_ELIGIBLE, "");
         for (int b : state.isr) {
             if (!World.holds(state.replicas, b)) w.broken(Promise.ISR_OF_REPLICAS, "");
             if (World.holds(elr, b)) w.broken(Promise.ISR_OR_ELR, "");

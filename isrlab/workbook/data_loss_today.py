@@ -20,11 +20,12 @@ from isrlab.engine.versions import KafkaVersion
 from isrlab.installed import DATA
 from isrlab.show import style
 from isrlab.show.matrix import plot_matrix
-from isrlab.world import reassigned, scenario, words
+from isrlab.world import reassigned, recorded, scenario, words
 from isrlab.world.commands import obey
 from isrlab.world.script import Command, Run
 
 STORY, MOVED = "elr_of_two", "p1"
+STRANDED = "set_while_down"
 VARIANTS = {  # scenario: what is done
     "elr_of_two": "one partition of two goes to one replica and back",
     "elr_one_by_one": "all go to one replica, and back one by one",
@@ -217,6 +218,24 @@ def a_try(release: str, variant: str = "A") -> tuple[list[dict[str, Any]], list[
             return rows, each.lines
     known = ", ".join(dict.fromkeys(name for name, _ in losing)) or "none"
     raise ValueError(f"no recorded loss of variant {variant} in {release!r}; there are: {known}")
+
+
+def stranded() -> list[dict[str, Any]]:
+    """Real brokers on which min.insync.replicas was set while both replicas were down: a row a
+    release, with the leader once both were back, and after an unclean election."""
+    rows = []
+    for recording in recorded.recordings(STRANDED):
+        ends = [t.moments[-2:] for t in recording.finished]
+        back, elected = ({words.ids([end[i].state.leader]) for end in ends} for i in (0, 1))
+        rows.append(
+            {
+                "release": recording.release,
+                "tries": len(ends),
+                "leader when both are back": ", ".join(back).replace("-1", "none"),
+                "and after an unclean election": ", ".join(elected),
+            }
+        )
+    return rows
 
 
 # Random schedules of two partitions

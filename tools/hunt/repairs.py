@@ -70,13 +70,13 @@ REPAIRS: dict[str, list[Edit]] = {
     "elr_of_an_empty_isr": [
         Edit(MANAGER, ANY_ELR, r"if (partition.isr.length != 0 && (\1))"),
         Edit(TOPIC, ANY_ELR, r"if (partition.isr.length != 0 && (\1))"),
-        Edit(BUILDER, r"targetElr = targetElr\.stream\(\)\.filter\(replica -> replica != electionResult\.node\)",
-             "if (targetIsr.size() >= minISR) targetElr = List.of();\n"
-             "                targetElr = targetElr.stream().filter(replica -> replica != electionResult.node)"),
+        Edit(BUILDER, r"(targetElr = targetElr\.stream\(\)\.filter\(replica -> replica != )",
+             r"if (targetIsr.size() >= minISR) targetElr = List.of(); \1"),
     ],
     "elr_while_off": [
         Edit(BUILDER, r"if \(!isCleanLeaderElection \|\| !eligibleLeaderReplicasEnabled\) \{",
-             "if (!isCleanLeaderElection || (!eligibleLeaderReplicasEnabled && !targetIsr.isEmpty())) {"),
+             "if (!isCleanLeaderElection"
+             " || (!eligibleLeaderReplicasEnabled && !targetIsr.isEmpty())) {"),
     ],
     "revert_of_an_empty_isr": [
         Edit("controller/PartitionReassignmentRevert", r"if \(isr\.isEmpty\(\)\)",
@@ -88,7 +88,8 @@ REPAIRS: dict[str, list[Edit]] = {
              "                || !isAcceptableLeader.test(partition.lastKnownElr[0]))"),
     ],
     "topic_of_one_delta": [
-        Edit(TOPICS, r"(return topicName;)", r"createdTopics.remove(topicName, record.topicId()); \1"),
+        Edit(TOPICS, r"(return topicName;)",
+             r"createdTopics.remove(topicName, record.topicId()); \1"),
     ],
     RACE: [],
 }  # fmt: skip

@@ -332,7 +332,8 @@ class Cluster:
     def ask(self, *words: str) -> str:
         """Ask the controller (KRaft) what Ask.java can: its errors, or "ok"."""
         where = f"bootstrap.controllers=127.0.0.1:{self.base + config.CONTROLLER}"
-        if words[0] == "reassign" and self.release < (4, 0):  # their controllers refuse it
+        is_refused = words[0] == "elect" or (words[0] == "reassign" and self.release < (4, 0))
+        if is_refused:  # by controllers
             where = f"bootstrap.servers={self.client()['bootstrap.servers']}"
         command = config.java(self.version, "Ask", where, *words, heap="128m",
                               classes=config.compiled(self.version, "Ask.java"))  # fmt: skip

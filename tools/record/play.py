@@ -150,9 +150,12 @@ class Play:
             "start": lambda *numbers: [self._start(int(number)) for number in numbers],
             "pause": lambda *numbers: [cluster.pause(int(number)) for number in numbers],
             "resume": lambda *numbers: [cluster.resume(int(number)) for number in numbers],
-            "configure": lambda setting: cluster.note(f"{setting}: {cluster.ask('config', setting)}"),
+            "configure": lambda setting: cluster.note(
+                f"{setting}: {cluster.ask('config', setting)}"
+            ),
             "elect": lambda kind: cluster.note(
-                f"elect {kind}: {cluster.ask('elect', f'{TOPIC}-0={kind}')}"),
+                f"elect {kind}: {cluster.ask('elect', f'{TOPIC}-0={kind}')}"
+            ),
             "lose_power": lambda number: cluster.lose_power(int(number), TOPIC),
         }
         if words[0] not in known:

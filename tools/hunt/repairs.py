@@ -73,11 +73,6 @@ REPAIRS: dict[str, list[Edit]] = {
         Edit(BUILDER, r"(targetElr = targetElr\.stream\(\)\.filter\(replica -> replica != )",
              r"if (targetIsr.size() >= minISR) targetElr = List.of(); \1"),
     ],
-    "elr_while_off": [
-        Edit(BUILDER, r"if \(!isCleanLeaderElection \|\| !eligibleLeaderReplicasEnabled\) \{",
-             "if (!isCleanLeaderElection"
-             " || (!eligibleLeaderReplicasEnabled && !targetIsr.isEmpty())) {"),
-    ],
     "revert_of_an_empty_isr": [
         Edit("controller/PartitionReassignmentRevert", r"if \(isr\.isEmpty\(\)\)",
              "if (isr.isEmpty() && registration.isr.length != 0)"),

@@ -58,7 +58,9 @@ final class Promises {
         int[] elr = elr(state);
         if (state.leader >= 0) leader(slot);
         else if (canLead(state, elr)) w.broken(Promise.LEADER_COMES, "");
-        else if (state.isr.length + elr.length + lastKnown(state).length == 0) w.broken(Promise.ONE_ELIGIBLE, "");
+        else if (state.isr.length + elr.length + lastKnown(state).length == 0) {
+            w.broken(Promise.ONE_ELIGIBLE, w.kafka.isElr() ? "" : "while ELR is off");
+        }
         for (int b : state.isr) {
             if (!World.holds(state.replicas, b)) w.broken(Promise.ISR_OF_REPLICAS, "");
             if (World.holds(elr, b)) w.broken(Promise.ISR_OR_ELR, "");

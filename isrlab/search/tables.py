@@ -58,7 +58,7 @@ class System(Protocol):
         """What it does to a thing."""
 
     def content(self, thing: Any) -> bytes:
-        """The same in every process, and different for what differs."""
+        """Equal in every process, and different for what differs."""
 
 
 class Tables:

@@ -77,6 +77,30 @@ def test_a_rule_that_is_switched_off_by_hand_is_caught() -> None:
 
 
 @pytest.mark.parametrize(
+    ("version", "repairs", "length"),
+    [
+        ("4.0", {}, None),
+        ("4.1", {}, 5),
+        ("4.3", {}, 5),
+        ("4.3", {"elr_of_replicas_only": True}, None),
+        ("4.3", {"min_isr_of_own_partition": True}, None),
+    ],
+)
+def test_it_finds_the_loss_of_a_partition_that_is_moved_and_back(version, repairs, length) -> None:
+    """Eligible leader replicas by the replicas of partition 0, which stays; and both repairs."""
+    rules = KafkaVersion.of(version)
+    rules = rules.with_(**repairs) if repairs else rules
+    topic = "partition replicas=1,2 min.insync.replicas=2\npartition p1 replicas=1,2"
+    budgets, promise = {"acks_all": 1, "reassigns": 2, "crashes": 1}, "acknowledged_records_survive"
+    result = try_all(rules, topic, budgets, promise, prompt=True)
+    assert (result.holds, len(result.actions)) == (length is None, length or 0)
+    if result.text is not None:
+        run = scenario.play(result.text, version=version).of("p1")
+        assert promise in run.violations
+    assert (result.text is None) == (length is None)
+
+
+@pytest.mark.parametrize(
     ("words", "problem"),
     [
         (["crash=1"], "no budget 'crash'; known: produces, acks_all, crashes"),

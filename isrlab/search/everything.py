@@ -47,10 +47,11 @@ def system_of(
     version: str | KafkaVersion, partition: str, budgets: dict[str, int], brokers: int = 0,
     prompt: bool = False,
 ) -> EngineSystem:  # fmt: skip
-    """A partition as its `partition` line says; unclean election is off if it does not say."""
-    cluster = scenario.play(line_of(partition), version=version).cluster
-    if len(cluster.topic.partitions) > 1:
-        raise ValueError("everything is searched for one partition, not for several")
+    """A partition as its `partition` line says; unclean election is off if it does not say.
+
+    Of a topic with several the last is searched, and nothing is done to the others.
+    """
+    cluster = scenario.play(line_of(partition), version=version).topic[-1].cluster
     if max(len(cluster.replicas), brokers) > MOST_BROKERS:
         raise ValueError(f"at most {MOST_BROKERS} brokers can be searched")
     extra = [b for b in range(1, brokers + 1) if b not in cluster.replicas]

@@ -144,11 +144,13 @@ def aged(broker: Broker, late: Late) -> Broker:
 
 
 def targets(controller: Controller, brokers: tuple[int, ...]) -> tuple[tuple[int, ...] | None, ...]:
-    """To which replicas an operator may move it: one exchanged, one fewer, one more; or back."""
+    """To which replicas an operator may move it: one or all exchanged, one fewer, one more; or
+    back."""
     now = controller.state.target
     others = [b for b in brokers if b not in now]
     wanted = [tuple(b if r == gone else r for r in now) for gone in now for b in others]
     wanted += [tuple(r for r in now if r != gone) for gone in now] if len(now) > 1 else []
     wanted += [(*now, b) for b in others]
+    wanted += [tuple(others[: len(now)])] if len(others) >= len(now) > 1 else []
     is_going_on = controller.state.adding or controller.state.removing
     return (*wanted, *([None] if is_going_on else []))

@@ -11,7 +11,8 @@ import click
 SEARCH = """Look for a schedule that breaks a promise, and print its shortest form.
 
 With --all, every schedule is tried that BUDGETs allow, shortest first: which message arrives next,
-which request is repeated, which session ends. Unclean election is off unless LINE turns it on.
+which request is repeated, which session ends. Unclean election is off unless LINE turns it on. Of
+several partitions, a LINE for each, the last is searched, and the others stay as they are.
 
 The search has no clock: a follower's clock may turn too old any time (lags=1). "No schedule" covers
 all delays but two: no request is repeated while it or its answer is in flight, and sessions of dead

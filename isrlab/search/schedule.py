@@ -22,7 +22,7 @@ from isrlab.search.space import Space
 from isrlab.search.tables import Tables
 from isrlab.world import scenario
 from isrlab.world.cluster import Cluster, NotSettledError
-from isrlab.world.commands import obey
+from isrlab.world.commands import COMMANDS, ONE, obey
 from isrlab.world.script import Command, Run, ScriptError
 from isrlab.world.words import address, ids
 
@@ -41,14 +41,20 @@ class _Text:
     def __init__(self, system: Space, head: list[str]) -> None:
         self.system, self.run = system, Run([], system.version)
         self.lines: list[str] = []
+        self.part = ""  # of the topic, if it has several: the last is searched
         for line in head:
             self.play(line)
+        self.part = self.run.topic[-1].name if self.run.others else ""
 
     @property
     def cluster(self) -> Cluster:
-        return self.run.cluster
+        return self.run.topic[-1].cluster
 
     def play(self, line: str) -> None:
+        word = line.split()[0]
+        is_ours = COMMANDS[word].scope == ONE or word in ("reassign", "check") or "elect " in line
+        if self.part and is_ours:
+            line = line.replace(" ", f" {self.part} ", 1)
         self.lines.append(line)
         try:
             obey(self.run, Command(len(self.lines), line))
@@ -93,7 +99,8 @@ class _Text:
     def settle(self) -> None:
         """Where the controller is prompt: what is on its way from and to it arrives."""
         while self.system.prompt:
-            ends = ((e.source, e.target) for e in self.cluster.queue if not e.is_timer)
+            ours = (e for e in self.cluster.queue if e.partition == self.cluster.number)
+            ends = ((e.source, e.target) for e in ours if not e.is_timer)
             link = next((pair for pair in ends if m.CONTROLLER in pair), None)
             if link is None:
                 return
@@ -215,7 +222,7 @@ def _heads(system: Space, partition: str, actions: list[Deed]) -> Iterator[list[
 
 
 def _is_broken(system: Space, text: str, promise: str) -> bool:
-    run = scenario.play(text, version=system.version)
+    run = scenario.play(text, version=system.version).topic[-1]
     return promise in run.violations or (
         safety.PROPERTIES[promise](run.cluster.observer.view()) is not None
     )

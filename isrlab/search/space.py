@@ -99,7 +99,9 @@ class Space:
             log = Log() if is_new else cluster.disks[number]
             epoch, was_clean = cluster.epochs.get(number, 0), number in cluster.clean
             state[i] = Stopped(number, log, epoch, was_clean, False, is_new)
-        state[self.n] = cluster.controller
+        others = cluster.topic.partitions[: cluster.number]
+        count = len(others[0].controller.replicas) if others else None
+        state[self.n] = replace(cluster.controller, replicas_of_partition_0=count)
         state[self.budget] = budgets
         observer = cluster.observer
         promised = Promised(

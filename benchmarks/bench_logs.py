@@ -2,10 +2,11 @@
 
     python benchmarks/bench_logs.py [megabytes]     (50, then 500)
 
-The logs are the recordings, again and again, each time a day later: starts and failures, in which
-every eighth line tells an event; and the same without these lines but those of ISRs, as most logs
-are. Both are timed in a process of their own, start included. Ratios are of wall time, and of
-processor time, which depends less on what else the machine does.
+The logs are a recording, again and again, each time a day later and with topics of that day (else
+its epochs would go back, as after a loss): starts and failures, in which every eighth line tells an
+event; and the same without these lines but those of ISRs, as most logs are. All are timed in a
+process of their own, start included. Ratios are of wall time, and of processor time, which depends
+less on what else the machine does. The answer of `logs` is timed as well.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from itertools import product
 from pathlib import Path
 
 from isrlab.logs.reader import read_local
-from isrlab.logs.recordings import RUNS, folder
+from isrlab.logs.recordings import folder
 
 PLAIN = r"""
 import pathlib, re, sys
@@ -39,6 +40,16 @@ from isrlab.logs.reader import read_local
 logs = read_local(sys.argv[1])
 print(logs.events.num_rows, "events")
 """
+ANSWER = r"""
+import sys
+from isrlab.logs.incidents.look import look
+findings = look(sys.argv[1])
+print(len(findings.incidents), "incidents,", len(findings.losses), "grave,",
+      len(findings.faults), "faults,", len(findings.doubts), "doubts")
+"""
+RELEASE = "3.9"
+TOPIC = re.compile(rb"\b(orders|payments)\b")
+TOPIC_ID = re.compile(rb"(?:topic I[Dd]|topic id|topicId=|TopicId:) ?([\w-]{22})")
 MEMORY = "import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"
 
 
@@ -52,10 +63,11 @@ def without_events(path: Path, data: bytes) -> bytes:
 
 def build(root: Path, megabytes: int, *, has_events: bool) -> None:
     """Write so many MB of logs: of every broker its server, controller and state-change log."""
-    originals = {path: path.read_bytes() for run in RUNS for path in folder(run).rglob("*.log")}
+    originals = {path: path.read_bytes() for path in folder(RELEASE).rglob("*.log")}
     if not has_events:
         originals = {path: without_events(path, data) for path, data in originals.items()}
     size = sum(map(len, originals.values()))
+    ids = {each for data in originals.values() for each in TOPIC_ID.findall(data)}
     for path, data in originals.items():
         first = date.fromisoformat(re.search(rb"^\[(\d{4}-\d\d-\d\d)", data)[1].decode())  # type: ignore[index]
         name = root / path.relative_to(path.parents[2])
@@ -63,7 +75,11 @@ def build(root: Path, megabytes: int, *, has_events: bool) -> None:
         with name.open("wb") as file:
             for day in range(max(1, megabytes * 1_000_000 // size)):
                 later = str(first + timedelta(days=day)).encode()
-                file.write(data.replace(str(first).encode(), later))
+                number = f"{day:04d}".encode()
+                own = TOPIC.sub(rb"\g<1>" + number, data)
+                for each in ids:
+                    own = own.replace(each, number + each[4:])
+                file.write(own.replace(str(first).encode(), later))
 
 
 def processor_s() -> float:
@@ -90,12 +106,14 @@ def main() -> None:
             timed(PLAIN, root)  # the files are in memory then
             plain_s, plain_cpu_s, found, _ = timed(PLAIN, root)
             ours_s, ours_cpu_s, events, memory = timed(OURS, root)
+            answer_s, answer_cpu_s, says, most = timed(ANSWER, root)
         of = "of failures" if has_events else "with ISR lines only"
         print(
             f"{megabytes} MB {of}: plain script {plain_s:.1f} s ({found}), "
             f"read_local {ours_s:.1f} s ({events}, {memory} MB): "
             f"{ours_s / plain_s:.1f} times as long, "
-            f"{ours_cpu_s / plain_cpu_s:.1f} times the processor ({ours_cpu_s:.1f} s)"
+            f"{ours_cpu_s / plain_cpu_s:.1f} times the processor ({ours_cpu_s:.1f} s); "
+            f"answer {answer_s:.1f} s, {answer_cpu_s:.1f} s of the processor ({says}, {most} MB)"
         )
 
 

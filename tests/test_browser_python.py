@@ -30,6 +30,8 @@ ROOT = Path(__file__).parent.parent
 # The search of everything holds its states in arrays, and no page runs it.
 WITH_ARRAYS = {"breadth_first", "everything", "expanding", "options"}
 
+NO_ZONES = {"PYTHONTZPATH": ""}
+
 REFUSE = """
 import sys
 from importlib import import_module
@@ -72,8 +74,8 @@ for folder in sys.argv[1:]:
 
 
 def only_python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", REFUSE + code, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    command, env = [sys.executable, "-c", REFUSE + code, *arguments], os.environ | NO_ZONES
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=env)
 
 
 def modules(folder: str) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
@@ -101,6 +102,7 @@ class Statement(msgspec.Struct, eq=False, gc=False):
 Events: TypeAlias = "pa.Table | Sequence[Statement]"
 
 
+@lru_cache(maxsize=65_536)
 def broker_ids(text: str) -> BrokerIds:
     """Ids of brokers, as "1,2" lists them; text that cannot be an id is left out."""
     return tuple(int(each) for each in text.split(",") if each.isdigit() and len(each) < 11)

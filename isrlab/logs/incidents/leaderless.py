@@ -49,12 +49,13 @@ class Leaderless:
         """
         record, until_ms = self._record, -1
         spans, named_ms = record.spans.get(key, []), record.named.get(key, [])
+        start_ms, isrs = [span.start_ms for span in spans], [frozenset(s.isr) for s in spans]
 
-        def isr_at(ts_ms: int) -> set[int]:
-            place = bisect_right(spans, ts_ms, key=lambda span: span.start_ms) - 1
-            if place < 0 or is_within(deleted_ms, spans[place].start_ms + 1, ts_ms):
-                return set()
-            return set(spans[place].isr)
+        def isr_at(ts_ms: int) -> frozenset[int]:
+            place = bisect_right(start_ms, ts_ms) - 1
+            if place < 0 or is_within(deleted_ms, start_ms[place] + 1, ts_ms):
+                return frozenset()
+            return isrs[place]
 
         begins = [(row.ts_ms, row) for row in self._offline.get(key, ())]
         for down in self._downs:

@@ -20,7 +20,6 @@ from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, NamedTuple, TypeAlias
-from zoneinfo import ZoneInfo
 
 from isrlab.logs.reader.formats import ANCHOR
 from isrlab.logs.reader.metadata.records import is_metadata
@@ -32,6 +31,7 @@ from isrlab.logs.reader.packed import (
     uncompressed,
     why_unreadable,
 )
+from isrlab.logs.reader.stamps import zone_of
 
 LOG_NAME = re.compile(
     r"^standard input$|"
@@ -164,7 +164,7 @@ def find(log_dir: PathName, time_zone: str = "UTC") -> list[Source]:
     Raises LogDirError when there is nothing that could be read, or no such time zone.
     """
     try:
-        ZoneInfo(time_zone)
+        zone_of(time_zone)
     except (OSError, ValueError, KeyError) as error:
         raise LogDirError(f"time_zone {time_zone!r} is unknown; give one such as 'UTC'") from error
     if str(log_dir) == "-":

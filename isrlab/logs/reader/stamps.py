@@ -7,7 +7,7 @@ local time, and who reads it needs the zone.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -102,6 +102,14 @@ def given_ms(text: str) -> int:
     return round(time.replace(tzinfo=time.tzinfo or UTC).timestamp() * 1000)
 
 
+def zone_of(name: str) -> tzinfo:
+    """A time zone by its name; UTC also where no data of zones is installed (in a browser).
+
+    Raises OSError, ValueError or KeyError for a name that is none.
+    """
+    return UTC if name == "UTC" else ZoneInfo(name)
+
+
 def utc_ms(local_ms: int, time_zone: str) -> int:
     """The moment of a local time that is written as if it were UTC."""
     return local_ms - _ahead_ms(local_ms // 3_600_000, time_zone)
@@ -109,7 +117,7 @@ def utc_ms(local_ms: int, time_zone: str) -> int:
 
 @lru_cache(maxsize=1024)
 def _ahead_ms(local_hour: int, time_zone: str) -> int:
-    local = datetime.fromtimestamp(local_hour * 3600, UTC).replace(tzinfo=ZoneInfo(time_zone))
+    local = datetime.fromtimestamp(local_hour * 3600, UTC).replace(tzinfo=zone_of(time_zone))
     ahead = local.utcoffset() or timedelta()
     return int(ahead.total_seconds() * 1000)
 

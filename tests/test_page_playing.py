@@ -88,6 +88,12 @@ def test_what_is_wrong_is_said_and_changes_nothing(message, problem):
     assert view["text"] == before["text"] and view["path"] == before["path"]
 
 
+def test_a_step_that_never_settles_is_no_step():
+    playground = Playground()
+    view = ask(playground, play="advance 99999h")
+    assert "still busy" in view["panels"][0]["problem"]
+
+
 def test_names_of_records_do_not_become_markup_of_a_picture():
     playground = Playground()
     ask(playground, play=f'produce p1 1 "{MARKUP}" acks=1')

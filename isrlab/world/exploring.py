@@ -110,7 +110,8 @@ class Exploration:
                 try:
                     play_line(run, tried.line)
                 except (ValueError, NotSettledError) as error:
-                    run, tried.problems[version] = fork(before), str(error).split("\n")[1].strip()
+                    why = str(error).split("\n")[:2][-1].strip()  # of a line: what is wrong with it
+                    run, tried.problems[version] = fork(before), why
                 tried.captions[version] = news(run, before)
             tried.runs[version] = run
         return tried.runs[version]

@@ -1,0 +1,195 @@
+"""The page in a real browser: played, sent as a link, without a network, and with hostile input."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import threading
+import time
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from test_browser import ROOT, chromium, only_this_machine  # noqa: F401
+
+from isrlab.page.build import PLAY, PageError, build
+
+pytestmark = pytest.mark.slow
+MARKUP = '<img src=x onerror="window.ran=1"><script>window.ran=1</script>'
+WAIT_MS = 180_000  # the machine may be busy
+LOSING = ("kill 1", "elect", "kill 2", "elect", "stabilize")
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class Site:
+    """A static server of a folder, which counts what it sends and can be taken away."""
+
+    def __init__(self, folder):
+        handler = functools.partial(Quiet, directory=str(folder))
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.address = f"http://127.0.0.1:{self.server.server_port}/{PLAY}/"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    out = tmp_path_factory.mktemp("site")
+    try:
+        build(out / PLAY)
+    except PageError as error:
+        pytest.skip(f"the page cannot be built here: {error}")
+    return out
+
+
+@pytest.fixture
+def site(folder):
+    site = Site(folder)
+    yield site
+    site.close()
+
+
+@pytest.fixture
+def context(chromium):  # noqa: F811
+    context = chromium.new_context(viewport={"width": 1200, "height": 900})
+    context.route("**/*", only_this_machine)
+    context.set_default_timeout(WAIT_MS)
+    yield context
+    context.close()
+
+
+def opened(context, address, complaints=None):
+    page, heard = context.new_page(), [] if complaints is None else complaints
+    page.on("console", lambda message: heard.append(message.text))
+    page.on("pageerror", lambda error: heard.append(str(error)))
+    page.goto(address)
+    return page
+
+
+def ready(page):
+    page.wait_for_selector("html[data-state=done]", timeout=WAIT_MS)
+
+
+def typed(page, line):
+    page.evaluate("document.documentElement.dataset.state = 'typing'")
+    page.get_by_label("the next step as a line of the scenario").fill(line)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("html[data-state=answered], html[data-state=done]")
+
+
+def test_a_loss_is_found_by_keys_sent_as_a_link_and_opened_without_a_network(
+    context,
+    site,
+    capsys,
+):
+    complaints, begun = [], time.monotonic()
+    page = opened(context, site.address, complaints)
+    page.locator(".panel img").first.wait_for()
+    picture_s = time.monotonic() - begun
+    ready(page)
+    python_s = time.monotonic() - begun
+    assert page.evaluate("document.querySelector('.panel img').naturalWidth") > 200
+    page.locator("#challenge").focus()
+    page.locator("#challenge").select_option("lose_m2")
+    page.get_by_role("heading", name="lose m2").wait_for()
+    times_ms = []
+    for line in LOSING:
+        page.keyboard.press("/") if line == LOSING[0] else None
+        begun = time.monotonic()
+        typed(page, line)
+        times_ms.append(1000 * (time.monotonic() - begun))
+    page.get_by_text("Solved. 5 commands").wait_for()
+    page.get_by_role("button", name="Copy a link").focus()
+    page.keyboard.press("Enter")
+    link = page.evaluate("location.href")
+    assert "#s" in link and len(link.split("#")[1]) <= 300
+    page.wait_for_timeout(2_000)
+    assert page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+    assert complaints == []
+
+    other = opened(context, link)
+    ready(other)
+    tree = other.locator(".tree [aria-current]")
+    assert "✗ committed_records_survive" in tree.inner_text()
+    site.close()
+    begun = time.monotonic()
+    offline = opened(context, link, complaints)
+    ready(offline)
+    warm_s = time.monotonic() - begun
+    assert "✗ committed_records_survive" in offline.locator(".tree [aria-current]").inner_text()
+    assert complaints == []
+    with capsys.disabled():
+        seconds = f"picture {picture_s:.1f} s, Python {python_s:.1f} s, again {warm_s:.1f} s"
+        print(f"\n{seconds};", ", ".join(f"{ms:.0f}" for ms in times_ms), "ms a step")
+
+
+def test_hostile_links_and_schedules_leave_the_page_alive(context, site):
+    page = opened(context, f"{site.address}#{MARKUP}")
+    page.locator(".bad").get_by_text("not one of a schedule").wait_for()
+    page.evaluate("size => { location.hash = 's'.repeat(size); }", 1_900_000)
+    page.get_by_role("alert").get_by_text("at most 4,000 are read").wait_for()
+    ready(page)
+    typed(page, f"produce p1 1 '{MARKUP}' acks=1")
+    page.locator(".tree").get_by_text("onerror").first.wait_for()
+    typed(page, MARKUP)
+    page.locator(".bad").get_by_text("unknown command").first.wait_for()
+    assert page.evaluate("window.ran") is None
+    assert page.locator("body script").count() == 0
+    before = page.locator(".tree button").count()
+    endless = "partition\n" + "produce 1 every=1ms for=9s acks=1\n" * 300
+    page.evaluate("document.documentElement.dataset.state = 'typing'")
+    page.get_by_label("the run as a scenario").fill(endless)
+    page.get_by_role("button", name="play this schedule").click()
+    page.get_by_text("it took longer than 15 seconds").wait_for()
+    ready(page)
+    typed(page, "advance 1s")
+    assert page.locator(".tree button").count() > 1 < before
+    assert "advance 1s" in page.locator(".tree [aria-current]").inner_text()
+
+
+def test_logs_are_answered_here_and_what_is_no_log_is_refused(context, site, tmp_path):
+    page = opened(context, site.address)
+    described = tmp_path / "described.txt"
+    described.write_text(
+        "Topic: a\tPartitionCount: 1\tReplicationFactor: 2\tConfigs: min.insync.replicas=2\n"
+        "\tTopic: a\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1\n"
+    )
+    page.locator("#files").set_input_files(described)
+    page.locator("#answer:not([hidden])").wait_for()
+    assert "a-0" in page.locator("#answer").inner_text()
+    zipped = tmp_path / "server.log"
+    zipped.write_bytes(b"PK\x03\x04" + os.urandom(5_000))
+    page.locator("#files").set_input_files(zipped)
+    page.wait_for_selector("#stop", state="visible")
+    page.wait_for_selector("#stop", state="hidden")
+    assert page.locator("#reading").inner_text(), "it says why"
+    page.locator("#files").set_input_files(described)
+    page.locator("#stop").click()
+    assert page.locator("#reading").inner_text() == "Stopped."
+
+
+def test_a_phone_shows_it_without_scrolling_sideways(chromium, folder):  # noqa: F811
+    site = Site(folder)
+    context = chromium.new_context(viewport={"width": 390, "height": 800}, color_scheme="dark")
+    page = opened(context, site.address)
+    page.locator(".panel img").first.wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    if "PAGE_PNG" in os.environ:
+        page.screenshot(path=os.environ["PAGE_PNG"], full_page=True)
+    context.close()
+    site.close()
+
+
+def test_every_file_has_a_name_that_a_proxy_lets_through(folder):
+    files = [path for path in (folder / PLAY).rglob("*") if path.is_file()]
+    assert not [path for path in files if path.suffix == ".whl"]
+    where = json.loads(next((folder / PLAY).glob("page-*/where.json")).read_text())
+    assert (folder / PLAY / "page" / where["pyodide"]).resolve().is_dir()
+    assert ROOT not in folder.parents

@@ -13,12 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from isrlab.logs.reader.files import ReadBlock, is_utf8
 from isrlab.logs.reader.formats import NO_NEWS, NO_NEWS_TEXT
-from isrlab.logs.reader.lines import (
-    PERHAPS,
-    PERHAPS_WORDS,
-    WANTED,
-    WANTED_WORDS,
-)
+from isrlab.logs.reader.lines import PERHAPS, PERHAPS_WORDS, WANTED, WANTED_WORDS
 from isrlab.logs.reader.packed import DamagedFileError
 
 try:

@@ -36,15 +36,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from isrlab.events.statements import Statement, statement, table_of
-from isrlab.logs.reader.files import (
-    LogDirError,
-    PathName,
-    Source,
-    expanded,
-    find,
-    lines,
-    stored,
-)
+from isrlab.logs.reader.files import LogDirError, PathName, Source, expanded, find, lines, stored
 from isrlab.logs.reader.layout import Layout
 from isrlab.logs.reader.lines import OF_ITSELF
 from isrlab.logs.reader.many_files import read_files

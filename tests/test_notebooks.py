@@ -72,7 +72,8 @@ def test_code_is_thin(path):
     for cell in cells(path):
         assert len(cell.source.splitlines()) <= MAX_CODE_LINES, cell.source
         for node in ast.walk(parsed(cell)):
-            assert not isinstance(node, ast.FunctionDef | ast.ClassDef), cell.source
+            is_readers = "yours" in notebooks.tags(cell)  # a rule that the reader writes
+            assert is_readers or not isinstance(node, ast.FunctionDef | ast.ClassDef), cell.source
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
                 assert names == ["matplotlib.pyplot"] or names[0].startswith("isrlab"), names

@@ -13,6 +13,7 @@ from isrlab.engine.versions import PRESETS, KafkaVersion
 from isrlab.show import membership, replicas
 from isrlab.workbook import data_loss as loss
 from isrlab.workbook import data_loss_today as today
+from isrlab.workbook import high_watermark
 from isrlab.workbook import last_replica_standing as standing
 from isrlab.workbook import leaving_the_isr as leaving
 from isrlab.workbook import log_divergence as divergence
@@ -47,7 +48,7 @@ def title_of(drawn):
 
 TITLES = {
     "Leaves the ISR: 0.9.0": lambda: leaving.plot_clocks({"0.9.0": play("steady_producer")}),
-    "19 ISR changes in 3.7, 1 ISR change in 3.6":
+    "Flaps: 3.7. Leaves: 3.6":
         lambda: membership.plot_membership({v: play("flapping", v) for v in ("3.7", "3.6")}),
     "2.0: out of the ISR for 616.0 s, 2.1: out of the ISR for 26.0 s":
         lambda: membership.plot_membership({v: play("idle_topic", v) for v in ("2.0", "2.1")}),
@@ -306,3 +307,25 @@ def test_a_release_without_a_recorded_loss_is_named_with_those_that_have_one():
         ValueError, match=r"no recorded loss of variant C in '4\.1'; there are: 4\.3"
     ):
         today.a_try("4.1", "C")
+
+
+# 01 and 02: the rules that the reader writes
+
+WRITTEN = {  # a rule, and the run in which it first differs from the engine's
+    "counts every replica": (high_watermark, lambda ends, isr, before: min(ends.values()), "three"),
+    "leaves out the leader": (
+        high_watermark,
+        lambda ends, isr, before: min([ends[b] for b in isr if b not in (1, 101)], default=before),
+        "alone",
+    ),
+    "is right": (high_watermark, lambda ends, isr, before: min(ends[b] for b in isr), ""),
+    "counts records": (leaving, lambda age_ms, limit_ms, missing: missing > 3, "leave and return"),
+    "has no exemption": (leaving, lambda age_ms, limit_ms, missing: age_ms > limit_ms, "hidden"),
+    "knows the clock": (leaving, lambda age, limit, missing: age > limit and missing > 0, ""),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_readers_rule_is_held_against_the_engine(name):
+    notebook, rule, differs = WRITTEN[name]
+    assert notebook.against_engine(rule).startswith(f"✗ {differs}" if differs else "✓ the same")

@@ -12,12 +12,16 @@ from isrlab.show.bands import Span
 from isrlab.show.style import counted, listed
 from isrlab.world.script import Run
 
+# By the states that follow each other, in sync or out
+_DOES = {"i": "Stays", "o": "Stays out", "io": "Leaves", "oi": "Joins", "ioi": "Leaves and returns"}
+_DOES |= {"oio": "Joins and leaves"}
+
 
 def spans(run: Run) -> list[Span]:
     """When the last replica was in the stored ISR ("in sync"), and when it was "out"."""
     follower = max(run.cluster.replicas)
     (row,) = bands.isr_rows(offsets.isr_of(run), (follower,)).values()
-    begins_before = len(row) > 1 and row[0].end_s == row[0].start_s  # it changed at once
+    begins_before = len(row) > 1 and row[0].end_s == row[0].start_s  # it changed immediately
     return [
         replace(span, state="out" if span.state == "out" else "in sync")
         for span in row[begins_before:]
@@ -45,15 +49,16 @@ def plot_membership(runs: Mapping[str, Run]) -> Axes:
 
 
 def finding(runs: Mapping[str, Run]) -> str:
-    """Which change most and least often; if all as often, which are out longest and shortest."""
-    counts = {name: changes(run) for name, run in runs.items()}
+    """What the replica does in each run; if that is the same, the longest and shortest time out."""
+    names: dict[str, list[str]] = {}
+    for name, run in runs.items():
+        states = [span.state for span in spans(run)]
+        names.setdefault(_DOES.get("".join(s[0] for s in states), "Flaps"), []).append(name)
+    if len(names) > 1:
+        return ". ".join(f"{does}: {listed(those)}" for does, those in names.items())
     outs = {name: round(time_out_s(run), 1) for name, run in runs.items()}
-    if len(set(counts.values())) > 1:
-        ends = max(counts.values()), min(counts.values())
-        parts = [f"{counted(n, 'ISR change')} in {_having(counts, n)}" for n in ends]
-    else:
-        longest, shortest = max(outs.values()), min(outs.values())
-        parts = [f"{_having(outs, s)}: out of the ISR for {s:.1f} s" for s in (longest, shortest)]
+    longest, shortest = max(outs.values()), min(outs.values())
+    parts = [f"{_having(outs, s)}: out of the ISR for {s:.1f} s" for s in (longest, shortest)]
     return ", ".join(dict.fromkeys(parts))
 
 

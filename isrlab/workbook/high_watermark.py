@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 from isrlab.engine import messages as m
 from isrlab.engine.model import Broker, Leader
 from isrlab.engine.reading import answer
-from isrlab.world import words
+from isrlab.world import scenario, words
 from isrlab.world.cluster import START_MS
 from isrlab.world.script import Run
+
+ALONE = """partition replicas=1,2
+pause 2 fetcher
+produce 1 m1 acks=1
+advance 60s"""
 
 
 def fetch_steps(run: Run) -> list[dict[str, object]]:
@@ -62,3 +68,28 @@ def _moved(old: Broker, new: Broker) -> dict[str, object]:
         "4 HW": " → ".join(dict.fromkeys(ends)),
         "5 answers": f"produce of {', '.join(records)}" if records else "no request",
     }
+
+
+def against_engine(rule: Callable[[dict[int, int], tuple[int, ...], int], int]) -> str:
+    """A reader's rule for a leader's high watermark beside the engine's, after every message.
+
+    `rule` takes the log end offsets that the leader knows, by broker and its own among them, the
+    ISR, and the high watermark before. The answer names the first moment that differs.
+    """
+    count, names = 0, ("sync_cycle", "sync_cycle_busy", "three_replicas")
+    scripts = {name.replace("_", " "): scenario.read(name) for name in names} | {"alone": ALONE}
+    for name, run in ((name, scenario.play(script)) for name, script in scripts.items()):
+        for before, after in pairwise(run.frames[run.first_frame :]):
+            old, new = before.brokers[leader := min(after.brokers)], after.brokers[leader]
+            if not isinstance(old.role, Leader) or not isinstance(new.role, Leader):
+                continue
+            ends = {leader: new.log.log_end_offset}
+            ends |= {remote.id: remote.log_end_offset for remote in new.role.remotes}
+            given = ends, new.role.maximal_isr, old.log.high_watermark
+            yours, engine = rule(*given), new.log.high_watermark
+            if yours != engine:
+                shown = f"{name}, {after.now_ms - START_MS} ms"
+                asked = f"LEOs {ends}, ISR {words.ids(given[1])}, high watermark before {given[2]}"
+                return f"✗ {shown}: {asked}: yours is {yours}, the engine's {engine}"
+            count += 1
+    return f"✓ the same as the engine's after each of {count} messages: solved"

@@ -7,18 +7,24 @@ runs that the notebook plays itself. Replica 2 is the follower in question.
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 
 import ipywidgets as widgets
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from isrlab.engine import messages as m
+from isrlab.engine import rules
+from isrlab.engine.high_watermark import lag
+from isrlab.engine.model import Leader
 from isrlab.engine.versions import KafkaVersion, release
 from isrlab.installed import DATA
 from isrlab.show import bands, controls, curves, offsets, style
 from isrlab.show.offsets import Offsets
 from isrlab.world import scenario
+from isrlab.world.cluster import START_MS
 from isrlab.world.script import Run
 
 FOLLOWER = 2
@@ -118,9 +124,50 @@ def plot_evictions(times: Mapping[str, Sequence[int]]) -> Axes:
     return curves.plot_ticks(rows, title, scale, notes=notes)
 
 
-def clock_ages(data: Offsets) -> tuple[np.ndarray, np.ndarray]:
-    """Times (s), the age (s) of the follower's lag clock, just before and just after each reset."""
-    times, set_at = np.asarray(data.times_s), np.asarray(data.caught_up_s[FOLLOWER])
+def checks(run: Run) -> list[float]:
+    """When its leader checked who is out of sync (s since the start)."""
+    frames = run.frames[run.first_frame :]
+    return [(f.now_ms - START_MS) / 1000 for f in frames if isinstance(f.message, m.ExpireIsr)]
+
+
+def against_engine(rule: Callable[[int, int, int], bool]) -> str:
+    """A reader's rule beside the engine's, for each member at each check of some runs.
+
+    `rule` takes how old the follower's lag clock is (ms), the limit (ms), and how many records the
+    follower lacks, as its leader knows it. The answer names the first check that differs.
+    """
+    count = 0
+    for name in ("leave_and_return", "steady_producer", "hidden_follower"):
+        run = scenario.play(scenario.read(name), version="3.7")
+        for before, after in pairwise(run.frames[run.first_frame :]):
+            leader = before.brokers.get(after.target)
+            is_check = isinstance(after.message, m.ExpireIsr)
+            if not is_check or leader is None or not isinstance(leader.role, Leader):
+                continue
+            for remote in leader.role.remotes:
+                end, own_end, caught_up_ms, now_ms, limit_ms = lag(leader, remote, after.now_ms)
+                age_ms, missing = now_ms - caught_up_ms, own_end - max(end, 0)
+                if remote.id not in leader.role.isr:
+                    continue
+                yours = rule(age_ms, limit_ms, missing)
+                engine = rules.is_out_of_sync(
+                    leader.version.shrink_rule, end, own_end, caught_up_ms, now_ms, limit_ms, 0
+                )
+                if bool(yours) != engine:
+                    shown = f"{name.replace('_', ' ')}, broker {remote.id} at {_s(now_ms)}"
+                    asked = f"clock {age_ms} ms old, limit {limit_ms} ms, {missing} records missing"
+                    return f"✗ {shown}: {asked}: yours is {bool(yours)}, the engine's {engine}"
+                count += 1
+    return f"✓ the same as the engine's in all {count} decisions: solved"
+
+
+def _s(now_ms: int) -> str:
+    return f"{(now_ms - START_MS) / 1000:g} s"
+
+
+def clock_ages(data: Offsets, follower: int = FOLLOWER) -> tuple[np.ndarray, np.ndarray]:
+    """Times (s), the age (s) of a follower's lag clock, just before and just after each reset."""
+    times, set_at = np.asarray(data.times_s), np.asarray(data.caught_up_s[follower])
     moved = np.flatnonzero(np.diff(set_at, prepend=-1.0))
     points = [(times[i], times[i] - set_at[j]) for i in moved.tolist() for j in (max(i - 1, 0), i)]
     points.append((times[-1], times[-1] - set_at[-1]))
@@ -128,26 +175,28 @@ def clock_ages(data: Offsets) -> tuple[np.ndarray, np.ndarray]:
     return x, np.maximum(y, 0)
 
 
-def plot_clocks(runs: Mapping[str, Run]) -> Figure:
-    """The age of the follower's lag clock in each run; above the dotted limit it is out of sync."""
+def plot_clocks(runs: Mapping[str, Run], follower: int = FOLLOWER) -> Figure:
+    """The age of the follower's lag clock in each run, and a tick for each check of its leader: a
+    check that finds it above the dotted limit removes the follower."""
     figure, grid = style.panels(len(runs), 1, (9.5, 0.9 + 1.5 * len(runs)), sharex=True)
     names: dict[str, list[str]] = {"Leaves the ISR": [], "Stays": []}
     known = {name: offsets.offsets_of(run) for name, run in runs.items()}
     limits_s = {n: r.cluster.settings.replica_lag_time_max_ms / 1000 for n, r in runs.items()}
-    ages = {name: clock_ages(data) for name, data in known.items()}
+    ages = {name: clock_ages(data, follower) for name, data in known.items()}
     highest = max(min(float(ages[n][1].max()), 3 * limits_s[n]) for n in runs)
     highest = 1.15 * max(highest, *limits_s.values())
     for ax, (name, data) in zip(grid.flat, known.items(), strict=True):
-        ax.plot(*ages[name], color=style.broker_colour(FOLLOWER), linewidth=1.2)
+        ax.plot(*ages[name], color=style.broker_colour(follower), linewidth=1.2)
+        ax.vlines(checks(runs[name]), 0, 0.09 * highest, color=style.INK, linewidth=1.6)
         style.limit(ax, limits_s[name], "limit")
-        away = [span for span in data.isr if FOLLOWER not in span.isr]
+        away = [span for span in data.isr if follower not in span.isr]
         bands.shade(ax, [bands.Span(s.start_ms / 1000, s.end_ms / 1000, "out") for s in away])
         ax.set(ylim=(0, highest), xlim=(0, max(data.times_s[-1] for data in known.values())))
         ax.set_ylabel("age (s)", fontsize=8)
         text = ", ".join(f"{s.start_ms / 1000:g} to {s.end_ms / 1000:g} s" for s in away[:3])
         style.finish(ax, f"{name}: out of the ISR (shaded) {text}" if away else name)
         names["Leaves the ISR" if away else "Stays"].append(name)
-    grid.flat[-1].set_xlabel("time since the start (s)")
+    grid.flat[-1].set_xlabel("time since the start (s); ticks: the leader checks")
     parts = [f"{what}: {style.listed(those)}" for what, those in names.items() if those]
     return style.headline(figure, ". ".join(parts))
 

@@ -190,7 +190,7 @@ def test_a_new_release_is_one_row_one_form_one_branch_and_one_scenario(release_4
     assert isr_churn.rules_changed(*fleets) == MadeUp.AFTER_TWICE.label
     ladder = the_ladder.climb()
     assert {list(row)[-1] for row in ladder.values()} == {"4.5"}
-    idle_pauses = next(row for name, row in ladder.items() if name.startswith("idle pauses"))
+    idle_pauses = next(row for name, row in ladder.items() if name.startswith("an idle follower"))
     assert (idle_pauses["4.1"], idle_pauses["4.5"]) == ("safe", "flapping")
     asked = "asks for isr=1 instead of 1,2"
     assert asked in scenario.play(TWICE_THE_LAG_TIME, version="4.3").printed

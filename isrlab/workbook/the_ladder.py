@@ -30,34 +30,34 @@ class Rung(NamedTuple):
     issue: str
     scenario: str
     word: str
+    label: str  # what a reader sees go wrong
     flaw: str
-
-    @property
-    def label(self) -> str:
-        return self.scenario.replace("_", " ")
 
 
 # In the order in which Kafka climbed them
 # fmt: off
 RUNGS = (
-    Rung("KAFKA-1546", "message_burst", "flapping", "counted records where time was needed"),
-    Rung("KAFKA-4485", "steady_with_pauses", "flapping",
+    Rung("KAFKA-1546", "message_burst", "flapping", "a burst evicts healthy followers",
+         "counted records where time was needed"),
+    Rung("KAFKA-4485", "steady_with_pauses", "flapping", "a steady load evicts a follower",
          "compared one instant where two fetches were needed"),
-    Rung("KIP-101", "loss_three_replicas", "lost",
+    Rung("KIP-101", "loss_three_replicas", "lost", "a restarted follower loses records",
          "a follower trusted its own high watermark, not its leader's history"),
-    Rung("KIP-101", "divergence_power_loss", "diverged", "compared offsets, not who wrote them"),
-    Rung("KAFKA-3919", "real_offsets", "diverged", "the same, in a power cut that happened"),
-    Rung("KIP-279", "fast_leader_change", "diverged",
+    Rung("KIP-101", "divergence_power_loss", "diverged", "logs diverge in a power failure",
+         "compared offsets, not who wrote them"),
+    Rung("KAFKA-3919", "real_offsets", "diverged", "logs diverge, as in KAFKA-3919",
+         "the same, in a power cut that happened"),
+    Rung("KIP-279", "fast_leader_change", "diverged", "logs diverge in two fast elections",
          "asked about one epoch where several differed"),
-    Rung("KAFKA-7128", "joined_too_early", "lost",
+    Rung("KAFKA-7128", "joined_too_early", "lost", "a follower joins too early",
          "let a replica in at the old high watermark of a new leader"),
-    Rung("KAFKA-7152", "idle_pauses", "flapping",
+    Rung("KAFKA-7152", "idle_pauses", "flapping", "an idle follower is evicted",
          "judged by its clock a follower that was missing nothing"),
-    Rung("KAFKA-13091", "stalled", "stalled",
+    Rung("KAFKA-13091", "stalled", "stalled", "the high watermark stalls",
          "did not re-check the high watermark when a shrink was stored"),
-    Rung("KAFKA-19996", "flapping", "flapping",
+    Rung("KAFKA-19996", "flapping", "flapping", "a slow follower flaps",
          "lets a replica in at a high watermark that is being held"),
-    Rung("KIP-966", "last_replica_standing", "lost",
+    Rung("KIP-966", "last_replica_standing", "lost", "the last replica loses its disk",
          "trusted the last member of the ISR, whatever its disk had lost"),
 )
 # fmt: on

@@ -277,7 +277,7 @@ def random_losses(version: str, repair: str, seed: int) -> int:
 @measured
 def rungs_that_break(version: str) -> list[str]:
     """The rungs whose own word is still seen."""
-    return [rung.label for rung in the_ladder.RUNGS
+    return [rung.scenario for rung in the_ladder.RUNGS
             if the_ladder.word(the_ladder.play(rung.scenario, version)) == rung.word]  # fmt: skip
 
 

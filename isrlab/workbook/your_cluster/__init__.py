@@ -38,7 +38,7 @@ from isrlab.workbook.your_cluster import alerts
 from isrlab.workbook.your_cluster.printed import summary
 
 DONE = {"SIGSTOP": "paused", "SIGKILL": "killed", "SIGTERM": "shut down"}
-OVER, OPEN = style.ORANGE, style.VERMILION  # incidents
+OVER, OPEN = style.SERIES[3], style.VERMILION  # incidents; brokers have other colours
 LEAST_WIDTH = 300  # of the width of the picture, the part that an incident has at least
 COLUMNS = 100  # of text
 MOST_ROWS, AROUND_MS = 16, 10_000  # drawn; and so long before and after an incident

@@ -31,7 +31,7 @@ def isr_history(events: DataFrame) -> DataFrame:
     """The sequence of ISRs of each partition: one row for each change, in order of time.
 
     `isr_before` is null where it is not known. `change` is "shrink", "expand", "replace" (members
-    left and joined at once), "first" (nothing known before) or "unknown" (what was before is not);
+    left and joined together), "first" (nothing known before) or "unknown" (what was before is not);
     `by` is "leader" or "controller".
     Only a leader's changes are in Kafka's metrics IsrShrinksPerSec and IsrExpandsPerSec.
     """
@@ -46,7 +46,7 @@ def states(events: DataFrame) -> DataFrame:
 
     Columns: run, topic, partition, ts_ms, `leader`, `isr`, `isr_before` (null: not known),
     `is_first` of the partition, `is_leaders` (said or asked for by the leader), `replicas` (text,
-    null: not told), `is_assigned` (all of them; else those seen so far).
+    null: not known), `is_assigned` (all of them; else those seen so far).
     """
     order = _in_time(*PARTITION)
     before = order.rowsBetween(Window.unboundedPreceding, -1)

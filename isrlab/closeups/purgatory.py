@@ -132,7 +132,7 @@ class Timer:
         raise RuntimeError(f"more than {MOST_SLOTS} slots are due by {now_ms} ms")
 
     def cancel(self, task_id: str) -> Timer:
-        """The task is gone at once. Its slot stays due: the wheel's clock moves all the same."""
+        """The task is gone. Its slot stays due: the wheel's clock moves all the same."""
         return Timer(tuple(wheel.without(task_id) for wheel in self.wheels))
 
 

@@ -1,6 +1,6 @@
 """The forms that each rule has had: what a `KafkaVersion` chooses from.
 
-The number of a form is what the compiled kernel knows it by; the label is what a reader is told
+The number of a form is what the compiled kernel knows it by; the label is what a reader sees
 when a release brings it.
 """
 
@@ -123,7 +123,7 @@ class Truncation(Form):
 
 
 class FollowAgain(Form):
-    """When a follower that is told of its own leader again looks for their shared offset again."""
+    """When a follower that gets its own leader again looks for their shared offset again."""
 
     OTHER_LEADER = 0, "followers compare logs with another leader only"
     AFTER_A_GAP = 1, "followers compare logs after a missed epoch (KAFKA-7164)"

@@ -80,7 +80,7 @@ def _on_alter_partition(before: Controller, request: m.AlterPartition) -> Contro
     # In KRaft the replicas read every change of the partition from the metadata log
     after = stored if version.kraft else zookeeper.move_on(stored)
     news = _decision(before if version.kraft else stored, after)
-    # KC 2.7.2:2325 tells everyone who is in sync at once
+    # KC 2.7.2:2325 sends all brokers the ISR immediately
     metadata = () if version.writes_zookeeper and not news else metadata_orders(after)
     return after, (m.Send(request.broker, answer), *metadata, *news)
 
@@ -182,7 +182,7 @@ def _lose_broker(before: Controller, broker: int) -> ControllerStep:
 def _on_controlled_shutdown(before: Controller, message: m.ControlledShutdown) -> ControllerStep:
     """A broker wants to stop: its leadership moves, then it leaves the ISR.
 
-    In the ZooKeeper era a follower is first told to stop fetching, and is not told that it has left
+    In the ZooKeeper era a follower first gets the order to stop fetching, and not that it has left
     the ISR: neither may bring it back. Source: KC 0.8.2.2:261-270, 2.5.1:1141-1151;
     ReplicaStateMachine 2.5.1:213-226.
     """
@@ -203,9 +203,9 @@ def fail_over(controller: Controller, live: tuple[m.BrokerInfo, ...]) -> Control
 
     A dead follower that the former controller had not noticed stays in the ISR: a new controller
     acts on brokers that it sees dying, not on those that are gone. A leader that is gone is
-    replaced. All live replicas are told the state anew. Source: startup, initializeReplicaState,
+    replaced. All live replicas get the state again. Source: startup, initializeReplicaState,
     ReplicaStateMachine.scala 0.10.2.2:68-83 and 325-340, and onControllerFailover. In KRaft those
-    that are gone are fenced: here all at once, really one by one, as their sessions expire.
+    that are gone are fenced: here all together, really one by one, as their sessions expire.
     """
     before = replace(controller, alive=live)
     after = before

@@ -11,7 +11,7 @@ so electing one of them is clean.
 A reassignment adds its replicas to the list, and the leader epoch stays; the change that makes it
 complete, whatever its cause, takes out those to be removed, and raises the epoch.
 
-Left out: directories, the several waves in which brokers are told, and remembering all last known
+Left out: directories, the waves in which brokers are notified, and remembering all last known
 members instead of the last leader (useLastKnownLeaderInBalancedRecovery=false).
 
 Source: PartitionChangeBuilder.java, trunk of 2024-10-25, lines 215-320 and 400-570. The test

@@ -2,7 +2,7 @@
 
 Theory of operation. A leader appends, and remembers for each follower the offset of its last fetch:
 the follower has everything before it. From that follow the ISR (`isr.py`) and the high watermark
-(`high_watermark.py`). A fetch that is answered at once carries the high watermark of before it was
+(`high_watermark.py`). An immediate response carries the high watermark from before the fetch was
 handled: that is why a follower's high watermark runs one fetch behind. A fetch that finds nothing
 is parked, and answered with what is true later.
 
@@ -100,7 +100,7 @@ def _reset(broker: Broker, remote: RemoteReplica, in_isr: bool, now_ms: int) -> 
 
 
 def on_produce(broker: Broker, produce: m.Produce, now_ms: int) -> Step:
-    """Append, then answer: at once for acks=1, when the high watermark has passed for acks=all."""
+    """Append; answer acks=1 immediately, and acks=all when the high watermark has passed."""
     refusal = _produce_refusal(broker, produce)
     if refusal:
         refused = m.Send(m.CLIENT, m.ProduceResponse(produce.request, error=refusal))
@@ -144,7 +144,7 @@ def on_fetch(broker: Broker, fetch: m.Fetch, now_ms: int) -> Step:
     response = answer(broker, fetch)  # carries the high watermark of before this fetch
     if response.error or response.diverging:
         return _failed(broker, fetch, now_ms), (m.Send(fetch.replica, response),)
-    if is_stale(broker, fetch):  # what is wrong with its offset was said first: P 3.7.1:1449-1461
+    if is_stale(broker, fetch):  # an error about its offset comes first: P 3.7.1:1449-1461
         error = broker.version.not_leader_error
         refusal = m.FetchResponse(fetch.request, fetch.offset, error=error)
         return broker, (m.Send(fetch.replica, refusal),)

@@ -1,7 +1,7 @@
 """The messages: what clients, brokers and controller say to each other and, later, to themselves.
 
 One small frozen record for each. Whatever Kafka schedules (the isr-expiration task, a checkpoint, a
-request's timeout) is a message a broker sends to itself, so time is never asked for, only told.
+request's timeout) is a message a broker sends to itself, so no code ever asks for the time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class BrokerInfo(Frozen):
 
 
 class Message(Frozen):
-    """What is said to another machine, or later to oneself."""
+    """A message to another machine, or later to the sender itself."""
 
 
 # Messages between clients, brokers and the controller

@@ -70,7 +70,7 @@ def lag_clock_in_new_epoch(
     now_ms: int,
     long_ago_ms: int,
 ) -> int:
-    """The follower's lag clock when its leader is told to lead on in a new leader epoch.
+    """The follower's lag clock when its leader goes on leading in a new leader epoch.
 
     Who is not in the ISR is as if it had never caught up, so that the high watermark does not wait
     for it. Source: R 0.8.2.2:50 (every replica, now); 0.10.2.2:80, 3.7.1:150-186 (ISR now, else 0).

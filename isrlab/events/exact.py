@@ -32,7 +32,7 @@ class IsrSpan(NamedTuple):
     start_ms: int
     end_ms: int
     isr: tuple[int, ...]
-    replicas: tuple[int, ...] = ()  # of the partition then; empty: not told
+    replicas: tuple[int, ...] = ()  # of the partition then; empty: not known
     is_assigned: bool = False  # these are all; else those seen so far
 
 
@@ -112,7 +112,7 @@ def moves(events: Events, end_ms: int | None = None) -> list[IsrMove]:
 def absences(events: Events, end_ms: int | None = None) -> list[Absence]:
     """Every time that a replica left an ISR, in order of leaving.
 
-    What is no replica any more, as far as an assignment is told or by deletion, is not absent.
+    What is no replica any more, as far as an assignment shows it or by deletion, is not absent.
     """
     absent: list[Absence] = []
     places: dict[Key, dict[int, int]] = defaultdict(dict)  # of those that are out now

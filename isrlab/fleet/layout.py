@@ -33,14 +33,14 @@ def target(config: FleetConfig) -> Ints:
 def holders(config: FleetConfig) -> Ints:
     """All brokers that ever hold a replica, int64[partitions, n]: `assignment`, then the new ones.
 
-    0 is nobody, as is all of the last column.
+    0 is no broker, as is all of the last column.
     """
     before, after = assignment(config), target(config)
     is_new = (after[:, :, None] != before[:, None, :]).all(axis=2)
     first = np.argsort(~is_new, axis=1, kind="stable")
     new = np.take_along_axis(np.where(is_new, after, 0), first, axis=1)
-    nobody = np.zeros((len(before), 1), dtype=np.int64)
-    return np.hstack([before, new[:, : is_new.sum(axis=1).max()], nobody])
+    absent = np.zeros((len(before), 1), dtype=np.int64)
+    return np.hstack([before, new[:, : is_new.sum(axis=1).max()], absent])
 
 
 @lru_cache(maxsize=8)

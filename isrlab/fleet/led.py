@@ -81,7 +81,7 @@ class Led:
         return [(broker, row) for broker, row, mine in each if broker and row == mine]
 
     def follow(self, partition: int, brokers: Iterable[int]) -> None:
-        """Make these its followers; all other slots get the row of nobody, who is the last."""
+        """Make these its followers; all other slots get the last row, of no broker."""
         place, wanted = self.place_of[partition], set(brokers)
         rows, own = self.state.follower_at[place], self._own[place]
         for slot, broker in enumerate(self.order(partition)[:-1]):
@@ -262,13 +262,13 @@ class Led:
 def led_at_start(config: FleetConfig, cell: Cell, received: s.Ints) -> Led:
     """A cell at time 0 in which the partitions that others lead are empty; it shares `received`."""
     state = s.new_state(setup(config, cell))._replace(received=received)
-    nobody = state.follower_at[:, -1]
-    for row in nobody.tolist():
+    absent = state.follower_at[:, -1]
+    for row in absent.tolist():
         state.active[row // s.WORD] |= np.uint64(1 << row % s.WORD)
     for clock in ("last_caught_up_ms", "had_all_ms", "last_fetch_ms", "counted_fetch_ms"):
-        state.followers[clock][nobody] = s.LONG_AGO_MS
-    is_nobody = np.equal(cell.thread_brokers, 0)
-    state.threads["next_ms"][is_nobody] = state.threads["gone_until_ms"][is_nobody] = s.NEVER_MS
+        state.followers[clock][absent] = s.LONG_AGO_MS
+    is_absent = np.equal(cell.thread_brokers, 0)
+    state.threads["next_ms"][is_absent] = state.threads["gone_until_ms"][is_absent] = s.NEVER_MS
     led = Led(config, cell, state)
     for partition in cell.partitions.tolist():
         leader, *followers = assignment(config)[partition].tolist()

@@ -31,8 +31,8 @@ from isrlab.fleet.kernel.state import HOUR_MS, Arrivals, Ints
 BURST_BATCH_MS = 10
 PARETO_SHAPE = 1.5  # of heavy-tailed bursts: finite mean, no variance to speak of
 PARETO_MOST = 50.0  # times `burst_records`
-CHUNK_BATCHES = 1_024  # of one partition, drawn at once
-WINDOW_BATCHES = 1_000_000  # of a cell, in memory at once
+CHUNK_BATCHES = 1_024  # of one partition, drawn together
+WINDOW_BATCHES = 1_000_000  # of a cell, in memory together
 PEAK_HOUR = 15  # of the day, UTC
 
 NO_TIMES = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))

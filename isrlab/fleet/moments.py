@@ -3,7 +3,7 @@
 The controller *decides* something, and half of `isr_commit_ms` later all brokers *hear* of it at
 once. A broker that is taken down (`restart_s`, or a pause `down`) asks the controller first: the
 removal is heard when the outage begins, its process goes `LEAVES_MS` later, its session with it. A
-pause `dead` takes the process at once; the controller notices when the session has ended. At the
+pause `dead` ends the process immediately; the controller notices when the session has ended. At the
 end of either the broker has registered, and hears what it follows. Preferred leaders are elected
 when an operator says so (`elections`), and every `rebalance_every_s`. Left out: a process that is
 back before its session has ended.

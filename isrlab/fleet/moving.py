@@ -11,7 +11,7 @@ of elections, epochs, clocks and truncation are the engine's own, and nothing is
 
 A reassignment is also such a moment, and so is the ISR change that completes one
 (`reassigning.py`). A cell has rows for all brokers that ever hold a replica; what holds none now
-is replaced by the row of nobody.
+is replaced by the row of no broker.
 
 What is on its way at a moment: an answer that a follower has not written when it hears of a new
 leader, or of a new epoch that it starts over in, is lost, and so is the fetch that it waited for.
@@ -83,7 +83,7 @@ class Moving:
         self.controllers = [
             Controller(*fixed, PartitionState(row, row[0], row), alive) for row in replicas
         ]
-        self.leaders = np.array([row[0] for row in replicas])  # NO_LEADER: nobody
+        self.leaders = np.array([row[0] for row in replicas])  # NO_LEADER: none
         self.known = ReplicaHistories(config, self.leds)
         self._turns = moments.turns(config)
         self._reassigning = Reassigning(config, self.leds, self.controllers)
@@ -226,7 +226,7 @@ class Moving:
                     self.leds[self._leader(partition)].partition(partition)["is_frozen"] = 1
 
     def _questions(self, moment: Moment) -> Iterator[tuple[int, m.Message]]:
-        """What every partition's controller is told."""
+        """What every partition's controller learns."""
         broker, number = moment.broker, self.known.incarnations[moment.broker]
         message: m.Message = m.ElectLeaders("preferred")
         chosen = np.ones(self.config.partitions, dtype=bool)

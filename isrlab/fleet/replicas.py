@@ -270,8 +270,8 @@ class ReplicaHistories:
         return at_ms
 
     def start_threads(self, now_ms: int) -> None:
-        """Threads of which all partitions start over fetch at once; a fetch of a former epoch that
-        is parked is sent back."""
+        """Threads of which all partitions start over fetch immediately; a parked fetch of a former
+        epoch is sent back."""
         for (leader, _), rows in self._starts.items():
             led, place = self._leds[leader], rows[0][0]
             thread = led.thread_of(place)

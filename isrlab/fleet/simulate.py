@@ -1,6 +1,6 @@
 """Fleets from settings to events: here in this process, or on Spark with one task for each cell.
 
-`simulate_local` runs small fleets at once (a slider's worth of milliseconds). `simulate` gives a
+`simulate_local` runs small fleets here, in milliseconds, as a slider needs. `simulate` gives a
 lazy DataFrame of events: the plan has one row for each cell (one for all of a fleet whose leaders
 move), and `mapInArrow` runs the kernel on it. A cell depends on its row alone, so it does not
 matter how many tasks there are, where they run, or whether one runs again after its worker died.

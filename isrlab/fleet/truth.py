@@ -49,8 +49,8 @@ def _times(config: FleetConfig, of: Callable[[FleetConfig, int], Any]) -> list[t
 def evictions(events: DataFrame, runs: DataFrame) -> DataFrame:
     """One row for each shrink, with what the leader knew of the follower, and `is_false_alarm`.
 
-    `replica` is null where several followers left at once; the times (ms) are then those of the one
-    that was best off. In the order of `runs` (`fleet.runs`), then of time.
+    `replica` is null where several followers left together; the times (ms) are then those of the
+    one that was best off. In the order of `runs` (`fleet.runs`), then of time.
     """
     names = ("lag_records", "since_fetch_ms", "since_caught_up_ms")
     knew = [f"cast(detail.{name} as long) as {name}" for name in names]

@@ -16,7 +16,7 @@ STATES = {
     "leads": "#2F4B7C",
     "in sync": "#7FB8A4",
     "out": VERMILION,
-    "stale": "#E3C567",  # told something that is no longer true
+    "stale": "#E3C567",  # knows something that is no longer true
     "waits": "#9CC3D5",
     "away": "#666666",  # a broker that is down or does not answer
     "not known": "#EEEEEE",

@@ -163,7 +163,7 @@ class Redrawn(widgets.VBox):
         return replace(view, caption=f"{values}\n{view.caption}".strip())
 
     def _ipython_display_(self) -> None:
-        """The widget and a still picture at once; a while later the player in place of that."""
+        """The widget and a still picture immediately; later the player in place of the picture."""
         widget = self._repr_mimebundle_()
         image = base64.b64encode(self.picture.value).decode()
         still = {"text/plain": NO_WIDGETS, "image/png": image}

@@ -1,4 +1,4 @@
-"""The logs of all replicas at one moment, and a scenario told block by block, alone or beside what
+"""The logs of all replicas at one moment, and a scenario block by block, alone or beside what
 real brokers had at the end of the same blocks."""
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class Picture(Figure):
 
 
 def alt_text(figure: Figure) -> str:
-    """The titles of a figure, the finding first: what a reader who does not see it is told."""
+    """The titles of a figure, the finding first: what a reader who does not see it gets instead."""
     titles = [figure.get_suptitle()]
     titles += [ax.get_title(loc="left") or ax.get_title() for ax in figure.axes]
     parts = [" ".join(title.split()).rstrip(".") for title in titles if title]

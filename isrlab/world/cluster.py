@@ -96,7 +96,7 @@ class Cluster:
         self.events, self.frames = self.observer.events, self.observer.frames
         self.violations = self.observer.violations
         self.observer.compare_stored(None)
-        for number in replicas:  # all start at once and learn who leads
+        for number in replicas:  # all start together and learn which broker leads
             self.start_process(number)
         self.emit(m.CONTROLLER, controller_machine.metadata_orders(self.controller))
         self.emit(m.CONTROLLER, controller_machine.orders(self.controller))
@@ -304,7 +304,7 @@ class Cluster:
         self.lose_session(broker)
 
     def lose_session(self, broker: int, at_once: bool = False) -> None:
-        """The controller hears nothing of this broker; it acts after the timeout, or at once."""
+        """The controller loses this broker; it acts after the session timeout, or immediately."""
         timeout_ms = self.settings.session_timeout_ms
         self.out_of_reach.setdefault(broker, self.now_ms)
         for known in [b for b in self.controller.alive if b.id == broker]:

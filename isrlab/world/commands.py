@@ -169,7 +169,7 @@ def _ids(word: str) -> tuple[int, ...] | None:
 
 
 _PLAIN: dict[str, tuple[str, Callable[..., Any], str]] = {
-    # how it looks, the value of its groups (None: wrong as well), and what is said of other words
+    # how it looks, the value of its groups (None: wrong as well), and the error for other words
     "TIME": (r"(\d+)(ms|s|m|h|)", _time_ms, "{!r} is no duration; for example: 500ms, 10s, 2m"),
     "COUNT": (r"0*([1-9]\d{,4})", int, "{!r} is no count between 1 and 99999"),
     "NUMBER": (r"(\d{1,18})", int, "{!r} is no whole number of at most 18 digits"),
@@ -206,7 +206,7 @@ def _version(run: Run, version: KafkaVersion) -> None:
 
 
 def _partition(run: Run, *rest: Any) -> None:
-    """The first, p0, brings the settings of the topic. Any others must follow it at once."""
+    """The first, p0, brings the settings of the topic. Any others must follow it directly."""
     *name, options = rest
     expected = f"p{len(run.topic)}" if run.world else "p0"
     if (name or ["p0"]) != [expected]:

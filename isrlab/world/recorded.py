@@ -99,7 +99,7 @@ class Recording:
         return f"Seen on real brokers of Kafka {self.release}: {self.words}"
 
     def answers(self, record: str) -> list[str]:
-        """What the producer of a record was told in each finished try, and after how long."""
+        """What the producer of a record got in each finished try, and after how long."""
         start = f"produce {record} "
         answered = [what for t in self.finished for _, what in t.timeline if what.startswith(start)]
         return [what.partition(": ")[2] for what in answered]

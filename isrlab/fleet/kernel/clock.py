@@ -2,8 +2,8 @@
 
 Theory of operation. Time jumps from one thing to the next, in whole milliseconds. A fetcher thread
 sends a fetch for all its partitions, each at its log end; it reaches the leader one latency later.
-If there are `replica.fetch.min.bytes`, the leader answers at once (in 2.4 and 2.5 also if it has a
-higher high watermark than at the last fetch), else it parks the fetch until that is so or
+If there are `replica.fetch.min.bytes`, the leader answers (in 2.4 and 2.5 also if its high
+watermark is higher than at the last fetch), else it parks the fetch until that is so or
 `replica.fetch.wait.max.ms` is over (the log is then read again, but clocks, ISR and high watermark
 are not touched: Kafka does that only when a fetch comes in). The answer holds at most
 `replica.fetch.max.bytes` of each partition and `replica.fetch.response.max.bytes` in all, in the

@@ -98,7 +98,7 @@ def settle(state: s.State, now_ms: int, p: int) -> None:
 
 @compiled
 def _push_high_watermark(state: s.State, now_ms: int, partition: int) -> None:
-    """Parked fetches of the partition are due: they were told of a lower high watermark.
+    """Parked fetches of the partition are due: they carry a lower high watermark.
 
     Source: DelayedFetch.scala 2.5.1:124-129 (KIP-392).
     """
@@ -287,7 +287,7 @@ def _complete(state: s.State, now_ms: int, p: int) -> None:
 
 @compiled
 def _next_held(state: s.State, now_ms: int, p: int) -> int:
-    """The first held produce that its producer has not given up by now; the others are told of."""
+    """The first held produce that its producer has not given up; the others are answered."""
     row = state.partitions[p].held
     while row != s.NOBODY:
         over_ms = state.produces[row, s.SENT_MS] + state.rules.delivery_timeout_ms

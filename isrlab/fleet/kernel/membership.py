@@ -28,7 +28,7 @@ _NEVER_RESET = int(ClockReset.NEVER)
 
 @inlined
 def on_follower_position(state: s.State, now_ms: int, row: int) -> bool:
-    """One partition of a fetch: clocks, ISR expansion, high watermark; is it told at once of that?
+    """One partition of a fetch: clocks, ISR expansion, high watermark; is it answered immediately?
 
     The follower is active. Order as in Partition.updateFollowerFetchState.
     """
@@ -199,7 +199,7 @@ def on_restarts(state: s.State, now_ms: int) -> None:
     """Brokers shut down cleanly: the controller removes them from their ISRs immediately.
 
     A change in flight goes through without them (Kafka would refuse it, and the leader ask again).
-    Unless it `fetches_after_removal`, a broker is told to stop first, and its last fetch is in.
+    Unless it `fetches_after_removal`, a broker is stopped first, and its last fetch is in.
     """
     while state.scalars[s.NEXT_RESTART_MS] <= now_ms:
         place = state.scalars[s.NEXT_RESTART]
@@ -238,7 +238,7 @@ def _remove(state: s.State, now_ms: int, partition: int, slot: int) -> None:
 
 @compiled
 def _begin_epoch(state: s.State, now_ms: int, partition: int) -> None:
-    """The leader is told to lead on in a new epoch: what it knows of its followers begins anew.
+    """The leader goes on leading in a new epoch: what it knows of its followers begins anew.
 
     Who asked in the epoch before is sent away, and fetches again. All followers are awake.
     Source: makeLeader, Partition.scala 0.10.2.2:160-210, 3.3.2:530-625.

@@ -82,7 +82,7 @@ def rest_if_quiet(state: State, row: int) -> None:
 
 @merged
 def _leaves_high_watermark(state: State, row: int) -> bool:
-    """A further fetch of an ISR member at the log end cannot move the high watermark, nor be told.
+    """A fetch of an ISR member at the log end cannot move the high watermark, nor get a new one.
 
     It could where the leader looks at it in every fetch, and a replica that is not in the ISR
     holds it back only as long as its clock is fresh.

@@ -9,7 +9,7 @@ key (which is ignored if both are there); a row without either has -1. Without r
 record.
 
 Nothing is dropped: one bad row and the whole file is refused, with the first bad row and how many
-more there are. Only blank lines are passed over. The whole file is in memory at once. Arrow reads
+more there are. Only blank lines are passed over. The whole file is in memory. Arrow reads
 a column; only if it finds a value that it cannot read, pandas, which is slower, tells which.
 """
 

@@ -90,7 +90,7 @@ def message(trial: Trial, kind: str, field: str, **fields: object) -> object:
 
 
 def controller_sends(trial: Trial) -> str:
-    """What the controller sends first after a leader told it of an ISR change."""
+    """What the controller sends first after a leader notified it of an ISR change."""
     frames = iter(trial.run.frames)
     next(frame for frame in frames if isinstance(frame.message, m.IsrChangeNotification))
     return next(type(f.message).__name__ for f in frames if f.source == m.CONTROLLER)

@@ -238,7 +238,7 @@ def verdicts(results: Mapping[str, Found]) -> list[dict[str, Any]]:
 
 
 def in_steps(text: str) -> str:
-    """The same scenario in blocks, each with a picture: a command, and what the controller says."""
+    """A scenario in blocks, each with a picture: a command, and what the controller says."""
     begins = r"\n(?!drop|advance|stabilize|check|partition|deliver .*controller)"
     return re.sub(begins, "\n----\n\n", text.strip()) + "\n----\n"
 

@@ -169,6 +169,6 @@ def test_an_exercise_that_its_own_cell_marks_has_a_solution(wrong, right, capsys
     if "cluster" in cell:
         names["cluster"] = moving_partitions.joined_by_a_broker(moving_partitions.SMALL)
     exec(cell, names)
-    assert capsys.readouterr().out.startswith("✗")
+    assert "✗" in capsys.readouterr().out  # after what a kernel says that is compiled
     exec(cell.replace(wrong, right), names)
     assert capsys.readouterr().out.endswith(": solved\n")

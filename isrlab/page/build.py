@@ -64,6 +64,7 @@ class PageError(Exception):
 def build(out: Path) -> int:
     """Write the page to `out`, which is replaced; the bytes of its files. Raises PageError."""
     pyodide, msgspec = fetched(PYODIDE), fetched(MSGSPEC)
+    out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=out.parent, prefix=".page-") as folder:
         made = Path(folder) / out.name
         made.mkdir()

@@ -251,7 +251,9 @@ async function filesOf(entry, folder = "") {
 }
 
 function listenToDrops() {
-  $("files").addEventListener("change", () => readFiles([...$("files").files].map((file) => ({ file, name: file.name }))));
+  const chosen = () => readFiles([...$("files").files].map((file) => ({ file, name: file.name })));
+  $("files").addEventListener("change", chosen);
+  chosen(); // before this script had run
   $("stop").addEventListener("click", () => stopReading("Stopped."));
   document.addEventListener("dragover", (event) => { event.preventDefault(); $("drop").classList.add("over"); });
   document.addEventListener("dragleave", () => $("drop").classList.remove("over"));

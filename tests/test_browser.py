@@ -22,7 +22,7 @@ from isrlab.world import scenario
 
 ROOT = Path(__file__).parent.parent
 SMALL = Path(__file__).parent / "notebooks"
-TUTORIAL = ROOT / "notebooks" / "06_reading_a_log.ipynb"
+TUTORIAL = ROOT / "notebooks" / "07_data_loss.ipynb"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 # As root in a container Chromium has no sandbox; the rest keeps it from talking to its maker.
 FLAGS = (
@@ -188,10 +188,9 @@ def all_run(browser, address):
 def test_without_the_widgets_extension_a_player_moves(browser, lab):
     page = all_run(browser, lab)
     slider = page.locator(".jp-OutputArea .player input[type=range]").first
-    before = int(value_of(slider))
     slider.focus()
     page.keyboard.press("ArrowRight")
-    assert int(value_of(slider)) == before + 1
+    assert value_of(slider) == "1"
     shown = " ".join(page.locator(".jp-OutputArea-output").all_inner_texts())
     assert "Redrawn(" not in shown and "rror displaying" not in shown
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
+from itertools import accumulate
+from pathlib import Path
 
 import matplotlib
 import pytest
@@ -16,6 +19,10 @@ from isrlab.java import JavaMissingError
 
 collect_ignore_glob = ["notebooks/*"]  # small notebooks for the report's tests; some are broken
 matplotlib.use("Agg")
+# Functions that `make check` leaves out: all beyond those that together take a minute.
+SLOW = Path(__file__).with_name("slow.txt")
+CHECK_S = 70  # seconds of processor time, half as many in two processes
+CORE = "test_scenarios.py::test_scenario_prints_what_it_says"  # not left out, whatever it takes
 
 
 # Hypothesis mixes the constants of all local modules that happen to be imported into its draws, so
@@ -29,6 +36,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--rewrite", action="store_true", help="store what the scenarios print as what they expect"
     )
+    parser.addoption("--store-slow", action="store_true", help="after a run of all: renew slow.txt")
     parser.addoption("--fuzz", action="store_true", help="all prefixes, 10,000 flips: minutes")
 
 
@@ -48,15 +56,39 @@ def pytest_configure():
 def pytest_collection_modifyitems(config, items):
     """What takes long goes last; with several processes (-n) first, as they then end together."""
     in_processes = config.getoption("numprocesses", None) or hasattr(config, "workerinput")
-    items.sort(key=_length, reverse=bool(in_processes))
+    slow = set(SLOW.read_text(encoding="utf-8").splitlines())
+    items.sort(key=lambda item: _length(item, slow), reverse=bool(in_processes))
 
 
-def _length(item) -> int:
+def _length(item, slow: set[str]) -> int:
     """0 quick, 1 slow, 2 on Spark; marks as slow what is."""
     on_spark = "spark" in getattr(item, "fixturenames", ())  # a cell of a notebook has none
-    if on_spark or item.path.suffix == ".ipynb":
+    if on_spark or item.path.suffix == ".ipynb" or _function(item.nodeid) in slow:
         item.add_marker(pytest.mark.slow)
     return on_spark + (item.get_closest_marker("slow") is not None)
+
+
+def _function(node: str) -> str:
+    """`test_fleet.py::test_name`, whatever its arguments."""
+    return Path(node.partition("[")[0]).name
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Stores which functions are slow, in the time of this run, if that is asked for."""
+    if not config.getoption("--store-slow"):
+        return
+    seconds = Counter()
+    for report in (r for reports in terminalreporter.stats.values() for r in reports):
+        if getattr(report, "duration", None) is not None and "::test_" in report.nodeid:
+            seconds[_function(report.nodeid)] += report.duration
+    quickest = sorted(seconds, key=seconds.get)
+    so_far = accumulate(map(seconds.get, quickest))
+    slow = [
+        name
+        for name, passed in zip(quickest, so_far, strict=True)
+        if passed > CHECK_S and name != CORE
+    ]
+    SLOW.write_text("".join(f"{name}\n" for name in sorted(slow)), encoding="utf-8")
 
 
 @pytest.fixture(scope="session")

@@ -68,8 +68,6 @@ button => {
 }
 """
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def chromium():

@@ -19,7 +19,6 @@ of_every_claim = pytest.mark.parametrize("claim", CLAIMS.values(), ids=lambda c:
 # The files
 
 
-@pytest.mark.slow
 @of_every_claim
 def test_every_case_in_every_version_is_as_the_file_says(claim, request):
     new, old = claim.rewritten, claim.path.read_text()

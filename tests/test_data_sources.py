@@ -331,7 +331,6 @@ def in_the_middle(out):
     return batches[0] - batches[1] and batches[1]
 
 
-@pytest.mark.slow
 def test_a_stream_that_is_killed_goes_on_with_each_line_once(tmp_path):
     try:
         require_java()

@@ -46,7 +46,6 @@ CAUSES = {
 NEWS_MS = (0, 50, 200)  # so much later may a leader know what the controller has decided
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_every_line_about_replication_is_read(name) -> None:
     rows, unread = kept.logs(name)
@@ -68,7 +67,6 @@ def key(name: str, partition: int, change: faults.Change) -> tuple[str, int, str
     return name, partition, f"{after_s:.1f}", change.name
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_the_engine_makes_the_same_isr_history(name) -> None:
     recording = kept.read(name)
@@ -112,13 +110,11 @@ def disagreements(name: str, version: str | None = None) -> set[int]:
     return left
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", TRACED)
 def test_a_traced_leader_has_the_engines_high_watermarks(name) -> None:
     assert disagreements(name) == set()
 
 
-@pytest.mark.slow
 def test_the_rules_of_another_release_are_noticed() -> None:
     """In 2.7 a shrink moves no high watermark; up to 2.6 a follower holds it back by its clock."""
     assert disagreements("2.4.1-trace", "2.7")

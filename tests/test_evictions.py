@@ -10,8 +10,6 @@ import pytest
 
 from isrlab.workbook import leaving_the_isr as leaving
 
-pytestmark = pytest.mark.slow
-
 REAL = leaving.recorded_evictions()
 played_evictions = cache(leaving.played_evictions)
 

@@ -54,7 +54,6 @@ def test_a_challenge_is_scored_against_the_shortest_known_answer():
     assert "known" not in magic.answer("keep_m2", "deliver 3>2")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("cell", STORED, ids=lambda cell: cell.split("\n")[0])
 def test_a_stored_cell_is_not_the_solution(cell):
     line, _, answer = cell.partition("\n")

@@ -318,7 +318,6 @@ def test_the_cache_is_named_after_all_that_is_compiled_and_what_that_imports():
     assert spare == {"fleet/kernel/__init__.py"}
 
 
-@pytest.mark.slow
 def test_processes_that_would_compile_the_same_do_so_one_after_the_other():
     code = "from isrlab.fleet.kernel import compiled\nwith compiled.one_at_a_time(): print('in')"
     with one_at_a_time():
@@ -328,7 +327,6 @@ def test_processes_that_would_compile_the_same_do_so_one_after_the_other():
     assert other.communicate(timeout=60)[0] == "in\n"
 
 
-@pytest.mark.slow
 def test_the_kernel_works_out_of_a_zip_and_without_a_place_for_its_cache(tmp_path):
     archive = package_archive()
     assert any(n.endswith("fleet/kernel/clock.py") for n in zipfile.ZipFile(archive).namelist())

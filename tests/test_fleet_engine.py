@@ -107,7 +107,6 @@ def engine_play(scene):
     return replace(seen, waits_ms=waits)
 
 
-@pytest.mark.slow
 @looking_at(120)
 @given(scenes())
 def test_engine_and_kernel_agree_to_the_millisecond(scene):

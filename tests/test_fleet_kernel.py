@@ -195,7 +195,6 @@ def judged(cell):
     return naive_events({**cell, "min_isr": min(cell["min_isr"], replicas if caps else 9)})
 
 
-@pytest.mark.slow
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(cells())
 @example(

@@ -157,7 +157,6 @@ ALL_STOP_AT_ONCE = Scene(  # the parked fetch that is sent back says nothing of 
 )  # fmt: skip
 
 
-@pytest.mark.slow
 @looking_at(60)
 @given(scenes())
 @example(HEARS_NOTHING_YET)
@@ -172,7 +171,6 @@ def test_leaders_move_as_in_the_engine_to_the_millisecond(scene):
     agree(scene)
 
 
-@pytest.mark.slow
 @looking_at(60)
 @given(scenes(reassigns=True))
 @example(RAISES_IT_ITSELF)

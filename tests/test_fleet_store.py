@@ -152,7 +152,6 @@ class InTerminal:
         return status
 
 
-@pytest.mark.slow
 def test_an_interrupted_run_goes_on_where_it_stopped(spark, tmp_path):
     terminal = InTerminal(tmp_path)
     total = sum(len(leaders(config)) for config in SLOW)
@@ -175,7 +174,6 @@ def test_an_interrupted_run_goes_on_where_it_stopped(spark, tmp_path):
     assert not list(tmp_path.glob("run=*/.*"))
 
 
-@pytest.mark.slow
 def test_progress_is_shown_in_a_notebook_and_cleared():
     code = """
 import itertools, time

@@ -77,7 +77,6 @@ def test_a_page_shows_also_the_points_that_are_still_to_come(tmp_path):
     assert 'href="grid-limits.html"' in text_of(tmp_path, "index.html")
 
 
-@pytest.mark.slow
 def test_a_grid_makes_a_page_for_each_point_and_one_for_all(tmp_path):
     file = tmp_path / "a grid <b>.yaml"
     file.write_text(GOOD.replace("[0.9.0, 2.10]", "['0.10.2']").replace(", 300", ""))

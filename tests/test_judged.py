@@ -69,7 +69,6 @@ def test_the_engine_shows_what_kafka_showed(kind, release) -> None:
     assert [i for i, run in enumerate(runs) if not run.agrees(version)] == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("release", RELEASES)
 def test_another_rule_is_noticed(release) -> None:
     version = KafkaVersion.of(release)

@@ -147,7 +147,6 @@ def test_pictures_fit_on_a_page_and_say_in_words_what_they_show(path):
             assert len(alt) > 10
 
 
-@pytest.mark.slow
 @every
 def test_its_page_is_small(path):
     (planned,) = notebooks.plan([notebooks.read(path)])
@@ -172,7 +171,6 @@ def executed(request, tmp_path_factory) -> dict[str, gallery.RunRecord]:
     return records
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(set(PATHS) - set(TUTORIALS)), ids=lambda path: path.stem)
 def test_runs_on_spark(path, executed):
     record = executed[path.stem]

@@ -14,7 +14,6 @@ from test_browser import ROOT, chromium, only_this_machine  # noqa: F401
 
 from isrlab.page.build import PLAY, PageError, build
 
-pytestmark = pytest.mark.slow
 MARKUP = '<img src=x onerror="window.ran=1"><script>window.ran=1</script>'
 WAIT_MS = 180_000  # the machine may be busy
 LOSING = ("kill 1", "elect", "kill 2", "elect", "stabilize")

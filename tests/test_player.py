@@ -37,7 +37,6 @@ def test_a_player_has_all_combinations_the_last_slider_first_to_change():
     assert not box.children[0].continuous_update, "redraws when let go"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sizes", "kept"), [((19,), 19), ((60,), 24), ((5, 5), 20), ((3, 11, 7), 18)]
 )

@@ -19,7 +19,6 @@ from isrlab.engine.versions import PRESETS
 from isrlab.search.at_random import Schedule
 from isrlab.world import scenario
 
-pytestmark = pytest.mark.slow
 ALL = [v.name for v in PRESETS.values()]
 # Before, a replica could join too early: data/scenarios/joined_too_early.txt
 SINCE_KAFKA_7128 = ALL[4:]

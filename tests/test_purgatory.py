@@ -141,7 +141,6 @@ def test_a_coarse_tick_is_early_by_less_than_a_tick(delays, size, tick):
     assert all(-tick < ms <= 0 for ms in late)
 
 
-@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(tasks, st.integers(1, 500))
 def test_the_queue_of_0_8_2_is_on_time_too(delays, step):
@@ -266,7 +265,6 @@ steps = st.lists(
 )
 
 
-@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(steps)
 def test_each_operation_completes_exactly_once(script):

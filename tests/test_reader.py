@@ -133,7 +133,6 @@ PIECES += ["isrWithBrokerEpoch=List(", "brokerId: 1, ", "(brokerId: 2)", "from "
 PIECES += [form.example for form in FORMATS]
 
 
-@pytest.mark.slow
 def test_no_line_takes_the_reader_longer_than_its_length():
     """64 KiB of any words of the tables, again and again; "Expanding ISR " took 6 seconds."""
     for piece in set(PIECES):

@@ -115,7 +115,6 @@ def test_it_is_calm_as_it_was_recorded(name):
     assert (findings.status, findings.faults) == (CALM, ())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", [*NUMBERS, *PLACES])
 def test_no_altered_line_that_is_found_is_calm(kind, request):
     count = 8 if request.config.getoption("--fuzz") else 1

@@ -282,7 +282,6 @@ def differences(rows, release):
 SCENARIOS = sorted((Path(__file__).parents[1] / "data" / "scenarios").glob("*.txt"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 def test_what_the_engine_does_is_proven_by_its_lines(path):
     run = scenario.play(path.read_text(encoding="utf-8"))

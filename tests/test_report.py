@@ -58,7 +58,6 @@ SHOWN = {  # by file; "not" stands before a text that must not be there
 }
 
 
-@pytest.mark.slow
 class TestWholeReport:
     def test_failures_make_the_status_and_the_others_still_run(self, made):
         done, _ = made
@@ -126,7 +125,6 @@ class Loads(HTMLParser):
             self.found.append(source)
 
 
-@pytest.mark.slow
 def test_a_reply_lost_behind_an_output_widget_does_not_hang_the_report(tmp_path):
     cells = [new_code_cell("import ipywidgets\nshown = ipywidgets.Output()")]
     cells += [new_code_cell(f"with shown:\n    print({i})") for i in range(60)]
@@ -134,7 +132,6 @@ def test_a_reply_lost_behind_an_output_widget_does_not_hang_the_report(tmp_path)
     assert make_report(tmp_path / "out", folder=tmp_path).returncode == 0
 
 
-@pytest.mark.slow
 def test_resume_keeps_what_succeeded_and_is_still_valid(tmp_path, monkeypatch):
     def output_of(*options: tuple[str, str]) -> str:
         progress = run.Progress(io.StringIO())
@@ -151,7 +148,6 @@ def test_resume_keeps_what_succeeded_and_is_still_valid(tmp_path, monkeypatch):
     assert "kept" not in output_of()
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are read from /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupt_keeps_what_is_done_and_ends_the_children(number, tmp_path):
@@ -315,7 +311,6 @@ def test_file_names_of_runs_stay_in_their_folder():
     assert len(slug) < 80
 
 
-@pytest.mark.slow
 def test_a_checkout_whose_path_has_braces_works(tmp_path):
     folder = tmp_path / "{a} b"
     folder.mkdir()

@@ -47,12 +47,10 @@ def test_scenario_prints_what_it_says(path: Path, request: pytest.FixtureRequest
     DIFFERING.remove(path.stem)
 
 
-IN_A_MINUTE = list(PRESETS)[::5]  # the other generations are slow
 EVERY = [
-    pytest.param((path, column), id=path.stem + column,
-                 marks=[] if column in IN_A_MINUTE else [pytest.mark.slow])
+    pytest.param((path, column), id=path.stem + column)
     for path, column in product(SCENARIOS, PRESETS)
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module", params=EVERY)

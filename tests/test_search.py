@@ -42,7 +42,6 @@ def test_every_line_of_a_find_is_needed(name: str) -> None:
         assert not is_reached(goal, shorter), f"without {lines[left_out]!r} it is found as well"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("version", PRESETS.values(), ids=str)
 def test_no_high_watermark_above_its_log(version: object) -> None:
     faults = ("power", "unclean", "controller")

@@ -46,7 +46,6 @@ def test_the_same_budgets_break_nothing_later(version: str) -> None:
     assert "no schedule within these budgets breaks" in result.output
 
 
-@pytest.mark.slow
 def test_it_finds_the_race_of_an_order_with_a_request() -> None:
     line = "partition replicas=1,2,3 min.insync.replicas=2"
     result = search("--version", "3.7", "--partition", line, "acks_all=1", "crashes=1", "lags=1")
@@ -159,7 +158,6 @@ LOSSES = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("version", "partition", "words", "length"), LOSSES)
 def test_it_finds_what_other_releases_break(version, partition, words, length) -> None:
     promise, *others = words.split()

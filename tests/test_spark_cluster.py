@@ -33,8 +33,6 @@ from isrlab.java import JavaMissingError, require_java
 from isrlab.logs import recordings
 from isrlab.spark import WorkersError, _ship_to, session
 
-pytestmark = pytest.mark.slow
-
 SPARK_HOME = Path(pyspark.__file__).parent
 BASE = FleetConfig(partitions=200, brokers=8, minutes=20, burst_every_s=60, stall_every_s=300)
 CONFIGS = fleet.versions(BASE.with_(seed=5), ["0.8.2", "0.10.2", "2.5", "3.7"])

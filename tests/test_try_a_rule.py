@@ -52,7 +52,6 @@ def test_the_search_judges_a_rule(name, release, broken, kept) -> None:
     assert kept in as_released
 
 
-@pytest.mark.slow
 def test_the_search_finds_what_kafka_19975_brought_and_a_repair_that_prevents_it() -> None:
     idea = try_a_rule.proposal("complete before all are in sync")
     versions = {"rule": idea.tried, "repaired": idea.tried.with_(elr_of_replicas_only=True)}
@@ -65,7 +64,6 @@ def test_the_search_finds_what_kafka_19975_brought_and_a_repair_that_prevents_it
     assert promise in scenario.play(try_a_rule.in_steps(text), version=idea.tried).violations
 
 
-@pytest.mark.slow
 def test_what_notices_a_rule() -> None:
     idea = try_a_rule.proposal("do not hold the high watermark")
     before, after = try_a_rule.known(idea.base), try_a_rule.known(idea.tried)

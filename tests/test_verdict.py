@@ -63,7 +63,6 @@ def changed(row: Statement, **columns) -> Statement:
     return new
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(FOLDERS))
 def test_no_false_alarm(name):
     logs = read_local(FOLDERS[name], "run")
@@ -76,7 +75,6 @@ def test_no_false_alarm(name):
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(p.name for p in RECORDINGS.glob("eras/*[0-9].tar.xz")))
 def test_no_false_alarm_where_brokers_start_and_tell_late(name, tmp_path):
     """All on one machine: what a broker says as it starts must not be taken for its clock."""

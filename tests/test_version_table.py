@@ -175,7 +175,6 @@ def release_4_5(monkeypatch) -> KafkaVersion:
     return version
 
 
-@pytest.mark.slow  # the whole ladder is climbed
 def test_a_new_release_is_one_row_one_form_one_branch_and_one_scenario(release_4_5) -> None:
     """Names, matrix, words, ladder and scripts follow; nothing else knows the releases."""
     assert KafkaVersion.of("4.5.1") is release_4_5

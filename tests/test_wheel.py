@@ -168,7 +168,6 @@ def pip(python: Path | str, *arguments: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
 def test_the_wheel_is_small_and_whole(wheel):
     assert wheel.name == f"isrlab-{isrlab.__version__}-py3-none-any.whl"
     assert wheel.stat().st_size < MOST_BYTES
@@ -222,7 +221,6 @@ CODE = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="written for the folders of other systems")
 @pytest.mark.parametrize("extras", ANSWERS)
 def test_each_extra_suffices_in_an_empty_environment(extras, wheel, programs, tmp_path):

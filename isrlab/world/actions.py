@@ -58,12 +58,10 @@ def _named(run: Run, part: Run, actions: list[Action]) -> Iterator[Action]:
 
 
 def _of_messages(cluster: Cluster, kinds: Collection[str]) -> Iterator[Action]:
-    for link in links_with_messages(cluster):
-        source, target = (m.CONTROLLER if e == "controller" else int(e) for e in link.split(">"))
-        first = cluster.on_link(source, target)[0]
-        yield Action("deliver", target, f"deliver {link} any", "deliver", first)
-        if source != m.CONTROLLER:  # a controller repeats its orders until they arrive
-            yield Action("lose", target, f"drop {link} any", "lose", first)
+    for link, first in links_with_messages(cluster).items():
+        yield Action("deliver", first.target, f"deliver {link} any", "deliver", first)
+        if first.source != m.CONTROLLER:  # a controller repeats its orders until they arrive
+            yield Action("lose", first.target, f"drop {link} any", "lose", first)
 
 
 def _of_machines(cluster: Cluster, kinds: Collection[str]) -> Iterator[Action]:

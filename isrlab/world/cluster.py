@@ -151,7 +151,8 @@ class Cluster:
         self._deliver(Envelope(self.now_ms, source, target, message))
 
     def post(self, envelope: Envelope) -> None:
-        envelope = dataclasses.replace(envelope, partition=self.number)
+        if envelope.partition != self.number:
+            envelope = dataclasses.replace(envelope, partition=self.number)
         bisect.insort(self.queue, envelope, key=attrgetter("due_ms"))  # later ones go behind
 
     def emit(self, source: int, outputs: tuple[m.Output, ...]) -> None:

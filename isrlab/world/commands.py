@@ -306,11 +306,12 @@ def _on_link(
         act(run.cluster, envelope)
 
 
-def links_with_messages(cluster: Cluster) -> list[str]:
-    """The links between machines on which messages are on their way, such as "1>controller"."""
-    own = (e for e in cluster.queue if e.partition == cluster.number)
+def links_with_messages(cluster: Cluster) -> dict[str, Envelope]:
+    """The first message on each link between machines that has any, such as "1>controller"."""
+    own = (e for e in reversed(cluster.queue) if e.partition == cluster.number)
     waiting = [e for e in own if not e.is_timer and e.source != m.CLIENT]
-    return sorted({f"{words.address(e.source)}>{words.address(e.target)}" for e in waiting})
+    firsts = {f"{words.address(e.source)}>{words.address(e.target)}": e for e in waiting}
+    return {link: firsts[link] for link in sorted(firsts)}
 
 
 def _on(act: Callable[..., None]) -> Callable[..., None]:

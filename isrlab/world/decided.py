@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
+from collections import ChainMap
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
@@ -142,14 +143,14 @@ def decided(
     places = [step for step in path if promise not in story.run(name, step).violations]
     broken_after = partial(_broken_after, (text, version), promise, mix, (count, length, seed))
     if jobs == 1:
-        numbers = [broken_after(place) for place in places]
+        broken = broken_after(places)
     else:
         from concurrent.futures import ProcessPoolExecutor  # not in a browser
         from multiprocessing import get_context
 
         with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
-            numbers = list(pool.map(broken_after, places))
-    broken = dict(zip(places, numbers, strict=True))
+            shares = [places[i :: 2 * jobs] for i in range(2 * jobs)]
+            broken = dict(ChainMap(*pool.map(broken_after, shares)))
     return decision_of(story, name, (promise, mix, length, seed), broken, count)
 
 
@@ -181,14 +182,15 @@ def _broken_after(
     promise: str,
     mix: Mapping[str, float],
     chances: tuple[int, int, int],
-    place: int,
-) -> int:
-    """How many continuations of one prefix break the promise."""
+    places: Sequence[int],
+) -> dict[int, int]:
+    """How many continuations of each of these prefixes break the promise."""
     count, length, seed = chances
     text, version = script
     story = Exploration(text, (version,) if version else ())
-    run = story.run(story.versions[0], place)
-    return sum(breaks(run, promise, mix, length, (seed, place, n)) for n in range(count))
+    runs = {place: story.run(story.versions[0], place) for place in places}
+    return {place: sum(breaks(run, promise, mix, length, (seed, place, n)) for n in range(count))
+            for place, run in runs.items()}  # fmt: skip
 
 
 def breaks(
@@ -196,6 +198,8 @@ def breaks(
 ) -> bool:
     """Whether chance, seeded by seed, step and number, breaks the promise as it goes on."""
     run, chance = fork(run), random.Random("{} {} {}".format(*seed))
+    for part in run.topic:
+        part.cluster.observer.ask_only(promise)
     kinds = [kind for kind, weight in mix.items() if weight]
     for _ in range(length):
         lines: dict[str, list[str]] = {}

@@ -37,11 +37,6 @@ class Trace:
         return {broker: self.log_end_offset - end for broker, end in self.followers.items()}
 
     @property
-    def most_lag_records(self) -> Ints:
-        """Records that the follower furthest behind lacks, int64[n]."""
-        return np.max(list(self.lag_records.values()), axis=0)
-
-    @property
     def isr_size(self) -> Ints:
         """Members of the committed ISR with the leader, int64[n]."""
         return 1 + np.sum(list(self.in_isr.values()), axis=0)

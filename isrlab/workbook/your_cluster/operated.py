@@ -12,8 +12,6 @@ from pathlib import Path
 from isrlab.check.operated import rows
 from isrlab.logs.incidents.look import Findings
 
-NODES = {"100": "controller"}  # others are brokers
-
 
 def gauges(version: str) -> list[dict[str, str]]:
     """A row for each cause, a column for each gauge that was not 0 for some cause, and where."""

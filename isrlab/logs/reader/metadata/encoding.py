@@ -20,6 +20,7 @@ from itertools import takewhile
 from typing import Any, NamedTuple, TypeAlias
 
 Value: TypeAlias = tuple[Any, int]  # what was read, and where it ends
+Reader: TypeAlias = Callable[..., Value]  # of bytes, from a place on
 FIXED = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q"}
 FIXED["uuid"] = "16s"
 
@@ -83,13 +84,11 @@ def decoder(beginning: bytes) -> tuple[str, Callable[[bytes], dict[str, Any]] | 
     names = [field.name for field in first]
     form = struct.Struct(">" + "".join(FIXED[field.type] for field in first))
 
-    @lru_cache(maxsize=10_000)
-    def rest(data: bytes) -> dict[str, Any]:
-        return _struct(fields[len(first) :], data, 0)[0]
+    rest = lru_cache(maxsize=10_000)(_struct(fields[len(first) :]))
 
     def read(value: bytes) -> dict[str, Any]:
         values = dict(zip(names, form.unpack_from(value, 3)))  # noqa: B905 (they are as many)
-        values.update(rest(value[3 + form.size :]))
+        values.update(rest(value[3 + form.size :])[0])
         return values
 
     return schema.name, read
@@ -120,45 +119,81 @@ def varint(data: bytes, at: int) -> Value:
     return (value >> 1) ^ -(value & 1), at
 
 
-def _value(kind: str, data: bytes, at: int) -> Value:
-    """A value of this type; None is null."""
-    if kind in FIXED:
-        form = f">{FIXED[kind]}"
-        return struct.unpack_from(form, data, at)[0], at + struct.calcsize(form)
+def _length(data: bytes, at: int) -> Value:
+    """How many bytes or items follow; -1 is null."""
     size, at = uvarint(data, at)
     if size - 1 > len(data) - at:
         raise ValueError(f"a length of {size - 1:,}, with {len(data) - at:,} bytes left")
-    if size == 0:
-        return None, at
+    return size - 1, at
+
+
+def _reader(kind: str) -> Reader:
+    """Reads a value of this type; None is null."""
+    if kind in FIXED:
+        form = struct.Struct(f">{FIXED[kind]}")
+        return lambda data, at: (form.unpack_from(data, at)[0], at + form.size)
     if kind == "string":
-        return data[at : at + size - 1].decode("utf-8"), at + size - 1
-    item, values = kind.removeprefix("[]"), []
+        return _string
+    item = kind.removeprefix("[]")
     if item in FIXED:
-        form = ">" + FIXED[item] * (size - 1)
-        return [*struct.unpack_from(form, data, at)], at + struct.calcsize(form)
-    parts = [WireField(str(nth), part) for nth, part in enumerate(item.strip("()").split(","))]
-    for _ in range(size - 1):
-        value, at = _struct(parts, data, at) if item[0] == "(" else _value(item, data, at)
-        values.append(value)
-    return values, at
+        return _numbers(FIXED[item])
+    parts = enumerate(item.strip("()").split(","))
+    return _structs(_struct([WireField(str(nth), part) for nth, part in parts]))
 
 
-def _struct(fields: Sequence[WireField], data: bytes, at: int) -> Value:
-    """The values of fields; tagged ones that are not known are passed over."""
-    values: dict[str, Any] = {}
-    for field in fields:
-        if field.tag is None:
-            values[field.name], at = _value(field.type, data, at)
-    tagged = {field.tag: field for field in fields}
-    count, at = uvarint(data, at)
-    for _ in range(count):
-        tag, at = uvarint(data, at)
-        size, at = uvarint(data, at)
-        end = at + size
-        if tag in tagged:
-            values[tagged[tag].name], at = _value(tagged[tag].type, data, at)
-        else:
-            at = end
-        if at != end or end > len(data):
-            raise ValueError(f"tagged field {tag} has not the {size} bytes that it says")
-    return values, at
+def _string(data: bytes, at: int) -> Value:
+    size, at = _length(data, at)
+    return (data[at : at + size].decode("utf-8"), at + size) if size >= 0 else (None, at)
+
+
+def _numbers(letter: str) -> Reader:
+    """Reads an array of values of one size."""
+    width = struct.calcsize(f">{letter}")
+
+    def read(data: bytes, at: int) -> Value:
+        count, at = _length(data, at)
+        if count < 0:
+            return None, at
+        return [*struct.unpack_from(f">{letter * count}", data, at)], at + width * count
+
+    return read
+
+
+def _structs(one: Reader) -> Reader:
+    """Reads an array of structures."""
+
+    def read(data: bytes, at: int) -> Value:
+        count, at = _length(data, at)
+        values = []
+        for _ in range(count):
+            value, at = one(data, at)
+            values.append(value)
+        return (values if count >= 0 else None), at
+
+    return read
+
+
+def _struct(fields: Sequence[WireField]) -> Reader:
+    """Reads the values of fields; tagged ones that are not known are passed over."""
+    plain = [(field.name, _reader(field.type)) for field in fields if field.tag is None]
+    tagged = {field.tag: (field.name, _reader(field.type)) for field in fields}
+
+    def read(data: bytes, at: int = 0) -> Value:
+        values: dict[str, Any] = {}
+        for name, one in plain:
+            values[name], at = one(data, at)
+        count, at = uvarint(data, at)
+        for _ in range(count):
+            tag, at = uvarint(data, at)
+            size, at = uvarint(data, at)
+            end = at + size
+            if tag in tagged:
+                name, one = tagged[tag]
+                values[name], at = one(data, at)
+            else:
+                at = end
+            if at != end or end > len(data):
+                raise ValueError(f"tagged field {tag} has not the {size} bytes that it says")
+        return values, at
+
+    return read

@@ -44,7 +44,7 @@ def test_versions_lists_every_generation_and_the_change_of_each_rule():
     shown = run("versions").output
     for version in PRESETS.values():
         assert version.releases in shown
-    assert "- 0.10.2 (column C): clock: the log end of one fetch ago counts, too" in shown
+    assert "- 0.10.2 (column C): clock: a fetch at the log end of the previous fetch" in shown
     assert re.search("\n  shrink rule +time unless at log end\n", run("versions", "2.5.1").output)
 
 

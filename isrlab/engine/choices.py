@@ -27,13 +27,16 @@ class LagClock(Form):
 
     LAST_FETCH = 0, "clock: any fetch"
     READ_TO_LOG_END = 1, "clock: a fetch at the log end (KAFKA-1546)"
-    CAUGHT_UP_TO_PREVIOUS_FETCH = 2, "clock: the log end of one fetch ago counts, too (KAFKA-4485)"
+    CAUGHT_UP_TO_PREVIOUS_FETCH = (
+        2,
+        "clock: a fetch at the log end of the previous fetch (KAFKA-4485)",
+    )
 
 
 class ClockReset(Form):
     """When a broker that becomes leader restarts its followers' clocks."""
 
-    ALWAYS = 0, "clocks restart at every LeaderAndIsr, even one sent again"
+    ALWAYS = 0, "clocks restart at every LeaderAndIsr, even a repeated one"
     NEVER = 1, "clocks never restart: the first check may drop a healthy follower"
     ON_EPOCH_BUMP = 2, "clocks restart only with a new leader epoch (KAFKA-13790)"
 
@@ -64,13 +67,13 @@ class Eligibility(Form):
 class HighWatermarkSet(Form):
     """Whose end offsets the high watermark is the minimum of (the leader always counts)."""
 
-    ISR = 0, "high watermark by the ISR"
-    ISR_OR_FRESH_CLOCK = 1, "high watermark waits for fresh clocks (KAFKA-4485)"
-    MAXIMAL_ISR_OR_FRESH_CLOCK = 2, "high watermark by the maximal ISR (KIP-497)"
+    ISR = 0, "high watermark waits for the ISR"
+    ISR_OR_FRESH_CLOCK = 1, "high watermark also waits for fresh clocks (KAFKA-4485)"
+    MAXIMAL_ISR_OR_FRESH_CLOCK = 2, "high watermark waits for the maximal ISR (KIP-497)"
     MAXIMAL_ISR_OR_CAUGHT_UP = 3, "high watermark waits for replicas at the end (KAFKA-13790)"
     MAXIMAL_ISR_OR_CAUGHT_UP_AND_ELIGIBLE = (
         4,
-        "high watermark waits only for those that may join (KAFKA-15021)",
+        "high watermark waits only for replicas that may join (KAFKA-15021)",
     )
 
 
@@ -85,9 +88,9 @@ class AfterShrink(Form):
 class IsrWrite(Form):
     """How a leader makes an ISR change durable."""
 
-    ZOOKEEPER = 0, "ISR changes go to ZooKeeper, and nobody is told"
-    ZOOKEEPER_NOTIFY = 1, "the controller is notified of ISR changes, delayed"
-    ALTER_ISR = 2, "ISR changes ask the controller (KIP-497)"
+    ZOOKEEPER = 0, "leaders write ISR changes to ZooKeeper and announce none"
+    ZOOKEEPER_NOTIFY = 1, "leaders announce ISR changes to the controller, with a delay"
+    ALTER_ISR = 2, "leaders ask the controller to store ISR changes (KIP-497)"
     ALTER_PARTITION = 3, "AlterIsr becomes AlterPartition (KIP-704)"
 
 

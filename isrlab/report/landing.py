@@ -93,9 +93,11 @@ def outputs(notebook: nbformat.NotebookNode) -> Iterator[tuple[Any, Any]]:
 
 
 def _text(output: nbformat.NotebookNode) -> str:
-    """The text of one output. A displayed str is a repr: its quotes are not part of the finding."""
+    """The text of one output, none of a figure. A str is a repr: its quotes are not part of it."""
     if output.output_type == "stream":
         return output.text if output.name == "stdout" else ""
     shown = output.get("data", {})
+    if "image/png" in shown:
+        return ""
     plain = shown.get("text/markdown") or shown.get("text/plain", "")
     return re.sub(r"""(?s)\A(['"])(.*)\1\Z""", r"\2", plain)

@@ -158,19 +158,19 @@ def gauges(cluster: Operated) -> None:
     places = ",".join(f"{number}:{broker}" for number in range(3) for broker in (3, 4))
     cluster.change(ResourceType.TOPIC, "t", {"follower.replication.throttled.replicas": places})
     cluster.reassign("t", "1,2,4")
-    read("a reassignment is on its way")
+    read("a reassignment is in progress")
     cluster.reassign("t", "cancel")
     cluster.shut_down(3)
     fill(30)
     cluster.start(3)
-    read("a throttle is left, and a broker came back")
+    read("a throttle was left behind, and a broker came back")
     cluster.throttle(10**9)
     cluster.in_sync(3)
     folder = cluster.home(3) / "more"
     folder.rename(cluster.home(3) / "gone")
     folder.write_text("a file where a folder was")
     fill(3)
-    read("a folder of logs is offline", 15)
+    read("a log directory is offline", 15)
     cluster.kill(3)
     folder.unlink()
     (cluster.home(3) / "gone").rename(folder)
@@ -182,7 +182,7 @@ def gauges(cluster: Operated) -> None:
     for path in cluster.home(3).glob("*/u-0"):
         shutil.rmtree(path)
     cluster.start(3)
-    read("the fetcher has given a partition up", 15)
+    read("the fetcher has given up on a partition", 15)
 
 
 def swap_batches(path: Path) -> None:

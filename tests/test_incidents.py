@@ -394,14 +394,14 @@ def test_figures_by_kind_end_with_all_of_them_and_the_real_ones():
     missing = [numbers for _, logs, numbers in given if logs == "missing"]
     cases, right, *_, elsewhere = map(sum, zip(*missing, strict=True))
     assert rows[-2]["cases"] == f"{cases}"
-    assert rows[-2]["missing"] == f"{right / cases:.0%} / {right / (right + elsewhere):.0%}"
-    assert rows[-1]["whole"] == "100% / 100%" and rows[-1]["missing"] == ""
+    assert rows[-2]["a log missing"] == f"{right / cases:.0%} / {right / (right + elsewhere):.0%}"
+    assert rows[-1]["all lines"] == "100% / 100%" and rows[-1]["a log missing"] == ""
 
 
 def test_the_notebook_says_what_the_figures_do():
     *_, total, real = figures.by_kind()
-    assert total["whole"] == total["clock"] == "100% / 100%"
-    assert total["missing"].endswith(" / 100%") and total["missing"] != "100% / 100%"
+    assert total["all lines"] == total["a clock off"] == "100% / 100%"
+    assert total["a log missing"].endswith(" / 100%") and total["a log missing"] != "100% / 100%"
     cells = json.loads((NOTEBOOKS / "13_your_cluster.ipynb").read_text(encoding="utf-8"))["cells"]
     text = "".join(line for cell in cells for line in cell["source"])
     assert f"All {total['cases']} simulated incidents" in text

@@ -248,10 +248,10 @@ def test_what_was_printed_against_what_happened():
     assert (paused["announced shrinks"], paused["of them stored"]) == (16, 16)
     assert paused["stored, and confirmed by ISR updated"] == 10
     assert (killed["announced shrinks"], killed["shrinks that the controller made"]) == (2, 14)
-    assert (restarted["growths stored"], restarted["growths without ISR updated"]) == (48, 17)
+    assert (restarted["expansions stored"], restarted["expansions without ISR updated"]) == (48, 17)
     assert all(each["changes that no line shows"] == 0 for each in numbers.values())
     without = summary(lines_of("d-392-rolling-restart", "server.log", "metadata"))
-    assert without["growths that no line shows"] == 14  # three come after its last event
+    assert without["expansions that no line shows"] == 14  # three come after its last event
 
 
 def lines_of(name: str, *parts: str):

@@ -60,7 +60,7 @@ def test_a_thread_carries_the_partitions_that_hash_to_it():
 def test_only_large_responses_harm_neighbours_and_only_on_the_same_thread(size_mb, harmed):
     config = fetchers.sized(fetchers.HOT, size_mb)
     title = title_of(fetchers.plot_threads(config))
-    assert title.startswith(f"{harmed} of 15 neighbours evicted")
+    assert title.startswith(f"{harmed} of 15 neighbours are evicted")
     sharing = on_the_hot_thread(config)
     left = {out.key.partition for out in exact.evictions(fleet.simulate_local(config))}
     assert left == {0, *(sharing if harmed else [])}
@@ -151,7 +151,7 @@ def test_slow_leaders_and_followers_are_told_apart(role):
     assert len(judged) > 10 and {each.fate for each in judged} == {"right"}
     assert {claimed for each in judged for claimed, _ in each.claims} == {role}
     row = trouble.accuracy(config, judged)
-    assert row["right"] == row["incidents"] and row["of these named"] >= 0.8 * row["troubles"]
+    assert row["right"] == row["incidents"] and row["of these, named"] >= 0.8 * row["faults"]
 
 
 def cells_of(page):
@@ -216,7 +216,7 @@ def test_producers_are_refused_below_the_safe_wait_only(wait, is_refused):
     assert (errors.count("NOT_ENOUGH_REPLICAS") > 100) is is_refused
     assert bool(errors.count("NOT_ENOUGH_REPLICAS")) is is_refused
     late = title_of(rolling.plot_restart(config).axes[1])
-    assert (late == "0 returns come after the next restart") is not is_refused
+    assert (late == "0 replicas return after the next restart") is not is_refused
 
 
 @pytest.mark.parametrize("share", [0, 1, 1.5])

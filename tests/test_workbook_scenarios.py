@@ -54,14 +54,15 @@ TITLES = {
         lambda: membership.plot_membership({v: play("idle_topic", v) for v in ("2.0", "2.1")}),
     "The same stall: out after 12.6 s on average in 2.4, after 37.5 s in 2.5":
         lambda: leaving.plot_evictions({"2.4": [10_100, 15_000], "2.5": [30_100, 45_000]}),
-    "2 ISR changes: every broker knows after 10 ms to 5.5 s":
+    "Every broker knows of an ISR change after 10 ms to 5.5 s":
         lambda: telling.plot_sequence(change()),
-    "2 ISR changes: 2 not known to all by the end": lambda: telling.plot_sequence(change("0.8.2")),
-    "2.5: 20 checks of the ISR, 2 changes asked for: 2 stored, 0 refused":
+    "2 of 2 ISR changes are not known to all by the end":
+        lambda: telling.plot_sequence(change("0.8.2")),
+    "In 2.5 the leader asks for 2 ISR changes: 2 stored, 0 refused":
         lambda: telling.plot_flow(change()),
     "Until every broker knows: up to 7 s in 2.6":
         lambda: telling.plot_delays({"2.6": {"": [5_000, 7_000]}, "0.8.2": {"": [inf]}}),
-    "1 change in 1 request, one at a time: a waits longest, 100 ms":
+    "The leader sends 1 change in 1 request, one at a time: a waits longest, 100 ms":
         lambda: telling.plot_batches({"a": 10}, batching.play("3.7", {"a": 10})),
     "acks=all loses least: 1 record in 3 failures; writes stop in 1 more":
         lambda: standing.plot_table(LOSSES),

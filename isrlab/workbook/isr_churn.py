@@ -123,6 +123,8 @@ def plot_eras(counted: pd.DataFrame, versions: Sequence[str], title: str) -> Axe
     parts = {why: means[why] for why in REASONS if means[why].any()}
     label = f"evictions an hour, mean of {counted['seed'].nunique()} seeds"
     ax = style.axes(9.2, 1.6 + 0.3 * len(means))
+    most, idle = means["evictions"].idxmax(), means["needless"].idxmax()
+    title += f", evict most in {most}" + f", and most needlessly in {idle}" * (most != idle)
     return plot_bars([*versions], parts, title, label, notes=notes, colours=COLOURS, ax=ax)
 
 
@@ -135,7 +137,11 @@ def plot_needless(left: pd.DataFrame, versions: Sequence[str], minutes: float) -
         curves[version] = Curve(seconds, [(own <= limit).sum() / hours for limit in seconds])
     ends = (f"{v} {curves[v].y[0]:,.0f} to {curves[v].y[-1]:,.0f}" for v in versions)
     scales = Scale("back within (s)", "log"), Scale("needless evictions an hour")
-    return plot_curves(curves, f"From 0.1 to 100 s: {', '.join(ends)}", scales)
+    return plot_curves(
+        curves,
+        f"The longer the time allowed, the more evictions are needless: {', '.join(ends)}",
+        scales,
+    )
 
 
 def bursts(config: FleetConfig) -> dict[int, list[int]]:

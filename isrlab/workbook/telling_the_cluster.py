@@ -108,10 +108,12 @@ def finding(waits: Sequence[float]) -> str:
         return "The ISR does not change"
     known = sorted(ms for ms in waits if ms < inf)
     ends = " to ".join(dict.fromkeys(style.duration(ms) for ms in known[:1] + known[-1:]))
-    late = len(waits) - len(known)
-    parts = [f"every broker knows after {ends}"] if known else []
-    parts += [f"{late} not known to all by the end"] if late else []
-    return f"{style.counted(len(waits), 'ISR change')}: {'; '.join(parts)}"
+    late = f"{len(waits) - len(known)} of {style.counted(len(waits), 'ISR change')}"
+    parts = [f"Every broker knows of an ISR change after {ends}"] if known else []
+    parts += [f"{late} {'is' if late[:2] == '1 ' else 'are'} not known to all by the end"] * (
+        len(known) < len(waits)
+    )
+    return "; ".join(parts)
 
 
 # Who said what to whom
@@ -249,9 +251,8 @@ def plot_flow(run: Run) -> Axes:
                     **middle)  # fmt: skip
     ax.set(xlim=(-0.7, 10.4), ylim=(6.6, -0.5))
     ax.axis("off")
-    number = taken["check"] + taken["fetch"] + taken["busy"]
-    title = f"{run.cluster.version.name}: {number:,} checks of the ISR, "
-    title += f"{style.counted(taken['asked'], 'change')} asked for: "
+    title = f"In {run.cluster.version.name} the leader asks for "
+    title += f"{style.counted(taken['asked'], 'ISR change')}: "
     title += f"{taken['isr_commit']} stored, {taken['isr_rejected']} refused"
     return style.finish(ax, title, spines=())
 
@@ -309,8 +310,8 @@ def plot_batches(submitted: Mapping[str, int], requests: Sequence[SentBatch]) ->
             rows[name] += bands.Span(ready[name] / 1000, sent_s, "waits"), sent
             ready[name] = request.answered_ms
     last = max(submitted, key=lambda name: ready[name] - submitted[name])
-    title = f"{style.counted(len(submitted), 'change')} in "
+    title = f"The leader sends {style.counted(len(submitted), 'change')} in "
     title += f"{style.counted(len(requests), 'request')}, one at a time: "
     title += f"{last} waits longest, {ready[last] - submitted[last]} ms"
-    legend = {"waits": "waits to be sent", style.BLUE: "its request is on its way"}
+    legend = {"waits": "waits to be sent", style.BLUE: "its request is in flight"}
     return bands.plot_bands(rows, title, legend=legend)

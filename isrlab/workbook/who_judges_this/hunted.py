@@ -61,7 +61,7 @@ def plot_promises() -> Axes:
             for r in every
         }
         rows[name] = {r: (str(n), "broken") if n else ("", "no break") for r, n in counts.items()}
-    title = f"{counted(len(kinds()), 'kind')} of broken promises, by release of Kafka"
+    title = f"Kafka breaks promises in {counted(len(kinds()), 'kind')} of schedules, by release"
     colours = {"broken": OUTCOMES["lost"], "no break": FAINT}
     legend = {"broken": "kinds that break it", "no break": "no stored kind breaks it"}
     return plot_matrix(rows, title, colours=colours, legend=legend, size=(0.75, 0.3))

@@ -169,8 +169,8 @@ def plot_threads(config: FleetConfig = HOT) -> Axes:
         for y in range(max(map(len, threads.values())))
     }
     near = {p for p in led if p >= config.hot_partitions}
-    title = f"{len(evicted & near)} of {len(near)} neighbours evicted; a full response takes "
-    title += f"{longest_loop_s(config):,.1f} s"
+    title = f"{len(evicted & near)} of {len(near)} neighbours are evicted, where a full response "
+    title += f"takes {longest_loop_s(config):,.1f} s"
     colours = {**COLOURS, "": WHITE}
     ax = plot_matrix(cells, title, colours=colours, legend=LOOKS, size=(0.9, 0.24))
     ax.set_xlabel(f"fetcher threads of broker {follower} and their partitions; load: of capacity")

@@ -132,8 +132,8 @@ def accuracy(config: FleetConfig, judged: Sequence[Judgement]) -> dict[str, str 
     }  # fmt: skip
     return {
         "fleet": config.run,
-        "troubles": len(troubles_of(config)),
-        "of these named": len(named),
+        "faults": len(troubles_of(config)),
+        "of these, named": len(named),
         "incidents": len(judged),
         **{fate: fates[fate] for fate in FATES},
     }
@@ -200,8 +200,9 @@ def plot_pairs(config: FleetConfig = SMALL) -> Axes:
         for leader in names
     }
     leaders, replicas = ({pair[side] for pair in counts} for side in (0, 1))
-    pairs = f"by {counted(len(leaders), 'leader')}, of {counted(len(replicas), 'replica')}"
-    title = f"{counts.total():,} evictions: {pairs}" if counts else "No replica is evicted"
+    evict = "evicts" if len(leaders) == 1 else "evict"
+    title = f"{counted(len(leaders), 'leader')} {evict} {counted(len(replicas), 'replica')}, "
+    title = f"{title}{counts.total():,} times in all" if counts else "No replica is evicted"
     colours = {"evicted": ORANGE, "none": FAINT}
     ax = plot_matrix(cells, title, colours=colours, size=(0.4, 0.36))
     ax.set_xlabel("evicted replica on broker")
@@ -235,7 +236,7 @@ def plot_limits(costs_by_run: Mapping[str, pd.DataFrame], length_s: float) -> Ax
         parts.append("{}: refused {}, timed out {}".format(name, *ends))
     low, high = x.iloc[0], x.iloc[-1]
     title = f"Limit {low:g} → {high:g} s, {'; '.join(parts)}"
-    scales = Scale("replica.lag.time.max.ms (s)"), Scale("produces (batches) per trouble")
+    scales = Scale("replica.lag.time.max.ms (s)"), Scale("produces (batches) per fault")
     return plot_curves(curves, title, scales, marks={length_s: f"a stall, {length_s:g} s"})
 
 

@@ -129,9 +129,11 @@ def plot_cluster(
         utc_axis(ax, start_ms)
     grid[0, 0].set_xlabel("")
     still = sum(not each.is_over for each in found.incidents)
-    title = f"{counted(len(found.incidents), 'incident')}, {still} not over; at worst {worst:,} of "
-    lacks = "under-replicated" if broker is None else f"without broker {broker} in the ISR"
-    title += f"{len(found.partitions):,} partitions {lacks} at a time"
+    title = (
+        f"{counted(len(found.incidents), 'incident')}, {f'{still} not' if still else 'all'} over; "
+    )
+    lacks = "were under-replicated" if broker is None else f"had no broker {broker} in the ISR"
+    title += f"at worst {worst:,} of {len(found.partitions):,} partitions {lacks}"
     return style.headline(figure, title)
 
 
@@ -269,8 +271,9 @@ def plot_partition(found: Findings, key: Key) -> Axes:
                 spans.append(_span(gap.from_ms, gap.to_ms, start_ms, bands.HATCHED))
     least = min((len(s.isr) for s in shifted), default=0)
     name = f"{printable(key.topic, 60)}-{key.partition}"
-    title = f"{name}: {counted(max(0, len(shifted) - 1), 'change')}, never fewer than {least} in "
-    return utc_axis(plot_bands(rows, f"{title}the ISR", events=elected), start_ms)
+    title = f"The ISR of {name} changed {counted(max(0, len(shifted) - 1), 'time')} and never had "
+    title += f"fewer than {counted(least, 'member')}"
+    return utc_axis(plot_bands(rows, title, events=elected), start_ms)
 
 
 def partition_player(found: Findings) -> widgets.VBox:
@@ -355,6 +358,7 @@ def alerts_table(
             text = f"fires {style.counted(did.fired, 'time')}; misses {did.missed}"
             text += f"; {did.after_ms / 1000:.0f} s after the start" if did.noticed else ""
             text += f"; already firing at {did.still_on}" if did.still_on else ""
-            row[f"for: {duration(1000 * seconds)}"] = text if did.fired else "never fires"
+            for_ = f"{seconds:g}s" if seconds % 60 or not seconds else f"{seconds / 60:g}m"
+            row[f"for: {for_}"] = text if did.fired else "never fires"
         rows.append(row)
     return table(rows)

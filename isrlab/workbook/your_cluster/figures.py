@@ -12,9 +12,8 @@ from collections import Counter, defaultdict
 from isrlab.installed import DATA
 
 JUDGED = DATA / "recordings" / "incidents" / "judged.csv"
-
-
-LOGS = "whole", "missing", "clock", "dropped"
+LOGS = {"whole": "all lines", "missing": "a log missing", "clock": "a clock off",
+        "dropped": "lines dropped"}  # fmt: skip
 REAL = "recorded from real brokers"
 
 
@@ -30,7 +29,7 @@ def by_kind() -> list[dict[str, str]]:
     sums["all simulated"], sums[REAL] = sums.pop("all simulated"), sums.pop(REAL)
     return [
         {"kind": kind.replace("_", " "), "cases": f"{of_kind['whole']['all']:,}"}
-        | {logs: _shares(of_kind[logs]) if logs in of_kind else "" for logs in LOGS}
+        | {name: _shares(of_kind[logs]) if logs in of_kind else "" for logs, name in LOGS.items()}
         for kind, of_kind in sums.items()
     ]
 

@@ -59,24 +59,24 @@ def summary(events: pa.Table) -> dict[str, int | None]:
             if change.isr_before is None or before == after:
                 continue
             is_confirmed = any(x.kind == LEADERS_LINE and x.is_leaders for x in told)
-            is_leaders, is_growth = change.detail.get("asked_by") == "leader", before < after
-            counts["growths stored"] += is_growth
-            counts["growths without ISR updated"] += is_growth and not is_confirmed
-            counts["stored, and confirmed"] += is_leaders and not is_growth and is_confirmed
-            counts["controller's"] += not is_leaders and not is_growth
+            is_leaders, is_expansion = change.detail.get("asked_by") == "leader", before < after
+            counts["expansions stored"] += is_expansion
+            counts["expansions without ISR updated"] += is_expansion and not is_confirmed
+            counts["stored, and confirmed"] += is_leaders and not is_expansion and is_confirmed
+            counts["controller's"] += not is_leaders and not is_expansion
             delays += [line.ts_ms - change.ts_ms for line in told[:1]]
             counts["no line"] += not told
-            counts["growths that no line shows"] += is_growth and not told
+            counts["expansions that no line shows"] += is_expansion and not told
     return {
         "announced shrinks": len(shrinks),
         "of them stored": fates["stored"],
         "stored, and confirmed by ISR updated": counts["stored, and confirmed"],
-        "announced by who led no more": fates["no leader any more"],
+        "announced by a broker that no longer led": fates["no leader any more"],
         "overtaken, or never stored": fates.total() - fates["stored"] - fates["no leader any more"],
         "shrinks that the controller made": counts["controller's"],
-        "growths stored": counts["growths stored"],
-        "growths without ISR updated": counts["growths without ISR updated"],
-        "growths that no line shows": counts["growths that no line shows"],
+        "expansions stored": counts["expansions stored"],
+        "expansions without ISR updated": counts["expansions without ISR updated"],
+        "expansions that no line shows": counts["expansions that no line shows"],
         "changes that no line shows": counts["no line"],
         "median delay of storing (ms)": round(median(waits)) if waits else None,
         "median delay of a line (ms)": round(median(delays)) if delays else None,

@@ -29,6 +29,8 @@ PATHS = sorted(  # the glossary ends the book, whatever its number
 TUTORIALS = [path for path in PATHS if not notebooks.read(path).needs_spark]
 SMALL = ROOT / "data" / "reports" / "test.yaml"  # parameters
 MAX_CODE_LINES = 15
+# Cells before the exercises, if not 26: six variants of one loss, and six parts of a review.
+LONGER = {"10_data_loss_today": 34, "24_try_a_rule": 32}
 MAX_PIXELS = 1_700  # the width of a picture
 MAX_PAGE_BYTES = 3_000_000
 NOT_COMPARED = "nbval-ignore-output"  # the tag that nbval knows
@@ -89,6 +91,14 @@ def test_ends_with_the_notebooks_before_and_after_it(path):
     line += [name("Glossary", PATHS[-1].name)] * (path not in PATHS[-2:])
     line += [f"{links[p]} →" for p in PATHS[place + 1 :][:1]]
     assert cells(path, "markdown")[-1].source == " · ".join(line)
+
+
+@pytest.mark.parametrize("path", PATHS[1:-1], ids=lambda path: path.stem)
+def test_is_read_in_a_quarter_of_an_hour(path):
+    """What comes after the exercises is for those who want more."""
+    read = nbformat.read(path, as_version=4).cells
+    [exercises] = [n for n, cell in enumerate(read) if "\n## Exercises\n" in f"\n{cell.source}\n"]
+    assert exercises <= LONGER.get(path.stem, 26)
 
 
 @every

@@ -13,61 +13,14 @@ import re
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 MOST_LINK, MOST_TEXT = 4_000, 20_000  # characters: of a fragment, of the schedule in it
 _FORM = re.compile(r"s[\w-]*", re.ASCII)
 _NOT_IN_A_LINK = ("version ", "status", "check", "trace")
 # What is likeliest stands last: the distance to it is shorter.
-_WORDS = b"""\
-configure topic min.insync.replicas=refuse clean_bounce consume flush drop \
-reassign cancel power_loss clean_shutdown degraded_network 1 2 23s
- every=500ms for=8s count=0.8.2 0.9.0 0.10.0 1.1 2.0 2.1 2.4 2.5 2.7 2.8 3.0 3.3 3.5 3.6 \
- replica.fetch.wait.max.ms=5000 replica.lag.time.max.ms=10000 latency=100ms
-partition p1 leader=1 replicas=1,2 isr=1
-produce p1 1 m1 acks=all
-reassign p1 1,2,3
-fetch 2
-cut 1 controller
-heal 1 controller
-hard_bounce controller
-hard_bounce 2
-elect unclean
-elect preferred
-pause p1 2 fetcher
-resume 2
-advance 600ms
-advance 200ms
-advance 4800ms
-deliver 1>3 any
-deliver 2>1 any
-deliver 1>controller any
-deliver controller>2 all
-deliver controller>1 any
-deliver controller>3 all
-produce 1 acks=1
-stabilize
-advance 10s
-start 2
-stabilize
-start 1
-stabilize
-advance 5s
-kill 2
-elect
-stabilize
-kill 1
-elect
-stabilize
-pause 3 fetcher
-pause 2 fetcher
-produce 1 m2 acks=all
-stabilize
-0.10.2,0.11 4.1 3.7 4.3
-partition leader=1 replicas=1,2,3 min.insync.replicas=2 unclean.leader.election.enable=false
-produce 1 m1 acks=all
-stabilize
-"""
+_WORDS = Path(__file__).with_name("link_words.txt").read_bytes()
 
 
 class Linked(NamedTuple):

@@ -30,6 +30,7 @@ class Tried:
     runs: dict[str, Run] = field(default_factory=dict)
     captions: dict[str, str] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
+    states: dict[str, list[object]] = field(default_factory=dict)  # what is drawn, to compare
 
 
 class Exploration:
@@ -97,7 +98,8 @@ class Exploration:
 
     def run(self, version: str, number: int | None = None) -> Run:
         """The run of a version up to a step (default: where the reader stands)."""
-        for step in self.path(self.current if number is None else number):
+        number = self.current if number is None else number
+        for step in self.path(number) if version not in self.tree[number].runs else ():
             tried = self.tree[step]
             if version in tried.runs:
                 continue
@@ -114,7 +116,7 @@ class Exploration:
                     run, tried.problems[version] = fork(before), why
                 tried.captions[version] = news(run, before)
             tried.runs[version] = run
-        return tried.runs[version]
+        return self.tree[number].runs[version]
 
     def problem(self, version: str, step: int) -> str:
         """Why a version could not play a step; empty if it could."""
@@ -135,22 +137,17 @@ class Exploration:
 
     def differs(self) -> int | None:
         """The first step on the path after which the two versions are not in the same state."""
-        if len(self.versions) < 2:
-            return None
-        for step in self.path(self.current):
-            states = [list(self._state(version, step)) for version in self.versions]
-            if states[0] != states[1]:
+        for step in self.path(self.current) if len(self.versions) > 1 else ():
+            first, second = (self._state(version, step) for version in self.versions)
+            if first != second:
                 return step
         return None
 
-    def _state(self, version: str, step: int) -> Iterator[object]:
-        """What is drawn of a run; leader epochs, which older releases count otherwise, aside."""
-        for part in self.run(version, step).topic:
-            cluster = part.cluster
-            yield cluster.controller.leader, set(cluster.controller.isr)
-            yield [line.split(" epoch=")[0] for line in words.status(cluster)]
-            yield [cluster.disks[number].records for number in sorted(cluster.disks)]
-        yield version in self.tree[step].problems
+    def _state(self, version: str, step: int) -> list[object]:
+        states, run = self.tree[step].states, self.run(version, step)
+        if version not in states:
+            states[version] = [*_drawn(run), version in self.tree[step].problems]
+        return states[version]
 
     def word(self, version: str, step: int | None = None) -> str:
         """How a step ends (default: where the reader stands), or "impossible" if one on the way to
@@ -166,3 +163,12 @@ class Exploration:
         lines = [self.tree[step].line for step in self.path(self.current)[1:]]
         release = self.versions[0].split()[0]  # without rules switched by hand
         return "\n".join([f"version {release}", *self.setup, *lines]) + "\n"
+
+
+def _drawn(run: Run) -> Iterator[object]:
+    """What is drawn of a run; leader epochs, which older releases count otherwise, aside."""
+    for part in run.topic:
+        cluster = part.cluster
+        yield cluster.controller.leader, set(cluster.controller.isr)
+        yield [line.split(" epoch=")[0] for line in words.status(cluster)]
+        yield [cluster.disks[number].records for number in sorted(cluster.disks)]

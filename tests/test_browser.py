@@ -61,7 +61,7 @@ button => {
   const began = performance.now();
   window.changed = new Promise((resolve, reject) => {
     new MutationObserver((_, own) => { own.disconnect(); resolve(performance.now() - began); })
-      .observe(tree, {childList: true});
+      .observe(tree, {childList: true, subtree: true});
     setTimeout(() => reject(new Error('nothing was drawn')), 20000);
   });
   button.click();

@@ -19,7 +19,7 @@ from isrlab import exercise
 from isrlab.engine.safety import PROPERTIES
 from isrlab.engine.versions import PRESETS
 from isrlab.show.decided_svg import draw_decided
-from isrlab.show.explorer_view import LOOK, cell_of, heed, view_of
+from isrlab.show.explorer_view import LOOK, cells_of, heed, view_of
 from isrlab.world import decided, explained, link, scenario
 from isrlab.world.actions import does_something
 from isrlab.world.cluster import NotSettledError
@@ -65,7 +65,7 @@ class Playground:
                     self.story, problem = heed(self.story, asked)
         except (ValueError, NotSettledError) as error:
             problem = str(error)
-        self._left = chain(self._cells(), self._marks())
+        self._left = chain(self._marks(), self._cells())
         return json.dumps({"view": self.view(problem)})
 
     def more(self) -> str:
@@ -98,11 +98,12 @@ class Playground:
         self.challenge, self.given = asked, len(self.story.path(self.story.current)) - 1
 
     def _cells(self) -> Iterator[dict[str, Any]]:
-        cells = []
-        for version in PRESETS.values():
-            cells.append(cell_of(self.story, version.name))
-            yield {}
-        yield {"cells": cells}
+        for name in (version.name for version in PRESETS.values()):
+            for step in self.story.path(self.story.current):
+                if name not in self.story.tree[step].runs:
+                    self.story.run(name, step)
+                    yield {}
+        yield {"cells": cells_of(self.story)}
 
     def _marks(self) -> Iterator[dict[str, Any]]:
         """What the goals say of the steps that the reader has taken."""
@@ -161,7 +162,7 @@ def contents() -> dict[str, Any]:
     return {
         "opening": OPENING,
         "view": playground.view(),
-        "cells": [cell_of(playground.story, version.name) for version in PRESETS.values()],
+        "cells": cells_of(playground.story),
         "stories": {name: _first_sentence(text) for name, text in stories},
         "challenges": {each.name: {**each.sections, "hints": each.hints} for each in challenges()},
         "words": explained.words(),

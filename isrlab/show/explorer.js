@@ -1,6 +1,6 @@
 // The explorer's front end: buttons, pictures and a tree, made of what Python says. It decides
-// nothing: each choice is sent back, and what comes then is drawn. Text is set as text, and pictures
-// are images, in which no script runs.
+// nothing: each choice is sent back, and what comes then is drawn. What did not change keeps its
+// element, and so its focus and its pixels. Text is set as text, and of a picture only shapes are taken.
 
 function make(tag, { text, kids = [], on = {}, ...rest } = {}) {
   const element = document.createElement(tag);
@@ -14,8 +14,28 @@ function make(tag, { text, kids = [], on = {}, ...rest } = {}) {
   return element;
 }
 
-function picture(svg, alt) {
-  return make("img", { alt, src: "data:image/svg+xml;charset=utf-8," + encodeURIComponent(svg) });
+const SHAPES = new Set("svg defs pattern rect path line polygon circle text".split(" "));
+
+// As elements of the page: an image of its own takes a browser ten times as long to draw.
+export function picture(svg, alt) {
+  const inert = document.createElement("template"); // nothing in it runs or is fetched
+  inert.innerHTML = svg;
+  const drawn = inert.content.firstElementChild;
+  for (const part of [drawn, ...drawn.querySelectorAll("*")]) {
+    const isHarmless = SHAPES.has(part.localName)
+      && part.getAttributeNames().every((name) => !/^on|href|style/i.test(name));
+    if (!isHarmless) throw new Error(`${part.localName} is no part of a picture`);
+  }
+  drawn.setAttribute("role", "img");
+  drawn.setAttribute("aria-label", alt);
+  return drawn;
+}
+
+function fill(parent, kids) {
+  kids.forEach((kid, nth) => {
+    if (parent.childNodes[nth] !== kid) parent.insertBefore(kid, parent.childNodes[nth] || null);
+  });
+  while (parent.childNodes.length > kids.length) parent.lastChild.remove();
 }
 
 function render({ model, el }) {
@@ -30,6 +50,13 @@ function render({ model, el }) {
   root.append(parts.bar, parts.problem, parts.actions, parts.panels, parts.cells, parts.below, said);
   el.append(root);
   let typed = null; // the schedule as the reader left it, until it is played
+  const kept = new Map();
+
+  function same(key, value, build) {
+    const text = JSON.stringify(value);
+    if (kept.get(key)?.text !== text) kept.set(key, { text, element: build() });
+    return kept.get(key).element;
+  }
 
   const send = (choice) => model.send(choice);
   const view = () => model.get("view");
@@ -56,43 +83,45 @@ function render({ model, el }) {
   }
   root.addEventListener("keydown", key);
 
-  function drawBar({ versions, releases, path, next, actions }) {
+  const button = (text, key, act) => make("button", { text, "data-key": key, on: { click: act } });
+  const list = make("datalist", { id: `lines-${model.model_id || "here"}` });
+  const line = make("input", {
+    class: "line", "data-key": "line", list: list.id, size: 24, placeholder: "next step, then Enter",
+    "aria-label": "the next step as a line of the scenario",
+    on: { keydown: (event) => {
+      if (event.key === "Enter" && line.value.trim()) send({ play: line.value });
+    } },
+  });
+  const [older, newer] = [button("← back", "back", back), button("forward →", "forward", forward)];
+
+  function drawBar({ versions, releases, path, next, actions, problem }) {
     const chooser = (nth, label) => make("select", {
       "aria-label": label, "data-key": `version ${nth}`,
       on: { change: () => send({ versions: [...parts.bar.querySelectorAll("select")].map((s) => s.value) }) },
       kids: [...(nth ? [""] : []), ...releases].map((name) =>
         make("option", { value: name, text: name || "alone", selected: name === (versions[nth] || "") })),
     });
-    const lines = actions.flatMap((group) => group.actions).map(({ line, label }) =>
-      make("option", { value: line, text: label }));
-    const list = make("datalist", { id: `lines-${model.model_id || "here"}`, kids: lines });
-    const input = make("input", {
-      class: "line", "data-key": "line", list: list.id, size: 24, placeholder: "next step, then Enter",
-      "aria-label": "the next step as a line of the scenario",
-      on: { keydown: (event) => {
-        if (event.key === "Enter" && input.value.trim()) send({ play: input.value });
-      } },
-    });
-    parts.bar.replaceChildren(
-      make("button", { text: "← back", disabled: path.length < 2, "data-key": "back", on: { click: back } }),
-      make("button", { text: "forward →", disabled: !next, "data-key": "forward", on: { click: forward } }),
-      make("label", { text: "Kafka ", kids: [chooser(0, "version")] }),
-      make("label", { text: "beside ", kids: [chooser(1, "second version")] }),
-      input, list);
+    const choosers = ["version", "second version"].map((label, nth) => same(label, [versions[nth], releases], () =>
+      make("label", { text: nth ? "beside " : "Kafka ", kids: [chooser(nth, label)] })));
+    [older.disabled, newer.disabled] = [path.length < 2, !next];
+    if (!problem) line.value = "";
+    fill(list, actions.flatMap((group) => group.actions).map((action) => same(`line ${action.line}`, action.label,
+      () => make("option", { value: action.line, text: action.label }))));
+    fill(parts.bar, [older, newer, ...choosers, line, list]);
   }
 
   function drawActions({ actions }) {
-    parts.actions.replaceChildren(...actions.map(({ name, actions: those }) => make("fieldset", {
-      "data-machine": name,
-      kids: [make("legend", { text: name }), ...those.map(({ line, label, kind }) => make("button", {
+    fill(parts.actions, actions.map((group) => same(`actions ${group.name}`, group, () => make("fieldset", {
+      "data-machine": group.name,
+      kids: [make("legend", { text: group.name }), ...group.actions.map(({ line, label, kind }) => make("button", {
         class: kind, text: label, title: line, "data-key": line, "data-line": line,
         on: { click: () => send({ play: line }) },
       }))],
-    })));
+    }))));
   }
 
   function drawPanels({ panels, differs, tree, versions }) {
-    const drawn = panels.map((panel) => make("section", {
+    const drawn = panels.map((panel, place) => same(`panel ${place}`, panel, () => make("section", {
       class: "panel", "aria-label": panel.version,
       kids: [
         make("strong", { text: `${panel.version}: ${panel.word}. ` }),
@@ -102,19 +131,16 @@ function render({ model, el }) {
         ...panel.pictures.flatMap((svg, nth) => [
           ...(panel.pictures.length > 1 ? [make("div", { text: `partition p${nth}` })] : []),
           picture(svg, panel.status)]),
-        make("div", { class: "messages", tabindex: "0", "aria-label": `messages in ${panel.version}`,
+        make("div", { class: "messages", tabindex: "0", "aria-label": `messages in ${panel.version}`, role: "group",
           kids: panel.messages ? [picture(panel.messages, "messages of the last steps")] : [] }),
       ],
-    }));
+    })));
     if (versions.length > 1) {
       const text = differs === null ? "No difference so far." : `First difference: ${tree[differs].line}`;
-      drawn.unshift(make("div", { class: "differs", style: "flex-basis: 100%", text }));
+      drawn.unshift(same("differs", text, () => make("div", { class: "differs", text })));
     }
-    parts.panels.replaceChildren(...drawn);
-    for (const box of parts.panels.querySelectorAll(".messages")) {
-      const image = box.querySelector("img");
-      if (image) image.decode().then(() => { box.scrollTop = box.scrollHeight; }, () => {});
-    }
+    fill(parts.panels, drawn);
+    for (const box of parts.panels.querySelectorAll(".messages")) box.scrollTop = box.scrollHeight;
   }
 
   function drawTree({ tree, path }) {
@@ -123,12 +149,13 @@ function render({ model, el }) {
     const list = (numbers) => numbers.flatMap((number) => { // an only child stands below, not inside
       const { line, broken, differs } = tree[number];
       const marks = (broken.length ? ` ✗ ${broken.join(", ")}` : "") + (differs ? " ≠ first difference" : "");
-      const button = make("button", {
-        class: path.includes(number) ? "path" : "", "data-key": `step ${number}`,
-        "aria-current": number === path[path.length - 1] ? "step" : undefined,
+      const state = [tree[number], path.includes(number), number === path[path.length - 1]];
+      const button = same(`step ${number}`, state, () => make("button", {
+        class: state[1] ? "path" : "", "data-key": `step ${number}`,
+        "aria-current": state[2] ? "step" : undefined,
         on: { click: () => send({ go: number }) }, text: line,
         kids: marks ? [make("span", { class: "bad", text: marks })] : [],
-      });
+      }));
       const below = children[number];
       const item = make("li", { kids: [button] });
       if (below.length < 2) return [item, ...list(below)];
@@ -138,21 +165,21 @@ function render({ model, el }) {
     return make("ol", { class: "tree", "aria-label": "what was tried", kids: list([0]) });
   }
 
+  const area = make("textarea", {
+    "aria-label": "the run as a scenario", "data-key": "text", spellcheck: "false",
+    on: { input: () => { typed = area.value; } },
+  });
+  const open = button("play this schedule", "open", () => { typed = null; send({ open: area.value }); });
+  const copy = button("copy", "copy", () => {
+    area.select();
+    (navigator.clipboard?.writeText(area.value) || Promise.reject()).catch(() => document.execCommand("copy"));
+  });
+  const tried = make("div", { kids: [make("strong", { text: "What was tried" })] });
+  parts.below.append(tried, make("div", { kids: [make("strong", { text: "As a scenario " }), open, " ", copy, area] }));
+
   function drawBelow(state) {
-    const area = make("textarea", {
-      "aria-label": "the run as a scenario", "data-key": "text", spellcheck: "false",
-      on: { input: () => { typed = area.value; } },
-    });
     area.value = typed ?? state.text;
-    const open = make("button", { text: "play this schedule", "data-key": "open",
-      on: { click: () => { typed = null; send({ open: area.value }); } } });
-    const copy = make("button", { text: "copy", "data-key": "copy", on: { click: () => {
-      area.select();
-      (navigator.clipboard?.writeText(area.value) || Promise.reject()).catch(() => document.execCommand("copy"));
-    } } });
-    parts.below.replaceChildren(
-      make("div", { kids: [make("strong", { text: "What was tried" }), drawTree(state)] }),
-      make("div", { kids: [make("strong", { text: "As a scenario " }), open, " ", copy, area] }));
+    fill(tried, [tried.firstChild, drawTree(state)]);
   }
 
   function draw() {
@@ -166,7 +193,7 @@ function render({ model, el }) {
     drawPanels(state);
     drawBelow(state);
     said.textContent = state.said;
-    if (name) { // where the reader was, or beside it
+    if (name && document.activeElement !== focused) { // where the reader was, or beside it
       const all = [...root.querySelectorAll("[data-key]")];
       const same = all.find((element) => element.dataset.key === name && !element.disabled);
       const near = all.find((element) => element.closest("fieldset")?.dataset.machine === machine);

@@ -1,7 +1,7 @@
 """The explorer's pictures: replicas and messages as SVG, made of frames alone, without matplotlib.
 
-They mean what `replicas` and `messages` mean with the same signs. A picture is complete in itself
-and is shown as an image, in which no script runs; whatever a scenario names is escaped.
+They mean what `replicas` and `messages` mean with the same signs. A picture is shapes and text, and
+a front end takes nothing else from it; whatever a scenario names is escaped.
 """
 
 from __future__ import annotations

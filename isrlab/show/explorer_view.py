@@ -129,9 +129,5 @@ def node_of(story: Exploration, number: int, differs: int | None) -> dict[str, A
 
 def cells_of(story: Exploration, step: int | None = None) -> list[dict[str, str]]:
     """How the steps so far end in every version, and the colour of that."""
-    return [cell_of(story, version.name, step) for version in PRESETS.values()]
-
-
-def cell_of(story: Exploration, version: str, step: int | None = None) -> dict[str, str]:
-    word = story.word(version, step)
-    return {"version": version, "word": word, "colour": _WORDS[word]}
+    ends = [(version.name, story.word(version.name, step)) for version in PRESETS.values()]
+    return [{"version": name, "word": word, "colour": _WORDS[word]} for name, word in ends]

@@ -167,8 +167,7 @@ class Exploration:
 
 def _drawn(run: Run) -> Iterator[object]:
     """What is drawn of a run; leader epochs, which older releases count otherwise, aside."""
-    for part in run.topic:
-        cluster = part.cluster
+    for cluster in (part.cluster for part in run.topic):
         yield cluster.controller.leader, set(cluster.controller.isr)
         yield [line.split(" epoch=")[0] for line in words.status(cluster)]
         yield [cluster.disks[number].records for number in sorted(cluster.disks)]

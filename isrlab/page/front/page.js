@@ -2,7 +2,7 @@
 // goes there as a message, and what comes back is shown. A worker that does not answer is ended, and
 // another begins where the reader stood. Whatever comes from a link or a file is set as text.
 
-import explorer from "./explorer.js";
+import explorer, { picture } from "./explorer.js";
 import { assist } from "./editor.js";
 
 const LIMIT_MS = 15_000; // for one answer
@@ -16,7 +16,6 @@ const $ = (id) => document.getElementById(id);
 const begun = performance.now();
 
 const element = (tag, text, more = {}) => Object.assign(document.createElement(tag), { textContent: text, ...more });
-const picture = (svg, alt) => element("img", "", { alt, src: "data:image/svg+xml;charset=utf-8," + encodeURIComponent(svg) });
 const say = (text) => { $("status").textContent = text; };
 const warn = (text) => { $("alert").textContent = text; };
 
@@ -112,15 +111,19 @@ setInterval(() => {
 
 // What comes back
 
+let addressing;
+
+function address({ link, challenge }) {
+  const isNew = location.hash.slice(1) !== link && (location.hash || link !== contents.view.link);
+  if (isNew && !challenge) history.replaceState(null, "", `#${link}`);
+}
+
 function show({ view, cells, marks, curve }) {
   if (view) {
     if (!view.problem) warn("");
     set("view", view);
-    if (location.hash.slice(1) !== view.link && !view.problem) {
-      if (!view.challenge && (location.hash || view.link !== contents.view.link)) {
-        history.replaceState(null, "", `#${view.link}`);
-      }
-    }
+    clearTimeout(addressing); // it is slow, and browsers allow it only so often
+    if (!view.problem) addressing = setTimeout(address, 300, view);
     showTask(view.challenge);
   }
   if (cells) set("cells", cells);

@@ -4,8 +4,8 @@
 // a piece that never ends.
 
 const MOST_MEMORY = 1.6e9; // bytes of Python, after which the page begins anew
-let python, playground, dropped;
-let isWaiting = false;
+let python, playground, dropped, waiting;
+let pace = 0; // milliseconds of the answers lately: who chooses quickly waits for no other work
 
 async function unpacked(url) {
   const answer = await get(url);
@@ -41,17 +41,14 @@ function install(buffer) {
   }
 }
 
-function later() {
-  if (!isWaiting) {
-    isWaiting = true;
-    setTimeout(() => {
-      isWaiting = false;
-      postMessage({ busy: true });
-      const more = playground.more();
-      postMessage({ more, memory: python._module.HEAPU8.length > MOST_MEMORY });
-      if (more) later();
-    }, 0);
-  }
+function later(wait_ms) {
+  clearTimeout(waiting);
+  waiting = setTimeout(() => {
+    postMessage({ busy: true });
+    const more = playground.more();
+    postMessage({ more, memory: python._module.HEAPU8.length > MOST_MEMORY });
+    if (more) later(0);
+  }, wait_ms);
 }
 
 async function read(files) {
@@ -74,8 +71,10 @@ self.onmessage = async ({ data }) => {
       postMessage({ ready: true });
     } else if (data.files) await read(data.files);
     else {
+      const begun = performance.now();
       postMessage({ id: data.id, answer: playground.ask(data.ask) });
-      later();
+      pace = Math.max(performance.now() - begun, 0.8 * pace); // what is slow here is so in each version
+      later(Math.min(2000, 5 * pace));
     }
   } catch (error) {
     postMessage({ failed: String(error.message || error).trim().split("\n").pop().slice(0, 400) });

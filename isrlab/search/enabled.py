@@ -12,10 +12,11 @@ from typing import Any
 
 from isrlab.engine import messages as m
 from isrlab.engine import safety
-from isrlab.engine.model import NO_LEADER, Broker, Leader
-from isrlab.engine.partition import Controller
+from isrlab.engine.log import Log
+from isrlab.engine.model import NO_LEADER, Broker
+from isrlab.engine.partition import Controller, PartitionState
 from isrlab.search import known
-from isrlab.search.known import Stopped, targets
+from isrlab.search.known import targets
 from isrlab.search.space import KINDS, Space
 from isrlab.search.tables import Local, Sees
 from isrlab.world.cluster import Cluster
@@ -38,14 +39,15 @@ class EngineSystem(Space):
         left = Sees(self.budget, self._left)
         self.rules: list[Local] = []
         for (source, target), slot in self.links.items():
-            reads = Sees(slot), *([left] if budgets.get("losses") and source else [])
+            reads = Sees(slot, known.head), *([left] if budgets.get("losses") and source else [])
             self.rules.append(Local(tuple(reads), partial(self._arrives, source, target)))
         controller, fates = Sees(self.n), [Sees(i, known.fate) for i in range(self.n)]
         for i, b in enumerate(self.ids):
             is_known = Sees(self.n, known.knows(b))
-            self.rules.append(Local((Sees(i), left), partial(self._of_broker, i)))
+            able = Sees(i, partial(known.able, two_ways=self.two_ways))
+            self.rules.append(Local((able, left), partial(self._of_broker, i)))
             named = [fates[k] for k in range(self.n) if self.ids[k] not in self.assigned and k != i]
-            self.rules.append(Local((Sees(i), *named), partial(self._starts, i)))
+            self.rules.append(Local((Sees(i, known.can_start), *named), partial(self._starts, i)))
             links = [Sees(self.links[ends], known.changes)
                      for ends in ((b, 0), (0, b)) if ends in self.links]  # fmt: skip
             asks = Sees(i, known.unanswered)
@@ -64,14 +66,16 @@ class EngineSystem(Space):
         self.rules.append(Local((alive, *fates), self._expires))
         if any(budgets.get(kind) for kind in ("elections", "uncleans", "reassigns", "failovers")):
             self.rules.append(Local((controller, left, *fates), self._of_operator))
-        self.laws = [Local((controller, Sees(self.promised)), partial(self._breaks, "leaderless"))]
-        for i in range(self.n):
-            self.laws.append(Local((Sees(i), controller), self._breaks_own))
-            law = partial(self._breaks, self.ids[i])
-            self.laws.append(Local((controller, Sees(self.promised), Sees(i)), law))
-        for i, k in permutations(range(self.n), 2):
-            reads = controller, Sees(i), Sees(k)
-            self.laws.append(Local(reads, partial(self._breaks_pair, self.ids[i])))
+        stored, promised = Sees(self.n, known.stored), Sees(self.promised)
+        self.laws = [Local((stored, promised), partial(self._breaks, NO_LEADER))]
+        for i, b in enumerate(self.ids):
+            leads, holds = Sees(i, known.leads), Sees(i, known.holds)
+            self.laws.append(Local((leads, holds, stored), partial(self._breaks_own, b)))
+            self.laws.append(Local((stored, promised, leads), partial(self._breaks, b)))
+            for k, other in enumerate(self.ids):
+                if k != i:
+                    reads = stored, leads, Sees(k, known.holds)
+                    self.laws.append(Local(reads, partial(self._breaks_pair, b, other)))
 
     def _left(self, budgets: tuple[int, ...]) -> Any:
         """The kinds that are left, and the number of the next request."""
@@ -83,43 +87,37 @@ class EngineSystem(Space):
 
     # What may happen
 
-    def _arrives(
-        self, source: int, target: int, queue: tuple[Any, ...], left: Any = None
-    ) -> Offers:
+    def _arrives(self, source: int, target: int, message: Any, left: Any = None) -> Offers:
         """The next message of a link arrives, or is lost."""
-        if queue:
+        if message is not None:
             name = "step" if target else "tell"
             taken = self.links[source, target], ("take",)
-            yield ("deliver", source, target), (taken, (self.slots[target], (name, queue[0])))
+            yield ("deliver", source, target), (taken, (self.slots[target], (name, message)))
             if left and "losses" in left[0]:
                 yield ("lose", source, target), (taken, self._spends("losses"))
 
-    def _of_broker(self, i: int, broker: Any, left: Any) -> Offers:
+    def _of_broker(self, i: int, able: known.Able | None, left: Any) -> Offers:
         """What a broker does by itself, and what strikes it."""
         (kinds, request), b = left, self.ids[i]
-        if isinstance(broker, Stopped):
+        if able is None:
             return
-        log = broker.log
-        if isinstance(broker.role, Leader):
-            if broker.role.parked:
-                fetch = broker.role.parked[0].fetch
-                message: Any = m.ExpireFetch(fetch.replica, fetch.request)
-                yield ("answer oldest", b), ((i, ("step", message)),)
-            for kind, name, acks in (("produces", "1", 1), ("acks_all", "all", m.ACKS_ALL)):
-                if kind in kinds:
-                    message = m.Produce(request, (f"m{request + 1}",), acks)
-                    written = i, ("step", message, False, True)
-                    yield ("produce", b, name), (self._spends(kind), written)
-            for late in known.lates(broker, self.two_ways) if "lags" in kinds else ():
-                label = "late", b, late.follower, "slow" if late.fetches else "gone"
-                yield label, (self._spends("lags"), (i, ("step", late)))
+        if able.oldest:
+            yield ("answer oldest", b), ((i, ("step", m.ExpireFetch(*able.oldest))),)
+        for kind, name, acks in (("produces", "1", 1), ("acks_all", "all", m.ACKS_ALL)):
+            if able.leads and kind in kinds:
+                message = m.Produce(request, (f"m{request + 1}",), acks)
+                written = i, ("step", message, False, True)
+                yield ("produce", b, name), (self._spends(kind), written)
+        for late in able.lates if "lags" in kinds else ():
+            label = "late", b, late.follower, "slow" if late.fetches else "gone"
+            yield label, (self._spends("lags"), (i, ("step", late)))
         if "crashes" in kinds:
             yield ("crash", b), (self._spends("crashes"), (i, ("crash",)))
         if "powers" in kinds:
             yield ("lose power", b), (self._spends("powers"), (i, ("lose power",)))
-        if "flushes" in kinds and log.flushed_end_offset != log.log_end_offset:
+        if "flushes" in kinds and not able.is_flushed:
             yield ("flush", b), (self._spends("flushes"), (i, ("flush",)))
-        if "checkpoints" in kinds and log.checkpointed_high_watermark != log.high_watermark:
+        if "checkpoints" in kinds and not able.is_checkpointed:
             writes = i, ("step", m.CheckpointHighWatermark())
             yield ("checkpoint", b), (self._spends("checkpoints"), writes)
         if "fences" in kinds:
@@ -128,12 +126,12 @@ class EngineSystem(Space):
             ]
             yield ("fence", b), (self._spends("fences"), *cut, (self.n, ("expire", b, True)))
 
-    def _starts(self, i: int, broker: Any, *fates: int) -> Offers:
-        if isinstance(broker, Stopped) and not (broker.is_halted or broker.is_new):
+    def _starts(self, i: int, can_start: bool, *fates: int) -> Offers:
+        if can_start:
             outside = [b for k, b in enumerate(self.ids) if b not in self.assigned and k != i]
             is_named = dict(zip(outside, fates, strict=True))
             named = tuple(b for b in self.ids if b not in self.assigned and is_named.get(b) != 2)
-            yield ("start", broker.id), ((i, ("start", named)),)
+            yield ("start", self.ids[i]), ((i, ("start", named)),)
 
     def _registers(self, i: int, epoch: int | None, is_known: bool) -> Offers:
         """A broker that lives, and was cut off from the controller, comes back."""
@@ -190,26 +188,36 @@ class EngineSystem(Space):
 
     # What is promised: a sum of 1 << i for each promise that does not hold
 
-    def _breaks(self, who: Any, controller: Controller, promised: Any, *leader: Any) -> int:
+    def _breaks(self, who: int, state: PartitionState, promised: Any, leads: Any = None) -> int:
         """All promises, with what is known of the leader alone; or where there is none."""
-        if controller.leader != (NO_LEADER if who == "leaderless" else who):
+        if state.leader != who:
             return 0
-        brokers = {b.id: b for b in leader if isinstance(b, Broker)}
+        brokers = {who: self._shown(who, *leads)} if leads else {}
         known = dict(promised.committed), dict(promised.acknowledged)
-        view = safety.View(brokers, {}, controller, *known, len(promised.disks_lost))
+        view = safety.View(brokers, {}, self._stored(state), *known, len(promised.disks_lost))
         return self._bits(view, self.promises) | promised.went_back << self.promises.index(
             "high_watermark_never_back"
         )
 
-    def _breaks_own(self, broker: Any, controller: Controller) -> int:
-        if isinstance(broker, Stopped):
+    def _breaks_own(self, b: int, leads: Any, log: Any, state: PartitionState) -> int:
+        if log is None:
             return 0
-        return self._bits(safety.View({broker.id: broker}, {}, controller), _OF_BROKERS)
+        broker = self._shown(b, *(leads or (log,)))
+        return self._bits(safety.View({b: broker}, {}, self._stored(state)), _OF_BROKERS)
 
-    def _breaks_pair(self, leader: int, controller: Controller, *both: Any) -> int:
-        if controller.leader != leader or not all(isinstance(b, Broker) for b in both):
+    def _breaks_pair(
+        self, leader: int, other: int, state: PartitionState, leads: Any, log: Any
+    ) -> int:
+        if state.leader != leader or not leads or log is None:
             return 0
-        return self._bits(safety.View({b.id: b for b in both}, {}, controller), _OF_PAIRS)
+        brokers = {leader: self._shown(leader, *leads), other: self._shown(other, log)}
+        return self._bits(safety.View(brokers, {}, self._stored(state)), _OF_PAIRS)
+
+    def _shown(self, b: int, log: Log, role: Any = None) -> Broker:
+        return Broker(b, self.version, self.settings, (), log, role)
+
+    def _stored(self, state: PartitionState) -> Controller:
+        return Controller(self.version, self.settings, state)
 
     def _bits(self, view: safety.View, names: Iterable[str]) -> int:
         wrong = {name for name in names if safety.PROPERTIES[name](view) is not None}

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from isrlab.engine import messages as m
 from isrlab.engine.frozen import Frozen, replace
 from isrlab.engine.log import Log
-from isrlab.engine.model import NO_LEADER, Broker, Follower, Leader
-from isrlab.engine.partition import Controller
+from isrlab.engine.model import NO_LEADER, Broker, CommittedIsr, Follower, Leader, RemoteReplica
+from isrlab.engine.partition import Controller, PartitionState
 from isrlab.world.cluster import START_MS
 
 NOW_MS, OLD_MS = START_MS, 1
@@ -70,6 +70,10 @@ def fate(broker: Broker | Stopped) -> int:
     return 1 + broker.is_new if isinstance(broker, Stopped) else 0
 
 
+def can_start(broker: Broker | Stopped) -> bool:
+    return isinstance(broker, Stopped) and not (broker.is_halted or broker.is_new)
+
+
 def epoch(broker: Broker | Stopped) -> int | None:
     """Of its process; None if it has none."""
     return None if isinstance(broker, Stopped) else broker.broker_epoch
@@ -101,6 +105,11 @@ def talk(messages: tuple[m.Message, ...]) -> tuple[int, ...]:
     return tuple(sorted(x.request for x in messages if isinstance(x, _TALK)))
 
 
+def head(messages: tuple[m.Message, ...]) -> m.Message | None:
+    """The next of a link."""
+    return messages[0] if messages else None
+
+
 def changes(messages: tuple[m.Message, ...]) -> tuple[int, ...]:
     """The numbers of ISR changes that are on a link, or of their answers."""
     kinds = m.AlterPartition, m.AlterPartitionResponse
@@ -118,13 +127,61 @@ def knows(broker: int) -> Callable[[Controller], bool | None]:
     return lambda controller: controller.is_alive(broker) or None
 
 
-def lates(broker: Broker, two_ways: bool) -> Iterator[Late]:
+class Able(NamedTuple):
+    """What a broker can do or suffer by itself."""
+
+    oldest: tuple[int, int] | None  # (follower, number) of the fetch that is parked first
+    leads: bool
+    lates: tuple[Late, ...]
+    is_flushed: bool
+    is_checkpointed: bool
+
+
+def able(broker: Broker | Stopped, two_ways: bool) -> Able | None:
+    if isinstance(broker, Stopped):
+        return None
+    role, log = broker.role, broker.log
+    parked = role.parked[:1] if isinstance(role, Leader) else ()
+    return Able(
+        next(((p.fetch.replica, p.fetch.request) for p in parked), None),
+        isinstance(role, Leader),
+        tuple(_lates(broker, two_ways)),
+        log.flushed_end_offset == log.log_end_offset,
+        log.checkpointed_high_watermark == log.high_watermark,
+    )
+
+
+def _lates(broker: Broker, two_ways: bool) -> Iterator[Late]:
     """The followers whose clocks can turn too old here."""
     for remote in broker.role.remotes if isinstance(broker.role, Leader) else ():
         if remote.last_caught_up_time_ms > OLD_MS:
             yield Late(remote.id, False)
             if two_ways and remote.last_fetch_time_ms > OLD_MS:
                 yield Late(remote.id, True)
+
+
+# What promises read, for `safety.View`
+
+
+def holds(broker: Broker | Stopped) -> Log | None:
+    """The log of a process."""
+    if isinstance(broker, Stopped):
+        return None
+    return Log(broker.log.records, broker.log.log_start_offset, broker.log.high_watermark)
+
+
+def leads(broker: Broker | Stopped) -> tuple[Log, Leader] | None:
+    """Of a leader its log, its ISR, and how far it knows its followers to be."""
+    log, role = holds(broker), getattr(broker, "role", None)
+    if log is None or not isinstance(role, Leader):
+        return None
+    remotes = tuple(RemoteReplica(r.id, r.log_end_offset) for r in role.remotes)
+    return log, Leader(role.leader_epoch, 0, 0, CommittedIsr(role.isr), remotes)
+
+
+def stored(controller: Controller) -> PartitionState:
+    state = controller.state
+    return PartitionState(state.replicas, state.leader, state.isr, state.leader_epoch)
 
 
 def number_of(broker_epoch: int, leader_epoch: int, alters: bool) -> int:

@@ -41,7 +41,7 @@ def measure(name: str, make: Any, workers: int) -> None:
 def main(is_long: bool, workers: list[int]) -> None:
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     print(f"search of everything, {time.strftime('%H:%M')}, load {load:.1f}; {TLC}")
-    print("  system        processes    states transitions   per s  per CPU s     MB  bytes/state")
+    print("  system          workers    states transitions   per s  per CPU s     MB  bytes/state")
     sizes = (3, 2, 2, 2) if is_long else (3, 1, 1, 2)
     line = "partition replicas=1,2"
     for count in workers:

@@ -6,6 +6,7 @@ one: `python tests/test_breadth_first.py Kip320 3 2 2 2 [WORKERS]`.
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -94,8 +95,15 @@ def test_a_state_stands_for_its_renamings(module, row) -> None:
     assert end.progress.distinct < 0.51 * row[0]
 
 
-def test_two_processes_find_the_same() -> None:
-    ends = [search(MODULES[0], (3, 1, 1, 1), workers=n, spread=50, round=700) for n in (1, 2)]
+def test_without_numba_the_same_is_found() -> None:
+    code = f"import sys; sys.path[:], sys.modules['numba'] = {sys.path}, None\n"
+    code += "from test_breadth_first import *; print(verdict(search(MODULES[0], (2, 1, 1, 1))))"
+    out = subprocess.check_output([sys.executable, "-W", "error", "-c", code], text=True)
+    assert out.strip() == str(verdict(search(MODULES[0], (2, 1, 1, 1))))
+
+
+def test_two_workers_find_the_same() -> None:
+    ends = [search(MODULES[0], (3, 1, 1, 1), workers=n, round=700) for n in (1, 2)]
     ours, theirs = (
         (*verdict(e), e.progress.transitions, e.progress.broken, e.schedules) for e in ends
     )
@@ -118,14 +126,14 @@ def test_a_schedule_is_as_short_as_it_says_and_leads_to_the_break(symmetric) -> 
 def test_a_search_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path: Path, workers) -> None:
     whole = search(MODULES[1], (3, 1, 1, 1))
     how = {"make": partial(Reference, MODULES[1], 3, 1, 1, 1), "stops": False}
-    first = BreadthFirst(**how, workers=3 - workers, spread=50, round=300, most_bytes=0)
+    first = BreadthFirst(**how, workers=3 - workers, round=300, most_bytes=0)
     stops = 0
     end = first.run()
     while end.ended == "memory":  # after each round
         stops += 1
         first.save(tmp_path, "3 1 1 1")
         first.close()
-        first = BreadthFirst(**how, workers=workers, spread=50, round=300, most_bytes=0)
+        first = BreadthFirst(**how, workers=workers, round=300, most_bytes=0)
         first.load(tmp_path, "3 1 1 1")
         first.most_bytes = 0 if stops < 12 else float("inf")
         end = first.run()
@@ -138,7 +146,7 @@ def test_a_search_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path: Path,
 
 
 def test_what_is_saved_can_call_nothing(tmp_path: Path) -> None:
-    (tmp_path / "states.pickle").write_bytes(b"cbuiltins\nprint\n(S'hello'\ntR.")
+    (tmp_path / "level.pickle").write_bytes(b"cbuiltins\nprint\n(S'hello'\ntR.")
     with pytest.raises(Exception, match=r"builtins\.print is not expected"):
         BreadthFirst(partial(Reference, MODULES[0], 2, 1, 1, 0)).load(tmp_path)
 

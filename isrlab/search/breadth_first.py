@@ -1,19 +1,18 @@
 """Breadth-first search of a transition system: each state once, and the shortest way to a break.
 
-Theory of operation. A state is a row of numbers (`tables.py`). What is kept of each forever is its
-fingerprint and that of the state it was first reached from, 16 bytes; whole states are kept for two
-levels only. A level is expanded in rounds, in the order of
-fingerprints: each process expands the states that it found itself, and the first one, which knows
-all fingerprints, says which of the states they offer are new. So no state ever travels, and the
-numbers are the same for any number of processes. A schedule is found again from the chain of
-fingerprints, by going the same way once more.
+Theory of operation. A state is a row of numbers (`tables.py`). Of each are kept forever its
+fingerprint, in a table at most 0.7 full, from which state it was first reached, and as the how many
+of what follows that: 17 to 22 bytes. Whole states are kept for two levels only. A level is expanded
+in rounds, in the order in which its states were found, so the numbers are the same for any number
+of workers; these are threads, which expand the parts of a round. A schedule is found again by
+going the same way once more.
 
 Two states of one fingerprint would count as one: `SearchEnd.collision_chance` says how likely that
 is. With `symmetric` only one of the states that differ by a renaming is kept, that of the least
 fingerprint.
 
 A search that is stopped, by the memory it may use or by Ctrl-C, can be saved between two rounds
-and continued later, by another number of processes.
+and continued later, by another number of workers.
 """
 
 from __future__ import annotations
@@ -29,22 +28,14 @@ from typing import Any
 
 import numpy as np
 
-from isrlab.search.expanding import (
-    Here,
-    Packed,
-    SavedReader,
-    There,
-    Visited,
-    pack,
-    resident_bytes,
-    unpack,
-)
-from isrlab.search.tables import System, Tables
+from isrlab.search import compiled
+from isrlab.search.tables import Offered, System, Tables
 
 ROUND = 30_000  # states that are expanded before their successors are compared
-SPREAD = 10_000  # states of a level from which on several processes share it
 FULL = 2**64
-_FILES = "fingerprints.npz", "states.pickle"
+MOST_FULL, GROWTH, AT_ONCE = 0.7, 1.4, 1 << 20  # of the table of fingerprints
+_FILES = "visited.npz", "level.pickle"
+Piece = tuple[np.ndarray, np.ndarray]  # states of a level, and their fingerprints
 
 
 @dataclass
@@ -56,11 +47,11 @@ class Extent:
     unreduced: int = 1  # states that these stand for
     transitions: int = 0
     seconds: float = 0.0
-    low: int = -FULL // 2  # fingerprints of this level below it are done
     level: int = 1  # states of this level
-    following: int = 0  # and of the next, so far
-    broken: dict[str, tuple[int, int]] = field(default_factory=dict)  # (depth, fingerprint)
-    memory: int = 0  # bytes, of all processes
+    done: int = 0  # of them
+    following: int = 0  # states of the next level, so far
+    broken: dict[str, tuple[int, int]] = field(default_factory=dict)  # (depth, the how many state)
+    memory: int = 0  # bytes
 
 
 @dataclass(frozen=True)
@@ -70,7 +61,7 @@ class SearchEnd:
     progress: Extent
     ended: str  # "all", "broken", "memory", "stopped", "depth"
     schedules: dict[str, list[Any]]  # the shortest actions to each broken promise
-    counts: dict[str, int]  # the system's own figures
+    counts: dict[str, int]  # operations that were asked for, and computed
 
     @property
     def collision_chance(self) -> float:
@@ -83,11 +74,38 @@ class SearchEnd:
         return self.progress.distinct / max(self.progress.seconds, 1e-9)
 
 
+class Visited:
+    """The states so far: their fingerprints, and how each was first reached."""
+
+    def __init__(self) -> None:
+        self.prints, self.count = np.zeros(1 << 12, np.int64), 0
+        self.ways = np.zeros((1 << 12, 2), np.uint32)  # from which state, by which of its options
+
+    def add(self, prints: np.ndarray) -> np.ndarray:
+        """The places of those that are new."""
+        fresh = np.empty(len(prints), np.int64)
+        if self.count + len(prints) > MOST_FULL * len(self.prints):
+            old, need = self.prints, (self.count + len(prints)) / MOST_FULL
+            self.prints = np.zeros(int(max(GROWTH * len(old), need)), np.int64)
+            for start in range(0, len(old), AT_ONCE):
+                part = old[start : start + AT_ONCE]
+                compiled.insert(self.prints, part[part != 0], np.empty(AT_ONCE, np.int64))
+        return fresh[: compiled.insert(self.prints, prints, fresh)]
+
+    def reached(self, sources: np.ndarray, options: np.ndarray) -> None:
+        """So the new ones were."""
+        start, self.count = self.count, self.count + len(sources)
+        if self.count > len(self.ways):
+            more = int(max(GROWTH * len(self.ways), self.count))
+            self.ways.resize((more, 2), refcheck=False)
+        self.ways[start : self.count, 0], self.ways[start : self.count, 1] = sources, options
+
+
 @dataclass
 class BreadthFirst:
-    """A search: what, by how many processes, until when."""
+    """A search: what, by how many workers, until when."""
 
-    make: Callable[[], System]  # picklable, if processes cannot be forked
+    make: Callable[[], System]
     workers: int = 1
     symmetric: bool = False
     stops: bool = True  # at the end of the level in which a promise is broken first
@@ -95,23 +113,22 @@ class BreadthFirst:
     most_bytes: float = float("inf")
     most_depth: int = 1 << 30
     tell: Callable[[Extent], None] = lambda progress: None
-    spread: int = SPREAD
     round: int = ROUND
 
     def __post_init__(self) -> None:
         self.visited = Visited()
         self.at = Extent()
-        self.tables = Tables(self.make())
-        self.parts: list[Any] = [Here(self.make, self.symmetric, self.tables)]
+        self.tables = Tables(self.make(), self.workers)
         first = self.tables.row(self.tables.system.first)
         prints = self.tables.fingerprints(first)
         if self.symmetric:
             first, prints, count = self.tables.canonical(first, prints)
             self.at.unreduced = int(count[0])
-        nothing: Packed = ([], first[:0])
-        self.parts[0].part.take(pack(self.tables, first), nothing)
-        self.visited.add(prints, prints)
-        self._note(int(self.tables.broken(first)[0]), int(prints[0]), 1)
+        self.first = first, prints
+        self.level, self.following = [self.first], list[Piece]()
+        self.visited.add(prints)
+        self.visited.reached(np.zeros(1), np.zeros(1))
+        self._note(self.tables.broken(first), 0, 1)
 
     @property
     def system(self) -> Any:
@@ -135,9 +152,7 @@ class BreadthFirst:
                 if self.at.level:
                     ended = "broken" if self.stops and self.at.broken else "depth"
             self.at.seconds = before + time.perf_counter() - began
-            counts: dict[str, int] = {}
-            for each in self._ask_all("counts"):
-                counts = {name: counts.get(name, 0) + value for name, value in each.items()}
+            counts = {"steps": self.tables.asked, "computed": self.tables.results.count}
             schedules = {name: self._schedule(end) for name, (_, end) in self.at.broken.items()}
         finally:
             _on_interrupt(former)
@@ -146,99 +161,75 @@ class BreadthFirst:
         return SearchEnd(self.at, ended, schedules, counts)
 
     def close(self) -> None:
-        for part in self.parts:
-            part.close()
+        self.tables.close()
 
     def _rounds(self) -> Iterator[None]:
         """One level after the other, each in rounds; stops where the search is to end."""
         at = self.at
-        while at.level and not (self.stops and at.broken and at.low == -FULL // 2):
-            if at.depth >= self.most_depth and at.low == -FULL // 2:
+        while at.level:
+            if not at.done and (at.depth >= self.most_depth or (self.stops and at.broken)):
                 return
-            if at.level >= self.spread and len(self.parts) < self.workers:
-                self._share(self.workers)
-            step = FULL // max(1, -(-at.level // self.round))
-            while at.low < FULL // 2:
-                high = min(at.low + step, FULL // 2)
-                self._round(at.low, high)
-                at.low = high
-                at.memory = sum(self._ask_all("memory"))
-                at.memory += 0 if isinstance(self.parts[0], Here) else resident_bytes()
+            while self.level:
+                self._round(*self._taken())
+                at.memory = resident_bytes()
                 yield
-            at.level, at.following, at.low = sum(self._ask_all("descend")), 0, -FULL // 2
+            self.level, self.following = self.following, []
+            at.level, at.following, at.done = at.following, 0, 0
             at.depth += bool(at.level)
 
-    def _round(self, low: int, high: int) -> None:
-        offers = self._ask_all("expand", low, min(high, FULL // 2 - 1))
-        self.at.transitions += sum(count for _, _, count in offers)
-        fingerprints = np.concatenate([each for each, _, _ in offers])
-        parents = np.concatenate([each for _, each, _ in offers])
-        if len(offers) > 1:
-            order = np.lexsort((parents, fingerprints))
-            ordered = fingerprints[order]
-            is_first = np.append(True, ordered[1:] != ordered[:-1])[: len(order)]
-            order = order[is_first]
-        else:
-            order = np.arange(len(fingerprints))
-        order = order[~self.visited.knows(fingerprints[order])]
-        self.visited.add(fingerprints[order], parents[order])
-        is_new = np.zeros(len(fingerprints), bool)
-        is_new[order] = True
-        ends = np.cumsum([len(each) for each, _, _ in offers])[:-1]
-        for part, news in zip(self.parts, np.split(is_new, ends), strict=True):
-            part.ask("keep", news)
-        for stands_for, wrong in (part.answer() for part in self.parts):
-            self.at.unreduced += stands_for
-            for bits, fingerprint in wrong.items():
-                self._note(bits, fingerprint, self.at.depth + 1)
-        self.at.distinct += len(order)
-        self.at.following += len(order)
+    def _taken(self) -> Piece:
+        """The next states to expand."""
+        pieces, room = list[Piece](), self.round
+        while self.level and room:
+            rows, prints = self.level.pop(0)
+            pieces.append((rows[:room], prints[:room]))
+            if len(rows) > room:
+                self.level.insert(0, (rows[room:], prints[room:]))
+            room -= len(pieces[-1][0])
+        rows, prints = map(np.concatenate, zip(*pieces, strict=True))
+        return rows, prints
 
-    def _ask_all(self, name: str, *values: Any) -> list[Any]:
-        for part in self.parts:
-            part.ask(name, *values)
-        return [part.answer() for part in self.parts]
+    def _round(self, rows: np.ndarray, prints: np.ndarray) -> None:
+        at, count = self.at, len(rows)
+        start = at.distinct - at.following - at.level + at.done  # the number of the first of them
+        offered, stand_for = self._expand(rows, prints)
+        fresh = self.visited.add(offered.prints)
+        source = offered.place[fresh]
+        self.visited.reached(source + start, fresh - np.searchsorted(offered.place, source))
+        rows = offered.rows[fresh]
+        self.following += [(rows, offered.prints[fresh])] if len(rows) else []
+        self._note(self.tables.broken(rows), at.distinct, at.depth + 1)
+        at.done += count
+        at.transitions += len(offered.place)
+        at.unreduced += int(stand_for[fresh].sum()) if self.symmetric else len(rows)
+        at.distinct += len(rows)
+        at.following += len(rows)
 
-    def _note(self, bits: int, fingerprint: int, depth: int) -> None:
-        for i, name in enumerate(self.system.promises):
-            if bits >> i & 1 and (not self.wanted or name in self.wanted):
-                known = self.at.broken.get(name, (depth, fingerprint))
-                self.at.broken[name] = min(known, (depth, fingerprint))
+    def _expand(self, rows: np.ndarray, prints: np.ndarray) -> tuple[Offered, Any]:
+        """What may follow, and of how many states each is the canonical one."""
+        offered = self.tables.expand(rows, prints)
+        if not self.symmetric:
+            return offered, None
+        rows, prints, stand_for = self.tables.canonical(offered.rows, offered.prints)
+        return offered._replace(rows=rows, prints=prints), stand_for
 
-    def _share(self, count: int) -> None:
-        """Deal the states out to so many processes, or to this one."""
-        level, kept = self._gathered()
-        for part in self.parts:
-            part.close()
-        kind = Here if count == 1 else There
-        self.parts = [kind(self.make, self.symmetric, self.tables) for _ in range(count)]
-        for i, part in enumerate(self.parts):
-            those = (pack(self.tables, rows[i::count]) for rows in (level, kept))
-            part.ask("take", *those)
-        for part in self.parts:
-            part.answer()
-
-    def _gathered(self) -> tuple[np.ndarray, ...]:
-        """What is to be expanded, and what is kept for the next level, of all processes."""
-        packed = zip(*self._ask_all("left", self.at.low), strict=True)
-        return tuple(np.concatenate([unpack(self.tables, p) for p in each]) for each in packed)
+    def _note(self, bits: np.ndarray, start: int, depth: int) -> None:
+        for place in np.flatnonzero(bits).tolist():
+            for i, name in enumerate(self.system.promises):
+                if bits[place] >> i & 1 and (not self.wanted or name in self.wanted):
+                    self.at.broken.setdefault(name, (depth, start + place))
 
     # The way to a state
 
-    def _schedule(self, fingerprint: int) -> list[Any]:
-        chain, tables = [fingerprint], self.tables
-        while (parent := self.visited.parent(chain[-1])) != chain[-1]:
-            chain.append(parent)
-        row, actions = tables.row(tables.system.first), []
-        for wanted in chain[-2::-1]:
-            _, labels, rows, prints = tables.expand(row, tables.fingerprints(row))
-            if self.symmetric:
-                prints = tables.canonical(rows, prints)[1]
-            at = np.flatnonzero(prints == wanted)
-            if not len(at):
-                raise RuntimeError("two states have had one fingerprint")
-            actions.append(tables.labels.values[labels[at[0]]])
-            row = rows[at[0] :][:1]
+    def _schedule(self, number: int) -> list[Any]:
+        ways, (rows, prints), actions = [], self.first, []
+        while number:
+            number, way = self.visited.ways[number].tolist()
+            ways.append(way)
+        for way in reversed(ways):
+            offered, _ = self._expand(rows, prints)
+            actions.append(self.tables.label(offered.option[way]))
+            rows, prints = offered.rows[way : way + 1], offered.prints[way : way + 1]
         return actions
 
     # Saved and continued
@@ -246,10 +237,12 @@ class BreadthFirst:
     def save(self, folder: Path, of: str = "") -> None:
         """Write all that is known; `of` says of which search."""
         folder.mkdir(parents=True, exist_ok=True)
-        things, rows = pack(self.tables, np.concatenate(gathered := self._gathered()))
-        arrays = {f"{name}{i}": column for i, run in enumerate(self.visited.runs)
-                for name, column in zip("fp", run, strict=True)}  # fmt: skip
-        arrays |= {"rows": rows, "level": np.array(len(gathered[0]))}
+        rows = np.concatenate([rows for rows, _ in (*self.level, *self.following)])
+        numbers, places = np.unique(rows, return_inverse=True)
+        things = [self.tables.things.values[n] for n in numbers.tolist()]
+        known = self.visited.prints[self.visited.prints != 0]
+        arrays = {"prints": known, "ways": self.visited.ways[: len(known)]}
+        arrays |= {"rows": places.reshape(rows.shape).astype(np.int32)}
         for name, data in zip(_FILES, (arrays, (of, self.at, things)), strict=True):
             part = folder / f"{name}.part"
             with part.open("wb") as file:
@@ -265,12 +258,16 @@ class BreadthFirst:
             saved_of, at, things = SavedReader(file).load()
         if saved_of != of:
             raise ValueError(f"{folder} holds another search: {saved_of}")
+        numbers = np.array([self.tables.number(thing) for thing in things], np.int32)
         with np.load(folder / _FILES[0]) as saved:
-            count = sum(name[0] == "f" for name in saved.files)
-            self.visited.runs = [(saved[f"f{i}"], saved[f"p{i}"]) for i in range(count)]
-            rows, level = saved["rows"], int(saved["level"])
-        self.at = at
-        self.parts[0].part.take((things, rows[:level]), (things, rows[level:]))
+            rows, ways = numbers[saved["rows"]], saved["ways"]
+            self.visited = Visited()
+            self.visited.add(saved["prints"])
+        self.visited.reached(*ways.T)
+        prints = self.tables.fingerprints(rows)
+        left = at.level - at.done
+        self.at, self.level = at, [(rows[:left], prints[:left])] if left else []
+        self.following = [(rows[left:], prints[left:])] if len(rows) > left else []
 
 
 def _on_interrupt(handler: Any) -> Any:
@@ -279,3 +276,24 @@ def _on_interrupt(handler: Any) -> Any:
         return signal.signal(signal.SIGINT, handler)
     except ValueError:
         return None
+
+
+def resident_bytes() -> int:
+    """The memory of this process."""
+    try:
+        pages = Path("/proc/self/statm").read_text("ascii").split()[1]
+        return int(pages) * 4_096
+    except OSError:  # no Linux: what it had at most
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1_024
+
+
+class SavedReader(pickle.Unpickler):
+    """Reads what `save` wrote, and calls nothing but classes of this package."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        known = super().find_class(module, name) if module.startswith("isrlab.") else None
+        if isinstance(known, type):
+            return known
+        raise pickle.UnpicklingError(f"{module}.{name} is not expected there")

@@ -17,6 +17,7 @@ from typing import Any
 from isrlab.engine import safety
 from isrlab.engine.versions import KafkaVersion
 from isrlab.search.breadth_first import BreadthFirst, Extent, SearchEnd
+from isrlab.search.compiled import IS_FAST
 from isrlab.search.enabled import EngineSystem
 from isrlab.search.schedule import text_of
 from isrlab.search.space import KINDS
@@ -125,12 +126,15 @@ class _Shown:
     """Progress on standard error, once a search takes longer than two seconds."""
 
     def __init__(self) -> None:
-        self.next = time.monotonic() + QUIET_S
+        self.next, self.is_first = time.monotonic() + QUIET_S, True
 
     def __call__(self, at: Extent) -> None:
         if time.monotonic() < self.next:
             return
         self.next = time.monotonic() + EVERY_S
+        if self.is_first and not IS_FAST:
+            print('# with numba it is faster: pip install "isrlab[fleet]"', file=sys.stderr)
+        self.is_first = False
         done = at.distinct / max(at.seconds, 1e-9)
         line = f"depth {at.depth}: {at.distinct:,} states, {at.transitions:,} transitions, "
         line += f"{at.seconds:.0f} s, {done:,.0f} states/s, {at.memory / 1e6:,.0f} MB"

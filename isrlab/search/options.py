@@ -46,7 +46,7 @@ OPTIONS = (
     click.option(
         "--all", "all_", is_flag=True, help="Try everything. The options below are of it."
     ),
-    click.option("--workers", default=1, type=click.IntRange(1, 64), help="Processes.", **_NUMBER),
+    click.option("--workers", default=1, type=click.IntRange(1, 64), help="Threads.", **_NUMBER),
     click.option(
         "--memory",
         type=click.IntRange(50),

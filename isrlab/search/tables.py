@@ -1,11 +1,12 @@
-"""Numbered for things, and what follows from them, looked up for many states at a time.
+"""Numbers for things, and what follows from them, looked up for many states at a time.
 
 Theory of operation. A state is a row of numbers, one for each component (`slot`) of a system. What
 may happen is a list of rules: a rule reads a few slots and gives options, each a label and a chain
 of operations. An operation is done on one slot: it gives the slot's new thing, and what is to be
 done next, first of all or last. Rules, operations and laws are plain functions of things. Each is
-computed once for the things that it is asked about; after that the answer is a number in a table,
-and numpy looks up all rows at once.
+computed once for the things that it is asked about; after that the answer is a number in a table.
+`compiled.py` looks up all rows, in as many threads as are wanted, and notes what a table lacks.
+When all threads are through, that is computed here, and they go on with the rows that lacked it.
 
 A thing's number is only this process's. Its fingerprint is made from its content, and that of a
 state is the sum of its things', times an odd number for each slot, modulo 2**64: the same
@@ -15,15 +16,18 @@ everywhere, and cheap to correct where one slot changes.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from isrlab.search.lookup import BITS, MOST, Growing, Hashed, Numbered
+from isrlab.search import compiled
+from isrlab.search.compiled import BITS, EMPTY, IN_KEY, MOST, NEVER, UNKNOWN, Arrays, Offered
 
-_NEVER = -1
-MOST_PASSES = 1_000  # of operations that one option causes
+ROOM = 1 << 16  # for what is offered by a part of the rows, at least
+NOTES = 1 << 14  # of what the tables lack, in one go
 Doings = tuple[tuple[int, Hashable], ...]  # (slot, operation)
 Choices = Sequence[tuple[Hashable, Doings]]  # (label, what is done)
 
@@ -61,42 +65,78 @@ class System(Protocol):
         """Equal in every process, and different for what differs."""
 
 
+class Growing:
+    """An array to which rows are added."""
+
+    def __init__(self, columns: int = 0, kind: Any = np.int32) -> None:
+        self.all = np.zeros((1024, columns) if columns else 1024, kind)
+        self.count = 0
+
+    def append(self, *row: int) -> int:
+        """The number of the row."""
+        if self.count == len(self.all):
+            self.all = np.concatenate([self.all, np.zeros_like(self.all)])
+        self.all[self.count] = row if self.all.ndim > 1 else row[0]
+        self.count += 1
+        return self.count - 1
+
+
+class Numbered:
+    """Values by number, and numbers by value."""
+
+    def __init__(self, *known: Hashable) -> None:
+        self.values: list[Any] = []
+        self.numbers: dict[Hashable, int] = {}
+        for value in known:
+            self(value)
+
+    def __call__(self, value: Hashable, key: Hashable = None) -> int:
+        key = value if key is None else key
+        number = self.numbers.setdefault(key, len(self.values))
+        if number == len(self.values):
+            if number > MOST:
+                raise MemoryError(f"a search has at most {MOST:,} different components")
+            self.values.append(value)
+        return number
+
+
 class Tables:
     """A system with the tables of what follows from what."""
 
-    def __init__(self, system: System) -> None:
-        self.system = system
-        self.things, self.contents = Numbered(), Growing(np.uint64)
+    def __init__(self, system: System, workers: int = 1) -> None:
+        self.system, self.workers = system, workers
+        self.pool = ThreadPoolExecutor(workers) if workers > 1 else None
+        self.things, self.contents = Numbered(), Growing(kind=np.int64)
         self.operations, self.labels, self.views = Numbered(), Numbered(), Numbered()
         self.views(None, (type(None), None))  # True and 1 are two things
-        self.chains = Numbered(())
-        self.head_slot, self.head_operation, self.tail = Growing(), Growing(), Growing()
-        for column in (self.head_slot, self.head_operation, self.tail):
-            column.append(0)  # of the empty chain
-        self.start, self.length = Growing(), Growing()  # of the options of a menu
-        self.option_label, self.option_chain = Growing(), Growing()
-        self.menus = Numbered()
-        self.new, self.first, self.last = Growing(), Growing(), Growing()  # of results
+        self.chains, self.links = Numbered(()), Growing(3)
+        self.links.append(0, 0, 0)  # the empty chain
+        self.menus, self.menu, self.options = Numbered(), Growing(2), Growing(2)
+        self.results = Growing(3)
         self.functions = Numbered(None)  # of views
-        self.visible = np.full((1, 1 << 10), -1, np.int32)  # by view and thing
-        self.result = Hashed(self._operate)
-        self.join = Hashed(self._join)
-        self.rules = [self._ruled(rule, self._menu) for rule in system.rules]
-        self.laws = [self._ruled(law, int) for law in system.laws]
-        self.odds = np.array([_odd(i) for i in range(len(system.first))], np.uint64)
+        self.entries, self.count = np.full((1 << 12, 3), EMPTY), 0
+        self.asked = 0
+        self.notes = [np.zeros((NOTES, 2), np.int64) for _ in range(workers)]
+        self.answers: list[Any] = [self._view, self._operate, self._join]  # by table
+        self.reads: list[tuple[int, int]] = []
+        self.rules = np.array([self._ruled(rule, self._menu) for rule in system.rules])
+        self.laws = np.array([self._ruled(law, int) for law in system.laws])
+        self.read = np.array(self.reads)
+        self.odds = np.array([_mixed(b"slot%d" % i) | 1 for i in range(len(system.first))])
         contexts = [read or Sees(0) for read in system.contexts]
-        self.context_slot = np.array([read.slot for read in contexts])
-        self.context_view = np.array([self.functions(r.view) for r in contexts])
-        self.asked = self.computed = 0
-        self.renamed = [Hashed(self._renaming(rename)) for _, rename in system.renamings]
+        self.contexts = np.array([(r.slot, self.functions(r.view)) for r in contexts])
+        self.visible = np.full((len(self.functions.values), 1 << 10), UNKNOWN, np.int32)
+        self.renamed = np.full((len(system.renamings), 1 << 10), UNKNOWN, np.int32)
+
+    def close(self) -> None:
+        if self.pool:
+            self.pool.shutdown()
 
     def number(self, thing: Any) -> int:
         """Of a thing, which may be new."""
-        digest = blake2b(self.system.content(thing), digest_size=8).digest()
-        content = int.from_bytes(digest, "little")
-        count = self.contents.count
+        content = _mixed(self.system.content(thing))
         number = self.things(thing, content)
-        if number == count:
+        if number == self.contents.count:
             self.contents.append(content)
         return number
 
@@ -107,218 +147,187 @@ class Tables:
         return tuple(self.things.values[number] for number in row.tolist())
 
     def fingerprints(self, rows: np.ndarray) -> np.ndarray:
-        parts = np.zeros(len(rows), np.uint64)
+        prints = np.zeros(len(rows), np.int64)
         for slot, odd in enumerate(self.odds):
-            parts += self.contents.all[rows[:, slot]] * odd
-        return parts.view(np.int64)
+            prints += self.contents.all[rows[:, slot]] * odd
+        return prints
 
     # What is computed once
 
-    def see(self, views: Any, things: np.ndarray) -> np.ndarray:
-        """The numbers of what views show of things; `views` is one, or one for each thing."""
-        shape = len(self.functions.values), len(self.contents.all)
-        if self.visible.shape != shape:
-            shown = np.full(shape, -1, np.int32)
-            shown[: len(self.visible), : self.visible.shape[1]] = self.visible
-            shown[0] = 0
-            self.visible = shown
-        numbers = self.visible[views, things]
-        new = np.flatnonzero(numbers < 0)
-        if len(new):
-            of = np.broadcast_to(views, things.shape)[new].astype(np.int64)
-            for key in np.unique(of << BITS | things[new]).tolist():
-                thing = self.functions.values[key >> BITS](self.things.values[key & MOST])
-                self.visible[key >> BITS, key & MOST] = self.views(thing, (type(thing), thing))
-            numbers = self.visible[views, things]
-        return numbers
-
-    def _ruled(self, rule: Local, number: Callable[[Any], int]) -> tuple[Any, list[Hashed], Hashed]:
-        """A rule's table, and those that make one number of two where it reads more than three."""
-        reads = [(r.slot, self.functions(r.view)) for r in rule.reads]
-        pairs: list[Hashed] = []
-        known: list[list[int]] = []
-        for _ in rule.reads[3:]:
+    def _ruled(self, rule: Local, number: Callable[[Any], int]) -> tuple[int, int, int]:
+        """Where its reads are, and its table; or the first of several, which fold its reads."""
+        start, table = len(self.reads), len(self.answers)
+        self.reads += [(r.slot, self.functions(r.view)) for r in rule.reads]
+        known: list[list[tuple[int, ...]]] = []
+        size = len(rule.reads)
+        while size > IN_KEY:
             known.append([])
-            pairs.append(Hashed(_pairing(known[-1])))
+            self.answers.append(partial(_folded, known[-1]))
+            size -= IN_KEY - 1
 
-        def compute(key: int) -> int:
-            numbers = [key >> 2 * BITS, key >> BITS & MOST, key & MOST][-min(3, len(reads)) :]
-            for pair in reversed(known):
-                both = pair[numbers[0]]
-                numbers[:1] = [both >> BITS, both & MOST]
+        def answer(numbers: tuple[int, ...]) -> int:
+            numbers = numbers[:size]
+            for folds in reversed(known):
+                numbers = *folds[numbers[0]], *numbers[1:]
             shown = [
                 (self.things if r.view is None else self.views).values[n]
                 for r, n in zip(rule.reads, numbers, strict=True)
             ]
             return number(rule.answer(*shown))
 
-        return reads, pairs, Hashed(compute)
+        self.answers.append(answer)
+        return start, len(self.reads), table
 
-    def ask(self, rule: tuple[Any, list[Hashed], Hashed], rows: np.ndarray) -> np.ndarray:
-        reads, pairs, table = rule
-        numbers = []
-        for slot, view in reads:
-            column = rows[:, slot]
-            numbers.append((self.see(view, column) if view else column).astype(np.int64))
-        for pair in pairs:
-            numbers[:2] = [pair(numbers[0] << BITS | numbers[1]).astype(np.int64)]
-        key = numbers[0]
-        for column in numbers[1:]:
-            key = key << BITS | column
-        return table(key)
+    def _view(self, numbers: tuple[int, ...]) -> int:
+        view, thing = numbers[:2]
+        shown = self.functions.values[view](self.things.values[thing])
+        self.visible[view, thing] = number = self.views(shown, (type(shown), shown))
+        return number
 
     def _menu(self, options: Choices) -> int:
         choices = tuple((self.labels(label), self._chain(chain)) for label, chain in options)
-        count = len(self.menus.values)
-        menu = self.menus(choices)
-        if menu == count:
-            self.start.append(self.option_label.count)
-            self.length.append(len(choices))
-            for label, chain in choices:
-                self.option_label.append(label)
-                self.option_chain.append(chain)
-        return menu
+        number = self.menus(choices)
+        if number == self.menu.count:
+            self.menu.append(self.options.count, len(choices))
+            for choice in choices:
+                self.options.append(*choice)
+        return number
 
     def _chain(self, chain: Doings) -> int:
         known = self.chains.numbers.get(chain)
-        if known is not None:
-            return known
-        (slot, operation), tail = chain[0], self._chain(chain[1:])
-        for column, number in (
-            (self.head_slot, slot), (self.head_operation, self.operations(operation)),
-            (self.tail, tail),
-        ):  # fmt: skip
-            column.append(number)
-        return self.chains(chain)
+        if known is None:
+            (slot, operation), tail = chain[0], self._chain(chain[1:])
+            self.links.append(slot, self.operations(operation), tail)
+            known = self.chains(chain)
+        return known
 
-    def _operate(self, key: int) -> int:
-        value, operation, context = key >> 2 * BITS, key >> BITS & MOST, key & MOST
-        thing, context = self.things.values[value], self.views.values[context]
-        done = self.system.operate(self.operations.values[operation], thing, context)
+    def _operate(self, numbers: tuple[int, ...]) -> int:
+        thing, context = self.things.values[numbers[0]], self.views.values[numbers[2]]
+        done = self.system.operate(self.operations.values[numbers[1]], thing, context)
         thing, first, last = done or (None, (), ())
-        number = self.new.count
-        self.new.append(self.number(thing) if done else _NEVER)
-        self.first.append(self._chain(first))
-        self.last.append(self._chain(last))
-        self.computed += 1
-        return number
+        number = self.number(thing) if done else NEVER
+        return self.results.append(number, self._chain(first), self._chain(last))
 
-    def _join(self, key: int) -> int:
-        chains = self.chains.values
-        first, rest = chains[key >> 2 * BITS], chains[key >> BITS & MOST]
-        last = chains[key & MOST]
+    def _join(self, numbers: tuple[int, ...]) -> int:
+        first, rest, last = (self.chains.values[number] for number in numbers[:3])
         ends = len(rest) - (bool(rest) and rest[-1] in self.system.ends)
         return self._chain((*first, *rest[:ends], *last, *rest[ends:]))
 
-    def _renaming(self, rename: Callable[[Any], Any]) -> Callable[[int], int]:
-        return lambda number: self.number(rename(self.things.values[number]))
+    def _learn(self, notes: np.ndarray) -> None:
+        """Compute what was noted."""
+        new = []
+        for key, rest in dict.fromkeys(map(tuple, notes.tolist())):
+            numbers = key >> BITS & MOST, key & MOST, rest >> 2 * BITS, rest >> BITS & MOST
+            table = key >> 2 * BITS
+            value = self.answers[table]((*numbers, rest & MOST))
+            if table != compiled.VIEW:
+                new.append((key, rest, value))
+        self.count += len(new)
+        if 3 * self.count > len(self.entries):
+            entries = np.full((1 << (4 * self.count).bit_length(), 3), EMPTY)
+            compiled.put(entries, self.entries)
+            self.entries = entries
+        if new:
+            compiled.put(self.entries, np.array(new))
+
+    def _arrays(self) -> Arrays:
+        self.visible = self._widened(self.visible)
+        return Arrays(
+            self.entries, self.visible, self.contents.all, self.odds, self.contexts,
+            self.read, self.rules, self.laws, self.menu.all, self.options.all,
+            self.links.all, self.results.all,
+        )  # fmt: skip
+
+    def _widened(self, table: np.ndarray) -> np.ndarray:
+        """With a place for each thing."""
+        if table.shape[1] == len(self.contents.all):
+            return table
+        wider = np.full((len(table), len(self.contents.all)), UNKNOWN, np.int32)
+        wider[:, : table.shape[1]] = table
+        return wider
 
     # What follows
 
-    def expand(self, rows: np.ndarray, fingerprints: np.ndarray) -> tuple[np.ndarray, ...]:
-        """(place of the state before, label, state, fingerprint) of all that may follow."""
-        places, labels, chains = [], [], []
-        for rule in self.rules:
-            menus = self.ask(rule, rows)
-            length = self.length.all[menus]
-            place = np.flatnonzero(length)
-            if not len(place):
-                continue
-            length, menus = length[place], menus[place]
-            if length.max() == 1:
-                option = self.start.all[menus]
-            else:
-                ends = np.cumsum(length)
-                option = np.arange(ends[-1]) + np.repeat(
-                    self.start.all[menus] - ends + length, length
-                )
-                place = np.repeat(place, length)
-            places.append(place)
-            labels.append(self.option_label.all[option])
-            chains.append(self.option_chain.all[option])
-        if not places:
-            none = np.empty(0, np.int64)
-            return none, none, rows[:0], none
-        place, label, chain = map(np.concatenate, (places, labels, chains))
-        after, prints = rows[place], fingerprints[place].view(np.uint64)
-        is_there = self._run(after, prints, chain)
-        if not is_there.all():
-            place, label, after, prints = (x[is_there] for x in (place, label, after, prints))
-        return place, label, after, prints.view(np.int64)
+    def _until_done(self, kernel: Callable[..., int], count: int) -> None:
+        """`kernel` does what it can of the places in its part, and keeps the others."""
+        parts = np.array_split(np.arange(count, dtype=np.int32), self.workers)
+        while parts := [part for part in parts if len(part)]:
+            run = partial(kernel, self._arrays())
+            each = (self.pool.map if self.pool else map)(run, parts, self.notes)
+            parts = [part[:left] for part, left in zip(parts, each, strict=True)]
+            notes = []
+            for those in self.notes:
+                notes.append(those[1 : those[0, 0] + 1].copy())
+                self.asked += int(those[0, 1])
+                those[0] = 0
+            self._learn(np.concatenate(notes))
 
-    def _run(self, rows: np.ndarray, prints: np.ndarray, chains: np.ndarray) -> np.ndarray:
-        """Do what the chains say; False for the rows of which one cannot be done."""
-        is_there = np.ones(len(rows), bool)
-        active = np.flatnonzero(chains)
-        chain = chains[active]
-        for _ in range(MOST_PASSES):
-            if not len(active):
-                return is_there
-            self.asked += len(active)
-            slot, operation = self.head_slot.all[chain], self.head_operation.all[chain]
-            chain, value = self.tail.all[chain], rows[active, slot]
-            context = self.see(self.context_view[slot], rows[active, self.context_slot[slot]])
-            key = (value.astype(np.int64) << 2 * BITS) | operation << BITS | context
-            result = self.result(key)
-            new, first, last = (x.all[result] for x in (self.new, self.first, self.last))
-            is_never = new == _NEVER
-            if is_never.any():
-                is_there[active[is_never]] = False
-                new[is_never], chain[is_never] = value[is_never], 0
-            rows[active, slot] = new
-            contents = self.contents.all
-            prints[active] += (contents[new] - contents[value]) * self.odds[slot]
-            more = np.flatnonzero(first | last)
-            if len(more):
-                keys = first[more] << 2 * BITS | chain[more] << BITS | last[more]
-                chain[more] = self.join(keys)
-            goes_on = chain != 0
-            active, chain = active[goes_on], chain[goes_on]
-        raise RuntimeError(f"an action of more than {MOST_PASSES} steps")
+    def expand(self, rows: np.ndarray, prints: np.ndarray) -> Offered:
+        """All that may follow, by the place of the state before."""
+        offered: list[Offered] = []
+
+        def kernel(arrays: Arrays, todo: np.ndarray, notes: np.ndarray) -> int:
+            room = max(ROOM, 4 * len(todo))
+            out = Offered(
+                np.empty(room, np.int32), np.empty(room, np.int32),
+                np.empty((room, rows.shape[1]), np.int32), np.empty(room, np.int64),
+            )  # fmt: skip
+            count, left = compiled.expand(arrays, rows, prints, todo, out, notes)
+            offered.append(Offered(*(column[:count] for column in out)))
+            return left
+
+        self._until_done(kernel, len(rows))
+        columns = [np.concatenate(column) for column in zip(*offered, strict=True)]
+        order = np.argsort(columns[0], kind="stable")
+        return Offered(*(column[order] for column in columns))
 
     def successors(self, state: Sequence[Any]) -> list[tuple[Any, tuple[Any, ...]]]:
         """(label, next state) for all that may follow one state."""
         row = self.row(state)
-        _, labels, rows, _ = self.expand(row, self.fingerprints(row))
+        _, options, rows, _ = self.expand(row, self.fingerprints(row))
         return [
-            (self.labels.values[label], self.state(after))
-            for label, after in zip(labels.tolist(), rows, strict=True)
+            (self.label(option), self.state(row)) for option, row in zip(options, rows, strict=True)
         ]
+
+    def label(self, option: int) -> Any:
+        return self.labels.values[self.options.all[option, 0]]
 
     def broken(self, rows: np.ndarray) -> np.ndarray:
         """For each row a sum of 1 << i, for each promise that does not hold."""
         bits = np.zeros(len(rows), np.int64)
-        for law in self.laws:
-            bits |= self.ask(law, rows)
+
+        def kernel(arrays: Arrays, todo: np.ndarray, notes: np.ndarray) -> int:
+            return compiled.judge(arrays, rows, bits, todo, notes)
+
+        self._until_done(kernel, len(rows))
         return bits
 
     def canonical(self, rows: np.ndarray, prints: np.ndarray) -> tuple[np.ndarray, ...]:
         """The renaming that stands for all of a state, its fingerprint, and how many they are."""
-        every = [prints]
-        for (slots, _), renamed in zip(self.system.renamings, self.renamed, strict=True):
-            other = np.empty_like(rows)
-            for slot, source in enumerate(slots):
-                other[:, slot] = renamed(rows[:, source].astype(np.int64))
-            theirs = self.fingerprints(other)
+        every, first = [prints], rows
+        for i, (slots, rename) in enumerate(self.system.renamings):
+            new = [n for n in np.unique(first).tolist() if self.renamed[i, n] == UNKNOWN]
+            for number in new:
+                other = self.number(rename(self.things.values[number]))
+                self.renamed = self._widened(self.renamed)
+                self.renamed[i, number] = other
+            others = self.renamed[i][first[:, slots]]
+            theirs = self.fingerprints(others)
             every.append(theirs)
             is_less = theirs < prints
-            rows = np.where(is_less[:, None], other, rows)
+            rows = np.where(is_less[:, None], others, rows)
             prints = np.where(is_less, theirs, prints)
         kinds = np.sort(np.stack(every), axis=0)
         return rows, prints, 1 + (kinds[1:] != kinds[:-1]).sum(axis=0)
 
 
-def _pairing(known: list[int]) -> Callable[[int], int]:
-    """Numbered of pairs, in the order in which they come."""
-
-    def number(key: int) -> int:
-        known.append(key)
-        if len(known) > MOST:
-            raise MemoryError(f"a rule sees more than {MOST:,} pairs")
-        return len(known) - 1
-
-    return number
+def _folded(known: list[tuple[int, ...]], numbers: tuple[int, ...]) -> int:
+    """The number of what a rule reads first, in the order in which they come."""
+    known.append(numbers)
+    if len(known) > MOST:
+        raise MemoryError(f"a rule sees more than {MOST:,} kinds of states")
+    return len(known) - 1
 
 
-def _odd(slot: int) -> int:
-    return int.from_bytes(blake2b(b"slot%d" % slot, digest_size=8).digest(), "little") | 1
+def _mixed(content: bytes) -> int:
+    return int.from_bytes(blake2b(content, digest_size=8).digest(), "little", signed=True)

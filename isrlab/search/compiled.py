@@ -1,0 +1,244 @@
+"""What is done for each state: numbers looked up in tables, as machine code if numba is there.
+
+Without numba the same functions run as Python, a hundred times slower. They hold no lock, so
+threads run them at the same time, as long as nothing writes the tables. What a table does not hold
+is noted, and its state stays to be done. `tables.py` computes what was noted, and asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+IS_FAST = find_spec("numba") is not None
+BITS = 21  # of a number in a key
+MOST = (1 << BITS) - 1
+VIEW, RESULT, JOIN, FREE = range(4)  # tables; rules have the others
+IN_KEY = 5  # numbers, after that of the table
+EMPTY, UNKNOWN, NEVER = -1, -1, -1
+MOST_STEPS = 1_000  # of an action
+_MIX, _MIX_TOO = np.int64(-7046029254386353131), np.int64(-4417276706812531889)
+_HALF = np.int64(0xFFFFFFFF)
+
+
+class Arrays(NamedTuple):
+    """The tables of `tables.py`, as they are now."""
+
+    entries: np.ndarray  # (key, rest of the key, value), by the key's hash
+    visible: np.ndarray  # by view and thing
+    contents: np.ndarray  # of things
+    odds: np.ndarray  # of slots
+    contexts: np.ndarray  # (slot, view), of slots
+    reads: np.ndarray  # (slot, view)
+    rules: np.ndarray  # (first read, end of the reads, table)
+    laws: np.ndarray
+    menus: np.ndarray  # (first option, how many)
+    options: np.ndarray  # (label, chain)
+    links: np.ndarray  # (slot, operation, chain that follows), of chains
+    results: np.ndarray  # (thing, chain to do first, and last), of operations
+
+
+class Offered(NamedTuple):
+    """What may follow the states that were expanded."""
+
+    place: np.ndarray  # of the state before
+    option: np.ndarray
+    rows: np.ndarray
+    prints: np.ndarray
+
+
+def _compiled(function: Callable[..., Any], inline: bool = True) -> Any:
+    """As machine code, without numba's reference counts: nothing here allocates."""
+    if not IS_FAST:
+        return function if inline else np.errstate(over="ignore")(function)
+    import numba
+
+    how = {"forceinline": True} if inline else {"nogil": True, "cache": Path(__file__).is_file()}
+    return numba.njit(_nrt=False, **how)(function)
+
+
+_entry = partial(_compiled, inline=False)
+
+
+@_compiled
+def _place(entries: np.ndarray, key: int, rest: int) -> Any:
+    """Where a key is, or would be."""
+    mixed = key * _MIX + rest * _MIX_TOO
+    at = (mixed ^ (mixed >> 29)) & (len(entries) - 1)
+    while entries[at, 0] != EMPTY and (entries[at, 0] != key or entries[at, 1] != rest):
+        at = (at + 1) & (len(entries) - 1)
+    return at
+
+
+@_entry
+def put(entries: np.ndarray, these: np.ndarray) -> None:
+    for i in range(len(these)):
+        if these[i, 0] != EMPTY:
+            at = _place(entries, these[i, 0], these[i, 1])
+            entries[at, 0], entries[at, 1], entries[at, 2] = these[i, 0], these[i, 1], these[i, 2]
+
+
+@_compiled
+def _note(missing: np.ndarray, key: int, rest: int) -> None:
+    count = missing[0, 0]
+    if count + 1 < len(missing):
+        missing[count + 1, 0], missing[count + 1, 1] = key, rest
+        missing[0, 0] = count + 1
+
+
+@_compiled
+def _look_up(entries: np.ndarray, key: int, rest: int, missing: np.ndarray) -> Any:
+    """The value of a key; if there is none, that is noted behind the number of notes."""
+    at = _place(entries, key, rest)
+    if entries[at, 0] != EMPTY:
+        return entries[at, 2]
+    _note(missing, key, rest)
+    return np.int64(UNKNOWN)
+
+
+@_compiled
+def _see(visible: np.ndarray, view: int, thing: int, missing: np.ndarray) -> Any:
+    shown = np.int64(visible[view, thing])
+    if shown == UNKNOWN:
+        key = np.int64(VIEW) << 2 * BITS | np.int64(view) << BITS | np.int64(thing)
+        _note(missing, key, np.int64(0))
+    return shown
+
+
+@_compiled
+def _ask(t: Arrays, rule: np.ndarray, rows: np.ndarray, place: int, missing: np.ndarray) -> Any:
+    """The number of a rule's answer. More reads than a key holds are folded, table after table."""
+    table, filled, is_known = np.int64(rule[2]), 0, True
+    key, rest = table << 2 * BITS, np.int64(0)
+    for i in range(rule[0], rule[1]):
+        number, view = np.int64(rows[place, t.reads[i, 0]]), t.reads[i, 1]
+        if view:
+            number = _see(t.visible, view, number, missing)
+            is_known &= number != UNKNOWN
+        if not is_known:
+            continue
+        if filled == IN_KEY:
+            folded = _look_up(t.entries, key, rest, missing)
+            if folded == UNKNOWN:
+                return folded
+            table += 1
+            key, rest, filled = table << 2 * BITS | folded << BITS, np.int64(0), 1
+        if filled < 2:
+            key |= number << BITS * (1 - filled)
+        else:
+            rest |= number << BITS * (4 - filled)
+        filled += 1
+    return _look_up(t.entries, key, rest, missing) if is_known else np.int64(UNKNOWN)
+
+
+@_compiled
+def _run(t: Arrays, chain: Any, rows: np.ndarray, n: int, missing: np.ndarray) -> tuple[Any, Any]:
+    """Do what a chain says to a row: 1, or 0 if it cannot be done, -1 if a table lacks something;
+    and what is to be added to the fingerprint. Counts in `missing` what was asked for."""
+    added = np.int64(0)
+    for _ in range(MOST_STEPS):
+        if not chain:
+            return np.int64(1), added
+        missing[0, 1] += 1
+        slot, operation, chain = t.links[chain, 0], t.links[chain, 1], t.links[chain, 2]
+        value, view = np.int64(rows[n, slot]), t.contexts[slot, 1]
+        context = np.int64(0)
+        if view:
+            context = _see(t.visible, view, rows[n, t.contexts[slot, 0]], missing)
+            if context == UNKNOWN:
+                return context, added
+        key = np.int64(RESULT) << 2 * BITS | value << BITS | np.int64(operation)
+        result = _look_up(t.entries, key, context << 2 * BITS, missing)
+        if result == UNKNOWN:
+            return result, added
+        new, first, last = t.results[result, 0], t.results[result, 1], t.results[result, 2]
+        if new == NEVER:
+            return np.int64(0), added
+        rows[n, slot] = new
+        added += (t.contents[new] - t.contents[value]) * t.odds[slot]
+        if first | last:
+            key = np.int64(JOIN) << 2 * BITS | np.int64(first) << BITS | np.int64(chain)
+            joined = _look_up(t.entries, key, np.int64(last) << 2 * BITS, missing)
+            if joined == UNKNOWN:
+                return joined, added
+            chain = joined
+    raise RuntimeError("an action of too many steps")
+
+
+@_entry
+def expand(
+    t: Arrays, rows: np.ndarray, prints: np.ndarray, todo: np.ndarray, out: Offered,
+    missing: np.ndarray,
+) -> tuple[int, int]:  # fmt: skip
+    """How many were offered, and how many states stay to be done: the first in `todo`."""
+    count, left, is_full = 0, 0, False
+    for n in range(len(todo)):
+        place, before, is_whole = todo[n], count, not is_full
+        for r in range(len(t.rules) if is_whole else 0):
+            menu = _ask(t, t.rules[r], rows, place, missing)
+            if menu == UNKNOWN:
+                is_whole = False
+                continue
+            first = t.menus[menu, 0]
+            for option in range(first, first + t.menus[menu, 1]):
+                if count == len(out.place):
+                    is_full, is_whole = True, False
+                    break
+                for slot in range(rows.shape[1]):
+                    out.rows[count, slot] = rows[place, slot]
+                done, added = _run(t, t.options[option, 1], out.rows, count, missing)
+                if done == 1:
+                    out.place[count], out.option[count] = place, option
+                    out.prints[count] = prints[place] + added
+                    count += 1
+                elif done:
+                    is_whole = False
+        if not is_whole:
+            count = before
+            todo[left] = place
+            left += 1
+    return count, left
+
+
+@_entry
+def judge(
+    t: Arrays, rows: np.ndarray, bits: np.ndarray, todo: np.ndarray, missing: np.ndarray
+) -> int:
+    """The promises that each row breaks; how many rows stay to be done: the first in `todo`."""
+    left = 0
+    for n in range(len(todo)):
+        place, is_whole = todo[n], True
+        for law in range(len(t.laws)):
+            answer = _ask(t, t.laws[law], rows, place, missing)
+            if answer == UNKNOWN:
+                is_whole = False
+            else:
+                bits[place] |= answer
+        if not is_whole:
+            todo[left] = place
+            left += 1
+    return left
+
+
+@_entry
+def insert(known: np.ndarray, prints: np.ndarray, fresh: np.ndarray) -> int:
+    """Add fingerprints to those that are known: how many are new; `fresh` says which.
+
+    They lie in order but for collisions, so a larger table is filled from one end to the other.
+    """
+    count, size = 0, np.int64(len(known))
+    for i in range(len(prints)):
+        print_ = prints[i] if prints[i] else np.int64(1)
+        at = ((print_ >> 32 & _HALF) * size) >> 32
+        while known[at] != 0 and known[at] != print_:
+            at = at + 1 if at + 1 < size else np.int64(0)
+        if known[at] == 0:
+            known[at] = print_
+            fresh[count] = i
+            count += 1
+    return count

@@ -13,11 +13,15 @@ from __future__ import annotations
 
 from collections import Counter
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from matplotlib.axes import Axes
 
 from isrlab.engine.high_watermark import settle
 from isrlab.engine.versions import GENERATIONS, PRESETS, KafkaVersion
 from isrlab.events import exact
+from isrlab.search.matrix import COLUMNS, QUESTIONS, stored
+from isrlab.show.matrix import plot_matrix
 from isrlab.world import scenario
 from isrlab.world.script import Run
 
@@ -141,3 +145,33 @@ def finding(matrix: Matrix) -> str:
         text += f"; of the schedules, {len(losing)} lose records there all the same, "
         text += "by unclean elections"
     return text
+
+
+# The same, found by a search
+
+
+def plot_searched() -> Axes:
+    """The actions of the shortest schedule that breaks a promise: questions by releases."""
+    answers, looks = stored(), {"broken": "lost", "all": "safe"}
+    cells = {q: {v.releases if v.name == rules else rules:
+                 (answers[q, rules].field, looks.get(answers[q, rules].ended, "searched"))
+                 for rules, v in COLUMNS.items()} for q in QUESTIONS}  # fmt: skip
+    lost = [q for q, row in cells.items() if any(word == "lost" for _, word in row.values())]
+    still = sum([*row.values()][-1][1] == "lost" for row in cells.values())
+    title = f"In {len(lost)} of {len(cells)} rows some release breaks the promise"
+    title += f"; with all repairs, {still or 'none'} does"
+    legend = {"lost": "broken by so many actions, and by no fewer", "safe": "no schedule breaks it",
+              "searched": "no schedule of up to so many actions breaks it"}  # fmt: skip
+    return plot_matrix(cells, title, legend=legend)
+
+
+def questions() -> list[dict[str, Any]]:
+    """What the search was asked in each row, and what that took in all columns together."""
+    rows, answers = [], stored()
+    for name, (about, promise, budgets, of, *_) in QUESTIONS.items():
+        done = [answers[name, rules] for rules in COLUMNS]
+        rows.append({"question": name, "about": about, "promise": promise.replace("_", " "),
+                     "budgets": budgets, "begins_with": "; ".join(of.splitlines()),
+                     "states": sum(answer.states for answer in done),
+                     "took_s": round(sum(answer.seconds for answer in done))})  # fmt: skip
+    return rows

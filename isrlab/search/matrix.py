@@ -1,0 +1,128 @@
+"""Which release breaks which promise, and in how few actions: asked of the search, and kept.
+
+Theory of operation. `data/searched/questions.toml` has the questions, a row of the matrix each. Its
+columns are releases, and a release with rules that none has. `python -m isrlab.search.matrix` asks
+what `answers.csv` does not have yet, one search after the other, and writes each answer when it
+comes: a run that was interrupted goes on. A question that has changed is asked again.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+import tomllib
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from isrlab.engine.versions import KafkaVersion
+from isrlab.installed import DATA
+from isrlab.search.everything import budgets_of, line_of, try_all
+
+FOLDER = DATA / "searched"
+ANSWERS = FOLDER / "answers.csv"
+
+
+class MatrixRow(NamedTuple):
+    """A row of `questions.toml`, where its fields are explained."""
+
+    about: str
+    promise: str
+    budgets: str
+    of: str
+    brokers: int = 0
+    prompt: bool = False
+    levels: int = 0
+
+    @property
+    def asked(self) -> str:
+        """All that the answer depends on but for the rules."""
+        words = [f"{self.promise}, {self.budgets}", *line_of(self.of).splitlines()]
+        words += [f"{self.brokers} brokers"] if self.brokers else []
+        words += ["prompt controller"] if self.prompt else []
+        words += [f"up to {self.levels - 1} actions"] if self.levels else []
+        return "; ".join(words)
+
+
+class Searched(NamedTuple):
+    """A line of `answers.csv`."""
+
+    question: str
+    rules: str  # a column
+    asked: str
+    actions: int  # of the shortest break; 0: there is none
+    ended: str  # why no more was searched (`SearchEnd`)
+    states: int
+    transitions: int
+    depth: int  # actions of the longest schedules that were tried
+    seconds: float
+    schedule: str  # a shortest break
+    is_played: bool  # and the clocked world does the same
+
+    @property
+    def field(self) -> str:
+        """The actions of the shortest break, or that there is none, or none of up to so many."""
+        none = "none" if self.ended == "all" else f"> {self.depth}"
+        return str(self.actions) if self.actions else none
+
+
+_READ = tomllib.loads((FOLDER / "questions.toml").read_text("utf-8"))
+QUESTIONS = {name: MatrixRow(**row) for name, row in _READ["questions"].items()}
+COLUMNS = {name: KafkaVersion.of(name) for name in _READ["releases"]} | {
+    name: KafkaVersion.of(name.split()[0]).with_(**choices)
+    for name, choices in _READ["repaired"].items()
+}
+
+
+def ask(question: str, rules: str, workers: int = 1) -> Searched:
+    """Search for one field of the matrix."""
+    row = QUESTIONS[question]
+    limit = {"most_depth": row.levels} if row.levels else {}
+    where = {"brokers": row.brokers, "prompt": row.prompt, "workers": workers}
+    budgets = budgets_of(row.budgets.split())
+    result = try_all(COLUMNS[rules], row.of, budgets, row.promise, **where, **limit)
+    at, ended = result.end.progress, result.end.ended
+    schedule = "; ".join(" ".join(map(str, action)) for action in result.actions)
+    return Searched(
+        question, rules, row.asked, len(result.actions), ended, at.distinct, at.transitions,
+        at.depth - 1, round(at.seconds, 1), schedule, result.text is not None,
+    )  # fmt: skip
+
+
+def stored(path: Path = ANSWERS) -> dict[tuple[str, str], Searched]:
+    """What is known, by question and rules, in the order of the matrix."""
+    known = {}
+    if path.exists():
+        with path.open(encoding="utf-8", newline="") as file:
+            for line in list(csv.reader(file))[1:]:
+                answer = msgspec.convert(line, Searched, strict=False)
+                known[answer.question, answer.rules] = answer
+    wanted = [(question, rules) for question in QUESTIONS for rules in COLUMNS]
+    return {key: known[key] for key in wanted
+            if key in known and known[key].asked == QUESTIONS[key[0]].asked}  # fmt: skip
+
+
+def keep(answer: Searched, path: Path = ANSWERS) -> None:
+    """Write one more."""
+    answers = stored(path) | {(answer.question, answer.rules): answer}
+    path.touch()
+    part = path.with_suffix(".part")
+    with part.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([Searched._fields, *answers.values()])
+    part.replace(path)
+
+
+def main(names: list[str]) -> None:
+    """Ask what is missing, of the questions whose names begin so; none named: of all."""
+    for question in (q for q in QUESTIONS if not names or q.startswith(tuple(names))):
+        for rules in COLUMNS:
+            if (question, rules) not in stored():
+                answer = ask(question, rules)
+                keep(answer)
+                print(f"{question}, {rules}: {answer.field} "
+                      f"({answer.states:,} states, {answer.seconds:g} s)", flush=True)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

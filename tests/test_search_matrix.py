@@ -1,0 +1,46 @@
+"""The stored answers of the search, for each question and release: all there, and right."""
+
+from __future__ import annotations
+
+import pytest
+
+from isrlab.search import matrix
+
+REPAIRED = [*matrix.COLUMNS][-1]
+SAMPLE = [
+    ("a restarted follower, two crashes", "0.10.2"),
+    ("a restarted follower, two crashes", "2.4"),
+    ("unclean elections", "0.11"),
+    ("one of two partitions is moved and back", "4.3"),
+    ("one of two partitions is moved and back", REPAIRED),
+    ("a move is cancelled", "4.1"),
+    ("a move is cancelled", REPAIRED),
+]
+
+
+@pytest.mark.parametrize(("question", "rules"), SAMPLE)
+def test_an_answer_is_what_the_search_says_today(question: str, rules: str) -> None:
+    """Of several shortest schedules any may come."""
+    known, found = matrix.stored()[question, rules], matrix.ask(question, rules)
+    assert found._replace(seconds=known.seconds, schedule=known.schedule) == known
+
+
+def test_every_question_is_answered_and_every_break_plays_under_the_clock() -> None:
+    answers = matrix.stored()
+    assert len(answers) == len(matrix.QUESTIONS) * len(matrix.COLUMNS)
+    assert all(answer.is_played == bool(answer.actions) for answer in answers.values())
+
+
+def test_all_repairs_together_keep_every_promise() -> None:
+    ends = {question: matrix.stored()[question, REPAIRED].actions for question in matrix.QUESTIONS}
+    assert set(ends.values()) == {0}
+
+
+def test_a_changed_question_is_asked_again_and_the_rest_is_kept(tmp_path, monkeypatch) -> None:
+    path, answers = tmp_path / "answers.csv", matrix.stored()
+    first, second = (answers["a move is cancelled", rules] for rules in ("4.1", "4.3"))
+    matrix.keep(first, path)
+    matrix.keep(second._replace(asked="something else"), path)
+    assert list(matrix.stored(path).values()) == [first]
+    matrix.keep(second, path)
+    assert list(matrix.stored(path).values()) == [first, second]

@@ -61,6 +61,7 @@ assert actions.enabled(explored.run(explored.versions[0]))
 
 ANSWER = """
 import json
+from itertools import pairwise
 from isrlab.page.dropped import Dropped
 for folder in sys.argv[1:]:
     shares = []
@@ -69,6 +70,7 @@ for folder in sys.argv[1:]:
             dropped.feed(path.relative_to(folder).as_posix(), path.read_bytes())
         answer = dropped.finish(shares.append)
     assert shares == sorted(shares) and shares[0] == 0 and shares[-1] == 1
+    assert max(after - share for share, after in pairwise(shares)) < 0.6
     print(json.dumps(answer._asdict()))
 """
 

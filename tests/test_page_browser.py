@@ -9,6 +9,7 @@ import re
 import statistics
 import threading
 import time
+import zipfile
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -199,12 +200,16 @@ def test_logs_are_answered_here_and_what_is_no_log_is_refused(context, site, tmp
     page.locator("#files").set_input_files(described)
     page.locator("#answer:not([hidden])").wait_for()
     assert "a-0" in page.locator("#answer").inner_text()
-    zipped = tmp_path / "server.log"
-    zipped.write_bytes(b"PK\x03\x04" + os.urandom(5_000))
-    page.locator("#files").set_input_files(zipped)
-    page.wait_for_selector("#stop", state="visible")
-    page.wait_for_selector("#stop", state="hidden")
-    assert page.locator("#reading").inner_text(), "it says why"
+    bomb, huge = tmp_path / "server.log", tmp_path / "huge.log"
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr("inside", bytes(300_000_000))
+    huge.touch()
+    os.truncate(huge, 500_000_000)
+    for path, why in ((bomb, "Unpacked it is more than 200 MB"), (huge, "This is more than 200")):
+        page.locator("#files").set_input_files(path)
+        page.wait_for_selector("#stop", state="visible")
+        page.wait_for_selector("#stop", state="hidden")
+        assert why in page.locator("#reading").inner_text()
     page.locator("#files").set_input_files(described)
     page.locator("#stop").click()
     assert page.locator("#reading").inner_text() == "Stopped."

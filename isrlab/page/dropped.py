@@ -22,17 +22,19 @@ from typing import Any, NamedTuple, Self
 
 from isrlab.check import cluster, stored
 from isrlab.check.answer import CheckQuestion, answer_of, as_dict, check_of
+from isrlab.logs.history.history import history_of
 from isrlab.logs.incidents import look, tell, terminal
 from isrlab.logs.incidents.answer import answer_about
 from isrlab.logs.reader.files import DamagedFileError, LogDirError, chunks
 from isrlab.logs.reader.metadata.files import LAYOUT
 from isrlab.logs.reader.packed import ZIP
+from isrlab.logs.reader.read import read_local
 
 MOST_BYTES, MOST_FILES = 200_000_000, 500
 LOOKED_AT = 65_536  # bytes of a file, by which it is known
 MOST_DESCRIBED = 20_000_000  # bytes of text
 WIDTH = 100
-READ = 0.8  # of the work is done when all is read
+READ, ORDERED = 0.45, 0.55  # of the work is done then
 LEFT_OUT = (
     "Left out here, and in `python -m isrlab logs`: archives of zstd and lz4, more than "
     f"{MOST_BYTES // 1_000_000} MB, anonymous names, a page to send, logs that grow."
@@ -135,13 +137,16 @@ class Dropped:
             progress(min(READ, READ * done / self._unpacked))
 
         try:
-            findings = look.look(self._root, step=step)
+            logs = read_local(self._root, step=step)
         except LogDirError as error:
-            raise DropError(_plain(str(error), self._root)) from None
+            why = str(error).partition(" Give a folder")[0]
+            raise DropError(why.replace(str(self._root), "what was dropped")) from None
+        history = history_of(logs.rows, logs.file_rows)
+        progress(ORDERED)
+        findings = look.found_in(logs, history)
         answer, _ = answer_about(findings, self._root)
-        lines = [*terminal.first_lines(answer, WIDTH)]
-        lines += terminal.below(answer, findings.faults, WIDTH, full=False)
-        text = _ESCAPE.sub("", "\n".join(lines))
+        below = terminal.below(answer, findings.faults, WIDTH, full=False)
+        text = _ESCAPE.sub("", "\n".join([*terminal.first_lines(answer, WIDTH), *below]))
         data = {"logs": tell.as_dict(findings, answer)}
         yield DroppedAnswer(findings.status, answer.title, text, data, LEFT_OUT)
         if any(row["layout"] == LAYOUT for row in findings.logs.file_rows):
@@ -193,10 +198,5 @@ def _unpacked_sizes(path: Path) -> Iterator[int]:
 
 
 def _too_much(what: str) -> str:
-    limit = f"{what} more than {MOST_BYTES // 1_000_000} MB"
-    return f"{limit}: `python -m isrlab logs FOLDER` reads logs of any size on your machine."
-
-
-def _plain(text: str, root: Path) -> str:
-    """A message without the place of our own folder."""
-    return text.replace(str(root), "what was dropped").partition(" Give a folder")[0]
+    remedy = "`python -m isrlab logs FOLDER` reads logs of any size on your machine."
+    return f"{what} more than {MOST_BYTES // 1_000_000} MB: {remedy}"

@@ -117,8 +117,8 @@ def test_the_small_fleet_has_one_trouble_of_broker_3(role, smallest):
     assert len(evictions) == 10
     sizes = [len(s.isr) for spans in exact.isr_spans(events).values() for s in spans]
     assert min(sizes) == smallest
-    pattern = "by 1 leader, of 5 replicas" if role == "leader" else "by 5 leaders, of 1 replica"
-    assert title_of(trouble.plot_pairs(config)) == f"10 evictions: {pattern}"
+    who = "1 leader evicts 5 replicas" if role == "leader" else "5 leaders evict 1 replica"
+    assert title_of(trouble.plot_pairs(config)) == f"{who}, 10 times in all"
 
 
 def test_nobody_is_evicted_in_a_calm_fleet_and_there_are_two_troubles():

@@ -198,6 +198,15 @@ def test_a_plan_takes_as_long_as_its_busiest_broker():
     assert [p.replicas for p in moved.after.partitions] == [(1, 2, 4), (1, 2, 4), (4,)]
 
 
+def test_a_plan_may_replace_a_move_that_is_on_its_way():
+    state = cluster.of_text(text_of("1 1,2,3,4 1,2 3 4>3", "2 2,3,1 1,2,3"), "4.1")
+    plan = {"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2, 3]}]}
+    move = what_if.PlannedMove(what_if.plan_of(json.dumps(plan), state))
+    check = check_of(cluster.with_options(state), CheckQuestion(move=move))
+    [told] = [row.text for row in answer_of(check).rows if row.label == "If moved"]
+    assert told.startswith("0 new replicas; --throttle")  # what was being added is given up
+
+
 @pytest.mark.parametrize(
     ("plan", "says"),
     [

@@ -185,7 +185,8 @@ def _lost(down: Iterable[int], after: Effect) -> str:
 
 def _moved(state: ClusterState, move: what_if.PlannedMove) -> str:
     result, rate = what_if.moved(state, move), f"at {move.throttle / 1e6:g} MB/s"
-    lines = [f"{counted(result.copies, 'new replica')}; broker {result.busiest} carries most"]
+    lines = [counted(result.copies, "new replica")]
+    lines += [f"broker {result.busiest} carries most"] * bool(result.copies)
     if move.produced:
         lines += [f"the throttle must exceed {result.least_throttle / 1e6:g} MB/s"]
     if not (move.throttle and move.size):

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from isrlab.check.cluster import NO_LEADER, CheckError, ClusterState
+from isrlab.placement.describe import DescribedPartition
 from isrlab.placement.pace import copied_s
 
 
@@ -63,8 +64,10 @@ def moved(state: ClusterState, move: PlannedMove) -> MoveEffect:
     in_sync, sent, received = Counter[int](), Counter[int](), Counter[int]()
     after = []
     for p in state.partitions:
-        ids = move.plan.get(p.name)
-        after.append(p._replace(replicas=ids, isr=ids, leader=ids[0]) if ids else p)
+        ids = move.plan.get(p.name)  # in place of a move that is on its way
+        after.append(p if ids is None else DescribedPartition(
+            p.topic, p.number, ids[0], ids, ids, min_isr=p.min_isr, unclean=p.unclean
+        ))  # fmt: skip
         new = [b for b in ids or () if b not in p.replicas]
         in_sync[p.leader] += len(p.isr) - 1 if ids else 0
         sent[p.leader] += len(new)

@@ -19,7 +19,7 @@ from isrlab.java import JavaMissingError
 
 collect_ignore_glob = ["notebooks/*"]  # small notebooks for the report's tests; some are broken
 matplotlib.use("Agg")
-# Functions that `make check` leaves out: all beyond those that together take a minute.
+# Functions that `make check` leaves out: all beyond those that together take CHECK_S.
 SLOW = Path(__file__).with_name("slow.txt")
 CHECK_S = 70  # seconds of processor time, half as many in two processes
 CORE = "test_scenarios.py::test_scenario_prints_what_it_says"  # not left out, whatever it takes

@@ -192,7 +192,8 @@ def plot_restart(config: FleetConfig) -> Figure:
     expected = [recovery.expected_rejoin_s(config, broker) for broker in brokers]
     last = max([limit_s, *expected, *(t for times in returns_s.values() for t in times.values())])
     scale = Scale("s after it is back (diamond: formula)", high=1.1 * last)
-    right = plot_ticks(rows, f"{late} replicas return after the next restart", scale, ax=grid[0, 1])
+    title = f"{late} {'replica returns' if late == 1 else 'replicas return'} after the next restart"
+    right = plot_ticks(rows, title, scale, ax=grid[0, 1])
     right.plot(expected, range(len(expected)), "d", color=INK)
     side = "right" if limit_s > last / 2 else "left"
     mark(right, limit_s, "next broker goes down", side=side)

@@ -108,11 +108,10 @@ def finding(waits: Sequence[float]) -> str:
         return "The ISR does not change"
     known = sorted(ms for ms in waits if ms < inf)
     ends = " to ".join(dict.fromkeys(style.duration(ms) for ms in known[:1] + known[-1:]))
-    late = f"{len(waits) - len(known)} of {style.counted(len(waits), 'ISR change')}"
     parts = [f"Every broker knows of an ISR change after {ends}"] if known else []
-    parts += [f"{late} {'is' if late[:2] == '1 ' else 'are'} not known to all by the end"] * (
-        len(known) < len(waits)
-    )
+    if late := len(waits) - len(known):
+        of_all = f"{late} of {style.counted(len(waits), 'ISR change')}"
+        parts += [f"{of_all} {'is' if late == 1 else 'are'} not known to all by the end"]
     return "; ".join(parts)
 
 

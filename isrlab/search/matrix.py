@@ -106,7 +106,6 @@ def stored(path: Path = ANSWERS) -> dict[tuple[str, str], Searched]:
 def keep(answer: Searched, path: Path = ANSWERS) -> None:
     """Write one more."""
     answers = stored(path) | {(answer.question, answer.rules): answer}
-    path.touch()
     part = path.with_suffix(".part")
     with part.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows([Searched._fields, *answers.values()])

@@ -49,7 +49,7 @@ OPTIONS = (
     click.option("--workers", default=1, type=click.IntRange(1, 64), help="Threads.", **_NUMBER),
     click.option(
         "--memory",
-        type=click.IntRange(50),
+        type=click.IntRange(300),  # numba and the libraries take about 200
         metavar="MB",
         help="Stop there.  [default: half of the machine's, at most 4,000]",
     ),

@@ -1,8 +1,8 @@
 """Breadth-first search of a transition system: each state once, and the shortest way to a break.
 
 Theory of operation. A state is a row of numbers (`tables.py`). Of each are kept forever its
-fingerprint, in a table at most 0.7 full, from which state it was first reached, and as the how many
-of what follows that: 17 to 22 bytes. Whole states are kept for two levels only. A level is expanded
+fingerprint, in a table at most 0.7 full, the state from which it was first reached, and by which of
+that state's options: 17 to 22 bytes. Whole states are kept for two levels only. A level is expanded
 in rounds, in the order in which its states were found, so the numbers are the same for any number
 of workers; these are threads, which expand the parts of a round. A schedule is found again by
 going the same way once more.
@@ -50,7 +50,7 @@ class Extent:
     level: int = 1  # states of this level
     done: int = 0  # of them
     following: int = 0  # states of the next level, so far
-    broken: dict[str, tuple[int, int]] = field(default_factory=dict)  # (depth, the how many state)
+    broken: dict[str, tuple[int, int]] = field(default_factory=dict)  # (depth, number of the state)
     memory: int = 0  # bytes
 
 

@@ -62,7 +62,7 @@ TABLE: dict[tuple[int, ...], list[tuple[int, int, int | None, int | None]]] = {
     ],
 }
 ROWS = [
-    pytest.param(module, sizes, row, marks=pytest.mark.slow if row[0] > 20_000 else ())
+    (module, sizes, row)
     for sizes, rows in TABLE.items()
     for module, row in zip(MODULES, rows, strict=True)
 ]
@@ -88,11 +88,13 @@ def test_states_depths_and_breaks_are_those_of_tlc(module, sizes, row) -> None:
     assert (*verdict(end), end.ended) == (*row, "all")
 
 
-@pytest.mark.parametrize(("module", "row"), [*zip(MODULES, TABLE[2, 2, 2, 2], strict=True)])
-def test_a_state_stands_for_its_renamings(module, row) -> None:
-    end = search(module, (2, 2, 2, 2), symmetric=True)
+@pytest.mark.parametrize(
+    ("module", "sizes", "row"), [row for row in ROWS if row[1] in ((2, 2, 2, 2), (3, 1, 1, 1))]
+)
+def test_a_state_stands_for_its_renamings(module, sizes, row) -> None:
+    end = search(module, sizes, symmetric=True)
     assert verdict(end) == row
-    assert end.progress.distinct < 0.51 * row[0]
+    assert end.progress.distinct < (0.51 if sizes[0] == 2 else 0.2) * row[0]
 
 
 def test_without_numba_the_same_is_found() -> None:

@@ -29,7 +29,7 @@ from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.kernel.rows import bucket, bucket_starts
 from isrlab.fleet.layout import assignment, target
 from isrlab.fleet.moments import LEAVES_MS
-from isrlab.fleet.moving import Moving
+from isrlab.fleet.moving import MovingCluster
 from isrlab.fleet.simulate import run_plan
 
 
@@ -264,10 +264,10 @@ def test_leaders_go_with_their_broker_and_come_back_when_they_are_elected(rolled
 def test_every_isr_is_whole_again_and_nothing_is_lost():
     for spans in exact.isr_spans(fleet.simulate_local(ROLLED), ROLLED.duration_ms).values():
         assert len(spans[-1].isr) == 3
-    cluster = Moving(ROLLED)
+    cluster = MovingCluster(ROLLED)
     list(cluster.run())
     produced = load.arrivals(ROLLED, np.arange(ROLLED.partitions)).records.sum()
-    ends = [cluster.leds[int(b)].partition(p) for p, b in enumerate(cluster.leaders)]
+    ends = [cluster.cell_rows[int(b)].partition(p) for p, b in enumerate(cluster.leaders)]
     assert sum(int(row["log_end_offset"]) for row in ends) == produced
 
 
@@ -332,20 +332,20 @@ REASSIGNED = FleetConfig(
 @pytest.mark.parametrize("version", ["2.5", "2.8", "3.3", "3.7"])
 def test_in_the_end_replicas_are_where_they_shall_be_and_nothing_is_lost(version):
     config = REASSIGNED.with_(version=version)
-    cluster = Moving(config)
+    cluster = MovingCluster(config)
     list(cluster.run())
     wanted = [tuple(row) for row in target(config).tolist()]
     assert [controller.replicas for controller in cluster.controllers] == wanted
     assert all(not c.state.adding and {*c.isr} == {*c.replicas} for c in cluster.controllers)
     produced = load.arrivals(config, np.arange(config.partitions)).records.sum()
-    ends = [cluster.leds[int(b)].partition(p) for p, b in enumerate(cluster.leaders)]
+    ends = [cluster.cell_rows[int(b)].partition(p) for p, b in enumerate(cluster.leaders)]
     assert sum(int(row["log_end_offset"]) - config.backlog_records for row in ends) == produced
     assert int(cluster.leaders[6]) in (4, 1)  # broker 3 led it, and holds no replica any more
 
 
 @pytest.mark.parametrize("at_once", [1, 2])
 def test_no_more_than_so_many_partitions_move_at_a_time(at_once):
-    cluster, most = Moving(REASSIGNED.with_(moves_at_once=at_once)), 0
+    cluster, most = MovingCluster(REASSIGNED.with_(moves_at_once=at_once)), 0
     advance = cluster._advance
 
     def watched(arrivals, until_ms):

@@ -44,11 +44,11 @@ from isrlab.engine.model import NO_LEADER
 from isrlab.engine.partition import Controller, PartitionState
 from isrlab.fleet import load, moments
 from isrlab.fleet.cell import CellRun, cell, run_windows
+from isrlab.fleet.cell_rows import mask, rows_at_start
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.kernel import log as kernel_log
 from isrlab.fleet.kernel import state as s
 from isrlab.fleet.layout import assignment, holders
-from isrlab.fleet.led import led_at_start, mask
 from isrlab.fleet.moments import Moment, Turn
 from isrlab.fleet.reassigning import Reassigning
 from isrlab.fleet.replicas import ReplicaHistories, engine_settings
@@ -68,7 +68,7 @@ class StoredChange(NamedTuple):
     leavers: frozenset[int]  # who hear that they are no replicas any more
 
 
-class Moving:
+class MovingCluster:
     """A cluster with its cells, its controllers, and what its brokers have while no cell runs."""
 
     def __init__(self, config: FleetConfig) -> None:
@@ -77,16 +77,16 @@ class Moving:
         brokers = sorted({*holders(config).ravel().tolist()} - {0})
         cells = {b: cell(config, b, every=True) for b in brokers}
         received = s.no_samples(config.brokers + 1)  # a follower's quota is for all leaders
-        self.leds = {b: led_at_start(config, cells[b], received) for b in brokers}
+        self.cell_rows = {b: rows_at_start(config, cells[b], received) for b in brokers}
         alive = tuple(m.BrokerInfo(b, 0) for b in range(1, config.brokers + 1))
         fixed = config.kafka, engine_settings(config)
         self.controllers = [
             Controller(*fixed, PartitionState(row, row[0], row), alive) for row in replicas
         ]
         self.leaders = np.array([row[0] for row in replicas])  # NO_LEADER: none
-        self.known = ReplicaHistories(config, self.leds)
+        self.known = ReplicaHistories(config, self.cell_rows)
         self._turns = moments.turns(config)
-        self._reassigning = Reassigning(config, self.leds, self.controllers)
+        self._reassigning = Reassigning(config, self.cell_rows, self.controllers)
         self.former = self.leaders.copy()  # who led last
         self._decided: dict[Moment, list[StoredChange]] = {}
         self._late: dict[int, tuple[int, tuple[int, ...]]] = {}  # ISRs that the dead have asked for
@@ -125,7 +125,7 @@ class Moving:
             if last and last[0].asked_ms + 1 < until_ms:
                 return self._advance(arrivals, last[0].asked_ms + 1)
             for broker, (state, events) in ran.items():
-                self.leds[broker].state = state
+                self.cell_rows[broker].state = state
                 self._keep(broker, events)
             self._refuse(*(column[leaders == NO_LEADER].tolist() for column in due))
             self.now_ms = until_ms
@@ -135,11 +135,11 @@ class Moving:
 
     def _ran(self, due: s.Arrivals, until_ms: int) -> dict[int, tuple[s.State, s.Ints]]:
         """The cells at `until_ms`, and their events; if something is reassigned, of copies."""
-        states = [led.state for led in self.leds.values()]
-        shares = [led.share(due, self.leaders) for led in self.leds.values()]
+        states = [rows.state for rows in self.cell_rows.values()]
+        shares = [rows.share(due, self.leaders) for rows in self.cell_rows.values()]
         states = deepcopy(states) if self._reassigning.going else states
         ran = run_windows(states, shares, until_ms, self.config.throttle_bytes_per_s > 0)
-        return dict(zip(self.leds, ran, strict=True))
+        return dict(zip(self.cell_rows, ran, strict=True))
 
     def _plan(self, turns: Iterable[Turn]) -> None:
         new = [turn for turn in turns if turn not in self._turns]
@@ -147,18 +147,18 @@ class Moving:
 
     def _keep(self, broker: int, events: s.Ints) -> None:
         """Events of the kernel; the controllers note what was stored."""
-        led, refused = self.leds[broker], []
+        rows, refused = self.cell_rows[broker], []
         for index in np.flatnonzero(events[:, s.KIND] == s.COMMIT).tolist():
             row = events[index].tolist()
-            partition = int(led.cell.partitions[row[s.PARTITION]])
+            partition = int(rows.cell.partitions[row[s.PARTITION]])
             before = self.controllers[partition]
-            if self._reassigning.refuses(led, partition):
+            if self._reassigning.refuses(rows, partition):
                 refused.append(index)
                 continue
-            after = self._store(partition, led.members(row[s.PARTITION], row[s.ISR_AFTER]))
+            after = self._store(partition, rows.members(row[s.PARTITION], row[s.ISR_AFTER]))
             if after.leader_epoch > before.leader_epoch:
                 self.known.note_epoch(partition, broker, after.leader_epoch, row[s.LOG_END_OFFSET])
-        led.events.append(np.delete(events, refused, axis=0))
+        rows.events.append(np.delete(events, refused, axis=0))
 
     def _store(self, partition: int, isr: tuple[int, ...]) -> Controller:
         """A leader's ISR change is stored."""
@@ -172,7 +172,7 @@ class Moving:
         for ts_ms, partition, count in zip(times, partitions, records, strict=True):
             former = int(self.former[partition])
             kind = s.NO_BROKER if former in self.known.gone else s.NOT_LEADER
-            self.leds[former].tell(partition, (ts_ms, kind))
+            self.cell_rows[former].add_event(partition, (ts_ms, kind))
             if self.config.delivery_timeout_ms:
                 self._waiting[partition].append((ts_ms, ts_ms, count, 0))
 
@@ -195,8 +195,8 @@ class Moving:
             self._hear(moment)
 
     def _of(self, broker: int) -> list[int]:
-        led = self.leds.get(broker)
-        return led.cell.partitions.tolist() if led else []
+        rows = self.cell_rows.get(broker)
+        return rows.cell.partitions.tolist() if rows else []
 
     def _leader(self, partition: int) -> int:
         return int(self.leaders[partition])
@@ -223,7 +223,7 @@ class Moving:
             if after.state != before.state:
                 self._late.pop(partition, None)  # it comes too late, and is refused
                 if self._leader(partition) != NO_LEADER:
-                    self.leds[self._leader(partition)].partition(partition)["is_frozen"] = 1
+                    self.cell_rows[self._leader(partition)].partition(partition)["is_frozen"] = 1
 
     def _questions(self, moment: Moment) -> Iterator[tuple[int, m.Message]]:
         """What every partition's controller learns."""
@@ -265,7 +265,7 @@ class Moving:
             for partition in self._of(broker):
                 leader = self._leader(partition)
                 if leader not in (NO_LEADER, broker):
-                    self.leds[leader].refuse(partition, broker)
+                    self.cell_rows[leader].refuse(partition, broker)
         for change in changes:
             if change.order is not None:
                 self._obey(change, change.order)
@@ -277,19 +277,19 @@ class Moving:
             self.known.admit(broker, now_ms)
 
     def _restart_clock(self, broker: int) -> None:
-        if broker in self.leds:
+        if broker in self.cell_rows:
             process_ms = self.now_ms - moments.order_ms(self.config)
-            self.leds[broker].restart(process_ms + self.config.isr_check_period_ms)
+            self.cell_rows[broker].restart(process_ms + self.config.isr_check_period_ms)
             self._mark(broker, "gone_until_ms", 0)
             self._mark(broker, "throttled_bytes", 0)
 
     def _mark(self, broker: int, column: str, until_ms: int) -> None:
         """Set a column of all threads of a broker."""
-        for led in self.leds.values():
-            led.state.threads[column][np.equal(led.cell.thread_brokers, broker)] = until_ms
+        for rows in self.cell_rows.values():
+            rows.state.threads[column][np.equal(rows.cell.thread_brokers, broker)] = until_ms
 
     def _go(self, moment: Moment) -> None:
-        """A process is not there any more; whom it led has no leader for a while."""
+        """A process has stopped: its partitions have no leader for a while."""
         broker = moment.broker
         for partition in self._of(broker):
             leader = self._leader(partition)
@@ -305,13 +305,13 @@ class Moving:
 
         When followers hear of an epoch that begins with it, and drop what is on its way to them.
         """
-        led = self.leds[self._leader(partition)]
-        row = led.partition(partition)
+        rows = self.cell_rows[self._leader(partition)]
+        row = rows.partition(partition)
         sent_ms = int(row["due_ms"]) - self.config.isr_commit_ms
         if row["pending"] == s.PENDING and sent_ms < self.now_ms:
-            isr = led.members(int(led.place_of[partition]), int(row["pending_isr"]))
+            isr = rows.members(int(rows.place_of[partition]), int(row["pending_isr"]))
             self._late[partition] = int(row["due_ms"]), isr
-            if led.state.rules.shrink_raises_leader_epoch and row["isr"] & ~row["pending_isr"]:
+            if rows.state.rules.shrink_raises_leader_epoch and row["isr"] & ~row["pending_isr"]:
                 return int(row["due_ms"])
         return s.NEVER_MS
 
@@ -323,15 +323,15 @@ class Moving:
         if leader != former and former != NO_LEADER:
             self._release(partition, s.NOT_LEADER)
         if leader == NO_LEADER and former != NO_LEADER:
-            self.leds[int(self.former[partition])].tell(partition, (now_ms, s.OFFLINE))
+            self.cell_rows[int(self.former[partition])].add_event(partition, (now_ms, s.OFFLINE))
         if leader == NO_LEADER or leader in self.known.gone:
             return
-        led = self.leds[leader]
+        rows = self.cell_rows[leader]
         frozen = int(self.controllers[partition].partition_epoch != order.partition_epoch)
         if leader in change.hearers:
             is_new = leader != former
-            led.install(partition, self.known.last(partition, leader), is_new, now_ms)
-            led.partition(partition)["is_frozen"] = frozen
+            rows.install(partition, self.known.last(partition, leader), is_new, now_ms)
+            rows.partition(partition)["is_frozen"] = frozen
             self.leaders[partition] = self.former[partition] = leader
             self._say(change, leader, is_new)
         self.known.follow(partition, leader, leader != former, now_ms)
@@ -340,30 +340,30 @@ class Moving:
 
     def _say(self, change: StoredChange, leader: int, is_new: bool) -> None:
         """Rows for a new ISR, and for a new leader."""
-        led, state = self.leds[leader], change.after.state
-        row, isr = led.partition(change.partition), change.before.isr
-        before, after = (mask(led.order(change.partition), ids) for ids in (isr, state.isr))
+        rows, state = self.cell_rows[leader], change.after.state
+        row, isr = rows.partition(change.partition), change.before.isr
+        before, after = (mask(rows.order(change.partition), ids) for ids in (isr, state.isr))
         ends = int(row["high_watermark"]), int(row["log_end_offset"])
         rest = (before ^ after, before, after, *ends, state.leader_epoch, state.partition_epoch)
         if set(isr) != set(state.isr):
-            led.tell(change.partition, (self.now_ms, s.REMOVAL, *rest))
+            rows.add_event(change.partition, (self.now_ms, s.REMOVAL, *rest))
         if is_new:
-            led.tell(change.partition, (self.now_ms, s.LEADER, *rest))
+            rows.add_event(change.partition, (self.now_ms, s.LEADER, *rest))
 
     # Producers
 
     def _release(self, partition: int, kind: int) -> None:
         """A leader leads no more: its producers hear of it, and will try again."""
         leader = self._leader(partition)
-        led = self.leds[leader]
+        rows = self.cell_rows[leader]
         retries = self.config.delivery_timeout_ms > 0
-        waiting, held = led.take_out(partition)
+        waiting, held = rows.take_out(partition)
         timeout_ms = self.config.request_timeout_ms
         kept = []
         for sent_ms, tried_ms, required in waiting:
             is_late = tried_ms + timeout_ms < self.now_ms + (kind == s.NOT_LEADER)
             row = (self.now_ms, s.TIMED_OUT if is_late else kind, 0, 0, 0, -1, required)
-            led.tell(partition, row)
+            rows.add_event(partition, row)
             if not is_late:
                 kept.append((sent_ms, self.now_ms, 0, required))
         if retries:
@@ -375,7 +375,7 @@ class Moving:
 
         What a producer sent before is in the log, or is appended again as far as it is not.
         """
-        led, row = self.leds[leader], self.leds[leader].partition(partition)
+        rows, row = self.cell_rows[leader], self.cell_rows[leader].partition(partition)
         end, waiting, held = int(row["log_end_offset"]), [], []
         for sent_ms, tried_ms, records, required in self._waiting.pop(partition, []):
             if 0 < required <= end:
@@ -385,15 +385,15 @@ class Moving:
                 end = required
             else:
                 held.append((sent_ms, tried_ms, records))
-        led.put_produces(partition, waiting, held)
-        kernel_log.settle(led.state, self.now_ms, int(led.place_of[partition]))
-        self._keep(leader, s.taken(led.state))
+        rows.put_produces(partition, waiting, held)
+        kernel_log.settle(rows.state, self.now_ms, int(rows.place_of[partition]))
+        self._keep(leader, s.taken(rows.state))
 
 
 def move(config: FleetConfig) -> Iterator[CellRun]:
     """Run a fleet whose leaders move; a piece for each cell."""
-    cluster = Moving(config)
+    cluster = MovingCluster(config)
     for _ in cluster.run():
         pass
-    for led in cluster.leds.values():
-        yield led.piece(cluster.now_ms)
+    for rows in cluster.cell_rows.values():
+        yield rows.run_so_far(cluster.now_ms)

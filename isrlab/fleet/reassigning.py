@@ -19,10 +19,10 @@ from isrlab.engine.model import NO_LEADER
 from isrlab.engine.partition import Controller
 from isrlab.engine.rules import UNKNOWN_EPOCH
 from isrlab.fleet import moments
+from isrlab.fleet.cell_rows import CellRows, mask
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.kernel import state as s
 from isrlab.fleet.layout import assignment, target
-from isrlab.fleet.led import Led, mask
 from isrlab.fleet.moments import Moment, Turn
 
 
@@ -38,9 +38,9 @@ class Reassigning:
     """What is still to move, and what moves."""
 
     def __init__(
-        self, config: FleetConfig, leds: dict[int, Led], controllers: list[Controller]
+        self, config: FleetConfig, cell_rows: dict[int, CellRows], controllers: list[Controller]
     ) -> None:
-        self._config, self._leds, self._controllers = config, leds, controllers
+        self._config, self._cell_rows, self._controllers = config, cell_rows, controllers
         self._target = target(config)
         moves = (self._target != assignment(config)).any(axis=1)
         self._left: list[int] = np.flatnonzero(moves).tolist()
@@ -60,16 +60,16 @@ class Reassigning:
 
         Source: calculateProposedMoveMap, ReassignPartitionsCommand.java 4.0 (KIP-455).
         """
-        for led in self._leds.values():
-            led.state.partitions["is_throttled"] = led.state.followers["is_throttled"] = 0
+        for rows in self._cell_rows.values():
+            rows.state.partitions["is_throttled"] = rows.state.followers["is_throttled"] = 0
         for partition in moving:
             state = self._controllers[partition].state
             sources = {*state.replicas} - {*state.adding}
             newcomers = {*self._target[partition].tolist()} - sources
-            for broker in {*sources, *newcomers} & {*self._leds}:
-                led = self._leds[broker]
-                led.partition(partition)["is_throttled"] = broker in sources
-                led.throttle(partition, newcomers)
+            for broker in {*sources, *newcomers} & {*self._cell_rows}:
+                rows = self._cell_rows[broker]
+                rows.partition(partition)["is_throttled"] = broker in sources
+                rows.throttle(partition, newcomers)
 
     def note(self, partition: int, after: Controller) -> bool:
         """A controller has decided something; is it time for the next partition?"""
@@ -82,28 +82,28 @@ class Reassigning:
 
     def last_changes(self, leader: int, events: s.Ints) -> list[LastChange]:
         """Those that a leader has asked for."""
-        led, changes = self._leds[leader], []
+        rows, changes = self._cell_rows[leader], []
         for row in events[events[:, s.KIND] <= s.EXPAND].tolist():
-            partition = int(led.cell.partitions[row[s.PARTITION]])
+            partition = int(rows.cell.partitions[row[s.PARTITION]])
             if partition in self.going:
-                isr = led.members(row[s.PARTITION], row[s.ISR_AFTER])
+                isr = rows.members(row[s.PARTITION], row[s.ISR_AFTER])
                 controller = self._controllers[partition]
                 if replace(controller.state, isr=isr).is_moved(controller.version):
                     changes.append(LastChange(row[s.TS_MS], partition, leader))
         return changes
 
-    def refuses(self, led: Led, partition: int) -> bool:
+    def refuses(self, rows: CellRows, partition: int) -> bool:
         """An ISR comes too late, in the millisecond that has completed it: the one before stays."""
-        controller, row = self._controllers[partition], led.partition(partition)
+        controller, row = self._controllers[partition], rows.partition(partition)
         is_moved = controller.state.is_moved(controller.version)
         if not (self._config.kafka.writes_zookeeper and partition in self.going and is_moved):
             return False
-        row["isr"] = row["maximal_isr"] = mask(led.order(partition), controller.isr)
+        row["isr"] = row["maximal_isr"] = mask(rows.order(partition), controller.isr)
         return True
 
     def turns(self, change: LastChange, now_ms: int) -> list[Turn]:
         """When it is stored, and all hear of that; nothing if it will be refused."""
-        row = self._leds[change.leader].partition(change.partition)
+        row = self._cell_rows[change.leader].partition(change.partition)
         decided_ms = heard_ms = int(row["due_ms"])
         if self._config.kafka.writes_zookeeper:
             decided_ms, heard_ms = now_ms, change.asked_ms + moments.order_ms(self._config)
@@ -121,12 +121,12 @@ class Reassigning:
         """The ISR change, a `late` one if its leader is dead now, unless it has been refused."""
         if leader == NO_LEADER:
             return
-        controller, led = self._controllers[moment.partition], self._leds[leader]
-        row, isr = led.partition(moment.partition), late or controller.isr
+        controller, rows = self._controllers[moment.partition], self._cell_rows[leader]
+        row, isr = rows.partition(moment.partition), late or controller.isr
         if not (late or self._config.kafka.writes_zookeeper):
             if row["pending"] != s.PENDING or row["due_ms"] != moment.heard_ms:
                 return
-            isr = led.members(int(led.place_of[moment.partition]), int(row["pending_isr"]))
+            isr = rows.members(int(rows.place_of[moment.partition]), int(row["pending_isr"]))
         numbers = controller.leader_epoch, controller.partition_epoch, isr
         asked = m.AlterPartition(leader, 0, *numbers, (UNKNOWN_EPOCH,) * len(isr))
         yield moment.partition, asked

@@ -29,10 +29,10 @@ from isrlab.engine.model import (
     RemoteReplica,
     Settings,
 )
+from isrlab.fleet.cell_rows import BASE_MS, CellRows
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.kernel import state as s
 from isrlab.fleet.layout import assignment
-from isrlab.fleet.led import BASE_MS, Led
 from isrlab.fleet.moments import Moment
 
 MOST_ROUNDS = 10  # of asking where the logs part
@@ -52,8 +52,8 @@ def engine_settings(config: FleetConfig) -> Settings:
 class ReplicaHistories:
     """What every replica is, beside its rows."""
 
-    def __init__(self, config: FleetConfig, leds: dict[int, Led]) -> None:
-        self._config, self._leds = config, leds
+    def __init__(self, config: FleetConfig, cell_rows: dict[int, CellRows]) -> None:
+        self._config, self._cell_rows = config, cell_rows
         self._settings = engine_settings(config)
         self._replicas = assignment(config)
         self._histories: dict[tuple[int, int], BrokerHistory] = {}
@@ -98,22 +98,22 @@ class ReplicaHistories:
         """Note what all replicas are now, and become by answers that come before `heard_ms`."""
         if leader == NO_LEADER:
             return
-        led = self._leds[leader]
-        row, before = led.partition(partition), self.last(partition, leader)
+        rows = self._cell_rows[leader]
+        row, before = rows.partition(partition), self.last(partition, leader)
         epochs, end = before.log.epochs, int(row["log_end_offset"])
         if end > row["epoch_start"]:
             epochs = epochs.assign(
                 int(row["leader_epoch"]), int(row["epoch_start"]), before.version
             )
         log = _log(before.log, end, int(row["high_watermark"]), epochs)
-        numbers = {b: self.incarnations[b] for b in led.order(partition)}
-        broker = replace(before, log=log, role=led.role(partition, numbers))
+        numbers = {b: self.incarnations[b] for b in rows.order(partition)}
+        broker = replace(before, log=log, role=rows.role(partition, numbers))
         self._histories[partition, leader] = [(now_ms, broker)]
-        for follower, place in led.followers(partition):
+        for follower, place in rows.followers(partition):
             if follower not in self.silent:
                 history = self._read_follower(partition, place, broker, now_ms)
                 asks = history[-1][1] is self.last(partition, follower)  # where the logs part
-                sent_ms = led.arrives_ms(place, now_ms) if heard_ms else s.NEVER_MS  # it dies now
+                sent_ms = rows.arrives_ms(place, now_ms) if heard_ms else s.NEVER_MS  # it dies now
                 until_ms = sent_ms if asks else heard_ms
                 comes = [(ms, after) for ms, after in history[1:] if ms < until_ms]
                 self._histories[partition, follower] = [history[0], *comes]
@@ -122,9 +122,9 @@ class ReplicaHistories:
         self, partition: int, place: int, leader: Broker, now_ms: int
     ) -> BrokerHistory:
         """What a follower is, and then what it is when it has written what is on its way."""
-        led = self._leds[leader.id]
-        row, thread = led.state.followers[place], led.thread_of(place)
-        follower = led.order(partition)[int(row["slot"])]
+        rows = self._cell_rows[leader.id]
+        row, thread = rows.state.followers[place], rows.thread_of(place)
+        follower = rows.order(partition)[int(row["slot"])]
         last, role = self.last(partition, follower), reading.leader_of(leader)
         begun_ms = self._begun_ms.get((partition, follower), -1)
         numbers = leader.id, role.leader_epoch, role.partition_epoch, last.last_request
@@ -132,7 +132,7 @@ class ReplicaHistories:
             before = self.at(partition, follower, now_ms)
             later = [each for each in self._history(partition, follower) if each[0] > now_ms]
             return [(now_ms, replace(before, role=Follower(*numbers))), *later]
-        had_end, own, known = led.state.carried[place].tolist()
+        had_end, own, known = rows.state.carried[place].tolist()
         end, done_ms = int(row["end"]), int(thread["left_ms"])
         written = rules.follower_high_watermark(end, known)
         is_written = thread["is_parked"] == s.NOT_PARKED and done_ms < now_ms
@@ -219,27 +219,28 @@ class ReplicaHistories:
 
     def follow(self, partition: int, leader: int, is_new: bool, now_ms: int) -> None:
         """Followers of a leader whose rows are installed: who starts over, and where."""
-        led, of = self._leds[leader], self.last(partition, leader)
-        for broker, place in led.followers(partition):
+        cell_rows, of = self._cell_rows[leader], self.last(partition, leader)
+        for broker, place in cell_rows.followers(partition):
             sent = [o for o in self._sent.get(broker, ()) if isinstance(o, m.Send)]
             if any(out.to == leader for out in sent):
                 history, left_ms = self._first_fetch(partition, place, of, now_ms)
                 self._histories[partition, broker] = history
                 self._begun_ms[partition, broker] = now_ms
-                led.set_end(place, history[-1][1].log)
-                thread = int(led.state.followers[place]["thread"])
+                cell_rows.set_end(place, history[-1][1].log)
+                thread = int(cell_rows.state.followers[place]["thread"])
                 self._starts[leader, thread].append((place, left_ms, is_new))
             elif is_new:
-                led.set_end(place, self.last(partition, broker).log)
+                cell_rows.set_end(place, self.last(partition, broker).log)
             elif broker in self.stopping and leader in self._sent:
-                self._sent_back[leader, int(led.state.followers[place]["thread"])].append(place)
+                thread = int(cell_rows.state.followers[place]["thread"])
+                self._sent_back[leader, thread].append(place)
 
     def _first_fetch(
         self, partition: int, place: int, leader: Broker, now_ms: int
     ) -> tuple[BrokerHistory, int]:
         """What a follower becomes until its leader can answer a fetch, and when that leaves."""
-        led, at_ms = self._leds[leader.id], now_ms
-        follower = led.order(partition)[int(led.state.followers[place]["slot"])]
+        rows, at_ms = self._cell_rows[leader.id], now_ms
+        follower = rows.order(partition)[int(rows.state.followers[place]["slot"])]
         broker, outputs = self.last(partition, follower), self._sent[follower]
         history = [(now_ms, broker)]
         for _ in range(MOST_ROUNDS):
@@ -253,16 +254,16 @@ class ReplicaHistories:
                 answer = _answer(leader, first.message, at_ms)
                 if isinstance(first.message, m.Fetch) and not (answer.error or answer.diverging):
                     break
-                back_ms = led.arrives_ms(place, led.arrives_ms(place, at_ms))
-                at_ms = self._written_ms(led, place, back_ms)
+                back_ms = rows.arrives_ms(place, rows.arrives_ms(place, at_ms))
+                at_ms = self._written_ms(rows, place, back_ms)
             broker, outputs = broker_machine.step(broker, answer, at_ms + BASE_MS)
             history.append((at_ms, broker))
         return history, at_ms
 
-    def _written_ms(self, led: Led, place: int, at_ms: int) -> int:
+    def _written_ms(self, rows: CellRows, place: int, at_ms: int) -> int:
         """When what arrives at `at_ms` is taken, if the follower may be stalled."""
-        thread = led.thread_of(place)
-        for start, end, speed in led.state.stalls[
+        thread = rows.thread_of(place)
+        for start, end, speed in rows.state.stalls[
             thread["stall_from"] : thread["stall_to"]
         ].tolist():
             if start <= at_ms < end and speed == 0:
@@ -273,20 +274,20 @@ class ReplicaHistories:
         """Threads of which all partitions start over fetch immediately; a parked fetch of a former
         epoch is sent back."""
         for (leader, _), rows in self._starts.items():
-            led, place = self._leds[leader], rows[0][0]
-            thread = led.thread_of(place)
+            cell_rows, place = self._cell_rows[leader], rows[0][0]
+            thread = cell_rows.thread_of(place)
             if thread["next_ms"] == s.NEVER_MS or len(rows) >= thread["partitions"]:
-                led.start(place, max(left_ms for _, left_ms, _ in rows))
+                cell_rows.start(place, max(left_ms for _, left_ms, _ in rows))
                 if now_ms < thread["down_until_ms"] < s.NEVER_MS:  # its first fetch is another one
                     thread["down_until_ms"] = thread["next_ms"]
             elif thread["is_parked"] and not all(is_new for *_, is_new in rows):
-                led.make_due(place, now_ms)
+                cell_rows.make_due(place, now_ms)
         for (leader, _), places in self._sent_back.items():
-            led = self._leds[leader]
-            thread, known = led.thread_of(places[0]), led.state.carried
+            cell_rows = self._cell_rows[leader]
+            thread, known = cell_rows.thread_of(places[0]), cell_rows.state.carried
             if self._config.kafka.fences_stale_leader_epoch and len(places) >= thread["partitions"]:
                 if thread["is_parked"] or thread["left_ms"] >= now_ms:  # its answer is not written
-                    led.state.followers["end"][places] = known[places, s.HAD_END]
+                    cell_rows.state.followers["end"][places] = known[places, s.HAD_END]
                     known[places, s.TOLD_HIGH_WATERMARK] = known[places, s.OWN_HIGH_WATERMARK]
                 thread["next_ms"], thread["is_parked"] = s.NEVER_MS, s.NOT_PARKED
         self._starts.clear()
@@ -294,9 +295,9 @@ class ReplicaHistories:
 
     def admit(self, broker: int, now_ms: int) -> None:
         """From its first fetch on a broker may be in an ISR."""
-        for led in self._leds.values():
-            for number in np.flatnonzero(np.equal(led.cell.thread_brokers, broker)):
-                thread = led.state.threads[number]
+        for rows in self._cell_rows.values():
+            for number in np.flatnonzero(np.equal(rows.cell.thread_brokers, broker)):
+                thread = rows.state.threads[number]
                 first_ms = now_ms if thread["next_ms"] == s.NEVER_MS else thread["next_ms"]
                 thread["down_until_ms"] = first_ms
 

@@ -33,7 +33,7 @@ from isrlab.fleet.given import Pause, written
 from isrlab.fleet.kernel import state as s
 from isrlab.fleet.kernel.rows import bucket_starts
 from isrlab.fleet.moments import LEAVES_MS
-from isrlab.fleet.moving import Moving
+from isrlab.fleet.moving import MovingCluster
 from isrlab.fleet.tables import ONE_DETAIL
 from isrlab.world import faults
 
@@ -239,22 +239,23 @@ def fleet_play(scene, monkeypatch, window_ms=1):
     ticks = dict.fromkeys(scene.ids[len(scene.replicas) :], joined_ms)
     ticks[1] = scene.first_tick_ms
     monkeypatch.setattr(load, "first_tick_ms", lambda _, broker: ticks.get(broker, other_ms))
-    cluster = Moving(config)
+    cluster = MovingCluster(config)
     seen = [(until_ms - 1, _led(cluster)) for until_ms in cluster.run()]
     times, values = zip(*[row for row in seen if row[0] >= scene.latency_ms], strict=True)
     asked, failures, waits = [], [], np.zeros(s.BUCKETS, np.int64)
-    for led in cluster.leds.values():
-        piece = led.piece(DURATION_MS)
-        for row in piece.events.tolist():
+    for cell_rows in cluster.cell_rows.values():
+        run = cell_rows.run_so_far(DURATION_MS)
+        for row in run.events.tolist():
             ms, kind, place = row[:3]
             if kind <= s.EXPAND:
                 both = (
-                    tuple(sorted(led.members(place, row[at]))) for at in (s.ISR_BEFORE, s.ISR_AFTER)
+                    tuple(sorted(cell_rows.members(place, row[at])))
+                    for at in (s.ISR_BEFORE, s.ISR_AFTER)
                 )
                 asked.append((ms, kind, *both))
             elif kind >= s.REFUSED and not (kind == s.NO_BROKER and row[s.LOG_END_OFFSET] >= 0):
                 failures.append((ms, error(ONE_DETAIL[kind][1])))
-        waits += piece.latencies.sum(axis=0)
+        waits += run.latencies.sum(axis=0)
     cluster.known.read(0, int(cluster.leaders[0]), DURATION_MS)
     ends = _ends(scene, {b: cluster.known.at(0, b, DURATION_MS).log for b in scene.ids})
     waits_ms = np.repeat(bucket_starts(), waits).tolist()
@@ -265,7 +266,7 @@ def _led(cluster):
     leader = int(cluster.leaders[0])
     if leader == NO_LEADER:
         return None
-    row = cluster.leds[leader].partition(0)
-    isr = cluster.leds[leader].members(0, int(row["isr"]))
+    row = cluster.cell_rows[leader].partition(0)
+    isr = cluster.cell_rows[leader].members(0, int(row["isr"]))
     ends = int(row["high_watermark"]), int(row["log_end_offset"])
     return leader, int(row["leader_epoch"]), tuple(sorted(isr)), *ends

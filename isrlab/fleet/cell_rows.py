@@ -1,7 +1,7 @@
 """A cell whose rows are read and written from outside, one partition at a time.
 
-As the engine has them: `Led.role` makes a leader of rows, `Led.install` rows of a leader. The
-engine's clocks are 10**12 ms ahead of the kernel's, for in the engine 0 is never.
+`CellRows.role` turns rows into a leader of the engine, and `CellRows.install` turns such a leader
+into rows. The engine's clocks are 10**12 ms ahead of the kernel's, because 0 means never there.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _ms(clock: int) -> int:
     return clock - BASE_MS if clock else s.LONG_AGO_MS
 
 
-class Led:
+class CellRows:
     """A broker's cell: what it leads now, in rows for everything that it could lead."""
 
     def __init__(self, config: FleetConfig, cell: Cell, state: s.State) -> None:
@@ -204,16 +204,16 @@ class Led:
         scalars = self.state.scalars
         scalars[s.NEXT_THREAD_MS] = min(scalars[s.NEXT_THREAD_MS], at_ms)
 
-    # What it tells
+    # Events
 
-    def tell(self, partition: int, row: tuple[int, ...]) -> None:
+    def add_event(self, partition: int, row: tuple[int, ...]) -> None:
         """An event that is not the kernel's: ms, kind, and from the fourth column on."""
         blank = (0, 0, 0, -1, -1, 0, 0, 0, 0, 0)
         ts_ms, kind, *rest = row
         filled = (ts_ms, kind, int(self.place_of[partition]), *rest, *blank[len(rest) :])
         self.events.append(np.array([filled], dtype=np.int64))
 
-    def piece(self, until_ms: int) -> CellRun:
+    def run_so_far(self, until_ms: int) -> CellRun:
         """All of the run so far."""
         events = np.concatenate([*self.events, np.zeros((0, s.EVENT_COLUMNS), np.int64)])
         return CellRun(self.cell, events, self.state.latencies, until_ms)
@@ -259,7 +259,7 @@ class Led:
                 row[name], row[f"{name}_last"] = first, first + len(rows) - 1
 
 
-def led_at_start(config: FleetConfig, cell: Cell, received: s.Ints) -> Led:
+def rows_at_start(config: FleetConfig, cell: Cell, received: s.Ints) -> CellRows:
     """A cell at time 0 in which the partitions that others lead are empty; it shares `received`."""
     state = s.new_state(setup(config, cell))._replace(received=received)
     absent = state.follower_at[:, -1]
@@ -269,10 +269,10 @@ def led_at_start(config: FleetConfig, cell: Cell, received: s.Ints) -> Led:
         state.followers[clock][absent] = s.LONG_AGO_MS
     is_absent = np.equal(cell.thread_brokers, 0)
     state.threads["next_ms"][is_absent] = state.threads["gone_until_ms"][is_absent] = s.NEVER_MS
-    led = Led(config, cell, state)
+    rows = CellRows(config, cell, state)
     for partition in cell.partitions.tolist():
         leader, *followers = assignment(config)[partition].tolist()
-        led.follow(partition, followers if leader == cell.leader else ())
-        isr = mask(led.order(partition), followers) if leader == cell.leader else 0
-        led.partition(partition)["isr"] = led.partition(partition)["maximal_isr"] = isr
-    return led
+        rows.follow(partition, followers if leader == cell.leader else ())
+        isr = mask(rows.order(partition), followers) if leader == cell.leader else 0
+        rows.partition(partition)["isr"] = rows.partition(partition)["maximal_isr"] = isr
+    return rows

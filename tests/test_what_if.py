@@ -28,18 +28,18 @@ def folder(name: str) -> Path:
     return ROOT / name / "logs"
 
 
-def replayed(name: str, version: str, **changes) -> replay.Again:
-    return replay.again(look(folder(name)).record, BASE.with_(version=version, **changes))
+def replayed(name: str, version: str, **changes) -> replay.LogReplay:
+    return replay.replay_of(look(folder(name)).record, BASE.with_(version=version, **changes))
 
 
 @pytest.fixture(scope="module")
-def real() -> replay.Again:
+def real() -> replay.LogReplay:
     return replayed(PAUSED, "2.8")
 
 
 @pytest.fixture(scope="module")
-def runs(real) -> dict[str, list[replay.Course]]:
-    return what_if.otherwise(real, ["replica_lag_time_max_ms=30000"], 6)
+def runs(real) -> dict[str, list[replay.ReplayOutcome]]:
+    return what_if.try_settings(real, ["replica_lag_time_max_ms=30000"], 6)
 
 
 @pytest.mark.parametrize(("name", "version"), [
@@ -49,12 +49,12 @@ def runs(real) -> dict[str, list[replay.Course]]:
 ])  # fmt: skip
 def test_recorded_incidents_are_reproduced(name, version) -> None:
     real = replayed(name, version)
-    runs = replay.courses(real.config, 8)
+    runs = replay.outcomes(real.config, 8)
     assert what_if.is_reproduced(real, runs)
-    departures = [run.toll.evictions + run.toll.removals for run in runs]
-    seen = real.seen.toll
+    departures = [run.cost.evictions + run.cost.removals for run in runs]
+    seen = real.recorded.cost
     assert median(departures) == pytest.approx(seen.evictions + seen.removals, rel=0.05)
-    missing = median(run.toll.missing_minutes for run in runs)
+    missing = median(run.cost.missing_minutes for run in runs)
     assert missing == pytest.approx(seen.missing_minutes, rel=0.2)
 
 
@@ -71,16 +71,16 @@ def test_the_pause_is_when_it_was(real) -> None:
 
 def test_a_longer_limit_spares_evictions_and_lets_producers_wait(runs) -> None:
     was, now = runs.values()
-    assert {run.toll.evictions for run in was} == {16}
-    assert {run.toll.evictions for run in now} == {0}
-    assert all(run.toll.missing_minutes == 0 for run in now)
-    waited = [median(run.toll.waiting_minutes or 0 for run in several) for several in (was, now)]
+    assert {run.cost.evictions for run in was} == {16}
+    assert {run.cost.evictions for run in now} == {0}
+    assert all(run.cost.missing_minutes == 0 for run in now)
+    waited = [median(run.cost.waiting_minutes or 0 for run in several) for several in (was, now)]
     assert waited[1] > 1.5 * waited[0]
 
 
 def test_where_the_session_ends_first_a_longer_limit_spares_nobody() -> None:
     real = replayed("a-412-follower-paused", "4.1", replica_lag_time_max_ms=6_000)
-    longer = replay.played(real.config.with_(replica_lag_time_max_ms=60_000)).toll
+    longer = replay.play(real.config.with_(replica_lag_time_max_ms=60_000)).cost
     assert (longer.evictions, longer.removals) == (0, 16)
 
 
@@ -103,26 +103,26 @@ def test_a_log_in_which_nobody_left_is_refused() -> None:
 
 
 def test_what_is_drawn_and_said_has_the_numbers(real, runs) -> None:
-    for picture in (what_if.plot_again(real, runs["as it was"]), what_if.plot_otherwise(runs)):
+    for picture in (what_if.plot_replay(real, runs["as it was"]), what_if.plot_settings(runs)):
         pictured(picture)
     text = what_if.finding(real, runs)
     assert text.startswith(
         "Played again: 16 departures from an ISR in the log, 16 in the fleet; 2.07"
     )
     assert "With replica_lag_time_max_ms=30000: with a copy fewer 2" in text
-    page = what_if.otherwise_table(real, runs).data
+    page = what_if.settings_table(real, runs).data
     assert page.count("the log does not say") == 4
     assert "replica_lag_time_max_ms=30000" in page
 
 
 def test_what_is_not_reproduced_is_said(real, runs) -> None:
-    wrong = real._replace(seen=replay.Course([], replay.Toll(50, 0, 40.0)))
+    wrong = real._replace(recorded=replay.ReplayOutcome([], replay.Cost(50, 0, 40.0)))
     assert not what_if.is_reproduced(wrong, runs["as it was"])
     assert "worth nothing" in what_if.finding(wrong, runs)
 
 
 def test_without_a_log_troubles_are_drawn() -> None:
-    drawn = what_if.hours("", BASE.with_(stall_s=15, stall_every_s=30))
-    runs = what_if.otherwise(drawn, ["replica_lag_time_max_ms=30000"], 2)
+    drawn = what_if.replay_logs("", BASE.with_(stall_s=15, stall_every_s=30))
+    runs = what_if.try_settings(drawn, ["replica_lag_time_max_ms=30000"], 2)
     assert what_if.finding(drawn, runs).startswith("replica_lag_time_max_ms=30000: with a copy")
-    assert what_if.SEEN not in what_if.otherwise_table(drawn, runs).data
+    assert what_if.SEEN not in what_if.settings_table(drawn, runs).data

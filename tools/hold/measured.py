@@ -285,12 +285,14 @@ def rungs_that_break(version: str) -> list[str]:
 
 
 @cache
-def _hours(folder: str, limit_ms: int, rate: float, least: int, partitions: int) -> what_if.Again:
+def _hours(
+    folder: str, limit_ms: int, rate: float, least: int, partitions: int
+) -> what_if.LogReplay:
     base = FleetConfig(
         version="2.8", replica_lag_time_max_ms=limit_ms, records_per_s=rate, burst_records=0,
         min_insync_replicas=least, load="steady", partitions=partitions, minutes=20,
     )  # fmt: skip
-    return what_if.hours(str(DATA / "recordings" / "incidents" / folder / "logs"), base)
+    return what_if.replay_logs(str(DATA / "recordings" / "incidents" / folder / "logs"), base)
 
 
 @measured
@@ -300,10 +302,10 @@ def longer_limit(
     """The recorded pause of 15 s, with its limit of 6 s and with another: what it changes."""
     real = _hours("e-282-follower-paused", 6_000, rate, least, partitions)
     was, now = (
-        what_if.courses(real.config.with_(seed=seed, **more), 1)[0].toll
+        what_if.outcomes(real.config.with_(seed=seed, **more), 1)[0].cost
         for more in ({}, {"replica_lag_time_max_ms": limit_s * 1000})
     )
-    return {"seen": real.seen.toll.missing_minutes, "was": was.missing_minutes,
+    return {"seen": real.recorded.cost.missing_minutes, "was": was.missing_minutes,
             "now": now.missing_minutes, "waited": was.waiting_minutes,
             "waits": now.waiting_minutes}  # fmt: skip
 

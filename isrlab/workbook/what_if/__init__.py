@@ -23,10 +23,10 @@ from isrlab.show.controls import Redrawn, choice
 from isrlab.show.curves import Curve, Scale, plot_curves, plot_ticks
 from isrlab.show.style import counted
 from isrlab.show.table import table
-from isrlab.workbook.what_if.replay import Again, Course, Toll, again, courses
+from isrlab.workbook.what_if.replay import Cost, LogReplay, ReplayOutcome, outcomes, replay_of
 
 SEEN, MODEL = "in the log", "the fleet"
-COSTS = {  # of `Toll`
+COSTS = {  # of `Cost`
     "evictions": "evicted by their leaders",
     "removals": "removed by the controller",
     "missing_minutes": "a copy fewer (partition-minutes)",
@@ -40,26 +40,26 @@ CLOSE = 0.2  # of what is seen: nearer than this the fleet reproduces it
 STEP_MS = 200
 
 
-def hours(log_dir: str, base: FleetConfig, time_zone: str | None = None) -> Again:
+def replay_logs(log_dir: str, base: FleetConfig, time_zone: str | None = None) -> LogReplay:
     """The fleet that stands for a folder of logs; without one, `base` as it is.
 
     Raises ValueError if there is nothing in the logs to play again.
     """
     if not log_dir:
-        return Again(base, Course([], Toll(0, 0, 0)), {}, 0)
-    return again(look(log_dir, time_zone=time_zone).record, base)
+        return LogReplay(base, ReplayOutcome([], Cost(0, 0, 0)), {}, 0)
+    return replay_of(look(log_dir, time_zone=time_zone).record, base)
 
 
-def is_of_logs(real: Again) -> bool:
+def is_of_logs(real: LogReplay) -> bool:
     return bool(real.brokers)
 
 
-def is_reproduced(real: Again, runs: Sequence[Course]) -> bool:
+def is_reproduced(real: LogReplay, runs: Sequence[ReplayOutcome]) -> bool:
     """The fleet's departures and time with a copy fewer are near, or around, what is seen."""
     pairs = [
-        (real.seen.toll.evictions + real.seen.toll.removals,
-         [run.toll.evictions + run.toll.removals for run in runs]),
-        (real.seen.toll.missing_minutes, [run.toll.missing_minutes for run in runs]),
+        (real.recorded.cost.evictions + real.recorded.cost.removals,
+         [run.cost.evictions + run.cost.removals for run in runs]),
+        (real.recorded.cost.missing_minutes, [run.cost.missing_minutes for run in runs]),
     ]  # fmt: skip
     return all(
         min(values) <= seen <= max(values) or abs(median(values) - seen) <= CLOSE * seen
@@ -75,19 +75,19 @@ def _band(values: Sequence[float | None]) -> str:
     return low if low == high else f"{median(known):,.3g}, from {low} to {high}"
 
 
-def plot_again(real: Again, runs: Sequence[Course], name: str = "") -> Axes:
+def plot_replay(real: LogReplay, runs: Sequence[ReplayOutcome], name: str = "") -> Axes:
     """How many replicas were out of their ISRs over time: in the log, and in the fleet."""
     times = np.arange(0, real.config.duration_ms + STEP_MS, STEP_MS)
     counts = np.array([_out(run.absences, times) for run in runs])
     x, middle = times / 1000, np.median(counts, axis=0)
     low, high = counts.min(axis=0), counts.max(axis=0)
     curves = {MODEL: Curve(x, middle, low, high, look=(style.BLUE, ""), is_step=True)}
-    seen = _out(real.seen.absences, times)
+    seen = _out(real.recorded.absences, times)
     if is_of_logs(real):
         curves[SEEN] = Curve(x, seen, look=(style.VERMILION, ""), is_step=True, width=1.6)
-    missing = [run.toll.missing_minutes for run in runs]
+    missing = [run.cost.missing_minutes for run in runs]
     title = f"{name or 'As it was'}: {_band(missing)} partition-minutes with a copy fewer"
-    title += f" (log: {real.seen.toll.missing_minutes:.3g})" if is_of_logs(real) else ""
+    title += f" (log: {real.recorded.cost.missing_minutes:.3g})" if is_of_logs(real) else ""
     top = 1.1 * max(1.0, float(high.max()), float(seen.max()))
     scales = Scale("time since the start (s)"), Scale("replicas out of their ISRs", high=top)
     return plot_curves(curves, title, scales)
@@ -103,53 +103,55 @@ def _out(absences: Sequence[Absence], times: np.ndarray) -> np.ndarray:
 # With other settings
 
 
-def otherwise(real: Again, changes: Sequence[str], seeds: int) -> dict[str, list[Course]]:
+def try_settings(
+    real: LogReplay, changes: Sequence[str], seeds: int
+) -> dict[str, list[ReplayOutcome]]:
     """These hours as they were, and with each of the changes ("NAME=VALUE ...").
 
     Raises ValueError for a setting that is unknown or out of range.
     """
-    runs = {"as it was": courses(real.config, seeds)}
+    runs = {"as it was": outcomes(real.config, seeds)}
     for change in changes:
-        runs[change] = courses(real.config.with_(**settings(change)), seeds)
+        runs[change] = outcomes(real.config.with_(**settings(change)), seeds)
     return runs
 
 
-def plot_otherwise(runs: dict[str, list[Course]]) -> Figure:
+def plot_settings(runs: dict[str, list[ReplayOutcome]]) -> Figure:
     """What each change costs and saves: a tick for each seed."""
     figure, grid = style.panels(len(DRAWN), 1, (9.2, len(DRAWN) * (1.0 + 0.3 * len(runs))))
     for ax, cost in zip(grid.flat, DRAWN, strict=True):
-        rows = {name: {"": [getattr(run.toll, cost) for run in several]}
+        rows = {name: {"": [getattr(run.cost, cost) for run in several]}
                 for name, several in runs.items()}  # fmt: skip
         plot_ticks(rows, COSTS[cost], Scale(""), ax=ax)
     return style.headline(figure, _sentence(runs))
 
 
-def otherwise_table(real: Again, runs: dict[str, list[Course]]) -> HTML:
+def settings_table(real: LogReplay, runs: dict[str, list[ReplayOutcome]]) -> HTML:
     """All costs, with the band over seeds: in the log, as it was, and with each of the changes."""
-    played = {SEEN: [real.seen]} | runs if is_of_logs(real) else runs
+    played = {SEEN: [real.recorded]} | runs if is_of_logs(real) else runs
     rows = [
-        {"": name} | {what: _band([getattr(run.toll, cost) for run in several])
+        {"": name} | {what: _band([getattr(run.cost, cost) for run in several])
                       for cost, what in COSTS.items()}
         for name, several in played.items()
     ]  # fmt: skip
     return table(rows)
 
 
-def limit_player(real: Again, limits_s: Sequence[float], seeds: int) -> widgets.VBox:
+def limit_player(real: LogReplay, limits_s: Sequence[float], seeds: int) -> widgets.VBox:
     """A lag limit, and the same hours under it."""
     now_s = real.config.lag_time_ms / 1000
 
     def draw(limit_s: float) -> Axes:
         config = real.config.with_(replica_lag_time_max_ms=round(1000 * limit_s))
-        return plot_again(real, courses(config, seeds), f"Limit {limit_s:g} s")
+        return plot_replay(real, outcomes(config, seeds), f"Limit {limit_s:g} s")
 
     return Redrawn([choice("lag limit (s)", limits_s, now_s, "{:g}".format)], draw)
 
 
-def _sentence(runs: dict[str, list[Course]]) -> str:
+def _sentence(runs: dict[str, list[ReplayOutcome]]) -> str:
     """The change that spares most evictions, and what it costs."""
     middle = {
-        name: Toll(*(median(getattr(run.toll, cost) for run in several) for cost in COSTS))
+        name: Cost(*(median(getattr(run.cost, cost) for run in several) for cost in COSTS))
         for name, several in runs.items()
     }
     was = middle.pop("as it was")
@@ -163,20 +165,20 @@ def _sentence(runs: dict[str, list[Course]]) -> str:
     return f"{text}{now.longest_wait_s:.3g} s"
 
 
-def finding(real: Again, runs: dict[str, list[Course]]) -> str:
+def finding(real: LogReplay, runs: dict[str, list[ReplayOutcome]]) -> str:
     """How well the fleet tells what was, and what the best change would have done."""
     if not is_of_logs(real):
         return f"{_sentence(runs)}."
-    seen, model = real.seen.toll, runs["as it was"]
+    seen, model = real.recorded.cost, runs["as it was"]
     if not is_reproduced(real, model):
         return (
             f"The fleet does not reproduce this log: {seen.missing_minutes:.3g} partition-minutes "
-            f"with a copy fewer, the fleet {_band([run.toll.missing_minutes for run in model])}. "
+            f"with a copy fewer, the fleet {_band([run.cost.missing_minutes for run in model])}. "
             "What it would say of other settings is worth nothing here."
         )
     left = seen.evictions + seen.removals
-    departures = [run.toll.evictions + run.toll.removals for run in model]
-    missing = _band([run.toll.missing_minutes for run in model])
+    departures = [run.cost.evictions + run.cost.removals for run in model]
+    missing = _band([run.cost.missing_minutes for run in model])
     text = f"Played again: {counted(round(left), 'departure')} from an ISR in the log, "
     text += f"{_band(departures)} in the fleet; {seen.missing_minutes:.3g} partition-minutes with "
     return f"{text}a copy fewer, {missing} in the fleet. With {_sentence(runs)}."

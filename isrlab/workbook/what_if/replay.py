@@ -6,7 +6,7 @@ the controller removed it, it was *down*. A leader that evicts others while it i
 it comes back, answered no fetches. The load is not in logs: it is a setting.
 
 Left out: elections (leaders stay where they were at first, and what happened to their own replicas
-does not count), partitions with another number of replicas than most, disks, throttles. `Toll` is
+does not count), partitions with another number of replicas than most, disks, throttles. `Cost` is
 measured alike in the record and in a fleet, so that their distance says how far to believe it.
 """
 
@@ -30,7 +30,7 @@ QUIET_MS = 10_000  # what begins so soon after another is one trouble of a broke
 MOST_PARTITIONS = 500
 
 
-class Toll(NamedTuple):
+class Cost(NamedTuple):
     """What some troubles cost; None where it is not known. Minutes are partition-minutes."""
 
     evictions: float  # by leaders
@@ -42,23 +42,23 @@ class Toll(NamedTuple):
     timed_out: float | None = None
 
 
-class Course(NamedTuple):
+class ReplayOutcome(NamedTuple):
     """Who was out when, in ms since the start, and what it cost."""
 
     absences: list[Absence]
-    toll: Toll
+    cost: Cost
 
 
-class Again(NamedTuple):
+class LogReplay(NamedTuple):
     """A fleet that stands for a record, and what the record shows of the same partitions."""
 
     config: FleetConfig
-    seen: Course
+    recorded: ReplayOutcome
     brokers: dict[int, int]  # of the record -> of the fleet
     left_out: int  # partitions that the fleet has not
 
 
-def again(record: Record, base: FleetConfig) -> Again:
+def replay_of(record: Record, base: FleetConfig) -> LogReplay:
     """The fleet with the replicas and troubles of a record; all else is `base`.
 
     `base.lag_time_ms` is taken for the lag limit of the record. Raises ValueError if the record has
@@ -89,34 +89,34 @@ def again(record: Record, base: FleetConfig) -> Again:
         a._replace(start_ms=a.start_ms - start_ms, end_ms=a.end_ms and a.end_ms - start_ms)
         for a in followed
     ]
-    seen = Course(absences, _toll_of(absences, config.duration_ms))
-    return Again(config, seen, numbers, len(record.replicas) - len(placed))
+    seen = ReplayOutcome(absences, _cost_of(absences, config.duration_ms))
+    return LogReplay(config, seen, numbers, len(record.replicas) - len(placed))
 
 
-def played(config: FleetConfig) -> Course:
+def play(config: FleetConfig) -> ReplayOutcome:
     """A fleet, simulated here and now."""
     events = simulate_local(config)
     end_ms = config.duration_ms
     absences = exact.absences(events, end_ms)
     numbers = measures(events, config.replication_factor, config.min_insync_replicas, (0, end_ms))
-    toll = _toll_of(absences, end_ms)._replace(
+    cost = _cost_of(absences, end_ms)._replace(
         waiting_minutes=_waiting_ms(config, absences) / 60_000,
         longest_wait_s=min(numbers["p99_ms"], config.request_timeout_ms) / 1000,
         refused=numbers["refused"],
         timed_out=numbers["timed_out"],
     )
-    return Course(absences, toll)
+    return ReplayOutcome(absences, cost)
 
 
-def courses(config: FleetConfig, seeds: int) -> list[Course]:
+def outcomes(config: FleetConfig, seeds: int) -> list[ReplayOutcome]:
     """The fleet with other draws: the phase of the ISR check, the load, the followers' speed."""
-    return [played(config.with_(seed=config.seed + n)) for n in range(seeds)]
+    return [play(config.with_(seed=config.seed + n)) for n in range(seeds)]
 
 
-def _toll_of(absences: Sequence[Absence], end_ms: int) -> Toll:
+def _cost_of(absences: Sequence[Absence], end_ms: int) -> Cost:
     out_ms = sum((end_ms if a.end_ms is None else a.end_ms) - a.start_ms for a in absences)
     evicted = sum(a.leader is not None for a in absences)
-    return Toll(evicted, len(absences) - evicted, out_ms / 60_000)
+    return Cost(evicted, len(absences) - evicted, out_ms / 60_000)
 
 
 def _waiting_ms(config: FleetConfig, absences: Iterable[Absence]) -> int:

@@ -280,7 +280,7 @@ def read_logs(context: click.Context, log_dir: str, *, form: str | None, since: 
                 raise ValueError("--follow needs a folder, and takes no --csv, --json or --html")
             command.follow(log_dir, follow, anonymous, **how)
         path = context.with_resource(stored(log_dir))
-        sys.exit(command.tell(path, command.Wanted(form, page, full, anonymous), **how))
+        sys.exit(command.tell(path, command.OutputOptions(form, page, full, anonymous), **how))
     except BrokenPipeError:  # the reader of a pipe has seen enough
         raise
     except (LogDirError, OSError, ValueError) as error:

@@ -66,7 +66,7 @@ def marked(is_right: bool, happened: str, asked: str) -> str:
     return f"✓ {happened}: solved" if is_right else f"✗ {happened}; {asked}"
 
 
-class Played:
+class ExerciseRun:
     """What became of an answer in one version: a run, or the numbers of a fleet."""
 
     def __init__(self, exercise: Exercise, answer: str, version: str) -> None:
@@ -127,13 +127,13 @@ def parse(name: str, text: str) -> Exercise:
     return Exercise(name, sections, limits, goals, hints)
 
 
-def mark(exercise: Exercise, answer: str) -> tuple[list[Mark], dict[str, Played]]:
+def mark(exercise: Exercise, answer: str) -> tuple[list[Mark], dict[str, ExerciseRun]]:
     """Each limit and goal held against an answer; and what was played, by version.
 
     Raises ValueError for an answer that cannot be played, with the line of the answer.
     """
     marks = list(_limits(exercise, answer))
-    played = {version: Played(exercise, answer, version) for version, _ in exercise.goals}
+    played = {version: ExerciseRun(exercise, answer, version) for version, _ in exercise.goals}
     for version, goal in exercise.goals:
         judge, values = _form_of(goal)
         is_met, happened, asked = judge(played[version], *values)
@@ -193,12 +193,12 @@ def _run_fleet(text: str, version: str) -> dict[str, float]:
 GoalResult = tuple[bool, str, str]
 
 
-def _outcome(played: Played, asked: str) -> GoalResult:
+def _outcome(played: ExerciseRun, asked: str) -> GoalResult:
     end = played.run.outcome.word
     return end == asked, f"the end is {end}", f"should be {asked}"
 
 
-def _records(played: Played, asked: str, names: str) -> GoalResult:
+def _records(played: ExerciseRun, asked: str, names: str) -> GoalResult:
     cluster, should = played.run.cluster, f"{names} should be {asked}"
     promised = cluster.observer.committed.keys() | cluster.observer.acknowledged.keys()
     if strange := [name for name in names.split() if name not in promised]:
@@ -212,20 +212,20 @@ def _records(played: Played, asked: str, names: str) -> GoalResult:
     return not other, happened, f"should be {asked}"
 
 
-def _property(played: Played, asked: str, name: str) -> GoalResult:
+def _property(played: ExerciseRun, asked: str, name: str) -> GoalResult:
     how = played.run.violations.get(name)
     happened = f"{name} is broken ({how})" if how else f"{name} holds"
     should = "be broken" if asked == "broken" else "hold"
     return bool(how) == (asked == "broken"), happened, f"should {should}"
 
 
-def _prints(played: Played, asked: str, text: str) -> GoalResult:
+def _prints(played: ExerciseRun, asked: str, text: str) -> GoalResult:
     is_there = " ".join(text.split()) in " ".join(played.printed.split())
     happened = f"{'prints' if is_there else 'does not print'} “{text}”"
     return is_there == (asked == "prints"), happened, f"should{' not' * (asked == 'hides')}"
 
 
-def _number(played: Played, name: str, sign: str, limit: str) -> GoalResult:
+def _number(played: ExerciseRun, name: str, sign: str, limit: str) -> GoalResult:
     if name not in played.measures:
         raise ValueError(f"no number {name!r}; known: {', '.join(played.measures)}")
     number, wanted = played.measures[name], float(limit)

@@ -190,7 +190,7 @@ def test_without_the_widgets_extension_a_player_moves(browser, lab):
     page.keyboard.press("ArrowRight")
     assert value_of(slider) == "1"
     shown = " ".join(page.locator(".jp-OutputArea-output").all_inner_texts())
-    assert "Redrawn(" not in shown and "rror displaying" not in shown
+    assert "LiveFigure(" not in shown and "rror displaying" not in shown
 
 
 def test_a_saved_notebook_opened_without_its_kernel_shows_its_player(browser, lab):

@@ -24,7 +24,7 @@ from isrlab.logs.reader import hits
 from isrlab.logs.reader.files import blocks
 from isrlab.logs.reader.metadata import checksum
 from isrlab.page import dropped
-from isrlab.page.dropped import DropError, Dropped
+from isrlab.page.dropped import DropError, DroppedFiles
 
 ROOT = Path(__file__).parent.parent
 # The search of everything holds its states in arrays, and no page runs it.
@@ -62,10 +62,10 @@ assert actions.enabled(explored.run(explored.versions[0]))
 ANSWER = """
 import json
 from itertools import pairwise
-from isrlab.page.dropped import Dropped
+from isrlab.page.dropped import DroppedFiles
 for folder in sys.argv[1:]:
     shares = []
-    with Dropped() as dropped:
+    with DroppedFiles() as dropped:
         for path in sorted(path for path in Path(folder).rglob("*") if path.is_file()):
             dropped.feed(path.relative_to(folder).as_posix(), path.read_bytes())
         answer = dropped.finish(shares.append)
@@ -143,7 +143,7 @@ def test_a_dropped_metadata_log_is_answered_by_both_commands():
 @pytest.mark.parametrize("code", ["utf-8", "utf-8-sig", "utf-16"])
 def test_a_dropped_description_is_checked(code):
     assert of_text(DESCRIBED).partitions
-    with Dropped() as files:
+    with DroppedFiles() as files:
         for byte in DESCRIBED.encode(code):
             files.feed("describe.txt", bytes([byte]))
         answer = files.finish()
@@ -170,7 +170,7 @@ def test_checksums_by_table_are_those_of_the_library():
 
 
 def finished(**contents: bytes) -> dropped.DroppedAnswer:
-    with Dropped() as files:
+    with DroppedFiles() as files:
         for name, data in contents.items():
             files.feed(name, data)
         return files.finish()
@@ -222,7 +222,7 @@ def test_what_is_no_log_is_refused_in_words(data, why):
 )
 def test_names_cannot_leave_the_folder(name):
     log = next(PLAIN.rglob("server.log")).read_bytes()
-    with Dropped() as files:
+    with DroppedFiles() as files:
         for each in (name, f"{name}/x", "a", "a/b"):
             files.feed(each, log)
         paths = {path.resolve() for path in files._files.values()}

@@ -39,7 +39,7 @@ RULES = (
     ("high_watermark_set", "3.6", c.HighWatermarkSet.MAXIMAL_ISR_OR_CAUGHT_UP, "gone_but_fresh"),
     ("high_watermark_held_under_min_isr", "3.7", False, "under_min_isr"),
     ("high_watermark_after_shrink", "3.1", c.AfterShrink.NEVER, "stalled"),
-    ("high_watermark_after_shrink", "3.1", c.AfterShrink.AT_ONCE, "shrink_stall"),
+    ("high_watermark_after_shrink", "3.1", c.AfterShrink.IMMEDIATELY, "shrink_stall"),
     ("high_watermark_only_if_follower_moved", "2.7", False, "three_replicas"),
     ("isr_write", "0.9.0", c.IsrWrite.ZOOKEEPER, "steady_with_pauses"),
     ("isr_write", "2.7", c.IsrWrite.ZOOKEEPER_NOTIFY, "shrink_stall"),

@@ -77,16 +77,16 @@ def test_help_of_the_magic_lists_the_commands(shell):
 def test_a_control_can_be_seen_without_widgets_from_the_first_moment(monkeypatch):
     bundles = []
 
-    class Shown:
+    class ShownAnswer:
         def update(self, bundle, raw):
             bundles.append(bundle)
 
     def display(bundle, raw, display_id):
         bundles.append(bundle)
-        return Shown()
+        return ShownAnswer()
 
     monkeypatch.setattr(controls, "display", display)
-    box = controls.Redrawn([controls.choice("a", (1, 2), 2)], lambda a: plt.plot([1, a])[0].axes)
+    box = controls.LiveFigure([controls.choice("a", (1, 2), 2)], lambda a: plt.plot([1, a])[0].axes)
     box._ipython_display_()
     first, then = bundles
     assert notebooks.WIDGET in first and notebooks.WIDGET in then

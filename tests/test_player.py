@@ -25,7 +25,7 @@ def shown(box) -> dict:
 
 
 def drawn_by(*inputs):
-    return controls.Redrawn(inputs, lambda *values: plt.plot([1, *values])[0].axes)
+    return controls.LiveFigure(inputs, lambda *values: plt.plot([1, *values])[0].axes)
 
 
 def test_a_player_has_all_combinations_the_last_slider_first_to_change():

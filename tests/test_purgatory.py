@@ -251,7 +251,7 @@ def test_an_append_completes_once():
 
 
 def test_what_need_not_wait():
-    for deadline, logs, cause in ((500, {1}, Cause.AT_ONCE), (0, {}, Cause.EXPIRY)):
+    for deadline, logs, cause in ((500, {1}, Cause.IMMEDIATELY), (0, {}, Cause.EXPIRY)):
         operation = waiting(1, "a", deadline=deadline)
         purgatory, (done,) = Purgatory(Timer.at(0)).watch(operation, logs, 0)
         assert (done.cause, purgatory.waiting) == (cause, {})

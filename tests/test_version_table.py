@@ -40,7 +40,7 @@ FACTS = (  # rule, last release with the first form, that form, first release wi
     ("high_watermark_set", "3.2.3", SET(2), "3.3.0", SET.MAXIMAL_ISR_OR_CAUGHT_UP),
     ("high_watermark_set", "3.5.2", SET.MAXIMAL_ISR_OR_CAUGHT_UP, "3.6.0", SET(4)),
     ("high_watermark_held_under_min_isr", "3.6.2", False, "3.7.0", True),
-    ("high_watermark_after_shrink", "2.6.3", c.AfterShrink.AT_ONCE, "2.7.0", c.AfterShrink.NEVER),
+    ("high_watermark_after_shrink", "2.6.3", c.AfterShrink(0), "2.7.0", c.AfterShrink.NEVER),
     ("high_watermark_after_shrink", "3.0.2", c.AfterShrink.NEVER, "3.1.0", c.AfterShrink.ON_COMMIT),
     ("high_watermark_only_if_follower_moved", "2.3.1", False, "2.4.0", True),
     ("isr_write", "0.8.2.2", c.IsrWrite.ZOOKEEPER, "0.9.0.0", c.IsrWrite.ZOOKEEPER_NOTIFY),

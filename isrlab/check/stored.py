@@ -19,7 +19,7 @@ from isrlab.logs.incidents.exposed import UNCLEAN, StoredPartition, stored_in
 from isrlab.logs.reader.files import LogDirError, expanded, find
 from isrlab.logs.reader.metadata import files as metadata_files
 from isrlab.logs.reader.metadata.log import ELR, MIN_ISR, TOPIC, MetadataCluster, id_text
-from isrlab.logs.reader.packed import Unpacked
+from isrlab.logs.reader.packed import UnpackedFiles
 from isrlab.placement.describe import DescribedPartition
 
 NEWEST = (  # the highest metadata version of each release
@@ -37,8 +37,8 @@ def of_files(
     """The last state in the files of one metadata log, and the history of each partition that has
     eligible leader replicas, as `exposed` wants it. Raises CheckError."""
     try:
-        with Unpacked() as unpacked:
-            sources = metadata_files.of(expanded(find(path), unpacked))
+        with UnpackedFiles() as unpacked:
+            sources = metadata_files.metadata_sources(expanded(find(path), unpacked))
             if not sources:
                 raise CheckError(f"{path} holds no metadata log and no snapshot of one")
             cluster, rows = metadata_files.last_state(sources)

@@ -31,7 +31,7 @@ from isrlab.closeups.segment import Reader, SegmentedLog
 MOST_SLOTS = 100_000  # emptied in one call
 Place = tuple[int, int]  # number of the wheel (0 is the finest), number of the slot
 Logs: TypeAlias = Mapping[str, SegmentedLog]  # by partition
-Asked: TypeAlias = tuple[str, Reader, int, int]  # partition, reader, offset, max bytes
+PartitionRequest: TypeAlias = tuple[str, Reader, int, int]  # partition, reader, offset, max bytes
 
 
 class Task(NamedTuple):
@@ -212,7 +212,7 @@ class Operation(NamedTuple):
 
 
 def parked_fetch(
-    id: str, logs: Logs, asked: Sequence[Asked], deadline_ms: int, min_bytes: int = 1
+    id: str, logs: Logs, asked: Sequence[PartitionRequest], deadline_ms: int, min_bytes: int = 1
 ) -> Operation:
     """A fetch, as it is when it is parked."""
     parts = tuple(FetchPart(*part, logs[part[0]].place_of(part[2])) for part in asked)
@@ -224,7 +224,7 @@ def parked_fetch(
 
 
 class Cause(StrEnum):
-    AT_ONCE = "at once"
+    IMMEDIATELY = "immediately"
     APPEND = "append"
     HIGH_WATERMARK = "high watermark"
     EXPIRY = "expiry"
@@ -253,7 +253,7 @@ class Purgatory:
     def watch(self, operation: Operation, logs: Logs, now_ms: int) -> PurgatoryStep:
         """Complete the operation now, or let it wait (tryCompleteElseWatch)."""
         if operation.condition.is_satisfied(logs):
-            return self, (Completion(operation, now_ms, Cause.AT_ONCE),)
+            return self, (Completion(operation, now_ms, Cause.IMMEDIATELY),)
         lists = {key: (*self.watchers.get(key, ()), operation.id) for key in operation.keys}
         timer, move = self.timer.add(Task(operation.id, operation.deadline_ms), now_ms)
         waiting = self.waiting | {operation.id: operation}

@@ -80,7 +80,7 @@ class HighWatermarkSet(Form):
 class AfterShrink(Form):
     """When a leader that shrank the ISR looks at its high watermark again."""
 
-    AT_ONCE = 0, "high watermark checked right after a shrink"
+    IMMEDIATELY = 0, "high watermark checked right after a shrink"
     NEVER = 1, "high watermark not checked after a shrink, only at the next fetch"
     ON_COMMIT = 2, "high watermark checked when a shrink is committed (KAFKA-13091)"
 

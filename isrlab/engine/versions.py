@@ -54,7 +54,7 @@ class KafkaVersion:
     high_watermark_held_under_min_isr: bool = switch(
         "high watermark also moves under min ISR", "high watermark held under min ISR (KAFKA-15583)"
     )
-    high_watermark_after_shrink: c.AfterShrink = c.AfterShrink.AT_ONCE
+    high_watermark_after_shrink: c.AfterShrink = c.AfterShrink.IMMEDIATELY
     high_watermark_only_if_follower_moved: bool = switch(
         "high watermark checked at every fetch",
         "high watermark checked only when a follower has moved (KAFKA-8841)",

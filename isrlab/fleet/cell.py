@@ -16,7 +16,7 @@ from isrlab.fleet.kernel.clock import run as run_kernel
 from isrlab.fleet.kernel.clock import run_abreast
 from isrlab.fleet.layout import assignment, fetcher_id, holders
 from isrlab.fleet.progress import shown
-from isrlab.fleet.recorded import Recorded, of_cell
+from isrlab.fleet.recorded import CellRecording, of_cell
 
 ALL = 0  # instead of a leader
 KRAFT_STOP_MS = 100  # from the removal of a broker that shuts down until its fetchers stop
@@ -30,7 +30,7 @@ class Cell(NamedTuple):
     followers: s.Ints  # int64[n, slots], broker of each follower
     thread_of: s.Ints  # int64[n, slots], number of the fetcher thread that reads for each follower
     thread_brokers: list[int]  # broker of each thread
-    recorded: Recorded | None  # its load, if that is a trace
+    recorded: CellRecording | None  # its load, if that is a trace
 
 
 class CellRun(NamedTuple):
@@ -53,7 +53,7 @@ def cells_of(config: FleetConfig) -> list[int]:
 
 
 def cell(
-    config: FleetConfig, leader: int, recorded: Recorded | None = None, every: bool = False
+    config: FleetConfig, leader: int, recorded: CellRecording | None = None, every: bool = False
 ) -> Cell:
     """Wire one leader broker to the fetcher threads of its followers.
 
@@ -136,7 +136,7 @@ def run_cell(config: FleetConfig, leader: int) -> CellRun:
 
 
 def run_cell_in_windows(
-    config: FleetConfig, leader: int, recorded: Recorded | None = None
+    config: FleetConfig, leader: int, recorded: CellRecording | None = None
 ) -> Iterator[CellRun]:
     """Run one cell and give its events a window at a time."""
     windowed = cell(config, leader, recorded)

@@ -26,7 +26,7 @@ from isrlab.fleet.cell import ALL, cells_of, run_cell_in_windows
 from isrlab.fleet.config import Configs, FleetConfig, listed
 from isrlab.fleet.layout import assignment
 from isrlab.fleet.moving import move
-from isrlab.fleet.recorded import Recorded, of_cell, packed, unpacked
+from isrlab.fleet.recorded import CellRecording, of_cell, packed, unpacked
 from isrlab.fleet.tables import tables
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def spread(spark: SparkSession, configs: Configs, tasks: int | None = None) -> D
     return spark.createDataFrame(rows, PLAN_SCHEMA).repartitionByRange(count, "task")
 
 
-def _batches(config: FleetConfig, leader: int, recorded: Recorded | None) -> float:
+def _batches(config: FleetConfig, leader: int, recorded: CellRecording | None) -> float:
     """About how many a cell gets."""
     if recorded:
         return len(recorded.arrivals.ts_ms)
@@ -121,7 +121,7 @@ def planned(
 
 
 def tables_of(
-    config: FleetConfig, leader: int, recorded: Recorded | None = None
+    config: FleetConfig, leader: int, recorded: CellRecording | None = None
 ) -> Iterator[pa.Table]:
     """The events of a cell, or of all of them where leaders move, a piece at a time."""
     if leader != ALL:

@@ -1,6 +1,6 @@
 """Logs and descriptions that are dropped on a page, answered there as `logs` and `check` answer.
 
-    with Dropped() as dropped:
+    with DroppedFiles() as dropped:
         dropped.feed("broker-1/server.log", piece)      # files, each in pieces, in any order
         answer = dropped.finish(progress)               # progress(share): 0 to 1
 
@@ -59,7 +59,7 @@ class DroppedAnswer(NamedTuple):
     left_out: str
 
 
-class Dropped:
+class DroppedFiles:
     """The files that were dropped, until it is closed."""
 
     def __init__(self) -> None:

@@ -29,11 +29,11 @@ from typing import Any
 import numpy as np
 
 from isrlab.search import compiled
-from isrlab.search.tables import Offered, System, Tables
+from isrlab.search.tables import Successors, System, Tables
 
 ROUND = 30_000  # states that are expanded before their successors are compared
 FULL = 2**64
-MOST_FULL, GROWTH, AT_ONCE = 0.7, 1.4, 1 << 20  # of the table of fingerprints
+MOST_FULL, GROWTH, PIECE = 0.7, 1.4, 1 << 20  # of the table of fingerprints
 _FILES = "visited.npz", "level.pickle"
 Piece = tuple[np.ndarray, np.ndarray]  # states of a level, and their fingerprints
 
@@ -87,9 +87,9 @@ class Visited:
         if self.count + len(prints) > MOST_FULL * len(self.prints):
             old, need = self.prints, (self.count + len(prints)) / MOST_FULL
             self.prints = np.zeros(int(max(GROWTH * len(old), need)), np.int64)
-            for start in range(0, len(old), AT_ONCE):
-                part = old[start : start + AT_ONCE]
-                compiled.insert(self.prints, part[part != 0], np.empty(AT_ONCE, np.int64))
+            for start in range(0, len(old), PIECE):
+                part = old[start : start + PIECE]
+                compiled.insert(self.prints, part[part != 0], np.empty(PIECE, np.int64))
         return fresh[: compiled.insert(self.prints, prints, fresh)]
 
     def reached(self, sources: np.ndarray, options: np.ndarray) -> None:
@@ -205,7 +205,7 @@ class BreadthFirst:
         at.distinct += len(rows)
         at.following += len(rows)
 
-    def _expand(self, rows: np.ndarray, prints: np.ndarray) -> tuple[Offered, Any]:
+    def _expand(self, rows: np.ndarray, prints: np.ndarray) -> tuple[Successors, Any]:
         """What may follow, and of how many states each is the canonical one."""
         offered = self.tables.expand(rows, prints)
         if not self.symmetric:

@@ -43,7 +43,7 @@ class Arrays(NamedTuple):
     results: np.ndarray  # (thing, chain to do first, and last), of operations
 
 
-class Offered(NamedTuple):
+class Successors(NamedTuple):
     """What may follow the states that were expanded."""
 
     place: np.ndarray  # of the state before
@@ -172,7 +172,7 @@ def _run(t: Arrays, chain: Any, rows: np.ndarray, n: int, missing: np.ndarray) -
 
 @_entry
 def expand(
-    t: Arrays, rows: np.ndarray, prints: np.ndarray, todo: np.ndarray, out: Offered,
+    t: Arrays, rows: np.ndarray, prints: np.ndarray, todo: np.ndarray, out: Successors,
     missing: np.ndarray,
 ) -> tuple[int, int]:  # fmt: skip
     """How many were offered, and how many states stay to be done: the first in `todo`."""

@@ -74,7 +74,7 @@ def most_bytes() -> float:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """What a search of everything has found out."""
 
     end: SearchEnd  # how many states, how deep, how long
@@ -99,7 +99,7 @@ class Found:
 def try_all(
     version: str | KafkaVersion, partition: str, budgets: dict[str, int], *promises: str,
     **how: Any,
-) -> Found:  # fmt: skip
+) -> SearchResult:  # fmt: skip
     """Search everything by the rules of a release, or by rules changed by hand
     (`KafkaVersion.of("4.1").with_(...)`), for a break of these promises (none named: of all).
 
@@ -114,10 +114,10 @@ def try_all(
     try:
         end = searching.run()
         if not end.schedules:
-            return Found(end, None)
+            return SearchResult(end, None)
         name, actions = min(end.schedules.items(), key=lambda item: len(item[1]))
         text = text_of(make(), line_of(partition), actions, name)
-        return Found(end, name, tuple(actions), text)
+        return SearchResult(end, name, tuple(actions), text)
     finally:
         searching.close()
 

@@ -22,7 +22,7 @@ _TALK = (  # of followers with their leaders; on a link only one side's follower
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Stopped(Frozen):
+class StoppedBroker(Frozen):
     """A broker without a process: what its next one will find."""
 
     id: int
@@ -33,7 +33,7 @@ class Stopped(Frozen):
     is_new: bool = False  # no reassignment has named it yet
 
 
-class Promised(Frozen):
+class Promises(Frozen):
     """What an observer remembers."""
 
     committed: tuple[tuple[str, int], ...] = ()
@@ -42,7 +42,7 @@ class Promised(Frozen):
     went_back: bool = False  # a leader's high watermark, within its epoch
 
 
-class Late(Frozen):
+class LateFollower(Frozen):
     """A follower's clock at its leader has become too old."""
 
     follower: int
@@ -65,26 +65,26 @@ def content(thing: Any) -> bytes:
 # What a rule sees of a broker, of a link, or of the controller
 
 
-def fate(broker: Broker | Stopped) -> int:
+def fate(broker: Broker | StoppedBroker) -> int:
     """0: it lives, 1: it is dead, 2: it has never lived."""
-    return 1 + broker.is_new if isinstance(broker, Stopped) else 0
+    return 1 + broker.is_new if isinstance(broker, StoppedBroker) else 0
 
 
-def can_start(broker: Broker | Stopped) -> bool:
-    return isinstance(broker, Stopped) and not (broker.is_halted or broker.is_new)
+def can_start(broker: Broker | StoppedBroker) -> bool:
+    return isinstance(broker, StoppedBroker) and not (broker.is_halted or broker.is_new)
 
 
-def epoch(broker: Broker | Stopped) -> int | None:
+def epoch(broker: Broker | StoppedBroker) -> int | None:
     """Of its process; None if it has none."""
-    return None if isinstance(broker, Stopped) else broker.broker_epoch
+    return None if isinstance(broker, StoppedBroker) else broker.broker_epoch
 
 
-def recipient(broker: Broker | Stopped) -> Any:
+def recipient(broker: Broker | StoppedBroker) -> Any:
     """What a message that is sent to it depends on."""
-    return None if isinstance(broker, Stopped) else broker.metadata
+    return None if isinstance(broker, StoppedBroker) else broker.metadata
 
 
-def asking(broker: Broker | Stopped) -> tuple[int, int] | None:
+def asking(broker: Broker | StoppedBroker) -> tuple[int, int] | None:
     """The leader that a follower waits for, and the number of what it asked."""
     role = getattr(broker, "role", None)
     if not isinstance(role, Follower) or role.is_waiting or role.leader == NO_LEADER:
@@ -92,12 +92,12 @@ def asking(broker: Broker | Stopped) -> tuple[int, int] | None:
     return role.leader, role.request
 
 
-def waiting(broker: Broker | Stopped) -> tuple[tuple[int, int], ...] | None:
+def waiting(broker: Broker | StoppedBroker) -> tuple[tuple[int, int], ...] | None:
     """(follower, number) of the fetches that are parked here; None if it is dead."""
     role = getattr(broker, "role", None)
     parked = role.parked if isinstance(role, Leader) else ()
     asked = tuple((p.fetch.replica, p.fetch.request) for p in parked)
-    return None if isinstance(broker, Stopped) else asked
+    return None if isinstance(broker, StoppedBroker) else asked
 
 
 def talk(messages: tuple[m.Message, ...]) -> tuple[int, ...]:
@@ -116,7 +116,7 @@ def changes(messages: tuple[m.Message, ...]) -> tuple[int, ...]:
     return tuple(sorted(x.request for x in messages if isinstance(x, kinds)))
 
 
-def unanswered(broker: Broker | Stopped) -> int:
+def unanswered(broker: Broker | StoppedBroker) -> int:
     """The number of the ISR change that it waits for; -1: it waits for none."""
     asked = getattr(broker, "unanswered", None)
     return asked.request if asked else -1
@@ -127,22 +127,22 @@ def knows(broker: int) -> Callable[[Controller], bool | None]:
     return lambda controller: controller.is_alive(broker) or None
 
 
-class Able(NamedTuple):
+class BrokerOptions(NamedTuple):
     """What a broker can do or suffer by itself."""
 
     oldest: tuple[int, int] | None  # (follower, number) of the fetch that is parked first
     leads: bool
-    lates: tuple[Late, ...]
+    lates: tuple[LateFollower, ...]
     is_flushed: bool
     is_checkpointed: bool
 
 
-def able(broker: Broker | Stopped, two_ways: bool) -> Able | None:
-    if isinstance(broker, Stopped):
+def broker_options(broker: Broker | StoppedBroker, two_ways: bool) -> BrokerOptions | None:
+    if isinstance(broker, StoppedBroker):
         return None
     role, log = broker.role, broker.log
     parked = role.parked[:1] if isinstance(role, Leader) else ()
-    return Able(
+    return BrokerOptions(
         next(((p.fetch.replica, p.fetch.request) for p in parked), None),
         isinstance(role, Leader),
         tuple(_lates(broker, two_ways)),
@@ -151,26 +151,26 @@ def able(broker: Broker | Stopped, two_ways: bool) -> Able | None:
     )
 
 
-def _lates(broker: Broker, two_ways: bool) -> Iterator[Late]:
+def _lates(broker: Broker, two_ways: bool) -> Iterator[LateFollower]:
     """The followers whose clocks can turn too old here."""
     for remote in broker.role.remotes if isinstance(broker.role, Leader) else ():
         if remote.last_caught_up_time_ms > OLD_MS:
-            yield Late(remote.id, False)
+            yield LateFollower(remote.id, False)
             if two_ways and remote.last_fetch_time_ms > OLD_MS:
-                yield Late(remote.id, True)
+                yield LateFollower(remote.id, True)
 
 
 # What promises read, for `safety.View`
 
 
-def holds(broker: Broker | Stopped) -> Log | None:
+def holds(broker: Broker | StoppedBroker) -> Log | None:
     """The log of a process."""
-    if isinstance(broker, Stopped):
+    if isinstance(broker, StoppedBroker):
         return None
     return Log(broker.log.records, broker.log.log_start_offset, broker.log.high_watermark)
 
 
-def leads(broker: Broker | Stopped) -> tuple[Log, Leader] | None:
+def leads(broker: Broker | StoppedBroker) -> tuple[Log, Leader] | None:
     """Of a leader its log, its ISR, and how far it knows its followers to be."""
     log, role = holds(broker), getattr(broker, "role", None)
     if log is None or not isinstance(role, Leader):
@@ -189,7 +189,7 @@ def number_of(broker_epoch: int, leader_epoch: int, alters: bool) -> int:
     return broker_epoch * 1_000_000 + 2 * (leader_epoch + 1) + alters + 1
 
 
-def aged(broker: Broker, late: Late) -> Broker:
+def aged(broker: Broker, late: LateFollower) -> Broker:
     role = broker.role
     assert isinstance(role, Leader)
     remote = role.remote(late.follower)

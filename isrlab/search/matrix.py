@@ -45,7 +45,7 @@ class MatrixRow(NamedTuple):
         return "; ".join(words)
 
 
-class Searched(NamedTuple):
+class MatrixAnswer(NamedTuple):
     """A line of `answers.csv`."""
 
     question: str
@@ -75,7 +75,7 @@ COLUMNS = {name: KafkaVersion.of(name) for name in _READ["releases"]} | {
 }
 
 
-def ask(question: str, rules: str, workers: int = 1) -> Searched:
+def ask(question: str, rules: str, workers: int = 1) -> MatrixAnswer:
     """Search for one field of the matrix."""
     row = QUESTIONS[question]
     limit = {"most_depth": row.levels} if row.levels else {}
@@ -84,31 +84,31 @@ def ask(question: str, rules: str, workers: int = 1) -> Searched:
     result = try_all(COLUMNS[rules], row.of, budgets, row.promise, **where, **limit)
     at, ended = result.end.progress, result.end.ended
     schedule = "; ".join(" ".join(map(str, action)) for action in result.actions)
-    return Searched(
+    return MatrixAnswer(
         question, rules, row.asked, len(result.actions), ended, at.distinct, at.transitions,
         at.depth - 1, round(at.seconds, 1), schedule, result.text is not None,
     )  # fmt: skip
 
 
-def stored(path: Path = ANSWERS) -> dict[tuple[str, str], Searched]:
+def stored(path: Path = ANSWERS) -> dict[tuple[str, str], MatrixAnswer]:
     """What is known, by question and rules, in the order of the matrix."""
     known = {}
     if path.exists():
         with path.open(encoding="utf-8", newline="") as file:
             for line in list(csv.reader(file))[1:]:
-                answer = msgspec.convert(line, Searched, strict=False)
+                answer = msgspec.convert(line, MatrixAnswer, strict=False)
                 known[answer.question, answer.rules] = answer
     wanted = [(question, rules) for question in QUESTIONS for rules in COLUMNS]
     return {key: known[key] for key in wanted
             if key in known and known[key].asked == QUESTIONS[key[0]].asked}  # fmt: skip
 
 
-def keep(answer: Searched, path: Path = ANSWERS) -> None:
+def keep(answer: MatrixAnswer, path: Path = ANSWERS) -> None:
     """Write one more."""
     answers = stored(path) | {(answer.question, answer.rules): answer}
     part = path.with_suffix(".part")
     with part.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([Searched._fields, *answers.values()])
+        csv.writer(file, lineterminator="\n").writerows([MatrixAnswer._fields, *answers.values()])
     part.replace(path)
 
 

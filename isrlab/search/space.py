@@ -39,8 +39,16 @@ from isrlab.engine.log import Log
 from isrlab.engine.model import NO_LEADER, Broker, Follower, Leader
 from isrlab.engine.partition import PartitionState
 from isrlab.search import known
-from isrlab.search.known import NOW_MS, OLD_MS, Late, Promised, Stopped, aged, number_of
-from isrlab.search.tables import Doings, Sees
+from isrlab.search.known import (
+    NOW_MS,
+    OLD_MS,
+    LateFollower,
+    Promises,
+    StoppedBroker,
+    aged,
+    number_of,
+)
+from isrlab.search.tables import Doings, Read
 from isrlab.world.cluster import Cluster
 
 KINDS = (  # what has a budget, in the order of a state's
@@ -80,10 +88,10 @@ class Space:
         self.produced = len(cluster.requests)
         self.total = budgets.get("produces", 0) + budgets.get("acks_all", 0)
         self.remembers = self.version.clock_reset == ClockReset.NEVER
-        self.contexts: list[Sees | None] = [None] * (self.promised + 1)
+        self.contexts: list[Read | None] = [None] * (self.promised + 1)
         for (source, target), slot in self.links.items():
             view = known.recipient if target else known.knows(source)
-            self.contexts[slot] = Sees(self.slots[target], view)
+            self.contexts[slot] = Read(self.slots[target], view)
         self.ends = tuple((i, ("stopped",)) for i in range(self.n))
         self.first = self._first(cluster, tuple(budgets.get(kind, 0) for kind in KINDS))
         self.content = known.content
@@ -98,13 +106,13 @@ class Space:
             is_new = number not in cluster.disks
             log = Log() if is_new else cluster.disks[number]
             epoch, was_clean = cluster.epochs.get(number, 0), number in cluster.clean
-            state[i] = Stopped(number, log, epoch, was_clean, False, is_new)
+            state[i] = StoppedBroker(number, log, epoch, was_clean, False, is_new)
         others = cluster.topic.partitions[: cluster.number]
         count = len(others[0].controller.replicas) if others else None
         state[self.n] = replace(cluster.controller, replicas_of_partition_0=count)
         state[self.budget] = budgets
         observer = cluster.observer
-        promised = Promised(
+        promised = Promises(
             tuple(sorted(observer.committed.items())),
             tuple(sorted(observer.acknowledged.items())),
             tuple(sorted(observer.disks_lost)),
@@ -173,10 +181,10 @@ class Space:
         self, broker: Any, _: None, message: Any, soon: bool = False, changes: bool = False
     ) -> Operated:
         """One broker's step; None if it is to change something and does not."""
-        if isinstance(broker, Stopped):
+        if isinstance(broker, StoppedBroker):
             return broker, (), ()
-        before = aged(broker, message) if isinstance(message, Late) else broker
-        asked = m.ExpireIsr() if isinstance(message, Late) else message
+        before = aged(broker, message) if isinstance(message, LateFollower) else broker
+        asked = m.ExpireIsr() if isinstance(message, LateFollower) else message
         after, outputs = broker_machine.step(before, asked, NOW_MS)
         after, sent = self._canonical(after, outputs)
         if changes and after == broker:
@@ -256,10 +264,10 @@ class Space:
         return self._decided(controller_machine.fail_over(controller, tuple(infos)), False)
 
     def _promise(
-        self, old: Promised, _: None, committed: Any, acknowledged: Any, went_back: bool
+        self, old: Promises, _: None, committed: Any, acknowledged: Any, went_back: bool
     ) -> Operated:
         names = {f"m{request + 1}": acks for request, acks in acknowledged}
-        new = Promised(
+        new = Promises(
             tuple(sorted((dict(committed) | dict(old.committed)).items())),
             tuple(sorted((dict(old.acknowledged) | names).items())),
             old.disks_lost,
@@ -267,7 +275,7 @@ class Space:
         )
         return new, (), ()
 
-    def _lose_disk(self, old: Promised, _: None, broker: int) -> Operated:
+    def _lose_disk(self, old: Promises, _: None, broker: int) -> Operated:
         lost = tuple(sorted({*old.disks_lost, broker}))
         return replace(old, disks_lost=lost), (), ()
 
@@ -277,7 +285,7 @@ class Space:
         """The process is gone, and with it what was on its way to it."""
         what = {"log": broker.log, "broker_epoch": broker.broker_epoch + 1, **how}
         to = [slot for (_, target), slot in self.links.items() if target == broker.id]
-        return Stopped(broker.id, **what), tuple((slot, ("clear",)) for slot in to), ()
+        return StoppedBroker(broker.id, **what), tuple((slot, ("clear",)) for slot in to), ()
 
     def _halt(self, broker: Broker, _: None) -> Operated:
         return self._stop(broker, None, is_halted=True)
@@ -298,13 +306,13 @@ class Space:
         return replace(broker, is_shutting_down=True), ((self.n, asks),), ()
 
     def _stopped(self, broker: Any, _: None) -> Operated:
-        if isinstance(broker, Stopped):
+        if isinstance(broker, StoppedBroker):
             return broker, (), ()  # it has halted
         log = broker.log.flush().checkpoint()
         after, chain, last = self._stop(broker, None, log=log, was_clean=True)
         return after, (*chain, (self.n, ("expire", broker.id))), last
 
-    def _start(self, old: Stopped, _: None, named: tuple[int, ...]) -> Operated:
+    def _start(self, old: StoppedBroker, _: None, named: tuple[int, ...]) -> Operated:
         """`named`: brokers beyond the assigned that an operator has named."""
         idle = Broker(
             old.id, self.version, self.settings, (*self.assigned, *named), old.log,

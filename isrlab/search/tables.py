@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from isrlab.search import compiled
-from isrlab.search.compiled import BITS, EMPTY, IN_KEY, MOST, NEVER, UNKNOWN, Arrays, Offered
+from isrlab.search.compiled import BITS, EMPTY, IN_KEY, MOST, NEVER, UNKNOWN, Arrays, Successors
 
 ROOM = 1 << 16  # for what is offered by a part of the rows, at least
 NOTES = 1 << 14  # of what the tables lack, in one go
@@ -32,15 +32,15 @@ Doings = tuple[tuple[int, Hashable], ...]  # (slot, operation)
 Choices = Sequence[tuple[Hashable, Doings]]  # (label, what is done)
 
 
-class Sees(NamedTuple):
+class Read(NamedTuple):
     """What a rule sees of a slot: the thing, or what `view` shows of it."""
 
     slot: int
     view: Callable[[Any], Hashable] | None = None
 
 
-class Local(NamedTuple):
-    reads: tuple[Sees, ...]
+class LocalRule(NamedTuple):
+    reads: tuple[Read, ...]
     answer: Callable[..., Any]  # Choices, or for a law the promises that are broken, as bits
 
 
@@ -52,7 +52,7 @@ class System(Protocol):
     first: Any  # a thing for each slot
     rules: Any  # Sequence[Local]
     laws: Any
-    contexts: Any  # Sequence[Sees | None]
+    contexts: Any  # Sequence[Read | None]
     renamings: Any  # (the slots in another order, and what renames a thing)
     ends: Any  # links of a chain that come after all that is done last
 
@@ -65,7 +65,7 @@ class System(Protocol):
         """Equal in every process, and different for what differs."""
 
 
-class Growing:
+class GrowingArray:
     """An array to which rows are added."""
 
     def __init__(self, columns: int = 0, kind: Any = np.int32) -> None:
@@ -81,7 +81,7 @@ class Growing:
         return self.count - 1
 
 
-class Numbered:
+class Numbering:
     """Values by number, and numbers by value."""
 
     def __init__(self, *known: Hashable) -> None:
@@ -106,14 +106,14 @@ class Tables:
     def __init__(self, system: System, workers: int = 1) -> None:
         self.system, self.workers = system, workers
         self.pool = ThreadPoolExecutor(workers) if workers > 1 else None
-        self.things, self.contents = Numbered(), Growing(kind=np.int64)
-        self.operations, self.labels, self.views = Numbered(), Numbered(), Numbered()
+        self.things, self.contents = Numbering(), GrowingArray(kind=np.int64)
+        self.operations, self.labels, self.views = Numbering(), Numbering(), Numbering()
         self.views(None, (type(None), None))  # True and 1 are two things
-        self.chains, self.links = Numbered(()), Growing(3)
+        self.chains, self.links = Numbering(()), GrowingArray(3)
         self.links.append(0, 0, 0)  # the empty chain
-        self.menus, self.menu, self.options = Numbered(), Growing(2), Growing(2)
-        self.results = Growing(3)
-        self.functions = Numbered(None)  # of views
+        self.menus, self.menu, self.options = Numbering(), GrowingArray(2), GrowingArray(2)
+        self.results = GrowingArray(3)
+        self.functions = Numbering(None)  # of views
         self.entries, self.count = np.full((1 << 12, 3), EMPTY), 0
         self.asked = 0
         self.notes = [np.zeros((NOTES, 2), np.int64) for _ in range(workers)]
@@ -123,7 +123,7 @@ class Tables:
         self.laws = np.array([self._ruled(law, int) for law in system.laws])
         self.read = np.array(self.reads)
         self.odds = np.array([_mixed(b"slot%d" % i) | 1 for i in range(len(system.first))])
-        contexts = [read or Sees(0) for read in system.contexts]
+        contexts = [read or Read(0) for read in system.contexts]
         self.contexts = np.array([(r.slot, self.functions(r.view)) for r in contexts])
         self.visible = np.full((len(self.functions.values), 1 << 10), UNKNOWN, np.int32)
         self.renamed = np.full((len(system.renamings), 1 << 10), UNKNOWN, np.int32)
@@ -154,7 +154,7 @@ class Tables:
 
     # What is computed once
 
-    def _ruled(self, rule: Local, number: Callable[[Any], int]) -> tuple[int, int, int]:
+    def _ruled(self, rule: LocalRule, number: Callable[[Any], int]) -> tuple[int, int, int]:
         """Where its reads are, and its table; or the first of several, which fold its reads."""
         start, table = len(self.reads), len(self.answers)
         self.reads += [(r.slot, self.functions(r.view)) for r in rule.reads]
@@ -262,24 +262,24 @@ class Tables:
                 those[0] = 0
             self._learn(np.concatenate(notes))
 
-    def expand(self, rows: np.ndarray, prints: np.ndarray) -> Offered:
+    def expand(self, rows: np.ndarray, prints: np.ndarray) -> Successors:
         """All that may follow, by the place of the state before."""
-        offered: list[Offered] = []
+        offered: list[Successors] = []
 
         def kernel(arrays: Arrays, todo: np.ndarray, notes: np.ndarray) -> int:
             room = max(ROOM, 4 * len(todo))
-            out = Offered(
+            out = Successors(
                 np.empty(room, np.int32), np.empty(room, np.int32),
                 np.empty((room, rows.shape[1]), np.int32), np.empty(room, np.int64),
             )  # fmt: skip
             count, left = compiled.expand(arrays, rows, prints, todo, out, notes)
-            offered.append(Offered(*(column[:count] for column in out)))
+            offered.append(Successors(*(column[:count] for column in out)))
             return left
 
         self._until_done(kernel, len(rows))
         columns = [np.concatenate(column) for column in zip(*offered, strict=True)]
         order = np.argsort(columns[0], kind="stable")
-        return Offered(*(column[order] for column in columns))
+        return Successors(*(column[order] for column in columns))
 
     def successors(self, state: Sequence[Any]) -> list[tuple[Any, tuple[Any, ...]]]:
         """(label, next state) for all that may follow one state."""

@@ -56,7 +56,7 @@ def step_slider(run: Run) -> widgets.VBox:
             drawn[state] = pictured(plot_replicas(frames[step], **look))
         return replace(drawn[state], caption=words.message_line(frames[step]))
 
-    return Redrawn([slider], draw, most=len(frames))
+    return LiveFigure([slider], draw, most=len(frames))
 
 
 def choice(
@@ -88,7 +88,7 @@ def pick(description: str, options: Sequence[Any], value: Any) -> widgets.Dropdo
     return widgets.Dropdown(options=options, value=value, description=description, **_LOOK)
 
 
-class Redrawn(widgets.VBox):
+class LiveFigure(widgets.VBox):
     """Controls above a picture that is drawn of their values, again whenever there is a new one.
 
     A view that is drawn may have a caption. Where the kernel is gone a player does the same: it

@@ -21,7 +21,7 @@ from isrlab.events import exact
 from isrlab.fleet import load, truth
 from isrlab.fleet.config import FleetConfig
 from isrlab.show.bands import Span, shade
-from isrlab.show.controls import Redrawn, choice
+from isrlab.show.controls import LiveFigure, choice
 from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.offsets import Offsets, isr_of, plot_offsets
 from isrlab.show.style import INK, STATES, axes, mark
@@ -100,7 +100,7 @@ def stall_controls(config: FleetConfig = PAIR) -> widgets.VBox:
     def draw(limit_s: int, stall_s: float) -> Axes:
         return plot_stall(config.with_(replica_lag_time_max_ms=1000 * limit_s, stall_s=stall_s))
 
-    return Redrawn((limit, length), draw)
+    return LiveFigure((limit, length), draw)
 
 
 def plot_removals(version: str, limits_s: Sequence[float]) -> Axes:

@@ -27,7 +27,7 @@ from isrlab.fleet.layout import assignment
 from isrlab.installed import DATA
 from isrlab.show import style
 from isrlab.show.bands import Span, shade
-from isrlab.show.controls import Number, Redrawn, pick
+from isrlab.show.controls import LiveFigure, Number, pick
 from isrlab.show.curves import Curve, Scale, plot_bars, plot_curves
 
 GENERATIONS = tuple(version.name for version in PRESETS.values())
@@ -325,7 +325,7 @@ def burst_controls(config: FleetConfig = SMALL) -> widgets.VBox:
             changes[setting] = round(number) if is_whole else number
         return plot_burst(config.with_(**changes))
 
-    return Redrawn([*numbers, pick("version", FEW, config.version)], draw, one_by_one=True)
+    return LiveFigure([*numbers, pick("version", FEW, config.version)], draw, one_by_one=True)
 
 
 def day(name: str) -> pd.DataFrame:

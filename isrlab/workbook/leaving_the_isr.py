@@ -209,4 +209,4 @@ def hang_slider(version: str, hang_s: int = 8) -> widgets.VBox:
         script = SAW_TOOTH + 4 * TOOTH.format(hang_s=seconds)
         return plot_clocks({version: scenario.play(script, version=version)})
 
-    return controls.Redrawn([slider], draw)
+    return controls.LiveFigure([slider], draw)

@@ -25,7 +25,7 @@ from isrlab.fleet.cell import leaders
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.layout import assignment, target
 from isrlab.show.bands import Span, isr_rows, plot_bands
-from isrlab.show.controls import Redrawn, choice
+from isrlab.show.controls import LiveFigure, choice
 from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.matrix import plot_matrix
 from isrlab.show.style import FAINT, headline, panels
@@ -46,7 +46,7 @@ ONE = SMALL.with_(
 )  # fmt: skip
 
 
-class Moved(NamedTuple):
+class MoveResult(NamedTuple):
     """What a reassignment took."""
 
     done_s: list[float]  # of each partition that is done, from its start; ascending
@@ -75,11 +75,11 @@ def throttled(config: FleetConfig, bytes_per_s: int, batch: int) -> FleetConfig:
 
 
 @lru_cache(maxsize=128)
-def moved(config: FleetConfig) -> Moved:
+def moved(config: FleetConfig) -> MoveResult:
     """Simulate it."""
     events, start_s = fleet.simulate_local(config), config.reassign_s
     costs = measures(events, config.replication_factor, 1, (0, config.duration_ms))
-    return Moved(
+    return MoveResult(
         [move.ts_ms / 1000 - start_s for move in exact.moves(events) if move.joined],
         max(wait.latency_ms for wait in exact.waits(events)) / 1000,
         round(costs["produce_error"]),
@@ -221,7 +221,7 @@ def move_controls(config: FleetConfig, table: pd.DataFrame) -> widgets.VBox:
     """Sliders for both, with the values of a grid, and how many partitions have moved."""
     rates, counts = (sorted(set(table[name].tolist())) for name in ("throttle", "batch"))
     sliders = choice("throttle", rates, rates[0], rate), choice("batch", counts, counts[0])
-    return Redrawn(sliders, lambda speed, many: plot_progress(throttled(config, speed, many)))
+    return LiveFigure(sliders, lambda speed, many: plot_progress(throttled(config, speed, many)))
 
 
 def back_after(

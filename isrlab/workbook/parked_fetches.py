@@ -200,7 +200,7 @@ def wheel_slider(timer: Timer, times_ms: Sequence[int]) -> widgets.VBox:
     """A slider through some moments, ascending, in ms; each picture says what has just moved."""
     before = dict(zip(sorted(times_ms), [-1, *sorted(times_ms)], strict=False))
     slider = controls.choice("ms", [*before], min(before))
-    return controls.Redrawn((slider,), lambda ms: plot_wheels(timer.advance(before[ms])[0], ms))
+    return controls.LiveFigure((slider,), lambda ms: plot_wheels(timer.advance(before[ms])[0], ms))
 
 
 def moves_of(delay_ms: int, tick_ms: int = 1) -> list[Move]:

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from isrlab import placement
 from isrlab.placement import FATES, DescribedPartition
 from isrlab.show import curves, style
-from isrlab.show.controls import Redrawn, choice, pick
+from isrlab.show.controls import LiveFigure, choice, pick
 
 MOST_BYTES = 50_000_000  # of a description
 MOST_FAILURES = 10  # of a curve
@@ -152,10 +152,10 @@ def _kraft_is_safer(chances: dict[str, list[list[float]]]) -> list[bool]:
     return [max(a) < min(b) for a, b in zip(chances["kraft"], chances["zookeeper"], strict=True)]
 
 
-def controls(brokers: int, topics: int, sizes: Sequence[int]) -> Redrawn:
+def controls(brokers: int, topics: int, sizes: Sequence[int]) -> LiveFigure:
     """Sliders for the size of a topic and the number of racks, and the chances drawn of them."""
     racks = pick("racks", [("none", 0), ("three", 3)], 0)
-    return Redrawn(
+    return LiveFigure(
         (choice("partitions", sizes, sizes[0]), racks),
         lambda size, number: plot_chances(generated(brokers, topics, size, number)),
     )

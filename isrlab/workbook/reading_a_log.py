@@ -82,7 +82,7 @@ def lookup_slider(segment: seg.LogSegment) -> widgets.VBox:
     first, last = segment.base_offset, segment.next_offset - 1
     offsets = sorted({first + (last - first) * nth // 11 for nth in range(12)})
     slider = controls.choice("offset", offsets, first)
-    return controls.Redrawn((slider,), lambda offset: plot_lookup(segment, offset))
+    return controls.LiveFigure((slider,), lambda offset: plot_lookup(segment, offset))
 
 
 def plot_search(segment: seg.LogSegment, target: int) -> Axes:

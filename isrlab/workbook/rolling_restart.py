@@ -26,7 +26,7 @@ from isrlab.fleet.sums import by_run
 from isrlab.placement.describe import DescribedPartition
 from isrlab.placement.place import placed
 from isrlab.show.bands import plot_isr_sizes
-from isrlab.show.controls import Redrawn, choice
+from isrlab.show.controls import LiveFigure, choice
 from isrlab.show.curves import Curve, Scale, plot_curves, plot_ticks
 from isrlab.show.style import INK, STATES, mark, panels
 from isrlab.world import scenario
@@ -206,7 +206,7 @@ def restart_controls(config: FleetConfig = SMALL) -> widgets.VBox:
     shares = (0.3, 0.6, 0.8, 0.9)
     busy = choice("load (% of fetch rate)", shares, 0.6, lambda value: f"{100 * value:.0f}")
     every = choice("wait / safe wait", (0.5, 0.75, 1.25), 0.75, "{:g}".format)
-    return Redrawn(
+    return LiveFigure(
         (down, busy, every), lambda s, share, wait: plot_restart(rolling(config, share, s, wait))
     )
 

@@ -25,7 +25,7 @@ from isrlab.engine import rules
 from isrlab.engine.versions import KafkaVersion
 from isrlab.events.measures import measures
 from isrlab.installed import DATA, ROOT
-from isrlab.search.everything import Found, budgets_of, try_all
+from isrlab.search.everything import SearchResult, budgets_of, try_all
 from isrlab.show import controls
 from isrlab.show.replicas import plot_beside, story_finding, visible
 from isrlab.world import scenario
@@ -208,11 +208,11 @@ def judged_rows(before: Notice, after: Notice) -> list[dict[str, Any]]:
 # The search of everything
 
 
-def searched(idea: Proposal, versions: Mapping[str, KafkaVersion]) -> dict[str, Found]:
+def searched(idea: Proposal, versions: Mapping[str, KafkaVersion]) -> dict[str, SearchResult]:
     """The search that a proposal asks for, by each of these rules in turn. If it has a limit of
     depth, a break by one of them is the limit for those after it."""
     promise, *budgets = idea.asked.split()
-    how, results = {"workers": 2, **idea.how}, dict[str, Found]()
+    how, results = {"workers": 2, **idea.how}, dict[str, SearchResult]()
     how |= {"most_depth": idea.depth} if idea.depth else {}
     for name, version in versions.items():
         partition = LISTED["partitions"][idea.of]
@@ -222,7 +222,7 @@ def searched(idea: Proposal, versions: Mapping[str, KafkaVersion]) -> dict[str, 
     return results
 
 
-def verdict(end: Found) -> str:
+def verdict(end: SearchResult) -> str:
     """What a search has shown, in words that name its range."""
     states = f"{end.end.progress.distinct:,} states"
     if end.promise:
@@ -231,7 +231,7 @@ def verdict(end: Found) -> str:
     return f"no schedule{most} within the budgets breaks it ({states})"
 
 
-def verdicts(results: Mapping[str, Found]) -> list[dict[str, Any]]:
+def verdicts(results: Mapping[str, SearchResult]) -> list[dict[str, Any]]:
     """A row for each search, with its speed."""
     return [{"rules": name, "verdict": verdict(each), "took_s": round(each.end.progress.seconds, 1),
              "states/s": round(each.end.rate)} for name, each in results.items()]  # fmt: skip
@@ -297,13 +297,13 @@ def beside(idea: Proposal) -> Figure:
                        blocks=sorted({*blocks[:1], len(ends)}), right="With the rule")  # fmt: skip
 
 
-def control(rule: str) -> controls.Redrawn:
+def control(rule: str) -> controls.LiveFigure:
     """A list of rules, and the story of the one that is chosen."""
     pick = controls.pick("rule", [*PROPOSALS], rule)
-    return controls.Redrawn([pick], lambda name: beside(PROPOSALS[name]))
+    return controls.LiveFigure([pick], lambda name: beside(PROPOSALS[name]))
 
 
-def finding(idea: Proposal, rows: Sequence[Any], results: Mapping[str, Found]) -> str:
+def finding(idea: Proposal, rows: Sequence[Any], results: Mapping[str, SearchResult]) -> str:
     """What a vote should know."""
     ends = [row for row in rows if row["ends"] != row["with_the_rule"]]
     before, after = (verdict(results[name]) for name in ("as released", "with the rule"))

@@ -26,7 +26,7 @@ from isrlab.fleet.sums import quantile
 from isrlab.logs.reader.read import read_local
 from isrlab.logs.recordings import traced
 from isrlab.show import style
-from isrlab.show.controls import Redrawn, choice
+from isrlab.show.controls import LiveFigure, choice
 from isrlab.show.curves import Curve, Scale, plot_curves
 
 PAIR = FleetConfig(
@@ -271,4 +271,4 @@ def wait_controls(config: FleetConfig = SMALL) -> widgets.VBox:
         name = f"{delay_ms:g} ms one way, stalls of {stall_s:g} s"
         return plot_tails({name: histogram(events)})
 
-    return Redrawn((delay, stall), draw)
+    return LiveFigure((delay, stall), draw)

@@ -21,7 +21,7 @@ MOST_STEPS = 2_000  # of a tree
 
 
 @dataclass(slots=True)
-class Tried:
+class Node:
     """One step; `parent` is where it was taken, `last` the child that was seen last."""
 
     line: str
@@ -51,7 +51,7 @@ class Exploration:
         self.setup = [line for line in lines[:first] if line.startswith("partition")]
         if not self.setup:
             raise ValueError("a scenario begins with a 'partition' line")
-        self.tree = [Tried("", 0)]
+        self.tree = [Node("", 0)]
         self.current = 0
         self.run(self.versions[0])  # the set-up is wrong in all versions, or in none
         for line in filter(does_something, lines[first:]):
@@ -78,7 +78,7 @@ class Exploration:
                 return self.go(number)
         if len(self.tree) >= MOST_STEPS:
             raise ValueError(f"a tree has at most {MOST_STEPS:,} steps")
-        self.tree.append(Tried(line, self.current))
+        self.tree.append(Node(line, self.current))
         return self.go(len(self.tree) - 1)
 
     def go(self, number: int) -> None:

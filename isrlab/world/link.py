@@ -23,7 +23,7 @@ _NOT_IN_A_LINK = ("version ", "status", "check", "trace")
 _WORDS = Path(__file__).with_name("link_words.txt").read_bytes()
 
 
-class Linked(NamedTuple):
+class PlayLink(NamedTuple):
     """What a link says."""
 
     text: str  # of a scenario, its `version` line first
@@ -52,7 +52,7 @@ def fragment(text: str, versions: Sequence[str] = (), at: int | None = None) -> 
     return "s" + urlsafe_b64encode(squeezed).decode().rstrip("=")
 
 
-def read(link: str) -> Linked:
+def read(link: str) -> PlayLink:
     """What a fragment says. Raises ValueError for what is none, or is too long."""
     if len(link) > MOST_LINK:
         raise ValueError(f"the link has {len(link):,} characters; at most {MOST_LINK:,} are read")
@@ -72,4 +72,4 @@ def read(link: str) -> Linked:
     names, _, step = head.partition(" ")
     versions = tuple(names.split(",")[:2])
     at = int(step) if step.isdecimal() and len(step) < 5 else None
-    return Linked(f"version {versions[0]}\n{lines}\n", versions, at)
+    return PlayLink(f"version {versions[0]}\n{lines}\n", versions, at)

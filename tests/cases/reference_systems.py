@@ -14,7 +14,7 @@ from functools import cache, partial
 from itertools import permutations
 from typing import Any
 
-from isrlab.search.tables import Local, Sees
+from isrlab.search.tables import LocalRule, Read
 
 NONE = -1
 TRUNCATE, KIP101, KIP279, FIRST_TRY, KIP320 = MODULES = (
@@ -38,27 +38,31 @@ class Reference:
         self.first = (*(replica for _ in ids), 0, (), (NONE, NONE, everyone))
         self.contexts = [None] * len(self.first)
         pairs = [(a, b) for a in ids for b in ids if a != b]
-        orders, stored = Sees(self.orders), Sees(self.stored)
+        orders, stored = Read(self.orders), Read(self.stored)
         leads, follows, orders_of, is_true = (
             [partial(view, a) for a in ids] for view in (_leads, _follows, _orders_of, _is_true)
         )
-        self.rules = [Local((orders, stored), self._controller)]
+        self.rules = [LocalRule((orders, stored), self._controller)]
         for a in ids:
-            known = Sees(self.orders, orders_of[a])
-            self.rules.append(Local((known, Sees(a, _epoch)), partial(self._become, a)))
-            self.rules.append(Local((Sees(a, leads[a]), Sees(self.count)), partial(self._write, a)))
-            reads = Sees(a, leads[a]), *(Sees(b, follows[a]) for b in ids if b != a)
-            self.rules.append(Local(reads, partial(self._high_watermark, a)))
+            known = Read(self.orders, orders_of[a])
+            self.rules.append(LocalRule((known, Read(a, _epoch)), partial(self._become, a)))
+            self.rules.append(
+                LocalRule((Read(a, leads[a]), Read(self.count)), partial(self._write, a))
+            )
+            reads = Read(a, leads[a]), *(Read(b, follows[a]) for b in ids if b != a)
+            self.rules.append(LocalRule(reads, partial(self._high_watermark, a)))
         for a, f in pairs:
-            both = Sees(a, leads[a]), Sees(f, follows[a])
+            both = Read(a, leads[a]), Read(f, follows[a])
             change = partial(self._change_isr, a, f)
-            self.rules.append(Local((Sees(self.stored, is_true[a]), *both), change))
-            self.rules.append(Local(both, partial(self._fetch, a, f)))
-            theirs = Sees(a, _log if module != KIP320 else leads[a])
-            reads = Sees(self.orders, orders_of[a]), theirs, Sees(f, _epoch)
-            self.rules.append(Local(reads, partial(self._follow, a, f)))
+            self.rules.append(LocalRule((Read(self.stored, is_true[a]), *both), change))
+            self.rules.append(LocalRule(both, partial(self._fetch, a, f)))
+            theirs = Read(a, _log if module != KIP320 else leads[a])
+            reads = Read(self.orders, orders_of[a]), theirs, Read(f, _epoch)
+            self.rules.append(LocalRule(reads, partial(self._follow, a, f)))
         self.laws = [
-            Local((Sees(a, partial(_shown, a)), Sees(b, _log), stored), partial(self._broken, b))
+            LocalRule(
+                (Read(a, partial(_shown, a)), Read(b, _log), stored), partial(self._broken, b)
+            )
             for a in ids for b in ids
         ]  # fmt: skip
         self.renamings = [self._renaming(p) for p in list(permutations(ids))[1:]]

@@ -1,6 +1,6 @@
 """Load that was recorded: trace files, read and checked, cut into cells, and written."""
 
 # ruff: noqa: F401, I001
-from isrlab.fleet.recorded.cells import Recorded, describe, of_cell, packed
+from isrlab.fleet.recorded.cells import CellRecording, describe, of_cell, packed
 from isrlab.fleet.recorded.cells import recording, summary, unpacked
 from isrlab.fleet.recorded.file import TraceError, write_trace

@@ -34,7 +34,7 @@ DECIDES = (
 )  # the settings that decide who gets which batches
 
 
-class Recorded(NamedTuple):
+class CellRecording(NamedTuple):
     """The share of one cell."""
 
     arrivals: Arrivals  # by time, then by place of the partition in the cell
@@ -47,7 +47,7 @@ class RecordedFleet(NamedTuple):
     sha256: str  # of the file
     rows: int
     left_out: int  # of them, at or after the end of the run
-    by_leader: dict[int, Recorded]
+    by_leader: dict[int, CellRecording]
 
 
 class Description(NamedTuple):
@@ -83,7 +83,7 @@ def describe(path: str | Path, columns: str = "") -> Description:
     )
 
 
-def of_cell(config: FleetConfig, leader: int) -> Recorded | None:
+def of_cell(config: FleetConfig, leader: int) -> CellRecording | None:
     """The share of one cell; None if the load is not a trace. Raises TraceError."""
     return recording(config).by_leader[leader] if config.load == TRACE else None
 
@@ -119,7 +119,7 @@ def _recording(config: FleetConfig, version: tuple[int, int] | None) -> Recorded
         partitions = np.flatnonzero(leader_of == leader)
         places = np.searchsorted(partitions, rows.partition[mine]).astype(np.int32)
         arrivals = Arrivals(rows.ts_ms[mine], places, rows.records[mine])
-        by_leader[leader] = Recorded(arrivals, sizes[partitions])
+        by_leader[leader] = CellRecording(arrivals, sizes[partitions])
     with open(config.trace_file, "rb") as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
     return RecordedFleet(digest, len(order), len(order) - len(kept), by_leader)
@@ -139,7 +139,7 @@ def _record_bytes(config: FleetConfig, rows: TraceRows, kept: Ints) -> Ints:
     return sizes
 
 
-def packed(recorded: Recorded | None) -> bytes | None:
+def packed(recorded: CellRecording | None) -> bytes | None:
     """A cell's share as compressed bytes, for its row of the plan."""
     if recorded is None:
         return None
@@ -148,9 +148,9 @@ def packed(recorded: Recorded | None) -> bytes | None:
     return sink.getvalue()
 
 
-def unpacked(content: bytes | None) -> Recorded | None:
+def unpacked(content: bytes | None) -> CellRecording | None:
     """What `packed` packed."""
     if content is None:
         return None
     *arrivals, record_bytes = np.load(io.BytesIO(content)).values()
-    return Recorded(Arrivals(*arrivals), record_bytes)
+    return CellRecording(Arrivals(*arrivals), record_bytes)

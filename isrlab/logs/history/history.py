@@ -43,7 +43,7 @@ from isrlab.logs.history.clocks import Clock, align_clocks
 from isrlab.logs.history.replicas import Replicas, incarnations_of_topic
 from isrlab.logs.history.rules import Fault
 from isrlab.logs.history.scene import BLIP_MS, Scene, is_within
-from isrlab.logs.history.states import MISSING, NEWER, UNLIKE, Placed, StoredState, stored
+from isrlab.logs.history.states import MISSING, NEWER, UNLIKE, PlacedState, StoredState, stored
 from isrlab.logs.history.verdict import Verdict, judge
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def _is_created(state: StoredState | None) -> bool:
     return state.version == 0 or (state.version is None and state.leader_epoch == 0)
 
 
-def _doubts(found: Sequence[Placed], scene: Scene) -> Iterator[Placed]:
+def _doubts(found: Sequence[PlacedState], scene: Scene) -> Iterator[PlacedState]:
     """Why the state that is known last, or the one before a gap, may not have held until then."""
     for each, after in zip(found, [*found, None][1:], strict=True):
         state, until_ms = each.state, after.ts_ms if after else scene.end_ms + 1
@@ -218,7 +218,7 @@ def _doubts(found: Sequence[Placed], scene: Scene) -> Iterator[Placed]:
             continue
         is_back = _is_set_back(state, after, scene)
         if is_back and each.ts_ms + 1 < until_ms:
-            yield Placed(each.ts_ms + 1, None, why="a clock was set back by an unknown amount")
+            yield PlacedState(each.ts_ms + 1, None, why="a clock was set back by an unknown amount")
         elif after is None or after.state is None:
             places = (bisect_left(scene.gone, (ms,)) for ms in (each.ts_ms + 1, until_ms))
             away = (gone for gone in scene.gone[slice(*places)] if gone[1] in state.isr)
@@ -232,10 +232,10 @@ def _doubts(found: Sequence[Placed], scene: Scene) -> Iterator[Placed]:
             sooner = [(ms, why) for ms, why in doubts if each.ts_ms < ms < until_ms]
             if sooner:
                 ms, why = min(sooner)
-                yield Placed(ms, None, why=why)
+                yield PlacedState(ms, None, why=why)
 
 
-def _is_set_back(state: StoredState, after: Placed | None, scene: Scene) -> bool:
+def _is_set_back(state: StoredState, after: PlacedState | None, scene: Scene) -> bool:
     """Between this state and the next a clock was set back by an unknown amount."""
     row, later = state.row, after.state.row if after and after.state else None
     starts = scene.back.get((row.broker or 0, row.file), [])
@@ -245,7 +245,7 @@ def _is_set_back(state: StoredState, after: Placed | None, scene: Scene) -> bool
 
 
 def _with_replicas(
-    key: Key, found: Sequence[Placed], rows: Sequence[Statement], earlier: dict[int, int]
+    key: Key, found: Sequence[PlacedState], rows: Sequence[Statement], earlier: dict[int, int]
 ) -> list[Statement]:
     """The rows, each state with the partition's replicas then; again where these change."""
     told = Replicas(rows)

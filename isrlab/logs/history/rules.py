@@ -21,7 +21,7 @@ from isrlab.events.statements import Key, Statement
 from isrlab.logs.history.possible import Registration
 from isrlab.logs.history.scene import Scene
 
-AT_ONCE_MS = 1_000  # lines of one broker in two files may be this much out of order
+OUT_OF_ORDER_MS = 1_000  # lines of one broker in two files may be this much out of order
 NEAR_MS = 60_000
 SOON_MS = 10_000
 HEARD_MS = 6_000  # a log that goes on so long has what its broker heard
@@ -246,7 +246,7 @@ def _starting(account: Account) -> Iterator[Fault]:
         own = known[line.broker]
         if line.is_request and line.isr_before is not None:
             latest = own[-1][0] if own else 0
-            may_be = {isr for ts_ms, isr in own if ts_ms >= latest - AT_ONCE_MS}
+            may_be = {isr for ts_ms, isr in own if ts_ms >= latest - OUT_OF_ORDER_MS}
             if own and line.broker in told and frozenset(line.isr_before) not in may_be:
                 yield fault(line, "from")
             known[line.broker] = [(line.ts_ms, frozenset(line.isr_before))]

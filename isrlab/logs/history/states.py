@@ -62,7 +62,7 @@ class StoredState:
 
 
 @dataclass(slots=True)
-class Placed:
+class PlacedState:
     """A row to be: a state and the ISR right before it (None: not known), or why nothing is known
     from `ts_ms` on."""
 
@@ -72,7 +72,7 @@ class Placed:
     why: str = ""
 
 
-def stored(rows: Sequence[Statement], printing: Collection[int | None]) -> list[Placed]:
+def stored(rows: Sequence[Statement], printing: Collection[int | None]) -> list[PlacedState]:
     """The states of one partition in order, each later than the one before, and the gaps between.
 
     Only a metadata log may have several at one moment.
@@ -261,7 +261,7 @@ def _place(states: list[StoredState], state: StoredState) -> int:
 
 @dataclass(slots=True)
 class _Walk:
-    found: list[Placed] = field(default_factory=list)
+    found: list[PlacedState] = field(default_factory=list)
     now: StoredState | None = None
     seen_ms: int = 0  # `now` is known to hold until then
     open: list[StoredState] = field(default_factory=list)  # requests since
@@ -341,13 +341,13 @@ class _Walk:
         if self.found:
             state.ts_ms = max(state.ts_ms, self.found[-1].ts_ms + (not state.row.is_exact))
         if state.isr is not None:
-            self.found.append(Placed(state.ts_ms, state, before))
+            self.found.append(PlacedState(state.ts_ms, state, before))
         self.now, self.seen_ms, self.open = state, max(state.ts_ms, state.seen_ms), []
 
     def _lose(self, from_ms: int, why: str) -> None:
         """From here on nothing is known."""
         if self.found and self.found[-1].state is not None:
-            self.found.append(Placed(max(from_ms, self.found[-1].ts_ms + 1), None, why=why))
+            self.found.append(PlacedState(max(from_ms, self.found[-1].ts_ms + 1), None, why=why))
 
 
 def _step(now: StoredState, state: StoredState) -> int:

@@ -26,7 +26,7 @@ QUIET_S = 60  # after which it is said that nothing grows
 NO_TERMINAL = (120, 24)  # columns and lines of what is no terminal
 
 
-class Wanted(NamedTuple):
+class OutputOptions(NamedTuple):
     """The forms of an answer: "csv", "json" or None for text; a file for the page."""
 
     form: str | None = None
@@ -35,7 +35,7 @@ class Wanted(NamedTuple):
     anonymous: bool = False
 
 
-class Shown(NamedTuple):
+class ShownAnswer(NamedTuple):
     """An answer, and what makes its names anonymous, if that is wanted."""
 
     answer: LogAnswer
@@ -45,12 +45,12 @@ class Shown(NamedTuple):
         return self.names.of(value) if self.names else value
 
 
-def told_of(
+def shown_answer(
     findings: Findings, log_dir: PathName, min_isr: int | None = None, anonymous: bool = False
-) -> Shown:
+) -> ShownAnswer:
     """The answer that findings about the logs of a folder give."""
     answer, cluster = answer_about(findings, log_dir, min_isr)
-    return Shown(answer, _names(findings, answer, cluster) if anonymous else None)
+    return ShownAnswer(answer, _names(findings, answer, cluster) if anonymous else None)
 
 
 def _names(findings: Findings, answer: LogAnswer, cluster: PrintedSettings) -> Names:
@@ -64,14 +64,14 @@ def _names(findings: Findings, answer: LogAnswer, cluster: PrintedSettings) -> N
     return names
 
 
-def tell(log_dir: PathName, wanted: Wanted, *, min_isr: int | None, **how: Any) -> int:
+def tell(log_dir: PathName, wanted: OutputOptions, *, min_isr: int | None, **how: Any) -> int:
     """Print what the logs of a folder say; the exit status. Raises as `look` does."""
     gc.disable()  # rows hold no circles, and there may be millions to look through
     try:
         findings = look.look(log_dir, min_isr=min_isr, **how)
     finally:
         gc.enable()
-    told = told_of(findings, log_dir, min_isr, wanted.anonymous)
+    told = shown_answer(findings, log_dir, min_isr, wanted.anonymous)
     if wanted.page:
         shown, faults = told.of((told.answer, findings.faults))
         text = page.page_of(shown, faults, page.timeline(findings))
@@ -92,13 +92,13 @@ def follow(
 ) -> NoReturn:
     """Print what is new until it is interrupted; the exit status is that of the last findings."""
     last: Findings | None = None
-    watched = Watched(Path(log_dir), every_s)
+    watched = FolderWatch(Path(log_dir), every_s)
     try:
         for findings, news in watch.watch(log_dir, min_isr=min_isr, **how):
             _print(watched.notes(is_new=findings is not None))
             if findings:
                 known = last.faults if last else ()
-                told = told_of(findings, log_dir, min_isr, anonymous)
+                told = shown_answer(findings, log_dir, min_isr, anonymous)
                 faults = told.of([each for each in findings.faults if each not in known])
                 _print(terminal.first_lines(told.of(told.answer), _width()) if not last else ())
                 _print(["", "DOUBT", *terminal.fault_lines(faults)] if faults else ())
@@ -113,7 +113,7 @@ def follow(
     raise AssertionError("watching never ends by itself")
 
 
-class Watched:
+class FolderWatch:
     """A folder that is looked at again and again: what has gone from it, and whether it grows."""
 
     def __init__(self, folder: Path, every_s: float) -> None:

@@ -21,7 +21,7 @@ APART_MS = 10_000  # between two heartbeats of one time
 NOT_ANSWERED = "heartbeat_failed"
 
 
-class Away(NamedTuple):
+class ControllerAbsence(NamedTuple):
     """When most brokers heard of no controller: the first and last heartbeat that failed."""
 
     controller: int | None  # that they waited for, if it is one only
@@ -32,7 +32,7 @@ class Away(NamedTuple):
         return self.rows[0].ts_ms, self.rows[-1].ts_ms
 
 
-def away(record: Record) -> list[Away]:
+def away(record: Record) -> list[ControllerAbsence]:
     """The times in which controllers were away, in order."""
     hosts = frozenset[int]().union(*record.replicas.values())
     runs: list[list[Statement]] = []
@@ -47,7 +47,7 @@ def away(record: Record) -> list[Away]:
             lasted.setdefault(row.broker, []).append(row.ts_ms)
         long = {broker for broker, times in lasted.items() if times[-1] - times[0] >= AWAY_MS}
         if len(long) > max(1, len(hosts) // 2):
-            found.append(Away(_waited_for(rows, record), rows))
+            found.append(ControllerAbsence(_waited_for(rows, record), rows))
     return found
 
 

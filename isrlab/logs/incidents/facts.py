@@ -16,7 +16,7 @@ from isrlab.events.statements import Statement
 from isrlab.logs.history.record import STOPPING_MS, Record, about, in_span
 from isrlab.logs.incidents.controllers import STILL_MS, elections
 from isrlab.logs.incidents.losses import Loss
-from isrlab.logs.incidents.parties import AT_ONCE_MS, BEFORE_MS, SOON_MS, Party, is_back_at_once
+from isrlab.logs.incidents.parties import BEFORE_MS, SAME_EVENT_MS, SOON_MS, Party, is_back_at_once
 
 FLAPS = 3  # as often must one replica leave one partition
 REFUSALS = 3
@@ -172,7 +172,7 @@ class Facts(Case):
         for out in self.outs:
             times, brokers = self.record.leaders.get(out.key, ([], []))
             elected = [t for t, b in zip(times[1:], brokers[1:], strict=True) if b == out.leader]
-            is_new = any(0 <= out.start_ms - ts_ms <= AT_ONCE_MS for ts_ms in elected)
+            is_new = any(0 <= out.start_ms - ts_ms <= SAME_EVENT_MS for ts_ms in elected)
             rows += [out.left] if is_new and out.left else []
         return rows if self.outs and len(rows) >= len(self.outs) / 2 else []
 
@@ -257,7 +257,7 @@ class Facts(Case):
         last = {row.broker: row.ts_ms for row in rows}
         hosts = self.record.log_ends.keys() & frozenset().union(*self.record.replicas.values())
         is_all = len(hosts) > 1 and hosts <= last.keys()
-        return rows if is_all and max(last.values()) - min(last.values()) <= AT_ONCE_MS else []
+        return rows if is_all and max(last.values()) - min(last.values()) <= SAME_EVENT_MS else []
 
     def tried(self) -> list[Statement]:
         """The broker's heartbeats went unanswered before it was fenced: its process ran."""

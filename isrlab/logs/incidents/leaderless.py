@@ -22,7 +22,7 @@ LEADERLESS_MS = 1_000  # an election takes less
 FENCED_MS = 60_000  # within which a controller notices that a broker is gone
 
 
-class Down(NamedTuple):
+class Downtime(NamedTuple):
     broker: int
     from_ms: int
     to_ms: int
@@ -71,7 +71,7 @@ class Leaderless:
                     yield (from_ms, until_ms), row
 
 
-def _downs(record: Record) -> list[Down]:
+def _downs(record: Record) -> list[Downtime]:
     """When brokers were down: by the controller, else by those that could not connect to them."""
     says = [(row.ts_ms, True, row) for row in record.rows["crash"]]
     back: dict[int | None, list[int]] = defaultdict(list)
@@ -88,22 +88,22 @@ def _downs(record: Record) -> list[Down]:
     for row in record.said_of("not_listening"):
         if not is_within(known[row.replica], row.ts_ms - FENCED_MS, row.ts_ms + FENCED_MS):
             says.append((row.ts_ms, True, row))
-    found: list[Down] = []
+    found: list[Downtime] = []
     since: dict[int, tuple[int, Statement]] = {}
     for ts_ms, is_down, row in sorted(says, key=lambda each: each[:2]):
         broker = row.replica if row.kind == "sign" and is_down else about(row)
         if broker is not None and is_down:
             since.setdefault(broker, (ts_ms, row))
         elif broker in since:
-            found.append(Down(broker, since[broker][0], ts_ms, since.pop(broker)[1]))
-    found += [Down(b, ms, record.end_ms + 1, row) for b, (ms, row) in since.items()]
+            found.append(Downtime(broker, since[broker][0], ts_ms, since.pop(broker)[1]))
+    found += [Downtime(b, ms, record.end_ms + 1, row) for b, (ms, row) in since.items()]
     found.sort(key=lambda down: down.from_ms)
-    by: dict[int, list[Down]] = defaultdict(list)  # those of one broker follow each other
+    by: dict[int, list[Downtime]] = defaultdict(list)  # those of one broker follow each other
     for each in found:
         by[each.broker].append(each)
     return [each._replace(others=_down_at(each.from_ms, by)) for each in found]
 
 
-def _down_at(ts_ms: int, by: dict[int, list[Down]]) -> frozenset[int]:
+def _down_at(ts_ms: int, by: dict[int, list[Downtime]]) -> frozenset[int]:
     places = ((downs, bisect_right(downs, ts_ms, key=lambda d: d.from_ms)) for downs in by.values())
     return frozenset(d[n - 1].broker for d, n in places if n and ts_ms < d[n - 1].to_ms)

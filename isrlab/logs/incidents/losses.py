@@ -77,7 +77,7 @@ class Loss:
 
 
 @dataclass
-class Cut:
+class LogTruncation:
     """A replica's log that was truncated; `end`: where it ended before, None if no line says."""
 
     row: Statement
@@ -238,7 +238,7 @@ def _emptied(rows: list[Statement]) -> Iterator[Statement]:
             had.add(row.broker)
 
 
-def _cuts(partition: _Partition, lines: _Lines) -> Iterator[Cut]:
+def _cuts(partition: _Partition, lines: _Lines) -> Iterator[LogTruncation]:
     """What each replica cut from its log."""
     # By broker, where its log ended; none while it leads and it grows.
     ends: dict[int | None, int | None] = {}
@@ -251,10 +251,11 @@ def _cuts(partition: _Partition, lines: _Lines) -> Iterator[Cut]:
         if kind == "truncate" and "fetch_offset" in row.detail:
             if row.detail.get("which_end", "latest") != "latest":
                 continue  # the leader's log begins later: what is skipped was deleted by retention
-            yield Cut(row, end or 0, int(row.detail["fetch_offset"]), marks.get(broker), refused)
+            to = int(row.detail["fetch_offset"])
+            yield LogTruncation(row, end or 0, to, marks.get(broker), refused)
             ends[broker] = end
         elif kind == "truncate" and "dir" in row.detail:  # 0.11 and later
-            yield Cut(row, end or 0, ends.get(broker), marks.get(broker), refused)
+            yield LogTruncation(row, end or 0, ends.get(broker), marks.get(broker), refused)
             ends[broker] = end
         elif kind != "truncate" and end is not None:
             ends[broker] = end
@@ -264,7 +265,7 @@ def _cuts(partition: _Partition, lines: _Lines) -> Iterator[Cut]:
             marks[broker] = row.high_watermark
 
 
-def _put_cut(cut: Cut, key: Key, found: list[Loss], partition: _Partition) -> None:
+def _put_cut(cut: LogTruncation, key: Key, found: list[Loss], partition: _Partition) -> None:
     """A cut belongs to what came before it; by itself it is a loss of its own."""
     ts_ms = cut.row.ts_ms
     if cut.end is not None and cut.end <= cut.to:
@@ -317,7 +318,9 @@ def _put_leaderless(
     loss.leaderless.append(span)
 
 
-def _dated(lost: LostRange, cut: Cut, partition: _Partition, home: Loss | None) -> LostRange:
+def _dated(
+    lost: LostRange, cut: LogTruncation, partition: _Partition, home: Loss | None
+) -> LostRange:
     """With the time in which these records were appended: under a leader before that election."""
     ts_ms, to_ms = cut.row.ts_ms, cut.row.ts_ms
     itself, led = partition.itself[cut.row.broker]

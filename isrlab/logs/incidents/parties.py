@@ -33,7 +33,7 @@ from isrlab.logs.incidents.controllers import elections
 QUIET_MS = 30_000
 BEFORE_MS = 60_000  # within which a cause shows before its first effect
 OPEN = 20  # episodes that may go on at one time
-AT_ONCE_MS = 2_000
+SAME_EVENT_MS = 2_000  # lines this close together are about one event
 BLINK_MS = 500
 KEPT_MS = (
     5_000  # leaders look every half lag limit who is out of sync: one may be later than another
@@ -154,7 +154,7 @@ def _spoke(broker: int, span: Interval, record: Record) -> bool:
     rows = record.said("isr_shrink isr_commit", span, broker)
     before = (span[0] - BEFORE_MS, span[1])
     missed = record.said("sign", before, broker, sign="not_listening")  # another one
-    is_alone = bool(missed) and missed[-1].ts_ms - missed[0].ts_ms > AT_ONCE_MS
+    is_alone = bool(missed) and missed[-1].ts_ms - missed[0].ts_ms > SAME_EVENT_MS
     return is_alone or any(row.broker == broker for row in rows)
 
 
@@ -166,9 +166,9 @@ def _of_a_controller(span: Interval, record: Record) -> list[tuple[Party, frozen
     for row in fenced:
         if row.broker is None or row.replica is None:
             continue
-        near = (row.ts_ms - BEFORE_MS, row.ts_ms + AT_ONCE_MS)
+        near = (row.ts_ms - BEFORE_MS, row.ts_ms + SAME_EVENT_MS)
         unheard = {r.broker for r in record.said("sign", near, sign="heartbeat_failed")}
-        at_once = {r.replica for r in in_span(fenced, (row.ts_ms - AT_ONCE_MS, near[1]))}
+        at_once = {r.replica for r in in_span(fenced, (row.ts_ms - SAME_EVENT_MS, near[1]))}
         back = record.said("restart", (row.ts_ms, near[1] + SOON_MS), row.replica)
         is_back = any(r.detail.get("cause") == "unfenced" for r in back)
         is_back &= not _went(row.replica, near, record)
@@ -182,7 +182,7 @@ def _of_a_controller(span: Interval, record: Record) -> list[tuple[Party, frozen
 
 def _fences_itself(row: Statement, fenced: list[Statement], record: Record) -> bool:
     """It decides so at that moment (a reader names the epoch), and was not just started."""
-    who, near = row.broker, (row.ts_ms - AT_ONCE_MS, row.ts_ms + AT_ONCE_MS)
+    who, near = row.broker, (row.ts_ms - SAME_EVENT_MS, row.ts_ms + SAME_EVENT_MS)
     own = (r for r in fenced if r.broker == who == r.replica and near[0] <= r.ts_ms)
     decided = any(r.ts_ms <= near[1] and "broker_epoch" not in r.detail for r in own)
     return decided and not _went(who, (row.ts_ms - BEFORE_MS, near[1]), record)
@@ -190,7 +190,7 @@ def _fences_itself(row: Statement, fenced: list[Statement], record: Record) -> b
 
 def _is_replay(fenced: Statement, record: Record) -> bool:
     """A new controller reads the past: it has just unfenced whom it fences."""
-    before = (fenced.ts_ms - AT_ONCE_MS, fenced.ts_ms)
+    before = (fenced.ts_ms - SAME_EVENT_MS, fenced.ts_ms)
     rows = record.said("restart", before, fenced.replica, cause="unfenced")
     return any(row.broker == fenced.broker for row in rows)
 
@@ -208,7 +208,7 @@ def _is_explained(out: Absence, party: Party, brokers: frozenset[int], record: R
         return False
     end_ms = record.end_ms if out.end_ms is None else out.end_ms
     apart_ms = record.apart_ms(out.replica, teller(out))
-    until_ms = min(out.start_ms + BEFORE_MS, end_ms + AT_ONCE_MS)
+    until_ms = min(out.start_ms + BEFORE_MS, end_ms + SAME_EVENT_MS)
     near = (out.start_ms - BEFORE_MS - apart_ms, until_ms + apart_ms)
     own = is_within(record.restless_ms.get(out.replica, ()), *near)
     is_gone = any(record.said("sign", near, out.replica, sign=name) for name in GONE_SIGNS)
@@ -217,7 +217,7 @@ def _is_explained(out: Absence, party: Party, brokers: frozenset[int], record: R
     if out.end_ms is not None:  # it is back, so its log only had no more to say
         return False
     end = record.log_ends.get(out.replica)
-    ends = end is not None and near[0] <= end <= out.start_ms + AT_ONCE_MS
+    ends = end is not None and near[0] <= end <= out.start_ms + SAME_EVENT_MS
     return ends and record.end_ms - (end or 0) > SOON_MS
 
 
@@ -225,7 +225,7 @@ def _largest(outs: list[Absence], known: set[int], record: Record) -> tuple[Part
     """The broker, or link, that most of these absences belong to, and those."""
     sides: dict[tuple[str, int], list[Absence]] = defaultdict(list)
     for out in outs:
-        roles = (("replica", out.replica), ("leader", _taker(out, record)))
+        roles = (("replica", out.replica), ("leader", _evictor(out, record)))
         for role, broker in roles:
             if broker is not None:
                 sides[role, broker].append(out)
@@ -233,7 +233,7 @@ def _largest(outs: list[Absence], known: set[int], record: Record) -> tuple[Part
 
     def strength(side: tuple[str, int]) -> tuple[bool, bool, int, bool]:
         role, broker = side
-        others = {b for out in sides[side] for b in (out.replica, _taker(out, record))} - {broker}
+        others = {b for out in sides[side] for b in (out.replica, _evictor(out, record))} - {broker}
         is_sure = broker in known or len(others - {None}) > 1 or others == {None}
         return is_sure and role != "either", is_sure, len(sides[side]), role != "leader"
 
@@ -244,7 +244,7 @@ def _largest(outs: list[Absence], known: set[int], record: Record) -> tuple[Part
     return _of_a_pair(pair, record), pair
 
 
-def _taker(out: Absence, record: Record) -> int | None:
+def _evictor(out: Absence, record: Record) -> int | None:
     """The leader that took it out; where no line says so, and no other cause shows, who led."""
     leader = out.leader or record.leader_at(out.key, out.start_ms)
     return None if leader in (-1, out.replica) else leader
@@ -255,13 +255,13 @@ def _of_a_pair(outs: list[Absence], record: Record) -> Party:
     once all that it removed, for its own clock had jumped; the link if both remove each other or
     another leader keeps the replica; else the replica."""
     is_told = any(out.leader for out in outs)  # else a controller may have taken them
-    replica, leader = outs[0].replica, _taker(outs[0], record) if is_told else None
+    replica, leader = outs[0].replica, _evictor(outs[0], record) if is_told else None
     is_both_ways = any(out.replica != replica for out in outs)
     near = (outs[0].start_ms - BEFORE_MS, max(out.start_ms for out in outs) + SOON_MS)
     slept = {row.broker for row in record.overslept(near)} & {replica, leader}
     removed: dict[int, list[Absence]] = defaultdict(list)
     for out in outs:
-        removed[_taker(out, record) or 0].append(out)
+        removed[_evictor(out, record) or 0].append(out)
     jumped = {who for who, its in removed.items() if leader and all(map(is_back_at_once, its))}
     for found in (slept, jumped):
         if len(found) == 1:

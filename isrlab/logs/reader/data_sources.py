@@ -38,7 +38,7 @@ from isrlab.logs.reader.files import Source, chunks, expanded, find
 from isrlab.logs.reader.layout import Layout
 from isrlab.logs.reader.lines import LineReader
 from isrlab.logs.reader.metadata.files import recognise
-from isrlab.logs.reader.packed import Unpacked
+from isrlab.logs.reader.packed import UnpackedFiles
 from isrlab.logs.reader.read import FILES, UNREAD, read_sources, schema_of
 from isrlab.logs.reader.stamps import given_ms
 
@@ -81,7 +81,7 @@ class Logs:
 
     def tables(self) -> Iterator[pa.RecordBatch]:
         """The rows of the folder as it is now."""
-        with Unpacked() as unpacked:
+        with UnpackedFiles() as unpacked:
             sources = map(self._wanted_source, expanded(find(self.path), unpacked))
             logs = read_sources([*filter(None, sources)], self.run, self.time_zone, self.layout)
         table = getattr(logs, self.table)

@@ -25,7 +25,7 @@ from isrlab.logs.reader.formats import ANCHOR
 from isrlab.logs.reader.metadata.records import is_metadata
 from isrlab.logs.reader.packed import (
     DamagedFileError,
-    Unpacked,
+    UnpackedFiles,
     is_archive,
     kind_of,
     uncompressed,
@@ -249,7 +249,7 @@ def _why_skip(path: Path, name: str) -> str | None:
     return None if is_text else f"{status}: binary, not text"
 
 
-def expanded(sources: Iterable[Source], unpacked: Unpacked) -> Iterator[Source]:
+def expanded(sources: Iterable[Source], unpacked: UnpackedFiles) -> Iterator[Source]:
     """The sources, and for an archive the files in it, which `unpacked` keeps."""
     for source in sources:
         if source.skipped or not is_archive(_beginning(source.path)):

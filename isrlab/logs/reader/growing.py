@@ -245,7 +245,7 @@ def new_events(new: list[Addition], files: Files, read: TableReader) -> pa.Table
 def _new_events(new: list[Addition], sources: list[Source], read: TableReader) -> pa.Table:
     begun = [source._replace(end=added.start) for source, added in zip(sources, new, strict=True)]
     events = read(sources)
-    if metadata_files.of(sources):
+    if metadata_files.metadata_sources(sources):
         before = read([source for source in begun if source.end])
         last = pc.max(_said(before, "line").cast(pa.int64())).as_py()
         after = [-1 if last is None else last for _ in new]

@@ -140,7 +140,7 @@ class _Stream:
         return given
 
 
-class Unpacked:
+class UnpackedFiles:
     """The files of archives, in a temporary folder until it is closed."""
 
     def __init__(self) -> None:

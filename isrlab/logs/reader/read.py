@@ -42,7 +42,7 @@ from isrlab.logs.reader.lines import OF_ITSELF
 from isrlab.logs.reader.many_files import read_files
 from isrlab.logs.reader.metadata import files as metadata_files
 from isrlab.logs.reader.one_file import LogFile, ReadRow
-from isrlab.logs.reader.packed import DamagedFileError, Unpacked
+from isrlab.logs.reader.packed import DamagedFileError, UnpackedFiles
 from isrlab.logs.reader.strays import without_strays
 from isrlab.logs.reader.zones import Zones
 
@@ -115,7 +115,7 @@ def read_local(
     UTC. Raises LogDirError when there is nothing to read or the zone is unknown.
     """
     find("-", time_zone or "UTC")
-    with stored(log_dir) as path, Unpacked() as unpacked:
+    with stored(log_dir) as path, UnpackedFiles() as unpacked:
         sources = [*expanded(find(path), unpacked)]
         return read_sources(sources, run or Path(path).resolve().name, time_zone, step=step)
 
@@ -123,7 +123,7 @@ def read_local(
 def quoted(log_dir: PathName, wanted: Mapping[str, Collection[int]]) -> dict[tuple[str, int], str]:
     """Lines as they stand, by file and number, read again; none of what cannot be read again."""
     texts: dict[tuple[str, int], str] = {}
-    with suppress(OSError, DamagedFileError, LogDirError), Unpacked() as unpacked:
+    with suppress(OSError, DamagedFileError, LogDirError), UnpackedFiles() as unpacked:
         for source in expanded(find(log_dir), unpacked):
             numbers = wanted.get(source.name, ())
             with suppress(OSError, DamagedFileError):
@@ -143,7 +143,7 @@ def read_sources(
 ) -> BrokerLogs:
     """What files say that were found; `layout` is asked before any that is detected, and `step`
     hears how many bytes were read."""
-    metadata = metadata_files.of(sources)
+    metadata = metadata_files.metadata_sources(sources)
     names = {source.name for source in metadata}
     places = [(n, s) for n, s in enumerate(sources) if not s.skipped and s.name not in names]
     return joined(sources, read_files(places, time_zone, layout, step), metadata, run, time_zone)

@@ -24,7 +24,7 @@ async function begin({ pyodide, archive, logs }) {
   const { loadPyodide } = await import(`${pyodide}pyodide.js`);
   python = await loadPyodide({ indexURL: pyodide });
   install(await files);
-  if (logs) dropped = python.pyimport("isrlab.page.dropped").Dropped();
+  if (logs) dropped = python.pyimport("isrlab.page.dropped").DroppedFiles();
   else playground = python.pyimport("isrlab.page.playing").Playground();
 }
 

@@ -19,7 +19,7 @@ from isrlab.events.exact import Absence
 from isrlab.fleet import FleetConfig, settings
 from isrlab.logs.incidents.look import look
 from isrlab.show import style
-from isrlab.show.controls import Redrawn, choice
+from isrlab.show.controls import LiveFigure, choice
 from isrlab.show.curves import Curve, Scale, plot_curves, plot_ticks
 from isrlab.show.style import counted
 from isrlab.show.table import table
@@ -145,7 +145,7 @@ def limit_player(real: LogReplay, limits_s: Sequence[float], seeds: int) -> widg
         config = real.config.with_(replica_lag_time_max_ms=round(1000 * limit_s))
         return plot_replay(real, outcomes(config, seeds), f"Limit {limit_s:g} s")
 
-    return Redrawn([choice("lag limit (s)", limits_s, now_s, "{:g}".format)], draw)
+    return LiveFigure([choice("lag limit (s)", limits_s, now_s, "{:g}".format)], draw)
 
 
 def _sentence(runs: dict[str, list[ReplayOutcome]]) -> str:

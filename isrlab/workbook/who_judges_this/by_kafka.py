@@ -152,7 +152,7 @@ def step_player(
         title = f"Step {places[place] + 1}, {spoken(kind, step.command)}: {len(step.kafka)} values "
         return plot_step(before, step, f"{title}compared, {len(step.differs)} differ")
 
-    return controls.Redrawn([slider], draw, most=len(places))
+    return controls.LiveFigure([slider], draw, most=len(places))
 
 
 def spoken(kind: str, command: list[Any]) -> str:

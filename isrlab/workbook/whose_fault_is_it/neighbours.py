@@ -20,7 +20,7 @@ from isrlab.fleet import load
 from isrlab.fleet.cell import cell
 from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.layout import assignment, fetcher_id
-from isrlab.show.controls import Redrawn, choice
+from isrlab.show.controls import LiveFigure, choice
 from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.matrix import plot_matrix
 from isrlab.show.style import FAINT, GREY, ORANGE, PALE, VERMILION, WHITE
@@ -188,7 +188,7 @@ def fetcher_controls(config: FleetConfig = HOT) -> widgets.VBox:
             heated(sized(config, size_mb), share).with_(num_replica_fetchers=number)
         )
 
-    return Redrawn((threads, heat, size), draw)
+    return LiveFigure((threads, heat, size), draw)
 
 
 def plot_harm(tables: Mapping[str, pd.DataFrame]) -> Axes:

@@ -24,7 +24,7 @@ from isrlab.fleet.config import FleetConfig
 from isrlab.fleet.sums import by_run
 from isrlab.logs.history.record import Record
 from isrlab.logs.incidents.find import Incident, find
-from isrlab.show.controls import Redrawn, choice, pick
+from isrlab.show.controls import LiveFigure, choice, pick
 from isrlab.show.curves import Curve, Scale, plot_curves
 from isrlab.show.matrix import plot_matrix
 from isrlab.show.style import BLUE, FAINT, ORANGE, VERMILION, counted
@@ -43,7 +43,7 @@ SMALL = FleetConfig(
 )  # fmt: skip
 
 
-class Trouble(NamedTuple):
+class InjectedStall(NamedTuple):
     """A stall of one role of a broker, in ms of the run."""
 
     role: str
@@ -56,7 +56,7 @@ class Judgement(NamedTuple):
     """An incident of a fleet, and the troubles of that time."""
 
     incident: Incident
-    causes: tuple[Trouble, ...]
+    causes: tuple[InjectedStall, ...]
 
     @property
     def claims(self) -> set[tuple[str, int]]:
@@ -98,10 +98,10 @@ def plan(
     ]
 
 
-def troubles_of(config: FleetConfig) -> list[Trouble]:
+def troubles_of(config: FleetConfig) -> list[InjectedStall]:
     """Every stall of a leader's reads or a follower's fetchers in a fleet."""
     return [
-        Trouble(role, broker, int(start), int(end))
+        InjectedStall(role, broker, int(start), int(end))
         for role, stalls in (("follower", load.stalls), ("leader", load.leader_stalls))
         for broker in range(1, config.brokers + 1)
         for start, end in zip(*stalls(config, broker), strict=True)
@@ -220,7 +220,7 @@ def trouble_controls(config: FleetConfig = SMALL) -> widgets.VBox:
         moved = in_trouble(config, role, length_s, config.stall_every_s)
         return plot_pairs(moved.with_(replica_lag_time_max_ms=1000 * limit_s))
 
-    return Redrawn((role, length, limit), draw)
+    return LiveFigure((role, length, limit), draw)
 
 
 def plot_limits(costs_by_run: Mapping[str, pd.DataFrame], length_s: float) -> Axes:

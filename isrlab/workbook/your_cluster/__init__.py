@@ -31,7 +31,7 @@ from isrlab.logs.reader import read_local
 from isrlab.logs.recordings import Outage
 from isrlab.show import bands, style
 from isrlab.show.bands import BandMark, Span, plot_bands, size_state, utc_axis
-from isrlab.show.controls import PlayerImage, Redrawn, pick, pictured
+from isrlab.show.controls import LiveFigure, PlayerImage, pick, pictured
 from isrlab.show.style import counted, duration, printable
 from isrlab.show.table import table
 from isrlab.workbook.your_cluster import alerts
@@ -46,7 +46,7 @@ MOST_ROWS, AROUND_MS = 16, 10_000  # drawn; and so long before and after an inci
 
 def finding(found: Findings, log_dir: str) -> str:
     """The verdict, the state at the end, and the worst incidents, in sentences."""
-    answer = command.told_of(found, log_dir).answer
+    answer = command.shown_answer(found, log_dir).answer
     worst = sorted(found.incidents, key=lambda each: (each.is_over, -each.under_replicated_ms))
     times = Counter(each.says for each in worst)
     says = [f"{text.rstrip('.')} ({count} times)." if count > 1 else text
@@ -61,7 +61,7 @@ def finding(found: Findings, log_dir: str) -> str:
 
 def answer(found: Findings, log_dir: str, min_isr: int | None = None) -> str:
     """What `python -m isrlab logs` prints first."""
-    told = command.told_of(found, log_dir, min_isr).answer
+    told = command.shown_answer(found, log_dir, min_isr).answer
     return click.unstyle("\n".join(terminal.first_lines(told, COLUMNS)))
 
 
@@ -184,7 +184,7 @@ def cluster_player(found: Findings, faults: Sequence[Outage] = ()) -> widgets.VB
         chosen = replace(found, incidents=incidents, partitions=partitions)
         return plot_cluster(chosen, faults, broker)
 
-    return Redrawn([pick("topic", names, None), pick("broker", brokers, None)], draw, most=12)
+    return LiveFigure([pick("topic", names, None), pick("broker", brokers, None)], draw, most=12)
 
 
 # Incidents
@@ -241,7 +241,7 @@ def incident_player(found: Findings, log_dir: str, first: int = 1) -> widgets.VB
     numbered = found.incidents[:12]
     if not numbered:
         return widgets.VBox([widgets.HTML("No incident.")])
-    stories = command.told_of(found, log_dir).answer.stories
+    stories = command.shown_answer(found, log_dir).answer.stories
     names = [(f"{n}  {each.what.replace('_', ' ')}", n) for n, each in enumerate(numbered, 1)]
 
     def draw(number: int) -> PlayerImage:
@@ -249,7 +249,7 @@ def incident_player(found: Findings, log_dir: str, first: int = 1) -> widgets.VB
         lines = click.unstyle("\n".join(terminal.story_lines(stories[number - 1], COLUMNS)))
         return pictured(plot_incident(found, incident), printable(lines, 8_000))
 
-    return Redrawn([pick("incident", names, min(max(first, 1), len(numbered)))], draw)
+    return LiveFigure([pick("incident", names, min(max(first, 1), len(numbered)))], draw)
 
 
 def plot_partition(found: Findings, key: Key) -> Axes:
@@ -282,7 +282,7 @@ def partition_player(found: Findings) -> widgets.VBox:
     names = [(f"{printable(key.topic, 60)}-{key.partition}", key) for key in keys]
     if not keys:
         return widgets.VBox([widgets.HTML("No partition.")])
-    return Redrawn([pick("partition", names, keys[0])], lambda key: plot_partition(found, key))
+    return LiveFigure([pick("partition", names, keys[0])], lambda key: plot_partition(found, key))
 
 
 def changes_table(found: Findings, most: int = 20) -> HTML:
@@ -349,7 +349,8 @@ def alerts_table(
     """
     held = alerts.conditions(found.record, min_insync_replicas)
     times = [(fault.start_ms, fault.end_ms) for fault in faults]
-    troubles = alerts.lasting(times, held) if faults else alerts.of(found.incidents, found.record)
+    spans = alerts.incident_spans(found.incidents, found.record)
+    troubles = alerts.lasting(times, held) if faults else spans
     rows = []
     for alert, when in held.items():
         row = {"alert": alert}

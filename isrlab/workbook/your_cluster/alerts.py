@@ -29,7 +29,7 @@ MINUTE_MS = 60_000
 SOON_MS = 10_000  # after a fault, in which its effects still begin
 
 
-class Judged(NamedTuple):
+class AlertScore(NamedTuple):
     """What one alert did about some troubles.
 
     `fired`: how often. `noticed`: at how many it began to fire before their end, or at the next
@@ -81,7 +81,7 @@ def firings(held: Times, for_ms: int, every_ms: int) -> Times:
     return [(start + wait_ms, end) for start, end in pending if end - start > wait_ms]
 
 
-def judged(held: Times, troubles: Times, for_ms: int, every_ms: int) -> Judged:
+def judged(held: Times, troubles: Times, for_ms: int, every_ms: int) -> AlertScore:
     """What an alert would have done about these troubles."""
     fires = firings(held, for_ms, every_ms)
     after, still_on = [], 0
@@ -90,7 +90,7 @@ def judged(held: Times, troubles: Times, for_ms: int, every_ms: int) -> Judged:
         after += begun[:1]
         still_on += not begun and any(on < start < off for on, off in fires)
     missed = len(troubles) - len(after) - still_on
-    return Judged(len(fires), len(after), still_on, missed, median(after) if after else 0)
+    return AlertScore(len(fires), len(after), still_on, missed, median(after) if after else 0)
 
 
 def lasting(faults: Iterable[tuple[int, int]], held: dict[str, Times]) -> Times:
@@ -102,6 +102,6 @@ def lasting(faults: Iterable[tuple[int, int]], held: dict[str, Times]) -> Times:
     ]
 
 
-def of(incidents: Sequence[Incident], record: Record) -> Times:
+def incident_spans(incidents: Sequence[Incident], record: Record) -> Times:
     """From when to when each incident lasted."""
     return [(e.start_ms, record.end_ms if e.end_ms is None else e.end_ms) for e in incidents]

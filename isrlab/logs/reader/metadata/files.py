@@ -67,7 +67,7 @@ class Chain(NamedTuple):
             yield from _events(events, checkpoint.name)
 
 
-def of(found: Iterable[files.Source]) -> list[MetadataSource]:
+def metadata_sources(found: Iterable[files.Source]) -> list[MetadataSource]:
     """Those of the files found that belong to metadata logs."""
     readable = ((s.end, recognise(s.path, s.name)) for s in found if not s.skipped)
     return [known._replace(size_bytes=size) for size, known in readable if known]

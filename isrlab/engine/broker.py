@@ -1,4 +1,4 @@
-"""step: one message for one broker gives its next state and what it sends.
+"""One step: a broker takes one message, and gives its next state and the messages it sends.
 
 No clock, chance or I/O: the time is an argument, and whatever should happen later is a message the
 broker asks to be handed back (`After`). A message that cannot occur raises and changes nothing; one
@@ -17,7 +17,7 @@ from isrlab.engine.frozen import replace
 from isrlab.engine.high_watermark import Step
 from isrlab.engine.model import Broker, Follower, Leader
 
-# More than a process ever sends: an answer to the former process is none to the present one
+# More than a process ever sends, so an answer to the former process never matches the new one
 _REQUESTS_OF_A_PROCESS = 1 << 32
 
 
@@ -42,7 +42,7 @@ def step(broker: Broker, message: m.Message, now_ms: int) -> Step:
 
 
 def _on_leader_and_isr(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> Step:
-    """Obey, unless a newer order has been seen. KRaft also counts ISR changes within an epoch."""
+    """Obey, unless a newer order has been seen; KRaft also orders ISR changes within an epoch."""
     role = broker.role
     if role is None:  # a process has just started: so have its clocks (RM 0.9.0.1:116-117)
         broker = replace(broker, last_isr_change_ms=now_ms, last_isr_announcement_ms=now_ms)
@@ -104,7 +104,7 @@ ANY_ROLE: dict[type, Handler] = {  # requests too, if only to answer "not the le
     m.PropagateIsrChanges: _on_task,
     m.Disconnected: _on_disconnected,
 }
-# Which message in which role does what; what is not here came too late, and does nothing
+# The handler of each message in each role; a message not listed here came too late: do nothing
 HANDLERS: dict[type, dict[type, Handler]] = {
     type(None): ANY_ROLE,
     Leader: ANY_ROLE

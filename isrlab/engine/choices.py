@@ -57,7 +57,8 @@ class ExpandRule(Form):
 
 
 class Eligibility(Form):
-    """What else the leader must believe about the broker of a replica that would join."""
+    """What the leader's metadata must also show of a replica's broker before the replica may
+    join."""
 
     ANY = 0, "any replica may join"
     NOT_FENCED = 1, "fenced and stopping brokers may not join (KIP-841)"
@@ -65,7 +66,7 @@ class Eligibility(Form):
 
 
 class HighWatermarkSet(Form):
-    """Whose end offsets the high watermark is the minimum of (the leader always counts)."""
+    """The replicas whose minimum end offset is the high watermark (the leader always counts)."""
 
     ISR = 0, "high watermark waits for the ISR"
     ISR_OR_FRESH_CLOCK = 1, "high watermark also waits for fresh clocks (KAFKA-4485)"
@@ -78,7 +79,7 @@ class HighWatermarkSet(Form):
 
 
 class AfterShrink(Form):
-    """When a leader that shrank the ISR looks at its high watermark again."""
+    """When a leader that shrank the ISR checks its high watermark."""
 
     IMMEDIATELY = 0, "high watermark checked right after a shrink"
     NEVER = 1, "high watermark not checked after a shrink, only at the next fetch"
@@ -126,7 +127,7 @@ class Truncation(Form):
 
 
 class FollowAgain(Form):
-    """When a follower that gets its own leader again looks for their shared offset again."""
+    """Whether a follower that is ordered to follow its current leader truncates again."""
 
     OTHER_LEADER = 0, "followers compare logs with another leader only"
     AFTER_A_GAP = 1, "followers compare logs after a missed epoch (KAFKA-7164)"

@@ -1,16 +1,16 @@
-"""The controller: who leads, who is in the ISR, which brokers are alive, and whom it tells.
+"""The controller: leaders, ISRs, live brokers, and the messages that announce them.
 
 Theory of operation. The stored state of the partition is changed by conditional writes only. Up to
 2.6 leaders write ISR changes into ZooKeeper themselves and the controller learns of them later;
 from 2.7 they ask the controller. Elections, and the removal of dead brokers from the ISR, are the
-controller's own writes, by the rules of `zookeeper.py` or `kraft.py`. It tells brokers by
+controller's own writes, by the rules of `zookeeper.py` or `kraft.py`. It informs brokers by
 `LeaderAndIsr`; in KRaft they read the same from the metadata log. A reassignment adds replicas, and
-takes the former ones out with the ISR change that makes the new ones members.
+removes the former ones with the ISR change that admits the new ones.
 
 A broker that restarts faster than its session expires is noticed only since broker epochs exist
-(KIP-380). Before, this model lets the stored state stand and sends it to the broker again, as a
-controller that fails over in that moment does. In KRaft the registration of the new incarnation
-fences the former immediately; a real one waits for the former's session to end.
+(KIP-380). Up to then, this model leaves the stored state alone and sends it to the broker again, as
+a controller that fails over at that moment does. In KRaft the registration of the new incarnation
+fences the former one immediately; a real controller waits until the former session ends.
 
 Left out: several controllers, topic deletion, and in KRaft the pause between
 registration and unfencing.
@@ -38,8 +38,8 @@ ControllerStep = tuple[Controller, tuple[m.Output, ...]]
 
 
 def step(controller: Controller, message: m.Message, now_ms: int) -> ControllerStep:
-    """The controller after `message`, and whom it tells. Raises TypeError on any other message, and
-    NoReplicaError where Kafka's controller fails."""
+    """The controller after `message`, and the messages it sends. Raises TypeError on any other
+    message, and NoReplicaError where Kafka's controller fails."""
     handler = HANDLERS.get(type(message))
     if handler is None:
         raise TypeError(f"not a message for the controller: {message!r}")
@@ -47,12 +47,13 @@ def step(controller: Controller, message: m.Message, now_ms: int) -> ControllerS
 
 
 def _news(before: Controller, after: Controller) -> tuple[m.Output, ...]:
-    """Metadata to everyone, and what has been decided."""
+    """Metadata for every broker, and the new decision."""
     return (*metadata_orders(after), *_decision(before, after))
 
 
 def _decision(before: Controller, after: Controller) -> tuple[m.Output, ...]:
-    """The new decision, if there is one, to every replica, and to those that are none any more."""
+    """The new decision, if there is one, for every replica and for brokers that no longer hold
+    one."""
     if after.state == before.state:
         return ()
     gone = (r for r in before.replicas if r not in after.replicas and after.is_alive(r))
@@ -150,14 +151,15 @@ def _on_register(before: Controller, message: m.RegisterBroker) -> ControllerSte
 
 
 def _known_order(controller: Controller, broker: int) -> tuple[m.Output, ...]:
-    """What a broker hears again; in KRaft one that is no replica any more deletes what it has."""
+    """The decision, sent to a broker again; in KRaft a broker that lost its replica deletes the
+    log."""
     if broker in controller.replicas:
         return (m.Send(broker, controller.order),)
     return (m.Send(broker, m.StopReplica(deletes=True)),) if controller.version.kraft else ()
 
 
 def _returned(controller: Controller) -> Controller:
-    """What a returning broker changes: it may lead where no broker does."""
+    """The effect of a returning broker: it may lead if no broker does."""
     if not controller.version.kraft:
         has_leader = controller.is_alive(controller.leader)
         return controller if has_leader else zookeeper.elect(controller)
@@ -202,10 +204,10 @@ def fail_over(controller: Controller, live: tuple[m.BrokerInfo, ...]) -> Control
     """Another controller takes over, with the stored state and the brokers it finds alive.
 
     A dead follower that the former controller had not noticed stays in the ISR: a new controller
-    acts on brokers that it sees dying, not on those that are gone. A leader that is gone is
+    acts on brokers that die while it watches, not on those already gone. A leader that is gone is
     replaced. All live replicas get the state again. Source: startup, initializeReplicaState,
-    ReplicaStateMachine.scala 0.10.2.2:68-83 and 325-340, and onControllerFailover. In KRaft those
-    that are gone are fenced: here all together, really one by one, as their sessions expire.
+    ReplicaStateMachine.scala 0.10.2.2:68-83 and 325-340, and onControllerFailover. In KRaft the
+    missing brokers are fenced: here all together, in Kafka one by one, as their sessions expire.
     """
     before = replace(controller, alive=live)
     after = before
@@ -260,7 +262,7 @@ def _on_reassign(before: Controller, message: m.AlterPartitionReassignments) -> 
 
 
 def _reassignment_error(controller: Controller, wanted: tuple[int, ...] | None) -> str | None:
-    """Why it is refused immediately. In KRaft a broker may be dead that the partition moves to."""
+    """Why it is refused immediately. In KRaft a partition may move to a broker that is dead."""
     state, version = controller.state, controller.version
     is_going_on = bool(state.adding or state.removing)
     if is_going_on and version.reassignment == Reassignment.GOES_ON:
@@ -273,8 +275,8 @@ def _reassignment_error(controller: Controller, wanted: tuple[int, ...] | None) 
 
 
 def _on_configure(before: Controller, message: m.IncrementalAlterConfigs) -> ControllerStep:
-    """Another min.insync.replicas of the topic makes KRaft forget eligible leaders; to set the
-    cluster's does, even if its value is what it was.
+    """A new min.insync.replicas of the topic makes KRaft forget eligible leaders; setting the
+    cluster's does so even if the value stays the same.
 
     Source: incrementalAlterConfigResource and createClearElrRecordsAsNeeded,
     ConfigurationControlManager.java 4.1.2:217-300; removeTopicElrs, RCM 4.3.1:609-625.
@@ -293,12 +295,12 @@ def _on_configure(before: Controller, message: m.IncrementalAlterConfigs) -> Con
 
 
 def orders(controller: Controller) -> tuple[m.Output, ...]:
-    """The present decision, for every live replica."""
+    """The current decision, for every live replica."""
     return tuple(m.Send(r, controller.order) for r in controller.replicas if controller.is_alive(r))
 
 
 def orders_for(controller: Controller, broker: int) -> tuple[m.Output, ...]:
-    """All that one broker must know, for one that may have missed it."""
+    """Everything that one broker must know, in case it missed an update."""
     return m.Send(broker, _metadata(controller)), *_known_order(controller, broker)
 
 
@@ -308,7 +310,8 @@ def metadata_orders(controller: Controller) -> tuple[m.Output, ...]:
 
 
 def _metadata(controller: Controller) -> m.UpdateMetadata:
-    """The stored state as it is now: before it tells, a controller reads what leaders wrote."""
+    """The stored state as it is now: before it sends metadata, a controller reads what leaders
+    wrote."""
     return m.UpdateMetadata(controller.alive, controller.isr, controller.partition_epoch)
 
 

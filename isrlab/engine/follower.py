@@ -1,15 +1,15 @@
-"""What a follower does: find the offset it shares with its leader, then copy, forever.
+"""The follower: find the offset it shares with its leader, then copy from there.
 
 Theory of operation. A follower has one request on its way at any time. When it gets a leader it may
 first have to shorten its log, by one of four rules (`Truncation`): to its own high watermark, by
 asking where its last epoch ends (once, or again for each epoch the leader does not know), or by
 fetching and letting the leader say where the logs diverge. Then it fetches at its log end offset;
-the next fetch confirms what it appended. Its high watermark is what the leader's was when the
-leader read for it, and so is old news; it may go back.
+the next fetch confirms what it appended. Its high watermark is the leader's at the moment when the
+leader read for it, so it is out of date; it may go back.
 
-A request that fails is sent again after a pause; one that is fenced waits for the controller. Until
-2.6.0 a question about an epoch without records can be answered such that nothing is cut, and is
-then asked again forever (KAFKA-10706); here there is a pause between.
+A request that fails is sent again after a pause; one that is fenced waits for the controller. Up to
+2.6.0 the answer to a question about an epoch without records may truncate nothing, and the follower
+asks again forever (KAFKA-10706); here it pauses between questions.
 
 Left out: throttling, and 0.8.2's habit of dropping its whole log on any offset out of range that is
 not beyond the leader's end.
@@ -64,7 +64,7 @@ def become_follower(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> Step:
 
 
 def on_stop_replica(broker: Broker, order: m.StopReplica, now_ms: int) -> Step:
-    """Fetch no more; or the partition has moved away, and its log is deleted."""
+    """Stop fetching; if the partition has moved away, also delete its log."""
     former = broker.role
     if order.deletes:
         broker = replace(broker, role=None, log=Log(), remembered=(), unanswered=None)
@@ -73,7 +73,7 @@ def on_stop_replica(broker: Broker, order: m.StopReplica, now_ms: int) -> Step:
 
 
 def _waiting(broker: Broker) -> Broker:
-    """A follower for which nothing is on its way, until the controller says more."""
+    """A follower that waits for the controller, with no request on its way."""
     return replace(broker, role=replace(follower_of(broker), is_waiting=True))
 
 
@@ -170,7 +170,7 @@ def _is_stale(broker: Broker, request: int) -> bool:
 
 
 def on_fetch_response(broker: Broker, answer: m.FetchResponse, now_ms: int) -> Step:
-    """Append and fetch on; or cut the log where the leader says that the histories part."""
+    """Append and fetch on, or truncate the log where the leader says that the histories diverge."""
     if _is_stale(broker, answer.request):
         return broker, ()
     if answer.error == "OFFSET_OUT_OF_RANGE":
@@ -190,7 +190,8 @@ def on_fetch_response(broker: Broker, answer: m.FetchResponse, now_ms: int) -> S
 
 
 def on_epoch_end_offset(broker: Broker, answer: m.EpochEndOffset, now_ms: int) -> Step:
-    """The leader said where the epoch ends: cut there, and perhaps ask about the one before."""
+    """The leader said where the epoch ends: truncate there, and perhaps ask about the epoch
+    before."""
     if _is_stale(broker, answer.request):
         return broker, ()
     if answer.error:
@@ -203,7 +204,8 @@ def on_epoch_end_offset(broker: Broker, answer: m.EpochEndOffset, now_ms: int) -
 
 
 def truncated_by_epoch(broker: Broker, epoch: int, end_offset: int) -> tuple[Log, bool]:
-    """The log cut as the leader's (epoch, end offset) asks, and whether that was the last round."""
+    """The log, truncated to the leader's (epoch, end offset), and whether that was the last
+    round."""
     log = broker.log
     own = log.epochs.end_offset_for(epoch, log.log_end_offset, broker.version)
     cut = rules.truncation_offset(log.log_end_offset, log.high_watermark, epoch, end_offset, *own)
@@ -213,7 +215,7 @@ def truncated_by_epoch(broker: Broker, epoch: int, end_offset: int) -> tuple[Log
 
 
 def on_list_offsets_response(broker: Broker, answer: m.ListOffsetsResponse, now_ms: int) -> Step:
-    """After an offset out of range: cut to the leader's end, or start anew at its start."""
+    """After an offset out of range: truncate to the leader's end, or restart at its start."""
     if _is_stale(broker, answer.request):
         return broker, ()
     if answer.error:

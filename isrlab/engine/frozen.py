@@ -1,7 +1,7 @@
 """Frozen, the base of every record of this package, and `replace`, the only way to change one.
 
-A struct of msgspec: slots, comparison and hash as in a frozen dataclass, made in a fraction of the
-time. Nothing frozen can refer to itself, so the garbage collector need not look at it.
+A struct of msgspec: slots, comparison and hash as in a frozen dataclass, created in a fraction of
+the time. Nothing frozen can refer to itself, so the garbage collector need not look at it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The leader's high watermark, and the requests that wait for it.
 
-Theory of operation. The high watermark is the minimum of the end offsets that count; who counts
-is a rule of the version. Every handler of a leader ends in `settle`: it moves the high watermark
-if it can, then answers the acks=all requests and the parked fetches that this, or new data,
-completes.
+Theory of operation. The high watermark is the minimum of the end offsets that count; which replicas
+count is a rule of the version. Every handler of a leader ends in `settle`: it moves the high
+watermark if it can, then answers the acks=all requests and the parked fetches that this, or new
+data, completes.
 
 Source: maybeIncrementLeaderHW, checkEnoughReplicasReachOffset (Partition.scala),
 DelayedFetch.scala.
@@ -34,7 +34,8 @@ def is_eligible(broker: Broker, remote: RemoteReplica) -> bool:
 
 
 def lag(broker: Broker, remote: RemoteReplica, now_ms: int) -> tuple[int, int, int, int, int]:
-    """What the rules ask about a follower's lag: both ends, its clock, the time, the limit."""
+    """A follower's lag as arguments of the rules: both end offsets, its clock, the time, the
+    limit."""
     ends = remote.log_end_offset, broker.log.log_end_offset
     return *ends, remote.last_caught_up_time_ms, now_ms, broker.settings.replica_lag_time_max_ms
 
@@ -80,7 +81,7 @@ def settle(
 
 
 def _advance_high_watermark(broker: Broker, now_ms: int) -> Broker:
-    """maybeIncrementLeaderHW: the minimum end offset over everyone who counts."""
+    """maybeIncrementLeaderHW: the minimum end offset of the replicas that count."""
     role, log = reading.leader_of(broker), broker.log
     end = log.log_end_offset  # a replica that has reached it holds nothing back
     behind = [r for r in role.remotes if r.log_end_offset < end and holds_back(broker, r, now_ms)]
@@ -106,7 +107,7 @@ def _is_satisfied(broker: Broker, role: Leader, delayed: DelayedProduce) -> bool
 
 
 def _acknowledge(broker: Broker, delayed: DelayedProduce) -> m.Send:
-    """acks=all is refused late when the ISR has become too small meanwhile; the records stay."""
+    """Answer acks=all, with an error if the ISR has become too small by now; the records stay."""
     enough = rules.admits_acks_all(len(reading.leader_of(broker).maximal_isr), min_isr(broker))
     is_refused = delayed.acks == m.ACKS_ALL and not enough
     error = "NOT_ENOUGH_REPLICAS_AFTER_APPEND" if is_refused else None
@@ -116,8 +117,8 @@ def _acknowledge(broker: Broker, delayed: DelayedProduce) -> m.Send:
 def _has_news(broker: Broker, role: Leader, fetch: m.Fetch, moved: bool) -> bool:
     """A parked fetch completes: data, an error, or (2.4-2.5) a high watermark that is news.
 
-    It is looked at only after an append, or when the high watermark has moved: the order of a new
-    leader epoch alone leaves it parked. Source: tryCompleteDelayedRequests, P 2.4.1:551, 3.7.1:819.
+    Kafka checks it only after an append, or when the high watermark has moved: a new leader epoch
+    alone leaves it parked. Source: tryCompleteDelayedRequests, P 2.4.1:551, 3.7.1:819.
     """
     if fetch.offset < broker.log.log_end_offset:
         return True

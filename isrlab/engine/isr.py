@@ -1,10 +1,10 @@
 """Who is in sync: leaving, joining, and making an ISR change durable.
 
 Theory of operation. An ISR change is a request (`AlterPartition`). Until 2.6 the leader itself
-writes ZooKeeper and waits, so the answer comes before anything else and nothing is ever pending
-for longer. Later the controller decides, and until its answer the leader counts with the larger
-of both sets (`maximal_isr`): either may turn out to be the truth. The leader never removes
-itself, and no setting of min.insync.replicas stops a shrink.
+writes ZooKeeper and waits, so the answer comes before anything else and nothing stays pending.
+Later the controller decides, and until its answer the leader counts with the larger of both sets
+(`maximal_isr`): either may turn out to be the truth. The leader never removes itself, and no
+setting of min.insync.replicas stops a shrink.
 
 Left out: several partitions in one request (`closeups/batching.py` models that queue by itself).
 
@@ -32,7 +32,7 @@ from isrlab.engine.reading import leader_of
 ALTER_PARTITION_RETRY_MS = 50
 # Answers after which the leader takes its request back (P 3.7.1:1892-1944)
 REVERTING_ERRORS = ("OPERATION_NOT_ATTEMPTED", "INELIGIBLE_REPLICA")
-# and those after which it keeps the larger set until the controller tells it more
+# and those after which it keeps the larger set until it hears from the controller
 FINAL_ERRORS = (
     "UNKNOWN_TOPIC_OR_PARTITION",
     "UNKNOWN_TOPIC_ID",
@@ -44,7 +44,8 @@ FINAL_ERRORS = (
 
 
 def on_expire_isr(broker: Broker, now_ms: int) -> Step:
-    """The isr-expiration task: ask for an ISR without who is out of sync (getOutOfSyncReplicas)."""
+    """The isr-expiration task: ask for an ISR without the replicas that are out of sync
+    (getOutOfSyncReplicas)."""
     role = leader_of(broker)
     rule, most = broker.version.shrink_rule, broker.settings.replica_lag_max_messages
     leaving = tuple(
@@ -57,11 +58,12 @@ def on_expire_isr(broker: Broker, now_ms: int) -> Step:
     broker, asked = _ask(broker, PendingShrinkIsr(role.isr, leaving, broker.last_request + 1))
     if broker.version.high_watermark_after_shrink != AfterShrink.NEVER:
         return broker, asked
-    return settle(broker, now_ms, asked)  # 2.7-3.0 look now, while the old ISR still counts
+    return settle(broker, now_ms, asked)  # 2.7-3.0 check now, while the old ISR still counts
 
 
 def _waits_under_min_isr(broker: Broker, remote: RemoteReplica, now_ms: int) -> bool:
-    """The proposed KAFKA-19996: under min ISR, reaching a high watermark at rest is not enough."""
+    """The proposed KAFKA-19996: under min ISR, reaching a high watermark that does not move is not
+    enough."""
     least = rules.effective_min_isr(broker.settings.min_insync_replicas, len(broker.replicas))
     waits = broker.version.expand_waits_under_min_isr and len(leader_of(broker).isr) < least
     return waits and not rules.is_caught_up(*lag(broker, remote, now_ms))
@@ -72,7 +74,7 @@ def maybe_expand_isr(
 ) -> Step:
     """Ask for an ISR with this follower if it has caught up. Time plays no part.
 
-    `looks`: the fetch is one after which the leader looks at its high watermark.
+    `looks`: after this fetch the leader checks its high watermark.
     """
     role, rule = leader_of(broker), broker.version.expand_rule
     end, start = remote.log_end_offset, role.leader_epoch_start_offset
@@ -161,8 +163,8 @@ def on_alter_partition_response(
 
 
 def _on_failure(broker: Broker) -> Step:
-    """The change may be tried again. Up to 3.2.0 its slot is freed only after the leader has tried:
-    the retry is refused, and what the leader then goes back to is, up to 3.0, the pending change.
+    """The change may be tried again. Up to 3.2.0 its slot is freed only after that retry, so the
+    retry is refused; up to 3.0 the leader then falls back to the pending change.
 
     Source: P 3.0.2:1353 and 1388, 3.1.2:1398-1403; AlterIsrManager 3.0.2:255-260, 3.2.1:297-302.
     """
@@ -210,7 +212,8 @@ def on_controller_unreachable(broker: Broker, now_ms: int) -> Step:
 
 
 def on_propagate_isr_changes(broker: Broker, now_ms: int) -> Step:
-    """The isr-change-propagation task: tell the controller, once the changes have calmed down."""
+    """The isr-change-propagation task: notify the controller once changes have stopped for a
+    while."""
     last_ms = broker.last_isr_change_ms, broker.last_isr_announcement_ms
     if not (broker.has_unannounced_change and rules.announces_isr_change(now_ms, *last_ms)):
         return broker, ()

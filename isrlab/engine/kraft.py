@@ -1,21 +1,21 @@
 """How a KRaft controller changes a partition: target ISR, election, ELR, reassignment.
 
-Theory of operation. Whatever happens to a partition (a broker is fenced or unfenced, a leader asks
-for another ISR, an operator for an election or for other replicas) becomes one change: from the
-stored state, its targets and the brokers that may lead now follow the new leader and the new sets.
-Without eligible leader replicas (ELR, KIP-966) the ISR never becomes empty: its last member stays,
-even dead. With them it may, because the replicas that left it below min.insync.replicas are
-remembered: while the high watermark is held (KAFKA-15583) they miss nothing that is committed,
-so electing one of them is clean.
+Theory of operation. Every event (a broker is fenced or unfenced, a leader asks for another ISR, an
+operator for an election or for other replicas) becomes one change: the stored state, the targets
+and the brokers that may lead determine the new leader and the new sets. Without eligible leader
+replicas (ELR, KIP-966) the ISR never becomes empty: its last member stays, even if its broker is
+dead. With them it may, because the replicas that left it below min.insync.replicas are remembered:
+while the high watermark is held (KAFKA-15583) they miss nothing that is committed, so electing one
+of them is clean.
 
-A reassignment adds its replicas to the list, and the leader epoch stays; the change that makes it
-complete, whatever its cause, takes out those to be removed, and raises the epoch.
+A reassignment adds its replicas to the list, and the leader epoch stays; the change that completes
+it, whatever its cause, drops the replicas to be removed and raises the epoch.
 
 Left out: directories, the waves in which brokers are notified, and remembering all last known
 members instead of the last leader (useLastKnownLeaderInBalancedRecovery=false).
 
 Source: PartitionChangeBuilder.java, trunk of 2024-10-25, lines 215-320 and 400-570. The test
-whether the last known leader is alive is that of KAFKA-19522, which mended it.
+whether the last known leader is alive is the one corrected by KAFKA-19522.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from isrlab.engine.versions import KafkaVersion
 
 
 class NoReplicaError(Exception):
-    """Kafka's controller would elect what is no replica, looks for its directory, and fails.
+    """Kafka's controller would elect a broker that holds no replica, looks up its directory, and
+    fails.
 
     An operator's request is answered with an error; otherwise the active controller steps down.
     Source: LeaderAcceptor, RCM 4.1.2:2454; directory, PartitionRegistration.java.
@@ -82,7 +83,8 @@ def change(
 
 
 def _completed(target: PartitionState, version: KafkaVersion) -> PartitionState:
-    """Without the replicas that a reassignment removes, once those that shall stay are in sync.
+    """The change without the replicas that a reassignment removes, once the remaining ones are in
+    sync.
 
     Source: maybeCompleteReassignment, PartitionReassignmentReplicas.java.
     """
@@ -93,10 +95,11 @@ def _completed(target: PartitionState, version: KafkaVersion) -> PartitionState:
 
 
 def reassign(controller: Controller, wanted: tuple[int, ...]) -> Controller:
-    """Other replicas are wanted: those to come are added, those to go stay until they are in sync.
+    """Start a reassignment: add the new replicas, and keep the old ones until the new ones are in
+    sync.
 
-    What a former reassignment added counts as there already; its list is kept if this one adds
-    none, and so is that of removals. Source: changePartitionReassignment, RCM 3.8.0.
+    Replicas added by an earlier reassignment count as existing; its list is kept if this one adds
+    none, and likewise its list of removals. Source: changePartitionReassignment, RCM 3.8.0.
     """
     state = controller.state
     removing = tuple(sorted(set(state.replicas) - set(wanted)))
@@ -111,7 +114,7 @@ def reassign(controller: Controller, wanted: tuple[int, ...]) -> Controller:
 
 
 def cancel(controller: Controller) -> Controller | None:
-    """The reassignment is taken back; None if only an unclean election could do that.
+    """Cancel the reassignment; None if that would need an unclean election.
 
     Source: cancelPartitionReassignment, RCM 3.8.0; PartitionReassignmentRevert.java.
     """
@@ -126,7 +129,8 @@ def cancel(controller: Controller) -> Controller | None:
 def lose(controller: Controller, broker: int, is_unclean: bool = False) -> Controller:
     """A broker is dead, fenced, wants to stop, or has come back from an unclean shutdown.
 
-    A partition that it does not count for is not looked at. Source: BrokersToIsrs.java, RCM 3.8.0.
+    Kafka skips partitions that the broker does not count for. Source: BrokersToIsrs.java, RCM
+    3.8.0.
     """
     if broker not in (*controller.isr, *(controller.state.elr if is_unclean else ())):
         return controller
@@ -137,11 +141,12 @@ def lose(controller: Controller, broker: int, is_unclean: bool = False) -> Contr
 def _target_elr(
     controller: Controller, target: PartitionState, unclean_shutdown: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """Who left too small an ISR, without those whose disks are doubtful.
+    """The replicas that left an ISR below min.insync.replicas, except those that may have lost
+    data.
 
-    Kafka keeps those that are no replicas any more, and asks of any partition how many replicas
-    partition 0 has, where each leader asks its own. Source: maybePopulateTargetElr, 4.3.1; and
-    getTopicEffectiveMinIsr, RCM 4.3.1:2428.
+    Kafka keeps brokers that no longer hold a replica. For any partition its controller takes the
+    replica count of partition 0, while each leader takes its own. Source: maybePopulateTargetElr,
+    4.3.1; and getTopicEffectiveMinIsr, RCM 4.3.1:2428.
     """
     wanted, version = controller.settings.min_insync_replicas, controller.version
     count = controller.replicas_of_partition_0
@@ -158,7 +163,7 @@ def _target_elr(
 
 
 def _elect(aimed: Controller, elr: tuple[int, ...], election: str | None) -> tuple[int, bool]:
-    """(leader, whether the election is unclean): in assignment order, the present leader first."""
+    """(leader, whether the election is unclean): in assignment order, the current leader first."""
     replicas, available = aimed.replicas, aimed.available
     version, settings = aimed.version, aimed.settings
     eligible = [r for r in aimed.isr or elr if r in available]
@@ -183,8 +188,8 @@ def _elect(aimed: Controller, elr: tuple[int, ...], election: str | None) -> tup
 def _last_known_elr(state: PartitionState, leader: int, bumps: bool) -> tuple[int, ...]:
     """The leader before the partition lost it; forgotten as soon as there is one again.
 
-    A partition whose leader has been forgotten by a new min ISR takes -1 for it, when next its
-    epoch rises. Source: maybeUpdateLastKnownLeader, PartitionChangeBuilder.java 4.3.1.
+    If a new min ISR made the controller forget the leader, -1 is recorded when the epoch next
+    rises. Source: maybeUpdateLastKnownLeader, PartitionChangeBuilder.java 4.3.1.
     """
     if leader != NO_LEADER:
         return ()

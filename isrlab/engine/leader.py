@@ -1,10 +1,10 @@
-"""What a leader does when it is elected, on produce, on fetch, and when a waiting request expires.
+"""The leader: its election, produce and fetch requests, and waiting requests that expire.
 
 Theory of operation. A leader appends, and remembers for each follower the offset of its last fetch:
 the follower has everything before it. From that follow the ISR (`isr.py`) and the high watermark
 (`high_watermark.py`). An immediate response carries the high watermark from before the fetch was
-handled: that is why a follower's high watermark runs one fetch behind. A fetch that finds nothing
-is parked, and answered with what is true later.
+handled, which is why a follower's high watermark runs one fetch behind. A fetch that finds nothing
+is parked, and answered with the state at that later time.
 
 Left out: quotas, tiered storage.
 
@@ -30,7 +30,7 @@ from isrlab.engine.model import (
 )
 from isrlab.engine.reading import answer, epoch_error, is_stale, leader_of
 
-NEVER_MS = 0  # the time of what has not happened
+NEVER_MS = 0  # the time of an event that has not happened
 
 
 def become_leader(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> Step:
@@ -53,7 +53,7 @@ def become_leader(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> Step:
 
 
 def on_new_isr(broker: Broker, order: m.LeaderAndIsr, now_ms: int) -> Step:
-    """Learn, in KRaft, what is stored in the epoch that is led: it ends any change on its way."""
+    """Learn the state stored in the current epoch (KRaft): it ends any ISR change in flight."""
     role = leader_of(broker)
     role = replace(
         role,
@@ -140,8 +140,8 @@ def on_expire_produce(broker: Broker, expiry: m.ExpireProduce, now_ms: int) -> S
 
 
 def on_fetch(broker: Broker, fetch: m.Fetch, now_ms: int) -> Step:
-    """Read for a follower, note how far it is, and let that move the ISR and the high watermark."""
-    response = answer(broker, fetch)  # carries the high watermark of before this fetch
+    """Read for a follower, note its position, and update the ISR and the high watermark."""
+    response = answer(broker, fetch)  # carries the high watermark from before this fetch
     if response.error or response.diverging:
         return _failed(broker, fetch, now_ms), (m.Send(fetch.replica, response),)
     if is_stale(broker, fetch):  # an error about its offset comes first: P 3.7.1:1449-1461
@@ -170,10 +170,10 @@ def on_fetch(broker: Broker, fetch: m.Fetch, now_ms: int) -> Step:
 
 
 def _failed(broker: Broker, fetch: m.Fetch, now_ms: int) -> Broker:
-    """What a fetch that is refused tells about its follower: up to 2.3, that nothing is known.
+    """The follower after a refused fetch: up to 2.3, its state is unknown.
 
-    Its result has offset, end and time -1. Source: readFromLocalLog, RM 0.10.2.2:566-585; 0.8 takes
-    it for a sign of life: R 0.8.2.2:50-59.
+    The result has offset, end and time -1. Source: readFromLocalLog, RM 0.10.2.2:566-585; 0.8
+    counts it as a sign of life: R 0.8.2.2:50-59.
     """
     role = broker.role
     remote = role.remote(fetch.replica) if isinstance(role, Leader) else None
@@ -192,7 +192,7 @@ def _failed(broker: Broker, fetch: m.Fetch, now_ms: int) -> Broker:
 
 
 def _fetched(broker: Broker, remote: RemoteReplica, fetch: m.Fetch, now_ms: int) -> RemoteReplica:
-    """What this fetch tells about its follower (updateFetchState)."""
+    """The follower as this fetch shows it (updateFetchState)."""
     log = broker.log
     caught_up = rules.last_caught_up_time_ms(
         broker.version.lag_clock,
@@ -208,7 +208,8 @@ def _fetched(broker: Broker, remote: RemoteReplica, fetch: m.Fetch, now_ms: int)
 
 
 def on_expire_fetch(broker: Broker, expiry: m.ExpireFetch, now_ms: int) -> Step:
-    """A parked fetch has waited long enough: it is read again and so carries the newest state."""
+    """A parked fetch has waited long enough: read again, so that the answer carries the newest
+    state."""
     role = leader_of(broker)
     wanted = expiry.replica, expiry.request
     due = [p for p in role.parked if (p.fetch.replica, p.fetch.request) == wanted]
@@ -219,7 +220,7 @@ def on_expire_fetch(broker: Broker, expiry: m.ExpireFetch, now_ms: int) -> Step:
 def on_offsets_for_leader_epoch(
     broker: Broker, question: m.OffsetsForLeaderEpoch, now_ms: int
 ) -> Step:
-    """Where does that epoch end here? (KIP-101, KIP-279)"""
+    """Answer where an epoch ends in this log (KIP-101, KIP-279)."""
     log, error = broker.log, epoch_error(broker, question.leader_epoch)
     end = log.epochs.end_offset_for(question.epoch, log.log_end_offset, broker.version)
     reply = m.EpochEndOffset(question.request, *end)
@@ -237,7 +238,7 @@ def on_list_offsets(broker: Broker, question: m.ListOffsets, now_ms: int) -> Ste
 
 
 def on_losing_leadership(broker: Broker, former: Leader) -> tuple[m.Output, ...]:
-    """Answer everyone who still waits: this broker no longer leads."""
+    """Answer all waiting requests: this broker no longer leads."""
     error = broker.version.not_leader_error
     produces = (m.ProduceResponse(d.request, error=error) for d in former.delayed)
     return (*read_again(broker, former.parked), *(m.Send(m.CLIENT, p) for p in produces))

@@ -1,8 +1,8 @@
-"""One replica's log: its records, its leader-epoch cache, and what of it is on disk.
+"""One replica's log: its records, its leader-epoch cache, and which of them are on disk.
 
 Theory of operation. A log is the records from `log_start_offset` up to, but not including,
-`log_end_offset`. Each record has an identity besides its offset: the protocol compares offsets and
-epochs only, so two replicas may hold different records at one offset, and only the identity shows
+`log_end_offset`. Each record has an identity besides its offset: the protocol compares only offsets
+and epochs, so two replicas may hold different records at one offset, and only the identity reveals
 it.
 
 Two things make a restart interesting. Records reach the page cache when they are appended and the
@@ -11,10 +11,9 @@ killed process loses nothing of the page cache, a power failure loses everything
 And the high watermark reaches the disk only as a checkpoint, a few seconds old.
 
 Left out: segments and the offset index (`segment.py` models them), compaction, transactions;
-retention, so nothing cuts the epoch cache from its start (truncateFromStart); tiered storage, for
-which the cache is asked for the epoch before another (previousEpoch). Up to 2.3 a log that was cut
-below its high watermark kept the old value until the next fetch; here, as from 2.4, the cut lowers
-it.
+retention, so the epoch cache is never truncated from its start (truncateFromStart); tiered storage,
+which needs the epoch before a given one (previousEpoch). Up to 2.3 a log that was truncated below
+its high watermark kept the old value until the next fetch; here, as from 2.4, truncation lowers it.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class LeaderEpochCache(Frozen):
         return self.entries[-1][0] if self.entries else UNKNOWN_EPOCH
 
     def assign(self, epoch: int, start_offset: int, version: KafkaVersion) -> LeaderEpochCache:
-        """Note that `epoch` begins at `start_offset`; 2.0.1+ drops what contradicts it."""
+        """Note that `epoch` begins at `start_offset`; 2.0.1+ drops entries that contradict it."""
         if version.epoch_entry == EpochEntry.NONE:
             return self
         last_epoch, last_start = self.entries[-1] if self.entries else (UNKNOWN_EPOCH, 0)
@@ -65,7 +64,7 @@ class LeaderEpochCache(Frozen):
     ) -> tuple[int, int]:
         """The largest known epoch up to `epoch`, and where it ends; (-1, -1) if that is unknown.
 
-        The answer of 0.11-1.1 has no epoch; up to 2.0.0 there is none for one before the first.
+        The answer of 0.11-1.1 has no epoch; up to 2.0.0 an epoch before the first has no answer.
         """
         if not self.entries or epoch == UNKNOWN_EPOCH:
             return UNKNOWN_EPOCH, UNKNOWN_OFFSET
@@ -125,9 +124,9 @@ class Log(Frozen):
         return replace(self, records=self.records + added, epochs=epochs)
 
     def truncate_to(self, end_offset: int) -> Log:
-        """The log without what is at or beyond `end_offset`; itself if it ends before.
+        """The log without the records at or beyond `end_offset`; unchanged if it ends earlier.
 
-        Cut before its start it is empty and begins there. Source: truncateTo, UL 3.7.1.
+        Truncated before its start, it is empty and begins there. Source: truncateTo, UL 3.7.1.
         """
         if end_offset >= self.log_end_offset:
             return self
@@ -142,7 +141,7 @@ class Log(Frozen):
         )
 
     def without_empty_epochs(self) -> Log:
-        """Without epochs of which this log has no record: the next leader may know them not."""
+        """The log without epochs that have no record here: the next leader may not know them."""
         return replace(self, epochs=self.epochs.truncate_from_end(self.log_end_offset))
 
     def restart_at(self, start_offset: int) -> Log:
@@ -167,7 +166,7 @@ class Log(Frozen):
         return replace(self, checkpointed_high_watermark=self.high_watermark)
 
     def after_power_loss(self) -> Log:
-        """What the disk still holds: nothing beyond the last write-back."""
+        """The log that the disk still holds: nothing beyond the last flush."""
         return self.truncate_to(self.flushed_end_offset)
 
     def load(self) -> Log:

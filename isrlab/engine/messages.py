@@ -1,7 +1,8 @@
-"""The messages: what clients, brokers and controller say to each other and, later, to themselves.
+"""The messages between clients, brokers and controller, and those that a broker sends to itself.
 
-One small frozen record for each. Whatever Kafka schedules (the isr-expiration task, a checkpoint, a
-request's timeout) is a message a broker sends to itself, so no code ever asks for the time.
+Each is a small frozen record. Everything that Kafka schedules (the isr-expiration task, a
+checkpoint, a request's timeout) is a message that a broker sends to itself, so no code reads a
+clock.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class ProduceResponse(Message):
 
 
 class Fetch(Message):
-    """A follower asks for what comes after its log; by doing so it confirms what it has."""
+    """A follower asks for the records after its log, which also confirms those it has."""
 
     replica: int
     request: int
@@ -123,18 +124,18 @@ class LeaderAndIsr(Message):
 
 
 class StopReplica(Message):
-    """The controller tells a broker to fetch no more, or to delete its replica.
+    """The controller orders a broker to stop fetching, or to delete its replica.
 
-    In KRaft a broker reads from the metadata log that it is no replica any more.
+    In KRaft a broker reads from the metadata log that it no longer holds a replica.
     """
 
     deletes: bool = False
 
 
 class UpdateMetadata(Message):
-    """What the controller tells everyone: who is alive and, of the partition, the ISR as it is.
+    """The controller informs all brokers which brokers are alive, and of the partition's ISR.
 
-    No rule of replication reads that ISR: clients and monitoring do.
+    No replication rule reads that ISR; clients and monitoring do.
     """
 
     brokers: tuple[BrokerInfo, ...]
@@ -146,7 +147,7 @@ class IsrChangeNotification(Message):
     broker: int
 
 
-# What reaches the controller about brokers
+# Messages to the controller about brokers
 
 
 class RegisterBroker(Message):
@@ -189,7 +190,7 @@ class IncrementalAlterConfigs(Message):
     of_cluster: bool = False
 
 
-# What a broker tells itself: its schedule, and what its network layer notices
+# Messages of a broker to itself: its schedule, and events of its network layer
 
 
 class ExpireIsr(Message):
@@ -230,7 +231,7 @@ class Disconnected(Message):
 
 
 class Send(Frozen):
-    """A message that leaves for another machine."""
+    """A message to another machine."""
 
     to: int
     message: Any  # a Message
@@ -240,11 +241,11 @@ class After(Frozen):
     """A message to itself, later."""
 
     delay_ms: int
-    message: Any  # the same
+    message: Any  # a Message
 
 
 class Halt(Frozen):
-    """The broker stops itself rather than do something it must not."""
+    """The broker stops itself rather than violate a rule."""
 
     reason: str
 

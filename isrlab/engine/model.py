@@ -1,7 +1,7 @@
-"""The nouns: everything the transitions of this package read and write.
+"""The state that the transitions of this package read and write.
 
-All of it is frozen and comparable, so a state before and after a step can be printed, kept and put
-side by side. A broker holds one partition: replication of a partition never looks at another.
+All of it is frozen and comparable, so the states before and after a step can be printed, kept and
+compared. A broker holds one partition: the replication of one partition never depends on another.
 Roles and ISR states are types; a follower simply has no ISR.
 """
 
@@ -16,7 +16,7 @@ from isrlab.engine.rules import UNKNOWN_EPOCH, UNKNOWN_OFFSET
 from isrlab.engine.versions import KafkaVersion
 
 NO_LEADER = -1
-NEVER_FETCHED = -2  # in this leadership; a fetch without a broker epoch carries UNKNOWN_EPOCH
+NEVER_FETCHED = -2  # under this leader; a fetch without a broker epoch carries UNKNOWN_EPOCH
 RECORD_BYTES = 1_024  # records have no content here; for the limit of a fetch, each has this size
 
 
@@ -56,7 +56,7 @@ class Settings:
         return dataclasses.replace(defaults, **changes)  # type: ignore[arg-type]
 
 
-# What a leader knows of its followers and of its ISR
+# What a leader knows about its followers and its ISR
 
 
 class RemoteReplica(Frozen):
@@ -72,7 +72,7 @@ class RemoteReplica(Frozen):
 
 
 class _Isr(Frozen):
-    """The stored ISR and, until a change is answered, what was asked for and the larger of both."""
+    """The stored ISR and, until a change is answered, the proposed ISR and the larger of both."""
 
     isr: tuple[int, ...]
 
@@ -94,7 +94,7 @@ class PendingExpandIsr(_Isr):
 
     joining: int
     request: int
-    looks: bool = True  # at the high watermark, when ZooKeeper has answered
+    looks: bool = True  # whether to check the high watermark when ZooKeeper has answered
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
@@ -160,7 +160,7 @@ class Follower(Frozen):
     leader: int
     leader_epoch: int
     partition_epoch: int
-    request: int = 0  # the number of the request it waits for; an answer to another is stale
+    request: int = 0  # the number of the request it waits for; any other answer is stale
     is_truncating: bool = False
     is_waiting: bool = False  # fenced or backing off: nothing is on its way
 
@@ -175,11 +175,11 @@ class Broker(Frozen):
     log: Log = Log()
     role: Leader | Follower | None = None  # None until the controller says
     broker_epoch: int = 0
-    is_shutting_down: bool = False  # controlled: it starts no fetcher any more (not in KRaft)
+    is_shutting_down: bool = False  # a controlled shutdown: it starts no fetchers (not in KRaft)
     last_request: int = 0
     metadata: tuple[m.BrokerInfo, ...] = ()
-    remembered: tuple[RemoteReplica, ...] = ()  # followers as an earlier leadership knew them
-    unanswered: m.AlterPartition | None = None  # the one ISR change that is on its way
+    remembered: tuple[RemoteReplica, ...] = ()  # followers of an earlier epoch of this leader
+    unanswered: m.AlterPartition | None = None  # the one ISR change in flight
     last_isr_change_ms: int = 0
     last_isr_announcement_ms: int = 0
     has_unannounced_change: bool = False
@@ -189,5 +189,5 @@ class Broker(Frozen):
         return self.role.leader_epoch if self.role else UNKNOWN_EPOCH
 
     def known(self, broker: int) -> m.BrokerInfo | None:
-        """What this broker's metadata says of another."""
+        """What this broker's metadata says about another broker."""
         return next((info for info in self.metadata if info.id == broker), None)

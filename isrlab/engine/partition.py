@@ -1,4 +1,4 @@
-"""The partition as its controller has it: what is stored, and which brokers are alive."""
+"""The partition as its controller sees it: the stored state, and the live brokers."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from isrlab.engine.versions import KafkaVersion
 
 
 class PartitionState(Frozen):
-    """What is stored in ZooKeeper or KRaft's metadata log, and numbers that tell new from old."""
+    """The state stored in ZooKeeper or KRaft's metadata log, with the epochs that order its
+    versions."""
 
-    replicas: tuple[int, ...]  # assigned, preferred leader first; those of a reassignment, too
+    replicas: tuple[int, ...]  # preferred leader first; with those being added
     leader: int
     isr: tuple[int, ...]
     leader_epoch: int = 0
     partition_epoch: int = 0  # KRaft's, or the version of the ZooKeeper node
     elr: tuple[int, ...] = ()  # eligible leader replicas (KIP-966)
     last_known_elr: tuple[int, ...] = ()
-    is_recovering: bool = False  # the leader was elected uncleanly and has not said that it is well
+    is_recovering: bool = False  # elected uncleanly, and not yet recovered
     adding: tuple[int, ...] = ()  # of `replicas`, while a reassignment goes on
     removing: tuple[int, ...] = ()
 
     @property
     def target(self) -> tuple[int, ...]:
-        """The replicas that will be left when the reassignment is complete."""
+        """The replicas that remain when the reassignment is complete."""
         return tuple(r for r in self.replicas if r not in self.removing)
 
     @property
@@ -36,7 +37,7 @@ class PartitionState(Frozen):
         return tuple(r for r in self.replicas if r not in self.adding)
 
     def is_moved(self, version: KafkaVersion) -> bool:
-        """A reassignment goes on, and can be completed."""
+        """A reassignment is in progress, and can be completed."""
         in_sync = {r for r in self.target if r in self.isr}
         return bool(self.adding or self.removing) and rules.completes_reassignment(
             version.reassignment,
@@ -49,8 +50,8 @@ class PartitionState(Frozen):
 class Controller(Frozen):
     """The stored state of the partition and the controller's view of the brokers.
 
-    Of the other partitions of its topic a real controller asks one thing, in KRaft with ELR: how
-    many replicas partition 0 has. None: this is partition 0.
+    In KRaft with ELR a real controller reads one fact about another partition of the topic: the
+    replica count of partition 0. None: this is partition 0.
     """
 
     version: KafkaVersion

@@ -1,7 +1,7 @@
 """How a leader reads its log for a follower, and when it refuses.
 
-Nothing here changes any state: a fetch that was parked is read again when it completes, and gets
-what is true then.
+Nothing here changes any state: a parked fetch is read again when it completes, and gets the state
+at that time.
 
 Source: fetchRecords and readRecords, Partition.scala 3.7.1:1425-1560; fetchMessages,
 ReplicaManager.scala 0.10.2.2:542-570.
@@ -42,7 +42,7 @@ def examine_fetch(broker: Broker, fetch: m.Fetch) -> tuple[str | None, tuple[int
         return "UNKNOWN_LEADER_EPOCH" if is_fenced else broker.version.not_leader_error, None
     log = broker.log
     start, end_offset = log.log_start_offset, log.log_end_offset
-    if fetch.last_fetched_epoch != rules.UNKNOWN_EPOCH:  # 2.7+ check it, followers from 2.8 say it
+    if fetch.last_fetched_epoch != rules.UNKNOWN_EPOCH:  # checked from 2.7, sent from 2.8
         end = log.epochs.end_offset_for(fetch.last_fetched_epoch, end_offset, broker.version)
         if end[1] == rules.UNKNOWN_OFFSET or fetch.offset < start:
             return "OFFSET_OUT_OF_RANGE", None
@@ -63,7 +63,7 @@ def is_stale(broker: Broker, fetch: m.Fetch) -> bool:
 def answer(broker: Broker, fetch: m.Fetch) -> m.FetchResponse:
     """What this fetch gets now: an error, a diverging epoch, or records.
 
-    As many as a response holds, and at least one.
+    As many records as fit into a response, and at least one.
     """
     error, diverging = examine_fetch(broker, fetch)
     if error or diverging:

@@ -70,10 +70,10 @@ def lag_clock_in_new_epoch(
     now_ms: int,
     long_ago_ms: int,
 ) -> int:
-    """The follower's lag clock when its leader goes on leading in a new leader epoch.
+    """The follower's lag clock when its leader keeps leading in a new leader epoch.
 
-    Who is not in the ISR is as if it had never caught up, so that the high watermark does not wait
-    for it. Source: R 0.8.2.2:50 (every replica, now); 0.10.2.2:80, 3.7.1:150-186 (ISR now, else 0).
+    A replica outside the ISR counts as never caught up, so the high watermark does not wait for it.
+    Source: R 0.8.2.2:50 (every replica, now); 0.10.2.2:80, 3.7.1:150-186 (ISR now, else 0).
     """
     if clock_reset == ClockReset.NEVER:
         return last_caught_up_ms
@@ -85,7 +85,7 @@ def lag_clock_in_new_epoch(
 def last_fetch_time_in_new_epoch(
     clock_reset: int, in_isr: bool, last_fetch_time_ms: int, now_ms: int, long_ago_ms: int
 ) -> int:
-    """The last fetch that the lag clock counts from then on, unless `forgets_end_offset`.
+    """The last fetch time that the lag clock uses in the new epoch, unless `forgets_end_offset`.
 
     Source: as `lag_clock_in_new_epoch`.
     """
@@ -99,7 +99,7 @@ def last_fetch_time_in_new_epoch(
 def forgets_end_offset(lag_clock: int, is_new_leader: bool) -> bool:
     """In a new epoch the leader does not know where its followers' logs end until they fetch.
 
-    Source: as `lag_clock_in_new_epoch`; a leader that goes on leading forgets it in 0.8 only.
+    Source: as `lag_clock_in_new_epoch`; a leader that keeps leading forgets it only in 0.8.
     """
     return is_new_leader or lag_clock == LagClock.LAST_FETCH
 
@@ -277,10 +277,10 @@ def truncation_offset(
     own_epoch: int,
     own_end_offset: int,
 ) -> int:
-    """Where a follower cuts its log, given the leader's answer and its own end for that same epoch.
+    """Where a follower truncates its log, given the leader's answer and its own end of that epoch.
 
-    The cut is final unless `needs_another_round`. Unknown epochs and offsets are -1.
-    Source: getOffsetTruncationState, AFT 2.0.1:320-366, 3.7.1:342-400 (KIP-279); for the answers of
+    The truncation is final unless `needs_another_round`. Unknown epochs and offsets are -1. Source:
+    getOffsetTruncationState, AFT 2.0.1:320-366, 3.7.1:342-400 (KIP-279); for the answers of
     0.11-1.1, which carry no epoch, RFT 0.11.0.2:257-285.
     """
     if leader_end_offset == UNKNOWN_OFFSET:
@@ -295,7 +295,8 @@ def truncation_offset(
 def needs_another_round(
     leader_epoch: int, leader_end_offset: int, own_epoch: int, own_end_offset: int
 ) -> bool:
-    """The leader named an epoch this log does not have: cut, then ask about the one before.
+    """The leader named an epoch that this log does not have: truncate, then ask about the one
+    before.
 
     Source: AFT 2.0.1:320-366.
     """
@@ -313,8 +314,8 @@ def needs_another_round(
 def completes_reassignment(
     reassignment: int, targets: tuple[int, int], new: tuple[int, int], leaving: int
 ) -> bool:
-    """A reassignment can be completed. It is given how many target replicas there are, and how many
-    of them are in the ISR; of those that it adds, the same; and how many it takes away.
+    """A reassignment can be completed. `targets` and `new` are (how many, how many of them in the
+    ISR), of all target replicas and of those it adds; `leaving` is how many replicas it removes.
 
     Source: areReplicasInIsr, KafkaController.scala 0.10.2.2:571-577, and isReassignmentComplete,
     2.5.1:804 (all targets); maybeCompleteReassignment, PartitionReassignmentReplicas.java

@@ -1,8 +1,8 @@
-"""What must hold, by name, asked of the whole cluster after every step.
+"""The safety properties, by name, checked on the whole cluster after every step.
 
-A property takes what an all-seeing observer knows and answers with None, or with the sentence that
-says what is wrong. Each of them is broken by something real: a version, a fault, or (the first
-three) only by a mistake in the engine.
+A property takes the view of an all-seeing observer and returns None, or a sentence that says what
+is wrong. Real versions or faults break each of them, except the first three, which only a mistake
+in the engine breaks.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from isrlab.engine.partition import Controller
 
 @dataclass(slots=True)
 class Verified:
-    """How much an observer has found in a leader's log: what only grew still has it."""
+    """How much of a leader's log an observer has verified: a log that only grew still holds it."""
 
     log: Log = field(default_factory=Log)
     committed: int = 0  # so many of the committed records, in the order they were committed
     acknowledged: int = 0
 
     def follow(self, log: Log) -> None:
-        """Start anew unless `log` goes on where the one before ended."""
+        """Start over unless `log` continues the one before."""
         before = self.log.records
         starts_alike = log.log_start_offset == self.log.log_start_offset
         goes_on = log.records is before or (starts_alike and log.records[: len(before)] == before)
@@ -39,15 +39,15 @@ class Verified:
 
 
 class View(Frozen):
-    """What an all-seeing observer knows after a step."""
+    """The state of the whole cluster after a step, as an all-seeing observer knows it."""
 
     brokers: Mapping[int, Broker]  # those alive
-    before: Mapping[int, Broker]  # the same before the step
+    before: Mapping[int, Broker]  # before the step
     controller: Controller
-    committed: Mapping[str, int] = {}  # record -> where it was committed
+    committed: Mapping[str, int] = {}  # record -> the offset at which it was committed
     acknowledged: Mapping[str, int] = {}  # record -> acks it was sent with
     disks_lost: int = 0  # brokers that lost unflushed data, ever
-    verified: Verified = msgspec.field(default_factory=Verified)  # the observer may keep it
+    verified: Verified = msgspec.field(default_factory=Verified)  # the observer may reuse it
 
     @property
     def leader(self) -> Broker | None:
@@ -96,13 +96,13 @@ def leader_in_isr(view: View) -> str | None:
 
 
 def committed_records_survive(view: View) -> str | None:
-    """What was below a leader's high watermark is in the log of every later leader."""
+    """Every record below a leader's high watermark is in the log of every later leader."""
     missing = list(missing_committed(view))
     return f"committed {_names(missing)} not in the log of leader" if missing else None
 
 
 def missing_committed(view: View) -> Iterator[str]:
-    """The committed records that the present leader does not have."""
+    """The committed records that the current leader does not have."""
     if view.leader is None:
         return
     log = view.leader.log
@@ -118,7 +118,7 @@ def missing_committed(view: View) -> Iterator[str]:
 
 
 def logs_agree(view: View) -> str | None:
-    """A follower holds, up to where the leader believes it is, the very records of the leader."""
+    """Up to the offset the leader knows for it, a follower holds exactly the leader's records."""
     for number, offset in disagreements(view):
         assert view.leader is not None
         logs = view.leader.log, view.brokers[number].log
@@ -129,7 +129,7 @@ def logs_agree(view: View) -> str | None:
 
 
 def disagreements(view: View) -> Iterator[tuple[int, int]]:
-    """(follower, first offset) where a follower the leader counts on differs from it."""
+    """(follower, first offset) for each follower that differs from its leader."""
     leader = view.leader
     if leader is None or not isinstance(leader.role, Leader):
         return
@@ -154,7 +154,7 @@ def acknowledged_records_survive(view: View) -> str | None:
 
 
 def missing_acknowledged(view: View, acks: int | None = None) -> Iterator[str]:
-    """The acknowledged records (of one level of acks, or of any) that the leader does not have."""
+    """The acknowledged records (at one level of acks, or at any) that the leader does not have."""
     if view.leader is None:
         return
     view.verified.follow(view.leader.log)

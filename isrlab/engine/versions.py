@@ -1,10 +1,10 @@
 """Every generation of Kafka's replication rules as one frozen record of choices and defaults.
 
-Theory of operation. Kafka's rules changed many times between 0.8.2 and 4.x, but always one rule
-at a time. A `KafkaVersion` is therefore a row of choices: each field names one rule, its value
-says which form of the rule that release has, and `rules.py` holds the forms. Nothing else in
-isrlab asks "which version is this?". `GENERATIONS` is the one table of them; all that is known of
-releases derives from it. A letter is a column of the preset matrix, which shows one row for each.
+Theory of operation. Kafka's rules changed many times between 0.8.2 and 4.x, but always one rule at
+a time. A `KafkaVersion` is therefore a row of choices: each field names one rule, its value is the
+form that the rule has in that release, and `rules.py` holds the forms. No other code in isrlab asks
+"which version is this?". `GENERATIONS` is the one table of them; all that is known of releases
+derives from it. A letter is a column of the preset matrix, which shows one row for each.
 
 Source of every value: the apache/kafka repository at the tag named in `tag`; the KIP or JIRA that
 changed a rule stands in the label of its form.
@@ -18,11 +18,11 @@ from typing import Any
 
 from isrlab.engine import choices as c
 
-LAST = 99  # of the releases that differ in their last number only
+LAST = 99  # stands for the last patch release of a line
 
 
 def switch(off: str, on: str, at_first: bool = False) -> Any:
-    """A rule that is on or off, and what either means in words."""
+    """A rule that is on or off, with a label for each."""
     return field(default=at_first, metadata={"words": (off, on)})
 
 
@@ -30,11 +30,11 @@ def switch(off: str, on: str, at_first: bool = False) -> Any:
 class KafkaVersion:
     """One generation: the form of each rule, then the defaults that changed with releases.
 
-    What stands here is 0.8.2; `CHANGES` says what came after it.
+    The defaults here are those of 0.8.2; `CHANGES` lists what came later.
     """
 
     column: str  # letter in the preset matrix
-    name: str  # the shortest name that a user would type
+    name: str  # the shortest name a user would type
     releases: str  # every release with these rules, as "3.6" or "3.7-3.8"
     tag: str  # the tag the rules were read at
     first: tuple[int, ...]  # the numbers of the first of `releases`
@@ -172,7 +172,7 @@ class KafkaVersion:
         return begun[-1]
 
     def with_(self, **choices: object) -> KafkaVersion:
-        """This generation with some choices switched by hand; its name shows them."""
+        """This generation with some choices changed by hand; its name lists them."""
         for rule in sorted(set(choices) - set(RULES)):
             raise ValueError(f"unknown rule {rule!r}; known: {', '.join(RULES)}")
         switched = ", ".join(f"{k}={getattr(v, 'name', v)}" for k, v in choices.items())
@@ -202,7 +202,7 @@ class KafkaVersion:
         return self.name
 
 
-# In no release: what a JIRA proposes, and repairs of what 4.1 to 4.4 lose
+# In no release: proposals of JIRA issues, and repairs of the data loss in 4.1 to 4.4
 PROPOSED = (
     "expand_waits_under_min_isr", "ignores_known_order", "elr_of_replicas_only",
     "min_isr_of_own_partition",
@@ -214,8 +214,8 @@ def release(text: str, rest: int = LAST) -> tuple[int, ...]:
     """The numbers of a release, for comparisons: (0, 10, 2, 99) for "0.10.2", (2, 8, 99) for "2.8".
 
     A name means its last release: "2.0" is 2.0.1, so 2.0 >= (2, 0, 1). Where it begins a range
-    ("since 2.0"), ask with `rest=0`. Raises ValueError for what is no release of Kafka so far, and
-    for a generation: its releases may differ in what no rule of the engine asks for.
+    ("since 2.0"), ask with `rest=0`. Raises ValueError for an unknown release, and for the name of
+    a generation, whose releases may differ in details that no rule of the engine covers.
     """
     if isinstance(text, KafkaVersion):
         raise ValueError(unknown(f"{text.releases} (a generation)"))
@@ -236,8 +236,8 @@ def unknown(text: object) -> str:
 
 
 def row(names: str, **changes: Any) -> dict[str, Any]:
-    """What a generation changed; `names` are its column, name, releases and tag, or, where the
-    last three are all one release, that once."""
+    """The changes of one generation; `names` are its column, name, releases and tag, or its column
+    and one release that stands for the other three."""
     column, name, *more = names.split(maxsplit=3)
     releases, tag = more or (name, name)
     ends = [tuple(map(int, end.split("."))) for end in releases.split("-")]
@@ -245,9 +245,9 @@ def row(names: str, **changes: Any) -> dict[str, Any]:
     return {**named, "first": ends[0], "last": ends[-1], **changes}
 
 
-# Left out: 0.8.0 and 0.8.1 had no min.insync.replicas; 0.11.0-1.0.1 and 1.1.0 cut nothing when both
-# logs are without epochs (KAFKA-6857: upgrades only); 2.7.0 and 2.7.1 took an answer with their own
-# partition epoch for an old one.
+# Left out: 0.8.0 and 0.8.1 had no min.insync.replicas; 0.11.0-1.0.1 and 1.1.0 truncated nothing
+# when neither log has epochs (KAFKA-6857: upgrades only); 2.7.0 and 2.7.1 took an answer with their
+# own partition epoch for a stale one.
 CHANGES = (
     row("A 0.8.2 0.8.2 0.8.2.2"),
     row(
@@ -342,10 +342,10 @@ CHANGES = (
     row("P 4.3 4.3-4.4 4.3.1", reassignment=c.Reassignment.NEW_IN_SYNC_UNLESS_FEWER),
 )
 
-# A generation is the one before it, but for what its row names
+# A generation equals the one before it, except for the fields that its row names
 _FIRST = KafkaVersion(**CHANGES[0])
 GENERATIONS = (*accumulate(CHANGES[1:], lambda v, changes: replace(v, **changes), initial=_FIRST),)
-# Changes within a column: another generation stands for it in the matrix
+# Generations within a column: another one represents them in the matrix
 NOT_IN_MATRIX = (
     "1.1", "2.0.0", "2.0", "2.1", "2.6.0", "3.0", "3.2.0", "3.2", "3.5", "3.8", "3.9", "4.0",
 )  # fmt: skip

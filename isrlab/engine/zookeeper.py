@@ -1,14 +1,14 @@
 """How the ZooKeeper-era controller changes a partition: elections, removals, reassignment.
 
 Theory of operation. The controller elects the first assigned replica that is alive and in the ISR;
-if there is none and unclean election is allowed, the first that is alive. It takes a dead broker
-out of the ISR after that, unless it is the last member. Every write of the controller raises the
-leader epoch; the writes that leaders make for their ISR do not.
+if there is none and unclean election is allowed, the first that is alive. It then removes the dead
+broker from the ISR, unless it is the last member. Every write of the controller raises the leader
+epoch; a leader's own ISR writes do not.
 
 A reassignment begins with a write that names old and new replicas. The controller watches the ISR;
-once all targets are in it, one write takes the old ones from the list and, if need be, elects, and
-one for each of them takes it out of the ISR. Left out: a target that could not be elected because
-all are dead, and up to 2.3 the order of the list meanwhile, which was chance.
+once all targets are in it, one write drops the old ones from the list and, if necessary, elects a
+leader; one further write for each of them removes it from the ISR. Left out: targets that cannot be
+elected because all are dead, and the random order of the list up to 2.3.
 
 Source: PartitionLeaderSelector.scala 0.8.2.2:49-98, Election.scala 2.7.2, ReplicaStateMachine.scala
 0.10.2.2:239-262, KafkaController.scala 0.10.2.2:571-624, 839-880 and 1063-1095, 2.5.1:561-623.
@@ -62,7 +62,7 @@ def shut_down(controller: Controller, broker: int) -> Controller:
 
 
 def reassign(controller: Controller, wanted: tuple[int, ...]) -> Controller:
-    """Other replicas are wanted; what a former reassignment added and this one does not, goes.
+    """Start a reassignment; replicas that only an earlier reassignment added are dropped.
 
     Source: onPartitionReassignment, and reassignTo of ReplicaAssignment, 2.5.1.
     """
@@ -80,12 +80,12 @@ def reassign(controller: Controller, wanted: tuple[int, ...]) -> Controller:
 
 
 def move_on(controller: Controller) -> Controller:
-    """The ISR has changed: that may have completed a reassignment."""
+    """Complete the reassignment if the changed ISR allows it."""
     return _moved(controller) if controller.state.is_moved(controller.version) else controller
 
 
 def _moved(controller: Controller) -> Controller:
-    """The targets are the replicas now; one of them leads, and the others leave the ISR."""
+    """Make the targets the replicas; one of them leads, and the old replicas leave the ISR."""
     state = controller.state
     plan = replace(state, replicas=state.target, adding=(), removing=())
     after = replace(controller, state=plan)

@@ -18,7 +18,7 @@ from isrlab.engine.partition import Controller, PartitionState
 from isrlab.search import known
 from isrlab.search.known import targets
 from isrlab.search.space import KINDS, Space
-from isrlab.search.tables import LocalRule, Read
+from isrlab.search.tables import Query, Read
 from isrlab.world.cluster import Cluster
 
 _KIND = {kind: i for i, kind in enumerate(KINDS)}
@@ -37,52 +37,45 @@ class EngineSystem(Space):
     ) -> None:  # fmt: skip
         super().__init__(cluster, budgets, extra, prompt)
         left = Read(self.budget, self._left)
-        self.rules: list[LocalRule] = []
+        self.rules: list[Query] = []
         for (source, target), slot in self.links.items():
-            reads = (
-                Read(slot, known.head),
-                *([left] if budgets.get("losses") and source else []),
-            )
-            self.rules.append(LocalRule(tuple(reads), partial(self._arrives, source, target)))
+            reads = Read(slot, known.head), *([left] if budgets.get("losses") and source else [])
+            self.rules.append(Query(tuple(reads), partial(self._arrives, source, target)))
         controller, fates = Read(self.n), [Read(i, known.fate) for i in range(self.n)]
         for i, b in enumerate(self.ids):
             is_known = Read(self.n, known.knows(b))
-            broker_options = Read(i, partial(known.broker_options, two_ways=self.two_ways))
-            self.rules.append(LocalRule((broker_options, left), partial(self._of_broker, i)))
+            can = Read(i, partial(known.broker_options, two_ways=self.two_ways))
+            self.rules.append(Query((can, left), partial(self._of_broker, i)))
             named = [fates[k] for k in range(self.n) if self.ids[k] not in self.assigned and k != i]
-            self.rules.append(
-                LocalRule((Read(i, known.can_start), *named), partial(self._starts, i))
-            )
+            self.rules.append(Query((Read(i, known.can_start), *named), partial(self._starts, i)))
             links = [Read(self.links[ends], known.changes)
                      for ends in ((b, 0), (0, b)) if ends in self.links]  # fmt: skip
             asks = Read(i, known.unanswered)
-            self.rules.append(
-                LocalRule((Read(i, known.epoch), is_known), partial(self._registers, i))
-            )
+            self.rules.append(Query((Read(i, known.epoch), is_known), partial(self._registers, i)))
             if not self.version.writes_zookeeper:
-                self.rules.append(LocalRule((asks, is_known, *links), partial(self._asks_again, i)))
+                self.rules.append(Query((asks, is_known, *links), partial(self._asks_again, i)))
             if budgets.get("shutdowns"):
                 every = [Read(slot, bool) for slot in self.links.values()]
                 reads = (fates[i], left, is_known, *every)
-                self.rules.append(LocalRule(reads, partial(self._shuts_down, i)))
+                self.rules.append(Query(reads, partial(self._shuts_down, i)))
         for f, b in permutations(self.ids, 2):
             reads = Read(self.slots[f], known.asking), Read(self.slots[b], known.waiting)
             talk = (Read(self.links[ends], known.talk) for ends in ((f, b), (b, f)))
-            self.rules.append(LocalRule((*reads, *talk), partial(self._retries, f, b)))
+            self.rules.append(Query((*reads, *talk), partial(self._retries, f, b)))
         alive = Read(self.n, _alive)
-        self.rules.append(LocalRule((alive, *fates), self._expires))
+        self.rules.append(Query((alive, *fates), self._expires))
         if any(budgets.get(kind) for kind in ("elections", "uncleans", "reassigns", "failovers")):
-            self.rules.append(LocalRule((controller, left, *fates), self._of_operator))
+            self.rules.append(Query((controller, left, *fates), self._of_operator))
         stored, promised = Read(self.n, known.stored), Read(self.promised)
-        self.laws = [LocalRule((stored, promised), partial(self._breaks, NO_LEADER))]
+        self.laws = [Query((stored, promised), partial(self._breaks, NO_LEADER))]
         for i, b in enumerate(self.ids):
             leads, holds = Read(i, known.leads), Read(i, known.holds)
-            self.laws.append(LocalRule((leads, holds, stored), partial(self._breaks_own, b)))
-            self.laws.append(LocalRule((stored, promised, leads), partial(self._breaks, b)))
+            self.laws.append(Query((leads, holds, stored), partial(self._breaks_own, b)))
+            self.laws.append(Query((stored, promised, leads), partial(self._breaks, b)))
             for k, other in enumerate(self.ids):
                 if k != i:
                     reads = stored, leads, Read(k, known.holds)
-                    self.laws.append(LocalRule(reads, partial(self._breaks_pair, b, other)))
+                    self.laws.append(Query(reads, partial(self._breaks_pair, b, other)))
 
     def _left(self, budgets: tuple[int, ...]) -> Any:
         """The kinds that are left, and the number of the next request."""
@@ -103,28 +96,28 @@ class EngineSystem(Space):
             if left and "losses" in left[0]:
                 yield ("lose", source, target), (taken, self._spends("losses"))
 
-    def _of_broker(self, i: int, broker_options: known.BrokerOptions | None, left: Any) -> Offers:
+    def _of_broker(self, i: int, can: known.BrokerOptions | None, left: Any) -> Offers:
         """What a broker does by itself, and what strikes it."""
         (kinds, request), b = left, self.ids[i]
-        if broker_options is None:
+        if can is None:
             return
-        if broker_options.oldest:
-            yield ("answer oldest", b), ((i, ("step", m.ExpireFetch(*broker_options.oldest))),)
+        if can.oldest:
+            yield ("answer oldest", b), ((i, ("step", m.ExpireFetch(*can.oldest))),)
         for kind, name, acks in (("produces", "1", 1), ("acks_all", "all", m.ACKS_ALL)):
-            if broker_options.leads and kind in kinds:
+            if can.leads and kind in kinds:
                 message = m.Produce(request, (f"m{request + 1}",), acks)
                 written = i, ("step", message, False, True)
                 yield ("produce", b, name), (self._spends(kind), written)
-        for late in broker_options.lates if "lags" in kinds else ():
+        for late in can.lates if "lags" in kinds else ():
             label = "late", b, late.follower, "slow" if late.fetches else "gone"
             yield label, (self._spends("lags"), (i, ("step", late)))
         if "crashes" in kinds:
             yield ("crash", b), (self._spends("crashes"), (i, ("crash",)))
         if "powers" in kinds:
             yield ("lose power", b), (self._spends("powers"), (i, ("lose power",)))
-        if "flushes" in kinds and not broker_options.is_flushed:
+        if "flushes" in kinds and not can.is_flushed:
             yield ("flush", b), (self._spends("flushes"), (i, ("flush",)))
-        if "checkpoints" in kinds and not broker_options.is_checkpointed:
+        if "checkpoints" in kinds and not can.is_checkpointed:
             writes = i, ("step", m.CheckpointHighWatermark())
             yield ("checkpoint", b), (self._spends("checkpoints"), writes)
         if "fences" in kinds:

@@ -42,7 +42,7 @@ class Promises(Frozen):
     went_back: bool = False  # a leader's high watermark, within its epoch
 
 
-class LateFollower(Frozen):
+class StaleClock(Frozen):
     """A follower's clock at its leader has become too old."""
 
     follower: int
@@ -132,7 +132,7 @@ class BrokerOptions(NamedTuple):
 
     oldest: tuple[int, int] | None  # (follower, number) of the fetch that is parked first
     leads: bool
-    lates: tuple[LateFollower, ...]
+    lates: tuple[StaleClock, ...]
     is_flushed: bool
     is_checkpointed: bool
 
@@ -151,13 +151,13 @@ def broker_options(broker: Broker | StoppedBroker, two_ways: bool) -> BrokerOpti
     )
 
 
-def _lates(broker: Broker, two_ways: bool) -> Iterator[LateFollower]:
+def _lates(broker: Broker, two_ways: bool) -> Iterator[StaleClock]:
     """The followers whose clocks can turn too old here."""
     for remote in broker.role.remotes if isinstance(broker.role, Leader) else ():
         if remote.last_caught_up_time_ms > OLD_MS:
-            yield LateFollower(remote.id, False)
+            yield StaleClock(remote.id, False)
             if two_ways and remote.last_fetch_time_ms > OLD_MS:
-                yield LateFollower(remote.id, True)
+                yield StaleClock(remote.id, True)
 
 
 # What promises read, for `safety.View`
@@ -189,7 +189,7 @@ def number_of(broker_epoch: int, leader_epoch: int, alters: bool) -> int:
     return broker_epoch * 1_000_000 + 2 * (leader_epoch + 1) + alters + 1
 
 
-def aged(broker: Broker, late: LateFollower) -> Broker:
+def aged(broker: Broker, late: StaleClock) -> Broker:
     role = broker.role
     assert isinstance(role, Leader)
     remote = role.remote(late.follower)

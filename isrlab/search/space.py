@@ -39,15 +39,7 @@ from isrlab.engine.log import Log
 from isrlab.engine.model import NO_LEADER, Broker, Follower, Leader
 from isrlab.engine.partition import PartitionState
 from isrlab.search import known
-from isrlab.search.known import (
-    NOW_MS,
-    OLD_MS,
-    LateFollower,
-    Promises,
-    StoppedBroker,
-    aged,
-    number_of,
-)
+from isrlab.search.known import NOW_MS, OLD_MS, Promises, StaleClock, StoppedBroker, aged, number_of
 from isrlab.search.tables import Doings, Read
 from isrlab.world.cluster import Cluster
 
@@ -183,8 +175,8 @@ class Space:
         """One broker's step; None if it is to change something and does not."""
         if isinstance(broker, StoppedBroker):
             return broker, (), ()
-        before = aged(broker, message) if isinstance(message, LateFollower) else broker
-        asked = m.ExpireIsr() if isinstance(message, LateFollower) else message
+        before = aged(broker, message) if isinstance(message, StaleClock) else broker
+        asked = m.ExpireIsr() if isinstance(message, StaleClock) else message
         after, outputs = broker_machine.step(before, asked, NOW_MS)
         after, sent = self._canonical(after, outputs)
         if changes and after == broker:

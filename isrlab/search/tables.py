@@ -39,7 +39,7 @@ class Read(NamedTuple):
     view: Callable[[Any], Hashable] | None = None
 
 
-class LocalRule(NamedTuple):
+class Query(NamedTuple):
     reads: tuple[Read, ...]
     answer: Callable[..., Any]  # Choices, or for a law the promises that are broken, as bits
 
@@ -154,7 +154,7 @@ class Tables:
 
     # What is computed once
 
-    def _ruled(self, rule: LocalRule, number: Callable[[Any], int]) -> tuple[int, int, int]:
+    def _ruled(self, rule: Query, number: Callable[[Any], int]) -> tuple[int, int, int]:
         """Where its reads are, and its table; or the first of several, which fold its reads."""
         start, table = len(self.reads), len(self.answers)
         self.reads += [(r.slot, self.functions(r.view)) for r in rule.reads]

@@ -14,7 +14,7 @@ from functools import cache, partial
 from itertools import permutations
 from typing import Any
 
-from isrlab.search.tables import LocalRule, Read
+from isrlab.search.tables import Query, Read
 
 NONE = -1
 TRUNCATE, KIP101, KIP279, FIRST_TRY, KIP320 = MODULES = (
@@ -42,27 +42,23 @@ class Reference:
         leads, follows, orders_of, is_true = (
             [partial(view, a) for a in ids] for view in (_leads, _follows, _orders_of, _is_true)
         )
-        self.rules = [LocalRule((orders, stored), self._controller)]
+        self.rules = [Query((orders, stored), self._controller)]
         for a in ids:
             known = Read(self.orders, orders_of[a])
-            self.rules.append(LocalRule((known, Read(a, _epoch)), partial(self._become, a)))
-            self.rules.append(
-                LocalRule((Read(a, leads[a]), Read(self.count)), partial(self._write, a))
-            )
+            self.rules.append(Query((known, Read(a, _epoch)), partial(self._become, a)))
+            self.rules.append(Query((Read(a, leads[a]), Read(self.count)), partial(self._write, a)))
             reads = Read(a, leads[a]), *(Read(b, follows[a]) for b in ids if b != a)
-            self.rules.append(LocalRule(reads, partial(self._high_watermark, a)))
+            self.rules.append(Query(reads, partial(self._high_watermark, a)))
         for a, f in pairs:
             both = Read(a, leads[a]), Read(f, follows[a])
             change = partial(self._change_isr, a, f)
-            self.rules.append(LocalRule((Read(self.stored, is_true[a]), *both), change))
-            self.rules.append(LocalRule(both, partial(self._fetch, a, f)))
+            self.rules.append(Query((Read(self.stored, is_true[a]), *both), change))
+            self.rules.append(Query(both, partial(self._fetch, a, f)))
             theirs = Read(a, _log if module != KIP320 else leads[a])
             reads = Read(self.orders, orders_of[a]), theirs, Read(f, _epoch)
-            self.rules.append(LocalRule(reads, partial(self._follow, a, f)))
+            self.rules.append(Query(reads, partial(self._follow, a, f)))
         self.laws = [
-            LocalRule(
-                (Read(a, partial(_shown, a)), Read(b, _log), stored), partial(self._broken, b)
-            )
+            Query((Read(a, partial(_shown, a)), Read(b, _log), stored), partial(self._broken, b))
             for a in ids for b in ids
         ]  # fmt: skip
         self.renamings = [self._renaming(p) for p in list(permutations(ids))[1:]]

@@ -57,8 +57,7 @@ class ExpandRule(Form):
 
 
 class Eligibility(Form):
-    """What the leader's metadata must also show of a replica's broker before the replica may
-    join."""
+    """What the leader's metadata must show about a replica's broker before it may join."""
 
     ANY = 0, "any replica may join"
     NOT_FENCED = 1, "fenced and stopping brokers may not join (KIP-841)"

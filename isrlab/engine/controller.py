@@ -52,8 +52,7 @@ def _news(before: Controller, after: Controller) -> tuple[m.Output, ...]:
 
 
 def _decision(before: Controller, after: Controller) -> tuple[m.Output, ...]:
-    """The new decision, if there is one, for every replica and for brokers that no longer hold
-    one."""
+    """A new decision, for every replica and for brokers that no longer hold one."""
     if after.state == before.state:
         return ()
     gone = (r for r in before.replicas if r not in after.replicas and after.is_alive(r))
@@ -151,8 +150,7 @@ def _on_register(before: Controller, message: m.RegisterBroker) -> ControllerSte
 
 
 def _known_order(controller: Controller, broker: int) -> tuple[m.Output, ...]:
-    """The decision, sent to a broker again; in KRaft a broker that lost its replica deletes the
-    log."""
+    """The decision, sent again; in KRaft a broker that is no longer a replica deletes its log."""
     if broker in controller.replicas:
         return (m.Send(broker, controller.order),)
     return (m.Send(broker, m.StopReplica(deletes=True)),) if controller.version.kraft else ()
@@ -310,8 +308,7 @@ def metadata_orders(controller: Controller) -> tuple[m.Output, ...]:
 
 
 def _metadata(controller: Controller) -> m.UpdateMetadata:
-    """The stored state as it is now: before it sends metadata, a controller reads what leaders
-    wrote."""
+    """The stored state as it is now: a controller first reads what leaders wrote."""
     return m.UpdateMetadata(controller.alive, controller.isr, controller.partition_epoch)
 
 

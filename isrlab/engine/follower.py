@@ -190,8 +190,7 @@ def on_fetch_response(broker: Broker, answer: m.FetchResponse, now_ms: int) -> S
 
 
 def on_epoch_end_offset(broker: Broker, answer: m.EpochEndOffset, now_ms: int) -> Step:
-    """The leader said where the epoch ends: truncate there, and perhaps ask about the epoch
-    before."""
+    """The leader said where the epoch ends: truncate there, or ask about an earlier epoch."""
     if _is_stale(broker, answer.request):
         return broker, ()
     if answer.error:
@@ -204,8 +203,7 @@ def on_epoch_end_offset(broker: Broker, answer: m.EpochEndOffset, now_ms: int) -
 
 
 def truncated_by_epoch(broker: Broker, epoch: int, end_offset: int) -> tuple[Log, bool]:
-    """The log, truncated to the leader's (epoch, end offset), and whether that was the last
-    round."""
+    """The log, truncated to the leader's (epoch, end offset), and whether that is final."""
     log = broker.log
     own = log.epochs.end_offset_for(epoch, log.log_end_offset, broker.version)
     cut = rules.truncation_offset(log.log_end_offset, log.high_watermark, epoch, end_offset, *own)

@@ -2,8 +2,8 @@
 
 Theory of operation. The high watermark is the minimum of the end offsets that count; which replicas
 count is a rule of the version. Every handler of a leader ends in `settle`: it moves the high
-watermark if it can, then answers the acks=all requests and the parked fetches that this, or new
-data, completes.
+watermark if it can, then answers the acks=all requests and parked fetches that this, or new data,
+completes.
 
 Source: maybeIncrementLeaderHW, checkEnoughReplicasReachOffset (Partition.scala),
 DelayedFetch.scala.
@@ -34,8 +34,7 @@ def is_eligible(broker: Broker, remote: RemoteReplica) -> bool:
 
 
 def lag(broker: Broker, remote: RemoteReplica, now_ms: int) -> tuple[int, int, int, int, int]:
-    """A follower's lag as arguments of the rules: both end offsets, its clock, the time, the
-    limit."""
+    """A follower's lag as arguments of the rules: end offsets, its clock, the time, the limit."""
     ends = remote.log_end_offset, broker.log.log_end_offset
     return *ends, remote.last_caught_up_time_ms, now_ms, broker.settings.replica_lag_time_max_ms
 

@@ -44,8 +44,7 @@ FINAL_ERRORS = (
 
 
 def on_expire_isr(broker: Broker, now_ms: int) -> Step:
-    """The isr-expiration task: ask for an ISR without the replicas that are out of sync
-    (getOutOfSyncReplicas)."""
+    """The isr-expiration task: ask to remove followers out of sync (getOutOfSyncReplicas)."""
     role = leader_of(broker)
     rule, most = broker.version.shrink_rule, broker.settings.replica_lag_max_messages
     leaving = tuple(
@@ -62,8 +61,7 @@ def on_expire_isr(broker: Broker, now_ms: int) -> Step:
 
 
 def _waits_under_min_isr(broker: Broker, remote: RemoteReplica, now_ms: int) -> bool:
-    """The proposed KAFKA-19996: under min ISR, reaching a high watermark that does not move is not
-    enough."""
+    """The proposed KAFKA-19996: under min ISR, reaching a static high watermark is not enough."""
     least = rules.effective_min_isr(broker.settings.min_insync_replicas, len(broker.replicas))
     waits = broker.version.expand_waits_under_min_isr and len(leader_of(broker).isr) < least
     return waits and not rules.is_caught_up(*lag(broker, remote, now_ms))
@@ -212,8 +210,7 @@ def on_controller_unreachable(broker: Broker, now_ms: int) -> Step:
 
 
 def on_propagate_isr_changes(broker: Broker, now_ms: int) -> Step:
-    """The isr-change-propagation task: notify the controller once changes have stopped for a
-    while."""
+    """The isr-change-propagation task: notify the controller when changes pause."""
     last_ms = broker.last_isr_change_ms, broker.last_isr_announcement_ms
     if not (broker.has_unannounced_change and rules.announces_isr_change(now_ms, *last_ms)):
         return broker, ()

@@ -2,11 +2,10 @@
 
 Theory of operation. Every event (a broker is fenced or unfenced, a leader asks for another ISR, an
 operator for an election or for other replicas) becomes one change: the stored state, the targets
-and the brokers that may lead determine the new leader and the new sets. Without eligible leader
-replicas (ELR, KIP-966) the ISR never becomes empty: its last member stays, even if its broker is
-dead. With them it may, because the replicas that left it below min.insync.replicas are remembered:
-while the high watermark is held (KAFKA-15583) they miss nothing that is committed, so electing one
-of them is clean.
+and the brokers that may lead determine the new leader and sets. Without eligible leader replicas
+(ELR, KIP-966) the ISR never becomes empty: its last member stays, even if its broker is dead. With
+them it may, because the replicas that left it below min.insync.replicas are remembered: while the
+high watermark is held (KAFKA-15583) they have every committed record, so electing one is clean.
 
 A reassignment adds its replicas to the list, and the leader epoch stays; the change that completes
 it, whatever its cause, drops the replicas to be removed and raises the epoch.
@@ -31,8 +30,7 @@ from isrlab.engine.versions import KafkaVersion
 
 
 class NoReplicaError(Exception):
-    """Kafka's controller would elect a broker that holds no replica, looks up its directory, and
-    fails.
+    """Kafka's controller would elect a broker without a replica, and fails to find its directory.
 
     An operator's request is answered with an error; otherwise the active controller steps down.
     Source: LeaderAcceptor, RCM 4.1.2:2454; directory, PartitionRegistration.java.
@@ -83,8 +81,7 @@ def change(
 
 
 def _completed(target: PartitionState, version: KafkaVersion) -> PartitionState:
-    """The change without the replicas that a reassignment removes, once the remaining ones are in
-    sync.
+    """Drop the replicas that a reassignment removes, once the others are in sync.
 
     Source: maybeCompleteReassignment, PartitionReassignmentReplicas.java.
     """
@@ -95,8 +92,7 @@ def _completed(target: PartitionState, version: KafkaVersion) -> PartitionState:
 
 
 def reassign(controller: Controller, wanted: tuple[int, ...]) -> Controller:
-    """Start a reassignment: add the new replicas, and keep the old ones until the new ones are in
-    sync.
+    """Start a reassignment: add the new replicas, and keep the old ones until these are in sync.
 
     Replicas added by an earlier reassignment count as existing; its list is kept if this one adds
     none, and likewise its list of removals. Source: changePartitionReassignment, RCM 3.8.0.
@@ -129,8 +125,7 @@ def cancel(controller: Controller) -> Controller | None:
 def lose(controller: Controller, broker: int, is_unclean: bool = False) -> Controller:
     """A broker is dead, fenced, wants to stop, or has come back from an unclean shutdown.
 
-    Kafka skips partitions that the broker does not count for. Source: BrokersToIsrs.java, RCM
-    3.8.0.
+    Partitions without the broker are skipped. Source: BrokersToIsrs.java, RCM 3.8.0.
     """
     if broker not in (*controller.isr, *(controller.state.elr if is_unclean else ())):
         return controller
@@ -141,8 +136,7 @@ def lose(controller: Controller, broker: int, is_unclean: bool = False) -> Contr
 def _target_elr(
     controller: Controller, target: PartitionState, unclean_shutdown: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """The replicas that left an ISR below min.insync.replicas, except those that may have lost
-    data.
+    """The replicas that left a too small ISR, except those that may have lost data.
 
     Kafka keeps brokers that no longer hold a replica. For any partition its controller takes the
     replica count of partition 0, while each leader takes its own. Source: maybePopulateTargetElr,

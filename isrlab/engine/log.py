@@ -2,8 +2,7 @@
 
 Theory of operation. A log is the records from `log_start_offset` up to, but not including,
 `log_end_offset`. Each record has an identity besides its offset: the protocol compares only offsets
-and epochs, so two replicas may hold different records at one offset, and only the identity reveals
-it.
+and epochs, so only the identity reveals that two replicas hold different records at one offset.
 
 Two things make a restart interesting. Records reach the page cache when they are appended and the
 disk when the operating system writes them back; `flushed_end_offset` is how far that has come. A

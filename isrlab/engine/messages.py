@@ -1,8 +1,7 @@
 """The messages between clients, brokers and controller, and those that a broker sends to itself.
 
 Each is a small frozen record. Everything that Kafka schedules (the isr-expiration task, a
-checkpoint, a request's timeout) is a message that a broker sends to itself, so no code reads a
-clock.
+checkpoint, a request's timeout) is a message from a broker to itself, so no code reads a clock.
 """
 
 from __future__ import annotations

@@ -12,8 +12,7 @@ from isrlab.engine.versions import KafkaVersion
 
 
 class PartitionState(Frozen):
-    """The state stored in ZooKeeper or KRaft's metadata log, with the epochs that order its
-    versions."""
+    """The state in ZooKeeper or KRaft's metadata log, with the epochs that order its versions."""
 
     replicas: tuple[int, ...]  # preferred leader first; with those being added
     leader: int

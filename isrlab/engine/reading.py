@@ -1,7 +1,7 @@
 """How a leader reads its log for a follower, and when it refuses.
 
-Nothing here changes any state: a parked fetch is read again when it completes, and gets the state
-at that time.
+Nothing here changes any state: a parked fetch is read again when it completes, to answer with the
+newest state.
 
 Source: fetchRecords and readRecords, Partition.scala 3.7.1:1425-1560; fetchMessages,
 ReplicaManager.scala 0.10.2.2:542-570.

@@ -295,8 +295,7 @@ def truncation_offset(
 def needs_another_round(
     leader_epoch: int, leader_end_offset: int, own_epoch: int, own_end_offset: int
 ) -> bool:
-    """The leader named an epoch that this log does not have: truncate, then ask about the one
-    before.
+    """The leader named an epoch that this log lacks: truncate, then ask about an earlier one.
 
     Source: AFT 2.0.1:320-366.
     """

@@ -1,8 +1,7 @@
 """The safety properties, by name, checked on the whole cluster after every step.
 
 A property takes the view of an all-seeing observer and returns None, or a sentence that says what
-is wrong. Real versions or faults break each of them, except the first three, which only a mistake
-in the engine breaks.
+is wrong. Real versions or faults break each of them; only an engine bug breaks the first three.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Theory of operation. The controller elects the first assigned replica that is alive and in the ISR;
 if there is none and unclean election is allowed, the first that is alive. It then removes the dead
-broker from the ISR, unless it is the last member. Every write of the controller raises the leader
+broker from the ISR, unless it is the only member. Every write of the controller raises the leader
 epoch; a leader's own ISR writes do not.
 
 A reassignment begins with a write that names old and new replicas. The controller watches the ISR;

@@ -1,4 +1,4 @@
-"""From lines to a history: one clock, each stored change once, gaps, and what cannot be."""
+"""From log lines to a history: one clock, each stored change once, gaps, and contradictions."""
 
 from isrlab.logs.history.history import History, history_of
 

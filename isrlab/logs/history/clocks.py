@@ -1,17 +1,17 @@
-"""How far the clocks of brokers are apart, as far as logs tell, and their events on one clock.
+"""The clock differences between brokers, as far as logs show them, and all events on one clock.
 
-Theory of operation. What brokers say of one thing (a partition's version, its leader epoch) they
-say at about the same moment; a broker that was paused or starts says it late, but never early. So
-of two brokers the differences of their stamps gather tightly around the difference of their clocks,
-at moments far apart, while late news scatter. Where they gather so, that is the difference;
-differences below `NOISE_MS` are not told from the way of a message, and count as none. The clock of
-most brokers is taken for the right one: the median; a metadata log comes before all.
+Theory of operation. Brokers log one fact (a partition's version, its leader epoch) at about the
+same moment; a broker that was paused or is starting logs it late, but never early. So the
+differences between the timestamps of two brokers cluster tightly around the difference of their
+clocks, at moments far apart, while late lines scatter. The cluster is taken as the difference;
+differences below `NOISE_MS` cannot be distinguished from message latency, and count as zero. The
+median clock is taken as correct; a metadata log takes precedence over all.
 
-Versions bound the rest: what one broker says of version 7 it says after another stored version 6.
+Versions bound the other clocks: a broker logs version 7 after another broker stored version 6.
 
-A clock that was set back shows within a file, whose lines are in order whatever their stamps say:
-from there on it is another clock. By how much is known if other brokers tell; else only that it was
-no less than the stamps went back, and `is_bound` says so.
+A clock that was set back shows within a file, whose lines are in order whatever their timestamps
+say: from there on it counts as another clock. Other brokers may show by how much; otherwise only a
+lower bound is known (the step back of the timestamps), and `is_bound` is set.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from typing import NamedTuple, TypeAlias
 from isrlab.events.statements import REQUESTS, Statement
 
 NOISE_MS = 1_000  # clocks this far apart cannot be told from messages under way
-TIGHT_MS = 2_000  # differences within this are of one cluster
-APART_MS = 5_000  # a cluster counts if its statements lie so far apart
-BACK_MS = 60_000  # a stamp so far before the one of an earlier line: the clock was set back
-EARLY_VERSIONS = ("isr_commit", "leader")  # who says these knows first
+TIGHT_MS = 2_000  # differences this close form one cluster
+APART_MS = 5_000  # the statements of a cluster must span at least this time
+BACK_MS = 60_000  # a timestamp this far before that of an earlier line: the clock was set back
+EARLY_VERSIONS = ("isr_commit", "leader")  # logged first by the broker that decides
 
 Unit: TypeAlias = tuple[str, int | None, str]  # run, broker, and of one set back: file and part
 
@@ -38,10 +38,10 @@ Unit: TypeAlias = tuple[str, int | None, str]  # run, broker, and of one set bac
 class Clock(NamedTuple):
     """The clock of a broker: it is `ahead_ms` ahead of the common one (negative: behind).
 
-    `pairs` is how many statements that it shares with others say so (0: nobody, or only the order
-    of versions). `is_bound`: it may be more. `is_alone`: it speaks of ISRs, and nothing shows that
-    its clock is right. `part` names the file and the line from which on this holds, where a clock
-    was set back; else it is empty.
+    `pairs` counts the statements shared with other brokers that show it (0: none, or only the order
+    of versions). `is_bound`: it may be more. `is_alone`: the broker reports ISRs, and nothing
+    confirms its clock. `part`: the file and the line from which this holds, if the clock was set
+    back.
     """
 
     run: str
@@ -54,7 +54,7 @@ class Clock(NamedTuple):
 
 
 def align_clocks(rows: list[Statement]) -> list[Clock]:
-    """The clocks of the brokers that say these rows, whose `ts_ms` are then of one clock."""
+    """The clocks of the brokers that logged these rows; changes the rows' `ts_ms` to one clock."""
     units = _units(rows)
     facts: dict[tuple, dict[Unit, int]] = defaultdict(dict)
     for row, unit in zip(rows, units, strict=True):
@@ -76,8 +76,8 @@ def align_clocks(rows: list[Statement]) -> list[Clock]:
 def _alone(
     facts: dict[tuple, dict[Unit, int]], ahead: dict[Unit, int], asking: set[Unit]
 ) -> set[Unit]:
-    """Whose clock nothing compares with those of most: what they say is not said by any of these
-    at about the same moment."""
+    """The units whose clock cannot be compared with the majority, because no broker of the majority
+    logged the same facts at about the same moment."""
     groups = {unit: {unit} for stamps in (*facts.values(), asking) for unit in stamps}
     for stamps in facts.values():
         times = sorted((ms - ahead[unit], str(unit), unit) for unit, ms in stamps.items())
@@ -90,7 +90,7 @@ def _alone(
 
 
 def _units(rows: Sequence[Statement]) -> list[Unit]:
-    """Whose clock each row is of: a broker's; where it was set back, of a part of a file."""
+    """The clock of each row: its broker's or, if that was set back, one of a part of a file."""
     files: dict[tuple, list[tuple[int, int]]] = defaultdict(list)
     for row in rows:
         if row.file:
@@ -117,7 +117,7 @@ def _units(rows: Sequence[Statement]) -> list[Unit]:
 
 
 def _facts(row: Statement) -> Iterable[tuple]:
-    """What this row says that other brokers also log as soon as they learn it."""
+    """The facts in this row that other brokers also log as soon as they learn of them."""
     place = row.run, row.topic, row.partition
     if row.topic is None or row.kind not in ("isr_commit", "leader", "follower", "metadata"):
         return
@@ -130,7 +130,7 @@ def _facts(row: Statement) -> Iterable[tuple]:
 def _solved(
     units: list[Unit], facts: dict[tuple, dict[Unit, int]]
 ) -> tuple[dict[Unit, int], dict[Unit, int]]:
-    """Of each clock, how far it is ahead, and how many statements say so."""
+    """How far each clock is ahead, and how many statements show it."""
     shared: dict[tuple[Unit, Unit], list[tuple[int, int]]] = defaultdict(list)
     for stamps in facts.values():
         for first, second in combinations(sorted(stamps, key=str), 2):
@@ -147,7 +147,7 @@ def _solved(
     seen: set[Unit] = set()
     for unit in units:
         group, queue = {unit: 0}, [(0, "", unit, 0)]
-        while queue and unit not in seen:  # the link that most say so comes first
+        while queue and unit not in seen:  # the link with most statements comes first
             _, _, one, ms = heappop(queue)
             if one in group and one != unit:
                 continue
@@ -169,9 +169,9 @@ def _solved(
 
 
 def _centred(group: dict[Unit, int], others: dict[Unit, int]) -> dict[Unit, int]:
-    """The clocks of a group against the one of most; differences that may be noise as none.
+    """The clocks of a group relative to the majority's; differences within noise count as zero.
 
-    `others` are the clocks of those who share one moment with it, which is too little to move them.
+    `others` are the clocks of brokers that share a single moment with it, too little to move them.
     """
     if len(group) == 1:
         return dict.fromkeys(group, 0)
@@ -184,7 +184,7 @@ def _centred(group: dict[Unit, int], others: dict[Unit, int]) -> dict[Unit, int]
 
 
 def _cluster(times: list[tuple[int, int]]) -> tuple[int, int, bool]:
-    """The difference around which most lie, second less first; how many do, at moments apart?"""
+    """The difference (second minus first) that most pairs agree on, and how many of them do."""
     differences = sorted((second - first, first) for first, second in times)
     best: list[tuple[int, int]] = []
     start = 0

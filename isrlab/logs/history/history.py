@@ -1,19 +1,18 @@
-"""From lines to a history: each stored change once, on one clock, gaps, and what cannot be.
+"""From log lines to a history: each stored change once, on one clock, gaps, and contradictions.
 
-`history_of` takes the events of logs as their lines say them. Its `events` are a table of the same
-form that a simulation has: a row `isr_commit` for each stored state of a partition's ISR, versions
-ascending, with who made it and the line that says so; `unknown` where from some moment on no line
-says what the ISR is; `log_start` and `log_end` for each broker. `events.exact` and `isrlab.churn`
-ask that table. Its `faults` are the lines that break a rule of Kafka (`verdict`).
+`history_of` takes the events of logs exactly as their lines report them. Its `events` form the same
+table as those of a simulation: a row `isr_commit` for each stored ISR of a partition, in order of
+version, with the broker that made it and the line that shows it; `unknown` from the moment when no
+line shows the ISR; `log_start` and `log_end` for each broker. `events.exact` and `isrlab.churn`
+query that table. Its `faults` are the lines that break a rule of Kafka (`verdict`).
 
 Theory of operation. Clocks first (`clocks.align_clocks`), then each partition by itself (`states`),
-then doubts about the last state that is known of it, for only a successor proves that a state held:
-a member of it has died and no line says that it left; its leader's log ends before the others do;
-a clock was set back in between. Before the first line about a partition nothing is known, unless it
-was created then.
+then doubts about its last known state, because only a successor proves that a state held: a member
+died and no line reports its removal; its leader's log ends before the others; a clock was set back
+in between. Before the first line about a partition nothing is known, unless it was created then.
 
 The replicas of a partition *at a time* are those of the last line that names them all
-(`replicas_from` "assignment"), else those that were in its ISR or had a log of it so far ("seen").
+(`replicas_from` "assignment"), else those in its ISR or with a log of it so far ("seen").
 """
 
 from __future__ import annotations
@@ -49,11 +48,11 @@ from isrlab.logs.history.verdict import Verdict, judge
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PRIMARY = (*OF_LEADERS, "leader")  # kinds of who knows first
+PRIMARY = (*OF_LEADERS, "leader")  # the kinds logged by the broker that decides
 
 
 class Gap(NamedTuple):
-    """When no line says what the ISR of a partition was, and why; without a key, of a whole run."""
+    """A time in which no line shows a partition's ISR, and why; without a key, any partition's."""
 
     key: Key | None
     from_ms: int
@@ -77,11 +76,11 @@ class History:
 
     @cached_property
     def faults(self) -> list[Fault]:
-        """The lines that no Kafka prints, in order of time."""
+        """The lines that Kafka cannot have printed, in order of time."""
         return [fault for verdict in self.verdicts() for fault in verdict.faults]
 
     def verdicts(self, release: str | None = None, lag_time_ms: int | None = None) -> list[Verdict]:
-        """Of each run: explained, or which lines cannot be.
+        """For each run: explained, or the lines that cannot be true.
 
         `release` is the newest that any broker ran (default: as its lines say); `lag_time_ms` is
         replica.lag.time.max.ms. Raises ValueError for an unknown release.
@@ -90,10 +89,10 @@ class History:
 
 
 def history_of(events: Events, files: pa.Table | Sequence[dict[str, Any]] = ()) -> History:
-    """The history that these events of broker logs prove, which stay as they are.
+    """The history that these events of broker logs prove; the events are not changed.
 
-    `files` (of `BrokerLogs`; run, file, first_ms, last_ms) tells when each log begins and ends;
-    without it, its events do.
+    `files` (of `BrokerLogs`; run, file, first_ms, last_ms) shows when each log begins and ends;
+    without it, the events do.
     """
     runs: dict[str, list[Statement]] = defaultdict(list)
     for row in map(copy, events) if isinstance(events, Sequence) else statements(events):
@@ -119,8 +118,8 @@ def history_of(events: Events, files: pa.Table | Sequence[dict[str, Any]] = ()) 
 
 
 def _put_aside_too_late(rows: Sequence[Statement]) -> None:
-    """A controller that was paused wakes and fences brokers, though another was elected meanwhile:
-    that is never stored, and only a sign of its pause."""
+    """A controller that was paused wakes up and fences brokers, although another was elected in the
+    meantime: that decision is never stored, and is only a sign of its pause."""
     elected = None
     for row in rows:
         if row.detail.get("sign") == "controller_elected":
@@ -136,7 +135,7 @@ def _add(scene: Scene, rows: list[Statement]) -> list[Gap]:
     gaps: list[Gap] = []
     earlier: dict[
         int, int
-    ] = {}  # requests that stand before what was stored, though later by clock
+    ] = {}  # requests that belong before the stored state, though their clock says later
     for key, lines in scene.partitions.items():
         states = proven(key, lines, scene, earlier)
         gaps += _gaps(key, states, scene.end_ms)
@@ -152,16 +151,16 @@ def _add(scene: Scene, rows: list[Statement]) -> list[Gap]:
 
 
 def _in_order(row: Statement) -> tuple:
-    """Of one moment: what ends or is not known, what was asked for, what is stored, the end."""
+    """The order within one moment: ends and gaps, requests, stored states, ends of logs."""
     ranks = {"log_start": -2, "unknown": -1, "deleted": -1, "isr_commit": 1, "log_end": 2}
     return row.ts_ms, ranks.get(row.kind, 0), row.topic or "", row.partition or 0, row.place
 
 
 def _of_the_whole(scene: Scene, gaps: Sequence[Gap]) -> Iterator[Gap]:
-    """What the logs of this run can never show."""
+    """The gaps that the logs of this run can never fill."""
     rows = scene.rows
     fenced = [row.ts_ms for row in rows if row.detail.get("cause") in ("fenced", "unfenced")]
-    # A KRaft controller changed several things at once: brokers print only what came of it.
+    # A KRaft controller made several changes together: brokers print only the result.
     whys = {g.why for g in gaps if not is_within(fenced, g.from_ms - BLIP_MS, g.to_ms)}
     alone = sorted({str(clock.broker) for clock in scene.clocks if clock.is_alone})
     reasons = {
@@ -211,7 +210,7 @@ def _is_created(state: StoredState | None) -> bool:
 
 
 def _doubts(found: Sequence[PlacedState], scene: Scene) -> Iterator[PlacedState]:
-    """Why the state that is known last, or the one before a gap, may not have held until then."""
+    """Why the last known state, or the one before a gap, may have ended earlier."""
     for each, after in zip(found, [*found, None][1:], strict=True):
         state, until_ms = each.state, after.ts_ms if after else scene.end_ms + 1
         if state is None or state.isr is None:
@@ -236,7 +235,7 @@ def _doubts(found: Sequence[PlacedState], scene: Scene) -> Iterator[PlacedState]
 
 
 def _is_set_back(state: StoredState, after: PlacedState | None, scene: Scene) -> bool:
-    """Between this state and the next a clock was set back by an unknown amount."""
+    """A clock was set back by an unknown amount between this state and the next."""
     row, later = state.row, after.state.row if after and after.state else None
     starts = scene.back.get((row.broker or 0, row.file), [])
     until = later.line if later is not None and later.file == row.file else 2**62
@@ -247,7 +246,7 @@ def _is_set_back(state: StoredState, after: PlacedState | None, scene: Scene) ->
 def _with_replicas(
     key: Key, found: Sequence[PlacedState], rows: Sequence[Statement], earlier: dict[int, int]
 ) -> list[Statement]:
-    """The rows, each state with the partition's replicas then; again where these change."""
+    """The rows, each state with the replicas at that time, repeated where these change."""
     told = Replicas(rows)
     made: list[Statement] = []
     for each, after in zip(found, [*found, None][1:], strict=True):
@@ -260,7 +259,7 @@ def _with_replicas(
         if state.replicas is not None:
             told.assigned = set(state.replicas)
         if state.request is not None and state.request.ts_ms > each.ts_ms:
-            earlier[id(state.request)] = each.ts_ms  # it asked before: the clocks differ that much
+            earlier[id(state.request)] = each.ts_ms  # the clocks differ by that much
         made.append(_row(key, each.ts_ms, each.before, state, told))
         while (ms := told.next_ms()) is not None and (after is None or ms < after.ts_ms):
             was = told.now
@@ -303,7 +302,7 @@ def _row_of(key: Key, ts_ms: int, kind: str, why: str = "") -> Statement:
 
 
 def _gaps(key: Key, rows: Sequence[Statement], end_ms: int) -> Iterator[Gap]:
-    """From when to when the ISR of a partition is not known."""
+    """The times in which the ISR of a partition is not known."""
     for row, to_ms in zip(rows, [*(row.ts_ms for row in rows[1:]), end_ms], strict=False):
         if row.kind == "unknown" and row.ts_ms < to_ms:
             yield Gap(key, row.ts_ms, to_ms, row.detail["why"])

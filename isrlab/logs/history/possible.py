@@ -1,11 +1,11 @@
-"""Can one stored state of a partition follow another? The engine's controllers are asked.
+"""Whether one stored state of a partition can follow another, by the engine's controllers.
 
-A state is followed by what its leader may ask for, or by what the controller of that generation
-makes of it when some brokers are away: every set of brokers, kind of election and setting is tried,
-so a change is impossible only if nothing that could happen leads to it. What no line says is not
-held against a change: the replicas count where the metadata log has them before and after; where
-lines of the ZooKeeper era name several sets, a reassignment may have raised the epoch, no more.
-Left out: who was in the ELR before.
+The next state is one that the leader may ask for, or one that the controller of that generation
+writes when some brokers are unavailable: every set of brokers, kind of election and setting is
+tried, so a change is impossible only if no event leads to it. Missing information never makes a
+change impossible: the replicas count only if the metadata log has them before and after; if lines
+of the ZooKeeper era name several sets, only a reassignment's rise of the epoch is allowed. Left
+out: the ELR before the change.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from isrlab.engine.model import NO_LEADER, Settings
 from isrlab.engine.partition import Controller, PartitionState
 from isrlab.engine.versions import GENERATIONS, KafkaVersion, release
 
-MOST_REPLICAS = 6  # of which all sets are tried
+MOST_REPLICAS = 6  # all of their subsets are tried
 LAST_ZOOKEEPER = (3, 9, 99)
 
 
 class Registration(NamedTuple):
-    """What is registered of a partition; None is not known. `isr` in order of id."""
+    """The registered state of a partition; None means not known. `isr` is in order of id."""
 
     isr: tuple[int, ...]
     leader: int | None
@@ -38,7 +38,7 @@ class Registration(NamedTuple):
 
     @property
     def place(self) -> tuple[object, ...]:
-        """Where the partition is, and where it goes."""
+        """The partition's replicas, and those of its reassignment."""
         return self.replicas, *map(set, self.moves)
 
 
@@ -68,7 +68,7 @@ def releases(explaining: Iterable[KafkaVersion]) -> str:
 
 
 def _kind(v: KafkaVersion) -> tuple[bool, ...]:
-    """What makes a difference to the states that a controller stores."""
+    """The rules that determine the states a controller stores."""
     if v.kraft:
         waits_for_all = v.reassignment == Reassignment.ALL_IN_SYNC
         return True, v.epoch_bump_on_isr_shrink, v.eligible_leader_replicas, waits_for_all
@@ -78,8 +78,8 @@ def _kind(v: KafkaVersion) -> tuple[bool, ...]:
 def is_possible(
     version: KafkaVersion, before: Registration, after: Registration, replicas: tuple[int, ...]
 ) -> bool:
-    """`after` may be the very next state after `before`; of ZooKeeper's lines `replicas` are all
-    that were assigned at any time, if one of the states has `moves`."""
+    """`after` may directly follow `before`. With lines of the ZooKeeper era, `replicas` are all
+    that were ever assigned, if one of the states has `moves`."""
     if before.leader is None or after.leader is None or len(replicas) > MOST_REPLICAS:
         return True
     epochs = before.leader_epoch, after.leader_epoch
@@ -100,8 +100,8 @@ def is_possible(
 def _reached(
     version: KafkaVersion, state: PartitionState, wanted: tuple[int, ...]
 ) -> tuple[Registration, ...]:
-    """The states after any one write, with by how much the leader epoch has risen; with `wanted`,
-    one may be that of a reassignment to them."""
+    """The states after any one write, each with the rise of the leader epoch; with `wanted`,
+    including those of a reassignment to these replicas."""
     replicas = tuple(dict.fromkeys((*state.replicas, *wanted)))
     brokers = {broker: m.BrokerInfo(broker, 1) for broker in replicas}
     ends = []
@@ -126,7 +126,7 @@ def _reached(
 
 
 def _reassigned(controller: Controller, wanted: tuple[int, ...]) -> Iterator[PartitionState]:
-    """What an operator's wish for these replicas, or to cancel one, makes of it at first."""
+    """The first state after an operator starts, or cancels, a reassignment to these replicas."""
     if not controller.version.kraft:
         yield controller.storing(leader_epoch=controller.leader_epoch + 1).state
         return
@@ -140,7 +140,7 @@ def _sets(brokers: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
 
 
 def _written(controller: Controller) -> Iterator[PartitionState]:
-    """What may be stored next: what the leader asks for if all are there, and the controller's."""
+    """The states that may be stored next: by the leader's requests, and by the controller."""
     is_kraft = controller.version.kraft
     isr, leader, replicas = controller.isr, controller.leader, controller.replicas
     if leader in replicas and len(controller.alive) == len(replicas):

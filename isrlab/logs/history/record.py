@@ -1,7 +1,7 @@
-"""What the clean events say, arranged for questions: who was out when, who led, who said what.
+"""Queries on the events of a history: which replicas were out, which led, which lines say so.
 
-Everything here is looked up, nothing is concluded. Times are milliseconds on the one clock of the
-events (`history_of`).
+Everything here is a lookup; no conclusions are drawn. Times are milliseconds on the one clock of
+the events (`history_of`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from isrlab.events.spans import Interval
 from isrlab.events.statements import Events, Statement, statements
 
 STARTS = ("starting", "unclean_start")
-STOPPING_MS = 60_000  # so long may all brokers together take to stop
-BIRTH_MS = 10_000  # within which a start belongs to the beginning of a log
-LATE_BIRTH_MS = 60_000  # the same, if the broker has told of no partition before
+STOPPING_MS = 60_000  # the longest time that a stop of all brokers takes
+BIRTH_MS = 10_000  # a start within this time belongs to the beginning of a log
+LATE_BIRTH_MS = 60_000  # likewise, if the broker has reported no partition yet
 ZOOKEEPER_SIGNS = ("session_lost", "zookeeper_gone")
 METADATA_TOPIC = "__cluster_metadata"
 SELDOM = (  # kinds of which a log has few
@@ -29,15 +29,15 @@ SELDOM = (  # kinds of which a log has few
 OF_REPLICAS = (
     "leader", "follower", "hosted", "unhosted", "deleted", "truncate", "isr_commit",
 )  # fmt: skip
-OVERDUE, OVERDUE_MS = 1.5, 3_000  # a timeout is noticed in time if no more than that late
-RESUMED_MS = 10_000  # within which one who gave a partition up has it back with a new leader
-APART_MS = 100_000  # so far may a clock be off that nothing shows to be right
+OVERDUE, OVERDUE_MS = 1.5, 3_000  # a timeout noticed no later than this is on time
+RESUMED_MS = 10_000  # a fetcher that gave up a partition resumes with a new leader within this time
+APART_MS = 100_000  # the most that an unconfirmed clock may be off
 
 
 class Record:
-    """The events of one run. `end_ms`: the last thing known (default: the last row). `start_ms`:
+    """The events of one run. `end_ms`: the last known moment (default: the last row). `start_ms`:
     nothing happened between then and the first row, as in a simulation. `alone`: brokers whose
-    clock nothing shows to be right. `is_torn`: lines are missing."""
+    clock nothing confirms. `is_torn`: lines are missing."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Record:
 
     @cached_property
     def replicas(self) -> dict[Key, frozenset[int]]:
-        """Who has a replica of each partition, as far as anybody says: the last list, or all."""
+        """The replicas of each partition, as lines name them: the last full list, or all named."""
         listed: dict[Key, frozenset[int]] = {}
         seen: dict[Key, set[int]] = defaultdict(set)
         for row in sorted(self.rows["isr_commit"] + self.rows["leader"], key=_ms):
@@ -74,22 +74,22 @@ class Record:
 
     @cached_property
     def _added(self) -> dict[Key, set[int]]:
-        """Who is given a replica of each partition by a reassignment."""
+        """The brokers that a reassignment gives a replica of each partition."""
         added: dict[Key, set[int]] = defaultdict(set)
         for row in self.assigned:
             added[row.key] |= set(row.ids("adding"))
         return added
 
     def held(self, key: Key, span: IsrSpan) -> frozenset[int]:
-        """Who has a replica of a partition in this span of it, as far as anybody says."""
+        """The replicas of a partition in this span, as far as lines name them."""
         if span.is_assigned:
             return frozenset(span.replicas)
         return self.replicas[key] - self._added[key]
 
     @cached_property
     def outs(self) -> list[Absence]:
-        """Each absence from an ISR, in order of leaving; also of replicas out when an ISR becomes
-        known: at the start, or after a gap in the logs."""
+        """Each absence from an ISR, by start; including replicas that are already out when an ISR
+        becomes known, at the start or after a gap in the logs."""
         outs = absences(self.events, self.end_ms)
         places: dict[tuple[Key, int], list[Absence]] = defaultdict(list)
         for each in outs:
@@ -103,7 +103,7 @@ class Record:
                     continue
                 for replica in sorted(self.held(key, span) - set(span.isr)):
                     if not any(covers(each, span.start_ms) for each in places[key, replica]):
-                        ends = (  # it is in the ISR, or no replica any more
+                        ends = (  # it is in the ISR, or no longer a replica
                             s.start_ms
                             for s in spans[nth:]
                             if replica in s.isr or (s.is_assigned and replica not in s.replicas)
@@ -118,9 +118,9 @@ class Record:
     def troubles(self) -> list[Statement]:
         """Partitions without a leader, replicas that stopped for good, restarts, lost ZooKeeper.
 
-        A fetcher that was told an old leader epoch gives a partition up, too ("marked as failed"),
-        and has it back as soon as the broker learns of the new leader. It also gives up what is
-        being moved away from its broker.
+        A fetcher with an old leader epoch also gives up a partition ("marked as failed"), and
+        resumes as soon as the broker learns of the new leader. It also gives up partitions that
+        leave its broker.
         """
 
         def is_resumed(row: Statement) -> bool:
@@ -141,11 +141,11 @@ class Record:
         return sorted(failed + self.rows["offline"] + started + lost, key=lambda r: r.ts_ms)
 
     def apart_ms(self, *tellers: int | None) -> int:
-        """How far apart things may seem that happened at one moment, by who tells of them."""
+        """How far apart the timestamps of one moment may be, for these two brokers."""
         return 0 if self.alone.isdisjoint(tellers) else APART_MS
 
     def _naming(self, *kinds: str) -> dict[Key, list[tuple[int, int]]]:
-        """By partition, when rows of these kinds name a leader, and which, in order."""
+        """By partition: when rows of these kinds name a leader, and which one, in order."""
         named: dict[Key, list[tuple[int, int]]] = defaultdict(list)
         for row in (row for kind in kinds for row in self.rows[kind]):
             if row.topic and row.leader is not None:
@@ -154,7 +154,7 @@ class Record:
 
     @cached_property
     def leaders(self) -> dict[Key, tuple[list[int], list[int]]]:
-        """Of each partition: when another leader is named, and which (-1: none)."""
+        """By partition: when a different leader is named, and which one (-1: none)."""
         told: dict[Key, tuple[list[int], list[int]]] = {}
         for key, named in self._naming("leader", "offline", "isr_commit").items():
             times, brokers = told[key] = [], []
@@ -166,7 +166,7 @@ class Record:
 
     @cached_property
     def named(self) -> dict[Key, list[int]]:
-        """Of each partition: when a line names a live leader, also one that a follower hears of."""
+        """By partition: when a line names a live leader, including lines of followers."""
         told = self._naming("leader", "follower", "isr_commit")
         return {key: [ms for ms, leader in named if leader >= 0] for key, named in told.items()}
 
@@ -198,8 +198,8 @@ class Record:
 
     @cached_property
     def starts(self) -> list[Statement]:
-        """Processes that started again: not those with which the log of a broker begins, which a
-        busy machine may say late, but before anything else.
+        """Restarts of processes. A start at the beginning of a broker's log is none; a busy machine
+        may log it late, but before anything else.
 
         `__cluster_metadata` is left out: its last segment is recovered after every stop.
         """
@@ -221,7 +221,7 @@ class Record:
 
     @cached_property
     def restless_ms(self) -> dict[int | None, list[int]]:
-        """When each broker had trouble or started again, in order."""
+        """When each broker had trouble or was restarted, in order."""
         times: dict[int | None, list[int]] = defaultdict(list)
         for row in sorted(self.troubles + self.starts, key=_ms):
             times[row.broker].append(row.ts_ms)
@@ -229,7 +229,7 @@ class Record:
 
     @cached_property
     def gone(self) -> list[Statement]:
-        """The last word about each broker that died or was fenced, if it is not back at the end."""
+        """The last row about each broker that died or was fenced, if it is not back at the end."""
         last: dict[int | None, Statement] = {}
         for row in sorted(self.rows["crash"] + self.rows["restart"] + self.starts, key=_ms):
             last[about(row)] = row
@@ -245,10 +245,10 @@ class Record:
 
     @cached_property
     def stopped_ms(self) -> int | None:
-        """When the first of all brokers was asked to stop, if all stopped at the end within a
-        minute, most of them in order, and none started again.
+        """When the first broker was asked to stop, if all brokers stopped at the end within a
+        minute, most of them cleanly, and none was restarted.
 
-        Where a start names no broker, any of them may have."""
+        A start that names no broker may be that of any broker."""
         asked: dict[int, int] = {}
         died: set[int] = set()
         rows = self.said("crash restart sign", (self.end_ms - STOPPING_MS, self.end_ms))
@@ -271,7 +271,7 @@ class Record:
         return {r.broker: r.ts_ms for r in self.rows["log_end"] if r.broker is not None}
 
     def overslept(self, span: Interval) -> list[Statement]:
-        """Who notices a timeout long after it was due was not running itself."""
+        """Timeouts noticed long after they were due: the broker itself was not running."""
         late = []
         for row in self.said("sign", span, sign="waited"):
             waited, limit = (int(row.detail.get(n, 0)) for n in ("elapsed_ms", "limit_ms"))
@@ -286,8 +286,8 @@ class Record:
     def said(
         self, kinds: str, span: Interval, broker: int | None = None, **detail: str
     ) -> list[Statement]:
-        """Rows of these kinds (apart by blanks) within a span, about one broker if one is named:
-        its `replica` if it has one, else who says it. `detail` must hold what is given."""
+        """Rows of these kinds (separated by blanks) within a span, and about `broker` if given: the
+        row's `replica`, else its author. `detail` must contain the given values."""
         of_sign = self._signs.get(detail.get("sign", ""), [])
         return [
             row
@@ -307,23 +307,23 @@ class Record:
 
 
 def in_span(rows: Sequence[Statement], span: Interval) -> Sequence[Statement]:
-    """Of rows in order of time, those within a span, its end included."""
+    """The rows within a span, its end included; `rows` are in order of time."""
     return rows[bisect_left(rows, span[0], key=_ms) : bisect_right(rows, span[1], key=_ms)]
 
 
 def teller(out: Absence) -> int | None:
-    """Whose log says that a replica left."""
+    """The broker whose log reports that a replica left."""
     return out.left.broker if out.left else None
 
 
 def about(row: Statement) -> int | None:
-    """The broker a row is about: who crashed, was fenced, was asked to stop; else who speaks."""
+    """The broker a row is about: it crashed, was fenced or asked to stop; else the row's author."""
     of_others = row.kind in ("crash", "restart") or "said_by" in row.detail
     return row.replica if of_others and row.replica is not None else row.broker
 
 
 def covers(absence: Absence, ts_ms: int) -> bool:
-    """Then it was so."""
+    """The absence includes this moment."""
     return absence.start_ms <= ts_ms and (absence.end_ms is None or ts_ms < absence.end_ms)
 
 

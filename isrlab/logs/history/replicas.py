@@ -1,7 +1,7 @@
-"""The replicas of a partition over time, as lines tell them.
+"""The replicas of a partition over time, as log lines show them.
 
-Those of the last line that names them all (an assignment), else those that were in its ISR or had a
-log of it so far: there may be more of them. Who deletes its log is none.
+They are those of the last line that names them all (an assignment), else those in its ISR or with a
+log of it so far: there may be more. A broker that deletes its log is no longer a replica.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from collections.abc import Sequence
 
 from isrlab.events.statements import Statement
 
-ANEW_MS = 10_000  # a topic is another one if it is created so long after its last line
+ANEW_MS = 10_000  # a topic created this long after its last line is a new topic
 
 
 class Replicas:
-    """The replicas of a partition as its rows tell them, one after the other."""
+    """The replicas of a partition, updated row by row."""
 
     def __init__(self, rows: Sequence[Statement]) -> None:
         self.seen: set[int] = set()
         self.assigned: set[int] = set()  # none: no line has named them all
-        self.gone: set[int] = set()  # who has deleted its log
+        self.gone: set[int] = set()  # brokers that deleted their log
         self._news: list[tuple[int, Statement]] = []
         self._at, newest = 0, -1
-        for row in rows:  # what is said of an older version is late news
+        for row in rows:  # lines about an older version are late
             is_late = (row.partition_epoch or newest) < newest
             newest = max(newest, row.partition_epoch or -1)
             is_host = row.kind in ("hosted", "unhosted") and row.replica is not None
@@ -37,7 +37,7 @@ class Replicas:
         return self._news[self._at][0] if self._at < len(self._news) else None
 
     def advance(self, ms: int) -> None:
-        """Take in what is told until then."""
+        """Take in the rows up to a moment."""
         while (next_ms := self.next_ms()) is not None and next_ms <= ms:
             row = self._news[self._at][1]
             if row.kind == "hosted" and row.replica is not None:
@@ -47,7 +47,7 @@ class Replicas:
                 self.gone.add(row.replica)
             else:
                 self.assigned = set(row.ids("replicas"))
-                if not row.detail.get("adding"):  # no replica has to catch up before these go
+                if not row.detail.get("adding"):  # nothing must catch up first
                     self.assigned -= set(row.ids("removing"))
             self._at += 1
 
@@ -58,7 +58,7 @@ def incarnations_of_topic(rows: Sequence[Statement]) -> list[list[Statement]]:
     Without a metadata log a topic is deleted when all members of its last ISR delete their logs.
     """
     incarnations: list[list[Statement]] = [[]]
-    last_ms: dict[int | None, int] = {}  # when each broker spoke of a version above 0
+    last_ms: dict[int | None, int] = {}  # when each broker last logged a version above 0
     isr, gone, is_over = {-1}, set[int | None](), False
     for row in rows:
         if row.kind == "unhosted":
@@ -69,7 +69,7 @@ def incarnations_of_topic(rows: Sequence[Statement]) -> list[list[Statement]]:
             isr = set(row.isr)
         epochs = (row.partition_epoch, row.leader_epoch)
         known = [epoch for epoch in epochs if epoch is not None]
-        # A controller that starts repeats how each partition was made: that is no news.
+        # A controller that starts logs the creation of each partition again: ignore that.
         is_new = row.is_own or row.detail.get("from_state") == "NewPartition"
         is_first = bool(known) and not any(known) and row.kind == "leader" and is_new
         spoke_ms = last_ms.get(row.broker)

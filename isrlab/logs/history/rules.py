@@ -1,4 +1,4 @@
-"""The rules by which the lines about one partition are judged: what Kafka always does.
+"""The rules that all lines about one partition must obey, because Kafka always does.
 
 A line must not break a rule by itself (a shrink that adds a member), against other lines (two
 members' lists for one version, two leaders in one epoch), or against the order in which a broker
@@ -21,7 +21,7 @@ from isrlab.events.statements import Key, Statement
 from isrlab.logs.history.possible import Registration
 from isrlab.logs.history.scene import Scene
 
-OUT_OF_ORDER_MS = 1_000  # lines of one broker in two files may be this much out of order
+OUT_OF_ORDER_MS = 1_000  # lines of one broker in two files may be out of order by this much
 NEAR_MS = 60_000
 SOON_MS = 10_000
 HEARD_MS = 6_000  # a log that goes on so long has what its broker heard
@@ -52,7 +52,7 @@ RULES = {  # what Kafka always does
 
 
 class Fault(NamedTuple):
-    """A line that cannot be, the rule that it breaks, and the line that it contradicts, if one."""
+    """A line that cannot be true, the rule it breaks, and any line that it contradicts."""
 
     key: Key | None
     rule: str
@@ -79,15 +79,14 @@ class Change(NamedTuple):
 
 
 class Account:
-    """What all lines say about one partition, in order of time, and the scene of their run."""
+    """All statements about one partition, in order of time, and the scene of their run."""
 
     def __init__(self, lines: list[Statement], scene: Scene) -> None:
         self.lines, self.scene = sorted(lines, key=lambda line: line.place), scene
 
     @cached_property
     def states(self) -> dict[int, tuple[Registration, Statement]]:
-        """The state at each version, as its lines say together, and the leader's own or first
-        line."""
+        """The state at each version, from all its lines, with the leader's line or the first."""
         states: dict[int, tuple[Registration, Statement]] = {}
         for version, same in _by(self.lines, "partition_epoch").items():
             isr, leader, epoch = (
@@ -104,8 +103,7 @@ class Account:
 
     @cached_property
     def changes(self) -> list[Change]:
-        """Neighbouring versions. In KRaft, where the replicas change, only those of which the
-        metadata log says them."""
+        """Pairs of successive versions; if KRaft changes the replicas, only of metadata logs."""
         states, is_kraft, changes = self.states, self.scene.is_kraft, []
         lists = {frozenset(ids): ids for x in self.lines if (ids := x.ids("replicas"))}
         has_moved = len(lists) > 1 or any(x.ids("adding") or x.ids("removing") for x in self.lines)
@@ -127,13 +125,12 @@ class Account:
         return changes
 
     def between(self, from_ms: int, to_ms: int) -> list[Statement]:
-        """The lines from one moment to another, both included."""
+        """The lines between two moments, both included."""
         first = bisect_left(self.lines, from_ms, key=_ms)
         return self.lines[first : bisect_right(self.lines, to_ms, key=_ms)]
 
     def _ordered(self, replicas: tuple[int, ...], after: Registration) -> tuple[int, ...]:
-        """ZooKeeper-era lines print the replicas as a set: then anybody may be the preferred
-        leader."""
+        """ZooKeeper-era lines print the replicas as a set: any may be the preferred leader."""
         is_list = any(line.is_exact for line in self.lines)
         if is_list or after.leader not in replicas:
             return replicas
@@ -145,7 +142,7 @@ def _ms(line: Statement) -> int:
 
 
 def _by(lines: list[Statement], name: str) -> dict[Any, list[Statement]]:
-    """The lines by what they say of this; those that do not say it are left out."""
+    """The lines grouped by their value of this field; lines without a value are left out."""
     groups = defaultdict(list)
     for line in lines:
         if (value := getattr(line, name)) is not None:
@@ -184,8 +181,8 @@ def of_one_line(line: Statement) -> Iterator[Fault]:
 
 
 def _offsets(line: Statement) -> Iterator[Fault]:
-    """Those who leave were members until now, so the high watermark waited for them (-1: their
-    leader does not know their log yet), and followers fetch what their leader has."""
+    """The replicas that leave were members, so the high watermark cannot be above their end (-1:
+    the leader does not know it yet); and no follower is ahead of its leader."""
     least, most = line.high_watermark, line.log_end_offset
     if least is None or most is None:
         return
@@ -208,8 +205,7 @@ FaultRule: TypeAlias = Callable[[Account], Iterator[Fault]]
 
 
 def _one_state(account: Account) -> Iterator[Fault]:
-    """One version has one ISR, one leader, one epoch, and one epoch one leader; of two that differ,
-    the rarer is named."""
+    """One ISR, leader and epoch per version, and one leader per epoch; reports the rarer value."""
     led = [line for line in account.lines if line.leader is not None and line.leader >= 0]
     claims = [("version", "partition_epoch", name, account.lines) for name in STATED]
     for rule, of_what, what, lines in (*claims, ("epoch", "leader_epoch", "leader", led)):
@@ -219,7 +215,7 @@ def _one_state(account: Account) -> Iterator[Fault]:
 
 
 def _learning(account: Account) -> Iterator[Fault]:
-    """In one file of a broker itself, versions and epochs grow."""
+    """Within one file of a broker, versions and epochs only grow."""
     last: dict[tuple[str, str], Statement] = {}
     for line in sorted(account.lines, key=lambda x: (x.file, x.line)):
         for name in ("partition_epoch", "leader_epoch"):
@@ -233,7 +229,7 @@ def _learning(account: Account) -> Iterator[Fault]:
 
 
 def _starting(account: Account) -> Iterator[Fault]:
-    """A leader asks from the ISR that is stored, as far as its own lines tell."""
+    """A leader's request starts from the stored ISR, as far as its own lines show it."""
     known: dict[int | None, list[tuple[int, frozenset[int]]]] = defaultdict(list)
     told = {
         line.broker
@@ -257,7 +253,7 @@ def _starting(account: Account) -> Iterator[Fault]:
 
 
 def _again(account: Account) -> Iterator[Fault]:
-    """A leader that writes ZooKeeper itself asks again only if it was refused, and that is told."""
+    """A leader that writes ZooKeeper itself repeats a request only after a logged refusal."""
     last: dict[int | None, Statement] = {}
     if not any(line.kind == "isr_expand" for line in account.lines):
         return  # since 2.7 it asks the controller
@@ -276,7 +272,7 @@ def _again(account: Account) -> Iterator[Fault]:
 
 
 def _hearsay(account: Account) -> Iterator[Fault]:
-    """An ISR or leader without a version that only one line knows, while others name another."""
+    """An ISR or leader without a version that only one line reports, and others contradict."""
     named: dict[object, list[Statement]] = defaultdict(list)
     for line in account.lines:
         for isr in {line.members, frozenset(line.isr_before) if line.isr_before else None} - {None}:
@@ -299,7 +295,7 @@ def _hearsay(account: Account) -> Iterator[Fault]:
 
 
 def _beginning(account: Account) -> Iterator[Fault]:
-    """A ZooKeeper controller tells the new leader the ISR with which its epoch begins."""
+    """A ZooKeeper controller sends the new leader the ISR with which its epoch begins."""
     told = {
         (x.leader_epoch, x.leader): x for x in account.lines if x.kind == "leader" and x.said_by
     }
@@ -314,12 +310,12 @@ def _beginning(account: Account) -> Iterator[Fault]:
 
 
 def _witnesses(account: Account) -> Iterator[Fault]:
-    """An epoch or version that a single line knows, though the other replicas go on without it."""
+    """An epoch or version that a single line reports, and the other replicas do not."""
     told = [line for line in account.lines if not line.is_request]
     hear = {x.broker for x in told if x.kind in ("follower", "metadata") and not x.said_by}
     for name in ("leader_epoch", "partition_epoch"):
         if name == "partition_epoch" and not account.scene.is_kraft:
-            continue  # its leaders raise it themselves, and followers do not hear of it
+            continue  # its leaders raise it themselves, and followers never learn of it
         for number, known in _by(told, name).items():
             line = known[0]
             if len(known) > 1 or line.is_exact:
@@ -337,7 +333,7 @@ def _witnesses(account: Account) -> Iterator[Fault]:
 
 
 def _in_time(account: Account) -> Iterator[Fault]:
-    """A version is heard of after it was stored, and by a process that starts as it is by then."""
+    """A version is reported only after it was stored; a starting process reports the newest."""
     stated = [x for x in account.lines if x.partition_epoch is not None and not x.is_exact]
     origin: dict[int, Statement] = {}
     asked: dict[object, Statement] = {}
@@ -348,7 +344,7 @@ def _in_time(account: Account) -> Iterator[Fault]:
         is_committed = line.kind == "isr_commit" and line.is_leaders
         if line.partition_epoch and (line.is_exact or request or is_committed):
             origin.setdefault(line.partition_epoch, request or line)
-    newest: list[Statement] = []  # that a leader had stated by the time of each of its lines
+    newest: list[Statement] = []  # the newest that a leader had reported at each of its lines
     own = [line for line in stated if line.is_leaders]
     for line in own:
         last = newest[-1] if newest else line
@@ -365,7 +361,7 @@ def _in_time(account: Account) -> Iterator[Fault]:
 
 
 def _joining(account: Account) -> Iterator[Fault]:
-    """A process that has just started follows; only then can its leader have taken it back."""
+    """A restarted process follows before its leader can have added it to the ISR."""
     states = account.states
     for line in account.lines:
         if line.kind != "follower" or line.broker is None or line.partition_epoch not in states:
@@ -379,7 +375,7 @@ def _joining(account: Account) -> Iterator[Fault]:
 
 
 def _storing(account: Account) -> Iterator[Fault]:
-    """A leader says that it has stored what was stored already."""
+    """A leader claims to store a state that was already stored."""
     for before, after, _, line, other in account.changes:
         is_same = before.isr == after.isr and before.place == after.place
         if line.kind == "isr_commit" and is_same and not line.said_by and len(after.isr) > 1:

@@ -1,8 +1,7 @@
-"""What is known of one run besides its partitions: who speaks when, who was gone, who prints what.
+"""One run apart from its partitions: when brokers log, when they are gone, and what they print.
 
-A broker that was silent at the end, or that has no log here, does not confirm anything; a leader of
-a release that does not print what it stores does not contradict anything. What a run cannot show,
-no rule holds against it.
+A broker that was silent at the end, or has no log here, confirms nothing; a leader whose release
+does not print what it stores contradicts nothing. A rule does not count such missing lines.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from isrlab.engine.versions import release
 from isrlab.events.statements import Key, Statement
 from isrlab.logs.history.clocks import Clock
 
-QUIET = 0.1  # of its run: so long may a broker's log be silent before its end counts as one
-QUIET_MS = 60_000  # and never less
+QUIET = 0.1  # of the run: a broker's log that is silent for longer at the end has ended
+QUIET_MS = 60_000  # at least
 BLIP_MS = 2_000  # a broker fenced and unfenced within this is a controller that repeats the past
-QUORUM = "__cluster_metadata"  # its voters are no ISR
+QUORUM = "__cluster_metadata"  # its voters are not an ISR
 KRAFT_SIGNS = ("heartbeat_failed", "controller_lost")
 KRAFT_CAUSES = ("fenced", "unfenced")
 NO_ZOOKEEPER = ("session_lost", "zookeeper_gone", "zookeeper_silent")
@@ -33,7 +32,7 @@ OfBrokers: TypeAlias = dict[int | None, list[int]]  # times, in order
 
 class Scene:
     """One run. `rows`: its statements on one clock, in order; `files`: its rows of
-    `BrokerLogs.files`, which say how long each log goes on."""
+    `BrokerLogs.files`, which show how long each log continues."""
 
     def __init__(
         self,
@@ -56,7 +55,7 @@ class Scene:
 
     @cached_property
     def bounds(self) -> dict[int | None, Edges]:
-        """When the log of each broker begins and ends; None: of files whose broker is not known."""
+        """When the log of each broker begins and ends; None: files of unknown brokers."""
         ahead = {clock.broker: clock.ahead_ms for clock in self.clocks}
         times: OfBrokers = defaultdict(list)
         of_file: dict[str, int | None] = {}
@@ -83,7 +82,7 @@ class Scene:
 
     @cached_property
     def ends(self) -> dict[int, int]:
-        """By broker, its last line, if that is long before the end."""
+        """By broker: its last line, if that is long before the end."""
         if self.has_metadata_log:
             return {}
         until_ms = self.end_ms - max(QUIET_MS, QUIET * (self.end_ms - self.start_ms))
@@ -91,7 +90,7 @@ class Scene:
 
     @cached_property
     def order(self) -> dict[str, list[tuple[int, int]]]:
-        """Of each file: line and time of each of its events, as they stand there."""
+        """By file: line number and time of each event, in the order of the file."""
         places: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for row in self.rows:
             if row.file and not row.is_exact:
@@ -100,7 +99,7 @@ class Scene:
 
     @cached_property
     def words(self) -> OfBrokers:
-        """Of each broker: the times of its events, and the last of their files."""
+        """By broker: the times of its events, and the last of its files."""
         last_ms = {file["file"]: file["last_ms"] for file in self.files}
         words: OfBrokers = defaultdict(list)
         for row in self.rows:
@@ -113,7 +112,7 @@ class Scene:
 
     @cached_property
     def back(self) -> dict[tuple[int, str], list[int]]:
-        """Of a broker's file: the lines from which on its clock was set back, unknown how far."""
+        """By broker and file: the lines at which its clock was set back by an unknown amount."""
         back: dict[tuple[int, str], list[int]] = defaultdict(list)
         for clock in self.clocks:
             if clock.part and clock.is_bound and clock.broker is not None:
@@ -134,7 +133,7 @@ class Scene:
 
     @cached_property
     def refusals(self) -> OfBrokers:
-        """When a write of each broker was refused, or ZooKeeper was away."""
+        """By broker: when a write was refused, or ZooKeeper was unavailable."""
         refusals: OfBrokers = defaultdict(list)
         for row in self.rows:
             if row.kind == "isr_rejected" or row.detail.get("sign") in NO_ZOOKEEPER:
@@ -143,7 +142,7 @@ class Scene:
 
     @cached_property
     def gone(self) -> list[tuple[int, int]]:
-        """Who died or was fenced (second) when."""
+        """By time: which broker died or was fenced."""
         went = [r for r in self.rows if r.kind in ("crash", "restart") and r.replica is not None]
         came: OfBrokers = defaultdict(list)
         for row in went:
@@ -157,7 +156,7 @@ class Scene:
         )
 
     def covers(self, broker: int | None, from_ms: int, to_ms: int) -> bool:
-        """One process of this broker tells of all this time, from its start on."""
+        """One process of this broker logs throughout this time, from its start on."""
         words, starts = self.words.get(broker, []), self.starts.get(broker, [])
         later = bisect_right(words, to_ms)
         again_ms = min((at_ms for at_ms in starts if at_ms > from_ms), default=math.inf)
@@ -179,7 +178,7 @@ class Scene:
 
     @cached_property
     def release(self) -> str | None:
-        """The newest that a line names; None without one, or if Kafka has no such release."""
+        """The newest release that a line names; None without one, or for an unknown release."""
         names = {row.detail["release"] for row in self.rows if "release" in row.detail}
         try:
             return max(names, key=release, default=None)
@@ -188,7 +187,7 @@ class Scene:
 
     @cached_property
     def printing(self) -> frozenset[int | None]:
-        """Brokers that print what is stored: since 2.4, even if they had no occasion to.
+        """Brokers that print stored states: from 2.4 on, even if they had no occasion to.
 
         Since 2.4 a new leader prints its high watermark, since 2.2 a request prints who is out of
         sync.
@@ -202,7 +201,7 @@ class Scene:
 
     @cached_property
     def unheard(self) -> frozenset[int]:
-        """Leaders of which there is no log, and which no follower replaces."""
+        """Leaders without a log here whose followers' logs do not make up for it."""
         named = {r.replica for r in self.rows if r.kind in ("leader", "follower")}
         hears_all = (
             None in self.bounds
@@ -221,6 +220,6 @@ class Scene:
 
 
 def is_within(times: Sequence[int], from_ms: int, to_ms: int) -> bool:
-    """One of these times, which are in order, lies between these two or is one of them."""
+    """One of these sorted times lies between the two moments, both included."""
     place = bisect_left(times, from_ms)
     return place < len(times) and times[place] <= to_ms

@@ -1,24 +1,24 @@
-"""The ISRs that one partition had, one after the other, made of everything that anybody says of it.
+"""The successive ISRs of one partition, reconstructed from all log lines about it.
 
-Theory of operation. Logs tell one change several times: the leader asks (`isr_shrink`,
+Theory of operation. Logs report one change several times: the leader asks (`isr_shrink`,
 `isr_expand`), the change is stored (`isr_commit`, from the leader, the controller or the metadata
-log), other brokers learn of it (`leader`, `follower`, `metadata`). And they leave things out: up to
-2.3 a leader does not print the commit, since 2.8 it does not announce an expansion, and no leader
-says that the controller took a dead broker out. Three steps make one sequence of that:
+log), other brokers learn of it (`leader`, `follower`, `metadata`). And they omit some: up to 2.3 a
+leader does not print the commit, since 2.8 it does not announce an expansion, and no leader reports
+that the controller removed a dead broker. Three steps turn that into one sequence:
 
 1. *Who asked, and what came of it* (`_outcomes`). A leader's request is stored if its commit
    follows, or if the leader's next request starts from it; it is not if it was refused or repeated.
    A broker that never prints commits stores what it asks for. Else the request is open.
-2. *States.* All that is said of one version (zkVersion, partition epoch) is one state, whoever says
-   it and whenever: stored when the first says so, but not before it was asked for. Statements
-   without a version stand by their leader epoch and time.
+2. *States.* All lines about one version (zkVersion, partition epoch) describe one state, stored at
+   the time of the first of them, but not before it was requested. Lines without a version are
+   ordered by leader epoch and time.
 3. *Steps* (`_Walk`). Versions count the changes, so a state is the direct successor of the one
    before it if its version is one more; without versions, if the leader asked for it from there, or
-   if its leader epoch is one more. Everything else is a gap: from the last moment at which the old
-   state is known to hold, nothing is known, until the new one is stored. Open requests fill a gap
-   that has just their number.
+   if its leader epoch is one more. Everything else is a gap: nothing is known from the last moment
+   at which the old state is known to hold until the new one is stored. Open requests fill a gap of
+   exactly their number.
 
-So a change that was announced and not stored is none, a late statement changes nothing, and a
+So a change that was announced but not stored does not count, a late line changes nothing, and a
 missing line makes a gap or, without versions, may leave no trace.
 """
 
@@ -33,9 +33,9 @@ from typing import Any
 
 from isrlab.events.statements import OF_LEADERS, BrokerIds, Statement
 
-# A request and what is stored of it: so much may clocks differ, and so long may the answer take.
+# Between a request and its commit: the tolerated clock skew, and the longest wait for the answer.
 EARLY_MS, ANSWER_MS = 2_000, 60_000
-# Errors that say that the stored state is newer than the one that the leader knows.
+# Errors that mean: the stored state is newer than the leader's.
 STALE = ("BADVERSION", "INVALID_UPDATE_VERSION", "FENCED_LEADER_EPOCH", "NEW_LEADER_ELECTED")
 NEWER = "a newer state is known to exist, and no line names its ISR"
 MISSING = "lines about changes in between are missing"
@@ -45,26 +45,26 @@ UNLIKE = "lines contradict each other about the ISR"
 
 @dataclass(slots=True)
 class StoredState:
-    """A stored state; `isr` None: that it exists is said, but not who is in its ISR."""
+    """A stored state; `isr` is None if lines show that it exists, but not its ISR."""
 
     ts_ms: int
     isr: BrokerIds | None
-    row: Statement  # the line that tells it first
+    row: Statement  # the first line about it
     version: int | None = None
     leader_epoch: int | None = None
     leader: int | None = None
     before: BrokerIds | None = None  # the ISR from which its leader asked for it
     request: Statement | None = None  # the line by which its leader asked for it
-    is_leaders: bool = False  # and not the controller's
+    is_leaders: bool = False  # rather than the controller's
     is_open: bool = False  # requested, and no line shows the outcome
     replicas: BrokerIds | None = None
-    seen_ms: int = 0  # its leader says it still then
+    seen_ms: int = 0  # the leader last confirms it
 
 
 @dataclass(slots=True)
 class PlacedState:
-    """A row to be: a state and the ISR right before it (None: not known), or why nothing is known
-    from `ts_ms` on."""
+    """A row: a state and the ISR before it (None: unknown), or why nothing is known from
+    `ts_ms`."""
 
     ts_ms: int
     state: StoredState | None
@@ -75,10 +75,9 @@ class PlacedState:
 def stored(rows: Sequence[Statement], printing: Collection[int | None]) -> list[PlacedState]:
     """The states of one partition in order, each later than the one before, and the gaps between.
 
-    Only a metadata log may have several at one moment.
+    Only a metadata log may have several states at one moment.
 
-    `rows`: all events of the partition, in order of one clock; `printing`: the brokers that print
-    what is stored.
+    `rows`: all events of the partition, on one clock; `printing`: brokers that print stored states.
     """
     walk = _Walk()
     for state in _in_order(_states(rows, printing)):
@@ -97,7 +96,7 @@ def _same(first: Iterable[int] | None, second: Iterable[int] | None) -> bool:
 def _outcomes(
     rows: Sequence[Statement], printing: Collection[int | None]
 ) -> tuple[dict[int, str], dict[int, Statement]]:
-    """By place in `rows`: what came of each request, and the request that each commit answers."""
+    """By index in `rows`: the outcome of each request, and the request that each commit answers."""
     streams: dict[int | None, list[int]] = defaultdict(list)
     for place, row in enumerate(rows):
         if row.kind in (*OF_LEADERS, "isr_rejected", "leader") and row.is_own:
@@ -115,8 +114,8 @@ def _outcomes(
 
 
 def _outcome(row: Statement, answer: Statement | None, prints_commits: bool) -> str:
-    """Of a request: committed, stored, refused, repeated or open. One who begins to lead again
-    (`answer` is its line "leader") gives no answer: a controller may have been there before."""
+    """The outcome of a request: committed, stored, refused, repeated or open. A line "leader"
+    (`answer`) proves nothing: a controller may have changed the ISR first."""
     if answer is not None and answer.kind == "isr_rejected":
         is_other = answer.detail.get("asked", "").startswith("PendingExpandIsr")  # unannounced
         return "open" if row.kind == "isr_shrink" and is_other else "refused"
@@ -133,9 +132,9 @@ def _outcome(row: Statement, answer: Statement | None, prints_commits: bool) -> 
 
 
 def _states(rows: Sequence[Statement], printing: Collection[int | None]) -> list[StoredState]:
-    """Everything that says what is stored, one state for each version; in no order."""
+    """The stored states, one for each version, in no particular order."""
     outcomes, answered = _outcomes(rows, printing)
-    terms: dict[int | None, int] = {}  # the leader epoch in which each broker is, as it says itself
+    terms: dict[int | None, int] = {}  # the leader epoch that each broker reports for itself
     versions: dict[int, list[StoredState]] = defaultdict(list)
     loose, again = list[StoredState](), list[StoredState]()
     for place, row in enumerate(rows):
@@ -147,7 +146,7 @@ def _states(rows: Sequence[Statement], printing: Collection[int | None]) -> list
         state = _state(row, outcome, answered.get(place))
         if state.leader_epoch is None and row.is_own and row.kind in OF_LEADERS:
             state.leader_epoch = terms.get(row.broker)
-        if outcome == "repeated":  # or stored, and its members came back without a line
+        if outcome == "repeated":  # or stored, and its members rejoined without a line
             again.append(state)
         elif state.version is not None:
             versions[state.version].append(state)
@@ -165,7 +164,7 @@ def _states(rows: Sequence[Statement], printing: Collection[int | None]) -> list
 
 
 def _state(row: Statement, outcome: str, request: Statement | None) -> StoredState:
-    """What one row says of the stored state."""
+    """The stored state that one row describes."""
     kind, detail = row.kind, row.detail
     version, own = row.partition_epoch, row.is_own
     if kind == "isr_rejected":
@@ -184,7 +183,7 @@ def _state(row: Statement, outcome: str, request: Statement | None) -> StoredSta
 
 
 def _of_version(states: list[StoredState]) -> StoredState:
-    """One state of all that is said of one version; its ISR None if they disagree."""
+    """One state from all rows about one version; its ISR is None if they disagree."""
     exact = [s for s in states if s.row.is_exact]
     naming = [s for s in exact or states if s.isr is not None]
     first = min(naming or states, key=lambda state: state.ts_ms)
@@ -209,25 +208,25 @@ def _of_version(states: list[StoredState]) -> StoredState:
 
 
 def _is_answered(request: StoredState, answers: list[StoredState]) -> bool:
-    """A request is that of the next state with a version that has its ISR, if nobody else asked
-    for that; it then is no state of its own. `answers`: the states with its ISR, by time."""
+    """A request belongs to the next state with a version and its ISR, if no other broker requested
+    that; it is then no state of its own. `answers`: the states with its ISR, by time."""
     if request.request is None:
         return False
     place = bisect_left(answers, request.ts_ms - EARLY_MS, key=lambda state: state.ts_ms)
     state = answers[place] if place < len(answers) else None
     if state is None or state.request or state.ts_ms > request.ts_ms + ANSWER_MS:
         return False
-    if state.leader not in (None, request.leader):  # another led by then
+    if state.leader not in (None, request.leader):  # another broker led by then
         return False
     state.request, state.before, state.is_leaders = request.request, request.before, True
     state.leader = request.leader if state.leader is None else state.leader
-    if not state.row.is_exact:  # who is sure of it stored it then, and others heard of it later
+    if not state.row.is_exact:  # the broker that stored it is exact, and others learned of it later
         state.ts_ms = max(state.ts_ms if request.is_open else 0, request.ts_ms)
     return True
 
 
 def _in_order(states: list[StoredState]) -> list[StoredState]:
-    """By version first; those without one among them."""
+    """Sorted by version; states without one are placed among them."""
     told = sorted((s for s in states if s.version is not None), key=lambda s: s.version or 0)
     for before, state in pairwise(told):
         if state.ts_ms <= before.ts_ms:
@@ -235,17 +234,17 @@ def _in_order(states: list[StoredState]) -> list[StoredState]:
     for state in sorted((s for s in states if s.version is None), key=lambda s: s.ts_ms):
         place = _place(told, state)
         is_stale = any(each.ts_ms < state.ts_ms for each in told[place:])
-        if not (state.is_open and is_stale):  # one who led once and does not know better
+        if not (state.is_open and is_stale):  # a former leader that has not learned of the change
             told.insert(place, state)
     return told
 
 
 def _place(states: list[StoredState], state: StoredState) -> int:
-    """Where a state without a version belongs: by its leader epoch, then by its time."""
+    """The index at which a state without a version belongs: by leader epoch, then by time."""
     epoch = state.leader_epoch
     first, last = 0, len(states)
     if states and states[-1].leader_epoch == epoch and states[-1].ts_ms <= state.ts_ms:
-        return last  # as nearly always
+        return last  # the usual case
     for place, each in enumerate(states):
         if epoch is not None and each.leader_epoch is not None:
             if each.leader_epoch < epoch:
@@ -267,7 +266,7 @@ class _Walk:
     open: list[StoredState] = field(default_factory=list)  # requests since
 
     def step(self, state: StoredState) -> None:
-        """Take in the next thing that is said."""
+        """Take in the next state."""
         if state.is_open:
             self._ask(state)
             return
@@ -284,7 +283,7 @@ class _Walk:
             self._lose(self.open[0].ts_ms, OPEN)
 
     def _ask(self, state: StoredState) -> None:
-        """A request without a known outcome: it shows at least the state before it."""
+        """A request with an unknown outcome: it shows at least the state before it."""
         if self.now is None or not _same(self.now.isr, state.before):
             last = self.open[-1] if self.open else None
             if last is not None and _same(last.isr, state.before):
@@ -296,7 +295,7 @@ class _Walk:
         self.open = [state]
 
     def _confirm(self, state: StoredState) -> None:
-        """The state that is known already, said again: what was asked for was not stored."""
+        """The known state, reported again: the requested changes were not stored."""
         assert self.now is not None
         for name in ("version", "leader_epoch", "leader", "replicas"):
             if getattr(self.now, name) is None:
@@ -306,7 +305,7 @@ class _Walk:
             self.open = [each for each in self.open if each.ts_ms > state.ts_ms]
 
     def _add(self, state: StoredState) -> None:
-        """The direct successor."""
+        """A direct successor of the known state."""
         now = self.now
         assert now is not None
         if state.version is None and now.version is not None:
@@ -318,7 +317,7 @@ class _Walk:
         self._put(state, now.isr)
 
     def _leap(self, state: StoredState, why: str) -> None:
-        """A state that is not the successor: fill the gap with open requests, or leave it."""
+        """A state that is not a direct successor: fill the gap with open requests, or leave it."""
         now = self.now
         if self.open and now and len(self.open) == _step(now, state) - 1:
             for request in self.open[:]:
@@ -345,18 +344,18 @@ class _Walk:
         self.now, self.seen_ms, self.open = state, max(state.ts_ms, state.seen_ms), []
 
     def _lose(self, from_ms: int, why: str) -> None:
-        """From here on nothing is known."""
+        """Nothing is known from this moment on."""
         if self.found and self.found[-1].state is not None:
             self.found.append(PlacedState(max(from_ms, self.found[-1].ts_ms + 1), None, why=why))
 
 
 def _step(now: StoredState, state: StoredState) -> int:
-    """How many versions further a state is; 0 if one of them has none."""
+    """By how many versions a state is newer; 0 if one of them has no version."""
     return state.version - now.version if state.version and now.version is not None else 0
 
 
 def _relation(now: StoredState, state: StoredState) -> str:
-    """What a state is to the one known: old, same, next, unlike (they contradict), or a gap."""
+    """How a state relates to the known one: old, same, next, unlike (they contradict), or a gap."""
     is_same = _same(now.isr, state.isr)
     if state.version is not None and now.version is not None:
         step = state.version - now.version
@@ -367,14 +366,14 @@ def _relation(now: StoredState, state: StoredState) -> str:
             return "next" if is_from_there else "gap" if now.isr is None else "unlike"
         return "old" if step < 0 else "gap"
     if state.isr is None and now.version is None and not now.is_leaders:
-        return "old"  # a leader was refused who had not heard of the controller's change
+        return "old"  # a leader was refused that had missed the controller's change
     if state.before is not None:
         return "next" if _same(now.isr, state.before) else "gap"
     if state.version is not None and state.is_leaders:  # since 2.8 no line announces an expansion
         is_in_a_row = now.leader == state.leader and now.isr is not None and not is_same
         return "next" if is_in_a_row else "gap"
     if state.leader_epoch == 0 and now.version:
-        return "old"  # how it was made
+        return "old"  # its creation
     if state.leader_epoch is None or now.leader_epoch is None:
         return "same" if is_same else "gap"
     step = state.leader_epoch - now.leader_epoch

@@ -1,11 +1,11 @@
-"""Can Kafka have done this? Every line about a partition is held against Kafka's rules.
+"""Whether Kafka can have done this: every line about a partition is checked against Kafka's rules.
 
 Theory of operation. The lines must not break a rule by themselves, nor against each other
 (`rules.py`), nor against the engine: the very next version must be one that its controllers can
 write (`possible.py`). That is tried with each generation that may have run (up to the release that
 a line names); those that leave the fewest changes unexplained are the guess.
 
-The rule `from` is also broken where a line is missing that Kafka always writes.
+The rule `from` is also broken if a line is missing that Kafka always writes.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ from isrlab.logs.history.scene import Scene
 JUDGED = (*REQUESTS, "isr_commit", "leader", "follower", "metadata", "offline")  # kinds of lines
 LATE_MS = 2_000
 TOPIC_ID = re.compile(r"[\w-]{22}")
-NEW_MS = 1_000  # several controllers may say that a partition is new, but at one time
+NEW_MS = 1_000  # several controllers may report that a partition is new, but only at one time
 
 
 class Verdict(NamedTuple):
-    """Of one run. `releases`: as its lines say, or whose rules explain most of its `changes`.
+    """The verdict on one run. `releases`: named by its lines, or whose rules explain most
+    `changes`.
 
-    `left_out`: partitions that were deleted, or made again, whose versions start again.
+    `left_out`: partitions that were deleted or recreated, whose versions start over.
     """
 
     run: str
@@ -50,7 +51,7 @@ class Verdict(NamedTuple):
 
 
 def judge(scene: Scene, release: str | None = None, lag_time_ms: int | None = None) -> Verdict:
-    """The verdict of one run: explained, or which lines cannot be, in order of time.
+    """The verdict on one run: explained, or the lines that cannot be true, in order of time.
 
     `release` is the newest that any broker ran (default: as its lines say); `lag_time_ms` is
     replica.lag.time.max.ms. Raises ValueError for an unknown release.
@@ -77,7 +78,7 @@ def judge(scene: Scene, release: str | None = None, lag_time_ms: int | None = No
 
 
 def accounts_of(scene: Scene) -> tuple[list[Account], int]:
-    """What is said of each partition, and how many partitions are left out."""
+    """The account of each partition, and how many partitions are left out."""
     accounts, left_out = [], 0
     for rows in scene.partitions.values():
         if _is_made_anew(rows):
@@ -88,7 +89,7 @@ def accounts_of(scene: Scene) -> tuple[list[Account], int]:
 
 
 def _is_made_anew(rows: Iterable[Statement]) -> bool:
-    """The partition was deleted, or its topic has had several ids or beginnings."""
+    """The partition was deleted, or its topic had several ids or was created several times."""
     ids, news = set(), []
     for row in rows:
         if row.kind == "deleted":
@@ -103,7 +104,7 @@ def _is_made_anew(rows: Iterable[Statement]) -> bool:
 def _generations(
     scene: Scene, accounts: Sequence[Account], release: str | None
 ) -> Sequence[KafkaVersion]:
-    """Those that may have written this, as far as its lines tell."""
+    """The generations that may have written these lines."""
     kraft = candidates(True, release)
     if scene.is_kraft:
         return kraft or candidates(True)[-1:]  # a preview of KRaft
@@ -115,7 +116,7 @@ def _generations(
 def _unexplained(
     versions: Iterable[KafkaVersion], changes: Sequence[Change]
 ) -> dict[KafkaVersion, list[Change]]:
-    """By generation: the changes that its controllers cannot have made."""
+    """By generation: the changes that its controllers cannot make."""
     return {
         version: [
             change
@@ -127,7 +128,7 @@ def _unexplained(
 
 
 def _misplaced(scene: Scene) -> Iterator[Fault]:
-    """A line whose time is long before that of lines in front of it, and which stands alone so."""
+    """Single lines whose time is long before that of the lines in front of them."""
     for file, lines in scene.order.items():
         for (_, left), (number, ts_ms), (_, right) in zip(
             lines, lines[1:], lines[2:], strict=False

@@ -1,4 +1,4 @@
-"""Incidents in clean events: what happened, who did it, whether it is over, what shows it."""
+"""Incidents in a history: what happened, which broker caused it, whether it is over."""
 
 from isrlab.logs.incidents.find import Incident, IncidentLine, find
 

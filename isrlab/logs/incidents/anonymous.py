@@ -1,10 +1,9 @@
-"""Stable names instead of those of hosts, topics, clients, addresses and paths.
+"""Stable stand-ins for the names of hosts, topics, clients, addresses and paths.
 
-In our own sentences the names that are known are replaced. In a line of a log every word is, unless
-Kafka's own lines have it, or it is a number: a name that nothing here expects is hidden as well.
-Offsets, times, epochs and numbers of brokers stay. The same name has the same stand-in everywhere,
-and the stand-ins do not depend on what is shown: they are given in order of topics, brokers and
-lines of all the evidence.
+In isrlab's own sentences the known names are replaced. In a log line every word is replaced unless
+it is a number or a word of Kafka's own lines, which also hides unexpected names. Offsets, times,
+epochs and broker ids stay. A name has the same stand-in everywhere, whatever is shown: stand-ins
+are assigned in order of topics, brokers and lines of all the evidence.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _LOG_FILE = re.compile(
 
 
 class Names:
-    """The stand-ins; `topics`, `hosts` and `paths` are those that are known beforehand."""
+    """The stand-ins; `topics`, `hosts` and `paths` are known beforehand."""
 
     def __init__(self, topics: Iterable[str], hosts: Iterable[str], paths: Iterable[str]) -> None:
         self._names: dict[str, str] = {}
@@ -61,7 +60,7 @@ class Names:
         self._strange = re.compile("|".join(map(re.escape, longest))) if longest else None
 
     def known(self, text: str) -> str:
-        """One of our own sentences."""
+        """One of isrlab's own sentences, anonymous."""
         if self._strange:
             text = self._strange.sub(lambda m: self._names[m[0]], text)
         for path in self._paths:
@@ -71,7 +70,7 @@ class Names:
         return _TOKEN.sub(lambda m: self._token(m[0]) or m[0], text)
 
     def line(self, text: str) -> str:
-        """A line of a log."""
+        """A log line, anonymous."""
         if self._strange:
             text = self._strange.sub(lambda m: self._names[m[0]], text)
         text = _NAMED.sub(lambda m: m[1] + m[2] + self._client(m[3]), self._addresses(text))
@@ -105,7 +104,7 @@ class Names:
         return name if is_number or name in self._made else self._named("client", name)
 
     def _token(self, token: str) -> str | None:
-        """The stand-in of a known name, also with a partition or a point behind it."""
+        """The stand-in of a known name, which a partition or a period may follow."""
         bare = token.rstrip(".")
         if bare in self._names:
             return self._names[bare] + token[len(bare) :]
@@ -115,14 +114,14 @@ class Names:
         return token if bare in self._made else None
 
     def _word(self, token: str) -> str:
-        """A word of a line: a number, one of Kafka's, or a name that nothing expects."""
+        """A word of a line: a number, a word of Kafka's, or an unexpected name."""
         match = _OF_TOPIC.fullmatch(token)
         if match and match[1] in self._made:
             return token
         return token if _is_usual(token) else self._named("name", token)
 
     def _part(self, part: str) -> str:
-        """A part of the path of a log: names of folders are those of hosts."""
+        """A part of a log's path: folders are named like hosts."""
         if _PLAIN.fullmatch(part) or _is_log_file(part):
             return part
         stem, point, end = part.partition(".")
@@ -146,7 +145,7 @@ def _is_log_file(name: str) -> bool:
 
 
 def _is_usual(token: str) -> bool:
-    """It has no word that Kafka's own lines have not."""
+    """All its words occur in Kafka's own lines."""
     if _PACKAGES.fullmatch(token) or re.fullmatch(r"[A-Za-z]?", token):
         return True
     words = [word.lower() for word in _WORD.findall(token)]
@@ -155,7 +154,7 @@ def _is_usual(token: str) -> bool:
 
 @cache
 def _vocabulary() -> frozenset[str]:
-    """The words of the tables of the reader, without their examples."""
+    """The words in the reader's tables, without their examples."""
     texts = [files("isrlab.logs.reader").joinpath(name).read_text("utf-8") for name in TABLES]
     words = {word.lower() for text in texts for word in _WORD.findall(text)}
     return frozenset(words | {"ms", "true", "false", "null", "none", "fenced"})

@@ -1,9 +1,9 @@
-"""The answer about some logs, in words: the same for a terminal, a page, a program and a notebook.
+"""The answer in words: the same for a terminal, a page, a program and a notebook.
 
 Theory of operation. The first lines are what a person on call needs: is it over, what happened, to
-what, since when, what is at risk, what to do, when it is done, what was read. They are about one
-incident, the chief one: of those not over, else of those that lost records, the longest. All
-incidents follow, each with its evidence. Nothing here is concluded: that is `find` and `look`.
+which partitions, since when, what is at risk, what to do, when it is done, what was read. They
+describe the main incident: the longest of those not over, or else of those that lost records. All
+incidents follow, each with its evidence. The conclusions come from `find` and `look`.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from isrlab.logs.incidents.state import chief, grouped, loss_of, state, title
 from isrlab.logs.reader.files import PathName
 
 MOST_TOPICS, MOST_LOST = 4, 12  # named in a line
-FAR_MS = 1_000  # a clock that is wrong by more is named
+FAR_MS = 1_000  # a clock that is off by more is named
 UNDER_REPLICATED = (
     "kafka-topics.sh --bootstrap-server HOST:9092 --describe --under-replicated-partitions"
 )
 _HOST = re.compile(r"\bHOST:9092\b")
-_FOLDER = re.compile(r"/[A-Za-z0-9._/-]{1,200}")  # that a shell takes as it is
+_FOLDER = re.compile(r"/[A-Za-z0-9._/-]{1,200}")  # safe to paste into a shell
 
 
 class AnswerRow(NamedTuple):
-    """A line of the answer: what it is about, the text, and a line of a log if one is quoted."""
+    """A row of the answer: its label, its text, and a quoted log line if there is one."""
 
     label: str
     text: str
@@ -44,7 +44,7 @@ class AnswerRow(NamedTuple):
 
 
 class Proof(NamedTuple):
-    """A fact, how many lines show it, and the first of them: all with place and whole text."""
+    """A fact, how many lines show it, and the first of them, each with its place and full text."""
 
     shows: str
     lines_in_all: int
@@ -60,8 +60,8 @@ class Story:
     number: int
     incident: Incident
     when: str
-    address: str  # of a broker that may answer
-    went: str  # between which lines a broker went, if that is known
+    address: str  # of a broker that is likely to respond
+    went: str  # the lines between which a broker disappeared, if known
     who: str
     hit: str
     times: tuple[str, ...]
@@ -74,12 +74,12 @@ class Story:
 
 @dataclass(frozen=True)
 class LogAnswer:
-    """`rows` are read first; `doubts` and `more` (caveats, clocks) and the stories come below."""
+    """`rows` come first; `doubts`, `more` (caveats, clocks) and the stories follow."""
 
     status: int
     title: str
     state: str
-    chief: int  # the number of the incident that the rows are about, 0 without one
+    chief: int  # the number of the incident in the rows, 0 without one
     rows: tuple[AnswerRow, ...]
     doubts: tuple[str, ...]
     more: tuple[str, ...]
@@ -89,7 +89,7 @@ class LogAnswer:
 def answer_of(
     findings: Findings, settings: PrintedSettings, quotes: dict[Place, Quote]
 ) -> LogAnswer:
-    """What findings mean for a person; `quotes` are the lines of the evidence."""
+    """The answer that these findings give; `quotes` are the lines of the evidence."""
     told = [_story(n, each, findings, settings, quotes)
             for n, each in enumerate(findings.incidents, 1)]  # fmt: skip
     rows: list[AnswerRow] = []
@@ -127,7 +127,7 @@ def answer_of(
 def answer_about(
     findings: Findings, log_dir: PathName, min_isr: int | None = None
 ) -> tuple[LogAnswer, PrintedSettings]:
-    """What findings about the logs of a folder mean, with its lines quoted."""
+    """The answer that findings about a folder of logs give, with its lines quoted."""
     files = [row["file"] for row in findings.logs.file_rows]
     settings = settings_of(findings.record, log_dir, files, min_isr)
     quotes = quotes_of(findings.incidents, log_dir)
@@ -207,13 +207,13 @@ def _read(findings: Findings, settings: PrintedSettings) -> str:
 
 
 def _zone(name: str) -> str:
-    """A zone without how it is known, unless it is only assumed."""
+    """A time zone, with how it is known only if it is assumed."""
     zone, _, how = name.partition(" (")
     return f"{zone} ({how}" if how == "assumed)" else zone.replace("UTC+00:00", "UTC")
 
 
 def _more(findings: Findings) -> Iterator[str]:
-    """What else a reader should know."""
+    """Caveats and clock skew."""
     ahead = [clock for clock in findings.history.clocks if abs(clock.ahead_ms) >= FAR_MS]
     if ahead:
         names = ", ".join(f"broker {c.broker} {c.ahead_ms / 1000:+.1f} s" for c in ahead[:5])
@@ -271,7 +271,7 @@ def _when(each: Incident, findings: Findings) -> str:
 
 
 def _silence(each: Incident, findings: Findings) -> str:
-    """Between which lines a broker went, if it is gone."""
+    """The lines between which a broker disappeared, if it is gone."""
     last = [findings.record.log_ends.get(broker) for broker in each.who]
     refused = [line.ts_ms for line in each.evidence if line.fact == "not_listening"]
     if len(last) != 1 or last[0] is None or not refused or min(refused) < last[0]:
@@ -306,7 +306,7 @@ def _lost(each: Incident) -> Iterator[str]:
 
 
 def _proofs(each: Incident, quotes: dict[Place, Quote]) -> Iterator[Proof]:
-    """A fact each, with the first of its lines."""
+    """One proof for each fact, with the first of its lines."""
     facts: dict[str, list[Place]] = defaultdict(list)
     for place in each.evidence:
         facts[place.fact].append(place)
@@ -332,5 +332,5 @@ def _comma(numbers: Iterable[int]) -> str:
 
 
 def _time(ts_ms: int) -> str:
-    """The time of a moment, without its day."""
+    """The time of day of a moment."""
     return clock(ts_ms)[11:]

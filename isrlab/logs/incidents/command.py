@@ -1,4 +1,4 @@
-"""What `python -m isrlab logs` prints: once, or each time that something is new."""
+"""The output of `python -m isrlab logs`: once, or each time something is new."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from isrlab.logs.incidents.look import Findings
 from isrlab.logs.incidents.settings import PrintedSettings
 from isrlab.logs.reader.files import PathName
 
-QUIET_S = 60  # after which it is said that nothing grows
-NO_TERMINAL = (120, 24)  # columns and lines of what is no terminal
+QUIET_S = 60  # without growth, after which a note is printed
+NO_TERMINAL = (120, 24)  # columns and lines if the output is not a terminal
 
 
 class OutputOptions(NamedTuple):
@@ -36,7 +36,7 @@ class OutputOptions(NamedTuple):
 
 
 class ShownAnswer(NamedTuple):
-    """An answer, and what makes its names anonymous, if that is wanted."""
+    """An answer, and the stand-ins for its names if it is to be anonymous."""
 
     answer: LogAnswer
     names: Names | None
@@ -48,13 +48,13 @@ class ShownAnswer(NamedTuple):
 def shown_answer(
     findings: Findings, log_dir: PathName, min_isr: int | None = None, anonymous: bool = False
 ) -> ShownAnswer:
-    """The answer that findings about the logs of a folder give."""
+    """The answer that findings about a folder of logs give, as it is shown."""
     answer, cluster = answer_about(findings, log_dir, min_isr)
     return ShownAnswer(answer, _names(findings, answer, cluster) if anonymous else None)
 
 
 def _names(findings: Findings, answer: LogAnswer, cluster: PrintedSettings) -> Names:
-    """Stand-ins of all names, given before anything is shown."""
+    """Stand-ins for all names, assigned before anything is shown."""
     files = findings.logs.file_rows
     topics = {row.topic for row in findings.logs.rows if row.topic is not None}
     paths = {row[name] for row in files for name in ("file", "run")}
@@ -65,8 +65,8 @@ def _names(findings: Findings, answer: LogAnswer, cluster: PrintedSettings) -> N
 
 
 def tell(log_dir: PathName, wanted: OutputOptions, *, min_isr: int | None, **how: Any) -> int:
-    """Print what the logs of a folder say; the exit status. Raises as `look` does."""
-    gc.disable()  # rows hold no circles, and there may be millions to look through
+    """Print the answer about a folder of logs; returns the exit status. Raises as `look` does."""
+    gc.disable()  # rows have no cycles, and there may be millions of them
     try:
         findings = look.look(log_dir, min_isr=min_isr, **how)
     finally:
@@ -90,7 +90,7 @@ def tell(log_dir: PathName, wanted: OutputOptions, *, min_isr: int | None, **how
 def follow(
     log_dir: str, every_s: float, anonymous: bool, *, min_isr: int | None, **how: Any
 ) -> NoReturn:
-    """Print what is new until it is interrupted; the exit status is that of the last findings."""
+    """Print what is new until interrupted, and return the exit status of the last findings."""
     last: Findings | None = None
     watched = FolderWatch(Path(log_dir), every_s)
     try:
@@ -114,7 +114,7 @@ def follow(
 
 
 class FolderWatch:
-    """A folder that is looked at again and again: what has gone from it, and whether it grows."""
+    """Watches a folder: which files disappear from it, and whether any still grows."""
 
     def __init__(self, folder: Path, every_s: float) -> None:
         self._folder, self._every_s = folder, every_s
@@ -124,7 +124,7 @@ class FolderWatch:
         return {p.relative_to(self._folder).as_posix() for p in self._folder.rglob("*")}
 
     def notes(self, is_new: bool) -> Iterator[str]:
-        """What is to be said of a look, with something new in it or not."""
+        """Notes to print after a look at the folder; `is_new`: it found something new."""
         names = self._listed()
         for name in sorted(self._names - names):
             if not any(other.startswith(name) for other in names):  # it may be compressed now

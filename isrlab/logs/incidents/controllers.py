@@ -1,10 +1,10 @@
-"""Controllers that did not answer, and one that was no controller any more.
+"""Controllers that did not answer, and deposed ones that still acted.
 
 Theory of operation. In KRaft brokers send heartbeats to the active controller. If most of them get
-no answer for ten seconds, nothing can be stored: no ISR, no leader, no topic. The controllers that
-are left say why if they try to be elected again and again: too few of them vote. An active
-controller that is paused meanwhile wakes and fences brokers, though another one was elected: what
-it decides then is never stored (the sign `fenced_too_late`, which the history gives).
+no answer for ten seconds, nothing can be stored: no ISR, no leader, no topic. The remaining
+controllers show why if they stand for election again and again: too few of them vote. An active
+controller that was paused in that time wakes up and fences brokers, although another one was
+elected: those decisions are never stored (the sign `fenced_too_late` of the history).
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from isrlab.events.spans import Interval
 from isrlab.events.statements import Statement
 from isrlab.logs.history.record import Record
 
-STILL_MS = 5_000  # before the logs end: it goes on
+STILL_MS = 5_000  # still going on if this close to the end of the logs
 AWAY_MS = 10_000  # a failover takes less
 APART_MS = 10_000  # between two heartbeats of one time
 NOT_ANSWERED = "heartbeat_failed"
 
 
 class ControllerAbsence(NamedTuple):
-    """When most brokers heard of no controller: the first and last heartbeat that failed."""
+    """A time in which most brokers reached no controller: the heartbeats that failed."""
 
-    controller: int | None  # that they waited for, if it is one only
+    controller: int | None  # that they waited for, if it was only one
     rows: list[Statement]
 
     @property
@@ -33,7 +33,7 @@ class ControllerAbsence(NamedTuple):
 
 
 def away(record: Record) -> list[ControllerAbsence]:
-    """The times in which controllers were away, in order."""
+    """The times in which controllers were unavailable, in order."""
     hosts = frozenset[int]().union(*record.replicas.values())
     runs: list[list[Statement]] = []
     for row in record.said_of(NOT_ANSWERED):
@@ -52,8 +52,7 @@ def away(record: Record) -> list[ControllerAbsence]:
 
 
 def elections(record: Record, span: Interval) -> list[Statement]:
-    """Controllers that were elected within a span: not the first one of a cluster, which was there
-    before anything led."""
+    """Controllers elected within a span, except a cluster's first, from before any leader."""
     first_ms = min((times[0] for times, _ in record.leaders.values() if times), default=0)
     rows = record.said("sign", span, sign="controller_elected")
     return [row for row in rows if row.ts_ms > first_ms]

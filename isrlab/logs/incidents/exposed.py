@@ -1,23 +1,23 @@
-"""Which partitions a failure can rob of acknowledged records, by what the metadata log has stored.
+"""Partitions in which a failure can lose acknowledged records, by the states in the metadata log.
 
 Theory of operation. With eligible leader replicas (KIP-966) the controller may elect a replica that
-has left the ISR, since it has all that was acknowledged until the ISR grows again. That rests on
-two things which Kafka 4.1 to 4.4 do not hold (data/upstream/elr): a replica that a reassignment
+has left the ISR, since it has every acknowledged record until the ISR grows again. That rests on
+two assumptions which Kafka 4.1 to 4.4 violate (data/upstream/elr): a replica that a reassignment
 removes stays eligible, though its log is deleted; and the min ISR that decides who stays eligible
 is bounded by the replicas of partition 0, while a leader bounds it by those of its own partition.
 
-Here the stored states are played through. A replica is *emptied* from when it is none until it is
-in the ISR again. `exposures` are what is so at the end of the log:
+This module replays the stored states. A replica is *emptied* from its removal until it is in the
+ISR again. `exposures` are the exposed partitions at the end of the log:
 
-    no replica        an eligible replica that is none: added again, it may lead without records
+    no replica        an eligible broker without a replica: added again, it may lead without records
     came back         an eligible replica that is emptied: the failure of the ISR suffices
-    being added       the same by a snapshot alone, which does not show what was before
-    partition 0       the two bounds differ: eligible are too many, or none
-    unclean           the last in-sync replica of several, where any other may lead after it
+    being added       the same, from a snapshot alone, which does not show earlier states
+    partition 0       the two bounds differ: too many replicas are eligible, or none
+    unclean           the only in-sync replica of several, and any other may be elected uncleanly
 
 Left out: logs that were lost by a disk or a file system; brokers that are fenced now, which could
-not be elected before they return. Without a metadata log nothing is exposed as far as one sees.
-Source: PartitionChangeBuilder.maybePopulateTargetElr and isValidNewLeader,
+not be elected before they return. Without a metadata log no exposure can be seen. Source:
+PartitionChangeBuilder.maybePopulateTargetElr and isValidNewLeader,
 ReplicationControlManager.getTopicEffectiveMinIsr, 4.1.2 to 4.4.0; Partition.effectiveMinIsr.
 """
 
@@ -36,7 +36,7 @@ STATES = ("isr_commit", "leader", "offline")
 
 
 class Exposure(NamedTuple):
-    """`schedule`: the shortest that loses records, a step each, the last of them failures."""
+    """`schedule`: the steps of the shortest schedule that loses records, failures last."""
 
     key: Key
     why: str
@@ -48,7 +48,7 @@ class Exposure(NamedTuple):
 
 @dataclass
 class StoredPartition:
-    """The last state that was stored, and which replicas have been emptied since."""
+    """The last stored state, and the replicas emptied by then."""
 
     epoch: int = -1
     leader: int = -1
@@ -57,10 +57,10 @@ class StoredPartition:
     adding: tuple[int, ...] = ()
     elr: tuple[int, ...] = ()
     emptied: set[int] = field(default_factory=set)
-    has_history: bool = False  # its creation was read, not only a later state
+    has_history: bool = False  # whether its creation was read
 
     def become(self, row: Statement) -> None:
-        """The next state; an older one, from another copy of the log, changes nothing."""
+        """Take in the next state; an older one, from another copy of the log, changes nothing."""
         epoch = row.partition_epoch
         if epoch is None:
             self.emptied, self.has_history, self.epoch = set(), False, -1
@@ -76,7 +76,7 @@ class StoredPartition:
 
 
 def exposures(events: Events, until_ms: int | None = None) -> list[Exposure]:
-    """What is exposed after these events, up to a time; none if no metadata log is among them."""
+    """What is exposed after these events, up to a time; nothing without a metadata log."""
     rows = (row for row in statements(events) if until_ms is None or row.ts_ms <= until_ms)
     return ranked(*stored_in(rows))
 
@@ -100,12 +100,12 @@ def stored_in(
 def ranked(
     partitions: dict[Key, StoredPartition], settings: dict[tuple[str, str], str]
 ) -> list[Exposure]:
-    """What is exposed, that which the fewest failures lose first."""
+    """The exposures, those first that need the fewest failures."""
     return sorted(_all(partitions, settings), key=lambda e: (e.failures, e.why != "came back"))
 
 
 def shown(known: Sequence[Exposure]) -> Iterator[str]:
-    """For a person: the nearest loss and its schedule, and how many partitions are exposed."""
+    """In words: the nearest loss and its schedule, and how many partitions are exposed."""
     if not known:
         return
     first, others = known[0], len({each.key for each in known}) - 1
@@ -129,12 +129,12 @@ def _all(
 
 
 def _setting(settings: dict[tuple[str, str], str], topic: str, name: str) -> str | None:
-    """Of a topic, or else of the cluster; None if the log says nothing."""
+    """The topic's value, or else the cluster's; None if the log has neither."""
     return settings.get((topic, name)) or settings.get(("broker", name)) or None
 
 
 def _eligible(key: Key, state: StoredPartition) -> Iterator[Exposure]:
-    """Eligible replicas whose log is not what it was."""
+    """Exposed by eligible replicas that no longer have their log."""
     last = named(state.isr)
     for replica in state.elr:
         ends = f"{last} {fails(state.isr)} before broker {replica} is in sync again"
@@ -157,7 +157,7 @@ def _eligible(key: Key, state: StoredPartition) -> Iterator[Exposure]:
 def _bounds(
     key: Key, state: StoredPartition, first: StoredPartition | None, setting: str | None
 ) -> Iterator[Exposure]:
-    """The controller bounds the min ISR by partition 0, a leader by its own partition."""
+    """Exposed because the controller bounds the min ISR by partition 0, a leader by its own."""
     if first is None or len(first.replicas) == len(state.replicas):
         return
     of_first, own = len(first.replicas), len(state.replicas)
@@ -187,7 +187,7 @@ def _bounds(
 
 
 def _unclean(key: Key, state: StoredPartition, setting: str | None) -> Iterator[Exposure]:
-    """Clean elections are not asked for, and one replica alone has what is acknowledged."""
+    """Exposed because unclean elections are allowed, and only one replica is in sync."""
     if len(state.isr) != 1 or len(state.replicas) < 2 or setting not in (None, "1"):
         return
     (last,) = state.isr

@@ -1,7 +1,7 @@
-"""What is seen of a party and its absences: named facts, each with the rows that show it.
+"""The facts about a party and its absences, by name, each with the rows that show it.
 
-The rules (rules.txt) speak of these names only. A fact that is not seen is not in the answer; that
-says nothing if the log that would show it is not there, so `no_log` is also a fact.
+The rules (rules.txt) use only these names. A fact that no row shows is not in the answer; that
+means nothing if the log that would show it is missing, so `no_log` is also a fact.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from isrlab.logs.incidents.controllers import STILL_MS, elections
 from isrlab.logs.incidents.losses import Loss
 from isrlab.logs.incidents.parties import BEFORE_MS, SAME_EVENT_MS, SOON_MS, Party, is_back_at_once
 
-FLAPS = 3  # as often must one replica leave one partition
+FLAPS = 3  # how often one replica must leave one partition
 REFUSALS = 3
 PARTIES = ("broker", "link", "controller", "zookeeper", "cluster", "loss", "quorum")
 SIGNS = ("session_lost", "out_of_resources")
@@ -26,13 +26,13 @@ SIGNS = ("session_lost", "out_of_resources")
 
 @dataclass(frozen=True)
 class Case:
-    """A party, its absences, and where to look for what explains them."""
+    """A party, its absences, and the rows in which to look for an explanation."""
 
     party: Party
     outs: list[Absence]
     troubles: list[Statement]
     record: Record
-    span: Interval  # from some time before the first of them to some time after the last
+    span: Interval  # from shortly before the first absence to shortly after the last
     losses: tuple[Loss, ...] = ()
 
     @property
@@ -50,7 +50,7 @@ class Case:
 
     @property
     def _is_broken(self) -> bool:
-        """A log directory failed: it stays so until the process is started again."""
+        """A log directory failed, which lasts until the process is restarted."""
         failed = [r for r in self.troubles if r.detail.get("cause") != "fetcher gave up"]
         failed = [row for row in failed if row.kind == "failed"] if not self.outs else []
         return any(
@@ -65,12 +65,12 @@ class Case:
 
     @property
     def removed(self) -> list[Absence]:
-        """The party's own."""
+        """Absences of the party's own replicas."""
         return [out for out in self.outs if out.replica in self.brokers]
 
     @property
     def removes(self) -> list[Absence]:
-        """Those of which the party is the leader."""
+        """Absences that the party caused as leader."""
         return [out for out in self.outs if out.leader in self.brokers]
 
     def own(self, rows: Sequence[Statement]) -> list[Statement]:
@@ -81,12 +81,12 @@ class Case:
         return self.own(self.record.said(kinds, self.span, None, **detail))
 
     def others_say(self, sign: str) -> list[Statement]:
-        """What others say that they met at the party."""
+        """Signs that other brokers logged about the party."""
         rows = self.record.said("sign", self.span, sign=sign)
         return [row for row in rows if row.replica in self.brokers]
 
     def failed(self) -> list[Statement]:
-        """Replicas of the party that stopped for good."""
+        """Replicas of the party that failed permanently."""
         return [
             row
             for row in self.own(in_span(self.record.troubles, self.span))
@@ -101,7 +101,7 @@ class Facts(Case):
     """Each method is a fact: the rows that show it, or none."""
 
     def no_log(self) -> list[Statement]:
-        """There is no log of the broker, though of others; a fleet's events come from none."""
+        """There is no log of this broker, but of others; a simulated fleet has none at all."""
         logs = set(self.record.log_ends)
         is_missing = bool(logs) and not logs.issuperset(self.brokers)
         is_missing &= self.party.kind == "broker"
@@ -119,7 +119,7 @@ class Facts(Case):
         return self.left(self.removes)
 
     def removes_two(self) -> list[Statement]:
-        """A leader removes more than one replica: hardly all of them are slow."""
+        """A leader removes more than one replica: it is unlikely that all are slow."""
         return self.left(self.removes) if len({out.replica for out in self.removes}) > 1 else []
 
     def removed_by_two(self) -> list[Statement]:
@@ -127,7 +127,7 @@ class Facts(Case):
         return self.removed_by_leaders() if len(leaders) > 1 else []
 
     def most_of_link(self) -> list[Statement]:
-        """One of two removed the other from most partitions that it leads: a cut spares none."""
+        """One of two brokers removed the other from most partitions that it leads."""
         for leader in self.brokers if self.party.kind == "link" else ():
             own = [out for out in self.outs if out.leader == leader]
             led = [
@@ -142,26 +142,26 @@ class Facts(Case):
         return []
 
     def repeats(self) -> list[Statement]:
-        """One replica leaves one partition again and again."""
+        """One replica leaves one partition repeatedly."""
         times = Counter((out.key, out.replica) for out in self.outs)
         often = [out for out in self.outs if times[out.key, out.replica] >= FLAPS]
         return self.left(often)
 
     def short(self) -> list[Statement]:
-        """Every absence ends immediately."""
+        """Every absence is very short."""
         return self.left() if all(map(is_back_at_once, self.outs)) else []
 
     def still_out(self) -> list[Statement]:
         return self.left([out for out in self.outs if out.end_ms is None])
 
     def out_from_the_start(self) -> list[Statement]:
-        """Absence already when the log begins, so nothing says why."""
+        """A replica is out when the log begins, so no line shows why."""
         first = {key: spans[0].start_ms for key, spans in self.record.spans.items() if spans}
         was = [out for out in self.outs if first.get(out.key) == out.start_ms]
         return self.left(was) if len(was) == len(self.outs) else []
 
     def fences_the_living(self) -> list[Statement]:
-        """A controller fences brokers that it hears again immediately."""
+        """A controller fences brokers that it hears from again immediately."""
         rows = self.record.said("crash", self.span, cause="fenced")
         is_controller = self.party.kind == "controller"
         return [row for row in rows if is_controller and row.broker in self.brokers]
@@ -188,12 +188,11 @@ class Facts(Case):
         ]
 
     def start_failed(self) -> list[Statement]:
-        """A process that was started ended by itself, or was refused by the cluster."""
+        """A process that was started exited by itself, or was refused by the cluster."""
         return self.said("sign", sign="start_failed")
 
     def started(self) -> list[Statement]:
-        """A process started again: not the first thing of its log, nor before it was stopped, nor
-        one that failed to start."""
+        """A process restarted, after its stop and successfully, and its log did not begin there."""
         stopped_ms = max((row.ts_ms for row in self.stop_asked()), default=0)
         failed = [row.ts_ms for row in self.start_failed()]
         rows = [
@@ -204,7 +203,7 @@ class Facts(Case):
         return [r for r in rows if not any(0 <= ms - r.ts_ms <= BEFORE_MS for ms in failed)]
 
     def came_back(self) -> list[Statement]:
-        """It started again: a line says so, it is back in all its ISRs, or it goes on to speak."""
+        """It restarted: a line says so, it is back in all its ISRs, or its log continues."""
         is_back = self.outs and all(out.end_ms is not None for out in self.outs)
         stopped_ms = max((row.ts_ms for row in self.stop_asked()), default=0)
         later = [row for row in self.spoke() if row.ts_ms > stopped_ms + STOPPING_MS]
@@ -219,13 +218,13 @@ class Facts(Case):
         return [row for row in rows if row.detail.get("cause") != "shut down"]
 
     def fenced(self) -> list[Statement]:
-        """The controller no longer hears of the broker, or ZooKeeper does not."""
+        """The controller, or ZooKeeper, no longer hears from the broker."""
         rows = [row for row in self.said("crash") if "said_by" in row.detail]
         return rows if self.party.kind == "broker" else []
 
     def silent(self) -> list[Statement]:
-        """The broker's log ends at about the first absence, those of others go on, and it is not
-        back anywhere. That alone is no death: its clock may be behind."""
+        """The broker's log ends at about the first absence, the others continue, and it is not back
+        in any ISR. That alone does not prove a crash: its clock may be behind."""
         if not self.is_open or any(out.end_ms is not None for out in self.outs):
             return []
         first_ms = min((out.start_ms for out in self.outs), default=self.record.end_ms)
@@ -243,16 +242,16 @@ class Facts(Case):
         return self.others_say("not_listening")
 
     def spoke(self) -> list[Statement]:
-        """The broker's log goes on after the first absence began."""
+        """The broker's log continues after the first absence began."""
         first_ms = min((out.start_ms for out in self.outs), default=self.span[0])
         return [row for row in self._ends if row.ts_ms > first_ms]
 
     def overslept(self) -> list[Statement]:
-        """A process did not run, or had no processor, while another did."""
+        """A process did not run, or got no CPU, while another did."""
         return [] if self.all_overslept() else self.own(self.record.overslept(self.span))
 
     def all_overslept(self) -> list[Statement]:
-        """All brokers that have logs here did not run at the same time: one host."""
+        """No broker with a log here ran for some time: they share a host."""
         rows = self.record.overslept(self.span)
         last = {row.broker: row.ts_ms for row in rows}
         hosts = self.record.log_ends.keys() & frozenset().union(*self.record.replicas.values())
@@ -265,7 +264,7 @@ class Facts(Case):
         return [row for row in self.said("sign", sign="heartbeat_failed") if row.ts_ms < until_ms]
 
     def votes_missing(self) -> list[Statement]:
-        """A controller tries to be elected again and again."""
+        """A controller stands for election again and again."""
         tries = self.record.said("sign", self.span, sign="controller_lost")
         often = Counter(row.broker for row in tries)
         return [row for row in tries if often[row.broker] >= REFUSALS]
@@ -280,7 +279,7 @@ class Facts(Case):
         return elections(self.record, self.span)
 
     def refused_updates(self) -> list[Statement]:
-        """A leader goes on to ask for changes on a state that is no longer stored."""
+        """A leader keeps requesting changes from a state that is no longer stored."""
         rows = [r for r in self.said("isr_rejected") if r.detail.get("error") == "BADVERSION"]
         return rows if len(rows) >= REFUSALS else []
 
@@ -295,7 +294,7 @@ class Facts(Case):
         return [row for row in self.failed() if row.detail.get("cause") != "fetcher gave up"]
 
     def gave_up(self) -> list[Statement]:
-        """A fetcher has marked partitions as failed, and fetches them no more."""
+        """A fetcher marked partitions as failed, and stopped fetching them."""
         return [row for row in self.failed() if row.detail.get("cause") == "fetcher gave up"]
 
     def offline(self) -> list[Statement]:
@@ -305,7 +304,7 @@ class Facts(Case):
     # What was lost (losses.py)
 
     def unclean(self) -> list[Statement]:
-        """A leader was elected that was in no ISR."""
+        """A leader was elected that was not in the ISR."""
         return self._of_losses("unclean")
 
     def emptied(self) -> list[Statement]:
@@ -321,18 +320,18 @@ class Facts(Case):
         return self._of_losses("cut")
 
     def tail_cut(self) -> list[Statement]:
-        """A log was truncated above its high watermark, and what it had is gone."""
+        """A log was truncated above its high watermark, and those records are gone."""
         return self._of_losses("tail_cut")
 
     def leaderless(self) -> list[Statement]:
-        """The last live member of an ISR went."""
+        """The last live member of an ISR went down."""
         return self._of_losses("leaderless")
 
     def _of_losses(self, kind: str) -> list[Statement]:
         return [row for loss in self.losses for row in loss.rows.get(kind, ())]
 
     def served(self) -> list[Statement]:
-        """Until the controller took it out, other leaders had the broker in their ISRs."""
+        """Other leaders kept the broker in their ISRs until the controller removed it."""
         brokers = (None, -1, *self.brokers)
         at = self.record.leader_at
         return self.left([o for o in self.removed if at(o.key, o.start_ms - 1) not in brokers])
@@ -347,7 +346,7 @@ class Facts(Case):
         return [row for row in self.left() if row.detail.get("under_min_isr") == "true"]
 
     def throttled(self) -> list[Statement]:
-        """The topics have throttled replicas, by the last word on their settings."""
+        """The topics have throttled replicas, by their last known settings."""
         before = (0, max(out.start_ms for out in self.outs) + BEFORE_MS) if self.outs else (0, 0)
         last: dict[str, Statement] = {}
         for row in self.record.said("sign", before, sign="configured"):
@@ -358,7 +357,7 @@ class Facts(Case):
         return rows if rows and all("throttled.replicas" in str(r.detail) for r in rows) else []
 
     def assigned_anew(self) -> list[Statement]:
-        """The replicas that are out are being added to their partitions."""
+        """The replicas that are out are being added by a reassignment."""
         keys = {out.key for out in self.outs}
         return [row for row in self.record.assigned if row.key in keys]
 

@@ -1,9 +1,9 @@
-"""Finds the incidents in clean events: when, what, who, how bad, over or not, and why we say so.
+"""Finds the incidents in a history: when, what, which brokers, how bad, whether over, the evidence.
 
-Theory of operation. Absences from ISRs that belong together in time are an episode, and are given
-to parties (`parties`). What is seen of each party are named facts with their rows (`facts`); the
-first rule of a table whose facts are seen says what it was (`rules`). Nothing is concluded anywhere
-else. What comes again within two minutes, and planned restarts one by one, are one incident.
+Theory of operation. Absences from ISRs that are close in time form an episode, and are attributed
+to parties (`parties`). Each party has named facts, with the rows that show them (`facts`); the
+first rule of a table whose facts all hold says what it was (`rules`). No other place draws
+conclusions. Repetitions within two minutes, and planned restarts in turn, are one incident.
 """
 
 from __future__ import annotations
@@ -32,40 +32,40 @@ from isrlab.logs.incidents.parties import (
 )  # fmt: skip
 from isrlab.logs.incidents.rules import NOTES, Rule, chosen
 
-NEAR = 5  # incidents before one, of which it may be the continuation
+NEAR = 5  # how many earlier incidents to check for one that this continues
 SHOWN = 4  # lines of evidence of each fact
-SAFE = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]{0,248}")  # a topic's name, and no option
+SAFE = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]{0,248}")  # a topic's name, not an option
 MOST_CHECKED = 3  # topics
-PLANNED = {  # what several have in common, one by one
+PLANNED = {  # the common rule of several planned incidents
     "restart": "Brokers {who} were shut down cleanly and restarted, one by one.",
     "stopped": "Brokers {who} were shut down cleanly; no line shows that they started again.",
 }
-UNKNOWN = (  # rules that say what may have been, and not which of it was
+UNKNOWN = (  # rules that name possible causes only
     "not_known", "before_the_log", "silent", "broker_away", "no_log_of_it", "restarted",
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class IncidentLine:
-    """A line of a log that decides: where it stands, and the fact that it shows."""
+    """A log line of the evidence: its place, and the fact that it shows."""
 
     fact: str
     ts_ms: int
     broker: int | None
     file: str
     line: int
-    count: int = 1  # lines that show this fact
+    count: int = 1  # how many lines show this fact
 
 
 @dataclass(frozen=True)
 class Incident:
-    """What happened to some partitions. Durations in ms are of the time in which at least one of
-    them was so; None where nothing tells."""
+    """What happened to some partitions. Durations in ms count the time in which at least one
+    partition was in that state; None if unknown."""
 
     what: str  # the name of the rule
     says: str  # its sentence
-    who: tuple[int, ...]  # brokers that it is about
-    blamed: tuple[int, ...]  # those to blame; empty if none is to blame or known
+    who: tuple[int, ...]  # the brokers involved
+    blamed: tuple[int, ...]  # the brokers to blame; empty if none is, or if unknown
     out: tuple[int, ...]  # replicas that were out
     start_ms: int
     end_ms: int | None  # None: not over when the logs end
@@ -74,14 +74,14 @@ class Incident:
     one_copy_ms: int
     leaderless_ms: int
     under_min_isr_ms: int | None
-    refused: int  # produces, as far as lines say so
+    refused: int  # produces, as far as lines show them
     notes: tuple[str, ...]
     instead: tuple[str, ...]
     checks: tuple[str, ...]
     learn: str
     evidence: tuple[IncidentLine, ...]
     lost: tuple[LostRange, ...] = ()  # in order of partition and offset
-    is_grave: bool = False  # records may be lost, or could not be written: not calm after it either
+    is_grave: bool = False  # records may be lost, or could not be written: never calm afterwards
 
     @property
     def is_over(self) -> bool:
@@ -89,7 +89,7 @@ class Incident:
 
 
 class _Story(NamedTuple):
-    """A case, the rule that names it, the notes that fit, and the lines that decide."""
+    """A case, the rule that names it, the notes that apply, and the lines of evidence."""
 
     rule: Rule
     case: Facts
@@ -100,7 +100,7 @@ class _Story(NamedTuple):
 def find(record: Record, min_isr: int | None = None) -> list[Incident]:
     """The incidents in a record, in order.
 
-    `min_isr` is min.insync.replicas of the topics; None: what the lines say of it.
+    `min_isr` is min.insync.replicas of the topics; None: as far as lines show it.
     """
     stories: list[_Story] = []
     for episode in episodes(record):
@@ -135,16 +135,16 @@ def _story(case: Facts) -> _Story:
 
 
 def _troubled(episode: Episode) -> list[int]:
-    """Brokers that have trouble although no replica left an ISR."""
+    """Brokers in trouble although no replica left an ISR."""
     kinds = ("failed", "offline", "session_lost")
     rows = [r for r in episode.troubles if r.detail.get("sign", r.kind) in kinds]
     return sorted({row.broker for row in rows if row.broker is not None})
 
 
 def _parts(party: Party, outs: list[Absence], record: Record) -> list[list[Absence]]:
-    """Those that came back and those that did not are two stories, if enough did.
+    """Split replicas that came back from those that did not, if enough did.
 
-    Where lines are missing, those that say that they are back may be.
+    If lines are missing, they may be the ones that show the return.
     """
     back = [out for out in outs if out.end_ms is not None]
     away = [out for out in outs if out.end_ms is None]
@@ -166,7 +166,7 @@ def _case(
 
 
 def _of_losses(group: list[Loss], record: Record) -> Facts:
-    """What some partitions lost by one thing, as a case of its own."""
+    """The losses of some partitions from one cause, as a case of its own."""
     lines = {id(row): row for loss in group for rows in loss.rows.values() for row in rows}
     rows = sorted(lines.values(), key=lambda row: row.ts_ms)
     span = (min(loss.start_ms for loss in group), max(row.ts_ms for row in rows))
@@ -175,7 +175,7 @@ def _of_losses(group: list[Loss], record: Record) -> Facts:
 
 
 def _of_controllers(stories: list[_Story], record: Record) -> Iterable[_Story]:
-    """Times without a controller, if nothing else explains them, and what an old one decided."""
+    """Times without a controller that no other story explains, and decisions of a deposed one."""
     known = [
         each.case.span for each in stories if each.case.party.kind in ("controller", "cluster")
     ]
@@ -196,7 +196,7 @@ def _of_controllers(stories: list[_Story], record: Record) -> Iterable[_Story]:
 
 
 def _times(case: Facts) -> tuple[int, int | None]:
-    """When the first absence or trouble begins and the last one ends; None: not over."""
+    """The start of the first absence or trouble and the end of the last one; None: not over."""
     if case.losses:
         end_ms = max(loss.end_ms for loss in case.losses)
         is_over = all(loss.is_over for loss in case.losses)
@@ -246,7 +246,7 @@ def _all_keys(case: Facts) -> set[Key]:
 
 
 def _words(case: Facts) -> dict[str, str]:
-    """What fills the sentences of the rules."""
+    """The values for the placeholders in the rules' sentences."""
     leaders = {out.leader for out in case.outs} - {None}
     topics = sorted({out.key.topic for out in case.outs})
     ends = case.record.log_ends
@@ -264,8 +264,8 @@ def _words(case: Facts) -> dict[str, str]:
 
 
 def _checks(rule: Rule, words: dict[str, str], case: Facts) -> Iterator[str]:
-    """What to look at, one for each topic where a command names one, quoted; none for a name that
-    no Kafka has, and a shell might obey."""
+    """The checks to make, one for each topic if a command names one, quoted; none for a topic name
+    that Kafka does not allow and a shell might execute."""
     topics = sorted({out.key.topic for out in case.outs})
     words = words | {"who": ",".join(map(str, case.brokers))}
     for text in rule.checks:
@@ -294,7 +294,7 @@ def _shorter_than(size: int, keys: Iterable[Key], window: Interval, record: Reco
 def _lines(
     rule: Rule, notes: Iterable[Rule], seen: dict[str, list[Statement]]
 ) -> Iterable[IncidentLine]:
-    """The few lines that decide: of each fact that the rule, or a note that fits, asks for."""
+    """The lines of evidence: a few for each fact of the rule and of the notes that apply."""
     names = [*rule.seen, *(fact for note in notes for fact in note.seen)]
     names = [name for name in names if name not in PARTIES] or names
     shown = set()
@@ -308,7 +308,7 @@ def _lines(
 
 
 def _joined(stories: list[_Story]) -> list[_Story]:
-    """What goes on, or comes again soon, is one incident."""
+    """Stories that continue, or recur soon, are one incident."""
     joined: list[_Story] = []
     for story in stories:
         near = range(max(0, len(joined) - NEAR), len(joined))
@@ -321,7 +321,7 @@ def _joined(stories: list[_Story]) -> list[_Story]:
 
 
 def _is_continued(last: _Story, story: _Story) -> bool:
-    """Is `story` the planned work of `last`, or trouble of the same brokers soon after it?"""
+    """`story` is part of the planned work of `last`, or trouble of the same brokers soon after."""
     if last.rule != story.rule or story.rule.name in UNKNOWN or story.case.losses:
         return False
     if story.rule.name not in PLANNED and last.case.brokers != story.case.brokers:

@@ -1,7 +1,6 @@
 """When partitions had no leader: a controller names none, or all members of the ISR were down.
 
-That begins with the moment at which the last of them went, and ends when a leader is named, or when
-a member is back: that one is elected then.
+That begins when the last member goes down, and ends when a leader is named or a member returns.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from isrlab.logs.history.record import Record, about
 from isrlab.logs.history.scene import is_within
 
 LEADERLESS_MS = 1_000  # an election takes less
-FENCED_MS = 60_000  # within which a controller notices that a broker is gone
+FENCED_MS = 60_000  # a controller notices within this time that a broker is gone
 
 
 class Downtime(NamedTuple):
     broker: int
     from_ms: int
     to_ms: int
-    row: Statement  # that says so
-    others: frozenset[int] = frozenset()  # who was down then
+    row: Statement  # the evidence
+    others: frozenset[int] = frozenset()  # the other brokers that were down
 
 
 class Leaderless:
@@ -43,7 +42,7 @@ class Leaderless:
             insort(self._back_ms[down.broker], down.to_ms)
 
     def of(self, key: Key, deleted_ms: Sequence[int]) -> Iterator[tuple[Interval, Statement]]:
-        """When a partition had no leader for a second or more, and the line that shows since when.
+        """When a partition had no leader for at least a second, and the line that shows the start.
 
         `deleted_ms`: when the partition was deleted.
         """
@@ -72,13 +71,13 @@ class Leaderless:
 
 
 def _downs(record: Record) -> list[Downtime]:
-    """When brokers were down: by the controller, else by those that could not connect to them."""
+    """When brokers were down, according to the controller or else to failed connections."""
     says = [(row.ts_ms, True, row) for row in record.rows["crash"]]
     back: dict[int | None, list[int]] = defaultdict(list)
     for row in record.rows["restart"]:
         says.append((row.ts_ms, False, row))
         back[about(row)].append(row.ts_ms)
-    for row in record.starts:  # it is up later, if no line says when
+    for row in record.starts:  # it is up by then, if no line shows when
         if not is_within(back[row.broker], row.ts_ms, row.ts_ms + FENCED_MS):
             says.append((row.ts_ms, False, row))
     known: dict[int | None, list[int]] = defaultdict(list)
@@ -98,7 +97,7 @@ def _downs(record: Record) -> list[Downtime]:
             found.append(Downtime(broker, since[broker][0], ts_ms, since.pop(broker)[1]))
     found += [Downtime(b, ms, record.end_ms + 1, row) for b, (ms, row) in since.items()]
     found.sort(key=lambda down: down.from_ms)
-    by: dict[int, list[Downtime]] = defaultdict(list)  # those of one broker follow each other
+    by: dict[int, list[Downtime]] = defaultdict(list)  # of one broker, in order
     for each in found:
         by[each.broker].append(each)
     return [each._replace(others=_down_at(each.from_ms, by)) for each in found]

@@ -1,6 +1,6 @@
-"""From a folder of logs to what an operator wants to know: is it over, what was it, what is unsure.
+"""From a folder of logs to an operator's questions: is it over, what was it, what is uncertain.
 
-The one evaluator: the command `logs` and the notebook ask it alike.
+The command `logs` and the notebooks share this evaluation.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from isrlab.logs.reader.doubts import doubts
 from isrlab.logs.reader.files import PathName
 from isrlab.logs.reader.read import BrokerLogs, OnRead, read_local
 
-NO_REPLICA = {"sign", "clock", "log_start", "log_end"}  # kinds that tell of none
+NO_REPLICA = {"sign", "clock", "log_start", "log_end"}  # kinds that show none
 CALM, WRONG, NOT_KNOWN = 0, 1, 2
-# So it is in the best of logs of some releases, or of a quiet broker: no reason for doubt.
+# Complete logs of some releases, or of a quiet broker, look like this: no reason for doubt.
 TORN, UNPRINTABLE = "lines are missing", "no broker prints this"
 USUAL = ("leaders do not print the version", "nothing shows that the clock")
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What the logs say. `status`: CALM, WRONG or NOT_KNOWN at the end of the window; also WRONG
-    while a partition is exposed to a loss."""
+    """The findings from some logs. `status`: CALM, WRONG or NOT_KNOWN at the end of the window;
+    also WRONG while a partition is exposed to a loss."""
 
     logs: BrokerLogs
     history: History
@@ -41,13 +41,13 @@ class Findings:
     leaderless: tuple[Key, ...]
     not_known: tuple[Key, ...]  # no line shows their ISR at the end
     faults: tuple[Fault, ...]  # lines that break a rule of Kafka, in order of time
-    doubts: tuple[str, ...]  # why the whole may not be seen
-    caveats: tuple[str, ...]  # what logs like these never show
-    exposures: tuple[Exposure, ...]  # which partitions a failure would rob of records
+    doubts: tuple[str, ...]  # why these logs may be incomplete
+    caveats: tuple[str, ...]  # what such logs never show
+    exposures: tuple[Exposure, ...]  # partitions in which a failure would lose records
 
     @property
     def losses(self) -> list[Incident]:
-        """Incidents after which nothing is calm."""
+        """Incidents after which the status is never CALM."""
         return [each for each in self.incidents if each.is_grave]
 
     @property
@@ -55,7 +55,7 @@ class Findings:
         gone, still = self.record.gone, [each for each in self.incidents if not each.is_over]
         open_ones = [
             each
-            for each in still  # where no line shows the end, it may be over
+            for each in still  # it may be over, if no line shows the end
             if set(self.not_known).isdisjoint(each.partitions)
             or any(about(row) in each.who for row in gone)
         ]
@@ -85,7 +85,7 @@ def found_in(
     min_isr: int | None = None,
     window: Window | None = None,
 ) -> Findings:
-    """What happened by the logs as read and the history that they prove."""
+    """The findings from logs as read and the history that they prove."""
     window = window or Window()
     alone = {c.broker for c in history.clocks if c.is_alone and c.broker is not None}
     whole = _of_the_whole(history)
@@ -138,7 +138,7 @@ def found_in(
 
 
 def _leaderless(keys: set[Key], record: Record, incidents: Sequence[Incident]) -> tuple[Key, ...]:
-    """Those that have no leader at the end: none is named, or who could lead is gone."""
+    """The partitions without a leader at the end: none is named, or no candidate is alive."""
     named = {key for key in keys if record.leader_at(key, record.end_ms) == -1}
     still = [i for i in incidents if i.leaderless_ms and not i.is_over and i.is_grave]
     return tuple(sorted(named | (keys & {key for each in still for key in each.partitions})))
@@ -154,7 +154,7 @@ def _of_the_whole(history: History) -> list[str]:
 
 
 def _unprintable(logs: BrokerLogs) -> list[Fault]:
-    """Lines that have the form of Kafka's, and that no broker can have printed."""
+    """Lines in Kafka's form that no broker can have printed."""
     return [
         Fault(None, "printed", row["file"], row["line"], row["reason"], "")
         for row in logs.unread_rows
@@ -163,7 +163,7 @@ def _unprintable(logs: BrokerLogs) -> list[Fault]:
 
 
 def _contradicted(faults: Sequence[Fault]) -> list[str]:
-    """The doubt that lines raise which no Kafka prints."""
+    """The doubt that contradictory lines raise."""
     if not faults:
         return []
     lines = "1 line breaks" if len(faults) == 1 else f"{len(faults):,} lines break"
@@ -173,7 +173,7 @@ def _contradicted(faults: Sequence[Fault]) -> list[str]:
 
 
 def _doubts(logs: BrokerLogs, history: History, record: Record, keys: Iterable[Key]) -> list[str]:
-    """Why something may have happened that these logs do not show."""
+    """Why these logs may miss something that happened."""
     known = (record.leader_at(key, record.end_ms) for key in keys)
     leaders = {leader for leader in known if leader is not None}
     kinds = {row.kind for row in history.rows}

@@ -1,24 +1,24 @@
-"""What was lost: unclean elections, logs that were cut or came back empty, no leader.
+"""Losses: unclean elections, logs that were truncated or came back empty, times without a leader.
 
-Theory of operation. Four things are looked for in each partition, each in lines of its own kind.
+Theory of operation. Each partition is searched for four things, each in lines of its own kind.
 
 1. *Unclean*: a controller says so; the new leader does (its partition "was marked as RECOVERING");
-   or two stored ISRs, one after the other, share no broker, for a clean election needs a member.
-   A controller of 3.9 also prints "UNCLEAN" for the end of a reassignment: its ISRs share members.
-2. *Cut*: a replica truncates its log. What it had from there on is gone from the partition, for
-   since 0.11 only records that the leader does not have are cut. Below its high watermark they had
-   been committed; above it, only producers with acks=1 or 0 had been answered for them. What
-   producers with acks=all may have under way is left out. Up to 0.10.2 every follower cuts to its
-   high watermark and copies again: there only a fetch beyond the leader's end shows a loss.
-3. *Emptied*: a replica makes its log anew though it had one, and the partition was not deleted.
+   or two stored ISRs, one after the other, share no broker, for a clean election needs a member. A
+   controller of 3.9 also prints "UNCLEAN" for the end of a reassignment: its ISRs share members.
+2. *Cut*: a replica truncates its log. The records from there on are gone from the partition,
+   because since 0.11 only records that the leader lacks are truncated. Below the high watermark
+   they had been committed; above it, they were acknowledged only with acks=1 or 0. A few records
+   that producers with acks=all may have in flight are left out. Up to 0.10.2 every follower
+   truncates to its high watermark and copies again, so only a fetch beyond the leader's end shows a
+   loss.
+3. *Emptied*: a replica creates its log although it had one, and the partition was not deleted.
 4. *Leaderless*: a controller names no leader, or all members of the ISR are down: from the moment
-   at which the last of them went, not from the first line that says so.
+   when the last of them went down, not from the first line that shows it.
 
-What is of one partition and follows from one thing is one loss: an unclean election, the time
-without leader before it, and the logs that are cut after it. Losses of one kind that begin together
-are one incident. When the lost records were appended stands between two moments: the last one at
-which a leader's log is known to have ended before them, and the one at which the broker that held
-them stopped leading.
+Consequences of one cause in one partition are one loss: an unclean election, the time without a
+leader before it, and the truncations after it. Losses of one kind that begin together are one
+incident. The lost records were appended between two moments: the last one at which a leader's log
+is known to have ended before them, and the one at which the broker that held them stopped leading.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from isrlab.logs.history.record import Record
 from isrlab.logs.incidents.leaderless import Leaderless
 from isrlab.logs.incidents.parties import QUIET_MS
 
-AFTER_MS = 10_000  # within which lines tell of one election, or of the end of a time without leader
-# What producers with acks=all may have under way: max.in.flight.requests.per.connection, or more
+AFTER_MS = 10_000  # lines this close are about one election, or one end of a time without leader
+# What producers with acks=all may have in flight: max.in.flight.requests.per.connection, or more
 IN_FLIGHT, IN_FLIGHT_MS = 5, 2_000
 
 
 @dataclass(frozen=True)
 class LostRange:
     """Records that a replica had and that are gone from the partition: offsets `first` to `last`,
-    both included. They were appended no earlier and no later than this; None where no line tells.
+    both included. The times bound when they were appended; None if unknown.
     """
 
     topic: str
@@ -60,7 +60,7 @@ class LostRange:
 
 @dataclass
 class Loss:
-    """What one partition lost, by what, and the lines that show it."""
+    """The loss of one partition, its cause, and the lines that show it."""
 
     kind: str  # unclean, cut, emptied, tail_cut, leaderless
     key: Key
@@ -92,7 +92,7 @@ class LogTruncation:
 
 
 def losses(record: Record) -> list[list[Loss]]:
-    """The losses of all partitions, those of one kind that begin together in one list."""
+    """The losses of all partitions, grouped by kind and common beginning."""
     lines = _Lines(record)
     groups: list[list[Loss]] = []
     every = [loss for key in lines.keys for loss in _of_partition(key, lines, record)]
@@ -108,15 +108,15 @@ def losses(record: Record) -> list[list[Loss]]:
 
 
 class _Partition:
-    """The rows that losses of one partition are found in, in order of time."""
+    """The rows about losses of one partition, in order of time."""
 
     def __init__(self) -> None:
-        self.own: list[Statement] = []  # where a replica's log ends, and begins
+        self.own: list[Statement] = []  # the ends, and beginnings, of a replica's log
         self.unclean: list[Statement] = []
 
     @cached_property
     def elected(self) -> list[Statement]:
-        """Leaders that say where their log ends."""
+        """Elections of leaders that report where their log ends."""
         return [r for r in self.own if r.kind == "leader" and r.log_end_offset is not None]
 
     @cached_property
@@ -125,18 +125,17 @@ class _Partition:
 
     @cached_property
     def _ends(self) -> list[tuple[int, int, int]]:
-        """Of each leader's log: when a row says it, the moment of which it says it, and where the
-        log ended then."""
+        """For each leader's log: a row's time, the moment it describes, and the log end then."""
         return [(r.ts_ms, *each) for r in self.own for each in _ends_of_leader(r)]
 
     def ends(self, until_ms: float = inf) -> list[tuple[int, int]]:
-        """At which moments the log of a leader ended where, as far as rows said it before."""
+        """The log ends of leaders by moment, as far as rows before `until_ms` report them."""
         place = bisect_left(self._ends, until_ms, key=itemgetter(0))
         return [(at_ms, end) for _, at_ms, end in self._ends[:place]]
 
     @cached_property
     def itself(self) -> dict[int | None, tuple[list[int], list[int]]]:
-        """When each broker said where its own log ends, and when it began to lead."""
+        """When each broker reported its own log end, and when it became leader."""
         times: dict[int | None, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
         for row in filter(_is_of_itself, self.own):
             times[row.broker][0].append(row.ts_ms)
@@ -146,7 +145,7 @@ class _Partition:
 
 
 class _Lines:
-    """The rows that losses are found in, by partition, and which brokers were down."""
+    """The rows about losses, by partition, and which brokers were down."""
 
     def __init__(self, record: Record) -> None:
         self.of: dict[Key, _Partition] = defaultdict(_Partition)
@@ -196,8 +195,7 @@ def _of_partition(key: Key, lines: _Lines, record: Record) -> list[Loss]:
 
 
 def _put_election(loss: Loss, partition: _Partition) -> None:
-    """Who leads after it, and what is known to be lost by that: all that a leader before had and
-    the new one has not."""
+    """Add the new leader, and the lost records: those of earlier leaders that it lacks."""
     near = (loss.start_ms - AFTER_MS, loss.end_ms + AFTER_MS)
     place = bisect_left(partition.elected, near[0], key=lambda row: row.ts_ms)
     new = next((row for row in partition.elected[place : place + 1] if row.ts_ms <= near[1]), None)
@@ -205,7 +203,7 @@ def _put_election(loss: Loss, partition: _Partition) -> None:
         return
     emptied = {row.broker for row in loss.rows["emptied"]}
     if loss.kind == "emptied" and new.broker not in emptied:
-        return  # a follower that copies all of it again
+        return  # a follower that copies everything again
     if loss.kind == "emptied":
         loss.rows["leads"].append(new)
     ends = partition.ends(near[0])
@@ -227,11 +225,11 @@ def _unclean(key: Key, lines: _Lines, record: Record) -> Iterator[Statement]:
 
 
 def _emptied(rows: list[Statement]) -> Iterator[Statement]:
-    """A log is made that was there already."""
+    """Rows that create a log which existed already."""
     had: set[int | None] = set()
     for row in rows:
         if row.kind in ("deleted", "unhosted"):
-            had.clear()  # the partition moves, or is deleted: a log that is made then is a new one
+            had.clear()  # the partition moves, or is deleted: a log created later is a new one
         elif row.kind == "hosted" and not row.detail.get("dir", "-future").endswith("-future"):
             if row.broker in had:
                 yield row
@@ -239,8 +237,8 @@ def _emptied(rows: list[Statement]) -> Iterator[Statement]:
 
 
 def _cuts(partition: _Partition, lines: _Lines) -> Iterator[LogTruncation]:
-    """What each replica cut from its log."""
-    # By broker, where its log ended; none while it leads and it grows.
+    """What each replica truncated from its log."""
+    # By broker, its last known log end; none while it leads.
     ends: dict[int | None, int | None] = {}
     marks: dict[int | None, int] = {}
     for row in partition.own:
@@ -266,7 +264,7 @@ def _cuts(partition: _Partition, lines: _Lines) -> Iterator[LogTruncation]:
 
 
 def _put_cut(cut: LogTruncation, key: Key, found: list[Loss], partition: _Partition) -> None:
-    """A cut belongs to what came before it; by itself it is a loss of its own."""
+    """Add a truncation to the loss that caused it, or else as a loss of its own."""
     ts_ms = cut.row.ts_ms
     if cut.end is not None and cut.end <= cut.to:
         return
@@ -292,8 +290,8 @@ def _put_cut(cut: LogTruncation, key: Key, found: list[Loss], partition: _Partit
 
 
 def _may_be_under_way(lost: LostRange, partition: _Partition) -> bool:
-    """So few records that producers with acks=all may wait for their acknowledgement: a handful, or
-    what is usually appended in a short time (not known: so many)."""
+    """So few records that producers with acks=all may still wait for them: a handful, or what is
+    usually appended in a short time (if known)."""
     to_ms, count = lost.appended_to_ms or 0, lost.last + 1 - lost.first
     before = next((point for point in partition.ends() if point[0] < to_ms), None)
     if count <= IN_FLIGHT or before is None:
@@ -305,7 +303,7 @@ def _may_be_under_way(lost: LostRange, partition: _Partition) -> bool:
 def _put_leaderless(
     span: Interval, row: Statement, key: Key, found: list[Loss], record: Record
 ) -> None:
-    """A time without leader that an unclean election ended is a part of that."""
+    """Add a time without leader, to the unclean election that ended it if there was one."""
     from_ms, to_ms = span
     for loss in found:
         if loss.kind in ("unclean", "emptied") and abs(loss.start_ms - to_ms) <= AFTER_MS:
@@ -321,7 +319,7 @@ def _put_leaderless(
 def _dated(
     lost: LostRange, cut: LogTruncation, partition: _Partition, home: Loss | None
 ) -> LostRange:
-    """With the time in which these records were appended: under a leader before that election."""
+    """The range with the time in which its records were appended: before that election."""
     ts_ms, to_ms = cut.row.ts_ms, cut.row.ts_ms
     itself, led = partition.itself[cut.row.broker]
     if nth := bisect_left(led, ts_ms):
@@ -335,14 +333,14 @@ def _dated(
 
 
 def _is_of_itself(row: Statement) -> bool:
-    """A broker says where its own log ends, as it begins to lead or follow, or is started."""
+    """A broker reports its own log end, when it becomes leader or follower, or starts."""
     is_own = "said_by" not in row.detail
     return is_own and (row.kind in ("leader", "follower") or row.detail.get("sign") == "loaded")
 
 
 def _ends_of_leader(row: Statement) -> Iterator[tuple[int, int]]:
-    """Moments, and where the leader's log ended then at the latest: as it begins to lead, as it
-    removes a replica, and when that replica had all."""
+    """Moments, with an upper bound of the leader's log end: when it becomes leader, when it removes
+    a replica, and when that replica was caught up."""
     detail = row.detail
     if row.kind in ("leader", "isr_shrink") and row.log_end_offset is not None:
         yield row.ts_ms, row.log_end_offset

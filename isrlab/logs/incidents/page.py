@@ -1,7 +1,7 @@
-"""The answer as one page that can be sent to a colleague: no script, nothing from outside.
+"""The answer as one page that can be sent to a colleague: no script, no external resources.
 
-Every text is escaped; a browser is told to load nothing. The timeline is drawn here, as SVG that
-stretches with the page; its words stand beside it, so that they can be read on a phone.
+Every text is escaped; the page forbids the browser to load anything. The timeline is an SVG that
+stretches with the page; its words stand beside it, so that they are legible on a phone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HIGH = 60  # of the curve
 
 
 class Timeline(NamedTuple):
-    """What is drawn: numbers and times only, no names."""
+    """The drawn data: numbers and times, no names."""
 
     start_ms: int
     end_ms: int
@@ -36,7 +36,7 @@ class Timeline(NamedTuple):
 
 
 def timeline(findings: Findings) -> Timeline:
-    """What the page draws of some findings."""
+    """The timeline of some findings."""
     record = findings.record
     bars = [Bar(each.start_ms, record.end_ms if each.end_ms is None else each.end_ms,
                 "over" if each.is_over else "open") for each in findings.incidents]  # fmt: skip
@@ -46,7 +46,7 @@ def timeline(findings: Findings) -> Timeline:
 
 
 def page_of(answer: LogAnswer, faults: Iterable[Fault], times: Timeline) -> str:
-    """The whole page. Its text may have names that are anonymous already."""
+    """The whole page; names in the answer may already be anonymous."""
     template = files(__package__).joinpath("page.html").read_text("utf-8")
     parts = {
         "title": _text(f"{answer.title}: {answer.state}"[:120]),

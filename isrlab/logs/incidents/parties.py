@@ -1,19 +1,19 @@
-"""Which absences belong together, and whose they are.
+"""Which absences belong together, and which party caused them.
 
 Theory of operation. Absences whose beginnings or ends follow each other within `QUIET_MS` are one
-*episode*. It may be the work of several: each absence is given to one *party*, in this order.
+*episode*. It may have several causes: each absence is attributed to one *party*, in this order.
 
-1. A cluster whose processes all start again, whose brokers all lose ZooKeeper, or a controller that
-   fences several brokers at one moment: these explain what they took out.
+1. A cluster whose processes all restart, or whose brokers all lose ZooKeeper, or a controller that
+   fences several brokers at one moment: these explain the absences they caused.
 2. A broker whose process stopped or died, whose session was lost, whose disk failed: its own
    absences.
-3. What is left are pairs (leader, removed replica). A frozen follower is removed by all its
-   leaders, a slow leader removes all its followers: the broker with most pairs in *one* role,
-   opposite more than one other, has these; and so on. Who is a party already needs no second
-   witness: a leader that was away, and wakes or is cut off, removes healthy followers.
-4. Where no role tells, the broker that is opposite several others has them. If there are only two,
-   and a third leader keeps the removed one, it is the link between them; if no line can tell, the
-   removed one.
+3. The rest are pairs (leader, removed replica). A frozen follower is removed by all its leaders, a
+   slow leader removes all its followers: the broker with most pairs in *one* role, with more than
+   one other broker, gets these pairs; and so on. A broker that is already a party needs no second
+   witness: a leader that was paused or disconnected removes healthy followers.
+4. If no role decides, the broker paired with several others gets them. If there are only two, and a
+   third leader keeps the removed one, it is the link between them; without further evidence it is
+   the removed one.
 """
 
 from __future__ import annotations
@@ -31,19 +31,17 @@ from isrlab.logs.history.scene import is_within
 from isrlab.logs.incidents.controllers import elections
 
 QUIET_MS = 30_000
-BEFORE_MS = 60_000  # within which a cause shows before its first effect
-OPEN = 20  # episodes that may go on at one time
+BEFORE_MS = 60_000  # a cause shows at most this long before its first effect
+OPEN = 20  # episodes that may be open at one time
 SAME_EVENT_MS = 2_000  # lines this close together are about one event
 BLINK_MS = 500
-KEPT_MS = (
-    5_000  # leaders look every half lag limit who is out of sync: one may be later than another
-)
-SOON_MS = 10_000  # a broker that is back in this time after its process started needed no longer
+KEPT_MS = 5_000  # leaders check for out-of-sync replicas every half lag limit, not at the same time
+SOON_MS = 10_000  # the longest that a restarted broker takes to return
 GONE_SIGNS = ("stop_asked", "session_lost", "disk_full", "out_of_resources")
 
 
 class Party(NamedTuple):
-    """To whom absences belong: a broker, a link between two, a controller, or all of them."""
+    """The cause of absences: a broker, a link between two, a controller, or the whole cluster."""
 
     kind: str  # broker, link, controller, zookeeper, cluster
     brokers: tuple[int, ...] = ()
@@ -51,7 +49,7 @@ class Party(NamedTuple):
 
 @dataclass
 class Episode:
-    """Absences, and rows of troubles of their own (replicas that failed, no leader)."""
+    """Absences, and rows of other troubles (replicas that failed, no leader)."""
 
     outs: list[Absence]
     troubles: list[Statement] = field(default_factory=list)
@@ -65,10 +63,10 @@ class Episode:
 
 
 def episodes(record: Record) -> list[Episode]:
-    """Absences and troubles that belong together in time, in order."""
+    """Absences and troubles grouped by time, in order."""
     things: list[tuple[int, Absence | Statement]] = [(out.start_ms, out) for out in record.outs]
     things += [(row.ts_ms, row) for row in record.troubles]
-    found: list[tuple[Episode, list[int]]] = []  # each with the moments of it, in order
+    found: list[tuple[Episode, list[int]]] = []  # each with its moments, in order
     for ts_ms, each in sorted(things, key=lambda thing: thing[0]):
         apart_ms = record.apart_ms(teller(each) if isinstance(each, Absence) else each.broker)
         reach = range(ts_ms - apart_ms, ts_ms + apart_ms + 1, QUIET_MS)
@@ -81,7 +79,7 @@ def episodes(record: Record) -> list[Episode]:
         insort(moments, ts_ms)
         if not isinstance(each, Absence):
             episode.troubles.append(each)
-            insort(moments, ts_ms + QUIET_MS)  # its effect is as late as the lag limit
+            insort(moments, ts_ms + QUIET_MS)  # its effect comes up to the lag limit later
             continue
         episode.outs.append(each)
         if each.end_ms is not None:
@@ -95,7 +93,7 @@ def _is_close(ts_ms: int, moments: list[int]) -> bool:
 
 
 def parties(episode: Episode, record: Record) -> dict[Party, list[Absence]]:
-    """To whom each absence of an episode belongs, the largest first."""
+    """The parties of an episode's absences, the largest first."""
     given: dict[Party, list[Absence]] = defaultdict(list)
     rest = episode.outs
     first, last = episode.span
@@ -116,14 +114,14 @@ def parties(episode: Episode, record: Record) -> dict[Party, list[Absence]]:
 
 
 def _without(outs: list[Absence], taken: list[Absence]) -> list[Absence]:
-    places = set(map(id, taken))  # rows are long to compare
+    places = set(map(id, taken))  # comparing rows is slow
     return [out for out in outs if id(out) not in places]
 
 
 def _of_all(
     outs: list[Absence], span: Interval, record: Record
 ) -> list[tuple[Party, frozenset[int]]]:
-    """Causes that concern many brokers at once, and which."""
+    """Causes that affect many brokers, and which brokers."""
     found = []
     stops = record.said("sign", span, sign="stop_asked")
     near = [row for row in in_span(record.starts, span) if row.detail["sign"] == "starting"]
@@ -139,7 +137,7 @@ def _of_all(
     at_once_ms = BEFORE_MS + record.apart_ms(*died)
     if len(died) > 1 and max(died.values()) - min(died.values()) <= at_once_ms:
         hosts = frozenset[int]().union(*record.replicas.values())
-        silent = hosts - record.log_ends.keys()  # if all others died, so did who has no log here
+        silent = hosts - record.log_ends.keys()  # likely dead if all others are
         down = hosts if hosts - silent <= died.keys() else frozenset(died)
         found.append((Party("cluster", tuple(sorted(died))), down))
     lost = {about(r) for r in record.said("sign", span, sign="session_lost")}
@@ -150,7 +148,7 @@ def _of_all(
 
 
 def _spoke(broker: int, span: Interval, record: Record) -> bool:
-    """It was still there when another one was missed, or was back: they did not stop together."""
+    """It was still running when another was missed, or had returned: they did not stop together."""
     rows = record.said("isr_shrink isr_commit", span, broker)
     before = (span[0] - BEFORE_MS, span[1])
     missed = record.said("sign", before, broker, sign="not_listening")  # another one
@@ -159,8 +157,8 @@ def _spoke(broker: int, span: Interval, record: Record) -> bool:
 
 
 def _of_a_controller(span: Interval, record: Record) -> list[tuple[Party, frozenset[int]]]:
-    """A controller that fences itself, or whom others still hear, or while nobody hears from it;
-    not one that was elected meanwhile: whom the others did not hear was the one before."""
+    """A controller that fences itself, or brokers that others still hear from, or that is itself
+    unreachable; except one just elected, when it was its predecessor that did not answer."""
     fenced = [r for r in record.said("crash", span, cause="fenced") if not _is_replay(r, record)]
     by: dict[int, set[int]] = defaultdict(set)
     for row in fenced:
@@ -181,7 +179,7 @@ def _of_a_controller(span: Interval, record: Record) -> list[tuple[Party, frozen
 
 
 def _fences_itself(row: Statement, fenced: list[Statement], record: Record) -> bool:
-    """It decides so at that moment (a reader names the epoch), and was not just started."""
+    """It decided that at this moment (a replay names the epoch), and had not just started."""
     who, near = row.broker, (row.ts_ms - SAME_EVENT_MS, row.ts_ms + SAME_EVENT_MS)
     own = (r for r in fenced if r.broker == who == r.replica and near[0] <= r.ts_ms)
     decided = any(r.ts_ms <= near[1] and "broker_epoch" not in r.detail for r in own)
@@ -189,14 +187,14 @@ def _fences_itself(row: Statement, fenced: list[Statement], record: Record) -> b
 
 
 def _is_replay(fenced: Statement, record: Record) -> bool:
-    """A new controller reads the past: it has just unfenced whom it fences."""
+    """A new controller replays the past: it has just unfenced the broker that it fences."""
     before = (fenced.ts_ms - SAME_EVENT_MS, fenced.ts_ms)
     rows = record.said("restart", before, fenced.replica, cause="unfenced")
     return any(row.broker == fenced.broker for row in rows)
 
 
 def _went(broker: int | None, span: Interval, record: Record) -> bool:
-    """Its process was stopped or started again within a span."""
+    """Its process was stopped or restarted within a span."""
     near = in_span(record.starts, (span[0], span[1] + SOON_MS))
     is_started = any(row.broker == broker for row in near)
     return is_started or bool(record.said("sign", span, broker, sign="stop_asked"))
@@ -214,7 +212,7 @@ def _is_explained(out: Absence, party: Party, brokers: frozenset[int], record: R
     is_gone = any(record.said("sign", near, out.replica, sign=name) for name in GONE_SIGNS)
     if own or is_gone or record.said("crash", near, out.replica):
         return True
-    if out.end_ms is not None:  # it is back, so its log only had no more to say
+    if out.end_ms is not None:  # it is back, so its log merely had nothing more to report
         return False
     end = record.log_ends.get(out.replica)
     ends = end is not None and near[0] <= end <= out.start_ms + SAME_EVENT_MS
@@ -222,7 +220,7 @@ def _is_explained(out: Absence, party: Party, brokers: frozenset[int], record: R
 
 
 def _largest(outs: list[Absence], known: set[int], record: Record) -> tuple[Party, list[Absence]]:
-    """The broker, or link, that most of these absences belong to, and those."""
+    """The broker or link with most of these absences, and those absences."""
     sides: dict[tuple[str, int], list[Absence]] = defaultdict(list)
     for out in outs:
         roles = (("replica", out.replica), ("leader", _evictor(out, record)))
@@ -245,15 +243,15 @@ def _largest(outs: list[Absence], known: set[int], record: Record) -> tuple[Part
 
 
 def _evictor(out: Absence, record: Record) -> int | None:
-    """The leader that took it out; where no line says so, and no other cause shows, who led."""
+    """The leader that evicted it; if no line shows one, the leader at that time."""
     leader = out.leader or record.leader_at(out.key, out.start_ms)
     return None if leader in (-1, out.replica) else leader
 
 
 def _of_a_pair(outs: list[Absence], record: Record) -> Party:
-    """One leader and one replica: who of them did not run, if a line shows it; who takes back at
-    once all that it removed, for its own clock had jumped; the link if both remove each other or
-    another leader keeps the replica; else the replica."""
+    """For one leader and one replica: the one that did not run, if a line shows it; the one that
+    immediately readmits all it removed, because its clock had jumped; the link if both remove each
+    other or another leader keeps the replica; else the replica."""
     is_told = any(out.leader for out in outs)  # else a controller may have taken them
     replica, leader = outs[0].replica, _evictor(outs[0], record) if is_told else None
     is_both_ways = any(out.replica != replica for out in outs)
@@ -272,14 +270,13 @@ def _of_a_pair(outs: list[Absence], record: Record) -> Party:
 
 
 def is_back_at_once(out: Absence) -> bool:
-    """So soon that the replica was there all the time."""
+    """So soon that the replica was there the whole time."""
     end_ms = out.end_ms
     return end_ms is not None and end_ms - out.start_ms < BLINK_MS
 
 
 def _is_kept_elsewhere(out: Absence, record: Record) -> bool:
-    """Another leader has this replica in an ISR all the time that it is out of this one, and would
-    have removed it meanwhile."""
+    """Another leader keeps this replica in its ISR for the whole absence, which is long enough."""
     end_ms = out.end_ms or record.end_ms
     if end_ms - out.start_ms < KEPT_MS:
         return False

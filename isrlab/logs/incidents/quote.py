@@ -1,6 +1,6 @@
-"""The lines that prove something, read again, and shortened to what decides.
+"""The lines of evidence, read again, and shortened to the relevant parts.
 
-A line is not trusted: what a terminal would obey is shown escaped, never sent.
+A line is not trusted: control characters are escaped, never sent to a terminal.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from isrlab.logs.reader.stamps import STAMP
 
 _HEAD = re.compile(rf"\W*(?:{STAMP})\W*(?:(?:{'|'.join(LEVELS)}|WARNING)\b\W?\s*)?")
 _LOGGER = re.compile(r"\s+\([A-Za-z_][\w.$]*\)$")
-_KEY = re.compile(  # what decides, wherever in a line it stands
+_KEY = re.compile(  # the relevant parts, wherever in a line they are
     r"elapsed time since (?:creation|send): \d+ ?ms|request timeout: \d+ ?ms"
     r"|not heard from server in \d+ ?ms|No space left on device|Too many open files"
     r"|OutOfMemoryError: [\w ]{1,40}|Connection refused|\bin dir(?:ectory)? \S{1,80}"
@@ -29,12 +29,12 @@ _KEY = re.compile(  # what decides, wherever in a line it stands
 _DIR = re.compile(
     r"(?:in dir|log directory|in directory|dir=|for dir) ?(/[^\s,\])]{1,200}?)[.,]?[\s,\])]"
 )
-ABOVE = 3  # lines above one that may be its head
+ABOVE = 3  # how many lines above one may be its head
 MOST = 2_000  # characters of a line that are shown in full
 
 
 class Raw(str):
-    """A text that stands in a log as it is."""
+    """Text exactly as in a log."""
 
 
 class Quote(NamedTuple):
@@ -51,10 +51,10 @@ class Quote(NamedTuple):
 
 
 def quotes_of(incidents: Iterable[Incident], log_dir: PathName) -> dict[Place, Quote]:
-    """The lines of the evidence, read again; without those of files that cannot be."""
+    """The lines of the evidence, read again, except from files that cannot be read."""
     places = {place for incident in incidents for place in incident.evidence}
     wanted: dict[str, set[int]] = {place.file: set() for place in places}
-    for place in places:  # the head of an exception stands just above it
+    for place in places:  # the head of an exception is just above it
         wanted[place.file] |= {place.line - n for n in range(ABOVE + 1)}
     texts = quoted(log_dir, wanted)
     quotes = {}
@@ -67,23 +67,23 @@ def quotes_of(incidents: Iterable[Incident], log_dir: PathName) -> dict[Place, Q
 
 
 def message(text: str) -> Raw:
-    """A line without its time, level and logger, which stand beside it."""
+    """A line without its time, level and logger, which are shown separately."""
     text = _LOGGER.sub("", _HEAD.sub("", text, count=1) if not is_continued(text) else text)
     return Raw(printable(text))
 
 
 def shortened(text: str, width: int) -> str:
-    """A line in this many characters: its beginning, and what decides from the rest."""
+    """A line within `width` characters: its beginning, and the relevant parts of the rest."""
     if len(text) <= width:
         return text
     keys: list[re.Match[str]] = []
-    shown = width // 2  # so much of the beginning stays whatever follows
+    shown = width // 2  # at least this much of the beginning stays
     for key in _KEY.finditer(text):
         length = sum(len(each[0]) + 3 for each in keys) + len(key[0]) + 3
         if key.end() > shown and length <= width - shown:
             keys.append(key)
     while keys and keys[0].end() <= width - len(_behind(keys[1:])):
-        keys.pop(0)  # it can be seen where it stands
+        keys.pop(0)  # already visible in the beginning
     rest = _behind(keys)
     cut = width - len(rest)
     cut = min([key.start() for key in keys[:1] if key.start() < cut], default=cut)
@@ -91,11 +91,11 @@ def shortened(text: str, width: int) -> str:
 
 
 def _behind(keys: list[re.Match[str]]) -> str:
-    """What stands behind the beginning of a shortened line."""
+    """The text after the beginning of a shortened line."""
     return "".join(f" … {key[0]}" for key in keys) or "…"
 
 
 def whole(text: str) -> str:
-    """A line in full; of one without end the beginning and the end."""
+    """A line in full, or the beginning and end of a very long one."""
     text = printable(text)
     return text if len(text) <= MOST else f"{text[: MOST // 2]} … {text[-MOST // 2 :]}"

@@ -1,4 +1,4 @@
-"""Reads remedies.txt: what to do about an incident, and words for what its lines show."""
+"""Reads remedies.txt: what to do about an incident, and the facts in words."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from importlib.resources import files
 
 @dataclass
 class Remedy:
-    """What to do, and when it is done ("": when no partition is under-replicated)."""
+    """What to do, and when that is done ("": when no partition is under-replicated)."""
 
     then: str = ""
     done: str = ""
 
 
 class Remedies:
-    """`of` rules by name; `facts`: what lines show, by fact; `why`: sentences, by what explains."""
+    """`of`: remedies by rule; `facts`: the words for each fact; `why`: explanations by topic."""
 
     def __init__(self, text: str) -> None:
         self.of: dict[str, Remedy] = {}
@@ -38,11 +38,11 @@ class Remedies:
                 raise ValueError(f"remedies.txt:{number}: {line.strip()!r} is no line of a remedy")
 
     def sentence(self, learn: str) -> str:
-        """The sentence behind `learn` of a rule, "" without one."""
+        """The explanation that `learn` of a rule names, "" without one."""
         return self.why.get(learn.partition(": ")[2], "")
 
     def shows(self, fact: str) -> str:
-        """What the lines of a fact show, in words."""
+        """A fact in words."""
         return self.facts.get(fact, fact.replace("_", " "))
 
 

@@ -1,4 +1,4 @@
-"""Reads rules.txt, and chooses the rule that names an incident; says how to fill its sentences."""
+"""Reads rules.txt, and chooses the rule that names an incident."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Rule:
 
 
 def parse(text: str) -> list[Rule]:
-    """The rules of a table. Raises ValueError, with the line, for a word or a fact not known."""
+    """The rules of a table. Raises ValueError, with the line, for an unknown word or fact."""
     rules: list[Rule] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.startswith("#"):
@@ -63,5 +63,5 @@ NOTES: tuple[Rule, ...] = tuple(rule for rule in _ALL if rule.is_note)
 
 
 def chosen(facts: Collection[str]) -> Rule:
-    """The first rule that fits; the last one always does."""
+    """The first rule that applies; the last one always does."""
     return next(rule for rule in RULES if rule.fits(facts))

@@ -1,7 +1,7 @@
-"""What logs tell of their cluster: releases, settings, addresses. Nothing is guessed.
+"""What logs show about their cluster: releases, settings, addresses. Nothing is guessed.
 
 A process prints its settings when it starts, near the beginning of a log, so only the beginning of
-each file is read for them. What was changed later, by a command, is not seen unless a line says so.
+each file is read for them. Later changes by a command are missed unless a line reports them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from isrlab.logs.history.record import Record
 from isrlab.logs.reader.files import DamagedFileError, PathName, chunks
 
 MOST_FILES = 60
-LOOKED_AT = 1  # chunks of each, of some megabytes
+LOOKED_AT = 1  # chunks of some megabytes, of each file
 MIN_ISR = "min.insync.replicas"
 _KEYS = "broker.id|node.id|advertised.listeners|listeners|min.insync.replicas"
 _SETTING = re.compile(rb"\b(" + _KEYS.replace(".", r"\.").encode() + rb") = ([^\s\"\\]+)")
@@ -38,7 +38,7 @@ class PrintedSettings:
     addresses: dict[int, str] = field(default_factory=dict)
     min_isr: int | None = None
     of_topics: dict[str, int] = field(default_factory=dict)
-    is_given: bool = False  # by the person who asks
+    is_given: bool = False  # by the user
 
     def least(self, key: Key) -> int | None:
         """min.insync.replicas of a partition; None: no line tells."""

@@ -1,7 +1,7 @@
-"""What can happen next in a run, as lines of the scenario language; and a run that parts in two.
+"""What can happen next in a run, as lines of the scenario language; and how to fork a run.
 
-A line that is offered here can be played in every version: where it asks for a message that is not
-on its way there, it does nothing.
+A line offered here can be played in every version: if its message is not in flight there, it does
+nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from isrlab.world.frames import Envelope, Request
 from isrlab.world.observer import Observer
 from isrlab.world.script import Block, Command, Run
 
-EVERYBODY = -2  # no machine: time, and what all do
+EVERYBODY = -2  # not one machine: time, and actions of all machines
 KINDS = (
     "deliver", "lose", "settle", "wait", "produce", "kill", "start", "bounce", "shutdown", "power",
     "flush", "pause", "stall", "resume", "cut", "heal", "expire", "prefer", "unclean", "failover",
@@ -32,15 +32,15 @@ _ASKS_NOTHING = ("status", "check", "trace", "consume", "version", "partition")
 
 class Action(NamedTuple):
     kind: str  # of KINDS
-    machine: int  # whose it is: a broker, the controller, or EVERYBODY
+    machine: int  # a broker, the controller, or EVERYBODY
     line: str
     label: str
-    envelope: Envelope | None = None  # that is delivered or lost
+    envelope: Envelope | None = None  # the message that is delivered or lost
     part: str = ""  # of a topic
 
 
 def enabled(run: Run, kinds: Collection[str] = KINDS) -> list[Action]:
-    """All of these kinds that can happen now; what strikes a machine of a topic comes once."""
+    """All actions of these kinds that can happen now; one that affects a machine appears once."""
     actions: list[Action] = []
     for part in run.topic:
         for of in (_of_messages, _of_machines, _of_links, _of_operators):
@@ -124,18 +124,18 @@ def _moves(state: PartitionState, replicas: Collection[int]) -> Iterator[Action]
 
 
 def does_something(line: str) -> bool:
-    """A command that is a step of a story: no set-up, no question, no comment."""
+    """Whether a command is a step of a story, not set-up, a question or a comment."""
     words = line.split("#")[0].split()
     return bool(words) and words[0] not in _ASKS_NOTHING
 
 
 def play_line(run: Run, line: str) -> None:
-    """One more line. Raises ScriptError if it cannot be played."""
+    """Play one more line. Raises ScriptError if that is impossible."""
     obey(run, Command(len(run.cluster.events) if run.world else 0, line))
 
 
 def news(run: Run, before: Run) -> str:
-    """What happened to a run since it was forked, in a sentence; of a topic, to each partition."""
+    """What happened in a run since it was forked, in a sentence for each partition."""
     sentences: list[str] = []
     for part, old in zip(run.topic, before.topic, strict=True):
         (frames, entries), (last_frame, last_entry) = old.place, part.place
@@ -149,7 +149,7 @@ _PARTED = (Run, Cluster, Topic, Observer, Verified, Request)
 
 
 def fork(run: Run) -> Run:
-    """A copy of a run: what happens to one of them does not happen to the other."""
+    """An independent copy of a run."""
     parted: dict[int, Any] = {}
 
     def copy(value: Any) -> Any:

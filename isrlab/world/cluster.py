@@ -1,13 +1,12 @@
 """The clocked world around the engine: a queue, a network, and processes.
 
-Everything that happens is taken from one queue, ordered by time and, of one time, as it was sent,
-so a run has no ties and no chance. A message for a broker goes through `engine.broker.step`, one
-for the controller through `engine.controller.step`; what they send is put back into the queue. An
-observer sees every step.
+All events come from one queue, ordered by time and then by order of sending, so a run has no ties
+and no randomness. A message for a broker goes through `engine.broker.step`, one for the controller
+through `engine.controller.step`; their messages join the queue. An observer sees every step.
 
-A `Cluster` is one partition. Those of a topic have their queue and their clock in common, and each
-fault of a machine strikes every one of them: the last first, because a controller decides all
-partitions of a request by what is stored of partition 0 before it.
+A `Cluster` is one partition. The partitions of a topic share a queue and a clock, and each fault of
+a machine affects all of them: the last one first, because a controller decides all partitions of a
+request by the stored state of partition 0 before it.
 
 Up to 2.6 a leader writes ISR changes into ZooKeeper and waits for the answer: those two messages
 are delivered within the step. The clock starts at `START_MS` because Kafka's clocks use 0 for
@@ -35,7 +34,7 @@ from isrlab.world.frames import Envelope, Fault, Request
 from isrlab.world.observer import Observer
 
 START_MS = 1_000_000_000_000
-MOST_STEPS = 20_000  # in one call, where the longest of scenarios and notebooks needs 7,964
+MOST_STEPS = 20_000  # in one call; the longest run of the scenarios and notebooks takes 7,964
 _REQUESTS = (m.Fetch, m.OffsetsForLeaderEpoch, m.ListOffsets, m.AlterPartition)
 _ZOOKEEPER_TALK = (m.AlterPartition, m.AlterPartitionResponse)
 
@@ -45,7 +44,7 @@ class NotSettledError(RuntimeError):
 
 
 class Topic:
-    """What the partitions of a topic have in common."""
+    """The queue, clock and ids that the partitions of a topic share."""
 
     def __init__(self) -> None:
         self.now_ms = START_MS
@@ -86,7 +85,7 @@ class Cluster:
         self.paused: dict[int, str] = {}  # broker -> "process" or "fetcher"
         self.cuts: set[frozenset[int]] = set()
         self.latencies: dict[frozenset[int], int] = {}
-        self.out_of_reach: dict[int, int] = {}  # broker -> since when the controller hears nothing
+        self.out_of_reach: dict[int, int] = {}  # broker -> the last contact
         self.requests: list[Request] = []
         self.clean: set[int] = set()  # brokers whose last shutdown left its marker
         stored = PartitionState(assigned, leader or assigned[0], assigned if isr is None else isr)
@@ -113,7 +112,7 @@ class Cluster:
         self.topic.now_ms = now_ms
 
     def stabilize(self) -> None:
-        """Deliver until no message is on its way; what waits for a timer stays."""
+        """Deliver until no message is in flight; timers keep waiting."""
         self._deliver_while(lambda: any(not e.is_timer for e in self.queue))
 
     def advance(self, duration_ms: int) -> None:
@@ -131,7 +130,7 @@ class Cluster:
         raise NotSettledError(f"still busy after {MOST_STEPS} steps")
 
     def on_link(self, source: int, target: int) -> list[Envelope]:
-        """The messages on their way from one machine to another, in order."""
+        """The messages in flight from one machine to another, in order."""
         on_link = (self.number, source, target)
         same = [e for e in self.queue if (e.partition, e.source, e.target) == on_link]
         return same if source != target else []
@@ -147,13 +146,13 @@ class Cluster:
         self._lose(envelope)
 
     def tell(self, source: int, target: int, message: m.Message) -> None:
-        """Hand a message over immediately, before anything in the queue."""
+        """Deliver a message immediately, before anything in the queue."""
         self._deliver(Envelope(self.now_ms, source, target, message))
 
     def post(self, envelope: Envelope) -> None:
         if envelope.partition != self.number:
             envelope = dataclasses.replace(envelope, partition=self.number)
-        bisect.insort(self.queue, envelope, key=attrgetter("due_ms"))  # later ones go behind
+        bisect.insort(self.queue, envelope, key=attrgetter("due_ms"))  # behind others of that time
 
     def emit(self, source: int, outputs: tuple[m.Output, ...]) -> None:
         for output in outputs:
@@ -193,7 +192,7 @@ class Cluster:
             self._step_broker(envelope)
 
     def _is_paused(self, envelope: Envelope) -> bool:
-        """A paused process handles nothing; a paused fetcher hears no leader and asks nothing."""
+        """A paused process handles nothing; a paused fetcher sends and receives no fetches."""
         what = self.paused.get(envelope.target)
         if what == "fetcher":
             role = self.brokers[envelope.target].role
@@ -203,7 +202,7 @@ class Cluster:
         return what == "process"
 
     def _lose(self, envelope: Envelope) -> None:
-        """A message does not arrive. The connection is gone; a waiting requester sees that."""
+        """A message is lost. Its connection breaks, which a waiting requester notices."""
         self.observer.keep(envelope, was_lost=True)
         requester, peer = envelope.source, envelope.target
         if not isinstance(envelope.message, _REQUESTS):
@@ -241,14 +240,14 @@ class Cluster:
         self.use_controller(step, envelope)
 
     def use_controller(self, step: controller_machine.ControllerStep, envelope: Envelope) -> None:
-        """The controller has made a step because of a message or a fault."""
+        """Apply a step of the controller, after a message or a fault."""
         before, (self.controller, outputs) = self.controller, step
         self.observer.keep(envelope)
         self.observer.compare_stored(before, envelope.message)
         self.emit(m.CONTROLLER, outputs)
 
     def mark(self, machine: int, text: str) -> None:
-        """A fault has struck a machine: that is also a step."""
+        """Record a fault of a machine as a step."""
         self.observer.keep(Envelope(self.now_ms, machine, machine, Fault(text)))
 
     # Clients
@@ -266,7 +265,7 @@ class Cluster:
         return request
 
     def _answer(self, request: Request, error: str | None) -> None:
-        """The client hears what became of its request."""
+        """The client receives the result of its request."""
         request.error, waited_ms = error, self.now_ms - request.sent_ms
         detail = {"error": error} if error else {}
         detail["records"] = " ".join(request.ids)
@@ -276,10 +275,10 @@ class Cluster:
         kind = "produce_error" if error else "produce_ack"
         self.observer.note(kind, request.broker, detail=detail)
 
-    # Processes and connections (the faults of `faults.py` are made of these)
+    # Processes and connections (`faults.py` builds its faults from these)
 
     def start_process(self, broker: int) -> None:
-        """A broker process starts on its disk; it is not known to the controller yet."""
+        """A broker process starts on its disk, not yet registered with the controller."""
         log, epoch = self.disks[broker], self.epochs[broker]
         idle = Broker(broker, self.version, self.settings, self.replicas, log, broker_epoch=epoch)
         self.brokers[broker], outputs = broker_machine.start(idle)
@@ -287,12 +286,12 @@ class Cluster:
         self.observer.note("restart", broker, replica=broker)
 
     def stop_process(self, broker: int, how: str) -> None:
-        """The process is gone; its log stays as its disk and page cache have it."""
+        """The process ends; its log stays as it is on disk and in the page cache."""
         self.disks[broker] = self.brokers.pop(broker).log
         self.clean.discard(broker)
         self.paused.pop(broker, None)
         self.held = [e for e in self.held if e.target != broker]
-        for order in self.on_link(m.CONTROLLER, broker):  # the next process will not hear them
+        for order in self.on_link(m.CONTROLLER, broker):  # the next process will not receive them
             self.queue.remove(order)
         self.epochs[broker] += 1
         self.mark(broker, f"stops ({how})")
@@ -317,7 +316,7 @@ class Cluster:
                 self.emit(m.CONTROLLER, (m.After(timeout_ms, expiry),))
 
     def reset_connections(self, broker: int) -> None:
-        """Peers that wait for an answer of this broker see their connection break."""
+        """Peers that wait for this broker's answer see their connection break."""
         for number, other in list(self.brokers.items()):
             is_waiting = isinstance(other.role, Follower) and other.role.leader == broker
             if number != broker and is_waiting and not self.is_cut(number, broker):

@@ -1,8 +1,8 @@
-"""The commands of the scenario language: how each is written, and the one thing that it does.
+"""The commands of the scenario language: the syntax of each, and the function that runs it.
 
-`COMMANDS` says how a line looks: words in capitals are those of `_PLAIN` and `_BROKERS`, others
-stand for themselves; `A|B` is one of several, `[A]` may be missing, `A..` may come again. What
-cannot be right ends in a ScriptError that says what could be.
+`COMMANDS` has the syntax: words in capitals are those of `_PLAIN` and `_BROKERS`, others are
+literal; `A|B` is a choice, `[A]` is optional, `A..` repeats. A wrong line raises a ScriptError that
+says what would be valid.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _ISR_NEWS = ("isr_shrink", "isr_expand", "isr_commit", "isr_rejected", "notify",
 _UNITS_MS = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
 
-# Where a topic has several partitions: what of them a command is for
+# If a topic has several partitions: those that a command applies to
 ONE, ANY = "one that is named", "all, or those that are named"
 EVERY, TOPIC = "each, as it strikes a machine", "all at once"
 FETCHER = "as EVERY, or of those that are named only the fetcher"
 
 
 class Usage(NamedTuple):
-    """How a command is written, and what is called with the run, the values of its words and, if
-    it has options, a dict of those that are given."""
+    """The syntax of a command, and the function to call with the run, the values of its words and,
+    if it has options, a dict of the given ones."""
 
     does: Callable[..., None]
     words: str = ""
@@ -45,7 +45,7 @@ class Usage(NamedTuple):
 
 
 def obey(run: Run, command: Command) -> None:
-    """Do what a line says, and print what happened."""
+    """Run a command, and print what happened."""
     name, *rest = command.words
     form = COMMANDS.get(SYNONYMS.get(name, name))
     if form is None:
@@ -70,7 +70,7 @@ def obey(run: Run, command: Command) -> None:
 
 
 def _addressed(run: Run, form: Usage, rest: list[str]) -> tuple[list[Run], list[str]]:
-    """The partitions that a command is for, and its other words."""
+    """The partitions that a command applies to, and its other words."""
     named = re.fullmatch(r"p\d+(,p\d+)*", rest[0]) if rest else None
     if named is None or form.scope == TOPIC:
         if form.scope == ONE and len(run.topic) > 1:
@@ -85,7 +85,7 @@ def _addressed(run: Run, form: Usage, rest: list[str]) -> tuple[list[Run], list[
 
 
 def print_news(run: Run) -> None:
-    """What happened since the last command, as far as it is worth a line."""
+    """Print the notable events since the last command."""
     entries = run.world.observer.entries if run.world else []
     news, run.next_entry = entries[run.next_entry :], len(entries)
     for entry in news:
@@ -169,7 +169,7 @@ def _ids(word: str) -> tuple[int, ...] | None:
 
 
 _PLAIN: dict[str, tuple[str, Callable[..., Any], str]] = {
-    # how it looks, the value of its groups (None: wrong as well), and the error for other words
+    # pattern, the value of its groups (None: also wrong), and the error for other words
     "TIME": (r"(\d+)(ms|s|m|h|)", _time_ms, "{!r} is no duration; for example: 500ms, 10s, 2m"),
     "COUNT": (r"0*([1-9]\d{,4})", int, "{!r} is no count between 1 and 99999"),
     "NUMBER": (r"(\d{1,18})", int, "{!r} is no whole number of at most 18 digits"),
@@ -179,7 +179,7 @@ _PLAIN: dict[str, tuple[str, Callable[..., Any], str]] = {
     "VERSION": (r"(.*)", KafkaVersion.of, ""),
 }
 _BROKERS: dict[str, tuple[str, str, Callable[[Cluster], Iterable[int]]]] = {
-    # in which state, in which not, and who is in it
+    # the required state, the refused state, and the brokers in it
     "BROKER": ("of the partition", "not", lambda c: c.replicas),
     "LIVE": ("alive", "dead", lambda c: c.brokers),
     "DEAD": ("dead", "alive", lambda c: set(c.replicas) - set(c.brokers)),
@@ -206,7 +206,7 @@ def _version(run: Run, version: KafkaVersion) -> None:
 
 
 def _partition(run: Run, *rest: Any) -> None:
-    """The first, p0, brings the settings of the topic. Any others must follow it directly."""
+    """The first partition, p0, sets the topic's settings. Any others must follow it directly."""
     *name, options = rest
     expected = f"p{len(run.topic)}" if run.world else "p0"
     if (name or ["p0"]) != [expected]:
@@ -236,7 +236,7 @@ def _partition(run: Run, *rest: Any) -> None:
 
 
 def _produce(run: Run, broker: int, *rest: Any) -> None:
-    """With `every=100ms for=30s` the same again and again, while time passes."""
+    """With `every=100ms for=30s` repeatedly, while time passes."""
     *given, options = rest
     acks = options.get("acks", run.cluster.version.producer_acks)
     count = options.get("count", 0 if given else 1)
@@ -267,7 +267,7 @@ def _new_names(run: Run, count: int) -> tuple[str, ...]:
 
 
 def _consume(run: Run, number: int) -> None:
-    """What a consumer may read from this broker: everything below its high watermark."""
+    """Print what a consumer may read from this broker: everything below its high watermark."""
     broker = run.cluster.brokers[number]
     text = broker.version.not_leader_error
     if isinstance(broker.role, Leader):
@@ -294,7 +294,7 @@ def _fetch(run: Run, number: int) -> None:
 def _on_link(
     act: Callable[[Cluster, Envelope], None], run: Run, link: tuple[int, int], count: int | str = 1
 ) -> None:
-    """Do something to the next messages on a link: so many, all, or the first if there is any."""
+    """Apply `act` to the next messages on a link: a number of them, all, or the first if any."""
     waiting = run.cluster.on_link(*link)
     most = (
         len(waiting) if count == "all" else min(1, len(waiting)) if count == "any" else int(count)
@@ -330,7 +330,7 @@ def _status(run: Run) -> None:
 
 
 def _check(run: Run, *asked: str) -> None:
-    """Name what is broken now; without arguments, every property."""
+    """Print which of these properties are broken now (default: all properties)."""
     for name in asked or safety.PROPERTIES:
         wrong = safety.PROPERTIES[name](run.cluster.observer.view())
         run.lines.append(f"  {name}: {wrong or 'holds'}")

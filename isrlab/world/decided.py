@@ -1,13 +1,11 @@
-"""When was it decided? How likely a promise is to break, after each step of a scenario.
+"""How likely a promise is to break after each step of a scenario, and which step decided it.
 
-Theory of operation. After each step the story is forgotten, and chance goes on from there: so often
-(`count`) and so many steps (`length`), each drawn from what can happen, by the weights of a mix.
-How often the promise breaks is the height of the curve. Once the story itself has broken it, it is
-one. Each continuation has a seed of its own, which is the seed, the step and its number: the rows
-do not depend on how the work is divided.
+Theory of operation. After each step, `count` random continuations of `length` steps start from
+there, each step drawn from the possible ones by the weights of a mix. The curve shows the share of
+them in which the promise breaks; it is 1 once the story itself has broken it. Each continuation is
+seeded by the seed, the step and its number, so the rows do not depend on how the work is divided.
 
-What is left out: an average over accidents says nothing of a cluster whose accidents are others.
-So the mix is an argument, and whatever shows a curve shows the mix.
+Limit: the average holds only for this mix of faults, so each curve is shown with its mix.
 """
 
 from __future__ import annotations
@@ -26,17 +24,20 @@ from isrlab.world.cluster import NotSettledError
 from isrlab.world.exploring import Exploration
 from isrlab.world.script import Run
 
-# Clean shutdowns, unclean elections, power failures and reassignments are in no mix that does not
-# name them.
+# Clean shutdowns, unclean elections, power failures and reassignments occur only in a mix that
+# names them.
 MIX = {
     "deliver": 6.0, "settle": 2.0, "wait": 2.0, "produce": 1.0, "lose": 1.0,
     "kill": 1.0, "start": 2.0, "bounce": 1.0, "failover": 1.0, "expire": 2.0,
 }  # fmt: skip
-LONG_WAITS = ("advance 10s", "advance 45s")  # in no continuation: they cost more than all else
+LONG_WAITS = (
+    "advance 10s",
+    "advance 45s",
+)  # too slow for continuations
 
 
 class StoryStep(NamedTuple):
-    """After a line of a scenario: of its `tries` so many break the promise."""
+    """A line of a scenario, and how many of `tries` continuations after it break the promise."""
 
     number: int  # 0: nothing has happened yet
     line: str
@@ -51,12 +52,12 @@ class StoryStep(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The line, and what it did."""
+        """The line, and its effect."""
         return f"{self.line}: {self.caption}" if self.caption else self.line
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Of 95 % (Wilson's)."""
+        """The 95 % interval (Wilson's)."""
         if self.is_over:
             return 1.0, 1.0
         z, n = 1.96, self.tries
@@ -66,7 +67,7 @@ class StoryStep(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """A curve, and how it was made."""
+    """A curve, and how it was computed."""
 
     version: str
     promise: str
@@ -77,8 +78,8 @@ class Decision(NamedTuple):
 
     @property
     def jump(self) -> StoryStep | None:
-        """Of the steps whose interval is clear of the one before, that at which the risk grows
-        most; the break itself, only if there is no other."""
+        """The step with the largest rise of risk whose interval is clear of the one before; the
+        break itself only if no other."""
         clear = [(a, b) for a, b in pairwise(self.steps) if b.interval[0] > a.interval[1]]
         clear = [(a, b) for a, b in clear if not b.is_over] or clear
         return max(clear, key=lambda pair: pair[1].share - pair[0].share)[1] if clear else None
@@ -132,7 +133,7 @@ def decided(
     seed: int = 1,
     jobs: int = 1,
 ) -> Decision:
-    """The curve of a scenario. Raises ValueError for what cannot be played."""
+    """The curve of a scenario. Raises ValueError for one that cannot be played."""
     if promise not in PROPERTIES:
         raise ValueError(f"no promise {promise!r}; known: {', '.join(PROPERTIES)}")
     story = Exploration(text, (version,) if version else ())
@@ -161,8 +162,8 @@ def decision_of(
     broken: Mapping[int, int],
     count: int,
 ) -> Decision:
-    """The curve, once it is known in how many of `count` continuations the promise breaks after
-    each step; the story itself has broken it at the steps that are missing."""
+    """The curve, from the number of `count` continuations that break the promise after each step;
+    at steps that are missing the story itself has broken it."""
     steps = tuple(
         StoryStep(
             place,
@@ -196,7 +197,7 @@ def _broken_after(
 def breaks(
     run: Run, promise: str, mix: Mapping[str, float], length: int, seed: tuple[int, int, int]
 ) -> bool:
-    """Whether chance, seeded by seed, step and number, breaks the promise as it goes on."""
+    """Whether one random continuation breaks the promise."""
     run, chance = fork(run), random.Random("{} {} {}".format(*seed))
     for part in run.topic:
         part.cluster.observer.ask_only(promise)

@@ -1,6 +1,6 @@
-"""What each command of the scenario language does, in a sentence, for whoever types it.
+"""What each command of the scenario language does, in a sentence for its author.
 
-How a command is written is in `commands`; a test holds that both know the same commands.
+The syntax is in `commands`; a test checks that both have the same commands.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ EXPLAINED = {
 
 
 def words() -> dict[str, dict[str, str | list[str]]]:
-    """For each command: how it is written, what it does, and the words that may follow it."""
+    """For each command: its syntax, what it does, and the words that may follow it."""
     shown: dict[str, dict[str, str | list[str]]] = {}
     for name in (*COMMANDS, *SYNONYMS):
         form, does = COMMANDS[SYNONYMS.get(name, name)], EXPLAINED[SYNONYMS.get(name, name)]

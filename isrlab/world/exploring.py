@@ -1,8 +1,7 @@
-"""What a reader tries: a tree of steps, each played by the rules of several versions.
+"""A reader's exploration: a tree of steps, each played by the rules of several versions.
 
-A step is a line of the scenario language. Each version keeps a run of its own for it, forked from
-that of the step before, and made when it is first asked for. A line that a version cannot play
-does nothing there, and is remembered as a problem.
+A step is a line of the scenario language. Each version has its own run of it, forked from that of
+the step before when first needed. A line that a version cannot play is a problem, and does nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ MOST_STEPS = 2_000  # of a tree
 
 @dataclass(slots=True)
 class Node:
-    """One step; `parent` is where it was taken, `last` the child that was seen last."""
+    """One step; `parent` is the step before it, `last` the child visited last."""
 
     line: str
     parent: int
@@ -43,7 +42,7 @@ class Exploration:
     def __init__(
         self, text: str, versions: Sequence[str | KafkaVersion] = (), at: int | None = None
     ) -> None:
-        self.rules: dict[str, KafkaVersion] = {}  # by name, those that were switched by hand
+        self.rules: dict[str, KafkaVersion] = {}  # by name, including rules switched by hand
         lines = [c.text.split("  #")[0].strip() for b in parse(text) for c in b.commands]
         own = [line.split()[1] for line in lines if line.startswith("version ")]
         first = next((n for n, line in enumerate(lines) if does_something(line)), len(lines))
@@ -60,7 +59,7 @@ class Exploration:
         self.go(self.path(self.current)[at] if at is not None else self.current)
 
     def compare(self, versions: Sequence[str | KafkaVersion]) -> None:
-        """Play what was tried by the rules of these, one or two."""
+        """Play the same steps by the rules of these versions, one or two."""
         chosen = [self._rules_of(version) for version in versions[:2]]
         self.rules |= {version.name: version for version in chosen}
         self.versions = [version.name for version in chosen]
@@ -69,7 +68,7 @@ class Exploration:
         return self.rules.get(str(version)) or KafkaVersion.of(version)
 
     def play(self, line: str) -> None:
-        """Take a step where the reader stands; one that was tried there is entered again."""
+        """Take a step from the current one; a known step is entered again."""
         line = " ".join(line.split("#")[0].split())
         if not does_something(line):
             raise ValueError(f"{line!r} is no step")
@@ -82,7 +81,7 @@ class Exploration:
         return self.go(len(self.tree) - 1)
 
     def go(self, number: int) -> None:
-        """Stand at a step of the tree. Raises ValueError if there is none of this number."""
+        """Move to a step of the tree. Raises ValueError if there is no such step."""
         if not 0 <= number < len(self.tree):
             raise ValueError(f"no step {number}")
         self.current = number
@@ -97,7 +96,7 @@ class Exploration:
         return steps[::-1]
 
     def run(self, version: str, number: int | None = None) -> Run:
-        """The run of a version up to a step (default: where the reader stands)."""
+        """The run of a version up to a step (default: the current one)."""
         number = self.current if number is None else number
         for step in self.path(number) if version not in self.tree[number].runs else ():
             tried = self.tree[step]
@@ -112,7 +111,7 @@ class Exploration:
                 try:
                     play_line(run, tried.line)
                 except (ValueError, NotSettledError) as error:
-                    why = str(error).split("\n")[:2][-1].strip()  # of a line: what is wrong with it
+                    why = str(error).split("\n")[:2][-1].strip()  # what is wrong with a line
                     run, tried.problems[version] = fork(before), why
                 tried.captions[version] = news(run, before)
             tried.runs[version] = run
@@ -124,7 +123,7 @@ class Exploration:
         return self.tree[step].problems.get(version, "")
 
     def frames(self, version: str, step: int) -> list[Frame]:
-        """What a step added, in all partitions."""
+        """The frames that a step added, in all partitions."""
         run, before = self.run(version, step), self.run(version, self.tree[step].parent)
         parts = zip(run.topic, before.topic, strict=True)
         added = [frame for part, old in parts for frame in part.frames[len(old.frames) :]]
@@ -150,8 +149,8 @@ class Exploration:
         return states[version]
 
     def word(self, version: str, step: int | None = None) -> str:
-        """How a step ends (default: where the reader stands), or "impossible" if one on the way to
-        it could not be played."""
+        """The outcome of a step (default: the current one); "impossible" if its path has
+        problems."""
         step = self.current if step is None else step
         end = self.run(version, step).outcome.word
         path = (self.tree[number] for number in self.path(step))
@@ -159,14 +158,14 @@ class Exploration:
 
     @property
     def text(self) -> str:
-        """The path as a scenario, to be played anywhere."""
+        """The path as a scenario."""
         lines = [self.tree[step].line for step in self.path(self.current)[1:]]
         release = self.versions[0].split()[0]  # without rules switched by hand
         return "\n".join([f"version {release}", *self.setup, *lines]) + "\n"
 
 
 def _drawn(run: Run) -> Iterator[object]:
-    """What is drawn of a run; leader epochs, which older releases count otherwise, aside."""
+    """The drawn state of a run, without leader epochs, which older releases count differently."""
     for cluster in (part.cluster for part in run.topic):
         yield cluster.controller.leader, set(cluster.controller.isr)
         yield [line.split(" epoch=")[0] for line in words.status(cluster)]

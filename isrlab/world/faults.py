@@ -1,8 +1,8 @@
-"""What can go wrong in a cluster, in the words of Kafka's own system tests.
+"""Faults of a cluster, in the terms of Kafka's own system tests.
 
 Each fault is a function of the cluster and a broker. A process that dies loses nothing it wrote; a
-power failure loses what the operating system had not written back. The controller notices a dead,
-paused or unreachable broker when its session expires, not before.
+power failure loses what the operating system had not flushed. The controller notices a dead, paused
+or unreachable broker when its session expires, not before.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def clean_shutdown(cluster: Cluster, broker: int) -> None:
     cluster.tell(broker, m.CONTROLLER, m.ControlledShutdown(broker))
     cluster.stabilize()
     if broker not in cluster.brokers:
-        return  # it has halted meanwhile
+        return  # it has halted by now
     cluster.stop_process(broker, "clean_shutdown")
     cluster.disks[broker] = cluster.disks[broker].flush().checkpoint()
     cluster.clean.add(broker)
@@ -32,7 +32,7 @@ def clean_shutdown(cluster: Cluster, broker: int) -> None:
 
 
 def power_loss(cluster: Cluster, broker: int) -> None:
-    """The machine loses power: records not written back are gone, and no broker is notified.
+    """The machine loses power: unflushed records are gone, and no broker is notified.
 
     A controller dies with the brokers of its site and knows no broker when it returns.
     """
@@ -62,7 +62,7 @@ def start(cluster: Cluster, broker: int) -> None:
 def hard_bounce(cluster: Cluster, broker: int) -> None:
     """Killed and started again before the controller can notice.
 
-    A controller fails over; one of KRaft knows its brokers from the metadata log.
+    A controller fails over; in KRaft the new one knows its brokers from the metadata log.
     """
     if broker != m.CONTROLLER:
         cluster.kill(broker)
@@ -78,7 +78,7 @@ def clean_bounce(cluster: Cluster, broker: int) -> None:
 
 
 def pause(cluster: Cluster, broker: int, what: str = "process") -> None:
-    """SIGSTOP: the whole process stops. Or only its fetcher, while its session lives on."""
+    """Pause the whole process (SIGSTOP), or only its fetcher, while its session continues."""
     cluster.paused[broker] = what
     cluster.mark(broker, f"{what} pauses")
     if what == "process":
@@ -86,7 +86,7 @@ def pause(cluster: Cluster, broker: int, what: str = "process") -> None:
 
 
 def resume(cluster: Cluster, broker: int) -> None:
-    """It goes on, and handles what has piled up in the order it came."""
+    """It continues, and handles the queued messages in order of arrival."""
     what = cluster.paused.pop(broker)
     cluster.mark(broker, f"{what} goes on")
     held = [e for e in cluster.held if e.target == broker]
@@ -106,7 +106,7 @@ def network_partition(cluster: Cluster, machine: int, other: int) -> None:
 
 
 def refuse(cluster: Cluster, request: Envelope) -> None:
-    """The controller fails to store an ISR change, and says so with an error that is not final."""
+    """The controller fails to store an ISR change, and answers with a retriable error."""
     if not isinstance(request.message, m.AlterPartition):
         raise ValueError(f"the next message there is {type(request.message).__name__}; only an "
                          "AlterPartition can be refused")  # fmt: skip
@@ -117,7 +117,7 @@ def refuse(cluster: Cluster, request: Envelope) -> None:
 
 
 def heal(cluster: Cluster, machine: int, other: int) -> None:
-    """Messages pass again. Requests that had no answer are sent anew."""
+    """Messages pass again. Unanswered requests are sent again."""
     cluster.cuts.discard(frozenset((machine, other)))
     cluster.mark(machine, f"reaches {other or 'the controller'} again")
     if m.CONTROLLER in (machine, other):

@@ -37,7 +37,7 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The whole cluster after one step: what a figure draws and a slider moves through."""
+    """The whole cluster after one step, as figures and sliders show it."""
 
     place: int  # in the order of all frames and events
     now_ms: int
@@ -45,7 +45,7 @@ class Frame:
     target: int
     message: Message | Fault
     brokers: dict[int, Broker]
-    disks: dict[int, Log]  # of all brokers, dead ones too
+    disks: dict[int, Log]  # of all brokers, including dead ones
     controller: Controller
     was_lost: bool = False
 
@@ -69,7 +69,7 @@ class Event:
 
     @property
     def is_stored_state(self) -> bool:
-        """The controller says it, not a broker."""
+        """The event comes from the controller, not a broker."""
         return self.detail.get("said_by") == "controller"
 
     @property
@@ -93,16 +93,16 @@ OUTCOMES = "safe", "offline", "lost", "diverged"  # from good to bad
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of the data at the end of a run."""
+    """The state of the data at the end of a run."""
 
     lost: tuple[str, ...]  # committed records that the leader does not have
-    lost_acknowledged: tuple[str, ...]  # acknowledged ones, of whatever acks
+    lost_acknowledged: tuple[str, ...]  # acknowledged ones, at any acks
     diverged: tuple[tuple[int, int], ...]  # (follower, first offset) that differs from the leader
     has_leader: bool
     violations: dict[str, str]
 
     @property
     def word(self) -> str:
-        """diverged, lost, offline or safe: the worst of what happened to committed records."""
+        """diverged, lost, offline or safe: the worst outcome for committed records."""
         end = "safe" if self.has_leader else "offline"
         return "diverged" if self.diverged else "lost" if self.lost else end

@@ -1,9 +1,9 @@
 """A schedule, its versions and a step as the fragment of a link, and back.
 
-Theory of operation. What stands behind `#` never leaves the browser. It is a letter that names the
-form, then the text, deflated beside a dictionary of the words that schedules are made of, in
-base64url. A link stays valid: `_WORDS` never changes, a new form gets another letter. A link is
-untrusted: at most `MOST_TEXT` characters of it are read, and they are text to be played or refused.
+Theory of operation. The part after `#` never leaves the browser. It is a letter that names the
+form, then the text, deflated with a dictionary of common words of schedules, in base64url. Links
+stay valid: `_WORDS` never changes, and a new form gets another letter. A link is untrusted: at most
+`MOST_TEXT` characters are read, as text to play or refuse.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-MOST_LINK, MOST_TEXT = 4_000, 20_000  # characters: of a fragment, of the schedule in it
+MOST_LINK, MOST_TEXT = 4_000, 20_000  # characters of a fragment, and of its schedule
 _FORM = re.compile(r"s[\w-]*", re.ASCII)
 _NOT_IN_A_LINK = ("version ", "status", "check", "trace")
-# What is likeliest stands last: the distance to it is shorter.
+# The likeliest words are last: their distance is shorter.
 _WORDS = Path(__file__).with_name("link_words.txt").read_bytes()
 
 
 class PlayLink(NamedTuple):
-    """What a link says."""
+    """The content of a link."""
 
-    text: str  # of a scenario, its `version` line first
+    text: str  # a scenario with its `version` line first
     versions: tuple[str, ...]
-    at: int | None  # the step to stand at; default: the last
+    at: int | None  # the step to show; default: the last
 
 
 def fragment(text: str, versions: Sequence[str] = (), at: int | None = None) -> str:
@@ -53,7 +53,7 @@ def fragment(text: str, versions: Sequence[str] = (), at: int | None = None) -> 
 
 
 def read(link: str) -> PlayLink:
-    """What a fragment says. Raises ValueError for what is none, or is too long."""
+    """The content of a fragment. Raises ValueError for one that is invalid or too long."""
     if len(link) > MOST_LINK:
         raise ValueError(f"the link has {len(link):,} characters; at most {MOST_LINK:,} are read")
     if not _FORM.fullmatch(link):

@@ -1,8 +1,8 @@
-"""An all-seeing observer of a cluster: its frames, its events, and what it has promised.
+"""An all-seeing observer of a cluster: its frames, its events, and its promises.
 
-The engine reports nothing: what happened is what changed. So an event can never say anything that
-the state does not. Brokers speak of their own steps; what the stored state of the partition says is
-read from the controller. After every step of a broker the safety properties are asked.
+The engine reports nothing: an event is a change of state, so it can never contradict the state.
+Events of brokers come from their own steps, and events of the stored state from the controller. The
+safety properties are checked after every step of a broker.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from isrlab.world.frames import Envelope, Event, Frame, Outcome
 Role = Leader | Follower | None
 
 
-class World(Protocol):  # what is observed
+class World(Protocol):  # the observed cluster
     now_ms: int
     brokers: dict[int, Broker]
     disks: dict[int, Log]
@@ -38,10 +38,10 @@ class Observer:
         self.violations: dict[str, str] = {}
         self._verified = safety.Verified()
         self.asked = tuple(safety.PROPERTIES)
-        self.is_silent = False  # it keeps no frames and no events
+        self.is_silent = False  # whether to keep no frames and events
 
     def ask_only(self, *promises: str) -> None:
-        """From now on only these are looked at, and nothing is kept: it takes half the time."""
+        """From now on check only these properties, and keep nothing: that takes half the time."""
         self.asked, self.is_silent = promises, True
 
     def note(self, kind: str, broker: int | None = None, **columns: Any) -> None:
@@ -51,7 +51,7 @@ class Observer:
         self.entries.append(self.events[-1])
 
     def keep(self, envelope: Envelope, was_lost: bool = False) -> None:
-        """A frame: what the cluster looks like now."""
+        """Keep a frame of the cluster."""
         if self.is_silent:
             return
         world, e = self.world, envelope
@@ -60,7 +60,7 @@ class Observer:
         self.frames.append(Frame(place, now_ms, e.source, e.target, e.message, *state, was_lost))
         self.entries.append(self.frames[-1])
 
-    # What a step has changed
+    # Changes of a step
 
     def compare(
         self, before: Broker, after: Broker, message: m.Message, outputs: tuple[m.Output, ...]
@@ -107,7 +107,7 @@ class Observer:
             self.note("isr_commit", **at, isr_before=old.isr)
 
     def compare_stored(self, before: Controller | None, message: object = None) -> None:
-        """Note stored ISR and replicas, if the controller's step changed them, as it says them."""
+        """Note the stored ISR and replicas, if the controller's step changed them."""
         now = self.world.controller
         has_moved = before is not None and before.state.replicas != now.state.replicas
         if before is not None and set(before.isr) == set(now.isr) and not has_moved:
@@ -121,7 +121,7 @@ class Observer:
         isr_before = before.isr if before else None
         self.note("isr_commit", None, isr=now.isr, isr_before=isr_before, detail=detail, **epochs)
 
-    # What was promised
+    # Promises
 
     def _remember_commits(self, before: Broker, after: Broker) -> None:
         """A record is committed once a leader's high watermark has passed it."""
@@ -160,7 +160,7 @@ class Observer:
 
 
 def _knew(end_offset: int, role: Leader, leaving: tuple[int, ...], now_ms: int) -> dict[str, str]:
-    """How far behind the leaving replicas are; what the leader never saw is left out."""
+    """How far behind the leaving replicas are, without values that the leader never learned."""
     gone = [r for r in role.remotes if r.id in leaving]
     knew = {"lag_records": str(max(end_offset - max(r.log_end_offset, 0) for r in gone))}
     last_ms = {"since_caught_up_ms": max(r.last_caught_up_time_ms for r in gone)}
@@ -169,7 +169,7 @@ def _knew(end_offset: int, role: Leader, leaving: tuple[int, ...], now_ms: int) 
 
 
 def _is_cut(before: Log, after: Log) -> bool:
-    """Records went; no step both cuts a log and adds to it, so the last one in common tells."""
+    """Records were removed: the last common one decides, as no step both truncates and appends."""
     kept = len(before.records)
     return before.records is not after.records and (
         after.log_start_offset != before.log_start_offset

@@ -1,4 +1,4 @@
-"""What real brokers lost: tries of `data/recordings/eligible`, and how they ended.
+"""Losses of real brokers: the tries in `data/recordings/eligible`, and their outcomes.
 
 `tools/record/reassigned.py` and `race.py` make them; the schedules are those of `data/upstream`. A
 file is a cluster, such as `4.3.1-elr1-A.json.xz`; a try is a topic of it.
@@ -20,7 +20,7 @@ ADVICE = DATA / "recordings" / "advice"
 
 
 class TopicMoment(msgspec.Struct):
-    """What was stored of a partition; `held`: how many records each broker had on disk."""
+    """The stored state of a partition; `held`: how many records each broker had on disk."""
 
     name: str
     at_s: float
@@ -42,7 +42,7 @@ class TopicTry(msgspec.Struct):
     acknowledged: int = 0
     lost: int = -1
     moments: list[TopicMoment] = []
-    lines: list[str] = []  # of brokers and controller, each with its id before it
+    lines: list[str] = []  # of brokers and controllers, each prefixed with its id
 
     @property
     def word(self) -> str:
@@ -53,7 +53,7 @@ class TopicTry(msgspec.Struct):
 
     @property
     def moved_s(self) -> float:
-        """From the reassignment that was asked for until it was complete, as it was stored."""
+        """The time from the request for the reassignment until its completion was stored."""
         stored = [moment for moment in self.moments if moment.name == "stored"]
         begun_s = next(moment.at_s for moment in stored if moment.adding)
         return next(m.at_s for m in stored if m.at_s > begun_s and not m.adding) - begun_s
@@ -85,13 +85,13 @@ class Tally(NamedTuple):
 
 
 def sessions(folder: Path = FOLDER) -> list[ClusterRun]:
-    """All that is kept: FOLDER has losses after a reassignment, ADVICE what notebooks advise."""
+    """All stored runs: FOLDER has losses after a reassignment, ADVICE the notebooks' advice."""
     paths = sorted(folder.glob("*.json.xz"))
     return [msgspec.json.decode(lzma.decompress(p.read_bytes()), type=ClusterRun) for p in paths]
 
 
 def counts(variant: str | None = None, folder: Path = FOLDER) -> Iterator[Tally]:
-    """How the tries of all variants, or of one, ended on each release."""
+    """The outcomes on each release, for all variants or one."""
     tries: dict[tuple[str, bool, str], list[TopicTry]] = {}
     for session in sessions(folder):
         for each in session.tries:
@@ -106,7 +106,7 @@ def counts(variant: str | None = None, folder: Path = FOLDER) -> Iterator[Tally]
 
 
 def advised(names: Mapping[str, str]) -> list[dict[str, object]]:
-    """How tries of ADVICE ended on each release, a row for each variant, by its name in words."""
+    """The outcomes of ADVICE on each release, a row for each variant, named in words."""
     return [
         {"on real brokers": names[c.variant], "release": c.release, "tries": c.tries,
          "records lost in": c.lost, "without a leader": c.offline}

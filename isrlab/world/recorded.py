@@ -1,13 +1,13 @@
-"""What real brokers did: schedules of `data/scenarios` that were played on clusters of a release.
+"""Recordings of real brokers: schedules of `data/scenarios`, played on clusters of a release.
 
 `tools/record` plays them, and keeps a file for each schedule and release in
-`data/recordings/history`. Each line of it is a try, as JSON, and has, for each block of the
-schedule, the leader, epoch and ISR that were stored and what every replica had on its disk; what
-producers were answered; when what was done; and the brokers' own lines. Here they become the frames
-of which a scenario's run is made, so that they are drawn, judged and compared as those are.
+`data/recordings/history`. Each line is a try, as JSON: for each block of the schedule, the stored
+leader, epoch and ISR and the log of every replica; the answers to producers; the actions with their
+times; and the brokers' log lines. This module turns them into frames like those of a scenario's
+run, so that they can be drawn, checked and compared in the same way.
 
-A high watermark is what its broker wrote last to `replication-offset-checkpoint`; what a leader
-knew of its followers cannot be seen from outside.
+A high watermark is the last value that its broker wrote to `replication-offset-checkpoint`; a
+leader's knowledge of its followers is not visible from outside.
 """
 
 from __future__ import annotations
@@ -45,15 +45,16 @@ class BlockEnd(Frozen):
 
 class Try(msgspec.Struct):
     began: str  # UTC
-    abandoned: str = ""  # why it did not get to its end
+    abandoned: str = ""  # why it did not finish
     moments: list[BlockEnd] = []
     answers: dict[str, str] = {}  # to producers, by record
-    timeline: list[tuple[float, str]] = []  # seconds, what was done
+    timeline: list[tuple[float, str]] = []  # seconds, action
     said: list[tuple[int, str, str]] = []  # broker, file, line
 
     @property
     def word(self) -> str:
-        """How it ended, as a scenario's run says it; or "refused": only a producer suffered."""
+        """The outcome, in the words of a scenario's run; "refused": only a producer was
+        affected."""
         last = self.moments[-1]
         if last.state.leader == NO_LEADER:
             return "offline"
@@ -66,7 +67,7 @@ class Try(msgspec.Struct):
         return "refused" if {*self.answers.values()} - {"ok"} else "safe"
 
     def _committed(self) -> set[str]:
-        """Records below a high watermark that some replica had."""
+        """Records below the high watermark of some replica."""
         names: set[str] = set()
         for log in (log for moment in self.moments for log in moment.disks.values()):
             end = min(log.checkpointed_high_watermark, log.log_end_offset)
@@ -76,7 +77,7 @@ class Try(msgspec.Struct):
 
 @dataclass
 class Recording:
-    """A schedule on a release, as often as it was tried."""
+    """All tries of a schedule on a release."""
 
     schedule: str
     release: str
@@ -89,7 +90,7 @@ class Recording:
 
     @property
     def words(self) -> str:
-        """How it ended, and how often: "lost 5 of 5"."""
+        """The outcomes and their counts, such as "lost 5 of 5"."""
         ends = Counter(t.word for t in self.finished)
         parts = [f"{word} {number} of {len(self.finished)}" for word, number in ends.most_common()]
         return ", ".join(parts)
@@ -99,18 +100,18 @@ class Recording:
         return f"Seen on real brokers of Kafka {self.release}: {self.words}"
 
     def answers(self, record: str) -> list[str]:
-        """What the producer of a record got in each finished try, and after how long."""
+        """The producer's answer for a record in each finished try, and its delay."""
         start = f"produce {record} "
         answered = [what for t in self.finished for _, what in t.timeline if what.startswith(start)]
         return [what.partition(": ")[2] for what in answered]
 
     def lines(self, *parts: str) -> list[str]:
-        """What brokers wrote in the last finished try that has one of these parts, in order."""
+        """The brokers' log lines that contain one of these parts, from the last finished try."""
         logged = [(line, f"broker {number}: {line}") for number, _, line in self.finished[-1].said]
         return [text for line, text in sorted(logged) if any(part in line for part in parts)]
 
     def engine(self) -> Run:
-        """These commands in the engine, by the rules of that release."""
+        """A run of the same commands in the engine, by the rules of that release."""
         return scenario.play(scenario.read(self.schedule), version=self.version)
 
     @property
@@ -120,7 +121,7 @@ class Recording:
         return "refused" if is_refused and run.outcome.word == "safe" else run.outcome.word
 
     def frames(self, which: int = 0) -> list[Frame]:
-        """One of the finished tries, the end of each block as a frame."""
+        """One of the finished tries: a frame for the end of each block."""
         return [self._frame(moment) for moment in self.finished[which].moments]
 
     def _frame(self, moment: BlockEnd) -> Frame:
@@ -136,7 +137,7 @@ class Recording:
         return Frame(0, 0, 0, 0, Fault("the end of a block"), brokers, moment.disks, controller)
 
     def compared(self) -> list[list[Difference]]:
-        """What the engine has otherwise than the brokers, in each finished try."""
+        """The differences between the engine and the brokers, for each finished try."""
         run = self.engine()
         expected = {name: r.error or "ok" for r in run.cluster.requests for name in r.ids}
         ends = [_visible(run.frames[block.frames[1] - 1]) for block in run.blocks]
@@ -161,15 +162,15 @@ class Recording:
 
 
 class Difference(NamedTuple):
-    block: int  # from 1 on; 0 for what was answered to producers
+    block: int  # from 1; 0 for answers to producers
     what: str
     engine: str
     kafka: str
 
 
 def _visible(frame: Frame) -> dict[str, str]:
-    """What engine and brokers both show, by name: stored state, records, epochs (of a broker that
-    is away those that it will load), and of brokers that run the high watermark."""
+    """The state that engine and brokers both show, by name: stored state, records, epochs (of a
+    stopped broker those it will load), and the high watermarks of running brokers."""
     state = frame.controller.state
     shown = {"leader": str(state.leader), "leader epoch": str(state.leader_epoch)}
     shown |= {"ISR": str(sorted(state.isr)), "ELR": str(sorted(state.elr))}
@@ -185,7 +186,7 @@ def _visible(frame: Frame) -> dict[str, str]:
 
 
 def recordings(schedule: str | None = None) -> list[Recording]:
-    """All that is kept, or all of one schedule; releases in order, without ELR first."""
+    """All recordings, or those of one schedule, by release and without ELR first."""
     every = []
     for path in FOLDER.glob("*.txt.xz"):
         label = path.name.removesuffix(".txt.xz")
@@ -198,8 +199,8 @@ def recordings(schedule: str | None = None) -> list[Recording]:
 
 
 def labelled(label: str, tries: list[Try]) -> Recording:
-    """The tries of a file. Its name is the schedule, the release, and whether there were eligible
-    leader replicas, where that is not what the release does by itself."""
+    """The tries of a file. Its name has the schedule, the release, and whether there were eligible
+    leader replicas, if that is not the release's default."""
     schedule, release, *features = label.split("-")
     version = KafkaVersion.of(release)
     if features:
@@ -208,7 +209,7 @@ def labelled(label: str, tries: list[Try]) -> Recording:
 
 
 def read(schedule: str, release: str) -> Recording:
-    """Raises ValueError with what there is."""
+    """One recording. Raises ValueError with the known ones."""
     known = recordings(schedule)
     for recording in known:
         if recording.release == release:
@@ -223,7 +224,7 @@ def table(*schedules: str) -> str:
 
 
 def row(recording: Recording) -> str:
-    """How a schedule ended on real brokers, how in the engine, and what differed on the way."""
+    """The outcomes of a schedule on real brokers and in the engine, and the differences."""
     engine = f"engine: {recording.engine_word}"
     compared = recording.compared()
     names = list(dict.fromkeys(d.what for differences in compared for d in differences))

@@ -11,10 +11,10 @@
       2  Follower  leo=2 hw=0           m1 m2
 
 A block is one or more commands, one a line, then `----`, then what the whole block prints, up to an
-empty line. Tests compare that with what it prints now (`pytest --rewrite` writes it anew). Commands
-are quiet but for what they change; `status` shows every replica, `trace on` shows every message.
-The last paragraph of comments above a block, one sentence of at most 140 characters, is its caption
-in pictures, wherever the block prints what the file says (`words.caption`).
+empty line. Tests compare that with the current output (`pytest --rewrite` updates it). Commands
+print only what they change; `status` shows every replica, `trace on` shows every message. The last
+paragraph of comments above a block, one sentence of at most 140 characters, is its caption in
+pictures, wherever the block prints what the file says (`words.caption`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def read(name: str) -> str:
 
 
 def outcomes(scripts: dict[str, str]) -> dict[str, dict[str, str]]:
-    """Each schedule in every version: for each label, the word of each version's outcome."""
+    """The outcome of each schedule in every version: for each label, a word for each version."""
     return {
         label: {v.name: play(text, version=v).outcome.word for v in PRESETS.values()}
         for label, text in scripts.items()

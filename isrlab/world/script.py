@@ -1,4 +1,4 @@
-"""A script's parts: commands, blocks, and the run that a script becomes while it is played."""
+"""The parts of a script: commands and blocks, and its run."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from isrlab.world.cluster import Cluster
 from isrlab.world.frames import OUTCOMES, Frame, Outcome
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # which a page in a browser does not have
+    import pyarrow as pa  # not available in a browser
 
 SEPARATOR = "----"
 MOST_CAPTION = 140  # characters; a longer comment explains, and is no caption
 
 
 class ScriptError(ValueError):
-    """A scenario that cannot be played: which line, what is wrong, what would be right."""
+    """A scenario that cannot be played: the line, what is wrong, what would be valid."""
 
     def __init__(self, line: int, text: str, problem: str) -> None:
         super().__init__(f"line {line}: {text.strip()}\n  {problem}")
         self.line = line
 
 
-@lru_cache(maxsize=1000)  # continuations play the same few lines a hundred thousand times
+@lru_cache(maxsize=1000)  # continuations repeat the same few lines a hundred thousand times
 def _split(text: str) -> tuple[str, ...]:
     return tuple(shlex.split(text, comments=True))
 
@@ -43,7 +43,7 @@ class Command:
 
     @property
     def words(self) -> list[str]:
-        """None in an empty line, and none in a comment."""
+        """The words of the line; none for an empty line or a comment."""
         try:
             return list(_split(self.text))
         except ValueError as error:
@@ -52,13 +52,13 @@ class Command:
 
 @dataclass(slots=True)
 class Block:
-    """The lines up to a separator, and what they should print."""
+    """The lines up to a separator, and their expected output."""
 
     source: list[Command]
     expected: str = ""
     printed: str = ""
-    frames: tuple[int, int] = (0, 0)  # which frames of the run are this block's
-    entries: tuple[int, int] = (0, 0)  # and which of its frames and events
+    frames: tuple[int, int] = (0, 0)  # this block's frames of the run
+    entries: tuple[int, int] = (0, 0)  # and its frames and events
 
     @property
     def commands(self) -> list[Command]:
@@ -98,7 +98,7 @@ def parse(text: str) -> list[Block]:
 
 @dataclass(slots=True)
 class Run:
-    """A script that is being played, and afterwards all that it showed."""
+    """A script that is being played, and afterwards everything it showed."""
 
     blocks: list[Block]
     forced_version: KafkaVersion | None = None
@@ -115,12 +115,12 @@ class Run:
 
     @property
     def topic(self) -> list[Run]:
-        """This partition and, if it is the first, those beside it."""
+        """This partition and, if it is the first, the topic's others."""
         return [self, *self.others]
 
     @property
     def place(self) -> tuple[int, int]:
-        """How many frames there are, and entries that have been printed."""
+        """The number of frames, and of printed entries."""
         return (len(self.frames), self.next_entry) if self.world else (0, 0)
 
     def of(self, name: str) -> Run:
@@ -132,7 +132,7 @@ class Run:
         raise ValueError(f"no partition {name!r}; there are {known}")
 
     def another(self) -> Run:
-        """The run of a further partition, with the same blocks."""
+        """Add the run of a further partition, with the same blocks."""
         blocks, name = [replace(block) for block in self.blocks], f"p{len(self.topic)}"
         part = Run(blocks, self.forced_version, self.version, trace=self.trace, name=name)
         self.others.append(part)
@@ -149,7 +149,7 @@ class Run:
         return self.cluster.frames
 
     def events(self, name: str | None = None) -> pa.Table:
-        """What happened, as a table of `events.SCHEMA` in order; `name` is its `run`.
+        """The events, as a table of `events.SCHEMA` in order; `name` is its `run`.
 
         Times are those of the run's own clock, which starts at `START_MS`. The default name is the
         version's.
@@ -167,13 +167,13 @@ class Run:
 
     @property
     def outcome(self) -> Outcome:
-        """What became of the data, of the partition that suffered most."""
+        """The outcome for the data of the worst partition."""
         outcomes = [part.cluster.observer.outcome for part in self.topic]
         return max(outcomes, key=lambda outcome: OUTCOMES.index(outcome.word))
 
     @property
     def violations(self) -> dict[str, str]:
-        """The promises that were broken in any partition, and what was wrong."""
+        """The promises broken in any partition, and what was wrong."""
         broken: dict[str, str] = {}
         for part in reversed(self.topic):
             broken |= part.cluster.violations
@@ -186,6 +186,6 @@ class Run:
 
     @property
     def rewritten(self) -> str:
-        """The script with what it prints now."""
+        """The script with its current output."""
         parts = [[*(c.text for c in b.source), SEPARATOR, b.printed, ""] for b in self.blocks]
         return "\n".join("\n".join(part) for part in parts)

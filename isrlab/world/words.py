@@ -1,4 +1,4 @@
-"""How messages, events and brokers are put into words: one line each, the same everywhere."""
+"""Messages, events and brokers in words: one line each, the same everywhere."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from isrlab.world.script import MOST_CAPTION, Block, Run
 
 MOST_NAMES = 12
 _ADDRESSES = {m.CLIENT: "client", m.CONTROLLER: "controller"}
-# Fields that every message of a kind has and that tell a reader nothing
+# Fields that are in every message of a kind and mean nothing to a reader
 _SILENT = {"request", "max_wait_ms", "broker_epoch", "broker_epochs"}
-_SILENT |= {"replica", "replicas", "broker", "brokers"}  # the link names who talks
+_SILENT |= {"replica", "replicas", "broker", "brokers"}  # the link names the machines
 _SHORT = {"high_watermark": "hw", "log_end_offset": "leo", "base_offset": "base"}
 _SHORT |= {"leader_epoch": "epoch", "last_fetched_epoch": "last_epoch", "log_start_offset": "start"}
-# What the model's messages stand for where the release has no message of that name
+# Names for the model's messages in releases that have no message of that name
 _BY_ZOOKEEPER = {"AlterPartition": "write of the state", "AlterPartitionResponse": "answer"}
 _BY_METADATA_LOG = {"LeaderAndIsr": "metadata record", "UpdateMetadata": "metadata cache"}
 _BOUNDS = {"a follower": "LEO", "a consumer": "HW", "a debugging consumer": "LEO"}
@@ -37,7 +37,7 @@ def ids(values: tuple[int, ...] | list[int]) -> str:
 
 
 def names(records: tuple[Record, ...]) -> str:
-    """Record names, the middle left out when there are many."""
+    """Record names; with many of them the middle is left out."""
     return _few([r.id for r in records])
 
 
@@ -48,7 +48,7 @@ def _few(words: list[str]) -> str:
 
 
 def describe(message: m.Message | Fault, version: KafkaVersion) -> str:
-    """A message as one line, in the words of its release: its kind, then what is not obvious.
+    """A message as one line, in its release's terms: its kind, then the fields that matter.
 
     Leaders up to 2.6 write the state into ZooKeeper, and a KRaft controller sends no LeaderAndIsr:
     brokers read its metadata log.
@@ -62,7 +62,7 @@ def describe(message: m.Message | Fault, version: KafkaVersion) -> str:
     if version.kraft:
         kind = _BY_METADATA_LOG.get(kind, kind)
     elif isinstance(message, m.RegisterBroker):
-        return kind  # ZooKeeper keeps no clean shutdowns
+        return kind  # ZooKeeper does not record clean shutdowns
     if version.writes_zookeeper:
         kind = _BY_ZOOKEEPER.get(kind, kind)
     for part in message.__struct_fields__:
@@ -74,7 +74,7 @@ def describe(message: m.Message | Fault, version: KafkaVersion) -> str:
         name = _SHORT.get(part, part)
         name = "version" if name == "partition_epoch" and version.writes_zookeeper else name
         if isinstance(message, m.OffsetsForLeaderEpoch) and name == "epoch" != part:
-            name = "expects"  # the epoch it believes in, not the one it asks about
+            name = "expects"  # the epoch it expects, not the one it asks about
         shown.append(f"{name}={text}")
     return f"{kind:<15} {' '.join(shown)}".rstrip()
 
@@ -122,7 +122,7 @@ _SPEAKERS = {"produce_error": "client", "produce_ack": "client", "lost": "!", "d
 
 
 def event_line(event: Event) -> str:
-    """An event as one line: when, who, what."""
+    """An event as one line: time, machine, event."""
     who = _SPEAKERS.get(event.kind, str(event.broker))
     values = event.row | dict(event.detail)
     values |= {"isr": ids(event.isr or ()), "isr_before": ids(event.isr_before or ())}
@@ -148,14 +148,14 @@ _LINK = re.compile(r"(is cut off from|reaches) (?:the )?(\w+)(?: again)?")
 
 
 class Clause(NamedTuple):
-    """What a machine did; of several the one with the least `rank` is named."""
+    """An action of a machine; of several, the one with the lowest `rank` is named."""
 
     rank: int
     who: str
     what: str
 
 
-_DEEDS = {  # by kind of event: rank, and what its broker does
+_DEEDS = {  # by kind of event: rank, and the broker's action
     "leader": (1, "leads epoch {leader_epoch}"),
     "restart": (2, "starts"),
     "isr_rejected": (3, "may not change the ISR ({error})"),
@@ -164,8 +164,8 @@ _ENDS = {"hard_shutdown": "dies", "power_loss": "loses power", "clean_shutdown":
 
 
 def caption(run: Run, block: Block) -> str:
-    """The sentence written above a block, where it is true: where the block printed what the file
-    stores, or, if it stores nothing, in the script's own version. Else what happened."""
+    """The sentence above a block if it is true: if the block printed what the file stores or, if
+    that has no output, in the script's own version. Otherwise what happened."""
     is_own = run.forced_version in (None, run.version)
     is_stored = block.printed.rstrip() == block.expected.rstrip()
     is_true = is_stored if block.expected else is_own
@@ -194,7 +194,7 @@ def _sentence(clauses: list[Clause]) -> str:
 
 
 def _clauses(run: Run, block: Block) -> Iterator[Clause]:
-    """In order; of the set-up nothing."""
+    """The clauses of a block in order, without the set-up."""
     setup, frames = run.frames[run.first_frame], run.frames[: block.frames[1]]
     start, end = max(block.entries[0], setup.place + 1), block.entries[1]
     answers: dict[str, list[str]] = {}  # to the client -> records
@@ -222,12 +222,12 @@ def _clauses(run: Run, block: Block) -> Iterator[Clause]:
 
 
 def _of_fault(frame: Frame) -> Iterator[Clause]:
-    """What struck a machine and is no event: pauses, cuts, a controller that fails over."""
+    """Faults of a machine that are not events: pauses, partitions, controller failovers."""
     text = frame.message.text if isinstance(frame.message, Fault) else "starts"
     part, _, verb = text.partition(" ")
     if part in ("process", "fetcher"):
         yield Clause(3, f"the {part} of {_broker(frame.source)}", verb)
-    elif link := _LINK.fullmatch(text):  # whether the broker lives or not
+    elif link := _LINK.fullmatch(text):  # whether or not the broker is alive
         ends = f"{_broker(frame.source)} and {link[2] if link[2].isdigit() else 'the controller'}"
         yield Clause(3, f"the link between {ends}", "heals" if link[1] == "reaches" else "is cut")
     elif part not in ("starts", "stops"):  # those are events
@@ -255,7 +255,7 @@ def _of_event(event: Event, before: Frame, after: Frame) -> Iterator[Clause]:
 
 
 def _of_ends(first: Frame, last: Frame) -> Iterator[Clause]:
-    """What the ends of a block show: the ISR, the high watermark, and the time between."""
+    """The changes across a block: the ISR, the high watermark, and the time."""
     old, new = (f.brokers.get(f.controller.leader) for f in (first, last))
     if set(first.controller.isr) != set(last.controller.isr):
         yield Clause(2, "", f"the ISR is now {ids(last.controller.isr) or 'empty'}")
@@ -283,7 +283,8 @@ def _broker(number: int | None) -> str:
 
 
 def readers(broker: Broker) -> list[str]:
-    """Who may read how much of a leader's log. Source: FetchParams and UnifiedLog.read, 3.7.1."""
+    """How much of a leader's log each kind of reader may read. Source: FetchParams and
+    UnifiedLog.read, 3.7.1."""
     start, ends = broker.log.log_start_offset, {"LEO": broker.log.log_end_offset}
     ends["HW"] = broker.log.high_watermark
     return [

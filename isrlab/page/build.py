@@ -47,7 +47,7 @@ COMMANDS = {
 # What runs in the browser, as the test of it imports it.
 PARTS = ("engine", "events", "world", "placement", "check", "logs", "page")
 ALONE = ("__init__.py", "installed.py", "exercise.py", "show/__init__.py", "show/colours.py",
-         "show/decided_svg.py", "show/explorer_svg.py", "show/explorer_view.py")  # fmt: skip
+         "show/decided.py", "show/explorer_svg.py", "show/explorer_view.py")  # fmt: skip
 # Of Python's library what no part of it needs, nor Pyodide itself: half of the bytes.
 NOT_NEEDED = (
     "_pyrepl/", "ctypes/", "curses/", "dbm/", "ensurepip/", "idlelib/", "lib2to3/", "mailbox",

@@ -18,7 +18,7 @@ from typing import Any
 from isrlab import exercise
 from isrlab.engine.safety import PROPERTIES
 from isrlab.engine.versions import PRESETS
-from isrlab.show.decided_svg import draw_decided
+from isrlab.show.decided import draw_decided
 from isrlab.show.explorer_view import LOOK, cells_of, heed, view_of
 from isrlab.world import decided, explained, link, scenario
 from isrlab.world.actions import does_something

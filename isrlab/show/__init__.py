@@ -3,8 +3,7 @@
 replicas   the logs of all replicas at one moment, and a scenario block by block; an engine's run
            and real brokers, side by side
 messages   who said what to whom: arrows between lanes, time downwards
-decided    how likely a promise is to break after each step of a story
-decided_svg  the same as SVG, without matplotlib
+decided    how likely a promise is to break after each step of a story, as SVG
 explorer   the reader takes the next step, by the rules of two versions
 explorer_view  what the explorer shows, as numbers and text, for a widget or a page
 explorer_svg  replicas and messages as SVG, made of frames alone

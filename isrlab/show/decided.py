@@ -1,43 +1,81 @@
-"""The steps of a story, and how likely a promise is to break if chance goes on after each."""
+"""How likely a promise is to break after each step of a story, as SVG: a page has no matplotlib."""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from html import escape
+from itertools import pairwise
 
-from matplotlib.figure import Figure
-
-from isrlab.show import style
+from isrlab.engine.versions import PRESETS, KafkaVersion
+from isrlab.show.colours import GENERATIONS
+from isrlab.show.explorer_svg import Palette, as_image, line_at, svg, text_at
+from isrlab.show.explorer_view import LOOK
 from isrlab.world.decided import Decision
 
-_LONGEST = 62  # characters of a step's text
+_LEFT, _WIDTH, _ROW, _TOP = 380, 300, 22, 34  # in pixels
+_LONGEST = 58  # characters of a step's text
 _PROMISES = {"committed_records_survive": "a committed record is lost", "logs_agree": "logs part"}
 
 
-def plot_decided(curves: Sequence[Decision]) -> Figure:
-    """A curve with its band of 95 % for each version; the step that decides the first is marked.
+class DecisionCurves:
+    """The curves of some versions as a notebook shows them, with the step that decided in words."""
 
-    The steps and what each did are those of the first version.
-    """
-    steps = curves[0].steps
-    texts = [textwrap.shorten(step.text, _LONGEST, placeholder=" …") for step in steps]
-    ax = style.axes(style.WIDTH, 1.5 + 0.2 * len(steps))
-    for curve in curves:
-        colour, marker = style.version_look(curve.version)
-        places = [step.number for step in curve.steps]
-        low, high = zip(*(step.interval for step in curve.steps), strict=True)
-        ax.fill_betweenx(places, low, high, color=colour, alpha=0.2, linewidth=0)
-        ax.plot([step.share for step in curve.steps], places, color=colour, marker=marker,
-                label=style.plain(curve.version), clip_on=False)  # fmt: skip
+    def __init__(self, curves: Sequence[Decision]) -> None:
+        releases = [KafkaVersion.of(curve.version.split()[0]).column for curve in curves]
+        colours = [GENERATIONS[[*PRESETS].index(release)] for release in releases]
+        promise = _PROMISES.get(curves[0].promise, f"{curves[0].promise} is broken")
+        self.title = ". ".join(curve.sentence for curve in curves) + "."
+        self.axis = f"Continuations in which {promise}, after each step"
+        self.svg = draw_decided(curves, LOOK._replace(brokers=colours))
+
+    def _repr_html_(self) -> str:
+        caption = f"{escape(self.title)}<br>{escape(self.axis)}:"
+        image = as_image(self.svg, f"{self.title} {self.axis}.")
+        return f'<figure style="margin: 0"><figcaption>{caption}</figcaption>{image}</figure>'
+
+
+def draw_decided(curves: Sequence[Decision], look: Palette) -> str:
+    """A row for each step; a curve with its band of 95 % for each version."""
+    longest = max(curves, key=lambda curve: len(curve.steps))
+    height = _TOP + _ROW * len(longest.steps) + 12
+    parts = [_tick(share, height, look) for share in (0, 0.25, 0.5, 0.75, 1)]
     if jump := curves[0].jump:
-        ax.axhspan(jump.number - 0.5, jump.number + 0.5, color=style.PALE, zorder=0, linewidth=0)
-    ax.set_yticks(range(len(steps)), [style.plain(f"{n}  {text}") for n, text in enumerate(texts)])
-    ax.set(ylim=(len(steps) - 0.5, -0.5), xlim=(0, 1))
-    ax.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
-    promise = _PROMISES.get(curves[0].promise, f"{curves[0].promise} is broken")
-    ax.set_xlabel(f"continuations in which {promise}")
-    style.legend_below(ax)
-    style.finish(ax, "")
-    figure = ax.get_figure(root=True)
-    assert isinstance(figure, Figure)
-    return style.headline(figure, "\n".join(curve.sentence for curve in curves))
+        y = _y(jump.number) - _ROW / 2
+        parts.append(f'<rect x="0" y="{y}" width="100%" height="{_ROW}" fill="{look.pale}"/>')
+    for step in longest.steps:
+        shown = step.text if len(step.text) <= _LONGEST else f"{step.text[: _LONGEST - 2]} …"
+        parts.append(text_at(6, _y(step.number) + 4, f"{step.number}  {shown}", look.ink, "start"))
+    for place, curve in enumerate(curves):
+        parts += _curve(curve, look.brokers[place], place, look)
+    return svg(_LEFT + _WIDTH + 60, height, parts, look)
+
+
+def _x(share: float) -> float:
+    return round(_LEFT + share * _WIDTH, 1)
+
+
+def _y(number: int) -> float:
+    return _TOP + _ROW * number + _ROW / 2
+
+
+def _tick(share: float, height: float, look: Palette) -> str:
+    x = _x(share)
+    return line_at((x, _TOP, x, height - 12), look.pale) + text_at(
+        x, height, f"{share:.0%}", look.grey
+    )
+
+
+def _curve(curve: Decision, colour: str, place: int, look: Palette) -> Iterable[str]:
+    """The first version is a solid line with filled dots, another dashed and hollow."""
+    low = [f"{_x(step.interval[0])},{_y(step.number)}" for step in curve.steps]
+    high = [f"{_x(step.interval[1])},{_y(step.number)}" for step in curve.steps]
+    yield f'<polygon points="{" ".join([*low, *high[::-1]])}" fill="{colour}" opacity="0.2"/>'
+    dashes, fill = ('stroke-dasharray="5 3"', look.white) if place else ("", colour)
+    for a, b in pairwise(curve.steps):
+        ends = _x(a.share), _y(a.number), _x(b.share), _y(b.number)
+        yield line_at(ends, colour, f'stroke-width="2" {dashes}')
+    for step in curve.steps:
+        dot = f'<circle cx="{_x(step.share)}" cy="{_y(step.number)}" r="3.5" fill="{fill}"'
+        yield f'{dot} stroke="{colour}"/>'
+    name = f"{'○' if place else '●'} {curve.version}"
+    yield text_at(_LEFT + 130 * place, 14, name, colour, "start", weight="bold")

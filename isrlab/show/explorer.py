@@ -9,7 +9,6 @@ gone, a page stands in its place: the tree, and a picture of each step.
 from __future__ import annotations
 
 import html
-from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 import anywidget
 import traitlets
 
-from isrlab.show.explorer_svg import draw_replicas
+from isrlab.show.explorer_svg import as_image, draw_replicas
 from isrlab.show.explorer_view import LOOK, cells_of, heed, view_of
 from isrlab.world import words
 from isrlab.world.exploring import Exploration
@@ -58,14 +57,13 @@ def page_of(story: Exploration) -> str:
         broken = "".join(f" ✗ {name}" for name in story.broken(first, step))
         caption = tried.captions.get(first, "The set-up.") + broken
         images = (
-            f'<img alt="{html.escape(chr(10).join(words.status(part.cluster)))}" '
-            f'src="data:image/svg+xml;base64,{_base64(draw_replicas(part.frames[-1], LOOK))}"><br>'
+            as_image(draw_replicas(part.frames[-1], LOOK), "\n".join(words.status(part.cluster)))
             for part in run.topic
         )
         board.append(
             f"<details{' open' * (step == story.current)}><summary><code>"
             f"{html.escape(tried.line or 'the start')}</code> {html.escape(caption)}</summary>"
-            f"{''.join(images)}</details>"
+            f"{''.join(f'{image}<br>' for image in images)}</details>"
         )
     cells = "".join(
         f'<td style="background: {cell["colour"]}">{cell["version"]}<br>{cell["word"]}</td>'
@@ -75,7 +73,3 @@ def page_of(story: Exploration) -> str:
         f"{first}, step by step, and the end in every version. To take other steps, run this cell."
     )
     return f"<div><p>{note}</p>{''.join(board)}<table><tr>{cells}</tr></table></div>"
-
-
-def _base64(svg: str) -> str:
-    return b64encode(svg.encode()).decode()

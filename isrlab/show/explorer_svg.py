@@ -6,6 +6,7 @@ a front end takes nothing else from it; whatever a scenario names is escaped.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
@@ -191,7 +192,7 @@ def line_at(ends: tuple[float, float, float, float], colour: str, more: str = ""
 def text_at(
     x: float, y: float, text: str, colour: str, anchor: str = "middle", *, weight: str = "normal"
 ) -> str:
-    shown = escape(printable(text)[:60])
+    shown = escape(printable(text)[:64])
     look = f'fill="{colour}" text-anchor="{anchor}" font-weight="{weight}"'
     return f'<text x="{x:g}" y="{y:g}" {look}>{shown}</text>'
 
@@ -201,3 +202,9 @@ def svg(width: float, height: float, parts: Iterable[str], look: Palette) -> str
     font = 'font-family="DejaVu Sans, sans-serif" font-size="10.5"'
     ground = f'<rect width="100%" height="100%" fill="{look.white}"/>'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {font}>{ground}{"".join(parts)}</svg>'
+
+
+def as_image(svg: str, alt: str) -> str:
+    """A picture as HTML that a page without scripts shows."""
+    data = b64encode(svg.encode()).decode()
+    return f'<img alt="{escape(alt)}" src="data:image/svg+xml;base64,{data}">'

@@ -242,13 +242,15 @@ def check_cluster(*, as_json: bool, watch: float | None, **how: Any) -> None:
 @click.option("--json", "form", flag_value="json", help="Everything, as JSON.")
 @click.option("--html", "page", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="Also write one page that you can send to a colleague.")
+@click.option("--decided", "name", metavar="TOPIC-N",
+    help="Instead: the history of this partition as a scenario, and when its loss was decided.")
 @click.option("--follow", type=click.FloatRange(0), is_flag=False, flag_value=5,
     metavar="[SECONDS]",
     help="Read on every SECONDS (5); report when an incident opens, and when it is over.")
 @click.pass_context
 def read_logs(context: click.Context, log_dir: str, *, form: str | None, since: str | None,
     until: str | None, topic: str | None, broker: int | None, follow: float | None, full: bool,
-    anonymous: bool, page: Path | None, **how: Any,
+    anonymous: bool, page: Path | None, name: str | None, **how: Any,
 ) -> None:
     """Report from broker logs what happened to the ISRs, which broker caused it, and whether it
     is over.
@@ -265,6 +267,7 @@ def read_logs(context: click.Context, log_dir: str, *, form: str | None, since: 
       python -m isrlab logs /var/log/kafka --html incident.html --anonymous
       python -m isrlab logs /var/log/kafka --json | jq '.incidents[].says'
       python -m isrlab logs /var/log/kafka --follow
+      python -m isrlab logs /var/log/kafka --decided orders-0
     """
     from isrlab.events.wording import printable
     from isrlab.logs.incidents import command
@@ -280,6 +283,8 @@ def read_logs(context: click.Context, log_dir: str, *, form: str | None, since: 
                 raise ValueError("--follow needs a folder, and takes no --csv, --json or --html")
             command.follow(log_dir, follow, anonymous, **how)
         path = context.with_resource(stored(log_dir))
+        if name is not None:
+            sys.exit(command.tell_when_decided(path, name, **how))
         sys.exit(command.tell(path, command.OutputOptions(form, page, full, anonymous), **how))
     except BrokenPipeError:  # the reader of a pipe has seen enough
         raise

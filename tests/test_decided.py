@@ -7,6 +7,10 @@ import random
 import pytest
 
 from isrlab.engine.versions import PRESETS
+from isrlab.installed import DATA
+from isrlab.logs.incidents.look import Findings, look
+from isrlab.logs.incidents.retold import retold
+from isrlab.show.decided import DecisionCurves
 from isrlab.world import scenario, words
 from isrlab.world.actions import KINDS, enabled, fork, play_line
 from isrlab.world.decided import MIX, StoryStep, decided, mix_of
@@ -83,3 +87,74 @@ def test_all_that_is_offered_can_be_played_and_a_fork_leaves_its_origin_alone(ve
             play_line(run, line := chance.choice(enabled(run)).line)
             play_line(other, line)
             assert seen(other) == seen(run)
+
+
+# Recorded incidents
+
+
+def recorded(name: str) -> Findings:
+    return look(DATA / "recordings" / "incidents" / name / "logs")
+
+
+@pytest.mark.parametrize(
+    ("name", "partitions"), [("402-unclean", 6), ("282-unclean", 2), ("440-unclean", 2)]
+)
+def test_the_engine_loses_the_very_offsets_that_a_recorded_partition_lost(name, partitions):
+    findings = recorded(name)
+    lost = {(each.topic, each.partition): each for i in findings.incidents for each in i.lost}
+    assert len(lost) == partitions
+    for key in findings.partitions:
+        story = retold(findings.record, key)
+        ends = scenario.play(story.text).outcome
+        assert not story.differs
+        if (key.topic, key.partition) not in lost:
+            assert (ends.word, key.topic) == ("safe", "audit")
+            continue
+        offsets = lost[key.topic, key.partition]
+        names = [part.split("..") for part in ends.lost]
+        assert (int(names[0][0]), int(names[-1][1])) == (offsets.first, offsets.last)
+        assert min(story.states, story.ends) >= 3 and "election.enable=true" in story.how
+
+
+def test_what_was_not_fetched_is_not_given_to_a_follower_and_was_never_committed():
+    findings = recorded("431-acks-one")
+    key = next(key for key in findings.partitions if key.topic == "orders")
+    story = retold(findings.record, key)
+    assert "cut 2 3" in story.text and not story.differs
+    run = scenario.play(story.text)
+    assert run.outcome.word == "safe"  # acks=1: no promise was made
+    assert all("98..126" not in [r.id for r in log.records] for log in run.cluster.disks.values())
+
+
+def test_a_recorded_loss_was_decided_when_a_replica_without_the_records_came_back():
+    findings = recorded("402-unclean")
+    story = retold(findings.record, findings.partitions[-1])
+    curve = decided(story.text, count=40)
+    assert curve.jump is not None and curve.jump.line == "start 3"
+    assert curve.steps[-1].is_over and curve.steps[2].share < 0.1
+    at = next(line for line in story.text.splitlines() if line.startswith("start 3"))
+    assert "2026-11-22 05:47:51" in at and "broker-3/server.log.gz:190" in at
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("412-emptied-last", "broker 2 came back without its log"),
+        ("01103-controller-paused", r"the log shows leader 2, ISR 2,3, and the engine has leader"),
+        ("0822-leader-woke", "no line names the release"),
+    ],
+)
+def test_a_history_that_the_engine_cannot_follow_is_refused(name, why):
+    findings = recorded(name)
+    with pytest.raises(ValueError, match=why):
+        for key in findings.partitions:
+            retold(findings.record, key)
+
+
+def test_a_curve_is_shown_with_its_sentence_as_text():
+    curves = [decided(BOUNCE, version, count=5) for version in ("0.10.2", "0.11")]
+    shown = DecisionCurves(curves)._repr_html_()
+    assert "0.11: no step decides; none of the continuations break the promise." in shown
+    assert 'alt="0.10.2: decided by step' in shown and "<script" not in shown
+    hostile = decided("partition replicas=1,2\nproduce 1 '<b>&'", "3.7", count=2)
+    assert "&lt;b&gt;&amp;" in DecisionCurves([hostile]).svg

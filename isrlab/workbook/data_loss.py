@@ -1,10 +1,14 @@
-"""Notebook 07: schedules of a lost record, files of data/scenarios, under other settings."""
+"""Notebook 07: schedules of a lost record, files of data/scenarios, under other settings; and the
+logs of a real loss as such a schedule."""
 
 from __future__ import annotations
 
 import re
 
 from isrlab.engine.versions import KafkaVersion
+from isrlab.installed import DATA
+from isrlab.logs.incidents.look import look
+from isrlab.logs.incidents.retold import Retold, retold
 from isrlab.world import scenario
 
 SCHEDULES = {
@@ -36,6 +40,13 @@ def in_every_version() -> dict[str, str]:
         "unclean election": switched_on,
         "joins too early": scenario.read("joined_too_early"),
     }
+
+
+def recorded_loss(recording: str = "402-unclean", partition: int = 0) -> Retold:
+    """What the logs of a recorded incident show of a partition of `orders`, as a scenario."""
+    record = look(DATA / "recordings" / "incidents" / recording / "logs").record
+    key = next(k for k in record.spans if (k.topic, k.partition) == ("orders", partition))
+    return retold(record, key)
 
 
 def _with(name: str, acks: str, least: int) -> str:

@@ -14,13 +14,14 @@ from typing import Any, NamedTuple, NoReturn
 import click
 
 from isrlab.events.wording import duration, printable
-from isrlab.logs.incidents import look, page, terminal, watch
+from isrlab.logs.incidents import look, page, retold, terminal, watch
 from isrlab.logs.incidents import tell as tell_
 from isrlab.logs.incidents.anonymous import Names
 from isrlab.logs.incidents.answer import LogAnswer, answer_about
 from isrlab.logs.incidents.look import Findings
 from isrlab.logs.incidents.settings import PrintedSettings
 from isrlab.logs.reader.files import PathName
+from isrlab.world.decided import decided
 
 QUIET_S = 60  # without growth, after which a note is printed
 NO_TERMINAL = (120, 24)  # columns and lines if the output is not a terminal
@@ -85,6 +86,19 @@ def tell(log_dir: PathName, wanted: OutputOptions, *, min_isr: int | None, **how
     _print(terminal.first_lines(answer, width))
     _print(terminal.below(answer, told.of(findings.faults), width, wanted.full))
     return findings.status
+
+
+def tell_when_decided(log_dir: PathName, name: str, min_isr: int | None, **how: Any) -> int:
+    """Print when the loss of a partition such as "orders-0" was decided; the exit status. Raises
+    as `look` and `retold` do."""
+    record = look.look(log_dir, min_isr=min_isr, **how).record
+    keys = {f"{key.topic}-{key.partition}": key for key in record.spans}
+    if name not in keys:
+        known = ", ".join([*keys][:8]) or "none"
+        raise ValueError(f"no partition {printable(name)!r}; known: {printable(known)}")
+    story = retold.retold(record, keys[name], min_isr)
+    click.echo("\n".join([story.text, decided(story.text).table, story.how]))
+    return look.CALM
 
 
 def follow(

@@ -33,7 +33,7 @@ class Leaderless:
     """The times without a leader in a record."""
 
     def __init__(self, record: Record) -> None:
-        self._record, self._downs = record, _downs(record)
+        self._record, self._downs = record, downs(record)
         self._offline: dict[Key, list[Statement]] = defaultdict(list)
         for row in record.rows["offline"]:
             self._offline[row.key].append(row)
@@ -70,7 +70,7 @@ class Leaderless:
                     yield (from_ms, until_ms), row
 
 
-def _downs(record: Record) -> list[Downtime]:
+def downs(record: Record) -> list[Downtime]:
     """When brokers were down, according to the controller or else to failed connections."""
     says = [(row.ts_ms, True, row) for row in record.rows["crash"]]
     back: dict[int | None, list[int]] = defaultdict(list)

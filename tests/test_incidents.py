@@ -352,7 +352,7 @@ def union_ms(spans):
 def test_a_rule_that_asks_for_an_unknown_fact_is_refused():
     with pytest.raises(ValueError, match=r"rules.txt:2: unknown fact 'moon'; known: "):
         rules.parse("rule eclipse\n  seen moon\n")
-    with pytest.raises(ValueError, match=r"rules.txt:2: 'blames moon' is no line of a rule"):
+    with pytest.raises(ValueError, match=r"rules.txt:2: 'blames moon' is not a line of a rule"):
         rules.parse("rule eclipse\n  blames moon\n")
 
 

@@ -142,7 +142,7 @@ def _eligible(key: Key, state: StoredPartition) -> Iterator[Exposure]:
             "has" if len(state.isr) == 1 else "have"
         )
         if replica not in state.replicas:
-            says = f"broker {replica} is eligible to lead, and is no replica: its log is deleted"
+            says = f"broker {replica} is eligible to lead, but is not a replica: its log is deleted"
             again = f"a reassignment makes broker {replica} a replica again"
             yield Exposure(key, "no replica", replica, len(state.isr), says, (again, ends, leads))
         elif replica in state.emptied:

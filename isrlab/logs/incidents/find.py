@@ -38,7 +38,7 @@ SAFE = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]{0,248}")  # a topic's name, not 
 MOST_CHECKED = 3  # topics
 PLANNED = {  # the common rule of several planned incidents
     "restart": "Brokers {who} were shut down cleanly and restarted, one by one.",
-    "stopped": "Brokers {who} were shut down cleanly; no line shows that they started again.",
+    "stopped": "Brokers {who} were shut down cleanly; no line shows a restart.",
 }
 UNKNOWN = (  # rules that name possible causes only
     "not_known", "before_the_log", "silent", "broker_away", "no_log_of_it", "restarted",

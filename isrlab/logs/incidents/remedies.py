@@ -35,7 +35,7 @@ class Remedies:
             elif word in ("fact", "why") and sentence:
                 (self.facts if word == "fact" else self.why)[key] = sentence
             else:
-                raise ValueError(f"remedies.txt:{number}: {line.strip()!r} is no line of a remedy")
+                raise ValueError(f"remedies.txt:{number}: {line.strip()!r} is not part of a remedy")
 
     def sentence(self, learn: str) -> str:
         """The explanation that `learn` of a rule names, "" without one."""

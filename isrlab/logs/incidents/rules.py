@@ -53,7 +53,7 @@ def parse(text: str) -> list[Rule]:
         elif word in ("says", "learn") or (word == "blames" and rest in BLAMED):
             setattr(rules[-1], word, rest)
         else:
-            raise ValueError(f"rules.txt:{number}: {line.strip()!r} is no line of a rule")
+            raise ValueError(f"rules.txt:{number}: {line.strip()!r} is not a line of a rule")
     return rules
 
 
